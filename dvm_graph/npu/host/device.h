@@ -1,0 +1,99 @@
+// The host device: this machine's CPU seen as an NPU. A persistent thread is an AI core, a
+// cache-sized arena is its local memory, an InstructionTable is its vector, cube and DMA units.
+//
+// One *stage* at a time: independent programs that share the cores (spatial stacking). `submit`
+// starts the worker cores and returns; `finish` lets the caller work as core 0 until the stage is
+// done. In between the caller may do other work (the executor encodes the next kernel).
+//
+// Cores claim tiles dynamically, `claim` at a time, so a core that joins late takes what is left.
+// A worker that has not joined when the tiles run out is not waited for; a stage therefore never
+// costs the wake-up of a parked thread.
+//
+// Not thread-safe: one thread submits and finishes. Separate devices are independent.
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <thread>
+#include <vector>
+
+#include "vm/core.h"
+#include "vm/target.h"
+
+namespace dvm {
+
+struct Program;
+
+struct Task {
+  const Program* program;
+  std::byte* const* buffers;   // must outlive finish()
+  int64_t tiles;
+  int64_t claim;               // tiles taken at a time, at least 1
+};
+
+// Executes tiles [begin, end) on a core; a trap is left in core.trap and ends the call.
+using TileRunner = void (*)(const Program& program, const InstructionTable& table, Core& core,
+                            std::byte* const* buffers, int64_t begin, int64_t end);
+
+struct HostDeviceOptions {
+  std::chrono::microseconds spin{100};   // how long an idle core spins before it parks
+  TileRunner runner = nullptr;           // null: the interpreter (vm/interpret.h)
+};
+
+class HostDevice {
+ public:
+  HostDevice(int cores, const InstructionTable& table, const Target& target,
+             HostDeviceOptions options = {});
+  ~HostDevice();
+  HostDevice(const HostDevice&) = delete;
+  HostDevice& operator=(const HostDevice&) = delete;
+
+  // Starts one stage. Every submit must be followed by a finish before the next submit.
+  void submit(std::span<const Task> tasks);
+  // Works as core 0 until the stage is done; the first trap, or kind none.
+  Trap finish();
+  Trap run(std::span<const Task> tasks) {
+    submit(tasks);
+    return finish();
+  }
+
+  int cores() const { return static_cast<int>(cores_.size()); }
+  const InstructionTable& table() const { return table_; }
+  const Target& target() const { return target_; }
+
+ private:
+  struct FreeArena {
+    void operator()(std::byte* arena) const;
+  };
+
+  void work(Core& core);
+  void worker_loop(Core& core);
+  uint32_t await_stage(uint32_t seen) const;
+  void report(const Trap& trap);
+
+  const InstructionTable& table_;
+  const Target target_;
+  const HostDeviceOptions options_;
+  std::vector<std::unique_ptr<std::byte[], FreeArena>> arenas_;
+  std::vector<std::unique_ptr<Core>> cores_;
+
+  // The stage; written by submit while no worker is inside it.
+  std::vector<Task> tasks_;
+  std::vector<int64_t> first_claim_;     // of each task, and the total
+  Trap trap_;
+
+  alignas(64) std::atomic<int64_t> next_claim_{0};
+  std::atomic<bool> trapped_{false};
+  // generation:20 | open:1 | workers inside:11. A worker joins by incrementing an open state.
+  alignas(64) std::atomic<uint32_t> state_{0};
+  std::atomic<bool> stopping_{false};
+  std::vector<std::thread> workers_;
+};
+
+// Number of cores this process may run on (CPU affinity).
+int available_cores();
+
+}  // namespace dvm
