@@ -1,0 +1,76 @@
+"""Element types of tensors.
+
+The value of a member is numpy's name of the type (bfloat16 is ml_dtypes'). `short` is the name
+used in dumps and by the C++ core.
+"""
+
+from __future__ import annotations
+
+import enum
+
+import ml_dtypes
+import numpy as np
+
+
+class DType(enum.Enum):
+    """An element type; `DType(array.dtype.name)` finds that of an array."""
+
+    FLOAT32 = "float32"
+    FLOAT64 = "float64"
+    FLOAT16 = "float16"
+    BFLOAT16 = "bfloat16"
+    INT8 = "int8"
+    INT16 = "int16"
+    INT32 = "int32"
+    INT64 = "int64"
+    UINT8 = "uint8"
+    UINT16 = "uint16"
+    UINT32 = "uint32"
+    UINT64 = "uint64"
+    BOOL = "bool"
+    OPAQUE = "opaque"
+    """String, sequence, optional and other types that only vendor operators touch."""
+
+    @property
+    def short(self) -> str:
+        return _SHORT[self]
+
+    @property
+    def numpy(self) -> np.dtype[np.generic]:
+        if self is DType.BFLOAT16:
+            return np.dtype(ml_dtypes.bfloat16)
+        if self is DType.OPAQUE:
+            return np.dtype(object)
+        return np.dtype(self.value)
+
+    @property
+    def itemsize(self) -> int:
+        return self.numpy.itemsize
+
+    @property
+    def is_float(self) -> bool:
+        return self in _FLOATS
+
+    @property
+    def is_integer(self) -> bool:
+        return self not in _FLOATS and self not in (DType.BOOL, DType.OPAQUE)
+
+    @property
+    def register(self) -> DType:
+        """The type a tile of this type has in local memory (kernels/dtype.h)."""
+        return _REGISTER.get(self, self)
+
+
+_FLOATS = frozenset({DType.FLOAT32, DType.FLOAT64, DType.FLOAT16, DType.BFLOAT16})
+_SHORT = {
+    DType.FLOAT32: "f32", DType.FLOAT64: "f64", DType.FLOAT16: "f16", DType.BFLOAT16: "bf16",
+    DType.INT8: "i8", DType.INT16: "i16", DType.INT32: "i32", DType.INT64: "i64",
+    DType.UINT8: "u8", DType.UINT16: "u16", DType.UINT32: "u32", DType.UINT64: "u64",
+    DType.BOOL: "b8", DType.OPAQUE: "opaque",
+}  # fmt: skip
+_REGISTER = {
+    DType.FLOAT16: DType.FLOAT32, DType.BFLOAT16: DType.FLOAT32,
+    DType.INT8: DType.INT32, DType.UINT8: DType.INT32,
+    DType.INT16: DType.INT32, DType.UINT16: DType.INT32,
+    DType.UINT32: DType.INT64, DType.UINT64: DType.INT64,
+}  # fmt: skip

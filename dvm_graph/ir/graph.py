@@ -1,0 +1,207 @@
+"""The graph: operators over tensor values, kept in a networkx multigraph.
+
+Purpose: the one data structure of the compiler, from import to the kernel plans.
+
+Invariants (rechecked by `ir.verify`):
+  * `Node.inputs` is the authority on operands and their order; the networkx edges (one per use of a
+    value) are an index over it, kept true by the methods below. Change operands only through them.
+  * A value has one producer, or none (then it is a graph input or a constant).
+  * Names of values and nodes are unique within a graph, its regions included.
+
+A dim is an int or a symbolic expression (see `symbolic`; opaque here). Before decomposition a
+graph holds ONNX operators (`domain` is an ONNX domain, `op` an ONNX operator name), afterwards
+basic operators (`domain` is `BASIC`, `op` a key of `ir.operators.OPERATORS`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+
+import networkx as nx
+import numpy as np
+
+from dvm_graph.ir.dtypes import DType
+
+Dim: TypeAlias = Any
+"""int or symbolic expression."""
+Shape: TypeAlias = tuple[Dim, ...]
+BASIC = "dvm"
+
+
+@dataclass(slots=True, eq=False)
+class Value:
+    """A tensor: graph input, constant, or result of a node."""
+
+    name: str
+    dtype: DType
+    shape: Shape | None = None
+    """None until deduced."""
+    data: np.ndarray[Any, Any] | None = None
+    """Contents of a constant (possibly memory-mapped); read-only."""
+    elements: tuple[Dim, ...] | None = None
+    """Contents of a small integer tensor as dims, flat and row-major, where they are known."""
+    producer: Node | None = None
+
+    @property
+    def rank(self) -> int:
+        assert self.shape is not None, self.name
+        return len(self.shape)
+
+    @property
+    def is_constant(self) -> bool:
+        return self.data is not None
+
+    def __repr__(self) -> str:
+        dims = "?" if self.shape is None else ",".join(str(dim) for dim in self.shape)
+        return f"%{self.name}:{self.dtype.short}[{dims}]"
+
+
+@dataclass(slots=True, eq=False)
+class Node:
+    """An operator application. `None` among the inputs is an omitted optional operand."""
+
+    name: str
+    op: str
+    inputs: tuple[Value | None, ...]
+    outputs: tuple[Value, ...]
+    attrs: dict[str, Any] = field(default_factory=dict)
+    domain: str = BASIC
+    version: int = 0
+    """Opset version of `domain` (ONNX nodes)."""
+    origin: tuple[str, ...] = ()
+    """Names of the ONNX nodes this one came from, for reports and errors."""
+    metadata: Mapping[str, str] = field(default_factory=dict)
+    """ONNX metadata_props."""
+    source: bytes = b""
+    """ONNX nodes: the serialised NodeProto, what a vendor operator runs."""
+    regions: tuple[Graph, ...] = ()
+    """Bodies of control-flow operators, in attribute order."""
+
+    @property
+    def output(self) -> Value:
+        assert len(self.outputs) == 1, self.name
+        return self.outputs[0]
+
+    def operand(self, index: int) -> Value | None:
+        """The operand, or None when omitted or past the end."""
+        return self.inputs[index] if index < len(self.inputs) else None
+
+    def __repr__(self) -> str:
+        return f"{self.op}({self.name})"
+
+
+class Graph:
+    """A directed acyclic multigraph of nodes, with ordered inputs and outputs."""
+
+    def __init__(self, name: str = "main") -> None:
+        self.name = name
+        self.inputs: list[Value] = []
+        self.outputs: list[Value] = []
+        self.digraph: nx.MultiDiGraph[Node] = nx.MultiDiGraph()
+        self._users: dict[Value, dict[Node, int]] = {}
+        self._names: set[str] = set()
+        self._counter = 0
+
+    # -- reading
+
+    @property
+    def nodes(self) -> Iterable[Node]:
+        """All nodes in insertion order."""
+        return self.digraph.nodes
+
+    def __len__(self) -> int:
+        return len(self.digraph)
+
+    def sorted_nodes(self) -> list[Node]:
+        """Nodes in topological order, ties by insertion: deterministic.
+
+        Raises:
+            networkx.NetworkXUnfeasible: the graph has a cycle.
+        """
+        order = {node: index for index, node in enumerate(self.digraph.nodes)}
+        return list(nx.lexicographical_topological_sort(self.digraph, key=order.__getitem__))
+
+    def users(self, value: Value) -> tuple[Node, ...]:
+        """Nodes that use a value, each once."""
+        return tuple(self._users.get(value, ()))
+
+    def values(self) -> Iterator[Value]:
+        """Every value: inputs, then constants and results in node order."""
+        seen: dict[Value, None] = dict.fromkeys(self.inputs)
+        for node in self.digraph.nodes:
+            seen.update(dict.fromkeys(v for v in node.inputs if v is not None))
+            seen.update(dict.fromkeys(node.outputs))
+        seen.update(dict.fromkeys(self.outputs))
+        return iter(seen)
+
+    def is_output(self, value: Value) -> bool:
+        return any(value is output for output in self.outputs)
+
+    # -- writing
+
+    def unique_name(self, stem: str) -> str:
+        """A name not in use, reserved by this call."""
+        name = stem
+        while not name or name in self._names:
+            self._counter += 1
+            name = f"{stem}.{self._counter}"
+        self._names.add(name)
+        return name
+
+    def constant(self, data: np.ndarray[Any, Any], name: str = "constant") -> Value:
+        """A constant value; integer contents of up to 64 elements are also kept as dims."""
+        elements = None
+        if data.dtype.kind in "iub" and data.size <= 64:
+            elements = tuple(int(x) for x in data.reshape(-1))
+        dtype = DType(data.dtype.name)
+        return Value(self.unique_name(name), dtype, tuple(data.shape), data, elements)
+
+    def add(self, node: Node) -> Node:
+        """Inserts a node whose operands exist already."""
+        self.digraph.add_node(node)
+        self._names.add(node.name)
+        for value in node.outputs:
+            value.producer = node
+            self._names.add(value.name)
+        for value in node.inputs:
+            self._link(value, node)
+        return node
+
+    def remove(self, node: Node) -> None:
+        """Removes a node none of whose results is used."""
+        for value in node.inputs:
+            self._unlink(value, node)
+        self.digraph.remove_node(node)
+
+    def set_inputs(self, node: Node, inputs: Sequence[Value | None]) -> None:
+        for value in node.inputs:
+            self._unlink(value, node)
+        node.inputs = tuple(inputs)
+        for value in node.inputs:
+            self._link(value, node)
+
+    def replace_uses(self, old: Value, new: Value) -> None:
+        """Every use of `old`, as operand or graph output, becomes one of `new`."""
+        for node in self.users(old):
+            self.set_inputs(node, [new if value is old else value for value in node.inputs])
+        self.outputs = [new if value is old else value for value in self.outputs]
+
+    def _link(self, value: Value | None, node: Node) -> None:
+        if value is None:
+            return
+        users = self._users.setdefault(value, {})
+        users[node] = users.get(node, 0) + 1
+        if value.producer is not None:
+            self.digraph.add_edge(value.producer, node)
+
+    def _unlink(self, value: Value | None, node: Node) -> None:
+        if value is None:
+            return
+        users = self._users[value]
+        users[node] -= 1
+        if not users[node]:
+            del users[node]
+        if value.producer is not None:
+            self.digraph.remove_edge(value.producer, node)

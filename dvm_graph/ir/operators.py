@@ -1,0 +1,100 @@
+"""The basic operators: what decomposition ends in, one row each.
+
+Element-wise, reduction and matrix operators have the names of the kernel plan's operators
+(`kernels/ops.def`; a test holds the two together). Operands of element-wise operators broadcast as
+numpy's do (right-aligned). Types: all operands of a `MAP` operator have one dtype unless the row
+says otherwise; compares and tests give bool.
+
+    kind      meaning
+    MAP       one result element per point of the broadcast shape
+    REDUCE    attrs `axes: tuple[int, ...]` (non-negative, sorted); reduced axes stay with extent 1
+    MATRIX    matmul: A[..., m, k] @ B[..., k, n], both of rank >= 2, batch axes broadcast
+    VIEW      same elements, other arrangement: never computes
+    GATHER    reads by index
+    SOURCE    no tensor operands
+    VENDOR    one ONNX node left to the vendor library
+"""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass
+
+
+class Kind(enum.Enum):
+    MAP = "map"
+    REDUCE = "reduce"
+    MATRIX = "matrix"
+    VIEW = "view"
+    GATHER = "gather"
+    SOURCE = "source"
+    VENDOR = "vendor"
+
+
+class Result(enum.Enum):
+    """The dtype of an operator's result."""
+
+    SAME = "that of the (last) operand"
+    BOOL = "bool"
+    ATTR = "attribute `dtype`"
+
+
+@dataclass(frozen=True, slots=True)
+class OperatorInfo:
+    name: str
+    kind: Kind
+    arity: int
+    """Number of operands; -1: any."""
+    result: Result = Result.SAME
+    attrs: tuple[str, ...] = ()
+
+
+def _rows() -> list[OperatorInfo]:
+    unary = (
+        "abs neg sign sqrt rsqrt reciprocal exp log log1p sin cos tan asin acos atan sinh cosh "
+        "asinh acosh atanh erf tanh sigmoid floor ceil round trunc logical_not bitwise_not"
+    )
+    binary = (
+        "add sub mul div mod fmod pow min max bitwise_and bitwise_or bitwise_xor shift_left "
+        "shift_right"
+    )
+    rows = [OperatorInfo(name, Kind.MAP, 1) for name in unary.split()]
+    rows += [OperatorInfo(n, Kind.MAP, 1, Result.BOOL) for n in ("isnan", "isinf", "isfinite")]
+    rows += [OperatorInfo(name, Kind.MAP, 2) for name in binary.split()]
+    rows += [OperatorInfo(n, Kind.MAP, 2, Result.BOOL) for n in "eq ne lt le gt ge".split()]
+    rows += [
+        # operands: condition (bool), then, else
+        OperatorInfo("select", Kind.MAP, 3),
+        OperatorInfo("cast", Kind.MAP, 1, Result.ATTR, ("dtype",)),
+        # int64 index: negatives count from `limit`; outside [0, limit) is an error at run time
+        OperatorInfo("check_index", Kind.MAP, 1, attrs=("limit",)),
+    ]
+    rows += [
+        OperatorInfo(f"reduce_{name}", Kind.REDUCE, 1, attrs=("axes",))
+        for name in ("sum", "prod", "max", "min")
+    ]
+    rows += [
+        OperatorInfo("matmul", Kind.MATRIX, 2),
+        # attrs are dims (int or symbolic); element counts match
+        OperatorInfo("reshape", Kind.VIEW, 1, attrs=("shape",)),
+        OperatorInfo("transpose", Kind.VIEW, 1, attrs=("perm",)),
+        OperatorInfo("broadcast_to", Kind.VIEW, 1, attrs=("shape",)),
+        # out[i...] = x[start + i * step ...]; one entry per axis; sizes = result extents
+        OperatorInfo("slice", Kind.VIEW, 1, attrs=("starts", "steps", "sizes")),
+        # what absorb_views composes the four above to: result shape, strides in elements (one per
+        # result axis, 0 = broadcast) and offset into the operand's contiguous buffer
+        OperatorInfo("view", Kind.VIEW, 1, attrs=("shape", "strides", "offset")),
+        OperatorInfo("concat", Kind.VIEW, -1, attrs=("axis",)),
+        # operands: x, int64 index; result shape = x[:axis] + index + x[axis+1:]; indices are
+        # wrapped and checked
+        OperatorInfo("gather", Kind.GATHER, 2, attrs=("axis",)),
+        # int64: out[i...] = start + i[axis] * step (start, step are dims)
+        OperatorInfo("iota", Kind.SOURCE, 0, attrs=("shape", "axis", "start", "step")),
+        # int64 tensor holding dims: attrs `elements` (flat, row-major) and `shape`
+        OperatorInfo("dims", Kind.SOURCE, 0, attrs=("elements", "shape")),
+        OperatorInfo("vendor", Kind.VENDOR, -1, Result.ATTR),
+    ]
+    return rows
+
+
+OPERATORS: dict[str, OperatorInfo] = {row.name: row for row in _rows()}

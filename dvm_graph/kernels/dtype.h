@@ -1,0 +1,37 @@
+// Element types. A *storage* dtype is how a tensor lies in global memory; a *register* dtype is how
+// a tile lies in local memory. Loads and stores convert; every other instruction works on register
+// dtypes only (f32 f64 i32 i64 b8), so that narrow types need no arithmetic of their own.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace dvm {
+
+enum class DType : uint8_t { f32, f64, i32, i64, b8, f16, bf16, i8, u8, i16, u16, u32, u64 };
+
+inline constexpr int kRegisterDTypes = 5;  // the first five enumerators
+inline constexpr int kDTypes = 13;
+
+constexpr size_t size_of(DType dtype) {
+  constexpr uint8_t bytes[kDTypes] = {4, 8, 4, 8, 1, 2, 2, 1, 1, 2, 2, 4, 8};
+  return bytes[static_cast<int>(dtype)];
+}
+
+constexpr const char* name_of(DType dtype) {
+  constexpr const char* names[kDTypes] = {"f32", "f64", "i32", "i64", "b8",  "f16", "bf16",
+                                          "i8",  "u8",  "i16", "u16", "u32", "u64"};
+  return names[static_cast<int>(dtype)];
+}
+
+// The dtype a tile of this storage dtype has in local memory. u64 has no wider signed type: it is
+// carried as i64 bits, which is right for moves, add, sub, mul and equality only; the Python side
+// (rules) keeps other u64 arithmetic away from kernels.
+constexpr DType register_dtype(DType storage) {
+  constexpr DType registers[kDTypes] = {DType::f32, DType::f64, DType::i32, DType::i64, DType::b8,
+                                        DType::f32, DType::f32, DType::i32, DType::i32, DType::i32,
+                                        DType::i32, DType::i64, DType::i64};
+  return registers[static_cast<int>(storage)];
+}
+
+}  // namespace dvm

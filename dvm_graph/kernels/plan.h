@@ -1,0 +1,88 @@
+// The shape-generic kernel plan: what Python's `kernels/` lowers a fused subgraph to, once per
+// model, and what the run-time compiler (vm/) turns into bytecode for the shape at hand.
+//
+// A plan has ONE iteration space, its *domain*: axes 0..rank-1, outermost first. Every node varies
+// along a subset of the axes (`axes`, bit a = axis a); along the others it is one broadcast value.
+// Ranks, implicit broadcasting, transposes and keepdims are gone: Python aligned every operand to
+// the domain, and views of global memory are affine (`Access`).
+//
+// Sizes are *dim slots*: indices into the model's table of dim expressions, which the executor
+// evaluates once per run into int64 values.
+//
+// Cube and mix plans: the domain is (batch axes..., m, n, k); exactly one matmul node; its A input
+// varies along (some batch, m, k), its B input along (some batch, k, n), its result along
+// (batch, m, n). Nodes before it on the A or B side are its prologue, those after it its epilogue;
+// epilogue nodes never vary along k. `m_axis, n_axis, k_axis` name the roles.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "kernels/dtype.h"
+
+namespace dvm {
+
+using DimSlot = int32_t;
+inline constexpr DimSlot kNoSlot = -1;
+inline constexpr int kMaxDomainRank = 12;
+
+enum class PlanOp : uint8_t {
+#define DVM_PLAN_OP(name, kind, arity) name##_,
+#include "kernels/ops.def"
+#undef DVM_PLAN_OP
+  count_
+};
+
+enum class PlanOpKind : uint8_t { access, map, reduce, matrix };
+
+struct PlanOpInfo {
+  const char* name;
+  PlanOpKind kind;
+  int arity;
+};
+const PlanOpInfo& info_of(PlanOp op);
+PlanOp plan_op_from_name(const std::string& name);  // throws std::invalid_argument
+
+// element address = offset + sum over axes of coordinate[axis] * strides[axis], in elements of the
+// value's storage dtype. A stride slot may be kNoSlot (stride 0). Strides may be negative.
+struct Access {
+  int32_t value = -1;                // index into the model's values
+  DimSlot offset = kNoSlot;          // kNoSlot: 0
+  std::vector<DimSlot> strides;      // one per domain axis
+  bool packed_panels = false;        // B operand of a matmul, packed once at load (constants only)
+};
+
+struct PlanNode {
+  PlanOp op;
+  DType dtype;                       // register dtype of the result (store: of its input)
+  uint32_t axes = 0;                 // domain axes along which the result varies
+  int32_t inputs[3] = {-1, -1, -1};  // earlier nodes of this plan; gather: its index
+  int32_t access = -1;               // load, store, gather: index into KernelPlan::accesses
+  uint32_t reduce_axes = 0;          // reductions
+  DType narrow_to = DType::f32;      // narrow: the storage dtype
+  double scalar = 0;                 // fill of a floating dtype
+  int64_t integer = 0;               // fill of an integer or b8 dtype
+  DimSlot limit = kNoSlot;           // check_index: number of valid indices; gather: axis extent
+  DimSlot offset = kNoSlot;          // iota: base; gather: stride of the gathered axis, in elements
+  std::vector<DimSlot> strides;      // iota: one per domain axis (kNoSlot: 0)
+};
+
+enum class KernelKind : uint8_t { vector, cube, mix };
+
+struct KernelPlan {
+  std::string name;                  // deterministic, e.g. "k12_layer_norm"
+  KernelKind kind = KernelKind::vector;
+  std::vector<DimSlot> extents;      // one per domain axis
+  std::vector<PlanNode> nodes;       // topological order; at least one store
+  std::vector<Access> accesses;
+  int m_axis = -1, n_axis = -1, k_axis = -1;  // cube and mix only
+};
+
+// What the executor tells the compiler about a value, besides its address at launch.
+struct ValueInfo {
+  DType dtype = DType::f32;
+  int64_t bytes = 0;                 // size of the buffer for this run
+};
+
+}  // namespace dvm

@@ -1,0 +1,169 @@
+"""The plan of a model: what `lower_kernels` hands to `assemble`, and that to the C++ core.
+
+Mirrors `kernels/plan.h` (which documents the meaning of every field) plus the steps of the
+executor. Everything is shape-generic: sizes are *dim slots*, indices into `ModelPlan.dims`, the
+integer program that the executor evaluates once per run.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+from dvm_graph.ir import DType, Node, Value
+from dvm_graph.symbolic import DimTable
+
+Slot: TypeAlias = int
+NO_SLOT: Slot = -1
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """An affine view of a value over the axes of a kernel's domain."""
+
+    value: int
+    strides: tuple[Slot, ...]
+    offset: Slot = NO_SLOT
+    packed_panels: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class PlanNode:
+    op: str
+    dtype: DType
+    axes: int
+    inputs: tuple[int, ...] = ()
+    access: int = -1
+    reduce_axes: int = 0
+    narrow_to: DType | None = None
+    scalar: float = 0.0
+    integer: int = 0
+    limit: Slot = NO_SLOT
+    offset: Slot = NO_SLOT
+    strides: tuple[Slot, ...] = ()
+
+
+class KernelKind(enum.Enum):
+    VECTOR = "vector"
+    CUBE = "cube"
+    MIX = "mix"
+
+
+@dataclass(frozen=True, slots=True)
+class KernelPlan:
+    """One meta-kernel."""
+
+    name: str
+    kind: KernelKind
+    extents: tuple[Slot, ...]
+    nodes: tuple[PlanNode, ...]
+    accesses: tuple[Access, ...]
+    m_axis: int = -1
+    n_axis: int = -1
+    k_axis: int = -1
+    origin: tuple[str, ...] = ()
+    """ONNX node names, for profiles and errors."""
+
+
+@dataclass(frozen=True, slots=True)
+class KernelCall:
+    """A kernel to launch, speculated or certain.
+
+    `guard` is a slot whose value must be non-zero for `plan` to be valid (NO_SLOT: always valid).
+    Where the guard fails, or the tile does not fit local memory, the `fallback` calls run instead,
+    one after the other; an empty fallback promises that neither can happen.
+    """
+
+    plan: KernelPlan
+    guard: Slot = NO_SLOT
+    fallback: tuple[KernelCall, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class LaunchStep:
+    """One launch: stages one after the other (temporal stacking, a core barrier between), the calls
+    of a stage side by side (spatial stacking)."""
+
+    stages: tuple[tuple[KernelCall, ...], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class VendorStep:
+    """A maximal run of vendor operators, executed by onnxruntime."""
+
+    nodes: tuple[Node, ...]
+    inputs: tuple[int, ...]
+    outputs: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class DimsStep:
+    """The host writes dims into an int64 value (row-major)."""
+
+    value: int
+    slots: tuple[Slot, ...]
+
+
+Step: TypeAlias = LaunchStep | VendorStep | DimsStep
+
+
+class Storage(enum.Enum):
+    INPUT = "input"
+    OUTPUT = "output"
+    CONSTANT = "constant"
+    PANELS = "panels"
+    """A constant B operand, packed into panels at load; `source` and `matrix` say from what."""
+    ARENA = "arena"
+    VENDOR = "vendor"
+    """Result of a vendor operator: memory of onnxruntime."""
+
+
+@dataclass(frozen=True, slots=True)
+class Panels:
+    """The constant that a PANELS value packs: B[batch, k, n] seen through strides in elements."""
+
+    source: int
+    batch: int
+    k: int
+    n: int
+    strides: tuple[int, int, int]
+    offset: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class PlanValue:
+    """A buffer of the model. Contiguous, row-major."""
+
+    name: str
+    dtype: DType
+    shape: tuple[Slot, ...]
+    storage: Storage
+    constant: Value | None = None
+    panels: Panels | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SymbolBinding:
+    """Where a symbol gets its value: `symbol * scale + shift` is the extent of an axis of `value`, a
+    model input or a result of a vendor operator."""
+
+    symbol: int
+    value: int
+    axis: int
+    scale: int = 1
+    shift: int = 0
+
+
+@dataclass(slots=True)
+class ModelPlan:
+    """The whole model. `inputs` and `outputs` index `values`, in the model's order. Every dim of a
+    bound value is checked against its slot, so that contradicting inputs are errors."""
+
+    dims: DimTable
+    values: list[PlanValue] = field(default_factory=list)
+    steps: list[Step] = field(default_factory=list)
+    bindings: list[SymbolBinding] = field(default_factory=list)
+    inputs: Sequence[int] = ()
+    outputs: Sequence[int] = ()

@@ -1,0 +1,54 @@
+// One AI core as the VM sees it, and the table through which the VM calls a device's instructions.
+// The VM knows no device; a device (npu/) fills in an InstructionTable.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "vm/isa.h"
+
+namespace dvm {
+
+inline constexpr int kExtentRegisters = 64;
+inline constexpr int kPointerRegisters = 64;
+
+enum class TrapKind : uint8_t { none, index_out_of_range };
+
+struct Trap {
+  TrapKind kind = TrapKind::none;
+  uint32_t pc = 0;       // word index in the program's body
+  int64_t tile = 0;
+  int64_t value = 0;     // the offending index
+  int64_t limit = 0;
+};
+
+struct Core {
+  std::byte* local = nullptr;                 // local memory, 64-byte aligned
+  size_t local_bytes = 0;
+  int32_t extents[kExtentRegisters];          // register 0 is 1
+  std::byte* pointers[kPointerRegisters];
+  bool first_chunk = true, last_chunk = true;
+  Trap trap;                                  // a handler that traps sets kind, value and limit
+};
+
+// `words` points at the instruction's head.
+using Handler = void (*)(Core& core, const uint64_t* words);
+
+struct InstructionTable {
+  const char* name;                           // e.g. "x86-64-v4"
+  int matmul_nr = 0;                          // panel width of B, f32 (f64: half of it)
+  int matmul_mr = 0;                          // rows of the register block
+  Handler handlers[kFamilies * 16] = {};      // by opcode; null where the family lacks the dtype
+};
+
+// Where an operand's first element lies. `word` points at the operand's two words.
+inline std::byte* resolve(const Core& core, const uint64_t* word) {
+  const auto address = static_cast<uint32_t>(*word);
+  switch (static_cast<Space>(address >> kSpaceShift)) {
+    case Space::local: return core.local + (address & kAddressMask);
+    case Space::pointer: return core.pointers[address & kAddressMask];
+    default: return reinterpret_cast<std::byte*>(const_cast<uint64_t*>(word + 1));
+  }
+}
+
+}  // namespace dvm

@@ -1,0 +1,132 @@
+// Instruction words. An instruction is a head word and the operands its form declares, all whole
+// 64-bit words, little-endian bit fields:
+//
+//   head     opcode:16 | words:8 | changed_mask:8 | flags:8 | e0:8 | e1:8 | e2:8
+//   operand  word 0: address:32 | inner_stride:i32     word 1: outer_stride:i32 | middle_stride:i32
+//
+// Loops: every data instruction iterates e0 x e1 x e2 (outer, middle, inner), named by *extent
+// registers* that the scalar unit refreshes for each tile, so that a ragged tail at any level is
+// the same body with other register values. Register 0 always holds 1. Strides count elements.
+//
+// Addresses: the top two bits of `address` name the space
+//   local      byte offset into the core's local memory
+//   pointer    index of a pointer register: the tile's address in global memory (for v_iota: an
+//              integer base), refreshed by the scalar unit for each tile
+//   immediate  the operand is one value, held in word 1; all strides are 0
+//
+// `changed_mask`: 0 runs always; otherwise the instruction runs only if a grid coordinate in the
+// mask differs from the previous tile of this core (or this is the core's first tile of the
+// program). Its result lives on in local memory between tiles. Bit 7 alone: first tile only.
+//
+// flags: bit 0 accumulate (reduce, matmul): combine with what xd holds, unless `first chunk`
+//        bit 1 run only on the first chunk;  bit 2 run only on the last chunk
+//        bit 3 accumulate always, even on the first chunk (matmul over unrolled k blocks)
+#pragma once
+
+#include <cstdint>
+#include <cstring>
+
+#include "kernels/dtype.h"
+
+namespace dvm {
+
+enum class Unit : uint8_t { scalar, vector, cube, dma };
+
+// Operand roles. `out`/`in` are tiles (two words each); the rest are one word each.
+enum class Form : uint8_t {
+  sync,         // from:8 | to:8 | event:8
+  load,         // out xd (local), in src (pointer)
+  store,        // out dst (pointer), in xn (local or immediate)
+  gather,       // out xd, in src (pointer), in index (i64), word axis_stride, word limit
+  pack_b,       // out xd: outer = panel stride; in src: middle = k stride, inner = n stride;
+                //   e1 = k, e2 = n
+  matmul,       // out xd: middle = row stride; in xa: middle = row stride, inner = k stride (1);
+                //   in xb: outer = panel stride, middle = k stride. e0 = m, e1 = k, e2 = n
+  unary, test, narrow,                                    // out, in
+  cast_f32, cast_f64, cast_i32, cast_i64, cast_b8,        // out, in
+  iota,         // out xd, in base (pointer, strides = coefficients)
+  check_index,  // out, in, word limit
+  binary, compare,                                        // out, in, in
+  select,       // out, in condition (b8), in, in
+  reduce,       // out xd [M,1,N], in xn [M,size,N]; e0 = M, e1 = size, e2 = N
+};
+
+enum class Space : uint32_t { local = 0, pointer = 1, immediate = 2 };
+inline constexpr uint32_t kSpaceShift = 30;
+inline constexpr uint32_t kAddressMask = (1u << kSpaceShift) - 1;
+
+struct Head {
+  uint16_t opcode;
+  uint8_t words, changed_mask, flags, e0, e1, e2;
+};
+static_assert(sizeof(Head) == 8);
+
+inline constexpr uint8_t kAccumulate = 1, kFirstChunk = 2, kLastChunk = 4, kAccumulateAlways = 8;
+inline constexpr uint8_t kFirstTileOnly = 0x80;
+
+struct Operand {
+  uint32_t address;
+  int32_t inner_stride, outer_stride, middle_stride;
+
+  Space space() const { return static_cast<Space>(address >> kSpaceShift); }
+  uint32_t offset() const { return address & kAddressMask; }
+};
+static_assert(sizeof(Operand) == 16);
+
+constexpr uint16_t opcode_of(int family, DType dtype) {
+  return static_cast<uint16_t>(family * 16 + static_cast<int>(dtype));
+}
+
+enum class Family : uint16_t {
+#define DVM_INSN(name, unit, form, dtypes, meaning) name,
+#include "vm/isa.def"
+#undef DVM_INSN
+  count_
+};
+inline constexpr int kFamilies = static_cast<int>(Family::count_);
+
+constexpr uint16_t opcode_of(Family family, DType dtype) {
+  return opcode_of(static_cast<int>(family), dtype);
+}
+
+// Dtype lists as bit masks over DType.
+namespace dtype_list {
+constexpr uint16_t bit(DType d) { return static_cast<uint16_t>(1u << static_cast<int>(d)); }
+inline constexpr uint16_t NONE = bit(DType::f32);  // one opcode; the dtype is not printed
+inline constexpr uint16_t B8 = bit(DType::b8), I64 = bit(DType::i64);
+inline constexpr uint16_t FLOATS = bit(DType::f32) | bit(DType::f64);
+inline constexpr uint16_t INTEGERS = bit(DType::i32) | bit(DType::i64);
+inline constexpr uint16_t NUMBER = FLOATS | INTEGERS;
+inline constexpr uint16_t REGISTER = NUMBER | B8;
+inline constexpr uint16_t BITS = INTEGERS | B8;
+inline constexpr uint16_t STORAGE = (1u << kDTypes) - 1;
+inline constexpr uint16_t NARROW = STORAGE & static_cast<uint16_t>(~REGISTER);
+}  // namespace dtype_list
+
+struct FamilyInfo {
+  const char* name;
+  Unit unit;
+  Form form;
+  uint16_t dtypes;
+  const char* meaning;
+};
+const FamilyInfo& info_of(Family family);
+
+// Number of tile operands (two words each, outputs first) and of extra words of a form.
+struct FormInfo {
+  int outputs, inputs, extra_words;
+};
+constexpr FormInfo form_info(Form form) {
+  switch (form) {
+    case Form::sync: return {0, 0, 1};
+    case Form::gather: return {1, 2, 2};
+    case Form::check_index: return {1, 1, 1};
+    case Form::matmul:
+    case Form::binary:
+    case Form::compare: return {1, 2, 0};
+    case Form::select: return {1, 3, 0};
+    default: return {1, 1, 0};
+  }
+}
+
+}  // namespace dvm
