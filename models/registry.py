@@ -34,7 +34,17 @@ _TINY_ONLY = frozenset({Size.TINY})
 
 FAMILIES: dict[str, Family] = {
     "bert": Family("encoders:bert", _BOTH, "encoder with attention mask, LayerNorm and GELU"),
+    "gpt2": Family("decoders:gpt2", _BOTH, "causal decoder with learned positions"),
     "vit": Family("encoders:vit", _BOTH, "patch convolution, then an encoder without a mask"),
+    "llama": Family("decoders:llama", _BOTH, "RMSNorm, rotary positions, grouped-query heads"),
+    "llama_decode": Family("decoders:llama_decode", _BOTH, "one token with a key/value cache"),
+    "qwen3": Family("decoders:qwen3", _BOTH, "as Llama, with RMSNorm on queries and keys"),
+    "qwen3_decode": Family("decoders:qwen3_decode", _BOTH, "one token with a key/value cache"),
+    "mmoe": Family("recommendation:mmoe", _BOTH, "parallel experts, gates and towers"),
+    "resnet": Family("convolutions:resnet", _BOTH, "residual convolutions, dynamic image size"),
+    "mobilenet": Family("convolutions:mobilenet", _BOTH, "depth-wise separable convolutions"),
+    "if_else_add": Family("control_flow:if_else_add", _TINY_ONLY, "the paper's branch, as `If`"),
+    "nonzero": Family("control_flow:nonzero", _TINY_ONLY, "a size that depends on data"),
 }
 
 

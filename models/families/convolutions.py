@@ -1,0 +1,125 @@
+"""Small convolutional nets with batch, height and width all dynamic: a residual one and a depth-wise separable one.
+
+Input is a `Size`; output an `ExportCase`. The base sizes are ResNet-50 and MobileNet-V2 as their papers describe them.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import nn
+
+from models.case import ExportCase, ModelInput, Size
+
+
+def _convolution(
+    inputs: int, outputs: int, kernel: int, stride: int = 1, groups: int = 1
+) -> nn.Sequential:
+    """Convolution that keeps the image size at stride 1, then batch normalisation."""
+    layer = nn.Conv2d(inputs, outputs, kernel, stride, kernel // 2, groups=groups, bias=False)
+    return nn.Sequential(layer, nn.BatchNorm2d(outputs))
+
+
+class Bottleneck(nn.Module):
+    """1x1, 3x3, 1x1 convolutions around a shortcut (He et al. 2015)."""
+
+    def __init__(self, inputs: int, width: int, stride: int) -> None:
+        super().__init__()
+        outputs = 4 * width
+        self.branch = nn.Sequential(
+            _convolution(inputs, width, 1),
+            nn.ReLU(),
+            _convolution(width, width, 3, stride),
+            nn.ReLU(),
+            _convolution(width, outputs, 1),
+        )
+        same = stride == 1 and inputs == outputs
+        self.shortcut = nn.Identity() if same else _convolution(inputs, outputs, 1, stride)
+
+    def forward(self, image: torch.Tensor) -> torch.Tensor:
+        """[batch, inputs, height, width] to [batch, 4 * width, height / stride, width / stride]."""
+        return torch.relu(self.branch(image) + self.shortcut(image))
+
+
+class InvertedResidual(nn.Module):
+    """Widen, convolve each channel apart, narrow (Sandler et al. 2018)."""
+
+    def __init__(self, inputs: int, outputs: int, expansion: int, stride: int) -> None:
+        super().__init__()
+        hidden = inputs * expansion
+        widen = [_convolution(inputs, hidden, 1), nn.ReLU6()] if expansion > 1 else []
+        self.branch = nn.Sequential(
+            *widen,
+            _convolution(hidden, hidden, 3, stride, groups=hidden),
+            nn.ReLU6(),
+            _convolution(hidden, outputs, 1),
+        )
+        self.residual = stride == 1 and inputs == outputs
+
+    def forward(self, image: torch.Tensor) -> torch.Tensor:
+        """[batch, inputs, height, width] to [batch, outputs, height / stride, width / stride]."""
+        narrowed: torch.Tensor = self.branch(image)
+        return image + narrowed if self.residual else narrowed
+
+
+class Classifier(nn.Module):
+    """A convolutional body, the mean over the image, and a linear layer."""
+
+    def __init__(self, body: list[nn.Module], channels: int, classes: int) -> None:
+        super().__init__()
+        head = (nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(channels, classes))
+        self.layers = nn.Sequential(*body, *head)
+
+    def forward(self, pixel_values: torch.Tensor) -> torch.Tensor:
+        """[batch, 3, height, width] to [batch, classes]."""
+        logits: torch.Tensor = self.layers(pixel_values)
+        return logits
+
+
+def _case(model: nn.Module) -> ExportCase:
+    axes = {0: "batch", 2: "height", 3: "width"}
+    image = torch.zeros(3, 3, 64, 96)
+    return ExportCase(model, (ModelInput("pixel_values", image, axes),), ("logits",))
+
+
+def resnet(size: Size) -> ExportCase:
+    """ResNet-50 (or a two-stage miniature); dims batch, height and width."""
+    tiny = size is Size.TINY
+    stages = [(8, 1), (16, 1)] if tiny else [(64, 3), (128, 4), (256, 6), (512, 3)]
+    channels = 16 if tiny else 64
+    body: list[nn.Module] = [
+        _convolution(3, channels, 7, 2),
+        nn.ReLU(),
+        nn.MaxPool2d(3, stride=2, padding=1),
+    ]
+    for stage, (width, blocks) in enumerate(stages):
+        for block in range(blocks):
+            body.append(Bottleneck(channels, width, 2 if block == 0 and stage > 0 else 1))
+            channels = 4 * width
+    return _case(Classifier(body, channels, 10 if tiny else 1000))
+
+
+def mobilenet(size: Size) -> ExportCase:
+    """MobileNet-V2 (or a miniature of it); dims batch, height and width."""
+    tiny = size is Size.TINY
+    rows = (
+        [(1, 8, 1, 1), (6, 16, 2, 2)]
+        if tiny
+        else [
+            (1, 16, 1, 1),
+            (6, 24, 2, 2),
+            (6, 32, 3, 2),
+            (6, 64, 4, 2),
+            (6, 96, 3, 1),
+            (6, 160, 3, 2),
+            (6, 320, 1, 1),
+        ]
+    )
+    channels, last = (8, 64) if tiny else (32, 1280)
+    body: list[nn.Module] = [_convolution(3, channels, 3, 2), nn.ReLU6()]
+    for expansion, outputs, blocks, stride in rows:
+        for block in range(blocks):
+            step = stride if block == 0 else 1
+            body.append(InvertedResidual(channels, outputs, expansion, step))
+            channels = outputs
+    body += [_convolution(channels, last, 1), nn.ReLU6()]
+    return _case(Classifier(body, last, 10 if tiny else 1000))
