@@ -1,0 +1,62 @@
+// The run-time compiler: a kernel plan and the sizes of this run become programs.
+//
+//   normalise -> tile -> lower (absorb) -> allocate -> synchronise -> encode
+//
+// Steady state takes no memory from the heap: CompilerScratch and CompiledKernel keep their
+// capacity from kernel to kernel. The result depends on the arguments only, not on earlier calls.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "kernels/plan.h"
+#include "vm/program.h"
+#include "vm/target.h"
+
+namespace dvm {
+
+struct CompiledKernel {
+  // Programs of a stage are independent; a barrier over the cores separates stages.
+  struct Stage {
+    uint32_t first_program = 0, program_count = 0;
+  };
+
+  std::vector<Program> programs;  // only the first `program_count` are valid: the rest is capacity
+  std::vector<Stage> stages;
+  uint32_t program_count = 0;
+  int64_t workspace_bytes = 0;    // buffer kWorkspace; 0: none needed
+
+  void clear();                   // keeps capacity
+  Program& add_program();         // appends an empty program to the last stage
+  void add_stage();
+};
+
+enum class CompileStatus {
+  ok,
+  empty,         // some extent is 0 and there is nothing to write: no programs
+  does_not_fit,  // use the plan's fallback; no programs
+};
+
+// Working memory of one compiling thread.
+class CompilerScratch {
+ public:
+  CompilerScratch();
+  ~CompilerScratch();
+  CompilerScratch(CompilerScratch&&) noexcept;
+  CompilerScratch& operator=(CompilerScratch&&) noexcept;
+
+  struct State;
+  State& state() { return *state_; }
+
+ private:
+  std::unique_ptr<State> state_;
+};
+
+// `dims` is the model's table of evaluated dim expressions, `values` its table of values; both are
+// indexed by the plan. `out` is cleared first. Throws std::invalid_argument for a plan that breaks
+// the rules of plan.h (a bug of the caller, not of the shape).
+CompileStatus compile_kernel(const KernelPlan& plan, const int64_t* dims, const ValueInfo* values,
+                             const Target& target, CompilerScratch& scratch, CompiledKernel& out);
+
+}  // namespace dvm

@@ -1,0 +1,22 @@
+// The virtual machine (paper, Algorithm 2): runs a range of a program's tiles on one core.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "vm/core.h"
+#include "vm/program.h"
+
+namespace dvm {
+
+// Runs tiles [begin, end) of `program` in order. Every tile runs on one core only; begin and end
+// are multiples of tile_group (or end == tiles). The first tile of a call counts as "everything
+// changed": operands that are loaded once are loaded anew by each call, hence preferred_claim.
+//
+// `buffers` points behind its kReservedBuffers leading entries (program.h). core.local must have
+// header().local_bytes. Stops at the first instruction that traps: core.trap tells kind, tile and
+// pc (the word index in the body). The caller clears core.trap.
+void run_tiles(const Program& program, const InstructionTable& table, Core& core,
+               std::byte* const* buffers, int64_t begin, int64_t end);
+
+}  // namespace dvm

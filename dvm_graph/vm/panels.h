@@ -1,0 +1,26 @@
+// The packed layout of a matmul's B operand: per batch entry [ceil(n/NR)][k][NR], columns past n
+// are 0. NR is Target::matmul_nr for f32 and half of it for f64. Constants are packed once at load
+// (Access::packed_panels); their buffer in the model *is* this layout, in dtype f32 or f64.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "kernels/dtype.h"
+#include "vm/target.h"
+
+namespace dvm {
+
+// Columns per panel for this register dtype.
+int panel_columns(DType dtype, const Target& target);
+
+// Size of the packed buffer; also the batch stride is packed_bytes(k, n, 1, ...).
+int64_t packed_bytes(int64_t k, int64_t n, int64_t batch, DType dtype, const Target& target);
+
+// dst[b][n/NR][k][NR] = src[b*batch_stride + k*k_stride + n*n_stride]; strides count elements of
+// `storage`; dst has register_dtype(storage), which must be f32 or f64.
+void pack_panels(std::byte* dst, const std::byte* src, DType storage, int64_t k, int64_t n,
+                 int64_t batch, int64_t batch_stride, int64_t k_stride, int64_t n_stride,
+                 const Target& target);
+
+}  // namespace dvm
