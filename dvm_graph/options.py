@@ -1,0 +1,46 @@
+"""Options of the compiler: one table, with defaults, used by the Python API and the command line."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True, slots=True)
+class FusionLimits:
+    """Limits of the fusion patterns. Units: operators, unless said otherwise."""
+
+    max_operators: int = 200
+    """Basic operators in one fused subgraph."""
+    max_accesses: int = 40
+    """Distinct tensors one fused subgraph loads or stores."""
+    max_epilogue: int = 40
+    """Vector operators after a cube operator."""
+    max_parallel: int = 8
+    """Kernels stacked side by side in one stage."""
+    max_sequence: int = 64
+    """Stages in one launch."""
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """How a model is compiled and run."""
+
+    strict: bool = False
+    """Refuse models that need vendor operators."""
+    fuse: bool = True
+    """False: every basic operator is its own kernel (for comparison)."""
+    stack: bool = True
+    """False: every kernel is its own launch."""
+    cores: int | None = None
+    """AI cores of the host device; None: as many as this process may use."""
+    simd: str | None = None
+    """Instruction-set level of the host device; None: the best the CPU has."""
+    local_bytes: int | None = None
+    """Local memory of a core in bytes; None: from the device."""
+    dump: str = ""
+    """Folder for one text dump per stage; also set by DVM_DUMP."""
+    disable_passes: frozenset[str] = frozenset()
+    limits: FusionLimits = field(default_factory=FusionLimits)
+    dim_hints: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+    """Promised inclusive ranges of dims by name, checked at run time."""
