@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     import torch
@@ -51,6 +51,8 @@ class ModelInput:
     axes: Mapping[int, str]
     kind: InputKind = InputKind.NORMAL
     argument: str = ""
+    group: str = ""
+    """Name of the `forward` parameter that takes a list of such inputs; empty for a parameter of its own."""
 
     @property
     def metadata(self) -> str:
@@ -65,3 +67,14 @@ class ExportCase:
     module: torch.nn.Module
     inputs: tuple[ModelInput, ...]
     output_names: tuple[str, ...] = field(default=())
+
+    def arguments(self, values: Mapping[str, Any]) -> dict[str, Any]:
+        """Keyword arguments of `forward` from one value per input, grouped inputs gathered into lists."""
+        result: dict[str, Any] = {}
+        for source in self.inputs:
+            value = values[source.name]
+            if source.group:
+                result.setdefault(source.group, []).append(value)
+            else:
+                result[source.name] = value
+        return result

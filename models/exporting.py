@@ -57,15 +57,16 @@ def _dynamic_axes(source: ModelInput, dims: Collection[str] | None) -> dict[int,
 
 def _run_exporter(case: ExportCase, dims: Collection[str] | None) -> torch.onnx.ONNXProgram:
     logging.getLogger("torch.onnx._internal.exporter._registration").setLevel(logging.ERROR)
+    axes = {source.name: _dynamic_axes(source, dims) for source in case.inputs}
     with warnings.catch_warnings(), torch.no_grad():
         warnings.simplefilter("ignore")
         program = torch.onnx.export(
             case.module,
             (),
-            kwargs={source.name: source.example for source in case.inputs},
+            kwargs=case.arguments({source.name: source.example for source in case.inputs}),
             input_names=[source.name for source in case.inputs],
             output_names=list(case.output_names),
-            dynamic_shapes={source.name: _dynamic_axes(source, dims) for source in case.inputs},
+            dynamic_shapes=case.arguments(axes),
             dynamo=True,
             verbose=False,
         )

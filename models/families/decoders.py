@@ -48,11 +48,10 @@ class DecodeStep(torch.nn.Module):
         input_ids: torch.Tensor,
         attention_mask: torch.Tensor,
         position_ids: torch.Tensor,
-        **past: torch.Tensor,
+        past: list[torch.Tensor],
     ) -> tuple[torch.Tensor, ...]:
-        """`past` holds `past_key_<layer>` and `past_value_<layer>`, each [batch, heads, past_seq, head_dim]."""
-        layers = range(len(past) // 2)
-        cache = DynamicCache([(past[f"past_key_{i}"], past[f"past_value_{i}"]) for i in layers])
+        """`past` holds a key and a value per layer, in turn, each [batch, heads, past_seq, head_dim]."""
+        cache = DynamicCache(list(zip(past[::2], past[1::2], strict=True)))
         output = self.model(
             input_ids=input_ids,
             attention_mask=attention_mask,
@@ -144,6 +143,6 @@ def _decode(model: PreTrainedModel) -> ExportCase:
     for layer in range(config.num_hidden_layers):
         for part in ("key", "value"):
             axes = {0: "batch", 2: "past_seq"}
-            inputs.append(ModelInput(f"past_{part}_{layer}", cache.clone(), axes))
+            inputs.append(ModelInput(f"past_{part}_{layer}", cache.clone(), axes, group="past"))
             outputs.append(f"present_{part}_{layer}")
     return ExportCase(DecodeStep(model), tuple(inputs), tuple(outputs))
