@@ -17,7 +17,9 @@ from models.registry import FAMILIES
 @click.command()
 @click.argument("names", nargs=-1, required=True, type=click.Choice(list(FAMILIES)))
 @click.option("--size", type=click.Choice([size.value for size in Size]), default="tiny")
-@click.option("--dynamic", default=None, help="Comma-separated dims to keep dynamic; all by default.")
+@click.option(
+    "--dynamic", default=None, help="Comma-separated dims to keep dynamic; all by default."
+)
 @click.option("--output", type=click.Path(path_type=Path), default=None, help="Only with one NAME.")
 @click.option("--decode", is_flag=True, help="Export the single-token step with a key/value cache.")
 @click.option("--skip-existing", is_flag=True, help="Leave files that are already there.")

@@ -33,7 +33,9 @@ def build_case(name: str, size: Size) -> ExportCase:
     return case
 
 
-def export_case(case: ExportCase, path: Path, *, dims: Collection[str] | None, single: bool) -> None:
+def export_case(
+    case: ExportCase, path: Path, *, dims: Collection[str] | None, single: bool
+) -> None:
     """Exports `case` to `path`; `dims` limits which axes stay dynamic (None: all), `single` keeps weights inside."""
     program = _run_exporter(case, dims)
     model = program.model

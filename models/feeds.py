@@ -71,9 +71,7 @@ def _evaluate(node: ast.expr, dims: Mapping[str, int], name: str) -> int:
                 raise ValueError(f"input {name!r} needs an extent for dim {symbol!r}")
             return dims[symbol]
         case ast.BinOp(left=left, op=op, right=right) if type(op) in _OPERATORS:
-            return _OPERATORS[type(op)](
-                _evaluate(left, dims, name), _evaluate(right, dims, name)
-            )
+            return _OPERATORS[type(op)](_evaluate(left, dims, name), _evaluate(right, dims, name))
     raise ValueError(f"input {name!r}: cannot evaluate dim {ast.unparse(node)!r}")
 
 
