@@ -43,6 +43,8 @@ class Value:
     elements: tuple[Dim, ...] | None = None
     """Contents of a small integer tensor as dims, flat and row-major, where they are known."""
     producer: Node | None = None
+    opaque_type: bytes = b""
+    """The serialised ONNX TypeProto of an OPAQUE value, where it is known."""
 
     @property
     def rank(self) -> int:
@@ -99,6 +101,10 @@ class Graph:
         self.name = name
         self.inputs: list[Value] = []
         self.outputs: list[Value] = []
+        self.output_names: tuple[str, ...] = ()
+        """What the model calls its outputs, whatever values passes put there."""
+        self.metadata: dict[str, str] = {}
+        """ONNX metadata_props of the model and its graph."""
         self.digraph: nx.MultiDiGraph[Node] = nx.MultiDiGraph()
         self._users: dict[Value, dict[Node, int]] = {}
         self._names: set[str] = set()
@@ -140,6 +146,12 @@ class Graph:
         return any(value is output for output in self.outputs)
 
     # -- writing
+
+    def new_region(self, name: str) -> Graph:
+        """An empty graph that shares this graph's names: the body of a control-flow operator."""
+        region = Graph(name)
+        region._names = self._names
+        return region
 
     def unique_name(self, stem: str) -> str:
         """A name not in use, reserved by this call."""

@@ -1,0 +1,436 @@
+"""ONNX in: a model becomes a graph of ONNX operators.
+
+In: a path, bytes or ModelProto. Out: a `Graph` whose nodes are ONNX operators in their newest form
+(`normalize_opset`), attributes with defaults filled in, initializers and Constant nodes as constant
+values, model-local functions inlined.
+
+Invariants of the result:
+  * Inputs have dtype and shape, dims parsed; results have a dtype where the schema or the model
+    tells it (OPAQUE otherwise) and no shape: decomposition deduces both.
+  * An initializer that is also a graph input is a constant, not an input.
+  * A control-flow node's `regions` are closed: what a body takes from outside is appended to the
+    node's operands and to the inputs of each of its regions, after the body's own inputs. `attrs`
+    holds `regions` (attribute name of each region) and `captures` (the ONNX name of each captured
+    value, in the order appended).
+  * `source` is the NodeProto as it was in the model; its operands are a prefix of `Node.inputs`.
+
+Does not check types or shapes of operands; decomposition does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import networkx as nx
+import numpy as np
+import onnx
+
+from dvm_graph.errors import InputError, ModelError, UnsupportedError
+from dvm_graph.import_.attributes import GRAPH_TYPES, read_attributes
+from dvm_graph.import_.external_data import ExternalData
+from dvm_graph.import_.loading import Source, default_domain, load_model
+from dvm_graph.import_.normalize_opset import normalize
+from dvm_graph.import_.schemas import Signature, signature
+from dvm_graph.import_.tensors import (
+    Array,
+    dtype_of,
+    dtype_of_array,
+    sparse_to_array,
+    tensor_to_array,
+)
+from dvm_graph.ir import Dim, DType, Graph, Node, Value
+from dvm_graph.options import Options
+from dvm_graph.symbolic import Symbols, parse_dim
+
+_REGION_ORDER = {"then_branch": 0, "else_branch": 1}
+
+
+def import_onnx(source: Source, options: Options, symbols: Symbols) -> Graph:
+    """Imports a model.
+
+    Args:
+        source: path, bytes or ModelProto.
+        options: `dim_hints` have to name dims of the model.
+        symbols: gets the model's dim symbols.
+
+    Raises:
+        ModelError: the model is malformed; the message names the node or tensor.
+        ExternalDataError: its external data are missing or outside its folder.
+        UnsupportedError: an opset that is too old, or an input of unknown rank.
+        InputError: a dim hint for a dim that the model does not have.
+    """
+    model = load_model(source)
+    graph = Graph(model.proto.graph.name or "main")
+    importer = Importer(model.opsets, ExternalData(model.folder), symbols)
+    importer.import_graph(graph, model.proto.graph, model.initializers)
+    graph.metadata |= {entry.key: entry.value for entry in model.proto.metadata_props}
+    for name in options.dim_hints:
+        if name not in symbols:
+            raise InputError(f"dim_hints name {name!r}, which is no dim of the model's inputs")
+    return graph
+
+
+@dataclass(slots=True)
+class Scope:
+    """ONNX names that are visible in one graph."""
+
+    graph: Graph
+    parent: Scope | None = None
+    values: dict[str, Value] = field(default_factory=dict)
+    captures: dict[str, tuple[Value, Value]] = field(default_factory=dict)
+    """Of a region: outer value and the region's own input for it."""
+
+    def find(self, name: str) -> Value | None:
+        """The value of a name, captured from an outer graph if need be."""
+        value = self.values.get(name)
+        if value is None and self.parent is not None:
+            outer = self.parent.find(name)
+            if outer is not None:
+                value = self._capture(name, outer)
+        return value
+
+    def _capture(self, name: str, outer: Value) -> Value:
+        inner = Value(
+            self.graph.unique_name(name), outer.dtype, outer.shape, opaque_type=outer.opaque_type
+        )
+        self.captures[name] = (outer, inner)
+        self.values[name] = inner
+        return inner
+
+    def define(self, name: str, value: Value, where: str) -> None:
+        if name in self.values:
+            raise ModelError(f"{where} defines {name!r}, which is defined already")
+        self.values[name] = value
+
+
+class Importer:
+    """Converts GraphProtos and NodeProtos of one model."""
+
+    def __init__(self, opsets: dict[str, int], external: ExternalData, symbols: Symbols) -> None:
+        self._opsets = opsets
+        self._external = external
+        self._symbols = symbols
+
+    # -- graphs
+
+    def import_graph(
+        self,
+        graph: Graph,
+        proto: onnx.GraphProto,
+        initializers: Iterable[onnx.TensorProto],
+        parent: Scope | None = None,
+    ) -> Scope:
+        """Fills a graph from a GraphProto."""
+        scope = Scope(graph, parent)
+        self._import_initializers(scope, initializers, proto.sparse_initializer)
+        self._import_inputs(scope, proto.input)
+        self._import_nodes(scope, proto)
+        names = []
+        for info in proto.output:
+            value = scope.find(info.name)
+            if value is None:
+                raise ModelError(f"output {info.name!r} of the model is defined nowhere")
+            graph.outputs.append(value)
+            names.append(info.name)
+        graph.output_names = tuple(names)
+        graph.metadata |= {entry.key: entry.value for entry in proto.metadata_props}
+        return scope
+
+    def _import_initializers(
+        self,
+        scope: Scope,
+        initializers: Iterable[onnx.TensorProto],
+        sparse: Iterable[onnx.SparseTensorProto],
+    ) -> None:
+        for tensor in initializers:
+            if not tensor.name:
+                raise ModelError("an initializer of the model has no name")
+            array = tensor_to_array(tensor, self._external)
+            value = constant(scope.graph, array, tensor.name)
+            scope.define(tensor.name, value, "an initializer")
+        for sparse_tensor in sparse:
+            name = sparse_tensor.values.name
+            value = constant(scope.graph, sparse_to_array(sparse_tensor, self._external), name)
+            scope.define(name, value, "a sparse initializer")
+
+    def _import_inputs(self, scope: Scope, infos: Sequence[onnx.ValueInfoProto]) -> None:
+        seen: set[str] = set()
+        for info in infos:
+            if info.name in seen or not info.name:
+                raise ModelError(f"input {info.name!r} of the model is declared twice or nameless")
+            seen.add(info.name)
+            if info.name in scope.values:
+                continue
+            dtype, shape = self._type_of(info)
+            if shape is None and dtype is not DType.OPAQUE and scope.parent is None:
+                raise UnsupportedError(
+                    f"input {info.name!r} of the model has no known rank; "
+                    "give it a shape (names for dynamic dims) before optimizing"
+                )
+            value = Value(scope.graph.unique_name(info.name), dtype, shape)
+            if dtype is DType.OPAQUE:
+                value.opaque_type = info.type.SerializeToString()
+            scope.define(info.name, value, "an input")
+            scope.graph.inputs.append(value)
+
+    def _type_of(self, info: onnx.ValueInfoProto) -> tuple[DType, tuple[Dim, ...] | None]:
+        if not info.type.HasField("tensor_type"):
+            return DType.OPAQUE, None
+        tensor = info.type.tensor_type
+        if not tensor.HasField("shape"):
+            return dtype_of(tensor.elem_type), None
+        dims = tensor.shape.dim
+        shape = tuple(self._dim(dim, info.name, axis) for axis, dim in enumerate(dims))
+        return dtype_of(tensor.elem_type), shape
+
+    def _dim(self, dim: onnx.TensorShapeProto.Dimension, name: str, axis: int) -> Dim:
+        if dim.HasField("dim_value") and dim.dim_value >= 0:
+            return dim.dim_value
+        if dim.dim_param:
+            return parse_dim(dim.dim_param, self._symbols)
+        return self._symbols.fresh(f"{name}_dim{axis}")
+
+    # -- nodes
+
+    def _import_nodes(self, scope: Scope, proto: onnx.GraphProto) -> None:
+        declared = _declared_dtypes(proto)
+        values = self._declare_results(scope, proto, declared)
+        for node in _in_order(proto.node, scope):
+            if node.op_type == "Constant" and default_domain(node.domain) == "":
+                self._import_constant(scope, node, values)
+            else:
+                self._import_node(scope, node, values)
+
+    def _declare_results(
+        self, scope: Scope, proto: onnx.GraphProto, declared: dict[str, DType]
+    ) -> dict[str, Value]:
+        """Values of all results up front, so that they keep their ONNX names."""
+        values: dict[str, Value] = {}
+        for node in proto.node:
+            for name in node.output:
+                if not name:
+                    continue
+                if name in values or name in scope.values:
+                    raise ModelError(
+                        f"node {_label(node)} defines {name!r}, which is defined already"
+                    )
+                if node.op_type != "Constant":
+                    unique = scope.graph.unique_name(name)
+                    values[name] = Value(unique, declared.get(name, DType.OPAQUE))
+                else:
+                    values[name] = Value(name, DType.OPAQUE)
+        return values
+
+    def _import_constant(
+        self, scope: Scope, node: onnx.NodeProto, values: dict[str, Value]
+    ) -> None:
+        where = f"node {_label(node)}"
+        schema = signature("Constant", "", self._version("", where))
+        if len(node.attribute) != 1 or len(node.output) != 1 or node.input:
+            raise ModelError(f"{where}: Constant takes one attribute and gives one result")
+        ((name, content),) = read_attributes(node, where, schema, self._external).items()
+        value = constant(scope.graph, constant_array(name, content), node.output[0])
+        scope.define(node.output[0], value, where)
+
+    def _import_node(self, scope: Scope, proto: onnx.NodeProto, values: dict[str, Value]) -> None:
+        where = f"node {_label(proto)}"
+        domain = default_domain(proto.domain)
+        version = self._version(domain, where)
+        schema = _checked_signature(proto, where, domain, version)
+        operands = [self._operand(scope, name, where) for name in proto.input]
+        attrs = read_attributes(proto, where, schema, self._external)
+        regions, captured = self._import_regions(scope, proto, attrs)
+        node = Node(
+            name=scope.graph.unique_name(proto.name or proto.op_type),
+            op=proto.op_type,
+            inputs=(*operands, *captured),
+            outputs=tuple(
+                values[name] if name else Value(scope.graph.unique_name("unused"), DType.OPAQUE)
+                for name in proto.output
+            ),
+            attrs=attrs,
+            domain=domain,
+            version=version,
+            origin=(proto.name or f"{proto.op_type}:{_first_output(proto)}",),
+            metadata={entry.key: entry.value for entry in proto.metadata_props},
+            source=proto.SerializeToString(),
+            regions=regions,
+        )
+        finish_node(scope.graph, node, schema)
+        scope.graph.add(node)
+        for name in proto.output:
+            if name:
+                scope.define(name, values[name], where)
+
+    def _operand(self, scope: Scope, name: str, where: str) -> Value | None:
+        if not name:
+            return None
+        value = scope.find(name)
+        if value is None:
+            raise ModelError(f"{where} reads {name!r}, which nothing defines")
+        return value
+
+    def _version(self, domain: str, where: str) -> int:
+        version = self._opsets.get(domain)
+        if version is None:
+            raise ModelError(
+                f"{where}: the model imports no operator set for domain {domain or 'ai.onnx'!r}"
+            )
+        return version
+
+    def _import_regions(
+        self, scope: Scope, proto: onnx.NodeProto, attrs: dict[str, Any]
+    ) -> tuple[tuple[Graph, ...], list[Value]]:
+        bodies = [a for a in proto.attribute if a.type in GRAPH_TYPES]
+        if not bodies:
+            return (), []
+        bodies.sort(key=lambda a: (_REGION_ORDER.get(a.name, 2), a.name))
+        scopes: list[Scope] = []
+        for attribute in bodies:
+            body = attribute.g
+            region = scope.graph.new_region(body.name or attribute.name)
+            scopes.append(self.import_graph(region, body, body.initializer, scope))
+        names = list(dict.fromkeys(name for inner in scopes for name in inner.captures))
+        for inner in scopes:
+            for name in names:
+                inner.find(name)
+            inner.graph.inputs += [inner.captures[name][1] for name in names]
+        captured = [next(s.captures[n][0] for s in scopes if n in s.captures) for n in names]
+        attrs["regions"] = tuple(attribute.name for attribute in bodies)
+        attrs["captures"] = tuple(names)
+        return tuple(inner.graph for inner in scopes), captured
+
+
+# -- shared with `functions`
+
+
+def constant(graph: Graph, array: Array, name: str) -> Value:
+    """A constant value, opaque types included."""
+    if dtype_of_array(array) is not DType.OPAQUE:
+        return graph.constant(array, name)
+    tensor_type = onnx.helper.make_tensor_type_proto(_opaque_type(array), array.shape)
+    return Value(
+        graph.unique_name(name),
+        DType.OPAQUE,
+        tuple(array.shape),
+        array,
+        opaque_type=tensor_type.SerializeToString(),
+    )
+
+
+def constant_array(attribute: str, content: Any) -> Array:
+    """The contents of a Constant node from its one attribute."""
+    if isinstance(content, np.ndarray):
+        return content
+    dtypes: dict[str, Any] = {"value_float": np.float32, "value_int": np.int64}
+    array = np.asarray(content, dtypes.get(attribute.removesuffix("s"), object))
+    array.flags.writeable = False
+    return array
+
+
+def finish_node(graph: Graph, node: Node, schema: Signature | None) -> None:
+    """Brings a node to its newest form and gives its results a dtype where that is known."""
+    first = node.operand(0)
+    if schema is not None:
+        for index, value in enumerate(node.outputs):
+            if value.dtype is DType.OPAQUE:
+                value.dtype = schema.result_dtype(index, node.inputs, node.attrs)
+    if node.domain == "":
+        dtype = DType.OPAQUE if first is None else first.dtype
+        form = normalize(node.op, node.version, dtype, len(node.inputs), node.attrs)
+        if form is not None:
+            stem = node.name
+            node.op, node.attrs = form.op, form.attrs
+            node.inputs += tuple(
+                None if array is None else constant(graph, array, f"{stem}.attribute")
+                for array in form.appended
+            )
+
+
+def _opaque_type(array: Array) -> int:
+    if array.dtype == object:
+        return onnx.TensorProto.STRING
+    return onnx.helper.np_dtype_to_tensor_dtype(array.dtype)
+
+
+def _declared_dtypes(proto: onnx.GraphProto) -> dict[str, DType]:
+    return {
+        info.name: dtype_of(info.type.tensor_type.elem_type)
+        for infos in (proto.value_info, proto.output)
+        for info in infos
+    }
+
+
+def _label(node: onnx.NodeProto) -> str:
+    return f"{node.name or _first_output(node)!r} ({node.op_type})"
+
+
+def _first_output(node: onnx.NodeProto) -> str:
+    return node.output[0] if node.output else ""
+
+
+def _checked_signature(node: onnx.NodeProto, where: str, domain: str, version: int) -> Signature:
+    schema = signature(node.op_type, domain, version)
+    if schema is None:
+        raise ModelError(
+            f"{where}: unknown operator {node.op_type!r} of domain {domain or 'ai.onnx'!r} "
+            f"version {version}: neither an ONNX operator nor a function of the model"
+        )
+    if not schema.min_inputs <= len(node.input) <= schema.max_inputs:
+        raise ModelError(
+            f"{where}: {len(node.input)} operands, but {node.op_type} takes "
+            f"{schema.min_inputs} to {schema.max_inputs}"
+        )
+    if not schema.min_outputs <= len(node.output) <= schema.max_outputs:
+        raise ModelError(
+            f"{where}: {len(node.output)} results, but {node.op_type} gives "
+            f"{schema.min_outputs} to {schema.max_outputs}"
+        )
+    return schema
+
+
+# -- order
+
+
+def _in_order(nodes: Sequence[onnx.NodeProto], scope: Scope) -> Sequence[onnx.NodeProto]:
+    """The nodes as they stand if operands come first (as ONNX asks), else sorted.
+
+    Raises:
+        ModelError: the nodes form a cycle.
+    """
+    producers = {name: index for index, node in enumerate(nodes) for name in node.output if name}
+    reads = [
+        sorted({producers[name] for name in _names_read(node) if name in producers})
+        for node in nodes
+    ]
+    if all(not before or before[-1] < index for index, before in enumerate(reads)):
+        return nodes
+    order: nx.DiGraph[int] = nx.DiGraph()
+    order.add_nodes_from(range(len(nodes)))
+    order.add_edges_from((source, index) for index, before in enumerate(reads) for source in before)
+    try:
+        return [nodes[index] for index in nx.lexicographical_topological_sort(order)]
+    except nx.NetworkXUnfeasible:
+        cycle = [_label(nodes[edge[0]]) for edge in nx.find_cycle(order)]
+        shown = " -> ".join([*cycle[:8], "..."] if len(cycle) > 8 else [*cycle, cycle[0]])
+        raise ModelError(f"the graph has a cycle: {shown}") from None
+
+
+def _names_read(node: onnx.NodeProto) -> Iterable[str]:
+    """Names a node reads, those captured by its subgraphs included."""
+    yield from node.input
+    for attribute in node.attribute:
+        if attribute.type in GRAPH_TYPES:
+            for graph in (attribute.g, *attribute.graphs):
+                yield from _free_names(graph)
+
+
+def _free_names(graph: onnx.GraphProto) -> Iterable[str]:
+    defined = {info.name for info in graph.input}
+    defined |= {tensor.name for tensor in graph.initializer}
+    defined |= {name for node in graph.node for name in node.output}
+    read = [name for node in graph.node for name in _names_read(node)]
+    read += [info.name for info in graph.output]
+    return (name for name in read if name not in defined)

@@ -1,0 +1,161 @@
+"""Finding and parsing the model: path, bytes or ModelProto.
+
+Out: an `ImportedModel`, the parsed model without its external data, with model-local functions
+inlined. The model is checked as far as its header goes; nodes are checked by `importer`.
+Never changes a ModelProto that the caller passed.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from os import PathLike
+from pathlib import Path
+from typing import TypeAlias
+
+import networkx as nx
+import onnx
+import onnx.inliner
+from google.protobuf.message import DecodeError
+
+from dvm_graph.errors import ModelError, UnsupportedError
+
+Source: TypeAlias = str | PathLike[str] | bytes | onnx.ModelProto
+
+OLDEST_OPSET = 7
+
+
+@dataclass(frozen=True, slots=True)
+class ImportedModel:
+    """A parsed model. `initializers` are those of the main graph (which `proto` may lack)."""
+
+    proto: onnx.ModelProto
+    initializers: tuple[onnx.TensorProto, ...]
+    folder: Path | None
+    opsets: dict[str, int]
+    """Version by domain; the default domain is spelled ""."""
+
+
+def load_model(source: Source) -> ImportedModel:
+    """Parses a model and inlines its functions.
+
+    Raises:
+        ModelError: not an ONNX model, or truncated.
+        UnsupportedError: an opset older than 7 or newer than the installed onnx knows.
+    """
+    model, folder = _parse(source)
+    if not model.HasField("graph"):
+        raise ModelError("not an ONNX model: it has no graph (is the file truncated?)")
+    opsets = opset_versions(model.opset_import)
+    _check_opset(opsets)
+    initializers = tuple(model.graph.initializer)
+    if model.functions:
+        model = _inline_functions(model)
+    return ImportedModel(model, initializers, folder, opsets)
+
+
+def opset_versions(imports: Iterable[onnx.OperatorSetIdProto]) -> dict[str, int]:
+    """Version by domain from `opset_import` of a model or function."""
+    return {default_domain(entry.domain): entry.version for entry in imports}
+
+
+def default_domain(domain: str) -> str:
+    return "" if domain == "ai.onnx" else domain
+
+
+def _parse(source: Source) -> tuple[onnx.ModelProto, Path | None]:
+    if isinstance(source, onnx.ModelProto):
+        return source, None
+    if isinstance(source, (bytes, bytearray, memoryview)):
+        return _decode(bytes(source), "the given bytes"), None
+    if not isinstance(source, (str, os.PathLike)):
+        raise ModelError(
+            f"a model is a path, bytes or onnx.ModelProto, not {type(source).__name__}"
+        )
+    path = Path(source)
+    try:
+        content = path.read_bytes()
+    except OSError as error:
+        raise ModelError(f"cannot read model {str(path)!r}: {error.strerror}") from error
+    return _decode(content, repr(str(path))), path.parent
+
+
+def _decode(content: bytes, what: str) -> onnx.ModelProto:
+    model = onnx.ModelProto()
+    try:
+        model.ParseFromString(content)
+    except DecodeError as error:
+        raise ModelError(f"{what} is truncated or not an ONNX model: {error}") from error
+    return model
+
+
+def _check_opset(opsets: dict[str, int]) -> None:
+    version = opsets.get("")
+    newest = onnx.defs.onnx_opset_version()
+    if version is None:
+        if not opsets:
+            raise ModelError("not an ONNX model: it imports no operator set")
+    elif version < OLDEST_OPSET:
+        raise UnsupportedError(
+            f"the model uses opset {version}, older than {OLDEST_OPSET}; "
+            "raise it with onnx.version_converter.convert_version(model, 13)"
+        )
+    elif version > newest:
+        raise UnsupportedError(
+            f"the model uses opset {version}, but the installed onnx {onnx.__version__} "
+            f"knows up to {newest}; upgrade onnx"
+        )
+
+
+def _inline_functions(model: onnx.ModelProto) -> onnx.ModelProto:
+    """Inlines model-local functions in a copy whose initializers are stubs: weights stay put."""
+    _refuse_recursion(model.functions)
+    graph = model.graph
+    light = onnx.ModelProto(
+        ir_version=model.ir_version,
+        opset_import=model.opset_import,
+        functions=model.functions,
+        metadata_props=model.metadata_props,
+        graph=onnx.GraphProto(
+            name=graph.name,
+            node=graph.node,
+            input=graph.input,
+            output=graph.output,
+            value_info=graph.value_info,
+            sparse_initializer=graph.sparse_initializer,
+            metadata_props=graph.metadata_props,
+            initializer=[onnx.TensorProto(name=tensor.name) for tensor in graph.initializer],
+        ),
+    )
+    try:
+        return onnx.inliner.inline_local_functions(light, convert_version=True)
+    except (RuntimeError, ValueError) as error:
+        raise ModelError(f"the model's functions cannot be inlined: {error}") from error
+
+
+def _refuse_recursion(functions: Iterable[onnx.FunctionProto]) -> None:
+    calls: nx.DiGraph[tuple[str, str]] = nx.DiGraph()
+    for function in functions:
+        caller = (default_domain(function.domain), function.name)
+        if caller in calls:
+            raise ModelError(f"function {caller[1]!r} is defined twice")
+        calls.add_node(caller)
+    for function in functions:
+        caller = (default_domain(function.domain), function.name)
+        for node in every_node(function.node):
+            callee = (default_domain(node.domain), node.op_type)
+            if callee in calls:
+                calls.add_edge(caller, callee)
+    if not nx.is_directed_acyclic_graph(calls):
+        names = " -> ".join(edge[0][1] for edge in nx.find_cycle(calls))
+        raise ModelError(f"functions of the model call themselves: {names}")
+
+
+def every_node(nodes: Iterable[onnx.NodeProto]) -> Iterator[onnx.NodeProto]:
+    """Nodes and those of their subgraphs, outer first."""
+    for node in nodes:
+        yield node
+        for attribute in node.attribute:
+            for graph in (attribute.g, *attribute.graphs):
+                yield from every_node(graph.node)
