@@ -20,6 +20,9 @@ struct Trap {
   int64_t tile = 0;
   int64_t value = 0;     // the offending index
   int64_t limit = 0;
+  // Filled in by the device: where it happened.
+  int32_t core = 0;
+  uint32_t task = 0;     // index among the programs that were launched together
 };
 
 struct Core {
