@@ -1,0 +1,434 @@
+"""Dims and their arithmetic.
+
+Purpose: build dim expressions, simplified as they are built. A dim is a Python int or a sympy
+expression over non-negative integer symbols; a result that is a number is always a Python int.
+Nothing here knows more about a symbol than that it is a non-negative integer; see `facts`.
+
+Invariants: every rewrite holds for all values of the symbols, 0 and 1 included, except that a
+cancelled divisor is taken to be non-zero (`s*b // b` is `s`: where b is 0 the original is an error
+or 0 // 0, for which any value will do).
+
+What it does not do: `sympy.simplify`, or evaluation of text (see `grammar`).
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterable, Mapping
+from functools import lru_cache
+from typing import Any
+
+import sympy
+
+from dvm_graph.errors import ShapeError
+from dvm_graph.symbolic import expressions as forms
+from dvm_graph.symbolic.intervals import bounds, nonnegative
+from dvm_graph.symbolic.polynomial import (
+    Dim,
+    Monomial,
+    Polynomial,
+    constant_of,
+    content,
+    difference,
+    divide,
+    divide_monomial,
+    exact_quotient,
+    plus,
+    polynomial,
+    to_dim,
+)
+
+_MEMO = 1 << 14
+_MAX_PRODUCT_TERMS = 64
+"""Divisions of larger polynomials stay as they are."""
+
+
+class Symbols:
+    """The symbols of one model, by name, in order of appearance."""
+
+    def __init__(self) -> None:
+        self._symbols: dict[str, sympy.Symbol] = {}
+
+    @property
+    def order(self) -> list[sympy.Symbol]:
+        return list(self._symbols.values())
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._symbols
+
+    def get(self, name: str) -> sympy.Symbol:
+        """The symbol of a name, made at its first use."""
+        symbol = self._symbols.get(name)
+        if symbol is None:
+            symbol = self._symbols[name] = sympy.Symbol(name, integer=True, nonnegative=True)
+        return symbol
+
+    def fresh(self, stem: str) -> sympy.Symbol:
+        """A new symbol, named after `stem`."""
+        name, count = stem, 0
+        while name in self._symbols:
+            count += 1
+            name = f"{stem}_{count}"
+        return self.get(name)
+
+
+def is_static(dims: Iterable[Dim]) -> bool:
+    """Whether all dims are numbers."""
+    return all(isinstance(dim, int) for dim in dims)
+
+
+def symbols_of(dim: Dim) -> set[sympy.Symbol]:
+    return set() if isinstance(dim, int) else set(dim.free_symbols)
+
+
+def add(a: Dim, b: Dim) -> Dim:
+    if isinstance(a, int) and isinstance(b, int):
+        return a + b
+    return _add(a, b)
+
+
+def sub(a: Dim, b: Dim) -> Dim:
+    if isinstance(a, int) and isinstance(b, int):
+        return a - b
+    return 0 if a is b else _add(a, _mul(-1, b))
+
+
+def neg(a: Dim) -> Dim:
+    return -a if isinstance(a, int) else _mul(-1, a)
+
+
+def mul(a: Dim, b: Dim) -> Dim:
+    if isinstance(a, int) and isinstance(b, int):
+        return a * b
+    return _mul(a, b)
+
+
+def product(dims: Iterable[Dim]) -> Dim:
+    number, result = 1, None
+    for dim in dims:
+        if isinstance(dim, int):
+            number *= dim
+        else:
+            result = dim if result is None else _mul(result, dim)
+    if result is None or number == 0:
+        return number
+    return result if number == 1 else _mul(number, result)
+
+
+def floordiv(a: Dim, b: Dim) -> Dim:
+    """floor(a / b).
+
+    Raises:
+        ShapeError: b is the number 0 and a is another.
+    """
+    if isinstance(a, int) and isinstance(b, int):
+        return a // b if b else _divide_by_zero(a)
+    return _floordiv(a, b)
+
+
+def ceildiv(a: Dim, b: Dim) -> Dim:
+    """The least integer not below a / b."""
+    if isinstance(b, int) and b > 0:
+        return floordiv(add(a, b - 1), b)
+    return neg(floordiv(neg(a), b))
+
+
+def truncdiv(a: Dim, b: Dim) -> Dim:
+    """a / b rounded towards zero, as C and ONNX divide integers."""
+    if _certain_nonnegative(a) and _certain_nonnegative(b):
+        return floordiv(a, b)
+    if isinstance(a, int) and isinstance(b, int):
+        if b == 0:
+            return _divide_by_zero(a)
+        quotient = abs(a) // abs(b)
+        return quotient if (a < 0) == (b < 0) else -quotient
+    magnitude = floordiv(maximum(a, neg(a)), maximum(b, neg(b)))
+    opposite = not_equal(less(a, 0), less(b, 0))
+    return select(opposite, neg(magnitude), magnitude)
+
+
+def mod(a: Dim, b: Dim) -> Dim:
+    """a - b * floor(a / b): the sign of the divisor, as in Python.
+
+    Raises:
+        ShapeError: b is the number 0 and a is another.
+    """
+    if isinstance(a, int) and isinstance(b, int):
+        return a % b if b else _divide_by_zero(a)
+    return _mod(a, b)
+
+
+def minimum(a: Dim, b: Dim) -> Dim:
+    if isinstance(a, int) and isinstance(b, int):
+        return min(a, b)
+    return _extremum(forms.Min, a, b)
+
+
+def maximum(a: Dim, b: Dim) -> Dim:
+    if isinstance(a, int) and isinstance(b, int):
+        return max(a, b)
+    return _extremum(forms.Max, a, b)
+
+
+def equal(a: Dim, b: Dim) -> Dim:
+    """1 where a == b, else 0."""
+    return int(a == b) if isinstance(a, int) and isinstance(b, int) else _equal(a, b)
+
+
+def not_equal(a: Dim, b: Dim) -> Dim:
+    return logical_not(equal(a, b))
+
+
+def less(a: Dim, b: Dim) -> Dim:
+    """1 where a < b, else 0."""
+    return int(a < b) if isinstance(a, int) and isinstance(b, int) else _less(a, b)
+
+
+def less_equal(a: Dim, b: Dim) -> Dim:
+    return less(a, add(b, 1))
+
+
+def logical_not(a: Dim) -> Dim:
+    """The other truth value of a, which is 0 or 1."""
+    return sub(1, a)
+
+
+def logical_and(a: Dim, b: Dim) -> Dim:
+    return a if a == b else mul(a, b)
+
+
+def logical_or(a: Dim, b: Dim) -> Dim:
+    return logical_not(logical_and(logical_not(a), logical_not(b)))
+
+
+def select(condition: Dim, a: Dim, b: Dim) -> Dim:
+    """a where the condition (0 or 1) is 1, else b."""
+    if isinstance(condition, int):
+        return a if condition else b
+    return a if a == b else _select(condition, a, b)
+
+
+def broadcast_dim(a: Dim, b: Dim) -> Dim:
+    """The extent two extents broadcast to: the other where one is 1.
+
+    That they can be broadcast is the caller's knowledge, save for two numbers.
+
+    Raises:
+        ShapeError: two numbers that do not broadcast.
+    """
+    if isinstance(a, int):
+        if a == 1:
+            return b
+        if isinstance(b, int) and b not in (1, a):
+            raise ShapeError(f"extents {a} and {b} do not broadcast")
+        return a
+    if isinstance(b, int):
+        return a if b == 1 else b
+    return a if a == b else _broadcast(a, b)
+
+
+def rebuild(form: Any, args: tuple[Dim, ...]) -> Dim:
+    """The expression of the same form over other operands, simplified."""
+    if form.is_Add:
+        return functools.reduce(add, args, 0)
+    if form.is_Mul:
+        return product(args)
+    if form.is_Pow:
+        return _pow(args[0], int(args[1]))
+    build = _CONSTRUCTORS[type(form)]
+    return build(*args) if len(args) == 3 and build is select else functools.reduce(build, args)
+
+
+def operands(dim: Any) -> tuple[Dim, ...]:
+    """Operands of an expression, numbers as Python ints."""
+    return forms.arguments(dim)
+
+
+def substitute(dim: Dim, values: Mapping[Any, Dim]) -> Dim:
+    """The dim with symbols replaced; numbers for all symbols give a number."""
+    if isinstance(dim, int):
+        return dim
+    value = values.get(dim)
+    if value is not None:
+        return value
+    if not dim.args:
+        return dim
+    return rebuild(dim, tuple(substitute(arg, values) for arg in operands(dim)))
+
+
+def _normal(result: Any) -> Dim:
+    return int(result) if result.is_Integer else result
+
+
+@lru_cache(maxsize=_MEMO)
+def _add(a: Dim, b: Dim) -> Dim:
+    return _normal(sympy.Add(a, b))
+
+
+@lru_cache(maxsize=_MEMO)
+def _mul(a: Dim, b: Dim) -> Dim:
+    if isinstance(a, forms.Equal | forms.Less) and a == b:
+        return a
+    return _normal(sympy.Mul(a, b))
+
+
+def _pow(base: Dim, exponent: int) -> Dim:
+    return product([base] * exponent)
+
+
+def _divide_by_zero(a: int) -> int:
+    if a:
+        raise ShapeError(f"a dim divides {a} by 0")
+    return 0
+
+
+def _certain_nonnegative(dim: Dim) -> bool:
+    return bounds(dim)[0] >= 0
+
+
+@lru_cache(maxsize=_MEMO)
+def _floordiv(a: Dim, b: Dim) -> Dim:
+    if b in (0, 1, -1) or a == 0:
+        return a if b == 1 else neg(a) if b == -1 else 0 if a == 0 else forms.FloorDiv(a, b)
+    top, divisor = polynomial(a), polynomial(b)
+    quotient = exact_quotient(top, divisor)
+    if quotient is not None:
+        return to_dim(quotient)
+    if len(top) > _MAX_PRODUCT_TERMS:
+        return forms.FloorDiv(a, b)
+    whole: Polynomial = {}
+    if len(divisor) == 1:
+        whole, top = divide(top, divisor)
+    top, divisor = _cancel(top, divisor)
+    rest = _proper_floordiv(to_dim(top), to_dim(divisor))
+    return add(to_dim(whole), rest) if whole else rest
+
+
+def _proper_floordiv(a: Dim, b: Dim) -> Dim:
+    """floor(a / b) of operands without a common factor or whole part."""
+    if isinstance(a, int) and isinstance(b, int) and b:
+        return a // b
+    if _within(a, b):
+        return 0
+    if isinstance(b, int) and b < 0:
+        a, b = neg(a), -b
+    if isinstance(b, int) and b > 0 and isinstance(a, forms.FloorDiv):
+        inner, divisor = forms.arguments(a)
+        if isinstance(divisor, int) and divisor > 0:
+            return floordiv(inner, divisor * b)
+    return a if b == 1 else forms.FloorDiv(a, b)
+
+
+def _cancel(top: Polynomial, divisor: Polynomial) -> tuple[Polynomial, Polynomial]:
+    """Both without the factors common to all their terms."""
+    number, factors = content(top)
+    other, other_factors = content(divisor)
+    shared = sympy.igcd(number, other)
+    others = dict(other_factors)
+    common: Monomial = frozenset(
+        (atom, min(power, others[atom])) for atom, power in factors if atom in others
+    )
+    if shared in (0, 1) and not common:
+        return top, divisor
+    shared = int(shared) or 1
+    return _divide_terms(top, shared, common), _divide_terms(divisor, shared, common)
+
+
+def _divide_terms(poly: Polynomial, number: int, factors: Monomial) -> Polynomial:
+    result = {}
+    for monomial, coefficient in poly.items():
+        reduced = divide_monomial(monomial, factors)
+        assert reduced is not None
+        result[reduced] = coefficient // number
+    return result
+
+
+def _within(a: Dim, b: Dim) -> bool:
+    """Whether certainly 0 <= a < b."""
+    below = plus(difference(b, a), polynomial(-1))
+    return nonnegative(polynomial(a)) and nonnegative(below)
+
+
+@lru_cache(maxsize=_MEMO)
+def _mod(a: Dim, b: Dim) -> Dim:
+    if b in (1, -1) or a == 0:
+        return 0
+    top, divisor = polynomial(a), polynomial(b)
+    if b != 0 and exact_quotient(top, divisor) is not None:
+        return 0
+    if b == 0 or len(top) > _MAX_PRODUCT_TERMS:
+        return forms.Mod(a, b)
+    if len(divisor) == 1 and (isinstance(b, int) or _certain_nonnegative(b)):
+        _, top = divide(top, divisor)
+    reduced = to_dim(top)
+    if _within(reduced, b):
+        return reduced
+    return reduced % b if isinstance(reduced, int) and isinstance(b, int) else forms.Mod(reduced, b)
+
+
+@lru_cache(maxsize=_MEMO)
+def _extremum(form: type[forms.IntegerForm], a: Dim, b: Dim) -> Dim:
+    largest = form is forms.Max
+    kept: list[Dim] = []
+    for arg in (*_flat(form, a), *_flat(form, b)):
+        if any(_covers(other, arg, largest) for other in kept):
+            continue
+        kept = [other for other in kept if not _covers(arg, other, largest)]
+        kept.append(arg)
+    return kept[0] if len(kept) == 1 else form(*_sorted(kept))
+
+
+def _flat(form: type[forms.IntegerForm], dim: Dim) -> tuple[Dim, ...]:
+    return forms.arguments(dim) if isinstance(dim, form) else (dim,)
+
+
+def _covers(winner: Dim, other: Dim, largest: bool) -> bool:
+    """Whether `winner` is certainly at least (`largest`) or at most the other."""
+    gap = difference(winner, other) if largest else difference(other, winner)
+    return nonnegative(gap)
+
+
+@lru_cache(maxsize=_MEMO)
+def _equal(a: Dim, b: Dim) -> Dim:
+    gap = difference(a, b)
+    constant = constant_of(gap)
+    if constant is not None:
+        return int(constant == 0)
+    if nonnegative(plus(gap, polynomial(-1))) or nonnegative(plus(difference(b, a), polynomial(-1))):
+        return 0
+    return forms.Equal(*_sorted([a, b]))
+
+
+@lru_cache(maxsize=_MEMO)
+def _less(a: Dim, b: Dim) -> Dim:
+    if nonnegative(plus(difference(b, a), polynomial(-1))):
+        return 1
+    return 0 if nonnegative(difference(a, b)) else forms.Less(a, b)
+
+
+@lru_cache(maxsize=_MEMO)
+def _select(condition: Dim, a: Dim, b: Dim) -> Dim:
+    return forms.Select(condition, a, b)
+
+
+@lru_cache(maxsize=_MEMO)
+def _broadcast(a: Dim, b: Dim) -> Dim:
+    if bounds(a)[0] > 1 or bounds(b)[0] > 1:
+        return a if bounds(a)[0] > 1 else b
+    return forms.BroadcastDim(*_sorted([a, b]))
+
+
+def _sorted(dims: list[Dim]) -> list[Any]:
+    return sorted((forms.to_expression(dim) for dim in dims), key=functools.cmp_to_key(sympy.Basic.compare))
+
+
+_CONSTRUCTORS: dict[type, Callable[..., Dim]] = {
+    forms.FloorDiv: floordiv,
+    forms.Mod: mod,
+    forms.Equal: equal,
+    forms.Less: less,
+    forms.Min: minimum,
+    forms.Max: maximum,
+    forms.Select: select,
+    forms.BroadcastDim: broadcast_dim,
+}

@@ -1,0 +1,97 @@
+"""The forms of dim expressions beyond sympy's sums and products.
+
+Purpose: floor division, remainder, minimum, maximum, comparisons and selection over integers, as
+plain sympy nodes. They evaluate nothing by themselves: the constructors in `dims` simplify, so what
+a dim means and what is rewritten is decided in one place, quickly.
+
+Meaning (that of Python over integers, of the run-time evaluator too): division rounds down, a
+remainder has the sign of the divisor, `0 // 0` and `0 % 0` are 0, any other division by zero is an
+error. `Equal` and `Less` are 0 or 1.
+
+What it does not do: build these nodes directly anywhere but in `dims`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import sympy
+from sympy.printing.precedence import PRECEDENCE
+
+if TYPE_CHECKING:
+    from sympy.printing.str import StrPrinter
+
+
+class IntegerForm(sympy.Expr):  # type: ignore[misc]
+    """An integer-valued function of integers that sympy leaves as it is."""
+
+    is_integer = True
+    is_commutative = True
+
+    def __new__(cls, *args: Any) -> IntegerForm:
+        return sympy.Expr.__new__(cls, *map(to_expression, args))
+
+    def _sympystr(self, printer: StrPrinter) -> str:
+        operands = ", ".join(printer.doprint(arg) for arg in self.args)
+        return f"{type(self).__name__}({operands})"
+
+
+class _Infix(IntegerForm):
+    symbol = ""
+
+    def _sympystr(self, printer: StrPrinter) -> str:
+        left, right = (printer.parenthesize(arg, PRECEDENCE["Pow"]) for arg in self.args)
+        return f"({left}{self.symbol}{right})"
+
+
+class FloorDiv(_Infix):
+    """floor(a / b)"""
+
+    symbol = "//"
+
+
+class Mod(_Infix):
+    """a - b * floor(a / b)"""
+
+    symbol = "%"
+
+
+class Equal(_Infix):
+    """1 where a == b, else 0."""
+
+    symbol = "=="
+
+
+class Less(_Infix):
+    """1 where a < b, else 0."""
+
+    symbol = "<"
+
+
+class Min(IntegerForm):
+    """The smallest of two or more operands."""
+
+
+class Max(IntegerForm):
+    """The largest of two or more operands."""
+
+
+class Select(IntegerForm):
+    """b where the condition a (0 or 1) is 1, else c."""
+
+
+class BroadcastDim(IntegerForm):
+    """The extent that a and b broadcast to: b where a is 1, else a. Symmetric where valid."""
+
+    def _sympystr(self, printer: StrPrinter) -> str:
+        return f"broadcast({', '.join(printer.doprint(arg) for arg in self.args)})"
+
+
+def to_expression(dim: Any) -> Any:
+    """A dim as sympy has it: numbers as `sympy.Integer`."""
+    return sympy.Integer(dim) if isinstance(dim, int) else dim
+
+
+def arguments(form: Any) -> tuple[Any, ...]:
+    """Operands of a form, integers as Python's."""
+    return tuple(int(arg) if arg.is_Integer else arg for arg in form.args)

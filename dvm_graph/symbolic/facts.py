@@ -1,0 +1,447 @@
+"""What is known about the symbols of a model, and what follows from it.
+
+Purpose: gather equalities, ranges and divisors, from operators (matmul's k axes agree) and user
+hints, and answer questions about dims from them.
+
+Equalities are a union-find over expressions: where one can be solved for a symbol (`t == 2*s + 1`)
+the symbol is substituted away, the one that appeared last first; otherwise the whole expression is
+replaced where it appears. `canonical` gives the representative.
+
+Invariants: answers are sound for extents 0 and 1 too: YES and NO are certain, anything else is
+UNKNOWN. Every assumption is also kept in `checks`, for the executor to confirm with numbers.
+
+What it does not do: search. A question that substitution, polynomial normal form, intervals and
+divisors do not settle stays UNKNOWN.
+"""
+
+from __future__ import annotations
+
+import enum
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+from dvm_graph.errors import ShapeError
+from dvm_graph.symbolic import expressions as forms
+from dvm_graph.symbolic.dims import Symbols, operands, rebuild, symbols_of
+from dvm_graph.symbolic.intervals import NONNEGATIVE, Interval, bounds, nonnegative
+from dvm_graph.symbolic.polynomial import (
+    UNIT,
+    Dim,
+    Polynomial,
+    constant_of,
+    content,
+    difference,
+    exact_quotient,
+    plus,
+    polynomial,
+    times,
+    to_dim,
+)
+from dvm_graph.symbolic.proofs import Answer, Proof
+
+__all__ = ["Answer", "Check", "Facts", "Proof", "Relation"]
+
+
+class Relation(enum.Enum):
+    EQUAL = "equals"
+    LESS_EQUAL = "is at most"
+    DIVIDES = "divides"
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """An assumption: `left relation right`, which a run has to confirm."""
+
+    left: Dim
+    relation: Relation
+    right: Dim
+    reason: str
+
+    def __str__(self) -> str:
+        return f"{self.left} {self.relation.value} {self.right} ({self.reason})"
+
+
+_SAME = Proof(Answer.YES, "both are the same")
+_DIFFERENT = Proof(Answer.NO, "the numbers differ")
+
+
+class Facts:
+    """Facts about the symbols of one model; they only ever grow."""
+
+    def __init__(self, symbols: Symbols | None = None) -> None:
+        self.symbols = Symbols() if symbols is None else symbols
+        self.checks: list[Check] = []
+        self._representative: dict[Any, Dim] = {}
+        self._reasons: dict[Any, str] = {}
+        self._ranges: dict[Any, Interval] = {}
+        self._divisors: list[tuple[Dim, Dim]] = []
+        self._canonical: dict[Any, Dim] = {}
+        self._active: set[Any] = set()
+
+    def branch(self) -> Facts:
+        """A copy, for a region of control flow: what it learns must not leak out."""
+        copy = Facts(self.symbols)
+        copy.checks = list(self.checks)
+        copy._representative = dict(self._representative)
+        copy._reasons = dict(self._reasons)
+        copy._ranges = dict(self._ranges)
+        copy._divisors = list(self._divisors)
+        return copy
+
+    # -- assuming
+
+    def assume_equal(self, a: Dim, b: Dim, reason: str) -> None:
+        """Takes a == b as given.
+
+        Raises:
+            ShapeError: that contradicts what is known.
+        """
+        if a is b or a == b:
+            return
+        proof = self.prove_equal(a, b)
+        if proof.no:
+            raise ShapeError(f"{a} and {b} have to be equal ({reason}), but {proof.reason}")
+        if proof.unknown:
+            self.checks.append(Check(a, Relation.EQUAL, b, reason))
+            self._merge(self.canonical(a), self.canonical(b), reason)
+
+    def assume_range(self, a: Dim, low: int | None, high: int | None, reason: str) -> None:
+        """Takes low <= a <= high as given; None is no bound.
+
+        Raises:
+            ShapeError: that contradicts what is known.
+        """
+        low_bound = -math.inf if low is None else low
+        high_bound = math.inf if high is None else high
+        known = self.bounds(a)
+        if known[0] > high_bound or known[1] < low_bound or low_bound > high_bound:
+            raise ShapeError(f"{a} has to lie in [{low}, {high}] ({reason}), but lies in {known}")
+        if low is not None and known[0] < low:
+            self.checks.append(Check(low, Relation.LESS_EQUAL, a, reason))
+        if high is not None and known[1] > high:
+            self.checks.append(Check(a, Relation.LESS_EQUAL, high, reason))
+        self._narrow(self.canonical(a), (low_bound, high_bound), reason)
+
+    def assume_divides(self, divisor: Dim, a: Dim, reason: str) -> None:
+        """Takes as given that a is a multiple of the divisor.
+
+        Raises:
+            ShapeError: that contradicts what is known.
+        """
+        proof = self.prove_divides(divisor, a)
+        if proof.no:
+            raise ShapeError(f"{divisor} has to divide {a} ({reason}), but {proof.reason}")
+        if proof.unknown:
+            self.checks.append(Check(divisor, Relation.DIVIDES, a, reason))
+            self._divisors.append((divisor, a))
+            self._canonical.clear()
+
+    # -- asking
+
+    def canonical(self, dim: Dim) -> Dim:
+        """The representative of a dim: equal dims of known equality have the same one."""
+        if isinstance(dim, int):
+            return dim
+        known = self._canonical.get(dim)
+        if known is None:
+            if dim in self._active:
+                return dim
+            self._active.add(dim)
+            known = self._canonicalise(dim)
+            self._active.discard(dim)
+            self._canonical[dim] = known
+        return known
+
+    def bounds(self, dim: Dim) -> Interval:
+        """Lowest and highest value a dim can take (infinite where unknown)."""
+        if isinstance(dim, int):
+            return (dim, dim)
+        return bounds(self.canonical(dim), self._ranges)
+
+    def prove_equal(self, a: Dim, b: Dim) -> Proof:
+        if isinstance(a, int) and isinstance(b, int):
+            return _SAME if a == b else _DIFFERENT
+        if a is b or a == b:
+            return _SAME
+        left, right = self.canonical(a), self.canonical(b)
+        if left == right:
+            return Proof(Answer.YES, "{} and {} are equal", (a, b), self._used(a, b))
+        gap = self._normal(plus(polynomial(left), polynomial(right), -1))
+        constant = constant_of(gap)
+        if constant == 0:
+            return Proof(Answer.YES, "{} and {} are equal", (a, b), self._used(a, b))
+        if constant is not None:
+            return Proof(
+                Answer.NO, "{} and {} always differ by {}", (a, b, abs(constant)), self._used(a, b)
+            )
+        if self._above_zero(gap) or self._above_zero(plus({}, gap, -1)) or _has_no_root(gap):
+            return Proof(Answer.NO, "{} and {} are never equal", (a, b), self._used(a, b))
+        return Proof(Answer.UNKNOWN, "{} and {} may or may not be equal", (a, b))
+
+    def prove_one(self, a: Dim) -> Proof:
+        return self.prove_equal(a, 1)
+
+    def prove_same_shape(self, first: Sequence[Dim], second: Sequence[Dim]) -> Proof:
+        """YES: equal ranks and dims; NO: the ranks or a pair of dims always differ."""
+        if len(first) != len(second):
+            return Proof(Answer.NO, "ranks {} and {} differ", (len(first), len(second)))
+        unsure: Proof | None = None
+        because: tuple[str, ...] = ()
+        for a, b in zip(first, second, strict=True):
+            if a is b:
+                continue
+            proof = self.prove_equal(a, b)
+            if proof.no:
+                return proof
+            if proof.unknown and unsure is None:
+                unsure = proof
+            because += proof.because
+        if unsure is not None:
+            return unsure
+        return Proof(Answer.YES, "all dims are equal", (), tuple(dict.fromkeys(because)))
+
+    def prove_less_equal(self, a: Dim, b: Dim) -> Proof:
+        if isinstance(a, int) and isinstance(b, int):
+            answer = Answer.YES if a <= b else Answer.NO
+            return Proof(answer, "{} against {}", (a, b))
+        left, right = polynomial(self.canonical(a)), polynomial(self.canonical(b))
+        gap = self._normal(plus(right, left, -1))
+        if nonnegative(gap, self._ranges):
+            return Proof(Answer.YES, "{} is at most {}", (a, b), self._used(a, b))
+        if self._above_zero(plus({}, gap, -1)):
+            return Proof(Answer.NO, "{} is above {}", (a, b), self._used(a, b))
+        return Proof(Answer.UNKNOWN, "{} may be above {}", (a, b))
+
+    def prove_divides(self, divisor: Dim, a: Dim) -> Proof:
+        """Whether a is a multiple of the divisor (0 is one of every number)."""
+        d, top = self.canonical(divisor), self.canonical(a)
+        if isinstance(d, int) and isinstance(top, int):
+            divides = top == 0 if d == 0 else top % d == 0
+            answer = Answer.YES if divides else Answer.NO
+            return Proof(answer, "{} into {}", (divisor, a), self._used(divisor, a))
+        if self._is_multiple(top, d):
+            reasons = self._used(divisor, a)
+            return Proof(Answer.YES, "{} is a multiple of {}", (a, divisor), reasons)
+        if self._is_no_multiple(top, d):
+            reasons = self._used(divisor, a)
+            return Proof(Answer.NO, "{} is never a multiple of {}", (a, divisor), reasons)
+        return Proof(Answer.UNKNOWN, "{} may leave a rest divided by {}", (a, divisor))
+
+    # -- equalities
+
+    def _canonicalise(self, dim: Any) -> Dim:
+        replaced = self._representative.get(dim)
+        if replaced is not None:
+            return self.canonical(replaced)
+        if dim.is_Symbol:
+            return dim
+        args = operands(dim)
+        reduced = tuple(self.canonical(arg) for arg in args)
+        result = dim
+        if any(a is not b for a, b in zip(args, reduced, strict=True)):
+            result = rebuild(dim, reduced)
+        if isinstance(result, forms.IntegerForm):
+            result = self._refine(result)
+        return result if result == dim else self.canonical(result)
+
+    def _refine(self, form: forms.IntegerForm) -> Dim:
+        """What ranges and divisors make of an expression."""
+        args = operands(form)
+        match form:
+            case forms.Min() | forms.Max():
+                return self._refine_extremum(form, args)
+            case forms.BroadcastDim():
+                return next((arg for arg in args if bounds(arg, self._ranges)[0] > 1), form)
+            case forms.Mod():
+                return 0 if self._divisors and self._is_multiple(*args) else form
+            case forms.Equal():
+                return {Answer.YES: 1, Answer.NO: 0}.get(self.prove_equal(*args).answer, form)
+            case forms.Less():
+                answer = self.prove_less_equal(args[1], args[0]).answer
+                return {Answer.YES: 0, Answer.NO: 1}.get(answer, form)
+            case _:
+                return form
+
+    def _refine_extremum(self, form: forms.IntegerForm, args: tuple[Dim, ...]) -> Dim:
+        for index, arg in enumerate(args):
+            others = args[:index] + args[index + 1 :]
+            for other in others:
+                gap = difference(other, arg)
+                covered = gap if isinstance(form, forms.Max) else plus({}, gap, -1)
+                if nonnegative(covered, self._ranges):
+                    return rebuild(form, others)
+        return form
+
+    def _merge(self, a: Dim, b: Dim, reason: str) -> None:
+        """Makes canonical a and b, not known to be equal, equal."""
+        gap = difference(a, b)
+        number, _ = content(gap)
+        gap = {monomial: int(c) // number for monomial, c in gap.items()}
+        solution = self._solve(gap)
+        if solution is None:
+            key, value = (b, a) if isinstance(a, int) else (a, b)
+            if not isinstance(value, int) and value.has(key):
+                key, value = value, key
+            solution = (key, value)
+        key, value = solution
+        if self.bounds(value)[1] < self.bounds(key)[0]:
+            raise ShapeError(f"{key} has to equal {value} ({reason}), which is less")
+        self._represent(key, value, reason)
+
+    def _solve(self, gap: Polynomial) -> tuple[Any, Dim] | None:
+        """gap == 0 solved for an atom of coefficient 1 or -1, the latest symbol if there is one."""
+        order = {symbol: index for index, symbol in enumerate(self.symbols.order)}
+        best: tuple[int, Any, Dim] | None = None
+        for monomial, coefficient in gap.items():
+            if len(monomial) != 1 or abs(coefficient) != 1:
+                continue
+            ((atom, power),) = monomial
+            rest = to_dim({m: -c * coefficient for m, c in gap.items() if m != monomial})
+            if power != 1 or (not isinstance(rest, int) and rest.has(atom)):
+                continue
+            rank = order.get(atom, len(order)) if atom.is_Symbol else -1
+            if best is None or rank > best[0]:
+                best = (rank, atom, rest)
+        return None if best is None else best[1:]
+
+    def _represent(self, key: Any, value: Dim, reason: str) -> None:
+        composites = [(k, v) for k, v in self._representative.items() if not k.is_Symbol]
+        for composite, _ in composites:
+            del self._representative[composite]
+        self._representative[key] = value
+        self._reasons[key] = reason
+        self._canonical.clear()
+        known = self._ranges.pop(key, NONNEGATIVE if key.is_Symbol else None)
+        if known is not None:
+            self._narrow(self.canonical(value), known, reason)
+        for composite, other in composites:
+            left, right = self.canonical(composite), self.canonical(other)
+            if not self.prove_equal(left, right).yes:
+                self._merge(left, right, self._reasons[composite])
+
+    def _used(self, *dims: Dim) -> tuple[str, ...]:
+        """Reasons of the facts about the symbols of some dims."""
+        if not self._reasons:
+            return ()
+        symbols = set().union(*(symbols_of(dim) for dim in dims))
+        reasons = [
+            reason
+            for key, reason in self._reasons.items()
+            if key in symbols or (not key.is_Symbol and key.free_symbols & symbols)
+        ]
+        return tuple(dict.fromkeys(reasons))
+
+    # -- ranges and divisors
+
+    def _narrow(self, dim: Dim, interval: Interval, reason: str) -> None:
+        """Learns that a canonical dim lies in an interval, where it is linear in one atom."""
+        poly = dict(polynomial(dim))
+        shift = poly.pop(UNIT, 0)
+        if len(poly) != 1:
+            return
+        ((monomial, scale),) = poly.items()
+        if len(monomial) != 1:
+            return
+        ((atom, power),) = monomial
+        if power != 1:
+            return
+        low, high = (_inverse(end, shift, scale) for end in interval)
+        if scale < 0:
+            low, high = high, low
+        low = math.ceil(low) if math.isfinite(low) else low
+        high = math.floor(high) if math.isfinite(high) else high
+        known = bounds(atom, self._ranges)
+        new = (max(low, known[0]), min(high, known[1]))
+        if new[0] > new[1]:
+            raise ShapeError(f"{atom} cannot lie in [{low}, {high}] ({reason}) and in {known}")
+        if new == known:
+            return
+        self._ranges[atom] = new
+        self._canonical.clear()
+        if new[0] == new[1]:
+            self._represent(atom, int(new[0]), reason)
+
+    def _above_zero(self, poly: Polynomial) -> bool:
+        return nonnegative(plus(poly, {UNIT: -1}), self._ranges)
+
+    def _normal(self, poly: Polynomial) -> Polynomial:
+        """With exact divisions as fractions: `s // 8` is `s / 8` where 8 divides s."""
+        if not self._divisors:
+            return poly
+        result: Polynomial = {}
+        for monomial, coefficient in poly.items():
+            term: Polynomial = {UNIT: coefficient}
+            for atom, power in monomial:
+                factor = self._exact_division(atom)
+                for _ in range(power):
+                    term = times(term, factor)
+            result = plus(result, term)
+        return result
+
+    def _exact_division(self, atom: Any) -> Polynomial:
+        if isinstance(atom, forms.FloorDiv):
+            top, divisor = operands(atom)
+            if isinstance(divisor, int) and divisor > 0 and self._is_multiple(top, divisor):
+                return {m: Fraction(c) / divisor for m, c in polynomial(top).items()}
+        return {frozenset({(atom, 1)}): 1}
+
+    def _is_multiple(self, top: Dim, divisor: Dim) -> bool:
+        """Whether a canonical dim is certainly a multiple of another."""
+        if divisor == 1 or top == 0:
+            return True
+        poly = polynomial(top)
+        if divisor != 0 and exact_quotient(poly, polynomial(divisor)) is not None:
+            return True
+        for known_divisor, known in self._divisors:
+            d, multiple = polynomial(self.canonical(known_divisor)), self.canonical(known)
+            if multiple == 0 or exact_quotient(poly, polynomial(multiple)) is None:
+                continue
+            if divisor != 0 and exact_quotient(d, polynomial(divisor)) is not None:
+                return True
+        if not isinstance(divisor, int) or divisor == 0:
+            return False
+        return all(
+            (c * self._factor_of(monomial)) % divisor == 0 for monomial, c in poly.items()
+        )
+
+    def _is_no_multiple(self, top: Dim, divisor: Dim) -> bool:
+        poly = polynomial(top)
+        positive = self._above_zero(poly)
+        if positive and self._above_zero(plus(polynomial(divisor), poly, -1)):
+            return True
+        if not isinstance(divisor, int) or divisor == 0:
+            return False
+        rest = poly.get(UNIT, 0)
+        return bool(rest % divisor) and all(
+            (c * self._factor_of(monomial)) % divisor == 0
+            for monomial, c in poly.items()
+            if monomial
+        )
+
+    def _factor_of(self, monomial: Any) -> int:
+        """A number that certainly divides every value of a monomial."""
+        return math.prod(self._factor_of_atom(atom) ** power for atom, power in monomial)
+
+    def _factor_of_atom(self, atom: Any) -> int:
+        result = 1
+        for divisor, multiple in self._divisors:
+            if isinstance(divisor, int) and divisor and self.canonical(multiple) == atom:
+                result = math.lcm(result, divisor)
+        return result
+
+
+def _has_no_root(gap: Polynomial) -> bool:
+    """Whether the terms with symbols have a common factor that the constant lacks."""
+    if any(isinstance(c, Fraction) for c in gap.values()):
+        return False
+    number, _ = content({m: c for m, c in gap.items() if m})
+    return bool(number) and gap.get(UNIT, 0) % number != 0
+
+
+def _inverse(end: float, shift: Any, scale: Any) -> float:
+    if math.isinf(end):
+        return end if scale > 0 else -end
+    return Fraction(int(end) - shift, scale)  # type: ignore[return-value]

@@ -1,0 +1,233 @@
+"""What values a dim can take, and when one is provably not negative.
+
+Purpose: bounds of dims from bounds of their symbols. All answers are conservative: an interval
+holds every value the dim can take (and maybe more), `nonnegative` says True only where it is
+certain.
+
+Inputs: a dim or polynomial, and the intervals of symbols that have better ones than [0, inf).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from functools import lru_cache
+from typing import Any, TypeAlias
+
+from dvm_graph.symbolic.expressions import (
+    BroadcastDim,
+    Equal,
+    FloorDiv,
+    Less,
+    Max,
+    Min,
+    Mod,
+    Select,
+    arguments,
+)
+from dvm_graph.symbolic.polynomial import (
+    UNIT,
+    Atom,
+    Dim,
+    Polynomial,
+    plus,
+    polynomial,
+)
+
+Interval: TypeAlias = tuple[float, float]
+"""Lowest and highest value: ints, or infinite."""
+Ranges: TypeAlias = Mapping[Any, Interval]
+
+NONNEGATIVE: Interval = (0, math.inf)
+EVERYTHING: Interval = (-math.inf, math.inf)
+NO_RANGES: Ranges = {}
+
+_RELAXATION_DEPTH = 4
+_MAX_TERMS = 40
+"""Larger polynomials are not relaxed: nothing worth proving has more."""
+
+
+def bounds(dim: Dim, ranges: Ranges = NO_RANGES) -> Interval:
+    """Bounds of a dim, given those of symbols (and of other atoms, where known)."""
+    if isinstance(dim, int):
+        return (dim, dim)
+    if not ranges:
+        return _default_bounds(dim)
+    return polynomial_bounds(polynomial(dim), ranges)
+
+
+@lru_cache(maxsize=1 << 14)
+def _default_bounds(dim: Dim) -> Interval:
+    return polynomial_bounds(polynomial(dim), NO_RANGES)
+
+
+def polynomial_bounds(poly: Polynomial, ranges: Ranges) -> Interval:
+    low: float = 0
+    high: float = 0
+    for monomial, coefficient in poly.items():
+        term: Interval = (1, 1)
+        for atom, power in monomial:
+            term = _times(term, _power(_atom_bounds(atom, ranges), power))
+        term = _times(term, (coefficient, coefficient))
+        low += term[0]
+        high += term[1]
+    return (low, high)
+
+
+def nonnegative(poly: Polynomial, ranges: Ranges = NO_RANGES, depth: int = _RELAXATION_DEPTH) -> bool:
+    """Whether a polynomial is certainly >= 0.
+
+    Where plain bounds do not say so, one atom at a time is replaced by something it is known to lie
+    above or below (`s // 2 <= s / 2`, `min(a, b) <= a`), so that terms may cancel.
+    """
+    if polynomial_bounds(poly, ranges)[0] >= 0:
+        return True
+    if depth == 0 or len(poly) > _MAX_TERMS:
+        return False
+    for monomial, coefficient in poly.items():
+        if len(monomial) != 1:
+            continue
+        ((atom, power),) = monomial
+        relax = _RELAXATIONS.get(type(atom))
+        if power != 1 or relax is None:
+            continue
+        rest = {m: c for m, c in poly.items() if m != monomial}
+        choices, demand = relax(atom, coefficient, rest, ranges)
+        if choices and demand(nonnegative(choice, ranges, depth - 1) for choice in choices):
+            return True
+    return False
+
+
+_Relaxed: TypeAlias = tuple[list[Polynomial], Callable[..., bool]]
+"""Polynomials, all or any of which must be non-negative for the original to be."""
+_NOTHING: _Relaxed = ([], any)
+
+
+def _relax_floordiv(atom: Atom, scale: Any, rest: Polynomial, ranges: Ranges) -> _Relaxed:
+    top, divisor = arguments(atom)
+    if not isinstance(divisor, int) or divisor <= 0:
+        return _NOTHING
+    # divisor * (top // divisor) lies in [top - divisor + 1, top]
+    nearest = polynomial(top)
+    if scale > 0:
+        nearest = plus(nearest, {UNIT: 1 - divisor})
+    scaled = {m: c * divisor for m, c in rest.items()}
+    return [plus(scaled, nearest, scale)], any
+
+
+def _relax_mod(atom: Atom, scale: Any, rest: Polynomial, ranges: Ranges) -> _Relaxed:
+    top, divisor = arguments(atom)
+    if scale > 0 or bounds(top, ranges)[0] < 0:
+        return _NOTHING
+    # for top >= 0 the remainder is at most top, for any divisor >= 0
+    if bounds(divisor, ranges)[0] < 0:
+        return _NOTHING
+    return [plus(rest, polynomial(top), scale)], any
+
+
+def _relax_min(atom: Atom, scale: Any, rest: Polynomial, ranges: Ranges) -> _Relaxed:
+    choices = [plus(rest, polynomial(arg), scale) for arg in arguments(atom)]
+    return choices, all if scale > 0 else any
+
+
+def _relax_max(atom: Atom, scale: Any, rest: Polynomial, ranges: Ranges) -> _Relaxed:
+    choices = [plus(rest, polynomial(arg), scale) for arg in arguments(atom)]
+    return choices, any if scale > 0 else all
+
+
+def _relax_select(atom: Atom, scale: Any, rest: Polynomial, ranges: Ranges) -> _Relaxed:
+    return [plus(rest, polynomial(arg), scale) for arg in arguments(atom)[1:]], all
+
+
+def _relax_broadcast(atom: Atom, scale: Any, rest: Polynomial, ranges: Ranges) -> _Relaxed:
+    return [plus(rest, polynomial(arg), scale) for arg in arguments(atom)], all
+
+
+_RELAXATIONS: dict[type, Callable[[Atom, Any, Polynomial, Ranges], _Relaxed]] = {
+    FloorDiv: _relax_floordiv,
+    Mod: _relax_mod,
+    Min: _relax_min,
+    Max: _relax_max,
+    Select: _relax_select,
+    BroadcastDim: _relax_broadcast,
+}
+
+
+def _atom_bounds(atom: Atom, ranges: Ranges) -> Interval:
+    known = ranges.get(atom)
+    if known is not None:
+        return known
+    if atom.is_Symbol:
+        return NONNEGATIVE
+    rule = _ATOM_BOUNDS.get(type(atom))
+    if rule is None:
+        return EVERYTHING
+    return rule(*(bounds(arg, ranges) for arg in arguments(atom)))
+
+
+def _floordiv_bounds(top: Interval, divisor: Interval) -> Interval:
+    if divisor[0] < 0:
+        return EVERYTHING
+    # a divisor of 0 is an error, or 0 // 0 = 0
+    ends = (max(divisor[0], 1), max(divisor[1], 1))
+    quotients = [_floor(a, b) for a in top for b in ends]
+    low, high = min(quotients), max(quotients)
+    return (low, high) if divisor[0] > 0 else (min(low, 0), max(high, 0))
+
+
+def _mod_bounds(top: Interval, divisor: Interval) -> Interval:
+    if divisor[0] < 0:
+        return EVERYTHING
+    high = max(divisor[1] - 1, 0)
+    return (0, min(high, top[1])) if top[0] >= 0 else (0, high)
+
+
+def _min_bounds(*args: Interval) -> Interval:
+    return (min(low for low, _ in args), min(high for _, high in args))
+
+
+def _max_bounds(*args: Interval) -> Interval:
+    return (max(low for low, _ in args), max(high for _, high in args))
+
+
+def _union(*args: Interval) -> Interval:
+    return (min(low for low, _ in args), max(high for _, high in args))
+
+
+def _truth(*_args: Interval) -> Interval:
+    return (0, 1)
+
+
+_ATOM_BOUNDS: dict[type, Callable[..., Interval]] = {
+    FloorDiv: _floordiv_bounds,
+    Mod: _mod_bounds,
+    Min: _min_bounds,
+    Max: _max_bounds,
+    Select: lambda _condition, then, other: _union(then, other),
+    BroadcastDim: _union,
+    Equal: _truth,
+    Less: _truth,
+}
+
+
+def _floor(top: float, divisor: float) -> float:
+    if math.isinf(top):
+        # inf // inf lies anywhere between 0 and inf; the other ends of the divisor supply inf
+        return 0 if math.isinf(divisor) else top
+    if math.isinf(divisor):
+        return 0 if top >= 0 else -1
+    return top // divisor
+
+
+def _times(left: Interval, right: Interval) -> Interval:
+    products = [0 if 0 in (a, b) else a * b for a in left for b in right]
+    return (min(products), max(products))
+
+
+def _power(base: Interval, power: int) -> Interval:
+    result = base
+    for _ in range(power - 1):
+        result = _times(result, base)
+    if power % 2 == 0 and result[0] < 0:
+        return (0, result[1])
+    return result

@@ -1,0 +1,183 @@
+"""Dims lowered to straight-line integer programs, which the executor evaluates once per run.
+
+Purpose: turn dim expressions into one shared SSA program over int64, without sympy at run time.
+
+The program: instruction i computes slot i from earlier slots, as `(op, a, b)`:
+
+    const v 0     the number v                 symbol i 0    the value of symbol number i
+    add a b       slot a + slot b              sub, mul      likewise
+    floordiv a b  rounded down                 mod a b       sign of the divisor, as in Python
+    min, max      of two slots                 eq, ne, lt, le, and, or    1 or 0
+
+Semantics: int64; `x // 0` and `x % 0` are 0 for x = 0 and else raise the error flag (and give 0).
+There is no branch: selection is `b + c * (a - b)`.
+
+Invariants: equal dims have one slot; constants are folded; `symbols[i]` is symbol number i.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Sequence
+from typing import Any, TypeAlias
+
+import sympy
+
+from dvm_graph.errors import ShapeError
+from dvm_graph.symbolic import expressions as forms
+from dvm_graph.symbolic.dims import operands
+from dvm_graph.symbolic.polynomial import Dim
+
+Instruction: TypeAlias = tuple[str, int, int]
+
+
+def _floordiv(a: int, b: int) -> int:
+    return a // b if b else _zero_division(a)
+
+
+def _mod(a: int, b: int) -> int:
+    return a % b if b else _zero_division(a)
+
+
+def _zero_division(a: int) -> int:
+    if a:
+        raise ShapeError(f"a dim divides {a} by 0")
+    return 0
+
+
+OPS: dict[str, Callable[[int, int], int]] = {
+    "add": operator.add,
+    "sub": operator.sub,
+    "mul": operator.mul,
+    "floordiv": _floordiv,
+    "mod": _mod,
+    "min": min,
+    "max": max,
+    "eq": lambda a, b: int(a == b),
+    "ne": lambda a, b: int(a != b),
+    "lt": lambda a, b: int(a < b),
+    "le": lambda a, b: int(a <= b),
+    "and": lambda a, b: int(bool(a) and bool(b)),
+    "or": lambda a, b: int(bool(a) or bool(b)),
+}
+"""Binary operators of the program and their meaning; `const` and `symbol` are the leaves."""
+
+_COMMUTATIVE = frozenset({"add", "mul", "min", "max", "eq", "ne", "and", "or"})
+_FORM_OPS: dict[type, str] = {
+    forms.FloorDiv: "floordiv",
+    forms.Mod: "mod",
+    forms.Min: "min",
+    forms.Max: "max",
+    forms.Equal: "eq",
+    forms.Less: "lt",
+}
+
+
+class DimTable:
+    """A growing program; asked for a dim it answers with its slot."""
+
+    def __init__(self) -> None:
+        self.symbols: list[sympy.Symbol] = []
+        self.instructions: list[Instruction] = []
+        self._slots: dict[Dim, int] = {}
+        self._instruction_slots: dict[Instruction, int] = {}
+
+    def __len__(self) -> int:
+        return len(self.instructions)
+
+    def slot(self, dim: Dim) -> int:
+        """The slot that holds the value of a dim (or of a 0/1 condition)."""
+        known = self._slots.get(dim)
+        if known is None:
+            known = self._slots[dim] = self._lower(dim)
+        return known
+
+    def predicate(self, op: str, a: Dim, b: Dim) -> int:
+        """The slot of a comparison (`eq ne lt le`) of dims, or of `and`/`or` of conditions."""
+        return self.emit(op, self.slot(a), self.slot(b))
+
+    def symbol(self, symbol: sympy.Symbol) -> int:
+        """The number of a symbol."""
+        if symbol not in self.symbols:
+            self.symbols.append(symbol)
+        return self.symbols.index(symbol)
+
+    def emit(self, op: str, a: int, b: int) -> int:
+        """The slot of an operator applied to slots, folded and shared where possible."""
+        left, right = self._constant(a), self._constant(b)
+        if left is not None and right is not None and not (op in ("floordiv", "mod") and not right):
+            return self._append(("const", OPS[op](left, right), 0))
+        if op in _COMMUTATIVE and b < a:
+            a, b = b, a
+        return self._append((op, a, b))
+
+    def _constant(self, slot: int) -> int | None:
+        op, value, _ = self.instructions[slot]
+        return value if op == "const" else None
+
+    def _append(self, instruction: Instruction) -> int:
+        known = self._instruction_slots.get(instruction)
+        if known is None:
+            known = self._instruction_slots[instruction] = len(self.instructions)
+            self.instructions.append(instruction)
+        return known
+
+    def _lower(self, dim: Any) -> int:
+        if isinstance(dim, int):
+            return self._append(("const", dim, 0))
+        if dim.is_Symbol:
+            return self._append(("symbol", self.symbol(dim), 0))
+        args = operands(dim)
+        if dim.is_Add:
+            return self._lower_sum(args)
+        if dim.is_Pow:
+            return self._fold("mul", (args[0],) * int(args[1]))
+        if isinstance(dim, forms.Select):
+            condition, then, other = (self.slot(arg) for arg in args)
+            return self._select(condition, then, other)
+        if isinstance(dim, forms.BroadcastDim):
+            first, second = (self.slot(arg) for arg in args)
+            return self._select(self.emit("eq", first, self.slot(1)), second, first)
+        return self._fold("mul" if dim.is_Mul else _FORM_OPS[type(dim)], args)
+
+    def _lower_sum(self, args: Sequence[Dim]) -> int:
+        """Terms with a factor of -1 are subtracted."""
+        result: int | None = None
+        negative = []
+        for arg in args:
+            if not isinstance(arg, int) and arg.is_Mul and arg.args[0] == -1:
+                negative.append(self._fold("mul", operands(arg)[1:]))
+            else:
+                term = self.slot(arg)
+                result = term if result is None else self.emit("add", result, term)
+        total = self.slot(0) if result is None else result
+        for term in negative:
+            total = self.emit("sub", total, term)
+        return total
+
+    def _fold(self, op: str, args: Sequence[Dim]) -> int:
+        result = self.slot(args[0])
+        for arg in args[1:]:
+            result = self.emit(op, result, self.slot(arg))
+        return result
+
+    def _select(self, condition: int, then: int, other: int) -> int:
+        gap = self.emit("sub", then, other)
+        return self.emit("add", other, self.emit("mul", condition, gap))
+
+
+def evaluate(table: DimTable, symbol_values: Sequence[int]) -> list[int]:
+    """The value of every slot, given the values of `table.symbols`: the reference evaluator.
+
+    Raises:
+        ShapeError: a division by zero.
+    """
+    values: list[int] = []
+    for op, a, b in table.instructions:
+        if op == "const":
+            values.append(a)
+        elif op == "symbol":
+            values.append(symbol_values[a])
+        else:
+            values.append(OPS[op](values[a], values[b]))
+    return values
