@@ -25,7 +25,7 @@
 
 namespace dvm {
 
-struct Program;
+class Program;
 
 struct Task {
   const Program* program;
@@ -72,7 +72,7 @@ class HostDevice {
   void work(Core& core);
   void worker_loop(Core& core);
   uint32_t await_stage(uint32_t seen) const;
-  void report(const Trap& trap);
+  void report(const Core& core, size_t task);
 
   const InstructionTable& table_;
   const Target target_;

@@ -1,0 +1,195 @@
+// The vector unit's moves and arithmetic: unary and binary instructions that are not math functions.
+#include "npu/host/rows.h"
+#include "npu/host/units.h"
+
+namespace dvm::DVM_LEVEL {
+namespace {
+
+template <class T>
+constexpr bool kFloating = std::is_floating_point_v<T>;
+template <class V>
+constexpr bool kFloatVec = kFloating<Element<V>>;
+
+// Integer arithmetic wraps; on vectors of unsigned elements that is defined behaviour.
+template <class V>
+DVM_INLINE auto wrapping(V v) {
+  if constexpr (kFloatVec<V>) return v;
+  else return bits_as<Vec<std::make_unsigned_t<Element<V>>, kLanesOf<V>>>(v);
+}
+
+template <class V>
+DVM_INLINE V sign_bits() {
+  return bits_as<V>(splat<IntegerVec<V>>(
+      std::is_same_v<Element<V>, float> ? static_cast<Element<IntegerVec<V>>>(INT32_MIN)
+                                        : static_cast<Element<IntegerVec<V>>>(INT64_MIN)));
+}
+
+template <Family F>
+struct Op;   // left undefined for a family without an implementation
+
+struct Identity {
+  template <class V>
+  DVM_INLINE static V vector(V x) { return x; }
+};
+template <>
+struct Op<Family::v_copy> : Identity {};
+template <>
+struct Op<Family::v_broadcast> : Identity {};
+
+template <>
+struct Op<Family::v_abs> {
+  template <class V>
+  DVM_INLINE static V vector(V x) {
+    if constexpr (kFloatVec<V>) {
+      return bits_as<V>(bits_as<IntegerVec<V>>(x) & ~bits_as<IntegerVec<V>>(sign_bits<V>()));
+    } else {
+      return x < 0 ? bits_as<V>(-wrapping(x)) : x;
+    }
+  }
+};
+template <>
+struct Op<Family::v_neg> {
+  template <class V>
+  DVM_INLINE static V vector(V x) { return bits_as<V>(-wrapping(x)); }
+};
+template <>
+struct Op<Family::v_sign> {
+  template <class V>
+  DVM_INLINE static V vector(V x) {
+    using T = Element<V>;
+    const V one = splat<V>(T{1});
+    const V magnitude = x > V{} ? one : x;          // zero and NaN stay what they are
+    return magnitude < V{} ? bits_as<V>(-wrapping(one)) : magnitude;
+  }
+};
+
+// Auto-vectorised: the compilers know these as instructions, the vector extensions do not.
+#define DVM_SCALAR_UNARY(name, f32_expression, f64_expression)        \
+  template <>                                                         \
+  struct Op<Family::name> {                                           \
+    DVM_INLINE static float scalar(float x) { return f32_expression; }    \
+    DVM_INLINE static double scalar(double x) { return f64_expression; }  \
+  };
+DVM_SCALAR_UNARY(v_sqrt, __builtin_sqrtf(x), __builtin_sqrt(x))
+DVM_SCALAR_UNARY(v_rsqrt, 1.0f / __builtin_sqrtf(x), 1.0 / __builtin_sqrt(x))
+DVM_SCALAR_UNARY(v_floor, __builtin_floorf(x), __builtin_floor(x))
+DVM_SCALAR_UNARY(v_ceil, __builtin_ceilf(x), __builtin_ceil(x))
+DVM_SCALAR_UNARY(v_round, __builtin_rintf(x), __builtin_rint(x))
+DVM_SCALAR_UNARY(v_trunc, __builtin_truncf(x), __builtin_trunc(x))
+#undef DVM_SCALAR_UNARY
+
+template <>
+struct Op<Family::v_reciprocal> {
+  template <class V>
+  DVM_INLINE static V vector(V x) { return splat<V>(1) / x; }
+};
+template <>
+struct Op<Family::v_logical_not> {
+  template <class V>
+  DVM_INLINE static V vector(V x) { return (x == V{} ? splat<V>(1) : V{}); }
+};
+template <>
+struct Op<Family::v_bitwise_not> {
+  template <class V>
+  DVM_INLINE static V vector(V x) { return ~x; }
+};
+
+#define DVM_VECTOR_BINARY(name, expression)                 \
+  template <>                                               \
+  struct Op<Family::name> {                                 \
+    template <class V>                                      \
+    DVM_INLINE static V vector(V a, V b) { return expression; } \
+  };
+DVM_VECTOR_BINARY(v_add, bits_as<V>(wrapping(a) + wrapping(b)))
+DVM_VECTOR_BINARY(v_sub, bits_as<V>(wrapping(a) - wrapping(b)))
+DVM_VECTOR_BINARY(v_mul, bits_as<V>(wrapping(a) * wrapping(b)))
+DVM_VECTOR_BINARY(v_bitwise_and, a & b)
+DVM_VECTOR_BINARY(v_bitwise_or, a | b)
+DVM_VECTOR_BINARY(v_bitwise_xor, a ^ b)
+#undef DVM_VECTOR_BINARY
+
+// A NaN on the left is kept by the second select, one on the right by the failing comparison.
+template <>
+struct Op<Family::v_min> {
+  template <class V>
+  DVM_INLINE static V vector(V a, V b) {
+    const V chosen = a < b ? a : b;
+    if constexpr (kFloatVec<V>) return a != a ? a : chosen;
+    else return chosen;
+  }
+};
+template <>
+struct Op<Family::v_max> {
+  template <class V>
+  DVM_INLINE static V vector(V a, V b) {
+    const V chosen = a > b ? a : b;
+    if constexpr (kFloatVec<V>) return a != a ? a : chosen;
+    else return chosen;
+  }
+};
+
+template <class T>
+using Unsigned = std::make_unsigned_t<T>;
+
+template <>
+struct Op<Family::v_div> {
+  template <class V>
+  DVM_INLINE static V vector(V a, V b) requires kFloatVec<V> { return a / b; }
+  template <class T>
+  DVM_INLINE static T scalar(T a, T b) {
+    if (b == 0) return 0;
+    return b == -1 ? static_cast<T>(-static_cast<Unsigned<T>>(a)) : a / b;
+  }
+};
+template <>
+struct Op<Family::v_fmod> {
+  DVM_INLINE static float scalar(float a, float b) { return __builtin_fmodf(a, b); }
+  DVM_INLINE static double scalar(double a, double b) { return __builtin_fmod(a, b); }
+  template <class T>
+  DVM_INLINE static T scalar(T a, T b) { return b == 0 || b == -1 ? 0 : a % b; }
+};
+template <>
+struct Op<Family::v_mod> {
+  template <class T>
+  DVM_INLINE static T scalar(T a, T b) {
+    const T remainder = Op<Family::v_fmod>::scalar(a, b);
+    return remainder != 0 && (remainder < 0) != (b < 0) ? remainder + b : remainder;
+  }
+};
+
+// Shift counts outside the width shift everything out.
+template <>
+struct Op<Family::v_shift_left> {
+  template <class T>
+  DVM_INLINE static T scalar(T a, T b) {
+    constexpr Unsigned<T> kBits = sizeof(T) * 8;
+    const auto count = static_cast<Unsigned<T>>(b);
+    return count < kBits ? static_cast<T>(static_cast<Unsigned<T>>(a) << count) : 0;
+  }
+};
+template <>
+struct Op<Family::v_shift_right> {
+  template <class T>
+  DVM_INLINE static T scalar(T a, T b) {
+    constexpr Unsigned<T> kBits = sizeof(T) * 8;
+    const auto count = static_cast<Unsigned<T>>(b);
+    return a >> (count < kBits ? count : kBits - 1);
+  }
+};
+
+struct Arithmetic {
+  static constexpr bool accepts(Family family, Form form) {
+    return part_of(family, form) == Part::arithmetic;
+  }
+  template <Family F, Form Form_, DType D>
+  static constexpr Handler handler() {
+    if constexpr (Form_ == Form::unary) return &unary_handler<Op<F>, ElementType<D>>;
+    else return &binary_handler<Op<F>, ElementType<D>>;
+  }
+};
+
+}  // namespace
+
+void fill_arithmetic(Handler* handlers) { fill_handlers<Arithmetic>(handlers); }
+
+}  // namespace dvm::DVM_LEVEL

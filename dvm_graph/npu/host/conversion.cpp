@@ -1,0 +1,281 @@
+// The vector unit's instructions whose inputs and outputs differ in type: tests, comparisons,
+// select, casts, narrowing, and the index instructions.
+#include "npu/host/rows.h"
+#include "npu/host/storage.h"
+#include "npu/host/units.h"
+
+namespace dvm::DVM_LEVEL {
+namespace {
+
+// A comparison's lanes (0 or -1) as b8 lanes (0 or 1).
+template <class M>
+DVM_INLINE Vec<uint8_t, kLanesOf<M>> as_b8(M mask) {
+#if defined(DVM_AVX512)
+  if constexpr (sizeof(M) == 64 && sizeof(Element<M>) == 4) {
+    const __mmask16 lanes = _mm512_movepi32_mask(bits_as<__m512i>(mask));
+    return bits_as<Vec<uint8_t, 16>>(_mm_maskz_set1_epi8(lanes, 1));
+  }
+#endif
+  return convert<uint8_t>(bits_as<Vec<std::make_unsigned_t<Element<M>>, kLanesOf<M>>>(mask)) & 1;
+}
+
+template <Family F>
+struct Test;
+#define DVM_TEST(name, expression)                        \
+  template <>                                             \
+  struct Test<Family::name> {                             \
+    template <class V>                                    \
+    DVM_INLINE static auto lanes(V x) {                   \
+      [[maybe_unused]] const auto magnitude =             \
+          bits_as<IntegerVec<V>>(x) & ~bits_as<IntegerVec<V>>(-V{}); \
+      [[maybe_unused]] const auto infinity = bits_as<IntegerVec<V>>(splat<V>(__builtin_inf())); \
+      return expression;                                  \
+    }                                                     \
+  };
+DVM_TEST(v_isnan, magnitude > infinity)
+DVM_TEST(v_isinf, magnitude == infinity)
+DVM_TEST(v_isfinite, magnitude < infinity)
+#undef DVM_TEST
+
+template <Family F>
+struct Compare;
+#define DVM_COMPARE(name, operation)                             \
+  template <>                                                    \
+  struct Compare<Family::name> {                                 \
+    template <class V>                                           \
+    DVM_INLINE static auto lanes(V a, V b) { return a operation b; } \
+  };
+DVM_COMPARE(v_eq, ==)
+DVM_COMPARE(v_ne, !=)
+DVM_COMPARE(v_lt, <)
+DVM_COMPARE(v_le, <=)
+DVM_COMPARE(v_gt, >)
+DVM_COMPARE(v_ge, >=)
+#undef DVM_COMPARE
+
+template <class Op, class T>
+DVM_INLINE void test_row(uint8_t* out, const T* in, int64_t n) {
+  using V = Full<T>;
+  int64_t i = 0;
+  for (; i + kLanes<T> <= n; i += kLanes<T>) store(out + i, as_b8(Op::lanes(load<V>(in + i))));
+  if (i < n) {
+    store_partial(out + i, as_b8(Op::lanes(load_partial<V>(in + i, n - i))), n - i);
+  }
+}
+
+template <class Op, class T, int StrideA, int StrideB>
+DVM_INLINE void compare_row(uint8_t* out, const T* a, const T* b, int64_t n) {
+  const Input<T, StrideA> in_a(a);
+  const Input<T, StrideB> in_b(b);
+  int64_t i = 0;
+  for (; i + kLanes<T> <= n; i += kLanes<T>) {
+    store(out + i, as_b8(Op::lanes(in_a.whole(i), in_b.whole(i))));
+  }
+  if (i < n) {
+    store_partial(out + i, as_b8(Op::lanes(in_a.part(i, n - i), in_b.part(i, n - i))), n - i);
+  }
+}
+
+template <class T, int StrideA, int StrideB>
+DVM_INLINE void select_row(T* out, const uint8_t* condition, const T* a, const T* b, int64_t n) {
+  constexpr int L = kLanes<T>;
+  using C = Vec<uint8_t, L>;
+  using Lane = std::conditional_t<sizeof(T) == 8, int64_t,
+                                  std::conditional_t<sizeof(T) == 4, int32_t, int8_t>>;
+  const Input<T, StrideA> in_a(a);
+  const Input<T, StrideB> in_b(b);
+  const auto choose = [](C chosen, Full<T> x, Full<T> y) {
+    return convert<Lane>(chosen) != 0 ? x : y;
+  };
+  int64_t i = 0;
+  for (; i + L <= n; i += L) {
+    store(out + i, choose(load<C>(condition + i), in_a.whole(i), in_b.whole(i)));
+  }
+  if (i < n) {
+    const C chosen = load_partial<C>(condition + i, n - i);
+    store_partial(out + i, choose(chosen, in_a.part(i, n - i), in_b.part(i, n - i)), n - i);
+  }
+}
+
+// Calls row<StrideA, StrideB>() for the inner strides (0 or 1) of two inputs.
+template <class Row>
+DVM_INLINE void with_strides(int64_t stride_a, int64_t stride_b, Row row) {
+  using std::integral_constant;
+  using Zero = integral_constant<int, 0>;
+  using One = integral_constant<int, 1>;
+  if (stride_a != 0) {
+    if (stride_b != 0) row(One{}, One{});
+    else row(One{}, Zero{});
+  } else {
+    if (stride_b != 0) row(Zero{}, One{});
+    else row(Zero{}, Zero{});
+  }
+}
+
+template <class Op, class T>
+void test_handler(Core& core, const uint64_t* words) {
+  Extents e = extents_of(core, words);
+  if (e.empty()) return;
+  Tile<uint8_t> out = tile_at<uint8_t>(core, words + 1);
+  Tile<const T> in = tile_at<const T>(core, words + 3);
+  merge_loops(e, out, in);
+  for_rows(e, [&](uint8_t* to, const T* from) {
+    test_row<Op>(to, from, in.inner == 0 ? 1 : e.inner);
+    if (in.inner == 0) fill_row(to, e.inner, *to);
+  }, out, in);
+}
+
+template <class Op, class T>
+void compare_handler(Core& core, const uint64_t* words) {
+  Extents e = extents_of(core, words);
+  if (e.empty()) return;
+  Tile<uint8_t> out = tile_at<uint8_t>(core, words + 1);
+  Tile<const T> a = tile_at<const T>(core, words + 3), b = tile_at<const T>(core, words + 5);
+  merge_loops(e, out, a, b);
+  with_strides(a.inner, b.inner, [&](auto stride_a, auto stride_b) {
+    for_rows(e, [n = e.inner](uint8_t* to, const T* x, const T* y) {
+      compare_row<Op, T, decltype(stride_a)::value, decltype(stride_b)::value>(to, x, y, n);
+    }, out, a, b);
+  });
+}
+
+template <class T>
+void select_handler(Core& core, const uint64_t* words) {
+  Extents e = extents_of(core, words);
+  if (e.empty()) return;
+  Tile<T> out = tile_at<T>(core, words + 1);
+  Tile<const uint8_t> condition = tile_at<const uint8_t>(core, words + 3);
+  Tile<const T> a = tile_at<const T>(core, words + 5), b = tile_at<const T>(core, words + 7);
+  merge_loops(e, out, condition, a, b);
+  const int64_t n = e.inner;
+  if (condition.inner == 0) {
+    for_rows(e, [&](T* to, const uint8_t* chosen, const T* x, const T* y) {
+      const T* from = *chosen ? x : y;
+      const int64_t stride = *chosen ? a.inner : b.inner;
+      if (stride == 0) fill_row(to, n, *from);
+      else convert_row<T, T>(to, from, n);
+    }, out, condition, a, b);
+    return;
+  }
+  with_strides(a.inner, b.inner, [&](auto stride_a, auto stride_b) {
+    for_rows(e, [n](T* to, const uint8_t* chosen, const T* x, const T* y) {
+      select_row<T, decltype(stride_a)::value, decltype(stride_b)::value>(to, chosen, x, y, n);
+    }, out, condition, a, b);
+  });
+}
+
+template <class To, class From>
+struct CastRow {
+  DVM_INLINE static void apply(To* to, const From* from, int64_t n) {
+    convert_row<To, From>(to, from, n);
+  }
+};
+template <class From>
+struct CastToB8Row {
+  DVM_INLINE static void apply(uint8_t* to, const From* from, int64_t n) {
+    compare_row<Compare<Family::v_ne>, From, 1, 0>(to, from, &kZero, n);
+  }
+  static constexpr From kZero = 0;
+};
+template <class T, class S>
+struct NarrowRow {
+  DVM_INLINE static void apply(T* to, const T* from, int64_t n) {
+    constexpr int L = kLanes<T>;
+    using V = Vec<T, L>;
+    const auto through = [](V v) {
+      return convert_lanes<T, S, L>(convert_lanes<S, T, L>(v));
+    };
+    int64_t i = 0;
+    for (; i + L <= n; i += L) store(to + i, through(load<V>(from + i)));
+    if (i < n) store_partial(to + i, through(load_partial<V>(from + i, n - i)), n - i);
+  }
+};
+
+template <class Row, class To, class From>
+void cast_handler(Core& core, const uint64_t* words) {
+  Extents e = extents_of(core, words);
+  if (e.empty()) return;
+  Tile<To> out = tile_at<To>(core, words + 1);
+  Tile<const From> in = tile_at<const From>(core, words + 3);
+  merge_loops(e, out, in);
+  for_rows(e, [&](To* to, const From* from) {
+    Row::apply(to, from, in.inner == 0 ? 1 : e.inner);
+    if (in.inner == 0) fill_row(to, e.inner, *to);
+  }, out, in);
+}
+
+void iota_handler(Core& core, const uint64_t* words) {
+  const Extents e = extents_of(core, words);
+  if (e.empty()) return;
+  const Tile<int64_t> out = tile_at<int64_t>(core, words + 1);
+  const Tile<int64_t> source = tile_at<int64_t>(core, words + 3);
+  const auto address = static_cast<uint32_t>(words[3]);
+  // A pointer register over no buffer holds the integer itself.
+  const int64_t base = address >> kSpaceShift == static_cast<uint32_t>(Space::pointer)
+                           ? reinterpret_cast<int64_t>(source.at)
+                           : *source.at;
+  for (int64_t o = 0; o < e.outer; o++) {
+    for (int64_t m = 0; m < e.middle; m++) {
+      int64_t* to = out.at + o * out.outer + m * out.middle;
+      const int64_t first = base + o * source.outer + m * source.middle;
+      for (int64_t i = 0; i < e.inner; i++) to[i] = first + i * source.inner;
+    }
+  }
+}
+
+void check_index_handler(Core& core, const uint64_t* words) {
+  const Extents e = extents_of(core, words);
+  if (e.empty()) return;
+  const Tile<int64_t> out = tile_at<int64_t>(core, words + 1);
+  const Tile<const int64_t> in = tile_at<const int64_t>(core, words + 3);
+  const auto limit = static_cast<int64_t>(words[5]);
+  for_rows(e, [&](int64_t* to, const int64_t* from) {
+    for (int64_t i = 0; i < e.inner; i++) {
+      const int64_t index = from[i * in.inner];
+      const int64_t wrapped = index < 0 ? index + limit : index;
+      if (wrapped < 0 || wrapped >= limit) {
+        if (core.trap.kind != TrapKind::none) return;
+        core.trap.kind = TrapKind::index_out_of_range;
+        core.trap.value = index;
+        core.trap.limit = limit;
+        return;
+      }
+      to[i] = wrapped;
+    }
+  }, out, in);
+}
+
+struct Conversion {
+  static constexpr bool accepts(Family family, Form form) {
+    return part_of(family, form) == Part::conversion;
+  }
+  template <DType To, DType From>
+  static constexpr Handler cast() {
+    using T = ElementType<To>;
+    using F = ElementType<From>;
+    return &cast_handler<CastRow<T, F>, T, F>;
+  }
+  template <Family F, Form Form_, DType D>
+  static constexpr Handler handler() {
+    using T = RegisterType<D>;
+    if constexpr (Form_ == Form::test) return &test_handler<Test<F>, T>;
+    else if constexpr (Form_ == Form::compare) return &compare_handler<Compare<F>, T>;
+    else if constexpr (Form_ == Form::select) return &select_handler<T>;
+    else if constexpr (Form_ == Form::narrow)
+      return &cast_handler<NarrowRow<T, StorageType<D>>, T, T>;
+    else if constexpr (Form_ == Form::cast_f32) return cast<DType::f32, D>();
+    else if constexpr (Form_ == Form::cast_f64) return cast<DType::f64, D>();
+    else if constexpr (Form_ == Form::cast_i32) return cast<DType::i32, D>();
+    else if constexpr (Form_ == Form::cast_i64) return cast<DType::i64, D>();
+    else if constexpr (Form_ == Form::cast_b8) return &cast_handler<CastToB8Row<T>, uint8_t, T>;
+    else if constexpr (Form_ == Form::iota) return &iota_handler;
+    else if constexpr (Form_ == Form::check_index) return &check_index_handler;
+    else return nullptr;
+  }
+};
+
+}  // namespace
+
+void fill_conversion(Handler* handlers) { fill_handlers<Conversion>(handlers); }
+
+}  // namespace dvm::DVM_LEVEL

@@ -1,0 +1,164 @@
+#include "npu/host/device.h"
+
+#include <sched.h>
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <new>
+
+#include "vm/interpret.h"
+
+namespace dvm {
+namespace {
+
+constexpr uint32_t kOpen = 1u << 11;
+constexpr uint32_t kInside = kOpen - 1;
+constexpr uint32_t kGeneration = 1u << 12;
+constexpr size_t kArenaAlignment = 64;
+constexpr size_t kHugePage = size_t{2} << 20;
+
+uint32_t generation_of(uint32_t state) { return state & ~(kOpen | kInside); }
+
+void relax() {
+#if defined(__x86_64__) || defined(__i386__)
+  __builtin_ia32_pause();
+#elif defined(__aarch64__)
+  asm volatile("yield");
+#endif
+}
+
+std::byte* allocate_arena(size_t bytes) {
+  // A huge page, where the system grants one, keeps the whole arena in one TLB entry.
+  const size_t alignment = bytes >= kHugePage / 4 ? kHugePage : kArenaAlignment;
+  const size_t rounded = (std::max<size_t>(bytes, 1) + alignment - 1) / alignment * alignment;
+  void* arena = std::aligned_alloc(alignment, rounded);
+  if (arena == nullptr) throw std::bad_alloc();
+  if (alignment == kHugePage) madvise(arena, rounded, MADV_HUGEPAGE);
+  return static_cast<std::byte*>(arena);
+}
+
+}  // namespace
+
+int available_cores() {
+  cpu_set_t set;
+  if (sched_getaffinity(0, sizeof set, &set) == 0) return std::max(1, CPU_COUNT(&set));
+  return std::max(1u, std::thread::hardware_concurrency());
+}
+
+void HostDevice::FreeArena::operator()(std::byte* arena) const { std::free(arena); }
+
+HostDevice::HostDevice(int cores, const InstructionTable& table, const Target& target,
+                       HostDeviceOptions options)
+    : table_(table), target_(target), options_([&] {
+        if (options.runner == nullptr) options.runner = &run_tiles;
+        return options;
+      }()) {
+  cores = std::clamp(cores, 1, static_cast<int>(kInside));
+  for (int i = 0; i < cores; i++) {
+    arenas_.emplace_back(allocate_arena(static_cast<size_t>(target.local_bytes)));
+    auto& core = cores_.emplace_back(std::make_unique<Core>());
+    core->local = arenas_.back().get();
+    core->local_bytes = static_cast<size_t>(target.local_bytes);
+  }
+  for (int i = 1; i < cores; i++) {
+    workers_.emplace_back([this, i] { worker_loop(*cores_[static_cast<size_t>(i)]); });
+  }
+}
+
+HostDevice::~HostDevice() {
+  stopping_.store(true, std::memory_order_relaxed);
+  state_.fetch_add(kGeneration, std::memory_order_release);
+  state_.notify_all();
+  for (std::thread& worker : workers_) worker.join();
+}
+
+void HostDevice::submit(std::span<const Task> tasks) {
+  tasks_.assign(tasks.begin(), tasks.end());
+  first_claim_.clear();
+  int64_t claims = 0;
+  for (Task& task : tasks_) {
+    task.claim = std::max<int64_t>(task.claim, 1);
+    first_claim_.push_back(claims);
+    claims += (std::max<int64_t>(task.tiles, 0) + task.claim - 1) / task.claim;
+  }
+  first_claim_.push_back(claims);
+  trap_ = Trap{};
+  trapped_.store(false, std::memory_order_relaxed);
+  next_claim_.store(0, std::memory_order_relaxed);
+  // Opening adds a generation; the low bits are zero here because finish() closed the last stage.
+  state_.fetch_add(kGeneration | kOpen, std::memory_order_release);
+  // One claim is not worth waking anybody: the caller takes it in finish().
+  if (claims > 1) state_.notify_all();
+}
+
+Trap HostDevice::finish() {
+  if ((state_.load(std::memory_order_relaxed) & kOpen) == 0) return Trap{};
+  work(*cores_[0]);
+  state_.fetch_and(~kOpen, std::memory_order_acq_rel);
+  while ((state_.load(std::memory_order_acquire) & kInside) != 0) relax();
+  return trap_;
+}
+
+void HostDevice::work(Core& core) {
+  const int64_t claims = first_claim_.back();
+  size_t index = 0;
+  for (;;) {
+    const int64_t claim = next_claim_.fetch_add(1, std::memory_order_relaxed);
+    if (claim >= claims) return;
+    while (claim >= first_claim_[index + 1]) index++;
+    const Task& task = tasks_[index];
+    const int64_t begin = (claim - first_claim_[index]) * task.claim;
+    const int64_t end = std::min(begin + task.claim, task.tiles);
+    core.trap = Trap{};
+    options_.runner(*task.program, table_, core, task.buffers, begin, end);
+    if (core.trap.kind != TrapKind::none) report(core, index);
+  }
+}
+
+void HostDevice::report(const Core& core, size_t task) {
+  if (trapped_.exchange(true, std::memory_order_relaxed)) return;
+  trap_ = core.trap;   // only the first comes here; finish() reads it after every worker has left
+  trap_.task = static_cast<uint32_t>(task);
+  const auto is_it = [&](const std::unique_ptr<Core>& other) { return other.get() == &core; };
+  trap_.core = static_cast<int32_t>(std::ranges::find_if(cores_, is_it) - cores_.begin());
+  next_claim_.store(first_claim_.back(), std::memory_order_relaxed);
+}
+
+uint32_t HostDevice::await_stage(uint32_t seen) const {
+  using Clock = std::chrono::steady_clock;
+  constexpr int kChecksPerClockRead = 64;
+  const auto arrived = [&](uint32_t state) { return generation_of(state) != seen; };
+  const Clock::time_point deadline = Clock::now() + options_.spin;
+  do {
+    for (int i = 0; i < kChecksPerClockRead; i++) {
+      const uint32_t state = state_.load(std::memory_order_acquire);
+      if (arrived(state)) return state;
+      relax();
+    }
+  } while (Clock::now() < deadline);
+  uint32_t state = state_.load(std::memory_order_acquire);
+  while (!arrived(state)) {
+    state_.wait(state, std::memory_order_acquire);
+    state = state_.load(std::memory_order_acquire);
+  }
+  return state;
+}
+
+void HostDevice::worker_loop(Core& core) {
+  uint32_t seen = 0;
+  for (;;) {
+    uint32_t state = await_stage(seen);
+    if (stopping_.load(std::memory_order_relaxed)) return;
+    seen = generation_of(state);
+    while ((state & kOpen) != 0) {
+      if (!state_.compare_exchange_weak(state, state + 1, std::memory_order_acq_rel)) continue;
+      seen = generation_of(state);
+      work(core);
+      state_.fetch_sub(1, std::memory_order_release);
+      break;
+    }
+  }
+}
+
+}  // namespace dvm

@@ -1,0 +1,279 @@
+// The DMA unit: loads, stores, gathers and packing. Every instruction moves elements between two
+// strided tiles and converts between storage and register dtype on the way.
+//
+// The loops of a move are independent, so they are reordered: the output's unit stride goes
+// innermost. If the input is contiguous there too, rows are copied; if it is contiguous along
+// another loop, the two loops are a transpose, done in registers block by block; otherwise elements
+// move one at a time.
+#include "npu/host/rows.h"
+#include "npu/host/storage.h"
+#include "npu/host/transpose.h"
+#include "npu/host/units.h"
+
+namespace dvm::DVM_LEVEL {
+namespace {
+
+template <class To, class From>
+struct Move {
+  Extents e;
+  Tile<To> to;
+  Tile<const From> from;
+
+  DVM_INLINE void swap_inner_with_middle() {
+    swap(e.inner, e.middle);
+    swap(to.inner, to.middle);
+    swap(from.inner, from.middle);
+  }
+  DVM_INLINE void swap_middle_with_outer() {
+    swap(e.middle, e.outer);
+    swap(to.middle, to.outer);
+    swap(from.middle, from.outer);
+  }
+
+ private:
+  DVM_INLINE static void swap(int64_t& a, int64_t& b) {
+    const int64_t old = a;
+    a = b;
+    b = old;
+  }
+};
+
+template <class To, class From>
+DVM_INLINE void move_row(To* to, const From* from, int64_t n) {
+  constexpr int64_t kLibraryCopyBytes = 1024;   // from here on memcpy's own loops are faster
+  if constexpr (std::is_same_v<To, From>) {
+    if (n * static_cast<int64_t>(sizeof(To)) >= kLibraryCopyBytes) {
+      __builtin_memcpy(to, from, static_cast<size_t>(n) * sizeof(To));
+      return;
+    }
+  }
+  convert_row(to, from, n);
+}
+
+// The lanes in which a block is transposed: those of the register type, which is never the narrower.
+template <class To, class From>
+using BlockLane = LaneType<std::conditional_t<(sizeof(To) >= sizeof(From)), To, From>>;
+template <class B>
+constexpr int kBlockLanes = sizeof(B) == 1 ? 16 : kLanes<B>;   // bytes: bounds the registers
+
+// to[r * to_stride + c] = from[r + c * from_stride] for r < rows, c < columns, both at most L.
+// Lanes of missing columns are zero in what `put` gets.
+template <class To, class From, class Put>
+DVM_INLINE void transpose_tile(const From* from, int64_t from_stride, int64_t rows, int64_t columns,
+                               Put put) {
+  using B = BlockLane<To, From>;
+  constexpr int L = kBlockLanes<B>;
+  using In = Vec<LaneType<From>, L>;
+  Vec<B, L> block[L];
+  const auto lane = [](In v) {
+    if constexpr (std::is_same_v<B, LaneType<From>>) return v;
+    else return convert_lanes<To, From, L>(v);
+  };
+  const auto* at = reinterpret_cast<const LaneType<From>*>(from);
+  if (rows == L && columns == L) {
+#pragma GCC unroll 64
+    for (int c = 0; c < L; c++) block[c] = lane(load<In>(at + c * from_stride));
+  } else {
+    for (int c = 0; c < L; c++) {
+      block[c] = c < columns ? lane(load_partial<In>(at + c * from_stride, rows)) : Vec<B, L>{};
+    }
+  }
+  transpose_block(block);
+  if (rows == L) {
+#pragma GCC unroll 64
+    for (int r = 0; r < L; r++) put(r, block[r]);
+  } else {
+    for (int r = 0; r < rows; r++) put(r, block[r]);
+  }
+}
+
+template <class To, class From>
+DVM_INLINE void transpose_rows(To* to, int64_t to_stride, const From* from, int64_t from_stride,
+                               int64_t rows, int64_t columns) {
+  using B = BlockLane<To, From>;
+  constexpr int L = kBlockLanes<B>;
+  for (int64_t c = 0; c < columns; c += L) {
+    const int64_t wide = lesser<int64_t>(columns - c, L);
+    for (int64_t r = 0; r < rows; r += L) {
+      const int64_t high = lesser<int64_t>(rows - r, L);
+      To* corner = to + r * to_stride + c;
+      transpose_tile<To, From>(from + r + c * from_stride, from_stride, high, wide,
+                               [&](int row, Vec<B, L> v) DVM_LAMBDA_INLINE {
+        auto* target = reinterpret_cast<LaneType<To>*>(corner + row * to_stride);
+        const auto converted = [&] {
+          if constexpr (std::is_same_v<B, LaneType<To>>) return v;
+          else return convert_lanes<To, From, L>(v);
+        }();
+        if (wide == L) store(target, converted);
+        else store_partial(target, converted, wide);
+      });
+    }
+  }
+}
+
+template <class To, class From>
+void move(Move<To, From> x) {
+  if (x.to.inner != 1 || (x.e.inner == 1 && x.e.middle > 1)) {
+    if (x.to.middle == 1 && x.e.middle > 1) {
+      x.swap_inner_with_middle();
+    } else if (x.to.outer == 1 && x.e.outer > 1) {
+      x.swap_middle_with_outer();
+      x.swap_inner_with_middle();
+    }
+  }
+  merge_loops(x.e, x.to, x.from);
+  if (x.to.inner == 1 || x.e.inner == 1) {
+    if (x.from.inner == 1 || x.e.inner == 1) {
+      for_rows(x.e, [n = x.e.inner](To* to, const From* from) { move_row(to, from, n); }, x.to,
+               x.from);
+      return;
+    }
+    if (x.from.inner == 0) {
+      for_rows(x.e, [n = x.e.inner](To* to, const From* from) {
+        const To value = convert_one<To>(*from);
+        auto* row = reinterpret_cast<LaneType<To>*>(to);
+        fill_row(row, n, bits_as<LaneType<To>>(value));
+      }, x.to, x.from);
+      return;
+    }
+    if (x.from.outer == 1 && x.e.outer > 1 && x.from.middle != 1) x.swap_middle_with_outer();
+    if (x.from.middle == 1 && x.e.middle > 1) {
+      for (int64_t o = 0; o < x.e.outer; o++) {
+        transpose_rows(x.to.at + o * x.to.outer, x.to.middle, x.from.at + o * x.from.outer,
+                       x.from.inner, x.e.middle, x.e.inner);
+      }
+      return;
+    }
+  }
+  for_rows(x.e, [&](To* to, const From* from) {
+    for (int64_t i = 0; i < x.e.inner; i++) {
+      to[i * x.to.inner] = convert_one<To>(from[i * x.from.inner]);
+    }
+  }, x.to, x.from);
+}
+
+template <class S, class R>
+void load_handler(Core& core, const uint64_t* words) {
+  const Extents e = extents_of(core, words);
+  if (e.empty()) return;
+  move(Move<R, S>{e, tile_at<R>(core, words + 1), tile_at<const S>(core, words + 3)});
+}
+
+template <class S, class R>
+void store_handler(Core& core, const uint64_t* words) {
+  const Extents e = extents_of(core, words);
+  if (e.empty()) return;
+  move(Move<S, R>{e, tile_at<S>(core, words + 1), tile_at<const R>(core, words + 3)});
+}
+
+// The wrapped index, or -1 after leaving a trap.
+DVM_INLINE int64_t checked_index(Core& core, int64_t index, int64_t limit) {
+  const int64_t wrapped = index < 0 ? index + limit : index;
+  if (wrapped >= 0 && wrapped < limit) return wrapped;
+  core.trap.kind = TrapKind::index_out_of_range;
+  core.trap.value = index;
+  core.trap.limit = limit;
+  return -1;
+}
+
+template <class S, class R>
+void gather_handler(Core& core, const uint64_t* words) {
+  const Extents e = extents_of(core, words);
+  if (e.empty()) return;
+  const Tile<R> to = tile_at<R>(core, words + 1);
+  const Tile<const S> from = tile_at<const S>(core, words + 3);
+  const Tile<const int64_t> index = tile_at<const int64_t>(core, words + 5);
+  const auto axis_stride = static_cast<int64_t>(words[7]), limit = static_cast<int64_t>(words[8]);
+  const bool by_rows = index.inner == 0 || e.inner == 1;
+  for (int64_t o = 0; o < e.outer; o++) {
+    for (int64_t m = 0; m < e.middle; m++) {
+      R* row = to.at + o * to.outer + m * to.middle;
+      const S* source = from.at + o * from.outer + m * from.middle;
+      const int64_t* indices = index.at + o * index.outer + m * index.middle;
+      if (by_rows) {
+        const int64_t at = checked_index(core, *indices, limit);
+        if (at < 0) return;
+        const S* start = source + at * axis_stride;
+        if (to.inner == 1 && from.inner == 1) move_row(row, start, e.inner);
+        else for (int64_t i = 0; i < e.inner; i++)
+          row[i * to.inner] = convert_one<R>(start[i * from.inner]);
+      } else {
+        for (int64_t i = 0; i < e.inner; i++) {
+          const int64_t at = checked_index(core, indices[i * index.inner], limit);
+          if (at < 0) return;
+          row[i * to.inner] = convert_one<R>(source[i * from.inner + at * axis_stride]);
+        }
+      }
+    }
+  }
+}
+
+// One panel: to[k][NR] = from[k * k_stride + n * n_stride], columns from `columns` on zero.
+template <class S, class R>
+DVM_INLINE void pack_panel(R* to, const S* from, int64_t k_extent, int64_t columns,
+                           int64_t k_stride, int64_t n_stride) {
+  constexpr int64_t kNR = 2 * kLanes<R>;
+  if (n_stride == 1) {
+    for (int64_t k = 0; k < k_extent; k++) {
+      if (columns < kNR) fill_row(to + k * kNR + columns, kNR - columns, R{});
+      convert_row(to + k * kNR, from + k * k_stride, columns);
+    }
+    return;
+  }
+  if (k_stride == 1) {
+    constexpr int L = kBlockLanes<R>;
+    for (int64_t k = 0; k < k_extent; k += L) {
+      const int64_t rows = lesser<int64_t>(k_extent - k, L);
+      for (int64_t n = 0; n < kNR; n += L) {
+        const int64_t wide = columns - n;
+        const int64_t valid = wide <= 0 ? 0 : lesser<int64_t>(wide, L);
+        R* corner = to + k * kNR + n;
+        transpose_tile<R, S>(from + k + n * n_stride, n_stride, rows, valid,
+                             [&](int row, Vec<R, L> v) DVM_LAMBDA_INLINE {
+                               store(corner + row * kNR, v);
+                             });
+      }
+    }
+    return;
+  }
+  for (int64_t k = 0; k < k_extent; k++) {
+    for (int64_t n = 0; n < kNR; n++) {
+      to[k * kNR + n] = n < columns ? convert_one<R>(from[k * k_stride + n * n_stride]) : R{};
+    }
+  }
+}
+
+template <class S, class R>
+void pack_b_handler(Core& core, const uint64_t* words) {
+  constexpr int64_t kNR = 2 * kLanes<R>;
+  const Extents e = extents_of(core, words);
+  if (e.empty()) return;
+  const Tile<R> to = tile_at<R>(core, words + 1);
+  const Tile<const S> from = tile_at<const S>(core, words + 3);
+  for (int64_t n = 0, panel = 0; n < e.inner; n += kNR, panel++) {
+    pack_panel(to.at + panel * to.outer, from.at + n * from.inner, e.middle,
+               lesser(e.inner - n, kNR), from.middle, from.inner);
+  }
+}
+
+struct Dma {
+  static constexpr bool accepts(Family family, Form form) {
+    return part_of(family, form) == Part::dma;
+  }
+  template <Family F, Form Form_, DType D>
+  static constexpr Handler handler() {
+    using S = StorageType<D>;
+    using R = RegisterType<D>;
+    if constexpr (Form_ == Form::load) return &load_handler<S, R>;
+    else if constexpr (Form_ == Form::store) return &store_handler<S, R>;
+    else if constexpr (Form_ == Form::gather) return &gather_handler<S, R>;
+    else if constexpr (Form_ == Form::pack_b) return &pack_b_handler<S, R>;
+    else return nullptr;
+  }
+};
+
+}  // namespace
+
+void fill_dma(Handler* handlers) { fill_handlers<Dma>(handlers); }
+
+}  // namespace dvm::DVM_LEVEL

@@ -1,0 +1,117 @@
+#include "npu/host/levels.h"
+
+#include <algorithm>
+#include <array>
+#include <fstream>
+#include <string>
+#include <vector>
+
+#include "npu/host/units.h"
+
+namespace dvm {
+namespace {
+
+// Tables are filled here, in code compiled for the baseline; a level's own code runs only where
+// the CPU supports it (see simd.h).
+struct LevelCode {
+  const char* name;
+  bool supported;
+  const LevelInfo* info;
+  void (*fill[6])(Handler*);
+};
+
+#define DVM_LEVEL_CODE(level, name, supported)                                                  \
+  LevelCode {                                                                                   \
+    name, supported, &level::level_info, {                                                      \
+      &level::fill_arithmetic, &level::fill_math, &level::fill_conversion, &level::fill_reduce, \
+          &level::fill_dma, &level::fill_cube                                                   \
+    }                                                                                           \
+  }
+
+std::vector<LevelCode> compiled_levels() {
+#if defined(__x86_64__)
+  __builtin_cpu_init();
+  const bool v3 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
+                  __builtin_cpu_supports("bmi2");
+  const bool v4 = v3 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+                  __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl") &&
+                  __builtin_cpu_supports("avx512cd");
+  return {DVM_LEVEL_CODE(x86_64_v4, "x86-64-v4", v4), DVM_LEVEL_CODE(x86_64_v3, "x86-64-v3", v3),
+          DVM_LEVEL_CODE(x86_64, "x86-64", true)};
+#else
+  return {DVM_LEVEL_CODE(portable, "portable", true)};
+#endif
+}
+
+struct Tables {
+  std::vector<InstructionTable> tables;
+  std::vector<Level> levels;
+
+  Tables() {
+    const std::vector<LevelCode> compiled = compiled_levels();
+    tables.reserve(compiled.size());
+    for (const LevelCode& code : compiled) {
+      if (!code.supported) continue;
+      InstructionTable& table = tables.emplace_back();
+      table.name = code.name;
+      table.matmul_nr = code.info->matmul_nr;
+      table.matmul_mr = code.info->matmul_mr;
+      for (const auto fill : code.fill) fill(table.handlers);
+      levels.push_back({&table, code.info->vector_bytes});
+    }
+  }
+};
+
+// Size in bytes of this CPU's data or unified cache of a level; 0 if the system does not say.
+int64_t cache_bytes(int level) {
+  for (int index = 0; index < 8; index++) {
+    const std::string folder =
+        "/sys/devices/system/cpu/cpu0/cache/index" + std::to_string(index) + "/";
+    int cache_level = 0;
+    std::string type;
+    int64_t kibibytes = 0;
+    std::ifstream(folder + "level") >> cache_level;
+    std::ifstream(folder + "type") >> type;
+    std::ifstream(folder + "size") >> kibibytes;
+    if (cache_level == level && type != "Instruction") return kibibytes * 1024;
+  }
+  return 0;
+}
+
+}  // namespace
+
+std::span<const Level> available_levels() {
+  static const Tables tables;
+  return tables.levels;
+}
+
+const InstructionTable& best_table() { return *available_levels().front().table; }
+
+const InstructionTable* table_by_name(std::string_view name) {
+  for (const Level& level : available_levels()) {
+    if (name == level.table->name) return level.table;
+  }
+  return nullptr;
+}
+
+Target host_target(int cores, const InstructionTable& table) {
+  constexpr int64_t kKiB = 1024;
+  const int64_t l1 = cache_bytes(1) > 0 ? cache_bytes(1) : 32 * kKiB;
+  const int64_t l2 = cache_bytes(2) > 0 ? cache_bytes(2) : 512 * kKiB;
+  Target target;
+  target.name = "host";
+  target.cores = cores;
+  target.local_bytes = l2 * 3 / 4 / 64 * 64;
+  target.vector_tile_bytes = l1 * 2 / 3;
+  for (const Level& level : available_levels()) {
+    if (level.table == &table) target.vector_bytes = level.vector_bytes;
+  }
+  target.matmul_nr = table.matmul_nr;
+  target.matmul_mr = table.matmul_mr;
+  target.matmul_rows = (128 + table.matmul_mr - 1) / table.matmul_mr * table.matmul_mr;
+  target.matmul_k_block = 768;
+  target.tile_overhead = 512;
+  return target;
+}
+
+}  // namespace dvm

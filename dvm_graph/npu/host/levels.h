@@ -1,0 +1,30 @@
+// The instruction-set levels this build has code for, and which of them this CPU can run.
+#pragma once
+
+#include <span>
+#include <string_view>
+
+#include "vm/core.h"
+#include "vm/target.h"
+
+namespace dvm {
+
+struct Level {
+  const InstructionTable* table;
+  int vector_bytes;
+};
+
+// The levels this CPU supports, best first; never empty.
+std::span<const Level> available_levels();
+
+const InstructionTable& best_table();
+
+// The table of an available level ("x86-64", "x86-64-v3", "x86-64-v4", "portable"); null if there
+// is none of that name here.
+const InstructionTable* table_by_name(std::string_view name);
+
+// What the run-time compiler should know about this machine with so many cores and these
+// instructions. Cache sizes come from the system, with fallbacks.
+Target host_target(int cores, const InstructionTable& table);
+
+}  // namespace dvm

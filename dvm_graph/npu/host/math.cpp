@@ -1,0 +1,258 @@
+// The vector unit's math functions. f32: exp, log, log1p, sin, cos, erf, tanh and sigmoid are SIMD
+// polynomials within 4 units in the last place (tests/cpp/npu/test_math.cpp holds them to it); the
+// rare functions and all of f64 call libm per element. Coefficients: fit_polynomials.py.
+#include "npu/host/rows.h"
+#include "npu/host/units.h"
+
+// libm has C linkage, so these calls bring no inline code into the level (see simd.h).
+extern "C" {
+float powf(float, float);
+double pow(double, double);
+}
+
+namespace dvm::DVM_LEVEL {
+namespace {
+
+using F = Full<float>;
+using I = Full<int32_t>;
+constexpr int kF = kLanes<float>;
+
+// Coefficients, lowest power first; the relative error of the exact approximation stands beside.
+constexpr float kExp[] = {0.4999999345f, 0.16666520677f, 0.041668387616f, 0.0083687110325f,
+                          0.0013814601129f};                                          // 3.1e-9
+constexpr float kLog[] = {0.33333312595f,  -0.25000009617f, 0.20002119156f, -0.16667995156f,
+                          0.14219543046f,  -0.12405596997f, 0.11888233327f, -0.11675624887f,
+                          0.067464539142f};                                           // 7.5e-10
+constexpr float kSin[] = {-0.16666654943f, 0.0083321780896f, -0.00019517292815f};     // 3.6e-9
+constexpr float kCos[] = {0.041666646864f, -0.0013887367407f, 2.4438440717e-5f};      // 9.5e-11
+constexpr float kTanhAbove[] = {0.99999997738f, 0.13374550788f, 0.0034878968643f,
+                                2.0482442567e-5f, 1.317897635e-8f};                   // 2.3e-8
+constexpr float kTanhBelow[] = {1.0f, 0.46707864717f, 0.025847725335f, 0.00032730537334f,
+                                7.7047013401e-7f};
+constexpr float kTanhLimit = 9.1f;   // tanh rounds to 1 from here on
+constexpr float kErfAbove[] = {1.128379146f,      0.19057459885f,   0.052766454208f, 0.003771637939f,
+                               0.00028480790259f, 2.0459803012e-6f};                  // 1.9e-8
+constexpr float kErfBelow[] = {1.0f,           0.5022250772f,    0.1141745196f,
+                               0.014981390914f, 0.0011636079276f, 3.8045414782e-5f};
+constexpr float kErfLimit = 3.925f;
+
+template <int N>
+DVM_INLINE F polynomial(F x, const float (&coefficients)[N]) {
+  F sum = splat<F>(coefficients[N - 1]);
+  for (int i = N - 2; i >= 0; i--) sum = sum * x + coefficients[i];
+  return sum;
+}
+
+DVM_INLINE F absolute(F x) { return bits_as<F>(bits_as<I>(x) & 0x7fffffff); }
+DVM_INLINE F with_sign_of(F magnitude, F x) {
+  return bits_as<F>(bits_as<I>(magnitude) | (bits_as<I>(x) & INT32_MIN));
+}
+
+DVM_INLINE bool any(I mask) {
+#if defined(DVM_AVX512)
+  return _mm512_movepi32_mask(bits_as<__m512i>(mask)) != 0;
+#elif defined(DVM_AVX2)
+  return _mm256_movemask_ps(bits_as<__m256>(mask)) != 0;
+#elif defined(__x86_64__)
+  return _mm_movemask_ps(bits_as<__m128>(mask)) != 0;
+#else
+  int32_t either = 0;
+  for (int i = 0; i < kF; i++) either |= mask[i];
+  return either != 0;
+#endif
+}
+
+template <class Function>
+[[gnu::noinline]] F by_element(F x, Function function) {
+  for (int i = 0; i < kF; i++) x[i] = function(x[i]);
+  return x;
+}
+
+// x * 2^n for |n| <= 256, in two exact steps and one rounding one.
+DVM_INLINE F scale_by_power(F x, I n) {
+  const I half = n >> 1;
+  const F first = bits_as<F>((half + 127) << 23), second = bits_as<F>((n - half + 127) << 23);
+  return x * first * second;
+}
+
+// e^x = 2^n e^r with |r| <= ln(2)/2. NaN fails the comparisons and passes through.
+DVM_INLINE F exp_lanes(F x) {
+  constexpr float kRound = 12582912.0f;   // 1.5 * 2^23: adding it rounds to an integer
+  const F high = splat<F>(89.0f), low = splat<F>(-104.5f);
+  x = x > high ? high : x;
+  x = x < low ? low : x;
+  const F shifted = x * 1.44269504088896341f + kRound;
+  const F n = shifted - kRound;
+  const F r = x - n * 0.693359375f - n * -2.12194440e-4f;
+  const F power = r * r * polynomial(r, kExp) + r + 1.0f;
+#if defined(DVM_AVX512)
+  return bits_as<F>(_mm512_scalef_ps(bits_as<__m512>(power), bits_as<__m512>(n)));
+#else
+  return scale_by_power(power, bits_as<I>(shifted) - bits_as<I>(splat<F>(kRound)));
+#endif
+}
+
+// ln(x) = ln(m) + e ln(2) with m in [sqrt(1/2), sqrt(2)).
+DVM_INLINE F log_lanes(F x) {
+  constexpr int32_t kRootHalf = 0x3f3504f3;
+  const F smallest_normal = splat<F>(0x1p-126f);
+  const F scaled = x < smallest_normal ? x * 0x1p23f : x;
+  const I exponent = (bits_as<I>(scaled) - kRootHalf) >> 23;
+  const F f = bits_as<F>(bits_as<I>(scaled) - (exponent << 23)) - 1.0f;
+  const F adjust = x < smallest_normal ? splat<F>(-23.0f) : F{};
+  const F e = convert<float>(exponent) + adjust;
+  const F square = f * f;
+  F tail = f * square * polynomial(f, kLog);
+  tail = tail + e * -2.12194440e-4f;
+  tail = tail - 0.5f * square;
+  F result = f + tail;
+  result = result + e * 0.693359375f;
+  result = x < splat<F>(__builtin_inff()) ? result : x;
+  result = x < F{} ? splat<F>(__builtin_nanf("")) : result;
+  return x == F{} ? splat<F>(-__builtin_inff()) : result;
+}
+
+// ln(u) * x / (u - 1) with u = 1 + x cancels the rounding error of u.
+DVM_INLINE F log1p_lanes(F x) {
+  const F u = x + 1.0f;
+  const F difference = u - 1.0f;
+  const F quotient = log_lanes(u) * (x / difference);
+  const F result = difference == F{} ? x : quotient;
+  return u == splat<F>(__builtin_inff()) ? u : result;
+}
+
+DVM_INLINE F sigmoid_lanes(F x) {
+  const F e = exp_lanes(-absolute(x));
+  const F one = splat<F>(1.0f);
+  return (x < F{} ? e : one) / (e + 1.0f) + (x != x ? x : F{});
+}
+
+DVM_INLINE F tanh_lanes(F x) {
+  const F magnitude = absolute(x);
+  const F square = x * x;
+  const F inside = x * polynomial(square, kTanhAbove) / polynomial(square, kTanhBelow);
+  return magnitude >= splat<F>(kTanhLimit) ? with_sign_of(splat<F>(1.0f), x) : inside;
+}
+
+DVM_INLINE F erf_lanes(F x) {
+  const F magnitude = absolute(x);
+  const F square = x * x;
+  const F inside = x * polynomial(square, kErfAbove) / polynomial(square, kErfBelow);
+  return magnitude >= splat<F>(kErfLimit) ? with_sign_of(splat<F>(1.0f), x) : inside;
+}
+
+// The remainder of x / (pi/2) and the quotient's last bits, for half a vector, in f64: the 33-bit
+// head of pi/2 times a quotient below 2^20 is exact.
+struct Quadrant {
+  Vec<float, kF / 2> remainder;
+  Vec<int32_t, kF / 2> quotient;
+};
+DVM_INLINE Quadrant reduce_quadrant(Vec<float, kF / 2> x) {
+  using D = Vec<double, kF / 2>;
+  constexpr double kRound = 6755399441055744.0;   // 1.5 * 2^52
+  const D wide = convert<double>(x);
+  const D shifted = wide * 0.63661977236758134308 + kRound;
+  const D n = shifted - kRound;
+  const D r = wide - n * 0x1.921fb544p+0 - n * 0x1.0b4611a626331p-34;
+  return {convert<float>(r), convert<int32_t>(bits_as<Vec<int64_t, kF / 2>>(shifted))};
+}
+
+constexpr float kQuadrantLimit = 1 << 20;
+
+// sin(x + shift * pi/2) for |x| < kQuadrantLimit.
+DVM_INLINE F sine_lanes(F x, int shift) {
+  const Quadrant low = reduce_quadrant(low_half(x)), high = reduce_quadrant(high_half(x));
+  const F r = join(low.remainder, high.remainder);
+  const I quadrant = join(low.quotient, high.quotient) + shift;
+  const F square = r * r;
+  const F sine = r + r * square * polynomial(square, kSin);
+  const F cosine = square * square * polynomial(square, kCos) + (1.0f - 0.5f * square);
+  const F chosen = (quadrant & 1) != 0 ? cosine : sine;
+  return bits_as<F>(bits_as<I>(chosen) ^ ((quadrant & 2) << 30));
+}
+
+DVM_INLINE F sin_lanes(F x) {
+  if (any(~(absolute(x) < splat<F>(kQuadrantLimit)))) [[unlikely]]
+    return by_element(x, [](float v) { return __builtin_sinf(v); });
+  const F result = sine_lanes(x, 0);
+  return x == F{} ? x : result;   // keeps the sign of zero
+}
+DVM_INLINE F cos_lanes(F x) {
+  if (any(~(absolute(x) < splat<F>(kQuadrantLimit)))) [[unlikely]]
+    return by_element(x, [](float v) { return __builtin_cosf(v); });
+  return sine_lanes(x, 1);
+}
+
+template <Family>
+struct Op;   // left undefined for a family without an implementation
+
+#define DVM_SIMD_MATH(name, lanes, libm)                                 \
+  template <>                                                            \
+  struct Op<Family::name> {                                              \
+    DVM_INLINE static F vector(F x) { return lanes(x); }                 \
+    DVM_INLINE static double scalar(double x) { return libm; }           \
+  };
+DVM_SIMD_MATH(v_exp, exp_lanes, __builtin_exp(x))
+DVM_SIMD_MATH(v_log, log_lanes, __builtin_log(x))
+DVM_SIMD_MATH(v_log1p, log1p_lanes, __builtin_log1p(x))
+DVM_SIMD_MATH(v_sin, sin_lanes, __builtin_sin(x))
+DVM_SIMD_MATH(v_cos, cos_lanes, __builtin_cos(x))
+DVM_SIMD_MATH(v_erf, erf_lanes, __builtin_erf(x))
+DVM_SIMD_MATH(v_tanh, tanh_lanes, __builtin_tanh(x))
+DVM_SIMD_MATH(v_sigmoid, sigmoid_lanes,
+              x < 0 ? __builtin_exp(x) / (1 + __builtin_exp(x)) : 1 / (1 + __builtin_exp(-x)))
+#undef DVM_SIMD_MATH
+
+#define DVM_LIBM(name, function)                                                       \
+  template <>                                                                          \
+  struct Op<Family::name> {                                                            \
+    DVM_INLINE static float scalar(float x) { return __builtin_##function##f(x); }     \
+    DVM_INLINE static double scalar(double x) { return __builtin_##function(x); }      \
+  };
+DVM_LIBM(v_tan, tan)
+DVM_LIBM(v_asin, asin)
+DVM_LIBM(v_acos, acos)
+DVM_LIBM(v_atan, atan)
+DVM_LIBM(v_sinh, sinh)
+DVM_LIBM(v_cosh, cosh)
+DVM_LIBM(v_asinh, asinh)
+DVM_LIBM(v_acosh, acosh)
+DVM_LIBM(v_atanh, atanh)
+#undef DVM_LIBM
+
+template <>
+struct Op<Family::v_pow> {
+  DVM_INLINE static float scalar(float a, float b) { return powf(a, b); }
+  DVM_INLINE static double scalar(double a, double b) { return pow(a, b); }
+  // Wraps. A negative exponent gives the reciprocal's integer part: 0 unless the base is 1 or -1.
+  template <class T>
+  DVM_INLINE static T scalar(T base, T exponent) {
+    using U = std::make_unsigned_t<T>;
+    if (exponent < 0) {
+      if (base == 1) return 1;
+      return base == -1 ? ((exponent & 1) != 0 ? -1 : 1) : 0;
+    }
+    U result = 1, power = static_cast<U>(base);
+    for (U left = static_cast<U>(exponent); left != 0; left >>= 1, power *= power) {
+      if ((left & 1) != 0) result *= power;
+    }
+    return static_cast<T>(result);
+  }
+};
+
+struct Math {
+  static constexpr bool accepts(Family family, Form form) {
+    return part_of(family, form) == Part::math;
+  }
+  template <Family Name, Form Form_, DType D>
+  static constexpr Handler handler() {
+    if constexpr (Form_ == Form::unary) return &unary_handler<Op<Name>, ElementType<D>>;
+    else return &binary_handler<Op<Name>, ElementType<D>>;
+  }
+};
+
+}  // namespace
+
+void fill_math(Handler* handlers) { fill_handlers<Math>(handlers); }
+
+}  // namespace dvm::DVM_LEVEL

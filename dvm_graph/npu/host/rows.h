@@ -1,0 +1,122 @@
+// Row functions of element-wise instructions: an operation applied along one contiguous row, with
+// inputs of inner stride 1 or 0 (one value for the whole row).
+//
+// An operation has `vector(V...)` for the element types it has a SIMD form of, and `scalar(T...)`
+// otherwise; scalar forms are auto-vectorised where the level can. Compiled per level: see simd.h.
+#pragma once
+
+#include "npu/host/loops.h"
+
+namespace dvm::DVM_LEVEL {
+namespace {
+
+template <class T>
+DVM_INLINE void fill_row(T* out, int64_t n, T value) {
+  const Full<T> v = splat<Full<T>>(value);
+  int64_t i = 0;
+  for (; i + kLanes<T> <= n; i += kLanes<T>) store(out + i, v);
+  if (i < n) store_partial(out + i, v, n - i);
+}
+
+// A row of inputs, or one value for all of the row. `whole` and `part` give the lanes from i on.
+template <class T, int Stride, int Lanes = kLanes<T>>
+struct Input {
+  using V = Vec<T, Lanes>;
+  const T* at;
+  V value;
+
+  DVM_INLINE explicit Input(const T* from) : at(from), value{} {
+    if constexpr (Stride == 0) value = splat<V>(*from);
+  }
+  DVM_INLINE V whole(int64_t i) const {
+    if constexpr (Stride == 0) return value;
+    else return load<V>(at + i);
+  }
+  DVM_INLINE V part(int64_t i, int64_t count) const {
+    if constexpr (Stride == 0) return value;
+    else return load_partial<V>(at + i, count);
+  }
+};
+
+template <class Op, class T>
+DVM_INLINE void unary_row(T* out, const T* in, int64_t n) {
+  using V = Full<T>;
+  if constexpr (requires(V v) { Op::vector(v); }) {
+    int64_t i = 0;
+    for (; i + kLanes<T> <= n; i += kLanes<T>) store(out + i, Op::vector(load<V>(in + i)));
+    if (i < n) store_partial(out + i, Op::vector(load_partial<V>(in + i, n - i)), n - i);
+  } else {
+    DVM_INDEPENDENT_ITERATIONS
+    for (int64_t i = 0; i < n; i++) out[i] = Op::scalar(in[i]);
+  }
+}
+
+template <class Op, class T, int StrideA, int StrideB>
+DVM_INLINE void binary_row(T* out, const T* a, const T* b, int64_t n) {
+  using V = Full<T>;
+  if constexpr (requires(V v) { Op::vector(v, v); }) {
+    const Input<T, StrideA> in_a(a);
+    const Input<T, StrideB> in_b(b);
+    int64_t i = 0;
+    for (; i + kLanes<T> <= n; i += kLanes<T>) {
+      store(out + i, Op::vector(in_a.whole(i), in_b.whole(i)));
+    }
+    if (i < n) {
+      store_partial(out + i, Op::vector(in_a.part(i, n - i), in_b.part(i, n - i)), n - i);
+    }
+  } else {
+    const T a0 = *a, b0 = *b;
+    DVM_INDEPENDENT_ITERATIONS
+    for (int64_t i = 0; i < n; i++) {
+      out[i] = Op::scalar(StrideA == 0 ? a0 : a[i], StrideB == 0 ? b0 : b[i]);
+    }
+  }
+}
+
+template <class Op, class T>
+void unary_handler(Core& core, const uint64_t* words) {
+  Extents e = extents_of(core, words);
+  if (e.empty()) return;
+  Tile<T> out = tile_at<T>(core, words + 1);
+  Tile<const T> in = tile_at<const T>(core, words + 3);
+  merge_loops(e, out, in);
+  const bool broadcast = in.inner == 0;
+  for_rows(e, [&](T* to, const T* from) {
+    if (broadcast) {
+      T value;
+      unary_row<Op>(&value, from, 1);
+      fill_row(to, e.inner, value);
+    } else {
+      unary_row<Op>(to, from, e.inner);
+    }
+  }, out, in);
+}
+
+template <class Op, class T>
+void binary_handler(Core& core, const uint64_t* words) {
+  Extents e = extents_of(core, words);
+  if (e.empty()) return;
+  Tile<T> out = tile_at<T>(core, words + 1);
+  Tile<const T> a = tile_at<const T>(core, words + 3), b = tile_at<const T>(core, words + 5);
+  merge_loops(e, out, a, b);
+  const int64_t n = e.inner;
+  if (a.inner != 0 && b.inner != 0) {
+    for_rows(e, [n](T* to, const T* x, const T* y) { binary_row<Op, T, 1, 1>(to, x, y, n); },
+             out, a, b);
+  } else if (a.inner != 0) {
+    for_rows(e, [n](T* to, const T* x, const T* y) { binary_row<Op, T, 1, 0>(to, x, y, n); },
+             out, a, b);
+  } else if (b.inner != 0) {
+    for_rows(e, [n](T* to, const T* x, const T* y) { binary_row<Op, T, 0, 1>(to, x, y, n); },
+             out, a, b);
+  } else {
+    for_rows(e, [n](T* to, const T* x, const T* y) {
+      T value;
+      binary_row<Op, T, 1, 1>(&value, x, y, 1);
+      fill_row(to, n, value);
+    }, out, a, b);
+  }
+}
+
+}  // namespace
+}  // namespace dvm::DVM_LEVEL

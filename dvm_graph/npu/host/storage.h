@@ -1,0 +1,169 @@
+// Conversion between storage dtypes (global memory) and register dtypes (local memory).
+// f16 and bf16 round to nearest even and keep NaN NaN; narrow integers wrap.
+// Compiled per level: see simd.h.
+#pragma once
+
+#include "npu/host/loops.h"
+
+namespace dvm::DVM_LEVEL {
+namespace {
+
+struct Half {
+  uint16_t bits;
+};
+struct BFloat {
+  uint16_t bits;
+};
+
+// How an element of a storage dtype lies in memory.
+template <DType D>
+struct StorageOf : ElementOf<D> {};
+template <>
+struct StorageOf<DType::f16> {
+  using type = Half;
+};
+template <>
+struct StorageOf<DType::bf16> {
+  using type = BFloat;
+};
+template <>
+struct StorageOf<DType::i8> {
+  using type = int8_t;
+};
+template <>
+struct StorageOf<DType::u8> {
+  using type = uint8_t;
+};
+template <>
+struct StorageOf<DType::i16> {
+  using type = int16_t;
+};
+template <>
+struct StorageOf<DType::u16> {
+  using type = uint16_t;
+};
+template <>
+struct StorageOf<DType::u32> {
+  using type = uint32_t;
+};
+template <>
+struct StorageOf<DType::u64> {
+  using type = int64_t;   // carried as i64 bits
+};
+template <DType D>
+using StorageType = typename StorageOf<D>::type;
+template <DType D>
+using RegisterType = ElementType<register_dtype(D)>;
+
+// The integer or floating type whose vectors hold this storage type.
+template <class S>
+using LaneType = std::conditional_t<std::is_same_v<S, Half> || std::is_same_v<S, BFloat>, uint16_t, S>;
+
+template <int L>
+DVM_INLINE Vec<float, L> widen(Vec<uint16_t, L> v, BFloat) {
+  return bits_as<Vec<float, L>>(convert<uint32_t>(v) << 16);
+}
+
+template <int L>
+DVM_INLINE Vec<uint16_t, L> narrow(Vec<float, L> v, BFloat) {
+  using U = Vec<uint32_t, L>;
+  const U bits = bits_as<U>(v);
+  const U rounded = (bits + 0x7fff + ((bits >> 16) & 1)) >> 16;
+  const U quiet_nan = (bits >> 16) | 0x40;
+  return convert<uint16_t>(v != v ? quiet_nan : rounded);
+}
+
+// Exponent and mantissa move down by 13 bits; rescaling by 2^112 corrects the bias and, because the
+// multiplication is exact, normalises subnormals.
+template <int L>
+DVM_INLINE Vec<float, L> widen_half_portably(Vec<uint16_t, L> v) {
+  using U = Vec<uint32_t, L>;
+  using F = Vec<float, L>;
+  const U bits = convert<uint32_t>(v);
+  const F scaled = bits_as<F>((bits & 0x7fff) << 13) * 0x1p112f;
+  const U infinite = bits_as<U>(scaled) | 0x7f800000u;
+  const U magnitude = (bits & 0x7c00) == 0x7c00 ? infinite : bits_as<U>(scaled);
+  return bits_as<F>(magnitude | ((bits & 0x8000) << 16));
+}
+
+template <int L>
+DVM_INLINE Vec<uint16_t, L> narrow_half_portably(Vec<float, L> v) {
+  using U = Vec<uint32_t, L>;
+  using F = Vec<float, L>;
+  const U all = bits_as<U>(v);
+  const U bits = all & 0x7fffffff;
+  const U normal = (bits - 0x38000000 + 0xfff + ((bits >> 13) & 1)) >> 13;
+  // Adding 0.5 puts a subnormal half's last bit at the float's last bit; the addition rounds.
+  const U subnormal = bits_as<U>(bits_as<F>(bits) + 0.5f) - 0x3f000000;
+  U half = bits < 0x38800000 ? subnormal : normal;
+  half = bits >= 0x477ff000 ? U{} + 0x7c00 : half;
+  half = bits > 0x7f800000 ? ((bits >> 13) & 0x3ff) | 0x7e00 : half;
+  return convert<uint16_t>(half | ((all >> 16) & 0x8000));
+}
+
+template <int L>
+DVM_INLINE Vec<float, L> widen(Vec<uint16_t, L> v, Half) {
+#if defined(DVM_AVX512)
+  if constexpr (L == 16) return bits_as<Vec<float, L>>(_mm512_cvtph_ps(bits_as<__m256i>(v)));
+#endif
+#if defined(DVM_AVX2)
+  if constexpr (L == 8) return bits_as<Vec<float, L>>(_mm256_cvtph_ps(bits_as<__m128i>(v)));
+#endif
+  return widen_half_portably<L>(v);
+}
+
+template <int L>
+DVM_INLINE Vec<uint16_t, L> narrow(Vec<float, L> v, Half) {
+#if defined(DVM_AVX512)
+  if constexpr (L == 16)
+    return bits_as<Vec<uint16_t, L>>(_mm512_cvtps_ph(bits_as<__m512>(v), _MM_FROUND_TO_NEAREST_INT));
+#endif
+#if defined(DVM_AVX2)
+  if constexpr (L == 8)
+    return bits_as<Vec<uint16_t, L>>(_mm256_cvtps_ph(bits_as<__m256>(v), _MM_FROUND_TO_NEAREST_INT));
+#endif
+  return narrow_half_portably<L>(v);
+}
+
+// Lanes of a storage type as lanes of another type, and back.
+template <class To, class From, int L>
+DVM_INLINE Vec<LaneType<To>, L> convert_lanes(Vec<LaneType<From>, L> v) {
+  if constexpr (std::is_same_v<To, From>) return v;
+  else if constexpr (!std::is_arithmetic_v<From>) return widen<L>(v, From{});
+  else if constexpr (!std::is_arithmetic_v<To>) return narrow<L>(v, To{});
+  else return convert<To>(v);
+}
+
+template <class To, class From>
+DVM_INLINE To convert_one(From x) {
+  if constexpr (std::is_same_v<To, From>) {
+    return x;
+  } else {
+    Vec<LaneType<From>, 4> v{};
+    __builtin_memcpy(&v, &x, sizeof x);
+    const auto converted = convert_lanes<To, From, 4>(v);
+    To result;
+    __builtin_memcpy(&result, &converted, sizeof result);
+    return result;
+  }
+}
+
+// Lanes per step: a full vector of the wider of the two types.
+template <class To, class From>
+constexpr int kConvertLanes = kLanes<LaneType<std::conditional_t<(sizeof(To) > sizeof(From)), To, From>>>;
+
+template <class To, class From>
+DVM_INLINE void convert_row(To* to, const From* from, int64_t n) {
+  constexpr int L = kConvertLanes<To, From>;
+  using In = Vec<LaneType<From>, L>;
+  const auto* in = reinterpret_cast<const LaneType<From>*>(from);
+  auto* out = reinterpret_cast<LaneType<To>*>(to);
+  int64_t i = 0;
+  for (; i + L <= n; i += L) store(out + i, convert_lanes<To, From, L>(load<In>(in + i)));
+  if (i < n) {
+    store_partial(out + i, convert_lanes<To, From, L>(load_partial<In>(in + i, n - i)), n - i);
+  }
+}
+
+}  // namespace
+}  // namespace dvm::DVM_LEVEL

@@ -1,0 +1,55 @@
+// The parts of a level's instruction table. Each part is one source file, compiled once per level;
+// every row of isa.def belongs to exactly one part, which fails to compile if it lacks a handler.
+#pragma once
+
+#include "vm/core.h"
+
+namespace dvm {
+
+enum class Part : uint8_t { none, arithmetic, math, conversion, reduce, dma, cube };
+
+constexpr bool is_math(Family family) {
+  return (family >= Family::v_exp && family <= Family::v_sigmoid) || family == Family::v_pow;
+}
+
+constexpr Part part_of(Family family, Form form) {
+  switch (form) {
+    case Form::sync: return Part::none;   // the host device executes in order
+    case Form::load:
+    case Form::store:
+    case Form::gather:
+    case Form::pack_b: return Part::dma;
+    case Form::matmul: return Part::cube;
+    case Form::reduce: return Part::reduce;
+    case Form::unary:
+    case Form::binary: return is_math(family) ? Part::math : Part::arithmetic;
+    default: return Part::conversion;
+  }
+}
+
+struct LevelInfo {
+  int vector_bytes;
+  int matmul_nr, matmul_mr;   // f32 register block of the cube unit
+};
+
+// What the sources of one level export, in the level's own namespace.
+#define DVM_DECLARE_LEVEL(level)              \
+  namespace level {                           \
+  void fill_arithmetic(Handler* handlers);    \
+  void fill_math(Handler* handlers);          \
+  void fill_conversion(Handler* handlers);    \
+  void fill_reduce(Handler* handlers);        \
+  void fill_dma(Handler* handlers);           \
+  void fill_cube(Handler* handlers);          \
+  extern const LevelInfo level_info;          \
+  }
+
+#if defined(__x86_64__)
+DVM_DECLARE_LEVEL(x86_64)
+DVM_DECLARE_LEVEL(x86_64_v3)
+DVM_DECLARE_LEVEL(x86_64_v4)
+#else
+DVM_DECLARE_LEVEL(portable)
+#endif
+
+}  // namespace dvm
