@@ -1,0 +1,336 @@
+#include "kernels/normalise.h"
+
+#include <cstring>
+#include <limits>
+#include <stdexcept>
+
+namespace dvm {
+namespace {
+
+constexpr int32_t kIotaValue = -1;  // kPlainInteger of vm/program.h, which lies above this room
+
+constexpr uint32_t bit(int axis) { return 1u << axis; }
+
+bool is_reduce(PlanOp op) { return info_of(op).kind == PlanOpKind::reduce; }
+
+bool touches_memory(PlanOp op) { return info_of(op).kind == PlanOpKind::access; }
+
+int64_t value_of(DimSlot slot, const int64_t* dims) { return slot == kNoSlot ? 0 : dims[slot]; }
+
+[[noreturn]] void reject(const KernelPlan& plan, size_t node, const char* what) {
+  throw std::invalid_argument("kernel plan '" + plan.name + "', node " + std::to_string(node) +
+                              ": " + what);
+}
+
+uint64_t reduction_identity(PlanOp op, DType dtype) {
+  constexpr double infinity = std::numeric_limits<double>::infinity();
+  const bool wide = dtype == DType::i64;
+  switch (op) {
+    case PlanOp::reduce_prod_: return immediate_bits(dtype, 1, 1);
+    case PlanOp::reduce_max_:
+      if (dtype == DType::b8) return 0;
+      return immediate_bits(dtype, -infinity,
+                            wide ? std::numeric_limits<int64_t>::min()
+                                 : std::numeric_limits<int32_t>::min());
+    case PlanOp::reduce_min_:
+      if (dtype == DType::b8) return 1;
+      return immediate_bits(dtype, infinity,
+                            wide ? std::numeric_limits<int64_t>::max()
+                                 : std::numeric_limits<int32_t>::max());
+    default: return 0;
+  }
+}
+
+void evaluate_strides(const std::vector<DimSlot>& slots, const int64_t* dims, uint32_t axes,
+                      Strides& out) {
+  for (size_t axis = 0; axis < slots.size(); ++axis) {
+    out[axis] = axes & bit(static_cast<int>(axis)) ? value_of(slots[axis], dims) : 0;
+  }
+}
+
+void add_access(const KernelPlan& plan, const PlanNode& source, const int64_t* dims,
+                const ValueInfo* values, NormalPlan& out, NormalNode& node) {
+  node.access = static_cast<int32_t>(out.accesses.size());
+  NormalAccess& access = out.accesses.emplace_back();
+  if (source.op == PlanOp::iota_) {
+    access.value = kIotaValue;
+    access.storage = DType::i64;
+    access.element_bytes = 1;
+    access.offset = value_of(source.offset, dims);
+    evaluate_strides(source.strides, dims, source.axes, access.strides);
+    return;
+  }
+  const Access& view = plan.accesses[source.access];
+  access.value = view.value;
+  access.storage = values[view.value].dtype;
+  access.packed_panels = view.packed_panels;
+  if (view.packed_panels) access.storage = register_dtype(access.storage);
+  access.element_bytes = static_cast<int64_t>(size_of(access.storage));
+  access.offset = value_of(view.offset, dims);
+  evaluate_strides(view.strides, dims, source.axes, access.strides);
+  if (source.op == PlanOp::gather_ && node.limit > 0) {
+    access.gather_reach = (node.limit - 1) * node.axis_stride;
+  }
+}
+
+void check_node(const KernelPlan& plan, size_t index) {
+  const PlanNode& node = plan.nodes[index];
+  const int arity = info_of(node.op).arity;
+  for (int i = 0; i < arity; ++i) {
+    const int32_t input = node.inputs[i];
+    if (input < 0 || static_cast<size_t>(input) >= index) reject(plan, index, "bad input");
+    const uint32_t allowed = is_reduce(node.op) ? node.axes | node.reduce_axes
+                             : node.op == PlanOp::matmul_ ? ~0u
+                                                          : node.axes;
+    if (plan.nodes[input].axes & ~allowed) reject(plan, index, "input varies along more axes");
+  }
+  if (touches_memory(node.op) &&
+      (node.access < 0 || static_cast<size_t>(node.access) >= plan.accesses.size())) {
+    reject(plan, index, "missing access");
+  }
+  if (is_reduce(node.op) && (node.axes & node.reduce_axes)) {
+    reject(plan, index, "varies along an axis it reduces");
+  }
+}
+
+void evaluate(const KernelPlan& plan, const int64_t* dims, const ValueInfo* values,
+              NormalPlan& out) {
+  out.kind = plan.kind;
+  out.rank = static_cast<int>(plan.extents.size());
+  out.m_axis = plan.m_axis;
+  out.n_axis = plan.n_axis;
+  out.k_axis = plan.k_axis;
+  out.nodes.clear();
+  out.accesses.clear();
+  if (out.rank > kMaxDomainRank) throw std::invalid_argument("kernel plan has too many axes");
+  for (int axis = 0; axis < out.rank; ++axis) out.extents[axis] = dims[plan.extents[axis]];
+  for (size_t i = 0; i < plan.nodes.size(); ++i) {
+    check_node(plan, i);
+    const PlanNode& source = plan.nodes[i];
+    NormalNode& node = out.nodes.emplace_back();
+    node.op = source.op;
+    node.dtype = source.dtype;
+    node.narrow_to = source.narrow_to;
+    node.axes = source.axes;
+    node.reduce_axes = is_reduce(source.op) ? source.reduce_axes : 0;
+    for (int k = 0; k < 3; ++k) node.inputs[k] = source.inputs[k];
+    node.limit = value_of(source.limit, dims);
+    if (source.op == PlanOp::gather_) node.axis_stride = value_of(source.offset, dims);
+    if (touches_memory(source.op) || source.op == PlanOp::iota_) {
+      add_access(plan, source, dims, values, out, node);
+    }
+    if (source.op == PlanOp::fill_) {
+      node.immediate = immediate_bits(source.dtype, source.scalar, source.integer);
+      node.axes = 0;
+    }
+  }
+}
+
+void become_fill(NormalNode& node, uint64_t bits) {
+  node.op = PlanOp::fill_;
+  node.immediate = bits;
+  node.axes = node.reduce_axes = 0;
+  for (int32_t& input : node.inputs) input = -1;
+}
+
+// Drops nodes that `keep` does not hold, or that `alias` replaces by their input.
+void compact(NormalPlan& plan, const std::vector<uint8_t>& keep, std::vector<int32_t>& renumber) {
+  renumber.assign(plan.nodes.size(), -1);
+  size_t count = 0;
+  for (size_t i = 0; i < plan.nodes.size(); ++i) {
+    NormalNode node = plan.nodes[i];
+    if (!keep[i]) continue;
+    for (int32_t& input : node.inputs) input = input < 0 ? -1 : renumber[input];
+    if (is_reduce(node.op) && node.reduce_axes == 0) {
+      renumber[i] = node.inputs[0];
+      continue;
+    }
+    renumber[i] = static_cast<int32_t>(count);
+    plan.nodes[count++] = node;
+  }
+  plan.nodes.resize(count);
+}
+
+// Rewrites the plan so that nothing varies along the empty axes. False: nothing is left to write.
+bool remove_empty_axes(NormalPlan& plan, uint32_t empty, std::vector<uint8_t>& keep,
+                       std::vector<int32_t>& renumber) {
+  for (NormalNode& node : plan.nodes) {
+    if (is_reduce(node.op) && (node.reduce_axes & empty) && !(node.axes & empty)) {
+      become_fill(node, reduction_identity(node.op, node.dtype));
+    }
+    if (node.op == PlanOp::matmul_ && !(node.axes & empty)) {
+      become_fill(node, 0);
+      plan.kind = KernelKind::vector;
+      plan.m_axis = plan.n_axis = plan.k_axis = -1;
+    }
+  }
+  keep.assign(plan.nodes.size(), 0);
+  bool writes = false;
+  for (size_t i = plan.nodes.size(); i-- > 0;) {
+    const NormalNode& node = plan.nodes[i];
+    if (node.op == PlanOp::store_ && !(node.axes & empty)) keep[i] = 1, writes = true;
+    if (!keep[i]) continue;
+    for (int32_t input : node.inputs) {
+      if (input >= 0) keep[input] = 1;
+    }
+  }
+  compact(plan, keep, renumber);
+  for (int axis = 0; axis < plan.rank; ++axis) {
+    if (empty & bit(axis)) plan.extents[axis] = 1;
+  }
+  return writes;
+}
+
+uint32_t reorder_mask(uint32_t mask, const int* order, int count) {
+  uint32_t result = 0;
+  for (int i = 0; i < count; ++i) result |= (mask >> order[i] & 1u) << i;
+  return result;
+}
+
+// New axis i is old axis order[i]; old axes that are not named must have extent 1.
+void reorder_axes(NormalPlan& plan, const int* order, int count) {
+  for (NormalNode& node : plan.nodes) {
+    node.axes = reorder_mask(node.axes, order, count);
+    node.reduce_axes = reorder_mask(node.reduce_axes, order, count);
+  }
+  for (NormalAccess& access : plan.accesses) {
+    const Strides old = access.strides;
+    for (int i = 0; i < count; ++i) access.strides[i] = old[order[i]];
+  }
+  const auto extents = plan.extents;
+  const int roles[3] = {plan.m_axis, plan.n_axis, plan.k_axis};
+  for (int i = 0; i < count; ++i) {
+    plan.extents[i] = extents[order[i]];
+    if (order[i] == roles[0]) plan.m_axis = i;
+    if (order[i] == roles[1]) plan.n_axis = i;
+    if (order[i] == roles[2]) plan.k_axis = i;
+  }
+  plan.rank = count;
+}
+
+bool has_role(const NormalPlan& plan, int axis) {
+  return axis == plan.m_axis || axis == plan.n_axis || axis == plan.k_axis;
+}
+
+void drop_unit_axes(NormalPlan& plan, std::vector<uint8_t>& keep,
+                    std::vector<int32_t>& renumber) {
+  int order[kMaxDomainRank];
+  int count = 0;
+  for (int axis = 0; axis < plan.rank; ++axis) {
+    if (plan.extents[axis] != 1 || has_role(plan, axis)) order[count++] = axis;
+  }
+  if (count == plan.rank) return;
+  bool folds_nothing = false;
+  reorder_axes(plan, order, count);
+  for (NormalNode& node : plan.nodes) {
+    folds_nothing |= is_reduce(node.op) && node.reduce_axes == 0;
+  }
+  if (!folds_nothing) return;
+  keep.assign(plan.nodes.size(), 1);
+  compact(plan, keep, renumber);
+}
+
+// Axes a and a+1 are one axis to every node and access.
+bool mergeable(const NormalPlan& plan, int a) {
+  if (a + 1 == plan.n_axis || a == plan.n_axis || a + 1 == plan.k_axis || a == plan.k_axis ||
+      a == plan.m_axis) {
+    return false;
+  }
+  for (const NormalNode& node : plan.nodes) {
+    if ((node.axes >> a & 1) != (node.axes >> (a + 1) & 1)) return false;
+    if ((node.reduce_axes >> a & 1) != (node.reduce_axes >> (a + 1) & 1)) return false;
+  }
+  for (const NormalAccess& access : plan.accesses) {
+    if (access.strides[a] != access.strides[a + 1] * plan.extents[a + 1]) return false;
+  }
+  return true;
+}
+
+void merge_axes(NormalPlan& plan) {
+  for (int a = plan.rank - 2; a >= 0; --a) {
+    if (!mergeable(plan, a)) continue;
+    int order[kMaxDomainRank];
+    int count = 0;
+    const int64_t extent = plan.extents[a] * plan.extents[a + 1];
+    for (int axis = 0; axis < plan.rank; ++axis) {
+      if (axis != a) order[count++] = axis;
+    }
+    reorder_axes(plan, order, count);
+    plan.extents[a] = extent;
+  }
+}
+
+// The axis along which most accesses are contiguous; the innermost axis wins a tie.
+int most_contiguous_axis(const NormalPlan& plan) {
+  int votes[kMaxDomainRank] = {};
+  for (const NormalNode& node : plan.nodes) {
+    if (!touches_memory(node.op)) continue;
+    const NormalAccess& access = plan.accesses[node.access];
+    for (int axis = 0; axis < plan.rank; ++axis) votes[axis] += access.strides[axis] == 1;
+  }
+  int best = plan.rank - 1;
+  for (int axis = plan.rank - 2; axis >= 0; --axis) {
+    if (votes[axis] > votes[best]) best = axis;
+  }
+  return best;
+}
+
+void choose_axis_order(NormalPlan& plan) {
+  if (plan.rank < 2) return;
+  const uint32_t reduced = plan.reduced_axes();
+  const int inner = most_contiguous_axis(plan);
+  int order[kMaxDomainRank];
+  int count = 0;
+  for (int axis = 0; axis < plan.rank; ++axis) {
+    if (axis != inner && !(reduced & bit(axis))) order[count++] = axis;
+  }
+  for (int axis = 0; axis < plan.rank; ++axis) {
+    if (axis != inner && (reduced & bit(axis))) order[count++] = axis;
+  }
+  order[count++] = inner;
+  bool moved = false;
+  for (int i = 0; i < count; ++i) moved |= order[i] != i;
+  if (!moved) return;
+  reorder_axes(plan, order, count);
+  merge_axes(plan);
+}
+
+}  // namespace
+
+uint64_t immediate_bits(DType dtype, double scalar, int64_t integer) {
+  uint64_t bits = 0;
+  const auto put = [&bits](auto value) { std::memcpy(&bits, &value, sizeof value); };
+  switch (dtype) {
+    case DType::f32: put(static_cast<float>(scalar)); break;
+    case DType::f64: put(scalar); break;
+    case DType::i32: put(static_cast<int32_t>(integer)); break;
+    case DType::b8: put(static_cast<uint8_t>(integer != 0)); break;
+    default: put(integer); break;
+  }
+  return bits;
+}
+
+uint32_t NormalPlan::reduced_axes() const {
+  uint32_t axes = 0;
+  for (const NormalNode& node : nodes) axes |= node.reduce_axes;
+  return axes;
+}
+
+bool normalise(const KernelPlan& plan, const int64_t* dims, const ValueInfo* values,
+               NormalPlan& out) {
+  thread_local std::vector<uint8_t> keep;
+  thread_local std::vector<int32_t> renumber;
+  evaluate(plan, dims, values, out);
+  uint32_t empty = 0;
+  for (int axis = 0; axis < out.rank; ++axis) {
+    if (out.extents[axis] < 0) throw std::invalid_argument("kernel plan has a negative extent");
+    if (out.extents[axis] == 0) empty |= bit(axis);
+  }
+  if (empty != 0 && !remove_empty_axes(out, empty, keep, renumber)) return false;
+  drop_unit_axes(out, keep, renumber);
+  merge_axes(out);
+  if (out.kind == KernelKind::vector) choose_axis_order(out);
+  return true;
+}
+
+}  // namespace dvm

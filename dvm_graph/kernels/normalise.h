@@ -1,0 +1,71 @@
+// Normalisation: a kernel plan and the sizes of one run become a *normal plan*, the same
+// computation with numbers for dim slots over the fewest axes.
+//
+//   - dim slots are evaluated; fills become immediate bits
+//   - empty axes disappear: nodes over them are dropped, reductions and matmuls over them become
+//     their identity, stores over them have nothing to write
+//   - axes of extent 1 disappear (cube and mix plans keep m, n and k)
+//   - adjacent axes merge where every node and every access sees them as one
+//   - vector plans get an axis order with reduced axes late and the axis along which most accesses
+//     are contiguous innermost
+//
+// Invariants of the result: every extent > 0; access strides are 0 along axes the node lacks; nodes
+// stay in topological order.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <vector>
+
+#include "kernels/plan.h"
+
+namespace dvm {
+
+using Strides = std::array<int64_t, kMaxDomainRank>;
+
+// A view of a buffer, or an iota (value kPlainInteger: element size 1, offset is the base).
+struct NormalAccess {
+  int32_t value = -1;
+  DType storage = DType::f32;
+  int64_t element_bytes = 4;
+  int64_t offset = 0;              // elements, as are the strides
+  Strides strides = {};
+  int step_axis = -1;              // the address also moves by `tile_step` elements with every
+  int64_t tile_step = 0;           // tile of this axis (partial results of split reductions)
+  int64_t gather_reach = 0;        // gather: what the index can add to the address, in elements
+  bool packed_panels = false;
+};
+
+struct NormalNode {
+  PlanOp op = PlanOp::fill_;
+  DType dtype = DType::f32;
+  DType narrow_to = DType::f32;
+  uint32_t axes = 0;
+  uint32_t reduce_axes = 0;
+  int32_t inputs[3] = {-1, -1, -1};
+  int32_t access = -1;             // load, store, gather, iota
+  uint64_t immediate = 0;          // fill: the bits of the scalar
+  int64_t limit = 0;               // check_index, gather
+  int64_t axis_stride = 0;         // gather: elements between neighbours along the gathered axis
+};
+
+struct NormalPlan {
+  KernelKind kind = KernelKind::vector;
+  int rank = 0;
+  std::array<int64_t, kMaxDomainRank> extents = {};
+  int m_axis = -1, n_axis = -1, k_axis = -1;
+  std::vector<NormalNode> nodes;
+  std::vector<NormalAccess> accesses;
+
+  uint32_t reduced_axes() const;   // axes that some reduction folds
+};
+
+// Returns false where there is nothing to write. Throws std::invalid_argument for a plan that breaks
+// the rules of plan.h.
+bool normalise(const KernelPlan& plan, const int64_t* dims, const ValueInfo* values,
+               NormalPlan& out);
+
+// The bits of a scalar as an immediate operand of this register dtype.
+uint64_t immediate_bits(DType dtype, double scalar, int64_t integer);
+
+}  // namespace dvm

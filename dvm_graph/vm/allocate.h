@@ -1,0 +1,27 @@
+// Local memory by liveness: a buffer lives from the first instruction that writes it to the last
+// that touches it; kept buffers live for the whole program. An elementwise instruction may write
+// over an input that dies with it.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "vm/tile_code.h"
+
+namespace dvm {
+
+struct AllocatorScratch {
+  struct Range {
+    int64_t offset, bytes;
+  };
+  struct Life {
+    int32_t first = -1, last = -1;
+  };
+  std::vector<Range> free;
+  std::vector<Life> lives;
+};
+
+// Sets the offset of every used buffer and code.local_bytes.
+void allocate_local(TileCode& code, AllocatorScratch& scratch);
+
+}  // namespace dvm

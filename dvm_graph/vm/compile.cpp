@@ -1,0 +1,156 @@
+#include "vm/compile.h"
+
+#include "kernels/normalise.h"
+#include "vm/allocate.h"
+#include "vm/cube.h"
+#include "vm/encode.h"
+#include "vm/lower.h"
+#include "vm/split_reduction.h"
+#include "vm/sync.h"
+#include "vm/tiling.h"
+
+namespace dvm {
+
+struct CompilerScratch::State {
+  NormalPlan plan;
+  SplitReduction split;
+  TileCode code;
+  LoweringScratch lowering;
+  AllocatorScratch allocator;
+  SyncScratch sync;
+  std::vector<uint64_t> body;
+};
+
+CompilerScratch::CompilerScratch() : state_(std::make_unique<State>()) {}
+CompilerScratch::~CompilerScratch() = default;
+CompilerScratch::CompilerScratch(CompilerScratch&&) noexcept = default;
+CompilerScratch& CompilerScratch::operator=(CompilerScratch&&) noexcept = default;
+
+void CompiledKernel::clear() {
+  stages.clear();
+  program_count = 0;
+  workspace_bytes = 0;
+}
+
+void CompiledKernel::add_stage() { stages.push_back({program_count, 0}); }
+
+Program& CompiledKernel::add_program() {
+  if (programs.size() == program_count) programs.emplace_back();
+  ++stages.back().program_count;
+  return programs[program_count++];
+}
+
+namespace {
+
+constexpr int kAttempts = 6;  // each with half the memory of the one before
+
+class Compilation {
+ public:
+  Compilation(const Target& target, CompilerScratch::State& scratch, CompiledKernel& out)
+      : target_(target), scratch_(scratch), out_(out) {}
+
+  bool vector_kernel() {
+    const NormalPlan& plan = scratch_.plan;
+    const double live = peak_live_bytes(plan, target_);
+    if (split_reduction(plan, target_, live, scratch_.split)) {
+      if (split_kernel(live)) return true;
+      out_.clear();
+    }
+    return stage(plan, live, {});
+  }
+
+  bool cube_kernel() {
+    double shrink = 1;
+    for (int attempt = 0; attempt < kAttempts; ++attempt, shrink /= 2) {
+      scratch_.code.clear();
+      if (lower_cube(scratch_.plan, target_, shrink, scratch_.code, scratch_.lowering) &&
+          finish(scratch_.plan.kind)) {
+        return true;
+      }
+    }
+    return false;
+  }
+
+ private:
+  bool split_kernel(double live) {
+    const SplitReduction& split = scratch_.split;
+    if (!stage(split.partial, live, split.piece)) return false;
+    if (!stage(split.join, peak_live_bytes(split.join, target_), {})) return false;
+    out_.workspace_bytes = split.workspace_bytes;
+    return true;
+  }
+
+  bool stage(const NormalPlan& plan, double live, ForcedTile forced) {
+    TilingRequest request{live, 1, forced};
+    for (int attempt = 0; attempt < kAttempts; ++attempt, request.shrink /= 2) {
+      scratch_.code.clear();
+      if (!tile_whole(plan, target_, request, scratch_.code)) break;
+      if (lower(plan, 0)) return true;
+      if (scratch_.code.local_bytes <= target_.local_bytes) break;  // not a matter of memory
+    }
+    if (forced.axis >= 0) return false;
+    request.shrink = 1;
+    for (int attempt = 0; attempt < kAttempts; ++attempt, request.shrink /= 2) {
+      scratch_.code.clear();
+      const uint32_t chunk_axes = tile_chunks(plan, target_, request, scratch_.code);
+      if (chunk_axes != 0 && lower(plan, chunk_axes)) return true;
+    }
+    return false;
+  }
+
+  bool lower(const NormalPlan& plan, uint32_t chunk_axes) {
+    TileCode& code = scratch_.code;
+    if (code.overflow) return false;
+    Lowering(plan, target_, code, scratch_.lowering, chunk_axes).lower_all();
+    return finish(KernelKind::vector);
+  }
+
+  // Allocates, synchronises and encodes the tile code as a stage of its own.
+  bool finish(KernelKind kind) {
+    TileCode& code = scratch_.code;
+    if (code.overflow) return false;
+    code.kind = kind;
+    allocate_local(code, scratch_.allocator);
+    if (code.local_bytes > target_.local_bytes) return false;
+    if (target_.event_flags > 0) synchronise(code, target_, scratch_.sync);
+    if (kind == KernelKind::vector) code.preferred_claim = claim_of(code);
+    out_.add_stage();
+    encode(code, target_, scratch_.body, out_.add_program());
+    return true;
+  }
+
+  // Tiles that a core takes at a time: more where operands are loaded once per claim.
+  int64_t claim_of(const TileCode& code) const {
+    bool once = false;
+    for (const TileInstruction& instruction : code.instructions) {
+      once |= instruction.changed_mask != 0;
+    }
+    if (!once) return 1;
+    int64_t tiles = 1;
+    for (const GridDim& dim : code.grid) tiles *= dim.count;
+    const int64_t claims = int64_t{4} * target_.cores;
+    return (tiles + claims - 1) / claims;
+  }
+
+  const Target& target_;
+  CompilerScratch::State& scratch_;
+  CompiledKernel& out_;
+};
+
+}  // namespace
+
+CompileStatus compile_kernel(const KernelPlan& plan, const int64_t* dims, const ValueInfo* values,
+                             const Target& target, CompilerScratch& scratch,
+                             CompiledKernel& out) {
+  out.clear();
+  CompilerScratch::State& state = scratch.state();
+  if (!normalise(plan, dims, values, state.plan)) return CompileStatus::empty;
+  Compilation compilation(target, state, out);
+  const bool compiled = state.plan.kind == KernelKind::vector ? compilation.vector_kernel()
+                                                              : compilation.cube_kernel();
+  if (compiled) return CompileStatus::ok;
+  out.clear();
+  return CompileStatus::does_not_fit;
+}
+
+}  // namespace dvm

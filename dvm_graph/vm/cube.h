@@ -1,0 +1,20 @@
+// Cube and mix kernels: tiles of C [rows, columns] over (batch, n blocks, m blocks).
+//
+// B comes as panels packed at load, is read in place where rows are few, or is packed into local
+// memory and kept while the m blocks pass. A is read in place where its rows are contiguous, else
+// packed. A deep k is unrolled into several matmul instructions that accumulate. Nodes before the
+// matmul on A's side run on the block of A [rows, k]; nodes after it run on the tile of C.
+#pragma once
+
+#include "vm/lower.h"
+#include "vm/target.h"
+#include "vm/tile_code.h"
+
+namespace dvm {
+
+// Lowers a normal plan of kind cube or mix. `shrink` scales the memory it may plan with.
+// False: no block shape fits, or the plan is not one that cube kernels can do.
+bool lower_cube(const NormalPlan& plan, const Target& target, double shrink, TileCode& code,
+                LoweringScratch& scratch);
+
+}  // namespace dvm

@@ -1,0 +1,74 @@
+#include "vm/encode.h"
+
+#include <cstring>
+
+namespace dvm {
+namespace {
+
+uint64_t* encode_operand(const TileCode& code, const TileOperand& operand, uint64_t* to) {
+  Operand words{};
+  uint32_t place = static_cast<uint32_t>(operand.index);
+  if (operand.space == Space::local) {
+    place = static_cast<uint32_t>(code.buffers[operand.index].offset + operand.offset);
+  }
+  words.address = static_cast<uint32_t>(operand.space) << kSpaceShift | (place & kAddressMask);
+  if (operand.space == Space::immediate) {
+    words.address = static_cast<uint32_t>(Space::immediate) << kSpaceShift;
+    std::memcpy(to, &words, sizeof words);
+    to[1] = operand.immediate;
+    return to + 2;
+  }
+  words.inner_stride = operand.inner;
+  words.middle_stride = operand.middle;
+  words.outer_stride = operand.outer;
+  std::memcpy(to, &words, sizeof words);
+  return to + 2;
+}
+
+void encode_instruction(const TileCode& code, const TileInstruction& instruction,
+                        std::vector<uint64_t>& body) {
+  const int extra = form_info(info_of(instruction.family).form).extra_words;
+  const int words = 1 + 2 * instruction.operand_count + extra;
+  const size_t begin = body.size();
+  body.resize(begin + static_cast<size_t>(words));
+  const Head head{opcode_of(instruction.family, instruction.dtype),
+                  static_cast<uint8_t>(words),
+                  instruction.changed_mask,
+                  instruction.flags,
+                  instruction.extents[0],
+                  instruction.extents[1],
+                  instruction.extents[2]};
+  uint64_t* to = body.data() + begin;
+  std::memcpy(to, &head, sizeof head);
+  ++to;
+  for (int k = 0; k < instruction.operand_count; ++k) {
+    to = encode_operand(code, instruction.operands[k], to);
+  }
+  for (int i = 0; i < extra; ++i) *to++ = instruction.extra[i];
+}
+
+}  // namespace
+
+void encode(const TileCode& code, const Target& target, std::vector<uint64_t>& body,
+            Program& program) {
+  body.clear();
+  for (const TileInstruction& instruction : code.instructions) {
+    encode_instruction(code, instruction, body);
+  }
+  ProgramHeader header;
+  header.kind = code.kind;
+  header.chunk_dim = static_cast<uint8_t>(code.chunk_dim);
+  header.tiles = 1;
+  for (size_t d = 0; d < code.grid.size(); ++d) {
+    header.tiles *= code.grid[d].count;
+    if (static_cast<int>(d) >= code.chunk_dim) header.tile_group *= code.grid[d].count;
+  }
+  const int64_t group = header.tile_group;
+  const int64_t groups = header.tiles / group;
+  header.tiles_per_core = (groups + target.cores - 1) / target.cores * group;
+  header.preferred_claim = (code.preferred_claim + group - 1) / group * group;
+  header.local_bytes = code.local_bytes;
+  program.assign(header, code.grid, code.extents, code.pointers, body);
+}
+
+}  // namespace dvm

@@ -1,0 +1,149 @@
+#include "vm/interpret.h"
+
+#include <cstring>
+
+namespace dvm {
+namespace {
+
+constexpr uint8_t kEverythingChanged = 0xff;
+
+// The scalar unit's state: where in the grid the core is, and the registers that follow from it.
+class TileCursor {
+ public:
+  TileCursor(const Program& program, Core& core, std::byte* const* buffers)
+      : grid_(program.grid()),
+        extents_(program.extents()),
+        pointers_(program.pointers()),
+        core_(core),
+        buffers_(buffers),
+        chunk_dim_(program.header().chunk_dim) {}
+
+  void start(int64_t tile) {
+    for (size_t d = grid_.size(); d-- > 0;) {
+      coordinates_[d] = tile % grid_[d].count;
+      tile /= grid_[d].count;
+      current_[d] = grid_[d].extent_at(coordinates_[d]);
+    }
+    core_.extents[0] = 1;
+    refresh_extents();
+    refresh_pointers();
+    refresh_chunk();
+  }
+
+  // Moves to the next tile; returns the mask of grid dims that changed.
+  uint8_t advance() {
+    size_t d = grid_.size() - 1;
+    uint8_t changed = static_cast<uint8_t>(1u << d);
+    bool resized = false;
+    if (++coordinates_[d] < grid_[d].count) {
+      for (size_t p = 0; p < pointers_.size(); ++p) core_.pointers[p] += pointers_[p].steps[d];
+      resized = refresh_current(d);
+    } else {
+      do {
+        coordinates_[d] = 0;
+        resized |= refresh_current(d);
+        --d;
+        changed |= static_cast<uint8_t>(1u << d);
+      } while (++coordinates_[d] == grid_[d].count);
+      resized |= refresh_current(d);
+      refresh_pointers();
+    }
+    if (resized) refresh_extents();
+    if (chunk_dim_ < grid_.size()) refresh_chunk();
+    return changed;
+  }
+
+ private:
+  bool refresh_current(size_t d) {
+    const int64_t extent = grid_[d].extent_at(coordinates_[d]);
+    const bool changed = extent != current_[d];
+    current_[d] = extent;
+    return changed;
+  }
+
+  void refresh_extents() {
+    for (size_t r = 0; r < extents_.size(); ++r) {
+      const ExtentRegister& e = extents_[r];
+      core_.extents[r + 1] =
+          e.dim < 0 ? e.multiplier : e.multiplier * static_cast<int32_t>(current_[e.dim]);
+    }
+  }
+
+  void refresh_pointers() {
+    for (size_t p = 0; p < pointers_.size(); ++p) {
+      const PointerRegister& pointer = pointers_[p];
+      int64_t offset = pointer.base;
+      for (size_t d = 0; d < grid_.size(); ++d) offset += coordinates_[d] * pointer.steps[d];
+      // Integer arithmetic: a plain integer is an offset from null.
+      core_.pointers[p] = reinterpret_cast<std::byte*>(
+          reinterpret_cast<uintptr_t>(buffers_[pointer.buffer]) + static_cast<uintptr_t>(offset));
+    }
+  }
+
+  void refresh_chunk() {
+    bool first = true, last = true;
+    for (size_t d = chunk_dim_; d < grid_.size(); ++d) {
+      first &= coordinates_[d] == 0;
+      last &= coordinates_[d] + 1 == grid_[d].count;
+    }
+    core_.first_chunk = first;
+    core_.last_chunk = last;
+  }
+
+  std::span<const GridDim> grid_;
+  std::span<const ExtentRegister> extents_;
+  std::span<const PointerRegister> pointers_;
+  Core& core_;
+  std::byte* const* buffers_;
+  const size_t chunk_dim_;
+  int64_t coordinates_[kMaxGridRank];
+  int64_t current_[kMaxGridRank];
+};
+
+// Whether the predicates of a head let the instruction run.
+inline bool enabled(const Head& head, uint8_t changed, const Core& core) {
+  if (head.changed_mask != 0 && (head.changed_mask & changed) == 0) return false;
+  if ((head.flags & kFirstChunk) != 0 && !core.first_chunk) return false;
+  return (head.flags & kLastChunk) == 0 || core.last_chunk;
+}
+
+// Runs the body once. False: an instruction trapped.
+bool run_body(std::span<const uint64_t> body, const InstructionTable& table, Core& core,
+              uint8_t changed, int64_t tile) {
+  const uint64_t* const end = body.data() + body.size();
+  for (const uint64_t* words = body.data(); words < end;) {
+    Head head;
+    std::memcpy(&head, words, sizeof head);
+    if ((head.changed_mask | (head.flags & (kFirstChunk | kLastChunk))) == 0 ||
+        enabled(head, changed, core)) {
+      if (const Handler handler = table.handlers[head.opcode]) {
+        handler(core, words);
+        if (core.trap.kind != TrapKind::none) [[unlikely]] {
+          core.trap.pc = static_cast<uint32_t>(words - body.data());
+          core.trap.tile = tile;
+          return false;
+        }
+      }
+    }
+    words += head.words;
+  }
+  return true;
+}
+
+}  // namespace
+
+void run_tiles(const Program& program, const InstructionTable& table, Core& core,
+               std::byte* const* buffers, int64_t begin, int64_t end) {
+  if (begin >= end) return;
+  TileCursor cursor(program, core, buffers);
+  cursor.start(begin);
+  uint8_t changed = kEverythingChanged;
+  const std::span<const uint64_t> body = program.body();
+  for (int64_t tile = begin;;) {
+    if (!run_body(body, table, core, changed, tile)) return;
+    if (++tile == end) return;
+    changed = cursor.advance();
+  }
+}
+
+}  // namespace dvm

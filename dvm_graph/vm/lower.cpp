@@ -1,0 +1,326 @@
+#include "vm/lower.h"
+
+#include <bit>
+#include <stdexcept>
+#include <string>
+
+namespace dvm {
+namespace {
+
+constexpr size_t kCompact = 8;  // instructions of one node worth more than a detour through local
+
+bool is_lazy(PlanOp op) {
+  return op == PlanOp::load_ || op == PlanOp::fill_ || op == PlanOp::iota_;
+}
+
+struct FamilyTable {
+  Family families[static_cast<int>(PlanOp::count_)];
+
+  FamilyTable() {
+    for (int op = 0; op < static_cast<int>(PlanOp::count_); ++op) {
+      families[op] = Family::count_;
+      const std::string name = std::string("v_") + info_of(static_cast<PlanOp>(op)).name;
+      for (int f = 0; f < kFamilies; ++f) {
+        if (name == info_of(static_cast<Family>(f)).name) families[op] = static_cast<Family>(f);
+      }
+    }
+    families[static_cast<int>(PlanOp::matmul_)] = Family::m_matmul;
+  }
+};
+
+Family cast_to(DType dtype) {
+  switch (dtype) {
+    case DType::f32: return Family::v_cast_to_f32;
+    case DType::f64: return Family::v_cast_to_f64;
+    case DType::i32: return Family::v_cast_to_i32;
+    case DType::i64: return Family::v_cast_to_i64;
+    default: return Family::v_cast_to_b8;
+  }
+}
+
+}  // namespace
+
+Family family_of(PlanOp op) {
+  static const FamilyTable table;
+  return table.families[static_cast<int>(op)];
+}
+
+Lowering::Lowering(const NormalPlan& plan, const Target& target, TileCode& code,
+                   LoweringScratch& scratch, uint32_t chunk_axes)
+    : plan_(plan),
+      target_(target),
+      code_(code),
+      nodes_(scratch.nodes),
+      chunk_axes_(chunk_axes),
+      emitter_(code, plan) {
+  nodes_.assign(plan.nodes.size(), {});
+  for (int axis = 0; axis < code.space.rank; ++axis) {
+    if (code.space.axes[axis].tile > 1) wide_axes_ |= 1u << axis;
+  }
+  decide_absorption();
+}
+
+int Lowering::innermost_axis(uint32_t axes) const {
+  return static_cast<int>(std::bit_width(axes & wide_axes_)) - 1;
+}
+
+// The consumer's innermost loop can read the load's elements where they lie.
+bool Lowering::load_suits(int32_t load, int32_t consumer) const {
+  const NormalNode& user = plan_.nodes[consumer];
+  const NormalAccess& access = plan_.accesses[plan_.nodes[load].access];
+  const int inner = innermost_axis(user.axes | user.reduce_axes);
+  if (inner >= 0 && access.strides[inner] != 0 && access.strides[inner] != 1) return false;
+  if (user.op != PlanOp::store_ || inner < 0) return true;
+  return plan_.accesses[user.access].strides[inner] == 1;
+}
+
+// The producer's instruction can write its result where the store wants it.
+bool Lowering::store_suits(int32_t store, int32_t producer) const {
+  const NormalNode& node = plan_.nodes[store];
+  const NormalAccess& access = plan_.accesses[node.access];
+  if (node.axes != plan_.nodes[producer].axes) return false;
+  const int inner = innermost_axis(node.axes);
+  if (inner >= 0 && access.strides[inner] != 1) return false;
+  for (int axis = 0; axis < plan_.rank; ++axis) {
+    if ((node.axes & wide_axes_ & 1u << axis) && access.strides[axis] == 0) return false;
+  }
+  return true;
+}
+
+void Lowering::decide_absorption() {
+  for (size_t j = 0; j < plan_.nodes.size(); ++j) {
+    const NormalNode& user = plan_.nodes[j];
+    const auto consumer = static_cast<int32_t>(j);
+    if (user.op == PlanOp::load_) {
+      nodes_[j].elided = target_.unified_memory &&
+                         plan_.accesses[user.access].storage == user.dtype;
+    }
+    for (const int32_t input : user.inputs) {
+      if (input < 0) continue;
+      NodeState& state = nodes_[input];
+      state.used = true;
+      if (plan_.nodes[input].op == PlanOp::load_ && state.elided) {
+        state.elided = load_suits(input, consumer);
+      }
+      if (user.op != PlanOp::store_) {
+        state.computed_on = true;
+      } else if (plan_.accesses[user.access].storage != plan_.nodes[input].dtype) {
+        state.stored_by = -2;  // a converting store reads local memory
+        state.elided = false;
+      } else if (state.stored_by == -1 && store_suits(consumer, input)) {
+        state.stored_by = consumer;
+      }
+    }
+  }
+  for (size_t i = 0; i < plan_.nodes.size(); ++i) {
+    NodeState& state = nodes_[i];
+    // A load that is only stored becomes one memory instruction from place to place.
+    if (state.stored_by >= 0 && !state.computed_on) state.elided = false;
+    const bool writes_itself =
+        target_.unified_memory && !state.elided && plan_.nodes[i].op != PlanOp::fill_;
+    if (!writes_itself || state.stored_by < 0) state.stored_by = -1;
+  }
+}
+
+uint8_t Lowering::changed_mask(uint32_t dims) const {
+  const uint32_t all = (1u << code_.grid.size()) - 1;
+  if (dims == all) return 0;
+  return dims == 0 ? kFirstTileOnly : static_cast<uint8_t>(dims);
+}
+
+void Lowering::depend_on_inputs(int32_t node) {
+  NodeState& state = nodes_[node];
+  const NormalNode& n = plan_.nodes[node];
+  state.dims = code_.space.dims_of(n.axes);
+  for (const int32_t input : n.inputs) {
+    if (input < 0) continue;
+    lower(input);
+    state.dims |= nodes_[input].dims;
+    state.late |= nodes_[input].late;
+  }
+}
+
+Instruction Lowering::begin(int32_t node, Family family, DType dtype) {
+  Instruction instruction;
+  instruction.family = family;
+  instruction.dtype = dtype;
+  if (nodes_[node].late) {
+    instruction.flags = kLastChunk;
+  } else {
+    instruction.changed_mask = changed_mask(nodes_[node].dims);
+  }
+  return instruction;
+}
+
+TileValue Lowering::access_value(int32_t access, DType dtype) const {
+  TileValue value;
+  value.space = Space::pointer;
+  value.index = access;
+  value.dtype = dtype;
+  value.strides = plan_.accesses[access].strides;
+  return value;
+}
+
+TileValue Lowering::place_for(int32_t node, bool kept) {
+  const NormalNode& n = plan_.nodes[node];
+  const int32_t store = nodes_[node].stored_by;
+  if (store >= 0) return access_value(plan_.nodes[store].access, n.dtype);
+  return emitter_.dense_buffer(n.dtype, n.axes, kept);
+}
+
+void Lowering::lower_all() {
+  for (size_t i = 0; i < plan_.nodes.size(); ++i) {
+    if (!is_lazy(plan_.nodes[i].op)) lower(static_cast<int32_t>(i));
+  }
+}
+
+void Lowering::lower(int32_t node) {
+  NodeState& state = nodes_[node];
+  if (state.lowered) return;
+  state.lowered = true;
+  depend_on_inputs(node);
+  const NormalNode& n = plan_.nodes[node];
+  switch (n.op) {
+    case PlanOp::load_:
+      if (state.elided) {
+        state.value = access_value(n.access, n.dtype);
+      } else {
+        load_to_local(node);
+      }
+      break;
+    case PlanOp::fill_:
+      state.value.space = Space::immediate;
+      state.value.dtype = n.dtype;
+      state.value.immediate = n.immediate;
+      break;
+    case PlanOp::store_: lower_store(node); break;
+    case PlanOp::gather_: lower_gather(node); break;
+    case PlanOp::iota_: lower_iota(node); break;
+    case PlanOp::matmul_: throw std::invalid_argument("a vector kernel holds a matmul");
+    default:
+      if (info_of(n.op).kind == PlanOpKind::reduce) {
+        lower_reduce(node);
+      } else {
+        lower_map(node);
+      }
+  }
+}
+
+void Lowering::load_to_local(int32_t node) {
+  const NormalNode& n = plan_.nodes[node];
+  const DType storage = plan_.accesses[n.access].storage;
+  const Instruction load = begin(node, Family::d_load_view, storage);
+  const TileValue operands[] = {place_for(node, load.changed_mask != 0),
+                                access_value(n.access, storage)};
+  emitter_.elementwise(load, n.axes, operands, 2, false);
+  nodes_[node].value = operands[0];
+}
+
+void Lowering::materialise_immediate(int32_t node) {
+  TileValue& value = nodes_[node].value;
+  if (value.space != Space::immediate) return;
+  const Instruction copy = begin(node, Family::v_copy, value.dtype);
+  const TileValue operands[] = {emitter_.dense_buffer(value.dtype, 0, copy.changed_mask != 0),
+                                value};
+  emitter_.elementwise(copy, 0, operands, 2, true);
+  value = operands[0];
+}
+
+void Lowering::lower_gather(int32_t node) {
+  const NormalNode& n = plan_.nodes[node];
+  materialise_immediate(n.inputs[0]);
+  const DType storage = plan_.accesses[n.access].storage;
+  Instruction gather = begin(node, Family::d_gather, storage);
+  gather.extra[0] = static_cast<uint64_t>(n.axis_stride);
+  gather.extra[1] = static_cast<uint64_t>(n.limit);
+  const TileValue operands[] = {place_for(node, gather.changed_mask != 0),
+                                access_value(n.access, storage), nodes_[n.inputs[0]].value};
+  emitter_.elementwise(gather, n.axes, operands, 3, false);
+  nodes_[node].value = operands[0];
+}
+
+void Lowering::lower_iota(int32_t node) {
+  const NormalNode& n = plan_.nodes[node];
+  const Instruction iota = begin(node, Family::v_iota, DType::i64);
+  const TileValue operands[] = {place_for(node, iota.changed_mask != 0),
+                                access_value(n.access, DType::i64)};
+  emitter_.elementwise(iota, n.axes, operands, 2, false);
+  nodes_[node].value = operands[0];
+}
+
+// Emits the node's instructions. Where strides in global memory make many instructions of it, goes
+// through dense local tiles instead.
+template <typename Emit>
+void Lowering::emit_compactly(int32_t node, Emit emit) {
+  const Mark mark{code_.instructions.size(), code_.pointers.size(), code_.buffers.size()};
+  const bool overflow = code_.overflow;
+  emit();
+  if (code_.instructions.size() - mark.instructions <= kCompact && code_.overflow == overflow) {
+    return;
+  }
+  bool detour = nodes_[node].stored_by >= 0;
+  for (const int32_t input : plan_.nodes[node].inputs) detour |= input >= 0 && nodes_[input].elided;
+  if (!detour) return;
+  code_.instructions.resize(mark.instructions);
+  code_.pointers.resize(mark.pointers);
+  code_.buffers.resize(mark.buffers);
+  code_.overflow = overflow;
+  nodes_[node].stored_by = -1;
+  for (const int32_t input : plan_.nodes[node].inputs) {
+    if (input < 0 || !nodes_[input].elided) continue;
+    nodes_[input].elided = false;
+    load_to_local(input);
+  }
+  emit();
+}
+
+void Lowering::lower_map(int32_t node) {
+  const NormalNode& n = plan_.nodes[node];
+  const DType in = plan_.nodes[n.inputs[0]].dtype;
+  Family family = family_of(n.op);
+  DType dtype = n.op == PlanOp::select_ ? n.dtype : in;
+  if (n.op == PlanOp::narrow_) dtype = n.narrow_to;
+  if (n.op == PlanOp::cast_) family = in == n.dtype ? Family::v_copy : cast_to(n.dtype);
+  Instruction map = begin(node, family, dtype);
+  if (n.op == PlanOp::check_index_) map.extra[0] = static_cast<uint64_t>(n.limit);
+  emit_compactly(node, [&] {
+    TileValue operands[kMaxOperands];
+    int count = 1;
+    for (const int32_t input : n.inputs) {
+      if (input >= 0) operands[count++] = nodes_[input].value;
+    }
+    operands[0] = place_for(node, map.changed_mask != 0);
+    emitter_.elementwise(map, n.axes, operands, count, true);
+    nodes_[node].value = operands[0];
+  });
+}
+
+void Lowering::lower_reduce(int32_t node) {
+  const NormalNode& n = plan_.nodes[node];
+  materialise_immediate(n.inputs[0]);
+  const bool accumulates = (n.reduce_axes & chunk_axes_) != 0;
+  Instruction reduce = begin(node, family_of(n.op), n.dtype);
+  if (accumulates) {
+    reduce.changed_mask = 0;
+    reduce.flags = kAccumulate;
+  }
+  emit_compactly(node, [&] {
+    const TileValue out = place_for(node, accumulates || reduce.changed_mask != 0);
+    emitter_.reduce(reduce, n.axes, n.reduce_axes, out, nodes_[n.inputs[0]].value);
+    nodes_[node].value = out;
+  });
+  nodes_[node].late |= accumulates;
+}
+
+void Lowering::lower_store(int32_t node) {
+  const NormalNode& n = plan_.nodes[node];
+  const NodeState& source = nodes_[n.inputs[0]];
+  if (source.stored_by == node) return;
+  const DType storage = plan_.accesses[n.access].storage;
+  const bool moves = source.value.space == Space::pointer;
+  const Instruction store = begin(node, moves ? Family::v_copy : Family::d_store_view, storage);
+  const TileValue operands[] = {access_value(n.access, storage), source.value};
+  emitter_.elementwise(store, n.axes, operands, 2, moves);
+}
+
+}  // namespace dvm

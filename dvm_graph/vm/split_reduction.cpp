@@ -1,0 +1,189 @@
+#include "vm/split_reduction.h"
+
+#include <algorithm>
+#include <bit>
+
+#include "vm/program.h"
+
+namespace dvm {
+namespace {
+
+constexpr int64_t kFewPoints = 8;          // parallel pieces below which cores would idle
+constexpr int64_t kLeastWork = 1 << 16;    // elements
+constexpr int64_t kPieceWork = 1 << 15;    // elements of a piece
+constexpr int64_t kMostPieces = 64;
+constexpr int64_t kColumnBlock = 64;       // contiguous parallel elements that count as one point
+
+// Roles of a node in the two plans.
+constexpr uint8_t kLate = 1;          // follows a split reduction
+constexpr uint8_t kSplit = 2;         // is a split reduction
+constexpr uint8_t kInPartial = 4, kInJoin = 8;
+
+constexpr uint32_t bit(int axis) { return 1u << axis; }
+
+int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
+
+class Splitter {
+ public:
+  Splitter(const NormalPlan& plan, SplitReduction& out) : plan_(plan), out_(out) {}
+
+  // The outermost reduced axis and the extent of a piece of it, from the shape alone.
+  bool choose_piece(double live_bytes, const Target& target) {
+    const uint32_t reduced = plan_.reduced_axes();
+    if (reduced == 0) return false;
+    axis_ = std::countr_zero(reduced);
+    int64_t points = 1, work = 1, row = 1;
+    for (int axis = 0; axis < plan_.rank; ++axis) {
+      work *= plan_.extents[axis];
+      if (!(reduced & bit(axis))) {
+        points *= axis + 1 == plan_.rank ? ceil_div(plan_.extents[axis], kColumnBlock)
+                                         : plan_.extents[axis];
+      } else if (axis != axis_) {
+        row *= plan_.extents[axis];
+      }
+    }
+    const int64_t extent = plan_.extents[axis_];
+    if (points >= kFewPoints || work < kLeastWork || extent < 2) return false;
+    if (!can_chunk(plan_, bit(axis_))) return false;
+    int64_t pieces = std::clamp<int64_t>(work / kPieceWork, 2, kMostPieces);
+    if (live_bytes >= 0.5) {
+      const auto fits = static_cast<int64_t>(
+          static_cast<double>(target.vector_tile_bytes) / live_bytes);
+      pieces = std::max(pieces, ceil_div(extent * row, std::max<int64_t>(fits, 1)));
+    }
+    tile_ = ceil_div(extent, std::min(pieces, extent));
+    pieces_ = ceil_div(extent, tile_);
+    out_.piece = {axis_, tile_};
+    return pieces_ >= 2;
+  }
+
+  void build() {
+    assign_roles();
+    start(out_.partial);
+    start(out_.join);
+    out_.renumber_partial.assign(plan_.nodes.size(), -1);
+    out_.renumber_join.assign(plan_.nodes.size(), -1);
+    out_.workspace_bytes = 0;
+    for (size_t i = 0; i < plan_.nodes.size(); ++i) {
+      if (out_.roles[i] & kInPartial) copy(i, out_.partial, out_.renumber_partial);
+      if (out_.roles[i] & kSplit) {
+        hand_over(i);
+      } else if (out_.roles[i] & kInJoin) {
+        copy(i, out_.join, out_.renumber_join);
+      }
+    }
+    shrink_join();
+  }
+
+ private:
+  void start(NormalPlan& plan) const {
+    plan.kind = KernelKind::vector;
+    plan.rank = plan_.rank;
+    plan.extents = plan_.extents;
+    plan.m_axis = plan.n_axis = plan.k_axis = -1;
+    plan.nodes.clear();
+    plan.accesses = plan_.accesses;
+  }
+
+  // The join's domain: the pieces instead of the split axis, no axes that it does not use.
+  void shrink_join() {
+    uint32_t used = 0;
+    for (const NormalNode& node : out_.join.nodes) used |= node.axes | node.reduce_axes;
+    for (int axis = 0; axis < plan_.rank; ++axis) {
+      if (!(used & bit(axis))) out_.join.extents[axis] = 1;
+    }
+    out_.join.extents[axis_] = pieces_;
+  }
+
+  void assign_roles() {
+    std::vector<uint8_t>& roles = out_.roles;
+    roles.assign(plan_.nodes.size(), 0);
+    for (size_t i = 0; i < plan_.nodes.size(); ++i) {
+      const NormalNode& node = plan_.nodes[i];
+      for (const int32_t input : node.inputs) {
+        if (input >= 0 && roles[input] & (kLate | kSplit)) roles[i] |= kLate;
+      }
+      if (node.reduce_axes & bit(axis_)) roles[i] |= kSplit | kInPartial;
+      if (node.op == PlanOp::store_) roles[i] |= roles[i] & kLate ? kInJoin : kInPartial;
+    }
+    for (size_t i = plan_.nodes.size(); i-- > 0;) {
+      for (const int32_t input : plan_.nodes[i].inputs) {
+        if (input < 0) continue;
+        if (roles[i] & kInPartial) roles[input] |= kInPartial;
+        if (roles[i] & kInJoin && !(roles[i] & kSplit)) roles[input] |= kInJoin;
+      }
+    }
+  }
+
+  static void copy(size_t index, const NormalPlan& from, NormalPlan& to,
+                   std::vector<int32_t>& renumber) {
+    NormalNode node = from.nodes[index];
+    for (int32_t& input : node.inputs) input = input < 0 ? -1 : renumber[input];
+    renumber[index] = static_cast<int32_t>(to.nodes.size());
+    to.nodes.push_back(node);
+  }
+  void copy(size_t index, NormalPlan& to, std::vector<int32_t>& renumber) const {
+    copy(index, plan_, to, renumber);
+  }
+
+  // The partial plan stores the reduction of a piece, the join plan loads and reduces all pieces.
+  void hand_over(size_t index) {
+    const NormalNode& split = plan_.nodes[index];
+    NormalAccess access;
+    access.value = kWorkspace;
+    access.storage = split.dtype;
+    access.element_bytes = static_cast<int64_t>(size_of(split.dtype));
+    access.offset = out_.workspace_bytes / access.element_bytes;
+    int64_t volume = 1;
+    for (int axis = plan_.rank - 1; axis >= 0; --axis) {
+      if (!(split.axes & bit(axis))) continue;
+      access.strides[axis] = volume;
+      volume *= plan_.extents[axis];
+    }
+    out_.workspace_bytes += ceil_div(volume * pieces_ * access.element_bytes, 64) * 64;
+
+    NormalNode store;
+    store.op = PlanOp::store_;
+    store.dtype = split.dtype;
+    store.axes = split.axes;
+    store.inputs[0] = out_.renumber_partial[index];
+    store.access = static_cast<int32_t>(out_.partial.accesses.size());
+    access.step_axis = axis_;
+    access.tile_step = volume;
+    out_.partial.accesses.push_back(access);
+    out_.partial.nodes.push_back(store);
+
+    access.step_axis = -1;
+    access.tile_step = 0;
+    access.strides[axis_] = volume;
+    NormalNode load;
+    load.op = PlanOp::load_;
+    load.dtype = split.dtype;
+    load.axes = split.axes | bit(axis_);
+    load.access = static_cast<int32_t>(out_.join.accesses.size());
+    out_.join.accesses.push_back(access);
+    NormalNode join = split;
+    join.reduce_axes = bit(axis_);
+    join.inputs[0] = static_cast<int32_t>(out_.join.nodes.size());
+    out_.join.nodes.push_back(load);
+    out_.renumber_join[index] = static_cast<int32_t>(out_.join.nodes.size());
+    out_.join.nodes.push_back(join);
+  }
+
+  const NormalPlan& plan_;
+  SplitReduction& out_;
+  int axis_ = -1;
+  int64_t tile_ = 0, pieces_ = 0;
+};
+
+}  // namespace
+
+bool split_reduction(const NormalPlan& plan, const Target& target, double live_bytes,
+                     SplitReduction& out) {
+  Splitter splitter(plan, out);
+  if (!splitter.choose_piece(live_bytes, target)) return false;
+  splitter.build();
+  return true;
+}
+
+}  // namespace dvm

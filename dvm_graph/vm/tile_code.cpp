@@ -1,0 +1,105 @@
+#include "vm/tile_code.h"
+
+#include <cstring>
+#include <limits>
+
+#include "vm/core.h"
+
+namespace dvm {
+
+uint32_t TileSpace::dims_of(uint32_t axes_mask) const {
+  uint32_t dims = 0;
+  for (int axis = 0; axis < rank; ++axis) {
+    if ((axes_mask >> axis & 1) && axes[axis].dim >= 0) dims |= 1u << axes[axis].dim;
+  }
+  return dims;
+}
+
+int64_t TileSpace::volume(uint32_t axes_mask) const {
+  int64_t elements = 1;
+  for (int axis = 0; axis < rank; ++axis) {
+    if (axes_mask >> axis & 1) elements *= axes[axis].tile;
+  }
+  return elements;
+}
+
+void TileCode::clear() {
+  grid.clear();
+  extents.clear();
+  pointers.clear();
+  buffers.clear();
+  instructions.clear();
+  chunk_dim = 0;
+  local_bytes = 0;
+  preferred_claim = 1;
+  overflow = false;
+}
+
+void TileCode::add_dim(int axis) {
+  TileAxis& a = space.axes[axis];
+  if (a.tile >= a.whole) return;
+  a.dim = static_cast<int>(grid.size());
+  if (a.dim >= kMaxGridRank) overflow = true;
+  grid.push_back({(a.whole + a.tile - 1) / a.tile, a.tile, a.whole});
+}
+
+uint8_t TileCode::extent_register(int64_t multiplier, int dim) {
+  if (multiplier == 1 && dim < 0) return 0;
+  if (multiplier > std::numeric_limits<int32_t>::max()) overflow = true;
+  const ExtentRegister wanted{static_cast<int32_t>(multiplier), dim};
+  for (size_t r = 0; r < extents.size(); ++r) {
+    if (extents[r].multiplier == wanted.multiplier && extents[r].dim == wanted.dim) {
+      return static_cast<uint8_t>(r + 1);
+    }
+  }
+  if (extents.size() + 1 >= kExtentRegisters) {
+    overflow = true;
+    return 0;
+  }
+  extents.push_back(wanted);
+  return static_cast<uint8_t>(extents.size());
+}
+
+int32_t TileCode::pointer_register(const PointerRegister& pointer) {
+  for (size_t r = 0; r < pointers.size(); ++r) {
+    if (std::memcmp(&pointers[r], &pointer, sizeof pointer) == 0) return static_cast<int32_t>(r);
+  }
+  if (pointers.size() >= kPointerRegisters) {
+    overflow = true;
+    return 0;
+  }
+  pointers.push_back(pointer);
+  return static_cast<int32_t>(pointers.size() - 1);
+}
+
+int32_t TileCode::add_buffer(int64_t bytes, bool kept) {
+  buffers.push_back({bytes, kept, -1});
+  return static_cast<int32_t>(buffers.size() - 1);
+}
+
+PointerRegister pointer_of(const NormalAccess& access, const TileSpace& space,
+                           int64_t element_offset) {
+  PointerRegister pointer;
+  const int64_t bytes = access.element_bytes;
+  pointer.buffer = access.value;
+  pointer.base = (access.offset + element_offset) * bytes;
+  int64_t low = access.offset * bytes, high = low;
+  for (int axis = 0; axis < space.rank; ++axis) {
+    const TileAxis& a = space.axes[axis];
+    int64_t reach = access.strides[axis] * (a.whole - 1) * bytes;
+    int64_t step = access.strides[axis] * a.tile * bytes;
+    if (axis == access.step_axis && a.dim >= 0) {
+      step += access.tile_step * bytes;
+      reach += access.tile_step * bytes * ((a.whole - 1) / a.tile);
+    }
+    if (a.dim >= 0) pointer.steps[a.dim] = step;
+    (reach < 0 ? low : high) += reach;
+  }
+  if (access.value == kPlainInteger) return pointer;
+  (access.gather_reach < 0 ? low : high) += access.gather_reach * bytes;
+  pointer.low = low;
+  pointer.high = high + bytes;
+  return pointer;
+}
+
+}  // namespace dvm

@@ -1,0 +1,84 @@
+// Tile code: a kernel's instructions before local memory is laid out. Operands name buffers and
+// pointer registers; the allocator gives buffers their offsets, the encoder makes words of it.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "kernels/normalise.h"
+#include "vm/isa.h"
+#include "vm/program.h"
+
+namespace dvm {
+
+struct TileBuffer {
+  int64_t bytes = 0;
+  bool kept = false;         // lives from tile to tile: never shares its memory
+  int64_t offset = -1;       // set by the allocator
+};
+
+struct TileOperand {
+  Space space = Space::local;
+  int32_t index = 0;         // buffer, or pointer register
+  int64_t offset = 0;        // bytes into the buffer
+  int32_t inner = 0, outer = 0, middle = 0;
+  uint64_t immediate = 0;
+};
+
+struct TileInstruction {
+  Family family = Family::v_copy;
+  DType dtype = DType::f32;
+  uint8_t changed_mask = 0, flags = 0;
+  uint8_t extents[3] = {0, 0, 0};
+  uint8_t operand_count = 0;
+  TileOperand operands[4];   // outputs first
+  uint64_t extra[2] = {0, 0};
+};
+
+// One axis of the domain as a tile sees it.
+struct TileAxis {
+  int64_t whole = 1, tile = 1;
+  int dim = -1;              // grid dim; -1: one tile covers the axis
+  bool ragged() const { return dim >= 0 && whole % tile != 0; }
+};
+
+struct TileSpace {
+  int rank = 0;
+  TileAxis axes[kMaxDomainRank];
+
+  // Grid dims whose coordinate moves along some of these axes.
+  uint32_t dims_of(uint32_t axes_mask) const;
+  int64_t volume(uint32_t axes_mask) const;  // of a full tile
+};
+
+struct TileCode {
+  KernelKind kind = KernelKind::vector;
+  TileSpace space;
+  std::vector<GridDim> grid;
+  int chunk_dim = 0;                        // first grid dim of chunks; grid.size(): none
+  std::vector<ExtentRegister> extents;
+  std::vector<PointerRegister> pointers;
+  std::vector<TileBuffer> buffers;
+  std::vector<TileInstruction> instructions;
+  int64_t local_bytes = 0;                  // set by the allocator
+  int64_t preferred_claim = 1;
+  bool overflow = false;                    // ran out of registers, or a stride out of range
+
+  void clear();
+
+  // Makes grid dim number grid.size() walk over the axis in steps of its tile; call it for the
+  // outermost dim first. Axes that one tile covers get no dim.
+  void add_dim(int axis);
+
+  // Interned registers.
+  uint8_t extent_register(int64_t multiplier, int dim);
+  int32_t pointer_register(const PointerRegister& pointer);
+
+  int32_t add_buffer(int64_t bytes, bool kept);
+};
+
+// The pointer register for an access, shifted by `element_offset` elements.
+PointerRegister pointer_of(const NormalAccess& access, const TileSpace& space,
+                           int64_t element_offset);
+
+}  // namespace dvm

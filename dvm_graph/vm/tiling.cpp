@@ -1,0 +1,273 @@
+#include "vm/tiling.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace dvm {
+namespace {
+
+constexpr int kMaxTileRank = 3;                      // loops of an instruction
+constexpr int64_t kStreamingTile = int64_t{1} << 18; // elements, where nothing is held locally
+constexpr int kMaxWaves = 4;
+constexpr int kMaxNodes = 256;                       // of which liveness is followed
+
+constexpr uint32_t bit(int axis) { return 1u << axis; }
+
+int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
+
+// Loads and stores that vanish on unified memory, as far as the plan alone can tell.
+bool absorbed(const NormalPlan& plan, const Target& target, const NormalAccess& access,
+              DType dtype) {
+  if (!target.unified_memory || access.storage != dtype) return false;
+  const int64_t inner = plan.rank == 0 ? 0 : access.strides[plan.rank - 1];
+  return inner == 0 || inner == 1;
+}
+
+// Share of a full tile that a value over `axes` takes, if parallel axes count in full.
+double share_of(const NormalPlan& plan, uint32_t axes, uint32_t reduced) {
+  double share = 1;
+  for (int axis = 0; axis < plan.rank; ++axis) {
+    if ((reduced & bit(axis)) && !(axes & bit(axis))) {
+      share /= static_cast<double>(plan.extents[axis]);
+    }
+  }
+  return share;
+}
+
+class Tiler {
+ public:
+  Tiler(const NormalPlan& plan, const Target& target, const TilingRequest& request,
+        TileCode& code)
+      : plan_(plan), target_(target), request_(request), code_(code) {
+    reduced_ = plan.reduced_axes();
+    const bool streams = request.live_bytes < 0.5;
+    preferred_ = streams ? kStreamingTile : elements_in(target.vector_tile_bytes);
+    largest_ = streams ? INT64_MAX : elements_in(target.local_bytes);
+    preferred_ = std::min(preferred_, largest_);
+    code.space.rank = plan.rank;
+    for (int axis = 0; axis < plan.rank; ++axis) {
+      code.space.axes[axis] = {plan.extents[axis], plan.extents[axis], -1};
+      if (axis == request.forced.axis) {
+        code.space.axes[axis].tile = request.forced.tile;
+        forced_tiles_ = ceil_div(plan.extents[axis], request.forced.tile);
+        held_ *= request.forced.tile;
+      } else if (reduced_ & bit(axis)) {
+        held_ *= plan.extents[axis];
+        held_rank_ += 1;
+      } else {
+        parallel_[parallel_count_++] = axis;
+      }
+    }
+  }
+
+  bool whole() {
+    if (parallel_count_ == 0) {
+      if (held_ > largest_) return false;
+    } else if (!cut_one_axis(preferred_) && !smallest_tile()) {
+      return false;
+    }
+    code_.grid.clear();
+    for (int axis = 0; axis < plan_.rank; ++axis) code_.add_dim(axis);
+    code_.chunk_dim = static_cast<int>(code_.grid.size());
+    return true;
+  }
+
+  uint32_t chunks() {
+    for (int i = 0; i < parallel_count_; ++i) tile_of(parallel_[i]) = 1;
+    const int inner = plan_.rank - 1;
+    int64_t volume = 1;
+    if (!(reduced_ & bit(inner))) {
+      volume = std::min(plan_.extents[inner],
+                        std::max<int64_t>(vector_elements(), preferred_ / 64));
+      tile_of(inner) = volume;
+    }
+    uint32_t chunk_axes = 0;
+    int64_t whole = held_ * volume;
+    for (int axis = 0; axis < plan_.rank && whole > preferred_; ++axis) {
+      if (!(reduced_ & bit(axis))) continue;
+      whole /= plan_.extents[axis];
+      const int64_t chunk = std::clamp<int64_t>(preferred_ / whole, 1, plan_.extents[axis]);
+      // Chunks of equal size.
+      const int64_t count = ceil_div(plan_.extents[axis], chunk);
+      tile_of(axis) = ceil_div(plan_.extents[axis], count);
+      whole *= tile_of(axis);
+      chunk_axes |= bit(axis);
+    }
+    if (chunk_axes == 0 || !can_chunk(plan_, chunk_axes)) return 0;
+    code_.grid.clear();
+    for (int axis = 0; axis < plan_.rank; ++axis) {
+      if (!(chunk_axes & bit(axis))) code_.add_dim(axis);
+    }
+    code_.chunk_dim = static_cast<int>(code_.grid.size());
+    for (int axis = 0; axis < plan_.rank; ++axis) {
+      if (chunk_axes & bit(axis)) code_.add_dim(axis);
+    }
+    return chunk_axes;
+  }
+
+ private:
+  int64_t elements_in(int64_t bytes) const {
+    return std::max<int64_t>(
+        1, static_cast<int64_t>(static_cast<double>(bytes) * request_.shrink /
+                                request_.live_bytes));
+  }
+
+  int64_t vector_elements() const { return target_.vector_bytes / 4; }
+
+  int64_t& tile_of(int axis) { return code_.space.axes[axis].tile; }
+
+  // Algorithm 1. False: no cut within the limit.
+  bool cut_one_axis(int64_t limit) {
+    double best_cost = INFINITY;
+    int best_axis = -1;
+    int64_t best_tile = 0;
+    int64_t outer_tiles = forced_tiles_;
+    for (int i = 0; i < parallel_count_; ++i) {
+      const int axis = parallel_[i];
+      const bool last = i + 1 == parallel_count_;
+      int64_t inner = held_;
+      for (int j = i + 1; j < parallel_count_; ++j) inner *= plan_.extents[parallel_[j]];
+      const int rank = parallel_count_ - i + held_rank_;
+      if (inner <= limit && (rank <= kMaxTileRank || last)) {
+        const int64_t most = std::min(plan_.extents[axis], limit / inner);
+        consider_cuts(axis, most, inner, outer_tiles, best_cost, best_axis, best_tile);
+      }
+      if (best_axis >= 0 && outer_tiles >= int64_t{kMaxWaves} * target_.cores) break;
+      outer_tiles *= plan_.extents[axis];
+    }
+    if (best_axis < 0) return false;
+    for (int i = 0; i < parallel_count_ && parallel_[i] != best_axis; ++i) {
+      tile_of(parallel_[i]) = 1;
+    }
+    tile_of(best_axis) = best_tile;
+    return true;
+  }
+
+  void consider_cuts(int axis, int64_t most, int64_t inner, int64_t outer_tiles,
+                     double& best_cost, int& best_axis, int64_t& best_tile) const {
+    const int64_t extent = plan_.extents[axis];
+    const int64_t fewest = ceil_div(extent, most);
+    for (int waves = 0; waves <= kMaxWaves; ++waves) {
+      int64_t blocks = ceil_div(int64_t{waves} * target_.cores, outer_tiles);
+      blocks = std::min(std::max(blocks, fewest), extent);
+      const int64_t tile = align(axis, ceil_div(extent, blocks), most);
+      const int64_t tiles = outer_tiles * ceil_div(extent, tile);
+      const double cost = static_cast<double>(ceil_div(tiles, target_.cores)) *
+                          (static_cast<double>(tile * inner) + target_.tile_overhead);
+      if (cost < best_cost * 0.999) {
+        best_cost = cost;
+        best_axis = axis;
+        best_tile = tile;
+      }
+    }
+  }
+
+  // hardware_align_div: whole vectors along the contiguous axis.
+  int64_t align(int axis, int64_t tile, int64_t most) const {
+    const int64_t vector = vector_elements();
+    if (axis != plan_.rank - 1 || tile < vector) return tile;
+    const int64_t up = ceil_div(tile, vector) * vector;
+    return up <= most ? up : tile / vector * vector;
+  }
+
+  // Rows that exceed the preferred size: as little as possible next to the reduced axes.
+  bool smallest_tile() {
+    for (int i = 0; i < parallel_count_; ++i) tile_of(parallel_[i]) = 1;
+    if (held_ > largest_) return false;
+    const int inner = plan_.rank - 1;
+    if (!(reduced_ & bit(inner)) && inner != request_.forced.axis) {
+      tile_of(inner) = std::clamp<int64_t>(largest_ / held_, 1,
+                                           std::min(vector_elements(), plan_.extents[inner]));
+    }
+    return true;
+  }
+
+  const NormalPlan& plan_;
+  const Target& target_;
+  const TilingRequest& request_;
+  TileCode& code_;
+  uint32_t reduced_ = 0;
+  int parallel_[kMaxDomainRank];
+  int parallel_count_ = 0;
+  int64_t held_ = 1;          // elements of a tile along the reduced and forced axes
+  int held_rank_ = 0;
+  int64_t forced_tiles_ = 1;
+  int64_t preferred_ = 0, largest_ = 0;
+};
+
+}  // namespace
+
+double peak_live_bytes(const NormalPlan& plan, const Target& target) {
+  const size_t count = std::min<size_t>(plan.nodes.size(), kMaxNodes);
+  int16_t last_use[kMaxNodes];
+  double weight[kMaxNodes];
+  bool alive[kMaxNodes] = {};
+  const uint32_t reduced = plan.reduced_axes();
+  for (size_t i = 0; i < count; ++i) {
+    const NormalNode& node = plan.nodes[i];
+    last_use[i] = -1;
+    const bool weightless =
+        node.op == PlanOp::fill_ || node.op == PlanOp::store_ ||
+        (node.op == PlanOp::load_ &&
+         absorbed(plan, target, plan.accesses[node.access], node.dtype));
+    weight[i] = weightless ? 0
+                           : static_cast<double>(size_of(node.dtype)) *
+                                 share_of(plan, node.axes, reduced);
+    for (const int32_t input : node.inputs) {
+      if (input >= 0) last_use[input] = static_cast<int16_t>(i);
+    }
+    if (node.op == PlanOp::store_ && node.axes == plan.nodes[node.inputs[0]].axes &&
+        absorbed(plan, target, plan.accesses[node.access], node.dtype)) {
+      weight[node.inputs[0]] = 0;
+    }
+  }
+  double live = 0, peak = 0;
+  for (size_t i = 0; i < count; ++i) {
+    double dying = 0, reusable = 0;
+    double born = plan.nodes[i].op == PlanOp::load_ ? 0 : weight[i];
+    for (const int32_t input : plan.nodes[i].inputs) {
+      if (input < 0) continue;
+      if (plan.nodes[input].op == PlanOp::load_ && !alive[input]) {
+        alive[input] = true;  // loads are lowered at their first use
+        live += weight[input];
+      }
+      if (last_use[input] != static_cast<int16_t>(i) || !alive[input]) continue;
+      alive[input] = false;
+      dying += weight[input];
+      reusable = std::max(reusable, weight[input]);
+    }
+    const bool in_place = info_of(plan.nodes[i].op).kind == PlanOpKind::map && reusable >= born;
+    peak = std::max(peak, live + (in_place ? 0 : born));
+    if (plan.nodes[i].op != PlanOp::load_) {
+      live += born - dying;
+      alive[i] = true;
+    }
+  }
+  return peak;
+}
+
+bool can_chunk(const NormalPlan& plan, uint32_t chunk_axes) {
+  bool late[kMaxNodes] = {};
+  if (plan.nodes.size() > kMaxNodes) return false;
+  for (size_t i = 0; i < plan.nodes.size(); ++i) {
+    const NormalNode& node = plan.nodes[i];
+    for (const int32_t input : node.inputs) late[i] |= input >= 0 && late[input];
+    if (late[i] && (node.axes | node.reduce_axes) & chunk_axes) return false;
+    if ((node.reduce_axes & chunk_axes) == 0) continue;
+    if ((node.reduce_axes & chunk_axes) != chunk_axes) return false;
+    late[i] = true;
+  }
+  return true;
+}
+
+bool tile_whole(const NormalPlan& plan, const Target& target, const TilingRequest& request,
+                TileCode& code) {
+  return Tiler(plan, target, request, code).whole();
+}
+
+uint32_t tile_chunks(const NormalPlan& plan, const Target& target, const TilingRequest& request,
+                     TileCode& code) {
+  return Tiler(plan, target, request, code).chunks();
+}
+
+}  // namespace dvm

@@ -1,0 +1,45 @@
+// Tiling of vector kernels (paper, Algorithm 1), with a ragged tail at every level.
+//
+// Walking from the outermost parallel axis inwards, outer axes get extent 1, one axis is cut, inner
+// axes stay whole; of the cuts that fit, the one with the least
+// ceil(tiles / cores) * (tile + overhead) wins. Reduced axes are held whole where they fit; else
+// they are walked in chunks on one core, if nothing that follows a reduction needs the whole row.
+#pragma once
+
+#include <cstdint>
+
+#include "vm/target.h"
+#include "vm/tile_code.h"
+
+namespace dvm {
+
+// Bytes of local memory that one element of a tile needs at the peak: the live operators of
+// Algorithm 1, weighted by their size, without what is absorbed into global accesses.
+double peak_live_bytes(const NormalPlan& plan, const Target& target);
+
+// Whether the plan may walk over `chunk_axes` in chunks, accumulating its reductions.
+bool can_chunk(const NormalPlan& plan, uint32_t chunk_axes);
+
+// An axis whose tile is given: the pieces of a reduction split over cores.
+struct ForcedTile {
+  int axis = -1;
+  int64_t tile = 0;
+};
+
+struct TilingRequest {
+  double live_bytes = 0;           // of peak_live_bytes
+  double shrink = 1;               // fraction of the memory limits to use
+  ForcedTile forced;
+};
+
+// Fills code.space and code.grid for a tile that holds the reduced axes whole.
+// False: not even the smallest such tile fits into local memory.
+bool tile_whole(const NormalPlan& plan, const Target& target, const TilingRequest& request,
+                TileCode& code);
+
+// Fills code.space, code.grid and code.chunk_dim for chunks over reduced axes; returns those axes,
+// or 0 where the plan cannot be chunked.
+uint32_t tile_chunks(const NormalPlan& plan, const Target& target, const TilingRequest& request,
+                     TileCode& code);
+
+}  // namespace dvm
