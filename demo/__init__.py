@@ -1,0 +1,1 @@
+"""`python -m demo`: the tiny BERT over many shapes, compared with onnxruntime."""

@@ -1,0 +1,196 @@
+"""Comparison with onnxruntime: the same feeds through both, errors and times side by side.
+
+The tolerance is |actual - expected| <= atol + rtol * |expected|, per output dtype. Random feeds are
+made from the declared input types: integers are drawn from {0, 1} (valid token ids and masks in
+any model), floats from the standard normal distribution; pass `feeds` where a model wants more.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from dvm_graph.errors import InputError
+from dvm_graph.options import Options
+from dvm_graph.symbolic import evaluate_dim_text
+
+if TYPE_CHECKING:
+    import onnxruntime
+
+    from dvm_graph.model import Model, TensorInfo
+    from dvm_graph.pipeline import Source
+
+TOLERANCES: Mapping[str, tuple[float, float]] = {
+    "float64": (1e-7, 1e-9),
+    "float32": (1e-3, 1e-4),
+    "float16": (1e-2, 1e-2),
+    "bfloat16": (3e-2, 3e-2),
+}
+"""(rtol, atol) by dtype for whole models; all other dtypes must be equal."""
+
+
+@dataclass(frozen=True, slots=True)
+class OutputComparison:
+    name: str
+    shape: tuple[int, ...]
+    dtype: str
+    max_absolute_error: float
+    max_relative_error: float
+    """Relative to the largest magnitude of the expected output."""
+    passed: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """One run of both engines. Times are seconds of one run each, after a warm-up run."""
+
+    outputs: tuple[OutputComparison, ...]
+    dims: Mapping[str, int]
+    seconds: float
+    onnxruntime_seconds: float
+
+    @property
+    def passed(self) -> bool:
+        return all(output.passed for output in self.outputs)
+
+    def __str__(self) -> str:
+        lines = [
+            f"{'equal' if output.passed else 'DIFFERENT'}  {output.name} "
+            f"{list(output.shape)} {output.dtype}: max absolute error "
+            f"{output.max_absolute_error:.3g}, relative {output.max_relative_error:.3g}"
+            for output in self.outputs
+        ]
+        lines.append(
+            f"dvm_graph {self.seconds * 1e3:.3f} ms, "
+            f"onnxruntime {self.onnxruntime_seconds * 1e3:.3f} ms (one run each: an indication)"
+        )
+        return "\n".join(lines)
+
+
+def compare(
+    source: Source,
+    feeds: Mapping[str, ArrayLike] | None = None,
+    *,
+    dims: Mapping[str, int] | None = None,
+    seed: int = 0,
+    **options: Any,
+) -> Comparison:
+    """Optimises a model and compares one run with onnxruntime.
+
+    Args:
+        feeds: inputs; None: random ones at `dims`.
+        dims: extents of the dynamic dims by name; dims not named are 2.
+        options: see `dvm_graph.Options`.
+    """
+    from dvm_graph.model import optimize
+
+    return compare_model(optimize(source, Options(**options)), source, feeds, dims or {}, seed)
+
+
+def compare_model(
+    model: Model,
+    source: Source,
+    feeds: Mapping[str, ArrayLike] | None,
+    dims: Mapping[str, int],
+    seed: int,
+) -> Comparison:
+    session = reference_session(source)
+    arrays = (
+        random_feeds(model.get_inputs(), dims, seed)
+        if feeds is None
+        else {name: np.asarray(value) for name, value in feeds.items()}
+    )
+    actual, seconds = _timed(lambda: model.run(arrays))
+    expected, reference_seconds = _timed(lambda: session.run(None, arrays))
+    outputs = tuple(
+        compare_output(info.name, a, e)
+        for info, a, e in zip(model.get_outputs(), actual, expected, strict=True)
+    )
+    return Comparison(outputs, dict(dims), seconds, reference_seconds)
+
+
+def compare_output(name: str, actual: NDArray[Any], expected: NDArray[Any]) -> OutputComparison:
+    """Compares one output by the tolerance of its dtype; NaN equals NaN, and infinities agree."""
+    if actual.shape != expected.shape or actual.dtype != expected.dtype:
+        return OutputComparison(name, actual.shape, actual.dtype.name, np.inf, np.inf, False)
+    if actual.dtype.name not in TOLERANCES:
+        equal = bool(np.array_equal(actual, expected))
+        return OutputComparison(
+            name, actual.shape, actual.dtype.name, *_errors(actual, expected), equal
+        )
+    rtol, atol = TOLERANCES[actual.dtype.name]
+    a, e = actual.astype(np.float64), expected.astype(np.float64)
+    passed = bool(np.allclose(a, e, rtol=rtol, atol=atol, equal_nan=True))
+    return OutputComparison(name, actual.shape, actual.dtype.name, *_errors(a, e), passed)
+
+
+def _errors(actual: NDArray[Any], expected: NDArray[Any]) -> tuple[float, float]:
+    if actual.dtype.kind not in "fiub" or not actual.size:
+        return 0.0, 0.0
+    a, e = actual.astype(np.float64), expected.astype(np.float64)
+    finite = np.isfinite(a) & np.isfinite(e)
+    if not finite.any():
+        return 0.0, 0.0
+    absolute = float(np.abs(a[finite] - e[finite]).max())
+    return absolute, absolute / max(float(np.abs(e[finite]).max()), np.finfo(np.float64).tiny)
+
+
+def random_feeds(
+    inputs: list[TensorInfo], dims: Mapping[str, int], seed: int
+) -> dict[str, NDArray[Any]]:
+    """Random inputs at given extents; see the module's docstring."""
+    generator = np.random.default_rng(seed)
+    feeds: dict[str, NDArray[Any]] = {}
+    for info in inputs:
+        shape = tuple(_extent(dim, dims) for dim in info.shape)
+        dtype = _numpy_dtype(info)
+        if dtype.kind in "iub":
+            feeds[info.name] = generator.integers(0, 2, shape).astype(dtype)
+        else:
+            feeds[info.name] = generator.standard_normal(shape).astype(dtype)
+    return feeds
+
+
+def _extent(dim: int | str, dims: Mapping[str, int]) -> int:
+    return dim if isinstance(dim, int) else evaluate_dim_text(dim, dims, default=2)
+
+
+def _numpy_dtype(info: TensorInfo) -> np.dtype[Any]:
+    name = info.type.removeprefix("tensor(").removesuffix(")")
+    if name == "string":
+        raise InputError(f"input {info.name!r} has type {info.type}; pass feeds for it")
+    if name == "bfloat16":
+        import ml_dtypes
+
+        return np.dtype(ml_dtypes.bfloat16)
+    return np.dtype({"float": "float32", "double": "float64"}.get(name, name))
+
+
+def reference_session(source: Source, threads: int | None = None) -> onnxruntime.InferenceSession:
+    """An onnxruntime session over the same model."""
+    import onnxruntime as ort
+
+    options = ort.SessionOptions()
+    options.log_severity_level = 3
+    if threads is not None:
+        options.intra_op_num_threads = threads
+    if isinstance(source, bytes):
+        model: Any = source
+    elif hasattr(source, "SerializeToString"):
+        model = source.SerializeToString()
+    else:
+        model = str(Path(source))
+    return ort.InferenceSession(model, options, providers=["CPUExecutionProvider"])
+
+
+def _timed(run: Any) -> tuple[list[NDArray[Any]], float]:
+    run()
+    begin = time.perf_counter()
+    result = run()
+    return result, time.perf_counter() - begin

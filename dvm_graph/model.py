@@ -1,0 +1,147 @@
+"""What a user holds: a compiled model.
+
+Conventions follow onnxruntime's Python API where it has one (`run`, `get_inputs`, `get_outputs`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from os import PathLike
+from typing import TYPE_CHECKING, Any
+
+from numpy.typing import ArrayLike, NDArray
+
+from dvm_graph.errors import InputError
+from dvm_graph.ir import Value
+from dvm_graph.options import Options
+from dvm_graph.pipeline import Compiled, Source, compile_model
+from dvm_graph.runtime import Program, RunStatistics, assemble
+
+if TYPE_CHECKING:
+    from dvm_graph.compare import Comparison
+    from dvm_graph.report import Report
+
+
+@dataclass(frozen=True, slots=True)
+class TensorInfo:
+    """An input or output, as onnxruntime's `NodeArg` describes it."""
+
+    name: str
+    shape: tuple[int | str, ...]
+    """Extents; dynamic ones by name or expression."""
+    type: str
+    """For example "tensor(float)"."""
+
+
+_TYPES = {"float32": "float", "float64": "double", "opaque": "string"}
+
+
+def _describe(value: Value) -> TensorInfo:
+    shape = tuple(dim if isinstance(dim, int) else str(dim) for dim in value.shape or ())
+    return TensorInfo(
+        value.name, shape, f"tensor({_TYPES.get(value.dtype.value, value.dtype.value)})"
+    )
+
+
+class Model:
+    """An optimised model. `run` may be called from several threads at once."""
+
+    def __init__(self, source: Source, compiled: Compiled, program: Program) -> None:
+        self._source = source
+        self._compiled = compiled
+        self._program = program
+        self._output_names = [value.name for value in compiled.graph.outputs]
+
+    def get_inputs(self) -> list[TensorInfo]:
+        return [_describe(value) for value in self._compiled.graph.inputs]
+
+    def get_outputs(self) -> list[TensorInfo]:
+        return [_describe(value) for value in self._compiled.graph.outputs]
+
+    def run(
+        self,
+        feeds: Mapping[str, ArrayLike],
+        output_names: Sequence[str] | None = None,
+        *,
+        outputs: Mapping[str, NDArray[Any]] | None = None,
+    ) -> list[NDArray[Any]]:
+        """Runs the model at the shapes of its inputs, whatever they are.
+
+        Args:
+            feeds: one array per input, by name; dtype and rank as `get_inputs` says. Contiguous
+                arrays are read in place.
+            output_names: which outputs to return, in this order; None: all.
+            outputs: arrays to write results into, by output name (C-contiguous, exact dtype and
+                shape); outputs not named get fresh arrays.
+
+        Returns:
+            The outputs, owned by the caller.
+
+        Raises:
+            InputError: an input is missing, unknown, or has a wrong dtype or rank.
+            ShapeError: two inputs contradict each other about a dim.
+            OutOfMemoryError: the shapes need more memory than there is.
+            ExecutionError: an operator failed, an index out of range for example.
+        """
+        results = self._program.run(feeds, outputs)
+        if output_names is None:
+            return results
+        unknown = [name for name in output_names if name not in self._output_names]
+        if unknown:
+            raise InputError(f"no output named {unknown[0]!r}; outputs are {self._output_names}")
+        return [results[self._output_names.index(name)] for name in output_names]
+
+    @property
+    def cores(self) -> int:
+        """AI cores of the device the model runs on."""
+        return self._program.cores
+
+    @property
+    def statistics(self) -> RunStatistics:
+        """Compile time, run time and memory of the last run."""
+        return self._program.statistics
+
+    def report(self) -> Report:
+        """Fused subgraphs, kernels, verdicts with reasons and vendor operators; `str()` prints it."""
+        from dvm_graph.report import make_report
+
+        return make_report(self._compiled)
+
+    def visualize(self, path: str | PathLike[str]) -> None:
+        """Draws the fused subgraphs; the suffix picks the format: .html .svg .png .pdf .dot."""
+        from dvm_graph.report import draw
+
+        draw(self._compiled, path)
+
+    def compare(
+        self,
+        feeds: Mapping[str, ArrayLike] | None = None,
+        *,
+        dims: Mapping[str, int] | None = None,
+        seed: int = 0,
+    ) -> Comparison:
+        """Compares one run with onnxruntime; see `dvm_graph.compare`."""
+        from dvm_graph.compare import compare_model
+
+        return compare_model(self, self._source, feeds, dims or {}, seed)
+
+    def disassemble(self, feeds: Mapping[str, ArrayLike]) -> str:
+        """The bytecode of every kernel for the shapes of these inputs, in the assembler's text form."""
+        return self._program.disassemble(feeds)
+
+
+def optimize(source: Source, options: Options | None = None, **overrides: Any) -> Model:
+    """Compiles an ONNX model for any shape of its dynamic dims.
+
+    Args:
+        source: path, bytes, or onnx.ModelProto. External data is read from the model's folder.
+        options: see `Options`; keyword arguments override single fields (`strict=True`).
+
+    Raises:
+        ModelError: not a valid ONNX model.
+        UnsupportedError: an operator nobody can run, or (`StrictError`) vendor operators refused.
+    """
+    chosen = replace(options or Options(), **overrides)
+    compiled = compile_model(source, chosen)
+    return Model(source, compiled, assemble(compiled.plan, chosen))
