@@ -1,0 +1,29 @@
+#include "runtime/device_pool.h"
+
+#include <map>
+#include <stdexcept>
+
+#include "npu/host/levels.h"
+
+namespace dvm {
+
+std::shared_ptr<SharedDevice> shared_device(DeviceRequest request) {
+  if (request.cores <= 0) request.cores = available_cores();
+  if (request.simd.empty()) request.simd = best_table().name;
+  const InstructionTable* table = table_by_name(request.simd);
+  if (table == nullptr) {
+    throw std::invalid_argument("no instruction-set level '" + request.simd + "' on this machine");
+  }
+  static std::mutex mutex;
+  static std::map<DeviceRequest, std::weak_ptr<SharedDevice>> devices;
+  const std::lock_guard lock(mutex);
+  std::weak_ptr<SharedDevice>& known = devices[request];
+  if (std::shared_ptr<SharedDevice> device = known.lock()) return device;
+  Target target = host_target(request.cores, *table);
+  if (request.local_bytes > 0) target.local_bytes = request.local_bytes;
+  auto device = std::make_shared<SharedDevice>(request.cores, *table, target);
+  known = device;
+  return device;
+}
+
+}  // namespace dvm

@@ -1,0 +1,34 @@
+// Host devices, shared by all models of the process that ask for the same one, so that several
+// models do not fight over the cores with threads of their own.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <string>
+
+#include "npu/host/device.h"
+
+namespace dvm {
+
+struct DeviceRequest {
+  int cores = 0;               // 0: as many as this process may use
+  std::string simd;            // empty: the best level the CPU has
+  int64_t local_bytes = 0;     // 0: the device's own choice
+
+  auto operator<=>(const DeviceRequest&) const = default;
+};
+
+// A device and the lock that whoever submits to it holds.
+struct SharedDevice {
+  SharedDevice(int cores, const InstructionTable& table, const Target& target)
+      : device(cores, table, target) {}
+
+  std::mutex mutex;
+  HostDevice device;
+};
+
+// Throws std::invalid_argument for a level that this CPU or build does not have.
+std::shared_ptr<SharedDevice> shared_device(DeviceRequest request);
+
+}  // namespace dvm

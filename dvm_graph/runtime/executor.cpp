@@ -1,0 +1,330 @@
+#include "runtime/executor.h"
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "runtime/errors.h"
+#include "runtime/listing.h"
+#include "runtime/value_sizes.h"
+
+namespace dvm {
+namespace {
+
+const char* numpy_name(DType dtype) {
+  constexpr const char* names[kDTypes] = {"float32", "float64",  "int32", "int64", "bool",
+                                          "float16", "bfloat16", "int8",  "uint8", "int16",
+                                          "uint16",  "uint32",   "uint64"};
+  return names[static_cast<int>(dtype)];
+}
+
+bool overlap(const Tensor& a, const Tensor& b) {
+  if (a.data == nullptr || b.data == nullptr) return false;
+  return a.data < b.data + bytes_of(b) && b.data < a.data + bytes_of(a);
+}
+
+std::string shape_text(const std::vector<int64_t>& shape) {
+  std::string text;
+  for (const int64_t extent : shape) text += (text.empty() ? "" : ", ") + std::to_string(extent);
+  return "[" + text + "]";
+}
+
+Tensor fresh_tensor(DType dtype, std::vector<int64_t> shape, const std::string& name) {
+  Tensor tensor{dtype, std::move(shape), nullptr, nullptr};
+  tensor.owner = allocate(bytes_of(tensor), name.c_str());
+  tensor.data = static_cast<std::byte*>(tensor.owner.get());
+  return tensor;
+}
+
+void check_given(const ModelValue& value, const Tensor& given, const Tensor& wanted) {
+  if (given.dtype != wanted.dtype) {
+    throw InputError("the array given for output " + value.name + " is " +
+                     numpy_name(given.dtype) + ", but the model gives " +
+                     numpy_name(wanted.dtype));
+  }
+  if (given.shape != wanted.shape) {
+    throw InputError("the array given for output " + value.name + " has shape " +
+                     shape_text(given.shape) + ", but this run gives " + shape_text(wanted.shape));
+  }
+}
+
+const Tensor& given_for(std::span<const Tensor> given, size_t output) {
+  static const Tensor none;
+  return output < given.size() ? given[output] : none;
+}
+
+}  // namespace
+
+// Lets go of everything that belongs to the caller, however a run ends.
+class Executor::RunGuard {
+ public:
+  explicit RunGuard(Executor& executor) : executor_(executor) {}
+  RunGuard(const RunGuard&) = delete;
+  RunGuard& operator=(const RunGuard&) = delete;
+  ~RunGuard() {
+    for (Tensor& tensor : executor_.tensors_) tensor = Tensor{};
+    executor_.unchecked_.clear();
+  }
+
+ private:
+  Executor& executor_;
+};
+
+Executor::Executor(Model model, std::shared_ptr<SharedDevice> device,
+                   std::unique_ptr<VendorLibrary> vendor)
+    : model_((check_model(model), std::move(model))),
+      schedule_(make_schedule(model_)),
+      device_(std::move(device)),
+      vendor_(std::move(vendor)),
+      dims_(model_.dims),
+      binder_(model_),
+      launcher_(model_, schedule_, *device_),
+      placed_(schedule_.segments.size()),
+      buffers_(model_.values.size() + kReservedBuffers),
+      tensors_(model_.values.size()) {
+  for (uint32_t value = 0; value < model_.values.size(); value++) {
+    buffer(value) = model_.values[value].contents.data;
+  }
+}
+
+std::vector<Tensor> Executor::run(std::span<const Tensor> inputs, std::span<const Tensor> given,
+                                  bool profile) {
+  const std::lock_guard lock(mutex_);
+  const RunGuard guard(*this);
+  return run_locked(inputs, given, profile);
+}
+
+std::vector<Tensor> Executor::run_locked(std::span<const Tensor> inputs,
+                                         std::span<const Tensor> given, bool profile) {
+  const int64_t start = now_ns();
+  statistics_ = RunStatistics{};
+  bind_inputs(inputs);
+  for (size_t index = 0; index < schedule_.segments.size(); index++) {
+    enter_segment(index, given);
+    run_segment(schedule_.segments[index],
+                RunContext{dims_, infos_.data(), buffers_.data() + kReservedBuffers, statistics_,
+                           start, profile});
+  }
+  if (!unchecked_.empty()) evaluate_dims();
+  std::vector<Tensor> outputs = collect(given);
+  launcher_.end_run();
+  statistics_.arena_bytes = held_bytes();
+  statistics_.run_ns = now_ns() - start;
+  last_statistics_ = statistics_;
+  return outputs;
+}
+
+void Executor::bind_inputs(std::span<const Tensor> inputs) {
+  dims_.clear();
+  binder_.clear();
+  for (size_t i = 0; i < model_.inputs.size(); i++) {
+    const ModelValue& value = model_.values[model_.inputs[i]];
+    if (i >= inputs.size() || inputs[i].absent()) {
+      throw InputError("input " + value.name + " is missing");
+    }
+    if (!value.opaque && inputs[i].dtype != value.dtype) {
+      throw InputError("input " + value.name + " is " + numpy_name(inputs[i].dtype) +
+                       ", but the model wants " + numpy_name(value.dtype));
+    }
+    accept(model_.inputs[i], inputs[i]);
+  }
+}
+
+// Takes in a tensor that decides dims: an input or a vendor's result.
+void Executor::accept(uint32_t value, Tensor tensor) {
+  if (!model_.values[value].opaque) {
+    binder_.bind(value, tensor.shape, dims_);
+    unchecked_.push_back(value);
+  }
+  buffer(value) = tensor.data;
+  tensors_[value] = std::move(tensor);
+}
+
+void Executor::evaluate_dims() {
+  dims_.evaluate();
+  for (const uint32_t value : unchecked_) binder_.check(value, tensors_[value].shape, dims_);
+  unchecked_.clear();
+  binder_.check_ranges(dims_);
+}
+
+void Executor::enter_segment(size_t index, std::span<const Tensor> given) {
+  evaluate_dims();
+  const Segment& segment = schedule_.segments[index];
+  Placed& placed = placed_[index];
+  if (!placed.valid || placed.dims != dims_.all()) plan_memory(index);
+  if (!segment.arena.empty()) placed.arena.reserve(placed.bytes);
+  for (size_t i = 0; i < segment.arena.size(); i++) {
+    buffer(segment.arena[i]) = placed.arena.data() + placed.requests[i].offset;
+  }
+  place_outputs(segment, given);
+  for (const uint32_t step : segment.dims_writes) write_dims(std::get<DimsWrite>(model_.steps[step]));
+}
+
+void Executor::plan_memory(size_t index) {
+  const Segment& segment = schedule_.segments[index];
+  Placed& placed = placed_[index];
+  placed.valid = false;
+  launcher_.invalidate(segment.first_step, segment.end_step);
+  measure_values(model_, dims_, infos_);
+  placed.requests.clear();
+  for (const uint32_t value : segment.arena) {
+    if (infos_[value].bytes < 0) throw_bad_size(model_, value, dims_);
+    const Lifetime& lifetime = schedule_.lifetimes[value];
+    placed.requests.push_back({infos_[value].bytes, lifetime.first, lifetime.last});
+  }
+  for (const uint32_t value : segment.outputs) {
+    if (infos_[value].bytes < 0) throw_bad_size(model_, value, dims_);
+  }
+  placed.bytes = planner_.plan(placed.requests);
+  placed.dims = dims_.all();
+  placed.valid = true;
+}
+
+void Executor::place_outputs(const Segment& segment, std::span<const Tensor> given) {
+  for (const uint32_t value : segment.outputs) {
+    const auto known = std::find(model_.outputs.begin(), model_.outputs.end(), value);
+    const auto output = static_cast<size_t>(known - model_.outputs.begin());
+    const ModelValue& described = model_.values[value];
+    Tensor wanted{described.dtype, shape_of(value), nullptr, nullptr};
+    const Tensor& offered = given_for(given, output);
+    if (!offered.absent()) check_given(described, offered, wanted);
+    const bool in_place = !offered.absent() && usable_in_place(given, output);
+    tensors_[value] =
+        in_place ? offered : fresh_tensor(wanted.dtype, std::move(wanted.shape), described.name);
+    buffer(value) = tensors_[value].data;
+  }
+}
+
+// A given array that shares memory with an input or with another one is filled at the end.
+bool Executor::usable_in_place(std::span<const Tensor> given, size_t output) const {
+  for (const uint32_t input : model_.inputs) {
+    if (overlap(given[output], tensors_[input])) return false;
+  }
+  for (size_t other = 0; other < given.size(); other++) {
+    if (other != output && overlap(given[output], given[other])) return false;
+  }
+  return true;
+}
+
+void Executor::write_dims(const DimsWrite& write) {
+  auto* out = reinterpret_cast<int64_t*>(buffer(write.value));
+  for (const DimSlot slot : write.slots) *out++ = dims_.at(slot, model_.values[write.value].name);
+}
+
+void Executor::run_segment(const Segment& segment, const RunContext& run) {
+  for (uint32_t step = segment.first_step; step < segment.end_step;) {
+    const uint32_t first = step;
+    if (const auto* vendor = std::get_if<VendorCall>(&model_.steps[step])) {
+      run_vendor(*vendor);
+      step++;
+    } else {
+      const auto is_vendor = [](const Step& s) { return std::holds_alternative<VendorCall>(s); };
+      while (step < segment.end_step && !is_vendor(model_.steps[step])) step++;
+      launcher_.run(first, step, run);
+    }
+    release_dying(first, step);
+  }
+}
+
+void Executor::run_vendor(const VendorCall& call) {
+  std::vector<Tensor> inputs, outputs(call.outputs.size());
+  for (const uint32_t value : call.inputs) inputs.push_back(view_of(value));
+  vendor_->run(call.partition, inputs, outputs);
+  for (size_t i = 0; i < outputs.size(); i++) {
+    const ModelValue& value = model_.values[call.outputs[i]];
+    if (!value.opaque && outputs[i].dtype != value.dtype) {
+      throw ExecutionError("vendor operator gave " + value.name + " as " +
+                           numpy_name(outputs[i].dtype) + " instead of " +
+                           numpy_name(value.dtype));
+    }
+    accept(call.outputs[i], std::move(outputs[i]));
+  }
+}
+
+void Executor::release_dying(uint32_t first_step, uint32_t end_step) {
+  for (uint32_t step = first_step; step < end_step; step++) {
+    for (const uint32_t value : schedule_.dying[step]) {
+      std::erase(unchecked_, value);
+      tensors_[value] = Tensor{};
+    }
+  }
+}
+
+// A value as a tensor, wherever it lies.
+Tensor Executor::view_of(uint32_t value) const {
+  const ModelValue& described = model_.values[value];
+  if (!tensors_[value].absent()) return tensors_[value];
+  if (described.opaque) return described.contents;
+  return {described.dtype, shape_of(value), buffers_[value + kReservedBuffers], nullptr};
+}
+
+std::vector<Tensor> Executor::collect(std::span<const Tensor> given) {
+  std::vector<Tensor> results;
+  for (size_t i = 0; i < model_.outputs.size(); i++) {
+    const uint32_t value = model_.outputs[i];
+    const ModelValue& described = model_.values[value];
+    Tensor result = view_of(value);
+    const Tensor& wanted = given_for(given, i);
+    const bool owned =
+        described.storage == Storage::output || described.storage == Storage::vendor;
+    const bool repeated = std::find(model_.outputs.begin(), model_.outputs.begin() +
+                                    static_cast<ptrdiff_t>(i), value) !=
+                          model_.outputs.begin() + static_cast<ptrdiff_t>(i);
+    if (!described.opaque && result.data != wanted.data &&
+        (!owned || repeated || !wanted.absent())) {
+      if (!wanted.absent()) check_given(described, wanted, result);
+      Tensor copy = wanted.absent() ? fresh_tensor(result.dtype, result.shape, described.name)
+                                    : wanted;
+      std::memcpy(copy.data, result.data, static_cast<size_t>(bytes_of(result)));
+      result = std::move(copy);
+    }
+    results.push_back(std::move(result));
+  }
+  return results;
+}
+
+std::vector<int64_t> Executor::shape_of(uint32_t value) const {
+  std::vector<int64_t> shape;
+  for (const DimSlot slot : model_.values[value].shape) {
+    shape.push_back(dims_.at(slot, model_.values[value].name));
+  }
+  return shape;
+}
+
+int64_t Executor::held_bytes() const {
+  int64_t bytes = launcher_.scratch_bytes();
+  for (const Placed& placed : placed_) bytes += placed.arena.capacity();
+  return bytes;
+}
+
+RunStatistics Executor::statistics() const {
+  const std::lock_guard lock(mutex_);
+  return last_statistics_;
+}
+
+std::vector<std::pair<std::string, std::string>> Executor::disassemble(
+    const std::map<std::string, int64_t>& symbols) const {
+  Dims dims(model_.dims);
+  for (const auto& [name, value] : symbols) {
+    const auto known = std::find(model_.dims.symbols.begin(), model_.dims.symbols.end(), name);
+    if (known == model_.dims.symbols.end()) throw InputError("the model has no dim " + name);
+    dims.bind(static_cast<int>(known - model_.dims.symbols.begin()), value);
+  }
+  dims.evaluate();
+  return list_programs(model_, dims, device_->device.target());
+}
+
+std::map<std::string, int64_t> Executor::bind(std::span<const Tensor> inputs) {
+  const std::lock_guard lock(mutex_);
+  const RunGuard guard(*this);
+  bind_inputs(inputs);
+  evaluate_dims();
+  std::map<std::string, int64_t> symbols;
+  for (size_t i = 0; i < model_.dims.symbols.size(); i++) {
+    const auto number = static_cast<int>(i);
+    if (dims_.is_bound(number)) symbols[model_.dims.symbols[i]] = dims_.symbol(number);
+  }
+  return symbols;
+}
+
+}  // namespace dvm

@@ -1,0 +1,60 @@
+#include "runtime/memory_plan.h"
+
+#include <algorithm>
+#include <limits>
+#include <numeric>
+#include <string>
+
+#include "runtime/errors.h"
+
+namespace dvm {
+namespace {
+
+int64_t add_checked(int64_t a, int64_t b) {
+  int64_t sum = 0;
+  if (__builtin_add_overflow(a, b, &sum)) {
+    throw OutOfMemoryError("the intermediate values of this run need more than 2^63 bytes");
+  }
+  return sum;
+}
+
+int64_t aligned(int64_t bytes) {
+  return add_checked(bytes, kBufferAlignment - 1) / kBufferAlignment * kBufferAlignment;
+}
+
+bool meet(const BufferRequest& a, const BufferRequest& b) {
+  return a.first <= b.last && b.first <= a.last;
+}
+
+}  // namespace
+
+int64_t MemoryPlanner::plan(std::vector<BufferRequest>& requests) {
+  order_.resize(requests.size());
+  std::iota(order_.begin(), order_.end(), 0u);
+  std::sort(order_.begin(), order_.end(), [&](uint32_t a, uint32_t b) {
+    return requests[a].bytes != requests[b].bytes ? requests[a].bytes > requests[b].bytes : a < b;
+  });
+  placed_.clear();  // in the order of offsets
+  int64_t total = 0;
+  for (const uint32_t index : order_) {
+    BufferRequest& request = requests[index];
+    const int64_t bytes = aligned(request.bytes);
+    int64_t best = -1, best_gap = std::numeric_limits<int64_t>::max(), end = 0;
+    for (const uint32_t other_index : placed_) {
+      const BufferRequest& other = requests[other_index];
+      if (!meet(request, other)) continue;
+      const int64_t gap = other.offset - end;
+      if (gap >= bytes && gap < best_gap) best = end, best_gap = gap;
+      end = std::max(end, other.offset + aligned(other.bytes));
+    }
+    request.offset = best >= 0 ? best : end;
+    total = std::max(total, add_checked(request.offset, bytes));
+    const auto behind = std::upper_bound(
+        placed_.begin(), placed_.end(), request.offset,
+        [&](int64_t offset, uint32_t other) { return offset < requests[other].offset; });
+    placed_.insert(behind, index);
+  }
+  return total;
+}
+
+}  // namespace dvm

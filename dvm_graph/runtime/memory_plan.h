@@ -1,0 +1,31 @@
+// Where the intermediate values of a run lie: lifetimes to offsets in one block of memory.
+//
+// Best fit, largest buffers first: each takes the tightest gap among the buffers whose lifetimes
+// meet its own and that are placed already. Offsets are multiples of 64 bytes.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+namespace dvm {
+
+inline constexpr int64_t kBufferAlignment = 64;
+
+struct BufferRequest {
+  int64_t bytes = 0;
+  int32_t first = 0, last = 0;       // steps, inclusive, in which the buffer holds data
+  int64_t offset = 0;                // the result
+};
+
+// Working memory of the planner; keeps its capacity.
+class MemoryPlanner {
+ public:
+  // Sets every request's offset; returns the size of the block. Throws OutOfMemoryError where sizes
+  // overflow.
+  int64_t plan(std::vector<BufferRequest>& requests);
+
+ private:
+  std::vector<uint32_t> order_, placed_;
+};
+
+}  // namespace dvm

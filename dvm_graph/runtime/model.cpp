@@ -1,0 +1,128 @@
+#include "runtime/model.h"
+
+#include "runtime/errors.h"
+#include "runtime/plan_dims.h"
+
+namespace dvm {
+namespace {
+
+class Checker {
+ public:
+  explicit Checker(const Model& model) : model_(model) {}
+
+  void check() {
+    check_dims();
+    for (const ModelValue& value : model_.values) check_value(value);
+    for (const ModelKernel& kernel : model_.kernels) check_kernel(kernel);
+    for (size_t i = 0; i < model_.calls.size(); i++) check_call(model_.calls[i], i);
+    for (const Step& step : model_.steps) {
+      std::visit([this](const auto& concrete) { check_step(concrete); }, step);
+    }
+    for (const SymbolBinding& binding : model_.bindings) check_binding(binding);
+    for (const SymbolRange& range : model_.ranges) {
+      require(range.symbol < model_.dims.symbols.size(), "range of an unknown symbol");
+    }
+    for (const uint32_t value : model_.inputs) {
+      check_value_index(value, "model input");
+      require(model_.values[value].storage == Storage::input, "model input is stored elsewhere");
+    }
+    for (const uint32_t value : model_.outputs) check_value_index(value, "model output");
+  }
+
+ private:
+  static void require(bool holds, const std::string& complaint) {
+    if (!holds) throw CompileError("malformed model plan: " + complaint);
+  }
+  void check_slot(DimSlot slot, const std::string& user) const {
+    require(slot >= 0 && static_cast<size_t>(slot) < model_.dims.instructions.size(),
+            "no dim slot " + std::to_string(slot) + ", used by " + user);
+  }
+  void check_value_index(uint32_t value, const std::string& user) const {
+    require(value < model_.values.size(),
+            "no value " + std::to_string(value) + ", used by " + user);
+  }
+
+  void check_dims() const {
+    const auto& instructions = model_.dims.instructions;
+    for (size_t i = 0; i < instructions.size(); i++) {
+      const auto [op, a, b] = instructions[i];
+      if (op == DimOp::constant) continue;
+      if (op == DimOp::symbol) {
+        require(a >= 0 && static_cast<size_t>(a) < model_.dims.symbols.size(), "unknown symbol");
+        continue;
+      }
+      const auto earlier = [&](int64_t slot) { return slot >= 0 && static_cast<size_t>(slot) < i; };
+      require(earlier(a) && earlier(b),
+              "dim slot " + std::to_string(i) + " uses a slot that is not before it");
+    }
+  }
+
+  void check_value(const ModelValue& value) const {
+    for (const DimSlot slot : value.shape) check_slot(slot, value.name);
+    const bool constant = value.storage == Storage::constant || value.storage == Storage::panels;
+    require(!constant || !value.contents.absent(), value.name + " is a constant without contents");
+    const bool opaque_place = value.storage == Storage::input || value.storage == Storage::vendor ||
+                              value.storage == Storage::constant;
+    require(!value.opaque || opaque_place, value.name + " is opaque, but kernels should touch it");
+  }
+
+  void check_kernel(const ModelKernel& kernel) const {
+    const KernelPlan& plan = kernel.plan;
+    for (const DimSlot slot : slots_of(plan)) check_slot(slot, plan.name);
+    for (const Access& access : plan.accesses) {
+      require(access.value >= 0, plan.name + " accesses no value");
+      check_value_index(static_cast<uint32_t>(access.value), plan.name);
+      require(!model_.values[static_cast<size_t>(access.value)].opaque,
+              plan.name + " touches an opaque value");
+    }
+    for (const PlanNode& node : plan.nodes) {
+      require(node.access < static_cast<int>(plan.accesses.size()), plan.name + ": no such access");
+    }
+  }
+
+  // Fallback calls come before the call they belong to: there are no cycles.
+  void check_call(const KernelCall& call, size_t index) const {
+    require(call.kernel < model_.kernels.size(), "call of an unknown kernel");
+    if (call.guard != kNoSlot) check_slot(call.guard, "a guard");
+    for (const uint32_t fallback : call.fallback) {
+      require(fallback < index, "fallback call is not before its call");
+    }
+  }
+
+  void check_step(const LaunchStage& stage) const {
+    for (const uint32_t call : stage.calls) {
+      require(call < model_.calls.size(), "launch of an unknown call");
+    }
+  }
+  void check_step(const VendorCall& call) const {
+    for (const uint32_t value : call.inputs) check_value_index(value, "a vendor partition");
+    for (const uint32_t value : call.outputs) {
+      check_value_index(value, "a vendor partition");
+      require(model_.values[value].storage == Storage::vendor,
+              model_.values[value].name + " comes from a vendor operator, but is stored elsewhere");
+    }
+  }
+  void check_step(const DimsWrite& write) const {
+    check_value_index(write.value, "a write of dims");
+    const ModelValue& value = model_.values[write.value];
+    require(value.dtype == DType::i64 &&
+                (value.storage == Storage::arena || value.storage == Storage::output),
+            value.name + " cannot hold dims");
+    for (const DimSlot slot : write.slots) check_slot(slot, value.name);
+  }
+
+  void check_binding(const SymbolBinding& binding) const {
+    require(binding.symbol < model_.dims.symbols.size(), "binding of an unknown symbol");
+    check_value_index(binding.value, "a binding");
+    require(binding.axis < model_.values[binding.value].shape.size(), "binding of an unknown axis");
+    require(binding.scale != 0, "binding with scale 0");
+  }
+
+  const Model& model_;
+};
+
+}  // namespace
+
+void check_model(const Model& model) { Checker(model).check(); }
+
+}  // namespace dvm

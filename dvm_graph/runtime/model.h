@@ -1,0 +1,85 @@
+// A model as the executor sees it: kernel plans, values and the order of steps. Mirrors ModelPlan of
+// kernels/plan.py. Shape-generic and immutable once `check_model` has passed it.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "kernels/plan.h"
+#include "runtime/dims.h"
+#include "runtime/tensor.h"
+
+namespace dvm {
+
+enum class Storage : uint8_t { input, output, constant, panels, arena, vendor };
+
+struct ModelValue {
+  std::string name;
+  DType dtype = DType::f32;
+  bool opaque = false;               // strings, sequences: only vendor operators touch it
+  Storage storage = Storage::arena;
+  std::vector<DimSlot> shape;
+  Tensor contents;                   // constants and panels
+};
+
+struct ModelKernel {
+  KernelPlan plan;
+  std::vector<std::string> origin;   // names of ONNX nodes
+};
+
+// A kernel to launch. Where the guard's value is 0 or the kernel does not fit the device, the
+// `fallback` calls run instead, one after the other.
+struct KernelCall {
+  uint32_t kernel = 0;
+  DimSlot guard = kNoSlot;
+  std::vector<uint32_t> fallback;    // indices into Model::calls
+};
+
+// Calls that run side by side.
+struct LaunchStage {
+  std::vector<uint32_t> calls;
+};
+
+struct VendorCall {
+  uint32_t partition = 0;            // what VendorLibrary::run is given
+  std::vector<uint32_t> inputs, outputs;
+};
+
+struct DimsWrite {
+  uint32_t value = 0;
+  std::vector<DimSlot> slots;
+};
+
+using Step = std::variant<LaunchStage, VendorCall, DimsWrite>;
+
+// `symbol * scale + shift` is the extent of an axis of a value: a model input or a vendor's result.
+struct SymbolBinding {
+  uint32_t symbol = 0, value = 0, axis = 0;
+  int64_t scale = 1, shift = 0;
+};
+
+// An inclusive range promised for a symbol by the user; checked at each run.
+struct SymbolRange {
+  uint32_t symbol = 0;
+  int64_t low = 0, high = 0;
+};
+
+struct Model {
+  DimTable dims;
+  std::vector<ModelValue> values;
+  std::vector<ModelKernel> kernels;
+  std::vector<KernelCall> calls;
+  std::vector<Step> steps;           // launches with several stages are several steps
+  std::vector<SymbolBinding> bindings;
+  std::vector<SymbolRange> ranges;
+  std::vector<uint32_t> inputs, outputs;
+};
+
+// Throws CompileError where an index of the model points nowhere or a step breaks its contract.
+void check_model(const Model& model);
+
+}  // namespace dvm

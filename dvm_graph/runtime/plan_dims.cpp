@@ -1,0 +1,24 @@
+#include "runtime/plan_dims.h"
+
+namespace dvm {
+
+std::vector<DimSlot> slots_of(const KernelPlan& plan) {
+  std::vector<DimSlot> slots = plan.extents;
+  for (const Access& access : plan.accesses) {
+    slots.push_back(access.offset);
+    slots.insert(slots.end(), access.strides.begin(), access.strides.end());
+  }
+  for (const PlanNode& node : plan.nodes) {
+    slots.push_back(node.limit);
+    slots.push_back(node.offset);
+    slots.insert(slots.end(), node.strides.begin(), node.strides.end());
+  }
+  std::erase(slots, kNoSlot);
+  return slots;
+}
+
+bool guard_holds(const KernelCall& call, const Dims& dims) {
+  return call.guard == kNoSlot || (dims.ok(call.guard) && dims.values()[call.guard] != 0);
+}
+
+}  // namespace dvm
