@@ -3,15 +3,37 @@
 The only room that imports sympy.
 """
 
-from dvm_graph.symbolic.dims import Symbols
+from dvm_graph.symbolic.builder import Builder
+from dvm_graph.symbolic.dims import (
+    Symbols,
+    add,
+    broadcast_dim,
+    ceildiv,
+    floordiv,
+    is_static,
+    maximum,
+    minimum,
+    mod,
+    mul,
+    neg,
+    product,
+    sub,
+    substitute,
+    symbols_of,
+    truncdiv,
+)
 from dvm_graph.symbolic.facts import Check, Facts, Relation
 from dvm_graph.symbolic.grammar import evaluate_dim_text, parse_dim
-from dvm_graph.symbolic.lower import DimTable, evaluate
+from dvm_graph.symbolic.lower import OPS, DimTable, evaluate
+from dvm_graph.symbolic.numeric import evaluate_constant
 from dvm_graph.symbolic.polynomial import Dim
 from dvm_graph.symbolic.proofs import Answer, Proof
+from dvm_graph.symbolic.shape_functions import infer
 
 __all__ = [
+    "OPS",
     "Answer",
+    "Builder",
     "Check",
     "Dim",
     "DimTable",
@@ -19,7 +41,24 @@ __all__ = [
     "Proof",
     "Relation",
     "Symbols",
+    "add",
+    "broadcast_dim",
+    "ceildiv",
     "evaluate",
+    "evaluate_constant",
     "evaluate_dim_text",
+    "floordiv",
+    "infer",
+    "is_static",
+    "maximum",
+    "minimum",
+    "mod",
+    "mul",
+    "neg",
     "parse_dim",
+    "product",
+    "sub",
+    "substitute",
+    "symbols_of",
+    "truncdiv",
 ]

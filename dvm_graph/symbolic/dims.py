@@ -396,6 +396,9 @@ def _equal(a: Dim, b: Dim) -> Dim:
         return int(constant == 0)
     if nonnegative(plus(gap, polynomial(-1))) or nonnegative(plus(difference(b, a), polynomial(-1))):
         return 0
+    number, other = (a, b) if isinstance(a, int) else (b, a)
+    if isinstance(number, int) and bounds(other) == (0, 1):
+        return other if number else logical_not(other)
     return forms.Equal(*_sorted([a, b]))
 
 
@@ -413,9 +416,11 @@ def _select(condition: Dim, a: Dim, b: Dim) -> Dim:
 
 @lru_cache(maxsize=_MEMO)
 def _broadcast(a: Dim, b: Dim) -> Dim:
-    if bounds(a)[0] > 1 or bounds(b)[0] > 1:
-        return a if bounds(a)[0] > 1 else b
-    return forms.BroadcastDim(*_sorted([a, b]))
+    args = dict.fromkeys((*_flat(forms.BroadcastDim, a), *_flat(forms.BroadcastDim, b)))
+    proper = next((arg for arg in args if bounds(arg)[0] > 1), None)
+    if proper is not None:
+        return proper
+    return forms.BroadcastDim(*_sorted(list(args)))
 
 
 def _sorted(dims: list[Dim]) -> list[Any]:

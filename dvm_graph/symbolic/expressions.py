@@ -81,7 +81,10 @@ class Select(IntegerForm):
 
 
 class BroadcastDim(IntegerForm):
-    """The extent that a and b broadcast to: b where a is 1, else a. Symmetric where valid."""
+    """The extent that two or more extents broadcast to: the first that is not 1, if there is one.
+
+    Symmetric where the extents do broadcast.
+    """
 
     def _sympystr(self, printer: StrPrinter) -> str:
         return f"broadcast({', '.join(printer.doprint(arg) for arg in self.args)})"

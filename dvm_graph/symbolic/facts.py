@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import enum
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
@@ -49,6 +49,10 @@ class Relation(enum.Enum):
     EQUAL = "equals"
     LESS_EQUAL = "is at most"
     DIVIDES = "divides"
+    BROADCASTS = "broadcasts with"
+    """Equal, or either is 1."""
+    BROADCASTS_TO = "broadcasts to"
+    """Equal, or the left is 1."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +84,7 @@ class Facts:
         self._divisors: list[tuple[Dim, Dim]] = []
         self._canonical: dict[Any, Dim] = {}
         self._active: set[Any] = set()
+        self._expected: set[tuple[Dim, Relation, Dim]] = set()
 
     def branch(self) -> Facts:
         """A copy, for a region of control flow: what it learns must not leak out."""
@@ -89,6 +94,7 @@ class Facts:
         copy._reasons = dict(self._reasons)
         copy._ranges = dict(self._ranges)
         copy._divisors = list(self._divisors)
+        copy._expected = set(self._expected)
         return copy
 
     # -- assuming
@@ -138,6 +144,13 @@ class Facts:
             self.checks.append(Check(divisor, Relation.DIVIDES, a, reason))
             self._divisors.append((divisor, a))
             self._canonical.clear()
+
+    def expect(self, a: Dim, relation: Relation, b: Dim, reason: Callable[[], str]) -> None:
+        """Has a run check what the model demands and nothing follows from."""
+        key = (a, relation, b)
+        if key not in self._expected:
+            self._expected.add(key)
+            self.checks.append(Check(a, relation, b, reason()))
 
     # -- asking
 

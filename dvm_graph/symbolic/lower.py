@@ -136,8 +136,7 @@ class DimTable:
             condition, then, other = (self.slot(arg) for arg in args)
             return self._select(condition, then, other)
         if isinstance(dim, forms.BroadcastDim):
-            first, second = (self.slot(arg) for arg in args)
-            return self._select(self.emit("eq", first, self.slot(1)), second, first)
+            return self._lower_broadcast([self.slot(arg) for arg in args])
         return self._fold("mul" if dim.is_Mul else _FORM_OPS[type(dim)], args)
 
     def _lower_sum(self, args: Sequence[Dim]) -> int:
@@ -154,6 +153,12 @@ class DimTable:
         for term in negative:
             total = self.emit("sub", total, term)
         return total
+
+    def _lower_broadcast(self, extents: Sequence[int]) -> int:
+        result = extents[0]
+        for extent in extents[1:]:
+            result = self._select(self.emit("eq", result, self.slot(1)), extent, result)
+        return result
 
     def _fold(self, op: str, args: Sequence[Dim]) -> int:
         result = self.slot(args[0])

@@ -1,0 +1,199 @@
+"""The builder: how every part of the compiler makes basic operators.
+
+Purpose: make a node, deduce its result, add it to the graph; or find that no node is needed,
+because the result is an operand (a view that changes nothing) or is known (shape arithmetic).
+
+Invariants: every value made here has its shape and dtype. Results whose elements are all known are
+constants (if numbers) or come from a `dims` node (if expressions): an exporter's chain of shape
+operators leaves nothing behind but the expressions.
+
+What it does not do: look for common subexpressions or larger constants; passes do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from dvm_graph.ir import OPERATORS, DType, Graph, Kind, Node, Value
+from dvm_graph.symbolic.builder_methods import OperatorMethods
+from dvm_graph.symbolic.contents import MAX_ELEMENTS
+from dvm_graph.symbolic.dims import is_static
+from dvm_graph.symbolic.facts import Facts
+from dvm_graph.symbolic.numeric import evaluate_constant
+from dvm_graph.symbolic.polynomial import Dim
+from dvm_graph.symbolic.shape_functions import infer
+
+_Key: TypeAlias = tuple[Any, ...]
+
+
+class Builder(OperatorMethods):
+    """Builds basic operators at the end of a graph. Methods named as operators are inherited."""
+
+    def __init__(self, graph: Graph, facts: Facts) -> None:
+        self.graph = graph
+        self.facts = facts
+        self._constants: dict[_Key, Value] = {}
+        self._dims: dict[_Key, Value] = {}
+        self._origin: tuple[str, ...] = ()
+        self._metadata: Mapping[str, str] = {}
+        self._stem = ""
+
+    @contextmanager
+    def scope(self, onnx_node: Node) -> Iterator[None]:
+        """Nodes built inside come from this ONNX node: name, origin and metadata."""
+        outer = self._origin, self._metadata, self._stem
+        self._origin = onnx_node.origin or (onnx_node.name,)
+        self._metadata = onnx_node.metadata
+        self._stem = f"{onnx_node.name}."
+        try:
+            yield
+        finally:
+            self._origin, self._metadata, self._stem = outer
+
+    def op(self, name: str, *operands: Value, **attrs: Any) -> Value:
+        """The result of a basic operator.
+
+        Raises:
+            ShapeError: operands whose shapes contradict the operator or each other.
+            ModelError: operands of wrong number or dtypes.
+        """
+        trivial = _TRIVIAL.get(name)
+        if trivial is not None and trivial(operands, attrs, self.facts):
+            return operands[0]
+        result = Value("", operands[-1].dtype if operands else DType.INT64)
+        node = Node("", name, operands, (result,), attrs, origin=self._origin)
+        infer(node, self.facts)
+        known = self._known(node, result)
+        return self._insert(node, result) if known is None else known
+
+    def scalar(self, value: float | int | bool, dtype: DType) -> Value:
+        """A constant of rank 0."""
+        key = (dtype, type(value), str(value))
+        known = self._constants.get(key)
+        if known is None:
+            data = np.array(value).astype(dtype.numpy)
+            known = self._constants[key] = self.graph.constant(data, "scalar")
+        return known
+
+    def constant(self, array: np.ndarray[Any, Any]) -> Value:
+        """A constant; of small ones, equal arrays give the same value."""
+        if array.size > MAX_ELEMENTS or array.dtype == object:
+            return self.graph.constant(array, f"{self._stem}constant")
+        key = (array.dtype.name, array.shape, array.tobytes())
+        known = self._constants.get(key)
+        if known is None:
+            known = self._constants[key] = self.graph.constant(array, f"{self._stem}constant")
+        return known
+
+    def shape_of(self, value: Value) -> Value:
+        """The shape of a value as a tensor (ONNX Shape)."""
+        assert value.shape is not None, value.name
+        return self.dims(value.shape)
+
+    def dims(
+        self,
+        elements: Sequence[Dim],
+        shape: Sequence[int] | None = None,
+        dtype: DType = DType.INT64,
+    ) -> Value:
+        """An integer tensor of dims (of rank 1 unless a shape is given): a constant if all are
+        numbers."""
+        elements = tuple(elements)
+        shape = (len(elements),) if shape is None else tuple(shape)
+        if is_static(elements):
+            return self.constant(np.array(elements, dtype.numpy).reshape(shape))
+        key = (dtype, shape, elements)
+        known = self._dims.get(key)
+        if known is not None and known.producer in self.graph.digraph:
+            return known
+        value = self._source_of_dims(elements, shape)
+        if dtype is not DType.INT64:
+            value = self._cast_dims(value, dtype)
+        self._dims[key] = value
+        return value
+
+    def _source_of_dims(self, elements: tuple[Dim, ...], shape: tuple[int, ...]) -> Value:
+        result = Value("", DType.INT64)
+        attrs = {"elements": elements, "shape": shape}
+        node = Node("", "dims", (), (result,), attrs, origin=self._origin)
+        infer(node, self.facts)
+        return self._insert(node, result)
+
+    def _cast_dims(self, value: Value, dtype: DType) -> Value:
+        result = Value("", dtype)
+        node = Node("", "cast", (value,), (result,), {"dtype": dtype}, origin=self._origin)
+        infer(node, self.facts)
+        return self._insert(node, result)
+
+    def _known(self, node: Node, result: Value) -> Value | None:
+        """A value that stands for the result without computing anything."""
+        if result.elements is not None:
+            assert result.shape is not None
+            return self.dims(result.elements, result.shape, result.dtype)
+        if OPERATORS[node.op].kind is Kind.SOURCE:
+            return None
+        for operand in node.inputs:
+            if operand is None or operand.data is None:
+                return None
+        data = evaluate_constant(node)
+        return None if data is None else self.constant(data)
+
+    def _insert(self, node: Node, result: Value) -> Value:
+        stem = f"{self._stem}{node.op}"
+        node.name = result.name = self.graph.unique_name(stem)
+        node.metadata = self._metadata
+        self.graph.add(node)
+        return result
+
+
+# -- operators that return their operand
+
+_Trivial: TypeAlias = Callable[[Sequence[Value], Mapping[str, Any], Facts], bool]
+
+
+def _same_shape(operands: Sequence[Value], attrs: Mapping[str, Any], facts: Facts) -> bool:
+    shape = operands[0].shape
+    assert shape is not None
+    return facts.prove_same_shape(shape, attrs["shape"]).yes
+
+
+def _identity_transpose(operands: Sequence[Value], attrs: Mapping[str, Any], _facts: Facts) -> bool:
+    return tuple(attrs["perm"]) == tuple(range(operands[0].rank))
+
+
+def _full_slice(operands: Sequence[Value], attrs: Mapping[str, Any], facts: Facts) -> bool:
+    shape = operands[0].shape
+    assert shape is not None
+    if any(start != 0 for start in attrs["starts"]) or any(step != 1 for step in attrs["steps"]):
+        return False
+    return facts.prove_same_shape(shape, attrs["sizes"]).yes
+
+
+def _same_dtype(operands: Sequence[Value], attrs: Mapping[str, Any], _facts: Facts) -> bool:
+    return operands[0].dtype is attrs["dtype"]
+
+
+def _no_axes(_operands: Sequence[Value], attrs: Mapping[str, Any], _facts: Facts) -> bool:
+    return not attrs["axes"]
+
+
+def _single(operands: Sequence[Value], _attrs: Mapping[str, Any], _facts: Facts) -> bool:
+    return len(operands) == 1
+
+
+_TRIVIAL: dict[str, _Trivial] = {
+    "reshape": _same_shape,
+    "broadcast_to": _same_shape,
+    "transpose": _identity_transpose,
+    "slice": _full_slice,
+    "cast": _same_dtype,
+    "concat": _single,
+    "reduce_sum": _no_axes,
+    "reduce_prod": _no_axes,
+    "reduce_max": _no_axes,
+    "reduce_min": _no_axes,
+}

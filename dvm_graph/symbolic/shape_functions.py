@@ -1,0 +1,299 @@
+"""Shape functions of the basic operators.
+
+Purpose: `infer` sets shape, dtype and (for small integer tensors) elements of a basic node's
+result, and tells the facts what the operator demands: that matmul's k axes agree, that operands
+broadcast, that a reshape keeps the number of elements.
+
+Extents of 0 and 1 are extents like others: two unknown dims broadcast to `broadcast(a, b)`, unless
+it is proven that neither can be 1.
+
+What it does not do: vendor operators (onnx's own inference serves those).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import NoReturn
+
+from dvm_graph.errors import CompileError, ModelError, ShapeError
+from dvm_graph.ir import OPERATORS, DType, Kind, Node, Result, Shape, Value
+from dvm_graph.symbolic import dims
+from dvm_graph.symbolic.contents import deduce_elements
+from dvm_graph.symbolic.facts import Facts, Relation
+from dvm_graph.symbolic.polynomial import Dim
+
+ShapeFunction = Callable[[Node, Facts], Shape]
+
+
+def infer(node: Node, facts: Facts) -> None:
+    """Sets shape, dtype and elements of the result of a basic node.
+
+    Raises:
+        ShapeError: operands whose shapes contradict the operator or each other.
+        ModelError: operands of wrong number or dtypes.
+    """
+    rule = _RULES.get(node.op)
+    if rule is None:
+        raise CompileError(f"{describe(node)}: no shape function for this operator")
+    result = node.output
+    result.shape = rule(node, facts)
+    result.dtype = _result_dtype(node)
+    result.elements = deduce_elements(node)
+
+
+def describe(node: Node) -> str:
+    """An operator application in words, for errors: name, ONNX origin, operand shapes."""
+    operands = ", ".join("none" if value is None else repr(value) for value in node.inputs)
+    return f"{node.op} of {', '.join(node.origin) or node.name} ({operands})"
+
+
+def broadcast_shapes(node: Node, shapes: Sequence[Shape], facts: Facts) -> Shape:
+    """The shape that shapes broadcast to, as numpy's rules have it."""
+    result = shapes[0]
+    for shape in shapes[1:]:
+        if shape == result or not shape:
+            continue
+        if len(shape) > len(result):
+            result, shape = shape, result
+        offset = len(result) - len(shape)
+        paired = zip(result[offset:], shape, strict=True)
+        result = result[:offset] + tuple(_broadcast(node, a, b, facts) for a, b in paired)
+    return result
+
+
+def _broadcast(node: Node, a: Dim, b: Dim, facts: Facts) -> Dim:
+    if a is b:
+        return a
+    if isinstance(a, int) and isinstance(b, int):
+        if a == b or b == 1:
+            return a
+        return b if a == 1 else _fail(node, f"extents {a} and {b} do not broadcast")
+    a, b = facts.canonical(a), facts.canonical(b)
+    if facts.prove_equal(a, b).yes or b == 1:
+        return a
+    if a == 1:
+        return b
+    return _broadcast_unknown(node, a, b, facts)
+
+
+def _broadcast_unknown(node: Node, a: Dim, b: Dim, facts: Facts) -> Dim:
+    a_proper, b_proper = _is_never_one(a, facts), _is_never_one(b, facts)
+    if a_proper and b_proper:
+        _equate(node, a, b, facts, "operands broadcast")
+        return facts.canonical(a)
+    facts.expect(a, Relation.BROADCASTS, b, lambda: f"operands of {describe(node)} broadcast")
+    if a_proper or b_proper:
+        return a if a_proper else b
+    return facts.canonical(dims.broadcast_dim(a, b))
+
+
+def _is_never_one(dim: Dim, facts: Facts) -> bool:
+    return dim != 1 if isinstance(dim, int) else facts.prove_one(dim).no
+
+
+def _equate(node: Node, a: Dim, b: Dim, facts: Facts, why: str) -> None:
+    """Two dims that the operator demands to be equal."""
+    if a is b or a == b:
+        return
+    if isinstance(a, int) and isinstance(b, int):
+        _fail(node, f"{why}, but {a} is not {b}")
+    facts.assume_equal(a, b, f"{why} in {describe(node)}")
+
+
+def _fail(node: Node, text: str) -> NoReturn:
+    raise ShapeError(f"{describe(node)}: {text}")
+
+
+def _operands(node: Node, count: int) -> Sequence[Value]:
+    values = node.inputs
+    if len(values) != count or None in values:
+        raise ModelError(f"{describe(node)}: takes {count} operands")
+    return values  # type: ignore[return-value]
+
+
+def _shape(node: Node, index: int = 0) -> Shape:
+    value = node.operand(index)
+    if value is None or value.shape is None:
+        raise CompileError(f"{describe(node)}: the shape of operand {index} is not deduced yet")
+    return value.shape
+
+
+# -- dtypes
+
+
+def _result_dtype(node: Node) -> DType:
+    info = OPERATORS[node.op]
+    if info.result is Result.BOOL:
+        return DType.BOOL
+    if info.result is Result.ATTR:
+        return DType(node.attrs["dtype"])
+    if info.kind is Kind.SOURCE:
+        return DType.INT64
+    value = node.inputs[0] if info.kind is Kind.GATHER else node.inputs[-1]
+    assert value is not None
+    return value.dtype
+
+
+def _check_same_dtypes(node: Node, values: Sequence[Value | None]) -> None:
+    first = values[0]
+    for value in values:
+        if value is None or first is None or value.dtype is not first.dtype:
+            raise ModelError(f"{describe(node)}: operands have different element types")
+
+
+# -- shape functions
+
+
+def _unary(node: Node, _facts: Facts) -> Shape:
+    if len(node.inputs) != 1:
+        raise ModelError(f"{describe(node)}: takes 1 operand")
+    return _shape(node)
+
+
+def _binary(node: Node, facts: Facts) -> Shape:
+    first, second = _operands(node, 2)
+    if first.dtype is not second.dtype:
+        _check_same_dtypes(node, node.inputs)
+    return broadcast_shapes(node, (_shape(node, 0), _shape(node, 1)), facts)
+
+
+def _select(node: Node, facts: Facts) -> Shape:
+    condition, *choices = _operands(node, 3)
+    if condition.dtype is not DType.BOOL:
+        raise ModelError(f"{describe(node)}: the condition is not bool")
+    _check_same_dtypes(node, choices)
+    return broadcast_shapes(node, [_shape(node, index) for index in range(3)], facts)
+
+
+def _reduce(node: Node, _facts: Facts) -> Shape:
+    shape, axes = _shape(node), node.attrs["axes"]
+    if any(not 0 <= axis < len(shape) for axis in axes):
+        _fail(node, f"axes {axes} of rank {len(shape)}")
+    return tuple(1 if axis in axes else dim for axis, dim in enumerate(shape))
+
+
+def _matmul(node: Node, facts: Facts) -> Shape:
+    _check_same_dtypes(node, _operands(node, 2))
+    a, b = _shape(node, 0), _shape(node, 1)
+    if len(a) < 2 or len(b) < 2:
+        _fail(node, "operands of rank 2 or more are needed")
+    _equate(node, a[-1], b[-2], facts, "k axes are equal")
+    return (*broadcast_shapes(node, (a[:-2], b[:-2]), facts), a[-2], b[-1])
+
+
+def _reshape(node: Node, facts: Facts) -> Shape:
+    shape, target = _shape(node), tuple(node.attrs["shape"])
+    if shape != target:
+        before, after = dims.product(shape), dims.product(target)
+        _equate(node, before, after, facts, "element counts are equal")
+    return target
+
+
+def _transpose(node: Node, _facts: Facts) -> Shape:
+    shape, perm = _shape(node), node.attrs["perm"]
+    if sorted(perm) != list(range(len(shape))):
+        _fail(node, f"{perm} is no permutation of the axes of rank {len(shape)}")
+    return tuple(shape[axis] for axis in perm)
+
+
+def _broadcast_to(node: Node, facts: Facts) -> Shape:
+    shape, target = _shape(node), tuple(node.attrs["shape"])
+    offset = len(target) - len(shape)
+    if offset < 0:
+        _fail(node, f"rank {len(shape)} does not broadcast to rank {len(target)}")
+    for dim, wanted in zip(shape, target[offset:], strict=True):
+        if dim is wanted or dim == wanted or (isinstance(dim, int) and dim == 1):
+            continue
+        if facts.prove_equal(dim, wanted).yes or facts.prove_one(dim).yes:
+            continue
+        if _is_never_one(dim, facts) or facts.prove_one(wanted).yes:
+            _equate(node, dim, wanted, facts, "extents broadcast")
+        elif not _is_broadcast_of(dim, wanted):
+            why = f"extents broadcast in {node.op} of {', '.join(node.origin) or node.name}"
+            facts.expect(dim, Relation.BROADCASTS_TO, wanted, lambda why=why: why)
+    return target
+
+
+def _is_broadcast_of(dim: Dim, wanted: Dim) -> bool:
+    return dims.broadcast_dim(dim, wanted) == wanted
+
+
+def _slice(node: Node, _facts: Facts) -> Shape:
+    shape = _shape(node)
+    starts, steps, sizes = (tuple(node.attrs[name]) for name in ("starts", "steps", "sizes"))
+    if not len(shape) == len(starts) == len(steps) == len(sizes):
+        _fail(node, f"starts {starts}, steps {steps}, sizes {sizes} for rank {len(shape)}")
+    for extent, start, step, size in zip(shape, starts, steps, sizes, strict=True):
+        if dims.is_static((extent, start, step, size)) and size:
+            last = start + step * (size - 1)
+            if size < 0 or not (0 <= start < extent and 0 <= last < extent):
+                _fail(node, f"[{start}, {last}] leaves an axis of extent {extent}")
+    return sizes
+
+
+def _view(node: Node, _facts: Facts) -> Shape:
+    return tuple(node.attrs["shape"])
+
+
+def _concat(node: Node, facts: Facts) -> Shape:
+    _check_same_dtypes(node, node.inputs)
+    shapes = [_shape(node, index) for index in range(len(node.inputs))]
+    axis, first = node.attrs["axis"], shapes[0]
+    if not 0 <= axis < len(first) or any(len(shape) != len(first) for shape in shapes):
+        _fail(node, f"ranks differ, or have no axis {axis}")
+    total: Dim = 0
+    for shape in shapes:
+        for i, (dim, other) in enumerate(zip(first, shape, strict=True)):
+            if i != axis and dim is not other:
+                _equate(node, dim, other, facts, "extents beside the axis are equal")
+        total = dims.add(total, shape[axis])
+    return (*first[:axis], total, *first[axis + 1 :])
+
+
+def _gather(node: Node, _facts: Facts) -> Shape:
+    _x, index = _operands(node, 2)
+    shape, axis = _shape(node, 0), node.attrs["axis"]
+    if index.dtype is not DType.INT64:
+        raise ModelError(f"{describe(node)}: the index is not int64")
+    if not 0 <= axis < len(shape):
+        _fail(node, f"no axis {axis}")
+    return (*shape[:axis], *_shape(node, 1), *shape[axis + 1 :])
+
+
+def _source(node: Node, _facts: Facts) -> Shape:
+    return tuple(node.attrs["shape"])
+
+
+def _dims(node: Node, _facts: Facts) -> Shape:
+    shape = tuple(node.attrs["shape"])
+    if dims.product(shape) != len(node.attrs["elements"]):
+        _fail(node, f"{len(node.attrs['elements'])} elements for shape {shape}")
+    return shape
+
+
+_BY_NAME: dict[str, ShapeFunction] = {
+    "select": _select,
+    "matmul": _matmul,
+    "reshape": _reshape,
+    "transpose": _transpose,
+    "broadcast_to": _broadcast_to,
+    "slice": _slice,
+    "view": _view,
+    "concat": _concat,
+    "gather": _gather,
+    "iota": _source,
+    "dims": _dims,
+}
+
+
+def _rules() -> dict[str, ShapeFunction]:
+    rules = dict(_BY_NAME)
+    for info in OPERATORS.values():
+        if info.kind is Kind.REDUCE:
+            rules[info.name] = _reduce
+        elif info.kind is Kind.MAP and info.arity < 3:
+            rules[info.name] = _unary if info.arity == 1 else _binary
+    return rules
+
+
+_RULES = _rules()
