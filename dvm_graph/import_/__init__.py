@@ -1,10 +1,17 @@
 """ONNX in, and vendor partitions out; the only importer of `onnx`."""
 
+from dvm_graph.import_.functions import expand_function
 from dvm_graph.import_.importer import import_onnx
+from dvm_graph.import_.inference import infer_vendor
 from dvm_graph.import_.loading import ImportedModel, load_model
+from dvm_graph.import_.partition import partition_model, partition_opset
 
 __all__ = [
     "ImportedModel",
+    "expand_function",
     "import_onnx",
+    "infer_vendor",
     "load_model",
+    "partition_model",
+    "partition_opset",
 ]

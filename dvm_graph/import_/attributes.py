@@ -110,4 +110,4 @@ def _type_name(number: int) -> str:
 
 
 def _text(data: bytes) -> str:
-    return data.decode("utf-8", "surrogateescape")
+    return str(data, "utf-8", "surrogateescape")

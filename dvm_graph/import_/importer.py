@@ -5,8 +5,8 @@ In: a path, bytes or ModelProto. Out: a `Graph` whose nodes are ONNX operators i
 values, model-local functions inlined.
 
 Invariants of the result:
-  * Inputs have dtype and shape, dims parsed; results have a dtype where the schema or the model
-    tells it (OPAQUE otherwise) and no shape: decomposition deduces both.
+  * Inputs have dtype and shape, dims parsed; results have a dtype where the operator's schema tells
+    it (OPAQUE otherwise) and no shape: decomposition deduces both.
   * An initializer that is also a graph input is a constant, not an input.
   * A control-flow node's `regions` are closed: what a body takes from outside is appended to the
     node's operands and to the inputs of each of its regions, after the body's own inputs. `attrs`
@@ -19,7 +19,8 @@ Does not check types or shapes of operands; decomposition does.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import functools
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -35,11 +36,11 @@ from dvm_graph.import_.normalize_opset import normalize
 from dvm_graph.import_.schemas import Signature, signature
 from dvm_graph.import_.tensors import (
     Array,
-    dtype_of,
     dtype_of_array,
     sparse_to_array,
     tensor_to_array,
 )
+from dvm_graph.import_.types import read_type
 from dvm_graph.ir import Dim, DType, Graph, Node, Value
 from dvm_graph.options import Options
 from dvm_graph.symbolic import Symbols, parse_dim
@@ -105,13 +106,29 @@ class Scope:
         self.values[name] = value
 
 
-class Importer:
-    """Converts GraphProtos and NodeProtos of one model."""
+@dataclass(frozen=True, slots=True)
+class Provenance:
+    """What imported nodes inherit: of a model nothing, of a function body its call's identity."""
 
-    def __init__(self, opsets: dict[str, int], external: ExternalData, symbols: Symbols) -> None:
+    prefix: str = ""
+    origin: tuple[str, ...] = ()
+    metadata: Mapping[str, str] = field(default_factory=dict)
+
+
+class Importer:
+    """Converts GraphProtos and NodeProtos of one model or function body."""
+
+    def __init__(
+        self,
+        opsets: Mapping[str, int],
+        external: ExternalData,
+        symbols: Symbols,
+        provenance: Provenance | None = None,
+    ) -> None:
         self._opsets = opsets
         self._external = external
         self._symbols = symbols
+        self._provenance = provenance or Provenance()
 
     # -- graphs
 
@@ -126,7 +143,8 @@ class Importer:
         scope = Scope(graph, parent)
         self._import_initializers(scope, initializers, proto.sparse_initializer)
         self._import_inputs(scope, proto.input)
-        self._import_nodes(scope, proto)
+        for node in self.import_nodes(scope, proto.node, {}):
+            graph.add(node)
         names = []
         for info in proto.output:
             value = scope.find(info.name)
@@ -163,7 +181,7 @@ class Importer:
             seen.add(info.name)
             if info.name in scope.values:
                 continue
-            dtype, shape = self._type_of(info)
+            dtype, shape = read_type(info.type, functools.partial(self._dim, info.name))
             if shape is None and dtype is not DType.OPAQUE and scope.parent is None:
                 raise UnsupportedError(
                     f"input {info.name!r} of the model has no known rank; "
@@ -175,17 +193,7 @@ class Importer:
             scope.define(info.name, value, "an input")
             scope.graph.inputs.append(value)
 
-    def _type_of(self, info: onnx.ValueInfoProto) -> tuple[DType, tuple[Dim, ...] | None]:
-        if not info.type.HasField("tensor_type"):
-            return DType.OPAQUE, None
-        tensor = info.type.tensor_type
-        if not tensor.HasField("shape"):
-            return dtype_of(tensor.elem_type), None
-        dims = tensor.shape.dim
-        shape = tuple(self._dim(dim, info.name, axis) for axis, dim in enumerate(dims))
-        return dtype_of(tensor.elem_type), shape
-
-    def _dim(self, dim: onnx.TensorShapeProto.Dimension, name: str, axis: int) -> Dim:
+    def _dim(self, name: str, dim: onnx.TensorShapeProto.Dimension, axis: int) -> Dim:
         if dim.HasField("dim_value") and dim.dim_value >= 0:
             return dim.dim_value
         if dim.dim_param:
@@ -194,47 +202,53 @@ class Importer:
 
     # -- nodes
 
-    def _import_nodes(self, scope: Scope, proto: onnx.GraphProto) -> None:
-        declared = _declared_dtypes(proto)
-        values = self._declare_results(scope, proto, declared)
-        for node in _in_order(proto.node, scope):
+    def import_nodes(
+        self, scope: Scope, nodes: Sequence[onnx.NodeProto], declared: Mapping[str, Value]
+    ) -> Iterator[Node]:
+        """Converts nodes one by one; the caller may add each to the graph.
+
+        `declared` holds values of results that exist before; others are made.
+        """
+        values = self._declare_results(scope, nodes, declared)
+        for node in _in_order(nodes):
             if node.op_type == "Constant" and default_domain(node.domain) == "":
-                self._import_constant(scope, node, values)
+                self._import_constant(scope, node)
             else:
-                self._import_node(scope, node, values)
+                yield self._import_node(scope, node, values)
 
     def _declare_results(
-        self, scope: Scope, proto: onnx.GraphProto, declared: dict[str, DType]
+        self, scope: Scope, nodes: Sequence[onnx.NodeProto], declared: Mapping[str, Value]
     ) -> dict[str, Value]:
         """Values of all results up front, so that they keep their ONNX names."""
         values: dict[str, Value] = {}
-        for node in proto.node:
-            for name in node.output:
-                if not name:
-                    continue
-                if name in values or name in scope.values:
+        defined: set[str] = set()
+        for node in nodes:
+            for name in filter(None, node.output):
+                if name in defined or name in scope.values:
                     raise ModelError(
                         f"node {_label(node)} defines {name!r}, which is defined already"
                     )
-                if node.op_type != "Constant":
-                    unique = scope.graph.unique_name(name)
-                    values[name] = Value(unique, declared.get(name, DType.OPAQUE))
-                else:
-                    values[name] = Value(name, DType.OPAQUE)
+                defined.add(name)
+                if name in declared:
+                    values[name] = declared[name]
+                elif node.op_type != "Constant":
+                    unique = scope.graph.unique_name(self._provenance.prefix + name)
+                    values[name] = Value(unique, DType.OPAQUE)
         return values
 
-    def _import_constant(
-        self, scope: Scope, node: onnx.NodeProto, values: dict[str, Value]
-    ) -> None:
+    def _import_constant(self, scope: Scope, node: onnx.NodeProto) -> None:
         where = f"node {_label(node)}"
         schema = signature("Constant", "", self._version("", where))
         if len(node.attribute) != 1 or len(node.output) != 1 or node.input:
             raise ModelError(f"{where}: Constant takes one attribute and gives one result")
         ((name, content),) = read_attributes(node, where, schema, self._external).items()
-        value = constant(scope.graph, constant_array(name, content), node.output[0])
+        stem = self._provenance.prefix + node.output[0]
+        value = constant(scope.graph, constant_array(name, content), stem)
         scope.define(node.output[0], value, where)
 
-    def _import_node(self, scope: Scope, proto: onnx.NodeProto, values: dict[str, Value]) -> None:
+    def _import_node(
+        self, scope: Scope, proto: onnx.NodeProto, values: Mapping[str, Value]
+    ) -> Node:
         where = f"node {_label(proto)}"
         domain = default_domain(proto.domain)
         version = self._version(domain, where)
@@ -243,7 +257,7 @@ class Importer:
         attrs = read_attributes(proto, where, schema, self._external)
         regions, captured = self._import_regions(scope, proto, attrs)
         node = Node(
-            name=scope.graph.unique_name(proto.name or proto.op_type),
+            name=scope.graph.unique_name(self._provenance.prefix + (proto.name or proto.op_type)),
             op=proto.op_type,
             inputs=(*operands, *captured),
             outputs=tuple(
@@ -253,16 +267,17 @@ class Importer:
             attrs=attrs,
             domain=domain,
             version=version,
-            origin=(proto.name or f"{proto.op_type}:{_first_output(proto)}",),
-            metadata={entry.key: entry.value for entry in proto.metadata_props},
+            origin=self._provenance.origin
+            or (proto.name or f"{proto.op_type}:{_first_output(proto)}",),
+            metadata=self._provenance.metadata
+            or {entry.key: entry.value for entry in proto.metadata_props},
             source=proto.SerializeToString(),
             regions=regions,
         )
         finish_node(scope.graph, node, schema)
-        scope.graph.add(node)
-        for name in proto.output:
-            if name:
-                scope.define(name, values[name], where)
+        for name in filter(None, proto.output):
+            scope.define(name, values[name], where)
+        return node
 
     def _operand(self, scope: Scope, name: str, where: str) -> Value | None:
         if not name:
@@ -303,7 +318,7 @@ class Importer:
         return tuple(inner.graph for inner in scopes), captured
 
 
-# -- shared with `functions`
+# -- values and nodes
 
 
 def constant(graph: Graph, array: Array, name: str) -> Value:
@@ -330,37 +345,36 @@ def constant_array(attribute: str, content: Any) -> Array:
     return array
 
 
-def finish_node(graph: Graph, node: Node, schema: Signature | None) -> None:
+def finish_node(graph: Graph, node: Node, schema: Signature) -> None:
     """Brings a node to its newest form and gives its results a dtype where that is known."""
+    for index, value in enumerate(node.outputs):
+        if value.dtype is DType.OPAQUE:
+            value.dtype = _result_dtype(node, index, schema)
+    if node.domain != "":
+        return
     first = node.operand(0)
-    if schema is not None:
-        for index, value in enumerate(node.outputs):
-            if value.dtype is DType.OPAQUE:
-                value.dtype = schema.result_dtype(index, node.inputs, node.attrs)
-    if node.domain == "":
-        dtype = DType.OPAQUE if first is None else first.dtype
-        form = normalize(node.op, node.version, dtype, len(node.inputs), node.attrs)
-        if form is not None:
-            stem = node.name
-            node.op, node.attrs = form.op, form.attrs
-            node.inputs += tuple(
-                None if array is None else constant(graph, array, f"{stem}.attribute")
-                for array in form.appended
-            )
+    dtype = DType.OPAQUE if first is None else first.dtype
+    form = normalize(node.op, node.version, dtype, len(node.inputs), node.attrs)
+    if form is not None:
+        node.op, node.attrs = form.op, form.attrs
+        node.inputs += tuple(
+            None if array is None else constant(graph, array, f"{node.name}.attribute")
+            for array in form.appended
+        )
+
+
+def _result_dtype(node: Node, index: int, schema: Signature) -> DType:
+    if not node.regions:
+        return schema.result_dtype(index, node.inputs, node.attrs)
+    # The first result of a Loop's body is its condition.
+    results = node.regions[0].outputs[1 if node.op == "Loop" else 0 :]
+    return results[index].dtype if index < len(results) else DType.OPAQUE
 
 
 def _opaque_type(array: Array) -> int:
     if array.dtype == object:
         return onnx.TensorProto.STRING
     return onnx.helper.np_dtype_to_tensor_dtype(array.dtype)
-
-
-def _declared_dtypes(proto: onnx.GraphProto) -> dict[str, DType]:
-    return {
-        info.name: dtype_of(info.type.tensor_type.elem_type)
-        for infos in (proto.value_info, proto.output)
-        for info in infos
-    }
 
 
 def _label(node: onnx.NodeProto) -> str:
@@ -394,7 +408,7 @@ def _checked_signature(node: onnx.NodeProto, where: str, domain: str, version: i
 # -- order
 
 
-def _in_order(nodes: Sequence[onnx.NodeProto], scope: Scope) -> Sequence[onnx.NodeProto]:
+def _in_order(nodes: Sequence[onnx.NodeProto]) -> Sequence[onnx.NodeProto]:
     """The nodes as they stand if operands come first (as ONNX asks), else sorted.
 
     Raises:

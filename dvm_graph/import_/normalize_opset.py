@@ -102,6 +102,11 @@ CHANGES: dict[str, Change] = {
 }
 """By operator of the default domain."""
 
+CHANGED_MEANING = frozenset(
+    {"BatchNormalization", "Hardmax", "LogSoftmax", "Resize", "Scan", "Softmax", "Split"}
+)
+"""Operators whose meaning, not just form, depends on the opset."""
+
 
 def normalize(
     op: str, version: int, dtype: DType, operands: int, attrs: dict[str, Any]
@@ -125,6 +130,12 @@ def normalize(
     while appended and appended[-1] is None:
         appended.pop()
     return NewForm(change.renamed or op, remaining, tuple(appended))
+
+
+def form_version(op: str, domain: str, version: int) -> int:
+    """The opset version whose schema describes the form that `normalize` leaves a node in."""
+    change = CHANGES.get(op) if domain == "" else None
+    return version if change is None else max(version, change.since)
 
 
 def _batch_normalization(attrs: dict[str, Any]) -> NewForm | None:

@@ -28,7 +28,8 @@ _DTYPE_ATTRIBUTES = ("to", "dtype", "output_dtype", "output_datatype")
 class Signature:
     """A schema, read once."""
 
-    schema: defs.OpSchema
+    schema: Any
+    """The onnx.defs.OpSchema, whose type stubs lack half of its methods."""
     min_inputs: int
     max_inputs: int
     min_outputs: int
@@ -75,7 +76,7 @@ def signature(op: str, domain: str, version: int) -> Signature | None:
         schema = defs.get_schema(op, version, domain)
     except defs.SchemaError:
         return None
-    attributes = schema.attributes
+    attributes: Mapping[str, Any] = schema.attributes
     inputs, outputs = schema.inputs, schema.outputs
     single = {
         constraint.type_param_str: _TENSOR_TYPES.get(constraint.allowed_type_strs[0], DType.OPAQUE)

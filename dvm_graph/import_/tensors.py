@@ -30,7 +30,7 @@ _PACKED_BITS = {
     )
     if hasattr(TensorProto, name)
 }  # fmt: skip
-_TYPED_FIELD = {
+_TYPED_FIELD: dict[int, str] = {
     TensorProto.FLOAT: "float_data",
     TensorProto.COMPLEX64: "float_data",
     TensorProto.DOUBLE: "double_data",

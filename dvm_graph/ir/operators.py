@@ -61,7 +61,9 @@ def _rows() -> list[OperatorInfo]:
     rows = [OperatorInfo(name, Kind.MAP, 1) for name in unary.split()]
     rows += [OperatorInfo(n, Kind.MAP, 1, Result.BOOL) for n in ("isnan", "isinf", "isfinite")]
     rows += [OperatorInfo(name, Kind.MAP, 2) for name in binary.split()]
-    rows += [OperatorInfo(n, Kind.MAP, 2, Result.BOOL) for n in "eq ne lt le gt ge".split()]
+    rows += [
+        OperatorInfo(n, Kind.MAP, 2, Result.BOOL) for n in ["eq", "ne", "lt", "le", "gt", "ge"]
+    ]
     rows += [
         # operands: condition (bool), then, else
         OperatorInfo("select", Kind.MAP, 3),

@@ -1,0 +1,125 @@
+"""dtypes and shapes of vendor operators, as onnx infers them.
+
+In: a vendor node whose operands have dtypes and shapes. Out: dtype and shape set on its results;
+dims that onnx cannot tell are fresh symbols, to be bound when the node has run. Operands whose
+contents are known (small constants, symbolic shape tensors) take part in the inference.
+
+A result whose rank onnx cannot tell keeps shape None; only other vendor operators can use it.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+
+import onnx
+from onnx import helper
+
+from dvm_graph.errors import ShapeError
+from dvm_graph.import_.partition import build_partition
+from dvm_graph.import_.tensors import onnx_type_of
+from dvm_graph.import_.types import read_type
+from dvm_graph.ir import Dim, DType, Node, Shape, Value
+from dvm_graph.symbolic import Facts
+
+_SMALL = 1024
+"""Constants of up to this many elements are shown to the inference."""
+_RANK_OF_FIRST_OPERAND = frozenset({"Resize", "Upsample"})
+
+
+def infer_vendor(node: Node, facts: Facts) -> None:
+    """Sets dtype and shape of a vendor node's results.
+
+    Raises:
+        ShapeError: the operands' types or shapes contradict the operator.
+    """
+    operands = dict.fromkeys(value for value in node.inputs if value is not None)
+    hidden = [value for value in operands if value.data is None or value.data.size > _SMALL]
+    model = build_partition([node], hidden, node.outputs)
+    dims = {str(dim): dim for value in operands for dim in value.shape or ()}
+    for value in hidden:
+        dims |= _show_elements(model.graph, value)
+    for info in model.graph.output:
+        info.ClearField("type")
+    try:
+        inferred = onnx.shape_inference.infer_shapes(model, strict_mode=False, data_prop=True)
+    except (onnx.shape_inference.InferenceError, RuntimeError) as error:
+        raise ShapeError(f"{_where(node)}: {error}") from error
+    types = {info.name: info.type for info in inferred.graph.output}
+    for value in node.outputs:
+        if value.name in types:
+            _set_type(node, value, types[value.name], dims, facts)
+
+
+def _set_type(
+    node: Node, value: Value, proto: onnx.TypeProto, dims: dict[str, Dim], facts: Facts
+) -> None:
+    stem = re.sub(r"\W+", "_", value.name).strip("_")
+    read_dim = functools.partial(_read_dim, dims, stem, facts)
+    dtype, shape = read_type(proto, read_dim)
+    if proto.WhichOneof("value") is None:
+        shape = None
+    else:
+        value.dtype = dtype
+    if dtype is DType.OPAQUE:
+        value.opaque_type = proto.SerializeToString()
+    if shape is None:
+        shape = _fallback_shape(node, stem, facts)
+    value.shape = shape
+
+
+def _read_dim(
+    dims: dict[str, Dim],
+    stem: str,
+    facts: Facts,
+    dim: onnx.TensorShapeProto.Dimension,
+    axis: int,
+) -> Dim:
+    if dim.HasField("dim_value"):
+        return dim.dim_value
+    if dim.dim_param in dims:
+        return dims[dim.dim_param]
+    symbol = facts.symbols.fresh(f"{stem}_{axis}")
+    if dim.dim_param:
+        dims[dim.dim_param] = symbol
+    return symbol
+
+
+def _fallback_shape(node: Node, stem: str, facts: Facts) -> Shape | None:
+    """Fresh dims where an operator keeps the rank of its first operand but onnx does not say so."""
+    first = node.operand(0)
+    proto = onnx.NodeProto.FromString(node.source)
+    if proto.op_type not in _RANK_OF_FIRST_OPERAND or first is None or first.shape is None:
+        return None
+    return tuple(facts.symbols.fresh(f"{stem}_{axis}") for axis in range(len(first.shape)))
+
+
+def _show_elements(graph: onnx.GraphProto, value: Value) -> dict[str, Dim]:
+    """Lets the inference see a shape tensor: as a constant, or as the Shape of a stand-in tensor.
+
+    Returns the dims that appear, by their text.
+    """
+    if value.elements is None or value.shape is None:
+        return {}
+    position = next(i for i, info in enumerate(graph.input) if info.name == value.name)
+    if all(isinstance(element, int) for element in value.elements):
+        shape = [int(dim) for dim in value.shape]
+        data = helper.make_tensor(
+            value.name, onnx_type_of(value.dtype), shape, [int(e) for e in value.elements]
+        )
+        del graph.input[position]
+        graph.initializer.append(data)
+    elif len(value.shape) == 1 and value.dtype is DType.INT64:
+        stand_in = f"{value.name}.shaped"
+        dims = [element if isinstance(element, int) else str(element) for element in value.elements]
+        if any(isinstance(dim, int) and dim < 0 for dim in dims):
+            return {}
+        del graph.input[position]
+        graph.input.append(helper.make_tensor_value_info(stand_in, onnx.TensorProto.FLOAT, dims))
+        graph.node.insert(0, helper.make_node("Shape", [stand_in], [value.name]))
+        return {str(element): element for element in value.elements}
+    return {}
+
+
+def _where(node: Node) -> str:
+    return f"node {node.origin[0] if node.origin else node.name!r}"

@@ -1,0 +1,180 @@
+"""Vendor partitions: nodes left to the vendor library, as a model of their own.
+
+In: nodes (imported, or `vendor` operators made from them) that carry their NodeProto in `source`.
+Out: a serialised ModelProto whose value names are those of the graph's values.
+
+The nodes run as the model had them: original attributes and operands, at the model's opset.
+Constants that are not among the inputs become initializers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+import onnx
+from onnx import helper
+
+from dvm_graph.errors import UnsupportedError
+from dvm_graph.import_.loading import default_domain
+from dvm_graph.import_.normalize_opset import CHANGED_MEANING
+from dvm_graph.import_.schemas import signature
+from dvm_graph.import_.tensors import array_to_tensor
+from dvm_graph.import_.types import type_proto
+from dvm_graph.ir import Node, Value
+
+
+def partition_model(
+    nodes: Sequence[Node],
+    inputs: Sequence[Value],
+    outputs: Sequence[Value],
+    newest_opset: int | None = None,
+) -> bytes:
+    """The model of a vendor partition, serialised.
+
+    Args:
+        nodes: in topological order; `partition_opset` has to find an opset for them.
+        inputs: values from outside; constants among them stay inputs.
+        outputs: values needed outside.
+        newest_opset: the newest opset that the vendor library runs.
+    """
+    model = build_partition(nodes, inputs, outputs, newest_opset)
+    return bytes(model.SerializeToString())
+
+
+def build_partition(
+    nodes: Sequence[Node],
+    inputs: Sequence[Value],
+    outputs: Sequence[Value],
+    newest_opset: int | None = None,
+) -> onnx.ModelProto:
+    """As `partition_model`, not serialised."""
+    opset = partition_opset(nodes, newest_opset)
+    if opset is None:
+        names = ", ".join(node.origin[0] if node.origin else node.name for node in nodes)
+        limit = f" up to {newest_opset}" if newest_opset else ""
+        raise UnsupportedError(f"vendor operators {names}: no opset{limit} has them all")
+    imports = {"": opset} if opset else {}
+    for node in nodes:
+        domain = _domain(node)
+        if domain:
+            imports[domain] = max(node.version, imports.get(domain, 0))
+    given = set(inputs)
+    constants = dict.fromkeys(
+        value
+        for node in nodes
+        for value in node.inputs[: _source_operands(node)]
+        if value is not None and value.data is not None and value not in given
+    )
+    graph = onnx.GraphProto(
+        name="partition",
+        node=[partition_node(node) for node in nodes],
+        input=[_value_info(value) for value in inputs],
+        output=[_value_info(value) for value in outputs],
+        initializer=[_initializer(value) for value in constants],
+    )
+    opset_imports = [helper.make_opsetid(domain, version) for domain, version in imports.items()]
+    return onnx.ModelProto(
+        ir_version=helper.find_min_ir_version_for(opset_imports, ignore_unknown=True),
+        opset_import=opset_imports,
+        graph=graph,
+        producer_name="dvm_graph",
+    )
+
+
+def partition_opset(nodes: Iterable[Node], newest: int | None = None) -> int | None:
+    """The opset of the default domain at which all nodes mean what they mean at their own version.
+
+    The newest of the nodes' own versions if that works for all, else an older one (down from
+    `newest`, where the vendor library does not run the nodes' own). 0 where no node is of the
+    default domain, None where there is no such opset: nodes of function bodies may be newer than
+    the model's.
+    """
+    operators = [(_source(node), node.version) for node in nodes if not _domain(node)]
+    if not operators:
+        return 0
+    own = {version for _, version in operators}
+    limit = max(own) if newest is None else min(newest, max(own))
+    for candidate in sorted({v for v in own if v <= limit} | {limit}, reverse=True):
+        if all(_same_meaning(proto, version, candidate) for proto, version in operators):
+            return candidate
+    return None
+
+
+def partition_node(node: Node) -> onnx.NodeProto:
+    """The NodeProto of a node, its names those of the graph's values."""
+    proto = _source(node)
+    explicit = len(proto.input)
+    operands = node.inputs[:explicit]
+    proto.input[:] = ["" if value is None else value.name for value in operands]
+    for index, name in enumerate(proto.output):
+        if name:
+            proto.output[index] = node.outputs[index].name
+    captures = node.attrs.get("captures", ())
+    renamed = {
+        name: value.name
+        for name, value in zip(captures, node.inputs[explicit:], strict=False)
+        if value is not None
+    }
+    if renamed:
+        for attribute in proto.attribute:
+            for body in (attribute.g, *attribute.graphs):
+                _rename_captures(body, renamed)
+    return proto
+
+
+def _rename_captures(graph: onnx.GraphProto, renamed: Mapping[str, str]) -> None:
+    local = {info.name for info in graph.input} | {t.name for t in graph.initializer}
+    local |= {name for node in graph.node for name in node.output}
+    visible = {old: new for old, new in renamed.items() if old not in local}
+    for node in graph.node:
+        node.input[:] = [visible.get(name, name) for name in node.input]
+        for attribute in node.attribute:
+            for body in (attribute.g, *attribute.graphs):
+                _rename_captures(body, visible)
+    for info in graph.output:
+        info.name = visible.get(info.name, info.name)
+
+
+def _source_operands(node: Node) -> int:
+    """How many of a node's operands its source reads: all but those of moved attributes."""
+    explicit = len(_source(node).input)
+    return explicit + len(node.attrs.get("captures", ()))
+
+
+def _domain(node: Node) -> str:
+    return default_domain(_source(node).domain)
+
+
+def _source(node: Node) -> onnx.NodeProto:
+    proto = onnx.NodeProto()
+    proto.ParseFromString(node.source)
+    return proto
+
+
+def _same_meaning(proto: onnx.NodeProto, version: int, candidate: int) -> bool:
+    op = proto.op_type
+    ours, theirs = signature(op, "", version), signature(op, "", candidate)
+    if ours is None or theirs is None:
+        return False
+    if ours.schema.since_version == theirs.schema.since_version:
+        return True
+    return (
+        op not in CHANGED_MEANING
+        and len(proto.input) <= theirs.max_inputs
+        and len(proto.output) <= theirs.max_outputs
+        and all(attribute.name in theirs.attribute_types for attribute in proto.attribute)
+        and all(
+            theirs.defaults[name] == default
+            for name, default in ours.defaults.items()
+            if name in theirs.defaults
+        )
+    )
+
+
+def _value_info(value: Value) -> onnx.ValueInfoProto:
+    return onnx.ValueInfoProto(name=value.name, type=type_proto(value))
+
+
+def _initializer(value: Value) -> onnx.TensorProto:
+    assert value.data is not None, value.name
+    return array_to_tensor(value.data, value.name)

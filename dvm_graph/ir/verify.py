@@ -1,0 +1,249 @@
+"""Rechecks the invariants of a graph between stages.
+
+In: a graph and the stage it should be in. Raises CompileError naming the node; a graph that fails
+here was broken by the pass that ran last. Does not prove that symbolic shapes agree: the shape
+functions do that while building.
+
+    stage      holds
+    IMPORTED   ONNX operators; only inputs and constants have shapes
+    BASIC      basic operators with dtypes and shapes, and vendor operators
+    CLUSTERED  as BASIC, for the stages that keep the graph and add structure beside it
+    FUSED
+    PLANNED
+"""
+
+from __future__ import annotations
+
+import enum
+from collections import Counter
+from collections.abc import Callable
+
+import networkx as nx
+
+from dvm_graph.errors import CompileError
+from dvm_graph.ir.dtypes import DType
+from dvm_graph.ir.graph import BASIC, Graph, Node, Value
+from dvm_graph.ir.operators import OPERATORS, Kind, OperatorInfo, Result
+
+
+class Stage(enum.Enum):
+    IMPORTED = "imported"
+    BASIC = "basic"
+    CLUSTERED = "clustered"
+    FUSED = "fused"
+    PLANNED = "planned"
+
+
+def verify(graph: Graph, stage: Stage) -> None:
+    """Checks a graph and its regions.
+
+    Raises:
+        CompileError: an invariant does not hold.
+    """
+    _check_names(graph)
+    _check_structure(graph)
+    check = _check_imported if stage is Stage.IMPORTED else _check_basic
+    for node in graph.nodes:
+        check(node)
+        for region in node.regions:
+            _check_structure(region)
+    for value in graph.values():
+        _check_value(value)
+
+
+def _fail(node: Node, problem: str) -> CompileError:
+    origin = f" from {', '.join(node.origin)}" if node.origin else ""
+    return CompileError(f"{node!r}{origin}: {problem}")
+
+
+# -- structure
+
+
+def _check_names(graph: Graph) -> None:
+    values: dict[str, Value] = {}
+    nodes: set[str] = set()
+    for part in _with_regions(graph):
+        for value in part.values():
+            if values.setdefault(value.name, value) is not value:
+                raise CompileError(f"two values are named {value.name!r}")
+        for node in part.nodes:
+            if node.name in nodes:
+                raise _fail(node, "another node has its name")
+            nodes.add(node.name)
+
+
+def _with_regions(graph: Graph) -> list[Graph]:
+    graphs = [graph]
+    for node in graph.nodes:
+        for region in node.regions:
+            graphs += _with_regions(region)
+    return graphs
+
+
+def _check_structure(graph: Graph) -> None:
+    available = set(graph.inputs)
+    for node in graph.nodes:
+        for index, value in enumerate(node.outputs):
+            if value.producer is not node:
+                raise _fail(node, f"result {index} {value!r} names another producer")
+            if value in available:
+                raise _fail(node, f"result {value!r} is an input or a result already")
+            available.add(value)
+    for node in graph.nodes:
+        _check_operands(graph, node, available)
+    for value in graph.outputs:
+        if value not in available and value.data is None:
+            raise CompileError(f"graph output {value!r} is produced by no node of the graph")
+    if not nx.is_directed_acyclic_graph(graph.digraph):
+        cycle = " -> ".join(repr(edge[0]) for edge in nx.find_cycle(graph.digraph))
+        raise CompileError(f"the graph has a cycle: {cycle}")
+
+
+def _check_operands(graph: Graph, node: Node, available: set[Value]) -> None:
+    uses: Counter[Node] = Counter()
+    for value in node.inputs:
+        if value is None:
+            continue
+        if value not in available and value.data is None:
+            raise _fail(node, f"operand {value!r} is not of this graph")
+        if node not in graph.users(value):
+            raise _fail(node, f"operand {value!r} does not list it as a user")
+        if value.producer is not None:
+            uses[value.producer] += 1
+    edges = Counter(source for source, _ in graph.digraph.in_edges(node))
+    if edges != uses:
+        raise _fail(node, f"its edges come from {dict(edges)}, its operands from {dict(uses)}")
+
+
+# -- operators
+
+
+def _check_value(value: Value) -> None:
+    if value.data is not None:
+        if value.shape != value.data.shape:
+            raise CompileError(f"constant {value!r} holds data of shape {value.data.shape}")
+        if value.dtype is not DType.OPAQUE and value.data.dtype != value.dtype.numpy:
+            raise CompileError(f"constant {value!r} holds data of type {value.data.dtype}")
+    if value.elements is not None and value.shape is not None and _static(value):
+        count = 1
+        for dim in value.shape:
+            count *= dim
+        if len(value.elements) != count:
+            raise CompileError(f"{value!r} has {len(value.elements)} known elements, not {count}")
+
+
+def _static(value: Value) -> bool:
+    return value.shape is not None and all(isinstance(dim, int) for dim in value.shape)
+
+
+def _check_imported(node: Node) -> None:
+    if node.domain == BASIC:
+        raise _fail(node, "a basic operator in an imported graph")
+    if node.version < 1:
+        raise _fail(node, "an ONNX operator without an opset version")
+    if len(node.attrs.get("regions", ())) != len(node.regions):
+        raise _fail(node, "its regions and their attribute names do not pair")
+
+
+def _check_basic(node: Node) -> None:
+    info = OPERATORS.get(node.op)
+    if node.domain != BASIC or info is None:
+        raise _fail(node, f"no basic operator (domain {node.domain or 'ai.onnx'!r})")
+    if info.kind is Kind.VENDOR:
+        if not node.source:
+            raise _fail(node, "a vendor operator without its ONNX node")
+        return
+    if len(node.outputs) != 1:
+        raise _fail(node, f"{len(node.outputs)} results, not 1")
+    if info.arity >= 0 and len(node.inputs) != info.arity:
+        raise _fail(node, f"{len(node.inputs)} operands, not {info.arity}")
+    missing = [name for name in info.attrs if name not in node.attrs]
+    if missing:
+        raise _fail(node, f"no attribute {missing[0]!r}")
+    for value in (*node.inputs, node.output):
+        if value is None or value.shape is None:
+            raise _fail(node, f"operand or result {value!r} is omitted or has no shape")
+        if value.dtype is DType.OPAQUE:
+            raise _fail(node, f"{value!r} has a type for vendor operators only")
+    _check_dtypes(node, info)
+    _KIND_CHECKS.get(info.kind, _nothing)(node)
+
+
+def _check_dtypes(node: Node, info: OperatorInfo) -> None:
+    operands = [value.dtype for value in node.inputs if value is not None]
+    result = node.output.dtype
+    if info.result is Result.BOOL and result is not DType.BOOL:
+        raise _fail(node, f"its result is {result.short}, not b8")
+    if info.result is Result.SAME and operands:
+        expected = operands[0] if info.kind is Kind.GATHER else operands[-1]
+        if result is not expected:
+            raise _fail(node, f"its result is {result.short}, its operand {expected.short}")
+    if info.result is Result.ATTR and result is not node.attrs.get("dtype"):
+        raise _fail(node, f"its result is {result.short}, not {node.attrs.get('dtype')}")
+    alike = operands[1:] if node.op == "select" else operands
+    if info.kind in (Kind.MAP, Kind.MATRIX, Kind.VIEW) and len(set(alike)) > 1:
+        raise _fail(node, f"its operands are {', '.join(dtype.short for dtype in operands)}")
+    if node.op == "select" and operands[0] is not DType.BOOL:
+        raise _fail(node, f"its condition is {operands[0].short}, not b8")
+
+
+def _nothing(_: Node) -> None:
+    """Kinds without attributes to check."""
+
+
+def _check_reduce(node: Node) -> None:
+    axes, rank = node.attrs["axes"], _operand(node, 0).rank
+    if list(axes) != sorted(set(axes)) or any(not 0 <= axis < rank for axis in axes):
+        raise _fail(node, f"axes {axes} are not sorted axes of rank {rank}")
+    if node.output.rank != rank:
+        raise _fail(node, f"its result has rank {node.output.rank}, not {rank}")
+
+
+def _check_map(node: Node) -> None:
+    rank = max(value.rank for value in node.inputs if value is not None)
+    if node.output.rank != rank:
+        raise _fail(node, f"its result has rank {node.output.rank}, not {rank}")
+
+
+def _check_matrix(node: Node) -> None:
+    ranks = [_operand(node, 0).rank, _operand(node, 1).rank]
+    if min(ranks) < 2 or node.output.rank != max(ranks):
+        raise _fail(node, f"ranks {ranks} and result rank {node.output.rank} are no matmul's")
+
+
+def _check_view(node: Node) -> None:
+    rank, result = _operand(node, 0).rank, node.output
+    attrs = node.attrs
+    if node.op == "transpose" and sorted(attrs["perm"]) != list(range(rank)):
+        raise _fail(node, f"perm {attrs['perm']} is no permutation of rank {rank}")
+    if node.op == "slice" and {len(attrs[k]) for k in ("starts", "steps", "sizes")} != {rank}:
+        raise _fail(node, f"starts, steps and sizes have not {rank} entries each")
+    if node.op in ("reshape", "broadcast_to", "view") and tuple(attrs["shape"]) != result.shape:
+        raise _fail(node, f"its shape {attrs['shape']} is not that of its result {result!r}")
+    if node.op == "view" and len(attrs["strides"]) != result.rank:
+        raise _fail(node, f"strides {attrs['strides']} do not fit its result {result!r}")
+    if node.op == "concat" and not 0 <= attrs["axis"] < rank:
+        raise _fail(node, f"axis {attrs['axis']} is outside rank {rank}")
+
+
+def _check_gather(node: Node) -> None:
+    data, index = _operand(node, 0), _operand(node, 1)
+    if index.dtype is not DType.INT64:
+        raise _fail(node, f"its index is {index.dtype.short}, not i64")
+    if not 0 <= node.attrs["axis"] < data.rank:
+        raise _fail(node, f"axis {node.attrs['axis']} is outside rank {data.rank}")
+
+
+def _operand(node: Node, index: int) -> Value:
+    value = node.operand(index)
+    assert value is not None, node
+    return value
+
+
+_KIND_CHECKS: dict[Kind, Callable[[Node], None]] = {
+    Kind.MAP: _check_map,
+    Kind.REDUCE: _check_reduce,
+    Kind.MATRIX: _check_matrix,
+    Kind.VIEW: _check_view,
+    Kind.GATHER: _check_gather,
+}
