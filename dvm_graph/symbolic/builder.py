@@ -100,8 +100,7 @@ class Builder(OperatorMethods):
         shape: Sequence[int] | None = None,
         dtype: DType = DType.INT64,
     ) -> Value:
-        """An integer tensor of dims (of rank 1 unless a shape is given): a constant if all are
-        numbers."""
+        """An integer tensor of dims, of rank 1 unless a shape is given; a constant if of numbers."""
         elements = tuple(elements)
         shape = (len(elements),) if shape is None else tuple(shape)
         if is_static(elements):

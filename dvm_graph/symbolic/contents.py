@@ -19,7 +19,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from dvm_graph.errors import ShapeError
-from dvm_graph.ir import DType, Node, Value
+from dvm_graph.ir import DType, Node, Shape, Value
 from dvm_graph.symbolic import dims
 from dvm_graph.symbolic.dims import is_static
 from dvm_graph.symbolic.intervals import bounds
@@ -31,7 +31,7 @@ Elements: TypeAlias = tuple[Dim, ...]
 _Index: TypeAlias = np.ndarray[Any, np.dtype[np.int64]]
 
 
-class _Unknown(Exception):
+class _UnknownError(Exception):
     """The elements are not known; never leaves this module."""
 
 
@@ -52,7 +52,7 @@ def deduce_elements(node: Node) -> Elements | None:
         return None
     try:
         return _fit(_deduce(node, operands, count), result.dtype)  # type: ignore[arg-type]
-    except _Unknown:
+    except _UnknownError:
         return None
 
 
@@ -72,13 +72,18 @@ def _deduce(node: Node, operands: Sequence[Value], count: int) -> Sequence[Dim]:
         return _reduce(node, operands[0])
     rule = _ARRANGEMENTS.get(node.op)
     if rule is None:
-        raise _Unknown
+        raise _UnknownError
     return rule(node, operands)
 
 
 def _elements(value: Value) -> Elements:
     assert value.elements is not None, value.name
     return value.elements
+
+
+def _shape(value: Value) -> Shape:
+    assert value.shape is not None, value.name
+    return value.shape
 
 
 def _positions(value: Value) -> _Index:
@@ -96,18 +101,18 @@ def _broadcast(value: Value, result: Value, count: int) -> Sequence[Dim]:
         return elements
     if len(elements) == 1:
         return elements * count
-    return _picked(value, np.broadcast_to(_positions(value), result.shape))
+    return _picked(value, np.broadcast_to(_positions(value), _shape(result)))
 
 
 def _fit(elements: Sequence[Dim], dtype: DType) -> Elements:
     """The elements as the dtype holds them: numbers wrap, negative expressions must not be unsigned.
 
     Raises:
-        _Unknown: an expression may be outside an unsigned or a short type.
+        _UnknownError: an expression may be outside an unsigned or a short type.
     """
     if dtype is DType.BOOL or dtype is DType.INT64:
         return tuple(elements)
-    limits = np.iinfo(dtype.numpy)
+    limits = np.iinfo(dtype.value)
     fitted = []
     for element in elements:
         if isinstance(element, int):
@@ -116,7 +121,7 @@ def _fit(elements: Sequence[Dim], dtype: DType) -> Elements:
             continue
         low, high = bounds(element)
         if (limits.min == 0 and low < 0) or (limits.bits < 32 and high > limits.max):
-            raise _Unknown
+            raise _UnknownError
         fitted.append(element)
     return tuple(fitted)
 
@@ -138,7 +143,7 @@ def _fmod(a: Dim, b: Dim) -> Dim:
 
 def _pow(base: Dim, exponent: Dim) -> Dim:
     if not isinstance(exponent, int) or not 0 <= exponent <= MAX_ELEMENTS:
-        raise _Unknown
+        raise _UnknownError
     return dims.product([base] * exponent)
 
 
@@ -160,7 +165,7 @@ def _shift_right(a: Dim, count: Dim) -> Dim:
 
 def _power_of_two(count: Dim) -> int:
     if not isinstance(count, int) or not 0 <= count < 63:
-        raise _Unknown
+        raise _UnknownError
     return 1 << count
 
 
@@ -197,7 +202,7 @@ def _bitwise(node: Node, operands: Sequence[Value], count: int) -> list[Dim]:
     if node.output.dtype is DType.BOOL:
         return [on_bools(*row) for row in zip(*columns, strict=True)]
     if not all(is_static(column) for column in columns):
-        raise _Unknown
+        raise _UnknownError
     return [on_ints(*row) for row in zip(*columns, strict=True)]
 
 
@@ -224,7 +229,7 @@ def _wrap_index(index: Dim, limit: Dim) -> Dim:
 
 def _extremum(function: Callable[[Dim, Dim], Dim], elements: Sequence[Dim]) -> Dim:
     if not elements:
-        raise _Unknown
+        raise _UnknownError
     return functools.reduce(function, elements)
 
 
@@ -238,10 +243,8 @@ _FOLDS: dict[str, Callable[[Sequence[Dim]], Dim]] = {
 
 def _reduce(node: Node, operand: Value) -> list[Dim]:
     axes = node.attrs["axes"]
-    shape = node.output.shape
-    assert shape is not None
     kept = [axis for axis in range(operand.rank) if axis not in axes]
-    rows = _positions(operand).transpose((*kept, *axes)).reshape(_count(shape), -1)
+    rows = _positions(operand).transpose((*kept, *axes)).reshape(_count(_shape(node.output)), -1)
     elements, fold = _elements(operand), _FOLDS[node.op]
     return [fold([elements[i] for i in row]) for row in rows.tolist()]
 
@@ -254,15 +257,13 @@ def _transpose(node: Node, operands: Sequence[Value]) -> list[Dim]:
 
 
 def _broadcast_to(node: Node, operands: Sequence[Value]) -> Sequence[Dim]:
-    shape = node.output.shape
-    assert shape is not None
-    return _broadcast(operands[0], node.output, _count(shape))
+    return _broadcast(operands[0], node.output, _count(_shape(node.output)))
 
 
 def _slice(node: Node, operands: Sequence[Value]) -> list[Dim]:
     starts, steps, sizes = (node.attrs[name] for name in ("starts", "steps", "sizes"))
     if not (is_static(starts) and is_static(steps)):
-        raise _Unknown
+        raise _UnknownError
     index = _positions(operands[0])
     for axis, (start, step, size) in enumerate(zip(starts, steps, sizes, strict=True)):
         index = index.take([start + i * step for i in range(size)], axis)
@@ -272,7 +273,8 @@ def _slice(node: Node, operands: Sequence[Value]) -> list[Dim]:
 def _concat(node: Node, operands: Sequence[Value]) -> list[Dim]:
     if all(operand.rank == 1 for operand in operands):
         return [element for operand in operands for element in _elements(operand)]
-    elements, indices = [], []
+    elements: list[Dim] = []
+    indices = []
     for operand in operands:
         indices.append(_positions(operand) + len(elements))
         elements += _elements(operand)
@@ -284,10 +286,9 @@ def _gather(node: Node, operands: Sequence[Value]) -> list[Dim]:
     x, index = operands
     wanted = _elements(index)
     if not is_static(wanted):
-        raise _Unknown
+        raise _UnknownError
     axis = node.attrs["axis"]
-    assert x.shape is not None
-    extent = x.shape[axis]
+    extent = _shape(x)[axis]
     for i in wanted:
         if not -extent <= i < extent:
             origin = ", ".join(node.origin) or node.name

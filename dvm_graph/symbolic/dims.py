@@ -134,7 +134,7 @@ def ceildiv(a: Dim, b: Dim) -> Dim:
 
 
 def truncdiv(a: Dim, b: Dim) -> Dim:
-    """a / b rounded towards zero, as C and ONNX divide integers."""
+    """`a / b` rounded towards zero, as C and ONNX divide integers."""
     if _certain_nonnegative(a) and _certain_nonnegative(b):
         return floordiv(a, b)
     if isinstance(a, int) and isinstance(b, int):
@@ -148,7 +148,7 @@ def truncdiv(a: Dim, b: Dim) -> Dim:
 
 
 def mod(a: Dim, b: Dim) -> Dim:
-    """a - b * floor(a / b): the sign of the divisor, as in Python.
+    """`a - b * floor(a / b)`: the sign of the divisor, as in Python.
 
     Raises:
         ShapeError: b is the number 0 and a is another.
@@ -202,7 +202,7 @@ def logical_or(a: Dim, b: Dim) -> Dim:
 
 
 def select(condition: Dim, a: Dim, b: Dim) -> Dim:
-    """a where the condition (0 or 1) is 1, else b."""
+    """`a` where the condition (0 or 1) is 1, else b."""
     if isinstance(condition, int):
         return a if condition else b
     return a if a == b else _select(condition, a, b)
@@ -394,7 +394,9 @@ def _equal(a: Dim, b: Dim) -> Dim:
     constant = constant_of(gap)
     if constant is not None:
         return int(constant == 0)
-    if nonnegative(plus(gap, polynomial(-1))) or nonnegative(plus(difference(b, a), polynomial(-1))):
+    if nonnegative(plus(gap, polynomial(-1))) or nonnegative(
+        plus(difference(b, a), polynomial(-1))
+    ):
         return 0
     number, other = (a, b) if isinstance(a, int) else (b, a)
     if isinstance(number, int) and bounds(other) == (0, 1):
@@ -424,7 +426,9 @@ def _broadcast(a: Dim, b: Dim) -> Dim:
 
 
 def _sorted(dims: list[Dim]) -> list[Any]:
-    return sorted((forms.to_expression(dim) for dim in dims), key=functools.cmp_to_key(sympy.Basic.compare))
+    return sorted(
+        (forms.to_expression(dim) for dim in dims), key=functools.cmp_to_key(sympy.Basic.compare)
+    )
 
 
 _CONSTRUCTORS: dict[type, Callable[..., Dim]] = {

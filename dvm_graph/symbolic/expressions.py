@@ -29,7 +29,8 @@ class IntegerForm(sympy.Expr):  # type: ignore[misc]
     is_commutative = True
 
     def __new__(cls, *args: Any) -> IntegerForm:
-        return sympy.Expr.__new__(cls, *map(to_expression, args))
+        form: IntegerForm = sympy.Expr.__new__(cls, *map(to_expression, args))
+        return form
 
     def _sympystr(self, printer: StrPrinter) -> str:
         operands = ", ".join(printer.doprint(arg) for arg in self.args)

@@ -82,7 +82,9 @@ class Facts:
         self._reasons: dict[Any, str] = {}
         self._ranges: dict[Any, Interval] = {}
         self._divisors: list[tuple[Dim, Dim]] = []
+        self._notes: list[tuple[frozenset[Any], str]] = []
         self._canonical: dict[Any, Dim] = {}
+        self._equalities: dict[tuple[Dim, Dim], Proof] = {}
         self._active: set[Any] = set()
         self._expected: set[tuple[Dim, Relation, Dim]] = set()
 
@@ -94,6 +96,7 @@ class Facts:
         copy._reasons = dict(self._reasons)
         copy._ranges = dict(self._ranges)
         copy._divisors = list(self._divisors)
+        copy._notes = list(self._notes)
         copy._expected = set(self._expected)
         return copy
 
@@ -111,7 +114,7 @@ class Facts:
         if proof.no:
             raise ShapeError(f"{a} and {b} have to be equal ({reason}), but {proof.reason}")
         if proof.unknown:
-            self.checks.append(Check(a, Relation.EQUAL, b, reason))
+            self._note(Check(a, Relation.EQUAL, b, reason))
             self._merge(self.canonical(a), self.canonical(b), reason)
 
     def assume_range(self, a: Dim, low: int | None, high: int | None, reason: str) -> None:
@@ -126,9 +129,9 @@ class Facts:
         if known[0] > high_bound or known[1] < low_bound or low_bound > high_bound:
             raise ShapeError(f"{a} has to lie in [{low}, {high}] ({reason}), but lies in {known}")
         if low is not None and known[0] < low:
-            self.checks.append(Check(low, Relation.LESS_EQUAL, a, reason))
+            self._note(Check(low, Relation.LESS_EQUAL, a, reason))
         if high is not None and known[1] > high:
-            self.checks.append(Check(a, Relation.LESS_EQUAL, high, reason))
+            self._note(Check(a, Relation.LESS_EQUAL, high, reason))
         self._narrow(self.canonical(a), (low_bound, high_bound), reason)
 
     def assume_divides(self, divisor: Dim, a: Dim, reason: str) -> None:
@@ -141,9 +144,9 @@ class Facts:
         if proof.no:
             raise ShapeError(f"{divisor} has to divide {a} ({reason}), but {proof.reason}")
         if proof.unknown:
-            self.checks.append(Check(divisor, Relation.DIVIDES, a, reason))
+            self._note(Check(divisor, Relation.DIVIDES, a, reason))
             self._divisors.append((divisor, a))
-            self._canonical.clear()
+            self._forget()
 
     def expect(self, a: Dim, relation: Relation, b: Dim, reason: Callable[[], str]) -> None:
         """Has a run check what the model demands and nothing follows from."""
@@ -179,17 +182,24 @@ class Facts:
             return _SAME if a == b else _DIFFERENT
         if a is b or a == b:
             return _SAME
+        proof = self._equalities.get((a, b))
+        if proof is None:
+            proof = self._equalities[a, b] = self._compare(a, b)
+        return proof
+
+    def _compare(self, a: Dim, b: Dim) -> Proof:
         left, right = self.canonical(a), self.canonical(b)
-        if left == right:
-            return Proof(Answer.YES, "{} and {} are equal", (a, b), self._used(a, b))
-        gap = self._normal(plus(polynomial(left), polynomial(right), -1))
+        because = () if left is a and right is b else self._used(a, b)
+        poly = plus(polynomial(left), polynomial(right), -1)
+        gap = self._normal(poly)
+        if gap is not poly:
+            because = self._used(a, b)
         constant = constant_of(gap)
         if constant == 0:
-            return Proof(Answer.YES, "{} and {} are equal", (a, b), self._used(a, b))
+            return Proof(Answer.YES, "{} and {} are equal", (a, b), because)
         if constant is not None:
-            return Proof(
-                Answer.NO, "{} and {} always differ by {}", (a, b, abs(constant)), self._used(a, b)
-            )
+            subjects = (a, b, abs(constant))
+            return Proof(Answer.NO, "{} and {} always differ by {}", subjects, because)
         if self._above_zero(gap) or self._above_zero(plus({}, gap, -1)) or _has_no_root(gap):
             return Proof(Answer.NO, "{} and {} are never equal", (a, b), self._used(a, b))
         return Proof(Answer.UNKNOWN, "{} and {} may or may not be equal", (a, b))
@@ -305,7 +315,7 @@ class Facts:
         self._represent(key, value, reason)
 
     def _solve(self, gap: Polynomial) -> tuple[Any, Dim] | None:
-        """gap == 0 solved for an atom of coefficient 1 or -1, the latest symbol if there is one."""
+        """`gap == 0` solved for an atom of coefficient 1 or -1, the latest symbol if there is one."""
         order = {symbol: index for index, symbol in enumerate(self.symbols.order)}
         best: tuple[int, Any, Dim] | None = None
         for monomial, coefficient in gap.items():
@@ -326,7 +336,7 @@ class Facts:
             del self._representative[composite]
         self._representative[key] = value
         self._reasons[key] = reason
-        self._canonical.clear()
+        self._forget()
         known = self._ranges.pop(key, NONNEGATIVE if key.is_Symbol else None)
         if known is not None:
             self._narrow(self.canonical(value), known, reason)
@@ -337,15 +347,19 @@ class Facts:
 
     def _used(self, *dims: Dim) -> tuple[str, ...]:
         """Reasons of the facts about the symbols of some dims."""
-        if not self._reasons:
-            return ()
         symbols = set().union(*(symbols_of(dim) for dim in dims))
-        reasons = [
-            reason
-            for key, reason in self._reasons.items()
-            if key in symbols or (not key.is_Symbol and key.free_symbols & symbols)
-        ]
+        reasons = (reason for known, reason in self._notes if not known.isdisjoint(symbols))
         return tuple(dict.fromkeys(reasons))
+
+    def _note(self, check: Check) -> None:
+        self.checks.append(check)
+        symbols = frozenset(symbols_of(check.left) | symbols_of(check.right))
+        self._notes.append((symbols, check.reason))
+
+    def _forget(self) -> None:
+        """What was derived from fewer facts."""
+        self._canonical.clear()
+        self._equalities.clear()
 
     # -- ranges and divisors
 
@@ -373,7 +387,7 @@ class Facts:
         if new == known:
             return
         self._ranges[atom] = new
-        self._canonical.clear()
+        self._forget()
         if new[0] == new[1]:
             self._represent(atom, int(new[0]), reason)
 
@@ -416,9 +430,7 @@ class Facts:
                 return True
         if not isinstance(divisor, int) or divisor == 0:
             return False
-        return all(
-            (c * self._factor_of(monomial)) % divisor == 0 for monomial, c in poly.items()
-        )
+        return all((c * self._factor_of(monomial)) % divisor == 0 for monomial, c in poly.items())
 
     def _is_no_multiple(self, top: Dim, divisor: Dim) -> bool:
         poly = polynomial(top)

@@ -40,7 +40,7 @@ _MAX_TERMS = 256
 _MAX_NUMBER = 2**63 - 1
 
 
-class _Malformed(Exception):
+class _MalformedError(Exception):
     """The text is no expression of the grammar; never leaves this module."""
 
 
@@ -67,7 +67,7 @@ def parse_dim(text: str, symbols: Symbols) -> Dim:
         staged = Symbols()
         try:
             result = _Parser(stripped, staged).parse()
-        except (_Malformed, ShapeError):
+        except (_MalformedError, ShapeError):
             return symbols.get(stripped)
         for symbol in staged.order:
             symbols.get(symbol.name)
@@ -101,7 +101,7 @@ class _Parser:
     def parse(self) -> Dim:
         result = self._sum()
         if self._peek():
-            raise _Malformed
+            raise _MalformedError
         return _integer(result)
 
     def _peek(self) -> str:
@@ -114,12 +114,12 @@ class _Parser:
 
     def _expect(self, token: str) -> None:
         if self._next() != token:
-            raise _Malformed
+            raise _MalformedError
 
     def _sum(self) -> _Ratio:
         self._nesting += 1
         if self._nesting > _MAX_NESTING:
-            raise _Malformed
+            raise _MalformedError
         result = self._product()
         while self._peek() in ("+", "-"):
             combine = _add if self._next() == "+" else _sub
@@ -156,10 +156,10 @@ class _Parser:
         if token[:1].isdigit():
             value = Fraction(token)
             if max(value.numerator, value.denominator) > _MAX_NUMBER:
-                raise _Malformed
+                raise _MalformedError
             return _Ratio(value.numerator, value.denominator)
         if not token or not (token[0].isalpha() or token[0] == "_"):
-            raise _Malformed
+            raise _MalformedError
         if self._peek() == "(":
             return self._call(token)
         return _Ratio(self._symbols.get(token))
@@ -178,7 +178,7 @@ class _Parser:
             return _Ratio(result)
         arity, function = _FUNCTIONS.get(name, (0, None))
         if function is None or len(arguments) != arity:
-            raise _Malformed
+            raise _MalformedError
         return function(*arguments)
 
 
@@ -187,7 +187,7 @@ def _tokenise(text: str) -> list[str]:
     while position < len(text):
         match = _TOKEN.match(text, position)
         if match is None:
-            raise _Malformed
+            raise _MalformedError
         tokens.append(match[match.lastgroup or 0])
         position = match.end()
     return tokens
@@ -198,16 +198,16 @@ def _integer(ratio: _Ratio) -> Dim:
         return ratio.top
     quotient = exact_quotient(polynomial(ratio.top), polynomial(ratio.bottom))
     if quotient is None:
-        raise _Malformed
+        raise _MalformedError
     return to_dim(quotient)
 
 
 def _mul_dims(a: Dim, b: Dim) -> Dim:
     if len(polynomial(a)) * len(polynomial(b)) > _MAX_TERMS:
-        raise _Malformed
+        raise _MalformedError
     result = dims.mul(a, b)
     if isinstance(result, int) and abs(result) > _MAX_NUMBER:
-        raise _Malformed
+        raise _MalformedError
     return result
 
 
@@ -228,7 +228,7 @@ def _mul(a: _Ratio, b: _Ratio) -> _Ratio:
 
 def _divide(a: _Ratio, b: _Ratio) -> _Ratio:
     if b.top == 0:
-        raise _Malformed
+        raise _MalformedError
     return _Ratio(_mul_dims(a.top, b.bottom), _mul_dims(a.bottom, b.top))
 
 
@@ -255,7 +255,7 @@ def _mod(a: _Ratio, b: _Ratio) -> _Ratio:
 def _power(base: _Ratio, exponent: _Ratio) -> _Ratio:
     count = _integer(exponent)
     if not isinstance(count, int) or not 0 <= count <= _MAX_EXPONENT:
-        raise _Malformed
+        raise _MalformedError
     result = _Ratio(1)
     for _ in range(count):
         result = _mul(result, base)

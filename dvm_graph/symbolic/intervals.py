@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
+from fractions import Fraction
 from functools import lru_cache
 from typing import Any, TypeAlias
 
@@ -37,6 +38,7 @@ from dvm_graph.symbolic.polynomial import (
 Interval: TypeAlias = tuple[float, float]
 """Lowest and highest value: ints, or infinite."""
 Ranges: TypeAlias = Mapping[Any, Interval]
+_End: TypeAlias = "float | Fraction"
 
 NONNEGATIVE: Interval = (0, math.inf)
 EVERYTHING: Interval = (-math.inf, math.inf)
@@ -74,7 +76,9 @@ def polynomial_bounds(poly: Polynomial, ranges: Ranges) -> Interval:
     return (low, high)
 
 
-def nonnegative(poly: Polynomial, ranges: Ranges = NO_RANGES, depth: int = _RELAXATION_DEPTH) -> bool:
+def nonnegative(
+    poly: Polynomial, ranges: Ranges = NO_RANGES, depth: int = _RELAXATION_DEPTH
+) -> bool:
     """Whether a polynomial is certainly >= 0.
 
     Where plain bounds do not say so, one atom at a time is replaced by something it is known to lie
@@ -219,8 +223,8 @@ def _floor(top: float, divisor: float) -> float:
     return top // divisor
 
 
-def _times(left: Interval, right: Interval) -> Interval:
-    products = [0 if 0 in (a, b) else a * b for a in left for b in right]
+def _times(left: Interval, right: tuple[_End, _End]) -> Interval:
+    products: list[Any] = [0 if 0 in (a, b) else a * b for a in left for b in right]
     return (min(products), max(products))
 
 

@@ -65,12 +65,12 @@ def _cast(array: Array, dtype: DType) -> Array | None:
     if dtype is DType.OPAQUE or array.dtype == object:
         return None
     if dtype is DType.BOOL:
-        return array != 0
+        return np.not_equal(array, 0)
     kind = np.dtype(dtype.numpy).kind
     with np.errstate(all="ignore"):
         if array.dtype.kind not in "iub" and kind in "iu":
             wide = array.astype(np.float64)
-            limits = np.iinfo(dtype.numpy)
+            limits = np.iinfo(dtype.value)
             if not (np.isfinite(wide).all() and (wide > limits.min - 1).all()):
                 return None  # what the conversion gives differs from machine to machine
             return None if (wide >= limits.max + 1.0).any() else np.trunc(wide).astype(dtype.numpy)
@@ -79,7 +79,7 @@ def _cast(array: Array, dtype: DType) -> Array | None:
 
 def _divide(a: Array, b: Array) -> Array:
     if a.dtype.kind == "f":
-        return a / b
+        return np.divide(a, b)
     safe = np.where(b == 0, 1, b)
     quotient = a // safe
     if a.dtype.kind == "i":

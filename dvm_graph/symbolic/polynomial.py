@@ -45,7 +45,8 @@ def polynomial(dim: Dim) -> Polynomial:
             product = times(product, polynomial(arg))
         return product
     if dim.is_Pow and dim.exp.is_Integer and dim.exp > 0:
-        base, power = polynomial(dim.base), {UNIT: 1}
+        base = polynomial(dim.base)
+        power: Polynomial = {UNIT: 1}
         for _ in range(int(dim.exp)):
             power = times(power, base)
         return power
@@ -53,7 +54,7 @@ def polynomial(dim: Dim) -> Polynomial:
 
 
 def plus(left: Polynomial, right: Polynomial, scale: Coefficient = 1) -> Polynomial:
-    """left + scale * right"""
+    """`left + scale * right`"""
     result = dict(left)
     for monomial, coefficient in right.items():
         value = result.get(monomial, 0) + scale * coefficient
@@ -102,7 +103,7 @@ def to_dim(poly: Polynomial) -> Dim:
 
 
 def divide_monomial(monomial: Monomial, divisor: Monomial) -> Monomial | None:
-    """monomial / divisor, or None where the divisor is not among the factors."""
+    """`monomial / divisor`, or None where the divisor is not among the factors."""
     if not divisor:
         return monomial
     powers = dict(monomial)
@@ -152,7 +153,7 @@ def divide(poly: Polynomial, divisor: Polynomial) -> tuple[Polynomial, Polynomia
 
 
 def exact_quotient(poly: Polynomial, divisor: Polynomial) -> Polynomial | None:
-    """poly / divisor where the division leaves nothing over (any divisor), else None."""
+    """`poly / divisor` where the division leaves nothing over (any divisor), else None."""
     if not divisor:
         return None
     if len(divisor) == 1:

@@ -13,6 +13,7 @@ What it does not do: vendor operators (onnx's own inference serves those).
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import NoReturn
 
 from dvm_graph.errors import CompileError, ModelError, ShapeError
@@ -81,7 +82,7 @@ def _broadcast_unknown(node: Node, a: Dim, b: Dim, facts: Facts) -> Dim:
     if a_proper and b_proper:
         _equate(node, a, b, facts, "operands broadcast")
         return facts.canonical(a)
-    facts.expect(a, Relation.BROADCASTS, b, lambda: f"operands of {describe(node)} broadcast")
+    facts.expect(a, Relation.BROADCASTS, b, partial(_because, "operands broadcast", node))
     if a_proper or b_proper:
         return a if a_proper else b
     return facts.canonical(dims.broadcast_dim(a, b))
@@ -97,7 +98,11 @@ def _equate(node: Node, a: Dim, b: Dim, facts: Facts, why: str) -> None:
         return
     if isinstance(a, int) and isinstance(b, int):
         _fail(node, f"{why}, but {a} is not {b}")
-    facts.assume_equal(a, b, f"{why} in {describe(node)}")
+    facts.assume_equal(a, b, _because(why, node))
+
+
+def _because(why: str, node: Node) -> str:
+    return f"{why} in {describe(node)}"
 
 
 def _fail(node: Node, text: str) -> NoReturn:
@@ -209,13 +214,13 @@ def _broadcast_to(node: Node, facts: Facts) -> Shape:
         if _is_never_one(dim, facts) or facts.prove_one(wanted).yes:
             _equate(node, dim, wanted, facts, "extents broadcast")
         elif not _is_broadcast_of(dim, wanted):
-            why = f"extents broadcast in {node.op} of {', '.join(node.origin) or node.name}"
-            facts.expect(dim, Relation.BROADCASTS_TO, wanted, lambda why=why: why)
+            why = partial(_because, "extents broadcast", node)
+            facts.expect(dim, Relation.BROADCASTS_TO, wanted, why)
     return target
 
 
 def _is_broadcast_of(dim: Dim, wanted: Dim) -> bool:
-    return dims.broadcast_dim(dim, wanted) == wanted
+    return bool(dims.broadcast_dim(dim, wanted) == wanted)
 
 
 def _slice(node: Node, _facts: Facts) -> Shape:

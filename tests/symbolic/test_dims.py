@@ -1,0 +1,116 @@
+"""Arithmetic of dims against plain Python."""
+
+from __future__ import annotations
+
+import pytest
+import sympy
+from hypothesis import assume, given, settings
+
+from dvm_graph.errors import ShapeError
+from dvm_graph.symbolic import Dim, Symbols, dims
+from dvm_graph.symbolic.intervals import bounds, nonnegative
+from dvm_graph.symbolic.polynomial import exact_quotient, polynomial, to_dim
+from tests.symbolic.trees import Tree, UndefinedError, assignments, build, trees, value
+
+_SYMBOLS = Symbols()
+A, B, C = (_SYMBOLS.get(name) for name in "abc")
+
+
+def _built(tree: Tree) -> Dim:
+    try:
+        return build(tree, _SYMBOLS)
+    except ShapeError:
+        assume(False)
+
+
+def _expected(tree: Tree, assignment: dict[str, int]) -> int:
+    try:
+        return value(tree, assignment)
+    except UndefinedError:
+        assume(False)
+        raise
+
+
+@settings(max_examples=400, deadline=None)
+@given(trees, assignments)
+def test_simplified_expressions_keep_their_value(tree: Tree, assignment: dict[str, int]) -> None:
+    expected = _expected(tree, assignment)
+    dim = _built(tree)
+    values = {_SYMBOLS.get(name): number for name, number in assignment.items()}
+    assert dims.substitute(dim, values) == expected
+
+
+@settings(max_examples=300, deadline=None)
+@given(trees, assignments)
+def test_bounds_hold_every_value(tree: Tree, assignment: dict[str, int]) -> None:
+    expected = _expected(tree, assignment)
+    dim = _built(tree)
+    low, high = bounds(dim)
+    assert low <= expected <= high
+    if nonnegative(polynomial(dim)):
+        assert expected >= 0
+
+
+@settings(max_examples=200, deadline=None)
+@given(trees)
+def test_numbers_are_python_ints(tree: Tree) -> None:
+    dim = _built(tree)
+    assert type(dim) is int or (isinstance(dim, sympy.Expr) and not dim.is_number)
+
+
+@settings(max_examples=200, deadline=None)
+@given(trees, trees)
+def test_exact_quotient_undoes_a_product(first: Tree, second: Tree) -> None:
+    left, right = polynomial(_built(first)), polynomial(_built(second))
+    assume(left and right)
+    product = polynomial(to_dim(left) * to_dim(right))
+    assert exact_quotient(product, right) == left
+
+
+@pytest.mark.parametrize(
+    ("dim", "expected"),
+    [
+        (dims.floordiv(dims.product([A, B, 768]), dims.product([A, 12])), 64 * B),
+        (dims.floordiv(dims.add(A, 2), 2), dims.add(dims.floordiv(A, 2), 1)),
+        (dims.floordiv(dims.floordiv(A, 2), 3), dims.floordiv(A, 6)),
+        (dims.floordiv(dims.mul(4, A), 6), dims.floordiv(dims.mul(2, A), 3)),
+        (dims.floordiv(dims.mod(A, 4), 4), 0),
+        (dims.mod(dims.add(dims.mul(8, A), 3), 8), 3),
+        (dims.ceildiv(dims.mul(8, A), 8), A),
+        (dims.minimum(A, dims.add(A, B)), A),
+        (dims.maximum(0, dims.sub(A, dims.minimum(1, A))), dims.sub(A, dims.minimum(1, A))),
+        (dims.maximum(0, dims.sub(A, dims.floordiv(A, 2))), dims.sub(A, dims.floordiv(A, 2))),
+        (dims.minimum(dims.minimum(A, B), A), dims.minimum(A, B)),
+        (dims.equal(dims.add(A, 1), 0), 0),
+        (dims.equal(A, -1), 0),
+        (dims.less_equal(0, A), 1),
+        (dims.broadcast_dim(A, 1), A),
+        (dims.broadcast_dim(A, 7), 7),
+        (dims.broadcast_dim(A, dims.add(B, 2)), dims.add(B, 2)),
+        (dims.broadcast_dim(A, B), dims.broadcast_dim(B, A)),
+        (dims.broadcast_dim(dims.broadcast_dim(A, B), A), dims.broadcast_dim(A, B)),
+        (dims.not_equal(dims.less(A, 5), 0), dims.less(A, 5)),
+        (dims.product([A, 0, B]), 0),
+        (dims.sub(dims.mul(A, B), dims.mul(B, A)), 0),
+    ],
+)
+def test_simplifies(dim: Dim, expected: Dim) -> None:
+    assert dim == expected
+
+
+def test_extents_that_do_not_broadcast() -> None:
+    with pytest.raises(ShapeError, match="2 and 3"):
+        dims.broadcast_dim(2, 3)
+
+
+def test_division_by_zero() -> None:
+    assert dims.floordiv(0, 0) == 0
+    with pytest.raises(ShapeError, match="divides 3 by 0"):
+        dims.floordiv(3, 0)
+
+
+def test_fresh_symbols_are_new() -> None:
+    symbols = Symbols()
+    first, second = symbols.fresh("n"), symbols.fresh("n")
+    assert first != second
+    assert [symbol.name for symbol in symbols.order] == ["n", "n_1"]
