@@ -1,0 +1,37 @@
+"""ONNX operators to basic operators, a file per family."""
+
+from dvm_graph.decompose import (
+    activations,
+    attention,
+    casts,
+    einsum,
+    elementwise,
+    indexing,
+    matrix,
+    normalization,
+    reductions,
+    shapes,
+    slicing,
+    softmax,
+    sources,
+)
+from dvm_graph.decompose.walk import decompose
+
+__all__ = ["decompose"]
+
+FAMILIES = (
+    activations,
+    attention,
+    casts,
+    einsum,
+    elementwise,
+    indexing,
+    matrix,
+    normalization,
+    reductions,
+    shapes,
+    slicing,
+    softmax,
+    sources,
+)
+"""Importing a family enters its decompositions into the table."""

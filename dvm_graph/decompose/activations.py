@@ -1,0 +1,143 @@
+"""Activation functions, by their definitions in the ONNX operator documents."""
+
+from __future__ import annotations
+
+import math
+
+from dvm_graph.decompose.arithmetic import scaled, shifted
+from dvm_graph.decompose.operands import required, text
+from dvm_graph.decompose.registry import Operands, Results, decomposition
+from dvm_graph.ir import Node, Value
+from dvm_graph.symbolic.builder import Builder
+
+
+def _zero(builder: Builder, x: Value) -> Value:
+    return builder.scalar(0, x.dtype)
+
+
+def _is_negative(builder: Builder, x: Value) -> Value:
+    return builder.lt(x, _zero(builder, x))
+
+
+def _clamped(builder: Builder, x: Value) -> Value:
+    """`x` limited to [0, 1]."""
+    return builder.min(builder.max(x, _zero(builder, x)), builder.scalar(1, x.dtype))
+
+
+def softplus(builder: Builder, x: Value) -> Value:
+    """log(1 + exp(x)), without overflow for large x."""
+    tail = builder.log1p(builder.exp(builder.neg(builder.abs(x))))
+    return builder.add(builder.max(x, _zero(builder, x)), tail)
+
+
+@decomposition("Relu")
+def relu(builder: Builder, node: Node, operands: Operands) -> Results:
+    x = required(node, operands, 0)
+    return [builder.max(x, _zero(builder, x))]
+
+
+@decomposition("LeakyRelu")
+def leaky_relu(builder: Builder, node: Node, operands: Operands) -> Results:
+    x = required(node, operands, 0)
+    slope = scaled(builder, x, node.attrs.get("alpha", 0.01))
+    return [builder.select(_is_negative(builder, x), slope, x)]
+
+
+@decomposition("PRelu")
+def prelu(builder: Builder, node: Node, operands: Operands) -> Results:
+    x, slope = required(node, operands, 0), required(node, operands, 1)
+    return [builder.select(_is_negative(builder, x), builder.mul(x, slope), x)]
+
+
+@decomposition("Elu")
+def elu(builder: Builder, node: Node, operands: Operands) -> Results:
+    x = required(node, operands, 0)
+    tail = scaled(builder, shifted(builder, builder.exp(x), -1), node.attrs.get("alpha", 1.0))
+    return [builder.select(_is_negative(builder, x), tail, x)]
+
+
+@decomposition("Selu")
+def selu(builder: Builder, node: Node, operands: Operands) -> Results:
+    x = required(node, operands, 0)
+    alpha = node.attrs.get("alpha", 1.6732632423543772)
+    gamma = node.attrs.get("gamma", 1.0507009873554805)
+    tail = scaled(builder, shifted(builder, builder.exp(x), -1), alpha)
+    return [scaled(builder, builder.select(_is_negative(builder, x), tail, x), gamma)]
+
+
+@decomposition("Celu")
+def celu(builder: Builder, node: Node, operands: Operands) -> Results:
+    x = required(node, operands, 0)
+    alpha = node.attrs.get("alpha", 1.0)
+    tail = scaled(
+        builder, shifted(builder, builder.exp(scaled(builder, x, 1 / alpha)), -1), alpha
+    )
+    zero = _zero(builder, x)
+    return [builder.add(builder.max(x, zero), builder.min(tail, zero))]
+
+
+@decomposition("Gelu")
+def gelu(builder: Builder, node: Node, operands: Operands) -> Results:
+    x = required(node, operands, 0)
+    if text(node, "approximate", "none") == "tanh":
+        cube = builder.mul(builder.mul(x, x), x)
+        inner = builder.add(x, scaled(builder, cube, 0.044715))
+        bent = builder.tanh(scaled(builder, inner, math.sqrt(2 / math.pi)))
+    else:
+        bent = builder.erf(scaled(builder, x, math.sqrt(0.5)))
+    return [builder.mul(scaled(builder, x, 0.5), shifted(builder, bent, 1))]
+
+
+@decomposition("HardSigmoid")
+def hard_sigmoid(builder: Builder, node: Node, operands: Operands) -> Results:
+    x = scaled(builder, required(node, operands, 0), node.attrs.get("alpha", 0.2))
+    return [_clamped(builder, shifted(builder, x, node.attrs.get("beta", 0.5)))]
+
+
+@decomposition("HardSwish")
+def hard_swish(builder: Builder, node: Node, operands: Operands) -> Results:
+    x = required(node, operands, 0)
+    gate = _clamped(builder, shifted(builder, scaled(builder, x, 1 / 6), 0.5))
+    return [builder.mul(x, gate)]
+
+
+@decomposition("Swish")
+def swish(builder: Builder, node: Node, operands: Operands) -> Results:
+    x = required(node, operands, 0)
+    return [builder.mul(x, builder.sigmoid(scaled(builder, x, node.attrs.get("alpha", 1.0))))]
+
+
+@decomposition("Mish")
+def mish(builder: Builder, node: Node, operands: Operands) -> Results:
+    x = required(node, operands, 0)
+    return [builder.mul(x, builder.tanh(softplus(builder, x)))]
+
+
+@decomposition("Softplus")
+def softplus_node(builder: Builder, node: Node, operands: Operands) -> Results:
+    return [softplus(builder, required(node, operands, 0))]
+
+
+@decomposition("Softsign")
+def softsign(builder: Builder, node: Node, operands: Operands) -> Results:
+    x = required(node, operands, 0)
+    return [builder.div(x, shifted(builder, builder.abs(x), 1))]
+
+
+@decomposition("ThresholdedRelu")
+def thresholded_relu(builder: Builder, node: Node, operands: Operands) -> Results:
+    x = required(node, operands, 0)
+    passes = builder.gt(x, builder.scalar(node.attrs.get("alpha", 1.0), x.dtype))
+    return [builder.select(passes, x, _zero(builder, x))]
+
+
+@decomposition("Shrink")
+def shrink(builder: Builder, node: Node, operands: Operands) -> Results:
+    x = required(node, operands, 0)
+    if not x.dtype.is_float:
+        return None
+    limit, bias = node.attrs.get("lambd", 0.5), node.attrs.get("bias", 0.0)
+    below = builder.lt(x, builder.scalar(-limit, x.dtype))
+    above = builder.gt(x, builder.scalar(limit, x.dtype))
+    upper = builder.select(above, shifted(builder, x, -bias), _zero(builder, x))
+    return [builder.select(below, shifted(builder, x, bias), upper)]

@@ -1,0 +1,65 @@
+"""Changes of element type: Cast and linear quantisation."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from dvm_graph.decompose.arithmetic import along_axis
+from dvm_graph.decompose.operands import normalize_axis, operand, required
+from dvm_graph.decompose.registry import Operands, Results, decomposition
+from dvm_graph.ir import DType, Node, Value
+from dvm_graph.symbolic.builder import Builder
+
+_QUANTIZED = frozenset({DType.INT8, DType.UINT8, DType.INT16, DType.UINT16})
+
+
+@decomposition("Cast", "CastLike")
+def cast(builder: Builder, node: Node, operands: Operands) -> Results:
+    target = node.outputs[0].dtype if node.op == "Cast" else required(node, operands, 1).dtype
+    return None if target is DType.OPAQUE else [builder.cast(required(node, operands, 0), target)]
+
+
+@decomposition("QuantizeLinear")
+def quantize_linear(builder: Builder, node: Node, operands: Operands) -> Results:
+    """saturate(round(x / scale) + zero_point)."""
+    x, scale = required(node, operands, 0), required(node, operands, 1)
+    zero_point = operand(operands, 2)
+    target = node.outputs[0].dtype
+    if target not in _QUANTIZED or node.attrs.get("block_size", 0):
+        return None
+    x, scale = builder.cast(x, DType.FLOAT32), builder.cast(scale, DType.FLOAT32)
+    quotient = builder.div(x, _placed(builder, node, scale, x))
+    y = builder.round(quotient)
+    if zero_point is not None:
+        y = builder.add(y, _placed(builder, node, builder.cast(zero_point, y.dtype), x))
+    limits = np.iinfo(target.numpy)
+    y = builder.max(y, builder.scalar(int(limits.min), y.dtype))
+    y = builder.min(y, builder.scalar(int(limits.max), y.dtype))
+    return [builder.cast(y, target)]
+
+
+@decomposition("DequantizeLinear")
+def dequantize_linear(builder: Builder, node: Node, operands: Operands) -> Results:
+    """(x - zero_point) * scale."""
+    x, scale = required(node, operands, 0), required(node, operands, 1)
+    zero_point = operand(operands, 2)
+    if x.dtype not in _QUANTIZED | {DType.INT32} or node.attrs.get("block_size", 0):
+        return None
+    target = node.outputs[0].dtype
+    # Differences of 8 and 16 bit integers do not fit their own type.
+    y = builder.cast(x, DType.INT32)
+    if zero_point is not None:
+        y = builder.sub(y, _placed(builder, node, builder.cast(zero_point, y.dtype), x))
+    wide = builder.cast(scale, DType.FLOAT32)
+    y = builder.mul(builder.cast(y, DType.FLOAT32), _placed(builder, node, wide, x))
+    return [builder.cast(y, target)]
+
+
+def _placed(builder: Builder, node: Node, parameter: Value, x: Value) -> Value:
+    """A scale or zero point, per tensor or per axis, in a shape that broadcasts against x."""
+    if parameter.rank == 0 or x.rank == 0:
+        return parameter
+    if parameter.shape == (1,):
+        return builder.reshape(parameter, ())
+    axis = normalize_axis(node, node.attrs.get("axis", 1), x.rank)
+    return along_axis(builder, parameter, axis, x.rank)

@@ -1,0 +1,135 @@
+"""Mathematics, logic, comparisons and selections: one basic operator per element, or a few."""
+
+from __future__ import annotations
+
+from functools import reduce
+
+from dvm_graph.decompose.arithmetic import filled, scaled
+from dvm_graph.decompose.operands import constant_scalar, operand, present, required, shape_of
+from dvm_graph.decompose.registry import Operands, Results, decomposition
+from dvm_graph.ir import DType, Node, Value
+from dvm_graph.symbolic.builder import Builder
+
+UNARY = {
+    "Abs": "abs", "Neg": "neg", "Sign": "sign", "Sqrt": "sqrt", "Reciprocal": "reciprocal",
+    "Exp": "exp", "Log": "log", "Sin": "sin", "Cos": "cos", "Tan": "tan", "Asin": "asin",
+    "Acos": "acos", "Atan": "atan", "Sinh": "sinh", "Cosh": "cosh", "Asinh": "asinh",
+    "Acosh": "acosh", "Atanh": "atanh", "Erf": "erf", "Tanh": "tanh", "Sigmoid": "sigmoid",
+    "Floor": "floor", "Ceil": "ceil", "Round": "round", "Not": "logical_not",
+    "BitwiseNot": "bitwise_not", "IsNaN": "isnan",
+}  # fmt: skip
+BINARY = {
+    "Add": "add", "Sub": "sub", "Mul": "mul", "Div": "div", "And": "bitwise_and",
+    "Or": "bitwise_or", "Xor": "bitwise_xor", "BitwiseAnd": "bitwise_and",
+    "BitwiseOr": "bitwise_or", "BitwiseXor": "bitwise_xor", "Equal": "eq", "Less": "lt",
+    "LessOrEqual": "le", "Greater": "gt", "GreaterOrEqual": "ge",
+}  # fmt: skip
+VARIADIC = {"Max": "max", "Min": "min", "Sum": "add"}
+_UNSIGNED = frozenset({DType.UINT8, DType.UINT16, DType.UINT32, DType.UINT64})
+
+
+@decomposition(*UNARY)
+def unary(builder: Builder, node: Node, operands: Operands) -> Results:
+    x = required(node, operands, 0)
+    if node.op == "Abs" and x.dtype in _UNSIGNED:
+        return [x]
+    return [builder.op(UNARY[node.op], x)]
+
+
+@decomposition(*BINARY)
+def binary(builder: Builder, node: Node, operands: Operands) -> Results:
+    left, right = required(node, operands, 0), required(node, operands, 1)
+    return [builder.op(BINARY[node.op], left, right)]
+
+
+@decomposition(*VARIADIC)
+def variadic(builder: Builder, node: Node, operands: Operands) -> Results:
+    name = VARIADIC[node.op]
+    return [reduce(lambda left, right: builder.op(name, left, right), present(operands))]
+
+
+@decomposition("Mean")
+def mean_of_operands(builder: Builder, node: Node, operands: Operands) -> Results:
+    values = present(operands)
+    total = reduce(builder.add, values)
+    return [builder.div(total, builder.scalar(len(values), total.dtype))]
+
+
+@decomposition("Identity")
+def identity(builder: Builder, node: Node, operands: Operands) -> Results:
+    return [required(node, operands, 0)]
+
+
+@decomposition("Where")
+def where(builder: Builder, node: Node, operands: Operands) -> Results:
+    condition, then, other = (required(node, operands, index) for index in range(3))
+    return [builder.select(condition, then, other)]
+
+
+@decomposition("Mod")
+def mod(builder: Builder, node: Node, operands: Operands) -> Results:
+    left, right = required(node, operands, 0), required(node, operands, 1)
+    return [builder.op("fmod" if node.attrs.get("fmod", 0) else "mod", left, right)]
+
+
+@decomposition("BitShift")
+def bit_shift(builder: Builder, node: Node, operands: Operands) -> Results:
+    name = "shift_left" if node.attrs["direction"] == "LEFT" else "shift_right"
+    return [builder.op(name, required(node, operands, 0), required(node, operands, 1))]
+
+
+@decomposition("Pow")
+def power(builder: Builder, node: Node, operands: Operands) -> Results:
+    """Small whole exponents become products: exact, and far cheaper than `pow`."""
+    base, exponent = required(node, operands, 0), required(node, operands, 1)
+    constant = constant_scalar(exponent) if exponent.rank <= base.rank else None
+    if constant is not None and exponent.rank:
+        exponent = builder.reshape(exponent, ())
+    if constant in (1, 2, 3):
+        assert constant is not None
+        return [reduce(builder.mul, [base] * int(constant))]
+    if base.dtype.is_float:
+        if constant == 0.5:
+            return [builder.sqrt(base)]
+        return [builder.pow(base, builder.cast(exponent, base.dtype))]
+    wide = DType.FLOAT64 if exponent.dtype.is_float else DType.INT64
+    result = builder.pow(builder.cast(base, wide), builder.cast(exponent, wide))
+    return [builder.cast(result, base.dtype)]
+
+
+@decomposition("IsInf")
+def is_inf(builder: Builder, node: Node, operands: Operands) -> Results:
+    x = required(node, operands, 0)
+    positive = bool(node.attrs.get("detect_positive", 1))
+    negative = bool(node.attrs.get("detect_negative", 1))
+    if positive and negative:
+        return [builder.isinf(x)]
+    if not positive and not negative:
+        return [filled(builder, False, DType.BOOL, shape_of(x))]
+    infinity = float("inf") if positive else float("-inf")
+    return [builder.eq(x, builder.scalar(infinity, x.dtype))]
+
+
+@decomposition("Clip")
+def clip(builder: Builder, node: Node, operands: Operands) -> Results:
+    x = required(node, operands, 0)
+    low, high = (
+        builder.scalar(node.attrs[name], x.dtype) if name in node.attrs else operand(operands, index)
+        for index, name in ((1, "min"), (2, "max"))
+    )
+    if low is not None:
+        x = builder.max(x, _scalar_like(builder, low))
+    if high is not None:
+        x = builder.min(x, _scalar_like(builder, high))
+    return [x]
+
+
+def _scalar_like(builder: Builder, value: Value) -> Value:
+    return builder.reshape(value, ()) if value.rank else value
+
+
+@decomposition("SwiGLU")
+def swiglu(builder: Builder, node: Node, operands: Operands) -> Results:
+    gate, linear = required(node, operands, 0), required(node, operands, 1)
+    sigmoid = builder.sigmoid(scaled(builder, gate, node.attrs.get("alpha", 1.0)))
+    return [builder.mul(builder.mul(gate, sigmoid), linear)]

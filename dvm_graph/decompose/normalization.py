@@ -1,0 +1,163 @@
+"""Normalisations: statistics in at least float32, then scale and shift in the operand's type."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from dvm_graph.decompose.arithmetic import along_axis, mean, scaled, shifted, widened
+from dvm_graph.decompose.operands import (
+    normalize_axes,
+    normalize_axis,
+    operand,
+    required,
+    shape_of,
+)
+from dvm_graph.decompose.registry import Operands, Results, decomposition
+from dvm_graph.ir import DType, Node, Value
+from dvm_graph.symbolic.builder import Builder
+from dvm_graph.symbolic.dims import floordiv
+
+
+def _standardized(
+    builder: Builder, x: Value, axes: Sequence[int], epsilon: float
+) -> tuple[Value, Value, Value]:
+    """(x - mean) / sqrt(variance + epsilon), the mean, and the inverse standard deviation."""
+    average = mean(builder, x, axes)
+    centred = builder.sub(x, average)
+    variance = mean(builder, builder.mul(centred, centred), axes)
+    inverse = builder.rsqrt(shifted(builder, variance, epsilon))
+    return builder.mul(centred, inverse), average, inverse
+
+
+def _scaled_and_shifted(
+    builder: Builder, x: Value, scale: Value | None, shift: Value | None
+) -> Value:
+    """The result has the type of the scale."""
+    if scale is not None:
+        x = builder.mul(builder.cast(x, scale.dtype), scale)
+    if shift is not None:
+        x = builder.add(builder.cast(x, shift.dtype), shift)
+    return x
+
+
+@decomposition("LayerNormalization")
+def layer_normalization(builder: Builder, node: Node, operands: Operands) -> Results:
+    x = required(node, operands, 0)
+    axis = normalize_axis(node, node.attrs.get("axis", -1), x.rank)
+    axes = tuple(range(axis, x.rank))
+    y, average, inverse = _standardized(
+        builder, widened(builder, x), axes, node.attrs.get("epsilon", 1e-5)
+    )
+    y = _scaled_and_shifted(
+        builder, builder.cast(y, x.dtype), operand(operands, 1), operand(operands, 2)
+    )
+    return [y, *(_as_declared(builder, v, t) for v, t in zip((average, inverse), node.outputs[1:], strict=False))]
+
+
+def _as_declared(builder: Builder, value: Value, output: Value) -> Value:
+    """In the type of the output, where that is known."""
+    return value if output.dtype is DType.OPAQUE else builder.cast(value, output.dtype)
+
+
+@decomposition("RMSNormalization")
+def rms_normalization(builder: Builder, node: Node, operands: Operands) -> Results:
+    x, scale = required(node, operands, 0), required(node, operands, 1)
+    axes = tuple(range(normalize_axis(node, node.attrs.get("axis", -1), x.rank), x.rank))
+    wide = widened(builder, x)
+    square = mean(builder, builder.mul(wide, wide), axes)
+    inverse = builder.rsqrt(shifted(builder, square, node.attrs.get("epsilon", 1e-5)))
+    y = builder.cast(builder.mul(wide, inverse), scale.dtype)
+    return [builder.mul(y, scale)]
+
+
+@decomposition("GroupNormalization")
+def group_normalization(builder: Builder, node: Node, operands: Operands) -> Results:
+    """Scale and shift are per channel since opset 21, per group before."""
+    x = required(node, operands, 0)
+    scale, shift = required(node, operands, 1), required(node, operands, 2)
+    shape, groups = shape_of(x), int(node.attrs["num_groups"])
+    grouped_shape = (shape[0], groups, floordiv(shape[1], groups), *shape[2:])
+    rank = x.rank + 1
+    grouped = builder.reshape(widened(builder, x), grouped_shape)
+    epsilon = node.attrs.get("epsilon", 1e-5)
+    y, _, _ = _standardized(builder, grouped, tuple(range(2, rank)), epsilon)
+    y = builder.cast(y, x.dtype)
+    per_group = node.version < 21
+    if per_group:
+        scale, shift = (along_axis(builder, p, 1, rank) for p in (scale, shift))
+        return [builder.reshape(_scaled_and_shifted(builder, y, scale, shift), shape)]
+    scale, shift = (along_axis(builder, p, 1, x.rank) for p in (scale, shift))
+    return [_scaled_and_shifted(builder, builder.reshape(y, shape), scale, shift)]
+
+
+@decomposition("InstanceNormalization")
+def instance_normalization(builder: Builder, node: Node, operands: Operands) -> Results:
+    x = required(node, operands, 0)
+    scale, shift = (
+        along_axis(builder, required(node, operands, index), 1, x.rank) for index in (1, 2)
+    )
+    y, _, _ = _standardized(
+        builder, widened(builder, x), tuple(range(2, x.rank)), node.attrs.get("epsilon", 1e-5)
+    )
+    return [_scaled_and_shifted(builder, builder.cast(y, x.dtype), scale, shift)]
+
+
+@decomposition("BatchNormalization")
+def batch_normalization(builder: Builder, node: Node, operands: Operands) -> Results:
+    """With known statistics; in training (opset 14 on) with those of the batch."""
+    x = required(node, operands, 0)
+    scale, shift, average, variance = (required(node, operands, index) for index in range(1, 5))
+    epsilon = node.attrs.get("epsilon", 1e-5)
+    running: list[Value] = []
+    if (node.version < 14 and len(node.outputs) > 1) or not node.attrs.get("spatial", 1):
+        return None
+    if node.attrs.get("training_mode", 0):
+        momentum = node.attrs.get("momentum", 0.9)
+        batch = _batch_statistics(builder, widened(builder, x))
+        current = [builder.cast(p, q.dtype) for p, q in zip(batch, (average, variance), strict=True)]
+        running = [
+            builder.add(scaled(builder, old, momentum), scaled(builder, new, 1 - momentum))
+            for old, new in zip((average, variance), current, strict=True)
+        ]
+        average, variance = current
+    # One multiplier per channel, which constant folding computes where the statistics are constant.
+    inverse = builder.rsqrt(shifted(builder, variance, epsilon))
+    factor = builder.mul(builder.cast(scale, inverse.dtype), inverse)
+    average, factor, shift = (along_axis(builder, p, 1, x.rank) for p in (average, factor, shift))
+    y = builder.mul(builder.sub(builder.cast(x, factor.dtype), average), factor)
+    y = builder.add(y, builder.cast(shift, y.dtype))
+    return [builder.cast(y, x.dtype), *running]
+
+
+def _batch_statistics(builder: Builder, x: Value) -> tuple[Value, Value]:
+    """Mean and population variance of every channel, of shape [channels]."""
+    axes = (0, *range(2, x.rank))
+    average = mean(builder, x, axes)
+    centred = builder.sub(x, average)
+    variance = mean(builder, builder.mul(centred, centred), axes)
+    channels = (shape_of(x)[1],)
+    return builder.reshape(average, channels), builder.reshape(variance, channels)
+
+
+@decomposition("LpNormalization")
+def lp_normalization(builder: Builder, node: Node, operands: Operands) -> Results:
+    """`x / norm(x)`, and 0 where the norm is 0."""
+    x = required(node, operands, 0)
+    axes = (normalize_axis(node, node.attrs.get("axis", -1), x.rank),)
+    if node.attrs.get("p", 2) == 1:
+        norm = builder.reduce_sum(builder.abs(x), axes)
+    else:
+        norm = builder.sqrt(builder.reduce_sum(builder.mul(x, x), axes))
+    zero = builder.scalar(0, x.dtype)
+    return [builder.select(builder.eq(norm, zero), zero, builder.div(x, norm))]
+
+
+@decomposition("MeanVarianceNormalization")
+def mean_variance_normalization(builder: Builder, node: Node, operands: Operands) -> Results:
+    x = required(node, operands, 0)
+    axes = normalize_axes(node, node.attrs.get("axes", (0, 2, 3)), x.rank)
+    wide = widened(builder, x)
+    centred = builder.sub(wide, mean(builder, wide, axes))
+    variance = mean(builder, builder.mul(centred, centred), axes)
+    deviation = shifted(builder, builder.sqrt(variance), 1e-9)
+    return [builder.cast(builder.div(centred, deviation), x.dtype)]

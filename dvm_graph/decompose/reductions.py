@@ -1,0 +1,200 @@
+"""Reductions: the Reduce* operators, ArgMax and ArgMin, global pooling, cumulative sums.
+
+Basic reductions keep the reduced axes at extent 1; `keepdims=0` is a reshape after them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TypeAlias
+
+import numpy as np
+
+from dvm_graph.decompose.arithmetic import (
+    mean,
+    positions,
+    widened,
+    with_axis,
+    without_axes,
+)
+from dvm_graph.decompose.operands import (
+    elements,
+    integers,
+    normalize_axes,
+    normalize_axis,
+    operand,
+    required,
+    shape_of,
+)
+from dvm_graph.decompose.registry import Operands, Results, decomposition
+from dvm_graph.ir import DType, Node, Value
+from dvm_graph.symbolic.builder import Builder
+
+Axes: TypeAlias = Sequence[int]
+Reduction: TypeAlias = Callable[[Builder, Value, Axes], Value]
+
+
+def _extreme(name: str) -> Reduction:
+    def reduced(builder: Builder, x: Value, axes: Axes) -> Value:
+        if x.dtype is not DType.BOOL:
+            return builder.op(name, x, axes=tuple(axes))
+        number = builder.op(name, builder.cast(x, DType.INT32), axes=tuple(axes))
+        return builder.cast(number, DType.BOOL)
+
+    return reduced
+
+
+def _mean(builder: Builder, x: Value, axes: Axes) -> Value:
+    return builder.cast(mean(builder, widened(builder, x), axes), x.dtype)
+
+
+def _sum_square(builder: Builder, x: Value, axes: Axes) -> Value:
+    return builder.reduce_sum(builder.mul(x, x), axes)
+
+
+def _l1(builder: Builder, x: Value, axes: Axes) -> Value:
+    return builder.reduce_sum(builder.abs(x), axes)
+
+
+def _l2(builder: Builder, x: Value, axes: Axes) -> Value:
+    wide = _floating(builder, x)
+    return builder.cast(builder.sqrt(_sum_square(builder, wide, axes)), x.dtype)
+
+
+def _log_sum(builder: Builder, x: Value, axes: Axes) -> Value:
+    total = builder.reduce_sum(_floating(builder, x), axes)
+    return builder.cast(builder.log(total), x.dtype)
+
+
+def _log_sum_exp(builder: Builder, x: Value, axes: Axes) -> Value:
+    wide = _floating(builder, x)
+    return builder.cast(log_sum_exp(builder, wide, axes), x.dtype)
+
+
+def log_sum_exp(builder: Builder, x: Value, axes: Axes) -> Value:
+    """log(sum(exp(x))) without overflow; rows of nothing but minus infinity stay there."""
+    top = builder.reduce_max(x, axes)
+    zero = builder.scalar(0, x.dtype)
+    top = builder.select(builder.isfinite(top), top, zero)
+    total = builder.reduce_sum(builder.exp(builder.sub(x, top)), axes)
+    return builder.add(builder.log(total), top)
+
+
+def _floating(builder: Builder, x: Value) -> Value:
+    """Integers as floats, which square roots and logarithms need."""
+    if x.dtype.is_float:
+        return widened(builder, x)
+    return builder.cast(x, DType.FLOAT64 if x.dtype.itemsize == 8 else DType.FLOAT32)
+
+
+REDUCTIONS: dict[str, Reduction] = {
+    "ReduceSum": lambda builder, x, axes: builder.reduce_sum(x, axes),
+    "ReduceProd": lambda builder, x, axes: builder.reduce_prod(x, axes),
+    "ReduceMax": _extreme("reduce_max"),
+    "ReduceMin": _extreme("reduce_min"),
+    "ReduceMean": _mean,
+    "ReduceSumSquare": _sum_square,
+    "ReduceL1": _l1,
+    "ReduceL2": _l2,
+    "ReduceLogSum": _log_sum,
+    "ReduceLogSumExp": _log_sum_exp,
+}
+
+
+@decomposition(*REDUCTIONS)
+def reduction(builder: Builder, node: Node, operands: Operands) -> Results:
+    x = required(node, operands, 0)
+    known = integers(elements(operands, 1))
+    if known is None and operand(operands, 1) is not None:
+        return None
+    axes = normalize_axes(node, known or (), x.rank)
+    if not axes:
+        if node.attrs.get("noop_with_empty_axes", 0):
+            return [_without_folding(builder, node, x)]
+        axes = tuple(range(x.rank))
+    y = REDUCTIONS[node.op](builder, x, axes)
+    return [y if node.attrs.get("keepdims", 1) else without_axes(builder, y, axes)]
+
+
+def _without_folding(builder: Builder, node: Node, x: Value) -> Value:
+    """What a reduction over no axes does: only the element-wise part of its definition."""
+    if node.op in ("ReduceSum", "ReduceProd", "ReduceMax", "ReduceMin", "ReduceMean"):
+        return x
+    return REDUCTIONS[node.op](builder, x, ())
+
+
+@decomposition("GlobalAveragePool", "GlobalMaxPool")
+def global_pool(builder: Builder, node: Node, operands: Operands) -> Results:
+    x = required(node, operands, 0)
+    axes = tuple(range(2, x.rank))
+    if node.op == "GlobalMaxPool":
+        return [builder.reduce_max(x, axes)]
+    return [_mean(builder, x, axes)]
+
+
+@decomposition("ArgMax", "ArgMin")
+def arg_extreme(builder: Builder, node: Node, operands: Operands) -> Results:
+    """The least (or greatest) position among those that hold the extreme."""
+    x = required(node, operands, 0)
+    axis = normalize_axis(node, node.attrs.get("axis", 0), x.rank)
+    y = arg_of(
+        builder,
+        x,
+        axis,
+        greatest=node.op == "ArgMax",
+        last=bool(node.attrs.get("select_last_index", 0)),
+    )
+    return [y if node.attrs.get("keepdims", 1) else without_axes(builder, y, (axis,))]
+
+
+def arg_of(builder: Builder, x: Value, axis: int, *, greatest: bool, last: bool) -> Value:
+    """int64 positions of the extremes along an axis, which stays with extent 1."""
+    extreme = builder.reduce_max(x, (axis,)) if greatest else builder.reduce_min(x, (axis,))
+    index = positions(builder, shape_of(x)[axis], axis, x.rank)
+    outside = -1 if last else int(np.iinfo(np.int64).max)
+    candidates = builder.select(
+        builder.eq(x, extreme), index, builder.scalar(outside, DType.INT64)
+    )
+    if last:
+        return builder.reduce_max(candidates, (axis,))
+    return builder.reduce_min(candidates, (axis,))
+
+
+@decomposition("Hardmax")
+def hardmax(builder: Builder, node: Node, operands: Operands) -> Results:
+    x = required(node, operands, 0)
+    if node.version < 13:
+        return None
+    axis = normalize_axis(node, node.attrs.get("axis", -1), x.rank)
+    winner = arg_of(builder, x, axis, greatest=True, last=False)
+    index = positions(builder, shape_of(x)[axis], axis, x.rank)
+    return [builder.cast(builder.eq(index, winner), x.dtype)]
+
+
+@decomposition("CumSum", "CumProd")
+def cumulative(builder: Builder, node: Node, operands: Operands) -> Results:
+    """A reduction over a masked square: out[i] folds x[j] for j <= i."""
+    x = required(node, operands, 0)
+    known = integers(required(node, operands, 1).elements)
+    if known is None:
+        return None
+    axis = normalize_axis(node, known[0], x.rank)
+    extent = shape_of(x)[axis]
+    if isinstance(extent, int) and extent > _LONGEST_SQUARE:
+        return None
+    square = with_axis(builder, x, axis)
+    target = positions(builder, extent, axis, x.rank + 1)
+    source = positions(builder, extent, axis + 1, x.rank + 1)
+    if node.attrs.get("reverse", 0):
+        target, source = source, target
+    compare = builder.lt if node.attrs.get("exclusive", 0) else builder.le
+    unit = builder.scalar(0 if node.op == "CumSum" else 1, x.dtype)
+    masked = builder.select(compare(source, target), square, unit)
+    fold = builder.reduce_sum if node.op == "CumSum" else builder.reduce_prod
+    return [without_axes(builder, fold(masked, (axis + 1,)), (axis + 1,))]
+
+
+_LONGEST_SQUARE = 4096
+"""Known extents above this are left to the vendor: the work grows with the square."""
+
+

@@ -1,0 +1,43 @@
+"""The table of decompositions: which function breaks which ONNX operator into basic operators.
+
+A decomposition gets a builder, the ONNX node and its operands (values of the new graph, `None` for
+an omitted one) and returns the results in the order of the node's outputs; it may return more or
+fewer, as long as every output that is used has one. It returns `None` for a configuration that it
+cannot express, before or after building anything: what it has built is taken back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TypeAlias
+
+from dvm_graph.ir import Node, Value
+from dvm_graph.symbolic.builder import Builder
+
+Operands: TypeAlias = Sequence[Value | None]
+Results: TypeAlias = Sequence[Value | None] | None
+Decomposition: TypeAlias = Callable[[Builder, Node, Operands], Results]
+
+_TABLE: dict[tuple[str, str], Decomposition] = {}
+
+
+def decomposition(*operators: str, domain: str = "") -> Callable[[Decomposition], Decomposition]:
+    """Enters a function into the table, for one or several operators."""
+
+    def enter(function: Decomposition) -> Decomposition:
+        for operator in operators:
+            assert (domain, operator) not in _TABLE, f"two decompositions of {operator}"
+            _TABLE[domain, operator] = function
+        return function
+
+    return enter
+
+
+def find(node: Node) -> Decomposition | None:
+    """The decomposition of a node's operator, if there is one."""
+    return _TABLE.get((node.domain, node.op))
+
+
+def native_operators() -> frozenset[tuple[str, str]]:
+    """All (domain, operator) pairs in the table."""
+    return frozenset(_TABLE)

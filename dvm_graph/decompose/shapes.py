@@ -1,0 +1,192 @@
+"""Operators that rearrange axes, and those that ask for shapes.
+
+Nothing here computes elements: everything ends in views. Target shapes are read from the known
+elements of shape tensors; where those are not known the node is left to the vendor.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TypeAlias
+
+from dvm_graph.decompose.arithmetic import dim_value
+from dvm_graph.decompose.operands import (
+    elements,
+    integers,
+    normalize_axes,
+    normalize_axis,
+    operand,
+    required,
+    shape_of,
+    text,
+)
+from dvm_graph.decompose.registry import Operands, Results, decomposition
+from dvm_graph.errors import ShapeError
+from dvm_graph.ir import Dim, Node
+from dvm_graph.symbolic.builder import Builder
+from dvm_graph.symbolic.dims import broadcast_dim, floordiv, product
+from dvm_graph.symbolic.proofs import Answer
+
+Dims: TypeAlias = Sequence[Dim]
+
+
+@decomposition("Reshape")
+def reshape(builder: Builder, node: Node, operands: Operands) -> Results:
+    x = required(node, operands, 0)
+    wanted = required(node, operands, 1).elements
+    if wanted is None:
+        return None
+    shape = reshaped(node, shape_of(x), wanted, zero_copies=not node.attrs.get("allowzero", 0))
+    return [builder.reshape(x, shape)]
+
+
+def reshaped(node: Node, shape: Dims, wanted: Dims, *, zero_copies: bool) -> tuple[Dim, ...]:
+    """The shape that Reshape gives: 0 copies a dim, -1 takes what is left.
+
+    Raises:
+        ShapeError: 0 beyond the operand's rank, more than one -1.
+    """
+    result = list(wanted)
+    for axis, dim in enumerate(wanted):
+        if zero_copies and isinstance(dim, int) and dim == 0:
+            if axis >= len(shape):
+                raise ShapeError(f"{node.op} {node.name!r}: dim {axis} copies one that is not there")
+            result[axis] = shape[axis]
+    open_axes = [axis for axis, dim in enumerate(result) if isinstance(dim, int) and dim == -1]
+    if len(open_axes) > 1:
+        raise ShapeError(f"{node.op} {node.name!r}: more than one dim is -1")
+    if open_axes:
+        others = [dim for axis, dim in enumerate(result) if axis != open_axes[0]]
+        result[open_axes[0]] = remaining_dim(shape, others)
+    return tuple(result)
+
+
+def remaining_dim(shape: Dims, others: Dims) -> Dim:
+    """product(shape) // product(others).
+
+    Dims on both sides are cancelled first, so that the answer holds where they are 0 as well.
+    """
+    left, right = list(shape), []
+    for dim in others:
+        if dim in left:
+            left.remove(dim)
+        else:
+            right.append(dim)
+    return floordiv(product(left), product(right))
+
+
+@decomposition("Flatten")
+def flatten(builder: Builder, node: Node, operands: Operands) -> Results:
+    x = required(node, operands, 0)
+    shape, axis = shape_of(x), node.attrs.get("axis", 1)
+    axis = axis + x.rank if axis < 0 else axis
+    return [builder.reshape(x, (product(shape[:axis]), product(shape[axis:])))]
+
+
+@decomposition("Squeeze")
+def squeeze(builder: Builder, node: Node, operands: Operands) -> Results:
+    """Without axes every dim of 1 goes; a dim that may or may not be 1 leaves the rank open."""
+    x = required(node, operands, 0)
+    shape = shape_of(x)
+    known = integers(elements(operands, 1))
+    if known is not None:
+        axes = normalize_axes(node, known, x.rank)
+    elif operand(operands, 1) is not None:
+        return None
+    else:
+        answers = [builder.facts.prove_one(dim).answer for dim in shape]
+        if Answer.UNKNOWN in answers:
+            return None
+        axes = tuple(axis for axis, answer in enumerate(answers) if answer is Answer.YES)
+    return [builder.reshape(x, tuple(dim for i, dim in enumerate(shape) if i not in axes))]
+
+
+@decomposition("Unsqueeze")
+def unsqueeze(builder: Builder, node: Node, operands: Operands) -> Results:
+    x = required(node, operands, 0)
+    known = integers(elements(operands, 1))
+    if known is None:
+        return None
+    rank = x.rank + len(known)
+    axes = normalize_axes(node, known, rank)
+    dims = iter(shape_of(x))
+    return [builder.reshape(x, tuple(1 if axis in axes else next(dims) for axis in range(rank)))]
+
+
+@decomposition("Transpose")
+def transpose(builder: Builder, node: Node, operands: Operands) -> Results:
+    x = required(node, operands, 0)
+    perm = node.attrs.get("perm", tuple(reversed(range(x.rank))))
+    return [builder.transpose(x, tuple(normalize_axis(node, int(axis), x.rank) for axis in perm))]
+
+
+@decomposition("Expand")
+def expand(builder: Builder, node: Node, operands: Operands) -> Results:
+    """Broadcasts both ways: a 1 in the wanted shape keeps the operand's dim."""
+    x = required(node, operands, 0)
+    wanted = required(node, operands, 1).elements
+    if wanted is None:
+        return None
+    rank = max(x.rank, len(wanted))
+    shape = (1,) * (rank - x.rank) + shape_of(x)
+    wanted = (1,) * (rank - len(wanted)) + tuple(wanted)
+    return [builder.broadcast_to(x, tuple(map(broadcast_dim, shape, wanted)))]
+
+
+@decomposition("Tile")
+def tile(builder: Builder, node: Node, operands: Operands) -> Results:
+    """[a, b] tiled by (p, q) is [p, a, q, b] broadcast, reshaped to [p*a, q*b]."""
+    x = required(node, operands, 0)
+    repeats = required(node, operands, 1).elements
+    if repeats is None:
+        return None
+    single: list[Dim] = []
+    spread: list[Dim] = []
+    for dim, count in zip(shape_of(x), repeats, strict=True):
+        if not (isinstance(count, int) and count == 1):
+            single.append(1)
+            spread.append(count)
+        single.append(dim)
+        spread.append(dim)
+    wide = builder.broadcast_to(builder.reshape(x, tuple(single)), tuple(spread))
+    shape = tuple(product(pair) for pair in zip(shape_of(x), repeats, strict=True))
+    return [builder.reshape(wide, shape)]
+
+
+@decomposition("DepthToSpace")
+def depth_to_space(builder: Builder, node: Node, operands: Operands) -> Results:
+    x = required(node, operands, 0)
+    batch, channels, height, width = shape_of(x)
+    block = int(node.attrs["blocksize"])
+    depth = floordiv(channels, block * block)
+    if text(node, "mode", "DCR") == "DCR":
+        split, perm = (batch, block, block, depth, height, width), (0, 3, 4, 1, 5, 2)
+    else:
+        split, perm = (batch, depth, block, block, height, width), (0, 1, 4, 2, 5, 3)
+    y = builder.transpose(builder.reshape(x, split), perm)
+    return [builder.reshape(y, (batch, depth, product((height, block)), product((width, block))))]
+
+
+@decomposition("SpaceToDepth")
+def space_to_depth(builder: Builder, node: Node, operands: Operands) -> Results:
+    x = required(node, operands, 0)
+    if text(node, "mode", "DCR") != "DCR":
+        return None
+    batch, channels, height, width = shape_of(x)
+    block = int(node.attrs["blocksize"])
+    rows, columns = floordiv(height, block), floordiv(width, block)
+    y = builder.reshape(x, (batch, channels, rows, block, columns, block))
+    y = builder.transpose(y, (0, 3, 5, 1, 2, 4))
+    return [builder.reshape(y, (batch, product((channels, block * block)), rows, columns))]
+
+
+@decomposition("Shape")
+def shape_node(builder: Builder, node: Node, operands: Operands) -> Results:
+    shape = shape_of(required(node, operands, 0))
+    dims = shape[slice(node.attrs.get("start", 0), node.attrs.get("end"))]
+    return [builder.dims(dims, (len(dims),))]
+
+
+@decomposition("Size")
+def size(builder: Builder, node: Node, operands: Operands) -> Results:
+    return [dim_value(builder, product(shape_of(required(node, operands, 0))))]

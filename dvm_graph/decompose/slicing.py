@@ -1,0 +1,241 @@
+"""Parts of tensors and tensors of parts: Slice, Split, Concat, Pad.
+
+Bounds are dims and may be symbolic; clamping is arithmetic on dims, so that a result's extent is
+right for every extent of the operand, 0 included.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TypeAlias
+
+from dvm_graph.decompose.arithmetic import dim_value, positions
+from dvm_graph.decompose.operands import (
+    elements,
+    integers,
+    normalize_axis,
+    operand,
+    present,
+    required,
+    shape_of,
+    text,
+)
+from dvm_graph.decompose.registry import Operands, Results, decomposition
+from dvm_graph.ir import Dim, DType, Node, Value
+from dvm_graph.symbolic.builder import Builder
+from dvm_graph.symbolic.dims import (
+    add,
+    ceildiv,
+    floordiv,
+    less,
+    maximum,
+    minimum,
+    mul,
+    neg,
+    select,
+    sub,
+)
+
+_INFINITY = 2**31 - 1
+"""Bounds at least this far out mean 'to the end', whatever the extent."""
+
+
+def clamped_range(start: Dim, end: Dim, step: int, extent: Dim) -> tuple[Dim, Dim]:
+    """First position and count of start:end:step over an extent, by numpy's rules."""
+    if step > 0:
+        first = _clamp(_wrap(start, extent), 0, extent)
+        last = _clamp(_wrap(end, extent), 0, extent)
+        return first, maximum(0, ceildiv(sub(last, first), step))
+    top = sub(extent, 1)
+    first = _clamp(_wrap(start, extent), -1, top)
+    last = _clamp(_wrap(end, extent), -1, top)
+    return first, maximum(0, ceildiv(sub(first, last), -step))
+
+
+def _wrap(position: Dim, extent: Dim) -> Dim:
+    """Counts negative positions from the end; far out ones stay far out."""
+    if isinstance(position, int):
+        if abs(position) >= _INFINITY or position >= 0:
+            return position
+        return add(position, extent)
+    return select(less(position, 0), add(position, extent), position)
+
+
+def _clamp(position: Dim, low: Dim, high: Dim) -> Dim:
+    if isinstance(position, int) and abs(position) >= _INFINITY:
+        return high if position > 0 else low
+    # The upper limit first: over an empty axis it lies below the lower one.
+    return maximum(low, minimum(position, high))
+
+
+@decomposition("Slice")
+def slice_node(builder: Builder, node: Node, operands: Operands) -> Results:
+    x = required(node, operands, 0)
+    starts = elements(operands, 1)
+    ends = elements(operands, 2)
+    if starts is None or ends is None:
+        return None
+    axes = integers(_or_default(operands, 3, range(len(starts))))
+    steps = integers(_or_default(operands, 4, (1,) * len(starts)))
+    if axes is None or steps is None:
+        return None
+    first: list[Dim] = [0] * x.rank
+    strides = [1] * x.rank
+    sizes = list(shape_of(x))
+    for start, end, axis, step in zip(starts, ends, axes, steps, strict=True):
+        axis = normalize_axis(node, axis, x.rank)
+        strides[axis] = step
+        first[axis], sizes[axis] = clamped_range(start, end, step, sizes[axis])
+    return [builder.slice(x, tuple(first), tuple(sizes), tuple(strides))]
+
+
+def _or_default(
+    operands: Operands, index: int, default: Sequence[int]
+) -> Sequence[Dim] | None:
+    if operand(operands, index) is None:
+        return default
+    return elements(operands, index)
+
+
+def part(builder: Builder, x: Value, axis: int, start: Dim, size: Dim, step: int = 1) -> Value:
+    """`x` with one axis cut down to `size` positions from `start`."""
+    starts: list[Dim] = [0] * x.rank
+    steps, sizes = [1] * x.rank, list(shape_of(x))
+    starts[axis], steps[axis], sizes[axis] = start, step, size
+    return builder.slice(x, tuple(starts), tuple(sizes), tuple(steps))
+
+
+@decomposition("Split")
+def split(builder: Builder, node: Node, operands: Operands) -> Results:
+    x = required(node, operands, 0)
+    axis = normalize_axis(node, node.attrs.get("axis", 0), x.rank)
+    extent = shape_of(x)[axis]
+    sizes: Sequence[Dim] | None
+    if operand(operands, 1) is not None:
+        sizes = elements(operands, 1)
+        if sizes is None:
+            return None
+    else:
+        sizes = _even_parts(extent, len(node.outputs))
+    results: list[Value] = []
+    start: Dim = 0
+    for size in sizes:
+        results.append(part(builder, x, axis, start, size))
+        start = add(start, size)
+    return results
+
+
+def _even_parts(extent: Dim, count: int) -> list[Dim]:
+    """Equal parts, the last ones smaller where it does not come out even."""
+    chunk = ceildiv(extent, count)
+    return [
+        maximum(0, minimum(chunk, sub(extent, mul(chunk, index)))) for index in range(count)
+    ]
+
+
+@decomposition("Concat")
+def concat(builder: Builder, node: Node, operands: Operands) -> Results:
+    values = present(operands)
+    axis = normalize_axis(node, int(node.attrs["axis"]), values[0].rank)
+    return [values[0] if len(values) == 1 else builder.concat(values, axis)]
+
+
+Reindex: TypeAlias = Callable[[Builder, Value, Dim], Value]
+
+
+@decomposition("Pad")
+def pad(builder: Builder, node: Node, operands: Operands) -> Results:
+    x = required(node, operands, 0)
+    amounts = elements(operands, 1)
+    if amounts is None:
+        return None
+    axes = integers(_or_default(operands, 3, range(x.rank)))
+    if axes is None:
+        return None
+    mode = text(node, "mode", "constant")
+    for index, axis in enumerate(axes):
+        before, after = amounts[index], amounts[index + len(axes)]
+        if isinstance(before, int) and isinstance(after, int) and before == after == 0:
+            continue
+        axis = normalize_axis(node, axis, x.rank)
+        if mode == "constant":
+            x = padded(builder, x, axis, before, after, _pad_value(builder, node, operands))
+        else:
+            x = _pad_by_index(builder, x, axis, before, after, _REINDEX[mode])
+    return [x]
+
+
+def _pad_value(builder: Builder, node: Node, operands: Operands) -> Value:
+    value = operand(operands, 2)
+    dtype = required(node, operands, 0).dtype
+    if value is None:
+        return builder.scalar(node.attrs.get("value", 0), dtype)
+    return builder.reshape(value, ())
+
+
+def padded(
+    builder: Builder, x: Value, axis: int, before: Dim, after: Dim, value: Value
+) -> Value:
+    """The value, x, and the value again, side by side; negative amounts cut x first."""
+    extent = shape_of(x)[axis]
+    cut_before, cut_after = maximum(0, neg(before)), maximum(0, neg(after))
+    x = part(builder, x, axis, cut_before, sub(sub(extent, cut_before), cut_after))
+    pieces = []
+    for amount in (maximum(0, before), maximum(0, after)):
+        shape = list(shape_of(x))
+        shape[axis] = amount
+        pieces.append(builder.broadcast_to(value, tuple(shape)))
+    front, back = pieces
+    pieces = [
+        piece for piece in (front, x, back) if piece is x or shape_of(piece)[axis] != 0
+    ]
+    return pieces[0] if len(pieces) == 1 else builder.concat(pieces, axis)
+
+
+def _pad_by_index(
+    builder: Builder, x: Value, axis: int, before: Dim, after: Dim, reindex: Reindex
+) -> Value:
+    """Gathers along the axis: result position p reads from reindex(p - before)."""
+    extent = shape_of(x)[axis]
+    size = add(add(extent, before), after)
+    index = reindex(builder, positions(builder, size, 0, 1, neg(before)), extent)
+    return builder.gather(x, index, axis)
+
+
+def _edge(builder: Builder, index: Value, extent: Dim) -> Value:
+    index = builder.max(index, builder.scalar(0, DType.INT64))
+    return builder.min(index, dim_value(builder, sub(extent, 1)))
+
+
+def _reflect(builder: Builder, index: Value, extent: Dim) -> Value:
+    """There and back again with period 2 * (extent - 1)."""
+    period = maximum(1, mul(2, sub(extent, 1)))
+    phase = builder.mod(index, dim_value(builder, period))
+    return builder.min(phase, builder.sub(dim_value(builder, period), phase))
+
+
+def _circular(builder: Builder, index: Value, extent: Dim) -> Value:
+    return builder.mod(index, dim_value(builder, extent))
+
+
+_REINDEX: dict[str, Reindex] = {"edge": _edge, "reflect": _reflect, "wrap": _circular}
+
+
+@decomposition("CenterCropPad")
+def center_crop_pad(builder: Builder, node: Node, operands: Operands) -> Results:
+    x = required(node, operands, 0)
+    wanted = required(node, operands, 1).elements
+    if wanted is None:
+        return None
+    axes = node.attrs.get("axes") or range(x.rank)
+    zero = builder.scalar(0, x.dtype)
+    for axis, size in zip(axes, wanted, strict=True):
+        axis = normalize_axis(node, int(axis), x.rank)
+        missing = sub(size, shape_of(x)[axis])
+        # floordiv rounds a crop's start down and a pad's front down alike, after the sign.
+        cut = floordiv(maximum(0, neg(missing)), 2)
+        x = part(builder, x, axis, cut, minimum(size, shape_of(x)[axis]))
+        grow = maximum(0, missing)
+        front = floordiv(grow, 2)
+        x = padded(builder, x, axis, front, sub(grow, front), zero)
+    return [x]

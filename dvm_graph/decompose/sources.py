@@ -1,0 +1,76 @@
+"""Tensors made of nothing: Range, ConstantOfShape, EyeLike; Dropout's mask."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from dvm_graph.decompose.arithmetic import filled, positions, scaled, shifted
+from dvm_graph.decompose.operands import constant_scalar, operand, required, shape_of
+from dvm_graph.decompose.registry import Operands, Results, decomposition
+from dvm_graph.ir import Dim, DType, Node, Value
+from dvm_graph.symbolic.builder import Builder
+from dvm_graph.symbolic.dims import ceildiv, maximum, neg, sub
+
+
+@decomposition("Range")
+def range_node(builder: Builder, node: Node, operands: Operands) -> Results:
+    start, limit, delta = (required(node, operands, index) for index in range(3))
+    if not start.dtype.is_integer:
+        return _float_range(builder, start, limit, delta)
+    if start.elements is None or limit.elements is None or delta.elements is None:
+        return None
+    first, last, step = start.elements[0], limit.elements[0], delta.elements[0]
+    if not isinstance(step, int) or step == 0:
+        return None
+    count = range_count(first, last, step)
+    return [builder.cast(builder.iota((count,), 0, first, step), start.dtype)]
+
+
+def range_count(start: Dim, limit: Dim, step: int) -> Dim:
+    """Numbers from `start` towards `limit`, which is left out."""
+    distance = sub(limit, start)
+    if step < 0:
+        distance, step = neg(distance), -step
+    return maximum(0, ceildiv(distance, step))
+
+
+def _float_range(builder: Builder, start: Value, limit: Value, delta: Value) -> Results:
+    numbers = [constant_scalar(value) for value in (start, limit, delta)]
+    if any(number is None for number in numbers):
+        return None
+    first, last, step = (float(number) for number in numbers if number is not None)
+    count = max(0, math.ceil((last - first) / step))
+    wide = DType.FLOAT64 if start.dtype is DType.FLOAT64 else DType.FLOAT32
+    y = builder.cast(positions(builder, count, 0, 1), wide)
+    return [builder.cast(shifted(builder, scaled(builder, y, step), first), start.dtype)]
+
+
+@decomposition("ConstantOfShape")
+def constant_of_shape(builder: Builder, node: Node, operands: Operands) -> Results:
+    shape = required(node, operands, 0).elements
+    if shape is None:
+        return None
+    value = np.asarray(node.attrs.get("value", np.zeros(1, np.float32))).reshape(-1)
+    dtype = DType(value.dtype.name)
+    return [filled(builder, value[0].item(), dtype, shape)]
+
+
+@decomposition("EyeLike")
+def eye_like(builder: Builder, node: Node, operands: Operands) -> Results:
+    x = required(node, operands, 0)
+    dtype = node.outputs[0].dtype if "dtype" in node.attrs else x.dtype
+    rows, columns = shape_of(x)
+    row = positions(builder, rows, 0, 2, int(node.attrs.get("k", 0)))
+    column = positions(builder, columns, 1, 2)
+    return [builder.cast(builder.eq(row, column), dtype)]
+
+
+@decomposition("Dropout")
+def dropout(builder: Builder, node: Node, operands: Operands) -> Results:
+    """Inference only: the operand itself, and a mask that keeps everything."""
+    x, training = required(node, operands, 0), operand(operands, 2)
+    if training is not None and constant_scalar(training) is not False:
+        return None
+    return [x, filled(builder, True, DType.BOOL, shape_of(x))]

@@ -1,0 +1,163 @@
+"""The walk that turns a graph of ONNX operators into one of basic and vendor operators.
+
+In: an imported graph. Out: a new graph with the same inputs, output names and metadata; shapes,
+dtypes and contents of shape tensors are deduced while it is built.
+
+Each node is tried three ways, in this order: its own decomposition (`registry`), the function body
+that the ONNX schema gives it (only if no part of it ends as a vendor operator), a vendor operator.
+Nodes that no output depends on are left out.
+
+Invariants: one pass in topological order, deterministic; a way that fails leaves nothing behind.
+Regions of control-flow operators stay ONNX graphs, for the vendor library.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from dvm_graph.decompose.registry import find
+from dvm_graph.errors import CompileError
+from dvm_graph.import_ import expand_function, infer_vendor
+from dvm_graph.ir import DType, Graph, Node, Value
+from dvm_graph.options import Options
+from dvm_graph.symbolic import Facts
+from dvm_graph.symbolic.builder import Builder
+
+VENDOR = "vendor"
+_UINT64_OPERATORS = (
+    "Add Sub Mul Equal Sum Identity Where Reshape Flatten Squeeze Unsqueeze Transpose Expand Tile "
+    "Slice Split Concat Pad Gather GatherND GatherElements Shape Size DepthToSpace SpaceToDepth "
+    "ConstantOfShape BitwiseAnd BitwiseOr BitwiseXor BitwiseNot"
+)
+"""What is right on 64-bit integers whichever way their sign bit is read: kernels compute uint64 as
+int64."""
+
+
+def decompose(graph: Graph, facts: Facts, options: Options) -> Graph:
+    """Decomposes every node that an output of the graph depends on.
+
+    Raises:
+        ModelError: an operand that the operator needs is missing, an axis does not exist.
+        ShapeError: shapes contradict each other.
+        UnsupportedError: an operator that neither can be decomposed nor typed for the vendor.
+    """
+    del options  # no option changes what decomposition does
+    return _Walk(graph, facts).run()
+
+
+class _Walk:
+    def __init__(self, graph: Graph, facts: Facts) -> None:
+        self._source = graph
+        self._facts = facts
+        self._graph = graph.new_region(graph.name)
+        self._builder = Builder(self._graph, facts)
+        self._values: dict[Value, Value] = {}
+        """By ONNX value, where that is not the value itself."""
+        self._named: set[Value] = set()
+        """Results that carry the name of an ONNX value."""
+
+    def run(self) -> Graph:
+        source, graph = self._source, self._graph
+        graph.inputs = list(source.inputs)
+        graph.metadata |= source.metadata
+        for node in _needed(source):
+            self._decompose(node)
+        graph.outputs = [self._value(value) for value in source.outputs]
+        graph.output_names = source.output_names
+        return graph
+
+    def _value(self, value: Value) -> Value:
+        """What stands for an ONNX value in the new graph; constants and inputs for themselves."""
+        found = self._values.get(value, value)
+        if found.producer is not None and found.producer not in self._graph.digraph:
+            raise CompileError(f"{value.name!r} is used, but its producer did not build it")
+        return found
+
+    def _decompose(self, node: Node) -> None:
+        operands = [None if value is None else self._value(value) for value in node.inputs]
+        with self._builder.scope(node):
+            if not self._try_native(node, operands) and not self._try_body(node, operands):
+                self._bind(node, self._vendor(node, operands))
+
+    def _try_native(self, node: Node, operands: Sequence[Value | None]) -> bool:
+        function = find(node)
+        if function is None or not _computable(node, operands):
+            return False
+        mark = len(self._graph)
+        results = function(self._builder, node, operands)
+        if results is None:
+            self._take_back(mark)
+            return False
+        self._bind(node, results)
+        return True
+
+    def _try_body(self, node: Node, operands: Sequence[Value | None]) -> bool:
+        if not _computable(node, operands):
+            return False
+        body = expand_function(node, operands, self._graph)
+        if body is None:
+            return False
+        mark = len(self._graph)
+        for inner in body:
+            self._decompose(inner)
+        added = list(self._graph.nodes)[mark:]
+        if any(made.op == VENDOR for made in added):
+            self._take_back(mark)
+            return False
+        return True
+
+    def _vendor(self, node: Node, operands: Sequence[Value | None]) -> Sequence[Value]:
+        """The node itself, for the vendor library."""
+        vendor = Node(
+            name=self._graph.unique_name(node.name),
+            op=VENDOR,
+            inputs=tuple(operands),
+            outputs=tuple(
+                Value(value.name, value.dtype, opaque_type=value.opaque_type)
+                for value in node.outputs
+            ),
+            attrs={**node.attrs, "op": node.op, "domain": node.domain},
+            version=node.version,
+            origin=node.origin,
+            metadata=node.metadata,
+            source=node.source,
+            regions=node.regions,
+        )
+        infer_vendor(vendor, self._facts)
+        self._graph.add(vendor)
+        return vendor.outputs
+
+    def _bind(self, node: Node, results: Sequence[Value | None]) -> None:
+        """Lets the results stand for the node's outputs, and gives them their ONNX names."""
+        for output, result in zip(node.outputs, results, strict=False):
+            if result is None:
+                continue
+            self._values[output] = result
+            if result.producer is not None and result not in self._named:
+                self._named.add(result)
+                result.name = output.name
+
+    def _take_back(self, mark: int) -> None:
+        """Removes the nodes added since the graph had `mark` of them."""
+        for node in reversed(list(self._graph.nodes)[mark:]):
+            self._graph.remove(node)
+
+
+def _needed(graph: Graph) -> list[Node]:
+    """The nodes that outputs depend on, in topological order."""
+    needed: set[Node] = set()
+    pending = [value.producer for value in graph.outputs]
+    while pending:
+        node = pending.pop()
+        if node is not None and node not in needed:
+            needed.add(node)
+            pending += [value.producer for value in node.inputs if value is not None]
+    return [node for node in graph.sorted_nodes() if node in needed]
+
+
+def _computable(node: Node, operands: Sequence[Value | None]) -> bool:
+    """Whether kernels can compute with the types of the node's operands."""
+    dtypes = {value.dtype for value in operands if value is not None}
+    if DType.OPAQUE in dtypes or node.regions:
+        return False
+    return DType.UINT64 not in dtypes or node.op in _UINT64_OPERATORS.split()
