@@ -25,16 +25,14 @@ constexpr float kLog[] = {0.33333312595f,  -0.25000009617f, 0.20002119156f, -0.1
                           0.067464539142f};                                           // 7.5e-10
 constexpr float kSin[] = {-0.16666654943f, 0.0083321780896f, -0.00019517292815f};     // 3.6e-9
 constexpr float kCos[] = {0.041666646864f, -0.0013887367407f, 2.4438440717e-5f};      // 9.5e-11
-constexpr float kTanhAbove[] = {0.99999997738f, 0.13374550788f, 0.0034878968643f,
-                                2.0482442567e-5f, 1.317897635e-8f};                   // 2.3e-8
-constexpr float kTanhBelow[] = {1.0f, 0.46707864717f, 0.025847725335f, 0.00032730537334f,
-                                7.7047013401e-7f};
-constexpr float kTanhLimit = 9.1f;   // tanh rounds to 1 from here on
-constexpr float kErfAbove[] = {1.128379146f,      0.19057459885f,   0.052766454208f, 0.003771637939f,
-                               0.00028480790259f, 2.0459803012e-6f};                  // 1.9e-8
-constexpr float kErfBelow[] = {1.0f,           0.5022250772f,    0.1141745196f,
-                               0.014981390914f, 0.0011636079276f, 3.8045414782e-5f};
-constexpr float kErfLimit = 3.925f;
+constexpr float kTanhInner[] = {-0.33333281932f, 0.13331441965f, -0.053739698223f,
+                                0.020639038191f, -0.0057049371725f};                  // 4.4e-9
+constexpr float kTanhJoint = 0.625f;   // the polynomial holds below
+constexpr float kErfInner[] = {1.1283791657f,  -0.37612625822f,  0.11283585121f, -0.026853810771f,
+                               0.0051883254743f, -0.00080101742021f, 7.8537972374e-5f};  // 1.2e-9
+constexpr float kErfOuter[] = {-0.002671503878f, -1.1174392051f, -0.65448791385f,
+                               -0.088634899193f, 0.014778369308f, -0.00115045569f};   // 1.9e-8
+constexpr float kErfJoint = 1.0f, kErfLimit = 4.0f;   // erf rounds to 1 from the limit on
 
 template <int N>
 DVM_INLINE F polynomial(F x, const float (&coefficients)[N]) {
@@ -127,18 +125,23 @@ DVM_INLINE F sigmoid_lanes(F x) {
   return (x < F{} ? e : one) / (e + 1.0f) + (x != x ? x : F{});
 }
 
+// Inner: x + x^3 p(x^2). Outer: 1 - 2 / (e^2|x| + 1), whose rounding errors the 1 absorbs.
 DVM_INLINE F tanh_lanes(F x) {
   const F magnitude = absolute(x);
   const F square = x * x;
-  const F inside = x * polynomial(square, kTanhAbove) / polynomial(square, kTanhBelow);
-  return magnitude >= splat<F>(kTanhLimit) ? with_sign_of(splat<F>(1.0f), x) : inside;
+  const F inner = x + x * square * polynomial(square, kTanhInner);
+  const F outer = 1.0f - 2.0f / (exp_lanes(magnitude + magnitude) + 1.0f);
+  return magnitude < splat<F>(kTanhJoint) ? inner : with_sign_of(outer, x);
 }
 
+// Inner: x p(x^2). Outer: 1 - e^p(|x|), the polynomial being ln(erfc).
 DVM_INLINE F erf_lanes(F x) {
   const F magnitude = absolute(x);
-  const F square = x * x;
-  const F inside = x * polynomial(square, kErfAbove) / polynomial(square, kErfBelow);
-  return magnitude >= splat<F>(kErfLimit) ? with_sign_of(splat<F>(1.0f), x) : inside;
+  const F limit = splat<F>(kErfLimit);
+  const F inner = x * polynomial(x * x, kErfInner);
+  const F clamped = magnitude > limit ? limit : magnitude;
+  const F outer = 1.0f - exp_lanes(polynomial(clamped, kErfOuter));
+  return magnitude < splat<F>(kErfJoint) ? inner : with_sign_of(outer, x);
 }
 
 // The remainder of x / (pi/2) and the quotient's last bits, for half a vector, in f64: the 33-bit

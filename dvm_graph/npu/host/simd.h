@@ -199,6 +199,9 @@ template <class V>
 DVM_INLINE void store_partial(Element<V>* to, V v, int64_t count) {
   [[maybe_unused]] constexpr size_t kElement = sizeof(Element<V>);
 #if defined(DVM_AVX512)
+  // GCC may fold the masked store of an upper or lower half into a masked vextract to memory, which
+  // faults on masked-out bytes; hiding where the half comes from prevents it.
+  if constexpr (sizeof(V) == 16 || sizeof(V) == 32) asm("" : "+v"(v));
   if constexpr (sizeof(V) == 64 && kElement == 4)
     _mm512_mask_storeu_epi32(to, static_cast<__mmask16>(lane_mask<16>(count)), bits_as<__m512i>(v));
   else if constexpr (sizeof(V) == 64 && kElement == 8)
