@@ -1,9 +1,8 @@
 // Reductions: xn[M, size, N] to xd[M, 1, N].
 //
 // Rows (N = 1, contiguous along size) use four vector accumulators; columns (contiguous along N)
-// accumulate whole vectors. Sums run in blocks whose partial results are added up afterwards, so
-// that the error grows with the block length and the number of blocks, not with their product. The
-// order depends on the extents only: the same input gives the same bits.
+// accumulate whole vectors. Long folds are split pairwise. The order depends on the extents and
+// strides only: the same input gives the same bits.
 #include "npu/host/loops.h"
 #include "npu/host/units.h"
 
@@ -107,61 +106,99 @@ DVM_INLINE Full<T> load_or_identity(const T* from, int64_t count) {
   }
 }
 
-constexpr int64_t kBlockVectors = 128;   // vectors folded before a partial result is put away
+// Longer folds are split in halves, so that the error of a sum grows with the logarithm.
+constexpr int64_t kRowBlock = 64, kColumnBlock = 32;   // vectors
 
-// Folds n contiguous elements.
+// A number of elements to the left of the split that is a multiple of `unit` and about half of n.
+DVM_INLINE int64_t half_of(int64_t n, int64_t unit) { return (n / 2 + unit - 1) / unit * unit; }
+
+// Folds `n` contiguous whole vectors, n > 0.
 template <class Op, class T>
-DVM_INLINE T fold_row(const T* from, int64_t n) {
+Full<T> fold_vectors(const T* from, int64_t n) {
   using V = Full<T>;
   constexpr int64_t L = kLanes<T>;
-  const V identity = splat<V>(Op::template kIdentity<T>);
-  if (n < L) return fold_lanes<Op>(load_or_identity<Op>(from, n));
-  V total = identity;
-  int64_t i = 0;
-  while (n - i >= 4 * L) {
-    const int64_t end = i + lesser((n - i) / (4 * L), kBlockVectors / 4) * 4 * L;
-    V a = load<V>(from + i), b = load<V>(from + i + L);
-    V c = load<V>(from + i + 2 * L), d = load<V>(from + i + 3 * L);
-    for (i += 4 * L; i < end; i += 4 * L) {
-      a = Op::combine(a, load<V>(from + i));
-      b = Op::combine(b, load<V>(from + i + L));
-      c = Op::combine(c, load<V>(from + i + 2 * L));
-      d = Op::combine(d, load<V>(from + i + 3 * L));
-    }
-    total = Op::combine(total, Op::combine(Op::combine(a, b), Op::combine(c, d)));
+  if (n > kRowBlock) {
+    const int64_t left = half_of(n, 4);
+    return Op::combine(fold_vectors<Op>(from, left), fold_vectors<Op>(from + left * L, n - left));
   }
-  for (; i + L <= n; i += L) total = Op::combine(total, load<V>(from + i));
-  if (i < n) total = Op::combine(total, load_or_identity<Op>(from + i, n - i));
+  V total = load<V>(from);
+  int64_t i = 1;
+  if (n >= 4) {
+    V b = load<V>(from + L), c = load<V>(from + 2 * L), d = load<V>(from + 3 * L);
+    for (i = 4; i + 4 <= n; i += 4) {
+      const T* at = from + i * L;
+      total = Op::combine(total, load<V>(at));
+      b = Op::combine(b, load<V>(at + L));
+      c = Op::combine(c, load<V>(at + 2 * L));
+      d = Op::combine(d, load<V>(at + 3 * L));
+    }
+    total = Op::combine(Op::combine(total, b), Op::combine(c, d));
+  }
+  for (; i < n; i++) total = Op::combine(total, load<V>(from + i * L));
+  return total;
+}
+
+// Folds n contiguous elements, n > 0.
+template <class Op, class T>
+DVM_INLINE T fold_row(const T* from, int64_t n) {
+  constexpr int64_t L = kLanes<T>;
+  const int64_t whole = n / L, tail = n % L;
+  if (whole == 0) return fold_lanes<Op>(load_or_identity<Op>(from, n));
+  Full<T> total = fold_vectors<Op>(from, whole);
+  if (tail != 0) total = Op::combine(total, load_or_identity<Op>(from + whole * L, tail));
   return fold_lanes<Op>(total);
 }
 
-// Folds `size` rows, `stride` apart, of up to Columns vectors; the last has `tail` elements.
-template <class Op, class T, int Columns>
-DVM_INLINE void fold_columns(T* to, const T* from, int64_t size, int64_t stride, int64_t tail,
-                             bool accumulate) {
-  using V = Full<T>;
+template <class V, int Columns>
+struct ColumnVectors {
+  V at[Columns];
+};
+
+// `tail`: elements in the last of the Columns vectors.
+template <class T, int Columns>
+DVM_INLINE Full<T> load_column(const T* row, int column, int64_t tail) {
   constexpr int64_t L = kLanes<T>;
-  const auto load_column = [&](const T* row, int c) {
-    return c + 1 == Columns && tail < L ? load_partial<V>(row + c * L, tail) : load<V>(row + c * L);
-  };
-  V total[Columns];
-  for (int c = 0; c < Columns; c++) {
-    total[c] = accumulate ? load_column(to, c) : splat<V>(Op::template kIdentity<T>);
+  return Columns == 1 && tail < L ? load_partial<Full<T>>(row, tail)
+                                  : load<Full<T>>(row + column * L);
+}
+
+// Folds `size` > 0 rows, `stride` apart, of Columns vectors.
+template <class Op, class T, int Columns>
+ColumnVectors<Full<T>, Columns> fold_columns(const T* from, int64_t size, int64_t stride,
+                                             int64_t tail) {
+  using V = Full<T>;
+  ColumnVectors<V, Columns> total;
+  if (size > kColumnBlock) {
+    const int64_t top = half_of(size, kColumnBlock);
+    total = fold_columns<Op, T, Columns>(from, top, stride, tail);
+    const auto below = fold_columns<Op, T, Columns>(from + top * stride, size - top, stride, tail);
+    for (int c = 0; c < Columns; c++) total.at[c] = Op::combine(total.at[c], below.at[c]);
+    return total;
   }
-  for (int64_t begin = 0; begin < size; begin += kBlockVectors) {
-    const int64_t end = lesser(begin + kBlockVectors, size);
-    V block[Columns];
-    for (int c = 0; c < Columns; c++) block[c] = load_column(from + begin * stride, c);
-    for (int64_t s = begin + 1; s < end; s++) {
-      for (int c = 0; c < Columns; c++) {
-        block[c] = Op::combine(block[c], load_column(from + s * stride, c));
-      }
+  V block[Columns];
+  for (int c = 0; c < Columns; c++) block[c] = load_column<T, Columns>(from, c, tail);
+  for (int64_t s = 1; s < size; s++) {
+    const T* row = from + s * stride;
+    for (int c = 0; c < Columns; c++) {
+      block[c] = Op::combine(block[c], load_column<T, Columns>(row, c, tail));
     }
-    for (int c = 0; c < Columns; c++) total[c] = Op::combine(total[c], block[c]);
   }
+  for (int c = 0; c < Columns; c++) total.at[c] = block[c];
+  return total;
+}
+
+template <class Op, class T, int Columns>
+DVM_INLINE void reduce_columns(T* to, const T* from, int64_t size, int64_t stride, int64_t tail,
+                               bool accumulate) {
+  constexpr int64_t L = kLanes<T>;
+  ColumnVectors<Full<T>, Columns> total;
+  for (auto& v : total.at) v = splat<Full<T>>(Op::template kIdentity<T>);
+  if (size > 0) total = fold_columns<Op, T, Columns>(from, size, stride, tail);
   for (int c = 0; c < Columns; c++) {
-    if (c + 1 == Columns && tail < L) store_partial(to + c * L, total[c], tail);
-    else store(to + c * L, total[c]);
+    Full<T> v = total.at[c];
+    if (accumulate) v = Op::combine(load_column<T, Columns>(to, c, tail), v);
+    if (Columns == 1 && tail < L) store_partial(to, v, tail);
+    else store(to + c * L, v);
   }
 }
 
@@ -172,23 +209,23 @@ void fold_matrix_columns(T* to, const T* from, int64_t size, int64_t stride, int
   constexpr int kWide = 4;
   int64_t i = 0;
   for (; i + kWide * L <= n; i += kWide * L) {
-    fold_columns<Op, T, kWide>(to + i, from + i, size, stride, L, accumulate);
+    reduce_columns<Op, T, kWide>(to + i, from + i, size, stride, L, accumulate);
   }
   for (; i < n; i += L) {
-    fold_columns<Op, T, 1>(to + i, from + i, size, stride, lesser(n - i, L), accumulate);
+    reduce_columns<Op, T, 1>(to + i, from + i, size, stride, lesser(n - i, L), accumulate);
   }
 }
 
-// Any strides: one element at a time.
+// Any strides: one element at a time; size > 0.
 template <class Op, class T>
-DVM_INLINE T fold_strided(const T* from, int64_t size, int64_t stride) {
-  T total = Op::template kIdentity<T>;
-  for (int64_t begin = 0; begin < size; begin += kBlockVectors) {
-    const int64_t end = lesser(begin + kBlockVectors, size);
-    T block = from[begin * stride];
-    for (int64_t s = begin + 1; s < end; s++) block = combine_one<Op>(block, from[s * stride]);
-    total = combine_one<Op>(total, block);
+T fold_strided(const T* from, int64_t size, int64_t stride) {
+  if (size > kColumnBlock) {
+    const int64_t top = half_of(size, kColumnBlock);
+    return combine_one<Op>(fold_strided<Op>(from, top, stride),
+                           fold_strided<Op>(from + top * stride, size - top, stride));
   }
+  T total = *from;
+  for (int64_t s = 1; s < size; s++) total = combine_one<Op>(total, from[s * stride]);
   return total;
 }
 

@@ -1,0 +1,84 @@
+// m_matmul of every level against long double: every row count around the register block, packed
+// and direct B, ragged columns, strided A and C, accumulation.
+#include "operands.h"
+#include "reference.h"
+
+namespace dvm::test {
+namespace {
+
+struct Layout {
+  int64_t m, k, n, nr;
+  int64_t a_row, b_row, c_row;   // b_row 0: packed panels
+  bool accumulate;
+};
+
+Layout random_layout(Random& random, int64_t nr) {
+  Layout x;
+  constexpr int64_t kDepths[] = {0, 1, 2, 3, 8, 17, 64, 101};
+  x.m = random.chance(0.2) ? 0 + random.integer(0, 2) : random.integer(1, 45);
+  x.k = random.pick(kDepths);
+  x.n = random.chance(0.5) ? random.integer(0, 3 * nr + 1) : random.integer(0, 9 * nr);
+  x.nr = nr;
+  x.a_row = x.k + random.integer(0, 5);
+  x.b_row = random.chance(0.5) ? 0 : x.n + random.integer(0, 5);
+  x.c_row = x.n + random.integer(0, 5);
+  x.accumulate = random.chance(0.5);
+  return x;
+}
+
+template <class T>
+void test_layout(Machine& machine, Random& random, DType dtype, const Layout& x) {
+  const Shape a_shape{1, x.m, x.k}, c_shape{1, x.m, x.n};
+  const int64_t panels = (x.n + x.nr - 1) / x.nr;
+  const bool packed = x.b_row == 0;
+  Array<T> a(a_shape, {0, x.a_row, 1}), c(c_shape, {0, x.c_row, 1});
+  // Packed: panels of [k][NR]. Direct: [k, n] rows, so the operand ends at its last element.
+  const Shape b_shape = packed ? Shape{panels, x.k, x.nr} : Shape{1, x.k, x.n};
+  const Strides b_strides = packed ? Strides{x.k * x.nr, x.nr, 1} : Strides{0, x.b_row, 1};
+  Array<T> b(b_shape, b_strides);
+  for (Array<T>* array : {&a, &b, &c}) array->fill([&] { return static_cast<T>(random.real(-1, 1)); });
+  const std::vector<T> before = c.copy();
+  Place b_place = b.place();
+  b_place.strides.outer = packed ? x.k * x.nr : x.nr;
+  const uint8_t flags = x.accumulate ? kAccumulateAlways : 0;
+  context += describe({x.m, x.k, x.n}, {a.strides(), b_place.strides, c.strides()});
+  machine.execute(Family::m_matmul, dtype, {x.m, x.k, x.n}, {c.place(), a.place(), b_place}, {}, flags);
+  bool right = true;
+  std::vector<T> expected_gaps = before;
+  for_each_index(c_shape, [&](int64_t, int64_t m, int64_t n) {
+    const size_t at = static_cast<size_t>(c.strides().at(0, m, n));
+    Wide sum = x.accumulate ? before[at] : T{0}, scale = std::fabs(sum);
+    for (int64_t k = 0; k < x.k; k++) {
+      const Wide product = static_cast<Wide>(a.at(0, m, k)) *
+                           (packed ? b.at(n / x.nr, k, n % x.nr) : b.at(0, k, n));
+      sum += product;
+      scale += std::fabs(product);
+    }
+    right = right && std::fabs(c.at(0, m, n) - sum) <=
+                         scale * std::numeric_limits<T>::epsilon() * (2 + x.k / 8);
+    expected_gaps[at] = c.at(0, m, n);
+  });
+  CHECK(right);
+  const std::vector<T> after = c.copy();
+  CHECK(after == expected_gaps);
+}
+
+}  // namespace
+}  // namespace dvm::test
+
+int main() {
+  using namespace dvm::test;
+  for (const dvm::Level& level : dvm::available_levels()) {
+    Machine machine(*level.table);
+    Random random(5);
+    for (int i = 0; i < 400; i++) {
+      context = std::string(level.table->name) + " m_matmul_f32 ";
+      test_layout<float>(machine, random, dvm::DType::f32,
+                         random_layout(random, level.table->matmul_nr));
+      context = std::string(level.table->name) + " m_matmul_f64 ";
+      test_layout<double>(machine, random, dvm::DType::f64,
+                          random_layout(random, level.table->matmul_nr / 2));
+    }
+  }
+  return report("matmul");
+}
