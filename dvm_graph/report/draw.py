@@ -1,0 +1,48 @@
+"""Draws the fused subgraphs of a model into a file; the suffix picks the format.
+
+.dot .svg .png .pdf are rendered by graphviz (pygraphviz brings it along); .html is a page that holds
+the SVG, can be moved, zoomed and searched, and needs no network.
+"""
+
+from __future__ import annotations
+
+from os import PathLike
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from dvm_graph.errors import InputError
+from dvm_graph.report.collect import make_report
+from dvm_graph.report.composition import make_picture
+from dvm_graph.report.page import make_page
+from dvm_graph.report.report import Report
+
+if TYPE_CHECKING:
+    from dvm_graph.pipeline import Compiled
+
+FORMATS = (".html", ".svg", ".png", ".pdf", ".dot")
+
+
+def draw(compiled: Compiled, path: str | PathLike[str]) -> None:
+    """Draws a compiled model.
+
+    Raises:
+        InputError: the suffix is of no known format.
+    """
+    draw_report(make_report(compiled), path, compiled.graph.name)
+
+
+def draw_report(report: Report, path: str | PathLike[str], title: str) -> None:
+    """Draws a report; `title` is what the picture is called."""
+    target = Path(path)
+    suffix = target.suffix.lower()
+    if suffix not in FORMATS:
+        raise InputError(
+            f"cannot draw to {target.name!r}: the suffix has to be one of {', '.join(FORMATS)}"
+        )
+    picture = make_picture(report, title)
+    if suffix == ".html":
+        svg = picture.draw(format="svg", prog="nop2").decode()
+        target.write_text(make_page(report, svg, title), encoding="utf-8")
+        return
+    picture.graph_attr["bgcolor"] = "white"
+    target.write_bytes(picture.draw(format=suffix[1:], prog="nop2"))

@@ -1,0 +1,98 @@
+"""The page: one HTML file with the picture, the report as data, and the script that joins them.
+
+Nothing is loaded from elsewhere, so the page works offline and can be mailed. Text of the model
+(names of nodes and dims) is untrusted: it reaches the page only as escaped SVG text and as JSON, which
+the script puts into text nodes, never into markup.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from html import escape
+from importlib import resources
+from typing import Any
+
+from dvm_graph.report.columns import kernel_node
+from dvm_graph.report.report import Report, Subgraph, Tensor, describe
+from dvm_graph.report.text import format_bytes
+
+
+def make_page(report: Report, svg: str, title: str) -> str:
+    """The text of the page; `svg` is the picture as graphviz wrote it."""
+    parts = {
+        "title": escape(title),
+        "style": _resource("page.css"),
+        "picture": _inline(svg),
+        "data": _json(_data(report)),
+        "script": _resource("page.js"),
+    }
+    # One pass, so that text put in for one mark is not searched for another.
+    return re.sub(r"\{\{(\w+)\}\}", lambda mark: parts[mark[1]], _resource("page.html"))
+
+
+def _resource(name: str) -> str:
+    return resources.files("dvm_graph.report").joinpath("viewer", name).read_text(encoding="utf-8")
+
+
+def _inline(svg: str) -> str:
+    """The <svg> element alone: XML declaration and doctype have no place in HTML."""
+    return svg[svg.index("<svg") :]
+
+
+def _json(data: Any) -> str:
+    """JSON that cannot end the <script> element around it."""
+    return json.dumps(data, separators=(",", ":")).replace("<", "\\u003c")
+
+
+def _data(report: Report) -> dict[str, Any]:
+    return {
+        "subgraphs": {
+            kernel_node(index): _details(report, index, subgraph)
+            for index, subgraph in enumerate(report.subgraphs)
+        },
+        "producers": {
+            tensor.name: kernel_node(index)
+            for index, subgraph in enumerate(report.subgraphs)
+            for tensor in subgraph.outputs
+        },
+        "decisions": [describe(decision) for decision in report.decisions],
+        "summary": _summary(report),
+    }
+
+
+def _summary(report: Report) -> list[tuple[str, str]]:
+    return [
+        ("basic operators", str(report.basic_operators)),
+        ("kernels", str(report.kernels)),
+        ("launches", str(report.launches)),
+        ("vendor operators", ", ".join(report.vendor_operators) or "none"),
+        ("inputs", ", ".join(f"{tensor.name} {tensor}" for tensor in report.inputs)),
+        ("outputs", ", ".join(f"{tensor.name} {tensor}" for tensor in report.outputs)),
+        ("dims", ", ".join(report.symbols) or "all static"),
+        ("constants", format_bytes(report.constant_bytes)),
+    ]
+
+
+def _details(report: Report, index: int, subgraph: Subgraph) -> dict[str, Any]:
+    return {
+        "name": subgraph.name,
+        "index": index,
+        "kind": subgraph.kind.value,
+        "scope": subgraph.scope,
+        "place": f"launch {subgraph.launch}, stage {subgraph.stage}" if subgraph.is_kernel else "",
+        "verdict": subgraph.verdict.value if subgraph.verdict else "",
+        "reason": subgraph.reason,
+        "symbols": list(subgraph.symbols),
+        "operators": [[o.op, o.name, list(o.onnx_nodes)] for o in subgraph.operators],
+        "inputs": _tensors(subgraph.inputs),
+        "outputs": _tensors(subgraph.outputs),
+        "constants": _tensors(subgraph.constants),
+        "constantSize": format_bytes(subgraph.constant_bytes),
+        "onnx": list(subgraph.onnx_nodes),
+        "decisions": [describe(d) for d in report.decisions_about(subgraph)],
+    }
+
+
+def _tensors(tensors: tuple[Tensor, ...]) -> list[tuple[str, str]]:
+    return [(tensor.name, str(tensor)) for tensor in tensors]
