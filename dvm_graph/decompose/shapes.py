@@ -24,8 +24,9 @@ from dvm_graph.decompose.registry import Operands, Results, decomposition
 from dvm_graph.errors import ShapeError
 from dvm_graph.ir import Dim, Node
 from dvm_graph.symbolic.builder import Builder
-from dvm_graph.symbolic.dims import broadcast_dim, floordiv, product
+from dvm_graph.symbolic.dims import floordiv, product
 from dvm_graph.symbolic.proofs import Answer
+from dvm_graph.symbolic.shape_functions import broadcast_shapes
 
 Dims: TypeAlias = Sequence[Dim]
 
@@ -127,10 +128,8 @@ def expand(builder: Builder, node: Node, operands: Operands) -> Results:
     wanted = required(node, operands, 1).elements
     if wanted is None:
         return None
-    rank = max(x.rank, len(wanted))
-    shape = (1,) * (rank - x.rank) + shape_of(x)
-    wanted = (1,) * (rank - len(wanted)) + tuple(wanted)
-    return [builder.broadcast_to(x, tuple(map(broadcast_dim, shape, wanted)))]
+    shape = broadcast_shapes(node, (shape_of(x), tuple(wanted)), builder.facts)
+    return [builder.broadcast_to(x, shape)]
 
 
 @decomposition("Tile")

@@ -1,0 +1,83 @@
+"""The tiny exports of real models, decomposed and evaluated, against onnxruntime."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import numpy as np
+import onnx
+import pytest
+
+from dvm_graph.ir import DType, Graph
+from models import random_feeds, tiny_path
+from tests.decompose.evaluate import evaluate, live_nodes
+from tests.decompose.reference import decomposed, session, vendor_operators
+
+TEXT = [{"batch": b, "seq": s} for b, s in ((1, 1), (2, 7), (3, 16))]
+IMAGES = [{"batch": b, "height": 32, "width": 48} for b in (1, 3)]
+DIMS: dict[str, list[dict[str, int]]] = {
+    "bert": TEXT,
+    "gpt2": TEXT,
+    "llama": TEXT,
+    "qwen3": TEXT,
+    "mmoe": [{"batch": b} for b in (0, 1, 5)],
+    "vit": [{"batch": b} for b in (1, 3)],
+    "mobilenet": IMAGES,
+    "resnet": IMAGES,
+    "nonzero": TEXT,
+    "if_else_add": [{"batch": 2, "seq": 3, "features": 4}],
+}
+VENDOR = {
+    "vit": {"Conv"},
+    "mobilenet": {"Conv"},
+    "resnet": {"Conv", "MaxPool"},
+    "nonzero": {"NonZero"},
+    "if_else_add": {"If"},
+}
+
+
+@pytest.fixture(scope="module", params=sorted(DIMS))
+def name(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+@pytest.fixture(scope="module")
+def graph(name: str) -> Graph:
+    return decomposed(str(tiny_path(name)))
+
+
+def test_equals_onnxruntime(name: str, graph: Graph) -> None:
+    reference = session(onnx.load(tiny_path(name)))
+    for seed, dims in enumerate(DIMS[name]):
+        feeds = random_feeds(name, dims, seed, padded=True)
+        for result, expected in zip(
+            evaluate(graph, feeds), reference.run(None, feeds), strict=True
+        ):
+            np.testing.assert_allclose(result, expected, rtol=1e-4, atol=1e-4)
+
+
+def test_only_these_operators_are_left_to_the_vendor(name: str, graph: Graph) -> None:
+    assert set(vendor_operators(graph)) == VENDOR.get(name, set())
+
+
+@pytest.mark.parametrize("name", ["bert"], scope="module")
+def test_bert_leaves_no_shape_arithmetic(graph: Graph) -> None:
+    """int64 is left where token ids and positions are made, nowhere else."""
+    counts = Counter(
+        node.op for node in live_nodes(graph) if node.outputs[0].dtype is DType.INT64
+    )
+    assert set(counts) <= ALLOWED_INT64
+
+
+ALLOWED_INT64 = {"iota", "check_index", "add", "mul", "max", "gather", "reshape", "broadcast_to"}
+
+
+def test_every_node_knows_the_onnx_nodes_it_came_from(name: str, graph: Graph) -> None:
+    names = {node.name for node in onnx.load(tiny_path(name)).graph.node}
+    for node in live_nodes(graph):
+        assert node.origin and set(node.origin) <= names, node
+
+
+def test_decomposition_is_deterministic(name: str, graph: Graph) -> None:
+    again = decomposed(str(tiny_path(name)))
+    assert [(n.name, n.op) for n in graph.nodes] == [(n.name, n.op) for n in again.nodes]
