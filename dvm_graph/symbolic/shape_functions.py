@@ -19,6 +19,7 @@ from typing import NoReturn
 from dvm_graph.errors import CompileError, ModelError, ShapeError
 from dvm_graph.ir import OPERATORS, DType, Kind, Node, Result, Shape, Value
 from dvm_graph.symbolic import dims
+from dvm_graph.symbolic import expressions as forms
 from dvm_graph.symbolic.contents import deduce_elements
 from dvm_graph.symbolic.facts import Facts, Relation
 from dvm_graph.symbolic.polynomial import Dim
@@ -79,13 +80,21 @@ def _broadcast(node: Node, a: Dim, b: Dim, facts: Facts) -> Dim:
 
 def _broadcast_unknown(node: Node, a: Dim, b: Dim, facts: Facts) -> Dim:
     a_proper, b_proper = _is_never_one(a, facts), _is_never_one(b, facts)
-    if a_proper and b_proper:
+    if (a_proper and b_proper) or _capped(a, b, facts) or _capped(b, a, facts):
         _equate(node, a, b, facts, "operands broadcast")
         return facts.canonical(a)
     facts.expect(a, Relation.BROADCASTS, b, partial(_because, "operands broadcast", node))
     if a_proper or b_proper:
         return a if a_proper else b
     return facts.canonical(dims.broadcast_dim(a, b))
+
+
+def _capped(a: Dim, b: Dim, facts: Facts) -> bool:
+    """Whether b is Min(a, ...) of nothing else that can be 1: then a is 1 exactly where b is."""
+    if not isinstance(b, forms.Min):
+        return False
+    args = dims.operands(b)
+    return a in args and all(arg == a or _is_never_one(arg, facts) for arg in args)
 
 
 def _is_never_one(dim: Dim, facts: Facts) -> bool:
