@@ -1,0 +1,90 @@
+"""`python -m dvm_graph.backend`: onnx's node tests against dvm_graph, as a table or JSON.
+
+Exits with 1 if a test crashed its process, 2 if the filter finds no test, else 0: tests may fail,
+as not every operator is in reach.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import sys
+from collections import Counter
+from collections.abc import Sequence
+
+import click
+from rich.console import Console
+from rich.progress import track
+
+from dvm_graph.backend.conformance import Outcome, Status, run_tests, test_names
+
+
+@click.command()
+@click.option("--filter", "pattern", default="", metavar="REGEX", help="Only tests it finds.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+@click.option(
+    "--jobs",
+    default=os.cpu_count() or 1,
+    show_default=True,
+    type=click.IntRange(min=1),
+    help="Worker processes.",
+)
+@click.option("--verbose", is_flag=True, help="Name each test that did not pass, with its reason.")
+def main(pattern: str, as_json: bool, jobs: int, verbose: bool) -> None:
+    """Run onnx's backend node tests; each is isolated, so a crash costs one test."""
+    try:
+        re.compile(pattern)
+    except re.error as error:
+        raise click.BadParameter(f"{pattern!r} is no regular expression: {error}") from error
+    names = test_names(pattern)
+    if not names:
+        raise click.UsageError(f"no node test matches {pattern!r}")
+    outcomes = sorted(
+        track(
+            run_tests(names, jobs),
+            "onnx node tests",
+            total=len(names),
+            console=Console(stderr=True),
+            disable=as_json or not sys.stderr.isatty(),
+        ),
+        key=lambda outcome: outcome.name,
+    )
+    click.echo(_as_json(outcomes) if as_json else _as_text(outcomes, verbose))
+    sys.exit(any(outcome.status is Status.CRASHED for outcome in outcomes))
+
+
+def _as_json(outcomes: Sequence[Outcome]) -> str:
+    tests = [
+        {
+            "name": outcome.name,
+            "status": outcome.status.value,
+            "reason": outcome.reason,
+            "vendor_operators": outcome.vendor_operators,
+        }
+        for outcome in outcomes
+    ]
+    return json.dumps({**_counts(outcomes), "tests": tests}, indent=2)
+
+
+def _as_text(outcomes: Sequence[Outcome], verbose: bool) -> str:
+    lines = []
+    for outcome in outcomes:
+        worth_naming = verbose and outcome.status is not Status.PASSED
+        if worth_naming or outcome.status is Status.CRASHED:
+            lines.append(f"{outcome.status.value:8} {outcome.name}: {outcome.reason}")
+    lines += [f"{name.replace('_', ' '):32} {count:5}" for name, count in _counts(outcomes).items()]
+    return "\n".join(lines)
+
+
+def _counts(outcomes: Sequence[Outcome]) -> dict[str, int]:
+    found = Counter(outcome.status for outcome in outcomes)
+    return {
+        "tests": len(outcomes),
+        **{status.value: found[status] for status in Status},
+        "passed_without_vendor_operators": sum(outcome.without_vendor for outcome in outcomes),
+    }
+
+
+if __name__ == "__main__":
+    main(prog_name="python -m dvm_graph.backend")
