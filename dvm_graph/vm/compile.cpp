@@ -17,6 +17,7 @@ struct CompilerScratch::State {
   TileCode code;
   LoweringScratch lowering;
   AllocatorScratch allocator;
+  std::vector<TileBuffer> buffers;
   SyncScratch sync;
   std::vector<uint64_t> body;
 };
@@ -110,13 +111,25 @@ class Compilation {
     TileCode& code = scratch_.code;
     if (code.overflow) return false;
     code.kind = kind;
-    allocate_local(code, scratch_.allocator);
+    allocate();
     if (code.local_bytes > target_.local_bytes) return false;
     if (target_.event_flags > 0) synchronise(code, target_, scratch_.sync);
     if (kind == KernelKind::vector) code.preferred_claim = claim_of(code);
     out_.add_stage();
     encode(code, target_, scratch_.body, out_.add_program());
     return true;
+  }
+
+  void allocate() {
+    TileCode& code = scratch_.code;
+    if (target_.event_flags > 0 && !target_.unified_memory) {
+      scratch_.buffers = code.buffers;
+      separate_loads(code);
+      allocate_local(code, scratch_.allocator);
+      if (code.local_bytes <= target_.local_bytes) return;
+      code.buffers = scratch_.buffers;
+    }
+    allocate_local(code, scratch_.allocator);
   }
 
   // Tiles that a core takes at a time: more where operands are loaded once per claim.

@@ -1,0 +1,246 @@
+#include "reference_device.h"
+
+#include <cstring>
+#include <string>
+
+#include "scalar.h"
+
+namespace dvm::reference {
+namespace {
+
+struct Tile {
+  std::byte* at;
+  int64_t outer, middle, inner;
+  DType dtype;
+
+  std::byte* element(int64_t o, int64_t m, int64_t i) const {
+    return at + (o * outer + m * middle + i * inner) * static_cast<int64_t>(size_of(dtype));
+  }
+  Scalar get(int64_t o, int64_t m, int64_t i) const { return read(dtype, element(o, m, i)); }
+  void set(int64_t o, int64_t m, int64_t i, Scalar value) const {
+    write(dtype, element(o, m, i), value);
+  }
+};
+
+// One instruction, decoded.
+struct Decoded {
+  Head head;
+  Form form;
+  PlanOp op;
+  DType dtype;
+  int64_t e0, e1, e2;
+  Tile tiles[4];
+  const uint64_t* extra;
+};
+
+PlanOp operator_of(Family family) {
+  const std::string name = std::string(info_of(family).name).substr(2);
+  for (int op = 0; op < static_cast<int>(PlanOp::count_); ++op) {
+    if (name == info_of(static_cast<PlanOp>(op)).name) return static_cast<PlanOp>(op);
+  }
+  return PlanOp::count_;
+}
+
+Tile tile_at(const Core& core, const uint64_t* words, DType dtype) {
+  Operand operand;
+  std::memcpy(&operand, words, sizeof operand);
+  if (operand.space() == Space::immediate) return {resolve(core, words), 0, 0, 0, dtype};
+  return {resolve(core, words), operand.outer_stride, operand.middle_stride, operand.inner_stride,
+          dtype};
+}
+
+DType output_dtype(Form form, DType dtype) {
+  switch (form) {
+    case Form::load:
+    case Form::gather:
+    case Form::pack_b:
+    case Form::narrow: return register_dtype(dtype);
+    case Form::test:
+    case Form::compare:
+    case Form::cast_b8: return DType::b8;
+    case Form::cast_f32: return DType::f32;
+    case Form::cast_f64: return DType::f64;
+    case Form::cast_i32: return DType::i32;
+    case Form::cast_i64: return DType::i64;
+    default: return dtype;
+  }
+}
+
+DType input_dtype(Form form, DType dtype, int input) {
+  if (form == Form::store || form == Form::narrow) return register_dtype(dtype);
+  if (form == Form::gather && input == 1) return DType::i64;
+  if (form == Form::select && input == 0) return DType::b8;
+  return dtype;
+}
+
+Decoded decode(const Core& core, const uint64_t* words) {
+  Decoded d;
+  std::memcpy(&d.head, words, sizeof d.head);
+  const auto family = static_cast<Family>(d.head.opcode / 16);
+  d.form = info_of(family).form;
+  d.op = operator_of(family);
+  d.dtype = static_cast<DType>(d.head.opcode % 16);
+  d.e0 = core.extents[d.head.e0];
+  d.e1 = core.extents[d.head.e1];
+  d.e2 = core.extents[d.head.e2];
+  const FormInfo info = form_info(d.form);
+  for (int i = 0; i < info.outputs + info.inputs; ++i) {
+    const DType dtype = i == 0 ? output_dtype(d.form, d.dtype) : input_dtype(d.form, d.dtype, i - 1);
+    d.tiles[i] = tile_at(core, words + 1 + 2 * i, dtype);
+  }
+  d.extra = words + 1 + 2 * (info.outputs + info.inputs);
+  return d;
+}
+
+template <typename Body>
+void for_each(const Decoded& d, Body body) {
+  for (int64_t o = 0; o < d.e0; ++o) {
+    for (int64_t m = 0; m < d.e1; ++m) {
+      for (int64_t i = 0; i < d.e2; ++i) body(o, m, i);
+    }
+  }
+}
+
+bool accumulates(const Core& core, uint8_t flags) {
+  return (flags & kAccumulateAlways) || ((flags & kAccumulate) && !core.first_chunk);
+}
+
+void trap(Core& core, int64_t value, int64_t limit) {
+  if (core.trap.kind != TrapKind::none) return;
+  core.trap.kind = TrapKind::index_out_of_range;
+  core.trap.value = value;
+  core.trap.limit = limit;
+}
+
+void run_gather(Core& core, const Decoded& d) {
+  const auto stride = static_cast<int64_t>(d.extra[0]), limit = static_cast<int64_t>(d.extra[1]);
+  for_each(d, [&](int64_t o, int64_t m, int64_t i) {
+    int64_t index = d.tiles[2].get(o, m, i).integer;
+    if (index < 0) index += limit;
+    if (index < 0 || index >= limit) return trap(core, index, limit);
+    const std::byte* from = d.tiles[1].element(o, m, i) +
+                            index * stride * static_cast<int64_t>(size_of(d.dtype));
+    d.tiles[0].set(o, m, i, read(d.dtype, from));
+  });
+}
+
+int64_t panel_width(DType dtype) {
+  return register_dtype(dtype) == DType::f64 ? kColumnsPerPanel / 2 : kColumnsPerPanel;
+}
+
+void run_pack_b(const Decoded& d) {
+  const int64_t width = panel_width(d.dtype);
+  const int64_t panels = (d.e2 + width - 1) / width;
+  const Tile& out = d.tiles[0];
+  for (int64_t p = 0; p < panels; ++p) {
+    for (int64_t k = 0; k < d.e1; ++k) {
+      for (int64_t c = 0; c < width; ++c) {
+        const int64_t n = p * width + c;
+        const Scalar value = n < d.e2 ? d.tiles[1].get(0, k, n) : Scalar{};
+        write(out.dtype, out.at + (p * out.outer + k * width + c) *
+                                      static_cast<int64_t>(size_of(out.dtype)), value);
+      }
+    }
+  }
+}
+
+void run_matmul(const Core& core, const Decoded& d) {
+  const int64_t width = panel_width(d.dtype);
+  const bool add = accumulates(core, d.head.flags);
+  for (int64_t m = 0; m < d.e0; ++m) {
+    for (int64_t n = 0; n < d.e2; ++n) {
+      double sum = add ? d.tiles[0].get(0, m, n).real : 0;
+      for (int64_t k = 0; k < d.e1; ++k) {
+        sum += d.tiles[1].get(0, m, k).real * d.tiles[2].get(n / width, k, n % width).real;
+      }
+      d.tiles[0].set(0, m, n, {sum, 0});
+    }
+  }
+}
+
+void run_reduce(const Core& core, const Decoded& d) {
+  const bool add = accumulates(core, d.head.flags);
+  for (int64_t o = 0; o < d.e0; ++o) {
+    for (int64_t i = 0; i < d.e2; ++i) {
+      Scalar result = add ? d.tiles[0].get(o, 0, i) : identity(d.op, d.dtype);
+      for (int64_t m = 0; m < d.e1; ++m) {
+        result = combine(d.op, d.dtype, result, d.tiles[1].get(o, m, i));
+      }
+      d.tiles[0].set(o, 0, i, result);
+    }
+  }
+}
+
+void run_iota(const Core& core, const uint64_t* words, const Decoded& d) {
+  Operand base;
+  std::memcpy(&base, words + 3, sizeof base);
+  const auto first = reinterpret_cast<int64_t>(core.pointers[base.offset()]);
+  for_each(d, [&](int64_t o, int64_t m, int64_t i) {
+    d.tiles[0].set(o, m, i, {0, first + o * base.outer_stride + m * base.middle_stride +
+                                   i * base.inner_stride});
+  });
+}
+
+void run_check_index(Core& core, const Decoded& d) {
+  const auto limit = static_cast<int64_t>(d.extra[0]);
+  for_each(d, [&](int64_t o, int64_t m, int64_t i) {
+    int64_t index = d.tiles[1].get(o, m, i).integer;
+    if (index < 0) index += limit;
+    if (index < 0 || index >= limit) return trap(core, index, limit);
+    d.tiles[0].set(o, m, i, {0, index});
+  });
+}
+
+void run_elementwise(const Decoded& d) {
+  const int inputs = form_info(d.form).inputs;
+  for_each(d, [&](int64_t o, int64_t m, int64_t i) {
+    Scalar in[3];
+    for (int k = 0; k < inputs; ++k) in[k] = d.tiles[1 + k].get(o, m, i);
+    Scalar out = in[0];
+    switch (d.form) {
+      case Form::load:
+      case Form::store:
+      case Form::narrow: out = rounded(d.dtype, in[0]); break;
+      case Form::cast_f32:
+      case Form::cast_f64:
+      case Form::cast_i32:
+      case Form::cast_i64:
+      case Form::cast_b8: out = convert(d.dtype, d.tiles[0].dtype, in[0]); break;
+      default:
+        if (d.op != PlanOp::count_) out = apply(d.op, d.dtype, in[0], in[1], in[2]);
+    }
+    d.tiles[0].set(o, m, i, out);
+  });
+}
+
+void execute(Core& core, const uint64_t* words) {
+  const Decoded d = decode(core, words);
+  switch (d.form) {
+    case Form::sync: return;
+    case Form::gather: return run_gather(core, d);
+    case Form::pack_b: return run_pack_b(d);
+    case Form::matmul: return run_matmul(core, d);
+    case Form::reduce: return run_reduce(core, d);
+    case Form::iota: return run_iota(core, words, d);
+    case Form::check_index: return run_check_index(core, d);
+    default: return run_elementwise(d);
+  }
+}
+
+InstructionTable make_table() {
+  InstructionTable table{};
+  table.name = "reference";
+  table.matmul_nr = kColumnsPerPanel;
+  table.matmul_mr = 3;
+  for (Handler& handler : table.handlers) handler = execute;
+  return table;
+}
+
+}  // namespace
+
+const InstructionTable& device() {
+  static const InstructionTable table = make_table();
+  return table;
+}
+
+}  // namespace dvm::reference
