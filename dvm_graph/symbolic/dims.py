@@ -235,8 +235,8 @@ def rebuild(form: Any, args: tuple[Dim, ...]) -> Dim:
         return product(args)
     if form.is_Pow:
         return _pow(args[0], int(args[1]))
-    build = _CONSTRUCTORS[type(form)]
-    return build(*args) if len(args) == 3 and build is select else functools.reduce(build, args)
+    fold = _FOLDS.get(type(form))
+    return _CONSTRUCTORS[type(form)](*args) if fold is None else functools.reduce(fold, args)
 
 
 def operands(dim: Any) -> tuple[Dim, ...]:
@@ -436,8 +436,11 @@ _CONSTRUCTORS: dict[type, Callable[..., Dim]] = {
     forms.Mod: mod,
     forms.Equal: equal,
     forms.Less: less,
+    forms.Select: select,
+}
+_FOLDS: dict[type, Callable[[Dim, Dim], Dim]] = {
     forms.Min: minimum,
     forms.Max: maximum,
-    forms.Select: select,
     forms.BroadcastDim: broadcast_dim,
 }
+"""Forms of any number of operands."""

@@ -265,7 +265,10 @@ class Facts:
         reduced = tuple(self.canonical(arg) for arg in args)
         result = dim
         if any(a is not b for a, b in zip(args, reduced, strict=True)):
-            result = rebuild(dim, reduced)
+            try:
+                result = rebuild(dim, reduced)
+            except ShapeError:
+                return dim  # no value is defined, which is for the run to report
         if isinstance(result, forms.IntegerForm):
             result = self._refine(result)
         return result if result == dim else self.canonical(result)
@@ -331,19 +334,29 @@ class Facts:
         return None if best is None else best[1:]
 
     def _represent(self, key: Any, value: Dim, reason: str) -> None:
-        composites = [(k, v) for k, v in self._representative.items() if not k.is_Symbol]
-        for composite, _ in composites:
-            del self._representative[composite]
+        """Replaces an expression by an equal one.
+
+        A symbol that goes may turn expressions replaced so far into others: those are equated anew.
+        It ends, as each symbol goes once.
+        """
+        stale = self._pull_expressions() if key.is_Symbol else []
         self._representative[key] = value
         self._reasons[key] = reason
         self._forget()
         known = self._ranges.pop(key, NONNEGATIVE if key.is_Symbol else None)
         if known is not None:
             self._narrow(self.canonical(value), known, reason)
-        for composite, other in composites:
-            left, right = self.canonical(composite), self.canonical(other)
-            if not self.prove_equal(left, right).yes:
-                self._merge(left, right, self._reasons[composite])
+        for left, right, why in stale:
+            proof = self.prove_equal(left, right)
+            if proof.no:
+                raise ShapeError(f"{left} and {right} have to be equal ({why}), but {proof.reason}")
+            if proof.unknown:
+                self._merge(self.canonical(left), self.canonical(right), why)
+
+    def _pull_expressions(self) -> list[tuple[Any, Dim, str]]:
+        """Takes back what replaces expressions other than symbols."""
+        keys = [key for key in self._representative if not key.is_Symbol]
+        return [(key, self._representative.pop(key), self._reasons.pop(key)) for key in keys]
 
     def _used(self, *dims: Dim) -> tuple[str, ...]:
         """Reasons of the facts about the symbols of some dims."""
