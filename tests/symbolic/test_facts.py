@@ -9,7 +9,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from dvm_graph.errors import ShapeError
-from dvm_graph.symbolic import Answer, Facts, Proof, Relation, Symbols, dims, substitute
+from dvm_graph.symbolic import Answer, Facts, Proof, Relation, dims, substitute
 from tests.symbolic.trees import NAMES, Tree, UndefinedError, assignments, build, trees, value
 
 Assignment = dict[str, int]
@@ -109,7 +109,7 @@ def _check_canonical(facts: Facts, dim: object, tree: Tree, samples: list[Assign
         try:
             result = substitute(canonical, values)
         except ShapeError:
-            assert False, f"{canonical} of {dim} divides by zero at {sample}"
+            pytest.fail(f"{canonical} of {dim} divides by zero at {sample}")
         assert result == value(tree, sample)
 
 
@@ -171,7 +171,7 @@ def test_zero_and_one_are_extents(facts: Facts) -> None:
 
 def test_contradictions_are_errors(facts: Facts) -> None:
     s = facts.symbols.get("s")
-    with pytest.raises(ShapeError, match="s.*s \\+ 1.*concat"):
+    with pytest.raises(ShapeError, match=r"s.*s \+ 1.*concat"):
         facts.assume_equal(s, dims.add(s, 1), "concat")
     facts.assume_range(s, 2, 8, "hint")
     with pytest.raises(ShapeError):
