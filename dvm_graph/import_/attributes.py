@@ -105,7 +105,7 @@ def _fill_defaults(
 
 
 def _type_name(number: int) -> str:
-    names = {value: name for name, value in AttributeProto.AttributeType.items()}
+    names: dict[int, str] = {v: name for name, v in AttributeProto.AttributeType.items()}
     return names.get(number, f"unknown type {number}")
 
 

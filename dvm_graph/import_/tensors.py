@@ -23,13 +23,15 @@ from dvm_graph.ir import DType
 
 Array = np.ndarray[Any, Any]
 
-_PACKED_BITS = {
+_PACKED_BITS: dict[int, int] = {
     getattr(TensorProto, name): bits
     for name, bits in (
         ("INT4", 4), ("UINT4", 4), ("FLOAT4E2M1", 4), ("INT2", 2), ("UINT2", 2),
+        ("FLOAT6E2M3", 6), ("FLOAT6E3M2", 6),
     )
     if hasattr(TensorProto, name)
 }  # fmt: skip
+"""Types whose elements straddle bytes, as far as the installed onnx has them."""
 _TYPED_FIELD: dict[int, str] = {
     TensorProto.FLOAT: "float_data",
     TensorProto.COMPLEX64: "float_data",
@@ -57,7 +59,7 @@ def tensor_to_array(tensor: onnx.TensorProto, external: ExternalData) -> Array:
     count = math.prod(shape)
     if tensor.data_type == TensorProto.STRING:
         array = _strings(tensor, count)
-    elif tensor.data_type in _PACKED_BITS:
+    elif _is_packed(tensor):
         array = _packed(tensor, count, external)
     else:
         array = _plain(tensor, count, external)
@@ -174,19 +176,24 @@ def _typed(tensor: onnx.TensorProto, count: int, dtype: np.dtype[Any]) -> Array:
     return bits.view(dtype)
 
 
+def _is_packed(tensor: onnx.TensorProto) -> bool:
+    # int32_data holds 6-bit elements one by one, but smaller ones as packed bytes
+    bits = _PACKED_BITS.get(tensor.data_type)
+    return bits is not None and not (bits == 6 and tensor.int32_data)
+
+
 def _packed(tensor: onnx.TensorProto, count: int, external: ExternalData) -> Array:
-    """2- and 4-bit types; onnx unpacks them (only small tensors have them outside vendor nodes)."""
+    """Types of less than a byte; onnx unpacks them (only vendor operators use them)."""
     expected = (count * _PACKED_BITS[tensor.data_type] + 7) // 8
     inline = onnx.TensorProto(name=tensor.name, data_type=tensor.data_type, dims=tensor.dims)
     if tensor.data_location == TensorProto.EXTERNAL:
         inline.raw_data = external.read(tensor, expected).tobytes()
-    elif tensor.HasField("raw_data"):
-        inline.raw_data = tensor.raw_data
     else:
-        inline.int32_data.extend(tensor.int32_data)
-    held = len(inline.raw_data) if inline.HasField("raw_data") else len(inline.int32_data)
-    if held != expected:
-        raise ModelError(f"tensor {tensor.name!r}: {held} bytes of data, {expected} needed")
+        inline.raw_data = tensor.raw_data or bytes(byte & 255 for byte in tensor.int32_data)
+    if len(inline.raw_data) != expected:
+        raise ModelError(
+            f"tensor {tensor.name!r}: {len(inline.raw_data)} bytes of data, {expected} needed"
+        )
     return numpy_helper.to_array(inline)
 
 

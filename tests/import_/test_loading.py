@@ -1,0 +1,147 @@
+"""Models that are no models: each has a specific error, and none takes the process with it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from onnx import helper, numpy_helper
+
+from dvm_graph.errors import DvmError, InputError, ModelError, UnsupportedError
+from dvm_graph.import_ import import_onnx, load_model
+from dvm_graph.options import Options
+from dvm_graph.symbolic import Symbols
+from tests.import_.models import load, parse
+
+RELU = "g (float[batch, 4] x) => (float[batch, 4] y) { y = Relu(x) }"
+
+
+def test_path_bytes_and_proto_give_the_same_graph(tmp_path: Path) -> None:
+    model = parse(RELU)
+    path = tmp_path / "model.onnx"
+    path.write_bytes(model.SerializeToString())
+    for source in (path, str(path), model.SerializeToString(), model):
+        graph = load(source)
+        assert [node.op for node in graph.nodes] == ["Relu"]
+        assert graph.inputs[0].name == "x"
+
+
+def test_every_truncation_is_an_error_of_ours() -> None:
+    model = parse("g (float[n, 2] x) => (float[n, 2] y) { z = Relu(x)\n y = Add(z, x) }")
+    model.graph.initializer.append(numpy_helper.from_array(np.ones(3, np.float32), "w"))
+    content = model.SerializeToString()
+    for length in range(len(content)):
+        try:
+            load(content[:length])
+        except DvmError:
+            continue
+        # A cut between two fields of the model itself leaves a whole, smaller model.
+        assert onnx.ModelProto.FromString(content[:length]).graph.output
+
+
+def test_truncated_file_names_the_file(tmp_path: Path) -> None:
+    path = tmp_path / "cut.onnx"
+    path.write_bytes(parse(RELU).SerializeToString()[:-3])
+    with pytest.raises(ModelError, match=r"cut\.onnx.*truncated"):
+        load(path)
+
+
+@pytest.mark.parametrize("content", [b"", b"\x00" * 64, b"PK\x03\x04 a zip file", b"\xff" * 100])
+def test_other_content_is_no_model(content: bytes) -> None:
+    with pytest.raises(ModelError):
+        load(content)
+
+
+def test_missing_file_and_folder(tmp_path: Path) -> None:
+    with pytest.raises(ModelError, match="cannot read"):
+        load(tmp_path / "nothing.onnx")
+    with pytest.raises(ModelError, match="cannot read"):
+        load(tmp_path)
+
+
+def test_other_types_are_refused() -> None:
+    with pytest.raises(ModelError, match="not int"):
+        load(7)
+
+
+@pytest.mark.parametrize(("version", "word"), [(6, "older"), (1000, "knows up to")])
+def test_opsets_out_of_reach(version: int, word: str) -> None:
+    model = parse(RELU)
+    model.opset_import[0].version = version
+    with pytest.raises(UnsupportedError, match=word):
+        load(model)
+
+
+def test_no_opset_at_all() -> None:
+    model = parse(RELU)
+    del model.opset_import[:]
+    with pytest.raises(ModelError, match="operator set"):
+        load(model)
+
+
+def test_import_leaves_the_callers_model_alone() -> None:
+    model = parse(
+        'g (float[n] x) => (float[n] y) { y = local.twice(x) }\n<domain: "local", opset_import: ["": 20]>'
+        "\ntwice (a) => (b) { b = Add(a, a) }",
+        imports=', "local": 1',
+    )
+    before = model.SerializeToString(deterministic=True)
+    load(model)
+    assert model.SerializeToString(deterministic=True) == before
+
+
+def test_functions_are_inlined_with_their_attributes() -> None:
+    model = parse(
+        "g (float[n] x) => (float[n] y) { y = local.scale <factor: float = 3.0> (x) }\n"
+        '<domain: "local", opset_import: ["": 20]>\n'
+        "scale <factor> (a) => (b) { f = Constant <value_float: float = @factor> ()\n"
+        " b = local.product(a, f) }\n"
+        '<domain: "local", opset_import: ["": 20]>\n'
+        "product (a, b) => (c) { c = Mul(a, b) }",
+        imports=', "local": 1',
+    )
+    graph = load(model)
+    (node,) = graph.nodes
+    assert node.op == "Mul"
+    factor = node.inputs[1]
+    assert factor is not None and factor.data is not None and factor.data == 3.0
+
+
+def test_functions_that_call_themselves() -> None:
+    model = parse(
+        'g (float[n] x) => (float[n] y) { y = local.a(x) }\n<domain: "local", opset_import: ["": 20,'
+        ' "local": 1]>\na (x) => (y) { y = local.b(x) }\n<domain: "local", opset_import: ["": 20,'
+        ' "local": 1]>\nb (x) => (y) { y = local.a(x) }',
+        imports=', "local": 1',
+    )
+    with pytest.raises(ModelError, match="call themselves: a -> b"):
+        load(model)
+
+
+def test_weights_do_not_pass_through_the_inliner() -> None:
+    model = parse(
+        "g (float[n, 2] x) => (float[n, 2] y) { y = local.f(x, w) }\n"
+        '<domain: "local", opset_import: ["": 20]>\nf (a, b) => (c) { c = MatMul(a, b) }',
+        imports=', "local": 1',
+    )
+    weight = np.arange(4, dtype=np.float32).reshape(2, 2)
+    model.graph.initializer.append(numpy_helper.from_array(weight, "w"))
+    assert not load_model(model).proto.graph.initializer[0].raw_data
+    operand = next(iter(load(model).nodes)).inputs[1]
+    assert operand is not None and operand.data is not None
+    np.testing.assert_array_equal(operand.data, weight)
+
+
+def test_hints_for_unknown_dims() -> None:
+    with pytest.raises(InputError, match="'sequence'"):
+        import_onnx(parse(RELU), Options(dim_hints={"sequence": (1, 9)}), Symbols())
+    import_onnx(parse(RELU), Options(dim_hints={"batch": (1, 9)}), Symbols())
+
+
+def test_input_of_unknown_rank_is_named() -> None:
+    model = parse(RELU)
+    model.graph.input[0].CopyFrom(helper.make_tensor_value_info("x", onnx.TensorProto.FLOAT, None))
+    with pytest.raises(UnsupportedError, match="'x'.*rank"):
+        load(model)
