@@ -84,7 +84,8 @@ class KernelCall:
 @dataclass(frozen=True, slots=True)
 class LaunchStep:
     """One launch: stages one after the other (temporal stacking, a core barrier between), the calls
-    of a stage side by side (spatial stacking)."""
+    of a stage side by side (spatial stacking).
+    """
 
     stages: tuple[tuple[KernelCall, ...], ...]
 
@@ -147,7 +148,8 @@ class PlanValue:
 @dataclass(frozen=True, slots=True)
 class SymbolBinding:
     """Where a symbol gets its value: `symbol * scale + shift` is the extent of an axis of `value`, a
-    model input or a result of a vendor operator."""
+    model input or a result of a vendor operator.
+    """
 
     symbol: int
     value: int
@@ -156,14 +158,24 @@ class SymbolBinding:
     shift: int = 0
 
 
+@dataclass(frozen=True, slots=True)
+class DimCheck:
+    """An assumption of the compiler that each run confirms: `condition` must not be 0."""
+
+    condition: Slot
+    message: str
+
+
 @dataclass(slots=True)
 class ModelPlan:
     """The whole model. `inputs` and `outputs` index `values`, in the model's order. Every dim of a
-    bound value is checked against its slot, so that contradicting inputs are errors."""
+    bound value is checked against its slot, so that contradicting inputs are errors.
+    """
 
     dims: DimTable
     values: list[PlanValue] = field(default_factory=list)
     steps: list[Step] = field(default_factory=list)
     bindings: list[SymbolBinding] = field(default_factory=list)
+    checks: list[DimCheck] = field(default_factory=list)
     inputs: Sequence[int] = ()
     outputs: Sequence[int] = ()

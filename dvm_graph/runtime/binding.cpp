@@ -83,16 +83,11 @@ void DimBinder::check(uint32_t value, std::span<const int64_t> shape, const Dims
   }
 }
 
-void DimBinder::check_ranges(const Dims& dims) const {
-  for (const auto& [symbol, low, high] : model_.ranges) {
-    const auto number = static_cast<int>(symbol);
-    if (!dims.is_bound(number)) continue;
-    const int64_t bound = dims.symbol(number);
-    if (bound >= low && bound <= high) continue;
-    throw ShapeError(model_.dims.symbols[symbol] + " is " + std::to_string(bound) + " by " +
-                     name_of(static_cast<uint32_t>(bound_by_[symbol])) +
-                     ", but the hints promise " + std::to_string(low) + " to " +
-                     std::to_string(high));
+void DimBinder::check_assumptions(const Dims& dims) const {
+  for (const auto& [condition, message] : model_.checks) {
+    if (dims.ok(condition) && dims.values()[condition] == 0) {
+      throw ShapeError("this run breaks " + message + binders_of(condition, dims));
+    }
   }
 }
 

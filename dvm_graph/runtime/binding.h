@@ -23,8 +23,8 @@ class DimBinder {
   // Checks every extent against its (evaluated) slot. Throws ShapeError naming both sides.
   void check(uint32_t value, std::span<const int64_t> shape, const Dims& dims) const;
 
-  // Checks the ranges that the user promised.
-  void check_ranges(const Dims& dims) const;
+  // Confirms the compiler's assumptions, as far as their dims are known. Throws ShapeError.
+  void check_assumptions(const Dims& dims) const;
 
  private:
   const std::string& name_of(uint32_t value) const { return model_.values[value].name; }

@@ -144,7 +144,7 @@ void Executor::evaluate_dims() {
   dims_.evaluate();
   for (const uint32_t value : unchecked_) binder_.check(value, tensors_[value].shape, dims_);
   unchecked_.clear();
-  binder_.check_ranges(dims_);
+  binder_.check_assumptions(dims_);
 }
 
 void Executor::enter_segment(size_t index, std::span<const Tensor> given) {

@@ -19,14 +19,12 @@ class Checker {
       std::visit([this](const auto& concrete) { check_step(concrete); }, step);
     }
     for (const SymbolBinding& binding : model_.bindings) check_binding(binding);
-    for (const SymbolRange& range : model_.ranges) {
-      require(range.symbol < model_.dims.symbols.size(), "range of an unknown symbol");
-    }
+    for (const DimCheck& check : model_.checks) check_slot(check.condition, check.message);
     for (const uint32_t value : model_.inputs) {
       check_value_index(value, "model input");
       require(model_.values[value].storage == Storage::input, "model input is stored elsewhere");
     }
-    for (const uint32_t value : model_.outputs) check_value_index(value, "model output");
+    for (const uint32_t value : model_.outputs) check_buffer(value, "the caller");
   }
 
  private:
@@ -40,6 +38,16 @@ class Checker {
   void check_value_index(uint32_t value, const std::string& user) const {
     require(value < model_.values.size(),
             "no value " + std::to_string(value) + ", used by " + user);
+  }
+
+  // A value that a step or the caller touches.
+  void check_buffer(uint32_t value, const std::string& user) const {
+    check_value_index(value, user);
+    const ModelValue& touched = model_.values[value];
+    const bool constant =
+        touched.storage == Storage::constant || touched.storage == Storage::panels;
+    require(!constant || !touched.contents.absent(),
+            touched.name + ", used by " + user + ", is a constant without contents");
   }
 
   void check_dims() const {
@@ -59,8 +67,6 @@ class Checker {
 
   void check_value(const ModelValue& value) const {
     for (const DimSlot slot : value.shape) check_slot(slot, value.name);
-    const bool constant = value.storage == Storage::constant || value.storage == Storage::panels;
-    require(!constant || !value.contents.absent(), value.name + " is a constant without contents");
     const bool opaque_place = value.storage == Storage::input || value.storage == Storage::vendor ||
                               value.storage == Storage::constant;
     require(!value.opaque || opaque_place, value.name + " is opaque, but kernels should touch it");
@@ -71,7 +77,7 @@ class Checker {
     for (const DimSlot slot : slots_of(plan)) check_slot(slot, plan.name);
     for (const Access& access : plan.accesses) {
       require(access.value >= 0, plan.name + " accesses no value");
-      check_value_index(static_cast<uint32_t>(access.value), plan.name);
+      check_buffer(static_cast<uint32_t>(access.value), plan.name);
       require(!model_.values[static_cast<size_t>(access.value)].opaque,
               plan.name + " touches an opaque value");
     }
@@ -95,7 +101,7 @@ class Checker {
     }
   }
   void check_step(const VendorCall& call) const {
-    for (const uint32_t value : call.inputs) check_value_index(value, "a vendor partition");
+    for (const uint32_t value : call.inputs) check_buffer(value, "a vendor partition");
     for (const uint32_t value : call.outputs) {
       check_value_index(value, "a vendor partition");
       require(model_.values[value].storage == Storage::vendor,

@@ -62,10 +62,10 @@ struct SymbolBinding {
   int64_t scale = 1, shift = 0;
 };
 
-// An inclusive range promised for a symbol by the user; checked at each run.
-struct SymbolRange {
-  uint32_t symbol = 0;
-  int64_t low = 0, high = 0;
+// An assumption of the compiler: the slot's value must not be 0.
+struct DimCheck {
+  DimSlot condition = kNoSlot;
+  std::string message;
 };
 
 struct Model {
@@ -75,7 +75,7 @@ struct Model {
   std::vector<KernelCall> calls;
   std::vector<Step> steps;           // launches with several stages are several steps
   std::vector<SymbolBinding> bindings;
-  std::vector<SymbolRange> ranges;
+  std::vector<DimCheck> checks;
   std::vector<uint32_t> inputs, outputs;
 };
 

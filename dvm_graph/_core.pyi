@@ -1,0 +1,84 @@
+"""The C++ core. `runtime/` wraps all of it; nothing else imports it."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from numpy.typing import NDArray
+
+Array = NDArray[Any]
+NodeFields = tuple[
+    str, str, int, tuple[int, ...], int, int, str, float, int, int, int, tuple[int, ...]
+]
+AccessFields = tuple[int, tuple[int, ...], int, bool]
+
+class LaunchProfile:
+    kernels: list[str]
+    start_ns: int
+    run_ns: int
+    compile_ns: int
+
+class RunStatistics:
+    run_ns: int
+    compile_ns: int
+    max_compile_ns: int
+    kernels_compiled: int
+    kernels_launched: int
+    fallbacks: int
+    arena_bytes: int
+    profile: list[LaunchProfile]
+
+class Program:
+    def run(self, inputs: list[Any], given: list[Any], profile: bool) -> list[Any]: ...
+    def bind(self, inputs: list[Any]) -> dict[str, int]: ...
+    def disassemble(self, symbols: dict[str, int]) -> list[tuple[str, str]]: ...
+    @property
+    def statistics(self) -> RunStatistics: ...
+    @property
+    def cores(self) -> int: ...
+    @property
+    def simd(self) -> str: ...
+
+class ModelBuilder:
+    def __init__(self, cores: int, simd: str, local_bytes: int) -> None: ...
+    @property
+    def cores(self) -> int: ...
+    def set_dims(
+        self, symbols: Sequence[str], instructions: Sequence[tuple[str, int, int]]
+    ) -> None: ...
+    def add_value(self, name: str, dtype: str, storage: str, shape: Sequence[int]) -> None: ...
+    def set_constant(self, value: int, array: Array, keep: object) -> None: ...
+    def pack(
+        self,
+        value: int,
+        array: Array,
+        dtype: str,
+        sizes: tuple[int, int, int],
+        strides: tuple[int, int, int],
+        offset: int,
+        mapped: bool,
+    ) -> None: ...
+    def add_kernel(
+        self,
+        name: str,
+        kind: str,
+        extents: Sequence[int],
+        nodes: Sequence[NodeFields],
+        accesses: Sequence[AccessFields],
+        matmul_axes: tuple[int, int, int],
+        origin: Sequence[str],
+    ) -> int: ...
+    def add_call(self, kernel: int, guard: int, fallback: Sequence[int]) -> int: ...
+    def add_launch(self, calls: Sequence[int]) -> None: ...
+    def add_vendor(
+        self,
+        function: Callable[[list[Any]], list[Any]],
+        inputs: Sequence[int],
+        outputs: Sequence[int],
+    ) -> None: ...
+    def add_dims_write(self, value: int, slots: Sequence[int]) -> None: ...
+    def add_binding(self, symbol: int, value: int, axis: int, scale: int, shift: int) -> None: ...
+    def add_check(self, condition: int, message: str) -> None: ...
+    def set_ports(self, inputs: Sequence[int], outputs: Sequence[int]) -> None: ...
+    def finish(self) -> Program: ...
+
+def simd_levels() -> list[str]: ...

@@ -1,0 +1,241 @@
+"""Assembling: a model plan becomes a program of the C++ core.
+
+In: a `ModelPlan` and the options of the device. Out: a `Program`. Constant matrices are packed here,
+once, into the panels that the device's cube unit reads; other constants are used where they lie.
+No decisions are made: the plan is handed over as it is.
+"""
+
+from __future__ import annotations
+
+import mmap
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dvm_graph import _core
+from dvm_graph.errors import CompileError
+from dvm_graph.ir import DType, Value
+from dvm_graph.kernels.plan import (
+    DimsStep,
+    KernelCall,
+    KernelPlan,
+    LaunchStep,
+    ModelPlan,
+    PlanNode,
+    PlanValue,
+    VendorStep,
+)
+from dvm_graph.options import Options
+from dvm_graph.runtime.program import Port, Program
+from dvm_graph.runtime.vendor import make_partition, partition_inputs
+
+
+def assemble(plan: ModelPlan, options: Options, *, release_packed: bool = False) -> Program:
+    """The program of a plan, on the host device that the options ask for.
+
+    `release_packed` gives up the contents of constants that only live on as packed panels (shape and
+    dtype stay), so that weights are not in memory twice. The plan cannot be assembled again then.
+
+    Raises:
+        UnsupportedError: onnxruntime refuses a vendor partition.
+        OutOfMemoryError: the packed weights do not fit memory.
+        CompileError: the plan is malformed.
+    """
+    assembler = _Assembler(plan, options)
+    program = assembler.run()
+    if release_packed:
+        assembler.release_packed()
+    return program
+
+
+class _Released(np.ndarray[Any, Any]):
+    """Shape and dtype of a constant whose contents were given up; its elements are all one zero."""
+
+
+class _Assembler:
+    def __init__(self, plan: ModelPlan, options: Options) -> None:
+        self._plan = plan
+        self._options = options
+        self._builder = _core.ModelBuilder(
+            options.cores or 0, options.simd or "", options.local_bytes or 0
+        )
+        self._in_place = set(_touched(plan))
+
+    def run(self) -> Program:
+        plan, builder = self._plan, self._builder
+        hints = list(self._hint_checks())
+        builder.set_dims([str(symbol) for symbol in plan.dims.symbols], plan.dims.instructions)
+        for value in plan.values:
+            builder.add_value(value.name, value.dtype.short, value.storage.value, value.shape)
+        for index, value in enumerate(plan.values):
+            self._add_contents(index, value)
+        for step in plan.steps:
+            self._add_step(step)
+        for binding in plan.bindings:
+            builder.add_binding(
+                binding.symbol, binding.value, binding.axis, binding.scale, binding.shift
+            )
+        for condition, message in [*((c.condition, c.message) for c in plan.checks), *hints]:
+            builder.add_check(condition, message)
+        builder.set_ports(plan.inputs, plan.outputs)
+        return Program(builder.finish(), self._ports(plan.inputs), self._ports(plan.outputs))
+
+    def _ports(self, indices: Sequence[int]) -> list[Port]:
+        values = [self._plan.values[index] for index in indices]
+        return [Port(value.name, value.dtype, len(value.shape)) for value in values]
+
+    def _hint_checks(self) -> list[tuple[int, str]]:
+        """Conditions for the ranges that the user promised."""
+        checks = []
+        dims = self._plan.dims
+        for symbol in tuple(dims.symbols):
+            if str(symbol) not in self._options.dim_hints:
+                continue
+            low, high = self._options.dim_hints[str(symbol)]
+            message = f"the hint that {symbol} is in {low}..{high}"
+            checks.append((dims.predicate("le", low, symbol), message))
+            checks.append((dims.predicate("le", symbol, high), message))
+        return checks
+
+    # -- constants
+
+    def _add_contents(self, index: int, value: PlanValue) -> None:
+        if value.panels is not None:
+            self._add_panels(index, value)
+        elif value.constant is not None and index in self._in_place:
+            array = _bits(_contents(value.constant), value.dtype)
+            self._builder.set_constant(index, array, array)
+
+    def _add_panels(self, index: int, value: PlanValue) -> None:
+        panels = value.panels
+        assert panels is not None
+        source = self._plan.values[panels.source]
+        if source.constant is None:
+            raise CompileError(f"{value.name} packs {source.name}, which is no constant")
+        array = _contents(source.constant)
+        self._builder.pack(
+            index,
+            _bits(array, source.dtype),
+            source.dtype.short,
+            (panels.batch, panels.k, panels.n),
+            panels.strides,
+            panels.offset,
+            _is_mapped(array),
+        )
+
+    def release_packed(self) -> None:
+        """Drops the contents of constants that nothing reads in place."""
+        for value in self._plan.values:
+            if value.panels is None or value.panels.source in self._in_place:
+                continue
+            constant = self._plan.values[value.panels.source].constant
+            if constant is not None and constant.data is not None:
+                nothing = np.zeros((), constant.data.dtype)
+                constant.data = np.broadcast_to(nothing, constant.data.shape).view(_Released)
+
+    # -- steps
+
+    def _add_step(self, step: LaunchStep | VendorStep | DimsStep) -> None:
+        if isinstance(step, LaunchStep):
+            for stage in step.stages:
+                self._builder.add_launch([self._add_call(call) for call in stage])
+        elif isinstance(step, DimsStep):
+            self._builder.add_dims_write(step.value, step.slots)
+        else:
+            self._add_vendor(step)
+
+    def _add_call(self, call: KernelCall) -> int:
+        fallback = [self._add_call(inner) for inner in call.fallback]
+        return self._builder.add_call(self._add_kernel(call.plan), call.guard, fallback)
+
+    def _add_kernel(self, plan: KernelPlan) -> int:
+        return self._builder.add_kernel(
+            plan.name,
+            plan.kind.value,
+            plan.extents,
+            [_node_fields(node) for node in plan.nodes],
+            [
+                (access.value, access.strides, access.offset, access.packed_panels)
+                for access in plan.accesses
+            ],
+            (plan.m_axis, plan.n_axis, plan.k_axis),
+            plan.origin,
+        )
+
+    def _add_vendor(self, step: VendorStep) -> None:
+        results = {value.name: value for node in step.nodes for value in node.outputs}
+        names = [self._plan.values[index].name for index in step.outputs]
+        if len(partition_inputs(step.nodes)) != len(step.inputs):
+            raise CompileError(f"a vendor partition reads other values than {step.inputs}")
+        partition = make_partition(
+            step.nodes, [results[name] for name in names], self._builder.cores
+        )
+        self._builder.add_vendor(partition, step.inputs, step.outputs)
+
+
+def _touched(plan: ModelPlan) -> Iterator[int]:
+    """Values that kernels, vendor operators or the caller read or write."""
+    yield from plan.outputs
+    for step in plan.steps:
+        if isinstance(step, LaunchStep):
+            for stage in step.stages:
+                for call in stage:
+                    yield from _touched_by(call)
+        elif isinstance(step, VendorStep):
+            yield from step.inputs
+
+
+def _touched_by(call: KernelCall) -> Iterator[int]:
+    for access in call.plan.accesses:
+        yield access.value
+    for inner in call.fallback:
+        yield from _touched_by(inner)
+
+
+def _node_fields(node: PlanNode) -> _core.NodeFields:
+    return (
+        node.op,
+        node.dtype.short,
+        node.axes,
+        node.inputs,
+        node.access,
+        node.reduce_axes,
+        node.narrow_to.short if node.narrow_to is not None else "",
+        float(node.scalar),
+        _as_int64(node.integer),
+        node.limit,
+        node.offset,
+        node.strides,
+    )
+
+
+def _as_int64(value: int) -> int:
+    """Unsigned numbers past the int64 range as the same bits."""
+    return (int(value) + (1 << 63)) % (1 << 64) - (1 << 63)
+
+
+def _contents(value: Value) -> NDArray[Any]:
+    """A constant's array, contiguous and aligned; copied only where it is not."""
+    assert value.data is not None, value.name
+    array = value.data
+    if isinstance(array, _Released):
+        raise CompileError(f"the contents of {value.name} were released when it was packed")
+    if not (array.flags.c_contiguous and array.flags.aligned and array.dtype.isnative):
+        array = np.array(array, dtype=array.dtype.newbyteorder("="), order="C")
+    return array
+
+
+def _bits(array: NDArray[Any], dtype: DType) -> NDArray[Any]:
+    return array.view(np.uint16) if dtype is DType.BFLOAT16 else array
+
+
+def _is_mapped(array: NDArray[Any]) -> bool:
+    """The array lies in read-only pages of a file, which may be dropped and read again."""
+    base: object = array
+    while isinstance(base, np.ndarray):
+        if isinstance(base, np.memmap) and base.mode != "r":
+            return False
+        base = base.base
+    return isinstance(base, mmap.mmap) and not array.flags.writeable

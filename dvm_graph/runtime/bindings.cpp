@@ -1,0 +1,397 @@
+// Python's way into the runtime: a builder that takes a plan apart, and the program it gives.
+#include <nanobind/nanobind.h>
+#include <nanobind/stl/map.h>
+#include <nanobind/stl/pair.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/tuple.h>
+#include <nanobind/stl/vector.h>
+
+#include <memory>
+#include <string>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include "npu/host/levels.h"
+#include "runtime/errors.h"
+#include "runtime/executor.h"
+#include "runtime/panel_packing.h"
+#include "runtime/bindings_tensors.h"
+
+namespace nb = nanobind;
+
+namespace dvm {
+namespace {
+
+// op, dtype, axes, inputs, access, reduce_axes, narrow_to, scalar, integer, limit, offset, strides
+using NodeFields =
+    std::tuple<std::string, std::string, uint32_t, std::vector<int32_t>, int32_t, uint32_t,
+               std::string, double, int64_t, DimSlot, DimSlot, std::vector<DimSlot>>;
+// value, strides, offset, packed_panels
+using AccessFields = std::tuple<int32_t, std::vector<DimSlot>, DimSlot, bool>;
+
+template <typename Enum, size_t N>
+Enum from_name(const char* const (&names)[N], const std::string& name, const char* what) {
+  for (size_t i = 0; i < N; i++) {
+    if (name == names[i]) return static_cast<Enum>(i);
+  }
+  throw CompileError(std::string("unknown ") + what + " " + name);
+}
+
+DType dtype_from_name(const std::string& name) {
+  for (int i = 0; i < kDTypes; i++) {
+    if (name == name_of(static_cast<DType>(i))) return static_cast<DType>(i);
+  }
+  throw CompileError("unknown dtype " + name);
+}
+
+Storage storage_from_name(const std::string& name) {
+  static const char* const names[] = {"input", "output", "constant", "panels", "arena", "vendor"};
+  return from_name<Storage>(names, name, "storage");
+}
+
+KernelKind kind_from_name(const std::string& name) {
+  static const char* const names[] = {"vector", "cube", "mix"};
+  return from_name<KernelKind>(names, name, "kernel kind");
+}
+
+PlanNode plan_node(const NodeFields& fields) {
+  const auto& [op, dtype, axes, inputs, access, reduce_axes, narrow_to, scalar, integer, limit,
+               offset, strides] = fields;
+  PlanNode node;
+  node.op = plan_op_from_name(op);
+  node.dtype = dtype_from_name(dtype);
+  node.axes = axes;
+  if (inputs.size() > std::size(node.inputs)) throw CompileError(op + " has too many operands");
+  std::copy(inputs.begin(), inputs.end(), node.inputs);
+  node.access = access;
+  node.reduce_axes = reduce_axes;
+  node.narrow_to = narrow_to.empty() ? DType::f32 : dtype_from_name(narrow_to);
+  node.scalar = scalar;
+  node.integer = integer;
+  node.limit = limit;
+  node.offset = offset;
+  node.strides = strides;
+  return node;
+}
+
+// Partitions are Python callables: list of arrays in, list of arrays out.
+class PythonVendor final : public VendorLibrary {
+ public:
+  struct Partition {
+    nb::object function;
+    std::vector<char> opaque_inputs, opaque_outputs;
+    std::vector<DType> outputs;
+  };
+
+  void add(Partition partition) { partitions_.push_back(std::move(partition)); }
+
+  void run(uint32_t index, std::span<const Tensor> inputs, std::span<Tensor> outputs) override {
+    const nb::gil_scoped_acquire lock;
+    const Partition& partition = partitions_[index];
+    nb::list arguments;
+    for (size_t i = 0; i < inputs.size(); i++) {
+      arguments.append(partition.opaque_inputs[i] ? kept_object(inputs[i]) : array_over(inputs[i]));
+    }
+    const nb::list results = nb::cast<nb::list>(partition.function(arguments));
+    if (results.size() != outputs.size()) throw ExecutionError("a vendor result is missing");
+    for (size_t i = 0; i < outputs.size(); i++) {
+      nb::object result = nb::borrow(results[i]);
+      if (partition.opaque_outputs[i]) {
+        outputs[i] = tensor_keeping(std::move(result));
+        continue;
+      }
+      InputArray array;
+      if (!nb::try_cast(result, array, false)) {
+        throw ExecutionError("a vendor operator gave no contiguous array");
+      }
+      outputs[i] = tensor_of(array, partition.outputs[i]);
+      outputs[i].owner = keep_alive(std::move(result));
+    }
+  }
+
+ private:
+  std::vector<Partition> partitions_;
+};
+
+class PyProgram {
+ public:
+  PyProgram(Model model, std::shared_ptr<SharedDevice> device, std::unique_ptr<PythonVendor> vendor,
+            std::vector<nb::object> constants)
+      : executor_(std::move(model), std::move(device), std::move(vendor)),
+        constants_(std::move(constants)) {}
+
+  // None stands for an absent input, or an output wanted fresh.
+  nb::list run(const nb::list& inputs, const nb::list& given, bool profile) {
+    const std::vector<uint32_t>& outputs = executor_.model().outputs;
+    std::vector<InputArray> arrays;
+    const std::vector<Tensor> feeds = tensors(inputs, executor_.model().inputs, arrays);
+    const std::vector<Tensor> targets = tensors(given, outputs, arrays);
+    std::vector<Tensor> results;
+    {
+      const nb::gil_scoped_release unlock;
+      results = executor_.run(feeds, targets, profile);
+    }
+    nb::list list;
+    for (size_t i = 0; i < results.size(); i++) {
+      const bool opaque = executor_.model().values[outputs[i]].opaque;
+      const bool was_given = i < targets.size() && !targets[i].absent();
+      list.append(was_given ? nb::object(given[i])
+                  : opaque  ? kept_object(results[i])
+                            : array_over(results[i]));
+    }
+    return list;
+  }
+
+  std::map<std::string, int64_t> bind(const nb::list& inputs) {
+    std::vector<InputArray> arrays;
+    const std::vector<Tensor> feeds = tensors(inputs, executor_.model().inputs, arrays);
+    const nb::gil_scoped_release unlock;
+    return executor_.bind(feeds);
+  }
+
+  std::vector<std::pair<std::string, std::string>> disassemble(
+      const std::map<std::string, int64_t>& symbols) const {
+    const nb::gil_scoped_release unlock;
+    return executor_.disassemble(symbols);
+  }
+
+  RunStatistics statistics() const {
+    const nb::gil_scoped_release unlock;
+    return executor_.statistics();
+  }
+
+  int cores() const { return executor_.device().device.cores(); }
+  std::string simd() const { return executor_.device().device.table().name; }
+
+ private:
+  std::vector<Tensor> tensors(const nb::list& objects, const std::vector<uint32_t>& values,
+                              std::vector<InputArray>& arrays) const {
+    std::vector<Tensor> tensors(values.size());
+    for (size_t i = 0; i < std::min(objects.size(), values.size()); i++) {
+      const ModelValue& value = executor_.model().values[values[i]];
+      nb::object object = nb::borrow(objects[i]);
+      if (object.is_none()) continue;
+      if (value.opaque) {
+        tensors[i] = tensor_keeping(std::move(object));
+        continue;
+      }
+      InputArray& array = arrays.emplace_back();
+      if (!nb::try_cast(object, array, false)) {
+        throw InputError(value.name + " is no contiguous array of a supported dtype");
+      }
+      tensors[i] = tensor_of(array, value.dtype);
+    }
+    return tensors;
+  }
+
+  Executor executor_;
+  std::vector<nb::object> constants_;  // keep the memory of constants alive
+};
+
+class ModelBuilder {
+ public:
+  ModelBuilder(int cores, std::string simd, int64_t local_bytes)
+      : device_(shared_device({cores, std::move(simd), local_bytes})),
+        vendor_(std::make_unique<PythonVendor>()) {}
+
+  void set_dims(std::vector<std::string> symbols,
+                const std::vector<std::tuple<std::string, int64_t, int64_t>>& instructions) {
+    model_.dims.symbols = std::move(symbols);
+    for (const auto& [op, a, b] : instructions) {
+      model_.dims.instructions.push_back({dim_op_from_name(op), a, b});
+    }
+  }
+
+  void add_value(std::string name, const std::string& dtype, const std::string& storage,
+                 std::vector<DimSlot> shape) {
+    ModelValue value;
+    value.name = std::move(name);
+    value.opaque = dtype == "opaque";
+    value.dtype = value.opaque ? DType::u8 : dtype_from_name(dtype);
+    value.storage = storage_from_name(storage);
+    value.shape = std::move(shape);
+    model_.values.push_back(std::move(value));
+  }
+
+  void set_constant(uint32_t index, const InputArray& array, nb::object keep) {
+    ModelValue& value = model_.values.at(index);
+    value.contents = tensor_of(array, value.dtype);
+    constants_.push_back(std::move(keep));
+  }
+
+  void pack(uint32_t index, const InputArray& array, const std::string& dtype,
+            std::tuple<int64_t, int64_t, int64_t> sizes,
+            std::tuple<int64_t, int64_t, int64_t> strides, int64_t offset, bool mapped) {
+    PanelSource source;
+    const Tensor constant = tensor_of(array, dtype_from_name(dtype));
+    source.data = constant.data;
+    source.bytes = static_cast<int64_t>(array.nbytes());
+    source.dtype = constant.dtype;
+    std::tie(source.batch, source.k, source.n) = sizes;
+    std::tie(source.batch_stride, source.k_stride, source.n_stride) = strides;
+    source.offset = offset;
+    source.mapped = mapped;
+    const nb::gil_scoped_release unlock;
+    model_.values.at(index).contents = pack_constant(source, device_->device.target());
+  }
+
+  uint32_t add_kernel(std::string name, const std::string& kind, std::vector<DimSlot> extents,
+                      const std::vector<NodeFields>& nodes,
+                      const std::vector<AccessFields>& accesses,
+                      std::tuple<int, int, int> matmul_axes, std::vector<std::string> origin) {
+    ModelKernel& kernel = model_.kernels.emplace_back();
+    kernel.origin = std::move(origin);
+    KernelPlan& plan = kernel.plan;
+    plan.name = std::move(name);
+    plan.kind = kind_from_name(kind);
+    plan.extents = std::move(extents);
+    for (const NodeFields& fields : nodes) plan.nodes.push_back(plan_node(fields));
+    for (const auto& [value, strides, offset, packed] : accesses) {
+      plan.accesses.push_back({value, offset, strides, packed});
+    }
+    std::tie(plan.m_axis, plan.n_axis, plan.k_axis) = matmul_axes;
+    return static_cast<uint32_t>(model_.kernels.size() - 1);
+  }
+
+  uint32_t add_call(uint32_t kernel, DimSlot guard, std::vector<uint32_t> fallback) {
+    model_.calls.push_back({kernel, guard, std::move(fallback)});
+    return static_cast<uint32_t>(model_.calls.size() - 1);
+  }
+
+  void add_launch(std::vector<uint32_t> calls) {
+    model_.steps.emplace_back(LaunchStage{std::move(calls)});
+  }
+
+  void add_vendor(nb::object function, std::vector<uint32_t> inputs,
+                  std::vector<uint32_t> outputs) {
+    PythonVendor::Partition partition;
+    partition.function = std::move(function);
+    for (const uint32_t value : inputs) {
+      partition.opaque_inputs.push_back(model_.values.at(value).opaque);
+    }
+    for (const uint32_t value : outputs) {
+      partition.opaque_outputs.push_back(model_.values.at(value).opaque);
+      partition.outputs.push_back(model_.values.at(value).dtype);
+    }
+    vendor_->add(std::move(partition));
+    model_.steps.emplace_back(VendorCall{partitions_++, std::move(inputs), std::move(outputs)});
+  }
+
+  void add_dims_write(uint32_t value, std::vector<DimSlot> slots) {
+    model_.steps.emplace_back(DimsWrite{value, std::move(slots)});
+  }
+
+  void add_binding(uint32_t symbol, uint32_t value, uint32_t axis, int64_t scale, int64_t shift) {
+    model_.bindings.push_back({symbol, value, axis, scale, shift});
+  }
+
+  void add_check(DimSlot condition, std::string message) {
+    model_.checks.push_back({condition, std::move(message)});
+  }
+
+  void set_ports(std::vector<uint32_t> inputs, std::vector<uint32_t> outputs) {
+    model_.inputs = std::move(inputs);
+    model_.outputs = std::move(outputs);
+  }
+
+  // The builder is spent afterwards.
+  std::unique_ptr<PyProgram> finish() {
+    return std::make_unique<PyProgram>(std::move(model_), std::move(device_), std::move(vendor_),
+                                       std::move(constants_));
+  }
+
+  int cores() const { return device_->device.cores(); }
+
+ private:
+  std::shared_ptr<SharedDevice> device_;
+  std::unique_ptr<PythonVendor> vendor_;
+  Model model_;
+  std::vector<nb::object> constants_;
+  uint32_t partitions_ = 0;
+};
+
+// Raises the Python namesake of a runtime error.
+void translate_error(const std::exception_ptr& exception, void*) {
+  const auto raise = [](const char* name, const std::exception& error) {
+    const nb::object type = nb::module_::import_("dvm_graph.errors").attr(name);
+    PyErr_SetString(type.ptr(), error.what());
+  };
+  try {
+    std::rethrow_exception(exception);
+  } catch (const InputError& error) {
+    raise("InputError", error);
+  } catch (const ShapeError& error) {
+    raise("ShapeError", error);
+  } catch (const OutOfMemoryError& error) {
+    raise("OutOfMemoryError", error);
+  } catch (const ExecutionError& error) {
+    raise("ExecutionError", error);
+  } catch (const CompileError& error) {
+    raise("CompileError", error);
+  }
+}
+
+void bind_statistics(nb::module_& module) {
+  nb::class_<LaunchProfile>(module, "LaunchProfile")
+      .def_ro("kernels", &LaunchProfile::kernels)
+      .def_ro("start_ns", &LaunchProfile::start_ns)
+      .def_ro("run_ns", &LaunchProfile::run_ns)
+      .def_ro("compile_ns", &LaunchProfile::compile_ns);
+  nb::class_<RunStatistics>(module, "RunStatistics")
+      .def_ro("run_ns", &RunStatistics::run_ns)
+      .def_ro("compile_ns", &RunStatistics::compile_ns)
+      .def_ro("max_compile_ns", &RunStatistics::max_compile_ns)
+      .def_ro("kernels_compiled", &RunStatistics::kernels_compiled)
+      .def_ro("kernels_launched", &RunStatistics::kernels_launched)
+      .def_ro("fallbacks", &RunStatistics::fallbacks)
+      .def_ro("arena_bytes", &RunStatistics::arena_bytes)
+      .def_ro("profile", &RunStatistics::profile);
+}
+
+}  // namespace
+
+void bind_runtime(nb::module_& module) {
+  nb::register_exception_translator(translate_error);
+  bind_statistics(module);
+  nb::class_<PyProgram>(module, "Program")
+      .def("run", &PyProgram::run, nb::arg("inputs"), nb::arg("given"), nb::arg("profile"))
+      .def("bind", &PyProgram::bind, nb::arg("inputs"))
+      .def("disassemble", &PyProgram::disassemble, nb::arg("symbols"))
+      .def_prop_ro("statistics", &PyProgram::statistics)
+      .def_prop_ro("cores", &PyProgram::cores)
+      .def_prop_ro("simd", &PyProgram::simd);
+  nb::class_<ModelBuilder>(module, "ModelBuilder")
+      .def(nb::init<int, std::string, int64_t>(), nb::arg("cores"), nb::arg("simd"),
+           nb::arg("local_bytes"))
+      .def_prop_ro("cores", &ModelBuilder::cores)
+      .def("set_dims", &ModelBuilder::set_dims, nb::arg("symbols"), nb::arg("instructions"))
+      .def("add_value", &ModelBuilder::add_value, nb::arg("name"), nb::arg("dtype"),
+           nb::arg("storage"), nb::arg("shape"))
+      .def("set_constant", &ModelBuilder::set_constant, nb::arg("value"),
+           nb::arg("array").noconvert(), nb::arg("keep"))
+      .def("pack", &ModelBuilder::pack, nb::arg("value"), nb::arg("array").noconvert(),
+           nb::arg("dtype"), nb::arg("sizes"), nb::arg("strides"), nb::arg("offset"),
+           nb::arg("mapped"))
+      .def("add_kernel", &ModelBuilder::add_kernel, nb::arg("name"), nb::arg("kind"),
+           nb::arg("extents"), nb::arg("nodes"), nb::arg("accesses"), nb::arg("matmul_axes"),
+           nb::arg("origin"))
+      .def("add_call", &ModelBuilder::add_call, nb::arg("kernel"), nb::arg("guard"),
+           nb::arg("fallback"))
+      .def("add_launch", &ModelBuilder::add_launch, nb::arg("calls"))
+      .def("add_vendor", &ModelBuilder::add_vendor, nb::arg("function"), nb::arg("inputs"),
+           nb::arg("outputs"))
+      .def("add_dims_write", &ModelBuilder::add_dims_write, nb::arg("value"), nb::arg("slots"))
+      .def("add_binding", &ModelBuilder::add_binding, nb::arg("symbol"), nb::arg("value"),
+           nb::arg("axis"), nb::arg("scale"), nb::arg("shift"))
+      .def("add_check", &ModelBuilder::add_check, nb::arg("condition"), nb::arg("message"))
+      .def("set_ports", &ModelBuilder::set_ports, nb::arg("inputs"), nb::arg("outputs"))
+      .def("finish", &ModelBuilder::finish);
+  module.def("simd_levels", [] {
+    std::vector<std::string> names;
+    for (const Level& level : available_levels()) names.emplace_back(level.table->name);
+    return names;
+  }, "Instruction-set levels of the host device on this machine, best first.");
+}
+
+}  // namespace dvm

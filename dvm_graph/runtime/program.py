@@ -1,0 +1,207 @@
+"""A compiled model that runs.
+
+In: one array per model input. Out: one array per model output. Everything between the two happens in
+C++, but for vendor operators. Invariants: `run` may be called from several threads; a failed run
+leaves the program usable. It decides nothing about fusion or shapes: the plan did.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, cast
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from dvm_graph import _core
+from dvm_graph.errors import InputError
+from dvm_graph.ir import DType
+
+
+@dataclass(frozen=True, slots=True)
+class Port:
+    """An input or output of a model."""
+
+    name: str
+    dtype: DType
+    rank: int
+
+
+@dataclass(frozen=True, slots=True)
+class LaunchProfile:
+    """One launch of a profiled run; times are in nanoseconds, the start counts from the run's."""
+
+    kernels: tuple[str, ...]
+    start_ns: int
+    run_ns: int
+    compile_ns: int
+
+
+@dataclass(frozen=True, slots=True)
+class RunStatistics:
+    """What one run cost."""
+
+    run_ns: int
+    compile_ns: int
+    """Sum over the kernels compiled."""
+    max_compile_ns: int
+    """Longest compilation of one kernel."""
+    kernels_compiled: int
+    """0 where the programs of the previous run served again."""
+    kernels_launched: int
+    fallbacks: int
+    """Speculated kernels that gave way to their fallback."""
+    arena_bytes: int
+    """Memory held for intermediate values."""
+    profile: tuple[LaunchProfile, ...]
+
+    @property
+    def mean_compile_ns(self) -> float:
+        return self.compile_ns / self.kernels_compiled if self.kernels_compiled else 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class KernelListing:
+    """A kernel and the text of its programs, one per stage and part."""
+
+    name: str
+    text: str
+
+
+class Program:
+    """A model ready to run on the host device."""
+
+    def __init__(
+        self, core: _core.Program, inputs: Sequence[Port], outputs: Sequence[Port]
+    ) -> None:
+        self._core = core
+        self._inputs = tuple(inputs)
+        self._outputs = tuple(outputs)
+
+    @property
+    def cores(self) -> int:
+        """AI cores of the device the program runs on."""
+        return self._core.cores
+
+    @property
+    def simd(self) -> str:
+        """The device's instruction-set level."""
+        return self._core.simd
+
+    @property
+    def statistics(self) -> RunStatistics:
+        """Of the run that ended last, whichever thread it was."""
+        record = self._core.statistics
+        return RunStatistics(
+            record.run_ns,
+            record.compile_ns,
+            record.max_compile_ns,
+            record.kernels_compiled,
+            record.kernels_launched,
+            record.fallbacks,
+            record.arena_bytes,
+            tuple(
+                LaunchProfile(tuple(entry.kernels), entry.start_ns, entry.run_ns, entry.compile_ns)
+                for entry in record.profile
+            ),
+        )
+
+    def run(
+        self,
+        feeds: Mapping[str, ArrayLike],
+        outputs: Mapping[str, NDArray[Any]] | None = None,
+        *,
+        profile: bool = False,
+    ) -> list[NDArray[Any]]:
+        """Runs the model.
+
+        Args:
+            feeds: an array per input. Contiguous arrays are read in place, others copied.
+            outputs: arrays to write results into, by output name; the rest are fresh.
+            profile: time every launch, see `statistics.profile`.
+
+        Raises:
+            InputError: an array is missing, unknown, or has a wrong dtype, rank or layout.
+            ShapeError: dims contradict each other.
+            OutOfMemoryError: this run needs more memory than there is.
+            ExecutionError: a kernel or a vendor operator failed.
+        """
+        given = list(self._targets(outputs)) if outputs else []
+        results = self._core.run(self._arrays(feeds), given, profile)
+        for index, port in enumerate(self._outputs):
+            if port.dtype is DType.BFLOAT16:
+                results[index] = results[index].view(port.dtype.numpy)
+        return results
+
+    def disassemble(self, feeds: Mapping[str, ArrayLike]) -> str:
+        """The bytecode of every kernel for the shapes of `feeds`, in the assembler's text form."""
+        symbols = self._core.bind(self._arrays(feeds))
+        return "".join(f"; {kernel.name}\n{kernel.text}" for kernel in self.listings(symbols))
+
+    def listings(self, dims: Mapping[str, int]) -> list[KernelListing]:
+        """As `disassemble`, kernel by kernel and for named dims.
+
+        Kernels that depend on dims which are not named are left out.
+        """
+        return [KernelListing(name, text) for name, text in self._core.disassemble(dict(dims))]
+
+    def _arrays(self, feeds: Mapping[str, ArrayLike]) -> list[Any]:
+        arrays = [
+            _input_array(port, feeds[port.name]) if port.name in feeds else None
+            for port in self._inputs
+        ]
+        if len(feeds) > len(arrays) or any(array is None for array in arrays):
+            self._refuse_names(feeds)
+        return arrays
+
+    def _refuse_names(self, feeds: Mapping[str, ArrayLike]) -> None:
+        names = [port.name for port in self._inputs]
+        unknown = sorted(set(feeds) - set(names))
+        missing = [name for name in names if name not in feeds]
+        what = f"unknown input {unknown[0]!r}" if unknown else f"missing input {missing[0]!r}"
+        raise InputError(f"{what}; the model's inputs are {', '.join(names)}")
+
+    def _targets(self, outputs: Mapping[str, NDArray[Any]]) -> Iterator[Any]:
+        names = [port.name for port in self._outputs]
+        for name in outputs:
+            if name not in names:
+                raise InputError(f"unknown output {name!r}; outputs are {', '.join(names)}")
+        for port in self._outputs:
+            yield _output_array(port, outputs[port.name]) if port.name in outputs else None
+
+
+def _input_array(port: Port, feed: ArrayLike) -> object:
+    """The feed as the core takes it: contiguous, aligned, bfloat16 as its bits."""
+    if port.dtype is DType.OPAQUE:
+        return feed
+    array = feed if type(feed) is np.ndarray else np.asarray(feed)
+    if array.dtype != port.dtype.numpy:
+        raise InputError(
+            f"input {port.name} is {array.dtype}, but the model wants {port.dtype.value}"
+        )
+    if array.ndim != port.rank:
+        raise InputError(
+            f"input {port.name} has rank {array.ndim} (shape {list(array.shape)}), "
+            f"but the model wants rank {port.rank}"
+        )
+    flags = array.flags
+    if not (flags.c_contiguous and flags.aligned):
+        array = array.copy(order="C")
+    return array.view(np.uint16) if port.dtype is DType.BFLOAT16 else array
+
+
+def _output_array(port: Port, array: NDArray[Any]) -> object:
+    """An array that the core may write a result into."""
+    if port.dtype is DType.OPAQUE or not isinstance(array, np.ndarray):
+        raise InputError(f"output {port.name} cannot be written into a {type(array).__name__}")
+    if array.dtype != port.dtype.numpy:
+        raise InputError(
+            f"the array given for output {port.name} is {array.dtype}, "
+            f"but the model gives {port.dtype.value}"
+        )
+    if not array.flags.carray:
+        raise InputError(
+            f"the array given for output {port.name} must be C-contiguous, aligned and writeable"
+        )
+    return cast(object, array.view(np.uint16)) if port.dtype is DType.BFLOAT16 else array

@@ -1,0 +1,138 @@
+"""Vendor partitions: runs of operators that onnxruntime executes.
+
+In: a `VendorStep` of the plan. Out: a callable from arrays to arrays, which the executor calls with
+the interpreter lock held. Tensors pass both ways without a copy; bfloat16, which numpy lacks, passes
+as its bits.
+
+Invariants: one session per partition, made when the model is assembled; its threads are as many as
+the device has cores and do not spin, so that they do not fight the device's own.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import onnxruntime
+from onnxruntime.capi import onnxruntime_pybind11_state as failures
+
+from dvm_graph.errors import ExecutionError, UnsupportedError
+from dvm_graph.import_ import partition_model
+from dvm_graph.ir import DType, Node, Value
+
+Partition = Callable[[list[Any]], list[Any]]
+
+_BFLOAT16 = 16
+"""ONNX's number of the type."""
+_FAILURES: tuple[type[Exception], ...] = (
+    failures.EPFail,
+    failures.EngineError,
+    failures.Fail,
+    failures.InvalidArgument,
+    failures.InvalidGraph,
+    failures.InvalidProtobuf,
+    failures.NotImplemented,
+    failures.RuntimeException,
+    RuntimeError,
+    ValueError,
+)
+
+
+def make_partition(nodes: Sequence[Node], outputs: Sequence[Value], cores: int) -> Partition:
+    """A session over the nodes.
+
+    Inputs of the callable are those of `partition_inputs`, in that order.
+
+    Raises:
+        UnsupportedError: onnxruntime does not run these operators.
+    """
+    inputs = partition_inputs(nodes)
+    model = partition_model(nodes, inputs, outputs)
+    try:
+        session = onnxruntime.InferenceSession(
+            model, _session_options(cores), providers=["CPUExecutionProvider"]
+        )
+    except _FAILURES as error:
+        raise UnsupportedError(f"onnxruntime refuses {_describe(nodes)}: {error}") from error
+    return _Partition(session, nodes, inputs, outputs).run
+
+
+def partition_inputs(nodes: Sequence[Node]) -> list[Value]:
+    """The values from outside that the nodes read; constants live inside the partition."""
+    produced = {value for node in nodes for value in node.outputs}
+    return list(
+        dict.fromkeys(
+            value
+            for node in nodes
+            for value in node.inputs
+            if value is not None and value not in produced and not value.is_constant
+        )
+    )
+
+
+def _session_options(cores: int) -> onnxruntime.SessionOptions:
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = cores
+    options.inter_op_num_threads = 1
+    options.log_severity_level = 3
+    options.add_session_config_entry("session.intra_op.allow_spinning", "0")
+    return options
+
+
+def _describe(nodes: Sequence[Node]) -> str:
+    return ", ".join(f"{node.attrs.get('op', node.op)} ({' '.join(node.origin)})" for node in nodes)
+
+
+class _Partition:
+    def __init__(
+        self,
+        session: onnxruntime.InferenceSession,
+        nodes: Sequence[Node],
+        inputs: Sequence[Value],
+        outputs: Sequence[Value],
+    ) -> None:
+        self._session = session
+        self._nodes = tuple(nodes)
+        self._inputs = [value.name for value in inputs]
+        self._outputs = [value.name for value in outputs]
+        self._opaque = [value.dtype is DType.OPAQUE for value in outputs]
+        self._bfloat16 = {v.name for v in (*inputs, *outputs) if v.dtype is DType.BFLOAT16}
+
+    def run(self, arrays: list[Any]) -> list[Any]:
+        feeds = dict(zip(self._inputs, arrays, strict=True))
+        try:
+            if self._bfloat16:
+                return self._run_values(feeds)
+            results: list[Any] = self._session.run(self._outputs, feeds)
+        except _FAILURES as error:
+            raise ExecutionError(
+                f"onnxruntime failed in {_describe(self._nodes)}: {error}"
+            ) from error
+        return [
+            result if opaque else np.asarray(result, order="C")
+            for result, opaque in zip(results, self._opaque, strict=True)
+        ]
+
+    def _run_values(self, feeds: dict[str, Any]) -> list[Any]:
+        """As `run`, through onnxruntime's own tensors, which know bfloat16."""
+        values = {
+            name: onnxruntime.OrtValue.ortvalue_from_numpy_with_onnx_type(array, _BFLOAT16)
+            if name in self._bfloat16
+            else onnxruntime.OrtValue.ortvalue_from_numpy(array)
+            for name, array in feeds.items()
+        }
+        results = self._session.run_with_ort_values(self._outputs, values)
+        return [
+            _bits(result) if name in self._bfloat16 else result.numpy()
+            for name, result in zip(self._outputs, results, strict=True)
+        ]
+
+
+def _bits(value: onnxruntime.OrtValue) -> np.ndarray[Any, Any]:
+    """A bfloat16 tensor as uint16, over the tensor's own memory."""
+    shape = value.shape()
+    buffer = (ctypes.c_uint16 * int(np.prod(shape, dtype=np.int64))).from_address(value.data_ptr())
+    buffer.owner = value  # type: ignore[attr-defined]  # lives as long as the array over it
+    return np.ctypeslib.as_array(buffer).reshape(shape)
