@@ -24,7 +24,8 @@ def quantize_linear(builder: Builder, node: Node, operands: Operands) -> Results
     """saturate(round(x / scale) + zero_point)."""
     x, scale = required(node, operands, 0), required(node, operands, 1)
     zero_point = operand(operands, 2)
-    target = node.outputs[0].dtype
+    default = DType.UINT8 if zero_point is None else zero_point.dtype
+    target = _declared(node, "output_dtype", default)
     if target not in _QUANTIZED or node.attrs.get("block_size", 0):
         return None
     x, scale = builder.cast(x, DType.FLOAT32), builder.cast(scale, DType.FLOAT32)
@@ -45,7 +46,7 @@ def dequantize_linear(builder: Builder, node: Node, operands: Operands) -> Resul
     zero_point = operand(operands, 2)
     if x.dtype not in _QUANTIZED | {DType.INT32} or node.attrs.get("block_size", 0):
         return None
-    target = node.outputs[0].dtype
+    target = _declared(node, "output_dtype", scale.dtype)
     # Differences of 8 and 16 bit integers do not fit their own type.
     y = builder.cast(x, DType.INT32)
     if zero_point is not None:
@@ -53,6 +54,11 @@ def dequantize_linear(builder: Builder, node: Node, operands: Operands) -> Resul
     wide = builder.cast(scale, DType.FLOAT32)
     y = builder.mul(builder.cast(y, DType.FLOAT32), _placed(builder, node, wide, x))
     return [builder.cast(y, target)]
+
+
+def _declared(node: Node, attribute: str, default: DType) -> DType:
+    """The result's type: that of an attribute if the node has one, else the default."""
+    return node.outputs[0].dtype if node.attrs.get(attribute, 0) else default
 
 
 def _placed(builder: Builder, node: Node, parameter: Value, x: Value) -> Value:

@@ -55,6 +55,7 @@ class _Walk:
         """By ONNX value, where that is not the value itself."""
         self._named: set[Value] = set()
         """Results that carry the name of an ONNX value."""
+        self._vendor_operators = 0
 
     def run(self) -> Graph:
         source, graph = self._source, self._graph
@@ -98,12 +99,13 @@ class _Walk:
         if body is None:
             return False
         mark = len(self._graph)
+        vendor_operators = self._vendor_operators
         for inner in body:
             self._decompose(inner)
-        added = list(self._graph.nodes)[mark:]
-        if any(made.op == VENDOR for made in added):
-            self._take_back(mark)
-            return False
+            if self._vendor_operators > vendor_operators:
+                self._take_back(mark)
+                self._vendor_operators = vendor_operators
+                return False
         return True
 
     def _vendor(self, node: Node, operands: Sequence[Value | None]) -> Sequence[Value]:
@@ -125,6 +127,7 @@ class _Walk:
         )
         infer_vendor(vendor, self._facts)
         self._graph.add(vendor)
+        self._vendor_operators += 1
         return vendor.outputs
 
     def _bind(self, node: Node, results: Sequence[Value | None]) -> None:
@@ -156,8 +159,9 @@ def _needed(graph: Graph) -> list[Node]:
 
 
 def _computable(node: Node, operands: Sequence[Value | None]) -> bool:
-    """Whether kernels can compute with the types of the node's operands."""
-    dtypes = {value.dtype for value in operands if value is not None}
-    if DType.OPAQUE in dtypes or node.regions:
+    """Whether kernels can compute with the types of the node's operands, and their rank is known."""
+    given = [value for value in operands if value is not None]
+    dtypes = {value.dtype for value in given}
+    if DType.OPAQUE in dtypes or node.regions or any(value.shape is None for value in given):
         return False
     return DType.UINT64 not in dtypes or node.op in _UINT64_OPERATORS.split()
