@@ -24,7 +24,7 @@ constexpr int kMaxRows = 12;
 constexpr int kMaxRows = 5;
 #endif
 constexpr int kPanelVectors = 2;
-constexpr int64_t kPrefetchSteps = 12;   // of k, ahead of the FMAs
+constexpr int64_t kPrefetchSteps = 32;   // of k, ahead of the FMAs
 
 template <class T>
 struct Matmul {
@@ -49,14 +49,22 @@ template <class T, int Rows, int Vectors, int Panels, bool Ragged>
   for (int i = 0; i < Rows; i++)
     for (int j = 0; j < N; j++) sum[i][j] = V{};
 
+  const auto c_at = [&](int i, int j) {
+    return x.c + i * x.c_row + (j / Vectors) * kPanelVectors * L + (j % Vectors) * L;
+  };
+  for (int i = 0; i < Rows; i++)
+    for (int j = 0; j < N; j++) __builtin_prefetch(c_at(i, j), 1);
   const T* a = x.a;
   const T* b = x.b;
   for (int64_t k = 0; k < x.k; k++, b += x.b_step) {
+    if (k % L == 0) {
+      for (int i = 0; i < Rows; i++) __builtin_prefetch(a + i * x.a_row + k + kPrefetchA * L);
+    }
     V column[N];
     for (int j = 0; j < N; j++) {
       const T* at = b + (j / Vectors) * x.b_panel + (j % Vectors) * L;
       column[j] = Ragged && j == N - 1 ? load_partial<V>(at, ragged) : load<V>(at);
-      if constexpr (!Ragged) __builtin_prefetch(at + kPrefetchSteps * x.b_step);
+      if constexpr (!Ragged) __builtin_prefetch(at + kPrefetchB * x.b_step);
     }
 #pragma GCC unroll 16
     for (int i = 0; i < Rows; i++) {
@@ -66,7 +74,7 @@ template <class T, int Rows, int Vectors, int Panels, bool Ragged>
   }
   for (int i = 0; i < Rows; i++) {
     for (int j = 0; j < N; j++) {
-      T* at = x.c + i * x.c_row + (j / Vectors) * kPanelVectors * L + (j % Vectors) * L;
+      T* at = c_at(i, j);
       if (Ragged && j == N - 1) {
         if (x.accumulate) sum[i][j] += load_partial<V>(at, ragged);
         store_partial(at, sum[i][j], ragged);

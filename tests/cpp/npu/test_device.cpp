@@ -1,0 +1,146 @@
+// The host device: every tile runs exactly once whatever the claims and the number of cores, stages
+// are ordered, traps end a stage, and devices start and stop cleanly. The runner is the test's own,
+// so that the cores are tested without the interpreter. Also run under the thread sanitizer.
+#include <atomic>
+#include <numeric>
+#include <thread>
+#include <vector>
+
+#include "check.h"
+#include "npu/host/device.h"
+#include "npu/host/levels.h"
+
+namespace dvm::test {
+namespace {
+
+// What the runner does is told by the task's buffer table: slot 0 holds the record of the task.
+struct Record {
+  std::vector<std::atomic<int>> runs;
+  std::vector<int64_t> plain;        // written without atomics: ordered by the stage alone
+  int64_t trap_at = -1;
+  int64_t claim = 1;
+  std::atomic<bool> misaligned{false};
+  explicit Record(int64_t tiles)
+      : runs(static_cast<size_t>(tiles)), plain(static_cast<size_t>(tiles)) {}
+};
+
+void run_record(const Program&, const InstructionTable&, Core& core, std::byte* const* buffers,
+                int64_t begin, int64_t end) {
+  Record& record = *reinterpret_cast<Record*>(buffers[0]);
+  if (begin % record.claim != 0) record.misaligned = true;
+  core.local[0] = std::byte{1};
+  for (int64_t tile = begin; tile < end; tile++) {
+    if (tile == record.trap_at) {
+      core.trap.kind = TrapKind::index_out_of_range;
+      core.trap.tile = tile;
+      return;
+    }
+    record.runs[static_cast<size_t>(tile)].fetch_add(1, std::memory_order_relaxed);
+    record.plain[static_cast<size_t>(tile)]++;
+  }
+}
+
+HostDevice make_device(int cores, std::chrono::microseconds spin) {
+  Target target;
+  target.local_bytes = 1 << 16;
+  return HostDevice(cores, best_table(), target, {spin, &run_record});
+}
+
+struct Stage {
+  std::vector<std::unique_ptr<Record>> records;
+  std::vector<std::byte*> buffers;
+  std::vector<Task> tasks;
+
+  void add(int64_t tiles, int64_t claim, const Program* program) {
+    records.push_back(std::make_unique<Record>(tiles));
+    records.back()->claim = claim;
+    buffers.reserve(16);
+    buffers.push_back(reinterpret_cast<std::byte*>(records.back().get()));
+    tasks.push_back({program, &buffers.back(), tiles, claim});
+  }
+};
+
+// The runner never looks at the program.
+const Program* some_program() {
+  alignas(16) static std::byte nothing[256];
+  return reinterpret_cast<const Program*>(nothing);
+}
+
+void test_stages(int cores, std::chrono::microseconds spin, int stages) {
+  HostDevice device = make_device(cores, spin);
+  Random random(static_cast<uint64_t>(cores));
+  for (int s = 0; s < stages; s++) {
+    context = std::to_string(cores) + " cores, stage " + std::to_string(s);
+    Stage stage;
+    const int64_t count = random.integer(0, 4);
+    for (int64_t t = 0; t < count; t++) {
+      stage.add(random.integer(0, 60), random.integer(1, 5), some_program());
+    }
+    const int repeats = static_cast<int>(random.integer(1, 5));
+    for (int r = 0; r < repeats; r++) {
+      device.submit(stage.tasks);
+      if (random.chance(0.2)) std::this_thread::yield();
+      if (random.chance(0.01)) std::this_thread::sleep_for(2 * spin);
+      CHECK(device.finish().kind == TrapKind::none);
+    }
+    for (const auto& record : stage.records) {
+      CHECK(!record->misaligned);
+      for (size_t i = 0; i < record->plain.size(); i++) {
+        CHECK(record->runs[i] == repeats && record->plain[i] == repeats);
+      }
+    }
+  }
+}
+
+void test_traps(int cores) {
+  HostDevice device = make_device(cores, std::chrono::microseconds(20));
+  for (int i = 0; i < 200; i++) {
+    context = "trap " + std::to_string(i);
+    Stage stage;
+    stage.add(100, 3, some_program());
+    stage.add(50, 1, some_program());
+    stage.records[1]->trap_at = i % 50;
+    const Trap trap = device.run(stage.tasks);
+    CHECK(trap.kind == TrapKind::index_out_of_range && trap.tile == i % 50);
+    stage.records[1]->trap_at = -1;
+    CHECK(device.run(stage.tasks).kind == TrapKind::none);
+  }
+}
+
+void test_lifetimes() {
+  for (int i = 0; i < 30; i++) {
+    HostDevice device = make_device(1 + i % 4, std::chrono::microseconds(i % 3 * 50));
+    if (i % 2 == 0) continue;   // destroyed without any stage
+    Stage stage;
+    stage.add(10, 1, some_program());
+    device.run(stage.tasks);
+    device.finish();            // without a stage: nothing
+  }
+}
+
+void test_two_devices() {
+  std::thread other([] { test_stages(2, std::chrono::microseconds(10), 200); });
+  HostDevice device = make_device(2, std::chrono::microseconds(10));
+  for (int i = 0; i < 200; i++) {
+    Stage stage;
+    stage.add(40, 1, some_program());
+    device.run(stage.tasks);
+  }
+  other.join();
+}
+
+}  // namespace
+}  // namespace dvm::test
+
+int main() {
+  using namespace dvm::test;
+  using std::chrono::microseconds;
+  for (const int cores : {1, 2, 3, 8}) {
+    test_stages(cores, microseconds(50), 300);
+    test_stages(cores, microseconds(0), 300);
+    test_traps(cores);
+  }
+  test_lifetimes();
+  test_two_devices();
+  return report("device");
+}
