@@ -101,9 +101,7 @@ def _capped(builder: Builder, scores: Value, cap: float) -> Value:
     return scaled(builder, builder.tanh(scaled(builder, scores, 1 / cap)), cap)
 
 
-def _masks(
-    builder: Builder, node: Node, operands: Operands, scores: Value, past: Dim
-) -> _Masks:
+def _masks(builder: Builder, node: Node, operands: Operands, scores: Value, past: Dim) -> _Masks:
     mask, valid = operand(operands, 3), operand(operands, 6)
     conditions: list[Value] = []
     bias: Value | None = None
@@ -131,17 +129,13 @@ def _to_full_width(builder: Builder, mask: Value, total: Dim) -> Value:
     width = shape_of(mask)[-1]
     if builder.facts.prove_equal(width, total).answer is Answer.YES:
         return mask
-    hidden = builder.scalar(
-        False if mask.dtype is DType.BOOL else float("-inf"), mask.dtype
-    )
+    hidden = builder.scalar(False if mask.dtype is DType.BOOL else float("-inf"), mask.dtype)
     axis = mask.rank - 1
     wide = padded(builder, mask, axis, 0, maximum(0, sub(total, width)), hidden)
     return part(builder, wide, axis, 0, total)
 
 
-def _window_conditions(
-    builder: Builder, node: Node, query: Value, key: Value
-) -> Sequence[Value]:
+def _window_conditions(builder: Builder, node: Node, query: Value, key: Value) -> Sequence[Value]:
     """Limits on how far from its own position a query sees."""
     conditions = []
     left, right = (int(node.attrs.get(f"{side}_window_size", -1)) for side in ("left", "right"))
@@ -206,9 +200,7 @@ def rotary_embedding(builder: Builder, node: Node, operands: Operands) -> Result
     return [builder.reshape(builder.transpose(y, (0, 2, 1, 3)), shape) if flat else y]
 
 
-def _rotated(
-    builder: Builder, x: Value, cosine: Value, sine: Value, interleaved: bool
-) -> Value:
+def _rotated(builder: Builder, x: Value, cosine: Value, sine: Value, interleaved: bool) -> Value:
     """Turns the pairs (first, second) of the last axis by an angle."""
     size = shape_of(x)[-1]
     half = floordiv(size, 2)

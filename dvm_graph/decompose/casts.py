@@ -33,7 +33,7 @@ def quantize_linear(builder: Builder, node: Node, operands: Operands) -> Results
     y = builder.round(quotient)
     if zero_point is not None:
         y = builder.add(y, _placed(builder, node, builder.cast(zero_point, y.dtype), x))
-    limits = np.iinfo(target.numpy)
+    limits = np.iinfo(target.value)
     y = builder.max(y, builder.scalar(int(limits.min), y.dtype))
     y = builder.min(y, builder.scalar(int(limits.max), y.dtype))
     return [builder.cast(y, target)]

@@ -39,8 +39,13 @@ def einsum(builder: Builder, node: Node, operands: Operands) -> Results:
     texts = left.split(",")
     if len(texts) != len(values):
         return None
-    ranks = [value.rank - len(text.replace(_ELLIPSIS, "")) for text, value in zip(texts, values, strict=True)]
-    free = max((rank for rank, text in zip(ranks, texts, strict=True) if _ELLIPSIS in text), default=0)
+    ranks = [
+        value.rank - len(text.replace(_ELLIPSIS, ""))
+        for text, value in zip(texts, values, strict=True)
+    ]
+    free = max(
+        (rank for rank, text in zip(ranks, texts, strict=True) if _ELLIPSIS in text), default=0
+    )
     labels = [_expand(text, rank) for text, rank in zip(texts, ranks, strict=True)]
     if any(len(set(names)) != len(names) for names in labels):
         return None

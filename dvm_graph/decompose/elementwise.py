@@ -114,7 +114,9 @@ def is_inf(builder: Builder, node: Node, operands: Operands) -> Results:
 def clip(builder: Builder, node: Node, operands: Operands) -> Results:
     x = required(node, operands, 0)
     low, high = (
-        builder.scalar(node.attrs[name], x.dtype) if name in node.attrs else operand(operands, index)
+        builder.scalar(node.attrs[name], x.dtype)
+        if name in node.attrs
+        else operand(operands, index)
         for index, name in ((1, "min"), (2, "max"))
     )
     if low is not None:

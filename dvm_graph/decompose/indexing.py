@@ -1,7 +1,8 @@
 """Reading by index and by position: Gather and its kin, OneHot, Trilu.
 
 GatherND and GatherElements become a gather from the flat operand by a linear index, built of
-coordinates and of indices checked against their own axes.
+coordinates and of indices checked against their own axes. Indices that merely count (`counting`)
+make views instead.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from dvm_graph.decompose.arithmetic import dim_value, positions, with_axis
+from dvm_graph.decompose.counting import as_count, stays_inside, view_of_points
 from dvm_graph.decompose.operands import (
     constant_scalar,
     normalize_axis,
@@ -32,7 +34,21 @@ def gather(builder: Builder, node: Node, operands: Operands) -> Results:
         shape = shape_of(x)
         cut = part(builder, x, axis, static, 1)
         return [builder.reshape(cut, (*shape[:axis], *shape_of(index), *shape[axis + 1 :]))]
-    return [builder.gather(x, builder.cast(index, DType.INT64), axis)]
+    index = builder.cast(index, DType.INT64)
+    counted = _counted(builder, x, index, axis)
+    return [builder.gather(x, index, axis) if counted is None else counted]
+
+
+def _counted(builder: Builder, x: Value, index: Value, axis: int) -> Value | None:
+    """The gather as a view, if the index counts along one of its axes."""
+    count = as_count(index, builder.facts)
+    shape, points = shape_of(x), shape_of(index)
+    if count is None or not stays_inside(count, shape[axis], builder.facts):
+        return None
+    y = part(builder, x, axis, count.start, count.size, count.step)
+    spread = tuple(dim if i == count.axis else 1 for i, dim in enumerate(points))
+    y = builder.reshape(y, (*shape[:axis], *spread, *shape[axis + 1 :]))
+    return builder.broadcast_to(y, (*shape[:axis], *points, *shape[axis + 1 :]))
 
 
 def _static_position(x: Value, index: Value, axis: int) -> int | None:
@@ -66,13 +82,10 @@ def gather_elements(builder: Builder, node: Node, operands: Operands) -> Results
     index = builder.cast(required(node, operands, 1), DType.INT64)
     rank = x.rank
     axis = normalize_axis(node, node.attrs.get("axis", 0), rank)
-    checked = builder.check_index(index, shape_of(x)[axis])
     coordinates = [
-        checked if i == axis else positions(builder, shape_of(index)[i], i, rank)
-        for i in range(rank)
+        index if i == axis else positions(builder, shape_of(index)[i], i, rank) for i in range(rank)
     ]
-    linear = linear_index(builder, coordinates, shape_of(x))
-    return [builder.gather(_flat(builder, x, rank), linear, 0)]
+    return [_read_points(builder, x, coordinates, shape_of(index), {axis})]
 
 
 @decomposition("GatherND")
@@ -81,18 +94,40 @@ def gather_nd(builder: Builder, node: Node, operands: Operands) -> Results:
     x = required(node, operands, 0)
     indices = builder.cast(required(node, operands, 1), DType.INT64)
     batch_axes = int(node.attrs.get("batch_dims", 0))
-    depth = shape_of(indices)[-1]
+    points, depth = shape_of(indices)[:-1], shape_of(indices)[-1]
     if not isinstance(depth, int):
         return None
-    shape, rank = shape_of(x), indices.rank - 1
-    coordinates = [
-        positions(builder, shape_of(indices)[axis], axis, rank) for axis in range(batch_axes)
+    coordinates = [positions(builder, points[i], i, len(points)) for i in range(batch_axes)]
+    coordinates += _columns(builder, indices, depth)
+    given = set(range(batch_axes, len(coordinates)))
+    return [_read_points(builder, x, coordinates, points, given)]
+
+
+def _read_points(
+    builder: Builder,
+    x: Value,
+    coordinates: Sequence[Value],
+    points: Sequence[Dim],
+    given: set[int],
+) -> Value:
+    """`x[coordinate 0, coordinate 1, ...]`, of shape `points`.
+
+    Coordinates in `given` come from the model: they are checked, and negative ones count from the
+    end. The others are counted here.
+    """
+    counts = [as_count(coordinate, builder.facts) for coordinate in coordinates]
+    certain = [count for count in counts if count is not None]
+    if len(certain) == len(counts):
+        view = view_of_points(builder, x, certain, points)
+        if view is not None:
+            return view
+    shape = shape_of(x)
+    indices = [
+        builder.check_index(coordinate, shape[axis]) if axis in given else coordinate
+        for axis, coordinate in enumerate(coordinates)
     ]
-    for column, index in enumerate(_columns(builder, indices, depth)):
-        coordinates.append(builder.check_index(index, shape[batch_axes + column]))
-    indexed = batch_axes + depth
-    linear = linear_index(builder, coordinates, shape[:indexed])
-    return [builder.gather(_flat(builder, x, indexed), linear, 0)]
+    linear = linear_index(builder, indices, shape[: len(indices)])
+    return builder.gather(_flat(builder, x, len(indices)), linear, 0)
 
 
 def _columns(builder: Builder, indices: Value, depth: int) -> list[Value]:

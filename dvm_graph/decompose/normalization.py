@@ -51,7 +51,13 @@ def layer_normalization(builder: Builder, node: Node, operands: Operands) -> Res
     y = _scaled_and_shifted(
         builder, builder.cast(y, x.dtype), operand(operands, 1), operand(operands, 2)
     )
-    return [y, *(_as_declared(builder, v, t) for v, t in zip((average, inverse), node.outputs[1:], strict=False))]
+    return [
+        y,
+        *(
+            _as_declared(builder, v, t)
+            for v, t in zip((average, inverse), node.outputs[1:], strict=False)
+        ),
+    ]
 
 
 def _as_declared(builder: Builder, value: Value, output: Value) -> Value:
@@ -114,7 +120,9 @@ def batch_normalization(builder: Builder, node: Node, operands: Operands) -> Res
     if node.attrs.get("training_mode", 0):
         momentum = node.attrs.get("momentum", 0.9)
         batch = _batch_statistics(builder, widened(builder, x))
-        current = [builder.cast(p, q.dtype) for p, q in zip(batch, (average, variance), strict=True)]
+        current = [
+            builder.cast(p, q.dtype) for p, q in zip(batch, (average, variance), strict=True)
+        ]
         running = [
             builder.add(scaled(builder, old, momentum), scaled(builder, new, 1 - momentum))
             for old, new in zip((average, variance), current, strict=True)

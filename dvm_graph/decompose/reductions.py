@@ -152,9 +152,7 @@ def arg_of(builder: Builder, x: Value, axis: int, *, greatest: bool, last: bool)
     extreme = builder.reduce_max(x, (axis,)) if greatest else builder.reduce_min(x, (axis,))
     index = positions(builder, shape_of(x)[axis], axis, x.rank)
     outside = -1 if last else int(np.iinfo(np.int64).max)
-    candidates = builder.select(
-        builder.eq(x, extreme), index, builder.scalar(outside, DType.INT64)
-    )
+    candidates = builder.select(builder.eq(x, extreme), index, builder.scalar(outside, DType.INT64))
     if last:
         return builder.reduce_max(candidates, (axis,))
     return builder.reduce_min(candidates, (axis,))
@@ -196,5 +194,3 @@ def cumulative(builder: Builder, node: Node, operands: Operands) -> Results:
 
 _LONGEST_SQUARE = 4096
 """Known extents above this are left to the vendor: the work grows with the square."""
-
-

@@ -51,7 +51,9 @@ def reshaped(node: Node, shape: Dims, wanted: Dims, *, zero_copies: bool) -> tup
     for axis, dim in enumerate(wanted):
         if zero_copies and isinstance(dim, int) and dim == 0:
             if axis >= len(shape):
-                raise ShapeError(f"{node.op} {node.name!r}: dim {axis} copies one that is not there")
+                raise ShapeError(
+                    f"{node.op} {node.name!r}: dim {axis} copies one that is not there"
+                )
             result[axis] = shape[axis]
     open_axes = [axis for axis, dim in enumerate(result) if isinstance(dim, int) and dim == -1]
     if len(open_axes) > 1:

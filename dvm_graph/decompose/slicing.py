@@ -89,9 +89,7 @@ def slice_node(builder: Builder, node: Node, operands: Operands) -> Results:
     return [builder.slice(x, tuple(first), tuple(sizes), tuple(strides))]
 
 
-def _or_default(
-    operands: Operands, index: int, default: Sequence[int]
-) -> Sequence[Dim] | None:
+def _or_default(operands: Operands, index: int, default: Sequence[int]) -> Sequence[Dim] | None:
     if operand(operands, index) is None:
         return default
     return elements(operands, index)
@@ -128,9 +126,7 @@ def split(builder: Builder, node: Node, operands: Operands) -> Results:
 def _even_parts(extent: Dim, count: int) -> list[Dim]:
     """Equal parts, the last ones smaller where it does not come out even."""
     chunk = ceildiv(extent, count)
-    return [
-        maximum(0, minimum(chunk, sub(extent, mul(chunk, index)))) for index in range(count)
-    ]
+    return [maximum(0, minimum(chunk, sub(extent, mul(chunk, index)))) for index in range(count)]
 
 
 @decomposition("Concat")
@@ -173,9 +169,7 @@ def _pad_value(builder: Builder, node: Node, operands: Operands) -> Value:
     return builder.reshape(value, ())
 
 
-def padded(
-    builder: Builder, x: Value, axis: int, before: Dim, after: Dim, value: Value
-) -> Value:
+def padded(builder: Builder, x: Value, axis: int, before: Dim, after: Dim, value: Value) -> Value:
     """The value, x, and the value again, side by side; negative amounts cut x first."""
     extent = shape_of(x)[axis]
     cut_before, cut_after = maximum(0, neg(before)), maximum(0, neg(after))
@@ -186,9 +180,7 @@ def padded(
         shape[axis] = amount
         pieces.append(builder.broadcast_to(value, tuple(shape)))
     front, back = pieces
-    pieces = [
-        piece for piece in (front, x, back) if piece is x or shape_of(piece)[axis] != 0
-    ]
+    pieces = [piece for piece in (front, x, back) if piece is x or shape_of(piece)[axis] != 0]
     return pieces[0] if len(pieces) == 1 else builder.concat(pieces, axis)
 
 

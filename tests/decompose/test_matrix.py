@@ -106,7 +106,9 @@ ROTARY = [
     Case("RotaryEmbedding", [QUERY, HALF, HALF], opset=23),
     Case("RotaryEmbedding", [QUERY, HALF, HALF], {"interleaved": 1}, opset=23),
     Case("RotaryEmbedding", [QUERY, TABLE, TABLE, IDS], opset=23),
-    Case("RotaryEmbedding", [Tensor(("b", "s", 32)), TABLE, TABLE, IDS], {"num_heads": 4}, opset=23),
+    Case(
+        "RotaryEmbedding", [Tensor(("b", "s", 32)), TABLE, TABLE, IDS], {"num_heads": 4}, opset=23
+    ),
     Case(
         "RotaryEmbedding",
         [Tensor(("b", 2, "s", 12)), HALF, HALF],

@@ -91,9 +91,7 @@ def test_equals_onnxruntime(case: Case) -> None:
 
 def test_half_floats_are_averaged_over_more_elements_than_they_can_count() -> None:
     check(Case("ReduceMean", [Tensor((1, 3001), "float16", 0, 1), ints(1)]))
-    check(
-        Case("LayerNormalization", [Tensor(("n", 3001), "float16"), np.ones(3001, np.float16)])
-    )
+    check(Case("LayerNormalization", [Tensor(("n", 3001), "float16"), np.ones(3001, np.float16)]))
 
 
 def test_soft_maximum_of_nothing_but_minus_infinity_stays_there() -> None:
