@@ -80,7 +80,10 @@ def _broadcast(node: Node, a: Dim, b: Dim, facts: Facts) -> Dim:
 
 def _broadcast_unknown(node: Node, a: Dim, b: Dim, facts: Facts) -> Dim:
     a_proper, b_proper = _is_never_one(a, facts), _is_never_one(b, facts)
-    if (a_proper and b_proper) or _capped(a, b, facts) or _capped(b, a, facts):
+    if _capped(a, b, facts) or _capped(b, a, facts):
+        _take_below_cap(node, a, b, facts)
+        return facts.canonical(a)
+    if a_proper and b_proper:
         _equate(node, a, b, facts, "operands broadcast")
         return facts.canonical(a)
     facts.expect(a, Relation.BROADCASTS, b, partial(_because, "operands broadcast", node))
@@ -95,6 +98,16 @@ def _capped(a: Dim, b: Dim, facts: Facts) -> bool:
         return False
     args = dims.operands(b)
     return a in args and all(arg == a or _is_never_one(arg, facts) for arg in args)
+
+
+def _take_below_cap(node: Node, a: Dim, b: Dim, facts: Facts) -> None:
+    """Takes a dim and its cap as equal: the dim does not exceed the other operands of the cap."""
+    dim, cap = (a, b) if isinstance(b, forms.Min) else (b, a)
+    for arg in dims.operands(cap):
+        if isinstance(arg, int):
+            facts.assume_range(dim, None, arg, _because("operands broadcast", node))
+    if not facts.prove_equal(a, b).yes:
+        _equate(node, a, b, facts, "operands broadcast")
 
 
 def _is_never_one(dim: Dim, facts: Facts) -> bool:
