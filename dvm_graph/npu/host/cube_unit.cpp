@@ -24,7 +24,8 @@ constexpr int kMaxRows = 12;
 constexpr int kMaxRows = 5;
 #endif
 constexpr int kPanelVectors = 2;
-constexpr int64_t kPrefetchSteps = 32;   // of k, ahead of the FMAs
+constexpr int64_t kPrefetchB = 32;   // steps of k ahead of the FMAs
+constexpr int64_t kPrefetchA = 4;    // vectors of k ahead: the rows of A are many streams
 
 template <class T>
 struct Matmul {
