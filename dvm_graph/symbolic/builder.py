@@ -138,7 +138,7 @@ class Builder(OperatorMethods):
         for operand in node.inputs:
             if operand is None or operand.data is None:
                 return None
-        data = evaluate_constant(node)
+        data = evaluate_constant(node, MAX_ELEMENTS)
         return None if data is None else self.constant(data)
 
     def _insert(self, node: Node, result: Value) -> Value:

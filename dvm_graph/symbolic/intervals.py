@@ -4,7 +4,7 @@ Purpose: bounds of dims from bounds of their symbols. All answers are conservati
 holds every value the dim can take (and maybe more), `nonnegative` says True only where it is
 certain.
 
-Inputs: a dim or polynomial, and the intervals of symbols that have better ones than [0, inf).
+Inputs: a dim or polynomial, and the intervals of symbols that have better ones than those of extents.
 """
 
 from __future__ import annotations
@@ -40,7 +40,9 @@ Interval: TypeAlias = tuple[float, float]
 Ranges: TypeAlias = Mapping[Any, Interval]
 _End: TypeAlias = "float | Fraction"
 
-NONNEGATIVE: Interval = (0, math.inf)
+LARGEST_EXTENT = 2**48
+"""No symbol is taken to be larger: no tensor is, and the ends of slices (2**63 - 1) lie beyond."""
+NONNEGATIVE: Interval = (0, LARGEST_EXTENT)
 EVERYTHING: Interval = (-math.inf, math.inf)
 NO_RANGES: Ranges = {}
 

@@ -16,7 +16,6 @@ import numpy as np
 
 from dvm_graph.errors import ShapeError
 from dvm_graph.ir import DType, Node
-from dvm_graph.symbolic.contents import MAX_ELEMENTS
 from dvm_graph.symbolic.dims import is_static, product
 
 Array: TypeAlias = np.ndarray[Any, Any]
@@ -24,7 +23,7 @@ Array: TypeAlias = np.ndarray[Any, Any]
 _HALVES = (DType.FLOAT16, DType.BFLOAT16)
 
 
-def evaluate_constant(node: Node, max_elements: int = MAX_ELEMENTS) -> Array | None:
+def evaluate_constant(node: Node, max_elements: float = math.inf) -> Array | None:
     """The result of a basic node over constants; None where it is not one to fold.
 
     Raises:
@@ -112,13 +111,16 @@ def _integer_power(base: int, exponent: int) -> int:
 
 def _elementwise(function: Callable[[float], float]) -> Callable[[Array], Array]:
     def apply(x: Array) -> Array:
-        return np.array([function(float(v)) for v in x.reshape(-1)], x.dtype).reshape(x.shape)
+        values = [function(float(value)) for value in x.reshape(-1)]
+        result: Array = np.array(values, x.dtype).reshape(x.shape)
+        return result
 
     return apply
 
 
 def _sigmoid(x: Array) -> Array:
-    return 1 / (1 + np.exp(-x))
+    result: Array = 1 / (1 + np.exp(-x))
+    return result
 
 
 _FUNCTIONS: dict[str, Callable[..., Any]] = {
@@ -134,7 +136,7 @@ _FUNCTIONS: dict[str, Callable[..., Any]] = {
     "add": np.add, "sub": np.subtract, "mul": np.multiply, "div": _divide,
     "mod": _modulo(np.mod), "fmod": _modulo(np.fmod), "pow": _pow,
     "min": np.minimum, "max": np.maximum, "bitwise_and": np.bitwise_and,
-    "bitwise_or": np.bitwise_or, "bitwise_xor": np.bitwise_xor,
+    "shift_left": np.left_shift, "shift_right": np.right_shift, "bitwise_or": np.bitwise_or, "bitwise_xor": np.bitwise_xor,
     "eq": np.equal, "ne": np.not_equal, "lt": np.less, "le": np.less_equal,
     "gt": np.greater, "ge": np.greater_equal, "select": np.where,
 }  # fmt: skip
@@ -164,11 +166,19 @@ def _slice(node: Node, arrays: list[Array]) -> Array | None:
 def _gather(node: Node, arrays: list[Array]) -> Array:
     x, index = arrays
     axis = node.attrs["axis"]
-    extent = x.shape[axis]
+    return x.take(_wrapped(node, index, x.shape[axis]), axis)
+
+
+def _check_index(node: Node, arrays: list[Array]) -> Array | None:
+    limit = node.attrs["limit"]
+    return _wrapped(node, arrays[0], limit) if isinstance(limit, int) else None
+
+
+def _wrapped(node: Node, index: Array, extent: int) -> Array:
     if index.size and not (-extent <= index.min() and index.max() < extent):
         origin = ", ".join(node.origin) or node.name
-        raise ShapeError(f"gather of {origin}: an index is outside an axis of extent {extent}")
-    return x.take(np.where(index < 0, index + extent, index), axis)
+        raise ShapeError(f"{node.op} of {origin}: an index is outside an axis of extent {extent}")
+    return np.where(index < 0, index + extent, index)
 
 
 _WITH_ATTRS: dict[str, Callable[[Node, list[Array]], Array | None]] = {
@@ -183,4 +193,5 @@ _WITH_ATTRS: dict[str, Callable[[Node, list[Array]], Array | None]] = {
     "concat": lambda node, arrays: np.concatenate(arrays, node.attrs["axis"]),
     "slice": _slice,
     "gather": _gather,
+    "check_index": _check_index,
 }

@@ -8,6 +8,7 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
+from dvm_graph.errors import ShapeError
 from dvm_graph.ir import OPERATORS, DType, Graph, Kind, Node, Value
 from dvm_graph.symbolic import Builder, Facts, dims, parse_dim
 from dvm_graph.symbolic.builder_methods import OperatorMethods
@@ -148,6 +149,16 @@ def test_folding_agrees_with_symbolic_contents() -> None:
         np.testing.assert_array_equal(folded, np.array(result.elements, folded.dtype), info.name)
         tested += 1
     assert tested > 12
+
+
+@pytest.mark.parametrize("index", [[2, -1], [0]])
+def test_indices_are_wrapped_and_checked(builder: Builder, index: list[int]) -> None:
+    table = builder.constant(np.arange(6.0, dtype=np.float32).reshape(3, 2))
+    rows = builder.gather(table, builder.constant(np.array(index)), 0)
+    assert rows.data is not None and table.data is not None
+    np.testing.assert_array_equal(rows.data, table.data[index])
+    with pytest.raises(ShapeError, match="extent 3"):
+        builder.gather(table, builder.constant(np.array([3])), 0)
 
 
 def test_halves_are_rounded_once() -> None:

@@ -176,6 +176,16 @@ def test_dims_that_cannot_be_one_are_equal_after_broadcast() -> None:
     assert case.facts.prove_same_shape(a.shape, b.shape).yes  # type: ignore[arg-type]
 
 
+def test_a_dim_that_broadcasts_with_its_own_cap_stays_below_it() -> None:
+    """Position tables: the first min(seq, 512) rows are added to seq rows."""
+    case = Case()
+    x = case.operand((3, 8), [True, False])
+    seq = x.shape[0]  # type: ignore[index]
+    table = Value("table", DType.FLOAT32, (dims.minimum(seq, 512), 8))
+    assert case.builder.add(x, table).shape == (seq, 8)
+    assert case.facts.prove_less_equal(seq, 512).yes
+
+
 def test_matmul_makes_its_k_axes_equal() -> None:
     case = Case()
     a, b = case.operand((2, 0), [True, True]), case.operand((0, 4), [True, True])
