@@ -160,8 +160,6 @@ bool remove_empty_axes(NormalPlan& plan, uint32_t empty, std::vector<uint8_t>& k
     }
     if (node.op == PlanOp::matmul_ && !(node.axes & empty)) {
       become_fill(node, 0);
-      plan.kind = KernelKind::vector;
-      plan.m_axis = plan.n_axis = plan.k_axis = -1;
     }
   }
   keep.assign(plan.nodes.size(), 0);
@@ -175,6 +173,12 @@ bool remove_empty_axes(NormalPlan& plan, uint32_t empty, std::vector<uint8_t>& k
     }
   }
   compact(plan, keep, renumber);
+  bool multiplies = false;
+  for (const NormalNode& node : plan.nodes) multiplies |= node.op == PlanOp::matmul_;
+  if (!multiplies) {
+    plan.kind = KernelKind::vector;
+    plan.m_axis = plan.n_axis = plan.k_axis = -1;
+  }
   for (int axis = 0; axis < plan.rank; ++axis) {
     if (empty & bit(axis)) plan.extents[axis] = 1;
   }

@@ -129,4 +129,28 @@ constexpr FormInfo form_info(Form form) {
   }
 }
 
+// Dtype of an operand's elements (outputs first) of an instruction with this form and dtype.
+constexpr DType operand_dtype(Form form, DType dtype, int operand) {
+  if (operand == 0) {
+    switch (form) {
+      case Form::load:
+      case Form::gather:
+      case Form::pack_b:
+      case Form::narrow: return register_dtype(dtype);
+      case Form::test:
+      case Form::compare:
+      case Form::cast_b8: return DType::b8;
+      case Form::cast_f32: return DType::f32;
+      case Form::cast_f64: return DType::f64;
+      case Form::cast_i32: return DType::i32;
+      case Form::cast_i64: return DType::i64;
+      default: return dtype;
+    }
+  }
+  if (form == Form::store || form == Form::narrow) return register_dtype(dtype);
+  if (form == Form::gather && operand == 2) return DType::i64;
+  if (form == Form::select && operand == 1) return DType::b8;
+  return dtype;
+}
+
 }  // namespace dvm

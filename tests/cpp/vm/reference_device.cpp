@@ -49,30 +49,6 @@ Tile tile_at(const Core& core, const uint64_t* words, DType dtype) {
           dtype};
 }
 
-DType output_dtype(Form form, DType dtype) {
-  switch (form) {
-    case Form::load:
-    case Form::gather:
-    case Form::pack_b:
-    case Form::narrow: return register_dtype(dtype);
-    case Form::test:
-    case Form::compare:
-    case Form::cast_b8: return DType::b8;
-    case Form::cast_f32: return DType::f32;
-    case Form::cast_f64: return DType::f64;
-    case Form::cast_i32: return DType::i32;
-    case Form::cast_i64: return DType::i64;
-    default: return dtype;
-  }
-}
-
-DType input_dtype(Form form, DType dtype, int input) {
-  if (form == Form::store || form == Form::narrow) return register_dtype(dtype);
-  if (form == Form::gather && input == 1) return DType::i64;
-  if (form == Form::select && input == 0) return DType::b8;
-  return dtype;
-}
-
 Decoded decode(const Core& core, const uint64_t* words) {
   Decoded d;
   std::memcpy(&d.head, words, sizeof d.head);
@@ -85,8 +61,7 @@ Decoded decode(const Core& core, const uint64_t* words) {
   d.e2 = core.extents[d.head.e2];
   const FormInfo info = form_info(d.form);
   for (int i = 0; i < info.outputs + info.inputs; ++i) {
-    const DType dtype = i == 0 ? output_dtype(d.form, d.dtype) : input_dtype(d.form, d.dtype, i - 1);
-    d.tiles[i] = tile_at(core, words + 1 + 2 * i, dtype);
+    d.tiles[i] = tile_at(core, words + 1 + 2 * i, operand_dtype(d.form, d.dtype, i));
   }
   d.extra = words + 1 + 2 * (info.outputs + info.inputs);
   return d;

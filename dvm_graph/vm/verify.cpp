@@ -1,0 +1,394 @@
+#include "vm/verify.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "vm/core.h"
+#include "vm/disassemble.h"
+#include "vm/panels.h"
+#include "vm/sync.h"
+
+namespace dvm {
+namespace {
+
+constexpr uint8_t kKnownFlags = kAccumulate | kFirstChunk | kLastChunk | kAccumulateAlways;
+constexpr int64_t kTooFar = int64_t{1} << 55;  // no sum of products of checked numbers overflows
+
+// The least and greatest offset that something adds to an address, in elements or bytes.
+struct Reach {
+  int64_t low = 0, high = 0;
+
+  void add(int64_t offset) { (offset < 0 ? low : high) += offset; }
+};
+
+class Verifier {
+ public:
+  Verifier(const Program& program, const ValueInfo* values, size_t value_count,
+           int64_t workspace_bytes, const Target& target)
+      : program_(program),
+        header_(program.header()),
+        values_(values),
+        value_count_(static_cast<int64_t>(value_count)),
+        workspace_bytes_(workspace_bytes),
+        target_(target) {}
+
+  std::string run() {
+    if (!check_header() || !check_grid() || !check_extents() || !check_pointers()) return error_;
+    const std::span<const uint64_t> body = program_.body();
+    for (size_t pc = 0; pc < body.size();) {
+      Head head;
+      std::memcpy(&head, &body[pc], sizeof head);
+      if (!check_head(head, body.size() - pc)) return located(pc);
+      if (!check_instruction(head, &body[pc])) return located(pc);
+      pc += head.words;
+    }
+    if (!check_flags()) return error_;
+    return {};
+  }
+
+ private:
+  bool fail(std::string message) {
+    error_ = std::move(message);
+    return false;
+  }
+
+  std::string located(size_t pc) const {
+    Head head;
+    std::memcpy(&head, &program_.body()[pc], sizeof head);
+    std::string where = "word " + std::to_string(pc);
+    if (well_formed_) where += ", " + disassemble_instruction(&program_.body()[pc]);
+    return where + ": " + error_;
+  }
+
+  bool check_header() {
+    const size_t words = program_.words().size();
+    if (words * sizeof(uint64_t) < sizeof(ProgramHeader)) return fail("no header");
+    if (header_.kind > KernelKind::mix) return fail("no such kernel kind");
+    if (header_.grid_rank > kMaxGridRank) return fail("too many grid dims");
+    if (header_.extent_registers >= kExtentRegisters) return fail("too many extent registers");
+    if (header_.pointer_registers > kPointerRegisters) return fail("too many pointer registers");
+    if (header_.chunk_dim > header_.grid_rank) return fail("chunks start beyond the grid");
+    const size_t tables = sizeof(ProgramHeader) + header_.grid_rank * sizeof(GridDim) +
+                          header_.extent_registers * sizeof(ExtentRegister) +
+                          header_.pointer_registers * sizeof(PointerRegister);
+    if (header_.code_words < 0 ||
+        tables / sizeof(uint64_t) + static_cast<uint64_t>(header_.code_words) != words) {
+      return fail("the code size does not match the program's length");
+    }
+    if (header_.local_bytes < 0 || header_.local_bytes > target_.local_bytes) {
+      return fail("needs " + std::to_string(header_.local_bytes) + " bytes of local memory, has " +
+                  std::to_string(target_.local_bytes));
+    }
+    return true;
+  }
+
+  bool check_grid() {
+    int64_t tiles = 1, group = 1;
+    for (size_t d = 0; d < program_.grid().size(); ++d) {
+      const GridDim& dim = program_.grid()[d];
+      const std::string name = "grid d" + std::to_string(d);
+      if (dim.tile <= 0 || dim.whole <= 0 || dim.tile > dim.whole || dim.whole > kTooFar) {
+        return fail(name + " has a tile or extent out of range");
+      }
+      if (dim.count != (dim.whole + dim.tile - 1) / dim.tile) {
+        return fail(name + " has the wrong number of tiles");
+      }
+      if (dim.count > kTooFar / tiles) return fail("too many tiles");
+      tiles *= dim.count;
+      if (d >= header_.chunk_dim) group *= dim.count;
+    }
+    if (tiles != header_.tiles) return fail("the number of tiles does not match the grid");
+    if (group != header_.tile_group) return fail("the tile group does not match the grid");
+    if (header_.preferred_claim <= 0 || header_.preferred_claim % group != 0) {
+      return fail("the preferred claim is not a multiple of the tile group");
+    }
+    return true;
+  }
+
+  bool check_extents() {
+    for (size_t r = 0; r < program_.extents().size(); ++r) {
+      const ExtentRegister& e = program_.extents()[r];
+      const std::string name = "extent register e" + std::to_string(r + 1);
+      if (e.dim >= header_.grid_rank || e.dim < -1) return fail(name + " names no grid dim");
+      const int64_t most = e.dim < 0 ? 1 : program_.grid()[e.dim].tile;
+      if (e.multiplier < 0 || e.multiplier * most > INT32_MAX) return fail(name + " is out of range");
+    }
+    return true;
+  }
+
+  bool check_pointers() {
+    for (size_t r = 0; r < program_.pointers().size(); ++r) {
+      const PointerRegister& pointer = program_.pointers()[r];
+      const std::string name = "pointer register p" + std::to_string(r);
+      if (pointer.buffer == kPlainInteger) continue;
+      int64_t bytes = workspace_bytes_;
+      if (pointer.buffer != kWorkspace) {
+        if (pointer.buffer < 0 || pointer.buffer >= value_count_) {
+          return fail(name + " names no value");
+        }
+        bytes = values_[pointer.buffer].bytes;
+      }
+      if (pointer.low < 0 || pointer.high < pointer.low || pointer.high > bytes) {
+        return fail(name + " reaches [" + std::to_string(pointer.low) + ", " +
+                    std::to_string(pointer.high) + ") of a buffer of " + std::to_string(bytes) +
+                    " bytes");
+      }
+      for (size_t d = 0; d < program_.grid().size(); ++d) {
+        const int64_t count = program_.grid()[d].count;
+        if (count > 1 && std::abs(pointer.steps[d]) > kTooFar / count) {
+          return fail(name + " steps too far");
+        }
+      }
+      if (std::abs(pointer.base) > kTooFar) return fail(name + " starts too far away");
+    }
+    return true;
+  }
+
+  bool check_head(const Head& head, size_t words_left) {
+    well_formed_ = false;
+    const int family = head.opcode / 16;
+    if (family >= kFamilies) return fail("no such opcode");
+    const FamilyInfo& info = info_of(static_cast<Family>(family));
+    if (!(info.dtypes >> (head.opcode % 16) & 1)) {
+      return fail(std::string(info.name) + " has no such dtype");
+    }
+    const FormInfo form = form_info(info.form);
+    const int words = 1 + 2 * (form.outputs + form.inputs) + form.extra_words;
+    const int actual = info.form == Form::sync ? 2 : words;
+    if (head.words != actual) return fail("wrong length for its form");
+    if (head.words > words_left) return fail("runs beyond the code");
+    if (head.flags & ~kKnownFlags) return fail("unknown flags");
+    if (head.changed_mask & ~kFirstTileOnly & ~((1u << header_.grid_rank) - 1)) {
+      return fail("predicate names no grid dim");
+    }
+    for (const uint8_t e : {head.e0, head.e1, head.e2}) {
+      if (e > header_.extent_registers) return fail("undefined extent register");
+    }
+    const bool folds = info.form == Form::reduce || info.form == Form::matmul;
+    if (!folds && (head.flags & (kAccumulate | kAccumulateAlways))) {
+      return fail("accumulates, but is no reduction or matmul");
+    }
+    return true;
+  }
+
+  bool check_instruction(const Head& head, const uint64_t* words) {
+    const FamilyInfo& info = info_of(static_cast<Family>(head.opcode / 16));
+    const auto dtype = static_cast<DType>(head.opcode % 16);
+    if (info.form == Form::sync) return check_sync(words[1]);
+    const FormInfo form = form_info(info.form);
+    for (int k = 0; k < form.outputs + form.inputs; ++k) {
+      Operand operand;
+      std::memcpy(&operand, words + 1 + 2 * k, sizeof operand);
+      if (!check_place(info, operand, k)) return false;
+    }
+    well_formed_ = true;
+    for (int k = 0; k < form.outputs + form.inputs; ++k) {
+      Operand operand;
+      std::memcpy(&operand, words + 1 + 2 * k, sizeof operand);
+      if (operand.space() == Space::immediate) continue;
+      if (info.form == Form::iota && k == 1) continue;
+      if (!check_reach(head, info.form, operand, operand_dtype(info.form, dtype, k), k, words)) {
+        return false;
+      }
+    }
+    if (form.extra_words > 0 && static_cast<int64_t>(words[head.words - 1]) < 0) {
+      return fail("negative limit");
+    }
+    return true;
+  }
+
+  // Spaces that the form allows.
+  bool check_place(const FamilyInfo& info, const Operand& operand, int k) {
+    const bool iota_base = info.form == Form::iota && k == 1;
+    switch (operand.space()) {
+      case Space::local:
+        if (iota_base) return fail("the base of an iota is a pointer register");
+        if (info.unit == Unit::dma && k == 1 && info.form != Form::store) {
+          return fail("a memory instruction reads global memory");
+        }
+        return true;
+      case Space::pointer: {
+        if (operand.offset() >= header_.pointer_registers) {
+          return fail("undefined pointer register");
+        }
+        const PointerRegister& pointer = program_.pointers()[operand.offset()];
+        if (iota_base != (pointer.buffer == kPlainInteger)) {
+          return fail("an integer is not an address");
+        }
+        const bool memory_side = info.unit == Unit::dma && k == (info.form == Form::store ? 0 : 1);
+        if (!target_.unified_memory && !memory_side && !iota_base) {
+          return fail("only memory instructions touch global memory on this target");
+        }
+        return true;
+      }
+      case Space::immediate:
+        if (k == 0 || info.unit == Unit::cube || info.form == Form::reduce || iota_base ||
+            (info.unit == Unit::dma && info.form != Form::store)) {
+          return fail("operand cannot be immediate");
+        }
+        if (operand.inner_stride != 0) return fail("an immediate has no strides");
+        return true;
+      default: return fail("operand in no memory space");
+    }
+  }
+
+  // How an operand's address follows the loops e0, e1, e2, in elements.
+  struct Walk {
+    int64_t strides[3];
+    int64_t panel_columns = 0;  // not 0: loop e2 counts columns of panels, strides[2] is per panel
+    bool padded = false;        // the last panel is touched in full
+  };
+
+  Walk walk_of(Form form, const Operand& operand, DType dtype, int k) const {
+    const int64_t outer = operand.outer_stride, middle = operand.middle_stride,
+                  inner = operand.inner_stride;
+    const int64_t columns = panel_columns(dtype, target_);
+    if (form == Form::reduce && k == 0) return {{outer, 0, inner}};
+    if (form == Form::pack_b && k == 0) return {{0, columns, outer}, columns, true};
+    if (form == Form::matmul && k == 0) return {{middle, 0, inner}};
+    if (form == Form::matmul && k == 1) return {{middle, inner, 0}};
+    if (form == Form::matmul && k == 2) return {{0, middle, outer}, columns, false};
+    return {{outer, middle, inner}};
+  }
+
+  static int64_t last_offset(const Walk& walk, int loop, int64_t extent) {
+    if (extent <= 0) return 0;
+    if (loop != 2 || walk.panel_columns == 0) {
+      return std::clamp(walk.strides[loop] * (extent - 1), -kTooFar, kTooFar);
+    }
+    const int64_t panels = (extent + walk.panel_columns - 1) / walk.panel_columns;
+    const int64_t last = extent - (panels - 1) * walk.panel_columns - 1;
+    return std::clamp(walk.strides[2] * (panels - 1), -kTooFar, kTooFar) +
+           (walk.padded ? walk.panel_columns - 1 : last);
+  }
+
+  // Offsets over all tiles: separable by grid dim, and linear in the coordinate except that the
+  // last tile may be smaller, so the first, the last full and the last tile are the extremes.
+  Reach reach_of(const Head& head, const Walk& walk, int64_t element, const int64_t* steps) const {
+    const uint8_t registers[3] = {head.e0, head.e1, head.e2};
+    Reach reach;
+    for (int loop = 0; loop < 3; ++loop) {
+      const bool fixed = registers[loop] == 0 || program_.extents()[registers[loop] - 1].dim < 0;
+      if (!fixed) continue;
+      const int64_t extent =
+          registers[loop] == 0 ? 1 : program_.extents()[registers[loop] - 1].multiplier;
+      reach.add(last_offset(walk, loop, extent) * element);
+    }
+    for (int d = 0; d < header_.grid_rank; ++d) {
+      const GridDim& dim = program_.grid()[d];
+      int64_t low = INT64_MAX, high = INT64_MIN;
+      for (const int64_t c : {int64_t{0}, std::max<int64_t>(dim.count - 2, 0), dim.count - 1}) {
+        Reach here;
+        for (int loop = 0; loop < 3; ++loop) {
+          if (registers[loop] == 0) continue;
+          const ExtentRegister& e = program_.extents()[registers[loop] - 1];
+          if (e.dim != d) continue;
+          here.add(last_offset(walk, loop, e.multiplier * dim.extent_at(c)) * element);
+        }
+        const int64_t start = steps == nullptr ? 0 : c * steps[d];
+        low = std::min(low, start + here.low);
+        high = std::max(high, start + here.high);
+      }
+      reach.low += low;
+      reach.high += high;
+    }
+    return reach;
+  }
+
+  bool check_reach(const Head& head, Form form, const Operand& operand, DType dtype, int k,
+                   const uint64_t* words) {
+    const auto element = static_cast<int64_t>(size_of(dtype));
+    const Walk walk = walk_of(form, operand, dtype, k);
+    const bool local = operand.space() == Space::local;
+    if (walk.panel_columns != 0 && walk.strides[2] < walk.panel_columns && head.e2 != 0 &&
+        last_offset(walk, 2, widest(head.e2)) >= walk.panel_columns) {
+      return fail("panels overlap");
+    }
+    const PointerRegister* pointer = local ? nullptr : &program_.pointers()[operand.offset()];
+    Reach reach = reach_of(head, walk, element, local ? nullptr : pointer->steps);
+    if (form == Form::gather && k == 1) {
+      const auto stride = static_cast<int64_t>(words[7]), limit = static_cast<int64_t>(words[8]);
+      if (limit > 0 && std::abs(stride) > kTooFar / limit) return fail("gathers from too far away");
+      if (limit > 0) reach.add((limit - 1) * stride * element);
+    }
+    const int64_t base = local ? operand.offset() : pointer->base;
+    const int64_t least = local ? 0 : pointer->low;
+    const int64_t most = local ? header_.local_bytes : pointer->high;
+    if (local && base % element != 0) return fail("misaligned local address");
+    if (base + reach.low >= least && base + reach.high + element <= most) return true;
+    return fail("operand " + std::to_string(k) + " reaches [" + std::to_string(base + reach.low) +
+                ", " + std::to_string(base + reach.high + element) + ") outside of [" +
+                std::to_string(least) + ", " + std::to_string(most) + ") in " +
+                (local ? "local memory" : "its pointer register"));
+  }
+
+  int64_t widest(uint8_t e) const {
+    const ExtentRegister& r = program_.extents()[e - 1];
+    return r.dim < 0 ? r.multiplier : r.multiplier * program_.grid()[r.dim].tile;
+  }
+
+  bool check_sync(uint64_t word) {
+    well_formed_ = static_cast<int>(sync_from(word)) < kPipes &&
+                   static_cast<int>(sync_to(word)) < kPipes;
+    if (!well_formed_) return fail("no such pipe");
+    if (sync_event(word) >= std::max(target_.event_flags, 1) || word >> 24 != 0) {
+      return fail("no such event flag");
+    }
+    return true;
+  }
+
+  // In every tile a wait finds a signal, and as many are set as waited for.
+  bool check_flags() {
+    constexpr int kKeys = kPipes * kPipes * 256;
+    thread_local int16_t balance[kKeys], opened[kKeys];
+    bool any = false;
+    for (const int pass : {0, 1}) {
+      const std::span<const uint64_t> body = program_.body();
+      for (size_t pc = 0; pc < body.size();) {
+        Head head;
+        std::memcpy(&head, &body[pc], sizeof head);
+        const auto family = static_cast<Family>(head.opcode / 16);
+        if (family == Family::s_set_flag || family == Family::s_wait_flag) {
+          if (!any) std::fill_n(balance, kKeys, 0), std::fill_n(opened, kKeys, 0);
+          any = true;
+          const uint64_t word = body[pc + 1];
+          const int key = (static_cast<int>(sync_from(word)) * kPipes +
+                           static_cast<int>(sync_to(word))) * 256 + sync_event(word);
+          const bool sets = family == Family::s_set_flag;
+          const bool opens = head.changed_mask == kFirstTileOnly && sets;
+          if (!opens && (head.changed_mask != 0 || head.flags != 0)) {
+            return fail("word " + std::to_string(pc) + ": a flag has a predicate");
+          }
+          if (pass == 0 && opens) ++balance[key], ++opened[key];
+          if (pass == 1 && !opens && (balance[key] += sets ? 1 : -1) < 0) {
+            return fail("word " + std::to_string(pc) + ", " +
+                        disassemble_instruction(&body[pc]) + ": waits for a flag nobody has set");
+          }
+        }
+        pc += head.words;
+      }
+    }
+    for (int key = 0; any && key < kKeys; ++key) {
+      if (balance[key] != opened[key]) return fail("a flag is set more often than waited for");
+    }
+    return true;
+  }
+
+  const Program& program_;
+  const ProgramHeader& header_;
+  const ValueInfo* values_;
+  const int64_t value_count_;
+  const int64_t workspace_bytes_;
+  const Target& target_;
+  bool well_formed_ = false;
+  std::string error_;
+};
+
+}  // namespace
+
+std::string verify(const Program& program, const ValueInfo* values, size_t value_count,
+                   int64_t workspace_bytes, const Target& target) {
+  return Verifier(program, values, value_count, workspace_bytes, target).run();
+}
+
+}  // namespace dvm

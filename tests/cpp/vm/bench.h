@@ -1,0 +1,8 @@
+// Compile times of common kernels.
+#pragma once
+
+namespace dvm::testing {
+
+int run_bench();
+
+}  // namespace dvm::testing

@@ -1,0 +1,268 @@
+#include "random_plan.h"
+
+#include <algorithm>
+#include <bit>
+
+#include "reference_device.h"
+
+namespace dvm::testing {
+namespace {
+
+constexpr int64_t kExtents[] = {1, 2, 3, 4, 5, 7, 8, 9, 13, 15, 16, 17, 31, 32, 33, 63, 64, 65, 100,
+                                127, 257, 1009, 4099};
+constexpr int64_t kMostPoints = 40000;
+constexpr int64_t kIndexLimit = 9;  // indices are drawn from [-8, 8]
+
+int64_t below(Random& random, int64_t bound) {
+  return static_cast<int64_t>(random() % static_cast<uint64_t>(bound));
+}
+bool chance(Random& random, int percent) { return below(random, 100) < percent; }
+
+template <typename T, size_t N>
+T one_of(Random& random, const T (&choices)[N]) {
+  return choices[below(random, N)];
+}
+
+int64_t random_extent(Random& random, int64_t most) {
+  if (chance(random, 2)) return 0;
+  for (;;) {
+    const int64_t extent = one_of(random, kExtents);
+    if (extent <= std::max<int64_t>(most, 1)) return extent;
+  }
+}
+
+uint32_t random_axes(Random& random, uint32_t axes, int keep_percent) {
+  uint32_t result = 0;
+  for (int a = 0; a < kMaxDomainRank; ++a) {
+    if ((axes >> a & 1) && chance(random, keep_percent)) result |= 1u << a;
+  }
+  return result;
+}
+
+// Some layout of the axes: permuted, shifted, padded, or walking backwards along one axis.
+Access random_view(Random& random, PlanBuilder& b, DType dtype, uint32_t axes) {
+  std::vector<int> order = b.axis_list(axes);
+  if (chance(random, 30)) std::shuffle(order.begin(), order.end(), random);
+  const int64_t offset = chance(random, 20) ? 3 : 0;
+  const int64_t padding = chance(random, 20) && order.size() > 1 ? 5 : 0;
+  Access access = b.dense(dtype, order, offset, padding);
+  if (!order.empty() && chance(random, 10)) {
+    DimSlot& stride = access.strides[order.back()];
+    const int64_t extent = b.extent(order.back());
+    if (stride != kNoSlot && extent > 0) {
+      access.offset = b.slot(offset + b.dims[stride] * (extent - 1));
+      stride = b.slot(-b.dims[stride]);
+    }
+  }
+  return access;
+}
+
+struct Pools {
+  std::vector<int32_t> by_dtype[kRegisterDTypes];
+
+  void add(const PlanBuilder& b, int32_t node) {
+    by_dtype[static_cast<int>(b.plan.nodes[node].dtype)].push_back(node);
+  }
+  int32_t pick(Random& random, DType dtype) const {
+    const auto& pool = by_dtype[static_cast<int>(dtype)];
+    return pool.empty() ? -1 : pool[below(random, static_cast<int64_t>(pool.size()))];
+  }
+};
+
+DType random_storage(Random& random, DType dtype) {
+  if (chance(random, 70)) return dtype;
+  constexpr DType reals[] = {DType::f16, DType::bf16};
+  constexpr DType narrow[] = {DType::i8, DType::u8, DType::i16, DType::u16};
+  constexpr DType wide[] = {DType::u32, DType::u64};
+  switch (dtype) {
+    case DType::f32: return one_of(random, reals);
+    case DType::i32: return one_of(random, narrow);
+    case DType::i64: return one_of(random, wide);
+    default: return dtype;
+  }
+}
+
+int32_t random_map(Random& random, PlanBuilder& b, const Pools& pools, int& products) {
+  constexpr DType registers[] = {DType::f32, DType::f32, DType::f32, DType::i32, DType::i64,
+                                 DType::f64, DType::b8};
+  constexpr PlanOp unary[] = {PlanOp::neg_, PlanOp::abs_, PlanOp::sign_};
+  constexpr PlanOp binary[] = {PlanOp::add_, PlanOp::sub_, PlanOp::min_, PlanOp::max_,
+                               PlanOp::mul_};
+  constexpr PlanOp compare[] = {PlanOp::lt_, PlanOp::ge_, PlanOp::ne_};
+  constexpr PlanOp logic[] = {PlanOp::bitwise_and_, PlanOp::bitwise_or_, PlanOp::bitwise_xor_};
+  const DType dtype = one_of(random, registers);
+  const int32_t x = pools.pick(random, dtype), y = pools.pick(random, dtype);
+  if (x < 0) return -1;
+  const int choice = static_cast<int>(below(random, 100));
+  if (choice < 12) return b.cast(x, one_of(random, registers));
+  if (dtype == DType::b8) return b.map(one_of(random, logic), {x, y});
+  if (choice < 25) return b.map(one_of(random, compare), {x, y});
+  if (choice < 37) {
+    const int32_t condition = pools.pick(random, DType::b8);
+    if (condition >= 0) return b.map(PlanOp::select_, {condition, x, y});
+  }
+  if (choice < 45) {
+    const int32_t constant = b.fill(dtype, 2);
+    return chance(random, 50) ? b.map(PlanOp::sub_, {constant, x}) : b.map(PlanOp::max_, {x, constant});
+  }
+  if (choice < 60) return b.map(one_of(random, unary), {x});
+  PlanOp op = one_of(random, binary);
+  if (op == PlanOp::mul_ && ++products > 2) op = PlanOp::add_;
+  return b.map(op, {x, y});
+}
+
+int32_t random_reduction(Random& random, PlanBuilder& b, const Pools& pools, uint32_t preferred) {
+  constexpr DType dtypes[] = {DType::f32, DType::f32, DType::i32, DType::i64, DType::f64};
+  constexpr PlanOp ops[] = {PlanOp::reduce_sum_, PlanOp::reduce_max_, PlanOp::reduce_min_};
+  const int32_t x = pools.pick(random, one_of(random, dtypes));
+  if (x < 0) return -1;
+  const uint32_t axes = b.plan.nodes[x].axes;
+  uint32_t reduced = axes & preferred;
+  if (chance(random, 20)) reduced = random_axes(random, axes, 50);
+  return reduced == 0 ? -1 : b.reduce(one_of(random, ops), x, reduced);
+}
+
+int32_t random_gather(Random& random, PlanBuilder& b, uint32_t axes) {
+  const uint32_t index_axes = random_axes(random, axes, 50);
+  int32_t index = b.load(random_view(random, b, DType::i64, index_axes), index_axes);
+  if (chance(random, 30)) {
+    index = b.map(PlanOp::check_index_, {index});
+    b.plan.nodes[index].limit = b.slot(kIndexLimit);
+  }
+  const uint32_t table_axes = random_axes(random, axes & ~index_axes, 70);
+  Access table = b.dense(DType::f32, b.axis_list(table_axes));
+  const int64_t row = b.value_elements[table.value];
+  table.value = b.value(DType::f32, row * kIndexLimit);
+  return b.gather(index, table, kIndexLimit, row, index_axes | table_axes);
+}
+
+void random_outputs(Random& random, PlanBuilder& b, int count, uint32_t forbidden) {
+  const auto nodes = static_cast<int64_t>(b.plan.nodes.size());
+  for (int i = 0; i < count; ++i) {
+    const int32_t node = static_cast<int32_t>(i == 0 ? nodes - 1 : below(random, nodes));
+    if (b.plan.nodes[node].op == PlanOp::store_ || (b.plan.nodes[node].axes & forbidden)) continue;
+    uint32_t axes = b.plan.nodes[node].axes;
+    if (chance(random, 10)) axes |= random_axes(random, b.all_axes() & ~forbidden, 60);
+    const DType dtype = random_storage(random, b.plan.nodes[node].dtype);
+    b.store(node, random_view(random, b, dtype, axes), axes);
+  }
+}
+
+}  // namespace
+
+PlanBuilder random_vector_plan(Random& random) {
+  PlanBuilder b;
+  b.plan.name = "random";
+  const int rank = static_cast<int>(below(random, 6));
+  int64_t points = 1;
+  for (int a = 0; a < rank; ++a) {
+    const int64_t extent = random_extent(random, kMostPoints / points);
+    b.axis(extent);
+    points *= std::max<int64_t>(extent, 1);
+  }
+  Pools pools;
+  const uint32_t all = b.all_axes();
+  const uint32_t reduced = random_axes(random, all, 40);
+  constexpr DType dtypes[] = {DType::f32, DType::f32, DType::i32, DType::i64, DType::b8, DType::f64};
+  const int loads = 1 + static_cast<int>(below(random, 4));
+  for (int i = 0; i < loads; ++i) {
+    const DType dtype = one_of(random, dtypes);
+    const uint32_t axes = random_axes(random, all, i == 0 ? 100 : 70);
+    pools.add(b, b.load(random_view(random, b, random_storage(random, dtype), axes), axes));
+  }
+  if (chance(random, 15)) pools.add(b, random_gather(random, b, all));
+  if (chance(random, 15)) {
+    std::vector<int64_t> strides;
+    for (int a = 0; a < rank; ++a) strides.push_back(below(random, 7) - 3);
+    pools.add(b, b.iota(5, strides, all));
+  }
+  const int operators = static_cast<int>(below(random, 9));
+  int products = 0;
+  for (int i = 0; i < operators; ++i) {
+    const int32_t node = chance(random, 25) ? random_reduction(random, b, pools, reduced)
+                                            : random_map(random, b, pools, products);
+    if (node >= 0) pools.add(b, node);
+  }
+  random_outputs(random, b, 1 + static_cast<int>(below(random, 3)), 0);
+  return b;
+}
+
+PlanBuilder random_cube_plan(Random& random) {
+  PlanBuilder b;
+  b.plan.name = "random";
+  b.plan.kind = KernelKind::mix;
+  constexpr int64_t small[] = {1, 2, 3};
+  const int batches = static_cast<int>(below(random, 3));
+  uint32_t batch = 0;
+  for (int i = 0; i < batches; ++i) batch |= 1u << b.axis(one_of(random, small));
+  b.plan.m_axis = b.axis(random_extent(random, 40));
+  b.plan.n_axis = b.axis(random_extent(random, 40));
+  b.plan.k_axis = b.axis(random_extent(random, 70));
+  const uint32_t m = 1u << b.plan.m_axis, n = 1u << b.plan.n_axis, k = 1u << b.plan.k_axis;
+  const bool wide = chance(random, 20);
+  const DType dtype = wide ? DType::f64 : DType::f32;
+  const uint32_t a_axes = random_axes(random, batch, 80) | m | k;
+  const uint32_t b_axes = random_axes(random, batch, 50) | n | k;
+  int32_t a = b.load(random_view(random, b, random_storage(random, dtype), a_axes), a_axes);
+  if (chance(random, 25)) a = b.map(PlanOp::add_, {a, b.input(dtype, k)});
+  int32_t right;
+  if (chance(random, 40)) {
+    std::vector<int> order = b.axis_list(b_axes & batch);
+    order.push_back(b.plan.k_axis);
+    order.push_back(b.plan.n_axis);
+    Access panels = b.dense(dtype, order);
+    const int64_t columns = reference::kColumnsPerPanel / (wide ? 2 : 1);
+    const int64_t padded = (b.extent(b.plan.n_axis) + columns - 1) / columns * columns;
+    int64_t elements = padded * b.extent(b.plan.k_axis);
+    for (const int axis : b.axis_list(b_axes & batch)) elements *= b.extent(axis);
+    panels.value = b.value(dtype, elements);
+    panels.packed_panels = true;
+    right = b.load(panels, b_axes);
+  } else {
+    right = b.load(random_view(random, b, random_storage(random, dtype), b_axes), b_axes);
+  }
+  int32_t c = b.matmul(a, right);
+  b.plan.nodes[c].axes |= batch & (a_axes | b_axes);
+  Pools pools;
+  pools.add(b, c);
+  const uint32_t c_axes = b.plan.nodes[c].axes;
+  const int operators = static_cast<int>(below(random, 5));
+  int products = 0;
+  if (operators > 0) {
+    pools.add(b, b.input(dtype, n));
+    pools.add(b, b.load(random_view(random, b, dtype, c_axes), c_axes));
+    if (chance(random, 30)) pools.add(b, b.input(DType::b8, (c_axes & batch) | n));
+    if (chance(random, 20)) pools.add(b, b.reduce(PlanOp::reduce_max_, c, n));
+  }
+  for (int i = 0; i < operators; ++i) {
+    const int32_t node = random_map(random, b, pools, products);
+    if (node >= 0) pools.add(b, node);
+  }
+  const int32_t last = static_cast<int32_t>(b.plan.nodes.size()) - 1;
+  if (b.plan.nodes[last].op != PlanOp::matmul_ || chance(random, 50)) {
+    random_outputs(random, b, 2, k);
+  }
+  b.store(c, random_view(random, b, dtype, c_axes), c_axes);
+  return b;
+}
+
+Target random_target(Random& random) {
+  constexpr int64_t memories[] = {512, 2048, 8192, 65536, 1 << 20};
+  constexpr int rows[] = {0, 3, 6, 12};
+  constexpr int depths[] = {0, 8, 24};
+  Target target;
+  target.cores = 1 + static_cast<int>(below(random, 5));
+  target.local_bytes = one_of(random, memories);
+  target.vector_tile_bytes = target.local_bytes >> below(random, 3);
+  target.vector_bytes = 64;
+  target.unified_memory = chance(random, 60);
+  target.event_flags = target.unified_memory ? 0 : 8;
+  target.matmul_nr = reference::kColumnsPerPanel;
+  target.matmul_mr = 3;
+  target.matmul_rows = one_of(random, rows);
+  target.matmul_k_block = one_of(random, depths);
+  target.tile_overhead = static_cast<double>(below(random, 500));
+  return target;
+}
+
+}  // namespace dvm::testing

@@ -1,0 +1,18 @@
+// Random kernel plans and targets. Data are small multiples of a quarter and the operators keep
+// them exact, so that the order of additions does not show.
+#pragma once
+
+#include <random>
+
+#include "plan_builder.h"
+#include "vm/target.h"
+
+namespace dvm::testing {
+
+using Random = std::mt19937;
+
+PlanBuilder random_vector_plan(Random& random);
+PlanBuilder random_cube_plan(Random& random);
+Target random_target(Random& random);
+
+}  // namespace dvm::testing

@@ -1,0 +1,155 @@
+// Tests of the run-time compiler and the virtual machine against the reference evaluation of plans.
+//
+//   test_vm [first seed] [number of seeds]      random plans; a failure names its seed
+//   test_vm bench                               compile times of common kernels
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <string>
+
+#include "bench.h"
+#include "check.h"
+#include "pipes.h"
+#include "random_plan.h"
+#include "reference_device.h"
+#include "reference_plan.h"
+#include "scalar.h"
+#include "vm/assemble.h"
+#include "vm/disassemble.h"
+#include "vm/verify.h"
+
+namespace dvm::testing {
+namespace {
+
+// First difference between two sets of buffers, or nothing.
+std::string difference(const PlanBuilder& b, const Buffers& want, const Buffers& got,
+                       double tolerance) {
+  for (size_t v = 0; v < b.values.size(); ++v) {
+    const DType dtype = b.values[v].dtype;
+    const auto bytes = static_cast<int64_t>(size_of(dtype));
+    for (int64_t i = 0; i < b.values[v].bytes / bytes; ++i) {
+      const auto x = reference::read(dtype, want.at(v) + i * bytes);
+      const auto y = reference::read(dtype, got.at(v) + i * bytes);
+      const bool same = x.real == y.real || (std::isnan(x.real) && std::isnan(y.real)) ||
+                        std::fabs(x.real - y.real) <= tolerance * (1 + std::fabs(x.real));
+      if (same && x.integer == y.integer) continue;
+      return "v" + std::to_string(v) + "[" + std::to_string(i) + "]: wants " +
+             std::to_string(x.real + static_cast<double>(x.integer)) + ", got " +
+             std::to_string(y.real + static_cast<double>(y.integer));
+    }
+  }
+  return {};
+}
+
+struct Outcome {
+  int compiled = 0, empty = 0, unfit = 0, unfit_large = 0;
+};
+
+void check_text(const Program& program, unsigned seed) {
+  const std::string text = disassemble(program);
+  try {
+    CHECK(assemble(text) == program, "seed %u: text does not read back\n%s", seed, text.c_str());
+  } catch (const AssemblyError& error) {
+    CHECK(false, "seed %u: %s\n%s", seed, error.what(), text.c_str());
+  }
+}
+
+// A program with one bit flipped is rejected, or at least harmless to verify.
+int mutate(const PlanBuilder& b, const Program& program, int64_t workspace, const Target& target,
+           Random& random) {
+  int rejected = 0;
+  for (int i = 0; i < 8; ++i) {
+    Program broken = program;
+    const size_t word = random() % broken.words().size();
+    broken.mutable_words()[word] ^= uint64_t{1} << (random() % 64);
+    rejected += !verify(broken, b.values.data(), b.values.size(), workspace, target).empty();
+  }
+  return rejected;
+}
+
+void run_out_of_order(const PlanBuilder& b, const CompiledKernel& kernel, const Target& target,
+                      const Buffers& want, Buffers& got, Random& random, unsigned seed) {
+  std::vector<std::byte> local(static_cast<size_t>(target.local_bytes), std::byte{0x5a});
+  for (uint32_t p = 0; p < kernel.program_count; ++p) {
+    const Program& program = kernel.programs[p];
+    Core core;
+    core.local = local.data();
+    core.local_bytes = local.size();
+    CHECK(run_tiles_out_of_order(program, reference::device(), core, got.table(), 0,
+                                 program.header().tiles, random),
+          "seed %u: the pipes block each other\n%s", seed, disassemble(program).c_str());
+  }
+  const std::string wrong = difference(b, want, got, 1e-4);
+  CHECK(wrong.empty(), "seed %u, out of order: %s", seed, wrong.c_str());
+}
+
+void check_plan(const PlanBuilder& b, const Target& target, unsigned seed, CompilerScratch& scratch,
+                CompiledKernel& kernel, Outcome& outcome) {
+  Random random(seed * 7919 + 1);
+  const CompileStatus status =
+      compile_kernel(b.plan, b.dims.data(), b.values.data(), target, scratch, kernel);
+  if (status == CompileStatus::does_not_fit) {
+    ++outcome.unfit;
+    outcome.unfit_large += target.local_bytes >= 1 << 20;
+    return;
+  }
+  ++(status == CompileStatus::ok ? outcome.compiled : outcome.empty);
+  Buffers want(b.values, 0), got(b.values, kernel.workspace_bytes);
+  want.randomise(b.values, random);
+  got.copy_from(want, b.values);
+  Buffers again(b.values, kernel.workspace_bytes);
+  again.copy_from(want, b.values);
+  for (uint32_t p = 0; p < kernel.program_count; ++p) {
+    const Program& program = kernel.programs[p];
+    const std::string error =
+        verify(program, b.values.data(), b.values.size(), kernel.workspace_bytes, target);
+    CHECK(error.empty(), "seed %u: %s\n%s", seed, error.c_str(), disassemble(program).c_str());
+    if (!error.empty()) return;
+    check_text(program, seed);
+    mutate(b, program, kernel.workspace_bytes, target, random);
+  }
+  reference::run_plan(b.plan, b.dims.data(), b.values.data(), want.table(),
+                      reference::kColumnsPerPanel);
+  const Trap trap = run_kernel(kernel, reference::device(), target.cores,
+                               static_cast<size_t>(target.local_bytes), got.table());
+  CHECK(trap.kind == TrapKind::none, "seed %u: trap", seed);
+  const std::string wrong = difference(b, want, got, 1e-4);
+  CHECK(wrong.empty(), "seed %u: %s\n%s", seed, wrong.c_str(),
+        kernel.program_count ? disassemble(kernel.programs[0]).c_str() : "");
+  if (target.event_flags > 0 && wrong.empty()) {
+    run_out_of_order(b, kernel, target, want, again, random, seed);
+  }
+}
+
+Outcome check_random_plans(unsigned first, unsigned count, PlanBuilder (*make)(Random&)) {
+  Outcome outcome;
+  CompilerScratch scratch;  // shared: earlier kernels must not show in later ones
+  CompiledKernel kernel;
+  for (unsigned seed = first; seed < first + count; ++seed) {
+    Random random(seed);
+    const PlanBuilder b = make(random);
+    check_plan(b, random_target(random), seed, scratch, kernel, outcome);
+  }
+  return outcome;
+}
+
+void report(const char* what, const Outcome& o) {
+  std::printf("%s: %d compiled, %d empty, %d do not fit (%d of them into large memory)\n", what,
+              o.compiled, o.empty, o.unfit, o.unfit_large);
+}
+
+}  // namespace
+}  // namespace dvm::testing
+
+int main(int argc, char** argv) {
+  using namespace dvm::testing;
+  if (argc > 1 && std::strcmp(argv[1], "bench") == 0) return run_bench();
+  const unsigned first = argc > 1 ? static_cast<unsigned>(std::atoi(argv[1])) : 0;
+  const unsigned count = argc > 2 ? static_cast<unsigned>(std::atoi(argv[2])) : 1000;
+  report("vector plans", check_random_plans(first, count, random_vector_plan));
+  report("cube plans", check_random_plans(first, count, random_cube_plan));
+  std::printf("%d checks, %d failures\n", checks, failures);
+  return failures == 0 ? 0 : 1;
+}
