@@ -5,10 +5,12 @@ from __future__ import annotations
 from functools import reduce
 
 from dvm_graph.decompose.arithmetic import filled, scaled
+from dvm_graph.decompose.counting import as_count
 from dvm_graph.decompose.operands import constant_scalar, operand, present, required, shape_of
 from dvm_graph.decompose.registry import Operands, Results, decomposition
 from dvm_graph.ir import DType, Node, Value
 from dvm_graph.symbolic.builder import Builder
+from dvm_graph.symbolic.shape_functions import broadcast_shapes
 
 UNARY = {
     "Abs": "abs", "Neg": "neg", "Sign": "sign", "Sqrt": "sqrt", "Reciprocal": "reciprocal",
@@ -39,7 +41,33 @@ def unary(builder: Builder, node: Node, operands: Operands) -> Results:
 @decomposition(*BINARY)
 def binary(builder: Builder, node: Node, operands: Operands) -> Results:
     left, right = required(node, operands, 0), required(node, operands, 1)
+    if node.op == "GreaterOrEqual" and _counts_from(builder, left, right):
+        return [filled(builder, True, DType.BOOL, shape_of(left))]
+    if node.op == "And" and (_is_true(left) or _is_true(right)):
+        shape = broadcast_shapes(node, (shape_of(left), shape_of(right)), builder.facts)
+        return [builder.broadcast_to(right if _is_true(left) else left, shape)]
     return [builder.op(BINARY[node.op], left, right)]
+
+
+def _counts_from(builder: Builder, value: Value, low: Value) -> bool:
+    """Whether a tensor counts upwards from `low` or more: exporters' masks ask that of positions."""
+    if low.rank or low.elements is None or not value.dtype.is_integer:
+        return False
+    count, bound = as_count(value, builder.facts), low.elements[0]
+    if count is None or count.step < 0:
+        return False
+    return builder.facts.prove_less_equal(bound, count.start).yes
+
+
+def _is_true(value: Value) -> bool:
+    """Whether a condition is known to hold everywhere."""
+    if value.data is not None:
+        return value.data.size == 1 and bool(value.data.reshape(-1)[0])
+    node = value.producer
+    if node is None or node.op not in ("broadcast_to", "reshape"):
+        return False
+    source = node.inputs[0]
+    return source is not None and _is_true(source)
 
 
 @decomposition(*VARIADIC)

@@ -49,11 +49,10 @@ def _float_range(builder: Builder, start: Value, limit: Value, delta: Value) -> 
 
 @decomposition("ConstantOfShape")
 def constant_of_shape(builder: Builder, node: Node, operands: Operands) -> Results:
-    shape = required(node, operands, 0).elements
-    if shape is None:
+    shape, dtype = required(node, operands, 0).elements, node.outputs[0].dtype
+    if shape is None or dtype is DType.OPAQUE:
         return None
     value = np.asarray(node.attrs.get("value", np.zeros(1, np.float32))).reshape(-1)
-    dtype = DType(value.dtype.name)
     return [filled(builder, value[0].item(), dtype, shape)]
 
 

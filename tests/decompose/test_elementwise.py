@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import numpy as np
+import onnx.parser
 import pytest
 
-from tests.decompose.reference import Case, Tensor, check
+from tests.decompose.evaluate import evaluate, live_nodes
+from tests.decompose.reference import Case, Tensor, check, decomposed, vendor_operators
 
 X = Tensor(("n", "m"))
 POSITIVE = Tensor(("n", "m"), low=0.1, high=4)
@@ -79,12 +81,11 @@ CASTS = [
     Case("Cast", [FLAGS], {"to": 1}),
     Case("CastLike", [X, scalar(0, "int32")]),
     Case("QuantizeLinear", [X, scalar(0.03), scalar(10, "uint8")]),
-    Case("QuantizeLinear", [X, np.array([0.03, 0.02], np.float32), np.array([1, 2], np.int8)],
+    Case("QuantizeLinear", [Tensor((2, "n")), np.float32([0.03, 0.02]), np.int8([1, 2])],
          {"axis": 0}),
     Case("DequantizeLinear", [Tensor(("n",), "uint8", 0, 255), scalar(0.1), scalar(7, "uint8")]),
     Case("DequantizeLinear", [Tensor(("n", 3), "int8", -99, 99), np.float32([0.1, 0.2, 0.3])]),
 ]  # fmt: skip
-CASTS = [case for case in CASTS if case.attrs.get("axis") != 0]
 
 
 @pytest.mark.parametrize("case", UNARY + BINARY + VARIADIC + ACTIVATIONS + CASTS, ids=str)
@@ -98,3 +99,31 @@ def test_is_inf_tells_signs_apart(positive: int, negative: int) -> None:
     values = np.array([np.inf, -np.inf, np.nan, 0, 1], np.float32)
     case = Case("IsInf", [values], {"detect_positive": positive, "detect_negative": negative})
     check(case)
+
+
+def test_uint64_is_computed_natively_only_where_the_sign_bit_does_not_matter() -> None:
+    big = Tensor(("n",), "uint64", 1, 99)
+    check(Case("Add", [big, np.array([2**64 - 3], np.uint64)]))
+    for op in ("Div", "Less", "Max"):
+        case = Case(op, [big, np.array([2**64 - 3], np.uint64)])
+        assert vendor_operators(decomposed(case.model())) == [op]
+        check(case, native=False)
+
+
+def test_a_mask_that_always_holds_is_not_computed() -> None:
+    text = """
+        <ir_version: 9, opset_import: ["" : 20]>
+        agraph (int64[s] ids, bool[b, s] mask) => (bool[b, s] y)
+        <int64 zero = {0}, int64 one = {1}, bool yes = {1}> {
+            size = Size(ids)
+            positions = Range(zero, size, one)
+            valid = GreaterOrEqual(positions, zero)
+            both = And(yes, valid)
+            y = And(both, mask)
+        }
+    """
+    graph = decomposed(onnx.parser.parse_model(text))
+    assert not live_nodes(graph)
+    mask = np.array([[True, False], [False, True]])
+    (y,) = evaluate(graph, {"ids": np.zeros(2, np.int64), "mask": mask})
+    np.testing.assert_array_equal(y, mask)
