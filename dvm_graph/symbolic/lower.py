@@ -26,6 +26,7 @@ import sympy
 from dvm_graph.errors import ShapeError
 from dvm_graph.symbolic import expressions as forms
 from dvm_graph.symbolic.dims import operands
+from dvm_graph.symbolic.facts import Check, Relation
 from dvm_graph.symbolic.polynomial import Dim
 
 Instruction: TypeAlias = tuple[str, int, int]
@@ -95,6 +96,20 @@ class DimTable:
     def predicate(self, op: str, a: Dim, b: Dim) -> int:
         """The slot of a comparison (`eq ne lt le`) of dims, or of `and`/`or` of conditions."""
         return self.emit(op, self.slot(a), self.slot(b))
+
+    def condition(self, check: Check) -> int:
+        """The slot that is 1 where a check holds, else 0."""
+        left, right = self.slot(check.left), self.slot(check.right)
+        if check.relation is Relation.LESS_EQUAL:
+            return self.emit("le", left, right)
+        if check.relation is Relation.DIVIDES:
+            return self.emit("eq", self.emit("mod", right, left), self.slot(0))
+        holds = self.emit("eq", left, right)
+        if check.relation is not Relation.EQUAL:
+            holds = self.emit("or", holds, self.emit("eq", left, self.slot(1)))
+        if check.relation is Relation.BROADCASTS:
+            holds = self.emit("or", holds, self.emit("eq", right, self.slot(1)))
+        return holds
 
     def symbol(self, symbol: sympy.Symbol) -> int:
         """The number of a symbol."""

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
+from collections.abc import Callable
+
+import pytest
 from hypothesis import assume, given, settings
 
 from dvm_graph.errors import ShapeError
-from dvm_graph.symbolic import OPS, DimTable, Symbols, dims, evaluate
+from dvm_graph.symbolic import OPS, Check, DimTable, Relation, Symbols, dims, evaluate
 from tests.symbolic.trees import Tree, UndefinedError, assignments, build, trees, value
 
 
@@ -25,6 +29,26 @@ def test_programs_compute_the_values_of_dims(
     slots.append(table.predicate("le", *(build(tree, symbols) for tree in (first, second))))
     values = evaluate(table, [assignment[symbol.name] for symbol in table.symbols])
     assert [values[slot] for slot in slots] == [*expected, int(expected[0] <= expected[1])]
+
+
+@pytest.mark.parametrize(
+    ("relation", "holds"),
+    [
+        (Relation.EQUAL, lambda a, b: a == b),
+        (Relation.LESS_EQUAL, lambda a, b: a <= b),
+        (Relation.DIVIDES, lambda a, b: b == 0 if a == 0 else b % a == 0),
+        (Relation.BROADCASTS, lambda a, b: a == b or a == 1 or b == 1),
+        (Relation.BROADCASTS_TO, lambda a, b: a in (1, b)),
+    ],
+)
+def test_checks(relation: Relation, holds: Callable[[int, int], bool]) -> None:
+    symbols = Symbols()
+    table = DimTable()
+    slot = table.condition(Check(symbols.get("a"), relation, symbols.get("b"), "given"))
+    for a, b in itertools.product(range(5), range(5)):
+        if relation is Relation.DIVIDES and a == 0 and b:
+            continue  # an error of the run
+        assert evaluate(table, [a, b])[slot] == holds(a, b)
 
 
 def test_programs_are_static_single_assignment() -> None:
