@@ -16,6 +16,8 @@ class FusionLimits:
     """Distinct tensors one fused subgraph loads or stores."""
     max_epilogue: int = 40
     """Vector operators after a cube operator."""
+    max_recomputed: int = 10
+    """Operators of a producer that is computed again along axes only its consumer has."""
     max_parallel: int = 8
     """Kernels stacked side by side in one stage."""
     max_sequence: int = 64

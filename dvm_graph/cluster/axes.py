@@ -1,0 +1,184 @@
+"""Axis atoms: how the axes of values become the axes of one kernel domain.
+
+Purpose: decide whether operators can share an iteration space, and what it is. Every axis of every
+value is a sequence of *atoms*, outermost first; the extent of the axis is the product of theirs, and
+an axis of extent 1 has none. Operators relate atoms: element-wise operators share them, a transpose
+permutes axes, a reshape regroups the flat sequence, a reduction drops some. Two operators share a
+kernel where the atoms of the value between them *unify*: equal extents become one atom, and an atom
+whose extent is a provable multiple of another's is split in two.
+
+Invariants: bindings are only ever added, and `rollback` takes back all since a `mark`, so a failed
+attempt leaves no trace. A *rigid* atom is never split (the m, n and k axes of the cube unit, a
+gathered axis).
+
+What it does not do: decide whether sharing is wanted; see `rules`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import TypeAlias
+
+from dvm_graph.ir import Dim
+from dvm_graph.symbolic import Answer, Facts, floordiv
+
+Atom: TypeAlias = int
+Atoms: TypeAlias = tuple[Atom, ...]
+Layout: TypeAlias = tuple[Atoms, ...]
+"""One sequence of atoms for each axis of a value."""
+
+
+class AxisSpace:
+    """The atoms of a graph and their bindings."""
+
+    def __init__(self, facts: Facts) -> None:
+        self.facts = facts
+        self._extents: list[Dim] = []
+        self._bindings: list[Atoms | None] = []
+        self._rigid: list[bool] = []
+        self._trail: list[Atom] = []
+
+    # -- making atoms
+
+    def atom(self, extent: Dim, rigid: bool = False) -> Atom:
+        self._extents.append(extent)
+        self._bindings.append(None)
+        self._rigid.append(rigid)
+        return len(self._extents) - 1
+
+    def axis(self, extent: Dim) -> Atoms:
+        """The atoms of a new axis: none where the extent is provably 1."""
+        return () if self.is_one(extent) else (self.atom(extent),)
+
+    def layout(self, shape: Sequence[Dim]) -> Layout:
+        return tuple(self.axis(extent) for extent in shape)
+
+    # -- reading
+
+    def extent(self, atom: Atom) -> Dim:
+        return self._extents[atom]
+
+    def resolve(self, atoms: Iterable[Atom]) -> Atoms:
+        """The free atoms that these stand for."""
+        result: list[Atom] = []
+        for atom in atoms:
+            binding = self._bindings[atom]
+            if binding is None:
+                result.append(atom)
+            else:
+                result.extend(self.resolve(binding))
+        return tuple(result)
+
+    def flat(self, layout: Layout) -> Atoms:
+        """All free atoms of a layout, outermost first."""
+        return self.resolve(atom for axis in layout for atom in axis)
+
+    def is_one(self, extent: Dim) -> bool:
+        if isinstance(extent, int):
+            return extent == 1
+        return self.facts.prove_one(extent).answer is Answer.YES
+
+    def equal(self, left: Dim, right: Dim) -> bool:
+        if left is right:
+            return True
+        if isinstance(left, int) and isinstance(right, int):
+            return left == right
+        return self.facts.prove_equal(left, right).answer is Answer.YES
+
+    def divides(self, divisor: Dim, dividend: Dim) -> bool:
+        if isinstance(divisor, int) and isinstance(dividend, int):
+            return divisor > 0 and dividend % divisor == 0
+        return self.facts.prove_divides(divisor, dividend).answer is Answer.YES
+
+    # -- binding
+
+    def mark(self) -> int:
+        return len(self._trail)
+
+    def rollback(self, mark: int) -> None:
+        while len(self._trail) > mark:
+            self._bindings[self._trail.pop()] = None
+
+    def unify(self, left: Iterable[Atom], right: Iterable[Atom]) -> tuple[Dim, Dim] | None:
+        """Makes two sequences of atoms one, given that the products of their extents are equal.
+
+        Returns None, or the two extents that could not be matched; bindings made on the way stay
+        until the caller rolls back.
+        """
+        a, b = list(self.resolve(left)), list(self.resolve(right))
+        if a == b:
+            return None
+        for end in (-1, 0):
+            while a and b and self._match(a, b, end):
+                pass
+        for rest in (a, b):
+            if not (a and b):
+                while rest and self.is_one(self._extents[rest[-1]]):
+                    self._bind_to_nothing(rest.pop())
+        if not a and not b:
+            return None
+        return self._extent_of(a), self._extent_of(b)
+
+    def bind_assumed(self, left: Atom, right: Atom) -> bool:
+        """Makes two free atoms one though their extents may differ: a guard has to say so."""
+        if self._rigid[left]:
+            left, right = right, left
+        if self._rigid[left]:
+            return False
+        self._bind(left, (right,))
+        return True
+
+    def unify_layouts(self, left: Layout, right: Layout) -> tuple[Dim, Dim] | None:
+        """`unify` axis by axis; both layouts are of one shape."""
+        for a, b in zip(left, right, strict=True):
+            mismatch = self.unify(a, b)
+            if mismatch is not None:
+                return mismatch
+        return None
+
+    def _extent_of(self, atoms: Sequence[Atom]) -> Dim:
+        result: Dim = 1
+        for atom in atoms:
+            result = result * self._extents[atom]
+        return result
+
+    def _match(self, a: list[Atom], b: list[Atom], end: int) -> bool:
+        """Matches the atoms at one end of two sequences; False: cannot."""
+        x, y = a[end], b[end]
+        if x == y:
+            a.pop(end)
+            b.pop(end)
+            return True
+        extent_x, extent_y = self._extents[x], self._extents[y]
+        if self.equal(extent_x, extent_y):
+            if self._rigid[x] and self._rigid[y]:
+                return False
+            a.pop(end)
+            b.pop(end)
+            if self._rigid[x]:
+                self._bind(y, (x,))
+            else:
+                self._bind(x, (y,))
+            return True
+        return self._split(a, b, end) or self._split(b, a, end)
+
+    def _split(self, longer: list[Atom], shorter: list[Atom], end: int) -> bool:
+        """Splits the atom at the end of `longer` so that one part is that of `shorter`."""
+        whole, part = longer[end], shorter[end]
+        if self._rigid[whole] or self.is_one(self._extents[whole]):
+            return False
+        if not self.divides(self._extents[part], self._extents[whole]):
+            return False
+        rest = self.atom(floordiv(self._extents[whole], self._extents[part]))
+        self._bind(whole, (rest, part) if end == -1 else (part, rest))
+        longer[end] = rest
+        shorter.pop(end)
+        return True
+
+    def _bind(self, atom: Atom, to: Atoms) -> None:
+        self._bindings[atom] = to
+        self._trail.append(atom)
+
+    def _bind_to_nothing(self, atom: Atom) -> None:
+        if not self._rigid[atom]:
+            self._bind(atom, ())

@@ -1,0 +1,180 @@
+"""Groups of operators on their way to become fused subgraphs, and their order.
+
+Purpose: the mutable working state of `split_clusters`: which operators are together, what crosses
+between groups, and a topological order of the groups that every merge keeps.
+
+Invariants: the quotient graph of the groups is acyclic, and `order` is a topological order of it
+(Pearce and Kelly's dynamic ordering: a merge reorders only what lies between the two).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from dvm_graph.cluster.axes import Atom, Atoms, AxisSpace
+from dvm_graph.cluster.node_axes import RELAYOUTS, STRIDED, NodeAxes
+from dvm_graph.ir import OPERATORS, Dim, Kind, Node, Value
+from dvm_graph.rules import PartKind
+
+
+@dataclass(slots=True, eq=False)
+class Group:
+    """Operators that will share a kernel."""
+
+    nodes: list[Node]
+    kind: PartKind
+    spaces: dict[Atoms, None]
+    """The distinct iteration spaces of its operators, as flat atoms."""
+    inputs: dict[Value, list[tuple[Node, int]]]
+    """Uses of values from outside."""
+    results: dict[Value, None]
+    operators: int
+    """Those that compute."""
+    reduces: bool = False
+    gathers: bool = False
+    guards: list[tuple[Dim, Dim]] = field(default_factory=list)
+    """Pairs of dims that must be equal for the group to be valid."""
+    before: dict[Group, None] = field(default_factory=dict)
+    after: dict[Group, None] = field(default_factory=dict)
+
+    @property
+    def name(self) -> str:
+        return self.nodes[-1].name
+
+
+def kind_of(node: Node) -> PartKind:
+    if node.op in RELAYOUTS or node.op in STRIDED:
+        return PartKind.VIEW
+    if node.op == "matmul":
+        return PartKind.CUBE
+    if node.op == "concat" or is_host_dims(node):
+        return PartKind.HOST
+    return PartKind.VECTOR
+
+
+def is_host_dims(node: Node) -> bool:
+    """Dims of several elements are written by the host, a single one is a scalar of a kernel."""
+    return node.op == "dims" and len(node.attrs["elements"]) != 1
+
+
+def make_group(node: Node, axes: NodeAxes, space: AxisSpace) -> Group:
+    kind = kind_of(node)
+    flat = space.resolve(axes.domain) if axes.domain else space.flat(axes.result)
+    inputs: dict[Value, list[tuple[Node, int]]] = {}
+    for index, value in enumerate(node.inputs):
+        if value is not None:
+            inputs.setdefault(value, []).append((node, index))
+    return Group(
+        nodes=[node],
+        kind=kind,
+        spaces={flat: None},
+        inputs=inputs,
+        results=dict.fromkeys(node.outputs),
+        operators=0 if kind in (PartKind.VIEW, PartKind.HOST) else 1,
+        reduces=OPERATORS[node.op].kind is Kind.REDUCE,
+        gathers=node.op == "gather",
+    )
+
+
+class GroupGraph:
+    """The groups, who depends on whom, and a topological order."""
+
+    def __init__(self, groups: Iterable[Group]) -> None:
+        """`groups` come in topological order."""
+        self.at: list[Group | None] = list(groups)
+        self.position: dict[Group, int] = {}
+        self.of: dict[Value, Group] = {}
+        for index, group in enumerate(self.at):
+            assert group is not None
+            self.position[group] = index
+            for value in group.inputs:
+                producer = self.of.get(value)
+                if producer is not None:
+                    producer.after[group] = None
+                    group.before[producer] = None
+            for value in group.results:
+                self.of[value] = group
+
+    @property
+    def groups(self) -> list[Group]:
+        """All groups in topological order."""
+        return [group for group in self.at if group is not None]
+
+    def detour(self, producer: Group, consumer: Group) -> Group | None:
+        """A group on another path from `producer` to `consumer`, which forbids merging them."""
+        limit = self.position[consumer]
+        seen = {producer}
+        stack = [group for group in producer.after if group is not consumer]
+        while stack:
+            group = stack.pop()
+            if group in seen or self.position[group] > limit:
+                continue
+            seen.add(group)
+            if consumer in group.after:
+                return group
+            stack.extend(group.after)
+        return None
+
+    def between(self, producer: Group, consumer: Group) -> dict[Group, None]:
+        """Groups after `producer` in the graph and before `consumer` in the order."""
+        limit = self.position[consumer]
+        found: dict[Group, None] = {}
+        stack = [group for group in producer.after if group is not consumer]
+        while stack:
+            group = stack.pop()
+            if group not in found and self.position[group] < limit:
+                found[group] = None
+                stack.extend(group.after)
+        return found
+
+    def merge(self, producer: Group, consumer: Group) -> Group:
+        """One group of both, in the place of `consumer`; there must be no detour.
+
+        The caller sets `kind` and `spaces`.
+        """
+        self._reorder(producer, consumer)
+        consumer.nodes = producer.nodes + consumer.nodes
+        consumer.operators += producer.operators
+        consumer.reduces |= producer.reduces
+        consumer.gathers |= producer.gathers
+        consumer.guards = producer.guards + consumer.guards
+        for value, uses in producer.inputs.items():
+            consumer.inputs.setdefault(value, [])[:0] = uses
+        for value in producer.results:
+            consumer.inputs.pop(value, None)
+            self.of[value] = consumer
+        consumer.results = producer.results | consumer.results
+        for group in producer.before:
+            del group.after[producer]
+            group.after[consumer] = None
+            consumer.before[group] = None
+        for group in producer.after:
+            del group.before[producer]
+            if group is not consumer:
+                group.before[consumer] = None
+                consumer.after[group] = None
+        return consumer
+
+    def _reorder(self, producer: Group, consumer: Group) -> None:
+        """Moves what depends on `producer` behind `consumer`, and drops `producer`."""
+        late = self.between(producer, consumer)
+        low, high = self.position[producer], self.position[consumer]
+        region = [g for g in self.at[low + 1 : high] if g is not None]
+        order: list[Group | None] = [g for g in region if g not in late]
+        order.append(consumer)
+        order += [g for g in region if g in late]
+        self.at[low] = None
+        start = high + 1 - len(order)
+        for index in range(low + 1, start):
+            self.at[index] = None
+        for index, group in enumerate(order, start):
+            assert group is not None
+            self.at[index] = group
+            self.position[group] = index
+        del self.position[producer]
+
+
+def atoms_of(spaces: Iterable[Atoms]) -> dict[Atom, None]:
+    """All atoms of some spaces, in order of appearance."""
+    return {atom: None for space in spaces for atom in space}

@@ -1,0 +1,191 @@
+"""The static fuser's answers to the questions of the rules: proofs over symbolic dims."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from dvm_graph.cluster.axes import Atom, Atoms, AxisSpace, Layout
+from dvm_graph.cluster.groups import Group, GroupGraph, atoms_of
+from dvm_graph.cluster.node_axes import NodeAxes
+from dvm_graph.ir import Dim, Node, Value
+from dvm_graph.options import FusionLimits
+from dvm_graph.rules import Merge, MergeProof, PartKind
+from dvm_graph.symbolic import symbols_of
+
+
+@dataclass(slots=True)
+class GroupMeeting:
+    """Two groups, the values between them, and what merging them would give."""
+
+    producer: Group
+    consumer: Group
+    graph: GroupGraph
+    space: AxisSpace
+    axes: dict[Node, NodeAxes]
+    limits: FusionLimits
+    speculate: bool = True
+    spaces: dict[Atoms, None] = field(default_factory=dict)
+    """Iteration spaces after `merge_spaces`."""
+    guards: list[tuple[Dim, Dim]] = field(default_factory=list)
+    _detour: str | None = None
+
+    def edges(self) -> list[tuple[Value, Node, int]]:
+        """Values of the producer and where the consumer uses them."""
+        producer, consumer = self.producer, self.consumer
+        values = (
+            [v for v in producer.results if v in consumer.inputs]
+            if len(producer.results) <= len(consumer.inputs)
+            else [v for v in consumer.inputs if v in producer.results]
+        )
+        return [(value, node, index) for value in values for node, index in consumer.inputs[value]]
+
+    def needs_memory(self) -> bool:
+        return any(self.axes[node].memory[index] for _, node, index in self.edges())
+
+    def detour(self) -> str:
+        if self._detour is None:
+            group = self.graph.detour(self.producer, self.consumer)
+            self._detour = "" if group is None else group.name
+        return self._detour
+
+    def accesses(self) -> int:
+        tensors = set(self.producer.inputs) | set(self.consumer.inputs)
+        return len(tensors) + len(self.consumer.after) + 1
+
+    def sole_consumer(self) -> bool:
+        return len(self.producer.after) == 1
+
+    def merge_spaces(self) -> MergeProof:
+        mark = self.space.mark()
+        guards: list[tuple[Dim, Dim]] = []
+        for value, node, index in self.edges():
+            result = self._result_layout(value)
+            operand = self.axes[node].operands[index]
+            if operand is None:
+                continue
+            mismatch = self._unify(result, operand, self.axes[node].maybe[index], guards)
+            if mismatch is not None:
+                self.space.rollback(mark)
+                return _refused(*mismatch)
+        self._collect_spaces()
+        if not self._one_domain() and self.producer.kind is not PartKind.CUBE:
+            self._share_inputs()
+        if self._repeats():
+            self.space.rollback(mark)
+            return MergeProof(Merge.NO, "an axis would meet itself (a diagonal)")
+        self.guards = guards
+        if guards:
+            text = " and ".join(f"{a} = {b}" for a, b in guards)
+            return MergeProof(Merge.UNKNOWN, f"if {text}", _names(*guards[0]))
+        return MergeProof(Merge.YES)
+
+    def one_domain(self) -> bool:
+        return self._one_domain()
+
+    def recomputes(self) -> bool:
+        producer = atoms_of(self._resolved(self.producer))
+        return len(producer) < len(atoms_of(self.spaces))
+
+    def rank(self) -> int:
+        return len(atoms_of(self.spaces))
+
+    def within_matrix(self) -> bool:
+        cube = self.producer if self.producer.kind is PartKind.CUBE else self.consumer
+        matmul = next(node for node in cube.nodes if node.op == "matmul")
+        result = set(self.space.flat(self.axes[matmul].result))
+        domain = set(self.space.resolve(self.axes[matmul].domain))
+        other = self.consumer if cube is self.producer else self.producer
+        return set(atoms_of(self._resolved(other))) <= result and self._inside(domain)
+
+    # -- how
+
+    def _inside(self, domain: set[Atom]) -> bool:
+        return set(atoms_of(self.spaces)) <= domain
+
+    def _result_layout(self, value: Value) -> Layout:
+        assert value.producer is not None
+        return self.axes[value.producer].result
+
+    def _unify(
+        self,
+        result: Layout,
+        operand: Layout,
+        maybe: tuple[int, ...],
+        guards: list[tuple[Dim, Dim]],
+    ) -> tuple[Dim, Dim] | None:
+        for axis, (left, right) in enumerate(zip(result, operand, strict=True)):
+            if axis not in maybe:
+                mismatch = self.space.unify(left, right)
+            elif self.speculate:
+                mismatch = self._assume(left, right, guards)
+            else:
+                mismatch = self._extent(left), self._extent(right)
+            if mismatch is not None:
+                return mismatch
+        return None
+
+    def _assume(
+        self, left: Atoms, right: Atoms, guards: list[tuple[Dim, Dim]]
+    ) -> tuple[Dim, Dim] | None:
+        """Merges two axes whose extents may or may not be equal."""
+        a, b = self.space.resolve(left), self.space.resolve(right)
+        if len(a) != 1 or len(b) != 1:
+            return self._extent(left), self._extent(right)
+        if a != b and not self.space.bind_assumed(a[0], b[0]):
+            return self._extent(left), self._extent(right)
+        guards.append((self.space.extent(a[0]), self.space.extent(b[0])))
+        return None
+
+    def _extent(self, atoms: Atoms) -> Dim:
+        result: Dim = 1
+        for atom in self.space.resolve(atoms):
+            result = result * self.space.extent(atom)
+        return result
+
+    def _resolved(self, group: Group) -> dict[Atoms, None]:
+        return {self.space.resolve(space): None for space in group.spaces}
+
+    def _collect_spaces(self) -> None:
+        self.spaces = self._resolved(self.consumer)
+        if not self.needs_memory():
+            self.spaces |= self._resolved(self.producer)
+
+    def _one_domain(self) -> bool:
+        atoms = len(atoms_of(self.spaces))
+        return any(len(space) == atoms for space in self.spaces)
+
+    def _repeats(self) -> bool:
+        return any(len(set(space)) != len(space) for space in self.spaces)
+
+    def _share_inputs(self) -> None:
+        """Reads tensors that both groups load at the same point, where that gives one domain."""
+        for value in self.consumer.inputs:
+            if value in self.producer.inputs:
+                self._share_input(value)
+                if self._one_domain():
+                    return
+
+    def _share_input(self, value: Value) -> None:
+        producer, at = self.producer.inputs[value][0]
+        consumer, index = self.consumer.inputs[value][0]
+        left, right = self.axes[producer].operands[at], self.axes[consumer].operands[index]
+        if left is None or right is None:
+            return
+        mark = self.space.mark()
+        before = self.spaces
+        mismatch = self.space.unify_layouts(left, right)
+        self._collect_spaces()
+        if mismatch is not None or self._repeats():
+            self.space.rollback(mark)
+            self.spaces = before
+
+
+def _names(*dims: Dim) -> tuple[str, ...]:
+    names = {str(symbol) for dim in dims if not isinstance(dim, int) for symbol in symbols_of(dim)}
+    return tuple(sorted(names))
+
+
+def _refused(left: Dim, right: Dim) -> MergeProof:
+    return MergeProof(
+        Merge.NO, f"iteration spaces do not merge: {left} against {right}", _names(left, right)
+    )

@@ -1,0 +1,116 @@
+"""Brings a graph of basic operators into the form that clustering wants.
+
+  * A view, a dims scalar or a small computation of scalars is repeated for each of its users, so that
+    each kernel can take in its own.
+  * Each operand of a concat gets a reshape of its own: the place where it is stored into the result.
+  * A graph output that is an input, a constant or another output becomes a copy.
+
+Invariants: no value changes; afterwards the result of a relayout or of a strided view has one use.
+"""
+
+from __future__ import annotations
+
+from dvm_graph.cluster.node_axes import RELAYOUTS, STRIDED, shape_of
+from dvm_graph.ir import OPERATORS, Graph, Kind, Node, Value
+
+_MAX_SCALAR_CHAIN = 8
+"""Operators in a computation of scalars that is repeated for each user."""
+
+
+def prepare(graph: Graph) -> None:
+    """Rewrites the graph in place."""
+    _copy_outputs(graph)
+    _place_concat_operands(graph)
+    _repeat_cheap(graph)
+
+
+def _identity(graph: Graph, value: Value, origin: tuple[str, ...]) -> Value:
+    result = Value(graph.unique_name(f"{value.name}.copy"), value.dtype, value.shape)
+    name = graph.unique_name(f"copy.{value.name}")
+    attrs = {"shape": shape_of(value)}
+    graph.add(Node(name, "reshape", (value,), (result,), attrs, origin=origin))
+    return result
+
+
+def _copy_outputs(graph: Graph) -> None:
+    seen: set[Value] = set()
+    inputs = set(graph.inputs)
+    outputs = []
+    for value in graph.outputs:
+        if value in seen or value in inputs or value.is_constant:
+            value = _identity(graph, value, ())
+        seen.add(value)
+        outputs.append(value)
+    graph.outputs = outputs
+
+
+def _place_concat_operands(graph: Graph) -> None:
+    for node in list(graph.nodes):
+        if node.op == "concat":
+            operands = [v for v in node.inputs if v is not None]
+            graph.set_inputs(node, [_identity(graph, v, node.origin) for v in operands])
+
+
+def _repeat_cheap(graph: Graph) -> None:
+    scalars = _scalar_chains(graph)
+    for node in reversed(graph.sorted_nodes()):
+        if node.op in RELAYOUTS or node.op in STRIDED or node in scalars:
+            _repeat(graph, node)
+
+
+def _repeat(graph: Graph, node: Node) -> None:
+    """One copy of the operator for every use but one (that as graph output comes first)."""
+    value = node.output
+    uses = [
+        (user, index)
+        for user in graph.users(value)
+        for index, operand in enumerate(user.inputs)
+        if operand is value
+    ]
+    if not graph.is_output(value):
+        uses = uses[1:]
+    for user, index in uses:
+        inputs = list(user.inputs)
+        inputs[index] = _clone(graph, node)
+        graph.set_inputs(user, inputs)
+
+
+def _clone(graph: Graph, node: Node) -> Value:
+    value = node.output
+    result = Value(
+        graph.unique_name(value.name), value.dtype, value.shape, elements=value.elements
+    )
+    clone = Node(
+        graph.unique_name(node.name),
+        node.op,
+        node.inputs,
+        (result,),
+        node.attrs,
+        origin=node.origin,
+        metadata=node.metadata,
+    )
+    graph.add(clone)
+    return result
+
+
+def _scalar_chains(graph: Graph) -> set[Node]:
+    """Operators on single elements that rest on constants and dims alone, a few at most."""
+    lengths: dict[Value, int] = {}
+    chains: set[Node] = set()
+    for node in graph.sorted_nodes():
+        if OPERATORS[node.op].kind not in (Kind.MAP, Kind.SOURCE, Kind.VIEW):
+            continue
+        if node.op == "concat" or any(extent != 1 for value in node.outputs for extent in value.shape or ()):
+            continue
+        length = 1
+        for value in node.inputs:
+            if value is None or value.is_constant:
+                continue
+            if value not in lengths:
+                break
+            length += lengths[value]
+        else:
+            if length <= _MAX_SCALAR_CHAIN:
+                lengths[node.output] = length
+                chains.add(node)
+    return chains

@@ -1,0 +1,273 @@
+"""Splits clusters into fused subgraphs by the table of patterns.
+
+In: clusters of basic operators. Out: fused subgraphs, each of which becomes one meta-kernel, in
+topological order, with fallbacks where a kernel may turn out not to fit.
+
+The order of the sweeps is the policy: views go to the kernels that read them; element-wise operators
+go into the matrix product before them; what is left of the vector operators merges along its edges;
+views that no reader could take are stored by their producer. Every sweep visits groups in topological
+order, so the result is deterministic.
+
+Invariants: the quotient graph stays acyclic; an operator is in exactly one subgraph.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from dvm_graph.cluster.axes import AxisSpace
+from dvm_graph.cluster.groups import Group, GroupGraph, make_group
+from dvm_graph.cluster.meeting import GroupMeeting
+from dvm_graph.cluster.names import stem_of
+from dvm_graph.cluster.node_axes import NodeAxes, describe
+from dvm_graph.cluster.subgraph import (
+    Axes,
+    Cluster,
+    ClusteredGraph,
+    FusedGraph,
+    FusedSubgraph,
+    FusionReport,
+    SubgraphKind,
+)
+from dvm_graph.ir import OPERATORS, Graph, Kind, Node, Value
+from dvm_graph.options import Options
+from dvm_graph.rules import Decision, PartKind, Verdict, judge
+from dvm_graph.symbolic import Facts
+
+
+def split_clusters(clusters: ClusteredGraph, facts: Facts, options: Options) -> FusedGraph:
+    """Fuses the operators of each cluster."""
+    graph, report = clusters.graph, clusters.report
+    subgraphs: dict[Cluster, tuple[FusedSubgraph, ...]] = {}
+    outputs = set(graph.outputs)
+    for cluster in clusters.clusters:
+        if cluster.vendor:
+            report.vendor.extend(cluster.nodes)
+            continue
+        splitter = _Splitter(graph, outputs, cluster.nodes, facts, options, report.decisions)
+        subgraphs[cluster] = splitter.run()
+        report.subgraphs.extend(s for s in subgraphs[cluster] if s.kind.is_kernel)
+    report.basic_operators = sum(
+        1
+        for cluster in clusters.clusters
+        for node in cluster.nodes
+        if OPERATORS[node.op].kind not in (Kind.VIEW, Kind.SOURCE, Kind.VENDOR)
+    )
+    return FusedGraph(graph, clusters.clusters, subgraphs, report)
+
+
+class _Splitter:
+    """Fuses the operators of one cluster."""
+
+    def __init__(
+        self,
+        graph: Graph,
+        outputs: set[Value],
+        nodes: Sequence[Node],
+        facts: Facts,
+        options: Options,
+        decisions: list[Decision],
+        speculate: bool = True,
+    ) -> None:
+        self._graph, self._outputs = graph, outputs
+        self._facts, self._options = facts, options
+        self._decisions = decisions
+        self._speculate = speculate
+        self._space = AxisSpace(facts)
+        self._axes: dict[Node, NodeAxes] = {node: describe(node, self._space) for node in nodes}
+        self._groups = GroupGraph(make_group(n, self._axes[n], self._space) for n in nodes)
+        self._refused: dict[tuple[Group, Group], Decision] = {}
+
+    def run(self) -> tuple[FusedSubgraph, ...]:
+        self._load_views()
+        if self._options.fuse:
+            self._extend_cubes()
+            self._merge_vectors()
+        self._store_views()
+        self._decisions.extend(
+            decision
+            for (producer, consumer), decision in self._refused.items()
+            if producer in self._groups.position and consumer in self._groups.position
+        )
+        return tuple(self._finish(group) for group in self._groups.groups)
+
+    # -- sweeps
+
+    def _load_views(self) -> None:
+        """Relayouts join the one group that reads them."""
+        for group in reversed(self._groups.groups):
+            if group.kind is PartKind.VIEW and len(group.after) == 1:
+                if not any(value in self._outputs for value in group.results):
+                    self._try_merge(group, next(iter(group.after)))
+
+    def _extend_cubes(self) -> None:
+        """Element-wise operators after a matrix product become its epilogue."""
+        for cube in self._groups.groups:
+            if cube.kind is PartKind.CUBE and cube in self._groups.position:
+                while (grown := self._extend(cube)) is not None:
+                    cube = grown
+
+    def _extend(self, cube: Group) -> Group | None:
+        position = self._groups.position
+        for consumer in sorted(cube.after, key=position.__getitem__):
+            if (cube, consumer) not in self._refused:
+                merged = self._try_merge(cube, consumer)
+                if merged is not None:
+                    return merged
+        return None
+
+    def _merge_vectors(self) -> None:
+        """Vector operators merge along their edges until nothing changes."""
+        changed = True
+        while changed:
+            changed = False
+            for group in self._groups.groups:
+                if group.kind in (PartKind.VECTOR, PartKind.CUBE):
+                    changed |= self._absorb_producers(group)
+
+    def _absorb_producers(self, group: Group) -> bool:
+        position = self._groups.position
+        if group not in position:
+            return False
+        changed = False
+        for producer in sorted(group.before, key=position.__getitem__, reverse=True):
+            if producer.kind is PartKind.VECTOR and producer in group.before:
+                changed |= self._try_merge(producer, group) is not None
+        return changed
+
+    def _store_views(self) -> None:
+        """What no reader could take in is arranged by the store of its producer."""
+        for group in self._groups.groups:
+            if group.kind is PartKind.VIEW and group in self._groups.position:
+                for producer in list(group.before):
+                    if producer.kind in (PartKind.VECTOR, PartKind.CUBE):
+                        self._try_merge(producer, group)
+
+    # -- one merge
+
+    def _try_merge(self, producer: Group, consumer: Group) -> Group | None:
+        meeting = GroupMeeting(
+            producer,
+            consumer,
+            self._groups,
+            self._space,
+            self._axes,
+            self._options.limits,
+            self._speculate,
+        )
+        mark = self._space.mark()
+        ruling = judge(meeting)
+        subject = f"{producer.name} -> {consumer.name}"
+        decision = Decision(subject, ruling.verdict, ruling.reason, ruling.symbols)
+        if ruling.verdict not in (Verdict.PATTERN, Verdict.SPECULATE):
+            self._space.rollback(mark)
+            self._refused[producer, consumer] = decision
+            return None
+        self._decisions.append(decision)
+        if producer.kind is PartKind.VIEW and meeting.needs_memory():
+            for node in producer.nodes:
+                self._axes[node].memory = (True,)
+        kind = consumer.kind if producer.kind is PartKind.VIEW else producer.kind
+        if PartKind.CUBE in (producer.kind, consumer.kind):
+            kind = PartKind.CUBE
+        merged = self._groups.merge(producer, consumer)
+        merged.kind = kind
+        merged.spaces = meeting.spaces
+        merged.guards.extend(meeting.guards)
+        return merged
+
+    # -- results
+
+    def _finish(self, group: Group) -> FusedSubgraph:
+        inside = set(group.nodes)
+        outputs = tuple(
+            value
+            for value in group.results
+            if value in self._outputs
+            or any(user not in inside for user in self._graph.users(value))
+        )
+        kind = _kind_of(group)
+        return FusedSubgraph(
+            name=stem_of(group.nodes),
+            kind=kind,
+            nodes=tuple(group.nodes),
+            inputs=tuple(group.inputs),
+            outputs=outputs,
+            axes=Axes(self._space, {node: self._axes[node] for node in group.nodes}),
+            guards=tuple(group.guards),
+            fallback=self._fallback(group, kind, outputs),
+        )
+
+    def _fallback(
+        self, group: Group, kind: SubgraphKind, outputs: tuple[Value, ...]
+    ) -> tuple[FusedSubgraph, ...]:
+        if group.guards:
+            splitter = _Splitter(
+                self._graph,
+                self._outputs | set(outputs),
+                group.nodes,
+                self._facts,
+                self._options,
+                [],
+                speculate=False,
+            )
+            return splitter.run()
+        if kind is SubgraphKind.VECTOR and group.reduces:
+            return self._cut_at_reductions(group, set(outputs))
+        return ()
+
+    def _cut_at_reductions(self, group: Group, stored: set[Value]) -> tuple[FusedSubgraph, ...]:
+        """The same operators in kernels that never use a reduction they computed."""
+        levels = _levels(group.nodes)
+        count = max(levels.values()) + 1
+        if count == 1:
+            return ()
+        parts: list[list[Node]] = [[] for _ in range(count)]
+        for node in group.nodes:
+            parts[levels[node]].append(node)
+        return tuple(self._part(part, stored) for part in parts)
+
+    def _part(self, nodes: list[Node], stored: set[Value]) -> FusedSubgraph:
+        inside = set(nodes)
+        results = dict.fromkeys(value for node in nodes for value in node.outputs)
+        inputs = dict.fromkeys(v for node in nodes for v in node.inputs if v not in results)
+        outputs = tuple(
+            value
+            for value in results
+            if value in stored or any(user not in inside for user in self._graph.users(value))
+        )
+        return FusedSubgraph(
+            name=stem_of(nodes),
+            kind=SubgraphKind.VECTOR,
+            nodes=tuple(nodes),
+            inputs=tuple(value for value in inputs if value is not None),
+            outputs=outputs,
+            axes=Axes(self._space, {node: self._axes[node] for node in nodes}),
+        )
+
+
+def _levels(nodes: Iterable[Node]) -> dict[Node, int]:
+    """How many reductions lie before each operator, at most. Views stay with their readers."""
+    levels: dict[Node, int] = {}
+    for node in nodes:
+        level = 0
+        for value in node.inputs:
+            producer = None if value is None else value.producer
+            if producer in levels:
+                reduces = OPERATORS[producer.op].kind is Kind.REDUCE
+                level = max(level, levels[producer] + reduces)
+        levels[node] = level
+    return levels
+
+
+def _kind_of(group: Group) -> SubgraphKind:
+    first = group.nodes[0]
+    match group.kind:
+        case PartKind.HOST:
+            return SubgraphKind.JOIN if first.op == "concat" else SubgraphKind.DIMS
+        case PartKind.VIEW:
+            only_reshapes = all(node.op == "reshape" for node in group.nodes)
+            return SubgraphKind.ALIAS if only_reshapes else SubgraphKind.VECTOR
+        case PartKind.CUBE:
+            return SubgraphKind.MIX if group.operators > 1 else SubgraphKind.CUBE
+    return SubgraphKind.VECTOR

@@ -1,0 +1,153 @@
+"""Stacks fused subgraphs into launches: side by side where independent, else one after the other.
+
+In: fused subgraphs by cluster. Out: a schedule of launches, host writes and vendor partitions.
+
+Within a phase the kernels form stages. A stage takes the earliest kernels, in the order of the model,
+whose producers all lie in earlier stages; the order of the model keeps lifetimes, and so memory, short.
+Stages of one launch run one after the other with a barrier of the cores in between.
+
+Invariants: a kernel follows all its producers; the schedule depends on the graph alone.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from dvm_graph.cluster.aliases import Aliases, find_aliases
+from dvm_graph.cluster.subgraph import (
+    Cluster,
+    FusedGraph,
+    FusedSubgraph,
+    FusionReport,
+    SubgraphKind,
+)
+from dvm_graph.ir import Graph, Node, Value
+from dvm_graph.options import Options
+from dvm_graph.rules import Decision, Verdict
+from dvm_graph.symbolic import Facts
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Launch:
+    stages: tuple[tuple[FusedSubgraph, ...], ...]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class VendorCall:
+    nodes: tuple[Node, ...]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class HostDims:
+    """Dims operators whose tensors the host writes."""
+
+    node: Node
+
+
+@dataclass(slots=True, eq=False)
+class Schedule:
+    graph: Graph
+    steps: list[Launch | VendorCall | HostDims]
+    aliases: Aliases
+    joins: list[Node]
+    """Concats, whose operands are stored in place."""
+    report: FusionReport
+
+
+def stack(fused: FusedGraph, facts: Facts, options: Options) -> Schedule:
+    """Orders everything that runs."""
+    everything = [s for part in fused.clusters for s in fused.subgraphs.get(part, ())]
+    aliases, copies = find_aliases(fused.graph, everything)
+    schedule = Schedule(fused.graph, [], aliases, [], fused.report)
+    phases: dict[int, list[Cluster]] = {}
+    for part in fused.clusters:
+        phases.setdefault(part.phase, []).append(part)
+    for phase in sorted(phases):
+        if phase % 2 == 1:
+            schedule.steps += [VendorCall(part.nodes) for part in phases[phase]]
+            continue
+        subgraphs = [
+            replace(s, kind=SubgraphKind.VECTOR) if s in copies else s
+            for part in phases[phase]
+            for s in fused.subgraphs[part]
+        ]
+        _stack_phase(subgraphs, schedule, options)
+    return schedule
+
+
+def _stack_phase(
+    subgraphs: list[FusedSubgraph], schedule: Schedule, options: Options
+) -> None:
+    for subgraph in subgraphs:
+        match subgraph.kind:
+            case SubgraphKind.JOIN:
+                schedule.joins.append(subgraph.nodes[0])
+            case SubgraphKind.DIMS:
+                schedule.steps.append(HostDims(subgraph.nodes[0]))
+    stages = _stages(subgraphs, options, schedule.report)
+    limit = options.limits.max_sequence if options.stack else 1
+    for first in range(0, len(stages), limit):
+        schedule.steps.append(Launch(tuple(stages[first : first + limit])))
+
+
+def _stages(
+    subgraphs: list[FusedSubgraph], options: Options, report: FusionReport
+) -> list[tuple[FusedSubgraph, ...]]:
+    width = options.limits.max_parallel if options.stack else 1
+    ready_at = _Readiness(subgraphs)
+    stages: list[tuple[FusedSubgraph, ...]] = []
+    waiting = ready_at.initial()
+    while waiting:
+        waiting.sort(key=ready_at.index.__getitem__)
+        stage, waiting = waiting[:width], waiting[width:]
+        stages.append(tuple(stage))
+        _explain(stage, report)
+        for subgraph in stage:
+            waiting.extend(ready_at.complete(subgraph))
+    return stages
+
+
+def _explain(stage: list[FusedSubgraph], report: FusionReport) -> None:
+    if len(stage) > 1:
+        names = ", ".join(subgraph.nodes[-1].name for subgraph in stage)
+        report.decisions.append(Decision(names, Verdict.PARALLEL, "independent: one stage"))
+
+
+class _Readiness:
+    """Counts for each kernel the producers that have not run; aliases and joins run at once."""
+
+    def __init__(self, subgraphs: list[FusedSubgraph]) -> None:
+        self.index = {subgraph: i for i, subgraph in enumerate(subgraphs)}
+        produced: dict[Value, FusedSubgraph] = {}
+        for subgraph in subgraphs:
+            for node in subgraph.nodes:
+                produced.update(dict.fromkeys(node.outputs, subgraph))
+        self._after: dict[FusedSubgraph, list[FusedSubgraph]] = {s: [] for s in subgraphs}
+        self._missing = dict.fromkeys(subgraphs, 0)
+        for subgraph in subgraphs:
+            producers = dict.fromkeys(produced[v] for v in subgraph.inputs if v in produced)
+            self._missing[subgraph] = len(producers)
+            for producer in producers:
+                self._after[producer].append(subgraph)
+
+    def initial(self) -> list[FusedSubgraph]:
+        free = [subgraph for subgraph, missing in self._missing.items() if not missing]
+        return self._through(free)
+
+    def complete(self, subgraph: FusedSubgraph) -> list[FusedSubgraph]:
+        """Kernels that become ready once this one is done."""
+        free = []
+        for follower in self._after[subgraph]:
+            self._missing[follower] -= 1
+            if not self._missing[follower]:
+                free.append(follower)
+        return self._through(free)
+
+    def _through(self, free: list[FusedSubgraph]) -> list[FusedSubgraph]:
+        kernels = []
+        for subgraph in free:
+            if subgraph.kind.is_kernel:
+                kernels.append(subgraph)
+            else:
+                kernels.extend(self.complete(subgraph))
+        return kernels

@@ -1,0 +1,96 @@
+"""What clustering hands on: clusters, fused subgraphs and the record of decisions."""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass, field
+
+from dvm_graph.cluster.axes import AxisSpace
+from dvm_graph.cluster.node_axes import NodeAxes
+from dvm_graph.ir import Dim, Graph, Node, Value
+from dvm_graph.rules import Decision
+
+
+class SubgraphKind(enum.Enum):
+    VECTOR = "vector"
+    CUBE = "cube"
+    MIX = "mix"
+    ALIAS = "alias"
+    """Reshapes of something in memory: no kernel, the same bytes."""
+    JOIN = "join"
+    """A concat: no kernel, its operands are stored in place."""
+    DIMS = "dims"
+    """Dims that the host writes into a tensor."""
+
+    @property
+    def is_kernel(self) -> bool:
+        return self in (SubgraphKind.VECTOR, SubgraphKind.CUBE, SubgraphKind.MIX)
+
+
+@dataclass(frozen=True, slots=True)
+class Axes:
+    """The axis atoms of the operators of a subgraph."""
+
+    space: AxisSpace
+    nodes: dict[Node, NodeAxes]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class FusedSubgraph:
+    """The operators of one meta-kernel."""
+
+    name: str
+    kind: SubgraphKind
+    nodes: tuple[Node, ...]
+    """Topological."""
+    inputs: tuple[Value, ...]
+    outputs: tuple[Value, ...]
+    """Values that have to be stored."""
+    axes: Axes
+    guards: tuple[tuple[Dim, Dim], ...] = ()
+    """Pairs of dims that have to be equal in a run, else the fallback runs."""
+    fallback: tuple[FusedSubgraph, ...] = ()
+    """The same operators in kernels that always fit; empty: not needed."""
+
+    @property
+    def origin(self) -> tuple[str, ...]:
+        """Names of the ONNX nodes, each once."""
+        return tuple(dict.fromkeys(name for node in self.nodes for name in node.origin))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Cluster:
+    """A convex group of operators of one kind: for kernels, or for the vendor library."""
+
+    index: int
+    phase: int
+    """Clusters of one phase are independent of each other, and need only those of lower ones."""
+    vendor: bool
+    nodes: tuple[Node, ...]
+
+
+@dataclass(slots=True)
+class FusionReport:
+    """Every decision with its reason, and what came out."""
+
+    decisions: list[Decision] = field(default_factory=list)
+    subgraphs: list[FusedSubgraph] = field(default_factory=list)
+    vendor: list[Node] = field(default_factory=list)
+    basic_operators: int = 0
+    """Operators that would be kernels of their own without fusion."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ClusteredGraph:
+    graph: Graph
+    clusters: tuple[Cluster, ...]
+    report: FusionReport
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class FusedGraph:
+    graph: Graph
+    clusters: tuple[Cluster, ...]
+    subgraphs: dict[Cluster, tuple[FusedSubgraph, ...]]
+    """Of the clusters that are not the vendor's, in topological order."""
+    report: FusionReport

@@ -1,0 +1,148 @@
+"""Lowers a schedule of fused subgraphs to the plan of the model.
+
+In: a `Schedule`. Out: a `ModelPlan`: dims as integer programs, buffers, and the steps of the executor.
+
+Invariants: every symbol that a dim needs is bound by an input or by the result of a vendor operator;
+names of kernels are unique and number them in the order of the schedule.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from dvm_graph.cluster import FusedSubgraph, HostDims, Launch, Schedule, VendorCall
+from dvm_graph.ir import Dim, Node, Value
+from dvm_graph.kernels.lower_subgraph import lower_subgraph
+from dvm_graph.kernels.plan import (
+    NO_SLOT,
+    DimsStep,
+    KernelCall,
+    LaunchStep,
+    ModelPlan,
+    Slot,
+    Step,
+    SymbolBinding,
+    VendorStep,
+)
+from dvm_graph.kernels.value_table import ValueTable
+from dvm_graph.options import Options
+from dvm_graph.symbolic import DimTable, Facts
+from dvm_graph.symbolic.dims import equal, logical_and, substitute, symbols_of
+
+
+def lower_kernels(schedule: Schedule, facts: Facts, options: Options) -> ModelPlan:
+    """The plan of the whole model."""
+    return _ModelLowering(schedule, facts).run()
+
+
+class _ModelLowering:
+    def __init__(self, schedule: Schedule, facts: Facts) -> None:
+        self._schedule, self._facts = schedule, facts
+        self._graph = schedule.graph
+        self._plan = ModelPlan(DimTable())
+        self._values = ValueTable(schedule, self._plan)
+        self._bound: set[Any] = set()
+        self._kernels = 0
+
+    def run(self) -> ModelPlan:
+        plan = self._plan
+        plan.inputs = tuple(self._values.number(value) for value in self._graph.inputs)
+        for value in self._graph.inputs:
+            self._bind(value)
+        for step in self._schedule.steps:
+            plan.steps.append(self._step(step))
+        plan.outputs = tuple(self._values.number(value) for value in self._graph.outputs)
+        return plan
+
+    def _step(self, step: Launch | VendorCall | HostDims) -> Step:
+        if isinstance(step, Launch):
+            return LaunchStep(tuple(self._stage(stage) for stage in step.stages))
+        if isinstance(step, HostDims):
+            slots = tuple(self._plan.dims.slot(dim) for dim in step.node.attrs["elements"])
+            return DimsStep(self._values.number(step.node.output), slots)
+        return self._vendor(step.nodes)
+
+    def _stage(self, stage: Iterable[FusedSubgraph]) -> tuple[KernelCall, ...]:
+        return tuple(self._call(subgraph) for subgraph in stage)
+
+    def _call(self, subgraph: FusedSubgraph) -> KernelCall:
+        name = f"k{self._kernels}_{subgraph.name}"
+        self._kernels += 1
+        plan = lower_subgraph(subgraph, name, self._values, self._plan.dims, self._facts)
+        fallback = tuple(self._call(part) for part in subgraph.fallback)
+        return KernelCall(plan, self._guard(subgraph), fallback)
+
+    def _guard(self, subgraph: FusedSubgraph) -> Slot:
+        condition: Dim = 1
+        for left, right in subgraph.guards:
+            condition = logical_and(condition, equal(left, right))
+        return NO_SLOT if condition == 1 else self._plan.dims.slot(condition)
+
+    def _vendor(self, nodes: tuple[Node, ...]) -> VendorStep:
+        inside = set(nodes)
+        results = [value for node in nodes for value in node.outputs]
+        produced = set(results)
+        inputs = dict.fromkeys(
+            value
+            for node in nodes
+            for value in node.inputs
+            if value is not None and value not in produced and not value.is_constant
+        )
+        outputs = [
+            value
+            for value in results
+            if self._graph.is_output(value)
+            or any(user not in inside for user in self._graph.users(value))
+            or self._binds(value)
+        ]
+        step = VendorStep(
+            nodes,
+            tuple(self._values.number(value) for value in inputs),
+            tuple(self._values.number(value) for value in outputs),
+        )
+        for value in outputs:
+            self._bind(value)
+        return step
+
+    # -- symbols
+
+    def _binds(self, value: Value) -> bool:
+        """Some dim of the value is a symbol without a value so far."""
+        return any(
+            symbol not in self._bound
+            for dim in value.shape or ()
+            if not isinstance(dim, int)
+            for symbol in symbols_of(dim)
+        )
+
+    def _bind(self, value: Value) -> None:
+        for axis, dim in enumerate(value.shape or ()):
+            if isinstance(dim, int):
+                continue
+            symbols = symbols_of(dim)
+            if len(symbols) != 1:
+                continue
+            (symbol,) = symbols
+            linear = _linear(dim, symbol)
+            if symbol in self._bound or linear is None:
+                continue
+            self._bound.add(symbol)
+            self._plan.bindings.append(
+                SymbolBinding(
+                    self._plan.dims.symbol(symbol), self._values.number(value), axis, *linear
+                )
+            )
+
+
+def _linear(dim: Dim, symbol: Any) -> tuple[int, int] | None:
+    """(a, b) where the dim is a * symbol + b, a not 0."""
+    if dim is symbol:
+        return 1, 0
+    shift, next_value, third = (substitute(dim, {symbol: x}) for x in (0, 1, 2))
+    if not all(isinstance(x, int) for x in (shift, next_value, third)):
+        return None
+    scale = next_value - shift
+    if scale == 0 or third - next_value != scale or dim != symbol * scale + shift:
+        return None
+    return scale, shift

@@ -1,0 +1,445 @@
+"""Lowers one fused subgraph to a kernel plan over one domain.
+
+In: a fused subgraph with its axis atoms, the table of buffers, the table of dims. Out: a `KernelPlan`:
+atoms become the axes of the domain, values become nodes that vary along some of them, uses of memory
+become affine accesses; views are gone.
+
+Invariants: a node varies along no more axes than its operands do (so what is broadcast is computed
+once); the nodes are in topological order; loads of one place are one node.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from dvm_graph.cluster import FusedSubgraph, SubgraphKind
+from dvm_graph.cluster.axes import Atom, Atoms, Layout
+from dvm_graph.cluster.node_axes import RELAYOUTS, STRIDED, shape_of
+from dvm_graph.errors import CompileError
+from dvm_graph.ir import OPERATORS, Dim, DType, Kind, Node, Value
+from dvm_graph.kernels.plan import (
+    NO_SLOT,
+    Access,
+    KernelKind,
+    KernelPlan,
+    Panels,
+    PlanNode,
+    Slot,
+)
+from dvm_graph.kernels.registers import cast_needs_narrow, needs_narrow
+from dvm_graph.kernels.value_table import ValueTable, row_major
+from dvm_graph.symbolic import DimTable, Facts
+from dvm_graph.symbolic.dims import add, equal, mul, select
+
+_MAX_UNIFORM_CHECK = 4096
+"""Elements of a constant that is looked through for being one number repeated."""
+
+
+class _Address:
+    """Where an operand is read: a buffer, an offset, and a stride for each atom."""
+
+    __slots__ = ("buffer", "offset", "source", "strides")
+
+    def __init__(self, source: Value, buffer: int, offset: Dim, strides: dict[Atom, Dim]) -> None:
+        self.source, self.buffer = source, buffer
+        self.offset, self.strides = offset, strides
+
+
+def lower_subgraph(
+    subgraph: FusedSubgraph, name: str, values: ValueTable, dims: DimTable, facts: Facts
+) -> KernelPlan:
+    """The kernel plan of a fused subgraph."""
+    return _Lowering(subgraph, values, dims, facts).run(name)
+
+
+class _Lowering:
+    def __init__(
+        self, subgraph: FusedSubgraph, values: ValueTable, dims: DimTable, facts: Facts
+    ) -> None:
+        self._subgraph, self._values, self._dims, self._facts = subgraph, values, dims, facts
+        self._space = subgraph.axes.space
+        self._axes = subgraph.axes.nodes
+        self._inside = set(subgraph.nodes)
+        self._nodes: list[PlanNode] = []
+        self._accesses: list[Access] = []
+        self._at: dict[Value, int] = {}
+        self._loads: dict[tuple[Access, int], int] = {}
+        self._roles: tuple[Atom, Atom, Atom] | None = None
+        self._domain = self._order_axes()
+        self._index = {atom: i for i, atom in enumerate(self._domain)}
+
+    def run(self, name: str) -> KernelPlan:
+        for node in self._subgraph.nodes:
+            self._lower(node)
+        for value in self._subgraph.outputs:
+            self._store(value)
+        kind = _KINDS[self._subgraph.kind]
+        plan = KernelPlan(
+            name=name,
+            kind=kind,
+            extents=tuple(self._dims.slot(self._space.extent(atom)) for atom in self._domain),
+            nodes=tuple(self._nodes),
+            accesses=tuple(self._accesses),
+            origin=self._subgraph.origin,
+        )
+        if self._roles is None:
+            return plan
+        m, n, k = (self._index[atom] for atom in self._roles)
+        return replace(plan, m_axis=m, n_axis=n, k_axis=k)
+
+    # -- domain
+
+    def _order_axes(self) -> Atoms:
+        for node in self._subgraph.nodes:
+            if node.op == "matmul":
+                return self._matrix_domain(node)
+        best: Atoms = ()
+        spaces = []
+        for node in self._subgraph.nodes:
+            axes = self._axes[node]
+            space = (
+                self._space.resolve(axes.domain) if axes.domain else self._space.flat(axes.result)
+            )
+            spaces.append(space)
+            if len(space) >= len(best):
+                best = space
+        seen = dict.fromkeys(best)
+        extra = dict.fromkeys(atom for space in spaces for atom in space if atom not in seen)
+        return (*extra, *best)
+
+    def _matrix_domain(self, node: Node) -> Atoms:
+        axes = self._axes[node]
+        *batch, rows, columns = axes.result
+        k = self._space.resolve(axes.operands[0][-1])[0]  # type: ignore[index]
+        n = self._space.resolve(columns)[0]
+        row_atoms = self._space.resolve(rows) or (self._space.atom(1),)
+        m = row_atoms[-1]
+        self._roles = (m, n, k)
+        outer = self._space.resolve(atom for atoms in batch for atom in atoms)
+        return (*outer, *row_atoms[:-1], m, n, k)
+
+    def _mask(self, atoms: Iterable[Atom]) -> int:
+        mask = 0
+        for atom in self._space.resolve(atoms):
+            mask |= 1 << self._index[atom]
+        return mask
+
+    def _layout_mask(self, layout: Layout) -> int:
+        return self._mask(atom for axis in layout for atom in axis)
+
+    # -- addresses
+
+    def _address(self, node: Node, index: int) -> _Address:
+        """Where an operand lies, through the views of this subgraph that lead to it."""
+        value = node.inputs[index]
+        assert value is not None
+        producer = value.producer
+        if producer is not None and producer in self._inside and _is_view(producer):
+            if self._axes[producer].operands[0] is None:
+                return self._strided(producer)
+            return self._address(producer, 0)
+        place = self._values.place(value)
+        layout = self._axes[node].operands[index]
+        assert layout is not None
+        maybe = self._axes[node].maybe[index]
+        strides = [
+            select(equal(extent, 1), 0, stride) if axis in maybe else stride
+            for axis, (extent, stride) in enumerate(zip(shape_of(value), place.strides, strict=True))
+        ]
+        return _Address(value, place.buffer, place.offset, self._per_atom(layout, strides))
+
+    def _strided(self, node: Node) -> _Address:
+        """Where a slice, a view or a reshape that does not regroup reads."""
+        source = node.inputs[0]
+        assert source is not None
+        place = self._values.place(source)
+        offset: Dim = place.offset
+        if node.op == "slice":
+            strides = [mul(s, step) for s, step in zip(place.strides, node.attrs["steps"], strict=True)]
+            for start, stride in zip(node.attrs["starts"], place.strides, strict=True):
+                offset = add(offset, mul(start, stride))
+        elif node.op == "view":
+            strides = list(node.attrs["strides"])
+            offset = add(offset, node.attrs["offset"])
+        else:
+            strides = list(row_major(shape_of(node.output)))
+        layout = self._axes[node].result
+        return _Address(source, place.buffer, offset, self._per_atom(layout, strides))
+
+    def _per_atom(self, layout: Layout, strides: Iterable[Dim]) -> dict[Atom, Dim]:
+        result: dict[Atom, Dim] = {}
+        for axis, stride in zip(layout, strides, strict=True):
+            step = stride
+            for atom in reversed(self._space.resolve(axis)):
+                result[atom] = step
+                step = mul(step, self._space.extent(atom))
+        return result
+
+    def _access(self, address: _Address, packed: bool = False) -> Access:
+        slots = tuple(self._slot(address.strides.get(atom, 0)) for atom in self._domain)
+        return Access(address.buffer, slots, self._slot(address.offset), packed)
+
+    def _slot(self, dim: Dim) -> Slot:
+        return NO_SLOT if isinstance(dim, int) and dim == 0 else self._dims.slot(dim)
+
+    # -- operands
+
+    def _emit(self, node: PlanNode) -> int:
+        self._nodes.append(node)
+        return len(self._nodes) - 1
+
+    def _operand(self, node: Node, index: int) -> int:
+        """The plan node that holds an operand: computed before, a scalar, or loaded."""
+        value = node.inputs[index]
+        assert value is not None
+        if value in self._at:
+            return self._at[value]
+        scalar = _scalar_of(value)
+        if scalar is not None:
+            return self._fill(scalar, value.dtype)
+        address = self._address(node, index)
+        return self._load(address, value.dtype, address.strides)
+
+    def _load(self, address: _Address, dtype: DType, atoms: Iterable[Atom]) -> int:
+        access = self._access(address)
+        axes = self._mask(atoms)
+        known = self._loads.get((access, axes))
+        if known is None:
+            plan_node = PlanNode("load", dtype.register, axes, access=self._add_access(access))
+            known = self._loads[access, axes] = self._emit(plan_node)
+        return known
+
+    def _add_access(self, access: Access) -> int:
+        self._accesses.append(access)
+        return len(self._accesses) - 1
+
+    def _fill(self, scalar: Any, dtype: DType) -> int:
+        if dtype.is_float:
+            return self._emit(PlanNode("fill", dtype.register, 0, scalar=float(scalar)))
+        number = int(scalar)
+        if number >= 2**63:
+            number -= 2**64
+        return self._emit(PlanNode("fill", dtype.register, 0, integer=number))
+
+    # -- operators
+
+    def _lower(self, node: Node) -> None:
+        if _is_view(node):
+            self._lower_view(node)
+        elif node.op == "matmul":
+            self._at[node.output] = self._matmul(node)
+        elif node.op == "gather":
+            self._at[node.output] = self._gather(node)
+        elif node.op in ("iota", "dims"):
+            self._at[node.output] = self._iota(node)
+        elif node.op == "cast":
+            self._at[node.output] = self._cast(node)
+        else:
+            self._at[node.output] = self._compute(node)
+
+    def _lower_view(self, node: Node) -> None:
+        """Views compute nothing; one that reads memory for others is loaded where it is used."""
+        source = node.inputs[0]
+        assert source is not None
+        if source in self._at:
+            self._at[node.output] = self._at[source]
+        elif (scalar := _scalar_of(source)) is not None:
+            self._at[node.output] = self._fill(scalar, source.dtype)
+
+    def _compute(self, node: Node) -> int:
+        operands = tuple(self._operand(node, i) for i in range(len(node.inputs)))
+        axes = 0
+        for operand in operands:
+            axes |= self._nodes[operand].axes
+        reduce_axes = self._mask(self._axes[node].reduced)
+        dtype = node.output.dtype
+        limit = self._dims.slot(node.attrs["limit"]) if node.op == "check_index" else NO_SLOT
+        if OPERATORS[node.op].kind is Kind.REDUCE and not reduce_axes:
+            return operands[0]
+        at = self._emit(
+            PlanNode(
+                node.op,
+                dtype.register,
+                axes & ~reduce_axes,
+                operands,
+                reduce_axes=reduce_axes,
+                limit=limit,
+            )
+        )
+        return self._narrow(at, dtype) if needs_narrow(node.op, dtype) else at
+
+    def _narrow(self, operand: int, dtype: DType) -> int:
+        axes = self._nodes[operand].axes
+        return self._emit(PlanNode("narrow", dtype.register, axes, (operand,), narrow_to=dtype))
+
+    def _cast(self, node: Node) -> int:
+        source, target = node.inputs[0], node.output.dtype
+        assert source is not None
+        at = self._operand(node, 0)
+        if source.dtype.register is not target.register:
+            at = self._emit(PlanNode("cast", target.register, self._nodes[at].axes, (at,)))
+        return self._narrow(at, target) if cast_needs_narrow(source.dtype, target) else at
+
+    def _iota(self, node: Node) -> int:
+        if node.op == "dims":
+            offset = self._dims.slot(node.attrs["elements"][0])
+            return self._emit(PlanNode("iota", DType.INT64, 0, offset=offset))
+        axis: int = node.attrs["axis"]
+        layout = self._axes[node].result
+        strides = self._per_atom((layout[axis],), (node.attrs["step"],))
+        slots = tuple(self._slot(strides.get(atom, 0)) for atom in self._domain)
+        return self._emit(
+            PlanNode(
+                "iota",
+                DType.INT64,
+                self._mask(strides),
+                offset=self._slot(node.attrs["start"]),
+                strides=slots,
+            )
+        )
+
+    def _gather(self, node: Node) -> int:
+        axis: int = node.attrs["axis"]
+        source = node.inputs[0]
+        layout = self._axes[node].operands[0]
+        assert source is not None and layout is not None
+        index = self._operand(node, 1)
+        address = self._address(node, 0)
+        (gathered,) = self._space.resolve(layout[axis])
+        stride = address.strides.pop(gathered, 0)
+        access = self._access(address)
+        return self._emit(
+            PlanNode(
+                "gather",
+                source.dtype.register,
+                self._mask(address.strides) | self._nodes[index].axes,
+                (index,),
+                access=self._add_access(access),
+                limit=self._dims.slot(shape_of(source)[axis]),
+                offset=self._slot(stride),
+            )
+        )
+
+    def _matmul(self, node: Node) -> int:
+        a, b = self._matrix_operand(node, 0), self._matrix_operand(node, 1)
+        axes = self._layout_mask(self._axes[node].result)
+        if self._roles is not None:
+            axes |= 1 << self._index[self._roles[0]]
+        return self._emit(PlanNode("matmul", node.output.dtype.register, axes, (a, b)))
+
+    def _matrix_operand(self, node: Node, index: int) -> int:
+        value = node.inputs[index]
+        layout = self._axes[node].operands[index]
+        assert value is not None and layout is not None
+        if value in self._at:
+            return self._at[value]
+        atoms = [atom for axis in layout for atom in axis]
+        address = self._address(node, index)
+        panels = self._panels(node, address) if index == 1 else None
+        if panels is None:
+            return self._load(address, value.dtype, atoms)
+        access = self._access(panels, packed=True)
+        return self._emit(
+            PlanNode(
+                "load", value.dtype.register, self._mask(atoms), access=self._add_access(access)
+            )
+        )
+
+    def _panels(self, node: Node, address: _Address) -> _Address | None:
+        """The packed form of a constant B operand, if it has one."""
+        if not address.source.is_constant or self._roles is None:
+            return None
+        _, n, k = self._roles
+        numbers = {atom: self._number(stride) for atom, stride in address.strides.items()}
+        extents = {atom: self._number(self._space.extent(atom)) for atom in (*numbers, n, k)}
+        offset = self._number(address.offset)
+        if offset is None or None in numbers.values() or None in extents.values():
+            return None
+        batch = [atom for atom in self._domain if numbers.get(atom) and atom not in (n, k)]
+        step = batch_stride = numbers[batch[-1]] if batch else 0
+        count = 1
+        dense: dict[Atom, Dim] = {}
+        for atom in reversed(batch):
+            if numbers[atom] != step:
+                return None
+            dense[atom] = count * extents[k] * extents[n]
+            count *= extents[atom]
+            step *= extents[atom]
+        panels = Panels(
+            source=self._values.number(address.source),
+            batch=count,
+            k=extents[k],
+            n=extents[n],
+            strides=(batch_stride, numbers.get(k, 0), numbers.get(n, 0)),
+            offset=offset,
+        )
+        return _Address(address.source, self._values.panels(panels, address.source), 0, dense)
+
+    def _number(self, dim: Dim) -> int | None:
+        if not isinstance(dim, int):
+            dim = self._facts.canonical(dim)
+        return dim if isinstance(dim, int) else None
+
+    # -- results
+
+    def _store(self, value: Value) -> None:
+        producer = value.producer
+        assert producer is not None
+        layout = self._axes[producer].result
+        if value in self._at:
+            at = self._at[value]
+        else:
+            at = self._stored_view(producer)
+        place = self._values.place(value)
+        strides = self._per_atom(layout, place.strides)
+        access = self._access(_Address(value, place.buffer, place.offset, strides))
+        self._emit(
+            PlanNode(
+                "store",
+                value.dtype.register,
+                self._layout_mask(layout) & ~self._k_mask(),
+                (at,),
+                access=self._add_access(access),
+            )
+        )
+
+    def _stored_view(self, producer: Node) -> int:
+        """Loads the view that a copy kernel stores."""
+        if not _is_view(producer):
+            raise CompileError(f"{self._subgraph.name}: {producer.name} has not been lowered")
+        if self._axes[producer].operands[0] is None:
+            address = self._strided(producer)
+        else:
+            address = self._address(producer, 0)
+        return self._load(address, producer.output.dtype, address.strides)
+
+    def _k_mask(self) -> int:
+        return 0 if self._roles is None else 1 << self._index[self._roles[2]]
+
+
+_KINDS = {
+    SubgraphKind.VECTOR: KernelKind.VECTOR,
+    SubgraphKind.ALIAS: KernelKind.VECTOR,
+    SubgraphKind.CUBE: KernelKind.CUBE,
+    SubgraphKind.MIX: KernelKind.MIX,
+}
+
+
+def _is_view(node: Node) -> bool:
+    return node.op in RELAYOUTS or node.op in STRIDED
+
+
+def _scalar_of(value: Value) -> Any | None:
+    """The number that every element of a constant is."""
+    data = value.data
+    if data is None or not 0 < data.size <= _MAX_UNIFORM_CHECK:
+        return None
+    flat = np.asarray(data).reshape(-1)
+    first = flat[0]
+    if flat.size > 1 and not (flat == first).all():
+        return None
+    return first.item() if value.dtype is not DType.BFLOAT16 else float(first)

@@ -1,0 +1,46 @@
+"""Rules of register dtypes: which operators may leave the range of a narrow storage dtype.
+
+Tiles of int8, int16, uint8, uint16 and uint32 live in wider registers, and only loads and stores
+convert. Where an operator may leave the range of the storage dtype, its result is wrapped at once by a
+`narrow`, so that what follows sees what it would have read from memory. float16 and bfloat16 stay wide
+between operators; an explicit cast rounds.
+"""
+
+from __future__ import annotations
+
+from dvm_graph.ir import DType
+
+_NARROW_INTEGERS = frozenset(
+    {DType.INT8, DType.INT16, DType.UINT8, DType.UINT16, DType.UINT32}
+)
+_LEAVES_RANGE = frozenset(
+    "add sub mul div neg abs pow shift_left bitwise_not reduce_sum reduce_prod".split()
+)
+_RANGE = {
+    DType.BOOL: (0, 1),
+    DType.INT8: (-(2**7), 2**7 - 1),
+    DType.INT16: (-(2**15), 2**15 - 1),
+    DType.INT32: (-(2**31), 2**31 - 1),
+    DType.INT64: (-(2**63), 2**63 - 1),
+    DType.UINT8: (0, 2**8 - 1),
+    DType.UINT16: (0, 2**16 - 1),
+    DType.UINT32: (0, 2**32 - 1),
+    DType.UINT64: (0, 2**64 - 1),
+}
+
+
+def needs_narrow(op: str, dtype: DType) -> bool:
+    """The result of this operator has to be wrapped to its storage dtype."""
+    return dtype in _NARROW_INTEGERS and op in _LEAVES_RANGE
+
+
+def cast_needs_narrow(source: DType, target: DType) -> bool:
+    """A cast to `target` may leave values that it cannot hold in the register."""
+    if target in (DType.FLOAT16, DType.BFLOAT16):
+        return source is not target and source is not DType.BOOL
+    if target not in _NARROW_INTEGERS:
+        return False
+    if source not in _RANGE:
+        return True
+    low, high = _RANGE[source]
+    return low < _RANGE[target][0] or high > _RANGE[target][1]

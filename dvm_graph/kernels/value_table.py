@@ -1,0 +1,108 @@
+"""The buffers of a model plan, and where each value of the graph lies in them.
+
+In: a schedule. Out: plan values, numbered as they are first asked for, and *places*: buffer, offset
+and strides of a value. Operands of a concat lie inside its buffer; aliases share that of their root.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from dvm_graph.cluster import Schedule
+from dvm_graph.errors import UnsupportedError
+from dvm_graph.ir import Dim, DType, Value
+from dvm_graph.kernels.plan import ModelPlan, Panels, PlanValue, Slot, Storage
+from dvm_graph.symbolic.dims import add, mul
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A strided part of a buffer."""
+
+    buffer: int
+    offset: Dim
+    strides: tuple[Dim, ...]
+
+
+def row_major(shape: Sequence[Dim]) -> tuple[Dim, ...]:
+    """Strides of a contiguous tensor, in elements."""
+    strides: list[Dim] = []
+    step: Dim = 1
+    for extent in reversed(shape):
+        strides.append(step)
+        step = mul(extent, step)
+    return tuple(reversed(strides))
+
+
+class ValueTable:
+    """Numbers the buffers of a plan."""
+
+    def __init__(self, schedule: Schedule, plan: ModelPlan) -> None:
+        self._plan = plan
+        self._aliases = schedule.aliases
+        self._inputs = set(schedule.graph.inputs)
+        self._outputs = set(schedule.graph.outputs)
+        self._numbers: dict[Value, int] = {}
+        self._panels: dict[Panels, int] = {}
+        self._parts: dict[Value, tuple[Value, Dim, tuple[Dim, ...]]] = {}
+        for node in schedule.joins:
+            strides = row_major(node.output.shape or ())
+            axis: int = node.attrs["axis"]
+            start: Dim = 0
+            for value in node.inputs:
+                assert value is not None and value.shape is not None
+                self._parts[value] = (node.output, mul(start, strides[axis]), strides)
+                start = add(start, value.shape[axis])
+
+    def number(self, value: Value) -> int:
+        """The index of a value's buffer."""
+        root = self._aliases.root(value)
+        known = self._numbers.get(root)
+        if known is None:
+            known = self._numbers[root] = self._add(root)
+        return known
+
+    def place(self, value: Value) -> Place:
+        """Where a value lies."""
+        if value in self._parts:
+            whole, offset, strides = self._parts[value]
+            return Place(self.number(whole), offset, strides)
+        assert value.shape is not None
+        return Place(self.number(value), 0, row_major(value.shape))
+
+    def panels(self, panels: Panels, source: Value) -> int:
+        """The buffer of a packed matrix operand."""
+        known = self._panels.get(panels)
+        if known is None:
+            shape = tuple(self._slot(extent) for extent in (panels.batch, panels.k, panels.n))
+            value = PlanValue(
+                f"{source.name}.panels", source.dtype.register, shape, Storage.PANELS, None, panels
+            )
+            known = self._panels[panels] = self._append(value)
+        return known
+
+    def _add(self, value: Value) -> int:
+        shape = tuple(self._slot(extent) for extent in value.shape or ())
+        constant = value if value.is_constant else None
+        return self._append(
+            PlanValue(value.name, value.dtype, shape, self._storage(value), constant)
+        )
+
+    def _storage(self, value: Value) -> Storage:
+        if value.is_constant:
+            return Storage.CONSTANT
+        if value in self._inputs:
+            return Storage.INPUT
+        if value.producer is not None and value.producer.op == "vendor":
+            return Storage.VENDOR
+        if value.dtype is DType.OPAQUE:
+            raise UnsupportedError(f"{value.name}: kernels cannot move strings or sequences")
+        return Storage.OUTPUT if value in self._outputs else Storage.ARENA
+
+    def _append(self, value: PlanValue) -> int:
+        self._plan.values.append(value)
+        return len(self._plan.values) - 1
+
+    def _slot(self, extent: Dim) -> Slot:
+        return self._plan.dims.slot(extent)

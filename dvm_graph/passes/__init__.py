@@ -1,0 +1,9 @@
+"""Small passes over graphs of basic operators, one file each. Each returns whether it changed anything."""
+
+from dvm_graph.passes.absorb_views import absorb_views
+from dvm_graph.passes.eliminate_common import eliminate_common
+from dvm_graph.passes.eliminate_dead import eliminate_dead
+from dvm_graph.passes.fold_constants import fold_constants
+from dvm_graph.passes.simplify import simplify
+
+__all__ = ["absorb_views", "eliminate_common", "eliminate_dead", "fold_constants", "simplify"]

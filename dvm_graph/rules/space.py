@@ -1,0 +1,100 @@
+"""What a rule may ask about two groups of operators that could share a kernel.
+
+The static fuser answers from proofs over symbolic dims, a streaming fuser would answer from concrete
+extents; the table of patterns is the same for both.
+"""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass
+from typing import Protocol
+
+from dvm_graph.options import FusionLimits
+
+
+class PartKind(enum.Enum):
+    VIEW = "view"
+    """Relayouts only."""
+    VECTOR = "vector"
+    CUBE = "cube"
+    HOST = "host"
+    """Not a kernel: a concat that joins the stores of others, dims written by the host."""
+
+
+class Merge(enum.Enum):
+    """Whether two iteration spaces are one."""
+
+    YES = "yes"
+    NO = "no"
+    UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True, slots=True)
+class MergeProof:
+    merge: Merge
+    reason: str = ""
+    symbols: tuple[str, ...] = ()
+
+
+class Part(Protocol):
+    """One of the two groups."""
+
+    @property
+    def kind(self) -> PartKind: ...
+    @property
+    def operators(self) -> int:
+        """Number of operators that compute."""
+    @property
+    def reduces(self) -> bool:
+        """Holds a reduction."""
+    @property
+    def gathers(self) -> bool:
+        """Reads by index."""
+
+
+class Meeting(Protocol):
+    """A producer, a consumer, and what lies between them."""
+
+    @property
+    def producer(self) -> Part: ...
+    @property
+    def consumer(self) -> Part: ...
+    @property
+    def limits(self) -> FusionLimits: ...
+
+    def needs_memory(self) -> bool:
+        """The consumer reads by a slice, an index or as a matrix operand: from memory only."""
+        ...
+
+    def detour(self) -> str:
+        """Name of a third group that lies between the two; empty: none."""
+        ...
+
+    def accesses(self) -> int:
+        """Distinct tensors that a merged kernel would load or store."""
+        ...
+
+    def sole_consumer(self) -> bool:
+        """Nobody else uses the results of the producer."""
+        ...
+
+    def merge_spaces(self) -> MergeProof:
+        """Tries to make the iteration spaces one."""
+        ...
+
+    def one_domain(self) -> bool:
+        """Some operator of the merged spaces iterates over all axes."""
+        ...
+
+    def recomputes(self) -> bool:
+        """The merged domain has axes along which the producer does not vary."""
+        ...
+
+    def rank(self) -> int:
+        """Number of axes of the merged domain."""
+        ...
+
+    def within_matrix(self) -> bool:
+        """All axes of the merged spaces are those of the matrix operator's result."""
+        ...

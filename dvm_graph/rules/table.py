@@ -1,0 +1,190 @@
+"""The fusion patterns: which two groups may share a kernel, as data.
+
+A pattern applies to a pair of kinds and demands its predicates in order; the first that fails gives
+the reason for a refusal. Predicates are pure over `space.Meeting`, so that the same table serves
+symbolic proofs and concrete extents. Nothing here mutates a graph.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from dvm_graph.rules.space import Meeting, Merge, PartKind
+from dvm_graph.rules.verdicts import Verdict
+
+MAX_DOMAIN_RANK = 12
+"""Mirrors kMaxDomainRank of kernels/plan.h."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ruling:
+    """The answer of a rule, without its subject."""
+
+    verdict: Verdict
+    reason: str
+    symbols: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Predicate:
+    name: str
+    holds: Callable[[Meeting], bool]
+    refusal: Callable[[Meeting], str]
+
+
+@dataclass(frozen=True, slots=True)
+class Pattern:
+    """One row of the table."""
+
+    name: str
+    producers: frozenset[PartKind]
+    consumers: frozenset[PartKind]
+    before: tuple[Predicate, ...]
+    """Predicates that need no common iteration space."""
+    after: tuple[Predicate, ...]
+    """Predicates over the merged iteration space."""
+
+
+def _says(text: str) -> Callable[[Meeting], str]:
+    return lambda meeting: text
+
+
+FROM_REGISTERS = Predicate(
+    "from_registers",
+    lambda m: not m.needs_memory(),
+    _says("the consumer reads it by slice, index or as a matrix operand: it has to be in memory"),
+)
+ACYCLIC = Predicate(
+    "acyclic",
+    lambda m: not m.detour(),
+    lambda m: f"{m.detour()} lies between them: fusing would make a cycle",
+)
+FEW_OPERATORS = Predicate(
+    "few_operators",
+    lambda m: m.producer.operators + m.consumer.operators <= m.limits.max_operators,
+    lambda m: f"more than {m.limits.max_operators} operators (limits.max_operators)",
+)
+FEW_ACCESSES = Predicate(
+    "few_accesses",
+    lambda m: m.accesses() <= m.limits.max_accesses,
+    lambda m: f"more than {m.limits.max_accesses} tensors (limits.max_accesses)",
+)
+SHORT_EPILOGUE = Predicate(
+    "short_epilogue",
+    lambda m: m.producer.operators - 1 + m.consumer.operators <= m.limits.max_epilogue,
+    lambda m: f"more than {m.limits.max_epilogue} epilogue operators (limits.max_epilogue)",
+)
+ELEMENTWISE_CONSUMER = Predicate(
+    "elementwise_consumer",
+    lambda m: not m.consumer.reduces and not m.consumer.gathers,
+    lambda m: f"a {'reduction' if m.consumer.reduces else 'gather'} is no element-wise epilogue",
+)
+ELEMENTWISE_PRODUCER = Predicate(
+    "elementwise_producer",
+    lambda m: not m.producer.reduces and not m.producer.gathers,
+    lambda m: f"a {'reduction' if m.producer.reduces else 'gather'} is no element-wise side input",
+)
+ONE_DOMAIN = Predicate(
+    "one_domain",
+    lambda m: m.one_domain(),
+    _says("no operator iterates over all axes of both: they have no common domain"),
+)
+LOW_RANK = Predicate(
+    "low_rank",
+    lambda m: m.rank() <= MAX_DOMAIN_RANK,
+    _says(f"the common domain would have more than {MAX_DOMAIN_RANK} axes"),
+)
+CHEAP_BROADCAST = Predicate(
+    "cheap_broadcast",
+    lambda m: not m.recomputes()
+    or (
+        m.sole_consumer()
+        and not m.producer.reduces
+        and m.producer.operators <= m.limits.max_recomputed
+    ),
+    _says("the producer would be computed again along the consumer's other axes"),
+)
+WITHIN_MATRIX = Predicate(
+    "within_matrix",
+    lambda m: m.within_matrix(),
+    _says("the operator iterates over axes that the matrix product does not have"),
+)
+SCALAR_PRODUCER = Predicate(
+    "cheap_side_input",
+    lambda m: m.producer.operators <= m.limits.max_recomputed and m.sole_consumer(),
+    _says("a computed operand of an epilogue is computed once, outside"),
+)
+
+_VIEW, _VECTOR, _CUBE = PartKind.VIEW, PartKind.VECTOR, PartKind.CUBE
+
+PATTERNS: tuple[Pattern, ...] = (
+    Pattern(
+        "view load",
+        frozenset({_VIEW}),
+        frozenset({_VIEW, _VECTOR, _CUBE}),
+        (ACYCLIC,),
+        (LOW_RANK,),
+    ),
+    Pattern(
+        "view store",
+        frozenset({_VECTOR}),
+        frozenset({_VIEW}),
+        (FROM_REGISTERS, ACYCLIC, FEW_ACCESSES),
+        (LOW_RANK, ONE_DOMAIN),
+    ),
+    Pattern(
+        "cube epilogue",
+        frozenset({_CUBE}),
+        frozenset({_VECTOR, _VIEW}),
+        (FROM_REGISTERS, ELEMENTWISE_CONSUMER, SHORT_EPILOGUE, FEW_ACCESSES, ACYCLIC),
+        (LOW_RANK, WITHIN_MATRIX),
+    ),
+    Pattern(
+        "cube side input",
+        frozenset({_VECTOR}),
+        frozenset({_CUBE}),
+        (FROM_REGISTERS, ELEMENTWISE_PRODUCER, SCALAR_PRODUCER, FEW_ACCESSES, ACYCLIC),
+        (LOW_RANK, WITHIN_MATRIX),
+    ),
+    Pattern(
+        "vector",
+        frozenset({_VECTOR}),
+        frozenset({_VECTOR}),
+        (FROM_REGISTERS, FEW_OPERATORS, FEW_ACCESSES, ACYCLIC),
+        (LOW_RANK, ONE_DOMAIN, CHEAP_BROADCAST),
+    ),
+)
+"""At most one pattern matches a pair of kinds."""
+
+
+_BY_KINDS = {
+    (producer, consumer): pattern
+    for pattern in PATTERNS
+    for producer in pattern.producers
+    for consumer in pattern.consumers
+}
+
+
+def pattern_of(meeting: Meeting) -> Pattern | None:
+    return _BY_KINDS.get((meeting.producer.kind, meeting.consumer.kind))
+
+
+def judge(meeting: Meeting) -> Ruling:
+    """PATTERN, SPECULATE, or SEQUENCE with the reason why not."""
+    pattern = pattern_of(meeting)
+    if pattern is None:
+        kinds = f"{meeting.producer.kind.value} into {meeting.consumer.kind.value}"
+        return Ruling(Verdict.SEQUENCE, f"no pattern fuses {kinds}")
+    for predicate in pattern.before:
+        if not predicate.holds(meeting):
+            return Ruling(Verdict.SEQUENCE, predicate.refusal(meeting))
+    proof = meeting.merge_spaces()
+    if proof.merge is Merge.NO:
+        return Ruling(Verdict.SEQUENCE, proof.reason, proof.symbols)
+    for predicate in pattern.after:
+        if not predicate.holds(meeting):
+            return Ruling(Verdict.SEQUENCE, predicate.refusal(meeting), proof.symbols)
+    if proof.merge is Merge.UNKNOWN:
+        return Ruling(Verdict.SPECULATE, f"{pattern.name}; {proof.reason}", proof.symbols)
+    return Ruling(Verdict.PATTERN, pattern.name, proof.symbols)

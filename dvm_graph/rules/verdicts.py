@@ -1,0 +1,37 @@
+"""Verdicts: what a rule may answer, with its reason.
+
+A verdict is a value. It names the symbols it hung on, so that a report can say for which dims the
+answer would have been another.
+"""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass
+
+
+class Verdict(enum.Enum):
+    """What happens to two neighbours (DESIGN section 6)."""
+
+    PATTERN = "pattern"
+    """One meta-kernel: the iteration spaces provably merge."""
+    SPECULATE = "speculate"
+    """One meta-kernel behind a guard, and a fallback: the proof is UNKNOWN."""
+    PARALLEL = "parallel"
+    """Side by side in one stage: independent."""
+    SEQUENCE = "sequence"
+    """One launch, a barrier in between: dependent, or independent but too many."""
+    SEPARATE = "separate"
+    """Launches of their own: a vendor operator or a limit stands between."""
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """One verdict, as reports show it."""
+
+    subject: str
+    """Who was judged: `producer -> consumer`, or the name of a kernel."""
+    verdict: Verdict
+    reason: str
+    symbols: tuple[str, ...] = ()
+    """Names of the symbols the answer hung on; empty: none."""
