@@ -64,7 +64,7 @@ def main() -> int:
             f"{max(output.max_absolute_error for output in outputs):.1e}",
             "yes" if equal else "NO",
             str(cost.kernels_compiled),
-            f"{cost.compile_mean_ns / 1e3:.2f}",
+            f"{cost.mean_compile_ns / 1e3:.2f}",
             f"{first * 1e3:.2f}",
             f"{ours * 1e3:.2f}",
             f"{theirs * 1e3:.2f}",

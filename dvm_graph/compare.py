@@ -84,8 +84,10 @@ def compare(
     """Optimises a model and compares one run with onnxruntime.
 
     Args:
+        source: the model, as for `optimize`.
         feeds: inputs; None: random ones at `dims`.
         dims: extents of the dynamic dims by name; dims not named are 2.
+        seed: of the random inputs.
         options: see `dvm_graph.Options`.
     """
     from dvm_graph.model import optimize
@@ -99,8 +101,10 @@ def compare_model(
     feeds: Mapping[str, ArrayLike] | None,
     dims: Mapping[str, int],
     seed: int,
+    session: onnxruntime.InferenceSession | None = None,
 ) -> Comparison:
-    session = reference_session(source)
+    """As `compare`, for a model (and a session, if there is one) made before."""
+    session = session or reference_session(source)
     arrays = (
         random_feeds(model.get_inputs(), dims, seed)
         if feeds is None

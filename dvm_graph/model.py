@@ -16,7 +16,7 @@ from dvm_graph.errors import InputError
 from dvm_graph.ir import Value
 from dvm_graph.options import Options
 from dvm_graph.pipeline import Compiled, Source, compile_model
-from dvm_graph.runtime import Program, RunStatistics, assemble
+from dvm_graph.runtime import KernelListing, Program, RunStatistics, assemble
 
 if TYPE_CHECKING:
     from dvm_graph.compare import Comparison
@@ -129,6 +129,10 @@ class Model:
     def disassemble(self, feeds: Mapping[str, ArrayLike]) -> str:
         """The bytecode of every kernel for the shapes of these inputs, in the assembler's text form."""
         return self._program.disassemble(feeds)
+
+    def listings(self, dims: Mapping[str, int]) -> list[KernelListing]:
+        """As `disassemble`, kernel by kernel and for named dims instead of inputs."""
+        return self._program.listings(dims)
 
 
 def optimize(source: Source, options: Options | None = None, **overrides: Any) -> Model:

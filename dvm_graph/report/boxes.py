@@ -14,6 +14,7 @@ from dvm_graph.report.palette import INK, KINDS, MUTED
 from dvm_graph.report.report import Subgraph, Tensor
 from dvm_graph.report.text import count_operators, format_bytes
 
+_TIMES = "\N{MULTIPLICATION SIGN}"
 _WIDTH = 34
 _OPERATOR_LINES = 4
 _ORIGIN_LINES = 2
@@ -42,7 +43,7 @@ def box_label(index: int, subgraph: Subgraph) -> str:
         f'<TABLE BORDER="1" COLOR="{colours.header}" CELLBORDER="0" CELLSPACING="0" '
         f'CELLPADDING="2" BGCOLOR="{colours.body}">{"".join(rows)}</TABLE>'
     )
-    return f'<{table}>'
+    return f"<{table}>"
 
 
 def shape_label(tensors: list[Tensor]) -> str:
@@ -67,7 +68,7 @@ def _operators(subgraph: Subgraph) -> str:
     text = ", ".join(count_operators(computing))
     if views:
         text += f"{'; ' if text else ''}views: {', '.join(count_operators(views))}"
-    return text.replace(" x", "×")
+    return text.replace(" x", _TIMES)
 
 
 def _short_names(subgraph: Subgraph) -> list[str]:

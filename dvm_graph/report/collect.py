@@ -2,26 +2,26 @@
 
 In: a `Compiled`. Out: a `Report` with one subgraph for each kernel and each vendor operator, in the
 order of the run. Arrangements that need no kernel (reshapes of what is in memory, joins whose
-operands are stored in place, dims written by the host) have no box; reading such a value counts as
-reading what it is made of.
+operands are stored in place) have no box; reading such a value counts as reading what it is made of.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
-from dvm_graph.cluster import FusedSubgraph
-from dvm_graph.ir import OPERATORS, Dim, Graph, Kind, Node, Value
-from dvm_graph.kernels.plan import KernelPlan, LaunchStep, ModelPlan
+from dvm_graph.cluster import FusedSubgraph, HostDims, Launch, VendorCall
+from dvm_graph.ir import OPERATORS, Dim, Kind, Node, Value
+from dvm_graph.kernels.plan import LaunchStep
 from dvm_graph.report.report import Operator, Report, Subgraph, SubgraphKind, Tensor, sides
 from dvm_graph.report.scopes import scope_of
 from dvm_graph.rules.verdicts import Decision, Verdict
 
 if TYPE_CHECKING:
     from dvm_graph.pipeline import Compiled
+
+_VENDOR_REASON = "no decomposition into basic operators: runs on onnxruntime"
 
 
 def make_report(compiled: Compiled) -> Report:
@@ -31,7 +31,7 @@ def make_report(compiled: Compiled) -> Report:
     constants = {v for node in graph.nodes for v in node.inputs if v is not None and v.is_constant}
     return Report(
         inputs=tuple(_tensor(value) for value in graph.inputs),
-        outputs=tuple(_outputs(graph)),
+        outputs=tuple(_tensor(value) for value in graph.outputs),
         subgraphs=subgraphs,
         decisions=tuple(record.decisions),
         symbols=tuple(str(symbol) for symbol in compiled.plan.dims.symbols),
@@ -42,44 +42,40 @@ def make_report(compiled: Compiled) -> Report:
     )
 
 
-@dataclass(frozen=True, slots=True)
-class _Place:
-    """When a subgraph runs."""
-
-    step: int
-    launch: int
-    stage: int
-
-
 class _Collector:
-    """Turns the fused subgraphs and vendor nodes of one model into `Subgraph`s."""
+    """Turns the steps of one model into `Subgraph`s."""
 
     def __init__(self, compiled: Compiled) -> None:
-        self._graph = compiled.graph
-        self._fused = compiled.report.subgraphs
-        self._vendor = compiled.report.vendor
-        self._places = _places(compiled.plan, self._fused)
-        self._steps = _vendor_steps(compiled.plan)
-        self._stored = {v for fused in self._fused for v in fused.outputs}
-        self._stored |= {v for node in self._vendor for v in node.outputs} | set(self._graph.inputs)
+        self._steps = list(zip(compiled.schedule.steps, compiled.plan.steps, strict=True))
         self._judged = _judged(compiled.report.decisions)
+        self._stored = set(compiled.graph.inputs)
+        for step, _ in self._steps:
+            self._stored.update(_results(step))
 
     def collect(self) -> tuple[Subgraph, ...]:
-        names = _unique([fused.name for fused in self._fused] + [_title(n) for n in self._vendor])
-        found: list[tuple[_Place, Subgraph]] = []
-        for name, fused in zip(names, self._fused):
-            place = self._places[fused]
-            found.append((place, self._kernel(name, fused, place)))
-        for name, node in zip(names[len(self._fused) :], self._vendor):
-            place = _Place(self._steps.get(node, 0), -1, 0)
-            found.append((place, self._vendor_operator(name, node)))
-        found.sort(key=lambda item: (item[0].step, item[0].stage))
-        return tuple(subgraph for _, subgraph in found)
+        return tuple(self._all())
 
-    def _kernel(self, name: str, fused: FusedSubgraph, place: _Place) -> Subgraph:
+    def _all(self) -> Iterator[Subgraph]:
+        launch = -1
+        for step, planned in self._steps:
+            if isinstance(step, Launch):
+                assert isinstance(planned, LaunchStep)
+                launch += 1
+                for stage, (parts, calls) in enumerate(
+                    zip(step.stages, planned.stages, strict=True)
+                ):
+                    for fused, call in zip(parts, calls, strict=True):
+                        yield self._kernel(call.plan.name, fused, launch, stage)
+            elif isinstance(step, VendorCall):
+                for node in step.nodes:
+                    yield self._single(node, SubgraphKind.VENDOR, launch)
+            else:
+                yield self._single(step.node, SubgraphKind.HOST, launch)
+
+    def _kernel(self, name: str, fused: FusedSubgraph, launch: int, stage: int) -> Subgraph:
         verdict, reason, symbols = self._verdict(fused)
-        constants = [value for value in fused.inputs if value.is_constant]
         last = next((n for n in reversed(fused.nodes) if n.metadata or n.origin), fused.nodes[-1])
+        constants = [value for value in fused.inputs if value.is_constant]
         return Subgraph(
             name=name,
             kind=SubgraphKind(fused.kind.value),
@@ -92,26 +88,28 @@ class _Collector:
             reason=reason,
             symbols=symbols,
             scope=scope_of(last.metadata, last.origin),
-            launch=place.launch,
-            stage=place.stage,
+            launch=launch,
+            stage=stage,
         )
 
-    def _vendor_operator(self, name: str, node: Node) -> Subgraph:
+    def _single(self, node: Node, kind: SubgraphKind, launch: int) -> Subgraph:
+        """A vendor operator, or dims that the host writes."""
         operands = [value for value in node.inputs if value is not None]
         constants = [value for value in operands if value.is_constant]
+        is_vendor = kind is SubgraphKind.VENDOR
         return Subgraph(
-            name=name,
-            kind=SubgraphKind.VENDOR,
-            operators=(Operator(node.name, node.attrs["op"], False, node.origin),),
+            name=_title(node),
+            kind=kind,
+            operators=(_operator(node),),
             inputs=tuple(_tensor(value) for value in self._sources(operands)),
             outputs=tuple(_tensor(value) for value in node.outputs),
             constants=tuple(_tensor(value) for value in constants),
             constant_bytes=sum(_bytes(value) for value in constants),
-            verdict=Verdict.SEPARATE,
-            reason="no decomposition into basic operators: runs on onnxruntime",
+            verdict=Verdict.SEPARATE if is_vendor else None,
+            reason=_VENDOR_REASON if is_vendor else "dims that the host writes into a tensor",
             symbols=(),
             scope=scope_of(node.metadata, node.origin),
-            launch=-1,
+            launch=launch,
             stage=0,
         )
 
@@ -151,35 +149,17 @@ class _Collector:
         return verdict, text, tuple(symbols)
 
 
-def _places(plan: ModelPlan, fused: Sequence[FusedSubgraph]) -> Mapping[FusedSubgraph, _Place]:
-    """Which launch and stage each fused subgraph came to, by the outputs that its kernel stores."""
-    by_key: dict[tuple[str, tuple[str, ...]], list[_Place]] = {}
-    launch = -1
-    for index, step in enumerate(plan.steps):
-        if not isinstance(step, LaunchStep):
-            continue
-        launch += 1
-        for stage, calls in enumerate(step.stages):
-            for call in calls:
-                by_key.setdefault(_key(call.plan), []).append(_Place(index, launch, stage))
-    places = {}
-    for subgraph in fused:
-        waiting = by_key.get((subgraph.name, subgraph.origin))
-        places[subgraph] = waiting.pop(0) if waiting else _Place(0, 0, 0)
-    return places
-
-
-def _key(plan: KernelPlan) -> tuple[str, tuple[str, ...]]:
-    return plan.name, plan.origin
-
-
-def _vendor_steps(plan: ModelPlan) -> Mapping[Node, int]:
-    return {
-        node: index
-        for index, step in enumerate(plan.steps)
-        if not isinstance(step, LaunchStep) and hasattr(step, "nodes")
-        for node in step.nodes
-    }
+def _results(step: Launch | VendorCall | HostDims) -> Iterator[Value]:
+    """The values that a step leaves in memory."""
+    if isinstance(step, Launch):
+        for stage in step.stages:
+            for fused in stage:
+                yield from fused.outputs
+    elif isinstance(step, VendorCall):
+        for node in step.nodes:
+            yield from node.outputs
+    else:
+        yield from step.node.outputs
 
 
 def _judged(decisions: Iterable[Decision]) -> Mapping[str, list[Decision]]:
@@ -190,28 +170,14 @@ def _judged(decisions: Iterable[Decision]) -> Mapping[str, list[Decision]]:
     return table
 
 
-def _unique(names: Sequence[str]) -> list[str]:
-    """Names told apart by a number where they repeat: softmax, softmax.2, softmax.3."""
-    seen: Counter[str] = Counter()
-    result = []
-    for name in names:
-        seen[name] += 1
-        result.append(f"{name}.{seen[name]}" if seen[name] > 1 else name)
-    return result
-
-
 def _operator(node: Node) -> Operator:
     is_view = OPERATORS[node.op].kind is Kind.VIEW
-    return Operator(node.name, node.op, is_view, node.origin)
+    name = node.attrs["op"] if node.op == "vendor" else node.op
+    return Operator(node.name, name, is_view, node.origin)
 
 
 def _title(node: Node) -> str:
     return ", ".join(node.origin) or node.name
-
-
-def _outputs(graph: Graph) -> Iterator[Tensor]:
-    """The model's outputs, under the names of the values that hold them."""
-    return (_tensor(value) for value in graph.outputs)
 
 
 def _tensor(value: Value) -> Tensor:

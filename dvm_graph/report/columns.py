@@ -84,9 +84,7 @@ def entries(report: Report, column: Column) -> list[Tensor]:
     return list(found.values())
 
 
-def _add_reads(
-    drawing: Drawing, report: Report, members: Mapping[int, None], number: int
-) -> None:
+def _add_reads(drawing: Drawing, report: Report, members: Mapping[int, None], number: int) -> None:
     index_of = {report.subgraphs[index].name: index for index in members}
     for index in members:
         by_source: dict[str, list[Tensor]] = {}

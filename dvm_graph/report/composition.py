@@ -12,6 +12,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
+from itertools import pairwise
 
 import pygraphviz as pgv
 
@@ -67,9 +68,7 @@ def make_picture(report: Report, title: str) -> Drawing:
     return picture
 
 
-def _place(
-    columns: Sequence[Column], drawings: Sequence[Drawing]
-) -> tuple[list[_Placed], float]:
+def _place(columns: Sequence[Column], drawings: Sequence[Drawing]) -> tuple[list[_Placed], float]:
     """Positions of the columns, in rows of about equal width, and the height of all."""
     sizes = [_size(drawing) for drawing in drawings]
     rows = _rows(sizes)
@@ -143,7 +142,7 @@ def _moved(positions: str, item: _Placed) -> str:
 
 def _connect(report: Report, placed: Sequence[_Placed], picture: Drawing) -> None:
     """Lines from a column to the next one; what comes from further away is named by its pill."""
-    for number, (left, right) in enumerate(zip(placed, placed[1:]), 1):
+    for number, (left, right) in enumerate(pairwise(placed), 1):
         if left.y > right.y + _size(right.drawing)[1]:
             continue  # the next row
         members = {report.subgraphs[index].name: index for index in left.column.subgraphs}

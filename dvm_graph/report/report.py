@@ -18,6 +18,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, fields, is_dataclass
 from functools import cached_property
+from itertools import pairwise
 from typing import Any
 
 import networkx as nx
@@ -242,7 +243,7 @@ class Report:
             yield "neither needs a result of the other; kernels that are independent are stacked"
             return
         yield "they are not neighbours, the way between them is " + " -> ".join(chain)
-        for left, right in zip(chain, chain[1:]):
+        for left, right in pairwise(chain):
             for decision in self._between(self._owner[left], self._owner[right]):
                 yield f"  {describe(decision)}"
 

@@ -99,5 +99,3 @@ def _wrapped(head: str, text: str) -> list[str]:
         break_long_words=False,
         break_on_hyphens=False,
     )
-
-

@@ -1,0 +1,5 @@
+"""The command line: `dvm-graph run|compare|report|visualize|disasm MODEL`."""
+
+from dvm_graph.cli.group import main
+
+__all__ = ["main"]

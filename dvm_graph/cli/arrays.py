@@ -1,0 +1,55 @@
+"""Arrays from and to files: feeds from .npz, results to .npz."""
+
+from __future__ import annotations
+
+import zipfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dvm_graph.errors import InputError
+
+Arrays = dict[str, NDArray[Any]]
+
+
+def load_arrays(path: Path) -> Arrays:
+    """All arrays of a .npz file, by name; pickled objects are refused.
+
+    Raises:
+        InputError: not a .npz file.
+    """
+    try:
+        with np.load(path, allow_pickle=False) as file:
+            if not isinstance(file, np.lib.npyio.NpzFile):
+                raise InputError(
+                    f"{path} holds one array; feeds are a .npz file, an array per input"
+                )
+            return {name: file[name] for name in file.files}
+    except (ValueError, zipfile.BadZipFile, EOFError) as error:
+        raise InputError(f"{path} is no .npz file of plain arrays: {error}") from error
+
+
+def save_arrays(path: Path, arrays: Mapping[str, NDArray[Any]]) -> None:
+    """Writes arrays under their names."""
+    with path.open("wb") as file:
+        np.savez(file, **arrays)  # type: ignore[arg-type]
+
+
+def describe_array(name: str, array: NDArray[Any]) -> dict[str, Any]:
+    """Name, dtype, shape and, for numbers, the range and mean of the finite elements."""
+    facts: dict[str, Any] = {
+        "name": name,
+        "dtype": array.dtype.name,
+        "shape": list(array.shape),
+    }
+    if array.dtype.kind not in "OSU" and array.size:
+        numbers = array.astype(np.float64)
+        finite = numbers[np.isfinite(numbers)]
+        facts["finite"] = bool(finite.size == numbers.size)
+        if finite.size:
+            facts |= {"min": float(finite.min()), "max": float(finite.max())}
+            facts["mean"] = float(finite.mean())
+    return facts

@@ -1,0 +1,113 @@
+"""`dvm-graph compare`: a model against onnxruntime, over one or many shapes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+from rich.console import Console
+from rich.progress import track
+from rich.table import Table
+
+from dvm_graph.cli.arrays import load_arrays
+from dvm_graph.cli.dims import DimRanges, all_dims, dim_option, text_of
+from dvm_graph.cli.request import Request, answers, errors, model_command, print_json, working
+from dvm_graph.compare import Comparison, compare_model, reference_session
+from dvm_graph.errors import InputError
+from dvm_graph.model import Model
+
+
+@click.command()
+@model_command
+@click.option(
+    "--feeds",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="Inputs from a .npz file, an array for each. Default: random ones.",
+)
+@dim_option(
+    "Extents of a dim, repeatable: batch=1,2,4, seq=1:9:2 (ends included), seq=1:128:x2. "
+    "All combinations are compared. Default: 2."
+)
+@click.option("--seed", default=0, show_default=True, help="Of the random inputs.")
+def compare(request: Request, feeds: Path | None, dims: DimRanges, seed: int) -> None:
+    """Compare MODEL with onnxruntime; exit code 1 where results differ.
+
+    Times are those of single runs after a warm-up: an indication, no benchmark.
+    """
+    model = request.optimize()
+    if feeds is None:
+        results = _sweep(request, model, dims, seed)
+    elif dims:
+        raise InputError("--feeds and --dim exclude each other: the arrays have their shapes")
+    else:
+        results = [compare_model(model, request.path, load_arrays(feeds), {}, seed)]
+    if request.as_json:
+        print_json([_plain(result) for result in results])
+    else:
+        _print(answers(), results)
+    if not all(result.passed for result in results):
+        click.get_current_context().exit(1)
+
+
+def _sweep(request: Request, model: Model, dims: DimRanges, seed: int) -> list[Comparison]:
+    points = all_dims(model, dims)
+    with working("loading onnxruntime's session"):
+        session = reference_session(request.path, threads=model.cores)
+    console = errors()
+    points_shown = track(
+        points,
+        "comparing",
+        console=console,
+        transient=True,
+        disable=not console.is_terminal or len(points) == 1,
+    )
+    return [compare_model(model, request.path, None, d, seed, session) for d in points_shown]
+
+
+def _print(console: Console, results: list[Comparison]) -> None:
+    table = Table(
+        "dims", "output", "shape", "max error", "relative", "equal", "dvm_graph", "onnxruntime"
+    )
+    for result in results:
+        for number, output in enumerate(result.outputs):
+            first = number == 0
+            table.add_row(
+                text_of(result.dims) if first else "",
+                output.name,
+                str(list(output.shape)),
+                f"{output.max_absolute_error:.2e}",
+                f"{output.max_relative_error:.2e}",
+                "yes" if output.passed else "[bold red]NO[/]",
+                f"{result.seconds * 1e3:.3f} ms" if first else "",
+                f"{result.onnxruntime_seconds * 1e3:.3f} ms" if first else "",
+            )
+    console.print(table)
+    failed = sum(not result.passed for result in results)
+    shapes = f"{len(results)} shape{'s' if len(results) > 1 else ''}"
+    console.print(f"{shapes}, {failed} different" if failed else f"{shapes}, all equal")
+
+
+def _plain(result: Comparison) -> dict[str, Any]:
+    return {
+        "dims": dict(result.dims),
+        "passed": result.passed,
+        "seconds": result.seconds,
+        "onnxruntime_seconds": result.onnxruntime_seconds,
+        "outputs": [
+            {
+                "name": output.name,
+                "shape": list(output.shape),
+                "dtype": output.dtype,
+                "max_absolute_error": _finite(output.max_absolute_error),
+                "max_relative_error": _finite(output.max_relative_error),
+                "passed": output.passed,
+            }
+            for output in result.outputs
+        ],
+    }
+
+
+def _finite(error: float) -> float | None:
+    """JSON has no infinity: None says that shapes or dtypes differ."""
+    return error if error < float("inf") else None

@@ -1,0 +1,125 @@
+"""Extents given on the command line: `--dim batch=4`, `--dim batch=1,2,4`, `--dim seq=1:128:x2`."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+import click
+
+from dvm_graph.cli.request import errors
+from dvm_graph.model import Model
+from dvm_graph.symbolic import Symbols, parse_dim
+
+DEFAULT_EXTENT = 2
+_MAX_EXTENTS = 10_000
+
+DimRanges = tuple[tuple[str, tuple[int, ...]], ...]
+
+
+class _DimRange(click.ParamType):  # type: ignore[type-arg,unused-ignore]  # generic in new clicks
+    """NAME=EXTENTS; extents are a comma-separated list of numbers and ranges, ends included.
+
+    `a:b` counts up, `a:b:s` in steps of s, `a:b:xf` multiplies by f.
+    """
+
+    name = "name=extents"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> tuple[str, tuple[int, ...]]:
+        if isinstance(value, tuple):
+            return value
+        name, equals, text = str(value).partition("=")
+        try:
+            extents = tuple(
+                itertools.islice(
+                    (extent for part in text.split(",") for extent in _expand(part)),
+                    _MAX_EXTENTS + 1,
+                )
+            )
+        except ValueError:
+            extents = ()
+        if not (name and equals and extents) or min(extents) < 0:
+            self.fail(f"{value!r} is not like batch=4, batch=1,2,4, seq=1:9:2 or seq=1:128:x2")
+        if len(extents) > _MAX_EXTENTS:
+            self.fail(f"{value!r} stands for more than {_MAX_EXTENTS} extents")
+        return name, extents
+
+
+def _expand(part: str) -> Iterable[int]:
+    first, *rest = part.split(":")
+    if not rest:
+        return (int(first),)
+    last, step = int(rest[0]), rest[1] if len(rest) > 1 else "1"
+    if len(rest) > 2:
+        raise ValueError(part)
+    if step.startswith("x"):
+        return _multiply(int(first), last, int(step[1:]))
+    if int(step) < 1:
+        raise ValueError(part)
+    return range(int(first), last + 1, int(step))
+
+
+def _multiply(first: int, last: int, factor: int) -> Iterable[int]:
+    if first < 1 or factor < 2:
+        raise ValueError(f"{first}:{last}:x{factor}")
+    return itertools.takewhile(lambda n: n <= last, (first * factor**i for i in itertools.count()))
+
+
+def dim_option(text: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """The repeatable --dim option."""
+    return click.option("--dim", "dims", type=_DimRange(), multiple=True, help=text)
+
+
+def single_dims(model: Model, given: DimRanges) -> dict[str, int]:
+    """Extents for a command that takes one of each; the rest get the default.
+
+    Raises:
+        click.UsageError: more than one extent, or a dim that the model does not have.
+    """
+    for name, extents in given:
+        if len(extents) != 1:
+            raise click.UsageError(f"--dim {name}: this command takes one extent")
+    return next(iter(all_dims(model, given)))
+
+
+def all_dims(model: Model, given: DimRanges) -> list[dict[str, int]]:
+    """Every combination of the extents; the last dim varies fastest.
+
+    Raises:
+        click.UsageError: a dim that the model does not have.
+    """
+    names = dim_names(model)
+    ranges: dict[str, Sequence[int]] = dict(given)
+    unknown = [name for name in ranges if name not in names]
+    if unknown:
+        known = f"its dims are {', '.join(names)}" if names else "all its dims are fixed"
+        raise click.UsageError(f"the model has no dim {unknown[0]!r}; {known}")
+    _tell_defaults([name for name in names if name not in ranges])
+    ranges = {name: ranges.get(name, (DEFAULT_EXTENT,)) for name in names}
+    return [
+        dict(zip(ranges, extents, strict=True)) for extents in itertools.product(*ranges.values())
+    ]
+
+
+def dim_names(model: Model) -> list[str]:
+    """Names of the dims that the inputs have, each once."""
+    symbols = Symbols()
+    for info in model.get_inputs():
+        for dim in info.shape:
+            if isinstance(dim, str):
+                parse_dim(dim, symbols)
+    return [symbol.name for symbol in symbols.order]
+
+
+def text_of(dims: Mapping[str, int]) -> str:
+    """As one would write it: batch=4 seq=77."""
+    return " ".join(f"{name}={extent}" for name, extent in dims.items())
+
+
+def _tell_defaults(names: Sequence[str]) -> None:
+    if names:
+        text = f"note: no --dim for {', '.join(names)}; taking {DEFAULT_EXTENT}"
+        errors().print(text, style="dim", highlight=False, markup=False)

@@ -1,0 +1,86 @@
+"""What all commands share: the model, the options it is compiled with, and how answers are printed."""
+
+from __future__ import annotations
+
+import functools
+import json
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import click
+from rich.console import Console
+
+from dvm_graph.model import Model, optimize
+from dvm_graph.options import Options
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """A command's model and common options."""
+
+    path: Path
+    options: Options
+    as_json: bool
+    verbose: bool
+
+    def optimize(self) -> Model:
+        """The compiled model, with a spinner on a terminal meanwhile."""
+        begin = time.perf_counter()
+        with working(f"optimising {self.path.name}"):
+            model = optimize(self.path, self.options)
+        self.note(f"optimised {self.path.name} in {time.perf_counter() - begin:.2f} s")
+        return model
+
+    def note(self, text: str) -> None:
+        """Something to say on stderr under --verbose."""
+        if self.verbose:
+            errors().print(text, style="dim", highlight=False, markup=False)
+
+
+def model_command(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Adds MODEL and the common options to a command, which gets them as one `Request`."""
+
+    @click.argument("model", type=click.Path(exists=True, dir_okay=False, path_type=Path))
+    @click.option("--strict", is_flag=True, help="Refuse models that need vendor operators.")
+    @click.option("--cores", type=click.IntRange(1), help="AI cores of the host device.")
+    @click.option("--json", "as_json", is_flag=True, help="Print JSON on stdout.")
+    @click.option("-v", "--verbose", is_flag=True, help="Say on stderr what is done and how long.")
+    @functools.wraps(function)
+    def command(
+        model: Path, strict: bool, cores: int | None, as_json: bool, verbose: bool, **rest: Any
+    ) -> Any:
+        options = Options(strict=strict, cores=cores)
+        return function(Request(model, options, as_json, verbose), **rest)
+
+    return command
+
+
+def print_json(data: Any) -> None:
+    """JSON for programs: no colours, no line folding."""
+    click.echo(json.dumps(data, indent=2))
+
+
+def errors() -> Console:
+    """The console for everything that is not the answer."""
+    return Console(stderr=True)
+
+
+def answers(width: int | None = None) -> Console:
+    """The console for answers; as wide as they are where it is no terminal."""
+    return Console(file=sys.stdout, width=width if sys.stdout.isatty() else 200)
+
+
+@contextmanager
+def working(text: str) -> Iterator[None]:
+    """A spinner on stderr, on a terminal only."""
+    console = errors()
+    if console.is_terminal:
+        with console.status(text):
+            yield
+    else:
+        yield

@@ -1,0 +1,78 @@
+"""`dvm-graph run`: one run of a model."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+from rich.table import Table
+
+from dvm_graph.cli.arrays import Arrays, describe_array, load_arrays, save_arrays
+from dvm_graph.cli.dims import DimRanges, dim_option, single_dims
+from dvm_graph.cli.request import Request, answers, model_command, print_json
+from dvm_graph.compare import random_feeds
+from dvm_graph.errors import InputError
+from dvm_graph.model import Model
+
+
+@click.command()
+@model_command
+@click.option(
+    "--feeds",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="Inputs from a .npz file, an array for each. Default: random ones.",
+)
+@dim_option("Extent of a dim of random inputs: batch=4. Default: 2.")
+@click.option("--seed", default=0, show_default=True, help="Of the random inputs.")
+@click.option(
+    "--output", type=click.Path(dir_okay=False, path_type=Path), help="Write results to this .npz."
+)
+def run(
+    request: Request, feeds: Path | None, dims: DimRanges, seed: int, output: Path | None
+) -> None:
+    """Run MODEL once and print what came out."""
+    model = request.optimize()
+    arrays = read_feeds(model, feeds, dims, seed)
+    results = dict(zip((info.name for info in model.get_outputs()), model.run(arrays), strict=True))
+    if output is not None:
+        save_arrays(output, results)
+    cost = model.statistics
+    request.note(
+        f"compiled {cost.kernels_compiled} kernels in {cost.compile_ns / 1e3:.1f} us, "
+        f"ran {cost.run_ns / 1e6:.3f} ms, {cost.arena_bytes / 2**20:.1f} MiB of intermediate values"
+    )
+    facts = [describe_array(name, array) for name, array in results.items()]
+    if request.as_json:
+        print_json({"outputs": facts, "statistics": _cost(model)})
+    else:
+        answers().print(_table(facts))
+
+
+def read_feeds(model: Model, path: Path | None, dims: DimRanges, seed: int) -> Arrays:
+    """Inputs from a file, or random ones of the given extents."""
+    if path is None:
+        return random_feeds(model.get_inputs(), single_dims(model, dims), seed)
+    if dims:
+        raise InputError("--feeds and --dim exclude each other: the arrays have their shapes")
+    return load_arrays(path)
+
+
+def _cost(model: Model) -> dict[str, Any]:
+    cost = model.statistics
+    return {
+        "run_ns": cost.run_ns,
+        "compile_ns": cost.compile_ns,
+        "kernels_compiled": cost.kernels_compiled,
+        "kernels_launched": cost.kernels_launched,
+        "fallbacks": cost.fallbacks,
+        "arena_bytes": cost.arena_bytes,
+    }
+
+
+def _table(facts: list[dict[str, Any]]) -> Table:
+    table = Table("output", "dtype", "shape", "min", "max", "mean")
+    for fact in facts:
+        numbers = [f"{fact[key]:.6g}" if key in fact else "" for key in ("min", "max", "mean")]
+        table.add_row(fact["name"], fact["dtype"], str(fact["shape"]), *numbers)
+    return table
