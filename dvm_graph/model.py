@@ -140,7 +140,8 @@ def optimize(source: Source, options: Options | None = None, **overrides: Any) -
 
     Args:
         source: path, bytes, or onnx.ModelProto. External data is read from the model's folder.
-        options: see `Options`; keyword arguments override single fields (`strict=True`).
+        options: see `Options`.
+        **overrides: single fields of it (`strict=True`).
 
     Raises:
         ModelError: not a valid ONNX model.

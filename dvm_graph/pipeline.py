@@ -14,7 +14,7 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
-from dvm_graph.cluster import FusionReport, cluster, split_clusters, stack
+from dvm_graph.cluster import FusionReport, Schedule, cluster, split_clusters, stack
 from dvm_graph.decompose import decompose
 from dvm_graph.errors import StrictError
 from dvm_graph.import_ import import_onnx
@@ -43,7 +43,12 @@ class Compiled:
 
     graph: Graph
     plan: ModelPlan
-    report: FusionReport
+    schedule: Schedule
+    """What `plan` was lowered from, step by step."""
+
+    @property
+    def report(self) -> FusionReport:
+        return self.schedule.report
 
 
 def compile_model(source: Source, options: Options) -> Compiled:
@@ -75,7 +80,7 @@ def compile_model(source: Source, options: Options) -> Compiled:
     subgraphs = split_clusters(clusters, facts, options)
     schedule = stack(subgraphs, facts, options)
     plan = lower_kernels(schedule, facts, options)
-    return Compiled(graph, plan, schedule.report)
+    return Compiled(graph, plan, schedule)
 
 
 def _refuse_vendor_operators(graph: Graph) -> None:
