@@ -113,7 +113,7 @@ template <>
 struct Op<Family::v_min> {
   template <class V>
   DVM_INLINE static V vector(V a, V b) {
-    const V chosen = a < b ? a : b;
+    const V chosen = lesser_lanes(a, b);
     if constexpr (kFloatVec<V>) return a != a ? a : chosen;
     else return chosen;
   }
@@ -122,7 +122,7 @@ template <>
 struct Op<Family::v_max> {
   template <class V>
   DVM_INLINE static V vector(V a, V b) {
-    const V chosen = a > b ? a : b;
+    const V chosen = greater_lanes(a, b);
     if constexpr (kFloatVec<V>) return a != a ? a : chosen;
     else return chosen;
   }

@@ -15,6 +15,20 @@ DVM_INLINE Vec<uint8_t, kLanesOf<M>> as_b8(M mask) {
     const __mmask16 lanes = _mm512_movepi32_mask(bits_as<__m512i>(mask));
     return bits_as<Vec<uint8_t, 16>>(_mm_maskz_set1_epi8(lanes, 1));
   }
+#elif defined(__x86_64__)
+  // Saturating packs: two instructions where the general narrowing takes a dozen.
+  if constexpr (kLanesOf<M> * 4 == sizeof(M)) {
+    __m128i packed;
+    if constexpr (sizeof(M) == 32) {
+      packed = _mm_packs_epi32(bits_as<__m128i>(low_half(mask)), bits_as<__m128i>(high_half(mask)));
+    } else {
+      packed = _mm_packs_epi32(bits_as<__m128i>(mask), bits_as<__m128i>(mask));
+    }
+    const auto bytes = bits_as<Vec<uint8_t, 16>>(_mm_packs_epi16(packed, packed)) & 1;
+    Vec<uint8_t, kLanesOf<M>> result;
+    __builtin_memcpy(&result, &bytes, sizeof result);
+    return result;
+  }
 #endif
   return convert<uint8_t>(bits_as<Vec<std::make_unsigned_t<Element<M>>, kLanesOf<M>>>(mask)) & 1;
 }

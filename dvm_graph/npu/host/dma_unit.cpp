@@ -74,7 +74,8 @@ DVM_INLINE void transpose_tile(const From* from, int64_t from_stride, int64_t ro
 #pragma GCC unroll 64
     for (int c = 0; c < L; c++) block[c] = lane(load<In>(at + c * from_stride));
   } else {
-    for (int c = 0; c < L; c++) {
+#pragma GCC unroll 64
+    for (int c = 0; c < L; c++) {   // constant subscripts keep the block in registers
       block[c] = c < columns ? lane(load_partial<In>(at + c * from_stride, rows)) : Vec<B, L>{};
     }
   }
@@ -83,7 +84,9 @@ DVM_INLINE void transpose_tile(const From* from, int64_t from_stride, int64_t ro
 #pragma GCC unroll 64
     for (int r = 0; r < L; r++) put(r, block[r]);
   } else {
-    for (int r = 0; r < rows; r++) put(r, block[r]);
+#pragma GCC unroll 64
+    for (int r = 0; r < L; r++)
+      if (r < rows) put(r, block[r]);
   }
 }
 

@@ -28,6 +28,7 @@ constexpr float kCos[] = {0.041666646864f, -0.0013887367407f, 2.4438440717e-5f};
 constexpr float kTanhInner[] = {-0.33333281932f, 0.13331441965f, -0.053739698223f,
                                 0.020639038191f, -0.0057049371725f};                  // 4.4e-9
 constexpr float kTanhJoint = 0.625f;   // the polynomial holds below
+constexpr float kTanhLimit = 20.0f;    // tanh rounds to 1 from half of it on
 constexpr float kErfInner[] = {1.1283791657f,  -0.37612625822f,  0.11283585121f, -0.026853810771f,
                                0.0051883254743f, -0.00080101742021f, 7.8537972374e-5f};  // 1.2e-9
 constexpr float kErfOuter[] = {-0.002671503878f, -1.1174392051f, -0.65448791385f,
@@ -73,12 +74,10 @@ DVM_INLINE F scale_by_power(F x, I n) {
   return x * first * second;
 }
 
-// e^x = 2^n e^r with |r| <= ln(2)/2. NaN fails the comparisons and passes through.
-DVM_INLINE F exp_lanes(F x) {
+// e^x = 2^n e^r with |r| <= ln(2)/2, for x in [kExpLow, kExpHigh] or NaN.
+constexpr float kExpLow = -104.5f, kExpHigh = 89.0f;   // beyond them e^x is 0 or infinite
+DVM_INLINE F exp_in_range(F x) {
   constexpr float kRound = 12582912.0f;   // 1.5 * 2^23: adding it rounds to an integer
-  const F high = splat<F>(89.0f), low = splat<F>(-104.5f);
-  x = x > high ? high : x;
-  x = x < low ? low : x;
   const F shifted = x * 1.44269504088896341f + kRound;
   const F n = shifted - kRound;
   const F r = x - n * 0.693359375f - n * -2.12194440e-4f;
@@ -89,6 +88,12 @@ DVM_INLINE F exp_lanes(F x) {
   return scale_by_power(power, bits_as<I>(shifted) - bits_as<I>(splat<F>(kRound)));
 #endif
 }
+
+// Bounds that let NaN through.
+DVM_INLINE F at_most(F x, float bound) { return lesser_lanes(splat<F>(bound), x); }
+DVM_INLINE F at_least(F x, float bound) { return greater_lanes(splat<F>(bound), x); }
+
+DVM_INLINE F exp_lanes(F x) { return exp_in_range(at_least(at_most(x, kExpHigh), kExpLow)); }
 
 // ln(x) = ln(m) + e ln(2) with m in [sqrt(1/2), sqrt(2)).
 DVM_INLINE F log_lanes(F x) {
@@ -120,9 +125,9 @@ DVM_INLINE F log1p_lanes(F x) {
 }
 
 DVM_INLINE F sigmoid_lanes(F x) {
-  const F e = exp_lanes(-absolute(x));
+  const F e = exp_in_range(at_least(-absolute(x), kExpLow));
   const F one = splat<F>(1.0f);
-  return (x < F{} ? e : one) / (e + 1.0f) + (x != x ? x : F{});
+  return (x < F{} ? e : one) / (e + 1.0f);   // e is NaN where x is
 }
 
 // Inner: x + x^3 p(x^2). Outer: 1 - 2 / (e^2|x| + 1), whose rounding errors the 1 absorbs.
@@ -130,17 +135,16 @@ DVM_INLINE F tanh_lanes(F x) {
   const F magnitude = absolute(x);
   const F square = x * x;
   const F inner = x + x * square * polynomial(square, kTanhInner);
-  const F outer = 1.0f - 2.0f / (exp_lanes(magnitude + magnitude) + 1.0f);
+  const F doubled = at_most(magnitude + magnitude, kTanhLimit);
+  const F outer = 1.0f - 2.0f / (exp_in_range(doubled) + 1.0f);
   return magnitude < splat<F>(kTanhJoint) ? inner : with_sign_of(outer, x);
 }
 
 // Inner: x p(x^2). Outer: 1 - e^p(|x|), the polynomial being ln(erfc).
 DVM_INLINE F erf_lanes(F x) {
   const F magnitude = absolute(x);
-  const F limit = splat<F>(kErfLimit);
   const F inner = x * polynomial(x * x, kErfInner);
-  const F clamped = magnitude > limit ? limit : magnitude;
-  const F outer = 1.0f - exp_lanes(polynomial(clamped, kErfOuter));
+  const F outer = 1.0f - exp_in_range(polynomial(at_most(magnitude, kErfLimit), kErfOuter));
   return magnitude < splat<F>(kErfJoint) ? inner : with_sign_of(outer, x);
 }
 

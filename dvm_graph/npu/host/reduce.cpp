@@ -52,7 +52,7 @@ struct Fold<Family::v_reduce_max> {
   static constexpr T kIdentity = kLowest<T>;
   template <class V>
   DVM_INLINE static V combine(V a, V b) {
-    const V chosen = a > b ? a : b;
+    const V chosen = greater_lanes(a, b);
     if constexpr (std::is_floating_point_v<Element<V>>) return a != a ? a : chosen;
     else return chosen;
   }
@@ -63,7 +63,7 @@ struct Fold<Family::v_reduce_min> {
   static constexpr T kIdentity = kHighest<T>;
   template <class V>
   DVM_INLINE static V combine(V a, V b) {
-    const V chosen = a < b ? a : b;
+    const V chosen = lesser_lanes(a, b);
     if constexpr (std::is_floating_point_v<Element<V>>) return a != a ? a : chosen;
     else return chosen;
   }
@@ -75,19 +75,20 @@ DVM_INLINE T combine_one(T a, T b) {
   return Op::combine(splat<V>(a), splat<V>(b))[0];
 }
 
+template <class Op, int Step, class V>
+DVM_INLINE V fold_by_rotation(V v) {
+  if constexpr (Step == 0) {
+    return v;
+  } else {
+    const V turned = rotate<Step>(v, std::make_integer_sequence<int, kLanesOf<V>>{});
+    return fold_by_rotation<Op, Step / 2>(Op::combine(v, turned));
+  }
+}
+
 template <class Op, class V>
 DVM_INLINE Element<V> fold_lanes(V v) {
-  if constexpr (sizeof(V) > 16) {
-    return fold_lanes<Op>(Op::combine(low_half(v), high_half(v)));
-  } else {
-    Element<V> result = v[0];
-    if constexpr (kLanesOf<V> == 2) return combine_one<Op>(result, Element<V>(v[1]));
-    else if constexpr (kLanesOf<V> == 4)
-      return combine_one<Op>(combine_one<Op>(result, Element<V>(v[2])),
-                             combine_one<Op>(Element<V>(v[1]), Element<V>(v[3])));
-    for (int i = 1; i < kLanesOf<V>; i++) result = combine_one<Op>(result, Element<V>(v[i]));
-    return result;
-  }
+  if constexpr (sizeof(V) > 16) return fold_lanes<Op>(Op::combine(low_half(v), high_half(v)));
+  else return fold_by_rotation<Op, kLanesOf<V> / 2>(v)[0];
 }
 
 template <class Op, class T>
@@ -112,15 +113,11 @@ constexpr int64_t kRowBlock = 64, kColumnBlock = 32;   // vectors
 // A number of elements to the left of the split that is a multiple of `unit` and about half of n.
 DVM_INLINE int64_t half_of(int64_t n, int64_t unit) { return (n / 2 + unit - 1) / unit * unit; }
 
-// Folds `n` contiguous whole vectors, n > 0.
+// Folds `n` contiguous whole vectors, 0 < n <= kRowBlock.
 template <class Op, class T>
-Full<T> fold_vectors(const T* from, int64_t n) {
+DVM_INLINE Full<T> fold_row_block(const T* from, int64_t n) {
   using V = Full<T>;
   constexpr int64_t L = kLanes<T>;
-  if (n > kRowBlock) {
-    const int64_t left = half_of(n, 4);
-    return Op::combine(fold_vectors<Op>(from, left), fold_vectors<Op>(from + left * L, n - left));
-  }
   V total = load<V>(from);
   int64_t i = 1;
   if (n >= 4) {
@@ -138,13 +135,22 @@ Full<T> fold_vectors(const T* from, int64_t n) {
   return total;
 }
 
+template <class Op, class T>
+Full<T> fold_vectors(const T* from, int64_t n) {
+  if (n <= kRowBlock) return fold_row_block<Op>(from, n);
+  const int64_t left = half_of(n, 4);
+  return Op::combine(fold_vectors<Op>(from, left),
+                     fold_vectors<Op>(from + left * kLanes<T>, n - left));
+}
+
 // Folds n contiguous elements, n > 0.
 template <class Op, class T>
 DVM_INLINE T fold_row(const T* from, int64_t n) {
   constexpr int64_t L = kLanes<T>;
   const int64_t whole = n / L, tail = n % L;
   if (whole == 0) return fold_lanes<Op>(load_or_identity<Op>(from, n));
-  Full<T> total = fold_vectors<Op>(from, whole);
+  Full<T> total =
+      whole <= kRowBlock ? fold_row_block<Op>(from, whole) : fold_vectors<Op>(from, whole);
   if (tail != 0) total = Op::combine(total, load_or_identity<Op>(from + whole * L, tail));
   return fold_lanes<Op>(total);
 }

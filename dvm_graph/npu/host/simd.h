@@ -236,6 +236,28 @@ DVM_INLINE T lesser(T a, T b) {
   return b < a ? b : a;
 }
 
+// a < b ? a : b, and so b where either is NaN: one instruction where the compiler would take two.
+template <class V>
+DVM_INLINE V lesser_lanes(V a, V b) {
+#if defined(DVM_AVX512)
+  if constexpr (std::is_same_v<V, Full<float>>)
+    return bits_as<V>(_mm512_min_ps(bits_as<__m512>(a), bits_as<__m512>(b)));
+  if constexpr (std::is_same_v<V, Full<double>>)
+    return bits_as<V>(_mm512_min_pd(bits_as<__m512d>(a), bits_as<__m512d>(b)));
+#endif
+  return a < b ? a : b;
+}
+template <class V>
+DVM_INLINE V greater_lanes(V a, V b) {
+#if defined(DVM_AVX512)
+  if constexpr (std::is_same_v<V, Full<float>>)
+    return bits_as<V>(_mm512_max_ps(bits_as<__m512>(a), bits_as<__m512>(b)));
+  if constexpr (std::is_same_v<V, Full<double>>)
+    return bits_as<V>(_mm512_max_pd(bits_as<__m512d>(a), bits_as<__m512d>(b)));
+#endif
+  return a > b ? a : b;
+}
+
 template <int First, class V, int... I>
 DVM_INLINE auto slice(V v, std::integer_sequence<int, I...>) {
   return __builtin_shufflevector(v, v, (First + I)...);
@@ -255,6 +277,12 @@ DVM_INLINE auto join(V low, V high, std::integer_sequence<int, I...>) {
 template <class V>
 DVM_INLINE auto join(V low, V high) {
   return join(low, high, std::make_integer_sequence<int, kLanesOf<V> * 2>{});
+}
+
+// Lanes turned left by Count: lane i gets lane i + Count.
+template <int Count, class V, int... I>
+DVM_INLINE V rotate(V v, std::integer_sequence<int, I...>) {
+  return __builtin_shufflevector(v, v, ((I + Count) % kLanesOf<V>)...);
 }
 
 }  // namespace
