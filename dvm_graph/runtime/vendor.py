@@ -76,7 +76,7 @@ def _session_options(cores: int) -> onnxruntime.SessionOptions:
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = cores
     options.inter_op_num_threads = 1
-    options.log_severity_level = 3
+    options.log_severity_level = 4  # failures are raised
     options.add_session_config_entry("session.intra_op.allow_spinning", "0")
     return options
 
@@ -135,4 +135,5 @@ def _bits(value: onnxruntime.OrtValue) -> np.ndarray[Any, Any]:
     shape = value.shape()
     buffer = (ctypes.c_uint16 * int(np.prod(shape, dtype=np.int64))).from_address(value.data_ptr())
     buffer.owner = value  # type: ignore[attr-defined]  # lives as long as the array over it
-    return np.ctypeslib.as_array(buffer).reshape(shape)
+    bits: np.ndarray[Any, Any] = np.ctypeslib.as_array(buffer)
+    return bits.reshape(shape)

@@ -1,0 +1,200 @@
+"""Vendor steps: operators that onnxruntime executes in between kernels."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from onnx import helper
+
+from dvm_graph.errors import ExecutionError, ShapeError, UnsupportedError
+from dvm_graph.ir import DType, Node, Value
+from dvm_graph.kernels.plan import ModelPlan, Storage, VendorStep
+from dvm_graph.options import Options
+from dvm_graph.runtime import assemble
+from tests.runtime.plans import F32, I64, PlanBuilder, call
+
+OPTIONS = Options(cores=2)
+
+
+def vendor_step(
+    b: PlanBuilder, op: str, inputs: list[int], outputs: list[int], **attributes: Any
+) -> None:
+    """Appends a step of one ONNX operator over values of the plan."""
+
+    def value(index: int) -> Value:
+        described = b.plan.values[index]
+        return Value(described.name, described.dtype, b.shapes[index])
+
+    operands, results = tuple(map(value, inputs)), tuple(map(value, outputs))
+    proto = helper.make_node(
+        op, [v.name for v in operands], [v.name for v in results], name=f"/{op}", **attributes
+    )
+    node = Node(
+        f"/{op}",
+        "vendor",
+        operands,
+        results,
+        {"op": op},
+        version=21,
+        origin=(f"/{op}",),
+        source=proto.SerializeToString(),
+    )
+    b.plan.steps.append(VendorStep((node,), tuple(inputs), tuple(outputs)))
+    for index in outputs:
+        b.bind(index)
+
+
+def vendor_value(
+    b: PlanBuilder, name: str, shape: tuple[Any, ...], dtype: DType = F32, output: bool = False
+) -> int:
+    index = b.value(name, shape, dtype, Storage.VENDOR)
+    if output:
+        b.plan.outputs = (*b.plan.outputs, index)
+    return index
+
+
+def test_between_kernels() -> None:
+    b = PlanBuilder()
+    x = b.input("x", ("m", "n"))
+    t = b.value("t", ("m", "n"))
+    b.launch([call(b.map("neg", [x], t))])
+    sums = vendor_value(b, "sums", ("m", "n"))
+    vendor_step(b, "Softmax", [t], [sums], axis=1)
+    y = b.output("y", ("m", "n"))
+    b.launch([call(b.map("exp", [sums], y))])
+    program = assemble(b.plan, OPTIONS)
+    for shape in [(3, 5), (1, 1), (3, 5), (0, 4)]:
+        x_array = np.random.default_rng(0).standard_normal(shape, dtype=np.float32)
+        (result,) = program.run({"x": x_array})
+        soft = np.exp(-x_array) / np.exp(-x_array).sum(1, keepdims=True)
+        np.testing.assert_allclose(result, np.exp(soft), rtol=1e-5)
+
+
+def nonzero_then_double() -> ModelPlan:
+    """positions = NonZero(x); y = positions + positions, of a size that only the run tells."""
+    b = PlanBuilder()
+    x = b.input("x", ("n",))
+    positions = vendor_value(b, "positions", (1, "found"), I64)
+    vendor_step(b, "NonZero", [x], [positions])
+    y = b.output("y", (1, "found"), I64)
+    t = b.value("t", (1, "found"), I64)
+    b.launch([call(b.map("add", [positions, positions], t, I64))])
+    b.launch([call(b.map("neg", [t], y, I64))])
+    shape = b.output("shape", (1,), I64)
+    b.write_dims(shape, ["found"])
+    return b.plan
+
+
+def test_results_of_unknown_size() -> None:
+    program = assemble(nonzero_then_double(), OPTIONS)
+    for x in ([1, 0, 2, 0, 3], [0, 0], [1] * 50, [], [0, 1, 1, 1, 0]):
+        array = np.array(x, np.float32)
+        y, shape = program.run({"x": array})
+        np.testing.assert_array_equal(y, -2 * np.array(np.nonzero(array)))
+        np.testing.assert_array_equal(shape, [np.count_nonzero(array)])
+
+
+def test_same_unknown_size_reuses_programs() -> None:
+    program = assemble(nonzero_then_double(), OPTIONS)
+    program.run({"x": np.array([1, 0, 1], np.float32)})
+    assert program.statistics.kernels_compiled == 2
+    y, _ = program.run({"x": np.array([0, 1, 1], np.float32)})
+    assert program.statistics.kernels_compiled == 0
+    np.testing.assert_array_equal(y, [[-2, -4]])
+    program.run({"x": np.array([0, 0, 1], np.float32)})
+    assert program.statistics.kernels_compiled == 2
+
+
+def test_result_as_output_and_given_output() -> None:
+    b = PlanBuilder()
+    x = b.input("x", ("n",))
+    vendor_step(b, "Cos", [x], [vendor_value(b, "y", ("n",), output=True)])
+    program = assemble(b.plan, OPTIONS)
+    x_array = np.linspace(0, 1, 9, dtype=np.float32)
+    (y,) = program.run({"x": x_array})
+    np.testing.assert_allclose(y, np.cos(x_array), rtol=1e-6)
+    given = np.empty(9, np.float32)
+    assert program.run({"x": x_array}, {"y": given})[0] is given
+    np.testing.assert_array_equal(given, y)
+
+
+def test_bfloat16_passes_both_ways() -> None:
+    b = PlanBuilder()
+    x = b.input("x", ("n",), DType.BFLOAT16)
+    y = vendor_value(b, "y", ("n",), DType.BFLOAT16)
+    vendor_step(b, "Identity", [x], [y])
+    z = b.output("z", ("n",), DType.BFLOAT16)
+    b.launch([call(b.map("neg", [y], z))])
+    x_array = np.arange(7).astype(DType.BFLOAT16.numpy)
+    (result,) = assemble(b.plan, OPTIONS).run({"x": x_array})
+    np.testing.assert_array_equal(result, -x_array)
+
+
+def test_strings_pass_through() -> None:
+    b = PlanBuilder()
+    x = b.input("x", ("n",), DType.OPAQUE)
+    y = vendor_value(b, "y", ("n",), DType.OPAQUE, output=True)
+    string = helper.make_tensor_type_proto(onnx.TensorProto.STRING, ["n"]).SerializeToString()
+    vendor_step(b, "StringConcat", [x, x], [y])
+    step = b.plan.steps[0]
+    assert isinstance(step, VendorStep)
+    for value in (*step.nodes[0].inputs, *step.nodes[0].outputs):
+        assert value is not None
+        value.opaque_type = string
+    (result,) = assemble(b.plan, OPTIONS).run({"x": np.array(["a", "bc"], object)})
+    assert list(result) == ["aa", "bcbc"]
+
+
+def test_contradicting_result() -> None:
+    b = PlanBuilder()
+    x = b.input("x", ("n",))
+    vendor_step(b, "NonZero", [x], [vendor_value(b, "positions", (1, "n"), I64, output=True)])
+    program = assemble(b.plan, OPTIONS)
+    with pytest.raises(ShapeError, match="n is 3 by x and 1 by positions"):
+        program.run({"x": np.array([0, 0, 4], np.float32)})
+    program.run({"x": np.ones(3, np.float32)})
+
+
+def test_failing_operator_names_its_node() -> None:
+    b = PlanBuilder()
+    x, index = b.input("x", ("n",)), b.input("index", ("k",), I64)
+    vendor_step(b, "Gather", [x, index], [vendor_value(b, "y", ("k",), output=True)])
+    program = assemble(b.plan, OPTIONS)
+    feeds = {"x": np.arange(3, dtype=np.float32), "index": np.array([5])}
+    with pytest.raises(ExecutionError, match="/Gather"):
+        program.run(feeds)
+    (result,) = program.run({**feeds, "index": np.array([2, 0])})
+    np.testing.assert_array_equal(result, [2, 0])
+
+
+def test_operator_that_nobody_runs() -> None:
+    b = PlanBuilder()
+    x = b.input("x", ("n",))
+    vendor_step(b, "Softmax", [x], [vendor_value(b, "y", ("n",), output=True)], axis=7)
+    with pytest.raises(UnsupportedError, match="Softmax"):
+        assemble(b.plan, OPTIONS)
+
+
+def test_threads_do_not_deadlock_over_the_interpreter_lock() -> None:
+    program = assemble(nonzero_then_double(), OPTIONS)
+    failures: list[int] = []
+
+    def work(seed: int) -> None:
+        rng = np.random.default_rng(seed)
+        for _ in range(40):
+            x = rng.integers(0, 2, size=rng.integers(0, 60)).astype(np.float32)
+            y, _ = program.run({"x": x})
+            if not np.array_equal(y, -2 * np.array(np.nonzero(x))):
+                failures.append(seed)
+
+    threads = [threading.Thread(target=work, args=(seed,)) for seed in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+        assert not thread.is_alive()
+    assert not failures
