@@ -13,7 +13,7 @@ Invariants: the quotient graph stays acyclic; an operator is in exactly one subg
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from dvm_graph.cluster.axes import AxisSpace
 from dvm_graph.cluster.groups import Group, GroupGraph, make_group
@@ -84,12 +84,15 @@ class _Splitter:
             self._extend_cubes()
             self._merge_vectors()
         self._store_views()
-        self._decisions.extend(
-            decision
-            for (producer, consumer), decision in self._refused.items()
-            if producer in self._groups.position and consumer in self._groups.position
-        )
+        self._decisions.extend(self._refusals())
         return tuple(self._finish(group) for group in self._groups.groups)
+
+    def _refusals(self) -> Iterator[Decision]:
+        """Refusals that stand: between operators that came to different groups in the end."""
+        final = {node: group for group in self._groups.groups for node in group.nodes}
+        for (producer, consumer), decision in self._refused.items():
+            if final[producer.nodes[-1]] is not final[consumer.nodes[-1]]:
+                yield decision
 
     # -- sweeps
 
