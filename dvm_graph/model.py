@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from os import PathLike
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from numpy.typing import ArrayLike, NDArray
@@ -112,7 +113,9 @@ class Model:
         """Draws the fused subgraphs; the suffix picks the format: .html .svg .png .pdf .dot."""
         from dvm_graph.report import draw
 
-        draw(self._compiled, path)
+        source = self._source
+        title = Path(source).name if isinstance(source, str | PathLike) else ""
+        draw(self._compiled, path, title)
 
     def compare(
         self,

@@ -22,13 +22,13 @@ _REASON_LINES = 2
 _EXPORTER_PREFIX = re.compile(r"^node_")
 
 
-def box_label(index: int, subgraph: Subgraph) -> str:
-    """An HTML-like label; `index` is the subgraph's number in the report."""
+def box_label(subgraph: Subgraph) -> str:
+    """An HTML-like label."""
     colours = KINDS[subgraph.kind]
     rows = [
         f'<TR><TD BGCOLOR="{colours.header}" ALIGN="LEFT" CELLPADDING="4">'
         f'<FONT COLOR="#ffffff" POINT-SIZE="11"><B>{escape(_clip(subgraph.name, 30))}</B></FONT>'
-        f'<FONT COLOR="#ffffff" POINT-SIZE="9">   {index} · {subgraph.kind.value}</FONT></TD></TR>',
+        f'<FONT COLOR="#ffffff" POINT-SIZE="9">   {subgraph.kind.value}</FONT></TD></TR>',
         _row(_lines(_operators(subgraph), _OPERATOR_LINES), INK, 10),
     ]
     origin = ", ".join(_short_names(subgraph))

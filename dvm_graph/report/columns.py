@@ -62,7 +62,7 @@ def make_column(report: Report, column: Column, number: int) -> Drawing:
             id=kernel_node(index),
             shape="plain",
             fontname=FONT,
-            label=box_label(index, subgraph),
+            label=box_label(subgraph),
             **{"class": f"kernel {subgraph.kind.value}"},
         )
     _add_reads(drawing, report, members, number)
@@ -110,8 +110,7 @@ def _add_entry(
     if maker is None:
         label, style, kind = f"{tensor.name}\n{tensor}", "rounded,filled", "input"
     else:
-        number = report.subgraphs.index(maker)
-        label, style, kind = f"from {number} {maker.name}\n{tensor}", "rounded,dashed", "entry"
+        label, style, kind = f"from {maker.name}\n{tensor}", "rounded,dashed", "entry"
     _add_pill(drawing, name, label, style, kind)
 
 

@@ -22,13 +22,13 @@ if TYPE_CHECKING:
 FORMATS = (".html", ".svg", ".png", ".pdf", ".dot")
 
 
-def draw(compiled: Compiled, path: str | PathLike[str]) -> None:
-    """Draws a compiled model.
+def draw(compiled: Compiled, path: str | PathLike[str], title: str = "") -> None:
+    """Draws a compiled model; `title` is what the picture is called, the graph's name if empty.
 
     Raises:
         InputError: the suffix is of no known format.
     """
-    draw_report(make_report(compiled), path, compiled.graph.name)
+    draw_report(make_report(compiled), path, title or compiled.graph.name)
 
 
 def draw_report(report: Report, path: str | PathLike[str], title: str) -> None:

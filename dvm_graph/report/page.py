@@ -48,7 +48,7 @@ def _json(data: Any) -> str:
 def _data(report: Report) -> dict[str, Any]:
     return {
         "subgraphs": {
-            kernel_node(index): _details(report, index, subgraph)
+            kernel_node(index): _details(report, subgraph)
             for index, subgraph in enumerate(report.subgraphs)
         },
         "producers": {
@@ -74,10 +74,9 @@ def _summary(report: Report) -> list[tuple[str, str]]:
     ]
 
 
-def _details(report: Report, index: int, subgraph: Subgraph) -> dict[str, Any]:
+def _details(report: Report, subgraph: Subgraph) -> dict[str, Any]:
     return {
         "name": subgraph.name,
-        "index": index,
         "kind": subgraph.kind.value,
         "scope": subgraph.scope,
         "place": f"launch {subgraph.launch}, stage {subgraph.stage}" if subgraph.is_kernel else "",

@@ -242,10 +242,22 @@ class Report:
         if chain is None:
             yield "neither needs a result of the other; kernels that are independent are stacked"
             return
+        if len(chain) == 2:
+            yield self._between_neighbours(first, second)
+            return
         yield "they are not neighbours, the way between them is " + " -> ".join(chain)
         for left, right in pairwise(chain):
             for decision in self._between(self._owner[left], self._owner[right]):
                 yield f"  {describe(decision)}"
+
+    def _between_neighbours(self, first: Subgraph, second: Subgraph) -> str:
+        """Why no rule was asked about a kernel and one that reads its result."""
+        low, high = sorted((first.launch, second.launch))
+        vendor = [s for s in self.subgraphs if s.kind is SubgraphKind.VENDOR]
+        between = [s.name for s in vendor if low <= s.launch < high]
+        if between:
+            return f"{between[0]} (a vendor operator) has to run between them"
+        return "a concat or reshape lies between them that is done in memory, without a kernel"
 
     def _chain(self, first: Subgraph, second: Subgraph) -> list[str] | None:
         for start, end in ((first, second), (second, first)):

@@ -50,16 +50,16 @@ def _summary(report: Report) -> Iterator[str]:
 
 def _subgraphs(report: Report) -> Iterator[str]:
     launch = -1
-    for index, subgraph in enumerate(report.subgraphs):
+    for subgraph in report.subgraphs:
         if subgraph.launch != launch and subgraph.is_kernel:
             launch = subgraph.launch
             yield f"launch {launch}"
-        yield from _block(index, subgraph)
+        yield from _block(subgraph)
 
 
-def _block(index: int, subgraph: Subgraph) -> Iterator[str]:
+def _block(subgraph: Subgraph) -> Iterator[str]:
     stage = f"stage {subgraph.stage}, " if subgraph.is_kernel else ""
-    yield f"  [{index}] {subgraph.name} ({stage}{subgraph.kind.value})"
+    yield f"  {subgraph.name} ({stage}{subgraph.kind.value})"
     yield from _wrapped("      operators  ", " ".join(_operators(subgraph)))
     if subgraph.inputs:
         yield from _wrapped("      reads      ", _tensors(subgraph.inputs))

@@ -148,7 +148,7 @@
     const kernel = data.subgraphs[id];
     const line = make("p");
     line.append(make("span", kernel.kind, `badge ${kernel.kind}`), ` ${kernel.place}`);
-    open(make("h2", `${kernel.index} ${kernel.name}`), line);
+    open(make("h2", kernel.name), line);
     if (kernel.scope) details.append(make("p", kernel.scope, "muted"));
     const symbols = kernel.symbols.length ? ` Depends on ${kernel.symbols.join(", ")}.` : "";
     section("Verdict", [[make("strong", kernel.verdict || "alone"), ` ${kernel.reason}.${symbols}`]]);
@@ -166,7 +166,7 @@
     open(make("h2", "Summary"));
     section("Model", data.summary.map(([key, value]) => [make("strong", key), ` ${value}`]));
     section("Kernels", Object.entries(data.subgraphs).map(([id, kernel]) =>
-      [make("span", kernel.kind, `badge ${kernel.kind}`), " ", link(id, `${kernel.index} ${kernel.name}`)]));
+      [make("span", kernel.kind, `badge ${kernel.kind}`), " ", link(id, kernel.name)]));
     section(`Decisions (${data.decisions.length})`, data.decisions.map((text) => [text]));
   }
 
@@ -193,7 +193,7 @@
 
   const texts = new Map(kernels.map((kernel) => {
     const known = data.subgraphs[kernel.id];
-    const words = [known.index, known.name, known.kind, known.scope, known.verdict, known.reason,
+    const words = [known.name, known.kind, known.scope, known.verdict, known.reason,
       known.operators.map(([op, name, onnx]) => `${op} ${name} ${onnx.join(" ")}`).join(" "),
       [...known.inputs, ...known.outputs, ...known.constants].map(([name, type]) => `${name} ${type}`).join(" ")];
     return [kernel.id, words.join(" ").toLowerCase()];
@@ -254,7 +254,7 @@
     const known = data.subgraphs[kernel.id];
     kernel.setAttribute("tabindex", "0");
     kernel.setAttribute("role", "button");
-    kernel.setAttribute("aria-label", `${known.kind} kernel ${known.index} ${known.name}`);
+    kernel.setAttribute("aria-label", `${known.kind} kernel ${known.name}`);
     kernel.addEventListener("keydown", (event) => {
       if (event.key === "Enter" || event.key === " ") { event.preventDefault(); select(kernel.id); }
     });
