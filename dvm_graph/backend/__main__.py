@@ -64,7 +64,7 @@ def _as_json(outcomes: Sequence[Outcome]) -> str:
         }
         for outcome in outcomes
     ]
-    return json.dumps({**_counts(outcomes), "tests": tests}, indent=2)
+    return json.dumps({**_counts(outcomes), "outcomes": tests}, indent=2)
 
 
 def _as_text(outcomes: Sequence[Outcome], verbose: bool) -> str:

@@ -108,7 +108,6 @@ class _Worker:
         self._backend = backend
         self.test = ""
         """The test it runs; empty: none."""
-        self._started = 0.0
         self._launch()
 
     def _launch(self) -> None:
@@ -118,10 +117,13 @@ class _Worker:
         self._process = context.Process(target=_work, args=(theirs, self._backend), daemon=True)
         self._process.start()
         theirs.close()
+        self._started: float | None = None
+        """When the test began; None while the process is still starting."""
+        self._ready = False
 
     def start(self, test: str) -> None:
         self.test = test
-        self._started = time.monotonic()
+        self._started = time.monotonic() if self._ready else None
         self.connection.send(test)
 
     def poll(self, timeout: float) -> Outcome | None:
@@ -129,8 +131,8 @@ class _Worker:
         outcome: Outcome | None = None
         try:
             if self.connection.poll():
-                outcome = self.connection.recv()
-            elif time.monotonic() - self._started > timeout:
+                outcome = self._receive()
+            elif self._started is not None and time.monotonic() - self._started > timeout:
                 outcome = Outcome(self.test, Status.CRASHED, f"no result after {timeout:g} s")
         except (EOFError, ConnectionResetError):
             self._process.join()
@@ -140,6 +142,13 @@ class _Worker:
         if outcome is not None:
             self.test = ""
         return outcome
+
+    def _receive(self) -> Outcome | None:
+        message: Outcome | None = self.connection.recv()
+        if message is None:  # the process is up: its test begins now
+            self._ready = True
+            self._started = time.monotonic()
+        return message
 
     def restart(self) -> None:
         self.stop()
@@ -154,11 +163,12 @@ class _Worker:
 # -- in the worker
 
 
-def _work(connection: Connection[Outcome, str], backend: type[DvmBackend]) -> None:
+def _work(connection: Connection[Outcome | None, str], backend: type[DvmBackend]) -> None:
     """Runs tests by name until the parent hangs up."""
     _Recorder.backend = backend
     with np.errstate(all="ignore"):
         cases = BackendTest(_Recorder, __name__).test_cases[_NODE_TESTS]
+    connection.send(None)
     while True:
         try:
             name = connection.recv()

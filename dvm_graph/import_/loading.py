@@ -17,7 +17,8 @@ from typing import TypeAlias
 import networkx as nx
 import onnx
 import onnx.inliner
-from google.protobuf.message import DecodeError
+from google.protobuf.descriptor import FieldDescriptor
+from google.protobuf.message import DecodeError, Message
 
 from dvm_graph.errors import ModelError, UnsupportedError
 
@@ -45,6 +46,7 @@ def load_model(source: Source) -> ImportedModel:
         UnsupportedError: an opset older than 7 or newer than the installed onnx knows.
     """
     model, folder = _parse(source)
+    _check_text(model)
     if not model.HasField("graph"):
         raise ModelError("not an ONNX model: it has no graph (is the file truncated?)")
     opsets = opset_versions(model.opset_import)
@@ -88,6 +90,31 @@ def _decode(content: bytes, what: str) -> onnx.ModelProto:
     except DecodeError as error:
         raise ModelError(f"{what} is truncated or not an ONNX model: {error}") from error
     return model
+
+
+def _check_text(message: Message) -> None:
+    """Strings that are no UTF-8 would turn up as bytes wherever a name is read."""
+    for descriptor, value in message.ListFields():
+        if descriptor.type == FieldDescriptor.TYPE_STRING:
+            for text in [value] if isinstance(value, (str, bytes)) else value:
+                if not isinstance(text, str):
+                    raise ModelError(
+                        f"{descriptor.full_name} holds {text[:40]!r}, which is no text"
+                    )
+        elif descriptor.type == FieldDescriptor.TYPE_MESSAGE:
+            for part in [value] if isinstance(value, Message) else value:
+                if isinstance(part, onnx.TensorProto):
+                    _check_tensor_text(part)
+                else:
+                    _check_text(part)
+
+
+def _check_tensor_text(tensor: onnx.TensorProto) -> None:
+    """As `_check_text`, without taking the contents into Python."""
+    entries = [text for entry in tensor.external_data for text in (entry.key, entry.value)]
+    for text in (tensor.name, *entries):
+        if not isinstance(text, str):
+            raise ModelError(f"a tensor's entry {text[:40]!r} is no text")
 
 
 def _check_opset(opsets: dict[str, int]) -> None:

@@ -188,9 +188,11 @@ class _GraphParser:
             self._node(graph, operator, results)
 
     def _constant(self, results: list[Value]) -> None:
-        (value,) = results
         self._cursor.expect("(")
-        shape = tuple(int(dim) for dim in value.shape or ())
+        if len(results) != 1 or results[0].shape is None:
+            raise self._cursor.error("one result with a shape before constant")
+        (value,) = results
+        shape = self._static(value.shape)
         value.data = self._contents(value.dtype.numpy, shape)
         if value.dtype.numpy.kind in "iub" and value.data.size <= 64:
             value.elements = tuple(int(x) for x in value.data.reshape(-1))
@@ -257,18 +259,30 @@ class _GraphParser:
         if cursor.accept("dim:"):
             return self._parse_dim(cursor.string())
         if cursor.accept("tensor:"):
-            dtype = np.dtype(cursor.operator())
-            shape = tuple(int(dim) for dim in self._dims("[", "]"))
-            cursor.expect("(")
-            return self._contents(dtype, shape)
+            return self._tensor()
         text = cursor.until(",)")
         if text in KEYWORDS:
             return KEYWORDS[text]
         if FLOAT.fullmatch(text):
             return float(text)
-        if text.startswith("0x"):
+        if re.fullmatch(r"0x([0-9a-f]{2})*", text):
             return bytes.fromhex(text[2:])
         return self._dim(text)
+
+    def _tensor(self) -> np.ndarray[Any, Any]:
+        name = self._cursor.operator()
+        try:
+            dtype = np.dtype(name)
+        except TypeError as error:
+            raise self._cursor.error(f"an element type instead of {name!r}") from error
+        shape = self._static(self._dims("[", "]"))
+        self._cursor.expect("(")
+        return self._contents(dtype, shape)
+
+    def _static(self, shape: Shape | None) -> tuple[int, ...]:
+        if any(not isinstance(dim, int) or dim < 0 for dim in shape or ()):
+            raise self._cursor.error("a constant of static shape")
+        return tuple(shape or ())
 
     def _tuple(self) -> tuple[Any, ...]:
         items = []
@@ -338,7 +352,10 @@ class _GraphParser:
             items.append(cursor.string() if cursor.peek() == '"' else cursor.until(",]"))
             cursor.accept(",")
         cursor.expect(")")
-        data = np.array([_element(item, dtype) for item in items], dtype).reshape(shape)
+        try:
+            data = np.array([_element(item, dtype) for item in items], dtype).reshape(shape)
+        except ValueError as error:
+            raise cursor.error(f"elements of {dtype} that fill shape {shape} ({error})") from error
         data.flags.writeable = False
         return data
 

@@ -172,6 +172,9 @@ def _check_basic(node: Node) -> None:
 def _check_dtypes(node: Node, info: OperatorInfo) -> None:
     operands = [value.dtype for value in node.inputs if value is not None]
     result = node.output.dtype
+    alike = operands[1:] if node.op == "select" else operands
+    if info.kind in (Kind.MAP, Kind.MATRIX, Kind.VIEW) and len(set(alike)) > 1:
+        raise _fail(node, f"its operands are {', '.join(dtype.short for dtype in operands)}")
     if info.result is Result.BOOL and result is not DType.BOOL:
         raise _fail(node, f"its result is {result.short}, not b8")
     if info.result is Result.SAME and operands:
@@ -180,9 +183,6 @@ def _check_dtypes(node: Node, info: OperatorInfo) -> None:
             raise _fail(node, f"its result is {result.short}, its operand {expected.short}")
     if info.result is Result.ATTR and result is not node.attrs.get("dtype"):
         raise _fail(node, f"its result is {result.short}, not {node.attrs.get('dtype')}")
-    alike = operands[1:] if node.op == "select" else operands
-    if info.kind in (Kind.MAP, Kind.MATRIX, Kind.VIEW) and len(set(alike)) > 1:
-        raise _fail(node, f"its operands are {', '.join(dtype.short for dtype in operands)}")
     if node.op == "select" and operands[0] is not DType.BOOL:
         raise _fail(node, f"its condition is {operands[0].short}, not b8")
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from dataclasses import dataclass
 from typing import Any
 
@@ -43,6 +44,8 @@ class VendorBackend(DvmBackend):
         operator = model.graph.node[0].op_type
         if operator == "Abs":
             os.abort()
+        if operator == "Ceil":
+            time.sleep(3600)
         if operator == "Acos":
             raise UnsupportedError("no arc today")
         names = [info.name for info in model.graph.input]

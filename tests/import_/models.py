@@ -15,7 +15,9 @@ from dvm_graph.symbolic import Symbols
 
 def parse(body: str, opset: int = 20, imports: str = "") -> onnx.ModelProto:
     """A model from the text of its graph (and functions)."""
-    return onnx.parser.parse_model(f'<ir_version: 10, opset_import: ["": {opset}{imports}]>\n{body}')
+    return onnx.parser.parse_model(
+        f'<ir_version: 10, opset_import: ["": {opset}{imports}]>\n{body}'
+    )
 
 
 def load(source: Any, symbols: Symbols | None = None) -> Graph:

@@ -143,5 +143,5 @@ def test_hints_for_unknown_dims() -> None:
 def test_input_of_unknown_rank_is_named() -> None:
     model = parse(RELU)
     model.graph.input[0].CopyFrom(helper.make_tensor_value_info("x", onnx.TensorProto.FLOAT, None))
-    with pytest.raises(UnsupportedError, match="'x'.*rank"):
+    with pytest.raises(UnsupportedError, match=r"'x'.*rank"):
         load(model)

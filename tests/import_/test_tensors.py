@@ -19,9 +19,7 @@ from dvm_graph.import_.tensors import (
 from dvm_graph.ir import DType
 
 NOWHERE = ExternalData(None)
-TYPES = sorted(
-    set(TensorProto.DataType.values()) - {TensorProto.UNDEFINED, TensorProto.STRING}
-)
+TYPES = sorted(set(TensorProto.DataType.values()) - {TensorProto.UNDEFINED, TensorProto.STRING})
 PACKED = {
     TensorProto.INT4, TensorProto.UINT4, TensorProto.FLOAT4E2M1, TensorProto.INT2, TensorProto.UINT2
 }  # fmt: skip
