@@ -135,5 +135,5 @@ def _bits(value: onnxruntime.OrtValue) -> np.ndarray[Any, Any]:
     shape = value.shape()
     buffer = (ctypes.c_uint16 * int(np.prod(shape, dtype=np.int64))).from_address(value.data_ptr())
     buffer.owner = value  # type: ignore[attr-defined]  # lives as long as the array over it
-    bits: np.ndarray[Any, Any] = np.ctypeslib.as_array(buffer)
-    return bits.reshape(shape)
+    bits: np.ndarray[Any, Any] = np.ctypeslib.as_array(buffer).reshape(shape)
+    return bits

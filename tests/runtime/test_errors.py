@@ -94,7 +94,7 @@ def test_extent_that_no_symbol_gives() -> None:
     program = assemble(b.plan, OPTIONS)
     (result,) = program.run({"x": np.ones(6, np.float32)})
     np.testing.assert_array_equal(result, -np.ones(6))
-    with pytest.raises(ShapeError, match="extent 5, which is not .*half"):
+    with pytest.raises(ShapeError, match=r"extent 5, which is not .*half"):
         program.run({"x": np.ones(5, np.float32)})
 
 

@@ -29,7 +29,8 @@ def vendor_step(
         described = b.plan.values[index]
         return Value(described.name, described.dtype, b.shapes[index])
 
-    operands, results = tuple(map(value, inputs)), tuple(map(value, outputs))
+    values = {index: value(index) for index in (*inputs, *outputs)}
+    operands, results = tuple(values[i] for i in inputs), tuple(values[i] for i in outputs)
     proto = helper.make_node(
         op, [v.name for v in operands], [v.name for v in results], name=f"/{op}", **attributes
     )
@@ -140,8 +141,9 @@ def test_strings_pass_through() -> None:
     y = vendor_value(b, "y", ("n",), DType.OPAQUE, output=True)
     string = helper.make_tensor_type_proto(onnx.TensorProto.STRING, ["n"]).SerializeToString()
     vendor_step(b, "StringConcat", [x, x], [y])
-    step = b.plan.steps[0]
+    (step,) = b.plan.steps
     assert isinstance(step, VendorStep)
+    b.plan.steps = [VendorStep(step.nodes, (x,), (y,))]
     for value in (*step.nodes[0].inputs, *step.nodes[0].outputs):
         assert value is not None
         value.opaque_type = string
