@@ -1,12 +1,328 @@
-"""Exact rewrites."""
+"""Exact rewrites of basic operators: every element keeps its bits (NaN payloads aside).
+
+    Requires: basic operators with shapes. Ensures: no rule of `_RULES` applies any more.
+
+    a = transpose(x, (1, 0)); b = transpose(a, (1, 0)); return b / 8.0   =>   return x * 0.125
+
+A rule looks at one operator and its operands and gives a value that may stand for its result, or None.
+Rules that would reassociate or change a domain (log(exp(x)), x + 0.0 for x = -0.0) are not here.
+
+What the rules are for, besides doing less: scalar arithmetic moves before the views it follows, so
+that it meets the operator that produced the data and not the view.
+"""
 
 from __future__ import annotations
 
-from dvm_graph.ir import Graph
-from dvm_graph.symbolic import Facts
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from dvm_graph.ir import OPERATORS, DType, Graph, Kind, Node, Value
+from dvm_graph.symbolic import Answer, Facts
+from dvm_graph.symbolic.builder import Builder
+
+_Rule = Callable[[Node, Builder], Value | None]
 
 
 def simplify(graph: Graph, facts: Facts) -> bool:
     """True if something changed."""
-    del graph, facts
-    return False
+    builder = Builder(graph, facts)
+    waiting = graph.sorted_nodes()[::-1]
+    queued = set(waiting)
+    changed = False
+    while waiting:
+        node = waiting.pop()
+        queued.discard(node)
+        if node not in graph.digraph:
+            continue
+        result = _rewrite(node, builder)
+        if result is None:
+            continue
+        changed = True
+        affected = [*graph.users(node.output)]
+        _replace(graph, node, result)
+        affected += _made(result)
+        for other in affected:
+            if other not in queued:
+                queued.add(other)
+                waiting.append(other)
+    return changed
+
+
+def _made(result: Value) -> list[Node]:
+    """The operators that a rule may have built."""
+    if result.producer is None:
+        return []
+    below = [v.producer for v in result.producer.inputs if v is not None]
+    return [result.producer, *(node for node in below if node is not None)]
+
+
+def _rewrite(node: Node, builder: Builder) -> Value | None:
+    for rule in _RULES.get(node.op, ()):
+        with builder.scope(node):
+            result = rule(node, builder)
+        if result is not None:
+            return result
+    return None
+
+
+def _replace(graph: Graph, node: Node, result: Value) -> None:
+    graph.replace_uses(node.output, result)
+    dead = [node]
+    while dead:
+        candidate = dead.pop()
+        if candidate not in graph.digraph:
+            continue
+        if any(graph.users(v) or graph.is_output(v) for v in candidate.outputs):
+            continue
+        dead += [v.producer for v in candidate.inputs if v is not None and v.producer is not None]
+        graph.remove(candidate)
+
+
+# -- what rules ask
+
+
+def _operand(node: Node, index: int) -> Value:
+    value = node.inputs[index]
+    assert value is not None, node.name
+    return value
+
+
+def _number(value: Value) -> Any | None:
+    """The number that a constant of one element holds."""
+    if value.data is None or value.data.size != 1:
+        return None
+    return value.data.reshape(-1)[0].item() if value.dtype is not DType.BFLOAT16 else None
+
+
+def _same_shape(value: Value, node: Node, builder: Builder) -> bool:
+    if value.shape is None or node.output.shape is None:
+        return False
+    proof = builder.facts.prove_same_shape(value.shape, node.output.shape)
+    return proof.answer is Answer.YES
+
+
+def _produced_by(value: Value, op: str) -> Node | None:
+    return value.producer if value.producer is not None and value.producer.op == op else None
+
+
+def _sole_use(value: Value, builder: Builder) -> bool:
+    """The value has one user, and is no graph output."""
+    return len(builder.graph.users(value)) == 1 and not builder.graph.is_output(value)
+
+
+# -- arithmetic
+
+
+def _drop_neutral(neutral: Any, sides: tuple[int, ...], integers_only: bool = False) -> _Rule:
+    """`x op neutral` is x."""
+
+    def rule(node: Node, builder: Builder) -> Value | None:
+        if integers_only and not node.output.dtype.is_integer:
+            return None
+        for side in sides:
+            kept = _operand(node, 1 - side)
+            if _number(_operand(node, side)) == neutral and _same_shape(kept, node, builder):
+                return kept
+        return None
+
+    return rule
+
+
+def _add_negative_zero(node: Node, builder: Builder) -> Value | None:
+    """x + -0.0 is x, also for x = -0.0."""
+    for side in (0, 1):
+        number, kept = _number(_operand(node, side)), _operand(node, 1 - side)
+        negative_zero = isinstance(number, float) and number == 0 and math.copysign(1, number) < 0
+        if negative_zero and _same_shape(kept, node, builder):
+            return kept
+    return None
+
+
+def _divide_by_power_of_two(node: Node, builder: Builder) -> Value | None:
+    divisor = _operand(node, 1)
+    number = _number(divisor)
+    if not divisor.dtype.is_float or not number or not math.isfinite(number):
+        return None
+    mantissa, exponent = math.frexp(number)
+    if abs(mantissa) != 0.5 or abs(exponent) > 14:
+        return None
+    return builder.op("mul", _operand(node, 0), builder.scalar(1 / number, divisor.dtype))
+
+
+def _square(node: Node, builder: Builder) -> Value | None:
+    base, exponent = _operand(node, 0), _number(_operand(node, 1))
+    if not _same_shape(base, node, builder):
+        return None
+    if exponent == 1:
+        return base
+    return builder.op("mul", base, base) if exponent == 2 else None
+
+
+def _involution(node: Node, builder: Builder) -> Value | None:
+    """neg(neg(x)) is x."""
+    inner = _produced_by(_operand(node, 0), node.op)
+    return None if inner is None else inner.inputs[0]
+
+
+def _select_known(node: Node, builder: Builder) -> Value | None:
+    condition = _number(_operand(node, 0))
+    if condition is None:
+        return None
+    chosen = _operand(node, 1 if condition else 2)
+    return chosen if _same_shape(chosen, node, builder) else None
+
+
+_LOSSLESS: dict[DType, frozenset[DType]] = {
+    DType.BOOL: frozenset(DType) - {DType.OPAQUE},
+    DType.INT8: frozenset({DType.INT16, DType.INT32, DType.INT64, DType.FLOAT32, DType.FLOAT64}),
+    DType.UINT8: frozenset(
+        {DType.INT16, DType.UINT16, DType.INT32, DType.INT64, DType.FLOAT32, DType.FLOAT64}
+    ),
+    DType.INT16: frozenset({DType.INT32, DType.INT64, DType.FLOAT32, DType.FLOAT64}),
+    DType.INT32: frozenset({DType.INT64, DType.FLOAT64}),
+    DType.FLOAT16: frozenset({DType.FLOAT32, DType.FLOAT64}),
+    DType.BFLOAT16: frozenset({DType.FLOAT32, DType.FLOAT64}),
+    DType.FLOAT32: frozenset({DType.FLOAT64}),
+}
+
+
+def _cast_chain(node: Node, builder: Builder) -> Value | None:
+    """A cast of a lossless cast reads the original."""
+    inner = _produced_by(_operand(node, 0), "cast")
+    if inner is None:
+        return None
+    source, between = _operand(inner, 0), inner.output.dtype
+    if between not in _LOSSLESS.get(source.dtype, ()):
+        return None
+    if source.dtype is node.output.dtype:
+        return source
+    return builder.op("cast", source, dtype=node.output.dtype)
+
+
+# -- views
+
+
+def _transpose_chain(node: Node, builder: Builder) -> Value | None:
+    inner = _produced_by(_operand(node, 0), "transpose")
+    if inner is None:
+        return None
+    perm = tuple(inner.attrs["perm"][axis] for axis in node.attrs["perm"])
+    return builder.op("transpose", _operand(inner, 0), perm=perm)
+
+
+def _transpose_of_units(node: Node, builder: Builder) -> Value | None:
+    """A transpose that moves only axes of extent 1 is a reshape."""
+    source = _operand(node, 0)
+    assert source.shape is not None
+    moved = [axis for axis in node.attrs["perm"] if not _is_one(source.shape[axis], builder)]
+    if moved != sorted(moved):
+        return None
+    return builder.op("reshape", source, shape=node.output.shape)
+
+
+def _is_one(extent: Any, builder: Builder) -> bool:
+    if isinstance(extent, int):
+        return extent == 1
+    return builder.facts.prove_one(extent).answer is Answer.YES
+
+
+def _reshape_chain(node: Node, builder: Builder) -> Value | None:
+    inner = _produced_by(_operand(node, 0), "reshape")
+    if inner is None:
+        return None
+    return builder.op("reshape", _operand(inner, 0), shape=node.output.shape)
+
+
+def _drop_view(node: Node, builder: Builder) -> Value | None:
+    """A reshape or broadcast to the same shape."""
+    source = _operand(node, 0)
+    return source if _same_shape(source, node, builder) else None
+
+
+def _drop_broadcast_operand(node: Node, builder: Builder) -> Value | None:
+    """Element-wise operators broadcast by themselves."""
+    for index, value in enumerate(node.inputs):
+        broadcast = None if value is None else _produced_by(value, "broadcast_to")
+        if broadcast is None:
+            continue
+        operands = list(node.inputs)
+        operands[index] = broadcast.inputs[0]
+        if not _covers(operands, node, builder):
+            continue
+        return builder.op(node.op, *[v for v in operands if v is not None], **node.attrs)
+    return None
+
+
+def _covers(operands: list[Value | None], node: Node, builder: Builder) -> bool:
+    """Each axis of the result has its full extent in one of the operands, by proof."""
+    shape = node.output.shape
+    assert shape is not None
+    for axis in range(1, len(shape) + 1):
+        extents = [v.shape[-axis] for v in operands if v is not None and len(v.shape or ()) >= axis]  # type: ignore[index]
+        whole = shape[-axis]
+        if not any(builder.facts.prove_equal(e, whole).answer is Answer.YES for e in extents):
+            return False
+    return True
+
+
+def _hoist_over_view(node: Node, builder: Builder) -> Value | None:
+    """Arithmetic with scalars moves before the view of its one other operand."""
+    tensors = [i for i, v in enumerate(node.inputs) if v is not None and _number(v) is None]
+    if len(tensors) != 1:
+        return None
+    viewed = _operand(node, tensors[0])
+    view = viewed.producer
+    if view is None or view.op not in ("reshape", "transpose", "broadcast_to"):
+        return None
+    source = _operand(view, 0)
+    if not _sole_use(viewed, builder) or source.is_constant:
+        return None
+    if not _same_shape(viewed, node, builder):
+        return None
+    operands = [_flat_scalar(v, builder) for v in node.inputs if v is not None]
+    operands[tensors[0]] = source
+    inner = builder.op(node.op, *operands, **node.attrs)
+    if not _same_extents(inner, source, builder):
+        return None
+    return builder.op(view.op, inner, **view.attrs)
+
+
+def _flat_scalar(value: Value, builder: Builder) -> Value:
+    number = _number(value)
+    if number is None or not value.shape:
+        return value
+    return builder.constant(np.asarray(value.data).reshape(()))
+
+
+def _same_extents(a: Value, b: Value, builder: Builder) -> bool:
+    if a.shape is None or b.shape is None or len(a.shape) != len(b.shape):
+        return False
+    return builder.facts.prove_same_shape(a.shape, b.shape).answer is Answer.YES
+
+
+def _rules() -> dict[str, tuple[_Rule, ...]]:
+    rules: dict[str, list[_Rule]] = {
+        "mul": [_drop_neutral(1, (0, 1))],
+        "add": [_drop_neutral(0, (0, 1), integers_only=True), _add_negative_zero],
+        "sub": [_drop_neutral(0, (1,))],
+        "div": [_drop_neutral(1, (1,)), _divide_by_power_of_two],
+        "pow": [_square],
+        "neg": [_involution],
+        "logical_not": [_involution],
+        "bitwise_not": [_involution],
+        "select": [_select_known],
+        "cast": [_cast_chain],
+        "transpose": [_transpose_chain, _transpose_of_units],
+        "reshape": [_drop_view, _reshape_chain],
+        "broadcast_to": [_drop_view],
+    }
+    for name, info in OPERATORS.items():
+        if info.kind is Kind.MAP:
+            rules.setdefault(name, []).extend([_drop_broadcast_operand, _hoist_over_view])
+    return {name: tuple(listed) for name, listed in rules.items()}
+
+
+_RULES = _rules()
