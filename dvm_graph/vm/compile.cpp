@@ -52,7 +52,7 @@ class Compilation {
 
   bool vector_kernel() {
     const NormalPlan& plan = scratch_.plan;
-    const double live = peak_live_bytes(plan, target_);
+    const LiveBytes live = peak_live_bytes(plan, target_);
     if (split_reduction(plan, target_, live, scratch_.split)) {
       if (split_kernel(live)) return true;
       out_.clear();
@@ -73,7 +73,7 @@ class Compilation {
   }
 
  private:
-  bool split_kernel(double live) {
+  bool split_kernel(const LiveBytes& live) {
     const SplitReduction& split = scratch_.split;
     if (!stage(split.partial, live, split.piece)) return false;
     if (!stage(split.join, peak_live_bytes(split.join, target_), {})) return false;
@@ -81,7 +81,7 @@ class Compilation {
     return true;
   }
 
-  bool stage(const NormalPlan& plan, double live, ForcedTile forced) {
+  bool stage(const NormalPlan& plan, const LiveBytes& live, ForcedTile forced) {
     TilingRequest request{live, 1, forced};
     for (int attempt = 0; attempt < kAttempts; ++attempt, request.shrink /= 2) {
       scratch_.code.clear();

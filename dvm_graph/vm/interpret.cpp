@@ -36,7 +36,9 @@ class TileCursor {
     uint8_t changed = static_cast<uint8_t>(1u << d);
     bool resized = false;
     if (++coordinates_[d] < grid_[d].count) {
-      for (size_t p = 0; p < pointers_.size(); ++p) core_.pointers[p] += pointers_[p].steps[d];
+      for (size_t p = 0; p < pointers_.size(); ++p) {
+        core_.pointers[p] = moved(core_.pointers[p], pointers_[p].steps[d]);
+      }
       resized = refresh_current(d);
     } else {
       do {
@@ -54,6 +56,12 @@ class TileCursor {
   }
 
  private:
+  // In integers: a pointer register may be a plain integer, an offset from null.
+  static std::byte* moved(std::byte* from, int64_t bytes) {
+    return reinterpret_cast<std::byte*>(reinterpret_cast<uintptr_t>(from) +
+                                        static_cast<uintptr_t>(bytes));
+  }
+
   bool refresh_current(size_t d) {
     const int64_t extent = grid_[d].extent_at(coordinates_[d]);
     const bool changed = extent != current_[d];
@@ -74,9 +82,7 @@ class TileCursor {
       const PointerRegister& pointer = pointers_[p];
       int64_t offset = pointer.base;
       for (size_t d = 0; d < grid_.size(); ++d) offset += coordinates_[d] * pointer.steps[d];
-      // Integer arithmetic: a plain integer is an offset from null.
-      core_.pointers[p] = reinterpret_cast<std::byte*>(
-          reinterpret_cast<uintptr_t>(buffers_[pointer.buffer]) + static_cast<uintptr_t>(offset));
+      core_.pointers[p] = moved(buffers_[pointer.buffer], offset);
     }
   }
 

@@ -28,7 +28,7 @@ class Splitter {
   Splitter(const NormalPlan& plan, SplitReduction& out) : plan_(plan), out_(out) {}
 
   // The outermost reduced axis and the extent of a piece of it, from the shape alone.
-  bool choose_piece(double live_bytes, const Target& target) {
+  bool choose_piece(const LiveBytes& live, const Target& target) {
     const uint32_t reduced = plan_.reduced_axes();
     if (reduced == 0) return false;
     axis_ = std::countr_zero(reduced);
@@ -46,9 +46,9 @@ class Splitter {
     if (points >= kFewPoints || work < kLeastWork || extent < 2) return false;
     if (!can_chunk(plan_, bit(axis_))) return false;
     int64_t pieces = std::clamp<int64_t>(work / kPieceWork, 2, kMostPieces);
-    if (live_bytes >= 0.5) {
+    if (live.cached >= 0.5) {
       const auto fits = static_cast<int64_t>(
-          static_cast<double>(target.vector_tile_bytes) / live_bytes);
+          static_cast<double>(target.vector_tile_bytes) / live.cached);
       pieces = std::max(pieces, ceil_div(extent * row, std::max<int64_t>(fits, 1)));
     }
     tile_ = ceil_div(extent, std::min(pieces, extent));
@@ -178,10 +178,10 @@ class Splitter {
 
 }  // namespace
 
-bool split_reduction(const NormalPlan& plan, const Target& target, double live_bytes,
+bool split_reduction(const NormalPlan& plan, const Target& target, const LiveBytes& live,
                      SplitReduction& out) {
   Splitter splitter(plan, out);
-  if (!splitter.choose_piece(live_bytes, target)) return false;
+  if (!splitter.choose_piece(live, target)) return false;
   splitter.build();
   return true;
 }

@@ -21,7 +21,7 @@ struct SplitReduction {
 };
 
 // False: splitting is not possible or not worth it.
-bool split_reduction(const NormalPlan& plan, const Target& target, double live_bytes,
+bool split_reduction(const NormalPlan& plan, const Target& target, const LiveBytes& live,
                      SplitReduction& out);
 
 }  // namespace dvm

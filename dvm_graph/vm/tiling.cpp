@@ -9,6 +9,7 @@ namespace {
 constexpr int kMaxTileRank = 3;                      // loops of an instruction
 constexpr int64_t kStreamingTile = int64_t{1} << 18; // elements, where nothing is held locally
 constexpr int kMaxWaves = 4;
+constexpr double kLeastLive = 0.5;                   // bytes per element that matter
 constexpr int kMaxNodes = 256;                       // of which liveness is followed
 
 constexpr uint32_t bit(int axis) { return 1u << axis; }
@@ -40,9 +41,8 @@ class Tiler {
         TileCode& code)
       : plan_(plan), target_(target), request_(request), code_(code) {
     reduced_ = plan.reduced_axes();
-    const bool streams = request.live_bytes < 0.5;
-    preferred_ = streams ? kStreamingTile : elements_in(target.vector_tile_bytes);
-    largest_ = streams ? INT64_MAX : elements_in(target.local_bytes);
+    preferred_ = elements_in(target.vector_tile_bytes, request.live.cached, kStreamingTile);
+    largest_ = elements_in(target.local_bytes, request.live.local, INT64_MAX);
     preferred_ = std::min(preferred_, largest_);
     code.space.rank = plan.rank;
     for (int axis = 0; axis < plan.rank; ++axis) {
@@ -106,10 +106,10 @@ class Tiler {
   }
 
  private:
-  int64_t elements_in(int64_t bytes) const {
-    return std::max<int64_t>(
-        1, static_cast<int64_t>(static_cast<double>(bytes) * request_.shrink /
-                                request_.live_bytes));
+  int64_t elements_in(int64_t bytes, double bytes_per_element, int64_t unlimited) const {
+    const double elements = static_cast<double>(bytes) * request_.shrink / bytes_per_element;
+    if (bytes_per_element < kLeastLive) return unlimited;
+    return std::max<int64_t>(1, static_cast<int64_t>(elements));
   }
 
   int64_t vector_elements() const { return target_.vector_bytes / 4; }
@@ -197,53 +197,93 @@ class Tiler {
 
 }  // namespace
 
-double peak_live_bytes(const NormalPlan& plan, const Target& target) {
-  const size_t count = std::min<size_t>(plan.nodes.size(), kMaxNodes);
-  int16_t last_use[kMaxNodes];
-  double weight[kMaxNodes];
-  bool alive[kMaxNodes] = {};
-  const uint32_t reduced = plan.reduced_axes();
-  for (size_t i = 0; i < count; ++i) {
-    const NormalNode& node = plan.nodes[i];
-    last_use[i] = -1;
-    const bool weightless =
-        node.op == PlanOp::fill_ || node.op == PlanOp::store_ ||
-        (node.op == PlanOp::load_ &&
-         absorbed(plan, target, plan.accesses[node.access], node.dtype));
-    weight[i] = weightless ? 0
-                           : static_cast<double>(size_of(node.dtype)) *
-                                 share_of(plan, node.axes, reduced);
-    for (const int32_t input : node.inputs) {
-      if (input >= 0) last_use[input] = static_cast<int16_t>(i);
-    }
-    if (node.op == PlanOp::store_ && node.axes == plan.nodes[node.inputs[0]].axes &&
-        absorbed(plan, target, plan.accesses[node.access], node.dtype)) {
-      weight[node.inputs[0]] = 0;
-    }
-  }
-  double live = 0, peak = 0;
-  for (size_t i = 0; i < count; ++i) {
-    double dying = 0, reusable = 0;
-    double born = plan.nodes[i].op == PlanOp::load_ ? 0 : weight[i];
-    for (const int32_t input : plan.nodes[i].inputs) {
-      if (input < 0) continue;
-      if (plan.nodes[input].op == PlanOp::load_ && !alive[input]) {
-        alive[input] = true;  // loads are lowered at their first use
-        live += weight[input];
+namespace {
+
+// Live bytes after each node of the plan, for given weights of the nodes' values.
+class Liveness {
+ public:
+  explicit Liveness(const NormalPlan& plan)
+      : plan_(plan), count_(std::min<size_t>(plan.nodes.size(), kMaxNodes)) {
+    for (size_t i = 0; i < count_; ++i) {
+      last_use_[i] = -1;
+      uses_[i] = 0;
+      for (const int32_t input : plan.nodes[i].inputs) {
+        if (input < 0) continue;
+        last_use_[input] = static_cast<int16_t>(i);
+        ++uses_[input];
       }
-      if (last_use[input] != static_cast<int16_t>(i) || !alive[input]) continue;
-      alive[input] = false;
-      dying += weight[input];
-      reusable = std::max(reusable, weight[input]);
-    }
-    const bool in_place = info_of(plan.nodes[i].op).kind == PlanOpKind::map && reusable >= born;
-    peak = std::max(peak, live + (in_place ? 0 : born));
-    if (plan.nodes[i].op != PlanOp::load_) {
-      live += born - dying;
-      alive[i] = true;
     }
   }
-  return peak;
+
+  // `reused`: count absorbed values that are used more than once.
+  void weigh(const Target& target, bool reused) {
+    const uint32_t reduced = plan_.reduced_axes();
+    for (size_t i = 0; i < count_; ++i) {
+      const NormalNode& node = plan_.nodes[i];
+      weight_[i] = static_cast<double>(size_of(node.dtype)) * share_of(plan_, node.axes, reduced);
+      const bool keeps = reused && uses_[i] > 1;
+      if (node.op == PlanOp::fill_ || node.op == PlanOp::store_) weight_[i] = 0;
+      if (node.op == PlanOp::load_ && !keeps &&
+          absorbed(plan_, target, plan_.accesses[node.access], node.dtype)) {
+        weight_[i] = 0;
+      }
+      if (node.op != PlanOp::store_) continue;
+      const int32_t source = node.inputs[0];
+      if (node.axes == plan_.nodes[source].axes && !(reused && uses_[source] > 1) &&
+          absorbed(plan_, target, plan_.accesses[node.access], node.dtype)) {
+        weight_[source] = 0;
+      }
+    }
+  }
+
+  double peak() {
+    std::fill_n(alive_, count_, false);
+    double live = 0, peak = 0;
+    for (size_t i = 0; i < count_; ++i) {
+      if (plan_.nodes[i].op == PlanOp::load_) continue;  // lowered at its first use
+      double dying = 0, reusable = 0;
+      for (const int32_t input : plan_.nodes[i].inputs) {
+        if (input < 0) continue;
+        if (plan_.nodes[input].op == PlanOp::load_ && !alive_[input]) {
+          alive_[input] = true;
+          live += weight_[input];
+        }
+        if (last_use_[input] != static_cast<int16_t>(i) || !alive_[input]) continue;
+        alive_[input] = false;
+        dying += weight_[input];
+        reusable = std::max(reusable, weight_[input]);
+      }
+      const bool in_place =
+          info_of(plan_.nodes[i].op).kind == PlanOpKind::map && reusable >= weight_[i];
+      peak = std::max(peak, live + (in_place ? 0 : weight_[i]));
+      live += weight_[i] - dying;
+      alive_[i] = true;
+    }
+    return peak;
+  }
+
+ private:
+  const NormalPlan& plan_;
+  const size_t count_;
+  int16_t last_use_[kMaxNodes], uses_[kMaxNodes];
+  double weight_[kMaxNodes];
+  bool alive_[kMaxNodes];
+};
+
+}  // namespace
+
+LiveBytes peak_live_bytes(const NormalPlan& plan, const Target& target) {
+  Liveness liveness(plan);
+  LiveBytes bytes;
+  liveness.weigh(target, false);
+  bytes.local = liveness.peak();
+  if (!target.unified_memory) {
+    bytes.cached = bytes.local;
+    return bytes;
+  }
+  liveness.weigh(target, true);
+  bytes.cached = liveness.peak();
+  return bytes;
 }
 
 bool can_chunk(const NormalPlan& plan, uint32_t chunk_axes) {

@@ -13,9 +13,13 @@
 
 namespace dvm {
 
-// Bytes of local memory that one element of a tile needs at the peak: the live operators of
-// Algorithm 1, weighted by their size, without what is absorbed into global accesses.
-double peak_live_bytes(const NormalPlan& plan, const Target& target);
+// Bytes that one element of a tile needs at the peak: the live operators of Algorithm 1, weighted
+// by their size.
+struct LiveBytes {
+  double local = 0;                // in local memory: without what is absorbed into global accesses
+  double cached = 0;               // with absorbed values that are touched more than once
+};
+LiveBytes peak_live_bytes(const NormalPlan& plan, const Target& target);
 
 // Whether the plan may walk over `chunk_axes` in chunks, accumulating its reductions.
 bool can_chunk(const NormalPlan& plan, uint32_t chunk_axes);
@@ -27,7 +31,7 @@ struct ForcedTile {
 };
 
 struct TilingRequest {
-  double live_bytes = 0;           // of peak_live_bytes
+  LiveBytes live;
   double shrink = 1;               // fraction of the memory limits to use
   ForcedTile forced;
 };

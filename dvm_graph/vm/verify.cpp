@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <string_view>
 
 #include "vm/core.h"
 #include "vm/disassemble.h"
@@ -13,6 +14,8 @@ namespace {
 
 constexpr uint8_t kKnownFlags = kAccumulate | kFirstChunk | kLastChunk | kAccumulateAlways;
 constexpr int64_t kTooFar = int64_t{1} << 55;  // no sum of products of checked numbers overflows
+
+bool beyond(int64_t number, int64_t limit) { return number > limit || number < -limit; }
 
 // The least and greatest offset that something adds to an address, in elements or bytes.
 struct Reach {
@@ -135,11 +138,11 @@ class Verifier {
       }
       for (size_t d = 0; d < program_.grid().size(); ++d) {
         const int64_t count = program_.grid()[d].count;
-        if (count > 1 && std::abs(pointer.steps[d]) > kTooFar / count) {
+        if (count > 1 && beyond(pointer.steps[d], kTooFar / count)) {
           return fail(name + " steps too far");
         }
       }
-      if (std::abs(pointer.base) > kTooFar) return fail(name + " starts too far away");
+      if (beyond(pointer.base, kTooFar)) return fail(name + " starts too far away");
     }
     return true;
   }
@@ -179,8 +182,11 @@ class Verifier {
     for (int k = 0; k < form.outputs + form.inputs; ++k) {
       Operand operand;
       std::memcpy(&operand, words + 1 + 2 * k, sizeof operand);
-      if (!check_place(info, operand, k)) return false;
+      if (!check_place(info, operand, k) || !check_strides(info, operand, k)) return false;
     }
+    const bool flat = head.opcode / 16 == static_cast<int>(Family::d_load) ||
+                      head.opcode / 16 == static_cast<int>(Family::d_store);
+    if (flat && (head.e0 != 0 || head.e1 != 0)) return fail("a contiguous tile has one loop");
     well_formed_ = true;
     for (int k = 0; k < form.outputs + form.inputs; ++k) {
       Operand operand;
@@ -230,6 +236,22 @@ class Verifier {
         return true;
       default: return fail("operand in no memory space");
     }
+  }
+
+  // Handlers of vector and cube instructions run over rows of neighbouring elements.
+  bool check_strides(const FamilyInfo& info, const Operand& operand, int k) {
+    if (operand.space() == Space::immediate) return true;
+    const bool rows = info.unit == Unit::vector && !(info.form == Form::iota && k == 1);
+    const int inner = operand.inner_stride;
+    if (rows && inner != 1 && (k == 0 || inner != 0)) {
+      return fail("a vector operand needs an inner stride of 0 or 1, an output of 1");
+    }
+    if (info.form == Form::matmul && inner != 1) return fail("rows of a matmul are contiguous");
+    const std::string_view name = info.name;
+    if ((name == "d_load" || name == "d_store") && inner != 1) {
+      return fail("a contiguous tile has stride 1");
+    }
+    return true;
   }
 
   // How an operand's address follows the loops e0, e1, e2, in elements.
@@ -308,7 +330,7 @@ class Verifier {
     Reach reach = reach_of(head, walk, element, local ? nullptr : pointer->steps);
     if (form == Form::gather && k == 1) {
       const auto stride = static_cast<int64_t>(words[7]), limit = static_cast<int64_t>(words[8]);
-      if (limit > 0 && std::abs(stride) > kTooFar / limit) return fail("gathers from too far away");
+      if (limit > 0 && beyond(stride, kTooFar / limit)) return fail("gathers from too far away");
       if (limit > 0) reach.add((limit - 1) * stride * element);
     }
     const int64_t base = local ? operand.offset() : pointer->base;

@@ -41,7 +41,25 @@ void measure(const char* shape, const PlanBuilder& b) {
               static_cast<long long>(header.tiles), static_cast<long long>(header.code_words));
 }
 
+void show(const PlanBuilder& b) {
+  CompilerScratch scratch;
+  CompiledKernel kernel;
+  compile_kernel(b.plan, b.dims.data(), b.values.data(), host_like(), scratch, kernel);
+  for (uint32_t p = 0; p < kernel.program_count; ++p) {
+    std::printf("%s: %s\n", b.plan.name.c_str(), disassemble(kernel.programs[p]).c_str());
+  }
+}
+
 }  // namespace
+
+int run_show() {
+  show(layer_norm(512, 768));
+  show(softmax(1536, 128));
+  show(gelu(393216));
+  show(exp_and_sum(2048, 32001));
+  show(matmul_bias_gelu(512, 3072, 768, 32));
+  return 0;
+}
 
 int run_bench() {
   measure("[512, 768]", layer_norm(512, 768));

@@ -2,6 +2,7 @@
 //
 //   test_vm [first seed] [number of seeds]      random plans; a failure names its seed
 //   test_vm bench                               compile times of common kernels
+//   test_vm show                                their programs
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
@@ -10,6 +11,7 @@
 #include <string>
 
 #include "bench.h"
+#include "cases.h"
 #include "check.h"
 #include "pipes.h"
 #include "random_plan.h"
@@ -18,6 +20,7 @@
 #include "scalar.h"
 #include "vm/assemble.h"
 #include "vm/disassemble.h"
+#include "vm/interpret.h"
 #include "vm/verify.h"
 
 namespace dvm::testing {
@@ -56,17 +59,32 @@ void check_text(const Program& program, unsigned seed) {
   }
 }
 
-// A program with one bit flipped is rejected, or at least harmless to verify.
-int mutate(const PlanBuilder& b, const Program& program, int64_t workspace, const Target& target,
-           Random& random) {
-  int rejected = 0;
+constexpr int64_t kQuickTiles = 200, kQuickExtent = 2000;
+
+bool is_quick(const Program& program) {
+  int64_t extent = 1;
+  for (const ExtentRegister& e : program.extents()) extent = std::max<int64_t>(extent, e.multiplier);
+  return program.header().tiles <= kQuickTiles && extent <= kQuickExtent;
+}
+
+// What the verifier lets pass of a program with a flipped bit computes nonsense, but stays inside
+// its memory: an address sanitizer watches.
+void check_mutations(const PlanBuilder& b, const Program& program, int64_t workspace,
+                     const Target& target, const Buffers& data, Random& random) {
   for (int i = 0; i < 8; ++i) {
     Program broken = program;
     const size_t word = random() % broken.words().size();
     broken.mutable_words()[word] ^= uint64_t{1} << (random() % 64);
-    rejected += !verify(broken, b.values.data(), b.values.size(), workspace, target).empty();
+    if (!verify(broken, b.values.data(), b.values.size(), workspace, target).empty()) continue;
+    if (!is_quick(broken)) continue;
+    Buffers scrap(b.values, workspace);
+    scrap.copy_from(data, b.values);
+    std::vector<std::byte> local(static_cast<size_t>(broken.header().local_bytes), std::byte{1});
+    Core core;
+    core.local = local.data();
+    core.local_bytes = local.size();
+    run_tiles(broken, reference::device(), core, scrap.table(), 0, broken.header().tiles);
   }
-  return rejected;
 }
 
 void run_out_of_order(const PlanBuilder& b, const CompiledKernel& kernel, const Target& target,
@@ -108,7 +126,7 @@ void check_plan(const PlanBuilder& b, const Target& target, unsigned seed, Compi
     CHECK(error.empty(), "seed %u: %s\n%s", seed, error.c_str(), disassemble(program).c_str());
     if (!error.empty()) return;
     check_text(program, seed);
-    mutate(b, program, kernel.workspace_bytes, target, random);
+    check_mutations(b, program, kernel.workspace_bytes, target, again, random);
   }
   reference::run_plan(b.plan, b.dims.data(), b.values.data(), want.table(),
                       reference::kColumnsPerPanel);
@@ -146,8 +164,10 @@ void report(const char* what, const Outcome& o) {
 int main(int argc, char** argv) {
   using namespace dvm::testing;
   if (argc > 1 && std::strcmp(argv[1], "bench") == 0) return run_bench();
+  if (argc > 1 && std::strcmp(argv[1], "show") == 0) return run_show();
   const unsigned first = argc > 1 ? static_cast<unsigned>(std::atoi(argv[1])) : 0;
   const unsigned count = argc > 2 ? static_cast<unsigned>(std::atoi(argv[2])) : 1000;
+  check_cases();
   report("vector plans", check_random_plans(first, count, random_vector_plan));
   report("cube plans", check_random_plans(first, count, random_cube_plan));
   std::printf("%d checks, %d failures\n", checks, failures);

@@ -1,0 +1,296 @@
+#include "cases.h"
+
+#include <cmath>
+#include <cstring>
+#include <string>
+
+#include "check.h"
+#include "common_kernels.h"
+#include "random_plan.h"
+#include "reference_device.h"
+#include "reference_plan.h"
+#include "scalar.h"
+#include "vm/assemble.h"
+#include "vm/disassemble.h"
+#include "vm/panels.h"
+#include "vm/verify.h"
+
+namespace dvm::testing {
+namespace {
+
+Target small_target(int cores, int64_t local_bytes = 64 << 10) {
+  Target target;
+  target.cores = cores;
+  target.local_bytes = local_bytes;
+  target.vector_tile_bytes = local_bytes / 2;
+  target.matmul_nr = reference::kColumnsPerPanel;
+  target.matmul_mr = 3;
+  target.matmul_rows = 12;
+  target.tile_overhead = 64;
+  return target;
+}
+
+struct Compiled {
+  CompilerScratch scratch;
+  CompiledKernel kernel;
+  CompileStatus status;
+
+  Compiled(const PlanBuilder& b, const Target& target)
+      : status(compile_kernel(b.plan, b.dims.data(), b.values.data(), target, scratch, kernel)) {}
+};
+
+float value_at(const Buffers& buffers, const PlanBuilder& b, size_t value, int64_t index) {
+  return static_cast<float>(
+      reference::read(b.values[value].dtype,
+                      buffers.at(value) +
+                          index * static_cast<int64_t>(size_of(b.values[value].dtype)))
+          .real);
+}
+
+void check_empty_reductions() {
+  PlanBuilder b;
+  b.axis(3);
+  b.axis(0);
+  const int32_t x = b.input(DType::f32, 3);
+  b.output(b.reduce(PlanOp::reduce_sum_, x, 2), DType::f32);
+  b.output(b.reduce(PlanOp::reduce_max_, x, 2), DType::f32);
+  b.output(b.map(PlanOp::neg_, {b.reduce(PlanOp::reduce_prod_, x, 2)}), DType::f32);
+  Compiled c(b, small_target(2));
+  CHECK(c.status == CompileStatus::ok, "status %d", static_cast<int>(c.status));
+  Buffers buffers(b.values, 0);
+  run_kernel(c.kernel, reference::device(), 2, 64 << 10, buffers.table());
+  for (int i = 0; i < 3; ++i) {
+    CHECK(value_at(buffers, b, 1, i) == 0, "sum of nothing");
+    CHECK(value_at(buffers, b, 2, i) == -INFINITY, "maximum of nothing");
+    CHECK(value_at(buffers, b, 3, i) == -1, "product of nothing");
+  }
+  PlanBuilder nothing;
+  nothing.axis(0);
+  nothing.output(nothing.map(PlanOp::neg_, {nothing.input(DType::f32, 1)}), DType::f32);
+  CHECK(Compiled(nothing, small_target(2)).status == CompileStatus::empty, "a map over nothing");
+}
+
+PlanBuilder long_reduction(int64_t rows, int64_t columns, uint32_t reduced) {
+  PlanBuilder b;
+  b.axis(rows);
+  b.axis(columns);
+  const int32_t x = b.input(DType::f32, 3);
+  const int32_t squares = b.map(PlanOp::mul_, {x, x});
+  const int32_t sum = b.reduce(PlanOp::reduce_sum_, squares, reduced);
+  const int32_t greatest = b.reduce(PlanOp::reduce_max_, x, reduced);
+  b.output(squares, DType::f32);
+  b.output(b.map(PlanOp::add_, {b.map(PlanOp::neg_, {sum}), greatest}), DType::f32);
+  return b;
+}
+
+// Reductions that are split over cores, or walked in chunks: right, and the same bits for every
+// number of cores.
+void check_long_reductions(int64_t rows, int64_t columns, uint32_t reduced, size_t stages) {
+  const PlanBuilder b = long_reduction(rows, columns, reduced);
+  Random random(5);
+  Buffers want(b.values, 0);
+  want.randomise(b.values, random);
+  Buffers start(b.values, 0);
+  start.copy_from(want, b.values);
+  reference::run_plan(b.plan, b.dims.data(), b.values.data(), want.table(), 8);
+  const size_t result = b.values.size() - 1;
+  for (const int cores : {1, 2, 5}) {
+    Compiled c(b, small_target(cores));
+    CHECK(c.status == CompileStatus::ok, "[%d, %d]", static_cast<int>(rows),
+          static_cast<int>(columns));
+    CHECK(c.kernel.stages.size() == stages, "[%d, %d] has %zu stages", static_cast<int>(rows),
+          static_cast<int>(columns), c.kernel.stages.size());
+    Buffers got(b.values, c.kernel.workspace_bytes);
+    got.copy_from(start, b.values);
+    for (uint32_t p = 0; p < c.kernel.program_count; ++p) {
+      const std::string error = verify(c.kernel.programs[p], b.values.data(), b.values.size(),
+                                       c.kernel.workspace_bytes, small_target(cores));
+      CHECK(error.empty(), "%s", error.c_str());
+    }
+    run_kernel(c.kernel, reference::device(), cores, 64 << 10, got.table());
+    CHECK(std::memcmp(want.at(result), got.at(result), b.values[result].bytes) == 0,
+          "[%d, %d] on %d cores", static_cast<int>(rows), static_cast<int>(columns), cores);
+    CHECK(std::memcmp(want.at(1), got.at(1), b.values[1].bytes) == 0, "the map beside it");
+  }
+}
+
+void check_tiles() {
+  Compiled c(exp_and_sum(2048, 32001), small_target(2, 256 << 10));
+  const std::span<const GridDim> grid = c.kernel.programs[0].grid();
+  CHECK(grid.size() == 1 && grid[0].whole == 2048 && grid[0].tile >= 1, "tiles of whole rows");
+  PlanBuilder b;
+  b.axis(2);
+  b.axis(999983);  // a prime
+  b.output(b.map(PlanOp::exp_, {b.input(DType::f32, 1 | 2)}), DType::f32);
+  Compiled d(b, small_target(2, 64 << 10));
+  CHECK(d.kernel.programs[0].header().tiles < 1000, "a prime extent in %d tiles",
+        static_cast<int>(d.kernel.programs[0].header().tiles));
+}
+
+void check_trap() {
+  PlanBuilder b;
+  b.axis(100);
+  const int32_t index = b.input(DType::i64, 1);
+  Access table;
+  table.value = b.value(DType::f32, 10);
+  table.strides = {kNoSlot};
+  b.output(b.gather(index, table, 10, 1, 1), DType::f32);
+  Compiled c(b, small_target(2));
+  Buffers buffers(b.values, 0);
+  for (int64_t i = 0; i < 100; ++i) {
+    reference::write(DType::i64, buffers.at(0) + i * 8, {0, i == 57 ? -11 : i % 10});
+  }
+  const Trap trap = run_kernel(c.kernel, reference::device(), 1, 64 << 10, buffers.table());
+  CHECK(trap.kind == TrapKind::index_out_of_range && trap.limit == 10, "no trap");
+  const Program& program = c.kernel.programs[0];
+  const std::string where = disassemble_instruction(&program.body()[trap.pc]);
+  CHECK(where.starts_with("d_gather_f32"), "trapped at %s", where.c_str());
+  CHECK(trap.tile == 57 / program.grid()[0].tile, "trapped in tile %d",
+        static_cast<int>(trap.tile));
+}
+
+void check_assembly_errors() {
+  const struct {
+    const char* text;
+    int line;
+    const char* message;
+  } cases[] = {
+      {"", 0, "ends before"},
+      {"program square\n", 1, "vector, cube or mix"},
+      {"program vector\n  tiles 1\n", 2, "per_core"},
+      {"program vector\nbody\n  v_add_f16 [1,1,1] l:0x0(0,0,1) <- #1, #2\nend\n", 3, "v_add_f16"},
+      {"program vector\nbody\n  v_add_f32 [1,1,1] l:0x0(0,0) <- #1, #2\nend\n", 3, "expected ','"},
+      {"program vector\nbody\n  v_neg_f32 [1,1,1] l:0x0(0,0,1) <- #1 {often}\nend\n", 3,
+       "predicate"},
+      {"program vector\nbody\n  s_set_flag vector -> moon event 1\nend\n", 3, "moon"},
+  };
+  for (const auto& c : cases) {
+    try {
+      assemble(c.text);
+      CHECK(false, "accepted: %s", c.text);
+    } catch (const AssemblyError& error) {
+      CHECK(error.line() == c.line, "line %d instead of %d", error.line(), c.line);
+      CHECK(std::string(error.what()).find(c.message) != std::string::npos, "%s", error.what());
+    }
+  }
+}
+
+void check_rejected(const char* what, std::string text, const char* from, const char* to,
+                    const char* message) {
+  const size_t at = text.find(from);
+  CHECK(at != std::string::npos, "%s: no '%s' in\n%s", what, from, text.c_str());
+  if (at == std::string::npos) return;
+  text.replace(at, std::strlen(from), to);
+  const ValueInfo values[] = {{DType::f32, 400}, {DType::f32, 400}};
+  Target target = small_target(1);
+  target.unified_memory = false;
+  target.event_flags = 8;
+  const std::string error = verify(assemble(text), values, 2, 0, target);
+  CHECK(error.find(message) != std::string::npos, "%s: '%s'", what, error.c_str());
+}
+
+void check_verifier() {
+  const std::string good =
+      "program vector\n"
+      "  grid d0: 4 tiles of 30 in 100\n"
+      "  tiles 4 per_core 4 group 1 claim 1 chunks 1 local 0x80\n"
+      "  e1 = 1 * d0\n"
+      "  p0 = v0 + 0 in [0, 400) d0: 120\n"
+      "  p1 = v1 + 0 in [0, 400) d0: 120\n"
+      "body\n"
+      "  d_load_f32 [1,1,e1] l:0x0(0,0,1) <- p0(0,0,1)\n"
+      "  s_set_flag dma_in -> vector event 0\n"
+      "  s_wait_flag dma_in -> vector event 0\n"
+      "  v_add_f32 [1,1,e1] l:0x0(0,0,1) <- l:0x0(0,0,1), #1\n"
+      "  d_store_f32 [1,1,e1] p1(0,0,1) <- l:0x0(0,0,1)\n"
+      "end\n";
+  check_rejected("the program itself", good, "tiles 4", "tiles 4", "");
+  check_rejected("buffer", good, "[0, 400)", "[0, 404)", "a buffer of 400 bytes");
+  check_rejected("pointer step", good, "d0: 120", "d0: 124", "operand 1 reaches");
+  check_rejected("pointer base", good, "v0 + 0", "v0 + 4", "operand 1 reaches");
+  check_rejected("local memory", good, "local 0x80", "local 0x70", "operand 0 reaches");
+  check_rejected("target memory", good, "local 0x80", "local 0x8000000", "bytes of local memory");
+  check_rejected("extent", good, "1 * d0", "2 * d0", "reaches");
+  check_rejected("stride", good, "p1(0,0,1)", "p1(0,0,2)", "has stride 1");
+  check_rejected("value", good, "= v1", "= v2", "names no value");
+  check_rejected("register", good, "p0(0,0,1)", "p7(0,0,1)", "undefined pointer");
+  check_rejected("grid", good, "4 tiles of", "5 tiles of", "wrong number of tiles");
+  check_rejected("tiles", good, "tiles 4 per", "tiles 3 per", "does not match the grid");
+  check_rejected("direct access", good, "<- l:0x0(0,0,1), #1", "<- p0(0,0,1), #1",
+                 "only memory instructions");
+  check_rejected("unpaired set", good, "  s_wait_flag dma_in -> vector event 0\n", "",
+                 "set more often");
+  check_rejected("unpaired wait", good, "  s_set_flag dma_in -> vector event 0\n", "",
+                 "nobody has set");
+  check_rejected("event", good, "event 0", "event 9", "no such event");
+  check_rejected("flags", good, ", #1", ", #1 {accumulate}", "no reduction");
+  Program program = assemble(good);
+  std::memcpy(program.mutable_words() + program.words().size() - program.body().size(),
+              "\xff\xff", 2);
+  const ValueInfo values[] = {{DType::f32, 400}, {DType::f32, 400}};
+  CHECK(verify(program, values, 2, 0, small_target(1)).find("no such opcode") != std::string::npos,
+        "a wrong opcode");
+}
+
+void check_panels() {
+  const Target target = small_target(1);
+  constexpr int64_t k = 5, n = 11, batch = 2;
+  float source[batch * k * n];
+  for (size_t i = 0; i < batch * k * n; ++i) source[i] = static_cast<float>(i);
+  const int64_t bytes = packed_bytes(k, n, batch, DType::f32, target);
+  CHECK(bytes == batch * 2 * k * 8 * 4, "%d bytes", static_cast<int>(bytes));
+  std::vector<float> panels(static_cast<size_t>(bytes) / 4, -1);
+  // Columns are k elements apart: the source is B transposed.
+  pack_panels(reinterpret_cast<std::byte*>(panels.data()),
+              reinterpret_cast<const std::byte*>(source), DType::f32, k, n, batch, k * n, 1, k,
+              target);
+  for (int64_t b = 0; b < batch; ++b) {
+    for (int64_t column = 0; column < 16; ++column) {
+      for (int64_t row = 0; row < k; ++row) {
+        const float want = column < n ? source[b * k * n + column * k + row] : 0;
+        const float got = panels[b * 2 * k * 8 + column / 8 * k * 8 + row * 8 + column % 8];
+        CHECK(want == got, "panel element [%d, %d]", static_cast<int>(row),
+              static_cast<int>(column));
+      }
+    }
+  }
+}
+
+// A compiler that has compiled other kernels before gives the same words as a new one.
+void check_reuse() {
+  CompilerScratch scratch;
+  CompiledKernel kernel;
+  for (unsigned seed = 0; seed < 50; ++seed) {
+    Random random(seed);
+    const PlanBuilder b = seed % 2 ? random_vector_plan(random) : random_cube_plan(random);
+    const Target target = random_target(random);
+    const CompileStatus status =
+        compile_kernel(b.plan, b.dims.data(), b.values.data(), target, scratch, kernel);
+    const Compiled fresh(b, target);
+    CHECK(status == fresh.status && kernel.program_count == fresh.kernel.program_count,
+          "seed %u", seed);
+    for (uint32_t p = 0; p < kernel.program_count; ++p) {
+      CHECK(kernel.programs[p] == fresh.kernel.programs[p], "seed %u", seed);
+    }
+  }
+}
+
+}  // namespace
+
+void check_cases() {
+  check_empty_reductions();
+  check_long_reductions(1, 300000, 2, 2);
+  check_long_reductions(1, 99991, 3, 2);
+  check_long_reductions(3, 40009, 2, 2);
+  check_long_reductions(40009, 3, 1, 2);
+  check_long_reductions(300, 50000, 2, 1);
+  check_long_reductions(5000, 700, 1, 1);
+  check_tiles();
+  check_trap();
+  check_assembly_errors();
+  check_verifier();
+  check_panels();
+  check_reuse();
+}
+
+}  // namespace dvm::testing

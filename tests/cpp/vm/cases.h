@@ -1,0 +1,8 @@
+// Cases that random plans do not reach: empty and huge reductions, traps, errors in text and words.
+#pragma once
+
+namespace dvm::testing {
+
+void check_cases();
+
+}  // namespace dvm::testing
