@@ -397,11 +397,13 @@ class _Lowering:
         place = self._values.place(value)
         strides = self._per_atom(layout, place.strides)
         access = self._access(_Address(value, place.buffer, place.offset, strides))
+        # A matrix product keeps its m and n axes even where their extent is 1 and the value has none.
+        axes = self._layout_mask(layout) | self._nodes[at].axes
         self._emit(
             PlanNode(
                 "store",
                 value.dtype.register,
-                self._layout_mask(layout) & ~self._k_mask(),
+                axes & ~self._k_mask(),
                 (at,),
                 access=self._add_access(access),
             )

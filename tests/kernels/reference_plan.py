@@ -234,6 +234,8 @@ class _Kernel:
             raise AssertionError(f"{self.plan.name} writes to a constant")
         value = self.results[node.inputs[0]]
         assert DType(value.dtype.name) is node.dtype, node
+        assert all(node.axes >> a & 1 or e == 1 for a, e in enumerate(value.shape)), node
+        assert not self.plan.nodes[node.inputs[0]].axes & ~node.axes, (self.plan.name, node)
         index = self.checked(self.addresses(access, node.axes), buffer.size)
         buffer[index] = np.broadcast_to(value, index.shape).astype(buffer.dtype)
         return value
