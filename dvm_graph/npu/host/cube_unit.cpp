@@ -128,24 +128,29 @@ void multiply(Matmul<T> x, int64_t rows, int64_t columns) {
   constexpr int64_t L = kLanes<T>, kNR = kPanelVectors * L;
   const int64_t blocks = (rows + kMaxRows - 1) / kMaxRows, step = (rows + blocks - 1) / blocks;
   const int64_t last = rows - (rows - 1) / step * step;
-  int64_t n = 0;
+  int64_t whole_panels = columns / kNR;
   const auto advance = [&](int64_t panels) {
     x.b += panels * x.b_panel;
     x.c += panels * kNR;
-    n += panels * kNR;
+    whole_panels -= panels;
   };
   for (int64_t panels = panels_at_once(rows); panels > 1; panels /= 2) {
     const Block<T> block = block_for<T>(rows, panels);
-    for (; n + panels * kNR <= columns; advance(panels)) block(x, 0);
+    while (whole_panels >= panels) {
+      block(x, 0);
+      advance(panels);
+    }
   }
   const Block<T> block = block_for<T>(step, 1), last_block = block_for<T>(last, 1);
-  for (; n + kNR <= columns; advance(1)) multiply_rows(x, rows, step, block, last_block, 0);
-  if (n == columns) return;
-  const int64_t left = columns - n;
+  while (whole_panels > 0) {
+    multiply_rows(x, rows, step, block, last_block, 0);
+    advance(1);
+  }
+  const int64_t left = columns % kNR;
   if (left > L) {
     multiply_rows(x, rows, step, block_of<T, 2, 1, true>(step), block_of<T, 2, 1, true>(last),
                   left - L);
-  } else {
+  } else if (left > 0) {
     multiply_rows(x, rows, step, block_of<T, 1, 1, true>(step), block_of<T, 1, 1, true>(last),
                   left);
   }

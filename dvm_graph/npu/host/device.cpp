@@ -85,6 +85,7 @@ void HostDevice::submit(std::span<const Task> tasks) {
   first_claim_.push_back(claims);
   trap_ = Trap{};
   trapped_.store(false, std::memory_order_relaxed);
+  resting_.store(false, std::memory_order_relaxed);
   next_claim_.store(0, std::memory_order_relaxed);
   // Opening adds a generation; the low bits are zero here because finish() closed the last stage.
   state_.fetch_add(kGeneration | kOpen, std::memory_order_release);
@@ -136,7 +137,7 @@ uint32_t HostDevice::await_stage(uint32_t seen) const {
       if (arrived(state)) return state;
       relax();
     }
-  } while (Clock::now() < deadline);
+  } while (Clock::now() < deadline && !resting_.load(std::memory_order_relaxed));
   uint32_t state = state_.load(std::memory_order_acquire);
   while (!arrived(state)) {
     state_.wait(state, std::memory_order_acquire);

@@ -59,6 +59,8 @@ class HostDevice {
     submit(tasks);
     return finish();
   }
+  // Lets idle cores park at once instead of spinning: another library is about to use them.
+  void rest() { resting_.store(true, std::memory_order_relaxed); }
 
   int cores() const { return static_cast<int>(cores_.size()); }
   const InstructionTable& table() const { return table_; }
@@ -90,6 +92,7 @@ class HostDevice {
   // generation:20 | open:1 | workers inside:11. A worker joins by incrementing an open state.
   alignas(64) std::atomic<uint32_t> state_{0};
   std::atomic<bool> stopping_{false};
+  std::atomic<bool> resting_{false};     // until the next submit
   std::vector<std::thread> workers_;
 };
 

@@ -38,18 +38,6 @@ struct Move {
   }
 };
 
-template <class To, class From>
-DVM_INLINE void move_row(To* to, const From* from, int64_t n) {
-  constexpr int64_t kLibraryCopyBytes = 1024;   // from here on memcpy's own loops are faster
-  if constexpr (std::is_same_v<To, From>) {
-    if (n * static_cast<int64_t>(sizeof(To)) >= kLibraryCopyBytes) {
-      __builtin_memcpy(to, from, static_cast<size_t>(n) * sizeof(To));
-      return;
-    }
-  }
-  convert_row(to, from, n);
-}
-
 // The lanes in which a block is transposed: those of the register type, which is never the narrower.
 template <class To, class From>
 using BlockLane = LaneType<std::conditional_t<(sizeof(To) >= sizeof(From)), To, From>>;
@@ -127,7 +115,7 @@ void move(Move<To, From> x) {
   merge_loops(x.e, x.to, x.from);
   if (x.to.inner == 1 || x.e.inner == 1) {
     if (x.from.inner == 1 || x.e.inner == 1) {
-      for_rows(x.e, [n = x.e.inner](To* to, const From* from) { move_row(to, from, n); }, x.to,
+      for_rows(x.e, [n = x.e.inner](To* to, const From* from) { convert_row(to, from, n); }, x.to,
                x.from);
       return;
     }
@@ -197,7 +185,7 @@ void gather_handler(Core& core, const uint64_t* words) {
         const int64_t at = checked_index(core, *indices, limit);
         if (at < 0) return;
         const S* start = source + at * axis_stride;
-        if (to.inner == 1 && from.inner == 1) move_row(row, start, e.inner);
+        if (to.inner == 1 && from.inner == 1) convert_row(row, start, e.inner);
         else for (int64_t i = 0; i < e.inner; i++)
           row[i * to.inner] = convert_one<R>(start[i * from.inner]);
       } else {

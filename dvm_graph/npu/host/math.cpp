@@ -68,7 +68,7 @@ template <class Function>
 }
 
 // x * 2^n for |n| <= 256, in two exact steps and one rounding one.
-DVM_INLINE F scale_by_power(F x, I n) {
+[[maybe_unused]] DVM_INLINE F scale_by_power(F x, I n) {
   const I half = n >> 1;
   const F first = bits_as<F>((half + 127) << 23), second = bits_as<F>((n - half + 127) << 23);
   return x * first * second;
@@ -196,7 +196,10 @@ struct Op;   // left undefined for a family without an implementation
 #define DVM_SIMD_MATH(name, lanes, libm)                                 \
   template <>                                                            \
   struct Op<Family::name> {                                              \
-    DVM_INLINE static F vector(F x) { return lanes(x); }                 \
+    template <class V>                                                   \
+    DVM_INLINE static V vector(V x) requires std::is_same_v<V, F> {      \
+      return lanes(x);                                                   \
+    }                                                                    \
     DVM_INLINE static double scalar(double x) { return libm; }           \
   };
 DVM_SIMD_MATH(v_exp, exp_lanes, __builtin_exp(x))

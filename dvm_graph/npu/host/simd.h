@@ -35,6 +35,7 @@
 #define DVM_LAMBDA_INLINE __attribute__((always_inline))
 
 #if defined(__clang__)
+#pragma clang diagnostic ignored "-Wpass-failed"   // a loop that cannot be vectorised may stay so
 #define DVM_INDEPENDENT_ITERATIONS _Pragma("clang loop vectorize(assume_safety)")
 #else
 #define DVM_INDEPENDENT_ITERATIONS _Pragma("GCC ivdep")
