@@ -229,6 +229,7 @@ void Executor::run_segment(const Segment& segment, const RunContext& run) {
 void Executor::run_vendor(const VendorCall& call) {
   std::vector<Tensor> inputs, outputs(call.outputs.size());
   for (const uint32_t value : call.inputs) inputs.push_back(view_of(value));
+  device_->device.rest();
   vendor_->run(call.partition, inputs, outputs);
   for (size_t i = 0; i < outputs.size(); i++) {
     const ModelValue& value = model_.values[call.outputs[i]];
