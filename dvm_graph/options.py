@@ -16,6 +16,9 @@ class FusionLimits:
     """Distinct tensors one fused subgraph loads or stores."""
     max_epilogue: int = 40
     """Vector operators after a cube operator."""
+    row_resident: bool = True
+    """Reductions along the rows of a matrix product join its kernel (speculated: whole rows have to
+    fit local memory)."""
     max_recomputed: int = 10
     """Operators of a producer that is computed again along axes only its consumer has."""
     max_parallel: int = 8

@@ -35,6 +35,8 @@ class Group:
     gathers: bool = False
     guards: list[tuple[Dim, Dim]] = field(default_factory=list)
     """Pairs of dims that must be equal for the group to be valid."""
+    parts: tuple[list[Node], list[Node]] | None = None
+    """Row-resident kernels: the operators of the cube kernel and the others, if it does not fit."""
     before: dict[Group, None] = field(default_factory=dict)
     after: dict[Group, None] = field(default_factory=dict)
 
@@ -134,6 +136,7 @@ class GroupGraph:
         The caller sets `kind` and `spaces`.
         """
         self._reorder(producer, consumer)
+        consumer.parts = _parts(producer, consumer)
         consumer.nodes = producer.nodes + consumer.nodes
         consumer.operators += producer.operators
         consumer.reduces |= producer.reduces
@@ -173,6 +176,17 @@ class GroupGraph:
             self.at[index] = group
             self.position[group] = index
         del self.position[producer]
+
+
+def _parts(producer: Group, consumer: Group) -> tuple[list[Node], list[Node]] | None:
+    """How a row-resident kernel divides into a cube kernel and vector operators."""
+    if producer.parts is not None:
+        return producer.parts[0], producer.parts[1] + consumer.nodes
+    if consumer.parts is not None:
+        return producer.nodes + consumer.parts[0], consumer.parts[1]
+    if producer.kind is PartKind.CUBE and consumer.reduces:
+        return producer.nodes, consumer.nodes
+    return None
 
 
 def atoms_of(spaces: Iterable[Atoms]) -> dict[Atom, None]:

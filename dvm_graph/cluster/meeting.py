@@ -89,6 +89,28 @@ class GroupMeeting:
     def rank(self) -> int:
         return len(atoms_of(self.spaces))
 
+    def feeds_reductions_only(self) -> bool:
+        followers = self.consumer.after
+        if not followers or self.consumer.reduces:
+            return False
+        if not all(group.reduces for group in followers):
+            return False
+        wanted = {value for value, _, _ in self.edges()}
+        return any(
+            not wanted.isdisjoint(group.inputs)
+            for group in self.producer.after
+            if group is not self.consumer
+        )
+
+    def reduces_rows(self) -> bool:
+        cube = next(node for node in self.producer.nodes if node.op == "matmul")
+        row = self.space.resolve(self.axes[cube].result[-1])
+        return all(
+            self.space.resolve(self.axes[node].reduced) == row
+            for node in self.consumer.nodes
+            if self.axes[node].reduced
+        )
+
     def within_matrix(self) -> bool:
         cube = self.producer if self.producer.kind is PartKind.CUBE else self.consumer
         matmul = next(node for node in cube.nodes if node.op == "matmul")

@@ -14,6 +14,7 @@ Invariants: the quotient graph stays acyclic; an operator is in exactly one subg
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 
 from dvm_graph.cluster.axes import AxisSpace
 from dvm_graph.cluster.groups import Group, GroupGraph, make_group
@@ -81,8 +82,9 @@ class _Splitter:
     def run(self) -> tuple[FusedSubgraph, ...]:
         self._load_views()
         if self._options.fuse:
-            self._extend_cubes()
+            self._extend_cubes(reductions=False)
             self._merge_vectors()
+            self._extend_cubes(reductions=True)
         self._store_views()
         self._decisions.extend(self._refusals())
         return tuple(self._finish(group) for group in self._groups.groups)
@@ -103,17 +105,18 @@ class _Splitter:
                 if not any(value in self._outputs for value in group.results):
                     self._try_merge(group, next(iter(group.after)))
 
-    def _extend_cubes(self) -> None:
-        """Element-wise operators after a matrix product become its epilogue."""
+    def _extend_cubes(self, reductions: bool) -> None:
+        """Element-wise operators after a matrix product become its epilogue; so may reductions, but
+        only together with what they were merged with."""
         for cube in self._groups.groups:
             if cube.kind is PartKind.CUBE and cube in self._groups.position:
-                while (grown := self._extend(cube)) is not None:
+                while (grown := self._extend(cube, reductions)) is not None:
                     cube = grown
 
-    def _extend(self, cube: Group) -> Group | None:
+    def _extend(self, cube: Group, reductions: bool) -> Group | None:
         position = self._groups.position
         for consumer in sorted(cube.after, key=position.__getitem__):
-            if (cube, consumer) not in self._refused:
+            if consumer.reduces == reductions and (cube, consumer) not in self._refused:
                 merged = self._try_merge(cube, consumer)
                 if merged is not None:
                     return merged
@@ -215,22 +218,33 @@ class _Splitter:
                 speculate=False,
             )
             return splitter.run()
-        if kind is SubgraphKind.VECTOR and group.reduces:
-            return self._cut_at_reductions(group, set(outputs))
+        stored = set(outputs)
+        if group.parts is not None:
+            cube, rest = group.parts
+            kind = SubgraphKind.MIX if len(cube) > 1 else SubgraphKind.CUBE
+            vector = self._part(rest, SubgraphKind.VECTOR, stored)
+            fallback = self._cut_at_reductions(rest, set(vector.outputs))
+            return self._part(cube, kind, stored), replace(vector, fallback=fallback)
+        if group.reduces:
+            return self._cut_at_reductions(group.nodes, stored)
         return ()
 
-    def _cut_at_reductions(self, group: Group, stored: set[Value]) -> tuple[FusedSubgraph, ...]:
+    def _cut_at_reductions(
+        self, nodes: list[Node], stored: set[Value]
+    ) -> tuple[FusedSubgraph, ...]:
         """The same operators in kernels that never use a reduction they computed."""
-        levels = _levels(group.nodes)
+        levels = _levels(nodes)
         count = max(levels.values()) + 1
         if count == 1:
             return ()
         parts: list[list[Node]] = [[] for _ in range(count)]
-        for node in group.nodes:
+        for node in nodes:
             parts[levels[node]].append(node)
-        return tuple(self._part(part, stored) for part in parts)
+        return tuple(self._part(part, SubgraphKind.VECTOR, stored) for part in parts)
 
-    def _part(self, nodes: list[Node], stored: set[Value]) -> FusedSubgraph:
+    def _part(
+        self, nodes: list[Node], kind: SubgraphKind, stored: set[Value]
+    ) -> FusedSubgraph:
         inside = set(nodes)
         results = dict.fromkeys(value for node in nodes for value in node.outputs)
         inputs = dict.fromkeys(v for node in nodes for v in node.inputs if v not in results)
@@ -241,7 +255,7 @@ class _Splitter:
         )
         return FusedSubgraph(
             name=stem_of(nodes),
-            kind=SubgraphKind.VECTOR,
+            kind=kind,
             nodes=tuple(nodes),
             inputs=tuple(value for value in inputs if value is not None),
             outputs=outputs,

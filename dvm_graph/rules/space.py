@@ -95,6 +95,14 @@ class Meeting(Protocol):
         """Number of axes of the merged domain."""
         ...
 
+    def feeds_reductions_only(self) -> bool:
+        """The consumer's results go to reductions only, while others need its operands too."""
+        ...
+
+    def reduces_rows(self) -> bool:
+        """The reductions of the consumer fold whole rows of the matrix product, nothing else."""
+        ...
+
     def within_matrix(self) -> bool:
         """All axes of the merged spaces are those of the matrix operator's result."""
         ...

@@ -75,10 +75,25 @@ SHORT_EPILOGUE = Predicate(
     lambda m: m.producer.operators - 1 + m.consumer.operators <= m.limits.max_epilogue,
     lambda m: f"more than {m.limits.max_epilogue} epilogue operators (limits.max_epilogue)",
 )
-ELEMENTWISE_CONSUMER = Predicate(
-    "elementwise_consumer",
-    lambda m: not m.consumer.reduces and not m.consumer.gathers,
-    lambda m: f"a {'reduction' if m.consumer.reduces else 'gather'} is no element-wise epilogue",
+NO_GATHER = Predicate(
+    "no_gather",
+    lambda m: not m.consumer.gathers,
+    _says("a gather is no element-wise epilogue"),
+)
+ROWS_ALLOWED = Predicate(
+    "rows_allowed",
+    lambda m: not m.consumer.reduces or m.limits.row_resident,
+    _says("a reduction is no element-wise epilogue (limits.row_resident)"),
+)
+REDUCES_ROWS = Predicate(
+    "reduces_rows",
+    lambda m: not m.consumer.reduces or m.reduces_rows(),
+    _says("the reduction folds other axes than the rows of the matrix product"),
+)
+PAYS = Predicate(
+    "pays",
+    lambda m: not m.feeds_reductions_only(),
+    _says("a reduction would read the result, and its operand is stored anyway: nothing is saved"),
 )
 ELEMENTWISE_PRODUCER = Predicate(
     "elementwise_producer",
@@ -137,8 +152,8 @@ PATTERNS: tuple[Pattern, ...] = (
         "cube epilogue",
         frozenset({_CUBE}),
         frozenset({_VECTOR, _VIEW}),
-        (FROM_REGISTERS, ELEMENTWISE_CONSUMER, SHORT_EPILOGUE, FEW_ACCESSES, ACYCLIC),
-        (LOW_RANK, WITHIN_MATRIX),
+        (FROM_REGISTERS, NO_GATHER, ROWS_ALLOWED, SHORT_EPILOGUE, FEW_ACCESSES, PAYS, ACYCLIC),
+        (LOW_RANK, WITHIN_MATRIX, REDUCES_ROWS),
     ),
     Pattern(
         "cube side input",
