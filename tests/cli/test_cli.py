@@ -1,0 +1,138 @@
+"""The command line, on real models: answers, exit codes, and errors without tracebacks."""
+
+from __future__ import annotations
+
+import importlib
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnxruntime
+import pytest
+from click.testing import CliRunner, Result
+
+from dvm_graph.cli import main
+from models import tiny_path
+
+BERT = str(tiny_path("bert"))
+COMMANDS = ("run", "compare", "report", "visualize", "disasm")
+
+
+def call(*arguments: str) -> Result:
+    result = CliRunner().invoke(main, list(arguments))
+    if result.exception is not None and not isinstance(result.exception, SystemExit):
+        raise result.exception
+    return result
+
+
+def answer(*arguments: str) -> Any:
+    result = call(*arguments)
+    assert result.exit_code == 0, result.output
+    return json.loads(result.stdout)
+
+
+def test_run_prints_and_saves_what_onnxruntime_gives(tmp_path: Path) -> None:
+    feeds, out = tmp_path / "feeds.npz", tmp_path / "out.npz"
+    arrays = {name: np.ones((3, 7), np.int64) for name in ("input_ids", "attention_mask")}
+    np.savez(feeds, **arrays)
+    data = answer("run", BERT, "--feeds", str(feeds), "--output", str(out), "--json")
+    names = ["last_hidden_state", "pooler_output"]
+    assert [output["name"] for output in data["outputs"]] == names
+    assert data["statistics"]["kernels_compiled"] > 0
+    session = onnxruntime.InferenceSession(BERT)
+    with np.load(out) as saved:
+        for name, expected in zip(names, session.run(None, arrays), strict=True):
+            np.testing.assert_allclose(saved[name], expected, rtol=1e-3, atol=1e-4)
+
+
+def test_run_with_random_inputs() -> None:
+    result = call("run", BERT, "--dim", "batch=3", "--dim", "seq=5")
+    assert result.exit_code == 0
+    assert "[3, 5, 64]" in result.stdout
+    assert result.stderr == ""
+
+
+def test_dims_not_given_are_2_and_noted() -> None:
+    result = call("run", BERT, "--dim", "seq=5")
+    assert "[2, 5, 64]" in result.stdout
+    assert "no --dim for batch; taking 2" in result.stderr
+
+
+def test_compare_sweeps_all_combinations() -> None:
+    points = answer("compare", BERT, "--dim", "batch=1,3", "--dim", "seq=1:8:x2", "--json")
+    seen = [(point["dims"]["batch"], point["dims"]["seq"]) for point in points]
+    assert seen == [(b, s) for b in (1, 3) for s in (1, 2, 4, 8)]
+    assert all(point["passed"] for point in points)
+
+
+def test_compare_exits_with_1_on_a_difference(monkeypatch: pytest.MonkeyPatch) -> None:
+    module = importlib.import_module("dvm_graph.compare")
+    monkeypatch.setattr(module, "TOLERANCES", {"float32": (0.0, -1.0)})
+    result = call("compare", BERT, "--dim", "batch=1", "--dim", "seq=3")
+    assert result.exit_code == 1
+    assert "NO" in result.stdout
+    assert "1 different" in result.stdout
+
+
+def test_report_as_text_json_and_answer() -> None:
+    assert "basic operators" in call("report", BERT).stdout
+    assert answer("report", BERT, "--json")["vendor_operators"] == []
+    assert "are fused" in call("report", BERT, "--why", "node_linear_4", "node_gelu").stdout
+
+
+def test_visualize(tmp_path: Path) -> None:
+    path = tmp_path / "bert.svg"
+    data = answer("visualize", BERT, "-o", str(path), "--json")
+    assert data == {"output": str(path), "bytes": path.stat().st_size}
+
+
+def test_disasm_picks_kernels() -> None:
+    listings = answer("disasm", BERT, "--dim", "seq=9", "--dim", "batch=1", "--kernel", "erf", "--json")  # fmt: skip
+    assert len(listings) == 2
+    assert all("erf" in listing["name"] for listing in listings)
+    assert all("v_erf_f32" in listing["text"] for listing in listings)
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_a_broken_model_is_one_message(command: str, tmp_path: Path) -> None:
+    path = tmp_path / "broken.onnx"
+    path.write_bytes(Path(BERT).read_bytes()[:5000])
+    result = CliRunner().invoke(main, [command, str(path)])
+    assert result.exit_code == 2
+    assert isinstance(result.exception, SystemExit)
+    assert result.stderr.startswith("Error: ")
+    assert "Traceback" not in result.output
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("run", "/no/such/model.onnx"), "does not exist"),
+        (("run", BERT, "--dim", "banana=3"), "its dims are batch, seq"),
+        (("run", BERT, "--dim", "batch=1,2"), "one extent"),
+        (("run", BERT, "--dim", "batch=-1"), "is not like"),
+        (("run", BERT, "--dim", "batch=x"), "is not like"),
+        (("run", BERT, "--dim", "batch=1:9:x1"), "is not like"),
+        (("run", BERT, "--dim", "batch=0:99999999999"), "more than"),
+        (("run", BERT, "--cores", "0"), "cores"),
+        (("run", BERT, "--feeds", BERT), "no .npz file"),
+        (("report", BERT, "--why", "node_gelu", "nothing"), "no kernel holds"),
+        (("visualize", BERT, "-o", "picture.docx"), "suffix"),
+        (("disasm", BERT, "--kernel", "banana"), "no kernel has"),
+        (("run", str(tiny_path("resnet")), "--strict"), "strict=True"),
+    ],
+)
+def test_bad_requests_exit_with_2(arguments: tuple[str, ...], message: str) -> None:
+    result = CliRunner().invoke(main, list(arguments))
+    assert result.exit_code == 2, result.output
+    assert isinstance(result.exception, SystemExit)
+    assert message in result.stderr
+
+
+def test_missing_feed_names_the_inputs(tmp_path: Path) -> None:
+    path = tmp_path / "feeds.npz"
+    np.savez(path, input_ids=np.ones((1, 2), np.int64))
+    result = call("run", BERT, "--feeds", str(path))
+    assert result.exit_code == 2
+    assert "missing input 'attention_mask'" in result.stderr

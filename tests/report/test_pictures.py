@@ -1,0 +1,106 @@
+"""Pictures: every kernel is drawn where its column is, in every format, fast, and safely."""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+from dataclasses import replace
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+
+import dvm_graph
+from dvm_graph.report import FORMATS, draw_report
+from dvm_graph.report.composition import make_picture
+from dvm_graph.report.scopes import arrange, layer_of, scope_of
+from models import tiny_path
+from tests.report.samples import transformer
+
+SVG = "{http://www.w3.org/2000/svg}"
+MAGIC = {".html": b"<!DOCTYPE html>", ".svg": b"<?xml", ".png": b"\x89PNG", ".pdf": b"%PDF", ".dot": b"digraph"}  # fmt: skip
+
+
+@pytest.mark.parametrize("suffix", FORMATS)
+def test_formats(suffix: str, tmp_path: Path) -> None:
+    path = tmp_path / f"bert{suffix}"
+    dvm_graph.optimize(tiny_path("bert")).visualize(path)
+    assert path.read_bytes().startswith(MAGIC[suffix])
+
+
+def test_unknown_format(tmp_path: Path) -> None:
+    with pytest.raises(dvm_graph.InputError, match=r"\.html"):
+        draw_report(transformer(1), tmp_path / "picture.docx", "m")
+
+
+def test_every_kernel_is_drawn_once(tmp_path: Path) -> None:
+    report = transformer(3)
+    draw_report(report, tmp_path / "p.svg", "m")
+    root = ElementTree.parse(tmp_path / "p.svg").getroot()
+    boxes = [g for g in root.iter(f"{SVG}g") if g.get("class", "").split()[:1] == ["node"]]
+    kernels = [box for box in boxes if "kernel" in box.get("class", "")]
+    assert {box.get("id") for box in kernels} == {f"k{i}" for i in range(len(report.subgraphs))}
+    assert len(kernels) == len(report.subgraphs)
+    for box in kernels:
+        name = report.subgraphs[int(box.get("id", "")[1:])].name
+        assert name in "".join(box.itertext())
+
+
+def test_columns_do_not_overlap() -> None:
+    picture = make_picture(transformer(12), "m")
+    boxes = []
+    for frame in picture.subgraphs():
+        boxes.append([float(x) for x in frame.graph_attr["bb"].split(",")])
+    assert len(boxes) == 14
+    for i, (left, bottom, right, top) in enumerate(boxes):
+        for other in boxes[i + 1 :]:
+            apart = right < other[0] or other[2] < left or top < other[1] or other[3] < bottom
+            assert apart
+
+
+def test_twelve_layers_are_laid_out_quickly(tmp_path: Path) -> None:
+    begin = time.perf_counter()
+    draw_report(transformer(12), tmp_path / "p.html", "m")
+    assert time.perf_counter() - begin < 5
+
+
+def test_stacked_kernels_are_framed(tmp_path: Path) -> None:
+    draw_report(transformer(1), tmp_path / "p.svg", "m")
+    text = (tmp_path / "p.svg").read_text()
+    assert "launch 0, stages" in text
+    assert "3 kernels in parallel" in text
+
+
+def test_edges_carry_symbolic_shapes(tmp_path: Path) -> None:
+    draw_report(transformer(1), tmp_path / "p.svg", "m")
+    assert "f32[batch, 12, seq, seq]" in (tmp_path / "p.svg").read_text()
+
+
+def test_page_loads_nothing_and_escapes_names(tmp_path: Path) -> None:
+    report = transformer(1)
+    evil = '</script><img src=x onerror="alert(1)">'
+    first = replace(report.subgraphs[0], name=evil)
+    draw_report(
+        replace(report, subgraphs=(first, *report.subgraphs[1:])), tmp_path / "p.html", evil
+    )
+    page = (tmp_path / "p.html").read_text()
+    assert "<img" not in page
+    assert not re.findall(r'(?:src|href)\s*=\s*"(?:https?:)?//', page)
+    data = re.search(r'<script type="application/json" id="data">(.*?)</script>', page, re.S)
+    assert data is not None
+    assert json.loads(data[1])["subgraphs"]["k0"]["name"] == evil
+
+
+def test_layers_become_columns_in_running_order() -> None:
+    titles = [column.title for column in arrange(transformer(3).subgraphs)]
+    assert titles == ["embeddings", *(f"encoder.layer.{i}" for i in range(3)), "pooler"]
+
+
+def test_scopes() -> None:
+    torch = {"pkg.torch.onnx.name_scopes": "['', 'encoder', 'encoder.layer.0', 'add']"}
+    assert scope_of(torch, ["node_add"]) == "encoder.layer.0"
+    assert scope_of({}, ["/encoder/layer.0/MatMul"]) == "encoder.layer.0"
+    assert scope_of({"pkg.torch.onnx.name_scopes": "not a list"}, ["x"]) == ""
+    assert layer_of("encoder.layer.11.output") == "encoder.layer.11"
+    assert layer_of("embeddings") is None
