@@ -4,7 +4,7 @@ from dvm_graph.import_.functions import expand_function
 from dvm_graph.import_.importer import import_onnx
 from dvm_graph.import_.inference import infer_vendor
 from dvm_graph.import_.loading import ImportedModel, load_model
-from dvm_graph.import_.partition import partition_model, partition_opset
+from dvm_graph.import_.partition import opset_probes, partition_model, partition_opset
 
 __all__ = [
     "ImportedModel",
@@ -12,6 +12,7 @@ __all__ = [
     "import_onnx",
     "infer_vendor",
     "load_model",
+    "opset_probes",
     "partition_model",
     "partition_opset",
 ]

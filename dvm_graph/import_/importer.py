@@ -145,6 +145,7 @@ class Importer:
         self._import_inputs(scope, proto.input)
         for node in self.import_nodes(scope, proto.node, {}):
             graph.add(node)
+        _keep_declared_types(scope, proto)
         names = []
         for info in proto.output:
             value = scope.find(info.name)
@@ -361,6 +362,14 @@ def finish_node(graph: Graph, node: Node, schema: Signature) -> None:
             None if array is None else constant(graph, array, f"{node.name}.attribute")
             for array in form.appended
         )
+
+
+def _keep_declared_types(scope: Scope, proto: onnx.GraphProto) -> None:
+    for infos in (proto.value_info, proto.output):
+        for info in infos:
+            value = scope.values.get(info.name)
+            if value is not None and value.producer is not None and info.HasField("type"):
+                value.opaque_type = info.type.SerializeToString()
 
 
 def _result_dtype(node: Node, index: int, schema: Signature) -> DType:

@@ -4,7 +4,8 @@ In: a vendor node whose operands have dtypes and shapes. Out: dtype and shape se
 dims that onnx cannot tell are fresh symbols, to be bound when the node has run. Operands whose
 contents are known (small constants, symbolic shape tensors) take part in the inference.
 
-A result whose rank onnx cannot tell keeps shape None; only other vendor operators can use it.
+Where onnx cannot even tell the rank, that of the type which the model declares counts; without one,
+the result keeps shape None, and only other vendor operators can use it.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from onnx import helper
 
 from dvm_graph.errors import ShapeError
 from dvm_graph.import_.partition import build_partition
-from dvm_graph.import_.tensors import onnx_type_of
+from dvm_graph.import_.tensors import dtype_of, onnx_type_of
 from dvm_graph.import_.types import read_type
 from dvm_graph.ir import Dim, DType, Node, Shape, Value
 from dvm_graph.symbolic import Facts
@@ -56,16 +57,16 @@ def _set_type(
 ) -> None:
     stem = re.sub(r"\W+", "_", value.name).strip("_")
     read_dim = functools.partial(_read_dim, dims, stem, facts)
-    dtype, shape = read_type(proto, read_dim)
-    if proto.WhichOneof("value") is None:
-        shape = None
-    else:
-        value.dtype = dtype
-    if dtype is DType.OPAQUE:
-        value.opaque_type = proto.SerializeToString()
-    if shape is None:
-        shape = _fallback_shape(node, stem, facts)
-    value.shape = shape
+    declared = onnx.TypeProto.FromString(value.opaque_type)
+    if proto.WhichOneof("value") is not None:
+        value.dtype, value.shape = read_type(proto, read_dim)
+    elif value.dtype is DType.OPAQUE:
+        value.dtype = dtype_of(declared.tensor_type.elem_type)
+    if value.dtype is DType.OPAQUE:
+        if proto.ByteSize():
+            value.opaque_type = proto.SerializeToString()
+    elif value.shape is None:
+        value.shape = _fallback_shape(node, declared, stem, facts)
 
 
 def _read_dim(
@@ -85,13 +86,17 @@ def _read_dim(
     return symbol
 
 
-def _fallback_shape(node: Node, stem: str, facts: Facts) -> Shape | None:
-    """Fresh dims where an operator keeps the rank of its first operand but onnx does not say so."""
+def _fallback_shape(node: Node, declared: onnx.TypeProto, stem: str, facts: Facts) -> Shape | None:
+    """Fresh dims where onnx does not find the rank, but the operator or the model tells it."""
     first = node.operand(0)
     proto = onnx.NodeProto.FromString(node.source)
-    if proto.op_type not in _RANK_OF_FIRST_OPERAND or first is None or first.shape is None:
+    if declared.tensor_type.HasField("shape"):
+        rank = len(declared.tensor_type.shape.dim)
+    elif proto.op_type in _RANK_OF_FIRST_OPERAND and first is not None and first.shape is not None:
+        rank = len(first.shape)
+    else:
         return None
-    return tuple(facts.symbols.fresh(f"{stem}_{axis}") for axis in range(len(first.shape)))
+    return tuple(facts.symbols.fresh(f"{stem}_{axis}") for axis in range(rank))
 
 
 def _show_elements(graph: onnx.GraphProto, value: Value) -> dict[str, Dim]:

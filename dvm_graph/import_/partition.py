@@ -9,13 +9,13 @@ Constants that are not among the inputs become initializers.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import onnx
 from onnx import helper
 
 from dvm_graph.errors import UnsupportedError
-from dvm_graph.import_.loading import default_domain
+from dvm_graph.import_.loading import OLDEST_OPSET, default_domain
 from dvm_graph.import_.normalize_opset import CHANGED_MEANING
 from dvm_graph.import_.schemas import signature
 from dvm_graph.import_.tensors import array_to_tensor
@@ -79,6 +79,18 @@ def build_partition(
         graph=graph,
         producer_name="dvm_graph",
     )
+
+
+def opset_probes() -> Iterator[tuple[int, bytes]]:
+    """The smallest model of each opset, newest first: to find out which the vendor library runs."""
+    value = helper.make_tensor_value_info("x", onnx.TensorProto.FLOAT, [1])
+    result = helper.make_tensor_value_info("y", onnx.TensorProto.FLOAT, [1])
+    graph = helper.make_graph([helper.make_node("Identity", ["x"], ["y"])], "g", [value], [result])
+    for version in range(onnx.defs.onnx_opset_version(), OLDEST_OPSET - 1, -1):
+        imports = [helper.make_opsetid("", version)]
+        ir_version = helper.find_min_ir_version_for(imports, ignore_unknown=True)
+        model = onnx.ModelProto(ir_version=ir_version, opset_import=imports, graph=graph)
+        yield version, model.SerializeToString()
 
 
 def partition_opset(nodes: Iterable[Node], newest: int | None = None) -> int | None:

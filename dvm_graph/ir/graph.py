@@ -44,7 +44,8 @@ class Value:
     """Contents of a small integer tensor as dims, flat and row-major, where they are known."""
     producer: Node | None = None
     opaque_type: bytes = b""
-    """The serialised ONNX TypeProto of an OPAQUE value, where it is known."""
+    """Serialised ONNX TypeProto: that of an OPAQUE value where known, else what the model declares a
+    result to be (its rank counts where inference finds none)."""
 
     @property
     def rank(self) -> int:

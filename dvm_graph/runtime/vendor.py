@@ -11,6 +11,7 @@ the device has cores and do not spin, so that they do not fight the device's own
 from __future__ import annotations
 
 import ctypes
+import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -19,7 +20,7 @@ import onnxruntime
 from onnxruntime.capi import onnxruntime_pybind11_state as failures
 
 from dvm_graph.errors import ExecutionError, UnsupportedError
-from dvm_graph.import_ import partition_model
+from dvm_graph.import_ import opset_probes, partition_model
 from dvm_graph.ir import DType, Node, Value
 
 Partition = Callable[[list[Any]], list[Any]]
@@ -49,7 +50,7 @@ def make_partition(nodes: Sequence[Node], outputs: Sequence[Value], cores: int) 
         UnsupportedError: onnxruntime does not run these operators.
     """
     inputs = partition_inputs(nodes)
-    model = partition_model(nodes, inputs, outputs)
+    model = partition_model(nodes, inputs, outputs, newest_opset())
     try:
         session = onnxruntime.InferenceSession(
             model, _session_options(cores), providers=["CPUExecutionProvider"]
@@ -57,6 +58,20 @@ def make_partition(nodes: Sequence[Node], outputs: Sequence[Value], cores: int) 
     except _FAILURES as error:
         raise UnsupportedError(f"onnxruntime refuses {_describe(nodes)}: {error}") from error
     return _Partition(session, nodes, inputs, outputs).run
+
+
+@functools.cache
+def newest_opset() -> int:
+    """The newest opset that the installed onnxruntime runs, found by trying."""
+    for version, model in opset_probes():
+        try:
+            onnxruntime.InferenceSession(
+                model, _session_options(cores=1), providers=["CPUExecutionProvider"]
+            )
+        except _FAILURES:
+            continue
+        return version
+    raise UnsupportedError(f"onnxruntime {onnxruntime.__version__} runs no ONNX model")
 
 
 def partition_inputs(nodes: Sequence[Node]) -> list[Value]:

@@ -10,7 +10,7 @@ import onnxruntime
 import pytest
 
 from dvm_graph.errors import UnsupportedError
-from dvm_graph.import_ import infer_vendor, partition_model, partition_opset
+from dvm_graph.import_ import infer_vendor, opset_probes, partition_model, partition_opset
 from dvm_graph.ir import DType, Graph
 from dvm_graph.symbolic import Facts, Symbols
 from tests.import_.models import load, nodes_by_op, parse
@@ -185,3 +185,19 @@ def test_sequences_stay_opaque_with_their_type() -> None:
     value, _ = infer("g (float[n] x) => (seq(float) y) { y = SequenceConstruct(x, x) }")
     assert value.dtype is DType.OPAQUE
     assert onnx.TypeProto.FromString(value.opaque_type).HasField("sequence_type")
+
+
+def test_declared_rank_counts_where_inference_finds_none() -> None:
+    symbols = Symbols()
+    text = "g (float[n, m] x, int64[k] s) => (float[a, b, c] y) { y = Reshape(x, s) }"
+    graph = load(parse(text), symbols)
+    infer_all(graph, symbols)
+    assert graph.outputs[0].rank == 3
+    assert set(graph.outputs[0].shape or ()) <= set(symbols.order)
+
+
+def test_probes_go_down_from_the_newest_opset() -> None:
+    probes = list(opset_probes())
+    versions = [version for version, _ in probes]
+    assert versions == list(range(onnx.defs.onnx_opset_version(), 6, -1))
+    assert run(onnx.ModelProto.FromString(probes[-1][1]), {"x": X[:1]})[0] == X[0]
