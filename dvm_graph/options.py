@@ -17,8 +17,11 @@ class FusionLimits:
     max_epilogue: int = 40
     """Vector operators after a cube operator."""
     row_resident: bool = True
-    """Reductions along the rows of a matrix product join its kernel (speculated: whole rows have to
-    fit local memory)."""
+    """Reductions along the rows of a matrix product join its kernel (whole rows have to fit local
+    memory, else a fallback runs)."""
+    min_resident_rows: int = 256
+    """Rows, of all batches together, from which such a kernel keeps the cores busy; with fewer the
+    fallback runs."""
     max_recomputed: int = 10
     """Operators of a producer that is computed again along axes only its consumer has."""
     max_parallel: int = 8

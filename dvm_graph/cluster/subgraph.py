@@ -47,8 +47,8 @@ class FusedSubgraph:
     outputs: tuple[Value, ...]
     """Values that have to be stored."""
     axes: Axes
-    guards: tuple[tuple[Dim, Dim], ...] = ()
-    """Pairs of dims that have to be equal in a run, else the fallback runs."""
+    guards: tuple[Dim, ...] = ()
+    """Conditions (0 or 1) that have to hold in a run, else the fallback runs."""
     fallback: tuple[FusedSubgraph, ...] = ()
     """The same operators in kernels that always fit; empty: not needed."""
 

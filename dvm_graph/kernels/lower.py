@@ -28,7 +28,7 @@ from dvm_graph.kernels.plan import (
 from dvm_graph.kernels.value_table import ValueTable
 from dvm_graph.options import Options
 from dvm_graph.symbolic import DimTable, Facts
-from dvm_graph.symbolic.dims import equal, logical_and, substitute, symbols_of
+from dvm_graph.symbolic.dims import logical_and, substitute, symbols_of
 
 
 def lower_kernels(schedule: Schedule, facts: Facts, options: Options) -> ModelPlan:
@@ -75,8 +75,8 @@ class _ModelLowering:
 
     def _guard(self, subgraph: FusedSubgraph) -> Slot:
         condition: Dim = 1
-        for left, right in subgraph.guards:
-            condition = logical_and(condition, equal(left, right))
+        for guard in subgraph.guards:
+            condition = logical_and(condition, guard)
         return NO_SLOT if condition == 1 else self._plan.dims.slot(condition)
 
     def _vendor(self, nodes: tuple[Node, ...]) -> VendorStep:
