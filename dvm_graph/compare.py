@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from dvm_graph.errors import InputError
+from dvm_graph.ir import DType
 from dvm_graph.options import Options
 from dvm_graph.symbolic import evaluate_dim_text
 
@@ -170,9 +171,7 @@ def _numpy_dtype(info: TensorInfo) -> np.dtype[Any]:
     if name == "string":
         raise InputError(f"input {info.name!r} has type {info.type}; pass feeds for it")
     if name == "bfloat16":
-        import ml_dtypes
-
-        return np.dtype(ml_dtypes.bfloat16)
+        return DType.BFLOAT16.numpy
     return np.dtype({"float": "float32", "double": "float64"}.get(name, name))
 
 

@@ -47,8 +47,11 @@ def box_label(subgraph: Subgraph) -> str:
 
 
 def shape_label(tensors: list[Tensor]) -> str:
-    """What an edge says: the type and symbolic shape of the values it carries."""
-    lines = [str(tensor) for tensor in tensors[:2]]
+    """What an edge says: the type and symbolic shape of the values it carries.
+
+    The blanks leave room for fonts that stand in for Helvetica and are wider.
+    """
+    lines = [f"  {tensor}  " for tensor in tensors[:2]]
     if len(tensors) > 2:
         lines.append(f"and {len(tensors) - 2} more")
     return "\n".join(lines)

@@ -14,7 +14,7 @@ from typing import TypeAlias
 import pygraphviz as pgv
 
 from dvm_graph.report.boxes import box_label, shape_label
-from dvm_graph.report.palette import EDGE, FONT, FRAME, INK, MUTED
+from dvm_graph.report.palette import EDGE, FONT, FRAME, INK, MUTED, PANEL
 from dvm_graph.report.report import Report, Subgraph, Tensor
 from dvm_graph.report.scopes import Column
 
@@ -110,7 +110,7 @@ def _add_entry(
     if maker is None:
         label, style, kind = f"{tensor.name}\n{tensor}", "rounded,filled", "input"
     else:
-        label, style, kind = f"from {maker.name}\n{tensor}", "rounded,dashed", "entry"
+        label, style, kind = f"from {maker.name}\n{tensor}", "rounded,dashed,filled", "entry"
     _add_pill(drawing, name, label, style, kind)
 
 
@@ -132,13 +132,13 @@ def _add_pill(drawing: Drawing, name: str, label: str, style: str, kind: str) ->
         label=label,
         shape="box",
         style=style,
-        fillcolor="#e7f6ec",
+        fillcolor=PANEL if kind == "entry" else "#e7f6ec",
         color=FRAME if kind == "entry" else "#2f855a",
         fontcolor=MUTED if kind == "entry" else INK,
         fontname=FONT,
         fontsize="8",
         height="0.1",
-        margin="0.08,0.04",
+        margin="0.16,0.04",
         **{"class": kind},
     )
 

@@ -32,7 +32,12 @@ def make_page(report: Report, svg: str, title: str) -> str:
 
 
 def _resource(name: str) -> str:
-    return resources.files("dvm_graph.report").joinpath("viewer").joinpath(name).read_text(encoding="utf-8")
+    return (
+        resources.files("dvm_graph.report")
+        .joinpath("viewer")
+        .joinpath(name)
+        .read_text(encoding="utf-8")
+    )
 
 
 def _inline(svg: str) -> str:
