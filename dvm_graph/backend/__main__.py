@@ -17,7 +17,7 @@ import click
 from rich.console import Console
 from rich.progress import track
 
-from dvm_graph.backend.conformance import Outcome, Status, run_tests, test_names
+from dvm_graph.backend.conformance import Outcome, Status, node_test_names, run_tests
 
 
 @click.command()
@@ -37,7 +37,7 @@ def main(pattern: str, as_json: bool, jobs: int, verbose: bool) -> None:
         re.compile(pattern)
     except re.error as error:
         raise click.BadParameter(f"{pattern!r} is no regular expression: {error}") from error
-    names = test_names(pattern)
+    names = node_test_names(pattern)
     if not names:
         raise click.UsageError(f"no node test matches {pattern!r}")
     outcomes = sorted(

@@ -58,7 +58,7 @@ class Outcome:
         return self.status is Status.PASSED and self.vendor_operators == ()
 
 
-def test_names(pattern: str = "") -> list[str]:
+def node_test_names(pattern: str = "") -> list[str]:
     """Names of onnx's node tests that a regular expression finds, sorted."""
     with np.errstate(all="ignore"):  # some tests compute their infinities by dividing by zero
         names = {case.name for case in load_node_model_tests()}
@@ -74,7 +74,7 @@ def run_tests(
     """Runs tests in worker processes; yields outcomes as they come.
 
     Args:
-        names: from `test_names`.
+        names: from `node_test_names`.
         jobs: worker processes.
         backend: importable by the workers under its qualified name.
         timeout: seconds after which a test counts as crashed.

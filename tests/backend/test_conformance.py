@@ -8,7 +8,7 @@ import pytest
 from click.testing import CliRunner
 
 from dvm_graph.backend import __main__ as command
-from dvm_graph.backend.conformance import Outcome, Status, run_tests, test_names
+from dvm_graph.backend.conformance import Outcome, Status, node_test_names, run_tests
 from tests.backend.vendor_backend import VendorBackend
 
 
@@ -19,9 +19,9 @@ def by_name(names: list[str], **arguments: float) -> dict[str, Outcome]:
 
 
 def test_names_are_all_of_onnx() -> None:
-    names = test_names()
+    names = node_test_names()
     assert len(names) > 1500 and names == sorted(names)
-    assert test_names("^test_add$") == ["test_add"]
+    assert node_test_names("^test_add$") == ["test_add"]
 
 
 def test_each_outcome() -> None:
@@ -59,7 +59,9 @@ SAMPLE = [
 @pytest.fixture
 def sampled(monkeypatch: pytest.MonkeyPatch) -> CliRunner:
     monkeypatch.setattr(command, "run_tests", lambda names, jobs: iter(SAMPLE))
-    monkeypatch.setattr(command, "test_names", lambda pattern: ["x"] if pattern != "zzz" else [])
+    monkeypatch.setattr(
+        command, "node_test_names", lambda pattern: ["x"] if pattern != "zzz" else []
+    )
     return CliRunner()
 
 
