@@ -123,6 +123,13 @@ class Verifier {
     for (size_t r = 0; r < program_.pointers().size(); ++r) {
       const PointerRegister& pointer = program_.pointers()[r];
       const std::string name = "pointer register p" + std::to_string(r);
+      for (size_t d = 0; d < program_.grid().size(); ++d) {
+        const int64_t count = program_.grid()[d].count;
+        if (count > 1 && beyond(pointer.steps[d], kTooFar / count)) {
+          return fail(name + " steps too far");
+        }
+      }
+      if (beyond(pointer.base, kTooFar)) return fail(name + " starts too far away");
       if (pointer.buffer == kPlainInteger) continue;
       int64_t bytes = workspace_bytes_;
       if (pointer.buffer != kWorkspace) {
@@ -136,13 +143,6 @@ class Verifier {
                     std::to_string(pointer.high) + ") of a buffer of " + std::to_string(bytes) +
                     " bytes");
       }
-      for (size_t d = 0; d < program_.grid().size(); ++d) {
-        const int64_t count = program_.grid()[d].count;
-        if (count > 1 && beyond(pointer.steps[d], kTooFar / count)) {
-          return fail(name + " steps too far");
-        }
-      }
-      if (beyond(pointer.base, kTooFar)) return fail(name + " starts too far away");
     }
     return true;
   }

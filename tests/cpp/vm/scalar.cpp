@@ -37,6 +37,7 @@ uint16_t half_bits(double value) {
   const uint16_t sign = std::signbit(value) ? 0x8000 : 0;
   value = std::fabs(value);
   if (std::isnan(value)) return sign | 0x7e00;
+  if (value == 0) return sign;
   if (value >= 65520) return sign | 0x7c00;
   int exponent = 0;
   std::frexp(value, &exponent);
