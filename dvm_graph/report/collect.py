@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from dvm_graph.cluster import FusedSubgraph, HostDims, Launch, VendorCall
 from dvm_graph.ir import OPERATORS, Dim, Kind, Node, Value
-from dvm_graph.kernels.plan import LaunchStep
+from dvm_graph.kernels.plan import KernelCall, LaunchStep
 from dvm_graph.report.report import Operator, Report, Subgraph, SubgraphKind, Tensor, sides
 from dvm_graph.report.scopes import scope_of
 from dvm_graph.rules.verdicts import Decision, Verdict
@@ -65,19 +65,19 @@ class _Collector:
                     zip(step.stages, planned.stages, strict=True)
                 ):
                     for fused, call in zip(parts, calls, strict=True):
-                        yield self._kernel(call.plan.name, fused, launch, stage)
+                        yield self._kernel(call, fused, launch, stage)
             elif isinstance(step, VendorCall):
                 for node in step.nodes:
                     yield self._single(node, SubgraphKind.VENDOR, launch)
             else:
                 yield self._single(step.node, SubgraphKind.HOST, launch)
 
-    def _kernel(self, name: str, fused: FusedSubgraph, launch: int, stage: int) -> Subgraph:
+    def _kernel(self, call: KernelCall, fused: FusedSubgraph, launch: int, stage: int) -> Subgraph:
         verdict, reason, symbols = self._verdict(fused)
         last = next((n for n in reversed(fused.nodes) if n.metadata or n.origin), fused.nodes[-1])
         constants = [value for value in fused.inputs if value.is_constant]
         return Subgraph(
-            name=name,
+            name=call.plan.name,
             kind=SubgraphKind(fused.kind.value),
             operators=tuple(_operator(node) for node in fused.nodes),
             inputs=tuple(_tensor(value) for value in self._sources(fused.inputs)),
@@ -90,6 +90,7 @@ class _Collector:
             scope=scope_of(last.metadata, last.origin),
             launch=launch,
             stage=stage,
+            fallback=tuple(part.plan.name for part in call.fallback),
         )
 
     def _single(self, node: Node, kind: SubgraphKind, launch: int) -> Subgraph:

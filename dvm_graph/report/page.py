@@ -87,6 +87,7 @@ def _details(report: Report, subgraph: Subgraph) -> dict[str, Any]:
         "place": f"launch {subgraph.launch}, stage {subgraph.stage}" if subgraph.is_kernel else "",
         "verdict": subgraph.verdict.value if subgraph.verdict else "",
         "reason": subgraph.reason,
+        "fallback": list(subgraph.fallback),
         "symbols": list(subgraph.symbols),
         "operators": [[o.op, o.name, list(o.onnx_nodes)] for o in subgraph.operators],
         "inputs": _tensors(subgraph.inputs),

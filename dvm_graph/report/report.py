@@ -88,6 +88,8 @@ class Subgraph:
     """Number of the launch; kernels of one launch are stacked."""
     stage: int
     """Stage of the launch; kernels of one stage run side by side."""
+    fallback: tuple[str, ...] = ()
+    """Kernels that run instead where a guard fails or a tile does not fit local memory."""
 
     @property
     def onnx_nodes(self) -> tuple[str, ...]:

@@ -69,6 +69,8 @@ def _block(subgraph: Subgraph) -> Iterator[str]:
     if subgraph.verdict is not None:
         text = f"{subgraph.verdict.value}: {subgraph.reason}"
         yield from _wrapped("      verdict    ", text)
+    if subgraph.fallback:
+        yield from _wrapped("      else       ", " ".join(subgraph.fallback))
 
 
 def _operators(subgraph: Subgraph) -> list[str]:

@@ -152,6 +152,7 @@
     if (kernel.scope) details.append(make("p", kernel.scope, "muted"));
     const symbols = kernel.symbols.length ? ` Depends on ${kernel.symbols.join(", ")}.` : "";
     section("Verdict", [[make("strong", kernel.verdict || "alone"), ` ${kernel.reason}.${symbols}`]]);
+    section("Where it does not fit", kernel.fallback.map((name) => [name]));
     section(`Operators (${kernel.operators.length})`, kernel.operators.map(([op, name, onnx]) =>
       [make("code", op), ` ${name} `, make("div", onnx.length ? `from ${onnx.join(", ")}` : "", "muted")]));
     section("Reads", kernel.inputs.map(tensorRow));
