@@ -7,6 +7,7 @@ used in dumps and by the C++ core.
 from __future__ import annotations
 
 import enum
+from typing import Any
 
 import ml_dtypes
 import numpy as np
@@ -36,7 +37,7 @@ class DType(enum.Enum):
         return _SHORT[self]
 
     @property
-    def numpy(self) -> np.dtype[np.generic]:
+    def numpy(self) -> np.dtype[Any]:
         if self is DType.BFLOAT16:
             return np.dtype(ml_dtypes.bfloat16)
         if self is DType.OPAQUE:

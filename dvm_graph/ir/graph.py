@@ -116,7 +116,8 @@ class Graph:
     @property
     def nodes(self) -> Iterable[Node]:
         """All nodes in insertion order."""
-        return self.digraph.nodes
+        nodes: Iterable[Node] = self.digraph.nodes
+        return nodes
 
     def __len__(self) -> int:
         return len(self.digraph)
@@ -175,11 +176,11 @@ class Graph:
         """Inserts a node whose operands exist already."""
         self.digraph.add_node(node)
         self._names.add(node.name)
-        for value in node.outputs:
-            value.producer = node
-            self._names.add(value.name)
-        for value in node.inputs:
-            self._link(value, node)
+        for result in node.outputs:
+            result.producer = node
+            self._names.add(result.name)
+        for operand in node.inputs:
+            self._link(operand, node)
         return node
 
     def remove(self, node: Node) -> None:
