@@ -65,8 +65,8 @@ class DvmGraph(Engine):
         statistics = self._model.statistics
         return CompileCost(
             statistics.kernels_compiled,
-            statistics.compile_mean_ns / 1e3,
-            statistics.compile_max_ns / 1e3,
+            statistics.mean_compile_ns / 1e3,
+            statistics.max_compile_ns / 1e3,
         )
 
 
