@@ -32,7 +32,9 @@ class Aliases:
         self._to[value] = root
 
 
-def find_aliases(graph: Graph, subgraphs: Iterable[FusedSubgraph]) -> tuple[Aliases, set[FusedSubgraph]]:
+def find_aliases(
+    graph: Graph, subgraphs: Iterable[FusedSubgraph]
+) -> tuple[Aliases, set[FusedSubgraph]]:
     """The shared buffers, and the ALIAS subgraphs that have to be copies."""
     subgraphs = list(subgraphs)
     aliases = Aliases()

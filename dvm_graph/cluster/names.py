@@ -7,10 +7,30 @@ from collections.abc import Sequence
 from dvm_graph.ir import Node
 
 _MAX_PARTS = 4
-_TELLING = (
-    "matmul gather reduce_sum reduce_prod reduce_max reduce_min erf tanh exp log sigmoid rsqrt sqrt "
-    "sin cos pow select iota transpose view slice concat"
-).split()
+_TELLING = [
+    "matmul",
+    "gather",
+    "reduce_sum",
+    "reduce_prod",
+    "reduce_max",
+    "reduce_min",
+    "erf",
+    "tanh",
+    "exp",
+    "log",
+    "sigmoid",
+    "rsqrt",
+    "sqrt",
+    "sin",
+    "cos",
+    "pow",
+    "select",
+    "iota",
+    "transpose",
+    "view",
+    "slice",
+    "concat",
+]
 
 
 def stem_of(nodes: Sequence[Node]) -> str:

@@ -58,7 +58,9 @@ def _value(node: Node, index: int) -> Value:
     return value
 
 
-def _aligned(shape: Shape, result: Layout, extents: Shape, space: AxisSpace) -> tuple[Layout, tuple[int, ...]]:
+def _aligned(
+    shape: Shape, result: Layout, extents: Shape, space: AxisSpace
+) -> tuple[Layout, tuple[int, ...]]:
     """Layout of an operand that broadcasts to a result, and its maybe-broadcast axes."""
     skip = len(result) - len(shape)
     layout = []

@@ -77,9 +77,7 @@ def _repeat(graph: Graph, node: Node) -> None:
 
 def _clone(graph: Graph, node: Node) -> Value:
     value = node.output
-    result = Value(
-        graph.unique_name(value.name), value.dtype, value.shape, elements=value.elements
-    )
+    result = Value(graph.unique_name(value.name), value.dtype, value.shape, elements=value.elements)
     clone = Node(
         graph.unique_name(node.name),
         node.op,
@@ -100,7 +98,9 @@ def _scalar_chains(graph: Graph) -> set[Node]:
     for node in graph.sorted_nodes():
         if OPERATORS[node.op].kind not in (Kind.MAP, Kind.SOURCE, Kind.VIEW):
             continue
-        if node.op == "concat" or any(extent != 1 for value in node.outputs for extent in value.shape or ()):
+        if node.op == "concat" or any(
+            extent != 1 for value in node.outputs for extent in value.shape or ()
+        ):
             continue
         length = 1
         for value in node.inputs:

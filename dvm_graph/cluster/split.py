@@ -27,7 +27,6 @@ from dvm_graph.cluster.subgraph import (
     ClusteredGraph,
     FusedGraph,
     FusedSubgraph,
-    FusionReport,
     SubgraphKind,
 )
 from dvm_graph.ir import OPERATORS, Dim, Graph, Kind, Node, Value
@@ -102,13 +101,14 @@ class _Splitter:
     def _load_views(self) -> None:
         """Relayouts join the one group that reads them."""
         for group in reversed(self._groups.groups):
-            if group.kind is PartKind.VIEW and len(group.after) == 1:
-                if not any(value in self._outputs for value in group.results):
-                    self._try_merge(group, next(iter(group.after)))
+            stored = any(value in self._outputs for value in group.results)
+            if group.kind is PartKind.VIEW and len(group.after) == 1 and not stored:
+                self._try_merge(group, next(iter(group.after)))
 
     def _extend_cubes(self, reductions: bool) -> None:
         """Element-wise operators after a matrix product become its epilogue; so may reductions, but
-        only together with what they were merged with."""
+        only together with what they were merged with.
+        """
         for cube in self._groups.groups:
             if cube.kind is PartKind.CUBE and cube in self._groups.position:
                 while (grown := self._extend(cube, reductions)) is not None:
@@ -253,9 +253,7 @@ class _Splitter:
             parts[levels[node]].append(node)
         return tuple(self._part(part, SubgraphKind.VECTOR, stored) for part in parts)
 
-    def _part(
-        self, nodes: list[Node], kind: SubgraphKind, stored: set[Value]
-    ) -> FusedSubgraph:
+    def _part(self, nodes: list[Node], kind: SubgraphKind, stored: set[Value]) -> FusedSubgraph:
         inside = set(nodes)
         results = dict.fromkeys(value for node in nodes for value in node.outputs)
         inputs = dict.fromkeys(v for node in nodes for v in node.inputs if v not in results)

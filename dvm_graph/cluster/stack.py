@@ -75,9 +75,7 @@ def stack(fused: FusedGraph, facts: Facts, options: Options) -> Schedule:
     return schedule
 
 
-def _stack_phase(
-    subgraphs: list[FusedSubgraph], schedule: Schedule, options: Options
-) -> None:
+def _stack_phase(subgraphs: list[FusedSubgraph], schedule: Schedule, options: Options) -> None:
     for subgraph in subgraphs:
         match subgraph.kind:
             case SubgraphKind.JOIN:

@@ -21,12 +21,12 @@ from dvm_graph.cluster.axes import Atom, Atoms, Layout
 from dvm_graph.cluster.node_axes import RELAYOUTS, STRIDED, shape_of
 from dvm_graph.errors import CompileError
 from dvm_graph.ir import OPERATORS, Dim, DType, Kind, Node, Value
+from dvm_graph.kernels.operands import Address, Extent, pack
 from dvm_graph.kernels.plan import (
     NO_SLOT,
     Access,
     KernelKind,
     KernelPlan,
-    Panels,
     PlanNode,
     Slot,
 )
@@ -37,16 +37,6 @@ from dvm_graph.symbolic.dims import add, equal, mul, select
 
 _MAX_UNIFORM_CHECK = 4096
 """Elements of a constant that is looked through for being one number repeated."""
-
-
-class _Address:
-    """Where an operand is read: a buffer, an offset, and a stride for each atom."""
-
-    __slots__ = ("buffer", "offset", "source", "strides")
-
-    def __init__(self, source: Value, buffer: int, offset: Dim, strides: dict[Atom, Dim]) -> None:
-        self.source, self.buffer = source, buffer
-        self.offset, self.strides = offset, strides
 
 
 def lower_subgraph(
@@ -133,7 +123,7 @@ class _Lowering:
 
     # -- addresses
 
-    def _address(self, node: Node, index: int) -> _Address:
+    def _address(self, node: Node, index: int) -> Address:
         """Where an operand lies, through the views of this subgraph that lead to it."""
         value = node.inputs[index]
         assert value is not None
@@ -148,18 +138,22 @@ class _Lowering:
         maybe = self._axes[node].maybe[index]
         strides = [
             select(equal(extent, 1), 0, stride) if axis in maybe else stride
-            for axis, (extent, stride) in enumerate(zip(shape_of(value), place.strides, strict=True))
+            for axis, (extent, stride) in enumerate(
+                zip(shape_of(value), place.strides, strict=True)
+            )
         ]
-        return _Address(value, place.buffer, place.offset, self._per_atom(layout, strides))
+        return Address(value, place.buffer, place.offset, self._per_atom(layout, strides))
 
-    def _strided(self, node: Node) -> _Address:
+    def _strided(self, node: Node) -> Address:
         """Where a slice, a view or a reshape that does not regroup reads."""
         source = node.inputs[0]
         assert source is not None
         place = self._values.place(source)
         offset: Dim = place.offset
         if node.op == "slice":
-            strides = [mul(s, step) for s, step in zip(place.strides, node.attrs["steps"], strict=True)]
+            strides = [
+                mul(s, step) for s, step in zip(place.strides, node.attrs["steps"], strict=True)
+            ]
             for start, stride in zip(node.attrs["starts"], place.strides, strict=True):
                 offset = add(offset, mul(start, stride))
         elif node.op == "view":
@@ -168,7 +162,7 @@ class _Lowering:
         else:
             strides = list(row_major(shape_of(node.output)))
         layout = self._axes[node].result
-        return _Address(source, place.buffer, offset, self._per_atom(layout, strides))
+        return Address(source, place.buffer, offset, self._per_atom(layout, strides))
 
     def _per_atom(self, layout: Layout, strides: Iterable[Dim]) -> dict[Atom, Dim]:
         result: dict[Atom, Dim] = {}
@@ -179,7 +173,7 @@ class _Lowering:
                 step = mul(step, self._space.extent(atom))
         return result
 
-    def _access(self, address: _Address, packed: bool = False) -> Access:
+    def _access(self, address: Address, packed: bool = False) -> Access:
         slots = tuple(self._slot(address.strides.get(atom, 0)) for atom in self._domain)
         return Access(address.buffer, slots, self._slot(address.offset), packed)
 
@@ -204,7 +198,7 @@ class _Lowering:
         address = self._address(node, index)
         return self._load(address, value.dtype, address.strides)
 
-    def _load(self, address: _Address, dtype: DType, atoms: Iterable[Atom]) -> int:
+    def _load(self, address: Address, dtype: DType, atoms: Iterable[Atom]) -> int:
         access = self._access(address)
         axes = self._mask(atoms)
         known = self._loads.get((access, axes))
@@ -339,7 +333,7 @@ class _Lowering:
             return self._at[value]
         atoms = [atom for axis in layout for atom in axis]
         address = self._address(node, index)
-        panels = self._panels(node, address) if index == 1 else None
+        panels = self._panels(address) if index == 1 else None
         if panels is None:
             return self._load(address, value.dtype, atoms)
         access = self._access(panels, packed=True)
@@ -349,37 +343,22 @@ class _Lowering:
             )
         )
 
-    def _panels(self, node: Node, address: _Address) -> _Address | None:
-        """The packed form of a constant B operand, if it has one."""
+    def _panels(self, address: Address) -> Address | None:
+        """Where the packed form of a constant B operand lies, if it has one."""
         if not address.source.is_constant or self._roles is None:
             return None
         _, n, k = self._roles
-        numbers = {atom: self._number(stride) for atom, stride in address.strides.items()}
-        extents = {atom: self._number(self._space.extent(atom)) for atom in (*numbers, n, k)}
-        offset = self._number(address.offset)
-        if offset is None or None in numbers.values() or None in extents.values():
+        packed = pack(address, self._domain, k, n, self._number_of, self._values.number)
+        if packed is None:
             return None
-        batch = [atom for atom in self._domain if numbers.get(atom) and atom not in (n, k)]
-        step = batch_stride = numbers[batch[-1]] if batch else 0
-        count = 1
-        dense: dict[Atom, Dim] = {}
-        for atom in reversed(batch):
-            if numbers[atom] != step:
-                return None
-            dense[atom] = count * extents[k] * extents[n]
-            count *= extents[atom]
-            step *= extents[atom]
-        panels = Panels(
-            source=self._values.number(address.source),
-            batch=count,
-            k=extents[k],
-            n=extents[n],
-            strides=(batch_stride, numbers.get(k, 0), numbers.get(n, 0)),
-            offset=offset,
+        return Address(
+            address.source, self._values.panels(packed.panels, address.source), 0, packed.strides
         )
-        return _Address(address.source, self._values.panels(panels, address.source), 0, dense)
 
-    def _number(self, dim: Dim) -> int | None:
+    def _number_of(self, dim: Dim | Extent) -> int | None:
+        """The number that a dim, or the extent of an atom, is."""
+        if isinstance(dim, Extent):
+            dim = self._space.extent(dim.atom)
         if not isinstance(dim, int):
             dim = self._facts.canonical(dim)
         return dim if isinstance(dim, int) else None
@@ -390,13 +369,10 @@ class _Lowering:
         producer = value.producer
         assert producer is not None
         layout = self._axes[producer].result
-        if value in self._at:
-            at = self._at[value]
-        else:
-            at = self._stored_view(producer)
+        at = self._at[value] if value in self._at else self._stored_view(producer)
         place = self._values.place(value)
         strides = self._per_atom(layout, place.strides)
-        access = self._access(_Address(value, place.buffer, place.offset, strides))
+        access = self._access(Address(value, place.buffer, place.offset, strides))
         # A matrix product keeps its m and n axes even where their extent is 1 and the value has none.
         axes = self._layout_mask(layout) | self._nodes[at].axes
         self._emit(

@@ -10,11 +10,21 @@ from __future__ import annotations
 
 from dvm_graph.ir import DType
 
-_NARROW_INTEGERS = frozenset(
-    {DType.INT8, DType.INT16, DType.UINT8, DType.UINT16, DType.UINT32}
-)
+_NARROW_INTEGERS = frozenset({DType.INT8, DType.INT16, DType.UINT8, DType.UINT16, DType.UINT32})
 _LEAVES_RANGE = frozenset(
-    "add sub mul div neg abs pow shift_left bitwise_not reduce_sum reduce_prod".split()
+    [
+        "add",
+        "sub",
+        "mul",
+        "div",
+        "neg",
+        "abs",
+        "pow",
+        "shift_left",
+        "bitwise_not",
+        "reduce_sum",
+        "reduce_prod",
+    ]
 )
 _RANGE = {
     DType.BOOL: (0, 1),

@@ -13,6 +13,7 @@ otherwise the chain is cut there, and what lies below is stored.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -147,9 +148,7 @@ def _reshaped(below: _Strided, shape: tuple[Dim, ...], facts: Facts) -> _Strided
     return _Strided(below.base, shape, tuple(strides), below.offset, below.sliced)
 
 
-def _next_group(
-    old: Sequence[Dim], new: Sequence[Dim], facts: Facts
-) -> tuple[int, int] | None:
+def _next_group(old: Sequence[Dim], new: Sequence[Dim], facts: Facts) -> tuple[int, int] | None:
     """Where the innermost groups of equal size start, in the old and in the new shape."""
     i, j = max(len(old) - 1, 0), max(len(new) - 1, 0)
     while True:
@@ -170,7 +169,7 @@ def _within(inner: Dim, outer: Dim, facts: Facts) -> bool:
 def _merged_stride(below: _Strided, start: int, stop: int, facts: Facts) -> Dim | None:
     """Stride of the axes [start, stop) as one axis; None: they are not one."""
     axes = [a for a in range(start, stop) if not _same(below.shape[a], 1, facts)]
-    for outer, inner in zip(axes, axes[1:], strict=False):
+    for outer, inner in itertools.pairwise(axes):
         whole = mul(below.shape[inner], below.strides[inner])
         if not _same(below.strides[outer], whole, facts):
             return None

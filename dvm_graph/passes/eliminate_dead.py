@@ -1,8 +1,8 @@
 """Removes operators whose results nobody uses.
 
-    Requires: basic or vendor operators. Ensures: every operator leads to a graph output.
+Requires: basic or vendor operators. Ensures: every operator leads to a graph output.
 
-    a = exp(x); b = neg(x); return b   =>   b = neg(x); return b
+a = exp(x); b = neg(x); return b   =>   b = neg(x); return b
 """
 
 from __future__ import annotations

@@ -17,6 +17,8 @@ from dvm_graph.symbolic import Facts
 from dvm_graph.symbolic.numeric import evaluate_constant
 
 _MAX_BYTES = 1 << 20
+_MAX_ELEMENTS = 1 << 20
+"""Of any operand or result."""
 _MAX_VIEW_BYTES = 1 << 12
 """Larger views of constants stay views."""
 
@@ -49,7 +51,7 @@ def _foldable(node: Node) -> bool:
 
 
 def _fold(graph: Graph, node: Node) -> bool:
-    data = evaluate_constant(node)
+    data = evaluate_constant(node, _MAX_ELEMENTS)
     if data is None:
         return False
     result = graph.constant(np.asarray(data), node.output.name)

@@ -132,7 +132,7 @@ def _drop_neutral(neutral: Any, sides: tuple[int, ...], integers_only: bool = Fa
 
 
 def _add_negative_zero(node: Node, builder: Builder) -> Value | None:
-    """x + -0.0 is x, also for x = -0.0."""
+    """X + -0.0 is x, also for x = -0.0."""
     for side in (0, 1):
         number, kept = _number(_operand(node, side)), _operand(node, 1 - side)
         negative_zero = isinstance(number, float) and number == 0 and math.copysign(1, number) < 0

@@ -318,13 +318,13 @@ def _reduction(function: Any, empty: Callable[[np.dtype[Any]], Any]) -> Callable
 
 
 def _lowest(dtype: np.dtype[Any]) -> Any:
-    if dtype == bool:
+    if dtype.kind == "b":
         return False
     return -np.inf if dtype.kind == "f" else np.iinfo(dtype).min
 
 
 def _highest(dtype: np.dtype[Any]) -> Any:
-    if dtype == bool:
+    if dtype.kind == "b":
         return True
     return np.inf if dtype.kind == "f" else np.iinfo(dtype).max
 

@@ -1,0 +1,80 @@
+"""Addresses of operands, and the packed form of constant matrix operands.
+
+An address says where an operand lies in terms of axis atoms. A constant B operand is packed into panels
+once at load, if its address is that of dense matrices [batch, k, n] under some constant strides.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from dvm_graph.cluster.axes import Atom
+from dvm_graph.ir import Dim, Value
+from dvm_graph.kernels.plan import Panels
+
+
+@dataclass(slots=True)
+class Address:
+    """Where an operand is read: a value, its buffer, an offset, and a stride for each atom."""
+
+    source: Value
+    buffer: int
+    offset: Dim
+    strides: dict[Atom, Dim]
+
+
+@dataclass(frozen=True, slots=True)
+class Extent:
+    """Stands for the extent of an atom."""
+
+    atom: Atom
+
+
+@dataclass(frozen=True, slots=True)
+class Packed:
+    panels: Panels
+    strides: dict[Atom, Dim]
+    """Along the batch axes, as if the operand were a dense constant [batch..., k, n]."""
+
+
+def pack(
+    address: Address,
+    domain: Sequence[Atom],
+    k: Atom,
+    n: Atom,
+    number_of: Callable[[Dim | Extent], int | None],
+    number: Callable[[Value], int],
+) -> Packed | None:
+    """The packed form of a constant B operand; None: its address is not made of numbers alone, or
+    its batch axes are not one.
+    """
+    strides: dict[Atom, int] = {}
+    extents: dict[Atom, int] = {}
+    for atom in dict.fromkeys((*address.strides, n, k)):
+        stride, extent = number_of(address.strides.get(atom, 0)), number_of(Extent(atom))
+        if stride is None or extent is None:
+            return None
+        strides[atom], extents[atom] = stride, extent
+    offset = number_of(address.offset)
+    if offset is None:
+        return None
+    batch = [atom for atom in domain if strides.get(atom) and atom not in (n, k)]
+    step = batch_stride = strides[batch[-1]] if batch else 0
+    count = 1
+    dense: dict[Atom, Dim] = {}
+    for atom in reversed(batch):
+        if strides[atom] != step:
+            return None
+        dense[atom] = count * extents[k] * extents[n]
+        count *= extents[atom]
+        step *= extents[atom]
+    panels = Panels(
+        source=number(address.source),
+        batch=count,
+        k=extents[k],
+        n=extents[n],
+        strides=(batch_stride, strides[k], strides[n]),
+        offset=offset,
+    )
+    return Packed(panels, dense)
