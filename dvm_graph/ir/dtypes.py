@@ -38,11 +38,13 @@ class DType(enum.Enum):
 
     @property
     def numpy(self) -> np.dtype[Any]:
+        scalar: Any = self.value
         if self is DType.BFLOAT16:
-            return np.dtype(ml_dtypes.bfloat16)
-        if self is DType.OPAQUE:
-            return np.dtype(object)
-        return np.dtype(self.value)
+            scalar = ml_dtypes.bfloat16
+        elif self is DType.OPAQUE:
+            scalar = object
+        dtype: np.dtype[Any] = np.dtype(scalar)
+        return dtype
 
     @property
     def itemsize(self) -> int:
