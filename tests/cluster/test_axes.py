@@ -1,0 +1,80 @@
+"""Unification of axis atoms."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dvm_graph.cluster.axes import AxisSpace
+from dvm_graph.symbolic import Facts, Symbols
+
+
+@pytest.fixture
+def space() -> AxisSpace:
+    return AxisSpace(Facts(Symbols()))
+
+
+def test_equal_extents_become_one_atom(space: AxisSpace) -> None:
+    s = space.facts.symbols.get("s")
+    a, b = space.atom(s), space.atom(s)
+    assert space.unify([a], [b]) is None
+    assert space.resolve([a]) == space.resolve([b])
+
+
+def test_a_multiple_is_split(space: AxisSpace) -> None:
+    b, s = (space.facts.symbols.get(name) for name in "bs")
+    rows, batch, sequence = space.atom(b * s), space.atom(b), space.atom(s)
+    assert space.unify([rows], [batch, sequence]) is None
+    assert space.resolve([rows]) == space.resolve([batch, sequence])
+    assert len(space.resolve([rows])) == 2
+
+
+def test_a_rigid_atom_is_not_split(space: AxisSpace) -> None:
+    columns = space.atom(768, rigid=True)
+    heads, depth = space.atom(12), space.atom(64)
+    assert space.unify([columns], [heads, depth]) is not None
+
+
+def test_different_extents_do_not_merge(space: AxisSpace) -> None:
+    s, t = (space.atom(space.facts.symbols.get(name)) for name in "st")
+    assert space.unify([s], [t]) is not None
+
+
+def test_rollback_leaves_no_trace(space: AxisSpace) -> None:
+    whole, inner = space.atom(12), space.atom(4)
+    mark = space.mark()
+    assert space.unify([whole], [inner]) is not None
+    space.rollback(mark)
+    assert space.resolve([whole]) == (whole,)
+    assert space.resolve([inner]) == (inner,)
+
+
+def test_an_extent_of_one_has_no_atom(space: AxisSpace) -> None:
+    assert space.axis(1) == ()
+    assert len(space.axis(space.facts.symbols.get("s"))) == 1
+
+
+@given(st.lists(st.integers(2, 5), min_size=1, max_size=5), st.data())
+def test_regrouped_axes_unify(extents: list[int], data: st.DataObject) -> None:
+    """Two groupings of one flat sequence always have a common refinement."""
+    space = AxisSpace(Facts(Symbols()))
+    sides = []
+    for _ in range(2):
+        cuts = [data.draw(st.booleans()) for _ in extents[1:]]
+        groups = [[extents[0]]]
+        for cut, extent in zip(cuts, extents[1:], strict=True):
+            if cut:
+                groups.append([extent])
+            else:
+                groups[-1].append(extent)
+        sides.append([space.atom(math.prod(group)) for group in groups])
+    if space.unify(*sides) is not None:
+        return  # prime factors can hide a refinement; it must fail as a whole, not wrongly
+    assert space.resolve(sides[0]) == space.resolve(sides[1])
+    for side in sides:
+        for atom in side:
+            parts = [space.extent(part) for part in space.resolve([atom])]
+            assert math.prod(parts) == space.extent(atom)

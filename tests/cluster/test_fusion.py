@@ -1,0 +1,113 @@
+"""What the fuser makes of known shapes of graphs: kernels, stages, verdicts."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from onnx import parser
+
+from dvm_graph.cluster import Launch, Schedule, cluster, split_clusters, stack
+from dvm_graph.decompose import decompose
+from dvm_graph.import_ import import_onnx
+from dvm_graph.options import FusionLimits, Options
+from dvm_graph.passes import absorb_views, eliminate_common, eliminate_dead, simplify
+from dvm_graph.rules import Verdict
+from dvm_graph.symbolic import Facts, Symbols
+
+TINY = Path(__file__).parents[2] / "models" / "tiny"
+HEADER = '<ir_version: 8, opset_import: ["" : 20]>'
+
+
+def schedule(source: object, options: Options | None = None) -> Schedule:
+    options = options or Options()
+    facts = Facts(Symbols())
+    graph = decompose(import_onnx(source, options, facts.symbols), facts, options)
+    simplify(graph, facts)
+    absorb_views(graph, facts)
+    eliminate_common(graph)
+    eliminate_dead(graph)
+    clusters = cluster(graph, facts, options)
+    return stack(split_clusters(clusters, facts, options), facts, options)
+
+
+def kernels(text: str, **limits: object) -> list[list[str]]:
+    options = Options(limits=FusionLimits(**limits))  # type: ignore[arg-type]
+    made = schedule(parser.parse_model(f"{HEADER} {text}"), options)
+    return [[node.op for node in subgraph.nodes] for subgraph in made.report.subgraphs]
+
+
+def test_layer_norm_with_residual_is_one_kernel() -> None:
+    text = """g (float[b,s,8] x, float[b,s,8] r, float[8] w, float[8] v) => (float[b,s,8] y)
+    { a = Add(x, r) y = LayerNormalization(a, w, v) }"""
+    (made,) = kernels(text)
+    assert made.count("reduce_sum") == 2
+    assert made[0] == "add"
+
+
+def test_softmax_is_one_kernel() -> None:
+    (made,) = kernels("g (float[b,s] x) => (float[b,s] y) { y = Softmax(x) }")
+    assert {"reduce_max", "exp", "reduce_sum", "div"} <= set(made)
+
+
+def test_gelu_is_the_epilogue_of_a_product() -> None:
+    text = """g (float[b,s,8] x, float[8,6] w, float[6] v) => (float[b,s,6] y)
+    { p = MatMul(x, w) a = Add(p, v) y = Gelu(a) }"""
+    (made,) = kernels(text)
+    assert made[0] == "matmul"
+    assert "erf" in made
+
+
+def test_rows_of_a_product_stay_for_softmax() -> None:
+    text = """g (float[b,s,8] x, float[b,8,t] y) => (float[b,s,t] z)
+    { p = MatMul(x, y) z = Softmax(p) }"""
+    assert len(kernels(text)) == 1
+    assert len(kernels(text, row_resident=False)) == 2
+
+
+def test_a_limit_cuts_an_epilogue() -> None:
+    text = """g (float[s,8] x, float[8,6] w) => (float[s,6] y)
+    { p = MatMul(x, w) a = Exp(p) c = Neg(a) y = Sin(c) }"""
+    assert kernels(text, max_epilogue=2) == [["matmul", "exp", "neg"], ["sin"]]
+
+
+def test_no_cycle_through_a_reduction_over_other_axes() -> None:
+    """a feeds b directly and through a gather; one kernel would need its own result."""
+    text = """g (float[s,8] x, int64[s] i) => (float[s,8] y)
+    { a = Exp(x) c = Gather<axis = 0>(a, i) y = Add(a, c) }"""
+    made = kernels(text)
+    assert len(made) == 2
+
+
+def test_unknown_equality_is_speculated_on() -> None:
+    text = "g (float[b] x, float[c] y) => (float[d] z) { a = Exp(x) z = Add(a, y) }"
+    made = schedule(parser.parse_model(f"{HEADER} {text}"))
+    (subgraph,) = made.report.subgraphs
+    assert len(subgraph.guards) == 1
+    assert [len(part.nodes) for part in subgraph.fallback] == [1, 1]
+    (decision,) = [d for d in made.report.decisions if d.verdict is Verdict.SPECULATE]
+    assert decision.symbols == ("b", "c")
+
+
+def test_every_refusal_has_a_reason() -> None:
+    made = schedule(str(TINY / "bert.onnx"))
+    assert made.report.decisions
+    assert all(decision.reason for decision in made.report.decisions)
+
+
+def test_bert_shares_stages_and_absorbs_all_transposes() -> None:
+    made = schedule(str(TINY / "bert.onnx"))
+    assert not any(subgraph.nodes[-1].op == "transpose" for subgraph in made.report.subgraphs
+                   if len(subgraph.nodes) == 1)
+    launches = [step for step in made.steps if isinstance(step, Launch)]
+    assert len(launches) == 1
+    widths = [len(stage) for stage in launches[0].stages]
+    assert widths.count(3) >= 2  # queries, keys and values of both layers
+    for subgraph in made.report.subgraphs:
+        ops = [node.op for node in subgraph.nodes]
+        assert set(ops) - {"transpose", "reshape", "view"}, "a kernel that only moves data"
+
+
+def test_the_schedule_is_deterministic() -> None:
+    first, second = (schedule(str(TINY / "llama.onnx")) for _ in range(2))
+    assert [s.name for s in first.report.subgraphs] == [s.name for s in second.report.subgraphs]
+    assert first.report.decisions == second.report.decisions

@@ -1,0 +1,132 @@
+"""The table of patterns over concrete answers: verdicts, and which predicate refuses."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import pytest
+
+from dvm_graph.options import FusionLimits
+from dvm_graph.rules import Merge, MergeProof, PartKind, Verdict, judge
+
+
+@dataclass
+class FakePart:
+    kind: PartKind
+    operators: int = 1
+    reduces: bool = False
+    gathers: bool = False
+
+
+@dataclass
+class FakeMeeting:
+    producer: FakePart
+    consumer: FakePart
+    limits: FusionLimits = field(default_factory=FusionLimits)
+    answers: dict[str, object] = field(default_factory=dict)
+    proof: MergeProof = field(default_factory=lambda: MergeProof(Merge.YES))
+
+    def needs_memory(self) -> bool:
+        return bool(self.answers.get("needs_memory", False))
+
+    def detour(self) -> str:
+        return str(self.answers.get("detour", ""))
+
+    def accesses(self) -> int:
+        return int(str(self.answers.get("accesses", 2)))
+
+    def sole_consumer(self) -> bool:
+        return bool(self.answers.get("sole_consumer", True))
+
+    def merge_spaces(self) -> MergeProof:
+        return self.proof
+
+    def one_domain(self) -> bool:
+        return bool(self.answers.get("one_domain", True))
+
+    def recomputes(self) -> bool:
+        return bool(self.answers.get("recomputes", False))
+
+    def rank(self) -> int:
+        return int(str(self.answers.get("rank", 3)))
+
+    def feeds_reductions_only(self) -> bool:
+        return bool(self.answers.get("feeds_reductions_only", False))
+
+    def reduces_rows(self) -> bool:
+        return bool(self.answers.get("reduces_rows", True))
+
+    def within_matrix(self) -> bool:
+        return bool(self.answers.get("within_matrix", True))
+
+
+VECTOR = FakePart(PartKind.VECTOR)
+CUBE = FakePart(PartKind.CUBE)
+
+
+@pytest.mark.parametrize(
+    ("producer", "consumer", "pattern"),
+    [
+        (VECTOR, VECTOR, "vector"),
+        (CUBE, VECTOR, "cube epilogue"),
+        (FakePart(PartKind.VIEW), CUBE, "view load"),
+        (VECTOR, FakePart(PartKind.VIEW), "view store"),
+        (VECTOR, CUBE, "cube side input"),
+    ],
+)
+def test_patterns(producer: FakePart, consumer: FakePart, pattern: str) -> None:
+    ruling = judge(FakeMeeting(producer, consumer))
+    assert (ruling.verdict, ruling.reason) == (Verdict.PATTERN, pattern)
+
+
+def test_no_pattern() -> None:
+    assert judge(FakeMeeting(CUBE, CUBE)).verdict is Verdict.SEQUENCE
+
+
+@pytest.mark.parametrize(
+    ("answers", "word"),
+    [
+        ({"needs_memory": True}, "memory"),
+        ({"detour": "softmax"}, "softmax"),
+        ({"accesses": 41}, "max_accesses"),
+        ({"one_domain": False}, "domain"),
+        ({"rank": 13}, "12"),
+        ({"recomputes": True, "sole_consumer": False}, "again"),
+    ],
+)
+def test_vector_refusals(answers: dict[str, object], word: str) -> None:
+    ruling = judge(FakeMeeting(VECTOR, VECTOR, answers=answers))
+    assert ruling.verdict is Verdict.SEQUENCE
+    assert word in ruling.reason
+
+
+def test_a_large_producer_is_not_recomputed() -> None:
+    producer = FakePart(PartKind.VECTOR, operators=11)
+    refused = judge(FakeMeeting(producer, VECTOR, answers={"recomputes": True}))
+    assert refused.verdict is Verdict.SEQUENCE
+    limits = FusionLimits(max_recomputed=11)
+    assert judge(FakeMeeting(producer, VECTOR, limits, {"recomputes": True})).verdict is (
+        Verdict.PATTERN
+    )
+
+
+def test_reductions_after_a_product() -> None:
+    reduction = FakePart(PartKind.VECTOR, reduces=True)
+    assert judge(FakeMeeting(CUBE, reduction)).verdict is Verdict.PATTERN
+    refused = judge(FakeMeeting(CUBE, reduction, answers={"reduces_rows": False}))
+    assert "rows" in refused.reason
+    off = FusionLimits(row_resident=False)
+    assert "row_resident" in judge(FakeMeeting(CUBE, reduction, off)).reason
+
+
+def test_an_unknown_proof_speculates_and_names_its_symbols() -> None:
+    proof = MergeProof(Merge.UNKNOWN, "if b = c", ("b", "c"))
+    ruling = judge(FakeMeeting(VECTOR, VECTOR, proof=proof))
+    assert ruling.verdict is Verdict.SPECULATE
+    assert ruling.symbols == ("b", "c")
+
+
+def test_a_refuted_proof_gives_its_reason() -> None:
+    proof = MergeProof(Merge.NO, "s against t", ("s", "t"))
+    ruling = judge(FakeMeeting(VECTOR, VECTOR, proof=proof))
+    assert (ruling.verdict, ruling.reason) == (Verdict.SEQUENCE, "s against t")
