@@ -45,9 +45,11 @@ class Part(Protocol):
     @property
     def operators(self) -> int:
         """Number of operators that compute."""
+
     @property
     def reduces(self) -> bool:
         """Holds a reduction."""
+
     @property
     def gathers(self) -> bool:
         """Reads by index."""

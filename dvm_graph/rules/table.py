@@ -112,11 +112,13 @@ LOW_RANK = Predicate(
 )
 CHEAP_BROADCAST = Predicate(
     "cheap_broadcast",
-    lambda m: not m.recomputes()
-    or (
-        m.sole_consumer()
-        and not m.producer.reduces
-        and m.producer.operators <= m.limits.max_recomputed
+    lambda m: (
+        not m.recomputes()
+        or (
+            m.sole_consumer()
+            and not m.producer.reduces
+            and m.producer.operators <= m.limits.max_recomputed
+        )
     ),
     _says("the producer would be computed again along the consumer's other axes"),
 )

@@ -96,8 +96,11 @@ def test_every_refusal_has_a_reason() -> None:
 
 def test_bert_shares_stages_and_absorbs_all_transposes() -> None:
     made = schedule(str(TINY / "bert.onnx"))
-    assert not any(subgraph.nodes[-1].op == "transpose" for subgraph in made.report.subgraphs
-                   if len(subgraph.nodes) == 1)
+    assert not any(
+        subgraph.nodes[-1].op == "transpose"
+        for subgraph in made.report.subgraphs
+        if len(subgraph.nodes) == 1
+    )
     launches = [step for step in made.steps if isinstance(step, Launch)]
     assert len(launches) == 1
     widths = [len(stage) for stage in launches[0].stages]

@@ -37,8 +37,7 @@ def quotient(graph: GroupGraph) -> nx.DiGraph:
 def test_merging_keeps_a_topological_order(data: st.DataObject) -> None:
     count = data.draw(st.integers(2, 14))
     edges = [
-        data.draw(st.sets(st.integers(0, i - 1), max_size=3)) if i else set()
-        for i in range(count)
+        data.draw(st.sets(st.integers(0, i - 1), max_size=3)) if i else set() for i in range(count)
     ]
     graph = build(edges)
     for _ in range(count):

@@ -1,0 +1,235 @@
+"""The passes on small graphs: what they leave, and that it means the same."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dvm_graph.ir import DType, Graph, Value
+from dvm_graph.passes import (
+    absorb_views,
+    eliminate_common,
+    eliminate_dead,
+    fold_constants,
+    simplify,
+)
+from dvm_graph.symbolic import Facts, Symbols
+from dvm_graph.symbolic.builder import Builder
+
+Array = np.ndarray[Any, Any]
+
+
+class Sketch:
+    """A graph being built by a test."""
+
+    def __init__(self) -> None:
+        self.graph = Graph()
+        self.facts = Facts(Symbols())
+        self.build = Builder(self.graph, self.facts)
+
+    def input(self, *shape: int | str, dtype: DType = DType.FLOAT32) -> Value:
+        dims = tuple(self.facts.symbols.get(d) if isinstance(d, str) else d for d in shape)
+        value = Value(self.graph.unique_name("x"), dtype, dims)
+        self.graph.inputs.append(value)
+        return value
+
+    def number(self, number: float, dtype: DType = DType.FLOAT32) -> Value:
+        return self.build.scalar(number, dtype)
+
+    def after_simplify(self, output: Value) -> list[str]:
+        self.graph.outputs = [output]
+        eliminate_dead(self.graph)
+        simplify(self.graph, self.facts)
+        return [node.op for node in self.graph.sorted_nodes()]
+
+
+@pytest.fixture
+def sketch() -> Sketch:
+    return Sketch()
+
+
+def test_dead_operators_go(sketch: Sketch) -> None:
+    x = sketch.input("s")
+    sketch.build.op("neg", sketch.build.op("exp", x))
+    kept = sketch.build.op("sin", x)
+    sketch.graph.outputs = [kept]
+    assert eliminate_dead(sketch.graph)
+    assert [node.op for node in sketch.graph.nodes] == ["sin"]
+    assert not eliminate_dead(sketch.graph)
+
+
+def test_equal_operators_are_computed_once(sketch: Sketch) -> None:
+    x = sketch.input("s")
+    total = sketch.build.op("add", sketch.build.op("exp", x), sketch.build.op("exp", x))
+    sketch.graph.outputs = [total]
+    assert eliminate_common(sketch.graph)
+    assert total.producer is not None
+    assert total.producer.inputs[0] is total.producer.inputs[1]
+
+
+def test_operators_with_other_attributes_stay(sketch: Sketch) -> None:
+    x = sketch.input("s", "t")
+    a = sketch.build.op("reduce_sum", x, axes=(0,))
+    b = sketch.build.op("reduce_sum", x, axes=(1,))
+    sketch.graph.outputs = [a, b]
+    assert not eliminate_common(sketch.graph)
+
+
+def test_constants_fold(sketch: Sketch) -> None:
+    weights = sketch.graph.constant(np.arange(200, dtype=np.float32))
+    result = sketch.build.op("add", sketch.input("b", 200), sketch.build.op("neg", weights))
+    sketch.graph.outputs = [result]
+    fold_constants(sketch.graph, sketch.facts)
+    assert [node.op for node in sketch.graph.nodes] == ["add"]
+    folded = result.producer.inputs[1]  # type: ignore[union-attr]
+    np.testing.assert_array_equal(folded.data, -np.arange(200))  # type: ignore[union-attr]
+
+
+def test_transposed_weights_are_not_copied(sketch: Sketch) -> None:
+    weights = sketch.graph.constant(np.zeros((300, 200), np.float32))
+    turned = sketch.build.op("transpose", weights, perm=(1, 0))
+    sketch.graph.outputs = [sketch.build.op("matmul", sketch.input("b", 200), turned)]
+    assert not fold_constants(sketch.graph, sketch.facts)
+
+
+def test_neutral_operands_go_only_where_exact(sketch: Sketch) -> None:
+    x = sketch.input("s")
+    build = sketch.build
+    assert sketch.after_simplify(build.op("mul", x, sketch.number(1.0))) == []
+    assert sketch.after_simplify(build.op("sub", x, sketch.number(0.0))) == []
+    assert sketch.after_simplify(build.op("add", x, sketch.number(0.0))) == ["add"]
+    assert sketch.after_simplify(build.op("add", x, sketch.number(-0.0))) == []
+
+
+def test_a_neutral_operand_that_broadcasts_stays(sketch: Sketch) -> None:
+    x = sketch.input("s")
+    ones = sketch.graph.constant(np.ones((1, 1), np.float32))
+    assert sketch.after_simplify(sketch.build.op("mul", x, ones)) == ["mul"]
+
+
+@pytest.mark.parametrize(("divisor", "left"), [(8.0, "mul"), (3.0, "div"), (0.0, "div")])
+def test_only_powers_of_two_become_products(sketch: Sketch, divisor: float, left: str) -> None:
+    x = sketch.input("s")
+    assert sketch.after_simplify(sketch.build.op("div", x, sketch.number(divisor))) == [left]
+
+
+def test_only_lossless_casts_are_looked_through(sketch: Sketch) -> None:
+    x = sketch.input("s")
+    wide = sketch.build.op("cast", x, dtype=DType.FLOAT64)
+    assert sketch.after_simplify(sketch.build.op("cast", wide, dtype=DType.FLOAT32)) == []
+    half = sketch.build.op("cast", x, dtype=DType.FLOAT16)
+    rounded = sketch.build.op("cast", half, dtype=DType.FLOAT32)
+    assert sketch.after_simplify(rounded) == ["cast", "cast"]
+
+
+def test_views_cancel(sketch: Sketch) -> None:
+    x = sketch.input("s", "t", 4)
+    turned = sketch.build.op("transpose", x, perm=(1, 0, 2))
+    assert sketch.after_simplify(sketch.build.op("transpose", turned, perm=(1, 0, 2))) == []
+
+
+def test_a_transpose_of_units_is_a_reshape(sketch: Sketch) -> None:
+    x = sketch.input("s", 1, 4)
+    assert sketch.after_simplify(sketch.build.op("transpose", x, perm=(1, 0, 2))) == ["reshape"]
+
+
+def test_scalar_arithmetic_moves_before_views(sketch: Sketch) -> None:
+    x = sketch.input("s", 12)
+    split = sketch.build.op("reshape", x, shape=(sketch.facts.symbols.get("s"), 3, 4))
+    turned = sketch.build.op("transpose", split, perm=(1, 0, 2))
+    scaled = sketch.build.op("mul", turned, sketch.number(3.0))
+    assert sketch.after_simplify(scaled) == ["mul", "reshape", "transpose"]
+
+
+def test_a_broadcast_is_dropped_only_if_another_operand_has_the_extent(sketch: Sketch) -> None:
+    s = sketch.facts.symbols.get("s")
+    x, y = sketch.input(1, 4), sketch.input("s", 4)
+    wide = sketch.build.op("broadcast_to", x, shape=(s, 4))
+    assert sketch.after_simplify(sketch.build.op("add", wide, y)) == ["add"]
+    alone = sketch.build.op("add", sketch.build.op("broadcast_to", x, shape=(s, 4)), x)
+    assert "broadcast_to" in sketch.after_simplify(alone)
+
+
+def test_a_slice_of_a_transpose_is_one_view(sketch: Sketch) -> None:
+    x = sketch.input(4, 6)
+    turned = sketch.build.op("transpose", x, perm=(1, 0))
+    part = sketch.build.op("slice", turned, starts=(1, 0), sizes=(2, 4), steps=(2, 1))
+    sketch.graph.outputs = [part]
+    assert absorb_views(sketch.graph, sketch.facts)
+    assert part.producer is not None
+    assert part.producer.inputs == (x,)
+    assert part.producer.attrs == {"shape": (2, 4), "strides": (2, 6), "offset": 1}
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.data())
+def test_composed_views_read_what_the_chain_reads(data: st.DataObject) -> None:
+    sketch = Sketch()
+    shape = data.draw(st.lists(st.sampled_from([1, 2, 3, 4]), min_size=1, max_size=3))
+    value = sketch.input(*shape)
+    whole = np.arange(math.prod(shape), dtype=np.int64)
+    want = whole.reshape(shape)
+    for _ in range(data.draw(st.integers(1, 5))):
+        value, want = _random_view(sketch, value, want, data)
+    sketch.graph.outputs = [value]
+    absorb_views(sketch.graph, sketch.facts)
+    assert all(node.op != "slice" for node in sketch.graph.nodes)
+    known: dict[Value, Array] = {sketch.graph.inputs[0]: whole.reshape(shape)}
+    for node in sketch.graph.sorted_nodes():
+        operand = known[node.inputs[0]]  # type: ignore[index]
+        known[node.output] = _evaluate(node.op, node.attrs, operand)
+    np.testing.assert_array_equal(known[sketch.graph.outputs[0]], want)
+
+
+def _random_view(
+    sketch: Sketch, value: Value, array: Array, data: st.DataObject
+) -> tuple[Value, Array]:
+    build, shape = sketch.build, array.shape
+    match data.draw(st.sampled_from(["transpose", "reshape", "slice", "broadcast_to"])):
+        case "transpose":
+            perm = tuple(data.draw(st.permutations(range(len(shape)))))
+            return build.op("transpose", value, perm=perm), array.transpose(perm)
+        case "reshape":
+            flat = data.draw(st.sampled_from([(array.size,), (1, array.size), (*shape, 1)]))
+            return build.op("reshape", value, shape=flat), array.reshape(flat)
+        case "slice":
+            starts = tuple(data.draw(st.integers(0, extent - 1)) for extent in shape)
+            steps = tuple(data.draw(st.sampled_from([-2, -1, 1, 2])) for _ in shape)
+            sizes = tuple(
+                len(range(start, extent if step > 0 else -1, step))
+                for start, step, extent in zip(starts, steps, shape, strict=True)
+            )
+            made = build.op("slice", value, starts=starts, steps=steps, sizes=sizes)
+            return made, _slice(array, starts, steps, sizes)
+    wide = (2, *(3 if extent == 1 else extent for extent in shape))
+    return build.op("broadcast_to", value, shape=wide), np.broadcast_to(array, wide)
+
+
+def _slice(array: Array, starts: Any, steps: Any, sizes: Any) -> Array:
+    index = [
+        start + step * np.arange(size)
+        for start, step, size in zip(starts, steps, sizes, strict=True)
+    ]
+    return array[np.ix_(*index)]
+
+
+def _evaluate(op: str, attrs: dict[str, Any], array: Array) -> Array:
+    match op:
+        case "transpose":
+            return array.transpose(attrs["perm"])
+        case "reshape":
+            return array.reshape(attrs["shape"])
+        case "broadcast_to":
+            return np.broadcast_to(array, attrs["shape"])
+    flat = np.ascontiguousarray(array).reshape(-1)
+    index = np.full(attrs["shape"], attrs["offset"], np.int64)
+    for axis, (extent, stride) in enumerate(zip(attrs["shape"], attrs["strides"], strict=True)):
+        reach = np.arange(extent) * stride
+        index += reach.reshape([-1 if a == axis else 1 for a in range(len(attrs["shape"]))])
+    assert not index.size or (index.min() >= 0 and index.max() < flat.size)
+    return flat[index]
