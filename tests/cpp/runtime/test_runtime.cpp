@@ -1,0 +1,203 @@
+// Tests of the runtime below Python: dims, memory, and the executor under threads. Built with a
+// sanitizer (DVM_SANITIZE) they also look for races and leaks.
+#include <algorithm>
+#include <atomic>
+#include <cstdio>
+#include <limits>
+#include <random>
+#include <stdexcept>
+#include <string>
+#include <thread>
+
+#include "models.h"
+#include "runtime/errors.h"
+
+namespace dvm::testing {
+namespace {
+
+std::atomic<int> failures{0};
+
+void check(bool holds, const std::string& what) {
+  if (holds) return;
+  failures++;
+  std::fprintf(stderr, "FAILED: %s\n", what.c_str());
+}
+
+template <typename Error, typename Action>
+void check_throws(const Action& action, const std::string& what) {
+  try {
+    action();
+  } catch (const Error&) {
+    return;
+  }
+  check(false, what + " does not throw");
+}
+
+// -- dims
+
+int64_t floor_divide(int64_t a, int64_t b) {
+  const int64_t quotient = a / b;
+  return quotient * b != a && (a < 0) != (b < 0) ? quotient - 1 : quotient;
+}
+
+void test_dim_operators() {
+  DimTable table;
+  table.symbols = {"a", "b"};
+  table.instructions = {{DimOp::symbol, 0, 0},   {DimOp::symbol, 1, 0}, {DimOp::floordiv, 0, 1},
+                        {DimOp::mod, 0, 1},      {DimOp::min, 0, 1},    {DimOp::lt, 0, 1},
+                        {DimOp::logical_and, 0, 1}};
+  Dims dims(table);
+  for (int64_t a = -7; a <= 7; a++) {
+    for (int64_t b = -3; b <= 3; b++) {
+      dims.bind(0, a);
+      dims.bind(1, b);
+      dims.evaluate();
+      const std::string what = std::to_string(a) + ", " + std::to_string(b);
+      check(dims.values()[4] == std::min(a, b), "min of " + what);
+      check(dims.values()[5] == (a < b), "lt of " + what);
+      check(dims.values()[6] == (a != 0 && b != 0), "and of " + what);
+      if (b == 0) {
+        const DimState state = a == 0 ? DimState::ok : DimState::division_by_zero;
+        check(dims.state(2) == state && dims.state(3) == state, "division of " + what);
+        continue;
+      }
+      check(dims.values()[2] == floor_divide(a, b), "floordiv of " + what);
+      check(dims.values()[3] == a - b * floor_divide(a, b), "mod of " + what);
+    }
+  }
+}
+
+void test_bad_dims() {
+  DimTable table;
+  table.symbols = {"a"};
+  table.instructions = {{DimOp::symbol, 0, 0}, {DimOp::mul, 0, 0}, {DimOp::add, 1, 0}};
+  Dims dims(table);
+  dims.evaluate();
+  check(dims.state(2) == DimState::unbound && !dims.all_ok(), "unbound symbols spread");
+  dims.bind(0, int64_t{1} << 40);
+  dims.evaluate();
+  check(dims.ok(0) && dims.state(2) == DimState::overflow, "overflow spreads");
+  check_throws<ShapeError>([&] { dims.at(2, "x"); }, "use of an overflown dim");
+  dims.bind(0, 3);
+  dims.evaluate();
+  check(dims.all_ok() && dims.at(2, "x") == 12, "dims recover");
+}
+
+// -- memory
+
+void test_memory_plans() {
+  std::mt19937 random(5);
+  const auto draw = [&](int low, int high) {
+    return std::uniform_int_distribution<int>(low, high)(random);
+  };
+  MemoryPlanner planner;
+  for (int round = 0; round < 200; round++) {
+    std::vector<BufferRequest> requests(static_cast<size_t>(draw(0, 40)));
+    int64_t sum = 0;
+    for (BufferRequest& request : requests) {
+      request = {draw(0, 3) * draw(0, 5000), draw(0, 20), 0, 0};
+      request.last = request.first + draw(0, 6);
+      sum += (request.bytes + 63) / 64 * 64;
+    }
+    const int64_t total = planner.plan(requests);
+    check(total <= sum, "a plan is no larger than no plan");
+    for (size_t i = 0; i < requests.size(); i++) {
+      const BufferRequest& a = requests[i];
+      check(a.offset % 64 == 0 && a.offset >= 0 && a.offset + a.bytes <= total, "placed inside");
+      for (size_t j = 0; j < i; j++) {
+        const BufferRequest& b = requests[j];
+        const bool alive = a.first <= b.last && b.first <= a.last;
+        const bool meet = a.offset < b.offset + b.bytes && b.offset < a.offset + a.bytes;
+        check(!alive || !meet, "live buffers are apart");
+      }
+    }
+  }
+  std::vector<BufferRequest> huge(3, {std::numeric_limits<int64_t>::max() / 2, 0, 1, 0});
+  check_throws<OutOfMemoryError>([&] { planner.plan(huge); }, "an overflowing plan");
+}
+
+void test_arena() {
+  constexpr int64_t kLarge = int64_t{64} << 20;
+  Arena arena;
+  check(arena.reserve(kLarge) && arena.capacity() == kLarge, "grows");
+  for (int i = 1; i < Arena::kPatience; i++) check(!arena.reserve(100 * i), "waits");
+  check(arena.reserve(10) && arena.capacity() == 100 * (Arena::kPatience - 1),
+        "shrinks to what recent runs needed");
+  arena.data()[0] = std::byte{1};
+  check_throws<OutOfMemoryError>([&] { arena.reserve(int64_t{1} << 60); }, "an impossible arena");
+  check(arena.reserve(1000) && arena.data() != nullptr, "recovers");
+}
+
+// -- executor
+
+std::shared_ptr<SharedDevice> device() { return shared_device({2, "", 0}); }
+
+bool run_once(Executor& executor, int64_t n, unsigned seed) {
+  std::vector<float> x(static_cast<size_t>(n));
+  std::mt19937 random(seed);
+  std::uniform_real_distribution<float> draw(-1, 1);
+  for (float& element : x) element = draw(random);
+  const Tensor input = vector_tensor(x);
+  const std::vector<Tensor> outputs = executor.run(std::span(&input, 1), {});
+  const auto* y = reinterpret_cast<const float*>(outputs[0].data);
+  for (size_t i = 0; i < x.size(); i++) {
+    if (y[i] != speculated(x[i], n)) return false;
+  }
+  return outputs[0].shape == std::vector<int64_t>{n};
+}
+
+void test_shapes_in_random_order() {
+  Executor executor(speculating_model(), device(), nullptr);
+  std::mt19937 random(11);
+  for (unsigned round = 0; round < 300; round++) {
+    const int64_t n = std::uniform_int_distribution<int>(0, round % 10 == 0 ? 100000 : 40)(random);
+    check(run_once(executor, n, round), "n = " + std::to_string(n));
+  }
+}
+
+void test_threads() {
+  Executor shared(speculating_model(), device(), nullptr);
+  std::vector<std::thread> threads;
+  for (unsigned number = 0; number < 4; number++) {
+    threads.emplace_back([&shared, number] {
+      Executor own(speculating_model(), device(), nullptr);
+      for (unsigned round = 0; round < 100; round++) {
+        const int64_t n = (round * 7 + number) % 50;
+        check(run_once(round % 2 == 0 ? shared : own, n, round), "threads");
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+}
+
+void test_failed_run_leaves_nothing_behind() {
+  Model model = speculating_model();
+  add_vector(model, "z", Storage::input);
+  Executor executor(std::move(model), device(), nullptr);
+  std::vector<float> three(3, 1.0f), four(4, 1.0f);
+  const Tensor good[] = {vector_tensor(three), vector_tensor(three)};
+  const Tensor bad[] = {vector_tensor(three), vector_tensor(four)};
+  check_throws<ShapeError>([&] { executor.run(bad, {}); }, "contradicting inputs");
+  check_throws<InputError>([&] { executor.run(std::span(good, 1), {}); }, "a missing input");
+  check(executor.run(good, {}).size() == 1, "runs after errors");
+  std::vector<float> target(3, -1.0f);
+  const Tensor given = vector_tensor(target);
+  executor.run(good, std::span(&given, 1));
+  check(target == std::vector<float>(3, 2.0f), "writes a given output");
+}
+
+}  // namespace
+}  // namespace dvm::testing
+
+int main() {
+  using namespace dvm::testing;
+  test_dim_operators();
+  test_bad_dims();
+  test_memory_plans();
+  test_arena();
+  test_shapes_in_random_order();
+  test_threads();
+  test_failed_run_leaves_nothing_behind();
+  std::printf("%d failures\n", failures.load());
+  return failures == 0 ? 0 : 1;
+}
