@@ -182,7 +182,7 @@ struct Arithmetic {
     return part_of(family, form) == Part::arithmetic;
   }
   template <Family F, Form Form_, DType D>
-  static constexpr Handler handler() {
+  static constexpr auto handler() {
     if constexpr (Form_ == Form::unary) return &unary_handler<Op<F>, ElementType<D>>;
     else return &binary_handler<Op<F>, ElementType<D>>;
   }

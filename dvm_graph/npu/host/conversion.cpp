@@ -264,13 +264,13 @@ struct Conversion {
     return part_of(family, form) == Part::conversion;
   }
   template <DType To, DType From>
-  static constexpr Handler cast() {
+  static constexpr auto cast() {
     using T = ElementType<To>;
     using F = ElementType<From>;
     return &cast_handler<CastRow<T, F>, T, F>;
   }
   template <Family F, Form Form_, DType D>
-  static constexpr Handler handler() {
+  static constexpr auto handler() {
     using T = RegisterType<D>;
     if constexpr (Form_ == Form::test) return &test_handler<Test<F>, T>;
     else if constexpr (Form_ == Form::compare) return &compare_handler<Compare<F>, T>;

@@ -182,7 +182,7 @@ struct Cube {
     return part_of(family, form) == Part::cube;
   }
   template <Family F, Form Form_, DType D>
-  static constexpr Handler handler() {
+  static constexpr auto handler() {
     return &matmul_handler<ElementType<D>>;
   }
 };

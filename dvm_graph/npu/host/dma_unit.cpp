@@ -252,7 +252,7 @@ struct Dma {
     return part_of(family, form) == Part::dma;
   }
   template <Family F, Form Form_, DType D>
-  static constexpr Handler handler() {
+  static constexpr auto handler() {
     using S = StorageType<D>;
     using R = RegisterType<D>;
     if constexpr (Form_ == Form::load) return &load_handler<S, R>;

@@ -119,9 +119,9 @@ DVM_INLINE void fill_family(Handler* handlers, std::integer_sequence<int, D...>)
   if constexpr (Select::accepts(F, Form_)) {
     ([&] {
       if constexpr ((DTypes >> D) & 1) {
-        constexpr Handler kHandler = Select::template handler<F, Form_, static_cast<DType>(D)>();
-        static_assert(kHandler != nullptr, "instruction without a handler");
-        handlers[static_cast<int>(F) * 16 + D] = kHandler;
+        const auto handler = Select::template handler<F, Form_, static_cast<DType>(D)>();
+        static_assert(!std::is_null_pointer_v<decltype(handler)>, "instruction without a handler");
+        handlers[static_cast<int>(F) * 16 + D] = handler;
       }
     }(), ...);
   }

@@ -15,6 +15,7 @@ namespace {
 
 using F = Full<float>;
 using I = Full<int32_t>;
+using U = Full<uint32_t>;   // for arithmetic on bits that may wrap
 constexpr int kF = kLanes<float>;
 
 // Coefficients, lowest power first; the relative error of the exact approximation stands beside.
@@ -69,8 +70,8 @@ template <class Function>
 
 // x * 2^n for |n| <= 256, in two exact steps and one rounding one.
 [[maybe_unused]] DVM_INLINE F scale_by_power(F x, I n) {
-  const I half = n >> 1;
-  const F first = bits_as<F>((half + 127) << 23), second = bits_as<F>((n - half + 127) << 23);
+  const U half = bits_as<U>(n >> 1), rest = bits_as<U>(n) - half;
+  const F first = bits_as<F>((half + 127) << 23), second = bits_as<F>((rest + 127) << 23);
   return x * first * second;
 }
 
@@ -85,7 +86,7 @@ DVM_INLINE F exp_in_range(F x) {
 #if defined(DVM_AVX512)
   return bits_as<F>(_mm512_scalef_ps(bits_as<__m512>(power), bits_as<__m512>(n)));
 #else
-  return scale_by_power(power, bits_as<I>(shifted) - bits_as<I>(splat<F>(kRound)));
+  return scale_by_power(power, bits_as<I>(bits_as<U>(shifted) - bits_as<U>(splat<F>(kRound))));
 #endif
 }
 
@@ -97,11 +98,11 @@ DVM_INLINE F exp_lanes(F x) { return exp_in_range(at_least(at_most(x, kExpHigh),
 
 // ln(x) = ln(m) + e ln(2) with m in [sqrt(1/2), sqrt(2)).
 DVM_INLINE F log_lanes(F x) {
-  constexpr int32_t kRootHalf = 0x3f3504f3;
+  constexpr uint32_t kRootHalf = 0x3f3504f3;
   const F smallest_normal = splat<F>(0x1p-126f);
   const F scaled = x < smallest_normal ? x * 0x1p23f : x;
-  const I exponent = (bits_as<I>(scaled) - kRootHalf) >> 23;
-  const F f = bits_as<F>(bits_as<I>(scaled) - (exponent << 23)) - 1.0f;
+  const I exponent = bits_as<I>(bits_as<U>(scaled) - kRootHalf) >> 23;
+  const F f = bits_as<F>(bits_as<U>(scaled) - (bits_as<U>(exponent) << 23)) - 1.0f;
   const F adjust = x < smallest_normal ? splat<F>(-23.0f) : F{};
   const F e = convert<float>(exponent) + adjust;
   const F square = f * f;
@@ -167,15 +168,15 @@ DVM_INLINE Quadrant reduce_quadrant(Vec<float, kF / 2> x) {
 constexpr float kQuadrantLimit = 1 << 20;
 
 // sin(x + shift * pi/2) for |x| < kQuadrantLimit.
-DVM_INLINE F sine_lanes(F x, int shift) {
+DVM_INLINE F sine_lanes(F x, uint32_t shift) {
   const Quadrant low = reduce_quadrant(low_half(x)), high = reduce_quadrant(high_half(x));
   const F r = join(low.remainder, high.remainder);
-  const I quadrant = join(low.quotient, high.quotient) + shift;
+  const U quadrant = bits_as<U>(join(low.quotient, high.quotient)) + shift;
   const F square = r * r;
   const F sine = r + r * square * polynomial(square, kSin);
   const F cosine = square * square * polynomial(square, kCos) + (1.0f - 0.5f * square);
   const F chosen = (quadrant & 1) != 0 ? cosine : sine;
-  return bits_as<F>(bits_as<I>(chosen) ^ ((quadrant & 2) << 30));
+  return bits_as<F>(bits_as<U>(chosen) ^ ((quadrant & 2) << 30));
 }
 
 DVM_INLINE F sin_lanes(F x) {
@@ -255,7 +256,7 @@ struct Math {
     return part_of(family, form) == Part::math;
   }
   template <Family Name, Form Form_, DType D>
-  static constexpr Handler handler() {
+  static constexpr auto handler() {
     if constexpr (Form_ == Form::unary) return &unary_handler<Op<Name>, ElementType<D>>;
     else return &binary_handler<Op<Name>, ElementType<D>>;
   }

@@ -272,7 +272,7 @@ struct Reduce {
     return part_of(family, form) == Part::reduce;
   }
   template <Family F, Form Form_, DType D>
-  static constexpr Handler handler() {
+  static constexpr auto handler() {
     return &reduce_handler<Fold<F>, ElementType<D>>;
   }
 };

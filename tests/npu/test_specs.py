@@ -1,0 +1,51 @@
+"""Device spec files: every number has a value, a known source and a confidence."""
+
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import dvm_graph
+
+SPECS = sorted((Path(dvm_graph.__file__).parent / "npu" / "specs").glob("*.toml"))
+CONFIDENCES = {"high", "medium", "low"}
+
+
+def load(path: Path) -> dict[str, Any]:
+    with path.open("rb") as file:
+        return tomllib.load(file)
+
+
+def numbers(spec: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
+    for section, entries in spec.items():
+        if section in ("name", "sources"):
+            continue
+        for key, entry in entries.items():
+            yield f"{section}.{key}", entry
+
+
+@pytest.mark.parametrize("path", SPECS, ids=lambda path: path.stem)
+def test_every_number_has_a_source(path: Path) -> None:
+    spec = load(path)
+    assert spec["name"] == path.stem
+    for name, entry in numbers(spec):
+        assert "value" in entry, name
+        assert entry["source"] and set(entry["source"]) <= set(spec["sources"]), name
+        assert entry["confidence"] in CONFIDENCES, name
+
+
+@pytest.mark.parametrize("path", SPECS, ids=lambda path: path.stem)
+def test_derived_numbers_agree(path: Path) -> None:
+    spec = load(path)
+    cores, cube = spec["cores"], spec["cube"]
+    multiply_adds = cube["tile"]["value"] ** 3
+    peak = cores["cube"]["value"] * 2 * multiply_adds * cores["frequency"]["value"]
+    assert peak == pytest.approx(cube["peak_bf16"]["value"], rel=0.01)
+    assert spec["target"]["local_bytes"]["value"] <= spec["memory"]["vector_local"]["value"]
+    assert spec["target"]["cores"]["value"] == cores["vector"]["value"]
+
+
+def test_the_reference_device_is_described() -> None:
+    assert "ascend910b2" in [path.stem for path in SPECS]
