@@ -262,7 +262,8 @@ void check_reuse() {
   CompiledKernel kernel;
   for (unsigned seed = 0; seed < 50; ++seed) {
     Random random(seed);
-    const PlanBuilder b = seed % 2 ? random_vector_plan(random) : random_cube_plan(random);
+    const PlanBuilder b = seed % 2 ? random_vector_plan(random)
+                                   : random_cube_plan(random, reference::kColumnsPerPanel);
     const Target target = random_target(random);
     const CompileStatus status =
         compile_kernel(b.plan, b.dims.data(), b.values.data(), target, scratch, kernel);

@@ -1,6 +1,8 @@
 #include "plan_builder.h"
 
 #include <algorithm>
+#include <cmath>
+#include <cstdio>
 
 #include "scalar.h"
 #include "vm/interpret.h"
@@ -178,6 +180,28 @@ void Buffers::copy_from(const Buffers& other, const std::vector<ValueInfo>& valu
   for (size_t v = 0; v < values.size(); ++v) {
     std::copy_n(other.at(v), values[v].bytes, at(v));
   }
+}
+
+std::string difference(const std::vector<ValueInfo>& values, const Buffers& want,
+                       const Buffers& got, double tolerance) {
+  for (size_t v = 0; v < values.size(); ++v) {
+    const DType dtype = values[v].dtype;
+    const auto bytes = static_cast<int64_t>(size_of(dtype));
+    for (int64_t i = 0; i < values[v].bytes / bytes; ++i) {
+      const auto x = reference::read(dtype, want.at(v) + i * bytes);
+      const auto y = reference::read(dtype, got.at(v) + i * bytes);
+      const bool same = x.real == y.real || (std::isnan(x.real) && std::isnan(y.real)) ||
+                        std::fabs(x.real - y.real) <= tolerance * (1 + std::fabs(x.real));
+      if (same && x.integer == y.integer) continue;
+      char text[160];
+      std::snprintf(text, sizeof text, "v%zu[%lld] of %s: wants %g, got %g", v,
+                    static_cast<long long>(i), name_of(dtype),
+                    x.real + static_cast<double>(x.integer),
+                    y.real + static_cast<double>(y.integer));
+      return text;
+    }
+  }
+  return {};
 }
 
 Trap run_kernel(const CompiledKernel& kernel, const InstructionTable& table, int cores,

@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <random>
+#include <string>
 #include <vector>
 
 #include "kernels/plan.h"
@@ -60,6 +61,10 @@ class Buffers {
   std::vector<std::vector<std::byte>> storage_;
   std::vector<std::byte*> table_;
 };
+
+// The first difference between two sets of buffers beyond a relative tolerance, or nothing.
+std::string difference(const std::vector<ValueInfo>& values, const Buffers& want,
+                       const Buffers& got, double tolerance);
 
 // Runs all stages with this many cores, tiles dealt out in claims; returns the first trap.
 Trap run_kernel(const CompiledKernel& kernel, const InstructionTable& table, int cores,

@@ -187,7 +187,7 @@ PlanBuilder random_vector_plan(Random& random) {
   return b;
 }
 
-PlanBuilder random_cube_plan(Random& random) {
+PlanBuilder random_cube_plan(Random& random, int columns_per_panel) {
   PlanBuilder b;
   b.plan.name = "random";
   b.plan.kind = KernelKind::mix;
@@ -211,7 +211,7 @@ PlanBuilder random_cube_plan(Random& random) {
     order.push_back(b.plan.k_axis);
     order.push_back(b.plan.n_axis);
     Access panels = b.dense(dtype, order);
-    const int64_t columns = reference::kColumnsPerPanel / (wide ? 2 : 1);
+    const int64_t columns = columns_per_panel / (wide ? 2 : 1);
     const int64_t padded = (b.extent(b.plan.n_axis) + columns - 1) / columns * columns;
     int64_t elements = padded * b.extent(b.plan.k_axis);
     for (const int axis : b.axis_list(b_axes & batch)) elements *= b.extent(axis);

@@ -12,7 +12,8 @@ namespace dvm::testing {
 using Random = std::mt19937;
 
 PlanBuilder random_vector_plan(Random& random);
-PlanBuilder random_cube_plan(Random& random);
+// `columns_per_panel` of f32; f64 has half of it.
+PlanBuilder random_cube_plan(Random& random, int columns_per_panel);
 Target random_target(Random& random);
 
 }  // namespace dvm::testing
