@@ -16,6 +16,7 @@ from dvm_graph.ir import Dim, Node, Value
 from dvm_graph.kernels.lower_subgraph import lower_subgraph
 from dvm_graph.kernels.plan import (
     NO_SLOT,
+    DimCheck,
     DimsStep,
     KernelCall,
     LaunchStep,
@@ -53,6 +54,8 @@ class _ModelLowering:
         for step in self._schedule.steps:
             plan.steps.append(self._step(step))
         plan.outputs = tuple(self._values.number(value) for value in self._graph.outputs)
+        for check in self._facts.checks:
+            plan.checks.append(DimCheck(plan.dims.condition(check), str(check)))
         return plan
 
     def _step(self, step: Launch | VendorCall | HostDims) -> Step:
