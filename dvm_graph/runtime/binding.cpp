@@ -93,8 +93,7 @@ void DimBinder::check_assumptions(const Dims& dims) const {
 
 // " by input_ids" for a lone symbol, " with seq = 3 by input_ids" for an expression.
 std::string DimBinder::binders_of(DimSlot slot, const Dims& dims) const {
-  const bool lone =
-      model_.dims.instructions[static_cast<size_t>(slot)].op == DimOp::symbol;
+  const bool lone = model_.dims.instructions[static_cast<size_t>(slot)].op == DimOp::symbol;
   std::string text;
   for (const int64_t symbol : symbols_of(model_.dims, slot)) {
     const auto number = static_cast<size_t>(symbol);

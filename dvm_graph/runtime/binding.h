@@ -32,7 +32,7 @@ class DimBinder {
 
   const Model& model_;
   std::vector<std::vector<const SymbolBinding*>> by_value_;
-  std::vector<int64_t> bound_by_;    // by symbol: the value that bound it, or -1
+  std::vector<int64_t> bound_by_;  // by symbol: the value that bound it, or -1
 };
 
 }  // namespace dvm

@@ -14,10 +14,10 @@
 #include <vector>
 
 #include "npu/host/levels.h"
+#include "runtime/bindings_tensors.h"
 #include "runtime/errors.h"
 #include "runtime/executor.h"
 #include "runtime/panel_packing.h"
-#include "runtime/bindings_tensors.h"
 
 namespace nb = nanobind;
 
@@ -388,11 +388,14 @@ void bind_runtime(nb::module_& module) {
       .def("add_check", &ModelBuilder::add_check, nb::arg("condition"), nb::arg("message"))
       .def("set_ports", &ModelBuilder::set_ports, nb::arg("inputs"), nb::arg("outputs"))
       .def("finish", &ModelBuilder::finish);
-  module.def("simd_levels", [] {
-    std::vector<std::string> names;
-    for (const Level& level : available_levels()) names.emplace_back(level.table->name);
-    return names;
-  }, "Instruction-set levels of the host device on this machine, best first.");
+  module.def(
+      "simd_levels",
+      [] {
+        std::vector<std::string> names;
+        for (const Level& level : available_levels()) names.emplace_back(level.table->name);
+        return names;
+      },
+      "Instruction-set levels of the host device on this machine, best first.");
 }
 
 }  // namespace dvm

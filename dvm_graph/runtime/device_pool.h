@@ -12,9 +12,9 @@
 namespace dvm {
 
 struct DeviceRequest {
-  int cores = 0;               // 0: as many as this process may use
-  std::string simd;            // empty: the best level the CPU has
-  int64_t local_bytes = 0;     // 0: the device's own choice
+  int cores = 0;            // 0: as many as this process may use
+  std::string simd;         // empty: the best level the CPU has
+  int64_t local_bytes = 0;  // 0: the device's own choice
 
   auto operator<=>(const DeviceRequest&) const = default;
 };

@@ -65,12 +65,12 @@ class Dims {
  public:
   explicit Dims(const DimTable& table);
 
-  void clear();                              // no symbol is bound any more
+  void clear();  // no symbol is bound any more
   void bind(int symbol, int64_t value);
   bool is_bound(int symbol) const { return bound_[static_cast<size_t>(symbol)]; }
   int64_t symbol(int number) const { return symbols_[static_cast<size_t>(number)]; }
 
-  void evaluate();                           // all slots, after symbols were bound
+  void evaluate();  // all slots, after symbols were bound
 
   const int64_t* values() const { return values_.data(); }
   size_t size() const { return values_.size(); }
@@ -88,7 +88,7 @@ class Dims {
   const DimTable* table_;
   std::vector<int64_t> symbols_;
   std::vector<char> bound_;
-  std::vector<int64_t> values_;              // kBadDim + state where bad
+  std::vector<int64_t> values_;  // kBadDim + state where bad
   std::vector<DimState> states_;
   bool all_ok_ = false;
 };

@@ -38,9 +38,8 @@ Tensor fresh_tensor(DType dtype, std::vector<int64_t> shape, const std::string& 
 
 void check_given(const ModelValue& value, const Tensor& given, const Tensor& wanted) {
   if (given.dtype != wanted.dtype) {
-    throw InputError("the array given for output " + value.name + " is " +
-                     numpy_name(given.dtype) + ", but the model gives " +
-                     numpy_name(wanted.dtype));
+    throw InputError("the array given for output " + value.name + " is " + numpy_name(given.dtype) +
+                     ", but the model gives " + numpy_name(wanted.dtype));
   }
   if (given.shape != wanted.shape) {
     throw InputError("the array given for output " + value.name + " has shape " +
@@ -157,7 +156,8 @@ void Executor::enter_segment(size_t index, std::span<const Tensor> given) {
     buffer(segment.arena[i]) = placed.arena.data() + placed.requests[i].offset;
   }
   place_outputs(segment, given);
-  for (const uint32_t step : segment.dims_writes) write_dims(std::get<DimsWrite>(model_.steps[step]));
+  for (const uint32_t step : segment.dims_writes)
+    write_dims(std::get<DimsWrite>(model_.steps[step]));
 }
 
 void Executor::plan_memory(size_t index) {
@@ -235,8 +235,7 @@ void Executor::run_vendor(const VendorCall& call) {
     const ModelValue& value = model_.values[call.outputs[i]];
     if (!value.opaque && outputs[i].dtype != value.dtype) {
       throw ExecutionError("vendor operator gave " + value.name + " as " +
-                           numpy_name(outputs[i].dtype) + " instead of " +
-                           numpy_name(value.dtype));
+                           numpy_name(outputs[i].dtype) + " instead of " + numpy_name(value.dtype));
     }
     accept(call.outputs[i], std::move(outputs[i]));
   }
@@ -266,16 +265,15 @@ std::vector<Tensor> Executor::collect(std::span<const Tensor> given) {
     const ModelValue& described = model_.values[value];
     Tensor result = view_of(value);
     const Tensor& wanted = given_for(given, i);
-    const bool owned =
-        described.storage == Storage::output || described.storage == Storage::vendor;
-    const bool repeated = std::find(model_.outputs.begin(), model_.outputs.begin() +
-                                    static_cast<ptrdiff_t>(i), value) !=
-                          model_.outputs.begin() + static_cast<ptrdiff_t>(i);
+    const bool owned = described.storage == Storage::output || described.storage == Storage::vendor;
+    const bool repeated =
+        std::find(model_.outputs.begin(), model_.outputs.begin() + static_cast<ptrdiff_t>(i),
+                  value) != model_.outputs.begin() + static_cast<ptrdiff_t>(i);
     if (!described.opaque && result.data != wanted.data &&
         (!owned || repeated || !wanted.absent())) {
       if (!wanted.absent()) check_given(described, wanted, result);
-      Tensor copy = wanted.absent() ? fresh_tensor(result.dtype, result.shape, described.name)
-                                    : wanted;
+      Tensor copy =
+          wanted.absent() ? fresh_tensor(result.dtype, result.shape, described.name) : wanted;
       std::memcpy(copy.data, result.data, static_cast<size_t>(bytes_of(result)));
       result = std::move(copy);
     }

@@ -96,7 +96,7 @@ class Executor {
   const std::shared_ptr<SharedDevice> device_;
   const std::unique_ptr<VendorLibrary> vendor_;
 
-  mutable std::mutex mutex_;         // guards everything below
+  mutable std::mutex mutex_;  // guards everything below
   Dims dims_;
   DimBinder binder_;
   Launcher launcher_;

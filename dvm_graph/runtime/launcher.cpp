@@ -120,9 +120,8 @@ bool Launcher::compile(uint32_t index, const RunContext& run, Prepared& out) {
 void Launcher::verify_programs(uint32_t index, const RunContext& run) const {
   const CompiledKernel& compiled = calls_[index].compiled;
   for (uint32_t i = 0; i < compiled.program_count; i++) {
-    const std::string complaint =
-        verify(compiled.programs[i], run.values, model_.values.size(), compiled.workspace_bytes,
-               device_.device.target());
+    const std::string complaint = verify(compiled.programs[i], run.values, model_.values.size(),
+                                         compiled.workspace_bytes, device_.device.target());
     if (complaint.empty()) continue;
     throw CompileError("kernel " + model_.kernels[model_.calls[index].kernel].plan.name +
                        " was compiled to a bad program: " + complaint);

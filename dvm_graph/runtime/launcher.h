@@ -23,10 +23,10 @@ namespace dvm {
 // What launches of one run share.
 struct RunContext {
   const Dims& dims;
-  const ValueInfo* values;           // by value
-  std::byte** buffers;               // by value; behind kReservedBuffers entries
+  const ValueInfo* values;  // by value
+  std::byte** buffers;      // by value; behind kReservedBuffers entries
   RunStatistics& statistics;
-  int64_t start_ns;                  // of the run
+  int64_t start_ns;  // of the run
   bool profile;
 };
 
@@ -52,13 +52,13 @@ class Launcher {
     int32_t position;
   };
   struct Scratch {
-    int32_t value;                   // -1: the workspace of `call`
+    int32_t value;  // -1: the workspace of `call`
     uint32_t call;
     int64_t offset;
   };
   struct Prepared {
     bool ready = false;
-    std::vector<Launch> launches;    // by position
+    std::vector<Launch> launches;  // by position
     std::vector<Scratch> scratch;
     int64_t scratch_bytes = 0;
     int64_t compile_ns = 0;
@@ -87,13 +87,13 @@ class Launcher {
   CompilerScratch compiler_;
   MemoryPlanner planner_;
   std::vector<Call> calls_;
-  std::vector<Prepared> prepared_;   // by step
+  std::vector<Prepared> prepared_;  // by step
   Arena scratch_;
-  int64_t largest_scratch_ = 0;      // of this run
+  int64_t largest_scratch_ = 0;  // of this run
   // Of the launch at hand; they keep their capacity.
   int32_t position_ = 0;
   std::vector<BufferRequest> requests_;
-  size_t first_request_ = 0;         // of the chain at hand, in Prepared::scratch
+  size_t first_request_ = 0;  // of the chain at hand, in Prepared::scratch
   std::vector<Task> tasks_;
   std::vector<uint32_t> task_calls_;
 };

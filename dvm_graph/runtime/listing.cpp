@@ -59,8 +59,7 @@ class Lister {
 
 }  // namespace
 
-std::vector<std::pair<std::string, std::string>> list_programs(const Model& model,
-                                                               const Dims& dims,
+std::vector<std::pair<std::string, std::string>> list_programs(const Model& model, const Dims& dims,
                                                                const Target& target) {
   Lister lister(model, dims, target);
   for (const Step& step : model.steps) {

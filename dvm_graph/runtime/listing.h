@@ -12,8 +12,7 @@ namespace dvm {
 
 // Name of the kernel and disassembly of its programs, in the order of launches. Of a call and its
 // fallback, those that would run. Kernels whose dims are not all known are left out.
-std::vector<std::pair<std::string, std::string>> list_programs(const Model& model,
-                                                               const Dims& dims,
+std::vector<std::pair<std::string, std::string>> list_programs(const Model& model, const Dims& dims,
                                                                const Target& target);
 
 }  // namespace dvm

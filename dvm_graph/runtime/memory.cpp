@@ -17,10 +17,10 @@
 namespace dvm {
 namespace {
 
-constexpr int64_t kLarge = int64_t{1} << 20;       // taken from the system directly
+constexpr int64_t kLarge = int64_t{1} << 20;  // taken from the system directly
 constexpr int64_t kHugePage = int64_t{2} << 20;
 constexpr int64_t kCheckedFrom = int64_t{64} << 20;
-constexpr int64_t kReserve = int64_t{32} << 20;    // left to the rest of the process
+constexpr int64_t kReserve = int64_t{32} << 20;  // left to the rest of the process
 
 int64_t round_up(int64_t bytes, int64_t unit) { return (bytes + unit - 1) / unit * unit; }
 

@@ -44,7 +44,7 @@ class Arena {
   std::byte* data_ = nullptr;
   int64_t capacity_ = 0;
   int small_runs_ = 0;
-  int64_t largest_small_ = 0;        // among those successive calls
+  int64_t largest_small_ = 0;  // among those successive calls
 };
 
 }  // namespace dvm

@@ -13,8 +13,8 @@ inline constexpr int64_t kBufferAlignment = 64;
 
 struct BufferRequest {
   int64_t bytes = 0;
-  int32_t first = 0, last = 0;       // steps, inclusive, in which the buffer holds data
-  int64_t offset = 0;                // the result
+  int32_t first = 0, last = 0;  // steps, inclusive, in which the buffer holds data
+  int64_t offset = 0;           // the result
 };
 
 // Working memory of the planner; keeps its capacity.

@@ -1,5 +1,5 @@
-// A model as the executor sees it: kernel plans, values and the order of steps. Mirrors ModelPlan of
-// kernels/plan.py. Shape-generic and immutable once `check_model` has passed it.
+// A model as the executor sees it: kernel plans, values and the order of steps. Mirrors ModelPlan
+// of kernels/plan.py. Shape-generic and immutable once `check_model` has passed it.
 #pragma once
 
 #include <cstdint>
@@ -20,15 +20,15 @@ enum class Storage : uint8_t { input, output, constant, panels, arena, vendor };
 struct ModelValue {
   std::string name;
   DType dtype = DType::f32;
-  bool opaque = false;               // strings, sequences: only vendor operators touch it
+  bool opaque = false;  // strings, sequences: only vendor operators touch it
   Storage storage = Storage::arena;
   std::vector<DimSlot> shape;
-  Tensor contents;                   // constants and panels
+  Tensor contents;  // constants and panels
 };
 
 struct ModelKernel {
   KernelPlan plan;
-  std::vector<std::string> origin;   // names of ONNX nodes
+  std::vector<std::string> origin;  // names of ONNX nodes
 };
 
 // A kernel to launch. Where the guard's value is 0 or the kernel does not fit the device, the
@@ -36,7 +36,7 @@ struct ModelKernel {
 struct KernelCall {
   uint32_t kernel = 0;
   DimSlot guard = kNoSlot;
-  std::vector<uint32_t> fallback;    // indices into Model::calls
+  std::vector<uint32_t> fallback;  // indices into Model::calls
 };
 
 // Calls that run side by side.
@@ -45,7 +45,7 @@ struct LaunchStage {
 };
 
 struct VendorCall {
-  uint32_t partition = 0;            // what VendorLibrary::run is given
+  uint32_t partition = 0;  // what VendorLibrary::run is given
   std::vector<uint32_t> inputs, outputs;
 };
 
@@ -73,7 +73,7 @@ struct Model {
   std::vector<ModelValue> values;
   std::vector<ModelKernel> kernels;
   std::vector<KernelCall> calls;
-  std::vector<Step> steps;           // launches with several stages are several steps
+  std::vector<Step> steps;  // launches with several stages are several steps
   std::vector<SymbolBinding> bindings;
   std::vector<DimCheck> checks;
   std::vector<uint32_t> inputs, outputs;

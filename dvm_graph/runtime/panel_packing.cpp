@@ -71,11 +71,10 @@ Tensor pack_constant(const PanelSource& source, const Target& target) {
     const int64_t batch = unit / chunks, panel = unit % chunks * chunk;
     const int64_t column = panel * columns;
     const int64_t width = std::min(chunk * columns, source.n - column);
-    const int64_t start =
-        source.offset + batch * source.batch_stride + column * source.n_stride;
+    const int64_t start = source.offset + batch * source.batch_stride + column * source.n_stride;
     pack_panels(packed.data + batch * batch_bytes + panel * panel_bytes,
-                source.data + start * element, source.dtype, source.k, width, 1, 0,
-                source.k_stride, source.n_stride, target);
+                source.data + start * element, source.dtype, source.k, width, 1, 0, source.k_stride,
+                source.n_stride, target);
   });
   if (source.mapped) drop_pages(source);
   return packed;

@@ -11,12 +11,12 @@ namespace dvm {
 // B[batch, k, n] of a constant, seen through strides and an offset in elements.
 struct PanelSource {
   const std::byte* data = nullptr;
-  int64_t bytes = 0;               // of the whole constant
+  int64_t bytes = 0;  // of the whole constant
   DType dtype = DType::f32;
   int64_t batch = 1, k = 0, n = 0;
   int64_t batch_stride = 0, k_stride = 0, n_stride = 0;
   int64_t offset = 0;
-  bool mapped = false;             // read-only pages of a file: dropped from memory afterwards
+  bool mapped = false;  // read-only pages of a file: dropped from memory afterwards
 };
 
 // The packed buffer, in the register dtype of the source; the cores of the target share the work.

@@ -12,10 +12,10 @@ namespace dvm {
 
 struct Tensor {
   DType dtype = DType::f32;
-  std::vector<int64_t> shape;        // contiguous, row-major
-  std::byte* data = nullptr;         // null: absent
-  std::shared_ptr<void> owner;       // keeps `data` alive, where somebody has to; for an opaque
-                                     // value (strings, sequences) the thing itself, without data
+  std::vector<int64_t> shape;   // contiguous, row-major
+  std::byte* data = nullptr;    // null: absent
+  std::shared_ptr<void> owner;  // keeps `data` alive, where somebody has to; for an opaque
+                                // value (strings, sequences) the thing itself, without data
 
   bool absent() const { return data == nullptr && owner == nullptr; }
 };

@@ -43,8 +43,8 @@ void throw_bad_size(const Model& model, uint32_t value, const Dims& dims) {
   for (const DimSlot slot : bad.shape) {
     const int64_t extent = dims.at(slot, bad.name);
     if (extent < 0) {
-      throw ShapeError("a dim of " + bad.name + ", " + model.dims.text(slot) + ", is negative: " +
-                       std::to_string(extent));
+      throw ShapeError("a dim of " + bad.name + ", " + model.dims.text(slot) +
+                       ", is negative: " + std::to_string(extent));
     }
     shape += (shape.empty() ? "" : ", ") + std::to_string(extent);
   }

@@ -15,10 +15,8 @@ inline constexpr DimSlot kN = 0, kOne = 1, kIsTwo = 3;
 inline Model empty_model() {
   Model model;
   model.dims.symbols = {"n"};
-  model.dims.instructions = {{DimOp::symbol, 0, 0},
-                             {DimOp::constant, 1, 0},
-                             {DimOp::constant, 2, 0},
-                             {DimOp::eq, 0, 2}};
+  model.dims.instructions = {
+      {DimOp::symbol, 0, 0}, {DimOp::constant, 1, 0}, {DimOp::constant, 2, 0}, {DimOp::eq, 0, 2}};
   return model;
 }
 

@@ -43,8 +43,8 @@ int64_t floor_divide(int64_t a, int64_t b) {
 void test_dim_operators() {
   DimTable table;
   table.symbols = {"a", "b"};
-  table.instructions = {{DimOp::symbol, 0, 0},   {DimOp::symbol, 1, 0}, {DimOp::floordiv, 0, 1},
-                        {DimOp::mod, 0, 1},      {DimOp::min, 0, 1},    {DimOp::lt, 0, 1},
+  table.instructions = {{DimOp::symbol, 0, 0},     {DimOp::symbol, 1, 0}, {DimOp::floordiv, 0, 1},
+                        {DimOp::mod, 0, 1},        {DimOp::min, 0, 1},    {DimOp::lt, 0, 1},
                         {DimOp::logical_and, 0, 1}};
   Dims dims(table);
   for (int64_t a = -7; a <= 7; a++) {
