@@ -1,6 +1,5 @@
 """Device spec files: every number has a value, a known source and a confidence."""
 
-import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -9,13 +8,16 @@ import pytest
 
 import dvm_graph
 
+tomllib = pytest.importorskip("tomllib")  # in the standard library from Python 3.11 on
+
 SPECS = sorted((Path(dvm_graph.__file__).parent / "npu" / "specs").glob("*.toml"))
 CONFIDENCES = {"high", "medium", "low"}
 
 
 def load(path: Path) -> dict[str, Any]:
     with path.open("rb") as file:
-        return tomllib.load(file)
+        spec: dict[str, Any] = tomllib.load(file)
+    return spec
 
 
 def numbers(spec: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:

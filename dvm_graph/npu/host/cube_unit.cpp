@@ -24,7 +24,8 @@ constexpr int kMaxRows = 12;
 constexpr int kMaxRows = 5;
 #endif
 constexpr int kPanelVectors = 2;
-constexpr int64_t kPrefetchB = 32;   // steps of k ahead of the FMAs
+// Steps of k ahead of the FMAs; with few rows a step is short.
+constexpr int64_t prefetch_b(int rows) { return rows < 8 ? 64 : 32; }
 constexpr int64_t kPrefetchA = 4;    // vectors of k ahead: the rows of A are many streams
 
 template <class T>
@@ -65,7 +66,7 @@ template <class T, int Rows, int Vectors, int Panels, bool Ragged>
     for (int j = 0; j < N; j++) {
       const T* at = b + (j / Vectors) * x.b_panel + (j % Vectors) * L;
       column[j] = Ragged && j == N - 1 ? load_partial<V>(at, ragged) : load<V>(at);
-      if constexpr (!Ragged) __builtin_prefetch(at + kPrefetchB * x.b_step);
+      if constexpr (!Ragged) __builtin_prefetch(at + prefetch_b(Rows) * x.b_step);
     }
 #pragma GCC unroll 16
     for (int i = 0; i < Rows; i++) {
