@@ -13,11 +13,13 @@ acyclic.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import networkx as nx
 
 from dvm_graph.cluster.prepare import prepare
 from dvm_graph.cluster.subgraph import Cluster, ClusteredGraph, FusionReport
-from dvm_graph.ir import Graph, Node, Value
+from dvm_graph.ir import Dim, Graph, Node, Value
 from dvm_graph.options import Options
 from dvm_graph.rules import Decision, Verdict
 from dvm_graph.symbolic import Facts
@@ -29,7 +31,7 @@ def cluster(graph: Graph, facts: Facts, options: Options) -> ClusteredGraph:
     prepare(graph)
     report = FusionReport()
     order = graph.sorted_nodes()
-    phases = _phases(order)
+    phases = _phases(graph, order)
     clusters: list[Cluster] = []
     for phase in sorted(set(phases.values())):
         nodes = [node for node in order if phases[node] == phase]
@@ -39,24 +41,45 @@ def cluster(graph: Graph, facts: Facts, options: Options) -> ClusteredGraph:
     return ClusteredGraph(graph, tuple(clusters), report)
 
 
-def _phases(order: list[Node]) -> dict[Node, int]:
-    phases: dict[Node, int] = {}
-    bound: dict[object, int] = {}
+def _phases(graph: Graph, order: list[Node]) -> dict[Node, int]:
+    binders = _binders(graph, order)
+    phases = dict.fromkeys(order, 0)
+    for _ in range(len(binders) + 1):
+        if not _raise_phases(order, binders, phases):
+            break
+    return phases
+
+
+def _binders(graph: Graph, order: list[Node]) -> dict[object, Node]:
+    """The vendor operator whose result binds a symbol, for symbols that no input binds."""
+    given = {s for value in graph.inputs for s in _symbols_of_dims(value.shape or ())}
+    binders: dict[object, Node] = {}
+    for node in order:
+        if node.op == "vendor":
+            for symbol in _symbols(node):
+                if symbol not in given:
+                    binders.setdefault(symbol, node)
+    return binders
+
+
+def _raise_phases(
+    order: list[Node], binders: dict[object, Node], phases: dict[Node, int]
+) -> bool:
+    """One walk over the operators; True if some phase grew. A binder may come later in the order than
+    an operator that needs its symbol, and then it takes another walk."""
+    grew = False
     for node in order:
         vendor = node.op == "vendor"
-        phase = 1 if vendor else 0
-        for value in node.inputs:
-            if value is not None and value.producer is not None:
-                phase = max(phase, _after(phases[value.producer], vendor))
-        if bound:
-            for symbol in _symbols(node):
-                if symbol in bound:
-                    phase = max(phase, _after(bound[symbol], vendor))
+        phase = max(phases[node], vendor)
+        needed = [v.producer for v in node.inputs if v is not None]
+        if binders:
+            needed += [binders.get(symbol) for symbol in _symbols(node)]
+        for other in needed:
+            if other is not None and other is not node:
+                phase = max(phase, _after(phases[other], vendor))
+        grew |= phase > phases[node]
         phases[node] = phase
-        if vendor:
-            for symbol in _symbols(node):
-                bound.setdefault(symbol, phase)
-    return phases
+    return grew
 
 
 def _after(phase: int, vendor: bool) -> int:
@@ -68,6 +91,10 @@ def _symbols(node: Node) -> list[object]:
     dims = [dim for value in node.outputs for dim in value.shape or ()]
     dims += node.attrs.get("elements", ())
     dims += [node.attrs[key] for key in ("start", "step") if key in node.attrs]
+    return _symbols_of_dims(dims)
+
+
+def _symbols_of_dims(dims: Iterable[Dim]) -> list[object]:
     return [s for dim in dims if not isinstance(dim, int) for s in symbols_of(dim)]
 
 
