@@ -16,7 +16,8 @@ namespace dvm::bench {
 namespace {
 
 // A runner in place of the interpreter, for stages without content.
-void run_nothing(const Program&, const InstructionTable&, Core&, std::byte* const*, int64_t, int64_t) {}
+void run_nothing(const Program&, const InstructionTable&, Core&, std::byte* const*, int64_t,
+                 int64_t) {}
 
 double stage_seconds(int cores, int64_t tiles) {
   constexpr int kStages = 20000;
@@ -29,14 +30,15 @@ double stage_seconds(int cores, int64_t tiles) {
   for (int round = 0; round < 9; round++) {
     const auto start = std::chrono::steady_clock::now();
     for (int i = 0; i < kStages; i++) device.run({&task, 1});
-    times.push_back(std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
+    times.push_back(
+        std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
   }
   return *std::min_element(times.begin(), times.end()) / kStages;
 }
 
 struct Step {
   Family family;
-  int out, a, b;   // -1: none; 0: memory in, 1: memory out, 2...: temporaries
+  int out, a, b;  // -1: none; 0: memory in, 1: memory out, 2...: temporaries
 };
 // y = sigmoid(x) * x + x * x - max(x, x * x): 4 live tiles.
 constexpr Step kChain[] = {
@@ -55,10 +57,12 @@ double chain_seconds(const InstructionTable& table, int64_t tile, int64_t total)
     std::vector<uint64_t> words(1);
     for (const int operand : {step.out, step.a, step.b}) {
       if (operand < 0) continue;
-      words.push_back((uint64_t{1} << 32) | (uint64_t{1} << kSpaceShift) | static_cast<uint64_t>(operand));
+      words.push_back((uint64_t{1} << 32) | (uint64_t{1} << kSpaceShift) |
+                      static_cast<uint64_t>(operand));
       words.push_back(0);
     }
-    const Head head{opcode_of(step.family, DType::f32), static_cast<uint8_t>(words.size()), 0, 0, 0, 0, 1};
+    const Head head{
+        opcode_of(step.family, DType::f32), static_cast<uint8_t>(words.size()), 0, 0, 0, 0, 1};
     std::memcpy(words.data(), &head, sizeof head);
     body.push_back(words);
   }
@@ -85,14 +89,14 @@ int main() {
   using namespace dvm::bench;
   for (int cores = 1; cores <= dvm::available_cores(); cores++) {
     for (const int64_t tiles : {1, 2, 64}) {
-      std::printf("%d cores, stage of %2ld empty tiles: %6.0f ns\n", cores, static_cast<long>(tiles),
-                  stage_seconds(cores, tiles) * 1e9);
+      std::printf("%d cores, stage of %2ld empty tiles: %6.0f ns\n", cores,
+                  static_cast<long>(tiles), stage_seconds(cores, tiles) * 1e9);
     }
   }
   constexpr int64_t kTotal = 1 << 22;
   for (int64_t tile = 256; tile <= (1 << 17); tile *= 2) {
-    std::printf("tile of %6ld elements, %5ld KiB live: %.3f ns per element\n", static_cast<long>(tile),
-                static_cast<long>(tile * 4 * 4 / 1024),
+    std::printf("tile of %6ld elements, %5ld KiB live: %.3f ns per element\n",
+                static_cast<long>(tile), static_cast<long>(tile * 4 * 4 / 1024),
                 chain_seconds(dvm::best_table(), tile, kTotal) / kTotal * 1e9);
   }
 }

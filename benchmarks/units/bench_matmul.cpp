@@ -17,8 +17,8 @@ using Words = std::vector<uint64_t>;
 struct Problem {
   const char* what;
   int64_t m, k, n;
-  bool packed = true;      // B in panels, else row-major
-  bool packs = false;      // the time includes packing B from [n, k] rows (a transposed operand)
+  bool packed = true;  // B in panels, else row-major
+  bool packs = false;  // the time includes packing B from [n, k] rows (a transposed operand)
   int64_t k_block = 768;
 };
 
@@ -39,9 +39,13 @@ uint64_t head_word(uint16_t opcode, uint8_t words, uint8_t flags) {
 class Runner {
  public:
   Runner(const InstructionTable& table, const Problem& problem)
-      : table_(table), x_(problem), nr_(table.matmul_nr),
-        a_(static_cast<size_t>(x_.m * x_.k)), c_(static_cast<size_t>(x_.m * x_.n)),
-        b_(static_cast<size_t>((x_.n + nr_ - 1) / nr_ * nr_ * x_.k) + 64), packed_(b_.size() + 16) {
+      : table_(table),
+        x_(problem),
+        nr_(table.matmul_nr),
+        a_(static_cast<size_t>(x_.m * x_.k)),
+        c_(static_cast<size_t>(x_.m * x_.n)),
+        b_(static_cast<size_t>((x_.n + nr_ - 1) / nr_ * nr_ * x_.k) + 64),
+        packed_(b_.size() + 16) {
     std::mt19937 engine(1);
     std::uniform_real_distribution<float> uniform(-1, 1);
     for (auto* data : {&a_, &b_, &c_})
@@ -59,12 +63,12 @@ class Runner {
   }
 
  private:
-  static constexpr int64_t kColumns = 384;   // of one instruction
+  static constexpr int64_t kColumns = 384;  // of one instruction
 
   void pack() {
-    const Words words = {
-        head_word(opcode_of(Family::d_pack_b, DType::f32), 5, 0), operand_address(0, 0),
-        strides_word(x_.k * nr_, 0), operand_address(1, x_.k), strides_word(0, 1)};
+    const Words words = {head_word(opcode_of(Family::d_pack_b, DType::f32), 5, 0),
+                         operand_address(0, 0), strides_word(x_.k * nr_, 0),
+                         operand_address(1, x_.k), strides_word(0, 1)};
     run(words, aligned(packed_.data()), b_.data(), nullptr, 1, x_.k, x_.n);
   }
   void multiply(int64_t k, int64_t depth, int64_t n, int64_t columns) {
@@ -73,8 +77,10 @@ class Runner {
     const float* b = x_.packs ? aligned(packed_.data()) : aligned(b_.data());
     const float* start = panels ? b + n * x_.k + k * nr_ : b + k * x_.n + n;
     const Words words = {head_word(opcode_of(Family::m_matmul, DType::f32), 7, flags),
-                         operand_address(0, 1), strides_word(0, x_.n),
-                         operand_address(1, 1), strides_word(0, x_.k),
+                         operand_address(0, 1),
+                         strides_word(0, x_.n),
+                         operand_address(1, 1),
+                         strides_word(0, x_.k),
                          operand_address(2, 1),
                          panels ? strides_word(x_.k * nr_, nr_) : strides_word(nr_, x_.n)};
     run(words, c_.data() + n, a_.data() + k, start, x_.m, depth, columns);
@@ -150,8 +156,7 @@ void bench(const InstructionTable& table) {
 }  // namespace dvm::bench
 
 int main(int argc, char** argv) {
-  const dvm::InstructionTable* table =
-      argc > 1 ? dvm::table_by_name(argv[1]) : &dvm::best_table();
+  const dvm::InstructionTable* table = argc > 1 ? dvm::table_by_name(argv[1]) : &dvm::best_table();
   if (table == nullptr) {
     std::fprintf(stderr, "level %s is not available here\n", argv[1]);
     return 1;

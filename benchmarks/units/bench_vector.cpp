@@ -13,7 +13,7 @@ namespace dvm::bench {
 namespace {
 
 struct Tile {
-  int64_t outer = 0, middle = 0, inner = 1;   // strides
+  int64_t outer = 0, middle = 0, inner = 1;  // strides
 };
 
 struct Case {
@@ -54,21 +54,53 @@ constexpr Case kCases[] = {
     {"add, rows of 7", Family::v_add, DType::f32, 1, 585, 7, {0, 8, 1}, {0, 8, 1}, {0, 1, 0}, 2},
     {"sum of rows of 4096", Family::v_reduce_sum, DType::f32, 1, kRow, 1, {1, 0, 0}, {0, 1, 0}, {}},
     {"sum of rows of 64", Family::v_reduce_sum, DType::f32, 64, 64, 1, {1, 0, 0}, {64, 1, 0}, {}},
-    {"sum of columns, 64x64", Family::v_reduce_sum, DType::f32, 1, 64, 64, {0, 0, 1}, {0, 64, 1}, {}},
+    {"sum of columns, 64x64",
+     Family::v_reduce_sum,
+     DType::f32,
+     1,
+     64,
+     64,
+     {0, 0, 1},
+     {0, 64, 1},
+     {}},
     {"max of rows of 64", Family::v_reduce_max, DType::f32, 64, 64, 1, {1, 0, 0}, {64, 1, 0}, {}},
     {"load, contiguous", Family::d_load, DType::f32, 1, 1, kRow, kFlat, kFlat, {}},
     {"load, f16", Family::d_load, DType::f16, 1, 1, kRow, kFlat, kFlat, {}},
     {"load, bf16", Family::d_load, DType::bf16, 1, 1, kRow, kFlat, kFlat, {}},
-    {"load, 64x64 transposed", Family::d_load_view, DType::f32, 1, 64, 64, {0, 64, 1}, {0, 1, 64}, {}},
-    {"load, heads 16x4x64", Family::d_load_view, DType::f32, 4, 16, 64, {1024, 64, 1}, {64, 256, 1}, {}},
+    {"load, 64x64 transposed",
+     Family::d_load_view,
+     DType::f32,
+     1,
+     64,
+     64,
+     {0, 64, 1},
+     {0, 1, 64},
+     {}},
+    {"load, heads 16x4x64",
+     Family::d_load_view,
+     DType::f32,
+     4,
+     16,
+     64,
+     {1024, 64, 1},
+     {64, 256, 1},
+     {}},
     {"load, stride 3", Family::d_load_view, DType::f32, 1, 1, kRow, kFlat, {0, 0, 3}, {}},
     {"store, f16", Family::d_store, DType::f16, 1, 1, kRow, kFlat, kFlat, {}},
-    {"store, 64x64 transposed", Family::d_store_view, DType::f32, 1, 64, 64, {0, 1, 64}, {0, 64, 1}, {}},
+    {"store, 64x64 transposed",
+     Family::d_store_view,
+     DType::f32,
+     1,
+     64,
+     64,
+     {0, 1, 64},
+     {0, 64, 1},
+     {}},
     {"pack B, rows of n", Family::d_pack_b, DType::f32, 1, 64, 64, {2048, 0, 1}, {0, 64, 1}, {}},
     {"pack B, rows of k", Family::d_pack_b, DType::f32, 1, 64, 64, {2048, 0, 1}, {0, 1, 64}, {}},
 };
 
-struct alignas(64) Line {   // local memory is aligned so
+struct alignas(64) Line {  // local memory is aligned so
   std::byte bytes[64];
 };
 
@@ -80,7 +112,8 @@ class Runner {
     std::uniform_real_distribution<float> uniform(0.1f, 3.0f);
     for (auto& buffer : buffers_) {
       auto* data = reinterpret_cast<float*>(buffer.data());
-      for (size_t i = 0; i < buffer.size() * sizeof(Line) / sizeof(float); i++) data[i] = uniform(engine);
+      for (size_t i = 0; i < buffer.size() * sizeof(Line) / sizeof(float); i++)
+        data[i] = uniform(engine);
     }
     for (int32_t& extent : core_.extents) extent = 1;
     core_.extents[1] = static_cast<int32_t>(x.e0);
@@ -91,13 +124,15 @@ class Runner {
     for (uint32_t i = 0; i <= static_cast<uint32_t>(x.inputs); i++) {
       core_.pointers[i] = reinterpret_cast<std::byte*>(buffers_[i].data());
       const Operand operand{(static_cast<uint32_t>(Space::pointer) << kSpaceShift) | i,
-                            static_cast<int32_t>(tiles[i].inner), static_cast<int32_t>(tiles[i].outer),
+                            static_cast<int32_t>(tiles[i].inner),
+                            static_cast<int32_t>(tiles[i].outer),
                             static_cast<int32_t>(tiles[i].middle)};
       uint64_t encoded[2];
       std::memcpy(encoded, &operand, sizeof operand);
       words_.insert(words_.end(), encoded, encoded + 2);
     }
-    const Head head{opcode_of(x.family, x.dtype), static_cast<uint8_t>(words_.size()), 0, 0, 1, 2, 3};
+    const Head head{
+        opcode_of(x.family, x.dtype), static_cast<uint8_t>(words_.size()), 0, 0, 1, 2, 3};
     std::memcpy(words_.data(), &head, sizeof head);
   }
   void operator()() { table_.handlers[words_[0] & 0xffff](core_, words_.data()); }
@@ -131,8 +166,7 @@ void bench(const InstructionTable& table) {
 }  // namespace dvm::bench
 
 int main(int argc, char** argv) {
-  const dvm::InstructionTable* table =
-      argc > 1 ? dvm::table_by_name(argv[1]) : &dvm::best_table();
+  const dvm::InstructionTable* table = argc > 1 ? dvm::table_by_name(argv[1]) : &dvm::best_table();
   if (table == nullptr) {
     std::fprintf(stderr, "level %s is not available here\n", argv[1]);
     return 1;

@@ -23,7 +23,8 @@ inline double seconds_of(const std::function<void()>& body, int repeats) {
 }
 
 inline double median(std::vector<double> values) {
-  std::nth_element(values.begin(), values.begin() + static_cast<long>(values.size() / 2), values.end());
+  std::nth_element(values.begin(), values.begin() + static_cast<long>(values.size() / 2),
+                   values.end());
   return values[values.size() / 2];
 }
 

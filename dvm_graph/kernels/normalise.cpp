@@ -29,14 +29,14 @@ uint64_t reduction_identity(PlanOp op, DType dtype) {
     case PlanOp::reduce_prod_: return immediate_bits(dtype, 1, 1);
     case PlanOp::reduce_max_:
       if (dtype == DType::b8) return 0;
-      return immediate_bits(dtype, -infinity,
-                            wide ? std::numeric_limits<int64_t>::min()
-                                 : std::numeric_limits<int32_t>::min());
+      return immediate_bits(
+          dtype, -infinity,
+          wide ? std::numeric_limits<int64_t>::min() : std::numeric_limits<int32_t>::min());
     case PlanOp::reduce_min_:
       if (dtype == DType::b8) return 1;
-      return immediate_bits(dtype, infinity,
-                            wide ? std::numeric_limits<int64_t>::max()
-                                 : std::numeric_limits<int32_t>::max());
+      return immediate_bits(
+          dtype, infinity,
+          wide ? std::numeric_limits<int64_t>::max() : std::numeric_limits<int32_t>::max());
     default: return 0;
   }
 }
@@ -79,7 +79,7 @@ void check_node(const KernelPlan& plan, size_t index) {
   for (int i = 0; i < arity; ++i) {
     const int32_t input = node.inputs[i];
     if (input < 0 || static_cast<size_t>(input) >= index) reject(plan, index, "bad input");
-    const uint32_t allowed = is_reduce(node.op) ? node.axes | node.reduce_axes
+    const uint32_t allowed = is_reduce(node.op)           ? node.axes | node.reduce_axes
                              : node.op == PlanOp::matmul_ ? ~0u
                                                           : node.axes;
     if (plan.nodes[input].axes & ~allowed) reject(plan, index, "input varies along more axes");
@@ -216,8 +216,7 @@ bool has_role(const NormalPlan& plan, int axis) {
   return axis == plan.m_axis || axis == plan.n_axis || axis == plan.k_axis;
 }
 
-void drop_unit_axes(NormalPlan& plan, std::vector<uint8_t>& keep,
-                    std::vector<int32_t>& renumber) {
+void drop_unit_axes(NormalPlan& plan, std::vector<uint8_t>& keep, std::vector<int32_t>& renumber) {
   int order[kMaxDomainRank];
   int count = 0;
   for (int axis = 0; axis < plan.rank; ++axis) {

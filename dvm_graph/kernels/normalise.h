@@ -28,11 +28,11 @@ struct NormalAccess {
   int32_t value = -1;
   DType storage = DType::f32;
   int64_t element_bytes = 4;
-  int64_t offset = 0;              // elements, as are the strides
+  int64_t offset = 0;  // elements, as are the strides
   Strides strides = {};
-  int step_axis = -1;              // the address also moves by `tile_step` elements with every
-  int64_t tile_step = 0;           // tile of this axis (partial results of split reductions)
-  int64_t gather_reach = 0;        // gather: what the index can add to the address, in elements
+  int step_axis = -1;        // the address also moves by `tile_step` elements with every
+  int64_t tile_step = 0;     // tile of this axis (partial results of split reductions)
+  int64_t gather_reach = 0;  // gather: what the index can add to the address, in elements
   bool packed_panels = false;
 };
 
@@ -43,10 +43,10 @@ struct NormalNode {
   uint32_t axes = 0;
   uint32_t reduce_axes = 0;
   int32_t inputs[3] = {-1, -1, -1};
-  int32_t access = -1;             // load, store, gather, iota
-  uint64_t immediate = 0;          // fill: the bits of the scalar
-  int64_t limit = 0;               // check_index, gather
-  int64_t axis_stride = 0;         // gather: elements between neighbours along the gathered axis
+  int32_t access = -1;      // load, store, gather, iota
+  uint64_t immediate = 0;   // fill: the bits of the scalar
+  int64_t limit = 0;        // check_index, gather
+  int64_t axis_stride = 0;  // gather: elements between neighbours along the gathered axis
 };
 
 struct NormalPlan {
@@ -57,11 +57,11 @@ struct NormalPlan {
   std::vector<NormalNode> nodes;
   std::vector<NormalAccess> accesses;
 
-  uint32_t reduced_axes() const;   // axes that some reduction folds
+  uint32_t reduced_axes() const;  // axes that some reduction folds
 };
 
-// Returns false where there is nothing to write. Throws std::invalid_argument for a plan that breaks
-// the rules of plan.h.
+// Returns false where there is nothing to write. Throws std::invalid_argument for a plan that
+// breaks the rules of plan.h.
 bool normalise(const KernelPlan& plan, const int64_t* dims, const ValueInfo* values,
                NormalPlan& out);
 

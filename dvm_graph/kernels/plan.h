@@ -47,10 +47,10 @@ PlanOp plan_op_from_name(const std::string& name);  // throws std::invalid_argum
 // element address = offset + sum over axes of coordinate[axis] * strides[axis], in elements of the
 // value's storage dtype. A stride slot may be kNoSlot (stride 0). Strides may be negative.
 struct Access {
-  int32_t value = -1;                // index into the model's values
-  DimSlot offset = kNoSlot;          // kNoSlot: 0
-  std::vector<DimSlot> strides;      // one per domain axis
-  bool packed_panels = false;        // B operand of a matmul, packed once at load (constants only)
+  int32_t value = -1;            // index into the model's values
+  DimSlot offset = kNoSlot;      // kNoSlot: 0
+  std::vector<DimSlot> strides;  // one per domain axis
+  bool packed_panels = false;    // B operand of a matmul, packed once at load (constants only)
 };
 
 struct PlanNode {
@@ -71,10 +71,10 @@ struct PlanNode {
 enum class KernelKind : uint8_t { vector, cube, mix };
 
 struct KernelPlan {
-  std::string name;                  // deterministic, e.g. "k12_layer_norm"
+  std::string name;  // deterministic, e.g. "k12_layer_norm"
   KernelKind kind = KernelKind::vector;
-  std::vector<DimSlot> extents;      // one per domain axis
-  std::vector<PlanNode> nodes;       // topological order; at least one store
+  std::vector<DimSlot> extents;  // one per domain axis
+  std::vector<PlanNode> nodes;   // topological order; at least one store
   std::vector<Access> accesses;
   int m_axis = -1, n_axis = -1, k_axis = -1;  // cube and mix only
 };
@@ -82,7 +82,7 @@ struct KernelPlan {
 // What the executor tells the compiler about a value, besides its address at launch.
 struct ValueInfo {
   DType dtype = DType::f32;
-  int64_t bytes = 0;                 // size of the buffer for this run
+  int64_t bytes = 0;  // size of the buffer for this run
 };
 
 }  // namespace dvm

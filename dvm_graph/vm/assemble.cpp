@@ -205,8 +205,8 @@ class Assembler {
     }
     line.expect("=");
     ExtentRegister e;
-    e.multiplier = static_cast<int32_t>(line.number(std::numeric_limits<int32_t>::min(),
-                                                    std::numeric_limits<int32_t>::max()));
+    e.multiplier = static_cast<int32_t>(
+        line.number(std::numeric_limits<int32_t>::min(), std::numeric_limits<int32_t>::max()));
     if (line.accept("*")) e.dim = read_dim(line);
     extents_.push_back(e);
   }
@@ -322,8 +322,8 @@ class Assembler {
   }
 
   static int32_t read_stride(LineReader& line) {
-    return static_cast<int32_t>(line.number(std::numeric_limits<int32_t>::min(),
-                                            std::numeric_limits<int32_t>::max()));
+    return static_cast<int32_t>(
+        line.number(std::numeric_limits<int32_t>::min(), std::numeric_limits<int32_t>::max()));
   }
 
   void read_operand(LineReader& line, DType dtype) {
@@ -364,8 +364,8 @@ class Assembler {
       const double value = line.real();
       std::memcpy(&bits, &value, sizeof value);
     } else if (dtype == DType::i32) {
-      bits = static_cast<uint32_t>(line.number(std::numeric_limits<int32_t>::min(),
-                                               std::numeric_limits<int32_t>::max()));
+      bits = static_cast<uint32_t>(
+          line.number(std::numeric_limits<int32_t>::min(), std::numeric_limits<int32_t>::max()));
     } else {
       bits = static_cast<uint64_t>(line.number());
     }

@@ -7,11 +7,11 @@ namespace dvm {
 namespace {
 
 // Costs in multiply-adds of the cube unit, per element moved or computed.
-constexpr double kNearTraffic = 3, kFarTraffic = 8;   // operand within / beyond local-memory size
+constexpr double kNearTraffic = 3, kFarTraffic = 8;  // operand within / beyond local-memory size
 constexpr double kPack = 8;
 constexpr double kVectorOperation = 6;
-constexpr double kTileOverhead = 8;                   // per element of Target::tile_overhead
-constexpr int64_t kMostKBlocks = 16;                  // unrolled in the body
+constexpr double kTileOverhead = 8;   // per element of Target::tile_overhead
+constexpr int64_t kMostKBlocks = 16;  // unrolled in the body
 constexpr int kRowChoices = 4;
 
 int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
@@ -27,8 +27,7 @@ class Chooser {
     const int64_t preferred = target_.matmul_rows > 0 ? target_.matmul_rows : 8 * register_rows;
     int64_t blocks = ceil_div(p_.m, preferred);
     for (int choice = 0; choice < kRowChoices; ++choice, blocks *= 2) {
-      const int64_t rows =
-          std::min(p_.m, round_up(ceil_div(p_.m, blocks), register_rows));
+      const int64_t rows = std::min(p_.m, round_up(ceil_div(p_.m, blocks), register_rows));
       consider_columns(rows);
       if (rows <= register_rows) break;
     }
@@ -88,8 +87,8 @@ class Chooser {
   // Shortens the k block until the operands fit; false where nothing does.
   bool fit(BlockShape& shape) const {
     const int64_t c = p_.local_c ? 2 * shape.rows * shape.columns : 0;
-    const int64_t fixed = c + (p_.whole_k ? 2 * shape.rows * p_.k : 0) +
-                          (shape.keep_b ? padded(shape) * p_.k : 0);
+    const int64_t fixed =
+        c + (p_.whole_k ? 2 * shape.rows * p_.k : 0) + (shape.keep_b ? padded(shape) * p_.k : 0);
     int64_t per_step = 0;
     if (p_.pack_a && !p_.whole_k) {
       per_step += shape.rows_outer ? 0 : shape.rows;

@@ -13,20 +13,20 @@ struct BlockProblem {
   int64_t batch = 1, m = 1, n = 1, k = 1;
   int64_t element_bytes = 4;
   int columns_per_panel = 32;
-  bool whole_rows = false;        // the epilogue reduces along n: a tile holds all columns
-  bool panels = false;            // B is packed already
+  bool whole_rows = false;  // the epilogue reduces along n: a tile holds all columns
+  bool panels = false;      // B is packed already
   bool pack_a = false, pack_b = false;
-  bool whole_k = false;           // A is computed by a prologue: its block holds all of k
-  bool local_c = false;           // the tile of C lies in local memory
-  bool equal_panels = false;      // every tile has the same number of panels
+  bool whole_k = false;       // A is computed by a prologue: its block holds all of k
+  bool local_c = false;       // the tile of C lies in local memory
+  bool equal_panels = false;  // every tile has the same number of panels
   int prologue_nodes = 0, epilogue_nodes = 0;
 };
 
 struct BlockShape {
   int64_t rows = 0, columns = 0;
   int64_t k_block = 0;
-  bool rows_outer = false;        // walk n innermost, keeping A, instead of m, keeping B
-  bool keep_b = false;            // packed B stays while the m blocks pass
+  bool rows_outer = false;  // walk n innermost, keeping A, instead of m, keeping B
+  bool keep_b = false;      // packed B stays while the m blocks pass
 };
 
 // Least predicted time over the cores. rows == 0: nothing fits into `local_bytes`.

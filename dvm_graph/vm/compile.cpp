@@ -153,8 +153,7 @@ class Compilation {
 }  // namespace
 
 CompileStatus compile_kernel(const KernelPlan& plan, const int64_t* dims, const ValueInfo* values,
-                             const Target& target, CompilerScratch& scratch,
-                             CompiledKernel& out) {
+                             const Target& target, CompilerScratch& scratch, CompiledKernel& out) {
   out.clear();
   CompilerScratch::State& state = scratch.state();
   if (!normalise(plan, dims, values, state.plan)) return CompileStatus::empty;

@@ -25,10 +25,10 @@ struct CompiledKernel {
   std::vector<Program> programs;  // only the first `program_count` are valid: the rest is capacity
   std::vector<Stage> stages;
   uint32_t program_count = 0;
-  int64_t workspace_bytes = 0;    // buffer kWorkspace; 0: none needed
+  int64_t workspace_bytes = 0;  // buffer kWorkspace; 0: none needed
 
-  void clear();                   // keeps capacity
-  Program& add_program();         // appends an empty program to the last stage
+  void clear();            // keeps capacity
+  Program& add_program();  // appends an empty program to the last stage
   void add_stage();
 };
 

@@ -16,32 +16,32 @@ enum class TrapKind : uint8_t { none, index_out_of_range };
 
 struct Trap {
   TrapKind kind = TrapKind::none;
-  uint32_t pc = 0;       // word index in the program's body
+  uint32_t pc = 0;  // word index in the program's body
   int64_t tile = 0;
-  int64_t value = 0;     // the offending index
+  int64_t value = 0;  // the offending index
   int64_t limit = 0;
   // Filled in by the device: where it happened.
   int32_t core = 0;
-  uint32_t task = 0;     // index among the programs that were launched together
+  uint32_t task = 0;  // index among the programs that were launched together
 };
 
 struct Core {
-  std::byte* local = nullptr;                 // local memory, 64-byte aligned
+  std::byte* local = nullptr;  // local memory, 64-byte aligned
   size_t local_bytes = 0;
-  int32_t extents[kExtentRegisters];          // register 0 is 1
+  int32_t extents[kExtentRegisters];  // register 0 is 1
   std::byte* pointers[kPointerRegisters];
   bool first_chunk = true, last_chunk = true;
-  Trap trap;                                  // a handler that traps sets kind, value and limit
+  Trap trap;  // a handler that traps sets kind, value and limit
 };
 
 // `words` points at the instruction's head.
 using Handler = void (*)(Core& core, const uint64_t* words);
 
 struct InstructionTable {
-  const char* name;                           // e.g. "x86-64-v4"
-  int matmul_nr = 0;                          // panel width of B, f32 (f64: half of it)
-  int matmul_mr = 0;                          // rows of the register block
-  Handler handlers[kFamilies * 16] = {};      // by opcode; null where the family lacks the dtype
+  const char* name;                       // e.g. "x86-64-v4"
+  int matmul_nr = 0;                      // panel width of B, f32 (f64: half of it)
+  int matmul_mr = 0;                      // rows of the register block
+  Handler handlers[kFamilies * 16] = {};  // by opcode; null where the family lacks the dtype
 };
 
 // Where an operand's first element lies. `word` points at the operand's two words.

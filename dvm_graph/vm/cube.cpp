@@ -33,8 +33,7 @@ class CubeLowering {
 
   bool run(double shrink) {
     if (plan_.nodes[b_].op != PlanOp::load_ || !describe()) return false;
-    const auto local =
-        static_cast<int64_t>(static_cast<double>(target_.local_bytes) * shrink);
+    const auto local = static_cast<int64_t>(static_cast<double>(target_.local_bytes) * shrink);
     shape_ = choose_block(problem_, target_, local);
     if (shape_.rows == 0) return false;
     lay_out_grid();
@@ -76,8 +75,8 @@ class CubeLowering {
       for (const int32_t input : node.inputs) {
         if (input != matmul_) continue;
         ++consumers;
-        direct_stores += node.op == PlanOp::store_ && access_of(static_cast<int32_t>(i)).storage ==
-                                                          dtype_;
+        direct_stores +=
+            node.op == PlanOp::store_ && access_of(static_cast<int32_t>(i)).storage == dtype_;
       }
       const bool folds = node.reduce_axes != 0;
       if (static_cast<int32_t>(i) < matmul_) {
@@ -101,8 +100,8 @@ class CubeLowering {
     problem_.panels = b.packed_panels;
     const bool b_rows = b.strides[plan_.n_axis] == 1 || problem_.n == 1;
     const bool few_rows = problem_.m <= 2 * std::max(1, target_.matmul_mr);
-    problem_.pack_b = !problem_.panels && !(target_.unified_memory && storage_is_register(b_) &&
-                                            b_rows && few_rows);
+    problem_.pack_b = !problem_.panels &&
+                      !(target_.unified_memory && storage_is_register(b_) && b_rows && few_rows);
     problem_.whole_k = plan_.nodes[a_].op != PlanOp::load_;
     if (problem_.whole_k) return;
     const bool a_rows = access_of(a_).strides[plan_.k_axis] == 1 || problem_.k == 1;
@@ -135,8 +134,8 @@ class CubeLowering {
     for (size_t d = 0; d < inner_rank; ++d) runs *= code_.grid[d].count;
     const int64_t run = code_.grid[inner_rank].count;
     const int64_t wanted = kClaimsPerCore * target_.cores;
-    const bool kept = shape_.keep_b || (shape_.rows_outer && outer_rank < inner_rank) ||
-                      problem_.whole_k;
+    const bool kept =
+        shape_.keep_b || (shape_.rows_outer && outer_rank < inner_rank) || problem_.whole_k;
     if (runs >= wanted) {
       code_.preferred_claim = run;
     } else if (kept) {
@@ -155,8 +154,7 @@ class CubeLowering {
     if (rows) return;
     const uint32_t axes = plan_.nodes[a_].axes | bit(plan_.m_axis) | bit(plan_.k_axis);
     const Instruction copy = lowering.begin(a_, Family::v_copy, dtype_);
-    const TileValue operands[] = {
-        lowering.emitter().dense_buffer(dtype_, axes, true), state.value};
+    const TileValue operands[] = {lowering.emitter().dense_buffer(dtype_, axes, true), state.value};
     lowering.emitter().elementwise(copy, axes, operands, 2, true);
     a_value_ = operands[0];
   }
@@ -198,9 +196,8 @@ class CubeLowering {
 
   TileOperand operand_a(Lowering& lowering, int64_t k, int64_t depth) {
     if (problem_.whole_k || !problem_.pack_a) {
-      const TileValue value = problem_.whole_k
-                                  ? a_value_
-                                  : lowering.access_value(plan_.nodes[a_].access, dtype_);
+      const TileValue value =
+          problem_.whole_k ? a_value_ : lowering.access_value(plan_.nodes[a_].access, dtype_);
       TileOperand a = lowering.emitter().operand(value, k * (problem_.k == 1 ? 0 : 1));
       a.middle = stride(value.strides[plan_.m_axis]);
       a.inner = 1;
@@ -216,14 +213,13 @@ class CubeLowering {
     pack.extents[2] = code_.extent_register(depth, -1);
     pack.operand_count = 2;
     TileOperand& out = pack.operands[0];
-    out.index = code_.add_buffer(shape_.rows * depth * problem_.element_bytes,
-                                 pack.changed_mask != 0);
+    out.index =
+        code_.add_buffer(shape_.rows * depth * problem_.element_bytes, pack.changed_mask != 0);
     out.middle = stride(depth);
     out.inner = 1;
     TileOperand& from = pack.operands[1];
-    from = lowering.emitter().operand(
-        lowering.access_value(plan_.nodes[a_].access, access.storage),
-        k * access.strides[plan_.k_axis]);
+    from = lowering.emitter().operand(lowering.access_value(plan_.nodes[a_].access, access.storage),
+                                      k * access.strides[plan_.k_axis]);
     from.middle = stride(access.strides[plan_.m_axis]);
     from.inner = stride(access.strides[plan_.k_axis]);
     code_.instructions.push_back(pack);
@@ -234,9 +230,9 @@ class CubeLowering {
     const int columns = problem_.columns_per_panel;
     if (problem_.panels) return operand_panels(lowering, k, depth);
     const NormalAccess& access = access_of(b_);
-    TileOperand from = lowering.emitter().operand(
-        lowering.access_value(plan_.nodes[b_].access, access.storage),
-        k * access.strides[plan_.k_axis]);
+    TileOperand from =
+        lowering.emitter().operand(lowering.access_value(plan_.nodes[b_].access, access.storage),
+                                   k * access.strides[plan_.k_axis]);
     from.middle = stride(access.strides[plan_.k_axis]);
     if (!problem_.pack_b) {
       from.outer = columns;

@@ -140,8 +140,7 @@ void add_pointer(Text& text, size_t index, const PointerRegister& pointer, size_
   } else {
     text.add("v%" PRId64, pointer.buffer);
   }
-  text.add(" + %" PRId64 " in [%" PRId64 ", %" PRId64 ")", pointer.base, pointer.low,
-           pointer.high);
+  text.add(" + %" PRId64 " in [%" PRId64 ", %" PRId64 ")", pointer.base, pointer.low, pointer.high);
   for (size_t d = 0; d < grid_rank; ++d) {
     if (pointer.steps[d] != 0) text.add(" d%zu: %" PRId64, d, pointer.steps[d]);
   }

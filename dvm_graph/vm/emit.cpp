@@ -84,8 +84,8 @@ void Emitter::collapse(Loops& loops, int operand_count) {
   if (loops.count > 0) loops.count = kept + 1;
 }
 
-void Emitter::elementwise(const Instruction& instruction, uint32_t axes,
-                          const TileValue* operands, int count, bool unit_inner) {
+void Emitter::elementwise(const Instruction& instruction, uint32_t axes, const TileValue* operands,
+                          int count, bool unit_inner) {
   Loops loops = loops_over(axes, operands, count);
   collapse(loops, count);
   bool unit = loops.count > 0;
@@ -144,8 +144,8 @@ void Emitter::emit_unrolled(const Instruction& instruction, const Loop* unrolled
   }
 }
 
-void Emitter::emit_at(const Instruction& instruction, const Loop* loops,
-                      const TileValue* operands, int count, const int64_t* offsets) {
+void Emitter::emit_at(const Instruction& instruction, const Loop* loops, const TileValue* operands,
+                      int count, const int64_t* offsets) {
   TileInstruction& out = code_.instructions.emplace_back();
   out.family = instruction.family;
   out.dtype = instruction.dtype;
@@ -238,8 +238,10 @@ void Emitter::emit_reduce_step(const Instruction& instruction, uint32_t axes, ui
   for (Loops* loops : {&outer, &inner}) {
     while (loops->count > 1) {
       // The inner group keeps its contiguous loop, the outer group its longest or ragged one.
-      const bool first_is_kept = loops == &outer && (loops->items[0].dim >= 0 ||
-          (loops->items[1].dim < 0 && loops->items[0].extent > loops->items[1].extent));
+      const bool first_is_kept =
+          loops == &outer &&
+          (loops->items[0].dim >= 0 ||
+           (loops->items[1].dim < 0 && loops->items[0].extent > loops->items[1].extent));
       const int pick = first_is_kept ? 1 : 0;
       if (loops->items[pick].dim >= 0) {
         code_.overflow = true;

@@ -11,10 +11,10 @@ namespace dvm {
 // Where the value of a plan node lies, seen from the tile's axes.
 struct TileValue {
   Space space = Space::local;
-  int32_t index = -1;              // local: buffer; pointer: access of the normal plan
+  int32_t index = -1;  // local: buffer; pointer: access of the normal plan
   DType dtype = DType::f32;
   uint64_t immediate = 0;
-  Strides strides = {};            // elements, per axis
+  Strides strides = {};  // elements, per axis
 };
 
 // What differs between instructions over the same loops.
@@ -48,8 +48,8 @@ class Emitter {
 
  private:
   struct Loop {
-    int64_t extent = 1;            // of a full tile
-    int dim = -1;                  // ragged along this grid dim
+    int64_t extent = 1;  // of a full tile
+    int dim = -1;        // ragged along this grid dim
     int64_t strides[kMaxOperands] = {};
   };
   struct Loops {
@@ -67,8 +67,10 @@ class Emitter {
                      const Loop* loops, const TileValue* operands, int count);
   void emit_at(const Instruction& instruction, const Loop* loops, const TileValue* operands,
                int count, const int64_t* offsets);
-  uint8_t extent_register(const Loop& loop) { return code_.extent_register(
-      loop.dim < 0 ? loop.extent : loop.extent / code_.grid[loop.dim].tile, loop.dim); }
+  uint8_t extent_register(const Loop& loop) {
+    return code_.extent_register(
+        loop.dim < 0 ? loop.extent : loop.extent / code_.grid[loop.dim].tile, loop.dim);
+  }
   int32_t narrow_stride(int64_t stride);
 
   TileCode& code_;

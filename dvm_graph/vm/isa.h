@@ -34,21 +34,28 @@ enum class Unit : uint8_t { scalar, vector, cube, dma };
 
 // Operand roles. `out`/`in` are tiles (two words each); the rest are one word each.
 enum class Form : uint8_t {
-  sync,         // from:8 | to:8 | event:8
-  load,         // out xd (local), in src (pointer)
-  store,        // out dst (pointer), in xn (local or immediate)
-  gather,       // out xd, in src (pointer), in index (i64), word axis_stride, word limit
-  pack_b,       // out xd: outer = panel stride; in src: middle = k stride, inner = n stride;
-                //   e1 = k, e2 = n
-  matmul,       // out xd: middle = row stride; in xa: middle = row stride, inner = k stride (1);
-                //   in xb: outer = panel stride, middle = k stride. e0 = m, e1 = k, e2 = n
-  unary, test, narrow,                                    // out, in
-  cast_f32, cast_f64, cast_i32, cast_i64, cast_b8,        // out, in
+  sync,    // from:8 | to:8 | event:8
+  load,    // out xd (local), in src (pointer)
+  store,   // out dst (pointer), in xn (local or immediate)
+  gather,  // out xd, in src (pointer), in index (i64), word axis_stride, word limit
+  pack_b,  // out xd: outer = panel stride; in src: middle = k stride, inner = n stride;
+           //   e1 = k, e2 = n
+  matmul,  // out xd: middle = row stride; in xa: middle = row stride, inner = k stride (1);
+           //   in xb: outer = panel stride, middle = k stride. e0 = m, e1 = k, e2 = n
+  unary,
+  test,
+  narrow,  // out, in
+  cast_f32,
+  cast_f64,
+  cast_i32,
+  cast_i64,
+  cast_b8,      // out, in
   iota,         // out xd, in base (pointer, strides = coefficients)
   check_index,  // out, in, word limit
-  binary, compare,                                        // out, in, in
-  select,       // out, in condition (b8), in, in
-  reduce,       // out xd [M,1,N], in xn [M,size,N]; e0 = M, e1 = size, e2 = N
+  binary,
+  compare,  // out, in, in
+  select,   // out, in condition (b8), in, in
+  reduce,   // out xd [M,1,N], in xn [M,size,N]; e0 = M, e1 = size, e2 = N
 };
 
 enum class Space : uint32_t { local = 0, pointer = 1, immediate = 2 };

@@ -92,8 +92,8 @@ void Lowering::decide_absorption() {
     const NormalNode& user = plan_.nodes[j];
     const auto consumer = static_cast<int32_t>(j);
     if (user.op == PlanOp::load_) {
-      nodes_[j].elided = target_.unified_memory &&
-                         plan_.accesses[user.access].storage == user.dtype;
+      nodes_[j].elided =
+          target_.unified_memory && plan_.accesses[user.access].storage == user.dtype;
     }
     for (const int32_t input : user.inputs) {
       if (input < 0) continue;

@@ -17,12 +17,12 @@ namespace dvm {
 struct NodeState {
   TileValue value;
   bool lowered = false;
-  bool elided = false;        // load: consumers read through the pointer
-  bool late = false;          // follows an accumulating reduction: runs on the last chunk
-  bool computed_on = false;   // some consumer is not a store
+  bool elided = false;       // load: consumers read through the pointer
+  bool late = false;         // follows an accumulating reduction: runs on the last chunk
+  bool computed_on = false;  // some consumer is not a store
   bool used = false;
-  int32_t stored_by = -1;     // store whose place the node writes directly
-  uint32_t dims = 0;          // grid dims the value changes with
+  int32_t stored_by = -1;  // store whose place the node writes directly
+  uint32_t dims = 0;       // grid dims the value changes with
 };
 
 struct LoweringScratch {
@@ -75,7 +75,7 @@ class Lowering {
   TileCode& code_;
   std::vector<NodeState>& nodes_;
   const uint32_t chunk_axes_;
-  uint32_t wide_axes_ = 0;    // axes with more than one element in a tile
+  uint32_t wide_axes_ = 0;  // axes with more than one element in a tile
   Emitter emitter_;
 };
 

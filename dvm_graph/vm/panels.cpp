@@ -34,8 +34,8 @@ float bfloat_to_float(uint16_t bits) {
 }
 
 template <typename Element, typename Source, typename Convert>
-void pack(Element* dst, const Source* src, int64_t k, int64_t n, int64_t k_stride,
-          int64_t n_stride, int64_t columns, Convert convert) {
+void pack(Element* dst, const Source* src, int64_t k, int64_t n, int64_t k_stride, int64_t n_stride,
+          int64_t columns, Convert convert) {
   for (int64_t first = 0; first < n; first += columns) {
     const int64_t width = std::min(columns, n - first);
     for (int64_t row = 0; row < k; ++row) {

@@ -8,8 +8,9 @@
 // `chunk_dim` on walk over the chunks of one reduction: their tiles form a *group* that one core
 // runs in order, and `first chunk` / `last chunk` are the ends of a group.
 //
-// Invariants: whole > 0, 0 < tile <= whole, count == ceil(whole / tile) for every grid dim; tiles is
-// the product of the counts; tile_group divides preferred_claim, which divides into whole claims.
+// Invariants: whole > 0, 0 < tile <= whole, count == ceil(whole / tile) for every grid dim; tiles
+// is the product of the counts; tile_group divides preferred_claim, which divides into whole
+// claims.
 #pragma once
 
 #include <cstddef>
@@ -39,13 +40,13 @@ struct ProgramHeader {
   uint8_t pointer_registers = 0;  // registers 0..n-1
   uint8_t chunk_dim = 0;          // first grid dim of the chunks; grid_rank: no chunks
   uint8_t reserved[3] = {};
-  int64_t code_words = 0;         // size of the body
-  int64_t tiles = 0;              // total
-  int64_t tiles_per_core = 0;     // share of a core in the static partition of the target
-  int64_t tile_group = 1;         // consecutive tiles that must run on one core, in order
-  int64_t preferred_claim = 1;    // consecutive tiles that share once-loaded operands;
-                                  // a multiple of tile_group
-  int64_t local_bytes = 0;        // local memory in use
+  int64_t code_words = 0;       // size of the body
+  int64_t tiles = 0;            // total
+  int64_t tiles_per_core = 0;   // share of a core in the static partition of the target
+  int64_t tile_group = 1;       // consecutive tiles that must run on one core, in order
+  int64_t preferred_claim = 1;  // consecutive tiles that share once-loaded operands;
+                                // a multiple of tile_group
+  int64_t local_bytes = 0;      // local memory in use
 };
 
 struct GridDim {
@@ -74,9 +75,7 @@ struct PointerRegister {
 class Program {
  public:
   const ProgramHeader& header() const { return *at<ProgramHeader>(0); }
-  std::span<const GridDim> grid() const {
-    return {at<GridDim>(grid_offset()), header().grid_rank};
-  }
+  std::span<const GridDim> grid() const { return {at<GridDim>(grid_offset()), header().grid_rank}; }
   std::span<const ExtentRegister> extents() const {
     return {at<ExtentRegister>(extent_offset()), header().extent_registers};
   }

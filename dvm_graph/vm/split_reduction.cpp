@@ -8,15 +8,15 @@
 namespace dvm {
 namespace {
 
-constexpr int64_t kFewPoints = 8;          // parallel pieces below which cores would idle
-constexpr int64_t kLeastWork = 1 << 16;    // elements
-constexpr int64_t kPieceWork = 1 << 15;    // elements of a piece
+constexpr int64_t kFewPoints = 8;        // parallel pieces below which cores would idle
+constexpr int64_t kLeastWork = 1 << 16;  // elements
+constexpr int64_t kPieceWork = 1 << 15;  // elements of a piece
 constexpr int64_t kMostPieces = 64;
-constexpr int64_t kColumnBlock = 64;       // contiguous parallel elements that count as one point
+constexpr int64_t kColumnBlock = 64;  // contiguous parallel elements that count as one point
 
 // Roles of a node in the two plans.
-constexpr uint8_t kLate = 1;          // follows a split reduction
-constexpr uint8_t kSplit = 2;         // is a split reduction
+constexpr uint8_t kLate = 1;   // follows a split reduction
+constexpr uint8_t kSplit = 2;  // is a split reduction
 constexpr uint8_t kInPartial = 4, kInJoin = 8;
 
 constexpr uint32_t bit(int axis) { return 1u << axis; }
@@ -47,8 +47,8 @@ class Splitter {
     if (!can_chunk(plan_, bit(axis_))) return false;
     int64_t pieces = std::clamp<int64_t>(work / kPieceWork, 2, kMostPieces);
     if (live.cached >= 0.5) {
-      const auto fits = static_cast<int64_t>(
-          static_cast<double>(target.vector_tile_bytes) / live.cached);
+      const auto fits =
+          static_cast<int64_t>(static_cast<double>(target.vector_tile_bytes) / live.cached);
       pieces = std::max(pieces, ceil_div(extent * row, std::max<int64_t>(fits, 1)));
     }
     tile_ = ceil_div(extent, std::min(pieces, extent));

@@ -13,7 +13,7 @@
 namespace dvm {
 
 struct SplitReduction {
-  ForcedTile piece;                // of the first plan
+  ForcedTile piece;  // of the first plan
   int64_t workspace_bytes = 0;
   NormalPlan partial, join;
   std::vector<int32_t> renumber_partial, renumber_join;

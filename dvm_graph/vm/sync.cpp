@@ -86,11 +86,10 @@ class Synchroniser {
   }
 
   void merge() {
-    std::stable_sort(scratch_.insertions.begin(), scratch_.insertions.end(),
-                     [](const auto& a, const auto& b) {
-                       return a.position != b.position ? a.position < b.position
-                                                       : a.order < b.order;
-                     });
+    std::stable_sort(
+        scratch_.insertions.begin(), scratch_.insertions.end(), [](const auto& a, const auto& b) {
+          return a.position != b.position ? a.position < b.position : a.order < b.order;
+        });
     scratch_.merged.clear();
     size_t next = 0;
     const auto count = static_cast<int32_t>(code_.instructions.size());

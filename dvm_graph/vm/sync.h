@@ -37,8 +37,8 @@ constexpr int sync_event(uint64_t word) { return static_cast<int>(word >> 16 & 0
 
 struct SyncScratch {
   struct Insertion {
-    int32_t position;    // before this instruction
-    int32_t order;       // among insertions at one position
+    int32_t position;  // before this instruction
+    int32_t order;     // among insertions at one position
     Family family;
     uint64_t word;
     bool first_tile_only;

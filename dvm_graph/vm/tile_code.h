@@ -13,14 +13,14 @@ namespace dvm {
 
 struct TileBuffer {
   int64_t bytes = 0;
-  bool kept = false;         // lives from tile to tile: never shares its memory
-  int64_t offset = -1;       // set by the allocator
+  bool kept = false;    // lives from tile to tile: never shares its memory
+  int64_t offset = -1;  // set by the allocator
 };
 
 struct TileOperand {
   Space space = Space::local;
-  int32_t index = 0;         // buffer, or pointer register
-  int64_t offset = 0;        // bytes into the buffer
+  int32_t index = 0;   // buffer, or pointer register
+  int64_t offset = 0;  // bytes into the buffer
   int32_t inner = 0, outer = 0, middle = 0;
   uint64_t immediate = 0;
 };
@@ -31,14 +31,14 @@ struct TileInstruction {
   uint8_t changed_mask = 0, flags = 0;
   uint8_t extents[3] = {0, 0, 0};
   uint8_t operand_count = 0;
-  TileOperand operands[4];   // outputs first
+  TileOperand operands[4];  // outputs first
   uint64_t extra[2] = {0, 0};
 };
 
 // One axis of the domain as a tile sees it.
 struct TileAxis {
   int64_t whole = 1, tile = 1;
-  int dim = -1;              // grid dim; -1: one tile covers the axis
+  int dim = -1;  // grid dim; -1: one tile covers the axis
   bool ragged() const { return dim >= 0 && whole % tile != 0; }
 };
 
@@ -55,14 +55,14 @@ struct TileCode {
   KernelKind kind = KernelKind::vector;
   TileSpace space;
   std::vector<GridDim> grid;
-  int chunk_dim = 0;                        // first grid dim of chunks; grid.size(): none
+  int chunk_dim = 0;  // first grid dim of chunks; grid.size(): none
   std::vector<ExtentRegister> extents;
   std::vector<PointerRegister> pointers;
   std::vector<TileBuffer> buffers;
   std::vector<TileInstruction> instructions;
-  int64_t local_bytes = 0;                  // set by the allocator
+  int64_t local_bytes = 0;  // set by the allocator
   int64_t preferred_claim = 1;
-  bool overflow = false;                    // ran out of registers, or a stride out of range
+  bool overflow = false;  // ran out of registers, or a stride out of range
 
   void clear();
 

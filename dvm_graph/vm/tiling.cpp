@@ -6,11 +6,11 @@
 namespace dvm {
 namespace {
 
-constexpr int kMaxTileRank = 3;                      // loops of an instruction
-constexpr int64_t kStreamingTile = int64_t{1} << 18; // elements, where nothing is held locally
+constexpr int kMaxTileRank = 3;                       // loops of an instruction
+constexpr int64_t kStreamingTile = int64_t{1} << 18;  // elements, where nothing is held locally
 constexpr int kMaxWaves = 4;
-constexpr double kLeastLive = 0.5;                   // bytes per element that matter
-constexpr int kMaxNodes = 256;                       // of which liveness is followed
+constexpr double kLeastLive = 0.5;  // bytes per element that matter
+constexpr int kMaxNodes = 256;      // of which liveness is followed
 
 constexpr uint32_t bit(int axis) { return 1u << axis; }
 
@@ -37,8 +37,7 @@ double share_of(const NormalPlan& plan, uint32_t axes, uint32_t reduced) {
 
 class Tiler {
  public:
-  Tiler(const NormalPlan& plan, const Target& target, const TilingRequest& request,
-        TileCode& code)
+  Tiler(const NormalPlan& plan, const Target& target, const TilingRequest& request, TileCode& code)
       : plan_(plan), target_(target), request_(request), code_(code) {
     reduced_ = plan.reduced_axes();
     preferred_ = elements_in(target.vector_tile_bytes, request.live.cached, kStreamingTile);
@@ -77,8 +76,8 @@ class Tiler {
     const int inner = plan_.rank - 1;
     int64_t volume = 1;
     if (!(reduced_ & bit(inner))) {
-      volume = std::min(plan_.extents[inner],
-                        std::max<int64_t>(vector_elements(), preferred_ / 64));
+      volume =
+          std::min(plan_.extents[inner], std::max<int64_t>(vector_elements(), preferred_ / 64));
       tile_of(inner) = volume;
     }
     uint32_t chunk_axes = 0;
@@ -143,8 +142,8 @@ class Tiler {
     return true;
   }
 
-  void consider_cuts(int axis, int64_t most, int64_t inner, int64_t outer_tiles,
-                     double& best_cost, int& best_axis, int64_t& best_tile) const {
+  void consider_cuts(int axis, int64_t most, int64_t inner, int64_t outer_tiles, double& best_cost,
+                     int& best_axis, int64_t& best_tile) const {
     const int64_t extent = plan_.extents[axis];
     const int64_t fewest = ceil_div(extent, most);
     for (int waves = 0; waves <= kMaxWaves; ++waves) {
@@ -189,7 +188,7 @@ class Tiler {
   uint32_t reduced_ = 0;
   int parallel_[kMaxDomainRank];
   int parallel_count_ = 0;
-  int64_t held_ = 1;          // elements of a tile along the reduced and forced axes
+  int64_t held_ = 1;  // elements of a tile along the reduced and forced axes
   int held_rank_ = 0;
   int64_t forced_tiles_ = 1;
   int64_t preferred_ = 0, largest_ = 0;

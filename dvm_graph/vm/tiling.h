@@ -16,8 +16,8 @@ namespace dvm {
 // Bytes that one element of a tile needs at the peak: the live operators of Algorithm 1, weighted
 // by their size.
 struct LiveBytes {
-  double local = 0;                // in local memory: without what is absorbed into global accesses
-  double cached = 0;               // with absorbed values that are touched more than once
+  double local = 0;   // in local memory: without what is absorbed into global accesses
+  double cached = 0;  // with absorbed values that are touched more than once
 };
 LiveBytes peak_live_bytes(const NormalPlan& plan, const Target& target);
 
@@ -32,7 +32,7 @@ struct ForcedTile {
 
 struct TilingRequest {
   LiveBytes live;
-  double shrink = 1;               // fraction of the memory limits to use
+  double shrink = 1;  // fraction of the memory limits to use
   ForcedTile forced;
 };
 

@@ -114,7 +114,8 @@ class Verifier {
       const std::string name = "extent register e" + std::to_string(r + 1);
       if (e.dim >= header_.grid_rank || e.dim < -1) return fail(name + " names no grid dim");
       const int64_t most = e.dim < 0 ? 1 : program_.grid()[e.dim].tile;
-      if (e.multiplier < 0 || e.multiplier * most > INT32_MAX) return fail(name + " is out of range");
+      if (e.multiplier < 0 || e.multiplier * most > INT32_MAX)
+        return fail(name + " is out of range");
     }
     return true;
   }
@@ -350,8 +351,8 @@ class Verifier {
   }
 
   bool check_sync(uint64_t word) {
-    well_formed_ = static_cast<int>(sync_from(word)) < kPipes &&
-                   static_cast<int>(sync_to(word)) < kPipes;
+    well_formed_ =
+        static_cast<int>(sync_from(word)) < kPipes && static_cast<int>(sync_to(word)) < kPipes;
     if (!well_formed_) return fail("no such pipe");
     if (sync_event(word) >= std::max(target_.event_flags, 1) || word >> 24 != 0) {
       return fail("no such event flag");
@@ -374,8 +375,9 @@ class Verifier {
           if (!any) std::fill_n(balance, kKeys, 0), std::fill_n(opened, kKeys, 0);
           any = true;
           const uint64_t word = body[pc + 1];
-          const int key = (static_cast<int>(sync_from(word)) * kPipes +
-                           static_cast<int>(sync_to(word))) * 256 + sync_event(word);
+          const int key =
+              (static_cast<int>(sync_from(word)) * kPipes + static_cast<int>(sync_to(word))) * 256 +
+              sync_event(word);
           const bool sets = family == Family::s_set_flag;
           const bool opens = head.changed_mask == kFirstTileOnly && sets;
           if (!opens && (head.changed_mask != 0 || head.flags != 0)) {
@@ -383,8 +385,8 @@ class Verifier {
           }
           if (pass == 0 && opens) ++balance[key], ++opened[key];
           if (pass == 1 && !opens && (balance[key] += sets ? 1 : -1) < 0) {
-            return fail("word " + std::to_string(pc) + ", " +
-                        disassemble_instruction(&body[pc]) + ": waits for a flag nobody has set");
+            return fail("word " + std::to_string(pc) + ", " + disassemble_instruction(&body[pc]) +
+                        ": waits for a flag nobody has set");
           }
         }
         pc += head.words;

@@ -1,4 +1,5 @@
-// The vector unit's moves and arithmetic: unary and binary instructions that are not math functions.
+// The vector unit's moves and arithmetic: unary and binary instructions that are not math
+// functions.
 #include "npu/host/rows.h"
 #include "npu/host/units.h"
 
@@ -13,23 +14,27 @@ constexpr bool kFloatVec = kFloating<Element<V>>;
 // Integer arithmetic wraps; on vectors of unsigned elements that is defined behaviour.
 template <class V>
 DVM_INLINE auto wrapping(V v) {
-  if constexpr (kFloatVec<V>) return v;
-  else return bits_as<Vec<std::make_unsigned_t<Element<V>>, kLanesOf<V>>>(v);
+  if constexpr (kFloatVec<V>)
+    return v;
+  else
+    return bits_as<Vec<std::make_unsigned_t<Element<V>>, kLanesOf<V>>>(v);
 }
 
 template <class V>
 DVM_INLINE V sign_bits() {
-  return bits_as<V>(splat<IntegerVec<V>>(
-      std::is_same_v<Element<V>, float> ? static_cast<Element<IntegerVec<V>>>(INT32_MIN)
-                                        : static_cast<Element<IntegerVec<V>>>(INT64_MIN)));
+  return bits_as<V>(splat<IntegerVec<V>>(std::is_same_v<Element<V>, float>
+                                             ? static_cast<Element<IntegerVec<V>>>(INT32_MIN)
+                                             : static_cast<Element<IntegerVec<V>>>(INT64_MIN)));
 }
 
 template <Family F>
-struct Op;   // left undefined for a family without an implementation
+struct Op;  // left undefined for a family without an implementation
 
 struct Identity {
   template <class V>
-  DVM_INLINE static V vector(V x) { return x; }
+  DVM_INLINE static V vector(V x) {
+    return x;
+  }
 };
 template <>
 struct Op<Family::v_copy> : Identity {};
@@ -50,7 +55,9 @@ struct Op<Family::v_abs> {
 template <>
 struct Op<Family::v_neg> {
   template <class V>
-  DVM_INLINE static V vector(V x) { return bits_as<V>(-wrapping(x)); }
+  DVM_INLINE static V vector(V x) {
+    return bits_as<V>(-wrapping(x));
+  }
 };
 template <>
 struct Op<Family::v_sign> {
@@ -58,17 +65,17 @@ struct Op<Family::v_sign> {
   DVM_INLINE static V vector(V x) {
     using T = Element<V>;
     const V one = splat<V>(T{1});
-    const V magnitude = x > V{} ? one : x;          // zero and NaN stay what they are
+    const V magnitude = x > V{} ? one : x;  // zero and NaN stay what they are
     return magnitude < V{} ? bits_as<V>(-wrapping(one)) : magnitude;
   }
 };
 
 // Auto-vectorised: the compilers know these as instructions, the vector extensions do not.
-#define DVM_SCALAR_UNARY(name, f32_expression, f64_expression)        \
-  template <>                                                         \
-  struct Op<Family::name> {                                           \
-    DVM_INLINE static float scalar(float x) { return f32_expression; }    \
-    DVM_INLINE static double scalar(double x) { return f64_expression; }  \
+#define DVM_SCALAR_UNARY(name, f32_expression, f64_expression)           \
+  template <>                                                            \
+  struct Op<Family::name> {                                              \
+    DVM_INLINE static float scalar(float x) { return f32_expression; }   \
+    DVM_INLINE static double scalar(double x) { return f64_expression; } \
   };
 DVM_SCALAR_UNARY(v_sqrt, __builtin_sqrtf(x), __builtin_sqrt(x))
 DVM_SCALAR_UNARY(v_rsqrt, 1.0f / __builtin_sqrtf(x), 1.0 / __builtin_sqrt(x))
@@ -81,29 +88,37 @@ DVM_SCALAR_UNARY(v_trunc, __builtin_truncf(x), __builtin_trunc(x))
 template <>
 struct Op<Family::v_reciprocal> {
   template <class V>
-  DVM_INLINE static V vector(V x) { return splat<V>(1) / x; }
+  DVM_INLINE static V vector(V x) {
+    return splat<V>(1) / x;
+  }
 };
 template <>
 struct Op<Family::v_logical_not> {
   template <class V>
-  DVM_INLINE static V vector(V x) { return (x == V{} ? splat<V>(1) : V{}); }
+  DVM_INLINE static V vector(V x) {
+    return (x == V{} ? splat<V>(1) : V{});
+  }
 };
 template <>
 struct Op<Family::v_bitwise_not> {
   template <class V>
-  DVM_INLINE static V vector(V x) { return ~x; }
+  DVM_INLINE static V vector(V x) {
+    return ~x;
+  }
 };
 
-#define DVM_VECTOR_BINARY(name, expression)                 \
-  template <>                                               \
-  struct Op<Family::name> {                                 \
-    template <class V>                                      \
-    DVM_INLINE static V vector(V a, V b) { return expression; } \
+#define DVM_VECTOR_BINARY(name, expression) \
+  template <>                               \
+  struct Op<Family::name> {                 \
+    template <class V>                      \
+    DVM_INLINE static V vector(V a, V b) {  \
+      return expression;                    \
+    }                                       \
   };
 DVM_VECTOR_BINARY(v_add, bits_as<V>(wrapping(a) + wrapping(b)))
 DVM_VECTOR_BINARY(v_sub, bits_as<V>(wrapping(a) - wrapping(b)))
 DVM_VECTOR_BINARY(v_mul, bits_as<V>(wrapping(a) * wrapping(b)))
-DVM_VECTOR_BINARY(v_bitwise_and, a & b)
+DVM_VECTOR_BINARY(v_bitwise_and, a& b)
 DVM_VECTOR_BINARY(v_bitwise_or, a | b)
 DVM_VECTOR_BINARY(v_bitwise_xor, a ^ b)
 #undef DVM_VECTOR_BINARY
@@ -114,8 +129,10 @@ struct Op<Family::v_min> {
   template <class V>
   DVM_INLINE static V vector(V a, V b) {
     const V chosen = lesser_lanes(a, b);
-    if constexpr (kFloatVec<V>) return a != a ? a : chosen;
-    else return chosen;
+    if constexpr (kFloatVec<V>)
+      return a != a ? a : chosen;
+    else
+      return chosen;
   }
 };
 template <>
@@ -123,8 +140,10 @@ struct Op<Family::v_max> {
   template <class V>
   DVM_INLINE static V vector(V a, V b) {
     const V chosen = greater_lanes(a, b);
-    if constexpr (kFloatVec<V>) return a != a ? a : chosen;
-    else return chosen;
+    if constexpr (kFloatVec<V>)
+      return a != a ? a : chosen;
+    else
+      return chosen;
   }
 };
 
@@ -134,7 +153,11 @@ using Unsigned = std::make_unsigned_t<T>;
 template <>
 struct Op<Family::v_div> {
   template <class V>
-  DVM_INLINE static V vector(V a, V b) requires kFloatVec<V> { return a / b; }
+  DVM_INLINE static V vector(V a, V b)
+    requires kFloatVec<V>
+  {
+    return a / b;
+  }
   template <class T>
   DVM_INLINE static T scalar(T a, T b) {
     if (b == 0) return 0;
@@ -146,7 +169,9 @@ struct Op<Family::v_fmod> {
   DVM_INLINE static float scalar(float a, float b) { return __builtin_fmodf(a, b); }
   DVM_INLINE static double scalar(double a, double b) { return __builtin_fmod(a, b); }
   template <class T>
-  DVM_INLINE static T scalar(T a, T b) { return b == 0 || b == -1 ? 0 : a % b; }
+  DVM_INLINE static T scalar(T a, T b) {
+    return b == 0 || b == -1 ? 0 : a % b;
+  }
 };
 template <>
 struct Op<Family::v_mod> {
@@ -183,8 +208,10 @@ struct Arithmetic {
   }
   template <Family F, Form Form_, DType D>
   static constexpr auto handler() {
-    if constexpr (Form_ == Form::unary) return &unary_handler<Op<F>, ElementType<D>>;
-    else return &binary_handler<Op<F>, ElementType<D>>;
+    if constexpr (Form_ == Form::unary)
+      return &unary_handler<Op<F>, ElementType<D>>;
+    else
+      return &binary_handler<Op<F>, ElementType<D>>;
   }
 };
 

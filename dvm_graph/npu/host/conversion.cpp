@@ -35,16 +35,16 @@ DVM_INLINE Vec<uint8_t, kLanesOf<M>> as_b8(M mask) {
 
 template <Family F>
 struct Test;
-#define DVM_TEST(name, expression)                        \
-  template <>                                             \
-  struct Test<Family::name> {                             \
-    template <class V>                                    \
-    DVM_INLINE static auto lanes(V x) {                   \
-      [[maybe_unused]] const auto magnitude =             \
-          bits_as<IntegerVec<V>>(x) & ~bits_as<IntegerVec<V>>(-V{}); \
+#define DVM_TEST(name, expression)                                                              \
+  template <>                                                                                   \
+  struct Test<Family::name> {                                                                   \
+    template <class V>                                                                          \
+    DVM_INLINE static auto lanes(V x) {                                                         \
+      [[maybe_unused]] const auto magnitude =                                                   \
+          bits_as<IntegerVec<V>>(x) & ~bits_as<IntegerVec<V>>(-V{});                            \
       [[maybe_unused]] const auto infinity = bits_as<IntegerVec<V>>(splat<V>(__builtin_inf())); \
-      return expression;                                  \
-    }                                                     \
+      return expression;                                                                        \
+    }                                                                                           \
   };
 DVM_TEST(v_isnan, magnitude > infinity)
 DVM_TEST(v_isinf, magnitude == infinity)
@@ -53,11 +53,13 @@ DVM_TEST(v_isfinite, magnitude < infinity)
 
 template <Family F>
 struct Compare;
-#define DVM_COMPARE(name, operation)                             \
-  template <>                                                    \
-  struct Compare<Family::name> {                                 \
-    template <class V>                                           \
-    DVM_INLINE static auto lanes(V a, V b) { return a operation b; } \
+#define DVM_COMPARE(name, operation)         \
+  template <>                                \
+  struct Compare<Family::name> {             \
+    template <class V>                       \
+    DVM_INLINE static auto lanes(V a, V b) { \
+      return a operation b;                  \
+    }                                        \
   };
 DVM_COMPARE(v_eq, ==)
 DVM_COMPARE(v_ne, !=)
@@ -118,11 +120,15 @@ DVM_INLINE void with_strides(int64_t stride_a, int64_t stride_b, Row row) {
   using Zero = integral_constant<int, 0>;
   using One = integral_constant<int, 1>;
   if (stride_a != 0) {
-    if (stride_b != 0) row(One{}, One{});
-    else row(One{}, Zero{});
+    if (stride_b != 0)
+      row(One{}, One{});
+    else
+      row(One{}, Zero{});
   } else {
-    if (stride_b != 0) row(Zero{}, One{});
-    else row(Zero{}, Zero{});
+    if (stride_b != 0)
+      row(Zero{}, One{});
+    else
+      row(Zero{}, Zero{});
   }
 }
 
@@ -133,10 +139,13 @@ void test_handler(Core& core, const uint64_t* words) {
   Tile<uint8_t> out = tile_at<uint8_t>(core, words + 1);
   Tile<const T> in = tile_at<const T>(core, words + 3);
   merge_loops(e, out, in);
-  for_rows(e, [&](uint8_t* to, const T* from) {
-    test_row<Op>(to, from, in.inner == 0 ? 1 : e.inner);
-    if (in.inner == 0) fill_row(to, e.inner, *to);
-  }, out, in);
+  for_rows(
+      e,
+      [&](uint8_t* to, const T* from) {
+        test_row<Op>(to, from, in.inner == 0 ? 1 : e.inner);
+        if (in.inner == 0) fill_row(to, e.inner, *to);
+      },
+      out, in);
 }
 
 template <class Op, class T>
@@ -147,9 +156,12 @@ void compare_handler(Core& core, const uint64_t* words) {
   Tile<const T> a = tile_at<const T>(core, words + 3), b = tile_at<const T>(core, words + 5);
   merge_loops(e, out, a, b);
   with_strides(a.inner, b.inner, [&](auto stride_a, auto stride_b) {
-    for_rows(e, [n = e.inner](uint8_t* to, const T* x, const T* y) {
-      compare_row<Op, T, decltype(stride_a)::value, decltype(stride_b)::value>(to, x, y, n);
-    }, out, a, b);
+    for_rows(
+        e,
+        [n = e.inner](uint8_t* to, const T* x, const T* y) {
+          compare_row<Op, T, decltype(stride_a)::value, decltype(stride_b)::value>(to, x, y, n);
+        },
+        out, a, b);
   });
 }
 
@@ -163,18 +175,26 @@ void select_handler(Core& core, const uint64_t* words) {
   merge_loops(e, out, condition, a, b);
   const int64_t n = e.inner;
   if (condition.inner == 0) {
-    for_rows(e, [&](T* to, const uint8_t* chosen, const T* x, const T* y) {
-      const T* from = *chosen ? x : y;
-      const int64_t stride = *chosen ? a.inner : b.inner;
-      if (stride == 0) fill_row(to, n, *from);
-      else convert_row<T, T>(to, from, n);
-    }, out, condition, a, b);
+    for_rows(
+        e,
+        [&](T* to, const uint8_t* chosen, const T* x, const T* y) {
+          const T* from = *chosen ? x : y;
+          const int64_t stride = *chosen ? a.inner : b.inner;
+          if (stride == 0)
+            fill_row(to, n, *from);
+          else
+            convert_row<T, T>(to, from, n);
+        },
+        out, condition, a, b);
     return;
   }
   with_strides(a.inner, b.inner, [&](auto stride_a, auto stride_b) {
-    for_rows(e, [n](T* to, const uint8_t* chosen, const T* x, const T* y) {
-      select_row<T, decltype(stride_a)::value, decltype(stride_b)::value>(to, chosen, x, y, n);
-    }, out, condition, a, b);
+    for_rows(
+        e,
+        [n](T* to, const uint8_t* chosen, const T* x, const T* y) {
+          select_row<T, decltype(stride_a)::value, decltype(stride_b)::value>(to, chosen, x, y, n);
+        },
+        out, condition, a, b);
   });
 }
 
@@ -196,9 +216,7 @@ struct NarrowRow {
   DVM_INLINE static void apply(T* to, const T* from, int64_t n) {
     constexpr int L = kLanes<T>;
     using V = Vec<T, L>;
-    const auto through = [](V v) {
-      return convert_lanes<T, S, L>(convert_lanes<S, T, L>(v));
-    };
+    const auto through = [](V v) { return convert_lanes<T, S, L>(convert_lanes<S, T, L>(v)); };
     int64_t i = 0;
     for (; i + L <= n; i += L) store(to + i, through(load<V>(from + i)));
     if (i < n) store_partial(to + i, through(load_partial<V>(from + i, n - i)), n - i);
@@ -212,10 +230,13 @@ void cast_handler(Core& core, const uint64_t* words) {
   Tile<To> out = tile_at<To>(core, words + 1);
   Tile<const From> in = tile_at<const From>(core, words + 3);
   merge_loops(e, out, in);
-  for_rows(e, [&](To* to, const From* from) {
-    Row::apply(to, from, in.inner == 0 ? 1 : e.inner);
-    if (in.inner == 0) fill_row(to, e.inner, *to);
-  }, out, in);
+  for_rows(
+      e,
+      [&](To* to, const From* from) {
+        Row::apply(to, from, in.inner == 0 ? 1 : e.inner);
+        if (in.inner == 0) fill_row(to, e.inner, *to);
+      },
+      out, in);
 }
 
 void iota_handler(Core& core, const uint64_t* words) {
@@ -243,20 +264,23 @@ void check_index_handler(Core& core, const uint64_t* words) {
   const Tile<int64_t> out = tile_at<int64_t>(core, words + 1);
   const Tile<const int64_t> in = tile_at<const int64_t>(core, words + 3);
   const auto limit = static_cast<int64_t>(words[5]);
-  for_rows(e, [&](int64_t* to, const int64_t* from) {
-    for (int64_t i = 0; i < e.inner; i++) {
-      const int64_t index = from[i * in.inner];
-      const int64_t wrapped = index < 0 ? index + limit : index;
-      if (wrapped < 0 || wrapped >= limit) {
-        if (core.trap.kind != TrapKind::none) return;
-        core.trap.kind = TrapKind::index_out_of_range;
-        core.trap.value = index;
-        core.trap.limit = limit;
-        return;
-      }
-      to[i] = wrapped;
-    }
-  }, out, in);
+  for_rows(
+      e,
+      [&](int64_t* to, const int64_t* from) {
+        for (int64_t i = 0; i < e.inner; i++) {
+          const int64_t index = from[i * in.inner];
+          const int64_t wrapped = index < 0 ? index + limit : index;
+          if (wrapped < 0 || wrapped >= limit) {
+            if (core.trap.kind != TrapKind::none) return;
+            core.trap.kind = TrapKind::index_out_of_range;
+            core.trap.value = index;
+            core.trap.limit = limit;
+            return;
+          }
+          to[i] = wrapped;
+        }
+      },
+      out, in);
 }
 
 struct Conversion {
@@ -272,19 +296,30 @@ struct Conversion {
   template <Family F, Form Form_, DType D>
   static constexpr auto handler() {
     using T = RegisterType<D>;
-    if constexpr (Form_ == Form::test) return &test_handler<Test<F>, T>;
-    else if constexpr (Form_ == Form::compare) return &compare_handler<Compare<F>, T>;
-    else if constexpr (Form_ == Form::select) return &select_handler<T>;
+    if constexpr (Form_ == Form::test)
+      return &test_handler<Test<F>, T>;
+    else if constexpr (Form_ == Form::compare)
+      return &compare_handler<Compare<F>, T>;
+    else if constexpr (Form_ == Form::select)
+      return &select_handler<T>;
     else if constexpr (Form_ == Form::narrow)
       return &cast_handler<NarrowRow<T, StorageType<D>>, T, T>;
-    else if constexpr (Form_ == Form::cast_f32) return cast<DType::f32, D>();
-    else if constexpr (Form_ == Form::cast_f64) return cast<DType::f64, D>();
-    else if constexpr (Form_ == Form::cast_i32) return cast<DType::i32, D>();
-    else if constexpr (Form_ == Form::cast_i64) return cast<DType::i64, D>();
-    else if constexpr (Form_ == Form::cast_b8) return &cast_handler<CastToB8Row<T>, uint8_t, T>;
-    else if constexpr (Form_ == Form::iota) return &iota_handler;
-    else if constexpr (Form_ == Form::check_index) return &check_index_handler;
-    else return nullptr;
+    else if constexpr (Form_ == Form::cast_f32)
+      return cast<DType::f32, D>();
+    else if constexpr (Form_ == Form::cast_f64)
+      return cast<DType::f64, D>();
+    else if constexpr (Form_ == Form::cast_i32)
+      return cast<DType::i32, D>();
+    else if constexpr (Form_ == Form::cast_i64)
+      return cast<DType::i64, D>();
+    else if constexpr (Form_ == Form::cast_b8)
+      return &cast_handler<CastToB8Row<T>, uint8_t, T>;
+    else if constexpr (Form_ == Form::iota)
+      return &iota_handler;
+    else if constexpr (Form_ == Form::check_index)
+      return &check_index_handler;
+    else
+      return nullptr;
   }
 };
 

@@ -1,8 +1,8 @@
 // The cube unit: C[m,n] (+)= A[m,k] * B[k,n].
 //
-// B comes in panels of NR = 2 vectors of columns: packed ([k][NR], padded with zeros) or direct from
-// a row-major matrix (panel stride NR, k stride the row length); the last panel may be ragged and is
-// then read and written under a mask, never past column n. A is read in place, row by row.
+// B comes in panels of NR = 2 vectors of columns: packed ([k][NR], padded with zeros) or direct
+// from a row-major matrix (panel stride NR, k stride the row length); the last panel may be ragged
+// and is then read and written under a mask, never past column n. A is read in place, row by row.
 //
 // A block of `Rows` x `Vectors` accumulators lives in registers while k runs. Rows are cut into
 // blocks of nearly equal size; for each panel of B all row blocks are done before the next panel,
@@ -15,7 +15,7 @@ namespace dvm::DVM_LEVEL {
 namespace {
 
 #if defined(DVM_AVX512)
-constexpr int kMaxRows = 14;   // 28 accumulators, 2 of B, 1 of A: 31 of 32 registers
+constexpr int kMaxRows = 14;  // 28 accumulators, 2 of B, 1 of A: 31 of 32 registers
 #elif defined(DVM_AVX2)
 constexpr int kMaxRows = 6;
 #elif defined(__aarch64__)
@@ -26,12 +26,12 @@ constexpr int kMaxRows = 5;
 constexpr int kPanelVectors = 2;
 // Steps of k ahead of the FMAs; with few rows a step is short.
 constexpr int64_t prefetch_b(int rows) { return rows < 8 ? 64 : 32; }
-constexpr int64_t kPrefetchA = 4;    // vectors of k ahead: the rows of A are many streams
+constexpr int64_t kPrefetchA = 4;  // vectors of k ahead: the rows of A are many streams
 
 template <class T>
 struct Matmul {
   const T* a;
-  int64_t a_row;                  // strides, in elements
+  int64_t a_row;  // strides, in elements
   const T* b;
   int64_t b_step, b_panel;
   T* c;

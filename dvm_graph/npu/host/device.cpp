@@ -119,7 +119,7 @@ void HostDevice::work(Core& core) {
 
 void HostDevice::report(const Core& core, size_t task) {
   if (trapped_.exchange(true, std::memory_order_relaxed)) return;
-  trap_ = core.trap;   // only the first comes here; finish() reads it after every worker has left
+  trap_ = core.trap;  // only the first comes here; finish() reads it after every worker has left
   trap_.task = static_cast<uint32_t>(task);
   const auto is_it = [&](const std::unique_ptr<Core>& other) { return other.get() == &core; };
   trap_.core = static_cast<int32_t>(std::ranges::find_if(cores_, is_it) - cores_.begin());

@@ -29,9 +29,9 @@ class Program;
 
 struct Task {
   const Program* program;
-  std::byte* const* buffers;   // must outlive finish()
+  std::byte* const* buffers;  // must outlive finish()
   int64_t tiles;
-  int64_t claim;               // tiles taken at a time, at least 1
+  int64_t claim;  // tiles taken at a time, at least 1
 };
 
 // Executes tiles [begin, end) on a core; a trap is left in core.trap and ends the call.
@@ -39,8 +39,8 @@ using TileRunner = void (*)(const Program& program, const InstructionTable& tabl
                             std::byte* const* buffers, int64_t begin, int64_t end);
 
 struct HostDeviceOptions {
-  std::chrono::microseconds spin{100};   // how long an idle core spins before it parks
-  TileRunner runner = nullptr;           // null: the interpreter (vm/interpret.h)
+  std::chrono::microseconds spin{100};  // how long an idle core spins before it parks
+  TileRunner runner = nullptr;          // null: the interpreter (vm/interpret.h)
 };
 
 class HostDevice {
@@ -84,7 +84,7 @@ class HostDevice {
 
   // The stage; written by submit while no worker is inside it.
   std::vector<Task> tasks_;
-  std::vector<int64_t> first_claim_;     // of each task, and the total
+  std::vector<int64_t> first_claim_;  // of each task, and the total
   Trap trap_;
 
   alignas(64) std::atomic<int64_t> next_claim_{0};
@@ -92,7 +92,7 @@ class HostDevice {
   // generation:20 | open:1 | workers inside:11. A worker joins by incrementing an open state.
   alignas(64) std::atomic<uint32_t> state_{0};
   std::atomic<bool> stopping_{false};
-  std::atomic<bool> resting_{false};     // until the next submit
+  std::atomic<bool> resting_{false};  // until the next submit
   std::vector<std::thread> workers_;
 };
 

@@ -38,11 +38,12 @@ struct Move {
   }
 };
 
-// The lanes in which a block is transposed: those of the register type, which is never the narrower.
+// The lanes in which a block is transposed: those of the register type, which is never the
+// narrower.
 template <class To, class From>
 using BlockLane = LaneType<std::conditional_t<(sizeof(To) >= sizeof(From)), To, From>>;
 template <class B>
-constexpr int kBlockLanes = sizeof(B) == 1 ? 16 : kLanes<B>;   // bytes: bounds the registers
+constexpr int kBlockLanes = sizeof(B) == 1 ? 16 : kLanes<B>;  // bytes: bounds the registers
 
 // to[r * to_stride + c] = from[r + c * from_stride] for r < rows, c < columns, both at most L.
 // Lanes of missing columns are zero in what `put` gets.
@@ -54,8 +55,10 @@ DVM_INLINE void transpose_tile(const From* from, int64_t from_stride, int64_t ro
   using In = Vec<LaneType<From>, L>;
   Vec<B, L> block[L];
   const auto lane = [](In v) {
-    if constexpr (std::is_same_v<B, LaneType<From>>) return v;
-    else return convert_lanes<To, From, L>(v);
+    if constexpr (std::is_same_v<B, LaneType<From>>)
+      return v;
+    else
+      return convert_lanes<To, From, L>(v);
   };
   const auto* at = reinterpret_cast<const LaneType<From>*>(from);
   if (rows == L && columns == L) {
@@ -63,7 +66,7 @@ DVM_INLINE void transpose_tile(const From* from, int64_t from_stride, int64_t ro
     for (int c = 0; c < L; c++) block[c] = lane(load<In>(at + c * from_stride));
   } else {
 #pragma GCC unroll 64
-    for (int c = 0; c < L; c++) {   // constant subscripts keep the block in registers
+    for (int c = 0; c < L; c++) {  // constant subscripts keep the block in registers
       block[c] = c < columns ? lane(load_partial<In>(at + c * from_stride, rows)) : Vec<B, L>{};
     }
   }
@@ -90,14 +93,19 @@ DVM_INLINE void transpose_rows(To* to, int64_t to_stride, const From* from, int6
       To* corner = to + r * to_stride + c;
       transpose_tile<To, From>(from + r + c * from_stride, from_stride, high, wide,
                                [&](int row, Vec<B, L> v) DVM_LAMBDA_INLINE {
-        auto* target = reinterpret_cast<LaneType<To>*>(corner + row * to_stride);
-        const auto converted = [&] {
-          if constexpr (std::is_same_v<B, LaneType<To>>) return v;
-          else return convert_lanes<To, From, L>(v);
-        }();
-        if (wide == L) store(target, converted);
-        else store_partial(target, converted, wide);
-      });
+                                 auto* target =
+                                     reinterpret_cast<LaneType<To>*>(corner + row * to_stride);
+                                 const auto converted = [&] {
+                                   if constexpr (std::is_same_v<B, LaneType<To>>)
+                                     return v;
+                                   else
+                                     return convert_lanes<To, From, L>(v);
+                                 }();
+                                 if (wide == L)
+                                   store(target, converted);
+                                 else
+                                   store_partial(target, converted, wide);
+                               });
     }
   }
 }
@@ -115,16 +123,20 @@ void move(Move<To, From> x) {
   merge_loops(x.e, x.to, x.from);
   if (x.to.inner == 1 || x.e.inner == 1) {
     if (x.from.inner == 1 || x.e.inner == 1) {
-      for_rows(x.e, [n = x.e.inner](To* to, const From* from) { convert_row(to, from, n); }, x.to,
-               x.from);
+      for_rows(
+          x.e, [n = x.e.inner](To* to, const From* from) { convert_row(to, from, n); }, x.to,
+          x.from);
       return;
     }
     if (x.from.inner == 0) {
-      for_rows(x.e, [n = x.e.inner](To* to, const From* from) {
-        const To value = convert_one<To>(*from);
-        auto* row = reinterpret_cast<LaneType<To>*>(to);
-        fill_row(row, n, bits_as<LaneType<To>>(value));
-      }, x.to, x.from);
+      for_rows(
+          x.e,
+          [n = x.e.inner](To* to, const From* from) {
+            const To value = convert_one<To>(*from);
+            auto* row = reinterpret_cast<LaneType<To>*>(to);
+            fill_row(row, n, bits_as<LaneType<To>>(value));
+          },
+          x.to, x.from);
       return;
     }
     if (x.from.outer == 1 && x.e.outer > 1 && x.from.middle != 1) x.swap_middle_with_outer();
@@ -136,11 +148,14 @@ void move(Move<To, From> x) {
       return;
     }
   }
-  for_rows(x.e, [&](To* to, const From* from) {
-    for (int64_t i = 0; i < x.e.inner; i++) {
-      to[i * x.to.inner] = convert_one<To>(from[i * x.from.inner]);
-    }
-  }, x.to, x.from);
+  for_rows(
+      x.e,
+      [&](To* to, const From* from) {
+        for (int64_t i = 0; i < x.e.inner; i++) {
+          to[i * x.to.inner] = convert_one<To>(from[i * x.from.inner]);
+        }
+      },
+      x.to, x.from);
 }
 
 template <class S, class R>
@@ -185,9 +200,11 @@ void gather_handler(Core& core, const uint64_t* words) {
         const int64_t at = checked_index(core, *indices, limit);
         if (at < 0) return;
         const S* start = source + at * axis_stride;
-        if (to.inner == 1 && from.inner == 1) convert_row(row, start, e.inner);
-        else for (int64_t i = 0; i < e.inner; i++)
-          row[i * to.inner] = convert_one<R>(start[i * from.inner]);
+        if (to.inner == 1 && from.inner == 1)
+          convert_row(row, start, e.inner);
+        else
+          for (int64_t i = 0; i < e.inner; i++)
+            row[i * to.inner] = convert_one<R>(start[i * from.inner]);
       } else {
         for (int64_t i = 0; i < e.inner; i++) {
           const int64_t at = checked_index(core, indices[i * index.inner], limit);
@@ -220,9 +237,8 @@ DVM_INLINE void pack_panel(R* to, const S* from, int64_t k_extent, int64_t colum
         const int64_t valid = wide <= 0 ? 0 : lesser<int64_t>(wide, L);
         R* corner = to + k * kNR + n;
         transpose_tile<R, S>(from + k + n * n_stride, n_stride, rows, valid,
-                             [&](int row, Vec<R, L> v) DVM_LAMBDA_INLINE {
-                               store(corner + row * kNR, v);
-                             });
+                             [&](int row, Vec<R, L> v)
+                                 DVM_LAMBDA_INLINE { store(corner + row * kNR, v); });
       }
     }
     return;
@@ -255,11 +271,16 @@ struct Dma {
   static constexpr auto handler() {
     using S = StorageType<D>;
     using R = RegisterType<D>;
-    if constexpr (Form_ == Form::load) return &load_handler<S, R>;
-    else if constexpr (Form_ == Form::store) return &store_handler<S, R>;
-    else if constexpr (Form_ == Form::gather) return &gather_handler<S, R>;
-    else if constexpr (Form_ == Form::pack_b) return &pack_b_handler<S, R>;
-    else return nullptr;
+    if constexpr (Form_ == Form::load)
+      return &load_handler<S, R>;
+    else if constexpr (Form_ == Form::store)
+      return &store_handler<S, R>;
+    else if constexpr (Form_ == Form::gather)
+      return &gather_handler<S, R>;
+    else if constexpr (Form_ == Form::pack_b)
+      return &pack_b_handler<S, R>;
+    else
+      return nullptr;
   }
 };
 

@@ -45,7 +45,7 @@ struct Extents {
 template <class T>
 struct Tile {
   T* at;
-  int64_t outer, middle, inner;   // strides, in elements
+  int64_t outer, middle, inner;  // strides, in elements
 };
 
 DVM_INLINE uint8_t flags_of(const uint64_t* words) { return (words[0] >> 32) & 0xff; }
@@ -117,20 +117,23 @@ DVM_INLINE void for_rows(const Extents& e, Row row, const Tile<Out>& out, const 
 template <class Select, Family F, Form Form_, uint16_t DTypes, int... D>
 DVM_INLINE void fill_family(Handler* handlers, std::integer_sequence<int, D...>) {
   if constexpr (Select::accepts(F, Form_)) {
-    ([&] {
-      if constexpr ((DTypes >> D) & 1) {
-        const auto handler = Select::template handler<F, Form_, static_cast<DType>(D)>();
-        static_assert(!std::is_null_pointer_v<decltype(handler)>, "instruction without a handler");
-        handlers[static_cast<int>(F) * 16 + D] = handler;
-      }
-    }(), ...);
+    (
+        [&] {
+          if constexpr ((DTypes >> D) & 1) {
+            const auto handler = Select::template handler<F, Form_, static_cast<DType>(D)>();
+            static_assert(!std::is_null_pointer_v<decltype(handler)>,
+                          "instruction without a handler");
+            handlers[static_cast<int>(F) * 16 + D] = handler;
+          }
+        }(),
+        ...);
   }
 }
 
 template <class Select>
 void fill_handlers(Handler* handlers) {
-#define DVM_INSN(name, unit, form, dtypes, meaning)                                  \
-  fill_family<Select, Family::name, Form::form, dtype_list::dtypes>(                 \
+#define DVM_INSN(name, unit, form, dtypes, meaning)                  \
+  fill_family<Select, Family::name, Form::form, dtype_list::dtypes>( \
       handlers, std::make_integer_sequence<int, kDTypes>{});
 #include "vm/isa.def"
 #undef DVM_INSN

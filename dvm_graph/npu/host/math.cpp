@@ -15,26 +15,27 @@ namespace {
 
 using F = Full<float>;
 using I = Full<int32_t>;
-using U = Full<uint32_t>;   // for arithmetic on bits that may wrap
+using U = Full<uint32_t>;  // for arithmetic on bits that may wrap
 constexpr int kF = kLanes<float>;
 
 // Coefficients, lowest power first; the relative error of the exact approximation stands beside.
 constexpr float kExp[] = {0.4999999345f, 0.16666520677f, 0.041668387616f, 0.0083687110325f,
-                          0.0013814601129f};                                          // 3.1e-9
-constexpr float kLog[] = {0.33333312595f,  -0.25000009617f, 0.20002119156f, -0.16667995156f,
-                          0.14219543046f,  -0.12405596997f, 0.11888233327f, -0.11675624887f,
-                          0.067464539142f};                                           // 7.5e-10
-constexpr float kSin[] = {-0.16666654943f, 0.0083321780896f, -0.00019517292815f};     // 3.6e-9
-constexpr float kCos[] = {0.041666646864f, -0.0013887367407f, 2.4438440717e-5f};      // 9.5e-11
-constexpr float kTanhInner[] = {-0.33333281932f, 0.13331441965f, -0.053739698223f,
-                                0.020639038191f, -0.0057049371725f};                  // 4.4e-9
-constexpr float kTanhJoint = 0.625f;   // the polynomial holds below
-constexpr float kTanhLimit = 20.0f;    // tanh rounds to 1 from half of it on
-constexpr float kErfInner[] = {1.1283791657f,  -0.37612625822f,  0.11283585121f, -0.026853810771f,
-                               0.0051883254743f, -0.00080101742021f, 7.8537972374e-5f};  // 1.2e-9
-constexpr float kErfOuter[] = {-0.002671503878f, -1.1174392051f, -0.65448791385f,
-                               -0.088634899193f, 0.014778369308f, -0.00115045569f};   // 1.9e-8
-constexpr float kErfJoint = 1.0f, kErfLimit = 4.0f;   // erf rounds to 1 from the limit on
+                          0.0013814601129f};  // 3.1e-9
+constexpr float kLog[] = {0.33333312595f,  -0.25000009617f, 0.20002119156f,
+                          -0.16667995156f, 0.14219543046f,  -0.12405596997f,
+                          0.11888233327f,  -0.11675624887f, 0.067464539142f};      // 7.5e-10
+constexpr float kSin[] = {-0.16666654943f, 0.0083321780896f, -0.00019517292815f};  // 3.6e-9
+constexpr float kCos[] = {0.041666646864f, -0.0013887367407f, 2.4438440717e-5f};   // 9.5e-11
+constexpr float kTanhInner[] = {-0.33333281932f, 0.13331441965f, -0.053739698223f, 0.020639038191f,
+                                -0.0057049371725f};  // 4.4e-9
+constexpr float kTanhJoint = 0.625f;                 // the polynomial holds below
+constexpr float kTanhLimit = 20.0f;                  // tanh rounds to 1 from half of it on
+constexpr float kErfInner[] = {1.1283791657f,    -0.37612625822f,  0.11283585121f,
+                               -0.026853810771f, 0.0051883254743f, -0.00080101742021f,
+                               7.8537972374e-5f};  // 1.2e-9
+constexpr float kErfOuter[] = {-0.002671503878f, -1.1174392051f,  -0.65448791385f,
+                               -0.088634899193f, 0.014778369308f, -0.00115045569f};  // 1.9e-8
+constexpr float kErfJoint = 1.0f, kErfLimit = 4.0f;  // erf rounds to 1 from the limit on
 
 template <int N>
 DVM_INLINE F polynomial(F x, const float (&coefficients)[N]) {
@@ -76,9 +77,9 @@ template <class Function>
 }
 
 // e^x = 2^n e^r with |r| <= ln(2)/2, for x in [kExpLow, kExpHigh] or NaN.
-constexpr float kExpLow = -104.5f, kExpHigh = 89.0f;   // beyond them e^x is 0 or infinite
+constexpr float kExpLow = -104.5f, kExpHigh = 89.0f;  // beyond them e^x is 0 or infinite
 DVM_INLINE F exp_in_range(F x) {
-  constexpr float kRound = 12582912.0f;   // 1.5 * 2^23: adding it rounds to an integer
+  constexpr float kRound = 12582912.0f;  // 1.5 * 2^23: adding it rounds to an integer
   const F shifted = x * 1.44269504088896341f + kRound;
   const F n = shifted - kRound;
   const F r = x - n * 0.693359375f - n * -2.12194440e-4f;
@@ -128,7 +129,7 @@ DVM_INLINE F log1p_lanes(F x) {
 DVM_INLINE F sigmoid_lanes(F x) {
   const F e = exp_in_range(at_least(-absolute(x), kExpLow));
   const F one = splat<F>(1.0f);
-  return (x < F{} ? e : one) / (e + 1.0f);   // e is NaN where x is
+  return (x < F{} ? e : one) / (e + 1.0f);  // e is NaN where x is
 }
 
 // Inner: x + x^3 p(x^2). Outer: 1 - 2 / (e^2|x| + 1), whose rounding errors the 1 absorbs.
@@ -157,7 +158,7 @@ struct Quadrant {
 };
 DVM_INLINE Quadrant reduce_quadrant(Vec<float, kF / 2> x) {
   using D = Vec<double, kF / 2>;
-  constexpr double kRound = 6755399441055744.0;   // 1.5 * 2^52
+  constexpr double kRound = 6755399441055744.0;  // 1.5 * 2^52
   const D wide = convert<double>(x);
   const D shifted = wide * 0.63661977236758134308 + kRound;
   const D n = shifted - kRound;
@@ -183,7 +184,7 @@ DVM_INLINE F sin_lanes(F x) {
   if (any(~(absolute(x) < splat<F>(kQuadrantLimit)))) [[unlikely]]
     return by_element(x, [](float v) { return __builtin_sinf(v); });
   const F result = sine_lanes(x, 0);
-  return x == F{} ? x : result;   // keeps the sign of zero
+  return x == F{} ? x : result;  // keeps the sign of zero
 }
 DVM_INLINE F cos_lanes(F x) {
   if (any(~(absolute(x) < splat<F>(kQuadrantLimit)))) [[unlikely]]
@@ -192,16 +193,18 @@ DVM_INLINE F cos_lanes(F x) {
 }
 
 template <Family>
-struct Op;   // left undefined for a family without an implementation
+struct Op;  // left undefined for a family without an implementation
 
-#define DVM_SIMD_MATH(name, lanes, libm)                                 \
-  template <>                                                            \
-  struct Op<Family::name> {                                              \
-    template <class V>                                                   \
-    DVM_INLINE static V vector(V x) requires std::is_same_v<V, F> {      \
-      return lanes(x);                                                   \
-    }                                                                    \
-    DVM_INLINE static double scalar(double x) { return libm; }           \
+#define DVM_SIMD_MATH(name, lanes, libm)                       \
+  template <>                                                  \
+  struct Op<Family::name> {                                    \
+    template <class V>                                         \
+    DVM_INLINE static V vector(V x)                            \
+      requires std::is_same_v<V, F>                            \
+    {                                                          \
+      return lanes(x);                                         \
+    }                                                          \
+    DVM_INLINE static double scalar(double x) { return libm; } \
   };
 DVM_SIMD_MATH(v_exp, exp_lanes, __builtin_exp(x))
 DVM_SIMD_MATH(v_log, log_lanes, __builtin_log(x))
@@ -214,11 +217,11 @@ DVM_SIMD_MATH(v_sigmoid, sigmoid_lanes,
               x < 0 ? __builtin_exp(x) / (1 + __builtin_exp(x)) : 1 / (1 + __builtin_exp(-x)))
 #undef DVM_SIMD_MATH
 
-#define DVM_LIBM(name, function)                                                       \
-  template <>                                                                          \
-  struct Op<Family::name> {                                                            \
-    DVM_INLINE static float scalar(float x) { return __builtin_##function##f(x); }     \
-    DVM_INLINE static double scalar(double x) { return __builtin_##function(x); }      \
+#define DVM_LIBM(name, function)                                                   \
+  template <>                                                                      \
+  struct Op<Family::name> {                                                        \
+    DVM_INLINE static float scalar(float x) { return __builtin_##function##f(x); } \
+    DVM_INLINE static double scalar(double x) { return __builtin_##function(x); }  \
   };
 DVM_LIBM(v_tan, tan)
 DVM_LIBM(v_asin, asin)
@@ -257,8 +260,10 @@ struct Math {
   }
   template <Family Name, Form Form_, DType D>
   static constexpr auto handler() {
-    if constexpr (Form_ == Form::unary) return &unary_handler<Op<Name>, ElementType<D>>;
-    else return &binary_handler<Op<Name>, ElementType<D>>;
+    if constexpr (Form_ == Form::unary)
+      return &unary_handler<Op<Name>, ElementType<D>>;
+    else
+      return &binary_handler<Op<Name>, ElementType<D>>;
   }
 };
 

@@ -27,8 +27,10 @@ constexpr T kHighest = std::is_same_v<T, float>     ? static_cast<T>(__builtin_i
 // Unsigned lanes for integers, whose sums and products wrap.
 template <class V>
 DVM_INLINE auto wrapping(V v) {
-  if constexpr (std::is_floating_point_v<Element<V>>) return v;
-  else return bits_as<Vec<std::make_unsigned_t<Element<V>>, kLanesOf<V>>>(v);
+  if constexpr (std::is_floating_point_v<Element<V>>)
+    return v;
+  else
+    return bits_as<Vec<std::make_unsigned_t<Element<V>>, kLanesOf<V>>>(v);
 }
 
 template <>
@@ -36,14 +38,18 @@ struct Fold<Family::v_reduce_sum> {
   template <class T>
   static constexpr T kIdentity = 0;
   template <class V>
-  DVM_INLINE static V combine(V a, V b) { return bits_as<V>(wrapping(a) + wrapping(b)); }
+  DVM_INLINE static V combine(V a, V b) {
+    return bits_as<V>(wrapping(a) + wrapping(b));
+  }
 };
 template <>
 struct Fold<Family::v_reduce_prod> {
   template <class T>
   static constexpr T kIdentity = 1;
   template <class V>
-  DVM_INLINE static V combine(V a, V b) { return bits_as<V>(wrapping(a) * wrapping(b)); }
+  DVM_INLINE static V combine(V a, V b) {
+    return bits_as<V>(wrapping(a) * wrapping(b));
+  }
 };
 // a is the accumulator: its NaN is kept by the second select, a NaN in b by the comparison.
 template <>
@@ -53,8 +59,10 @@ struct Fold<Family::v_reduce_max> {
   template <class V>
   DVM_INLINE static V combine(V a, V b) {
     const V chosen = greater_lanes(a, b);
-    if constexpr (std::is_floating_point_v<Element<V>>) return a != a ? a : chosen;
-    else return chosen;
+    if constexpr (std::is_floating_point_v<Element<V>>)
+      return a != a ? a : chosen;
+    else
+      return chosen;
   }
 };
 template <>
@@ -64,8 +72,10 @@ struct Fold<Family::v_reduce_min> {
   template <class V>
   DVM_INLINE static V combine(V a, V b) {
     const V chosen = lesser_lanes(a, b);
-    if constexpr (std::is_floating_point_v<Element<V>>) return a != a ? a : chosen;
-    else return chosen;
+    if constexpr (std::is_floating_point_v<Element<V>>)
+      return a != a ? a : chosen;
+    else
+      return chosen;
   }
 };
 
@@ -87,8 +97,10 @@ DVM_INLINE V fold_by_rotation(V v) {
 
 template <class Op, class V>
 DVM_INLINE Element<V> fold_lanes(V v) {
-  if constexpr (sizeof(V) > 16) return fold_lanes<Op>(Op::combine(low_half(v), high_half(v)));
-  else return fold_by_rotation<Op, kLanesOf<V> / 2>(v)[0];
+  if constexpr (sizeof(V) > 16)
+    return fold_lanes<Op>(Op::combine(low_half(v), high_half(v)));
+  else
+    return fold_by_rotation<Op, kLanesOf<V> / 2>(v)[0];
 }
 
 template <class Op, class T>
@@ -108,7 +120,7 @@ DVM_INLINE Full<T> load_or_identity(const T* from, int64_t count) {
 }
 
 // Longer folds are split in halves, so that the error of a sum grows with the logarithm.
-constexpr int64_t kRowBlock = 64, kColumnBlock = 32;   // vectors
+constexpr int64_t kRowBlock = 64, kColumnBlock = 32;  // vectors
 
 // A number of elements to the left of the split that is a multiple of `unit` and about half of n.
 DVM_INLINE int64_t half_of(int64_t n, int64_t unit) { return (n / 2 + unit - 1) / unit * unit; }
@@ -203,8 +215,10 @@ DVM_INLINE void reduce_columns(T* to, const T* from, int64_t size, int64_t strid
   for (int c = 0; c < Columns; c++) {
     Full<T> v = total.at[c];
     if (accumulate) v = Op::combine(load_column<T, Columns>(to, c, tail), v);
-    if (Columns == 1 && tail < L) store_partial(to, v, tail);
-    else store(to + c * L, v);
+    if (Columns == 1 && tail < L)
+      store_partial(to, v, tail);
+    else
+      store(to + c * L, v);
   }
 }
 

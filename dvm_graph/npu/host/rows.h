@@ -29,12 +29,16 @@ struct Input {
     if constexpr (Stride == 0) value = splat<V>(*from);
   }
   DVM_INLINE V whole(int64_t i) const {
-    if constexpr (Stride == 0) return value;
-    else return load<V>(at + i);
+    if constexpr (Stride == 0)
+      return value;
+    else
+      return load<V>(at + i);
   }
   DVM_INLINE V part(int64_t i, int64_t count) const {
-    if constexpr (Stride == 0) return value;
-    else return load_partial<V>(at + i, count);
+    if constexpr (Stride == 0)
+      return value;
+    else
+      return load_partial<V>(at + i, count);
   }
 };
 
@@ -81,15 +85,18 @@ void unary_handler(Core& core, const uint64_t* words) {
   Tile<const T> in = tile_at<const T>(core, words + 3);
   merge_loops(e, out, in);
   const bool broadcast = in.inner == 0;
-  for_rows(e, [&](T* to, const T* from) {
-    if (broadcast) {
-      T value;
-      unary_row<Op>(&value, from, 1);
-      fill_row(to, e.inner, value);
-    } else {
-      unary_row<Op>(to, from, e.inner);
-    }
-  }, out, in);
+  for_rows(
+      e,
+      [&](T* to, const T* from) {
+        if (broadcast) {
+          T value;
+          unary_row<Op>(&value, from, 1);
+          fill_row(to, e.inner, value);
+        } else {
+          unary_row<Op>(to, from, e.inner);
+        }
+      },
+      out, in);
 }
 
 template <class Op, class T>
@@ -101,20 +108,23 @@ void binary_handler(Core& core, const uint64_t* words) {
   merge_loops(e, out, a, b);
   const int64_t n = e.inner;
   if (a.inner != 0 && b.inner != 0) {
-    for_rows(e, [n](T* to, const T* x, const T* y) { binary_row<Op, T, 1, 1>(to, x, y, n); },
-             out, a, b);
+    for_rows(
+        e, [n](T* to, const T* x, const T* y) { binary_row<Op, T, 1, 1>(to, x, y, n); }, out, a, b);
   } else if (a.inner != 0) {
-    for_rows(e, [n](T* to, const T* x, const T* y) { binary_row<Op, T, 1, 0>(to, x, y, n); },
-             out, a, b);
+    for_rows(
+        e, [n](T* to, const T* x, const T* y) { binary_row<Op, T, 1, 0>(to, x, y, n); }, out, a, b);
   } else if (b.inner != 0) {
-    for_rows(e, [n](T* to, const T* x, const T* y) { binary_row<Op, T, 0, 1>(to, x, y, n); },
-             out, a, b);
+    for_rows(
+        e, [n](T* to, const T* x, const T* y) { binary_row<Op, T, 0, 1>(to, x, y, n); }, out, a, b);
   } else {
-    for_rows(e, [n](T* to, const T* x, const T* y) {
-      T value;
-      binary_row<Op, T, 1, 1>(&value, x, y, 1);
-      fill_row(to, n, value);
-    }, out, a, b);
+    for_rows(
+        e,
+        [n](T* to, const T* x, const T* y) {
+          T value;
+          binary_row<Op, T, 1, 1>(&value, x, y, 1);
+          fill_row(to, n, value);
+        },
+        out, a, b);
   }
 }
 

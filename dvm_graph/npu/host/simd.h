@@ -19,23 +19,23 @@
 #endif
 
 #if defined(__AVX512F__) && defined(__AVX512BW__) && defined(__AVX512DQ__) && defined(__AVX512VL__)
-#define DVM_LEVEL x86_64_v4
+#define DVM_LEVEL  x86_64_v4
 #define DVM_AVX512 1
-#define DVM_AVX2 1
+#define DVM_AVX2   1
 #elif defined(__AVX2__) && defined(__FMA__) && defined(__F16C__)
 #define DVM_LEVEL x86_64_v3
-#define DVM_AVX2 1
+#define DVM_AVX2  1
 #elif defined(__x86_64__)
 #define DVM_LEVEL x86_64
 #else
 #define DVM_LEVEL portable
 #endif
 
-#define DVM_INLINE [[gnu::always_inline]] inline
+#define DVM_INLINE        [[gnu::always_inline]] inline
 #define DVM_LAMBDA_INLINE __attribute__((always_inline))
 
 #if defined(__clang__)
-#pragma clang diagnostic ignored "-Wpass-failed"   // a loop that cannot be vectorised may stay so
+#pragma clang diagnostic ignored "-Wpass-failed"  // a loop that cannot be vectorised may stay so
 #define DVM_INDEPENDENT_ITERATIONS _Pragma("clang loop vectorize(assume_safety)")
 #else
 #define DVM_INDEPENDENT_ITERATIONS _Pragma("GCC ivdep")

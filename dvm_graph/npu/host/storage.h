@@ -48,7 +48,7 @@ struct StorageOf<DType::u32> {
 };
 template <>
 struct StorageOf<DType::u64> {
-  using type = int64_t;   // carried as i64 bits
+  using type = int64_t;  // carried as i64 bits
 };
 template <DType D>
 using StorageType = typename StorageOf<D>::type;
@@ -57,7 +57,8 @@ using RegisterType = ElementType<register_dtype(D)>;
 
 // The integer or floating type whose vectors hold this storage type.
 template <class S>
-using LaneType = std::conditional_t<std::is_same_v<S, Half> || std::is_same_v<S, BFloat>, uint16_t, S>;
+using LaneType =
+    std::conditional_t<std::is_same_v<S, Half> || std::is_same_v<S, BFloat>, uint16_t, S>;
 
 template <int L>
 DVM_INLINE Vec<float, L> widen(Vec<uint16_t, L> v, BFloat) {
@@ -116,11 +117,13 @@ template <int L>
 DVM_INLINE Vec<uint16_t, L> narrow(Vec<float, L> v, Half) {
 #if defined(DVM_AVX512)
   if constexpr (L == 16)
-    return bits_as<Vec<uint16_t, L>>(_mm512_cvtps_ph(bits_as<__m512>(v), _MM_FROUND_TO_NEAREST_INT));
+    return bits_as<Vec<uint16_t, L>>(
+        _mm512_cvtps_ph(bits_as<__m512>(v), _MM_FROUND_TO_NEAREST_INT));
 #endif
 #if defined(DVM_AVX2)
   if constexpr (L == 8)
-    return bits_as<Vec<uint16_t, L>>(_mm256_cvtps_ph(bits_as<__m256>(v), _MM_FROUND_TO_NEAREST_INT));
+    return bits_as<Vec<uint16_t, L>>(
+        _mm256_cvtps_ph(bits_as<__m256>(v), _MM_FROUND_TO_NEAREST_INT));
 #endif
   return narrow_half_portably<L>(v);
 }
@@ -128,10 +131,14 @@ DVM_INLINE Vec<uint16_t, L> narrow(Vec<float, L> v, Half) {
 // Lanes of a storage type as lanes of another type, and back.
 template <class To, class From, int L>
 DVM_INLINE Vec<LaneType<To>, L> convert_lanes(Vec<LaneType<From>, L> v) {
-  if constexpr (std::is_same_v<To, From>) return v;
-  else if constexpr (!std::is_arithmetic_v<From>) return widen<L>(v, From{});
-  else if constexpr (!std::is_arithmetic_v<To>) return narrow<L>(v, To{});
-  else return convert<To>(v);
+  if constexpr (std::is_same_v<To, From>)
+    return v;
+  else if constexpr (!std::is_arithmetic_v<From>)
+    return widen<L>(v, From{});
+  else if constexpr (!std::is_arithmetic_v<To>)
+    return narrow<L>(v, To{});
+  else
+    return convert<To>(v);
 }
 
 template <class To, class From>
@@ -150,7 +157,8 @@ DVM_INLINE To convert_one(From x) {
 
 // Lanes per step: a full vector of the wider of the two types.
 template <class To, class From>
-constexpr int kConvertLanes = kLanes<LaneType<std::conditional_t<(sizeof(To) > sizeof(From)), To, From>>>;
+constexpr int kConvertLanes =
+    kLanes<LaneType<std::conditional_t<(sizeof(To) > sizeof(From)), To, From>>>;
 
 template <class To, class From>
 DVM_INLINE void convert_row(To* to, const From* from, int64_t n) {

@@ -14,7 +14,7 @@ constexpr bool is_math(Family family) {
 
 constexpr Part part_of(Family family, Form form) {
   switch (form) {
-    case Form::sync: return Part::none;   // the host device executes in order
+    case Form::sync: return Part::none;  // the host device executes in order
     case Form::load:
     case Form::store:
     case Form::gather:
@@ -29,19 +29,19 @@ constexpr Part part_of(Family family, Form form) {
 
 struct LevelInfo {
   int vector_bytes;
-  int matmul_nr, matmul_mr;   // f32 register block of the cube unit
+  int matmul_nr, matmul_mr;  // f32 register block of the cube unit
 };
 
 // What the sources of one level export, in the level's own namespace.
-#define DVM_DECLARE_LEVEL(level)              \
-  namespace level {                           \
-  void fill_arithmetic(Handler* handlers);    \
-  void fill_math(Handler* handlers);          \
-  void fill_conversion(Handler* handlers);    \
-  void fill_reduce(Handler* handlers);        \
-  void fill_dma(Handler* handlers);           \
-  void fill_cube(Handler* handlers);          \
-  extern const LevelInfo level_info;          \
+#define DVM_DECLARE_LEVEL(level)           \
+  namespace level {                        \
+  void fill_arithmetic(Handler* handlers); \
+  void fill_math(Handler* handlers);       \
+  void fill_conversion(Handler* handlers); \
+  void fill_reduce(Handler* handlers);     \
+  void fill_dma(Handler* handlers);        \
+  void fill_cube(Handler* handlers);       \
+  extern const LevelInfo level_info;       \
   }
 
 #if defined(__x86_64__)

@@ -9,15 +9,15 @@
 namespace dvm::test {
 
 inline int failures = 0;
-inline std::string context;   // what the failing case was; set by the test before its checks
+inline std::string context;  // what the failing case was; set by the test before its checks
 
-#define CHECK(condition)                                                                     \
-  do {                                                                                       \
-    if (!(condition)) {                                                                      \
-      if (++dvm::test::failures <= 20)                                                       \
-        std::printf("%s:%d: CHECK(%s) failed: %s\n", __FILE__, __LINE__, #condition,         \
-                    dvm::test::context.c_str());                                             \
-    }                                                                                        \
+#define CHECK(condition)                                                             \
+  do {                                                                               \
+    if (!(condition)) {                                                              \
+      if (++dvm::test::failures <= 20)                                               \
+        std::printf("%s:%d: CHECK(%s) failed: %s\n", __FILE__, __LINE__, #condition, \
+                    dvm::test::context.c_str());                                     \
+    }                                                                                \
   } while (0)
 
 inline int report(const char* name) {
@@ -28,7 +28,7 @@ inline int report(const char* name) {
 class Random {
  public:
   explicit Random(uint64_t seed) : engine_(seed) {}
-  int64_t integer(int64_t low, int64_t high) {   // both ends included
+  int64_t integer(int64_t low, int64_t high) {  // both ends included
     return std::uniform_int_distribution<int64_t>(low, high)(engine_);
   }
   double real(double low, double high) {

@@ -11,7 +11,8 @@
 namespace dvm::test {
 
 inline int64_t random_extent(Random& random) {
-  constexpr int64_t kExtents[] = {0, 1, 2, 3, 4, 5, 7, 8, 9, 15, 16, 17, 23, 31, 32, 33, 63, 64, 65, 97};
+  constexpr int64_t kExtents[] = {0,  1,  2,  3,  4,  5,  7,  8,  9,  15,
+                                  16, 17, 23, 31, 32, 33, 63, 64, 65, 97};
   return random.pick(kExtents);
 }
 
@@ -48,15 +49,28 @@ T random_value(Random& random) {
     return random.chance(0.5);
   } else if constexpr (std::is_floating_point_v<T>) {
     using Limits = std::numeric_limits<T>;
-    constexpr T kSpecial[] = {0, T(-0.0), 1, -1, Limits::infinity(), -Limits::infinity(),
-                              Limits::quiet_NaN(), Limits::max(), Limits::lowest(), Limits::min(),
-                              Limits::denorm_min(), T(-1e-40), T(0.5), T(1.5), T(2.5), T(-0.5)};
+    constexpr T kSpecial[] = {0,
+                              T(-0.0),
+                              1,
+                              -1,
+                              Limits::infinity(),
+                              -Limits::infinity(),
+                              Limits::quiet_NaN(),
+                              Limits::max(),
+                              Limits::lowest(),
+                              Limits::min(),
+                              Limits::denorm_min(),
+                              T(-1e-40),
+                              T(0.5),
+                              T(1.5),
+                              T(2.5),
+                              T(-0.5)};
     if (random.chance(0.15)) return random.pick(kSpecial);
     if (random.chance(0.5)) return static_cast<T>(random.real(-3, 3));
     return static_cast<T>(random.real(-1, 1) * std::exp2(random.real(-30, 30)));
   } else {
-    constexpr T kSpecial[] = {0, 1, -1, 2, 31, 33, 64, std::numeric_limits<T>::max(),
-                              std::numeric_limits<T>::min()};
+    constexpr T kSpecial[] = {
+        0, 1, -1, 2, 31, 33, 64, std::numeric_limits<T>::max(), std::numeric_limits<T>::min()};
     if (random.chance(0.2)) return random.pick(kSpecial);
     if (random.chance(0.5)) return static_cast<T>(random.integer(-20, 20));
     return static_cast<T>(random.bits());
@@ -68,7 +82,8 @@ template <class T>
 class Array {
  public:
   Array(const Shape& shape, const Strides& strides)
-      : strides_(strides), count_(strides.span(shape)),
+      : strides_(strides),
+        count_(strides.span(shape)),
         memory_(static_cast<size_t>(count_) * sizeof(T)) {}
 
   T* data() const { return reinterpret_cast<T*>(memory_.data()); }

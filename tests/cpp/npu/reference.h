@@ -31,8 +31,9 @@ double ulp_error(T got, Wide expected) {
     // The largest finite value may be taken for infinity and the other way round.
     if (std::isinf(expected) || (got > 0) != (expected > 0)) return INFINITY;
     const Wide other = std::isinf(got) ? std::fabs(expected) : std::fabs(static_cast<Wide>(got));
-    return other > largest * (1 - 8 * static_cast<Wide>(std::numeric_limits<T>::epsilon())) ? 1
-                                                                                            : INFINITY;
+    return other > largest * (1 - 8 * static_cast<Wide>(std::numeric_limits<T>::epsilon()))
+               ? 1
+               : INFINITY;
   }
   int exponent;
   std::frexp(rounded == 0 ? std::numeric_limits<T>::min() : rounded, &exponent);
@@ -62,7 +63,7 @@ Wide float_unary(Family family, T value) {
     case Family::v_abs: return std::fabs(x);
     case Family::v_neg: return -x;
     case Family::v_sign: return std::isnan(x) ? x : static_cast<Wide>((x > 0) - (x < 0));
-    case Family::v_sqrt: return std::sqrt(value);   // rounded once, in T
+    case Family::v_sqrt: return std::sqrt(value);  // rounded once, in T
     case Family::v_rsqrt: return 1 / std::sqrt(x);
     case Family::v_reciprocal: return T{1} / value;
     case Family::v_exp: return std::exp(x);
@@ -107,7 +108,7 @@ template <class T>
 Wide float_binary(Family family, T left, T right) {
   const Wide a = left, b = right;
   switch (family) {
-    case Family::v_add: return static_cast<T>(left + right);   // rounded once, in T
+    case Family::v_add: return static_cast<T>(left + right);  // rounded once, in T
     case Family::v_sub: return static_cast<T>(left - right);
     case Family::v_mul: return static_cast<T>(left * right);
     case Family::v_div: return static_cast<T>(left / right);
@@ -144,8 +145,7 @@ T integer_binary(Family family, T a, T b) {
     case Family::v_mul: return wrap<T>(wide_a * wide_b);
     case Family::v_div: return b == 0 ? T{0} : wrap<T>(wide_a / wide_b);
     case Family::v_fmod: return b == 0 ? T{0} : wrap<T>(wide_a % wide_b);
-    case Family::v_mod:
-      return b == 0 ? T{0} : wrap<T>(((wide_a % wide_b) + wide_b) % wide_b);
+    case Family::v_mod: return b == 0 ? T{0} : wrap<T>(((wide_a % wide_b) + wide_b) % wide_b);
     case Family::v_pow: return integer_power(a, b);
     case Family::v_min: return a < b ? a : b;
     case Family::v_max: return a > b ? a : b;

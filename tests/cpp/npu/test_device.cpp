@@ -16,7 +16,7 @@ namespace {
 // What the runner does is told by the task's buffer table: slot 0 holds the record of the task.
 struct Record {
   std::vector<std::atomic<int>> runs;
-  std::vector<int64_t> plain;        // written without atomics: ordered by the stage alone
+  std::vector<int64_t> plain;  // written without atomics: ordered by the stage alone
   int64_t trap_at = -1;
   int64_t claim = 1;
   std::atomic<bool> misaligned{false};
@@ -110,11 +110,11 @@ void test_traps(int cores) {
 void test_lifetimes() {
   for (int i = 0; i < 30; i++) {
     HostDevice device = make_device(1 + i % 4, std::chrono::microseconds(i % 3 * 50));
-    if (i % 2 == 0) continue;   // destroyed without any stage
+    if (i % 2 == 0) continue;  // destroyed without any stage
     Stage stage;
     stage.add(10, 1, some_program());
     device.run(stage.tasks);
-    device.finish();            // without a stage: nothing
+    device.finish();  // without a stage: nothing
   }
 }
 

@@ -68,7 +68,8 @@ bool converted(DType storage, R r, const std::byte* s, bool rounds) {
   }
 }
 
-// --- random operands --------------------------------------------------------------------------------
+// --- random operands
+// --------------------------------------------------------------------------------
 
 // A tile in row-major order under some order of its loops, possibly padded: one loop is contiguous.
 Strides random_view(Random& random, const Shape& shape) {
@@ -78,7 +79,8 @@ Strides random_view(Random& random, const Shape& shape) {
   int64_t strides[3], step = random.chance(0.1) ? 2 : 1;
   for (const int loop : order) {
     strides[loop] = step;
-    step = step * std::max<int64_t>(extents[loop], 1) + (random.chance(0.3) ? random.integer(1, 5) : 0);
+    step = step * std::max<int64_t>(extents[loop], 1) +
+           (random.chance(0.3) ? random.integer(1, 5) : 0);
   }
   return {strides[0], strides[1], strides[2]};
 }
@@ -91,7 +93,9 @@ Shape random_move_shape(Random& random) {
 class Storage {
  public:
   Storage(DType dtype, const Shape& shape, const Strides& strides)
-      : dtype_(dtype), strides_(strides), memory_(static_cast<size_t>(strides.span(shape)) * size_of(dtype)) {}
+      : dtype_(dtype),
+        strides_(strides),
+        memory_(static_cast<size_t>(strides.span(shape)) * size_of(dtype)) {}
   std::byte* at(int64_t o, int64_t m, int64_t i) const {
     return memory_.data() + strides_.at(o, m, i) * static_cast<int64_t>(size_of(dtype_));
   }
@@ -99,7 +103,8 @@ class Storage {
   const Strides& strides() const { return strides_; }
   void fill_random(Random& random) {
     for (size_t i = 0; i < memory_.bytes(); i++) {
-      memory_.data()[i] = static_cast<std::byte>(dtype_ == DType::b8 ? random.bits() & 1 : random.bits());
+      memory_.data()[i] =
+          static_cast<std::byte>(dtype_ == DType::b8 ? random.bits() & 1 : random.bits());
     }
   }
   std::vector<std::byte> copy() const { return {memory_.data(), memory_.data() + memory_.bytes()}; }
@@ -111,7 +116,8 @@ class Storage {
   Guarded memory_;
 };
 
-// --- tests --------------------------------------------------------------------------------------------
+// --- tests
+// --------------------------------------------------------------------------------------------
 
 template <class R>
 void test_load(Machine& machine, Random& random, DType dtype) {
@@ -159,7 +165,8 @@ void test_store(Machine& machine, Random& random, DType dtype) {
 template <class R>
 void test_narrow(Machine& machine, Random& random, DType dtype) {
   const Shape shape = random_shape(random);
-  Array<R> to(shape, random_output_strides(random, shape)), from(shape, random_input_strides(random, shape));
+  Array<R> to(shape, random_output_strides(random, shape)),
+      from(shape, random_input_strides(random, shape));
   from.fill_random(random);
   context += "narrow " + describe(shape, {to.strides(), from.strides()});
   machine.execute(Family::v_narrow, dtype, shape, {to.place(), from.place()});

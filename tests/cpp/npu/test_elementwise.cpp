@@ -17,8 +17,10 @@ struct Case {
 
 template <class T>
 bool agrees(T got, T expected) {
-  if constexpr (kFloating<T>) return ulp_error(got, static_cast<Wide>(expected)) == 0;
-  else return got == expected;
+  if constexpr (kFloating<T>)
+    return ulp_error(got, static_cast<Wide>(expected)) == 0;
+  else
+    return got == expected;
 }
 
 // Checks every element of `out` and that the gaps between its rows still hold what they held.
@@ -34,7 +36,8 @@ void check_output(const Array<T>& out, const std::vector<T>& before, const Shape
   CHECK(right);
   bool untouched = true;
   for (size_t i = 0; i < before.size(); i++) {
-    if (!written[i]) untouched = untouched && std::memcmp(&out.data()[i], &before[i], sizeof(T)) == 0;
+    if (!written[i])
+      untouched = untouched && std::memcmp(&out.data()[i], &before[i], sizeof(T)) == 0;
   }
   CHECK(untouched);
 }
@@ -43,14 +46,16 @@ template <class T>
 bool right_unary(Family family, DType dtype, T got, T x) {
   if constexpr (kFloating<T>)
     return ulp_error(got, float_unary(family, x)) <= tolerance_of(family, dtype);
-  else return got == integer_unary(family, x);
+  else
+    return got == integer_unary(family, x);
 }
 
 template <class T>
 bool right_binary(Family family, DType dtype, T got, T a, T b) {
   if constexpr (kFloating<T>)
     return ulp_error(got, float_binary(family, a, b)) <= tolerance_of(family, dtype);
-  else return got == integer_binary(family, a, b);
+  else
+    return got == integer_binary(family, a, b);
 }
 
 template <class T>
@@ -64,7 +69,8 @@ void test_unary(const Case& c) {
   if (in_place) std::memcpy(out.data(), in.data(), in.copy().size() * sizeof(T));
   const std::vector<T> before = out.copy();
   context += describe(shape, {out.strides(), in.strides()});
-  c.machine.execute(c.row.family, c.dtype, shape, {out.place(), in_place ? out.place() : in.place()});
+  c.machine.execute(c.row.family, c.dtype, shape,
+                    {out.place(), in_place ? out.place() : in.place()});
   check_output(out, before, shape, [&](T got, int64_t o, int64_t m, int64_t i) {
     return right_unary(c.row.family, c.dtype, got, in.at(o, m, i));
   });
@@ -107,7 +113,8 @@ void test_compare(const Case& c) {
   Array<T> a(shape, random_input_strides(c.random, shape));
   Array<T> b(shape, random_input_strides(c.random, shape));
   const auto small = [&] {
-    return c.random.chance(0.5) ? static_cast<T>(c.random.integer(0, 3)) : random_value<T>(c.random);
+    return c.random.chance(0.5) ? static_cast<T>(c.random.integer(0, 3))
+                                : random_value<T>(c.random);
   };
   a.fill(small);
   b.fill(small);
@@ -165,15 +172,17 @@ void test_cast(const Case& c) {
   Array<From> in(shape, random_input_strides(c.random, shape));
   in.fill_random(c.random);
   if constexpr (kFloating<From> && std::is_integral_v<To> && !std::is_same_v<To, uint8_t>) {
-    in.fill([&] { return static_cast<From>(c.random.real(-2e9, 2e9)); });   // others are undefined
+    in.fill([&] { return static_cast<From>(c.random.real(-2e9, 2e9)); });  // others are undefined
   }
   const std::vector<To> before = out.copy();
   context += describe(shape, {out.strides(), in.strides()});
   c.machine.execute(c.row.family, c.dtype, shape, {out.place(), in.place()});
   check_output(out, before, shape, [&](To got, int64_t o, int64_t m, int64_t i) {
     const From x = in.at(o, m, i);
-    if constexpr (std::is_same_v<To, uint8_t>) return got == static_cast<uint8_t>(x != 0);
-    else return agrees(got, static_cast<To>(x));
+    if constexpr (std::is_same_v<To, uint8_t>)
+      return got == static_cast<uint8_t>(x != 0);
+    else
+      return agrees(got, static_cast<To>(x));
   });
 }
 
@@ -190,7 +199,7 @@ void test_instruction(const Case& c) {
     case Form::cast_i32: return test_cast<int32_t, T>(c);
     case Form::cast_i64: return test_cast<int64_t, T>(c);
     case Form::cast_b8: return test_cast<uint8_t, T>(c);
-    default: return;   // the other forms have tests of their own
+    default: return;  // the other forms have tests of their own
   }
 }
 
@@ -215,7 +224,8 @@ void test_indices(Machine& machine, Random& random) {
     if (broken) index.at(shape.outer - 1, shape.middle - 1, shape.inner - 1) = bad;
     context = "v_check_index " + describe(shape, {out.strides(), index.strides()});
     before = out.copy();
-    machine.execute(Family::v_check_index, DType::i64, shape, {out.place(), index.place()}, {kLimit});
+    machine.execute(Family::v_check_index, DType::i64, shape, {out.place(), index.place()},
+                    {kLimit});
     if (broken) {
       CHECK(machine.core.trap.kind == TrapKind::index_out_of_range);
       CHECK(machine.core.trap.value == bad && machine.core.trap.limit == kLimit);

@@ -22,10 +22,10 @@ struct Function {
   Range dense;
 };
 constexpr Function kFunctions[] = {
-    {Family::v_exp, "exp", {-104.5f, 89.0f}},    {Family::v_log, "log", {0.5f, 2.0f}},
-    {Family::v_log1p, "log1p", {-0.9f, 3.0f}},   {Family::v_sin, "sin", {-40.0f, 40.0f}},
-    {Family::v_cos, "cos", {-40.0f, 40.0f}},     {Family::v_erf, "erf", {-4.0f, 4.0f}},
-    {Family::v_tanh, "tanh", {-9.5f, 9.5f}},     {Family::v_sigmoid, "sigmoid", {-104.5f, 18.0f}},
+    {Family::v_exp, "exp", {-104.5f, 89.0f}},  {Family::v_log, "log", {0.5f, 2.0f}},
+    {Family::v_log1p, "log1p", {-0.9f, 3.0f}}, {Family::v_sin, "sin", {-40.0f, 40.0f}},
+    {Family::v_cos, "cos", {-40.0f, 40.0f}},   {Family::v_erf, "erf", {-4.0f, 4.0f}},
+    {Family::v_tanh, "tanh", {-9.5f, 9.5f}},   {Family::v_sigmoid, "sigmoid", {-104.5f, 18.0f}},
     {Family::v_rsqrt, "rsqrt", {0.1f, 10.0f}},
 };
 
@@ -62,13 +62,15 @@ Worst measure(Machine& machine, const Function& function, uint64_t step) {
   }
   constexpr int kDense = 200000;
   for (int i = 0; i <= kDense; i++) {
-    add(function.dense.low + (function.dense.high - function.dense.low) * static_cast<float>(i) / kDense);
+    add(function.dense.low +
+        (function.dense.high - function.dense.low) * static_cast<float>(i) / kDense);
   }
-  for (int i = 1; i < 2000; i++) {   // multiples of pi/2 and their neighbours, for sin and cos
+  for (int i = 1; i < 2000; i++) {  // multiples of pi/2 and their neighbours, for sin and cos
     const auto multiple = static_cast<float>(i * M_PI_2);
     for (const float v : {multiple, std::nextafter(multiple, 0.0f), -multiple}) add(v);
   }
-  for (const float v : {0.0f, -0.0f, INFINITY, -INFINITY, NAN, 1.0f, -1.0f, 1e-45f, -1e-45f, 3.4e38f})
+  for (const float v :
+       {0.0f, -0.0f, INFINITY, -INFINITY, NAN, 1.0f, -1.0f, 1e-45f, -1e-45f, 3.4e38f})
     add(v);
   measure(machine, function, values, worst);
   return worst;

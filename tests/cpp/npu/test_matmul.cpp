@@ -8,7 +8,7 @@ namespace {
 
 struct Layout {
   int64_t m, k, n, nr;
-  int64_t a_row, b_row, c_row;   // b_row 0: packed panels
+  int64_t a_row, b_row, c_row;  // b_row 0: packed panels
   bool accumulate;
 };
 
@@ -36,21 +36,23 @@ void test_layout(Machine& machine, Random& random, DType dtype, const Layout& x)
   const Shape b_shape = packed ? Shape{panels, x.k, x.nr} : Shape{1, x.k, x.n};
   const Strides b_strides = packed ? Strides{x.k * x.nr, x.nr, 1} : Strides{0, x.b_row, 1};
   Array<T> b(b_shape, b_strides);
-  for (Array<T>* array : {&a, &b, &c}) array->fill([&] { return static_cast<T>(random.real(-1, 1)); });
+  for (Array<T>* array : {&a, &b, &c})
+    array->fill([&] { return static_cast<T>(random.real(-1, 1)); });
   const std::vector<T> before = c.copy();
   Place b_place = b.place();
   b_place.strides.outer = packed ? x.k * x.nr : x.nr;
   const uint8_t flags = x.accumulate ? kAccumulateAlways : 0;
   context += describe({x.m, x.k, x.n}, {a.strides(), b_place.strides, c.strides()});
-  machine.execute(Family::m_matmul, dtype, {x.m, x.k, x.n}, {c.place(), a.place(), b_place}, {}, flags);
+  machine.execute(Family::m_matmul, dtype, {x.m, x.k, x.n}, {c.place(), a.place(), b_place}, {},
+                  flags);
   bool right = true;
   std::vector<T> expected_gaps = before;
   for_each_index(c_shape, [&](int64_t, int64_t m, int64_t n) {
     const size_t at = static_cast<size_t>(c.strides().at(0, m, n));
     Wide sum = x.accumulate ? before[at] : T{0}, scale = std::fabs(sum);
     for (int64_t k = 0; k < x.k; k++) {
-      const Wide product = static_cast<Wide>(a.at(0, m, k)) *
-                           (packed ? b.at(n / x.nr, k, n % x.nr) : b.at(0, k, n));
+      const Wide product =
+          static_cast<Wide>(a.at(0, m, k)) * (packed ? b.at(n / x.nr, k, n % x.nr) : b.at(0, k, n));
       sum += product;
       scale += std::fabs(product);
     }

@@ -12,9 +12,11 @@ Wide exact_step(Family family, Wide total, T x) {
     case Family::v_reduce_sum: return total + static_cast<Wide>(x);
     case Family::v_reduce_prod: return total * static_cast<Wide>(x);
     case Family::v_reduce_max:
-      return std::isnan(total) ? total : (static_cast<Wide>(x) <= total ? total : static_cast<Wide>(x));
+      return std::isnan(total) ? total
+                               : (static_cast<Wide>(x) <= total ? total : static_cast<Wide>(x));
     default:
-      return std::isnan(total) ? total : (static_cast<Wide>(x) >= total ? total : static_cast<Wide>(x));
+      return std::isnan(total) ? total
+                               : (static_cast<Wide>(x) >= total ? total : static_cast<Wide>(x));
   }
 }
 
@@ -42,7 +44,7 @@ T identity(Family family) {
 
 // Strides of xn[M, size, N]: rows, columns, transposed, and with broadcast loops.
 Strides random_reduce_strides(Random& random, const Shape& shape) {
-  if (random.chance(0.3)) {   // M contiguous
+  if (random.chance(0.3)) {  // M contiguous
     const int64_t row = shape.outer + random.integer(0, 3);
     return {1, row * shape.inner, row};
   }
@@ -76,8 +78,10 @@ bool agrees(Family family, T got, const std::vector<T>& values, bool accumulate,
       magnitude += std::fabs(static_cast<Wide>(x));
     }
     if (std::isnan(total)) return std::isnan(got);
-    if (family == Family::v_reduce_max || family == Family::v_reduce_min) return got == static_cast<T>(total);
-    const Wide scale = family == Family::v_reduce_prod ? std::fabs(total) * values.size() : magnitude;
+    if (family == Family::v_reduce_max || family == Family::v_reduce_min)
+      return got == static_cast<T>(total);
+    const Wide scale =
+        family == Family::v_reduce_prod ? std::fabs(total) * values.size() : magnitude;
     return std::fabs(got - total) <= scale * std::numeric_limits<T>::epsilon() * 8;
   } else {
     T total = accumulate ? before : identity<T>(family);
@@ -89,7 +93,8 @@ bool agrees(Family family, T got, const std::vector<T>& values, bool accumulate,
 template <class T>
 void test_reduce(Machine& machine, Random& random, Family family, DType dtype) {
   constexpr int64_t kExtents[] = {0, 1, 2, 3, 7, 16, 17, 33, 64, 65, 130, 700, 2100};
-  Shape shape{random.integer(1, 4), random.pick(kExtents), random.chance(0.4) ? 1 : random_extent(random)};
+  Shape shape{random.integer(1, 4), random.pick(kExtents),
+              random.chance(0.4) ? 1 : random_extent(random)};
   if (shape.outer == 4 && shape.middle < 100) shape.outer = 67;
   const Shape result{shape.outer, 1, shape.inner};
   Strides out_strides{shape.inner + random.integer(0, 2), 0, 1};

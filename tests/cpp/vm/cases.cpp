@@ -41,9 +41,9 @@ struct Compiled {
 
 float value_at(const Buffers& buffers, const PlanBuilder& b, size_t value, int64_t index) {
   return static_cast<float>(
-      reference::read(b.values[value].dtype,
-                      buffers.at(value) +
-                          index * static_cast<int64_t>(size_of(b.values[value].dtype)))
+      reference::read(
+          b.values[value].dtype,
+          buffers.at(value) + index * static_cast<int64_t>(size_of(b.values[value].dtype)))
           .real);
 }
 
@@ -225,8 +225,8 @@ void check_verifier() {
   check_rejected("event", good, "event 0", "event 9", "no such event");
   check_rejected("flags", good, ", #1", ", #1 {accumulate}", "no reduction");
   Program program = assemble(good);
-  std::memcpy(program.mutable_words() + program.words().size() - program.body().size(),
-              "\xff\xff", 2);
+  std::memcpy(program.mutable_words() + program.words().size() - program.body().size(), "\xff\xff",
+              2);
   const ValueInfo values[] = {{DType::f32, 400}, {DType::f32, 400}};
   CHECK(verify(program, values, 2, 0, small_target(1)).find("no such opcode") != std::string::npos,
         "a wrong opcode");
@@ -268,8 +268,8 @@ void check_reuse() {
     const CompileStatus status =
         compile_kernel(b.plan, b.dims.data(), b.values.data(), target, scratch, kernel);
     const Compiled fresh(b, target);
-    CHECK(status == fresh.status && kernel.program_count == fresh.kernel.program_count,
-          "seed %u", seed);
+    CHECK(status == fresh.status && kernel.program_count == fresh.kernel.program_count, "seed %u",
+          seed);
     for (uint32_t p = 0; p < kernel.program_count; ++p) {
       CHECK(kernel.programs[p] == fresh.kernel.programs[p], "seed %u", seed);
     }

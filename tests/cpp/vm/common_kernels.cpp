@@ -76,8 +76,8 @@ PlanBuilder matmul_bias_gelu(int64_t m, int64_t n, int64_t k, int columns_per_pa
   const int32_t a = b.input(DType::f32, 0b101);
   Access panels = b.dense(DType::f32, {2, 1});
   panels.packed_panels = true;
-  panels.value = b.value(DType::f32, (n + columns_per_panel - 1) / columns_per_panel *
-                                         columns_per_panel * k);
+  panels.value =
+      b.value(DType::f32, (n + columns_per_panel - 1) / columns_per_panel * columns_per_panel * k);
   const int32_t c = b.matmul(a, b.load(panels, 0b110));
   b.output(add_gelu(b, b.map(PlanOp::add_, {c, b.input(DType::f32, 0b010)})), DType::f32);
   return b;

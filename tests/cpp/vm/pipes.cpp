@@ -10,7 +10,7 @@ namespace dvm::testing {
 namespace {
 
 struct Issued {
-  Core core;               // registers as they were when the scalar unit issued it
+  Core core;  // registers as they were when the scalar unit issued it
   const uint64_t* words;
 };
 
@@ -35,8 +35,7 @@ Pipe queue_of(const uint64_t* words) {
 }  // namespace
 
 bool run_tiles_out_of_order(const Program& program, const InstructionTable& table, Core& core,
-                            std::byte* const* buffers, int64_t begin, int64_t end,
-                            Random& random) {
+                            std::byte* const* buffers, int64_t begin, int64_t end, Random& random) {
   issued.clear();
   InstructionTable recorder{};
   for (Handler& handler : recorder.handlers) handler = record;

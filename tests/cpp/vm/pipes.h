@@ -9,7 +9,6 @@ namespace dvm::testing {
 
 // False: the pipes block each other for ever.
 bool run_tiles_out_of_order(const Program& program, const InstructionTable& table, Core& core,
-                            std::byte* const* buffers, int64_t begin, int64_t end,
-                            Random& random);
+                            std::byte* const* buffers, int64_t begin, int64_t end, Random& random);
 
 }  // namespace dvm::testing

@@ -100,8 +100,8 @@ int32_t PlanBuilder::map(PlanOp op, const std::vector<int32_t>& inputs) {
   PlanNode node{};
   node.op = op;
   node.dtype = plan.nodes[inputs[op == PlanOp::select_ ? 1 : 0]].dtype;
-  const bool tests = (op >= PlanOp::eq_ && op <= PlanOp::ge_) ||
-                     (op >= PlanOp::isnan_ && op <= PlanOp::isfinite_);
+  const bool tests =
+      (op >= PlanOp::eq_ && op <= PlanOp::ge_) || (op >= PlanOp::isnan_ && op <= PlanOp::isfinite_);
   if (tests) node.dtype = DType::b8;
   for (size_t i = 0; i < inputs.size(); ++i) {
     node.inputs[i] = inputs[i];
@@ -206,8 +206,8 @@ std::string difference(const std::vector<ValueInfo>& values, const Buffers& want
 
 Trap run_kernel(const CompiledKernel& kernel, const InstructionTable& table, int cores,
                 size_t local_bytes, std::byte* const* buffers) {
-  std::vector<std::vector<std::byte>> local(
-      cores, std::vector<std::byte>(local_bytes, std::byte{0xa5}));
+  std::vector<std::vector<std::byte>> local(cores,
+                                            std::vector<std::byte>(local_bytes, std::byte{0xa5}));
   for (const CompiledKernel::Stage& stage : kernel.stages) {
     for (uint32_t p = 0; p < stage.program_count; ++p) {
       const Program& program = kernel.programs[stage.first_program + p];

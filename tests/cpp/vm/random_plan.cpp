@@ -8,8 +8,8 @@
 namespace dvm::testing {
 namespace {
 
-constexpr int64_t kExtents[] = {1, 2, 3, 4, 5, 7, 8, 9, 13, 15, 16, 17, 31, 32, 33, 63, 64, 65, 100,
-                                127, 257, 1009, 4099};
+constexpr int64_t kExtents[] = {1,  2,  3,  4,  5,  7,  8,   9,   13,  15,   16,  17,
+                                31, 32, 33, 63, 64, 65, 100, 127, 257, 1009, 4099};
 constexpr int64_t kMostPoints = 40000;
 constexpr int64_t kIndexLimit = 9;  // indices are drawn from [-8, 8]
 
@@ -83,8 +83,8 @@ DType random_storage(Random& random, DType dtype) {
 }
 
 int32_t random_map(Random& random, PlanBuilder& b, const Pools& pools, int& products) {
-  constexpr DType registers[] = {DType::f32, DType::f32, DType::f32, DType::i32, DType::i64,
-                                 DType::f64, DType::b8};
+  constexpr DType registers[] = {DType::f32, DType::f32, DType::f32, DType::i32,
+                                 DType::i64, DType::f64, DType::b8};
   constexpr PlanOp unary[] = {PlanOp::neg_, PlanOp::abs_, PlanOp::sign_};
   constexpr PlanOp binary[] = {PlanOp::add_, PlanOp::sub_, PlanOp::min_, PlanOp::max_,
                                PlanOp::mul_};
@@ -103,7 +103,8 @@ int32_t random_map(Random& random, PlanBuilder& b, const Pools& pools, int& prod
   }
   if (choice < 45) {
     const int32_t constant = b.fill(dtype, 2);
-    return chance(random, 50) ? b.map(PlanOp::sub_, {constant, x}) : b.map(PlanOp::max_, {x, constant});
+    return chance(random, 50) ? b.map(PlanOp::sub_, {constant, x})
+                              : b.map(PlanOp::max_, {x, constant});
   }
   if (choice < 60) return b.map(one_of(random, unary), {x});
   PlanOp op = one_of(random, binary);
@@ -163,7 +164,8 @@ PlanBuilder random_vector_plan(Random& random) {
   Pools pools;
   const uint32_t all = b.all_axes();
   const uint32_t reduced = random_axes(random, all, 40);
-  constexpr DType dtypes[] = {DType::f32, DType::f32, DType::i32, DType::i64, DType::b8, DType::f64};
+  constexpr DType dtypes[] = {DType::f32, DType::f32, DType::i32,
+                              DType::i64, DType::b8,  DType::f64};
   const int loads = 1 + static_cast<int>(below(random, 4));
   for (int i = 0; i < loads; ++i) {
     const DType dtype = one_of(random, dtypes);

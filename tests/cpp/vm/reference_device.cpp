@@ -93,8 +93,8 @@ void run_gather(Core& core, const Decoded& d) {
     int64_t index = d.tiles[2].get(o, m, i).integer;
     if (index < 0) index += limit;
     if (index < 0 || index >= limit) return trap(core, index, limit);
-    const std::byte* from = d.tiles[1].element(o, m, i) +
-                            index * stride * static_cast<int64_t>(size_of(d.dtype));
+    const std::byte* from =
+        d.tiles[1].element(o, m, i) + index * stride * static_cast<int64_t>(size_of(d.dtype));
     d.tiles[0].set(o, m, i, read(d.dtype, from));
   });
 }
@@ -112,8 +112,9 @@ void run_pack_b(const Decoded& d) {
       for (int64_t c = 0; c < width; ++c) {
         const int64_t n = p * width + c;
         const Scalar value = n < d.e2 ? d.tiles[1].get(0, k, n) : Scalar{};
-        write(out.dtype, out.at + (p * out.outer + k * width + c) *
-                                      static_cast<int64_t>(size_of(out.dtype)), value);
+        write(out.dtype,
+              out.at + (p * out.outer + k * width + c) * static_cast<int64_t>(size_of(out.dtype)),
+              value);
       }
     }
   }
@@ -151,8 +152,9 @@ void run_iota(const Core& core, const uint64_t* words, const Decoded& d) {
   std::memcpy(&base, words + 3, sizeof base);
   const auto first = reinterpret_cast<int64_t>(core.pointers[base.offset()]);
   for_each(d, [&](int64_t o, int64_t m, int64_t i) {
-    d.tiles[0].set(o, m, i, {0, first + o * base.outer_stride + m * base.middle_stride +
-                                   i * base.inner_stride});
+    d.tiles[0].set(
+        o, m, i,
+        {0, first + o * base.outer_stride + m * base.middle_stride + i * base.inner_stride});
   });
 }
 

@@ -96,8 +96,8 @@ class Evaluation {
       if (a == plan_.n_axis || a == plan_.k_axis || !(node.axes >> a & 1)) continue;
       element += at[a] * slot(access.strides[a]) / (n_extent * k_extent) * entry;
     }
-    return read(node.dtype, buffers_[access.value] +
-                                element * static_cast<int64_t>(size_of(node.dtype)));
+    return read(node.dtype,
+                buffers_[access.value] + element * static_cast<int64_t>(size_of(node.dtype)));
   }
 
   void evaluate(size_t i, const PlanNode& node, const Coordinates& at) {
@@ -126,8 +126,12 @@ class Evaluation {
           if (node.axes >> a & 1) out.integer += at[a] * slot(node.strides[a]);
         }
         break;
-      case PlanOp::check_index_: out.integer = checked_index(in[0].integer, slot(node.limit)); break;
-      case PlanOp::cast_: out = convert(plan_.nodes[node.inputs[0]].dtype, node.dtype, in[0]); break;
+      case PlanOp::check_index_:
+        out.integer = checked_index(in[0].integer, slot(node.limit));
+        break;
+      case PlanOp::cast_:
+        out = convert(plan_.nodes[node.inputs[0]].dtype, node.dtype, in[0]);
+        break;
       case PlanOp::narrow_: out = rounded(node.narrow_to, in[0]); break;
       case PlanOp::matmul_: out = multiply(node, at); break;
       default: out = node.reduce_axes ? fold(node, at) : map(node, in);
@@ -135,30 +139,35 @@ class Evaluation {
   }
 
   Scalar map(const PlanNode& node, const Scalar* in) const {
-    const DType dtype =
-        node.op == PlanOp::select_ ? node.dtype : plan_.nodes[node.inputs[0]].dtype;
+    const DType dtype = node.op == PlanOp::select_ ? node.dtype : plan_.nodes[node.inputs[0]].dtype;
     return apply(node.op, dtype, in[0], in[1], in[2]);
   }
 
   Scalar fold(const PlanNode& node, const Coordinates& at) const {
     Scalar result = identity(node.op, node.dtype);
-    over(node.reduce_axes, [&](const Coordinates& point) {
-      // Sums and products in double: the order of additions is not the plan's business.
-      const Scalar x = value_of(node.inputs[0], point);
-      if (is_floating(node.dtype) && node.op == PlanOp::reduce_sum_) {
-        result.real += x.real;
-      } else {
-        result = combine(node.op, node.dtype, result, x);
-      }
-    }, at);
+    over(
+        node.reduce_axes,
+        [&](const Coordinates& point) {
+          // Sums and products in double: the order of additions is not the plan's business.
+          const Scalar x = value_of(node.inputs[0], point);
+          if (is_floating(node.dtype) && node.op == PlanOp::reduce_sum_) {
+            result.real += x.real;
+          } else {
+            result = combine(node.op, node.dtype, result, x);
+          }
+        },
+        at);
     return rounded(node.dtype, result);
   }
 
   Scalar multiply(const PlanNode& node, const Coordinates& at) const {
     double sum = 0;
-    over(1u << plan_.k_axis, [&](const Coordinates& point) {
-      sum += value_of(node.inputs[0], point).real * value_of(node.inputs[1], point).real;
-    }, at);
+    over(
+        1u << plan_.k_axis,
+        [&](const Coordinates& point) {
+          sum += value_of(node.inputs[0], point).real * value_of(node.inputs[1], point).real;
+        },
+        at);
     return rounded(node.dtype, {sum, 0});
   }
 

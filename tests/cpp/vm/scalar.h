@@ -11,8 +11,8 @@
 namespace dvm::reference {
 
 struct Scalar {
-  double real = 0;        // of floating dtypes
-  int64_t integer = 0;    // of integer dtypes and b8
+  double real = 0;      // of floating dtypes
+  int64_t integer = 0;  // of integer dtypes and b8
 };
 
 bool is_floating(DType dtype);

@@ -41,7 +41,8 @@ constexpr int64_t kQuickTiles = 200, kQuickExtent = 2000;
 
 bool is_quick(const Program& program) {
   int64_t extent = 1;
-  for (const ExtentRegister& e : program.extents()) extent = std::max<int64_t>(extent, e.multiplier);
+  for (const ExtentRegister& e : program.extents())
+    extent = std::max<int64_t>(extent, e.multiplier);
   return program.header().tiles <= kQuickTiles && extent <= kQuickExtent;
 }
 
