@@ -152,4 +152,4 @@ def optimize(source: Source, options: Options | None = None, **overrides: Any) -
     """
     chosen = replace(options or Options(), **overrides)
     compiled = compile_model(source, chosen)
-    return Model(source, compiled, assemble(compiled.plan, chosen))
+    return Model(source, compiled, assemble(compiled.plan, chosen, release_packed=True))
