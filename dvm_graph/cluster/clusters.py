@@ -45,7 +45,7 @@ def _phases(graph: Graph, order: list[Node]) -> dict[Node, int]:
     binders = _binders(graph, order)
     phases = dict.fromkeys(order, 0)
     for _ in range(len(binders) + 1):
-        if not _raise_phases(order, binders, phases):
+        if not _raise_phases(graph, order, binders, phases):
             break
     return phases
 
@@ -63,10 +63,11 @@ def _binders(graph: Graph, order: list[Node]) -> dict[object, Node]:
 
 
 def _raise_phases(
-    order: list[Node], binders: dict[object, Node], phases: dict[Node, int]
+    graph: Graph, order: list[Node], binders: dict[object, Node], phases: dict[Node, int]
 ) -> bool:
     """One walk over the operators; True if some phase grew. A binder may come later in the order than
-    an operator that needs its symbol, and then it takes another walk."""
+    an operator that needs its symbol, and then it takes another walk.
+    """
     grew = False
     for node in order:
         vendor = node.op == "vendor"
@@ -74,12 +75,18 @@ def _raise_phases(
         needed = [v.producer for v in node.inputs if v is not None]
         if binders:
             needed += [binders.get(symbol) for symbol in _symbols(node)]
+            needed += [binders.get(s) for join in _joins(graph, node) for s in _symbols(join)]
         for other in needed:
             if other is not None and other is not node:
                 phase = max(phase, _after(phases[other], vendor))
         grew |= phase > phases[node]
         phases[node] = phase
     return grew
+
+
+def _joins(graph: Graph, node: Node) -> list[Node]:
+    """Concats that the operator stores into, whose buffers have to have a known size by then."""
+    return [user for value in node.outputs for user in graph.users(value) if user.op == "concat"]
 
 
 def _after(phase: int, vendor: bool) -> int:
