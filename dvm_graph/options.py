@@ -49,6 +49,7 @@ class Options:
     dump: str = ""
     """Folder for one text dump per stage; also set by DVM_DUMP."""
     disable_passes: frozenset[str] = frozenset()
+    """Graph passes to leave out, by name (`PASSES` in dvm_graph/pipeline.py)."""
     limits: FusionLimits = field(default_factory=FusionLimits)
     dim_hints: Mapping[str, tuple[int, int]] = field(default_factory=dict)
     """Promised inclusive ranges of dims by name, checked at run time."""

@@ -12,17 +12,19 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from dvm_graph.cluster import FusionReport, Schedule, cluster, split_clusters, stack
+from dvm_graph.cluster.text import print_clusters, print_schedule, print_subgraphs
 from dvm_graph.decompose import decompose
-from dvm_graph.errors import StrictError
+from dvm_graph.errors import InputError, StrictError
 from dvm_graph.import_ import import_onnx
 from dvm_graph.ir import Graph
 from dvm_graph.ir.printer import print_graph
 from dvm_graph.ir.verify import Stage, verify
 from dvm_graph.kernels.lower import lower_kernels
 from dvm_graph.kernels.plan import ModelPlan
+from dvm_graph.kernels.text import print_plan
 from dvm_graph.options import Options
 from dvm_graph.passes import (
     absorb_views,
@@ -35,6 +37,22 @@ from dvm_graph.symbolic import Facts, Symbols
 
 Source = str | PathLike[str] | bytes | Any
 """A path, the bytes of a model, or an onnx.ModelProto."""
+
+PASSES = ("fold_constants", "simplify", "absorb_views", "eliminate_common", "eliminate_dead")
+"""The passes over basic operators, in order; `Options.disable_passes` can leave them out."""
+
+STAGES = (
+    *("import_onnx", "decompose"),
+    *PASSES,
+    *("cluster", "split_clusters", "stack", "lower_kernels"),
+)
+"""Everything that has a text form, in order."""
+
+Observer = Callable[[str, Callable[[], str]], None]
+"""Gets the name of each stage that is done, and what makes its text. What it raises ends the
+compilation."""
+
+_T = TypeVar("_T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,21 +69,22 @@ class Compiled:
         return self.schedule.report
 
 
-def compile_model(source: Source, options: Options) -> Compiled:
+def compile_model(source: Source, options: Options, observe: Observer | None = None) -> Compiled:
     """Compiles a model, one named pass a line.
 
     Raises:
+        InputError: `options` name a pass that does not exist.
         ModelError: the file is not a valid ONNX model.
         UnsupportedError: an operator neither dvm_graph nor onnxruntime can run.
         StrictError: `options.strict`, and vendor operators would be needed.
     """
     facts = Facts(Symbols())
-    stages = _StageLog(options)
+    stages = _StageLog(options, observe)
 
-    graph = stages.done("import_onnx", import_onnx(source, options, facts.symbols))
+    graph = stages.done("import_onnx", import_onnx(source, options, facts.symbols), print_graph)
     verify(graph, Stage.IMPORTED)
 
-    graph = stages.done("decompose", decompose(graph, facts, options))
+    graph = stages.done("decompose", decompose(graph, facts, options), print_graph)
     if options.strict:
         _refuse_vendor_operators(graph)
 
@@ -76,11 +95,40 @@ def compile_model(source: Source, options: Options) -> Compiled:
     stages.run("eliminate_dead", graph, lambda: eliminate_dead(graph))
     verify(graph, Stage.BASIC)
 
-    clusters = cluster(graph, facts, options)
-    subgraphs = split_clusters(clusters, facts, options)
-    schedule = stack(subgraphs, facts, options)
-    plan = lower_kernels(schedule, facts, options)
+    clusters = stages.done("cluster", cluster(graph, facts, options), print_clusters)
+    subgraphs = stages.done(
+        "split_clusters", split_clusters(clusters, facts, options), print_subgraphs
+    )
+    schedule = stages.done("stack", stack(subgraphs, facts, options), print_schedule)
+    plan = stages.done("lower_kernels", lower_kernels(schedule, facts, options), print_plan)
     return Compiled(graph, plan, schedule)
+
+
+def stage_text(source: Source, options: Options, stage: str) -> str:
+    """The text form of what one of `STAGES` makes of a model; later ones do not run.
+
+    Raises:
+        InputError: there is no such stage, or `options` disable it.
+        What `compile_model` raises.
+    """
+
+    def stop(name: str, text: Callable[[], str]) -> None:
+        if name == stage:
+            raise _Stopped(text())
+
+    try:
+        compile_model(source, options, stop)
+    except _Stopped as stopped:
+        return stopped.text
+    raise InputError(f"no stage named {stage!r} ran; stages are {', '.join(STAGES)}")
+
+
+class _Stopped(Exception):  # noqa: N818 - it is no error
+    """Ends a compilation behind the stage that was asked for."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.text = text
 
 
 def _refuse_vendor_operators(graph: Graph) -> None:
@@ -94,23 +142,35 @@ def _refuse_vendor_operators(graph: Graph) -> None:
 
 
 class _StageLog:
-    """Runs passes that are not disabled and dumps the graph after each stage when asked to."""
+    """Runs passes that are not disabled; tells the observer, and a dump folder if there is one."""
 
-    def __init__(self, options: Options) -> None:
-        folder = options.dump or os.environ.get("DVM_DUMP", "")
-        self._folder = Path("dvm_dump" if folder == "all" else folder) if folder else None
+    def __init__(self, options: Options, observe: Observer | None) -> None:
+        unknown = sorted(options.disable_passes - set(PASSES))
+        if unknown:
+            raise InputError(f"no pass named {unknown[0]!r}; passes are {', '.join(PASSES)}")
         self._disabled = options.disable_passes
-        self._count = 0
+        self._observers = [] if observe is None else [observe]
+        folder = options.dump or os.environ.get("DVM_DUMP", "")
+        if folder:
+            self._observers.append(_dump_to(Path("dvm_dump" if folder == "all" else folder)))
 
     def run(self, name: str, graph: Graph, transform: Callable[[], bool]) -> None:
         if name not in self._disabled:
             transform()
-            self.done(name, graph)
+            self.done(name, graph, print_graph)
 
-    def done(self, name: str, graph: Graph) -> Graph:
-        if self._folder is not None:
-            self._folder.mkdir(parents=True, exist_ok=True)
-            path = self._folder / f"{self._count:02d}-{name}.txt"
-            path.write_text(print_graph(graph))
-        self._count += 1
-        return graph
+    def done(self, name: str, result: _T, text: Callable[[_T], str]) -> _T:
+        for observe in self._observers:
+            observe(name, lambda: text(result))
+        return result
+
+
+def _dump_to(folder: Path) -> Observer:
+    """Writes `NN-stage.txt` for each stage, numbered as in `STAGES`."""
+    folder.mkdir(parents=True, exist_ok=True)
+
+    def dump(name: str, text: Callable[[], str]) -> None:
+        path = folder / f"{STAGES.index(name):02d}-{name}.txt"
+        path.write_text(text(), encoding="utf-8")
+
+    return dump

@@ -12,6 +12,7 @@ import click
 
 from dvm_graph.cli.compare import compare
 from dvm_graph.cli.disasm import disasm
+from dvm_graph.cli.dump import dump
 from dvm_graph.cli.report import report
 from dvm_graph.cli.run import run
 from dvm_graph.cli.visualize import visualize
@@ -41,5 +42,5 @@ def main() -> None:
     """Compile ONNX models with dynamic shapes, run them, and see what was fused."""
 
 
-for _command in (run, compare, report, visualize, disasm):
+for _command in (run, compare, report, visualize, dump, disasm):
     main.add_command(_command)
