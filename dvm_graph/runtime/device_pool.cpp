@@ -1,5 +1,6 @@
 #include "runtime/device_pool.h"
 
+#include <algorithm>
 #include <map>
 #include <stdexcept>
 
@@ -20,7 +21,11 @@ std::shared_ptr<SharedDevice> shared_device(DeviceRequest request) {
   std::weak_ptr<SharedDevice>& known = devices[request];
   if (std::shared_ptr<SharedDevice> device = known.lock()) return device;
   Target target = host_target(request.cores, *table);
-  if (request.local_bytes > 0) target.local_bytes = request.local_bytes;
+  if (request.local_bytes > 0) {
+    // Vector tiles are sized to this machine's caches; the local memory asked for may be smaller.
+    target.local_bytes = request.local_bytes;
+    target.vector_tile_bytes = std::min(target.vector_tile_bytes, request.local_bytes);
+  }
   auto device = std::make_shared<SharedDevice>(request.cores, *table, target);
   known = device;
   return device;
