@@ -82,8 +82,7 @@ def floats(*shape: int) -> Array:
 
 CASES: dict[str, tuple[str, list[tuple[Array, ...]]]] = {
     "unknown broadcast is speculated on": (
-        "g (float[b,s] x, float[c,s] y) => (float[d,s] z)"
-        "{ a = Relu(x) w = Add(a, y) z = Exp(w) }",
+        "g (float[b,s] x, float[c,s] y) => (float[d,s] z){ a = Relu(x) w = Add(a, y) z = Exp(w) }",
         [
             (floats(3, 4), floats(3, 4)),
             (floats(1, 4), floats(3, 4)),
