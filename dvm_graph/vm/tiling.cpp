@@ -10,6 +10,7 @@ constexpr int kMaxTileRank = 3;                       // loops of an instruction
 constexpr int64_t kStreamingTile = int64_t{1} << 18;  // elements, where nothing is held locally
 constexpr int kMaxWaves = 4;
 constexpr double kLeastLive = 0.5;  // bytes per element that matter
+constexpr double kLeastHeld = 4;    // bytes per element assumed after an attempt that did not fit
 constexpr int kMaxNodes = 256;      // of which liveness is followed
 
 constexpr uint32_t bit(int axis) { return 1u << axis; }
@@ -106,8 +107,10 @@ class Tiler {
 
  private:
   int64_t elements_in(int64_t bytes, double bytes_per_element, int64_t unlimited) const {
-    const double elements = static_cast<double>(bytes) * request_.shrink / bytes_per_element;
+    // Where memory ran short, values were held that the estimate took for absorbed.
+    if (request_.shrink < 1) bytes_per_element = std::max(bytes_per_element, kLeastHeld);
     if (bytes_per_element < kLeastLive) return unlimited;
+    const double elements = static_cast<double>(bytes) * request_.shrink / bytes_per_element;
     return std::max<int64_t>(1, static_cast<int64_t>(elements));
   }
 
@@ -226,12 +229,7 @@ class Liveness {
           absorbed(plan_, target, plan_.accesses[node.access], node.dtype)) {
         weight_[i] = 0;
       }
-      if (node.op != PlanOp::store_) continue;
-      const int32_t source = node.inputs[0];
-      if (node.axes == plan_.nodes[source].axes && !(reused && uses_[source] > 1) &&
-          absorbed(plan_, target, plan_.accesses[node.access], node.dtype)) {
-        weight_[source] = 0;
-      }
+      if (node.op == PlanOp::store_) weigh_stored(target, node, reused, reduced);
     }
   }
 
@@ -262,6 +260,17 @@ class Liveness {
   }
 
  private:
+  void weigh_stored(const Target& target, const NormalNode& store, bool reused, uint32_t reduced) {
+    const int32_t source = store.inputs[0];
+    const NormalNode& stored = plan_.nodes[source];
+    if (absorbed(plan_, target, plan_.accesses[store.access], store.dtype)) {
+      if (store.axes == stored.axes && !(reused && uses_[source] > 1)) weight_[source] = 0;
+    } else if (stored.op == PlanOp::load_) {  // a store to scattered places reads local memory
+      weight_[source] =
+          static_cast<double>(size_of(stored.dtype)) * share_of(plan_, stored.axes, reduced);
+    }
+  }
+
   const NormalPlan& plan_;
   const size_t count_;
   int16_t last_use_[kMaxNodes], uses_[kMaxNodes];

@@ -1,0 +1,67 @@
+"""The reference of the end-to-end tests: onnxruntime, without its own optimisations.
+
+Purpose: run a model in onnxruntime, and compare results with it by the table in `tests.tolerances`.
+Invariant: onnxruntime's graph optimisations are off, so that the reference computes what the model
+says, operator by operator.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, TypeAlias
+
+import numpy as np
+import onnx
+import onnxruntime as ort
+
+from tests.tolerances import assert_close
+
+Array: TypeAlias = np.ndarray[Any, Any]
+
+
+def session(model: onnx.ModelProto | str) -> ort.InferenceSession:
+    options = ort.SessionOptions()
+    options.log_severity_level = 4
+    options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
+    source = model if isinstance(model, str) else model.SerializeToString()
+    return ort.InferenceSession(source, options, providers=["CPUExecutionProvider"])
+
+
+def assert_all_close(
+    actual: Sequence[Array], expected: Sequence[Array], reduction_length: int = 1
+) -> None:
+    """As `assert_close`, output by output and relative to the largest magnitude of each.
+
+    What is small beside its neighbours is often a difference of large numbers.
+    """
+    for mine, theirs in zip(actual, expected, strict=True):
+        scale = _magnitude(theirs)
+        if scale > 1 and mine.dtype == theirs.dtype:
+            mine, theirs = mine / scale, theirs / scale
+        assert_close(mine, theirs, reduction_length=reduction_length)
+
+
+def _magnitude(array: Array) -> Any:
+    """The largest finite magnitude, in the array's own dtype; 1 where it has to match exactly."""
+    if array.dtype.kind in "iub":
+        return array.dtype.type(1)
+    return np.max(np.abs(array), where=np.isfinite(array), initial=array.dtype.type(1))
+
+
+def assert_same_bits(actual: Sequence[Array], expected: Sequence[Array]) -> None:
+    for mine, theirs in zip(actual, expected, strict=True):
+        assert mine.shape == theirs.shape
+        assert mine.dtype == theirs.dtype
+        assert mine.tobytes() == theirs.tobytes()
+
+
+def model_from_text(text: str) -> onnx.ModelProto:
+    """A checked model of ir version 10 and opset 21 from the text of its graph."""
+    model = onnx.parser.parse_model(f'<ir_version: 10, opset_import: ["" : 21]>\n{text}')
+    onnx.checker.check_model(model, full_check=True)
+    return model
+
+
+def known_dims(feeds: Mapping[str, Array]) -> str:
+    """The shapes of feeds, for messages."""
+    return ", ".join(f"{name}: {list(array.shape)}" for name, array in feeds.items())
