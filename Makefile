@@ -34,7 +34,7 @@ lint: $(VENV)/.lint ## Check style, formatting and types.
 	@[ -z "$(CPP_FILES)" ] || $(VENV)/bin/clang-format --dry-run -Werror $(CPP_FILES)
 
 golden: $(VENV)/.package ## Rewrite the golden files from what the passes print now.
-	$(RUN) -m pytest -q tests --ignore=tests/torch --update-golden
+	$(RUN) -m pytest -q -m golden --ignore=tests/torch tests --update-golden
 
 bench: $(VENV)/.package $(VENV)/.bench ## Compare running times with other engines.
 	$(RUN) -m benchmarks

@@ -149,10 +149,12 @@ class _StageLog:
         if unknown:
             raise InputError(f"no pass named {unknown[0]!r}; passes are {', '.join(PASSES)}")
         self._disabled = options.disable_passes
-        self._observers = [] if observe is None else [observe]
+        self._observers: list[Observer] = []
         folder = options.dump or os.environ.get("DVM_DUMP", "")
         if folder:
             self._observers.append(_dump_to(Path("dvm_dump" if folder == "all" else folder)))
+        if observe is not None:  # the last: it may end the compilation
+            self._observers.append(observe)
 
     def run(self, name: str, graph: Graph, transform: Callable[[], bool]) -> None:
         if name not in self._disabled:

@@ -71,7 +71,7 @@ def _raise_phases(
     grew = False
     for node in order:
         vendor = node.op == "vendor"
-        phase = max(phases[node], vendor)
+        phase = max(phases[node], int(vendor))
         needed = [v.producer for v in node.inputs if v is not None]
         if binders:
             needed += [binders.get(symbol) for symbol in _symbols(node)]

@@ -16,7 +16,7 @@ from dvm_graph.cli import main
 from models import tiny_path
 
 BERT = str(tiny_path("bert"))
-COMMANDS = ("run", "compare", "report", "visualize", "disasm")
+COMMANDS = ("run", "compare", "report", "visualize", "dump", "disasm")
 
 
 def call(*arguments: str) -> Result:
@@ -92,6 +92,29 @@ def test_disasm_picks_kernels() -> None:
     assert len(listings) == 2
     assert all("erf" in listing["name"] for listing in listings)
     assert all("v_erf_f32" in listing["text"] for listing in listings)
+
+
+def test_dump_stops_where_it_is_told() -> None:
+    simplified = call("dump", BERT, "--stop-after", "simplify").stdout
+    assert simplified.startswith("graph ")
+    assert "transpose(" in simplified
+    plan = answer("dump", BERT, "--json")
+    assert plan["stage"] == "lower_kernels"
+    assert "mix kernel" in plan["text"]
+
+
+def test_dump_runs_no_stage_after_the_one_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    module = importlib.import_module("dvm_graph.pipeline")
+    monkeypatch.setattr(module, "simplify", lambda graph, facts: pytest.fail("simplify ran"))
+    assert call("dump", BERT, "--stop-after", "fold_constants").exit_code == 0
+
+
+def test_a_dump_folder_gets_every_stage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DVM_DUMP", str(tmp_path / "stages"))
+    asked = call("dump", BERT, "--stop-after", "decompose").stdout
+    names = sorted(path.name for path in (tmp_path / "stages").iterdir())
+    assert names == ["00-import_onnx.txt", "01-decompose.txt"]
+    assert (tmp_path / "stages" / names[1]).read_text() == asked
 
 
 @pytest.mark.parametrize("command", COMMANDS)

@@ -12,6 +12,7 @@
 #include "bench.h"
 #include "cases.h"
 #include "check.h"
+#include "listings.h"
 #include "pipes.h"
 #include "random_plan.h"
 #include "reference_device.h"
@@ -148,6 +149,7 @@ int main(int argc, char** argv) {
   const unsigned first = argc > 1 ? static_cast<unsigned>(std::atoi(argv[1])) : 0;
   const unsigned count = argc > 2 ? static_cast<unsigned>(std::atoi(argv[2])) : 400;
   check_cases();
+  check_listings();
   report("vector plans", check_random_plans(first, count, random_vector_plan));
   report("cube plans", check_random_plans(first, count, [](Random& random) {
            return random_cube_plan(random, dvm::reference::kColumnsPerPanel);

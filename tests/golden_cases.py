@@ -1,0 +1,211 @@
+"""The golden files, and the models they are made of: small ones as ONNX text, and tiny exports.
+
+Every file under tests/golden is `<folder>/<case>.txt` with a row in `GOLDEN`; what has none fails a
+test. `make golden` rewrites the files.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import onnx
+import onnx.parser
+
+from models import tiny_path
+
+_HEADER = '<ir_version: 10, opset_import: ["" : 21, "com.microsoft" : 1]>\n'
+
+
+def _numbers(count: int) -> str:
+    """The contents of a constant: no two rows alike."""
+    return "{" + ", ".join(str(i % 7 * 0.25 - 0.5) for i in range(count)) + "}"
+
+
+TEXTS: dict[str, str] = {
+    "layer_norm": """
+g (float[b, s, 64] x, float[64] gain, float[64] bias) => (float[b, s, 64] y)
+{
+  [norm] y = LayerNormalization <axis = -1, epsilon = 0.00001> (x, gain, bias)
+}
+""",
+    "softmax": """
+g (float[b, s] x) => (float[b, s] y)
+{
+  [soft] y = Softmax <axis = -1> (x)
+}
+""",
+    "gelu": """
+g (float[n] x) => (float[n] y)
+{
+  [gelu] y = Gelu <approximate = "none"> (x)
+}
+""",
+    "shape_chain": """
+g (float[b, s, 8] x) => (float[b, s, 2, 4] y)
+<int64[1] first = {0}, int64[1] second = {1}, int64[2] heads = {2, 4}>
+{
+  [shape] dims = Shape (x)
+  [pick_b] batch = Gather (dims, first)
+  [pick_s] length = Gather (dims, second)
+  [join] target = Concat <axis = 0> (batch, length, heads)
+  [split_heads] y = Reshape (x, target)
+}
+""",
+    "slice_and_pad": """
+g (float[n, 8] x) => (float[n, 9] y)
+<int64[1] start = {1}, int64[1] stop = {8}, int64[1] axis = {1}, int64[4] pads = {0, 2, 0, 0}>
+{
+  [cut] part = Slice (x, start, stop, axis)
+  [pad] y = Pad (part, pads)
+}
+""",
+    "constant_chain": f"""
+g (float[n, 72] x) => (float[n, 72] y)
+<float[72] w = {_numbers(72)}, float two = {{2}}>
+{{
+  [scale] scaled = Mul (w, two)
+  [exp] weight = Exp (scaled)
+  [apply] y = Mul (x, weight)
+}}
+""",
+    "transposes": """
+g (float[n, m] x) => (float[n, m] y)
+<float eight = {8}>
+{
+  [forth] t = Transpose <perm = [1, 0]> (x)
+  [back] u = Transpose <perm = [1, 0]> (t)
+  [scale] y = Div (u, eight)
+}
+""",
+    "heads": f"""
+g (float[b, s, 8] x) => (float[b, 2, s, 4] y)
+<float[8, 8] w = {_numbers(64)}, int64[4] split = {{0, 0, 2, 4}}>
+{{
+  [linear] h = MatMul (x, w)
+  [reshape] r = Reshape (h, split)
+  [transpose] t = Transpose <perm = [0, 2, 1, 3]> (r)
+  [relu] y = Relu (t)
+}}
+""",
+    "view_chain": """
+g (float[b, s, 8] x) => (float[s, 2] y)
+<int64[1] start = {2}, int64[1] stop = {4}, int64[1] axis = {2}, int64[1] batch = {0}, int64[1] one = {1}>
+{
+  [transpose] t = Transpose <perm = [1, 0, 2]> (x)
+  [cut] c = Slice (t, start, stop, axis)
+  [first] f = Slice (c, batch, one, one)
+  [drop] d = Squeeze (f, one)
+  [neg] y = Neg (d)
+}
+""",
+    "twice": """
+g (float[n] x) => (float[n] y)
+{
+  [left] a = Exp (x)
+  [right] b = Exp (x)
+  [sum] y = Mul (a, b)
+}
+""",
+    "mlp": f"""
+g (float[n, 8] x) => (float[n, 4] z)
+<float[8, 16] w = {_numbers(128)}, float[16] c = {_numbers(16)}, float[16, 4] v = {_numbers(64)}>
+{{
+  [up] h = MatMul (x, w)
+  [bias] a = Add (h, c)
+  [gelu] g = Gelu (a)
+  [down] z = MatMul (g, v)
+}}
+""",
+    "matmul_bias_gelu": f"""
+g (float[n, 8] x) => (float[n, 16] z)
+<float[8, 16] w = {_numbers(128)}, float[16] c = {_numbers(16)}>
+{{
+  [linear] h = MatMul (x, w)
+  [bias] a = Add (h, c)
+  [gelu] z = Gelu (a)
+}}
+""",
+    "attention": """
+g (float[b, h, s, 16] q, float[b, h, t, 16] k, float[b, h, t, 16] v) => (float[b, h, s, 16] y)
+<float scale = {0.25}>
+{
+  [turn] kt = Transpose <perm = [0, 1, 3, 2]> (k)
+  [scores] p = MatMul (q, kt)
+  [scaled] r = Mul (p, scale)
+  [soft] a = Softmax <axis = -1> (r)
+  [mix] y = MatMul (a, v)
+}
+""",
+    "gather": """
+g (float[v, 32] table, int64[n] ids) => (float[n, 32] y)
+{
+  [look_up] rows = Gather <axis = 0> (table, ids)
+  [negate] y = Neg (rows)
+}
+""",
+    "unknown_broadcast": """
+g (float[n, 8] x, float[m, 8] w) => (float[p, 8] y)
+{
+  [exp] e = Exp (x)
+  [add] y = Add (e, w)
+}
+""",
+    "vendor": """
+g (float[1, 1, n, m] x) => (float[1, 1, p, q] y)
+{
+  [before] a = Exp (x)
+  [pool] h = MaxPool <kernel_shape = [2, 2]> (a)
+  [after] y = Relu (h)
+}
+""",
+    "reduce_chain": """
+g (float[n, 4096] x) => (float[n] y)
+<int64[1] last = {1}>
+{
+  [square] q = Mul (x, x)
+  [sum] y = ReduceSum <keepdims = 0> (q, last)
+}
+""",
+    "add_f16": """
+g (float16[32, n] x, float16[32, n] w) => (float16[32, n] y)
+{
+  [add] y = Add (x, w)
+}
+""",
+}
+
+TINY = ("bert", "llama")
+
+PASS_CASES: dict[str, tuple[str, ...]] = {
+    "decompose": ("layer_norm", "softmax", "gelu", "shape_chain", "slice_and_pad", "attention"),
+    "fold_constants": ("constant_chain",),
+    "simplify": ("transposes", "heads"),
+    "absorb_views": ("view_chain",),
+    "eliminate_common": ("twice",),
+    "eliminate_dead": ("view_chain",),
+    "cluster": ("vendor",),
+    "stack": ("softmax", "mlp", "attention", "gather", "unknown_broadcast", "vendor"),
+    "lower_kernels": ("layer_norm", "heads", "unknown_broadcast"),
+}
+"""By stage of the compiler."""
+
+LISTINGS: dict[str, dict[str, int]] = {
+    "layer_norm": {"b": 3, "s": 77},
+    "softmax": {"b": 100, "s": 129},
+    "matmul_bias_gelu": {"n": 77},
+    "gather": {"n": 50, "v": 1000},
+    "reduce_chain": {"n": 3},
+    "add_f16": {"n": 1000},
+}
+"""Models whose bytecode is listed, and for which dims."""
+
+GOLDEN: dict[str, tuple[str, ...]] = {
+    **PASS_CASES,
+    "report": ("bert", "mlp", "unknown_broadcast", "vendor"),
+    "disassembly": tuple(LISTINGS),
+}
+
+
+def model(name: str) -> onnx.ModelProto | Path:
+    """A model of `TEXTS`, or the path of a tiny export."""
+    return onnx.parser.parse_model(_HEADER + TEXTS[name]) if name in TEXTS else tiny_path(name)
