@@ -1,12 +1,14 @@
 """Engines, each in a process of its own, driven turn by turn over a pipe.
 
-A worker sleeps in a blocking read between its turns, so that an idle engine takes no core from the
-one being timed (a short pause before each turn lets spinning worker threads of the other park).
+A worker is stopped (SIGSTOP) between its turns: the threads of an idle engine may spin for a long
+while after a run, and would take a core from the engine being timed.
 """
 
 from __future__ import annotations
 
 import multiprocessing
+import os
+import signal
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
@@ -19,7 +21,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 Feeds = Mapping[str, NDArray[Any]]
-PAUSE_SECONDS = 0.005
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +100,6 @@ class Worker:
 
     def turn(self, feeds: Feeds) -> Turn:
         """One timed run."""
-        time.sleep(PAUSE_SECONDS)
         turn: Turn = self._ask("turn", feeds)
         return turn
 
@@ -112,12 +112,20 @@ class Worker:
         return resident
 
     def close(self) -> None:
+        self._signal(signal.SIGCONT)
         self._pipe.send(("stop", None))
         self._process.join()
 
     def _ask(self, verb: str, argument: Any) -> Any:
+        self._signal(signal.SIGCONT)
         self._pipe.send((verb, argument))
-        return self._pipe.recv()
+        answer = self._pipe.recv()
+        self._signal(signal.SIGSTOP)
+        return answer
+
+    def _signal(self, number: signal.Signals) -> None:
+        assert self._process.pid is not None
+        os.kill(self._process.pid, number)
 
 
 def _serve(pipe: Connection, name: str) -> None:
