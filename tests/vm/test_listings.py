@@ -1,0 +1,100 @@
+"""The text form of the programs of real models, held to the instruction table and to itself."""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import dvm_graph
+from models import tiny_path
+
+MODELS = ("bert", "gpt2", "vit", "llama", "qwen3", "mmoe")
+PREFIXES = {"scalar": "s_", "vector": "v_", "cube": "m_", "dma": "d_"}
+_ROW = re.compile(r"^DVM_INSN\((\w+), (\w+), (\w+), (\w+),", re.MULTILINE)
+_ISA = (Path(dvm_graph.__file__).parent / "vm" / "isa.def").read_text(encoding="utf-8")
+_REGISTER = ["f32", "f64", "i32", "i64", "b8"]
+_DTYPES = {
+    "NONE": [],
+    "B8": ["b8"],
+    "I64": ["i64"],
+    "FLOATS": ["f32", "f64"],
+    "INTEGERS": ["i32", "i64"],
+    "NUMBER": ["f32", "f64", "i32", "i64"],
+    "BITS": ["i32", "i64", "b8"],
+    "REGISTER": _REGISTER,
+    "NARROW": ["f16", "bf16", "i8", "u8", "i16", "u16", "u32", "u64"],
+    "STORAGE": [*_REGISTER, "f16", "bf16", "i8", "u8", "i16", "u16", "u32", "u64"],
+}
+ROWS = [match.groups() for match in _ROW.finditer(_ISA)]
+DECLARED = {f"{name}_{d}" for name, _, _, dtypes in ROWS for d in _DTYPES[dtypes]} | {
+    name for name, _, _, dtypes in ROWS if dtypes == "NONE"
+}
+
+
+@cache
+def model_of(name: str) -> dvm_graph.Model:
+    return dvm_graph.optimize(tiny_path(name))
+
+
+def listings_of(name: str, extent: int) -> dict[str, str]:
+    model = model_of(name)
+    dims = dict.fromkeys(model.report().symbols, extent)
+    return {listing.name: listing.text for listing in model.listings(dims)}
+
+
+def programs_of(name: str) -> list[str]:
+    """The programs for extents below, at and above the width of a vector."""
+    texts = [text for extent in (1, 16, 37) for text in listings_of(name, extent).values()]
+    return [part + "end\n" for text in texts for part in text.split("end\n") if part]
+
+
+def test_names_in_the_instruction_table_are_unique_and_say_the_unit() -> None:
+    assert len({row[0] for row in ROWS}) == len(ROWS) > 60
+    for name, unit, _, _ in ROWS:
+        assert name.startswith(PREFIXES[unit]), name
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_every_instruction_is_in_the_table(name: str) -> None:
+    for program in programs_of(name):
+        body = program.split("body\n")[1].splitlines()[:-1]
+        used = {line.split()[0] for line in body}
+        assert used, program
+        assert used <= DECLARED, program
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_every_register_is_declared(name: str) -> None:
+    for program in programs_of(name):
+        head, body = program.split("body\n")
+        declared = set(re.findall(r"^  ([ep]\d+) =", head, re.MULTILINE))
+        used = set(re.findall(r"(?<![\w#.])([ep]\d+)\b", body))
+        assert used <= declared, program
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_operands_start_inside_local_memory(name: str) -> None:
+    for program in programs_of(name):
+        size = int(re.findall(r" local (0x[0-9a-f]+)", program)[0], 16)
+        places = [int(place, 16) for place in re.findall(r"\bl:(0x[0-9a-f]+)", program)]
+        assert all(place < size for place in places), program
+
+
+def test_text_depends_on_nothing_but_the_dims() -> None:
+    first = listings_of("bert", 9)
+    assert listings_of("bert", 40) != first
+    assert listings_of("bert", 9) == first
+
+
+def test_disassembly_of_a_run_lists_the_same_programs() -> None:
+    ids = np.ones((9, 9), np.int64)
+    text = model_of("bert").disassemble({"input_ids": ids, "attention_mask": ids})
+    assert text == "".join(f"; {name}\n{body}" for name, body in listings_of("bert", 9).items())
+
+
+def test_kernels_of_unknown_dims_are_left_out() -> None:
+    assert len(model_of("bert").listings({"batch": 2})) < len(listings_of("bert", 2))
