@@ -42,6 +42,9 @@ class GroupMeeting:
     def needs_memory(self) -> bool:
         return any(self.axes[node].memory[index] for _, node, index in self.edges())
 
+    def needs_buffer(self) -> bool:
+        return any(self.axes[node].operands[index] is None for _, node, index in self.edges())
+
     def detour(self) -> str:
         if self._detour is None:
             group = self.graph.detour(self.producer, self.consumer)

@@ -69,6 +69,10 @@ class Meeting(Protocol):
         """The consumer reads by a slice, an index or as a matrix operand: from memory only."""
         ...
 
+    def needs_buffer(self) -> bool:
+        """The consumer reads by strides of its own, as a slice does: no view can lie between."""
+        ...
+
     def detour(self) -> str:
         """Name of a third group that lies between the two; empty: none."""
         ...

@@ -55,6 +55,11 @@ FROM_REGISTERS = Predicate(
     lambda m: not m.needs_memory(),
     _says("the consumer reads it by slice, index or as a matrix operand: it has to be in memory"),
 )
+ADDRESSED = Predicate(
+    "addressed",
+    lambda m: not m.needs_buffer(),
+    _says("the consumer reads it with strides of its own: it has to lie in a buffer of its shape"),
+)
 ACYCLIC = Predicate(
     "acyclic",
     lambda m: not m.detour(),
@@ -140,7 +145,7 @@ PATTERNS: tuple[Pattern, ...] = (
         "view load",
         frozenset({_VIEW}),
         frozenset({_VIEW, _VECTOR, _CUBE}),
-        (ACYCLIC,),
+        (ADDRESSED, ACYCLIC),
         (LOW_RANK,),
     ),
     Pattern(

@@ -13,6 +13,7 @@ small, indices are valid.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
@@ -304,23 +305,47 @@ class _Grower:
         self.emit("Unsqueeze", operands, shape, tensor.dtype, tensor.bound)
 
     def reshape(self) -> None:
-        """Merges two neighbouring axes, by a -1."""
+        """Merges two neighbouring axes, dynamic ones too."""
         tensor = self.pick(FLOAT, INT, rank=2)
         if tensor is None:
             return
         axis = self.draw(st.integers(0, len(tensor.shape) - 2))
         a, b = tensor.shape[axis : axis + 2]
-        rest = [i for i in range(len(tensor.shape)) if i not in (axis, axis + 1)]
-        if any(isinstance(tensor.shape[i], str) for i in rest if i >= axis):
+        merged = a * b if isinstance(a, int) and isinstance(b, int) else f"{a}*{b}"
+        shape = (*tensor.shape[:axis], merged, *tensor.shape[axis + 2 :])
+        # A 0 copies the extent at its place, which holds before the merged axes.
+        target = [0] * axis + [d if isinstance(d, int) else -1 for d in shape[axis:]]
+        if target.count(-1) > 1:
             return
-        if any(tensor.shape[i] == d for i in rest for d in SYMBOLS):
-            # A 0 copies the dim at the same place only; an empty one beside a -1 is ambiguous.
+        operands = [tensor.name, self.constant(np.array(target, np.int64))]
+        self.emit("Reshape", operands, shape, tensor.dtype, tensor.bound)
+
+    def flatten(self) -> None:
+        tensor = self.pick(FLOAT, INT, rank=2)
+        if tensor is None:
             return
-        if not (isinstance(a, int) and isinstance(b, int)):
+        size = "*".join(map(str, tensor.shape))
+        if all(isinstance(d, int) for d in tensor.shape):
+            size = int(np.prod(tensor.shape))
+        operands = [tensor.name, self.constant(np.array([-1], np.int64))]
+        self.emit("Reshape", operands, (size,), tensor.dtype, tensor.bound)
+
+    def divide_axis(self) -> None:
+        """Reshapes a known even extent into two axes."""
+        tensor = self.pick(FLOAT, INT, rank=1)
+        if tensor is None:
             return
-        shape = (*tensor.shape[:axis], a * b, *tensor.shape[axis + 2 :])
-        target = self.constant(np.array([-1 if d == a * b else d for d in shape[:1]] + list(shape[1:])))
-        self.emit("Reshape", [tensor.name, target], shape, tensor.dtype, tensor.bound)
+        even = [i for i, d in enumerate(tensor.shape) if isinstance(d, int) and d and d % 2 == 0]
+        if not even or len(tensor.shape) > 4:
+            return
+        axis = self.choose(even)
+        factors = self.choose([(2, tensor.shape[axis] // 2), (tensor.shape[axis] // 2, 2)])
+        shape = (*tensor.shape[:axis], *factors, *tensor.shape[axis + 1 :])
+        target = [0] * axis + [d if isinstance(d, int) else -1 for d in shape[axis:]]
+        if target.count(-1) > 1:
+            return
+        operands = [tensor.name, self.constant(np.array(target, np.int64))]
+        self.emit("Reshape", operands, shape, tensor.dtype, tensor.bound)
 
     def split_heads(self) -> None:
         """Reshape by a shape computed with Shape, as exporters do: (.., 8) to (.., 2, 4)."""
@@ -494,7 +519,9 @@ FAMILIES: tuple[tuple[Callable[[_Grower], None], int], ...] = (
     (_Grower.layer_norm, 1),
     (_Grower.transpose, 3),
     (_Grower.unsqueeze, 1),
-    (_Grower.reshape, 1),
+    (_Grower.reshape, 2),
+    (_Grower.flatten, 1),
+    (_Grower.divide_axis, 2),
     (_Grower.split_heads, 1),
     (_Grower.expand, 1),
     (_Grower.concat, 2),
@@ -528,7 +555,9 @@ def random_models(draw: Draw) -> RandomModel:
     grower = _Grower(draw)
     for _ in range(draw(st.integers(1, 3))):
         grower.input(draw(st.sampled_from((FLOAT, FLOAT, FLOAT, HALF, INT))))
-    weighted = [family for family, weight in FAMILIES for _ in range(weight)]
+    # A few families at a time: they meet more often than if all took part.
+    few = draw(st.sets(st.sampled_from(FAMILIES), min_size=2, max_size=len(FAMILIES)))
+    weighted = [family for family, weight in FAMILIES if (family, weight) in few for _ in range(weight)]
     for _ in range(draw(st.integers(1, 12))):
         grower.choose(weighted)(grower)
     if not grower.nodes:
@@ -544,8 +573,15 @@ def random_models(draw: Draw) -> RandomModel:
 
 
 def _longest(sums: Sequence[Dim], dims: Sequence[dict[str, int]]) -> int:
-    extents = [max(d[s] for d in dims) if isinstance(s, str) else s for s in sums]
-    return int(np.prod([max(1, extent) for extent in extents], dtype=np.int64))
+    """The product of the longest of each, which is cautious: few of the sums follow each other."""
+    return math.prod(max(1, *(_extent(dim, extents) for extents in dims)) for dim in sums)
+
+
+def _extent(dim: Dim, extents: dict[str, int]) -> int:
+    """The extent of a dim, which may be a product of dims."""
+    if isinstance(dim, int):
+        return dim
+    return math.prod(extents[f] if f in extents else int(f) for f in dim.split("*"))
 
 
 def _model(grower: _Grower) -> onnx.ModelProto:

@@ -17,3 +17,21 @@ def test_a_copy_to_scattered_places_fits_local_memory(dtype: str, rows: int) -> 
     x = (np.arange(rows) % 100).reshape(rows, 1).astype(dtype)
     (y,) = dvm_graph.optimize(model_from_text(text)).run({"x": x})
     assert_same_bits([y], [np.concatenate([x, x], axis=1)])
+
+
+FLAT = """flat (float[n, 6] x) => (float[4] y)
+<int64[1] all = {-1}, int64[1] start = {1}, int64[1] stop = {5}, int64[1] axis = {0}> {
+    columns = Transpose<perm = [1, 0]>(x)
+    flat = Reshape(columns, all)
+    part = Slice(flat, start, stop, axis)
+    y = Tanh(part)
+}"""
+
+
+@pytest.mark.parametrize("disabled", [(), ("absorb_views",)])
+def test_a_slice_of_a_view_that_strides_cannot_say(disabled: tuple[str, ...]) -> None:
+    """The slice was fused with the reshape, and read a buffer that nobody had written."""
+    model = dvm_graph.optimize(model_from_text(FLAT), disable_passes=frozenset(disabled))
+    x = np.random.default_rng(0).standard_normal((5, 6)).astype(np.float32)
+    (y,) = model.run({"x": x})
+    np.testing.assert_allclose(y, np.tanh(x.T.reshape(-1)[1:5]), rtol=1e-6)

@@ -1,0 +1,191 @@
+"""Bad runs of whole models: each a specific error that says where, and the model usable afterwards."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+
+import dvm_graph
+from models import random_feeds, tiny_path
+from tests.end_to_end.reference import Array, assert_same_bits, model_from_text
+
+Feeds = dict[str, Array]
+
+
+def good() -> Feeds:
+    return random_feeds("bert", {"batch": 3, "seq": 9})
+
+
+@pytest.fixture(scope="module")
+def model() -> dvm_graph.Model:
+    return dvm_graph.optimize(tiny_path("bert"))
+
+
+def changed(**feeds: Any) -> Callable[[], Feeds]:
+    return lambda: {**good(), **feeds}
+
+
+def without(name: str) -> Callable[[], Feeds]:
+    return lambda: {key: value for key, value in good().items() if key != name}
+
+
+ZEROS = np.zeros((3, 9), np.int64)
+
+
+@pytest.mark.parametrize(
+    ("feeds", "error", "words"),
+    [
+        (without("attention_mask"), dvm_graph.InputError, ["missing", "attention_mask"]),
+        (changed(labels=ZEROS), dvm_graph.InputError, ["unknown", "labels", "input_ids"]),
+        (changed(input_ids=ZEROS.astype(np.int32)), dvm_graph.InputError,
+         ["input_ids", "int32", "int64"]),
+        (changed(input_ids=ZEROS.astype(np.float64)), dvm_graph.InputError,
+         ["input_ids", "float64", "int64"]),
+        (changed(input_ids=ZEROS[0]), dvm_graph.InputError, ["input_ids", "rank 1", "rank 2"]),
+        (changed(input_ids=ZEROS[None]), dvm_graph.InputError, ["input_ids", "rank 3", "rank 2"]),
+        (changed(input_ids=ZEROS[:2]), dvm_graph.ShapeError,
+         ["batch", "input_ids", "attention_mask", "2", "3"]),
+        (changed(input_ids=ZEROS[:, :4]), dvm_graph.ShapeError,
+         ["seq", "input_ids", "attention_mask", "4", "9"]),
+        (changed(input_ids=ZEROS + 10**6), dvm_graph.ExecutionError,
+         ["1000000", "node_embedding"]),
+        (changed(input_ids=ZEROS - 10**6), dvm_graph.ExecutionError,
+         ["-1000000", "node_embedding"]),
+    ],
+    ids=("missing", "unknown", "int32", "float64", "rank 1", "rank 3", "batch", "seq", "index",
+         "negative index"),
+)  # fmt: skip
+def test_bad_feeds(
+    model: dvm_graph.Model,
+    feeds: Callable[[], Feeds],
+    error: type[dvm_graph.DvmError],
+    words: list[str],
+) -> None:
+    before = model.run(good())
+    for _ in range(2):
+        with pytest.raises(error) as caught:
+            model.run(feeds())
+        for word in words:
+            assert word in str(caught.value)
+        assert_same_bits(model.run(good()), before)
+
+
+@pytest.mark.parametrize(
+    ("array", "words"),
+    [
+        (np.empty((3, 9), np.float32), ["shape", "[3, 9]"]),
+        (np.empty((3, 9, 1), np.float64), ["float64", "float32"]),
+        (np.empty((9, 3, 32), np.float32).transpose(1, 0, 2), ["C-contiguous"]),
+    ],
+)
+def test_bad_outputs(model: dvm_graph.Model, array: Array, words: list[str]) -> None:
+    name = model.get_outputs()[0].name
+    before = model.run(good())
+    with pytest.raises(dvm_graph.InputError) as caught:
+        model.run(good(), outputs={name: array})
+    for word in [name, *words]:
+        assert word in str(caught.value)
+    assert_same_bits(model.run(good()), before)
+
+
+def test_results_are_written_into_given_outputs(model: dvm_graph.Model) -> None:
+    name = model.get_outputs()[0].name
+    expected = model.run(good())
+    array = np.full_like(expected[0], np.nan)
+    result = model.run(good(), outputs={name: array})
+    assert result[0] is array or np.shares_memory(result[0], array)
+    assert_same_bits([array], expected[:1])
+
+
+def test_unknown_output_names(model: dvm_graph.Model) -> None:
+    with pytest.raises(dvm_graph.InputError, match="nothing"):
+        model.run(good(), ["nothing"])
+    with pytest.raises(dvm_graph.InputError, match="nothing"):
+        model.run(good(), outputs={"nothing": np.empty(1, np.float32)})
+
+
+def test_two_results_cannot_share_one_array() -> None:
+    model = dvm_graph.optimize(
+        model_from_text("g (float[n] x) => (float[n] y, float[n] z) { y = Neg(x) z = Exp(x) }")
+    )
+    array = np.empty(4, np.float32)
+    with pytest.raises(dvm_graph.InputError, match="overlap"):
+        model.run({"x": np.ones(4, np.float32)}, outputs={"y": array, "z": array})
+
+
+GATHER = """rows (float[rows, 4] table, int64[n] index) => (float[n, 4] y) {
+    [lookup] v = Gather<axis = 0>(table, index)
+    y = Tanh(v)
+}"""
+
+
+@pytest.mark.parametrize("index", [[0, 5], [-6, 0], [2**40], [-(2**62)]])
+def test_an_index_out_of_range_names_the_operator(index: list[int]) -> None:
+    model = dvm_graph.optimize(model_from_text(GATHER))
+    table = np.arange(20, dtype=np.float32).reshape(5, 4)
+    with pytest.raises(dvm_graph.ExecutionError, match="lookup"):
+        model.run({"table": table, "index": np.array(index)})
+    (y,) = model.run({"table": table, "index": np.array([4, -5])})
+    np.testing.assert_allclose(y, np.tanh(table[[4, 0]]), rtol=1e-6)
+
+
+def test_a_table_without_rows_has_no_valid_index() -> None:
+    model = dvm_graph.optimize(model_from_text(GATHER))
+    table = np.zeros((0, 4), np.float32)
+    with pytest.raises(dvm_graph.ExecutionError, match="lookup"):
+        model.run({"table": table, "index": np.array([0])})
+    assert model.run({"table": table, "index": np.array([], np.int64)})[0].shape == (0, 4)
+
+
+EXPAND = """big (float[n] x, int64[1] extent) => (float[m, n] y, float[n] z) {
+    <int64[1] zero = {0}>
+"""
+
+
+def big_model() -> onnx.ModelProto:
+    """The outer product of two inputs: as large as its inputs' extents multiplied."""
+    return model_from_text(
+        """big (float[m] x, float[n] y, float[k] z) => (float[m, n, k] w)
+        <int64[2] ends = {1, 2}, int64[1] end = {1}>
+        {
+            a = Unsqueeze(x, ends)
+            b = Unsqueeze(y, end)
+            c = Mul(a, b)
+            w = Mul(c, z)
+        }"""
+    )
+
+
+def test_more_memory_than_there_is() -> None:
+    model = dvm_graph.optimize(big_model())
+    ones = np.ones(1 << 15, np.float32)
+    with pytest.raises(dvm_graph.OutOfMemoryError):
+        model.run({"x": ones, "y": ones, "z": ones})
+    (w,) = model.run({"x": ones[:2], "y": ones[:3], "z": ones[:4]})
+    assert_same_bits([w], [np.ones((2, 3, 4), np.float32)])
+
+
+def test_more_intermediate_memory_than_there_is() -> None:
+    model = dvm_graph.optimize(
+        model_from_text(
+            """big (float[n] x, int64[k] shape) => (float y) {
+                big = Expand(x, shape)
+                negated = Transpose(big)
+                y = ReduceSum<keepdims = 0>(negated)
+            }"""
+        )
+    ) if False else dvm_graph.optimize(big_model())
+    with pytest.raises(dvm_graph.OutOfMemoryError):
+        model.run({name: np.ones(1 << 21, np.float32) for name in "xyz"})
+    assert model.run({name: np.ones(1, np.float32) for name in "xyz"})[0].shape == (1, 1, 1)
+
+
+def test_strict_names_the_operators_it_refuses() -> None:
+    with pytest.raises(dvm_graph.StrictError, match="Conv"):
+        dvm_graph.optimize(tiny_path("vit"), strict=True)
+    with pytest.raises(dvm_graph.StrictError, match="NonZero"):
+        dvm_graph.optimize(tiny_path("nonzero"), strict=True)

@@ -1,0 +1,78 @@
+"""Every checked-in export, run at many dims by one optimised model, against onnxruntime."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import pytest
+from onnxruntime.capi.onnxruntime_pybind11_state import Fail, InvalidArgument, RuntimeException
+
+import dvm_graph
+from models import FAMILIES, random_feeds, tiny_path
+from tests.end_to_end.reference import assert_all_close, session
+
+SEQUENCES = tuple(
+    {"batch": batch, "seq": seq}
+    for batch, seq in ((1, 1), (3, 77), (8, 128), (2, 16), (1, 31), (5, 1), (1, 127))
+)
+BATCHES = tuple({"batch": batch} for batch in (1, 2, 7, 16, 33))
+CACHES = tuple(
+    {"batch": batch, "past_seq": past} for batch, past in ((1, 1), (4, 0), (2, 77), (8, 120))
+)
+IMAGES = tuple(
+    {"batch": batch, "height": height, "width": width}
+    for batch, height, width in ((1, 32, 32), (3, 33, 47), (2, 96, 64))
+)
+CUBOIDS = tuple(
+    {"batch": batch, "seq": seq, "features": features}
+    for batch, seq, features in ((1, 1, 1), (4, 17, 33), (2, 128, 64))
+)
+GRIDS: Mapping[str, tuple[dict[str, int], ...]] = {
+    "bert": SEQUENCES,
+    "gpt2": SEQUENCES,
+    "vit": BATCHES,
+    "llama": SEQUENCES,
+    "llama_decode": CACHES,
+    "qwen3": SEQUENCES,
+    "qwen3_decode": CACHES,
+    "mmoe": BATCHES,
+    "resnet": IMAGES,
+    "mobilenet": IMAGES,
+    "if_else_add": CUBOIDS,
+    "nonzero": SEQUENCES,
+}
+WITHOUT_VENDOR = (
+    "bert", "gpt2", "llama", "llama_decode", "qwen3", "qwen3_decode", "mmoe",
+)  # fmt: skip
+TERMS = 4096
+"""Terms that one output of a tiny model sums, layer upon layer, to the order of magnitude."""
+
+
+def test_every_export_is_here() -> None:
+    assert set(GRIDS) == set(FAMILIES)
+
+
+@pytest.mark.parametrize("padded", [False, True])
+@pytest.mark.parametrize("name", GRIDS)
+def test_equals_onnxruntime(name: str, padded: bool) -> None:
+    model = dvm_graph.optimize(tiny_path(name))
+    reference = session(str(tiny_path(name)))
+    for seed, dims in enumerate(GRIDS[name]):
+        feeds = random_feeds(name, dims, seed, padded=padded)
+        assert_all_close(model.run(feeds), reference.run(None, feeds), TERMS)
+
+
+@pytest.mark.parametrize("name", GRIDS)
+def test_an_empty_batch(name: str) -> None:
+    dims = {**GRIDS[name][-1], "batch": 0}
+    feeds = random_feeds(name, dims)
+    try:
+        expected = session(str(tiny_path(name))).run(None, feeds)
+    except (Fail, InvalidArgument, RuntimeException) as error:
+        pytest.skip(f"onnxruntime does not run it: {error}")
+    assert_all_close(dvm_graph.optimize(tiny_path(name)).run(feeds), expected)
+
+
+@pytest.mark.parametrize("name", WITHOUT_VENDOR)
+def test_needs_no_vendor_operator(name: str) -> None:
+    dvm_graph.optimize(tiny_path(name), strict=True)
