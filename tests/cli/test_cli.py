@@ -13,6 +13,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from dvm_graph.cli import main
+from dvm_graph.pipeline import STAGES
 from models import tiny_path
 
 BERT = str(tiny_path("bert"))
@@ -115,6 +116,12 @@ def test_a_dump_folder_gets_every_stage(tmp_path: Path, monkeypatch: pytest.Monk
     names = sorted(path.name for path in (tmp_path / "stages").iterdir())
     assert names == ["00-import_onnx.txt", "01-decompose.txt"]
     assert (tmp_path / "stages" / names[1]).read_text() == asked
+
+
+def test_stages_are_documented() -> None:
+    for page in ("docs/cli.md", "ARCHITECTURE.md"):
+        text = (Path(__file__).parents[2] / page).read_text(encoding="utf-8")
+        assert [stage for stage in STAGES if f"`{stage}`" not in text] == [], page
 
 
 @pytest.mark.parametrize("command", COMMANDS)
