@@ -68,8 +68,9 @@ void add_access(const KernelPlan& plan, const PlanNode& source, const int64_t* d
   access.element_bytes = static_cast<int64_t>(size_of(access.storage));
   access.offset = value_of(view.offset, dims);
   evaluate_strides(view.strides, dims, source.axes, access.strides);
-  if (source.op == PlanOp::gather_ && node.limit > 0) {
-    access.gather_reach = (node.limit - 1) * node.axis_stride;
+  if (source.op == PlanOp::gather_) {
+    access.unread = node.limit == 0;
+    if (!access.unread) access.gather_reach = (node.limit - 1) * node.axis_stride;
   }
 }
 

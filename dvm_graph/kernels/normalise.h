@@ -33,6 +33,7 @@ struct NormalAccess {
   int step_axis = -1;        // the address also moves by `tile_step` elements with every
   int64_t tile_step = 0;     // tile of this axis (partial results of split reductions)
   int64_t gather_reach = 0;  // gather: what the index can add to the address, in elements
+  bool unread = false;       // gather along an axis without elements: no index is valid
   bool packed_panels = false;
 };
 

@@ -25,6 +25,7 @@ class Checker {
       require(model_.values[value].storage == Storage::input, "model input is stored elsewhere");
     }
     for (const uint32_t value : model_.outputs) check_buffer(value, "the caller");
+    check_reads();
   }
 
  private:
@@ -83,6 +84,35 @@ class Checker {
     }
     for (const PlanNode& node : plan.nodes) {
       require(node.access < static_cast<int>(plan.accesses.size()), plan.name + ": no such access");
+    }
+  }
+
+  // Nothing reads a value that nothing writes: it would have no memory.
+  void check_reads() const {
+    std::vector<bool> written(model_.values.size());
+    for (size_t i = 0; i < written.size(); i++) {
+      const Storage storage = model_.values[i].storage;
+      written[i] = storage != Storage::arena && storage != Storage::output;
+    }
+    for (const Step& step : model_.steps) {
+      if (const auto* write = std::get_if<DimsWrite>(&step)) written[write->value] = true;
+    }
+    for_each_access([&](const KernelPlan&, const PlanNode& node, size_t value) {
+      if (node.op == PlanOp::store_) written[value] = true;
+    });
+    for_each_access([&](const KernelPlan& plan, const PlanNode& node, size_t value) {
+      require(node.op == PlanOp::store_ || written[value],
+              plan.name + " reads " + model_.values[value].name + ", which nothing writes");
+    });
+  }
+  template <class Visit>
+  void for_each_access(Visit visit) const {
+    for (const ModelKernel& kernel : model_.kernels) {
+      for (const PlanNode& node : kernel.plan.nodes) {
+        if (node.access < 0) continue;
+        const Access& access = kernel.plan.accesses[static_cast<size_t>(node.access)];
+        visit(kernel.plan, node, static_cast<size_t>(access.value));
+      }
     }
   }
 

@@ -95,7 +95,7 @@ PointerRegister pointer_of(const NormalAccess& access, const TileSpace& space,
     if (a.dim >= 0) pointer.steps[a.dim] = step;
     (reach < 0 ? low : high) += reach;
   }
-  if (access.value == kPlainInteger) return pointer;
+  if (access.value == kPlainInteger || access.unread) return pointer;
   (access.gather_reach < 0 ? low : high) += access.gather_reach * bytes;
   pointer.low = low;
   pointer.high = high + bytes;

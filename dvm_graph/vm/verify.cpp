@@ -331,8 +331,9 @@ class Verifier {
     Reach reach = reach_of(head, walk, element, local ? nullptr : pointer->steps);
     if (form == Form::gather && k == 1) {
       const auto stride = static_cast<int64_t>(words[7]), limit = static_cast<int64_t>(words[8]);
-      if (limit > 0 && beyond(stride, kTooFar / limit)) return fail("gathers from too far away");
-      if (limit > 0) reach.add((limit - 1) * stride * element);
+      if (limit == 0) return true;  // no index is valid: it reads nothing
+      if (beyond(stride, kTooFar / limit)) return fail("gathers from too far away");
+      reach.add((limit - 1) * stride * element);
     }
     const int64_t base = local ? operand.offset() : pointer->base;
     const int64_t least = local ? 0 : pointer->low;

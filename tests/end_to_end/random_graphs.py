@@ -50,7 +50,7 @@ EXACT = frozenset(
     (
         "Abs", "Neg", "Relu", "Ceil", "Floor", "Sign", "Max", "Min", "ReduceMax", "ReduceMin", "Where",
         "Less", "Greater", "LessOrEqual", "GreaterOrEqual", "Cast", "Transpose", "Unsqueeze", "Reshape",
-        "Expand", "Concat", "Slice", "Split", "Gather", "Pad", "Mod", "Shape",
+        "ArgMax", "ArgMin", "Tile", "Trilu", "Expand", "Concat", "Slice", "Split", "Gather", "Pad", "Mod", "Shape",
     )
 )  # fmt: skip
 """Operators that make no rounding error of their own."""
@@ -80,6 +80,8 @@ class RandomModel:
     seed: int
     reduction_length: int
     """Longest sum of one output, over all extents."""
+    precision: np.dtype[Any]
+    """The least precise floating-point type."""
 
     def feeds(self, dims: dict[str, int]) -> dict[str, Array]:
         generator = np.random.default_rng(self.seed)
@@ -506,6 +508,57 @@ class _Grower:
         self.emit("Pad", [tensor.name, self.constant(pads)], shape, FLOAT, tensor.bound)
 
 
+    def logic(self) -> None:
+        left = self.pick(BOOL)
+        if left is None:
+            return
+        others = [t for t in self.tensors if t.dtype == BOOL and _compatible(left.shape, t.shape)]
+        right = self.choose(others)
+        shape = _broadcast(left.shape, right.shape)
+        both = self.emit(self.choose(("And", "Or", "Xor")), [left.name, right.name], shape, BOOL, 1)
+        self.emit("Not", [both.name], shape, BOOL, 1)
+
+    def arg(self) -> None:
+        """The first of the extremes, where there are no rounding errors to make another the first."""
+        tensor = self.pick(FLOAT, INT, rank=1, exact=True)
+        if tensor is None:
+            return
+        axis = self.draw(st.integers(0, len(tensor.shape) - 1))
+        shape = (*tensor.shape[:axis], *tensor.shape[axis + 1 :])
+        op = self.choose(("ArgMax", "ArgMin"))
+        self.emit(op, [tensor.name], shape, INT, 1e3, axis=axis, keepdims=0)
+
+    def tile(self) -> None:
+        tensor = self.pick(FLOAT, INT, rank=1)
+        if tensor is None:
+            return
+        known = [isinstance(d, int) for d in tensor.shape]
+        repeats = [self.choose((1, 2, 3)) if k else 1 for k in known]
+        shape = tuple(
+            d * r if isinstance(d, int) else d
+            for d, r in zip(tensor.shape, repeats, strict=True)
+        )
+        operands = [tensor.name, self.constant(np.array(repeats, np.int64))]
+        self.emit("Tile", operands, shape, tensor.dtype, tensor.bound)
+
+    def divide(self) -> None:
+        """Integers by a positive or negative number, towards zero."""
+        tensor = self.pick(INT)
+        if tensor is None:
+            return
+        divisor = self.constant(np.array(self.choose((-3, 2, 5)), np.int64))
+        op = self.choose(("Div", "Mod"))
+        self.emit(op, [tensor.name, divisor], tensor.shape, INT, tensor.bound)
+
+    def triangle(self) -> None:
+        tensor = self.pick(FLOAT, rank=2)
+        if tensor is not None:
+            upper = int(self.draw(st.booleans()))
+            shift = self.constant(np.array(self.draw(st.integers(-2, 2)), np.int64))
+            operands = [tensor.name, shift]
+            self.emit("Trilu", operands, tensor.shape, FLOAT, tensor.bound, upper=upper)
+
+
 FAMILIES: tuple[tuple[Callable[[_Grower], None], int], ...] = (
     (_Grower.unary, 4),
     (_Grower.unary_of_small, 2),
@@ -533,6 +586,11 @@ FAMILIES: tuple[tuple[Callable[[_Grower], None], int], ...] = (
     (_Grower.matmul_transposed, 2),
     (_Grower.gemm, 1),
     (_Grower.pad, 1),
+    (_Grower.logic, 1),
+    (_Grower.arg, 1),
+    (_Grower.tile, 1),
+    (_Grower.divide, 1),
+    (_Grower.triangle, 1),
 )
 
 
@@ -567,9 +625,10 @@ def random_models(draw: Draw) -> RandomModel:
         {symbol: draw(st.sampled_from(EXTENTS)) for symbol in SYMBOLS}
         for _ in range(draw(st.integers(1, 3)))
     )
-    return RandomModel(
-        _model(grower), dims, draw(st.integers(0, 9)), _longest(grower.sums, dims)
-    )
+    half = any(tensor.dtype == HALF for tensor in grower.tensors)
+    precision = np.dtype(np.float16 if half else np.float32)
+    seed = draw(st.integers(0, 9))
+    return RandomModel(_model(grower), dims, seed, _longest(grower.sums, dims), precision)
 
 
 def _longest(sums: Sequence[Dim], dims: Sequence[dict[str, int]]) -> int:

@@ -39,7 +39,7 @@ def test_equals_onnxruntime(case: RandomModel) -> None:
         expected = _expected(case, dims, feeds)
         if expected is not None:
             note(f"running at {known_dims(feeds)}")
-            assert_all_close(model.run(feeds), expected, case.reduction_length)
+            assert_all_close(model.run(feeds), expected, case.reduction_length, case.precision)
 
 
 def _expected(
