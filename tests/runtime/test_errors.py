@@ -214,6 +214,16 @@ def test_malformed_plans() -> None:
         assemble(b.plan, OPTIONS)
 
 
+def test_a_plan_that_reads_what_nothing_writes() -> None:
+    b = PlanBuilder()
+    b.input("x", ("n",))
+    lost = b.value("lost", ("n",))
+    y = b.output("y", ("n",))
+    b.launch([call(b.map("neg", [lost], y))])
+    with pytest.raises(CompileError, match="reads lost, which nothing writes"):
+        assemble(b.plan, OPTIONS)
+
+
 def test_unknown_level() -> None:
     with pytest.raises(ValueError, match="no instruction-set level 'mmx'"):
         assemble(masked().plan, Options(simd="mmx"))
