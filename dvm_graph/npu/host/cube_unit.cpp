@@ -124,10 +124,20 @@ DVM_INLINE void multiply_rows(const Matmul<T>& whole, int64_t rows, int64_t step
   }
 }
 
+// Rows of A a multiple of a cache way apart all fall into one set of L1: a block then takes no more
+// rows than the set has room for beside B.
+template <class T>
+DVM_INLINE int64_t most_rows(int64_t a_row) {
+  constexpr int64_t kWayBytes = 4096;
+  constexpr int kRowsPerSet = kMaxRows < 11 ? kMaxRows : 11;
+  return a_row * static_cast<int64_t>(sizeof(T)) % kWayBytes == 0 ? kRowsPerSet : kMaxRows;
+}
+
 template <class T>
 void multiply(Matmul<T> x, int64_t rows, int64_t columns) {
   constexpr int64_t L = kLanes<T>, kNR = kPanelVectors * L;
-  const int64_t blocks = (rows + kMaxRows - 1) / kMaxRows, step = (rows + blocks - 1) / blocks;
+  const int64_t most = most_rows<T>(x.a_row);
+  const int64_t blocks = (rows + most - 1) / most, step = (rows + blocks - 1) / blocks;
   const int64_t last = rows - (rows - 1) / step * step;
   int64_t whole_panels = columns / kNR;
   const auto advance = [&](int64_t panels) {
