@@ -2,8 +2,8 @@
 
 PYTHON ?= python3
 JOBS ?= 2
-SANITIZERS ?= address,undefined thread
 
+COMMA := ,
 VENV := .venv
 RUN := $(VENV)/bin/python
 PIP := $(RUN) -m pip --disable-pip-version-check install --quiet
@@ -11,7 +11,7 @@ CPP_FILES = $(shell git ls-files -- '*.cpp' '*.h')
 BASE_MODELS := bert gpt2 vit llama qwen3 mmoe
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-torch lint golden bench docs models-base sanitize clean
+.PHONY: help demo test test-cpp test-torch lint golden bench docs models-base sanitize clean
 
 help: ## List the targets.
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 16
@@ -45,18 +45,20 @@ docs: $(VENV)/.package ## Write the generated pages of docs/.
 models-base: $(VENV)/.torch ## Export the models at their base sizes to build/models.
 	$(RUN) -m models.export $(BASE_MODELS) --size base --skip-existing
 
-# The sanitized build replaces the usual one in .venv; dropping the stamp makes the next target put that back.
+# Builds and runs the C++ tests in a folder of their own: $(call cpp-tests,<folder>,<CMake options>)
+define cpp-tests
+	$(VENV)/bin/cmake -S . -B $(1) -G Ninja -DCMAKE_MAKE_PROGRAM=$(CURDIR)/$(VENV)/bin/ninja \
+	    -DCMAKE_BUILD_TYPE=Release -DDVM_BUILD_PYTHON=OFF -DDVM_BUILD_TESTS=ON $(2) >/dev/null
+	$(VENV)/bin/cmake --build $(1) -j $(JOBS) -- --quiet
+	$(VENV)/bin/ctest --test-dir $(1) --output-on-failure
+endef
+
+test-cpp: $(VENV)/.package ## Run the tests of the C++ rooms.
+	$(call cpp-tests,build/cpp,)
+
 sanitize: $(VENV)/.package ## Run the tests of the C++ rooms under the sanitizers.
-	@rm -f $(VENV)/.package
-	@set -e; for kind in $(SANITIZERS); do \
-	    case $$kind in thread) library=libtsan.so;; *) library=libasan.so;; esac; \
-	    echo "sanitizer: $$kind"; \
-	    $(PIP) --no-build-isolation --no-deps --editable . \
-	        --config-settings=build-dir=build/sanitize-$$(echo $$kind | tr , -) \
-	        --config-settings=cmake.define.DVM_SANITIZE=$$kind; \
-	    LD_PRELOAD=$$($${CXX:-c++} -print-file-name=$$library) ASAN_OPTIONS=detect_leaks=0 \
-	        $(RUN) -m pytest -q tests/kernels tests/vm tests/npu tests/runtime; \
-	done
+	$(call cpp-tests,build/sanitize-address,-DDVM_SANITIZE=address$(COMMA)undefined)
+	$(call cpp-tests,build/sanitize-thread,-DDVM_SANITIZE=thread)
 
 clean: ## Remove the environment and everything built, exported base models too.
 	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
