@@ -42,7 +42,9 @@ def expected(name: str, feeds: list[dict[str, Array]]) -> list[list[Array]]:
     return [model.run(feed) for feed in feeds]
 
 
-def results(name: str, feeds: list[dict[str, Array]], options: dvm_graph.Options) -> list[list[Array]]:
+def results(
+    name: str, feeds: list[dict[str, Array]], options: dvm_graph.Options
+) -> list[list[Array]]:
     model = dvm_graph.optimize(tiny_path(name), options)
     return [model.run(feed) for feed in feeds]
 
