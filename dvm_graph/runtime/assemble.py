@@ -29,7 +29,6 @@ from dvm_graph.kernels.plan import (
 )
 from dvm_graph.options import Options
 from dvm_graph.runtime.program import Port, Program
-from dvm_graph.runtime.vendor import make_partition, partition_inputs
 
 
 def assemble(plan: ModelPlan, options: Options, *, release_packed: bool = False) -> Program:
@@ -165,6 +164,9 @@ class _Assembler:
         )
 
     def _add_vendor(self, step: VendorStep) -> None:
+        # Only models that need the vendor library pay for loading it.
+        from dvm_graph.runtime.vendor import make_partition, partition_inputs
+
         results = {value.name: value for node in step.nodes for value in node.outputs}
         names = [self._plan.values[index].name for index in step.outputs]
         if len(partition_inputs(step.nodes)) != len(step.inputs):
