@@ -234,7 +234,8 @@ class ModelBuilder {
     source.offset = offset;
     source.mapped = mapped;
     const nb::gil_scoped_release unlock;
-    model_.values.at(index).contents = pack_constant(source, device_->device.target());
+    model_.values.at(index).contents =
+        pack_constant(source, device_->device.target(), device_->device.table());
   }
 
   uint32_t add_kernel(std::string name, const std::string& kind, std::vector<DimSlot> extents,

@@ -5,18 +5,21 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cstdlib>
+#include <cstring>
 #include <string>
 #include <thread>
 #include <vector>
 
 #include "runtime/errors.h"
 #include "runtime/memory.h"
+#include "vm/isa.h"
 #include "vm/panels.h"
 
 namespace dvm {
 namespace {
 
-constexpr int64_t kChunkBytes = int64_t{256} << 10;  // of packed panels, per unit of work
+constexpr int64_t kPieceBytes = int64_t{128} << 10;  // of the source, per unit of work
 
 // Runs work(0..count-1) on up to `cores` threads.
 template <typename Work>
@@ -41,42 +44,91 @@ void require_inside(const PanelSource& source) {
   if (low < 0 || high >= elements) throw CompileError("panels reach outside of their constant");
 }
 
-// The file keeps the contents; the pages only would take memory a second time.
-void drop_pages(const PanelSource& source) {
+// The whole pages of a constant.
+void advise(const PanelSource& source, int advice) {
   const auto page = static_cast<uintptr_t>(sysconf(_SC_PAGESIZE));
   const auto start = reinterpret_cast<uintptr_t>(source.data);
   const uintptr_t first = (start + page - 1) / page * page;
   const uintptr_t end = (start + static_cast<uintptr_t>(source.bytes)) / page * page;
-  if (first < end) madvise(reinterpret_cast<void*>(first), end - first, MADV_DONTNEED);
+  if (first < end) madvise(reinterpret_cast<void*>(first), end - first, advice);
 }
+
+// d_pack_b over a piece of one batch entry, carried out by the device's own instruction.
+class Packer {
+ public:
+  Packer(const PanelSource& source, const Target& target, const InstructionTable& table)
+      : handler_(table.handlers[opcode_of(Family::d_pack_b, source.dtype)]),
+        columns_(panel_columns(register_dtype(source.dtype), target)) {
+    const auto stride = [](int64_t wide) {
+      const auto narrow = static_cast<int32_t>(wide);
+      if (narrow != wide) throw CompileError("strides of a constant are too large to pack it");
+      return narrow;
+    };
+    Head head{};
+    head.opcode = opcode_of(Family::d_pack_b, source.dtype);
+    head.words = sizeof words_ / sizeof words_[0];
+    head.e1 = 1;
+    head.e2 = 2;
+    const auto pointer = [](uint32_t index) {
+      return (static_cast<uint32_t>(Space::pointer) << kSpaceShift) | index;
+    };
+    const Operand operands[] = {{pointer(0), 1, stride(source.k * columns_), stride(columns_)},
+                                {pointer(1), stride(source.n_stride), 0, stride(source.k_stride)}};
+    std::memcpy(words_, &head, sizeof head);
+    std::memcpy(words_ + 1, operands, sizeof operands);
+  }
+
+  void operator()(std::byte* panels, const std::byte* from, int64_t k, int64_t n) const {
+    Core core;
+    core.extents[0] = 1;
+    core.extents[1] = static_cast<int32_t>(k);
+    core.extents[2] = static_cast<int32_t>(n);
+    core.pointers[0] = panels;
+    core.pointers[1] = const_cast<std::byte*>(from);
+    handler_(core, words_);
+  }
+
+ private:
+  uint64_t words_[5];
+  Handler handler_;
+  int64_t columns_;
+};
 
 }  // namespace
 
-Tensor pack_constant(const PanelSource& source, const Target& target) {
+Tensor pack_constant(const PanelSource& source, const Target& target,
+                     const InstructionTable& table) {
   require_inside(source);
   const DType dtype = register_dtype(source.dtype);
   const int64_t columns = panel_columns(dtype, target);
+  const auto out_element = static_cast<int64_t>(size_of(dtype));
+  const auto element = static_cast<int64_t>(size_of(source.dtype));
   const int64_t batch_bytes = packed_bytes(source.k, source.n, 1, dtype, target);
-  const int64_t bytes = packed_bytes(source.k, source.n, source.batch, dtype, target);
-  Tensor packed{dtype, {bytes / static_cast<int64_t>(size_of(dtype))}, nullptr, nullptr};
+  const int64_t bytes = batch_bytes * source.batch;
+  Tensor packed{dtype, {bytes / out_element}, nullptr, nullptr};
   packed.owner = allocate(bytes, "packed weights");
   packed.data = static_cast<std::byte*>(packed.owner.get());
+  if (bytes == 0) return packed;
+  if (source.mapped) advise(source, MADV_WILLNEED);
 
-  const auto element = static_cast<int64_t>(size_of(source.dtype));
-  const int64_t panel_bytes = source.k * columns * static_cast<int64_t>(size_of(dtype));
-  const int64_t panels = (source.n + columns - 1) / columns;
-  const int64_t chunk = std::max<int64_t>(kChunkBytes / std::max<int64_t>(panel_bytes, 1), 1);
-  const int64_t chunks = (panels + chunk - 1) / chunk;
-  share_out(source.batch * chunks, target.cores, [&](int64_t unit) {
-    const int64_t batch = unit / chunks, panel = unit % chunks * chunk;
-    const int64_t column = panel * columns;
-    const int64_t width = std::min(chunk * columns, source.n - column);
-    const int64_t start = source.offset + batch * source.batch_stride + column * source.n_stride;
-    pack_panels(packed.data + batch * batch_bytes + panel * panel_bytes,
-                source.data + start * element, source.dtype, source.k, width, 1, 0, source.k_stride,
-                source.n_stride, target);
+  // Pieces are long where the source is contiguous: whole columns of k, or whole rows of n.
+  const bool columns_first = std::abs(source.k_stride) < std::abs(source.n_stride);
+  const int64_t line = (columns_first ? source.k : source.n) * element;
+  const int64_t lines = std::max<int64_t>(kPieceBytes / line / columns, 1) * columns;
+  const int64_t pieces = ((columns_first ? source.n : source.k) + lines - 1) / lines;
+  const Packer pack(source, target, table);
+  share_out(source.batch * pieces, target.cores, [&](int64_t unit) {
+    const int64_t batch = unit / pieces, first = unit % pieces * lines;
+    const int64_t k = columns_first ? 0 : first, n = columns_first ? first : 0;
+    const int64_t at = n * source.k + k * columns;  // n is a multiple of the panel's columns
+    const int64_t from =
+        source.offset + batch * source.batch_stride + k * source.k_stride + n * source.n_stride;
+    pack(packed.data + batch * batch_bytes + at * out_element, source.data + from * element,
+         columns_first ? source.k : std::min(lines, source.k - k),
+         columns_first ? std::min(lines, source.n - n) : source.n);
   });
-  if (source.mapped) drop_pages(source);
+  // The file keeps the contents; the pages only would take memory a second time.
+  if (source.mapped) advise(source, MADV_DONTNEED);
   return packed;
 }
 

@@ -4,6 +4,7 @@
 #include <cstdint>
 
 #include "runtime/model.h"
+#include "vm/core.h"
 #include "vm/target.h"
 
 namespace dvm {
@@ -19,8 +20,10 @@ struct PanelSource {
   bool mapped = false;  // read-only pages of a file: dropped from memory afterwards
 };
 
-// The packed buffer, in the register dtype of the source; the cores of the target share the work.
+// The packed buffer, in the register dtype of the source; packed by the device's own
+// d_pack_b on as many threads as the target has cores.
 // Throws CompileError if the view leaves the constant.
-Tensor pack_constant(const PanelSource& source, const Target& target);
+Tensor pack_constant(const PanelSource& source, const Target& target,
+                     const InstructionTable& table);
 
 }  // namespace dvm

@@ -17,10 +17,4 @@ int panel_columns(DType dtype, const Target& target);
 // Size of the packed buffer; also the batch stride is packed_bytes(k, n, 1, ...).
 int64_t packed_bytes(int64_t k, int64_t n, int64_t batch, DType dtype, const Target& target);
 
-// dst[b][n/NR][k][NR] = src[b*batch_stride + k*k_stride + n*n_stride]; strides count elements of
-// `storage`; dst has register_dtype(storage), which must be f32 or f64.
-void pack_panels(std::byte* dst, const std::byte* src, DType storage, int64_t k, int64_t n,
-                 int64_t batch, int64_t batch_stride, int64_t k_stride, int64_t n_stride,
-                 const Target& target);
-
 }  // namespace dvm

@@ -10,7 +10,10 @@
 #include <thread>
 
 #include "models.h"
+#include "npu/host/levels.h"
 #include "runtime/errors.h"
+#include "runtime/panel_packing.h"
+#include "vm/panels.h"
 
 namespace dvm::testing {
 namespace {
@@ -31,6 +34,51 @@ void check_throws(const Action& action, const std::string& what) {
     return;
   }
   check(false, what + " does not throw");
+}
+
+// -- packed weights
+
+// B is a view with the given order of axes in a buffer; every element is where the layout says.
+void check_panels(const Level& level, int64_t k, int64_t n, bool transposed) {
+  const Target target = host_target(2, *level.table);
+  constexpr int64_t batch = 2;
+  std::vector<float> source(static_cast<size_t>(batch * k * n));
+  for (size_t i = 0; i < source.size(); i++) source[i] = static_cast<float>(i + 1);
+  PanelSource view;
+  view.data = reinterpret_cast<const std::byte*>(source.data());
+  view.bytes = static_cast<int64_t>(source.size()) * 4;
+  view.batch = batch, view.k = k, view.n = n;
+  view.batch_stride = k * n;
+  view.k_stride = transposed ? 1 : n;
+  view.n_stride = transposed ? k : 1;
+  const Tensor packed = pack_constant(view, target, *level.table);
+  const auto* panels = reinterpret_cast<const float*>(packed.data);
+  const int64_t columns = target.matmul_nr, padded = (n + columns - 1) / columns * columns;
+  bool equal = packed.shape.at(0) == batch * k * padded;
+  for (int64_t b = 0; b < batch && equal; b++) {
+    for (int64_t row = 0; row < k; row++) {
+      for (int64_t column = 0; column < padded; column++) {
+        const int64_t from = b * k * n + row * view.k_stride + column * view.n_stride;
+        const float want = column < n ? source[static_cast<size_t>(from)] : 0;
+        const int64_t panel = column / columns;
+        equal &=
+            want == panels[(b * padded + panel * columns) * k + row * columns + column % columns];
+      }
+    }
+  }
+  check(equal, std::string("panels of ") + level.table->name + " k " + std::to_string(k) + " n " +
+                   std::to_string(n) + (transposed ? " transposed" : ""));
+}
+
+void test_panels() {
+  for (const Level& level : available_levels()) {
+    for (const int64_t k : {1, 7, 64, 700}) {
+      for (const int64_t n : {1, 31, 32, 33, 320}) {
+        check_panels(level, k, n, false);
+        check_panels(level, k, n, true);
+      }
+    }
+  }
 }
 
 // -- dims
@@ -191,6 +239,7 @@ void test_failed_run_leaves_nothing_behind() {
 
 int main() {
   using namespace dvm::testing;
+  test_panels();
   test_dim_operators();
   test_bad_dims();
   test_memory_plans();

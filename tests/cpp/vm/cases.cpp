@@ -12,7 +12,6 @@
 #include "scalar.h"
 #include "vm/assemble.h"
 #include "vm/disassemble.h"
-#include "vm/panels.h"
 #include "vm/verify.h"
 
 namespace dvm::testing {
@@ -232,30 +231,6 @@ void check_verifier() {
         "a wrong opcode");
 }
 
-void check_panels() {
-  const Target target = small_target(1);
-  constexpr int64_t k = 5, n = 11, batch = 2;
-  float source[batch * k * n];
-  for (size_t i = 0; i < batch * k * n; ++i) source[i] = static_cast<float>(i);
-  const int64_t bytes = packed_bytes(k, n, batch, DType::f32, target);
-  CHECK(bytes == batch * 2 * k * 8 * 4, "%d bytes", static_cast<int>(bytes));
-  std::vector<float> panels(static_cast<size_t>(bytes) / 4, -1);
-  // Columns are k elements apart: the source is B transposed.
-  pack_panels(reinterpret_cast<std::byte*>(panels.data()),
-              reinterpret_cast<const std::byte*>(source), DType::f32, k, n, batch, k * n, 1, k,
-              target);
-  for (int64_t b = 0; b < batch; ++b) {
-    for (int64_t column = 0; column < 16; ++column) {
-      for (int64_t row = 0; row < k; ++row) {
-        const float want = column < n ? source[b * k * n + column * k + row] : 0;
-        const float got = panels[b * 2 * k * 8 + column / 8 * k * 8 + row * 8 + column % 8];
-        CHECK(want == got, "panel element [%d, %d]", static_cast<int>(row),
-              static_cast<int>(column));
-      }
-    }
-  }
-}
-
 // A compiler that has compiled other kernels before gives the same words as a new one.
 void check_reuse() {
   CompilerScratch scratch;
@@ -290,7 +265,6 @@ void check_cases() {
   check_trap();
   check_assembly_errors();
   check_verifier();
-  check_panels();
   check_reuse();
 }
 
