@@ -235,7 +235,7 @@ class ModelBuilder {
     source.mapped = mapped;
     const nb::gil_scoped_release unlock;
     model_.values.at(index).contents =
-        pack_constant(source, device_->device.target(), device_->device.table());
+        pack_constant(source, device_->device.target(), device_->device.table(), store_);
   }
 
   uint32_t add_kernel(std::string name, const std::string& kind, std::vector<DimSlot> extents,
@@ -309,6 +309,7 @@ class ModelBuilder {
   std::shared_ptr<SharedDevice> device_;
   std::unique_ptr<PythonVendor> vendor_;
   Model model_;
+  Store store_;  // of packed weights
   std::vector<nb::object> constants_;
   uint32_t partitions_ = 0;
 };

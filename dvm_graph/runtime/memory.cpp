@@ -19,6 +19,7 @@ namespace {
 
 constexpr int64_t kLarge = int64_t{1} << 20;  // taken from the system directly
 constexpr int64_t kHugePage = int64_t{2} << 20;
+constexpr int64_t kStoreBlock = int64_t{32} << 20;
 constexpr int64_t kCheckedFrom = int64_t{64} << 20;
 constexpr int64_t kReserve = int64_t{32} << 20;  // left to the rest of the process
 
@@ -104,6 +105,17 @@ void require_memory(int64_t bytes, const char* what) {
 std::shared_ptr<void> allocate(int64_t bytes, const char* what) {
   std::byte* memory = take(bytes, what);
   return {memory, [bytes](void* p) { give_back(static_cast<std::byte*>(p), bytes); }};
+}
+
+std::shared_ptr<void> Store::take(int64_t bytes, const char* what) {
+  if (used_ + bytes > capacity_) {
+    capacity_ = std::max(bytes, kStoreBlock);
+    block_ = allocate(capacity_, what);
+    used_ = 0;
+  }
+  std::byte* const start = static_cast<std::byte*>(block_.get()) + used_;
+  used_ += round_up(bytes, kBufferAlignment);
+  return {block_, start};
 }
 
 Arena::~Arena() { release(); }

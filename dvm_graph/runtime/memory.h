@@ -18,6 +18,17 @@ void require_memory(int64_t bytes, const char* what);
 // 64-byte aligned memory, straight from the system where it is large, so that it returns there.
 std::shared_ptr<void> allocate(int64_t bytes, const char* what);
 
+// Memory that lives as long as a model, cut from large blocks: huge pages then hold many small
+// tensors, and only the last one of a block is not full.
+class Store {
+ public:
+  std::shared_ptr<void> take(int64_t bytes, const char* what);
+
+ private:
+  std::shared_ptr<void> block_;
+  int64_t used_ = 0, capacity_ = 0;
+};
+
 // A block that fits the shapes of recent runs.
 class Arena {
  public:

@@ -96,8 +96,8 @@ class Packer {
 
 }  // namespace
 
-Tensor pack_constant(const PanelSource& source, const Target& target,
-                     const InstructionTable& table) {
+Tensor pack_constant(const PanelSource& source, const Target& target, const InstructionTable& table,
+                     Store& store) {
   require_inside(source);
   const DType dtype = register_dtype(source.dtype);
   const int64_t columns = panel_columns(dtype, target);
@@ -106,7 +106,7 @@ Tensor pack_constant(const PanelSource& source, const Target& target,
   const int64_t batch_bytes = packed_bytes(source.k, source.n, 1, dtype, target);
   const int64_t bytes = batch_bytes * source.batch;
   Tensor packed{dtype, {bytes / out_element}, nullptr, nullptr};
-  packed.owner = allocate(bytes, "packed weights");
+  packed.owner = store.take(bytes, "packed weights");
   packed.data = static_cast<std::byte*>(packed.owner.get());
   if (bytes == 0) return packed;
   if (source.mapped) advise(source, MADV_WILLNEED);

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 
+#include "runtime/memory.h"
 #include "runtime/model.h"
 #include "vm/core.h"
 #include "vm/target.h"
@@ -20,10 +21,10 @@ struct PanelSource {
   bool mapped = false;  // read-only pages of a file: dropped from memory afterwards
 };
 
-// The packed buffer, in the register dtype of the source; packed by the device's own
+// The packed buffer, from `store`, in the register dtype of the source; packed by the device's own
 // d_pack_b on as many threads as the target has cores.
 // Throws CompileError if the view leaves the constant.
-Tensor pack_constant(const PanelSource& source, const Target& target,
-                     const InstructionTable& table);
+Tensor pack_constant(const PanelSource& source, const Target& target, const InstructionTable& table,
+                     Store& store);
 
 }  // namespace dvm

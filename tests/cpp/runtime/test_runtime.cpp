@@ -51,7 +51,8 @@ void check_panels(const Level& level, int64_t k, int64_t n, bool transposed) {
   view.batch_stride = k * n;
   view.k_stride = transposed ? 1 : n;
   view.n_stride = transposed ? k : 1;
-  const Tensor packed = pack_constant(view, target, *level.table);
+  Store store;
+  const Tensor packed = pack_constant(view, target, *level.table, store);
   const auto* panels = reinterpret_cast<const float*>(packed.data);
   const int64_t columns = target.matmul_nr, padded = (n + columns - 1) / columns * columns;
   bool equal = packed.shape.at(0) == batch * k * padded;
