@@ -29,6 +29,9 @@ class FakeMeeting:
     def needs_memory(self) -> bool:
         return bool(self.answers.get("needs_memory", False))
 
+    def needs_buffer(self) -> bool:
+        return bool(self.answers.get("needs_buffer", False))
+
     def detour(self) -> str:
         return str(self.answers.get("detour", ""))
 
@@ -98,6 +101,12 @@ def test_vector_refusals(answers: dict[str, object], word: str) -> None:
     ruling = judge(FakeMeeting(VECTOR, VECTOR, answers=answers))
     assert ruling.verdict is Verdict.SEQUENCE
     assert word in ruling.reason
+
+
+def test_a_view_read_with_own_strides_lies_in_a_buffer() -> None:
+    refused = judge(FakeMeeting(FakePart(PartKind.VIEW), CUBE, answers={"needs_buffer": True}))
+    assert refused.verdict is Verdict.SEQUENCE
+    assert "buffer" in refused.reason
 
 
 def test_a_large_producer_is_not_recomputed() -> None:
