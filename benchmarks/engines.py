@@ -13,9 +13,10 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
+from importlib import import_module
 from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -43,6 +44,8 @@ class Turn:
 class Engine(ABC):
     """Lives in the worker process."""
 
+    package: ClassVar[str]
+
     @abstractmethod
     def load(self, path: Path, threads: int) -> None: ...
 
@@ -54,6 +57,8 @@ class Engine(ABC):
 
 
 class DvmGraph(Engine):
+    package = "dvm_graph"
+
     def load(self, path: Path, threads: int) -> None:
         import dvm_graph
 
@@ -72,6 +77,8 @@ class DvmGraph(Engine):
 
 
 class OnnxRuntime(Engine):
+    package = "onnxruntime"
+
     def load(self, path: Path, threads: int) -> None:
         import onnxruntime as ort
 
@@ -139,7 +146,7 @@ def _serve(pipe: Connection, name: str) -> None:
 
 def _answer(engine: Engine, verb: str, argument: Any) -> Any:
     if verb == "load":
-        _import_packages(engine)
+        import_module(engine.package)  # imports are not part of loading a model
         begin = time.perf_counter()
         engine.load(*argument)
         return time.perf_counter() - begin
@@ -150,14 +157,6 @@ def _answer(engine: Engine, verb: str, argument: Any) -> Any:
     if verb == "outputs":
         return [np.asarray(output) for output in engine.run(argument)]
     return _resident_bytes()
-
-
-def _import_packages(engine: Engine) -> None:
-    """Imports are not part of loading a model."""
-    if isinstance(engine, DvmGraph):
-        import dvm_graph  # noqa: F401
-    else:
-        import onnxruntime  # noqa: F401
 
 
 def _resident_bytes() -> int:

@@ -11,7 +11,9 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any, TypeAlias
 
+from numpy.typing import NDArray
 from rich.console import Console
 from rich.table import Table
 
@@ -19,6 +21,7 @@ import dvm_graph
 from dvm_graph.compare import compare_output, reference_session
 from models import random_feeds, tiny_path
 
+Run: TypeAlias = Callable[[], list[NDArray[Any]]]
 SHAPES = ((1, 1), (1, 7), (2, 16), (3, 77), (1, 128), (4, 50), (8, 128), (5, 31), (16, 64))
 REPEATS = 9
 PICTURE = Path("build/demo/bert.html")
@@ -76,13 +79,13 @@ def main() -> int:
     return 0 if passed else 1
 
 
-def _timed(run: Callable[[], list]) -> tuple[float, list]:  # type: ignore[type-arg]
+def _timed(run: Run) -> tuple[float, list[NDArray[Any]]]:
     begin = time.perf_counter()
     result = run()
     return time.perf_counter() - begin, result
 
 
-def _interleaved(ours: Callable[[], list], theirs: Callable[[], list]) -> tuple[float, float]:  # type: ignore[type-arg]
+def _interleaved(ours: Run, theirs: Run) -> tuple[float, float]:
     mine, other = [], []
     for _ in range(REPEATS):
         mine.append(_timed(ours)[0])
