@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from numpy.typing import NDArray
+from onnxruntime import InferenceSession
 from rich.console import Console
 from rich.table import Table
 
@@ -48,35 +49,39 @@ def main() -> int:
         table.add_column(column, justify="right")
     passed = True
     for batch, seq in SHAPES:
-        feeds = random_feeds(path, {"batch": batch, "seq": seq}, seed=batch * 1000 + seq)
-        first, actual = _timed(lambda feeds=feeds: model.run(feeds))
-        cost = model.statistics
-        expected = session.run(None, feeds)
-        outputs = [
-            compare_output(info.name, a, e)
-            for info, a, e in zip(model.get_outputs(), actual, expected, strict=True)
-        ]
-        equal = all(output.passed for output in outputs)
+        cells, equal = _run_shape(model, session, path, batch, seq)
+        table.add_row(*cells)
         passed &= equal
-        ours, theirs = _interleaved(
-            lambda feeds=feeds: model.run(feeds), lambda feeds=feeds: session.run(None, feeds)
-        )
-        table.add_row(
-            str(batch),
-            str(seq),
-            f"{max(output.max_absolute_error for output in outputs):.1e}",
-            "yes" if equal else "NO",
-            str(cost.kernels_compiled),
-            f"{cost.mean_compile_ns / 1e3:.2f}",
-            f"{first * 1e3:.2f}",
-            f"{ours * 1e3:.2f}",
-            f"{theirs * 1e3:.2f}",
-        )
     console.print(table)
     PICTURE.parent.mkdir(parents=True, exist_ok=True)
     model.visualize(PICTURE)
     console.print(f"fusion clusters drawn to {PICTURE}; open it in a browser")
     return 0 if passed else 1
+
+
+def _run_shape(
+    model: dvm_graph.Model, session: InferenceSession, path: Path, batch: int, seq: int
+) -> tuple[list[str], bool]:
+    """One row of the table, and whether the outputs are equal."""
+    feeds = random_feeds(path, {"batch": batch, "seq": seq}, seed=batch * 1000 + seq)
+    first, actual = _timed(lambda: model.run(feeds))
+    cost = model.statistics
+    outputs = [
+        compare_output(info.name, a, e)
+        for info, a, e in zip(model.get_outputs(), actual, session.run(None, feeds), strict=True)
+    ]
+    equal = all(output.passed for output in outputs)
+    ours, theirs = _interleaved(lambda: model.run(feeds), lambda: session.run(None, feeds))
+    cells = [
+        str(batch),
+        str(seq),
+        f"{max(output.max_absolute_error for output in outputs):.1e}",
+        "yes" if equal else "NO",
+        str(cost.kernels_compiled),
+        f"{cost.mean_compile_ns / 1e3:.2f}",
+        *(f"{seconds * 1e3:.2f}" for seconds in (first, ours, theirs)),
+    ]
+    return cells, equal
 
 
 def _timed(run: Run) -> tuple[float, list[NDArray[Any]]]:
