@@ -3,8 +3,11 @@
 #include <algorithm>
 #include <map>
 #include <stdexcept>
+#include <string>
+#include <system_error>
 
 #include "npu/host/levels.h"
+#include "runtime/errors.h"
 
 namespace dvm {
 
@@ -26,9 +29,14 @@ std::shared_ptr<SharedDevice> shared_device(DeviceRequest request) {
     target.local_bytes = request.local_bytes;
     target.vector_tile_bytes = std::min(target.vector_tile_bytes, request.local_bytes);
   }
-  auto device = std::make_shared<SharedDevice>(request.cores, *table, target);
-  known = device;
-  return device;
+  try {
+    auto device = std::make_shared<SharedDevice>(request.cores, *table, target);
+    known = device;
+    return device;
+  } catch (const std::system_error&) {
+    throw OutOfMemoryError("the system does not start threads for " +
+                           std::to_string(request.cores) + " cores");
+  }
 }
 
 }  // namespace dvm

@@ -28,10 +28,9 @@ void share_out(int64_t count, int cores, const Work& work) {
   const auto worker = [&] {
     for (int64_t i = next++; i < count; i = next++) work(i);
   };
-  std::vector<std::thread> threads;
+  std::vector<std::jthread> threads;  // joined at the end, also where one cannot be started
   for (int64_t i = 1; i < std::min<int64_t>(cores, count); i++) threads.emplace_back(worker);
   worker();
-  for (std::thread& thread : threads) thread.join();
 }
 
 void require_inside(const PanelSource& source) {

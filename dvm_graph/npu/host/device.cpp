@@ -61,12 +61,19 @@ HostDevice::HostDevice(int cores, const InstructionTable& table, const Target& t
     core->local = arenas_.back().get();
     core->local_bytes = static_cast<size_t>(target.local_bytes);
   }
-  for (int i = 1; i < cores; i++) {
-    workers_.emplace_back([this, i] { worker_loop(*cores_[static_cast<size_t>(i)]); });
+  try {
+    for (int i = 1; i < cores; i++) {
+      workers_.emplace_back([this, i] { worker_loop(*cores_[static_cast<size_t>(i)]); });
+    }
+  } catch (...) {
+    stop();
+    throw;
   }
 }
 
-HostDevice::~HostDevice() {
+HostDevice::~HostDevice() { stop(); }
+
+void HostDevice::stop() {
   stopping_.store(true, std::memory_order_relaxed);
   state_.fetch_add(kGeneration, std::memory_order_release);
   state_.notify_all();

@@ -71,6 +71,7 @@ class HostDevice {
     void operator()(std::byte* arena) const;
   };
 
+  void stop();  // ends and joins the workers
   void work(Core& core);
   void worker_loop(Core& core);
   uint32_t await_stage(uint32_t seen) const;
