@@ -47,6 +47,16 @@ void check_given(const ModelValue& value, const Tensor& given, const Tensor& wan
   }
 }
 
+void refuse_overlaps(std::span<const Tensor> given, const Model& model) {
+  for (size_t i = 0; i < given.size(); i++) {
+    for (size_t j = 0; j < i; j++) {
+      if (!overlap(given[i], given[j])) continue;
+      throw InputError("the arrays given for outputs " + model.values[model.outputs[j]].name +
+                       " and " + model.values[model.outputs[i]].name + " share memory");
+    }
+  }
+}
+
 const Tensor& given_for(std::span<const Tensor> given, size_t output) {
   static const Tensor none;
   return output < given.size() ? given[output] : none;
@@ -98,11 +108,12 @@ std::vector<Tensor> Executor::run_locked(std::span<const Tensor> inputs,
   const int64_t start = now_ns();
   statistics_ = RunStatistics{};
   bind_inputs(inputs);
+  refuse_overlaps(given, model_);
   for (size_t index = 0; index < schedule_.segments.size(); index++) {
     enter_segment(index, given);
     run_segment(schedule_.segments[index],
-                RunContext{dims_, infos_.data(), buffers_.data() + kReservedBuffers, statistics_,
-                           start, profile});
+                RunContext{dims_, placed_[index].infos.data(), buffers_.data() + kReservedBuffers,
+                           statistics_, start, profile});
   }
   if (!unchecked_.empty()) evaluate_dims();
   std::vector<Tensor> outputs = collect(given);
@@ -165,15 +176,15 @@ void Executor::plan_memory(size_t index) {
   Placed& placed = placed_[index];
   placed.valid = false;
   launcher_.invalidate(segment.first_step, segment.end_step);
-  measure_values(model_, dims_, infos_);
+  measure_values(model_, dims_, placed.infos);
   placed.requests.clear();
   for (const uint32_t value : segment.arena) {
-    if (infos_[value].bytes < 0) throw_bad_size(model_, value, dims_);
+    if (placed.infos[value].bytes < 0) throw_bad_size(model_, value, dims_);
     const Lifetime& lifetime = schedule_.lifetimes[value];
-    placed.requests.push_back({infos_[value].bytes, lifetime.first, lifetime.last});
+    placed.requests.push_back({placed.infos[value].bytes, lifetime.first, lifetime.last});
   }
   for (const uint32_t value : segment.outputs) {
-    if (infos_[value].bytes < 0) throw_bad_size(model_, value, dims_);
+    if (placed.infos[value].bytes < 0) throw_bad_size(model_, value, dims_);
   }
   placed.bytes = planner_.plan(placed.requests);
   placed.dims = dims_.all();
@@ -188,22 +199,17 @@ void Executor::place_outputs(const Segment& segment, std::span<const Tensor> giv
     Tensor wanted{described.dtype, shape_of(value), nullptr, nullptr};
     const Tensor& offered = given_for(given, output);
     if (!offered.absent()) check_given(described, offered, wanted);
-    const bool in_place = !offered.absent() && usable_in_place(given, output);
+    const bool in_place = !offered.absent() && usable_in_place(offered);
     tensors_[value] =
         in_place ? offered : fresh_tensor(wanted.dtype, std::move(wanted.shape), described.name);
     buffer(value) = tensors_[value].data;
   }
 }
 
-// A given array that shares memory with an input or with another one is filled at the end.
-bool Executor::usable_in_place(std::span<const Tensor> given, size_t output) const {
-  for (const uint32_t input : model_.inputs) {
-    if (overlap(given[output], tensors_[input])) return false;
-  }
-  for (size_t other = 0; other < given.size(); other++) {
-    if (other != output && overlap(given[output], given[other])) return false;
-  }
-  return true;
+// A given array that shares memory with an input is filled at the end.
+bool Executor::usable_in_place(const Tensor& given) const {
+  return std::none_of(model_.inputs.begin(), model_.inputs.end(),
+                      [&](uint32_t input) { return overlap(given, tensors_[input]); });
 }
 
 void Executor::write_dims(const DimsWrite& write) {

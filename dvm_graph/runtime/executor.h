@@ -66,6 +66,7 @@ class Executor {
   struct Placed {
     bool valid = false;
     std::vector<int64_t> dims;
+    std::vector<ValueInfo> infos;         // by value
     std::vector<BufferRequest> requests;  // of Segment::arena
     int64_t bytes = 0;
     Arena arena;
@@ -80,7 +81,7 @@ class Executor {
   void enter_segment(size_t index, std::span<const Tensor> given);
   void plan_memory(size_t index);
   void place_outputs(const Segment& segment, std::span<const Tensor> given);
-  bool usable_in_place(std::span<const Tensor> given, size_t output) const;
+  bool usable_in_place(const Tensor& given) const;
   void write_dims(const DimsWrite& write);
   void run_segment(const Segment& segment, const RunContext& run);
   void run_vendor(const VendorCall& call);
@@ -102,7 +103,6 @@ class Executor {
   Launcher launcher_;
   MemoryPlanner planner_;
   std::vector<Placed> placed_;       // by segment
-  std::vector<ValueInfo> infos_;     // by value
   std::vector<std::byte*> buffers_;  // kReservedBuffers, then by value
   std::vector<Tensor> tensors_;      // by value: inputs, outputs and vendor results of this run
   std::vector<uint32_t> unchecked_;  // bound values whose dims await evaluation

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from typing import Any
 
 import numpy as np
@@ -123,6 +125,35 @@ def test_bad_given_outputs(array: np.ndarray[Any, Any], words: str) -> None:
     with pytest.raises(InputError, match="unknown output 'z'"):
         program.run(GOOD, {"z": array})
     assert works(program)
+
+
+def test_given_outputs_that_share_memory() -> None:
+    b = masked()
+    ids = b.plan.inputs[0]
+    b.launch([call(b.map("neg", [ids], b.output("z", ("batch", "seq"), I64), I64))])
+    program = assemble(b.plan, OPTIONS)
+    memory = np.empty((3, 3), np.int64)
+    with pytest.raises(InputError, match="outputs y and z share memory"):
+        program.run(GOOD, {"y": memory[:2], "z": memory[1:]})
+    y, _ = program.run(GOOD, {"y": memory[:2]})
+    np.testing.assert_array_equal(y, 2 * ones(2, 3))
+
+
+_MANY_CORES = """
+import resource
+from dvm_graph import _core
+from dvm_graph.errors import OutOfMemoryError
+resource.setrlimit(resource.RLIMIT_AS, (2 << 30, 2 << 30))
+try:
+    _core.ModelBuilder(2000, "", 1 << 16)
+except OutOfMemoryError as error:
+    print(error)
+"""
+
+
+def test_more_cores_than_threads() -> None:
+    done = subprocess.run([sys.executable, "-c", _MANY_CORES], capture_output=True, text=True)
+    assert "2000 cores" in done.stdout, done.stderr
 
 
 def lookup() -> PlanBuilder:

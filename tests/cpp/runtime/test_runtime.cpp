@@ -235,6 +235,50 @@ void test_failed_run_leaves_nothing_behind() {
   check(target == std::vector<float>(3, 2.0f), "writes a given output");
 }
 
+// Partition 0 gives as many of its input's elements as it is told to; both can be told to fail.
+class FakeVendor final : public VendorLibrary {
+ public:
+  explicit FakeVendor(int& failing) : failing_(failing) {}
+  void run(uint32_t partition, std::span<const Tensor> inputs, std::span<Tensor> outputs) override {
+    if (static_cast<int>(partition) == failing_) throw ExecutionError("told to fail");
+    outputs[0] = inputs[0];
+    if (partition == 0) outputs[0].shape = {2};
+  }
+
+ private:
+  int& failing_;
+};
+
+// Failures in front of and behind the point where a vendor's result decides dims.
+void test_failed_segments_leave_nothing_behind() {
+  constexpr DimSlot kM = 4;
+  Model model = empty_model();
+  model.dims.symbols.push_back("m");
+  model.dims.instructions.push_back({DimOp::symbol, 1, 0});
+  const uint32_t x = add_vector(model, "x", Storage::input);
+  const uint32_t v = add_vector(model, "v", Storage::vendor);
+  const uint32_t w = add_vector(model, "w", Storage::vendor);
+  const uint32_t y = add_vector(model, "y", Storage::output);
+  model.values[v].shape = model.values[y].shape = {kM};
+  model.bindings.push_back({1, v, 0, 1, 0});
+  model.steps.emplace_back(VendorCall{0, {x}, {v}});
+  model.steps.emplace_back(VendorCall{1, {x}, {w}});
+  add_launch(model, {add_map(model, PlanOp::neg_, {v}, y)});
+  model.kernels.back().plan.extents = {kM};
+  int failing = 1;
+  Executor executor(std::move(model), device(), std::make_unique<FakeVendor>(failing));
+  std::vector<float> three(3, 1.0f), four(4, 1.0f);
+  const Tensor first = vector_tensor(three), second = vector_tensor(four);
+  check_throws<ExecutionError>([&] { executor.run(std::span(&first, 1), {}); }, "the second");
+  failing = 0;
+  check_throws<ExecutionError>([&] { executor.run(std::span(&second, 1), {}); }, "the first");
+  failing = -1;
+  const std::vector<Tensor> outputs = executor.run(std::span(&first, 1), {});
+  const auto* data = reinterpret_cast<const float*>(outputs[0].data);
+  check(outputs[0].shape == std::vector<int64_t>{2} && data[0] == -1 && data[1] == -1,
+        "runs after vendors failed");
+}
+
 }  // namespace
 }  // namespace dvm::testing
 
@@ -248,6 +292,7 @@ int main() {
   test_shapes_in_random_order();
   test_threads();
   test_failed_run_leaves_nothing_behind();
+  test_failed_segments_leave_nothing_behind();
   std::printf("%d failures\n", failures.load());
   return failures == 0 ? 0 : 1;
 }
