@@ -1,9 +1,15 @@
-"""Options of the compiler: one table, with defaults, used by the Python API and the command line."""
+"""Options of the compiler: one table, with defaults, used by the Python API and the command line.
+
+Values that make no sense are an `InputError` as soon as they are given.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
+from typing import Any
+
+from dvm_graph.errors import InputError
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +35,10 @@ class FusionLimits:
     max_sequence: int = 64
     """Stages in one launch."""
 
+    def __post_init__(self) -> None:
+        for limit in fields(self):
+            _at_least(self, limit.name, 1 if limit.name in ("max_parallel", "max_sequence") else 0)
+
 
 @dataclass(frozen=True, slots=True)
 class Options:
@@ -53,3 +63,20 @@ class Options:
     limits: FusionLimits = field(default_factory=FusionLimits)
     dim_hints: Mapping[str, tuple[int, int]] = field(default_factory=dict)
     """Promised inclusive ranges of dims by name, checked at run time."""
+
+    def __post_init__(self) -> None:
+        for name in ("cores", "local_bytes"):
+            if getattr(self, name) is not None:
+                _at_least(self, name, 1)
+        if isinstance(self.disable_passes, str):
+            raise InputError(f"disable_passes is a set of names, not {self.disable_passes!r}")
+        object.__setattr__(self, "disable_passes", frozenset(self.disable_passes))
+        for name, (low, high) in self.dim_hints.items():
+            if not 0 <= low <= high:
+                raise InputError(f"dim_hints say that {name} is in {low}..{high}, an empty range")
+
+
+def _at_least(options: Any, name: str, least: int) -> None:
+    value = getattr(options, name)
+    if not isinstance(value, int) or value < least:
+        raise InputError(f"option {name} is {value!r}, but has to be an integer of {least} or more")

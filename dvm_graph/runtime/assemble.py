@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dvm_graph import _core
-from dvm_graph.errors import CompileError
+from dvm_graph.errors import CompileError, InputError, OutOfMemoryError
 from dvm_graph.ir import DType, Value
 from dvm_graph.kernels.plan import (
     DimsStep,
@@ -39,7 +39,8 @@ def assemble(plan: ModelPlan, options: Options, *, release_packed: bool = False)
 
     Raises:
         UnsupportedError: onnxruntime refuses a vendor partition.
-        OutOfMemoryError: the packed weights do not fit memory.
+        InputError: the options ask for an instruction-set level that the machine lacks.
+        OutOfMemoryError: the packed weights, or the local memories asked for, do not fit memory.
         CompileError: the plan is malformed.
     """
     assembler = _Assembler(plan, options)
@@ -57,9 +58,7 @@ class _Assembler:
     def __init__(self, plan: ModelPlan, options: Options) -> None:
         self._plan = plan
         self._options = options
-        self._builder = _core.ModelBuilder(
-            options.cores or 0, options.simd or "", options.local_bytes or 0
-        )
+        self._builder = _builder(options)
         self._in_place = set(_touched(plan))
 
     def run(self) -> Program:
@@ -175,6 +174,18 @@ class _Assembler:
             step.nodes, [results[name] for name in names], self._builder.cores
         )
         self._builder.add_vendor(partition, step.inputs, step.outputs)
+
+
+def _builder(options: Options) -> _core.ModelBuilder:
+    levels = _core.simd_levels()
+    if options.simd is not None and options.simd not in levels:
+        raise InputError(f"simd is {options.simd!r}, but this machine has {', '.join(levels)}")
+    try:
+        return _core.ModelBuilder(options.cores or 0, options.simd or "", options.local_bytes or 0)
+    except MemoryError as error:
+        raise OutOfMemoryError(
+            f"no memory for local_bytes={options.local_bytes} on every core"
+        ) from error
 
 
 def _touched(plan: ModelPlan) -> Iterator[int]:
