@@ -30,7 +30,7 @@ from dvm_graph.kernels.plan import (
     PlanNode,
     Slot,
 )
-from dvm_graph.kernels.registers import cast_needs_narrow, needs_narrow
+from dvm_graph.kernels.registers import cast_needs_narrow, extreme_of_nothing, needs_narrow
 from dvm_graph.kernels.value_table import ValueTable, row_major
 from dvm_graph.symbolic import DimTable, Facts
 from dvm_graph.symbolic.dims import add, equal, mul, select
@@ -264,6 +264,14 @@ class _Lowering:
                 limit=limit,
             )
         )
+        extreme = extreme_of_nothing(node.op, dtype)
+        if extreme is not None:
+            operands = (at, self._fill(extreme, dtype))
+            at = self._emit(
+                PlanNode(
+                    node.op.removeprefix("reduce_"), dtype.register, axes & ~reduce_axes, operands
+                )
+            )
         return self._narrow(at, dtype) if needs_narrow(node.op, dtype) else at
 
     def _narrow(self, operand: int, dtype: DType) -> int:

@@ -44,6 +44,14 @@ def needs_narrow(op: str, dtype: DType) -> bool:
     return dtype in _NARROW_INTEGERS and op in _LEAVES_RANGE
 
 
+def extreme_of_nothing(op: str, dtype: DType) -> int | None:
+    """What a maximum or minimum over no elements is, where it is not that of the register dtype."""
+    if dtype not in _NARROW_INTEGERS or op not in ("reduce_max", "reduce_min"):
+        return None
+    low, high = _RANGE[dtype]
+    return low if op == "reduce_max" else high
+
+
 def cast_needs_narrow(source: DType, target: DType) -> bool:
     """A cast to `target` may leave values that it cannot hold in the register."""
     if target in (DType.FLOAT16, DType.BFLOAT16):

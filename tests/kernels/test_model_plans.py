@@ -112,6 +112,12 @@ CASES: dict[str, tuple[str, list[tuple[Array, ...]]]] = {
         "{ j = Add(x, x) k = Mul(j, j) z = Sub(k, x) v = Cast<to = 2>(k) w = Cast<to = 1>(z) }",
         [(np.arange(-120, 120, 10, dtype=np.int8).reshape(4, 6),)],
     ),
+    "extremes of nothing are those of narrow integers": (
+        "g (int8[n,k] x) => (int8[n] y, int8[n] z, float[n] w) <int64[1] axis = {1}>"
+        "{ y = ReduceMax<keepdims = 0>(x, axis) z = ReduceMin<keepdims = 0>(x, axis)"
+        "  w = Cast<to = 1>(y) }",
+        [(np.zeros((2, 0), np.int8),), (np.arange(-3, 3, dtype=np.int8).reshape(2, 3),)],
+    ),
     "rounding by an explicit cast to half": (
         "g (float[n] x) => (float[n] z) { h = Cast<to = 10>(x) z = Cast<to = 1>(h) }",
         [(floats(50) * 100,)],
