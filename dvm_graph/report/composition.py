@@ -104,7 +104,9 @@ def _size(drawing: Drawing) -> tuple[float, float]:
 def _copy(item: _Placed, picture: Drawing) -> None:
     for node in item.drawing.nodes():
         attributes = {key: node.attr[key] for key in _NODE_KEYS if node.attr[key]}
-        if attributes["label"].startswith("<"):  # what is read back has lost the outer brackets
+        if attributes["label"].startswith(
+            "<TABLE"
+        ):  # what is read back has lost the outer brackets
             attributes["label"] = f"<{attributes['label']}>"
         picture.add_node(node, pos=_moved(node.attr["pos"], item), **attributes)
     for edge in item.drawing.edges():

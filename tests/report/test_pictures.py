@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from xml.etree import ElementTree
 
+import onnx.parser
 import pytest
 
 import dvm_graph
@@ -90,6 +91,17 @@ def test_page_loads_nothing_and_escapes_names(tmp_path: Path) -> None:
     data = re.search(r'<script type="application/json" id="data">(.*?)</script>', page, re.S)
     assert data is not None
     assert json.loads(data[1])["subgraphs"]["k0"]["name"] == evil
+
+
+def test_names_that_look_like_markup(tmp_path: Path) -> None:
+    name = "<x>"
+    model = onnx.parser.parse_model(
+        '<ir_version: 8, opset_import: ["": 17]> g (float[n] x) => (float[n] y) { y = Exp(x) }'
+    )
+    model.graph.input[0].name = model.graph.node[0].input[0] = name
+    dvm_graph.optimize(model).visualize(tmp_path / "p.svg")
+    texts = [text.text for text in ElementTree.parse(tmp_path / "p.svg").iter(f"{SVG}text")]
+    assert name in texts
 
 
 def test_layers_become_columns_in_running_order() -> None:
