@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from dvm_graph.errors import InputError
+from dvm_graph.errors import InputError, OutOfMemoryError, UnsupportedError
 from dvm_graph.ir import DType
 from dvm_graph.options import Options
 from dvm_graph.symbolic import evaluate_dim_text
@@ -149,17 +149,36 @@ def _errors(actual: NDArray[Any], expected: NDArray[Any]) -> tuple[float, float]
 def random_feeds(
     inputs: list[TensorInfo], dims: Mapping[str, int], seed: int
 ) -> dict[str, NDArray[Any]]:
-    """Random inputs at given extents; see the module's docstring."""
+    """Random inputs at given extents; see the module's docstring.
+
+    Raises:
+        InputError: a negative seed or extent, or a dtype of which there are no random values.
+        OutOfMemoryError: the inputs do not fit memory.
+    """
+    if seed < 0:
+        raise InputError(f"the seed is {seed}, but has to be 0 or more")
     generator = np.random.default_rng(seed)
     feeds: dict[str, NDArray[Any]] = {}
     for info in inputs:
         shape = tuple(_extent(dim, dims) for dim in info.shape)
+        if min(shape, default=0) < 0:
+            raise InputError(f"input {info.name!r} cannot have shape {list(shape)}")
         dtype = _numpy_dtype(info)
-        if dtype.kind in "iub":
-            feeds[info.name] = generator.integers(0, 2, shape).astype(dtype)
-        else:
-            feeds[info.name] = generator.standard_normal(shape).astype(dtype)
+        try:
+            feeds[info.name] = _random_array(generator, shape, dtype)
+        except (MemoryError, ValueError) as error:  # numpy refuses the largest with the latter
+            raise OutOfMemoryError(
+                f"no memory for input {info.name!r} of shape {list(shape)}"
+            ) from error
     return feeds
+
+
+def _random_array(
+    generator: np.random.Generator, shape: tuple[int, ...], dtype: np.dtype[Any]
+) -> NDArray[Any]:
+    if dtype.kind in "iub":
+        return generator.integers(0, 2, shape).astype(dtype)
+    return np.asarray(generator.standard_normal(shape)).astype(dtype)
 
 
 def _extent(dim: int | str, dims: Mapping[str, int]) -> int:
@@ -176,8 +195,14 @@ def _numpy_dtype(info: TensorInfo) -> np.dtype[Any]:
 
 
 def reference_session(source: Source, threads: int | None = None) -> onnxruntime.InferenceSession:
-    """An onnxruntime session over the same model."""
+    """An onnxruntime session over the same model.
+
+    Raises:
+        UnsupportedError: onnxruntime does not run the model.
+    """
     import onnxruntime as ort
+
+    from dvm_graph.runtime.vendor import FAILURES
 
     options = ort.SessionOptions()
     options.log_severity_level = 3
@@ -189,7 +214,10 @@ def reference_session(source: Source, threads: int | None = None) -> onnxruntime
         model = source.SerializeToString()
     else:
         model = str(Path(source))
-    return ort.InferenceSession(model, options, providers=["CPUExecutionProvider"])
+    try:
+        return ort.InferenceSession(model, options, providers=["CPUExecutionProvider"])
+    except FAILURES as error:
+        raise UnsupportedError(f"onnxruntime does not run this model: {error}") from error
 
 
 def _timed(run: Any) -> tuple[list[NDArray[Any]], float]:

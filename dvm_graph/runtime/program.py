@@ -144,9 +144,16 @@ class Program:
 
         Kernels that depend on dims which are not named are left out.
         """
+        for name, extent in dims.items():
+            if extent < 0:
+                raise InputError(f"dim {name} is {extent}, but extents are 0 or more")
         return [KernelListing(name, text) for name, text in self._core.disassemble(dict(dims))]
 
     def _arrays(self, feeds: Mapping[str, ArrayLike]) -> list[Any]:
+        if not isinstance(feeds, Mapping):
+            raise InputError(
+                f"feeds are a mapping of names to arrays, not a {type(feeds).__name__}"
+            )
         arrays = [
             _input_array(port, feeds[port.name]) if port.name in feeds else None
             for port in self._inputs
@@ -157,7 +164,7 @@ class Program:
 
     def _refuse_names(self, feeds: Mapping[str, ArrayLike]) -> None:
         names = [port.name for port in self._inputs]
-        unknown = sorted(set(feeds) - set(names))
+        unknown = [name for name in feeds if name not in names]
         missing = [name for name in names if name not in feeds]
         what = f"unknown input {unknown[0]!r}" if unknown else f"missing input {missing[0]!r}"
         raise InputError(f"{what}; the model's inputs are {', '.join(names)}")
@@ -175,7 +182,7 @@ def _input_array(port: Port, feed: ArrayLike) -> object:
     """The feed as the core takes it: contiguous, aligned, bfloat16 as its bits."""
     if port.dtype is DType.OPAQUE:
         return feed
-    array = feed if type(feed) is np.ndarray else np.asarray(feed)
+    array = feed if type(feed) is np.ndarray else _converted(port, feed)
     if array.dtype != port.dtype.numpy:
         raise InputError(
             f"input {port.name} is {array.dtype}, but the model wants {port.dtype.value}"
@@ -189,6 +196,13 @@ def _input_array(port: Port, feed: ArrayLike) -> object:
     if not (flags.c_contiguous and flags.aligned):
         array = array.copy(order="C")
     return array.view(np.uint16) if port.dtype is DType.BFLOAT16 else array
+
+
+def _converted(port: Port, feed: ArrayLike) -> NDArray[Any]:
+    try:
+        return np.asarray(feed)
+    except (TypeError, ValueError) as error:
+        raise InputError(f"input {port.name} does not make an array: {error}") from error
 
 
 def _output_array(port: Port, array: NDArray[Any]) -> object:

@@ -27,7 +27,7 @@ Partition = Callable[[list[Any]], list[Any]]
 
 _BFLOAT16 = 16
 """ONNX's number of the type."""
-_FAILURES: tuple[type[Exception], ...] = (
+FAILURES: tuple[type[Exception], ...] = (
     failures.EPFail,
     failures.EngineError,
     failures.Fail,
@@ -39,6 +39,7 @@ _FAILURES: tuple[type[Exception], ...] = (
     RuntimeError,
     ValueError,
 )
+"""What onnxruntime raises on models and inputs that it refuses."""
 
 
 def make_partition(nodes: Sequence[Node], outputs: Sequence[Value], cores: int) -> Partition:
@@ -55,7 +56,7 @@ def make_partition(nodes: Sequence[Node], outputs: Sequence[Value], cores: int) 
         session = onnxruntime.InferenceSession(
             model, _session_options(cores), providers=["CPUExecutionProvider"]
         )
-    except _FAILURES as error:
+    except FAILURES as error:
         raise UnsupportedError(f"onnxruntime refuses {_describe(nodes)}: {error}") from error
     return _Partition(session, nodes, inputs, outputs).run
 
@@ -68,7 +69,7 @@ def newest_opset() -> int:
             onnxruntime.InferenceSession(
                 model, _session_options(cores=1), providers=["CPUExecutionProvider"]
             )
-        except _FAILURES:
+        except FAILURES:
             continue
         return version
     raise UnsupportedError(f"onnxruntime {onnxruntime.__version__} runs no ONNX model")
@@ -121,7 +122,7 @@ class _Partition:
             if self._bfloat16:
                 return self._run_values(feeds)
             results: list[Any] = self._session.run(self._outputs, feeds)
-        except _FAILURES as error:
+        except FAILURES as error:
             raise ExecutionError(
                 f"onnxruntime failed in {_describe(self._nodes)}: {error}"
             ) from error

@@ -75,6 +75,33 @@ def test_bad_feeds(
 
 
 @pytest.mark.parametrize(
+    ("feeds", "words"),
+    [
+        (list(good().values()), "mapping of names"),
+        (None, "mapping of names"),
+        ({**good(), 1: ZEROS, "labels": ZEROS}, "unknown input 1"),
+        ({**good(), "input_ids": [[1, 2], [3]]}, "input_ids does not make an array"),
+    ],
+)
+def test_feeds_that_are_no_arrays_by_name(model: dvm_graph.Model, feeds: Any, words: str) -> None:
+    with pytest.raises(dvm_graph.InputError, match=words):
+        model.run(feeds)
+
+
+def test_negative_extents(model: dvm_graph.Model) -> None:
+    with pytest.raises(dvm_graph.InputError, match="batch is -1"):
+        model.listings({"batch": -1, "seq": 2})
+    with pytest.raises(dvm_graph.InputError, match=r"shape \[-1, 2\]"):
+        model.compare(dims={"batch": -1})
+
+
+def test_comparison_with_a_model_that_onnxruntime_does_not_run() -> None:
+    source = model_from_text("g (bfloat16[n] x) => (bfloat16[n] y) { y = Mul(x, x) }")
+    with pytest.raises(dvm_graph.UnsupportedError, match="onnxruntime does not run this model"):
+        dvm_graph.compare(source)
+
+
+@pytest.mark.parametrize(
     ("array", "words"),
     [
         (np.empty((3, 9), np.float32), ["shape", "[3, 9]"]),
