@@ -34,8 +34,10 @@ def load_arrays(path: Path) -> Arrays:
 
 def save_arrays(path: Path, arrays: Mapping[str, NDArray[Any]]) -> None:
     """Writes arrays under their names."""
-    with path.open("wb") as file:
-        np.savez(file, **arrays)  # type: ignore[arg-type]
+    with zipfile.ZipFile(path, "w") as file:  # np.savez reserves some names for its parameters
+        for name, array in arrays.items():
+            with file.open(f"{name}.npy", "w", force_zip64=True) as entry:
+                np.lib.format.write_array(entry, array)
 
 
 def describe_array(name: str, array: NDArray[Any]) -> dict[str, Any]:

@@ -89,10 +89,12 @@ def all_dims(model: Model, given: DimRanges) -> list[dict[str, int]]:
     """Every combination of the extents; the last dim varies fastest.
 
     Raises:
-        click.UsageError: a dim that the model does not have.
+        click.UsageError: a dim that the model does not have, or one given twice.
     """
     names = dim_names(model)
     ranges: dict[str, Sequence[int]] = dict(given)
+    if len(ranges) < len(given):
+        raise click.UsageError("a dim is given twice; several extents are batch=1,2,4")
     unknown = [name for name in ranges if name not in names]
     if unknown:
         known = f"its dims are {', '.join(names)}" if names else "all its dims are fixed"

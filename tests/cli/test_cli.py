@@ -13,6 +13,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from dvm_graph.cli import main
+from dvm_graph.cli.arrays import load_arrays, save_arrays
 from dvm_graph.pipeline import STAGES
 from models import tiny_path
 
@@ -45,6 +46,12 @@ def test_run_prints_and_saves_what_onnxruntime_gives(tmp_path: Path) -> None:
     with np.load(out) as saved:
         for name, expected in zip(names, session.run(None, arrays), strict=True):
             np.testing.assert_allclose(saved[name], expected, rtol=1e-3, atol=1e-4)
+
+
+@pytest.mark.parametrize("name", ["file", "allow_pickle", "a/b"])
+def test_results_of_any_name_are_saved(name: str, tmp_path: Path) -> None:
+    save_arrays(tmp_path / "out.npz", {name: np.arange(3)})
+    np.testing.assert_array_equal(load_arrays(tmp_path / "out.npz")[name], np.arange(3))
 
 
 def test_run_with_random_inputs() -> None:
@@ -145,6 +152,10 @@ def test_a_broken_model_is_one_message(command: str, tmp_path: Path) -> None:
         (("run", BERT, "--dim", "batch=x"), "is not like"),
         (("run", BERT, "--dim", "batch=1:9:x1"), "is not like"),
         (("run", BERT, "--dim", "batch=0:99999999999"), "more than"),
+        (("run", BERT, "--dim", "batch=1", "--dim", "batch=2"), "given twice"),
+        (("run", BERT, "--dim", "batch=1000000000000000"), "no memory for input"),
+        (("run", BERT, "--dim", "batch=100000000000000000000000"), "no memory for input"),
+        (("run", BERT, "--seed", "-1"), "seed"),
         (("run", BERT, "--cores", "0"), "cores"),
         (("run", BERT, "--feeds", BERT), "no .npz file"),
         (("report", BERT, "--why", "node_gelu", "nothing"), "no kernel holds"),
