@@ -9,6 +9,9 @@ namespace {
 
 constexpr int32_t kIotaValue = -1;  // kPlainInteger of vm/program.h, which lies above this room
 
+// Of a domain. Products of its extents, strides and element sizes then stay far from overflow.
+constexpr int64_t kMostElements = int64_t{1} << 55;
+
 constexpr uint32_t bit(int axis) { return 1u << axis; }
 
 bool is_reduce(PlanOp op) { return info_of(op).kind == PlanOpKind::reduce; }
@@ -186,6 +189,16 @@ bool remove_empty_axes(NormalPlan& plan, uint32_t empty, std::vector<uint8_t>& k
   return writes;
 }
 
+void check_volume(const NormalPlan& plan) {
+  int64_t volume = 1;
+  for (int axis = 0; axis < plan.rank; ++axis) {
+    if (plan.extents[axis] > kMostElements / volume) {
+      throw std::invalid_argument("it has more than 2^55 elements to compute");
+    }
+    volume *= plan.extents[axis];
+  }
+}
+
 uint32_t reorder_mask(uint32_t mask, const int* order, int count) {
   uint32_t result = 0;
   for (int i = 0; i < count; ++i) result |= (mask >> order[i] & 1u) << i;
@@ -331,6 +344,7 @@ bool normalise(const KernelPlan& plan, const int64_t* dims, const ValueInfo* val
     if (out.extents[axis] == 0) empty |= bit(axis);
   }
   if (empty != 0 && !remove_empty_axes(out, empty, keep, renumber)) return false;
+  check_volume(out);
   drop_unit_axes(out, keep, renumber);
   merge_axes(out);
   if (out.kind == KernelKind::vector) choose_axis_order(out);

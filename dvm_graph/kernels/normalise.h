@@ -62,7 +62,7 @@ struct NormalPlan {
 };
 
 // Returns false where there is nothing to write. Throws std::invalid_argument for a plan that
-// breaks the rules of plan.h.
+// breaks the rules of plan.h, and where there are more elements than can be counted.
 bool normalise(const KernelPlan& plan, const int64_t* dims, const ValueInfo* values,
                NormalPlan& out);
 

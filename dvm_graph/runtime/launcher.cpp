@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <chrono>
-#include <stdexcept>
 #include <tuple>
 
 #include "runtime/errors.h"
@@ -95,13 +94,8 @@ bool Launcher::compile(uint32_t index, const RunContext& run, Prepared& out) {
   }
   CompiledKernel& compiled = calls_[index].compiled;
   const int64_t start = now_ns();
-  CompileStatus status = CompileStatus::ok;
-  try {
-    status = compile_kernel(plan, run.dims.values(), run.values, device_.device.target(), compiler_,
-                            compiled);
-  } catch (const std::invalid_argument& error) {
-    throw CompileError("kernel " + plan.name + ": " + error.what());
-  }
+  const CompileStatus status =
+      compile_plan(plan, run.dims, run.values, device_.device.target(), compiler_, compiled);
   if (status == CompileStatus::does_not_fit) return false;
   verify_programs(index, run);
   const int64_t elapsed = now_ns() - start;

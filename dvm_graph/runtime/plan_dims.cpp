@@ -1,5 +1,9 @@
 #include "runtime/plan_dims.h"
 
+#include <stdexcept>
+
+#include "runtime/errors.h"
+
 namespace dvm {
 
 std::vector<DimSlot> slots_of(const KernelPlan& plan) {
@@ -19,6 +23,15 @@ std::vector<DimSlot> slots_of(const KernelPlan& plan) {
 
 bool guard_holds(const KernelCall& call, const Dims& dims) {
   return call.guard == kNoSlot || (dims.ok(call.guard) && dims.values()[call.guard] != 0);
+}
+
+CompileStatus compile_plan(const KernelPlan& plan, const Dims& dims, const ValueInfo* values,
+                           const Target& target, CompilerScratch& scratch, CompiledKernel& out) {
+  try {
+    return compile_kernel(plan, dims.values(), values, target, scratch, out);
+  } catch (const std::invalid_argument& error) {
+    throw CompileError("kernel " + plan.name + ": " + error.what());
+  }
 }
 
 }  // namespace dvm

@@ -1,9 +1,10 @@
-// The dim slots that a kernel plan, and the decision to launch it, depend on.
+// Kernel plans at the dims of a run: the slots they depend on, whether they run, their compilation.
 #pragma once
 
 #include <vector>
 
 #include "runtime/model.h"
+#include "vm/compile.h"
 
 namespace dvm {
 
@@ -12,5 +13,9 @@ std::vector<DimSlot> slots_of(const KernelPlan& plan);
 
 // True where the call has no guard or its value is not 0. A guard without a value does not hold.
 bool guard_holds(const KernelCall& call, const Dims& dims);
+
+// compile_kernel at these dims. Throws CompileError, which names the kernel.
+CompileStatus compile_plan(const KernelPlan& plan, const Dims& dims, const ValueInfo* values,
+                           const Target& target, CompilerScratch& scratch, CompiledKernel& out);
 
 }  // namespace dvm

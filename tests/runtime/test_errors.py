@@ -197,6 +197,14 @@ def test_more_memory_than_there_is() -> None:
     np.testing.assert_array_equal(result, -np.ones(3))
 
 
+def test_more_elements_than_can_be_counted() -> None:
+    program = assemble(masked().plan, OPTIONS)
+    for dims in ({"batch": 1 << 40, "seq": 1 << 40}, {"batch": 1, "seq": (1 << 63) - 1}):
+        with pytest.raises(CompileError, match="2\\^55 elements"):
+            program.listings(dims)
+    assert program.listings({"batch": 1 << 20, "seq": 1 << 30})
+
+
 def test_output_larger_than_memory() -> None:
     b = PlanBuilder()
     x = b.input("x", ("n",))
