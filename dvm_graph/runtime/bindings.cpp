@@ -299,7 +299,7 @@ class ModelBuilder {
 
   // The builder is spent afterwards.
   std::unique_ptr<PyProgram> finish() {
-    return std::make_unique<PyProgram>(std::move(model_), std::move(device_), std::move(vendor_),
+    return std::make_unique<PyProgram>(std::move(model_), device_, std::move(vendor_),
                                        std::move(constants_));
   }
 

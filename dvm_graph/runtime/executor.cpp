@@ -167,8 +167,10 @@ void Executor::enter_segment(size_t index, std::span<const Tensor> given) {
     buffer(segment.arena[i]) = placed.arena.data() + placed.requests[i].offset;
   }
   place_outputs(segment, given);
-  for (const uint32_t step : segment.dims_writes)
-    write_dims(std::get<DimsWrite>(model_.steps[step]));
+  for (const uint32_t step : segment.dims_writes) {
+    const auto& write = std::get<DimsWrite>(model_.steps[step]);
+    write_dims(write, placed.infos[write.value].bytes);
+  }
 }
 
 void Executor::plan_memory(size_t index) {
@@ -212,9 +214,13 @@ bool Executor::usable_in_place(const Tensor& given) const {
                       [&](uint32_t input) { return overlap(given, tensors_[input]); });
 }
 
-void Executor::write_dims(const DimsWrite& write) {
+void Executor::write_dims(const DimsWrite& write, int64_t bytes) {
+  const std::string& name = model_.values[write.value].name;
+  if (bytes < static_cast<int64_t>(write.slots.size() * sizeof(int64_t))) {
+    throw CompileError(name + " is too small for the dims written to it");
+  }
   auto* out = reinterpret_cast<int64_t*>(buffer(write.value));
-  for (const DimSlot slot : write.slots) *out++ = dims_.at(slot, model_.values[write.value].name);
+  for (const DimSlot slot : write.slots) *out++ = dims_.at(slot, name);
 }
 
 void Executor::run_segment(const Segment& segment, const RunContext& run) {

@@ -82,7 +82,7 @@ class Executor {
   void plan_memory(size_t index);
   void place_outputs(const Segment& segment, std::span<const Tensor> given);
   bool usable_in_place(const Tensor& given) const;
-  void write_dims(const DimsWrite& write);
+  void write_dims(const DimsWrite& write, int64_t bytes);
   void run_segment(const Segment& segment, const RunContext& run);
   void run_vendor(const VendorCall& call);
   void release_dying(uint32_t first_step, uint32_t end_step);

@@ -76,6 +76,7 @@ class Checker {
   void check_kernel(const ModelKernel& kernel) const {
     const KernelPlan& plan = kernel.plan;
     for (const DimSlot slot : slots_of(plan)) check_slot(slot, plan.name);
+    check_axes(plan);
     for (const Access& access : plan.accesses) {
       require(access.value >= 0, plan.name + " accesses no value");
       check_buffer(static_cast<uint32_t>(access.value), plan.name);
@@ -84,6 +85,23 @@ class Checker {
     }
     for (const PlanNode& node : plan.nodes) {
       require(node.access < static_cast<int>(plan.accesses.size()), plan.name + ": no such access");
+    }
+  }
+
+  void check_axes(const KernelPlan& plan) const {
+    const size_t rank = plan.extents.size();
+    require(rank <= kMaxDomainRank, plan.name + " has too many axes");
+    for (const DimSlot slot : plan.extents) check_slot(slot, plan.name);
+    for (const Access& access : plan.accesses) {
+      require(access.strides.size() <= rank, plan.name + " has more strides than axes");
+    }
+    for (const PlanNode& node : plan.nodes) {
+      require(node.strides.size() <= rank && (node.axes | node.reduce_axes) >> rank == 0,
+              plan.name + " has a node along axes it does not have");
+    }
+    if (plan.kind == KernelKind::vector) return;
+    for (const int axis : {plan.m_axis, plan.n_axis, plan.k_axis}) {
+      require(axis >= 0 && static_cast<size_t>(axis) < rank, plan.name + " has no such axis");
     }
   }
 

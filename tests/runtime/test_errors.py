@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from dvm_graph import _core
 from dvm_graph.errors import (
     CompileError,
     DvmError,
@@ -251,6 +252,47 @@ def test_malformed_plans() -> None:
     b.plan.outputs = (99,)
     with pytest.raises(CompileError, match="malformed model plan: no value 99"):
         assemble(b.plan, OPTIONS)
+
+
+def copying(strides: int, axes: int, extent: int) -> _core.ModelBuilder:
+    """y = x over [4], its one kernel made of what the test says."""
+    builder = _core.ModelBuilder(1, "", 0)
+    builder.set_dims([], [("const", 4, 0), ("const", 1, 0)])
+    builder.add_value("x", "f32", "input", [0])
+    builder.add_value("y", "f32", "output", [0])
+    none: tuple[int, ...] = ()
+    load = ("load", "f32", axes, none, 0, 0, "", 0.0, 0, -1, -1, none)
+    store = ("store", "f32", axes, (0,), 1, 0, "", 0.0, 0, -1, -1, none)
+    accesses = [(value, (1,) * strides, -1, False) for value in (0, 1)]
+    kernel = builder.add_kernel(
+        "copy", "vector", [extent], [load, store], accesses, (-1, -1, -1), []
+    )
+    builder.add_launch([builder.add_call(kernel, -1, [])])
+    builder.set_ports([0], [1])
+    return builder
+
+
+def test_malformed_kernels() -> None:
+    x = np.arange(4, dtype=np.float32)
+    np.testing.assert_array_equal(copying(1, 1, 0).finish().run([x], [], False)[0], x)
+    for kernel, words in (
+        (copying(40, 1, 0), "more strides than axes"),
+        (copying(1, 0b11, 0), "along axes"),
+        (copying(1, 1, -1), "no dim slot -1"),
+    ):
+        with pytest.raises(CompileError, match=words):
+            kernel.finish()
+        assert kernel.cores == 1  # spent, but no danger
+
+
+def test_dims_written_beyond_their_value() -> None:
+    builder = _core.ModelBuilder(1, "", 0)
+    builder.set_dims([], [("const", 1, 0)])
+    builder.add_value("y", "i64", "output", [0])
+    builder.add_dims_write(0, [0] * 1000)
+    builder.set_ports([], [0])
+    with pytest.raises(CompileError, match="y is too small"):
+        builder.finish().run([], [], False)
 
 
 def test_a_plan_that_reads_what_nothing_writes() -> None:
