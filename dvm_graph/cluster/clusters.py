@@ -13,17 +13,18 @@ acyclic.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Mapping
+from typing import Any
 
 import networkx as nx
 
 from dvm_graph.cluster.prepare import prepare
 from dvm_graph.cluster.subgraph import Cluster, ClusteredGraph, FusionReport
-from dvm_graph.ir import Dim, Graph, Node, Value
+from dvm_graph.ir import Graph, Node, Value
 from dvm_graph.options import Options
 from dvm_graph.rules import Decision, Verdict
 from dvm_graph.symbolic import Facts
-from dvm_graph.symbolic.dims import symbols_of
+from dvm_graph.symbolic.binders import find_binders, result_symbols
 
 
 def cluster(graph: Graph, facts: Facts, options: Options) -> ClusteredGraph:
@@ -42,7 +43,7 @@ def cluster(graph: Graph, facts: Facts, options: Options) -> ClusteredGraph:
 
 
 def _phases(graph: Graph, order: list[Node]) -> dict[Node, int]:
-    binders = _binders(graph, order)
+    binders = find_binders(graph, order)
     phases = dict.fromkeys(order, 0)
     for _ in range(len(binders) + 1):
         if not _raise_phases(graph, order, binders, phases):
@@ -50,20 +51,8 @@ def _phases(graph: Graph, order: list[Node]) -> dict[Node, int]:
     return phases
 
 
-def _binders(graph: Graph, order: list[Node]) -> dict[object, Node]:
-    """The vendor operator whose result binds a symbol, for symbols that no input binds."""
-    given = {s for value in graph.inputs for s in _symbols_of_dims(value.shape or ())}
-    binders: dict[object, Node] = {}
-    for node in order:
-        if node.op == "vendor":
-            for symbol in _symbols(node):
-                if symbol not in given:
-                    binders.setdefault(symbol, node)
-    return binders
-
-
 def _raise_phases(
-    graph: Graph, order: list[Node], binders: dict[object, Node], phases: dict[Node, int]
+    graph: Graph, order: list[Node], binders: Mapping[Any, Node], phases: dict[Node, int]
 ) -> bool:
     """One walk over the operators; True if some phase grew. A binder may come later in the order than
     an operator that needs its symbol, and then it takes another walk.
@@ -74,8 +63,8 @@ def _raise_phases(
         phase = max(phases[node], int(vendor))
         needed = [v.producer for v in node.inputs if v is not None]
         if binders:
-            needed += [binders.get(symbol) for symbol in _symbols(node)]
-            needed += [binders.get(s) for join in _joins(graph, node) for s in _symbols(join)]
+            needed += [binders.get(symbol) for symbol in result_symbols(node)]
+            needed += [binders.get(s) for join in _joins(graph, node) for s in result_symbols(join)]
         for other in needed:
             if other is not None and other is not node:
                 phase = max(phase, _after(phases[other], vendor))
@@ -91,18 +80,6 @@ def _joins(graph: Graph, node: Node) -> list[Node]:
 
 def _after(phase: int, vendor: bool) -> int:
     return phase if phase % 2 == vendor else phase + 1
-
-
-def _symbols(node: Node) -> list[object]:
-    """Symbols that the results of an operator depend on."""
-    dims = [dim for value in node.outputs for dim in value.shape or ()]
-    dims += node.attrs.get("elements", ())
-    dims += [node.attrs[key] for key in ("start", "step") if key in node.attrs]
-    return _symbols_of_dims(dims)
-
-
-def _symbols_of_dims(dims: Iterable[Dim]) -> list[object]:
-    return [s for dim in dims if not isinstance(dim, int) for s in symbols_of(dim)]
 
 
 def _components(graph: Graph, nodes: list[Node], vendor: bool) -> list[list[Node]]:

@@ -1,21 +1,37 @@
 """Removes operators whose results nobody uses.
 
-Requires: basic or vendor operators. Ensures: every operator leads to a graph output.
+Requires: basic or vendor operators. Ensures: every operator leads to a graph output, or is a vendor
+operator whose result binds a symbol of one that does.
 
 a = exp(x); b = neg(x); return b   =>   b = neg(x); return b
 """
 
 from __future__ import annotations
 
-from dvm_graph.ir import Graph
+from dvm_graph.ir import Graph, Node
+from dvm_graph.symbolic.binders import find_binders, result_symbols
 
 
 def eliminate_dead(graph: Graph) -> bool:
     """True if something was removed."""
-    outputs = set(graph.outputs)
-    removed = False
-    for node in reversed(graph.sorted_nodes()):
-        if not any(value in outputs or graph.users(value) for value in node.outputs):
+    order = graph.sorted_nodes()
+    live = _live(graph, order)
+    for node in reversed(order):
+        if node not in live:
             graph.remove(node)
-            removed = True
-    return removed
+    return len(live) < len(order)
+
+
+def _live(graph: Graph, order: list[Node]) -> set[Node]:
+    binders = find_binders(graph, order)
+    live: set[Node] = set()
+    waiting = [value.producer for value in graph.outputs]
+    while waiting:
+        node = waiting.pop()
+        if node is None or node in live:
+            continue
+        live.add(node)
+        waiting += [value.producer for value in node.inputs if value is not None]
+        if binders:
+            waiting += [binders.get(symbol) for symbol in result_symbols(node)]
+    return live

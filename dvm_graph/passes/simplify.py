@@ -73,8 +73,8 @@ def _replace(graph: Graph, node: Node, result: Value) -> None:
     dead = [node]
     while dead:
         candidate = dead.pop()
-        if candidate not in graph.digraph:
-            continue
+        if candidate not in graph.digraph or candidate.op == "vendor":
+            continue  # whether a vendor operator binds a symbol is for eliminate_dead to see
         if any(graph.users(v) or graph.is_output(v) for v in candidate.outputs):
             continue
         dead += [v.producer for v in candidate.inputs if v is not None and v.producer is not None]

@@ -9,6 +9,24 @@ import dvm_graph
 from tests.end_to_end.reference import assert_same_bits, model_from_text
 
 
+@pytest.mark.parametrize("count", [0, 1, 5])
+def test_a_vendor_operator_of_which_only_the_size_is_used(count: int) -> None:
+    model = model_from_text(
+        """g (float[n] x) => (float[m] y) {
+            found = NonZero(x)
+            size = Shape(found)
+            axis = Constant<value_int = 1>()
+            length = Gather(size, axis)
+            zero = Constant<value_int = 0>()
+            numbers = Range(zero, length, axis)
+            y = Cast<to = 1>(numbers)
+        }"""
+    )
+    x = np.array([1.0] * count + [0.0, 0.0], np.float32)
+    (y,) = dvm_graph.optimize(model).run({"x": x})
+    np.testing.assert_array_equal(y, np.arange(count, dtype=np.float32))
+
+
 @pytest.mark.parametrize("dtype", ["int8", "int32", "int64"])
 @pytest.mark.parametrize("rows", [1000, 1 << 18, (1 << 20) + 1])
 def test_a_copy_to_scattered_places_fits_local_memory(dtype: str, rows: int) -> None:
