@@ -46,11 +46,6 @@ def mean(builder: Builder, value: Value, axes: Sequence[int]) -> Value:
     return builder.div(total, dim_value(builder, reduced_count(value, axes), value.dtype))
 
 
-def unit_axes(shape: Sequence[Dim], axes: Sequence[int]) -> tuple[Dim, ...]:
-    """The shape with the axes at extent 1."""
-    return tuple(1 if axis in axes else dim for axis, dim in enumerate(shape))
-
-
 def without_axes(builder: Builder, value: Value, axes: Sequence[int]) -> Value:
     """Drops axes of extent 1."""
     kept = tuple(dim for axis, dim in enumerate(shape_of(value)) if axis not in axes)
