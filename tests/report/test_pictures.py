@@ -93,7 +93,7 @@ def test_page_loads_nothing_and_escapes_names(tmp_path: Path) -> None:
     assert json.loads(data[1])["subgraphs"]["k0"]["name"] == evil
 
 
-def test_names_that_look_like_markup(tmp_path: Path) -> None:
+def test_names_that_look_like_markup(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     name = "<x>"
     model = onnx.parser.parse_model(
         '<ir_version: 8, opset_import: ["": 17]> g (float[n] x) => (float[n] y) { y = Exp(x) }'
@@ -102,6 +102,7 @@ def test_names_that_look_like_markup(tmp_path: Path) -> None:
     dvm_graph.optimize(model).visualize(tmp_path / "p.svg")
     texts = [text.text for text in ElementTree.parse(tmp_path / "p.svg").iter(f"{SVG}text")]
     assert name in texts
+    assert "HTML" not in capfd.readouterr().err  # graphviz found none to complain about
 
 
 def test_layers_become_columns_in_running_order() -> None:
