@@ -83,6 +83,10 @@ class ValueTable:
         return known
 
     def _add(self, value: Value) -> int:
+        if value.shape is None and value.dtype is not DType.OPAQUE:
+            raise UnsupportedError(
+                f"{value.name} has no known rank; give it a shape in the model (names for dynamic dims)"
+            )
         shape = tuple(self._slot(extent) for extent in value.shape or ())
         constant = value if value.is_constant else None
         return self._append(
