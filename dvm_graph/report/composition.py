@@ -104,9 +104,8 @@ def _size(drawing: Drawing) -> tuple[float, float]:
 def _copy(item: _Placed, picture: Drawing) -> None:
     for node in item.drawing.nodes():
         attributes = {key: node.attr[key] for key in _NODE_KEYS if node.attr[key]}
-        if attributes["label"].startswith(
-            "<TABLE"
-        ):  # what is read back has lost the outer brackets
+        # An HTML-like label that is read back has lost its outer brackets.
+        if attributes["label"].startswith("<TABLE"):
             attributes["label"] = f"<{attributes['label']}>"
         picture.add_node(node, pos=_moved(node.attr["pos"], item), **attributes)
     for edge in item.drawing.edges():
