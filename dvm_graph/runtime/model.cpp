@@ -25,7 +25,7 @@ class Checker {
       require(model_.values[value].storage == Storage::input, "model input is stored elsewhere");
     }
     for (const uint32_t value : model_.outputs) check_buffer(value, "the caller");
-    check_reads();
+    check_reads_and_writes();
   }
 
  private:
@@ -105,8 +105,9 @@ class Checker {
     }
   }
 
-  // Nothing reads a value that nothing writes: it would have no memory.
-  void check_reads() const {
+  // Nothing reads a value that nothing writes: it would have no memory. Nothing writes what belongs
+  // to the caller, or constants.
+  void check_reads_and_writes() const {
     std::vector<bool> written(model_.values.size());
     for (size_t i = 0; i < written.size(); i++) {
       const Storage storage = model_.values[i].storage;
@@ -115,8 +116,12 @@ class Checker {
     for (const Step& step : model_.steps) {
       if (const auto* write = std::get_if<DimsWrite>(&step)) written[write->value] = true;
     }
-    for_each_access([&](const KernelPlan&, const PlanNode& node, size_t value) {
-      if (node.op == PlanOp::store_) written[value] = true;
+    for_each_access([&](const KernelPlan& plan, const PlanNode& node, size_t value) {
+      if (node.op != PlanOp::store_) return;
+      const Storage storage = model_.values[value].storage;
+      require(storage == Storage::arena || storage == Storage::output,
+              plan.name + " writes " + model_.values[value].name + ", which is not its to write");
+      written[value] = true;
     });
     for_each_access([&](const KernelPlan& plan, const PlanNode& node, size_t value) {
       require(node.op == PlanOp::store_ || written[value],
