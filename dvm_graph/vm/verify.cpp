@@ -85,16 +85,17 @@ class Verifier {
     return true;
   }
 
+  // Names of registers are put together only for messages: this runs for every compiled kernel.
   bool check_grid() {
     int64_t tiles = 1, group = 1;
     for (size_t d = 0; d < program_.grid().size(); ++d) {
       const GridDim& dim = program_.grid()[d];
-      const std::string name = "grid d" + std::to_string(d);
+      const auto name = [&] { return "grid d" + std::to_string(d); };
       if (dim.tile <= 0 || dim.whole <= 0 || dim.tile > dim.whole || dim.whole > kTooFar) {
-        return fail(name + " has a tile or extent out of range");
+        return fail(name() + " has a tile or extent out of range");
       }
       if (dim.count != (dim.whole + dim.tile - 1) / dim.tile) {
-        return fail(name + " has the wrong number of tiles");
+        return fail(name() + " has the wrong number of tiles");
       }
       if (dim.count > kTooFar / tiles) return fail("too many tiles");
       tiles *= dim.count;
@@ -111,11 +112,11 @@ class Verifier {
   bool check_extents() {
     for (size_t r = 0; r < program_.extents().size(); ++r) {
       const ExtentRegister& e = program_.extents()[r];
-      const std::string name = "extent register e" + std::to_string(r + 1);
-      if (e.dim >= header_.grid_rank || e.dim < -1) return fail(name + " names no grid dim");
+      const auto name = [&] { return "extent register e" + std::to_string(r + 1); };
+      if (e.dim >= header_.grid_rank || e.dim < -1) return fail(name() + " names no grid dim");
       const int64_t most = e.dim < 0 ? 1 : program_.grid()[e.dim].tile;
       if (e.multiplier < 0 || e.multiplier * most > INT32_MAX)
-        return fail(name + " is out of range");
+        return fail(name() + " is out of range");
     }
     return true;
   }
@@ -123,24 +124,24 @@ class Verifier {
   bool check_pointers() {
     for (size_t r = 0; r < program_.pointers().size(); ++r) {
       const PointerRegister& pointer = program_.pointers()[r];
-      const std::string name = "pointer register p" + std::to_string(r);
+      const auto name = [&] { return "pointer register p" + std::to_string(r); };
       for (size_t d = 0; d < program_.grid().size(); ++d) {
         const int64_t count = program_.grid()[d].count;
         if (count > 1 && beyond(pointer.steps[d], kTooFar / count)) {
-          return fail(name + " steps too far");
+          return fail(name() + " steps too far");
         }
       }
-      if (beyond(pointer.base, kTooFar)) return fail(name + " starts too far away");
+      if (beyond(pointer.base, kTooFar)) return fail(name() + " starts too far away");
       if (pointer.buffer == kPlainInteger) continue;
       int64_t bytes = workspace_bytes_;
       if (pointer.buffer != kWorkspace) {
         if (pointer.buffer < 0 || pointer.buffer >= value_count_) {
-          return fail(name + " names no value");
+          return fail(name() + " names no value");
         }
         bytes = values_[pointer.buffer].bytes;
       }
       if (pointer.low < 0 || pointer.high < pointer.low || pointer.high > bytes) {
-        return fail(name + " reaches [" + std::to_string(pointer.low) + ", " +
+        return fail(name() + " reaches [" + std::to_string(pointer.low) + ", " +
                     std::to_string(pointer.high) + ") of a buffer of " + std::to_string(bytes) +
                     " bytes");
       }
