@@ -55,7 +55,7 @@ class Options:
     simd: str | None = None
     """Instruction-set level of the host device; None: the best the CPU has."""
     local_bytes: int | None = None
-    """Local memory of a core in bytes; None: from the device."""
+    """Local memory of a core in bytes, at most 1 GiB; None: from the device."""
     dump: str = ""
     """Folder for one text dump per stage; also set by DVM_DUMP."""
     disable_passes: frozenset[str] = frozenset()
@@ -68,12 +68,18 @@ class Options:
         for name in ("cores", "local_bytes"):
             if getattr(self, name) is not None:
                 _at_least(self, name, 1)
+        if self.local_bytes is not None and self.local_bytes > _MOST_LOCAL_BYTES:
+            raise InputError(f"option local_bytes is {self.local_bytes}, but cannot exceed 1 GiB")
         if isinstance(self.disable_passes, str):
             raise InputError(f"disable_passes is a set of names, not {self.disable_passes!r}")
         object.__setattr__(self, "disable_passes", frozenset(self.disable_passes))
         for name, (low, high) in self.dim_hints.items():
             if not 0 <= low <= high:
                 raise InputError(f"dim_hints say that {name} is in {low}..{high}, an empty range")
+
+
+_MOST_LOCAL_BYTES = 1 << 30
+"""Local addresses of instructions have 30 bits (vm/isa.h)."""
 
 
 def _at_least(options: Any, name: str, least: int) -> None:

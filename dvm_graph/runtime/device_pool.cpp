@@ -8,7 +8,6 @@
 
 #include "npu/host/levels.h"
 #include "runtime/errors.h"
-#include "vm/isa.h"
 
 namespace dvm {
 
@@ -27,7 +26,7 @@ std::shared_ptr<SharedDevice> shared_device(DeviceRequest request) {
   Target target = host_target(request.cores, *table);
   if (request.local_bytes > 0) {
     // Vector tiles are sized to this machine's caches; the local memory asked for may be smaller.
-    target.local_bytes = std::min<int64_t>(request.local_bytes, kAddressMask);
+    target.local_bytes = request.local_bytes;
     target.vector_tile_bytes = std::min(target.vector_tile_bytes, request.local_bytes);
   }
   try {
