@@ -315,5 +315,5 @@ def test_a_plan_that_writes_an_input() -> None:
 
 
 def test_unknown_level() -> None:
-    with pytest.raises(ValueError, match="'mmx'"):
+    with pytest.raises(InputError, match="simd is 'mmx', but this machine has "):
         assemble(masked().plan, Options(simd="mmx"))
