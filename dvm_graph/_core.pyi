@@ -7,7 +7,20 @@ from numpy.typing import NDArray
 
 Array = NDArray[Any]
 NodeFields = tuple[
-    str, str, int, tuple[int, ...], int, int, str, float, int, int, int, tuple[int, ...]
+    str,
+    str,
+    int,
+    tuple[int, ...],
+    int,
+    int,
+    str,
+    float,
+    int,
+    int,
+    int,
+    tuple[int, ...],
+    int,
+    tuple[int, ...],
 ]
 AccessFields = tuple[int, tuple[int, ...], int, bool]
 

@@ -46,7 +46,7 @@ class Group:
 
 
 def kind_of(node: Node) -> PartKind:
-    if node.op in RELAYOUTS or node.op in STRIDED:
+    if node.op in RELAYOUTS or node.op in STRIDED or node.op == "patches":
         return PartKind.VIEW
     if node.op == "matmul":
         return PartKind.CUBE

@@ -17,6 +17,8 @@ from dvm_graph.ir import OPERATORS, Kind, Node, Shape, Value
 
 RELAYOUTS = frozenset({"reshape", "transpose", "broadcast_to"})
 """View operators that only rename the axes of what they read."""
+WINDOWS = frozenset({"pool_max", "pool_sum", "depthwise", "patches"})
+"""Operators that read images by windows; `patches` is a view that only a matmul can read."""
 STRIDED = frozenset({"view", "slice"})
 """View operators that read memory at an offset or with strides."""
 
@@ -155,6 +157,12 @@ def _gather(node: Node, space: AxisSpace) -> NodeAxes:
     return NodeAxes(result, ((*before, gathered, *after), middle), ((), ()), (True, False))
 
 
+def _window(node: Node, space: AxisSpace) -> NodeAxes:
+    count = len(node.inputs)
+    result = space.layout(shape_of(node.output))
+    return NodeAxes(result, (None,) * count, ((),) * count, (True,) * count)
+
+
 def _source(node: Node, space: AxisSpace) -> NodeAxes:
     return NodeAxes(space.layout(shape_of(node.output)), (), (), ())
 
@@ -167,6 +175,7 @@ _SPECIAL: dict[str, Callable[[Node, AxisSpace], NodeAxes]] = {
     "view": _strided,
     "slice": _strided,
     "gather": _gather,
+    **dict.fromkeys(WINDOWS, _window),
     "iota": _source,
     "dims": _source,
 }

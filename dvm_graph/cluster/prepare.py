@@ -54,7 +54,8 @@ def _place_concat_operands(graph: Graph) -> None:
 def _repeat_cheap(graph: Graph) -> None:
     scalars = _scalar_chains(graph)
     for node in reversed(graph.sorted_nodes()):
-        if node.op in RELAYOUTS or node.op in STRIDED or node in scalars:
+        view = node.op in RELAYOUTS or node.op in STRIDED or node.op == "patches"
+        if view or node in scalars:
             _repeat(graph, node)
 
 

@@ -11,6 +11,9 @@ says otherwise; compares and tests give bool.
     MATRIX    matmul: A[..., m, k] @ B[..., k, n], both of rank >= 2, batch axes broadcast
     VIEW      same elements, other arrangement: never computes
     GATHER    reads by index
+    WINDOW    reads channels-last images x[n, h, w, c] by a moving window; attrs `kernel`, `strides`,
+              `dilations`, `pads` (at the top and left) and `size` (of the result) are pairs of dims;
+              taps outside the image are left out
     SOURCE    no tensor operands
     VENDOR    one ONNX node left to the vendor library
 """
@@ -27,6 +30,7 @@ class Kind(enum.Enum):
     MATRIX = "matrix"
     VIEW = "view"
     GATHER = "gather"
+    WINDOW = "window"
     SOURCE = "source"
     VENDOR = "vendor"
 
@@ -47,6 +51,9 @@ class OperatorInfo:
     """Number of operands; -1: any."""
     result: Result = Result.SAME
     attrs: tuple[str, ...] = ()
+
+
+_WINDOW = ("kernel", "strides", "dilations", "pads", "size")
 
 
 def _rows() -> list[OperatorInfo]:
@@ -90,6 +97,15 @@ def _rows() -> list[OperatorInfo]:
         # operands: x, int64 index; result shape = x[:axis] + index + x[axis+1:]; indices are
         # wrapped and checked
         OperatorInfo("gather", Kind.GATHER, 2, attrs=("axis",)),
+        # reductions over windows: [n, h, w, c] to [n, *size, c]
+        OperatorInfo("pool_max", Kind.WINDOW, 1, attrs=_WINDOW),
+        OperatorInfo("pool_sum", Kind.WINDOW, 1, attrs=_WINDOW),
+        # sum over the window of element * weight; operands: x, weights[taps, c]
+        OperatorInfo("depthwise", Kind.WINDOW, 2, attrs=_WINDOW),
+        # the elements of each window, row-major (tap row, tap column, channel), 0 outside the image:
+        # [n, h, w, c] to [n, *size, taps * c]; with several `groups` of channels to
+        # [groups, n, *size, taps * c / groups]. Only a matmul can read it, as its left operand
+        OperatorInfo("patches", Kind.WINDOW, 1, attrs=(*_WINDOW, "groups")),
         # int64: out[i...] = start + i[axis] * step (start, step are dims)
         OperatorInfo("iota", Kind.SOURCE, 0, attrs=("shape", "axis", "start", "step")),
         # int64 tensor holding dims: attrs `elements` (flat, row-major) and `shape`

@@ -173,7 +173,7 @@ def _check_dtypes(node: Node, info: OperatorInfo) -> None:
     operands = [value.dtype for value in node.inputs if value is not None]
     result = node.output.dtype
     alike = operands[1:] if node.op == "select" else operands
-    if info.kind in (Kind.MAP, Kind.MATRIX, Kind.VIEW) and len(set(alike)) > 1:
+    if info.kind in (Kind.MAP, Kind.MATRIX, Kind.VIEW, Kind.WINDOW) and len(set(alike)) > 1:
         raise _fail(node, f"its operands are {', '.join(dtype.short for dtype in operands)}")
     if info.result is Result.BOOL and result is not DType.BOOL:
         raise _fail(node, f"its result is {result.short}, not b8")
@@ -234,6 +234,13 @@ def _check_gather(node: Node) -> None:
         raise _fail(node, f"axis {node.attrs['axis']} is outside rank {data.rank}")
 
 
+def _check_window(node: Node) -> None:
+    if _operand(node, 0).rank != 4:
+        raise _fail(node, f"rank {_operand(node, 0).rank} is not that of images")
+    if any(len(node.attrs[name]) != 2 for name in OPERATORS[node.op].attrs[:5]):
+        raise _fail(node, "the sizes of its window are no pairs")
+
+
 def _operand(node: Node, index: int) -> Value:
     value = node.operand(index)
     assert value is not None, node
@@ -246,4 +253,5 @@ _KIND_CHECKS: dict[Kind, Callable[[Node], None]] = {
     Kind.MATRIX: _check_matrix,
     Kind.VIEW: _check_view,
     Kind.GATHER: _check_gather,
+    Kind.WINDOW: _check_window,
 }

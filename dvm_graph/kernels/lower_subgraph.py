@@ -18,7 +18,7 @@ import numpy as np
 
 from dvm_graph.cluster import FusedSubgraph, SubgraphKind
 from dvm_graph.cluster.axes import Atom, Atoms, Layout
-from dvm_graph.cluster.node_axes import RELAYOUTS, STRIDED, shape_of
+from dvm_graph.cluster.node_axes import RELAYOUTS, STRIDED, WINDOWS, shape_of
 from dvm_graph.errors import CompileError
 from dvm_graph.ir import OPERATORS, Dim, DType, Kind, Node, Value
 from dvm_graph.kernels.operands import Address, Extent, pack
@@ -33,7 +33,7 @@ from dvm_graph.kernels.plan import (
 from dvm_graph.kernels.registers import cast_needs_narrow, extreme_of_nothing, needs_narrow
 from dvm_graph.kernels.value_table import ValueTable, row_major
 from dvm_graph.symbolic import DimTable, Facts
-from dvm_graph.symbolic.dims import add, equal, mul, select
+from dvm_graph.symbolic.dims import add, equal, floordiv, mul, select
 
 _MAX_UNIFORM_CHECK = 4096
 """Elements of a constant that is looked through for being one number repeated."""
@@ -228,6 +228,8 @@ class _Lowering:
             self._at[node.output] = self._matmul(node)
         elif node.op == "gather":
             self._at[node.output] = self._gather(node)
+        elif node.op in WINDOWS:
+            self._at[node.output] = self._window(node)
         elif node.op in ("iota", "dims"):
             self._at[node.output] = self._iota(node)
         elif node.op == "cast":
@@ -325,6 +327,45 @@ class _Lowering:
                 offset=self._slot(stride),
             )
         )
+
+    def _window(self, node: Node) -> int:
+        """Images are read by the number of the window, an affine function of the axes."""
+        images, result = node.inputs[0], self._axes[node].result
+        assert images is not None
+        count, height, width, pixel = shape_of(images)
+        groups: int = node.attrs.get("groups", 1)
+        channels = floordiv(pixel, groups)
+        rows, columns = node.attrs["size"]
+        numbers = self._per_atom(result[-4:-1], (mul(rows, columns), columns, 1))
+        if node.op == "patches":
+            strides = self._per_atom(result[:-4], (channels,) * (len(result) - 4))
+        else:
+            strides = self._per_atom(result[-1:], (1,))
+        weights = -1
+        if node.op == "depthwise":
+            assert node.inputs[1] is not None
+            weights = self._add_access(self._access(self._whole(node.inputs[1], strides)))
+        sizes = (count, height, width, pixel, channels, rows, columns)
+        pairs = ("kernel", "strides", "dilations", "pads")
+        return self._emit(
+            PlanNode(
+                node.op,
+                node.output.dtype.register,
+                self._layout_mask(result),
+                access=self._add_access(self._access(self._whole(images, strides))),
+                strides=tuple(self._slot(numbers.get(atom, 0)) for atom in self._domain),
+                weights=weights,
+                window=tuple(
+                    self._slot(size)
+                    for size in (*sizes, *(dim for name in pairs for dim in node.attrs[name]))
+                ),
+            )
+        )
+
+    def _whole(self, value: Value, strides: dict[Atom, Dim]) -> Address:
+        """The start of a value, and how it follows some of the axes."""
+        place = self._values.place(value)
+        return Address(value, place.buffer, place.offset, strides)
 
     def _matmul(self, node: Node) -> int:
         a, b = self._matrix_operand(node, 0), self._matrix_operand(node, 1)

@@ -51,30 +51,72 @@ void evaluate_strides(const std::vector<DimSlot>& slots, const int64_t* dims, ui
   }
 }
 
-void add_access(const KernelPlan& plan, const PlanNode& source, const int64_t* dims,
-                const ValueInfo* values, NormalPlan& out, NormalNode& node) {
-  node.access = static_cast<int32_t>(out.accesses.size());
+// A view of memory, without what the node adds to its addresses.
+NormalAccess& add_view(const KernelPlan& plan, int32_t index, uint32_t axes, const int64_t* dims,
+                       const ValueInfo* values, NormalPlan& out) {
+  const Access& view = plan.accesses[index];
   NormalAccess& access = out.accesses.emplace_back();
-  if (source.op == PlanOp::iota_) {
-    access.value = kIotaValue;
-    access.storage = DType::i64;
-    access.element_bytes = 1;
-    access.offset = value_of(source.offset, dims);
-    evaluate_strides(source.strides, dims, source.axes, access.strides);
-    return;
-  }
-  const Access& view = plan.accesses[source.access];
   access.value = view.value;
   access.storage = values[view.value].dtype;
   access.packed_panels = view.packed_panels;
   if (view.packed_panels) access.storage = register_dtype(access.storage);
   access.element_bytes = static_cast<int64_t>(size_of(access.storage));
   access.offset = value_of(view.offset, dims);
-  evaluate_strides(view.strides, dims, source.axes, access.strides);
+  evaluate_strides(view.strides, dims, axes, access.strides);
+  return access;
+}
+
+void add_numbers(const PlanNode& source, const int64_t* dims, NormalPlan& out) {
+  NormalAccess& access = out.accesses.emplace_back();
+  access.value = kIotaValue;
+  access.storage = DType::i64;
+  access.element_bytes = 1;
+  access.offset = value_of(source.offset, dims);
+  evaluate_strides(source.strides, dims, source.axes, access.strides);
+}
+
+void add_access(const KernelPlan& plan, const PlanNode& source, const int64_t* dims,
+                const ValueInfo* values, NormalPlan& out, NormalNode& node) {
+  node.access = static_cast<int32_t>(out.accesses.size());
+  if (source.op == PlanOp::iota_) return add_numbers(source, dims, out);
+  NormalAccess& access = add_view(plan, source.access, source.axes, dims, values, out);
   if (source.op == PlanOp::gather_) {
     access.unread = node.limit == 0;
     if (!access.unread) access.gather_reach = (node.limit - 1) * node.axis_stride;
   }
+}
+
+Window evaluate_window(const PlanNode& source, const int64_t* dims) {
+  int32_t sizes[kWindowWords * 2] = {};
+  for (int i = 0; i < kWindowSizes; ++i) {
+    const int64_t size = value_of(source.window[i], dims);
+    sizes[i] = static_cast<int32_t>(size);
+    if (sizes[i] != size) throw std::invalid_argument("a size of a window is out of range");
+  }
+  Window window;
+  std::memcpy(&window, sizes, sizeof window);
+  if (window.pixels() * window.pixel > kMostElements) {
+    throw std::invalid_argument("its images have more than 2^55 elements");
+  }
+  return window;
+}
+
+void add_window(const KernelPlan& plan, const PlanNode& source, const int64_t* dims,
+                const ValueInfo* values, NormalPlan& out, NormalNode& node) {
+  const Window window = evaluate_window(source, dims);
+  node.window = static_cast<int32_t>(out.windows.size());
+  out.windows.push_back(window);
+  node.access = static_cast<int32_t>(out.accesses.size());
+  NormalAccess& images = add_view(plan, source.access, source.axes, dims, values, out);
+  images.unread = window.pixels() == 0;
+  images.gather_reach = (window.pixels() - 1) * window.pixel;
+  if (source.op == PlanOp::patches_) images.gather_reach += window.channels - 1;
+  node.numbers = static_cast<int32_t>(out.accesses.size());
+  add_numbers(source, dims, out);
+  if (source.op != PlanOp::depthwise_) return;
+  node.weights = static_cast<int32_t>(out.accesses.size());
+  NormalAccess& weights = add_view(plan, source.weights, source.axes, dims, values, out);
+  weights.gather_reach = (window.taps() - 1) * window.channels;
 }
 
 void check_node(const KernelPlan& plan, size_t index) {
@@ -92,6 +134,13 @@ void check_node(const KernelPlan& plan, size_t index) {
       (node.access < 0 || static_cast<size_t>(node.access) >= plan.accesses.size())) {
     reject(plan, index, "missing access");
   }
+  if (is_window(node.op) && node.window.size() != kWindowSizes) {
+    reject(plan, index, "missing sizes of its window");
+  }
+  if (node.op == PlanOp::depthwise_ &&
+      (node.weights < 0 || static_cast<size_t>(node.weights) >= plan.accesses.size())) {
+    reject(plan, index, "missing weights");
+  }
   if (is_reduce(node.op) && (node.axes & node.reduce_axes)) {
     reject(plan, index, "varies along an axis it reduces");
   }
@@ -106,6 +155,7 @@ void evaluate(const KernelPlan& plan, const int64_t* dims, const ValueInfo* valu
   out.k_axis = plan.k_axis;
   out.nodes.clear();
   out.accesses.clear();
+  out.windows.clear();
   if (out.rank > kMaxDomainRank) throw std::invalid_argument("kernel plan has too many axes");
   for (int axis = 0; axis < out.rank; ++axis) out.extents[axis] = dims[plan.extents[axis]];
   for (size_t i = 0; i < plan.nodes.size(); ++i) {
@@ -120,7 +170,9 @@ void evaluate(const KernelPlan& plan, const int64_t* dims, const ValueInfo* valu
     for (int k = 0; k < 3; ++k) node.inputs[k] = source.inputs[k];
     node.limit = value_of(source.limit, dims);
     if (source.op == PlanOp::gather_) node.axis_stride = value_of(source.offset, dims);
-    if (touches_memory(source.op) || source.op == PlanOp::iota_) {
+    if (is_window(source.op)) {
+      add_window(plan, source, dims, values, out, node);
+    } else if (touches_memory(source.op) || source.op == PlanOp::iota_) {
       add_access(plan, source, dims, values, out, node);
     }
     if (source.op == PlanOp::fill_) {

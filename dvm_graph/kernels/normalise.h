@@ -32,7 +32,7 @@ struct NormalAccess {
   Strides strides = {};
   int step_axis = -1;        // the address also moves by `tile_step` elements with every
   int64_t tile_step = 0;     // tile of this axis (partial results of split reductions)
-  int64_t gather_reach = 0;  // gather: what the index can add to the address, in elements
+  int64_t gather_reach = 0;  // what an index or a window can add to the address, in elements
   bool unread = false;       // gather along an axis without elements: no index is valid
   bool packed_panels = false;
 };
@@ -44,7 +44,10 @@ struct NormalNode {
   uint32_t axes = 0;
   uint32_t reduce_axes = 0;
   int32_t inputs[3] = {-1, -1, -1};
-  int32_t access = -1;      // load, store, gather, iota
+  int32_t access = -1;      // load, store, gather, iota, windows
+  int32_t weights = -1;     // depthwise: access
+  int32_t numbers = -1;     // of windows: access that counts them, as that of an iota
+  int32_t window = -1;      // index into NormalPlan::windows
   uint64_t immediate = 0;   // fill: the bits of the scalar
   int64_t limit = 0;        // check_index, gather
   int64_t axis_stride = 0;  // gather: elements between neighbours along the gathered axis
@@ -57,6 +60,7 @@ struct NormalPlan {
   int m_axis = -1, n_axis = -1, k_axis = -1;
   std::vector<NormalNode> nodes;
   std::vector<NormalAccess> accesses;
+  std::vector<Window> windows;
 
   uint32_t reduced_axes() const;  // axes that some reduction folds
 };

@@ -20,6 +20,7 @@
 #include <vector>
 
 #include "kernels/dtype.h"
+#include "kernels/window.h"
 
 namespace dvm {
 
@@ -42,6 +43,8 @@ struct PlanOpInfo {
   int arity;
 };
 const PlanOpInfo& info_of(PlanOp op);
+// Reads channels-last images by windows.
+constexpr bool is_window(PlanOp op) { return op >= PlanOp::pool_max_ && op <= PlanOp::patches_; }
 PlanOp plan_op_from_name(const std::string& name);  // throws std::invalid_argument
 
 // element address = offset + sum over axes of coordinate[axis] * strides[axis], in elements of the
@@ -58,14 +61,18 @@ struct PlanNode {
   DType dtype;                       // register dtype of the result (store: of its input)
   uint32_t axes = 0;                 // domain axes along which the result varies
   int32_t inputs[3] = {-1, -1, -1};  // earlier nodes of this plan; gather: its index
-  int32_t access = -1;               // load, store, gather: index into KernelPlan::accesses
+  int32_t access = -1;               // of memory: index into KernelPlan::accesses; of windows over
+                                     // images: where the first pixel of image 0 lies
+  int32_t weights = -1;              // depthwise: access of the first tap's weights
   uint32_t reduce_axes = 0;          // reductions
   DType narrow_to = DType::f32;      // narrow: the storage dtype
   double scalar = 0;                 // fill of a floating dtype
   int64_t integer = 0;               // fill of an integer or b8 dtype
   DimSlot limit = kNoSlot;           // check_index: number of valid indices; gather: axis extent
   DimSlot offset = kNoSlot;          // iota: base; gather: stride of the gathered axis, in elements
-  std::vector<DimSlot> strides;      // iota: one per domain axis (kNoSlot: 0)
+  std::vector<DimSlot> strides;      // iota: one per domain axis (kNoSlot: 0); of windows: how the
+                                     // number of the window follows the axes
+  std::vector<DimSlot> window;       // of windows: the first kWindowSizes fields of Window
 };
 
 enum class KernelKind : uint8_t { vector, cube, mix };

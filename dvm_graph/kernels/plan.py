@@ -18,6 +18,13 @@ from dvm_graph.symbolic import DimTable
 Slot: TypeAlias = int
 NO_SLOT: Slot = -1
 
+WINDOW_SIZES = (
+    *("images", "height", "width", "pixel", "channels", "out_height", "out_width"),
+    *("kernel_height", "kernel_width", "stride_height", "stride_width"),
+    *("dilation_height", "dilation_width", "pad_top", "pad_left"),
+)
+"""The sizes of a window over channels-last images; mirrors the fields of kernels/window.h."""
+
 
 @dataclass(frozen=True, slots=True)
 class Access:
@@ -43,6 +50,9 @@ class PlanNode:
     limit: Slot = NO_SLOT
     offset: Slot = NO_SLOT
     strides: tuple[Slot, ...] = ()
+    weights: int = -1
+    window: tuple[Slot, ...] = ()
+    """Of windows: one slot for each of `WINDOW_SIZES`."""
 
 
 class KernelKind(enum.Enum):

@@ -120,6 +120,8 @@ def _node(plan: KernelPlan, node: PlanNode) -> str:
     parts = [node.op, *(f"n{operand}" for operand in node.inputs)]
     if node.access >= 0:
         parts.append(_access(plan.accesses[node.access]))
+    if node.weights >= 0:
+        parts.append(f"weights {_access(plan.accesses[node.weights])}")
     if node.reduce_axes:
         parts.append(f"over {_axes(node.reduce_axes)}")
     if node.op == "fill":
@@ -128,6 +130,8 @@ def _node(plan: KernelPlan, node: PlanNode) -> str:
         parts.append(f"to {node.narrow_to.short}")
     if node.strides:
         parts.append(f"strides {_slots(node.strides)}")
+    if node.window:
+        parts.append(f"window {_slots(node.window)}")
     for name, slot in (("limit", node.limit), ("offset", node.offset)):
         if slot != NO_SLOT:
             parts.append(f"{name} s{slot}")

@@ -221,6 +221,8 @@ def _node_fields(node: PlanNode) -> _core.NodeFields:
         node.limit,
         node.offset,
         node.strides,
+        node.weights,
+        node.window,
     )
 
 

@@ -24,10 +24,11 @@ namespace nb = nanobind;
 namespace dvm {
 namespace {
 
-// op, dtype, axes, inputs, access, reduce_axes, narrow_to, scalar, integer, limit, offset, strides
-using NodeFields =
-    std::tuple<std::string, std::string, uint32_t, std::vector<int32_t>, int32_t, uint32_t,
-               std::string, double, int64_t, DimSlot, DimSlot, std::vector<DimSlot>>;
+// op, dtype, axes, inputs, access, reduce_axes, narrow_to, scalar, integer, limit, offset, strides,
+// weights, window
+using NodeFields = std::tuple<std::string, std::string, uint32_t, std::vector<int32_t>, int32_t,
+                              uint32_t, std::string, double, int64_t, DimSlot, DimSlot,
+                              std::vector<DimSlot>, int32_t, std::vector<DimSlot>>;
 // value, strides, offset, packed_panels
 using AccessFields = std::tuple<int32_t, std::vector<DimSlot>, DimSlot, bool>;
 
@@ -58,7 +59,7 @@ KernelKind kind_from_name(const std::string& name) {
 
 PlanNode plan_node(const NodeFields& fields) {
   const auto& [op, dtype, axes, inputs, access, reduce_axes, narrow_to, scalar, integer, limit,
-               offset, strides] = fields;
+               offset, strides, weights, window] = fields;
   PlanNode node;
   node.op = plan_op_from_name(op);
   node.dtype = dtype_from_name(dtype);
@@ -73,6 +74,8 @@ PlanNode plan_node(const NodeFields& fields) {
   node.limit = limit;
   node.offset = offset;
   node.strides = strides;
+  node.weights = weights;
+  node.window = window;
   return node;
 }
 

@@ -84,7 +84,9 @@ class Checker {
               plan.name + " touches an opaque value");
     }
     for (const PlanNode& node : plan.nodes) {
-      require(node.access < static_cast<int>(plan.accesses.size()), plan.name + ": no such access");
+      for (const int32_t access : {node.access, node.weights}) {
+        require(access < static_cast<int>(plan.accesses.size()), plan.name + ": no such access");
+      }
     }
   }
 
@@ -132,9 +134,11 @@ class Checker {
   void for_each_access(Visit visit) const {
     for (const ModelKernel& kernel : model_.kernels) {
       for (const PlanNode& node : kernel.plan.nodes) {
-        if (node.access < 0) continue;
-        const Access& access = kernel.plan.accesses[static_cast<size_t>(node.access)];
-        visit(kernel.plan, node, static_cast<size_t>(access.value));
+        for (const int32_t index : {node.access, node.weights}) {
+          if (index < 0) continue;
+          const Access& access = kernel.plan.accesses[static_cast<size_t>(index)];
+          visit(kernel.plan, node, static_cast<size_t>(access.value));
+        }
       }
     }
   }

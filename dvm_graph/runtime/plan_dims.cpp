@@ -16,6 +16,7 @@ std::vector<DimSlot> slots_of(const KernelPlan& plan) {
     slots.push_back(node.limit);
     slots.push_back(node.offset);
     slots.insert(slots.end(), node.strides.begin(), node.strides.end());
+    slots.insert(slots.end(), node.window.begin(), node.window.end());
   }
   std::erase(slots, kNoSlot);
   return slots;

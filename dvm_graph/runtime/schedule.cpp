@@ -69,10 +69,11 @@ class Scheduler {
     const KernelCall& call = model_.calls[index];
     const KernelPlan& plan = model_.kernels[call.kernel].plan;
     for (const PlanNode& node : plan.nodes) {
-      if (node.access < 0) continue;
-      const auto value =
-          static_cast<uint32_t>(plan.accesses[static_cast<size_t>(node.access)].value);
-      touch(value, node.op == PlanOp::store_, is_fallback);
+      for (const int32_t access : {node.access, node.weights}) {
+        if (access < 0) continue;
+        const int32_t value = plan.accesses[static_cast<size_t>(access)].value;
+        touch(static_cast<uint32_t>(value), node.op == PlanOp::store_, is_fallback);
+      }
     }
     for (const uint32_t fallback : call.fallback) visit_call(fallback, true);
   }

@@ -7,10 +7,28 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, fields
 from typing import Any, TypeAlias
 
 from dvm_graph.ir import DType, Value
 from dvm_graph.symbolic.polynomial import Dim
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """A window over the rows and columns of channels-last images, and the size of the result."""
+
+    kernel: tuple[int, int]
+    strides: tuple[int, int]
+    dilations: tuple[int, int]
+    pads: tuple[Dim, Dim]
+    """At the top and left; what lies below and right follows from the size."""
+    size: tuple[Dim, Dim]
+
+    @property
+    def attrs(self) -> dict[str, Any]:
+        return {field.name: getattr(self, field.name) for field in fields(self)}
+
 
 Unary: TypeAlias = "Callable[[OperatorMethods, Value], Value]"
 Binary: TypeAlias = "Callable[[OperatorMethods, Value, Value], Value]"
@@ -140,6 +158,20 @@ class OperatorMethods(ABC):
 
     def gather(self, x: Value, index: Value, axis: int) -> Value:
         return self.op("gather", x, index, axis=_axis(axis, x.rank))
+
+    def pool_max(self, x: Value, window: Window) -> Value:
+        """The greatest element of each window, channel by channel."""
+        return self.op("pool_max", x, **window.attrs)
+
+    def pool_sum(self, x: Value, window: Window) -> Value:
+        return self.op("pool_sum", x, **window.attrs)
+
+    def depthwise(self, x: Value, weights: Value, window: Window) -> Value:
+        """Each channel convolved by itself; `weights` are [taps, channels]."""
+        return self.op("depthwise", x, weights, **window.attrs)
+
+    def patches(self, x: Value, window: Window, groups: int = 1) -> Value:
+        return self.op("patches", x, **window.attrs, groups=groups)
 
     def iota(self, shape: Sequence[Dim], axis: int = 0, start: Dim = 0, step: Dim = 1) -> Value:
         return self.op("iota", shape=tuple(shape), axis=axis, start=start, step=step)

@@ -298,6 +298,35 @@ def _dims(node: Node, _facts: Facts) -> Shape:
     return shape
 
 
+def _pool(node: Node, _facts: Facts) -> Shape:
+    images, _rows, _columns, channels = _images(node)
+    return (images, *node.attrs["size"], channels)
+
+
+def _depthwise(node: Node, facts: Facts) -> Shape:
+    _check_same_dtypes(node, _operands(node, 2))
+    images, _rows, _columns, channels = _images(node)
+    taps, weighted = _shape(node, 1)
+    _equate(node, taps, dims.product(node.attrs["kernel"]), facts, "there is a weight for each tap")
+    _equate(node, weighted, channels, facts, "channels are equal")
+    return (images, *node.attrs["size"], channels)
+
+
+def _patches(node: Node, _facts: Facts) -> Shape:
+    images, _rows, _columns, channels = _images(node)
+    groups = node.attrs["groups"]
+    elements = dims.mul(dims.product(node.attrs["kernel"]), dims.floordiv(channels, groups))
+    result = (images, *node.attrs["size"], elements)
+    return result if groups == 1 else (groups, *result)
+
+
+def _images(node: Node) -> Shape:
+    shape = _shape(node)
+    if len(shape) != 4:
+        _fail(node, f"rank {len(shape)} is not that of images")
+    return shape
+
+
 _BY_NAME: dict[str, ShapeFunction] = {
     "select": _select,
     "matmul": _matmul,
@@ -308,6 +337,10 @@ _BY_NAME: dict[str, ShapeFunction] = {
     "view": _view,
     "concat": _concat,
     "gather": _gather,
+    "pool_max": _pool,
+    "pool_sum": _pool,
+    "depthwise": _depthwise,
+    "patches": _patches,
     "iota": _source,
     "dims": _dims,
 }

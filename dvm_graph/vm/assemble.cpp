@@ -262,7 +262,9 @@ class Assembler {
         line.expect("stride");
         body_.push_back(static_cast<uint64_t>(line.number()));
       }
-      if (form.extra_words > 0) {
+      if (has_window(info.form)) {
+        read_window(line);
+      } else if (form.extra_words > 0) {
         line.expect("limit");
         body_.push_back(static_cast<uint64_t>(line.number()));
       }
@@ -270,6 +272,19 @@ class Assembler {
     read_predicates(line, head);
     head.words = static_cast<uint8_t>(body_.size() - begin);
     std::memcpy(&body_[begin], &head, sizeof head);
+  }
+
+  void read_window(LineReader& line) {
+    int32_t sizes[2 * kWindowWords];
+    line.expect("window");
+    for (int32_t& size : sizes) {
+      line.expect(&size == sizes ? "(" : ",");
+      size = read_stride(line);
+    }
+    line.expect(")");
+    uint64_t words[kWindowWords];
+    std::memcpy(words, sizes, sizeof words);
+    body_.insert(body_.end(), words, words + kWindowWords);
   }
 
   static const FamilyInfo& find_opcode(const LineReader& line, std::string_view name, Head& head) {

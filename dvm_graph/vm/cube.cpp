@@ -102,8 +102,13 @@ class CubeLowering {
     const bool few_rows = problem_.m <= 2 * std::max(1, target_.matmul_mr);
     problem_.pack_b = !problem_.panels &&
                       !(target_.unified_memory && storage_is_register(b_) && b_rows && few_rows);
-    problem_.whole_k = plan_.nodes[a_].op != PlanOp::load_;
+    const PlanOp a = plan_.nodes[a_].op;
+    problem_.whole_k = a != PlanOp::load_ && a != PlanOp::patches_;
     if (problem_.whole_k) return;
+    if (a == PlanOp::patches_) {
+      problem_.pack_a = true;
+      return;
+    }
     const bool a_rows = access_of(a_).strides[plan_.k_axis] == 1 || problem_.k == 1;
     problem_.pack_a = !(target_.unified_memory && storage_is_register(a_) && a_rows);
   }
@@ -203,6 +208,7 @@ class CubeLowering {
       a.inner = 1;
       return a;
     }
+    if (plan_.nodes[a_].op == PlanOp::patches_) return operand_patches(lowering, k, depth);
     const NormalAccess& access = access_of(a_);
     const uint32_t dims = code_.space.dims_of(plan_.nodes[a_].axes);
     TileInstruction pack;
@@ -224,6 +230,43 @@ class CubeLowering {
     from.inner = stride(access.strides[plan_.k_axis]);
     code_.instructions.push_back(pack);
     return out;
+  }
+
+  // Rows of A are the elements of windows over images.
+  TileOperand operand_patches(Lowering& lowering, int64_t k, int64_t depth) {
+    const NormalNode& node = plan_.nodes[a_];
+    const DType storage = access_of(a_).storage;
+    TileInstruction pack;
+    pack.family = Family::d_pack_patches;
+    pack.dtype = storage;
+    pack.changed_mask =
+        shape_.rows_outer ? lowering.changed_mask(code_.space.dims_of(node.axes)) : 0;
+    pack.extents[1] = extent_of(plan_.m_axis);
+    pack.extents[2] = code_.extent_register(depth, -1);
+    pack.operand_count = 3;
+    const int64_t row = patch_row(depth);
+    TileOperand& out = pack.operands[0];
+    out.index =
+        code_.add_buffer(shape_.rows * row * problem_.element_bytes, pack.changed_mask != 0);
+    out.middle = stride(row);
+    out.inner = 1;
+    pack.operands[1] = lowering.emitter().operand(lowering.access_value(node.access, storage), 0);
+    pack.operands[2] =
+        lowering.emitter().operand(lowering.access_value(node.numbers, DType::i64), 0);
+    pack.operands[2].middle = stride(plan_.accesses[node.numbers].strides[plan_.m_axis]);
+    pack.window = static_cast<int32_t>(code_.windows.size());
+    code_.windows.push_back(plan_.windows[node.window]);
+    code_.windows.back().first = static_cast<int32_t>(k);
+    code_.instructions.push_back(pack);
+    return out;
+  }
+
+  // Elements between rows of packed patches: whole vectors, and no multiple of what makes many rows
+  // fall into one set of a cache.
+  int64_t patch_row(int64_t depth) const {
+    const int64_t vector = target_.vector_bytes / problem_.element_bytes;
+    const int64_t row = ceil_div(depth, vector) * vector;
+    return row * problem_.element_bytes % 1024 == 0 ? row + vector : row;
   }
 
   TileOperand operand_b(Lowering& lowering, int64_t k, int64_t depth) {

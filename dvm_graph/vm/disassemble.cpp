@@ -127,7 +127,14 @@ void add_instruction(Text& text, const uint64_t* words) {
   if (info.form == Form::gather) {
     text.add(" stride %" PRId64, static_cast<int64_t>(*extra++));
   }
-  if (form.extra_words > 0) text.add(" limit %" PRId64, static_cast<int64_t>(*extra));
+  if (has_window(info.form)) {
+    for (int i = 0; i < 2 * kWindowWords; ++i) {
+      const uint64_t word = extra[i / 2] >> 32 * (i % 2);
+      text.add("%s%d", i == 0 ? " window (" : ", ", static_cast<int32_t>(word));
+    }
+    text.add(")");
+  } else if (form.extra_words > 0)
+    text.add(" limit %" PRId64, static_cast<int64_t>(*extra));
   add_predicates(text, head);
 }
 

@@ -153,6 +153,7 @@ void Emitter::emit_at(const Instruction& instruction, const Loop* loops, const T
   out.flags = instruction.flags;
   out.extra[0] = instruction.extra[0];
   out.extra[1] = instruction.extra[1];
+  out.window = instruction.window;
   out.operand_count = static_cast<uint8_t>(count);
   for (int i = 0; i < 3; ++i) out.extents[i] = extent_register(loops[i]);
   for (int k = 0; k < count; ++k) {

@@ -23,6 +23,7 @@ struct Instruction {
   DType dtype = DType::f32;
   uint8_t changed_mask = 0, flags = 0;
   uint64_t extra[2] = {0, 0};
+  int32_t window = -1;
 };
 
 inline constexpr int kMaxOperands = 4;

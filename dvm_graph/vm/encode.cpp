@@ -44,6 +44,10 @@ void encode_instruction(const TileCode& code, const TileInstruction& instruction
   for (int k = 0; k < instruction.operand_count; ++k) {
     to = encode_operand(code, instruction.operands[k], to);
   }
+  if (instruction.window >= 0) {
+    std::memcpy(to, &code.windows[instruction.window], sizeof(Window));
+    return;
+  }
   for (int i = 0; i < extra; ++i) *to++ = instruction.extra[i];
 }
 

@@ -27,6 +27,7 @@
 #include <cstring>
 
 #include "kernels/dtype.h"
+#include "kernels/window.h"
 
 namespace dvm {
 
@@ -34,14 +35,19 @@ enum class Unit : uint8_t { scalar, vector, cube, dma };
 
 // Operand roles. `out`/`in` are tiles (two words each); the rest are one word each.
 enum class Form : uint8_t {
-  sync,    // from:8 | to:8 | event:8
-  load,    // out xd (local), in src (pointer)
-  store,   // out dst (pointer), in xn (local or immediate)
-  gather,  // out xd, in src (pointer), in index (i64), word axis_stride, word limit
-  pack_b,  // out xd: outer = panel stride; in src: middle = k stride, inner = n stride;
-           //   e1 = k, e2 = n
-  matmul,  // out xd: middle = row stride; in xa: middle = row stride, inner = k stride (1);
-           //   in xb: outer = panel stride, middle = k stride. e0 = m, e1 = k, e2 = n
+  sync,          // from:8 | to:8 | event:8
+  load,          // out xd (local), in src (pointer)
+  store,         // out dst (pointer), in xn (local or immediate)
+  gather,        // out xd, in src (pointer), in index (i64), word axis_stride, word limit
+  pack_b,        // out xd: outer = panel stride; in src: middle = k stride, inner = n stride;
+                 //   e1 = k, e2 = n
+  pack_patches,  // out xd: middle = row stride, inner = 1; in images (pointer): no strides; in
+                 //   number (integer pointer, strides = coefficients): middle; window.
+                 //   e1 = windows, e2 = elements of a patch
+  pool,          // out xd, in images, in number, window (kWindowWords words, see window.h)
+  depthwise,     // out xd, in images, in number, in xw (pointer), window
+  matmul,        // out xd: middle = row stride; in xa: middle = row stride, inner = k stride (1);
+                 //   in xb: outer = panel stride, middle = k stride. e0 = m, e1 = k, e2 = n
   unary,
   test,
   narrow,  // out, in
@@ -119,6 +125,14 @@ struct FamilyInfo {
 };
 const FamilyInfo& info_of(Family family);
 
+constexpr bool has_window(Form form) {
+  return form == Form::pack_patches || form == Form::pool || form == Form::depthwise;
+}
+// The operand of a form that is an integer, not a place; -1: none.
+constexpr int integer_operand(Form form) {
+  return form == Form::iota ? 1 : has_window(form) ? 2 : -1;
+}
+
 // Number of tile operands (two words each, outputs first) and of extra words of a form.
 struct FormInfo {
   int outputs, inputs, extra_words;
@@ -128,6 +142,9 @@ constexpr FormInfo form_info(Form form) {
     case Form::sync: return {0, 0, 1};
     case Form::gather: return {1, 2, 2};
     case Form::check_index: return {1, 1, 1};
+    case Form::pack_patches:
+    case Form::pool: return {1, 2, kWindowWords};
+    case Form::depthwise: return {1, 3, kWindowWords};
     case Form::matmul:
     case Form::binary:
     case Form::compare: return {1, 2, 0};
@@ -143,6 +160,7 @@ constexpr DType operand_dtype(Form form, DType dtype, int operand) {
       case Form::load:
       case Form::gather:
       case Form::pack_b:
+      case Form::pack_patches:
       case Form::narrow: return register_dtype(dtype);
       case Form::test:
       case Form::compare:
@@ -156,6 +174,7 @@ constexpr DType operand_dtype(Form form, DType dtype, int operand) {
   }
   if (form == Form::store || form == Form::narrow) return register_dtype(dtype);
   if (form == Form::gather && operand == 2) return DType::i64;
+  if (has_window(form) && operand == 2) return DType::i64;
   if (form == Form::select && operand == 1) return DType::b8;
   return dtype;
 }

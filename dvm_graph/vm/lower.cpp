@@ -10,7 +10,8 @@ namespace {
 constexpr size_t kCompact = 8;  // instructions of one node worth more than a detour through local
 
 bool is_lazy(PlanOp op) {
-  return op == PlanOp::load_ || op == PlanOp::fill_ || op == PlanOp::iota_;
+  return op == PlanOp::load_ || op == PlanOp::fill_ || op == PlanOp::iota_ ||
+         op == PlanOp::patches_;
 }
 
 struct FamilyTable {
@@ -196,6 +197,10 @@ void Lowering::lower(int32_t node) {
     case PlanOp::store_: lower_store(node); break;
     case PlanOp::gather_: lower_gather(node); break;
     case PlanOp::iota_: lower_iota(node); break;
+    case PlanOp::pool_max_:
+    case PlanOp::pool_sum_:
+    case PlanOp::depthwise_: lower_window(node); break;
+    case PlanOp::patches_: throw std::invalid_argument("patches are operand A of a matmul only");
     case PlanOp::matmul_: throw std::invalid_argument("a vector kernel holds a matmul");
     default:
       if (info_of(n.op).kind == PlanOpKind::reduce) {
@@ -245,6 +250,24 @@ void Lowering::lower_iota(int32_t node) {
   const TileValue operands[] = {place_for(node, iota.changed_mask != 0),
                                 access_value(n.access, DType::i64)};
   emitter_.elementwise(iota, n.axes, operands, 2, false);
+  nodes_[node].value = operands[0];
+}
+
+void Lowering::lower_window(int32_t node) {
+  const NormalNode& n = plan_.nodes[node];
+  const Family family = n.op == PlanOp::pool_max_   ? Family::d_pool_max
+                        : n.op == PlanOp::pool_sum_ ? Family::d_pool_sum
+                                                    : Family::d_depthwise;
+  Instruction window = begin(node, family, n.dtype);
+  window.window = static_cast<int32_t>(code_.windows.size());
+  code_.windows.push_back(plan_.windows[n.window]);
+  TileValue operands[kMaxOperands];
+  operands[0] = place_for(node, window.changed_mask != 0);
+  operands[1] = access_value(n.access, n.dtype);
+  operands[2] = access_value(n.numbers, DType::i64);
+  int count = 3;
+  if (n.weights >= 0) operands[count++] = access_value(n.weights, n.dtype);
+  emitter_.elementwise(window, n.axes, operands, count, false);
   nodes_[node].value = operands[0];
 }
 

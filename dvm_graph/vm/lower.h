@@ -62,6 +62,7 @@ class Lowering {
   void load_to_local(int32_t node);
   void lower_gather(int32_t node);
   void lower_iota(int32_t node);
+  void lower_window(int32_t node);
   void lower_map(int32_t node);
   void lower_reduce(int32_t node);
   void lower_store(int32_t node);

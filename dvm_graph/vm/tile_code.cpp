@@ -29,6 +29,7 @@ void TileCode::clear() {
   pointers.clear();
   buffers.clear();
   instructions.clear();
+  windows.clear();
   chunk_dim = 0;
   local_bytes = 0;
   preferred_claim = 1;

@@ -33,6 +33,7 @@ struct TileInstruction {
   uint8_t operand_count = 0;
   TileOperand operands[4];  // outputs first
   uint64_t extra[2] = {0, 0};
+  int32_t window = -1;  // index into TileCode::windows
 };
 
 // One axis of the domain as a tile sees it.
@@ -60,6 +61,7 @@ struct TileCode {
   std::vector<PointerRegister> pointers;
   std::vector<TileBuffer> buffers;
   std::vector<TileInstruction> instructions;
+  std::vector<Window> windows;
   int64_t local_bytes = 0;  // set by the allocator
   int64_t preferred_claim = 1;
   bool overflow = false;  // ran out of registers, or a stride out of range

@@ -190,15 +190,17 @@ class Verifier {
                       head.opcode / 16 == static_cast<int>(Family::d_store);
     if (flat && (head.e0 != 0 || head.e1 != 0)) return fail("a contiguous tile has one loop");
     well_formed_ = true;
+    if (has_window(info.form) && !check_window_sizes(window_of(info.form, words))) return false;
     for (int k = 0; k < form.outputs + form.inputs; ++k) {
       Operand operand;
       std::memcpy(&operand, words + 1 + 2 * k, sizeof operand);
       if (operand.space() == Space::immediate) continue;
-      if (info.form == Form::iota && k == 1) continue;
+      if (integer_operand(info.form) == k) continue;
       if (!check_reach(head, info.form, operand, operand_dtype(info.form, dtype, k), k, words)) {
         return false;
       }
     }
+    if (has_window(info.form)) return check_window(head, info.form, words);
     if (form.extra_words > 0 && static_cast<int64_t>(words[head.words - 1]) < 0) {
       return fail("negative limit");
     }
@@ -207,11 +209,12 @@ class Verifier {
 
   // Spaces that the form allows.
   bool check_place(const FamilyInfo& info, const Operand& operand, int k) {
-    const bool iota_base = info.form == Form::iota && k == 1;
+    const bool integer = integer_operand(info.form) == k;
     switch (operand.space()) {
       case Space::local:
-        if (iota_base) return fail("the base of an iota is a pointer register");
-        if (info.unit == Unit::dma && k == 1 && info.form != Form::store) {
+        if (integer) return fail("an integer comes from a pointer register");
+        if (info.unit == Unit::dma && (k == 1 || has_window(info.form)) && k > 0 &&
+            info.form != Form::store) {
           return fail("a memory instruction reads global memory");
         }
         return true;
@@ -220,17 +223,19 @@ class Verifier {
           return fail("undefined pointer register");
         }
         const PointerRegister& pointer = program_.pointers()[operand.offset()];
-        if (iota_base != (pointer.buffer == kPlainInteger)) {
+        if (integer != (pointer.buffer == kPlainInteger)) {
           return fail("an integer is not an address");
         }
-        const bool memory_side = info.unit == Unit::dma && k == (info.form == Form::store ? 0 : 1);
-        if (!target_.unified_memory && !memory_side && !iota_base) {
+        const bool memory_side =
+            info.unit == Unit::dma &&
+            (k == (info.form == Form::store ? 0 : 1) || (has_window(info.form) && k > 0));
+        if (!target_.unified_memory && !memory_side && !integer) {
           return fail("only memory instructions touch global memory on this target");
         }
         return true;
       }
       case Space::immediate:
-        if (k == 0 || info.unit == Unit::cube || info.form == Form::reduce || iota_base ||
+        if (k == 0 || info.unit == Unit::cube || info.form == Form::reduce || integer ||
             (info.unit == Unit::dma && info.form != Form::store)) {
           return fail("operand cannot be immediate");
         }
@@ -243,7 +248,7 @@ class Verifier {
   // Handlers of vector and cube instructions run over rows of neighbouring elements.
   bool check_strides(const FamilyInfo& info, const Operand& operand, int k) {
     if (operand.space() == Space::immediate) return true;
-    const bool rows = info.unit == Unit::vector && !(info.form == Form::iota && k == 1);
+    const bool rows = info.unit == Unit::vector && integer_operand(info.form) != k;
     const int inner = operand.inner_stride;
     if (rows && inner != 1 && (k == 0 || inner != 0)) {
       return fail("a vector operand needs an inner stride of 0 or 1, an output of 1");
@@ -336,6 +341,14 @@ class Verifier {
       if (beyond(stride, kTooFar / limit)) return fail("gathers from too far away");
       reach.add((limit - 1) * stride * element);
     }
+    if (has_window(form) && k > 0) {
+      const Window window = window_of(form, words);
+      if (window.pixels() == 0) return true;  // it reads nothing
+      const int64_t pixel = window.pixel, channels = window.channels;
+      if (k == 1) reach.add((window.pixels() - 1) * pixel * element);
+      if (k == 1 && form == Form::pack_patches) reach.add((channels - 1) * element);
+      if (k == 3) reach.add((window.taps() - 1) * channels * element);
+    }
     const int64_t base = local ? operand.offset() : pointer->base;
     const int64_t least = local ? 0 : pointer->low;
     const int64_t most = local ? header_.local_bytes : pointer->high;
@@ -345,6 +358,49 @@ class Verifier {
                 ", " + std::to_string(base + reach.high + element) + ") outside of [" +
                 std::to_string(least) + ", " + std::to_string(most) + ") in " +
                 (local ? "local memory" : "its pointer register"));
+  }
+
+  static Window window_of(Form form, const uint64_t* words) {
+    const FormInfo info = form_info(form);
+    Window window;
+    std::memcpy(&window, words + 1 + 2 * (info.outputs + info.inputs), sizeof window);
+    return window;
+  }
+
+  // Sizes in range, whose products do not overflow.
+  bool check_window_sizes(const Window& w) {
+    for (const int32_t size :
+         {w.images, w.height, w.width, w.pixel, w.channels, w.out_height, w.out_width, w.first}) {
+      if (size < 0) return fail("a window has a negative size");
+    }
+    for (const int32_t size : {w.kernel_height, w.kernel_width, w.stride_height, w.stride_width,
+                               w.dilation_height, w.dilation_width}) {
+      if (size <= 0) return fail("a window needs a kernel, strides and dilations");
+    }
+    const double elements = static_cast<double>(w.images) * w.height * w.width * w.pixel;
+    const double patch = static_cast<double>(w.kernel_height) * w.kernel_width * w.channels;
+    const double windows = static_cast<double>(w.images) * w.out_height * w.out_width;
+    if (elements > kTooFar || patch > kTooFar || windows > kTooFar) {
+      return fail("a window over too many elements");
+    }
+    return true;
+  }
+
+  // Every number is that of a window, and every element one of a patch.
+  bool check_window(const Head& head, Form form, const uint64_t* words) {
+    const Window window = window_of(form, words);
+    Operand number;
+    std::memcpy(&number, words + 5, sizeof number);
+    const PointerRegister& base = program_.pointers()[number.offset()];
+    const Reach reach = reach_of(head, walk_of(form, number, DType::i64, 2), 1, base.steps);
+    if (base.base + reach.low < 0 || base.base + reach.high >= window.windows()) {
+      return fail("number of a window out of range");
+    }
+    const int64_t depth = head.e2 == 0 ? 1 : widest(head.e2);
+    if (form == Form::pack_patches && window.first + depth > window.taps() * window.channels) {
+      return fail("more elements than a patch has");
+    }
+    return true;
   }
 
   int64_t widest(uint8_t e) const {

@@ -17,14 +17,14 @@ struct LevelCode {
   const char* name;
   bool supported;
   const LevelInfo* info;
-  void (*fill[6])(Handler*);
+  void (*fill[7])(Handler*);
 };
 
 #define DVM_LEVEL_CODE(level, name, supported)                                                  \
   LevelCode {                                                                                   \
     name, supported, &level::level_info, {                                                      \
       &level::fill_arithmetic, &level::fill_math, &level::fill_conversion, &level::fill_reduce, \
-          &level::fill_dma, &level::fill_cube                                                   \
+          &level::fill_dma, &level::fill_cube, &level::fill_window                              \
     }                                                                                           \
   }
 

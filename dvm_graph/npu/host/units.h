@@ -6,7 +6,7 @@
 
 namespace dvm {
 
-enum class Part : uint8_t { none, arithmetic, math, conversion, reduce, dma, cube };
+enum class Part : uint8_t { none, arithmetic, math, conversion, reduce, dma, cube, window };
 
 constexpr bool is_math(Family family) {
   return (family >= Family::v_exp && family <= Family::v_sigmoid) || family == Family::v_pow;
@@ -19,6 +19,9 @@ constexpr Part part_of(Family family, Form form) {
     case Form::store:
     case Form::gather:
     case Form::pack_b: return Part::dma;
+    case Form::pack_patches:
+    case Form::pool:
+    case Form::depthwise: return Part::window;
     case Form::matmul: return Part::cube;
     case Form::reduce: return Part::reduce;
     case Form::unary:
@@ -41,6 +44,7 @@ struct LevelInfo {
   void fill_reduce(Handler* handlers);     \
   void fill_dma(Handler* handlers);        \
   void fill_cube(Handler* handlers);       \
+  void fill_window(Handler* handlers);     \
   extern const LevelInfo level_info;       \
   }
 

@@ -1,0 +1,81 @@
+"""Convolutions: matrix products of patches of channels-last images with the weights.
+
+A convolution whose kernel is one element is a matrix product of the image itself; one that convolves
+each channel by itself is an operator of its own. The result is transposed back to the order of ONNX;
+simplification moves such transposes on until they meet and vanish.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from dvm_graph.decompose.arithmetic import widened
+from dvm_graph.decompose.operands import operand, required, shape_of
+from dvm_graph.decompose.registry import Operands, Results, decomposition
+from dvm_graph.decompose.windows import axes_of, channels_first, channels_last, window_over
+from dvm_graph.ir import Node, Value
+from dvm_graph.symbolic.builder import Builder
+from dvm_graph.symbolic.builder_methods import Window
+
+
+@decomposition("Conv")
+def convolution(builder: Builder, node: Node, operands: Operands) -> Results:
+    x, weights = required(node, operands, 0), required(node, operands, 1)
+    bias = operand(operands, 2)
+    if not x.dtype.is_float or x.rank not in (3, 4) or weights.rank != x.rank:
+        return None
+    axes = axes_of(node, shape_of(x)[2:], shape_of(weights)[2:])
+    groups = int(node.attrs.get("group", 1))
+    outputs, inputs = shape_of(weights)[:2]
+    if axes is None or not isinstance(outputs, int) or not isinstance(inputs, int):
+        return None
+    image = channels_last(builder, widened(builder, x))
+    if weights.rank == 3:
+        weights = builder.reshape(weights, (outputs, inputs, 1, shape_of(weights)[2]))
+    y = _convolved(builder, image, widened(builder, weights), window_over(axes), groups)
+    if bias is not None:
+        y = builder.add(y, widened(builder, bias))
+    return [channels_first(builder, builder.cast(y, x.dtype), x.rank)]
+
+
+def _convolved(
+    builder: Builder, image: Value, weights: Value, window: Window, groups: int
+) -> Value:
+    """`image` [batch, height, width, channels] by `weights` [outputs, inputs, kernel...]."""
+    outputs, inputs = (int(extent) for extent in shape_of(weights)[:2])
+    taps = window.kernel[0] * window.kernel[1]
+    builder.facts.assume_equal(
+        shape_of(image)[3], inputs * groups, "a convolution has weights for each channel"
+    )
+    if groups == 1 and taps == 1 and window.strides == (1, 1) and window.pads == (0, 0):
+        flat = builder.reshape(weights, (outputs, inputs))
+        return builder.matmul(image, builder.transpose(flat, (1, 0)))
+    if inputs == 1 and outputs == groups:
+        per_tap = _arranged(builder, weights, (2, 3, 0, 1), (taps, outputs))
+        return builder.depthwise(image, per_tap, window)
+    if groups == 1:
+        matrix = _arranged(builder, weights, (2, 3, 1, 0), (taps * inputs, outputs))
+        return builder.matmul(builder.patches(image, window), matrix)
+    each = outputs // groups
+    split = builder.reshape(weights, (groups, each, inputs, *window.kernel))
+    matrix = _arranged(builder, split, (0, 3, 4, 2, 1), (groups, 1, 1, taps * inputs, each))
+    y = builder.matmul(builder.patches(image, window, groups), matrix)
+    batch, (rows, columns) = shape_of(image)[0], window.size
+    return builder.reshape(builder.transpose(y, (1, 2, 3, 0, 4)), (batch, rows, columns, outputs))
+
+
+def _arranged(
+    builder: Builder, weights: Value, perm: Sequence[int], shape: tuple[int, ...]
+) -> Value:
+    """Weights transposed, then reshaped; constants at once, since no stride says what they become."""
+    source = weights
+    while source.data is None and source.producer is not None and source.producer.op == "reshape":
+        (inner,) = source.producer.inputs
+        assert inner is not None
+        source = inner
+    if source.data is None:
+        return builder.reshape(builder.transpose(weights, perm), shape)
+    data = np.asarray(source.data).reshape([int(extent) for extent in shape_of(weights)])
+    return builder.constant(np.ascontiguousarray(data.transpose(perm)).reshape(shape))

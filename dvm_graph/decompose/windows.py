@@ -1,0 +1,99 @@
+"""Windows over images, as convolutions and pools move them: sizes, pads, and the channels-last form.
+
+Basic operators read images as [batch, height, width, channels]. Images of rank 3 get a height of 1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from dvm_graph.decompose.operands import integers, shape_of, text
+from dvm_graph.ir import Dim, Node, Value
+from dvm_graph.symbolic.builder import Builder
+from dvm_graph.symbolic.builder_methods import Window
+from dvm_graph.symbolic.dims import add, ceildiv, floordiv, less_equal, maximum, mul, sub
+
+
+@dataclass(frozen=True, slots=True)
+class WindowAxis:
+    """How a window moves along one axis of an image."""
+
+    extent: Dim
+    kernel: int
+    stride: int
+    dilation: int
+    pads: tuple[Dim, Dim]
+    size: Dim
+    """Positions of the window."""
+
+
+_FLAT = WindowAxis(1, 1, 1, 1, (0, 0), 1)
+"""The height of images that have none."""
+
+
+def channels_last(builder: Builder, x: Value) -> Value:
+    """[batch, channels, (height,) width] as [batch, height, width, channels]."""
+    if x.rank == 3:
+        batch, channels, width = shape_of(x)
+        x = builder.reshape(x, (batch, channels, 1, width))
+    return builder.transpose(x, (0, 2, 3, 1))
+
+
+def channels_first(builder: Builder, y: Value, rank: int) -> Value:
+    """The way back to rank 3 or 4."""
+    y = builder.transpose(y, (0, 3, 1, 2))
+    if rank == 4:
+        return y
+    batch, channels, _, width = shape_of(y)
+    return builder.reshape(y, (batch, channels, width))
+
+
+def axes_of(
+    node: Node, spatial: Sequence[Dim], kernel: Sequence[Dim] | None
+) -> tuple[WindowAxis, WindowAxis] | None:
+    """How the window of a convolution or pool moves; None: its kernel is not known, or there are
+    three spatial axes or more.
+    """
+    known = integers(kernel)
+    if known is None or len(known) not in (1, 2) or len(known) != len(spatial):
+        return None
+    axes = [_axis(node, index, extent, known[index]) for index, extent in enumerate(spatial)]
+    return (_FLAT, axes[0]) if len(axes) == 1 else (axes[0], axes[1])
+
+
+def window_over(axes: tuple[WindowAxis, WindowAxis]) -> Window:
+    rows, columns = axes
+    return Window(
+        kernel=(rows.kernel, columns.kernel),
+        strides=(rows.stride, columns.stride),
+        dilations=(rows.dilation, columns.dilation),
+        pads=(rows.pads[0], columns.pads[0]),
+        size=(rows.size, columns.size),
+    )
+
+
+def _axis(node: Node, index: int, extent: Dim, kernel: int) -> WindowAxis:
+    rank = len(node.attrs.get("strides", ())) or index + 1
+    stride = int(node.attrs.get("strides", (1,) * rank)[index])
+    dilations = node.attrs.get("dilations", ())
+    dilation = int(dilations[index]) if dilations else 1
+    reach = dilation * (kernel - 1)
+    automatic = text(node, "auto_pad", "NOTSET")
+    if automatic in ("SAME_UPPER", "SAME_LOWER"):
+        size = ceildiv(extent, stride)
+        total = maximum(0, add(mul(sub(size, 1), stride), sub(reach + 1, extent)))
+        less = floordiv(total, 2)
+        more = sub(total, less)
+        pads = (less, more) if automatic == "SAME_UPPER" else (more, less)
+        return WindowAxis(extent, kernel, stride, dilation, pads, size)
+    listed = () if automatic == "VALID" else node.attrs.get("pads", ())
+    begin, end = (listed[index], listed[index + len(listed) // 2]) if listed else (0, 0)
+    room = add(extent, int(begin) + int(end) - reach - 1)
+    size = add(floordiv(room, stride), 1)
+    if node.attrs.get("ceil_mode", 0):
+        size = add(ceildiv(room, stride), 1)
+        # No window starts behind the image and the pad before it.
+        beyond = less_equal(add(extent, int(begin)), mul(sub(size, 1), stride))
+        size = sub(size, beyond)
+    return WindowAxis(extent, kernel, stride, dilation, (int(begin), int(end)), size)

@@ -1,0 +1,367 @@
+// Windows over channels-last images: pooling, depth-wise convolution, and packing of patches (the
+// rows of a convolution's operand A). Nothing is padded in memory: taps outside an image are left
+// out, or are 0 in a patch.
+//
+// Pooling and depth-wise convolution keep a vector of channels for a block of neighbouring windows
+// in registers while the taps pass. The channels are the outermost loop, so that the rows of the
+// image that one vector of channels needs stay in L1 from one output row to the next.
+// Compiled per level: see simd.h.
+#include "kernels/window.h"
+#include "npu/host/loops.h"
+#include "npu/host/rows.h"
+#include "npu/host/storage.h"
+#include "npu/host/units.h"
+
+namespace dvm::DVM_LEVEL {
+namespace {
+
+constexpr int kBlock = 8;  // windows at once: enough independent sums to hide the latency of FMAs
+
+template <class T>
+DVM_INLINE T greater(T a, T b) {
+  return a < b ? b : a;
+}
+DVM_INLINE int64_t ceil_div(int64_t a, int64_t b) { return a >= 0 ? (a + b - 1) / b : -(-a / b); }
+
+// A range of taps along one axis.
+struct Taps {
+  int64_t begin, end;
+};
+
+// The taps of a window that lie inside an axis: first + tap * dilation in [0, extent).
+DVM_INLINE Taps taps_inside(int64_t first, int64_t dilation, int64_t extent, int64_t kernel) {
+  const int64_t begin = first < 0 ? ceil_div(-first, dilation) : 0;
+  const int64_t end = first < extent ? (extent - 1 - first) / dilation + 1 : 0;
+  return {lesser(begin, kernel), lesser(greater<int64_t>(end, 0), kernel)};
+}
+
+// The position of a window.
+struct Position {
+  int64_t image, y, x;
+
+  DVM_INLINE Position(const Window& w, int64_t number) {
+    x = number % w.out_width;
+    const int64_t row = number / w.out_width;
+    y = row % w.out_height;
+    image = row / w.out_height;
+  }
+  DVM_INLINE void advance(const Window& w) {
+    if (++x < w.out_width) return;
+    x = 0;
+    if (++y < w.out_height) return;
+    y = 0;
+    ++image;
+  }
+};
+
+DVM_INLINE Window window_at(const uint64_t* words, int operands) {
+  Window window;
+  __builtin_memcpy(&window, words + 1 + 2 * operands, sizeof window);
+  return window;
+}
+
+DVM_INLINE Tile<const std::byte> numbers_at(const Core& core, const uint64_t* words) {
+  return tile_at<const std::byte>(core, words + 5);
+}
+DVM_INLINE int64_t first_number(const Tile<const std::byte>& numbers) {
+  return reinterpret_cast<int64_t>(numbers.at);
+}
+
+// ---- patches
+
+// Elements [begin, end) of one kernel row of a patch, where taps are neighbours in memory.
+template <class R, class S>
+DVM_INLINE void pack_neighbours(R* to, const S* row, const Window& w, int64_t first_x,
+                                int64_t begin, int64_t end) {
+  const int64_t channels = w.channels;
+  const int64_t low = lesser(greater<int64_t>(-first_x * channels, begin), end);
+  const int64_t high = greater(lesser((w.width - first_x) * channels, end), low);
+  if (low > begin) fill_row(to, low - begin, R{});
+  if (high > low) convert_row(to + (low - begin), row + first_x * channels + low, high - low);
+  if (end > high) fill_row(to + (high - begin), end - high, R{});
+}
+
+template <class R, class S>
+DVM_INLINE void pack_taps(R* to, const S* row, const Window& w, int64_t first_x, int64_t begin,
+                          int64_t end) {
+  for (int64_t at = begin; at < end;) {
+    const int64_t tap = at / w.channels, channel = at % w.channels;
+    const int64_t count = lesser<int64_t>(w.channels - channel, end - at);
+    const int64_t x = first_x + tap * w.dilation_width;
+    if (x < 0 || x >= w.width) {
+      fill_row(to, count, R{});
+    } else {
+      convert_row(to, row + x * w.pixel + channel, count);
+    }
+    to += count;
+    at += count;
+  }
+}
+
+template <class S, class R>
+void pack_patches_handler(Core& core, const uint64_t* words) {
+  const Extents e = extents_of(core, words);
+  if (e.empty()) return;
+  const Tile<R> to = tile_at<R>(core, words + 1);
+  const S* images = tile_at<const S>(core, words + 3).at;
+  const Tile<const std::byte> numbers = numbers_at(core, words);
+  const Window w = window_at(words, 3);
+  const int64_t kernel_row = int64_t{w.kernel_width} * w.channels;
+  const int64_t image_row = int64_t{w.width} * w.pixel;
+  const bool neighbours = w.dilation_width == 1 && w.pixel == w.channels;
+  Position at(w, first_number(numbers));
+  for (int64_t m = 0; m < e.middle; m++) {
+    if (m > 0) {
+      if (numbers.middle == 1)
+        at.advance(w);
+      else
+        at = Position(w, first_number(numbers) + m * numbers.middle);
+    }
+    R* row = to.at + m * to.middle;
+    const S* image = images + at.image * w.height * image_row;
+    const int64_t first_y = at.y * w.stride_height - w.pad_top;
+    const int64_t first_x = at.x * w.stride_width - w.pad_left;
+    int64_t kernel_y = w.first / kernel_row, begin = w.first % kernel_row;
+    for (int64_t left = e.inner; left > 0; kernel_y++, begin = 0) {
+      const int64_t end = lesser(kernel_row, begin + left);
+      const int64_t y = first_y + kernel_y * w.dilation_height;
+      if (y < 0 || y >= w.height) {
+        fill_row(row, end - begin, R{});
+      } else if (neighbours) {
+        pack_neighbours(row, image + y * image_row, w, first_x, begin, end);
+      } else {
+        pack_taps(row, image + y * image_row, w, first_x, begin, end);
+      }
+      row += end - begin;
+      left -= end - begin;
+    }
+  }
+}
+
+// ---- pooling and depth-wise convolution
+
+struct Max {
+  static constexpr bool kWeighted = false;
+  template <class T>
+  static constexpr T kFirst = -__builtin_inf();
+  template <class V>
+  DVM_INLINE static V step(V sum, V x, V) {
+    return x > sum || x != x ? x : sum;
+  }
+};
+struct Sum {
+  static constexpr bool kWeighted = false;
+  template <class T>
+  static constexpr T kFirst = 0;
+  template <class V>
+  DVM_INLINE static V step(V sum, V x, V) {
+    return sum + x;
+  }
+};
+struct Weighted {
+  static constexpr bool kWeighted = true;
+  template <class T>
+  static constexpr T kFirst = 0;
+  template <class V>
+  DVM_INLINE static V step(V sum, V x, V weight) {
+    return sum + x * weight;
+  }
+};
+
+// Windows of one output row, for one vector of channels.
+template <class T>
+struct Run {
+  T* out;
+  int64_t out_step;  // between windows
+  const T* at;       // the first tap inside the image, of the first window
+  int64_t step;      // between windows
+  int64_t tap_rows, tap_columns, tap_row_step, tap_column_step;
+  const T* weights;  // of the first tap inside
+  int64_t weight_row_step, weight_column_step;
+  int64_t lanes;  // of a partial vector
+};
+
+template <class Op, class T, int Windows, bool Partial>
+DVM_INLINE void reduce_windows(const Run<T>& run) {
+  using V = Full<T>;
+  const auto get = [&](const T* from) DVM_LAMBDA_INLINE {
+    if constexpr (Partial)
+      return load_partial<V>(from, run.lanes);
+    else
+      return load<V>(from);
+  };
+  V sum[Windows];
+#pragma GCC unroll 16
+  for (int i = 0; i < Windows; i++) sum[i] = splat<V>(Op::template kFirst<T>);
+  for (int64_t y = 0; y < run.tap_rows; y++) {
+    const T* tap = run.at + y * run.tap_row_step;
+    const T* weight = run.weights + y * run.weight_row_step;
+    for (int64_t x = 0; x < run.tap_columns; x++) {
+      V w{};
+      if constexpr (Op::kWeighted) w = get(weight);
+#pragma GCC unroll 16
+      for (int i = 0; i < Windows; i++) sum[i] = Op::step(sum[i], get(tap + i * run.step), w);
+      tap += run.tap_column_step;
+      if constexpr (Op::kWeighted) weight += run.weight_column_step;
+    }
+  }
+#pragma GCC unroll 16
+  for (int i = 0; i < Windows; i++) {
+    if constexpr (Partial)
+      store_partial(run.out + i * run.out_step, sum[i], run.lanes);
+    else
+      store(run.out + i * run.out_step, sum[i]);
+  }
+}
+
+template <class Op, class T, bool Partial>
+void reduce_run(Run<T> run, int64_t windows) {
+  const auto advance = [&](int64_t count) DVM_LAMBDA_INLINE {
+    run.out += count * run.out_step;
+    run.at += count * run.step;
+    windows -= count;
+  };
+  while (windows >= kBlock) {
+    reduce_windows<Op, T, kBlock, Partial>(run);
+    advance(kBlock);
+  }
+  if (windows >= 4) {
+    reduce_windows<Op, T, 4, Partial>(run);
+    advance(4);
+  }
+  while (windows > 0) {
+    reduce_windows<Op, T, 1, Partial>(run);
+    advance(1);
+  }
+}
+
+// The windows [first_x, first_x + count) of one output row: those at the borders one by one.
+template <class Op, class T>
+void reduce_row(const Window& w, const T* image, const T* weights, T* out, int64_t out_step,
+                int64_t y, int64_t first_x, int64_t count, int64_t lanes) {
+  const int64_t row_step = int64_t{w.width} * w.pixel;
+  const int64_t top = y * w.stride_height - w.pad_top;
+  const Taps rows = taps_inside(top, w.dilation_height, w.height, w.kernel_height);
+  // Windows [inner_begin, inner_end) have all their columns inside the image.
+  const int64_t wide = int64_t{w.kernel_width - 1} * w.dilation_width;
+  const int64_t last = w.width - 1 - wide + w.pad_left;
+  const int64_t inner_begin = ceil_div(w.pad_left, w.stride_width);
+  const int64_t inner_end = last < 0 ? 0 : last / w.stride_width + 1;
+  Run<T> run;
+  run.out_step = out_step;
+  run.step = int64_t{w.stride_width} * w.pixel;
+  run.tap_rows = greater<int64_t>(rows.end - rows.begin, 0);
+  run.tap_row_step = w.dilation_height * row_step;
+  run.tap_column_step = int64_t{w.dilation_width} * w.pixel;
+  run.weight_column_step = w.channels;
+  run.weight_row_step = int64_t{w.kernel_width} * w.channels;
+  run.lanes = lanes;
+  const int64_t end = first_x + count;
+  for (int64_t x = first_x; x < end;) {
+    const int64_t left = x * w.stride_width - w.pad_left;
+    const bool inner = x >= inner_begin && x < inner_end;
+    const int64_t windows = inner ? lesser(inner_end, end) - x : 1;
+    const Taps columns = inner ? Taps{0, w.kernel_width}
+                               : taps_inside(left, w.dilation_width, w.width, w.kernel_width);
+    run.tap_columns = greater<int64_t>(columns.end - columns.begin, 0);
+    run.out = out + (x - first_x) * out_step;
+    run.at = image + (top + rows.begin * w.dilation_height) * row_step +
+             (left + columns.begin * w.dilation_width) * w.pixel;
+    run.weights = weights + (rows.begin * w.kernel_width + columns.begin) * w.channels;
+    if (lanes == kLanes<T>)
+      reduce_run<Op, T, false>(run, windows);
+    else
+      reduce_run<Op, T, true>(run, windows);
+    x += windows;
+  }
+}
+
+// A series of windows for one vector of channels: output row by output row.
+template <class Op, class T>
+DVM_INLINE void reduce_series(const Window& w, const T* images, const T* weights, T* out,
+                              int64_t out_step, int64_t number, int64_t count, int64_t lanes) {
+  const int64_t image_step = int64_t{w.height} * w.width * w.pixel;
+  Position at(w, number);
+  while (count > 0) {
+    const int64_t windows = lesser(w.out_width - at.x, count);
+    reduce_row<Op>(w, images + at.image * image_step, weights, out, out_step, at.y, at.x, windows,
+                   lanes);
+    out += windows * out_step;
+    count -= windows;
+    at.x += windows - 1;
+    at.advance(w);
+  }
+}
+
+template <class Op, class T>
+void reduce_handler(Core& core, const uint64_t* words) {
+  Extents e = extents_of(core, words);
+  if (e.empty()) return;
+  Tile<T> to = tile_at<T>(core, words + 1);
+  Tile<const T> images = tile_at<const T>(core, words + 3);
+  Tile<const std::byte> numbers = numbers_at(core, words);
+  Tile<const T> weights{nullptr, 0, 0, 0};
+  if constexpr (Op::kWeighted) weights = tile_at<const T>(core, words + 7);
+  const Window w = window_at(words, Op::kWeighted ? 4 : 3);
+  const bool by_channels = numbers.inner == 0 && to.inner == 1 && images.inner == 1 &&
+                           (!Op::kWeighted || weights.inner == 1);
+  if (!by_channels && e.inner > 1) {  // windows, or scattered channels, are the inner loop
+    for (int64_t o = 0; o < e.outer; o++) {
+      for (int64_t m = 0; m < e.middle; m++) {
+        for (int64_t i = 0; i < e.inner; i++) {
+          const int64_t number =
+              first_number(numbers) + o * numbers.outer + m * numbers.middle + i * numbers.inner;
+          const auto offset = [&](const auto& tile) {
+            return o * tile.outer + m * tile.middle + i * tile.inner;
+          };
+          reduce_series<Op, T>(w, images.at + offset(images), weights.at + offset(weights),
+                               to.at + offset(to), 0, number, 1, 1);
+        }
+      }
+    }
+    return;
+  }
+  const bool series = numbers.middle == 1 && images.middle == 0 && weights.middle == 0;
+  for (int64_t c = 0; c < e.inner; c += kLanes<T>) {
+    const int64_t lanes = lesser<int64_t>(e.inner - c, kLanes<T>);
+    for (int64_t o = 0; o < e.outer; o++) {
+      const int64_t number = first_number(numbers) + o * numbers.outer;
+      T* out = to.at + o * to.outer + c;
+      const T* at = images.at + o * images.outer + c;
+      const T* weight = weights.at + o * weights.outer + c;
+      if (series) {
+        reduce_series<Op, T>(w, at, weight, out, to.middle, number, e.middle, lanes);
+        continue;
+      }
+      for (int64_t m = 0; m < e.middle; m++) {
+        reduce_series<Op, T>(w, at + m * images.middle, weight + m * weights.middle,
+                             out + m * to.middle, 0, number + m * numbers.middle, 1, lanes);
+      }
+    }
+  }
+}
+
+struct Windows {
+  static constexpr bool accepts(Family family, Form form) {
+    return part_of(family, form) == Part::window;
+  }
+  template <Family F, Form Form_, DType D>
+  static constexpr auto handler() {
+    if constexpr (Form_ == Form::pack_patches)
+      return &pack_patches_handler<StorageType<D>, RegisterType<D>>;
+    else if constexpr (F == Family::d_pool_max)
+      return &reduce_handler<Max, ElementType<D>>;
+    else if constexpr (F == Family::d_pool_sum)
+      return &reduce_handler<Sum, ElementType<D>>;
+    else if constexpr (F == Family::d_depthwise)
+      return &reduce_handler<Weighted, ElementType<D>>;
+    else
+      return nullptr;
+  }
+};
+
+}  // namespace
+
+void fill_window(Handler* handlers) { fill_handlers<Windows>(handlers); }
+
+}  // namespace dvm::DVM_LEVEL
