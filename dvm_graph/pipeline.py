@@ -32,13 +32,17 @@ from dvm_graph.passes import (
     eliminate_dead,
     fold_constants,
     simplify,
+    sink_transposes,
 )
 from dvm_graph.symbolic import Facts, Symbols
 
 Source = str | PathLike[str] | bytes | Any
 """A path, the bytes of a model, or an onnx.ModelProto."""
 
-PASSES = ("fold_constants", "simplify", "absorb_views", "eliminate_common", "eliminate_dead")
+PASSES = (
+    *("fold_constants", "sink_transposes", "simplify", "absorb_views"),
+    *("eliminate_common", "eliminate_dead"),
+)
 """The passes over basic operators, in order; `Options.disable_passes` can leave them out."""
 
 STAGES = (
@@ -89,6 +93,7 @@ def compile_model(source: Source, options: Options, observe: Observer | None = N
         _refuse_vendor_operators(graph)
 
     stages.run("fold_constants", graph, lambda: fold_constants(graph, facts))
+    stages.run("sink_transposes", graph, lambda: sink_transposes(graph, facts))
     stages.run("simplify", graph, lambda: simplify(graph, facts))
     stages.run("absorb_views", graph, lambda: absorb_views(graph, facts))
     stages.run("eliminate_common", graph, lambda: eliminate_common(graph))

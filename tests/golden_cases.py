@@ -151,12 +151,22 @@ g (float[n, 8] x, float[m, 8] w) => (float[p, 8] y)
 }
 """,
     "vendor": """
-g (float[1, 1, n, m] x) => (float[1, 1, p, q] y)
+g (float[n, m, m] x) => (float[n] y)
 {
   [before] a = Exp (x)
-  [pool] h = MaxPool <kernel_shape = [2, 2]> (a)
+  [volume] h = Det (a)
   [after] y = Relu (h)
 }
+""",
+    "convolutions": f"""
+g (float[n, 2, h, w] x) => (float[n, 3, i, j] y)
+<float[3, 2, 1, 2] k = {_numbers(12)}, float[3] c = {_numbers(3)}, float[3, 1, 3, 3] d = {_numbers(27)}>
+{{
+  [first] p = Conv <pads = [0, 1, 0, 1]> (x, k, c)
+  [relu] q = Relu (p)
+  [each] r = Conv <group = 3, pads = [1, 1, 1, 1], strides = [2, 2]> (q, d)
+  [pool] y = MaxPool <kernel_shape = [2, 2]> (r)
+}}
 """,
     "reduce_chain": """
 g (float[n, 4096] x) => (float[n] y)
@@ -179,13 +189,14 @@ TINY = ("bert", "llama")
 PASS_CASES: dict[str, tuple[str, ...]] = {
     "decompose": ("layer_norm", "softmax", "gelu", "shape_chain", "slice_and_pad", "attention"),
     "fold_constants": ("constant_chain",),
+    "sink_transposes": ("convolutions",),
     "simplify": ("transposes", "heads"),
     "absorb_views": ("view_chain",),
     "eliminate_common": ("twice",),
     "eliminate_dead": ("view_chain",),
     "cluster": ("vendor",),
     "stack": ("softmax", "mlp", "attention", "gather", "unknown_broadcast", "vendor"),
-    "lower_kernels": ("layer_norm", "heads", "unknown_broadcast"),
+    "lower_kernels": ("convolutions", "layer_norm", "heads", "unknown_broadcast"),
 }
 """By stage of the compiler."""
 
@@ -194,6 +205,7 @@ LISTINGS: dict[str, dict[str, int]] = {
     "softmax": {"b": 100, "s": 129},
     "matmul_bias_gelu": {"n": 77},
     "gather": {"n": 50, "v": 1000},
+    "convolutions": {"n": 2, "h": 5, "w": 9},
     "reduce_chain": {"n": 3},
     "add_f16": {"n": 1000},
 }

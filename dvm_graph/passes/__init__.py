@@ -5,5 +5,13 @@ from dvm_graph.passes.eliminate_common import eliminate_common
 from dvm_graph.passes.eliminate_dead import eliminate_dead
 from dvm_graph.passes.fold_constants import fold_constants
 from dvm_graph.passes.simplify import simplify
+from dvm_graph.passes.sink_transposes import sink_transposes
 
-__all__ = ["absorb_views", "eliminate_common", "eliminate_dead", "fold_constants", "simplify"]
+__all__ = [
+    "absorb_views",
+    "eliminate_common",
+    "eliminate_dead",
+    "fold_constants",
+    "simplify",
+    "sink_transposes",
+]

@@ -20,12 +20,6 @@ from typing import Any
 import numpy as np
 
 from dvm_graph.ir import OPERATORS, DType, Graph, Kind, Node, Value
-from dvm_graph.passes.transposes import (
-    sink_below_concat,
-    sink_below_map,
-    sink_below_reduce,
-    sink_below_reshape,
-)
 from dvm_graph.symbolic import Answer, Facts
 from dvm_graph.symbolic.builder import Builder
 
@@ -322,17 +316,12 @@ def _rules() -> dict[str, tuple[_Rule, ...]]:
         "select": [_select_known],
         "cast": [_cast_chain],
         "transpose": [_transpose_chain, _transpose_of_units],
-        "reshape": [_drop_view, _reshape_chain, sink_below_reshape],
-        "concat": [sink_below_concat],
+        "reshape": [_drop_view, _reshape_chain],
         "broadcast_to": [_drop_view],
     }
     for name, info in OPERATORS.items():
         if info.kind is Kind.MAP:
-            rules.setdefault(name, []).extend(
-                [_drop_broadcast_operand, sink_below_map, _hoist_over_view]
-            )
-        elif info.kind is Kind.REDUCE:
-            rules[name] = [sink_below_reduce]
+            rules.setdefault(name, []).extend([_drop_broadcast_operand, _hoist_over_view])
     return {name: tuple(listed) for name, listed in rules.items()}
 
 

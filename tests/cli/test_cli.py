@@ -161,7 +161,7 @@ def test_a_broken_model_is_one_message(command: str, tmp_path: Path) -> None:
         (("report", BERT, "--why", "node_gelu", "nothing"), "no kernel holds"),
         (("visualize", BERT, "-o", "picture.docx"), "suffix"),
         (("disasm", BERT, "--kernel", "banana"), "no kernel has"),
-        (("run", str(tiny_path("resnet")), "--strict"), "strict=True"),
+        (("run", str(tiny_path("nonzero")), "--strict"), "strict=True"),
     ],
 )
 def test_bad_requests_exit_with_2(arguments: tuple[str, ...], message: str) -> None:

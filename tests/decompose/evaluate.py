@@ -154,6 +154,43 @@ class Evaluator:
         axis = node.attrs["axis"]
         return x.take(_checked(index, x.shape[axis]), axis)
 
+    def _pool_max(self, node: Node, x: Array) -> Array:
+        return self._windows(node, x, -np.inf).max(axis=(3, 4))
+
+    def _pool_sum(self, node: Node, x: Array) -> Array:
+        return self._windows(node, x, 0).sum(axis=(3, 4), dtype=x.dtype)
+
+    def _depthwise(self, node: Node, x: Array, weights: Array) -> Array:
+        taps = weights.reshape(*self.dims(node.attrs["kernel"]), x.shape[3])
+        return (self._windows(node, x, 0) * taps).sum(axis=(3, 4), dtype=x.dtype)
+
+    def _patches(self, node: Node, x: Array) -> Array:
+        groups = node.attrs["groups"]
+        windows = self._windows(node, x, 0)
+        split = windows.reshape(*windows.shape[:-1], groups, x.shape[3] // groups)
+        grouped = np.moveaxis(split, -2, 0)
+        grouped = grouped.reshape(*grouped.shape[:4], -1)
+        return grouped[0] if groups == 1 else grouped
+
+    def _windows(self, node: Node, x: Array, outside: float) -> Array:
+        """[n, h, w, c] as [n, rows, columns, tap row, tap column, c]."""
+        names = ("kernel", "strides", "dilations", "pads", "size")
+        sizes = [self.dims(node.attrs[name]) for name in names]
+        result = x
+        for index, (kernel, stride, dilation, pad, size) in enumerate(zip(*sizes, strict=True)):
+            axis = 1 + index  # the taps of the rows lie behind the columns and channels by then
+            at = np.arange(size)[:, None] * stride - pad + np.arange(kernel) * dilation
+            inside = (at >= 0) & (at < x.shape[axis])
+            taken = result.take(np.where(inside, at, 0), axis) if x.shape[axis] else None
+            if taken is None:
+                shape = (*result.shape[:axis], size, kernel, *result.shape[axis + 1 :])
+                taken = np.full(shape, outside, x.dtype)
+            around = [1] * taken.ndim
+            around[axis : axis + 2] = inside.shape
+            result = np.where(inside.reshape(around), taken, x.dtype.type(outside))
+            result = np.moveaxis(result, axis + 1, -1)
+        return np.moveaxis(result, 3, -1)
+
     def _iota(self, node: Node) -> Array:
         shape, axis = self.dims(node.attrs["shape"]), node.attrs["axis"]
         start, step = self.dim(node.attrs["start"]), self.dim(node.attrs["step"])

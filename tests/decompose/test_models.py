@@ -26,9 +26,6 @@ DIMS: dict[str, list[dict[str, int]]] = {
     "if_else_add": [{"batch": 2, "seq": 3, "features": 4}],
 }
 VENDOR = {
-    "vit": {"Conv"},
-    "mobilenet": {"Conv"},
-    "resnet": {"Conv", "MaxPool"},
     "nonzero": {"NonZero"},
     "if_else_add": {"If"},
 }

@@ -42,7 +42,8 @@ GRIDS: Mapping[str, tuple[dict[str, int], ...]] = {
     "nonzero": SEQUENCES,
 }
 WITHOUT_VENDOR = (
-    "bert", "gpt2", "llama", "llama_decode", "qwen3", "qwen3_decode", "mmoe",
+    "bert", "gpt2", "llama", "llama_decode", "qwen3", "qwen3_decode", "mmoe", "vit",
+    "resnet", "mobilenet",
 )  # fmt: skip
 TERMS = 4096
 """Terms that one output of a tiny model sums, layer upon layer, to the order of magnitude."""

@@ -17,6 +17,7 @@ import numpy as np
 from dvm_graph.ir import DType
 from dvm_graph.kernels.plan import (
     NO_SLOT,
+    WINDOW_SIZES,
     Access,
     DimsStep,
     KernelCall,
@@ -169,6 +170,8 @@ class _Kernel:
                 return self.store(node)
             case "gather":
                 return self.gather(node)
+            case "pool_max" | "pool_sum" | "depthwise" | "patches":
+                return self.window(node)
             case "fill":
                 number = node.scalar if node.dtype.is_float else node.integer
                 return np.full(self.shape(0), number).astype(node.dtype.numpy)
@@ -246,6 +249,44 @@ class _Kernel:
         picked = _wrapped(self.results[node.inputs[0]], self.run.at(node.limit))
         index = self.addresses(access, node.axes) + picked * self.run.at(node.offset)
         return buffer[self.checked(index, buffer.size)].astype(node.dtype.numpy)
+
+    def window(self, node: PlanNode) -> Array:
+        """Tap by tap, at the points of the node's axes."""
+        sizes = {n: self.run.at(s) for n, s in zip(WINDOW_SIZES, node.window, strict=True)}
+        numbers = self.addresses(Access(-1, node.strides, node.offset), node.axes)
+        images, rows, columns = (sizes[name] for name in ("images", "height", "width"))
+        number, column = np.divmod(numbers, sizes["out_width"])
+        image, row = np.divmod(number, sizes["out_height"])
+        assert not image.size or (image.min() >= 0 and image.max() < images)
+        start = self.addresses(self.plan.accesses[node.access], node.axes)
+        source = _buffer(self.run, self.plan.accesses[node.access].value)
+        result = np.full(start.shape, -np.inf if node.op == "pool_max" else 0, node.dtype.numpy)
+        channels = sizes["channels"]
+        for tap in range(sizes["kernel_height"] * sizes["kernel_width"]):
+            tap_y, tap_x = divmod(tap, sizes["kernel_width"])
+            y = row * sizes["stride_height"] - sizes["pad_top"] + tap_y * sizes["dilation_height"]
+            x = column * sizes["stride_width"] - sizes["pad_left"] + tap_x * sizes["dilation_width"]
+            inside = (y >= 0) & (y < rows) & (x >= 0) & (x < columns)
+            at = start + ((image * rows + y) * columns + x) * sizes["pixel"]
+            if node.op == "patches":
+                element = np.arange(self.extents[self.plan.k_axis]) - tap * channels
+                shape = [1] * start.ndim
+                shape[self.plan.k_axis] = -1
+                element = element.reshape(shape)
+                inside = inside & (element >= 0) & (element < channels)
+                at = at + element
+            self.checked(at[np.broadcast_to(inside, at.shape)], source.size)
+            value = source[np.where(inside, at, 0)] if source.size else np.zeros(at.shape)
+            if node.op == "depthwise":
+                access = self.plan.accesses[node.weights]
+                weights = _buffer(self.run, access.value)
+                index = self.addresses(access, node.axes) + tap * channels
+                value = value * weights[self.checked(index, weights.size)]
+            if node.op == "pool_max":
+                result = np.where(inside, np.maximum(result, value), result)
+            else:
+                result = np.where(inside, result + value, result)
+        return result.astype(node.dtype.numpy)
 
     def matmul(self, node: PlanNode) -> Array:
         m, n, k = self.plan.m_axis, self.plan.n_axis, self.plan.k_axis

@@ -1,22 +1,62 @@
-"""Rules of `simplify` that move transposes from channels-last to channels-first order on.
+"""Moves transposes from channels-last to channels-first order behind what does not care for the order.
 
-    relu(transpose(x, (0, 3, 1, 2)) + bias)   =>   transpose(relu(x + bias'), (0, 3, 1, 2))
+    Requires: basic operators with shapes. Ensures: no element-wise operator, reduction or concat reads
+    transposes of this order alone, where its other operands follow for free.
+
+    y = relu(transpose(x, (0, 3, 1, 2)) + bias)   =>   y = transpose(relu(x + bias'), (0, 3, 1, 2))
 
 Convolutions and pools compute on channels-last images and transpose their results. Such a transpose
-moves past the operators that work element by element, past reductions and concats, until it meets the
-transpose before the next convolution: the two cancel, and all between stays channels-last.
+moves on until it meets the one before the next convolution; `simplify` cancels the two, and all between
+stays channels-last.
 
 Rank 4 only, and only this one order of the axes: other transposes stay where the model has them.
 """
 
 from __future__ import annotations
 
-from dvm_graph.ir import Dim, Node, Value
-from dvm_graph.symbolic import Answer
+from dvm_graph.ir import OPERATORS, Dim, Graph, Kind, Node, Value
+from dvm_graph.symbolic import Answer, Facts
 from dvm_graph.symbolic.builder import Builder
 
 _TO_FIRST = (0, 3, 1, 2)
 _TO_LAST = (0, 2, 3, 1)
+
+
+def sink_transposes(graph: Graph, facts: Facts) -> bool:
+    """True if some transpose moved."""
+    builder = Builder(graph, facts)
+    changed = False
+    for node in graph.sorted_nodes():
+        with builder.scope(node):
+            result = _sunk(node, builder)
+        if result is None:
+            continue
+        changed = True
+        graph.replace_uses(node.output, result)
+        above = [value.producer for value in node.inputs if value is not None]
+        graph.remove(node)
+        for transpose in above:
+            if transpose in graph.digraph and _unused(graph, transpose):
+                graph.remove(transpose)
+    return changed
+
+
+def _unused(graph: Graph, node: Node) -> bool:
+    return node.op == "transpose" and not (graph.users(node.output) or graph.is_output(node.output))
+
+
+def _sunk(node: Node, builder: Builder) -> Value | None:
+    """The node's result as a transpose of what it computes channels-last."""
+    if node.op == "concat":
+        return _below_concat(node, builder)
+    if node.op == "reshape":
+        return _below_reshape(node, builder)
+    match OPERATORS[node.op].kind:
+        case Kind.MAP:
+            return _below_map(node, builder)
+        case Kind.REDUCE:
+            return _below_reduce(node, builder)
+    return None
 
 
 def _source(value: Value) -> Value | None:
@@ -27,7 +67,7 @@ def _source(value: Value) -> Value | None:
     return node.inputs[0]
 
 
-def sink_below_map(node: Node, builder: Builder) -> Value | None:
+def _below_map(node: Node, builder: Builder) -> Value | None:
     """Operands are such transposes, or keep their order of elements when transposed."""
     operands = [value for value in node.inputs if value is not None]
     if not any(_source(value) is not None for value in operands):
@@ -58,7 +98,7 @@ def _is_one(extent: Dim, builder: Builder) -> bool:
     return builder.facts.prove_one(extent).answer is Answer.YES
 
 
-def sink_below_reduce(node: Node, builder: Builder) -> Value | None:
+def _below_reduce(node: Node, builder: Builder) -> Value | None:
     source = None if node.inputs[0] is None else _source(node.inputs[0])
     if source is None:
         return None
@@ -66,7 +106,7 @@ def sink_below_reduce(node: Node, builder: Builder) -> Value | None:
     return builder.transpose(builder.op(node.op, source, axes=axes), _TO_FIRST)
 
 
-def sink_below_concat(node: Node, builder: Builder) -> Value | None:
+def _below_concat(node: Node, builder: Builder) -> Value | None:
     sources = [None if value is None else _source(value) for value in node.inputs]
     if any(source is None for source in sources):
         return None
@@ -74,7 +114,7 @@ def sink_below_concat(node: Node, builder: Builder) -> Value | None:
     return builder.transpose(joined, _TO_FIRST)
 
 
-def sink_below_reshape(node: Node, builder: Builder) -> Value | None:
+def _below_reshape(node: Node, builder: Builder) -> Value | None:
     """[n, c, h, w] to [n, c, h * w] becomes a transpose of [n, h * w, c]."""
     source = None if node.inputs[0] is None else _source(node.inputs[0])
     shape = node.output.shape

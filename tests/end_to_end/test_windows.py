@@ -1,0 +1,276 @@
+"""Convolutions and pools as kernels: drawn configurations and awkward ones against onnxruntime."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from onnx import helper, numpy_helper
+from onnx.reference import ReferenceEvaluator
+
+import dvm_graph
+from tests.end_to_end.reference import Array, assert_all_close, session
+
+DRAWN = 60
+
+
+def one_node(
+    op: str,
+    rank: int,
+    channels: int | str,
+    attrs: Mapping[str, Any],
+    weights: Sequence[Array] = (),
+    dtype: type[np.generic] = np.float32,
+) -> onnx.ModelProto:
+    """A model of one operator on images whose batch and spatial dims are dynamic."""
+    element = helper.np_dtype_to_tensor_dtype(np.dtype(dtype))
+    spatial = ["height", "width"][4 - rank :]
+    shape = ["batch", channels, *spatial]
+    names = [f"w{index}" for index in range(len(weights))]
+    graph = helper.make_graph(
+        [helper.make_node(op, ["x", *names], ["y"], name="window", **attrs)],
+        "g",
+        [helper.make_tensor_value_info("x", element, shape)],
+        [helper.make_tensor_value_info("y", element, None)],
+        [numpy_helper.from_array(w, n) for w, n in zip(weights, names, strict=True)],
+    )
+    return helper.make_model(graph, ir_version=10, opset_imports=[helper.make_opsetid("", 22)])
+
+
+def check(
+    model: onnx.ModelProto, shapes: Sequence[tuple[int, ...]], terms: int = 1, **options: Any
+) -> None:
+    """The model without vendor operators gives what onnxruntime gives, or both refuse."""
+    mine = dvm_graph.optimize(model, strict=True, **options)
+    reference = session(model)
+    dtype = helper.tensor_dtype_to_np_dtype(model.graph.input[0].type.tensor_type.elem_type)
+    generator = np.random.default_rng(1)
+    for shape in shapes:
+        x = generator.integers(-9, 9, shape).astype(dtype) / (8 if dtype.kind == "f" else 1)
+        feeds = {"x": x.astype(dtype)}
+        assert_all_close(mine.run(feeds), reference.run(None, feeds), reduction_length=terms)
+
+
+def weights_of(generator: np.random.Generator, *shape: int) -> Array:
+    return generator.uniform(-1, 1, shape).astype(np.float32)
+
+
+def drawn_axis(draw: random.Random, extents: Sequence[int]) -> dict[str, int]:
+    """Kernel, stride, dilation and pads under which all the extents have windows."""
+    while True:
+        axis = {
+            "kernel": draw.choice((1, 1, 2, 3, 3, 5, 7)),
+            "stride": draw.choice((1, 1, 2, 3, 4)),
+            "dilation": draw.choice((1, 1, 1, 2, 3)),
+        }
+        axis["begin"] = draw.randint(0, axis["kernel"] - 1)
+        axis["end"] = draw.randint(0, axis["kernel"] - 1)
+        reach = axis["dilation"] * (axis["kernel"] - 1) + 1
+        if all(extent + axis["begin"] + axis["end"] >= reach for extent in extents):
+            return axis
+
+
+def attributes(axes: Sequence[Mapping[str, int]], kernel: bool = True) -> dict[str, Any]:
+    pads = [axis["begin"] for axis in axes] + [axis["end"] for axis in axes]
+    attrs = {
+        "strides": [axis["stride"] for axis in axes],
+        "dilations": [axis["dilation"] for axis in axes],
+        "pads": pads,
+    }
+    return attrs | ({"kernel_shape": [axis["kernel"] for axis in axes]} if kernel else {})
+
+
+@pytest.mark.parametrize("seed", range(DRAWN))
+def test_drawn_convolutions(seed: int) -> None:
+    draw, generator = random.Random(seed), np.random.default_rng(seed)
+    rank = draw.choice((3, 4, 4, 4))
+    sizes = [tuple(draw.choice((1, 3, 7, 16, 33)) for _ in range(rank - 2)) for _ in range(2)]
+    axes = [drawn_axis(draw, extents) for extents in zip(*sizes, strict=True)]
+    groups = draw.choice((1, 1, 2, 3, 17))
+    depthwise = draw.random() < 0.4
+    inputs = 1 if depthwise else draw.choice((1, 3, 8))
+    outputs = 1 if depthwise else draw.choice((1, 2, 5, 33))
+    kernel = [axis["kernel"] for axis in axes]
+    weights = [weights_of(generator, groups * outputs, inputs, *kernel)]
+    if draw.random() < 0.5:
+        weights.append(weights_of(generator, groups * outputs))
+    attrs = attributes(axes) | {"group": groups}
+    model = one_node("Conv", rank, groups * inputs, attrs, weights)
+    shapes = [(batch, groups * inputs, *size) for batch, size in zip((1, 3), sizes, strict=True)]
+    check(model, shapes, terms=inputs * int(np.prod(kernel)))
+
+
+@pytest.mark.parametrize("op", ["MaxPool", "AveragePool", "LpPool"])
+@pytest.mark.parametrize("seed", range(DRAWN // 3))
+def test_drawn_pools(op: str, seed: int) -> None:
+    draw = random.Random(seed)
+    rank = draw.choice((3, 4, 4, 4))
+    sizes = [tuple(draw.choice((1, 3, 7, 16, 33)) for _ in range(rank - 2)) for _ in range(2)]
+    axes = [drawn_axis(draw, extents) for extents in zip(*sizes, strict=True)]
+    attrs = attributes(axes)
+    if op == "AveragePool":
+        attrs["count_include_pad"] = draw.randint(0, 1)
+    channels = draw.choice((1, 3, 17, 64))
+    model = one_node(op, rank, channels, attrs)
+    shapes = [(batch, channels, *size) for batch, size in zip((1, 2), sizes, strict=True)]
+    check(model, shapes, terms=64)
+
+
+@pytest.mark.parametrize("op", ["MaxPool", "AveragePool"])
+@pytest.mark.parametrize(
+    ("kernel", "stride", "pads"),
+    [(3, 2, (0, 0)), (2, 2, (0, 0)), (3, 2, (1, 1)), (2, 3, (0, 0)), (3, 3, (1, 0))],
+)
+def test_ceiling_of_sizes(op: str, kernel: int, stride: int, pads: tuple[int, int]) -> None:
+    attrs = {
+        "kernel_shape": [kernel, kernel],
+        "strides": [stride, stride],
+        "pads": [pads[0], pads[0], pads[1], pads[1]],
+        "ceil_mode": 1,
+    }
+    model = one_node(op, 4, 5, attrs)
+    check(model, [(2, 5, size, size + 3) for size in (3, 4, 5, 6, 7, 8, 9, 10)], terms=9)
+
+
+@pytest.mark.parametrize("automatic", ["SAME_UPPER", "SAME_LOWER", "VALID"])
+@pytest.mark.parametrize(("kernel", "stride"), [(1, 1), (2, 1), (3, 2), (4, 3), (5, 2), (2, 3)])
+def test_automatic_pads(automatic: str, kernel: int, stride: int) -> None:
+    attrs = {
+        "auto_pad": automatic,
+        "kernel_shape": [kernel, kernel],
+        "strides": [stride, stride],
+    }
+    weights = weights_of(np.random.default_rng(0), 7, 3, kernel, kernel)
+    shapes = [(1, 3, size, size + 1) for size in (5, 6, 7, 8, 12, 13)]
+    check(one_node("Conv", 4, 3, attrs, [weights]), shapes, terms=75)
+    if stride <= kernel:  # onnxruntime refuses others
+        check(one_node("MaxPool", 4, 3, attrs), shapes)
+
+
+def test_half_floats() -> None:
+    dtype = np.float16
+    generator = np.random.default_rng(0)
+    weights = [
+        weights_of(generator, 6, 2, 3, 3).astype(dtype),
+        weights_of(generator, 6).astype(dtype),
+    ]
+    attrs = {"group": 2, "pads": [1, 1, 1, 1]}
+    check(one_node("Conv", 4, 4, attrs, weights, dtype), [(2, 4, 9, 5)], terms=18)
+    check(one_node("MaxPool", 4, 4, {"kernel_shape": [2, 2]}, (), dtype), [(2, 4, 9, 5)])
+
+
+@pytest.mark.parametrize("dtype", [np.int8, np.uint8])
+def test_greatest_of_integers(dtype: type[np.generic]) -> None:
+    attrs = {"kernel_shape": [3, 2], "pads": [1, 1, 1, 0], "strides": [2, 1]}
+    check(one_node("MaxPool", 4, 3, attrs, (), dtype), [(2, 3, 7, 5), (1, 3, 1, 1)])
+
+
+def test_greatest_keeps_nan() -> None:
+    model = dvm_graph.optimize(one_node("MaxPool", 4, 1, {"kernel_shape": [1, 2]}), strict=True)
+    x = np.array([1, np.nan, 2, -np.inf, -np.inf], np.float32).reshape(1, 1, 1, 5)
+    (y,) = model.run({"x": x})
+    np.testing.assert_array_equal(y.reshape(-1), np.array([np.nan, np.nan, 2, -np.inf]))
+
+
+def test_double_floats() -> None:
+    """Which onnxruntime has no convolution for."""
+    generator = np.random.default_rng(0)
+    weights = generator.uniform(-1, 1, (6, 2, 3, 3))
+    attrs = {"group": 2, "pads": [1, 1, 1, 1], "kernel_shape": [3, 3]}
+    model = one_node("Conv", 4, 4, attrs, [weights], np.float64)
+    feeds = {"x": generator.uniform(-1, 1, (2, 4, 9, 5))}
+    actual = dvm_graph.optimize(model, strict=True).run(feeds)
+    assert_all_close(actual, ReferenceEvaluator(model).run(None, feeds), reduction_length=18)
+
+
+def test_empty_batches() -> None:
+    weights = weights_of(np.random.default_rng(0), 4, 3, 3, 3)
+    for model in (
+        one_node("Conv", 4, 3, {"pads": [1, 1, 1, 1]}, [weights]),
+        one_node("MaxPool", 4, 3, {"kernel_shape": [2, 2]}),
+    ):
+        (y,) = dvm_graph.optimize(model, strict=True).run({"x": np.zeros((0, 3, 8, 8), np.float32)})
+        assert y.shape[:1] == (0,) and y.size == 0
+
+
+def test_weights_that_are_not_constant() -> None:
+    """Also through a view of the weights."""
+    text = """<ir_version: 10, opset_import: ["" : 21]>
+    g (float[n, 4, h, w] x, float[6, 2, 3, 3] k, float[4, 1, 3, 3] d) => (float[n, c, i, j] y) {
+        p = Conv<group = 4, pads = [1, 1, 1, 1]>(x, d)
+        q = Relu(p)
+        y = Conv<group = 2, strides = [2, 1]>(q, k)
+    }"""
+    proto = onnx.parser.parse_model(text)
+    generator = np.random.default_rng(0)
+    feeds = {
+        "x": weights_of(generator, 2, 4, 11, 9),
+        "k": weights_of(generator, 6, 2, 3, 3),
+        "d": weights_of(generator, 4, 1, 3, 3),
+    }
+    model = dvm_graph.optimize(proto, strict=True)
+    assert_all_close(model.run(feeds), session(proto).run(None, feeds), reduction_length=64)
+
+
+BLOCK = """<ir_version: 10, opset_import: ["" : 21]>
+g (float[n, 8, h, w] x, float[8, 8, 3, 3] k, float[8] b, float[8] deviation, float[24, 8, 1, 1] up,
+   float[24, 1, 3, 3] d, float[2, 24, 1, 1] s, float[24, 2, 1, 1] t, float[8, 24, 1, 1] down)
+=> (float[n, c, i, j] y) <float six = {6.0}, float none = {0.0}> {
+    a0 = Conv<pads = [1, 1, 1, 1]>(x, k, b)
+    a1 = BatchNormalization(a0, b, b, b, deviation)
+    a2 = Relu(a1)
+    b0 = Conv(a2, up)
+    b1 = HardSwish(b0)
+    b2 = Conv<group = 24, pads = [1, 1, 1, 1]>(b1, d)
+    b3 = Clip(b2, none, six)
+    s0 = GlobalAveragePool(b3)
+    s1 = Conv(s0, s)
+    s2 = Relu(s1)
+    s3 = Conv(s2, t)
+    s4 = HardSigmoid(s3)
+    b4 = Mul(b3, s4)
+    b5 = Conv(b4, down)
+    c0 = Add(b5, a2)
+    c1 = MaxPool<kernel_shape = [2, 2], strides = [2, 2]>(c0)
+    c2 = AveragePool<kernel_shape = [2, 2], strides = [2, 2]>(c0)
+    y = Concat<axis = 1>(c1, c2)
+}"""
+
+
+def with_weights(text: str) -> onnx.ModelProto:
+    """The model with drawn, positive constants for all its inputs but the first."""
+    generator = np.random.default_rng(0)
+    graph = (proto := onnx.parser.parse_model(text)).graph
+    for info in graph.input[1:]:
+        extents = [dim.dim_value for dim in info.type.tensor_type.shape.dim]
+        array = generator.uniform(0.1, 1, extents).astype(np.float32)
+        graph.initializer.append(numpy_helper.from_array(array, info.name))
+    del graph.input[1:]
+    return proto
+
+
+@pytest.mark.parametrize("fuse", [True, False])
+def test_a_block_stays_channels_last(fuse: bool) -> None:
+    """Batch normalisation, activations, squeeze and excite, residual, pools and concat between."""
+    proto = with_weights(BLOCK)
+    model = dvm_graph.optimize(proto, strict=True, fuse=fuse)
+    reference = session(proto)
+    generator = np.random.default_rng(3)
+    for shape in ((1, 8, 12, 12), (3, 8, 7, 21), (2, 8, 2, 2)):
+        feeds = {"x": weights_of(generator, *shape)}
+        assert_all_close(model.run(feeds), reference.run(None, feeds), reduction_length=512)
+    transposes = [d for d in model.listings({"n": 1, "h": 12, "w": 12}) if "transpose" in d.name]
+    if fuse:  # that of the input; that of the output is a part of the pools' stores
+        assert len([d for d in transposes if "matmul" not in d.name]) <= 2
+
+
+def test_one_core_equals_two() -> None:
+    proto = with_weights(BLOCK)
+    feeds = {"x": weights_of(np.random.default_rng(5), 2, 8, 31, 17)}
+    one, two = (dvm_graph.optimize(proto, cores=cores).run(feeds) for cores in (1, 2))
+    for a, b in zip(one, two, strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-5)
