@@ -38,12 +38,13 @@ GRIDS: Mapping[str, tuple[dict[str, int], ...]] = {
     "mmoe": BATCHES,
     "resnet": IMAGES,
     "mobilenet": IMAGES,
+    "convnext": IMAGES,
     "if_else_add": CUBOIDS,
     "nonzero": SEQUENCES,
 }
 WITHOUT_VENDOR = (
     "bert", "gpt2", "llama", "llama_decode", "qwen3", "qwen3_decode", "mmoe", "vit",
-    "resnet", "mobilenet",
+    "resnet", "mobilenet", "convnext",
 )  # fmt: skip
 TERMS = 4096
 """Terms that one output of a tiny model sums, layer upon layer, to the order of magnitude."""
