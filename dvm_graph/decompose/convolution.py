@@ -32,12 +32,21 @@ def convolution(builder: Builder, node: Node, operands: Operands) -> Results:
     if axes is None or not isinstance(outputs, int) or not isinstance(inputs, int):
         return None
     image = channels_last(builder, widened(builder, x))
+    weights = _widened(builder, weights)
     if weights.rank == 3:
         weights = builder.reshape(weights, (outputs, inputs, 1, shape_of(weights)[2]))
-    y = _convolved(builder, image, widened(builder, weights), window_over(axes), groups)
+    y = _convolved(builder, image, weights, window_over(axes), groups)
     if bias is not None:
         y = builder.add(y, widened(builder, bias))
     return [channels_first(builder, builder.cast(y, x.dtype), x.rank)]
+
+
+def _widened(builder: Builder, weights: Value) -> Value:
+    """Half floats as float32; constants at once, so that they can be packed."""
+    wide = widened(builder, weights)
+    if wide is weights or weights.data is None:
+        return wide
+    return builder.constant(np.asarray(weights.data).astype(np.float32))
 
 
 def _convolved(

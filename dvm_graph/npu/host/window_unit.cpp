@@ -2,10 +2,10 @@
 // rows of a convolution's operand A). Nothing is padded in memory: taps outside an image are left
 // out, or are 0 in a patch.
 //
-// Pooling and depth-wise convolution keep a vector of channels for a block of neighbouring windows
-// in registers while the taps pass. The channels are the outermost loop, so that the rows of the
-// image that one vector of channels needs stay in L1 from one output row to the next.
-// Compiled per level: see simd.h.
+// Pooling and depth-wise convolution keep a block of sums in registers while the taps pass: a
+// vector of channels for each of some neighbouring windows or, at the borders, where windows differ
+// in their taps, several vectors of one window. Block follows block along the channels, as they lie
+// in memory. Compiled per level: see simd.h.
 #include "kernels/window.h"
 #include "npu/host/loops.h"
 #include "npu/host/rows.h"
@@ -15,7 +15,7 @@
 namespace dvm::DVM_LEVEL {
 namespace {
 
-constexpr int kBlock = 8;  // windows at once: enough independent sums to hide the latency of FMAs
+constexpr int kBlock = 8;  // sums at once, of windows or channels: they hide the latency of FMAs
 
 template <class T>
 DVM_INLINE T greater(T a, T b) {
@@ -168,7 +168,7 @@ struct Weighted {
   }
 };
 
-// Windows of one output row, for one vector of channels.
+// Windows of one output row with the same taps inside the image.
 template <class T>
 struct Run {
   T* out;
@@ -178,67 +178,79 @@ struct Run {
   int64_t tap_rows, tap_columns, tap_row_step, tap_column_step;
   const T* weights;  // of the first tap inside
   int64_t weight_row_step, weight_column_step;
-  int64_t lanes;  // of a partial vector
 };
 
-template <class Op, class T, int Windows, bool Partial>
-DVM_INLINE void reduce_windows(const Run<T>& run) {
+// A block of windows for some vectors of channels from `c` on; the only one may be partial.
+template <class Op, class T, int Windows, int Vectors, bool Partial = false>
+DVM_INLINE void reduce_block(const Run<T>& run, int64_t c, int64_t lanes = 0) {
   using V = Full<T>;
+  constexpr int64_t L = kLanes<T>;
   const auto get = [&](const T* from) DVM_LAMBDA_INLINE {
     if constexpr (Partial)
-      return load_partial<V>(from, run.lanes);
+      return load_partial<V>(from, lanes);
     else
       return load<V>(from);
   };
-  V sum[Windows];
+  V sum[Windows * Vectors];
 #pragma GCC unroll 16
-  for (int i = 0; i < Windows; i++) sum[i] = splat<V>(Op::template kFirst<T>);
+  for (int i = 0; i < Windows * Vectors; i++) sum[i] = splat<V>(Op::template kFirst<T>);
   for (int64_t y = 0; y < run.tap_rows; y++) {
-    const T* tap = run.at + y * run.tap_row_step;
-    const T* weight = run.weights + y * run.weight_row_step;
+    const T* tap = run.at + c + y * run.tap_row_step;
+    const T* weight = run.weights + c + y * run.weight_row_step;
     for (int64_t x = 0; x < run.tap_columns; x++) {
-      V w{};
-      if constexpr (Op::kWeighted) w = get(weight);
+      V w[Vectors] = {};
 #pragma GCC unroll 16
-      for (int i = 0; i < Windows; i++) sum[i] = Op::step(sum[i], get(tap + i * run.step), w);
+      for (int v = 0; v < Vectors; v++)
+        if constexpr (Op::kWeighted) w[v] = get(weight + v * L);
+#pragma GCC unroll 16
+      for (int i = 0; i < Windows * Vectors; i++)
+        sum[i] =
+            Op::step(sum[i], get(tap + i / Vectors * run.step + i % Vectors * L), w[i % Vectors]);
       tap += run.tap_column_step;
       if constexpr (Op::kWeighted) weight += run.weight_column_step;
     }
   }
 #pragma GCC unroll 16
-  for (int i = 0; i < Windows; i++) {
+  for (int i = 0; i < Windows * Vectors; i++) {
+    T* to = run.out + c + i / Vectors * run.out_step + i % Vectors * L;
     if constexpr (Partial)
-      store_partial(run.out + i * run.out_step, sum[i], run.lanes);
+      store_partial(to, sum[i], lanes);
     else
-      store(run.out + i * run.out_step, sum[i]);
+      store(to, sum[i]);
   }
 }
 
-template <class Op, class T, bool Partial>
-void reduce_run(Run<T> run, int64_t windows) {
-  const auto advance = [&](int64_t count) DVM_LAMBDA_INLINE {
-    run.out += count * run.out_step;
-    run.at += count * run.step;
-    windows -= count;
+// All channels of some windows, many or one.
+template <class Op, class T, int Windows>
+void reduce_windows(const Run<T>& run, int64_t channels) {
+  constexpr int64_t L = kLanes<T>;
+  constexpr int kVectors = kBlock / Windows;
+  int64_t c = 0;
+  for (; c + kVectors * L <= channels; c += kVectors * L)
+    reduce_block<Op, T, Windows, kVectors>(run, c);
+  if constexpr (kVectors > 1)
+    for (; c + L <= channels; c += L) reduce_block<Op, T, Windows, 1>(run, c);
+  if (c < channels) reduce_block<Op, T, Windows, 1, true>(run, c, channels - c);
+}
+
+template <class Op, class T>
+void reduce_run(Run<T> run, int64_t windows, int64_t channels) {
+  const auto take = [&]<int Count>(std::integral_constant<int, Count>) DVM_LAMBDA_INLINE {
+    reduce_windows<Op, T, Count>(run, channels);
+    run.out += Count * run.out_step;
+    run.at += Count * run.step;
+    windows -= Count;
   };
-  while (windows >= kBlock) {
-    reduce_windows<Op, T, kBlock, Partial>(run);
-    advance(kBlock);
-  }
-  if (windows >= 4) {
-    reduce_windows<Op, T, 4, Partial>(run);
-    advance(4);
-  }
-  while (windows > 0) {
-    reduce_windows<Op, T, 1, Partial>(run);
-    advance(1);
-  }
+  while (windows >= kBlock) take(std::integral_constant<int, kBlock>{});
+  if (windows >= kBlock / 2) take(std::integral_constant<int, kBlock / 2>{});
+  if (windows >= kBlock / 4) take(std::integral_constant<int, kBlock / 4>{});
+  while (windows > 0) take(std::integral_constant<int, 1>{});
 }
 
 // The windows [first_x, first_x + count) of one output row: those at the borders one by one.
 template <class Op, class T>
 void reduce_row(const Window& w, const T* image, const T* weights, T* out, int64_t out_step,
-                int64_t y, int64_t first_x, int64_t count, int64_t lanes) {
+                int64_t y, int64_t first_x, int64_t count, int64_t channels) {
   const int64_t row_step = int64_t{w.width} * w.pixel;
   const int64_t top = y * w.stride_height - w.pad_top;
   const Taps rows = taps_inside(top, w.dilation_height, w.height, w.kernel_height);
@@ -255,7 +267,6 @@ void reduce_row(const Window& w, const T* image, const T* weights, T* out, int64
   run.tap_column_step = int64_t{w.dilation_width} * w.pixel;
   run.weight_column_step = w.channels;
   run.weight_row_step = int64_t{w.kernel_width} * w.channels;
-  run.lanes = lanes;
   const int64_t end = first_x + count;
   for (int64_t x = first_x; x < end;) {
     const int64_t left = x * w.stride_width - w.pad_left;
@@ -268,24 +279,21 @@ void reduce_row(const Window& w, const T* image, const T* weights, T* out, int64
     run.at = image + (top + rows.begin * w.dilation_height) * row_step +
              (left + columns.begin * w.dilation_width) * w.pixel;
     run.weights = weights + (rows.begin * w.kernel_width + columns.begin) * w.channels;
-    if (lanes == kLanes<T>)
-      reduce_run<Op, T, false>(run, windows);
-    else
-      reduce_run<Op, T, true>(run, windows);
+    reduce_run<Op, T>(run, windows, channels);
     x += windows;
   }
 }
 
-// A series of windows for one vector of channels: output row by output row.
+// A series of windows: output row by output row.
 template <class Op, class T>
 DVM_INLINE void reduce_series(const Window& w, const T* images, const T* weights, T* out,
-                              int64_t out_step, int64_t number, int64_t count, int64_t lanes) {
+                              int64_t out_step, int64_t number, int64_t count, int64_t channels) {
   const int64_t image_step = int64_t{w.height} * w.width * w.pixel;
   Position at(w, number);
   while (count > 0) {
     const int64_t windows = lesser(w.out_width - at.x, count);
     reduce_row<Op>(w, images + at.image * image_step, weights, out, out_step, at.y, at.x, windows,
-                   lanes);
+                   channels);
     out += windows * out_step;
     count -= windows;
     at.x += windows - 1;
@@ -322,21 +330,18 @@ void reduce_handler(Core& core, const uint64_t* words) {
     return;
   }
   const bool series = numbers.middle == 1 && images.middle == 0 && weights.middle == 0;
-  for (int64_t c = 0; c < e.inner; c += kLanes<T>) {
-    const int64_t lanes = lesser<int64_t>(e.inner - c, kLanes<T>);
-    for (int64_t o = 0; o < e.outer; o++) {
-      const int64_t number = first_number(numbers) + o * numbers.outer;
-      T* out = to.at + o * to.outer + c;
-      const T* at = images.at + o * images.outer + c;
-      const T* weight = weights.at + o * weights.outer + c;
-      if (series) {
-        reduce_series<Op, T>(w, at, weight, out, to.middle, number, e.middle, lanes);
-        continue;
-      }
-      for (int64_t m = 0; m < e.middle; m++) {
-        reduce_series<Op, T>(w, at + m * images.middle, weight + m * weights.middle,
-                             out + m * to.middle, 0, number + m * numbers.middle, 1, lanes);
-      }
+  for (int64_t o = 0; o < e.outer; o++) {
+    const int64_t number = first_number(numbers) + o * numbers.outer;
+    T* out = to.at + o * to.outer;
+    const T* at = images.at + o * images.outer;
+    const T* weight = weights.at + o * weights.outer;
+    if (series) {
+      reduce_series<Op, T>(w, at, weight, out, to.middle, number, e.middle, e.inner);
+      continue;
+    }
+    for (int64_t m = 0; m < e.middle; m++) {
+      reduce_series<Op, T>(w, at + m * images.middle, weight + m * weights.middle,
+                           out + m * to.middle, 0, number + m * numbers.middle, 1, e.inner);
     }
   }
 }
