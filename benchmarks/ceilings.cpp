@@ -1,5 +1,6 @@
-// What this machine can do at most, over all threads: f32 multiply-adds in registers, and memory traffic of arrays
-// far larger than the last cache. Prints `fma_gflops copy_gbs read_gbs`; a copy counts the bytes read and written.
+// What this machine can do at most, over all threads: f32 multiply-adds in registers, and memory
+// traffic of arrays far larger than the last cache. Prints `fma_gflops copy_gbs read_gbs`; a copy
+// counts the bytes read and written.
 //
 // Usage: ceilings THREADS
 #include <algorithm>
