@@ -310,6 +310,7 @@ def _ceilings(request: Request) -> ceiling.Ceilings:
 def _finish(request: Request, part: str) -> None:
     """Prints the part's tables and writes everything that is made of the CSV files."""
     (request.output / "environment.md").write_text(_environment(request), encoding="utf-8")
+    (request.output / f"{part}.command").write_text(_command(), encoding="utf-8")
     results = read_results(request.output)
     found = sections(results)
     for name, text in found.items():
@@ -329,11 +330,16 @@ def _environment(request: Request) -> str:
             continue
     return "\n".join(
         (
-            f"* command: `python -m benchmarks {shlex.join(sys.argv[1:])}`",
             f"* machine: {_processor()}, {request.setting.threads} threads",
             f"* {', '.join(versions)}, Python {platform.python_version()}",
         )
     )
+
+
+def _command() -> str:
+    """As it was given, without the paths of this machine."""
+    words = ["PATH" if Path(word).is_absolute() else word for word in sys.argv[1:]]
+    return f"python -m benchmarks {shlex.join(words)}"
 
 
 def _processor() -> str:
