@@ -328,10 +328,13 @@ def _environment(request: Request) -> str:
             versions.append(f"{package} {version(package)}")
         except PackageNotFoundError:
             continue
+    reasons = {name: missing(name, request.setting) for name in ENGINES}
+    absent = [f"{name} ({reason})" for name, reason in reasons.items() if reason]
     return "\n".join(
         (
             f"* machine: {_processor()}, {request.setting.threads} threads",
             f"* {', '.join(versions)}, Python {platform.python_version()}",
+            f"* left out: {', '.join(absent) or 'no engine'}",
         )
     )
 
