@@ -36,13 +36,15 @@ def sink_transposes(graph: Graph, facts: Facts) -> bool:
         above = [value.producer for value in node.inputs if value is not None]
         graph.remove(node)
         for transpose in above:
-            if transpose in graph.digraph and _unused(graph, transpose):
+            if transpose is not None and _unused(graph, transpose):
                 graph.remove(transpose)
     return changed
 
 
 def _unused(graph: Graph, node: Node) -> bool:
-    return node.op == "transpose" and not (graph.users(node.output) or graph.is_output(node.output))
+    if node not in graph.digraph or node.op != "transpose":
+        return False
+    return not (graph.users(node.output) or graph.is_output(node.output))
 
 
 def _sunk(node: Node, builder: Builder) -> Value | None:
