@@ -164,7 +164,7 @@ class GroupMeeting:
         return next(node for node in reversed(group.nodes) if node.op == "matmul")
 
     def _is_a_operand(self, node: Node, index: int) -> bool:
-        """This use, maybe through relayouts of the consumer, is the A operand of its product."""
+        """Whether a use, maybe through relayouts of the consumer, is its product's A operand."""
         if node.op == "matmul":
             return index == 0
         if node.op not in RELAYOUTS or self.axes[node].operands[0] is None:

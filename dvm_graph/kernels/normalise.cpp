@@ -179,8 +179,16 @@ bool remove_empty_axes(NormalPlan& plan, uint32_t empty, std::vector<uint8_t>& k
     }
   }
   compact(plan, keep, renumber);
-  int products = 0;
-  for (const NormalNode& node : plan.nodes) products += node.op == PlanOp::matmul_;
+  int products = 0, inner = 0;
+  for (const NormalNode& node : plan.nodes) {
+    if (node.op != PlanOp::matmul_) continue;
+    ++products;
+    inner += plan.is_inner(node);
+  }
+  if (products == 1 && inner == 1) {  // it is the product now
+    plan.n_axis = plan.k_axis;
+    plan.k_axis = plan.inner_k_axis;
+  }
   if (products < 2) plan.inner_k_axis = -1;
   if (products == 0) {
     plan.kind = KernelKind::vector;
@@ -279,17 +287,16 @@ void merge_axes(NormalPlan& plan) {
   }
 }
 
-// The longest axis of the product's batch along which B does not vary, or -1; the innermost wins a
-// tie.
+// The longest axis of the products' batch along which no B varies, or -1; the innermost wins a tie.
 int longest_axis_without_b(const NormalPlan& plan) {
-  int best = -1;
+  uint32_t candidates = ~0u;
   for (const NormalNode& node : plan.nodes) {
-    if (node.op != PlanOp::matmul_) continue;
-    const uint32_t candidates = node.axes & ~plan.nodes[node.inputs[1]].axes;
-    for (int axis = 0; axis < plan.rank; ++axis) {
-      if (has_role(plan, axis) || !(candidates & bit(axis))) continue;
-      if (best < 0 || plan.extents[axis] >= plan.extents[best]) best = axis;
-    }
+    if (node.op == PlanOp::matmul_) candidates &= node.axes & ~plan.nodes[node.inputs[1]].axes;
+  }
+  int best = -1;
+  for (int axis = 0; axis < plan.rank; ++axis) {
+    if (has_role(plan, axis) || !(candidates & bit(axis))) continue;
+    if (best < 0 || plan.extents[axis] >= plan.extents[best]) best = axis;
   }
   return best;
 }
