@@ -159,7 +159,10 @@ def _gather(node: Node, space: AxisSpace) -> NodeAxes:
 
 def _window(node: Node, space: AxisSpace) -> NodeAxes:
     count = len(node.inputs)
-    result = space.layout(shape_of(node.output))
+    extents = shape_of(node.output)
+    result = space.layout(extents)
+    if node.op == "patches":  # what becomes the k axis of a matmul is one even where it is short
+        result = (*result[:-1], (space.atom(extents[-1]),))
     return NodeAxes(result, (None,) * count, ((),) * count, (True,) * count)
 
 
