@@ -278,7 +278,7 @@ def _run(
 def _stream(request: Request, model: str, shapes: int, max_batch: int, max_seq: int) -> None:
     _require_exports([model])
     shapes = min(shapes, 60) if request.quick else shapes
-    engines = _without_slow(request, stream.ENGINES)
+    engines = _without_slow(request, _OF_MODELS if request.engines else stream.ENGINES)
     drawn = stream.sample(request.seed, shapes, max_batch, max_seq)
     found = _ceilings(request)
     with _progress() as progress:

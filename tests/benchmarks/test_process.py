@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -46,3 +49,22 @@ def test_an_engine_without_its_package_is_named(monkeypatch: pytest.MonkeyPatch)
     assert missing("openvino", SETTING) == "not installed: openvino"
     assert "--mindspore-python" in missing("mindspore", SETTING)
     assert missing("mindspore", Setting(1, "/usr/bin/python3")) == ""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="relies on Linux's parent-death signal")
+def test_a_killed_driver_takes_its_stopped_workers_along() -> None:
+    script = (
+        "import os, signal\n"
+        "from benchmarks.process import Setting, Worker\n"
+        "worker = Worker('onnxruntime', Setting(1))\n"
+        "worker.drop()\n"
+        "print(worker._process.pid, flush=True)\n"
+        "os.kill(os.getpid(), signal.SIGKILL)\n"
+    )
+    driver = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+    status = Path(f"/proc/{int(driver.stdout)}/status")
+    for _ in range(200):
+        if not status.exists() or "State:\tZ" in status.read_text():
+            return
+        time.sleep(0.05)
+    pytest.fail(f"the worker is still there: {status.read_text()}")
