@@ -90,7 +90,7 @@ def _rebuilt(operand: _Scaled, factor: float, builder: Builder) -> Value:
 
 def _scaled(operand: Value, builder: Builder) -> _Scaled | None:
     """How an operand is scaled, if by nobody else's use of it."""
-    views = []
+    views: list[Node] = []
     value = operand
     while _sole_use(value, builder.graph) and value.producer is not None:
         producer = value.producer
