@@ -19,7 +19,6 @@ from dataclasses import dataclass
 import numpy as np
 
 from dvm_graph.ir import OPERATORS, DType, Graph, Kind, Node, Value
-from dvm_graph.passes.replace import replace
 from dvm_graph.symbolic import Answer, Facts
 from dvm_graph.symbolic.builder import Builder
 
@@ -75,7 +74,7 @@ def _collect(node: Node, builder: Builder) -> bool:
         result = builder.matmul(*operands)
         if keeper is None:
             result = builder.mul(result, builder.scalar(factor, result.dtype))
-    replace(builder.graph, node, result)
+    builder.graph.replace_node(node, result)
     return True
 
 

@@ -20,7 +20,6 @@ from typing import Any
 import numpy as np
 
 from dvm_graph.ir import OPERATORS, DType, Graph, Kind, Node, Value
-from dvm_graph.passes.replace import replace
 from dvm_graph.symbolic import Answer, Facts
 from dvm_graph.symbolic.builder import Builder
 
@@ -43,7 +42,7 @@ def simplify(graph: Graph, facts: Facts) -> bool:
             continue
         changed = True
         affected = [*graph.users(node.output)]
-        replace(graph, node, result)
+        graph.replace_node(node, result)
         affected += _made(result)
         for other in affected:
             if other not in queued:

@@ -15,7 +15,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from dvm_graph.ir import OPERATORS, Dim, Graph, Kind, Node, Value
-from dvm_graph.passes.replace import replace
 from dvm_graph.symbolic import Answer, Facts
 from dvm_graph.symbolic.builder import Builder
 from dvm_graph.symbolic.dims import add, product
@@ -42,7 +41,7 @@ def sink_concats(graph: Graph, facts: Facts) -> bool:
         for user, axis in zip(users, plans, strict=True):
             assert axis is not None
             whole = _part_by_part(user, node, axis, builder)
-            replace(graph, user, whole)
+            graph.replace_node(user, whole)
             if whole.producer is not None:
                 waiting.append(whole.producer)
     return changed
