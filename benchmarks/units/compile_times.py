@@ -72,7 +72,9 @@ def _cold(
     """Every run is at another shape than the one before; with one shape, a neighbour comes between."""
     visited = points if len(points) > 1 else [*points, {s: e + 1 for s, e in points[0].items()}]
     feeds = [random_feeds(path, point, 1) for point in visited]
-    names = [",".join(f"{symbol}={extent}" for symbol, extent in point.items()) for point in visited]
+    names = [
+        ",".join(f"{symbol}={extent}" for symbol, extent in point.items()) for point in visited
+    ]
     costs: dict[str, list[RunStatistics]] = {name: [] for name in names}
     for turn in range(repeats + 1):
         for name, arrays in zip(names, feeds, strict=True):
