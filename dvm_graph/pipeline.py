@@ -28,10 +28,12 @@ from dvm_graph.kernels.text import print_plan
 from dvm_graph.options import Options
 from dvm_graph.passes import (
     absorb_views,
+    collect_scales,
     eliminate_common,
     eliminate_dead,
     fold_constants,
     simplify,
+    sink_concats,
     sink_transposes,
 )
 from dvm_graph.symbolic import Facts, Symbols
@@ -40,8 +42,8 @@ Source = str | PathLike[str] | bytes | Any
 """A path, the bytes of a model, or an onnx.ModelProto."""
 
 PASSES = (
-    *("fold_constants", "sink_transposes", "simplify", "absorb_views"),
-    *("eliminate_common", "eliminate_dead"),
+    *("fold_constants", "sink_transposes", "simplify", "collect_scales", "sink_concats"),
+    *("absorb_views", "eliminate_common", "eliminate_dead"),
 )
 """The passes over basic operators, in order; `Options.disable_passes` can leave them out."""
 
@@ -95,6 +97,8 @@ def compile_model(source: Source, options: Options, observe: Observer | None = N
     stages.run("fold_constants", graph, lambda: fold_constants(graph, facts))
     stages.run("sink_transposes", graph, lambda: sink_transposes(graph, facts))
     stages.run("simplify", graph, lambda: simplify(graph, facts))
+    stages.run("collect_scales", graph, lambda: collect_scales(graph, facts))
+    stages.run("sink_concats", graph, lambda: sink_concats(graph, facts))
     stages.run("absorb_views", graph, lambda: absorb_views(graph, facts))
     stages.run("eliminate_common", graph, lambda: eliminate_common(graph))
     stages.run("eliminate_dead", graph, lambda: eliminate_dead(graph))
