@@ -14,6 +14,7 @@
 #include "runtime/memory.h"
 #include "runtime/memory_plan.h"
 #include "runtime/model.h"
+#include "runtime/profile.h"
 #include "runtime/schedule.h"
 #include "runtime/statistics.h"
 #include "vm/compile.h"
@@ -26,8 +27,7 @@ struct RunContext {
   const ValueInfo* values;  // by value
   std::byte** buffers;      // by value; behind kReservedBuffers entries
   RunStatistics& statistics;
-  int64_t start_ns;  // of the run
-  bool profile;
+  Profiler* profiler;  // null where nobody asks
 };
 
 class Launcher {
@@ -61,7 +61,6 @@ class Launcher {
     std::vector<Launch> launches;  // by position
     std::vector<Scratch> scratch;
     int64_t scratch_bytes = 0;
-    int64_t compile_ns = 0;
     int32_t fallbacks = 0;
   };
   struct Call {
@@ -79,7 +78,6 @@ class Launcher {
   void launch(uint32_t step, uint32_t next, const RunContext& run);
   size_t collect_tasks(const Prepared& prepared, size_t first, const RunContext& run);
   void finish();
-  void record(uint32_t step, int64_t start_ns, const RunContext& run) const;
 
   const Model& model_;
   const Schedule& schedule_;
@@ -95,9 +93,6 @@ class Launcher {
   std::vector<BufferRequest> requests_;
   size_t first_request_ = 0;  // of the chain at hand, in Prepared::scratch
   std::vector<Task> tasks_;
-  std::vector<uint32_t> task_calls_;
 };
-
-int64_t now_ns();
 
 }  // namespace dvm

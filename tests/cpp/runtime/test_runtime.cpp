@@ -204,6 +204,39 @@ void test_shapes_in_random_order() {
   }
 }
 
+void check_profile(const RunStatistics& statistics) {
+  const RunProfile& profile = *statistics.profile;
+  check(std::ssize(profile.kernels) == statistics.kernels_launched, "every launched kernel");
+  std::vector<int64_t> tiles(profile.kernels.size());
+  for (const KernelSpan& span : profile.spans) {
+    check(span.start_ns >= 0 && span.start_ns <= span.end_ns && span.end_ns <= profile.run_ns,
+          "a span lies within the run");
+    tiles[span.kernel] += span.tiles;
+  }
+  for (size_t i = 0; i < tiles.size(); i++) {
+    check(tiles[i] == profile.kernels[i].tiles, "every tile of " + profile.kernels[i].name);
+  }
+}
+
+// A shared device records for the run that asked, and for no other.
+void test_profiles_of_threads() {
+  const auto work = [] {
+    Executor executor(speculating_model(), device(), nullptr);
+    for (size_t n = 1; n <= 100; n++) {
+      std::vector<float> x(n == 2 ? n : n * 40, 1.0f);
+      const Tensor input = vector_tensor(x);
+      const bool profiled = n % 3 != 0;
+      executor.run(std::span(&input, 1), {}, profiled);
+      const RunStatistics statistics = executor.statistics();
+      check((statistics.profile != nullptr) == profiled, "a profile where it was asked for");
+      if (profiled) check_profile(statistics);
+    }
+  };
+  std::thread other(work);
+  work();
+  other.join();
+}
+
 void test_threads() {
   Executor shared(speculating_model(), device(), nullptr);
   std::vector<std::thread> threads;
@@ -291,6 +324,7 @@ int main() {
   test_arena();
   test_shapes_in_random_order();
   test_threads();
+  test_profiles_of_threads();
   test_failed_run_leaves_nothing_behind();
   test_failed_segments_leave_nothing_behind();
   std::printf("%d failures\n", failures.load());
