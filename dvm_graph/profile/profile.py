@@ -49,7 +49,7 @@ class Kernel:
     seconds: float
     """During which at least one core worked on it."""
     compile_seconds: float
-    """At a shape that the run before did not have."""
+    """At a shape not seen before; 0 where the programs of an equal kernel served."""
     matmul_flops: int
     vector_flops: int
     read_bytes: int

@@ -114,7 +114,8 @@ std::vector<Tensor> Executor::run(std::span<const Tensor> inputs, std::span<cons
 
 void Executor::forget() {
   const std::lock_guard lock(mutex_);
-  for (Placed& placed : placed_) placed.valid = false;
+  for (Placed& placed : placed_) placed.valid = false;  // which invalidates the steps
+  launcher_.forget();
 }
 
 std::vector<Tensor> Executor::run_locked(std::span<const Tensor> inputs,

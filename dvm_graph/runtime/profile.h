@@ -29,7 +29,7 @@ struct KernelProfile {
   int32_t programs = 0;
   int64_t tiles = 0;  // of all programs
   KernelWork work;
-  int64_t compile_start_ns = 0, compile_ns = 0;  // 0: compiled by an earlier run
+  int64_t compile_start_ns = 0, compile_ns = 0;  // 0: programs made earlier served
   std::vector<InstructionProfile> instructions;
 };
 
