@@ -1,5 +1,8 @@
 // Tests of the runtime below Python: dims, memory, and the executor under threads. Built with a
 // sanitizer (DVM_SANITIZE) they also look for races and leaks.
+#include <sys/mman.h>
+#include <unistd.h>
+
 #include <algorithm>
 #include <atomic>
 #include <cstdio>
@@ -166,6 +169,29 @@ void test_memory_plans() {
   }
   std::vector<BufferRequest> huge(3, {std::numeric_limits<int64_t>::max() / 2, 0, 1, 0});
   check_throws<OutOfMemoryError>([&] { planner.plan(huge); }, "an overflowing plan");
+}
+
+// Whether the page at an address is in memory.
+bool resident(const std::byte* address) {
+  const auto page = static_cast<uintptr_t>(sysconf(_SC_PAGESIZE));
+  unsigned char state = 0;
+  void* start = reinterpret_cast<void*>(reinterpret_cast<uintptr_t>(address) / page * page);
+  return mincore(start, 1, &state) == 0 && (state & 1) != 0;
+}
+
+void test_arena_keeps_pages() {
+  constexpr int64_t kLarge = int64_t{16} << 20;
+  Arena arena;
+  arena.reserve(kLarge);
+  for (int64_t i = 0; i < kLarge; i += 4096) arena.data()[i] = std::byte{1};
+  arena.grow(4 * kLarge);
+  check(resident(arena.data()) && resident(arena.data() + kLarge - 1), "pages stay when it grows");
+  check(!resident(arena.data() + 4 * kLarge - 1), "new pages are taken when they are touched");
+  for (int64_t i = 0; i < 4 * kLarge; i += 4096) arena.data()[i] = std::byte{1};
+  for (int i = 0; i < Arena::kPatience; i++) arena.reserve(kLarge / 2);
+  check(arena.capacity() == kLarge / 2 && resident(arena.data()), "pages stay when it shrinks");
+  arena.grow(4 * kLarge);
+  check(!resident(arena.data() + 4 * kLarge - 1), "the others were given back");
 }
 
 void test_arena() {
@@ -402,6 +428,7 @@ int main() {
   test_bad_dims();
   test_memory_plans();
   test_arena();
+  test_arena_keeps_pages();
   test_shapes_in_random_order();
   test_equal_kernels();
   test_kernels_compile_once();
