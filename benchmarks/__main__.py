@@ -28,7 +28,10 @@ from benchmarks.workload import Workload
 from models import base_path
 
 _QUICK_MODELS = ("bert", "llama_decode", "resnet")
+_STATIC_MODELS = ("bert", "mmoe")
+"""Shown to the recompiling engine by default, at one point: the paper's table of its compile times has them."""
 _SLOW_TO_COMPILE = {"inductor_dynamic", "inductor_static"}
+_OF_MODELS = tuple(name for name in ENGINES if name != "mindspore")
 _PACKAGES = ("onnxruntime", "openvino", "torch", "transformers", "numpy")
 _DOCS = Path(__file__).resolve().parent.parent / "docs"
 _CONSOLE = Console()
@@ -111,6 +114,8 @@ def _request(
         raise click.UsageError(f"unknown engine {unknown[0]!r}; known: {', '.join(ENGINES)}")
     if repeats < 1:
         raise click.UsageError("--repeats is at least 1")
+    if threads < 1:
+        raise click.UsageError("--threads is at least 1")
     setting = Setting(threads, mindspore_python)
     return Request(chosen, setting, repeats, quick, seed, static_shapes, output)
 
@@ -205,7 +210,7 @@ def _chosen(names: str, known: Any) -> list[str]:
 
 
 def _operators(request: Request, datasets: Sequence[str], count: int) -> None:
-    graphs, static = request.output / "graphs", request.static(full=6, quick=1)
+    graphs, static = request.output / "graphs", request.static(full=3, quick=1)
     count = min(count, 10) if request.quick else count
     workloads = [operators.workload(name, request.seed, count, static, graphs) for name in datasets]
     if "matmul" in datasets:
@@ -214,27 +219,34 @@ def _operators(request: Request, datasets: Sequence[str], count: int) -> None:
 
 
 def _zoo(request: Request, datasets: Sequence[str]) -> None:
-    graphs, static = request.output / "graphs", request.static(full=1, quick=0)
+    graphs, static = request.output / "graphs", request.static(full=0, quick=0)
     workloads = [
         zoo.workload(name, request.seed, request.quick, static, graphs) for name in datasets
     ]
-    _run(request, "zoo", workloads, _without_mindspore(request))
+    _run(request, "zoo", workloads, _without_slow(request, _OF_MODELS))
 
 
 def _models(request: Request, names: str) -> None:
     default = _QUICK_MODELS if request.quick else tuple(models.GRIDS)
     chosen = _chosen(names, models.GRIDS) if names else list(default)
     _require_exports(chosen)
-    static = request.static(full=1, quick=0)
-    workloads = [models.workload(name, request.seed, request.quick, static) for name in chosen]
-    present = _without_mindspore(request)
+    workloads = [
+        models.workload(
+            name,
+            request.seed,
+            request.quick,
+            request.static(full=int(name in _STATIC_MODELS), quick=0),
+        )
+        for name in chosen
+    ]
+    _run(request, "models", workloads, _without_slow(request, _OF_MODELS))
+
+
+def _without_slow(request: Request, candidates: Sequence[str]) -> list[str]:
+    """A quick run does not wait for engines that compile for tens of seconds, unless asked for them."""
     if request.quick and not request.engines:
-        present = [name for name in present if name not in _SLOW_TO_COMPILE]
-    _run(request, "models", workloads, present)
-
-
-def _without_mindspore(request: Request) -> list[str]:
-    return request.present([name for name in ENGINES if name != "mindspore"])
+        candidates = [name for name in candidates if name not in _SLOW_TO_COMPILE]
+    return request.present(candidates)
 
 
 def _require_exports(names: Sequence[str]) -> None:
@@ -266,9 +278,7 @@ def _run(
 def _stream(request: Request, model: str, shapes: int, max_batch: int, max_seq: int) -> None:
     _require_exports([model])
     shapes = min(shapes, 60) if request.quick else shapes
-    engines = request.present(stream.ENGINES)
-    if request.quick and not request.engines:
-        engines = [name for name in engines if name not in _SLOW_TO_COMPILE]
+    engines = _without_slow(request, stream.ENGINES)
     drawn = stream.sample(request.seed, shapes, max_batch, max_seq)
     found = _ceilings(request)
     with _progress() as progress:
@@ -300,6 +310,7 @@ def _ceilings(request: Request) -> ceiling.Ceilings:
 def _finish(request: Request, part: str) -> None:
     """Prints the part's tables and writes everything that is made of the CSV files."""
     (request.output / "environment.md").write_text(_environment(request), encoding="utf-8")
+    (request.output / f"{part}.command").write_text(_command(), encoding="utf-8")
     results = read_results(request.output)
     found = sections(results)
     for name, text in found.items():
@@ -317,13 +328,21 @@ def _environment(request: Request) -> str:
             versions.append(f"{package} {version(package)}")
         except PackageNotFoundError:
             continue
+    reasons = {name: missing(name, request.setting) for name in ENGINES}
+    absent = [f"{name} ({reason})" for name, reason in reasons.items() if reason]
     return "\n".join(
         (
-            f"* command: `python -m benchmarks {shlex.join(sys.argv[1:])}`",
             f"* machine: {_processor()}, {request.setting.threads} threads",
             f"* {', '.join(versions)}, Python {platform.python_version()}",
+            f"* left out: {', '.join(absent) or 'no engine'}",
         )
     )
+
+
+def _command() -> str:
+    """As it was given, without the paths of this machine."""
+    words = ["PATH" if Path(word).is_absolute() else word for word in sys.argv[1:]]
+    return f"python -m benchmarks {shlex.join(words)}"
 
 
 def _processor() -> str:

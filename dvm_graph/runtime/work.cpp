@@ -48,9 +48,15 @@ class Counter {
       }
       case PlanOpKind::matrix:
         work_.matmul_flops =
-            plus(work_.matmul_flops, times(2, elements(node.axes | 1u << plan_.k_axis)));
+            plus(work_.matmul_flops, times(2, elements(node.axes | 1u << folded_axis(node))));
         break;
     }
+  }
+
+  // The result of the inner product is what the outer one folds (plan.h).
+  int folded_axis(const PlanNode& product) const {
+    const bool inner = (product.axes >> plan_.k_axis & 1) != 0;
+    return inner ? plan_.inner_k_axis : plan_.k_axis;
   }
 
   // Along axes of stride 0 an access meets the same elements again; a gather goes where its index

@@ -217,3 +217,15 @@ def test_repeats_have_to_be_positive() -> None:
     del feeds["input_ids"]
     with pytest.raises(InputError, match="missing input"):
         model.profile(feeds)
+
+
+def test_work_of_attention_has_both_products() -> None:
+    model = matmul(
+        "(float[b, m, 8] q, float[b, s, 8] k, float[b, s, 4] v) => (float[b, m, 4] y) {"
+        " t = Transpose<perm=[0, 2, 1]>(k) p = MatMul(q, t) w = Softmax<axis=-1>(p)"
+        " y = MatMul(w, v) }"
+    )
+    shapes = {"q": (3, 70, 8), "k": (3, 50, 8), "v": (3, 50, 4)}
+    feeds = {name: np.ones(shape, np.float32) for name, shape in shapes.items()}
+    kernels = dvm_graph.optimize(model).profile(feeds, repeats=1).kernels
+    assert sum(kernel.matmul_flops for kernel in kernels) == 2 * 3 * 70 * 50 * (8 + 4)
