@@ -2,6 +2,14 @@
 
 from dvm_graph._core import KernelProfile, RunProfile
 from dvm_graph.runtime.assemble import assemble
-from dvm_graph.runtime.program import KernelListing, Program, RunStatistics
+from dvm_graph.runtime.program import CompileTime, KernelListing, Program, RunStatistics
 
-__all__ = ["KernelListing", "KernelProfile", "Program", "RunProfile", "RunStatistics", "assemble"]
+__all__ = [
+    "CompileTime",
+    "KernelListing",
+    "KernelProfile",
+    "Program",
+    "RunProfile",
+    "RunStatistics",
+    "assemble",
+]
