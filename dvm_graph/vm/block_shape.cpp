@@ -15,6 +15,7 @@ constexpr int64_t kMostKBlocks = 16;        // unrolled in the body
 constexpr int64_t kMostColumnBlocks = 32;   // as are those of the inner product
 constexpr int64_t kMostRegisterBlocks = 8;  // rows of a tile with an inner product
 constexpr int kRowChoices = 4;
+constexpr int64_t kWaveChoices = 4;
 
 int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 int64_t round_up(int64_t a, int64_t b) { return ceil_div(a, b) * b; }
@@ -33,6 +34,11 @@ class Chooser {
       const int64_t rows = std::min(p_.m, round_up(ceil_div(p_.m, blocks), register_rows));
       consider_columns(rows);
       if (rows <= register_rows) break;
+    }
+    // Whole rows leave no columns to balance the cores with.
+    const int64_t fewest = std::max<int64_t>(1, p_.m / (preferred * target_.cores));
+    for (int64_t waves = fewest; p_.whole_rows && waves < fewest + kWaveChoices; ++waves) {
+      consider_columns(ceil_div(p_.m, waves * target_.cores));
     }
     // Memory so small that only register blocks fit.
     if (best_.rows == 0) consider_columns(std::min(p_.m, register_rows));
@@ -105,6 +111,7 @@ class Chooser {
     if (cost < best_cost_) {
       best_cost_ = cost;
       best_ = shape;
+      best_.cost = cost;
     }
   }
 
@@ -197,7 +204,48 @@ class Chooser {
   double best_cost_ = INFINITY;
 };
 
+// What it takes to write a value to global memory, read it again, and start one more stage.
+double cost_of_passing(double elements, const BlockProblem& problem, const Target& target) {
+  const double bytes = elements * static_cast<double>(problem.element_bytes);
+  const bool near = bytes <= static_cast<double>(target.local_bytes) * target.cores;
+  return 2 * elements * (near ? kNearTraffic : kFarTraffic) / target.cores +
+         kTileOverhead * target.stage_overhead;
+}
+
 }  // namespace
+
+double cost_apart(const BlockProblem& problem, const Target& target) {
+  const auto cost_of = [&](const BlockProblem& part) {
+    const BlockShape shape = choose_block(part, target, target.local_bytes);
+    const double cost = shape.rows > 0 ? shape.cost : INFINITY;
+    return part.whole_rows ? std::min(cost, cost_apart(part, target)) : cost;
+  };
+  const auto rows = static_cast<double>(problem.batch * problem.m);
+  if (problem.inner.k == 0) {
+    BlockProblem product = problem;
+    product.whole_rows = false;
+    return cost_of(product) +
+           cost_of_passing(rows * static_cast<double>(problem.n), problem, target);
+  }
+  BlockProblem inner = problem;
+  inner.n = problem.k;
+  inner.k = problem.inner.k;
+  inner.b_batch = problem.inner.b_batch;
+  inner.panels = problem.inner.panels;
+  inner.pack_a = problem.inner.pack_a;
+  inner.pack_b = problem.inner.pack_b;
+  inner.whole_rows = problem.prologue_folds;
+  inner.epilogue_nodes = problem.prologue_nodes;
+  inner.prologue_nodes = 0;
+  inner.whole_k = inner.equal_panels = false;
+  inner.inner = {};
+  BlockProblem outer = problem;
+  outer.whole_k = outer.pack_a = false;
+  outer.prologue_nodes = 0;
+  outer.inner = {};
+  return cost_of(inner) + cost_of(outer) +
+         cost_of_passing(rows * static_cast<double>(problem.k), problem, target);
+}
 
 BlockShape choose_block(const BlockProblem& problem, const Target& target, int64_t local_bytes) {
   return Chooser(problem, target, local_bytes).choose();
