@@ -111,7 +111,7 @@ class Chooser {
     if (cost < best_cost_) {
       best_cost_ = cost;
       best_ = shape;
-      best_.cost = cost;
+      best_.cost = cost - waves * hidden(shape, m_blocks, n_blocks);
     }
   }
 
@@ -176,20 +176,43 @@ class Chooser {
     return cost;
   }
 
+  // Tiles that a core computes from one block of A; with few blocks they go to several cores.
+  double tiles_of_a(const BlockShape& shape, int64_t m_blocks, int64_t n_blocks) const {
+    const bool stays = shape.rows_outer && p_.batch * m_blocks >= target_.cores;
+    return stays ? static_cast<double>(n_blocks) : 1;
+  }
+
+  // Per element of B.
+  double traffic_of_b(const BlockShape& shape, int64_t m_blocks) const {
+    const int64_t operands = (shape.rows + padded(shape)) * p_.k * p_.element_bytes;
+    const bool near =
+        static_cast<double>(operands) <= 0.75 * static_cast<double>(target_.local_bytes);
+    return near && m_blocks > 1 ? kNearTraffic : kFarTraffic;
+  }
+
+  // The cost of bringing in B that passes under the multiply-adds: the choice avoids it all the
+  // same, other work on the machine may make it dearer.
+  double hidden(const BlockShape& shape, int64_t m_blocks, int64_t n_blocks) const {
+    const auto rows = static_cast<double>(shape.rows);
+    const auto b = static_cast<double>(padded(shape) * p_.k);
+    const auto inner_b = static_cast<double>(p_.inner.k == 0 ? 0 : padded_inner() * p_.inner.k);
+    const double shared_a = tiles_of_a(shape, m_blocks, n_blocks);
+    return b * std::min(rows, traffic_of_b(shape, m_blocks)) +
+           inner_b * std::min(rows, kNearTraffic) / shared_a;
+  }
+
   double tile_cost(const BlockShape& shape, int64_t m_blocks, int64_t n_blocks) const {
     const auto rows = static_cast<double>(shape.rows);
     const auto columns = static_cast<double>(padded(shape));
     const auto k = static_cast<double>(p_.k);
-    const double operands = (rows + columns) * k * static_cast<double>(p_.element_bytes);
-    const bool near = operands <= 0.75 * static_cast<double>(target_.local_bytes);
     double cost = rows * columns * k;
-    cost += columns * k * (near && m_blocks > 1 ? kNearTraffic : kFarTraffic);
+    cost += columns * k * traffic_of_b(shape, m_blocks);
     cost += rows * k * kNearTraffic;
     if (shape.pack_b) {
       const int64_t uses = shape.keep_b ? m_blocks * p_.batch / p_.b_batch : 1;
       cost += columns * k * kPack / static_cast<double>(uses);
     }
-    const auto shared_a = static_cast<double>(shape.rows_outer ? n_blocks : 1);
+    const double shared_a = tiles_of_a(shape, m_blocks, n_blocks);
     if (p_.pack_a) cost += rows * k * kPack / shared_a;
     cost += rows * k * kVectorOperation * p_.prologue_nodes / shared_a;
     cost += inner_cost(shape, m_blocks) / shared_a;
