@@ -16,6 +16,7 @@ constexpr int64_t kMostColumnBlocks = 32;   // as are those of the inner product
 constexpr int64_t kMostRegisterBlocks = 8;  // rows of a tile with an inner product
 constexpr int kRowChoices = 4;
 constexpr int64_t kWaveChoices = 4;
+constexpr int64_t kBlocksPerCore = 4;  // of A, from which on all tiles of one go to one core
 
 int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 int64_t round_up(int64_t a, int64_t b) { return ceil_div(a, b) * b; }
@@ -176,9 +177,9 @@ class Chooser {
     return cost;
   }
 
-  // Tiles that a core computes from one block of A; with few blocks they go to several cores.
+  // Tiles that a core computes from one block of A; with few blocks they are claimed one by one.
   double tiles_of_a(const BlockShape& shape, int64_t m_blocks, int64_t n_blocks) const {
-    const bool stays = shape.rows_outer && p_.batch * m_blocks >= target_.cores;
+    const bool stays = shape.rows_outer && p_.batch * m_blocks >= kBlocksPerCore * target_.cores;
     return stays ? static_cast<double>(n_blocks) : 1;
   }
 
