@@ -29,11 +29,17 @@ std::string shape_text(const std::vector<int64_t>& shape) {
   return "[" + text + "]";
 }
 
-Tensor fresh_tensor(DType dtype, std::vector<int64_t> shape, const std::string& name) {
-  Tensor tensor{dtype, std::move(shape), nullptr, nullptr};
+// Memory for a tensor of known dtype and shape.
+void take_memory(Tensor& tensor, const std::string& name) {
   tensor.owner = allocate(bytes_of(tensor), name.c_str());
   tensor.data = static_cast<std::byte*>(tensor.owner.get());
-  return tensor;
+}
+
+// Shapes keep their memory for the next run.
+void let_go(Tensor& tensor) {
+  tensor.shape.clear();
+  tensor.data = nullptr;
+  tensor.owner.reset();
 }
 
 void check_given(const ModelValue& value, const Tensor& given, const Tensor& wanted) {
@@ -71,7 +77,7 @@ class Executor::RunGuard {
   RunGuard(const RunGuard&) = delete;
   RunGuard& operator=(const RunGuard&) = delete;
   ~RunGuard() {
-    for (Tensor& tensor : executor_.tensors_) tensor = Tensor{};
+    for (Tensor& tensor : executor_.tensors_) let_go(tensor);
     executor_.unchecked_.clear();
   }
 
@@ -141,13 +147,13 @@ void Executor::bind_inputs(std::span<const Tensor> inputs) {
 }
 
 // Takes in a tensor that decides dims: an input or a vendor's result.
-void Executor::accept(uint32_t value, Tensor tensor) {
+void Executor::accept(uint32_t value, const Tensor& tensor) {
   if (!model_.values[value].opaque) {
     binder_.bind(value, tensor.shape, dims_);
     unchecked_.push_back(value);
   }
   buffer(value) = tensor.data;
-  tensors_[value] = std::move(tensor);
+  tensors_[value] = tensor;
 }
 
 void Executor::evaluate_dims() {
@@ -198,13 +204,18 @@ void Executor::place_outputs(const Segment& segment, std::span<const Tensor> giv
     const auto known = std::find(model_.outputs.begin(), model_.outputs.end(), value);
     const auto output = static_cast<size_t>(known - model_.outputs.begin());
     const ModelValue& described = model_.values[value];
-    Tensor wanted{described.dtype, shape_of(value), nullptr, nullptr};
+    Tensor& wanted = tensors_[value];
+    wanted.dtype = described.dtype;
+    put_shape(value, wanted.shape);
     const Tensor& offered = given_for(given, output);
     if (!offered.absent()) check_given(described, offered, wanted);
-    const bool in_place = !offered.absent() && usable_in_place(offered);
-    tensors_[value] =
-        in_place ? offered : fresh_tensor(wanted.dtype, std::move(wanted.shape), described.name);
-    buffer(value) = tensors_[value].data;
+    if (!offered.absent() && usable_in_place(offered)) {
+      wanted.data = offered.data;
+      wanted.owner = offered.owner;
+    } else {
+      take_memory(wanted, described.name);
+    }
+    buffer(value) = wanted.data;
   }
 }
 
@@ -249,7 +260,7 @@ void Executor::run_vendor(const VendorCall& call) {
       throw ExecutionError("vendor operator gave " + value.name + " as " +
                            numpy_name(outputs[i].dtype) + " instead of " + numpy_name(value.dtype));
     }
-    accept(call.outputs[i], std::move(outputs[i]));
+    accept(call.outputs[i], outputs[i]);
   }
 }
 
@@ -257,7 +268,7 @@ void Executor::release_dying(uint32_t first_step, uint32_t end_step) {
   for (uint32_t step = first_step; step < end_step; step++) {
     for (const uint32_t value : schedule_.dying[step]) {
       std::erase(unchecked_, value);
-      tensors_[value] = Tensor{};
+      let_go(tensors_[value]);
     }
   }
 }
@@ -267,11 +278,14 @@ Tensor Executor::view_of(uint32_t value) const {
   const ModelValue& described = model_.values[value];
   if (!tensors_[value].absent()) return tensors_[value];
   if (described.opaque) return described.contents;
-  return {described.dtype, shape_of(value), buffers_[value + kReservedBuffers], nullptr};
+  Tensor view{described.dtype, {}, buffers_[value + kReservedBuffers], nullptr};
+  put_shape(value, view.shape);
+  return view;
 }
 
 std::vector<Tensor> Executor::collect(std::span<const Tensor> given) {
   std::vector<Tensor> results;
+  results.reserve(model_.outputs.size());
   for (size_t i = 0; i < model_.outputs.size(); i++) {
     const uint32_t value = model_.outputs[i];
     const ModelValue& described = model_.values[value];
@@ -284,8 +298,11 @@ std::vector<Tensor> Executor::collect(std::span<const Tensor> given) {
     if (!described.opaque && result.data != wanted.data &&
         (!owned || repeated || !wanted.absent())) {
       if (!wanted.absent()) check_given(described, wanted, result);
-      Tensor copy =
-          wanted.absent() ? fresh_tensor(result.dtype, result.shape, described.name) : wanted;
+      Tensor copy = wanted;
+      if (wanted.absent()) {
+        copy = {result.dtype, result.shape, nullptr, nullptr};
+        take_memory(copy, described.name);
+      }
       std::memcpy(copy.data, result.data, static_cast<size_t>(bytes_of(result)));
       result = std::move(copy);
     }
@@ -294,12 +311,11 @@ std::vector<Tensor> Executor::collect(std::span<const Tensor> given) {
   return results;
 }
 
-std::vector<int64_t> Executor::shape_of(uint32_t value) const {
-  std::vector<int64_t> shape;
+void Executor::put_shape(uint32_t value, std::vector<int64_t>& shape) const {
+  shape.clear();
   for (const DimSlot slot : model_.values[value].shape) {
     shape.push_back(dims_.at(slot, model_.values[value].name));
   }
-  return shape;
 }
 
 int64_t Executor::held_bytes() const {
@@ -313,8 +329,7 @@ RunStatistics Executor::statistics() const {
   return last_statistics_;
 }
 
-std::vector<std::pair<std::string, std::string>> Executor::disassemble(
-    const std::map<std::string, int64_t>& symbols) const {
+Dims Executor::dims_of(const std::map<std::string, int64_t>& symbols) const {
   Dims dims(model_.dims);
   for (const auto& [name, value] : symbols) {
     const auto known = std::find(model_.dims.symbols.begin(), model_.dims.symbols.end(), name);
@@ -322,7 +337,17 @@ std::vector<std::pair<std::string, std::string>> Executor::disassemble(
     dims.bind(static_cast<int>(known - model_.dims.symbols.begin()), value);
   }
   dims.evaluate();
-  return list_programs(model_, dims, device_->device.target());
+  return dims;
+}
+
+std::vector<std::pair<std::string, std::string>> Executor::disassemble(
+    const std::map<std::string, int64_t>& symbols) const {
+  return list_programs(model_, dims_of(symbols), device_->device.target());
+}
+
+std::vector<CompileTime> Executor::compile_times(const std::map<std::string, int64_t>& symbols,
+                                                 int repeats) const {
+  return dvm::compile_times(model_, dims_of(symbols), device_->device.target(), repeats);
 }
 
 std::map<std::string, int64_t> Executor::bind(std::span<const Tensor> inputs) {
