@@ -23,6 +23,7 @@ from dvm_graph.runtime import CompileTime, KernelListing, Program, RunStatistics
 
 if TYPE_CHECKING:
     from dvm_graph.compare import Comparison
+    from dvm_graph.profile import Profile
     from dvm_graph.report import Report
 
 
@@ -95,6 +96,10 @@ class Model:
             raise InputError(f"no output named {unknown[0]!r}; outputs are {self._output_names}")
         return [results[self._output_names.index(name)] for name in output_names]
 
+    def forget(self) -> None:
+        """Makes the next run compile every kernel, as the first at a new shape does."""
+        self._program.forget()
+
     @property
     def cores(self) -> int:
         """AI cores of the device the model runs on."""
@@ -104,6 +109,18 @@ class Model:
     def statistics(self) -> RunStatistics:
         """Compile time, run time and memory of the last run."""
         return self._program.statistics
+
+    def profile(self, feeds: Mapping[str, ArrayLike], *, repeats: int = 10) -> Profile:
+        """Where the time goes at the shapes of these feeds; `str()` prints it.
+
+        Runs the model once afresh and `repeats` times more, timing every kernel and instruction.
+
+        Raises:
+            InputError: fewer than one repeat, or as `run` raises.
+        """
+        from dvm_graph.profile import profile_program
+
+        return profile_program(self._program, feeds, repeats)
 
     def report(self) -> Report:
         """Fused subgraphs, kernels, verdicts with reasons and vendor operators; `str()` prints it."""

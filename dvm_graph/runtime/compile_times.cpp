@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
+#include "runtime/clock.h"
 #include "runtime/kernel_table.h"
-#include "runtime/launcher.h"
 #include "runtime/plan_dims.h"
 #include "runtime/value_sizes.h"
 #include "vm/verify.h"

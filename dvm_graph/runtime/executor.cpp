@@ -2,8 +2,10 @@
 
 #include <algorithm>
 #include <cstring>
+#include <optional>
 #include <utility>
 
+#include "runtime/clock.h"
 #include "runtime/errors.h"
 #include "runtime/listing.h"
 #include "runtime/value_sizes.h"
@@ -106,12 +108,24 @@ std::vector<Tensor> Executor::run(std::span<const Tensor> inputs, std::span<cons
                                   bool profile) {
   const std::lock_guard lock(mutex_);
   const RunGuard guard(*this);
-  return run_locked(inputs, given, profile);
+  const int64_t start = now_ns();
+  std::optional<Profiler> profiler;
+  if (profile) profiler.emplace(model_, device_->device.cores(), start);
+  std::vector<Tensor> outputs = run_locked(inputs, given, profile ? &*profiler : nullptr);
+  statistics_.run_ns = now_ns() - start;
+  if (profile) statistics_.profile = std::make_shared<const RunProfile>(profiler->finish());
+  last_statistics_ = statistics_;
+  return outputs;
+}
+
+void Executor::forget() {
+  const std::lock_guard lock(mutex_);
+  for (Placed& placed : placed_) placed.valid = false;  // which invalidates the steps
+  launcher_.forget();
 }
 
 std::vector<Tensor> Executor::run_locked(std::span<const Tensor> inputs,
-                                         std::span<const Tensor> given, bool profile) {
-  const int64_t start = now_ns();
+                                         std::span<const Tensor> given, Profiler* profiler) {
   statistics_ = RunStatistics{};
   bind_inputs(inputs);
   refuse_overlaps(given, model_);
@@ -119,14 +133,12 @@ std::vector<Tensor> Executor::run_locked(std::span<const Tensor> inputs,
     enter_segment(index, given);
     run_segment(schedule_.segments[index],
                 RunContext{dims_, placed_[index].infos.data(), buffers_.data() + kReservedBuffers,
-                           statistics_, start, profile});
+                           statistics_, profiler});
   }
   if (!unchecked_.empty()) evaluate_dims();
   std::vector<Tensor> outputs = collect(given);
   launcher_.end_run();
   statistics_.arena_bytes = held_bytes();
-  statistics_.run_ns = now_ns() - start;
-  last_statistics_ = statistics_;
   return outputs;
 }
 
@@ -238,7 +250,7 @@ void Executor::run_segment(const Segment& segment, const RunContext& run) {
   for (uint32_t step = segment.first_step; step < segment.end_step;) {
     const uint32_t first = step;
     if (const auto* vendor = std::get_if<VendorCall>(&model_.steps[step])) {
-      run_vendor(*vendor);
+      run_vendor(*vendor, run.profiler);
       step++;
     } else {
       const auto is_vendor = [](const Step& s) { return std::holds_alternative<VendorCall>(s); };
@@ -249,11 +261,13 @@ void Executor::run_segment(const Segment& segment, const RunContext& run) {
   }
 }
 
-void Executor::run_vendor(const VendorCall& call) {
+void Executor::run_vendor(const VendorCall& call, Profiler* profiler) {
   std::vector<Tensor> inputs, outputs(call.outputs.size());
   for (const uint32_t value : call.inputs) inputs.push_back(view_of(value));
   device_->device.rest();
+  const int64_t start = profiler == nullptr ? 0 : now_ns();
   vendor_->run(call.partition, inputs, outputs);
+  if (profiler != nullptr) profiler->ran_vendor(call, start);
   for (size_t i = 0; i < outputs.size(); i++) {
     const ModelValue& value = model_.values[call.outputs[i]];
     if (!value.opaque && outputs[i].dtype != value.dtype) {

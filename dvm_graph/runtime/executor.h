@@ -48,9 +48,12 @@ class Executor {
 
   // `inputs` in the model's order; absent ones are errors. `given` holds caller-owned arrays for
   // outputs, absent where a fresh one is wanted; it may be empty. Throws InputError, ShapeError,
-  // OutOfMemoryError, ExecutionError.
+  // OutOfMemoryError, ExecutionError. `profile` also records where the time goes, in statistics().
   std::vector<Tensor> run(std::span<const Tensor> inputs, std::span<const Tensor> given,
                           bool profile = false);
+
+  // Drops programs and memory layouts: the next run makes its own, as for a shape not seen before.
+  void forget();
 
   // The programs of every kernel for given symbols (by name), in text form: kernel name, text.
   // Kernels whose dims depend on other symbols are left out.
@@ -82,7 +85,7 @@ class Executor {
 
   Dims dims_of(const std::map<std::string, int64_t>& symbols) const;
   std::vector<Tensor> run_locked(std::span<const Tensor> inputs, std::span<const Tensor> given,
-                                 bool profile);
+                                 Profiler* profiler);
   void bind_inputs(std::span<const Tensor> inputs);
   void accept(uint32_t value, const Tensor& tensor);
   void evaluate_dims();
@@ -92,7 +95,7 @@ class Executor {
   bool usable_in_place(const Tensor& given) const;
   void write_dims(const DimsWrite& write, int64_t bytes);
   void run_segment(const Segment& segment, const RunContext& run);
-  void run_vendor(const VendorCall& call);
+  void run_vendor(const VendorCall& call, Profiler* profiler);
   void release_dying(uint32_t first_step, uint32_t end_step);
   Tensor view_of(uint32_t value) const;
   std::vector<Tensor> collect(std::span<const Tensor> given);

@@ -339,11 +339,24 @@ def test_memory_shrinks_when_large_shapes_stop_coming() -> None:
 def test_profile_names_every_launch() -> None:
     built = program(exp_then_add())
     built.run({"x": random(8, 8)}, profile=True)
-    names = [entry.kernels for entry in built.statistics.profile]
-    assert names == [("exp_to_t",), ("add_to_y",)]
-    assert all(entry.run_ns > 0 for entry in built.statistics.profile)
+    profile = built.statistics.profile
+    assert profile is not None
+    assert [kernel.name for kernel in profile.kernels] == ["exp_to_t", "add_to_y"]
+    assert {span.kernel for span in profile.spans} == {0, 1}
+    assert profile.kernels[0].compile_ns > 0
     built.run({"x": random(8, 8)})
-    assert built.statistics.profile == ()
+    assert built.statistics.profile is None
+
+
+def test_a_forgotten_shape_is_compiled_again() -> None:
+    built = program(exp_then_add())
+    x = random(8, 8)
+    expected = built.run({"x": x})
+    built.run({"x": x})
+    assert built.statistics.kernels_compiled == 0
+    built.forget()
+    np.testing.assert_array_equal(built.run({"x": x}), expected)
+    assert built.statistics.kernels_compiled == 2
 
 
 def test_disassemble() -> None:
