@@ -115,6 +115,7 @@ class ModelBuilder:
         nodes: Sequence[NodeFields],
         accesses: Sequence[AccessFields],
         matmul_axes: tuple[int, int, int, int],
+        weighed: bool,
         origin: Sequence[str],
     ) -> int: ...
     def add_call(self, kernel: int, guard: int, fallback: Sequence[int]) -> int: ...

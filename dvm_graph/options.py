@@ -23,11 +23,11 @@ class FusionLimits:
     max_epilogue: int = 40
     """Vector operators after a cube operator."""
     row_resident: bool = True
-    """Reductions along the rows of a matrix product join its kernel (whole rows have to fit local
-    memory, else a fallback runs)."""
-    min_resident_rows: int = 256
-    """Rows, of all batches together, from which such a kernel keeps the cores busy; with fewer the
-    fallback runs."""
+    """Reductions along the rows of a matrix product join its kernel, and so does the product that
+    they feed (whole rows have to fit local memory, else a fallback runs)."""
+    weigh_resident: bool = True
+    """Such a kernel runs only where it is predicted to be faster than its fallback, for the sizes of
+    the run; False: wherever it fits."""
     max_operand_width: int = 512
     """Elements of the B operands of two products in one kernel, per column of the first (attention:
     twice the size of a head): they are read again for each block of rows."""

@@ -43,6 +43,11 @@ class Group:
     after: dict[Group, None] = field(default_factory=dict)
 
     @property
+    def resident(self) -> bool:
+        """Keeps whole rows in local memory that could lie in global memory."""
+        return self.chained or self.parts is not None
+
+    @property
     def name(self) -> str:
         return self.nodes[-1].name
 

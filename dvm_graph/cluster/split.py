@@ -30,11 +30,11 @@ from dvm_graph.cluster.subgraph import (
     FusedSubgraph,
     SubgraphKind,
 )
-from dvm_graph.ir import OPERATORS, Dim, Graph, Kind, Node, Value
+from dvm_graph.ir import OPERATORS, Graph, Kind, Node, Value
 from dvm_graph.options import Options
 from dvm_graph.rules import SIBLINGS, Decision, PartKind, Pattern, Verdict, judge
 from dvm_graph.symbolic import Facts
-from dvm_graph.symbolic.dims import equal, less_equal, product
+from dvm_graph.symbolic.dims import equal
 
 
 def split_clusters(clusters: ClusteredGraph, facts: Facts, options: Options) -> FusedGraph:
@@ -235,19 +235,10 @@ class _Splitter:
             inputs=tuple(group.inputs),
             outputs=outputs,
             axes=Axes(self._space, {node: self._axes[node] for node in group.nodes}),
-            guards=(*(equal(a, b) for a, b in group.guards), *self._enough_rows(group)),
+            guards=tuple(equal(a, b) for a, b in group.guards),
             fallback=self._fallback(group, kind, outputs),
+            weighed=self._options.limits.weigh_resident and group.resident,
         )
-
-    def _enough_rows(self, group: Group) -> tuple[Dim, ...]:
-        """The condition under which a row-resident kernel is worth while."""
-        if group.parts is None:
-            return ()
-        matmul = next(node for node in group.nodes if node.op == "matmul")
-        shape = matmul.output.shape
-        assert shape is not None
-        condition = less_equal(self._options.limits.min_resident_rows, product(shape[:-1]))
-        return () if condition == 1 else (condition,)
 
     def _fallback(
         self, group: Group, kind: SubgraphKind, outputs: tuple[Value, ...]

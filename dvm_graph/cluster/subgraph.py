@@ -52,6 +52,9 @@ class FusedSubgraph:
     fallback: tuple[FusedSubgraph, ...] = ()
     """The same operators in kernels that always fit; empty: not needed."""
 
+    weighed: bool = False
+    """The fallback runs where it is predicted to be faster, too."""
+
     @property
     def origin(self) -> tuple[str, ...]:
         """Names of the ONNX nodes, each once."""

@@ -65,7 +65,8 @@ def print_schedule(schedule: Schedule) -> str:
 
 def _subgraph(subgraph: FusedSubgraph, indent: str) -> Iterator[str]:
     guard = f" if {' and '.join(map(str, subgraph.guards))}" if subgraph.guards else ""
-    yield f"{indent}{subgraph.kind.value} {subgraph.name}{guard}"
+    weighed = " where faster" if subgraph.weighed else ""
+    yield f"{indent}{subgraph.kind.value} {subgraph.name}{guard}{weighed}"
     inner = indent + _INDENT
     for node in subgraph.nodes:
         yield inner + print_node(node)

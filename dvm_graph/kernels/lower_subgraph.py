@@ -75,6 +75,7 @@ class _Lowering:
             extents=tuple(self._dims.slot(self._space.extent(atom)) for atom in self._domain),
             nodes=tuple(self._nodes),
             accesses=tuple(self._accesses),
+            weighed=self._subgraph.weighed,
             origin=self._subgraph.origin,
         )
         if self._roles is None:

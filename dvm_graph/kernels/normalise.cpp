@@ -149,6 +149,7 @@ void check_node(const KernelPlan& plan, size_t index) {
 void evaluate(const KernelPlan& plan, const int64_t* dims, const ValueInfo* values,
               NormalPlan& out) {
   out.kind = plan.kind;
+  out.weighed = plan.weighed;
   out.rank = static_cast<int>(plan.extents.size());
   out.m_axis = plan.m_axis;
   out.n_axis = plan.n_axis;

@@ -56,6 +56,7 @@ struct NormalNode {
 
 struct NormalPlan {
   KernelKind kind = KernelKind::vector;
+  bool weighed = false;
   int rank = 0;
   std::array<int64_t, kMaxDomainRank> extents = {};
   int m_axis = -1, n_axis = -1, k_axis = -1, inner_k_axis = -1;

@@ -95,6 +95,9 @@ struct KernelPlan {
   std::vector<Access> accesses;
   int m_axis = -1, n_axis = -1, k_axis = -1;  // cube and mix only
   int inner_k_axis = -1;                      // with an inner product only
+  // Its rows stay in local memory, and it has a fallback that keeps them in global memory: the one
+  // that is predicted to be faster runs.
+  bool weighed = false;
 
   bool operator==(const KernelPlan&) const = default;
 };

@@ -74,6 +74,7 @@ class KernelPlan:
     n_axis: int = -1
     k_axis: int = -1
     inner_k_axis: int = -1
+    weighed: bool = False
     origin: tuple[str, ...] = ()
     """ONNX node names, for profiles and errors."""
 

@@ -98,7 +98,8 @@ def _step(step: LaunchStep | VendorStep | DimsStep) -> Iterator[str]:
 def _call(call: KernelCall, indent: str) -> Iterator[str]:
     plan = call.plan
     guard = f" if s{call.guard}" if call.guard != NO_SLOT else ""
-    yield f"{indent}{plan.kind.value} kernel {plan.name} over {_domain(plan)}{guard}"
+    weighed = " where faster" if plan.weighed else ""
+    yield f"{indent}{plan.kind.value} kernel {plan.name} over {_domain(plan)}{guard}{weighed}"
     inner = indent + _INDENT
     for index, node in enumerate(plan.nodes):
         yield f"{inner}n{index}:{node.dtype.short}{_axes(node.axes)} = {_node(plan, node)}"

@@ -159,6 +159,7 @@ class _Assembler:
                 for access in plan.accesses
             ],
             (plan.m_axis, plan.n_axis, plan.k_axis, plan.inner_k_axis),
+            plan.weighed,
             plan.origin,
         )
 

@@ -261,7 +261,8 @@ class ModelBuilder {
   uint32_t add_kernel(std::string name, const std::string& kind, std::vector<DimSlot> extents,
                       const std::vector<NodeFields>& nodes,
                       const std::vector<AccessFields>& accesses,
-                      std::tuple<int, int, int, int> matmul_axes, std::vector<std::string> origin) {
+                      std::tuple<int, int, int, int> matmul_axes, bool weighed,
+                      std::vector<std::string> origin) {
     ModelKernel& kernel = model_.kernels.emplace_back();
     kernel.origin = std::move(origin);
     KernelPlan& plan = kernel.plan;
@@ -273,6 +274,7 @@ class ModelBuilder {
       plan.accesses.push_back({value, offset, strides, packed});
     }
     std::tie(plan.m_axis, plan.n_axis, plan.k_axis, plan.inner_k_axis) = matmul_axes;
+    plan.weighed = weighed;
     return static_cast<uint32_t>(model_.kernels.size() - 1);
   }
 
@@ -436,7 +438,7 @@ void bind_runtime(nb::module_& module) {
            nb::arg("mapped"))
       .def("add_kernel", &ModelBuilder::add_kernel, nb::arg("name"), nb::arg("kind"),
            nb::arg("extents"), nb::arg("nodes"), nb::arg("accesses"), nb::arg("matmul_axes"),
-           nb::arg("origin"))
+           nb::arg("weighed"), nb::arg("origin"))
       .def("add_call", &ModelBuilder::add_call, nb::arg("kernel"), nb::arg("guard"),
            nb::arg("fallback"))
       .def("add_launch", &ModelBuilder::add_launch, nb::arg("calls"))

@@ -118,7 +118,7 @@ void Launcher::resolve(uint32_t index, const RunContext& run, Prepared& out) {
 bool Launcher::take_programs(uint32_t index, const RunContext& run, Prepared& out) {
   if (!is_current(bound(index).kernel, run.dims)) compile(index, run);
   const Kernel& kernel = kernels_[bound(index).kernel];
-  if (kernel.status == CompileStatus::does_not_fit) return false;
+  if (needs_fallback(kernel.status)) return false;
   const int32_t first = position_;
   for (uint32_t stage = 0; stage < kernel.compiled.stages.size(); stage++) {
     out.launches.push_back({index, stage, position_++});

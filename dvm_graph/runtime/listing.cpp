@@ -24,7 +24,7 @@ class Lister {
       if (!has_dims(plan)) return;
       const CompileStatus status =
           compile_plan(plan, plan.name, dims_, infos_.data(), target_, scratch_, compiled_);
-      if (status != CompileStatus::does_not_fit) {
+      if (!needs_fallback(status)) {
         listing_.emplace_back(plan.name, text());
         return;
       }

@@ -15,6 +15,8 @@ constexpr int64_t kMostKBlocks = 16;        // unrolled in the body
 constexpr int64_t kMostColumnBlocks = 32;   // as are those of the inner product
 constexpr int64_t kMostRegisterBlocks = 8;  // rows of a tile with an inner product
 constexpr int kRowChoices = 4;
+constexpr int64_t kWaveChoices = 4;
+constexpr int64_t kBlocksPerCore = 4;  // of A, from which on all tiles of one go to one core
 
 int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 int64_t round_up(int64_t a, int64_t b) { return ceil_div(a, b) * b; }
@@ -33,6 +35,11 @@ class Chooser {
       const int64_t rows = std::min(p_.m, round_up(ceil_div(p_.m, blocks), register_rows));
       consider_columns(rows);
       if (rows <= register_rows) break;
+    }
+    // Whole rows leave no columns to balance the cores with.
+    const int64_t fewest = std::max<int64_t>(1, p_.m / (preferred * target_.cores));
+    for (int64_t waves = fewest; p_.whole_rows && waves < fewest + kWaveChoices; ++waves) {
+      consider_columns(ceil_div(p_.m, waves * target_.cores));
     }
     // Memory so small that only register blocks fit.
     if (best_.rows == 0) consider_columns(std::min(p_.m, register_rows));
@@ -105,6 +112,7 @@ class Chooser {
     if (cost < best_cost_) {
       best_cost_ = cost;
       best_ = shape;
+      best_.cost = cost - waves * hidden(shape, m_blocks, n_blocks);
     }
   }
 
@@ -169,20 +177,43 @@ class Chooser {
     return cost;
   }
 
+  // Tiles that a core computes from one block of A; with few blocks they are claimed one by one.
+  double tiles_of_a(const BlockShape& shape, int64_t m_blocks, int64_t n_blocks) const {
+    const bool stays = shape.rows_outer && p_.batch * m_blocks >= kBlocksPerCore * target_.cores;
+    return stays ? static_cast<double>(n_blocks) : 1;
+  }
+
+  // Per element of B.
+  double traffic_of_b(const BlockShape& shape, int64_t m_blocks) const {
+    const int64_t operands = (shape.rows + padded(shape)) * p_.k * p_.element_bytes;
+    const bool near =
+        static_cast<double>(operands) <= 0.75 * static_cast<double>(target_.local_bytes);
+    return near && m_blocks > 1 ? kNearTraffic : kFarTraffic;
+  }
+
+  // The cost of bringing in B that passes under the multiply-adds: the choice avoids it all the
+  // same, other work on the machine may make it dearer.
+  double hidden(const BlockShape& shape, int64_t m_blocks, int64_t n_blocks) const {
+    const auto rows = static_cast<double>(shape.rows);
+    const auto b = static_cast<double>(padded(shape) * p_.k);
+    const auto inner_b = static_cast<double>(p_.inner.k == 0 ? 0 : padded_inner() * p_.inner.k);
+    const double shared_a = tiles_of_a(shape, m_blocks, n_blocks);
+    return b * std::min(rows, traffic_of_b(shape, m_blocks)) +
+           inner_b * std::min(rows, kNearTraffic) / shared_a;
+  }
+
   double tile_cost(const BlockShape& shape, int64_t m_blocks, int64_t n_blocks) const {
     const auto rows = static_cast<double>(shape.rows);
     const auto columns = static_cast<double>(padded(shape));
     const auto k = static_cast<double>(p_.k);
-    const double operands = (rows + columns) * k * static_cast<double>(p_.element_bytes);
-    const bool near = operands <= 0.75 * static_cast<double>(target_.local_bytes);
     double cost = rows * columns * k;
-    cost += columns * k * (near && m_blocks > 1 ? kNearTraffic : kFarTraffic);
+    cost += columns * k * traffic_of_b(shape, m_blocks);
     cost += rows * k * kNearTraffic;
     if (shape.pack_b) {
       const int64_t uses = shape.keep_b ? m_blocks * p_.batch / p_.b_batch : 1;
       cost += columns * k * kPack / static_cast<double>(uses);
     }
-    const auto shared_a = static_cast<double>(shape.rows_outer ? n_blocks : 1);
+    const double shared_a = tiles_of_a(shape, m_blocks, n_blocks);
     if (p_.pack_a) cost += rows * k * kPack / shared_a;
     cost += rows * k * kVectorOperation * p_.prologue_nodes / shared_a;
     cost += inner_cost(shape, m_blocks) / shared_a;
@@ -197,7 +228,48 @@ class Chooser {
   double best_cost_ = INFINITY;
 };
 
+// What it takes to write a value to global memory, read it again, and start one more stage.
+double cost_of_passing(double elements, const BlockProblem& problem, const Target& target) {
+  const double bytes = elements * static_cast<double>(problem.element_bytes);
+  const bool near = bytes <= static_cast<double>(target.local_bytes) * target.cores;
+  return 2 * elements * (near ? kNearTraffic : kFarTraffic) / target.cores +
+         kTileOverhead * target.stage_overhead;
+}
+
 }  // namespace
+
+double cost_apart(const BlockProblem& problem, const Target& target) {
+  const auto cost_of = [&](const BlockProblem& part) {
+    const BlockShape shape = choose_block(part, target, target.local_bytes);
+    const double cost = shape.rows > 0 ? shape.cost : INFINITY;
+    return part.whole_rows ? std::min(cost, cost_apart(part, target)) : cost;
+  };
+  const auto rows = static_cast<double>(problem.batch * problem.m);
+  if (problem.inner.k == 0) {
+    BlockProblem product = problem;
+    product.whole_rows = false;
+    return cost_of(product) +
+           cost_of_passing(rows * static_cast<double>(problem.n), problem, target);
+  }
+  BlockProblem inner = problem;
+  inner.n = problem.k;
+  inner.k = problem.inner.k;
+  inner.b_batch = problem.inner.b_batch;
+  inner.panels = problem.inner.panels;
+  inner.pack_a = problem.inner.pack_a;
+  inner.pack_b = problem.inner.pack_b;
+  inner.whole_rows = problem.prologue_folds;
+  inner.epilogue_nodes = problem.prologue_nodes;
+  inner.prologue_nodes = 0;
+  inner.whole_k = inner.equal_panels = false;
+  inner.inner = {};
+  BlockProblem outer = problem;
+  outer.whole_k = outer.pack_a = false;
+  outer.prologue_nodes = 0;
+  outer.inner = {};
+  return cost_of(inner) + cost_of(outer) +
+         cost_of_passing(rows * static_cast<double>(problem.k), problem, target);
+}
 
 BlockShape choose_block(const BlockProblem& problem, const Target& target, int64_t local_bytes) {
   return Chooser(problem, target, local_bytes).choose();

@@ -29,6 +29,7 @@ struct BlockProblem {
   bool local_c = false;       // the tile of C lies in local memory
   bool equal_panels = false;  // every tile has the same number of panels
   int prologue_nodes = 0, epilogue_nodes = 0;
+  bool prologue_folds = false;  // reduces along its rows
   InnerProblem inner;
 };
 
@@ -40,9 +41,15 @@ struct BlockShape {
   bool keep_b = false;                           // packed B stays while the m blocks pass
   bool keep_inner_b = false;                     // as does that of the inner product
   int64_t inner_columns = 0, inner_k_block = 0;  // of one instruction of the inner product
+  double cost = 0;                               // predicted, in multiply-adds of one core
 };
 
 // Least predicted time over the cores. rows == 0: nothing fits into `local_bytes`.
 BlockShape choose_block(const BlockProblem& problem, const Target& target, int64_t local_bytes);
+
+// The predicted time of the separate kernels that do the same: each product with the element-wise
+// operators that follow it, and the reductions along rows and what depends on them, through global
+// memory.
+double cost_apart(const BlockProblem& problem, const Target& target);
 
 }  // namespace dvm

@@ -60,16 +60,19 @@ class Compilation {
     return stage(plan, live, {});
   }
 
-  bool cube_kernel() {
+  CompileStatus cube_kernel() {
+    if (scratch_.plan.weighed && costs_more(scratch_.plan, target_)) {
+      return CompileStatus::costs_more;
+    }
     double shrink = 1;
     for (int attempt = 0; attempt < kAttempts; ++attempt, shrink /= 2) {
       scratch_.code.clear();
       if (lower_cube(scratch_.plan, target_, shrink, scratch_.code, scratch_.lowering) &&
           finish(scratch_.plan.kind)) {
-        return true;
+        return CompileStatus::ok;
       }
     }
-    return false;
+    return CompileStatus::does_not_fit;
   }
 
  private:
@@ -158,11 +161,14 @@ CompileStatus compile_kernel(const KernelPlan& plan, const int64_t* dims, const 
   CompilerScratch::State& state = scratch.state();
   if (!normalise(plan, dims, values, state.plan)) return CompileStatus::empty;
   Compilation compilation(target, state, out);
-  const bool compiled = state.plan.kind == KernelKind::vector ? compilation.vector_kernel()
-                                                              : compilation.cube_kernel();
-  if (compiled) return CompileStatus::ok;
-  out.clear();
-  return CompileStatus::does_not_fit;
+  CompileStatus status = CompileStatus::ok;
+  if (state.plan.kind != KernelKind::vector) {
+    status = compilation.cube_kernel();
+  } else if (!compilation.vector_kernel()) {
+    status = CompileStatus::does_not_fit;
+  }
+  if (status != CompileStatus::ok) out.clear();
+  return status;
 }
 
 }  // namespace dvm

@@ -36,7 +36,12 @@ enum class CompileStatus {
   ok,
   empty,         // some extent is 0 and there is nothing to write: no programs
   does_not_fit,  // use the plan's fallback; no programs
+  costs_more,    // than the fallback of a weighed plan, by prediction; no programs
 };
+
+constexpr bool needs_fallback(CompileStatus status) {
+  return status == CompileStatus::does_not_fit || status == CompileStatus::costs_more;
+}
 
 // Working memory of one compiling thread.
 class CompilerScratch {

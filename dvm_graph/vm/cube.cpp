@@ -50,6 +50,12 @@ class CubeLowering {
     dtype_ = plan.nodes[outer_.node].dtype;
   }
 
+  bool costs_more() {
+    if (!describe()) return false;
+    const BlockShape shape = choose_block(problem_, target_, target_.local_bytes);
+    return shape.rows > 0 && shape.cost > cost_apart(problem_, target_);
+  }
+
   bool run(double shrink) {
     if (!describe()) return false;
     const auto local = static_cast<int64_t>(static_cast<double>(target_.local_bytes) * shrink);
@@ -148,6 +154,7 @@ class CubeLowering {
         problem_.prologue_nodes +=
             problem_.whole_k && on_rows && (kind == PlanOpKind::map || kind == PlanOpKind::reduce);
         if (node.reduce_axes != 0 && node.reduce_axes != bit(plan_.k_axis)) return false;
+        problem_.prologue_folds |= node.reduce_axes != 0;
       } else if (node.reduce_axes != 0) {
         if (node.reduce_axes != bit(plan_.n_axis)) return false;
         problem_.whole_rows = true;
@@ -461,6 +468,12 @@ class CubeLowering {
 };
 
 }  // namespace
+
+bool costs_more(const NormalPlan& plan, const Target& target) {
+  TileCode code;
+  LoweringScratch scratch;
+  return CubeLowering(plan, target, code, scratch).costs_more();
+}
 
 bool lower_cube(const NormalPlan& plan, const Target& target, double shrink, TileCode& code,
                 LoweringScratch& scratch) {

@@ -13,6 +13,10 @@
 
 namespace dvm {
 
+// Whether the plan, which keeps rows in local memory, is predicted to take longer than separate
+// kernels that keep them in global memory.
+bool costs_more(const NormalPlan& plan, const Target& target);
+
 // Lowers a normal plan of kind cube or mix. `shrink` scales the memory it may plan with.
 // False: no block shape fits, or the plan is not one that cube kernels can do.
 bool lower_cube(const NormalPlan& plan, const Target& target, double shrink, TileCode& code,

@@ -18,6 +18,8 @@ struct Target {
   int matmul_rows = 0;       // preferred rows of a cube tile (multiple of mr)
   int matmul_k_block = 0;    // preferred depth of one matmul instruction
   double tile_overhead = 0;  // cost of starting a tile, in vector elements
+  double stage_overhead =
+      0;  // cost of one more stage: the barrier of the cores, in vector elements
 };
 
 }  // namespace dvm

@@ -16,7 +16,7 @@ from tests.tolerances import assert_close
 
 Array = np.ndarray[Any, Any]
 
-ALWAYS = FusionLimits(min_resident_rows=0)
+ALWAYS = FusionLimits(weigh_resident=False)
 EXTENTS = (
     (1, 1, 1), (2, 1, 33), (1, 13, 64), (3, 14, 15), (2, 29, 31), (1, 65, 127), (1, 128, 257),
     (2, 0, 5), (2, 3, 0), (0, 4, 4),

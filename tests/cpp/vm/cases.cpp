@@ -156,6 +156,22 @@ void check_gathered_rows(uint32_t b_batch, bool epilogue, int64_t tiles) {
   CHECK(wrong.empty(), "%s", wrong.c_str());
 }
 
+// Rows stay in local memory where there are enough of them for the cores, and B is not read again
+// and again for a few of them; else a weighed plan leaves the work to its fallback.
+void check_weighed() {
+  Target target = small_target(4, 1 << 20);
+  target.stage_overhead = 64;
+  const auto status_of = [&](const PlanBuilder& b) { return Compiled(b, target).status; };
+  CHECK(status_of(attention(64, 32, 96, 16, true)) == CompileStatus::ok, "many heads");
+  CHECK(status_of(attention(1, 3, 4096, 64, true)) == CompileStatus::costs_more, "one tile");
+  CHECK(status_of(attention(1, 3, 4096, 64, false)) == CompileStatus::ok, "one tile, not weighed");
+  CHECK(status_of(matmul_softmax(4096, 32, 32, true)) == CompileStatus::ok, "many rows");
+  CHECK(status_of(matmul_softmax(4, 1024, 512, true)) == CompileStatus::costs_more, "few rows");
+  CHECK(status_of(matmul_softmax(4, 1024, 512, false)) == CompileStatus::ok, "few, not weighed");
+  target.stage_overhead = 1e9;
+  CHECK(status_of(matmul_softmax(4, 1024, 512, true)) == CompileStatus::ok, "dear stages");
+}
+
 void check_trap() {
   PlanBuilder b;
   b.axis(100);
@@ -298,6 +314,7 @@ void check_cases() {
   check_long_reductions(300, 50000, 2, 1);
   check_long_reductions(5000, 700, 1, 1);
   check_tiles();
+  check_weighed();
   check_trap();
   check_assembly_errors();
   check_verifier();

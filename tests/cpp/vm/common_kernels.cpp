@@ -19,6 +19,12 @@ int32_t add_gelu(PlanBuilder& b, int32_t x) {
   return b.map(PlanOp::mul_, {b.map(PlanOp::mul_, {x, half}), b.map(PlanOp::add_, {erf, one})});
 }
 
+int32_t add_softmax(PlanBuilder& b, int32_t x, uint32_t axis) {
+  const int32_t greatest = b.reduce(PlanOp::reduce_max_, x, axis);
+  const int32_t e = b.map(PlanOp::exp_, {b.map(PlanOp::sub_, {x, greatest})});
+  return b.map(PlanOp::div_, {e, b.reduce(PlanOp::reduce_sum_, e, axis)});
+}
+
 }  // namespace
 
 PlanBuilder layer_norm(int64_t rows, int64_t columns) {
@@ -42,10 +48,39 @@ PlanBuilder layer_norm(int64_t rows, int64_t columns) {
 PlanBuilder softmax(int64_t rows, int64_t columns) {
   PlanBuilder b = matrix(rows, columns);
   b.plan.name = "softmax";
-  const int32_t x = b.input(DType::f32, kBoth);
-  const int32_t greatest = b.reduce(PlanOp::reduce_max_, x, kColumns);
-  const int32_t e = b.map(PlanOp::exp_, {b.map(PlanOp::sub_, {x, greatest})});
-  b.output(b.map(PlanOp::div_, {e, b.reduce(PlanOp::reduce_sum_, e, kColumns)}), DType::f32);
+  b.output(add_softmax(b, b.input(DType::f32, kBoth), kColumns), DType::f32);
+  return b;
+}
+
+PlanBuilder attention(int64_t heads, int64_t queries, int64_t keys, int64_t size, bool weighed) {
+  PlanBuilder b;
+  b.plan.name = "attention";
+  b.plan.kind = KernelKind::mix;
+  b.plan.weighed = weighed;
+  const uint32_t head = 1u << b.axis(heads);
+  b.plan.m_axis = b.axis(queries);
+  b.plan.n_axis = b.axis(size);
+  b.plan.k_axis = b.axis(keys);
+  b.plan.inner_k_axis = b.axis(size);
+  const uint32_t m = 1u << b.plan.m_axis, n = 1u << b.plan.n_axis, k = 1u << b.plan.k_axis;
+  const uint32_t inner_k = 1u << b.plan.inner_k_axis;
+  const int32_t q = b.input(DType::f32, head | m | inner_k);
+  const int32_t scores = b.inner_matmul(q, b.input(DType::f32, head | k | inner_k));
+  const int32_t weights = add_softmax(b, scores, k);
+  b.output(b.matmul(weights, b.input(DType::f32, head | k | n)), DType::f32);
+  return b;
+}
+
+PlanBuilder matmul_softmax(int64_t m, int64_t n, int64_t k, bool weighed) {
+  PlanBuilder b;
+  b.plan.name = "matmul_softmax";
+  b.plan.kind = KernelKind::mix;
+  b.plan.weighed = weighed;
+  b.plan.m_axis = b.axis(m);
+  b.plan.n_axis = b.axis(n);
+  b.plan.k_axis = b.axis(k);
+  const int32_t c = b.matmul(b.input(DType::f32, 0b101), b.input(DType::f32, 0b110));
+  b.output(add_softmax(b, c, 1u << b.plan.n_axis), DType::f32);
   return b;
 }
 
