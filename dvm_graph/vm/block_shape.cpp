@@ -7,12 +7,18 @@ namespace dvm {
 namespace {
 
 // Costs in multiply-adds of the cube unit, per element moved or computed.
-constexpr double kNearTraffic = 3, kFarTraffic = 8;  // operand within / beyond local-memory size
-constexpr double kPack = 8;
+constexpr double kNearTraffic = 1, kFarTraffic = 4;  // within / beyond local-memory size
+constexpr double kFirstPanel = 8;                    // nothing runs while it is on its way
+constexpr double kBandwidth = 16;                    // rows that pay for reading B from memory
+constexpr double kPack = 8, kPackRows = 4;
 constexpr double kVectorOperation = 6;
-constexpr double kTileOverhead = 8;   // per element of Target::tile_overhead
-constexpr int64_t kMostKBlocks = 16;  // unrolled in the body
+constexpr double kBlockOverhead = 1500;  // of a register block
+constexpr double kSharedSet = 0.005;     // of the time, for each row of A in a cache set
+constexpr double kImbalance = 0.06;      // of a tile, until the last core is done
+constexpr double kTileOverhead = 8;      // per element of Target::tile_overhead
+constexpr int64_t kMostKBlocks = 16;     // unrolled in the body
 constexpr int kRowChoices = 4;
+constexpr int kRoomInSet = 4;  // rows of A in a set that do no harm
 
 int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 int64_t round_up(int64_t a, int64_t b) { return ceil_div(a, b) * b; }
@@ -26,8 +32,9 @@ class Chooser {
     const int64_t register_rows = std::max(1, target_.matmul_mr);
     const int64_t preferred = target_.matmul_rows > 0 ? target_.matmul_rows : 8 * register_rows;
     int64_t blocks = ceil_div(p_.m, preferred);
+    if (blocks > 1) consider_columns(p_.m);
     for (int choice = 0; choice < kRowChoices; ++choice, blocks *= 2) {
-      const int64_t rows = std::min(p_.m, round_up(ceil_div(p_.m, blocks), register_rows));
+      const int64_t rows = ceil_div(p_.m, blocks);
       consider_columns(rows);
       if (rows <= register_rows) break;
     }
@@ -54,49 +61,66 @@ class Chooser {
   }
 
   void consider(int64_t rows, int64_t width, int64_t panels) {
+    // The side that costs more to bring in stays while the other one passes.
+    const bool several = width < panels;
+    consider(rows, width, panels, p_.pack_a,
+             several && (p_.prologue_nodes > 0 || (p_.pack_a && !p_.pack_b)));
+    if (p_.pack_a || p_.whole_k || !shares_sets(rows)) return;
+    consider(rows, width, panels, true, false);
+    if (several && !p_.pack_b) consider(rows, width, panels, true, true);
+  }
+
+  void consider(int64_t rows, int64_t width, int64_t panels, bool pack_a, bool rows_outer) {
     BlockShape shape;
     shape.rows = rows;
     shape.columns = std::min(p_.n, width * p_.columns_per_panel);
-    // The side that costs more to bring in stays while the other one passes.
-    const bool stationary_a = p_.prologue_nodes > 0 || (p_.pack_a && !p_.pack_b);
-    shape.rows_outer = stationary_a && width < panels;
-    shape.k_block = k_block();
+    shape.pack_a = pack_a;
+    shape.rows_outer = rows_outer;
+    shape.k_block = k_block(rows);
     const int64_t m_blocks = ceil_div(p_.m, rows), n_blocks = ceil_div(panels, width);
     shape.keep_b = p_.pack_b && !shape.rows_outer && m_blocks > 1 &&
                    padded(shape) * p_.k * p_.element_bytes <= local_bytes_ / 2;
     if (!fit(shape)) return;
     const int64_t tiles = p_.batch * m_blocks * n_blocks;
     const auto waves = static_cast<double>(ceil_div(tiles, target_.cores));
-    const double cost = waves * tile_cost(shape, m_blocks, n_blocks);
+    const double cost = (waves + kImbalance) * tile_cost(shape, m_blocks, n_blocks);
     if (cost < best_cost_) {
       best_cost_ = cost;
       best_ = shape;
     }
   }
 
+  bool shares_sets(int64_t rows) const { return rows > kRoomInSet && p_.rows_per_set > kRoomInSet; }
+
   int64_t padded(const BlockShape& shape) const {
     return round_up(shape.columns, p_.columns_per_panel);
   }
 
-  int64_t k_block() const {
-    if (target_.matmul_k_block <= 0) return p_.k;
-    const int64_t blocks = std::min(ceil_div(p_.k, target_.matmul_k_block), kMostKBlocks);
+  int64_t k_block(int64_t rows) const {
+    const bool near_a = rows * p_.k * p_.element_bytes <= target_.local_bytes / 2;
+    if (target_.matmul_k_block <= 0 || (near_a && !p_.pack_b)) return p_.k;
+    // Packed panels share the cache with A.
+    const int64_t depth =
+        std::max(1, p_.pack_b ? target_.matmul_k_block / 2 : target_.matmul_k_block);
+    const int64_t blocks = std::min(ceil_div(p_.k, depth), kMostKBlocks);
     return ceil_div(p_.k, blocks);
   }
 
   // Shortens the k block until the operands fit; false where nothing does.
   bool fit(BlockShape& shape) const {
+    const bool block_a = shape.pack_a && !p_.whole_k;
     const int64_t c = p_.local_c ? 2 * shape.rows * shape.columns : 0;
     const int64_t fixed =
         c + (p_.whole_k ? 2 * shape.rows * p_.k : 0) + (shape.keep_b ? padded(shape) * p_.k : 0);
     int64_t per_step = 0;
-    if (p_.pack_a && !p_.whole_k) {
-      per_step += shape.rows_outer ? 0 : shape.rows;
-    }
-    const int64_t kept_a = p_.pack_a && !p_.whole_k && shape.rows_outer ? shape.rows * p_.k : 0;
+    if (block_a) per_step += shape.rows_outer ? 0 : shape.rows;
+    const int64_t kept_a = block_a && shape.rows_outer ? shape.rows * p_.k : 0;
     if (p_.pack_b && !shape.keep_b) per_step += padded(shape);
-    const int64_t room = local_bytes_ / p_.element_bytes - fixed - kept_a;
+    const int64_t whole = local_bytes_ / p_.element_bytes;
+    int64_t room = whole - fixed - kept_a;
     if (room < 0) return false;
+    // Other rows of A and C pass through the cache beside panels that stay.
+    if (p_.pack_b && !shape.keep_b && !shape.pack_a) room = std::min(room, whole / 2);
     if (per_step * shape.k_block <= room) return true;
     const int64_t most = room / per_step;
     if (most * kMostKBlocks < p_.k) return false;
@@ -107,20 +131,37 @@ class Chooser {
   double tile_cost(const BlockShape& shape, int64_t m_blocks, int64_t n_blocks) const {
     const auto rows = static_cast<double>(shape.rows);
     const auto columns = static_cast<double>(padded(shape));
-    const auto k = static_cast<double>(p_.k);
-    const double operands = (rows + columns) * k * static_cast<double>(p_.element_bytes);
-    const bool near = operands <= 0.75 * static_cast<double>(target_.local_bytes);
+    const auto k = static_cast<double>(p_.k), depth = static_cast<double>(shape.k_block);
+    const auto k_blocks = static_cast<double>(ceil_div(p_.k, shape.k_block));
+    const auto register_blocks =
+        static_cast<double>(ceil_div(shape.rows, std::max(1, target_.matmul_mr))) * columns /
+        p_.columns_per_panel;
+    const auto traffic = [&](double elements) {
+      const double bytes = elements * static_cast<double>(p_.element_bytes);
+      return bytes <= 0.5 * static_cast<double>(target_.local_bytes) ? kNearTraffic : kFarTraffic;
+    };
     double cost = rows * columns * k;
-    cost += columns * k * (near && m_blocks > 1 ? kNearTraffic : kFarTraffic);
-    cost += rows * k * kNearTraffic;
+    if (!shape.pack_a && shares_sets(shape.rows)) cost *= 1 + kSharedSet * p_.rows_per_set;
+    cost += register_blocks * k_blocks * kBlockOverhead;
+    // B: from memory once; few rows wait for it.
+    cost += columns * k * std::max(kFarTraffic, kBandwidth - rows);
+    if (!p_.pack_b) cost += p_.columns_per_panel * k * kFirstPanel;
+    // A, and C once more for every further k block.
+    cost += rows * k * kFarTraffic;
+    cost += 2 * rows * columns * (k_blocks - 1) * traffic(rows * columns);
+    if (rows * depth > columns * depth) cost += columns * k * traffic(columns * depth);
     if (p_.pack_b) {
       cost += columns * k * kPack / static_cast<double>(shape.keep_b ? m_blocks : 1);
     }
-    const auto shared_a = static_cast<double>(shape.rows_outer ? n_blocks : 1);
-    if (p_.pack_a) cost += rows * k * kPack / shared_a;
+    const double shared_a = shape.rows_outer ? run_length(p_.batch * m_blocks, n_blocks) : 1;
+    if (shape.pack_a) cost += rows * k * (p_.pack_a ? kPack : kPackRows) / shared_a;
     cost += rows * k * kVectorOperation * p_.prologue_nodes / shared_a;
     cost += rows * columns * kVectorOperation * (1 + p_.epilogue_nodes);
     return cost + kTileOverhead * target_.tile_overhead;
+  }
+
+  double run_length(int64_t runs, int64_t run) const {
+    return static_cast<double>(claimed_run(runs, run, true, target_.cores));
   }
 
   const BlockProblem& p_;
@@ -131,6 +172,19 @@ class Chooser {
 };
 
 }  // namespace
+
+int64_t packed_row(int64_t depth, int64_t element_bytes) {
+  constexpr int64_t kBadStride = 1024, kPadding = 64;
+  return depth * element_bytes % kBadStride == 0 ? depth + kPadding / element_bytes : depth;
+}
+
+int64_t claimed_run(int64_t runs, int64_t run, bool kept, int cores) {
+  constexpr int64_t kClaimsPerCore = 8;  // so that runs of tiles still balance
+  const int64_t wanted = kClaimsPerCore * cores;
+  if (runs >= wanted) return run;
+  // Half as many claims as wanted: each brings the kept operand in anew.
+  return kept ? std::min(run, ceil_div(2 * runs * run, wanted)) : 1;
+}
 
 BlockShape choose_block(const BlockProblem& problem, const Target& target, int64_t local_bytes) {
   return Chooser(problem, target, local_bytes).choose();

@@ -1,6 +1,7 @@
 #include "vm/cube.h"
 
 #include <algorithm>
+#include <numeric>
 #include <stdexcept>
 
 #include "vm/block_shape.h"
@@ -8,8 +9,6 @@
 
 namespace dvm {
 namespace {
-
-constexpr int64_t kClaimsPerCore = 8;  // so that runs of tiles still balance
 
 constexpr uint32_t bit(int axis) { return 1u << axis; }
 
@@ -106,6 +105,16 @@ class CubeLowering {
     if (problem_.whole_k) return;
     const bool a_rows = access_of(a_).strides[plan_.k_axis] == 1 || problem_.k == 1;
     problem_.pack_a = !(target_.unified_memory && storage_is_register(a_) && a_rows);
+    problem_.rows_per_set = rows_per_set();
+  }
+
+  // Of a register block of A that is read in place.
+  int rows_per_set() const {
+    constexpr int64_t kWayBytes = 4096, kLineBytes = 64;
+    const int64_t rows = std::min<int64_t>(problem_.m, std::max(1, target_.matmul_mr));
+    const int64_t stride = access_of(a_).strides[plan_.m_axis] * problem_.element_bytes;
+    const int64_t sets = kWayBytes / std::max(std::gcd(stride, kWayBytes), kLineBytes);
+    return static_cast<int>(ceil_div(rows, sets));
   }
 
   void lay_out_grid() {
@@ -133,15 +142,9 @@ class CubeLowering {
     int64_t runs = 1;
     for (size_t d = 0; d < inner_rank; ++d) runs *= code_.grid[d].count;
     const int64_t run = code_.grid[inner_rank].count;
-    const int64_t wanted = kClaimsPerCore * target_.cores;
-    const bool kept =
-        shape_.keep_b || (shape_.rows_outer && outer_rank < inner_rank) || problem_.whole_k;
-    if (runs >= wanted) {
-      code_.preferred_claim = run;
-    } else if (kept) {
-      // Half as many claims: each brings the kept operand in anew.
-      code_.preferred_claim = std::min(run, ceil_div(2 * runs * run, wanted));
-    }
+    const bool kept = shape_.keep_b || problem_.whole_k ||
+                      (shape_.rows_outer && (shape_.pack_a || outer_rank < inner_rank));
+    code_.preferred_claim = claimed_run(runs, run, kept, target_.cores);
   }
 
   // Runs the prologue on the block of A and makes its rows contiguous.
@@ -195,7 +198,7 @@ class CubeLowering {
   }
 
   TileOperand operand_a(Lowering& lowering, int64_t k, int64_t depth) {
-    if (problem_.whole_k || !problem_.pack_a) {
+    if (problem_.whole_k || !shape_.pack_a) {
       const TileValue value =
           problem_.whole_k ? a_value_ : lowering.access_value(plan_.nodes[a_].access, dtype_);
       TileOperand a = lowering.emitter().operand(value, k * (problem_.k == 1 ? 0 : 1));
@@ -213,9 +216,10 @@ class CubeLowering {
     pack.extents[2] = code_.extent_register(depth, -1);
     pack.operand_count = 2;
     TileOperand& out = pack.operands[0];
+    const int64_t row = packed_row(depth, problem_.element_bytes);
     out.index =
-        code_.add_buffer(shape_.rows * depth * problem_.element_bytes, pack.changed_mask != 0);
-    out.middle = stride(depth);
+        code_.add_buffer(shape_.rows * row * problem_.element_bytes, pack.changed_mask != 0);
+    out.middle = stride(row);
     out.inner = 1;
     TileOperand& from = pack.operands[1];
     from = lowering.emitter().operand(lowering.access_value(plan_.nodes[a_].access, access.storage),
