@@ -77,7 +77,16 @@ template <class T, int Rows, int Vectors, bool Ragged>
 #pragma GCC unroll 64
   for (int i = 0; i < Rows; i++)
     for (int j = 0; j < Vectors; j++) __builtin_prefetch(x.c + i * x.c_row + j * L, 1);
-  const T* a = x.a;
+  // One pointer for three rows, which the compiler must not derive from each other: it would run
+  // out of registers for the offsets of all rows.
+  constexpr int kGroup = 3, kGroups = (Rows + kGroup - 1) / kGroup;
+  const T* group[kGroups];
+  const int64_t a_row = x.a_row, b_step = x.b_step;
+#pragma GCC unroll 8
+  for (int g = 0; g < kGroups; g++) {
+    group[g] = x.a + g * kGroup * a_row;
+    asm("" : "+r"(group[g]));
+  }
   const T* b = x.b;
   const auto step = [&](int first) DVM_LAMBDA_INLINE {
     V column[Vectors];
@@ -88,12 +97,13 @@ template <class T, int Rows, int Vectors, bool Ragged>
     }
 #pragma GCC unroll 64
     for (int i = 0; i < Rows; i++) {
-      const V scalar = splat<V>(a[i * x.a_row]);
+      const V scalar = splat<V>(group[i / kGroup][i % kGroup * a_row]);
 #pragma GCC unroll 2
       for (int j = 0; j < Vectors; j++) sum[first + i][j] += scalar * column[j];
     }
-    a++;
-    b += x.b_step;
+#pragma GCC unroll 8
+    for (int g = 0; g < kGroups; g++) group[g]++;
+    b += b_step;
   };
   if constexpr (kSums > 1) {
     int64_t k = 0;
@@ -108,9 +118,10 @@ template <class T, int Rows, int Vectors, bool Ragged>
       for (int j = 0; j < Vectors; j++) sum[i % Rows][j] += sum[i][j];
   } else {
     const T* ahead = x.ahead;
+    const int64_t ahead_rows = x.ahead_rows;
     for (int64_t k = 0; k < x.k; k += kAheadSteps) {
       if constexpr (Rows >= kAheadRows || Rows == kMaxRows) {
-        for (int64_t row = 0; row < x.ahead_rows; row++, ahead += x.b_step)
+        for (int64_t row = 0; row < ahead_rows; row++, ahead += b_step)
           for (int64_t n = 0; n < kPanelVectors * L; n += kLineElements<T>)
             __builtin_prefetch(ahead + n, 0, 2);
       }
