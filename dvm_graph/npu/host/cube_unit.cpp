@@ -201,11 +201,12 @@ DVM_INLINE int64_t most_rows(int64_t a_row) {
 template <class T>
 DVM_INLINE void multiply_panels(Matmul<T> x, const RowBlocks& rows, int64_t columns) {
   constexpr int64_t L = kLanes<T>, kNR = Matmul<T>::kColumns;
+  // Behind the last panel come the next steps of k, of the first one.
+  const T* next_depth = x.b + x.k * x.b_step;
+  x.ahead_rows = (kAheadSteps + rows.count - 1) / rows.count;
   int64_t left = columns;
   for (; left >= kNR; left -= kNR) {
-    const bool another = left > kNR;
-    x.ahead = another ? x.b + x.b_panel : x.b;
-    x.ahead_rows = another ? (kAheadSteps + rows.count - 1) / rows.count : 0;
+    x.ahead = left > kNR ? x.b + x.b_panel : next_depth;
     multiply_panel<T, 2, false>(x, rows, 0);
     x.b += x.b_panel;
     x.c += kNR;
