@@ -8,7 +8,7 @@ import platform
 import shlex
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any, TypeVar
@@ -28,10 +28,10 @@ from benchmarks.workload import Workload
 from models import base_path
 
 _QUICK_MODELS = ("bert", "llama_decode", "resnet")
-_STATIC_MODELS = ("bert", "mmoe")
-"""Shown to the recompiling engine by default, at one point: the paper's table of its compile times has them."""
-_SLOW_TO_COMPILE = {"inductor_dynamic", "inductor_static"}
-_OF_MODELS = tuple(name for name in ENGINES if name != "mindspore")
+_COMPILED_MODELS = ("bert", "gpt2", "mmoe", "llama_decode", "resnet")
+"""Shown to Inductor, which compiles a model for a minute; every model if it is asked for by name."""
+_RECOMPILED_MODELS = ("bert", "mmoe")
+"""Shown to it at one static shape: the paper's table of compile times has them."""
 _PACKAGES = ("onnxruntime", "openvino", "torch", "transformers", "numpy")
 _DOCS = Path(__file__).resolve().parent.parent / "docs"
 _CONSOLE = Console()
@@ -57,11 +57,6 @@ class Request:
     def rounds(self) -> int:
         return min(2, self.repeats) if self.quick else self.repeats
 
-    def static(self, full: int, quick: int) -> int:
-        if self.static_shapes >= 0:
-            return self.static_shapes
-        return quick if self.quick else full
-
     def present(self, candidates: Sequence[str] = tuple(ENGINES)) -> list[str]:
         """The engines that take part; those left out are named with the reason."""
         chosen = [name for name in self.engines or candidates if name in candidates]
@@ -82,7 +77,7 @@ def _shared_options(function: F) -> F:
         click.option(
             "--static-shapes",
             default=-1,
-            help="Shapes per workload that the recompiling engine is shown; the default is per part.",
+            help="Shapes per workload that the recompiling engine is shown; by default few or none.",
         ),
         click.option(
             "--mindspore-python", default="", help="Interpreter with MindSpore, for `operators`."
@@ -210,43 +205,47 @@ def _chosen(names: str, known: Any) -> list[str]:
 
 
 def _operators(request: Request, datasets: Sequence[str], count: int) -> None:
-    graphs, static = request.output / "graphs", request.static(full=3, quick=1)
+    graphs = request.output / "graphs"
     count = min(count, 10) if request.quick else count
-    workloads = [operators.workload(name, request.seed, count, static, graphs) for name in datasets]
+    workloads = [operators.workload(name, request.seed, count, graphs) for name in datasets]
     if "matmul" in datasets:
-        workloads.append(operators.constant_weight_workload(request.seed, graphs, static))
-    _run(request, "operators", workloads, request.present())
+        workloads.append(operators.constant_weight_workload(request.seed, graphs))
+    _run(request, "operators", workloads)
 
 
 def _zoo(request: Request, datasets: Sequence[str]) -> None:
-    graphs, static = request.output / "graphs", request.static(full=0, quick=0)
-    workloads = [
-        zoo.workload(name, request.seed, request.quick, static, graphs) for name in datasets
-    ]
-    _run(request, "zoo", workloads, _without_slow(request, _OF_MODELS))
+    graphs = request.output / "graphs"
+    workloads = [zoo.workload(name, request.seed, request.quick, graphs) for name in datasets]
+    _run(request, "zoo", workloads)
 
 
 def _models(request: Request, names: str) -> None:
     default = _QUICK_MODELS if request.quick else tuple(models.GRIDS)
     chosen = _chosen(names, models.GRIDS) if names else list(default)
     _require_exports(chosen)
-    workloads = [
-        models.workload(
-            name,
-            request.seed,
-            request.quick,
-            request.static(full=int(name in _STATIC_MODELS), quick=0),
-        )
-        for name in chosen
-    ]
-    _run(request, "models", workloads, _without_slow(request, _OF_MODELS))
+    _run(request, "models", [models.workload(name, request.seed, request.quick) for name in chosen])
 
 
-def _without_slow(request: Request, candidates: Sequence[str]) -> list[str]:
-    """A quick run does not wait for engines that compile for tens of seconds, unless asked for them."""
-    if request.quick and not request.engines:
-        candidates = [name for name in candidates if name not in _SLOW_TO_COMPILE]
-    return request.present(candidates)
+def _limited(request: Request, workload: Workload) -> Workload:
+    """What the engines that compile for long are shown, so that a run ends; all points of what is asked for by name."""
+    part, name = workload.part, workload.name
+    static, dynamic = 0, len(workload.points)
+    if part == "operators":
+        static = 1 if request.quick else 3
+    elif request.quick:
+        dynamic = 0
+    elif part == "models":
+        static = int(name in _RECOMPILED_MODELS)
+        dynamic = dynamic if name in _COMPILED_MODELS else 0
+    if "inductor_dynamic" in request.engines:
+        dynamic = len(workload.points)
+    if "inductor_static" in request.engines:
+        static = max(1, static)
+    if request.static_shapes >= 0:
+        static = request.static_shapes
+    mindspore = len(workload.points) if name in operators.DATASETS else 0
+    shown = {"inductor_static": static, "inductor_dynamic": dynamic, "mindspore": mindspore}
+    return replace(workload, shown=shown)
 
 
 def _require_exports(names: Sequence[str]) -> None:
@@ -254,9 +253,8 @@ def _require_exports(names: Sequence[str]) -> None:
         raise click.UsageError(f"no base export of {', '.join(absent)}: run `make models-base`")
 
 
-def _run(
-    request: Request, part: str, workloads: Sequence[Workload], engines: Sequence[str]
-) -> None:
+def _run(request: Request, part: str, workloads: Sequence[Workload]) -> None:
+    engines = request.present()
     rows: list[Row] = []
     with _progress() as progress:
         total = sum(len(workload.points) for workload in workloads)
@@ -264,7 +262,7 @@ def _run(
         for workload in workloads:
             progress.update(task, what=f"{workload.name}: loading")
             rows += run_workload(
-                workload,
+                _limited(request, workload),
                 engines,
                 request.rounds,
                 request.setting,
@@ -278,7 +276,9 @@ def _run(
 def _stream(request: Request, model: str, shapes: int, max_batch: int, max_seq: int) -> None:
     _require_exports([model])
     shapes = min(shapes, 60) if request.quick else shapes
-    engines = _without_slow(request, stream.ENGINES)
+    engines = request.present(stream.ENGINES)
+    if request.quick and not request.engines:
+        engines = [name for name in engines if name != "inductor_dynamic"]
     drawn = stream.sample(request.seed, shapes, max_batch, max_seq)
     found = _ceilings(request)
     with _progress() as progress:

@@ -4,7 +4,8 @@
 // memory and kept while the m blocks pass. A is read in place where its rows are contiguous and do
 // not share cache sets, else packed. A deep k is unrolled into several matmul instructions that
 // accumulate. Nodes before the matmul on A's side run on the block of A [rows, k]; nodes after it
-// run on the tile of C.
+// run on the tile of C. An inner product fills the block of A first, in blocks of columns where its
+// B is not kept.
 #pragma once
 
 #include "vm/lower.h"
