@@ -156,7 +156,9 @@ class Chooser {
     int64_t room = whole - fixed - kept_a;
     if (room < 0 || (p_.inner.k > 0 && !fit_inner(shape, room))) return false;
     // Other rows of A and C pass through the cache beside panels that stay.
-    if (passing_b && !shape.pack_a) room = std::min(room, whole / 2);
+    if (passing_b && !shape.pack_a && whole / 2 / per_step * kMostKBlocks >= p_.k) {
+      room = std::min(room, whole / 2);
+    }
     if (per_step * shape.k_block <= room) return true;
     const int64_t most = room / per_step;
     if (most * kMostKBlocks < p_.k) return false;

@@ -130,7 +130,7 @@ void check_tiles() {
 void check_gathered_rows(uint32_t b_batch, bool epilogue, int64_t tiles) {
   PlanBuilder b;
   b.axis(3);
-  b.axis(5);
+  b.axis(3);
   b.plan.kind = epilogue ? KernelKind::mix : KernelKind::cube;
   b.plan.m_axis = b.axis(1);
   b.plan.n_axis = b.axis(7);
