@@ -11,11 +11,44 @@ NodeFields = tuple[
 ]
 AccessFields = tuple[int, tuple[int, ...], int, bool]
 
-class LaunchProfile:
-    kernels: list[str]
-    start_ns: int
-    run_ns: int
+class InstructionProfile:
+    family: str
+    unit: str
+    count: int
+    ns: int
+
+class KernelProfile:
+    name: str
+    kind: str
+    origin: list[str]
+    fallback: bool
+    programs: int
+    tiles: int
+    matmul_flops: int
+    vector_flops: int
+    read_bytes: int
+    written_bytes: int
+    compile_start_ns: int
     compile_ns: int
+    instructions: list[InstructionProfile]
+
+class KernelSpan:
+    core: int
+    kernel: int
+    start_ns: int
+    end_ns: int
+    tiles: int
+
+class VendorSpan:
+    name: str
+    start_ns: int
+    end_ns: int
+
+class RunProfile:
+    run_ns: int
+    kernels: list[KernelProfile]
+    spans: list[KernelSpan]
+    vendor: list[VendorSpan]
 
 class RunStatistics:
     run_ns: int
@@ -25,12 +58,16 @@ class RunStatistics:
     kernels_launched: int
     fallbacks: int
     arena_bytes: int
-    profile: list[LaunchProfile]
+    profile: RunProfile | None
 
 class Program:
     def run(self, inputs: list[Any], given: list[Any], profile: bool) -> list[Any]: ...
+    def forget(self) -> None: ...
     def bind(self, inputs: list[Any]) -> dict[str, int]: ...
     def disassemble(self, symbols: dict[str, int]) -> list[tuple[str, str]]: ...
+    def compile_times(
+        self, symbols: dict[str, int], repeats: int
+    ) -> list[tuple[str, int, int, int]]: ...
     @property
     def statistics(self) -> RunStatistics: ...
     @property
@@ -71,6 +108,7 @@ class ModelBuilder:
     def add_launch(self, calls: Sequence[int]) -> None: ...
     def add_vendor(
         self,
+        name: str,
         function: Callable[[list[Any]], list[Any]],
         inputs: Sequence[int],
         outputs: Sequence[int],
@@ -82,3 +120,4 @@ class ModelBuilder:
     def finish(self) -> Program: ...
 
 def simd_levels() -> list[str]: ...
+def measure_ceilings(cores: int, simd: str) -> tuple[float, float]: ...

@@ -7,8 +7,9 @@ any model), floats from the standard normal distribution; pass `feeds` where a m
 
 from __future__ import annotations
 
+import statistics
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -194,8 +195,12 @@ def _numpy_dtype(info: TensorInfo) -> np.dtype[Any]:
     return np.dtype({"float": "float32", "double": "float64"}.get(name, name))
 
 
-def reference_session(source: Source, threads: int | None = None) -> onnxruntime.InferenceSession:
+def reference_session(
+    source: Source, threads: int | None = None, *, spin_between_runs: bool = True
+) -> onnxruntime.InferenceSession:
     """An onnxruntime session over the same model.
+
+    Without `spin_between_runs` its threads leave the cores to others as soon as a run ends.
 
     Raises:
         UnsupportedError: onnxruntime does not run the model.
@@ -208,6 +213,8 @@ def reference_session(source: Source, threads: int | None = None) -> onnxruntime
     options.log_severity_level = 3
     if threads is not None:
         options.intra_op_num_threads = threads
+    if not spin_between_runs:
+        options.add_session_config_entry("session.force_spinning_stop", "1")
     if isinstance(source, bytes):
         model: Any = source
     elif hasattr(source, "SerializeToString"):
@@ -218,6 +225,58 @@ def reference_session(source: Source, threads: int | None = None) -> onnxruntime
         return ort.InferenceSession(model, options, providers=["CPUExecutionProvider"])
     except FAILURES as error:
         raise UnsupportedError(f"onnxruntime does not run this model: {error}") from error
+
+
+@dataclass(frozen=True, slots=True)
+class Timing:
+    """Runs of a model at one shape, in seconds."""
+
+    first_seconds: float
+    """Of the first run, which compiled every kernel."""
+    seconds: float
+    """Median of the runs that repeated the shape, as are the next two."""
+    fastest_seconds: float
+    slowest_seconds: float
+    onnxruntime_seconds: float | None
+    """Median of onnxruntime's runs, each behind one of ours; None: not timed."""
+
+
+def time_model(
+    model: Model,
+    feeds: Mapping[str, ArrayLike],
+    repeats: int,
+    session: onnxruntime.InferenceSession | None = None,
+) -> Timing:
+    """Times a first run and `repeats` more, turn by turn with a session's where there is one.
+
+    Raises:
+        InputError: fewer than one repeat, or as `Model.run` raises.
+    """
+    if repeats < 1:
+        raise InputError(f"repeats is {repeats}, but has to be 1 or more")
+    arrays = {name: np.asarray(value) for name, value in feeds.items()}
+    model.forget()
+    first = _seconds(lambda: model.run(arrays))
+    if session is not None:
+        session.run(None, arrays)
+    ours, theirs = [], []
+    for _ in range(repeats):
+        ours.append(_seconds(lambda: model.run(arrays)))
+        if session is not None:
+            theirs.append(_seconds(lambda: session.run(None, arrays)))
+    return Timing(
+        first,
+        statistics.median(ours),
+        min(ours),
+        max(ours),
+        statistics.median(theirs) if theirs else None,
+    )
+
+
+def _seconds(run: Callable[[], object]) -> float:
+    begin = time.perf_counter()
+    run()
+    return time.perf_counter() - begin
 
 
 def _timed(run: Any) -> tuple[list[NDArray[Any]], float]:

@@ -19,10 +19,11 @@ from dvm_graph.errors import InputError
 from dvm_graph.ir import Value
 from dvm_graph.options import Options
 from dvm_graph.pipeline import Compiled, Source, compile_model
-from dvm_graph.runtime import KernelListing, Program, RunStatistics, assemble
+from dvm_graph.runtime import CompileTime, KernelListing, Program, RunStatistics, assemble
 
 if TYPE_CHECKING:
     from dvm_graph.compare import Comparison
+    from dvm_graph.profile import Profile
     from dvm_graph.report import Report
 
 
@@ -95,6 +96,10 @@ class Model:
             raise InputError(f"no output named {unknown[0]!r}; outputs are {self._output_names}")
         return [results[self._output_names.index(name)] for name in output_names]
 
+    def forget(self) -> None:
+        """Makes the next run compile every kernel, as the first at a new shape does."""
+        self._program.forget()
+
     @property
     def cores(self) -> int:
         """AI cores of the device the model runs on."""
@@ -104,6 +109,18 @@ class Model:
     def statistics(self) -> RunStatistics:
         """Compile time, run time and memory of the last run."""
         return self._program.statistics
+
+    def profile(self, feeds: Mapping[str, ArrayLike], *, repeats: int = 10) -> Profile:
+        """Where the time goes at the shapes of these feeds; `str()` prints it.
+
+        Runs the model once afresh and `repeats` times more, timing every kernel and instruction.
+
+        Raises:
+            InputError: fewer than one repeat, or as `run` raises.
+        """
+        from dvm_graph.profile import profile_program
+
+        return profile_program(self._program, feeds, repeats)
 
     def report(self) -> Report:
         """Fused subgraphs, kernels, verdicts with reasons and vendor operators; `str()` prints it."""
@@ -138,6 +155,10 @@ class Model:
     def listings(self, dims: Mapping[str, int]) -> list[KernelListing]:
         """As `disassemble`, kernel by kernel and for named dims instead of inputs."""
         return self._program.listings(dims)
+
+    def compile_times(self, dims: Mapping[str, int], repeats: int = 100) -> list[CompileTime]:
+        """What compiling each distinct kernel for named dims costs, each `repeats` times in a row."""
+        return self._program.compile_times(dims, repeats)
 
 
 def optimize(source: Source, options: Options | None = None, **overrides: Any) -> Model:

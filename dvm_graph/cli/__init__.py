@@ -1,4 +1,4 @@
-"""The command line: `dvm-graph run|compare|report|visualize|dump|disasm MODEL`."""
+"""The command line: `dvm-graph run|compare|bench|report|visualize|dump|disasm MODEL`."""
 
 from dvm_graph.cli.group import main
 

@@ -10,6 +10,7 @@ from typing import Any
 
 import click
 
+from dvm_graph.cli.bench import bench
 from dvm_graph.cli.compare import compare
 from dvm_graph.cli.disasm import disasm
 from dvm_graph.cli.dump import dump
@@ -42,5 +43,5 @@ def main() -> None:
     """Compile ONNX models with dynamic shapes, run them, and see what was fused."""
 
 
-for _command in (run, compare, report, visualize, dump, disasm):
+for _command in (run, compare, bench, report, visualize, dump, disasm):
     main.add_command(_command)

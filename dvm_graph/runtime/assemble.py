@@ -164,7 +164,7 @@ class _Assembler:
 
     def _add_vendor(self, step: VendorStep) -> None:
         # Only models that need the vendor library pay for loading it.
-        from dvm_graph.runtime.vendor import make_partition, partition_inputs
+        from dvm_graph.runtime.vendor import describe_nodes, make_partition, partition_inputs
 
         results = {value.name: value for node in step.nodes for value in node.outputs}
         names = [self._plan.values[index].name for index in step.outputs]
@@ -173,7 +173,7 @@ class _Assembler:
         partition = make_partition(
             step.nodes, [results[name] for name in names], self._builder.cores
         )
-        self._builder.add_vendor(partition, step.inputs, step.outputs)
+        self._builder.add_vendor(describe_nodes(step.nodes), partition, step.inputs, step.outputs)
 
 
 def _builder(options: Options) -> _core.ModelBuilder:

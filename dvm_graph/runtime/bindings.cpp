@@ -13,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include "npu/host/ceilings.h"
 #include "npu/host/levels.h"
 #include "runtime/bindings_tensors.h"
 #include "runtime/errors.h"
@@ -144,6 +145,11 @@ class PyProgram {
     return list;
   }
 
+  void forget() {
+    const nb::gil_scoped_release unlock;
+    executor_.forget();
+  }
+
   std::map<std::string, int64_t> bind(const nb::list& inputs) {
     std::vector<InputArray> arrays;
     const std::vector<Tensor> feeds = tensors(inputs, executor_.model().inputs, arrays);
@@ -155,6 +161,17 @@ class PyProgram {
       const std::map<std::string, int64_t>& symbols) const {
     const nb::gil_scoped_release unlock;
     return executor_.disassemble(symbols);
+  }
+
+  // Kernel, and the first, median and least time in nanoseconds.
+  std::vector<std::tuple<std::string, int64_t, int64_t, int64_t>> compile_times(
+      const std::map<std::string, int64_t>& symbols, int repeats) const {
+    const nb::gil_scoped_release unlock;
+    std::vector<std::tuple<std::string, int64_t, int64_t, int64_t>> times;
+    for (const CompileTime& time : executor_.compile_times(symbols, repeats)) {
+      times.emplace_back(time.kernel, time.first_ns, time.median_ns, time.least_ns);
+    }
+    return times;
   }
 
   RunStatistics statistics() const {
@@ -265,7 +282,7 @@ class ModelBuilder {
     model_.steps.emplace_back(LaunchStage{std::move(calls)});
   }
 
-  void add_vendor(nb::object function, std::vector<uint32_t> inputs,
+  void add_vendor(std::string name, nb::object function, std::vector<uint32_t> inputs,
                   std::vector<uint32_t> outputs) {
     PythonVendor::Partition partition;
     partition.function = std::move(function);
@@ -277,7 +294,8 @@ class ModelBuilder {
       partition.outputs.push_back(model_.values.at(value).dtype);
     }
     vendor_->add(std::move(partition));
-    model_.steps.emplace_back(VendorCall{partitions_++, std::move(inputs), std::move(outputs)});
+    model_.steps.emplace_back(
+        VendorCall{partitions_++, std::move(inputs), std::move(outputs), std::move(name)});
   }
 
   void add_dims_write(uint32_t value, std::vector<DimSlot> slots) {
@@ -336,11 +354,6 @@ void translate_error(const std::exception_ptr& exception, void*) {
 }
 
 void bind_statistics(nb::module_& module) {
-  nb::class_<LaunchProfile>(module, "LaunchProfile")
-      .def_ro("kernels", &LaunchProfile::kernels)
-      .def_ro("start_ns", &LaunchProfile::start_ns)
-      .def_ro("run_ns", &LaunchProfile::run_ns)
-      .def_ro("compile_ns", &LaunchProfile::compile_ns);
   nb::class_<RunStatistics>(module, "RunStatistics")
       .def_ro("run_ns", &RunStatistics::run_ns)
       .def_ro("compile_ns", &RunStatistics::compile_ns)
@@ -349,18 +362,60 @@ void bind_statistics(nb::module_& module) {
       .def_ro("kernels_launched", &RunStatistics::kernels_launched)
       .def_ro("fallbacks", &RunStatistics::fallbacks)
       .def_ro("arena_bytes", &RunStatistics::arena_bytes)
-      .def_ro("profile", &RunStatistics::profile);
+      .def_prop_ro("profile", [](const RunStatistics& statistics) {
+        return statistics.profile ? nb::cast(*statistics.profile) : nb::none();
+      });
+}
+
+void bind_profile(nb::module_& module) {
+  nb::class_<InstructionProfile>(module, "InstructionProfile")
+      .def_ro("family", &InstructionProfile::family)
+      .def_ro("unit", &InstructionProfile::unit)
+      .def_ro("count", &InstructionProfile::count)
+      .def_ro("ns", &InstructionProfile::ns);
+  nb::class_<KernelProfile>(module, "KernelProfile")
+      .def_ro("name", &KernelProfile::name)
+      .def_ro("kind", &KernelProfile::kind)
+      .def_ro("origin", &KernelProfile::origin)
+      .def_ro("fallback", &KernelProfile::fallback)
+      .def_ro("programs", &KernelProfile::programs)
+      .def_ro("tiles", &KernelProfile::tiles)
+      .def_prop_ro("matmul_flops", [](const KernelProfile& k) { return k.work.matmul_flops; })
+      .def_prop_ro("vector_flops", [](const KernelProfile& k) { return k.work.vector_flops; })
+      .def_prop_ro("read_bytes", [](const KernelProfile& k) { return k.work.read_bytes; })
+      .def_prop_ro("written_bytes", [](const KernelProfile& k) { return k.work.written_bytes; })
+      .def_ro("compile_start_ns", &KernelProfile::compile_start_ns)
+      .def_ro("compile_ns", &KernelProfile::compile_ns)
+      .def_ro("instructions", &KernelProfile::instructions);
+  nb::class_<KernelSpan>(module, "KernelSpan")
+      .def_ro("core", &KernelSpan::core)
+      .def_ro("kernel", &KernelSpan::kernel)
+      .def_ro("start_ns", &KernelSpan::start_ns)
+      .def_ro("end_ns", &KernelSpan::end_ns)
+      .def_ro("tiles", &KernelSpan::tiles);
+  nb::class_<VendorSpan>(module, "VendorSpan")
+      .def_ro("name", &VendorSpan::name)
+      .def_ro("start_ns", &VendorSpan::start_ns)
+      .def_ro("end_ns", &VendorSpan::end_ns);
+  nb::class_<RunProfile>(module, "RunProfile")
+      .def_ro("run_ns", &RunProfile::run_ns)
+      .def_ro("kernels", &RunProfile::kernels)
+      .def_ro("spans", &RunProfile::spans)
+      .def_ro("vendor", &RunProfile::vendor);
 }
 
 }  // namespace
 
 void bind_runtime(nb::module_& module) {
   nb::register_exception_translator(translate_error);
+  bind_profile(module);
   bind_statistics(module);
   nb::class_<PyProgram>(module, "Program")
       .def("run", &PyProgram::run, nb::arg("inputs"), nb::arg("given"), nb::arg("profile"))
+      .def("forget", &PyProgram::forget)
       .def("bind", &PyProgram::bind, nb::arg("inputs"))
       .def("disassemble", &PyProgram::disassemble, nb::arg("symbols"))
+      .def("compile_times", &PyProgram::compile_times, nb::arg("symbols"), nb::arg("repeats"))
       .def_prop_ro("statistics", &PyProgram::statistics)
       .def_prop_ro("cores", &PyProgram::cores)
       .def_prop_ro("simd", &PyProgram::simd);
@@ -382,8 +437,8 @@ void bind_runtime(nb::module_& module) {
       .def("add_call", &ModelBuilder::add_call, nb::arg("kernel"), nb::arg("guard"),
            nb::arg("fallback"))
       .def("add_launch", &ModelBuilder::add_launch, nb::arg("calls"))
-      .def("add_vendor", &ModelBuilder::add_vendor, nb::arg("function"), nb::arg("inputs"),
-           nb::arg("outputs"))
+      .def("add_vendor", &ModelBuilder::add_vendor, nb::arg("name"), nb::arg("function"),
+           nb::arg("inputs"), nb::arg("outputs"))
       .def("add_dims_write", &ModelBuilder::add_dims_write, nb::arg("value"), nb::arg("slots"))
       .def("add_binding", &ModelBuilder::add_binding, nb::arg("symbol"), nb::arg("value"),
            nb::arg("axis"), nb::arg("scale"), nb::arg("shift"))
@@ -398,6 +453,14 @@ void bind_runtime(nb::module_& module) {
         return names;
       },
       "Instruction-set levels of the host device on this machine, best first.");
+  module.def(
+      "measure_ceilings",
+      [](int cores, const std::string& simd) {
+        const nb::gil_scoped_release unlock;
+        const Ceilings ceilings = measure_ceilings(cores, *table_by_name(simd));
+        return std::pair{ceilings.flops, ceilings.copy_bytes};
+      },
+      nb::arg("cores"), nb::arg("simd"), "FLOP/s and copied bytes/s; see npu/host/ceilings.h.");
 }
 
 }  // namespace dvm

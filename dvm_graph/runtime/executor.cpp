@@ -2,8 +2,10 @@
 
 #include <algorithm>
 #include <cstring>
+#include <optional>
 #include <utility>
 
+#include "runtime/clock.h"
 #include "runtime/errors.h"
 #include "runtime/listing.h"
 #include "runtime/value_sizes.h"
@@ -29,11 +31,17 @@ std::string shape_text(const std::vector<int64_t>& shape) {
   return "[" + text + "]";
 }
 
-Tensor fresh_tensor(DType dtype, std::vector<int64_t> shape, const std::string& name) {
-  Tensor tensor{dtype, std::move(shape), nullptr, nullptr};
+// Memory for a tensor of known dtype and shape.
+void take_memory(Tensor& tensor, const std::string& name) {
   tensor.owner = allocate(bytes_of(tensor), name.c_str());
   tensor.data = static_cast<std::byte*>(tensor.owner.get());
-  return tensor;
+}
+
+// Shapes keep their memory for the next run.
+void let_go(Tensor& tensor) {
+  tensor.shape.clear();
+  tensor.data = nullptr;
+  tensor.owner.reset();
 }
 
 void check_given(const ModelValue& value, const Tensor& given, const Tensor& wanted) {
@@ -71,7 +79,7 @@ class Executor::RunGuard {
   RunGuard(const RunGuard&) = delete;
   RunGuard& operator=(const RunGuard&) = delete;
   ~RunGuard() {
-    for (Tensor& tensor : executor_.tensors_) tensor = Tensor{};
+    for (Tensor& tensor : executor_.tensors_) let_go(tensor);
     executor_.unchecked_.clear();
   }
 
@@ -100,12 +108,24 @@ std::vector<Tensor> Executor::run(std::span<const Tensor> inputs, std::span<cons
                                   bool profile) {
   const std::lock_guard lock(mutex_);
   const RunGuard guard(*this);
-  return run_locked(inputs, given, profile);
+  const int64_t start = now_ns();
+  std::optional<Profiler> profiler;
+  if (profile) profiler.emplace(model_, device_->device.cores(), start);
+  std::vector<Tensor> outputs = run_locked(inputs, given, profile ? &*profiler : nullptr);
+  statistics_.run_ns = now_ns() - start;
+  if (profile) statistics_.profile = std::make_shared<const RunProfile>(profiler->finish());
+  last_statistics_ = statistics_;
+  return outputs;
+}
+
+void Executor::forget() {
+  const std::lock_guard lock(mutex_);
+  for (Placed& placed : placed_) placed.valid = false;  // which invalidates the steps
+  launcher_.forget();
 }
 
 std::vector<Tensor> Executor::run_locked(std::span<const Tensor> inputs,
-                                         std::span<const Tensor> given, bool profile) {
-  const int64_t start = now_ns();
+                                         std::span<const Tensor> given, Profiler* profiler) {
   statistics_ = RunStatistics{};
   bind_inputs(inputs);
   refuse_overlaps(given, model_);
@@ -113,14 +133,12 @@ std::vector<Tensor> Executor::run_locked(std::span<const Tensor> inputs,
     enter_segment(index, given);
     run_segment(schedule_.segments[index],
                 RunContext{dims_, placed_[index].infos.data(), buffers_.data() + kReservedBuffers,
-                           statistics_, start, profile});
+                           statistics_, profiler});
   }
   if (!unchecked_.empty()) evaluate_dims();
   std::vector<Tensor> outputs = collect(given);
   launcher_.end_run();
   statistics_.arena_bytes = held_bytes();
-  statistics_.run_ns = now_ns() - start;
-  last_statistics_ = statistics_;
   return outputs;
 }
 
@@ -141,13 +159,13 @@ void Executor::bind_inputs(std::span<const Tensor> inputs) {
 }
 
 // Takes in a tensor that decides dims: an input or a vendor's result.
-void Executor::accept(uint32_t value, Tensor tensor) {
+void Executor::accept(uint32_t value, const Tensor& tensor) {
   if (!model_.values[value].opaque) {
     binder_.bind(value, tensor.shape, dims_);
     unchecked_.push_back(value);
   }
   buffer(value) = tensor.data;
-  tensors_[value] = std::move(tensor);
+  tensors_[value] = tensor;
 }
 
 void Executor::evaluate_dims() {
@@ -198,13 +216,18 @@ void Executor::place_outputs(const Segment& segment, std::span<const Tensor> giv
     const auto known = std::find(model_.outputs.begin(), model_.outputs.end(), value);
     const auto output = static_cast<size_t>(known - model_.outputs.begin());
     const ModelValue& described = model_.values[value];
-    Tensor wanted{described.dtype, shape_of(value), nullptr, nullptr};
+    Tensor& wanted = tensors_[value];
+    wanted.dtype = described.dtype;
+    put_shape(value, wanted.shape);
     const Tensor& offered = given_for(given, output);
     if (!offered.absent()) check_given(described, offered, wanted);
-    const bool in_place = !offered.absent() && usable_in_place(offered);
-    tensors_[value] =
-        in_place ? offered : fresh_tensor(wanted.dtype, std::move(wanted.shape), described.name);
-    buffer(value) = tensors_[value].data;
+    if (!offered.absent() && usable_in_place(offered)) {
+      wanted.data = offered.data;
+      wanted.owner = offered.owner;
+    } else {
+      take_memory(wanted, described.name);
+    }
+    buffer(value) = wanted.data;
   }
 }
 
@@ -227,7 +250,7 @@ void Executor::run_segment(const Segment& segment, const RunContext& run) {
   for (uint32_t step = segment.first_step; step < segment.end_step;) {
     const uint32_t first = step;
     if (const auto* vendor = std::get_if<VendorCall>(&model_.steps[step])) {
-      run_vendor(*vendor);
+      run_vendor(*vendor, run.profiler);
       step++;
     } else {
       const auto is_vendor = [](const Step& s) { return std::holds_alternative<VendorCall>(s); };
@@ -238,18 +261,20 @@ void Executor::run_segment(const Segment& segment, const RunContext& run) {
   }
 }
 
-void Executor::run_vendor(const VendorCall& call) {
+void Executor::run_vendor(const VendorCall& call, Profiler* profiler) {
   std::vector<Tensor> inputs, outputs(call.outputs.size());
   for (const uint32_t value : call.inputs) inputs.push_back(view_of(value));
   device_->device.rest();
+  const int64_t start = profiler == nullptr ? 0 : now_ns();
   vendor_->run(call.partition, inputs, outputs);
+  if (profiler != nullptr) profiler->ran_vendor(call, start);
   for (size_t i = 0; i < outputs.size(); i++) {
     const ModelValue& value = model_.values[call.outputs[i]];
     if (!value.opaque && outputs[i].dtype != value.dtype) {
       throw ExecutionError("vendor operator gave " + value.name + " as " +
                            numpy_name(outputs[i].dtype) + " instead of " + numpy_name(value.dtype));
     }
-    accept(call.outputs[i], std::move(outputs[i]));
+    accept(call.outputs[i], outputs[i]);
   }
 }
 
@@ -257,7 +282,7 @@ void Executor::release_dying(uint32_t first_step, uint32_t end_step) {
   for (uint32_t step = first_step; step < end_step; step++) {
     for (const uint32_t value : schedule_.dying[step]) {
       std::erase(unchecked_, value);
-      tensors_[value] = Tensor{};
+      let_go(tensors_[value]);
     }
   }
 }
@@ -267,11 +292,14 @@ Tensor Executor::view_of(uint32_t value) const {
   const ModelValue& described = model_.values[value];
   if (!tensors_[value].absent()) return tensors_[value];
   if (described.opaque) return described.contents;
-  return {described.dtype, shape_of(value), buffers_[value + kReservedBuffers], nullptr};
+  Tensor view{described.dtype, {}, buffers_[value + kReservedBuffers], nullptr};
+  put_shape(value, view.shape);
+  return view;
 }
 
 std::vector<Tensor> Executor::collect(std::span<const Tensor> given) {
   std::vector<Tensor> results;
+  results.reserve(model_.outputs.size());
   for (size_t i = 0; i < model_.outputs.size(); i++) {
     const uint32_t value = model_.outputs[i];
     const ModelValue& described = model_.values[value];
@@ -284,8 +312,11 @@ std::vector<Tensor> Executor::collect(std::span<const Tensor> given) {
     if (!described.opaque && result.data != wanted.data &&
         (!owned || repeated || !wanted.absent())) {
       if (!wanted.absent()) check_given(described, wanted, result);
-      Tensor copy =
-          wanted.absent() ? fresh_tensor(result.dtype, result.shape, described.name) : wanted;
+      Tensor copy = wanted;
+      if (wanted.absent()) {
+        copy = {result.dtype, result.shape, nullptr, nullptr};
+        take_memory(copy, described.name);
+      }
       std::memcpy(copy.data, result.data, static_cast<size_t>(bytes_of(result)));
       result = std::move(copy);
     }
@@ -294,12 +325,11 @@ std::vector<Tensor> Executor::collect(std::span<const Tensor> given) {
   return results;
 }
 
-std::vector<int64_t> Executor::shape_of(uint32_t value) const {
-  std::vector<int64_t> shape;
+void Executor::put_shape(uint32_t value, std::vector<int64_t>& shape) const {
+  shape.clear();
   for (const DimSlot slot : model_.values[value].shape) {
     shape.push_back(dims_.at(slot, model_.values[value].name));
   }
-  return shape;
 }
 
 int64_t Executor::held_bytes() const {
@@ -313,8 +343,7 @@ RunStatistics Executor::statistics() const {
   return last_statistics_;
 }
 
-std::vector<std::pair<std::string, std::string>> Executor::disassemble(
-    const std::map<std::string, int64_t>& symbols) const {
+Dims Executor::dims_of(const std::map<std::string, int64_t>& symbols) const {
   Dims dims(model_.dims);
   for (const auto& [name, value] : symbols) {
     const auto known = std::find(model_.dims.symbols.begin(), model_.dims.symbols.end(), name);
@@ -322,7 +351,17 @@ std::vector<std::pair<std::string, std::string>> Executor::disassemble(
     dims.bind(static_cast<int>(known - model_.dims.symbols.begin()), value);
   }
   dims.evaluate();
-  return list_programs(model_, dims, device_->device.target());
+  return dims;
+}
+
+std::vector<std::pair<std::string, std::string>> Executor::disassemble(
+    const std::map<std::string, int64_t>& symbols) const {
+  return list_programs(model_, dims_of(symbols), device_->device.target());
+}
+
+std::vector<CompileTime> Executor::compile_times(const std::map<std::string, int64_t>& symbols,
+                                                 int repeats) const {
+  return dvm::compile_times(model_, dims_of(symbols), device_->device.target(), repeats);
 }
 
 std::map<std::string, int64_t> Executor::bind(std::span<const Tensor> inputs) {

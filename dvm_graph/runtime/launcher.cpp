@@ -1,9 +1,9 @@
 #include "runtime/launcher.h"
 
 #include <algorithm>
-#include <chrono>
 #include <tuple>
 
+#include "runtime/clock.h"
 #include "runtime/errors.h"
 #include "runtime/plan_dims.h"
 #include "runtime/trap_message.h"
@@ -21,13 +21,21 @@ int64_t claim_of(const ProgramHeader& header, int cores) {
   return claim * std::max<int64_t>(header.tiles / (claim * cores * kClaimsPerCore), 1);
 }
 
-}  // namespace
+// Has the device record for a profile, if there is one, while this lives.
+class Recording {
+ public:
+  Recording(HostDevice& device, Profiler* profiler) : device_(device) {
+    if (profiler != nullptr) device_.record(profiler->records());
+  }
+  Recording(const Recording&) = delete;
+  Recording& operator=(const Recording&) = delete;
+  ~Recording() { device_.record({}); }
 
-int64_t now_ns() {
-  return std::chrono::duration_cast<std::chrono::nanoseconds>(
-             std::chrono::steady_clock::now().time_since_epoch())
-      .count();
-}
+ private:
+  HostDevice& device_;
+};
+
+}  // namespace
 
 Launcher::Launcher(const Model& model, const Schedule& schedule, SharedDevice& device)
     : model_(model),
@@ -50,11 +58,18 @@ void Launcher::invalidate(uint32_t first_step, uint32_t end_step) {
   for (uint32_t step = first_step; step < end_step; step++) prepared_[step].ready = false;
 }
 
+void Launcher::forget() {
+  for (Kernel& kernel : kernels_) kernel.valid = false;
+}
+
 void Launcher::run(uint32_t first_step, uint32_t end_step, const RunContext& run) {
   const std::lock_guard lock(device_.mutex);
-  if (first_step < end_step) prepare(first_step, run);
+  const Recording recording(device_.device, run.profiler);
+  device_.device.wake();
+  next_ = first_step + 1;
   for (uint32_t step = first_step; step < end_step; step++) {
-    launch(step, std::min(step + 1, end_step - 1), run);
+    if (!is_ready(step)) prepare(step, run);
+    launch(step, end_step, run);
   }
 }
 
@@ -63,15 +78,17 @@ void Launcher::end_run() {
   largest_scratch_ = 0;
 }
 
+bool Launcher::is_ready(uint32_t step) const {
+  return prepared_[step].ready || !std::holds_alternative<LaunchStage>(model_.steps[step]);
+}
+
 void Launcher::prepare(uint32_t step, const RunContext& run) {
   Prepared& out = prepared_[step];
-  const auto* stage = std::get_if<LaunchStage>(&model_.steps[step]);
-  if (out.ready || stage == nullptr) return;
   out.launches.clear();
   out.scratch.clear();
-  out.scratch_bytes = out.compile_ns = 0;
+  out.scratch_bytes = 0;
   out.fallbacks = 0;
-  for (const uint32_t call : stage->calls) {
+  for (const uint32_t call : std::get<LaunchStage>(model_.steps[step]).calls) {
     position_ = 0;
     first_request_ = out.scratch.size();
     requests_.clear();
@@ -99,7 +116,7 @@ void Launcher::resolve(uint32_t index, const RunContext& run, Prepared& out) {
 
 // Adds the programs of a call to the step. False: it does not fit the device.
 bool Launcher::take_programs(uint32_t index, const RunContext& run, Prepared& out) {
-  if (!is_current(bound(index).kernel, run.dims)) compile(index, run, out);
+  if (!is_current(bound(index).kernel, run.dims)) compile(index, run);
   const Kernel& kernel = kernels_[bound(index).kernel];
   if (kernel.status == CompileStatus::does_not_fit) return false;
   const int32_t first = position_;
@@ -120,7 +137,7 @@ bool Launcher::is_current(uint32_t index, const Dims& dims) const {
   return true;
 }
 
-void Launcher::compile(uint32_t index, const RunContext& run, Prepared& out) {
+void Launcher::compile(uint32_t index, const RunContext& run) {
   const DistinctKernel& distinct = table_.kernels[bound(index).kernel];
   Kernel& kernel = kernels_[bound(index).kernel];
   const int64_t start = now_ns();
@@ -135,10 +152,10 @@ void Launcher::compile(uint32_t index, const RunContext& run, Prepared& out) {
   verify_programs(index);
   kernel.valid = true;
   const int64_t elapsed = now_ns() - start;
-  out.compile_ns += elapsed;
   run.statistics.compile_ns += elapsed;
   run.statistics.max_compile_ns = std::max(run.statistics.max_compile_ns, elapsed);
   run.statistics.kernels_compiled++;
+  if (run.profiler != nullptr) run.profiler->compiled(index, start, elapsed);
 }
 
 void Launcher::verify_programs(uint32_t index) {
@@ -204,15 +221,24 @@ void Launcher::bind_buffers(const Prepared& prepared, const RunContext& run) {
   }
 }
 
-// Starts the launch of a step, prepares the step `next` meanwhile, and sees the launch through.
-void Launcher::launch(uint32_t step, uint32_t next, const RunContext& run) {
+// Prepares steps while other cores work on the launch at hand, the next one in any case. Compiled
+// in a row, all but the first kernel find the compiler in the caches.
+void Launcher::prepare_ahead(uint32_t end_step, const RunContext& run) {
+  for (; next_ < end_step; next_++) {
+    if (is_ready(next_)) continue;
+    prepare(next_, run);
+    if (!device_.device.has_unclaimed_tiles()) break;
+  }
+}
+
+// Starts the launch of a prepared step, prepares later ones meanwhile, and sees the launch through.
+void Launcher::launch(uint32_t step, uint32_t end_step, const RunContext& run) {
   const Prepared& prepared = prepared_[step];
-  const int64_t start = run.profile ? now_ns() : 0;
   bind_buffers(prepared, run);
   size_t done = collect_tasks(prepared, 0, run);
   device_.device.submit(tasks_);
   try {
-    prepare(next, run);
+    prepare_ahead(end_step, run);
   } catch (...) {
     device_.device.finish();
     throw;
@@ -224,13 +250,11 @@ void Launcher::launch(uint32_t step, uint32_t next, const RunContext& run) {
     finish();
   }
   run.statistics.fallbacks += prepared.fallbacks;
-  if (run.profile) record(step, start, run);
 }
 
 // The tasks of all launches that share a position; returns the index of the first that does not.
 size_t Launcher::collect_tasks(const Prepared& prepared, size_t first, const RunContext& run) {
   tasks_.clear();
-  task_calls_.clear();
   size_t index = first;
   for (; index < prepared.launches.size(); index++) {
     const Launch& launch = prepared.launches[index];
@@ -240,9 +264,12 @@ size_t Launcher::collect_tasks(const Prepared& prepared, size_t first, const Run
     for (uint32_t i = 0; i < stage.program_count; i++) {
       const Program& program = kernel.programs[stage.first_program + i];
       const int64_t claim = claim_of(program.header(), device_.device.cores());
-      tasks_.push_back({&program, buffers_of(launch.call), program.header().tiles, claim});
-      task_calls_.push_back(launch.call);
-      run.statistics.kernels_launched += launch.stage == 0 && i == 0;
+      tasks_.push_back(
+          {&program, buffers_of(launch.call), program.header().tiles, claim, launch.call});
+      if (launch.stage > 0 || i > 0) continue;
+      run.statistics.kernels_launched++;
+      if (run.profiler == nullptr) continue;
+      run.profiler->launched(launch.call, kernel, run.dims, run.values);
     }
   }
   return index;
@@ -251,21 +278,8 @@ size_t Launcher::collect_tasks(const Prepared& prepared, size_t first, const Run
 void Launcher::finish() {
   const Trap trap = device_.device.finish();
   if (trap.kind == TrapKind::none) return;
-  const ModelKernel& kernel = model_.kernels[model_.calls[task_calls_[trap.task]].kernel];
+  const ModelKernel& kernel = model_.kernels[model_.calls[tasks_[trap.task].tag].kernel];
   throw ExecutionError(trap_message(trap, kernel, *tasks_[trap.task].program));
-}
-
-void Launcher::record(uint32_t step, int64_t start, const RunContext& run) const {
-  const auto* stage = std::get_if<LaunchStage>(&model_.steps[step]);
-  if (stage == nullptr) return;
-  LaunchProfile& profile = run.statistics.profile.emplace_back();
-  for (const Launch& launch : prepared_[step].launches) {
-    if (launch.stage != 0) continue;
-    profile.kernels.push_back(name_of(launch.call));
-  }
-  profile.start_ns = start - run.start_ns;
-  profile.run_ns = now_ns() - start;
-  profile.compile_ns = prepared_[step].compile_ns;
 }
 
 }  // namespace dvm

@@ -16,6 +16,7 @@
 #include "runtime/memory.h"
 #include "runtime/memory_plan.h"
 #include "runtime/model.h"
+#include "runtime/profile.h"
 #include "runtime/schedule.h"
 #include "runtime/statistics.h"
 #include "vm/compile.h"
@@ -28,8 +29,7 @@ struct RunContext {
   const ValueInfo* values;  // by value
   std::byte** buffers;      // by value; behind kReservedBuffers entries
   RunStatistics& statistics;
-  int64_t start_ns;  // of the run
-  bool profile;
+  Profiler* profiler;  // null where nobody asks
 };
 
 class Launcher {
@@ -38,6 +38,9 @@ class Launcher {
 
   // What is prepared of these steps is out of date.
   void invalidate(uint32_t first_step, uint32_t end_step);
+
+  // The programs of all kernels are to be made anew; steps have to be invalidated, too.
+  void forget();
 
   // Runs consecutive steps; writes of dims among them are not its business. Throws ExecutionError
   // for a trap, CompileError, OutOfMemoryError.
@@ -63,7 +66,6 @@ class Launcher {
     std::vector<Launch> launches;  // by position
     std::vector<Scratch> scratch;
     int64_t scratch_bytes = 0;
-    int64_t compile_ns = 0;
     int32_t fallbacks = 0;
   };
   // A distinct kernel and the dims of its slots that it was compiled for last.
@@ -74,19 +76,20 @@ class Launcher {
     std::vector<int64_t> dims;
   };
 
+  bool is_ready(uint32_t step) const;
   void prepare(uint32_t step, const RunContext& run);
   void resolve(uint32_t call, const RunContext& run, Prepared& out);
   bool take_programs(uint32_t call, const RunContext& run, Prepared& out);
   bool is_current(uint32_t kernel, const Dims& dims) const;
-  void compile(uint32_t call, const RunContext& run, Prepared& out);
+  void compile(uint32_t call, const RunContext& run);
   void verify_programs(uint32_t call);
   void request_scratch(uint32_t call, int32_t first, const RunContext& run, Prepared& out);
   void place_scratch(Prepared& out);
   void bind_buffers(const Prepared& prepared, const RunContext& run);
-  void launch(uint32_t step, uint32_t next, const RunContext& run);
+  void prepare_ahead(uint32_t end_step, const RunContext& run);
+  void launch(uint32_t step, uint32_t end_step, const RunContext& run);
   size_t collect_tasks(const Prepared& prepared, size_t first, const RunContext& run);
   void finish();
-  void record(uint32_t step, int64_t start_ns, const RunContext& run) const;
 
   const std::string& name_of(uint32_t call) const {
     return model_.kernels[model_.calls[call].kernel].plan.name;
@@ -111,14 +114,12 @@ class Launcher {
   std::vector<ValueInfo> arguments_;  // of the kernel at hand
   Arena scratch_;
   int64_t largest_scratch_ = 0;  // of this run
+  uint32_t next_ = 0;            // step to prepare next
   // Of the launch at hand; they keep their capacity.
   int32_t position_ = 0;
   std::vector<BufferRequest> requests_;
   size_t first_request_ = 0;  // of the chain at hand, in Prepared::scratch
   std::vector<Task> tasks_;
-  std::vector<uint32_t> task_calls_;
 };
-
-int64_t now_ns();
 
 }  // namespace dvm

@@ -23,6 +23,8 @@ constexpr int64_t kStoreBlock = int64_t{32} << 20;
 constexpr int64_t kCheckedFrom = int64_t{64} << 20;
 constexpr int64_t kReserve = int64_t{32} << 20;  // left to the rest of the process
 
+constexpr const char* kArena = "the intermediate values of this run";
+
 int64_t round_up(int64_t bytes, int64_t unit) { return (bytes + unit - 1) / unit * unit; }
 
 // The first number in a file, or -1 (also for "max").
@@ -83,6 +85,17 @@ std::byte* take(int64_t bytes, const char* what) {
     if (memory == nullptr) out_of_memory(bytes, what);
   }
   return static_cast<std::byte*>(memory);
+}
+
+// Moves a large block to one of another size. Pages stay where they are in memory: those that both
+// have are neither given back nor cleared again.
+std::byte* resize(std::byte* memory, int64_t from, int64_t to, const char* what) {
+  if (to > from) require_memory(to - from, what);
+  const auto old_bytes = static_cast<size_t>(round_up(from, kHugePage));
+  const auto bytes = static_cast<size_t>(round_up(to, kHugePage));
+  void* moved = mremap(memory, old_bytes, bytes, MREMAP_MAYMOVE);
+  if (moved == MAP_FAILED) out_of_memory(to, what);
+  return static_cast<std::byte*>(moved);
 }
 
 void give_back(std::byte* memory, int64_t bytes) {
@@ -157,9 +170,15 @@ bool Arena::grow(int64_t bytes) {
 }
 
 bool Arena::replace(int64_t wanted) {
-  release();  // before taking, so that both never exist at once
-  data_ = take(wanted, "the intermediate values of this run");
+  if (capacity_ >= kLarge && wanted >= kLarge) {
+    data_ = resize(data_, capacity_, wanted, kArena);
+  } else {
+    release();  // before taking, so that both never exist at once
+    data_ = take(wanted, kArena);
+  }
   capacity_ = wanted;
+  small_runs_ = 0;
+  largest_small_ = 0;
   return true;
 }
 

@@ -47,6 +47,7 @@ struct LaunchStage {
 struct VendorCall {
   uint32_t partition = 0;  // what VendorLibrary::run is given
   std::vector<uint32_t> inputs, outputs;
+  std::string name;  // its operators and ONNX nodes
 };
 
 struct DimsWrite {

@@ -7,6 +7,7 @@ leaves the program usable. It decides nothing about fusion or shapes: the plan d
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
@@ -29,16 +30,6 @@ class Port:
 
 
 @dataclass(frozen=True, slots=True)
-class LaunchProfile:
-    """One launch of a profiled run; times are in nanoseconds, the start counts from the run's."""
-
-    kernels: tuple[str, ...]
-    start_ns: int
-    run_ns: int
-    compile_ns: int
-
-
-@dataclass(frozen=True, slots=True)
 class RunStatistics:
     """What one run cost."""
 
@@ -56,7 +47,8 @@ class RunStatistics:
     """Speculated kernels that gave way to their fallback."""
     arena_bytes: int
     """Memory held for intermediate values."""
-    profile: tuple[LaunchProfile, ...]
+    profile: _core.RunProfile | None
+    """Where the time went, of a run that was profiled."""
 
     @property
     def mean_compile_ns(self) -> float:
@@ -70,6 +62,17 @@ class KernelListing:
 
     name: str
     text: str
+
+
+@dataclass(frozen=True, slots=True)
+class CompileTime:
+    """What compiling a kernel costs in nanoseconds, the check of its programs included."""
+
+    kernel: str
+    """The first of those that share the programs."""
+    first_ns: int
+    median_ns: int
+    least_ns: int
 
 
 class Program:
@@ -104,10 +107,7 @@ class Program:
             record.kernels_launched,
             record.fallbacks,
             record.arena_bytes,
-            tuple(
-                LaunchProfile(tuple(entry.kernels), entry.start_ns, entry.run_ns, entry.compile_ns)
-                for entry in record.profile
-            ),
+            record.profile,
         )
 
     def run(
@@ -122,7 +122,7 @@ class Program:
         Args:
             feeds: an array per input. Contiguous arrays are read in place, others copied.
             outputs: arrays to write results into, by output name; the rest are fresh.
-            profile: time every launch, see `statistics.profile`.
+            profile: record where the time goes, see `statistics.profile`.
 
         Raises:
             InputError: an array is missing, unknown, or has a wrong dtype, rank or layout.
@@ -136,6 +136,17 @@ class Program:
             if port.dtype is DType.BFLOAT16:
                 results[index] = results[index].view(port.dtype.numpy)
         return results
+
+    def forget(self) -> None:
+        """Drops programs and memory layouts: the next run makes its own, as for a new shape."""
+        self._core.forget()
+
+    def ceilings(self) -> tuple[float, float]:
+        """f32 FLOP/s and copied bytes/s that the device's cores cannot exceed.
+
+        Measured at the first call of the process, which takes about a fifth of a second.
+        """
+        return _ceilings(self.cores, self.simd)
 
     def disassemble(self, feeds: Mapping[str, ArrayLike]) -> str:
         """The bytecode of every kernel for the shapes of `feeds`, in the assembler's text form."""
@@ -151,6 +162,13 @@ class Program:
             if extent < 0:
                 raise InputError(f"dim {name} is {extent}, but extents are 0 or more")
         return [KernelListing(name, text) for name, text in self._core.disassemble(dict(dims))]
+
+    def compile_times(self, dims: Mapping[str, int], repeats: int) -> list[CompileTime]:
+        """What compiling each distinct kernel for named dims costs, each `repeats` times in a row.
+
+        Kernels that depend on dims which are not named are left out.
+        """
+        return [CompileTime(*fields) for fields in self._core.compile_times(dict(dims), repeats)]
 
     def _arrays(self, feeds: Mapping[str, ArrayLike]) -> list[Any]:
         if not isinstance(feeds, Mapping):
@@ -179,6 +197,11 @@ class Program:
                 raise InputError(f"unknown output {name!r}; outputs are {', '.join(names)}")
         for port in self._outputs:
             yield _output_array(port, outputs[port.name]) if port.name in outputs else None
+
+
+@functools.cache
+def _ceilings(cores: int, simd: str) -> tuple[float, float]:
+    return _core.measure_ceilings(cores, simd)
 
 
 def _input_array(port: Port, feed: ArrayLike) -> object:

@@ -57,7 +57,7 @@ def make_partition(nodes: Sequence[Node], outputs: Sequence[Value], cores: int) 
             model, _session_options(cores), providers=["CPUExecutionProvider"]
         )
     except FAILURES as error:
-        raise UnsupportedError(f"onnxruntime refuses {_describe(nodes)}: {error}") from error
+        raise UnsupportedError(f"onnxruntime refuses {describe_nodes(nodes)}: {error}") from error
     return _Partition(session, nodes, inputs, outputs).run
 
 
@@ -97,7 +97,8 @@ def _session_options(cores: int) -> onnxruntime.SessionOptions:
     return options
 
 
-def _describe(nodes: Sequence[Node]) -> str:
+def describe_nodes(nodes: Sequence[Node]) -> str:
+    """ONNX operators and the names of their nodes: "NonZero (find)"."""
     return ", ".join(f"{node.attrs.get('op', node.op)} ({' '.join(node.origin)})" for node in nodes)
 
 
@@ -124,7 +125,7 @@ class _Partition:
             results: list[Any] = self._session.run(self._outputs, feeds)
         except FAILURES as error:
             raise ExecutionError(
-                f"onnxruntime failed in {_describe(self._nodes)}: {error}"
+                f"onnxruntime failed in {describe_nodes(self._nodes)}: {error}"
             ) from error
         return [
             result if opaque else np.asarray(result, order="C")

@@ -25,13 +25,21 @@ struct Trap {
   uint32_t task = 0;  // index among the programs that were launched together
 };
 
+// What the instructions of a core cost, by family; gathered only while a run is profiled.
+struct InstructionTimes {
+  uint64_t ticks[kFamilies] = {};  // of vm/ticks.h
+  uint64_t count[kFamilies] = {};
+  uint64_t scalar_ticks = 0;  // moving from tile to tile
+};
+
 struct Core {
   std::byte* local = nullptr;  // local memory, 64-byte aligned
   size_t local_bytes = 0;
   int32_t extents[kExtentRegisters];  // register 0 is 1
   std::byte* pointers[kPointerRegisters];
   bool first_chunk = true, last_chunk = true;
-  Trap trap;  // a handler that traps sets kind, value and limit
+  Trap trap;                          // a handler that traps sets kind, value and limit
+  InstructionTimes* times = nullptr;  // not null: instructions are timed
 };
 
 // `words` points at the instruction's head.

@@ -2,6 +2,8 @@
 
 #include <cstring>
 
+#include "vm/ticks.h"
+
 namespace dvm {
 namespace {
 
@@ -113,9 +115,10 @@ inline bool enabled(const Head& head, uint8_t changed, const Core& core) {
   return (head.flags & kLastChunk) == 0 || core.last_chunk;
 }
 
-// Runs the body once. False: an instruction trapped.
+// Runs the body once. False: an instruction trapped. `since` is when what is timed next began.
+template <bool Timed>
 bool run_body(std::span<const uint64_t> body, const InstructionTable& table, Core& core,
-              uint8_t changed, int64_t tile) {
+              uint8_t changed, int64_t tile, uint64_t& since) {
   const uint64_t* const end = body.data() + body.size();
   for (const uint64_t* words = body.data(); words < end;) {
     Head head;
@@ -124,6 +127,12 @@ bool run_body(std::span<const uint64_t> body, const InstructionTable& table, Cor
         enabled(head, changed, core)) {
       if (const Handler handler = table.handlers[head.opcode]) {
         handler(core, words);
+        if constexpr (Timed) {
+          const uint64_t now = ticks();
+          core.times->ticks[head.opcode / 16] += now - since;
+          core.times->count[head.opcode / 16]++;
+          since = now;
+        }
         if (core.trap.kind != TrapKind::none) [[unlikely]] {
           core.trap.pc = static_cast<uint32_t>(words - body.data());
           core.trap.tile = tile;
@@ -136,20 +145,37 @@ bool run_body(std::span<const uint64_t> body, const InstructionTable& table, Cor
   return true;
 }
 
+template <bool Timed>
+void run(const Program& program, const InstructionTable& table, Core& core,
+         std::byte* const* buffers, int64_t begin, int64_t end) {
+  uint64_t since = Timed ? ticks() : 0;
+  const auto moved = [&] {
+    if constexpr (Timed) {
+      const uint64_t now = ticks();
+      core.times->scalar_ticks += now - since;
+      since = now;
+    }
+  };
+  TileCursor cursor(program, core, buffers);
+  cursor.start(begin);
+  moved();
+  uint8_t changed = kEverythingChanged;
+  const std::span<const uint64_t> body = program.body();
+  for (int64_t tile = begin;;) {
+    if (!run_body<Timed>(body, table, core, changed, tile, since)) return;
+    if (++tile == end) return;
+    changed = cursor.advance();
+    moved();
+  }
+}
+
 }  // namespace
 
 void run_tiles(const Program& program, const InstructionTable& table, Core& core,
                std::byte* const* buffers, int64_t begin, int64_t end) {
   if (begin >= end) return;
-  TileCursor cursor(program, core, buffers);
-  cursor.start(begin);
-  uint8_t changed = kEverythingChanged;
-  const std::span<const uint64_t> body = program.body();
-  for (int64_t tile = begin;;) {
-    if (!run_body(body, table, core, changed, tile)) return;
-    if (++tile == end) return;
-    changed = cursor.advance();
-  }
+  const auto runner = core.times == nullptr ? &run<false> : &run<true>;
+  runner(program, table, core, buffers, begin, end);
 }
 
 }  // namespace dvm

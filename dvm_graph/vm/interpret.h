@@ -16,6 +16,9 @@ namespace dvm {
 // `buffers` points behind its kReservedBuffers leading entries (program.h). core.local must have
 // header().local_bytes. Stops at the first instruction that traps: core.trap tells kind, tile and
 // pc (the word index in the body). The caller clears core.trap.
+//
+// Where core.times is set, every instruction is timed. A second instance of the loop does that: who
+// does not profile pays nothing.
 void run_tiles(const Program& program, const InstructionTable& table, Core& core,
                std::byte* const* buffers, int64_t begin, int64_t end);
 

@@ -18,7 +18,7 @@ from dvm_graph.pipeline import STAGES
 from models import tiny_path
 
 BERT = str(tiny_path("bert"))
-COMMANDS = ("run", "compare", "report", "visualize", "dump", "disasm")
+COMMANDS = ("run", "compare", "bench", "report", "visualize", "dump", "disasm")
 
 
 def call(*arguments: str) -> Result:
@@ -72,6 +72,28 @@ def test_compare_sweeps_all_combinations() -> None:
     seen = [(point["dims"]["batch"], point["dims"]["seq"]) for point in points]
     assert seen == [(b, s) for b in (1, 3) for s in (1, 2, 4, 8)]
     assert all(point["passed"] for point in points)
+
+
+def test_bench_times_every_shape_and_profiles(tmp_path: Path) -> None:
+    arguments = ("bench", BERT, "--dim", "batch=1,3", "--dim", "seq=5", "--repeats", "2", "--json")
+    points = answer(*arguments, "--against-onnxruntime", "--profile")
+    assert [point["dims"] for point in points] == [{"batch": b, "seq": 5} for b in (1, 3)]
+    for point in points:
+        assert 0 < point["fastest_seconds"] <= point["seconds"] <= point["slowest_seconds"]
+        assert point["onnxruntime_seconds"] > 0
+        assert len(point["profile"]["run_seconds"]) == 2
+        assert point["profile"]["kernels"]
+
+
+def test_bench_prints_tables_and_writes_a_trace(tmp_path: Path) -> None:
+    trace = tmp_path / "trace.json"
+    arguments = ("bench", BERT, "--dim", "batch=1", "--repeats", "1", "--trace", str(trace))
+    result = call(*arguments, "--dim", "seq=3", "--profile")
+    assert result.exit_code == 0, result.output
+    assert all(text in result.stdout for text in ("first run", "m_matmul", "GFLOP/s", "share"))
+    assert json.loads(trace.read_text())["traceEvents"]
+    result = call(*arguments, "--dim", "seq=3,4")
+    assert result.exit_code == 2 and "--trace takes one shape, but there are 2" in result.stderr
 
 
 def test_compare_exits_with_1_on_a_difference(monkeypatch: pytest.MonkeyPatch) -> None:

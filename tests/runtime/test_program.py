@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import dvm_graph
 from dvm_graph.ir import DType
 from dvm_graph.kernels.plan import Storage
 from dvm_graph.options import Options
@@ -172,6 +173,28 @@ def test_a_shape_seen_in_the_previous_run_compiles_nothing() -> None:
     assert built.statistics.kernels_compiled == 2
 
 
+def test_kernels_that_differ_in_their_buffers_compile_once() -> None:
+    built = program(chain(4))
+    for extent in (1, 17, 1000):
+        x = random(extent)
+        (y,) = built.run({"x": x})
+        assert built.statistics.kernels_compiled == 1
+        assert built.statistics.kernels_launched == 4
+        np.testing.assert_array_equal(y, x)
+
+
+def test_compile_times_name_each_distinct_kernel_once() -> None:
+    built = program(exp_then_add())
+    times = built.compile_times({"batch": 3, "seq": 5}, 7)
+    assert len({time.kernel for time in times}) == len(times) == 2
+    for time in times:
+        assert 0 < time.least_ns <= time.median_ns
+        assert time.least_ns <= time.first_ns
+    assert built.compile_times({}, 1) == []
+    with pytest.raises(dvm_graph.InputError, match="no dim"):
+        built.compile_times({"nothing": 1}, 1)
+
+
 def test_random_shapes_equal_a_fresh_program() -> None:
     reused = program(exp_then_add())
     for _ in range(40):
@@ -316,11 +339,24 @@ def test_memory_shrinks_when_large_shapes_stop_coming() -> None:
 def test_profile_names_every_launch() -> None:
     built = program(exp_then_add())
     built.run({"x": random(8, 8)}, profile=True)
-    names = [entry.kernels for entry in built.statistics.profile]
-    assert names == [("exp_to_t",), ("add_to_y",)]
-    assert all(entry.run_ns > 0 for entry in built.statistics.profile)
+    profile = built.statistics.profile
+    assert profile is not None
+    assert [kernel.name for kernel in profile.kernels] == ["exp_to_t", "add_to_y"]
+    assert {span.kernel for span in profile.spans} == {0, 1}
+    assert profile.kernels[0].compile_ns > 0
     built.run({"x": random(8, 8)})
-    assert built.statistics.profile == ()
+    assert built.statistics.profile is None
+
+
+def test_a_forgotten_shape_is_compiled_again() -> None:
+    built = program(exp_then_add())
+    x = random(8, 8)
+    expected = built.run({"x": x})
+    built.run({"x": x})
+    assert built.statistics.kernels_compiled == 0
+    built.forget()
+    np.testing.assert_array_equal(built.run({"x": x}), expected)
+    assert built.statistics.kernels_compiled == 2
 
 
 def test_disassemble() -> None:

@@ -80,6 +80,12 @@ void HostDevice::stop() {
   for (std::thread& worker : workers_) worker.join();
 }
 
+void HostDevice::wake() {
+  resting_.store(false, std::memory_order_relaxed);
+  state_.fetch_add(kGeneration, std::memory_order_release);
+  state_.notify_all();
+}
+
 void HostDevice::submit(std::span<const Task> tasks) {
   tasks_.assign(tasks.begin(), tasks.end());
   first_claim_.clear();
@@ -110,27 +116,49 @@ Trap HostDevice::finish() {
 
 void HostDevice::work(Core& core) {
   const int64_t claims = first_claim_.back();
-  size_t index = 0;
+  CoreRecord* const record = records_.empty() ? nullptr : &records_[index_of(core)];
+  size_t index = 0, previous = tasks_.size();
   for (;;) {
     const int64_t claim = next_claim_.fetch_add(1, std::memory_order_relaxed);
     if (claim >= claims) return;
     while (claim >= first_claim_[index + 1]) index++;
     const Task& task = tasks_[index];
     const int64_t begin = (claim - first_claim_[index]) * task.claim;
-    const int64_t end = std::min(begin + task.claim, task.tiles);
     core.trap = Trap{};
-    options_.runner(*task.program, table_, core, task.buffers, begin, end);
+    run_claim(core, record, task, begin, index == previous);
     if (core.trap.kind != TrapKind::none) report(core, index);
+    previous = index;
   }
+}
+
+void HostDevice::run_claim(Core& core, CoreRecord* record, const Task& task, int64_t begin,
+                           bool goes_on) {
+  const int64_t end = std::min(begin + task.claim, task.tiles);
+  if (record == nullptr) {
+    options_.runner(*task.program, table_, core, task.buffers, begin, end);
+    return;
+  }
+  const auto now = [] { return std::chrono::steady_clock::now().time_since_epoch(); };
+  using std::chrono::nanoseconds;
+  if (!goes_on) record->spans.push_back({task.tag, nanoseconds(now()).count(), 0, 0});
+  core.times = &record->times[task.tag];
+  options_.runner(*task.program, table_, core, task.buffers, begin, end);
+  core.times = nullptr;
+  record->spans.back().end_ns = nanoseconds(now()).count();
+  record->spans.back().tiles += end - begin;
 }
 
 void HostDevice::report(const Core& core, size_t task) {
   if (trapped_.exchange(true, std::memory_order_relaxed)) return;
   trap_ = core.trap;  // only the first comes here; finish() reads it after every worker has left
   trap_.task = static_cast<uint32_t>(task);
-  const auto is_it = [&](const std::unique_ptr<Core>& other) { return other.get() == &core; };
-  trap_.core = static_cast<int32_t>(std::ranges::find_if(cores_, is_it) - cores_.begin());
+  trap_.core = static_cast<int32_t>(index_of(core));
   next_claim_.store(first_claim_.back(), std::memory_order_relaxed);
+}
+
+size_t HostDevice::index_of(const Core& core) const {
+  const auto is_it = [&](const std::unique_ptr<Core>& other) { return other.get() == &core; };
+  return static_cast<size_t>(std::ranges::find_if(cores_, is_it) - cores_.begin());
 }
 
 uint32_t HostDevice::await_stage(uint32_t seen) const {

@@ -31,7 +31,21 @@ struct Task {
   const Program* program;
   std::byte* const* buffers;  // must outlive finish()
   int64_t tiles;
-  int64_t claim;  // tiles taken at a time, at least 1
+  int64_t claim;     // tiles taken at a time, at least 1
+  uint32_t tag = 0;  // what a profile files its work under
+};
+
+// Claims of one task that a core took one after the other.
+struct CoreSpan {
+  uint32_t tag = 0;
+  int64_t start_ns = 0, end_ns = 0;  // of the steady clock
+  int64_t tiles = 0;
+};
+
+// What a core did while somebody recorded it.
+struct alignas(64) CoreRecord {
+  std::vector<CoreSpan> spans;          // in the order of time
+  std::vector<InstructionTimes> times;  // by tag
 };
 
 // Executes tiles [begin, end) on a core; a trap is left in core.trap and ends the call.
@@ -51,6 +65,8 @@ class HostDevice {
   HostDevice(const HostDevice&) = delete;
   HostDevice& operator=(const HostDevice&) = delete;
 
+  // Lets parked cores come back and spin: a stage is about to be submitted.
+  void wake();
   // Starts one stage. Every submit must be followed by a finish before the next submit.
   void submit(std::span<const Task> tasks);
   // Works as core 0 until the stage is done; the first trap, or kind none.
@@ -58,6 +74,14 @@ class HostDevice {
   Trap run(std::span<const Task> tasks) {
     submit(tasks);
     return finish();
+  }
+  // Records what every core does from now on, an entry each, in programs whose tags are below the
+  // size of `times`; an empty span ends it. Not between submit and finish.
+  void record(std::span<CoreRecord> records) { records_ = records; }
+
+  // Between submit and finish: other cores may still find tiles to claim.
+  bool has_unclaimed_tiles() const {
+    return next_claim_.load(std::memory_order_relaxed) < first_claim_.back();
   }
   // Lets idle cores park at once instead of spinning: another library is about to use them.
   void rest() { resting_.store(true, std::memory_order_relaxed); }
@@ -75,7 +99,9 @@ class HostDevice {
   void work(Core& core);
   void worker_loop(Core& core);
   uint32_t await_stage(uint32_t seen) const;
+  void run_claim(Core& core, CoreRecord* record, const Task& task, int64_t begin, bool goes_on);
   void report(const Core& core, size_t task);
+  size_t index_of(const Core& core) const;
 
   const InstructionTable& table_;
   const Target target_;
@@ -87,6 +113,7 @@ class HostDevice {
   std::vector<Task> tasks_;
   std::vector<int64_t> first_claim_;  // of each task, and the total
   Trap trap_;
+  std::span<CoreRecord> records_;
 
   alignas(64) std::atomic<int64_t> next_claim_{0};
   std::atomic<bool> trapped_{false};

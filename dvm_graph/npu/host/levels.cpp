@@ -17,12 +17,13 @@ struct LevelCode {
   const char* name;
   bool supported;
   const LevelInfo* info;
+  int64_t (*multiply_add)(int64_t steps);
   void (*fill[6])(Handler*);
 };
 
 #define DVM_LEVEL_CODE(level, name, supported)                                                  \
   LevelCode {                                                                                   \
-    name, supported, &level::level_info, {                                                      \
+    name, supported, &level::level_info, &level::multiply_add, {                                \
       &level::fill_arithmetic, &level::fill_math, &level::fill_conversion, &level::fill_reduce, \
           &level::fill_dma, &level::fill_cube                                                   \
     }                                                                                           \
@@ -57,7 +58,7 @@ struct Tables {
       table.matmul_nr = code.info->matmul_nr;
       table.matmul_mr = code.info->matmul_mr;
       for (const auto fill : code.fill) fill(table.handlers);
-      levels.push_back({&table, code.info->vector_bytes});
+      levels.push_back({&table, code.info->vector_bytes, code.multiply_add});
     }
   }
 };

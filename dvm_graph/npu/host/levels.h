@@ -12,6 +12,7 @@ namespace dvm {
 struct Level {
   const InstructionTable* table;
   int vector_bytes;
+  int64_t (*multiply_add)(int64_t steps);  // see units.h
 };
 
 // The levels this CPU supports, best first; never empty.

@@ -32,7 +32,8 @@ struct LevelInfo {
   int matmul_nr, matmul_mr;  // f32 register block of the cube unit
 };
 
-// What the sources of one level export, in the level's own namespace.
+// What the sources of one level export, in the level's own namespace. `multiply_add` keeps the
+// multiply-add units of a core as busy as they can be, and returns the f32 operations it did.
 #define DVM_DECLARE_LEVEL(level)           \
   namespace level {                        \
   void fill_arithmetic(Handler* handlers); \
@@ -41,6 +42,7 @@ struct LevelInfo {
   void fill_reduce(Handler* handlers);     \
   void fill_dma(Handler* handlers);        \
   void fill_cube(Handler* handlers);       \
+  int64_t multiply_add(int64_t steps);     \
   extern const LevelInfo level_info;       \
   }
 

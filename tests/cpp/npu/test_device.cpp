@@ -118,6 +118,55 @@ void test_lifetimes() {
   }
 }
 
+// Every tile of every task is in one span of the core that ran it, under the task's tag.
+void test_records(int cores) {
+  constexpr uint32_t kTags = 5;
+  HostDevice device = make_device(cores, std::chrono::microseconds(20));
+  Random random(static_cast<uint64_t>(cores));
+  std::vector<CoreRecord> records(static_cast<size_t>(cores));
+  for (CoreRecord& record : records) record.times.resize(kTags);
+  std::vector<int64_t> expected(kTags), recorded(kTags);
+  for (int s = 0; s < 200; s++) {
+    context = std::to_string(cores) + " cores, recorded stage " + std::to_string(s);
+    const bool recording = s % 3 != 0;
+    device.record(recording ? std::span(records) : std::span<CoreRecord>());
+    Stage stage;
+    for (uint32_t tag = 0; tag < kTags; tag++) {
+      const int64_t tiles = random.integer(0, 30);
+      stage.add(tiles, random.integer(1, 5), some_program());
+      stage.tasks.back().tag = tag;
+      if (recording) expected[tag] += tiles;
+    }
+    CHECK(device.run(stage.tasks).kind == TrapKind::none);
+  }
+  device.record({});
+  for (const CoreRecord& record : records) {
+    int64_t last = 0;
+    for (const CoreSpan& span : record.spans) {
+      CHECK(span.start_ns >= last && span.end_ns >= span.start_ns && span.tiles > 0);
+      last = span.end_ns;
+      recorded[span.tag] += span.tiles;
+    }
+  }
+  CHECK(recorded == expected);
+}
+
+// Waking parked cores starts nothing; a stage behind it finds every tile once.
+void test_waking() {
+  HostDevice device = make_device(3, std::chrono::microseconds(0));
+  for (int i = 0; i < 300; i++) {
+    if (i % 3 == 0) std::this_thread::sleep_for(std::chrono::microseconds(100));
+    for (int wakes = 0; wakes < i % 4; wakes++) device.wake();
+    Stage stage;
+    stage.add(10, 1, some_program());
+    context = "woken before stage " + std::to_string(i);
+    device.submit(stage.tasks);
+    CHECK(device.finish().kind == TrapKind::none);
+    CHECK(!device.has_unclaimed_tiles());
+    for (const int64_t runs : stage.records[0]->plain) CHECK(runs == 1);
+  }
+}
+
 void test_two_devices() {
   std::thread other([] { test_stages(2, std::chrono::microseconds(10), 200); });
   HostDevice device = make_device(2, std::chrono::microseconds(10));
@@ -139,8 +188,10 @@ int main() {
     test_stages(cores, microseconds(50), 300);
     test_stages(cores, microseconds(0), 300);
     test_traps(cores);
+    test_records(cores);
   }
   test_lifetimes();
+  test_waking();
   test_two_devices();
   return report("device");
 }

@@ -1,5 +1,8 @@
 // Tests of the runtime below Python: dims, memory, and the executor under threads. Built with a
 // sanitizer (DVM_SANITIZE) they also look for races and leaks.
+#include <sys/mman.h>
+#include <unistd.h>
+
 #include <algorithm>
 #include <atomic>
 #include <cstdio>
@@ -168,6 +171,29 @@ void test_memory_plans() {
   check_throws<OutOfMemoryError>([&] { planner.plan(huge); }, "an overflowing plan");
 }
 
+// Whether the page at an address is in memory.
+bool resident(const std::byte* address) {
+  const auto page = static_cast<uintptr_t>(sysconf(_SC_PAGESIZE));
+  unsigned char state = 0;
+  void* start = reinterpret_cast<void*>(reinterpret_cast<uintptr_t>(address) / page * page);
+  return mincore(start, 1, &state) == 0 && (state & 1) != 0;
+}
+
+void test_arena_keeps_pages() {
+  constexpr int64_t kLarge = int64_t{16} << 20;
+  Arena arena;
+  arena.reserve(kLarge);
+  for (int64_t i = 0; i < kLarge; i += 4096) arena.data()[i] = std::byte{1};
+  arena.grow(4 * kLarge);
+  check(resident(arena.data()) && resident(arena.data() + kLarge - 1), "pages stay when it grows");
+  check(!resident(arena.data() + 4 * kLarge - 1), "new pages are taken when they are touched");
+  for (int64_t i = 0; i < 4 * kLarge; i += 4096) arena.data()[i] = std::byte{1};
+  for (int i = 0; i < Arena::kPatience; i++) arena.reserve(kLarge / 2);
+  check(arena.capacity() == kLarge / 2 && resident(arena.data()), "pages stay when it shrinks");
+  arena.grow(4 * kLarge);
+  check(!resident(arena.data() + 4 * kLarge - 1), "the others were given back");
+}
+
 void test_arena() {
   constexpr int64_t kLarge = int64_t{64} << 20;
   Arena arena;
@@ -205,6 +231,39 @@ void test_shapes_in_random_order() {
     const int64_t n = std::uniform_int_distribution<int>(0, round % 10 == 0 ? 100000 : 40)(random);
     check(run_once(executor, n, round), "n = " + std::to_string(n));
   }
+}
+
+void check_profile(const RunStatistics& statistics) {
+  const RunProfile& profile = *statistics.profile;
+  check(std::ssize(profile.kernels) == statistics.kernels_launched, "every launched kernel");
+  std::vector<int64_t> tiles(profile.kernels.size());
+  for (const KernelSpan& span : profile.spans) {
+    check(span.start_ns >= 0 && span.start_ns <= span.end_ns && span.end_ns <= profile.run_ns,
+          "a span lies within the run");
+    tiles[span.kernel] += span.tiles;
+  }
+  for (size_t i = 0; i < tiles.size(); i++) {
+    check(tiles[i] == profile.kernels[i].tiles, "every tile of " + profile.kernels[i].name);
+  }
+}
+
+// A shared device records for the run that asked, and for no other.
+void test_profiles_of_threads() {
+  const auto work = [] {
+    Executor executor(speculating_model(), device(), nullptr);
+    for (size_t n = 1; n <= 100; n++) {
+      std::vector<float> x(n == 2 ? n : n * 40, 1.0f);
+      const Tensor input = vector_tensor(x);
+      const bool profiled = n % 3 != 0;
+      executor.run(std::span(&input, 1), {}, profiled);
+      const RunStatistics statistics = executor.statistics();
+      check((statistics.profile != nullptr) == profiled, "a profile where it was asked for");
+      if (profiled) check_profile(statistics);
+    }
+  };
+  std::thread other(work);
+  work();
+  other.join();
 }
 
 // -- kernels
@@ -341,8 +400,8 @@ void test_failed_segments_leave_nothing_behind() {
   const uint32_t y = add_vector(model, "y", Storage::output);
   model.values[v].shape = model.values[y].shape = {kM};
   model.bindings.push_back({1, v, 0, 1, 0});
-  model.steps.emplace_back(VendorCall{0, {x}, {v}});
-  model.steps.emplace_back(VendorCall{1, {x}, {w}});
+  model.steps.emplace_back(VendorCall{0, {x}, {v}, "first"});
+  model.steps.emplace_back(VendorCall{1, {x}, {w}, "second"});
   add_launch(model, {add_map(model, PlanOp::neg_, {v}, y)});
   model.kernels.back().plan.extents = {kM};
   int failing = 1;
@@ -369,11 +428,13 @@ int main() {
   test_bad_dims();
   test_memory_plans();
   test_arena();
+  test_arena_keeps_pages();
   test_shapes_in_random_order();
   test_equal_kernels();
   test_kernels_compile_once();
   test_untouched_kernels_stay();
   test_threads();
+  test_profiles_of_threads();
   test_failed_run_leaves_nothing_behind();
   test_failed_segments_leave_nothing_behind();
   std::printf("%d failures\n", failures.load());

@@ -1,0 +1,136 @@
+"""`dvm-graph bench`: how long runs of a model take, and where the time goes."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import click
+from rich import box
+from rich.console import Console
+from rich.progress import track
+from rich.table import Table as RichTable
+
+from dvm_graph.cli.arrays import Arrays, load_arrays
+from dvm_graph.cli.dims import DimRanges, all_dims, dim_option, text_of
+from dvm_graph.cli.request import Request, answers, errors, model_command, print_json, working
+from dvm_graph.compare import Timing, random_feeds, reference_session, time_model
+from dvm_graph.errors import InputError
+from dvm_graph.model import Model
+from dvm_graph.profile import Profile, Table, tables
+from dvm_graph.profile.text import summary
+
+
+@click.command()
+@model_command
+@click.option(
+    "--feeds",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="Inputs from a .npz file, an array for each. Default: random ones.",
+)
+@dim_option("Extents of a dim, repeatable, as for compare: batch=1,2,4, seq=1:128:x2. Default: 2.")
+@click.option("--seed", default=0, show_default=True, help="Of the random inputs.")
+@click.option(
+    "--repeats",
+    type=click.IntRange(1),
+    default=20,
+    show_default=True,
+    help="Runs behind the first one, of which the median is shown.",
+)
+@click.option("--against-onnxruntime", is_flag=True, help="Time onnxruntime too, turn by turn.")
+@click.option("--profile", is_flag=True, help="Show where the time goes, too.")
+@click.option(
+    "--trace",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Write the profile as a Chrome trace, for Perfetto; takes one shape.",
+)
+def bench(
+    request: Request,
+    feeds: Path | None,
+    dims: DimRanges,
+    seed: int,
+    repeats: int,
+    against_onnxruntime: bool,
+    profile: bool,
+    trace: Path | None,
+) -> None:
+    """Time runs of MODEL: the first at each shape, and the median of those that repeat it."""
+    model = request.optimize()
+    points = _points(model, feeds, dims)
+    if trace is not None and len(points) > 1:
+        raise InputError(f"--trace takes one shape, but there are {len(points)}")
+    session = None
+    if against_onnxruntime:
+        with working("loading onnxruntime's session"):
+            session = reference_session(request.path, threads=model.cores, spin_between_runs=False)
+    timings, profiles = [], []
+    console = errors()
+    hidden = not console.is_terminal or len(points) == 1
+    for point in track(points, "timing", console=console, transient=True, disable=hidden):
+        arrays = _arrays(model, feeds, point, seed)
+        timings.append(time_model(model, arrays, repeats, session))
+        if profile or trace is not None:
+            profiles.append(model.profile(arrays, repeats=repeats))
+    if trace is not None:
+        profiles[0].write_trace(trace)
+        request.note(f"trace written to {trace}")
+    if request.as_json:
+        print_json(_plain(points, timings, profiles if profile else []))
+    else:
+        _print(answers(), points, timings, profiles if profile else [])
+
+
+def _points(model: Model, feeds: Path | None, dims: DimRanges) -> list[dict[str, int]]:
+    if feeds is None:
+        return all_dims(model, dims)
+    if dims:
+        raise InputError("--feeds and --dim exclude each other: the arrays have their shapes")
+    return [{}]
+
+
+def _arrays(model: Model, feeds: Path | None, dims: dict[str, int], seed: int) -> Arrays:
+    return random_feeds(model.get_inputs(), dims, seed) if feeds is None else load_arrays(feeds)
+
+
+def _plain(
+    points: list[dict[str, int]], timings: list[Timing], profiles: list[Profile]
+) -> list[dict[str, Any]]:
+    entries = [
+        {"dims": dims, **asdict(timing)} for dims, timing in zip(points, timings, strict=True)
+    ]
+    for entry, profile in zip(entries, profiles, strict=False):
+        entry["profile"] = profile.to_dict()
+    return entries
+
+
+def _print(
+    console: Console, points: list[dict[str, int]], timings: list[Timing], profiles: list[Profile]
+) -> None:
+    table = RichTable("dims")
+    both = timings[0].onnxruntime_seconds is not None
+    columns = ("first run", "median", "fastest", "slowest")
+    for name in (*columns, "onnxruntime", "ratio") if both else columns:
+        table.add_column(name, justify="right")
+    for dims, timing in zip(points, timings, strict=True):
+        cells = [timing.first_seconds, timing.seconds, timing.fastest_seconds]
+        cells.append(timing.slowest_seconds)
+        row = [text_of(dims), *(f"{seconds * 1e3:.3f} ms" for seconds in cells)]
+        if timing.onnxruntime_seconds is not None:
+            row.append(f"{timing.onnxruntime_seconds * 1e3:.3f} ms")
+            row.append(f"{timing.onnxruntime_seconds / timing.seconds:.2f}x")
+        table.add_row(*row)
+    console.print(table)
+    for dims, profile in zip(points, profiles, strict=False):
+        console.print(f"\n{text_of(dims)}\n{summary(profile)}", highlight=False, markup=False)
+        for part in tables(profile):
+            console.print(_rich(part))
+
+
+def _rich(table: Table) -> RichTable:
+    made = RichTable(title=table.title, title_justify="left", box=box.SIMPLE_HEAD)
+    for index, column in enumerate(table.columns):
+        made.add_column(column, justify="left" if index == 0 else "right")
+    for row in table.rows:
+        made.add_row(*row)
+    return made

@@ -1,0 +1,67 @@
+"""A profile as a Chrome trace (the JSON trace event format), which Perfetto opens too.
+
+The first run and the typical run are two processes of the trace, each from time 0. A core is a thread;
+so is the host, which compiles kernels (between tiles of its own: it also is core 0) and calls the vendor
+library. Times are microseconds.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+from dvm_graph.profile.profile import Kernel, Profile, Span, Timeline
+
+Event = dict[str, Any]
+
+
+def write_trace(profile: Profile, path: str | PathLike[str]) -> None:
+    """Writes the trace of a profile to a file."""
+    document = {"traceEvents": list(trace_events(profile)), "displayTimeUnit": "ns"}
+    Path(path).write_text(json.dumps(document), encoding="utf-8")
+
+
+def trace_events(profile: Profile) -> Iterator[Event]:
+    """The events: names of processes and threads, then complete events lane by lane."""
+    kernels = {kernel.name: kernel for kernel in profile.kernels}
+    yield from _run(1, "typical run", profile.typical, kernels)
+    yield from _run(2, "first run at this shape", profile.first, kernels)
+
+
+def _run(pid: int, name: str, run: Timeline, kernels: dict[str, Kernel]) -> Iterator[Event]:
+    yield _name("process_name", pid, 0, name)
+    lanes = [("host", run.host), *((f"core {i}", spans) for i, spans in enumerate(run.cores))]
+    for tid, (lane, spans) in enumerate(lanes):
+        yield _name("thread_name", pid, tid, lane)
+        yield {**_name("thread_sort_index", pid, tid, ""), "args": {"sort_index": tid}}
+        for span in spans:
+            yield _complete(pid, tid, span, kernels.get(span.name))
+
+
+def _name(what: str, pid: int, tid: int, name: str) -> Event:
+    return {"ph": "M", "name": what, "pid": pid, "tid": tid, "args": {"name": name}}
+
+
+def _complete(pid: int, tid: int, span: Span, kernel: Kernel | None) -> Event:
+    arguments: dict[str, Any] = {}
+    if kernel is not None and span.category not in ("compile", "vendor"):
+        arguments = {
+            "tiles": span.tiles,
+            "of tiles": kernel.tiles,
+            "onnx": ", ".join(kernel.origin),
+            "flops": kernel.flops,
+            "bytes": kernel.read_bytes + kernel.written_bytes,
+        }
+    return {
+        "ph": "X",
+        "name": span.name,
+        "cat": span.category,
+        "pid": pid,
+        "tid": tid,
+        "ts": span.start * 1e6,
+        "dur": span.seconds * 1e6,
+        "args": arguments,
+    }

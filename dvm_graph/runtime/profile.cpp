@@ -1,0 +1,94 @@
+#include "runtime/profile.h"
+
+#include <algorithm>
+
+#include "runtime/clock.h"
+#include "vm/ticks.h"
+
+namespace dvm {
+namespace {
+
+constexpr const char* kKinds[] = {"vector", "cube", "mix"};
+constexpr const char* kUnits[] = {"scalar", "vector", "cube", "dma"};
+
+}  // namespace
+
+Profiler::Profiler(const Model& model, int cores, int64_t start_ns)
+    : model_(model),
+      start_ns_(start_ns),
+      start_ticks_(ticks()),
+      records_(static_cast<size_t>(cores)),
+      fallback_(model.calls.size()),
+      compilations_(model.calls.size()) {
+  for (CoreRecord& record : records_) record.times.resize(model.calls.size());
+  for (const KernelCall& call : model.calls) {
+    for (const uint32_t fallback : call.fallback) fallback_[fallback] = true;
+  }
+}
+
+void Profiler::compiled(uint32_t call, int64_t start_ns, int64_t elapsed_ns) {
+  compilations_[call] = {start_ns - start_ns_, elapsed_ns};
+}
+
+void Profiler::launched(uint32_t call, const CompiledKernel& compiled, const Dims& dims,
+                        const ValueInfo* values) {
+  const ModelKernel& described = model_.kernels[model_.calls[call].kernel];
+  calls_.push_back(call);
+  KernelProfile& kernel = profile_.kernels.emplace_back();
+  kernel.name = described.plan.name;
+  kernel.kind = kKinds[static_cast<int>(described.plan.kind)];
+  kernel.origin = described.origin;
+  kernel.fallback = fallback_[call];
+  kernel.programs = static_cast<int32_t>(compiled.program_count);
+  for (uint32_t i = 0; i < compiled.program_count; i++) {
+    kernel.tiles += compiled.programs[i].header().tiles;
+  }
+  kernel.work = work_of(described.plan, dims.values(), values);
+}
+
+void Profiler::ran_vendor(const VendorCall& call, int64_t start_ns) {
+  profile_.vendor.push_back({call.name, start_ns - start_ns_, now_ns() - start_ns_});
+}
+
+RunProfile Profiler::finish() {
+  profile_.run_ns = now_ns() - start_ns_;
+  const auto elapsed = static_cast<double>(ticks() - start_ticks_);
+  const double ns_per_tick = static_cast<double>(profile_.run_ns) / std::max(elapsed, 1.0);
+  std::vector<uint32_t> position(model_.calls.size());
+  for (uint32_t i = 0; i < calls_.size(); i++) {
+    position[calls_[i]] = i;
+    KernelProfile& kernel = profile_.kernels[i];
+    kernel.compile_start_ns = compilations_[calls_[i]].start_ns;
+    kernel.compile_ns = compilations_[calls_[i]].elapsed_ns;
+    add_instructions(calls_[i], ns_per_tick, kernel);
+  }
+  for (size_t core = 0; core < records_.size(); core++) {
+    for (const CoreSpan& span : records_[core].spans) {
+      profile_.spans.push_back({static_cast<int32_t>(core), position[span.tag],
+                                span.start_ns - start_ns_, span.end_ns - start_ns_, span.tiles});
+    }
+  }
+  return std::move(profile_);
+}
+
+void Profiler::add_instructions(uint32_t call, double ns_per_tick, KernelProfile& kernel) const {
+  const auto nanoseconds = [&](uint64_t count) {
+    return static_cast<int64_t>(static_cast<double>(count) * ns_per_tick);
+  };
+  uint64_t scalar = 0;
+  for (const CoreRecord& record : records_) scalar += record.times[call].scalar_ticks;
+  kernel.instructions.push_back({"tiles", "scalar", kernel.tiles, nanoseconds(scalar)});
+  for (int family = 0; family < kFamilies; family++) {
+    uint64_t spent = 0, count = 0;
+    for (const CoreRecord& record : records_) {
+      spent += record.times[call].ticks[family];
+      count += record.times[call].count[family];
+    }
+    if (count == 0) continue;
+    const FamilyInfo& info = info_of(static_cast<Family>(family));
+    kernel.instructions.push_back({info.name, kUnits[static_cast<int>(info.unit)],
+                                   static_cast<int64_t>(count), nanoseconds(spent)});
+  }
+}
+
+}  // namespace dvm

@@ -1,0 +1,231 @@
+"""Profiles: parts add up, work is what the mathematics says, traces load, results do not change."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from onnx import parser
+
+import dvm_graph
+from dvm_graph.errors import InputError
+from dvm_graph.profile import Kernel, Profile, Span, Timeline
+from models import tiny_path
+
+BERT = tiny_path("bert")
+
+
+def bert_feeds(batch: int = 3, seq: int = 37) -> dict[str, Any]:
+    ids = np.random.default_rng(0).integers(0, 2, (batch, seq))
+    return {"input_ids": ids, "attention_mask": np.ones_like(ids)}
+
+
+@pytest.fixture(scope="module", params=[1, 2])
+def profiled(request: pytest.FixtureRequest) -> tuple[dvm_graph.Model, Profile]:
+    model = dvm_graph.optimize(BERT, cores=request.param)
+    return model, model.profile(bert_feeds(), repeats=3)
+
+
+def lanes(run: Timeline) -> list[tuple[Span, ...]]:
+    return [run.host, *run.cores]
+
+
+def matmul(text: str) -> onnx.ModelProto:
+    return parser.parse_model(f'<ir_version: 8, opset_import: ["" : 17]> test {text}')
+
+
+def only_kernel(model: onnx.ModelProto, feeds: dict[str, Any]) -> Kernel:
+    (kernel,) = dvm_graph.optimize(model).profile(feeds, repeats=1).kernels
+    return kernel
+
+
+def test_spans_do_not_overlap_and_lie_within_the_run(
+    profiled: tuple[dvm_graph.Model, Profile],
+) -> None:
+    _, profile = profiled
+    for run in (profile.first, profile.typical):
+        for lane in lanes(run):
+            end = 0.0
+            for span in lane:
+                assert end <= span.start + 1e-12 and span.seconds >= 0
+                end = span.end
+            assert end <= run.seconds
+
+
+def test_parts_add_up(profiled: tuple[dvm_graph.Model, Profile]) -> None:
+    _, profile = profiled
+    run = profile.typical
+    assert len(run.cores) == profile.cores
+    assert run.busy == pytest.approx(sum(kernel.core_seconds for kernel in profile.kernels))
+    whole = run.busy + run.idle + profile.cores * (run.vendor + run.host_alone)
+    assert whole == pytest.approx(profile.cores * run.seconds)
+    assert sum(profile.units().values()) <= run.busy * 1.001
+    assert profile.typical.seconds in profile.run_seconds and len(profile.run_seconds) == 3
+    for kernel in profile.kernels:
+        assert 0 < kernel.seconds <= kernel.core_seconds + 1e-12
+        assert kernel.core_seconds <= profile.cores * kernel.seconds + 1e-12
+        timed = sum(entry.core_seconds for entry in kernel.instructions)
+        assert 0 < timed <= kernel.core_seconds * 1.001
+
+
+def test_every_launched_kernel_appears_once(profiled: tuple[dvm_graph.Model, Profile]) -> None:
+    model, profile = profiled
+    model.run(bert_feeds())
+    names = Counter(kernel.name for kernel in profile.kernels)
+    assert set(names.values()) == {1}
+    assert sum(kernel.launches for kernel in profile.kernels) == model.statistics.kernels_launched
+    tiles: Counter[str] = Counter()
+    for lane in profile.typical.cores:
+        for span in lane:
+            tiles[span.name] += span.tiles
+    assert tiles == {kernel.name: kernel.tiles for kernel in profile.kernels}
+
+
+def test_only_the_first_run_compiles(profiled: tuple[dvm_graph.Model, Profile]) -> None:
+    model, profile = profiled
+    compiled = {span.name: span.seconds for span in profile.first.host}
+    assert profile.typical.host == ()
+    assert compiled == {k.name: k.compile_seconds for k in profile.kernels if k.compile_seconds}
+    model.forget()
+    model.run(bert_feeds())
+    assert len(compiled) == model.statistics.kernels_compiled > 0
+
+
+def test_instructions_match_the_bytecode(profiled: tuple[dvm_graph.Model, Profile]) -> None:
+    model, profile = profiled
+    listed = model.disassemble(bert_feeds())
+    for entry in profile.instructions():
+        assert entry.family == "tiles" or entry.family in listed
+        assert entry.count > 0
+    assert profile.units()["cube"] > 0 and profile.units()["vector"] > 0
+
+
+@pytest.mark.parametrize(("m", "n", "k"), [(1, 1, 1), (7, 33, 5), (64, 48, 129)])
+def test_work_of_a_matmul(m: int, n: int, k: int) -> None:
+    model = matmul("(float[m, k] a, float[k, n] b) => (float[m, n] c) { c = MatMul(a, b) }")
+    a, b = np.ones((m, k), np.float32), np.ones((k, n), np.float32)
+    kernel = only_kernel(model, {"a": a, "b": b})
+    assert (kernel.matmul_flops, kernel.vector_flops) == (2 * m * n * k, 0)
+    assert (kernel.read_bytes, kernel.written_bytes) == (4 * (m * k + k * n), 4 * m * n)
+    assert kernel.flops_per_second == kernel.flops / kernel.seconds
+
+
+def test_work_of_a_batched_matmul_with_a_shared_operand() -> None:
+    model = matmul(
+        "(float[b, 5, 7] a, float[7, 3] w, float[3] c) => (float[b, 5, 3] y) "
+        "{ p = MatMul(a, w) y = Add(p, c) }"
+    )
+    shapes = {"a": (6, 5, 7), "w": (7, 3), "c": (3,)}
+    kernel = only_kernel(model, {name: np.ones(shape, "f4") for name, shape in shapes.items()})
+    assert (kernel.matmul_flops, kernel.vector_flops) == (2 * 6 * 5 * 3 * 7, 6 * 5 * 3)
+    assert kernel.read_bytes == 4 * (6 * 5 * 7 + 7 * 3 + 3)
+    assert kernel.written_bytes == 4 * 6 * 5 * 3
+
+
+def test_work_of_element_wise_operators_and_reductions() -> None:
+    model = matmul("(float[n, 10] x) => (float[n, 1] y) { s = Exp(x) y = ReduceMax<axes=[1]>(s) }")
+    kernel = only_kernel(model, {"x": np.ones((13, 10), np.float32)})
+    assert (kernel.matmul_flops, kernel.vector_flops) == (0, 2 * 13 * 10)
+    assert (kernel.read_bytes, kernel.written_bytes) == (4 * 13 * 10, 4 * 13)
+
+
+def test_a_gather_reads_what_it_picks_and_no_more_than_there_is() -> None:
+    model = matmul(
+        "(float[v, 8] table, int64[n] ids) => (float[n, 8] y) { y = Gather(table, ids) }"
+    )
+    for v, n, rows in ((100, 3, 3), (2, 9, 2)):
+        feeds = {"table": np.ones((v, 8), np.float32), "ids": np.zeros(n, np.int64)}
+        kernel = only_kernel(model, feeds)
+        assert (kernel.read_bytes, kernel.written_bytes) == (4 * 8 * rows + 8 * n, 4 * 8 * n)
+
+
+def test_profiling_changes_no_bit(profiled: tuple[dvm_graph.Model, Profile]) -> None:
+    model, _ = profiled
+    before = model.run(bert_feeds())
+    during = model._program.run(bert_feeds(), profile=True)
+    after = model.run(bert_feeds())
+    for a, b, c in zip(before, during, after, strict=True):
+        assert a.tobytes() == b.tobytes() == c.tobytes()
+
+
+def test_vendor_calls_are_timed_and_named() -> None:
+    model = matmul("(float[n] x) => (int64[1, c] y) { z = Neg(x) y = NonZero(z) }")
+    profile = dvm_graph.optimize(model).profile({"x": np.arange(5, dtype=np.float32)}, repeats=2)
+    for run in (profile.first, profile.typical):
+        (call,) = [span for span in run.host if span.category == "vendor"]
+        assert call.name.startswith("NonZero") and 0 < call.seconds <= run.seconds
+        assert run.vendor == call.seconds
+    assert "NonZero" in str(profile)
+
+
+def test_nothing_to_launch() -> None:
+    model = matmul("(float[n] x) => (float[n] y) { y = Neg(x) }")
+    profile = dvm_graph.optimize(model).profile({"x": np.zeros(0, np.float32)}, repeats=1)
+    assert profile.kernels == () and profile.typical.busy == 0
+    assert "0 kernels" in str(profile)
+
+
+def test_the_trace_is_valid(profiled: tuple[dvm_graph.Model, Profile], tmp_path: Path) -> None:
+    _, profile = profiled
+    path = tmp_path / "trace.json"
+    profile.write_trace(path)
+    events = json.loads(path.read_text())["traceEvents"]
+    names = {
+        (event["pid"], event["tid"]): event["args"]["name"]
+        for event in events
+        if event["name"] == "thread_name"
+    }
+    by_lane: dict[tuple[int, int], list[dict[str, Any]]] = {}
+    for event in events:
+        if event["ph"] == "X":
+            by_lane.setdefault((event["pid"], event["tid"]), []).append(event)
+    assert set(by_lane) <= set(names)
+    assert {names[lane] for lane in by_lane} >= {"host", "core 0"}
+    for lane in by_lane.values():
+        end = 0.0
+        for event in lane:
+            assert event["ts"] >= end - 1e-6 and event["dur"] >= 0
+            end = event["ts"] + event["dur"]
+    total = sum(len(lane) for run in (profile.first, profile.typical) for lane in lanes(run))
+    assert sum(map(len, by_lane.values())) == total
+
+
+def test_text_and_json_name_every_kernel(profiled: tuple[dvm_graph.Model, Profile]) -> None:
+    _, profile = profiled
+    data = json.loads(json.dumps(profile.to_dict()))
+    assert [kernel["name"] for kernel in data["kernels"]] == [k.name for k in profile.kernels]
+    slowest = max(profile.kernels, key=lambda kernel: kernel.core_seconds)
+    assert slowest.name in str(profile)
+
+
+def test_ceilings_are_measured_once(profiled: tuple[dvm_graph.Model, Profile]) -> None:
+    model, profile = profiled
+    assert model._program.ceilings() == (profile.peak_flops, profile.copy_bytes)
+    assert profile.peak_flops > 1e8 and profile.copy_bytes > 1e7
+
+
+def test_repeats_have_to_be_positive() -> None:
+    model = dvm_graph.optimize(BERT)
+    with pytest.raises(InputError, match="repeats is 0"):
+        model.profile(bert_feeds(), repeats=0)
+    feeds = bert_feeds()
+    del feeds["input_ids"]
+    with pytest.raises(InputError, match="missing input"):
+        model.profile(feeds)
+
+
+def test_work_of_attention_has_both_products() -> None:
+    model = matmul(
+        "(float[b, m, 8] q, float[b, s, 8] k, float[b, s, 4] v) => (float[b, m, 4] y) {"
+        " t = Transpose<perm=[0, 2, 1]>(k) p = MatMul(q, t) w = Softmax<axis=-1>(p)"
+        " y = MatMul(w, v) }"
+    )
+    shapes = {"q": (3, 70, 8), "k": (3, 50, 8), "v": (3, 50, 4)}
+    feeds = {name: np.ones(shape, np.float32) for name, shape in shapes.items()}
+    kernels = dvm_graph.optimize(model).profile(feeds, repeats=1).kernels
+    assert sum(kernel.matmul_flops for kernel in kernels) == 2 * 3 * 70 * 50 * (8 + 4)
