@@ -7,16 +7,21 @@ namespace dvm {
 namespace {
 
 // Costs in multiply-adds of the cube unit, per element moved or computed.
-constexpr double kNearTraffic = 3, kFarTraffic = 8;  // operand within / beyond local-memory size
-constexpr double kPack = 8;
+constexpr double kNearTraffic = 1, kFarTraffic = 4;  // within / beyond local-memory size
+constexpr double kFirstPanel = 8;                    // nothing runs while it is on its way
+constexpr double kBandwidth = 16;                    // rows that pay for reading B from memory
+constexpr double kPack = 8, kPackRows = 4;
 constexpr double kVectorOperation = 6;
+constexpr double kBlockOverhead = 1500;     // of a register block
+constexpr double kSharedSet = 0.005;        // of the time, for each row of A in a cache set
+constexpr double kImbalance = 0.06;         // of a tile, until the last core is done
 constexpr double kTileOverhead = 8;         // per element of Target::tile_overhead
 constexpr int64_t kMostKBlocks = 16;        // unrolled in the body
 constexpr int64_t kMostColumnBlocks = 32;   // as are those of the inner product
 constexpr int64_t kMostRegisterBlocks = 8;  // rows of a tile with an inner product
 constexpr int kRowChoices = 4;
 constexpr int64_t kWaveChoices = 4;
-constexpr int64_t kBlocksPerCore = 4;  // of A, from which on all tiles of one go to one core
+constexpr int kRoomInSet = 4;  // rows of A in a set that do no harm
 
 int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 int64_t round_up(int64_t a, int64_t b) { return ceil_div(a, b) * b; }
@@ -31,8 +36,9 @@ class Chooser {
     const int64_t register_rows = std::max(1, target_.matmul_mr);
     const int64_t preferred = target_.matmul_rows > 0 ? target_.matmul_rows : 8 * register_rows;
     int64_t blocks = ceil_div(p_.m, preferred);
+    if (blocks > 1) consider_columns(p_.m);
     for (int choice = 0; choice < kRowChoices; ++choice, blocks *= 2) {
-      const int64_t rows = std::min(p_.m, round_up(ceil_div(p_.m, blocks), register_rows));
+      const int64_t rows = ceil_div(p_.m, blocks);
       consider_columns(rows);
       if (rows <= register_rows) break;
     }
@@ -77,14 +83,22 @@ class Chooser {
   }
 
   void consider(int64_t rows, int64_t width, int64_t panels) {
+    // The side that costs more to bring in stays while the other one passes.
+    const bool several = width < panels;
+    consider(rows, width, panels, p_.pack_a, several && (p_.whole_k || (p_.pack_a && !p_.pack_b)));
+    if (p_.pack_a || p_.whole_k || !shares_sets(rows)) return;
+    consider(rows, width, panels, true, false);
+    if (several && !p_.pack_b) consider(rows, width, panels, true, true);
+  }
+
+  void consider(int64_t rows, int64_t width, int64_t panels, bool pack_a, bool rows_outer) {
     BlockShape shape;
     shape.rows = rows;
     shape.columns = std::min(p_.n, width * p_.columns_per_panel);
-    // The side that costs more to bring in stays while the other one passes.
-    const bool stationary_a = p_.whole_k || (p_.pack_a && !p_.pack_b);
-    shape.rows_outer = stationary_a && width < panels;
-    shape.k_block = k_block(p_.k);
+    shape.pack_a = pack_a;
     shape.pack_b = p_.pack_b;
+    shape.rows_outer = rows_outer;
+    shape.k_block = outer_k_block(rows);
     const int64_t m_blocks = ceil_div(p_.m, rows), n_blocks = ceil_div(panels, width);
     if (p_.inner.k > 0) return consider_inner(shape, m_blocks, n_blocks);
     shape.keep_b = p_.pack_b && !shape.rows_outer && m_blocks > 1 &&
@@ -94,7 +108,7 @@ class Chooser {
 
   // Both B stay, or that of the inner product, or none.
   void consider_inner(BlockShape shape, int64_t m_blocks, int64_t n_blocks) {
-    shape.inner_k_block = k_block(p_.inner.k);
+    shape.inner_k_block = k_block(p_.inner.k, target_.matmul_k_block);
     const bool shared = !shape.rows_outer && m_blocks * p_.batch > p_.b_batch;
     const bool shared_inner = m_blocks * p_.batch > p_.inner.b_batch;
     for (int kept = 2; kept >= 0; --kept) {
@@ -108,7 +122,7 @@ class Chooser {
   void judge(const BlockShape& shape, int64_t m_blocks, int64_t n_blocks) {
     const int64_t tiles = p_.batch * m_blocks * n_blocks;
     const auto waves = static_cast<double>(ceil_div(tiles, target_.cores));
-    const double cost = waves * tile_cost(shape, m_blocks, n_blocks);
+    const double cost = (waves + kImbalance) * tile_cost(shape, m_blocks, n_blocks);
     if (cost < best_cost_) {
       best_cost_ = cost;
       best_ = shape;
@@ -116,30 +130,42 @@ class Chooser {
     }
   }
 
+  bool shares_sets(int64_t rows) const { return rows > kRoomInSet && p_.rows_per_set > kRoomInSet; }
+
   int64_t padded(const BlockShape& shape) const {
     return round_up(shape.columns, p_.columns_per_panel);
   }
 
-  int64_t k_block(int64_t k) const {
-    if (target_.matmul_k_block <= 0) return k;
-    const int64_t blocks = std::min(ceil_div(k, target_.matmul_k_block), kMostKBlocks);
-    return ceil_div(k, blocks);
+  int64_t outer_k_block(int64_t rows) const {
+    if (p_.pack_b) return k_block(p_.k, target_.matmul_k_block / 2);  // panels share the cache
+    const bool near_a = rows * p_.k * p_.element_bytes <= target_.local_bytes / 2;
+    return near_a ? p_.k : k_block(p_.k, target_.matmul_k_block);
+  }
+
+  static int64_t k_block(int64_t k, int64_t depth) {
+    if (depth <= 0) return k;
+    return ceil_div(k, std::min(ceil_div(k, depth), kMostKBlocks));
   }
 
   // Shortens the k block until the operands fit; false where nothing does.
   bool fit(BlockShape& shape) const {
+    const bool block_a = shape.pack_a && !p_.whole_k;
     const int64_t c = p_.local_c ? 2 * shape.rows * shape.columns : 0;
     const int64_t inner_b = shape.keep_inner_b ? padded_inner() * p_.inner.k : 0;
     const int64_t fixed = c + (p_.whole_k ? 2 * shape.rows * p_.k : 0) +
                           (shape.keep_b ? padded(shape) * p_.k : 0) + inner_b;
     int64_t per_step = 0;
-    if (p_.pack_a && !p_.whole_k) {
-      per_step += shape.rows_outer ? 0 : shape.rows;
-    }
-    const int64_t kept_a = p_.pack_a && !p_.whole_k && shape.rows_outer ? shape.rows * p_.k : 0;
-    if (shape.pack_b && !shape.keep_b) per_step += padded(shape);
-    const int64_t room = local_bytes_ / p_.element_bytes - fixed - kept_a;
+    if (block_a) per_step += shape.rows_outer ? 0 : shape.rows;
+    const int64_t kept_a = block_a && shape.rows_outer ? shape.rows * p_.k : 0;
+    const bool passing_b = shape.pack_b && !shape.keep_b;
+    if (passing_b) per_step += padded(shape);
+    const int64_t whole = local_bytes_ / p_.element_bytes;
+    int64_t room = whole - fixed - kept_a;
     if (room < 0 || (p_.inner.k > 0 && !fit_inner(shape, room))) return false;
+    // Other rows of A and C pass through the cache beside panels that stay.
+    if (passing_b && !shape.pack_a && whole / 2 / per_step * kMostKBlocks >= p_.k) {
+      room = std::min(room, whole / 2);
+    }
     if (per_step * shape.k_block <= room) return true;
     const int64_t most = room / per_step;
     if (most * kMostKBlocks < p_.k) return false;
@@ -153,7 +179,7 @@ class Chooser {
   bool fit_inner(BlockShape& shape, int64_t room) const {
     shape.inner_columns = padded_inner();
     const bool local_panels = p_.inner.panels && !target_.unified_memory;
-    if (p_.inner.pack_a) room -= shape.rows * shape.inner_k_block;
+    if (p_.inner.pack_a) room -= shape.rows * packed_row(shape.inner_k_block, p_.element_bytes);
     if (room < 0) return false;
     if (shape.keep_inner_b || !(p_.inner.pack_b || local_panels)) return true;
     const int64_t panel = shape.inner_k_block * p_.columns_per_panel;
@@ -177,18 +203,15 @@ class Chooser {
     return cost;
   }
 
-  // Tiles that a core computes from one block of A; with few blocks they are claimed one by one.
+  // Tiles that a core computes from one block of A.
   double tiles_of_a(const BlockShape& shape, int64_t m_blocks, int64_t n_blocks) const {
-    const bool stays = shape.rows_outer && p_.batch * m_blocks >= kBlocksPerCore * target_.cores;
-    return stays ? static_cast<double>(n_blocks) : 1;
+    if (!shape.rows_outer) return 1;
+    return static_cast<double>(claimed_run(p_.batch * m_blocks, n_blocks, true, target_.cores));
   }
 
-  // Per element of B.
-  double traffic_of_b(const BlockShape& shape, int64_t m_blocks) const {
-    const int64_t operands = (shape.rows + padded(shape)) * p_.k * p_.element_bytes;
-    const bool near =
-        static_cast<double>(operands) <= 0.75 * static_cast<double>(target_.local_bytes);
-    return near && m_blocks > 1 ? kNearTraffic : kFarTraffic;
+  // Per element of B, which comes from memory once: few rows wait for it.
+  static double traffic_of_b(const BlockShape& shape) {
+    return std::max(kFarTraffic, kBandwidth - static_cast<double>(shape.rows));
   }
 
   // The cost of bringing in B that passes under the multiply-adds: the choice avoids it all the
@@ -198,23 +221,37 @@ class Chooser {
     const auto b = static_cast<double>(padded(shape) * p_.k);
     const auto inner_b = static_cast<double>(p_.inner.k == 0 ? 0 : padded_inner() * p_.inner.k);
     const double shared_a = tiles_of_a(shape, m_blocks, n_blocks);
-    return b * std::min(rows, traffic_of_b(shape, m_blocks)) +
+    return b * std::min(rows, traffic_of_b(shape)) +
            inner_b * std::min(rows, kNearTraffic) / shared_a;
   }
 
   double tile_cost(const BlockShape& shape, int64_t m_blocks, int64_t n_blocks) const {
     const auto rows = static_cast<double>(shape.rows);
     const auto columns = static_cast<double>(padded(shape));
-    const auto k = static_cast<double>(p_.k);
+    const auto k = static_cast<double>(p_.k), depth = static_cast<double>(shape.k_block);
+    const auto k_blocks = static_cast<double>(ceil_div(p_.k, shape.k_block));
+    const auto register_blocks =
+        static_cast<double>(ceil_div(shape.rows, std::max(1, target_.matmul_mr))) * columns /
+        p_.columns_per_panel;
+    const auto traffic = [&](double elements) {
+      const double bytes = elements * static_cast<double>(p_.element_bytes);
+      return bytes <= 0.5 * static_cast<double>(target_.local_bytes) ? kNearTraffic : kFarTraffic;
+    };
     double cost = rows * columns * k;
-    cost += columns * k * traffic_of_b(shape, m_blocks);
-    cost += rows * k * kNearTraffic;
+    if (!shape.pack_a && shares_sets(shape.rows)) cost *= 1 + kSharedSet * p_.rows_per_set;
+    cost += register_blocks * k_blocks * kBlockOverhead;
+    cost += columns * k * traffic_of_b(shape);
+    if (!shape.pack_b) cost += p_.columns_per_panel * k * kFirstPanel;
+    // A, and C once more for every further k block.
+    cost += rows * k * kFarTraffic;
+    cost += 2 * rows * columns * (k_blocks - 1) * traffic(rows * columns);
+    if (rows * depth > columns * depth) cost += columns * k * traffic(columns * depth);
     if (shape.pack_b) {
       const int64_t uses = shape.keep_b ? m_blocks * p_.batch / p_.b_batch : 1;
       cost += columns * k * kPack / static_cast<double>(uses);
     }
     const double shared_a = tiles_of_a(shape, m_blocks, n_blocks);
-    if (p_.pack_a) cost += rows * k * kPack / shared_a;
+    if (shape.pack_a) cost += rows * k * (p_.pack_a ? kPack : kPackRows) / shared_a;
     cost += rows * k * kVectorOperation * p_.prologue_nodes / shared_a;
     cost += inner_cost(shape, m_blocks) / shared_a;
     cost += rows * columns * kVectorOperation * (1 + p_.epilogue_nodes);
@@ -237,6 +274,19 @@ double cost_of_passing(double elements, const BlockProblem& problem, const Targe
 }
 
 }  // namespace
+
+int64_t packed_row(int64_t depth, int64_t element_bytes) {
+  constexpr int64_t kBadStride = 1024, kPadding = 64;
+  return depth * element_bytes % kBadStride == 0 ? depth + kPadding / element_bytes : depth;
+}
+
+int64_t claimed_run(int64_t runs, int64_t run, bool kept, int cores) {
+  constexpr int64_t kClaimsPerCore = 8;  // so that runs of tiles still balance
+  const int64_t wanted = kClaimsPerCore * cores;
+  if (runs >= wanted) return run;
+  // Half as many claims as wanted: each brings the kept operand in anew.
+  return kept ? std::min(run, ceil_div(2 * runs * run, wanted)) : 1;
+}
 
 double cost_apart(const BlockProblem& problem, const Target& target) {
   const auto cost_of = [&](const BlockProblem& part) {

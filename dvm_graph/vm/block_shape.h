@@ -25,6 +25,7 @@ struct BlockProblem {
   bool panels = false;      // B is packed already
   bool pack_a = false, pack_b = false;
   bool readable_b = false;    // B need not be packed
+  int rows_per_set = 1;       // rows of A read in place that share a set of the L1 cache
   bool whole_k = false;       // A is computed by a prologue: its block holds all of k
   bool local_c = false;       // the tile of C lies in local memory
   bool equal_panels = false;  // every tile has the same number of panels
@@ -37,6 +38,7 @@ struct BlockShape {
   int64_t rows = 0, columns = 0;
   int64_t k_block = 0;
   bool rows_outer = false;  // walk n innermost, keeping A, instead of m, keeping B
+  bool pack_a = false;      // needed, or worth it: rows of A that share cache sets
   bool pack_b = false;
   bool keep_b = false;                           // packed B stays while the m blocks pass
   bool keep_inner_b = false;                     // as does that of the inner product
@@ -51,5 +53,11 @@ BlockShape choose_block(const BlockProblem& problem, const Target& target, int64
 // operators that follow it, and the reductions along rows and what depends on them, through global
 // memory.
 double cost_apart(const BlockProblem& problem, const Target& target);
+
+// Elements from row to row of a packed block of A: rows must not share sets of a cache.
+int64_t packed_row(int64_t depth, int64_t element_bytes);
+
+// Tiles that one core takes at a time, of `runs` runs; `kept`: an operand stays during a run.
+int64_t claimed_run(int64_t runs, int64_t run, bool kept, int cores);
 
 }  // namespace dvm

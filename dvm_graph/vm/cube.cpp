@@ -1,6 +1,7 @@
 #include "vm/cube.h"
 
 #include <algorithm>
+#include <numeric>
 #include <stdexcept>
 
 #include "vm/block_shape.h"
@@ -8,8 +9,6 @@
 
 namespace dvm {
 namespace {
-
-constexpr int64_t kClaimsPerCore = 8;  // so that runs of tiles still balance
 
 constexpr uint32_t bit(int axis) { return 1u << axis; }
 
@@ -96,6 +95,7 @@ class CubeLowering {
     if (!describe_operands(outer_)) return false;
     problem_.panels = outer_.panels;
     problem_.pack_a = outer_.pack_a;
+    if (!problem_.whole_k && !outer_.pack_a) problem_.rows_per_set = rows_per_set();
     problem_.pack_b = outer_.pack_b;
     problem_.readable_b = outer_.readable_b;
     problem_.b_batch = batch_of(outer_.b);
@@ -167,11 +167,22 @@ class CubeLowering {
     return true;
   }
 
+  // Of a register block of the outer product's A that is read in place.
+  int rows_per_set() const {
+    constexpr int64_t kWayBytes = 4096, kLineBytes = 64;
+    const int64_t rows = std::min<int64_t>(problem_.m, std::max(1, target_.matmul_mr));
+    const int64_t stride = access_of(outer_.a).strides[plan_.m_axis] * problem_.element_bytes;
+    if (stride == 0) return 1;
+    const int64_t sets = kWayBytes / std::max(std::gcd(stride, kWayBytes), kLineBytes);
+    return static_cast<int>(ceil_div(rows, sets));
+  }
+
   void apply_shape() {
     outer_.n_block = shape_.columns;
     outer_.k_block = shape_.k_block;
     outer_.keep_a = shape_.rows_outer;
     outer_.keep_b = shape_.keep_b;
+    outer_.pack_a = shape_.pack_a;
     outer_.pack_b = shape_.pack_b;
     inner_.n_block = shape_.inner_columns;
     inner_.k_block = shape_.inner_k_block;
@@ -206,15 +217,10 @@ class CubeLowering {
     while (inner_rank > 0 && !(moves >> (inner_rank - 1) & 1))
       run *= code_.grid[--inner_rank].count;
     for (size_t d = 0; d < inner_rank; ++d) runs *= code_.grid[d].count;
-    const int64_t wanted = kClaimsPerCore * target_.cores;
-    const bool kept = outer_.keep_b || inner_.keep_b || problem_.whole_k ||
-                      (shape_.rows_outer && code_.space.axes[plan_.m_axis].dim >= 0);
-    if (runs >= wanted) {
-      code_.preferred_claim = run;
-    } else if (kept) {
-      // Half as many claims: each brings the kept operand in anew.
-      code_.preferred_claim = std::min(run, ceil_div(2 * runs * run, wanted));
-    }
+    const bool kept =
+        outer_.keep_b || inner_.keep_b || problem_.whole_k ||
+        (shape_.rows_outer && (shape_.pack_a || code_.space.axes[plan_.m_axis].dim >= 0));
+    code_.preferred_claim = claimed_run(runs, run, kept, target_.cores);
   }
 
   // Runs the prologue on the block of A and makes its rows contiguous.
@@ -310,9 +316,10 @@ class CubeLowering {
     pack.extents[2] = code_.extent_register(depth, -1);
     pack.operand_count = 2;
     TileOperand& out = pack.operands[0];
-    out.index = code_.add_buffer(shape_.rows * depth * problem_.element_bytes,
+    const int64_t row = packed_row(depth, problem_.element_bytes);
+    out.index = code_.add_buffer(shape_.rows * row * problem_.element_bytes,
                                  product.keep_a && pack.changed_mask != 0);
-    out.middle = stride(depth);
+    out.middle = stride(row);
     out.inner = 1;
     TileOperand& from = pack.operands[1];
     from = lowering.emitter().operand(

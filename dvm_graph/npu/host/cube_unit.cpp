@@ -6,8 +6,12 @@
 //
 // A block of `Rows` x `Vectors` accumulators lives in registers while k runs. Rows are cut into
 // blocks of nearly equal size; for each panel of B all row blocks are done before the next panel,
-// so that B is read once. With few rows the FMAs of one panel are too few to hide their latency
-// and the loads of B are the limit: such blocks take several panels at once.
+// so that B is read once from memory, and the next panel is fetched into L2 meanwhile. So many rows
+// of A pass at a time that they stay in L2. Short blocks split k over several accumulators, which
+// hides the latency of the FMAs.
+//
+// A row-major B under very few rows is streamed row by row instead: bandwidth is all that counts
+// there, and only long contiguous reads get it.
 #include "npu/host/loops.h"
 #include "npu/host/units.h"
 
@@ -24,9 +28,21 @@ constexpr int kMaxRows = 12;
 constexpr int kMaxRows = 5;
 #endif
 constexpr int kPanelVectors = 2;
-// Steps of k ahead of the FMAs; with few rows a step is short.
-constexpr int64_t prefetch_b(int rows) { return rows < 8 ? 64 : 32; }
-constexpr int64_t kPrefetchA = 4;  // vectors of k ahead: the rows of A are many streams
+constexpr int kLatencySums = 8;  // accumulators that keep the FMA units busy
+// Rows from which the FMAs of a panel leave time to fetch the next one; shorter blocks run at the
+// speed of the hardware's own prefetching, which software prefetches only slow down.
+constexpr int kAheadRows = 4;
+constexpr int64_t kAheadSteps = 16;                  // of k between bursts of prefetches
+constexpr int64_t kChunkBytes = int64_t{544} << 10;  // of A: stays in L2 beside two panels of B
+constexpr int64_t kDirectDepth = 128;                // of k: rows of a direct B stay in L2
+template <class T>
+constexpr int64_t kLineElements = 64 / static_cast<int64_t>(sizeof(T));
+#if defined(DVM_AVX512) || defined(__aarch64__)
+constexpr int kStreamScalars = 16;  // elements of A in registers while rows of B stream by
+#else
+constexpr int kStreamScalars = 8;
+#endif
+constexpr int kStreamRows = kStreamScalars / 4;
 
 template <class T>
 struct Matmul {
@@ -38,51 +54,95 @@ struct Matmul {
   int64_t c_row;
   int64_t k;
   bool accumulate;
+  const T* ahead = nullptr;  // rows of B to fetch into L2 meanwhile
+  int64_t ahead_rows = 0;    // per kAheadSteps steps of k
+
+  static constexpr int64_t kColumns = kPanelVectors * kLanes<T>;
+
+  bool direct() const { return b_panel == kColumns && b_step != kColumns; }
 };
 
-// C block: Rows rows, Panels panels. `ragged` (0: none) is the number of valid elements in the last
-// of Vectors vectors per panel.
-template <class T, int Rows, int Vectors, int Panels, bool Ragged>
+// C block: Rows rows, one panel. `ragged` (0: none) is the number of valid elements in the last
+// vector. All loops over accumulators are unrolled, so that these are registers.
+template <class T, int Rows, int Vectors, bool Ragged>
 [[gnu::noinline]] void multiply_block(const Matmul<T>& x, int64_t ragged) {
   using V = Full<T>;
   constexpr int64_t L = kLanes<T>;
-  constexpr int N = Vectors * Panels;
-  V sum[Rows][N];
+  constexpr int kSums = Rows * Vectors >= kLatencySums ? 1 : kLatencySums / (Rows * Vectors);
+  V sum[kSums * Rows][Vectors];
+#pragma GCC unroll 64
+  for (int i = 0; i < kSums * Rows; i++)
+#pragma GCC unroll 2
+    for (int j = 0; j < Vectors; j++) sum[i][j] = V{};
+#pragma GCC unroll 64
   for (int i = 0; i < Rows; i++)
-    for (int j = 0; j < N; j++) sum[i][j] = V{};
-
-  const auto c_at = [&](int i, int j) {
-    return x.c + i * x.c_row + (j / Vectors) * kPanelVectors * L + (j % Vectors) * L;
-  };
-  for (int i = 0; i < Rows; i++)
-    for (int j = 0; j < N; j++) __builtin_prefetch(c_at(i, j), 1);
-  const T* a = x.a;
+    for (int j = 0; j < Vectors; j++) __builtin_prefetch(x.c + i * x.c_row + j * L, 1);
+  // One pointer for three rows, which the compiler must not derive from each other: it would run
+  // out of registers for the offsets of all rows.
+  constexpr int kGroup = 3, kGroups = (Rows + kGroup - 1) / kGroup;
+  const T* group[kGroups];
+  const int64_t a_row = x.a_row, b_step = x.b_step;
+#pragma GCC unroll 8
+  for (int g = 0; g < kGroups; g++) {
+    group[g] = x.a + g * kGroup * a_row;
+    asm("" : "+r"(group[g]));
+  }
   const T* b = x.b;
-  for (int64_t k = 0; k < x.k; k++, b += x.b_step) {
-    if (k % L == 0) {
-      for (int i = 0; i < Rows; i++) __builtin_prefetch(a + i * x.a_row + k + kPrefetchA * L);
+  const auto step = [&](int first) DVM_LAMBDA_INLINE {
+    V column[Vectors];
+#pragma GCC unroll 2
+    for (int j = 0; j < Vectors; j++) {
+      const T* at = b + j * L;
+      column[j] = Ragged && j == Vectors - 1 ? load_partial<V>(at, ragged) : load<V>(at);
     }
-    V column[N];
-    for (int j = 0; j < N; j++) {
-      const T* at = b + (j / Vectors) * x.b_panel + (j % Vectors) * L;
-      column[j] = Ragged && j == N - 1 ? load_partial<V>(at, ragged) : load<V>(at);
-      if constexpr (!Ragged) __builtin_prefetch(at + prefetch_b(Rows) * x.b_step);
-    }
-#pragma GCC unroll 16
+#pragma GCC unroll 64
     for (int i = 0; i < Rows; i++) {
-      const V scalar = splat<V>(a[i * x.a_row + k]);
-      for (int j = 0; j < N; j++) sum[i][j] += scalar * column[j];
+      const V scalar = splat<V>(group[i / kGroup][i % kGroup * a_row]);
+#pragma GCC unroll 2
+      for (int j = 0; j < Vectors; j++) sum[first + i][j] += scalar * column[j];
+    }
+#pragma GCC unroll 8
+    for (int g = 0; g < kGroups; g++) group[g]++;
+    b += b_step;
+  };
+  if constexpr (kSums > 1) {
+    int64_t k = 0;
+    for (; k + kSums <= x.k; k += kSums) {
+#pragma GCC unroll 8
+      for (int u = 0; u < kSums; u++) step(u * Rows);
+    }
+    for (; k < x.k; k++) step(0);
+#pragma GCC unroll 64
+    for (int i = Rows; i < kSums * Rows; i++)
+#pragma GCC unroll 2
+      for (int j = 0; j < Vectors; j++) sum[i % Rows][j] += sum[i][j];
+  } else {
+    const T* ahead = x.ahead;
+    const int64_t ahead_rows = x.ahead_rows;
+    for (int64_t k = 0; k < x.k; k += kAheadSteps) {
+      if constexpr (Rows >= kAheadRows || Rows == kMaxRows) {
+        for (int64_t row = 0; row < ahead_rows; row++, ahead += b_step)
+          for (int64_t n = 0; n < kPanelVectors * L; n += kLineElements<T>)
+            __builtin_prefetch(ahead + n, 0, 2);
+      }
+      for (int64_t left = lesser(x.k - k, kAheadSteps); left > 0; left--) step(0);
     }
   }
-  for (int i = 0; i < Rows; i++) {
-    for (int j = 0; j < N; j++) {
-      T* at = c_at(i, j);
-      if (Ragged && j == N - 1) {
-        if (x.accumulate) sum[i][j] += load_partial<V>(at, ragged);
-        store_partial(at, sum[i][j], ragged);
+  T* c = x.c;
+  const int64_t c_row = x.c_row;
+  const bool accumulate = x.accumulate;
+#pragma GCC unroll 64
+  for (int i = 0; i < Rows; i++, c += c_row) {
+#pragma GCC unroll 2
+    for (int j = 0; j < Vectors; j++) {
+      T* at = c + j * L;
+      V result = sum[i][j];
+      if (Ragged && j == Vectors - 1) {
+        if (accumulate) result += load_partial<V>(at, ragged);
+        store_partial(at, result, ragged);
       } else {
-        if (x.accumulate) sum[i][j] += load<V>(at);
-        store(at, sum[i][j]);
+        if (accumulate) result += load<V>(at);
+        store(at, result);
       }
     }
   }
@@ -92,35 +152,40 @@ template <class T>
 using Block = void (*)(const Matmul<T>&, int64_t);
 
 // By rows - 1.
-template <class T, int Vectors, int Panels, bool Ragged, int... Rows>
+template <class T, int Vectors, bool Ragged, int... Rows>
 constexpr Block<T> block_of(int rows, std::integer_sequence<int, Rows...>) {
-  constexpr Block<T> kBlocks[] = {&multiply_block<T, Rows + 1, Vectors, Panels, Ragged>...};
+  constexpr Block<T> kBlocks[] = {&multiply_block<T, Rows + 1, Vectors, Ragged>...};
   return kBlocks[rows - 1];
 }
-template <class T, int Vectors, int Panels, bool Ragged, int MaxRows = kMaxRows>
+template <class T, int Vectors, bool Ragged>
 DVM_INLINE Block<T> block_of(int64_t rows) {
-  return block_of<T, Vectors, Panels, Ragged>(static_cast<int>(rows),
-                                              std::make_integer_sequence<int, MaxRows>{});
+  return block_of<T, Vectors, Ragged>(static_cast<int>(rows),
+                                      std::make_integer_sequence<int, kMaxRows>{});
 }
 
-// Panels that a block of so many rows takes at once: about 8 accumulators.
-constexpr int64_t panels_at_once(int64_t rows) { return rows == 1 ? 4 : rows == 2 ? 2 : 1; }
+// Rows as blocks of nearly equal size.
+struct RowBlocks {
+  int64_t rows, count, step, last;
 
-template <class T>
-DVM_INLINE Block<T> block_for(int64_t rows, int64_t panels) {
-  if (panels == 4) return block_of<T, kPanelVectors, 4, false, 1>(rows);
-  if (panels == 2) return block_of<T, kPanelVectors, 2, false, 2>(rows);
-  return block_of<T, kPanelVectors, 1, false>(rows);
-}
+  DVM_INLINE RowBlocks(int64_t all, int64_t most)
+      : rows(all),
+        count((all + most - 1) / most),
+        step((all + count - 1) / count),
+        last(all - (all - 1) / step * step) {}
+};
 
-template <class T>
-DVM_INLINE void multiply_rows(const Matmul<T>& whole, int64_t rows, int64_t step, Block<T> block,
-                              Block<T> last_block, int64_t ragged) {
-  Matmul<T> x = whole;
-  for (int64_t m = 0; m < rows; m += step) {
-    (m + step <= rows ? block : last_block)(x, ragged);
-    x.a += step * x.a_row;
-    x.c += step * x.c_row;
+// One panel of B, or the `Vectors` vectors of a ragged one.
+template <class T, int Vectors, bool Ragged>
+DVM_INLINE void multiply_panel(const Matmul<T>& panel, const RowBlocks& rows, int64_t ragged) {
+  const Block<T> block = block_of<T, Vectors, Ragged>(rows.step);
+  const Block<T> last = block_of<T, Vectors, Ragged>(rows.last);
+  const int64_t ahead_rows = (panel.k + kAheadSteps - 1) / kAheadSteps * panel.ahead_rows;
+  Matmul<T> x = panel;
+  for (int64_t m = 0; m < rows.rows; m += rows.step) {
+    (m + rows.step <= rows.rows ? block : last)(x, ragged);
+    x.a += rows.step * x.a_row;
+    x.c += rows.step * x.c_row;
+    x.ahead += ahead_rows * x.b_step;
   }
 }
 
@@ -134,36 +199,95 @@ DVM_INLINE int64_t most_rows(int64_t a_row) {
 }
 
 template <class T>
-void multiply(Matmul<T> x, int64_t rows, int64_t columns) {
-  constexpr int64_t L = kLanes<T>, kNR = kPanelVectors * L;
-  const int64_t most = most_rows<T>(x.a_row);
-  const int64_t blocks = (rows + most - 1) / most, step = (rows + blocks - 1) / blocks;
-  const int64_t last = rows - (rows - 1) / step * step;
-  int64_t whole_panels = columns / kNR;
-  const auto advance = [&](int64_t panels) {
-    x.b += panels * x.b_panel;
-    x.c += panels * kNR;
-    whole_panels -= panels;
-  };
-  for (int64_t panels = panels_at_once(rows); panels > 1; panels /= 2) {
-    const Block<T> block = block_for<T>(rows, panels);
-    while (whole_panels >= panels) {
-      block(x, 0);
-      advance(panels);
-    }
+DVM_INLINE void multiply_panels(Matmul<T> x, const RowBlocks& rows, int64_t columns) {
+  constexpr int64_t L = kLanes<T>, kNR = Matmul<T>::kColumns;
+  // Behind the last panel come the next steps of k, of the first one.
+  const T* next_depth = x.b + x.k * x.b_step;
+  x.ahead_rows = (kAheadSteps + rows.count - 1) / rows.count;
+  int64_t left = columns;
+  for (; left >= kNR; left -= kNR) {
+    x.ahead = left > kNR ? x.b + x.b_panel : next_depth;
+    multiply_panel<T, 2, false>(x, rows, 0);
+    x.b += x.b_panel;
+    x.c += kNR;
   }
-  const Block<T> block = block_for<T>(step, 1), last_block = block_for<T>(last, 1);
-  while (whole_panels > 0) {
-    multiply_rows(x, rows, step, block, last_block, 0);
-    advance(1);
-  }
-  const int64_t left = columns % kNR;
+  x.ahead_rows = 0;
   if (left > L) {
-    multiply_rows(x, rows, step, block_of<T, 2, 1, true>(step), block_of<T, 2, 1, true>(last),
-                  left - L);
+    multiply_panel<T, 2, true>(x, rows, left - L);
   } else if (left > 0) {
-    multiply_rows(x, rows, step, block_of<T, 1, 1, true>(step), block_of<T, 1, 1, true>(last),
-                  left);
+    multiply_panel<T, 1, true>(x, rows, left);
+  }
+}
+
+// Rows of C, a row-major B: C += Depth columns of A * Depth rows of B.
+template <class T, int Rows, int Depth>
+DVM_INLINE void stream_rows(const Matmul<T>& x, int64_t k, int64_t columns) {
+  using V = Full<T>;
+  V scalar[Rows][Depth];
+  for (int i = 0; i < Rows; i++)
+    for (int d = 0; d < Depth; d++) scalar[i][d] = splat<V>(x.a[i * x.a_row + k + d]);
+  const T* b = x.b + k * x.b_step;
+  const bool accumulate = x.accumulate || k > 0;
+  const auto vector = [&](int64_t n, auto load_at, auto store_at) DVM_LAMBDA_INLINE {
+    V row[Depth];
+    for (int d = 0; d < Depth; d++) row[d] = load_at(b + d * x.b_step + n);
+    for (int i = 0; i < Rows; i++) {
+      V even = accumulate ? load_at(x.c + i * x.c_row + n) : V{}, odd = V{};
+      for (int d = 0; d < Depth; d++) (d % 2 == 0 ? even : odd) += scalar[i][d] * row[d];
+      store_at(x.c + i * x.c_row + n, even + odd);
+    }
+  };
+  int64_t n = 0;
+  for (; n + kLanes<T> <= columns; n += kLanes<T>) {
+    vector(
+        n, [](const T* at) DVM_LAMBDA_INLINE { return load<V>(at); },
+        [](T* at, V v) DVM_LAMBDA_INLINE { store(at, v); });
+  }
+  if (n < columns) {
+    vector(
+        n, [&](const T* at) DVM_LAMBDA_INLINE { return load_partial<V>(at, columns - n); },
+        [&](T* at, V v) DVM_LAMBDA_INLINE { store_partial(at, v, columns - n); });
+  }
+}
+
+template <class T, int Rows>
+[[gnu::noinline]] void multiply_streamed(const Matmul<T>& x, int64_t columns) {
+  constexpr int kDepth = Rows <= kStreamScalars / 8 ? 8 : 4;
+  int64_t k = 0;
+  for (; k + kDepth <= x.k; k += kDepth) stream_rows<T, Rows, kDepth>(x, k, columns);
+  for (; k < x.k; k++) stream_rows<T, Rows, 1>(x, k, columns);
+}
+
+// False: not that few rows.
+template <class T, int... Rows>
+DVM_INLINE bool multiply_streamed(const Matmul<T>& x, int64_t rows, int64_t columns,
+                                  std::integer_sequence<int, Rows...>) {
+  return ((rows == Rows + 1 && (multiply_streamed<T, Rows + 1>(x, columns), true)) || ...);
+}
+
+template <class T>
+void multiply(Matmul<T> x, int64_t rows, int64_t columns) {
+  if (x.direct() && x.k > 0 &&
+      multiply_streamed(x, rows, columns, std::make_integer_sequence<int, kStreamRows>{})) {
+    return;
+  }
+  const int64_t most = most_rows<T>(x.a_row);
+  const int64_t row_bytes = (x.k + 1) * static_cast<int64_t>(sizeof(T));
+  const int64_t resident = kChunkBytes / row_bytes;
+  const RowBlocks chunks(rows, resident > most ? resident : most);
+  const int64_t depth = x.direct() ? kDirectDepth : x.k + 1;
+  for (int64_t m = 0; m < rows; m += chunks.step) {
+    const RowBlocks chunk(lesser(rows - m, chunks.step), most);
+    Matmul<T> part = x;
+    for (int64_t k = 0; k == 0 || k < x.k; k += depth) {
+      part.k = lesser(x.k - k, depth);
+      multiply_panels(part, chunk, columns);
+      part.accumulate = true;
+      part.a += depth;
+      part.b += depth * x.b_step;
+    }
+    x.a += chunks.step * x.a_row;
+    x.c += chunks.step * x.c_row;
   }
 }
 

@@ -250,6 +250,25 @@ DVM_INLINE void pack_panel(R* to, const S* from, int64_t k_extent, int64_t colum
   }
 }
 
+// Whole panels of a matrix whose rows are contiguous: some of its rows at a time, so that both
+// sides see runs of several cache lines.
+template <class T>
+DVM_INLINE void pack_row_panels(const Tile<T>& to, const Tile<const T>& from, int64_t k_extent,
+                                int64_t panels) {
+  constexpr int64_t kNR = 2 * kLanes<T>, kRows = 8;
+  for (int64_t k = 0; k < k_extent; k += kRows) {
+    const int64_t rows = lesser(k_extent - k, kRows);
+    for (int64_t panel = 0; panel < panels; panel++) {
+      T* out = to.at + panel * to.outer + k * kNR;
+      const T* in = from.at + panel * kNR + k * from.middle;
+      for (int64_t row = 0; row < rows; row++, out += kNR, in += from.middle) {
+        store(out, load<Full<T>>(in));
+        store(out + kLanes<T>, load<Full<T>>(in + kLanes<T>));
+      }
+    }
+  }
+}
+
 template <class S, class R>
 void pack_b_handler(Core& core, const uint64_t* words) {
   constexpr int64_t kNR = 2 * kLanes<R>;
@@ -257,7 +276,15 @@ void pack_b_handler(Core& core, const uint64_t* words) {
   if (e.empty()) return;
   const Tile<R> to = tile_at<R>(core, words + 1);
   const Tile<const S> from = tile_at<const S>(core, words + 3);
-  for (int64_t n = 0, panel = 0; n < e.inner; n += kNR, panel++) {
+  int64_t n = 0, panel = 0;
+  if constexpr (std::is_same_v<S, R> && std::is_floating_point_v<R>) {
+    if (from.inner == 1) {
+      panel = e.inner / kNR;
+      n = panel * kNR;
+      pack_row_panels<R>(to, from, e.middle, panel);
+    }
+  }
+  for (; n < e.inner; n += kNR, panel++) {
     pack_panel(to.at + panel * to.outer, from.at + n * from.inner, e.middle,
                lesser(e.inner - n, kNR), from.middle, from.inner);
   }

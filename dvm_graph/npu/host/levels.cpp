@@ -110,7 +110,7 @@ Target host_target(int cores, const InstructionTable& table) {
   target.matmul_nr = table.matmul_nr;
   target.matmul_mr = table.matmul_mr;
   target.matmul_rows = (128 + table.matmul_mr - 1) / table.matmul_mr * table.matmul_mr;
-  target.matmul_k_block = 1536;  // longer blocks push A and a panel of B out of L2
+  target.matmul_k_block = 1024;  // longer blocks push A and panels of B out of L2
   target.tile_overhead = 512;
   target.stage_overhead = 16384;
   return target;

@@ -14,7 +14,7 @@ struct Layout {
 
 Layout random_layout(Random& random, int64_t nr) {
   Layout x;
-  constexpr int64_t kDepths[] = {0, 1, 2, 3, 8, 17, 64, 101};
+  constexpr int64_t kDepths[] = {0, 1, 2, 3, 8, 17, 64, 101, 129, 300};
   x.m = random.chance(0.2) ? 0 + random.integer(0, 2) : random.integer(1, 45);
   x.k = random.pick(kDepths);
   x.n = random.chance(0.5) ? random.integer(0, 3 * nr + 1) : random.integer(0, 9 * nr);
@@ -23,6 +23,18 @@ Layout random_layout(Random& random, int64_t nr) {
   x.b_row = random.chance(0.5) ? 0 : x.n + random.integer(0, 5);
   x.c_row = x.n + random.integer(0, 5);
   x.accumulate = random.chance(0.5);
+  return x;
+}
+
+// More of A than stays in a cache at once.
+Layout large_layout(Random& random, int64_t nr, bool packed) {
+  Layout x = random_layout(random, nr);
+  x.m = 45;
+  x.k = 4001;
+  x.n = 2 * nr + 3;
+  x.a_row = 4096;
+  x.b_row = packed ? 0 : x.n;
+  x.c_row = x.n;
   return x;
 }
 
@@ -80,6 +92,11 @@ int main() {
       context = std::string(level.table->name) + " m_matmul_f64 ";
       test_layout<double>(machine, random, dvm::DType::f64,
                           random_layout(random, level.table->matmul_nr / 2));
+    }
+    for (const bool packed : {true, false}) {
+      context = std::string(level.table->name) + " large m_matmul_f32 ";
+      test_layout<float>(machine, random, dvm::DType::f32,
+                         large_layout(random, level.table->matmul_nr, packed));
     }
   }
   return report("matmul");
