@@ -29,13 +29,6 @@ std::string shape_text(const std::vector<int64_t>& shape) {
   return "[" + text + "]";
 }
 
-Tensor fresh_tensor(DType dtype, std::vector<int64_t> shape, const std::string& name) {
-  Tensor tensor{dtype, std::move(shape), nullptr, nullptr};
-  tensor.owner = allocate(bytes_of(tensor), name.c_str());
-  tensor.data = static_cast<std::byte*>(tensor.owner.get());
-  return tensor;
-}
-
 void check_given(const ModelValue& value, const Tensor& given, const Tensor& wanted) {
   if (given.dtype != wanted.dtype) {
     throw InputError("the array given for output " + value.name + " is " + numpy_name(given.dtype) +
@@ -118,6 +111,7 @@ std::vector<Tensor> Executor::run_locked(std::span<const Tensor> inputs,
   if (!unchecked_.empty()) evaluate_dims();
   std::vector<Tensor> outputs = collect(given);
   launcher_.end_run();
+  output_pool_.end_run();
   statistics_.arena_bytes = held_bytes();
   statistics_.run_ns = now_ns() - start;
   last_statistics_ = statistics_;
@@ -203,9 +197,16 @@ void Executor::place_outputs(const Segment& segment, std::span<const Tensor> giv
     if (!offered.absent()) check_given(described, offered, wanted);
     const bool in_place = !offered.absent() && usable_in_place(offered);
     tensors_[value] =
-        in_place ? offered : fresh_tensor(wanted.dtype, std::move(wanted.shape), described.name);
+        in_place ? offered : fresh_output(wanted.dtype, std::move(wanted.shape), described.name);
     buffer(value) = tensors_[value].data;
   }
+}
+
+Tensor Executor::fresh_output(DType dtype, std::vector<int64_t> shape, const std::string& name) {
+  Tensor tensor{dtype, std::move(shape), nullptr, nullptr};
+  tensor.owner = output_pool_.take(bytes_of(tensor), name.c_str());
+  tensor.data = static_cast<std::byte*>(tensor.owner.get());
+  return tensor;
 }
 
 // A given array that shares memory with an input is filled at the end.
@@ -285,7 +286,7 @@ std::vector<Tensor> Executor::collect(std::span<const Tensor> given) {
         (!owned || repeated || !wanted.absent())) {
       if (!wanted.absent()) check_given(described, wanted, result);
       Tensor copy =
-          wanted.absent() ? fresh_tensor(result.dtype, result.shape, described.name) : wanted;
+          wanted.absent() ? fresh_output(result.dtype, result.shape, described.name) : wanted;
       std::memcpy(copy.data, result.data, static_cast<size_t>(bytes_of(result)));
       result = std::move(copy);
     }
