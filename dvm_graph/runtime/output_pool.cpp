@@ -81,8 +81,7 @@ std::shared_ptr<void> OutputPool::take(int64_t bytes, const char* what) {
   Shelf::Block block = shelf_->find(bytes);
   if (block.memory == nullptr) block = {allocate(bytes, what), bytes};
   void* const address = block.memory.get();
-  return {address,
-          [block = std::move(block), shelf = std::weak_ptr(shelf_)](void*) mutable {
+  return {address, [block = std::move(block), shelf = std::weak_ptr(shelf_)](void*) mutable {
             if (const auto open = shelf.lock()) open->put(std::move(block));
           }};
 }
