@@ -66,6 +66,7 @@ void add_access(const KernelPlan& plan, const PlanNode& source, const int64_t* d
   const Access& view = plan.accesses[source.access];
   access.value = view.value;
   access.storage = values[view.value].dtype;
+  access.value_bytes = values[view.value].bytes;
   access.packed_panels = view.packed_panels;
   if (view.packed_panels) access.storage = register_dtype(access.storage);
   access.element_bytes = static_cast<int64_t>(size_of(access.storage));

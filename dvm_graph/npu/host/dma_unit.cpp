@@ -111,7 +111,7 @@ DVM_INLINE void transpose_rows(To* to, int64_t to_stride, const From* from, int6
 }
 
 template <class To, class From>
-void move(Move<To, From> x) {
+void move(Move<To, From> x, bool stream) {
   if (x.to.inner != 1 || (x.e.inner == 1 && x.e.middle > 1)) {
     if (x.to.middle == 1 && x.e.middle > 1) {
       x.swap_inner_with_middle();
@@ -124,8 +124,9 @@ void move(Move<To, From> x) {
   if (x.to.inner == 1 || x.e.inner == 1) {
     if (x.from.inner == 1 || x.e.inner == 1) {
       for_rows(
-          x.e, [n = x.e.inner](To* to, const From* from) { convert_row(to, from, n); }, x.to,
-          x.from);
+          x.e, [=, n = x.e.inner](To* to, const From* from) { convert_row(to, from, n, stream); },
+          x.to, x.from);
+      if (stream) finish_streams();
       return;
     }
     if (x.from.inner == 0) {
@@ -162,14 +163,16 @@ template <class S, class R>
 void load_handler(Core& core, const uint64_t* words) {
   const Extents e = extents_of(core, words);
   if (e.empty()) return;
-  move(Move<R, S>{e, tile_at<R>(core, words + 1), tile_at<const S>(core, words + 3)});
+  move(Move<R, S>{e, tile_at<R>(core, words + 1), tile_at<const S>(core, words + 3)},
+       streams(words));
 }
 
 template <class S, class R>
 void store_handler(Core& core, const uint64_t* words) {
   const Extents e = extents_of(core, words);
   if (e.empty()) return;
-  move(Move<S, R>{e, tile_at<S>(core, words + 1), tile_at<const R>(core, words + 3)});
+  move(Move<S, R>{e, tile_at<S>(core, words + 1), tile_at<const R>(core, words + 3)},
+       streams(words));
 }
 
 // The wrapped index, or -1 after leaving a trap.
