@@ -8,10 +8,10 @@ VENV := .venv
 RUN := $(VENV)/bin/python
 PIP := $(RUN) -m pip --disable-pip-version-check install --quiet
 CPP_FILES = $(shell git ls-files -- '*.cpp' '*.h')
-BASE_MODELS := bert gpt2 vit llama qwen3 mmoe
+BASE_MODELS := bert gpt2 vit llama llama_decode qwen3 qwen3_decode mmoe resnet mobilenet convnext
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-cpp test-torch lint golden bench docs models-base sanitize clean
+.PHONY: help demo test test-cpp test-torch lint golden bench bench-docs docs models-base sanitize clean
 
 help: ## List the targets.
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 16
@@ -36,8 +36,12 @@ lint: $(VENV)/.lint ## Check style, formatting and types.
 golden: $(VENV)/.package ## Rewrite the golden files from what the passes print now.
 	$(RUN) -m pytest -q -m golden --ignore=tests/torch tests --update-golden
 
-bench: $(VENV)/.package $(VENV)/.bench ## Compare running times with other engines.
-	$(RUN) -m benchmarks
+bench: $(VENV)/.package $(VENV)/.bench models-base ## Compare with other engines; BENCH='--quick' and the like.
+	$(RUN) -c 'import dvm_graph'
+	$(RUN) -m benchmarks all $(BENCH)
+
+bench-docs: $(VENV)/.package $(VENV)/.bench ## Take the results of `make bench` into docs/performance.md.
+	$(RUN) -m benchmarks document
 
 docs: $(VENV)/.package ## Write the generated pages of docs/.
 	$(RUN) -m docs.generate
@@ -85,6 +89,6 @@ $(VENV)/.torch: pyproject.toml $(VENV)/.python
 	$(PIP) $$($(RUN) .ci/extra.py torch) click numpy onnx onnxruntime
 	@touch $@
 
-$(VENV)/.bench: pyproject.toml $(VENV)/.package
+$(VENV)/.bench: pyproject.toml $(VENV)/.package $(VENV)/.torch
 	$(PIP) $$($(RUN) .ci/extra.py bench)
 	@touch $@

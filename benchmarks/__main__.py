@@ -1,133 +1,338 @@
-"""`python -m benchmarks [--models bert,gpt2] [--threads 2] [--repeats 11] [--output build/bench]`."""
+"""`python -m benchmarks PART [OPTIONS]`; `python -m benchmarks all --quick` is a short look at everything."""
 
 from __future__ import annotations
 
-import csv
+import math
+import os
+import platform
+import shlex
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
+from typing import Any, TypeVar
 
 import click
 from rich.console import Console
-from rich.progress import track
-from rich.table import Table
+from rich.progress import MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from benchmarks.models import GRIDS, ModelResult, run_model
+from benchmarks import ceilings as ceiling
+from benchmarks import models, operators, stream, zoo
+from benchmarks.engines import ENGINES
+from benchmarks.measure import run_workload
+from benchmarks.process import Setting, missing
+from benchmarks.results import fill_regions, read_results, sections, write_plots
+from benchmarks.rows import Row, write_rows
+from benchmarks.workload import Workload
 from models import base_path
 
-COLUMNS = (
-    "model",
-    "dims",
-    "dvm_graph ms",
-    "onnxruntime ms",
-    "speed-up",
-    "first/repeat",
-    "compile mean us",
-    "compile max us",
-    "noise",
-    "max error",
+_QUICK_MODELS = ("bert", "llama_decode", "resnet")
+_SLOW_TO_COMPILE = {"inductor_dynamic", "inductor_static"}
+_PACKAGES = ("onnxruntime", "openvino", "torch", "transformers", "numpy")
+_DOCS = Path(__file__).resolve().parent.parent / "docs"
+_CONSOLE = Console()
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """The options that all parts share."""
+
+    engines: tuple[str, ...]
+    """Empty: all that there are."""
+    setting: Setting
+    repeats: int
+    quick: bool
+    seed: int
+    static_shapes: int
+    """Negative: the part's own number."""
+    output: Path
+
+    @property
+    def rounds(self) -> int:
+        return min(2, self.repeats) if self.quick else self.repeats
+
+    def static(self, full: int, quick: int) -> int:
+        if self.static_shapes >= 0:
+            return self.static_shapes
+        return quick if self.quick else full
+
+    def present(self, candidates: Sequence[str] = tuple(ENGINES)) -> list[str]:
+        """The engines that take part; those left out are named with the reason."""
+        chosen = [name for name in self.engines or candidates if name in candidates]
+        reasons = {name: missing(name, self.setting) for name in chosen}
+        for name, reason in reasons.items():
+            if reason:
+                _CONSOLE.print(f"[yellow]{name} is left out: {reason}")
+        return [name for name, reason in reasons.items() if not reason]
+
+
+def _shared_options(function: F) -> F:
+    options = [
+        click.option("--engines", default="", help=f"Of {','.join(ENGINES)}; default: all."),
+        click.option("--threads", default=len(os.sched_getaffinity(0)), show_default=True),
+        click.option("--repeats", default=5, show_default=True, help="Timed rounds per point."),
+        click.option("--quick", is_flag=True, help="Fewer rounds, points and models."),
+        click.option("--seed", default=0, show_default=True),
+        click.option(
+            "--static-shapes",
+            default=-1,
+            help="Shapes per workload that the recompiling engine is shown; the default is per part.",
+        ),
+        click.option(
+            "--mindspore-python", default="", help="Interpreter with MindSpore, for `operators`."
+        ),
+        click.option(
+            "--output",
+            type=click.Path(path_type=Path),
+            default=Path("build/bench"),
+            show_default=True,
+        ),
+    ]
+    for option in reversed(options):
+        function = option(function)
+    return function
+
+
+def _request(
+    engines: str,
+    threads: int,
+    repeats: int,
+    quick: bool,
+    seed: int,
+    static_shapes: int,
+    mindspore_python: str,
+    output: Path,
+) -> Request:
+    chosen = tuple(name for name in engines.split(",") if name)
+    if unknown := [name for name in chosen if name not in ENGINES]:
+        raise click.UsageError(f"unknown engine {unknown[0]!r}; known: {', '.join(ENGINES)}")
+    if repeats < 1:
+        raise click.UsageError("--repeats is at least 1")
+    setting = Setting(threads, mindspore_python)
+    return Request(chosen, setting, repeats, quick, seed, static_shapes, output)
+
+
+@click.group()
+def main() -> None:
+    """Compares dvm_graph with other engines; writes CSV, Markdown and plots."""
+
+
+@main.command("ceilings")
+@_shared_options
+def ceilings_command(**options: Any) -> None:
+    """The machine's FMA rate and memory traffic, measured."""
+    request = _request(**options)
+    found = _ceilings(request)
+    _CONSOLE.print(
+        f"{request.setting.threads} threads: {found.fma_gflops:.1f} GFLOP/s f32 FMA, "
+        f"copy {found.copy_gbs:.1f} GB/s (read plus written), read {found.read_gbs:.1f} GB/s"
+    )
+
+
+@main.command("operators")
+@_shared_options
+@click.option("--datasets", default=",".join(operators.DATASETS), show_default=True)
+@click.option("--count", default=operators.COUNT, show_default=True, help="Shapes of a dataset.")
+def operators_command(datasets: str, count: int, **options: Any) -> None:
+    """The paper's operator and subgraph datasets."""
+    _operators(_request(**options), _chosen(datasets, operators.DATASETS), count)
+
+
+@main.command("zoo")
+@_shared_options
+@click.option("--datasets", default=",".join(zoo.ZOO), show_default=True)
+def zoo_command(datasets: str, **options: Any) -> None:
+    """Memory-bound operators at awkward extents."""
+    _zoo(_request(**options), _chosen(datasets, zoo.ZOO))
+
+
+@main.command("models")
+@_shared_options
+@click.option("--models", "names", default="", help=f"Of {','.join(models.GRIDS)}; default: all.")
+def models_command(names: str, **options: Any) -> None:
+    """Whole models over a grid of dims."""
+    _models(_request(**options), names)
+
+
+@main.command("stream")
+@_shared_options
+@click.option("--stream-model", default="bert", show_default=True)
+@click.option("--shapes", default=2000, show_default=True, help="Length of the stream.")
+@click.option("--max-batch", default=stream.MAX_BATCH, show_default=True)
+@click.option("--max-seq", default=stream.MAX_SEQUENCE, show_default=True)
+def stream_command(
+    stream_model: str, shapes: int, max_batch: int, max_seq: int, **options: Any
+) -> None:
+    """Random (batch, seq) shapes on an encoder, each new."""
+    _stream(_request(**options), stream_model, shapes, max_batch, max_seq)
+
+
+@main.command("all")
+@_shared_options
+def all_command(**options: Any) -> None:
+    """Every part."""
+    request = _request(**options)
+    _operators(request, list(operators.DATASETS), operators.COUNT)
+    _zoo(request, list(zoo.ZOO))
+    _models(request, "")
+    _stream(request, "bert", 2000, stream.MAX_BATCH, stream.MAX_SEQUENCE)
+
+
+@main.command()
+@click.option(
+    "--output", type=click.Path(path_type=Path), default=Path("build/bench"), show_default=True
 )
+def document(output: Path) -> None:
+    """Takes the results in OUTPUT into docs/performance.md."""
+    results = read_results(output)
+    found = sections(results)
+    for part, paths in write_plots(results, _DOCS / "performance").items():
+        links = (f"![{path.stem}](performance/{path.name})" for path in paths)
+        found[f"{part}-plots"] = "\n".join(links)
+    page = _DOCS / "performance.md"
+    page.write_text(fill_regions(page.read_text(encoding="utf-8"), found), encoding="utf-8")
+    _CONSOLE.print(f"written: {page} and its plots")
 
 
-@click.command()
-@click.option("--models", "names", default=",".join(GRIDS), show_default=True)
-@click.option("--threads", default=2, show_default=True)
-@click.option("--repeats", default=11, show_default=True, help="Timed runs per shape and engine.")
-@click.option("--quick", is_flag=True, help="Three repeats.")
-@click.option("--output", type=click.Path(path_type=Path), default=Path("build/bench"))
-def main(names: str, threads: int, repeats: int, quick: bool, output: Path) -> None:
-    """Compares whole models with onnxruntime and writes CSV and Markdown."""
-    console = Console()
+def _chosen(names: str, known: Any) -> list[str]:
     chosen = names.split(",")
-    missing = [name for name in chosen if not base_path(name).exists()]
-    if missing:
-        raise click.UsageError(f"no base export of {', '.join(missing)}: run `make models-base`")
-    results = [
-        run_model(name, threads, 3 if quick else repeats)
-        for name in track(chosen, "models", console=Console(stderr=True))
+    if unknown := [name for name in chosen if name not in known]:
+        raise click.UsageError(f"unknown name {unknown[0]!r}; known: {', '.join(known)}")
+    return chosen
+
+
+def _operators(request: Request, datasets: Sequence[str], count: int) -> None:
+    graphs, static = request.output / "graphs", request.static(full=6, quick=1)
+    count = min(count, 10) if request.quick else count
+    workloads = [operators.workload(name, request.seed, count, static, graphs) for name in datasets]
+    if "matmul" in datasets:
+        workloads.append(operators.constant_weight_workload(request.seed, graphs, static))
+    _run(request, "operators", workloads, request.present())
+
+
+def _zoo(request: Request, datasets: Sequence[str]) -> None:
+    graphs, static = request.output / "graphs", request.static(full=1, quick=0)
+    workloads = [
+        zoo.workload(name, request.seed, request.quick, static, graphs) for name in datasets
     ]
-    console.print(_points_table(results))
-    console.print(_summary_table(results))
-    output.mkdir(parents=True, exist_ok=True)
-    _write_csv(results, output / "models.csv")
-    (output / "models.md").write_text(_markdown(results))
-    console.print(f"written to {output}/models.csv and {output}/models.md")
+    _run(request, "zoo", workloads, _without_mindspore(request))
 
 
-def _point_rows(results: list[ModelResult]) -> list[tuple[str, ...]]:
-    return [
-        (
-            result.name,
-            " ".join(f"{name}={extent}" for name, extent in point.dims.items()),
-            f"{point.repeat * 1e3:.2f}",
-            f"{point.onnxruntime * 1e3:.2f}",
-            f"{point.speedup:.3f}",
-            f"{point.first / point.repeat:.3f}",
-            f"{point.compile_mean_us:.2f}",
-            f"{point.compile_max_us:.2f}",
-            f"{point.noise:.3f}",
-            f"{point.max_error:.1e}",
+def _models(request: Request, names: str) -> None:
+    default = _QUICK_MODELS if request.quick else tuple(models.GRIDS)
+    chosen = _chosen(names, models.GRIDS) if names else list(default)
+    _require_exports(chosen)
+    static = request.static(full=1, quick=0)
+    workloads = [models.workload(name, request.seed, request.quick, static) for name in chosen]
+    present = _without_mindspore(request)
+    if request.quick and not request.engines:
+        present = [name for name in present if name not in _SLOW_TO_COMPILE]
+    _run(request, "models", workloads, present)
+
+
+def _without_mindspore(request: Request) -> list[str]:
+    return request.present([name for name in ENGINES if name != "mindspore"])
+
+
+def _require_exports(names: Sequence[str]) -> None:
+    if absent := [name for name in names if not base_path(name).exists()]:
+        raise click.UsageError(f"no base export of {', '.join(absent)}: run `make models-base`")
+
+
+def _run(
+    request: Request, part: str, workloads: Sequence[Workload], engines: Sequence[str]
+) -> None:
+    rows: list[Row] = []
+    with _progress() as progress:
+        total = sum(len(workload.points) for workload in workloads)
+        task = progress.add_task(part, total=total, what="")
+        for workload in workloads:
+            progress.update(task, what=f"{workload.name}: loading")
+            rows += run_workload(
+                workload,
+                engines,
+                request.rounds,
+                request.setting,
+                _ceilings(request),
+                lambda what: progress.update(task, advance=1, what=what),
+            )
+            write_rows(Row, rows, request.output / f"{part}.csv")
+    _finish(request, part)
+
+
+def _stream(request: Request, model: str, shapes: int, max_batch: int, max_seq: int) -> None:
+    _require_exports([model])
+    shapes = min(shapes, 60) if request.quick else shapes
+    engines = request.present(stream.ENGINES)
+    if request.quick and not request.engines:
+        engines = [name for name in engines if name not in _SLOW_TO_COMPILE]
+    drawn = stream.sample(request.seed, shapes, max_batch, max_seq)
+    found = _ceilings(request)
+    with _progress() as progress:
+        turns = math.ceil(len(drawn) / stream.TURN)
+        task = progress.add_task("stream", total=turns, what="loading")
+        rows, memories = stream.run_stream(
+            model,
+            drawn,
+            engines,
+            request.setting,
+            (found.fma_gflops, found.read_gbs),
+            request.seed,
+            lambda what: progress.update(task, advance=1, what=what),
         )
-        for result in results
-        for point in result.points
-    ]
+    write_rows(stream.StreamRow, rows, request.output / "stream.csv")
+    write_rows(stream.StreamMemory, memories, request.output / "stream_memory.csv")
+    _finish(request, "stream")
 
 
-SUMMARY = (
-    "model",
-    "basic operators",
-    "kernels",
-    "speed-up (geomean)",
-    "first/repeat",
-    "load/onnxruntime",
-    "memory/onnxruntime",
-)
+def _progress() -> Progress:
+    columns = (*Progress.get_default_columns(), MofNCompleteColumn(), TimeElapsedColumn())
+    return Progress(*columns, TextColumn("{task.fields[what]}"), console=Console(stderr=True))
 
 
-def _summary_rows(results: list[ModelResult]) -> list[tuple[str, ...]]:
-    return [
+def _ceilings(request: Request) -> ceiling.Ceilings:
+    return ceiling.measure(ceiling.build(request.output), request.setting.threads)
+
+
+def _finish(request: Request, part: str) -> None:
+    """Prints the part's tables and writes everything that is made of the CSV files."""
+    (request.output / "environment.md").write_text(_environment(request), encoding="utf-8")
+    results = read_results(request.output)
+    found = sections(results)
+    for name, text in found.items():
+        (request.output / f"{name}.md").write_text(text + "\n", encoding="utf-8")
+        if name.startswith(part):
+            click.echo(f"\n{name}\n\n{text}")  # wider than most terminals: as it is
+    write_plots(results, request.output)
+    _CONSOLE.print(f"written to {request.output}")
+
+
+def _environment(request: Request) -> str:
+    versions = []
+    for package in _PACKAGES:
+        try:
+            versions.append(f"{package} {version(package)}")
+        except PackageNotFoundError:
+            continue
+    return "\n".join(
         (
-            result.name,
-            str(result.basic_operators),
-            str(result.kernels),
-            f"{result.speedup:.3f}",
-            f"{result.first_over_repeat:.3f}",
-            f"{result.load_ratio:.2f}",
-            f"{result.memory_ratio:.2f}",
+            f"* command: `python -m benchmarks {shlex.join(sys.argv[1:])}`",
+            f"* machine: {_processor()}, {request.setting.threads} threads",
+            f"* {', '.join(versions)}, Python {platform.python_version()}",
         )
-        for result in results
-    ]
+    )
 
 
-def _table(title: str, columns: tuple[str, ...], rows: list[tuple[str, ...]]) -> Table:
-    table = Table(title=title)
-    for column in columns:
-        table.add_column(column)
-    for row in rows:
-        table.add_row(*row)
-    return table
-
-
-def _points_table(results: list[ModelResult]) -> Table:
-    return _table("per shape (medians, interleaved)", COLUMNS, _point_rows(results))
-
-
-def _summary_table(results: list[ModelResult]) -> Table:
-    return _table("per model", SUMMARY, _summary_rows(results))
-
-
-def _markdown(results: list[ModelResult]) -> str:
-    def table(columns: tuple[str, ...], rows: list[tuple[str, ...]]) -> str:
-        lines = [columns, tuple("---" for _ in columns), *rows]
-        return "\n".join("| " + " | ".join(line) + " |" for line in lines)
-
-    points, summary = _point_rows(results), _summary_rows(results)
-    return f"{table(COLUMNS, points)}\n\n{table(SUMMARY, summary)}\n"
-
-
-def _write_csv(results: list[ModelResult], path: Path) -> None:
-    with path.open("w", newline="") as file:
-        writer = csv.writer(file)
-        writer.writerow(COLUMNS)
-        writer.writerows(_point_rows(results))
+def _processor() -> str:
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+    except OSError:
+        return platform.processor()
+    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+    return names[0] if names else platform.machine()
 
 
 if __name__ == "__main__":

@@ -1,71 +1,76 @@
-"""Engines, each in a process of its own, driven turn by turn over a pipe.
+"""The engines, as they live in a process of their own; each imports its library only when it is made.
 
-A worker is stopped (SIGSTOP) between its turns: the threads of an idle engine may spin for a long
-while after a run, and would take a core from the engine being timed.
+The feeds of a point are prepared outside the timed region, and results are left in the form that the engine gives
+them in: no engine pays for a copy that its users can avoid. Torch runs the modules that the models were exported from.
 """
 
 from __future__ import annotations
 
-import multiprocessing
-import os
-import signal
-import time
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
-from importlib import import_module
-from multiprocessing.connection import Connection
-from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-Feeds = Mapping[str, NDArray[Any]]
+from benchmarks.workload import Feeds, Source
+
+REFERENCE = "onnxruntime"
 
 
 @dataclass(frozen=True, slots=True)
 class CompileCost:
-    """What compiling at run time cost in one run; kernels is 0 for engines that do not."""
+    """What compiling at run time cost in one run, on the engine's own clock; kernels is 0 where it has none."""
 
     kernels: int = 0
     mean_us: float = 0.0
     max_us: float = 0.0
-
-
-@dataclass(frozen=True, slots=True)
-class Turn:
-    """One timed run."""
-
-    seconds: float
-    compile_cost: CompileCost
+    total_us: float = 0.0
 
 
 class Engine(ABC):
     """Lives in the worker process."""
 
-    package: ClassVar[str]
+    packages: ClassVar[tuple[str, ...]]
+    """What is imported before loading is timed."""
 
     @abstractmethod
-    def load(self, path: Path, threads: int) -> None: ...
+    def load(self, source: Source, threads: int) -> None: ...
 
     @abstractmethod
-    def run(self, feeds: Feeds) -> list[NDArray[Any]]: ...
+    def prepare(self, feeds: Feeds) -> Any:
+        """The feeds as `run` takes them; not timed."""
+
+    @abstractmethod
+    def run(self, prepared: Any) -> Any:
+        """Timed. Returns when the results are complete."""
+
+    @abstractmethod
+    def arrays(self, result: Any) -> list[NDArray[Any]]:
+        """The results of a run; not timed."""
 
     def compile_cost(self) -> CompileCost:
+        """Of the last run."""
         return CompileCost()
 
 
 class DvmGraph(Engine):
-    package = "dvm_graph"
+    packages = ("dvm_graph",)
 
-    def load(self, path: Path, threads: int) -> None:
+    def load(self, source: Source, threads: int) -> None:
         import dvm_graph
 
-        self._model = dvm_graph.optimize(path, cores=threads)
+        self._model = dvm_graph.optimize(source.path, cores=threads)
 
-    def run(self, feeds: Feeds) -> list[NDArray[Any]]:
-        return self._model.run(feeds)
+    def prepare(self, feeds: Feeds) -> Any:
+        return dict(feeds)
+
+    def run(self, prepared: Any) -> Any:
+        return self._model.run(prepared)
+
+    def arrays(self, result: Any) -> list[NDArray[Any]]:
+        return list(result)
 
     def compile_cost(self) -> CompileCost:
         statistics = self._model.statistics
@@ -73,94 +78,173 @@ class DvmGraph(Engine):
             statistics.kernels_compiled,
             statistics.mean_compile_ns / 1e3,
             statistics.max_compile_ns / 1e3,
+            statistics.compile_ns / 1e3,
         )
 
 
 class OnnxRuntime(Engine):
-    package = "onnxruntime"
+    packages = ("onnxruntime",)
 
-    def load(self, path: Path, threads: int) -> None:
+    def load(self, source: Source, threads: int) -> None:
         import onnxruntime as ort
 
         options = ort.SessionOptions()
         options.intra_op_num_threads = threads
         options.log_severity_level = 3
-        self._session = ort.InferenceSession(path, options, providers=["CPUExecutionProvider"])
+        providers = ["CPUExecutionProvider"]
+        self._session = ort.InferenceSession(source.path, options, providers=providers)
 
-    def run(self, feeds: Feeds) -> list[NDArray[Any]]:
-        return list(self._session.run(None, dict(feeds)))
+    def prepare(self, feeds: Feeds) -> Any:
+        return dict(feeds)
 
+    def run(self, prepared: Any) -> Any:
+        return self._session.run(None, prepared)  # results are views of its own memory
 
-ENGINES: Mapping[str, type[Engine]] = {"dvm_graph": DvmGraph, "onnxruntime": OnnxRuntime}
-
-
-class Worker:
-    """The driver's side of an engine process."""
-
-    def __init__(self, engine: str, path: Path, threads: int) -> None:
-        context = multiprocessing.get_context("spawn")
-        self._pipe, theirs = context.Pipe()
-        self._process = context.Process(target=_serve, args=(theirs, engine), daemon=True)
-        self._process.start()
-        self.name = engine
-        self.load_seconds: float = self._ask("load", (path, threads))
-
-    def turn(self, feeds: Feeds) -> Turn:
-        """One timed run."""
-        turn: Turn = self._ask("turn", feeds)
-        return turn
-
-    def outputs(self, feeds: Feeds) -> list[NDArray[Any]]:
-        outputs: list[NDArray[Any]] = self._ask("outputs", feeds)
-        return outputs
-
-    def resident_bytes(self) -> int:
-        resident: int = self._ask("resident", None)
-        return resident
-
-    def close(self) -> None:
-        self._signal(signal.SIGCONT)
-        self._pipe.send(("stop", None))
-        self._process.join()
-
-    def _ask(self, verb: str, argument: Any) -> Any:
-        self._signal(signal.SIGCONT)
-        self._pipe.send((verb, argument))
-        answer = self._pipe.recv()
-        self._signal(signal.SIGSTOP)
-        return answer
-
-    def _signal(self, number: signal.Signals) -> None:
-        assert self._process.pid is not None
-        os.kill(self._process.pid, number)
+    def arrays(self, result: Any) -> list[NDArray[Any]]:
+        return list(result)
 
 
-def _serve(pipe: Connection, name: str) -> None:
-    engine = ENGINES[name]()
-    while True:
-        verb, argument = pipe.recv()
-        if verb == "stop":
-            return
-        pipe.send(_answer(engine, verb, argument))
+class OpenVino(Engine):
+    packages = ("openvino",)
+
+    def load(self, source: Source, threads: int) -> None:
+        import openvino
+
+        hints = {
+            "PERFORMANCE_HINT": "LATENCY",
+            "INFERENCE_PRECISION_HINT": "f32",
+            "INFERENCE_NUM_THREADS": threads,
+        }
+        compiled = openvino.Core().compile_model(source.path, "CPU", hints)
+        self._request = compiled.create_infer_request()
+
+    def prepare(self, feeds: Feeds) -> Any:
+        return dict(feeds)
+
+    def run(self, prepared: Any) -> Any:
+        return self._request.infer(prepared, share_inputs=True, share_outputs=True)
+
+    def arrays(self, result: Any) -> list[NDArray[Any]]:
+        return [np.array(array) for array in result.values()]
 
 
-def _answer(engine: Engine, verb: str, argument: Any) -> Any:
-    if verb == "load":
-        import_module(engine.package)  # imports are not part of loading a model
-        begin = time.perf_counter()
-        engine.load(*argument)
-        return time.perf_counter() - begin
-    if verb == "turn":
-        begin = time.perf_counter()
-        engine.run(argument)
-        return Turn(time.perf_counter() - begin, engine.compile_cost())
-    if verb == "outputs":
-        return [np.asarray(output) for output in engine.run(argument)]
-    return _resident_bytes()
+class TorchEager(Engine):
+    packages: ClassVar[tuple[str, ...]] = ("torch", "transformers", "onnx")
+
+    def load(self, source: Source, threads: int) -> None:
+        import torch
+
+        torch.set_num_threads(threads)
+        torch.set_grad_enabled(False)
+        self._case, module = _torch_module(source)
+        self._module = self.compiled(module)
+
+    def compiled(self, module: Any) -> Any:
+        return module
+
+    def prepare(self, feeds: Feeds) -> Any:
+        import torch
+
+        tensors = {name: torch.from_numpy(array) for name, array in feeds.items()}
+        return tensors if self._case is None else self._case.arguments(tensors)
+
+    def run(self, prepared: Any) -> Any:
+        return self._module(**prepared)
+
+    def arrays(self, result: Any) -> list[NDArray[Any]]:
+        import torch
+
+        leaves = torch.utils._pytree.tree_leaves(result)
+        return [leaf.numpy() for leaf in leaves if isinstance(leaf, torch.Tensor)]
 
 
-def _resident_bytes() -> int:
-    for line in Path("/proc/self/status").read_text().splitlines():
-        if line.startswith("VmRSS:"):
-            return int(line.split()[1]) * 1024
-    raise OSError("/proc/self/status has no VmRSS line")
+class InductorDynamic(TorchEager):
+    packages = ("torch", "torch._dynamo", "torch._inductor.compile_fx", "transformers", "onnx")
+    dynamic: ClassVar[bool] = True
+
+    def compiled(self, module: Any) -> Any:
+        import torch
+
+        torch._dynamo.config.recompile_limit = 4096  # else it gives up compiling after eight shapes
+        torch._dynamo.config.accumulated_recompile_limit = 4096
+        return torch.compile(module, dynamic=self.dynamic)
+
+
+class InductorStatic(InductorDynamic):
+    """Compiles anew for every shape."""
+
+    dynamic = False
+
+
+class MindSpore(Engine):
+    """Graph mode O0 on its CPU backend, with dynamic inputs; operators and subgraphs only."""
+
+    packages = ("mindspore",)
+
+    def load(self, source: Source, threads: int) -> None:
+        import mindspore
+
+        from benchmarks.mindspore_operators import operator
+
+        mindspore.set_context(mode=mindspore.GRAPH_MODE, runtime_num_threads=threads)
+        mindspore.set_device("CPU")
+        mindspore.set_context(jit_config={"jit_level": "O0"})
+        self._cell = operator(source.operator)
+        self._declared = False
+
+    def prepare(self, feeds: Feeds) -> Any:
+        import mindspore
+
+        tensors = [mindspore.Tensor(array) for array in feeds.values()]
+        if not self._declared:
+            self._cell.set_inputs(
+                *(
+                    mindspore.Tensor(shape=[None] * tensor.ndim, dtype=tensor.dtype)
+                    for tensor in tensors
+                )
+            )
+            self._declared = True
+        return tensors
+
+    def run(self, prepared: Any) -> Any:
+        result = self._cell(*prepared)
+        result.asnumpy()  # waits, and is a view of its memory
+        return result
+
+    def arrays(self, result: Any) -> list[NDArray[Any]]:
+        return [np.array(result.asnumpy())]
+
+
+ENGINES: Mapping[str, type[Engine]] = {
+    "dvm_graph": DvmGraph,
+    "onnxruntime": OnnxRuntime,
+    "openvino": OpenVino,
+    "torch": TorchEager,
+    "inductor_dynamic": InductorDynamic,
+    "inductor_static": InductorStatic,
+    "mindspore": MindSpore,
+}
+
+
+def _torch_module(source: Source) -> tuple[Any, Any]:
+    """The module, and the export case that knows how its arguments are grouped (None for operators)."""
+    if source.family:
+        from models.case import Size
+        from models.exporting import build_case
+
+        case = build_case(source.family, Size.BASE)
+        return case, case.module
+    import onnx
+    import torch
+    from onnx import numpy_helper
+
+    from benchmarks import torch_operators
+
+    constants = {
+        tensor.name: torch.from_numpy(numpy_helper.to_array(tensor).copy())
+        for tensor in onnx.load(source.path).graph.initializer
+    }
+    function = getattr(torch_operators, source.operator)
+    if not constants:
+        return None, function
+    return None, torch_operators.Bound(function, constants)

@@ -47,13 +47,14 @@ def random_feeds(
             continue
         tensor = value.type.tensor_type
         dtype = helper.tensor_dtype_to_np_dtype(tensor.elem_type)
-        shape = tuple(_extent(dim, dims, value.name) for dim in tensor.shape.dim)
+        shape = tuple(extent(dim, dims, value.name) for dim in tensor.shape.dim)
         kind, argument = _kind(metadata.get(METADATA_PREFIX + value.name), value.name, dtype)
         feeds[value.name] = _draw(generator, kind, argument, shape, dims, padded).astype(dtype)
     return feeds
 
 
-def _extent(dim: onnx.TensorShapeProto.Dimension, dims: Mapping[str, int], name: str) -> int:
+def extent(dim: onnx.TensorShapeProto.Dimension, dims: Mapping[str, int], name: str) -> int:
+    """Extent of a dim of input `name`: a number, a name in `dims`, or an expression over such names."""
     if not dim.dim_param:
         return int(dim.dim_value)
     if dim.dim_param in dims:

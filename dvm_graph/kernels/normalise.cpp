@@ -278,6 +278,36 @@ void merge_axes(NormalPlan& plan) {
   }
 }
 
+// The longest axis of the product's batch along which B does not vary, or -1; the innermost wins a
+// tie.
+int longest_axis_without_b(const NormalPlan& plan) {
+  int best = -1;
+  for (const NormalNode& node : plan.nodes) {
+    if (node.op != PlanOp::matmul_) continue;
+    const uint32_t candidates = node.axes & ~plan.nodes[node.inputs[1]].axes;
+    for (int axis = 0; axis < plan.rank; ++axis) {
+      if (has_role(plan, axis) || !(candidates & bit(axis))) continue;
+      if (best < 0 || plan.extents[axis] >= plan.extents[best]) best = axis;
+    }
+  }
+  return best;
+}
+
+// Products of one row each that share B, as those of a decoder's single token do, are the rows of
+// one product: B is then read once for all of them.
+void gather_rows(NormalPlan& plan) {
+  if (plan.m_axis < 0 || plan.extents[plan.m_axis] != 1) return;
+  const int rows = longest_axis_without_b(plan);
+  if (rows < 0) return;
+  int order[kMaxDomainRank];
+  int count = 0;
+  for (int axis = 0; axis < plan.rank; ++axis) {
+    if (axis != rows) order[count++] = axis == plan.m_axis ? rows : axis;
+  }
+  plan.m_axis = rows;
+  reorder_axes(plan, order, count);
+}
+
 // The axis along which most accesses are contiguous; the innermost axis wins a tie.
 int most_contiguous_axis(const NormalPlan& plan) {
   int votes[kMaxDomainRank] = {};
@@ -348,6 +378,7 @@ bool normalise(const KernelPlan& plan, const int64_t* dims, const ValueInfo* val
   check_volume(out);
   drop_unit_axes(out, keep, renumber);
   merge_axes(out);
+  gather_rows(out);
   if (out.kind == KernelKind::vector) choose_axis_order(out);
   return true;
 }

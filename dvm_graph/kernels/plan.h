@@ -47,10 +47,12 @@ PlanOp plan_op_from_name(const std::string& name);  // throws std::invalid_argum
 // element address = offset + sum over axes of coordinate[axis] * strides[axis], in elements of the
 // value's storage dtype. A stride slot may be kNoSlot (stride 0). Strides may be negative.
 struct Access {
-  int32_t value = -1;            // index into the model's values
+  int32_t value = -1;            // index into a table of values: the model's or a call's
   DimSlot offset = kNoSlot;      // kNoSlot: 0
   std::vector<DimSlot> strides;  // one per domain axis
   bool packed_panels = false;    // B operand of a matmul, packed once at load (constants only)
+
+  bool operator==(const Access&) const = default;
 };
 
 struct PlanNode {
@@ -66,6 +68,8 @@ struct PlanNode {
   DimSlot limit = kNoSlot;           // check_index: number of valid indices; gather: axis extent
   DimSlot offset = kNoSlot;          // iota: base; gather: stride of the gathered axis, in elements
   std::vector<DimSlot> strides;      // iota: one per domain axis (kNoSlot: 0)
+
+  bool operator==(const PlanNode&) const = default;
 };
 
 enum class KernelKind : uint8_t { vector, cube, mix };
@@ -77,6 +81,8 @@ struct KernelPlan {
   std::vector<PlanNode> nodes;   // topological order; at least one store
   std::vector<Access> accesses;
   int m_axis = -1, n_axis = -1, k_axis = -1;  // cube and mix only
+
+  bool operator==(const KernelPlan&) const = default;
 };
 
 // What the executor tells the compiler about a value, besides its address at launch.

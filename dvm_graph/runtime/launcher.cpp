@@ -33,8 +33,18 @@ Launcher::Launcher(const Model& model, const Schedule& schedule, SharedDevice& d
     : model_(model),
       schedule_(schedule),
       device_(device),
-      calls_(model.calls.size()),
-      prepared_(model.steps.size()) {}
+      table_(make_kernel_table(model)),
+      kernels_(table_.kernels.size()),
+      prepared_(model.steps.size()) {
+  size_t entries = 0;
+  for (uint32_t call = 0; call < model.calls.size(); call++) {
+    first_buffer_.push_back(entries + kReservedBuffers);
+    entries += kReservedBuffers + bound(call).arguments.size();
+  }
+  buffers_.resize(entries);
+  for (size_t i = 0; i < kernels_.size(); i++)
+    kernels_[i].dims.resize(table_.kernels[i].slots.size());
+}
 
 void Launcher::invalidate(uint32_t first_step, uint32_t end_step) {
   for (uint32_t step = first_step; step < end_step; step++) prepared_[step].ready = false;
@@ -77,9 +87,9 @@ void Launcher::prepare(uint32_t step, const RunContext& run) {
 void Launcher::resolve(uint32_t index, const RunContext& run, Prepared& out) {
   const KernelCall& call = model_.calls[index];
   const bool holds = guard_holds(call, run.dims);
-  if (holds && compile(index, run, out)) return;
+  if (holds && take_programs(index, run, out)) return;
   if (call.fallback.empty()) {
-    throw CompileError("kernel " + model_.kernels[call.kernel].plan.name +
+    throw CompileError("kernel " + name_of(index) +
                        (holds ? " does not fit local memory" : " is refused by its guard") +
                        ", and has no fallback");
   }
@@ -87,38 +97,57 @@ void Launcher::resolve(uint32_t index, const RunContext& run, Prepared& out) {
   for (const uint32_t fallback : call.fallback) resolve(fallback, run, out);
 }
 
-bool Launcher::compile(uint32_t index, const RunContext& run, Prepared& out) {
-  const KernelPlan& plan = model_.kernels[model_.calls[index].kernel].plan;
-  if (!run.dims.all_ok()) {
-    for (const DimSlot slot : slots_of(plan)) run.dims.at(slot, plan.name);
-  }
-  CompiledKernel& compiled = calls_[index].compiled;
-  const int64_t start = now_ns();
-  const CompileStatus status =
-      compile_plan(plan, run.dims, run.values, device_.device.target(), compiler_, compiled);
-  if (status == CompileStatus::does_not_fit) return false;
-  verify_programs(index, run);
-  const int64_t elapsed = now_ns() - start;
-  out.compile_ns += elapsed;
-  run.statistics.compile_ns += elapsed;
-  run.statistics.max_compile_ns = std::max(run.statistics.max_compile_ns, elapsed);
-  run.statistics.kernels_compiled++;
+// Adds the programs of a call to the step. False: it does not fit the device.
+bool Launcher::take_programs(uint32_t index, const RunContext& run, Prepared& out) {
+  if (!is_current(bound(index).kernel, run.dims)) compile(index, run, out);
+  const Kernel& kernel = kernels_[bound(index).kernel];
+  if (kernel.status == CompileStatus::does_not_fit) return false;
   const int32_t first = position_;
-  for (uint32_t stage = 0; stage < compiled.stages.size(); stage++) {
+  for (uint32_t stage = 0; stage < kernel.compiled.stages.size(); stage++) {
     out.launches.push_back({index, stage, position_++});
   }
   request_scratch(index, first, run, out);
   return true;
 }
 
-void Launcher::verify_programs(uint32_t index, const RunContext& run) const {
-  const CompiledKernel& compiled = calls_[index].compiled;
-  for (uint32_t i = 0; i < compiled.program_count; i++) {
-    const std::string complaint = verify(compiled.programs[i], run.values, model_.values.size(),
-                                         compiled.workspace_bytes, device_.device.target());
+bool Launcher::is_current(uint32_t index, const Dims& dims) const {
+  const Kernel& kernel = kernels_[index];
+  const std::vector<DimSlot>& slots = table_.kernels[index].slots;
+  if (!kernel.valid) return false;
+  for (size_t i = 0; i < slots.size(); i++) {
+    if (kernel.dims[i] != dims.values()[slots[i]]) return false;
+  }
+  return true;
+}
+
+void Launcher::compile(uint32_t index, const RunContext& run, Prepared& out) {
+  const DistinctKernel& distinct = table_.kernels[bound(index).kernel];
+  Kernel& kernel = kernels_[bound(index).kernel];
+  const int64_t start = now_ns();
+  kernel.valid = false;
+  for (size_t i = 0; i < distinct.slots.size(); i++) {
+    kernel.dims[i] = run.dims.at(distinct.slots[i], name_of(index));
+  }
+  arguments_.clear();
+  for (const uint32_t value : bound(index).arguments) arguments_.push_back(run.values[value]);
+  kernel.status = compile_plan(distinct.plan, name_of(index), run.dims, arguments_.data(),
+                               device_.device.target(), compiler_, kernel.compiled);
+  verify_programs(index);
+  kernel.valid = true;
+  const int64_t elapsed = now_ns() - start;
+  out.compile_ns += elapsed;
+  run.statistics.compile_ns += elapsed;
+  run.statistics.max_compile_ns = std::max(run.statistics.max_compile_ns, elapsed);
+  run.statistics.kernels_compiled++;
+}
+
+void Launcher::verify_programs(uint32_t index) {
+  const CompiledKernel& kernel = compiled(index);
+  for (uint32_t i = 0; i < kernel.program_count; i++) {
+    const std::string complaint = verify(kernel.programs[i], arguments_.data(), arguments_.size(),
+                                         kernel.workspace_bytes, device_.device.target());
     if (complaint.empty()) continue;
-    throw CompileError("kernel " + model_.kernels[model_.calls[index].kernel].plan.name +
-                       " was compiled to a bad program: " + complaint);
+    throw CompileError("kernel " + name_of(index) + " was compiled to a bad program: " + complaint);
   }
 }
 
@@ -126,20 +155,20 @@ void Launcher::verify_programs(uint32_t index, const RunContext& run) const {
 void Launcher::request_scratch(uint32_t index, int32_t first, const RunContext& run,
                                Prepared& out) {
   const int32_t last = std::max(first, position_ - 1);
-  if (const int64_t bytes = calls_[index].compiled.workspace_bytes; bytes > 0) {
+  if (const int64_t bytes = compiled(index).workspace_bytes; bytes > 0) {
     out.scratch.push_back({-1, index, 0});
     requests_.push_back({bytes, first, last});
   }
-  for (const Access& access : model_.kernels[model_.calls[index].kernel].plan.accesses) {
-    if (!schedule_.local[static_cast<size_t>(access.value)]) continue;
+  for (const uint32_t value : bound(index).arguments) {
+    if (!schedule_.local[value]) continue;
     const auto begin = out.scratch.begin() + static_cast<ptrdiff_t>(first_request_);
     const auto known = std::find_if(begin, out.scratch.end(), [&](const Scratch& scratch) {
-      return scratch.value == access.value;
+      return scratch.value == static_cast<int32_t>(value);
     });
     if (known == out.scratch.end()) {
-      const int64_t bytes = run.values[access.value].bytes;
-      if (bytes < 0) throw_bad_size(model_, static_cast<uint32_t>(access.value), run.dims);
-      out.scratch.push_back({access.value, index, 0});
+      const int64_t bytes = run.values[value].bytes;
+      if (bytes < 0) throw_bad_size(model_, value, run.dims);
+      out.scratch.push_back({static_cast<int32_t>(value), index, 0});
       requests_.push_back({bytes, first, last});
     } else {
       requests_[static_cast<size_t>(known - begin)].last = last;
@@ -159,21 +188,19 @@ void Launcher::place_scratch(Prepared& out) {
   }
 }
 
-void Launcher::bind_scratch(const Prepared& prepared, const RunContext& run) {
-  if (prepared.scratch.empty()) return;
-  scratch_.grow(prepared.scratch_bytes);
+// Fills in the tables of buffers of all calls of a step.
+void Launcher::bind_buffers(const Prepared& prepared, const RunContext& run) {
+  if (!prepared.scratch.empty()) scratch_.grow(prepared.scratch_bytes);
   largest_scratch_ = std::max(largest_scratch_, prepared.scratch_bytes);
   for (const Scratch& scratch : prepared.scratch) {
-    if (scratch.value >= 0) run.buffers[scratch.value] = scratch_.data() + scratch.offset;
+    std::byte* const memory = scratch_.data() + scratch.offset;
+    (scratch.value < 0 ? buffers_of(scratch.call)[kWorkspace] : run.buffers[scratch.value]) =
+        memory;
   }
-  for (const Scratch& scratch : prepared.scratch) {
-    if (scratch.value >= 0) continue;
-    std::vector<std::byte*>& buffers = calls_[scratch.call].buffers;
-    buffers.resize(model_.values.size() + kReservedBuffers);
-    std::byte** table = buffers.data() + kReservedBuffers;
-    table[kWorkspace] = scratch_.data() + scratch.offset;
-    const KernelPlan& plan = model_.kernels[model_.calls[scratch.call].kernel].plan;
-    for (const Access& access : plan.accesses) table[access.value] = run.buffers[access.value];
+  for (const Launch& launch : prepared.launches) {
+    if (launch.stage != 0) continue;
+    std::byte** table = buffers_of(launch.call);
+    for (const uint32_t value : bound(launch.call).arguments) *table++ = run.buffers[value];
   }
 }
 
@@ -181,7 +208,7 @@ void Launcher::bind_scratch(const Prepared& prepared, const RunContext& run) {
 void Launcher::launch(uint32_t step, uint32_t next, const RunContext& run) {
   const Prepared& prepared = prepared_[step];
   const int64_t start = run.profile ? now_ns() : 0;
-  bind_scratch(prepared, run);
+  bind_buffers(prepared, run);
   size_t done = collect_tasks(prepared, 0, run);
   device_.device.submit(tasks_);
   try {
@@ -208,14 +235,12 @@ size_t Launcher::collect_tasks(const Prepared& prepared, size_t first, const Run
   for (; index < prepared.launches.size(); index++) {
     const Launch& launch = prepared.launches[index];
     if (launch.position != prepared.launches[first].position) break;
-    const Call& call = calls_[launch.call];
-    const bool own_buffers = call.compiled.workspace_bytes > 0;
-    std::byte* const* buffers = own_buffers ? call.buffers.data() + kReservedBuffers : run.buffers;
-    const CompiledKernel::Stage& stage = call.compiled.stages[launch.stage];
+    const CompiledKernel& kernel = compiled(launch.call);
+    const CompiledKernel::Stage& stage = kernel.stages[launch.stage];
     for (uint32_t i = 0; i < stage.program_count; i++) {
-      const Program& program = call.compiled.programs[stage.first_program + i];
+      const Program& program = kernel.programs[stage.first_program + i];
       const int64_t claim = claim_of(program.header(), device_.device.cores());
-      tasks_.push_back({&program, buffers, program.header().tiles, claim});
+      tasks_.push_back({&program, buffers_of(launch.call), program.header().tiles, claim});
       task_calls_.push_back(launch.call);
       run.statistics.kernels_launched += launch.stage == 0 && i == 0;
     }
@@ -236,7 +261,7 @@ void Launcher::record(uint32_t step, int64_t start, const RunContext& run) const
   LaunchProfile& profile = run.statistics.profile.emplace_back();
   for (const Launch& launch : prepared_[step].launches) {
     if (launch.stage != 0) continue;
-    profile.kernels.push_back(model_.kernels[model_.calls[launch.call].kernel].plan.name);
+    profile.kernels.push_back(name_of(launch.call));
   }
   profile.start_ns = start - run.start_ns;
   profile.run_ns = now_ns() - start;

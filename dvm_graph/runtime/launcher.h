@@ -1,9 +1,10 @@
 // Compiles kernels and launches them: while one launch runs, the caller's thread compiles the next.
 //
-// The programs of the last run are kept, and used again while dims stay the same; nothing else is
-// cached. A call whose guard is 0 or whose kernel does not fit the device is replaced by its
-// fallback calls. Fallback intermediates and kernel workspaces lie in a scratch arena that is laid
-// out per launch.
+// A kernel is compiled once for all calls of it (kernel_table.h). The programs compiled last are
+// kept, and used again while the dims that they depend on stay the same; nothing else is cached: no
+// program of an earlier shape. A call whose guard is 0 or whose kernel does not fit the device is
+// replaced by its fallback calls. Fallback intermediates and kernel workspaces lie in a scratch
+// arena that is laid out per launch.
 #pragma once
 
 #include <cstdint>
@@ -11,6 +12,7 @@
 #include <vector>
 
 #include "runtime/device_pool.h"
+#include "runtime/kernel_table.h"
 #include "runtime/memory.h"
 #include "runtime/memory_plan.h"
 #include "runtime/model.h"
@@ -34,7 +36,7 @@ class Launcher {
  public:
   Launcher(const Model& model, const Schedule& schedule, SharedDevice& device);
 
-  // The programs of these steps are out of date.
+  // What is prepared of these steps is out of date.
   void invalidate(uint32_t first_step, uint32_t end_step);
 
   // Runs consecutive steps; writes of dims among them are not its business. Throws ExecutionError
@@ -64,30 +66,49 @@ class Launcher {
     int64_t compile_ns = 0;
     int32_t fallbacks = 0;
   };
-  struct Call {
+  // A distinct kernel and the dims of its slots that it was compiled for last.
+  struct Kernel {
     CompiledKernel compiled;
-    std::vector<std::byte*> buffers;  // with a workspace of its own; empty where it needs none
+    CompileStatus status = CompileStatus::empty;
+    bool valid = false;
+    std::vector<int64_t> dims;
   };
 
   void prepare(uint32_t step, const RunContext& run);
   void resolve(uint32_t call, const RunContext& run, Prepared& out);
-  bool compile(uint32_t call, const RunContext& run, Prepared& out);
-  void verify_programs(uint32_t call, const RunContext& run) const;
+  bool take_programs(uint32_t call, const RunContext& run, Prepared& out);
+  bool is_current(uint32_t kernel, const Dims& dims) const;
+  void compile(uint32_t call, const RunContext& run, Prepared& out);
+  void verify_programs(uint32_t call);
   void request_scratch(uint32_t call, int32_t first, const RunContext& run, Prepared& out);
   void place_scratch(Prepared& out);
-  void bind_scratch(const Prepared& prepared, const RunContext& run);
+  void bind_buffers(const Prepared& prepared, const RunContext& run);
   void launch(uint32_t step, uint32_t next, const RunContext& run);
   size_t collect_tasks(const Prepared& prepared, size_t first, const RunContext& run);
   void finish();
   void record(uint32_t step, int64_t start_ns, const RunContext& run) const;
 
+  const std::string& name_of(uint32_t call) const {
+    return model_.kernels[model_.calls[call].kernel].plan.name;
+  }
+  const BoundKernel& bound(uint32_t call) const { return table_.bound[model_.calls[call].kernel]; }
+  const CompiledKernel& compiled(uint32_t call) const {
+    return kernels_[bound(call).kernel].compiled;
+  }
+  // The buffers of a call, by argument; behind kReservedBuffers entries.
+  std::byte** buffers_of(uint32_t call) { return buffers_.data() + first_buffer_[call]; }
+
   const Model& model_;
   const Schedule& schedule_;
   SharedDevice& device_;
+  const KernelTable table_;
   CompilerScratch compiler_;
   MemoryPlanner planner_;
-  std::vector<Call> calls_;
-  std::vector<Prepared> prepared_;  // by step
+  std::vector<Kernel> kernels_;       // by distinct kernel
+  std::vector<size_t> first_buffer_;  // by call, into buffers_
+  std::vector<std::byte*> buffers_;
+  std::vector<Prepared> prepared_;    // by step
+  std::vector<ValueInfo> arguments_;  // of the kernel at hand
   Arena scratch_;
   int64_t largest_scratch_ = 0;  // of this run
   // Of the launch at hand; they keep their capacity.

@@ -23,7 +23,7 @@ class Lister {
     if (guard_holds(call, dims_)) {
       if (!has_dims(plan)) return;
       const CompileStatus status =
-          compile_plan(plan, dims_, infos_.data(), target_, scratch_, compiled_);
+          compile_plan(plan, plan.name, dims_, infos_.data(), target_, scratch_, compiled_);
       if (status != CompileStatus::does_not_fit) {
         listing_.emplace_back(plan.name, text());
         return;

@@ -25,12 +25,13 @@ bool guard_holds(const KernelCall& call, const Dims& dims) {
   return call.guard == kNoSlot || (dims.ok(call.guard) && dims.values()[call.guard] != 0);
 }
 
-CompileStatus compile_plan(const KernelPlan& plan, const Dims& dims, const ValueInfo* values,
-                           const Target& target, CompilerScratch& scratch, CompiledKernel& out) {
+CompileStatus compile_plan(const KernelPlan& plan, const std::string& name, const Dims& dims,
+                           const ValueInfo* values, const Target& target, CompilerScratch& scratch,
+                           CompiledKernel& out) {
   try {
     return compile_kernel(plan, dims.values(), values, target, scratch, out);
   } catch (const std::invalid_argument& error) {
-    throw CompileError("kernel " + plan.name + ": " + error.what());
+    throw CompileError("kernel " + name + ": " + error.what());
   }
 }
 

@@ -1,6 +1,7 @@
 // Kernel plans at the dims of a run: the slots they depend on, whether they run, their compilation.
 #pragma once
 
+#include <string>
 #include <vector>
 
 #include "runtime/model.h"
@@ -14,8 +15,9 @@ std::vector<DimSlot> slots_of(const KernelPlan& plan);
 // True where the call has no guard or its value is not 0. A guard without a value does not hold.
 bool guard_holds(const KernelCall& call, const Dims& dims);
 
-// compile_kernel at these dims. Throws CompileError, which names the kernel.
-CompileStatus compile_plan(const KernelPlan& plan, const Dims& dims, const ValueInfo* values,
-                           const Target& target, CompilerScratch& scratch, CompiledKernel& out);
+// compile_kernel at these dims. Throws CompileError, which names the kernel by `name`.
+CompileStatus compile_plan(const KernelPlan& plan, const std::string& name, const Dims& dims,
+                           const ValueInfo* values, const Target& target, CompilerScratch& scratch,
+                           CompiledKernel& out);
 
 }  // namespace dvm

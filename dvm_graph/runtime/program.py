@@ -48,8 +48,10 @@ class RunStatistics:
     max_compile_ns: int
     """Longest compilation of one kernel."""
     kernels_compiled: int
-    """0 where the programs of the previous run served again."""
+    """Distinct kernels whose dims are not those they were compiled for last: 0 where all programs of
+    earlier runs served again. Kernels that differ only in the buffers they touch count once."""
     kernels_launched: int
+    """Calls of kernels, each on buffers of its own."""
     fallbacks: int
     """Speculated kernels that gave way to their fallback."""
     arena_bytes: int
@@ -58,6 +60,7 @@ class RunStatistics:
 
     @property
     def mean_compile_ns(self) -> float:
+        """Per kernel compiled."""
         return self.compile_ns / self.kernels_compiled if self.kernels_compiled else 0.0
 
 

@@ -1,12 +1,14 @@
-"""Small convolutional nets with batch, height and width all dynamic: a residual one and a depth-wise separable one.
+"""Convolutional nets with batch, height and width all dynamic: residual, depth-wise separable, and ConvNeXt.
 
-Input is a `Size`; output an `ExportCase`. The base sizes are ResNet-50 and MobileNet-V2 as their papers describe them.
+Input is a `Size`; output an `ExportCase`. The base sizes are ResNet-50 and MobileNet-V2 as their papers describe them,
+and ConvNeXt-T from transformers.
 """
 
 from __future__ import annotations
 
 import torch
 from torch import nn
+from transformers import ConvNextConfig, ConvNextForImageClassification
 
 from models.case import ExportCase, ModelInput, Size
 
@@ -123,3 +125,13 @@ def mobilenet(size: Size) -> ExportCase:
             channels = outputs
     body += [_convolution(channels, last, 1), nn.ReLU6()]
     return _case(Classifier(body, last, 10 if tiny else 1000))
+
+
+def convnext(size: Size) -> ExportCase:
+    """ConvNeXt-T (or a two-stage miniature); dims batch, height and width."""
+    tiny = {"num_stages": 2, "hidden_sizes": [16, 32], "depths": [1, 1], "num_labels": 10}
+    # The default layer scale of 1e-6 would hide the blocks of an untrained model from any comparison.
+    config = ConvNextConfig(
+        **(tiny if size is Size.TINY else {"num_labels": 1000}), layer_scale_init_value=0.5
+    )
+    return _case(ConvNextForImageClassification(config))

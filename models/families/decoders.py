@@ -66,7 +66,7 @@ class DecodeStep(torch.nn.Module):
 def _llama(size: Size, *, use_cache: bool) -> LlamaForCausalLM:
     base = {
         "hidden_size": 2048,
-        "num_hidden_layers": 2,
+        "num_hidden_layers": 4,
         "num_attention_heads": 32,
         "num_key_value_heads": 4,
         "intermediate_size": 5632,
@@ -80,7 +80,7 @@ def _llama(size: Size, *, use_cache: bool) -> LlamaForCausalLM:
 def _qwen3(size: Size, *, use_cache: bool) -> Qwen3ForCausalLM:
     base = {
         "hidden_size": 2048,
-        "num_hidden_layers": 2,
+        "num_hidden_layers": 4,
         "num_attention_heads": 16,
         "num_key_value_heads": 8,
         "head_dim": 128,

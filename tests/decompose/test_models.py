@@ -21,6 +21,7 @@ DIMS: dict[str, list[dict[str, int]]] = {
     "mmoe": [{"batch": b} for b in (0, 1, 5)],
     "vit": [{"batch": b} for b in (1, 3)],
     "mobilenet": IMAGES,
+    "convnext": IMAGES,
     "resnet": IMAGES,
     "nonzero": TEXT,
     "if_else_add": [{"batch": 2, "seq": 3, "features": 4}],
@@ -28,6 +29,7 @@ DIMS: dict[str, list[dict[str, int]]] = {
 VENDOR = {
     "vit": {"Conv"},
     "mobilenet": {"Conv"},
+    "convnext": {"Conv"},
     "resnet": {"Conv", "MaxPool"},
     "nonzero": {"NonZero"},
 }

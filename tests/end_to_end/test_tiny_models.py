@@ -38,6 +38,7 @@ GRIDS: Mapping[str, tuple[dict[str, int], ...]] = {
     "mmoe": BATCHES,
     "resnet": IMAGES,
     "mobilenet": IMAGES,
+    "convnext": IMAGES,
     "if_else_add": CUBOIDS,
     "nonzero": SEQUENCES,
 }

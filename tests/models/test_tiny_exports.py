@@ -32,6 +32,7 @@ GRIDS: dict[str, tuple[Mapping[str, int], ...]] = {
     "mmoe": BATCHES,
     "resnet": IMAGES,
     "mobilenet": IMAGES,
+    "convnext": IMAGES,
     "if_else_add": CUBOIDS,
     "nonzero": SEQUENCES,
 }
@@ -46,6 +47,7 @@ EXPECTED_OPERATORS = {
     "mmoe": {"Softmax", "Gemm"},
     "resnet": {"Conv", "MaxPool"},
     "mobilenet": {"Conv", "Clip"},
+    "convnext": {"Conv", "LayerNormalization", "Gelu"},
     "if_else_add": {"If"},
     "nonzero": {"NonZero"},
 }

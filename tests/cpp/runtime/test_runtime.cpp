@@ -3,15 +3,18 @@
 #include <algorithm>
 #include <atomic>
 #include <cstdio>
+#include <functional>
 #include <limits>
 #include <random>
 #include <stdexcept>
 #include <string>
 #include <thread>
+#include <utility>
 
 #include "models.h"
 #include "npu/host/levels.h"
 #include "runtime/errors.h"
+#include "runtime/kernel_table.h"
 #include "runtime/output_pool.h"
 #include "runtime/panel_packing.h"
 #include "vm/panels.h"
@@ -241,6 +244,83 @@ void test_shapes_in_random_order() {
   }
 }
 
+// -- kernels
+
+// Whether two kernels with one difference are one: y = x + scalar, z = x + other scalar.
+size_t distinct_kernels(double scalar, double other, const std::function<void(Model&)>& change) {
+  Model model = empty_model();
+  const uint32_t x = add_vector(model, "x", Storage::input);
+  std::vector<uint32_t> calls;
+  for (const double number : {scalar, other}) {
+    const uint32_t y = add_vector(model, "y", Storage::output);
+    calls.push_back(add_map(model, PlanOp::add_, {x, x}, y));
+    KernelPlan& plan = model.kernels.back().plan;
+    PlanNode& fill = plan.nodes[1];
+    fill = PlanNode{};
+    fill.op = PlanOp::fill_;
+    fill.scalar = number;
+  }
+  change(model);
+  add_launch(model, calls);
+  const KernelTable table = make_kernel_table(model);
+  check(table.bound.size() == 2 && table.bound[0].arguments[0] == x &&
+            table.bound[0].arguments[1] == model.outputs[0] &&
+            table.bound[1].arguments[1] == model.outputs[1],
+        "arguments are the values in the order of accesses");
+  return table.kernels.size();
+}
+
+void test_equal_kernels() {
+  const auto same = [](Model&) {};
+  constexpr double nan = std::numeric_limits<double>::quiet_NaN();
+  check(distinct_kernels(1, 1, same) == 1, "equal kernels are one");
+  check(distinct_kernels(1, 2, same) == 2, "other scalars make another kernel");
+  check(distinct_kernels(0.0, -0.0, same) == 2, "the sign of zero makes another kernel");
+  check(distinct_kernels(nan, -nan, same) == 2, "the sign of NaN makes another kernel");
+  check(distinct_kernels(1, 1, [](Model& m) { m.values.back().shape = {kOne}; }) == 2,
+        "other sizes make another kernel");
+  check(distinct_kernels(1, 1, [](Model& m) { m.values.back().dtype = DType::f16; }) == 2,
+        "other storage dtypes make another kernel");
+  check(distinct_kernels(1, 1, [](Model& m) { m.kernels.back().plan.extents = {kOne}; }) == 2,
+        "other extents make another kernel");
+  check(distinct_kernels(1, 1, [](Model& m) { m.kernels.back().plan.accesses[0].offset = kOne; }) ==
+            2,
+        "other accesses make another kernel");
+}
+
+void test_kernels_compile_once() {
+  Executor executor(speculating_model(), device(), nullptr);
+  const auto counts = [&](int64_t n) {
+    check(run_once(executor, n, 3), "runs");
+    const RunStatistics statistics = executor.statistics();
+    return std::pair(statistics.kernels_compiled, statistics.kernels_launched);
+  };
+  check(counts(5) == std::pair(3, 4), "abs, neg and add; neg runs twice");
+  check(counts(5) == std::pair(0, 4), "the programs serve again");
+  check(counts(2) == std::pair(2, 3), "abs and neg at another shape");
+  check(counts(5) == std::pair(2, 4), "only add was not compiled for another shape since");
+}
+
+// A kernel whose own dims stay what they were is not compiled again.
+void test_untouched_kernels_stay() {
+  Model model = speculating_model();
+  const uint32_t c = add_vector(model, "c", Storage::input);
+  const uint32_t d = add_vector(model, "d", Storage::output);
+  model.values[c].shape = model.values[d].shape = {kOne};
+  const uint32_t call = add_map(model, PlanOp::neg_, {c}, d);
+  model.kernels.back().plan.extents = {kOne};
+  add_launch(model, {call});
+  Executor executor(std::move(model), device(), nullptr);
+  std::vector<float> single(1, 3.0f), three(3, 1.0f), four(4, 1.0f);
+  const Tensor first[] = {vector_tensor(three), vector_tensor(single)};
+  const Tensor second[] = {vector_tensor(four), vector_tensor(single)};
+  executor.run(first, {});
+  check(executor.statistics().kernels_compiled == 4, "all kernels of a first run");
+  const std::vector<Tensor> outputs = executor.run(second, {});
+  check(executor.statistics().kernels_compiled == 3, "all but the one of fixed dims");
+  check(*reinterpret_cast<const float*>(outputs[1].data) == -3, "which still runs");
+}
+
 void test_threads() {
   Executor shared(speculating_model(), device(), nullptr);
   std::vector<std::thread> threads;
@@ -328,6 +408,9 @@ int main() {
   test_arena();
   test_output_pool();
   test_shapes_in_random_order();
+  test_equal_kernels();
+  test_kernels_compile_once();
+  test_untouched_kernels_stay();
   test_threads();
   test_failed_run_leaves_nothing_behind();
   test_failed_segments_leave_nothing_behind();

@@ -126,6 +126,36 @@ void check_tiles() {
         static_cast<int>(d.kernel.programs[0].header().tiles));
 }
 
+// Products of one row each: tiles of the kernel where B varies along an axis of the batch or not.
+void check_gathered_rows(uint32_t b_batch, bool epilogue, int64_t tiles) {
+  PlanBuilder b;
+  b.axis(3);
+  b.axis(5);
+  b.plan.kind = epilogue ? KernelKind::mix : KernelKind::cube;
+  b.plan.m_axis = b.axis(1);
+  b.plan.n_axis = b.axis(7);
+  b.plan.k_axis = b.axis(4);
+  int32_t c = b.matmul(b.input(DType::f32, 0b10111), b.input(DType::f32, 0b11000 | b_batch));
+  b.plan.nodes[c].axes |= 0b11;
+  // No operand of an epilogue varies along an axis of extent 1.
+  if (epilogue) c = b.map(PlanOp::add_, {c, b.input(DType::f32, 0b1011)});
+  b.output(c, DType::f32);
+  Compiled compiled(b, small_target(2));
+  CHECK(compiled.status == CompileStatus::ok, "status %d", static_cast<int>(compiled.status));
+  CHECK(compiled.kernel.programs[0].header().tiles == tiles, "%lld tiles, wants %lld",
+        static_cast<long long>(compiled.kernel.programs[0].header().tiles),
+        static_cast<long long>(tiles));
+  Buffers want(b.values, 0), got(b.values, compiled.kernel.workspace_bytes);
+  Random random(b_batch);
+  want.randomise(b.values, random);
+  got.copy_from(want, b.values);
+  reference::run_plan(b.plan, b.dims.data(), b.values.data(), want.table(),
+                      reference::kColumnsPerPanel);
+  run_kernel(compiled.kernel, reference::device(), 2, 64 << 10, got.table());
+  const std::string wrong = difference(b.values, want, got, 1e-5);
+  CHECK(wrong.empty(), "%s", wrong.c_str());
+}
+
 void check_trap() {
   PlanBuilder b;
   b.axis(100);
@@ -254,6 +284,12 @@ void check_reuse() {
 }  // namespace
 
 void check_cases() {
+  for (const bool epilogue : {false, true}) {
+    check_gathered_rows(0b00, epilogue, 2);  // 15 rows in tiles of 12
+    check_gathered_rows(0b01, epilogue, 3);
+    check_gathered_rows(0b10, epilogue, 5);
+    check_gathered_rows(0b11, epilogue, 15);
+  }
   check_empty_reductions();
   check_long_reductions(1, 300000, 2, 2);
   check_long_reductions(1, 99991, 3, 2);

@@ -1,0 +1,80 @@
+"""Statistics over rows: paired speed-ups, geometric means, percentiles. NaN is what was not measured."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from benchmarks.rows import Row
+
+SUBJECT = "dvm_graph"
+
+
+def geometric_mean(values: Iterable[float]) -> float:
+    """NaN for no values."""
+    known = [value for value in values if value > 0]
+    return statistics.geometric_mean(known) if known else math.nan
+
+
+def percentile(values: Sequence[float], percent: float) -> float:
+    """The smallest value that so many percent of the values do not exceed; NaN for no values."""
+    if not values:
+        return math.nan
+    rank = max(1, math.ceil(percent / 100 * len(values)))
+    return sorted(values)[rank - 1]
+
+
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """The subject and a peer at the same point, both right."""
+
+    subject: Row
+    peer: Row
+
+    @property
+    def speedup(self) -> float:
+        return self.peer.run_ms / self.subject.run_ms
+
+
+def pairs(rows: Iterable[Row], peer: str, subject: str = SUBJECT) -> list[Pair]:
+    """Points that both engines ran, in the order of the workload's points."""
+    at = {(row.workload, row.index, row.engine): row for row in rows if row.ok}
+    return [
+        Pair(row, at[workload, index, peer])
+        for (workload, index, engine), row in at.items()
+        if engine == subject and (workload, index, peer) in at
+    ]
+
+
+def workloads(rows: Iterable[Row]) -> list[str]:
+    return list(dict.fromkeys(row.workload for row in rows))
+
+
+def engines(rows: Iterable[Row]) -> list[str]:
+    return list(dict.fromkeys(row.engine for row in rows))
+
+
+def of_workload(rows: Iterable[Row], name: str) -> list[Row]:
+    return [row for row in rows if row.workload == name]
+
+
+def best_peer(rows: Sequence[Row], subject: str = SUBJECT) -> str:
+    """The peer with the lowest geometric mean over all points of a workload; "" without one.
+
+    A peer that is shown only some of the points is no candidate.
+    """
+    points = {row.index for row in rows}
+    means = {}
+    for engine in engines(rows):
+        done = {row.index: row.run_ms for row in rows if row.engine == engine and row.ok}
+        if engine != subject and done.keys() == points:
+            means[engine] = geometric_mean(done.values())
+    return min(means, key=means.__getitem__, default="")
+
+
+def achieved(row: Row) -> float:
+    """Fraction of the ceiling that binds: FMA rate, or traffic of a model's weights (read) or of tensors (copy)."""
+    bus = row.read_gbs if row.part == "models" else row.copy_gbs
+    return max(row.gflops / row.fma_gflops, row.gbs / bus)

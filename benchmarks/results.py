@@ -1,0 +1,100 @@
+"""The folder that a run writes: CSV files, and Markdown tables and plots made of them.
+
+`sections` are the tables by name; docs/performance.md takes them in where it says `<!-- results: NAME -->`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from benchmarks import plots, tables
+from benchmarks.paired import workloads
+from benchmarks.rows import Row, read_rows
+from benchmarks.stream import StreamMemory, StreamRow
+
+PARTS = ("operators", "zoo", "models")
+_REGION = re.compile(r"(<!-- results: ([a-z-]+) -->\n).*?(<!-- end -->)", re.DOTALL)
+
+
+@dataclass(frozen=True, slots=True)
+class Results:
+    """What lies in the folder; a part that was not run is empty."""
+
+    parts: Mapping[str, Sequence[Row]]
+    stream: Sequence[StreamRow]
+    memories: Sequence[StreamMemory]
+    environment: str
+
+
+def read_results(folder: Path) -> Results:
+    parts = {
+        part: read_rows(Row, folder / f"{part}.csv")
+        for part in PARTS
+        if (folder / f"{part}.csv").exists()
+    }
+    stream, memories = folder / "stream.csv", folder / "stream_memory.csv"
+    environment = folder / "environment.md"
+    return Results(
+        parts,
+        read_rows(StreamRow, stream) if stream.exists() else (),
+        read_rows(StreamMemory, memories) if memories.exists() else (),
+        environment.read_text(encoding="utf-8") if environment.exists() else "",
+    )
+
+
+_PART_TABLES: Mapping[str, Callable[[Sequence[Row]], tables.Table]] = {
+    "speedups": tables.speedup_table,
+    "losses": tables.losses_table,
+    "compile": tables.compile_table,
+    "resources": tables.resource_table,
+    "points": tables.points_table,
+    "ceilings": tables.ceilings_table,
+}
+
+
+def sections(results: Results) -> dict[str, str]:
+    """Markdown by name, for the parts that were run: `<part>-<table>`, `stream`, `environment`."""
+    found = {
+        f"{part}-{name}": make(rows).markdown()
+        for part, rows in results.parts.items()
+        for name, make in _PART_TABLES.items()
+    }
+    if results.stream:
+        found["stream"] = tables.stream_table(results.stream, results.memories).markdown()
+    if results.environment:
+        found["environment"] = results.environment.rstrip()
+    return found
+
+
+def write_plots(results: Results, folder: Path) -> dict[str, list[Path]]:
+    """SVG files by part: one for each operator dataset, one each for the zoo, the models and the stream."""
+    folder.mkdir(parents=True, exist_ok=True)
+    written: dict[str, list[Path]] = {}
+    for part, rows in results.parts.items():
+        if part == "operators":
+            base = "torch" if any(row.engine == "torch" for row in rows) else "onnxruntime"
+            written[part] = [folder / f"{name}.svg" for name in workloads(rows)]
+            for path in written[part]:
+                plots.plot_dataset(rows, path.stem, base, path)
+        else:
+            written[part] = [folder / f"{part}.svg"]
+            plots.plot_models(rows, written[part][0])
+    if results.stream:
+        written["stream"] = [folder / "stream.svg"]
+        plots.plot_stream(results.stream, results.memories, written["stream"][0])
+    return written
+
+
+def fill_regions(text: str, found: Mapping[str, str]) -> str:
+    """The page with every region of a known name replaced; others stay as they are."""
+
+    def region(match: re.Match[str]) -> str:
+        name = match[2]
+        if name not in found:
+            return match[0]
+        return f"{match[1]}\n{found[name]}\n\n{match[3]}"
+
+    return _REGION.sub(region, text)

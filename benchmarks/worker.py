@@ -1,0 +1,139 @@
+"""The engine's side of a benchmark: `python -m benchmarks.worker ENGINE SOCKET`, started by `benchmarks.process`.
+
+Requests and answers are pickled tuples over an inherited socket. Feeds come and reference outputs go through files in
+shared memory; the engine works on private copies of them.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Sequence
+from importlib import import_module
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from benchmarks.engines import ENGINES
+from benchmarks.messages import Memory, Visit
+from benchmarks.workload import Feeds, Source
+
+
+class Server:
+    """Answers requests by name; the prepared feeds of the points held live here."""
+
+    def __init__(self, engine: str) -> None:
+        self._engine = ENGINES[engine]()
+        self._held: dict[int, Any] = {}
+        self._result: Any = None
+
+    def load(self, source: Source, threads: int) -> float:
+        """Seconds; imports are not part of loading a model."""
+        for package in self._engine.packages:
+            import_module(package)
+        begin = time.perf_counter()
+        self._engine.load(source, threads)
+        return time.perf_counter() - begin
+
+    def hold(self, key: int, folder: Path) -> None:
+        feeds = {path.stem: np.load(path) for path in sorted(folder.iterdir(), key=_position)}
+        self._held[key] = self._engine.prepare({_name(stem): feeds[stem] for stem in feeds})
+
+    def drop(self) -> None:
+        self._held.clear()
+        self._result = None
+
+    def visit(self, key: int, repeats: int) -> Visit:
+        prepared = self._held[key]
+        first = self._timed(prepared)
+        cost = self._engine.compile_cost()
+        return Visit(first, tuple(self._timed(prepared) for _ in range(repeats)), cost)
+
+    def stream(self, feeds: Sequence[Feeds], repeats: int) -> list[Visit]:
+        """Every shape in turn, none prepared before its own."""
+        visits = []
+        for one in feeds:
+            self._held[-1] = self._engine.prepare(one)
+            visits.append(self.visit(-1, repeats))
+        self.drop()
+        return visits
+
+    def save_outputs(self, key: int, folder: Path) -> None:
+        for index, array in enumerate(self._outputs(key)):
+            np.save(folder / f"{index}.npy", array)
+
+    def error(self, key: int, folder: Path) -> float:
+        """Largest absolute error over the largest magnitude of the output it is in; inf for a wrong form."""
+        outputs = self._outputs(key)
+        expected = [np.load(folder / f"{i}.npy", mmap_mode="r") for i in range(_count(folder))]
+        if len(outputs) != len(expected):
+            return float("inf")
+        return max((max_error(a, e) for a, e in zip(outputs, expected, strict=True)), default=0.0)
+
+    def memory(self) -> Memory:
+        status = dict(
+            line.split(":", 1) for line in Path("/proc/self/status").read_text().splitlines()
+        )
+        kilobytes = {name: int(status[name].split()[0]) for name in ("VmRSS", "VmHWM")}
+        return Memory(kilobytes["VmRSS"] * 1024, kilobytes["VmHWM"] * 1024)
+
+    def _timed(self, prepared: Any) -> float:
+        self._result = None  # given back outside the timed region
+        begin = time.perf_counter()
+        self._result = self._engine.run(prepared)
+        return time.perf_counter() - begin
+
+    def _outputs(self, key: int) -> list[NDArray[Any]]:
+        return self._engine.arrays(self._engine.run(self._held[key]))
+
+
+def max_error(actual: NDArray[Any], expected: NDArray[Any], chunk: int = 1 << 20) -> float:
+    """Largest absolute difference over the largest magnitude expected; inf for other shapes or NaN."""
+    if actual.shape != expected.shape:
+        return float("inf")
+    a, e = np.asarray(actual).reshape(-1), np.asarray(expected).reshape(-1)
+    difference = magnitude = 0.0
+    for start in range(0, a.size, chunk):
+        part = e[start : start + chunk].astype(np.float64)
+        gap = np.abs(a[start : start + chunk].astype(np.float64) - part).max()
+        if np.isnan(gap):
+            return float("inf")
+        difference = max(difference, float(gap))
+        magnitude = max(magnitude, float(np.abs(part).max()))
+    if difference == 0.0:
+        return 0.0
+    return difference / magnitude if magnitude else float("inf")
+
+
+def _position(path: Path) -> int:
+    return int(path.name.partition("-")[0])
+
+
+def _name(stem: str) -> str:
+    return stem.partition("-")[2]
+
+
+def _count(folder: Path) -> int:
+    return len(list(folder.iterdir()))
+
+
+def main() -> None:
+    server = Server(sys.argv[1])
+    pipe = Connection(int(sys.argv[2]))
+    while True:
+        try:
+            verb, arguments = pipe.recv()
+        except EOFError:
+            return
+        try:
+            answer = (True, getattr(server, verb)(*arguments))
+        except Exception as error:  # whatever an engine raises is its result here
+            answer = (False, f"{type(error).__name__}: {error}")
+        pipe.send(answer)
+
+
+if __name__ == "__main__":
+    main()

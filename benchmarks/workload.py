@@ -1,0 +1,72 @@
+"""What is run: a model, the dims to run it at, and where each kind of engine finds it.
+
+Nothing here imports an engine.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+Dims = Mapping[str, int]
+Feeds = Mapping[str, NDArray[Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """The same model for every engine."""
+
+    path: str
+    """The ONNX file."""
+    family: str = ""
+    """Name in `models.registry`, for a model whose torch module the file was exported from."""
+    operator: str = ""
+    """Name of a function in `benchmarks.torch_operators`, for an operator or subgraph."""
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """One shape (and, for a branch, one condition)."""
+
+    dims: Dims
+    feeds: Callable[[], Feeds]
+    flops: int = 0
+    """Of the dense operators; 0 where the bytes count."""
+    bytes: int = 0
+    """That have to cross the memory bus: weights where they dominate, else inputs and outputs."""
+
+    @property
+    def label(self) -> str:
+        return " ".join(f"{name}={extent}" for name, extent in self.dims.items())
+
+
+@dataclass(frozen=True, slots=True)
+class Workload:
+    """A model or a dataset."""
+
+    part: str
+    """`models`, `operators` or `zoo`."""
+    name: str
+    source: Source
+    points: tuple[Point, ...]
+    held: int
+    """Points whose feeds an engine holds at once; rounds go over so many of them in turn."""
+    keeps_memory: bool
+    """The allocator keeps freed blocks: outputs of operators would else be fresh pages at every run."""
+    static_points: int
+    """Of so many points in front, evenly spread, is the recompiling engine shown."""
+
+
+def random_array(generator: np.random.Generator, *shape: int) -> NDArray[np.float32]:
+    return generator.standard_normal(shape, dtype=np.float32)
+
+
+def spread(count: int, of: int) -> frozenset[int]:
+    """`count` indices out of `of`, evenly spread; all of them where there are no more."""
+    if count >= of:
+        return frozenset(range(of))
+    return frozenset(index * of // count for index in range(count))

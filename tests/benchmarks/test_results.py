@@ -1,0 +1,141 @@
+"""Rows to CSV and back, statistics, tables, and the regions of the page."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from benchmarks.measure import spread_of
+from benchmarks.messages import feed_file
+from benchmarks.paired import achieved, best_peer, geometric_mean, pairs, percentile
+from benchmarks.results import fill_regions, read_results, sections
+from benchmarks.rows import Row, read_rows, write_rows
+from benchmarks.stream import StreamMemory, StreamRow
+from benchmarks.tables import Table, number
+from benchmarks.worker import max_error
+
+
+def row(engine: str, index: int, run_ms: float, **values: object) -> Row:
+    base = Row("operators", "matmul", index, f"m={index}", engine, "ok", run_ms=run_ms)
+    return replace(base, **values)  # type: ignore[arg-type]
+
+
+ROWS = [
+    row("dvm_graph", 0, 1.0, kernels=1, compile_max_us=7.0, compile_total_us=9.0, first_ms=1.5),
+    row("dvm_graph", 1, 4.0, kernels=1, compile_max_us=5.0, compile_total_us=5.0, first_ms=4.0),
+    row("onnxruntime", 0, 2.0, cold_ms=3.0, spread=1.01, error=0.0),
+    row("onnxruntime", 1, 2.0, cold_ms=1.0, spread=0.99, error=0.0),
+    row("torch", 0, 1.0),
+    row("torch", 1, math.nan, status="wrong"),
+]
+
+
+def test_rows_survive_a_file(tmp_path: Path) -> None:
+    write_rows(Row, ROWS, tmp_path / "rows.csv")
+    again = read_rows(Row, tmp_path / "rows.csv")
+    assert [repr(one) for one in again] == [repr(one) for one in ROWS]  # NaN is not itself
+
+
+def test_a_file_with_other_columns_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "rows.csv").write_text("part,workload\nmodels,bert\n")
+    with pytest.raises(ValueError, match="run the benchmark again"):
+        read_rows(Row, tmp_path / "rows.csv")
+
+
+def test_percentiles_are_values_that_occur() -> None:
+    values = [float(value) for value in range(100, 0, -1)]
+    assert [percentile(values, p) for p in (1, 50, 99, 100)] == [1, 50, 99, 100]
+    assert percentile([3.0], 50) == 3.0
+    assert math.isnan(percentile([], 50))
+
+
+def test_geometric_mean_of_ratios_is_symmetric() -> None:
+    assert geometric_mean([0.5, 2.0, 1.0]) == pytest.approx(1.0)
+    assert math.isnan(geometric_mean([]))
+
+
+def test_spread_is_odd_over_even() -> None:
+    assert spread_of([1.0, 2.0, 1.0, 2.0, 1.0]) == 2.0
+    assert math.isnan(spread_of([1.0]))
+
+
+def test_pairs_leave_out_wrong_results() -> None:
+    assert [pair.speedup for pair in pairs(ROWS, "onnxruntime")] == [2.0, 0.5]
+    assert [pair.speedup for pair in pairs(ROWS, "torch")] == [1.0]
+
+
+def test_the_best_peer_ran_every_point() -> None:
+    assert best_peer(ROWS) == "onnxruntime"
+
+
+def test_compile_time_is_exact_where_the_engine_says_it() -> None:
+    assert ROWS[0].compile_ms == pytest.approx(0.009) and ROWS[0].compile_max_ms == 0.007
+    assert [ROWS[2].compile_ms, ROWS[3].compile_ms] == [1.0, 0.0]
+
+
+def test_the_binding_ceiling_is_the_nearer_one() -> None:
+    one = row("dvm_graph", 0, 1.0, flops=50_000_000, bytes=8_000_000)
+    one = replace(one, fma_gflops=100.0, copy_gbs=10.0, read_gbs=32.0)
+    assert achieved(one) == pytest.approx(0.8)
+    assert achieved(replace(one, part="models")) == pytest.approx(0.5)
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [(math.nan, ""), (0.0, "0.00"), (1.234, "1.23"), (0.0012, "1.2e-03"), (math.inf, "inf")],
+)
+def test_number(value: float, text: str) -> None:
+    assert number(value) == text
+
+
+def test_markdown_escapes_bars() -> None:
+    table = Table("t", ("a", "b"), (("1|2", "3"),))
+    assert table.markdown() == "| a | b |\n| --- | --- |\n| 1\\|2 | 3 |"
+
+
+def test_every_section_is_made_from_the_files(tmp_path: Path) -> None:
+    write_rows(Row, ROWS, tmp_path / "operators.csv")
+    stream = [
+        StreamRow("dvm_graph", i, 1, i + 1, 1000, 10, 2.0, 1.0 + i, 1, 3.0, 4.0, 3.0)
+        for i in range(3)
+    ]
+    write_rows(StreamRow, stream, tmp_path / "stream.csv")
+    memory = StreamMemory("dvm_graph", "ok", 5.0, 0.0, 110.0, 120.0, 100.0, 1.0, 1.0)
+    write_rows(StreamMemory, [memory], tmp_path / "stream_memory.csv")
+    found = sections(read_results(tmp_path))
+    assert (
+        "| matmul | onnxruntime (best peer) | 2 | 1.000 | 0.50 - 2.00 | 50 % |"
+        in (found["operators-speedups"])
+    )
+    assert "| matmul | dvm_graph | 2 | 0.007 | 0.014 | 5.0 |" in found["operators-compile"]
+    assert "| matmul | m=1 | 4.00 | 2.00 | wrong |" in found["operators-points"]
+    assert "| 110 | 100 | 1.10 |" in found["stream"]
+    assert not any(name.startswith("models") for name in found)
+
+
+def test_regions_are_replaced_by_name_and_others_kept() -> None:
+    page = "a\n<!-- results: x -->\nold\n<!-- end -->\nb\n<!-- results: y -->\nkept\n<!-- end -->\n"
+    filled = fill_regions(page, {"x": "new"})
+    assert filled == page.replace("old", "\nnew\n")
+    assert fill_regions(filled, {"x": "new"}) == filled
+
+
+@pytest.mark.parametrize("chunk", [1, 3, 100])
+def test_error_is_relative_to_the_largest_magnitude(chunk: int) -> None:
+    expected = np.array([[1.0, -8.0], [2.0, 0.5]], np.float32)
+    actual = expected + np.array([[0, 0], [0.25, 0]], np.float32)
+    assert max_error(actual, expected, chunk) == pytest.approx(0.25 / 8)
+    assert max_error(expected, expected, chunk) == 0.0
+    assert max_error(actual[:1], expected, chunk) == math.inf
+    actual[0, 0] = np.nan
+    assert max_error(actual, expected, chunk) == math.inf
+
+
+def test_feeds_are_found_in_the_order_of_the_inputs(tmp_path: Path) -> None:
+    names = [feed_file(tmp_path, position, f"x-{position}").name for position in range(12)]
+    assert [int(name.partition("-")[0]) for name in names] == list(range(12))
+    assert [Path(name).stem.partition("-")[2] for name in names] == [f"x-{i}" for i in range(12)]
