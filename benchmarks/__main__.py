@@ -8,7 +8,7 @@ import platform
 import shlex
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any, TypeVar
@@ -28,7 +28,10 @@ from benchmarks.workload import Workload
 from models import base_path
 
 _QUICK_MODELS = ("bert", "llama_decode", "resnet")
-_SLOW_TO_COMPILE = {"inductor_dynamic", "inductor_static"}
+_COMPILED_MODELS = ("bert", "gpt2", "mmoe", "llama_decode", "resnet")
+"""Shown to Inductor, which compiles a model for a minute; every model if it is asked for by name."""
+_RECOMPILED_MODELS = ("bert", "mmoe")
+"""Shown to it at one static shape: the paper's table of compile times has them."""
 _PACKAGES = ("onnxruntime", "openvino", "torch", "transformers", "numpy")
 _DOCS = Path(__file__).resolve().parent.parent / "docs"
 _CONSOLE = Console()
@@ -54,11 +57,6 @@ class Request:
     def rounds(self) -> int:
         return min(2, self.repeats) if self.quick else self.repeats
 
-    def static(self, full: int, quick: int) -> int:
-        if self.static_shapes >= 0:
-            return self.static_shapes
-        return quick if self.quick else full
-
     def present(self, candidates: Sequence[str] = tuple(ENGINES)) -> list[str]:
         """The engines that take part; those left out are named with the reason."""
         chosen = [name for name in self.engines or candidates if name in candidates]
@@ -79,7 +77,7 @@ def _shared_options(function: F) -> F:
         click.option(
             "--static-shapes",
             default=-1,
-            help="Shapes per workload that the recompiling engine is shown; the default is per part.",
+            help="Shapes per workload that the recompiling engine is shown; by default few or none.",
         ),
         click.option(
             "--mindspore-python", default="", help="Interpreter with MindSpore, for `operators`."
@@ -111,6 +109,8 @@ def _request(
         raise click.UsageError(f"unknown engine {unknown[0]!r}; known: {', '.join(ENGINES)}")
     if repeats < 1:
         raise click.UsageError("--repeats is at least 1")
+    if threads < 1:
+        raise click.UsageError("--threads is at least 1")
     setting = Setting(threads, mindspore_python)
     return Request(chosen, setting, repeats, quick, seed, static_shapes, output)
 
@@ -205,36 +205,47 @@ def _chosen(names: str, known: Any) -> list[str]:
 
 
 def _operators(request: Request, datasets: Sequence[str], count: int) -> None:
-    graphs, static = request.output / "graphs", request.static(full=6, quick=1)
+    graphs = request.output / "graphs"
     count = min(count, 10) if request.quick else count
-    workloads = [operators.workload(name, request.seed, count, static, graphs) for name in datasets]
+    workloads = [operators.workload(name, request.seed, count, graphs) for name in datasets]
     if "matmul" in datasets:
-        workloads.append(operators.constant_weight_workload(request.seed, graphs, static))
-    _run(request, "operators", workloads, request.present())
+        workloads.append(operators.constant_weight_workload(request.seed, graphs))
+    _run(request, "operators", workloads)
 
 
 def _zoo(request: Request, datasets: Sequence[str]) -> None:
-    graphs, static = request.output / "graphs", request.static(full=1, quick=0)
-    workloads = [
-        zoo.workload(name, request.seed, request.quick, static, graphs) for name in datasets
-    ]
-    _run(request, "zoo", workloads, _without_mindspore(request))
+    graphs = request.output / "graphs"
+    workloads = [zoo.workload(name, request.seed, request.quick, graphs) for name in datasets]
+    _run(request, "zoo", workloads)
 
 
 def _models(request: Request, names: str) -> None:
     default = _QUICK_MODELS if request.quick else tuple(models.GRIDS)
     chosen = _chosen(names, models.GRIDS) if names else list(default)
     _require_exports(chosen)
-    static = request.static(full=1, quick=0)
-    workloads = [models.workload(name, request.seed, request.quick, static) for name in chosen]
-    present = _without_mindspore(request)
-    if request.quick and not request.engines:
-        present = [name for name in present if name not in _SLOW_TO_COMPILE]
-    _run(request, "models", workloads, present)
+    _run(request, "models", [models.workload(name, request.seed, request.quick) for name in chosen])
 
 
-def _without_mindspore(request: Request) -> list[str]:
-    return request.present([name for name in ENGINES if name != "mindspore"])
+def _limited(request: Request, workload: Workload) -> Workload:
+    """What the engines that compile for long are shown, so that a run ends; all points of what is asked for by name."""
+    part, name = workload.part, workload.name
+    static, dynamic = 0, len(workload.points)
+    if part == "operators":
+        static = 1 if request.quick else 3
+    elif request.quick:
+        dynamic = 0
+    elif part == "models":
+        static = int(name in _RECOMPILED_MODELS)
+        dynamic = dynamic if name in _COMPILED_MODELS else 0
+    if "inductor_dynamic" in request.engines:
+        dynamic = len(workload.points)
+    if "inductor_static" in request.engines:
+        static = max(1, static)
+    if request.static_shapes >= 0:
+        static = request.static_shapes
+    mindspore = len(workload.points) if name in operators.DATASETS else 0
+    shown = {"inductor_static": static, "inductor_dynamic": dynamic, "mindspore": mindspore}
+    return replace(workload, shown=shown)
 
 
 def _require_exports(names: Sequence[str]) -> None:
@@ -242,9 +253,8 @@ def _require_exports(names: Sequence[str]) -> None:
         raise click.UsageError(f"no base export of {', '.join(absent)}: run `make models-base`")
 
 
-def _run(
-    request: Request, part: str, workloads: Sequence[Workload], engines: Sequence[str]
-) -> None:
+def _run(request: Request, part: str, workloads: Sequence[Workload]) -> None:
+    engines = request.present()
     rows: list[Row] = []
     with _progress() as progress:
         total = sum(len(workload.points) for workload in workloads)
@@ -252,7 +262,7 @@ def _run(
         for workload in workloads:
             progress.update(task, what=f"{workload.name}: loading")
             rows += run_workload(
-                workload,
+                _limited(request, workload),
                 engines,
                 request.rounds,
                 request.setting,
@@ -268,7 +278,7 @@ def _stream(request: Request, model: str, shapes: int, max_batch: int, max_seq: 
     shapes = min(shapes, 60) if request.quick else shapes
     engines = request.present(stream.ENGINES)
     if request.quick and not request.engines:
-        engines = [name for name in engines if name not in _SLOW_TO_COMPILE]
+        engines = [name for name in engines if name != "inductor_dynamic"]
     drawn = stream.sample(request.seed, shapes, max_batch, max_seq)
     found = _ceilings(request)
     with _progress() as progress:
@@ -300,6 +310,7 @@ def _ceilings(request: Request) -> ceiling.Ceilings:
 def _finish(request: Request, part: str) -> None:
     """Prints the part's tables and writes everything that is made of the CSV files."""
     (request.output / "environment.md").write_text(_environment(request), encoding="utf-8")
+    (request.output / f"{part}.command").write_text(_command(), encoding="utf-8")
     results = read_results(request.output)
     found = sections(results)
     for name, text in found.items():
@@ -317,13 +328,21 @@ def _environment(request: Request) -> str:
             versions.append(f"{package} {version(package)}")
         except PackageNotFoundError:
             continue
+    reasons = {name: missing(name, request.setting) for name in ENGINES}
+    absent = [f"{name} ({reason})" for name, reason in reasons.items() if reason]
     return "\n".join(
         (
-            f"* command: `python -m benchmarks {shlex.join(sys.argv[1:])}`",
             f"* machine: {_processor()}, {request.setting.threads} threads",
             f"* {', '.join(versions)}, Python {platform.python_version()}",
+            f"* left out: {', '.join(absent) or 'no engine'}",
         )
     )
+
+
+def _command() -> str:
+    """As it was given, without the paths of this machine."""
+    words = ["PATH" if Path(word).is_absolute() else word for word in sys.argv[1:]]
+    return f"python -m benchmarks {shlex.join(words)}"
 
 
 def _processor() -> str:

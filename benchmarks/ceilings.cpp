@@ -19,6 +19,7 @@
 #include <immintrin.h>
 #endif
 #if defined(__linux__)
+#include <sched.h>
 #include <sys/mman.h>
 #endif
 
@@ -34,6 +35,25 @@ constexpr int kBytes = 16;
 typedef float Vector __attribute__((vector_size(kBytes)));
 constexpr size_t kLanes = kBytes / sizeof(float);
 
+// Without it the scheduler may leave two threads on one core for the whole of a short measurement.
+void pin_to_core(int index) {
+#if defined(__linux__)
+  static const cpu_set_t allowed = [] {
+    cpu_set_t set;
+    sched_getaffinity(0, sizeof set, &set);
+    return set;
+  }();
+  for (int cpu = 0; cpu < CPU_SETSIZE; cpu++) {
+    if (!CPU_ISSET(cpu, &allowed) || index-- > 0) continue;
+    cpu_set_t one;
+    CPU_ZERO(&one);
+    CPU_SET(cpu, &one);
+    sched_setaffinity(0, sizeof one, &one);
+    return;
+  }
+#endif
+}
+
 // Seconds from the moment all threads are ready until the last is done.
 double seconds_on(int threads, const std::function<void(int)>& body) {
   std::atomic<int> ready{0};
@@ -41,14 +61,13 @@ double seconds_on(int threads, const std::function<void(int)>& body) {
   std::vector<std::thread> pool;
   for (int i = 0; i < threads; i++) {
     pool.emplace_back([&, i] {
+      pin_to_core(i);
       ready++;
-      while (!go) {
-      }
+      while (!go) std::this_thread::yield();
       body(i);
     });
   }
-  while (ready < threads) {
-  }
+  while (ready < threads) std::this_thread::yield();
   const auto start = std::chrono::steady_clock::now();
   go = true;
   for (std::thread& thread : pool) thread.join();

@@ -18,10 +18,9 @@ from dataclasses import dataclass, field, replace
 from benchmarks.ceilings import Ceilings
 from benchmarks.engines import REFERENCE, CompileCost
 from benchmarks.messages import Memory, Visit
-from benchmarks.operators import DATASETS
 from benchmarks.process import Setting, Worker, noting, shared_folder, write_feeds
 from benchmarks.rows import TOLERANCE, Row
-from benchmarks.workload import Workload, spread
+from benchmarks.workload import Workload
 
 _SHORT_SECONDS = 4e-3
 _MOST_REPEATS = 16
@@ -60,7 +59,7 @@ def run_workload(
     with contextlib.ExitStack() as stack:
         run = _Run(workload, rounds)
         for name in engines:
-            if takes_part(name, workload):
+            if workload.shown_to(name):
                 run.join(stack.enter_context(_worker(name, workload, setting)))
         for chunk in _chunks(range(len(workload.points)), workload.held):
             run.measure(chunk)
@@ -68,13 +67,6 @@ def run_workload(
                 advance(f"{workload.name} {workload.points[index].label}")
         run.weigh()
     return run.rows(ceilings)
-
-
-def takes_part(engine: str, workload: Workload) -> bool:
-    """MindSpore has the operator datasets only; the recompiling engine may have been given no shapes."""
-    if engine == "mindspore":
-        return workload.name in DATASETS
-    return engine != "inductor_static" or workload.static_points > 0
 
 
 def _worker(name: str, workload: Workload, setting: Setting) -> Worker:
@@ -97,10 +89,7 @@ class _Run:
         self._records: dict[tuple[str, int], _Record] = defaultdict(_Record)
 
     def join(self, worker: Worker) -> None:
-        count = len(self._workload.points)
-        static = worker.name == "inductor_static"
-        shown = self._workload.static_points if static else count
-        party = _Party(worker, spread(shown, count))
+        party = _Party(worker, self._workload.shown_to(worker.name))
         self._parties[worker.name] = party
         with noting(self._failures, worker.name):
             party.load_s = worker.load(self._workload.source)

@@ -36,13 +36,13 @@ GRIDS: Mapping[str, Sequence[Dims]] = {
 }
 
 
-def workload(name: str, seed: int, quick: bool, static_points: int) -> Workload:
+def workload(name: str, seed: int, quick: bool) -> Workload:
     """`quick` leaves two points."""
     grid = GRIDS[name]
     chosen = (grid[1], grid[-1]) if quick else grid
     points = tuple(_point(name, dims, seed) for dims in chosen)
     source = Source(str(base_path(name)), family=name)
-    return Workload("models", name, source, points, len(points), False, static_points)
+    return Workload("models", name, source, points, len(points), False)
 
 
 def _point(name: str, dims: Dims, seed: int) -> Point:

@@ -128,13 +128,13 @@ def sample(name: str, seed: int, count: int = COUNT) -> list[Dims]:
     return [DATASETS[name].draw(generator) for _ in range(count)]
 
 
-def workload(name: str, seed: int, count: int, static_points: int, folder: Path) -> Workload:
+def workload(name: str, seed: int, count: int, folder: Path) -> Workload:
     dataset = DATASETS[name]
     points = tuple(
         _point(dataset, dims, seed, index) for index, dims in enumerate(sample(name, seed, count))
     )
     source = Source(str(write_graph(name, folder)), operator=name)
-    return Workload("operators", name, source, points, 2, True, static_points)
+    return Workload("operators", name, source, points, 2, True)
 
 
 def _point(dataset: Dataset, dims: Dims, seed: int, index: int) -> Point:
@@ -144,7 +144,7 @@ def _point(dataset: Dataset, dims: Dims, seed: int, index: int) -> Point:
     return Point(dims, feeds, dataset.flops(dims), dataset.bytes(dims))
 
 
-def constant_weight_workload(seed: int, folder: Path, static_points: int) -> Workload:
+def constant_weight_workload(seed: int, folder: Path) -> Workload:
     """Matmul with B a constant of the model, as in a linear layer: for information, not one of the paper's."""
     n, k = WEIGHTS[3]
     generator = np.random.default_rng(seed)
@@ -159,4 +159,4 @@ def constant_weight_workload(seed: int, folder: Path, static_points: int) -> Wor
 
         points.append(Point(dims, feeds, _matrix_flops(dims), _matmul_bytes(dims)))
     source = Source(str(path), operator="matmul")  # B is bound to it
-    return Workload("operators", "matmul_constant", source, tuple(points), 2, True, static_points)
+    return Workload("operators", "matmul_constant", source, tuple(points), 2, True)

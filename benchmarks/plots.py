@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from benchmarks.paired import SUBJECT, engines, geometric_mean, of_workload, pairs, workloads
 from benchmarks.rows import Row
@@ -43,11 +44,12 @@ def plot_dataset(rows: Sequence[Row], name: str, base: str, path: Path) -> None:
         axes.axhline(geometric_mean(speedups), color=color, linestyle="--", linewidth=1)
     axes.set_xscale("log")
     axes.set_yscale("log", base=2)
+    axes.yaxis.set_major_formatter("{x:g}")
     axes.set_xlabel("MFLOP" if chosen and chosen[0].flops else "MB read and written")
     axes.set_ylabel(f"speed-up over {title(base)}")
     axes.set_title(name)
     axes.legend(fontsize=7)
-    figure.savefig(path)
+    _save(figure, path)
 
 
 def plot_models(rows: Sequence[Row], path: Path) -> None:
@@ -68,7 +70,7 @@ def plot_models(rows: Sequence[Row], path: Path) -> None:
     axes.set_xticks([index + 0.4 - width / 2 for index in range(len(names))], names, rotation=20)
     axes.set_ylabel("speed-up of dvm_graph")
     axes.legend(fontsize=7)
-    figure.savefig(path)
+    _save(figure, path)
 
 
 def plot_stream(rows: Sequence[StreamRow], memories: Sequence[StreamMemory], path: Path) -> None:
@@ -84,8 +86,15 @@ def plot_stream(rows: Sequence[StreamRow], memories: Sequence[StreamMemory], pat
         if ratios:
             share = [100 * (index + 1) / len(ratios) for index in range(len(ratios))]
             axes.plot(share, ratios, color=_COLORS[memory.engine], label=title(memory.engine))
-    axes.set_yscale("log", base=2)
     axes.set_xlabel("percentile of the shapes")
     axes.set_ylabel("time over the floor")
     axes.legend(fontsize=7)
-    figure.savefig(path)
+    _save(figure, path)
+
+
+def _save(figure: Any, path: Path) -> None:
+    """The same rows give the same file."""
+    import matplotlib
+
+    with matplotlib.rc_context({"svg.hashsalt": path.stem}):
+        figure.savefig(path, metadata={"Date": None})

@@ -27,6 +27,8 @@ class Results:
     stream: Sequence[StreamRow]
     memories: Sequence[StreamMemory]
     environment: str
+    commands: Sequence[str]
+    """That the parts were run with, each once."""
 
 
 def read_results(folder: Path) -> Results:
@@ -42,6 +44,7 @@ def read_results(folder: Path) -> Results:
         read_rows(StreamRow, stream) if stream.exists() else (),
         read_rows(StreamMemory, memories) if memories.exists() else (),
         environment.read_text(encoding="utf-8") if environment.exists() else "",
+        sorted({path.read_text(encoding="utf-8") for path in folder.glob("*.command")}),
     )
 
 
@@ -65,7 +68,8 @@ def sections(results: Results) -> dict[str, str]:
     if results.stream:
         found["stream"] = tables.stream_table(results.stream, results.memories).markdown()
     if results.environment:
-        found["environment"] = results.environment.rstrip()
+        commands = (f"* `{command}`" for command in results.commands)
+        found["environment"] = "\n".join((*commands, results.environment.rstrip()))
     return found
 
 

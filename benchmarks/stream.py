@@ -2,7 +2,7 @@
 
 In: a model's ONNX file, a seed, the number of shapes. Out: a `StreamRow` for each engine and shape, and what each
 engine's process holds at the end next to a fresh process that ran the largest shape alone. Engines take turns by runs
-of shapes; every shape is run once when it comes, and in every fifth turn once more.
+of shapes; every shape is run once when it comes, and in every tenth turn once more.
 """
 
 from __future__ import annotations
@@ -23,9 +23,11 @@ from benchmarks.rows import TOLERANCE
 from benchmarks.workload import Dims, Feeds, Source
 from models import base_path, random_feeds
 
-MAX_BATCH, MAX_SEQUENCE = 4, 256
+MAX_BATCH, MAX_SEQUENCE = 2, 128
 TURN = 20
 """Shapes that an engine runs in one turn."""
+TWICE_EVERY = 10
+"""Of so many turns, one runs every shape once more."""
 ENGINES = ("dvm_graph", "onnxruntime", "inductor_dynamic")
 
 Advance = Callable[[str], None]
@@ -120,7 +122,7 @@ def run_stream(
             feeds = [random_feeds(path, dims, seed) for dims in turn]
             for name in _rotated(engines, number):
                 with noting(failures, name):
-                    visits = workers[name].stream(feeds, 1 if number % 5 == 0 else 0)
+                    visits = workers[name].stream(feeds, 1 if number % TWICE_EVERY == 0 else 0)
                     rows += [
                         _row(name, start + i, dims, visits[i], work(dims))
                         for i, dims in enumerate(turn)

@@ -6,6 +6,8 @@ shared memory; the engine works on private copies of them.
 
 from __future__ import annotations
 
+import ctypes
+import signal
 import sys
 import time
 from collections.abc import Sequence
@@ -20,6 +22,8 @@ from numpy.typing import NDArray
 from benchmarks.engines import ENGINES
 from benchmarks.messages import Memory, Visit
 from benchmarks.workload import Feeds, Source
+
+_PR_SET_PDEATHSIG = 1
 
 
 class Server:
@@ -120,7 +124,14 @@ def _count(folder: Path) -> int:
     return len(list(folder.iterdir()))
 
 
+def _end_with_parent() -> None:
+    """A stopped worker would never notice that a killed driver is gone."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
 def main() -> None:
+    _end_with_parent()
     server = Server(sys.argv[1])
     pipe = Connection(int(sys.argv[2]))
     while True:

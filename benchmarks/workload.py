@@ -6,7 +6,7 @@ Nothing here imports an engine.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -57,8 +57,13 @@ class Workload:
     """Points whose feeds an engine holds at once; rounds go over so many of them in turn."""
     keeps_memory: bool
     """The allocator keeps freed blocks: outputs of operators would else be fresh pages at every run."""
-    static_points: int
-    """Of so many points in front, evenly spread, is the recompiling engine shown."""
+    shown: Mapping[str, int] = field(default_factory=dict)
+    """How many of the points, evenly spread, an engine is shown; all of them where it is not here."""
+
+    def shown_to(self, engine: str) -> frozenset[int]:
+        """Indices of points."""
+        count = len(self.points)
+        return spread(self.shown.get(engine, count), count)
 
 
 def random_array(generator: np.random.Generator, *shape: int) -> NDArray[np.float32]:

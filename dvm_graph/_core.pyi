@@ -64,7 +64,7 @@ class ModelBuilder:
         extents: Sequence[int],
         nodes: Sequence[NodeFields],
         accesses: Sequence[AccessFields],
-        matmul_axes: tuple[int, int, int],
+        matmul_axes: tuple[int, int, int, int],
         origin: Sequence[str],
     ) -> int: ...
     def add_call(self, kernel: int, guard: int, fallback: Sequence[int]) -> int: ...

@@ -28,6 +28,9 @@ class FusionLimits:
     min_resident_rows: int = 256
     """Rows, of all batches together, from which such a kernel keeps the cores busy; with fewer the
     fallback runs."""
+    max_operand_width: int = 512
+    """Elements of the B operands of two products in one kernel, per column of the first (attention:
+    twice the size of a head): they are read again for each block of rows."""
     max_recomputed: int = 10
     """Operators of a producer that is computed again along axes only its consumer has."""
     max_parallel: int = 8

@@ -128,6 +128,17 @@ class AxisSpace:
         self._bind(left, (right,))
         return True
 
+    def identify(self, left: Atom, right: Atom) -> bool:
+        """Makes two free atoms of provably equal extents one, even if both are rigid."""
+        if left == right:
+            return True
+        if not self.equal(self._extents[left], self._extents[right]):
+            return False
+        if self._rigid[left]:
+            left, right = right, left
+        self._bind(left, (right,))
+        return True
+
     def unify_layouts(self, left: Layout, right: Layout) -> tuple[Dim, Dim] | None:
         """`unify` axis by axis; both layouts are of one shape."""
         for a, b in zip(left, right, strict=True):

@@ -37,6 +37,8 @@ class Group:
     """Pairs of dims that must be equal for the group to be valid."""
     parts: tuple[list[Node], list[Node]] | None = None
     """Row-resident kernels: the operators of the cube kernel and the others, if it does not fit."""
+    chained: bool = False
+    """Holds the product that computes the A operand of another one."""
     before: dict[Group, None] = field(default_factory=dict)
     after: dict[Group, None] = field(default_factory=dict)
 
@@ -141,6 +143,7 @@ class GroupGraph:
         consumer.operators += producer.operators
         consumer.reduces |= producer.reduces
         consumer.gathers |= producer.gathers
+        consumer.chained |= producer.chained or producer.kind is consumer.kind is PartKind.CUBE
         consumer.guards = producer.guards + consumer.guards
         for value, uses in producer.inputs.items():
             consumer.inputs.setdefault(value, [])[:0] = uses

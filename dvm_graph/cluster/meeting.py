@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Set
 from dataclasses import dataclass, field
 
 from dvm_graph.cluster.axes import Atom, Atoms, AxisSpace, Layout
 from dvm_graph.cluster.groups import Group, GroupGraph, atoms_of
-from dvm_graph.cluster.node_axes import NodeAxes
+from dvm_graph.cluster.node_axes import RELAYOUTS, NodeAxes
 from dvm_graph.ir import Dim, Node, Value
 from dvm_graph.options import FusionLimits
 from dvm_graph.rules import Merge, MergeProof, PartKind
@@ -23,6 +24,8 @@ class GroupMeeting:
     space: AxisSpace
     axes: dict[Node, NodeAxes]
     limits: FusionLimits
+    returned: Set[Value] = frozenset()
+    """Results of the model."""
     speculate: bool = True
     spaces: dict[Atoms, None] = field(default_factory=dict)
     """Iteration spaces after `merge_spaces`."""
@@ -42,6 +45,10 @@ class GroupMeeting:
     def needs_memory(self) -> bool:
         return any(self.axes[node].memory[index] for _, node, index in self.edges())
 
+    def feeds_matrix(self) -> bool:
+        edges = self.edges()
+        return bool(edges) and all(self._is_a_operand(node, index) for _, node, index in edges)
+
     def needs_buffer(self) -> bool:
         return any(self.axes[node].operands[index] is None for _, node, index in self.edges())
 
@@ -58,14 +65,31 @@ class GroupMeeting:
     def sole_consumer(self) -> bool:
         return len(self.producer.after) == 1
 
+    def private(self) -> bool:
+        return self.sole_consumer() and self.returned.isdisjoint(self.producer.results)
+
+    def products(self) -> int:
+        return sum(node.op == "matmul" for node in (*self.producer.nodes, *self.consumer.nodes))
+
+    def operand_width(self) -> int:
+        inner = self.axes[self._matmul(self.producer)].operands[0]
+        outer = self.axes[self._matmul(self.consumer)].result
+        assert inner is not None
+        widths = self._extent(inner[-1]), self._extent(outer[-1])
+        return sum(width for width in widths if isinstance(width, int))
+
     def merge_spaces(self) -> MergeProof:
         mark = self.space.mark()
         guards: list[tuple[Dim, Dim]] = []
+        feeds = self.feeds_matrix()
         for value, node, index in self.edges():
             result = self._result_layout(value)
             operand = self.axes[node].operands[index]
             if operand is None:
                 continue
+            if feeds and not self._join_rows(result, operand):
+                self.space.rollback(mark)
+                return _refused(self._extent(result[-1]), self._extent(operand[-1]))
             mismatch = self._unify(result, operand, self.axes[node].maybe[index], guards)
             if mismatch is not None:
                 self.space.rollback(mark)
@@ -106,23 +130,57 @@ class GroupMeeting:
         )
 
     def reduces_rows(self) -> bool:
-        cube = next(node for node in self.producer.nodes if node.op == "matmul")
-        row = self.space.resolve(self.axes[cube].result[-1])
+        row = self.space.resolve(self.axes[self._matmul(self.producer)].result[-1])
         return all(
             self.space.resolve(self.axes[node].reduced) == row
             for node in self.consumer.nodes
             if self.axes[node].reduced
         )
 
+    def computes_rows(self) -> bool:
+        inner, outer = self._matmul(self.producer), self._matmul(self.consumer)
+        a = self.axes[outer].operands[0]
+        assert a is not None
+        read = set(self.space.flat(a))
+        written = set(self.space.flat(self.axes[outer].result[:-1]))
+        domain = set(self.space.resolve(self.axes[inner].domain))
+        contracted = domain - set(self.space.flat(self.axes[inner].result))
+        iterated = set(atoms_of(self._resolved(self.producer)))
+        return written <= read and iterated == read | contracted and not contracted & written
+
     def within_matrix(self) -> bool:
         cube = self.producer if self.producer.kind is PartKind.CUBE else self.consumer
-        matmul = next(node for node in cube.nodes if node.op == "matmul")
+        matmul = self._matmul(cube)
         result = set(self.space.flat(self.axes[matmul].result))
         domain = set(self.space.resolve(self.axes[matmul].domain))
         other = self.consumer if cube is self.producer else self.producer
         return set(atoms_of(self._resolved(other))) <= result and self._inside(domain)
 
     # -- how
+
+    @staticmethod
+    def _matmul(group: Group) -> Node:
+        """The last product of a group: that of its kernel's result."""
+        return next(node for node in reversed(group.nodes) if node.op == "matmul")
+
+    def _is_a_operand(self, node: Node, index: int) -> bool:
+        """Whether a use, maybe through relayouts of the consumer, is its product's A operand."""
+        if node.op == "matmul":
+            return index == 0
+        if node.op not in RELAYOUTS or self.axes[node].operands[0] is None:
+            return False
+        uses = [
+            (user, at)
+            for user in self.consumer.nodes
+            for at, value in enumerate(user.inputs)
+            if value is node.output
+        ]
+        return bool(uses) and all(self._is_a_operand(user, at) for user, at in uses)
+
+    def _join_rows(self, result: Layout, operand: Layout) -> bool:
+        """Makes the columns of the producer's product the axis that the consumer's contracts."""
+        left, right = self.space.resolve(result[-1]), self.space.resolve(operand[-1])
+        return len(left) == len(right) == 1 and self.space.identify(left[0], right[0])
 
     def _inside(self, domain: set[Atom]) -> bool:
         return set(atoms_of(self.spaces)) <= domain
@@ -172,7 +230,7 @@ class GroupMeeting:
 
     def _collect_spaces(self) -> None:
         self.spaces = self._resolved(self.consumer)
-        if not self.needs_memory():
+        if not self.needs_memory() or self.feeds_matrix():
             self.spaces |= self._resolved(self.producer)
 
     def _one_domain(self) -> bool:

@@ -5,7 +5,7 @@ topological order, with fallbacks where a kernel may turn out not to fit.
 
 The order of the sweeps is the policy: views go to the kernels that read them; element-wise operators
 go into the matrix product before them; what is left of the vector operators merges along its edges;
-views that no reader could take are stored by their producer. Every sweep visits groups in topological
+reductions along the rows of a product follow, and products whose rows the next one reads; views that no reader could take are stored by their producer. Every sweep visits groups in topological
 order, so the result is deterministic.
 
 Invariants: the quotient graph stays acyclic; an operator is in exactly one subgraph.
@@ -69,11 +69,12 @@ class _Splitter:
         options: Options,
         decisions: list[Decision],
         speculate: bool = True,
+        chain: bool = True,
     ) -> None:
         self._graph, self._outputs = graph, outputs
         self._facts, self._options = facts, options
         self._decisions = decisions
-        self._speculate = speculate
+        self._speculate, self._chain = speculate, chain
         self._space = AxisSpace(facts)
         self._axes: dict[Node, NodeAxes] = {node: describe(node, self._space) for node in nodes}
         self._groups = GroupGraph(make_group(n, self._axes[n], self._space) for n in nodes)
@@ -85,6 +86,8 @@ class _Splitter:
             self._extend_cubes(reductions=False)
             self._merge_vectors()
             self._extend_cubes(reductions=True)
+            if self._chain:
+                self._chain_cubes()
         self._store_views()
         self._decisions.extend(self._refusals())
         return tuple(self._finish(group) for group in self._groups.groups)
@@ -117,7 +120,9 @@ class _Splitter:
     def _extend(self, cube: Group, reductions: bool) -> Group | None:
         position = self._groups.position
         for consumer in sorted(cube.after, key=position.__getitem__):
-            if consumer.reduces == reductions and (cube, consumer) not in self._refused:
+            if consumer.kind is PartKind.CUBE or consumer.reduces != reductions:
+                continue
+            if (cube, consumer) not in self._refused:
                 merged = self._try_merge(cube, consumer)
                 if merged is not None:
                     return merged
@@ -142,6 +147,14 @@ class _Splitter:
                 changed |= self._try_merge(producer, group) is not None
         return changed
 
+    def _chain_cubes(self) -> None:
+        """Rows of one matrix product, with what follows them, stay for the next one."""
+        for cube in self._groups.groups:
+            if cube.kind is PartKind.CUBE and cube in self._groups.position:
+                for producer in list(cube.before):
+                    if producer.kind is PartKind.CUBE:
+                        self._try_merge(producer, cube)
+
     def _store_views(self) -> None:
         """What no reader could take in is arranged by the store of its producer."""
         for group in self._groups.groups:
@@ -160,6 +173,7 @@ class _Splitter:
             self._space,
             self._axes,
             self._options.limits,
+            self._outputs,
             self._speculate,
         )
         mark = self._space.mark()
@@ -218,7 +232,7 @@ class _Splitter:
     def _fallback(
         self, group: Group, kind: SubgraphKind, outputs: tuple[Value, ...]
     ) -> tuple[FusedSubgraph, ...]:
-        if group.guards:
+        if group.guards or group.chained:
             splitter = _Splitter(
                 self._graph,
                 self._outputs | set(outputs),
@@ -226,7 +240,8 @@ class _Splitter:
                 self._facts,
                 self._options,
                 [],
-                speculate=False,
+                speculate=self._speculate and not group.guards,
+                chain=self._chain and bool(group.guards),
             )
             return splitter.run()
         stored = set(outputs)

@@ -59,6 +59,7 @@ class _Lowering:
         self._at: dict[Value, int] = {}
         self._loads: dict[tuple[Access, int], int] = {}
         self._roles: tuple[Atom, Atom, Atom] | None = None
+        self._inner_k: Atom | None = None
         self._domain = self._order_axes()
         self._index = {atom: i for i, atom in enumerate(self._domain)}
 
@@ -79,14 +80,15 @@ class _Lowering:
         if self._roles is None:
             return plan
         m, n, k = (self._index[atom] for atom in self._roles)
-        return replace(plan, m_axis=m, n_axis=n, k_axis=k)
+        inner_k = -1 if self._inner_k is None else self._index[self._inner_k]
+        return replace(plan, m_axis=m, n_axis=n, k_axis=k, inner_k_axis=inner_k)
 
     # -- domain
 
     def _order_axes(self) -> Atoms:
-        for node in self._subgraph.nodes:
-            if node.op == "matmul":
-                return self._matrix_domain(node)
+        products = [node for node in self._subgraph.nodes if node.op == "matmul"]
+        if products:
+            return self._matrix_domain(*products)
         best: Atoms = ()
         spaces = []
         for node in self._subgraph.nodes:
@@ -101,16 +103,28 @@ class _Lowering:
         extra = dict.fromkeys(atom for space in spaces for atom in space if atom not in seen)
         return (*extra, *best)
 
-    def _matrix_domain(self, node: Node) -> Atoms:
+    def _matrix_domain(self, *products: Node) -> Atoms:
+        """`products` are in order: the one before the last computes the A operand of that."""
+        *inner, node = products
         axes = self._axes[node]
         *batch, rows, columns = axes.result
-        k = self._space.resolve(axes.operands[0][-1])[0]  # type: ignore[index]
+        k = self._contracted(node)
         n = self._space.resolve(columns)[0]
         row_atoms = self._space.resolve(rows) or (self._space.atom(1),)
         m = row_atoms[-1]
         self._roles = (m, n, k)
         outer = self._space.resolve(atom for atoms in batch for atom in atoms)
-        return (*outer, *row_atoms[:-1], m, n, k)
+        domain = (*outer, *row_atoms[:-1], m, n, k)
+        if not inner:
+            return domain
+        self._inner_k = self._contracted(*inner)
+        return (*domain, self._inner_k)
+
+    def _contracted(self, product: Node) -> Atom:
+        """The k axis of a matrix product."""
+        layout = self._axes[product].operands[0]
+        assert layout is not None
+        return self._space.resolve(layout[-1])[0]
 
     def _mask(self, atoms: Iterable[Atom]) -> int:
         mask = 0
@@ -341,7 +355,7 @@ class _Lowering:
             return self._at[value]
         atoms = [atom for axis in layout for atom in axis]
         address = self._address(node, index)
-        panels = self._panels(address) if index == 1 else None
+        panels = self._panels(node, address) if index == 1 else None
         if panels is None:
             return self._load(address, value.dtype, atoms)
         access = self._access(panels, packed=True)
@@ -351,11 +365,11 @@ class _Lowering:
             )
         )
 
-    def _panels(self, address: Address) -> Address | None:
+    def _panels(self, product: Node, address: Address) -> Address | None:
         """Where the packed form of a constant B operand lies, if it has one."""
-        if not address.source.is_constant or self._roles is None:
+        if not address.source.is_constant:
             return None
-        _, n, k = self._roles
+        (n,), k = self._space.resolve(self._axes[product].result[-1]), self._contracted(product)
         packed = pack(address, self._domain, k, n, self._number_of, self._values.number)
         if packed is None:
             return None

@@ -105,6 +105,7 @@ void evaluate(const KernelPlan& plan, const int64_t* dims, const ValueInfo* valu
   out.m_axis = plan.m_axis;
   out.n_axis = plan.n_axis;
   out.k_axis = plan.k_axis;
+  out.inner_k_axis = plan.inner_k_axis;
   out.nodes.clear();
   out.accesses.clear();
   if (out.rank > kMaxDomainRank) throw std::invalid_argument("kernel plan has too many axes");
@@ -164,7 +165,8 @@ bool remove_empty_axes(NormalPlan& plan, uint32_t empty, std::vector<uint8_t>& k
       become_fill(node, reduction_identity(node.op, node.dtype));
     }
     if (node.op == PlanOp::matmul_ && !(node.axes & empty)) {
-      become_fill(node, 0);
+      const int folded = plan.is_inner(node) ? plan.inner_k_axis : plan.k_axis;
+      if (empty & bit(folded)) become_fill(node, 0);
     }
   }
   keep.assign(plan.nodes.size(), 0);
@@ -178,9 +180,18 @@ bool remove_empty_axes(NormalPlan& plan, uint32_t empty, std::vector<uint8_t>& k
     }
   }
   compact(plan, keep, renumber);
-  bool multiplies = false;
-  for (const NormalNode& node : plan.nodes) multiplies |= node.op == PlanOp::matmul_;
-  if (!multiplies) {
+  int products = 0, inner = 0;
+  for (const NormalNode& node : plan.nodes) {
+    if (node.op != PlanOp::matmul_) continue;
+    ++products;
+    inner += plan.is_inner(node);
+  }
+  if (products == 1 && inner == 1) {  // it is the product now
+    plan.n_axis = plan.k_axis;
+    plan.k_axis = plan.inner_k_axis;
+  }
+  if (products < 2) plan.inner_k_axis = -1;
+  if (products == 0) {
     plan.kind = KernelKind::vector;
     plan.m_axis = plan.n_axis = plan.k_axis = -1;
   }
@@ -217,18 +228,20 @@ void reorder_axes(NormalPlan& plan, const int* order, int count) {
     for (int i = 0; i < count; ++i) access.strides[i] = old[order[i]];
   }
   const auto extents = plan.extents;
-  const int roles[3] = {plan.m_axis, plan.n_axis, plan.k_axis};
+  const int roles[4] = {plan.m_axis, plan.n_axis, plan.k_axis, plan.inner_k_axis};
   for (int i = 0; i < count; ++i) {
     plan.extents[i] = extents[order[i]];
     if (order[i] == roles[0]) plan.m_axis = i;
     if (order[i] == roles[1]) plan.n_axis = i;
     if (order[i] == roles[2]) plan.k_axis = i;
+    if (order[i] == roles[3]) plan.inner_k_axis = i;
   }
   plan.rank = count;
 }
 
 bool has_role(const NormalPlan& plan, int axis) {
-  return axis == plan.m_axis || axis == plan.n_axis || axis == plan.k_axis;
+  return axis == plan.m_axis || axis == plan.n_axis || axis == plan.k_axis ||
+         axis == plan.inner_k_axis;
 }
 
 void drop_unit_axes(NormalPlan& plan, std::vector<uint8_t>& keep, std::vector<int32_t>& renumber) {
@@ -250,10 +263,7 @@ void drop_unit_axes(NormalPlan& plan, std::vector<uint8_t>& keep, std::vector<in
 
 // Axes a and a+1 are one axis to every node and access.
 bool mergeable(const NormalPlan& plan, int a) {
-  if (a + 1 == plan.n_axis || a == plan.n_axis || a + 1 == plan.k_axis || a == plan.k_axis ||
-      a == plan.m_axis) {
-    return false;
-  }
+  if (has_role(plan, a) || (has_role(plan, a + 1) && a + 1 != plan.m_axis)) return false;
   for (const NormalNode& node : plan.nodes) {
     if ((node.axes >> a & 1) != (node.axes >> (a + 1) & 1)) return false;
     if ((node.reduce_axes >> a & 1) != (node.reduce_axes >> (a + 1) & 1)) return false;
@@ -278,17 +288,16 @@ void merge_axes(NormalPlan& plan) {
   }
 }
 
-// The longest axis of the product's batch along which B does not vary, or -1; the innermost wins a
-// tie.
+// The longest axis of the products' batch along which no B varies, or -1; the innermost wins a tie.
 int longest_axis_without_b(const NormalPlan& plan) {
-  int best = -1;
+  uint32_t candidates = ~0u;
   for (const NormalNode& node : plan.nodes) {
-    if (node.op != PlanOp::matmul_) continue;
-    const uint32_t candidates = node.axes & ~plan.nodes[node.inputs[1]].axes;
-    for (int axis = 0; axis < plan.rank; ++axis) {
-      if (has_role(plan, axis) || !(candidates & bit(axis))) continue;
-      if (best < 0 || plan.extents[axis] >= plan.extents[best]) best = axis;
-    }
+    if (node.op == PlanOp::matmul_) candidates &= node.axes & ~plan.nodes[node.inputs[1]].axes;
+  }
+  int best = -1;
+  for (int axis = 0; axis < plan.rank; ++axis) {
+    if (has_role(plan, axis) || !(candidates & bit(axis))) continue;
+    if (best < 0 || plan.extents[axis] >= plan.extents[best]) best = axis;
   }
   return best;
 }

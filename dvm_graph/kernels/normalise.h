@@ -4,7 +4,7 @@
 //   - dim slots are evaluated; fills become immediate bits
 //   - empty axes disappear: nodes over them are dropped, reductions and matmuls over them become
 //     their identity, stores over them have nothing to write
-//   - axes of extent 1 disappear (cube and mix plans keep m, n and k)
+//   - axes of extent 1 disappear (cube and mix plans keep m, n, k and inner k)
 //   - adjacent axes merge where every node and every access sees them as one
 //   - an m axis of extent 1 gives way to a batch axis along which B does not vary
 //   - vector plans get an axis order with reduced axes late and the axis along which most accesses
@@ -56,11 +56,14 @@ struct NormalPlan {
   KernelKind kind = KernelKind::vector;
   int rank = 0;
   std::array<int64_t, kMaxDomainRank> extents = {};
-  int m_axis = -1, n_axis = -1, k_axis = -1;
+  int m_axis = -1, n_axis = -1, k_axis = -1, inner_k_axis = -1;
   std::vector<NormalNode> nodes;
   std::vector<NormalAccess> accesses;
 
   uint32_t reduced_axes() const;  // axes that some reduction folds
+
+  // The matmul is the inner product of its plan: its columns are what the other one contracts.
+  bool is_inner(const NormalNode& matmul) const { return matmul.axes >> k_axis & 1; }
 };
 
 // Returns false where there is nothing to write. Throws std::invalid_argument for a plan that

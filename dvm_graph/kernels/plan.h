@@ -9,10 +9,16 @@
 // Sizes are *dim slots*: indices into the model's table of dim expressions, which the executor
 // evaluates once per run into int64 values.
 //
-// Cube and mix plans: the domain is (batch axes..., m, n, k); exactly one matmul node; its A input
-// varies along (some batch, m, k), its B input along (some batch, k, n), its result along
-// (batch, m, n). Nodes before it on the A or B side are its prologue, those after it its epilogue;
-// epilogue nodes never vary along k. `m_axis, n_axis, k_axis` name the roles.
+// Cube and mix plans: the domain is (batch axes..., m, n, k), and one matmul node is the product of
+// the kernel: its A input varies along (some batch, m, k), its B input, a load, along (some batch,
+// k, n), its result along (batch, m, n). What A is computed from is its prologue, which may reduce
+// along k; nodes after the product are its epilogue, which may reduce along n and never varies
+// along k. `m_axis, n_axis, k_axis` name the roles.
+//
+// The prologue may hold a matmul node of its own, the *inner product* (attention: the scores): its
+// A and B inputs are loads along (some batch, m, inner k) and (some batch, inner k, k), its result
+// varies along (some batch, m, k), which tells it from the product. The domain then ends in
+// (..., m, n, k, inner k), and `inner_k_axis` names the last.
 #pragma once
 
 #include <cstdint>
@@ -81,6 +87,7 @@ struct KernelPlan {
   std::vector<PlanNode> nodes;   // topological order; at least one store
   std::vector<Access> accesses;
   int m_axis = -1, n_axis = -1, k_axis = -1;  // cube and mix only
+  int inner_k_axis = -1;                      // with an inner product only
 
   bool operator==(const KernelPlan&) const = default;
 };

@@ -63,6 +63,7 @@ class KernelPlan:
     m_axis: int = -1
     n_axis: int = -1
     k_axis: int = -1
+    inner_k_axis: int = -1
     origin: tuple[str, ...] = ()
     """ONNX node names, for profiles and errors."""
 

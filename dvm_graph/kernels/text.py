@@ -109,7 +109,7 @@ def _call(call: KernelCall, indent: str) -> Iterator[str]:
 
 
 def _domain(plan: KernelPlan) -> str:
-    roles = {plan.m_axis: "m ", plan.n_axis: "n ", plan.k_axis: "k "}
+    roles = {plan.m_axis: "m ", plan.n_axis: "n ", plan.k_axis: "k ", plan.inner_k_axis: "inner k "}
     if plan.kind is KernelKind.VECTOR:
         roles = {}
     extents = (f"{roles.get(axis, '')}s{slot}" for axis, slot in enumerate(plan.extents))

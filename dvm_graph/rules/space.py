@@ -69,6 +69,10 @@ class Meeting(Protocol):
         """The consumer reads by a slice, an index or as a matrix operand: from memory only."""
         ...
 
+    def feeds_matrix(self) -> bool:
+        """The consumer reads the producer as the A operand of its matrix product, and only so."""
+        ...
+
     def needs_buffer(self) -> bool:
         """The consumer reads by strides of its own, as a slice does: no view can lie between."""
         ...
@@ -83,6 +87,20 @@ class Meeting(Protocol):
 
     def sole_consumer(self) -> bool:
         """Nobody else uses the results of the producer."""
+        ...
+
+    def private(self) -> bool:
+        """Only the consumer uses the results of the producer, the model does not return them."""
+        ...
+
+    def products(self) -> int:
+        """Matrix products of both."""
+        ...
+
+    def operand_width(self) -> int:
+        """Elements of the B operands of both matrix products per column of the producer's, as far as
+        they are numbers: what is read again for each block of rows.
+        """
         ...
 
     def merge_spaces(self) -> MergeProof:
@@ -107,6 +125,12 @@ class Meeting(Protocol):
 
     def reduces_rows(self) -> bool:
         """The reductions of the consumer fold whole rows of the matrix product, nothing else."""
+        ...
+
+    def computes_rows(self) -> bool:
+        """The producer iterates over the rows of the A operand and what it contracts itself, varies
+        along all of them, and folds nothing else than whole rows.
+        """
         ...
 
     def within_matrix(self) -> bool:

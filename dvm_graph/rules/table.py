@@ -44,6 +44,8 @@ class Pattern:
     """Predicates that need no common iteration space."""
     after: tuple[Predicate, ...]
     """Predicates over the merged iteration space."""
+    feeds_matrix: bool = False
+    """For producers that are the A operand of the consumer's product; else for all others."""
 
 
 def _says(text: str) -> Callable[[Meeting], str]:
@@ -138,6 +140,35 @@ SCALAR_PRODUCER = Predicate(
     _says("a computed operand of an epilogue is computed once, outside"),
 )
 
+PRIVATE = Predicate(
+    "private",
+    lambda m: m.private(),
+    _says("others use it too, so it has to be in memory anyway"),
+)
+TWO_PRODUCTS = Predicate(
+    "two_products",
+    lambda m: m.products() <= 2,
+    _says("a kernel holds two matrix products at most"),
+)
+NARROW_OPERANDS = Predicate(
+    "narrow_operands",
+    lambda m: m.operand_width() <= m.limits.max_operand_width,
+    lambda m: (
+        f"more than {m.limits.max_operand_width} elements of the B operands would be read again "
+        "per column for each block of rows (limits.max_operand_width)"
+    ),
+)
+RESIDENT = Predicate(
+    "resident",
+    lambda m: m.limits.row_resident,
+    _says("the rows of its A operand would have to stay in local memory (limits.row_resident)"),
+)
+COMPUTES_ROWS = Predicate(
+    "computes_rows",
+    lambda m: m.computes_rows(),
+    _says("it does not compute whole rows of the A operand, each once"),
+)
+
 _VIEW, _VECTOR, _CUBE = PartKind.VIEW, PartKind.VECTOR, PartKind.CUBE
 
 PATTERNS: tuple[Pattern, ...] = (
@@ -170,6 +201,14 @@ PATTERNS: tuple[Pattern, ...] = (
         (LOW_RANK, WITHIN_MATRIX),
     ),
     Pattern(
+        "cube prologue",
+        frozenset({_CUBE}),
+        frozenset({_CUBE}),
+        (RESIDENT, PRIVATE, TWO_PRODUCTS, NARROW_OPERANDS, FEW_OPERATORS, FEW_ACCESSES, ACYCLIC),
+        (LOW_RANK, COMPUTES_ROWS),
+        feeds_matrix=True,
+    ),
+    Pattern(
         "vector",
         frozenset({_VECTOR}),
         frozenset({_VECTOR}),
@@ -177,11 +216,11 @@ PATTERNS: tuple[Pattern, ...] = (
         (LOW_RANK, ONE_DOMAIN, CHEAP_BROADCAST),
     ),
 )
-"""At most one pattern matches a pair of kinds."""
+"""At most one pattern matches a pair of kinds and a way of reading."""
 
 
 _BY_KINDS = {
-    (producer, consumer): pattern
+    (producer, consumer, pattern.feeds_matrix): pattern
     for pattern in PATTERNS
     for producer in pattern.producers
     for consumer in pattern.consumers
@@ -189,7 +228,11 @@ _BY_KINDS = {
 
 
 def pattern_of(meeting: Meeting) -> Pattern | None:
-    return _BY_KINDS.get((meeting.producer.kind, meeting.consumer.kind))
+    kinds = meeting.producer.kind, meeting.consumer.kind
+    feeding = _BY_KINDS.get((*kinds, True))
+    if feeding is not None and meeting.feeds_matrix():
+        return feeding
+    return _BY_KINDS.get((*kinds, False))
 
 
 def judge(meeting: Meeting) -> Ruling:

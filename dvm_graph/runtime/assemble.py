@@ -158,7 +158,7 @@ class _Assembler:
                 (access.value, access.strides, access.offset, access.packed_panels)
                 for access in plan.accesses
             ],
-            (plan.m_axis, plan.n_axis, plan.k_axis),
+            (plan.m_axis, plan.n_axis, plan.k_axis, plan.inner_k_axis),
             plan.origin,
         )
 

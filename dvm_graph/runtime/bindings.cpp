@@ -241,7 +241,7 @@ class ModelBuilder {
   uint32_t add_kernel(std::string name, const std::string& kind, std::vector<DimSlot> extents,
                       const std::vector<NodeFields>& nodes,
                       const std::vector<AccessFields>& accesses,
-                      std::tuple<int, int, int> matmul_axes, std::vector<std::string> origin) {
+                      std::tuple<int, int, int, int> matmul_axes, std::vector<std::string> origin) {
     ModelKernel& kernel = model_.kernels.emplace_back();
     kernel.origin = std::move(origin);
     KernelPlan& plan = kernel.plan;
@@ -252,7 +252,7 @@ class ModelBuilder {
     for (const auto& [value, strides, offset, packed] : accesses) {
       plan.accesses.push_back({value, offset, strides, packed});
     }
-    std::tie(plan.m_axis, plan.n_axis, plan.k_axis) = matmul_axes;
+    std::tie(plan.m_axis, plan.n_axis, plan.k_axis, plan.inner_k_axis) = matmul_axes;
     return static_cast<uint32_t>(model_.kernels.size() - 1);
   }
 

@@ -103,6 +103,7 @@ class Checker {
     for (const int axis : {plan.m_axis, plan.n_axis, plan.k_axis}) {
       require(axis >= 0 && static_cast<size_t>(axis) < rank, plan.name + " has no such axis");
     }
+    require(plan.inner_k_axis < static_cast<int>(rank), plan.name + " has no such axis");
   }
 
   // Nothing reads a value that nothing writes: it would have no memory. Nothing writes what belongs

@@ -15,6 +15,19 @@ constexpr uint32_t bit(int axis) { return 1u << axis; }
 
 int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
+// One matrix product of the kernel, and how its operands get to the cube unit.
+struct Product {
+  int32_t node = -1, a = -1, b = -1;
+  int n_axis = -1, k_axis = -1;
+  int64_t n = 1, k = 1;
+  bool panels = false;      // B is packed already
+  bool readable_b = false;  // B can be read in place
+  bool pack_a = false, pack_b = false;
+  bool keep_a = false, keep_b = false;  // packed operands stay while others pass
+  bool blocks_columns = false;          // the columns of a tile, in blocks; else those of the grid
+  int64_t n_block = 1, k_block = 1;     // of one instruction
+};
+
 class CubeLowering {
  public:
   CubeLowering(const NormalPlan& plan, const Target& target, TileCode& code,
@@ -22,29 +35,32 @@ class CubeLowering {
       : plan_(plan), target_(target), code_(code), scratch_(scratch) {
     for (size_t i = 0; i < plan.nodes.size(); ++i) {
       if (plan.nodes[i].op != PlanOp::matmul_) continue;
-      if (matmul_ >= 0) throw std::invalid_argument("a cube kernel holds two matmuls");
-      matmul_ = static_cast<int32_t>(i);
+      Product& product = plan.is_inner(plan.nodes[i]) ? inner_ : outer_;
+      if (product.node >= 0) throw std::invalid_argument("a cube kernel holds too many matmuls");
+      product.node = static_cast<int32_t>(i);
+      product.a = plan.nodes[i].inputs[0];
+      product.b = plan.nodes[i].inputs[1];
     }
-    if (matmul_ < 0) throw std::invalid_argument("a cube kernel holds no matmul");
-    a_ = plan.nodes[matmul_].inputs[0];
-    b_ = plan.nodes[matmul_].inputs[1];
-    dtype_ = plan.nodes[matmul_].dtype;
+    if (outer_.node < 0) throw std::invalid_argument("a cube kernel holds no matmul");
+    outer_.n_axis = plan.n_axis;
+    outer_.k_axis = plan.k_axis;
+    inner_.n_axis = plan.k_axis;
+    inner_.k_axis = plan.inner_k_axis;
+    inner_.blocks_columns = true;
+    dtype_ = plan.nodes[outer_.node].dtype;
   }
 
   bool run(double shrink) {
-    if (plan_.nodes[b_].op != PlanOp::load_ || !describe()) return false;
+    if (!describe()) return false;
     const auto local = static_cast<int64_t>(static_cast<double>(target_.local_bytes) * shrink);
     shape_ = choose_block(problem_, target_, local);
     if (shape_.rows == 0) return false;
+    apply_shape();
     lay_out_grid();
     if (code_.overflow) return false;
     Lowering lowering(plan_, target_, code_, scratch_, 0);
     if (problem_.whole_k) compute_a(lowering);
-    NodeState& c = lowering.state(matmul_);
-    c.lowered = true;
-    c.dims = code_.space.dims_of(plan_.nodes[matmul_].axes);
-    c.value = lowering.place_for(matmul_, false);
-    emit_blocks(lowering);
+    emit_product(lowering, outer_);
     lowering.lower_all();
     return !code_.overflow;
   }
@@ -55,6 +71,7 @@ class CubeLowering {
   }
 
   bool storage_is_register(int32_t node) const { return access_of(node).storage == dtype_; }
+  bool has_inner() const { return inner_.node >= 0; }
 
   // Fills in the problem; false for plans that cube kernels cannot do.
   bool describe() {
@@ -62,32 +79,75 @@ class CubeLowering {
     problem_.n = plan_.extents[plan_.n_axis];
     problem_.k = plan_.extents[plan_.k_axis];
     for (int axis = 0; axis < plan_.rank; ++axis) {
-      if (axis != plan_.m_axis && axis != plan_.n_axis && axis != plan_.k_axis) {
-        problem_.batch *= plan_.extents[axis];
-      }
+      if (!has_role(axis)) problem_.batch *= plan_.extents[axis];
     }
     problem_.element_bytes = static_cast<int64_t>(size_of(dtype_));
     problem_.columns_per_panel = panel_columns(dtype_, target_);
-    describe_operands();
+    problem_.whole_k = plan_.nodes[outer_.a].op != PlanOp::load_;
+    if (!describe_operands(outer_)) return false;
+    problem_.panels = outer_.panels;
+    problem_.pack_a = outer_.pack_a;
+    problem_.pack_b = outer_.pack_b;
+    problem_.readable_b = outer_.readable_b;
+    problem_.b_batch = batch_of(outer_.b);
+    if (has_inner()) {
+      if (plan_.nodes[inner_.a].op != PlanOp::load_ || !describe_operands(inner_)) return false;
+      problem_.inner = {inner_.k, inner_.panels, inner_.pack_a, inner_.pack_b, batch_of(inner_.b)};
+    }
+    return describe_vector_nodes();
+  }
+
+  bool has_role(int axis) const {
+    return axis == plan_.m_axis || axis == plan_.n_axis || axis == plan_.k_axis ||
+           axis == plan_.inner_k_axis;
+  }
+
+  int64_t batch_of(int32_t node) const {
+    int64_t batch = 1;
+    for (int axis = 0; axis < plan_.rank; ++axis) {
+      if (!has_role(axis) && (plan_.nodes[node].axes & bit(axis))) batch *= plan_.extents[axis];
+    }
+    return batch;
+  }
+
+  bool describe_operands(Product& product) const {
+    if (plan_.nodes[product.b].op != PlanOp::load_) return false;
+    product.n = plan_.extents[product.n_axis];
+    product.k = plan_.extents[product.k_axis];
+    const NormalAccess& b = access_of(product.b);
+    product.panels = b.packed_panels;
+    const bool b_rows = b.strides[product.n_axis] == 1 || product.n == 1;
+    const bool few_rows = problem_.m <= 2 * std::max(1, target_.matmul_mr);
+    product.readable_b = target_.unified_memory && storage_is_register(product.b) && b_rows;
+    product.pack_b = !product.panels && !(product.readable_b && few_rows);
+    if (plan_.nodes[product.a].op != PlanOp::load_) return true;
+    const NormalAccess& a = access_of(product.a);
+    const bool a_rows = a.strides[product.k_axis] == 1 || product.k == 1;
+    product.pack_a = !(target_.unified_memory && storage_is_register(product.a) && a_rows);
+    return true;
+  }
+
+  bool describe_vector_nodes() {
     int direct_stores = 0, consumers = 0;
     for (size_t i = 0; i < plan_.nodes.size(); ++i) {
       const NormalNode& node = plan_.nodes[i];
       for (const int32_t input : node.inputs) {
-        if (input != matmul_) continue;
+        if (input != outer_.node) continue;
         ++consumers;
         direct_stores +=
             node.op == PlanOp::store_ && access_of(static_cast<int32_t>(i)).storage == dtype_;
       }
-      const bool folds = node.reduce_axes != 0;
-      if (static_cast<int32_t>(i) < matmul_) {
-        problem_.prologue_nodes += problem_.whole_k && info_of(node.op).kind == PlanOpKind::map;
-        if (folds && node.reduce_axes != bit(plan_.k_axis)) return false;
-      } else if (folds) {
+      const PlanOpKind kind = info_of(node.op).kind;
+      if (static_cast<int32_t>(i) < outer_.node) {
+        const bool on_rows = (node.axes | node.reduce_axes) & bit(plan_.k_axis);
+        problem_.prologue_nodes +=
+            problem_.whole_k && on_rows && (kind == PlanOpKind::map || kind == PlanOpKind::reduce);
+        if (node.reduce_axes != 0 && node.reduce_axes != bit(plan_.k_axis)) return false;
+      } else if (node.reduce_axes != 0) {
         if (node.reduce_axes != bit(plan_.n_axis)) return false;
         problem_.whole_rows = true;
-      }
-      if (static_cast<int32_t>(i) > matmul_) {
-        problem_.epilogue_nodes += info_of(node.op).kind == PlanOpKind::map;
+      } else {
+        problem_.epilogue_nodes += kind == PlanOpKind::map;
       }
     }
     problem_.local_c = !target_.unified_memory || consumers != 1 || direct_stores != 1;
@@ -95,17 +155,15 @@ class CubeLowering {
     return true;
   }
 
-  void describe_operands() {
-    const NormalAccess& b = access_of(b_);
-    problem_.panels = b.packed_panels;
-    const bool b_rows = b.strides[plan_.n_axis] == 1 || problem_.n == 1;
-    const bool few_rows = problem_.m <= 2 * std::max(1, target_.matmul_mr);
-    problem_.pack_b = !problem_.panels &&
-                      !(target_.unified_memory && storage_is_register(b_) && b_rows && few_rows);
-    problem_.whole_k = plan_.nodes[a_].op != PlanOp::load_;
-    if (problem_.whole_k) return;
-    const bool a_rows = access_of(a_).strides[plan_.k_axis] == 1 || problem_.k == 1;
-    problem_.pack_a = !(target_.unified_memory && storage_is_register(a_) && a_rows);
+  void apply_shape() {
+    outer_.n_block = shape_.columns;
+    outer_.k_block = shape_.k_block;
+    outer_.keep_a = shape_.rows_outer;
+    outer_.keep_b = shape_.keep_b;
+    outer_.pack_b = shape_.pack_b;
+    inner_.n_block = shape_.inner_columns;
+    inner_.k_block = shape_.inner_k_block;
+    inner_.keep_b = shape_.keep_inner_b;
   }
 
   void lay_out_grid() {
@@ -116,26 +174,29 @@ class CubeLowering {
     code_.space.axes[plan_.m_axis].tile = shape_.rows;
     code_.space.axes[plan_.n_axis].tile = shape_.columns;
     code_.space.axes[plan_.k_axis].tile = problem_.k;
+    if (has_inner()) code_.space.axes[plan_.inner_k_axis].tile = inner_.k;
     for (int axis = 0; axis < plan_.rank; ++axis) {
       if (axis != plan_.m_axis && axis != plan_.n_axis) code_.add_dim(axis);
     }
-    const size_t outer_rank = code_.grid.size();
     code_.add_dim(shape_.rows_outer ? plan_.m_axis : plan_.n_axis);
-    const size_t inner_rank = code_.grid.size();
     code_.add_dim(shape_.rows_outer ? plan_.n_axis : plan_.m_axis);
     code_.chunk_dim = static_cast<int>(code_.grid.size());
-    choose_claim(outer_rank, inner_rank);
+    choose_claim();
   }
 
-  // Tiles along the innermost dim share an operand: they go to one core if there are runs enough.
-  void choose_claim(size_t outer_rank, size_t inner_rank) {
-    if (inner_rank == code_.grid.size()) return;
-    int64_t runs = 1;
+  // Tiles along the innermost dims share an operand: they go to one core if there are runs enough.
+  void choose_claim() {
+    uint32_t axes = plan_.nodes[shape_.rows_outer ? outer_.a : outer_.b].axes;
+    if (has_inner() && !shape_.rows_outer) axes |= plan_.nodes[inner_.b].axes;
+    const uint32_t moves = code_.space.dims_of(axes);
+    size_t inner_rank = code_.grid.size();
+    int64_t runs = 1, run = 1;
+    while (inner_rank > 0 && !(moves >> (inner_rank - 1) & 1))
+      run *= code_.grid[--inner_rank].count;
     for (size_t d = 0; d < inner_rank; ++d) runs *= code_.grid[d].count;
-    const int64_t run = code_.grid[inner_rank].count;
     const int64_t wanted = kClaimsPerCore * target_.cores;
-    const bool kept =
-        shape_.keep_b || (shape_.rows_outer && outer_rank < inner_rank) || problem_.whole_k;
+    const bool kept = outer_.keep_b || inner_.keep_b || problem_.whole_k ||
+                      (shape_.rows_outer && code_.space.axes[plan_.m_axis].dim >= 0);
     if (runs >= wanted) {
       code_.preferred_claim = run;
     } else if (kept) {
@@ -146,14 +207,15 @@ class CubeLowering {
 
   // Runs the prologue on the block of A and makes its rows contiguous.
   void compute_a(Lowering& lowering) {
-    lowering.lower(a_);
-    const NodeState& state = lowering.state(a_);
+    if (has_inner()) emit_product(lowering, inner_);
+    lowering.lower(outer_.a);
+    const NodeState& state = lowering.state(outer_.a);
     const bool rows = state.value.space != Space::immediate &&
                       (state.value.strides[plan_.k_axis] == 1 || problem_.k == 1);
     a_value_ = state.value;
     if (rows) return;
-    const uint32_t axes = plan_.nodes[a_].axes | bit(plan_.m_axis) | bit(plan_.k_axis);
-    const Instruction copy = lowering.begin(a_, Family::v_copy, dtype_);
+    const uint32_t axes = plan_.nodes[outer_.a].axes | bit(plan_.m_axis) | bit(plan_.k_axis);
+    const Instruction copy = lowering.begin(outer_.a, Family::v_copy, dtype_);
     const TileValue operands[] = {lowering.emitter().dense_buffer(dtype_, axes, true), state.value};
     lowering.emitter().elementwise(copy, axes, operands, 2, true);
     a_value_ = operands[0];
@@ -164,28 +226,47 @@ class CubeLowering {
     return a.ragged() ? code_.extent_register(1, a.dim) : code_.extent_register(a.tile, -1);
   }
 
-  void emit_blocks(Lowering& lowering) {
-    for (int64_t k = 0; k < problem_.k; k += shape_.k_block) {
-      const int64_t depth = std::min(shape_.k_block, problem_.k - k);
-      const TileOperand a = operand_a(lowering, k, depth);
-      const TileOperand b = operand_b(lowering, k, depth);
-      const TileValue& c = lowering.state(matmul_).value;
-      TileOperand out = lowering.emitter().operand(c, 0);
-      out.middle = stride(c.strides[plan_.m_axis]);
-      out.inner = 1;
-      TileInstruction matmul;
-      matmul.family = Family::m_matmul;
-      matmul.dtype = dtype_;
-      matmul.flags = k > 0 ? kAccumulateAlways : 0;
-      matmul.extents[0] = extent_of(plan_.m_axis);
-      matmul.extents[1] = code_.extent_register(depth, -1);
-      matmul.extents[2] = extent_of(plan_.n_axis);
-      matmul.operand_count = 3;
-      matmul.operands[0] = out;
-      matmul.operands[1] = a;
-      matmul.operands[2] = b;
-      code_.instructions.push_back(matmul);
+  void emit_product(Lowering& lowering, const Product& product) {
+    NodeState& c = lowering.state(product.node);
+    c.lowered = true;
+    c.dims = code_.space.dims_of(plan_.nodes[product.node].axes);
+    const uint8_t mask = lowering.changed_mask(c.dims);
+    c.value = lowering.place_for(product.node, mask != 0);
+    const TileValue value = c.value;
+    for (int64_t k = 0; k < product.k; k += product.k_block) {
+      const int64_t depth = std::min(product.k_block, product.k - k);
+      const TileOperand a = operand_a(lowering, product, k, depth, mask);
+      const int64_t width = product.blocks_columns ? product.n : product.n_block;
+      for (int64_t n = 0; n < width; n += product.n_block) {
+        const Part part{k, depth, n, std::min(product.n_block, width - n), mask};
+        TileInstruction matmul;
+        matmul.family = Family::m_matmul;
+        matmul.dtype = dtype_;
+        matmul.changed_mask = mask;
+        matmul.flags = k > 0 ? kAccumulateAlways : 0;
+        matmul.operand_count = 3;
+        matmul.operands[0] = lowering.emitter().operand(value, n * value.strides[product.n_axis]);
+        matmul.operands[0].middle = stride(value.strides[plan_.m_axis]);
+        matmul.operands[0].inner = 1;
+        matmul.operands[1] = a;
+        matmul.operands[2] = operand_b(lowering, product, part);
+        matmul.extents[0] = extent_of(plan_.m_axis);
+        matmul.extents[1] = code_.extent_register(depth, -1);
+        matmul.extents[2] = columns_extent(product, part);
+        code_.instructions.push_back(matmul);
+      }
     }
+  }
+
+  // What one instruction multiplies: steps [k, k + depth) of columns [n, n + columns) of a tile.
+  struct Part {
+    int64_t k, depth, n, columns;
+    uint8_t mask;
+  };
+
+  uint8_t columns_extent(const Product& product, const Part& part) {
+    return product.blocks_columns ? code_.extent_register(part.columns, -1)
+                                  : extent_of(product.n_axis);
   }
 
   int32_t stride(int64_t wide) {
@@ -194,116 +275,123 @@ class CubeLowering {
     return narrow;
   }
 
-  TileOperand operand_a(Lowering& lowering, int64_t k, int64_t depth) {
-    if (problem_.whole_k || !problem_.pack_a) {
+  TileOperand operand_a(Lowering& lowering, const Product& product, int64_t k, int64_t depth,
+                        uint8_t mask) {
+    const bool computed = plan_.nodes[product.a].op != PlanOp::load_;
+    if (computed || !product.pack_a) {
       const TileValue value =
-          problem_.whole_k ? a_value_ : lowering.access_value(plan_.nodes[a_].access, dtype_);
-      TileOperand a = lowering.emitter().operand(value, k * (problem_.k == 1 ? 0 : 1));
+          computed ? a_value_ : lowering.access_value(plan_.nodes[product.a].access, dtype_);
+      TileOperand a = lowering.emitter().operand(value, k * (product.k == 1 ? 0 : 1));
       a.middle = stride(value.strides[plan_.m_axis]);
       a.inner = 1;
       return a;
     }
-    const NormalAccess& access = access_of(a_);
-    const uint32_t dims = code_.space.dims_of(plan_.nodes[a_].axes);
+    const NormalAccess& access = access_of(product.a);
     TileInstruction pack;
     pack.family = Family::d_pack_a;
     pack.dtype = access.storage;
-    pack.changed_mask = shape_.rows_outer ? lowering.changed_mask(dims) : 0;
+    pack.changed_mask = product.keep_a ? kept_mask(lowering, product.a) : mask;
     pack.extents[1] = extent_of(plan_.m_axis);
     pack.extents[2] = code_.extent_register(depth, -1);
     pack.operand_count = 2;
     TileOperand& out = pack.operands[0];
-    out.index =
-        code_.add_buffer(shape_.rows * depth * problem_.element_bytes, pack.changed_mask != 0);
+    out.index = code_.add_buffer(shape_.rows * depth * problem_.element_bytes,
+                                 product.keep_a && pack.changed_mask != 0);
     out.middle = stride(depth);
     out.inner = 1;
     TileOperand& from = pack.operands[1];
-    from = lowering.emitter().operand(lowering.access_value(plan_.nodes[a_].access, access.storage),
-                                      k * access.strides[plan_.k_axis]);
+    from = lowering.emitter().operand(
+        lowering.access_value(plan_.nodes[product.a].access, access.storage),
+        k * access.strides[product.k_axis]);
     from.middle = stride(access.strides[plan_.m_axis]);
-    from.inner = stride(access.strides[plan_.k_axis]);
+    from.inner = stride(access.strides[product.k_axis]);
     code_.instructions.push_back(pack);
     return out;
   }
 
-  TileOperand operand_b(Lowering& lowering, int64_t k, int64_t depth) {
+  uint8_t kept_mask(Lowering& lowering, int32_t node) const {
+    return lowering.changed_mask(code_.space.dims_of(plan_.nodes[node].axes));
+  }
+
+  TileOperand operand_b(Lowering& lowering, const Product& product, const Part& part) {
     const int columns = problem_.columns_per_panel;
-    if (problem_.panels) return operand_panels(lowering, k, depth);
-    const NormalAccess& access = access_of(b_);
-    TileOperand from =
-        lowering.emitter().operand(lowering.access_value(plan_.nodes[b_].access, access.storage),
-                                   k * access.strides[plan_.k_axis]);
-    from.middle = stride(access.strides[plan_.k_axis]);
-    if (!problem_.pack_b) {
+    if (product.panels) return operand_panels(lowering, product, part);
+    const NormalAccess& access = access_of(product.b);
+    TileOperand from = lowering.emitter().operand(
+        lowering.access_value(plan_.nodes[product.b].access, access.storage),
+        part.k * access.strides[product.k_axis] + part.n * access.strides[product.n_axis]);
+    from.middle = stride(access.strides[product.k_axis]);
+    if (!product.pack_b) {
       from.outer = columns;
       from.inner = 1;
       return from;
     }
-    from.inner = stride(access.strides[plan_.n_axis]);
-    const uint32_t dims = code_.space.dims_of(plan_.nodes[b_].axes);
+    from.inner = stride(access.strides[product.n_axis]);
     TileInstruction pack;
     pack.family = Family::d_pack_b;
     pack.dtype = access.storage;
-    pack.changed_mask = shape_.keep_b ? lowering.changed_mask(dims) : 0;
-    pack.extents[1] = code_.extent_register(depth, -1);
-    pack.extents[2] = extent_of(plan_.n_axis);
+    pack.changed_mask = product.keep_b ? kept_mask(lowering, product.b) : part.mask;
+    pack.extents[1] = code_.extent_register(part.depth, -1);
+    pack.extents[2] = columns_extent(product, part);
     pack.operand_count = 2;
-    pack.operands[0] = panel_buffer(depth, pack.changed_mask != 0);
+    pack.operands[0] = panel_buffer(part, product.keep_b && pack.changed_mask != 0);
     pack.operands[1] = from;
     code_.instructions.push_back(pack);
     return pack.operands[0];
   }
 
-  TileOperand panel_buffer(int64_t depth, bool kept) {
+  TileOperand panel_buffer(const Part& part, bool kept) {
     const int64_t columns = problem_.columns_per_panel;
-    const int64_t padded = ceil_div(shape_.columns, columns) * columns;
+    const int64_t padded = ceil_div(part.columns, columns) * columns;
     TileOperand panels;
-    panels.index = code_.add_buffer(padded * depth * problem_.element_bytes, kept);
-    panels.outer = stride(depth * columns);
+    panels.index = code_.add_buffer(padded * part.depth * problem_.element_bytes, kept);
+    panels.outer = stride(part.depth * columns);
     panels.middle = stride(columns);
     panels.inner = 1;
     return panels;
   }
 
   // Panels packed at load: [batch][panel][k][columns].
-  TileOperand operand_panels(Lowering& lowering, int64_t k, int64_t depth) {
+  TileOperand operand_panels(Lowering& lowering, const Product& product, const Part& part) {
     const int64_t columns = problem_.columns_per_panel;
     TileOperand from;
     from.space = Space::pointer;
-    from.index = code_.pointer_register(panel_pointer(k));
-    from.outer = stride(problem_.k * columns);
+    from.index = code_.pointer_register(panel_pointer(product, part));
+    from.outer = stride(product.k * columns);
     from.middle = stride(columns);
     from.inner = 1;
     if (target_.unified_memory) return from;
     TileInstruction load;
     load.family = Family::d_load_view;
     load.dtype = dtype_;
-    load.changed_mask = lowering.changed_mask(code_.space.dims_of(plan_.nodes[b_].axes));
-    load.extents[0] = code_.extent_register(ceil_div(shape_.columns, columns), -1);
-    load.extents[1] = code_.extent_register(depth, -1);
+    load.changed_mask = kept_mask(lowering, product.b);
+    load.extents[0] = code_.extent_register(ceil_div(part.columns, columns), -1);
+    load.extents[1] = code_.extent_register(part.depth, -1);
     load.extents[2] = code_.extent_register(columns, -1);
     load.operand_count = 2;
-    load.operands[0] = panel_buffer(depth, load.changed_mask != 0);
+    load.operands[0] = panel_buffer(part, load.changed_mask != 0);
     load.operands[1] = from;
     code_.instructions.push_back(load);
     return load.operands[0];
   }
 
-  PointerRegister panel_pointer(int64_t k) const {
-    const NormalAccess& access = access_of(b_);
+  PointerRegister panel_pointer(const Product& product, const Part& part) const {
+    const NormalAccess& access = access_of(product.b);
     const int64_t columns = problem_.columns_per_panel;
-    const int64_t entry = ceil_div(problem_.n, columns) * columns * problem_.k;
+    const int64_t entry = ceil_div(product.n, columns) * columns * product.k;
     PointerRegister pointer;
     pointer.buffer = access.value;
-    pointer.base = k * columns * problem_.element_bytes;
+    pointer.base = (part.k * columns + part.n * product.k) * problem_.element_bytes;
     pointer.high = entry * problem_.element_bytes;
     for (int axis = 0; axis < plan_.rank; ++axis) {
       const TileAxis& a = code_.space.axes[axis];
-      if (axis == plan_.n_axis && a.dim >= 0) {
-        pointer.steps[a.dim] = a.tile * problem_.k * problem_.element_bytes;
+      if (axis == product.n_axis && a.dim >= 0) {
+        pointer.steps[a.dim] = a.tile * product.k * problem_.element_bytes;
       }
-      if (axis == plan_.n_axis || axis == plan_.m_axis || axis == plan_.k_axis) continue;
-      const int64_t step = packed_stride(access.strides[axis], entry) * problem_.element_bytes;
+      if (has_role(axis)) continue;
+      const int64_t dense = product.k * product.n;
+      const int64_t step =
+          packed_stride(access.strides[axis], dense, entry) * problem_.element_bytes;
       if (a.dim >= 0) pointer.steps[a.dim] = step;
       pointer.high += step * (a.whole - 1);
     }
@@ -312,8 +400,7 @@ class CubeLowering {
 
   // Batch strides of packed operands are those of the dense constant [batch..., k, n] or, where
   // that is not what they are multiples of, of the packed entries.
-  int64_t packed_stride(int64_t stride, int64_t entry) const {
-    const int64_t dense = problem_.k * problem_.n;
+  static int64_t packed_stride(int64_t stride, int64_t dense, int64_t entry) {
     return stride % dense == 0 ? stride / dense * entry : stride;
   }
 
@@ -321,7 +408,7 @@ class CubeLowering {
   const Target& target_;
   TileCode& code_;
   LoweringScratch& scratch_;
-  int32_t matmul_ = -1, a_ = -1, b_ = -1;
+  Product outer_, inner_;
   DType dtype_ = DType::f32;
   BlockProblem problem_;
   BlockShape shape_;

@@ -62,10 +62,10 @@ def test_spread(count: int, of: int, expected: set[int]) -> None:
 @pytest.mark.parametrize("name", [*operators.DATASETS, *zoo.ZOO])
 def test_feeds_fit_the_graph_and_bytes_are_those_of_its_tensors(name: str, tmp_path: Path) -> None:
     if name in operators.DATASETS:
-        workload = operators.workload(name, seed=0, count=12, static_points=1, folder=tmp_path)
+        workload = operators.workload(name, seed=0, count=12, folder=tmp_path)
         point = min(workload.points, key=lambda point: point.bytes)
     else:
-        workload = zoo.workload(name, seed=0, quick=True, static_points=1, folder=tmp_path)
+        workload = zoo.workload(name, seed=0, quick=True, folder=tmp_path)
         point = workload.points[0]
     session = onnxruntime.InferenceSession(workload.source.path)
     feeds = point.feeds()
@@ -83,7 +83,7 @@ def test_feeds_fit_the_graph_and_bytes_are_those_of_its_tensors(name: str, tmp_p
 
 def test_every_graph_is_in_a_dataset(tmp_path: Path) -> None:
     assert set(GRAPHS) == {*operators.DATASETS, *zoo.ZOO, "matmul_constant"}
-    workload = operators.constant_weight_workload(0, tmp_path, 1)
+    workload = operators.constant_weight_workload(0, tmp_path)
     session = onnxruntime.InferenceSession(workload.source.path)
     (out,) = session.run(None, dict(workload.points[0].feeds()))
     assert out.shape == (1, 640)

@@ -64,6 +64,54 @@ def test_rows_of_a_product_stay_for_softmax() -> None:
     assert len(kernels(text, row_resident=False)) == 2
 
 
+ATTENTION = """g (float[b,h,s,8] q, float[b,h,t,8] k, float[b,h,t,6] v{more}) => (float[b,h,s,6] y{out})
+    {{ r = Transpose<perm = [0,1,3,2]>(k) p = MatMul(q, r) w = Softmax(p) {last} }}"""
+
+
+def test_two_products_share_a_kernel_where_rows_stay() -> None:
+    text = ATTENTION.format(more="", out="", last="y = MatMul(w, v)")
+    (made,) = kernels(text)
+    assert made.count("matmul") == 2
+    assert len(kernels(text, max_operand_width=13)) == 2
+    assert len(kernels(text, row_resident=False)) == 3
+
+
+def test_scores_that_others_read_lie_in_memory() -> None:
+    returned = ATTENTION.format(more="", out=", float[b,h,s,t] w", last="y = MatMul(w, v)")
+    assert len(kernels(returned)) == 2
+    wanted = ATTENTION.format(more="", out=", float[b,h,s,t] z", last="y = MatMul(w, v) z = Neg(w)")
+    assert [made.count("matmul") for made in kernels(wanted)].count(2) == 0
+
+
+def test_scores_as_the_right_operand_lie_in_memory() -> None:
+    text = ATTENTION.format(more=", float[b,h,6,s] u", out="", last="x = MatMul(u, w) y = Relu(v)")
+    text = text.replace("float[b,h,s,6] y", "float[b,h,t,6] y, float[b,h,6,t] x")
+    assert all(made.count("matmul") < 2 for made in kernels(text))
+
+
+def test_scores_of_one_head_are_not_computed_for_every_head() -> None:
+    """The second product has batch axes that its A operand lacks."""
+    text = """g (float[s,8] q, float[8,t] k, float[b,t,6] v) => (float[b,s,6] y)
+    { p = MatMul(q, k) w = Softmax(p) y = MatMul(w, v) }"""
+    assert [made.count("matmul") for made in kernels(text)] == [1, 1]
+
+
+def test_three_products_are_not_one_kernel() -> None:
+    text = """g (float[s,8] x, float[8,8] a, float[8,8] b, float[8,8] c) => (float[s,8] y)
+    { p = MatMul(x, a) q = MatMul(p, b) y = MatMul(q, c) }"""
+    assert sorted(made.count("matmul") for made in kernels(text)) == [1, 2]
+
+
+def test_groups_of_heads_share_keys_without_copies() -> None:
+    text = """g (float[b,4,s,8] q, float[b,2,8,t] k, float[b,2,t,8] v) => (float[b,4,s,8] y)
+    <int64[1] axis = {2}, int64[5] wide = {1,1,2,1,1}, int64[4] ks = {0,4,8,-1}, int64[4] vs = {0,4,-1,8}>
+    { ku = Unsqueeze(k, axis) ke = Expand(ku, wide) kk = Reshape(ke, ks)
+      vu = Unsqueeze(v, axis) ve = Expand(vu, wide) vv = Reshape(ve, vs)
+      p = MatMul(q, kk) w = Softmax(p) y = MatMul(w, vv) }"""
+    (made,) = kernels(text)
+    assert made.count("matmul") == 2
+
+
 def test_a_limit_cuts_an_epilogue() -> None:
     text = """g (float[s,8] x, float[8,6] w) => (float[s,6] y)
     { p = MatMul(x, w) a = Exp(p) c = Neg(a) y = Sin(c) }"""

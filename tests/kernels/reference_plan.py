@@ -222,7 +222,8 @@ class _Kernel:
         slots = list(access.strides)
         step_k, step_n = self.run.plan.dims.slot(panels.n), self.run.plan.dims.slot(1)
         self.run.refresh()
-        slots[self.plan.k_axis], slots[self.plan.n_axis] = step_k, step_n
+        n_axis, k_axis = self.columns_and_steps(node)
+        slots[k_axis], slots[n_axis] = step_k, step_n
         index = self.addresses(Access(access.value, tuple(slots), access.offset), node.axes)
         return dense[self.checked(index, dense.size)].astype(node.dtype.numpy)
 
@@ -247,8 +248,17 @@ class _Kernel:
         index = self.addresses(access, node.axes) + picked * self.run.at(node.offset)
         return buffer[self.checked(index, buffer.size)].astype(node.dtype.numpy)
 
+    def columns_and_steps(self, node: PlanNode) -> tuple[int, int]:
+        """The n and k axes of the product that a B operand belongs to."""
+        inner_k = self.plan.inner_k_axis
+        if inner_k >= 0 and node.axes >> inner_k & 1:
+            return self.plan.k_axis, inner_k
+        return self.plan.n_axis, self.plan.k_axis
+
     def matmul(self, node: PlanNode) -> Array:
-        m, n, k = self.plan.m_axis, self.plan.n_axis, self.plan.k_axis
+        m = self.plan.m_axis
+        n, k = self.columns_and_steps(self.plan.nodes[node.inputs[1]])
+        assert node.axes >> n & 1 and not node.axes >> k & 1
         a, b = (self.results[i] for i in node.inputs)
         assert a.shape[n] == 1 and b.shape[m] == 1
         rank = len(self.extents)

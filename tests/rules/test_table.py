@@ -29,6 +29,21 @@ class FakeMeeting:
     def needs_memory(self) -> bool:
         return bool(self.answers.get("needs_memory", False))
 
+    def feeds_matrix(self) -> bool:
+        return bool(self.answers.get("feeds_matrix", False))
+
+    def private(self) -> bool:
+        return bool(self.answers.get("private", True))
+
+    def products(self) -> int:
+        return int(str(self.answers.get("products", 2)))
+
+    def operand_width(self) -> int:
+        return int(str(self.answers.get("operand_width", 128)))
+
+    def computes_rows(self) -> bool:
+        return bool(self.answers.get("computes_rows", True))
+
     def needs_buffer(self) -> bool:
         return bool(self.answers.get("needs_buffer", False))
 
@@ -84,6 +99,28 @@ def test_patterns(producer: FakePart, consumer: FakePart, pattern: str) -> None:
 
 def test_no_pattern() -> None:
     assert judge(FakeMeeting(CUBE, CUBE)).verdict is Verdict.SEQUENCE
+
+
+def test_a_product_computes_the_a_operand_of_another() -> None:
+    ruling = judge(FakeMeeting(CUBE, CUBE, answers={"feeds_matrix": True}))
+    assert (ruling.verdict, ruling.reason) == (Verdict.PATTERN, "cube prologue")
+
+
+@pytest.mark.parametrize(
+    ("answers", "word"),
+    [
+        ({"feeds_matrix": False}, "no pattern"),
+        ({"private": False}, "others"),
+        ({"products": 3}, "two"),
+        ({"operand_width": 513}, "max_operand_width"),
+        ({"computes_rows": False}, "whole rows"),
+        ({"detour": "softmax"}, "softmax"),
+    ],
+)
+def test_refusals_between_products(answers: dict[str, object], word: str) -> None:
+    ruling = judge(FakeMeeting(CUBE, CUBE, answers={"feeds_matrix": True} | answers))
+    assert ruling.verdict is Verdict.SEQUENCE
+    assert word in ruling.reason
 
 
 @pytest.mark.parametrize(

@@ -265,7 +265,7 @@ def copying(strides: int, axes: int, extent: int) -> _core.ModelBuilder:
     store = ("store", "f32", axes, (0,), 1, 0, "", 0.0, 0, -1, -1, none)
     accesses = [(value, (1,) * strides, -1, False) for value in (0, 1)]
     kernel = builder.add_kernel(
-        "copy", "vector", [extent], [load, store], accesses, (-1, -1, -1), []
+        "copy", "vector", [extent], [load, store], accesses, (-1, -1, -1, -1), []
     )
     builder.add_launch([builder.add_call(kernel, -1, [])])
     builder.set_ports([0], [1])

@@ -131,6 +131,13 @@ int32_t PlanBuilder::matmul(int32_t a, int32_t b) {
   return node;
 }
 
+int32_t PlanBuilder::inner_matmul(int32_t a, int32_t b) {
+  const int32_t node = map(PlanOp::matmul_, {a, b});
+  plan.nodes[node].axes =
+      (plan.nodes[node].axes | 1u << plan.m_axis | 1u << plan.k_axis) & ~(1u << plan.inner_k_axis);
+  return node;
+}
+
 int32_t PlanBuilder::iota(int64_t base, const std::vector<int64_t>& strides, uint32_t axes) {
   PlanNode node{};
   node.op = PlanOp::iota_;

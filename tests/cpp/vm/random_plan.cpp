@@ -189,6 +189,55 @@ PlanBuilder random_vector_plan(Random& random) {
   return b;
 }
 
+// A constant B operand along (some batch, k, n), packed.
+int32_t packed_operand(PlanBuilder& b, DType dtype, uint32_t batch, int k_axis, int n_axis,
+                       int columns_per_panel) {
+  std::vector<int> order = b.axis_list(batch);
+  order.push_back(k_axis);
+  order.push_back(n_axis);
+  Access panels = b.dense(dtype, order);
+  const int64_t columns = columns_per_panel / (dtype == DType::f64 ? 2 : 1);
+  const int64_t padded = (b.extent(n_axis) + columns - 1) / columns * columns;
+  int64_t elements = padded * b.extent(k_axis);
+  for (const int axis : b.axis_list(batch)) elements *= b.extent(axis);
+  panels.value = b.value(dtype, elements);
+  panels.packed_panels = true;
+  return b.load(panels, batch | 1u << k_axis | 1u << n_axis);
+}
+
+int32_t random_b_operand(Random& random, PlanBuilder& b, DType dtype, uint32_t batch, int k_axis,
+                         int n_axis, int columns_per_panel) {
+  const uint32_t axes = random_axes(random, batch, 50);
+  if (chance(random, 40)) return packed_operand(b, dtype, axes, k_axis, n_axis, columns_per_panel);
+  const uint32_t all = axes | 1u << k_axis | 1u << n_axis;
+  return b.load(random_view(random, b, random_storage(random, dtype), all), all);
+}
+
+// A[batch, m, k] as a product of its own, followed by operators along its rows.
+int32_t inner_product(Random& random, PlanBuilder& b, DType dtype, uint32_t batch,
+                      int columns_per_panel) {
+  const uint32_t m = 1u << b.plan.m_axis, k = 1u << b.plan.k_axis;
+  const uint32_t left_axes = random_axes(random, batch, 80) | m | 1u << b.plan.inner_k_axis;
+  const int32_t left =
+      b.load(random_view(random, b, random_storage(random, dtype), left_axes), left_axes);
+  const int32_t right = random_b_operand(random, b, dtype, batch, b.plan.inner_k_axis,
+                                         b.plan.k_axis, columns_per_panel);
+  int32_t x = b.inner_matmul(left, right);
+  if (chance(random, 20)) b.output(x, dtype);
+  if (chance(random, 50))
+    x = b.map(PlanOp::add_, {x, b.input(dtype, random_axes(random, batch, 50) | k)});
+  if (chance(random, 50)) {
+    x = b.map(PlanOp::sub_, {x, b.reduce(PlanOp::reduce_max_, x, k)});
+    x = b.map(PlanOp::max_, {x, b.fill(dtype, -2)});
+  }
+  if (chance(random, 30)) {
+    const int32_t mask = b.input(DType::b8, random_axes(random, batch | m, 50) | k);
+    x = b.map(PlanOp::select_, {mask, x, b.fill(dtype, 0.5)});
+  }
+  if (chance(random, 20)) x = b.map(PlanOp::min_, {x, b.reduce(PlanOp::reduce_sum_, x, k)});
+  return x;
+}
+
 PlanBuilder random_cube_plan(Random& random, int columns_per_panel) {
   PlanBuilder b;
   b.plan.name = "random";
@@ -200,31 +249,22 @@ PlanBuilder random_cube_plan(Random& random, int columns_per_panel) {
   b.plan.m_axis = b.axis(random_extent(random, 40));
   b.plan.n_axis = b.axis(random_extent(random, 40));
   b.plan.k_axis = b.axis(random_extent(random, 70));
+  if (chance(random, 40)) b.plan.inner_k_axis = b.axis(random_extent(random, 40));
   const uint32_t m = 1u << b.plan.m_axis, n = 1u << b.plan.n_axis, k = 1u << b.plan.k_axis;
   const bool wide = chance(random, 20);
   const DType dtype = wide ? DType::f64 : DType::f32;
   const uint32_t a_axes = random_axes(random, batch, 80) | m | k;
-  const uint32_t b_axes = random_axes(random, batch, 50) | n | k;
-  int32_t a = b.load(random_view(random, b, random_storage(random, dtype), a_axes), a_axes);
-  if (chance(random, 25)) a = b.map(PlanOp::add_, {a, b.input(dtype, k)});
-  int32_t right;
-  if (chance(random, 40)) {
-    std::vector<int> order = b.axis_list(b_axes & batch);
-    order.push_back(b.plan.k_axis);
-    order.push_back(b.plan.n_axis);
-    Access panels = b.dense(dtype, order);
-    const int64_t columns = columns_per_panel / (wide ? 2 : 1);
-    const int64_t padded = (b.extent(b.plan.n_axis) + columns - 1) / columns * columns;
-    int64_t elements = padded * b.extent(b.plan.k_axis);
-    for (const int axis : b.axis_list(b_axes & batch)) elements *= b.extent(axis);
-    panels.value = b.value(dtype, elements);
-    panels.packed_panels = true;
-    right = b.load(panels, b_axes);
+  int32_t a;
+  if (b.plan.inner_k_axis >= 0) {
+    a = inner_product(random, b, dtype, batch, columns_per_panel);
   } else {
-    right = b.load(random_view(random, b, random_storage(random, dtype), b_axes), b_axes);
+    a = b.load(random_view(random, b, random_storage(random, dtype), a_axes), a_axes);
+    if (chance(random, 25)) a = b.map(PlanOp::add_, {a, b.input(dtype, k)});
   }
-  int32_t c = b.matmul(a, right);
-  b.plan.nodes[c].axes |= batch & (a_axes | b_axes);
+  const int32_t right =
+      random_b_operand(random, b, dtype, batch, b.plan.k_axis, b.plan.n_axis, columns_per_panel);
+  const int32_t c = b.matmul(a, right);
+  const uint32_t unstored = b.plan.inner_k_axis < 0 ? k : k | 1u << b.plan.inner_k_axis;
   Pools pools;
   pools.add(b, c);
   const uint32_t c_axes = b.plan.nodes[c].axes;
@@ -242,7 +282,7 @@ PlanBuilder random_cube_plan(Random& random, int columns_per_panel) {
   }
   const int32_t last = static_cast<int32_t>(b.plan.nodes.size()) - 1;
   if (b.plan.nodes[last].op != PlanOp::matmul_ || chance(random, 50)) {
-    random_outputs(random, b, 2, k);
+    random_outputs(random, b, 2, unstored);
   }
   b.store(c, random_view(random, b, dtype, c_axes), c_axes);
   return b;

@@ -88,12 +88,15 @@ class Evaluation {
   Scalar panel_element(const PlanNode& node, const Coordinates& at) const {
     const Access& access = plan_.accesses[node.access];
     const int64_t width = node.dtype == DType::f64 ? columns_ / 2 : columns_;
-    const int64_t n_extent = extents_[plan_.n_axis], k_extent = extents_[plan_.k_axis];
-    const int64_t n = at[plan_.n_axis], k = at[plan_.k_axis];
+    const bool inner = plan_.inner_k_axis >= 0 && (node.axes >> plan_.inner_k_axis & 1);
+    const int n_axis = inner ? plan_.k_axis : plan_.n_axis;
+    const int k_axis = inner ? plan_.inner_k_axis : plan_.k_axis;
+    const int64_t n_extent = extents_[n_axis], k_extent = extents_[k_axis];
+    const int64_t n = at[n_axis], k = at[k_axis];
     const int64_t entry = (n_extent + width - 1) / width * width * k_extent;
     int64_t element = n / width * (k_extent * width) + k * width + n % width;
     for (int a = 0; a < static_cast<int>(extents_.size()); ++a) {
-      if (a == plan_.n_axis || a == plan_.k_axis || !(node.axes >> a & 1)) continue;
+      if (a == n_axis || a == k_axis || !(node.axes >> a & 1)) continue;
       element += at[a] * slot(access.strides[a]) / (n_extent * k_extent) * entry;
     }
     return read(node.dtype,
@@ -161,9 +164,10 @@ class Evaluation {
   }
 
   Scalar multiply(const PlanNode& node, const Coordinates& at) const {
+    const bool inner = node.axes >> plan_.k_axis & 1;
     double sum = 0;
     over(
-        1u << plan_.k_axis,
+        1u << (inner ? plan_.inner_k_axis : plan_.k_axis),
         [&](const Coordinates& point) {
           sum += value_of(node.inputs[0], point).real * value_of(node.inputs[1], point).real;
         },

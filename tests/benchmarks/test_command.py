@@ -1,0 +1,42 @@
+"""The command line: what it refuses, and what a run leaves behind."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from benchmarks.__main__ import main
+from benchmarks.rows import Row, read_rows
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("operators", "--engines", "tvm"), "unknown engine 'tvm'"),
+        (("operators", "--datasets", "conv"), "unknown name 'conv'"),
+        (("models", "--models", "alexnet"), "unknown name 'alexnet'"),
+        (("zoo", "--repeats", "0"), "--repeats is at least 1"),
+        (("zoo", "--threads", "0"), "--threads is at least 1"),
+    ],
+)
+def test_mistakes_are_named(arguments: tuple[str, ...], message: str) -> None:
+    result = CliRunner().invoke(main, arguments)
+    assert result.exit_code == 2 and message in result.output
+
+
+def test_a_part_writes_rows_tables_and_its_command(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("benchmarks.__main__.write_plots", lambda results, folder: {})
+    arguments = ["zoo", "--quick", "--datasets", "broadcast", "--threads", "1", "--repeats", "1"]
+    arguments += ["--engines", "dvm_graph,onnxruntime", "--output", str(tmp_path)]
+    monkeypatch.setattr("sys.argv", ["benchmarks", *arguments])
+    result = CliRunner().invoke(main, arguments, catch_exceptions=False)
+    assert result.exit_code == 0
+    rows = read_rows(Row, tmp_path / "zoo.csv")
+    assert {row.engine for row in rows} == {"dvm_graph", "onnxruntime"}
+    assert len(rows) == 4 and all(row.ok for row in rows)
+    assert (tmp_path / "zoo-speedups.md").read_text().count("\n") == 3
+    assert (tmp_path / "zoo.command").read_text().endswith("--output PATH")
