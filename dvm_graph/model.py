@@ -19,7 +19,7 @@ from dvm_graph.errors import InputError
 from dvm_graph.ir import Value
 from dvm_graph.options import Options
 from dvm_graph.pipeline import Compiled, Source, compile_model
-from dvm_graph.runtime import KernelListing, Program, RunStatistics, assemble
+from dvm_graph.runtime import CompileTime, KernelListing, Program, RunStatistics, assemble
 
 if TYPE_CHECKING:
     from dvm_graph.compare import Comparison
@@ -138,6 +138,10 @@ class Model:
     def listings(self, dims: Mapping[str, int]) -> list[KernelListing]:
         """As `disassemble`, kernel by kernel and for named dims instead of inputs."""
         return self._program.listings(dims)
+
+    def compile_times(self, dims: Mapping[str, int], repeats: int = 100) -> list[CompileTime]:
+        """What compiling each distinct kernel for named dims costs, each `repeats` times in a row."""
+        return self._program.compile_times(dims, repeats)
 
 
 def optimize(source: Source, options: Options | None = None, **overrides: Any) -> Model:

@@ -28,17 +28,22 @@ from dvm_graph.kernels.text import print_plan
 from dvm_graph.options import Options
 from dvm_graph.passes import (
     absorb_views,
+    collect_scales,
     eliminate_common,
     eliminate_dead,
     fold_constants,
     simplify,
+    sink_concats,
 )
 from dvm_graph.symbolic import Facts, Symbols
 
 Source = str | PathLike[str] | bytes | Any
 """A path, the bytes of a model, or an onnx.ModelProto."""
 
-PASSES = ("fold_constants", "simplify", "absorb_views", "eliminate_common", "eliminate_dead")
+PASSES = (
+    *("fold_constants", "simplify", "collect_scales", "sink_concats", "absorb_views"),
+    *("eliminate_common", "eliminate_dead"),
+)
 """The passes over basic operators, in order; `Options.disable_passes` can leave them out."""
 
 STAGES = (
@@ -90,6 +95,8 @@ def compile_model(source: Source, options: Options, observe: Observer | None = N
 
     stages.run("fold_constants", graph, lambda: fold_constants(graph, facts))
     stages.run("simplify", graph, lambda: simplify(graph, facts))
+    stages.run("collect_scales", graph, lambda: collect_scales(graph, facts))
+    stages.run("sink_concats", graph, lambda: sink_concats(graph, facts))
     stages.run("absorb_views", graph, lambda: absorb_views(graph, facts))
     stages.run("eliminate_common", graph, lambda: eliminate_common(graph))
     stages.run("eliminate_dead", graph, lambda: eliminate_dead(graph))

@@ -136,6 +136,33 @@ g (float[b, h, s, 16] q, float[b, h, t, 16] k, float[b, h, t, 16] v) => (float[b
   [mix] y = MatMul (a, v)
 }
 """,
+    "scaled_product": """
+g (float[b, s, 16] q, float[b, t, 16] k) => (float[b, s, t] y)
+<float part = {0.5}>
+{
+  [bias] c = Add (q, q)
+  [scale_q] a = Mul (c, part)
+  [scale_k] d = Mul (k, part)
+  [turn] kt = Transpose <perm = [0, 2, 1]> (d)
+  [scores] y = MatMul (a, kt)
+}
+""",
+    "rotary": """
+g (float[b, s, 8] x, float[s, 4] angle) => (float[b, s, 8] y)
+<int64[1] start = {0}, int64[1] half = {4}, int64[1] end = {8}, int64[1] axis = {2}>
+{
+  [left] x1 = Slice (x, start, half, axis)
+  [right] x2 = Slice (x, half, end, axis)
+  [minus] n = Neg (x2)
+  [turn] r = Concat <axis = 2> (n, x1)
+  [twice] a = Concat <axis = 1> (angle, angle)
+  [cos] c = Cos (a)
+  [sin] z = Sin (a)
+  [p] xc = Mul (x, c)
+  [q] rz = Mul (r, z)
+  [sum] y = Add (xc, rz)
+}
+""",
     "gather": """
 g (float[v, 32] table, int64[n] ids) => (float[n, 32] y)
 {
@@ -180,11 +207,13 @@ PASS_CASES: dict[str, tuple[str, ...]] = {
     "decompose": ("layer_norm", "softmax", "gelu", "shape_chain", "slice_and_pad", "attention"),
     "fold_constants": ("constant_chain",),
     "simplify": ("transposes", "heads"),
+    "collect_scales": ("scaled_product",),
+    "sink_concats": ("rotary",),
     "absorb_views": ("view_chain",),
     "eliminate_common": ("twice",),
     "eliminate_dead": ("view_chain",),
     "cluster": ("vendor",),
-    "stack": ("softmax", "mlp", "attention", "gather", "unknown_broadcast", "vendor"),
+    "stack": ("softmax", "mlp", "attention", "gather", "unknown_broadcast", "vendor", "rotary"),
     "lower_kernels": ("layer_norm", "heads", "unknown_broadcast"),
 }
 """By stage of the compiler."""

@@ -75,7 +75,8 @@ def _raise_phases(
 
 def _joins(graph: Graph, node: Node) -> list[Node]:
     """Concats that the operator stores into, whose buffers have to have a known size by then."""
-    return [user for value in node.outputs for user in graph.users(value) if user.op == "concat"]
+    joins = [user for value in node.outputs for user in graph.users(value) if user.op == "concat"]
+    return joins + [outer for join in joins for outer in _joins(graph, join)]
 
 
 def _after(phase: int, vendor: bool) -> int:

@@ -109,6 +109,11 @@ class GroupMeeting:
     def one_domain(self) -> bool:
         return self._one_domain()
 
+    def same_domain(self) -> bool:
+        atoms = set(atoms_of(self.spaces))
+        groups = (self.producer, self.consumer)
+        return all(set(atoms_of(self._resolved(group))) == atoms for group in groups)
+
     def recomputes(self) -> bool:
         producer = atoms_of(self._resolved(self.producer))
         return len(producer) < len(atoms_of(self.spaces))
@@ -261,6 +266,34 @@ class GroupMeeting:
         if mismatch is not None or self._repeats():
             self.space.rollback(mark)
             self.spaces = before
+
+
+@dataclass(slots=True)
+class SiblingMeeting(GroupMeeting):
+    """Two groups with nothing between them but tensors that both read."""
+
+    def merge_spaces(self) -> MergeProof:
+        """Makes the points at which both read the same tensor one."""
+        mark = self.space.mark()
+        for value in self.consumer.inputs:
+            for left in self.producer.inputs.get(value, ()):
+                for right in self.consumer.inputs[value]:
+                    if self._read_together(left, right):
+                        self._collect_spaces()
+                        if self.same_domain() and not self._repeats():
+                            return MergeProof(Merge.YES)
+                    self.space.rollback(mark)
+        return MergeProof(Merge.NO, "they read no tensor at the same points")
+
+    def _read_together(self, left: tuple[Node, int], right: tuple[Node, int]) -> bool:
+        layouts = [self.axes[node].operands[index] for node, index in (left, right)]
+        if layouts[0] is None and layouts[1] is None:
+            same = left[0].op == right[0].op and left[0].attrs == right[0].attrs
+            layouts = [self.axes[node].result for node, _ in (left, right)] if same else [None]
+        if any(layout is None for layout in layouts):
+            return False
+        first, second = (layout for layout in layouts if layout is not None)
+        return self.space.unify_layouts(first, second) is None
 
 
 def _names(*dims: Dim) -> tuple[str, ...]:

@@ -3,6 +3,7 @@
   * A view, a dims scalar or a small computation of scalars is repeated for each of its users, so that
     each kernel can take in its own.
   * Each operand of a concat gets a reshape of its own: the place where it is stored into the result.
+    A concat that only another one uses has its place already.
   * A graph output that is an input, a constant or another output becomes a copy.
 
 Invariants: no value changes; afterwards the result of a relayout or of a strided view has one use.
@@ -48,7 +49,18 @@ def _place_concat_operands(graph: Graph) -> None:
     for node in list(graph.nodes):
         if node.op == "concat":
             operands = [v for v in node.inputs if v is not None]
-            graph.set_inputs(node, [_identity(graph, v, node.origin) for v in operands])
+            placed = [
+                v if _joins_only(graph, v, operands) else _identity(graph, v, node.origin)
+                for v in operands
+            ]
+            graph.set_inputs(node, placed)
+
+
+def _joins_only(graph: Graph, value: Value, operands: list[Value]) -> bool:
+    """The value is a concat, and one place in another concat is its only use."""
+    joined = value.producer is not None and value.producer.op == "concat"
+    alone = len(graph.users(value)) == 1 and operands.count(value) == 1
+    return joined and alone and not graph.is_output(value)
 
 
 def _repeat_cheap(graph: Graph) -> None:

@@ -5,8 +5,9 @@ topological order, with fallbacks where a kernel may turn out not to fit.
 
 The order of the sweeps is the policy: views go to the kernels that read them; element-wise operators
 go into the matrix product before them; what is left of the vector operators merges along its edges;
-reductions along the rows of a product follow, and products whose rows the next one reads; views that no reader could take are stored by their producer. Every sweep visits groups in topological
-order, so the result is deterministic.
+reductions along the rows of a product follow, and products whose rows the next one reads; views that
+no reader could take are stored by their producer; kernels that read the same merge in the end. Every
+sweep visits groups in topological order, so the result is deterministic.
 
 Invariants: the quotient graph stays acyclic; an operator is in exactly one subgraph.
 """
@@ -18,7 +19,7 @@ from dataclasses import replace
 
 from dvm_graph.cluster.axes import AxisSpace
 from dvm_graph.cluster.groups import Group, GroupGraph, make_group
-from dvm_graph.cluster.meeting import GroupMeeting
+from dvm_graph.cluster.meeting import GroupMeeting, SiblingMeeting
 from dvm_graph.cluster.names import stem_of
 from dvm_graph.cluster.node_axes import NodeAxes, describe
 from dvm_graph.cluster.subgraph import (
@@ -31,7 +32,7 @@ from dvm_graph.cluster.subgraph import (
 )
 from dvm_graph.ir import OPERATORS, Dim, Graph, Kind, Node, Value
 from dvm_graph.options import Options
-from dvm_graph.rules import Decision, PartKind, Verdict, judge
+from dvm_graph.rules import SIBLINGS, Decision, PartKind, Pattern, Verdict, judge
 from dvm_graph.symbolic import Facts
 from dvm_graph.symbolic.dims import equal, less_equal, product
 
@@ -89,6 +90,8 @@ class _Splitter:
             if self._chain:
                 self._chain_cubes()
         self._store_views()
+        if self._options.fuse:
+            self._merge_siblings()
         self._decisions.extend(self._refusals())
         return tuple(self._finish(group) for group in self._groups.groups)
 
@@ -163,10 +166,26 @@ class _Splitter:
                     if producer.kind in (PartKind.VECTOR, PartKind.CUBE):
                         self._try_merge(producer, group)
 
+    def _merge_siblings(self) -> None:
+        """Vector operators merge with others that read the same tensor at the same points."""
+        readers: dict[Value, Group] = {}
+        for group in self._groups.groups:
+            if group.kind is not PartKind.VECTOR:
+                continue
+            for value in list(group.inputs):
+                sibling = readers.get(value)
+                if sibling in self._groups.position and sibling is not group:
+                    assert sibling is not None
+                    self._try_merge(sibling, group, SIBLINGS)
+            readers.update((value, group) for value in group.inputs if not value.is_constant)
+
     # -- one merge
 
-    def _try_merge(self, producer: Group, consumer: Group) -> Group | None:
-        meeting = GroupMeeting(
+    def _try_merge(
+        self, producer: Group, consumer: Group, pattern: Pattern | None = None
+    ) -> Group | None:
+        kind_of_meeting = SiblingMeeting if pattern is SIBLINGS else GroupMeeting
+        meeting = kind_of_meeting(
             producer,
             consumer,
             self._groups,
@@ -177,12 +196,13 @@ class _Splitter:
             self._speculate,
         )
         mark = self._space.mark()
-        ruling = judge(meeting)
+        ruling = judge(meeting, pattern)
         subject = f"{producer.name} -> {consumer.name}"
         decision = Decision(subject, ruling.verdict, ruling.reason, ruling.symbols)
         if ruling.verdict not in (Verdict.PATTERN, Verdict.SPECULATE):
             self._space.rollback(mark)
-            self._refused[producer, consumer] = decision
+            if pattern is None:
+                self._refused[producer, consumer] = decision
             return None
         self._decisions.append(decision)
         if producer.kind is PartKind.VIEW and meeting.needs_memory():

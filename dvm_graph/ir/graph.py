@@ -202,6 +202,19 @@ class Graph:
             self.set_inputs(node, [new if value is old else value for value in node.inputs])
         self.outputs = [new if value is old else value for value in self.outputs]
 
+    def replace_node(self, node: Node, result: Value) -> None:
+        """`result` stands for the result of `node` from now on; what nobody uses any more goes."""
+        self.replace_uses(node.output, result)
+        dead = [node]
+        while dead:
+            candidate = dead.pop()
+            if candidate not in self.digraph or candidate.op == "vendor":
+                continue  # whether a vendor operator binds a symbol is for eliminate_dead to see
+            if any(self.users(v) or self.is_output(v) for v in candidate.outputs):
+                continue
+            dead += [v.producer for v in candidate.inputs if v is not None and v.producer]
+            self.remove(candidate)
+
     def _link(self, value: Value | None, node: Node) -> None:
         if value is None:
             return

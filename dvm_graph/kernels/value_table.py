@@ -1,7 +1,8 @@
 """The buffers of a model plan, and where each value of the graph lies in them.
 
 In: a schedule. Out: plan values, numbered as they are first asked for, and *places*: buffer, offset
-and strides of a value. Operands of a concat lie inside its buffer; aliases share that of their root.
+and strides of a value. Operands of a concat lie inside its buffer, which may lie in that of another
+concat; aliases share that of their root.
 """
 
 from __future__ import annotations
@@ -45,14 +46,13 @@ class ValueTable:
         self._outputs = set(schedule.graph.outputs)
         self._numbers: dict[Value, int] = {}
         self._panels: dict[Panels, int] = {}
-        self._parts: dict[Value, tuple[Value, Dim, tuple[Dim, ...]]] = {}
+        self._parts: dict[Value, tuple[Value, int, Dim]] = {}
         for node in schedule.joins:
-            strides = row_major(node.output.shape or ())
             axis: int = node.attrs["axis"]
             start: Dim = 0
             for value in node.inputs:
                 assert value is not None and value.shape is not None
-                self._parts[value] = (node.output, mul(start, strides[axis]), strides)
+                self._parts[value] = (node.output, axis, start)
                 start = add(start, value.shape[axis])
 
     def number(self, value: Value) -> int:
@@ -66,8 +66,11 @@ class ValueTable:
     def place(self, value: Value) -> Place:
         """Where a value lies."""
         if value in self._parts:
-            whole, offset, strides = self._parts[value]
-            return Place(self.number(whole), offset, strides)
+            joined, axis, start = self._parts[value]
+            whole = self.place(joined)
+            return Place(
+                whole.buffer, add(whole.offset, mul(start, whole.strides[axis])), whole.strides
+            )
         assert value.shape is not None
         return Place(self.number(value), 0, row_major(value.shape))
 

@@ -1,9 +1,19 @@
 """Small passes over graphs of basic operators, one file each. Each returns whether it changed anything."""
 
 from dvm_graph.passes.absorb_views import absorb_views
+from dvm_graph.passes.collect_scales import collect_scales
 from dvm_graph.passes.eliminate_common import eliminate_common
 from dvm_graph.passes.eliminate_dead import eliminate_dead
 from dvm_graph.passes.fold_constants import fold_constants
 from dvm_graph.passes.simplify import simplify
+from dvm_graph.passes.sink_concats import sink_concats
 
-__all__ = ["absorb_views", "eliminate_common", "eliminate_dead", "fold_constants", "simplify"]
+__all__ = [
+    "absorb_views",
+    "collect_scales",
+    "eliminate_common",
+    "eliminate_dead",
+    "fold_constants",
+    "simplify",
+    "sink_concats",
+]

@@ -42,7 +42,7 @@ def simplify(graph: Graph, facts: Facts) -> bool:
             continue
         changed = True
         affected = [*graph.users(node.output)]
-        _replace(graph, node, result)
+        graph.replace_node(node, result)
         affected += _made(result)
         for other in affected:
             if other not in queued:
@@ -66,19 +66,6 @@ def _rewrite(node: Node, builder: Builder) -> Value | None:
         if result is not None:
             return result
     return None
-
-
-def _replace(graph: Graph, node: Node, result: Value) -> None:
-    graph.replace_uses(node.output, result)
-    dead = [node]
-    while dead:
-        candidate = dead.pop()
-        if candidate not in graph.digraph or candidate.op == "vendor":
-            continue  # whether a vendor operator binds a symbol is for eliminate_dead to see
-        if any(graph.users(v) or graph.is_output(v) for v in candidate.outputs):
-            continue
-        dead += [v.producer for v in candidate.inputs if v is not None and v.producer is not None]
-        graph.remove(candidate)
 
 
 # -- what rules ask

@@ -111,6 +111,10 @@ class Meeting(Protocol):
         """Some operator of the merged spaces iterates over all axes."""
         ...
 
+    def same_domain(self) -> bool:
+        """Both groups iterate over all axes of the merged domain."""
+        ...
+
     def recomputes(self) -> bool:
         """The merged domain has axes along which the producer does not vary."""
         ...

@@ -140,6 +140,16 @@ SCALAR_PRODUCER = Predicate(
     _says("a computed operand of an epilogue is computed once, outside"),
 )
 
+ELEMENTWISE = Predicate(
+    "elementwise",
+    lambda m: not any(part.reduces or part.gathers for part in (m.producer, m.consumer)),
+    _says("only element-wise operators share a kernel without feeding each other"),
+)
+SAME_DOMAIN = Predicate(
+    "same_domain",
+    lambda m: m.same_domain(),
+    _says("they do not iterate over the same points"),
+)
 PRIVATE = Predicate(
     "private",
     lambda m: m.private(),
@@ -218,6 +228,15 @@ PATTERNS: tuple[Pattern, ...] = (
 )
 """At most one pattern matches a pair of kinds and a way of reading."""
 
+SIBLINGS = Pattern(
+    "siblings",
+    frozenset({_VECTOR}),
+    frozenset({_VECTOR}),
+    (ELEMENTWISE, FEW_OPERATORS, FEW_ACCESSES, ACYCLIC),
+    (LOW_RANK, SAME_DOMAIN),
+)
+"""Two groups that read a tensor at the same points, and do not depend on each other."""
+
 
 _BY_KINDS = {
     (producer, consumer, pattern.feeds_matrix): pattern
@@ -235,9 +254,11 @@ def pattern_of(meeting: Meeting) -> Pattern | None:
     return _BY_KINDS.get((*kinds, False))
 
 
-def judge(meeting: Meeting) -> Ruling:
-    """PATTERN, SPECULATE, or SEQUENCE with the reason why not."""
-    pattern = pattern_of(meeting)
+def judge(meeting: Meeting, pattern: Pattern | None = None) -> Ruling:
+    """PATTERN, SPECULATE, or SEQUENCE with the reason why not; by the pattern of the kinds unless one
+    is given.
+    """
+    pattern = pattern or pattern_of(meeting)
     if pattern is None:
         kinds = f"{meeting.producer.kind.value} into {meeting.consumer.kind.value}"
         return Ruling(Verdict.SEQUENCE, f"no pattern fuses {kinds}")

@@ -157,6 +157,17 @@ class PyProgram {
     return executor_.disassemble(symbols);
   }
 
+  // Kernel, and the first, median and least time in nanoseconds.
+  std::vector<std::tuple<std::string, int64_t, int64_t, int64_t>> compile_times(
+      const std::map<std::string, int64_t>& symbols, int repeats) const {
+    const nb::gil_scoped_release unlock;
+    std::vector<std::tuple<std::string, int64_t, int64_t, int64_t>> times;
+    for (const CompileTime& time : executor_.compile_times(symbols, repeats)) {
+      times.emplace_back(time.kernel, time.first_ns, time.median_ns, time.least_ns);
+    }
+    return times;
+  }
+
   RunStatistics statistics() const {
     const nb::gil_scoped_release unlock;
     return executor_.statistics();
@@ -361,6 +372,7 @@ void bind_runtime(nb::module_& module) {
       .def("run", &PyProgram::run, nb::arg("inputs"), nb::arg("given"), nb::arg("profile"))
       .def("bind", &PyProgram::bind, nb::arg("inputs"))
       .def("disassemble", &PyProgram::disassemble, nb::arg("symbols"))
+      .def("compile_times", &PyProgram::compile_times, nb::arg("symbols"), nb::arg("repeats"))
       .def_prop_ro("statistics", &PyProgram::statistics)
       .def_prop_ro("cores", &PyProgram::cores)
       .def_prop_ro("simd", &PyProgram::simd);

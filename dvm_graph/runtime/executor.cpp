@@ -29,6 +29,13 @@ std::string shape_text(const std::vector<int64_t>& shape) {
   return "[" + text + "]";
 }
 
+// Shapes keep their memory for the next run.
+void let_go(Tensor& tensor) {
+  tensor.shape.clear();
+  tensor.data = nullptr;
+  tensor.owner.reset();
+}
+
 void check_given(const ModelValue& value, const Tensor& given, const Tensor& wanted) {
   if (given.dtype != wanted.dtype) {
     throw InputError("the array given for output " + value.name + " is " + numpy_name(given.dtype) +
@@ -64,7 +71,7 @@ class Executor::RunGuard {
   RunGuard(const RunGuard&) = delete;
   RunGuard& operator=(const RunGuard&) = delete;
   ~RunGuard() {
-    for (Tensor& tensor : executor_.tensors_) tensor = Tensor{};
+    for (Tensor& tensor : executor_.tensors_) let_go(tensor);
     executor_.unchecked_.clear();
   }
 
@@ -135,13 +142,13 @@ void Executor::bind_inputs(std::span<const Tensor> inputs) {
 }
 
 // Takes in a tensor that decides dims: an input or a vendor's result.
-void Executor::accept(uint32_t value, Tensor tensor) {
+void Executor::accept(uint32_t value, const Tensor& tensor) {
   if (!model_.values[value].opaque) {
     binder_.bind(value, tensor.shape, dims_);
     unchecked_.push_back(value);
   }
   buffer(value) = tensor.data;
-  tensors_[value] = std::move(tensor);
+  tensors_[value] = tensor;
 }
 
 void Executor::evaluate_dims() {
@@ -192,21 +199,25 @@ void Executor::place_outputs(const Segment& segment, std::span<const Tensor> giv
     const auto known = std::find(model_.outputs.begin(), model_.outputs.end(), value);
     const auto output = static_cast<size_t>(known - model_.outputs.begin());
     const ModelValue& described = model_.values[value];
-    Tensor wanted{described.dtype, shape_of(value), nullptr, nullptr};
+    Tensor& wanted = tensors_[value];
+    wanted.dtype = described.dtype;
+    put_shape(value, wanted.shape);
     const Tensor& offered = given_for(given, output);
     if (!offered.absent()) check_given(described, offered, wanted);
-    const bool in_place = !offered.absent() && usable_in_place(offered);
-    tensors_[value] =
-        in_place ? offered : fresh_output(wanted.dtype, std::move(wanted.shape), described.name);
-    buffer(value) = tensors_[value].data;
+    if (!offered.absent() && usable_in_place(offered)) {
+      wanted.data = offered.data;
+      wanted.owner = offered.owner;
+    } else {
+      take_memory(wanted, described.name);
+    }
+    buffer(value) = wanted.data;
   }
 }
 
-Tensor Executor::fresh_output(DType dtype, std::vector<int64_t> shape, const std::string& name) {
-  Tensor tensor{dtype, std::move(shape), nullptr, nullptr};
-  tensor.owner = output_pool_.take(bytes_of(tensor), name.c_str());
-  tensor.data = static_cast<std::byte*>(tensor.owner.get());
-  return tensor;
+// Memory for a fresh output of known dtype and shape.
+void Executor::take_memory(Tensor& output, const std::string& name) {
+  output.owner = output_pool_.take(bytes_of(output), name.c_str());
+  output.data = static_cast<std::byte*>(output.owner.get());
 }
 
 // A given array that shares memory with an input is filled at the end.
@@ -250,7 +261,7 @@ void Executor::run_vendor(const VendorCall& call) {
       throw ExecutionError("vendor operator gave " + value.name + " as " +
                            numpy_name(outputs[i].dtype) + " instead of " + numpy_name(value.dtype));
     }
-    accept(call.outputs[i], std::move(outputs[i]));
+    accept(call.outputs[i], outputs[i]);
   }
 }
 
@@ -258,7 +269,7 @@ void Executor::release_dying(uint32_t first_step, uint32_t end_step) {
   for (uint32_t step = first_step; step < end_step; step++) {
     for (const uint32_t value : schedule_.dying[step]) {
       std::erase(unchecked_, value);
-      tensors_[value] = Tensor{};
+      let_go(tensors_[value]);
     }
   }
 }
@@ -268,11 +279,14 @@ Tensor Executor::view_of(uint32_t value) const {
   const ModelValue& described = model_.values[value];
   if (!tensors_[value].absent()) return tensors_[value];
   if (described.opaque) return described.contents;
-  return {described.dtype, shape_of(value), buffers_[value + kReservedBuffers], nullptr};
+  Tensor view{described.dtype, {}, buffers_[value + kReservedBuffers], nullptr};
+  put_shape(value, view.shape);
+  return view;
 }
 
 std::vector<Tensor> Executor::collect(std::span<const Tensor> given) {
   std::vector<Tensor> results;
+  results.reserve(model_.outputs.size());
   for (size_t i = 0; i < model_.outputs.size(); i++) {
     const uint32_t value = model_.outputs[i];
     const ModelValue& described = model_.values[value];
@@ -285,8 +299,11 @@ std::vector<Tensor> Executor::collect(std::span<const Tensor> given) {
     if (!described.opaque && result.data != wanted.data &&
         (!owned || repeated || !wanted.absent())) {
       if (!wanted.absent()) check_given(described, wanted, result);
-      Tensor copy =
-          wanted.absent() ? fresh_output(result.dtype, result.shape, described.name) : wanted;
+      Tensor copy = wanted;
+      if (wanted.absent()) {
+        copy = {result.dtype, result.shape, nullptr, nullptr};
+        take_memory(copy, described.name);
+      }
       std::memcpy(copy.data, result.data, static_cast<size_t>(bytes_of(result)));
       result = std::move(copy);
     }
@@ -295,12 +312,11 @@ std::vector<Tensor> Executor::collect(std::span<const Tensor> given) {
   return results;
 }
 
-std::vector<int64_t> Executor::shape_of(uint32_t value) const {
-  std::vector<int64_t> shape;
+void Executor::put_shape(uint32_t value, std::vector<int64_t>& shape) const {
+  shape.clear();
   for (const DimSlot slot : model_.values[value].shape) {
     shape.push_back(dims_.at(slot, model_.values[value].name));
   }
-  return shape;
 }
 
 int64_t Executor::held_bytes() const {
@@ -314,8 +330,7 @@ RunStatistics Executor::statistics() const {
   return last_statistics_;
 }
 
-std::vector<std::pair<std::string, std::string>> Executor::disassemble(
-    const std::map<std::string, int64_t>& symbols) const {
+Dims Executor::dims_of(const std::map<std::string, int64_t>& symbols) const {
   Dims dims(model_.dims);
   for (const auto& [name, value] : symbols) {
     const auto known = std::find(model_.dims.symbols.begin(), model_.dims.symbols.end(), name);
@@ -323,7 +338,17 @@ std::vector<std::pair<std::string, std::string>> Executor::disassemble(
     dims.bind(static_cast<int>(known - model_.dims.symbols.begin()), value);
   }
   dims.evaluate();
-  return list_programs(model_, dims, device_->device.target());
+  return dims;
+}
+
+std::vector<std::pair<std::string, std::string>> Executor::disassemble(
+    const std::map<std::string, int64_t>& symbols) const {
+  return list_programs(model_, dims_of(symbols), device_->device.target());
+}
+
+std::vector<CompileTime> Executor::compile_times(const std::map<std::string, int64_t>& symbols,
+                                                 int repeats) const {
+  return dvm::compile_times(model_, dims_of(symbols), device_->device.target(), repeats);
 }
 
 std::map<std::string, int64_t> Executor::bind(std::span<const Tensor> inputs) {

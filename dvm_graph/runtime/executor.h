@@ -5,6 +5,8 @@
 // and again from the second on behind each vendor call that decides dims. Programs and the memory
 // layout of the previous run serve again where its dims were the same.
 //
+// After runs that were as large, a run takes nothing from the heap but what it returns.
+//
 // Thread-safe: one run of a model at a time, the others wait; different models interleave on the
 // device. A failed run leaves nothing behind.
 #pragma once
@@ -18,6 +20,7 @@
 #include <vector>
 
 #include "runtime/binding.h"
+#include "runtime/compile_times.h"
 #include "runtime/device_pool.h"
 #include "runtime/launcher.h"
 #include "runtime/memory.h"
@@ -55,6 +58,10 @@ class Executor {
   std::vector<std::pair<std::string, std::string>> disassemble(
       const std::map<std::string, int64_t>& symbols) const;
 
+  // How long each distinct kernel takes to compile, for given symbols; leaves out as disassemble.
+  std::vector<CompileTime> compile_times(const std::map<std::string, int64_t>& symbols,
+                                         int repeats) const;
+
   // The symbols that inputs of these shapes bind.
   std::map<std::string, int64_t> bind(std::span<const Tensor> inputs);
 
@@ -74,15 +81,16 @@ class Executor {
   };
   class RunGuard;
 
+  Dims dims_of(const std::map<std::string, int64_t>& symbols) const;
   std::vector<Tensor> run_locked(std::span<const Tensor> inputs, std::span<const Tensor> given,
                                  bool profile);
   void bind_inputs(std::span<const Tensor> inputs);
-  void accept(uint32_t value, Tensor tensor);
+  void accept(uint32_t value, const Tensor& tensor);
   void evaluate_dims();
   void enter_segment(size_t index, std::span<const Tensor> given);
   void plan_memory(size_t index);
   void place_outputs(const Segment& segment, std::span<const Tensor> given);
-  Tensor fresh_output(DType dtype, std::vector<int64_t> shape, const std::string& name);
+  void take_memory(Tensor& output, const std::string& name);
   bool usable_in_place(const Tensor& given) const;
   void write_dims(const DimsWrite& write, int64_t bytes);
   void run_segment(const Segment& segment, const RunContext& run);
@@ -91,7 +99,7 @@ class Executor {
   Tensor view_of(uint32_t value) const;
   std::vector<Tensor> collect(std::span<const Tensor> given);
   std::byte*& buffer(uint32_t value) { return buffers_[value + kReservedBuffers]; }
-  std::vector<int64_t> shape_of(uint32_t value) const;
+  void put_shape(uint32_t value, std::vector<int64_t>& shape) const;
   int64_t held_bytes() const;
 
   const Model model_;

@@ -52,9 +52,11 @@ void Launcher::invalidate(uint32_t first_step, uint32_t end_step) {
 
 void Launcher::run(uint32_t first_step, uint32_t end_step, const RunContext& run) {
   const std::lock_guard lock(device_.mutex);
-  if (first_step < end_step) prepare(first_step, run);
+  device_.device.wake();
+  next_ = first_step + 1;
   for (uint32_t step = first_step; step < end_step; step++) {
-    launch(step, std::min(step + 1, end_step - 1), run);
+    if (!is_ready(step)) prepare(step, run);
+    launch(step, end_step, run);
   }
 }
 
@@ -63,15 +65,17 @@ void Launcher::end_run() {
   largest_scratch_ = 0;
 }
 
+bool Launcher::is_ready(uint32_t step) const {
+  return prepared_[step].ready || !std::holds_alternative<LaunchStage>(model_.steps[step]);
+}
+
 void Launcher::prepare(uint32_t step, const RunContext& run) {
   Prepared& out = prepared_[step];
-  const auto* stage = std::get_if<LaunchStage>(&model_.steps[step]);
-  if (out.ready || stage == nullptr) return;
   out.launches.clear();
   out.scratch.clear();
   out.scratch_bytes = out.compile_ns = 0;
   out.fallbacks = 0;
-  for (const uint32_t call : stage->calls) {
+  for (const uint32_t call : std::get<LaunchStage>(model_.steps[step]).calls) {
     position_ = 0;
     first_request_ = out.scratch.size();
     requests_.clear();
@@ -204,15 +208,25 @@ void Launcher::bind_buffers(const Prepared& prepared, const RunContext& run) {
   }
 }
 
-// Starts the launch of a step, prepares the step `next` meanwhile, and sees the launch through.
-void Launcher::launch(uint32_t step, uint32_t next, const RunContext& run) {
+// Prepares steps while other cores work on the launch at hand, the next one in any case. Compiled
+// in a row, all but the first kernel find the compiler in the caches.
+void Launcher::prepare_ahead(uint32_t end_step, const RunContext& run) {
+  for (; next_ < end_step; next_++) {
+    if (is_ready(next_)) continue;
+    prepare(next_, run);
+    if (!device_.device.has_unclaimed_tiles()) break;
+  }
+}
+
+// Starts the launch of a prepared step, prepares later ones meanwhile, and sees the launch through.
+void Launcher::launch(uint32_t step, uint32_t end_step, const RunContext& run) {
   const Prepared& prepared = prepared_[step];
   const int64_t start = run.profile ? now_ns() : 0;
   bind_buffers(prepared, run);
   size_t done = collect_tasks(prepared, 0, run);
   device_.device.submit(tasks_);
   try {
-    prepare(next, run);
+    prepare_ahead(end_step, run);
   } catch (...) {
     device_.device.finish();
     throw;

@@ -74,6 +74,7 @@ class Launcher {
     std::vector<int64_t> dims;
   };
 
+  bool is_ready(uint32_t step) const;
   void prepare(uint32_t step, const RunContext& run);
   void resolve(uint32_t call, const RunContext& run, Prepared& out);
   bool take_programs(uint32_t call, const RunContext& run, Prepared& out);
@@ -83,7 +84,8 @@ class Launcher {
   void request_scratch(uint32_t call, int32_t first, const RunContext& run, Prepared& out);
   void place_scratch(Prepared& out);
   void bind_buffers(const Prepared& prepared, const RunContext& run);
-  void launch(uint32_t step, uint32_t next, const RunContext& run);
+  void prepare_ahead(uint32_t end_step, const RunContext& run);
+  void launch(uint32_t step, uint32_t end_step, const RunContext& run);
   size_t collect_tasks(const Prepared& prepared, size_t first, const RunContext& run);
   void finish();
   void record(uint32_t step, int64_t start_ns, const RunContext& run) const;
@@ -111,6 +113,7 @@ class Launcher {
   std::vector<ValueInfo> arguments_;  // of the kernel at hand
   Arena scratch_;
   int64_t largest_scratch_ = 0;  // of this run
+  uint32_t next_ = 0;            // step to prepare next
   // Of the launch at hand; they keep their capacity.
   int32_t position_ = 0;
   std::vector<BufferRequest> requests_;

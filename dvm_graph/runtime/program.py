@@ -77,6 +77,17 @@ class KernelListing:
     text: str
 
 
+@dataclass(frozen=True, slots=True)
+class CompileTime:
+    """What compiling a kernel costs in nanoseconds, the check of its programs included."""
+
+    kernel: str
+    """The first of those that share the programs."""
+    first_ns: int
+    median_ns: int
+    least_ns: int
+
+
 class Program:
     """A model ready to run on the host device."""
 
@@ -156,6 +167,13 @@ class Program:
             if extent < 0:
                 raise InputError(f"dim {name} is {extent}, but extents are 0 or more")
         return [KernelListing(name, text) for name, text in self._core.disassemble(dict(dims))]
+
+    def compile_times(self, dims: Mapping[str, int], repeats: int) -> list[CompileTime]:
+        """What compiling each distinct kernel for named dims costs, each `repeats` times in a row.
+
+        Kernels that depend on dims which are not named are left out.
+        """
+        return [CompileTime(*fields) for fields in self._core.compile_times(dict(dims), repeats)]
 
     def _arrays(self, feeds: Mapping[str, ArrayLike]) -> list[Any]:
         if type(feeds) is not dict and not isinstance(feeds, Mapping):

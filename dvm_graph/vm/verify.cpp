@@ -51,12 +51,14 @@ class Verifier {
   }
 
  private:
-  bool fail(std::string message) {
+  // Out of the way of the checks: this code runs for every compiled kernel, with cold caches.
+  [[gnu::cold, gnu::noinline]] bool fail(std::string message) {
     error_ = std::move(message);
     return false;
   }
+  [[gnu::cold, gnu::noinline]] bool fail(const char* message) { return fail(std::string(message)); }
 
-  std::string located(size_t pc) const {
+  [[gnu::cold, gnu::noinline]] std::string located(size_t pc) const {
     Head head;
     std::memcpy(&head, &program_.body()[pc], sizeof head);
     std::string where = "word " + std::to_string(pc);

@@ -10,7 +10,14 @@ from dvm_graph.cluster import Launch, Schedule, cluster, split_clusters, stack
 from dvm_graph.decompose import decompose
 from dvm_graph.import_ import import_onnx
 from dvm_graph.options import FusionLimits, Options
-from dvm_graph.passes import absorb_views, eliminate_common, eliminate_dead, simplify
+from dvm_graph.passes import (
+    absorb_views,
+    collect_scales,
+    eliminate_common,
+    eliminate_dead,
+    simplify,
+    sink_concats,
+)
 from dvm_graph.rules import Verdict
 from dvm_graph.symbolic import Facts, Symbols
 
@@ -23,6 +30,8 @@ def schedule(source: object, options: Options | None = None) -> Schedule:
     facts = Facts(Symbols())
     graph = decompose(import_onnx(source, options, facts.symbols), facts, options)
     simplify(graph, facts)
+    collect_scales(graph, facts)
+    sink_concats(graph, facts)
     absorb_views(graph, facts)
     eliminate_common(graph)
     eliminate_dead(graph)
@@ -124,6 +133,55 @@ def test_no_cycle_through_a_reduction_over_other_axes() -> None:
     { a = Exp(x) c = Gather<axis = 0>(a, i) y = Add(a, c) }"""
     made = kernels(text)
     assert len(made) == 2
+
+
+def test_kernels_that_read_the_same_points_are_one() -> None:
+    text = "g (float[s,8] x) => (float[s,8] y, float[s,8] z) { y = Sin(x) z = Cos(x) }"
+    assert kernels(text) == [["sin", "cos"]]
+
+
+def test_kernels_over_other_points_of_a_tensor_are_two() -> None:
+    text = """g (float[s,8] x, float[t,s,8] w) => (float[s,8] y, float[t,s,8] z)
+    { y = Sin(x) z = Add(x, w) }"""
+    assert len(kernels(text)) == 2
+
+
+def test_kernels_one_of_which_waits_for_the_other_are_two() -> None:
+    text = """g (float[s,8] x, int64[s] i) => (float[s,8] z)
+    { y = Sin(x) c = Gather<axis = 0>(y, i) e = Exp(c) z = Add(x, e) }"""
+    assert len(kernels(text)) == 2
+
+
+def test_no_kernel_only_moves_data_in_rotary_embedding() -> None:
+    for name in ("llama", "qwen3"):
+        for subgraph in schedule(str(TINY / f"{name}.onnx")).report.subgraphs:
+            ops = {node.op for node in subgraph.nodes}
+            assert ops - {"transpose", "reshape", "view", "broadcast_to"}, subgraph.name
+
+
+def test_a_concat_of_a_concat_is_written_once() -> None:
+    text = """g (float[a,2] x, float[c,3] y, float[d,5] p) => (float[e,5] z)
+    { u = Exp(x) v = Exp(y) j = Concat<axis = 1>(u, v) q = Neg(p) z = Concat<axis = 0>(q, j) }"""
+    assert all(ops[0] != "reshape" for ops in kernels(text))
+    assert len(kernels(text)) == 3
+
+
+def test_a_decoder_copies_only_what_was_in_the_cache() -> None:
+    """And the new values: their heads are columns of one matrix product, which stores them side by side."""
+    made = schedule(str(TINY / "llama_decode.onnx"))
+    launches = [step for step in made.steps if isinstance(step, Launch)]
+    subgraphs = [subgraph for step in launches for stage in step.stages for subgraph in stage]
+    moved = [
+        subgraph.nodes[0].inputs[0]
+        for subgraph in subgraphs
+        if {node.op for node in subgraph.nodes} <= {"transpose", "reshape", "view"}
+    ]
+    past = [f"past_{part}_{layer}" for part in ("key", "value") for layer in (0, 1)]
+    assert sorted(value.name for value in moved if value is not None) == [
+        "linear_2",
+        "linear_9",
+        *past,
+    ]
 
 
 def test_unknown_equality_is_speculated_on() -> None:

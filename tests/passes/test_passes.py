@@ -13,10 +13,12 @@ from hypothesis import strategies as st
 from dvm_graph.ir import DType, Graph, Value
 from dvm_graph.passes import (
     absorb_views,
+    collect_scales,
     eliminate_common,
     eliminate_dead,
     fold_constants,
     simplify,
+    sink_concats,
 )
 from dvm_graph.symbolic import Facts, Symbols
 from dvm_graph.symbolic.builder import Builder
@@ -153,6 +155,122 @@ def test_a_broadcast_is_dropped_only_if_another_operand_has_the_extent(sketch: S
     assert sketch.after_simplify(sketch.build.op("add", wide, y)) == ["add"]
     alone = sketch.build.op("add", sketch.build.op("broadcast_to", x, shape=(s, 4)), x)
     assert "broadcast_to" in sketch.after_simplify(alone)
+
+
+def _operators(graph: Graph) -> list[str]:
+    return [node.op for node in graph.sorted_nodes()]
+
+
+def _scaled_product(
+    sketch: Sketch, computed: bool, factors: tuple[float, float], dtype: DType = DType.FLOAT32
+) -> Value:
+    q, k = sketch.input("b", "s", 8, dtype=dtype), sketch.input("b", "t", 8, dtype=dtype)
+    build = sketch.build
+    if computed:
+        q = build.exp(q)
+    q, k = (
+        build.mul(x, sketch.number(f, dtype)) if f != 1 else x
+        for x, f in zip((q, k), factors, strict=True)
+    )
+    sketch.graph.outputs = [build.matmul(q, build.transpose(k, (0, 2, 1)))]
+    return sketch.graph.outputs[0]
+
+
+def test_factors_go_to_the_operand_that_is_computed(sketch: Sketch) -> None:
+    _scaled_product(sketch, True, (0.5, 0.25))
+    assert collect_scales(sketch.graph, sketch.facts)
+    assert sorted(_operators(sketch.graph)) == ["exp", "matmul", "mul", "transpose"]
+    product = sketch.graph.outputs[0].producer
+    assert product is not None and product.op == "matmul"
+    scale = product.inputs[0].producer  # type: ignore[union-attr]
+    assert scale is not None and scale.op == "mul"
+    assert scale.inputs[1].data == 0.125  # type: ignore[union-attr]
+    assert not collect_scales(sketch.graph, sketch.facts)
+
+
+@pytest.mark.parametrize("factors", [(0.5, 0.25), (0.125, 1), (1, 0.125)])
+def test_factors_go_behind_a_product_of_what_is_in_memory(
+    sketch: Sketch, factors: tuple[float, float]
+) -> None:
+    _scaled_product(sketch, False, factors)
+    assert collect_scales(sketch.graph, sketch.facts)
+    assert _operators(sketch.graph) == ["transpose", "matmul", "mul"]
+    scale = sketch.graph.outputs[0].producer
+    assert scale is not None
+    assert scale.inputs[1].data == 0.125  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize(
+    ("computed", "factors", "dtype"),
+    [
+        (True, (0.5, 1), DType.FLOAT32),  # part of what computes it
+        (False, (0.5, 0.5), DType.FLOAT16),  # could overflow
+        (False, (1e9, 1e-9), DType.FLOAT32),
+        (False, (0.0, 1), DType.FLOAT32),
+        (False, (float("inf"), 1), DType.FLOAT32),
+    ],
+)
+def test_factors_that_stay(
+    sketch: Sketch, computed: bool, factors: tuple[float, float], dtype: DType
+) -> None:
+    _scaled_product(sketch, computed, factors, dtype)
+    assert not collect_scales(sketch.graph, sketch.facts)
+
+
+def test_a_scaled_operand_that_others_use_stays(sketch: Sketch) -> None:
+    product = _scaled_product(sketch, False, (0.5, 1))
+    assert product.producer is not None
+    sketch.graph.outputs.append(product.producer.inputs[0])  # type: ignore[arg-type]
+    assert not collect_scales(sketch.graph, sketch.facts)
+
+
+def _rotated(sketch: Sketch, x: Value, axis: int = 1) -> Value:
+    """Concat of the negated second half and the first half."""
+    parts = []
+    for start in (4, 0):
+        starts, sizes = [0] * x.rank, list(x.shape or ())
+        starts[axis], sizes[axis] = start, 4
+        parts.append(sketch.build.slice(x, starts, sizes))
+    return sketch.build.concat([sketch.build.neg(parts[0]), parts[1]], axis)
+
+
+def test_a_concat_sinks_through_arithmetic_and_views(sketch: Sketch) -> None:
+    x, angle = sketch.input("s", 8), sketch.input("s", 4)
+    build = sketch.build
+    sine = build.sin(build.concat([angle, angle], 1))
+    turned = build.add(x, build.mul(_rotated(sketch, x), sine))
+    s = sketch.facts.symbols.get("s")
+    result = build.transpose(build.reshape(turned, (1, s, 8)), (2, 1, 0))
+    sketch.graph.outputs = [result]
+    assert sink_concats(sketch.graph, sketch.facts)
+    (concat,) = [node for node in sketch.graph.nodes if node.op == "concat"]
+    assert sketch.graph.outputs == [concat.output]
+    assert concat.attrs["axis"] == 0
+    assert concat.output.shape == (8, s, 1)
+    ops = _operators(sketch.graph)
+    assert (ops.count("mul"), ops.count("add"), ops.count("sin")) == (2, 2, 2)
+
+
+def test_a_concat_stays_before_what_needs_the_whole(sketch: Sketch) -> None:
+    x = sketch.input("s", 8)
+    build = sketch.build
+    whole = _rotated(sketch, x)
+    for user in (
+        build.reduce_sum(whole, (1,)),
+        build.matmul(whole, sketch.input(8, 3)),
+        build.reshape(whole, (sketch.facts.symbols.get("s") * 8,)),
+        build.add(whole, build.exp(sketch.input("s", 8))),  # would have to be stored and cut
+    ):
+        sketch.graph.outputs = [user]
+        eliminate_dead(sketch.graph)
+        assert not sink_concats(sketch.graph, sketch.facts)
+        whole = _rotated(sketch, x)
+
+
+def test_a_concat_that_others_need_whole_stays(sketch: Sketch) -> None:
+    whole = _rotated(sketch, sketch.input("s", 8))
+    sketch.graph.outputs = [whole, sketch.build.exp(whole)]
+    assert not sink_concats(sketch.graph, sketch.facts)
 
 
 def test_a_slice_of_a_transpose_is_one_view(sketch: Sketch) -> None:

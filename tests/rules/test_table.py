@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 import pytest
 
 from dvm_graph.options import FusionLimits
-from dvm_graph.rules import Merge, MergeProof, PartKind, Verdict, judge
+from dvm_graph.rules import SIBLINGS, Merge, MergeProof, PartKind, Verdict, judge
 
 
 @dataclass
@@ -61,6 +61,9 @@ class FakeMeeting:
 
     def one_domain(self) -> bool:
         return bool(self.answers.get("one_domain", True))
+
+    def same_domain(self) -> bool:
+        return bool(self.answers.get("same_domain", True))
 
     def recomputes(self) -> bool:
         return bool(self.answers.get("recomputes", False))
@@ -176,3 +179,24 @@ def test_a_refuted_proof_gives_its_reason() -> None:
     proof = MergeProof(Merge.NO, "s against t", ("s", "t"))
     ruling = judge(FakeMeeting(VECTOR, VECTOR, proof=proof))
     assert (ruling.verdict, ruling.reason) == (Verdict.SEQUENCE, "s against t")
+
+
+def test_siblings_merge() -> None:
+    ruling = judge(FakeMeeting(VECTOR, VECTOR), SIBLINGS)
+    assert (ruling.verdict, ruling.reason) == (Verdict.PATTERN, "siblings")
+
+
+@pytest.mark.parametrize(
+    ("meeting", "word"),
+    [
+        (FakeMeeting(FakePart(PartKind.VECTOR, reduces=True), VECTOR), "element-wise"),
+        (FakeMeeting(VECTOR, FakePart(PartKind.VECTOR, gathers=True)), "element-wise"),
+        (FakeMeeting(VECTOR, VECTOR, answers={"detour": "third"}), "third"),
+        (FakeMeeting(VECTOR, VECTOR, answers={"accesses": 1000}), "max_accesses"),
+        (FakeMeeting(VECTOR, VECTOR, answers={"same_domain": False}), "same points"),
+    ],
+)
+def test_what_siblings_must_not_do(meeting: FakeMeeting, word: str) -> None:
+    ruling = judge(meeting, SIBLINGS)
+    assert ruling.verdict is Verdict.SEQUENCE
+    assert word in ruling.reason

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import dvm_graph
 from dvm_graph.ir import DType
 from dvm_graph.kernels.plan import Storage
 from dvm_graph.options import Options
@@ -170,6 +171,28 @@ def test_a_shape_seen_in_the_previous_run_compiles_nothing() -> None:
     np.testing.assert_allclose(y, np.exp(2 * x) + 2 * x, rtol=1e-6, atol=1e-6)
     built.run({"x": random(4, 51)})
     assert built.statistics.kernels_compiled == 2
+
+
+def test_kernels_that_differ_in_their_buffers_compile_once() -> None:
+    built = program(chain(4))
+    for extent in (1, 17, 1000):
+        x = random(extent)
+        (y,) = built.run({"x": x})
+        assert built.statistics.kernels_compiled == 1
+        assert built.statistics.kernels_launched == 4
+        np.testing.assert_array_equal(y, x)
+
+
+def test_compile_times_name_each_distinct_kernel_once() -> None:
+    built = program(exp_then_add())
+    times = built.compile_times({"batch": 3, "seq": 5}, 7)
+    assert len({time.kernel for time in times}) == len(times) == 2
+    for time in times:
+        assert 0 < time.least_ns <= time.median_ns
+        assert time.least_ns <= time.first_ns
+    assert built.compile_times({}, 1) == []
+    with pytest.raises(dvm_graph.InputError, match="no dim"):
+        built.compile_times({"nothing": 1}, 1)
 
 
 def test_random_shapes_equal_a_fresh_program() -> None:

@@ -80,6 +80,12 @@ void HostDevice::stop() {
   for (std::thread& worker : workers_) worker.join();
 }
 
+void HostDevice::wake() {
+  resting_.store(false, std::memory_order_relaxed);
+  state_.fetch_add(kGeneration, std::memory_order_release);
+  state_.notify_all();
+}
+
 void HostDevice::submit(std::span<const Task> tasks) {
   tasks_.assign(tasks.begin(), tasks.end());
   first_claim_.clear();

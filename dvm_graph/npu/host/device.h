@@ -51,6 +51,8 @@ class HostDevice {
   HostDevice(const HostDevice&) = delete;
   HostDevice& operator=(const HostDevice&) = delete;
 
+  // Lets parked cores come back and spin: a stage is about to be submitted.
+  void wake();
   // Starts one stage. Every submit must be followed by a finish before the next submit.
   void submit(std::span<const Task> tasks);
   // Works as core 0 until the stage is done; the first trap, or kind none.
@@ -58,6 +60,10 @@ class HostDevice {
   Trap run(std::span<const Task> tasks) {
     submit(tasks);
     return finish();
+  }
+  // Between submit and finish: other cores may still find tiles to claim.
+  bool has_unclaimed_tiles() const {
+    return next_claim_.load(std::memory_order_relaxed) < first_claim_.back();
   }
   // Lets idle cores park at once instead of spinning: another library is about to use them.
   void rest() { resting_.store(true, std::memory_order_relaxed); }

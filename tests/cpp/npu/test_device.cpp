@@ -118,6 +118,22 @@ void test_lifetimes() {
   }
 }
 
+// Waking parked cores starts nothing; a stage behind it finds every tile once.
+void test_waking() {
+  HostDevice device = make_device(3, std::chrono::microseconds(0));
+  for (int i = 0; i < 300; i++) {
+    if (i % 3 == 0) std::this_thread::sleep_for(std::chrono::microseconds(100));
+    for (int wakes = 0; wakes < i % 4; wakes++) device.wake();
+    Stage stage;
+    stage.add(10, 1, some_program());
+    context = "woken before stage " + std::to_string(i);
+    device.submit(stage.tasks);
+    CHECK(device.finish().kind == TrapKind::none);
+    CHECK(!device.has_unclaimed_tiles());
+    for (const int64_t runs : stage.records[0]->plain) CHECK(runs == 1);
+  }
+}
+
 void test_two_devices() {
   std::thread other([] { test_stages(2, std::chrono::microseconds(10), 200); });
   HostDevice device = make_device(2, std::chrono::microseconds(10));
@@ -141,6 +157,7 @@ int main() {
     test_traps(cores);
   }
   test_lifetimes();
+  test_waking();
   test_two_devices();
   return report("device");
 }

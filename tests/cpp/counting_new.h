@@ -1,0 +1,29 @@
+// Replaces the operators new and delete of a test program by ones that count. Include it once.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <cstdlib>
+#include <new>
+
+namespace dvm::testing {
+
+inline std::atomic<int64_t> allocations{0};
+
+inline void* counted(std::size_t bytes, std::size_t alignment) {
+  allocations++;
+  const std::size_t rounded = (bytes + alignment) / alignment * alignment;
+  if (void* memory = std::aligned_alloc(alignment, rounded)) return memory;
+  throw std::bad_alloc();
+}
+
+}  // namespace dvm::testing
+
+void* operator new(std::size_t bytes) { return dvm::testing::counted(bytes, 16); }
+void* operator new(std::size_t bytes, std::align_val_t alignment) {
+  return dvm::testing::counted(bytes, static_cast<std::size_t>(alignment));
+}
+void operator delete(void* memory) noexcept { std::free(memory); }
+void operator delete(void* memory, std::size_t) noexcept { std::free(memory); }
+void operator delete(void* memory, std::align_val_t) noexcept { std::free(memory); }
+void operator delete(void* memory, std::size_t, std::align_val_t) noexcept { std::free(memory); }

@@ -1,0 +1,50 @@
+// A run takes nothing from the heap but what it returns, once runs as large have been: binding
+// dims, laying out memory, compiling and launching keep what they took.
+#include <cstdio>
+
+#include "../counting_new.h"
+#include "models.h"
+
+namespace dvm::testing {
+namespace {
+
+// speculating_model, whose output is written in place, run at n elements. Returns what the run
+// took.
+int64_t allocations_of(Executor& executor, std::vector<float>& x, std::vector<float>& y,
+                       int64_t n) {
+  x.resize(static_cast<size_t>(n));
+  y.resize(static_cast<size_t>(n));
+  const Tensor input = vector_tensor(x), given = vector_tensor(y);
+  const int64_t before = allocations;
+  const std::vector<Tensor> outputs = executor.run(std::span(&input, 1), std::span(&given, 1));
+  return allocations - before;
+}
+
+int failures_at(int64_t cores) {
+  Executor executor(speculating_model(), shared_device({static_cast<int>(cores), "", 0}), nullptr);
+  constexpr int64_t kExtents[] = {100000, 7, 2, 1, 4099, 0, 2, 31};
+  std::vector<float> x, y;
+  for (const int64_t n : kExtents) allocations_of(executor, x, y, n);
+  for (const int64_t n : kExtents) allocations_of(executor, x, y, n);
+  int failures = 0;
+  for (const int64_t n : kExtents) {
+    const int64_t taken = allocations_of(executor, x, y, n);
+    const bool compiled = executor.statistics().kernels_compiled > 0;
+    constexpr int64_t kReturned = 2;  // the list of outputs and the shape of one
+    if (taken == kReturned && compiled) continue;
+    failures++;
+    std::fprintf(stderr, "FAILED: %ld allocations at n = %ld%s\n", static_cast<long>(taken),
+                 static_cast<long>(n), compiled ? "" : ", nothing compiled");
+  }
+  return failures;
+}
+
+}  // namespace
+}  // namespace dvm::testing
+
+int main() {
+  int failures = 0;
+  for (const int64_t cores : {1, 2, 3}) failures += dvm::testing::failures_at(cores);
+  std::printf("%d failures\n", failures);
+  return failures == 0 ? 0 : 1;
+}
