@@ -4,19 +4,21 @@ In: an imported graph. Out: a new graph with the same inputs, output names and m
 dtypes and contents of shape tensors are deduced while it is built.
 
 Each node is tried three ways, in this order: its own decomposition (`registry`), the function body
-that the ONNX schema gives it (only if no part of it ends as a vendor operator), a vendor operator.
+that the ONNX schema gives it, or the branches of an `If` that may always run (`branches`), both only
+if no part of them ends as a vendor operator; a vendor operator.
 Nodes that no output depends on are left out.
 
 Invariants: one pass in topological order, deterministic; a way that fails leaves nothing behind.
-Regions of control-flow operators stay ONNX graphs, for the vendor library.
+Regions of other control-flow operators stay ONNX graphs, for the vendor library.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
+from dvm_graph.decompose.branches import MAX_BRANCH_NODES, may_speculate
 from dvm_graph.decompose.registry import find
-from dvm_graph.errors import CompileError
+from dvm_graph.errors import CompileError, ModelError, ShapeError
 from dvm_graph.import_ import expand_function, infer_vendor
 from dvm_graph.ir import DType, Graph, Node, Value
 from dvm_graph.options import Options
@@ -77,7 +79,8 @@ class _Walk:
     def _decompose(self, node: Node) -> None:
         operands = [None if value is None else self._value(value) for value in node.inputs]
         with self._builder.scope(node):
-            if not self._try_native(node, operands) and not self._try_body(node, operands):
+            ways = (self._try_native, self._try_body, self._try_branches)
+            if not any(way(node, operands) for way in ways):
                 self._bind(node, self._vendor(node, operands))
 
     def _try_native(self, node: Node, operands: Sequence[Value | None]) -> bool:
@@ -96,17 +99,67 @@ class _Walk:
         if not _computable(node, operands):
             return False
         body = expand_function(node, operands, self._graph)
-        if body is None:
-            return False
         mark = len(self._graph)
+        if body is not None and self._decompose_all(body):
+            return True
+        self._take_back(mark)
+        return False
+
+    def _decompose_all(self, nodes: Sequence[Node]) -> bool:
+        """False, and what was built is to be taken back: a part would be a vendor operator."""
         vendor_operators = self._vendor_operators
-        for inner in body:
-            self._decompose(inner)
+        for node in nodes:
+            self._decompose(node)
             if self._vendor_operators > vendor_operators:
-                self._take_back(mark)
                 self._vendor_operators = vendor_operators
                 return False
         return True
+
+    def _try_branches(self, node: Node, operands: Sequence[Value | None]) -> bool:
+        if node.domain or node.op != "If" or not _selectable(node, operands):
+            return False
+        mark, facts = len(self._graph), self._facts
+        self._facts = self._builder.facts = facts.branch()
+        try:
+            results = self._select_branches(node, operands, mark)
+        except (ModelError, ShapeError):  # the vendor library says so if that branch is taken
+            results = None
+        finally:
+            demands = len(self._facts.checks) > len(facts.checks)
+            self._facts = self._builder.facts = facts
+        if results is None or demands:
+            self._take_back(mark)
+            return False
+        self._bind(node, results)
+        return True
+
+    def _select_branches(
+        self, node: Node, operands: Sequence[Value | None], mark: int
+    ) -> list[Value] | None:
+        """Both branches, and the choice between their results; None: that does not express it."""
+        condition, *captured = operands
+        assert condition is not None
+        branches = []
+        for region in node.regions:
+            self._values.update(
+                (inner, outer)
+                for inner, outer in zip(region.inputs, captured, strict=True)
+                if outer
+            )
+            if not self._decompose_all(_needed(region)):
+                return None
+            branches.append([self._value(value) for value in region.outputs])
+        if not may_speculate(list(self._graph.nodes)[mark:], branches):
+            return None
+        scalar = self._builder.op("reshape", condition, shape=())
+        results = []
+        for taken, other in zip(*branches, strict=True):
+            if taken.dtype is not other.dtype or taken.shape is None or other.shape is None:
+                return None
+            if not self._facts.prove_same_shape(taken.shape, other.shape).yes:
+                return None
+            results.append(self._builder.op("select", scalar, taken, other))
+        return results
 
     def _vendor(self, node: Node, operands: Sequence[Value | None]) -> Sequence[Value]:
         """The node itself, for the vendor library."""
@@ -156,6 +209,17 @@ def _needed(graph: Graph) -> list[Node]:
             needed.add(node)
             pending += [value.producer for value in node.inputs if value is not None]
     return [node for node in graph.sorted_nodes() if node in needed]
+
+
+def _selectable(node: Node, operands: Sequence[Value | None]) -> bool:
+    """Whether an `If` is small, with a condition of one element and operands for kernels."""
+    given = [value for value in operands if value is not None]
+    if any(value.dtype is DType.OPAQUE or value.shape is None for value in given):
+        return False
+    condition = operands[0]
+    if condition is None or any(dim != 1 for dim in condition.shape or ()):
+        return False
+    return all(len(region) <= MAX_BRANCH_NODES for region in node.regions)
 
 
 def _computable(node: Node, operands: Sequence[Value | None]) -> bool:

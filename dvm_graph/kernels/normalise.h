@@ -29,7 +29,8 @@ struct NormalAccess {
   int32_t value = -1;
   DType storage = DType::f32;
   int64_t element_bytes = 4;
-  int64_t offset = 0;  // elements, as are the strides
+  int64_t value_bytes = 0;  // the whole buffer's; 0 where it has none of its own
+  int64_t offset = 0;       // elements, as are the strides
   Strides strides = {};
   int step_axis = -1;        // the address also moves by `tile_step` elements with every
   int64_t tile_step = 0;     // tile of this axis (partial results of split reductions)

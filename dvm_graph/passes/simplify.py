@@ -162,6 +162,29 @@ def _select_known(node: Node, builder: Builder) -> Value | None:
     return chosen if _same_shape(chosen, node, builder) else None
 
 
+def _select_operand(node: Node, builder: Builder) -> Value | None:
+    """select(c, f(x, a), f(x, b)) is f(x, select(c, a, b))."""
+    condition, taken, other = (_operand(node, index) for index in range(3))
+    first, second = taken.producer, other.producer
+    if first is None or second is None or first is second or first.op != second.op:
+        return None
+    if OPERATORS[first.op].kind is not Kind.MAP or first.op == "check_index":  # which traps
+        return None
+    if first.attrs != second.attrs or not all(_sole_use(v, builder) for v in (taken, other)):
+        return None
+    pairs = list(zip(first.inputs, second.inputs, strict=True))
+    different = [index for index, (a, b) in enumerate(pairs) if a is not b]
+    if len(different) != 1:
+        return None
+    a, b = (_operand(n, different[0]) for n in (first, second))
+    if a.dtype is not b.dtype:
+        return None
+    operands = [_operand(first, index) for index in range(len(pairs))]
+    operands[different[0]] = builder.op("select", condition, a, b)
+    result = builder.op(first.op, *operands, **first.attrs)
+    return result if _same_shape(result, node, builder) else None
+
+
 _LOSSLESS: dict[DType, frozenset[DType]] = {
     DType.BOOL: frozenset(DType) - {DType.OPAQUE},
     DType.INT8: frozenset({DType.INT16, DType.INT32, DType.INT64, DType.FLOAT32, DType.FLOAT64}),
@@ -300,7 +323,7 @@ def _rules() -> dict[str, tuple[_Rule, ...]]:
         "neg": [_involution],
         "logical_not": [_involution],
         "bitwise_not": [_involution],
-        "select": [_select_known],
+        "select": [_select_known, _select_operand],
         "cast": [_cast_chain],
         "transpose": [_transpose_chain, _transpose_of_units],
         "reshape": [_drop_view, _reshape_chain],

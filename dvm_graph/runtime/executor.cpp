@@ -31,12 +31,6 @@ std::string shape_text(const std::vector<int64_t>& shape) {
   return "[" + text + "]";
 }
 
-// Memory for a tensor of known dtype and shape.
-void take_memory(Tensor& tensor, const std::string& name) {
-  tensor.owner = allocate(bytes_of(tensor), name.c_str());
-  tensor.data = static_cast<std::byte*>(tensor.owner.get());
-}
-
 // Shapes keep their memory for the next run.
 void let_go(Tensor& tensor) {
   tensor.shape.clear();
@@ -138,6 +132,7 @@ std::vector<Tensor> Executor::run_locked(std::span<const Tensor> inputs,
   if (!unchecked_.empty()) evaluate_dims();
   std::vector<Tensor> outputs = collect(given);
   launcher_.end_run();
+  output_pool_.end_run();
   statistics_.arena_bytes = held_bytes();
   return outputs;
 }
@@ -229,6 +224,12 @@ void Executor::place_outputs(const Segment& segment, std::span<const Tensor> giv
     }
     buffer(value) = wanted.data;
   }
+}
+
+// Memory for a fresh output of known dtype and shape.
+void Executor::take_memory(Tensor& output, const std::string& name) {
+  output.owner = output_pool_.take(bytes_of(output), name.c_str());
+  output.data = static_cast<std::byte*>(output.owner.get());
 }
 
 // A given array that shares memory with an input is filled at the end.

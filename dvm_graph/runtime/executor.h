@@ -26,6 +26,7 @@
 #include "runtime/memory.h"
 #include "runtime/memory_plan.h"
 #include "runtime/model.h"
+#include "runtime/output_pool.h"
 #include "runtime/schedule.h"
 #include "runtime/statistics.h"
 
@@ -92,6 +93,7 @@ class Executor {
   void enter_segment(size_t index, std::span<const Tensor> given);
   void plan_memory(size_t index);
   void place_outputs(const Segment& segment, std::span<const Tensor> given);
+  void take_memory(Tensor& output, const std::string& name);
   bool usable_in_place(const Tensor& given) const;
   void write_dims(const DimsWrite& write, int64_t bytes);
   void run_segment(const Segment& segment, const RunContext& run);
@@ -113,6 +115,7 @@ class Executor {
   DimBinder binder_;
   Launcher launcher_;
   MemoryPlanner planner_;
+  OutputPool output_pool_;
   std::vector<Placed> placed_;       // by segment
   std::vector<std::byte*> buffers_;  // kReservedBuffers, then by value
   std::vector<Tensor> tensors_;      // by value: inputs, outputs and vendor results of this run

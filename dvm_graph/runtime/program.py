@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, cast
+from dataclasses import dataclass, field
+from typing import Any, NoReturn, cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -27,6 +27,11 @@ class Port:
     name: str
     dtype: DType
     rank: int
+    numpy: np.dtype[Any] = field(init=False, repr=False)
+    """The dtype of its arrays: asked for at every run."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "numpy", self.dtype.numpy)
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +89,7 @@ class Program:
         self._core = core
         self._inputs = tuple(inputs)
         self._outputs = tuple(outputs)
+        self._bfloats = [i for i, port in enumerate(outputs) if port.dtype is DType.BFLOAT16]
 
     @property
     def cores(self) -> int:
@@ -132,9 +138,8 @@ class Program:
         """
         given = list(self._targets(outputs)) if outputs else []
         results = self._core.run(self._arrays(feeds), given, profile)
-        for index, port in enumerate(self._outputs):
-            if port.dtype is DType.BFLOAT16:
-                results[index] = results[index].view(port.dtype.numpy)
+        for index in self._bfloats:
+            results[index] = results[index].view(self._outputs[index].numpy)
         return results
 
     def forget(self) -> None:
@@ -171,19 +176,18 @@ class Program:
         return [CompileTime(*fields) for fields in self._core.compile_times(dict(dims), repeats)]
 
     def _arrays(self, feeds: Mapping[str, ArrayLike]) -> list[Any]:
-        if not isinstance(feeds, Mapping):
+        if type(feeds) is not dict and not isinstance(feeds, Mapping):
             raise InputError(
                 f"feeds are a mapping of names to arrays, not a {type(feeds).__name__}"
             )
-        arrays = [
-            _input_array(port, feeds[port.name]) if port.name in feeds else None
-            for port in self._inputs
-        ]
-        if len(feeds) > len(arrays) or any(array is None for array in arrays):
+        if len(feeds) != len(self._inputs):
             self._refuse_names(feeds)
-        return arrays
+        for port in self._inputs:
+            if port.name not in feeds:
+                self._refuse_names(feeds)
+        return [_input_array(port, feeds[port.name]) for port in self._inputs]
 
-    def _refuse_names(self, feeds: Mapping[str, ArrayLike]) -> None:
+    def _refuse_names(self, feeds: Mapping[str, ArrayLike]) -> NoReturn:
         names = [port.name for port in self._inputs]
         unknown = [name for name in feeds if name not in names]
         missing = [name for name in names if name not in feeds]
@@ -199,6 +203,9 @@ class Program:
             yield _output_array(port, outputs[port.name]) if port.name in outputs else None
 
 
+_OPAQUE, _BFLOAT16 = DType.OPAQUE, DType.BFLOAT16  # looking members up takes a while
+
+
 @functools.cache
 def _ceilings(cores: int, simd: str) -> tuple[float, float]:
     return _core.measure_ceilings(cores, simd)
@@ -206,10 +213,10 @@ def _ceilings(cores: int, simd: str) -> tuple[float, float]:
 
 def _input_array(port: Port, feed: ArrayLike) -> object:
     """The feed as the core takes it: contiguous, aligned, bfloat16 as its bits."""
-    if port.dtype is DType.OPAQUE:
+    if port.dtype is _OPAQUE:
         return feed
     array = feed if type(feed) is np.ndarray else _converted(port, feed)
-    if array.dtype != port.dtype.numpy:
+    if array.dtype != port.numpy:
         raise InputError(
             f"input {port.name} is {array.dtype}, but the model wants {port.dtype.value}"
         )
@@ -219,9 +226,9 @@ def _input_array(port: Port, feed: ArrayLike) -> object:
             f"but the model wants rank {port.rank}"
         )
     flags = array.flags
-    if not (flags.c_contiguous and flags.aligned):
+    if not flags.carray and not (flags.c_contiguous and flags.aligned):
         array = array.copy(order="C")
-    return array.view(np.uint16) if port.dtype is DType.BFLOAT16 else array
+    return array.view(np.uint16) if port.dtype is _BFLOAT16 else array
 
 
 def _converted(port: Port, feed: ArrayLike) -> NDArray[Any]:
@@ -235,7 +242,7 @@ def _output_array(port: Port, array: NDArray[Any]) -> object:
     """An array that the core may write a result into."""
     if port.dtype is DType.OPAQUE or not isinstance(array, np.ndarray):
         raise InputError(f"output {port.name} cannot be written into a {type(array).__name__}")
-    if array.dtype != port.dtype.numpy:
+    if array.dtype != port.numpy:
         raise InputError(
             f"the array given for output {port.name} is {array.dtype}, "
             f"but the model gives {port.dtype.value}"

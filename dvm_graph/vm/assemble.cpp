@@ -405,6 +405,8 @@ class Assembler {
         head.flags |= kFirstChunk;
       } else if (line.accept("last_chunk")) {
         head.flags |= kLastChunk;
+      } else if (line.accept("stream")) {
+        head.flags |= kStream;
       } else {
         line.fail("expected a predicate or flag");
       }

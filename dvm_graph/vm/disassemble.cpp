@@ -99,6 +99,7 @@ void add_predicates(Text& text, const Head& head) {
   if (head.flags & kFirstChunk) put("first_chunk");
   if (head.flags & kLastChunk) put("last_chunk");
   if (head.flags & kAccumulateAlways) put("accumulate_always");
+  if (head.flags & kStream) put("stream");
   text.add("}");
 }
 

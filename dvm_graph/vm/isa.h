@@ -21,6 +21,8 @@
 // flags: bit 0 accumulate (reduce, matmul): combine with what xd holds, unless `first chunk`
 //        bit 1 run only on the first chunk;  bit 2 run only on the last chunk
 //        bit 3 accumulate always, even on the first chunk (matmul over unrolled k blocks)
+//        bit 4 stream, a hint: xd is too large to be read back from a cache, so its stores need not
+//              take up room there
 #pragma once
 
 #include <cstdint>
@@ -74,7 +76,8 @@ struct Head {
 };
 static_assert(sizeof(Head) == 8);
 
-inline constexpr uint8_t kAccumulate = 1, kFirstChunk = 2, kLastChunk = 4, kAccumulateAlways = 8;
+inline constexpr uint8_t kAccumulate = 1, kFirstChunk = 2, kLastChunk = 4, kAccumulateAlways = 8,
+                         kStream = 16;
 inline constexpr uint8_t kFirstTileOnly = 0x80;
 
 struct Operand {

@@ -123,6 +123,14 @@ void Lowering::decide_absorption() {
   }
 }
 
+// Nobody reads the stored value before it would have left the caches.
+bool Lowering::streams(int32_t store) const {
+  if (store < 0 || target_.stream_bytes == 0) return false;
+  const NormalNode& node = plan_.nodes[store];
+  return plan_.accesses[node.access].value_bytes >= target_.stream_bytes &&
+         (nodes_[node.inputs[0]].stored_by != store || !nodes_[node.inputs[0]].computed_on);
+}
+
 uint8_t Lowering::changed_mask(uint32_t dims) const {
   const uint32_t all = (1u << code_.grid.size()) - 1;
   if (dims == all) return 0;
@@ -214,7 +222,8 @@ void Lowering::lower(int32_t node) {
 void Lowering::load_to_local(int32_t node) {
   const NormalNode& n = plan_.nodes[node];
   const DType storage = plan_.accesses[n.access].storage;
-  const Instruction load = begin(node, Family::d_load_view, storage);
+  Instruction load = begin(node, Family::d_load_view, storage);
+  if (streams(nodes_[node].stored_by)) load.flags |= kStream;
   const TileValue operands[] = {place_for(node, load.changed_mask != 0),
                                 access_value(n.access, storage)};
   emitter_.elementwise(load, n.axes, operands, 2, false);
@@ -313,7 +322,9 @@ void Lowering::lower_map(int32_t node) {
       if (input >= 0) operands[count++] = nodes_[input].value;
     }
     operands[0] = place_for(node, map.changed_mask != 0);
-    emitter_.elementwise(map, n.axes, operands, count, true);
+    Instruction placed = map;
+    if (streams(nodes_[node].stored_by)) placed.flags |= kStream;
+    emitter_.elementwise(placed, n.axes, operands, count, true);
     nodes_[node].value = operands[0];
   });
 }
@@ -341,7 +352,8 @@ void Lowering::lower_store(int32_t node) {
   if (source.stored_by == node) return;
   const DType storage = plan_.accesses[n.access].storage;
   const bool moves = source.value.space == Space::pointer;
-  const Instruction store = begin(node, moves ? Family::v_copy : Family::d_store_view, storage);
+  Instruction store = begin(node, moves ? Family::v_copy : Family::d_store_view, storage);
+  if (streams(node)) store.flags |= kStream;
   const TileValue operands[] = {access_value(n.access, storage), source.value};
   emitter_.elementwise(store, n.axes, operands, 2, moves);
 }

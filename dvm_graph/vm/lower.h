@@ -56,6 +56,7 @@ class Lowering {
   };
 
   void decide_absorption();
+  bool streams(int32_t store) const;
   bool load_suits(int32_t load, int32_t consumer) const;
   bool store_suits(int32_t store, int32_t producer) const;
   void depend_on_inputs(int32_t node);

@@ -1,6 +1,7 @@
 #include "vm/tiling.h"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 
 namespace dvm {
@@ -9,9 +10,11 @@ namespace {
 constexpr int kMaxTileRank = 3;                       // loops of an instruction
 constexpr int64_t kStreamingTile = int64_t{1} << 18;  // elements, where nothing is held locally
 constexpr int kMaxWaves = 4;
-constexpr double kLeastLive = 0.5;  // bytes per element that matter
-constexpr double kLeastHeld = 4;    // bytes per element assumed after an attempt that did not fit
-constexpr int kMaxNodes = 256;      // of which liveness is followed
+constexpr double kLeastLive = 0.5;   // bytes per element that matter
+constexpr double kLeastHeld = 4;     // bytes per element assumed after an attempt that did not fit
+constexpr int kMaxNodes = 256;       // of which liveness is followed
+constexpr int64_t kTransposed = 64;  // least elements each way of a tile that is read across rows
+constexpr int64_t kTransposedTile = 8192;  // elements of such a tile
 
 constexpr uint32_t bit(int axis) { return 1u << axis; }
 
@@ -63,6 +66,8 @@ class Tiler {
   bool whole() {
     if (parallel_count_ == 0) {
       if (held_ > largest_) return false;
+    } else if (square_tile()) {
+      // both cuts are made
     } else if (!cut_one_axis(preferred_) && !smallest_tile()) {
       return false;
     }
@@ -142,6 +147,35 @@ class Tiler {
       tile_of(parallel_[i]) = 1;
     }
     tile_of(best_axis) = best_tile;
+    return true;
+  }
+
+  // Where an access is contiguous along another axis than the innermost, long tiles of few rows
+  // would touch whole cache lines for a few elements each: two axes are cut. False: no such access.
+  bool square_tile() {
+    const int inner = plan_.rank - 1;
+    if (held_ > 1 || parallel_count_ < 2 || parallel_[parallel_count_ - 1] != inner) return false;
+    uint32_t across = 0;
+    for (const NormalNode& node : plan_.nodes) {
+      if (node.op != PlanOp::load_ && node.op != PlanOp::store_) continue;
+      const Strides& strides = plan_.accesses[node.access].strides;
+      if (strides[inner] == 0 || strides[inner] == 1) continue;
+      for (int i = 0; i + 1 < parallel_count_; ++i) {
+        if (strides[parallel_[i]] == 1) across |= bit(parallel_[i]);
+      }
+    }
+    if (std::popcount(across) != 1) return false;
+    const int axis = std::countr_zero(across);
+    const int64_t volume = std::min(preferred_, kTransposedTile);
+    const int64_t high = plan_.extents[axis], wide = plan_.extents[inner];
+    if (high * wide <= volume) return false;
+    int64_t side = std::min(high, kTransposed);
+    const int64_t row = std::min(wide, align(inner, std::max(volume / side, kTransposed), wide));
+    side = std::min(high, std::max(side, volume / row));
+    if (row * side > largest_) return false;
+    for (int i = 0; i < parallel_count_; ++i) tile_of(parallel_[i]) = 1;
+    tile_of(axis) = side;
+    tile_of(inner) = row;
     return true;
   }
 

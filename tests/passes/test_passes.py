@@ -351,3 +351,33 @@ def _evaluate(op: str, attrs: dict[str, Any], array: Array) -> Array:
         index += reach.reshape([-1 if a == axis else 1 for a in range(len(attrs["shape"]))])
     assert not index.size or (index.min() >= 0 and index.max() < flat.size)
     return flat[index]
+
+
+def test_what_two_choices_share_is_computed_once(sketch: Sketch) -> None:
+    b = sketch.build
+    condition, x = sketch.input(dtype=DType.BOOL), sketch.input("s", "t")
+    taken, other = (b.op("mul", x, sketch.number(n)) for n in (2.0, 4.0))
+    operators = sketch.after_simplify(b.op("select", condition, taken, other))
+    assert operators == ["select", "mul"]
+    scale = sketch.graph.outputs[0].producer.inputs[1]  # type: ignore[union-attr]
+    assert scale is not None and scale.shape == ()
+
+
+@pytest.mark.parametrize("case", ["two differ", "other operators", "used elsewhere", "traps"])
+def test_choices_that_stay(sketch: Sketch, case: str) -> None:
+    b = sketch.build
+    condition, x = sketch.input(dtype=DType.BOOL), sketch.input("s")
+    y = sketch.input("s")
+    first, second = b.op("mul", x, sketch.number(2.0)), b.op("mul", x, sketch.number(4.0))
+    if case == "two differ":
+        second = b.op("mul", y, sketch.number(4.0))
+    elif case == "other operators":
+        second = b.op("add", x, sketch.number(4.0))
+    elif case == "traps":
+        i, j = sketch.input("s", dtype=DType.INT64), sketch.input("s", dtype=DType.INT64)
+        first, second = (b.op("check_index", v, limit=9) for v in (i, j))
+    output = b.op("select", condition, first, second)
+    if case == "used elsewhere":
+        output = b.op("add", output, first)
+    operators = sketch.after_simplify(output)
+    assert operators.index("select") >= 2

@@ -93,24 +93,24 @@ DVM_INLINE void compare_row(uint8_t* out, const T* a, const T* b, int64_t n) {
 }
 
 template <class T, int StrideA, int StrideB>
-DVM_INLINE void select_row(T* out, const uint8_t* condition, const T* a, const T* b, int64_t n) {
-  constexpr int L = kLanes<T>;
-  using C = Vec<uint8_t, L>;
+DVM_INLINE void select_row(T* out, const uint8_t* condition, const T* a, const T* b, int64_t n,
+                           bool stream) {
+  using C = Vec<uint8_t, kLanes<T>>;
   using Lane = std::conditional_t<sizeof(T) == 8, int64_t,
                                   std::conditional_t<sizeof(T) == 4, int32_t, int8_t>>;
   const Input<T, StrideA> in_a(a);
   const Input<T, StrideB> in_b(b);
-  const auto choose = [](C chosen, Full<T> x, Full<T> y) {
-    return convert<Lane>(chosen) != 0 ? x : y;
-  };
-  int64_t i = 0;
-  for (; i + L <= n; i += L) {
-    store(out + i, choose(load<C>(condition + i), in_a.whole(i), in_b.whole(i)));
-  }
-  if (i < n) {
-    const C chosen = load_partial<C>(condition + i, n - i);
-    store_partial(out + i, choose(chosen, in_a.part(i, n - i), in_b.part(i, n - i)), n - i);
-  }
+  const auto choose = [](C chosen, Full<T> x, Full<T> y)
+                          DVM_LAMBDA_INLINE { return convert<Lane>(chosen) != 0 ? x : y; };
+  store_row(
+      out, n, stream,
+      [&](int64_t i) DVM_LAMBDA_INLINE {
+        return choose(load<C>(condition + i), in_a.whole(i), in_b.whole(i));
+      },
+      [&](int64_t i, int64_t count) DVM_LAMBDA_INLINE {
+        return choose(load_partial<C>(condition + i, count), in_a.part(i, count),
+                      in_b.part(i, count));
+      });
 }
 
 // Calls row<StrideA, StrideB>() for the inner strides (0 or 1) of two inputs.
@@ -174,6 +174,7 @@ void select_handler(Core& core, const uint64_t* words) {
   Tile<const T> a = tile_at<const T>(core, words + 5), b = tile_at<const T>(core, words + 7);
   merge_loops(e, out, condition, a, b);
   const int64_t n = e.inner;
+  const bool stream = streams(words);
   if (condition.inner == 0) {
     for_rows(
         e,
@@ -183,19 +184,22 @@ void select_handler(Core& core, const uint64_t* words) {
           if (stride == 0)
             fill_row(to, n, *from);
           else
-            convert_row<T, T>(to, from, n);
+            convert_row<T, T>(to, from, n, stream);
         },
         out, condition, a, b);
+    if (stream) finish_streams();
     return;
   }
   with_strides(a.inner, b.inner, [&](auto stride_a, auto stride_b) {
     for_rows(
         e,
-        [n](T* to, const uint8_t* chosen, const T* x, const T* y) {
-          select_row<T, decltype(stride_a)::value, decltype(stride_b)::value>(to, chosen, x, y, n);
+        [=](T* to, const uint8_t* chosen, const T* x, const T* y) {
+          select_row<T, decltype(stride_a)::value, decltype(stride_b)::value>(to, chosen, x, y, n,
+                                                                              stream);
         },
         out, condition, a, b);
   });
+  if (stream) finish_streams();
 }
 
 template <class To, class From>

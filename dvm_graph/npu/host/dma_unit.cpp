@@ -83,9 +83,12 @@ DVM_INLINE void transpose_tile(const From* from, int64_t from_stride, int64_t ro
 
 template <class To, class From>
 DVM_INLINE void transpose_rows(To* to, int64_t to_stride, const From* from, int64_t from_stride,
-                               int64_t rows, int64_t columns) {
+                               int64_t rows, int64_t columns, bool stream) {
   using B = BlockLane<To, From>;
   constexpr int L = kBlockLanes<B>;
+  // Whole vectors go around the caches where every row of a block starts on one.
+  stream = stream && kVectorBytes == 64 && to_stride * sizeof(To) % kVectorBytes == 0 &&
+           to_alignment(to, 1) == 0;
   for (int64_t c = 0; c < columns; c += L) {
     const int64_t wide = lesser<int64_t>(columns - c, L);
     for (int64_t r = 0; r < rows; r += L) {
@@ -101,7 +104,9 @@ DVM_INLINE void transpose_rows(To* to, int64_t to_stride, const From* from, int6
                                    else
                                      return convert_lanes<To, From, L>(v);
                                  }();
-                                 if (wide == L)
+                                 if (wide == L && stream)
+                                   store_stream(target, converted);
+                                 else if (wide == L)
                                    store(target, converted);
                                  else
                                    store_partial(target, converted, wide);
@@ -111,7 +116,7 @@ DVM_INLINE void transpose_rows(To* to, int64_t to_stride, const From* from, int6
 }
 
 template <class To, class From>
-void move(Move<To, From> x) {
+void move(Move<To, From> x, bool stream) {
   if (x.to.inner != 1 || (x.e.inner == 1 && x.e.middle > 1)) {
     if (x.to.middle == 1 && x.e.middle > 1) {
       x.swap_inner_with_middle();
@@ -124,8 +129,9 @@ void move(Move<To, From> x) {
   if (x.to.inner == 1 || x.e.inner == 1) {
     if (x.from.inner == 1 || x.e.inner == 1) {
       for_rows(
-          x.e, [n = x.e.inner](To* to, const From* from) { convert_row(to, from, n); }, x.to,
-          x.from);
+          x.e, [=, n = x.e.inner](To* to, const From* from) { convert_row(to, from, n, stream); },
+          x.to, x.from);
+      if (stream) finish_streams();
       return;
     }
     if (x.from.inner == 0) {
@@ -143,8 +149,9 @@ void move(Move<To, From> x) {
     if (x.from.middle == 1 && x.e.middle > 1) {
       for (int64_t o = 0; o < x.e.outer; o++) {
         transpose_rows(x.to.at + o * x.to.outer, x.to.middle, x.from.at + o * x.from.outer,
-                       x.from.inner, x.e.middle, x.e.inner);
+                       x.from.inner, x.e.middle, x.e.inner, stream);
       }
+      if (stream) finish_streams();
       return;
     }
   }
@@ -162,14 +169,16 @@ template <class S, class R>
 void load_handler(Core& core, const uint64_t* words) {
   const Extents e = extents_of(core, words);
   if (e.empty()) return;
-  move(Move<R, S>{e, tile_at<R>(core, words + 1), tile_at<const S>(core, words + 3)});
+  move(Move<R, S>{e, tile_at<R>(core, words + 1), tile_at<const S>(core, words + 3)},
+       streams(words));
 }
 
 template <class S, class R>
 void store_handler(Core& core, const uint64_t* words) {
   const Extents e = extents_of(core, words);
   if (e.empty()) return;
-  move(Move<S, R>{e, tile_at<S>(core, words + 1), tile_at<const R>(core, words + 3)});
+  move(Move<S, R>{e, tile_at<S>(core, words + 1), tile_at<const R>(core, words + 3)},
+       streams(words));
 }
 
 // The wrapped index, or -1 after leaving a trap.

@@ -99,11 +99,13 @@ Target host_target(int cores, const InstructionTable& table) {
   constexpr int64_t kKiB = 1024;
   const int64_t l1 = cache_bytes(1) > 0 ? cache_bytes(1) : 32 * kKiB;
   const int64_t l2 = cache_bytes(2) > 0 ? cache_bytes(2) : 512 * kKiB;
+  const int64_t l3 = cache_bytes(3) > 0 ? cache_bytes(3) : 32 * kKiB * kKiB;
   Target target;
   target.name = "host";
   target.cores = cores;
   target.local_bytes = l2 * 3 / 4 / 64 * 64;
   target.vector_tile_bytes = l1 * 2 / 3;
+  target.stream_bytes = l3 / 4;  // what else lies there, and other processes, share it
   for (const Level& level : available_levels()) {
     if (level.table == &table) target.vector_bytes = level.vector_bytes;
   }

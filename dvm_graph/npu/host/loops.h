@@ -112,6 +112,23 @@ DVM_INLINE void for_rows(const Extents& e, Row row, const Tile<Out>& out, const 
   }
 }
 
+// Stores n elements: whole(i) are the lanes from i on, part(i, count) the first `count` of them.
+template <class T, class Whole, class Part>
+DVM_INLINE void store_row(T* out, int64_t n, bool stream, Whole whole, Part part) {
+  constexpr int L = kLanes<T>;
+  int64_t i = 0;
+  if (stream) {
+    i = to_alignment(out, n);
+    if (i > 0) store_partial(out, part(0, i), i);
+    for (; i + L <= n; i += L) store_stream(out + i, whole(i));
+  } else {
+    for (; i + L <= n; i += L) store(out + i, whole(i));
+  }
+  if (i < n) store_partial(out + i, part(i, n - i), n - i);
+}
+
+DVM_INLINE bool streams(const uint64_t* words) { return (flags_of(words) & kStream) != 0; }
+
 // Fills `handlers` for every row of isa.def whose family `Select` accepts, with
 // Select::handler<family, dtype>(). A family without an implementation does not compile there.
 template <class Select, Family F, Form Form_, uint16_t DTypes, int... D>

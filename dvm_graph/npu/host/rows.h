@@ -43,12 +43,13 @@ struct Input {
 };
 
 template <class Op, class T>
-DVM_INLINE void unary_row(T* out, const T* in, int64_t n) {
+DVM_INLINE void unary_row(T* out, const T* in, int64_t n, bool stream) {
   using V = Full<T>;
   if constexpr (requires(V v) { Op::vector(v); }) {
-    int64_t i = 0;
-    for (; i + kLanes<T> <= n; i += kLanes<T>) store(out + i, Op::vector(load<V>(in + i)));
-    if (i < n) store_partial(out + i, Op::vector(load_partial<V>(in + i, n - i)), n - i);
+    store_row(
+        out, n, stream, [=](int64_t i) DVM_LAMBDA_INLINE { return Op::vector(load<V>(in + i)); },
+        [=](int64_t i, int64_t count)
+            DVM_LAMBDA_INLINE { return Op::vector(load_partial<V>(in + i, count)); });
   } else {
     DVM_INDEPENDENT_ITERATIONS
     for (int64_t i = 0; i < n; i++) out[i] = Op::scalar(in[i]);
@@ -56,18 +57,16 @@ DVM_INLINE void unary_row(T* out, const T* in, int64_t n) {
 }
 
 template <class Op, class T, int StrideA, int StrideB>
-DVM_INLINE void binary_row(T* out, const T* a, const T* b, int64_t n) {
+DVM_INLINE void binary_row(T* out, const T* a, const T* b, int64_t n, bool stream) {
   using V = Full<T>;
   if constexpr (requires(V v) { Op::vector(v, v); }) {
     const Input<T, StrideA> in_a(a);
     const Input<T, StrideB> in_b(b);
-    int64_t i = 0;
-    for (; i + kLanes<T> <= n; i += kLanes<T>) {
-      store(out + i, Op::vector(in_a.whole(i), in_b.whole(i)));
-    }
-    if (i < n) {
-      store_partial(out + i, Op::vector(in_a.part(i, n - i), in_b.part(i, n - i)), n - i);
-    }
+    store_row(
+        out, n, stream,
+        [&](int64_t i) DVM_LAMBDA_INLINE { return Op::vector(in_a.whole(i), in_b.whole(i)); },
+        [&](int64_t i, int64_t count)
+            DVM_LAMBDA_INLINE { return Op::vector(in_a.part(i, count), in_b.part(i, count)); });
   } else {
     const T a0 = *a, b0 = *b;
     DVM_INDEPENDENT_ITERATIONS
@@ -84,19 +83,20 @@ void unary_handler(Core& core, const uint64_t* words) {
   Tile<T> out = tile_at<T>(core, words + 1);
   Tile<const T> in = tile_at<const T>(core, words + 3);
   merge_loops(e, out, in);
-  const bool broadcast = in.inner == 0;
+  const bool broadcast = in.inner == 0, stream = streams(words);
   for_rows(
       e,
       [&](T* to, const T* from) {
         if (broadcast) {
           T value;
-          unary_row<Op>(&value, from, 1);
+          unary_row<Op>(&value, from, 1, false);
           fill_row(to, e.inner, value);
         } else {
-          unary_row<Op>(to, from, e.inner);
+          unary_row<Op>(to, from, e.inner, stream);
         }
       },
       out, in);
+  if (stream) finish_streams();
 }
 
 template <class Op, class T>
@@ -107,25 +107,30 @@ void binary_handler(Core& core, const uint64_t* words) {
   Tile<const T> a = tile_at<const T>(core, words + 3), b = tile_at<const T>(core, words + 5);
   merge_loops(e, out, a, b);
   const int64_t n = e.inner;
+  const bool stream = streams(words);
   if (a.inner != 0 && b.inner != 0) {
     for_rows(
-        e, [n](T* to, const T* x, const T* y) { binary_row<Op, T, 1, 1>(to, x, y, n); }, out, a, b);
+        e, [=](T* to, const T* x, const T* y) { binary_row<Op, T, 1, 1>(to, x, y, n, stream); },
+        out, a, b);
   } else if (a.inner != 0) {
     for_rows(
-        e, [n](T* to, const T* x, const T* y) { binary_row<Op, T, 1, 0>(to, x, y, n); }, out, a, b);
+        e, [=](T* to, const T* x, const T* y) { binary_row<Op, T, 1, 0>(to, x, y, n, stream); },
+        out, a, b);
   } else if (b.inner != 0) {
     for_rows(
-        e, [n](T* to, const T* x, const T* y) { binary_row<Op, T, 0, 1>(to, x, y, n); }, out, a, b);
+        e, [=](T* to, const T* x, const T* y) { binary_row<Op, T, 0, 1>(to, x, y, n, stream); },
+        out, a, b);
   } else {
     for_rows(
         e,
         [n](T* to, const T* x, const T* y) {
           T value;
-          binary_row<Op, T, 1, 1>(&value, x, y, 1);
+          binary_row<Op, T, 1, 1>(&value, x, y, 1, false);
           fill_row(to, n, value);
         },
         out, a, b);
   }
+  if (stream) finish_streams();
 }
 
 }  // namespace

@@ -161,15 +161,22 @@ constexpr int kConvertLanes =
     kLanes<LaneType<std::conditional_t<(sizeof(To) > sizeof(From)), To, From>>>;
 
 template <class To, class From>
-DVM_INLINE void convert_row(To* to, const From* from, int64_t n) {
+DVM_INLINE void convert_row(To* to, const From* from, int64_t n, bool stream = false) {
   constexpr int L = kConvertLanes<To, From>;
   using In = Vec<LaneType<From>, L>;
   const auto* in = reinterpret_cast<const LaneType<From>*>(from);
   auto* out = reinterpret_cast<LaneType<To>*>(to);
-  int64_t i = 0;
-  for (; i + L <= n; i += L) store(out + i, convert_lanes<To, From, L>(load<In>(in + i)));
-  if (i < n) {
-    store_partial(out + i, convert_lanes<To, From, L>(load_partial<In>(in + i, n - i)), n - i);
+  const auto whole = [=](int64_t i)
+                         DVM_LAMBDA_INLINE { return convert_lanes<To, From, L>(load<In>(in + i)); };
+  const auto part = [=](int64_t i, int64_t count) DVM_LAMBDA_INLINE {
+    return convert_lanes<To, From, L>(load_partial<In>(in + i, count));
+  };
+  if constexpr (L == kLanes<LaneType<To>>) {
+    store_row(out, n, stream, whole, part);
+  } else {
+    int64_t i = 0;
+    for (; i + L <= n; i += L) store(out + i, whole(i));
+    if (i < n) store_partial(out + i, part(i, n - i), n - i);
   }
 }
 

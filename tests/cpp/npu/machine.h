@@ -83,14 +83,20 @@ class Machine {
     uint32_t reg = 0;
     for (const Place& place : places) append(words, place, reg++);
     for (const int64_t word : extra) words.push_back(static_cast<uint64_t>(word));
-    const Head head{
-        opcode_of(family, dtype), static_cast<uint8_t>(words.size()), 0, flags, 1, 2, 3};
+    const Head head{opcode_of(family, dtype),
+                    static_cast<uint8_t>(words.size()),
+                    0,
+                    static_cast<uint8_t>(flags | hints),
+                    1,
+                    2,
+                    3};
     std::memcpy(words.data(), &head, sizeof head);
     core.trap = Trap{};
     handler(core, words.data());
   }
 
   Core core;
+  uint8_t hints = 0;  // flags that must not change results
 
  private:
   void append(std::vector<uint64_t>& words, const Place& place, uint32_t reg) {

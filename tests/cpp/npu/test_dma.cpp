@@ -244,6 +244,7 @@ void test_storage(const Level& level, Machine& machine, Random& random, DType dt
   const int64_t nr = level.table->matmul_nr * 4 / static_cast<int64_t>(sizeof(R));
   for (int i = 0; i < 120; i++) {
     context = name;
+    machine.hints = random.chance(0.3) ? kStream : 0;
     test_load<R>(machine, random, dtype);
     context = name;
     test_store<R>(machine, random, dtype);

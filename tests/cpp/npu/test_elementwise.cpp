@@ -246,6 +246,7 @@ void test_level(const Level& level) {
       context = std::string(level.table->name) + " " + row.name + "_" + name_of(dtype) + " ";
       const Case c{row, dtype, machine, random};
       if (row.form == Form::narrow) continue;
+      machine.hints = random.chance(0.3) ? kStream : 0;
       with_register_type(dtype, [&](auto element) { test_instruction<decltype(element)>(c); });
     }
   });

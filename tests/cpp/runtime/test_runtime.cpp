@@ -18,6 +18,7 @@
 #include "npu/host/levels.h"
 #include "runtime/errors.h"
 #include "runtime/kernel_table.h"
+#include "runtime/output_pool.h"
 #include "runtime/panel_packing.h"
 #include "vm/panels.h"
 
@@ -204,6 +205,42 @@ void test_arena() {
   arena.data()[0] = std::byte{1};
   check_throws<OutOfMemoryError>([&] { arena.reserve(int64_t{1} << 60); }, "an impossible arena");
   check(arena.reserve(1000) && arena.data() != nullptr, "recovers");
+}
+
+void test_output_pool() {
+  constexpr int64_t kLarge = int64_t{8} << 20;
+  auto pool = std::make_unique<OutputPool>();
+  std::shared_ptr<void> first = pool->take(kLarge, "an output");
+  const void* const address = first.get();
+  std::shared_ptr<void> second = pool->take(kLarge, "an output");
+  check(second != nullptr && second.get() != address, "live outputs are apart");
+  pool->end_run();
+  first.reset();
+  check(pool->unused_bytes() == kLarge, "memory comes back");
+  const std::shared_ptr<void> larger = pool->take(kLarge + 1, "a larger output");
+  check(larger.get() != address, "too small to serve");
+  check(pool->take(kLarge / 2, "an output").get() == address, "memory serves again");
+  check(pool->take(100, "a small output") != nullptr, "small outputs");
+  pool->end_run();
+
+  std::vector<std::shared_ptr<void>> kept(10);
+  for (auto& output : kept) {
+    output = pool->take(kLarge, "an output");
+    pool->end_run();
+  }
+  kept.clear();
+  check(pool->unused_bytes() == kLarge, "no more than one run's outputs is held");
+  for (size_t i = 0; i < OutputPool::kRecentRuns; i++) {
+    check(pool->unused_bytes() == kLarge, "held while recent runs took as much");
+    pool->take(OutputPool::kSmallest, "an output");
+    pool->end_run();
+  }
+  check(pool->unused_bytes() <= 2 * OutputPool::kSmallest, "shrinks to what recent runs took");
+  check_throws<OutOfMemoryError>([&] { pool->take(int64_t{1} << 60, "an output"); }, "too much");
+
+  pool.reset();
+  static_cast<std::byte*>(second.get())[kLarge - 1] = std::byte{1};
+  second.reset();  // after its pool
 }
 
 // -- executor
@@ -429,6 +466,7 @@ int main() {
   test_memory_plans();
   test_arena();
   test_arena_keeps_pages();
+  test_output_pool();
   test_shapes_in_random_order();
   test_equal_kernels();
   test_kernels_compile_once();

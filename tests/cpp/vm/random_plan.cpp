@@ -304,6 +304,7 @@ Target random_target(Random& random) {
   target.matmul_rows = one_of(random, rows);
   target.matmul_k_block = one_of(random, depths);
   target.tile_overhead = static_cast<double>(below(random, 500));
+  target.stream_bytes = chance(random, 50) ? 1 << below(random, 12) : 0;
   return target;
 }
 

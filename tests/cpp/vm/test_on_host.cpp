@@ -22,6 +22,7 @@ Target host_like(const Target& random, const InstructionTable& table) {
   target.matmul_rows = random.matmul_rows / random.matmul_mr * target.matmul_mr;
   target.matmul_k_block = random.matmul_k_block;
   target.tile_overhead = random.tile_overhead;
+  target.stream_bytes = random.stream_bytes;
   return target;
 }
 
