@@ -114,8 +114,8 @@ Wide float_binary(Family family, T left, T right) {
     case Family::v_div: return static_cast<T>(left / right);
     case Family::v_fmod: return std::fmod(a, b);
     case Family::v_mod: {
-      const Wide remainder = std::fmod(a, b);
-      return remainder != 0 && (remainder < 0) != (b < 0) ? remainder + b : remainder;
+      const T remainder = std::fmod(left, right);  // exact; the sum is rounded once, in T
+      return remainder != 0 && (remainder < 0) != (right < 0) ? remainder + right : remainder;
     }
     case Family::v_pow: return std::pow(a, b);
     case Family::v_min: return std::isnan(a) || std::isnan(b) ? Wide(NAN) : (a < b ? a : b);
