@@ -164,15 +164,21 @@ size_t HostDevice::index_of(const Core& core) const {
 uint32_t HostDevice::await_stage(uint32_t seen) const {
   using Clock = std::chrono::steady_clock;
   constexpr int kChecksPerClockRead = 64;
+  // Reads of the clock further apart: the core was taken away meanwhile, which is no spinning.
+  constexpr auto kLongestStep = std::chrono::microseconds(20);
   const auto arrived = [&](uint32_t state) { return generation_of(state) != seen; };
-  const Clock::time_point deadline = Clock::now() + options_.spin;
+  Clock::duration spun{};
+  Clock::time_point last = Clock::now();
   do {
     for (int i = 0; i < kChecksPerClockRead; i++) {
       const uint32_t state = state_.load(std::memory_order_acquire);
       if (arrived(state)) return state;
       relax();
     }
-  } while (Clock::now() < deadline && !resting_.load(std::memory_order_relaxed));
+    const Clock::time_point now = Clock::now();
+    spun += std::min<Clock::duration>(now - last, kLongestStep);
+    last = now;
+  } while (spun < options_.spin && !resting_.load(std::memory_order_relaxed));
   uint32_t state = state_.load(std::memory_order_acquire);
   while (!arrived(state)) {
     state_.wait(state, std::memory_order_acquire);

@@ -53,8 +53,9 @@ using TileRunner = void (*)(const Program& program, const InstructionTable& tabl
                             std::byte* const* buffers, int64_t begin, int64_t end);
 
 struct HostDeviceOptions {
-  std::chrono::microseconds spin{100};  // how long an idle core spins before it parks
-  TileRunner runner = nullptr;          // null: the interpreter (vm/interpret.h)
+  // How long an idle core spins before it parks: a parked one takes about as long to come back.
+  std::chrono::microseconds spin{1000};
+  TileRunner runner = nullptr;  // null: the interpreter (vm/interpret.h)
 };
 
 class HostDevice {
