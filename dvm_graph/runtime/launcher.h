@@ -42,8 +42,8 @@ class Launcher {
   // The programs of all kernels are to be made anew; steps have to be invalidated, too.
   void forget();
 
-  // A run begins. Parked cores take longer to come back than a small kernel runs, so they are called
-  // before anything else is done, unless the last run had no work for them.
+  // A run begins. Parked cores take longer to come back than a small kernel runs, so they are
+  // called before anything else is done, unless the last run had no work for them.
   void begin_run();
 
   // Runs consecutive steps; writes of dims among them are not its business. Throws ExecutionError
