@@ -121,6 +121,7 @@ void Executor::forget() {
 std::vector<Tensor> Executor::run_locked(std::span<const Tensor> inputs,
                                          std::span<const Tensor> given, Profiler* profiler) {
   statistics_ = RunStatistics{};
+  launcher_.begin_run();
   bind_inputs(inputs);
   refuse_overlaps(given, model_);
   for (size_t index = 0; index < schedule_.segments.size(); index++) {

@@ -223,7 +223,7 @@ void test_output_pool() {
   check(pool->take(100, "a small output") != nullptr, "small outputs");
   pool->end_run();
 
-  std::vector<std::shared_ptr<void>> kept(10);
+  std::vector<std::shared_ptr<void>> kept(OutputPool::kRecentRuns + 1);
   for (auto& output : kept) {
     output = pool->take(kLarge, "an output");
     pool->end_run();
