@@ -8,7 +8,7 @@ namespace {
 
 // Costs in multiply-adds of the cube unit, per element moved or computed.
 constexpr double kNearTraffic = 1, kFarTraffic = 4;  // within / beyond local-memory size
-constexpr double kFirstPanel = 8;                    // nothing runs while it is on its way
+constexpr double kFirstPanel = 2;                    // waits for memory
 constexpr double kBandwidth = 16;                    // rows that pay for reading B from memory
 constexpr double kPack = 8, kPackRows = 4;
 constexpr double kVectorOperation = 6;
@@ -86,7 +86,9 @@ class Chooser {
     // The side that costs more to bring in stays while the other one passes.
     const bool several = width < panels;
     consider(rows, width, panels, p_.pack_a, several && (p_.whole_k || (p_.pack_a && !p_.pack_b)));
-    if (p_.pack_a || p_.whole_k || !shares_sets(rows)) return;
+    if (p_.pack_a || p_.whole_k) return;
+    if (several && rows < p_.m && !p_.pack_b) consider(rows, width, panels, false, true);
+    if (!shares_sets(rows)) return;
     consider(rows, width, panels, true, false);
     if (several && !p_.pack_b) consider(rows, width, panels, true, true);
   }
@@ -209,6 +211,12 @@ class Chooser {
     return static_cast<double>(claimed_run(p_.batch * m_blocks, n_blocks, true, target_.cores));
   }
 
+  // Tiles in a row that find A, read in place, in the core's caches.
+  double tiles_near_a(const BlockShape& shape, int64_t m_blocks, int64_t n_blocks) const {
+    const bool near = shape.rows * p_.k * p_.element_bytes <= target_.local_bytes / 2;
+    return near && (shape.rows_outer || m_blocks == 1) ? static_cast<double>(n_blocks) : 1;
+  }
+
   // Per element of B, which comes from memory once: few rows wait for it.
   static double traffic_of_b(const BlockShape& shape) {
     return std::max(kFarTraffic, kBandwidth - static_cast<double>(shape.rows));
@@ -243,7 +251,7 @@ class Chooser {
     cost += columns * k * traffic_of_b(shape);
     if (!shape.pack_b) cost += p_.columns_per_panel * k * kFirstPanel;
     // A, and C once more for every further k block.
-    cost += rows * k * kFarTraffic;
+    cost += rows * k * kFarTraffic / tiles_near_a(shape, m_blocks, n_blocks);
     cost += 2 * rows * columns * (k_blocks - 1) * traffic(rows * columns);
     if (rows * depth > columns * depth) cost += columns * k * traffic(columns * depth);
     if (shape.pack_b) {
@@ -281,11 +289,12 @@ int64_t packed_row(int64_t depth, int64_t element_bytes) {
 }
 
 int64_t claimed_run(int64_t runs, int64_t run, bool kept, int cores) {
-  constexpr int64_t kClaimsPerCore = 8;  // so that runs of tiles still balance
-  const int64_t wanted = kClaimsPerCore * cores;
+  constexpr int64_t kKeptClaims = 8, kClaims = 32;  // of a core, so that they still balance
+  if (!kept) return std::clamp<int64_t>(runs * run / (kClaims * cores), 1, run);
+  const int64_t wanted = kKeptClaims * cores;
   if (runs >= wanted) return run;
   // Half as many claims as wanted: each brings the kept operand in anew.
-  return kept ? std::min(run, ceil_div(2 * runs * run, wanted)) : 1;
+  return std::min(run, ceil_div(2 * runs * run, wanted));
 }
 
 double cost_apart(const BlockProblem& problem, const Target& target) {

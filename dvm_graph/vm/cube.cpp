@@ -218,8 +218,7 @@ class CubeLowering {
       run *= code_.grid[--inner_rank].count;
     for (size_t d = 0; d < inner_rank; ++d) runs *= code_.grid[d].count;
     const bool kept =
-        outer_.keep_b || inner_.keep_b || problem_.whole_k ||
-        (shape_.rows_outer && (shape_.pack_a || code_.space.axes[plan_.m_axis].dim >= 0));
+        outer_.keep_b || inner_.keep_b || problem_.whole_k || (shape_.rows_outer && shape_.pack_a);
     code_.preferred_claim = claimed_run(runs, run, kept, target_.cores);
   }
 

@@ -119,10 +119,18 @@ DVM_INLINE V splat(Element<V> x) {
 
 template <class To, class V>
 DVM_INLINE Vec<To, kLanesOf<V>> convert(V v) {
+  using Out [[maybe_unused]] = Vec<To, kLanesOf<V>>;
+  [[maybe_unused]] constexpr bool kWidensBytes =
+      sizeof(Element<V>) == 1 && sizeof(To) == 4 && std::is_integral_v<To>;
   if constexpr (std::is_same_v<To, Element<V>>) {
     return v;
+#if defined(DVM_AVX512)  // GCC takes bytes that it loads apart one by one
+  } else if constexpr (kWidensBytes && sizeof(V) == 16) {
+    return bits_as<Out>(std::is_signed_v<Element<V>> ? _mm512_cvtepi8_epi32(bits_as<__m128i>(v))
+                                                     : _mm512_cvtepu8_epi32(bits_as<__m128i>(v)));
+#endif
   } else {
-    return __builtin_convertvector(v, Vec<To, kLanesOf<V>>);
+    return __builtin_convertvector(v, Out);
   }
 }
 
