@@ -19,7 +19,9 @@ from onnx import numpy_helper
 
 import dvm_graph
 from dvm_graph import _core
+from dvm_graph.compare import compare_output
 from dvm_graph.errors import InputError, UnsupportedError
+from tests.tolerances import assert_close
 
 Array = NDArray[Any]
 
@@ -175,6 +177,34 @@ def test_special_values_survive() -> None:
     if got is not None:
         with np.errstate(invalid="ignore"):
             np.testing.assert_array_equal(got, (rounded(a) @ rounded(w)).astype(np.float32))
+
+
+@pytest.mark.parametrize("k", [1, 33, 1000])
+def test_error_against_f32_is_that_of_the_operands(k: int) -> None:
+    """The row for bf16 of the table of tolerances, against onnxruntime without any rounding."""
+    a, w = normal(1, 40, k), normal(2, k, 50)
+    proto = model(f"(float[m, {k}] a) => (float[m, 50] y) {{ y = MatMul(a, w) }}", w=w)
+    got = run_bf16(proto, {"a": a})
+    if got is not None:
+        want = onnxruntime.InferenceSession(proto.SerializeToString()).run(None, {"a": a})[0]
+        assert_close(got, want, BF16, k)
+        assert (got != want).any()
+
+
+def test_compare_judges_by_the_bounds_of_bf16() -> None:
+    w = normal(2, 64, 50)
+    proto = model("(float[m, 64] a) => (float[m, 50] y) { y = MatMul(a, w) }", w=w)
+    if not _core.bf16_levels():
+        return
+    result = dvm_graph.compare(proto, dims={"m": 30}, precision="bf16")
+    assert result.passed and result.precision == "bf16"
+    assert 1e-4 < result.outputs[0].max_relative_error < 1e-2
+    plain = dvm_graph.compare(proto, dims={"m": 30})
+    assert plain.passed and plain.outputs[0].max_relative_error < 1e-6
+    actual, expected = np.float32([100.0, 1.0]), np.float32([100.0, 2.0])
+    assert compare_output("y", actual, expected, "bf16").passed
+    assert not compare_output("y", actual, expected).passed
+    assert not compare_output("y", actual, np.float32([100.0, 9.0]), "bf16").passed
 
 
 def test_unknown_precision() -> None:
