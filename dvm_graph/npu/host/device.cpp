@@ -1,5 +1,6 @@
 #include "npu/host/device.h"
 
+#include <pthread.h>
 #include <sched.h>
 #include <sys/mman.h>
 
@@ -15,6 +16,7 @@ namespace {
 constexpr uint32_t kOpen = 1u << 11;
 constexpr uint32_t kInside = kOpen - 1;
 constexpr uint32_t kGeneration = 1u << 12;
+constexpr int kSpinsPerYield = 4096;
 constexpr size_t kArenaAlignment = 64;
 constexpr size_t kHugePage = size_t{2} << 20;
 
@@ -58,6 +60,9 @@ HostDevice::HostDevice(int cores, const InstructionTable& table, const Target& t
       }()),
       shares_(static_cast<size_t>(std::clamp(cores, 1, static_cast<int>(kInside)))) {
   cores = static_cast<int>(shares_.size());
+  if (sched_getaffinity(0, sizeof allowed_, &allowed_) != 0 || CPU_COUNT(&allowed_) < cores) {
+    CPU_ZERO(&allowed_);
+  }
   for (int i = 0; i < cores; i++) {
     arenas_.emplace_back(allocate_arena(static_cast<size_t>(target.local_bytes)));
     auto& core = cores_.emplace_back(std::make_unique<Core>());
@@ -83,7 +88,18 @@ void HostDevice::stop() {
   for (std::thread& worker : workers_) worker.join();
 }
 
+void HostDevice::keep_off(int cpu) {
+  if (cpu == caller_cpu_ || cpu < 0 || cpu >= CPU_SETSIZE || !CPU_ISSET(cpu, &allowed_)) return;
+  caller_cpu_ = cpu;
+  cpu_set_t others = allowed_;
+  CPU_CLR(cpu, &others);
+  for (std::thread& worker : workers_) {
+    pthread_setaffinity_np(worker.native_handle(), sizeof others, &others);
+  }
+}
+
 void HostDevice::wake() {
+  keep_off(sched_getcpu());
   resting_.store(false, std::memory_order_relaxed);
   state_.fetch_add(kGeneration, std::memory_order_release);
   state_.notify_all();
@@ -113,7 +129,10 @@ Trap HostDevice::finish() {
   if ((state_.load(std::memory_order_relaxed) & kOpen) == 0) return Trap{};
   work(*cores_[0]);
   state_.fetch_and(~kOpen, std::memory_order_acq_rel);
-  while ((state_.load(std::memory_order_acquire) & kInside) != 0) relax();
+  for (int spins = 1; (state_.load(std::memory_order_acquire) & kInside) != 0; spins++) {
+    relax();
+    if (spins % kSpinsPerYield == 0) sched_yield();  // to a worker that waits for this very CPU
+  }
   return trap_;
 }
 

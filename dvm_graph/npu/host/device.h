@@ -12,8 +12,14 @@
 // stage lets it begin with what was written last. A worker that has not joined when the tiles run
 // out is not waited for; a stage therefore never costs the wake-up of a parked thread.
 //
+// Workers keep off the CPU of the calling thread. Left alone, a scheduler often wakes a thread
+// where the waker runs, above all in virtual machines, whose idle CPUs look taken; both would then
+// share that CPU for milliseconds.
+//
 // Not thread-safe: one thread submits and finishes. Separate devices are independent.
 #pragma once
+
+#include <sched.h>
 
 #include <atomic>
 #include <chrono>
@@ -103,6 +109,7 @@ class HostDevice {
   };
 
   void stop();  // ends and joins the workers
+  void keep_off(int cpu);
   void share_out(int64_t claims);
   static int64_t take(Share& share, bool from_low);  // -1: nothing is left
   void work(Core& core);
@@ -132,6 +139,8 @@ class HostDevice {
   std::atomic<bool> stopping_{false};
   std::atomic<bool> resting_{false};  // until the next submit
   std::vector<std::thread> workers_;
+  cpu_set_t allowed_;    // CPUs that this process may use; empty: workers run where they like
+  int caller_cpu_ = -1;  // where the workers do not run; -1: nowhere in particular
 };
 
 // Number of cores this process may run on (CPU affinity).
