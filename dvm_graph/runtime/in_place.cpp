@@ -41,24 +41,30 @@ const PlanNode* only_store(const KernelPlan& plan, uint32_t to) {
   return store->axes == result_axes(plan) ? store : nullptr;
 }
 
+// Every node that rests on what is read from `from` is computed before or as the stored one, so
+// that the run-time compiler may compute such nodes where it likes among those.
 bool plan_may_overwrite(const KernelPlan& plan, uint32_t from, uint32_t to) {
   const PlanNode* const store = only_store(plan, to);
   if (store == nullptr) return false;
-  const int32_t written = store->inputs[0];  // computed no earlier than it is stored
+  const auto written = static_cast<size_t>(store->inputs[0]);
   const Access& place = plan.accesses[static_cast<size_t>(store->access)];
+  enum Relation : char { kNone, kLoad, kResult };
+  std::vector<Relation> relations(plan.nodes.size(), kNone);
   for (size_t i = 0; i < plan.nodes.size(); i++) {
     const PlanNode& node = plan.nodes[i];
     if (access_to(plan, node.weights, from) != nullptr) return false;
-    const Access* const read = access_to(plan, node.access, from);
-    if (read == nullptr) continue;
-    if (node.op != PlanOp::load_ || node.axes != store->axes || read->strides != place.strides ||
-        read->offset != place.offset) {
-      return false;
-    }
-    for (auto user = static_cast<size_t>(written) + 1; user < plan.nodes.size(); user++) {
-      for (const int32_t input : plan.nodes[user].inputs) {
-        if (input == static_cast<int32_t>(i)) return false;
+    if (const Access* const read = access_to(plan, node.access, from)) {
+      if (node.op != PlanOp::load_ || node.axes != store->axes || read->strides != place.strides ||
+          read->offset != place.offset) {
+        return false;
       }
+      relations[i] = kLoad;
+    }
+    for (const int32_t input : node.inputs) {
+      const Relation relation = input < 0 ? kNone : relations[static_cast<size_t>(input)];
+      if (relation == kNone) continue;
+      if (i > written && (relation == kLoad || node.op != PlanOp::store_)) return false;
+      relations[i] = kResult;
     }
   }
   return true;

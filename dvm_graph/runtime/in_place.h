@@ -1,8 +1,9 @@
 // Which values may be written over a value that dies where they are made.
 //
-// A kernel that reads `from` at the very points at which it writes `to`, and no later within a tile
-// than it writes, never reads what it has overwritten: tiles are disjoint, and each of them touches
-// its own points of both. Whether the buffers are of one size is known when memory is laid out.
+// A kernel that reads `from` at the very points at which it writes `to`, and within a tile only for
+// what comes no later than that, never reads what it has overwritten: tiles are disjoint, and each
+// of them touches its own points of both. Whether the buffers are of one size is known when memory
+// is laid out.
 #pragma once
 
 #include <cstdint>

@@ -239,21 +239,23 @@ void test_written_over() {
     stage_of(m, 1).calls.push_back(add_map(m, PlanOp::neg_, {a}, z));
   }),
         "read by another kernel of the stage");
-  check(!written_over([&](Model& m, uint32_t a, uint32_t) {
-    const uint32_t z = add_vector(m, "z", Storage::output);
-    KernelPlan& changed = plan(m);  // z = -b + a, once b is written
-    PlanNode sum = changed.nodes[1], store = changed.nodes[2];
-    sum.op = PlanOp::add_;
-    sum.inputs[0] = 1;
-    sum.inputs[1] = 0;
-    changed.accesses.push_back({static_cast<int32_t>(z), kNoSlot, {kOne}, false});
-    store.inputs[0] = 3;
-    store.access = 2;
-    changed.nodes.push_back(sum);
-    changed.nodes.push_back(store);
-    (void)a;
-  }),
-        "used behind what is stored");
+  const auto used_behind = [&](int32_t input) {  // z = -b + input, once b is written
+    return !written_over([&](Model& m, uint32_t, uint32_t) {
+      const uint32_t z = add_vector(m, "z", Storage::output);
+      KernelPlan& changed = plan(m);
+      PlanNode sum = changed.nodes[1], store = changed.nodes[2];
+      sum.op = PlanOp::add_;
+      sum.inputs[0] = 1;
+      sum.inputs[1] = input;
+      changed.accesses.push_back({static_cast<int32_t>(z), kNoSlot, {kOne}, false});
+      store.inputs[0] = 3;
+      store.access = 2;
+      changed.nodes.push_back(sum);
+      changed.nodes.push_back(store);
+    });
+  };
+  check(used_behind(0), "used behind what is stored");
+  check(used_behind(1), "a result of it used behind what is stored");
   const auto with_fallback = [](bool reads_again) {
     return written_over([=](Model& m, uint32_t a, uint32_t b) {
       const uint32_t t = add_vector(m, "t", Storage::arena);
