@@ -52,11 +52,14 @@ void HostDevice::FreeArena::operator()(std::byte* arena) const { std::free(arena
 
 HostDevice::HostDevice(int cores, const InstructionTable& table, const Target& target,
                        HostDeviceOptions options)
-    : table_(table), target_(target), options_([&] {
+    : table_(table),
+      target_(target),
+      options_([&] {
         if (options.runner == nullptr) options.runner = &run_tiles;
         return options;
-      }()) {
-  cores = std::clamp(cores, 1, static_cast<int>(kInside));
+      }()),
+      shares_(static_cast<size_t>(std::clamp(cores, 1, static_cast<int>(kInside)))) {
+  cores = static_cast<int>(shares_.size());
   if (sched_getaffinity(0, sizeof allowed_, &allowed_) != 0 || CPU_COUNT(&allowed_) < cores) {
     CPU_ZERO(&allowed_);
   }
@@ -115,7 +118,7 @@ void HostDevice::submit(std::span<const Task> tasks) {
   trap_ = Trap{};
   trapped_.store(false, std::memory_order_relaxed);
   resting_.store(false, std::memory_order_relaxed);
-  next_claim_.store(0, std::memory_order_relaxed);
+  share_out(claims);
   // Opening adds a generation; the low bits are zero here because finish() closed the last stage.
   state_.fetch_add(kGeneration | kOpen, std::memory_order_release);
   // One claim is not worth waking anybody: the caller takes it in finish().
@@ -133,20 +136,54 @@ Trap HostDevice::finish() {
   return trap_;
 }
 
-void HostDevice::work(Core& core) {
-  const int64_t claims = first_claim_.back();
-  CoreRecord* const record = records_.empty() ? nullptr : &records_[index_of(core)];
-  size_t index = 0, previous = tasks_.size();
+void HostDevice::share_out(int64_t claims) {
+  const auto cores = static_cast<int64_t>(shares_.size());
+  const auto start_of = [&](int64_t core) {  // the caller is there already: it gets what is odd
+    return static_cast<uint64_t>((claims * core + cores - 1) / cores);
+  };
+  for (int64_t core = 0; core < cores; core++) {
+    shares_[static_cast<size_t>(core)].left.store(start_of(core) | start_of(core + 1) << 32,
+                                                  std::memory_order_relaxed);
+  }
+  upwards_ = !upwards_;
+}
+
+int64_t HostDevice::take(Share& share, bool from_low) {
+  uint64_t left = share.left.load(std::memory_order_relaxed);
   for (;;) {
-    const int64_t claim = next_claim_.fetch_add(1, std::memory_order_relaxed);
-    if (claim >= claims) return;
-    while (claim >= first_claim_[index + 1]) index++;
-    const Task& task = tasks_[index];
-    const int64_t begin = (claim - first_claim_[index]) * task.claim;
-    core.trap = Trap{};
-    run_claim(core, record, task, begin, index == previous);
-    if (core.trap.kind != TrapKind::none) report(core, index);
-    previous = index;
+    const uint64_t low = left & UINT32_MAX, high = left >> 32;
+    if (low >= high) return -1;
+    const uint64_t rest = from_low ? left + 1 : left - (uint64_t{1} << 32);
+    if (share.left.compare_exchange_weak(left, rest, std::memory_order_relaxed)) {
+      return static_cast<int64_t>(from_low ? low : high - 1);
+    }
+  }
+}
+
+bool HostDevice::has_unclaimed_tiles() const {
+  return std::ranges::any_of(shares_, [](const Share& share) {
+    const uint64_t left = share.left.load(std::memory_order_relaxed);
+    return (left & UINT32_MAX) < left >> 32;
+  });
+}
+
+void HostDevice::work(Core& core) {
+  CoreRecord* const record = records_.empty() ? nullptr : &records_[index_of(core)];
+  const size_t own = index_of(core);
+  size_t previous = tasks_.size();
+  for (size_t other = 0; other < shares_.size(); other++) {
+    Share& share = shares_[(own + other) % shares_.size()];
+    const bool from_low = upwards_ == (other == 0);
+    for (int64_t claim; (claim = take(share, from_low)) >= 0;) {
+      const auto next = std::ranges::upper_bound(first_claim_, claim);
+      const auto index = static_cast<size_t>(next - first_claim_.begin()) - 1;
+      const Task& task = tasks_[index];
+      const int64_t begin = (claim - first_claim_[index]) * task.claim;
+      core.trap = Trap{};
+      run_claim(core, record, task, begin, index == previous);
+      if (core.trap.kind != TrapKind::none) report(core, index);
+      previous = index;
+    }
   }
 }
 
@@ -172,7 +209,7 @@ void HostDevice::report(const Core& core, size_t task) {
   trap_ = core.trap;  // only the first comes here; finish() reads it after every worker has left
   trap_.task = static_cast<uint32_t>(task);
   trap_.core = static_cast<int32_t>(index_of(core));
-  next_claim_.store(first_claim_.back(), std::memory_order_relaxed);
+  for (Share& share : shares_) share.left.store(0, std::memory_order_relaxed);
 }
 
 size_t HostDevice::index_of(const Core& core) const {

@@ -153,6 +153,28 @@ void test_records(int cores) {
   CHECK(recorded == expected);
 }
 
+// A core claims its share from one end and the next stage's from the other; what it takes from
+// others it takes from the end that they come to last.
+void test_order() {
+  static std::vector<int64_t> order;
+  const auto note = [](const Program&, const InstructionTable&, Core&, std::byte* const*,
+                       int64_t begin, int64_t end) {
+    for (int64_t tile = begin; tile < end; tile++) order.push_back(tile);
+  };
+  Target target;
+  target.local_bytes = 1 << 10;
+  HostDevice device(1, best_table(), target, {std::chrono::microseconds(0), note});
+  const std::vector<int64_t> orders[] = {{0, 1, 2, 3, 4, 5, 6}, {6, 4, 5, 2, 3, 0, 1}};
+  for (int s = 0; s < 4; s++) {
+    context = "order of stage " + std::to_string(s);
+    order.clear();
+    Stage stage;
+    stage.add(7, 2, some_program());
+    device.run(stage.tasks);
+    CHECK(order == orders[s % 2]);
+  }
+}
+
 // Waking parked cores starts nothing; a stage behind it finds every tile once.
 void test_waking() {
   HostDevice device = make_device(3, std::chrono::microseconds(0));
@@ -242,6 +264,7 @@ int main() {
     test_records(cores);
   }
   test_lifetimes();
+  test_order();
   test_waking();
   test_placement();
   test_two_devices();
