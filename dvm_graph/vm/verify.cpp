@@ -187,7 +187,7 @@ class Verifier {
     for (int k = 0; k < form.outputs + form.inputs; ++k) {
       Operand operand;
       std::memcpy(&operand, words + 1 + 2 * k, sizeof operand);
-      if (!check_place(info, operand, k) || !check_strides(info, operand, k)) return false;
+      if (!check_place(info, operand, k) || !check_strides(info, operand, dtype, k)) return false;
     }
     const bool flat = head.opcode / 16 == static_cast<int>(Family::d_load) ||
                       head.opcode / 16 == static_cast<int>(Family::d_store);
@@ -249,14 +249,20 @@ class Verifier {
   }
 
   // Handlers of vector and cube instructions run over rows of neighbouring elements.
-  bool check_strides(const FamilyInfo& info, const Operand& operand, int k) {
+  bool check_strides(const FamilyInfo& info, const Operand& operand, DType dtype, int k) {
     if (operand.space() == Space::immediate) return true;
     const bool rows = info.unit == Unit::vector && integer_operand(info.form) != k;
     const int inner = operand.inner_stride;
     if (rows && inner != 1 && (k == 0 || inner != 0)) {
       return fail("a vector operand needs an inner stride of 0 or 1, an output of 1");
     }
-    if (info.form == Form::matmul && inner != 1) return fail("rows of a matmul are contiguous");
+    if (info.form == Form::matmul && inner != 1) {
+      const int64_t panel = int64_t{inner} * panel_columns(dtype, target_);
+      if (k != 2) return fail("rows of a matmul are contiguous");
+      if (operand.middle_stride != 1 || operand.outer_stride != panel) {
+        return fail("neither rows nor columns of a matmul's B are contiguous");
+      }
+    }
     const std::string_view name = info.name;
     if ((name == "d_load" || name == "d_store") && inner != 1) {
       return fail("a contiguous tile has stride 1");
@@ -279,6 +285,7 @@ class Verifier {
     if (form == Form::pack_b && k == 0) return {{0, columns, outer}, columns, true};
     if (form == Form::matmul && k == 0) return {{middle, 0, inner}};
     if (form == Form::matmul && k == 1) return {{middle, inner, 0}};
+    if (form == Form::matmul && k == 2 && inner != 1) return {{0, middle, inner}};
     if (form == Form::matmul && k == 2) return {{0, middle, outer}, columns, false};
     return {{outer, middle, inner}};
   }
