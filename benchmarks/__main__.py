@@ -19,7 +19,7 @@ from rich.progress import MofNCompleteColumn, Progress, TextColumn, TimeElapsedC
 
 from benchmarks import ceilings as ceiling
 from benchmarks import models, operators, stream, zoo
-from benchmarks.engines import ENGINES
+from benchmarks.engines import DEFAULT, ENGINES
 from benchmarks.measure import run_workload
 from benchmarks.process import Setting, missing
 from benchmarks.results import fill_regions, read_results, sections, write_plots
@@ -44,7 +44,7 @@ class Request:
     """The options that all parts share."""
 
     engines: tuple[str, ...]
-    """Empty: all that there are."""
+    """Empty: all that compute in f32."""
     setting: Setting
     repeats: int
     quick: bool
@@ -59,7 +59,7 @@ class Request:
 
     def present(self, candidates: Sequence[str] = tuple(ENGINES)) -> list[str]:
         """The engines that take part; those left out are named with the reason."""
-        chosen = [name for name in self.engines or candidates if name in candidates]
+        chosen = [name for name in self.engines or DEFAULT if name in candidates]
         reasons = {name: missing(name, self.setting) for name in chosen}
         for name, reason in reasons.items():
             if reason:
@@ -69,7 +69,7 @@ class Request:
 
 def _shared_options(function: F) -> F:
     options = [
-        click.option("--engines", default="", help=f"Of {','.join(ENGINES)}; default: all."),
+        click.option("--engines", default="", help=f"Of {','.join(ENGINES)}; default: all f32."),
         click.option("--threads", default=len(os.sched_getaffinity(0)), show_default=True),
         click.option("--repeats", default=5, show_default=True, help="Timed rounds per point."),
         click.option("--quick", is_flag=True, help="Fewer rounds, points and models."),

@@ -14,6 +14,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from benchmarks.rows import BF16_TOLERANCE, TOLERANCE
 from benchmarks.workload import Feeds, Source
 
 REFERENCE = "onnxruntime"
@@ -34,6 +35,10 @@ class Engine(ABC):
 
     packages: ClassVar[tuple[str, ...]]
     """What is imported before loading is timed."""
+    tolerance: ClassVar[float] = TOLERANCE
+    """Of a result against the reference's, relative to the largest magnitude of the output."""
+    rounds: ClassVar[bool] = False
+    """It computes in less than f32: it takes part where it is named, and is nobody's best peer."""
 
     @abstractmethod
     def load(self, source: Source, threads: int) -> None: ...
@@ -57,11 +62,12 @@ class Engine(ABC):
 
 class DvmGraph(Engine):
     packages = ("dvm_graph",)
+    precision: ClassVar[str] = "f32"
 
     def load(self, source: Source, threads: int) -> None:
         import dvm_graph
 
-        self._model = dvm_graph.optimize(source.path, cores=threads)
+        self._model = dvm_graph.optimize(source.path, cores=threads, precision=self.precision)
 
     def prepare(self, feeds: Feeds) -> Any:
         return dict(feeds)
@@ -80,6 +86,14 @@ class DvmGraph(Engine):
             statistics.max_compile_ns / 1e3,
             statistics.compile_ns / 1e3,
         )
+
+
+class DvmGraphBf16(DvmGraph):
+    """Rounds the operands of matrix products."""
+
+    precision = "bf16"
+    tolerance = BF16_TOLERANCE
+    rounds = True
 
 
 class OnnxRuntime(Engine):
@@ -106,13 +120,14 @@ class OnnxRuntime(Engine):
 
 class OpenVino(Engine):
     packages = ("openvino",)
+    precision: ClassVar[str] = "f32"
 
     def load(self, source: Source, threads: int) -> None:
         import openvino
 
         hints = {
             "PERFORMANCE_HINT": "LATENCY",
-            "INFERENCE_PRECISION_HINT": "f32",
+            "INFERENCE_PRECISION_HINT": self.precision,
             "INFERENCE_NUM_THREADS": threads,
         }
         compiled = openvino.Core().compile_model(source.path, "CPU", hints)
@@ -126,6 +141,14 @@ class OpenVino(Engine):
 
     def arrays(self, result: Any) -> list[NDArray[Any]]:
         return [np.array(array) for array in result.values()]
+
+
+class OpenVinoBf16(OpenVino):
+    """Keeps most tensors in bf16, not the operands of matrix products alone."""
+
+    precision = "bf16"
+    tolerance = 4 * BF16_TOLERANCE
+    rounds = True
 
 
 class TorchEager(Engine):
@@ -217,13 +240,18 @@ class MindSpore(Engine):
 
 ENGINES: Mapping[str, type[Engine]] = {
     "dvm_graph": DvmGraph,
+    "dvm_graph_bf16": DvmGraphBf16,
     "onnxruntime": OnnxRuntime,
     "openvino": OpenVino,
+    "openvino_bf16": OpenVinoBf16,
     "torch": TorchEager,
     "inductor_dynamic": InductorDynamic,
     "inductor_static": InductorStatic,
     "mindspore": MindSpore,
 }
+
+DEFAULT = tuple(name for name, engine in ENGINES.items() if not engine.rounds)
+"""Those that take part where none are named."""
 
 
 def _torch_module(source: Source) -> tuple[Any, Any]:

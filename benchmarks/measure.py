@@ -16,10 +16,10 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 from benchmarks.ceilings import Ceilings
-from benchmarks.engines import REFERENCE, CompileCost
+from benchmarks.engines import ENGINES, REFERENCE, CompileCost
 from benchmarks.messages import Memory, Visit
 from benchmarks.process import Setting, Worker, noting, shared_folder, write_feeds
-from benchmarks.rows import TOLERANCE, Row
+from benchmarks.rows import Row
 from benchmarks.workload import Workload
 
 _SHORT_SECONDS = 4e-3
@@ -189,7 +189,7 @@ def _with_times(row: Row, record: _Record) -> Row:
     cold, *visits = record.visits
     runs = [statistics.median(visit.repeats) for visit in visits]
     cost = _median_cost([visit.cost for visit in record.visits])
-    right = math.isnan(record.error) or record.error <= TOLERANCE
+    right = math.isnan(record.error) or record.error <= ENGINES[row.engine].tolerance
     return replace(
         row,
         status="ok" if right else "wrong",

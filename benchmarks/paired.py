@@ -7,6 +7,7 @@ import statistics
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from benchmarks.engines import ENGINES
 from benchmarks.rows import Row
 
 SUBJECT = "dvm_graph"
@@ -63,13 +64,14 @@ def of_workload(rows: Iterable[Row], name: str) -> list[Row]:
 def best_peer(rows: Sequence[Row], subject: str = SUBJECT) -> str:
     """The peer with the lowest geometric mean over all points of a workload; "" without one.
 
-    A peer that is shown only some of the points is no candidate.
+    A peer that is shown only some of the points is no candidate, nor is one that rounds operands.
     """
     points = {row.index for row in rows}
     means = {}
     for engine in engines(rows):
         done = {row.index: row.run_ms for row in rows if row.engine == engine and row.ok}
-        if engine != subject and done.keys() == points:
+        rounds = engine in ENGINES and ENGINES[engine].rounds
+        if engine != subject and not rounds and done.keys() == points:
             means[engine] = geometric_mean(done.values())
     return min(means, key=means.__getitem__, default="")
 

@@ -13,8 +13,10 @@ from benchmarks.tables import floor_ms, title
 
 _COLORS = {
     "dvm_graph": "tab:red",
+    "dvm_graph_bf16": "tab:pink",
     "onnxruntime": "tab:blue",
     "openvino": "tab:green",
+    "openvino_bf16": "tab:olive",
     "torch": "tab:gray",
     "inductor_dynamic": "tab:orange",
     "inductor_static": "tab:brown",

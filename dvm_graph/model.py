@@ -51,8 +51,12 @@ def _describe(value: Value) -> TensorInfo:
 class Model:
     """An optimised model. `run` may be called from several threads at once."""
 
-    def __init__(self, source: Source, compiled: Compiled, program: Program) -> None:
+    def __init__(
+        self, source: Source, compiled: Compiled, program: Program, precision: str
+    ) -> None:
         self._source = source
+        self.precision = precision
+        """Of its matrix products (`Options.precision`)."""
         self._compiled = compiled
         self._program = program
         self._output_names = [value.name for value in compiled.graph.outputs]
@@ -176,7 +180,9 @@ def optimize(source: Source, options: Options | None = None, **overrides: Any) -
     chosen = replace(options or Options(), **overrides)
     with _collector_paused():
         compiled = compile_model(source, chosen)
-    return Model(source, compiled, assemble(compiled.plan, chosen, release_packed=True))
+    return Model(
+        source, compiled, assemble(compiled.plan, chosen, release_packed=True), chosen.precision
+    )
 
 
 @contextlib.contextmanager

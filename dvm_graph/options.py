@@ -11,6 +11,9 @@ from typing import Any
 
 from dvm_graph.errors import InputError
 
+PRECISIONS = ("f32", "bf16")
+"""Of the operands of matrix products."""
+
 
 @dataclass(frozen=True, slots=True)
 class FusionLimits:
@@ -55,6 +58,9 @@ class Options:
     """False: every kernel is its own launch."""
     cores: int | None = None
     """AI cores of the host device; None: as many as this process may use."""
+    precision: str = "f32"
+    """"bf16": matrix products and convolutions round their f32 operands to bfloat16 and add up in f32, on
+    CPUs with AVX512-BF16; everything else stays f32. "f32": nothing is rounded."""
     simd: str | None = None
     """Instruction-set level of the host device; None: the best the CPU has."""
     local_bytes: int | None = None
@@ -73,6 +79,10 @@ class Options:
                 _at_least(self, name, 1)
         if self.local_bytes is not None and self.local_bytes > _MOST_LOCAL_BYTES:
             raise InputError(f"option local_bytes is {self.local_bytes}, but cannot exceed 1 GiB")
+        if self.precision not in PRECISIONS:
+            raise InputError(
+                f"precision is {self.precision!r}, but has to be one of {', '.join(PRECISIONS)}"
+            )
         if isinstance(self.disable_passes, str):
             raise InputError(f"disable_passes is a set of names, not {self.disable_passes!r}")
         object.__setattr__(self, "disable_passes", frozenset(self.disable_passes))

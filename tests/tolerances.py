@@ -29,7 +29,9 @@ class Tolerance:
 
 
 # Sixteen units in the last place where arithmetic is done in the type itself, two where the type
-# only stores what was computed in float32.
+# only stores what was computed in float32. The row of bfloat16 holds for f32 sums over operands rounded to
+# it, too: a product is off by 2^-8 of itself at most, the sum of k of them by the root of k times that where
+# terms have the size of 1.
 _SINGLE_TERM: dict[np.dtype[Any], Tolerance] = {
     np.dtype(np.float64): Tolerance(4e-15, 4e-15),
     np.dtype(np.float32): Tolerance(2e-6, 2e-6),

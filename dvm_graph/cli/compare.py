@@ -79,12 +79,15 @@ def _print(console: Console, results: list[Comparison]) -> None:
     console.print(table)
     failed = sum(not result.passed for result in results)
     shapes = f"{len(results)} shape{'s' if len(results) > 1 else ''}"
+    if results[0].precision != "f32":
+        shapes = f"products of {results[0].precision}, {shapes}"
     console.print(f"{shapes}, {failed} different" if failed else f"{shapes}, all equal")
 
 
 def _plain(result: Comparison) -> dict[str, Any]:
     return {
         "dims": dict(result.dims),
+        "precision": result.precision,
         "passed": result.passed,
         "seconds": result.seconds,
         "onnxruntime_seconds": result.onnxruntime_seconds,

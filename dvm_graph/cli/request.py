@@ -16,7 +16,7 @@ import click
 from rich.console import Console
 
 from dvm_graph.model import Model, optimize
-from dvm_graph.options import Options
+from dvm_graph.options import PRECISIONS, Options
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,13 +48,25 @@ def model_command(function: Callable[..., Any]) -> Callable[..., Any]:
     @click.argument("model", type=click.Path(exists=True, dir_okay=False, path_type=Path))
     @click.option("--strict", is_flag=True, help="Refuse models that need vendor operators.")
     @click.option("--cores", type=click.IntRange(1), help="AI cores of the host device.")
+    @click.option(
+        "--precision",
+        type=click.Choice(PRECISIONS),
+        default="f32",
+        help="What the f32 operands of matrix products are rounded to (default f32: nothing).",
+    )
     @click.option("--json", "as_json", is_flag=True, help="Print JSON on stdout.")
     @click.option("-v", "--verbose", is_flag=True, help="Say on stderr what is done and how long.")
     @functools.wraps(function)
     def command(
-        model: Path, strict: bool, cores: int | None, as_json: bool, verbose: bool, **rest: Any
+        model: Path,
+        strict: bool,
+        cores: int | None,
+        precision: str,
+        as_json: bool,
+        verbose: bool,
+        **rest: Any,
     ) -> Any:
-        options = Options(strict=strict, cores=cores)
+        options = Options(strict=strict, cores=cores, precision=precision)
         return function(Request(model, options, as_json, verbose), **rest)
 
     return command

@@ -34,12 +34,12 @@ from dvm_graph.symbolic.dims import logical_and, substitute, symbols_of
 
 def lower_kernels(schedule: Schedule, facts: Facts, options: Options) -> ModelPlan:
     """The plan of the whole model."""
-    return _ModelLowering(schedule, facts).run()
+    return _ModelLowering(schedule, facts, options).run()
 
 
 class _ModelLowering:
-    def __init__(self, schedule: Schedule, facts: Facts) -> None:
-        self._schedule, self._facts = schedule, facts
+    def __init__(self, schedule: Schedule, facts: Facts, options: Options) -> None:
+        self._schedule, self._facts, self._options = schedule, facts, options
         self._graph = schedule.graph
         self._plan = ModelPlan(DimTable())
         self._values = ValueTable(schedule, self._plan)
@@ -72,7 +72,9 @@ class _ModelLowering:
     def _call(self, subgraph: FusedSubgraph) -> KernelCall:
         name = f"k{self._kernels}_{subgraph.name}"
         self._kernels += 1
-        plan = lower_subgraph(subgraph, name, self._values, self._plan.dims, self._facts)
+        plan = lower_subgraph(
+            subgraph, name, self._values, self._plan.dims, self._facts, self._options
+        )
         fallback = tuple(self._call(part) for part in subgraph.fallback)
         return KernelCall(plan, self._guard(subgraph), fallback)
 

@@ -32,6 +32,7 @@ from dvm_graph.kernels.plan import (
 )
 from dvm_graph.kernels.registers import cast_needs_narrow, extreme_of_nothing, needs_narrow
 from dvm_graph.kernels.value_table import ValueTable, row_major
+from dvm_graph.options import Options
 from dvm_graph.symbolic import DimTable, Facts
 from dvm_graph.symbolic.dims import add, equal, floordiv, mul, select
 
@@ -40,17 +41,28 @@ _MAX_UNIFORM_CHECK = 4096
 
 
 def lower_subgraph(
-    subgraph: FusedSubgraph, name: str, values: ValueTable, dims: DimTable, facts: Facts
+    subgraph: FusedSubgraph,
+    name: str,
+    values: ValueTable,
+    dims: DimTable,
+    facts: Facts,
+    options: Options,
 ) -> KernelPlan:
     """The kernel plan of a fused subgraph."""
-    return _Lowering(subgraph, values, dims, facts).run(name)
+    return _Lowering(subgraph, values, dims, facts, options).run(name)
 
 
 class _Lowering:
     def __init__(
-        self, subgraph: FusedSubgraph, values: ValueTable, dims: DimTable, facts: Facts
+        self,
+        subgraph: FusedSubgraph,
+        values: ValueTable,
+        dims: DimTable,
+        facts: Facts,
+        options: Options,
     ) -> None:
         self._subgraph, self._values, self._dims, self._facts = subgraph, values, dims, facts
+        self._rounds = options.precision == "bf16"
         self._space = subgraph.axes.space
         self._axes = subgraph.axes.nodes
         self._inside = set(subgraph.nodes)
@@ -387,7 +399,13 @@ class _Lowering:
         axes = self._layout_mask(self._axes[node].result)
         if self._roles is not None:
             axes |= 1 << self._index[self._roles[0]]
-        return self._emit(PlanNode("matmul", node.output.dtype.register, axes, (a, b)))
+        dtype = node.output.dtype.register
+        narrow_to = DType.BFLOAT16 if self._rounded(node) else None
+        return self._emit(PlanNode("matmul", dtype, axes, (a, b), narrow_to=narrow_to))
+
+    def _rounded(self, product: Node) -> bool:
+        """Its operands are rounded to bf16 before they are multiplied."""
+        return self._rounds and product.output.dtype.register is DType.FLOAT32
 
     def _matrix_operand(self, node: Node, index: int) -> int:
         value = node.inputs[index]
@@ -412,7 +430,8 @@ class _Lowering:
         if not address.source.is_constant:
             return None
         (n,), k = self._space.resolve(self._axes[product].result[-1]), self._contracted(product)
-        packed = pack(address, self._domain, k, n, self._number_of, self._values.number)
+        pairs = self._rounded(product)
+        packed = pack(address, self._domain, k, n, self._number_of, self._values.number, pairs)
         if packed is None:
             return None
         return Address(

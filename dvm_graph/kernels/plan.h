@@ -13,7 +13,7 @@
 // the kernel: its A input varies along (some batch, m, k), its B input, a load, along (some batch,
 // k, n), its result along (batch, m, n). What A is computed from is its prologue, which may reduce
 // along k; nodes after the product are its epilogue, which may reduce along n and never varies
-// along k. `m_axis, n_axis, k_axis` name the roles.
+// along k. `m_axis, n_axis, k_axis` name the roles. All products of a kernel have one `narrow_to`.
 //
 // The prologue may hold a matmul node of its own, the *inner product* (attention: the scores): its
 // A and B inputs are loads along (some batch, m, inner k) and (some batch, inner k, k), its result
@@ -73,7 +73,8 @@ struct PlanNode {
                                      // images: where the first pixel of image 0 lies
   int32_t weights = -1;              // depthwise: access of the first tap's weights
   uint32_t reduce_axes = 0;          // reductions
-  DType narrow_to = DType::f32;      // narrow: the storage dtype
+  DType narrow_to = DType::f32;      // narrow: the storage dtype; matmul: bf16 where the operands
+                                     // are rounded to it before they are multiplied, f32 otherwise
   double scalar = 0;                 // fill of a floating dtype
   int64_t integer = 0;               // fill of an integer or b8 dtype
   DimSlot limit = kNoSlot;           // check_index: number of valid indices; gather: axis extent

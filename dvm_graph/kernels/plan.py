@@ -143,6 +143,8 @@ class Panels:
     n: int
     strides: tuple[int, int, int]
     offset: int = 0
+    pairs: bool = False
+    """As bf16, two steps of k side by side (vm/panels.h)."""
 
 
 @dataclass(frozen=True, slots=True)

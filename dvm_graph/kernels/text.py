@@ -77,7 +77,8 @@ def _value(value: PlanValue) -> str:
     panels = value.panels
     strides = ", ".join(map(str, panels.strides))
     sizes = f"[{panels.batch}, {panels.k}, {panels.n}]"
-    return f"{text} packs v{panels.source}{sizes} strides ({strides}) offset {panels.offset}"
+    pairs = " in pairs" if panels.pairs else ""
+    return f"{text} packs v{panels.source}{sizes} strides ({strides}) offset {panels.offset}{pairs}"
 
 
 def _step(step: LaunchStep | VendorStep | DimsStep) -> Iterator[str]:

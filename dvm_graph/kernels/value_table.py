@@ -78,9 +78,15 @@ class ValueTable:
         """The buffer of a packed matrix operand."""
         known = self._panels.get(panels)
         if known is None:
-            shape = tuple(self._slot(extent) for extent in (panels.batch, panels.k, panels.n))
+            k = panels.k + panels.k % 2 if panels.pairs else panels.k
+            shape = tuple(self._slot(extent) for extent in (panels.batch, k, panels.n))
             value = PlanValue(
-                f"{source.name}.panels", source.dtype.register, shape, Storage.PANELS, None, panels
+                f"{source.name}.panels",
+                DType.BFLOAT16 if panels.pairs else source.dtype,
+                shape,
+                Storage.PANELS,
+                None,
+                panels,
             )
             known = self._panels[panels] = self._append(value)
         return known

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dvm_graph import _core
-from dvm_graph.errors import CompileError, InputError, OutOfMemoryError
+from dvm_graph.errors import CompileError, InputError, OutOfMemoryError, UnsupportedError
 from dvm_graph.ir import DType, Value
 from dvm_graph.kernels.plan import (
     DimsStep,
@@ -40,6 +40,7 @@ def assemble(plan: ModelPlan, options: Options, *, release_packed: bool = False)
     Raises:
         UnsupportedError: onnxruntime refuses a vendor partition.
         InputError: the options ask for an instruction-set level that the machine lacks.
+        UnsupportedError: they ask for products of bf16, which its CPU has no instructions for.
         OutOfMemoryError: the packed weights, or the local memories asked for, do not fit memory.
         CompileError: the plan is malformed.
     """
@@ -120,6 +121,7 @@ class _Assembler:
             (panels.batch, panels.k, panels.n),
             panels.strides,
             panels.offset,
+            panels.pairs,
             _is_mapped(array),
         )
 
@@ -181,6 +183,13 @@ def _builder(options: Options) -> _core.ModelBuilder:
     levels = _core.simd_levels()
     if options.simd is not None and options.simd not in levels:
         raise InputError(f"simd is {options.simd!r}, but this machine has {', '.join(levels)}")
+    level = options.simd or levels[0]
+    if options.precision == "bf16" and level not in _core.bf16_levels():
+        raise UnsupportedError(
+            f"precision='bf16' needs a CPU with AVX512-BF16, which {level} on this machine lacks; "
+            "leave it out: f32 is as fast here, and a model whose weights are float16 or bfloat16 "
+            "reads half the memory all the same"
+        )
     try:
         return _core.ModelBuilder(options.cores or 0, options.simd or "", options.local_bytes or 0)
     except MemoryError as error:

@@ -243,12 +243,15 @@ class ModelBuilder {
 
   void pack(uint32_t index, const InputArray& array, const std::string& dtype,
             std::tuple<int64_t, int64_t, int64_t> sizes,
-            std::tuple<int64_t, int64_t, int64_t> strides, int64_t offset, bool mapped) {
+            std::tuple<int64_t, int64_t, int64_t> strides, int64_t offset, bool pairs,
+            bool mapped) {
     PanelSource source;
     const Tensor constant = tensor_of(array, dtype_from_name(dtype));
     source.data = constant.data;
     source.bytes = static_cast<int64_t>(array.nbytes());
     source.dtype = constant.dtype;
+    source.panels = model_.values.at(index).dtype;
+    source.pairs = pairs;
     std::tie(source.batch, source.k, source.n) = sizes;
     std::tie(source.batch_stride, source.k_stride, source.n_stride) = strides;
     source.offset = offset;
@@ -435,7 +438,7 @@ void bind_runtime(nb::module_& module) {
            nb::arg("array").noconvert(), nb::arg("keep"))
       .def("pack", &ModelBuilder::pack, nb::arg("value"), nb::arg("array").noconvert(),
            nb::arg("dtype"), nb::arg("sizes"), nb::arg("strides"), nb::arg("offset"),
-           nb::arg("mapped"))
+           nb::arg("pairs"), nb::arg("mapped"))
       .def("add_kernel", &ModelBuilder::add_kernel, nb::arg("name"), nb::arg("kind"),
            nb::arg("extents"), nb::arg("nodes"), nb::arg("accesses"), nb::arg("matmul_axes"),
            nb::arg("weighed"), nb::arg("origin"))
@@ -458,6 +461,16 @@ void bind_runtime(nb::module_& module) {
         return names;
       },
       "Instruction-set levels of the host device on this machine, best first.");
+  module.def(
+      "bf16_levels",
+      [] {
+        std::vector<std::string> names;
+        for (const Level& level : available_levels()) {
+          if (level.table->multiplies_bf16) names.emplace_back(level.table->name);
+        }
+        return names;
+      },
+      "Those of them with which this machine multiplies bf16 faster than f32.");
   module.def(
       "measure_ceilings",
       [](int cores, const std::string& simd) {

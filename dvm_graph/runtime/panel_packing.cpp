@@ -52,27 +52,38 @@ void advise(const PanelSource& source, int advice) {
   if (first < end) madvise(reinterpret_cast<void*>(first), end - first, advice);
 }
 
-// d_pack_b over a piece of one batch entry, carried out by the device's own instruction.
+Family packing(const PanelSource& source) {
+  if (source.pairs) return Family::d_pack_b_pairs;
+  return source.panels == register_dtype(source.dtype) ? Family::d_pack_b : Family::d_pack_b_stored;
+}
+
+// What the panels are made of.
+DType unit_of(const PanelSource& source) { return source.pairs ? kPair : source.panels; }
+int64_t steps_of(const PanelSource& source, int64_t k) { return source.pairs ? (k + 1) / 2 : k; }
+
+// A piece of one batch entry, packed by the device's own instruction.
 class Packer {
  public:
   Packer(const PanelSource& source, const Target& target, const InstructionTable& table)
-      : handler_(table.handlers[opcode_of(Family::d_pack_b, source.dtype)]),
-        columns_(panel_columns(register_dtype(source.dtype), target)) {
+      : handler_(table.handlers[opcode_of(packing(source), source.dtype)]),
+        columns_(panel_columns(unit_of(source), target)) {
+    if (handler_ == nullptr) throw CompileError("a constant has no panels of that dtype");
     const auto stride = [](int64_t wide) {
       const auto narrow = static_cast<int32_t>(wide);
       if (narrow != wide) throw CompileError("strides of a constant are too large to pack it");
       return narrow;
     };
     Head head{};
-    head.opcode = opcode_of(Family::d_pack_b, source.dtype);
+    head.opcode = opcode_of(packing(source), source.dtype);
     head.words = sizeof words_ / sizeof words_[0];
     head.e1 = 1;
     head.e2 = 2;
     const auto pointer = [](uint32_t index) {
       return (static_cast<uint32_t>(Space::pointer) << kSpaceShift) | index;
     };
-    const Operand operands[] = {{pointer(0), 1, stride(source.k * columns_), stride(columns_)},
-                                {pointer(1), stride(source.n_stride), 0, stride(source.k_stride)}};
+    const Operand operands[] = {
+        {pointer(0), 1, stride(steps_of(source, source.k) * columns_), stride(columns_)},
+        {pointer(1), stride(source.n_stride), 0, stride(source.k_stride)}};
     std::memcpy(words_, &head, sizeof head);
     std::memcpy(words_ + 1, operands, sizeof operands);
   }
@@ -98,13 +109,14 @@ class Packer {
 Tensor pack_constant(const PanelSource& source, const Target& target, const InstructionTable& table,
                      Store& store) {
   require_inside(source);
-  const DType dtype = register_dtype(source.dtype);
-  const int64_t columns = panel_columns(dtype, target);
-  const auto out_element = static_cast<int64_t>(size_of(dtype));
+  const int64_t columns = panel_columns(unit_of(source), target);
+  const int64_t steps = steps_of(source, source.k);
+  const auto unit_bytes = static_cast<int64_t>(size_of(unit_of(source)));
   const auto element = static_cast<int64_t>(size_of(source.dtype));
-  const int64_t batch_bytes = packed_bytes(source.k, source.n, 1, dtype, target);
+  const int64_t batch_bytes = packed_bytes(steps, source.n, 1, unit_of(source), target);
   const int64_t bytes = batch_bytes * source.batch;
-  Tensor packed{dtype, {bytes / out_element}, nullptr, nullptr};
+  const auto elements = bytes / static_cast<int64_t>(size_of(source.panels));
+  Tensor packed{source.panels, {elements}, nullptr, nullptr};
   packed.owner = store.take(bytes, "packed weights");
   packed.data = static_cast<std::byte*>(packed.owner.get());
   if (bytes == 0) return packed;
@@ -119,10 +131,11 @@ Tensor pack_constant(const PanelSource& source, const Target& target, const Inst
   share_out(source.batch * pieces, target.cores, [&](int64_t unit) {
     const int64_t batch = unit / pieces, first = unit % pieces * lines;
     const int64_t k = columns_first ? 0 : first, n = columns_first ? first : 0;
-    const int64_t at = n * source.k + k * columns;  // n is a multiple of the panel's columns
+    // n is a multiple of the panel's columns, k is even.
+    const int64_t at = n * steps + steps_of(source, k) * columns;
     const int64_t from =
         source.offset + batch * source.batch_stride + k * source.k_stride + n * source.n_stride;
-    pack(packed.data + batch * batch_bytes + at * out_element, source.data + from * element,
+    pack(packed.data + batch * batch_bytes + at * unit_bytes, source.data + from * element,
          columns_first ? source.k : std::min(lines, source.k - k),
          columns_first ? std::min(lines, source.n - n) : source.n);
   });

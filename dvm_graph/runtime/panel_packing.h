@@ -15,15 +15,16 @@ struct PanelSource {
   const std::byte* data = nullptr;
   int64_t bytes = 0;  // of the whole constant
   DType dtype = DType::f32;
+  DType panels = DType::f32;  // dtype of the panels: `dtype`, its register dtype or, pairs, bf16
+  bool pairs = false;
   int64_t batch = 1, k = 0, n = 0;
   int64_t batch_stride = 0, k_stride = 0, n_stride = 0;
   int64_t offset = 0;
   bool mapped = false;  // read-only pages of a file: dropped from memory afterwards
 };
 
-// The packed buffer, from `store`, in the register dtype of the source; packed by the device's own
-// d_pack_b on as many threads as the target has cores.
-// Throws CompileError if the view leaves the constant.
+// The packed buffer, from `store`; packed by the device's own instructions on as many threads as
+// the target has cores. Throws CompileError if the view leaves the constant.
 Tensor pack_constant(const PanelSource& source, const Target& target, const InstructionTable& table,
                      Store& store);
 

@@ -29,7 +29,11 @@ int64_t round_up(int64_t a, int64_t b) { return ceil_div(a, b) * b; }
 class Chooser {
  public:
   Chooser(const BlockProblem& problem, const Target& target, int64_t local_bytes)
-      : p_(problem), target_(target), local_bytes_(local_bytes) {}
+      : p_(problem),
+        target_(target),
+        local_bytes_(local_bytes),
+        steps_(ceil_div(problem.k, problem.pair)),
+        inner_steps_(ceil_div(problem.inner.k, problem.pair)) {}
 
   BlockShape choose() {
     if (p_.inner.k > 0) return choose_with_inner();
@@ -104,13 +108,13 @@ class Chooser {
     const int64_t m_blocks = ceil_div(p_.m, rows), n_blocks = ceil_div(panels, width);
     if (p_.inner.k > 0) return consider_inner(shape, m_blocks, n_blocks);
     shape.keep_b = p_.pack_b && !shape.rows_outer && m_blocks > 1 &&
-                   padded(shape) * p_.k * p_.element_bytes <= local_bytes_ / 2;
+                   padded(shape) * steps_ * p_.element_bytes <= local_bytes_ / 2;
     if (fit(shape)) judge(shape, m_blocks, n_blocks);
   }
 
   // Both B stay, or that of the inner product, or none.
   void consider_inner(BlockShape shape, int64_t m_blocks, int64_t n_blocks) {
-    shape.inner_k_block = k_block(p_.inner.k, target_.matmul_k_block);
+    shape.inner_k_block = k_block(inner_steps_, target_.matmul_k_block);
     const bool shared = !shape.rows_outer && m_blocks * p_.batch > p_.b_batch;
     const bool shared_inner = m_blocks * p_.batch > p_.inner.b_batch;
     for (int kept = 2; kept >= 0; --kept) {
@@ -139,9 +143,9 @@ class Chooser {
   }
 
   int64_t outer_k_block(int64_t rows) const {
-    if (p_.pack_b) return k_block(p_.k, target_.matmul_k_block / 2);  // panels share the cache
-    const bool near_a = rows * p_.k * p_.element_bytes <= target_.local_bytes / 2;
-    return near_a ? p_.k : k_block(p_.k, target_.matmul_k_block);
+    if (p_.pack_b) return k_block(steps_, target_.matmul_k_block / 2);  // panels share the cache
+    const bool near_a = rows * steps_ * p_.element_bytes <= target_.local_bytes / 2;
+    return near_a ? steps_ : k_block(steps_, target_.matmul_k_block);
   }
 
   static int64_t k_block(int64_t k, int64_t depth) {
@@ -153,25 +157,27 @@ class Chooser {
   bool fit(BlockShape& shape) const {
     const bool block_a = shape.pack_a && !p_.whole_k;
     const int64_t c = p_.local_c ? 2 * shape.rows * shape.columns : 0;
-    const int64_t inner_b = shape.keep_inner_b ? padded_inner() * p_.inner.k : 0;
-    const int64_t fixed = c + (p_.whole_k ? 2 * shape.rows * p_.k : 0) +
-                          (shape.keep_b ? padded(shape) * p_.k : 0) + inner_b;
+    const int64_t inner_b = shape.keep_inner_b ? padded_inner() * inner_steps_ : 0;
+    const int64_t computed = 2 * shape.rows * p_.k + (p_.pair > 1 ? shape.rows * steps_ : 0);
+    const int64_t fixed =
+        c + (p_.whole_k ? computed : 0) + (shape.keep_b ? padded(shape) * steps_ : 0) + inner_b;
+    const int64_t rows = shape.rows * p_.packed_a;
     int64_t per_step = 0;
-    if (block_a) per_step += shape.rows_outer ? 0 : shape.rows;
-    const int64_t kept_a = block_a && shape.rows_outer ? shape.rows * p_.k : 0;
+    if (block_a) per_step += shape.rows_outer ? 0 : rows;
+    const int64_t kept_a = block_a && shape.rows_outer ? rows * steps_ : 0;
     const bool passing_b = shape.pack_b && !shape.keep_b;
     if (passing_b) per_step += padded(shape);
     const int64_t whole = local_bytes_ / p_.element_bytes;
     int64_t room = whole - fixed - kept_a;
     if (room < 0 || (p_.inner.k > 0 && !fit_inner(shape, room))) return false;
     // Other rows of A and C pass through the cache beside panels that stay.
-    if (passing_b && !shape.pack_a && whole / 2 / per_step * kMostKBlocks >= p_.k) {
+    if (passing_b && !shape.pack_a && whole / 2 / per_step * kMostKBlocks >= steps_) {
       room = std::min(room, whole / 2);
     }
     if (per_step * shape.k_block <= room) return true;
     const int64_t most = room / per_step;
-    if (most * kMostKBlocks < p_.k) return false;
-    shape.k_block = ceil_div(p_.k, ceil_div(p_.k, most));
+    if (most * kMostKBlocks < steps_) return false;
+    shape.k_block = ceil_div(steps_, ceil_div(steps_, most));
     return true;
   }
 
@@ -186,7 +192,7 @@ class Chooser {
     if (shape.keep_inner_b || !(p_.inner.pack_b || local_panels)) return true;
     const int64_t panel = shape.inner_k_block * p_.columns_per_panel;
     const int64_t panels = ceil_div(p_.k, p_.columns_per_panel);
-    if (local_panels) return panels * p_.columns_per_panel * p_.inner.k <= room;
+    if (local_panels) return panels * p_.columns_per_panel * inner_steps_ <= room;
     const int64_t most = room / panel;
     if (most == 0 || panels > most * kMostColumnBlocks) return false;
     shape.inner_columns = ceil_div(panels, ceil_div(panels, most)) * p_.columns_per_panel;
@@ -196,13 +202,21 @@ class Chooser {
   // Of a tile's inner product.
   double inner_cost(const BlockShape& shape, int64_t m_blocks) const {
     if (p_.inner.k == 0) return 0;
-    const auto rows = static_cast<double>(shape.rows), k = static_cast<double>(p_.inner.k);
+    const auto rows = static_cast<double>(shape.rows), k = static_cast<double>(inner_steps_);
     const auto columns = static_cast<double>(padded_inner());
     const auto reuse = static_cast<double>(m_blocks * p_.batch / p_.inner.b_batch);
     double cost = rows * columns * k + columns * k * kNearTraffic + rows * k * kNearTraffic;
-    if (p_.inner.pack_b) cost += columns * k * kPack / (shape.keep_inner_b ? reuse : 1);
-    if (p_.inner.pack_a) cost += rows * k * kPack;
+    if (p_.inner.pack_b) cost += columns * k * pack_cost() / (shape.keep_inner_b ? reuse : 1);
+    if (p_.inner.pack_a) cost += rows * k * pack_cost();
     return cost;
+  }
+
+  double pack_cost() const { return kPack * p_.pair; }
+
+  // Of an element of B, and of one that comes from memory as it was packed at load.
+  double panel_share() const {
+    return p_.panels ? static_cast<double>(p_.panel_bytes) / static_cast<double>(p_.element_bytes)
+                     : 1;
   }
 
   // Tiles that a core computes from one block of A.
@@ -226,8 +240,8 @@ class Chooser {
   // same, other work on the machine may make it dearer.
   double hidden(const BlockShape& shape, int64_t m_blocks, int64_t n_blocks) const {
     const auto rows = static_cast<double>(shape.rows);
-    const auto b = static_cast<double>(padded(shape) * p_.k);
-    const auto inner_b = static_cast<double>(p_.inner.k == 0 ? 0 : padded_inner() * p_.inner.k);
+    const auto b = static_cast<double>(padded(shape) * steps_) * panel_share();
+    const auto inner_b = static_cast<double>(p_.inner.k == 0 ? 0 : padded_inner() * inner_steps_);
     const double shared_a = tiles_of_a(shape, m_blocks, n_blocks);
     return b * std::min(rows, traffic_of_b(shape)) +
            inner_b * std::min(rows, kNearTraffic) / shared_a;
@@ -236,8 +250,8 @@ class Chooser {
   double tile_cost(const BlockShape& shape, int64_t m_blocks, int64_t n_blocks) const {
     const auto rows = static_cast<double>(shape.rows);
     const auto columns = static_cast<double>(padded(shape));
-    const auto k = static_cast<double>(p_.k), depth = static_cast<double>(shape.k_block);
-    const auto k_blocks = static_cast<double>(ceil_div(p_.k, shape.k_block));
+    const auto k = static_cast<double>(steps_), depth = static_cast<double>(shape.k_block);
+    const auto k_blocks = static_cast<double>(ceil_div(steps_, shape.k_block));
     const auto register_blocks =
         static_cast<double>(ceil_div(shape.rows, std::max(1, target_.matmul_mr))) * columns /
         p_.columns_per_panel;
@@ -248,19 +262,20 @@ class Chooser {
     double cost = rows * columns * k;
     if (!shape.pack_a && shares_sets(shape.rows)) cost *= 1 + kSharedSet * p_.rows_per_set;
     cost += register_blocks * k_blocks * kBlockOverhead;
-    cost += columns * k * traffic_of_b(shape);
-    if (!shape.pack_b) cost += p_.columns_per_panel * k * kFirstPanel;
+    cost += columns * k * traffic_of_b(shape) * panel_share();
+    if (!shape.pack_b) cost += p_.columns_per_panel * k * kFirstPanel * panel_share();
     // A, and C once more for every further k block.
     cost += rows * k * kFarTraffic / tiles_near_a(shape, m_blocks, n_blocks);
     cost += 2 * rows * columns * (k_blocks - 1) * traffic(rows * columns);
     if (rows * depth > columns * depth) cost += columns * k * traffic(columns * depth);
     if (shape.pack_b) {
       const int64_t uses = shape.keep_b ? m_blocks * p_.batch / p_.b_batch : 1;
-      cost += columns * k * kPack / static_cast<double>(uses);
+      cost += columns * k * pack_cost() / static_cast<double>(uses);
     }
     const double shared_a = tiles_of_a(shape, m_blocks, n_blocks);
-    if (shape.pack_a) cost += rows * k * (p_.pack_a ? kPack : kPackRows) / shared_a;
-    cost += rows * k * kVectorOperation * p_.prologue_nodes / shared_a;
+    if (shape.pack_a) cost += rows * k * (p_.pack_a ? pack_cost() : kPackRows) / shared_a;
+    if (p_.whole_k && p_.pair > 1) cost += rows * k * pack_cost() / shared_a;
+    cost += rows * static_cast<double>(p_.k) * kVectorOperation * p_.prologue_nodes / shared_a;
     cost += inner_cost(shape, m_blocks) / shared_a;
     cost += rows * columns * kVectorOperation * (1 + p_.epilogue_nodes);
     return cost + kTileOverhead * target_.tile_overhead;
@@ -269,6 +284,7 @@ class Chooser {
   const BlockProblem& p_;
   const Target& target_;
   const int64_t local_bytes_;
+  const int64_t steps_, inner_steps_;  // of k, in elements of A and B
   BlockShape best_;
   double best_cost_ = INFINITY;
 };
@@ -323,7 +339,8 @@ double cost_apart(const BlockProblem& problem, const Target& target) {
   inner.whole_k = inner.equal_panels = false;
   inner.inner = {};
   BlockProblem outer = problem;
-  outer.whole_k = outer.pack_a = false;
+  outer.whole_k = false;
+  outer.pack_a = problem.pair > 1;
   outer.prologue_nodes = 0;
   outer.inner = {};
   return cost_of(inner) + cost_of(outer) +

@@ -20,10 +20,13 @@ struct BlockProblem {
   int64_t batch = 1, m = 1, n = 1, k = 1;
   int64_t b_batch = 1;  // matrices B; each serves batch / b_batch matrices A
   int64_t element_bytes = 4;
+  int64_t panel_bytes = 4;  // of an element of B that is packed already
+  int pair = 1;  // steps of k that are one element of A and B, and multiplied as fast as one
   int columns_per_panel = 32;
   bool whole_rows = false;  // the epilogue reduces along n: a tile holds all columns
   bool panels = false;      // B is packed already
   bool pack_a = false, pack_b = false;
+  int packed_a = 1;           // elements in local memory for each one that is packed
   bool readable_b = false;    // B need not be packed
   int rows_per_set = 1;       // rows of A read in place that share a set of the L1 cache
   bool whole_k = false;       // A is computed by a prologue: its block holds all of k
@@ -36,7 +39,7 @@ struct BlockProblem {
 
 struct BlockShape {
   int64_t rows = 0, columns = 0;
-  int64_t k_block = 0;
+  int64_t k_block = 0;      // in elements of A and B, as is that of the inner product
   bool rows_outer = false;  // walk n innermost, keeping A, instead of m, keeping B
   bool pack_a = false;      // needed, or worth it: rows of A that share cache sets
   bool pack_b = false;

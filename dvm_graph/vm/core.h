@@ -49,6 +49,7 @@ struct InstructionTable {
   const char* name;                       // e.g. "x86-64-v4"
   int matmul_nr = 0;                      // panel width of B, f32 (f64: half of it)
   int matmul_mr = 0;                      // rows of the register block
+  bool multiplies_bf16 = false;           // in hardware, twice as fast as f32
   Handler handlers[kFamilies * 16] = {};  // by opcode; null where the family lacks the dtype
 };
 

@@ -20,14 +20,14 @@ int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 struct Product {
   int32_t node = -1, a = -1, b = -1;
   int n_axis = -1, k_axis = -1;
-  int64_t n = 1, k = 1;
-  bool panels = false;      // B is packed already
-  bool readable_b = false;  // B can be read in place
-  bool columns_b = false;   // and so it is, its columns being contiguous
+  int64_t n = 1, k = 1, steps = 1;  // steps: k in elements of A and B, which may be pairs
+  bool panels = false;              // B is packed already
+  bool readable_b = false;          // B can be read in place
+  bool columns_b = false;           // and so it is, its columns being contiguous
   bool pack_a = false, pack_b = false;
   bool keep_a = false, keep_b = false;  // packed operands stay while others pass
   bool blocks_columns = false;          // the columns of a tile, in blocks; else those of the grid
-  int64_t n_block = 1, k_block = 1;     // of one instruction
+  int64_t n_block = 1, k_block = 1;     // of one instruction, k_block in steps
 };
 
 class CubeLowering {
@@ -50,6 +50,7 @@ class CubeLowering {
     inner_.k_axis = plan.inner_k_axis;
     inner_.blocks_columns = true;
     dtype_ = plan.nodes[outer_.node].dtype;
+    pair_ = plan.nodes[outer_.node].narrow_to == DType::bf16 && dtype_ == DType::f32 ? 2 : 1;
   }
 
   bool costs_more() {
@@ -94,9 +95,12 @@ class CubeLowering {
     }
     problem_.element_bytes = static_cast<int64_t>(size_of(dtype_));
     problem_.columns_per_panel = panel_columns(dtype_, target_);
+    problem_.pair = static_cast<int>(pair_);
     problem_.whole_k = is_computed(outer_.a);
     if (!describe_operands(outer_)) return false;
     problem_.panels = outer_.panels;
+    problem_.panel_bytes = panel_bytes(outer_);
+    if (pair_ > 1 && plan_.nodes[outer_.a].op == PlanOp::patches_) problem_.packed_a = 3;
     problem_.pack_a = outer_.pack_a;
     if (!problem_.whole_k && !outer_.pack_a) problem_.rows_per_set = rows_per_set();
     problem_.pack_b = outer_.pack_b;
@@ -126,17 +130,18 @@ class CubeLowering {
     if (plan_.nodes[product.b].op != PlanOp::load_) return false;
     product.n = plan_.extents[product.n_axis];
     product.k = plan_.extents[product.k_axis];
+    product.steps = ceil_div(product.k, pair_);
     const NormalAccess& b = access_of(product.b);
     product.panels = b.packed_panels;
     const bool b_rows = b.strides[product.n_axis] == 1 || product.n == 1;
     const bool few_rows = problem_.m <= 2 * std::max(1, target_.matmul_mr);
-    const bool in_place = target_.unified_memory && storage_is_register(product.b);
+    const bool in_place = target_.unified_memory && pair_ == 1 && storage_is_register(product.b);
     product.readable_b = in_place && b_rows;
     product.columns_b = in_place && !product.panels && b.strides[product.k_axis] == 1 &&
                         std::min(problem_.m, product.n) <= kFewDots;
     product.pack_b = !product.panels && !product.columns_b && !(product.readable_b && few_rows);
     if (is_computed(product.a)) return true;
-    product.pack_a = plan_.nodes[product.a].op == PlanOp::patches_;
+    product.pack_a = plan_.nodes[product.a].op == PlanOp::patches_ || pair_ > 1;
     if (product.pack_a) return true;
     const NormalAccess& a = access_of(product.a);
     const bool a_rows = a.strides[product.k_axis] == 1 || product.k == 1;
@@ -236,12 +241,48 @@ class CubeLowering {
     const bool rows = state.value.space != Space::immediate &&
                       (state.value.strides[plan_.k_axis] == 1 || problem_.k == 1);
     a_value_ = state.value;
-    if (rows) return;
+    if (rows && pair_ == 1) return;
+    if (pair_ > 1 && state.value.space != Space::immediate) return pair_a(lowering);
     const uint32_t axes = plan_.nodes[outer_.a].axes | bit(plan_.m_axis) | bit(plan_.k_axis);
     const Instruction copy = lowering.begin(outer_.a, Family::v_copy, dtype_);
     const TileValue operands[] = {lowering.emitter().dense_buffer(dtype_, axes, true), state.value};
     lowering.emitter().elementwise(copy, axes, operands, 2, true);
     a_value_ = operands[0];
+    if (pair_ > 1) pair_a(lowering);
+  }
+
+  // The computed block of A, rounded.
+  void pair_a(Lowering& lowering) {
+    TileOperand from = lowering.emitter().operand(a_value_, 0);
+    from.middle = stride(a_value_.strides[plan_.m_axis]);
+    from.inner = stride(a_value_.strides[plan_.k_axis]);
+    const uint8_t mask = lowering.begin(outer_.a, Family::d_pack_a_pairs, dtype_).changed_mask;
+    TileInstruction pack = packed_pairs(dtype_, outer_.steps, outer_.k, mask, true);
+    pack.operands[1] = from;
+    code_.instructions.push_back(pack);
+    TileValue pairs;
+    pairs.space = Space::local;
+    pairs.index = pack.operands[0].index;
+    pairs.dtype = kPair;
+    pairs.strides[plan_.m_axis] = pack.operands[0].middle;
+    pairs.strides[plan_.k_axis] = 1;
+    a_value_ = pairs;
+  }
+
+  // Packs rows of A into a new buffer; where from is left open.
+  TileInstruction packed_pairs(DType from, int64_t steps, int64_t depth, uint8_t mask, bool kept) {
+    TileInstruction pack;
+    pack.family = Family::d_pack_a_pairs;
+    pack.dtype = from;
+    pack.changed_mask = mask;
+    pack.extents[1] = extent_of(plan_.m_axis);
+    pack.extents[2] = code_.extent_register(depth, -1);
+    pack.operand_count = 2;
+    const int64_t row = packed_row(steps, problem_.element_bytes);
+    pack.operands[0].index = code_.add_buffer(shape_.rows * row * problem_.element_bytes, kept);
+    pack.operands[0].middle = stride(row);
+    pack.operands[0].inner = 1;
+    return pack;
   }
 
   uint8_t extent_of(int axis) {
@@ -256,15 +297,19 @@ class CubeLowering {
     const uint8_t mask = lowering.changed_mask(c.dims);
     c.value = lowering.place_for(product.node, mask != 0);
     const TileValue value = c.value;
-    for (int64_t k = 0; k < product.k; k += product.k_block) {
-      const int64_t depth = std::min(product.k_block, product.k - k);
+    for (int64_t k = 0; k < product.steps; k += product.k_block) {
+      const int64_t depth = std::min(product.k_block, product.steps - k);
       const TileOperand a = operand_a(lowering, product, k, depth, mask);
       const int64_t width = product.blocks_columns ? product.n : product.n_block;
       for (int64_t n = 0; n < width; n += product.n_block) {
         const Part part{k, depth, n, std::min(product.n_block, width - n), mask};
         TileInstruction matmul;
-        matmul.family = Family::m_matmul;
-        matmul.dtype = dtype_;
+        matmul.family = pair_ > 1         ? Family::m_matmul_pairs
+                        : widens(product) ? Family::m_matmul_widen
+                                          : Family::m_matmul;
+        matmul.dtype = pair_ > 1         ? DType::bf16
+                       : widens(product) ? access_of(product.b).storage
+                                         : dtype_;
         matmul.changed_mask = mask;
         matmul.flags = k > 0 ? kAccumulateAlways : 0;
         matmul.operand_count = 3;
@@ -279,6 +324,22 @@ class CubeLowering {
         code_.instructions.push_back(matmul);
       }
     }
+  }
+
+  // B lies packed in a narrower dtype, and is read so.
+  bool widens(const Product& product) const {
+    return product.panels && pair_ == 1 && !storage_is_register(product.b) &&
+           target_.unified_memory;
+  }
+
+  // Of a step of k in packed panels.
+  int64_t panel_bytes(const Product& product) const {
+    return static_cast<int64_t>(size_of(access_of(product.b).storage)) * pair_;
+  }
+
+  // Elements of k that so many steps from step `first` on are.
+  int64_t elements_of(const Product& product, int64_t first, int64_t depth) const {
+    return std::min(depth * pair_, product.k - first * pair_);
   }
 
   // What one instruction multiplies: steps [k, k + depth) of columns [n, n + columns) of a tile.
@@ -314,11 +375,11 @@ class CubeLowering {
     }
     const NormalAccess& access = access_of(product.a);
     TileInstruction pack;
-    pack.family = Family::d_pack_a;
+    pack.family = pair_ > 1 ? Family::d_pack_a_pairs : Family::d_pack_a;
     pack.dtype = access.storage;
     pack.changed_mask = product.keep_a ? kept_mask(lowering, product.a) : mask;
     pack.extents[1] = extent_of(plan_.m_axis);
-    pack.extents[2] = code_.extent_register(depth, -1);
+    pack.extents[2] = code_.extent_register(elements_of(product, k, depth), -1);
     pack.operand_count = 2;
     TileOperand& out = pack.operands[0];
     const int64_t row = packed_row(depth, problem_.element_bytes);
@@ -329,7 +390,7 @@ class CubeLowering {
     TileOperand& from = pack.operands[1];
     from = lowering.emitter().operand(
         lowering.access_value(plan_.nodes[product.a].access, access.storage),
-        k * access.strides[product.k_axis]);
+        k * pair_ * access.strides[product.k_axis]);
     from.middle = stride(access.strides[plan_.m_axis]);
     from.inner = stride(access.strides[product.k_axis]);
     code_.instructions.push_back(pack);
@@ -345,10 +406,11 @@ class CubeLowering {
     pack.family = Family::d_pack_patches;
     pack.dtype = storage;
     pack.changed_mask = product.keep_a ? kept_mask(lowering, product.a) : mask;
+    const int64_t elements = elements_of(product, k, depth);
     pack.extents[1] = extent_of(plan_.m_axis);
-    pack.extents[2] = code_.extent_register(depth, -1);
+    pack.extents[2] = code_.extent_register(elements, -1);
     pack.operand_count = 3;
-    const int64_t row = patch_row(depth);
+    const int64_t row = patch_row(elements);
     TileOperand& out = pack.operands[0];
     out.index = code_.add_buffer(shape_.rows * row * problem_.element_bytes,
                                  product.keep_a && pack.changed_mask != 0);
@@ -360,9 +422,14 @@ class CubeLowering {
     pack.operands[2].middle = stride(plan_.accesses[node.numbers].strides[plan_.m_axis]);
     pack.window = static_cast<int32_t>(code_.windows.size());
     code_.windows.push_back(plan_.windows[node.window]);
-    code_.windows.back().first = static_cast<int32_t>(k);
+    code_.windows.back().first = static_cast<int32_t>(k * pair_);
     code_.instructions.push_back(pack);
-    return out;
+    if (pair_ == 1) return out;
+    TileInstruction pairs = packed_pairs(dtype_, depth, elements, pack.changed_mask,
+                                         product.keep_a && pack.changed_mask != 0);
+    pairs.operands[1] = out;
+    code_.instructions.push_back(pairs);
+    return pairs.operands[0];
   }
 
   // Elements between rows of packed patches: whole vectors, and no multiple of what makes many rows
@@ -383,7 +450,7 @@ class CubeLowering {
     const NormalAccess& access = access_of(product.b);
     TileOperand from = lowering.emitter().operand(
         lowering.access_value(plan_.nodes[product.b].access, access.storage),
-        part.k * access.strides[product.k_axis] + part.n * access.strides[product.n_axis]);
+        part.k * pair_ * access.strides[product.k_axis] + part.n * access.strides[product.n_axis]);
     from.middle = stride(access.strides[product.k_axis]);
     if (!product.pack_b) {
       from.inner = product.columns_b && product.n > 1 ? stride(access.strides[product.n_axis]) : 1;
@@ -392,10 +459,10 @@ class CubeLowering {
     }
     from.inner = stride(access.strides[product.n_axis]);
     TileInstruction pack;
-    pack.family = Family::d_pack_b;
+    pack.family = pair_ > 1 ? Family::d_pack_b_pairs : Family::d_pack_b;
     pack.dtype = access.storage;
     pack.changed_mask = product.keep_b ? kept_mask(lowering, product.b) : part.mask;
-    pack.extents[1] = code_.extent_register(part.depth, -1);
+    pack.extents[1] = code_.extent_register(elements_of(product, part.k, part.depth), -1);
     pack.extents[2] = columns_extent(product, part);
     pack.operand_count = 2;
     pack.operands[0] = panel_buffer(part, product.keep_b && pack.changed_mask != 0);
@@ -421,13 +488,13 @@ class CubeLowering {
     TileOperand from;
     from.space = Space::pointer;
     from.index = code_.pointer_register(panel_pointer(product, part));
-    from.outer = stride(product.k * columns);
+    from.outer = stride(product.steps * columns);
     from.middle = stride(columns);
     from.inner = 1;
     if (target_.unified_memory) return from;
     TileInstruction load;
     load.family = Family::d_load_view;
-    load.dtype = dtype_;
+    load.dtype = pair_ > 1 ? kPair : access_of(product.b).storage;
     load.changed_mask = kept_mask(lowering, product.b);
     load.extents[0] = code_.extent_register(ceil_div(part.columns, columns), -1);
     load.extents[1] = code_.extent_register(part.depth, -1);
@@ -442,20 +509,20 @@ class CubeLowering {
   PointerRegister panel_pointer(const Product& product, const Part& part) const {
     const NormalAccess& access = access_of(product.b);
     const int64_t columns = problem_.columns_per_panel;
-    const int64_t entry = ceil_div(product.n, columns) * columns * product.k;
+    const int64_t entry = ceil_div(product.n, columns) * columns * product.steps;
+    const int64_t bytes = panel_bytes(product);
     PointerRegister pointer;
     pointer.buffer = access.value;
-    pointer.base = (part.k * columns + part.n * product.k) * problem_.element_bytes;
-    pointer.high = entry * problem_.element_bytes;
+    pointer.base = (part.k * columns + part.n * product.steps) * bytes;
+    pointer.high = entry * bytes;
     for (int axis = 0; axis < plan_.rank; ++axis) {
       const TileAxis& a = code_.space.axes[axis];
       if (axis == product.n_axis && a.dim >= 0) {
-        pointer.steps[a.dim] = a.tile * product.k * problem_.element_bytes;
+        pointer.steps[a.dim] = a.tile * product.steps * bytes;
       }
       if (has_role(axis)) continue;
       const int64_t dense = product.k * product.n;
-      const int64_t step =
-          packed_stride(access.strides[axis], dense, entry) * problem_.element_bytes;
+      const int64_t step = packed_stride(access.strides[axis], dense, entry) * bytes;
       if (a.dim >= 0) pointer.steps[a.dim] = step;
       pointer.high += step * (a.whole - 1);
     }
@@ -474,6 +541,7 @@ class CubeLowering {
   LoweringScratch& scratch_;
   Product outer_, inner_;
   DType dtype_ = DType::f32;
+  int64_t pair_ = 1;  // steps of k that are one element of A and B: 2 in products of bf16
   BlockProblem problem_;
   BlockShape shape_;
   TileValue a_value_;

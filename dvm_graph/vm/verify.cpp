@@ -172,7 +172,7 @@ class Verifier {
     for (const uint8_t e : {head.e0, head.e1, head.e2}) {
       if (e > header_.extent_registers) return fail("undefined extent register");
     }
-    const bool folds = info.form == Form::reduce || info.form == Form::matmul;
+    const bool folds = info.form == Form::reduce || is_matmul(info.form);
     if (!folds && (head.flags & (kAccumulate | kAccumulateAlways))) {
       return fail("accumulates, but is no reduction or matmul");
     }
@@ -216,6 +216,7 @@ class Verifier {
     switch (operand.space()) {
       case Space::local:
         if (integer) return fail("an integer comes from a pointer register");
+        if (info.form == Form::pack_a_pairs) return true;  // of a computed A, too
         if (info.unit == Unit::dma && (k == 1 || has_window(info.form)) && k > 0 &&
             info.form != Form::store) {
           return fail("a memory instruction reads global memory");
@@ -256,9 +257,9 @@ class Verifier {
     if (rows && inner != 1 && (k == 0 || inner != 0)) {
       return fail("a vector operand needs an inner stride of 0 or 1, an output of 1");
     }
-    if (info.form == Form::matmul && inner != 1) {
+    if (is_matmul(info.form) && inner != 1) {
       const int64_t panel = int64_t{inner} * panel_columns(dtype, target_);
-      if (k != 2) return fail("rows of a matmul are contiguous");
+      if (k != 2 || info.form != Form::matmul) return fail("rows of a matmul are contiguous");
       if (operand.middle_stride != 1 || operand.outer_stride != panel) {
         return fail("neither rows nor columns of a matmul's B are contiguous");
       }
@@ -275,6 +276,7 @@ class Verifier {
     int64_t strides[3];
     int64_t panel_columns = 0;  // not 0: loop e2 counts columns of panels, strides[2] is per panel
     bool padded = false;        // the last panel is touched in full
+    int paired_loop = -1;       // it counts elements, of which two are one of the operand's
   };
 
   Walk walk_of(Form form, const Operand& operand, DType dtype, int k) const {
@@ -282,16 +284,20 @@ class Verifier {
                   inner = operand.inner_stride;
     const int64_t columns = panel_columns(dtype, target_);
     if (form == Form::reduce && k == 0) return {{outer, 0, inner}};
-    if (form == Form::pack_b && k == 0) return {{0, columns, outer}, columns, true};
-    if (form == Form::matmul && k == 0) return {{middle, 0, inner}};
-    if (form == Form::matmul && k == 1) return {{middle, inner, 0}};
+    if (is_pack_b(form) && k == 0) {
+      return {{0, columns, outer}, columns, true, form == Form::pack_b_pairs ? 1 : -1};
+    }
+    if (form == Form::pack_a_pairs && k == 0) return {{0, middle, inner}, 0, false, 2};
+    if (is_matmul(form) && k == 0) return {{middle, 0, inner}};
+    if (is_matmul(form) && k == 1) return {{middle, inner, 0}};
     if (form == Form::matmul && k == 2 && inner != 1) return {{0, middle, inner}};
-    if (form == Form::matmul && k == 2) return {{0, middle, outer}, columns, false};
+    if (is_matmul(form) && k == 2) return {{0, middle, outer}, columns, false};
     return {{outer, middle, inner}};
   }
 
   static int64_t last_offset(const Walk& walk, int loop, int64_t extent) {
     if (extent <= 0) return 0;
+    if (loop == walk.paired_loop) extent = (extent + 1) / 2;
     if (loop != 2 || walk.panel_columns == 0) {
       return std::clamp(walk.strides[loop] * (extent - 1), -kTooFar, kTooFar);
     }

@@ -72,6 +72,11 @@ def test_the_best_peer_ran_every_point() -> None:
     assert best_peer(ROWS) == "onnxruntime"
 
 
+def test_the_best_peer_does_not_round() -> None:
+    rounding = [row("openvino_bf16", index, 0.5) for index in (0, 1)]
+    assert best_peer([*ROWS, *rounding]) == "onnxruntime"
+
+
 def test_compile_time_is_exact_where_the_engine_says_it() -> None:
     assert ROWS[0].compile_ms == pytest.approx(0.009) and ROWS[0].compile_max_ms == 0.007
     assert [ROWS[2].compile_ms, ROWS[3].compile_ms] == [1.0, 0.0]

@@ -309,6 +309,8 @@ class _Kernel:
         shape_k = self.extents[k]
         a = np.broadcast_to(a, [shape_k if x == k else e for x, e in enumerate(a.shape)])
         b = np.broadcast_to(b, [shape_k if x == k else e for x, e in enumerate(b.shape)])
+        if node.narrow_to is not None:
+            a, b = (x.astype(node.narrow_to.numpy).astype(node.dtype.numpy) for x in (a, b))
         left = a.transpose(*batch, m, k, n)[..., 0]
         right = b.transpose(*batch, k, n, m)[..., 0]
         product = np.matmul(left, right)[..., None]

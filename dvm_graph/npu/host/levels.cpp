@@ -18,14 +18,15 @@ struct LevelCode {
   bool supported;
   const LevelInfo* info;
   int64_t (*multiply_add)(int64_t steps);
-  void (*fill[7])(Handler*);
+  void (*fill[8])(Handler*);
+  bool multiplies_bf16 = false;
 };
 
 #define DVM_LEVEL_CODE(level, name, supported)                                                  \
   LevelCode {                                                                                   \
     name, supported, &level::level_info, &level::multiply_add, {                                \
       &level::fill_arithmetic, &level::fill_math, &level::fill_conversion, &level::fill_reduce, \
-          &level::fill_dma, &level::fill_cube, &level::fill_window                              \
+          &level::fill_dma, &level::fill_cube, &level::fill_window, &level::fill_half           \
     }                                                                                           \
   }
 
@@ -37,7 +38,10 @@ std::vector<LevelCode> compiled_levels() {
   const bool v4 = v3 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
                   __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl") &&
                   __builtin_cpu_supports("avx512cd");
-  return {DVM_LEVEL_CODE(x86_64_v4, "x86-64-v4", v4), DVM_LEVEL_CODE(x86_64_v3, "x86-64-v3", v3),
+  LevelCode avx512 = DVM_LEVEL_CODE(x86_64_v4, "x86-64-v4", v4);
+  avx512.multiplies_bf16 = v4 && __builtin_cpu_supports("avx512bf16");
+  if (avx512.multiplies_bf16) avx512.fill[7] = &x86_64_v4_bf16::fill_half;
+  return {avx512, DVM_LEVEL_CODE(x86_64_v3, "x86-64-v3", v3),
           DVM_LEVEL_CODE(x86_64, "x86-64", true)};
 #else
   return {DVM_LEVEL_CODE(portable, "portable", true)};
@@ -57,6 +61,7 @@ struct Tables {
       table.name = code.name;
       table.matmul_nr = code.info->matmul_nr;
       table.matmul_mr = code.info->matmul_mr;
+      table.multiplies_bf16 = code.multiplies_bf16;
       for (const auto fill : code.fill) fill(table.handlers);
       levels.push_back({&table, code.info->vector_bytes, code.multiply_add});
     }

@@ -19,7 +19,12 @@
 #endif
 
 #if defined(__AVX512F__) && defined(__AVX512BW__) && defined(__AVX512DQ__) && defined(__AVX512VL__)
-#define DVM_LEVEL  x86_64_v4
+#if defined(__AVX512BF16__)
+#define DVM_LEVEL       x86_64_v4_bf16
+#define DVM_AVX512_BF16 1
+#else
+#define DVM_LEVEL x86_64_v4
+#endif
 #define DVM_AVX512 1
 #define DVM_AVX2   1
 #elif defined(__AVX2__) && defined(__FMA__) && defined(__F16C__)

@@ -175,8 +175,18 @@ DVM_INLINE void convert_row(To* to, const From* from, int64_t n, bool stream = f
     store_row(out, n, stream, whole, part);
   } else {
     int64_t i = 0;
-    for (; i + L <= n; i += L) store(out + i, whole(i));
-    if (i < n) store_partial(out + i, part(i, n - i), n - i);
+    const auto convert_until = [&](int64_t end) DVM_LAMBDA_INLINE {
+      for (; i + L <= end; i += L) store(out + i, whole(i));
+      if (i < end) store_partial(out + i, part(i, end - i), end - i);
+      i = end;
+    };
+    if constexpr (2 * L == kLanes<LaneType<To>>) {  // two make one vector to go around the caches
+      if (stream) {
+        convert_until(to_alignment(out, n));
+        for (; i + 2 * L <= n; i += 2 * L) store_stream(out + i, join(whole(i), whole(i + L)));
+      }
+    }
+    convert_until(n);
   }
 }
 

@@ -6,7 +6,7 @@
 
 namespace dvm {
 
-enum class Part : uint8_t { none, arithmetic, math, conversion, reduce, dma, cube, window };
+enum class Part : uint8_t { none, arithmetic, math, conversion, reduce, dma, cube, half, window };
 
 constexpr bool is_math(Family family) {
   return (family >= Family::v_exp && family <= Family::v_sigmoid) || family == Family::v_pow;
@@ -19,6 +19,11 @@ constexpr Part part_of(Family family, Form form) {
     case Form::store:
     case Form::gather:
     case Form::pack_b: return Part::dma;
+    case Form::pack_b_stored:
+    case Form::pack_b_pairs:
+    case Form::pack_a_pairs:
+    case Form::matmul_widen:
+    case Form::matmul_pairs: return Part::half;
     case Form::pack_patches:
     case Form::pool:
     case Form::depthwise: return Part::window;
@@ -45,6 +50,7 @@ struct LevelInfo {
   void fill_reduce(Handler* handlers);     \
   void fill_dma(Handler* handlers);        \
   void fill_cube(Handler* handlers);       \
+  void fill_half(Handler* handlers);       \
   void fill_window(Handler* handlers);     \
   int64_t multiply_add(int64_t steps);     \
   extern const LevelInfo level_info;       \
@@ -54,6 +60,7 @@ struct LevelInfo {
 DVM_DECLARE_LEVEL(x86_64)
 DVM_DECLARE_LEVEL(x86_64_v3)
 DVM_DECLARE_LEVEL(x86_64_v4)
+DVM_DECLARE_LEVEL(x86_64_v4_bf16)  // its half unit is all there is of it
 #else
 DVM_DECLARE_LEVEL(portable)
 #endif

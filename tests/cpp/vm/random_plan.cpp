@@ -189,40 +189,46 @@ PlanBuilder random_vector_plan(Random& random) {
   return b;
 }
 
-// A constant B operand along (some batch, k, n), packed.
-int32_t packed_operand(PlanBuilder& b, DType dtype, uint32_t batch, int k_axis, int n_axis,
-                       int columns_per_panel) {
+// A constant B operand along (some batch, k, n), packed; in pairs of bf16, where its product
+// rounds.
+int32_t packed_operand(Random& random, PlanBuilder& b, DType dtype, bool rounds, uint32_t batch,
+                       int k_axis, int n_axis, int columns_per_panel) {
   std::vector<int> order = b.axis_list(batch);
   order.push_back(k_axis);
   order.push_back(n_axis);
   Access panels = b.dense(dtype, order);
   const int64_t columns = columns_per_panel / (dtype == DType::f64 ? 2 : 1);
   const int64_t padded = (b.extent(n_axis) + columns - 1) / columns * columns;
-  int64_t elements = padded * b.extent(k_axis);
+  int64_t elements = padded * (rounds ? (b.extent(k_axis) + 1) / 2 * 2 : b.extent(k_axis));
   for (const int axis : b.axis_list(batch)) elements *= b.extent(axis);
-  panels.value = b.value(dtype, elements);
+  panels.value = b.value(rounds ? DType::bf16 : random_storage(random, dtype), elements);
   panels.packed_panels = true;
-  return b.load(panels, batch | 1u << k_axis | 1u << n_axis);
+  const int32_t load = b.load(panels, batch | 1u << k_axis | 1u << n_axis);
+  b.plan.nodes[load].dtype = dtype;
+  return load;
 }
 
-int32_t random_b_operand(Random& random, PlanBuilder& b, DType dtype, uint32_t batch, int k_axis,
-                         int n_axis, int columns_per_panel) {
+int32_t random_b_operand(Random& random, PlanBuilder& b, DType dtype, bool rounds, uint32_t batch,
+                         int k_axis, int n_axis, int columns_per_panel) {
   const uint32_t axes = random_axes(random, batch, 50);
-  if (chance(random, 40)) return packed_operand(b, dtype, axes, k_axis, n_axis, columns_per_panel);
+  if (chance(random, 40)) {
+    return packed_operand(random, b, dtype, rounds, axes, k_axis, n_axis, columns_per_panel);
+  }
   const uint32_t all = axes | 1u << k_axis | 1u << n_axis;
   return b.load(random_view(random, b, random_storage(random, dtype), all), all);
 }
 
 // A[batch, m, k] as a product of its own, followed by operators along its rows.
-int32_t inner_product(Random& random, PlanBuilder& b, DType dtype, uint32_t batch,
+int32_t inner_product(Random& random, PlanBuilder& b, DType dtype, bool rounds, uint32_t batch,
                       int columns_per_panel) {
   const uint32_t m = 1u << b.plan.m_axis, k = 1u << b.plan.k_axis;
   const uint32_t left_axes = random_axes(random, batch, 80) | m | 1u << b.plan.inner_k_axis;
   const int32_t left =
       b.load(random_view(random, b, random_storage(random, dtype), left_axes), left_axes);
-  const int32_t right = random_b_operand(random, b, dtype, batch, b.plan.inner_k_axis,
+  const int32_t right = random_b_operand(random, b, dtype, rounds, batch, b.plan.inner_k_axis,
                                          b.plan.k_axis, columns_per_panel);
   int32_t x = b.inner_matmul(left, right);
+  if (rounds) b.plan.nodes[x].narrow_to = DType::bf16;
   if (chance(random, 20)) b.output(x, dtype);
   if (chance(random, 50))
     x = b.map(PlanOp::add_, {x, b.input(dtype, random_axes(random, batch, 50) | k)});
@@ -253,17 +259,19 @@ PlanBuilder random_cube_plan(Random& random, int columns_per_panel) {
   const uint32_t m = 1u << b.plan.m_axis, n = 1u << b.plan.n_axis, k = 1u << b.plan.k_axis;
   const bool wide = chance(random, 20);
   const DType dtype = wide ? DType::f64 : DType::f32;
+  const bool rounds = !wide && chance(random, 40);
   const uint32_t a_axes = random_axes(random, batch, 80) | m | k;
   int32_t a;
   if (b.plan.inner_k_axis >= 0) {
-    a = inner_product(random, b, dtype, batch, columns_per_panel);
+    a = inner_product(random, b, dtype, rounds, batch, columns_per_panel);
   } else {
     a = b.load(random_view(random, b, random_storage(random, dtype), a_axes), a_axes);
     if (chance(random, 25)) a = b.map(PlanOp::add_, {a, b.input(dtype, k)});
   }
-  const int32_t right =
-      random_b_operand(random, b, dtype, batch, b.plan.k_axis, b.plan.n_axis, columns_per_panel);
+  const int32_t right = random_b_operand(random, b, dtype, rounds, batch, b.plan.k_axis,
+                                         b.plan.n_axis, columns_per_panel);
   const int32_t c = b.matmul(a, right);
+  if (rounds) b.plan.nodes[c].narrow_to = DType::bf16;
   const uint32_t unstored = b.plan.inner_k_axis < 0 ? k : k | 1u << b.plan.inner_k_axis;
   Pools pools;
   pools.add(b, c);

@@ -93,14 +93,24 @@ class Evaluation {
     const int k_axis = inner ? plan_.inner_k_axis : plan_.k_axis;
     const int64_t n_extent = extents_[n_axis], k_extent = extents_[k_axis];
     const int64_t n = at[n_axis], k = at[k_axis];
-    const int64_t entry = (n_extent + width - 1) / width * width * k_extent;
-    int64_t element = n / width * (k_extent * width) + k * width + n % width;
+    const int64_t pair = rounds() ? 2 : 1, steps = (k_extent + pair - 1) / pair * pair;
+    const int64_t entry = (n_extent + width - 1) / width * width * steps;
+    int64_t element =
+        n / width * (steps * width) + k / pair * pair * width + n % width * pair + k % pair;
     for (int a = 0; a < static_cast<int>(extents_.size()); ++a) {
       if (a == n_axis || a == k_axis || !(node.axes >> a & 1)) continue;
       element += at[a] * slot(access.strides[a]) / (n_extent * k_extent) * entry;
     }
-    return read(node.dtype,
-                buffers_[access.value] + element * static_cast<int64_t>(size_of(node.dtype)));
+    return read(storage(node),
+                buffers_[access.value] + element * static_cast<int64_t>(size_of(storage(node))));
+  }
+
+  // The products of the plan round their operands to bf16.
+  bool rounds() const {
+    for (const PlanNode& node : plan_.nodes) {
+      if (node.op == PlanOp::matmul_ && node.narrow_to == DType::bf16) return true;
+    }
+    return false;
   }
 
   void evaluate(size_t i, const PlanNode& node, const Coordinates& at) {
@@ -165,11 +175,13 @@ class Evaluation {
 
   Scalar multiply(const PlanNode& node, const Coordinates& at) const {
     const bool inner = node.axes >> plan_.k_axis & 1;
+    const DType operand = node.narrow_to == DType::bf16 ? DType::bf16 : node.dtype;
     double sum = 0;
     over(
         1u << (inner ? plan_.inner_k_axis : plan_.k_axis),
         [&](const Coordinates& point) {
-          sum += value_of(node.inputs[0], point).real * value_of(node.inputs[1], point).real;
+          sum += rounded(operand, value_of(node.inputs[0], point)).real *
+                 rounded(operand, value_of(node.inputs[1], point)).real;
         },
         at);
     return rounded(node.dtype, {sum, 0});

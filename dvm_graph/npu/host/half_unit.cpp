@@ -1,0 +1,416 @@
+// Matrix products with operands of 16 bits, and what packs those operands.
+//
+//   m_matmul_widen  f32 A times panels of f16 or bf16, which are widened on their way to the FMAs:
+//                   f32 arithmetic at half the memory traffic of B
+//   m_matmul_pairs  A and B in bf16, two steps of k side by side in 32 bits: one instruction of
+//                   AVX512-BF16 multiplies both and adds them to an f32
+//
+// A and panels of B are laid out as those of m_matmul (cube_unit.cpp), in elements of 16 or, pairs,
+// of 32 bits; B always comes packed. The loops are those of m_matmul too: a block of rows and a
+// panel of C in registers while k runs, all row blocks before the next panel, as many rows of A at
+// a time as stay in L2.
+//
+// AVX512-BF16 rounds sums to nearest even, but not as two FMAs do, and takes denormal operands and
+// gives denormal results as 0. Elsewhere pairs are widened and multiplied by FMAs.
+//
+// This file is compiled once more for AVX-512 with AVX512-BF16, in a namespace of its own.
+#include "npu/host/rows.h"
+#include "npu/host/storage.h"
+#include "npu/host/transpose.h"
+#include "npu/host/units.h"
+
+namespace dvm::DVM_LEVEL {
+namespace {
+
+#if defined(DVM_AVX512)
+constexpr int kMaxRows = 14;
+#elif defined(DVM_AVX2)
+constexpr int kMaxRows = 6;
+#elif defined(__aarch64__)
+constexpr int kMaxRows = 12;
+#else
+constexpr int kMaxRows = 5;
+#endif
+constexpr int kPanelVectors = 2, kLatencySums = 8;
+constexpr int64_t L = kLanes<float>, kNR = kPanelVectors * L;
+constexpr int64_t kChunkBytes = int64_t{544} << 10;  // of A: stays in L2 beside two panels of B
+constexpr int64_t kAheadSteps = 16;                  // of k between bursts of prefetches
+constexpr int kAheadRows = 4;  // shorter blocks run at the speed of the hardware's prefetching
+
+using Sum = Full<float>;
+using Pairs = Full<uint32_t>;
+
+// How a step of k is read and multiplied.
+template <class S>
+struct Widened {
+  using A = float;
+  using B = LaneType<S>;
+  using Column = Sum;
+  DVM_INLINE static Column column(const B* at) {
+    return convert_lanes<float, S, L>(load<Vec<B, L>>(at));
+  }
+  DVM_INLINE static Sum scalar(const A* at) { return splat<Sum>(*at); }
+  DVM_INLINE static Sum multiply_add(Sum sum, Sum a, Column b) { return sum + a * b; }
+};
+
+struct Paired {
+  using A = uint32_t;
+  using B = uint32_t;
+  using Column = Pairs;
+  DVM_INLINE static Column column(const B* at) { return load<Pairs>(at); }
+  DVM_INLINE static Pairs scalar(const A* at) { return splat<Pairs>(*at); }
+  DVM_INLINE static Sum multiply_add(Sum sum, Pairs a, Pairs b) {
+#if defined(DVM_AVX512_BF16)
+    return bits_as<Sum>(
+        _mm512_dpbf16_ps(bits_as<__m512>(sum), bits_as<__m512bh>(a), bits_as<__m512bh>(b)));
+#else
+    sum += bits_as<Sum>(a << 16) * bits_as<Sum>(b << 16);
+    return sum + bits_as<Sum>(a & 0xffff0000) * bits_as<Sum>(b & 0xffff0000);
+#endif
+  }
+};
+
+template <class Step>
+struct Product {
+  const typename Step::A* a;
+  int64_t a_row;  // strides, in elements
+  const typename Step::B* b;
+  int64_t b_step, b_panel;
+  float* c;
+  int64_t c_row;
+  int64_t k;
+  bool accumulate;
+  const typename Step::B* ahead = nullptr;  // of B, to fetch into L2 meanwhile
+  int64_t ahead_rows = 0;                   // per kAheadSteps steps of k
+};
+
+// C block: Rows rows, one panel, of which the last vector has `ragged` columns (L: all).
+template <class Step, int Rows, int Vectors>
+[[gnu::noinline]] void multiply_block(const Product<Step>& x, int64_t ragged) {
+  constexpr int kSums = Rows * Vectors >= kLatencySums ? 1 : kLatencySums / (Rows * Vectors);
+  Sum sum[kSums * Rows][Vectors];
+#pragma GCC unroll 64
+  for (int i = 0; i < kSums * Rows; i++)
+#pragma GCC unroll 2
+    for (int j = 0; j < Vectors; j++) sum[i][j] = Sum{};
+  // One pointer for three rows: see cube_unit.cpp.
+  constexpr int kGroup = 3, kGroups = (Rows + kGroup - 1) / kGroup;
+  const typename Step::A* group[kGroups];
+  const int64_t a_row = x.a_row, b_step = x.b_step;
+#pragma GCC unroll 8
+  for (int g = 0; g < kGroups; g++) {
+    group[g] = x.a + g * kGroup * a_row;
+    asm("" : "+r"(group[g]));
+  }
+  const typename Step::B* b = x.b;
+  const auto step = [&](int first) DVM_LAMBDA_INLINE {
+    typename Step::Column column[Vectors];
+#pragma GCC unroll 2
+    for (int j = 0; j < Vectors; j++) column[j] = Step::column(b + j * L);
+#pragma GCC unroll 64
+    for (int i = 0; i < Rows; i++) {
+      const auto scalar = Step::scalar(&group[i / kGroup][i % kGroup * a_row]);
+#pragma GCC unroll 2
+      for (int j = 0; j < Vectors; j++)
+        sum[first + i][j] = Step::multiply_add(sum[first + i][j], scalar, column[j]);
+    }
+#pragma GCC unroll 8
+    for (int g = 0; g < kGroups; g++) group[g]++;
+    b += b_step;
+  };
+  if constexpr (kSums > 1) {
+    int64_t k = 0;
+    for (; k + kSums <= x.k; k += kSums) {
+#pragma GCC unroll 8
+      for (int u = 0; u < kSums; u++) step(u * Rows);
+    }
+    for (; k < x.k; k++) step(0);
+#pragma GCC unroll 64
+    for (int i = Rows; i < kSums * Rows; i++)
+#pragma GCC unroll 2
+      for (int j = 0; j < Vectors; j++) sum[i % Rows][j] += sum[i][j];
+  } else {
+    const typename Step::B* ahead = x.ahead;
+    const int64_t ahead_rows = x.ahead_rows;
+    for (int64_t k = 0; k < x.k; k += kAheadSteps) {
+      if constexpr (Rows >= kAheadRows || Rows == kMaxRows) {
+        constexpr int64_t kLine = 64 / static_cast<int64_t>(sizeof(*ahead));
+        for (int64_t row = 0; row < ahead_rows; row++, ahead += b_step)
+          for (int64_t n = 0; n < kNR; n += kLine) __builtin_prefetch(ahead + n, 0, 2);
+      }
+      for (int64_t left = lesser(x.k - k, kAheadSteps); left > 0; left--) step(0);
+    }
+  }
+  float* c = x.c;
+  const int64_t c_row = x.c_row;
+  const bool accumulate = x.accumulate;
+#pragma GCC unroll 64
+  for (int i = 0; i < Rows; i++, c += c_row) {
+#pragma GCC unroll 2
+    for (int j = 0; j < Vectors; j++) {
+      float* at = c + j * L;
+      Sum result = sum[i][j];
+      if (j == Vectors - 1 && ragged < L) {
+        if (accumulate) result += load_partial<Sum>(at, ragged);
+        store_partial(at, result, ragged);
+      } else {
+        if (accumulate) result += load<Sum>(at);
+        store(at, result);
+      }
+    }
+  }
+}
+
+template <class Step>
+using Block = void (*)(const Product<Step>&, int64_t);
+
+template <class Step, int Vectors, int... Rows>
+DVM_INLINE Block<Step> block_of(int64_t rows, std::integer_sequence<int, Rows...>) {
+  static constexpr Block<Step> kBlocks[] = {&multiply_block<Step, Rows + 1, Vectors>...};
+  return kBlocks[rows - 1];
+}
+
+template <class Step, int Vectors>
+DVM_INLINE void multiply_panel(Product<Step> x, int64_t rows, int64_t ragged) {
+  const int64_t count = (rows + kMaxRows - 1) / kMaxRows, most = (rows + count - 1) / count;
+  const int64_t ahead = (x.k + kAheadSteps - 1) / kAheadSteps * x.ahead_rows * x.b_step;
+  for (int64_t m = 0; m < rows; m += most) {
+    block_of<Step, Vectors>(lesser(rows - m, most), std::make_integer_sequence<int, kMaxRows>{})(
+        x, ragged);
+    x.a += most * x.a_row;
+    x.c += most * x.c_row;
+    x.ahead += ahead;
+  }
+}
+
+template <class Step>
+void multiply(Product<Step> x, int64_t rows, int64_t columns) {
+  const int64_t row_bytes = (x.k + 1) * static_cast<int64_t>(sizeof(typename Step::A));
+  const int64_t resident = kChunkBytes / row_bytes / kMaxRows * kMaxRows;
+  const int64_t chunk = resident > kMaxRows ? resident : kMaxRows;
+  for (int64_t m = 0; m < rows; m += chunk) {
+    const int64_t here = lesser(rows - m, chunk);
+    const int64_t blocks = (here + kMaxRows - 1) / kMaxRows;
+    Product<Step> panel = x;
+    panel.ahead_rows = (kAheadSteps + blocks - 1) / blocks;
+    int64_t left = columns;
+    for (; left >= kNR; left -= kNR) {
+      if (left == kNR) panel.ahead_rows = 0;
+      panel.ahead = panel.b + panel.b_panel;
+      multiply_panel<Step, 2>(panel, here, L);
+      panel.b += panel.b_panel;
+      panel.c += kNR;
+    }
+    panel.ahead = panel.b;
+    panel.ahead_rows = 0;
+    if (left > L) {
+      multiply_panel<Step, 2>(panel, here, left - L);
+    } else if (left > 0) {
+      multiply_panel<Step, 1>(panel, here, left);
+    }
+    x.a += chunk * x.a_row;
+    x.c += chunk * x.c_row;
+  }
+}
+
+template <class Step>
+void matmul_handler(Core& core, const uint64_t* words) {
+  const Extents e = extents_of(core, words);
+  if (e.outer <= 0 || e.inner <= 0) return;
+  const uint8_t flags = flags_of(words);
+  const auto c = tile_at<float>(core, words + 1);
+  const auto a = tile_at<const typename Step::A>(core, words + 3);
+  const auto b = tile_at<const typename Step::B>(core, words + 5);
+  Product<Step> x{};
+  x.a = a.at;
+  x.a_row = a.middle;
+  x.b = b.at;
+  x.b_step = b.middle;
+  x.b_panel = b.outer;
+  x.c = c.at;
+  x.c_row = c.middle;
+  x.k = e.middle;
+  x.accumulate =
+      (flags & kAccumulateAlways) != 0 || ((flags & kAccumulate) != 0 && !core.first_chunk);
+  multiply(x, e.outer, e.inner);
+}
+
+// ---- packing
+
+// `count` elements, clamped to the lanes there are; zeros in the others.
+template <class S>
+DVM_INLINE Sum load_floats(const S* from, int64_t count) {
+  using In = Vec<LaneType<S>, L>;
+  const auto* at = reinterpret_cast<const LaneType<S>*>(from);
+  if (count >= L) return convert_lanes<float, S, L>(load<In>(at));
+  if (count <= 0) return Sum{};
+  return convert_lanes<float, S, L>(load_partial<In>(at, count));
+}
+
+// f32 lanes as bf16 in the upper 16 bits, rounded to nearest even; NaN stays NaN.
+DVM_INLINE Pairs rounded(Sum v) {
+  const Pairs bits = bits_as<Pairs>(v);
+  const Pairs nearest = bits + 0x7fff + ((bits >> 16) & 1);
+  return v != v ? bits | 0x400000 : nearest;
+}
+
+// Lanes of two steps of k, side by side.
+DVM_INLINE Pairs pair_lanes(Sum even, Sum odd) {
+  return (rounded(even) >> 16) | (rounded(odd) & 0xffff0000);
+}
+
+template <int... I>
+DVM_INLINE Pairs pair_neighbours(Sum low, Sum high, std::integer_sequence<int, I...>) {
+  return pair_lanes(__builtin_shufflevector(low, high, (2 * I)...),
+                    __builtin_shufflevector(low, high, (2 * I + 1)...));
+}
+
+// The pairs that `count` neighbouring elements are, at most 2L; 0 behind an odd one.
+template <class S>
+DVM_INLINE Pairs load_pairs(const S* from, int64_t count) {
+  const Sum low = load_floats(from, count), high = load_floats(from + L, count - L);
+#if defined(DVM_AVX512_BF16)
+  return bits_as<Pairs>(_mm512_cvtne2ps_pbh(bits_as<__m512>(high), bits_as<__m512>(low)));
+#else
+  return pair_neighbours(low, high, std::make_integer_sequence<int, L>{});
+#endif
+}
+
+template <class S>
+DVM_INLINE uint32_t load_pair(const S* from, int64_t stride, bool both) {
+  const uint32_t even = convert_one<BFloat>(convert_one<float>(*from)).bits;
+  return both ? even | uint32_t{convert_one<BFloat>(convert_one<float>(from[stride])).bits} << 16
+              : even;
+}
+
+template <class S>
+void pack_a_pairs_handler(Core& core, const uint64_t* words) {
+  const Extents e = extents_of(core, words);
+  if (e.empty()) return;
+  const auto to = tile_at<uint32_t>(core, words + 1);
+  const auto from = tile_at<const S>(core, words + 3);
+  for (int64_t m = 0; m < e.middle; m++) {
+    uint32_t* out = to.at + m * to.middle;
+    const S* in = from.at + m * from.middle;
+    for (int64_t k = 0; k < e.inner;) {
+      const int64_t left = e.inner - k;
+      if (from.inner == 1) {
+        const Pairs pairs = load_pairs(in + k, left);
+        if (left >= 2 * L)
+          store(out + k / 2, pairs);
+        else
+          store_partial(out + k / 2, pairs, (left + 1) / 2);
+        k += 2 * L;
+      } else {
+        out[k / 2] = load_pair(in + k * from.inner, from.inner, left > 1);
+        k += 2;
+      }
+    }
+  }
+}
+
+// A panel of pairs, from rows of neighbouring columns.
+template <class S>
+DVM_INLINE void pack_pairs_by_rows(uint32_t* to, const S* from, int64_t k_extent, int64_t columns,
+                                   int64_t k_stride) {
+  for (int64_t k = 0; k < k_extent; k += 2, to += kNR) {
+    const S* row = from + k * k_stride;
+    for (int64_t n = 0; n < kNR; n += L) {
+      const Sum even = load_floats(row + n, columns - n);
+      const Sum odd = k + 1 < k_extent ? load_floats(row + k_stride + n, columns - n) : Sum{};
+      store(to + n, pair_lanes(even, odd));
+    }
+  }
+}
+
+// A panel of pairs, from columns of neighbouring rows.
+template <class S>
+DVM_INLINE void pack_pairs_by_columns(uint32_t* to, const S* from, int64_t k_extent,
+                                      int64_t columns, int64_t n_stride) {
+  for (int64_t k = 0; k < k_extent; k += 2 * L) {
+    const int64_t left = k_extent - k, rows = lesser((left + 1) / 2, L);
+    for (int64_t n = 0; n < kNR; n += L) {
+      Pairs block[L];
+#pragma GCC unroll 64
+      for (int c = 0; c < L; c++)
+        block[c] = n + c < columns ? load_pairs(from + k + (n + c) * n_stride, left) : Pairs{};
+      transpose_block(block);
+      uint32_t* corner = to + k / 2 * kNR + n;
+#pragma GCC unroll 64
+      for (int r = 0; r < L; r++)
+        if (r < rows) store(corner + r * kNR, block[r]);
+    }
+  }
+}
+
+template <class S>
+void pack_b_pairs_handler(Core& core, const uint64_t* words) {
+  const Extents e = extents_of(core, words);
+  if (e.empty()) return;
+  const auto to = tile_at<uint32_t>(core, words + 1);
+  const auto from = tile_at<const S>(core, words + 3);
+  uint32_t* out = to.at;
+  for (int64_t n = 0; n < e.inner; n += kNR, out += to.outer) {
+    const int64_t columns = lesser(e.inner - n, kNR);
+    const S* in = from.at + n * from.inner;
+    if (from.inner == 1) {
+      pack_pairs_by_rows(out, in, e.middle, columns, from.middle);
+    } else if (from.middle == 1) {
+      pack_pairs_by_columns(out, in, e.middle, columns, from.inner);
+    } else {
+      for (int64_t k = 0; k < e.middle; k += 2) {
+        for (int64_t c = 0; c < kNR; c++) {
+          out[k / 2 * kNR + c] = c < columns ? load_pair(in + k * from.middle + c * from.inner,
+                                                         from.middle, k + 1 < e.middle)
+                                             : 0;
+        }
+      }
+    }
+  }
+}
+
+// Panels of B in its own storage dtype: packed at load, so short of the fastest.
+void pack_b_stored_handler(Core& core, const uint64_t* words) {
+  const Extents e = extents_of(core, words);
+  if (e.empty()) return;
+  const auto to = tile_at<uint16_t>(core, words + 1);
+  const auto from = tile_at<const uint16_t>(core, words + 3);
+  uint16_t* panel = to.at;
+  for (int64_t n = 0; n < e.inner; n += kNR, panel += to.outer) {
+    const int64_t columns = lesser(e.inner - n, kNR);
+    const uint16_t* in = from.at + n * from.inner;
+    for (int64_t k = 0; k < e.middle; k++, in += from.middle) {
+      uint16_t* out = panel + k * kNR;
+      for (int64_t c = 0; c < columns; c++) out[c] = in[c * from.inner];
+      for (int64_t c = columns; c < kNR; c++) out[c] = 0;
+    }
+  }
+}
+
+struct HalfUnit {
+  static constexpr bool accepts(Family family, Form form) {
+    return part_of(family, form) == Part::half;
+  }
+  template <Family F, Form Form_, DType D>
+  static constexpr auto handler() {
+    using S = StorageType<D>;
+    if constexpr (Form_ == Form::matmul_widen)
+      return &matmul_handler<Widened<S>>;
+    else if constexpr (Form_ == Form::matmul_pairs)
+      return &matmul_handler<Paired>;
+    else if constexpr (Form_ == Form::pack_a_pairs)
+      return &pack_a_pairs_handler<S>;
+    else if constexpr (Form_ == Form::pack_b_pairs)
+      return &pack_b_pairs_handler<S>;
+    else if constexpr (Form_ == Form::pack_b_stored)
+      return &pack_b_stored_handler;
+    else
+      return nullptr;
+  }
+};
+
+}  // namespace
+
+void fill_half(Handler* handlers) { fill_handlers<HalfUnit>(handlers); }
+
+}  // namespace dvm::DVM_LEVEL
