@@ -10,11 +10,11 @@ namespace {
 constexpr double kNearTraffic = 1, kFarTraffic = 4;  // within / beyond local-memory size
 constexpr double kFirstPanel = 2;                    // waits for memory
 constexpr double kBandwidth = 16;                    // rows that pay for reading B from memory
-constexpr double kPack = 8, kPackRows = 4;
+constexpr double kPack = 8, kPackRows = 10;
 constexpr double kVectorOperation = 6;
 constexpr double kBlockOverhead = 1500;     // of a register block
 constexpr double kSharedSet = 0.005;        // of the time, for each row of A in a cache set
-constexpr double kImbalance = 0.06;         // of a tile, until the last core is done
+constexpr double kImbalance = 0.08;         // of a tile, until the last core is done
 constexpr double kTileOverhead = 8;         // per element of Target::tile_overhead
 constexpr int64_t kMostKBlocks = 16;        // unrolled in the body
 constexpr int64_t kMostColumnBlocks = 32;   // as are those of the inner product

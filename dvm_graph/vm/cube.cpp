@@ -10,6 +10,8 @@
 namespace dvm {
 namespace {
 
+constexpr int64_t kFewDots = 4;  // rows or columns of C that are best done as dot products
+
 constexpr uint32_t bit(int axis) { return 1u << axis; }
 
 int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
@@ -21,6 +23,7 @@ struct Product {
   int64_t n = 1, k = 1, steps = 1;  // steps: k in elements of A and B, which may be pairs
   bool panels = false;              // B is packed already
   bool readable_b = false;          // B can be read in place
+  bool columns_b = false;           // and so it is, its columns being contiguous
   bool pack_a = false, pack_b = false;
   bool keep_a = false, keep_b = false;  // packed operands stay while others pass
   bool blocks_columns = false;          // the columns of a tile, in blocks; else those of the grid
@@ -132,9 +135,11 @@ class CubeLowering {
     product.panels = b.packed_panels;
     const bool b_rows = b.strides[product.n_axis] == 1 || product.n == 1;
     const bool few_rows = problem_.m <= 2 * std::max(1, target_.matmul_mr);
-    product.readable_b =
-        target_.unified_memory && pair_ == 1 && storage_is_register(product.b) && b_rows;
-    product.pack_b = !product.panels && !(product.readable_b && few_rows);
+    const bool in_place = target_.unified_memory && pair_ == 1 && storage_is_register(product.b);
+    product.readable_b = in_place && b_rows;
+    product.columns_b = in_place && !product.panels && b.strides[product.k_axis] == 1 &&
+                        std::min(problem_.m, product.n) <= kFewDots;
+    product.pack_b = !product.panels && !product.columns_b && !(product.readable_b && few_rows);
     if (is_computed(product.a)) return true;
     product.pack_a = plan_.nodes[product.a].op == PlanOp::patches_ || pair_ > 1;
     if (product.pack_a) return true;
@@ -448,8 +453,8 @@ class CubeLowering {
         part.k * pair_ * access.strides[product.k_axis] + part.n * access.strides[product.n_axis]);
     from.middle = stride(access.strides[product.k_axis]);
     if (!product.pack_b) {
-      from.outer = columns;
-      from.inner = 1;
+      from.inner = product.columns_b && product.n > 1 ? stride(access.strides[product.n_axis]) : 1;
+      from.outer = stride(int64_t{columns} * from.inner);
       return from;
     }
     from.inner = stride(access.strides[product.n_axis]);

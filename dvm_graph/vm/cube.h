@@ -1,11 +1,11 @@
 // Cube and mix kernels: tiles of C [rows, columns] over (batch, n blocks, m blocks).
 //
-// B comes as panels packed at load, is read in place where rows are few, or is packed into local
-// memory and kept while the m blocks pass. A is read in place where its rows are contiguous and do
-// not share cache sets, else packed. A deep k is unrolled into several matmul instructions that
-// accumulate. Nodes before the matmul on A's side run on the block of A [rows, k]; nodes after it
-// run on the tile of C. An inner product fills the block of A first, in blocks of columns where its
-// B is not kept.
+// B comes as panels packed at load, is read in place where rows are few (or columns, and those of B
+// are contiguous), or is packed into local memory and kept while the m blocks pass. A is read in
+// place where its rows are contiguous and do not share cache sets, else packed. A deep k is
+// unrolled into several matmul instructions that accumulate. Nodes before the matmul on A's side
+// run on the block of A [rows, k]; nodes after it run on the tile of C. An inner product fills the
+// block of A first, in blocks of columns where its B is not kept.
 #pragma once
 
 #include "vm/lower.h"

@@ -191,7 +191,8 @@ class Verifier {
     for (int k = 0; k < form.outputs + form.inputs; ++k) {
       Operand operand;
       std::memcpy(&operand, words + 1 + 2 * k, sizeof operand);
-      if (!check_place(info, operand, k) || !check_strides(info, flat, operand, k)) return false;
+      if (!check_place(info, operand, k) || !check_strides(info, dtype, flat, operand, k))
+        return false;
     }
     if (flat && (head.e0 != 0 || head.e1 != 0)) return fail("a contiguous tile has one loop");
     well_formed_ = true;
@@ -252,14 +253,21 @@ class Verifier {
   }
 
   // Handlers of vector and cube instructions run over rows of neighbouring elements.
-  bool check_strides(const FamilyInfo& info, bool flat, const Operand& operand, int k) {
+  bool check_strides(const FamilyInfo& info, DType dtype, bool flat, const Operand& operand,
+                     int k) {
     if (operand.space() == Space::immediate) return true;
     const bool rows = info.unit == Unit::vector && integer_operand(info.form) != k;
     const int inner = operand.inner_stride;
     if (rows && inner != 1 && (k == 0 || inner != 0)) {
       return fail("a vector operand needs an inner stride of 0 or 1, an output of 1");
     }
-    if (is_matmul(info.form) && inner != 1) return fail("rows of a matmul are contiguous");
+    if (is_matmul(info.form) && inner != 1) {
+      const int64_t panel = int64_t{inner} * panel_columns(dtype, target_);
+      if (k != 2 || info.form != Form::matmul) return fail("rows of a matmul are contiguous");
+      if (operand.middle_stride != 1 || operand.outer_stride != panel) {
+        return fail("neither rows nor columns of a matmul's B are contiguous");
+      }
+    }
     if (flat && inner != 1) return fail("a contiguous tile has stride 1");
     return true;
   }
@@ -283,6 +291,7 @@ class Verifier {
     if (form == Form::pack_a_pairs && k == 0) return {{0, middle, inner}, 0, false, 2};
     if (is_matmul(form) && k == 0) return {{middle, 0, inner}};
     if (is_matmul(form) && k == 1) return {{middle, inner, 0}};
+    if (form == Form::matmul && k == 2 && inner != 1) return {{0, middle, inner}};
     if (is_matmul(form) && k == 2) return {{0, middle, outer}, columns, false};
     return {{outer, middle, inner}};
   }

@@ -11,7 +11,8 @@
 // hides the latency of the FMAs.
 //
 // A row-major B under very few rows is streamed row by row instead: bandwidth is all that counts
-// there, and only long contiguous reads get it.
+// there, and only long contiguous reads get it. A B whose columns are contiguous (k stride 1) is
+// read in place, too: elements of C are dot products, for which few rows or columns of C pay.
 #include "npu/host/loops.h"
 #include "npu/host/units.h"
 
@@ -43,13 +44,14 @@ constexpr int kStreamScalars = 16;  // elements of A in registers while rows of 
 constexpr int kStreamScalars = 8;
 #endif
 constexpr int kStreamRows = kStreamScalars / 4;
+constexpr int kDots = 4;  // rows, and columns, of a block of dot products
 
 template <class T>
 struct Matmul {
   const T* a;
   int64_t a_row;  // strides, in elements
   const T* b;
-  int64_t b_step, b_panel;
+  int64_t b_step, b_panel, b_column;
   T* c;
   int64_t c_row;
   int64_t k;
@@ -60,6 +62,9 @@ struct Matmul {
   static constexpr int64_t kColumns = kPanelVectors * kLanes<T>;
 
   bool direct() const { return b_panel == kColumns && b_step != kColumns; }
+  bool contiguous_columns(int64_t columns) const {
+    return b_step == 1 && (b_column != 1 || columns == 1);
+  }
 };
 
 // C block: Rows rows, one panel. `ragged` (0: none) is the number of valid elements in the last
@@ -265,8 +270,78 @@ DVM_INLINE bool multiply_streamed(const Matmul<T>& x, int64_t rows, int64_t colu
   return ((rows == Rows + 1 && (multiply_streamed<T, Rows + 1>(x, columns), true)) || ...);
 }
 
+template <class V>
+DVM_INLINE Element<V> sum_lanes(V v) {
+  if constexpr (sizeof(V) > 16) {
+    return sum_lanes(low_half(v) + high_half(v));
+  } else if constexpr (kLanesOf<V> == 4) {
+    return (v[0] + v[2]) + (v[1] + v[3]);
+  } else {
+    return v[0] + v[1];
+  }
+}
+
+// A block of C: rows of A by columns of B, both contiguous along k.
+template <class T, int Rows, int Columns>
+DVM_INLINE void multiply_dots(const Matmul<T>& x) {
+  using V = Full<T>;
+  constexpr int64_t L = kLanes<T>;
+  V sum[Rows][Columns] = {};
+  const auto step = [&](auto load_at) DVM_LAMBDA_INLINE {
+    V column[Columns];
+#pragma GCC unroll 4
+    for (int j = 0; j < Columns; j++) column[j] = load_at(x.b + j * x.b_column);
+#pragma GCC unroll 4
+    for (int i = 0; i < Rows; i++) {
+      const V row = load_at(x.a + i * x.a_row);
+#pragma GCC unroll 4
+      for (int j = 0; j < Columns; j++) sum[i][j] += row * column[j];
+    }
+  };
+  int64_t k = 0;
+  for (; k + L <= x.k; k += L) step([k](const T* at) DVM_LAMBDA_INLINE { return load<V>(at + k); });
+  if (k < x.k) {
+    step([k, n = x.k - k](const T* at) DVM_LAMBDA_INLINE { return load_partial<V>(at + k, n); });
+  }
+#pragma GCC unroll 4
+  for (int i = 0; i < Rows; i++) {
+#pragma GCC unroll 4
+    for (int j = 0; j < Columns; j++) {
+      T& c = x.c[i * x.c_row + j];
+      c = sum_lanes(sum[i][j]) + (x.accumulate ? c : T{0});
+    }
+  }
+}
+
+template <class T, int Rows>
+[[gnu::noinline]] void multiply_dot_rows(Matmul<T> x, int64_t columns) {
+  for (; columns >= kDots; columns -= kDots) {
+    multiply_dots<T, Rows, kDots>(x);
+    x.b += kDots * x.b_column;
+    x.c += kDots;
+  }
+  for (; columns > 0; columns--) {
+    multiply_dots<T, Rows, 1>(x);
+    x.b += x.b_column;
+    x.c++;
+  }
+}
+
+template <class T>
+void multiply_columns(Matmul<T> x, int64_t rows, int64_t columns) {
+  for (; rows >= kDots; rows -= kDots) {
+    multiply_dot_rows<T, kDots>(x, columns);
+    x.a += kDots * x.a_row;
+    x.c += kDots * x.c_row;
+  }
+  if (rows == 3) multiply_dot_rows<T, 3>(x, columns);
+  if (rows == 2) multiply_dot_rows<T, 2>(x, columns);
+  if (rows == 1) multiply_dot_rows<T, 1>(x, columns);
+}
+
 template <class T>
 void multiply(Matmul<T> x, int64_t rows, int64_t columns) {
+  if (x.contiguous_columns(columns)) return multiply_columns(x, rows, columns);
   if (x.direct() && x.k > 0 &&
       multiply_streamed(x, rows, columns, std::make_integer_sequence<int, kStreamRows>{})) {
     return;
@@ -304,6 +379,7 @@ void matmul_handler(Core& core, const uint64_t* words) {
   x.b = b.at;
   x.b_step = b.middle;
   x.b_panel = b.outer;
+  x.b_column = b.inner;
   x.c = c.at;
   x.c_row = c.middle;
   x.k = e.middle;

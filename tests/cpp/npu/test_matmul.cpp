@@ -1,5 +1,5 @@
 // m_matmul of every level against long double: every row count around the register block, packed
-// and direct B, ragged columns, strided A and C, accumulation.
+// and direct B, B with contiguous columns, ragged columns, strided A and C, accumulation.
 #include "operands.h"
 #include "reference.h"
 
@@ -10,6 +10,7 @@ struct Layout {
   int64_t m, k, n, nr;
   int64_t a_row, b_row, c_row;  // b_row 0: packed panels
   bool accumulate;
+  int64_t b_column = 1;  // not 1: columns of B are contiguous
 };
 
 Layout random_layout(Random& random, int64_t nr) {
@@ -23,6 +24,10 @@ Layout random_layout(Random& random, int64_t nr) {
   x.b_row = random.chance(0.5) ? 0 : x.n + random.integer(0, 5);
   x.c_row = x.n + random.integer(0, 5);
   x.accumulate = random.chance(0.5);
+  if (random.chance(0.25)) {
+    x.b_row = 1;
+    x.b_column = x.k + random.integer(2, 5);
+  }
   return x;
 }
 
@@ -34,6 +39,7 @@ Layout large_layout(Random& random, int64_t nr, bool packed) {
   x.n = 2 * nr + 3;
   x.a_row = 4096;
   x.b_row = packed ? 0 : x.n;
+  x.b_column = 1;
   x.c_row = x.n;
   return x;
 }
@@ -46,13 +52,13 @@ void test_layout(Machine& machine, Random& random, DType dtype, const Layout& x)
   Array<T> a(a_shape, {0, x.a_row, 1}), c(c_shape, {0, x.c_row, 1});
   // Packed: panels of [k][NR]. Direct: [k, n] rows, so the operand ends at its last element.
   const Shape b_shape = packed ? Shape{panels, x.k, x.nr} : Shape{1, x.k, x.n};
-  const Strides b_strides = packed ? Strides{x.k * x.nr, x.nr, 1} : Strides{0, x.b_row, 1};
+  const Strides b_strides = packed ? Strides{x.k * x.nr, x.nr, 1} : Strides{0, x.b_row, x.b_column};
   Array<T> b(b_shape, b_strides);
   for (Array<T>* array : {&a, &b, &c})
     array->fill([&] { return static_cast<T>(random.real(-1, 1)); });
   const std::vector<T> before = c.copy();
   Place b_place = b.place();
-  b_place.strides.outer = packed ? x.k * x.nr : x.nr;
+  b_place.strides.outer = packed ? x.k * x.nr : x.nr * x.b_column;
   const uint8_t flags = x.accumulate ? kAccumulateAlways : 0;
   context += describe({x.m, x.k, x.n}, {a.strides(), b_place.strides, c.strides()});
   machine.execute(Family::m_matmul, dtype, {x.m, x.k, x.n}, {c.place(), a.place(), b_place}, {},
