@@ -407,6 +407,10 @@ class Assembler {
         head.flags |= kLastChunk;
       } else if (line.accept("stream")) {
         head.flags |= kStream;
+      } else if (line.accept("joined")) {
+        head.flags |= kJoined;
+      } else if (line.accept("transient")) {
+        head.flags |= kTransient;
       } else {
         line.fail("expected a predicate or flag");
       }

@@ -45,11 +45,16 @@ struct Core {
 // `words` points at the instruction's head.
 using Handler = void (*)(Core& core, const uint64_t* words);
 
+// Runs a group of joined instructions (vm/strips.h), the first of which `words` points at; returns
+// the end of the last.
+using JoinedHandler = const uint64_t* (*)(Core& core, const uint64_t* words);
+
 struct InstructionTable {
   const char* name;                       // e.g. "x86-64-v4"
   int matmul_nr = 0;                      // panel width of B, f32 (f64: half of it)
   int matmul_mr = 0;                      // rows of the register block
   Handler handlers[kFamilies * 16] = {};  // by opcode; null where the family lacks the dtype
+  JoinedHandler joined = nullptr;         // null: joined instructions run one after the other
 };
 
 // Where an operand's first element lies. `word` points at the operand's two words.

@@ -100,6 +100,8 @@ void add_predicates(Text& text, const Head& head) {
   if (head.flags & kLastChunk) put("last_chunk");
   if (head.flags & kAccumulateAlways) put("accumulate_always");
   if (head.flags & kStream) put("stream");
+  if (head.flags & kJoined) put("joined");
+  if (head.flags & kTransient) put("transient");
   text.add("}");
 }
 

@@ -125,6 +125,17 @@ bool run_body(std::span<const uint64_t> body, const InstructionTable& table, Cor
     std::memcpy(&head, words, sizeof head);
     if ((head.changed_mask | (head.flags & (kFirstChunk | kLastChunk))) == 0 ||
         enabled(head, changed, core)) {
+      if ((head.flags & kJoined) != 0 && table.joined != nullptr) {
+        const uint64_t* const after = table.joined(core, words);
+        if constexpr (Timed) {
+          const uint64_t now = ticks();
+          core.times->ticks[head.opcode / 16] += now - since;
+          core.times->count[head.opcode / 16]++;
+          since = now;
+        }
+        words = after;
+        continue;
+      }
       if (const Handler handler = table.handlers[head.opcode]) {
         handler(core, words);
         if constexpr (Timed) {

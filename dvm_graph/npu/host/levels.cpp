@@ -18,12 +18,13 @@ struct LevelCode {
   bool supported;
   const LevelInfo* info;
   int64_t (*multiply_add)(int64_t steps);
+  JoinedHandler joined;
   void (*fill[7])(Handler*);
 };
 
 #define DVM_LEVEL_CODE(level, name, supported)                                                  \
   LevelCode {                                                                                   \
-    name, supported, &level::level_info, &level::multiply_add, {                                \
+    name, supported, &level::level_info, &level::multiply_add, &level::run_joined, {            \
       &level::fill_arithmetic, &level::fill_math, &level::fill_conversion, &level::fill_reduce, \
           &level::fill_dma, &level::fill_cube, &level::fill_window                              \
     }                                                                                           \
@@ -58,6 +59,7 @@ struct Tables {
       table.matmul_nr = code.info->matmul_nr;
       table.matmul_mr = code.info->matmul_mr;
       for (const auto fill : code.fill) fill(table.handlers);
+      table.joined = code.joined;
       levels.push_back({&table, code.info->vector_bytes, code.multiply_add});
     }
   }
