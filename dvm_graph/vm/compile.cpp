@@ -116,7 +116,10 @@ class Compilation {
     TileCode& code = scratch_.code;
     if (code.overflow) return false;
     code.kind = kind;
-    if (target_.event_flags == 0) join_strips(code, scratch_.join);
+    if (target_.event_flags == 0) {
+      join_strips(code, scratch_.join);
+      fetch_ahead(code, target_.vector_bytes);
+    }
     allocate();
     if (code.local_bytes > target_.local_bytes) return false;
     if (target_.event_flags > 0) synchronise(code, target_, scratch_.sync);

@@ -32,12 +32,20 @@ struct InstructionTimes {
   uint64_t scalar_ticks = 0;  // moving from tile to tile
 };
 
+// Memory that the next tile will read and nobody has fetched yet: one range, then another.
+struct Ahead {
+  const std::byte *at = nullptr, *end = nullptr;
+  const std::byte *next_at = nullptr, *next_end = nullptr;
+  int lines = 0;  // cache lines to fetch with every strip
+};
+
 struct Core {
   std::byte* local = nullptr;  // local memory, 64-byte aligned
   size_t local_bytes = 0;
   int32_t extents[kExtentRegisters];  // register 0 is 1
   std::byte* pointers[kPointerRegisters];
   bool first_chunk = true, last_chunk = true;
+  Ahead ahead;                        // joined instructions fetch it
   Trap trap;                          // a handler that traps sets kind, value and limit
   InstructionTimes* times = nullptr;  // not null: instructions are timed
 };

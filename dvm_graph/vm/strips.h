@@ -40,11 +40,18 @@ constexpr bool joins(Family family, DType dtype) {
   }
 }
 
+// Vectors of a strip: as many as leave half of the registers to the operations.
+constexpr int strip_vectors(int vector_bytes) { return vector_bytes == 64 ? 8 : 4; }
+
 struct JoinScratch {
   std::vector<int32_t> last_use;  // of a buffer: the instruction
 };
 
 // Sets kJoined and kTransient, before local memory is laid out.
 void join_strips(TileCode& code, JoinScratch& scratch);
+
+// Which contiguous operands of the next tile joined instructions should fetch while they work on
+// this one, and how many cache lines with every strip. Sets code.ahead and code.ahead_lines.
+void fetch_ahead(TileCode& code, int vector_bytes);
 
 }  // namespace dvm

@@ -78,6 +78,11 @@ class Verifier {
     if (header_.extent_registers >= kExtentRegisters) return fail("too many extent registers");
     if (header_.pointer_registers > kPointerRegisters) return fail("too many pointer registers");
     if (header_.chunk_dim > header_.grid_rank) return fail("chunks start beyond the grid");
+    for (const uint8_t pointer : header_.ahead) {
+      if (pointer > header_.pointer_registers || (pointer > 0 && header_.grid_rank == 0)) {
+        return fail("fetches ahead through an undefined pointer register");
+      }
+    }
     const size_t tables = sizeof(ProgramHeader) + header_.grid_rank * sizeof(GridDim) +
                           header_.extent_registers * sizeof(ExtentRegister) +
                           header_.pointer_registers * sizeof(PointerRegister);

@@ -28,6 +28,13 @@ void relax() {
 #endif
 }
 
+// Makes what instructions stored around the caches visible to other cores; see kStream.
+void finish_streams() {
+#if defined(__x86_64__)
+  __builtin_ia32_sfence();
+#endif
+}
+
 std::byte* allocate_arena(size_t bytes) {
   // A huge page, where the system grants one, keeps the whole arena in one TLB entry.
   const size_t alignment = bytes >= kHugePage / 4 ? kHugePage : kArenaAlignment;
@@ -120,7 +127,7 @@ void HostDevice::work(Core& core) {
   size_t index = 0, previous = tasks_.size();
   for (;;) {
     const int64_t claim = next_claim_.fetch_add(1, std::memory_order_relaxed);
-    if (claim >= claims) return;
+    if (claim >= claims) return finish_streams();
     while (claim >= first_claim_[index + 1]) index++;
     const Task& task = tasks_[index];
     const int64_t begin = (claim - first_claim_[index]) * task.claim;

@@ -13,12 +13,30 @@
 namespace dvm::DVM_LEVEL {
 namespace {
 
-// Vectors of a strip: as many as leave half of the registers to the operations.
-#if defined(DVM_AVX512)
-constexpr int kStrip = 8;
-#else
-constexpr int kStrip = 4;
-#endif
+constexpr int kStrip = strip_vectors(kVectorBytes);
+
+// Fetches lines that the next tile will read, the more evenly the better: memory works meanwhile.
+class FetchAhead {
+ public:
+  DVM_INLINE explicit FetchAhead(Core& core) : core_(core), ahead_(core.ahead) {}
+  DVM_INLINE ~FetchAhead() { core_.ahead = ahead_; }
+  DVM_INLINE void strip() {
+    for (int i = 0; i < ahead_.lines && ahead_.at < ahead_.end; i++) {
+      __builtin_prefetch(ahead_.at, 0, 2);
+      ahead_.at += kLine;
+    }
+    if (ahead_.at >= ahead_.end && ahead_.next_at < ahead_.next_end) [[unlikely]] {
+      ahead_.at = ahead_.next_at;
+      ahead_.end = ahead_.next_end;
+      ahead_.next_end = ahead_.next_at;
+    }
+  }
+
+ private:
+  static constexpr int64_t kLine = 64;
+  Core& core_;
+  Ahead ahead_;
+};
 
 // How a step changes the strip x. Binary operations come in threes: the other operand y is a row,
 // one value for the whole row, or x itself.
@@ -259,57 +277,66 @@ DVM_INLINE void run_strip(const Step* steps, int count, int64_t i, int64_t lanes
   }
 }
 
-// Keeps one value, or sums up, a strip at a time.
+// Folds strip by strip. Sums are carried over to the next of three levels after 16 additions, so
+// that the error of a long row stays small.
 template <class Op>
 class Folding {
  public:
   DVM_INLINE Folding() {
-    for (auto& level : totals_) {
-      for (F& v : level) v = splat<F>(Op::template kIdentity<float>);
-    }
+    each<kStrip>([&](auto index) DVM_LAMBDA_INLINE { sums_[index.k] = identity(); });
   }
   DVM_INLINE void add(const F (&strip)[kStrip]) {
     each<kStrip>([&](auto index) DVM_LAMBDA_INLINE {
-      totals_[0][index.k] = Op::combine(totals_[0][index.k], strip[index.k]);
+      sums_[index.k] = Op::combine(sums_[index.k], strip[index.k]);
     });
-    if ((++strips_ & 15) == 0) [[unlikely]]
-      carry();
+    if ((++strips_ & 15) == 0) [[unlikely]] {
+      if (strips_ == 16) reset(0), reset(1);
+      each<kStrip>([&](auto index) DVM_LAMBDA_INLINE {
+        carried_[0][index.k] = Op::combine(carried_[0][index.k], sums_[index.k]);
+        sums_[index.k] = identity();
+      });
+      if ((strips_ & 255) == 0) carry();
+    }
   }
-  DVM_INLINE void add(F v, int64_t vector) {
-    F& total = totals_[0][vector & (kStrip - 1)];
-    total = Op::combine(total, v);
-  }
+  DVM_INLINE void add(F v) { sums_[0] = Op::combine(sums_[0], v); }
   DVM_INLINE float total() {
-    F(&sum)[kStrip] = totals_[0];
     if (strips_ > 15) {
-      for (int k = 0; k < kStrip; k++) {
-        sum[k] = Op::combine(sum[k], Op::combine(totals_[1][k], totals_[2][k]));
-      }
+      each<kStrip>([&](auto index) DVM_LAMBDA_INLINE {
+        sums_[index.k] =
+            Op::combine(sums_[index.k], Op::combine(carried_[0][index.k], carried_[1][index.k]));
+      });
     }
-    for (int k = kStrip / 2; k > 0; k /= 2) {
-      for (int j = 0; j < k; j++) sum[j] = Op::combine(sum[j], sum[j + k]);
+    F pairs[kStrip / 2];
+    each<kStrip / 2>([&](auto index) DVM_LAMBDA_INLINE {
+      pairs[index.k] = Op::combine(sums_[index.k], sums_[index.k + kStrip / 2]);
+    });
+    if constexpr (kStrip == 8) {
+      pairs[0] = Op::combine(pairs[0], pairs[2]);
+      pairs[1] = Op::combine(pairs[1], pairs[3]);
     }
-    return fold_lanes<Op>(sum[0]);
+    return fold_lanes<Op>(Op::combine(pairs[0], pairs[1]));
   }
 
  private:
+  DVM_INLINE static F identity() { return splat<F>(Op::template kIdentity<float>); }
+  void reset(int level) {
+    for (F& v : carried_[level]) v = identity();
+  }
   void carry() {
-    const int levels = (strips_ & 255) == 0 ? 2 : 1;
-    for (int level = 0; level < levels; level++) {
-      for (int k = 0; k < kStrip; k++) {
-        totals_[level + 1][k] = Op::combine(totals_[level + 1][k], totals_[level][k]);
-        totals_[level][k] = splat<F>(Op::template kIdentity<float>);
-      }
+    for (int k = 0; k < kStrip; k++) {
+      carried_[1][k] = Op::combine(carried_[1][k], carried_[0][k]);
     }
+    reset(0);
   }
 
-  F totals_[3][kStrip];
+  F sums_[kStrip];
+  F carried_[2][kStrip];
   int64_t strips_ = 0;
 };
 
 struct NoFold {
   DVM_INLINE void add(const F (&)[kStrip]) {}
-  DVM_INLINE void add(F, int64_t) {}
+  DVM_INLINE void add(F) {}
 };
 
 // The lanes past `count` replaced by the identity.
@@ -321,26 +348,29 @@ DVM_INLINE F identity_beyond(F v, int64_t count) {
 }
 
 template <class Op, class Fold>
-DVM_INLINE void run_row(const Step* steps, int count, int64_t n, int64_t before, Fold& fold) {
+DVM_INLINE void run_row(const Step* steps, int count, int64_t n, int64_t before, Fold& fold,
+                        FetchAhead& ahead) {
   constexpr int64_t L = kLanes<float>;
   const auto part = [&](int64_t i, int64_t lanes) DVM_LAMBDA_INLINE {
     F one[1] = {};
     run_strip<1, true>(steps, count, i, lanes, one);
-    if constexpr (!std::is_same_v<Fold, NoFold>) fold.add(identity_beyond<Op>(one[0], lanes), 0);
+    if constexpr (!std::is_same_v<Fold, NoFold>) fold.add(identity_beyond<Op>(one[0], lanes));
   };
   int64_t i = before;
   if (before > 0) part(0, before);
   for (; i + kStrip * L <= n; i += kStrip * L) {
     F strip[kStrip] = {};
+    ahead.strip();
     run_strip<kStrip, false>(steps, count, i, L, strip);
     fold.add(strip);
   }
-  for (int64_t vector = 0; i + L <= n; i += L, vector++) {
+  for (; i + L <= n; i += L) {
     F one[1] = {};
     run_strip<1, false>(steps, count, i, L, one);
-    fold.add(one[0], vector);
+    fold.add(one[0]);
   }
   if (i < n) part(i, n - i);
+  if (n < kStrip * L) ahead.strip();
 }
 
 // Streams need whole vectors of the memory: returns the elements before the first one, and stores
@@ -358,7 +388,8 @@ int64_t align_streams(const Group& group, Step* steps, int64_t n) {
 
 // `Op`: the fold at the end, or NoFold.
 template <class Op>
-void run_rows(Group& group, const Extents& e) {
+void run_rows(Core& core, Group& group, const Extents& e) {
+  FetchAhead ahead(core);
   for (int64_t o = 0; o < e.outer; o++) {
     for (int64_t m = 0; m < e.middle; m++) {
       for (int s = 0; s < group.count; s++) {
@@ -376,10 +407,10 @@ void run_rows(Group& group, const Extents& e) {
       }
       if constexpr (std::is_same_v<Op, NoFold>) {
         NoFold none;
-        run_row<Op>(steps, group.count, e.inner, before, none);
+        run_row<Op>(steps, group.count, e.inner, before, none, ahead);
       } else {
         Folding<Op> fold;
-        run_row<Op>(steps, group.count, e.inner, before, fold);
+        run_row<Op>(steps, group.count, e.inner, before, fold, ahead);
         float* const to = group.folded.at + m * group.folded.middle;
         const float total = fold.total();
         *to = group.accumulate ? combine_one<Op>(*to, total) : total;
@@ -396,12 +427,11 @@ const uint64_t* run_joined(Core& core, const uint64_t* words) {
   const Extents e = extents_of(core, words);
   if (e.outer <= 0 || e.middle <= 0) return group.end;
   switch (group.fold) {
-    case Family::v_reduce_sum: run_rows<Fold<Family::v_reduce_sum>>(group, e); break;
-    case Family::v_reduce_max: run_rows<Fold<Family::v_reduce_max>>(group, e); break;
-    case Family::v_reduce_min: run_rows<Fold<Family::v_reduce_min>>(group, e); break;
-    default: run_rows<NoFold>(group, e);
+    case Family::v_reduce_sum: run_rows<Fold<Family::v_reduce_sum>>(core, group, e); break;
+    case Family::v_reduce_max: run_rows<Fold<Family::v_reduce_max>>(core, group, e); break;
+    case Family::v_reduce_min: run_rows<Fold<Family::v_reduce_min>>(core, group, e); break;
+    default: run_rows<NoFold>(core, group, e);
   }
-  if (group.streams) finish_streams();
   return group.end;
 }
 

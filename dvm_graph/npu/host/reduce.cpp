@@ -1,8 +1,9 @@
 // Reductions: xn[M, size, N] to xd[M, 1, N].
 //
 // Rows (N = 1, contiguous along size) use four vector accumulators; columns (contiguous along N)
-// accumulate whole vectors. Long folds are split pairwise. The order depends on the extents and
-// strides only: the same input gives the same bits.
+// accumulate whole vectors. Long folds are split pairwise, but for columns of wide rows, which add
+// up eight rows at a time. The order depends on the extents and strides only: the same input gives
+// the same bits.
 #include "npu/host/folds.h"
 #include "npu/host/loops.h"
 #include "npu/host/units.h"
@@ -129,11 +130,53 @@ DVM_INLINE void reduce_columns(T* to, const T* from, int64_t size, int64_t strid
   }
 }
 
+// Folds `Rows` rows, `stride` apart, into n totals; `fresh`: nothing has been folded into them.
+template <class Op, class T, int Rows>
+void fold_rows(T* to, const T* from, int64_t stride, int64_t n, bool fresh) {
+  using V = Full<T>;
+  constexpr int64_t L = kLanes<T>;
+  const auto folded = [=](int64_t i, auto load_at) DVM_LAMBDA_INLINE {
+    V rows[Rows];
+    for (int r = 0; r < Rows; r++) rows[r] = load_at(from + r * stride + i);
+    for (int step = Rows / 2; step > 0; step /= 2) {
+      for (int r = 0; r < step; r++) rows[r] = Op::combine(rows[r], rows[r + step]);
+    }
+    return fresh ? rows[0] : Op::combine(load_at(to + i), rows[0]);
+  };
+  int64_t i = 0;
+  for (; i + L <= n; i += L) {
+    store(to + i, folded(i, [](const T* at) DVM_LAMBDA_INLINE { return load<V>(at); }));
+  }
+  if (i < n) {
+    const int64_t rest = n - i;
+    store_partial(
+        to + i, folded(i, [=](const T* at) DVM_LAMBDA_INLINE { return load_partial<V>(at, rest); }),
+        rest);
+  }
+}
+
+// Wide rows: memory is read from row to row, a few at a time, and the totals stay in a cache.
+template <class Op, class T>
+void fold_wide_rows(T* to, const T* from, int64_t size, int64_t stride, int64_t n,
+                    bool accumulate) {
+  constexpr int kRows = 8;
+  int64_t s = 0;
+  for (; s + kRows <= size; s += kRows) {
+    fold_rows<Op, T, kRows>(to, from + s * stride, stride, n, s == 0 && !accumulate);
+  }
+  for (; s < size; s++) {
+    fold_rows<Op, T, 1>(to, from + s * stride, stride, n, s == 0 && !accumulate);
+  }
+}
+
 template <class Op, class T>
 void fold_matrix_columns(T* to, const T* from, int64_t size, int64_t stride, int64_t n,
                          bool accumulate) {
   constexpr int64_t L = kLanes<T>;
   constexpr int kWide = 4;
+  if (n >= 4 * kWide * L && size >= kColumnBlock) {
+    return fold_wide_rows<Op>(to, from, size, stride, n, accumulate);
+  }
   int64_t i = 0;
   for (; i + kWide * L <= n; i += kWide * L) {
     reduce_columns<Op, T, kWide>(to + i, from + i, size, stride, L, accumulate);
