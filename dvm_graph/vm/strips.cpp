@@ -275,7 +275,7 @@ void fetch_ahead(TileCode& code, int vector_bytes) {
       bytes += code.pointers[pointer - 1].steps[code.grid.size() - 1];
     }
   }
-  if (strips == 0 || found == 0) {
+  if (strips == 0 || bytes < kCacheLine) {
     code.ahead[0] = code.ahead[1] = 0;
     return;
   }

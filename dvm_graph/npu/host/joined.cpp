@@ -217,6 +217,15 @@ DVM_INLINE void each(Body body) {
       DVM_LAMBDA_INLINE { (body(Index<k>{}), ...); }(std::make_integer_sequence<int, K>{});
 }
 
+// A masked store in front of a stream would fetch the line behind, which the stream then throws
+// out.
+DVM_INLINE void store_lanes(float* to, F v, int64_t lanes, bool stream) {
+  if (!stream) return store_partial(to, v, lanes);
+  float row[kF];
+  store(row, v);
+  copy_pieces<kF>(to, row, lanes);
+}
+
 // Applies the steps to K vectors from element i of the row on; of the last one, `lanes`.
 template <int K, bool Partial>
 DVM_INLINE void run_strip(const Step* steps, int count, int64_t i, int64_t lanes, F (&strip)[K]) {
@@ -267,7 +276,7 @@ DVM_INLINE void run_strip(const Step* steps, int count, int64_t i, int64_t lanes
     if (step->keep == Keep::nothing) continue;
     float* const to = step->out + i;
     if constexpr (Partial) {
-      store_partial(to, strip[0], lanes);
+      store_lanes(to, strip[0], lanes, step->keep == Keep::stream);
     } else if (step->keep == Keep::stream) {
       each<K>([&](auto index)
                   DVM_LAMBDA_INLINE { store_stream(to + index.k * L, strip[index.k]); });
