@@ -162,12 +162,15 @@ def models_command(names: str, **options: Any) -> None:
 @click.option("--stream-model", default="bert", show_default=True)
 @click.option("--shapes", default=2000, show_default=True, help="Length of the stream.")
 @click.option("--max-batch", default=stream.MAX_BATCH, show_default=True)
-@click.option("--max-seq", default=stream.MAX_SEQUENCE, show_default=True)
+@click.option("--min-seq", default=stream.SEQUENCES[0], show_default=True)
+@click.option("--max-seq", default=stream.SEQUENCES[1], show_default=True)
 def stream_command(
-    stream_model: str, shapes: int, max_batch: int, max_seq: int, **options: Any
+    stream_model: str, shapes: int, max_batch: int, min_seq: int, max_seq: int, **options: Any
 ) -> None:
     """Random (batch, seq) shapes on an encoder, each new."""
-    _stream(_request(**options), stream_model, shapes, max_batch, max_seq)
+    if not 1 <= min_seq <= max_seq:
+        raise click.UsageError("--min-seq is at least 1 and at most --max-seq")
+    _stream(_request(**options), stream_model, shapes, max_batch, (min_seq, max_seq))
 
 
 @main.command("all")
@@ -178,7 +181,7 @@ def all_command(**options: Any) -> None:
     _operators(request, list(operators.DATASETS), operators.COUNT)
     _zoo(request, list(zoo.ZOO))
     _models(request, "")
-    _stream(request, "bert", 2000, stream.MAX_BATCH, stream.MAX_SEQUENCE)
+    _stream(request, "bert", 2000, stream.MAX_BATCH, stream.SEQUENCES)
 
 
 @main.command()
@@ -273,13 +276,15 @@ def _run(request: Request, part: str, workloads: Sequence[Workload]) -> None:
     _finish(request, part)
 
 
-def _stream(request: Request, model: str, shapes: int, max_batch: int, max_seq: int) -> None:
+def _stream(
+    request: Request, model: str, shapes: int, max_batch: int, seq: tuple[int, int]
+) -> None:
     _require_exports([model])
     shapes = min(shapes, 60) if request.quick else shapes
     engines = request.present(stream.ENGINES)
     if request.quick and not request.engines:
         engines = [name for name in engines if name != "inductor_dynamic"]
-    drawn = stream.sample(request.seed, shapes, max_batch, max_seq)
+    drawn = stream.sample(request.seed, shapes, max_batch, seq)
     found = _ceilings(request)
     with _progress() as progress:
         turns = math.ceil(len(drawn) / stream.TURN)

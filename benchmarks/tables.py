@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from benchmarks.paired import (
@@ -143,16 +143,21 @@ def losses_table(rows: Sequence[Row], below: float = 0.95, most: int = 20) -> Ta
     return Table("Losses", ("workload", "point", "against", "speed-up"), tuple(lines))
 
 
+def _by_engine(rows: Sequence[Row]) -> Iterator[tuple[str, str, list[Row], str]]:
+    """Of every engine at every workload: both names, the points where it worked, its first status."""
+    for workload in workloads(rows):
+        chosen = of_workload(rows, workload)
+        for name in engines(chosen):
+            seen = [row for row in chosen if row.engine == name]
+            yield workload, name, [row for row in seen if row.ok], seen[0].status
+
+
 def compile_table(rows: Sequence[Row]) -> Table:
     """As the paper's table of compile times: CT and RT over the points an engine was shown."""
     columns = ("workload", "engine", "points", "max CT ms", "total CT ms", "total RT ms", "CT/RT")
     lines = []
-    for workload in workloads(rows):
-        chosen = of_workload(rows, workload)
-        for name in engines(chosen):
-            shown = [row for row in chosen if row.engine == name and row.ok]
-            if not shown:
-                continue
+    for workload, name, shown, _ in _by_engine(rows):
+        if shown:
             compiling = sum(row.compile_ms for row in shown)
             running = sum(row.run_ms for row in shown)
             largest = max(row.compile_max_ms for row in shown)
@@ -166,26 +171,19 @@ def resource_table(rows: Sequence[Row]) -> Table:
     """Loading and memory of each engine's process, and what it reached of the ceilings."""
     columns = ("workload", "engine", "load s", "resident MB", "peak MB", "of ceiling", "noise")
     lines = []
-    for workload in workloads(rows):
-        chosen = of_workload(rows, workload)
-        for name in engines(chosen):
-            shown = [row for row in chosen if row.engine == name and row.ok]
-            if not shown:
-                status = next((row.status for row in chosen if row.engine == name), "")
-                lines.append((workload, title(name), "", "", "", "", status))
-                continue
-            last = shown[-1]
-            lines.append(
-                (
-                    workload,
-                    title(name),
-                    number(last.load_s),
-                    number(last.resident_mb, 0),
-                    number(last.peak_mb, 0),
-                    number(geometric_mean(achieved(row) for row in shown)),
-                    number(_noise(shown), 3),
-                )
-            )
+    for workload, name, shown, status in _by_engine(rows):
+        if not shown:
+            lines.append((workload, title(name), "", "", "", "", status))
+            continue
+        last = shown[-1]
+        cells = (
+            number(last.load_s),
+            number(last.resident_mb, 0),
+            number(last.peak_mb, 0),
+            number(geometric_mean(achieved(row) for row in shown)),
+            number(_noise(shown), 3),
+        )
+        lines.append((workload, title(name), *cells))
     return Table("Loading, memory, share of the ceiling", columns, tuple(lines))
 
 

@@ -13,7 +13,7 @@ from rich.progress import track
 from rich.table import Table as RichTable
 
 from dvm_graph.cli.arrays import Arrays, load_arrays
-from dvm_graph.cli.dims import DimRanges, all_dims, dim_option, text_of
+from dvm_graph.cli.dims import DimRanges, all_dims, input_options, text_of
 from dvm_graph.cli.request import Request, answers, errors, model_command, print_json, working
 from dvm_graph.compare import Timing, random_feeds, reference_session, time_model
 from dvm_graph.errors import InputError
@@ -24,13 +24,9 @@ from dvm_graph.profile.text import summary
 
 @click.command()
 @model_command
-@click.option(
-    "--feeds",
-    type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    help="Inputs from a .npz file, an array for each. Default: random ones.",
+@input_options(
+    "Extents of a dim, repeatable, as for compare: batch=1,2,4, seq=1:128:x2. Default: 2."
 )
-@dim_option("Extents of a dim, repeatable, as for compare: batch=1,2,4, seq=1:128:x2. Default: 2.")
-@click.option("--seed", default=0, show_default=True, help="Of the random inputs.")
 @click.option(
     "--repeats",
     type=click.IntRange(1),

@@ -11,7 +11,7 @@ from rich.progress import track
 from rich.table import Table
 
 from dvm_graph.cli.arrays import load_arrays
-from dvm_graph.cli.dims import DimRanges, all_dims, dim_option, text_of
+from dvm_graph.cli.dims import DimRanges, all_dims, input_options, text_of
 from dvm_graph.cli.request import Request, answers, errors, model_command, print_json, working
 from dvm_graph.compare import Comparison, compare_model, reference_session
 from dvm_graph.errors import InputError
@@ -20,16 +20,10 @@ from dvm_graph.model import Model
 
 @click.command()
 @model_command
-@click.option(
-    "--feeds",
-    type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    help="Inputs from a .npz file, an array for each. Default: random ones.",
-)
-@dim_option(
+@input_options(
     "Extents of a dim, repeatable: batch=1,2,4, seq=1:9:2 (ends included), seq=1:128:x2. "
     "All combinations are compared. Default: 2."
 )
-@click.option("--seed", default=0, show_default=True, help="Of the random inputs.")
 def compare(request: Request, feeds: Path | None, dims: DimRanges, seed: int) -> None:
     """Compare MODEL with onnxruntime; exit code 1 where results differ.
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import click
@@ -71,6 +73,20 @@ def _multiply(first: int, last: int, factor: int) -> Iterable[int]:
 def dim_option(text: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """The repeatable --dim option."""
     return click.option("--dim", "dims", type=_DimRange(), multiple=True, help=text)
+
+
+def input_options(text: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Where a command's inputs come from: --feeds, --dim with `text` as its help, --seed."""
+    options = (
+        click.option(
+            "--feeds",
+            type=click.Path(exists=True, dir_okay=False, path_type=Path),
+            help="Inputs from a .npz file, an array for each. Default: random ones.",
+        ),
+        dim_option(text),
+        click.option("--seed", default=0, show_default=True, help="Of the random inputs."),
+    )
+    return lambda function: functools.reduce(lambda f, add: add(f), reversed(options), function)
 
 
 def single_dims(model: Model, given: DimRanges) -> dict[str, int]:

@@ -9,7 +9,7 @@ import click
 from rich.table import Table
 
 from dvm_graph.cli.arrays import Arrays, describe_array, load_arrays, save_arrays
-from dvm_graph.cli.dims import DimRanges, dim_option, single_dims
+from dvm_graph.cli.dims import DimRanges, input_options, single_dims
 from dvm_graph.cli.request import Request, answers, model_command, print_json
 from dvm_graph.compare import random_feeds
 from dvm_graph.errors import InputError
@@ -18,13 +18,7 @@ from dvm_graph.model import Model
 
 @click.command()
 @model_command
-@click.option(
-    "--feeds",
-    type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    help="Inputs from a .npz file, an array for each. Default: random ones.",
-)
-@dim_option("Extent of a dim of random inputs: batch=4. Default: 2.")
-@click.option("--seed", default=0, show_default=True, help="Of the random inputs.")
+@input_options("Extent of a dim of random inputs: batch=4. Default: 2.")
 @click.option(
     "--output", type=click.Path(dir_okay=False, path_type=Path), help="Write results to this .npz."
 )

@@ -15,7 +15,7 @@ Invariants: the quotient graph stays acyclic; an operator is in exactly one subg
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from dvm_graph.cluster.axes import AxisSpace
 from dvm_graph.cluster.groups import Group, GroupGraph, make_group
@@ -58,6 +58,17 @@ def split_clusters(clusters: ClusteredGraph, facts: Facts, options: Options) -> 
     return FusedGraph(graph, clusters.clusters, subgraphs, report)
 
 
+@dataclass(frozen=True, slots=True)
+class _Refusal:
+    decision: Decision
+    sizes: tuple[int, int]
+    """Operators of both groups when they were judged: a group only changes by growing."""
+
+
+def _sizes(producer: Group, consumer: Group) -> tuple[int, int]:
+    return len(producer.nodes), len(consumer.nodes)
+
+
 class _Splitter:
     """Fuses the operators of one cluster."""
 
@@ -79,7 +90,7 @@ class _Splitter:
         self._space = AxisSpace(facts)
         self._axes: dict[Node, NodeAxes] = {node: describe(node, self._space) for node in nodes}
         self._groups = GroupGraph(make_group(n, self._axes[n], self._space) for n in nodes)
-        self._refused: dict[tuple[Group, Group], Decision] = {}
+        self._refused: dict[tuple[Group, Group], _Refusal] = {}
 
     def run(self) -> tuple[FusedSubgraph, ...]:
         self._load_views()
@@ -98,9 +109,9 @@ class _Splitter:
     def _refusals(self) -> Iterator[Decision]:
         """Refusals that stand: between operators that came to different groups in the end."""
         final = {node: group for group in self._groups.groups for node in group.nodes}
-        for (producer, consumer), decision in self._refused.items():
+        for (producer, consumer), refusal in self._refused.items():
             if final[producer.nodes[-1]] is not final[consumer.nodes[-1]]:
-                yield decision
+                yield refusal.decision
 
     # -- sweeps
 
@@ -125,11 +136,16 @@ class _Splitter:
         for consumer in sorted(cube.after, key=position.__getitem__):
             if consumer.kind is PartKind.CUBE or consumer.reduces != reductions:
                 continue
-            if (cube, consumer) not in self._refused:
+            if not self._stands_refused(cube, consumer):
                 merged = self._try_merge(cube, consumer)
                 if merged is not None:
                     return merged
         return None
+
+    def _stands_refused(self, producer: Group, consumer: Group) -> bool:
+        """Neither has grown since the pair was refused."""
+        refusal = self._refused.get((producer, consumer))
+        return refusal is not None and refusal.sizes == _sizes(producer, consumer)
 
     def _merge_vectors(self) -> None:
         """Vector operators merge along their edges until nothing changes."""
@@ -202,7 +218,7 @@ class _Splitter:
         if ruling.verdict not in (Verdict.PATTERN, Verdict.SPECULATE):
             self._space.rollback(mark)
             if pattern is None:
-                self._refused[producer, consumer] = decision
+                self._refused[producer, consumer] = _Refusal(decision, _sizes(producer, consumer))
             return None
         self._decisions.append(decision)
         if producer.kind is PartKind.VIEW and meeting.needs_memory():

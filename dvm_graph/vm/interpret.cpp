@@ -146,7 +146,7 @@ bool run_body(std::span<const uint64_t> body, const InstructionTable& table, Cor
         enabled(head, changed, core)) {
       if ((head.flags & kJoined) != 0 && table.joined != nullptr) {
         const uint64_t* const after = table.joined(core, words);
-        if constexpr (Timed) {
+        if constexpr (Timed) {  // the time of a group counts for its first instruction
           const uint64_t now = ticks();
           core.times->ticks[head.opcode / 16] += now - since;
           core.times->count[head.opcode / 16]++;

@@ -73,6 +73,14 @@ def test_rows_of_a_product_stay_for_softmax() -> None:
     assert len(kernels(text, row_resident=False)) == 2
 
 
+def test_a_consumer_refused_alone_is_judged_again_once_it_has_grown() -> None:
+    """The difference needs the maximum first; only both together are an epilogue."""
+    text = """g (float[b,s,8] x, float[8,6] w) => (float[b,s,6] y) <int64[1] a = {-1}>
+    { p = MatMul(x, w) m = ReduceMax(p, a) y = Sub(p, m) }"""
+    (made,) = kernels(text)
+    assert made == ["matmul", "reduce_max", "sub"]
+
+
 ATTENTION = """g (float[b,h,s,8] q, float[b,h,t,8] k, float[b,h,t,6] v{more}) => (float[b,h,s,6] y{out})
     {{ r = Transpose<perm = [0,1,3,2]>(k) p = MatMul(q, r) w = Softmax(p) {last} }}"""
 

@@ -1,5 +1,6 @@
 #include "npu/host/device.h"
 
+#include <pthread.h>
 #include <sched.h>
 #include <sys/mman.h>
 
@@ -15,6 +16,7 @@ namespace {
 constexpr uint32_t kOpen = 1u << 11;
 constexpr uint32_t kInside = kOpen - 1;
 constexpr uint32_t kGeneration = 1u << 12;
+constexpr int kSpinsPerYield = 4096;
 constexpr size_t kArenaAlignment = 64;
 constexpr size_t kHugePage = size_t{2} << 20;
 
@@ -57,11 +59,17 @@ void HostDevice::FreeArena::operator()(std::byte* arena) const { std::free(arena
 
 HostDevice::HostDevice(int cores, const InstructionTable& table, const Target& target,
                        HostDeviceOptions options)
-    : table_(table), target_(target), options_([&] {
+    : table_(table),
+      target_(target),
+      options_([&] {
         if (options.runner == nullptr) options.runner = &run_tiles;
         return options;
-      }()) {
-  cores = std::clamp(cores, 1, static_cast<int>(kInside));
+      }()),
+      shares_(static_cast<size_t>(std::clamp(cores, 1, static_cast<int>(kInside)))) {
+  cores = static_cast<int>(shares_.size());
+  if (sched_getaffinity(0, sizeof allowed_, &allowed_) != 0 || CPU_COUNT(&allowed_) < cores) {
+    CPU_ZERO(&allowed_);
+  }
   for (int i = 0; i < cores; i++) {
     arenas_.emplace_back(allocate_arena(static_cast<size_t>(target.local_bytes)));
     auto& core = cores_.emplace_back(std::make_unique<Core>());
@@ -87,7 +95,18 @@ void HostDevice::stop() {
   for (std::thread& worker : workers_) worker.join();
 }
 
+void HostDevice::keep_off(int cpu) {
+  if (cpu == caller_cpu_ || cpu < 0 || cpu >= CPU_SETSIZE || !CPU_ISSET(cpu, &allowed_)) return;
+  caller_cpu_ = cpu;
+  cpu_set_t others = allowed_;
+  CPU_CLR(cpu, &others);
+  for (std::thread& worker : workers_) {
+    pthread_setaffinity_np(worker.native_handle(), sizeof others, &others);
+  }
+}
+
 void HostDevice::wake() {
+  keep_off(sched_getcpu());
   resting_.store(false, std::memory_order_relaxed);
   state_.fetch_add(kGeneration, std::memory_order_release);
   state_.notify_all();
@@ -106,7 +125,7 @@ void HostDevice::submit(std::span<const Task> tasks) {
   trap_ = Trap{};
   trapped_.store(false, std::memory_order_relaxed);
   resting_.store(false, std::memory_order_relaxed);
-  next_claim_.store(0, std::memory_order_relaxed);
+  share_out(claims);
   // Opening adds a generation; the low bits are zero here because finish() closed the last stage.
   state_.fetch_add(kGeneration | kOpen, std::memory_order_release);
   // One claim is not worth waking anybody: the caller takes it in finish().
@@ -117,25 +136,63 @@ Trap HostDevice::finish() {
   if ((state_.load(std::memory_order_relaxed) & kOpen) == 0) return Trap{};
   work(*cores_[0]);
   state_.fetch_and(~kOpen, std::memory_order_acq_rel);
-  while ((state_.load(std::memory_order_acquire) & kInside) != 0) relax();
+  for (int spins = 1; (state_.load(std::memory_order_acquire) & kInside) != 0; spins++) {
+    relax();
+    if (spins % kSpinsPerYield == 0) sched_yield();  // to a worker that waits for this very CPU
+  }
   return trap_;
 }
 
-void HostDevice::work(Core& core) {
-  const int64_t claims = first_claim_.back();
-  CoreRecord* const record = records_.empty() ? nullptr : &records_[index_of(core)];
-  size_t index = 0, previous = tasks_.size();
-  for (;;) {
-    const int64_t claim = next_claim_.fetch_add(1, std::memory_order_relaxed);
-    if (claim >= claims) return finish_streams();
-    while (claim >= first_claim_[index + 1]) index++;
-    const Task& task = tasks_[index];
-    const int64_t begin = (claim - first_claim_[index]) * task.claim;
-    core.trap = Trap{};
-    run_claim(core, record, task, begin, index == previous);
-    if (core.trap.kind != TrapKind::none) report(core, index);
-    previous = index;
+void HostDevice::share_out(int64_t claims) {
+  const auto cores = static_cast<int64_t>(shares_.size());
+  const auto start_of = [&](int64_t core) {  // the caller is there already: it gets what is odd
+    return static_cast<uint64_t>((claims * core + cores - 1) / cores);
+  };
+  for (int64_t core = 0; core < cores; core++) {
+    shares_[static_cast<size_t>(core)].left.store(start_of(core) | start_of(core + 1) << 32,
+                                                  std::memory_order_relaxed);
   }
+  upwards_ = !upwards_;
+}
+
+int64_t HostDevice::take(Share& share, bool from_low) {
+  uint64_t left = share.left.load(std::memory_order_relaxed);
+  for (;;) {
+    const uint64_t low = left & UINT32_MAX, high = left >> 32;
+    if (low >= high) return -1;
+    const uint64_t rest = from_low ? left + 1 : left - (uint64_t{1} << 32);
+    if (share.left.compare_exchange_weak(left, rest, std::memory_order_relaxed)) {
+      return static_cast<int64_t>(from_low ? low : high - 1);
+    }
+  }
+}
+
+bool HostDevice::has_unclaimed_tiles() const {
+  return std::ranges::any_of(shares_, [](const Share& share) {
+    const uint64_t left = share.left.load(std::memory_order_relaxed);
+    return (left & UINT32_MAX) < left >> 32;
+  });
+}
+
+void HostDevice::work(Core& core) {
+  CoreRecord* const record = records_.empty() ? nullptr : &records_[index_of(core)];
+  const size_t own = index_of(core);
+  size_t previous = tasks_.size();
+  for (size_t other = 0; other < shares_.size(); other++) {
+    Share& share = shares_[(own + other) % shares_.size()];
+    const bool from_low = upwards_ == (other == 0);
+    for (int64_t claim; (claim = take(share, from_low)) >= 0;) {
+      const auto next = std::ranges::upper_bound(first_claim_, claim);
+      const auto index = static_cast<size_t>(next - first_claim_.begin()) - 1;
+      const Task& task = tasks_[index];
+      const int64_t begin = (claim - first_claim_[index]) * task.claim;
+      core.trap = Trap{};
+      run_claim(core, record, task, begin, index == previous);
+      if (core.trap.kind != TrapKind::none) report(core, index);
+      previous = index;
+    }
+  }
+  finish_streams();
 }
 
 void HostDevice::run_claim(Core& core, CoreRecord* record, const Task& task, int64_t begin,
@@ -160,7 +217,7 @@ void HostDevice::report(const Core& core, size_t task) {
   trap_ = core.trap;  // only the first comes here; finish() reads it after every worker has left
   trap_.task = static_cast<uint32_t>(task);
   trap_.core = static_cast<int32_t>(index_of(core));
-  next_claim_.store(first_claim_.back(), std::memory_order_relaxed);
+  for (Share& share : shares_) share.left.store(0, std::memory_order_relaxed);
 }
 
 size_t HostDevice::index_of(const Core& core) const {

@@ -5,12 +5,21 @@
 // starts the worker cores and returns; `finish` lets the caller work as core 0 until the stage is
 // done. In between the caller may do other work (the executor encodes the next kernel).
 //
-// Cores claim tiles dynamically, `claim` at a time, so a core that joins late takes what is left.
-// A worker that has not joined when the tiles run out is not waited for; a stage therefore never
-// costs the wake-up of a parked thread.
+// Every core has a share of the tiles, neighbours of each other, which it claims from one end,
+// `claim` tiles at a time; a core that is done claims those of others from their other end, so a
+// core that joins late finds taken what it was late for. The same share of successive stages keeps
+// what one kernel leaves in a core's caches there for the next, and turning round from stage to
+// stage lets it begin with what was written last. A worker that has not joined when the tiles run
+// out is not waited for; a stage therefore never costs the wake-up of a parked thread.
+//
+// Workers keep off the CPU of the calling thread. Left alone, a scheduler often wakes a thread
+// where the waker runs, above all in virtual machines, whose idle CPUs look taken; both would then
+// share that CPU for milliseconds.
 //
 // Not thread-safe: one thread submits and finishes. Separate devices are independent.
 #pragma once
+
+#include <sched.h>
 
 #include <atomic>
 #include <chrono>
@@ -81,9 +90,7 @@ class HostDevice {
   void record(std::span<CoreRecord> records) { records_ = records; }
 
   // Between submit and finish: other cores may still find tiles to claim.
-  bool has_unclaimed_tiles() const {
-    return next_claim_.load(std::memory_order_relaxed) < first_claim_.back();
-  }
+  bool has_unclaimed_tiles() const;
   // Lets idle cores park at once instead of spinning: another library is about to use them.
   void rest() { resting_.store(true, std::memory_order_relaxed); }
 
@@ -96,7 +103,15 @@ class HostDevice {
     void operator()(std::byte* arena) const;
   };
 
+  // The claims [low, high) of one core that nobody has taken yet, as low | high << 32.
+  struct alignas(64) Share {
+    std::atomic<uint64_t> left{0};
+  };
+
   void stop();  // ends and joins the workers
+  void keep_off(int cpu);
+  void share_out(int64_t claims);
+  static int64_t take(Share& share, bool from_low);  // -1: nothing is left
   void work(Core& core);
   void worker_loop(Core& core);
   uint32_t await_stage(uint32_t seen) const;
@@ -116,13 +131,16 @@ class HostDevice {
   Trap trap_;
   std::span<CoreRecord> records_;
 
-  alignas(64) std::atomic<int64_t> next_claim_{0};
-  std::atomic<bool> trapped_{false};
+  bool upwards_ = false;  // the order in which cores claim their own shares
+  std::vector<Share> shares_;
+  alignas(64) std::atomic<bool> trapped_{false};
   // generation:20 | open:1 | workers inside:11. A worker joins by incrementing an open state.
   alignas(64) std::atomic<uint32_t> state_{0};
   std::atomic<bool> stopping_{false};
   std::atomic<bool> resting_{false};  // until the next submit
   std::vector<std::thread> workers_;
+  cpu_set_t allowed_;    // CPUs that this process may use; empty: workers run where they like
+  int caller_cpu_ = -1;  // where the workers do not run; -1: nowhere in particular
 };
 
 // Number of cores this process may run on (CPU affinity).

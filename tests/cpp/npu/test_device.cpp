@@ -1,6 +1,8 @@
 // The host device: every tile runs exactly once whatever the claims and the number of cores, stages
 // are ordered, traps end a stage, and devices start and stop cleanly. The runner is the test's own,
 // so that the cores are tested without the interpreter. Also run under the thread sanitizer.
+#include <sched.h>
+
 #include <atomic>
 #include <numeric>
 #include <thread>
@@ -151,6 +153,28 @@ void test_records(int cores) {
   CHECK(recorded == expected);
 }
 
+// A core claims its share from one end and the next stage's from the other; what it takes from
+// others it takes from the end that they come to last.
+void test_order() {
+  static std::vector<int64_t> order;
+  const auto note = [](const Program&, const InstructionTable&, Core&, std::byte* const*,
+                       int64_t begin, int64_t end) {
+    for (int64_t tile = begin; tile < end; tile++) order.push_back(tile);
+  };
+  Target target;
+  target.local_bytes = 1 << 10;
+  HostDevice device(1, best_table(), target, {std::chrono::microseconds(0), note});
+  const std::vector<int64_t> orders[] = {{0, 1, 2, 3, 4, 5, 6}, {6, 4, 5, 2, 3, 0, 1}};
+  for (int s = 0; s < 4; s++) {
+    context = "order of stage " + std::to_string(s);
+    order.clear();
+    Stage stage;
+    stage.add(7, 2, some_program());
+    device.run(stage.tasks);
+    CHECK(order == orders[s % 2]);
+  }
+}
+
 // Waking parked cores starts nothing; a stage behind it finds every tile once.
 void test_waking() {
   HostDevice device = make_device(3, std::chrono::microseconds(0));
@@ -165,6 +189,55 @@ void test_waking() {
     CHECK(!device.has_unclaimed_tiles());
     for (const int64_t runs : stage.records[0]->plain) CHECK(runs == 1);
   }
+}
+
+// Where tiles ran that the calling thread did not run itself.
+struct Places {
+  std::thread::id caller;
+  std::atomic<int> elsewhere{0};  // tiles of workers
+  std::atomic<int> beside{0};     // of them on the CPU `of_caller`
+  int of_caller = -1;
+};
+
+// The caller's tile lasts until a worker has run one, however late it comes.
+void run_places(const Program&, const InstructionTable&, Core&, std::byte* const* buffers, int64_t,
+                int64_t) {
+  Places& places = *reinterpret_cast<Places*>(buffers[0]);
+  if (std::this_thread::get_id() != places.caller) {
+    if (sched_getcpu() == places.of_caller) places.beside++;
+    places.elsewhere++;
+    return;
+  }
+  while (places.elsewhere.load() == 0) std::this_thread::yield();
+}
+
+// Workers run on other CPUs than the thread that woke them, wherever it moves.
+void test_placement() {
+  cpu_set_t all;
+  if (sched_getaffinity(0, sizeof all, &all) != 0) return;
+  Target target;
+  const int cores = std::min(CPU_COUNT(&all), 4);
+  if (cores < 2) return;  // nowhere else to run
+  HostDevice device(cores, best_table(), target, {std::chrono::microseconds(0), &run_places});
+  int round = 0;
+  for (int cpu = 0; round < 8; cpu = (cpu + 1) % CPU_SETSIZE) {
+    if (!CPU_ISSET(cpu, &all)) continue;
+    context = "called from CPU " + std::to_string(cpu);
+    cpu_set_t one;
+    CPU_ZERO(&one);
+    CPU_SET(cpu, &one);
+    CHECK(sched_setaffinity(0, sizeof one, &one) == 0);
+    Places places;
+    places.caller = std::this_thread::get_id();
+    places.of_caller = cpu;
+    std::byte* buffers[] = {reinterpret_cast<std::byte*>(&places)};
+    const Task task{some_program(), buffers, 2 * cores, 1};
+    device.wake();
+    CHECK(device.run({&task, 1}).kind == TrapKind::none);
+    CHECK(places.elsewhere > 0 && places.beside == 0);
+    round++;
+  }
+  CHECK(sched_setaffinity(0, sizeof all, &all) == 0);
 }
 
 void test_two_devices() {
@@ -191,7 +264,9 @@ int main() {
     test_records(cores);
   }
   test_lifetimes();
+  test_order();
   test_waking();
+  test_placement();
   test_two_devices();
   return report("device");
 }
