@@ -65,14 +65,21 @@ class Allocator {
       if (buffer.offset >= 0 || buffer.kept) continue;
       if (!take_over_input(instruction, i, buffer)) take(buffer);
     }
+    if (moved_ >= 0) lives_[moved_].last = -1;  // it is its successor's to give back
+    moved_ = -1;
+    // Joined instructions run strip by strip: what one of them reads lives as long as the group.
+    if (instruction.flags & kJoined) return;
+    for (; group_ <= i; ++group_) give_back_dead(code_.instructions[group_], group_);
+  }
+
+  void give_back_dead(const TileInstruction& instruction, int32_t i) {
     for (int k = 0; k < instruction.operand_count; ++k) {
       if (instruction.operands[k].space != Space::local) continue;
       const int32_t index = instruction.operands[k].index;
       if (lives_[index].last != i || code_.buffers[index].kept) continue;
       lives_[index].last = -1;  // an operand named twice is freed once
-      if (index != moved_) give_back(code_.buffers[index]);
+      give_back(code_.buffers[index]);
     }
-    moved_ = -1;
   }
 
   bool take_over_input(const TileInstruction& instruction, int32_t i, TileBuffer& buffer) {
@@ -134,6 +141,7 @@ class Allocator {
   std::vector<AllocatorScratch::Range>& free_;
   std::vector<AllocatorScratch::Life>& lives_;
   int64_t top_ = 0;
+  int32_t group_ = 0;   // the first instruction that has not given back what died with it
   int32_t moved_ = -1;  // input whose memory the output of this instruction took over
 };
 

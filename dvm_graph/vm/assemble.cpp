@@ -197,6 +197,12 @@ class Assembler {
     header_.chunk_dim = static_cast<uint8_t>(line.number(0, kMaxGridRank));
     line.expect("local");
     header_.local_bytes = static_cast<int64_t>(line.hexadecimal());
+    if (!line.accept("ahead")) return;
+    header_.ahead_lines = static_cast<uint8_t>(line.number(1, UINT8_MAX));
+    for (uint8_t& pointer : header_.ahead) {
+      if (!line.accept_prefix('p')) return;
+      pointer = static_cast<uint8_t>(line.number(0, kPointerRegisters - 1) + 1);
+    }
   }
 
   void read_extent(LineReader& line) {
@@ -407,6 +413,10 @@ class Assembler {
         head.flags |= kLastChunk;
       } else if (line.accept("stream")) {
         head.flags |= kStream;
+      } else if (line.accept("joined")) {
+        head.flags |= kJoined;
+      } else if (line.accept("transient")) {
+        head.flags |= kTransient;
       } else {
         line.fail("expected a predicate or flag");
       }

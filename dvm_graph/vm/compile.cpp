@@ -8,6 +8,7 @@
 #include "vm/encode.h"
 #include "vm/lower.h"
 #include "vm/split_reduction.h"
+#include "vm/strips.h"
 #include "vm/sync.h"
 #include "vm/tiling.h"
 
@@ -18,6 +19,7 @@ struct CompilerScratch::State {
   SplitReduction split;
   TileCode code;
   LoweringScratch lowering;
+  JoinScratch join;
   AllocatorScratch allocator;
   std::vector<TileBuffer> buffers;
   SyncScratch sync;
@@ -113,11 +115,15 @@ class Compilation {
     return finish(KernelKind::vector);
   }
 
-  // Allocates, synchronises and encodes the tile code as a stage of its own.
+  // Joins, allocates, synchronises and encodes the tile code as a stage of its own.
   bool finish(KernelKind kind) {
     TileCode& code = scratch_.code;
     if (code.overflow) return false;
     code.kind = kind;
+    if (target_.event_flags == 0) {
+      join_strips(code, scratch_.join);
+      fetch_ahead(code, target_.vector_bytes);
+    }
     allocate();
     if (code.local_bytes > target_.local_bytes) return false;
     if (target_.event_flags > 0) synchronise(code, target_, scratch_.sync);

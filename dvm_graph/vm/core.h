@@ -32,12 +32,20 @@ struct InstructionTimes {
   uint64_t scalar_ticks = 0;  // moving from tile to tile
 };
 
+// Memory that the next tile will read and nobody has fetched yet: one range, then another.
+struct Ahead {
+  const std::byte *at = nullptr, *end = nullptr;
+  const std::byte *next_at = nullptr, *next_end = nullptr;
+  int lines = 0;  // cache lines to fetch with every strip
+};
+
 struct Core {
   std::byte* local = nullptr;  // local memory, 64-byte aligned
   size_t local_bytes = 0;
   int32_t extents[kExtentRegisters];  // register 0 is 1
   std::byte* pointers[kPointerRegisters];
   bool first_chunk = true, last_chunk = true;
+  Ahead ahead;                        // joined instructions fetch it
   Trap trap;                          // a handler that traps sets kind, value and limit
   InstructionTimes* times = nullptr;  // not null: instructions are timed
 };
@@ -45,12 +53,17 @@ struct Core {
 // `words` points at the instruction's head.
 using Handler = void (*)(Core& core, const uint64_t* words);
 
+// Runs a group of joined instructions (vm/strips.h), the first of which `words` points at; returns
+// the end of the last.
+using JoinedHandler = const uint64_t* (*)(Core& core, const uint64_t* words);
+
 struct InstructionTable {
   const char* name;                       // e.g. "x86-64-v4"
   int matmul_nr = 0;                      // panel width of B, f32 (f64: half of it)
   int matmul_mr = 0;                      // rows of the register block
   bool multiplies_bf16 = false;           // in hardware, twice as fast as f32
   Handler handlers[kFamilies * 16] = {};  // by opcode; null where the family lacks the dtype
+  JoinedHandler joined = nullptr;         // null: joined instructions run one after the other
 };
 
 // Where an operand's first element lies. `word` points at the operand's two words.

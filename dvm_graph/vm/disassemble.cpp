@@ -100,6 +100,8 @@ void add_predicates(Text& text, const Head& head) {
   if (head.flags & kLastChunk) put("last_chunk");
   if (head.flags & kAccumulateAlways) put("accumulate_always");
   if (head.flags & kStream) put("stream");
+  if (head.flags & kJoined) put("joined");
+  if (head.flags & kTransient) put("transient");
   text.add("}");
 }
 
@@ -164,9 +166,14 @@ void add_header(Text& text, const Program& program) {
              dim.tile, dim.whole);
   }
   text.add("  tiles %" PRId64 " per_core %" PRId64 " group %" PRId64 " claim %" PRId64
-           " chunks %d local 0x%" PRIx64 "\n",
+           " chunks %d local 0x%" PRIx64,
            header.tiles, header.tiles_per_core, header.tile_group, header.preferred_claim,
            header.chunk_dim, static_cast<uint64_t>(header.local_bytes));
+  if (header.ahead_lines > 0) text.add(" ahead %d", header.ahead_lines);
+  for (const uint8_t pointer : header.ahead) {
+    if (pointer > 0) text.add(" p%d", pointer - 1);
+  }
+  text.add("\n");
   for (size_t r = 0; r < program.extents().size(); ++r) {
     const ExtentRegister& e = program.extents()[r];
     text.add("  e%zu = %d", r + 1, e.multiplier);

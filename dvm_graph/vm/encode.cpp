@@ -72,6 +72,8 @@ void encode(const TileCode& code, const Target& target, std::vector<uint64_t>& b
   header.tiles_per_core = (groups + target.cores - 1) / target.cores * group;
   header.preferred_claim = (code.preferred_claim + group - 1) / group * group;
   header.local_bytes = code.local_bytes;
+  std::memcpy(header.ahead, code.ahead, sizeof header.ahead);
+  header.ahead_lines = code.ahead_lines;
   program.assign(header, code.grid, code.extents, code.pointers, body);
 }
 

@@ -32,6 +32,25 @@ class TileCursor {
     refresh_chunk();
   }
 
+  // Tells the core which memory the tile after this one will read; `last`: there is none.
+  void look_ahead(const ProgramHeader& header, bool last) {
+    Ahead& ahead = core_.ahead;
+    ahead = {};
+    if (header.ahead[0] == 0 || last) return;
+    const size_t d = grid_.size() - 1;
+    const int64_t coordinate = coordinates_[d] + 1;
+    if (coordinate == grid_[d].count) return;
+    ahead.lines = header.ahead_lines;
+    const auto range = [&](int stream, const std::byte*& at, const std::byte*& end) {
+      const size_t p = header.ahead[stream] - 1u;
+      const int64_t step = pointers_[p].steps[d];
+      at = moved(core_.pointers[p], step);
+      end = moved(core_.pointers[p], step + step * grid_[d].extent_at(coordinate) / grid_[d].tile);
+    };
+    range(0, ahead.at, ahead.end);
+    if (header.ahead[1] != 0) range(1, ahead.next_at, ahead.next_end);
+  }
+
   // Moves to the next tile; returns the mask of grid dims that changed.
   uint8_t advance() {
     size_t d = grid_.size() - 1;
@@ -125,6 +144,17 @@ bool run_body(std::span<const uint64_t> body, const InstructionTable& table, Cor
     std::memcpy(&head, words, sizeof head);
     if ((head.changed_mask | (head.flags & (kFirstChunk | kLastChunk))) == 0 ||
         enabled(head, changed, core)) {
+      if ((head.flags & kJoined) != 0 && table.joined != nullptr) {
+        const uint64_t* const after = table.joined(core, words);
+        if constexpr (Timed) {  // the time of a group counts for its first instruction
+          const uint64_t now = ticks();
+          core.times->ticks[head.opcode / 16] += now - since;
+          core.times->count[head.opcode / 16]++;
+          since = now;
+        }
+        words = after;
+        continue;
+      }
       if (const Handler handler = table.handlers[head.opcode]) {
         handler(core, words);
         if constexpr (Timed) {
@@ -161,7 +191,10 @@ void run(const Program& program, const InstructionTable& table, Core& core,
   moved();
   uint8_t changed = kEverythingChanged;
   const std::span<const uint64_t> body = program.body();
+  const bool fetches = program.header().ahead[0] != 0;
+  core.ahead = {};
   for (int64_t tile = begin;;) {
+    if (fetches) cursor.look_ahead(program.header(), tile + 1 == end);
     if (!run_body<Timed>(body, table, core, changed, tile, since)) return;
     if (++tile == end) return;
     changed = cursor.advance();

@@ -23,6 +23,10 @@
 //        bit 3 accumulate always, even on the first chunk (matmul over unrolled k blocks)
 //        bit 4 stream, a hint: xd is too large to be read back from a cache, so its stores need not
 //              take up room there
+//        bit 5 joined, a hint: may run together with the next instruction, a strip of vectors at a
+//              time (see strips.h)
+//        bit 6 transient, a hint: only the next instruction, which is joined, reads xd; its place
+//              need not be written
 #pragma once
 
 #include <cstdint>
@@ -84,7 +88,7 @@ struct Head {
 static_assert(sizeof(Head) == 8);
 
 inline constexpr uint8_t kAccumulate = 1, kFirstChunk = 2, kLastChunk = 4, kAccumulateAlways = 8,
-                         kStream = 16;
+                         kStream = 16, kJoined = 32, kTransient = 64;
 inline constexpr uint8_t kFirstTileOnly = 0x80;
 
 struct Operand {

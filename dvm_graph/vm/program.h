@@ -33,13 +33,18 @@ inline constexpr int32_t kPlainInteger = -1;
 inline constexpr int32_t kWorkspace = -2;
 inline constexpr int kReservedBuffers = 2;
 
+inline constexpr int kAheadStreams = 2;
+
 struct ProgramHeader {
   KernelKind kind = KernelKind::vector;
   uint8_t grid_rank = 0;
   uint8_t extent_registers = 0;   // defined ones: registers 1..n; register 0 is always 1
   uint8_t pointer_registers = 0;  // registers 0..n-1
   uint8_t chunk_dim = 0;          // first grid dim of the chunks; grid_rank: no chunks
-  uint8_t reserved[3] = {};
+  // A hint: pointer registers plus 1 whose tiles follow each other in memory, without gaps, along
+  // the last grid dim, and the cache lines of the next tile to fetch with every strip (strips.h).
+  uint8_t ahead[kAheadStreams] = {};
+  uint8_t ahead_lines = 0;
   int64_t code_words = 0;       // size of the body
   int64_t tiles = 0;            // total
   int64_t tiles_per_core = 0;   // share of a core in the static partition of the target

@@ -12,7 +12,9 @@ constexpr int64_t kFewPoints = 8;        // parallel pieces below which cores wo
 constexpr int64_t kLeastWork = 1 << 16;  // elements
 constexpr int64_t kPieceWork = 1 << 15;  // elements of a piece
 constexpr int64_t kMostPieces = 64;
-constexpr int64_t kColumnBlock = 64;  // contiguous parallel elements that count as one point
+// Contiguous parallel elements that count as one point: pieces of rows of less are far apart in
+// memory.
+constexpr int64_t kColumnBlock = 512;
 
 // Roles of a node in the two plans.
 constexpr uint8_t kLate = 1;   // follows a split reduction

@@ -33,6 +33,7 @@ void TileCode::clear() {
   chunk_dim = 0;
   local_bytes = 0;
   preferred_claim = 1;
+  ahead[0] = ahead[1] = ahead_lines = 0;
   overflow = false;
 }
 

@@ -64,6 +64,8 @@ struct TileCode {
   std::vector<Window> windows;
   int64_t local_bytes = 0;  // set by the allocator
   int64_t preferred_claim = 1;
+  uint8_t ahead[kAheadStreams] = {};  // as in the program's header
+  uint8_t ahead_lines = 0;
   bool overflow = false;  // ran out of registers, or a stride out of range
 
   void clear();

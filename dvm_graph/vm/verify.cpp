@@ -6,13 +6,14 @@
 #include "vm/core.h"
 #include "vm/disassemble.h"
 #include "vm/panels.h"
+#include "vm/strips.h"
 #include "vm/sync.h"
 
 namespace dvm {
 namespace {
 
 constexpr uint8_t kKnownFlags =
-    kAccumulate | kFirstChunk | kLastChunk | kAccumulateAlways | kStream;
+    kAccumulate | kFirstChunk | kLastChunk | kAccumulateAlways | kStream | kJoined | kTransient;
 constexpr int64_t kTooFar = int64_t{1} << 55;  // no sum of products of checked numbers overflows
 
 bool beyond(int64_t number, int64_t limit) { return number > limit || number < -limit; }
@@ -42,10 +43,13 @@ class Verifier {
       Head head;
       std::memcpy(&head, &body[pc], sizeof head);
       if (!check_head(head, body.size() - pc)) return located(pc);
-      if (!check_instruction(head, &body[pc])) return located(pc);
+      if (!check_instruction(head, &body[pc]) || !check_joined(head, &body[pc])) {
+        return located(pc);
+      }
       pc += head.words;
     }
     if (any_flags_ && !check_flags()) return error_;
+    if (joined_to_ != nullptr) return "the last instruction is joined to none";
     return {};
   }
 
@@ -73,6 +77,11 @@ class Verifier {
     if (header_.extent_registers >= kExtentRegisters) return fail("too many extent registers");
     if (header_.pointer_registers > kPointerRegisters) return fail("too many pointer registers");
     if (header_.chunk_dim > header_.grid_rank) return fail("chunks start beyond the grid");
+    for (const uint8_t pointer : header_.ahead) {
+      if (pointer > header_.pointer_registers || (pointer > 0 && header_.grid_rank == 0)) {
+        return fail("fetches ahead through an undefined pointer register");
+      }
+    }
     const size_t tables = sizeof(ProgramHeader) + header_.grid_rank * sizeof(GridDim) +
                           header_.extent_registers * sizeof(ExtentRegister) +
                           header_.pointer_registers * sizeof(PointerRegister);
@@ -209,6 +218,39 @@ class Verifier {
     if (has_window(info.form)) return check_window(head, info.form, words);
     if (form.extra_words > 0 && static_cast<int64_t>(words[head.words - 1]) < 0) {
       return fail("negative limit");
+    }
+    return true;
+  }
+
+  // A group is one that vm/strips.h describes, as far as memory is concerned: the device decodes it
+  // as a whole, with the loops of its first instruction.
+  bool check_joined(const Head& head, const uint64_t* words) {
+    const auto family = static_cast<Family>(head.opcode / 16);
+    const bool reduces = info_of(family).form == Form::reduce;
+    const bool joined = (head.flags & kJoined) != 0;
+    if ((head.flags & kTransient) && !joined) return fail("transient, but joined to nothing");
+    if (!joined && joined_to_ == nullptr) return true;
+    if (!joins(family, static_cast<DType>(head.opcode % 16))) return fail("cannot be joined");
+    if (joined && reduces) return fail("a reduction ends its group");
+    if (joined_to_ != nullptr) {
+      Head first;
+      std::memcpy(&first, joined_to_, sizeof first);
+      const bool same = reduces ? first.e0 == 0 && first.e1 == head.e0 && first.e2 == head.e1 &&
+                                      head.e2 == 0 && static_cast<int32_t>(words[4] >> 32) == 1
+                                : first.e0 == head.e0 && first.e1 == head.e1 && first.e2 == head.e2;
+      constexpr uint8_t kChunks = kFirstChunk | kLastChunk;
+      if (!same) return fail("joined, but over other loops");
+      if (first.changed_mask != head.changed_mask || ((first.flags ^ head.flags) & kChunks)) {
+        return fail("joined, but under another predicate");
+      }
+      if (++joined_ >= kMostJoined) return fail("too many are joined");
+    } else {
+      joined_ = 0;
+    }
+    if (!joined) {
+      joined_to_ = nullptr;
+    } else if (joined_to_ == nullptr) {
+      joined_to_ = words;
     }
     return true;
   }
@@ -490,6 +532,8 @@ class Verifier {
   const Target& target_;
   bool well_formed_ = false;
   bool any_flags_ = false;
+  const uint64_t* joined_to_ = nullptr;  // the first instruction of the group that goes on
+  int joined_ = 0;                       // instructions of it after the first
   std::string error_;
 };
 

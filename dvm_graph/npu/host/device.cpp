@@ -30,6 +30,13 @@ void relax() {
 #endif
 }
 
+// Makes what instructions stored around the caches visible to other cores; see kStream.
+void finish_streams() {
+#if defined(__x86_64__)
+  __builtin_ia32_sfence();
+#endif
+}
+
 std::byte* allocate_arena(size_t bytes) {
   // A huge page, where the system grants one, keeps the whole arena in one TLB entry.
   const size_t alignment = bytes >= kHugePage / 4 ? kHugePage : kArenaAlignment;
@@ -185,6 +192,7 @@ void HostDevice::work(Core& core) {
       previous = index;
     }
   }
+  finish_streams();
 }
 
 void HostDevice::run_claim(Core& core, CoreRecord* record, const Task& task, int64_t begin,

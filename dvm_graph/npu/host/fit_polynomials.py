@@ -1,4 +1,4 @@
-"""Fits the polynomials of `math.cpp` and prints their coefficients.
+"""Fits the polynomials of `functions.h` and prints their coefficients.
 
 Input: none. Output: for each function a C++ initialiser, lowest power first, and the largest
 relative error of the exact approximation. Method: weighted least squares at Chebyshev nodes in

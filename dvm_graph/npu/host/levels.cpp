@@ -18,13 +18,14 @@ struct LevelCode {
   bool supported;
   const LevelInfo* info;
   int64_t (*multiply_add)(int64_t steps);
+  JoinedHandler joined;
   void (*fill[8])(Handler*);
   bool multiplies_bf16 = false;
 };
 
 #define DVM_LEVEL_CODE(level, name, supported)                                                  \
   LevelCode {                                                                                   \
-    name, supported, &level::level_info, &level::multiply_add, {                                \
+    name, supported, &level::level_info, &level::multiply_add, &level::run_joined, {            \
       &level::fill_arithmetic, &level::fill_math, &level::fill_conversion, &level::fill_reduce, \
           &level::fill_dma, &level::fill_cube, &level::fill_window, &level::fill_half           \
     }                                                                                           \
@@ -63,6 +64,7 @@ struct Tables {
       table.matmul_mr = code.info->matmul_mr;
       table.multiplies_bf16 = code.multiplies_bf16;
       for (const auto fill : code.fill) fill(table.handlers);
+      table.joined = code.joined;
       levels.push_back({&table, code.info->vector_bytes, code.multiply_add});
     }
   }
@@ -109,7 +111,8 @@ Target host_target(int cores, const InstructionTable& table) {
   target.name = "host";
   target.cores = cores;
   target.local_bytes = l2 * 3 / 4 / 64 * 64;
-  target.vector_tile_bytes = l1 * 2 / 3;
+  // More than there is of it: of what is live, joined instructions keep most in registers.
+  target.vector_tile_bytes = l1 * 4 / 3;
   target.stream_bytes = l3 / 4;  // what else lies there, and other processes, share it
   for (const Level& level : available_levels()) {
     if (level.table == &table) target.vector_bytes = level.vector_bytes;

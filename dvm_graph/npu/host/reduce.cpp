@@ -1,107 +1,15 @@
 // Reductions: xn[M, size, N] to xd[M, 1, N].
 //
 // Rows (N = 1, contiguous along size) use four vector accumulators; columns (contiguous along N)
-// accumulate whole vectors. Long folds are split pairwise. The order depends on the extents and
-// strides only: the same input gives the same bits.
+// accumulate whole vectors. Long folds are split pairwise, but for columns of wide rows, which add
+// up eight rows at a time. The order depends on the extents and strides only: the same input gives
+// the same bits.
+#include "npu/host/folds.h"
 #include "npu/host/loops.h"
 #include "npu/host/units.h"
 
 namespace dvm::DVM_LEVEL {
 namespace {
-
-template <Family F>
-struct Fold;
-template <class T>
-constexpr T kLowest = std::is_same_v<T, float>     ? static_cast<T>(-__builtin_inff())
-                      : std::is_same_v<T, double>  ? static_cast<T>(-__builtin_inf())
-                      : std::is_same_v<T, int32_t> ? static_cast<T>(INT32_MIN)
-                      : std::is_same_v<T, int64_t> ? static_cast<T>(INT64_MIN)
-                                                   : static_cast<T>(0);
-template <class T>
-constexpr T kHighest = std::is_same_v<T, float>     ? static_cast<T>(__builtin_inff())
-                       : std::is_same_v<T, double>  ? static_cast<T>(__builtin_inf())
-                       : std::is_same_v<T, int32_t> ? static_cast<T>(INT32_MAX)
-                       : std::is_same_v<T, int64_t> ? static_cast<T>(INT64_MAX)
-                                                    : static_cast<T>(UINT8_MAX);
-
-// Unsigned lanes for integers, whose sums and products wrap.
-template <class V>
-DVM_INLINE auto wrapping(V v) {
-  if constexpr (std::is_floating_point_v<Element<V>>)
-    return v;
-  else
-    return bits_as<Vec<std::make_unsigned_t<Element<V>>, kLanesOf<V>>>(v);
-}
-
-template <>
-struct Fold<Family::v_reduce_sum> {
-  template <class T>
-  static constexpr T kIdentity = 0;
-  template <class V>
-  DVM_INLINE static V combine(V a, V b) {
-    return bits_as<V>(wrapping(a) + wrapping(b));
-  }
-};
-template <>
-struct Fold<Family::v_reduce_prod> {
-  template <class T>
-  static constexpr T kIdentity = 1;
-  template <class V>
-  DVM_INLINE static V combine(V a, V b) {
-    return bits_as<V>(wrapping(a) * wrapping(b));
-  }
-};
-// a is the accumulator: its NaN is kept by the second select, a NaN in b by the comparison.
-template <>
-struct Fold<Family::v_reduce_max> {
-  template <class T>
-  static constexpr T kIdentity = kLowest<T>;
-  template <class V>
-  DVM_INLINE static V combine(V a, V b) {
-    const V chosen = greater_lanes(a, b);
-    if constexpr (std::is_floating_point_v<Element<V>>)
-      return a != a ? a : chosen;
-    else
-      return chosen;
-  }
-};
-template <>
-struct Fold<Family::v_reduce_min> {
-  template <class T>
-  static constexpr T kIdentity = kHighest<T>;
-  template <class V>
-  DVM_INLINE static V combine(V a, V b) {
-    const V chosen = lesser_lanes(a, b);
-    if constexpr (std::is_floating_point_v<Element<V>>)
-      return a != a ? a : chosen;
-    else
-      return chosen;
-  }
-};
-
-template <class Op, class T>
-DVM_INLINE T combine_one(T a, T b) {
-  using V = Vec<T, 16 / sizeof(T)>;
-  return Op::combine(splat<V>(a), splat<V>(b))[0];
-}
-
-template <class Op, int Step, class V>
-DVM_INLINE V fold_by_rotation(V v) {
-  if constexpr (Step == 0) {
-    return v;
-  } else {
-    const V turned = rotate<Step>(v, std::make_integer_sequence<int, kLanesOf<V>>{});
-    return fold_by_rotation<Op, Step / 2>(Op::combine(v, turned));
-  }
-}
-
-template <class Op, class V>
-DVM_INLINE Element<V> fold_lanes(V v) {
-  if constexpr (sizeof(V) > 16)
-    return fold_lanes<Op>(Op::combine(low_half(v), high_half(v)));
-  else
-    return fold_by_rotation<Op, kLanesOf<V> / 2>(v)[0];
-}
 
 template <class Op, class T>
 DVM_INLINE Full<T> load_or_identity(const T* from, int64_t count) {
@@ -222,11 +130,53 @@ DVM_INLINE void reduce_columns(T* to, const T* from, int64_t size, int64_t strid
   }
 }
 
+// Folds `Rows` rows, `stride` apart, into n totals; `fresh`: nothing has been folded into them.
+template <class Op, class T, int Rows>
+void fold_rows(T* to, const T* from, int64_t stride, int64_t n, bool fresh) {
+  using V = Full<T>;
+  constexpr int64_t L = kLanes<T>;
+  const auto folded = [=](int64_t i, auto load_at) DVM_LAMBDA_INLINE {
+    V rows[Rows];
+    for (int r = 0; r < Rows; r++) rows[r] = load_at(from + r * stride + i);
+    for (int step = Rows / 2; step > 0; step /= 2) {
+      for (int r = 0; r < step; r++) rows[r] = Op::combine(rows[r], rows[r + step]);
+    }
+    return fresh ? rows[0] : Op::combine(load_at(to + i), rows[0]);
+  };
+  int64_t i = 0;
+  for (; i + L <= n; i += L) {
+    store(to + i, folded(i, [](const T* at) DVM_LAMBDA_INLINE { return load<V>(at); }));
+  }
+  if (i < n) {
+    const int64_t rest = n - i;
+    store_partial(
+        to + i, folded(i, [=](const T* at) DVM_LAMBDA_INLINE { return load_partial<V>(at, rest); }),
+        rest);
+  }
+}
+
+// Wide rows: memory is read from row to row, a few at a time, and the totals stay in a cache.
+template <class Op, class T>
+void fold_wide_rows(T* to, const T* from, int64_t size, int64_t stride, int64_t n,
+                    bool accumulate) {
+  constexpr int kRows = 8;
+  int64_t s = 0;
+  for (; s + kRows <= size; s += kRows) {
+    fold_rows<Op, T, kRows>(to, from + s * stride, stride, n, s == 0 && !accumulate);
+  }
+  for (; s < size; s++) {
+    fold_rows<Op, T, 1>(to, from + s * stride, stride, n, s == 0 && !accumulate);
+  }
+}
+
 template <class Op, class T>
 void fold_matrix_columns(T* to, const T* from, int64_t size, int64_t stride, int64_t n,
                          bool accumulate) {
   constexpr int64_t L = kLanes<T>;
   constexpr int kWide = 4;
+  if (n >= 4 * kWide * L && size >= kColumnBlock) {
+    return fold_wide_rows<Op>(to, from, size, stride, n, accumulate);
+  }
   int64_t i = 0;
   for (; i + kWide * L <= n; i += kWide * L) {
     reduce_columns<Op, T, kWide>(to + i, from + i, size, stride, L, accumulate);

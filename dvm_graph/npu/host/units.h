@@ -42,18 +42,19 @@ struct LevelInfo {
 
 // What the sources of one level export, in the level's own namespace. `multiply_add` keeps the
 // multiply-add units of a core as busy as they can be, and returns the f32 operations it did.
-#define DVM_DECLARE_LEVEL(level)           \
-  namespace level {                        \
-  void fill_arithmetic(Handler* handlers); \
-  void fill_math(Handler* handlers);       \
-  void fill_conversion(Handler* handlers); \
-  void fill_reduce(Handler* handlers);     \
-  void fill_dma(Handler* handlers);        \
-  void fill_cube(Handler* handlers);       \
-  void fill_half(Handler* handlers);       \
-  void fill_window(Handler* handlers);     \
-  int64_t multiply_add(int64_t steps);     \
-  extern const LevelInfo level_info;       \
+#define DVM_DECLARE_LEVEL(level)                      \
+  namespace level {                                   \
+  void fill_arithmetic(Handler* handlers);            \
+  void fill_math(Handler* handlers);                  \
+  void fill_conversion(Handler* handlers);            \
+  void fill_reduce(Handler* handlers);                \
+  void fill_dma(Handler* handlers);                   \
+  void fill_cube(Handler* handlers);                  \
+  void fill_half(Handler* handlers);                  \
+  void fill_window(Handler* handlers);                \
+  const uint64_t* run_joined(Core&, const uint64_t*); \
+  int64_t multiply_add(int64_t steps);                \
+  extern const LevelInfo level_info;                  \
   }
 
 #if defined(__x86_64__)

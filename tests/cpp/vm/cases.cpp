@@ -221,14 +221,14 @@ void check_assembly_errors() {
 }
 
 void check_rejected(const char* what, std::string text, const char* from, const char* to,
-                    const char* message) {
+                    const char* message, bool unified = false) {
   const size_t at = text.find(from);
   CHECK(at != std::string::npos, "%s: no '%s' in\n%s", what, from, text.c_str());
   if (at == std::string::npos) return;
   text.replace(at, std::strlen(from), to);
   const ValueInfo values[] = {{DType::f32, 400}, {DType::f32, 400}};
   Target target = small_target(1);
-  target.unified_memory = false;
+  target.unified_memory = unified;
   target.event_flags = 8;
   const std::string error = verify(assemble(text), values, 2, 0, target);
   CHECK(error.find(message) != std::string::npos, "%s: '%s'", what, error.c_str());
@@ -257,6 +257,32 @@ void check_verifier() {
   check_rejected("target memory", good, "local 0x80", "local 0x8000000", "bytes of local memory");
   check_rejected("extent", good, "1 * d0", "2 * d0", "reaches");
   check_rejected("stride", good, "p1(0,0,1)", "p1(0,0,2)", "has stride 1");
+  const std::string joined =
+      "program vector\n"
+      "  grid d0: 4 tiles of 5 in 20\n"
+      "  tiles 4 per_core 4 group 1 claim 1 chunks 1 local 0x80 ahead 1 p0\n"
+      "  e1 = 1 * d0\n"
+      "  e2 = 3\n"
+      "  p0 = v0 + 0 in [0, 240) d0: 60\n"
+      "  p1 = v1 + 0 in [0, 240) d0: 60\n"
+      "body\n"
+      "  v_sub_f32 [1,e1,e2] l:0x0(0,3,1) <- p0(0,3,1), #1 {joined}\n"
+      "  v_exp_f32 [1,e1,e2] p1(0,3,1) <- l:0x0(0,3,1) {joined}\n"
+      "  v_reduce_sum_f32 [e1,e2,1] l:0x40(1,0,1) <- p1(3,1,1)\n"
+      "end\n";
+  const auto rejected = [&](const char* what, const char* from, const char* to,
+                            const char* message) {
+    check_rejected(what, joined, from, to, message, true);
+  };
+  rejected("the group itself", "joined", "joined", "");
+  rejected("transient alone", "{joined}", "{transient}", "joined to nothing");
+  rejected("other loops", "v_exp_f32 [1,e1,e2]", "v_exp_f32 [1,1,e2]", "over other loops");
+  rejected("reduced loops", "v_reduce_sum_f32 [e1,e2,1]", "v_reduce_sum_f32 [e2,e1,1]", "loops");
+  rejected("an instruction of no group", "v_exp", "v_ceil", "cannot be joined");
+  rejected("another predicate", "l:0x0(0,3,1) {joined}", "l:0x0(0,3,1) {changed d0, joined}",
+           "another predicate");
+  rejected("nothing follows", "p1(3,1,1)\n", "p1(3,1,1) {joined}\n", "a reduction ends");
+  rejected("fetched ahead", "ahead 1 p0", "ahead 1 p2", "fetches ahead");
   check_rejected("value", good, "= v1", "= v2", "names no value");
   check_rejected("register", good, "p0(0,0,1)", "p7(0,0,1)", "undefined pointer");
   check_rejected("grid", good, "4 tiles of", "5 tiles of", "wrong number of tiles");
@@ -312,7 +338,8 @@ void check_cases() {
   check_long_reductions(3, 40009, 2, 2);
   check_long_reductions(40009, 3, 1, 2);
   check_long_reductions(300, 50000, 2, 1);
-  check_long_reductions(5000, 700, 1, 1);
+  check_long_reductions(5000, 700, 1, 2);
+  check_long_reductions(500, 7000, 1, 1);
   check_tiles();
   check_weighed();
   check_trap();

@@ -1,0 +1,223 @@
+// Groups of joined instructions, drawn at random, at every instruction-set level: a group leaves in
+// memory what its instructions leave one after the other, up to the order in which a reduction
+// adds.
+#include <algorithm>
+#include <cmath>
+#include <memory>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "check.h"
+#include "machine.h"
+#include "vm/strips.h"
+
+namespace dvm::test {
+namespace {
+
+// Rounded once, so that the same bits come out wherever the compiler put them.
+constexpr Family kExact[] = {Family::v_add, Family::v_sub, Family::v_mul,
+                             Family::v_div, Family::v_min, Family::v_max,
+                             Family::v_abs, Family::v_neg, Family::v_reciprocal};
+constexpr Family kFunctions[] = {Family::v_exp, Family::v_log, Family::v_erf, Family::v_tanh,
+                                 Family::v_sigmoid};
+constexpr Family kFolds[] = {Family::v_reduce_sum, Family::v_reduce_max, Family::v_reduce_min};
+constexpr int kInputs = 3, kMostMaps = 6;
+
+bool is_binary(Family family) { return family >= Family::v_add; }
+
+struct Instruction {
+  Family family = Family::v_add;
+  int operands[3] = {0, 0, 0};  // buffers: inputs, then the result of each instruction
+  uint8_t flags = 0;
+};
+
+// Buffers of one row of `inner` elements per middle coordinate, `gap` elements apart; input 1 is
+// one value per row, input 2 the same row for all.
+class Tester {
+ public:
+  Tester(const InstructionTable& table, unsigned seed) : table_(table), random_(seed) {
+    shape_ = {1, 1 + below(4), kExtents[random_() % std::size(kExtents)]};
+    draw();
+  }
+
+  void run(unsigned seed) {
+    const std::vector<std::vector<float>> joined = results(true), apart = results(false);
+    for (size_t b = 0; b < joined.size(); b++) {
+      const bool folded = folds_ && b + 1 == joined.size();
+      if (!folded && b >= kInputs && (group_[b - kInputs].flags & kTransient)) continue;
+      for (size_t i = 0; i < joined[b].size(); i++) {
+        const float got = joined[b][i], want = apart[b][i];
+        const bool same =
+            std::isnan(want)                ? std::isnan(got)
+            : folded && std::isfinite(want) ? std::fabs(got - want) <= 1e-5f * magnitude(apart, i)
+            : is_function(b) ? std::fabs(got - want) <= 1e-6f * std::fabs(want) || got == want
+                             : got == want;
+        context = std::string(table_.name) + " seed " + std::to_string(seed) + " buffer " +
+                  std::to_string(b) + " element " + std::to_string(i) + ": " + std::to_string(got) +
+                  " instead of " + std::to_string(want);
+        CHECK(same);
+      }
+    }
+  }
+
+ private:
+  static constexpr int64_t kExtents[] = {1,  7,   15,  16,  17,  63,   64,
+                                         65, 127, 128, 129, 300, 2049, 5000};
+
+  int64_t below(int64_t n) { return static_cast<int64_t>(random_() % static_cast<uint64_t>(n)); }
+
+  void draw() {
+    const int64_t maps = 1 + below(kMostMaps);
+    folds_ = below(2) == 0 || maps == 1;
+    for (int64_t i = 0; i < maps; i++) {
+      Instruction& next = group_.emplace_back();
+      next.family = kExact[random_() % std::size(kExact)];
+      if (i + 1 == maps && below(3) == 0) {
+        next.family = kFunctions[random_() % std::size(kFunctions)];
+      }
+      const int results = kInputs + static_cast<int>(i);
+      next.operands[0] = results;
+      next.operands[1] = static_cast<int>(below(results));
+      next.operands[2] = static_cast<int>(below(results));
+      // Mostly a chain, on either side.
+      if (i > 0 && below(4) != 0) next.operands[1 + below(2)] = results - 1;
+      next.flags = kJoined | (below(2) == 0 ? kStream : 0);
+    }
+    if (folds_) {
+      Instruction& fold = group_.emplace_back();
+      fold.family = kFolds[random_() % std::size(kFolds)];
+      fold.operands[0] = kInputs + static_cast<int>(maps);
+      fold.operands[1] = fold.operands[0] - 1;
+      fold.flags = below(2) == 0 ? kAccumulateAlways : 0;
+    } else {
+      group_.back().flags &= static_cast<uint8_t>(~kJoined);
+    }
+    for (size_t i = 0; i + 1 < group_.size(); i++) mark_transient(i);
+  }
+
+  void mark_transient(size_t i) {
+    const int result = group_[i].operands[0];
+    const auto reads = [&](const Instruction& other) {
+      return other.operands[1] == result ||
+             (is_map(other) && is_binary(other.family) && other.operands[2] == result);
+    };
+    for (size_t j = i + 2; j < group_.size(); j++) {
+      if (reads(group_[j])) return;
+    }
+    if (reads(group_[i + 1])) group_[i].flags |= kTransient;
+  }
+
+  bool is_function(size_t buffer) const {
+    if (buffer < kInputs) return false;
+    const Family family = group_[buffer - kInputs].family;
+    return std::find(std::begin(kFunctions), std::end(kFunctions), family) != std::end(kFunctions);
+  }
+
+  bool is_map(const Instruction& instruction) const {
+    return !(folds_ && &instruction == &group_.back());
+  }
+
+  Strides strides_of(int buffer) const {
+    if (buffer == 1) return {0, 1, 0};
+    if (buffer == 2) return {0, 0, 1};
+    return {0, shape_.inner + (buffer % 3), 1};
+  }
+
+  // What every buffer holds after the group, run as one or one by one, from the same start.
+  std::vector<std::vector<float>> results(bool together) {
+    std::vector<std::unique_ptr<Guarded>> memory;
+    Core core;
+    for (int32_t& extent : core.extents) extent = 1;
+    core.extents[2] = static_cast<int32_t>(shape_.middle);
+    core.extents[3] = static_cast<int32_t>(shape_.inner);
+    std::mt19937 values(7);
+    std::uniform_real_distribution<float> uniform(-4, 4);
+    const int buffers = kInputs + static_cast<int>(group_.size());
+    for (int b = 0; b < buffers; b++) {
+      const bool folded = folds_ && b + 1 == buffers;
+      const int64_t count = folded ? shape_.middle : strides_of(b).span(shape_);
+      memory.push_back(std::make_unique<Guarded>(static_cast<size_t>(count) * sizeof(float)));
+      auto* data = reinterpret_cast<float*>(memory.back()->data());
+      for (int64_t i = 0; i < count; i++) data[i] = uniform(values);
+      core.pointers[b] = memory.back()->data();
+    }
+    const std::vector<uint64_t> words = encode();
+    const uint64_t* const end = words.data() + words.size();
+    if (together && group_.size() > 1) {
+      context = std::string(table_.name) + ": where the group ends";
+      CHECK(table_.joined(core, words.data()) == end);
+    } else {
+      for (const uint64_t* at = words.data(); at < end; at += at[0] >> 16 & 0xff) {
+        table_.handlers[at[0] & 0xffff](core, at);
+      }
+    }
+    std::vector<std::vector<float>> result;
+    for (const auto& block : memory) {
+      const auto* data = reinterpret_cast<const float*>(block->data());
+      result.emplace_back(data, data + block->bytes() / sizeof(float));
+    }
+    return result;
+  }
+
+  std::vector<uint64_t> encode() const {
+    std::vector<uint64_t> words;
+    for (const Instruction& instruction : group_) {
+      const bool map = is_map(instruction);
+      const int operands = map && is_binary(instruction.family) ? 3 : 2;
+      const Head head{opcode_of(instruction.family, DType::f32),
+                      static_cast<uint8_t>(1 + 2 * operands),
+                      0,
+                      instruction.flags,
+                      static_cast<uint8_t>(map ? 0 : 2),
+                      static_cast<uint8_t>(map ? 2 : 3),
+                      static_cast<uint8_t>(map ? 3 : 0)};
+      words.push_back(0);
+      std::memcpy(&words.back(), &head, sizeof head);
+      for (int k = 0; k < operands; k++) {
+        const int buffer = instruction.operands[k];
+        const Strides strides = strides_of(buffer);
+        Operand operand{
+            static_cast<uint32_t>(Space::pointer) << kSpaceShift | static_cast<uint32_t>(buffer),
+            static_cast<int32_t>(strides.inner), 0, static_cast<int32_t>(strides.middle)};
+        if (!map) {
+          operand.outer_stride = k == 0 ? 1 : static_cast<int32_t>(strides.middle);
+          operand.middle_stride = k == 0 ? 0 : 1;
+          operand.inner_stride = 1;
+        }
+        uint64_t encoded[2];
+        std::memcpy(encoded, &operand, sizeof operand);
+        words.insert(words.end(), encoded, encoded + 2);
+      }
+    }
+    return words;
+  }
+
+  // Of the terms that were folded into row i.
+  float magnitude(const std::vector<std::vector<float>>& apart, size_t i) const {
+    const std::vector<float>& terms = apart[apart.size() - 2];
+    const auto stride = static_cast<size_t>(strides_of(group_.back().operands[1]).middle);
+    float sum = 4;
+    for (size_t j = 0; j < static_cast<size_t>(shape_.inner); j++) {
+      sum += std::fabs(terms[i * stride + j]);
+    }
+    return sum;
+  }
+
+  const InstructionTable& table_;
+  std::mt19937 random_;
+  Shape shape_;
+  std::vector<Instruction> group_;
+  bool folds_ = false;
+};
+
+}  // namespace
+}  // namespace dvm::test
+
+int main() {
+  using namespace dvm::test;
+  for (const dvm::Level& level : dvm::available_levels()) {
+    for (unsigned seed = 0; seed < 400; seed++) Tester(*level.table, seed).run(seed);
+  }
+  return report("joined");
+}

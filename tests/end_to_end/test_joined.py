@@ -1,0 +1,44 @@
+"""Element-wise chains and row reductions, whose instructions run strip by strip, at extents around a strip's."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from onnx import parser
+
+import dvm_graph
+from tests.end_to_end.reference import assert_all_close, session
+
+ROWS = (1, 2, 7, 33)
+COLUMNS = (1, 2, 15, 16, 17, 63, 64, 65, 127, 128, 129, 255, 257, 384, 1000, 2049, 4099)
+
+BODIES = {
+    "layer_norm": "y = LayerNormalization <axis = -1> (x, scale, bias)",
+    "softmax": "y = Softmax <axis = -1> (x)",
+    "log_softmax": "y = LogSoftmax <axis = -1> (x)",
+    "gelu_erf": "t = Add(x, bias) y = Gelu(t)",
+    "gelu_tanh": 't = Add(x, bias) y = Gelu <approximate = "tanh"> (t)',
+    "square_sum": "t = Mul(x, x) s = ReduceSum <keepdims = 1> (t, axis) y = Div(x, s)",
+    "range": """high = ReduceMax <keepdims = 1> (x, axis) low = ReduceMin <keepdims = 1> (x, axis)
+        width = Sub(high, low) one = CastLike(1.0, x) w = Add(width, one)
+        t = Sub(x, low) u = Div(t, w) v = Mul(u, scale) y = Add(v, x)""",
+    "turned": "t = Sub(bias, x) u = Exp(t) v = Div(scale, u) w = Sub(x, v) y = Mul(w, w)",
+    "used_again": "t = Mul(x, scale) u = Add(t, bias) v = Mul(u, t) w = Sub(t, v) y = Max(w, u)",
+}
+
+
+@pytest.mark.parametrize("name", BODIES)
+def test_equals_onnxruntime(name: str) -> None:
+    body = BODIES[name].replace("CastLike(1.0, x)", "CastLike(unit, x)")
+    model = parser.parse_model(f"""<ir_version: 10, opset_import: ["" : 20]>
+        g (float[r, c] x, float[c] scale, float[c] bias) => (float[r, c] y)
+        <int64[1] axis = {{-1}}, float unit = {{1}}> {{ {body} }}""")
+    mine = dvm_graph.optimize(model, strict=True)
+    reference = session(model)
+    generator = np.random.default_rng(0)
+    for rows in ROWS:
+        for columns in COLUMNS:
+            x = generator.standard_normal((rows, columns), dtype=np.float32)
+            scale, bias = generator.uniform(0.5, 2, (2, columns)).astype(np.float32)
+            feeds = {"x": x, "scale": scale, "bias": bias}
+            assert_all_close(mine.run(feeds), reference.run(None, feeds), reduction_length=columns)
