@@ -147,7 +147,7 @@ class OpenVinoBf16(OpenVino):
     """Keeps most tensors in bf16, not the operands of matrix products alone."""
 
     precision = "bf16"
-    tolerance = 4 * BF16_TOLERANCE
+    tolerance = BF16_TOLERANCE
     rounds = True
 
 

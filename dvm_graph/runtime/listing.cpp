@@ -15,6 +15,7 @@ class Lister {
   Lister(const Model& model, const Dims& dims, const Target& target)
       : model_(model), dims_(dims), target_(target) {
     measure_values(model, dims, infos_);
+    for (const ModelValue& value : model.values) names_.push_back(value.name);
   }
 
   void list(uint32_t index) {
@@ -43,7 +44,7 @@ class Lister {
   std::string text() const {
     std::string text;
     for (uint32_t i = 0; i < compiled_.program_count; i++) {
-      text += disassemble(compiled_.programs[i]);
+      text += disassemble(compiled_.programs[i], names_);
     }
     return text;
   }
@@ -52,6 +53,7 @@ class Lister {
   const Dims& dims_;
   const Target& target_;
   std::vector<ValueInfo> infos_;
+  std::vector<std::string> names_;  // of values
   CompilerScratch scratch_;
   CompiledKernel compiled_;
   std::vector<std::pair<std::string, std::string>> listing_;

@@ -2,7 +2,7 @@
 
 In: a `VendorStep` of the plan. Out: a callable from arrays to arrays, which the executor calls with
 the interpreter lock held. Tensors pass both ways without a copy; bfloat16, which numpy lacks, passes
-as its bits.
+as its bits, and the float8 types, which only vendor operators touch, as arrays of ml_dtypes.
 
 Invariants: one session per partition, made when the model is assembled; its threads are as many as
 the device has cores and do not spin, so that they do not fight the device's own.
@@ -15,6 +15,7 @@ import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 import onnxruntime
 from onnxruntime.capi import onnxruntime_pybind11_state as failures
@@ -27,6 +28,14 @@ Partition = Callable[[list[Any]], list[Any]]
 
 _BFLOAT16 = 16
 """ONNX's number of the type."""
+_FLOAT8 = {
+    17: np.dtype(ml_dtypes.float8_e4m3fn),
+    18: np.dtype(ml_dtypes.float8_e4m3fnuz),
+    19: np.dtype(ml_dtypes.float8_e5m2),
+    20: np.dtype(ml_dtypes.float8_e5m2fnuz),
+}
+"""By ONNX's number."""
+_FLOAT8_NUMBERS = {dtype: number for number, dtype in _FLOAT8.items()}
 FAILURES: tuple[type[Exception], ...] = (
     failures.EPFail,
     failures.EngineError,
@@ -116,11 +125,13 @@ class _Partition:
         self._outputs = [value.name for value in outputs]
         self._opaque = [value.dtype is DType.OPAQUE for value in outputs]
         self._bfloat16 = {v.name for v in (*inputs, *outputs) if v.dtype is DType.BFLOAT16}
+        ports = (*session.get_inputs(), *session.get_outputs())
+        self._by_value = bool(self._bfloat16) or any("float8" in port.type for port in ports)
 
     def run(self, arrays: list[Any]) -> list[Any]:
         feeds = dict(zip(self._inputs, arrays, strict=True))
         try:
-            if self._bfloat16:
+            if self._by_value:
                 return self._run_values(feeds)
             results: list[Any] = self._session.run(self._outputs, feeds)
         except FAILURES as error:
@@ -133,24 +144,34 @@ class _Partition:
         ]
 
     def _run_values(self, feeds: dict[str, Any]) -> list[Any]:
-        """As `run`, through onnxruntime's own tensors, which know bfloat16."""
-        values = {
-            name: onnxruntime.OrtValue.ortvalue_from_numpy_with_onnx_type(array, _BFLOAT16)
-            if name in self._bfloat16
-            else onnxruntime.OrtValue.ortvalue_from_numpy(array)
-            for name, array in feeds.items()
-        }
+        """As `run`, through onnxruntime's own tensors, which know bfloat16 and float8."""
+        values = {name: self._value(name, array) for name, array in feeds.items()}
         results = self._session.run_with_ort_values(self._outputs, values)
-        return [
-            _bits(result) if name in self._bfloat16 else result.numpy()
-            for name, result in zip(self._outputs, results, strict=True)
-        ]
+        return [self._array(name, r) for name, r in zip(self._outputs, results, strict=True)]
+
+    def _value(self, name: str, array: Any) -> onnxruntime.OrtValue:
+        make = onnxruntime.OrtValue.ortvalue_from_numpy_with_onnx_type
+        if name in self._bfloat16:
+            return make(array, _BFLOAT16)
+        number = _FLOAT8_NUMBERS.get(array.dtype)
+        if number is not None:
+            return make(np.asarray(array, order="C").view(np.uint8), number)
+        return onnxruntime.OrtValue.ortvalue_from_numpy(array)
+
+    def _array(self, name: str, value: onnxruntime.OrtValue) -> np.ndarray[Any, Any]:
+        if name in self._bfloat16:
+            return _bits(value, ctypes.c_uint16)
+        dtype = _FLOAT8.get(value.element_type())
+        if dtype is not None:
+            return _bits(value, ctypes.c_uint8).view(dtype)
+        array: np.ndarray[Any, Any] = value.numpy()
+        return array
 
 
-def _bits(value: onnxruntime.OrtValue) -> np.ndarray[Any, Any]:
-    """A bfloat16 tensor as uint16, over the tensor's own memory."""
+def _bits(value: onnxruntime.OrtValue, element: type[Any]) -> np.ndarray[Any, Any]:
+    """A tensor as unsigned integers, over the tensor's own memory."""
     shape = value.shape()
-    buffer = (ctypes.c_uint16 * int(np.prod(shape, dtype=np.int64))).from_address(value.data_ptr())
-    buffer.owner = value  # type: ignore[attr-defined]  # lives as long as the array over it
+    buffer = (element * int(np.prod(shape, dtype=np.int64))).from_address(value.data_ptr())
+    buffer.owner = value  # lives as long as the array over it
     bits: np.ndarray[Any, Any] = np.ctypeslib.as_array(buffer).reshape(shape)
     return bits

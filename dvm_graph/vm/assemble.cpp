@@ -133,7 +133,8 @@ class Assembler {
     for (;;) {
       if (text_.empty()) throw AssemblyError(number_, "the program ends before 'end'");
       const size_t length = std::min(text_.find('\n'), text_.size());
-      LineReader line(text_.substr(0, length), ++number_);
+      const std::string_view whole = text_.substr(0, length);
+      LineReader line(whole.substr(0, whole.find(';')), ++number_);  // without its comment
       text_.remove_prefix(std::min(length + 1, text_.size()));
       if (!line.at_end()) return line;
     }

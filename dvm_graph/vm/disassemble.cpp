@@ -21,6 +21,9 @@ class Text {
     va_end(arguments);
     text_ += line;
   }
+  void add_name(const std::string& name) {
+    for (const char c : name) text_ += static_cast<unsigned char>(c) < ' ' ? '?' : c;
+  }
   std::string take() { return std::move(text_); }
 
  private:
@@ -141,7 +144,35 @@ void add_instruction(Text& text, const uint64_t* words) {
   add_predicates(text, head);
 }
 
-void add_pointer(Text& text, size_t index, const PointerRegister& pointer, size_t grid_rank) {
+using Names = std::span<const std::string>;
+
+bool has_name(int64_t buffer, Names names) {
+  return buffer >= 0 && buffer < static_cast<int64_t>(names.size());
+}
+
+// The values that an instruction writes and reads: `y <- a, b`.
+void add_values(Text& text, const uint64_t* words, const Program& program, Names names) {
+  Head head;
+  std::memcpy(&head, words, sizeof head);
+  const Form form = info_of(static_cast<Family>(head.opcode / 16)).form;
+  if (form == Form::sync) return;
+  const FormInfo info = form_info(form);
+  bool written = false, read = false;
+  for (int k = 0; k < info.outputs + info.inputs; ++k) {
+    Operand operand;
+    std::memcpy(&operand, words + 1 + 2 * k, sizeof operand);
+    if (operand.space() != Space::pointer) continue;
+    const int64_t buffer = program.pointers()[operand.offset()].buffer;
+    if (!has_name(buffer, names)) continue;
+    const bool writes = k < info.outputs;
+    text.add("%s", read ? ", " : writes ? "  ; " : written ? " <- " : "  ; <- ");
+    text.add_name(names[static_cast<size_t>(buffer)]);
+    (writes ? written : read) = true;
+  }
+}
+
+void add_pointer(Text& text, size_t index, const PointerRegister& pointer, size_t grid_rank,
+                 Names names) {
   text.add("  p%zu = ", index);
   if (pointer.buffer == kPlainInteger) {
     text.add("integer");
@@ -154,10 +185,14 @@ void add_pointer(Text& text, size_t index, const PointerRegister& pointer, size_
   for (size_t d = 0; d < grid_rank; ++d) {
     if (pointer.steps[d] != 0) text.add(" d%zu: %" PRId64, d, pointer.steps[d]);
   }
+  if (has_name(pointer.buffer, names)) {
+    text.add("  ; ");
+    text.add_name(names[static_cast<size_t>(pointer.buffer)]);
+  }
   text.add("\n");
 }
 
-void add_header(Text& text, const Program& program) {
+void add_header(Text& text, const Program& program, Names names) {
   const ProgramHeader& header = program.header();
   text.add("program %s\n", name_of(header.kind));
   for (size_t d = 0; d < program.grid().size(); ++d) {
@@ -181,15 +216,15 @@ void add_header(Text& text, const Program& program) {
     text.add("\n");
   }
   for (size_t p = 0; p < program.pointers().size(); ++p) {
-    add_pointer(text, p, program.pointers()[p], program.grid().size());
+    add_pointer(text, p, program.pointers()[p], program.grid().size(), names);
   }
 }
 
 }  // namespace
 
-std::string disassemble(const Program& program) {
+std::string disassemble(const Program& program, std::span<const std::string> names) {
   Text text;
-  add_header(text, program);
+  add_header(text, program, names);
   text.add("body\n");
   const std::span<const uint64_t> body = program.body();
   for (size_t pc = 0; pc < body.size();) {
@@ -197,6 +232,7 @@ std::string disassemble(const Program& program) {
     std::memcpy(&head, &body[pc], sizeof head);
     text.add("  ");
     add_instruction(text, &body[pc]);
+    add_values(text, &body[pc], program, names);
     text.add("\n");
     pc += head.words;
   }

@@ -17,16 +17,19 @@
 // Extents in brackets are e0, e1, e2; `1` is register 0. An operand is its place and, in
 // parentheses, its outer, middle and inner stride; `l:` is local memory, `#` an immediate. Braces
 // hold predicates and flags: `changed d0 d2`, `first_tile`, `first_chunk`, `last_chunk`,
-// `accumulate`, `accumulate_always`.
+// `accumulate`, `accumulate_always`. A semicolon starts a comment: where the names of the values
+// are given, it says which of them a pointer leads to and an instruction reads and writes.
 #pragma once
 
+#include <span>
 #include <string>
 
 #include "vm/program.h"
 
 namespace dvm {
 
-std::string disassemble(const Program& program);
+// `names` of the values that the program's pointers number; or none.
+std::string disassemble(const Program& program, std::span<const std::string> names = {});
 
 // One instruction; `words` points at its head. Used by trap messages and the timing model's traces.
 std::string disassemble_instruction(const uint64_t* words);

@@ -176,6 +176,25 @@ def test_greatest_keeps_nan() -> None:
     np.testing.assert_array_equal(y.reshape(-1), np.array([np.nan, np.nan, 2, -np.inf]))
 
 
+@pytest.mark.parametrize("channels", [1, 16, 19])
+@pytest.mark.parametrize("kernel", [2, 3])
+def test_nan_anywhere_in_a_window_is_its_greatest(kernel: int, channels: int) -> None:
+    """As numpy has it; onnxruntime's answer depends on where in the window the NaN is."""
+    attrs = {"kernel_shape": [kernel, kernel]}
+    model = dvm_graph.optimize(one_node("MaxPool", 4, channels, attrs), strict=True)
+    taps = kernel * kernel
+    x = np.arange(taps * taps * channels, dtype=np.float32).reshape(taps, channels, taps)
+    x[np.arange(taps), :, np.arange(taps)] = np.nan
+    (y,) = model.run({"x": x.reshape(taps, channels, kernel, kernel)})
+    assert np.isnan(y).all()
+    rng = np.random.default_rng(0)
+    x = rng.standard_normal((2, channels, 9, 7)).astype(np.float32)
+    x[rng.random(x.shape) < 0.1] = np.nan
+    windows = np.lib.stride_tricks.sliding_window_view(x, (kernel, kernel), axis=(2, 3))
+    (y,) = model.run({"x": x})
+    np.testing.assert_array_equal(y, windows.max(axis=(-1, -2)))
+
+
 def test_double_floats() -> None:
     """Which onnxruntime has no convolution for."""
     generator = np.random.default_rng(0)

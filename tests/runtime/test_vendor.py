@@ -10,6 +10,7 @@ import onnx
 import pytest
 from onnx import helper
 
+import dvm_graph
 from dvm_graph.errors import ExecutionError, ShapeError, UnsupportedError
 from dvm_graph.ir import DType, Node, Value
 from dvm_graph.kernels.plan import ModelPlan, Storage, VendorStep
@@ -133,6 +134,29 @@ def test_bfloat16_passes_both_ways() -> None:
     x_array = np.arange(7).astype(DType.BFLOAT16.numpy)
     (result,) = assemble(b.plan, OPTIONS).run({"x": x_array})
     np.testing.assert_array_equal(result, -x_array)
+
+
+@pytest.mark.parametrize("name", ["FLOAT8E4M3FN", "FLOAT8E4M3FNUZ", "FLOAT8E5M2", "FLOAT8E5M2FNUZ"])
+@pytest.mark.parametrize("count", [0, 1, 9])
+def test_float8_passes_both_ways(name: str, count: int) -> None:
+    """To float8 in one model, back in another."""
+    number = getattr(onnx.TensorProto, name)
+    dtype = helper.tensor_dtype_to_np_dtype(number)
+
+    def cast(source: int, target: int) -> onnx.ModelProto:
+        node = helper.make_node("Cast", ["x"], ["y"], to=target)
+        ports = [
+            helper.make_tensor_value_info(n, t, [count]) for n, t in (("x", source), ("y", target))
+        ]
+        graph = helper.make_graph([node], "cast", ports[:1], ports[1:])
+        return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 19)], ir_version=9)
+
+    x = np.linspace(-3, 3, count).astype(np.float32)
+    (narrow,) = dvm_graph.optimize(cast(onnx.TensorProto.FLOAT, number)).run({"x": x})
+    assert narrow.dtype == dtype
+    np.testing.assert_array_equal(narrow.view(np.uint8), x.astype(dtype).view(np.uint8))
+    (wide,) = dvm_graph.optimize(cast(number, onnx.TensorProto.FLOAT)).run({"x": narrow})
+    np.testing.assert_array_equal(wide, narrow.astype(np.float32))
 
 
 def test_strings_pass_through() -> None:

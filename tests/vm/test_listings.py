@@ -73,7 +73,7 @@ def test_every_instruction_is_in_the_table(name: str) -> None:
 @pytest.mark.parametrize("name", MODELS)
 def test_every_register_is_declared(name: str) -> None:
     for program in programs_of(name):
-        head, body = program.split("body\n")
+        head, body = re.sub(";.*", "", program).split("body\n")
         declared = set(re.findall(r"^  ([ep]\d+) =", head, re.MULTILINE))
         used = set(re.findall(r"(?<![\w#.])([ep]\d+)\b", body))
         assert used <= declared, program
@@ -85,6 +85,28 @@ def test_operands_start_inside_local_memory(name: str) -> None:
         size = int(re.findall(r" local (0x[0-9a-f]+)", program)[0], 16)
         places = [int(place, 16) for place in re.findall(r"\bl:(0x[0-9a-f]+)", program)]
         assert all(place < size for place in places), program
+
+
+def test_loads_and_stores_name_their_values() -> None:
+    text = "".join(listings_of("bert", 9).values())
+    body = [
+        line for program in programs_of("bert") for line in program.split("body\n")[1].splitlines()
+    ]
+    reads = {
+        name
+        for line in body
+        if "<- " in line.partition(";")[2]
+        for name in line.partition(";")[2].partition("<- ")[2].split(", ")
+    }
+    written = {line.partition(";")[2].partition("<-")[0].strip() for line in body} - {""}
+    model = model_of("bert")
+    assert {port.name for port in model.get_inputs()} <= reads
+    assert {port.name for port in model.get_outputs()} <= written
+    for name in re.findall(r"^  p\d+ = v\d+.*$", text, re.MULTILINE):
+        assert " ; " in name
+    for line in body:
+        if re.search(r"(?<![\w.])p\d+\(", line.partition(";")[0]) and "_iota" not in line:
+            assert ";" in line, line
 
 
 def test_text_depends_on_nothing_but_the_dims() -> None:

@@ -30,9 +30,11 @@ struct Outcome {
 };
 
 void check_text(const Program& program, unsigned seed) {
-  const std::string text = disassemble(program);
+  static const std::string names[] = {"x", "a; b", "e1 = 7", "body\nend", "encoder/0/weight"};
+  const std::string text = disassemble(program), named = disassemble(program, names);
   try {
     CHECK(assemble(text) == program, "seed %u: text does not read back\n%s", seed, text.c_str());
+    CHECK(assemble(named) == program, "seed %u: nor with names\n%s", seed, named.c_str());
   } catch (const AssemblyError& error) {
     CHECK(false, "seed %u: %s\n%s", seed, error.what(), text.c_str());
   }
