@@ -6,6 +6,11 @@
 // Ranks, implicit broadcasting, transposes and keepdims are gone: Python aligned every operand to
 // the domain, and views of global memory are affine (`Access`).
 //
+// Buffers do not overlap, but for one case (runtime/in_place.h): a value may lie where another one
+// did that loads read at the very points of its store, on all axes; no node behind the stored one
+// rests on such a load. So what is stored in a tile comes behind the nodes before it, no tile reads
+// points of such a load but its own, and none is computed twice.
+//
 // Sizes are *dim slots*: indices into the model's table of dim expressions, which the executor
 // evaluates once per run into int64 values.
 //

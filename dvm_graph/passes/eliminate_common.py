@@ -1,34 +1,43 @@
-"""Computes equal operators once.
+"""Computes equal operators once, and keeps equal constants once.
 
-    Requires: basic operators. Ensures: no two operators have the same op, operands and attributes.
+    Requires: basic operators. Ensures: no two operators have the same op, operands and attributes; no two
+    constants that operators read have the same bytes.
 
     a = exp(x); b = exp(x); return a + b   =>   a = exp(x); return a + a
 
-Constants with equal bytes count as one operand. Vendor operators stay, they may be impure.
+Constants are compared in full only where a few of their elements are the same, so that mapped ones
+are not read for it. Vendor operators stay, they may be impure.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
-from dvm_graph.ir import Graph, Node, Value
+import numpy as np
+from numpy.typing import NDArray
 
-_MAX_COMPARED_BYTES = 1 << 12
-"""Larger constants are the same only if they are one value."""
+from dvm_graph.ir import DType, Graph, Node, Value
+
+_SAMPLED = 16
+"""Elements of a constant that are looked at before its contents are compared."""
 
 
 def eliminate_common(graph: Graph) -> bool:
     """True if something was removed."""
     outputs = set(graph.outputs)
-    constants: dict[Any, int] = {}
+    constants = _Constants()
     known: dict[Any, Node] = {}
     changed = False
     for node in graph.sorted_nodes():
+        inputs = [constants.first(value) for value in node.inputs]
+        if any(a is not b for a, b in zip(inputs, node.inputs, strict=True)):
+            graph.set_inputs(node, inputs)
+            changed = True
         if node.op == "vendor":
             continue
         key = (
             node.op,
-            tuple(_operand(value, constants) for value in node.inputs),
+            tuple(id(value) for value in inputs),
             tuple(sorted(((name, _frozen(attr)) for name, attr in node.attrs.items()), key=_first)),
         )
         first = known.setdefault(key, node)
@@ -48,11 +57,38 @@ def _frozen(attr: Any) -> Any:
     return tuple(attr) if isinstance(attr, list) else attr
 
 
-def _operand(value: Value | None, constants: dict[Any, int]) -> int:
-    """A number that equal operands share."""
-    if value is None:
-        return 0
-    data = value.data
-    if data is None or data.nbytes > _MAX_COMPARED_BYTES:
-        return id(value)
-    return constants.setdefault((value.dtype, value.shape, data.tobytes()), id(value))
+class _Constants:
+    """The first of each set of equal constants."""
+
+    def __init__(self) -> None:
+        self._alike: dict[Any, list[Value]] = {}
+        self._first: dict[Value, Value] = {}
+
+    def first(self, value: Value | None) -> Value | None:
+        if value is None or value.data is None or value.dtype is DType.OPAQUE:
+            return value
+        known = self._first.get(value)
+        if known is None:
+            known = self._first[value] = self._find(value, value.data)
+        return known
+
+    def _find(self, value: Value, data: NDArray[Any]) -> Value:
+        alike = self._alike.setdefault((value.dtype, value.shape, _sample(data)), [])
+        for other in alike:
+            assert other.data is not None
+            if _same_bytes(other.data, data):
+                return other
+        alike.append(value)
+        return value
+
+
+def _sample(data: NDArray[Any]) -> bytes:
+    """Some elements, evenly spread."""
+    return data.flat[:: max(1, data.size // _SAMPLED)].tobytes()
+
+
+def _same_bytes(a: NDArray[Any], b: NDArray[Any]) -> bool:
+    if a is b:
+        return True
+    left, right = (np.ascontiguousarray(data).reshape(-1).view(np.uint8) for data in (a, b))
+    return np.array_equal(left, right)

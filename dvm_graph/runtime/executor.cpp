@@ -121,6 +121,7 @@ void Executor::forget() {
 std::vector<Tensor> Executor::run_locked(std::span<const Tensor> inputs,
                                          std::span<const Tensor> given, Profiler* profiler) {
   statistics_ = RunStatistics{};
+  launcher_.begin_run();
   bind_inputs(inputs);
   refuse_overlaps(given, model_);
   for (size_t index = 0; index < schedule_.segments.size(); index++) {
@@ -193,10 +194,12 @@ void Executor::plan_memory(size_t index) {
   launcher_.invalidate(segment.first_step, segment.end_step);
   measure_values(model_, dims_, placed.infos);
   placed.requests.clear();
-  for (const uint32_t value : segment.arena) {
+  for (size_t i = 0; i < segment.arena.size(); i++) {
+    const uint32_t value = segment.arena[i];
     if (placed.infos[value].bytes < 0) throw_bad_size(model_, value, dims_);
     const Lifetime& lifetime = schedule_.lifetimes[value];
-    placed.requests.push_back({placed.infos[value].bytes, lifetime.first, lifetime.last});
+    placed.requests.push_back(
+        {placed.infos[value].bytes, lifetime.first, lifetime.last, 0, segment.over[i]});
   }
   for (const uint32_t value : segment.outputs) {
     if (placed.infos[value].bytes < 0) throw_bad_size(model_, value, dims_);

@@ -1,7 +1,9 @@
 #include "runtime/launcher.h"
 
 #include <algorithm>
+#include <mutex>
 #include <tuple>
+#include <utility>
 
 #include "runtime/clock.h"
 #include "runtime/errors.h"
@@ -62,10 +64,17 @@ void Launcher::forget() {
   for (Kernel& kernel : kernels_) kernel.valid = false;
 }
 
+void Launcher::begin_run() {
+  if (!std::exchange(shares_, false)) return;
+  // Another run that holds the device keeps the cores awake.
+  const std::unique_lock lock(device_.mutex, std::try_to_lock);
+  if (lock.owns_lock()) device_.device.wake();
+}
+
 void Launcher::run(uint32_t first_step, uint32_t end_step, const RunContext& run) {
   const std::lock_guard lock(device_.mutex);
   const Recording recording(device_.device, run.profiler);
-  device_.device.wake();
+  if (device_.device.resting()) device_.device.wake();
   next_ = first_step + 1;
   for (uint32_t step = first_step; step < end_step; step++) {
     if (!is_ready(step)) prepare(step, run);
@@ -266,6 +275,7 @@ size_t Launcher::collect_tasks(const Prepared& prepared, size_t first, const Run
       const int64_t claim = claim_of(program.header(), device_.device.cores());
       tasks_.push_back(
           {&program, buffers_of(launch.call), program.header().tiles, claim, launch.call});
+      shares_ |= tasks_.size() > 1 || program.header().tiles > claim;
       if (launch.stage > 0 || i > 0) continue;
       run.statistics.kernels_launched++;
       if (run.profiler == nullptr) continue;

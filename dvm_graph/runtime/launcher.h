@@ -42,6 +42,10 @@ class Launcher {
   // The programs of all kernels are to be made anew; steps have to be invalidated, too.
   void forget();
 
+  // A run begins. Parked cores take longer to come back than a small kernel runs, so they are
+  // called before anything else is done, unless the last run had no work for them.
+  void begin_run();
+
   // Runs consecutive steps; writes of dims among them are not its business. Throws ExecutionError
   // for a trap, CompileError, OutOfMemoryError.
   void run(uint32_t first_step, uint32_t end_step, const RunContext& run);
@@ -115,6 +119,7 @@ class Launcher {
   Arena scratch_;
   int64_t largest_scratch_ = 0;  // of this run
   uint32_t next_ = 0;            // step to prepare next
+  bool shares_ = true;           // this run has work for several cores
   // Of the launch at hand; they keep their capacity.
   int32_t position_ = 0;
   std::vector<BufferRequest> requests_;

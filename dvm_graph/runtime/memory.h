@@ -47,7 +47,7 @@ class Arena {
   std::byte* data() const { return data_; }
   int64_t capacity() const { return capacity_; }
 
-  static constexpr int kPatience = 8;
+  static constexpr int kPatience = 64;
 
  private:
   bool replace(int64_t bytes);

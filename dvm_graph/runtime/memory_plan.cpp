@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <limits>
-#include <numeric>
 #include <string>
 
 #include "runtime/errors.h"
@@ -22,15 +21,29 @@ int64_t aligned(int64_t bytes) {
   return add_checked(bytes, kBufferAlignment - 1) / kBufferAlignment * kBufferAlignment;
 }
 
-bool meet(const BufferRequest& a, const BufferRequest& b) {
-  return a.first <= b.last && b.first <= a.last;
-}
-
 }  // namespace
 
+void MemoryPlanner::find_roots(const std::vector<BufferRequest>& requests) {
+  roots_.resize(requests.size());
+  lasts_.assign(requests.size(), 0);
+  order_.clear();
+  for (uint32_t i = 0; i < requests.size(); i++) {
+    uint32_t root = i;
+    for (int32_t over; (over = requests[root].over) >= 0;) {
+      if (requests[root].bytes > requests[static_cast<size_t>(over)].bytes) break;
+      root = static_cast<uint32_t>(over);
+    }
+    roots_[i] = root;
+    lasts_[root] = std::max(lasts_[root], requests[i].last);
+    if (root == i) order_.push_back(i);
+  }
+}
+
 int64_t MemoryPlanner::plan(std::vector<BufferRequest>& requests) {
-  order_.resize(requests.size());
-  std::iota(order_.begin(), order_.end(), 0u);
+  find_roots(requests);
+  const auto meet = [&](uint32_t a, uint32_t b) {
+    return requests[a].first <= lasts_[b] && requests[b].first <= lasts_[a];
+  };
   std::sort(order_.begin(), order_.end(), [&](uint32_t a, uint32_t b) {
     return requests[a].bytes != requests[b].bytes ? requests[a].bytes > requests[b].bytes : a < b;
   });
@@ -42,7 +55,7 @@ int64_t MemoryPlanner::plan(std::vector<BufferRequest>& requests) {
     int64_t best = -1, best_gap = std::numeric_limits<int64_t>::max(), end = 0;
     for (const uint32_t other_index : placed_) {
       const BufferRequest& other = requests[other_index];
-      if (!meet(request, other)) continue;
+      if (!meet(index, other_index)) continue;
       const int64_t gap = other.offset - end;
       if (gap >= bytes && gap < best_gap) best = end, best_gap = gap;
       end = std::max(end, other.offset + aligned(other.bytes));
@@ -54,6 +67,7 @@ int64_t MemoryPlanner::plan(std::vector<BufferRequest>& requests) {
         [&](int64_t offset, uint32_t other) { return offset < requests[other].offset; });
     placed_.insert(behind, index);
   }
+  for (uint32_t i = 0; i < requests.size(); i++) requests[i].offset = requests[roots_[i]].offset;
   return total;
 }
 

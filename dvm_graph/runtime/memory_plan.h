@@ -1,7 +1,8 @@
 // Where the intermediate values of a run lie: lifetimes to offsets in one block of memory.
 //
 // Best fit, largest buffers first: each takes the tightest gap among the buffers whose lifetimes
-// meet its own and that are placed already. Offsets are multiples of 64 bytes.
+// meet its own and that are placed already. Offsets are multiples of 64 bytes. A buffer that may be
+// written over another one takes the place of that where it is no larger.
 #pragma once
 
 #include <cstdint>
@@ -15,6 +16,7 @@ struct BufferRequest {
   int64_t bytes = 0;
   int32_t first = 0, last = 0;  // steps, inclusive, in which the buffer holds data
   int64_t offset = 0;           // the result
+  int32_t over = -1;            // the request that ends where this begins, and may be overwritten
 };
 
 // Working memory of the planner; keeps its capacity.
@@ -25,7 +27,11 @@ class MemoryPlanner {
   int64_t plan(std::vector<BufferRequest>& requests);
 
  private:
+  void find_roots(const std::vector<BufferRequest>& requests);
+
   std::vector<uint32_t> order_, placed_;
+  std::vector<uint32_t> roots_;  // by request: the one whose place it takes, or itself
+  std::vector<int32_t> lasts_;   // by request that has a place of its own: of all that take it
 };
 
 }  // namespace dvm

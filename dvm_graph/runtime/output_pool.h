@@ -27,7 +27,7 @@ class OutputPool {
   int64_t unused_bytes() const;
 
   static constexpr int64_t kSmallest = int64_t{1} << 15;  // smaller ones are left to malloc
-  static constexpr size_t kRecentRuns = 8;
+  static constexpr size_t kRecentRuns = 64;
 
  private:
   class Shelf;

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "runtime/in_place.h"
+
 namespace dvm {
 namespace {
 
@@ -24,6 +26,7 @@ class Scheduler {
       schedule_.lifetimes[value].last = static_cast<int32_t>(model_.steps.size());
     }
     for (uint32_t value = 0; value < model_.values.size(); value++) assign(value);
+    for (Segment& segment : schedule_.segments) find_overwritten(segment);
     return std::move(schedule_);
   }
 
@@ -42,7 +45,7 @@ class Scheduler {
       if (vendor == nullptr || !binds(*vendor) || i + 1 == model_.steps.size()) continue;
       segment.end_step = i + 1;
       schedule_.segments.push_back(segment);
-      segment = Segment{i + 1, i + 1, {}, {}, {}};
+      segment = Segment{i + 1, i + 1, {}, {}, {}, {}};
     }
     segment.end_step = static_cast<uint32_t>(model_.steps.size());
     schedule_.segments.push_back(std::move(segment));
@@ -111,6 +114,41 @@ class Scheduler {
       schedule_.local[value] = !uses_[value].elsewhere;
       if (!schedule_.local[value]) segment_of(lifetime.first).arena.push_back(value);
     }
+  }
+
+  void find_overwritten(Segment& segment) {
+    segment.over.assign(segment.arena.size(), -1);
+    std::vector<std::vector<uint32_t>> ending(model_.steps.size() + 1);  // entries, by last step
+    for (uint32_t i = 0; i < segment.arena.size(); i++) {
+      ending[static_cast<size_t>(schedule_.lifetimes[segment.arena[i]].last)].push_back(i);
+    }
+    for (size_t to = 0; to < segment.arena.size(); to++) {
+      const Lifetime& lifetime = schedule_.lifetimes[segment.arena[to]];
+      auto& candidates = ending[static_cast<size_t>(lifetime.first)];
+      const auto from = std::find_if(candidates.begin(), candidates.end(), [&](uint32_t entry) {
+        return may_overwrite_in(segment.arena[entry], segment.arena[to]);
+      });
+      if (from == candidates.end()) continue;
+      segment.over[to] = static_cast<int32_t>(*from);
+      candidates.erase(from);
+    }
+  }
+
+  // One call reads `from` for the last time and writes `to` for the first, at the same points; no
+  // other of its stage touches either.
+  bool may_overwrite_in(uint32_t from, uint32_t to) const {
+    const Lifetime &old = schedule_.lifetimes[from], &fresh = schedule_.lifetimes[to];
+    if (old.last != fresh.first || old.first == old.last) return false;
+    if (size_of(model_.values[from].dtype) != size_of(model_.values[to].dtype)) return false;
+    const auto* stage = std::get_if<LaunchStage>(&model_.steps[static_cast<size_t>(fresh.first)]);
+    if (stage == nullptr) return false;
+    const auto touched = [&](uint32_t call) {
+      return touches(model_, call, from) || touches(model_, call, to);
+    };
+    const auto call = std::find_if(stage->calls.begin(), stage->calls.end(), touched);
+    return call != stage->calls.end() && touches(model_, *call, from) &&
+           std::none_of(call + 1, stage->calls.end(), touched) &&
+           may_overwrite(model_, *call, from, to);
   }
 
   const Model& model_;

@@ -4,6 +4,8 @@
 // call that binds symbols. Memory is laid out when a segment starts, for the values that it
 // defines.
 //
+// A value may be written over one that the same call reads for the last time (runtime/in_place.h).
+//
 // A value that only the fallback calls of one launch touch is *local* to that step: it takes memory
 // only when the fallback runs.
 #pragma once
@@ -22,7 +24,8 @@ struct Lifetime {
 struct Segment {
   uint32_t first_step = 0, end_step = 0;
   std::vector<uint32_t> arena, outputs;  // values first written here, by storage
-  std::vector<uint32_t> dims_writes;     // steps; carried out when the segment starts
+  std::vector<int32_t> over;          // by entry of `arena`: the one it may be written over, or -1
+  std::vector<uint32_t> dims_writes;  // steps; carried out when the segment starts
 };
 
 struct Schedule {

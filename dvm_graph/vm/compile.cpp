@@ -1,5 +1,7 @@
 #include "vm/compile.h"
 
+#include <algorithm>
+
 #include "kernels/normalise.h"
 #include "vm/allocate.h"
 #include "vm/cube.h"
@@ -43,7 +45,9 @@ Program& CompiledKernel::add_program() {
 
 namespace {
 
-constexpr int kAttempts = 6;  // each with half the memory of the one before
+constexpr int kAttempts = 6;            // each with half the memory of the one before
+constexpr int kLeastClaimsPerCore = 4;  // of a vector kernel
+constexpr double kClaimPerOnce = 32;    // work of a claim over what is done once per claim
 
 class Compilation {
  public:
@@ -135,17 +139,31 @@ class Compilation {
     allocate_local(code, scratch_.allocator);
   }
 
-  // Tiles that a core takes at a time: more where operands are loaded once per claim.
+  // Tiles that a core takes at a time. What is loaded once per claim should cost little next to the
+  // claim's tiles; otherwise small claims are better, for cores that are late or slow.
   int64_t claim_of(const TileCode& code) const {
-    bool once = false;
+    double once = 0, each = 0;
     for (const TileInstruction& instruction : code.instructions) {
-      once |= instruction.changed_mask != 0;
+      (instruction.changed_mask != 0 ? once : each) += work_of(instruction, code);
     }
-    if (!once) return 1;
+    if (once == 0) return 1;
     int64_t tiles = 1;
     for (const GridDim& dim : code.grid) tiles *= dim.count;
-    const int64_t claims = int64_t{4} * target_.cores;
-    return (tiles + claims - 1) / claims;
+    const int64_t claims = int64_t{kLeastClaimsPerCore} * target_.cores;
+    const auto most = static_cast<double>((tiles + claims - 1) / claims);
+    return static_cast<int64_t>(std::min(most, 1 + once * kClaimPerOnce / std::max(each, 1.0)));
+  }
+
+  // In vector elements, for a full tile.
+  double work_of(const TileInstruction& instruction, const TileCode& code) const {
+    double elements = 1;
+    for (const uint8_t e : instruction.extents) {
+      if (e == 0) continue;
+      const ExtentRegister& extent = code.extents[e - 1];
+      elements *= extent.multiplier;
+      if (extent.dim >= 0) elements *= static_cast<double>(code.grid[extent.dim].tile);
+    }
+    return elements + target_.tile_overhead;
   }
 
   const Target& target_;

@@ -2,7 +2,7 @@
 
 #include <bit>
 #include <stdexcept>
-#include <string>
+#include <string_view>
 
 namespace dvm {
 namespace {
@@ -14,19 +14,24 @@ bool is_lazy(PlanOp op) {
          op == PlanOp::patches_;
 }
 
-struct FamilyTable {
-  Family families[static_cast<int>(PlanOp::count_)];
-
-  FamilyTable() {
-    for (int op = 0; op < static_cast<int>(PlanOp::count_); ++op) {
-      families[op] = Family::count_;
-      const std::string name = std::string("v_") + info_of(static_cast<PlanOp>(op)).name;
-      for (int f = 0; f < kFamilies; ++f) {
-        if (name == info_of(static_cast<Family>(f)).name) families[op] = static_cast<Family>(f);
-      }
-    }
-    families[static_cast<int>(PlanOp::matmul_)] = Family::m_matmul;
+// The vector or matrix instruction of this name; count_: there is none.
+consteval Family family_named(std::string_view name) {
+  constexpr std::string_view kNames[] = {
+#define DVM_INSN(name, unit, form, dtypes, meaning) #name,
+#include "vm/isa.def"
+#undef DVM_INSN
+  };
+  for (int f = 0; f < kFamilies; ++f) {
+    const bool computes = kNames[f].starts_with("v_") || kNames[f].starts_with("m_");
+    if (computes && kNames[f].substr(2) == name) return static_cast<Family>(f);
   }
+  return Family::count_;
+}
+
+constexpr Family kFamilyOf[] = {
+#define DVM_PLAN_OP(name, kind, arity) family_named(#name),
+#include "kernels/ops.def"
+#undef DVM_PLAN_OP
 };
 
 Family cast_to(DType dtype) {
@@ -41,10 +46,7 @@ Family cast_to(DType dtype) {
 
 }  // namespace
 
-Family family_of(PlanOp op) {
-  static const FamilyTable table;
-  return table.families[static_cast<int>(op)];
-}
+Family family_of(PlanOp op) { return kFamilyOf[static_cast<int>(op)]; }
 
 Lowering::Lowering(const NormalPlan& plan, const Target& target, TileCode& code,
                    LoweringScratch& scratch, uint32_t chunk_axes)

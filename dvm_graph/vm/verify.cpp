@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cstring>
-#include <string_view>
 
 #include "vm/core.h"
 #include "vm/disassemble.h"
@@ -46,7 +45,7 @@ class Verifier {
       if (!check_instruction(head, &body[pc])) return located(pc);
       pc += head.words;
     }
-    if (!check_flags()) return error_;
+    if (any_flags_ && !check_flags()) return error_;
     return {};
   }
 
@@ -182,15 +181,20 @@ class Verifier {
   bool check_instruction(const Head& head, const uint64_t* words) {
     const FamilyInfo& info = info_of(static_cast<Family>(head.opcode / 16));
     const auto dtype = static_cast<DType>(head.opcode % 16);
-    if (info.form == Form::sync) return check_sync(words[1]);
+    if (info.form == Form::sync) {
+      any_flags_ = true;
+      return check_sync(words[1]);
+    }
     const FormInfo form = form_info(info.form);
+    const bool flat = head.opcode / 16 == static_cast<int>(Family::d_load) ||
+                      head.opcode / 16 == static_cast<int>(Family::d_store);
     for (int k = 0; k < form.outputs + form.inputs; ++k) {
       Operand operand;
       std::memcpy(&operand, words + 1 + 2 * k, sizeof operand);
-      if (!check_place(info, operand, k) || !check_strides(info, operand, dtype, k)) return false;
+      if (!check_place(info, operand, k) || !check_strides(info, flat, operand, dtype, k)) {
+        return false;
+      }
     }
-    const bool flat = head.opcode / 16 == static_cast<int>(Family::d_load) ||
-                      head.opcode / 16 == static_cast<int>(Family::d_store);
     if (flat && (head.e0 != 0 || head.e1 != 0)) return fail("a contiguous tile has one loop");
     well_formed_ = true;
     if (has_window(info.form) && !check_window_sizes(window_of(info.form, words))) return false;
@@ -250,7 +254,8 @@ class Verifier {
   }
 
   // Handlers of vector and cube instructions run over rows of neighbouring elements.
-  bool check_strides(const FamilyInfo& info, const Operand& operand, DType dtype, int k) {
+  bool check_strides(const FamilyInfo& info, bool flat, const Operand& operand, DType dtype,
+                     int k) {
     if (operand.space() == Space::immediate) return true;
     const bool rows = info.unit == Unit::vector && integer_operand(info.form) != k;
     const int inner = operand.inner_stride;
@@ -264,10 +269,7 @@ class Verifier {
         return fail("neither rows nor columns of a matmul's B are contiguous");
       }
     }
-    const std::string_view name = info.name;
-    if ((name == "d_load" || name == "d_store") && inner != 1) {
-      return fail("a contiguous tile has stride 1");
-    }
+    if (flat && inner != 1) return fail("a contiguous tile has stride 1");
     return true;
   }
 
@@ -312,15 +314,26 @@ class Verifier {
   Reach reach_of(const Head& head, const Walk& walk, int64_t element, const int64_t* steps) const {
     const uint8_t registers[3] = {head.e0, head.e1, head.e2};
     Reach reach;
+    uint32_t followed = 0;  // grid dims that extents depend on
     for (int loop = 0; loop < 3; ++loop) {
-      const bool fixed = registers[loop] == 0 || program_.extents()[registers[loop] - 1].dim < 0;
-      if (!fixed) continue;
-      const int64_t extent =
-          registers[loop] == 0 ? 1 : program_.extents()[registers[loop] - 1].multiplier;
-      reach.add(last_offset(walk, loop, extent) * element);
+      if (registers[loop] == 0) {
+        if (walk.panel_columns != 0) reach.add(last_offset(walk, loop, 1) * element);
+        continue;
+      }
+      const ExtentRegister& e = program_.extents()[registers[loop] - 1];
+      if (e.dim < 0) {
+        reach.add(last_offset(walk, loop, e.multiplier) * element);
+      } else {
+        followed |= 1u << e.dim;
+      }
     }
     for (int d = 0; d < header_.grid_rank; ++d) {
       const GridDim& dim = program_.grid()[d];
+      const int64_t step = steps == nullptr ? 0 : steps[d];
+      if ((followed >> d & 1) == 0) {
+        reach.add((dim.count - 1) * step);
+        continue;
+      }
       int64_t low = INT64_MAX, high = INT64_MIN;
       for (const int64_t c : {int64_t{0}, std::max<int64_t>(dim.count - 2, 0), dim.count - 1}) {
         Reach here;
@@ -330,9 +343,8 @@ class Verifier {
           if (e.dim != d) continue;
           here.add(last_offset(walk, loop, e.multiplier * dim.extent_at(c)) * element);
         }
-        const int64_t start = steps == nullptr ? 0 : c * steps[d];
-        low = std::min(low, start + here.low);
-        high = std::max(high, start + here.high);
+        low = std::min(low, c * step + here.low);
+        high = std::max(high, c * step + here.high);
       }
       reach.low += low;
       reach.high += high;
@@ -438,7 +450,8 @@ class Verifier {
   bool check_flags() {
     constexpr int kKeys = kPipes * kPipes * 256;
     thread_local int16_t balance[kKeys], opened[kKeys];
-    bool any = false;
+    std::fill_n(balance, kKeys, 0);
+    std::fill_n(opened, kKeys, 0);
     for (const int pass : {0, 1}) {
       const std::span<const uint64_t> body = program_.body();
       for (size_t pc = 0; pc < body.size();) {
@@ -446,8 +459,6 @@ class Verifier {
         std::memcpy(&head, &body[pc], sizeof head);
         const auto family = static_cast<Family>(head.opcode / 16);
         if (family == Family::s_set_flag || family == Family::s_wait_flag) {
-          if (!any) std::fill_n(balance, kKeys, 0), std::fill_n(opened, kKeys, 0);
-          any = true;
           const uint64_t word = body[pc + 1];
           const int key =
               (static_cast<int>(sync_from(word)) * kPipes + static_cast<int>(sync_to(word))) * 256 +
@@ -466,7 +477,7 @@ class Verifier {
         pc += head.words;
       }
     }
-    for (int key = 0; any && key < kKeys; ++key) {
+    for (int key = 0; key < kKeys; ++key) {
       if (balance[key] != opened[key]) return fail("a flag is set more often than waited for");
     }
     return true;
@@ -479,6 +490,7 @@ class Verifier {
   const int64_t workspace_bytes_;
   const Target& target_;
   bool well_formed_ = false;
+  bool any_flags_ = false;
   std::string error_;
 };
 

@@ -170,3 +170,20 @@ def test_small_graph(name: str) -> None:
             want = reference.run(None, feeds)
             assert_same(evaluate(compiled, feeds, force_fallback=False), want)
             assert_same(evaluate(compiled, feeds, force_fallback=True), want)
+
+
+def test_equal_weights_are_packed_once() -> None:
+    weights = np.arange(6000, dtype=np.float32).reshape(100, 60)
+    made = []
+    for change in (0, 1):
+        other = weights.copy()
+        other[50, 30] += change
+        model = parser.parse_model(
+            f"{HEADER} g (float[n,100] x) => (float[n,60] y, float[n,60] z)"
+            "{ y = MatMul(x, v) t = Neg(x) z = MatMul(t, w) }"
+        )
+        for name, data in (("v", weights), ("w", other)):
+            model.graph.initializer.append(onnx.numpy_helper.from_array(data, name))
+        plan = compile_model(model, Options()).plan
+        made.append(sum(value.panels is not None for value in plan.values))
+    assert made == [1, 2]

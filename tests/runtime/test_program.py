@@ -322,16 +322,16 @@ def test_outputs_that_are_inputs_or_constants_or_repeated() -> None:
 def test_intermediate_values_share_memory() -> None:
     built = program(chain(12))
     built.run({"x": random(1 << 18)})
-    assert built.statistics.arena_bytes == 2 << 20  # two live at a time
+    assert built.statistics.arena_bytes == 1 << 20  # each is written over the one before
 
 
 def test_memory_shrinks_when_large_shapes_stop_coming() -> None:
     built = program(chain(3))
     built.run({"x": random(4 << 20)})
     large = built.statistics.arena_bytes
-    for _ in range(10):
+    for _ in range(70):
         built.run({"x": random(100)})
-    assert large >= 32 << 20 and built.statistics.arena_bytes < 1 << 16
+    assert large >= 16 << 20 and built.statistics.arena_bytes < 1 << 16
     x = random(4 << 20)
     np.testing.assert_array_equal(built.run({"x": x})[0], -x)
 

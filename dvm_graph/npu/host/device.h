@@ -93,6 +93,7 @@ class HostDevice {
   bool has_unclaimed_tiles() const;
   // Lets idle cores park at once instead of spinning: another library is about to use them.
   void rest() { resting_.store(true, std::memory_order_relaxed); }
+  bool resting() const { return resting_.load(std::memory_order_relaxed); }
 
   int cores() const { return static_cast<int>(cores_.size()); }
   const InstructionTable& table() const { return table_; }

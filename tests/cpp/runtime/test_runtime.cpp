@@ -8,6 +8,7 @@
 #include <cstdio>
 #include <functional>
 #include <limits>
+#include <numeric>
 #include <random>
 #include <stdexcept>
 #include <string>
@@ -20,6 +21,7 @@
 #include "runtime/kernel_table.h"
 #include "runtime/output_pool.h"
 #include "runtime/panel_packing.h"
+#include "runtime/schedule.h"
 #include "vm/panels.h"
 
 namespace dvm::testing {
@@ -155,6 +157,16 @@ void test_memory_plans() {
       request.last = request.first + draw(0, 6);
       sum += (request.bytes + 63) / 64 * 64;
     }
+    std::vector<char> taken(requests.size());
+    for (size_t i = 0; i < requests.size(); i++) {
+      for (size_t j = 0; j < requests.size() && requests[i].over < 0; j++) {
+        const bool ends = requests[j].first < requests[j].last && !taken[j];
+        if (ends && requests[j].last == requests[i].first && draw(0, 1) == 1) {
+          requests[i].over = static_cast<int32_t>(j);
+          taken[j] = 1;
+        }
+      }
+    }
     const int64_t total = planner.plan(requests);
     check(total <= sum, "a plan is no larger than no plan");
     for (size_t i = 0; i < requests.size(); i++) {
@@ -164,12 +176,97 @@ void test_memory_plans() {
         const BufferRequest& b = requests[j];
         const bool alive = a.first <= b.last && b.first <= a.last;
         const bool meet = a.offset < b.offset + b.bytes && b.offset < a.offset + a.bytes;
-        check(!alive || !meet, "live buffers are apart");
+        const bool over = a.over == static_cast<int32_t>(j) && a.bytes <= b.bytes;
+        const bool under = b.over == static_cast<int32_t>(i) && b.bytes <= a.bytes;
+        if (over || under) {
+          check(a.offset == b.offset, "written over what fits");
+        } else {
+          check(!alive || !meet, "live buffers are apart");
+        }
       }
     }
   }
   std::vector<BufferRequest> huge(3, {std::numeric_limits<int64_t>::max() / 2, 0, 1, 0});
   check_throws<OutOfMemoryError>([&] { planner.plan(huge); }, "an overflowing plan");
+}
+
+// x -> a -> b -> y, element by element; `change` may spoil writing b over a. Whether it is written
+// so.
+bool written_over(const std::function<void(Model&, uint32_t a, uint32_t b)>& change) {
+  Model model = empty_model();
+  const uint32_t x = add_vector(model, "x", Storage::input);
+  const uint32_t a = add_vector(model, "a", Storage::arena);
+  const uint32_t b = add_vector(model, "b", Storage::arena);
+  const uint32_t y = add_vector(model, "y", Storage::output);
+  add_launch(model, {add_map(model, PlanOp::abs_, {x}, a)});
+  add_launch(model, {add_map(model, PlanOp::neg_, {a}, b)});
+  add_launch(model, {add_map(model, PlanOp::neg_, {b}, y)});
+  change(model, a, b);
+  const Schedule schedule = make_schedule(model);
+  const Segment& segment = schedule.segments[0];
+  for (size_t i = 0; i < segment.arena.size(); i++) {
+    const int32_t over = segment.over[i];
+    if (segment.arena[i] == b) return over >= 0 && segment.arena[static_cast<size_t>(over)] == a;
+  }
+  return false;
+}
+
+LaunchStage& stage_of(Model& model, size_t step) {
+  return std::get<LaunchStage>(model.steps[step]);
+}
+
+void test_written_over() {
+  const auto plan = [](Model& model) -> KernelPlan& { return model.kernels[1].plan; };
+  check(written_over([](Model&, uint32_t, uint32_t) {}), "an element-wise kernel");
+  check(!written_over([&](Model& m, uint32_t, uint32_t) { plan(m).accesses[0].strides = {2}; }),
+        "read with other strides");
+  check(!written_over([&](Model& m, uint32_t, uint32_t) { plan(m).accesses[0].offset = kOne; }),
+        "read at other places");
+  check(!written_over([&](Model& m, uint32_t, uint32_t) {
+    plan(m).nodes[0].axes = 0;
+    plan(m).nodes[1].axes = 0;
+  }),
+        "read for several points");
+  check(!written_over([](Model& m, uint32_t a, uint32_t) { m.values[a].dtype = DType::f16; }),
+        "elements of another size");
+  check(!written_over([](Model& m, uint32_t a, uint32_t) {
+    const uint32_t z = add_vector(m, "z", Storage::output);
+    add_launch(m, {add_map(m, PlanOp::neg_, {a}, z)});
+  }),
+        "read later");
+  check(!written_over([](Model& m, uint32_t a, uint32_t) {
+    const uint32_t z = add_vector(m, "z", Storage::output);
+    stage_of(m, 1).calls.push_back(add_map(m, PlanOp::neg_, {a}, z));
+  }),
+        "read by another kernel of the stage");
+  const auto used_behind = [&](int32_t input) {  // z = -b + input, once b is written
+    return !written_over([&](Model& m, uint32_t, uint32_t) {
+      const uint32_t z = add_vector(m, "z", Storage::output);
+      KernelPlan& changed = plan(m);
+      PlanNode sum = changed.nodes[1], store = changed.nodes[2];
+      sum.op = PlanOp::add_;
+      sum.inputs[0] = 1;
+      sum.inputs[1] = input;
+      changed.accesses.push_back({static_cast<int32_t>(z), kNoSlot, {kOne}, false});
+      store.inputs[0] = 3;
+      store.access = 2;
+      changed.nodes.push_back(sum);
+      changed.nodes.push_back(store);
+    });
+  };
+  check(used_behind(0), "used behind what is stored");
+  check(used_behind(1), "a result of it used behind what is stored");
+  const auto with_fallback = [](bool reads_again) {
+    return written_over([=](Model& m, uint32_t a, uint32_t b) {
+      const uint32_t t = add_vector(m, "t", Storage::arena);
+      const uint32_t first = add_map(m, PlanOp::abs_, {a}, reads_again ? b : t);
+      const uint32_t second =
+          reads_again ? add_map(m, PlanOp::neg_, {a}, t) : add_map(m, PlanOp::neg_, {t}, b);
+      m.calls[1].fallback = {first, second};
+    });
+  };
+  check(with_fallback(false), "a fallback that reads it first");
+  check(!with_fallback(true), "a fallback that reads it again");
 }
 
 // Whether the page at an address is in memory.
@@ -223,7 +320,7 @@ void test_output_pool() {
   check(pool->take(100, "a small output") != nullptr, "small outputs");
   pool->end_run();
 
-  std::vector<std::shared_ptr<void>> kept(10);
+  std::vector<std::shared_ptr<void>> kept(OutputPool::kRecentRuns + 1);
   for (auto& output : kept) {
     output = pool->take(kLarge, "an output");
     pool->end_run();
@@ -347,6 +444,31 @@ void test_equal_kernels() {
         "other accesses make another kernel");
 }
 
+// A chain of kernels needs one buffer, and computes what it did.
+void test_chain_in_place() {
+  Model model = empty_model();
+  uint32_t last = add_vector(model, "x", Storage::input);
+  for (int i = 0; i < 7; i++) {
+    const uint32_t next = add_vector(model, std::to_string(i), Storage::arena);
+    add_launch(model, {add_map(model, PlanOp::add_, {last, last}, next)});
+    last = next;
+  }
+  add_launch(model,
+             {add_map(model, PlanOp::neg_, {last}, add_vector(model, "y", Storage::output))});
+  Executor executor(std::move(model), device(), nullptr);
+  for (const int64_t n : {0, 1, 7, 64, 1009, 100003}) {
+    std::vector<float> data(static_cast<size_t>(n));
+    std::iota(data.begin(), data.end(), -3.0f);
+    const Tensor input[] = {vector_tensor(data)};
+    const std::vector<Tensor> outputs = executor.run(input, {});
+    const auto* const y = reinterpret_cast<const float*>(outputs[0].data);
+    bool right = true;
+    for (size_t i = 0; i < data.size(); i++) right &= y[i] == -128 * data[i];
+    check(right, "a chain in place");
+    check(executor.statistics().arena_bytes <= (n * 4 + 63) / 64 * 64, "one buffer for a chain");
+  }
+}
+
 void test_kernels_compile_once() {
   Executor executor(speculating_model(), device(), nullptr);
   const auto counts = [&](int64_t n) {
@@ -464,6 +586,8 @@ int main() {
   test_dim_operators();
   test_bad_dims();
   test_memory_plans();
+  test_written_over();
+  test_chain_in_place();
   test_arena();
   test_arena_keeps_pages();
   test_output_pool();
