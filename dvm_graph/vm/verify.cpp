@@ -200,8 +200,9 @@ class Verifier {
     for (int k = 0; k < form.outputs + form.inputs; ++k) {
       Operand operand;
       std::memcpy(&operand, words + 1 + 2 * k, sizeof operand);
-      if (!check_place(info, operand, k) || !check_strides(info, dtype, flat, operand, k))
+      if (!check_place(info, operand, k) || !check_strides(info, flat, operand, dtype, k)) {
         return false;
+      }
     }
     if (flat && (head.e0 != 0 || head.e1 != 0)) return fail("a contiguous tile has one loop");
     well_formed_ = true;
@@ -295,7 +296,7 @@ class Verifier {
   }
 
   // Handlers of vector and cube instructions run over rows of neighbouring elements.
-  bool check_strides(const FamilyInfo& info, DType dtype, bool flat, const Operand& operand,
+  bool check_strides(const FamilyInfo& info, bool flat, const Operand& operand, DType dtype,
                      int k) {
     if (operand.space() == Space::immediate) return true;
     const bool rows = info.unit == Unit::vector && integer_operand(info.form) != k;
