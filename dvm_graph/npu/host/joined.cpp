@@ -82,6 +82,7 @@ struct Step {
 struct Place {
   Tile<const float> in;
   Tile<float> out;
+  Keep keep;  // as the step's, but for rows where a stream is not aligned
 };
 
 struct Group {
@@ -163,6 +164,7 @@ class Decoder {
     group_.places[group_.count - 1].out = tile_at<float>(core_, words + 1);
     if ((flags_of(words) & kTransient) == 0) {
       last.keep = (flags_of(words) & kStream) != 0 ? Keep::stream : Keep::store;
+      group_.places[group_.count - 1].keep = last.keep;
       group_.streams |= last.keep == Keep::stream;
     }
     last_out_ = static_cast<uint32_t>(words[1]);
@@ -188,7 +190,7 @@ class Decoder {
 
   void add(Do what, const Tile<const float>& in) {
     group_.steps[group_.count] = {what, Keep::nothing, nullptr, nullptr};
-    group_.places[group_.count++] = {in, {}};
+    group_.places[group_.count++] = {in, {}, Keep::nothing};
   }
 
   void finish(Family family, const uint64_t* words) {
@@ -226,28 +228,28 @@ DVM_INLINE void store_lanes(float* to, F v, int64_t lanes, bool stream) {
   copy_pieces<kF>(to, row, lanes);
 }
 
-// Applies the steps to K vectors from element i of the row on; of the last one, `lanes`.
+// Changes K vectors from element i of the row on; of the last one, `lanes`. Where `what` is known
+// to the compiler, one case is left of the switch.
 template <int K, bool Partial>
-DVM_INLINE void run_strip(const Step* steps, int count, int64_t i, int64_t lanes, F (&strip)[K]) {
+DVM_INLINE void apply(Do what, const Step& step, int64_t i, int64_t lanes, F (&strip)[K]) {
   constexpr int64_t L = kLanes<float>;
-  const auto row = [=](const Step& step, int k) DVM_LAMBDA_INLINE {
+  const auto row = [&](int k) DVM_LAMBDA_INLINE {
     if constexpr (Partial)
       return load_partial<F>(step.in + i, lanes);
     else
       return load<F>(step.in + i + k * L);
   };
-  for (const Step* step = steps; step != steps + count; step++) {
-    switch (step->what) {
+  switch (what) {
 #define DVM_STEP(name, expression)                 \
   case Do::name##_row:                             \
     each<K>([&](auto index) DVM_LAMBDA_INLINE {    \
-      const F y = row(*step, index.k);             \
+      const F y = row(index.k);                    \
       [[maybe_unused]] const F x = strip[index.k]; \
       strip[index.k] = expression;                 \
     });                                            \
     break;                                         \
   case Do::name##_value: {                         \
-    const F y = splat<F>(*step->in);               \
+    const F y = splat<F>(*step.in);                \
     each<K>([&](auto index) DVM_LAMBDA_INLINE {    \
       [[maybe_unused]] const F x = strip[index.k]; \
       strip[index.k] = expression;                 \
@@ -261,7 +263,7 @@ DVM_INLINE void run_strip(const Step* steps, int count, int64_t i, int64_t lanes
       strip[index.k] = expression;                 \
     });                                            \
     break;
-      DVM_BINARY_STEPS(DVM_STEP)
+    DVM_BINARY_STEPS(DVM_STEP)
 #undef DVM_STEP
 #define DVM_STEP(name, expression)              \
   case Do::name:                                \
@@ -270,28 +272,66 @@ DVM_INLINE void run_strip(const Step* steps, int count, int64_t i, int64_t lanes
       strip[index.k] = expression;              \
     });                                         \
     break;
-      DVM_UNARY_STEPS(DVM_STEP)
+    DVM_UNARY_STEPS(DVM_STEP)
 #undef DVM_STEP
-    }
-    if (step->keep == Keep::nothing) continue;
-    float* const to = step->out + i;
-    if constexpr (Partial) {
-      store_lanes(to, strip[0], lanes, step->keep == Keep::stream);
-    } else if (step->keep == Keep::stream) {
-      each<K>([&](auto index)
-                  DVM_LAMBDA_INLINE { store_stream(to + index.k * L, strip[index.k]); });
-    } else {
-      each<K>([&](auto index) DVM_LAMBDA_INLINE { store(to + index.k * L, strip[index.k]); });
-    }
   }
 }
 
+template <int K, bool Partial>
+DVM_INLINE void keep(const Step& step, int64_t i, int64_t lanes, const F (&strip)[K]) {
+  constexpr int64_t L = kLanes<float>;
+  if (step.keep == Keep::nothing) return;
+  float* const to = step.out + i;
+  if constexpr (Partial) {
+    store_lanes(to, strip[0], lanes, step.keep == Keep::stream);
+  } else if (step.keep == Keep::stream) {
+    each<K>([&](auto index) DVM_LAMBDA_INLINE { store_stream(to + index.k * L, strip[index.k]); });
+  } else {
+    each<K>([&](auto index) DVM_LAMBDA_INLINE { store(to + index.k * L, strip[index.k]); });
+  }
+}
+
+// Any steps, looked up strip by strip.
+struct AnySteps {
+  template <int K, bool Partial>
+  DVM_INLINE static void run(const Step* steps, int count, int64_t i, int64_t lanes,
+                             F (&strip)[K]) {
+    for (const Step* step = steps; step != steps + count; step++) {
+      apply<K, Partial>(step->what, *step, i, lanes, strip);
+      keep<K, Partial>(*step, i, lanes, strip);
+    }
+  }
+};
+
+// Steps that are met often, in code of their own: looking them up costs as much as doing them.
+template <Do... what>
+struct TheseSteps {
+  static bool are(const Group& group) {
+    if (group.count != sizeof...(what)) return false;
+    const Step* step = group.steps;
+    return ((step->what == what &&
+             (step++->keep == Keep::nothing || step == group.steps + group.count)) &&
+            ...);
+  }
+  template <int K, bool Partial>
+  DVM_INLINE static void run(const Step* steps, int, int64_t i, int64_t lanes, F (&strip)[K]) {
+    const Step* step = steps;
+    (apply<K, Partial>(what, *step++, i, lanes, strip), ...);
+    keep<K, Partial>(steps[sizeof...(what) - 1], i, lanes, strip);
+  }
+};
+
 // Folds strip by strip. Sums are carried over to the next of three levels after 16 additions, so
-// that the error of a long row stays small.
+// that the error of a long row stays small. What is carried is no member of the object, so that
+// the sums themselves stay in registers.
 template <class Op>
 class Folding {
  public:
-  DVM_INLINE Folding() {
+  struct Carried {
+    F level[2][kStrip];
+  };
+
+  DVM_INLINE explicit Folding(Carried& carried) : carried_(carried) {
     each<kStrip>([&](auto index) DVM_LAMBDA_INLINE { sums_[index.k] = identity(); });
   }
   DVM_INLINE void add(const F (&strip)[kStrip]) {
@@ -299,20 +339,20 @@ class Folding {
       sums_[index.k] = Op::combine(sums_[index.k], strip[index.k]);
     });
     if ((++strips_ & 15) == 0) [[unlikely]] {
-      if (strips_ == 16) reset(0), reset(1);
+      F carried[kStrip];
       each<kStrip>([&](auto index) DVM_LAMBDA_INLINE {
-        carried_[0][index.k] = Op::combine(carried_[0][index.k], sums_[index.k]);
+        carried[index.k] = sums_[index.k];
         sums_[index.k] = identity();
       });
-      if ((strips_ & 255) == 0) carry();
+      carry_over(carried_, carried, strips_);
     }
   }
   DVM_INLINE void add(F v) { sums_[0] = Op::combine(sums_[0], v); }
   DVM_INLINE float total() {
-    if (strips_ > 15) {
+    if (strips_ > 15) [[unlikely]] {
       each<kStrip>([&](auto index) DVM_LAMBDA_INLINE {
-        sums_[index.k] =
-            Op::combine(sums_[index.k], Op::combine(carried_[0][index.k], carried_[1][index.k]));
+        sums_[index.k] = Op::combine(
+            sums_[index.k], Op::combine(carried_.level[0][index.k], carried_.level[1][index.k]));
       });
     }
     F pairs[kStrip / 2];
@@ -328,18 +368,23 @@ class Folding {
 
  private:
   DVM_INLINE static F identity() { return splat<F>(Op::template kIdentity<float>); }
-  void reset(int level) {
-    for (F& v : carried_[level]) v = identity();
-  }
-  void carry() {
-    for (int k = 0; k < kStrip; k++) {
-      carried_[1][k] = Op::combine(carried_[1][k], carried_[0][k]);
+
+  [[gnu::noinline, gnu::cold]] static void carry_over(Carried& to, const F* sums, int64_t strips) {
+    if (strips == 16) {
+      for (auto& level : to.level) {
+        for (F& v : level) v = identity();
+      }
     }
-    reset(0);
+    for (int k = 0; k < kStrip; k++) to.level[0][k] = Op::combine(to.level[0][k], sums[k]);
+    if ((strips & 255) != 0) return;
+    for (int k = 0; k < kStrip; k++) {
+      to.level[1][k] = Op::combine(to.level[1][k], to.level[0][k]);
+      to.level[0][k] = identity();
+    }
   }
 
   F sums_[kStrip];
-  F carried_[2][kStrip];
+  Carried& carried_;
   int64_t strips_ = 0;
 };
 
@@ -356,13 +401,13 @@ DVM_INLINE F identity_beyond(F v, int64_t count) {
   return lane < static_cast<int32_t>(count) ? v : splat<F>(Op::template kIdentity<float>);
 }
 
-template <class Op, class Fold>
+template <class Op, class Steps, class Fold>
 DVM_INLINE void run_row(const Step* steps, int count, int64_t n, int64_t before, Fold& fold,
                         FetchAhead& ahead) {
   constexpr int64_t L = kLanes<float>;
   const auto part = [&](int64_t i, int64_t lanes) DVM_LAMBDA_INLINE {
     F one[1] = {};
-    run_strip<1, true>(steps, count, i, lanes, one);
+    Steps::template run<1, true>(steps, count, i, lanes, one);
     if constexpr (!std::is_same_v<Fold, NoFold>) fold.add(identity_beyond<Op>(one[0], lanes));
   };
   int64_t i = before;
@@ -370,12 +415,12 @@ DVM_INLINE void run_row(const Step* steps, int count, int64_t n, int64_t before,
   for (; i + kStrip * L <= n; i += kStrip * L) {
     F strip[kStrip] = {};
     ahead.strip();
-    run_strip<kStrip, false>(steps, count, i, L, strip);
+    Steps::template run<kStrip, false>(steps, count, i, L, strip);
     fold.add(strip);
   }
   for (; i + L <= n; i += L) {
     F one[1] = {};
-    run_strip<1, false>(steps, count, i, L, one);
+    Steps::template run<1, false>(steps, count, i, L, one);
     fold.add(one[0]);
   }
   if (i < n) part(i, n - i);
@@ -384,19 +429,19 @@ DVM_INLINE void run_row(const Step* steps, int count, int64_t n, int64_t before,
 
 // Streams need whole vectors of the memory: returns the elements before the first one, and stores
 // as usual where another output is not aligned with it.
-int64_t align_streams(const Group& group, Step* steps, int64_t n) {
+int64_t align_streams(Group& group, int64_t n) {
   int64_t before = -1;
   for (int s = 0; s < group.count; s++) {
-    if (group.steps[s].keep != Keep::stream) continue;
-    const int64_t missing = to_alignment(steps[s].out, n);
+    if (group.places[s].keep != Keep::stream) continue;
+    const int64_t missing = to_alignment(group.steps[s].out, n);
     if (before < 0) before = missing;
-    steps[s].keep = missing == before ? Keep::stream : Keep::store;
+    group.steps[s].keep = missing == before ? Keep::stream : Keep::store;
   }
   return before;
 }
 
 // `Op`: the fold at the end, or NoFold.
-template <class Op>
+template <class Op, class Steps = AnySteps>
 void run_rows(Core& core, Group& group, const Extents& e) {
   FetchAhead ahead(core);
   for (int64_t o = 0; o < e.outer; o++) {
@@ -406,25 +451,47 @@ void run_rows(Core& core, Group& group, const Extents& e) {
         group.steps[s].in = place.in.at + o * place.in.outer + m * place.in.middle;
         group.steps[s].out = place.out.at + o * place.out.outer + m * place.out.middle;
       }
-      Step* steps = group.steps;
-      Step aligned[2 * kMostJoined];
-      int64_t before = 0;
-      if (group.streams) {
-        for (int s = 0; s < group.count; s++) aligned[s] = steps[s];
-        steps = aligned;
-        before = align_streams(group, steps, e.inner);
-      }
+      const int64_t before = group.streams ? align_streams(group, e.inner) : 0;
       if constexpr (std::is_same_v<Op, NoFold>) {
         NoFold none;
-        run_row<Op>(steps, group.count, e.inner, before, none, ahead);
+        run_row<Op, Steps>(group.steps, group.count, e.inner, before, none, ahead);
       } else {
-        Folding<Op> fold;
-        run_row<Op>(steps, group.count, e.inner, before, fold, ahead);
+        typename Folding<Op>::Carried carried;
+        Folding<Op> fold(carried);
+        run_row<Op, Steps>(group.steps, group.count, e.inner, before, fold, ahead);
         float* const to = group.folded.at + m * group.folded.middle;
         const float total = fold.total();
         *to = group.accumulate ? combine_one<Op>(*to, total) : total;
       }
     }
+  }
+}
+
+// Runs the group if it consists of one of the sequences.
+template <class Op, class... Sequences>
+bool run_known(Core& core, Group& group, const Extents& e) {
+  return ((Sequences::are(group) && (run_rows<Op, Sequences>(core, group, e), true)) || ...);
+}
+
+bool run_known(Core& core, Group& group, const Extents& e) {
+  using enum Do;
+  using Normalise = TheseSteps<load_row, subtract_value, multiply_value>;
+  using NormaliseScale = TheseSteps<load_row, subtract_value, multiply_value, multiply_row>;
+  using NormaliseScaleShift =
+      TheseSteps<load_row, subtract_value, multiply_value, multiply_row, add_row>;
+  using Scale = TheseSteps<load_row, multiply_value, multiply_row>;
+  using SquareOfDifference = TheseSteps<load_row, subtract_value, multiply_self>;
+  using ExpOfDifference = TheseSteps<load_row, subtract_value, exp>;
+  using Square = TheseSteps<load_row, multiply_self>;
+  using Add = TheseSteps<load_row, add_row>;
+  switch (group.fold) {
+    case Family::v_reduce_sum:
+      return run_known<Fold<Family::v_reduce_sum>, SquareOfDifference, ExpOfDifference, Square,
+                       Add>(core, group, e);
+    case Family::count_:
+      return run_known<NoFold, NormaliseScaleShift, NormaliseScale, Normalise, Scale>(core, group,
+                                                                                      e);
+    default: return false;
   }
 }
 
@@ -435,6 +502,7 @@ const uint64_t* run_joined(Core& core, const uint64_t* words) {
   Decoder(core, group).run(words);
   const Extents e = extents_of(core, words);
   if (e.outer <= 0 || e.middle <= 0) return group.end;
+  if (run_known(core, group, e)) return group.end;
   switch (group.fold) {
     case Family::v_reduce_sum: run_rows<Fold<Family::v_reduce_sum>>(core, group, e); break;
     case Family::v_reduce_max: run_rows<Fold<Family::v_reduce_max>>(core, group, e); break;
