@@ -495,12 +495,11 @@ def _is_view(node: Node) -> bool:
 
 
 def _scalar_of(value: Value) -> Any | None:
-    """The number that every element of a constant is."""
+    """The number that every element of a constant is, bit by bit: 0 and -0 are not the same."""
     data = value.data
     if data is None or not 0 < data.size <= _MAX_UNIFORM_CHECK:
         return None
-    flat = np.asarray(data).reshape(-1)
-    first = flat[0]
-    if flat.size > 1 and not (flat == first).all():
+    first = np.asarray(data).reshape(-1)[0]
+    if data.tobytes() != first.tobytes() * data.size:
         return None
     return first.item() if value.dtype is not DType.BFLOAT16 else float(first)

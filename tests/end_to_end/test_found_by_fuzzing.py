@@ -53,3 +53,13 @@ def test_a_slice_of_a_view_that_strides_cannot_say(disabled: tuple[str, ...]) ->
     x = np.random.default_rng(0).standard_normal((5, 6)).astype(np.float32)
     (y,) = model.run({"x": x})
     np.testing.assert_allclose(y, np.tanh(x.T.reshape(-1)[1:5]), rtol=1e-6)
+
+
+def test_zeros_of_both_signs_are_not_one_number() -> None:
+    """A constant of 0 and -0 was taken for 0 throughout, and 1 over it for plus infinity."""
+    model = model_from_text(
+        "signs (float[n, 2] x) => (float[n, 2] y) <float[2] zeros = {0, -0.0}> { y = Div(x, zeros) }"
+    )
+    x = np.ones((3, 2), np.float32)
+    (y,) = dvm_graph.optimize(model).run({"x": x})
+    np.testing.assert_array_equal(y, np.broadcast_to([np.inf, -np.inf], (3, 2)))

@@ -187,7 +187,6 @@ void select_handler(Core& core, const uint64_t* words) {
             convert_row<T, T>(to, from, n, stream);
         },
         out, condition, a, b);
-    if (stream) finish_streams();
     return;
   }
   with_strides(a.inner, b.inner, [&](auto stride_a, auto stride_b) {
@@ -199,7 +198,6 @@ void select_handler(Core& core, const uint64_t* words) {
         },
         out, condition, a, b);
   });
-  if (stream) finish_streams();
 }
 
 template <class To, class From>

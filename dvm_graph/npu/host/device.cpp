@@ -3,6 +3,7 @@
 #include <pthread.h>
 #include <sched.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cstdlib>
@@ -65,7 +66,8 @@ HostDevice::HostDevice(int cores, const InstructionTable& table, const Target& t
         if (options.runner == nullptr) options.runner = &run_tiles;
         return options;
       }()),
-      shares_(static_cast<size_t>(std::clamp(cores, 1, static_cast<int>(kInside)))) {
+      shares_(static_cast<size_t>(std::clamp(cores, 1, static_cast<int>(kInside)))),
+      process_(getpid()) {
   cores = static_cast<int>(shares_.size());
   if (sched_getaffinity(0, sizeof allowed_, &allowed_) != 0 || CPU_COUNT(&allowed_) < cores) {
     CPU_ZERO(&allowed_);
@@ -98,6 +100,8 @@ void HostDevice::stop() {
 void HostDevice::keep_off(int cpu) {
   if (cpu == caller_cpu_ || cpu < 0 || cpu >= CPU_SETSIZE || !CPU_ISSET(cpu, &allowed_)) return;
   caller_cpu_ = cpu;
+  // The handles of threads that fork() left behind may stand for the caller, or for others.
+  if (getpid() != process_) return;
   cpu_set_t others = allowed_;
   CPU_CLR(cpu, &others);
   for (std::thread& worker : workers_) {

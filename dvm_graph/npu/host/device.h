@@ -14,12 +14,13 @@
 //
 // Workers keep off the CPU of the calling thread. Left alone, a scheduler often wakes a thread
 // where the waker runs, above all in virtual machines, whose idle CPUs look taken; both would then
-// share that CPU for milliseconds.
+// share that CPU for milliseconds. A forked process has no workers: there the caller does it all.
 //
 // Not thread-safe: one thread submits and finishes. Separate devices are independent.
 #pragma once
 
 #include <sched.h>
+#include <sys/types.h>
 
 #include <atomic>
 #include <chrono>
@@ -140,6 +141,7 @@ class HostDevice {
   std::atomic<bool> stopping_{false};
   std::atomic<bool> resting_{false};  // until the next submit
   std::vector<std::thread> workers_;
+  pid_t process_;        // in which the workers run
   cpu_set_t allowed_;    // CPUs that this process may use; empty: workers run where they like
   int caller_cpu_ = -1;  // where the workers do not run; -1: nowhere in particular
 };

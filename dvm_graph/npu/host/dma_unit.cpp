@@ -131,7 +131,6 @@ void move(Move<To, From> x, bool stream) {
       for_rows(
           x.e, [=, n = x.e.inner](To* to, const From* from) { convert_row(to, from, n, stream); },
           x.to, x.from);
-      if (stream) finish_streams();
       return;
     }
     if (x.from.inner == 0) {
@@ -151,7 +150,6 @@ void move(Move<To, From> x, bool stream) {
         transpose_rows(x.to.at + o * x.to.outer, x.to.middle, x.from.at + o * x.from.outer,
                        x.from.inner, x.e.middle, x.e.inner, stream);
       }
-      if (stream) finish_streams();
       return;
     }
   }

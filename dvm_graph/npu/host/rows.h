@@ -96,7 +96,6 @@ void unary_handler(Core& core, const uint64_t* words) {
         }
       },
       out, in);
-  if (stream) finish_streams();
 }
 
 template <class Op, class T>
@@ -130,7 +129,6 @@ void binary_handler(Core& core, const uint64_t* words) {
         },
         out, a, b);
   }
-  if (stream) finish_streams();
 }
 
 }  // namespace

@@ -245,8 +245,8 @@ DVM_INLINE void store_partial(Element<V>* to, V v, int64_t count) {
   }
 }
 
-// A store around the caches, where the level has one; `to` is aligned to the vector. Nobody else
-// may read it before `finish_streams` was called.
+// A store around the caches, where the level has one; `to` is aligned to the vector. Other cores
+// may read it once this one has left the stage (device.cpp).
 template <class V>
 DVM_INLINE void store_stream(Element<V>* to, V v) {
 #if defined(DVM_AVX512)
@@ -260,12 +260,6 @@ DVM_INLINE void store_stream(Element<V>* to, V v) {
     return _mm_stream_si128(reinterpret_cast<__m128i*>(to), bits_as<__m128i>(v));
 #endif
   store(to, v);
-}
-
-DVM_INLINE void finish_streams() {
-#if defined(__x86_64__)
-  _mm_sfence();
-#endif
 }
 
 // Elements from `at` to the next whole vector in memory, at most n.

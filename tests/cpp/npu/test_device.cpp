@@ -2,6 +2,8 @@
 // are ordered, traps end a stage, and devices start and stop cleanly. The runner is the test's own,
 // so that the cores are tested without the interpreter. Also run under the thread sanitizer.
 #include <sched.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <atomic>
 #include <numeric>
@@ -240,6 +242,37 @@ void test_placement() {
   CHECK(sched_setaffinity(0, sizeof all, &all) == 0);
 }
 
+void run_nothing(const Program&, const InstructionTable&, Core&, std::byte* const*, int64_t,
+                 int64_t) {}
+
+// In a forked process, which has no workers, a device leaves the caller where it wants to run.
+void test_placement_after_fork() {
+  context = "forked";
+  cpu_set_t all;
+  if (sched_getaffinity(0, sizeof all, &all) != 0 || CPU_COUNT(&all) < 2) return;
+  Target target;
+  HostDevice device(2, best_table(), target, {std::chrono::microseconds(0), &run_nothing});
+  const pid_t child = fork();
+  if (child == 0) {
+    bool stayed = true;
+    for (int cpu = 0; cpu < CPU_SETSIZE; cpu++) {
+      if (!CPU_ISSET(cpu, &all)) continue;
+      cpu_set_t one, now;
+      CPU_ZERO(&one);
+      CPU_SET(cpu, &one);
+      sched_setaffinity(0, sizeof one, &one);
+      std::byte* buffers[] = {nullptr};
+      const Task task{some_program(), buffers, 8, 1};
+      device.wake();
+      device.run({&task, 1});
+      stayed &= sched_getaffinity(0, sizeof now, &now) == 0 && CPU_EQUAL(&one, &now);
+    }
+    _exit(stayed ? 0 : 1);
+  }
+  int status = -1;
+  CHECK(child > 0 && waitpid(child, &status, 0) == child && status == 0);
+}
+
 void test_two_devices() {
   std::thread other([] { test_stages(2, std::chrono::microseconds(10), 200); });
   HostDevice device = make_device(2, std::chrono::microseconds(10));
@@ -267,6 +300,7 @@ int main() {
   test_order();
   test_waking();
   test_placement();
+  test_placement_after_fork();
   test_two_devices();
   return report("device");
 }
