@@ -41,12 +41,13 @@ def profile_program(program: Program, feeds: Mapping[str, ArrayLike], repeats: i
     runs = [_profiled_run(program, feeds) for _ in range(repeats)]
     median = statistics.median_low(run.run_ns for run in runs)
     typical = next(run for run in runs if run.run_ns == median)
-    peak_flops, copy_bytes = program.ceilings()
+    ceilings = program.ceilings()
     return Profile(
         program.cores,
         program.simd,
-        peak_flops,
-        copy_bytes,
+        ceilings.flops,
+        ceilings.copy_bytes,
+        ceilings.read_bytes,
         tuple(run.run_ns * _NANO for run in runs),
         _timeline(first, program.cores),
         _timeline(typical, program.cores),

@@ -136,6 +136,8 @@ class Profile:
     """f32 multiply-adds of all cores, operations per second, as measured on this machine."""
     copy_bytes: float
     """Bytes read and written per second by copies between buffers larger than the caches."""
+    read_bytes: float
+    """Bytes per second that reading buffers larger than the caches reaches."""
     run_seconds: tuple[float, ...]
     """Of every run but the first, in order."""
     first: Timeline
@@ -169,7 +171,8 @@ class Profile:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data for JSON, without the timelines; those are for `write_trace`."""
-        data = {name: getattr(self, name) for name in ("cores", "simd", "peak_flops", "copy_bytes")}
+        names = ("cores", "simd", "peak_flops", "copy_bytes", "read_bytes")
+        data = {name: getattr(self, name) for name in names}
         return data | {
             "first_seconds": self.first.seconds,
             "run_seconds": list(self.run_seconds),

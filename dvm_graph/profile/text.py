@@ -42,7 +42,8 @@ def summary(profile: Profile) -> str:
         f"{profile.first.seconds * 1e3:.3f} ms, which compiled {compiled} kernels in "
         f"{profile.compile_seconds * 1e6:.1f} us, at most {longest * 1e6:.1f} us each\n"
         f"{profile.cores} cores, {profile.simd}; ceilings: {profile.peak_flops / 1e9:.0f} GFLOP/s of "
-        f"f32 multiply-adds, {profile.copy_bytes / 1e9:.1f} GB/s of copies"
+        f"f32 multiply-adds, {profile.copy_bytes / 1e9:.1f} GB/s of copies, "
+        f"{profile.read_bytes / 1e9:.1f} GB/s of reads"
     )
 
 

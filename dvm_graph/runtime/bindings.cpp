@@ -471,14 +471,21 @@ void bind_runtime(nb::module_& module) {
         return names;
       },
       "Those of them with which this machine multiplies bf16 faster than f32.");
-  module.def(
-      "measure_ceilings",
-      [](int cores, const std::string& simd) {
-        const nb::gil_scoped_release unlock;
-        const Ceilings ceilings = measure_ceilings(cores, *table_by_name(simd));
-        return std::pair{ceilings.flops, ceilings.copy_bytes};
-      },
-      nb::arg("cores"), nb::arg("simd"), "FLOP/s and copied bytes/s; see npu/host/ceilings.h.");
+  nb::class_<CeilingMeter>(module, "CeilingMeter", "See npu/host/ceilings.h.")
+      .def(
+          "__init__",
+          [](CeilingMeter* meter, int cores, const std::string& simd) {
+            new (meter) CeilingMeter(cores, *table_by_name(simd));
+          },
+          nb::arg("cores"), nb::arg("simd"))
+      .def(
+          "measure",
+          [](CeilingMeter& meter) {
+            const nb::gil_scoped_release unlock;
+            const Ceilings found = meter.measure();
+            return std::tuple{found.flops, found.copy_bytes, found.read_bytes};
+          },
+          "FLOP/s, copied bytes/s and read bytes/s.");
 }
 
 }  // namespace dvm

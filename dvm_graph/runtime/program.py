@@ -35,6 +35,17 @@ class Port:
 
 
 @dataclass(frozen=True, slots=True)
+class Ceilings:
+    """What the device's cores cannot exceed together, per second."""
+
+    flops: float
+    """f32 multiply-adds, two operations each."""
+    copy_bytes: float
+    """Read and written by copies between buffers larger than the caches."""
+    read_bytes: float
+
+
+@dataclass(frozen=True, slots=True)
 class RunStatistics:
     """What one run cost."""
 
@@ -146,11 +157,8 @@ class Program:
         """Drops programs and memory layouts: the next run makes its own, as for a new shape."""
         self._core.forget()
 
-    def ceilings(self) -> tuple[float, float]:
-        """f32 FLOP/s and copied bytes/s that the device's cores cannot exceed.
-
-        Measured at the first call of the process, which takes about a fifth of a second.
-        """
+    def ceilings(self) -> Ceilings:
+        """Measured at the first call of the process, which takes about a fifth of a second."""
         return _ceilings(self.cores, self.simd)
 
     def disassemble(self, feeds: Mapping[str, ArrayLike]) -> str:
@@ -207,8 +215,8 @@ _OPAQUE, _BFLOAT16 = DType.OPAQUE, DType.BFLOAT16  # looking members up takes a 
 
 
 @functools.cache
-def _ceilings(cores: int, simd: str) -> tuple[float, float]:
-    return _core.measure_ceilings(cores, simd)
+def _ceilings(cores: int, simd: str) -> Ceilings:
+    return Ceilings(*_core.CeilingMeter(cores, simd).measure())
 
 
 def _input_array(port: Port, feed: ArrayLike) -> object:

@@ -1,18 +1,40 @@
 // How fast this machine can be: what no kernel can beat, measured.
 #pragma once
 
-#include "vm/core.h"
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "npu/host/levels.h"
 
 namespace dvm {
 
 struct Ceilings {
-  double flops = 0;  // f32 multiply-adds, two operations each, per second
-  double copy_bytes =
-      0;  // read and written by copies between buffers larger than caches, per second
+  double flops = 0;       // f32 multiply-adds, two operations each, per second
+  double copy_bytes = 0;  // read and written by copies between memory and memory, per second
+  double read_bytes = 0;  // read from memory, per second
 };
 
-// Over so many cores at once, with the instructions of an available level; the best of several
-// tries, about a fifth of a second and 256 MiB in all. Other work on the machine makes it less.
-Ceilings measure_ceilings(int cores, const InstructionTable& table);
+// Measures over so many cores at once, a thread pinned to each, with the instructions of an
+// available level. Holds 256 MiB and more, which no cache can.
+class CeilingMeter {
+ public:
+  CeilingMeter(int cores, const InstructionTable& table);
+  CeilingMeter(const CeilingMeter&) = delete;
+
+  // The best of a few tries of each, some fifty milliseconds in all. Other work on the machine
+  // makes it less.
+  Ceilings measure();
+
+ private:
+  struct FreeBuffer {
+    void operator()(float* buffer) const;
+  };
+  using Buffer = std::unique_ptr<float, FreeBuffer>;
+
+  const Limits& limits_;
+  int64_t count_;                  // elements of a buffer
+  std::vector<Buffer> from_, to_;  // of each core
+};
 
 }  // namespace dvm

@@ -6,8 +6,6 @@
 #include <string>
 #include <vector>
 
-#include "npu/host/units.h"
-
 namespace dvm {
 namespace {
 
@@ -17,7 +15,7 @@ struct LevelCode {
   const char* name;
   bool supported;
   const LevelInfo* info;
-  int64_t (*multiply_add)(int64_t steps);
+  const Limits* limits;
   JoinedHandler joined;
   void (*fill[8])(Handler*);
   bool multiplies_bf16 = false;
@@ -25,7 +23,7 @@ struct LevelCode {
 
 #define DVM_LEVEL_CODE(level, name, supported)                                                  \
   LevelCode {                                                                                   \
-    name, supported, &level::level_info, &level::multiply_add, &level::run_joined, {            \
+    name, supported, &level::level_info, &level::limits, &level::run_joined, {                  \
       &level::fill_arithmetic, &level::fill_math, &level::fill_conversion, &level::fill_reduce, \
           &level::fill_dma, &level::fill_cube, &level::fill_window, &level::fill_half           \
     }                                                                                           \
@@ -65,7 +63,7 @@ struct Tables {
       table.multiplies_bf16 = code.multiplies_bf16;
       for (const auto fill : code.fill) fill(table.handlers);
       table.joined = code.joined;
-      levels.push_back({&table, code.info->vector_bytes, code.multiply_add});
+      levels.push_back({&table, code.info->vector_bytes, code.limits});
     }
   }
 };

@@ -4,6 +4,7 @@
 #include <span>
 #include <string_view>
 
+#include "npu/host/units.h"
 #include "vm/core.h"
 #include "vm/target.h"
 
@@ -12,7 +13,7 @@ namespace dvm {
 struct Level {
   const InstructionTable* table;
   int vector_bytes;
-  int64_t (*multiply_add)(int64_t steps);  // see units.h
+  const Limits* limits;
 };
 
 // The levels this CPU supports, best first; never empty.

@@ -40,8 +40,15 @@ struct LevelInfo {
   int matmul_nr, matmul_mr;  // f32 register block of the cube unit
 };
 
-// What the sources of one level export, in the level's own namespace. `multiply_add` keeps the
-// multiply-add units of a core as busy as they can be, and returns the f32 operations it did.
+// Loops that keep one unit of a core as busy as it can be. `count` is of f32 elements, a multiple
+// of 512 bytes in all; `copy` stores around the caches, to addresses aligned to 64 bytes.
+struct Limits {
+  int64_t (*multiply_add)(int64_t steps);  // returns the f32 operations it did
+  void (*copy)(float* to, const float* from, int64_t count);
+  void (*read)(const float* from, int64_t count);
+};
+
+// What the sources of one level export, in the level's own namespace.
 #define DVM_DECLARE_LEVEL(level)                      \
   namespace level {                                   \
   void fill_arithmetic(Handler* handlers);            \
@@ -53,8 +60,8 @@ struct LevelInfo {
   void fill_half(Handler* handlers);                  \
   void fill_window(Handler* handlers);                \
   const uint64_t* run_joined(Core&, const uint64_t*); \
-  int64_t multiply_add(int64_t steps);                \
   extern const LevelInfo level_info;                  \
+  extern const Limits limits;                         \
   }
 
 #if defined(__x86_64__)
