@@ -17,13 +17,13 @@ import click
 from rich.console import Console
 from rich.progress import MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from benchmarks import ceilings as ceiling
 from benchmarks import models, operators, stream, zoo
 from benchmarks.engines import DEFAULT, ENGINES
 from benchmarks.measure import run_workload
-from benchmarks.process import Setting, missing
+from benchmarks.process import Setting, Worker, missing
 from benchmarks.results import fill_regions, read_results, sections, write_plots
 from benchmarks.rows import Row, write_rows
+from benchmarks.turns import CEILINGS
 from benchmarks.workload import Workload
 from models import base_path
 
@@ -125,7 +125,8 @@ def main() -> None:
 def ceilings_command(**options: Any) -> None:
     """The machine's FMA rate and memory traffic, measured."""
     request = _request(**options)
-    found = _ceilings(request)
+    with Worker(CEILINGS, request.setting) as meter:
+        found = meter.ceilings()
     _CONSOLE.print(
         f"{request.setting.threads} threads: {found.fma_gflops:.1f} GFLOP/s f32 FMA, "
         f"copy {found.copy_gbs:.1f} GB/s (read plus written), read {found.read_gbs:.1f} GB/s"
@@ -269,7 +270,7 @@ def _run(request: Request, part: str, workloads: Sequence[Workload]) -> None:
                 engines,
                 request.rounds,
                 request.setting,
-                _ceilings(request),
+                request.seed,
                 lambda what: progress.update(task, advance=1, what=what),
             )
             write_rows(Row, rows, request.output / f"{part}.csv")
@@ -285,7 +286,6 @@ def _stream(
     if request.quick and not request.engines:
         engines = [name for name in engines if name != "inductor_dynamic"]
     drawn = stream.sample(request.seed, shapes, max_batch, seq)
-    found = _ceilings(request)
     with _progress() as progress:
         turns = math.ceil(len(drawn) / stream.TURN)
         task = progress.add_task("stream", total=turns, what="loading")
@@ -294,7 +294,6 @@ def _stream(
             drawn,
             engines,
             request.setting,
-            (found.fma_gflops, found.read_gbs),
             request.seed,
             lambda what: progress.update(task, advance=1, what=what),
         )
@@ -306,10 +305,6 @@ def _stream(
 def _progress() -> Progress:
     columns = (*Progress.get_default_columns(), MofNCompleteColumn(), TimeElapsedColumn())
     return Progress(*columns, TextColumn("{task.fields[what]}"), console=Console(stderr=True))
-
-
-def _ceilings(request: Request) -> ceiling.Ceilings:
-    return ceiling.measure(ceiling.build(request.output), request.setting.threads)
 
 
 def _finish(request: Request, part: str) -> None:

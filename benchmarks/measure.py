@@ -1,25 +1,28 @@
 """Drives the engines through a workload, turn by turn.
 
 In: a `Workload`, the engines, the number of rounds. Out: a `Row` for each engine at each point. In a round every
-engine visits every point held; the order of the engines rotates. A visit is a run at a shape that the engine has just
-left for another one (`first_ms`), then runs at the same shape (`run_ms`). Round 0 is where engines compile and pages are
-touched: it gives `cold_ms` and nothing else. An engine that fails is out for the rest of the workload, and its rows say why.
+engine visits every point held, in an order drawn anew; the machine's ceilings are measured next to the subject's turn,
+and the reference takes a second turn as the control. A visit is a run at another shape, which brings the process back
+into the state of one in service, then the first run at the shape, then runs at the same shape. Round 0 is where engines
+compile and pages are touched: it gives `cold_ms` and nothing else. An engine that fails is out for the rest of the
+workload, and its rows say why.
 """
 
 from __future__ import annotations
 
 import contextlib
 import math
+import random
 import statistics
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
-from benchmarks.ceilings import Ceilings
-from benchmarks.engines import ENGINES, REFERENCE, CompileCost
-from benchmarks.messages import Memory, Visit
+from benchmarks.engines import ENGINES, CompileCost
+from benchmarks.messages import Ceilings, Memory, Visit
 from benchmarks.process import Setting, Worker, noting, shared_folder, write_feeds
 from benchmarks.rows import Row
+from benchmarks.turns import CEILINGS, CONTROL, REFERENCE, draw_turns
 from benchmarks.workload import Workload
 
 _SHORT_SECONDS = 4e-3
@@ -32,7 +35,9 @@ Advance = Callable[[str], None]
 class _Record:
     """What was seen of one engine at one point."""
 
+    cold: Visit | None = None
     visits: list[Visit] = field(default_factory=list)
+    controls: list[Visit] = field(default_factory=list)
     error: float = math.nan
 
 
@@ -52,41 +57,57 @@ def run_workload(
     engines: Sequence[str],
     rounds: int,
     setting: Setting,
-    ceilings: Ceilings,
+    seed: int,
     advance: Advance,
 ) -> list[Row]:
-    """`advance` is told after every point what has been done."""
+    """`seed` is that of the order of turns; `advance` is told after every point what has been done."""
     with contextlib.ExitStack() as stack:
-        run = _Run(workload, rounds)
+        meter = stack.enter_context(Worker(CEILINGS, setting))
+        run = _Run(workload, rounds, meter, random.Random(f"{seed} {workload.name}"))
         for name in engines:
             if workload.shown_to(name):
-                run.join(stack.enter_context(_worker(name, workload, setting)))
-        for chunk in _chunks(range(len(workload.points)), workload.held):
+                worker = Worker(name, setting, keeps_memory=workload.keeps_memory)
+                run.join(stack.enter_context(worker))
+        for chunk in chunks(len(workload.points), workload.held):
             run.measure(chunk)
             for index in chunk:
                 advance(f"{workload.name} {workload.points[index].label}")
         run.weigh()
-    return run.rows(ceilings)
+    return run.rows()
 
 
-def _worker(name: str, workload: Workload, setting: Setting) -> Worker:
-    return Worker(name, setting, keeps_memory=workload.keeps_memory)
+def chunks(count: int, size: int) -> Iterator[range]:
+    """Indices in runs of nearly equal length, of `size` or a few more; in one where there are fewer."""
+    parts = max(1, count // size)
+    for part in range(parts):
+        yield range(part * count // parts, (part + 1) * count // parts)
 
 
-def _chunks(indices: Sequence[int], size: int) -> Iterator[Sequence[int]]:
-    for start in range(0, len(indices), size):
-        yield indices[start : start + size]
+def settling_point(index: int, chunk: Sequence[int], shown: Collection[int]) -> int | None:
+    """The next point held that the engine is shown; None if there is no other.
+
+    The engine ran the previous one last: where there are three, the run at the next one compiles, and the compiler's
+    code is back in the caches too.
+    """
+    place = chunk.index(index)
+    others = (*chunk[place + 1 :], *chunk[:place])
+    return next((other for other in others if other in shown), None)
 
 
 class _Run:
     """One workload under way."""
 
-    def __init__(self, workload: Workload, rounds: int) -> None:
+    def __init__(
+        self, workload: Workload, rounds: int, meter: Worker, generator: random.Random
+    ) -> None:
         self._workload = workload
         self._rounds = rounds
+        self._meter = meter
+        self._generator = generator
         self._parties: dict[str, _Party] = {}
         self._failures: dict[str, str] = {}
         self._records: dict[tuple[str, int], _Record] = defaultdict(_Record)
+        self._ceilings: dict[int, list[Ceilings]] = defaultdict(list)
 
     def join(self, worker: Worker) -> None:
         party = _Party(worker, self._workload.shown_to(worker.name))
@@ -97,15 +118,14 @@ class _Run:
     def measure(self, chunk: Sequence[int]) -> None:
         for index in chunk:
             self._hold(index)
-        repeats = dict.fromkeys(chunk, 1)
-        for number in range(self._rounds + 1):
+        for index in chunk:
+            for name, party in self._present(index).items():
+                with noting(self._failures, name):
+                    self._records[name, index].cold = party.worker.visit(index, 1, None)
+        repeats = {index: self._repeats(index) for index in chunk}
+        for _ in range(self._rounds):
             for index in chunk:
-                for name, party in self._present(index, number):
-                    with noting(self._failures, name):
-                        visit = party.worker.visit(index, repeats[index])
-                        self._records[name, index].visits.append(visit)
-            if number == 0:
-                repeats = {index: self._repeats(index) for index in chunk}
+                self._round(index, chunk, repeats[index])
         for index in chunk:
             self._check(index)
         for name, party in self._parties.items():
@@ -117,42 +137,58 @@ class _Run:
             with noting(self._failures, name):
                 party.memory = party.worker.memory()
 
-    def rows(self, ceilings: Ceilings) -> list[Row]:
+    def rows(self) -> list[Row]:
         return [
-            self._row(name, party, index, ceilings)
+            self._row(name, party, index)
             for name, party in self._parties.items()
             for index in sorted(party.points)
         ]
 
-    def _present(self, index: int, turned: int = 0) -> list[tuple[str, _Party]]:
-        """Those that are shown the point and have not failed, in an order that rotates."""
-        present = [
-            (name, party)
+    def _present(self, index: int) -> dict[str, _Party]:
+        """Those that are shown the point and have not failed."""
+        return {
+            name: party
             for name, party in self._parties.items()
             if name not in self._failures and index in party.points
-        ]
-        turned %= max(1, len(present))
-        return present[turned:] + present[:turned]
+        }
 
     def _hold(self, index: int) -> None:
         with shared_folder() as folder:
             write_feeds(self._workload.points[index].feeds(), folder)
-            for name, party in self._present(index):
+            for name, party in self._present(index).items():
                 with noting(self._failures, name):
                     party.worker.hold(index, folder)
+
+    def _round(self, index: int, chunk: Sequence[int], repeats: int) -> None:
+        """Every turn at one point."""
+        for turn in draw_turns(self._present(index), self._generator):
+            if turn == CEILINGS:
+                found = Ceilings()
+                with noting(self._failures, CEILINGS):
+                    found = self._meter.ceilings()
+                self._ceilings[index].append(found)
+                continue
+            name = REFERENCE if turn == CONTROL else turn
+            if name in self._failures:
+                continue
+            party, record = self._parties[name], self._records[name, index]
+            settling = settling_point(index, chunk, party.points)
+            with noting(self._failures, name):
+                visit = party.worker.visit(index, repeats, settling)
+                (record.controls if turn == CONTROL else record.visits).append(visit)
 
     def _repeats(self, index: int) -> int:
         """As many repeats for every engine as the fastest needs to fill a few milliseconds."""
         seconds = [
-            record.visits[0].repeats[0]
+            record.cold.repeats[0]
             for (_, at), record in self._records.items()
-            if at == index and record.visits
+            if at == index and record.cold
         ]
         fastest = min(seconds, default=_SHORT_SECONDS)
         return min(_MOST_REPEATS, max(1, math.ceil(_SHORT_SECONDS / fastest)))
 
     def _check(self, index: int) -> None:
-        present = dict(self._present(index))
+        present = self._present(index)
         if REFERENCE not in present:
             return
         with shared_folder() as folder, noting(self._failures, REFERENCE):
@@ -161,9 +197,10 @@ class _Run:
                 with noting(self._failures, name):
                     self._records[name, index].error = party.worker.error(index, folder)
 
-    def _row(self, name: str, party: _Party, index: int, ceilings: Ceilings) -> Row:
+    def _row(self, name: str, party: _Party, index: int) -> Row:
         point = self._workload.points[index]
         memory = party.memory
+        ceilings = self._ceilings[index]
         row = Row(
             part=self._workload.part,
             workload=self._workload.name,
@@ -176,50 +213,42 @@ class _Run:
             peak_mb=memory.peak / 1e6 if memory else math.nan,
             flops=point.flops,
             bytes=point.bytes,
-            fma_gflops=ceilings.fma_gflops,
-            copy_gbs=ceilings.copy_gbs,
-            read_gbs=ceilings.read_gbs,
+            fma_gflops=tuple(found.fma_gflops for found in ceilings),
+            copy_gbs=tuple(found.copy_gbs for found in ceilings),
+            read_gbs=tuple(found.read_gbs for found in ceilings),
         )
-        record = self._records.get((name, index))
-        complete = record is not None and len(record.visits) == self._rounds + 1
-        return _with_times(row, record) if record is not None and complete else row
+        record = self._records[name, index]
+        if record.cold is None or len(record.visits) < self._rounds:
+            return row
+        return _with_times(row, record, record.cold)
 
 
-def _with_times(row: Row, record: _Record) -> Row:
-    cold, *visits = record.visits
-    runs = [statistics.median(visit.repeats) for visit in visits]
-    cost = _median_cost([visit.cost for visit in record.visits])
+def _with_times(row: Row, record: _Record, cold: Visit) -> Row:
     right = math.isnan(record.error) or record.error <= ENGINES[row.engine].tolerance
+    visits = record.visits
+    controls = record.controls if len(record.controls) == len(visits) else []
+    costs = [visit.cost for visit in visits if visit.cost.kernels]
+    settling = [visit.settling for visit in visits if visit.settling.kernels]
     return replace(
         row,
         status="ok" if right else "wrong",
-        run_ms=statistics.median(runs) * 1e3,
-        first_ms=statistics.median(visit.first for visit in visits) * 1e3,
+        runs_ms=_runs_ms(visits),
+        firsts_ms=tuple(visit.first * 1e3 for visit in visits),
+        controls_ms=_runs_ms(controls),
         cold_ms=cold.first * 1e3,
-        spread=spread_of(runs),
         error=record.error,
-        kernels=cost.kernels,
-        compile_mean_us=cost.mean_us,
-        compile_max_us=cost.max_us,
-        compile_total_us=cost.total_us,
+        kernels=_kernels(costs),
+        compile_us=tuple(cost.total_us for cost in costs),
+        longest_us=tuple(cost.max_us for cost in costs),
+        settling_kernels=_kernels(settling),
+        settling_us=tuple(cost.total_us for cost in settling),
+        settling_longest_us=tuple(cost.max_us for cost in settling),
     )
 
 
-def _median_cost(costs: Sequence[CompileCost]) -> CompileCost:
-    """Over the runs that compiled."""
-    costs = [cost for cost in costs if cost.kernels]
-    if not costs:
-        return CompileCost()
-    return CompileCost(
-        costs[0].kernels,
-        statistics.median(cost.mean_us for cost in costs),
-        statistics.median(cost.max_us for cost in costs),
-        statistics.median(cost.total_us for cost in costs),
-    )
+def _runs_ms(visits: Sequence[Visit]) -> tuple[float, ...]:
+    return tuple(statistics.median(visit.repeats) * 1e3 for visit in visits)
 
 
-def spread_of(runs: Sequence[float]) -> float:
-    """Median of the odd ones over the median of the even ones; NaN for a single one."""
-    if len(runs) < 2:
-        return math.nan
-    return statistics.median(runs[1::2]) / statistics.median(runs[::2])
+def _kernels(costs: Sequence[CompileCost]) -> int:
+    return costs[0].kernels if costs else 0

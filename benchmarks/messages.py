@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -10,12 +11,24 @@ from benchmarks.engines import CompileCost
 
 @dataclass(frozen=True, slots=True)
 class Visit:
-    """One turn of an engine: the run after another shape or engine, then runs at the same shape. Seconds."""
+    """One turn of an engine: a run at another shape, the first run at the shape, then runs at the same. Seconds."""
 
     first: float
     repeats: tuple[float, ...]
     cost: CompileCost
     """Of the first run."""
+    settling: CompileCost
+    """Of the run at another shape, in a process that has just been continued."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ceilings:
+    """What the machine can do at most over all threads, at the moment; NaN where it was not measured."""
+
+    fma_gflops: float = math.nan
+    copy_gbs: float = math.nan
+    """Read plus written."""
+    read_gbs: float = math.nan
 
 
 @dataclass(frozen=True, slots=True)

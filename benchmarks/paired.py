@@ -1,4 +1,4 @@
-"""Statistics over rows: paired speed-ups, geometric means, percentiles. NaN is what was not measured."""
+"""Statistics over rows: speed-ups in pairs, geometric means, percentiles. NaN is what was not measured."""
 
 from __future__ import annotations
 
@@ -8,9 +8,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from benchmarks.engines import ENGINES
-from benchmarks.rows import Row
-
-SUBJECT = "dvm_graph"
+from benchmarks.rows import Row, median, ratios
+from benchmarks.turns import SUBJECT
 
 
 def geometric_mean(values: Iterable[float]) -> float:
@@ -35,8 +34,13 @@ class Pair:
     peer: Row
 
     @property
+    def speedups(self) -> list[float]:
+        """Of each round."""
+        return ratios(self.peer.runs_ms, self.subject.runs_ms)
+
+    @property
     def speedup(self) -> float:
-        return self.peer.run_ms / self.subject.run_ms
+        return median(self.speedups)
 
 
 def pairs(rows: Iterable[Row], peer: str, subject: str = SUBJECT) -> list[Pair]:
@@ -62,21 +66,14 @@ def of_workload(rows: Iterable[Row], name: str) -> list[Row]:
 
 
 def best_peer(rows: Sequence[Row], subject: str = SUBJECT) -> str:
-    """The peer with the lowest geometric mean over all points of a workload; "" without one.
+    """The peer with the lowest geometric mean of speed-ups over all points of a workload; "" without one.
 
     A peer that is shown only some of the points is no candidate, nor is one that rounds operands.
     """
-    points = {row.index for row in rows}
+    points = {row.index for row in rows if row.engine == subject and row.ok}
     means = {}
     for engine in engines(rows):
-        done = {row.index: row.run_ms for row in rows if row.engine == engine and row.ok}
-        rounds = engine in ENGINES and ENGINES[engine].rounds
-        if engine != subject and not rounds and done.keys() == points:
-            means[engine] = geometric_mean(done.values())
+        found = pairs(rows, engine, subject)
+        if engine != subject and not ENGINES[engine].rounds and len(found) == len(points) > 0:
+            means[engine] = geometric_mean(pair.speedup for pair in found)
     return min(means, key=means.__getitem__, default="")
-
-
-def achieved(row: Row) -> float:
-    """Fraction of the ceiling that binds: FMA rate, or traffic of a model's weights (read) or of tensors (copy)."""
-    bus = row.read_gbs if row.part == "models" else row.copy_gbs
-    return max(row.gflops / row.fma_gflops, row.gbs / bus)

@@ -6,10 +6,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from benchmarks.paired import SUBJECT, engines, geometric_mean, of_workload, pairs, workloads
+from benchmarks.paired import engines, geometric_mean, of_workload, pairs, workloads
 from benchmarks.rows import Row
 from benchmarks.stream import StreamMemory, StreamRow
 from benchmarks.tables import floor_ms, title
+from benchmarks.turns import SUBJECT
 
 _COLORS = {
     "dvm_graph": "tab:red",
@@ -82,9 +83,7 @@ def plot_stream(rows: Sequence[StreamRow], memories: Sequence[StreamMemory], pat
     figure = Figure(figsize=(8, 3.2), layout="constrained")
     axes = figure.add_subplot()
     for memory in memories:
-        ratios = sorted(
-            row.first_ms / floor_ms(row, memory) for row in rows if row.engine == memory.engine
-        )
+        ratios = sorted(row.first_ms / floor_ms(row) for row in rows if row.engine == memory.engine)
         if ratios:
             share = [100 * (index + 1) / len(ratios) for index in range(len(ratios))]
             axes.plot(share, ratios, color=_COLORS[memory.engine], label=title(memory.engine))

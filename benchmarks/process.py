@@ -25,7 +25,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.engines import ENGINES
-from benchmarks.messages import Memory, Visit, feed_file
+from benchmarks.messages import Ceilings, Memory, Visit, feed_file
 from benchmarks.workload import Feeds, Source
 
 _ROOT = Path(__file__).resolve().parent.parent
@@ -58,7 +58,7 @@ def missing(engine: str, setting: Setting) -> str:
 
 
 class Worker:
-    """The driver's side of an engine process; a context manager."""
+    """The driver's side of the process of an engine, or of `CEILINGS`; a context manager."""
 
     def __init__(self, engine: str, setting: Setting, *, keeps_memory: bool = False) -> None:
         self.name = engine
@@ -98,13 +98,19 @@ class Worker:
     def drop(self) -> None:
         self._ask("drop")
 
-    def visit(self, key: int, repeats: int) -> Visit:
-        visit: Visit = self._ask("visit", key, repeats)
+    def visit(self, key: int, repeats: int, settling: int | None) -> Visit:
+        visit: Visit = self._ask("visit", key, repeats, settling)
         return visit
 
-    def stream(self, feeds: Sequence[Feeds], repeats: int) -> list[Visit]:
-        visits: list[Visit] = self._ask("stream", feeds, repeats)
+    def stream(
+        self, feeds: Sequence[Feeds], repeats: int, settling: Feeds | None = None
+    ) -> list[Visit]:
+        visits: list[Visit] = self._ask("stream", feeds, repeats, settling)
         return visits
+
+    def ceilings(self) -> Ceilings:
+        found: Ceilings = self._ask("ceilings", self._threads)
+        return found
 
     def save_outputs(self, key: int, folder: Path) -> None:
         self._ask("save_outputs", key, folder)

@@ -51,7 +51,9 @@ def read_results(folder: Path) -> Results:
 _PART_TABLES: Mapping[str, Callable[[Sequence[Row]], tables.Table]] = {
     "speedups": tables.speedup_table,
     "losses": tables.losses_table,
+    "noise": tables.noise_table,
     "compile": tables.compile_table,
+    "kernels": tables.kernels_table,
     "resources": tables.resource_table,
     "points": tables.points_table,
     "ceilings": tables.ceilings_table,

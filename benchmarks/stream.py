@@ -2,24 +2,27 @@
 
 In: a model's ONNX file, a seed, the number of shapes. Out: a `StreamRow` for each engine and shape, and what each
 engine's process holds at the end next to a fresh process that ran the largest shape alone. Engines take turns by runs
-of shapes; every shape is run once when it comes, and in every tenth turn once more.
+of shapes, in an order drawn anew, with the machine's ceilings measured next to the subject's; a turn begins with a shape
+that does not count, then every shape is run once when it comes, and in every tenth turn once more.
 """
 
 from __future__ import annotations
 
 import contextlib
 import math
+import random
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
-from benchmarks.engines import REFERENCE
+from benchmarks.engines import CompileCost
 from benchmarks.flops import Work, count_work
-from benchmarks.messages import Visit
+from benchmarks.messages import Ceilings, Visit
 from benchmarks.process import EngineError, Setting, Worker, noting, shared_folder, write_feeds
-from benchmarks.rows import TOLERANCE
+from benchmarks.rows import TOLERANCE, median
+from benchmarks.turns import CEILINGS, REFERENCE, draw_turns
 from benchmarks.workload import Dims, Feeds, Source
 from models import base_path, random_feeds
 
@@ -49,14 +52,16 @@ class StreamRow:
     repeat_ms: float
     """NaN where the shape was run only once."""
     kernels: int
-    compile_mean_us: float
     compile_max_us: float
     compile_total_us: float
+    fma_gflops: float
+    """Ceilings measured in the same turn."""
+    read_gbs: float
 
 
 @dataclass(frozen=True, slots=True)
 class StreamMemory:
-    """An engine's process after the stream, and ceilings measured before it."""
+    """An engine's process after the stream."""
 
     engine: str
     status: str
@@ -67,8 +72,9 @@ class StreamMemory:
     peak_mb: float
     largest_alone_mb: float
     """Resident in a fresh process that ran the largest shape only."""
-    fma_gflops: float
-    read_gbs: float
+    settling_mean_us: float
+    """Compiling a kernel in the runs that begin a turn, when the caches hold what other engines left."""
+    settling_max_us: float
 
 
 def sample(
@@ -104,11 +110,10 @@ def run_stream(
     shapes: Sequence[Dims],
     engines: Sequence[str],
     setting: Setting,
-    ceilings: tuple[float, float],
     seed: int,
     advance: Advance,
 ) -> tuple[list[StreamRow], list[StreamMemory]]:
-    """`ceilings` are FMA GFLOP/s and read GB/s; `advance` is told after every turn."""
+    """`advance` is told after every turn."""
     path = base_path(model)
     source = Source(str(path), family=model)
     work = work_of_encoder(path)
@@ -117,23 +122,34 @@ def run_stream(
     failures: dict[str, str] = {}
     errors = dict.fromkeys(engines, math.nan)
     cold, resident, peak = (dict.fromkeys(engines, math.nan) for _ in range(3))
+    settling: dict[str, list[CompileCost]] = {name: [] for name in engines}
+    generator = random.Random(seed)
     with contextlib.ExitStack() as stack:
         workers = {name: stack.enter_context(Worker(name, setting)) for name in engines}
+        meter = stack.enter_context(Worker(CEILINGS, setting))
+        warm_up = random_feeds(path, {"batch": 2, "seq": 17}, seed)
         for name, worker in workers.items():
             with noting(failures, name):
                 worker.load(source)
-                warm_up = random_feeds(path, {"batch": 2, "seq": 17}, seed)
                 cold[name] = worker.stream([warm_up], 1)[0].first * 1e3
         for number, start in enumerate(range(0, len(shapes), TURN)):
             turn = shapes[start : start + TURN]
             feeds = [random_feeds(path, dims, seed) for dims in turn]
-            for name in _rotated(engines, number):
+            repeats = 1 if number % TWICE_EVERY == 0 else 0
+            seen: dict[str, list[Visit]] = {}
+            ceilings = Ceilings()
+            for name in draw_turns(engines, generator, control=False):
                 with noting(failures, name):
-                    visits = workers[name].stream(feeds, 1 if number % TWICE_EVERY == 0 else 0)
-                    rows += [
-                        _row(name, start + i, dims, visits[i], work(dims))
-                        for i, dims in enumerate(turn)
-                    ]
+                    if name == CEILINGS:
+                        ceilings = meter.ceilings()
+                        continue
+                    seen[name] = workers[name].stream(feeds, repeats, warm_up)
+                    settling[name].append(seen[name][0].settling)
+            rows += [
+                _row(name, start + i, dims, visits[i], work(dims), ceilings)
+                for name, visits in seen.items()
+                for i, dims in enumerate(turn)
+            ]
             advance(f"{start + len(turn)} shapes")
         for name, worker in workers.items():
             with noting(failures, name):
@@ -152,16 +168,12 @@ def run_stream(
             resident[name],
             peak[name],
             alone[name],
-            *ceilings,
+            median([cost.total_us / cost.kernels for cost in settling[name] if cost.kernels]),
+            max((cost.max_us for cost in settling[name]), default=math.nan),
         )
         for name in engines
     ]
     return rows, summary
-
-
-def _rotated(engines: Sequence[str], by: int) -> list[str]:
-    by %= len(engines)
-    return [*engines[by:], *engines[:by]]
 
 
 def _status(failure: str, error: float) -> str:
@@ -170,7 +182,9 @@ def _status(failure: str, error: float) -> str:
     return "ok" if math.isnan(error) or error <= TOLERANCE else "wrong"
 
 
-def _row(name: str, index: int, dims: Dims, visit: Visit, work: Work) -> StreamRow:
+def _row(
+    name: str, index: int, dims: Dims, visit: Visit, work: Work, ceilings: Ceilings
+) -> StreamRow:
     return StreamRow(
         name,
         index,
@@ -181,9 +195,10 @@ def _row(name: str, index: int, dims: Dims, visit: Visit, work: Work) -> StreamR
         visit.first * 1e3,
         visit.repeats[0] * 1e3 if visit.repeats else math.nan,
         visit.cost.kernels,
-        visit.cost.mean_us,
         visit.cost.max_us,
         visit.cost.total_us,
+        ceilings.fma_gflops,
+        ceilings.read_gbs,
     )
 
 

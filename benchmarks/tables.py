@@ -7,8 +7,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from benchmarks.paired import (
-    SUBJECT,
-    achieved,
     best_peer,
     engines,
     geometric_mean,
@@ -17,8 +15,9 @@ from benchmarks.paired import (
     percentile,
     workloads,
 )
-from benchmarks.rows import Row
+from benchmarks.rows import Row, median
 from benchmarks.stream import StreamMemory, StreamRow
+from benchmarks.turns import REFERENCE, SUBJECT
 
 ENGINE_TITLES: Mapping[str, str] = {
     "inductor_dynamic": "Inductor dynamic",
@@ -64,8 +63,8 @@ def points_table(rows: Sequence[Row]) -> Table:
         *(f"{title(name)} ms" for name in names),
         "of ceiling",
         "first/repeat",
-        "compile mean us",
-        "compile max us",
+        "compile us",
+        "cold us",
         "noise",
         "max error",
     )
@@ -90,12 +89,12 @@ def _point_cells(point: Sequence[Row], names: Sequence[str]) -> Iterable[str]:
     if subject is None or not subject.ok:
         yield from [""] * 6
         return
-    control = by_engine.get("onnxruntime", subject)
-    yield number(achieved(subject))
-    yield number(subject.first_ms / subject.run_ms, 3)
-    yield number(subject.compile_mean_us)
-    yield number(subject.compile_max_us)
-    yield number(control.spread, 3)
+    control = by_engine.get(REFERENCE, subject)
+    yield number(subject.achieved)
+    yield number(subject.first_over_repeat, 3)
+    yield number(median(subject.compile_us), 1)
+    yield number(median(subject.settling_us), 1)
+    yield number(control.noise, 3)
     yield number(max((row.error for row in point if row.error >= 0), default=math.nan))
 
 
@@ -167,39 +166,94 @@ def compile_table(rows: Sequence[Row]) -> Table:
     return Table("Compile time", columns, tuple(lines))
 
 
+def kernels_table(rows: Sequence[Row]) -> Table:
+    """What the subject's run-time compiler costs, in a process in service and in one that was stopped before."""
+    columns = (
+        *("workload", "points", "kernels", "RT ms"),
+        *("CT ms", "CT/RT", "mean us", "longest us", "longest of all us"),
+        *("cold CT/RT", "cold mean us", "cold longest us", "cold longest of all us"),
+    )
+    lines = []
+    for workload, name, shown, _ in _by_engine(rows):
+        compiled = [row for row in shown if row.kernels]
+        if name != SUBJECT or not compiled:
+            continue
+        kernels = sum(row.kernels for row in compiled)
+        total = sum(median(row.compile_us) for row in compiled)
+        running = sum(row.run_ms for row in shown)
+        service = _compile_cells(total, kernels, running, [row.longest_us for row in compiled])
+        settling = [row for row in shown if row.settling_kernels]
+        cold = _compile_cells(
+            sum(median(row.settling_us) for row in settling),
+            sum(row.settling_kernels for row in settling),
+            sum(row.run_ms for row in settling),
+            [row.settling_longest_us for row in settling],
+        )
+        cells = (str(len(shown)), str(kernels), number(running, 1), number(total / 1e3, 3))
+        lines.append((workload, *cells, *service, *cold))
+    return Table("Compile time per kernel", columns, tuple(lines))
+
+
+def _compile_cells(
+    total_us: float, kernels: int, running_ms: float, longest: Sequence[Sequence[float]]
+) -> Iterator[str]:
+    """Share of running time, mean per kernel, and the longest: of medians over rounds, and of all rounds."""
+    if not kernels:
+        yield from [""] * 4
+        return
+    yield f"{total_us / running_ms / 10:.2f} %"
+    yield number(total_us / kernels, 1)
+    yield number(max(map(median, longest)), 1)
+    yield number(max(map(max, longest)), 1)
+
+
 def resource_table(rows: Sequence[Row]) -> Table:
     """Loading and memory of each engine's process, and what it reached of the ceilings."""
-    columns = ("workload", "engine", "load s", "resident MB", "peak MB", "of ceiling", "noise")
+    columns = ("workload", "engine", "load s", "resident MB", "peak MB", "of ceiling")
     lines = []
     for workload, name, shown, status in _by_engine(rows):
         if not shown:
-            lines.append((workload, title(name), "", "", "", "", status))
+            lines.append((workload, title(name), "", "", "", status))
             continue
         last = shown[-1]
         cells = (
             number(last.load_s),
             number(last.resident_mb, 0),
             number(last.peak_mb, 0),
-            number(geometric_mean(achieved(row) for row in shown)),
-            number(_noise(shown), 3),
+            number(geometric_mean(row.achieved for row in shown)),
         )
         lines.append((workload, title(name), *cells))
     return Table("Loading, memory, share of the ceiling", columns, tuple(lines))
 
 
-def _noise(rows: Sequence[Row]) -> float:
-    """Geometric mean of how far an engine is from itself."""
-    return geometric_mean(max(row.spread, 1 / row.spread) for row in rows if row.spread > 0)
+def noise_table(rows: Sequence[Row]) -> Table:
+    """The control engine against itself: how far a ratio may be off that means nothing."""
+    columns = ("workload", "points", "geometric mean", "median deviation from 1", "beyond 5 %")
+    lines = []
+    for workload in workloads(rows):
+        noises = [row.noise for row in of_workload(rows, workload) if row.ok and row.controls_ms]
+        if not noises:
+            continue
+        deviations = [abs(noise - 1) for noise in noises]
+        beyond = sum(deviation > 0.05 for deviation in deviations) / len(noises)
+        cells = (number(geometric_mean(noises), 3), number(median(deviations), 3))
+        lines.append((workload, str(len(noises)), *cells, f"{100 * beyond:.0f} %"))
+    return Table("Noise", columns, tuple(lines))
 
 
 def ceilings_table(rows: Sequence[Row]) -> Table:
-    """The ceilings as they were before each workload."""
+    """Median and range over all rounds at all points."""
     columns = ("workload", "FMA GFLOP/s", "copy GB/s", "read GB/s")
     lines = []
     for workload in workloads(rows):
-        row = of_workload(rows, workload)[0]
-        ceilings = (row.fma_gflops, row.copy_gbs, row.read_gbs)
-        lines.append((workload, *(number(value, 1) for value in ceilings)))
+        points = _points(of_workload(rows, workload))
+        cells = []
+        for kind in ("fma_gflops", "copy_gbs", "read_gbs"):
+            seen = [rate for point in points for rate in getattr(point[0], kind)]
+            known = [rate for rate in seen if not math.isnan(rate)]
+            span = f" ({min(known):.1f} - {max(known):.1f})" if known else ""
+            cells.append(number(median(known), 1) + span)
+        lines.append((workload, *cells))
     return Table("Ceilings", columns, tuple(lines))
 
 
@@ -208,6 +262,7 @@ def stream_table(rows: Sequence[StreamRow], memories: Sequence[StreamMemory]) ->
     columns = (
         "engine",
         "shapes",
+        "dvm_graph's speed-up",
         "p50 of FLOP ceiling",
         "p99/p50 by FLOPs",
         "p99/p50 by floor",
@@ -216,6 +271,8 @@ def stream_table(rows: Sequence[StreamRow], memories: Sequence[StreamMemory]) ->
         "cold ms",
         "compile mean us",
         "compile max us",
+        "cold mean us",
+        "cold max us",
         "CT/RT",
         "resident MB",
         "largest alone MB",
@@ -223,19 +280,25 @@ def stream_table(rows: Sequence[StreamRow], memories: Sequence[StreamMemory]) ->
         "max error",
     )
     lines = []
+    subject = {row.index: row.first_ms for row in rows if row.engine == SUBJECT}
     for memory in memories:
         seen = [row for row in rows if row.engine == memory.engine]
         if memory.status != "ok" or not seen:
             lines.append((title(memory.engine), memory.status, *[""] * (len(columns) - 2)))
             continue
-        lines.append((title(memory.engine), str(len(seen)), *_stream_cells(seen, memory)))
+        speedup = geometric_mean(
+            row.first_ms / subject[row.index] for row in seen if row.index in subject
+        )
+        cells = (str(len(seen)), number(speedup, 3), *_stream_cells(seen, memory))
+        lines.append((title(memory.engine), *cells))
     return Table("Stream", columns, tuple(lines))
 
 
 def _stream_cells(seen: Sequence[StreamRow], memory: StreamMemory) -> Iterable[str]:
-    by_flops = normalised(seen, lambda row: row.flops / memory.fma_gflops / 1e6)
-    by_floor = normalised(seen, lambda row: floor_ms(row, memory))
-    yield number(1 / percentile(by_flops, 50))
+    by_flops = normalised(seen, lambda row: float(row.flops))
+    by_floor = normalised(seen, floor_ms)
+    of_ceiling = [row.flops / row.fma_gflops / 1e6 / row.first_ms for row in seen]
+    yield number(percentile(of_ceiling, 50))
     yield number(percentile(by_flops, 99) / percentile(by_flops, 50))
     yield number(percentile(by_floor, 99) / percentile(by_floor, 50))
     twice = [row for row in seen if row.repeat_ms > 0]
@@ -247,6 +310,8 @@ def _stream_cells(seen: Sequence[StreamRow], memory: StreamMemory) -> Iterable[s
     total = sum(row.compile_total_us for row in compiled)
     yield number(total / kernels) if kernels else ""
     yield number(max(row.compile_max_us for row in compiled)) if compiled else ""
+    yield number(memory.settling_mean_us) if compiled else ""
+    yield number(memory.settling_max_us) if compiled else ""
     yield number(total / 1e3 / sum(row.first_ms for row in seen), 4) if compiled else ""
     yield number(memory.resident_mb, 0)
     yield number(memory.largest_alone_mb, 0)
@@ -258,6 +323,6 @@ def normalised(rows: Sequence[StreamRow], floor: Callable[[StreamRow], float]) -
     return [row.first_ms / floor(row) for row in rows]
 
 
-def floor_ms(row: StreamRow, memory: StreamMemory) -> float:
-    """The longer of doing the FLOPs and reading the weights once, at the ceilings."""
-    return max(row.flops / memory.fma_gflops, row.weight_bytes / memory.read_gbs) / 1e6
+def floor_ms(row: StreamRow) -> float:
+    """The longer of doing the FLOPs and reading the weights once, at the ceilings of the turn."""
+    return max(row.flops / row.fma_gflops, row.weight_bytes / row.read_gbs) / 1e6

@@ -1,7 +1,7 @@
 """The engine's side of a benchmark: `python -m benchmarks.worker ENGINE SOCKET`, started by `benchmarks.process`.
 
 Requests and answers are pickled tuples over an inherited socket. Feeds come and reference outputs go through files in
-shared memory; the engine works on private copies of them.
+shared memory; the engine works on private copies of them. A worker named `ceilings` measures the machine instead.
 """
 
 from __future__ import annotations
@@ -19,8 +19,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from benchmarks.engines import ENGINES
-from benchmarks.messages import Memory, Visit
+from benchmarks.engines import ENGINES, CompileCost
+from benchmarks.messages import Ceilings, Memory, Visit
+from benchmarks.turns import CEILINGS
 from benchmarks.workload import Feeds, Source
 
 _PR_SET_PDEATHSIG = 1
@@ -50,18 +51,28 @@ class Server:
         self._held.clear()
         self._result = None
 
-    def visit(self, key: int, repeats: int) -> Visit:
+    def visit(self, key: int, repeats: int, settling: int | None) -> Visit:
+        """`settling` is the point to begin with, so that the caches hold the engine's code again."""
+        settled = CompileCost()
+        if settling is not None:
+            self._timed(self._held[settling])
+            settled = self._engine.compile_cost()
         prepared = self._held[key]
         first = self._timed(prepared)
         cost = self._engine.compile_cost()
-        return Visit(first, tuple(self._timed(prepared) for _ in range(repeats)), cost)
+        return Visit(first, tuple(self._timed(prepared) for _ in range(repeats)), cost, settled)
 
-    def stream(self, feeds: Sequence[Feeds], repeats: int) -> list[Visit]:
-        """Every shape in turn, none prepared before its own."""
-        visits = []
+    def stream(
+        self, feeds: Sequence[Feeds], repeats: int, settling: Feeds | None = None
+    ) -> list[Visit]:
+        """Every shape in turn, none prepared before its own; the first visit begins with `settling`."""
+        visits: list[Visit] = []
+        if settling is not None:
+            self._held[-2] = self._engine.prepare(settling)
         for one in feeds:
             self._held[-1] = self._engine.prepare(one)
-            visits.append(self.visit(-1, repeats))
+            first = settling is not None and not visits
+            visits.append(self.visit(-1, repeats, -2 if first else None))
         self.drop()
         return visits
 
@@ -92,6 +103,21 @@ class Server:
 
     def _outputs(self, key: int) -> list[NDArray[Any]]:
         return self._engine.arrays(self._engine.run(self._held[key]))
+
+
+class CeilingServer:
+    """Measures the machine; needs no model."""
+
+    def __init__(self) -> None:
+        self._meter: Any = None
+
+    def ceilings(self, threads: int) -> Ceilings:
+        """About fifty milliseconds, but for the first call, which takes hold of memory."""
+        if self._meter is None:
+            from dvm_graph import _core
+
+            self._meter = _core.CeilingMeter(threads, _core.simd_levels()[0])
+        return Ceilings(*(rate / 1e9 for rate in self._meter.measure()))
 
 
 def max_error(actual: NDArray[Any], expected: NDArray[Any], chunk: int = 1 << 20) -> float:
@@ -132,7 +158,7 @@ def _end_with_parent() -> None:
 
 def main() -> None:
     _end_with_parent()
-    server = Server(sys.argv[1])
+    server = CeilingServer() if sys.argv[1] == CEILINGS else Server(sys.argv[1])
     pipe = Connection(int(sys.argv[2]))
     while True:
         try:

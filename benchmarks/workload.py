@@ -54,7 +54,7 @@ class Workload:
     source: Source
     points: tuple[Point, ...]
     held: int
-    """Points whose feeds an engine holds at once; rounds go over so many of them in turn."""
+    """Points whose feeds an engine holds at once, or a few more; rounds go over so many of them in turn."""
     keeps_memory: bool
     """The allocator keeps freed blocks: outputs of operators would else be fresh pages at every run."""
     shown: Mapping[str, int] = field(default_factory=dict)

@@ -37,6 +37,6 @@ def test_a_part_writes_rows_tables_and_its_command(
     assert result.exit_code == 0
     rows = read_rows(Row, tmp_path / "zoo.csv")
     assert {row.engine for row in rows} == {"dvm_graph", "onnxruntime"}
-    assert len(rows) == 4 and all(row.ok for row in rows)
+    assert len(rows) == 6 and all(row.ok for row in rows)
     assert (tmp_path / "zoo-speedups.md").read_text().count("\n") == 3
     assert (tmp_path / "zoo.command").read_text().endswith("--output PATH")

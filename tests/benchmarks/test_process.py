@@ -11,7 +11,6 @@ from pathlib import Path
 import pytest
 
 from benchmarks import operators
-from benchmarks.ceilings import Ceilings
 from benchmarks.measure import run_workload
 from benchmarks.process import EngineError, Setting, Worker, missing
 from benchmarks.workload import Source
@@ -24,21 +23,28 @@ def test_a_workload_gives_a_right_row_for_each_engine_and_point(tmp_path: Path) 
     workload = replace(workload, shown={"inductor_static": 0, "onnxruntime": 2})
     seen: list[str] = []
     engines = ["dvm_graph", "onnxruntime", "inductor_static"]
-    rows = run_workload(workload, engines, 1, SETTING, Ceilings(), seen.append)
+    rows = run_workload(workload, engines, 2, SETTING, 0, seen.append)
     assert [(row.engine, row.index) for row in rows] == [
         *(("dvm_graph", index) for index in (0, 1, 2)),
         *(("onnxruntime", index) for index in (0, 1)),
     ]
     assert all(row.ok and row.run_ms > 0 for row in rows)
     assert all(0 <= row.error < 1e-5 for row in rows if row.index < 2)  # there is a reference
-    assert all(row.kernels >= 1 for row in rows if row.engine == "dvm_graph")
+    for row in rows:
+        parts = [row.runs_ms, row.firsts_ms, row.fma_gflops, row.copy_gbs, row.read_gbs]
+        assert [len(rounds) for rounds in parts] == [2] * 5 and row.cold_ms > 0
+        assert all(value > 0 for rounds in parts for value in rounds)
+        assert len(row.controls_ms) == (2 if row.engine == "onnxruntime" else 0)
+        if row.engine == "dvm_graph":  # three shapes are held: both runs of a visit compile
+            assert row.kernels >= 1 and len(row.compile_us) == len(row.longest_us) == 2
+            assert row.settling_kernels >= 1 and len(row.settling_us) == 2
     assert len(seen) == 3
 
 
 def test_an_engine_that_cannot_load_says_so_in_its_rows(tmp_path: Path) -> None:
     workload = operators.workload("matmul", seed=0, count=1, folder=tmp_path)
     Path(workload.source.path).write_bytes(b"no model")
-    rows = run_workload(workload, ["onnxruntime"], 1, SETTING, Ceilings(), lambda what: None)
+    rows = run_workload(workload, ["onnxruntime"], 1, SETTING, 0, lambda what: None)
     assert len(rows) == 1 and "InvalidProtobuf" in rows[0].status
 
 

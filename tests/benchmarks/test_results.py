@@ -9,28 +9,34 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from benchmarks.measure import spread_of
 from benchmarks.messages import feed_file
-from benchmarks.paired import achieved, best_peer, geometric_mean, pairs, percentile
+from benchmarks.paired import best_peer, geometric_mean, pairs, percentile
 from benchmarks.results import fill_regions, read_results, sections
-from benchmarks.rows import Row, read_rows, write_rows
+from benchmarks.rows import Row, median_ratio, read_rows, write_rows
 from benchmarks.stream import StreamMemory, StreamRow
 from benchmarks.tables import Table, number
 from benchmarks.worker import max_error
 
 
-def row(engine: str, index: int, run_ms: float, **values: object) -> Row:
-    base = Row("operators", "matmul", index, f"m={index}", engine, "ok", run_ms=run_ms)
+def row(engine: str, index: int, *runs_ms: float, **values: object) -> Row:
+    base = Row("operators", "matmul", index, f"m={index}", engine, "ok", runs_ms=runs_ms)
     return replace(base, **values)  # type: ignore[arg-type]
 
 
-ROWS = [
-    row("dvm_graph", 0, 1.0, kernels=1, compile_max_us=7.0, compile_total_us=9.0, first_ms=1.5),
-    row("dvm_graph", 1, 4.0, kernels=1, compile_max_us=5.0, compile_total_us=5.0, first_ms=4.0),
-    row("onnxruntime", 0, 2.0, cold_ms=3.0, spread=1.01, error=0.0),
-    row("onnxruntime", 1, 2.0, cold_ms=1.0, spread=0.99, error=0.0),
-    row("torch", 0, 1.0),
-    row("torch", 1, math.nan, status="wrong"),
+def compiled(*longest_us: float, rest: float = 0.0) -> dict[str, object]:
+    total = tuple(one + rest for one in longest_us)
+    return {"kernels": 2, "compile_us": total, "longest_us": longest_us}
+
+
+ROWS = [  # the machine was at half speed in the last round of m=0 and in the first of m=1
+    row(
+        "dvm_graph", 0, 1.0, 1.0, 3.0, firsts_ms=(1.5, 2.0, 3.0), **compiled(7.0, 6.0, 8.0, rest=2)
+    ),
+    row("dvm_graph", 1, 8.0, 4.0, 4.0, firsts_ms=(8.0, 4.0, 4.0), **compiled(5.0, 5.0, 60.0)),
+    row("onnxruntime", 0, 2.0, 3.0, 4.0, controls_ms=(2.0, 3.3, 4.4), cold_ms=3.5, error=0.0),
+    row("onnxruntime", 1, 4.0, 2.0, 1.0, controls_ms=(4.0, 2.0, 1.0), cold_ms=1.0, error=0.0),
+    row("torch", 0, 1.0, 1.0, 1.0),
+    row("torch", 1, status="wrong"),
 ]
 
 
@@ -58,9 +64,19 @@ def test_geometric_mean_of_ratios_is_symmetric() -> None:
     assert math.isnan(geometric_mean([]))
 
 
-def test_spread_is_odd_over_even() -> None:
-    assert spread_of([1.0, 2.0, 1.0, 2.0, 1.0]) == 2.0
-    assert math.isnan(spread_of([1.0]))
+def test_ratios_are_medians_of_pairs_not_ratios_of_medians() -> None:
+    subject, peer = ROWS[0], ROWS[2]
+    assert peer.run_ms / subject.run_ms == 3.0
+    assert median_ratio(peer.runs_ms, subject.runs_ms) == 2.0
+    assert subject.first_over_repeat == 1.5
+    assert peer.noise == pytest.approx(1.1) and math.isnan(subject.noise)
+
+
+def test_rounds_that_were_not_measured_do_not_count() -> None:
+    assert median_ratio((6.0, 8.0, 9.0), (2.0, math.nan, 1.0)) == 6.0
+    assert math.isnan(median_ratio((), (1.0,))) and math.isnan(median_ratio((1.0,), ()))
+    with pytest.raises(ValueError):
+        median_ratio((1.0, 2.0), (1.0,))
 
 
 def test_pairs_leave_out_wrong_results() -> None:
@@ -79,14 +95,15 @@ def test_the_best_peer_does_not_round() -> None:
 
 def test_compile_time_is_exact_where_the_engine_says_it() -> None:
     assert ROWS[0].compile_ms == pytest.approx(0.009) and ROWS[0].compile_max_ms == 0.007
-    assert [ROWS[2].compile_ms, ROWS[3].compile_ms] == [1.0, 0.0]
+    assert [ROWS[2].compile_ms, ROWS[3].compile_ms] == [0.5, 0.0]
 
 
 def test_the_binding_ceiling_is_the_nearer_one() -> None:
-    one = row("dvm_graph", 0, 1.0, flops=50_000_000, bytes=8_000_000)
-    one = replace(one, fma_gflops=100.0, copy_gbs=10.0, read_gbs=32.0)
-    assert achieved(one) == pytest.approx(0.8)
-    assert achieved(replace(one, part="models")) == pytest.approx(0.5)
+    one = row("dvm_graph", 0, 1.0, 2.0, 1.0, flops=50_000_000, bytes=8_000_000)
+    one = replace(one, fma_gflops=(100.0, 50.0, 100.0), copy_gbs=(10.0, 5.0, 9.0))
+    one = replace(one, read_gbs=(32.0, 16.0, 32.0))
+    assert one.achieved == pytest.approx(0.8)
+    assert replace(one, part="models").achieved == pytest.approx(0.5)
 
 
 @pytest.mark.parametrize(
@@ -105,11 +122,11 @@ def test_markdown_escapes_bars() -> None:
 def test_every_section_is_made_from_the_files(tmp_path: Path) -> None:
     write_rows(Row, ROWS, tmp_path / "operators.csv")
     stream = [
-        StreamRow("dvm_graph", i, 1, i + 1, 1000, 10, 2.0, 1.0 + i, 1, 3.0, 4.0, 3.0)
+        StreamRow("dvm_graph", i, 1, i + 1, 1000, 10, 2.0, 1.0 + i, 1, 4.0, 3.0, 1.0, 1.0)
         for i in range(3)
     ]
     write_rows(StreamRow, stream, tmp_path / "stream.csv")
-    memory = StreamMemory("dvm_graph", "ok", 5.0, 0.0, 110.0, 120.0, 100.0, 1.0, 1.0)
+    memory = StreamMemory("dvm_graph", "ok", 5.0, 0.0, 110.0, 120.0, 100.0, 9.0, 11.0)
     write_rows(StreamMemory, [memory], tmp_path / "stream_memory.csv")
     found = sections(read_results(tmp_path))
     assert (
@@ -117,6 +134,11 @@ def test_every_section_is_made_from_the_files(tmp_path: Path) -> None:
         in (found["operators-speedups"])
     )
     assert "| matmul | dvm_graph | 2 | 0.007 | 0.014 | 5.0 |" in found["operators-compile"]
+    assert (
+        "| matmul | 2 | 4 | 5.0 | 0.014 | 0.28 % | 3.5 | 7.0 | 60.0 |  |  |  |  |"
+        in found["operators-kernels"]
+    )
+    assert "| matmul | 2 | 1.049 | 0.050 | 50 % |" in found["operators-noise"]
     assert "| matmul | m=1 | 4.00 | 2.00 | wrong |" in found["operators-points"]
     assert "| 110 | 100 | 1.10 |" in found["stream"]
     assert not any(name.startswith("models") for name in found)
