@@ -132,6 +132,9 @@ template <class T, int Rows, int Vectors, bool Ragged>
     const int64_t ahead_rows = x.ahead_rows;
     for (int64_t k = 0; k < x.k; k += kAheadSteps) {
       if constexpr (kPrefetches) {
+#pragma GCC unroll 64
+        for (int i = 0; i < Rows; i++)
+          __builtin_prefetch(group[i / kGroup] + (i % kGroup + Rows) * a_row, 0, 2);
         for (int64_t row = 0; row < ahead_rows; row++, ahead += b_step)
           for (int64_t n = 0; n < kPanelVectors * L; n += kLineElements<T>)
             __builtin_prefetch(ahead + n, 0, 2);
