@@ -32,8 +32,9 @@ constexpr int kPanelVectors = 2;
 constexpr int kLatencySums = 8;  // accumulators that keep the FMA units busy
 // Rows from which the FMAs of a panel leave time to fetch the next one; shorter blocks run at the
 // speed of the hardware's own prefetching, which software prefetches only slow down.
-constexpr int kAheadRows = 4;
-constexpr int64_t kAheadSteps = 16;                  // of k between bursts of prefetches
+constexpr int kAheadRows = 9;
+constexpr int64_t kAheadSteps = 16;                  // of k between bursts of prefetches into L2
+constexpr int64_t kNearSteps = 32;                   // of k that B comes into L1 before its use
 constexpr int64_t kChunkBytes = int64_t{544} << 10;  // of A: stays in L2 beside two panels of B
 constexpr int64_t kDirectDepth = 128;                // of k: rows of a direct B stay in L2
 template <class T>
@@ -74,6 +75,7 @@ template <class T, int Rows, int Vectors, bool Ragged>
   using V = Full<T>;
   constexpr int64_t L = kLanes<T>;
   constexpr int kSums = Rows * Vectors >= kLatencySums ? 1 : kLatencySums / (Rows * Vectors);
+  constexpr bool kPrefetches = Rows >= kAheadRows || Rows == kMaxRows;
   V sum[kSums * Rows][Vectors];
 #pragma GCC unroll 64
   for (int i = 0; i < kSums * Rows; i++)
@@ -108,6 +110,10 @@ template <class T, int Rows, int Vectors, bool Ragged>
     }
 #pragma GCC unroll 8
     for (int g = 0; g < kGroups; g++) group[g]++;
+    if constexpr (kPrefetches) {
+#pragma GCC unroll 2
+      for (int j = 0; j < Vectors; j++) __builtin_prefetch(b + kNearSteps * b_step + j * L);
+    }
     b += b_step;
   };
   if constexpr (kSums > 1) {
@@ -125,7 +131,10 @@ template <class T, int Rows, int Vectors, bool Ragged>
     const T* ahead = x.ahead;
     const int64_t ahead_rows = x.ahead_rows;
     for (int64_t k = 0; k < x.k; k += kAheadSteps) {
-      if constexpr (Rows >= kAheadRows || Rows == kMaxRows) {
+      if constexpr (kPrefetches) {
+#pragma GCC unroll 64
+        for (int i = 0; i < Rows; i++)
+          __builtin_prefetch(group[i / kGroup] + (i % kGroup + Rows) * a_row, 0, 2);
         for (int64_t row = 0; row < ahead_rows; row++, ahead += b_step)
           for (int64_t n = 0; n < kPanelVectors * L; n += kLineElements<T>)
             __builtin_prefetch(ahead + n, 0, 2);
