@@ -9,6 +9,8 @@ namespace {
 // Costs in multiply-adds of the cube unit, per element moved or computed.
 constexpr double kNearTraffic = 1, kFarTraffic = 4;  // within / beyond local-memory size
 constexpr double kFirstPanel = 2;                    // waits for memory
+constexpr double kFirstOfRow = 600;                  // of a row of a direct B that lies far
+constexpr double kFirstOfPackedRow = 200;            // where nothing waits but the packing
 constexpr double kBandwidth = 16;                    // rows that pay for reading B from memory
 constexpr double kPack = 8, kPackRows = 10;
 constexpr double kVectorOperation = 6;
@@ -126,14 +128,24 @@ class Chooser {
   }
 
   void judge(const BlockShape& shape, int64_t m_blocks, int64_t n_blocks) {
-    const int64_t tiles = p_.batch * m_blocks * n_blocks;
-    const auto waves = static_cast<double>(ceil_div(tiles, target_.cores));
+    const int64_t claim = claim_of(shape, m_blocks, n_blocks);
+    const int64_t claims = ceil_div(p_.batch * m_blocks * n_blocks, claim);
+    const auto waves = static_cast<double>(ceil_div(claims, target_.cores) * claim);
     const double cost = (waves + kImbalance) * tile_cost(shape, m_blocks, n_blocks);
     if (cost < best_cost_) {
       best_cost_ = cost;
       best_ = shape;
       best_.cost = cost - waves * hidden(shape, m_blocks, n_blocks);
     }
+  }
+
+  // Tiles that go to one core together, as those that share a kept operand do.
+  int64_t claim_of(const BlockShape& shape, int64_t m_blocks, int64_t n_blocks) const {
+    const bool kept =
+        shape.keep_b || shape.keep_inner_b || p_.whole_k || (shape.rows_outer && shape.pack_a);
+    const int64_t sharing = p_.batch / p_.b_batch;
+    const int64_t run = shape.rows_outer ? n_blocks : m_blocks * (n_blocks == 1 ? sharing : 1);
+    return claimed_run(p_.batch * m_blocks * n_blocks / run, run, kept, target_.cores);
   }
 
   bool shares_sets(int64_t rows) const { return rows > kRoomInSet && p_.rows_per_set > kRoomInSet; }
@@ -236,6 +248,15 @@ class Chooser {
     return std::max(kFarTraffic, kBandwidth - static_cast<double>(shape.rows));
   }
 
+  // Per row of B in the tile: nobody fetched ahead what the row begins with.
+  double first_of_row(const BlockShape& shape) const {
+    const bool rows = p_.readable_b && !p_.panels && !p_.columns_b;
+    const double bytes = static_cast<double>(p_.b_batch * p_.n * p_.k * p_.element_bytes);
+    const bool far = bytes > static_cast<double>(target_.local_bytes * target_.cores);
+    if (shape.pack_b) return rows && far ? kFirstOfPackedRow : 0;
+    return rows && far ? kFirstOfRow : p_.columns_per_panel * kFirstPanel * panel_share();
+  }
+
   // The cost of bringing in B that passes under the multiply-adds: the choice avoids it all the
   // same, other work on the machine may make it dearer.
   double hidden(const BlockShape& shape, int64_t m_blocks, int64_t n_blocks) const {
@@ -263,7 +284,7 @@ class Chooser {
     if (!shape.pack_a && shares_sets(shape.rows)) cost *= 1 + kSharedSet * p_.rows_per_set;
     cost += register_blocks * k_blocks * kBlockOverhead;
     cost += columns * k * traffic_of_b(shape) * panel_share();
-    if (!shape.pack_b) cost += p_.columns_per_panel * k * kFirstPanel * panel_share();
+    cost += k * first_of_row(shape);
     // A, and C once more for every further k block.
     cost += rows * k * kFarTraffic / tiles_near_a(shape, m_blocks, n_blocks);
     cost += 2 * rows * columns * (k_blocks - 1) * traffic(rows * columns);

@@ -11,6 +11,8 @@ namespace dvm {
 namespace {
 
 constexpr int64_t kFewDots = 4;  // rows or columns of C that are best done as dot products
+// Register blocks of rows for which packing a B that can be read in place does not pay.
+constexpr int64_t kFewRowBlocks = 8;
 
 constexpr uint32_t bit(int axis) { return 1u << axis; }
 
@@ -105,6 +107,7 @@ class CubeLowering {
     if (!problem_.whole_k && !outer_.pack_a) problem_.rows_per_set = rows_per_set();
     problem_.pack_b = outer_.pack_b;
     problem_.readable_b = outer_.readable_b;
+    problem_.columns_b = outer_.columns_b;
     problem_.b_batch = batch_of(outer_.b);
     if (has_inner()) {
       if (is_computed(inner_.a) || !describe_operands(inner_)) return false;
@@ -134,7 +137,7 @@ class CubeLowering {
     const NormalAccess& b = access_of(product.b);
     product.panels = b.packed_panels;
     const bool b_rows = b.strides[product.n_axis] == 1 || product.n == 1;
-    const bool few_rows = problem_.m <= 2 * std::max(1, target_.matmul_mr);
+    const bool few_rows = problem_.m <= kFewRowBlocks * std::max(1, target_.matmul_mr);
     const bool in_place = target_.unified_memory && pair_ == 1 && storage_is_register(product.b);
     product.readable_b = in_place && b_rows;
     product.columns_b = in_place && !product.panels && b.strides[product.k_axis] == 1 &&

@@ -37,6 +37,9 @@ constexpr int64_t kAheadSteps = 16;                  // of k between bursts of p
 constexpr int64_t kNearSteps = 32;                   // of k that B comes into L1 before its use
 constexpr int64_t kChunkBytes = int64_t{544} << 10;  // of A: stays in L2 beside two panels of B
 constexpr int64_t kDirectDepth = 128;                // of k: rows of a direct B stay in L2
+// Panels of a direct B whose rows are fetched in one run: those of a panel alone are so short that
+// misses of the TLB and of the pages of DRAM would cost more than the reading.
+constexpr int64_t kDirectRun = 2;
 template <class T>
 constexpr int64_t kLineElements = 64 / static_cast<int64_t>(sizeof(T));
 #if defined(DVM_AVX512) || defined(__aarch64__)
@@ -59,6 +62,7 @@ struct Matmul {
   bool accumulate;
   const T* ahead = nullptr;  // rows of B to fetch into L2 meanwhile
   int64_t ahead_rows = 0;    // per kAheadSteps steps of k
+  int64_t ahead_columns = 0;
 
   static constexpr int64_t kColumns = kPanelVectors * kLanes<T>;
 
@@ -129,14 +133,16 @@ template <class T, int Rows, int Vectors, bool Ragged>
       for (int j = 0; j < Vectors; j++) sum[i % Rows][j] += sum[i][j];
   } else {
     const T* ahead = x.ahead;
-    const int64_t ahead_rows = x.ahead_rows;
+    const int64_t ahead_rows = x.ahead_rows, ahead_columns = x.ahead_columns;
     for (int64_t k = 0; k < x.k; k += kAheadSteps) {
       if constexpr (kPrefetches) {
 #pragma GCC unroll 64
         for (int i = 0; i < Rows; i++)
           __builtin_prefetch(group[i / kGroup] + (i % kGroup + Rows) * a_row, 0, 2);
+        // By the last element of every line's worth: a B that is not aligned to lines lies in one
+        // more, the first, which came with the columns before.
         for (int64_t row = 0; row < ahead_rows; row++, ahead += b_step)
-          for (int64_t n = 0; n < kPanelVectors * L; n += kLineElements<T>)
+          for (int64_t n = kLineElements<T> - 1; n < ahead_columns; n += kLineElements<T>)
             __builtin_prefetch(ahead + n, 0, 2);
       }
       for (int64_t left = lesser(x.k - k, kAheadSteps); left > 0; left--) step(0);
@@ -217,10 +223,17 @@ DVM_INLINE void multiply_panels(Matmul<T> x, const RowBlocks& rows, int64_t colu
   constexpr int64_t L = kLanes<T>, kNR = Matmul<T>::kColumns;
   // Behind the last panel come the next steps of k, of the first one.
   const T* next_depth = x.b + x.k * x.b_step;
-  x.ahead_rows = (kAheadSteps + rows.count - 1) / rows.count;
-  int64_t left = columns;
+  // Panels of a run take turns: each fetches a share of the next run's rows.
+  const int64_t run = x.direct() ? kDirectRun : 1;
+  x.ahead_rows = (kAheadSteps + rows.count * run - 1) / (rows.count * run);
+  x.ahead_columns = run * kNR;
+  const int64_t share = (x.k + kAheadSteps - 1) / kAheadSteps * rows.count * x.ahead_rows;
+  int64_t left = columns, turn = 0;
   for (; left >= kNR; left -= kNR) {
-    x.ahead = left > kNR ? x.b + x.b_panel : next_depth;
+    const int64_t panels = run - turn;  // to the next run
+    x.ahead =
+        (left > panels * kNR ? x.b + panels * x.b_panel : next_depth) + turn * share * x.b_step;
+    turn = panels > 1 ? turn + 1 : 0;
     multiply_panel<T, 2, false>(x, rows, 0);
     x.b += x.b_panel;
     x.c += kNR;

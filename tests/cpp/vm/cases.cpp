@@ -126,6 +126,31 @@ void check_tiles() {
         static_cast<int>(d.kernel.programs[0].header().tiles));
 }
 
+PlanBuilder product(int64_t m, int64_t n, int64_t k) {
+  PlanBuilder b;
+  b.plan.kind = KernelKind::cube;
+  b.plan.m_axis = b.axis(m);
+  b.plan.n_axis = b.axis(n);
+  b.plan.k_axis = b.axis(k);
+  b.output(b.matmul(b.input(DType::f32, 0b101), b.input(DType::f32, 0b110)), DType::f32);
+  return b;
+}
+
+// A core takes tiles that share a kept B together: their number counts for the balance.
+void check_balance(int64_t m, int64_t n, int64_t k) {
+  Target target = small_target(2, 768 << 10);
+  target.matmul_mr = 14;
+  target.matmul_nr = 32;
+  target.matmul_rows = 126;
+  target.matmul_k_block = 1024;
+  Compiled c(product(m, n, k), target);
+  const ProgramHeader& header = c.kernel.programs[0].header();
+  const int64_t claims = (header.tiles + header.preferred_claim - 1) / header.preferred_claim;
+  const int64_t busiest = (claims + 1) / 2 * header.preferred_claim;
+  CHECK(2 * busiest * 10 <= header.tiles * 11, "%d of %d tiles on one of two cores",
+        static_cast<int>(busiest), static_cast<int>(header.tiles));
+}
+
 // Products of one row each: tiles of the kernel where B varies along an axis of the batch or not.
 void check_gathered_rows(uint32_t b_batch, bool epilogue, int64_t tiles) {
   PlanBuilder b;
@@ -341,6 +366,8 @@ void check_cases() {
   check_long_reductions(5000, 700, 1, 2);
   check_long_reductions(500, 7000, 1, 1);
   check_tiles();
+  check_balance(200, 640, 640);
+  check_balance(1000, 512, 512);
   check_weighed();
   check_trap();
   check_assembly_errors();
