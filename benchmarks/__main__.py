@@ -179,7 +179,7 @@ def stream_command(
 @_shared_options
 @click.option("--below", default=0.8, show_default=True, help="Speed-up over any engine.")
 def again_command(below: float, **options: Any) -> None:
-    """Anew what lies in OUTPUT, at the points where dvm_graph was slower than another engine by so much."""
+    """The points in OUTPUT at which dvm_graph was under a ratio of any engine, anew."""
     _again(_request(**options), below)
 
 

@@ -67,7 +67,7 @@ class Workload:
 
 
 def narrowed(workload: Workload, labels: Collection[str], least: int = 3) -> Workload:
-    """With the points of these labels, and others so that there are `least`; `KeyError` names a label that is nowhere."""
+    """With the points of these labels, and others so that there are `least`; `KeyError` names an unknown label."""
     chosen = set(labels)
     if unknown := chosen - {point.label for point in workload.points}:
         raise KeyError(min(unknown))
