@@ -20,11 +20,12 @@ from rich.progress import MofNCompleteColumn, Progress, TextColumn, TimeElapsedC
 from benchmarks import models, operators, stream, zoo
 from benchmarks.engines import DEFAULT, ENGINES
 from benchmarks.measure import run_workload
+from benchmarks.paired import lowest, of_workload, workloads
 from benchmarks.process import Setting, Worker, missing
 from benchmarks.results import fill_regions, read_results, sections, write_plots
 from benchmarks.rows import Row, write_rows
 from benchmarks.turns import CEILINGS
-from benchmarks.workload import Workload
+from benchmarks.workload import Workload, narrowed
 from models import base_path
 
 _QUICK_MODELS = ("bert", "llama_decode", "resnet")
@@ -174,6 +175,14 @@ def stream_command(
     _stream(_request(**options), stream_model, shapes, max_batch, (min_seq, max_seq))
 
 
+@main.command("again")
+@_shared_options
+@click.option("--below", default=0.8, show_default=True, help="Speed-up over any engine.")
+def again_command(below: float, **options: Any) -> None:
+    """The points in OUTPUT at which dvm_graph was under a ratio of any engine, anew."""
+    _again(_request(**options), below)
+
+
 @main.command("all")
 @_shared_options
 def all_command(**options: Any) -> None:
@@ -211,16 +220,16 @@ def _chosen(names: str, known: Any) -> list[str]:
 def _operators(request: Request, datasets: Sequence[str], count: int) -> None:
     graphs = request.output / "graphs"
     count = min(count, 10) if request.quick else count
-    workloads = [operators.workload(name, request.seed, count, graphs) for name in datasets]
+    chosen = [operators.workload(name, request.seed, count, graphs) for name in datasets]
     if "matmul" in datasets:
-        workloads.append(operators.constant_weight_workload(request.seed, graphs))
-    _run(request, "operators", workloads)
+        chosen.append(operators.constant_weight_workload(request.seed, graphs))
+    _run(request, "operators", chosen)
 
 
 def _zoo(request: Request, datasets: Sequence[str]) -> None:
     graphs = request.output / "graphs"
-    workloads = [zoo.workload(name, request.seed, request.quick, graphs) for name in datasets]
-    _run(request, "zoo", workloads)
+    chosen = [zoo.workload(name, request.seed, request.quick, graphs) for name in datasets]
+    _run(request, "zoo", chosen)
 
 
 def _models(request: Request, names: str) -> None:
@@ -228,6 +237,36 @@ def _models(request: Request, names: str) -> None:
     chosen = _chosen(names, models.GRIDS) if names else list(default)
     _require_exports(chosen)
     _run(request, "models", [models.workload(name, request.seed, request.quick) for name in chosen])
+
+
+def _again(request: Request, below: float) -> None:
+    chosen: list[Workload] = []
+    for part, rows in read_results(request.output).parts.items():
+        slow = [pair.subject for pair in lowest(rows).values() if pair.speedup < below]
+        for name in workloads(slow):
+            whole = _whole(request, part, name, 1 + max(row.index for row in rows))
+            try:
+                chosen.append(narrowed(whole, [row.point for row in of_workload(slow, name)]))
+            except KeyError as error:
+                message = f"{name} has no point {error}: is --seed that of the first run?"
+                raise click.UsageError(message) from error
+    if not chosen:
+        _CONSOLE.print(f"no point in {request.output} is under {below}")
+        return
+    # Inductor compiles long for each static shape: only where it is asked for.
+    _run(replace(request, static_shapes=max(0, request.static_shapes)), "again", chosen)
+
+
+def _whole(request: Request, part: str, name: str, count: int) -> Workload:
+    graphs = request.output / "graphs"
+    if part == "models":
+        _require_exports([name])
+        return models.workload(name, request.seed, quick=False)
+    if part == "zoo":
+        return zoo.workload(name, request.seed, False, graphs)
+    if name in operators.DATASETS:
+        return operators.workload(name, request.seed, count, graphs)
+    return operators.constant_weight_workload(request.seed, graphs)
 
 
 def _limited(request: Request, workload: Workload) -> Workload:
@@ -257,13 +296,13 @@ def _require_exports(names: Sequence[str]) -> None:
         raise click.UsageError(f"no base export of {', '.join(absent)}: run `make models-base`")
 
 
-def _run(request: Request, part: str, workloads: Sequence[Workload]) -> None:
+def _run(request: Request, part: str, chosen: Sequence[Workload]) -> None:
     engines = request.present()
     rows: list[Row] = []
     with _progress() as progress:
-        total = sum(len(workload.points) for workload in workloads)
+        total = sum(len(workload.points) for workload in chosen)
         task = progress.add_task(part, total=total, what="")
-        for workload in workloads:
+        for workload in chosen:
             progress.update(task, what=f"{workload.name}: loading")
             rows += run_workload(
                 _limited(request, workload),

@@ -25,8 +25,8 @@ from benchmarks.rows import Row
 from benchmarks.turns import CEILINGS, CONTROL, REFERENCE, draw_turns
 from benchmarks.workload import Workload
 
-_SHORT_SECONDS = 4e-3
-_MOST_REPEATS = 16
+_SHORT_SECONDS = 8e-3
+_MOST_REPEATS = 64
 
 Advance = Callable[[str], None]
 

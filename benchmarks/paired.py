@@ -53,6 +53,19 @@ def pairs(rows: Iterable[Row], peer: str, subject: str = SUBJECT) -> list[Pair]:
     ]
 
 
+def lowest(rows: Sequence[Row]) -> dict[tuple[str, str], Pair]:
+    """By names of workload and point: the peer that the subject does worst against, none that rounds operands."""
+    found: dict[tuple[str, str], Pair] = {}
+    for engine in engines(rows):
+        if engine == SUBJECT or ENGINES[engine].rounds:
+            continue
+        for pair in pairs(rows, engine):
+            key = (pair.subject.workload, pair.subject.point)
+            if key not in found or pair.speedup < found[key].speedup:
+                found[key] = pair
+    return found
+
+
 def workloads(rows: Iterable[Row]) -> list[str]:
     return list(dict.fromkeys(row.workload for row in rows))
 

@@ -24,6 +24,8 @@ class Results:
     """What lies in the folder; a part that was not run is empty."""
 
     parts: Mapping[str, Sequence[Row]]
+    again: Sequence[Row]
+    """Of points of any part."""
     stream: Sequence[StreamRow]
     memories: Sequence[StreamMemory]
     environment: str
@@ -37,10 +39,12 @@ def read_results(folder: Path) -> Results:
         for part in PARTS
         if (folder / f"{part}.csv").exists()
     }
+    again = folder / "again.csv"
     stream, memories = folder / "stream.csv", folder / "stream_memory.csv"
     environment = folder / "environment.md"
     return Results(
         parts,
+        read_rows(Row, again) if again.exists() else (),
         read_rows(StreamRow, stream) if stream.exists() else (),
         read_rows(StreamMemory, memories) if memories.exists() else (),
         environment.read_text(encoding="utf-8") if environment.exists() else "",
@@ -61,12 +65,15 @@ _PART_TABLES: Mapping[str, Callable[[Sequence[Row]], tables.Table]] = {
 
 
 def sections(results: Results) -> dict[str, str]:
-    """Markdown by name, for the parts that were run: `<part>-<table>`, `stream`, `environment`."""
+    """Markdown by name, for the parts that were run: `<part>-<table>`, `again`, `stream`, `environment`."""
     found = {
         f"{part}-{name}": make(rows).markdown()
         for part, rows in results.parts.items()
         for name, make in _PART_TABLES.items()
     }
+    if results.again:
+        before = [row for rows in results.parts.values() for row in rows]
+        found["again"] = tables.again_table(before, results.again).markdown()
     if results.stream:
         found["stream"] = tables.stream_table(results.stream, results.memories).markdown()
     if results.environment:

@@ -2,8 +2,8 @@
 
 In: a model's ONNX file, a seed, the number of shapes. Out: a `StreamRow` for each engine and shape, and what each
 engine's process holds at the end next to a fresh process that ran the largest shape alone. Engines take turns by runs
-of shapes, in an order drawn anew, with the machine's ceilings measured next to the subject's; a turn begins with a shape
-that does not count, then every shape is run once when it comes, and in every tenth turn once more.
+of shapes, in an order drawn anew, with the machine's ceilings measured next to the subject's; a turn begins with a
+shape that does not count, then every shape is run once when it comes, and in every tenth turn once more.
 """
 
 from __future__ import annotations

@@ -10,6 +10,7 @@ from benchmarks.paired import (
     best_peer,
     engines,
     geometric_mean,
+    lowest,
     of_workload,
     pairs,
     percentile,
@@ -140,6 +141,23 @@ def losses_table(rows: Sequence[Row], below: float = 0.95, most: int = 20) -> Ta
         for speedup, subject, peer in losses[:most]
     ]
     return Table("Losses", ("workload", "point", "against", "speed-up"), tuple(lines))
+
+
+def again_table(before: Sequence[Row], again: Sequence[Row]) -> Table:
+    """What a first run said of the points that were measured again: noise goes away, losses stay."""
+    columns = ("workload", "point", "speed-up", "against", "again", "against", "rounds again")
+    earlier = lowest(before)
+    found = sorted(lowest(again).items(), key=lambda entry: entry[1].speedup)
+    lines = []
+    for (workload, point), pair in found:
+        if (workload, point) in earlier:
+            both = (earlier[workload, point], pair)
+            cells = (
+                cell for one in both for cell in (number(one.speedup, 3), title(one.peer.engine))
+            )
+            rounds = f"{min(pair.speedups):.2f} - {max(pair.speedups):.2f}"
+            lines.append((workload, point, *cells, rounds))
+    return Table("Points measured again", columns, tuple(lines))
 
 
 def _by_engine(rows: Sequence[Row]) -> Iterator[tuple[str, str, list[Row], str]]:

@@ -5,8 +5,8 @@ Nothing here imports an engine.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -64,6 +64,18 @@ class Workload:
         """Indices of points."""
         count = len(self.points)
         return spread(self.shown.get(engine, count), count)
+
+
+def narrowed(workload: Workload, labels: Collection[str], least: int = 3) -> Workload:
+    """With the points of these labels, and others so that there are `least`; `KeyError` names an unknown label."""
+    chosen = set(labels)
+    if unknown := chosen - {point.label for point in workload.points}:
+        raise KeyError(min(unknown))
+    for point in workload.points:
+        if len(chosen) < least:
+            chosen.add(point.label)
+    points = tuple(point for point in workload.points if point.label in chosen)
+    return replace(workload, points=points)
 
 
 def random_array(generator: np.random.Generator, *shape: int) -> NDArray[np.float32]:

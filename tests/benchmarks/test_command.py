@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
 
 from benchmarks.__main__ import main
-from benchmarks.rows import Row, read_rows
+from benchmarks.rows import Row, read_rows, write_rows
 
 
 @pytest.mark.parametrize(
@@ -40,3 +41,16 @@ def test_a_part_writes_rows_tables_and_its_command(
     assert len(rows) == 6 and all(row.ok for row in rows)
     assert (tmp_path / "zoo-speedups.md").read_text().count("\n") == 3
     assert (tmp_path / "zoo.command").read_text().endswith("--output PATH")
+    options = arguments[4:]
+    result = CliRunner().invoke(main, ["again", "--below", "0", *options], catch_exceptions=False)
+    assert result.exit_code == 0 and not (tmp_path / "again.csv").exists()
+    result = CliRunner().invoke(main, ["again", "--below", "1e9", *options], catch_exceptions=False)
+    assert result.exit_code == 0
+    again = read_rows(Row, tmp_path / "again.csv")
+    assert {(row.point, row.engine) for row in again} == {(row.point, row.engine) for row in rows}
+    assert all(row.ok and len(row.runs_ms) == 1 for row in again)
+    assert (tmp_path / "again.md").read_text().count("\n") == 5
+    other = ["again", "--below", "1e9", "--output", str(tmp_path)]
+    write_rows(Row, [replace(row, point="a=1") for row in rows], tmp_path / "zoo.csv")
+    result = CliRunner().invoke(main, other)
+    assert result.exit_code == 2 and "broadcast has no point 'a=1'" in result.output

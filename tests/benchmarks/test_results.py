@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 
 from benchmarks.messages import feed_file
-from benchmarks.paired import best_peer, geometric_mean, pairs, percentile
+from benchmarks.paired import best_peer, geometric_mean, lowest, pairs, percentile
 from benchmarks.results import fill_regions, read_results, sections
 from benchmarks.rows import Row, median_ratio, read_rows, write_rows
 from benchmarks.stream import StreamMemory, StreamRow
-from benchmarks.tables import Table, number
+from benchmarks.tables import Table, again_table, number
 from benchmarks.worker import max_error
 
 
@@ -91,6 +91,26 @@ def test_the_best_peer_ran_every_point() -> None:
 def test_the_best_peer_does_not_round() -> None:
     rounding = [row("openvino_bf16", index, 0.5) for index in (0, 1)]
     assert best_peer([*ROWS, *rounding]) == "onnxruntime"
+
+
+def test_the_lowest_speedup_is_over_any_engine_that_does_not_round() -> None:
+    rounding = [row("openvino_bf16", index, 0.1, 0.1, 0.1) for index in (0, 1)]
+    found = lowest([*ROWS, *rounding])
+    assert {key: (pair.peer.engine, pair.speedup) for key, pair in found.items()} == {
+        ("matmul", "m=0"): ("torch", 1.0),
+        ("matmul", "m=1"): ("onnxruntime", 0.5),
+    }
+
+
+def test_points_measured_again_stand_beside_what_they_were() -> None:
+    again = [
+        replace(row("dvm_graph", 0, 2.0, 2.0, 2.0), point="m=1"),
+        replace(row("onnxruntime", 0, 1.8, 2.2, 1.9), point="m=1"),
+        replace(row("torch", 0, 4.0, 4.0, 4.0), point="m=1"),
+    ]
+    assert again_table(ROWS, again).rows == (
+        ("matmul", "m=1", "0.500", "onnxruntime", "0.950", "onnxruntime", "0.90 - 1.10"),
+    )
 
 
 def test_compile_time_is_exact_where_the_engine_says_it() -> None:

@@ -12,7 +12,7 @@ import pytest
 from benchmarks import models, operators, stream, zoo
 from benchmarks.flops import count_work
 from benchmarks.graphs import GRAPHS, write_graph
-from benchmarks.workload import spread
+from benchmarks.workload import narrowed, spread
 from models import FAMILIES, tiny_path
 
 
@@ -57,6 +57,16 @@ def test_the_ends_of_a_range_are_drawn() -> None:
 )
 def test_spread(count: int, of: int, expected: set[int]) -> None:
     assert spread(count, of) == expected
+
+
+def test_a_narrowed_workload_keeps_some_others(tmp_path: Path) -> None:
+    workload = operators.workload("matmul", seed=0, count=9, folder=tmp_path)
+    labels = [point.label for point in workload.points]
+    found = narrowed(workload, [labels[7], labels[4]])
+    assert [point.label for point in found.points] == [labels[0], labels[4], labels[7]]
+    assert narrowed(workload, labels).points == workload.points
+    with pytest.raises(KeyError, match="m=0"):
+        narrowed(workload, ["m=0"])
 
 
 @pytest.mark.parametrize("name", [*operators.DATASETS, *zoo.ZOO])
