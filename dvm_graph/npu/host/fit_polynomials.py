@@ -1,7 +1,7 @@
 """Fits the polynomials of `functions.h` and prints their coefficients.
 
 Input: none. Output: for each function a C++ initialiser, lowest power first, and the largest
-relative error of the exact approximation. Method: weighted least squares at Chebyshev nodes in
+relative error of the exact approximation; for functions in pieces one per power. Method: weighted least squares at Chebyshev nodes in
 60-digit arithmetic, reweighted by the error itself until it is nearly levelled (Lawson's
 iteration). Run by hand when a function, a degree or an interval changes; it is not part of the
 build.
@@ -122,7 +122,24 @@ def fits() -> list[Fit]:
     ]
 
 
+def erf_pieces() -> list[Fit]:
+    """erf(x)/x in d = x - centre, in steps of 1/4: the pieces of `kErfPieces`."""
+
+    def piece(centre: mp.mpf) -> Fit:
+        def ratio(d: mp.mpf) -> mp.mpf:
+            return mp.erf(centre + d) / (centre + d)
+
+        low = -mp.mpf(1) / 8 if centre else mp.mpf(0)
+        return Fit("kErfPieces", ratio, lambda d: 1 / ratio(d), low, mp.mpf(1) / 8, 5)
+
+    return [piece(mp.mpf(i) / 4) for i in range(16)]
+
+
 def main() -> None:
+    pieces = [solve(fit) for fit in erf_pieces()]
+    print(f"// kErfPieces: weighted error {mp.nstr(max(error for _, error in pieces), 3)}")
+    for power in zip(*(coefficients for coefficients, _ in pieces), strict=True):
+        print(f"{{{', '.join(mp.nstr(c, 11) + 'f' for c in power)}}},")
     for fit in fits():
         coefficients, error = solve(fit)
         print(f"// {fit.name}: weighted error {mp.nstr(error, 3)}")
