@@ -1,7 +1,10 @@
 """Compile times per kernel: cold, inside runs of a model that changes its shape every time, and hot, each
 kernel compiled many times in a row.
 
-`python -m benchmarks.units.compile_times bert batch=1,seq=32 batch=4,seq=128 [--repeats 9]`
+`python -m benchmarks.units.compile_times bert batch=1,seq=32 batch=4,seq=128 [--repeats 9] [--stream 64]`
+
+With `--stream`, the calling thread reads so many megabytes between runs. A run of few kernels then finds
+the compiler where it is after runs over much memory: in no cache of a core.
 
 A kernel compiled counts once for all the launches that share its programs. `mean` and `max` are over the
 kernels of a run, medians over the repeats; `best max` is the least maximum of all repeats, which no
@@ -15,6 +18,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import click
+import numpy as np
 from rich.console import Console
 from rich.table import Table
 
@@ -42,13 +46,16 @@ COLUMNS = (
 @click.argument("dims", nargs=-1, required=True)
 @click.option("--repeats", default=9, show_default=True)
 @click.option("--threads", default=2, show_default=True)
+@click.option("--stream", default=0, help="Megabytes to read between runs.")
 @click.option("--slowest", default=0, help="Also list so many kernels, by their hot time.")
-def main(name: str, dims: tuple[str, ...], repeats: int, threads: int, slowest: int) -> None:
+def main(
+    name: str, dims: tuple[str, ...], repeats: int, threads: int, stream: int, slowest: int
+) -> None:
     """Compile times of the model NAME (a base export, or a path) at each of DIMS, visited in turn."""
     path = Path(name) if Path(name).exists() else base_path(name)
     model = dvm_graph.optimize(path, dvm_graph.Options(cores=threads))
     points = [_parse(text) for text in dims]
-    costs = _cold(model, path, points, repeats)
+    costs = _cold(model, path, points, repeats, stream)
     table = Table(title=f"compile times of {name}")
     for column in COLUMNS:
         table.add_column(column)
@@ -67,7 +74,7 @@ def _parse(text: str) -> dict[str, int]:
 
 
 def _cold(
-    model: dvm_graph.Model, path: Path, points: list[dict[str, int]], repeats: int
+    model: dvm_graph.Model, path: Path, points: list[dict[str, int]], repeats: int, stream: int
 ) -> Mapping[str, list[RunStatistics]]:
     """Every run is at another shape than the one before; with one shape, a neighbour comes between."""
     visited = points if len(points) > 1 else [*points, {s: e + 1 for s, e in points[0].items()}]
@@ -75,9 +82,11 @@ def _cold(
     names = [
         ",".join(f"{symbol}={extent}" for symbol, extent in point.items()) for point in visited
     ]
+    streamed = np.ones(stream << 20, np.uint8)
     costs: dict[str, list[RunStatistics]] = {name: [] for name in names}
     for turn in range(repeats + 1):
         for name, arrays in zip(names, feeds, strict=True):
+            streamed.max(initial=0)
             model.run(arrays)
             if turn > 0:  # the first one touches every weight
                 costs[name].append(model.statistics)

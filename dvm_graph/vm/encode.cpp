@@ -25,12 +25,18 @@ uint64_t* encode_operand(const TileCode& code, const TileOperand& operand, uint6
   return to + 2;
 }
 
-void encode_instruction(const TileCode& code, const TileInstruction& instruction,
-                        std::vector<uint64_t>& body) {
-  const int extra = form_info(info_of(instruction.family).form).extra_words;
-  const int words = 1 + 2 * instruction.operand_count + extra;
-  const size_t begin = body.size();
-  body.resize(begin + static_cast<size_t>(words));
+int extra_words(const TileInstruction& instruction) {
+  return form_info(info_of(instruction.family).form).extra_words;
+}
+
+int words_of(const TileInstruction& instruction) {
+  return 1 + 2 * instruction.operand_count + extra_words(instruction);
+}
+
+// Returns where the next instruction goes.
+uint64_t* encode_instruction(const TileCode& code, const TileInstruction& instruction,
+                             uint64_t* to) {
+  const int extra = extra_words(instruction), words = words_of(instruction);
   const Head head{opcode_of(instruction.family, instruction.dtype),
                   static_cast<uint8_t>(words),
                   instruction.changed_mask,
@@ -38,7 +44,6 @@ void encode_instruction(const TileCode& code, const TileInstruction& instruction
                   instruction.extents[0],
                   instruction.extents[1],
                   instruction.extents[2]};
-  uint64_t* to = body.data() + begin;
   std::memcpy(to, &head, sizeof head);
   ++to;
   for (int k = 0; k < instruction.operand_count; ++k) {
@@ -46,18 +51,22 @@ void encode_instruction(const TileCode& code, const TileInstruction& instruction
   }
   if (instruction.window >= 0) {
     std::memcpy(to, &code.windows[instruction.window], sizeof(Window));
-    return;
+    return to + extra;
   }
   for (int i = 0; i < extra; ++i) *to++ = instruction.extra[i];
+  return to;
 }
 
 }  // namespace
 
 void encode(const TileCode& code, const Target& target, std::vector<uint64_t>& body,
             Program& program) {
-  body.clear();
+  int words = 0;
+  for (const TileInstruction& instruction : code.instructions) words += words_of(instruction);
+  body.resize(static_cast<size_t>(words));
+  uint64_t* to = body.data();
   for (const TileInstruction& instruction : code.instructions) {
-    encode_instruction(code, instruction, body);
+    to = encode_instruction(code, instruction, to);
   }
   ProgramHeader header;
   header.kind = code.kind;

@@ -209,16 +209,18 @@ class Verifier {
     if (flat && (head.e0 != 0 || head.e1 != 0)) return fail("a contiguous tile has one loop");
     well_formed_ = true;
     if (has_window(info.form) && !check_window_sizes(window_of(info.form, words))) return false;
+    const Loops loops = loops_of(head);
     for (int k = 0; k < form.outputs + form.inputs; ++k) {
       Operand operand;
       std::memcpy(&operand, words + 1 + 2 * k, sizeof operand);
       if (operand.space() == Space::immediate) continue;
       if (integer_operand(info.form) == k) continue;
-      if (!check_reach(head, info.form, operand, operand_dtype(info.form, dtype, k), k, words)) {
+      if (!check_reach(head, loops, info.form, operand, operand_dtype(info.form, dtype, k), k,
+                       words)) {
         return false;
       }
     }
-    if (has_window(info.form)) return check_window(head, info.form, words);
+    if (has_window(info.form)) return check_window(head, loops, info.form, words);
     if (form.extra_words > 0 && static_cast<int64_t>(words[head.words - 1]) < 0) {
       return fail("negative limit");
     }
@@ -372,42 +374,60 @@ class Verifier {
            (walk.padded ? walk.panel_columns - 1 : last);
   }
 
+  // The loops of an instruction, which all its operands run over.
+  struct Loops {
+    uint8_t registers[3];
+    ExtentRegister extents[3];  // of those that are not register 0
+    uint32_t followed = 0;      // grid dims that they depend on
+  };
+
+  Loops loops_of(const Head& head) const {
+    Loops loops{{head.e0, head.e1, head.e2}, {}, 0};
+    for (int loop = 0; loop < 3; ++loop) {
+      if (loops.registers[loop] == 0) continue;
+      loops.extents[loop] = program_.extents()[loops.registers[loop] - 1];
+      if (loops.extents[loop].dim >= 0) loops.followed |= 1u << loops.extents[loop].dim;
+    }
+    return loops;
+  }
+
+  // Offsets of the loops that follow this grid dim, in a tile of this extent; dim -1: of the
+  // others.
+  static Reach reach_along(int dim, int64_t extent, const Loops& loops, const Walk& walk,
+                           int64_t element) {
+    Reach reach;
+    for (int loop = 0; loop < 3; ++loop) {
+      if (loops.registers[loop] == 0 || loops.extents[loop].dim != dim) continue;
+      reach.add(last_offset(walk, loop, loops.extents[loop].multiplier * extent) * element);
+    }
+    return reach;
+  }
+
   // Offsets over all tiles: separable by grid dim, and linear in the coordinate except that the
   // last tile may be smaller, so the first, the last full and the last tile are the extremes.
-  Reach reach_of(const Head& head, const Walk& walk, int64_t element, const int64_t* steps) const {
-    const uint8_t registers[3] = {head.e0, head.e1, head.e2};
-    Reach reach;
-    uint32_t followed = 0;  // grid dims that extents depend on
-    for (int loop = 0; loop < 3; ++loop) {
-      if (registers[loop] == 0) {
-        if (walk.panel_columns != 0) reach.add(last_offset(walk, loop, 1) * element);
-        continue;
-      }
-      const ExtentRegister& e = program_.extents()[registers[loop] - 1];
-      if (e.dim < 0) {
-        reach.add(last_offset(walk, loop, e.multiplier) * element);
-      } else {
-        followed |= 1u << e.dim;
+  Reach reach_of(const Loops& loops, const Walk& walk, int64_t element,
+                 const int64_t* steps) const {
+    Reach reach = reach_along(-1, 1, loops, walk, element);
+    if (walk.panel_columns != 0) {
+      for (int loop = 0; loop < 3; ++loop) {
+        if (loops.registers[loop] == 0) reach.add(last_offset(walk, loop, 1) * element);
       }
     }
+    if (loops.followed == 0 && steps == nullptr) return reach;
     for (int d = 0; d < header_.grid_rank; ++d) {
       const GridDim& dim = program_.grid()[d];
-      const int64_t step = steps == nullptr ? 0 : steps[d];
-      if ((followed >> d & 1) == 0) {
-        reach.add((dim.count - 1) * step);
+      const int64_t step = steps == nullptr ? 0 : steps[d], last = dim.count - 1;
+      if ((loops.followed >> d & 1) == 0) {
+        reach.add(last * step);
         continue;
       }
-      int64_t low = INT64_MAX, high = INT64_MIN;
-      for (const int64_t c : {int64_t{0}, std::max<int64_t>(dim.count - 2, 0), dim.count - 1}) {
-        Reach here;
-        for (int loop = 0; loop < 3; ++loop) {
-          if (registers[loop] == 0) continue;
-          const ExtentRegister& e = program_.extents()[registers[loop] - 1];
-          if (e.dim != d) continue;
-          here.add(last_offset(walk, loop, e.multiplier * dim.extent_at(c)) * element);
-        }
-        low = std::min(low, c * step + here.low);
-        high = std::max(high, c * step + here.high);
+      const Reach tail = reach_along(d, dim.tail(), loops, walk, element);
+      int64_t low = tail.low + last * step, high = tail.high + last * step;
+      if (last > 0) {
+        const Reach full = reach_along(d, dim.tile, loops, walk, element);
+        const int64_t last_full = (last - 1) * step;
+        low = std::min(low, full.low + std::min<int64_t>(last_full, 0));
+        high = std::max(high, full.high + std::max<int64_t>(last_full, 0));
       }
       reach.low += low;
       reach.high += high;
@@ -415,8 +435,8 @@ class Verifier {
     return reach;
   }
 
-  bool check_reach(const Head& head, Form form, const Operand& operand, DType dtype, int k,
-                   const uint64_t* words) {
+  bool check_reach(const Head& head, const Loops& loops, Form form, const Operand& operand,
+                   DType dtype, int k, const uint64_t* words) {
     const auto element = static_cast<int64_t>(size_of(dtype));
     const Walk walk = walk_of(form, operand, dtype, k);
     const bool local = operand.space() == Space::local;
@@ -425,7 +445,7 @@ class Verifier {
       return fail("panels overlap");
     }
     const PointerRegister* pointer = local ? nullptr : &program_.pointers()[operand.offset()];
-    Reach reach = reach_of(head, walk, element, local ? nullptr : pointer->steps);
+    Reach reach = reach_of(loops, walk, element, local ? nullptr : pointer->steps);
     if (form == Form::gather && k == 1) {
       const auto stride = static_cast<int64_t>(words[7]), limit = static_cast<int64_t>(words[8]);
       if (limit == 0) return true;  // no index is valid: it reads nothing
@@ -478,12 +498,12 @@ class Verifier {
   }
 
   // Every number is that of a window, and every element one of a patch.
-  bool check_window(const Head& head, Form form, const uint64_t* words) {
+  bool check_window(const Head& head, const Loops& loops, Form form, const uint64_t* words) {
     const Window window = window_of(form, words);
     Operand number;
     std::memcpy(&number, words + 5, sizeof number);
     const PointerRegister& base = program_.pointers()[number.offset()];
-    const Reach reach = reach_of(head, walk_of(form, number, DType::i64, 2), 1, base.steps);
+    const Reach reach = reach_of(loops, walk_of(form, number, DType::i64, 2), 1, base.steps);
     if (base.base + reach.low < 0 || base.base + reach.high >= window.windows()) {
       return fail("number of a window out of range");
     }

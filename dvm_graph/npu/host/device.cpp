@@ -98,7 +98,12 @@ void HostDevice::stop() {
 }
 
 void HostDevice::keep_off(int cpu) {
-  if (cpu == caller_cpu_ || cpu < 0 || cpu >= CPU_SETSIZE || !CPU_ISSET(cpu, &allowed_)) return;
+  if (cpu == caller_cpu_ || cpu < 0 || cpu >= CPU_SETSIZE) return;
+  // The process may have been given other CPUs. A caller that is confined to fewer than there are
+  // cores says nothing about the workers.
+  cpu_set_t now;
+  if (sched_getaffinity(0, sizeof now, &now) == 0 && CPU_COUNT(&now) >= cores()) allowed_ = now;
+  if (!CPU_ISSET(cpu, &allowed_)) return;
   caller_cpu_ = cpu;
   // The handles of threads that fork() left behind may stand for the caller, or for others.
   if (getpid() != process_) return;

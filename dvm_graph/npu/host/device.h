@@ -142,7 +142,7 @@ class HostDevice {
   std::atomic<bool> resting_{false};  // until the next submit
   std::vector<std::thread> workers_;
   pid_t process_;        // in which the workers run
-  cpu_set_t allowed_;    // CPUs that this process may use; empty: workers run where they like
+  cpu_set_t allowed_;    // CPUs that workers may use; empty: they run where they like
   int caller_cpu_ = -1;  // where the workers do not run; -1: nowhere in particular
 };
 

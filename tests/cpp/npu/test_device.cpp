@@ -199,6 +199,7 @@ struct Places {
   std::atomic<int> elsewhere{0};  // tiles of workers
   std::atomic<int> beside{0};     // of them on the CPU `of_caller`
   int of_caller = -1;
+  cpu_set_t* of_worker = nullptr;  // where it may run
 };
 
 // The caller's tile lasts until a worker has run one, however late it comes.
@@ -207,6 +208,7 @@ void run_places(const Program&, const InstructionTable&, Core&, std::byte* const
   Places& places = *reinterpret_cast<Places*>(buffers[0]);
   if (std::this_thread::get_id() != places.caller) {
     if (sched_getcpu() == places.of_caller) places.beside++;
+    if (places.of_worker != nullptr) sched_getaffinity(0, sizeof(cpu_set_t), places.of_worker);
     places.elsewhere++;
     return;
   }
@@ -240,6 +242,34 @@ void test_placement() {
     round++;
   }
   CHECK(sched_setaffinity(0, sizeof all, &all) == 0);
+}
+
+// Workers follow when the process is given more CPUs than it had when the device was made.
+void test_placement_on_other_cpus() {
+  context = "given more CPUs";
+  cpu_set_t all, one;
+  if (sched_getaffinity(0, sizeof all, &all) != 0 || CPU_COUNT(&all) < 2) return;
+  CPU_ZERO(&one);
+  for (int cpu = 0; CPU_COUNT(&one) == 0; cpu++) {
+    if (CPU_ISSET(cpu, &all)) CPU_SET(cpu, &one);
+  }
+  CHECK(sched_setaffinity(0, sizeof one, &one) == 0);
+  HostDevice device(2, best_table(), Target{}, {std::chrono::microseconds(0), &run_places});
+  device.wake();  // nowhere to keep off
+  CHECK(sched_setaffinity(0, sizeof all, &all) == 0);
+  cpu_set_t workers;
+  Places places;
+  places.caller = std::this_thread::get_id();
+  places.of_worker = &workers;
+  std::byte* buffers[] = {reinterpret_cast<std::byte*>(&places)};
+  const Task task{some_program(), buffers, 4, 1};
+  int caller;
+  do {
+    caller = sched_getcpu();
+    device.wake();
+  } while (sched_getcpu() != caller);
+  CHECK(device.run({&task, 1}).kind == TrapKind::none);
+  CHECK(!CPU_ISSET(caller, &workers) && CPU_COUNT(&workers) == CPU_COUNT(&all) - 1);
 }
 
 void run_nothing(const Program&, const InstructionTable&, Core&, std::byte* const*, int64_t,
@@ -300,6 +330,7 @@ int main() {
   test_order();
   test_waking();
   test_placement();
+  test_placement_on_other_cpus();
   test_placement_after_fork();
   test_two_devices();
   return report("device");
