@@ -187,7 +187,11 @@ class Chooser {
   bool fit_inner(BlockShape& shape, int64_t room) const {
     shape.inner_columns = padded_inner();
     const bool local_panels = p_.inner.panels && !target_.unified_memory;
-    if (p_.inner.pack_a) room -= shape.rows * packed_row(shape.inner_k_block, p_.element_bytes);
+    if (p_.inner.whole_k) {
+      room -= shape.rows * (2 * p_.inner.k + (p_.pair > 1 ? inner_steps_ : 0));
+    } else if (p_.inner.pack_a) {
+      room -= shape.rows * packed_row(shape.inner_k_block, p_.element_bytes);
+    }
     if (room < 0) return false;
     if (shape.keep_inner_b || !(p_.inner.pack_b || local_panels)) return true;
     const int64_t panel = shape.inner_k_block * p_.columns_per_panel;
@@ -208,7 +212,7 @@ class Chooser {
     double cost = rows * columns * k + columns * k * kNearTraffic + rows * k * kNearTraffic;
     if (p_.inner.pack_b) cost += columns * k * pack_cost() / (shape.keep_inner_b ? reuse : 1);
     if (p_.inner.pack_a) cost += rows * k * pack_cost();
-    return cost;
+    return cost + rows * static_cast<double>(p_.inner.k) * p_.inner.prologue_work;
   }
 
   double pack_cost() const { return kPack * p_.pair; }
@@ -275,7 +279,7 @@ class Chooser {
     const double shared_a = tiles_of_a(shape, m_blocks, n_blocks);
     if (shape.pack_a) cost += rows * k * (p_.pack_a ? pack_cost() : kPackRows) / shared_a;
     if (p_.whole_k && p_.pair > 1) cost += rows * k * pack_cost() / shared_a;
-    cost += rows * static_cast<double>(p_.k) * kVectorOperation * p_.prologue_nodes / shared_a;
+    cost += rows * static_cast<double>(p_.k) * p_.prologue_work / shared_a;
     cost += inner_cost(shape, m_blocks) / shared_a;
     cost += rows * columns * kVectorOperation * (1 + p_.epilogue_nodes);
     return cost + kTileOverhead * target_.tile_overhead;
@@ -317,9 +321,18 @@ double cost_apart(const BlockProblem& problem, const Target& target) {
   const auto cost_of = [&](const BlockProblem& part) {
     const BlockShape shape = choose_block(part, target, target.local_bytes);
     const double cost = shape.rows > 0 ? shape.cost : INFINITY;
-    return part.whole_rows ? std::min(cost, cost_apart(part, target)) : cost;
+    return part.whole_rows || part.whole_k ? std::min(cost, cost_apart(part, target)) : cost;
   };
   const auto rows = static_cast<double>(problem.batch * problem.m);
+  if (problem.inner.k == 0 && problem.whole_k) {
+    BlockProblem product = problem;
+    product.whole_k = false;
+    product.pack_a = problem.pair > 1;
+    product.prologue_work = 0;
+    const double elements = rows * static_cast<double>(problem.k);
+    return cost_of(product) + elements * problem.prologue_work / target.cores +
+           cost_of_passing(elements, problem, target);
+  }
   if (problem.inner.k == 0) {
     BlockProblem product = problem;
     product.whole_rows = false;
@@ -334,17 +347,22 @@ double cost_apart(const BlockProblem& problem, const Target& target) {
   inner.pack_a = problem.inner.pack_a;
   inner.pack_b = problem.inner.pack_b;
   inner.whole_rows = problem.prologue_folds;
-  inner.epilogue_nodes = problem.prologue_nodes;
-  inner.prologue_nodes = 0;
-  inner.whole_k = inner.equal_panels = false;
+  inner.epilogue_nodes = static_cast<int>(problem.prologue_work / kVectorOperation);
+  inner.prologue_work = problem.inner.prologue_work;
+  inner.whole_k = problem.inner.whole_k;
+  inner.equal_panels = false;
   inner.inner = {};
   BlockProblem outer = problem;
   outer.whole_k = false;
   outer.pack_a = problem.pair > 1;
-  outer.prologue_nodes = 0;
+  outer.prologue_work = 0;
   outer.inner = {};
   return cost_of(inner) + cost_of(outer) +
          cost_of_passing(rows * static_cast<double>(problem.k), problem, target);
+}
+
+double prologue_work(int nodes, int64_t taps) {
+  return kVectorOperation * nodes + static_cast<double>(taps);
 }
 
 BlockShape choose_block(const BlockProblem& problem, const Target& target, int64_t local_bytes) {

@@ -13,6 +13,8 @@ struct InnerProblem {
   int64_t k = 0;  // 0: there is none
   bool panels = false, pack_a = false, pack_b = false;
   int64_t b_batch = 1;
+  bool whole_k = false;     // A is computed, too
+  double prologue_work = 0;  // per element of it
 };
 
 // What the choice depends on.
@@ -32,7 +34,8 @@ struct BlockProblem {
   bool whole_k = false;       // A is computed by a prologue: its block holds all of k
   bool local_c = false;       // the tile of C lies in local memory
   bool equal_panels = false;  // every tile has the same number of panels
-  int prologue_nodes = 0, epilogue_nodes = 0;
+  int epilogue_nodes = 0;
+  double prologue_work = 0;     // per element of A, in multiply-adds of the cube unit
   bool prologue_folds = false;  // reduces along its rows
   InnerProblem inner;
 };
@@ -49,12 +52,15 @@ struct BlockShape {
   double cost = 0;                               // predicted, in multiply-adds of one core
 };
 
+// Of computing an element of A that takes so many vector operators, and windows of so many taps.
+double prologue_work(int nodes, int64_t taps);
+
 // Least predicted time over the cores. rows == 0: nothing fits into `local_bytes`.
 BlockShape choose_block(const BlockProblem& problem, const Target& target, int64_t local_bytes);
 
-// The predicted time of the separate kernels that do the same: each product with the element-wise
-// operators that follow it, and the reductions along rows and what depends on them, through global
-// memory.
+// The predicted time of the separate kernels that do the same: what computes an operand A, each
+// product with the element-wise operators that follow it, and the reductions along rows and what
+// depends on them, through global memory.
 double cost_apart(const BlockProblem& problem, const Target& target);
 
 // Elements from row to row of a packed block of A: rows must not share sets of a cache.
