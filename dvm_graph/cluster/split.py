@@ -293,8 +293,8 @@ class _Splitter:
                 self._options,
                 [],
                 speculate=self._speculate and not group.guards,
-                chain=self._chain and (bool(group.guards) or not group.chained),
-                prologues=self._prologues and (bool(group.guards) or group.chained),
+                chain=self._chain and (bool(group.guards) or group.prologue),
+                prologues=self._prologues and bool(group.guards),
             )
             return splitter.run()
         stored = set(outputs)

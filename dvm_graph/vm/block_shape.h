@@ -8,13 +8,20 @@
 
 namespace dvm {
 
+// What it takes to compute an element of A.
+struct Prologue {
+  int operators = 0;        // vector operators
+  int64_t taps = 0;         // of windows
+  int64_t window_rows = 0;  // rows of their images that they read
+};
+
 // The inner product: A[m, k] before the rest of the prologue is a product over `k` steps.
 struct InnerProblem {
   int64_t k = 0;  // 0: there is none
   bool panels = false, pack_a = false, pack_b = false;
   int64_t b_batch = 1;
-  bool whole_k = false;     // A is computed, too
-  double prologue_work = 0;  // per element of it
+  bool whole_k = false;  // A is computed, as for the product
+  Prologue prologue;
 };
 
 // What the choice depends on.
@@ -35,7 +42,7 @@ struct BlockProblem {
   bool local_c = false;       // the tile of C lies in local memory
   bool equal_panels = false;  // every tile has the same number of panels
   int epilogue_nodes = 0;
-  double prologue_work = 0;     // per element of A, in multiply-adds of the cube unit
+  Prologue prologue;
   bool prologue_folds = false;  // reduces along its rows
   InnerProblem inner;
 };
@@ -51,9 +58,6 @@ struct BlockShape {
   int64_t inner_columns = 0, inner_k_block = 0;  // of one instruction of the inner product
   double cost = 0;                               // predicted, in multiply-adds of one core
 };
-
-// Of computing an element of A that takes so many vector operators, and windows of so many taps.
-double prologue_work(int nodes, int64_t taps);
 
 // Least predicted time over the cores. rows == 0: nothing fits into `local_bytes`.
 BlockShape choose_block(const BlockProblem& problem, const Target& target, int64_t local_bytes);

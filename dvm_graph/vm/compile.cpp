@@ -120,6 +120,7 @@ class Compilation {
     TileCode& code = scratch_.code;
     if (code.overflow) return false;
     code.kind = kind;
+    code.release_buffers();
     if (target_.event_flags == 0) {
       join_strips(code, scratch_.join);
       fetch_ahead(code, target_.vector_bytes);

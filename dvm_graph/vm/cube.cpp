@@ -109,8 +109,13 @@ class CubeLowering {
     problem_.b_batch = batch_of(outer_.b);
     if (has_inner()) {
       if (!describe_operands(inner_)) return false;
-      problem_.inner = {inner_.k,      inner_.panels,      inner_.pack_a,
-                        inner_.pack_b, batch_of(inner_.b), is_computed(inner_.a)};
+      problem_.inner = {inner_.k,
+                        inner_.panels,
+                        inner_.pack_a,
+                        inner_.pack_b,
+                        batch_of(inner_.b),
+                        is_computed(inner_.a),
+                        {}};
     }
     return describe_vector_nodes();
   }
@@ -164,15 +169,12 @@ class CubeLowering {
       const PlanOpKind kind = info_of(node.op).kind;
       if (static_cast<int32_t>(i) < outer_.node) {
         const uint32_t touched = node.axes | node.reduce_axes;
-        const bool computes = kind == PlanOpKind::map || kind == PlanOpKind::reduce;
-        const int64_t taps = node.window < 0 ? 0 : plan_.windows[node.window].taps();
-        const double work = prologue_work(computes, taps);
         if (has_inner() && touched & bit(plan_.inner_k_axis)) {
           if (node.reduce_axes & ~bit(plan_.inner_k_axis)) return false;
-          if (problem_.inner.whole_k) problem_.inner.prologue_work += work;
+          if (problem_.inner.whole_k) extend(problem_.inner.prologue, node);
           continue;
         }
-        if (problem_.whole_k && touched & bit(plan_.k_axis)) problem_.prologue_work += work;
+        if (problem_.whole_k && touched & bit(plan_.k_axis)) extend(problem_.prologue, node);
         if (node.reduce_axes != 0 && node.reduce_axes != bit(plan_.k_axis)) return false;
         problem_.prologue_folds |= node.reduce_axes != 0;
       } else if (node.reduce_axes != 0) {
@@ -185,6 +187,14 @@ class CubeLowering {
     problem_.local_c = !target_.unified_memory || consumers != 1 || direct_stores != 1;
     problem_.equal_panels = problem_.panels && !target_.unified_memory;
     return true;
+  }
+
+  void extend(Prologue& prologue, const NormalNode& node) const {
+    const PlanOpKind kind = info_of(node.op).kind;
+    prologue.operators += kind == PlanOpKind::map || kind == PlanOpKind::reduce;
+    if (node.window < 0) return;
+    prologue.taps += plan_.windows[node.window].taps();
+    prologue.window_rows += plan_.windows[node.window].kernel_height;
   }
 
   // Of a register block of the outer product's A that is read in place.
@@ -376,8 +386,9 @@ class CubeLowering {
                         uint8_t mask) {
     const bool computed = is_computed(product.a);
     if (computed || !product.pack_a) {
-      const TileValue value =
-          computed ? product.computed_a : lowering.access_value(plan_.nodes[product.a].access, dtype_);
+      const TileValue value = computed
+                                  ? product.computed_a
+                                  : lowering.access_value(plan_.nodes[product.a].access, dtype_);
       TileOperand a = lowering.emitter().operand(value, k * (product.k == 1 ? 0 : 1));
       a.middle = stride(value.strides[plan_.m_axis]);
       a.inner = 1;
