@@ -26,8 +26,8 @@ class FusionLimits:
     max_epilogue: int = 40
     """Vector operators after a cube operator."""
     row_resident: bool = True
-    """Reductions along the rows of a matrix product join its kernel, and so does the product that
-    they feed (whole rows have to fit local memory, else a fallback runs)."""
+    """Reductions along the rows of a matrix product join its kernel, and so does what computes the
+    rows that it reads (whole rows have to fit local memory, else a fallback runs)."""
     weigh_resident: bool = True
     """Such a kernel runs only where it is predicted to be faster than its fallback, for the sizes of
     the run; False: wherever it fits."""

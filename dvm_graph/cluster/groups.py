@@ -39,13 +39,15 @@ class Group:
     """Row-resident kernels: the operators of the cube kernel and the others, if it does not fit."""
     chained: bool = False
     """Holds the product that computes the A operand of another one."""
+    prologue: bool = False
+    """Vector operators compute the A operand of its product, or of the first of two."""
     before: dict[Group, None] = field(default_factory=dict)
     after: dict[Group, None] = field(default_factory=dict)
 
     @property
     def resident(self) -> bool:
         """Keeps whole rows in local memory that could lie in global memory."""
-        return self.chained or self.parts is not None
+        return self.chained or self.prologue or self.parts is not None
 
     @property
     def name(self) -> str:

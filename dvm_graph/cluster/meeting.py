@@ -72,6 +72,8 @@ class GroupMeeting:
         return sum(node.op == "matmul" for node in (*self.producer.nodes, *self.consumer.nodes))
 
     def operand_width(self) -> int:
+        if self.producer.kind is not PartKind.CUBE:
+            return 0
         inner = self.axes[self._matmul(self.producer)].operands[0]
         outer = self.axes[self._matmul(self.consumer)].result
         assert inner is not None
@@ -95,7 +97,7 @@ class GroupMeeting:
                 self.space.rollback(mark)
                 return _refused(*mismatch)
         self._collect_spaces()
-        if not self._one_domain() and self.producer.kind is not PartKind.CUBE:
+        if not self._one_domain() and self.producer.kind is not PartKind.CUBE and not feeds:
             self._share_inputs()
         if self._repeats():
             self.space.rollback(mark)
@@ -143,13 +145,20 @@ class GroupMeeting:
         )
 
     def computes_rows(self) -> bool:
-        inner, outer = self._matmul(self.producer), self._matmul(self.consumer)
-        a = self.axes[outer].operands[0]
+        product = self._fed_product()
+        a = self.axes[product].operands[0]
         assert a is not None
         read = set(self.space.flat(a))
-        written = set(self.space.flat(self.axes[outer].result[:-1]))
-        domain = set(self.space.resolve(self.axes[inner].domain))
-        contracted = domain - set(self.space.flat(self.axes[inner].result))
+        written = set(self.space.flat(self.axes[product].result[:-1]))
+        contracted: set[Atom] = set()
+        for node in self.producer.nodes:
+            axes = self.axes[node]
+            if node.op == "matmul":
+                contracted |= set(self.space.resolve(axes.domain)) - set(
+                    self.space.flat(axes.result)
+                )
+            elif axes.reduced and self.space.resolve(axes.reduced) != self.space.resolve(a[-1]):
+                return False
         iterated = set(atoms_of(self._resolved(self.producer)))
         return written <= read and iterated == read | contracted and not contracted & written
 
@@ -167,6 +176,10 @@ class GroupMeeting:
     def _matmul(group: Group) -> Node:
         """The last product of a group: that of its kernel's result."""
         return next(node for node in reversed(group.nodes) if node.op == "matmul")
+
+    def _fed_product(self) -> Node:
+        """The product of the consumer whose A operand the producer is: the first where there are two."""
+        return next(node for node in self.consumer.nodes if node.op == "matmul")
 
     def _is_a_operand(self, node: Node, index: int) -> bool:
         """Whether a use, maybe through relayouts of the consumer, is its product's A operand."""

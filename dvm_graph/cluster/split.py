@@ -5,7 +5,8 @@ topological order, with fallbacks where a kernel may turn out not to fit.
 
 The order of the sweeps is the policy: views go to the kernels that read them; element-wise operators
 go into the matrix product before them; what is left of the vector operators merges along its edges;
-reductions along the rows of a product follow, and products whose rows the next one reads; views that
+reductions along the rows of a product follow, products whose rows the next one reads, and what else
+computes the rows that a product reads; views that
 no reader could take are stored by their producer; kernels that read the same merge in the end. Every
 sweep visits groups in topological order, so the result is deterministic.
 
@@ -82,11 +83,12 @@ class _Splitter:
         decisions: list[Decision],
         speculate: bool = True,
         chain: bool = True,
+        prologues: bool = True,
     ) -> None:
         self._graph, self._outputs = graph, outputs
         self._facts, self._options = facts, options
         self._decisions = decisions
-        self._speculate, self._chain = speculate, chain
+        self._speculate, self._chain, self._prologues = speculate, chain, prologues
         self._space = AxisSpace(facts)
         self._axes: dict[Node, NodeAxes] = {node: describe(node, self._space) for node in nodes}
         self._groups = GroupGraph(make_group(n, self._axes[n], self._space) for n in nodes)
@@ -100,6 +102,8 @@ class _Splitter:
             self._extend_cubes(reductions=True)
             if self._chain:
                 self._chain_cubes()
+            if self._prologues:
+                self._prepend_rows()
         self._store_views()
         if self._options.fuse:
             self._merge_siblings()
@@ -163,6 +167,8 @@ class _Splitter:
         changed = False
         for producer in sorted(group.before, key=position.__getitem__, reverse=True):
             if producer.kind is PartKind.VECTOR and producer in group.before:
+                if group.kind is PartKind.CUBE and self._feeds_matrix(producer, group):
+                    continue  # what else could take it in comes first
                 changed |= self._try_merge(producer, group) is not None
         return changed
 
@@ -173,6 +179,17 @@ class _Splitter:
                 for producer in list(cube.before):
                     if producer.kind is PartKind.CUBE:
                         self._try_merge(producer, cube)
+
+    def _prepend_rows(self) -> None:
+        """Vector operators that compute the A operand of a matrix product become its prologue."""
+        for cube in self._groups.groups:
+            if cube.kind is PartKind.CUBE and cube in self._groups.position:
+                for producer in list(cube.before):
+                    vector = producer.kind is PartKind.VECTOR and producer in cube.before
+                    if vector and self._feeds_matrix(producer, cube):
+                        merged = self._try_merge(producer, cube)
+                        if merged is not None:
+                            merged.prologue = True
 
     def _store_views(self) -> None:
         """What no reader could take in is arranged by the store of its producer."""
@@ -200,17 +217,7 @@ class _Splitter:
     def _try_merge(
         self, producer: Group, consumer: Group, pattern: Pattern | None = None
     ) -> Group | None:
-        kind_of_meeting = SiblingMeeting if pattern is SIBLINGS else GroupMeeting
-        meeting = kind_of_meeting(
-            producer,
-            consumer,
-            self._groups,
-            self._space,
-            self._axes,
-            self._options.limits,
-            self._outputs,
-            self._speculate,
-        )
+        meeting = self._meeting(producer, consumer, pattern)
         mark = self._space.mark()
         ruling = judge(meeting, pattern)
         subject = f"{producer.name} -> {consumer.name}"
@@ -232,6 +239,24 @@ class _Splitter:
         merged.spaces = meeting.spaces
         merged.guards.extend(meeting.guards)
         return merged
+
+    def _meeting(
+        self, producer: Group, consumer: Group, pattern: Pattern | None = None
+    ) -> GroupMeeting:
+        kind_of_meeting = SiblingMeeting if pattern is SIBLINGS else GroupMeeting
+        return kind_of_meeting(
+            producer,
+            consumer,
+            self._groups,
+            self._space,
+            self._axes,
+            self._options.limits,
+            self._outputs,
+            self._speculate,
+        )
+
+    def _feeds_matrix(self, producer: Group, consumer: Group) -> bool:
+        return self._meeting(producer, consumer).feeds_matrix()
 
     # -- results
 
@@ -259,7 +284,7 @@ class _Splitter:
     def _fallback(
         self, group: Group, kind: SubgraphKind, outputs: tuple[Value, ...]
     ) -> tuple[FusedSubgraph, ...]:
-        if group.guards or group.chained:
+        if group.guards or group.chained or group.prologue:
             splitter = _Splitter(
                 self._graph,
                 self._outputs | set(outputs),
@@ -268,7 +293,8 @@ class _Splitter:
                 self._options,
                 [],
                 speculate=self._speculate and not group.guards,
-                chain=self._chain and bool(group.guards),
+                chain=self._chain and (bool(group.guards) or group.prologue),
+                prologues=self._prologues and bool(group.guards),
             )
             return splitter.run()
         stored = set(outputs)

@@ -4,13 +4,16 @@ In: fused subgraphs by cluster. Out: a schedule of launches, host writes and ven
 
 Within a phase the kernels form stages. A stage takes the earliest kernels, in the order of the model,
 whose producers all lie in earlier stages; the order of the model keeps lifetimes, and so memory, short.
-Stages of one launch run one after the other with a barrier of the cores in between.
+Stages of one launch run one after the other with a barrier of the cores in between. So kernels that do
+not wait for each other always share a stage, up to a limit, whatever they cost: that saves a barrier, and
+cores that are done with one take tiles of the others (`npu/host/device.h`).
 
 Invariants: a kernel follows all its producers; the schedule depends on the graph alone.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from dvm_graph.cluster.aliases import Aliases, find_aliases
@@ -86,6 +89,9 @@ def _stack_phase(subgraphs: list[FusedSubgraph], schedule: Schedule, options: Op
     limit = options.limits.max_sequence if options.stack else 1
     for first in range(0, len(stages), limit):
         schedule.steps.append(Launch(tuple(stages[first : first + limit])))
+        if first > 0 and options.stack:
+            reason = f"more than {limit} stages in a launch (limits.max_sequence)"
+            _explain(stages[first], Verdict.SEPARATE, reason, schedule.report)
 
 
 def _stages(
@@ -99,16 +105,21 @@ def _stages(
         waiting.sort(key=ready_at.index.__getitem__)
         stage, waiting = waiting[:width], waiting[width:]
         stages.append(tuple(stage))
-        _explain(stage, report)
+        if len(stage) > 1:
+            _explain(stage, Verdict.PARALLEL, "independent: one stage", report)
+        if waiting and options.stack:
+            reason = f"independent, but a stage holds {width} kernels (limits.max_parallel)"
+            _explain(waiting, Verdict.SEQUENCE, reason, report)
         for subgraph in stage:
             waiting.extend(ready_at.complete(subgraph))
     return stages
 
 
-def _explain(stage: list[FusedSubgraph], report: FusionReport) -> None:
-    if len(stage) > 1:
-        names = ", ".join(subgraph.nodes[-1].name for subgraph in stage)
-        report.decisions.append(Decision(names, Verdict.PARALLEL, "independent: one stage"))
+def _explain(
+    kernels: Iterable[FusedSubgraph], verdict: Verdict, reason: str, report: FusionReport
+) -> None:
+    names = ", ".join(subgraph.nodes[-1].name for subgraph in kernels)
+    report.decisions.append(Decision(names, verdict, reason))
 
 
 class _Readiness:

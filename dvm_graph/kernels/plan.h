@@ -21,8 +21,9 @@
 // along k. `m_axis, n_axis, k_axis` name the roles. All products of a kernel have one `narrow_to`.
 //
 // The prologue may hold a matmul node of its own, the *inner product* (attention: the scores): its
-// A and B inputs are loads along (some batch, m, inner k) and (some batch, inner k, k), its result
-// varies along (some batch, m, k), which tells it from the product. The domain then ends in
+// A input varies along (some batch, m, inner k) and may have a prologue, too, its B input is a load
+// along (some batch, inner k, k), its result varies along (some batch, m, k), which tells it from
+// the product. The domain then ends in
 // (..., m, n, k, inner k), and `inner_k_axis` names the last.
 #pragma once
 

@@ -99,7 +99,7 @@ class Meeting(Protocol):
 
     def operand_width(self) -> int:
         """Elements of the B operands of both matrix products per column of the producer's, as far as
-        they are numbers: what is read again for each block of rows.
+        they are numbers: what is read again for each block of rows. 0: the producer holds none.
         """
         ...
 

@@ -212,7 +212,7 @@ PATTERNS: tuple[Pattern, ...] = (
     ),
     Pattern(
         "cube prologue",
-        frozenset({_CUBE}),
+        frozenset({_CUBE, _VECTOR}),
         frozenset({_CUBE}),
         (RESIDENT, PRIVATE, TWO_PRODUCTS, NARROW_OPERANDS, FEW_OPERATORS, FEW_ACCESSES, ACYCLIC),
         (LOW_RANK, COMPUTES_ROWS),

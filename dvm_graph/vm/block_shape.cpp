@@ -14,6 +14,7 @@ constexpr double kFirstOfPackedRow = 200;            // where nothing waits but 
 constexpr double kBandwidth = 16;                    // rows that pay for reading B from memory
 constexpr double kPack = 8, kPackRows = 10;
 constexpr double kVectorOperation = 6;
+constexpr double kFarWindow = 24;           // a row of a window, where B has pushed the image out
 constexpr double kBlockOverhead = 1500;     // of a register block
 constexpr double kSharedSet = 0.005;        // of the time, for each row of A in a cache set
 constexpr double kImbalance = 0.08;         // of a tile, until the last core is done
@@ -27,6 +28,11 @@ constexpr int kRoomInSet = 4;  // rows of A in a set that do no harm
 
 int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 int64_t round_up(int64_t a, int64_t b) { return ceil_div(a, b) * b; }
+
+// Per element.
+double work_of(const Prologue& prologue) {
+  return kVectorOperation * prologue.operators + static_cast<double>(prologue.taps);
+}
 
 class Chooser {
  public:
@@ -199,7 +205,11 @@ class Chooser {
   bool fit_inner(BlockShape& shape, int64_t room) const {
     shape.inner_columns = padded_inner();
     const bool local_panels = p_.inner.panels && !target_.unified_memory;
-    if (p_.inner.pack_a) room -= shape.rows * packed_row(shape.inner_k_block, p_.element_bytes);
+    if (p_.inner.whole_k) {
+      room -= shape.rows * (2 * p_.inner.k + (p_.pair > 1 ? inner_steps_ : 0));
+    } else if (p_.inner.pack_a) {
+      room -= shape.rows * packed_row(shape.inner_k_block, p_.element_bytes);
+    }
     if (room < 0) return false;
     if (shape.keep_inner_b || !(p_.inner.pack_b || local_panels)) return true;
     const int64_t panel = shape.inner_k_block * p_.columns_per_panel;
@@ -220,7 +230,16 @@ class Chooser {
     double cost = rows * columns * k + columns * k * kNearTraffic + rows * k * kNearTraffic;
     if (p_.inner.pack_b) cost += columns * k * pack_cost() / (shape.keep_inner_b ? reuse : 1);
     if (p_.inner.pack_a) cost += rows * k * pack_cost();
-    return cost;
+    return cost + prologue_cost(p_.inner.prologue, shape.rows, p_.inner.k);
+  }
+
+  // Of `rows` times k elements of A. Windows read their images from the caches that B passes
+  // through.
+  double prologue_cost(const Prologue& prologue, int64_t rows, int64_t k) const {
+    const int64_t b = p_.k * p_.n + p_.inner.k * (p_.inner.k > 0 ? p_.k : 0);
+    const bool far = b * p_.element_bytes > target_.local_bytes / 2;
+    const double windows = far ? kFarWindow * static_cast<double>(prologue.window_rows) : 0;
+    return static_cast<double>(rows * k) * (work_of(prologue) + windows);
   }
 
   double pack_cost() const { return kPack * p_.pair; }
@@ -296,7 +315,7 @@ class Chooser {
     const double shared_a = tiles_of_a(shape, m_blocks, n_blocks);
     if (shape.pack_a) cost += rows * k * (p_.pack_a ? pack_cost() : kPackRows) / shared_a;
     if (p_.whole_k && p_.pair > 1) cost += rows * k * pack_cost() / shared_a;
-    cost += rows * static_cast<double>(p_.k) * kVectorOperation * p_.prologue_nodes / shared_a;
+    cost += prologue_cost(p_.prologue, shape.rows, p_.k) / shared_a;
     cost += inner_cost(shape, m_blocks) / shared_a;
     cost += rows * columns * kVectorOperation * (1 + p_.epilogue_nodes);
     return cost + kTileOverhead * target_.tile_overhead;
@@ -338,10 +357,21 @@ double cost_apart(const BlockProblem& problem, const Target& target) {
   const auto cost_of = [&](const BlockProblem& part) {
     const BlockShape shape = choose_block(part, target, target.local_bytes);
     const double cost = shape.rows > 0 ? shape.cost : INFINITY;
-    return part.whole_rows ? std::min(cost, cost_apart(part, target)) : cost;
+    return part.whole_rows || part.whole_k ? std::min(cost, cost_apart(part, target)) : cost;
   };
   const auto rows = static_cast<double>(problem.batch * problem.m);
-  if (problem.inner.k == 0) {
+  const bool chained = problem.inner.k > 0;
+  if (chained ? problem.inner.whole_k : problem.whole_k) {
+    BlockProblem rest = problem;
+    (chained ? rest.inner.whole_k : rest.whole_k) = false;
+    (chained ? rest.inner.pack_a : rest.pack_a) = problem.pair > 1;
+    Prologue& prologue = chained ? rest.inner.prologue : rest.prologue;
+    const double elements = rows * static_cast<double>(chained ? problem.inner.k : problem.k);
+    const double work = elements * work_of(prologue) / target.cores;
+    prologue = {};
+    return cost_of(rest) + work + cost_of_passing(elements, problem, target);
+  }
+  if (!chained) {
     BlockProblem product = problem;
     product.whole_rows = false;
     return cost_of(product) +
@@ -355,14 +385,14 @@ double cost_apart(const BlockProblem& problem, const Target& target) {
   inner.pack_a = problem.inner.pack_a;
   inner.pack_b = problem.inner.pack_b;
   inner.whole_rows = problem.prologue_folds;
-  inner.epilogue_nodes = problem.prologue_nodes;
-  inner.prologue_nodes = 0;
+  inner.epilogue_nodes = problem.prologue.operators;
+  inner.prologue = {};
   inner.whole_k = inner.equal_panels = false;
   inner.inner = {};
   BlockProblem outer = problem;
   outer.whole_k = false;
   outer.pack_a = problem.pair > 1;
-  outer.prologue_nodes = 0;
+  outer.prologue = {};
   outer.inner = {};
   return cost_of(inner) + cost_of(outer) +
          cost_of_passing(rows * static_cast<double>(problem.k), problem, target);

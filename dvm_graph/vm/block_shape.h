@@ -8,11 +8,20 @@
 
 namespace dvm {
 
+// What it takes to compute an element of A.
+struct Prologue {
+  int operators = 0;        // vector operators
+  int64_t taps = 0;         // of windows
+  int64_t window_rows = 0;  // rows of their images that they read
+};
+
 // The inner product: A[m, k] before the rest of the prologue is a product over `k` steps.
 struct InnerProblem {
   int64_t k = 0;  // 0: there is none
   bool panels = false, pack_a = false, pack_b = false;
   int64_t b_batch = 1;
+  bool whole_k = false;  // A is computed, as for the product
+  Prologue prologue;
 };
 
 // What the choice depends on.
@@ -33,7 +42,8 @@ struct BlockProblem {
   bool whole_k = false;       // A is computed by a prologue: its block holds all of k
   bool local_c = false;       // the tile of C lies in local memory
   bool equal_panels = false;  // every tile has the same number of panels
-  int prologue_nodes = 0, epilogue_nodes = 0;
+  int epilogue_nodes = 0;
+  Prologue prologue;
   bool prologue_folds = false;  // reduces along its rows
   InnerProblem inner;
 };
@@ -53,9 +63,9 @@ struct BlockShape {
 // Least predicted time over the cores. rows == 0: nothing fits into `local_bytes`.
 BlockShape choose_block(const BlockProblem& problem, const Target& target, int64_t local_bytes);
 
-// The predicted time of the separate kernels that do the same: each product with the element-wise
-// operators that follow it, and the reductions along rows and what depends on them, through global
-// memory.
+// The predicted time of the separate kernels that do the same: what computes an operand A, each
+// product with the element-wise operators that follow it, and the reductions along rows and what
+// depends on them, through global memory.
 double cost_apart(const BlockProblem& problem, const Target& target);
 
 // Elements from row to row of a packed block of A: rows must not share sets of a cache.

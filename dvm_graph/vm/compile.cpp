@@ -122,6 +122,7 @@ class Compilation {
     TileCode& code = scratch_.code;
     if (code.overflow) return false;
     code.kind = kind;
+    code.release_buffers();
     if (target_.event_flags == 0) {
       join_strips(code, scratch_.join);
       mark_row_blocks(code, scratch_.rows);

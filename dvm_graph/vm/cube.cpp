@@ -30,6 +30,7 @@ struct Product {
   bool keep_a = false, keep_b = false;  // packed operands stay while others pass
   bool blocks_columns = false;          // the columns of a tile, in blocks; else those of the grid
   int64_t n_block = 1, k_block = 1;     // of one instruction, k_block in steps
+  TileValue computed_a;                 // a block of it, by the prologue
 };
 
 class CubeLowering {
@@ -70,7 +71,7 @@ class CubeLowering {
     lay_out_grid();
     if (code_.overflow) return false;
     Lowering lowering(plan_, target_, code_, scratch_, 0);
-    if (problem_.whole_k) compute_a(lowering);
+    compute_a(lowering, outer_);
     emit_product(lowering, outer_);
     lowering.lower_all();
     return !code_.overflow;
@@ -110,8 +111,14 @@ class CubeLowering {
     problem_.columns_b = outer_.columns_b;
     problem_.b_batch = batch_of(outer_.b);
     if (has_inner()) {
-      if (is_computed(inner_.a) || !describe_operands(inner_)) return false;
-      problem_.inner = {inner_.k, inner_.panels, inner_.pack_a, inner_.pack_b, batch_of(inner_.b)};
+      if (!describe_operands(inner_)) return false;
+      problem_.inner = {inner_.k,
+                        inner_.panels,
+                        inner_.pack_a,
+                        inner_.pack_b,
+                        batch_of(inner_.b),
+                        is_computed(inner_.a),
+                        {}};
     }
     return describe_vector_nodes();
   }
@@ -164,9 +171,13 @@ class CubeLowering {
       }
       const PlanOpKind kind = info_of(node.op).kind;
       if (static_cast<int32_t>(i) < outer_.node) {
-        const bool on_rows = (node.axes | node.reduce_axes) & bit(plan_.k_axis);
-        problem_.prologue_nodes +=
-            problem_.whole_k && on_rows && (kind == PlanOpKind::map || kind == PlanOpKind::reduce);
+        const uint32_t touched = node.axes | node.reduce_axes;
+        if (has_inner() && touched & bit(plan_.inner_k_axis)) {
+          if (node.reduce_axes & ~bit(plan_.inner_k_axis)) return false;
+          if (problem_.inner.whole_k) extend(problem_.inner.prologue, node);
+          continue;
+        }
+        if (problem_.whole_k && touched & bit(plan_.k_axis)) extend(problem_.prologue, node);
         if (node.reduce_axes != 0 && node.reduce_axes != bit(plan_.k_axis)) return false;
         problem_.prologue_folds |= node.reduce_axes != 0;
       } else if (node.reduce_axes != 0) {
@@ -179,6 +190,14 @@ class CubeLowering {
     problem_.local_c = !target_.unified_memory || consumers != 1 || direct_stores != 1;
     problem_.equal_panels = problem_.panels && !target_.unified_memory;
     return true;
+  }
+
+  void extend(Prologue& prologue, const NormalNode& node) const {
+    const PlanOpKind kind = info_of(node.op).kind;
+    prologue.operators += kind == PlanOpKind::map || kind == PlanOpKind::reduce;
+    if (node.window < 0) return;
+    prologue.taps += plan_.windows[node.window].taps();
+    prologue.window_rows += plan_.windows[node.window].kernel_height;
   }
 
   // Of a register block of the outer product's A that is read in place.
@@ -236,31 +255,35 @@ class CubeLowering {
     code_.preferred_claim = claimed_run(runs, run, kept, target_.cores);
   }
 
-  // Runs the prologue on the block of A and makes its rows contiguous.
-  void compute_a(Lowering& lowering) {
-    if (has_inner()) emit_product(lowering, inner_);
-    lowering.lower(outer_.a);
-    const NodeState& state = lowering.state(outer_.a);
+  // Runs the prologue of a product on its block of A and makes the rows contiguous.
+  void compute_a(Lowering& lowering, Product& product) {
+    if (!is_computed(product.a)) return;
+    if (&product == &outer_ && has_inner()) {
+      compute_a(lowering, inner_);
+      emit_product(lowering, inner_);
+    }
+    lowering.lower(product.a);
+    const NodeState& state = lowering.state(product.a);
     const bool rows = state.value.space != Space::immediate &&
-                      (state.value.strides[plan_.k_axis] == 1 || problem_.k == 1);
-    a_value_ = state.value;
+                      (state.value.strides[product.k_axis] == 1 || product.k == 1);
+    product.computed_a = state.value;
     if (rows && pair_ == 1) return;
-    if (pair_ > 1 && state.value.space != Space::immediate) return pair_a(lowering);
-    const uint32_t axes = plan_.nodes[outer_.a].axes | bit(plan_.m_axis) | bit(plan_.k_axis);
-    const Instruction copy = lowering.begin(outer_.a, Family::v_copy, dtype_);
+    if (pair_ > 1 && state.value.space != Space::immediate) return pair_a(lowering, product);
+    const uint32_t axes = plan_.nodes[product.a].axes | bit(plan_.m_axis) | bit(product.k_axis);
+    const Instruction copy = lowering.begin(product.a, Family::v_copy, dtype_);
     const TileValue operands[] = {lowering.emitter().dense_buffer(dtype_, axes, true), state.value};
     lowering.emitter().elementwise(copy, axes, operands, 2, true);
-    a_value_ = operands[0];
-    if (pair_ > 1) pair_a(lowering);
+    product.computed_a = operands[0];
+    if (pair_ > 1) pair_a(lowering, product);
   }
 
   // The computed block of A, rounded.
-  void pair_a(Lowering& lowering) {
-    TileOperand from = lowering.emitter().operand(a_value_, 0);
-    from.middle = stride(a_value_.strides[plan_.m_axis]);
-    from.inner = stride(a_value_.strides[plan_.k_axis]);
-    const uint8_t mask = lowering.begin(outer_.a, Family::d_pack_a_pairs, dtype_).changed_mask;
-    TileInstruction pack = packed_pairs(dtype_, outer_.steps, outer_.k, mask, true);
+  void pair_a(Lowering& lowering, Product& product) {
+    TileOperand from = lowering.emitter().operand(product.computed_a, 0);
+    from.middle = stride(product.computed_a.strides[plan_.m_axis]);
+    from.inner = stride(product.computed_a.strides[product.k_axis]);
+    const uint8_t mask = lowering.begin(product.a, Family::d_pack_a_pairs, dtype_).changed_mask;
+    TileInstruction pack = packed_pairs(dtype_, product.steps, product.k, mask, true);
     pack.operands[1] = from;
     code_.instructions.push_back(pack);
     TileValue pairs;
@@ -268,8 +291,8 @@ class CubeLowering {
     pairs.index = pack.operands[0].index;
     pairs.dtype = kPair;
     pairs.strides[plan_.m_axis] = pack.operands[0].middle;
-    pairs.strides[plan_.k_axis] = 1;
-    a_value_ = pairs;
+    pairs.strides[product.k_axis] = 1;
+    product.computed_a = pairs;
   }
 
   // Packs rows of A into a new buffer; where from is left open.
@@ -366,8 +389,9 @@ class CubeLowering {
                         uint8_t mask) {
     const bool computed = is_computed(product.a);
     if (computed || !product.pack_a) {
-      const TileValue value =
-          computed ? a_value_ : lowering.access_value(plan_.nodes[product.a].access, dtype_);
+      const TileValue value = computed
+                                  ? product.computed_a
+                                  : lowering.access_value(plan_.nodes[product.a].access, dtype_);
       TileOperand a = lowering.emitter().operand(value, k * (product.k == 1 ? 0 : 1));
       a.middle = stride(value.strides[plan_.m_axis]);
       a.inner = 1;
@@ -547,7 +571,6 @@ class CubeLowering {
   int64_t pair_ = 1;  // steps of k that are one element of A and B: 2 in products of bf16
   BlockProblem problem_;
   BlockShape shape_;
-  TileValue a_value_;
 };
 
 }  // namespace

@@ -79,6 +79,25 @@ int32_t TileCode::add_buffer(int64_t bytes, bool kept) {
   return static_cast<int32_t>(buffers.size() - 1);
 }
 
+void TileCode::release_buffers() {
+  constexpr uint8_t kWhen = kAccumulate | kFirstChunk | kLastChunk | kAccumulateAlways;
+  for (size_t b = 0; b < buffers.size(); ++b) {
+    if (!buffers[b].kept) continue;
+    const TileInstruction* writer = nullptr;
+    bool together = true;
+    for (const TileInstruction& instruction : instructions) {
+      for (int k = 0; k < instruction.operand_count; ++k) {
+        const TileOperand& operand = instruction.operands[k];
+        if (operand.space != Space::local || operand.index != static_cast<int32_t>(b)) continue;
+        if (writer == nullptr) writer = &instruction;
+        together &= instruction.changed_mask == writer->changed_mask &&
+                    ((instruction.flags | writer->flags) & kWhen) == 0;
+      }
+    }
+    buffers[b].kept = writer == nullptr || writer->changed_mask == 0 || !together;
+  }
+}
+
 PointerRegister pointer_of(const NormalAccess& access, const TileSpace& space,
                            int64_t element_offset) {
   PointerRegister pointer;

@@ -79,6 +79,10 @@ struct TileCode {
   int32_t pointer_register(const PointerRegister& pointer);
 
   int32_t add_buffer(int64_t bytes, bool kept);
+
+  // Kept buffers that are written and read in the same tiles only need not live from one to the
+  // next.
+  void release_buffers();
 };
 
 // The pointer register for an access, shifted by `element_offset` elements.

@@ -224,6 +224,27 @@ def test_bert_shares_stages_and_absorbs_all_transposes() -> None:
         assert set(ops) - {"transpose", "reshape", "view"}, "a kernel that only moves data"
 
 
+def decisions(text: str, **limits: object) -> dict[Verdict, list[str]]:
+    options = Options(fuse=False, limits=FusionLimits(**limits))  # type: ignore[arg-type]
+    made: dict[Verdict, list[str]] = {}
+    for decision in schedule(parser.parse_model(f"{HEADER} {text}"), options).report.decisions:
+        made.setdefault(decision.verdict, []).append(f"{decision.subject}: {decision.reason}")
+    return made
+
+
+def test_stacking_has_a_reason() -> None:
+    side_by_side = "g (float[b] x) => (float[b] y, float[b] z, float[b] w) { y = Abs(x) z = Exp(x) w = Log(x) }"
+    (together,) = decisions(side_by_side)[Verdict.PARALLEL]
+    assert together.endswith("independent: one stage")
+    cut = decisions(side_by_side, max_parallel=2)
+    assert [text.count(",") for text in cut[Verdict.PARALLEL]] == [1]
+    assert any("limits.max_parallel" in text for text in cut[Verdict.SEQUENCE])
+    chain = "g (float[b] x) => (float[b] y) { a = Abs(x) c = Exp(a) y = Log(c) }"
+    assert Verdict.SEPARATE not in decisions(chain)
+    (apart,) = decisions(chain, max_sequence=2)[Verdict.SEPARATE]
+    assert "limits.max_sequence" in apart
+
+
 def test_the_schedule_is_deterministic() -> None:
     first, second = (schedule(str(TINY / "llama.onnx")) for _ in range(2))
     assert [s.name for s in first.report.subgraphs] == [s.name for s in second.report.subgraphs]

@@ -47,6 +47,9 @@ def test_derived_numbers_agree(path: Path) -> None:
     assert peak == pytest.approx(cube["peak_bf16"]["value"], rel=0.01)
     assert spec["target"]["local_bytes"]["value"] <= spec["memory"]["vector_local"]["value"]
     assert spec["target"]["cores"]["value"] == cores["vector"]["value"]
+    lanes = spec["vector"]["bytes_per_cycle"]["value"] / 4
+    start = spec["startup"]["vector_kernel"]["value"] * cores["frequency"]["value"] * lanes
+    assert spec["target"]["stage_overhead"]["value"] == pytest.approx(start)
 
 
 def test_the_reference_device_is_described() -> None:

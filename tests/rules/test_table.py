@@ -109,6 +109,21 @@ def test_a_product_computes_the_a_operand_of_another() -> None:
     assert (ruling.verdict, ruling.reason) == (Verdict.PATTERN, "cube prologue")
 
 
+def test_vector_operators_compute_the_a_operand_of_a_product() -> None:
+    ruling = judge(FakeMeeting(VECTOR, CUBE, answers={"feeds_matrix": True}))
+    assert (ruling.verdict, ruling.reason) == (Verdict.PATTERN, "cube prologue")
+
+
+@pytest.mark.parametrize(
+    ("answers", "word"),
+    [({"private": False}, "others"), ({"computes_rows": False}, "whole rows")],
+)
+def test_refusals_before_a_product(answers: dict[str, object], word: str) -> None:
+    ruling = judge(FakeMeeting(VECTOR, CUBE, answers={"feeds_matrix": True} | answers))
+    assert ruling.verdict is Verdict.SEQUENCE
+    assert word in ruling.reason
+
+
 @pytest.mark.parametrize(
     ("answers", "word"),
     [

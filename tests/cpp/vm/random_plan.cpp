@@ -218,13 +218,23 @@ int32_t random_b_operand(Random& random, PlanBuilder& b, DType dtype, bool round
   return b.load(random_view(random, b, random_storage(random, dtype), all), all);
 }
 
+// An A operand that is loaded, or computed along its rows.
+int32_t random_a_operand(Random& random, PlanBuilder& b, DType dtype, uint32_t axes, int k_axis) {
+  const uint32_t k = 1u << k_axis;
+  int32_t a = b.load(random_view(random, b, random_storage(random, dtype), axes), axes);
+  if (chance(random, 60)) return a;
+  if (chance(random, 50)) a = b.map(PlanOp::add_, {a, b.input(dtype, k)});
+  if (chance(random, 40)) a = b.map(PlanOp::sub_, {a, b.reduce(PlanOp::reduce_max_, a, k)});
+  if (chance(random, 50)) a = b.map(PlanOp::max_, {a, b.fill(dtype, -2)});
+  return a;
+}
+
 // A[batch, m, k] as a product of its own, followed by operators along its rows.
 int32_t inner_product(Random& random, PlanBuilder& b, DType dtype, bool rounds, uint32_t batch,
                       int columns_per_panel) {
   const uint32_t m = 1u << b.plan.m_axis, k = 1u << b.plan.k_axis;
   const uint32_t left_axes = random_axes(random, batch, 80) | m | 1u << b.plan.inner_k_axis;
-  const int32_t left =
-      b.load(random_view(random, b, random_storage(random, dtype), left_axes), left_axes);
+  const int32_t left = random_a_operand(random, b, dtype, left_axes, b.plan.inner_k_axis);
   const int32_t right = random_b_operand(random, b, dtype, rounds, batch, b.plan.inner_k_axis,
                                          b.plan.k_axis, columns_per_panel);
   int32_t x = b.inner_matmul(left, right);
@@ -265,8 +275,7 @@ PlanBuilder random_cube_plan(Random& random, int columns_per_panel) {
   if (b.plan.inner_k_axis >= 0) {
     a = inner_product(random, b, dtype, rounds, batch, columns_per_panel);
   } else {
-    a = b.load(random_view(random, b, random_storage(random, dtype), a_axes), a_axes);
-    if (chance(random, 25)) a = b.map(PlanOp::add_, {a, b.input(dtype, k)});
+    a = random_a_operand(random, b, dtype, a_axes, b.plan.k_axis);
   }
   const int32_t right = random_b_operand(random, b, dtype, rounds, batch, b.plan.k_axis,
                                          b.plan.n_axis, columns_per_panel);
