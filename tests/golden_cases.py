@@ -125,6 +125,13 @@ g (float[n, 8] x) => (float[n, 16] z)
   [gelu] z = Gelu (a)
 }}
 """,
+    "deep_product": """
+g (float[m, k] a, float[k, 8] b) => (float[m, 8] y)
+{
+  [product] c = MatMul (a, b)
+  [relu] y = Relu (c)
+}
+""",
     "attention": """
 g (float[b, h, s, 16] q, float[b, h, t, 16] k, float[b, h, t, 16] v) => (float[b, h, s, 16] y)
 <float scale = {0.25}>
@@ -233,6 +240,7 @@ LISTINGS: dict[str, dict[str, int]] = {
     "layer_norm": {"b": 3, "s": 77},
     "softmax": {"b": 100, "s": 129},
     "matmul_bias_gelu": {"n": 77},
+    "deep_product": {"m": 2, "k": 20011},
     "gather": {"n": 50, "v": 1000},
     "convolutions": {"n": 2, "h": 5, "w": 9},
     "reduce_chain": {"n": 3},

@@ -37,6 +37,8 @@ struct NormalAccess {
   int64_t gather_reach = 0;  // what an index or a window can add to the address, in elements
   bool unread = false;       // gather along an axis without elements: no index is valid
   bool packed_panels = false;
+  int64_t panel_k = 0;      // extent of k in the packed panels; 0: that of the plan
+  int64_t panel_first = 0;  // the k in the panels that the plan begins with
 };
 
 struct NormalNode {
@@ -61,6 +63,7 @@ struct NormalPlan {
   int rank = 0;
   std::array<int64_t, kMaxDomainRank> extents = {};
   int m_axis = -1, n_axis = -1, k_axis = -1, inner_k_axis = -1;
+  int piece_axis = -1;  // of the batch: its extent counts pieces of k (split_product.h)
   std::vector<NormalNode> nodes;
   std::vector<NormalAccess> accesses;
   std::vector<Window> windows;

@@ -24,7 +24,11 @@ constexpr int64_t kMostColumnBlocks = 32;   // as are those of the inner product
 constexpr int64_t kMostRegisterBlocks = 8;  // rows of a tile with an inner product
 constexpr int kRowChoices = 4;
 constexpr int64_t kWaveChoices = 4;
-constexpr int kRoomInSet = 4;  // rows of A in a set that do no harm
+constexpr int64_t kPieceStep = 64;  // pieces of k are multiples of it
+constexpr int64_t kLeastPiece = 256;
+constexpr int64_t kMostPieces = 4;  // for each core
+constexpr double kLeastSaving = 2;  // of a split, in what its second stage costs
+constexpr int kRoomInSet = 4;       // rows of A in a set that do no harm
 
 int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 int64_t round_up(int64_t a, int64_t b) { return ceil_div(a, b) * b; }
@@ -396,6 +400,41 @@ double cost_apart(const BlockProblem& problem, const Target& target) {
   outer.inner = {};
   return cost_of(inner) + cost_of(outer) +
          cost_of_passing(rows * static_cast<double>(problem.k), problem, target);
+}
+
+int64_t choose_piece(const BlockProblem& problem, const Target& target) {
+  if (problem.inner.k > 0 || problem.whole_k || problem.k < 2 * kLeastPiece) return 0;
+  const int64_t blocks = ceil_div(problem.m, std::max(1, target.matmul_mr));
+  const int64_t panels = problem.whole_rows ? 1 : ceil_div(problem.n, problem.columns_per_panel);
+  const int64_t tiles = problem.batch * blocks * panels;
+  if (tiles >= target.cores) return 0;
+  // What idle cores could save at most of what the product takes at least, with B in the caches.
+  const int64_t columns = problem.columns_b ? problem.n : panels * problem.columns_per_panel;
+  const double work = static_cast<double>(problem.batch * columns * problem.k) *
+                      (static_cast<double>(problem.m) + kFarTraffic);
+  const double idle = 1 - static_cast<double>(tiles) / target.cores;
+  if (work * idle < kLeastSaving * kTileOverhead * target.stage_overhead) return 0;
+  double least = choose_block(problem, target, target.local_bytes).cost;
+  BlockProblem partial = problem;
+  partial.whole_rows = partial.local_c = false;
+  partial.epilogue_nodes = 0;
+  int64_t best = 0;
+  for (int64_t wanted = target.cores; wanted <= kMostPieces * target.cores; wanted *= 2) {
+    const int64_t depth = round_up(ceil_div(problem.k, ceil_div(wanted, tiles)), kPieceStep);
+    if (depth < kLeastPiece || depth >= problem.k) break;
+    const int64_t pieces = ceil_div(problem.k, depth);
+    partial.k = depth;
+    partial.batch = problem.batch * pieces;
+    partial.b_batch = problem.b_batch * pieces;
+    const BlockShape shape = choose_block(partial, target, target.local_bytes);
+    if (shape.rows == 0) continue;
+    const auto passed = static_cast<double>(partial.batch * problem.m * problem.n);
+    const double cost = shape.cost + cost_of_passing(passed, problem, target);
+    if (cost >= least) continue;
+    least = cost;
+    best = depth;
+  }
+  return best;
 }
 
 BlockShape choose_block(const BlockProblem& problem, const Target& target, int64_t local_bytes) {

@@ -8,6 +8,7 @@
 #include "vm/encode.h"
 #include "vm/lower.h"
 #include "vm/row_blocks.h"
+#include "vm/split_product.h"
 #include "vm/split_reduction.h"
 #include "vm/strips.h"
 #include "vm/sync.h"
@@ -18,6 +19,7 @@ namespace dvm {
 struct CompilerScratch::State {
   NormalPlan plan;
   SplitReduction split;
+  SplitProduct product;
   TileCode code;
   LoweringScratch lowering;
   JoinScratch join;
@@ -72,18 +74,38 @@ class Compilation {
     if (scratch_.plan.weighed && costs_more(scratch_.plan, target_)) {
       return CompileStatus::costs_more;
     }
-    double shrink = 1;
-    for (int attempt = 0; attempt < kAttempts; ++attempt, shrink /= 2) {
-      scratch_.code.clear();
-      if (lower_cube(scratch_.plan, target_, shrink, scratch_.code, scratch_.lowering) &&
-          finish(scratch_.plan.kind)) {
-        return CompileStatus::ok;
-      }
+    if (split_product(scratch_.plan, target_, scratch_.product)) {
+      if (split_cube_kernel()) return CompileStatus::ok;
+      out_.clear();
     }
-    return CompileStatus::does_not_fit;
+    out_.add_stage();
+    return cube_program(scratch_.plan) ? CompileStatus::ok : CompileStatus::does_not_fit;
   }
 
  private:
+  bool split_cube_kernel() {
+    const SplitProduct& split = scratch_.product;
+    out_.add_stage();
+    if (!cube_program(split.partial)) return false;
+    if (split.has_rest && !cube_program(split.rest)) return false;
+    if (!stage(split.join, peak_live_bytes(split.join, target_), {})) return false;
+    out_.workspace_bytes = split.workspace_bytes;
+    return true;
+  }
+
+  // A program of the stage at hand.
+  bool cube_program(const NormalPlan& plan) {
+    double shrink = 1;
+    for (int attempt = 0; attempt < kAttempts; ++attempt, shrink /= 2) {
+      scratch_.code.clear();
+      if (lower_cube(plan, target_, shrink, scratch_.code, scratch_.lowering) && fits(plan.kind)) {
+        encode(scratch_.code, target_, scratch_.body, out_.add_program());
+        return true;
+      }
+    }
+    return false;
+  }
+
   bool split_kernel(const LiveBytes& live) {
     const SplitReduction& split = scratch_.split;
     if (!stage(split.partial, live, split.piece)) return false;
@@ -114,11 +136,14 @@ class Compilation {
     TileCode& code = scratch_.code;
     if (code.overflow) return false;
     Lowering(plan, target_, code, scratch_.lowering, chunk_axes).lower_all();
-    return finish(KernelKind::vector);
+    if (!fits(KernelKind::vector)) return false;
+    out_.add_stage();
+    encode(code, target_, scratch_.body, out_.add_program());
+    return true;
   }
 
-  // Joins, allocates, synchronises and encodes the tile code as a stage of its own.
-  bool finish(KernelKind kind) {
+  // Joins, allocates and synchronises the tile code. False: it does not fit local memory.
+  bool fits(KernelKind kind) {
     TileCode& code = scratch_.code;
     if (code.overflow) return false;
     code.kind = kind;
@@ -132,8 +157,6 @@ class Compilation {
     if (code.local_bytes > target_.local_bytes) return false;
     if (target_.event_flags > 0) synchronise(code, target_, scratch_.sync);
     if (kind == KernelKind::vector) code.preferred_claim = claim_of(code);
-    out_.add_stage();
-    encode(code, target_, scratch_.body, out_.add_program());
     return true;
   }
 

@@ -62,6 +62,11 @@ class CubeLowering {
     return shape.rows > 0 && shape.cost > cost_apart(problem_, target_);
   }
 
+  int64_t piece() {
+    if (has_inner() || plan_.nodes[outer_.a].op != PlanOp::load_ || !describe()) return 0;
+    return choose_piece(problem_, target_);
+  }
+
   bool run(double shrink) {
     if (!describe()) return false;
     const auto local = static_cast<int64_t>(static_cast<double>(target_.local_bytes) * shrink);
@@ -515,7 +520,7 @@ class CubeLowering {
     TileOperand from;
     from.space = Space::pointer;
     from.index = code_.pointer_register(panel_pointer(product, part));
-    from.outer = stride(product.steps * columns);
+    from.outer = stride(packed_steps(product) * columns);
     from.middle = stride(columns);
     from.inner = 1;
     if (target_.unified_memory) return from;
@@ -533,22 +538,33 @@ class CubeLowering {
     return load.operands[0];
   }
 
+  // Of k in the panels, which may hold more of it than the plan multiplies.
+  int64_t packed_k(const Product& product) const {
+    const int64_t whole = access_of(product.b).panel_k;
+    return whole > 0 ? whole : product.k;
+  }
+  int64_t packed_steps(const Product& product) const { return ceil_div(packed_k(product), pair_); }
+
   PointerRegister panel_pointer(const Product& product, const Part& part) const {
     const NormalAccess& access = access_of(product.b);
     const int64_t columns = problem_.columns_per_panel;
-    const int64_t entry = ceil_div(product.n, columns) * columns * product.steps;
+    const int64_t steps = packed_steps(product);
+    const int64_t entry = ceil_div(product.n, columns) * columns * steps;
     const int64_t bytes = panel_bytes(product);
     PointerRegister pointer;
     pointer.buffer = access.value;
-    pointer.base = (part.k * columns + part.n * product.steps) * bytes;
+    pointer.base = ((access.panel_first / pair_ + part.k) * columns + part.n * steps) * bytes;
     pointer.high = entry * bytes;
     for (int axis = 0; axis < plan_.rank; ++axis) {
       const TileAxis& a = code_.space.axes[axis];
       if (axis == product.n_axis && a.dim >= 0) {
-        pointer.steps[a.dim] = a.tile * product.steps * bytes;
+        pointer.steps[a.dim] = a.tile * steps * bytes;
       }
-      if (has_role(axis)) continue;
-      const int64_t dense = product.k * product.n;
+      if (axis == plan_.piece_axis && a.dim >= 0) {
+        pointer.steps[a.dim] = product.steps * columns * bytes;
+      }
+      if (has_role(axis) || axis == plan_.piece_axis) continue;
+      const int64_t dense = packed_k(product) * product.n;
       const int64_t step = packed_stride(access.strides[axis], dense, entry) * bytes;
       if (a.dim >= 0) pointer.steps[a.dim] = step;
       pointer.high += step * (a.whole - 1);
@@ -579,6 +595,12 @@ bool costs_more(const NormalPlan& plan, const Target& target) {
   TileCode code;
   LoweringScratch scratch;
   return CubeLowering(plan, target, code, scratch).costs_more();
+}
+
+int64_t piece_of_product(const NormalPlan& plan, const Target& target) {
+  TileCode code;
+  LoweringScratch scratch;
+  return CubeLowering(plan, target, code, scratch).piece();
 }
 
 bool lower_cube(const NormalPlan& plan, const Target& target, double shrink, TileCode& code,

@@ -18,6 +18,10 @@ namespace dvm {
 // kernels that keep them in global memory.
 bool costs_more(const NormalPlan& plan, const Target& target);
 
+// The k of a piece where the plan is predicted to be faster split along k; 0: where it is not, or
+// cannot be.
+int64_t piece_of_product(const NormalPlan& plan, const Target& target);
+
 // Lowers a normal plan of kind cube or mix. `shrink` scales the memory it may plan with.
 // False: no block shape fits, or the plan is not one that cube kernels can do.
 bool lower_cube(const NormalPlan& plan, const Target& target, double shrink, TileCode& code,

@@ -12,6 +12,7 @@
 #include "scalar.h"
 #include "vm/assemble.h"
 #include "vm/disassemble.h"
+#include "vm/interpret.h"
 #include "vm/verify.h"
 
 namespace dvm::testing {
@@ -132,7 +133,9 @@ PlanBuilder product(int64_t m, int64_t n, int64_t k) {
   b.plan.m_axis = b.axis(m);
   b.plan.n_axis = b.axis(n);
   b.plan.k_axis = b.axis(k);
-  b.output(b.matmul(b.input(DType::f32, 0b101), b.input(DType::f32, 0b110)), DType::f32);
+  const int32_t left = b.input(DType::f32, 0b101);
+  const int32_t right = b.load(b.dense(DType::f32, {2, 1}), 0b110);
+  b.output(b.matmul(left, right), DType::f32);
   return b;
 }
 
@@ -149,6 +152,65 @@ void check_balance(int64_t m, int64_t n, int64_t k) {
   const int64_t busiest = (claims + 1) / 2 * header.preferred_claim;
   CHECK(2 * busiest * 10 <= header.tiles * 11, "%d of %d tiles on one of two cores",
         static_cast<int>(busiest), static_cast<int>(header.tiles));
+}
+
+// Split along k where cores would idle and it pays: near a sum in double, and the same bits
+// whichever piece is done first.
+void check_split_product(int64_t m, int64_t n, int64_t k, int cores, size_t stages) {
+  const PlanBuilder b = product(m, n, k);
+  Target target = small_target(cores, 768 << 10);
+  target.stage_overhead = 16384;
+  Compiled c(b, target);
+  CHECK(c.kernel.stages.size() == stages, "[%d, %d, %d] on %d cores has %zu stages",
+        static_cast<int>(m), static_cast<int>(n), static_cast<int>(k), cores,
+        c.kernel.stages.size());
+  if (stages != 2 || c.kernel.stages.size() != 2) return;
+  int64_t tiles = 0;
+  for (uint32_t p = 0; p < c.kernel.program_count; ++p) {
+    const Program& program = c.kernel.programs[p];
+    const std::string error =
+        verify(program, b.values.data(), b.values.size(), c.kernel.workspace_bytes, target);
+    CHECK(error.empty(), "%s", error.c_str());
+    if (p < c.kernel.stages[1].first_program) tiles += program.header().tiles;
+  }
+  CHECK(tiles >= cores, "%d pieces for %d cores", static_cast<int>(tiles), cores);
+  Random random(9);
+  std::normal_distribution<double> normal;
+  Buffers got(b.values, c.kernel.workspace_bytes), again(b.values, c.kernel.workspace_bytes);
+  for (size_t v = 0; v < 2; ++v) {
+    for (int64_t i = 0; i < b.values[v].bytes / 4; ++i) {
+      reference::write(DType::f32, got.at(v) + i * 4, {normal(random), 0});
+    }
+  }
+  again.copy_from(got, b.values);
+  const auto local = static_cast<size_t>(target.local_bytes);
+  run_kernel(c.kernel, reference::device(), cores, local, got.table());
+  for (int64_t row = 0; row < m; ++row) {
+    for (int64_t column = 0; column < n; ++column) {
+      double sum = 0, size = 0;
+      for (int64_t i = 0; i < k; ++i) {
+        const double term = static_cast<double>(value_at(got, b, 0, row * k + i)) *
+                            value_at(got, b, 1, i * n + column);
+        sum += term;
+        size += std::fabs(term);
+      }
+      const double error = std::fabs(value_at(got, b, 2, row * n + column) - sum);
+      CHECK(error <= 1e-6 * size, "an error of %g", error);
+    }
+  }
+  std::vector<std::byte> memory(local);
+  Core core;
+  core.local = memory.data();
+  core.local_bytes = local;
+  for (const CompiledKernel::Stage& stage : c.kernel.stages) {
+    for (uint32_t p = stage.program_count; p-- > 0;) {
+      const Program& program = c.kernel.programs[stage.first_program + p];
+      for (int64_t tile = program.header().tiles; tile-- > 0;) {
+        run_tiles(program, reference::device(), core, again.table(), tile, tile + 1);
+      }
+    }
+  }
+  CHECK(std::memcmp(got.at(2), again.at(2), b.values[2].bytes) == 0, "the order shows");
 }
 
 // Products of one row each: tiles of the kernel where B varies along an axis of the batch or not.
@@ -371,6 +433,12 @@ void check_cases() {
   check_long_reductions(5000, 700, 1, 2);
   check_long_reductions(500, 7000, 1, 1);
   check_tiles();
+  check_split_product(2, 8, 20011, 2, 2);
+  check_split_product(1, 1, 150001, 2, 2);
+  check_split_product(2, 8, 20011, 1, 1);
+  check_split_product(2, 8, 512, 2, 1);      // the second stage would cost more
+  check_split_product(6, 20, 20011, 2, 1);   // tiles enough
+  check_split_product(6, 20, 20011, 16, 2);  // for more cores not
   check_balance(200, 640, 640);
   check_balance(1000, 512, 512);
   check_weighed();

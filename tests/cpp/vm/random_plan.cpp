@@ -254,7 +254,9 @@ int32_t inner_product(Random& random, PlanBuilder& b, DType dtype, bool rounds, 
   return x;
 }
 
-PlanBuilder random_cube_plan(Random& random, int columns_per_panel) {
+namespace {
+
+PlanBuilder random_product(Random& random, int columns_per_panel, bool deep) {
   PlanBuilder b;
   b.plan.name = "random";
   b.plan.kind = KernelKind::mix;
@@ -262,10 +264,11 @@ PlanBuilder random_cube_plan(Random& random, int columns_per_panel) {
   const int batches = static_cast<int>(below(random, 3));
   uint32_t batch = 0;
   for (int i = 0; i < batches; ++i) batch |= 1u << b.axis(one_of(random, small));
-  b.plan.m_axis = b.axis(random_extent(random, 40));
-  b.plan.n_axis = b.axis(random_extent(random, 40));
-  b.plan.k_axis = b.axis(random_extent(random, 70));
-  if (chance(random, 40)) b.plan.inner_k_axis = b.axis(random_extent(random, 40));
+  constexpr int64_t depths[] = {511, 512, 513, 640, 769, 1009, 1024, 1601};
+  b.plan.m_axis = b.axis(random_extent(random, deep ? 5 : 40));
+  b.plan.n_axis = b.axis(random_extent(random, deep ? 17 : 40));
+  b.plan.k_axis = b.axis(deep ? one_of(random, depths) : random_extent(random, 70));
+  if (!deep && chance(random, 40)) b.plan.inner_k_axis = b.axis(random_extent(random, 40));
   const uint32_t m = 1u << b.plan.m_axis, n = 1u << b.plan.n_axis, k = 1u << b.plan.k_axis;
   const bool wide = chance(random, 20);
   const DType dtype = wide ? DType::f64 : DType::f32;
@@ -275,7 +278,9 @@ PlanBuilder random_cube_plan(Random& random, int columns_per_panel) {
   if (b.plan.inner_k_axis >= 0) {
     a = inner_product(random, b, dtype, rounds, batch, columns_per_panel);
   } else {
-    a = random_a_operand(random, b, dtype, a_axes, b.plan.k_axis);
+    a = deep && chance(random, 75)
+            ? b.load(random_view(random, b, random_storage(random, dtype), a_axes), a_axes)
+            : random_a_operand(random, b, dtype, a_axes, b.plan.k_axis);
   }
   const int32_t right = random_b_operand(random, b, dtype, rounds, batch, b.plan.k_axis,
                                          b.plan.n_axis, columns_per_panel);
@@ -303,6 +308,16 @@ PlanBuilder random_cube_plan(Random& random, int columns_per_panel) {
   }
   b.store(c, random_view(random, b, dtype, c_axes), c_axes);
   return b;
+}
+
+}  // namespace
+
+PlanBuilder random_cube_plan(Random& random, int columns_per_panel) {
+  return random_product(random, columns_per_panel, false);
+}
+
+PlanBuilder random_deep_plan(Random& random, int columns_per_panel) {
+  return random_product(random, columns_per_panel, true);
 }
 
 Target random_target(Random& random) {

@@ -14,6 +14,8 @@ using Random = std::mt19937;
 PlanBuilder random_vector_plan(Random& random);
 // `columns_per_panel` of f32; f64 has half of it.
 PlanBuilder random_cube_plan(Random& random, int columns_per_panel);
+// Few points of C and a long k, which is worth splitting.
+PlanBuilder random_deep_plan(Random& random, int columns_per_panel);
 Target random_target(Random& random);
 
 }  // namespace dvm::testing

@@ -22,6 +22,7 @@ Target host_like(const Target& random, const InstructionTable& table) {
   target.matmul_rows = random.matmul_rows / random.matmul_mr * target.matmul_mr;
   target.matmul_k_block = random.matmul_k_block;
   target.tile_overhead = random.tile_overhead;
+  target.stage_overhead = random.stage_overhead;
   target.stream_bytes = random.stream_bytes;
   return target;
 }
@@ -49,9 +50,11 @@ void check_level(const InstructionTable& table, unsigned first, unsigned count) 
     Random random(seed);
     const PlanBuilder vector = random_vector_plan(random);
     const PlanBuilder cube = random_cube_plan(random, table.matmul_nr);
+    const PlanBuilder deep = random_deep_plan(random, table.matmul_nr);
     const Target target = host_like(random_target(random), table);
     check_plan(vector, target, table, seed, scratch, kernel);
     check_plan(cube, target, table, seed, scratch, kernel);
+    check_plan(deep, target, table, seed, scratch, kernel);
   }
 }
 

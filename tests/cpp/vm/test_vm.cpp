@@ -26,7 +26,7 @@ namespace dvm::testing {
 namespace {
 
 struct Outcome {
-  int compiled = 0, empty = 0, unfit = 0, unfit_large = 0;
+  int compiled = 0, empty = 0, unfit = 0, unfit_large = 0, split = 0;
 };
 
 void check_text(const Program& program, unsigned seed) {
@@ -95,6 +95,7 @@ void check_plan(const PlanBuilder& b, const Target& target, unsigned seed, Compi
     outcome.unfit_large += target.local_bytes >= 1 << 20;
     return;
   }
+  outcome.split += kernel.stages.size() > 1;
   ++(status == CompileStatus::ok ? outcome.compiled : outcome.empty);
   Buffers want(b.values, 0), got(b.values, kernel.workspace_bytes);
   want.randomise(b.values, random);
@@ -137,8 +138,9 @@ Outcome check_random_plans(unsigned first, unsigned count, Make make) {
 }
 
 void report(const char* what, const Outcome& o) {
-  std::printf("%s: %d compiled, %d empty, %d do not fit (%d of them into large memory)\n", what,
-              o.compiled, o.empty, o.unfit, o.unfit_large);
+  std::printf("%s: %d compiled (%d of them split), ", what, o.compiled, o.split);
+  std::printf("%d empty, %d do not fit (%d of them into large memory)\n", o.empty, o.unfit,
+              o.unfit_large);
 }
 
 }  // namespace
@@ -156,6 +158,11 @@ int main(int argc, char** argv) {
   report("cube plans", check_random_plans(first, count, [](Random& random) {
            return random_cube_plan(random, dvm::reference::kColumnsPerPanel);
          }));
+  const Outcome deep = check_random_plans(first, count, [](Random& random) {
+    return random_deep_plan(random, dvm::reference::kColumnsPerPanel);
+  });
+  report("deep plans", deep);
+  CHECK(deep.split > 0, "no product was split along k");
   std::printf("%d checks, %d failures\n", checks, failures);
   return failures == 0 ? 0 : 1;
 }

@@ -1,0 +1,195 @@
+#include "vm/split_product.h"
+
+#include <algorithm>
+
+#include "vm/cube.h"
+#include "vm/program.h"
+
+namespace dvm {
+namespace {
+
+constexpr int kPieceAxis = 0;  // of the plans that are made; all others move up by one
+
+constexpr uint32_t bit(int axis) { return 1u << axis; }
+
+int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
+
+class Splitter {
+ public:
+  Splitter(const NormalPlan& plan, int64_t depth, SplitProduct& out)
+      : plan_(plan), out_(out), depth_(depth), k_(plan.extents[plan.k_axis]) {
+    const auto is_product = [](const NormalNode& node) { return node.op == PlanOp::matmul_; };
+    product_ = static_cast<int32_t>(std::find_if(plan.nodes.begin(), plan.nodes.end(), is_product) -
+                                    plan.nodes.begin());
+    describe_workspace();
+  }
+
+  void build() {
+    const int64_t whole = k_ / depth_, rest = k_ % depth_;
+    const int64_t pieces = whole + (rest > 0 ? 1 : 0);
+    build_partial(out_.partial, whole, depth_, 0);
+    out_.has_rest = rest > 0;
+    if (out_.has_rest) build_partial(out_.rest, 1, rest, whole);
+    build_join(pieces);
+    const int64_t bytes = pieces * volume_ * workspace_.element_bytes;
+    out_.workspace_bytes = ceil_div(bytes, 64) * 64;
+  }
+
+ private:
+  const NormalNode& product() const { return plan_.nodes[product_]; }
+
+  // [pieces, axes of the product].
+  void describe_workspace() {
+    workspace_.value = kWorkspace;
+    workspace_.storage = product().dtype;
+    workspace_.element_bytes = static_cast<int64_t>(size_of(product().dtype));
+    for (int axis = plan_.rank - 1; axis >= 0; --axis) {
+      if (!(product().axes & bit(axis))) continue;
+      workspace_.strides[axis + 1] = volume_;
+      volume_ *= plan_.extents[axis];
+    }
+    workspace_.strides[kPieceAxis] = volume_;
+  }
+
+  void start(NormalPlan& plan, KernelKind kind, int64_t pieces, int64_t k) const {
+    plan.kind = kind;
+    plan.weighed = false;
+    plan.rank = plan_.rank + 1;
+    plan.extents[kPieceAxis] = pieces;
+    for (int axis = 0; axis < plan_.rank; ++axis) plan.extents[axis + 1] = plan_.extents[axis];
+    plan.extents[plan_.k_axis + 1] = k;
+    plan.m_axis = plan.n_axis = plan.k_axis = plan.inner_k_axis = plan.piece_axis = -1;
+    plan.nodes.clear();
+    plan.accesses.clear();
+    plan.windows.clear();
+  }
+
+  static NormalNode shifted(NormalNode node) {
+    node.axes <<= 1;
+    node.reduce_axes <<= 1;
+    return node;
+  }
+
+  NormalAccess shifted(int32_t access) const {
+    NormalAccess out = plan_.accesses[access];
+    std::copy_backward(out.strides.begin(), out.strides.begin() + plan_.rank,
+                       out.strides.begin() + plan_.rank + 1);
+    out.strides[kPieceAxis] = 0;
+    return out;
+  }
+
+  static int32_t add(NormalPlan& plan, const NormalNode& node) {
+    plan.nodes.push_back(node);
+    return static_cast<int32_t>(plan.nodes.size()) - 1;
+  }
+  static int32_t add(NormalPlan& plan, const NormalAccess& access) {
+    plan.accesses.push_back(access);
+    return static_cast<int32_t>(plan.accesses.size()) - 1;
+  }
+
+  // The products of `pieces` pieces of k from piece `first` on.
+  void build_partial(NormalPlan& plan, int64_t pieces, int64_t k, int64_t first) const {
+    start(plan, KernelKind::cube, pieces, k);
+    plan.m_axis = plan_.m_axis + 1;
+    plan.n_axis = plan_.n_axis + 1;
+    plan.k_axis = plan_.k_axis + 1;
+    plan.piece_axis = kPieceAxis;
+    NormalNode product = shifted(this->product());
+    for (int i = 0; i < 2; ++i) {
+      product.inputs[i] = load_piece(plan, product.inputs[i], first);
+    }
+    product.axes |= bit(kPieceAxis);
+    NormalNode store;
+    store.op = PlanOp::store_;
+    store.dtype = product.dtype;
+    store.axes = product.axes;
+    store.inputs[0] = add(plan, product);
+    NormalAccess place = workspace_;
+    place.offset = first * volume_;
+    store.access = add(plan, place);
+    add(plan, store);
+  }
+
+  int32_t load_piece(NormalPlan& plan, int32_t operand, int64_t first) const {
+    NormalNode load = shifted(plan_.nodes[operand]);
+    load.axes |= bit(kPieceAxis);
+    NormalAccess access = shifted(load.access);
+    const int64_t step = depth_ * access.strides[plan_.k_axis + 1];
+    access.strides[kPieceAxis] = step;
+    if (access.packed_panels) {
+      access.panel_k = k_;
+      access.panel_first = first * depth_;
+    } else {
+      access.offset += first * step;
+    }
+    load.access = add(plan, access);
+    return add(plan, load);
+  }
+
+  // The product becomes a sum over its pieces; what only it was computed from is left out.
+  void build_join(int64_t pieces) {
+    NormalPlan& join = out_.join;
+    start(join, KernelKind::vector, pieces, 1);
+    --join.rank;  // nothing varies along k, the last axis
+    join.windows = plan_.windows;
+    out_.renumber.assign(plan_.nodes.size(), -1);
+    mark_joined();
+    for (size_t i = 0; i < plan_.nodes.size(); ++i) {
+      if (out_.renumber[i] < 0) continue;
+      NormalNode node = shifted(plan_.nodes[i]);
+      if (static_cast<int32_t>(i) == product_) {
+        out_.renumber[i] = add_sum(join);
+        continue;
+      }
+      for (int32_t& input : node.inputs) input = input < 0 ? -1 : out_.renumber[input];
+      for (int32_t* access : {&node.access, &node.weights, &node.numbers}) {
+        if (*access >= 0) *access = add(join, shifted(*access));
+      }
+      out_.renumber[i] = add(join, node);
+    }
+  }
+
+  void mark_joined() {
+    for (size_t i = plan_.nodes.size(); i-- > 0;) {
+      if (plan_.nodes[i].op == PlanOp::store_) out_.renumber[i] = 0;
+      if (out_.renumber[i] < 0 || static_cast<int32_t>(i) == product_) continue;
+      for (const int32_t input : plan_.nodes[i].inputs) {
+        if (input >= 0) out_.renumber[input] = 0;
+      }
+    }
+  }
+
+  int32_t add_sum(NormalPlan& join) const {
+    NormalNode load;
+    load.op = PlanOp::load_;
+    load.dtype = product().dtype;
+    load.axes = product().axes << 1 | bit(kPieceAxis);
+    load.access = add(join, workspace_);
+    NormalNode sum;
+    sum.op = PlanOp::reduce_sum_;
+    sum.dtype = product().dtype;
+    sum.axes = product().axes << 1;
+    sum.reduce_axes = bit(kPieceAxis);
+    sum.inputs[0] = add(join, load);
+    return add(join, sum);
+  }
+
+  const NormalPlan& plan_;
+  SplitProduct& out_;
+  const int64_t depth_, k_;
+  int32_t product_ = -1;
+  NormalAccess workspace_;
+  int64_t volume_ = 1;
+};
+
+}  // namespace
+
+bool split_product(const NormalPlan& plan, const Target& target, SplitProduct& out) {
+  if (plan.rank >= kMaxDomainRank || plan.k_axis + 1 != plan.rank) return false;
+  const int64_t depth = piece_of_product(plan, target);
+  if (depth == 0) return false;
+  Splitter(plan, depth, out).build();
+  return true;
+}
+
+}  // namespace dvm
