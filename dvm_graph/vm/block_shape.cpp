@@ -418,10 +418,12 @@ int64_t choose_piece(const BlockProblem& problem, const Target& target) {
   BlockProblem partial = problem;
   partial.whole_rows = partial.local_c = false;
   partial.epilogue_nodes = 0;
-  int64_t best = 0;
+  int64_t best = 0, previous = problem.k;
   for (int64_t wanted = target.cores; wanted <= kMostPieces * target.cores; wanted *= 2) {
-    const int64_t depth = round_up(ceil_div(problem.k, ceil_div(wanted, tiles)), kPieceStep);
-    if (depth < kLeastPiece || depth >= problem.k) break;
+    const int64_t even = round_up(ceil_div(problem.k, ceil_div(wanted, tiles)), kPieceStep);
+    const int64_t depth = std::max(even, kLeastPiece);
+    if (depth >= previous) break;
+    previous = depth;
     const int64_t pieces = ceil_div(problem.k, depth);
     partial.k = depth;
     partial.batch = problem.batch * pieces;
