@@ -42,9 +42,12 @@ struct Ahead {
   int lines = 0;  // cache lines to fetch with every strip
 };
 
+inline constexpr int64_t kScratchBytes = int64_t{128} << 10;
+
 struct Core {
   std::byte* local = nullptr;  // local memory, 64-byte aligned
   size_t local_bytes = 0;
+  std::byte* scratch = nullptr;       // kScratchBytes for the time of one instruction; null: none
   int32_t extents[kExtentRegisters];  // register 0 is 1
   std::byte* pointers[kPointerRegisters];
   bool first_chunk = true, last_chunk = true;

@@ -73,9 +73,11 @@ HostDevice::HostDevice(int cores, const InstructionTable& table, const Target& t
     CPU_ZERO(&allowed_);
   }
   for (int i = 0; i < cores; i++) {
-    arenas_.emplace_back(allocate_arena(static_cast<size_t>(target.local_bytes)));
+    const size_t local = (static_cast<size_t>(target.local_bytes) + 63) / 64 * 64;
+    arenas_.emplace_back(allocate_arena(local + kScratchBytes));
     auto& core = cores_.emplace_back(std::make_unique<Core>());
     core->local = arenas_.back().get();
+    core->scratch = core->local + local;
     core->local_bytes = static_cast<size_t>(target.local_bytes);
   }
   try {

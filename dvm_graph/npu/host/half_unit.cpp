@@ -5,15 +5,14 @@
 //   m_matmul_pairs  A and B in bf16, two steps of k side by side in 32 bits: one instruction of
 //                   AVX512-BF16 multiplies both and adds them to an f32
 //
-// A and panels of B are laid out as those of m_matmul (cube_unit.cpp), in elements of 16 or, pairs,
-// of 32 bits; B always comes packed. The loops are those of m_matmul too: a block of rows and a
-// panel of C in registers while k runs, all row blocks before the next panel, as many rows of A at
-// a time as stay in L2.
+// A and panels of B are laid out as those of m_matmul and multiplied by the same loops (blocks.h),
+// in elements of 16 or, pairs, of 32 bits; B always comes packed, padded with zeros.
 //
 // AVX512-BF16 rounds sums to nearest even, but not as two FMAs do, and takes denormal operands and
 // gives denormal results as 0. Elsewhere pairs are widened and multiplied by FMAs.
 //
 // This file is compiled once more for AVX-512 with AVX512-BF16, in a namespace of its own.
+#include "npu/host/blocks.h"
 #include "npu/host/rows.h"
 #include "npu/host/storage.h"
 #include "npu/host/transpose.h"
@@ -22,33 +21,24 @@
 namespace dvm::DVM_LEVEL {
 namespace {
 
-#if defined(DVM_AVX512)
-constexpr int kMaxRows = 14;
-#elif defined(DVM_AVX2)
-constexpr int kMaxRows = 6;
-#elif defined(__aarch64__)
-constexpr int kMaxRows = 12;
-#else
-constexpr int kMaxRows = 5;
-#endif
-constexpr int kPanelVectors = 2, kLatencySums = 8;
-constexpr int64_t L = kLanes<float>, kNR = kPanelVectors * L;
-constexpr int64_t kChunkBytes = int64_t{544} << 10;  // of A: stays in L2 beside two panels of B
-constexpr int64_t kAheadSteps = 16;                  // of k between bursts of prefetches
-constexpr int kAheadRows = 4;  // shorter blocks run at the speed of the hardware's prefetching
+constexpr int64_t L = kLanes<float>, kNR = Product<Plain<float>>::kColumns;
+
+constexpr int64_t kWidenRows = 4 * kMaxRows + 1;  // for which a panel is widened once
 
 using Sum = Full<float>;
 using Pairs = Full<uint32_t>;
 
-// How a step of k is read and multiplied.
 template <class S>
 struct Widened {
   using A = float;
   using B = LaneType<S>;
+  using Sum = Full<float>;
   using Column = Sum;
+  static constexpr bool kWidens = true;
   DVM_INLINE static Column column(const B* at) {
     return convert_lanes<float, S, L>(load<Vec<B, L>>(at));
   }
+  DVM_INLINE static Column column(const B* at, int64_t) { return column(at); }
   DVM_INLINE static Sum scalar(const A* at) { return splat<Sum>(*at); }
   DVM_INLINE static Sum multiply_add(Sum sum, Sum a, Column b) { return sum + a * b; }
 };
@@ -56,8 +46,11 @@ struct Widened {
 struct Paired {
   using A = uint32_t;
   using B = uint32_t;
+  using Sum = Full<float>;
   using Column = Pairs;
+  static constexpr bool kWidens = false;
   DVM_INLINE static Column column(const B* at) { return load<Pairs>(at); }
+  DVM_INLINE static Column column(const B* at, int64_t) { return column(at); }
   DVM_INLINE static Pairs scalar(const A* at) { return splat<Pairs>(*at); }
   DVM_INLINE static Sum multiply_add(Sum sum, Pairs a, Pairs b) {
 #if defined(DVM_AVX512_BF16)
@@ -69,149 +62,6 @@ struct Paired {
 #endif
   }
 };
-
-template <class Step>
-struct Product {
-  const typename Step::A* a;
-  int64_t a_row;  // strides, in elements
-  const typename Step::B* b;
-  int64_t b_step, b_panel;
-  float* c;
-  int64_t c_row;
-  int64_t k;
-  bool accumulate;
-  const typename Step::B* ahead = nullptr;  // of B, to fetch into L2 meanwhile
-  int64_t ahead_rows = 0;                   // per kAheadSteps steps of k
-};
-
-// C block: Rows rows, one panel, of which the last vector has `ragged` columns (L: all).
-template <class Step, int Rows, int Vectors>
-[[gnu::noinline]] void multiply_block(const Product<Step>& x, int64_t ragged) {
-  constexpr int kSums = Rows * Vectors >= kLatencySums ? 1 : kLatencySums / (Rows * Vectors);
-  Sum sum[kSums * Rows][Vectors];
-#pragma GCC unroll 64
-  for (int i = 0; i < kSums * Rows; i++)
-#pragma GCC unroll 2
-    for (int j = 0; j < Vectors; j++) sum[i][j] = Sum{};
-  // One pointer for three rows: see cube_unit.cpp.
-  constexpr int kGroup = 3, kGroups = (Rows + kGroup - 1) / kGroup;
-  const typename Step::A* group[kGroups];
-  const int64_t a_row = x.a_row, b_step = x.b_step;
-#pragma GCC unroll 8
-  for (int g = 0; g < kGroups; g++) {
-    group[g] = x.a + g * kGroup * a_row;
-    asm("" : "+r"(group[g]));
-  }
-  const typename Step::B* b = x.b;
-  const auto step = [&](int first) DVM_LAMBDA_INLINE {
-    typename Step::Column column[Vectors];
-#pragma GCC unroll 2
-    for (int j = 0; j < Vectors; j++) column[j] = Step::column(b + j * L);
-#pragma GCC unroll 64
-    for (int i = 0; i < Rows; i++) {
-      const auto scalar = Step::scalar(&group[i / kGroup][i % kGroup * a_row]);
-#pragma GCC unroll 2
-      for (int j = 0; j < Vectors; j++)
-        sum[first + i][j] = Step::multiply_add(sum[first + i][j], scalar, column[j]);
-    }
-#pragma GCC unroll 8
-    for (int g = 0; g < kGroups; g++) group[g]++;
-    b += b_step;
-  };
-  if constexpr (kSums > 1) {
-    int64_t k = 0;
-    for (; k + kSums <= x.k; k += kSums) {
-#pragma GCC unroll 8
-      for (int u = 0; u < kSums; u++) step(u * Rows);
-    }
-    for (; k < x.k; k++) step(0);
-#pragma GCC unroll 64
-    for (int i = Rows; i < kSums * Rows; i++)
-#pragma GCC unroll 2
-      for (int j = 0; j < Vectors; j++) sum[i % Rows][j] += sum[i][j];
-  } else {
-    const typename Step::B* ahead = x.ahead;
-    const int64_t ahead_rows = x.ahead_rows;
-    for (int64_t k = 0; k < x.k; k += kAheadSteps) {
-      if constexpr (Rows >= kAheadRows || Rows == kMaxRows) {
-        constexpr int64_t kLine = 64 / static_cast<int64_t>(sizeof(*ahead));
-        for (int64_t row = 0; row < ahead_rows; row++, ahead += b_step)
-          for (int64_t n = 0; n < kNR; n += kLine) __builtin_prefetch(ahead + n, 0, 2);
-      }
-      for (int64_t left = lesser(x.k - k, kAheadSteps); left > 0; left--) step(0);
-    }
-  }
-  float* c = x.c;
-  const int64_t c_row = x.c_row;
-  const bool accumulate = x.accumulate;
-#pragma GCC unroll 64
-  for (int i = 0; i < Rows; i++, c += c_row) {
-#pragma GCC unroll 2
-    for (int j = 0; j < Vectors; j++) {
-      float* at = c + j * L;
-      Sum result = sum[i][j];
-      if (j == Vectors - 1 && ragged < L) {
-        if (accumulate) result += load_partial<Sum>(at, ragged);
-        store_partial(at, result, ragged);
-      } else {
-        if (accumulate) result += load<Sum>(at);
-        store(at, result);
-      }
-    }
-  }
-}
-
-template <class Step>
-using Block = void (*)(const Product<Step>&, int64_t);
-
-template <class Step, int Vectors, int... Rows>
-DVM_INLINE Block<Step> block_of(int64_t rows, std::integer_sequence<int, Rows...>) {
-  static constexpr Block<Step> kBlocks[] = {&multiply_block<Step, Rows + 1, Vectors>...};
-  return kBlocks[rows - 1];
-}
-
-template <class Step, int Vectors>
-DVM_INLINE void multiply_panel(Product<Step> x, int64_t rows, int64_t ragged) {
-  const int64_t count = (rows + kMaxRows - 1) / kMaxRows, most = (rows + count - 1) / count;
-  const int64_t ahead = (x.k + kAheadSteps - 1) / kAheadSteps * x.ahead_rows * x.b_step;
-  for (int64_t m = 0; m < rows; m += most) {
-    block_of<Step, Vectors>(lesser(rows - m, most), std::make_integer_sequence<int, kMaxRows>{})(
-        x, ragged);
-    x.a += most * x.a_row;
-    x.c += most * x.c_row;
-    x.ahead += ahead;
-  }
-}
-
-template <class Step>
-void multiply(Product<Step> x, int64_t rows, int64_t columns) {
-  const int64_t row_bytes = (x.k + 1) * static_cast<int64_t>(sizeof(typename Step::A));
-  const int64_t resident = kChunkBytes / row_bytes / kMaxRows * kMaxRows;
-  const int64_t chunk = resident > kMaxRows ? resident : kMaxRows;
-  for (int64_t m = 0; m < rows; m += chunk) {
-    const int64_t here = lesser(rows - m, chunk);
-    const int64_t blocks = (here + kMaxRows - 1) / kMaxRows;
-    Product<Step> panel = x;
-    panel.ahead_rows = (kAheadSteps + blocks - 1) / blocks;
-    int64_t left = columns;
-    for (; left >= kNR; left -= kNR) {
-      if (left == kNR) panel.ahead_rows = 0;
-      panel.ahead = panel.b + panel.b_panel;
-      multiply_panel<Step, 2>(panel, here, L);
-      panel.b += panel.b_panel;
-      panel.c += kNR;
-    }
-    panel.ahead = panel.b;
-    panel.ahead_rows = 0;
-    if (left > L) {
-      multiply_panel<Step, 2>(panel, here, left - L);
-    } else if (left > 0) {
-      multiply_panel<Step, 1>(panel, here, left);
-    }
-    x.a += chunk * x.a_row;
-    x.c += chunk * x.c_row;
-  }
-}
 
 template <class Step>
 void matmul_handler(Core& core, const uint64_t* words) {
@@ -232,7 +82,12 @@ void matmul_handler(Core& core, const uint64_t* words) {
   x.k = e.middle;
   x.accumulate =
       (flags & kAccumulateAlways) != 0 || ((flags & kAccumulate) != 0 && !core.first_chunk);
-  multiply(x, e.outer, e.inner);
+  if (Step::kWidens && core.scratch != nullptr && e.outer >= kWidenRows) {
+    x.room = reinterpret_cast<float*>(core.scratch);
+    multiply_blocks(x, e.outer, e.inner, kScratchBytes / (x.kColumns * int64_t{sizeof(float)}));
+  } else {
+    multiply_blocks(x, e.outer, e.inner, x.k + 1);
+  }
 }
 
 // ---- packing

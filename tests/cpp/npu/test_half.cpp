@@ -165,8 +165,8 @@ struct Sizes {
 
 Sizes random_sizes(Random& random, int64_t nr, bool large) {
   constexpr int64_t kDepths[] = {0, 1, 2, 3, 8, 17, 33, 64, 101, 300};
-  if (large) return {45, 2 * nr + 3, 4001, random.chance(0.5)};  // more of A than stays in a cache
-  return {random.chance(0.2) ? random.integer(0, 2) : random.integer(1, 45),
+  if (large) return {61, 2 * nr + 3, 4001, random.chance(0.5)};  // more of A than stays in a cache
+  return {random.chance(0.2) ? random.integer(0, 2) : random.integer(1, 61),
           random_size(random, nr), random.pick(kDepths), random.chance(0.5)};
 }
 
@@ -184,6 +184,8 @@ void test_widen(Machine& machine, Random& random, DType dtype, int64_t nr, bool 
     return dtype == DType::f16 ? random.pick(kF16) : random.pick(kBf16);
   });
   const std::vector<float> before = c.copy();
+  alignas(64) static std::byte scratch[kScratchBytes];
+  machine.core.scratch = large || random.chance(0.5) ? scratch : nullptr;
   context += "m_matmul_widen " + describe({m, k, n}, {a.strides(), c.strides()});
   machine.execute(Family::m_matmul_widen, dtype, {m, k, n}, {c.place(), a.place(), b.place()}, {},
                   accumulate ? kAccumulateAlways : 0);

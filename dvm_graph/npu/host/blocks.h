@@ -1,0 +1,317 @@
+// Blocks of C in registers, and the loops of the cube unit around them.
+//
+// B comes in panels of NR = 2 vectors of columns: packed ([k][NR], padded with zeros) or direct
+// from a row-major matrix (panel stride NR, k stride the row length); the last panel may be ragged
+// and is then read and written under a mask, never past column n. A is read in place, row by row.
+//
+// A block of `Rows` x `Vectors` accumulators lives in registers while k runs. Rows are cut into
+// blocks of nearly equal size; for each panel of B all row blocks are done before the next panel,
+// so that B is read once from memory, and the next panel is fetched into L2 meanwhile. So many rows
+// of A pass at a time that they stay in L2. Short blocks split k over several accumulators, which
+// hides the latency of the FMAs.
+//
+// How a step of k is read and multiplied is a `Step`: types A and B of the operands' elements, Sum
+// of a vector of accumulators and Column of a vector of B; `column(at)`, `column(at, count)` and
+// `scalar(at)` read, `multiply_add(sum, scalar, column)` multiplies; kWidens: a Column is a Sum,
+// but takes time to read.
+#pragma once
+
+#include "npu/host/loops.h"
+
+namespace dvm::DVM_LEVEL {
+namespace {
+
+#if defined(DVM_AVX512)
+constexpr int kMaxRows = 14;  // 28 accumulators, 2 of B, 1 of A: 31 of 32 registers
+#elif defined(DVM_AVX2)
+constexpr int kMaxRows = 6;
+#elif defined(__aarch64__)
+constexpr int kMaxRows = 12;
+#else
+constexpr int kMaxRows = 5;
+#endif
+constexpr int kPanelVectors = 2;
+constexpr int kLatencySums = 8;  // accumulators that keep the FMA units busy
+// Multiply-adds to a cache line of B from which they leave time to fetch the next panel; shorter
+// blocks run at the speed of the hardware's own prefetching, which software prefetches only slow
+// down.
+constexpr int kAheadVectors = 9;
+constexpr int64_t kAheadSteps = 16;                  // of k between bursts of prefetches into L2
+constexpr int64_t kNearSteps = 32;                   // of k that B comes into L1 before its use
+constexpr int64_t kChunkBytes = int64_t{544} << 10;  // of A: stays in L2 beside two panels of B
+constexpr int64_t kDirectDepth = 128;                // of k: rows of a direct B stay in L2
+// Panels of a direct B whose rows are fetched in one run: those of a panel alone are so short that
+// misses of the TLB and of the pages of DRAM would cost more than the reading.
+constexpr int64_t kDirectRun = 2;
+constexpr int64_t kLineBytes = 64;
+
+// Operands in the dtype of the arithmetic.
+template <class T>
+struct Plain {
+  using A = T;
+  using B = T;
+  using Sum = Full<T>;
+  using Column = Sum;
+  static constexpr bool kWidens = false;
+  DVM_INLINE static Column column(const B* at) { return load<Column>(at); }
+  DVM_INLINE static Column column(const B* at, int64_t count) {
+    return load_partial<Column>(at, count);
+  }
+  DVM_INLINE static Sum scalar(const A* at) { return splat<Sum>(*at); }
+  DVM_INLINE static Sum multiply_add(Sum sum, Sum a, Column b) { return sum + a * b; }
+};
+
+// Memory to fetch into L2 meanwhile: `rows` rows per kAheadSteps steps of k.
+struct FetchAhead {
+  const char* at = nullptr;
+  int64_t stride = 0, row_bytes = 0, rows = 0;
+};
+
+template <class Step>
+struct Product {
+  using A = typename Step::A;
+  using B = typename Step::B;
+  using Sum = typename Step::Sum;
+  using C = Element<Sum>;
+  static constexpr int64_t kLanes = kLanesOf<Sum>, kColumns = kPanelVectors * kLanes;
+  static constexpr int64_t kStepBytes = kColumns * static_cast<int64_t>(sizeof(B));
+
+  const A* a;
+  int64_t a_row;  // strides, in elements
+  const B* b;
+  int64_t b_step, b_panel;
+  C* c;
+  int64_t c_row;
+  int64_t k;
+  bool accumulate;
+  C* room = nullptr;  // where panels are widened to; null: on their way to the FMAs
+  FetchAhead ahead = {};
+
+  bool direct() const { return b_panel == kColumns && b_step != kColumns; }
+};
+
+// C block: Rows rows, one panel. `ragged` (0: none) is the number of valid elements in the last
+// vector. All loops over accumulators are unrolled, so that these are registers.
+template <class Step, int Rows, int Vectors, bool Ragged>
+[[gnu::noinline]] void multiply_block(const Product<Step>& x, int64_t ragged) {
+  using V = typename Step::Sum;
+  constexpr int64_t L = kLanesOf<V>;
+  constexpr int64_t kLineElements = kLineBytes / static_cast<int64_t>(sizeof(*x.b));
+  constexpr int kSums = Rows * Vectors >= kLatencySums ? 1 : kLatencySums / (Rows * Vectors);
+  constexpr bool kPrefetches =
+      Rows * kPanelVectors * kLineBytes >= kAheadVectors * Product<Step>::kStepBytes ||
+      Rows == kMaxRows;
+  V sum[kSums * Rows][Vectors];
+#pragma GCC unroll 64
+  for (int i = 0; i < kSums * Rows; i++)
+#pragma GCC unroll 2
+    for (int j = 0; j < Vectors; j++) sum[i][j] = V{};
+#pragma GCC unroll 64
+  for (int i = 0; i < Rows; i++)
+    for (int j = 0; j < Vectors; j++) __builtin_prefetch(x.c + i * x.c_row + j * L, 1);
+  // One pointer for three rows, which the compiler must not derive from each other: it would run
+  // out of registers for the offsets of all rows.
+  constexpr int kGroup = 3, kGroups = (Rows + kGroup - 1) / kGroup;
+  const typename Step::A* group[kGroups];
+  const int64_t a_row = x.a_row, b_step = x.b_step;
+#pragma GCC unroll 8
+  for (int g = 0; g < kGroups; g++) {
+    group[g] = x.a + g * kGroup * a_row;
+    asm("" : "+r"(group[g]));
+  }
+  const typename Step::B* b = x.b;
+  const auto step = [&](int first) DVM_LAMBDA_INLINE {
+    typename Step::Column column[Vectors];
+#pragma GCC unroll 2
+    for (int j = 0; j < Vectors; j++) {
+      const auto* at = b + j * L;
+      column[j] = Ragged && j == Vectors - 1 ? Step::column(at, ragged) : Step::column(at);
+    }
+#pragma GCC unroll 64
+    for (int i = 0; i < Rows; i++) {
+      const auto scalar = Step::scalar(&group[i / kGroup][i % kGroup * a_row]);
+#pragma GCC unroll 2
+      for (int j = 0; j < Vectors; j++)
+        sum[first + i][j] = Step::multiply_add(sum[first + i][j], scalar, column[j]);
+    }
+#pragma GCC unroll 8
+    for (int g = 0; g < kGroups; g++) group[g]++;
+    if constexpr (kPrefetches) {
+#pragma GCC unroll 2
+      for (int64_t n = 0; n < Vectors * L; n += kLineElements)
+        __builtin_prefetch(b + kNearSteps * b_step + n);
+    }
+    b += b_step;
+  };
+  if constexpr (kSums > 1) {
+    int64_t k = 0;
+    for (; k + kSums <= x.k; k += kSums) {
+#pragma GCC unroll 8
+      for (int u = 0; u < kSums; u++) step(u * Rows);
+    }
+    for (; k < x.k; k++) step(0);
+#pragma GCC unroll 64
+    for (int i = Rows; i < kSums * Rows; i++)
+#pragma GCC unroll 2
+      for (int j = 0; j < Vectors; j++) sum[i % Rows][j] += sum[i][j];
+  } else {
+    FetchAhead ahead = x.ahead;
+    for (int64_t k = 0; k < x.k; k += kAheadSteps) {
+      if constexpr (kPrefetches) {
+#pragma GCC unroll 64
+        for (int i = 0; i < Rows; i++)
+          __builtin_prefetch(group[i / kGroup] + (i % kGroup + Rows) * a_row, 0, 2);
+        // By the last byte of every line's worth: a B that is not aligned to lines lies in one
+        // more, the first, which came with the columns before.
+        for (int64_t row = 0; row < ahead.rows; row++, ahead.at += ahead.stride)
+          for (int64_t byte = kLineBytes - 1; byte < ahead.row_bytes; byte += kLineBytes)
+            __builtin_prefetch(ahead.at + byte, 0, 2);
+      }
+      for (int64_t left = lesser(x.k - k, kAheadSteps); left > 0; left--) step(0);
+    }
+  }
+  auto* c = x.c;
+  const int64_t c_row = x.c_row;
+  const bool accumulate = x.accumulate;
+#pragma GCC unroll 64
+  for (int i = 0; i < Rows; i++, c += c_row) {
+#pragma GCC unroll 2
+    for (int j = 0; j < Vectors; j++) {
+      auto* at = c + j * L;
+      V result = sum[i][j];
+      if (Ragged && j == Vectors - 1) {
+        if (accumulate) result += load_partial<V>(at, ragged);
+        store_partial(at, result, ragged);
+      } else {
+        if (accumulate) result += load<V>(at);
+        store(at, result);
+      }
+    }
+  }
+}
+
+template <class Step>
+using Block = void (*)(const Product<Step>&, int64_t);
+
+// By rows - 1.
+template <class Step, int Vectors, bool Ragged, int... Rows>
+constexpr Block<Step> block_of(int rows, std::integer_sequence<int, Rows...>) {
+  constexpr Block<Step> kBlocks[] = {&multiply_block<Step, Rows + 1, Vectors, Ragged>...};
+  return kBlocks[rows - 1];
+}
+template <class Step, int Vectors, bool Ragged>
+DVM_INLINE Block<Step> block_of(int64_t rows) {
+  return block_of<Step, Vectors, Ragged>(static_cast<int>(rows),
+                                         std::make_integer_sequence<int, kMaxRows>{});
+}
+
+// Rows as blocks of nearly equal size.
+struct RowBlocks {
+  int64_t rows, count, step, last;
+
+  DVM_INLINE RowBlocks(int64_t all, int64_t most)
+      : rows(all),
+        count((all + most - 1) / most),
+        step((all + count - 1) / count),
+        last(all - (all - 1) / step * step) {}
+};
+
+// One panel of B, or the `Vectors` vectors of a ragged one.
+template <class Step, int Vectors, bool Ragged>
+DVM_INLINE void multiply_panel(const Product<Step>& panel, const RowBlocks& rows, int64_t ragged) {
+  const Block<Step> block = block_of<Step, Vectors, Ragged>(rows.step);
+  const Block<Step> last = block_of<Step, Vectors, Ragged>(rows.last);
+  const int64_t ahead_rows = (panel.k + kAheadSteps - 1) / kAheadSteps * panel.ahead.rows;
+  Product<Step> x = panel;
+  for (int64_t m = 0; m < rows.rows; m += rows.step) {
+    (m + rows.step <= rows.rows ? block : last)(x, ragged);
+    x.a += rows.step * x.a_row;
+    x.c += rows.step * x.c_row;
+    x.ahead.at += ahead_rows * x.ahead.stride;
+  }
+}
+
+// Rows of A a multiple of a cache way apart all fall into one set of L1: a block then takes no more
+// rows than the set has room for beside B.
+template <class T>
+DVM_INLINE int64_t most_rows(int64_t a_row) {
+  constexpr int64_t kWayBytes = 4096;
+  constexpr int kRowsPerSet = kMaxRows < 11 ? kMaxRows : 11;
+  return a_row * static_cast<int64_t>(sizeof(T)) % kWayBytes == 0 ? kRowsPerSet : kMaxRows;
+}
+
+// A panel that many blocks of rows read is widened once.
+template <class Step>
+DVM_INLINE void multiply_widened(const Product<Step>& panel, const RowBlocks& rows) {
+  using C = typename Product<Step>::C;
+  constexpr int64_t L = Product<Step>::kLanes, kNR = Product<Step>::kColumns;
+  for (int64_t k = 0; k < panel.k; k++)
+    for (int64_t n = 0; n < kNR; n += L)
+      store(panel.room + k * kNR + n, Step::column(panel.b + k * panel.b_step + n));
+  const Product<Plain<C>> wide{
+      panel.a,     panel.a_row, panel.room,       kNR,     0,          panel.c,
+      panel.c_row, panel.k,     panel.accumulate, nullptr, panel.ahead};
+  multiply_panel<Plain<C>, 2, false>(wide, rows, 0);
+}
+
+template <class Step>
+DVM_INLINE void multiply_panels(Product<Step> x, const RowBlocks& rows, int64_t columns) {
+  constexpr int64_t L = Product<Step>::kLanes, kNR = Product<Step>::kColumns;
+  constexpr auto kElement = static_cast<int64_t>(sizeof(*x.b));
+  // Behind the last panel come the next steps of k, of the first one.
+  const auto* next_depth = x.b + x.k * x.b_step;
+  // Panels of a run take turns: each fetches a share of the next run's rows.
+  const int64_t run = x.direct() ? kDirectRun : 1;
+  x.ahead.stride = x.b_step * kElement;
+  x.ahead.row_bytes = run * x.kStepBytes;
+  x.ahead.rows = (kAheadSteps + rows.count * run - 1) / (rows.count * run);
+  const int64_t share = (x.k + kAheadSteps - 1) / kAheadSteps * rows.count * x.ahead.rows;
+  int64_t left = columns, turn = 0;
+  for (; left >= kNR; left -= kNR) {
+    const int64_t panels = run - turn;  // to the next run
+    const auto* next = left > panels * kNR ? x.b + panels * x.b_panel : next_depth;
+    x.ahead.at = reinterpret_cast<const char*>(next) + turn * share * x.ahead.stride;
+    turn = panels > 1 ? turn + 1 : 0;
+    if constexpr (Step::kWidens) {
+      if (x.room != nullptr)
+        multiply_widened(x, rows);
+      else
+        multiply_panel<Step, 2, false>(x, rows, 0);
+    } else {
+      multiply_panel<Step, 2, false>(x, rows, 0);
+    }
+    x.b += x.b_panel;
+    x.c += kNR;
+  }
+  x.ahead.rows = 0;
+  if (left > L) {
+    multiply_panel<Step, 2, true>(x, rows, left - L);
+  } else if (left > 0) {
+    multiply_panel<Step, 1, true>(x, rows, left);
+  }
+}
+
+// C[rows, columns] (+)= A * B. No more than `depth` steps of k pass at a time.
+template <class Step>
+void multiply_blocks(Product<Step> x, int64_t rows, int64_t columns, int64_t depth) {
+  const int64_t most = most_rows<typename Step::A>(x.a_row);
+  const int64_t row_bytes = (x.k + 1) * static_cast<int64_t>(sizeof(*x.a));
+  const int64_t resident = kChunkBytes / row_bytes;
+  const RowBlocks chunks(rows, resident > most ? resident : most);
+  for (int64_t m = 0; m < rows; m += chunks.step) {
+    const RowBlocks chunk(lesser(rows - m, chunks.step), most);
+    Product<Step> part = x;
+    for (int64_t k = 0; k == 0 || k < x.k; k += depth) {
+      part.k = lesser(x.k - k, depth);
+      multiply_panels(part, chunk, columns);
+      part.accumulate = true;
+      part.a += depth;
+      part.b += depth * x.b_step;
+    }
+    x.a += chunks.step * x.a_row;
+    x.c += chunks.step * x.c_row;
+  }
+}
+
+}  // namespace
+}  // namespace dvm::DVM_LEVEL
