@@ -32,13 +32,10 @@ struct InstructionTimes {
   uint64_t scalar_ticks = 0;  // moving from tile to tile
 };
 
-// Memory that the next tile will read and nobody has fetched yet.
+// Memory that the next tile will read and nobody has fetched yet: one range, then another.
 struct Ahead {
-  struct Range {
-    const std::byte *at = nullptr, *end = nullptr;
-    const std::byte* tile = nullptr;  // where what this tile reads begins; it ends at `at`
-  };
-  Range ranges[2];
+  const std::byte *at = nullptr, *end = nullptr;
+  const std::byte *next_at = nullptr, *next_end = nullptr;
   int lines = 0;  // cache lines to fetch with every strip
 };
 
@@ -59,8 +56,8 @@ struct Core {
 // `words` points at the instruction's head.
 using Handler = void (*)(Core& core, const uint64_t* words);
 
-// Runs a group of joined instructions (vm/strips.h), or several by rows (vm/row_blocks.h), the
-// first of which `words` points at; returns the end of the last.
+// Runs a group of joined instructions (vm/strips.h), the first of which `words` points at; returns
+// the end of the last.
 using JoinedHandler = const uint64_t* (*)(Core& core, const uint64_t* words);
 
 struct InstructionTable {

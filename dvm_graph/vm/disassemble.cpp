@@ -105,7 +105,6 @@ void add_predicates(Text& text, const Head& head) {
   if (head.flags & kStream) put("stream");
   if (head.flags & kJoined) put("joined");
   if (head.flags & kTransient) put("transient");
-  if (head.flags & kRows) put("rows");
   text.add("}");
 }
 

@@ -35,19 +35,20 @@ class TileCursor {
   // Tells the core which memory the tile after this one will read; `last`: there is none.
   void look_ahead(const ProgramHeader& header, bool last) {
     Ahead& ahead = core_.ahead;
+    ahead = {};
+    if (header.ahead[0] == 0 || last) return;
     const size_t d = grid_.size() - 1;
-    const int64_t next = coordinates_[d] + 1;
-    const int64_t extent = last || next == grid_[d].count ? 0 : grid_[d].extent_at(next);
+    const int64_t coordinate = coordinates_[d] + 1;
+    if (coordinate == grid_[d].count) return;
     ahead.lines = header.ahead_lines;
-    for (int stream = 0; stream < kAheadStreams; stream++) {
-      if (header.ahead[stream] == 0) break;
+    const auto range = [&](int stream, const std::byte*& at, const std::byte*& end) {
       const size_t p = header.ahead[stream] - 1u;
       const int64_t step = pointers_[p].steps[d];
-      const std::byte* const tile = core_.pointers[p];
-      const std::byte* const at = moved(core_.pointers[p], step * current_[d] / grid_[d].tile);
-      const std::byte* const end = moved(core_.pointers[p], step + step * extent / grid_[d].tile);
-      ahead.ranges[stream] = {at, extent == 0 ? at : end, tile};
-    }
+      at = moved(core_.pointers[p], step);
+      end = moved(core_.pointers[p], step + step * grid_[d].extent_at(coordinate) / grid_[d].tile);
+    };
+    range(0, ahead.at, ahead.end);
+    if (header.ahead[1] != 0) range(1, ahead.next_at, ahead.next_end);
   }
 
   // Moves to the next tile; returns the mask of grid dims that changed.
@@ -143,7 +144,7 @@ bool run_body(std::span<const uint64_t> body, const InstructionTable& table, Cor
     std::memcpy(&head, words, sizeof head);
     if ((head.changed_mask | (head.flags & (kFirstChunk | kLastChunk))) == 0 ||
         enabled(head, changed, core)) {
-      if ((head.flags & (kJoined | kRows)) != 0 && table.joined != nullptr) {
+      if ((head.flags & kJoined) != 0 && table.joined != nullptr) {
         const uint64_t* const after = table.joined(core, words);
         if constexpr (Timed) {  // the time of a group counts for its first instruction
           const uint64_t now = ticks();

@@ -1,17 +1,211 @@
 // Joined instructions (vm/strips.h): every row of their loops is walked once, in strips of a few
-// vectors that stay in registers from one instruction to the next. Groups that go over the same
-// rows (vm/row_blocks.h) take turns on a few rows at a time.
+// vectors that stay in registers from one instruction to the next.
 //
-// The order in which a reduction adds depends on the extents only; sums are cascaded in three
-// levels.
-#include "npu/host/joined_group.h"
+// An instruction becomes one or two steps that change the strip: load the left operand, unless it
+// is what the instruction before has left, and apply the operation with the right one. The order in
+// which a reduction adds depends on the extents only; sums are cascaded in three levels.
+#include "npu/host/folds.h"
+#include "npu/host/functions.h"
+#include "npu/host/loops.h"
 #include "npu/host/units.h"
-#include "vm/row_blocks.h"
+#include "vm/strips.h"
 
 namespace dvm::DVM_LEVEL {
 namespace {
 
 constexpr int kStrip = strip_vectors(kVectorBytes);
+
+// Fetches lines that the next tile will read, the more evenly the better: memory works meanwhile.
+class FetchAhead {
+ public:
+  DVM_INLINE explicit FetchAhead(Core& core) : core_(core), ahead_(core.ahead) {}
+  DVM_INLINE ~FetchAhead() { core_.ahead = ahead_; }
+  DVM_INLINE void strip() {
+    for (int i = 0; i < ahead_.lines && ahead_.at < ahead_.end; i++) {
+      __builtin_prefetch(ahead_.at, 0, 2);
+      ahead_.at += kLine;
+    }
+    if (ahead_.at >= ahead_.end && ahead_.next_at < ahead_.next_end) [[unlikely]] {
+      ahead_.at = ahead_.next_at;
+      ahead_.end = ahead_.next_end;
+      ahead_.next_end = ahead_.next_at;
+    }
+  }
+
+ private:
+  static constexpr int64_t kLine = 64;
+  Core& core_;
+  Ahead ahead_;
+};
+
+// How a step changes the strip x. Binary operations come in threes: the other operand y is a row,
+// one value for the whole row, or x itself.
+#define DVM_BINARY_STEPS(STEP)                 \
+  STEP(load, y)                                \
+  STEP(add, x + y)                             \
+  STEP(subtract, x - y)                        \
+  STEP(subtract_from, y - x)                   \
+  STEP(multiply, x* y)                         \
+  STEP(divide, x / y)                          \
+  STEP(divide_into, y / x)                     \
+  STEP(least, x != x ? x : lesser_lanes(x, y)) \
+  STEP(greatest, x != x ? x : greater_lanes(x, y))
+#define DVM_UNARY_STEPS(STEP)          \
+  STEP(absolute, absolute(x))          \
+  STEP(negate, -x)                     \
+  STEP(reciprocal, splat<F>(1.0f) / x) \
+  STEP(exp, exp_lanes(x))              \
+  STEP(log, log_lanes(x))              \
+  STEP(erf, erf_lanes(x))              \
+  STEP(tanh, tanh_lanes(x))            \
+  STEP(sigmoid, sigmoid_lanes(x))
+
+enum class Do : uint8_t {
+#define DVM_STEP(name, expression) name##_row, name##_value, name##_self,
+  DVM_BINARY_STEPS(DVM_STEP)
+#undef DVM_STEP
+#define DVM_STEP(name, expression) name,
+      DVM_UNARY_STEPS(DVM_STEP)
+#undef DVM_STEP
+};
+
+enum class Keep : uint8_t { nothing, store, stream };
+
+struct Step {
+  Do what;
+  Keep keep;
+  const float* in;  // of the current row
+  float* out;
+};
+
+// Where the rows of a step's operands begin.
+struct Place {
+  Tile<const float> in;
+  Tile<float> out;
+  Keep keep;  // as the step's, but for rows where a stream is not aligned
+};
+
+struct Group {
+  Step steps[2 * kMostJoined];
+  Place places[2 * kMostJoined];
+  int count = 0;
+  bool streams = false;
+  Family fold = Family::count_;  // of the reduction at the end
+  Tile<float> folded{};
+  bool accumulate = false;
+  const uint64_t* end = nullptr;
+};
+
+Do unary_step(Family family) {
+  switch (family) {
+    case Family::v_abs: return Do::absolute;
+    case Family::v_neg: return Do::negate;
+    case Family::v_reciprocal: return Do::reciprocal;
+    case Family::v_exp: return Do::exp;
+    case Family::v_log: return Do::log;
+    case Family::v_erf: return Do::erf;
+    case Family::v_tanh: return Do::tanh;
+    default: return Do::sigmoid;
+  }
+}
+
+// `turned`: the strip is the right operand.
+Do binary_step(Family family, bool turned) {
+  switch (family) {
+    case Family::v_add: return Do::add_row;
+    case Family::v_sub: return turned ? Do::subtract_from_row : Do::subtract_row;
+    case Family::v_mul: return Do::multiply_row;
+    case Family::v_div: return turned ? Do::divide_into_row : Do::divide_row;
+    case Family::v_min: return Do::least_row;
+    default: return Do::greatest_row;
+  }
+}
+
+// The step for y that is a row or one value, and for y that is x, from the step for a row.
+Do with_source(Do row, const Tile<const float>& y) {
+  return static_cast<Do>(static_cast<int>(row) + (y.inner == 0 ? 1 : 0));
+}
+Do of_itself(Do row) { return static_cast<Do>(static_cast<int>(row) + 2); }
+
+class Decoder {
+ public:
+  Decoder(Core& core, Group& group) : core_(core), group_(group) {}
+
+  void run(const uint64_t* words) {
+    bool joined = true;
+    do {
+      joined = (flags_of(words) & kJoined) != 0;
+      decode(words);
+      words += (words[0] >> 16) & 0xff;
+    } while (joined && group_.count + 2 <= 2 * kMostJoined);
+    group_.end = words;
+  }
+
+ private:
+  void decode(const uint64_t* words) {
+    const auto family = static_cast<Family>((words[0] & 0xffff) / 16);
+    const Form form = form_of(family);
+    if (form == Form::binary) {
+      const bool left = left_behind(words + 3), right = left_behind(words + 5);
+      if (!left && !right) load(words + 3, false);
+      const bool turned = right && !left;
+      const Tile<const float> other = tile_at<const float>(core_, words + (turned ? 3 : 5));
+      const Do step = binary_step(family, turned);
+      add(left && right ? of_itself(step) : with_source(step, other), other);
+    } else {
+      if (!left_behind(words + 3)) load(words + 3, form == Form::reduce);
+      if (form == Form::unary) add(unary_step(family), {});
+    }
+    if (form == Form::reduce) {
+      finish(family, words);
+      return;
+    }
+    Step& last = group_.steps[group_.count - 1];
+    group_.places[group_.count - 1].out = tile_at<float>(core_, words + 1);
+    if ((flags_of(words) & kTransient) == 0) {
+      last.keep = (flags_of(words) & kStream) != 0 ? Keep::stream : Keep::store;
+      group_.places[group_.count - 1].keep = last.keep;
+      group_.streams |= last.keep == Keep::stream;
+    }
+    last_out_ = static_cast<uint32_t>(words[1]);
+  }
+
+  static Form form_of(Family family) {
+    if (family >= Family::v_reduce_sum) return Form::reduce;
+    return family >= Family::v_add ? Form::binary : Form::unary;
+  }
+
+  // The operand is what the instruction before has left in the strip.
+  bool left_behind(const uint64_t* word) const {
+    return group_.count > 0 && static_cast<uint32_t>(word[0]) == last_out_;
+  }
+
+  void load(const uint64_t* word, bool reduces) {
+    const Tile<const float> in = tile_at<const float>(core_, word);
+    if (reduces)
+      add(Do::load_row, {in.at, 0, in.outer, 1});
+    else
+      add(with_source(Do::load_row, in), in);
+  }
+
+  void add(Do what, const Tile<const float>& in) {
+    group_.steps[group_.count] = {what, Keep::nothing, nullptr, nullptr};
+    group_.places[group_.count++] = {in, {}, Keep::nothing};
+  }
+
+  void finish(Family family, const uint64_t* words) {
+    const uint8_t flags = flags_of(words);
+    const Tile<float> out = tile_at<float>(core_, words + 1);
+    group_.fold = family;
+    group_.folded = {out.at, 0, out.outer, 0};
+    group_.accumulate =
+        (flags & kAccumulateAlways) != 0 || ((flags & kAccumulate) != 0 && !core_.first_chunk);
+  }
+
+  Core& core_;
+  Group& group_;
+  uint32_t last_out_ = 0;
+};
 
 template <int Number>
 struct Index {
@@ -246,41 +440,41 @@ int64_t align_streams(Group& group, int64_t n) {
   return before;
 }
 
-// Runs the next `rows` rows, `n` elements of each. `Op`: the fold at the end, or NoFold.
+// `Op`: the fold at the end, or NoFold.
 template <class Op, class Steps = AnySteps>
-void run_rows(Group& group, int64_t rows, int64_t n, FetchAhead& ahead) {
-  for (; rows > 0; rows--) {
-    const int64_t before = group.streams ? align_streams(group, n) : 0;
-    if constexpr (std::is_same_v<Op, NoFold>) {
-      NoFold none;
-      run_row<Op, Steps>(group.steps, group.count, n, before, none, ahead);
-    } else {
-      typename Folding<Op>::Carried carried;
-      Folding<Op> fold(carried);
-      run_row<Op, Steps>(group.steps, group.count, n, before, fold, ahead);
-      const float total = fold.total();
-      float* const to = group.folded.at;
-      *to = group.accumulate ? combine_one<Op>(*to, total) : total;
-      group.folded.at += group.folded.middle;
-    }
-    for (int s = 0; s < group.count; s++) {
-      group.steps[s].in += group.places[s].in.middle;
-      group.steps[s].out += group.places[s].out.middle;
+void run_rows(Core& core, Group& group, const Extents& e) {
+  FetchAhead ahead(core);
+  for (int64_t o = 0; o < e.outer; o++) {
+    for (int64_t m = 0; m < e.middle; m++) {
+      for (int s = 0; s < group.count; s++) {
+        const Place& place = group.places[s];
+        group.steps[s].in = place.in.at + o * place.in.outer + m * place.in.middle;
+        group.steps[s].out = place.out.at + o * place.out.outer + m * place.out.middle;
+      }
+      const int64_t before = group.streams ? align_streams(group, e.inner) : 0;
+      if constexpr (std::is_same_v<Op, NoFold>) {
+        NoFold none;
+        run_row<Op, Steps>(group.steps, group.count, e.inner, before, none, ahead);
+      } else {
+        typename Folding<Op>::Carried carried;
+        Folding<Op> fold(carried);
+        run_row<Op, Steps>(group.steps, group.count, e.inner, before, fold, ahead);
+        float* const to = group.folded.at + m * group.folded.middle;
+        const float total = fold.total();
+        *to = group.accumulate ? combine_one<Op>(*to, total) : total;
+      }
     }
   }
 }
 
-// The code for the group: that of one of the sequences if it consists of it.
+// Runs the group if it consists of one of the sequences.
 template <class Op, class... Sequences>
-RunRows choose(const Group& group) {
-  RunRows run = &run_rows<Op, AnySteps>;
-  (void)((Sequences::are(group) && (run = &run_rows<Op, Sequences>, true)) || ...);
-  return run;
+bool run_known(Core& core, Group& group, const Extents& e) {
+  return ((Sequences::are(group) && (run_rows<Op, Sequences>(core, group, e), true)) || ...);
 }
 
-RunRows choose_run(const Group& group) {
+bool run_known(Core& core, Group& group, const Extents& e) {
   using enum Do;
-  using Load = TheseSteps<load_row>;
   using Normalise = TheseSteps<load_row, subtract_value, multiply_value>;
   using NormaliseScale = TheseSteps<load_row, subtract_value, multiply_value, multiply_row>;
   using NormaliseScaleShift =
@@ -292,91 +486,28 @@ RunRows choose_run(const Group& group) {
   using Add = TheseSteps<load_row, add_row>;
   switch (group.fold) {
     case Family::v_reduce_sum:
-      return choose<Fold<Family::v_reduce_sum>, Load, SquareOfDifference, ExpOfDifference, Square,
-                    Add>(group);
-    case Family::v_reduce_max: return choose<Fold<Family::v_reduce_max>, Load>(group);
-    case Family::v_reduce_min: return choose<Fold<Family::v_reduce_min>>(group);
-    default: return choose<NoFold, NormaliseScaleShift, NormaliseScale, Normalise, Scale>(group);
+      return run_known<Fold<Family::v_reduce_sum>, SquareOfDifference, ExpOfDifference, Square,
+                       Add>(core, group, e);
+    case Family::count_:
+      return run_known<NoFold, NormaliseScaleShift, NormaliseScale, Normalise, Scale>(core, group,
+                                                                                      e);
+    default: return false;
   }
 }
-
-// Bytes of a row's operand that a block of rows is meant to have, so that what the groups read
-// stays in the first-level cache; and how far ahead memory is read into the second level. Shorter
-// blocks wait longer for what is reduced.
-constexpr int64_t kBlockBytes = 8192, kFetchDistance = 12288;
-constexpr int64_t kMostBlockRows = 16;
-
-// Groups that go over the same rows, block by block.
-class RowBlocks {
- public:
-  RowBlocks(Core& core, const uint64_t* words) : core_(core) {
-    do {
-      Group& group = groups_[count_++];
-      Decoder(core, group).run(words);
-      words = group.end;
-    } while (groups_[count_ - 1].goes_on && count_ < kMostRowGroups);
-    choose_block();
-    for (int g = 0; g < count_; g++) start(groups_[g]);
-  }
-
-  const uint64_t* run() {
-    FetchAhead ahead(core_, kFetchDistance);
-    for (int64_t at = 0; at < rows_; at += block_) {
-      const int64_t rows = lesser(block_, rows_ - at);
-      for (int g = 0; g < count_; g++) {
-        Group& group = groups_[g];
-        if (group.along)
-          group.run(group, 1, rows, ahead);
-        else
-          group.run(group, rows, group.extents.inner, ahead);
-      }
-    }
-    return groups_[count_ - 1].end;
-  }
-
- private:
-  void choose_block() {
-    rows_ = groups_[0].extents.middle;
-    int64_t widest = 1;
-    for (int g = 0; g < count_; g++) {
-      Group& group = groups_[g];
-      group.along = group.extents.middle != rows_;
-      if (!group.along) widest = greater(widest, group.extents.inner);
-    }
-    block_ = greater<int64_t>(kBlockBytes / (widest * int64_t{sizeof(float)}), 1);
-    block_ = lesser(block_, kMostBlockRows);
-  }
-
-  void start(Group& group) {
-    group.run = choose_run(group);
-    group.start(0);
-    if (!group.along) return;
-    for (int s = 0; s < group.count; s++) {
-      group.places[s].in.middle = group.places[s].in.inner * block_;
-      group.places[s].out.middle = group.places[s].out.inner * block_;
-    }
-  }
-
-  Core& core_;
-  Group groups_[kMostRowGroups];
-  int count_ = 0;
-  int64_t rows_ = 0, block_ = 1;
-};
 
 }  // namespace
 
 const uint64_t* run_joined(Core& core, const uint64_t* words) {
-  if ((flags_of(words) & kRows) != 0) return RowBlocks(core, words).run();
   Group group;
   Decoder(core, group).run(words);
-  const Extents& e = group.extents;
-  const RunRows run = choose_run(group);
-  const Tile<float> folded = group.folded;
-  FetchAhead ahead(core);
-  for (int64_t o = 0; o < e.outer; o++) {
-    group.start(o);
-    group.folded = folded;
-    run(group, e.middle, e.inner, ahead);
+  const Extents e = extents_of(core, words);
+  if (e.outer <= 0 || e.middle <= 0) return group.end;
+  if (run_known(core, group, e)) return group.end;
+  switch (group.fold) {
+    case Family::v_reduce_sum: run_rows<Fold<Family::v_reduce_sum>>(core, group, e); break;
+    case Family::v_reduce_max: run_rows<Fold<Family::v_reduce_max>>(core, group, e); break;
+    case Family::v_reduce_min: run_rows<Fold<Family::v_reduce_min>>(core, group, e); break;
+    default: run_rows<NoFold>(core, group, e);
   }
   return group.end;
 }
