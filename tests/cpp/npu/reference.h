@@ -51,8 +51,10 @@ inline double tolerance_of(Family family, DType dtype) {
   return 4;
 }
 
+__extension__ typedef __int128 int128_t;  // not in ISO C++
+
 template <class T>
-T wrap(__int128 x) {
+T wrap(int128_t x) {
   return static_cast<T>(static_cast<std::make_unsigned_t<T>>(x));
 }
 
@@ -93,7 +95,7 @@ Wide float_unary(Family family, T value) {
 
 template <class T>
 T integer_unary(Family family, T x) {
-  const __int128 wide = x;
+  const int128_t wide = x;
   switch (family) {
     case Family::v_abs: return wrap<T>(wide < 0 ? -wide : wide);
     case Family::v_neg: return wrap<T>(-wide);
@@ -131,13 +133,13 @@ T integer_power(T base, T exponent) {
     return base == -1 ? ((exponent & 1) != 0 ? -1 : 1) : 0;
   }
   T result = 1;
-  for (T i = 0; i < exponent; i++) result = wrap<T>(static_cast<__int128>(result) * base);
+  for (T i = 0; i < exponent; i++) result = wrap<T>(static_cast<int128_t>(result) * base);
   return result;
 }
 
 template <class T>
 T integer_binary(Family family, T a, T b) {
-  const __int128 wide_a = a, wide_b = b;
+  const int128_t wide_a = a, wide_b = b;
   const T bits = static_cast<T>(sizeof(T) * 8);
   switch (family) {
     case Family::v_add: return wrap<T>(wide_a + wide_b);

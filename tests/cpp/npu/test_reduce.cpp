@@ -23,8 +23,8 @@ Wide exact_step(Family family, Wide total, T x) {
 template <class T>
 T wrapping_step(Family family, T total, T x) {
   switch (family) {
-    case Family::v_reduce_sum: return wrap<T>(static_cast<__int128>(total) + x);
-    case Family::v_reduce_prod: return wrap<T>(static_cast<__int128>(total) * x);
+    case Family::v_reduce_sum: return wrap<T>(static_cast<int128_t>(total) + x);
+    case Family::v_reduce_prod: return wrap<T>(static_cast<int128_t>(total) * x);
     case Family::v_reduce_max: return x > total ? x : total;
     default: return x < total ? x : total;
   }
