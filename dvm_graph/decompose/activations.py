@@ -83,7 +83,8 @@ def gelu(builder: Builder, node: Node, operands: Operands) -> Results:
         bent = builder.tanh(scaled(builder, inner, math.sqrt(2 / math.pi)))
     else:
         bent = builder.erf(scaled(builder, x, math.sqrt(0.5)))
-    return [builder.mul(scaled(builder, x, 0.5), shifted(builder, bent, 1))]
+    # Halved last, which is as exact, so that one chain of operators leads from x to the factor.
+    return [builder.mul(x, scaled(builder, shifted(builder, bent, 1), 0.5))]
 
 
 @decomposition("HardSigmoid")
