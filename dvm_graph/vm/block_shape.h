@@ -37,7 +37,7 @@ struct BlockProblem {
   bool pack_a = false, pack_b = false;
   int packed_a = 1;           // elements in local memory for each one that is packed
   bool readable_b = false;    // B need not be packed
-  bool columns_b = false;     // and is read column by column
+  bool columns_b = false;     // B is read in place, column by column
   int rows_per_set = 1;       // rows of A read in place that share a set of the L1 cache
   bool whole_k = false;       // A is computed by a prologue: its block holds all of k
   bool local_c = false;       // the tile of C lies in local memory

@@ -59,8 +59,8 @@ enum class Form : uint8_t {
   matmul,         // out xd: middle = row stride; in xa: middle = row stride, inner = k stride (1);
                   //   in xb: outer = panel stride, middle = k stride, inner = n stride: 1, or any
                   //   where the k stride is 1. e0 = m, e1 = k, e2 = n
-  matmul_widen,   // as matmul; xb in its storage dtype
-  matmul_pairs,   // as matmul; xa and xb in pairs, e1 counts pairs
+  matmul_widen,   // as matmul; xb in its storage dtype, in whole panels
+  matmul_pairs,   // as matmul_widen; xa and xb in pairs, e1 counts pairs
   unary,
   test,
   narrow,  // out, in

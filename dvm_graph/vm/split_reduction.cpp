@@ -85,6 +85,7 @@ class Splitter {
     plan.m_axis = plan.n_axis = plan.k_axis = -1;
     plan.nodes.clear();
     plan.accesses = plan_.accesses;
+    plan.windows = plan_.windows;
   }
 
   // The join's domain: the pieces instead of the split axis, no axes that it does not use.

@@ -126,8 +126,9 @@ class Verifier {
       const auto name = [&] { return "extent register e" + std::to_string(r + 1); };
       if (e.dim >= header_.grid_rank || e.dim < -1) return fail(name() + " names no grid dim");
       const int64_t most = e.dim < 0 ? 1 : program_.grid()[e.dim].tile;
-      if (e.multiplier < 0 || e.multiplier * most > INT32_MAX)
+      if (e.multiplier < 0 || most > INT32_MAX / std::max(e.multiplier, 1)) {
         return fail(name() + " is out of range");
+      }
     }
     return true;
   }
@@ -337,7 +338,7 @@ class Verifier {
     if (is_matmul(form) && k == 0) return {{middle, 0, inner}};
     if (is_matmul(form) && k == 1) return {{middle, inner, 0}};
     if (form == Form::matmul && k == 2 && inner != 1) return {{0, middle, inner}};
-    if (is_matmul(form) && k == 2) return {{0, middle, outer}, columns, false};
+    if (is_matmul(form) && k == 2) return {{0, middle, outer}, columns, form != Form::matmul};
     return {{outer, middle, inner}};
   }
 
@@ -442,7 +443,9 @@ class Verifier {
     const int64_t base = local ? operand.offset() : pointer->base;
     const int64_t least = local ? 0 : pointer->low;
     const int64_t most = local ? header_.local_bytes : pointer->high;
-    if (local && base % element != 0) return fail("misaligned local address");
+    int64_t bits = base;  // of all terms of the address; sizes of elements are powers of two
+    for (int d = 0; !local && d < header_.grid_rank; ++d) bits |= pointer->steps[d];
+    if ((bits & (element - 1)) != 0) return fail("misaligned address");
     if (base + reach.low >= least && base + reach.high + element <= most) return true;
     return fail("operand " + std::to_string(k) + " reaches [" + std::to_string(base + reach.low) +
                 ", " + std::to_string(base + reach.high + element) + ") outside of [" +

@@ -3,9 +3,9 @@
 // Checked: header and grid are consistent; every opcode exists and takes its dtype; instruction
 // lengths match their form and the code size; register numbers are defined; every operand's reach
 // over its loops, at the largest extents, stays inside local memory or inside the [low, high) of
-// its pointer register; every pointer register's range stays inside its buffer for every tile;
-// event flags are in range and paired (each set has its wait). What data an index holds is not
-// known here: gathers check it when they run.
+// its pointer register, and begins at a multiple of its element; every pointer register's range
+// stays inside its buffer for every tile; event flags are in range and paired (each set has its
+// wait). What data an index holds is not known here: gathers check it when they run.
 #pragma once
 
 #include <cstddef>

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -295,3 +296,26 @@ def test_one_core_equals_two() -> None:
     one, two = (dvm_graph.optimize(proto, cores=cores).run(feeds) for cores in (1, 2))
     for a, b in zip(one, two, strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    "window",
+    [
+        "Conv<group = 5, pads = [1, 1, 1, 1]>(x, k)",
+        "MaxPool<kernel_shape = [3, 3], pads = [1, 1, 1, 1]>(x)",
+    ],
+)
+def test_a_long_reduction_of_windows(window: str) -> None:
+    """Done in pieces, for there are fewer channels than points that would keep the cores busy."""
+    proto = with_weights(f"""<ir_version: 10, opset_import: ["" : 21]>
+    g (float[n, 5, h, w] x, float[5, 1, 3, 3] k) => (float[n, 5, h, w] r, float[n, 5, 1, 1] s) {{
+        y = {window}
+        r = Tanh(y)
+        s = GlobalAveragePool(r)
+    }}""")
+    model = dvm_graph.optimize(proto, strict=True)
+    feeds = {"x": weights_of(np.random.default_rng(7), 1, 5, 131, 127)}
+    listed = model.listings({"n": 1, "h": 131, "w": 127})
+    windows = [kernel.text for kernel in listed if re.search("d_pool|d_depthwise", kernel.text)]
+    assert any("workspace" in text for text in windows)
+    assert_all_close(model.run(feeds), session(proto).run(None, feeds), reduction_length=131 * 127)

@@ -384,6 +384,28 @@ void check_verifier() {
                  "nobody has set");
   check_rejected("event", good, "event 0", "event 9", "no such event");
   check_rejected("flags", good, ", #1", ", #1 {accumulate}", "no reduction");
+  check_rejected("misaligned base", good, "v0 + 0", "v0 + 2", "misaligned");
+  check_rejected("misaligned step", good, "d0: 120", "d0: 118", "misaligned");
+  const std::string huge =
+      "program vector\n"
+      "  grid d0: 1 tiles of 8589934593 in 8589934593\n"
+      "  tiles 1 per_core 1 group 1 claim 1 chunks 1 local 0x0\n"
+      "  e1 = 2147483647 * d0\n"
+      "body\n"
+      "end\n";
+  check_rejected("an extent of 64 bits", huge, "e1", "e1", "extent register e1 is out of range");
+  const std::string panels =
+      "program cube\n"
+      "  tiles 1 per_core 1 group 1 claim 1 chunks 0 local 0x88\n"
+      "  e1 = 2\n"
+      "  e2 = 3\n"
+      "  e3 = 13\n"
+      "  p0 = v0 + 0 in [0, 96)\n"
+      "body\n"
+      "  m_matmul_widen_bf16 [e1,e2,e3] l:0x20(0,13,1) <- l:0x0(0,3,1), p0(24,8,1)\n"
+      "end\n";
+  check_rejected("whole panels", panels, "[0, 96)", "[0, 96)", "", true);
+  check_rejected("a ragged panel", panels, "[0, 96)", "[0, 90)", "operand 2 reaches", true);
   Program program = assemble(good);
   std::memcpy(program.mutable_words() + program.words().size() - program.body().size(), "\xff\xff",
               2);
