@@ -270,7 +270,7 @@ def _whole(request: Request, part: str, name: str, count: int) -> Workload:
 
 
 def _limited(request: Request, workload: Workload) -> Workload:
-    """What the engines that compile for long are shown, so that a run ends; all points of what is asked for by name."""
+    """What the engines that compile for long are shown, so that a run ends; more where they are asked for by name."""
     part, name = workload.part, workload.name
     static, dynamic = 0, len(workload.points)
     if part == "operators":

@@ -197,8 +197,10 @@ class _Run:
         with shared_folder() as folder, noting(self._failures, REFERENCE):
             present[REFERENCE].worker.save_outputs(index, folder)
             for name, party in present.items():
+                record = self._records[name, index]
+                record.error = math.inf  # and so it stays where there is nothing to compare
                 with noting(self._failures, name):
-                    self._records[name, index].error = party.worker.error(index, folder)
+                    record.error = party.worker.error(index, folder)
 
     def _row(self, name: str, party: _Party, index: int) -> Row:
         point = self._workload.points[index]

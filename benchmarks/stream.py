@@ -209,7 +209,7 @@ def _errors(
     errors: dict[str, float] = {}
     if REFERENCE not in workers or REFERENCE in failures:
         return errors
-    with shared_folder() as folder, shared_folder() as expected:
+    with shared_folder() as folder, shared_folder() as expected, noting(failures, REFERENCE):
         write_feeds(feeds, folder)
         for worker in workers.values():
             with noting(failures, worker.name):

@@ -151,6 +151,7 @@ class GroupGraph:
         consumer.reduces |= producer.reduces
         consumer.gathers |= producer.gathers
         consumer.chained |= producer.chained or producer.kind is consumer.kind is PartKind.CUBE
+        consumer.prologue |= producer.prologue
         consumer.guards = producer.guards + consumer.guards
         for value, uses in producer.inputs.items():
             consumer.inputs.setdefault(value, [])[:0] = uses

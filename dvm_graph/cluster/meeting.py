@@ -13,6 +13,10 @@ from dvm_graph.options import FusionLimits
 from dvm_graph.rules import Merge, MergeProof, PartKind
 from dvm_graph.symbolic import symbols_of
 
+_OTHER_COLUMNS = (
+    "the columns that it computes are not the one axis that the matrix product contracts"
+)
+
 
 @dataclass(slots=True)
 class GroupMeeting:
@@ -25,7 +29,7 @@ class GroupMeeting:
     axes: dict[Node, NodeAxes]
     limits: FusionLimits
     returned: Set[Value] = frozenset()
-    """Results of the model."""
+    """What others than the operators of the cluster use, results of the model among them."""
     speculate: bool = True
     spaces: dict[Atoms, None] = field(default_factory=dict)
     """Iteration spaces after `merge_spaces`."""
@@ -91,7 +95,8 @@ class GroupMeeting:
                 continue
             if feeds and not self._join_rows(result, operand):
                 self.space.rollback(mark)
-                return _refused(self._extent(result[-1]), self._extent(operand[-1]))
+                names = _names(self._extent(result[-1]), self._extent(operand[-1]))
+                return MergeProof(Merge.NO, _OTHER_COLUMNS, names)
             mismatch = self._unify(result, operand, self.axes[node].maybe[index], guards)
             if mismatch is not None:
                 self.space.rollback(mark)

@@ -6,9 +6,9 @@ topological order, with fallbacks where a kernel may turn out not to fit.
 The order of the sweeps is the policy: views go to the kernels that read them; element-wise operators
 go into the matrix product before them; what is left of the vector operators merges along its edges;
 reductions along the rows of a product follow, products whose rows the next one reads, and what else
-computes the rows that a product reads; views that
-no reader could take are stored by their producer; kernels that read the same merge in the end. Every
-sweep visits groups in topological order, so the result is deterministic.
+computes the rows that a product reads; views that no reader could take are stored by their producer;
+kernels that read the same merge in the end. Every sweep visits groups in topological order, so the
+result is deterministic.
 
 Invariants: the quotient graph stays acyclic; an operator is in exactly one subgraph.
 """
@@ -42,12 +42,12 @@ def split_clusters(clusters: ClusteredGraph, facts: Facts, options: Options) -> 
     """Fuses the operators of each cluster."""
     graph, report = clusters.graph, clusters.report
     subgraphs: dict[Cluster, tuple[FusedSubgraph, ...]] = {}
-    outputs = set(graph.outputs)
     for cluster in clusters.clusters:
         if cluster.vendor:
             report.vendor.extend(cluster.nodes)
             continue
-        splitter = _Splitter(graph, outputs, cluster.nodes, facts, options, report.decisions)
+        wanted = _used_outside(graph, cluster.nodes)
+        splitter = _Splitter(graph, wanted, cluster.nodes, facts, options, report.decisions)
         subgraphs[cluster] = splitter.run()
         report.subgraphs.extend(s for s in subgraphs[cluster] if s.kind.is_kernel)
     report.basic_operators = sum(
@@ -57,6 +57,17 @@ def split_clusters(clusters: ClusteredGraph, facts: Facts, options: Options) -> 
         if OPERATORS[node.op].kind not in (Kind.VIEW, Kind.SOURCE, Kind.VENDOR)
     )
     return FusedGraph(graph, clusters.clusters, subgraphs, report)
+
+
+def _used_outside(graph: Graph, nodes: Sequence[Node]) -> set[Value]:
+    """Results of these operators that others use, the vendor library too, or that the model returns."""
+    inside = set(nodes)
+    return {
+        value
+        for node in nodes
+        for value in node.outputs
+        if graph.is_output(value) or any(user not in inside for user in graph.users(value))
+    }
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +87,7 @@ class _Splitter:
     def __init__(
         self,
         graph: Graph,
-        outputs: set[Value],
+        wanted: set[Value],
         nodes: Sequence[Node],
         facts: Facts,
         options: Options,
@@ -85,7 +96,7 @@ class _Splitter:
         chain: bool = True,
         prologues: bool = True,
     ) -> None:
-        self._graph, self._outputs = graph, outputs
+        self._graph, self._wanted = graph, wanted
         self._facts, self._options = facts, options
         self._decisions = decisions
         self._speculate, self._chain, self._prologues = speculate, chain, prologues
@@ -122,7 +133,7 @@ class _Splitter:
     def _load_views(self) -> None:
         """Relayouts join the one group that reads them."""
         for group in reversed(self._groups.groups):
-            stored = any(value in self._outputs for value in group.results)
+            stored = any(value in self._wanted for value in group.results)
             if group.kind is PartKind.VIEW and len(group.after) == 1 and not stored:
                 self._try_merge(group, next(iter(group.after)))
 
@@ -251,7 +262,7 @@ class _Splitter:
             self._space,
             self._axes,
             self._options.limits,
-            self._outputs,
+            self._wanted,
             self._speculate,
         )
 
@@ -265,8 +276,7 @@ class _Splitter:
         outputs = tuple(
             value
             for value in group.results
-            if value in self._outputs
-            or any(user not in inside for user in self._graph.users(value))
+            if value in self._wanted or any(user not in inside for user in self._graph.users(value))
         )
         kind = _kind_of(group)
         return FusedSubgraph(
@@ -287,7 +297,7 @@ class _Splitter:
         if group.guards or group.chained or group.prologue:
             splitter = _Splitter(
                 self._graph,
-                self._outputs | set(outputs),
+                set(outputs),
                 group.nodes,
                 self._facts,
                 self._options,

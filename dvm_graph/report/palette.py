@@ -26,7 +26,7 @@ class Colours:
 KINDS: Mapping[SubgraphKind, Colours] = {
     SubgraphKind.VECTOR: Colours("#1d6fb8", "#eaf3fb", "vector kernel"),
     SubgraphKind.CUBE: Colours("#b45309", "#fdf3e3", "cube kernel"),
-    SubgraphKind.MIX: Colours("#6d3fc0", "#f2ecfc", "mix kernel (cube, then vector)"),
+    SubgraphKind.MIX: Colours("#6d3fc0", "#f2ecfc", "mix kernel (cube and vector)"),
     SubgraphKind.VENDOR: Colours("#b4232f", "#fdecec", "vendor operator (onnxruntime)"),
     SubgraphKind.HOST: Colours("#4b5563", "#f1f3f5", "dims written by the host"),
 }

@@ -7,10 +7,11 @@ import sys
 import time
 from dataclasses import replace
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
 
-from benchmarks import operators
+from benchmarks import operators, stream
 from benchmarks.measure import run_workload
 from benchmarks.process import EngineError, Setting, Worker, missing
 from benchmarks.workload import Source
@@ -51,6 +52,37 @@ def test_an_engine_that_cannot_load_says_so_in_its_rows(tmp_path: Path) -> None:
 def test_errors_of_an_engine_reach_the_driver() -> None:
     with Worker("onnxruntime", SETTING) as worker, pytest.raises(EngineError):
         worker.load(Source("nowhere.onnx"))
+
+
+def test_a_result_that_cannot_be_compared_is_wrong(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = Worker.error
+
+    def error(worker: Worker, key: int, folder: Path) -> float:
+        if worker.name == "dvm_graph":
+            raise EngineError("no arrays")
+        return real(worker, key, folder)
+
+    monkeypatch.setattr(Worker, "error", error)
+    workload = operators.workload("addmm", seed=0, count=1, folder=tmp_path)
+    rows = run_workload(workload, ["dvm_graph", "onnxruntime"], 1, SETTING, 0, lambda what: None)
+    assert [row.status for row in rows] == ["wrong", "ok"]
+
+
+def test_a_reference_that_fails_after_a_stream_loses_nothing() -> None:
+    class Failing:
+        name = "onnxruntime"
+
+        def hold(self, key: int, folder: Path) -> None: ...
+
+        def save_outputs(self, key: int, folder: Path) -> None:
+            raise EngineError("gone")
+
+    failures: dict[str, str] = {}
+    workers = {"onnxruntime": cast(Any, Failing())}
+    assert stream._errors(workers, {}, failures) == {}
+    assert failures == {"onnxruntime": "gone"}
 
 
 def test_an_engine_without_its_package_is_named(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -202,6 +202,18 @@ def test_unknown_equality_is_speculated_on() -> None:
     assert decision.symbols == ("b", "c")
 
 
+def test_the_fallback_of_a_prologue_has_none() -> None:
+    """Not even where the rows of the result stay in local memory, too, and a view takes the store."""
+    text = """g (float[b,64] x, float[64] s, float[64,32] w, float[32] t) => (float[32,b] y) {
+        a = LayerNormalization(x, s) p = MatMul(a, w)
+        q = LayerNormalization(p, t) y = Transpose<perm = [1, 0]>(q) }"""
+    (subgraph,) = schedule(parser.parse_model(f"{HEADER} {text}")).report.subgraphs
+    assert subgraph.weighed
+    before, product = ([node.op for node in part.nodes] for part in subgraph.fallback)
+    assert "matmul" not in before and before.count("rsqrt") == 1
+    assert "matmul" in product and product.count("rsqrt") == 1
+
+
 def test_every_refusal_has_a_reason() -> None:
     made = schedule(str(TINY / "bert.onnx"))
     assert made.report.decisions
