@@ -90,7 +90,7 @@ def _stack_phase(subgraphs: list[FusedSubgraph], schedule: Schedule, options: Op
     for first in range(0, len(stages), limit):
         schedule.steps.append(Launch(tuple(stages[first : first + limit])))
         if first > 0 and options.stack:
-            reason = f"more than {limit} stages in a launch (limits.max_sequence)"
+            reason = f"the launch before holds {limit} stages (limits.max_sequence)"
             _explain(stages[first], Verdict.SEPARATE, reason, schedule.report)
 
 
@@ -108,7 +108,9 @@ def _stages(
         if len(stage) > 1:
             _explain(stage, Verdict.PARALLEL, "independent: one stage", report)
         if waiting and options.stack:
-            reason = f"independent, but a stage holds {width} kernels (limits.max_parallel)"
+            reason = (
+                f"independent, but the stage before holds {width} kernels (limits.max_parallel)"
+            )
             _explain(waiting, Verdict.SEQUENCE, reason, report)
         for subgraph in stage:
             waiting.extend(ready_at.complete(subgraph))

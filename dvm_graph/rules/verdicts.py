@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 
 class Verdict(enum.Enum):
-    """What happens to two neighbours (DESIGN section 6)."""
+    """What happens to two neighbours, or to kernels that could share a stage or a launch."""
 
     PATTERN = "pattern"
     """One meta-kernel: the iteration spaces provably merge."""
@@ -30,7 +30,7 @@ class Decision:
     """One verdict, as reports show it."""
 
     subject: str
-    """Who was judged: `producer -> consumer`, or the name of a kernel."""
+    """Who was judged: `producer -> consumer`, or the names of kernels."""
     verdict: Verdict
     reason: str
     symbols: tuple[str, ...] = ()
