@@ -69,34 +69,34 @@ class Compilation {
   }
 
   CompileStatus cube_kernel() {
-    if (scratch_.plan.weighed && costs_more(scratch_.plan, target_)) {
-      return CompileStatus::costs_more;
-    }
-    if (split_product(scratch_.plan, target_, scratch_.product)) {
+    const CubeProblem problem(scratch_.plan, target_);
+    if (scratch_.plan.weighed && problem.costs_more()) return CompileStatus::costs_more;
+    if (split_product(problem, scratch_.product)) {
       if (split_cube_kernel()) return CompileStatus::ok;
       out_.clear();
     }
     out_.add_stage();
-    return cube_program(scratch_.plan) ? CompileStatus::ok : CompileStatus::does_not_fit;
+    return cube_program(problem) ? CompileStatus::ok : CompileStatus::does_not_fit;
   }
 
  private:
   bool split_cube_kernel() {
     const SplitProduct& split = scratch_.product;
     out_.add_stage();
-    if (!cube_program(split.partial)) return false;
-    if (split.has_rest && !cube_program(split.rest)) return false;
+    if (!cube_program({split.partial, target_})) return false;
+    if (split.has_rest && !cube_program({split.rest, target_})) return false;
     if (!stage(split.join, peak_live_bytes(split.join, target_), {})) return false;
     out_.workspace_bytes = split.workspace_bytes;
     return true;
   }
 
   // A program of the stage at hand.
-  bool cube_program(const NormalPlan& plan) {
+  bool cube_program(const CubeProblem& problem) {
     double shrink = 1;
     for (int attempt = 0; attempt < kAttempts; ++attempt, shrink /= 2) {
       scratch_.code.clear();
-      if (lower_cube(plan, target_, shrink, scratch_.code, scratch_.lowering) && fits(plan.kind)) {
+      if (!lower_cube(problem, shrink, scratch_.code, scratch_.lowering)) continue;
+      if (fits(problem.plan().kind)) {
         encode(scratch_.code, target_, scratch_.body, out_.add_program());
         return true;
       }

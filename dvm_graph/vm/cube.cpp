@@ -1,32 +1,16 @@
 #include "vm/cube.h"
 
 #include <algorithm>
-#include <numeric>
-#include <stdexcept>
-
-#include "vm/block_shape.h"
-#include "vm/panels.h"
 
 namespace dvm {
 namespace {
-
-constexpr int64_t kFewDots = 4;  // rows or columns of C that are best done as dot products
-// Register blocks of rows for which packing a B that can be read in place does not pay.
-constexpr int64_t kFewRowBlocks = 8;
 
 constexpr uint32_t bit(int axis) { return 1u << axis; }
 
 int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
-// One matrix product of the kernel, and how its operands get to the cube unit.
-struct Product {
-  int32_t node = -1, a = -1, b = -1;
-  int n_axis = -1, k_axis = -1;
-  int64_t n = 1, k = 1, steps = 1;  // steps: k in elements of A and B, which may be pairs
-  bool panels = false;              // B is packed already
-  bool readable_b = false;          // B can be read in place
-  bool columns_b = false;           // and so it is, its columns being contiguous
-  bool pack_a = false, pack_b = false;
+// A product as it is computed in the blocks that were chosen.
+struct BlockedProduct : Product {
   bool keep_a = false, keep_b = false;  // packed operands stay while others pass
   bool blocks_columns = false;          // the columns of a tile, in blocks; else those of the grid
   int64_t n_block = 1, k_block = 1;     // of one instruction, k_block in steps
@@ -35,42 +19,24 @@ struct Product {
 
 class CubeLowering {
  public:
-  CubeLowering(const NormalPlan& plan, const Target& target, TileCode& code,
-               LoweringScratch& scratch)
-      : plan_(plan), target_(target), code_(code), scratch_(scratch) {
-    for (size_t i = 0; i < plan.nodes.size(); ++i) {
-      if (plan.nodes[i].op != PlanOp::matmul_) continue;
-      Product& product = plan.is_inner(plan.nodes[i]) ? inner_ : outer_;
-      if (product.node >= 0) throw std::invalid_argument("a cube kernel holds too many matmuls");
-      product.node = static_cast<int32_t>(i);
-      product.a = plan.nodes[i].inputs[0];
-      product.b = plan.nodes[i].inputs[1];
-    }
-    if (outer_.node < 0) throw std::invalid_argument("a cube kernel holds no matmul");
-    outer_.n_axis = plan.n_axis;
-    outer_.k_axis = plan.k_axis;
-    inner_.n_axis = plan.k_axis;
-    inner_.k_axis = plan.inner_k_axis;
+  CubeLowering(const CubeProblem& problem, TileCode& code, LoweringScratch& scratch)
+      : problem_(problem),
+        plan_(problem.plan()),
+        target_(problem.target()),
+        blocks_(problem.blocks()),
+        dtype_(problem.dtype()),
+        pair_(problem.pair()),
+        code_(code),
+        scratch_(scratch),
+        outer_{problem.outer()},
+        inner_{problem.inner()} {
     inner_.blocks_columns = true;
-    dtype_ = plan.nodes[outer_.node].dtype;
-    pair_ = plan.nodes[outer_.node].narrow_to == DType::bf16 && dtype_ == DType::f32 ? 2 : 1;
-  }
-
-  bool costs_more() {
-    if (!describe()) return false;
-    const BlockShape shape = choose_block(problem_, target_, target_.local_bytes);
-    return shape.rows > 0 && shape.cost > cost_apart(problem_, target_);
-  }
-
-  int64_t piece() {
-    if (has_inner() || plan_.nodes[outer_.a].op != PlanOp::load_ || !describe()) return 0;
-    return choose_piece(problem_, target_);
   }
 
   bool run(double shrink) {
-    if (!describe()) return false;
+    if (!problem_.possible()) return false;
     const auto local = static_cast<int64_t>(static_cast<double>(target_.local_bytes) * shrink);
-    shape_ = choose_block(problem_, target_, local);
+    shape_ = choose_block(blocks_, target_, local);
     if (shape_.rows == 0) return false;
     apply_shape();
     lay_out_grid();
@@ -83,138 +49,6 @@ class CubeLowering {
   }
 
  private:
-  const NormalAccess& access_of(int32_t node) const {
-    return plan_.accesses[plan_.nodes[node].access];
-  }
-
-  bool storage_is_register(int32_t node) const { return access_of(node).storage == dtype_; }
-  bool is_computed(int32_t node) const {
-    return plan_.nodes[node].op != PlanOp::load_ && plan_.nodes[node].op != PlanOp::patches_;
-  }
-  bool has_inner() const { return inner_.node >= 0; }
-
-  // Fills in the problem; false for plans that cube kernels cannot do.
-  bool describe() {
-    problem_.m = plan_.extents[plan_.m_axis];
-    problem_.n = plan_.extents[plan_.n_axis];
-    problem_.k = plan_.extents[plan_.k_axis];
-    for (int axis = 0; axis < plan_.rank; ++axis) {
-      if (!has_role(axis)) problem_.batch *= plan_.extents[axis];
-    }
-    problem_.element_bytes = static_cast<int64_t>(size_of(dtype_));
-    problem_.columns_per_panel = panel_columns(dtype_, target_);
-    problem_.pair = static_cast<int>(pair_);
-    problem_.whole_k = is_computed(outer_.a);
-    if (!describe_operands(outer_)) return false;
-    problem_.panels = outer_.panels;
-    problem_.panel_bytes = panel_bytes(outer_);
-    if (pair_ > 1 && plan_.nodes[outer_.a].op == PlanOp::patches_) problem_.packed_a = 3;
-    problem_.pack_a = outer_.pack_a;
-    if (!problem_.whole_k && !outer_.pack_a) problem_.rows_per_set = rows_per_set();
-    problem_.pack_b = outer_.pack_b;
-    problem_.readable_b = outer_.readable_b;
-    problem_.columns_b = outer_.columns_b;
-    problem_.b_batch = batch_of(outer_.b);
-    if (has_inner()) {
-      if (!describe_operands(inner_)) return false;
-      problem_.inner = {inner_.k,
-                        inner_.panels,
-                        inner_.pack_a,
-                        inner_.pack_b,
-                        batch_of(inner_.b),
-                        is_computed(inner_.a),
-                        {}};
-    }
-    return describe_vector_nodes();
-  }
-
-  bool has_role(int axis) const {
-    return axis == plan_.m_axis || axis == plan_.n_axis || axis == plan_.k_axis ||
-           axis == plan_.inner_k_axis;
-  }
-
-  int64_t batch_of(int32_t node) const {
-    int64_t batch = 1;
-    for (int axis = 0; axis < plan_.rank; ++axis) {
-      if (!has_role(axis) && (plan_.nodes[node].axes & bit(axis))) batch *= plan_.extents[axis];
-    }
-    return batch;
-  }
-
-  bool describe_operands(Product& product) const {
-    if (plan_.nodes[product.b].op != PlanOp::load_) return false;
-    product.n = plan_.extents[product.n_axis];
-    product.k = plan_.extents[product.k_axis];
-    product.steps = ceil_div(product.k, pair_);
-    const NormalAccess& b = access_of(product.b);
-    product.panels = b.packed_panels;
-    const bool b_rows = b.strides[product.n_axis] == 1 || product.n == 1;
-    const bool few_rows = problem_.m <= kFewRowBlocks * std::max(1, target_.matmul_mr);
-    const bool in_place = target_.unified_memory && pair_ == 1 && storage_is_register(product.b);
-    product.readable_b = in_place && b_rows;
-    product.columns_b = in_place && !product.panels && b.strides[product.k_axis] == 1 &&
-                        std::min(problem_.m, product.n) <= kFewDots;
-    product.pack_b = !product.panels && !product.columns_b && !(product.readable_b && few_rows);
-    if (is_computed(product.a)) return true;
-    product.pack_a = plan_.nodes[product.a].op == PlanOp::patches_ || pair_ > 1;
-    if (product.pack_a) return true;
-    const NormalAccess& a = access_of(product.a);
-    const bool a_rows = a.strides[product.k_axis] == 1 || product.k == 1;
-    product.pack_a = !(target_.unified_memory && storage_is_register(product.a) && a_rows);
-    return true;
-  }
-
-  bool describe_vector_nodes() {
-    int direct_stores = 0, consumers = 0;
-    for (size_t i = 0; i < plan_.nodes.size(); ++i) {
-      const NormalNode& node = plan_.nodes[i];
-      for (const int32_t input : node.inputs) {
-        if (input != outer_.node) continue;
-        ++consumers;
-        direct_stores +=
-            node.op == PlanOp::store_ && access_of(static_cast<int32_t>(i)).storage == dtype_;
-      }
-      const PlanOpKind kind = info_of(node.op).kind;
-      if (static_cast<int32_t>(i) < outer_.node) {
-        const uint32_t touched = node.axes | node.reduce_axes;
-        if (has_inner() && touched & bit(plan_.inner_k_axis)) {
-          if (node.reduce_axes & ~bit(plan_.inner_k_axis)) return false;
-          if (problem_.inner.whole_k) extend(problem_.inner.prologue, node);
-          continue;
-        }
-        if (problem_.whole_k && touched & bit(plan_.k_axis)) extend(problem_.prologue, node);
-        if (node.reduce_axes != 0 && node.reduce_axes != bit(plan_.k_axis)) return false;
-        problem_.prologue_folds |= node.reduce_axes != 0;
-      } else if (node.reduce_axes != 0) {
-        if (node.reduce_axes != bit(plan_.n_axis)) return false;
-        problem_.whole_rows = true;
-      } else {
-        problem_.epilogue_nodes += kind == PlanOpKind::map;
-      }
-    }
-    problem_.local_c = !target_.unified_memory || consumers != 1 || direct_stores != 1;
-    problem_.equal_panels = problem_.panels && !target_.unified_memory;
-    return true;
-  }
-
-  void extend(Prologue& prologue, const NormalNode& node) const {
-    const PlanOpKind kind = info_of(node.op).kind;
-    prologue.operators += kind == PlanOpKind::map || kind == PlanOpKind::reduce;
-    if (node.window < 0) return;
-    prologue.taps += plan_.windows[node.window].taps();
-    prologue.window_rows += plan_.windows[node.window].kernel_height;
-  }
-
-  // Of a register block of the outer product's A that is read in place.
-  int rows_per_set() const {
-    constexpr int64_t kWayBytes = 4096, kLineBytes = 64;
-    const int64_t rows = std::min<int64_t>(problem_.m, std::max(1, target_.matmul_mr));
-    const int64_t stride = access_of(outer_.a).strides[plan_.m_axis] * problem_.element_bytes;
-    if (stride == 0) return 1;
-    const int64_t sets = kWayBytes / std::max(std::gcd(stride, kWayBytes), kLineBytes);
-    return static_cast<int>(ceil_div(rows, sets));
-  }
-
   void apply_shape() {
     outer_.n_block = shape_.columns;
     outer_.k_block = shape_.k_block;
@@ -234,8 +68,8 @@ class CubeLowering {
     }
     code_.space.axes[plan_.m_axis].tile = shape_.rows;
     code_.space.axes[plan_.n_axis].tile = shape_.columns;
-    code_.space.axes[plan_.k_axis].tile = problem_.k;
-    if (has_inner()) code_.space.axes[plan_.inner_k_axis].tile = inner_.k;
+    code_.space.axes[plan_.k_axis].tile = blocks_.k;
+    if (problem_.has_inner()) code_.space.axes[plan_.inner_k_axis].tile = inner_.k;
     for (int axis = 0; axis < plan_.rank; ++axis) {
       if (axis != plan_.m_axis && axis != plan_.n_axis) code_.add_dim(axis);
     }
@@ -248,7 +82,7 @@ class CubeLowering {
   // Tiles along the innermost dims share an operand: they go to one core if there are runs enough.
   void choose_claim() {
     uint32_t axes = plan_.nodes[shape_.rows_outer ? outer_.a : outer_.b].axes;
-    if (has_inner() && !shape_.rows_outer) axes |= plan_.nodes[inner_.b].axes;
+    if (problem_.has_inner() && !shape_.rows_outer) axes |= plan_.nodes[inner_.b].axes;
     const uint32_t moves = code_.space.dims_of(axes);
     size_t inner_rank = code_.grid.size();
     int64_t runs = 1, run = 1;
@@ -256,14 +90,14 @@ class CubeLowering {
       run *= code_.grid[--inner_rank].count;
     for (size_t d = 0; d < inner_rank; ++d) runs *= code_.grid[d].count;
     const bool kept =
-        outer_.keep_b || inner_.keep_b || problem_.whole_k || (shape_.rows_outer && shape_.pack_a);
+        outer_.keep_b || inner_.keep_b || blocks_.whole_k || (shape_.rows_outer && shape_.pack_a);
     code_.preferred_claim = claimed_run(runs, run, kept, target_.cores);
   }
 
   // Runs the prologue of a product on its block of A and makes the rows contiguous.
-  void compute_a(Lowering& lowering, Product& product) {
-    if (!is_computed(product.a)) return;
-    if (&product == &outer_ && has_inner()) {
+  void compute_a(Lowering& lowering, BlockedProduct& product) {
+    if (!problem_.is_computed(product.a)) return;
+    if (&product == &outer_ && problem_.has_inner()) {
       compute_a(lowering, inner_);
       emit_product(lowering, inner_);
     }
@@ -283,7 +117,7 @@ class CubeLowering {
   }
 
   // The computed block of A, rounded.
-  void pair_a(Lowering& lowering, Product& product) {
+  void pair_a(Lowering& lowering, BlockedProduct& product) {
     TileOperand from = lowering.emitter().operand(product.computed_a, 0);
     from.middle = stride(product.computed_a.strides[plan_.m_axis]);
     from.inner = stride(product.computed_a.strides[product.k_axis]);
@@ -309,8 +143,8 @@ class CubeLowering {
     pack.extents[1] = extent_of(plan_.m_axis);
     pack.extents[2] = code_.extent_register(depth, -1);
     pack.operand_count = 2;
-    const int64_t row = packed_row(steps, problem_.element_bytes);
-    pack.operands[0].index = code_.add_buffer(shape_.rows * row * problem_.element_bytes, kept);
+    const int64_t row = packed_row(steps, blocks_.element_bytes);
+    pack.operands[0].index = code_.add_buffer(shape_.rows * row * blocks_.element_bytes, kept);
     pack.operands[0].middle = stride(row);
     pack.operands[0].inner = 1;
     return pack;
@@ -321,7 +155,7 @@ class CubeLowering {
     return a.ragged() ? code_.extent_register(1, a.dim) : code_.extent_register(a.tile, -1);
   }
 
-  void emit_product(Lowering& lowering, const Product& product) {
+  void emit_product(Lowering& lowering, const BlockedProduct& product) {
     NodeState& c = lowering.state(product.node);
     c.lowered = true;
     c.dims = code_.space.dims_of(plan_.nodes[product.node].axes);
@@ -339,7 +173,7 @@ class CubeLowering {
                         : widens(product) ? Family::m_matmul_widen
                                           : Family::m_matmul;
         matmul.dtype = pair_ > 1         ? DType::bf16
-                       : widens(product) ? access_of(product.b).storage
+                       : widens(product) ? problem_.access_of(product.b).storage
                                          : dtype_;
         matmul.changed_mask = mask;
         matmul.flags = k > 0 ? kAccumulateAlways : 0;
@@ -358,18 +192,13 @@ class CubeLowering {
   }
 
   // B lies packed in a narrower dtype, and is read so.
-  bool widens(const Product& product) const {
-    return product.panels && pair_ == 1 && !storage_is_register(product.b) &&
+  bool widens(const BlockedProduct& product) const {
+    return product.panels && pair_ == 1 && !problem_.storage_is_register(product.b) &&
            target_.unified_memory;
   }
 
-  // Of a step of k in packed panels.
-  int64_t panel_bytes(const Product& product) const {
-    return static_cast<int64_t>(size_of(access_of(product.b).storage)) * pair_;
-  }
-
   // Elements of k that so many steps from step `first` on are.
-  int64_t elements_of(const Product& product, int64_t first, int64_t depth) const {
+  int64_t elements_of(const BlockedProduct& product, int64_t first, int64_t depth) const {
     return std::min(depth * pair_, product.k - first * pair_);
   }
 
@@ -379,7 +208,7 @@ class CubeLowering {
     uint8_t mask;
   };
 
-  uint8_t columns_extent(const Product& product, const Part& part) {
+  uint8_t columns_extent(const BlockedProduct& product, const Part& part) {
     return product.blocks_columns ? code_.extent_register(part.columns, -1)
                                   : extent_of(product.n_axis);
   }
@@ -390,9 +219,9 @@ class CubeLowering {
     return narrow;
   }
 
-  TileOperand operand_a(Lowering& lowering, const Product& product, int64_t k, int64_t depth,
+  TileOperand operand_a(Lowering& lowering, const BlockedProduct& product, int64_t k, int64_t depth,
                         uint8_t mask) {
-    const bool computed = is_computed(product.a);
+    const bool computed = problem_.is_computed(product.a);
     if (computed || !product.pack_a) {
       const TileValue value = computed
                                   ? product.computed_a
@@ -405,7 +234,7 @@ class CubeLowering {
     if (plan_.nodes[product.a].op == PlanOp::patches_) {
       return operand_patches(lowering, product, k, depth, mask);
     }
-    const NormalAccess& access = access_of(product.a);
+    const NormalAccess& access = problem_.access_of(product.a);
     TileInstruction pack;
     pack.family = pair_ > 1 ? Family::d_pack_a_pairs : Family::d_pack_a;
     pack.dtype = access.storage;
@@ -414,8 +243,8 @@ class CubeLowering {
     pack.extents[2] = code_.extent_register(elements_of(product, k, depth), -1);
     pack.operand_count = 2;
     TileOperand& out = pack.operands[0];
-    const int64_t row = packed_row(depth, problem_.element_bytes);
-    out.index = code_.add_buffer(shape_.rows * row * problem_.element_bytes,
+    const int64_t row = packed_row(depth, blocks_.element_bytes);
+    out.index = code_.add_buffer(shape_.rows * row * blocks_.element_bytes,
                                  product.keep_a && pack.changed_mask != 0);
     out.middle = stride(row);
     out.inner = 1;
@@ -430,10 +259,10 @@ class CubeLowering {
   }
 
   // Rows of A are the elements of windows over images.
-  TileOperand operand_patches(Lowering& lowering, const Product& product, int64_t k, int64_t depth,
-                              uint8_t mask) {
+  TileOperand operand_patches(Lowering& lowering, const BlockedProduct& product, int64_t k,
+                              int64_t depth, uint8_t mask) {
     const NormalNode& node = plan_.nodes[product.a];
-    const DType storage = access_of(product.a).storage;
+    const DType storage = problem_.access_of(product.a).storage;
     TileInstruction pack;
     pack.family = Family::d_pack_patches;
     pack.dtype = storage;
@@ -444,7 +273,7 @@ class CubeLowering {
     pack.operand_count = 3;
     const int64_t row = patch_row(elements);
     TileOperand& out = pack.operands[0];
-    out.index = code_.add_buffer(shape_.rows * row * problem_.element_bytes,
+    out.index = code_.add_buffer(shape_.rows * row * blocks_.element_bytes,
                                  product.keep_a && pack.changed_mask != 0);
     out.middle = stride(row);
     out.inner = 1;
@@ -467,19 +296,19 @@ class CubeLowering {
   // Elements between rows of packed patches: whole vectors, and no multiple of what makes many rows
   // fall into one set of a cache.
   int64_t patch_row(int64_t depth) const {
-    const int64_t vector = target_.vector_bytes / problem_.element_bytes;
+    const int64_t vector = target_.vector_bytes / blocks_.element_bytes;
     const int64_t row = ceil_div(depth, vector) * vector;
-    return row * problem_.element_bytes % 1024 == 0 ? row + vector : row;
+    return row * blocks_.element_bytes % 1024 == 0 ? row + vector : row;
   }
 
   uint8_t kept_mask(Lowering& lowering, int32_t node) const {
     return lowering.changed_mask(code_.space.dims_of(plan_.nodes[node].axes));
   }
 
-  TileOperand operand_b(Lowering& lowering, const Product& product, const Part& part) {
-    const int columns = problem_.columns_per_panel;
+  TileOperand operand_b(Lowering& lowering, const BlockedProduct& product, const Part& part) {
+    const int columns = blocks_.columns_per_panel;
     if (product.panels) return operand_panels(lowering, product, part);
-    const NormalAccess& access = access_of(product.b);
+    const NormalAccess& access = problem_.access_of(product.b);
     TileOperand from = lowering.emitter().operand(
         lowering.access_value(plan_.nodes[product.b].access, access.storage),
         part.k * pair_ * access.strides[product.k_axis] + part.n * access.strides[product.n_axis]);
@@ -504,10 +333,10 @@ class CubeLowering {
   }
 
   TileOperand panel_buffer(const Part& part, bool kept) {
-    const int64_t columns = problem_.columns_per_panel;
+    const int64_t columns = blocks_.columns_per_panel;
     const int64_t padded = ceil_div(part.columns, columns) * columns;
     TileOperand panels;
-    panels.index = code_.add_buffer(padded * part.depth * problem_.element_bytes, kept);
+    panels.index = code_.add_buffer(padded * part.depth * blocks_.element_bytes, kept);
     panels.outer = stride(part.depth * columns);
     panels.middle = stride(columns);
     panels.inner = 1;
@@ -515,8 +344,8 @@ class CubeLowering {
   }
 
   // Panels packed at load: [batch][panel][k][columns].
-  TileOperand operand_panels(Lowering& lowering, const Product& product, const Part& part) {
-    const int64_t columns = problem_.columns_per_panel;
+  TileOperand operand_panels(Lowering& lowering, const BlockedProduct& product, const Part& part) {
+    const int64_t columns = blocks_.columns_per_panel;
     TileOperand from;
     from.space = Space::pointer;
     from.index = code_.pointer_register(panel_pointer(product, part));
@@ -526,7 +355,7 @@ class CubeLowering {
     if (target_.unified_memory) return from;
     TileInstruction load;
     load.family = Family::d_load_view;
-    load.dtype = pair_ > 1 ? kPair : access_of(product.b).storage;
+    load.dtype = pair_ > 1 ? kPair : problem_.access_of(product.b).storage;
     load.changed_mask = kept_mask(lowering, product.b);
     load.extents[0] = code_.extent_register(ceil_div(part.columns, columns), -1);
     load.extents[1] = code_.extent_register(part.depth, -1);
@@ -539,18 +368,20 @@ class CubeLowering {
   }
 
   // Of k in the panels, which may hold more of it than the plan multiplies.
-  int64_t packed_k(const Product& product) const {
-    const int64_t whole = access_of(product.b).panel_k;
+  int64_t packed_k(const BlockedProduct& product) const {
+    const int64_t whole = problem_.access_of(product.b).panel_k;
     return whole > 0 ? whole : product.k;
   }
-  int64_t packed_steps(const Product& product) const { return ceil_div(packed_k(product), pair_); }
+  int64_t packed_steps(const BlockedProduct& product) const {
+    return ceil_div(packed_k(product), pair_);
+  }
 
-  PointerRegister panel_pointer(const Product& product, const Part& part) const {
-    const NormalAccess& access = access_of(product.b);
-    const int64_t columns = problem_.columns_per_panel;
+  PointerRegister panel_pointer(const BlockedProduct& product, const Part& part) const {
+    const NormalAccess& access = problem_.access_of(product.b);
+    const int64_t columns = blocks_.columns_per_panel;
     const int64_t steps = packed_steps(product);
     const int64_t entry = ceil_div(product.n, columns) * columns * steps;
-    const int64_t bytes = panel_bytes(product);
+    const int64_t bytes = problem_.panel_bytes(product);
     PointerRegister pointer;
     pointer.buffer = access.value;
     pointer.base = ((access.panel_first / pair_ + part.k) * columns + part.n * steps) * bytes;
@@ -563,7 +394,7 @@ class CubeLowering {
       if (axis == plan_.piece_axis && a.dim >= 0) {
         pointer.steps[a.dim] = product.steps * columns * bytes;
       }
-      if (has_role(axis) || axis == plan_.piece_axis) continue;
+      if (problem_.has_role(axis) || axis == plan_.piece_axis) continue;
       const int64_t dense = packed_k(product) * product.n;
       const int64_t step = packed_stride(access.strides[axis], dense, entry) * bytes;
       if (a.dim >= 0) pointer.steps[a.dim] = step;
@@ -578,34 +409,23 @@ class CubeLowering {
     return stride % dense == 0 ? stride / dense * entry : stride;
   }
 
+  const CubeProblem& problem_;
   const NormalPlan& plan_;
   const Target& target_;
+  const BlockProblem& blocks_;
+  const DType dtype_;
+  const int64_t pair_;
   TileCode& code_;
   LoweringScratch& scratch_;
-  Product outer_, inner_;
-  DType dtype_ = DType::f32;
-  int64_t pair_ = 1;  // steps of k that are one element of A and B: 2 in products of bf16
-  BlockProblem problem_;
+  BlockedProduct outer_, inner_;
   BlockShape shape_;
 };
 
 }  // namespace
 
-bool costs_more(const NormalPlan& plan, const Target& target) {
-  TileCode code;
-  LoweringScratch scratch;
-  return CubeLowering(plan, target, code, scratch).costs_more();
-}
-
-int64_t piece_of_product(const NormalPlan& plan, const Target& target) {
-  TileCode code;
-  LoweringScratch scratch;
-  return CubeLowering(plan, target, code, scratch).piece();
-}
-
-bool lower_cube(const NormalPlan& plan, const Target& target, double shrink, TileCode& code,
+bool lower_cube(const CubeProblem& problem, double shrink, TileCode& code,
                 LoweringScratch& scratch) {
-  return CubeLowering(plan, target, code, scratch).run(shrink);
+  return CubeLowering(problem, code, scratch).run(shrink);
 }
 
 }  // namespace dvm

@@ -8,23 +8,15 @@
 // block of A first, in blocks of columns where its B is not kept.
 #pragma once
 
+#include "vm/cube_problem.h"
 #include "vm/lower.h"
-#include "vm/target.h"
 #include "vm/tile_code.h"
 
 namespace dvm {
 
-// Whether the plan, which keeps rows in local memory, is predicted to take longer than separate
-// kernels that keep them in global memory.
-bool costs_more(const NormalPlan& plan, const Target& target);
-
-// The k of a piece where the plan is predicted to be faster split along k; 0: where it is not, or
-// cannot be.
-int64_t piece_of_product(const NormalPlan& plan, const Target& target);
-
-// Lowers a normal plan of kind cube or mix. `shrink` scales the memory it may plan with.
+// Lowers what a plan of kind cube or mix describes. `shrink` scales the memory it may plan with.
 // False: no block shape fits, or the plan is not one that cube kernels can do.
-bool lower_cube(const NormalPlan& plan, const Target& target, double shrink, TileCode& code,
+bool lower_cube(const CubeProblem& problem, double shrink, TileCode& code,
                 LoweringScratch& scratch);
 
 }  // namespace dvm

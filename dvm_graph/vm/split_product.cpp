@@ -2,7 +2,6 @@
 
 #include <algorithm>
 
-#include "vm/cube.h"
 #include "vm/program.h"
 
 namespace dvm {
@@ -184,9 +183,10 @@ class Splitter {
 
 }  // namespace
 
-bool split_product(const NormalPlan& plan, const Target& target, SplitProduct& out) {
+bool split_product(const CubeProblem& problem, SplitProduct& out) {
+  const NormalPlan& plan = problem.plan();
   if (plan.rank >= kMaxDomainRank || plan.k_axis + 1 != plan.rank) return false;
-  const int64_t depth = piece_of_product(plan, target);
+  const int64_t depth = problem.piece();
   if (depth == 0) return false;
   Splitter(plan, depth, out).build();
   return true;

@@ -11,8 +11,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "kernels/normalise.h"
-#include "vm/target.h"
+#include "vm/cube_problem.h"
 
 namespace dvm {
 
@@ -26,6 +25,6 @@ struct SplitProduct {
 };
 
 // False: splitting is not possible or not worth it.
-bool split_product(const NormalPlan& plan, const Target& target, SplitProduct& out);
+bool split_product(const CubeProblem& problem, SplitProduct& out);
 
 }  // namespace dvm

@@ -1,0 +1,190 @@
+#include "vm/cube_problem.h"
+
+#include <algorithm>
+#include <numeric>
+#include <stdexcept>
+
+#include "vm/panels.h"
+
+namespace dvm {
+namespace {
+
+constexpr int64_t kFewDots = 4;  // rows or columns of C that are best done as dot products
+// Register blocks of rows for which packing a B that can be read in place does not pay.
+constexpr int64_t kFewRowBlocks = 8;
+
+constexpr uint32_t bit(int axis) { return 1u << axis; }
+
+int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
+
+}  // namespace
+
+CubeProblem::CubeProblem(const NormalPlan& plan, const Target& target)
+    : plan_(plan), target_(target) {
+  for (size_t i = 0; i < plan.nodes.size(); ++i) {
+    if (plan.nodes[i].op != PlanOp::matmul_) continue;
+    Product& product = plan.is_inner(plan.nodes[i]) ? inner_ : outer_;
+    if (product.node >= 0) throw std::invalid_argument("a cube kernel holds too many matmuls");
+    product.node = static_cast<int32_t>(i);
+    product.a = plan.nodes[i].inputs[0];
+    product.b = plan.nodes[i].inputs[1];
+  }
+  if (outer_.node < 0) throw std::invalid_argument("a cube kernel holds no matmul");
+  outer_.n_axis = plan.n_axis;
+  outer_.k_axis = plan.k_axis;
+  inner_.n_axis = plan.k_axis;
+  inner_.k_axis = plan.inner_k_axis;
+  dtype_ = plan.nodes[outer_.node].dtype;
+  pair_ = plan.nodes[outer_.node].narrow_to == DType::bf16 && dtype_ == DType::f32 ? 2 : 1;
+  possible_ = describe();
+}
+
+bool CubeProblem::costs_more() const {
+  if (!possible_) return false;
+  const BlockShape shape = choose_block(blocks_, target_, target_.local_bytes);
+  return shape.rows > 0 && shape.cost > cost_apart(blocks_, target_);
+}
+
+int64_t CubeProblem::piece() const {
+  if (!possible_ || has_inner() || plan_.nodes[outer_.a].op != PlanOp::load_) return 0;
+  return choose_piece(blocks_, target_);
+}
+
+const NormalAccess& CubeProblem::access_of(int32_t node) const {
+  return plan_.accesses[plan_.nodes[node].access];
+}
+
+bool CubeProblem::storage_is_register(int32_t node) const {
+  return access_of(node).storage == dtype_;
+}
+
+bool CubeProblem::is_computed(int32_t node) const {
+  return plan_.nodes[node].op != PlanOp::load_ && plan_.nodes[node].op != PlanOp::patches_;
+}
+
+bool CubeProblem::describe() {
+  blocks_.m = plan_.extents[plan_.m_axis];
+  blocks_.n = plan_.extents[plan_.n_axis];
+  blocks_.k = plan_.extents[plan_.k_axis];
+  for (int axis = 0; axis < plan_.rank; ++axis) {
+    if (!has_role(axis)) blocks_.batch *= plan_.extents[axis];
+  }
+  blocks_.element_bytes = static_cast<int64_t>(size_of(dtype_));
+  blocks_.columns_per_panel = panel_columns(dtype_, target_);
+  blocks_.pair = static_cast<int>(pair_);
+  blocks_.whole_k = is_computed(outer_.a);
+  if (!describe_operands(outer_)) return false;
+  blocks_.panels = outer_.panels;
+  blocks_.panel_bytes = panel_bytes(outer_);
+  if (pair_ > 1 && plan_.nodes[outer_.a].op == PlanOp::patches_) blocks_.packed_a = 3;
+  blocks_.pack_a = outer_.pack_a;
+  if (!blocks_.whole_k && !outer_.pack_a) blocks_.rows_per_set = rows_per_set();
+  blocks_.pack_b = outer_.pack_b;
+  blocks_.readable_b = outer_.readable_b;
+  blocks_.columns_b = outer_.columns_b;
+  blocks_.b_batch = batch_of(outer_.b);
+  if (has_inner()) {
+    if (!describe_operands(inner_)) return false;
+    blocks_.inner = {inner_.k,
+                     inner_.panels,
+                     inner_.pack_a,
+                     inner_.pack_b,
+                     batch_of(inner_.b),
+                     is_computed(inner_.a),
+                     {}};
+  }
+  return describe_vector_nodes();
+}
+
+bool CubeProblem::has_role(int axis) const {
+  return axis == plan_.m_axis || axis == plan_.n_axis || axis == plan_.k_axis ||
+         axis == plan_.inner_k_axis;
+}
+
+int64_t CubeProblem::batch_of(int32_t node) const {
+  int64_t batch = 1;
+  for (int axis = 0; axis < plan_.rank; ++axis) {
+    if (!has_role(axis) && (plan_.nodes[node].axes & bit(axis))) batch *= plan_.extents[axis];
+  }
+  return batch;
+}
+
+bool CubeProblem::describe_operands(Product& product) const {
+  if (plan_.nodes[product.b].op != PlanOp::load_) return false;
+  product.n = plan_.extents[product.n_axis];
+  product.k = plan_.extents[product.k_axis];
+  product.steps = ceil_div(product.k, pair_);
+  const NormalAccess& b = access_of(product.b);
+  product.panels = b.packed_panels;
+  const bool b_rows = b.strides[product.n_axis] == 1 || product.n == 1;
+  const bool few_rows = blocks_.m <= kFewRowBlocks * std::max(1, target_.matmul_mr);
+  const bool in_place = target_.unified_memory && pair_ == 1 && storage_is_register(product.b);
+  product.readable_b = in_place && b_rows;
+  product.columns_b = in_place && !product.panels && b.strides[product.k_axis] == 1 &&
+                      std::min(blocks_.m, product.n) <= kFewDots;
+  product.pack_b = !product.panels && !product.columns_b && !(product.readable_b && few_rows);
+  if (is_computed(product.a)) return true;
+  product.pack_a = plan_.nodes[product.a].op == PlanOp::patches_ || pair_ > 1;
+  if (product.pack_a) return true;
+  const NormalAccess& a = access_of(product.a);
+  const bool a_rows = a.strides[product.k_axis] == 1 || product.k == 1;
+  product.pack_a = !(target_.unified_memory && storage_is_register(product.a) && a_rows);
+  return true;
+}
+
+bool CubeProblem::describe_vector_nodes() {
+  int direct_stores = 0, consumers = 0;
+  for (size_t i = 0; i < plan_.nodes.size(); ++i) {
+    const NormalNode& node = plan_.nodes[i];
+    for (const int32_t input : node.inputs) {
+      if (input != outer_.node) continue;
+      ++consumers;
+      direct_stores +=
+          node.op == PlanOp::store_ && access_of(static_cast<int32_t>(i)).storage == dtype_;
+    }
+    const PlanOpKind kind = info_of(node.op).kind;
+    if (static_cast<int32_t>(i) < outer_.node) {
+      const uint32_t touched = node.axes | node.reduce_axes;
+      if (has_inner() && touched & bit(plan_.inner_k_axis)) {
+        if (node.reduce_axes & ~bit(plan_.inner_k_axis)) return false;
+        if (blocks_.inner.whole_k) extend(blocks_.inner.prologue, node);
+        continue;
+      }
+      if (blocks_.whole_k && touched & bit(plan_.k_axis)) extend(blocks_.prologue, node);
+      if (node.reduce_axes != 0 && node.reduce_axes != bit(plan_.k_axis)) return false;
+      blocks_.prologue_folds |= node.reduce_axes != 0;
+    } else if (node.reduce_axes != 0) {
+      if (node.reduce_axes != bit(plan_.n_axis)) return false;
+      blocks_.whole_rows = true;
+    } else {
+      blocks_.epilogue_nodes += kind == PlanOpKind::map;
+    }
+  }
+  blocks_.local_c = !target_.unified_memory || consumers != 1 || direct_stores != 1;
+  blocks_.equal_panels = blocks_.panels && !target_.unified_memory;
+  return true;
+}
+
+void CubeProblem::extend(Prologue& prologue, const NormalNode& node) const {
+  const PlanOpKind kind = info_of(node.op).kind;
+  prologue.operators += kind == PlanOpKind::map || kind == PlanOpKind::reduce;
+  if (node.window < 0) return;
+  prologue.taps += plan_.windows[node.window].taps();
+  prologue.window_rows += plan_.windows[node.window].kernel_height;
+}
+
+// Of a register block of the outer product's A that is read in place.
+int CubeProblem::rows_per_set() const {
+  constexpr int64_t kWayBytes = 4096, kLineBytes = 64;
+  const int64_t rows = std::min<int64_t>(blocks_.m, std::max(1, target_.matmul_mr));
+  const int64_t stride = access_of(outer_.a).strides[plan_.m_axis] * blocks_.element_bytes;
+  if (stride == 0) return 1;
+  const int64_t sets = kWayBytes / std::max(std::gcd(stride, kWayBytes), kLineBytes);
+  return static_cast<int>(ceil_div(rows, sets));
+}
+
+int64_t CubeProblem::panel_bytes(const Product& product) const {
+  return static_cast<int64_t>(size_of(access_of(product.b).storage)) * pair_;
+}
+
+}  // namespace dvm

@@ -1,0 +1,68 @@
+// The matrix products of a cube or mix kernel for the shape at hand: where their operands lie, how
+// they can get to the cube unit, and what the choice of blocks depends on. It is described once;
+// whether the kernel runs whole, split along k or as its fallback is decided from it.
+#pragma once
+
+#include "kernels/normalise.h"
+#include "vm/block_shape.h"
+#include "vm/target.h"
+
+namespace dvm {
+
+// One matrix product of the kernel.
+struct Product {
+  int32_t node = -1, a = -1, b = -1;
+  int n_axis = -1, k_axis = -1;
+  int64_t n = 1, k = 1, steps = 1;  // steps: k in elements of A and B, which may be pairs
+  bool panels = false;              // B is packed already
+  bool readable_b = false;          // B can be read in place
+  bool columns_b = false;           // and so it is, its columns being contiguous
+  bool pack_a = false, pack_b = false;
+};
+
+class CubeProblem {
+ public:
+  CubeProblem(const NormalPlan& plan, const Target& target);
+
+  const NormalPlan& plan() const { return plan_; }
+  const Target& target() const { return target_; }
+  bool possible() const { return possible_; }  // false: cube kernels cannot do the plan
+  const Product& outer() const { return outer_; }
+  const Product& inner() const { return inner_; }  // whose result A of the outer one is made from
+  bool has_inner() const { return inner_.node >= 0; }
+  DType dtype() const { return dtype_; }
+  int64_t pair() const { return pair_; }  // steps of k that are one element of A and B
+  const BlockProblem& blocks() const { return blocks_; }
+
+  bool has_role(int axis) const;  // an axis of a product, not of the batch
+  const NormalAccess& access_of(int32_t node) const;
+  bool storage_is_register(int32_t node) const;
+  bool is_computed(int32_t node) const;
+  int64_t panel_bytes(const Product& product) const;  // of a step of k in packed panels
+
+  // Whether the plan, which keeps rows in local memory, is predicted to take longer than separate
+  // kernels that keep them in global memory.
+  bool costs_more() const;
+
+  // The k of a piece where the plan is predicted to be faster split along k; 0: where it is not, or
+  // cannot be.
+  int64_t piece() const;
+
+ private:
+  bool describe();
+  bool describe_operands(Product& product) const;
+  bool describe_vector_nodes();
+  void extend(Prologue& prologue, const NormalNode& node) const;
+  int64_t batch_of(int32_t node) const;
+  int rows_per_set() const;
+
+  const NormalPlan& plan_;
+  const Target& target_;
+  Product outer_, inner_;
+  DType dtype_ = DType::f32;
+  int64_t pair_ = 1;
+  BlockProblem blocks_;
+  bool possible_ = false;
+};
+
+}  // namespace dvm
