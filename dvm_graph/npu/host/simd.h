@@ -36,8 +36,13 @@
 #define DVM_LEVEL portable
 #endif
 
+#if defined(DVM_SANITIZED)  // with every check in every copy, files would compile for many minutes
+#define DVM_INLINE inline
+#define DVM_LAMBDA_INLINE
+#else
 #define DVM_INLINE        [[gnu::always_inline]] inline
 #define DVM_LAMBDA_INLINE __attribute__((always_inline))
+#endif
 
 #if defined(__clang__)
 #pragma clang diagnostic ignored "-Wpass-failed"  // a loop that cannot be vectorised may stay so
