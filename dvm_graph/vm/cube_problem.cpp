@@ -37,17 +37,16 @@ CubeProblem::CubeProblem(const NormalPlan& plan, const Target& target)
   dtype_ = plan.nodes[outer_.node].dtype;
   pair_ = plan.nodes[outer_.node].narrow_to == DType::bf16 && dtype_ == DType::f32 ? 2 : 1;
   possible_ = describe();
+  if (possible_) shape_ = choose_block(blocks_, target_, target_.local_bytes);
 }
 
 bool CubeProblem::costs_more() const {
-  if (!possible_) return false;
-  const BlockShape shape = choose_block(blocks_, target_, target_.local_bytes);
-  return shape.rows > 0 && shape.cost > cost_apart(blocks_, target_);
+  return shape_.rows > 0 && shape_.cost > cost_apart(blocks_, target_);
 }
 
 int64_t CubeProblem::piece() const {
   if (!possible_ || has_inner() || plan_.nodes[outer_.a].op != PlanOp::load_) return 0;
-  return choose_piece(blocks_, target_);
+  return choose_piece(blocks_, target_, shape_.cost);
 }
 
 const NormalAccess& CubeProblem::access_of(int32_t node) const {
