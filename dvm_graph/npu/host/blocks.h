@@ -290,15 +290,15 @@ DVM_INLINE void multiply_full_panels(Product<Step>& x, const RowBlocks& rows, in
   x.ahead.rows = 0;
 }
 
+// Full panels in wide blocks, those that are left in narrow ones of at most `most` rows.
 template <class Step>
-DVM_INLINE void multiply_panels(Product<Step> x, int64_t rows, int64_t columns) {
+DVM_INLINE void multiply_panels(Product<Step> x, int64_t rows, int64_t columns, bool wide,
+                                int64_t most) {
   constexpr int64_t L = Product<Step>::kLanes;
-  const bool one_set = x.a_row * static_cast<int64_t>(sizeof(*x.a)) % kWayBytes == 0;
   if constexpr (kWideRows > 0) {
-    if (one_set && rows > kSetRows && x.room == nullptr)
-      multiply_full_panels<Step, kWidePanels>(x, RowBlocks(rows, kWideRows), columns);
+    if (wide) multiply_full_panels<Step, kWidePanels>(x, RowBlocks(rows, kWideRows), columns);
   }
-  const RowBlocks blocks(rows, one_set ? kNarrowRows : kMaxRows);
+  const RowBlocks blocks(rows, most);
   multiply_full_panels<Step, 1>(x, blocks, columns);
   if (columns > L) {
     multiply_panel<Step, 2, true>(x, blocks, columns - L);
@@ -310,14 +310,19 @@ DVM_INLINE void multiply_panels(Product<Step> x, int64_t rows, int64_t columns) 
 // C[rows, columns] (+)= A * B. No more than `depth` steps of k pass at a time.
 template <class Step>
 void multiply_blocks(Product<Step> x, int64_t rows, int64_t columns, int64_t depth) {
-  const int64_t row_bytes = (x.k + 1) * static_cast<int64_t>(sizeof(*x.a));
-  const int64_t resident = kChunkBytes / row_bytes;
-  const RowBlocks chunks(rows, resident > kMaxRows ? resident : kMaxRows);
+  constexpr auto kElement = static_cast<int64_t>(sizeof(*x.a));
+  const bool one_set = x.a_row * kElement % kWayBytes == 0;
+  const bool wide = one_set && kWideRows > 0 && rows > kSetRows && x.room == nullptr;
+  const int64_t most = one_set ? kNarrowRows : kMaxRows;
+  // Wide blocks need room for more panels.
+  const int64_t wider = wide ? 2 * (kWidePanels - 1) * lesser(x.k, depth) * x.kStepBytes : 0;
+  const int64_t resident = (kChunkBytes - wider) / ((x.k + 1) * kElement);
+  const RowBlocks chunks(rows, resident > most ? resident : most);
   for (int64_t m = 0; m < rows; m += chunks.step) {
     Product<Step> part = x;
     for (int64_t k = 0; k == 0 || k < x.k; k += depth) {
       part.k = lesser(x.k - k, depth);
-      multiply_panels(part, lesser(rows - m, chunks.step), columns);
+      multiply_panels(part, lesser(rows - m, chunks.step), columns, wide, most);
       part.accumulate = true;
       part.a += depth;
       part.b += depth * x.b_step;
