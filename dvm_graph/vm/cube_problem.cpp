@@ -77,7 +77,9 @@ bool CubeProblem::describe() {
   blocks_.panel_bytes = panel_bytes(outer_);
   if (pair_ > 1 && plan_.nodes[outer_.a].op == PlanOp::patches_) blocks_.packed_a = 3;
   blocks_.pack_a = outer_.pack_a;
-  if (!blocks_.whole_k && !outer_.pack_a) blocks_.rows_per_set = rows_per_set();
+  // Beside a B that is packed in passing, and so near, the cube unit does without packing.
+  const bool in_place = !blocks_.whole_k && !outer_.pack_a && !outer_.pack_b;
+  if (in_place) blocks_.rows_per_set = rows_per_set();
   blocks_.pack_b = outer_.pack_b;
   blocks_.readable_b = outer_.readable_b;
   blocks_.columns_b = outer_.columns_b;
