@@ -22,7 +22,7 @@ from benchmarks.engines import DEFAULT, ENGINES
 from benchmarks.measure import run_workload
 from benchmarks.paired import lowest, of_workload, workloads
 from benchmarks.process import Setting, Worker, missing
-from benchmarks.results import fill_regions, read_results, sections, write_plots
+from benchmarks.results import Results, fill_regions, read_results, sections, write_plots
 from benchmarks.rows import Row, write_rows
 from benchmarks.turns import CEILINGS
 from benchmarks.workload import Workload, narrowed
@@ -112,6 +112,7 @@ def _request(
         raise click.UsageError("--repeats is at least 1")
     if threads < 1:
         raise click.UsageError("--threads is at least 1")
+    _read(output)  # what the run would add to, while there is time to choose another folder
     setting = Setting(threads, mindspore_python)
     return Request(chosen, setting, repeats, quick, seed, static_shapes, output)
 
@@ -200,7 +201,7 @@ def all_command(**options: Any) -> None:
 )
 def document(output: Path) -> None:
     """Takes the results in OUTPUT into docs/performance.md."""
-    results = read_results(output)
+    results = _read(output)
     found = sections(results)
     for part, paths in write_plots(results, _DOCS / "performance").items():
         links = (f"![{path.stem}](performance/{path.name})" for path in paths)
@@ -241,7 +242,7 @@ def _models(request: Request, names: str) -> None:
 
 def _again(request: Request, below: float) -> None:
     chosen: list[Workload] = []
-    for part, rows in read_results(request.output).parts.items():
+    for part, rows in _read(request.output).parts.items():
         slow = [pair.subject for pair in lowest(rows).values() if pair.speedup < below]
         for name in workloads(slow):
             whole = _whole(request, part, name, 1 + max(row.index for row in rows))
@@ -346,11 +347,18 @@ def _progress() -> Progress:
     return Progress(*columns, TextColumn("{task.fields[what]}"), console=Console(stderr=True))
 
 
+def _read(folder: Path) -> Results:
+    try:
+        return read_results(folder)
+    except ValueError as error:
+        raise click.UsageError(f"{error}, or give another --output") from error
+
+
 def _finish(request: Request, part: str) -> None:
     """Prints the part's tables and writes everything that is made of the CSV files."""
     (request.output / "environment.md").write_text(_environment(request), encoding="utf-8")
     (request.output / f"{part}.command").write_text(_command(), encoding="utf-8")
-    results = read_results(request.output)
+    results = _read(request.output)
     found = sections(results)
     for name, text in found.items():
         (request.output / f"{name}.md").write_text(text + "\n", encoding="utf-8")

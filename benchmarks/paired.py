@@ -19,11 +19,10 @@ def geometric_mean(values: Iterable[float]) -> float:
 
 
 def percentile(values: Sequence[float], percent: float) -> float:
-    """The smallest value that so many percent of the values do not exceed; NaN for no values."""
-    if not values:
-        return math.nan
-    rank = max(1, math.ceil(percent / 100 * len(values)))
-    return sorted(values)[rank - 1]
+    """The smallest value that so many percent of those that were measured do not exceed; NaN for none."""
+    known = sorted(value for value in values if not math.isnan(value))
+    rank = max(1, math.ceil(percent / 100 * len(known)))
+    return known[rank - 1] if known else math.nan
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from benchmarks.engines import ENGINES
 from benchmarks.paired import (
     best_peer,
     engines,
@@ -125,12 +126,12 @@ def speedup_table(rows: Sequence[Row]) -> Table:
 
 
 def losses_table(rows: Sequence[Row], below: float = 0.95, most: int = 20) -> Table:
-    """The points where another engine is ahead, the worst first."""
+    """The points where another engine is ahead that rounds no operands, the worst first."""
     losses = sorted(
         (
             (pair.speedup, pair.subject, pair.peer)
             for name in engines(rows)
-            if name != SUBJECT
+            if name != SUBJECT and not ENGINES[name].rounds
             for pair in pairs(rows, name)
             if pair.speedup < below
         ),

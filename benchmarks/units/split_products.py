@@ -4,7 +4,8 @@
 
 Products with a long k and fewer tiles than cores: their time on one core, where nothing is split, over that on
 `--threads` cores and over onnxruntime's on as many threads. Below, into how many pieces devices of more cores would
-split them; 0 where they would not. Every engine's turn is at the same shape; medians.
+split them; 0 where they would not. Every engine's turn is at the same shape; the time is a median, the others are
+medians over rounds of ratios within a round.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from rich.console import Console
 from rich.table import Table
 
 import dvm_graph
+from benchmarks.rows import median_ratio
 
 SHAPES = ((4, 16, 65_536), (1, 32, 100_000), (14, 32, 5_000), (8, 16, 4_096), (14, 256, 4_096))
 """(m, n, k)."""
@@ -43,18 +45,23 @@ def pieces(model: dvm_graph.Model, m: int, n: int, k: int) -> int:
     )
 
 
-def seconds(runs: list[Callable[[], object]], rounds: int) -> list[float]:
-    """Median times, in turns."""
-    times: list[list[float]] = [[] for _ in runs]
-    for _ in range(rounds):
-        for run, taken in zip(runs, times, strict=True):
-            time.sleep(0.002)  # the threads of the engine before stop spinning
+def seconds(runs: list[Callable[[], object]], rounds: int) -> list[list[float]]:
+    """Of each, a median time for every round."""
+    return [list(of_one) for of_one in zip(*(_round(runs) for _ in range(rounds)), strict=True)]
+
+
+def _round(runs: list[Callable[[], object]]) -> list[float]:
+    medians = []
+    for run in runs:
+        time.sleep(0.002)  # the threads of the engine before stop spinning
+        run()
+        taken = []
+        for _ in range(_REPEATS):
+            start = time.perf_counter()
             run()
-            for _ in range(_REPEATS):
-                start = time.perf_counter()
-                run()
-                taken.append(time.perf_counter() - start)
-    return [statistics.median(taken) for taken in times]
+            taken.append(time.perf_counter() - start)
+        medians.append(statistics.median(taken))
+    return medians
 
 
 @click.command()
@@ -84,8 +91,9 @@ def main(threads: int, rounds: int) -> None:
             rounds,
         )
         counts = (str(pieces(models[cores], m, n, k)) for cores in CORES)
-        ratios = f"{one / many:.2f}", f"{other / many:.2f}"
-        table.add_row(str(m), str(n), str(k), f"{many * 1e6:.0f}", *ratios, *counts)
+        ratios = (f"{median_ratio(slower, many):.2f}" for slower in (one, other))
+        time_us = statistics.median(many) * 1e6
+        table.add_row(str(m), str(n), str(k), f"{time_us:.0f}", *ratios, *counts)
     Console(width=110).print(table)
 
 

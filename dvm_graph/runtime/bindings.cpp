@@ -475,7 +475,11 @@ void bind_runtime(nb::module_& module) {
       .def(
           "__init__",
           [](CeilingMeter* meter, int cores, const std::string& simd) {
-            new (meter) CeilingMeter(cores, *table_by_name(simd));
+            const InstructionTable* const table = table_by_name(simd);
+            if (table == nullptr || cores <= 0) {
+              throw nb::value_error("cores must be positive, and the level one of simd_levels()");
+            }
+            new (meter) CeilingMeter(cores, *table);
           },
           nb::arg("cores"), nb::arg("simd"))
       .def(

@@ -54,3 +54,10 @@ def test_a_part_writes_rows_tables_and_its_command(
     write_rows(Row, [replace(row, point="a=1") for row in rows], tmp_path / "zoo.csv")
     result = CliRunner().invoke(main, other)
     assert result.exit_code == 2 and "broadcast has no point 'a=1'" in result.output
+
+
+def test_results_of_another_version_are_refused_before_anything_runs(tmp_path: Path) -> None:
+    (tmp_path / "models.csv").write_text("workload,ms\nbert,1\n", encoding="utf-8")
+    result = CliRunner().invoke(main, ["zoo", "--quick", "--output", str(tmp_path)])
+    assert result.exit_code == 2 and "another version" in result.output
+    assert not (tmp_path / "zoo.csv").exists()

@@ -56,7 +56,8 @@ def test_percentiles_are_values_that_occur() -> None:
     values = [float(value) for value in range(100, 0, -1)]
     assert [percentile(values, p) for p in (1, 50, 99, 100)] == [1, 50, 99, 100]
     assert percentile([3.0], 50) == 3.0
-    assert math.isnan(percentile([], 50))
+    assert percentile([math.nan, 2.0, 1.0, math.nan], 99) == 2.0
+    assert math.isnan(percentile([], 50)) and math.isnan(percentile([math.nan], 50))
 
 
 def test_geometric_mean_of_ratios_is_symmetric() -> None:
