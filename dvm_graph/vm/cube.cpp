@@ -14,7 +14,7 @@ struct BlockedProduct : Product {
   bool keep_a = false, keep_b = false;  // packed operands stay while others pass
   bool blocks_columns = false;          // the columns of a tile, in blocks; else those of the grid
   int64_t n_block = 1, k_block = 1;     // of one instruction, k_block in steps
-  TileValue computed_a;                 // a block of it, by the prologue
+  TileValue computed_a = {};            // a block of it, by the prologue
 };
 
 class CubeLowering {
