@@ -46,20 +46,26 @@ class Chooser {
         local_bytes_(local_bytes),
         steps_(ceil_div(problem.k, problem.pair)),
         inner_steps_(ceil_div(problem.inner.k, problem.pair)),
+        sharing_(problem.batch / problem.b_batch),
+        room_(local_bytes / problem.element_bytes),
+        panels_(ceil_div(problem.n, problem.columns_per_panel)),
+        register_rows_(std::max(1, target.matmul_mr)),
         panel_share_(problem.panels ? static_cast<double>(problem.panel_bytes) /
                                           static_cast<double>(problem.element_bytes)
-                                    : 1) {}
+                                    : 1),
+        first_packed_(static_cast<double>(steps_) * first_of_row(true)),
+        first_(static_cast<double>(steps_) * first_of_row(false)),
+        overhead_(kTileOverhead * target.tile_overhead) {}
 
   BlockShape choose() {
     if (p_.inner.k > 0) return choose_with_inner();
-    const int64_t register_rows = std::max(1, target_.matmul_mr);
-    const int64_t preferred = target_.matmul_rows > 0 ? target_.matmul_rows : 8 * register_rows;
+    const int64_t preferred = target_.matmul_rows > 0 ? target_.matmul_rows : 8 * register_rows_;
     int64_t blocks = ceil_div(p_.m, preferred);
     if (blocks > 1) consider_columns(p_.m);
     for (int choice = 0; choice < kRowChoices; ++choice, blocks *= 2) {
       const int64_t rows = ceil_div(p_.m, blocks);
       consider_columns(rows);
-      if (rows <= register_rows) break;
+      if (rows <= register_rows_) break;
     }
     // Whole rows leave no columns to balance the cores with.
     const int64_t fewest = std::max<int64_t>(1, p_.m / (preferred * target_.cores));
@@ -67,7 +73,7 @@ class Chooser {
       consider_columns(ceil_div(p_.m, waves * target_.cores));
     }
     // Memory so small that only register blocks fit.
-    if (best_.rows == 0) consider_columns(std::min(p_.m, register_rows));
+    if (best_.rows == 0) consider_columns(std::min(p_.m, register_rows_));
     if (best_.rows == 0) consider_columns(1);
     return best_;
   }
@@ -75,97 +81,130 @@ class Chooser {
  private:
   // Small blocks of rows: whole rows of A lie in local memory, the nearer the better.
   BlockShape choose_with_inner() {
-    const int64_t register_rows = std::max(1, target_.matmul_mr);
     for (int64_t blocks = 1; blocks <= kMostRegisterBlocks; blocks *= 2) {
-      consider_columns(ceil_div(p_.m, ceil_div(p_.m, blocks * register_rows)));
-      if (blocks * register_rows >= p_.m) break;
+      consider_columns(ceil_div(p_.m, ceil_div(p_.m, blocks * register_rows_)));
+      if (blocks * register_rows_ >= p_.m) break;
     }
-    for (int64_t rows = register_rows / 2; best_.rows == 0 && rows > 0; rows /= 2) {
+    for (int64_t rows = register_rows_ / 2; best_.rows == 0 && rows > 0; rows /= 2) {
       consider_columns(std::min(p_.m, rows));
     }
     return best_;
   }
 
+  // What tiles of as many rows have in common.
+  struct Rows {
+    int64_t rows = 0, m_blocks = 0;
+    int64_t k_block = 0;  // unless less fits
+    bool share_sets = false;
+    bool near = false;             // of A lie in the core's caches
+    double count = 0;              // rows
+    double a = 0;                  // cost of A as it comes from memory
+    double prologue = 0;           // of computing it
+    double column = 0;             // of a column of the tile, in one block of k
+    double in_sets = 0;            // and that on top, where A that shares sets is read in place
+    double k_block_of_column = 0;  // what each further one adds, without C
+  };
+
+  Rows describe(int64_t rows) const {
+    Rows r;
+    r.rows = rows;
+    r.m_blocks = ceil_div(p_.m, rows);
+    r.k_block = outer_k_block(rows);
+    r.share_sets = rows > kRoomInSet && p_.rows_per_set > kRoomInSet;
+    r.near = rows * p_.k * p_.element_bytes <= target_.local_bytes / 2;
+    r.count = static_cast<double>(rows);
+    const auto k = static_cast<double>(steps_);
+    r.a = r.count * k * kFarTraffic;
+    r.prologue = prologue_cost(p_.prologue, rows, p_.k);
+    if (r.share_sets) r.in_sets = r.count * k * kSharedSet * p_.rows_per_set;
+    r.k_block_of_column =
+        static_cast<double>(ceil_div(rows, register_rows_)) * kBlockOverhead / p_.columns_per_panel;
+    r.column = r.count * (k + kVectorOperation * (1 + p_.epilogue_nodes)) +
+               k * traffic_of_b(rows) * panel_share_ + r.k_block_of_column;
+    return r;
+  }
+
   void consider_columns(int64_t rows) {
-    const int64_t panels = ceil_div(p_.n, p_.columns_per_panel);
-    if (p_.whole_rows) return consider(rows, panels, panels);
+    rows_ = describe(rows);
+    if (p_.whole_rows) return consider(panels_, 1);
     int64_t previous = 0;
     for (int64_t wanted = 1;; wanted = wanted < 4 ? wanted + 1 : wanted * 3 / 2) {
-      const int64_t blocks = ceil_div(panels, std::min(wanted, panels));
-      const int64_t width = ceil_div(panels, blocks);
-      if (width != previous && (!p_.equal_panels || width * blocks == panels)) {
-        consider(rows, width, panels);
+      const int64_t blocks = ceil_div(panels_, std::min(wanted, panels_));
+      const int64_t width = ceil_div(panels_, blocks);
+      if (width != previous && (!p_.equal_panels || width * blocks == panels_)) {
+        consider(width, blocks);
       }
       previous = width;
-      if (wanted >= panels) return;
+      if (wanted >= panels_) return;
     }
   }
 
-  void consider(int64_t rows, int64_t width, int64_t panels) {
+  // Tiles of so many panels, and as many of them side by side as there are blocks.
+  void consider(int64_t width, int64_t blocks) {
+    columns_ = width * p_.columns_per_panel;
+    n_blocks_ = blocks;
     // The side that costs more to bring in stays while the other one passes.
-    const bool several = width < panels;
-    consider(rows, width, panels, p_.pack_a, several && (p_.whole_k || (p_.pack_a && !p_.pack_b)));
+    const bool several = blocks > 1;
+    consider(p_.pack_a, several && (p_.whole_k || (p_.pack_a && !p_.pack_b)));
     if (p_.pack_a || p_.whole_k) return;
-    if (several && rows < p_.m && !p_.pack_b) consider(rows, width, panels, false, true);
-    if (!shares_sets(rows)) return;
-    consider(rows, width, panels, true, false);
-    if (several && !p_.pack_b) consider(rows, width, panels, true, true);
+    if (several && rows_.rows < p_.m && !p_.pack_b) consider(false, true);
+    if (!rows_.share_sets) return;
+    consider(true, false);
+    if (several && !p_.pack_b) consider(true, true);
   }
 
-  void consider(int64_t rows, int64_t width, int64_t panels, bool pack_a, bool rows_outer) {
+  void consider(bool pack_a, bool rows_outer) {
     BlockShape shape;
-    shape.rows = rows;
-    shape.columns = std::min(p_.n, width * p_.columns_per_panel);
+    shape.rows = rows_.rows;
+    shape.columns = std::min(p_.n, columns_);
     shape.pack_a = pack_a;
     shape.pack_b = p_.pack_b;
     shape.rows_outer = rows_outer;
-    shape.k_block = outer_k_block(rows);
-    const int64_t m_blocks = ceil_div(p_.m, rows), n_blocks = ceil_div(panels, width);
-    if (p_.inner.k > 0) return consider_inner(shape, m_blocks, n_blocks);
-    shape.keep_b = p_.pack_b && !shape.rows_outer && m_blocks > 1 &&
-                   padded(shape) * steps_ * p_.element_bytes <= local_bytes_ / 2;
-    judge(shape, m_blocks, n_blocks);
+    shape.k_block = rows_.k_block;
+    if (p_.inner.k > 0) return consider_inner(shape);
+    shape.keep_b = p_.pack_b && !shape.rows_outer && rows_.m_blocks > 1 &&
+                   columns_ * steps_ * p_.element_bytes <= local_bytes_ / 2;
+    judge(shape);
   }
 
   // Both B stay, or that of the inner product, or none.
-  void consider_inner(BlockShape shape, int64_t m_blocks, int64_t n_blocks) {
-    shape.inner_k_block = k_block(inner_steps_, target_.matmul_k_block);
-    const bool shared = !shape.rows_outer && m_blocks * p_.batch > p_.b_batch;
-    const bool shared_inner = m_blocks * p_.batch > p_.inner.b_batch;
+  void consider_inner(const BlockShape& outer) {
+    const bool shared = !outer.rows_outer && rows_.m_blocks * p_.batch > p_.b_batch;
+    const bool shared_inner = rows_.m_blocks * p_.batch > p_.inner.b_batch;
     for (int kept = 2; kept >= 0; --kept) {
+      BlockShape shape = outer;
+      shape.inner_k_block = k_block(inner_steps_, target_.matmul_k_block);
       shape.keep_b = kept == 2 && p_.pack_b && shared;
       shape.keep_inner_b = kept >= 1 && p_.inner.pack_b && shared_inner;
       shape.pack_b = p_.pack_b && (shape.keep_b || !p_.readable_b);
-      judge(shape, m_blocks, n_blocks);
+      judge(shape);
     }
   }
 
-  // Keeps the shape if it fits and is the best so far.
-  void judge(BlockShape shape, int64_t m_blocks, int64_t n_blocks) {
-    const int64_t claim = claim_of(shape, m_blocks, n_blocks);
-    const int64_t claims = ceil_div(p_.batch * m_blocks * n_blocks, claim);
-    const auto waves = static_cast<double>(ceil_div(claims, target_.cores) * claim);
-    if ((waves + kImbalance) * least_tile_cost(shape) >= best_cost_ || !fit(shape)) return;
-    const double cost = (waves + kImbalance) * tile_cost(shape, m_blocks, n_blocks);
+  // Makes the shape fit, and keeps it if it is the best so far.
+  void judge(BlockShape& shape) {
+    const double waves = waves_of(shape);
+    const double base = base_cost(shape);
+    if ((waves + kImbalance) * base >= best_cost_ || !fit(shape)) return;
+    const double cost = (waves + kImbalance) * (base + cost_above(shape));
     if (cost >= best_cost_) return;
     best_cost_ = cost;
     best_ = shape;
-    best_.cost = cost - waves * hidden(shape, m_blocks, n_blocks);
+    best_.cost = cost - waves * hidden(shape);
   }
 
-  // Tiles that go to one core together, as those that share a kept operand do.
-  int64_t claim_of(const BlockShape& shape, int64_t m_blocks, int64_t n_blocks) const {
+  // Tiles that the core with most of them computes. Those that share a kept operand go together.
+  double waves_of(const BlockShape& shape) const {
     const bool kept =
         shape.keep_b || shape.keep_inner_b || p_.whole_k || (shape.rows_outer && shape.pack_a);
-    const int64_t sharing = p_.batch / p_.b_batch;
-    const int64_t run = shape.rows_outer ? n_blocks : m_blocks * (n_blocks == 1 ? sharing : 1);
-    return claimed_run(p_.batch * m_blocks * n_blocks / run, run, kept, target_.cores);
-  }
-
-  bool shares_sets(int64_t rows) const { return rows > kRoomInSet && p_.rows_per_set > kRoomInSet; }
-
-  int64_t padded(const BlockShape& shape) const {
-    return round_up(shape.columns, p_.columns_per_panel);
+    const int64_t matrices = n_blocks_ == 1 ? sharing_ : 1;
+    const int64_t run = shape.rows_outer ? n_blocks_ : rows_.m_blocks * matrices;
+    const int64_t runs = shape.rows_outer ? p_.batch * rows_.m_blocks
+                         : n_blocks_ == 1 ? p_.b_batch
+                                          : p_.batch * n_blocks_;
+    const int64_t claim = claimed_run(runs, run, kept, target_.cores);
+    const int64_t claims = claim == 1 ? runs * run : ceil_div(runs * run, claim);
+    return static_cast<double>(ceil_div(claims, target_.cores) * claim);
   }
 
   int64_t outer_k_block(int64_t rows) const {
@@ -186,19 +225,18 @@ class Chooser {
     const int64_t inner_b = shape.keep_inner_b ? padded_inner() * inner_steps_ : 0;
     const int64_t computed = 2 * shape.rows * p_.k + (p_.pair > 1 ? shape.rows * steps_ : 0);
     const int64_t fixed =
-        c + (p_.whole_k ? computed : 0) + (shape.keep_b ? padded(shape) * steps_ : 0) + inner_b;
+        c + (p_.whole_k ? computed : 0) + (shape.keep_b ? columns_ * steps_ : 0) + inner_b;
     const int64_t rows = shape.rows * p_.packed_a;
     int64_t per_step = 0;
     if (block_a) per_step += shape.rows_outer ? 0 : rows;
     const int64_t kept_a = block_a && shape.rows_outer ? rows * steps_ : 0;
     const bool passing_b = shape.pack_b && !shape.keep_b;
-    if (passing_b) per_step += padded(shape);
-    const int64_t whole = local_bytes_ / p_.element_bytes;
-    int64_t room = whole - fixed - kept_a;
+    if (passing_b) per_step += columns_;
+    int64_t room = room_ - fixed - kept_a;
     if (room < 0 || (p_.inner.k > 0 && !fit_inner(shape, room))) return false;
     // Other rows of A and C pass through the cache beside panels that stay.
-    if (passing_b && !shape.pack_a && whole / 2 / per_step * kMostKBlocks >= steps_) {
-      room = std::min(room, whole / 2);
+    if (passing_b && !shape.pack_a && room_ / 2 / per_step * kMostKBlocks >= steps_) {
+      room = std::min(room, room_ / 2);
     }
     if (per_step * shape.k_block <= room) return true;
     const int64_t most = room / per_step;
@@ -230,11 +268,11 @@ class Chooser {
   }
 
   // Of a tile's inner product.
-  double inner_cost(const BlockShape& shape, int64_t m_blocks) const {
+  double inner_cost(const BlockShape& shape) const {
     if (p_.inner.k == 0) return 0;
     const auto rows = static_cast<double>(shape.rows), k = static_cast<double>(inner_steps_);
     const auto columns = static_cast<double>(padded_inner());
-    const auto reuse = static_cast<double>(m_blocks * p_.batch / p_.inner.b_batch);
+    const auto reuse = static_cast<double>(rows_.m_blocks * p_.batch / p_.inner.b_batch);
     double cost = rows * columns * k + columns * k * kNearTraffic + rows * k * kNearTraffic;
     if (p_.inner.pack_b) cost += columns * k * pack_cost() / (shape.keep_inner_b ? reuse : 1);
     if (p_.inner.pack_a) cost += rows * k * pack_cost();
@@ -253,89 +291,85 @@ class Chooser {
   double pack_cost() const { return kPack * p_.pair; }
 
   // Tiles that a core computes from one block of A.
-  double tiles_of_a(const BlockShape& shape, int64_t m_blocks, int64_t n_blocks) const {
+  double tiles_of_a(const BlockShape& shape) const {
     if (!shape.rows_outer) return 1;
-    return static_cast<double>(claimed_run(p_.batch * m_blocks, n_blocks, true, target_.cores));
+    return static_cast<double>(
+        claimed_run(p_.batch * rows_.m_blocks, n_blocks_, true, target_.cores));
   }
 
   // Tiles in a row that find A, read in place, in the core's caches.
-  double tiles_near_a(const BlockShape& shape, int64_t m_blocks, int64_t n_blocks) const {
-    const bool near = shape.rows * p_.k * p_.element_bytes <= target_.local_bytes / 2;
-    return near && (shape.rows_outer || m_blocks == 1) ? static_cast<double>(n_blocks) : 1;
+  double tiles_near_a(const BlockShape& shape) const {
+    const bool row = rows_.near && (shape.rows_outer || rows_.m_blocks == 1);
+    return row ? static_cast<double>(n_blocks_) : 1;
   }
 
   // Per element of B, which comes from memory once: few rows wait for it.
-  static double traffic_of_b(const BlockShape& shape) {
-    return std::max(kFarTraffic, kBandwidth - static_cast<double>(shape.rows));
+  static double traffic_of_b(int64_t rows) {
+    return std::max(kFarTraffic, kBandwidth - static_cast<double>(rows));
   }
 
   // Per row of B in the tile: nobody fetched ahead what the row begins with.
-  double first_of_row(const BlockShape& shape) const {
+  double first_of_row(bool packs) const {
     const bool rows = p_.readable_b && !p_.panels && !p_.columns_b;
     const double bytes = static_cast<double>(p_.b_batch * p_.n * p_.k * p_.element_bytes);
     const bool far = bytes > static_cast<double>(target_.local_bytes * target_.cores);
-    if (shape.pack_b) return rows && far ? kFirstOfPackedRow : 0;
+    if (packs) return rows && far ? kFirstOfPackedRow : 0;
     return rows && far ? kFirstOfRow : p_.columns_per_panel * kFirstPanel * panel_share_;
   }
 
   // The cost of bringing in B that passes under the multiply-adds: the choice avoids it all the
   // same, other work on the machine may make it dearer.
-  double hidden(const BlockShape& shape, int64_t m_blocks, int64_t n_blocks) const {
-    const auto rows = static_cast<double>(shape.rows);
-    const auto b = static_cast<double>(padded(shape) * steps_) * panel_share_;
+  double hidden(const BlockShape& shape) const {
+    const auto b = static_cast<double>(columns_ * steps_) * panel_share_;
     const auto inner_b = static_cast<double>(p_.inner.k == 0 ? 0 : padded_inner() * inner_steps_);
-    const double shared_a = tiles_of_a(shape, m_blocks, n_blocks);
-    return b * std::min(rows, traffic_of_b(shape)) +
-           inner_b * std::min(rows, kNearTraffic) / shared_a;
+    return b * std::min(rows_.count, traffic_of_b(shape.rows)) +
+           inner_b * std::min(rows_.count, kNearTraffic) / tiles_of_a(shape);
   }
 
-  // What is in tile_cost whatever the blocks of k, and is found fast.
-  double least_tile_cost(const BlockShape& shape) const {
-    const auto rows = static_cast<double>(shape.rows), k = static_cast<double>(steps_);
-    const auto columns = static_cast<double>(padded(shape));
-    return rows * columns * (k + kVectorOperation * (1 + p_.epilogue_nodes)) +
-           columns * k * traffic_of_b(shape) * panel_share_ + kTileOverhead * target_.tile_overhead;
+  // Of a tile in one block of k, without what is packed or computed for it.
+  double base_cost(const BlockShape& shape) const {
+    return static_cast<double>(columns_) * (rows_.column + (shape.pack_a ? 0 : rows_.in_sets)) +
+           rows_.a / tiles_near_a(shape) + (shape.pack_b ? first_packed_ : first_) + overhead_;
   }
 
-  double tile_cost(const BlockShape& shape, int64_t m_blocks, int64_t n_blocks) const {
-    const auto rows = static_cast<double>(shape.rows);
-    const auto columns = static_cast<double>(padded(shape));
-    const auto k = static_cast<double>(steps_), depth = static_cast<double>(shape.k_block);
+  // And what comes on top of that.
+  double cost_above(const BlockShape& shape) const {
+    const auto columns = static_cast<double>(columns_);
+    const auto k = static_cast<double>(steps_);
     const auto k_blocks = static_cast<double>(ceil_div(steps_, shape.k_block));
-    const auto register_blocks =
-        static_cast<double>(ceil_div(shape.rows, std::max(1, target_.matmul_mr))) * columns /
-        p_.columns_per_panel;
     const auto traffic = [&](double elements) {
       const double bytes = elements * static_cast<double>(p_.element_bytes);
       return bytes <= 0.5 * static_cast<double>(target_.local_bytes) ? kNearTraffic : kFarTraffic;
     };
-    double cost = rows * columns * k;
-    if (!shape.pack_a && shares_sets(shape.rows)) cost *= 1 + kSharedSet * p_.rows_per_set;
-    cost += register_blocks * k_blocks * kBlockOverhead;
-    cost += columns * k * traffic_of_b(shape) * panel_share_;
-    cost += k * first_of_row(shape);
-    // A, and C once more for every further k block.
-    cost += rows * k * kFarTraffic / tiles_near_a(shape, m_blocks, n_blocks);
-    cost += 2 * rows * columns * (k_blocks - 1) * traffic(rows * columns);
-    if (rows * depth > columns * depth) cost += columns * k * traffic(columns * depth);
+    // Every further block of k reads and writes C once more.
+    double cost = columns * (k_blocks - 1) *
+                  (rows_.k_block_of_column + 2 * rows_.count * traffic(rows_.count * columns));
+    if (rows_.count > columns) {
+      cost += columns * k * traffic(columns * static_cast<double>(shape.k_block));
+    }
     if (shape.pack_b) {
-      const int64_t uses = shape.keep_b ? m_blocks * p_.batch / p_.b_batch : 1;
+      const int64_t uses = shape.keep_b ? rows_.m_blocks * sharing_ : 1;
       cost += columns * k * pack_cost() / static_cast<double>(uses);
     }
-    const double shared_a = tiles_of_a(shape, m_blocks, n_blocks);
-    if (shape.pack_a) cost += rows * k * (p_.pack_a ? pack_cost() : kPackRows) / shared_a;
-    if (p_.whole_k && p_.pair > 1) cost += rows * k * pack_cost() / shared_a;
-    cost += prologue_cost(p_.prologue, shape.rows, p_.k) / shared_a;
-    cost += inner_cost(shape, m_blocks) / shared_a;
-    cost += rows * columns * kVectorOperation * (1 + p_.epilogue_nodes);
-    return cost + kTileOverhead * target_.tile_overhead;
+    double once = rows_.prologue + inner_cost(shape);  // for all tiles that share A
+    if (shape.pack_a) once += rows_.count * k * (p_.pack_a ? pack_cost() : kPackRows);
+    if (p_.whole_k && p_.pair > 1) once += rows_.count * k * pack_cost();
+    return once == 0 ? cost : cost + once / tiles_of_a(shape);
   }
 
   const BlockProblem& p_;
   const Target& target_;
   const int64_t local_bytes_;
   const int64_t steps_, inner_steps_;  // of k, in elements of A and B
+  const int64_t sharing_;              // matrices A that a matrix B serves
+  const int64_t room_;                 // elements in local memory
+  const int64_t panels_, register_rows_;
   const double panel_share_;  // bytes of an element of B as it comes from memory, over those in use
+  const double first_packed_, first_;  // of the rows of B, packed or not
+  const double overhead_;              // of a tile
+  // At hand: rows of a tile, columns of whole panels, and tiles side by side.
+  Rows rows_;
+  int64_t columns_ = 0, n_blocks_ = 1;
   BlockShape best_;
   double best_cost_ = INFINITY;
 };
