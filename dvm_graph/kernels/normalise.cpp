@@ -1,5 +1,6 @@
 #include "kernels/normalise.h"
 
+#include <algorithm>
 #include <cstring>
 #include <limits>
 #include <stdexcept>
@@ -269,7 +270,8 @@ uint32_t reorder_mask(uint32_t mask, const int* order, int count) {
   return result;
 }
 
-// New axis i is old axis order[i]; old axes that are not named must have extent 1.
+// New axis i is old axis order[i]; old axes that are not named have extent 1, or are merged into
+// others, whose extents the caller sets.
 void reorder_axes(NormalPlan& plan, const int* order, int count) {
   for (NormalNode& node : plan.nodes) {
     node.axes = reorder_mask(node.axes, order, count);
@@ -296,48 +298,45 @@ bool has_role(const NormalPlan& plan, int axis) {
          axis == plan.inner_k_axis;
 }
 
-void drop_unit_axes(NormalPlan& plan, std::vector<uint8_t>& keep, std::vector<int32_t>& renumber) {
-  int order[kMaxDomainRank];
-  int count = 0;
+// Axes a and b, neighbours but for axes of extent 1, are one axis to every node and access.
+bool mergeable(const NormalPlan& plan, int a, int b) {
+  if (has_role(plan, a) || (has_role(plan, b) && b != plan.m_axis)) return false;
+  for (const NormalNode& node : plan.nodes) {
+    if ((node.axes >> a & 1) != (node.axes >> b & 1)) return false;
+    if ((node.reduce_axes >> a & 1) != (node.reduce_axes >> b & 1)) return false;
+  }
+  for (const NormalAccess& access : plan.accesses) {
+    if (access.strides[a] != access.strides[b] * plan.extents[b]) return false;
+  }
+  return true;
+}
+
+// Axes of extent 1 go, and an axis that is one with the next goes up in it. What it goes up in
+// moves as its innermost axis does, so that merging a pair changes nothing for the others.
+void merge_axes(NormalPlan& plan, std::vector<uint8_t>& keep, std::vector<int32_t>& renumber) {
+  int stay[kMaxDomainRank] = {}, order[kMaxDomainRank] = {};
+  int staying = 0, count = 0;
   for (int axis = 0; axis < plan.rank; ++axis) {
-    if (plan.extents[axis] != 1 || has_role(plan, axis)) order[count++] = axis;
+    if (plan.extents[axis] != 1 || has_role(plan, axis)) stay[staying++] = axis;
+  }
+  int64_t extents[kMaxDomainRank] = {}, extent = 1;
+  for (int i = 0; i < staying; ++i) {
+    extent *= plan.extents[stay[i]];
+    if (i + 1 < staying && mergeable(plan, stay[i], stay[i + 1])) continue;
+    extents[count] = extent;
+    order[count++] = stay[i];
+    extent = 1;
   }
   if (count == plan.rank) return;
-  bool folds_nothing = false;
   reorder_axes(plan, order, count);
-  for (NormalNode& node : plan.nodes) {
+  std::copy_n(extents, count, plan.extents.begin());
+  bool folds_nothing = false;
+  for (const NormalNode& node : plan.nodes) {
     folds_nothing |= is_reduce(node.op) && node.reduce_axes == 0;
   }
   if (!folds_nothing) return;
   keep.assign(plan.nodes.size(), 1);
   compact(plan, keep, renumber);
-}
-
-// Axes a and a+1 are one axis to every node and access.
-bool mergeable(const NormalPlan& plan, int a) {
-  if (has_role(plan, a) || (has_role(plan, a + 1) && a + 1 != plan.m_axis)) return false;
-  for (const NormalNode& node : plan.nodes) {
-    if ((node.axes >> a & 1) != (node.axes >> (a + 1) & 1)) return false;
-    if ((node.reduce_axes >> a & 1) != (node.reduce_axes >> (a + 1) & 1)) return false;
-  }
-  for (const NormalAccess& access : plan.accesses) {
-    if (access.strides[a] != access.strides[a + 1] * plan.extents[a + 1]) return false;
-  }
-  return true;
-}
-
-void merge_axes(NormalPlan& plan) {
-  for (int a = plan.rank - 2; a >= 0; --a) {
-    if (!mergeable(plan, a)) continue;
-    int order[kMaxDomainRank];
-    int count = 0;
-    const int64_t extent = plan.extents[a] * plan.extents[a + 1];
-    for (int axis = 0; axis < plan.rank; ++axis) {
-      if (axis != a) order[count++] = axis;
-    }
-    reorder_axes(plan, order, count);
-    plan.extents[a] = extent;
-  }
 }
 
 // The longest axis of the products' batch along which no B varies, or -1; the innermost wins a tie.
@@ -384,7 +383,8 @@ int most_contiguous_axis(const NormalPlan& plan) {
   return best;
 }
 
-void choose_axis_order(NormalPlan& plan) {
+void choose_axis_order(NormalPlan& plan, std::vector<uint8_t>& keep,
+                       std::vector<int32_t>& renumber) {
   if (plan.rank < 2) return;
   const uint32_t reduced = plan.reduced_axes();
   const int inner = most_contiguous_axis(plan);
@@ -401,7 +401,7 @@ void choose_axis_order(NormalPlan& plan) {
   for (int i = 0; i < count; ++i) moved |= order[i] != i;
   if (!moved) return;
   reorder_axes(plan, order, count);
-  merge_axes(plan);
+  merge_axes(plan, keep, renumber);
 }
 
 }  // namespace
@@ -437,10 +437,9 @@ bool normalise(const KernelPlan& plan, const int64_t* dims, const ValueInfo* val
   }
   if (empty != 0 && !remove_empty_axes(out, empty, keep, renumber)) return false;
   check_volume(out);
-  drop_unit_axes(out, keep, renumber);
-  merge_axes(out);
+  merge_axes(out, keep, renumber);
   gather_rows(out);
-  if (out.kind == KernelKind::vector) choose_axis_order(out);
+  if (out.kind == KernelKind::vector) choose_axis_order(out, keep, renumber);
   return true;
 }
 

@@ -126,6 +126,7 @@ class Chooser {
 
   void consider_columns(int64_t rows) {
     rows_ = describe(rows);
+    if (least_cost() >= best_cost_) return;
     if (p_.whole_rows) return consider(panels_, 1);
     int64_t previous = 0;
     for (int64_t wanted = 1;; wanted = wanted < 4 ? wanted + 1 : wanted * 3 / 2) {
@@ -137,6 +138,12 @@ class Chooser {
       previous = width;
       if (wanted >= panels_) return;
     }
+  }
+
+  // Of any shape with these rows.
+  double least_cost() const {
+    const auto tiles = static_cast<double>(p_.batch * rows_.m_blocks) / target_.cores;
+    return tiles * static_cast<double>(panels_ * p_.columns_per_panel) * rows_.column;
   }
 
   // Tiles of so many panels, and as many of them side by side as there are blocks.
