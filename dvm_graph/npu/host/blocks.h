@@ -8,8 +8,8 @@
 // blocks of nearly equal size; for each panel of B all row blocks are done before the next panel,
 // so that B is read once from memory, and the next panel is fetched into L2 meanwhile. So many rows
 // of A pass at a time that they stay in L2. Short blocks split k over several accumulators, which
-// hides the latency of the FMAs. Where rows of A fall into one set of L1, blocks are wide instead:
-// as many rows as the set has room for, and two panels.
+// hides the latency of the FMAs. Where rows of A fall into one or two sets of L1, blocks are wide
+// instead: as many rows as one set has room for, and two panels.
 //
 // How a step of k is read and multiplied is a `Step`: types A and B of the operands' elements, Sum
 // of a vector of accumulators and Column of a vector of B; `column(at)`, `column(at, count)` and
@@ -32,8 +32,9 @@ constexpr int kMaxRows = 12;
 constexpr int kMaxRows = 5;
 #endif
 constexpr int kPanelVectors = 2;
-// Rows a multiple of a way apart fall into one set of L1, which holds eight lines or more: wide
-// blocks leave room for lines of B. Where only one panel is left, so many rows run fastest.
+// Rows a multiple of a way apart fall into one set of L1, which holds eight lines or more, those of
+// half a way into two: wide blocks leave room for lines of B. Where only one panel is left, so many
+// rows in one set run fastest.
 constexpr int64_t kWayBytes = 4096;
 constexpr int kSetRows = 8, kNarrowRows = kMaxRows < 11 ? kMaxRows : 11;
 constexpr int kWidePanels = 2, kWideRows = kMaxRows > kSetRows ? 6 : 0;
@@ -311,9 +312,10 @@ DVM_INLINE void multiply_panels(Product<Step> x, int64_t rows, int64_t columns, 
 template <class Step>
 void multiply_blocks(Product<Step> x, int64_t rows, int64_t columns, int64_t depth) {
   constexpr auto kElement = static_cast<int64_t>(sizeof(*x.a));
-  const bool one_set = x.a_row * kElement % kWayBytes == 0;
-  const bool wide = one_set && kWideRows > 0 && rows > kSetRows && x.room == nullptr;
-  const int64_t most = one_set ? kNarrowRows : kMaxRows;
+  const int64_t row_bytes = x.a_row * kElement;
+  const bool crowded = row_bytes % (kWayBytes / 2) == 0 && rows > kSetRows;
+  const bool wide = kWideRows > 0 && crowded && x.room == nullptr;
+  const int64_t most = row_bytes % kWayBytes == 0 ? kNarrowRows : kMaxRows;
   // Wide blocks need room for more panels.
   const int64_t wider = wide ? 2 * (kWidePanels - 1) * lesser(x.k, depth) * x.kStepBytes : 0;
   const int64_t resident = (kChunkBytes - wider) / ((x.k + 1) * kElement);

@@ -21,7 +21,8 @@ Layout random_layout(Random& random, int64_t nr) {
   x.k = random.pick(kDepths);
   x.n = random.chance(0.5) ? random.integer(0, 3 * nr + 1) : random.integer(0, 9 * nr);
   x.nr = nr;
-  x.a_row = random.chance(0.3) ? 1024 : x.k + random.integer(0, 5);  // 1024: one set of a cache
+  // Rows in one or two sets of a cache.
+  x.a_row = random.chance(0.3) ? 512 * random.integer(1, 2) : x.k + random.integer(0, 5);
   x.b_gap = random.integer(0, 2);
   x.b_row = random.chance(0.5) ? 0 : x.n + random.integer(0, 5);
   x.c_row = x.n + random.integer(0, 5);
