@@ -17,6 +17,7 @@
 #include "runtime/memory_plan.h"
 #include "runtime/model.h"
 #include "runtime/profile.h"
+#include "runtime/rehearsal.h"
 #include "runtime/schedule.h"
 #include "runtime/statistics.h"
 #include "vm/compile.h"
@@ -110,6 +111,7 @@ class Launcher {
   SharedDevice& device_;
   const KernelTable table_;
   CompilerScratch compiler_;
+  Rehearsal rehearsal_;
   MemoryPlanner planner_;
   std::vector<Kernel> kernels_;       // by distinct kernel
   std::vector<size_t> first_buffer_;  // by call, into buffers_
@@ -119,6 +121,7 @@ class Launcher {
   Arena scratch_;
   int64_t largest_scratch_ = 0;  // of this run
   uint32_t next_ = 0;            // step to prepare next
+  std::vector<uint32_t> news_;   // kernels of the model that this run compiled
   bool shares_ = true;           // this run has work for several cores
   // Of the launch at hand; they keep their capacity.
   int32_t position_ = 0;

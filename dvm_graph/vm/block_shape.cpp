@@ -45,7 +45,10 @@ class Chooser {
         target_(target),
         local_bytes_(local_bytes),
         steps_(ceil_div(problem.k, problem.pair)),
-        inner_steps_(ceil_div(problem.inner.k, problem.pair)) {}
+        inner_steps_(ceil_div(problem.inner.k, problem.pair)),
+        panel_share_(problem.panels ? static_cast<double>(problem.panel_bytes) /
+                                          static_cast<double>(problem.element_bytes)
+                                    : 1) {}
 
   BlockShape choose() {
     if (p_.inner.k > 0) return choose_with_inner();
@@ -121,7 +124,7 @@ class Chooser {
     if (p_.inner.k > 0) return consider_inner(shape, m_blocks, n_blocks);
     shape.keep_b = p_.pack_b && !shape.rows_outer && m_blocks > 1 &&
                    padded(shape) * steps_ * p_.element_bytes <= local_bytes_ / 2;
-    if (fit(shape)) judge(shape, m_blocks, n_blocks);
+    judge(shape, m_blocks, n_blocks);
   }
 
   // Both B stay, or that of the inner product, or none.
@@ -133,20 +136,21 @@ class Chooser {
       shape.keep_b = kept == 2 && p_.pack_b && shared;
       shape.keep_inner_b = kept >= 1 && p_.inner.pack_b && shared_inner;
       shape.pack_b = p_.pack_b && (shape.keep_b || !p_.readable_b);
-      if (fit(shape)) judge(shape, m_blocks, n_blocks);
+      judge(shape, m_blocks, n_blocks);
     }
   }
 
-  void judge(const BlockShape& shape, int64_t m_blocks, int64_t n_blocks) {
+  // Keeps the shape if it fits and is the best so far.
+  void judge(BlockShape shape, int64_t m_blocks, int64_t n_blocks) {
     const int64_t claim = claim_of(shape, m_blocks, n_blocks);
     const int64_t claims = ceil_div(p_.batch * m_blocks * n_blocks, claim);
     const auto waves = static_cast<double>(ceil_div(claims, target_.cores) * claim);
+    if ((waves + kImbalance) * least_tile_cost(shape) >= best_cost_ || !fit(shape)) return;
     const double cost = (waves + kImbalance) * tile_cost(shape, m_blocks, n_blocks);
-    if (cost < best_cost_) {
-      best_cost_ = cost;
-      best_ = shape;
-      best_.cost = cost - waves * hidden(shape, m_blocks, n_blocks);
-    }
+    if (cost >= best_cost_) return;
+    best_cost_ = cost;
+    best_ = shape;
+    best_.cost = cost - waves * hidden(shape, m_blocks, n_blocks);
   }
 
   // Tiles that go to one core together, as those that share a kept operand do.
@@ -248,12 +252,6 @@ class Chooser {
 
   double pack_cost() const { return kPack * p_.pair; }
 
-  // Of an element of B, and of one that comes from memory as it was packed at load.
-  double panel_share() const {
-    return p_.panels ? static_cast<double>(p_.panel_bytes) / static_cast<double>(p_.element_bytes)
-                     : 1;
-  }
-
   // Tiles that a core computes from one block of A.
   double tiles_of_a(const BlockShape& shape, int64_t m_blocks, int64_t n_blocks) const {
     if (!shape.rows_outer) return 1;
@@ -277,18 +275,26 @@ class Chooser {
     const double bytes = static_cast<double>(p_.b_batch * p_.n * p_.k * p_.element_bytes);
     const bool far = bytes > static_cast<double>(target_.local_bytes * target_.cores);
     if (shape.pack_b) return rows && far ? kFirstOfPackedRow : 0;
-    return rows && far ? kFirstOfRow : p_.columns_per_panel * kFirstPanel * panel_share();
+    return rows && far ? kFirstOfRow : p_.columns_per_panel * kFirstPanel * panel_share_;
   }
 
   // The cost of bringing in B that passes under the multiply-adds: the choice avoids it all the
   // same, other work on the machine may make it dearer.
   double hidden(const BlockShape& shape, int64_t m_blocks, int64_t n_blocks) const {
     const auto rows = static_cast<double>(shape.rows);
-    const auto b = static_cast<double>(padded(shape) * steps_) * panel_share();
+    const auto b = static_cast<double>(padded(shape) * steps_) * panel_share_;
     const auto inner_b = static_cast<double>(p_.inner.k == 0 ? 0 : padded_inner() * inner_steps_);
     const double shared_a = tiles_of_a(shape, m_blocks, n_blocks);
     return b * std::min(rows, traffic_of_b(shape)) +
            inner_b * std::min(rows, kNearTraffic) / shared_a;
+  }
+
+  // What is in tile_cost whatever the blocks of k, and is found fast.
+  double least_tile_cost(const BlockShape& shape) const {
+    const auto rows = static_cast<double>(shape.rows), k = static_cast<double>(steps_);
+    const auto columns = static_cast<double>(padded(shape));
+    return rows * columns * (k + kVectorOperation * (1 + p_.epilogue_nodes)) +
+           columns * k * traffic_of_b(shape) * panel_share_ + kTileOverhead * target_.tile_overhead;
   }
 
   double tile_cost(const BlockShape& shape, int64_t m_blocks, int64_t n_blocks) const {
@@ -306,7 +312,7 @@ class Chooser {
     double cost = rows * columns * k;
     if (!shape.pack_a && shares_sets(shape.rows)) cost *= 1 + kSharedSet * p_.rows_per_set;
     cost += register_blocks * k_blocks * kBlockOverhead;
-    cost += columns * k * traffic_of_b(shape) * panel_share();
+    cost += columns * k * traffic_of_b(shape) * panel_share_;
     cost += k * first_of_row(shape);
     // A, and C once more for every further k block.
     cost += rows * k * kFarTraffic / tiles_near_a(shape, m_blocks, n_blocks);
@@ -329,6 +335,7 @@ class Chooser {
   const Target& target_;
   const int64_t local_bytes_;
   const int64_t steps_, inner_steps_;  // of k, in elements of A and B
+  const double panel_share_;  // bytes of an element of B as it comes from memory, over those in use
   BlockShape best_;
   double best_cost_ = INFINITY;
 };
@@ -402,7 +409,7 @@ double cost_apart(const BlockProblem& problem, const Target& target) {
          cost_of_passing(rows * static_cast<double>(problem.k), problem, target);
 }
 
-int64_t choose_piece(const BlockProblem& problem, const Target& target) {
+int64_t choose_piece(const BlockProblem& problem, const Target& target, double whole) {
   if (problem.inner.k > 0 || problem.whole_k || problem.k < 2 * kLeastPiece) return 0;
   const int64_t blocks = ceil_div(problem.m, std::max(1, target.matmul_mr));
   const int64_t panels = problem.whole_rows ? 1 : ceil_div(problem.n, problem.columns_per_panel);
@@ -414,7 +421,7 @@ int64_t choose_piece(const BlockProblem& problem, const Target& target) {
                       (static_cast<double>(problem.m) + kFarTraffic);
   const double idle = 1 - static_cast<double>(tiles) / target.cores;
   if (work * idle < kLeastSaving * kTileOverhead * target.stage_overhead) return 0;
-  double least = choose_block(problem, target, target.local_bytes).cost;
+  double least = whole;
   BlockProblem partial = problem;
   partial.whole_rows = partial.local_c = false;
   partial.epilogue_nodes = 0;

@@ -68,9 +68,9 @@ BlockShape choose_block(const BlockProblem& problem, const Target& target, int64
 // depends on them, through global memory.
 double cost_apart(const BlockProblem& problem, const Target& target);
 
-// The k of one piece where the product is predicted to be done sooner as partial products over
-// pieces of k, which a second stage sums; 0: where it is not.
-int64_t choose_piece(const BlockProblem& problem, const Target& target);
+// The k of one piece where the product, predicted to cost `whole`, is predicted to be done sooner
+// as partial products over pieces of k, which a second stage sums; 0: where it is not.
+int64_t choose_piece(const BlockProblem& problem, const Target& target, double whole);
 
 // Elements from row to row of a packed block of A: rows must not share sets of a cache.
 int64_t packed_row(int64_t depth, int64_t element_bytes);

@@ -36,7 +36,7 @@ class CubeLowering {
   bool run(double shrink) {
     if (!problem_.possible()) return false;
     const auto local = static_cast<int64_t>(static_cast<double>(target_.local_bytes) * shrink);
-    shape_ = choose_block(blocks_, target_, local);
+    shape_ = shrink == 1 ? problem_.shape() : choose_block(blocks_, target_, local);
     if (shape_.rows == 0) return false;
     apply_shape();
     lay_out_grid();

@@ -37,17 +37,16 @@ CubeProblem::CubeProblem(const NormalPlan& plan, const Target& target)
   dtype_ = plan.nodes[outer_.node].dtype;
   pair_ = plan.nodes[outer_.node].narrow_to == DType::bf16 && dtype_ == DType::f32 ? 2 : 1;
   possible_ = describe();
+  if (possible_) shape_ = choose_block(blocks_, target_, target_.local_bytes);
 }
 
 bool CubeProblem::costs_more() const {
-  if (!possible_) return false;
-  const BlockShape shape = choose_block(blocks_, target_, target_.local_bytes);
-  return shape.rows > 0 && shape.cost > cost_apart(blocks_, target_);
+  return shape_.rows > 0 && shape_.cost > cost_apart(blocks_, target_);
 }
 
 int64_t CubeProblem::piece() const {
   if (!possible_ || has_inner() || plan_.nodes[outer_.a].op != PlanOp::load_) return 0;
-  return choose_piece(blocks_, target_);
+  return choose_piece(blocks_, target_, shape_.cost);
 }
 
 const NormalAccess& CubeProblem::access_of(int32_t node) const {
@@ -78,7 +77,9 @@ bool CubeProblem::describe() {
   blocks_.panel_bytes = panel_bytes(outer_);
   if (pair_ > 1 && plan_.nodes[outer_.a].op == PlanOp::patches_) blocks_.packed_a = 3;
   blocks_.pack_a = outer_.pack_a;
-  if (!blocks_.whole_k && !outer_.pack_a) blocks_.rows_per_set = rows_per_set();
+  // Beside a B that is packed in passing, and so near, the cube unit does without packing.
+  const bool in_place = !blocks_.whole_k && !outer_.pack_a && !outer_.pack_b;
+  if (in_place) blocks_.rows_per_set = rows_per_set();
   blocks_.pack_b = outer_.pack_b;
   blocks_.readable_b = outer_.readable_b;
   blocks_.columns_b = outer_.columns_b;

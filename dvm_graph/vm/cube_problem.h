@@ -33,6 +33,7 @@ class CubeProblem {
   DType dtype() const { return dtype_; }
   int64_t pair() const { return pair_; }  // steps of k that are one element of A and B
   const BlockProblem& blocks() const { return blocks_; }
+  const BlockShape& shape() const { return shape_; }  // the best one, with all of local memory
 
   bool has_role(int axis) const;  // an axis of a product, not of the batch
   const NormalAccess& access_of(int32_t node) const;
@@ -62,6 +63,7 @@ class CubeProblem {
   DType dtype_ = DType::f32;
   int64_t pair_ = 1;
   BlockProblem blocks_;
+  BlockShape shape_;
   bool possible_ = false;
 };
 

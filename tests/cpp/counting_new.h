@@ -1,14 +1,14 @@
-// Replaces the operators new and delete of a test program by ones that count. Include it once.
+// Replaces the operators new and delete of a test program by ones that count what each thread
+// takes. Include it once.
 #pragma once
 
-#include <atomic>
 #include <cstdint>
 #include <cstdlib>
 #include <new>
 
 namespace dvm::testing {
 
-inline std::atomic<int64_t> allocations{0};
+inline thread_local int64_t allocations = 0;
 
 inline void* counted(std::size_t bytes, std::size_t alignment) {
   allocations++;

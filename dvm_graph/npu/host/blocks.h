@@ -8,7 +8,8 @@
 // blocks of nearly equal size; for each panel of B all row blocks are done before the next panel,
 // so that B is read once from memory, and the next panel is fetched into L2 meanwhile. So many rows
 // of A pass at a time that they stay in L2. Short blocks split k over several accumulators, which
-// hides the latency of the FMAs.
+// hides the latency of the FMAs. Where rows of A fall into one set of L1, blocks are wide instead:
+// as many rows as the set has room for, and two panels.
 //
 // How a step of k is read and multiplied is a `Step`: types A and B of the operands' elements, Sum
 // of a vector of accumulators and Column of a vector of B; `column(at)`, `column(at, count)` and
@@ -32,6 +33,11 @@ constexpr int kMaxRows = 12;
 constexpr int kMaxRows = 5;
 #endif
 constexpr int kPanelVectors = 2;
+// Rows a multiple of a way apart fall into one set of L1, which holds eight lines or more: wide
+// blocks leave room for lines of B. Where only one panel is left, so many rows run fastest.
+constexpr int64_t kWayBytes = 4096;
+constexpr int kSetRows = 8, kNarrowRows = kMaxRows < 11 ? kMaxRows : 11;
+constexpr int kWidePanels = 2, kWideRows = kMaxRows > kSetRows ? 6 : 0;
 constexpr int kLatencySums = 8;  // accumulators that keep the FMA units busy
 // Multiply-adds to a cache line of B from which they leave time to fetch the next panel; shorter
 // blocks run at the speed of the hardware's own prefetching, which software prefetches only slow
@@ -62,10 +68,11 @@ struct Plain {
   DVM_INLINE static Sum multiply_add(Sum sum, Sum a, Column b) { return sum + a * b; }
 };
 
-// Memory to fetch into L2 meanwhile: `rows` rows per kAheadSteps steps of k.
+// Memory to fetch into L2 meanwhile: `rows` rows of each panel per kAheadSteps steps of k.
 struct FetchAhead {
   const char* at = nullptr;
   int64_t stride = 0, row_bytes = 0, rows = 0;
+  int64_t panels = 1, panel_bytes = 0;  // from panel to panel
 };
 
 template <class Step>
@@ -92,8 +99,9 @@ struct Product {
   bool direct() const { return b_panel == kColumns && b_step != kColumns; }
 };
 
-// C block: Rows rows, one panel. `ragged` (0: none) is the number of valid elements in the last
-// vector. All loops over accumulators are unrolled, so that these are registers.
+// C block: Rows rows, one panel or those of a wide block. `ragged` (0: none) is the number of valid
+// elements in the last vector. All loops over accumulators are unrolled, so that these are
+// registers.
 template <class Step, int Rows, int Vectors, bool Ragged>
 [[gnu::noinline]] void multiply_block(const Product<Step>& x, int64_t ragged) {
   using V = typename Step::Sum;
@@ -102,11 +110,11 @@ template <class Step, int Rows, int Vectors, bool Ragged>
   constexpr int kSums = Rows * Vectors >= kLatencySums ? 1 : kLatencySums / (Rows * Vectors);
   constexpr bool kPrefetches =
       Rows * kPanelVectors * kLineBytes >= kAheadVectors * Product<Step>::kStepBytes ||
-      Rows == kMaxRows;
+      Rows == kMaxRows || Vectors > kPanelVectors;
   V sum[kSums * Rows][Vectors];
 #pragma GCC unroll 64
   for (int i = 0; i < kSums * Rows; i++)
-#pragma GCC unroll 2
+#pragma GCC unroll 4
     for (int j = 0; j < Vectors; j++) sum[i][j] = V{};
 #pragma GCC unroll 64
   for (int i = 0; i < Rows; i++)
@@ -115,7 +123,7 @@ template <class Step, int Rows, int Vectors, bool Ragged>
   // out of registers for the offsets of all rows.
   constexpr int kGroup = 3, kGroups = (Rows + kGroup - 1) / kGroup;
   const typename Step::A* group[kGroups];
-  const int64_t a_row = x.a_row, b_step = x.b_step;
+  const int64_t a_row = x.a_row, b_step = x.b_step, b_panel = x.b_panel;
 #pragma GCC unroll 8
   for (int g = 0; g < kGroups; g++) {
     group[g] = x.a + g * kGroup * a_row;
@@ -124,24 +132,25 @@ template <class Step, int Rows, int Vectors, bool Ragged>
   const typename Step::B* b = x.b;
   const auto step = [&](int first) DVM_LAMBDA_INLINE {
     typename Step::Column column[Vectors];
-#pragma GCC unroll 2
+#pragma GCC unroll 4
     for (int j = 0; j < Vectors; j++) {
-      const auto* at = b + j * L;
+      const auto* at = b + j / kPanelVectors * b_panel + j % kPanelVectors * L;
       column[j] = Ragged && j == Vectors - 1 ? Step::column(at, ragged) : Step::column(at);
     }
 #pragma GCC unroll 64
     for (int i = 0; i < Rows; i++) {
       const auto scalar = Step::scalar(&group[i / kGroup][i % kGroup * a_row]);
-#pragma GCC unroll 2
+#pragma GCC unroll 4
       for (int j = 0; j < Vectors; j++)
         sum[first + i][j] = Step::multiply_add(sum[first + i][j], scalar, column[j]);
     }
 #pragma GCC unroll 8
     for (int g = 0; g < kGroups; g++) group[g]++;
     if constexpr (kPrefetches) {
-#pragma GCC unroll 2
+#pragma GCC unroll 4
       for (int64_t n = 0; n < Vectors * L; n += kLineElements)
-        __builtin_prefetch(b + kNearSteps * b_step + n);
+        __builtin_prefetch(b + kNearSteps * b_step + n / (kPanelVectors * L) * b_panel +
+                           n % (kPanelVectors * L));
     }
     b += b_step;
   };
@@ -154,7 +163,7 @@ template <class Step, int Rows, int Vectors, bool Ragged>
     for (; k < x.k; k++) step(0);
 #pragma GCC unroll 64
     for (int i = Rows; i < kSums * Rows; i++)
-#pragma GCC unroll 2
+#pragma GCC unroll 4
       for (int j = 0; j < Vectors; j++) sum[i % Rows][j] += sum[i][j];
   } else {
     FetchAhead ahead = x.ahead;
@@ -166,8 +175,9 @@ template <class Step, int Rows, int Vectors, bool Ragged>
         // By the last byte of every line's worth: a B that is not aligned to lines lies in one
         // more, the first, which came with the columns before.
         for (int64_t row = 0; row < ahead.rows; row++, ahead.at += ahead.stride)
-          for (int64_t byte = kLineBytes - 1; byte < ahead.row_bytes; byte += kLineBytes)
-            __builtin_prefetch(ahead.at + byte, 0, 2);
+          for (int64_t panel = 0; panel < ahead.panels; panel++)
+            for (int64_t byte = kLineBytes - 1; byte < ahead.row_bytes; byte += kLineBytes)
+              __builtin_prefetch(ahead.at + panel * ahead.panel_bytes + byte, 0, 2);
         if (x.later != nullptr) x.later->fetch();
       }
       for (int64_t left = lesser(x.k - k, kAheadSteps); left > 0; left--) step(0);
@@ -178,7 +188,7 @@ template <class Step, int Rows, int Vectors, bool Ragged>
   const bool accumulate = x.accumulate;
 #pragma GCC unroll 64
   for (int i = 0; i < Rows; i++, c += c_row) {
-#pragma GCC unroll 2
+#pragma GCC unroll 4
     for (int j = 0; j < Vectors; j++) {
       auto* at = c + j * L;
       V result = sum[i][j];
@@ -204,8 +214,9 @@ constexpr Block<Step> block_of(int rows, std::integer_sequence<int, Rows...>) {
 }
 template <class Step, int Vectors, bool Ragged>
 DVM_INLINE Block<Step> block_of(int64_t rows) {
+  constexpr int kMost = Vectors > kPanelVectors ? kWideRows : kMaxRows;
   return block_of<Step, Vectors, Ragged>(static_cast<int>(rows),
-                                         std::make_integer_sequence<int, kMaxRows>{});
+                                         std::make_integer_sequence<int, kMost>{});
 }
 
 // Rows as blocks of nearly equal size.
@@ -219,7 +230,7 @@ struct RowBlocks {
         last(all - (all - 1) / step * step) {}
 };
 
-// One panel of B, or the `Vectors` vectors of a ragged one.
+// One panel of B, those of a wide block, or the `Vectors` vectors of a ragged one.
 template <class Step, int Vectors, bool Ragged>
 DVM_INLINE void multiply_panel(const Product<Step>& panel, const RowBlocks& rows, int64_t ragged) {
   const Block<Step> block = block_of<Step, Vectors, Ragged>(rows.step);
@@ -232,15 +243,6 @@ DVM_INLINE void multiply_panel(const Product<Step>& panel, const RowBlocks& rows
     x.c += rows.step * x.c_row;
     x.ahead.at += ahead_rows * x.ahead.stride;
   }
-}
-
-// Rows of A a multiple of a cache way apart all fall into one set of L1: a block then takes no more
-// rows than the set has room for beside B.
-template <class T>
-DVM_INLINE int64_t most_rows(int64_t a_row) {
-  constexpr int64_t kWayBytes = 4096;
-  constexpr int kRowsPerSet = kMaxRows < 11 ? kMaxRows : 11;
-  return a_row * static_cast<int64_t>(sizeof(T)) % kWayBytes == 0 ? kRowsPerSet : kMaxRows;
 }
 
 // A panel that many blocks of rows read is widened once.
@@ -257,40 +259,54 @@ DVM_INLINE void multiply_widened(const Product<Step>& panel, const RowBlocks& ro
   multiply_panel<Plain<C>, 2, false>(wide, rows, 0);
 }
 
-template <class Step>
-DVM_INLINE void multiply_panels(Product<Step> x, const RowBlocks& rows, int64_t columns) {
-  constexpr int64_t L = Product<Step>::kLanes, kNR = Product<Step>::kColumns;
+// All full panels, so many at a time as a block spans: leaves x at what is left of `columns`.
+template <class Step, int Panels>
+DVM_INLINE void multiply_full_panels(Product<Step>& x, const RowBlocks& rows, int64_t& columns) {
+  constexpr int64_t kNR = Product<Step>::kColumns;
   constexpr auto kElement = static_cast<int64_t>(sizeof(*x.b));
   // Behind the last panel come the next steps of k, of the first one.
   const auto* next_depth = x.b + x.k * x.b_step;
-  // Panels of a run take turns: each fetches a share of the next run's rows.
-  const int64_t run = x.direct() ? kDirectRun : 1;
+  // Blocks of a run take turns: each fetches a share of the next run's rows.
+  const int64_t run = x.direct() ? kDirectRun : Panels, turns = run / Panels;
   x.ahead.stride = x.b_step * kElement;
-  x.ahead.row_bytes = run * x.kStepBytes;
-  x.ahead.rows = (kAheadSteps + rows.count * run - 1) / (rows.count * run);
+  x.ahead.panels = x.direct() ? 1 : Panels;
+  x.ahead.panel_bytes = x.b_panel * kElement;
+  x.ahead.row_bytes = run / x.ahead.panels * x.kStepBytes;
+  x.ahead.rows = (kAheadSteps + rows.count * turns - 1) / (rows.count * turns);
   const int64_t share = (x.k + kAheadSteps - 1) / kAheadSteps * rows.count * x.ahead.rows;
-  int64_t left = columns, turn = 0;
-  for (; left >= kNR; left -= kNR) {
-    const int64_t panels = run - turn;  // to the next run
-    const auto* next = left > panels * kNR ? x.b + panels * x.b_panel : next_depth;
+  for (int64_t turn = 0; columns >= Panels * kNR; columns -= Panels * kNR) {
+    const int64_t panels = run - turn * Panels;  // to the next run
+    const auto* next = columns > panels * kNR ? x.b + panels * x.b_panel : next_depth;
     x.ahead.at = reinterpret_cast<const char*>(next) + turn * share * x.ahead.stride;
-    turn = panels > 1 ? turn + 1 : 0;
-    if constexpr (Step::kWidens) {
+    turn = turn + 1 < turns ? turn + 1 : 0;
+    if constexpr (Step::kWidens && Panels == 1) {
       if (x.room != nullptr)
         multiply_widened(x, rows);
       else
-        multiply_panel<Step, 2, false>(x, rows, 0);
+        multiply_panel<Step, kPanelVectors, false>(x, rows, 0);
     } else {
-      multiply_panel<Step, 2, false>(x, rows, 0);
+      multiply_panel<Step, Panels * kPanelVectors, false>(x, rows, 0);
     }
-    x.b += x.b_panel;
-    x.c += kNR;
+    x.b += Panels * x.b_panel;
+    x.c += Panels * kNR;
   }
   x.ahead.rows = 0;
-  if (left > L) {
-    multiply_panel<Step, 2, true>(x, rows, left - L);
-  } else if (left > 0) {
-    multiply_panel<Step, 1, true>(x, rows, left);
+}
+
+// Full panels in wide blocks, those that are left in narrow ones of at most `most` rows.
+template <class Step>
+DVM_INLINE void multiply_panels(Product<Step> x, int64_t rows, int64_t columns, bool wide,
+                                int64_t most) {
+  constexpr int64_t L = Product<Step>::kLanes;
+  if constexpr (kWideRows > 0) {
+    if (wide) multiply_full_panels<Step, kWidePanels>(x, RowBlocks(rows, kWideRows), columns);
+  }
+  const RowBlocks blocks(rows, most);
+  multiply_full_panels<Step, 1>(x, blocks, columns);
+  if (columns > L) {
+    multiply_panel<Step, 2, true>(x, blocks, columns - L);
+  } else if (columns > 0) {
+    multiply_panel<Step, 1, true>(x, blocks, columns);
   }
 }
 
@@ -303,16 +319,19 @@ DVM_INLINE int64_t bursts_of(int64_t rows, int64_t columns, int64_t k, int64_t p
 // C[rows, columns] (+)= A * B. No more than `depth` steps of k pass at a time.
 template <class Step>
 void multiply_blocks(Product<Step> x, int64_t rows, int64_t columns, int64_t depth) {
-  const int64_t most = most_rows<typename Step::A>(x.a_row);
-  const int64_t row_bytes = (x.k + 1) * static_cast<int64_t>(sizeof(*x.a));
-  const int64_t resident = kChunkBytes / row_bytes;
+  constexpr auto kElement = static_cast<int64_t>(sizeof(*x.a));
+  const bool one_set = x.a_row * kElement % kWayBytes == 0;
+  const bool wide = one_set && kWideRows > 0 && rows > kSetRows && x.room == nullptr;
+  const int64_t most = one_set ? kNarrowRows : kMaxRows;
+  // Wide blocks need room for more panels.
+  const int64_t wider = wide ? 2 * (kWidePanels - 1) * lesser(x.k, depth) * x.kStepBytes : 0;
+  const int64_t resident = (kChunkBytes - wider) / ((x.k + 1) * kElement);
   const RowBlocks chunks(rows, resident > most ? resident : most);
   for (int64_t m = 0; m < rows; m += chunks.step) {
-    const RowBlocks chunk(lesser(rows - m, chunks.step), most);
     Product<Step> part = x;
     for (int64_t k = 0; k == 0 || k < x.k; k += depth) {
       part.k = lesser(x.k - k, depth);
-      multiply_panels(part, chunk, columns);
+      multiply_panels(part, lesser(rows - m, chunks.step), columns, wide, most);
       part.accumulate = true;
       part.a += depth;
       part.b += depth * x.b_step;

@@ -236,7 +236,27 @@ size_t HostDevice::index_of(const Core& core) const {
   return static_cast<size_t>(std::ranges::find_if(cores_, is_it) - cores_.begin());
 }
 
-uint32_t HostDevice::await_stage(uint32_t seen) const {
+void HostDevice::post(Errand& errand) {
+  if (!workers_.empty()) errand_.store(&errand, std::memory_order_release);
+}
+
+void HostDevice::recall(const Errand& errand) {
+  if (getpid() != process_) return;  // no worker came along
+  const std::lock_guard lock(errand_mutex_);
+  if (errand_.load(std::memory_order_relaxed) == &errand) {
+    errand_.store(nullptr, std::memory_order_relaxed);
+  }
+}
+
+void HostDevice::run_errand() {
+  if (errand_.load(std::memory_order_relaxed) == nullptr) return;
+  const std::unique_lock lock(errand_mutex_, std::try_to_lock);
+  if (!lock.owns_lock()) return;
+  Errand* const errand = errand_.exchange(nullptr, std::memory_order_acquire);
+  if (errand != nullptr) errand->run();
+}
+
+uint32_t HostDevice::await_stage(uint32_t seen) {
   using Clock = std::chrono::steady_clock;
   constexpr int kChecksPerClockRead = 64;
   // Reads of the clock further apart: the core was taken away meanwhile, which is no spinning.
@@ -250,6 +270,7 @@ uint32_t HostDevice::await_stage(uint32_t seen) const {
       if (arrived(state)) return state;
       relax();
     }
+    run_errand();
     const Clock::time_point now = Clock::now();
     spun += std::min<Clock::duration>(now - last, kLongestStep);
     last = now;

@@ -26,6 +26,7 @@
 #include <chrono>
 #include <cstdint>
 #include <memory>
+#include <mutex>
 #include <span>
 #include <thread>
 #include <vector>
@@ -68,6 +69,15 @@ struct HostDeviceOptions {
   TileRunner runner = nullptr;  // null: the interpreter (vm/interpret.h)
 };
 
+// Something that a core may do while it waits.
+class Errand {
+ public:
+  virtual void run() = 0;
+
+ protected:
+  ~Errand() = default;
+};
+
 class HostDevice {
  public:
   HostDevice(int cores, const InstructionTable& table, const Target& target,
@@ -96,6 +106,12 @@ class HostDevice {
   void rest() { resting_.store(true, std::memory_order_relaxed); }
   bool resting() const { return resting_.load(std::memory_order_relaxed); }
 
+  // Has a worker run the errand once, if one comes to wait for a stage awake; one that was posted
+  // earlier and not begun is forgotten.
+  void post(Errand& errand);
+  // Afterwards no worker is at the errand, and none will be.
+  void recall(const Errand& errand);
+
   int cores() const { return static_cast<int>(cores_.size()); }
   const InstructionTable& table() const { return table_; }
   const Target& target() const { return target_; }
@@ -116,7 +132,8 @@ class HostDevice {
   static int64_t take(Share& share, bool from_low);  // -1: nothing is left
   void work(Core& core);
   void worker_loop(Core& core);
-  uint32_t await_stage(uint32_t seen) const;
+  uint32_t await_stage(uint32_t seen);
+  void run_errand();
   void run_claim(Core& core, CoreRecord* record, const Task& task, int64_t begin, bool goes_on);
   void report(const Core& core, size_t task);
   size_t index_of(const Core& core) const;
@@ -140,6 +157,8 @@ class HostDevice {
   alignas(64) std::atomic<uint32_t> state_{0};
   std::atomic<bool> stopping_{false};
   std::atomic<bool> resting_{false};  // until the next submit
+  std::atomic<Errand*> errand_{nullptr};
+  std::mutex errand_mutex_;  // held by the worker that is at one
   std::vector<std::thread> workers_;
   pid_t process_;        // in which the workers run
   cpu_set_t allowed_;    // CPUs that workers may use; empty: they run where they like

@@ -303,6 +303,67 @@ void test_placement_after_fork() {
   CHECK(child > 0 && waitpid(child, &status, 0) == child && status == 0);
 }
 
+// Counts its runs; goes on until it is let go.
+struct CountedErrand final : Errand {
+  std::atomic<int> begun{0}, ended{0};
+  std::atomic<bool> may_end{true};
+  void run() override {
+    begun++;
+    while (!may_end) std::this_thread::yield();
+    ended++;
+  }
+};
+
+constexpr std::chrono::microseconds kLongSpin = std::chrono::seconds(20);
+
+void wait_for(const std::atomic<int>& count, int wanted) {
+  for (int i = 0; i < 20000 && count < wanted; i++) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+}
+
+// A worker that waits does an errand once; stages do not wait for it, recall does.
+void test_errands(int cores) {
+  context = std::to_string(cores) + " cores, errands";
+  HostDevice device = make_device(cores, kLongSpin);
+  CountedErrand errand;
+  const int workers = cores > 1 ? 1 : 0;
+  for (int i = 1; i <= 20; i++) {
+    device.post(errand);
+    if (workers > 0) wait_for(errand.ended, i);
+    CHECK(errand.begun == i * workers && errand.ended == i * workers);
+  }
+  errand.may_end = false;
+  device.post(errand);
+  if (workers > 0) wait_for(errand.begun, 21);
+  Stage stage;
+  stage.add(50, 1, some_program());
+  CHECK(device.run(stage.tasks).kind == TrapKind::none);
+  for (const int64_t runs : stage.records[0]->plain) CHECK(runs == 1);
+  CHECK(errand.ended == 20 * workers);
+  std::thread release([&] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    errand.may_end = true;
+  });
+  device.recall(errand);
+  CHECK(errand.ended == errand.begun);
+  release.join();
+}
+
+// Nobody begins an errand once it is recalled.
+void test_recalled_errands() {
+  context = "recalled errands";
+  HostDevice device = make_device(3, kLongSpin);
+  for (int i = 0; i < 2000; i++) {
+    CountedErrand errand;
+    device.post(errand);
+    if (i % 3 == 0) std::this_thread::yield();
+    device.recall(errand);
+    const int begun = errand.begun;
+    CHECK(begun <= 1 && errand.ended == begun);
+  }
+}
+
 void test_two_devices() {
   std::thread other([] { test_stages(2, std::chrono::microseconds(10), 200); });
   HostDevice device = make_device(2, std::chrono::microseconds(10));
@@ -326,6 +387,8 @@ int main() {
     test_traps(cores);
     test_records(cores);
   }
+  for (const int cores : {1, 2, 4}) test_errands(cores);
+  test_recalled_errands();
   test_lifetimes();
   test_order();
   test_waking();

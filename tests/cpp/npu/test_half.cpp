@@ -170,10 +170,15 @@ Sizes random_sizes(Random& random, int64_t nr, bool large) {
           random_size(random, nr), random.pick(kDepths), random.chance(0.5)};
 }
 
+// Elements from row to row of A, 1024: all in one set of a cache.
+int64_t random_row(Random& random, int64_t k) {
+  return k <= 1024 && random.chance(0.2) ? 1024 : k + random.integer(0, 5);
+}
+
 void test_widen(Machine& machine, Random& random, DType dtype, int64_t nr, bool large) {
   const auto [m, n, k, accumulate] = random_sizes(random, nr, large);
   const int64_t panels = (n + nr - 1) / nr;
-  Array<float> a({1, m, k}, {0, k + random.integer(0, 5), 1}),
+  Array<float> a({1, m, k}, {0, random_row(random, k), 1}),
       c({1, m, n}, {0, n + random.integer(0, 5), 1});
   Array<Half> b({panels, k, nr}, {k * nr, nr, 1});
   for (Array<float>* array : {&a, &c}) array->fill([&] { return quarter(random); });
@@ -197,8 +202,7 @@ void test_widen(Machine& machine, Random& random, DType dtype, int64_t nr, bool 
 void test_pairs(Machine& machine, Random& random, int64_t nr, bool large) {
   const auto [m, n, k, accumulate] = random_sizes(random, nr, large);
   const int64_t panels = (n + nr - 1) / nr;
-  Array<uint32_t> a({1, m, k}, {0, k + random.integer(0, 5), 1}),
-      b({panels, k, nr}, {k * nr, nr, 1});
+  Array<uint32_t> a({1, m, k}, {0, random_row(random, k), 1}), b({panels, k, nr}, {k * nr, nr, 1});
   Array<float> c({1, m, n}, {0, n + random.integer(0, 5), 1});
   const auto pair = [&] {
     return uint32_t{to_bf16(quarter(random))} | uint32_t{to_bf16(quarter(random))} << 16;

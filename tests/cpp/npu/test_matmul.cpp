@@ -10,6 +10,7 @@ namespace {
 struct Layout {
   int64_t m, k, n, nr;
   int64_t a_row, b_row, c_row;  // b_row 0: packed panels
+  int64_t b_gap = 0;            // steps of k between packed panels
   bool accumulate;
   int64_t b_column = 1;  // not 1: columns of B are contiguous
 };
@@ -21,7 +22,8 @@ Layout random_layout(Random& random, int64_t nr) {
   x.k = random.pick(kDepths);
   x.n = random.chance(0.5) ? random.integer(0, 3 * nr + 1) : random.integer(0, 9 * nr);
   x.nr = nr;
-  x.a_row = x.k + random.integer(0, 5);
+  x.a_row = random.chance(0.3) ? 1024 : x.k + random.integer(0, 5);  // 1024: one set of a cache
+  x.b_gap = random.integer(0, 2);
   x.b_row = random.chance(0.5) ? 0 : x.n + random.integer(0, 5);
   x.c_row = x.n + random.integer(0, 5);
   x.accumulate = random.chance(0.5);
@@ -65,13 +67,14 @@ void test_layout(Machine& machine, Random& random, DType dtype, const Layout& x)
   Array<T> a(a_shape, {0, x.a_row, 1}), c(c_shape, {0, x.c_row, 1});
   // Packed: panels of [k][NR]. Direct: [k, n] rows, so the operand ends at its last element.
   const Shape b_shape = packed ? Shape{panels, x.k, x.nr} : Shape{1, x.k, x.n};
-  const Strides b_strides = packed ? Strides{x.k * x.nr, x.nr, 1} : Strides{0, x.b_row, x.b_column};
+  const Strides b_strides =
+      packed ? Strides{(x.k + x.b_gap) * x.nr, x.nr, 1} : Strides{0, x.b_row, x.b_column};
   Array<T> b(b_shape, b_strides);
   for (Array<T>* array : {&a, &b, &c})
     array->fill([&] { return static_cast<T>(random.real(-1, 1)); });
   const std::vector<T> before = c.copy();
   Place b_place = b.place();
-  b_place.strides.outer = packed ? x.k * x.nr : x.nr * x.b_column;
+  b_place.strides.outer = packed ? (x.k + x.b_gap) * x.nr : x.nr * x.b_column;
   const uint8_t flags = x.accumulate ? kAccumulateAlways : 0;
   context += describe({x.m, x.k, x.n}, {a.strides(), b_place.strides, c.strides()});
   announce(machine, random, dtype, {c.place(), a.place(), Place{}});

@@ -1,5 +1,6 @@
 // A run takes nothing from the heap but what it returns, once runs as large have been: binding
-// dims, laying out memory, compiling and launching keep what they took.
+// dims, laying out memory, compiling and launching keep what they took. Of the calling thread: what
+// rehearsals on others take first depends on when they come to them.
 #include <cstdio>
 
 #include "../counting_new.h"

@@ -294,6 +294,15 @@ void test_threads() {
   for (std::thread& thread : threads) thread.join();
 }
 
+// The device still compiles for an executor that is gone, or about to run another shape.
+void test_short_lives() {
+  for (unsigned round = 0; round < 200; round++) {
+    Executor executor(speculating_model(), device(), nullptr);
+    for (unsigned run = 0; run < round % 4; run++)
+      check(run_once(executor, 1 + run, round), "lives");
+  }
+}
+
 void test_failed_run_leaves_nothing_behind() {
   Model model = speculating_model();
   add_vector(model, "z", Storage::input);
@@ -368,6 +377,7 @@ int main() {
   test_kernels_compile_once();
   test_untouched_kernels_stay();
   test_threads();
+  test_short_lives();
   test_profiles_of_threads();
   test_failed_run_leaves_nothing_behind();
   test_failed_segments_leave_nothing_behind();

@@ -1,0 +1,47 @@
+#include "runtime/rehearsal.h"
+
+#include <exception>
+
+#include "vm/verify.h"
+
+namespace dvm {
+
+Rehearsal::~Rehearsal() { device_.recall(*this); }
+
+void Rehearsal::ask(std::span<const uint32_t> kernels, std::span<const int64_t> dims,
+                    std::span<const ValueInfo> values) {
+  {
+    const std::unique_lock lock(mutex_, std::try_to_lock);
+    if (!lock.owns_lock()) return;
+    kernels_.assign(kernels.begin(), kernels.end());
+    dims_.assign(dims.begin(), dims.end());
+    values_.assign(values.begin(), values.end());
+  }
+  device_.post(*this);
+}
+
+void Rehearsal::run() {
+  const std::unique_lock lock(mutex_, std::try_to_lock);
+  if (!lock.owns_lock()) return;
+  try {
+    for (const uint32_t kernel : kernels_) {
+      if (device_.has_unclaimed_tiles()) return;
+      compile(table_.bound[kernel]);
+    }
+  } catch (const std::exception&) {  // the run that needs the kernel says what is wrong
+  }
+}
+
+void Rehearsal::compile(const BoundKernel& kernel) {
+  arguments_.clear();
+  for (const uint32_t value : kernel.arguments) arguments_.push_back(values_[value]);
+  const Target& target = device_.target();
+  compile_kernel(table_.kernels[kernel.kernel].plan, dims_.data(), arguments_.data(), target,
+                 compiler_, compiled_);
+  for (uint32_t i = 0; i < compiled_.program_count; i++) {
+    (void)verify(compiled_.programs[i], arguments_.data(), arguments_.size(),
+                 compiled_.workspace_bytes, target);
+  }
+}
+
+}  // namespace dvm

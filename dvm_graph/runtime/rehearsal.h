@@ -1,0 +1,47 @@
+// Keeps the run-time compiler near while shapes change.
+//
+// The data of a run push the compiler's code and the kernel plans out of the caches, and the first
+// kernels of the next run wait for them line by line: that takes longer than compiling. So after a
+// run that compiled, a core with nothing else to do compiles the same kernels once more, for
+// nobody: what it reads, others get from its caches. It stops as soon as there are tiles to claim.
+#pragma once
+
+#include <cstdint>
+#include <mutex>
+#include <span>
+#include <vector>
+
+#include "npu/host/device.h"
+#include "runtime/kernel_table.h"
+#include "vm/compile.h"
+
+namespace dvm {
+
+class Rehearsal final : public Errand {
+ public:
+  Rehearsal(HostDevice& device, const KernelTable& table) : device_(device), table_(table) {}
+  ~Rehearsal();  // waits for a core that is at it
+  Rehearsal(const Rehearsal&) = delete;
+  Rehearsal& operator=(const Rehearsal&) = delete;
+
+  // `kernels`: indices into KernelTable::bound. Nothing happens if a core is still at an earlier
+  // one.
+  void ask(std::span<const uint32_t> kernels, std::span<const int64_t> dims,
+           std::span<const ValueInfo> values);
+
+  void run() override;
+
+ private:
+  void compile(const BoundKernel& kernel);
+
+  HostDevice& device_;
+  const KernelTable& table_;
+  std::mutex mutex_;  // held by who reads or writes what follows
+  std::vector<uint32_t> kernels_;
+  std::vector<int64_t> dims_;
+  std::vector<ValueInfo> values_, arguments_;
+  CompilerScratch compiler_;
+  CompiledKernel compiled_;
+};
+
+}  // namespace dvm
