@@ -304,8 +304,8 @@ void prefetch_handler(Core& core, const uint64_t* words) {
   if (e.empty() || core.laters == kMostLater) return;
   const Tile<const S> from = tile_at<const S>(core, words + 1);
   constexpr auto kElement = static_cast<int64_t>(sizeof(S));
-  core.later[core.laters++] = {reinterpret_cast<const std::byte*>(from.at),
-                               from.middle * kElement, e.inner * kElement, e.middle};
+  core.later[core.laters++] = {reinterpret_cast<const std::byte*>(from.at), from.middle * kElement,
+                               e.inner * kElement, e.middle};
 }
 
 struct Dma {
