@@ -6,6 +6,7 @@ namespace dvm {
 namespace {
 
 constexpr int64_t kLeastBytes = 4096;  // less comes quickly enough by itself
+constexpr int64_t kLeastRows = 48;     // of a product: with fewer, it waits for memory itself
 
 class Prefetcher {
  public:
@@ -16,7 +17,8 @@ class Prefetcher {
     size_t end = code_.instructions.size();
     for (size_t i = end; i-- > 0;) {
       if (!is_matmul(form_of(i))) continue;
-      if (code_.instructions[i].changed_mask == 0) announce(i, end);
+      const TileInstruction& product = code_.instructions[i];
+      if (product.changed_mask == 0 && extent(product.extents[0]) >= kLeastRows) announce(i, end);
       end = i;
     }
   }

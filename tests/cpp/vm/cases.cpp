@@ -414,14 +414,18 @@ void check_verifier() {
         "a wrong opcode");
 }
 
-// What a product's epilogue stores is announced before the product, where it is much.
+// What a product's epilogue stores is announced before the product, where it is much and the
+// product long enough.
 void check_prefetches() {
-  for (const int64_t columns : {int64_t{8}, int64_t{160}}) {
-    const PlanBuilder b = matmul_bias_gelu(12, columns, 40, reference::kColumnsPerPanel);
-    const Compiled c(b, small_target(1));
+  constexpr int64_t kSizes[][2] = {{48, 8}, {12, 160}, {48, 160}};
+  for (const auto [rows, columns] : kSizes) {
+    const PlanBuilder b = matmul_bias_gelu(rows, columns, 40, reference::kColumnsPerPanel);
+    Target target = small_target(1);
+    target.matmul_rows = 48;
+    const Compiled c(b, target);
     const std::string text = disassemble(c.kernel.programs[0]);
     const size_t prefetch = text.find("d_prefetch_f32"), product = text.find("m_matmul_f32");
-    CHECK((prefetch != std::string::npos) == (columns > 8), "%s", text.c_str());
+    CHECK((prefetch != std::string::npos) == (rows * columns == 48 * 160), "%s", text.c_str());
     if (prefetch == std::string::npos) continue;
     const std::string place = text.substr(text.find("] p", prefetch) + 2, 3);
     const size_t stored = text.find("] " + place, product);
