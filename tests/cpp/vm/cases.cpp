@@ -417,15 +417,15 @@ void check_verifier() {
 // What a product's epilogue stores is announced before the product, where it is much and the
 // product long enough.
 void check_prefetches() {
-  constexpr int64_t kSizes[][2] = {{48, 8}, {12, 160}, {48, 160}};
+  constexpr int64_t kSizes[][2] = {{96, 8}, {12, 160}, {96, 160}};
   for (const auto [rows, columns] : kSizes) {
     const PlanBuilder b = matmul_bias_gelu(rows, columns, 40, reference::kColumnsPerPanel);
     Target target = small_target(1);
-    target.matmul_rows = 48;
+    target.matmul_rows = 96;
     const Compiled c(b, target);
     const std::string text = disassemble(c.kernel.programs[0]);
     const size_t prefetch = text.find("d_prefetch_f32"), product = text.find("m_matmul_f32");
-    CHECK((prefetch != std::string::npos) == (rows * columns == 48 * 160), "%s", text.c_str());
+    CHECK((prefetch != std::string::npos) == (rows * columns == 96 * 160), "%s", text.c_str());
     if (prefetch == std::string::npos) continue;
     const std::string place = text.substr(text.find("] p", prefetch) + 2, 3);
     const size_t stored = text.find("] " + place, product);
