@@ -55,8 +55,8 @@ struct Core {
   int32_t extents[kExtentRegisters];  // register 0 is 1
   std::byte* pointers[kPointerRegisters];
   bool first_chunk = true, last_chunk = true;
-  Ahead ahead;                        // joined instructions fetch it
-  Later later[kMostLater];            // the next product fetches so many of them
+  Ahead ahead;              // joined instructions fetch it
+  Later later[kMostLater];  // the next product fetches so many of them
   int laters = 0;
   Trap trap;                          // a handler that traps sets kind, value and limit
   InstructionTimes* times = nullptr;  // not null: instructions are timed
