@@ -7,6 +7,7 @@
 #include "vm/cube.h"
 #include "vm/encode.h"
 #include "vm/lower.h"
+#include "vm/prefetch.h"
 #include "vm/split_product.h"
 #include "vm/split_reduction.h"
 #include "vm/strips.h"
@@ -153,6 +154,9 @@ class Compilation {
     allocate();
     if (code.local_bytes > target_.local_bytes) return false;
     if (target_.event_flags > 0) synchronise(code, target_, scratch_.sync);
+    if (target_.event_flags == 0 && kind != KernelKind::vector) {
+      prefetch_under_products(code, target_.local_bytes);
+    }
     if (kind == KernelKind::vector) code.preferred_claim = claim_of(code);
     return true;
   }

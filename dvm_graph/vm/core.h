@@ -39,6 +39,13 @@ struct Ahead {
   int lines = 0;  // cache lines to fetch with every strip
 };
 
+// Rows of memory that are read or stored after the next product.
+struct Later {
+  const std::byte* at = nullptr;
+  int64_t stride = 0, row_bytes = 0, rows = 0;
+};
+inline constexpr int kMostLater = 4;
+
 inline constexpr int64_t kScratchBytes = int64_t{128} << 10;
 
 struct Core {
@@ -48,7 +55,9 @@ struct Core {
   int32_t extents[kExtentRegisters];  // register 0 is 1
   std::byte* pointers[kPointerRegisters];
   bool first_chunk = true, last_chunk = true;
-  Ahead ahead;                        // joined instructions fetch it
+  Ahead ahead;              // joined instructions fetch it
+  Later later[kMostLater];  // the next product fetches so many of them
+  int laters = 0;
   Trap trap;                          // a handler that traps sets kind, value and limit
   InstructionTimes* times = nullptr;  // not null: instructions are timed
 };

@@ -56,6 +56,7 @@ enum class Form : uint8_t {
                   //   e1 = windows, e2 = elements of a patch
   pool,           // out xd, in images, in number, window (kWindowWords words, see window.h)
   depthwise,      // out xd, in images, in number, in xw (pointer), window
+  prefetch,       // in src (pointer)
   matmul,         // out xd: middle = row stride; in xa: middle = row stride, inner = k stride (1);
                   //   in xb: outer = panel stride, middle = k stride, inner = n stride: 1, or any
                   //   where the k stride is 1. e0 = m, e1 = k, e2 = n
@@ -162,6 +163,7 @@ struct FormInfo {
 constexpr FormInfo form_info(Form form) {
   switch (form) {
     case Form::sync: return {0, 0, 1};
+    case Form::prefetch: return {0, 1, 0};
     case Form::gather: return {1, 2, 2};
     case Form::check_index: return {1, 1, 1};
     case Form::pack_patches:

@@ -281,7 +281,8 @@ class Verifier {
         }
         const bool memory_side =
             info.unit == Unit::dma &&
-            (k == (info.form == Form::store ? 0 : 1) || (has_window(info.form) && k > 0));
+            (info.form == Form::prefetch || k == (info.form == Form::store ? 0 : 1) ||
+             (has_window(info.form) && k > 0));
         if (!target_.unified_memory && !memory_side && !integer) {
           return fail("only memory instructions touch global memory on this target");
         }

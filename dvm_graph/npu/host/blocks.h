@@ -17,6 +17,7 @@
 // but takes time to read.
 #pragma once
 
+#include "npu/host/fetch_later.h"
 #include "npu/host/loops.h"
 
 namespace dvm::DVM_LEVEL {
@@ -94,6 +95,7 @@ struct Product {
   bool accumulate;
   C* room = nullptr;  // where panels are widened to; null: on their way to the FMAs
   FetchAhead ahead = {};
+  FetchLater* later = nullptr;  // null: there is nothing to fetch for later
 
   bool direct() const { return b_panel == kColumns && b_step != kColumns; }
 };
@@ -177,6 +179,7 @@ template <class Step, int Rows, int Vectors, bool Ragged>
           for (int64_t panel = 0; panel < ahead.panels; panel++)
             for (int64_t byte = kLineBytes - 1; byte < ahead.row_bytes; byte += kLineBytes)
               __builtin_prefetch(ahead.at + panel * ahead.panel_bytes + byte, 0, 2);
+        if (x.later != nullptr) x.later->fetch();
       }
       for (int64_t left = lesser(x.k - k, kAheadSteps); left > 0; left--) step(0);
     }
@@ -252,8 +255,8 @@ DVM_INLINE void multiply_widened(const Product<Step>& panel, const RowBlocks& ro
     for (int64_t n = 0; n < kNR; n += L)
       store(panel.room + k * kNR + n, Step::column(panel.b + k * panel.b_step + n));
   const Product<Plain<C>> wide{
-      panel.a,     panel.a_row, panel.room,       kNR,     0,          panel.c,
-      panel.c_row, panel.k,     panel.accumulate, nullptr, panel.ahead};
+      panel.a,     panel.a_row, panel.room,       kNR,     0,           panel.c,
+      panel.c_row, panel.k,     panel.accumulate, nullptr, panel.ahead, panel.later};
   multiply_panel<Plain<C>, 2, false>(wide, rows, 0);
 }
 
@@ -306,6 +309,12 @@ DVM_INLINE void multiply_panels(Product<Step> x, int64_t rows, int64_t columns, 
   } else if (columns > 0) {
     multiply_panel<Step, 1, true>(x, blocks, columns);
   }
+}
+
+// Bursts of prefetches that the blocks of a product make.
+DVM_INLINE int64_t bursts_of(int64_t rows, int64_t columns, int64_t k, int64_t panel_columns) {
+  const int64_t blocks = (rows + kMaxRows - 1) / kMaxRows;
+  return blocks * (columns / panel_columns) * ((k + kAheadSteps - 1) / kAheadSteps);
 }
 
 // C[rows, columns] (+)= A * B. No more than `depth` steps of k pass at a time.

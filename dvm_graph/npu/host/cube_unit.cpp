@@ -170,6 +170,8 @@ void matmul_handler(Core& core, const uint64_t* words) {
   x.k = e.middle;
   x.accumulate =
       (flags & kAccumulateAlways) != 0 || ((flags & kAccumulate) != 0 && !core.first_chunk);
+  FetchLater later(core, bursts_of(e.outer, e.inner, e.middle, x.kColumns));
+  if (later.any()) x.later = &later;
   multiply(x, e.outer, e.inner);
 }
 

@@ -297,6 +297,17 @@ void pack_b_handler(Core& core, const uint64_t* words) {
   }
 }
 
+// The next product knows when to fetch it.
+template <class S>
+void prefetch_handler(Core& core, const uint64_t* words) {
+  const Extents e = extents_of(core, words);
+  if (e.empty() || core.laters == kMostLater) return;
+  const Tile<const S> from = tile_at<const S>(core, words + 1);
+  constexpr auto kElement = static_cast<int64_t>(sizeof(S));
+  core.later[core.laters++] = {reinterpret_cast<const std::byte*>(from.at), from.middle * kElement,
+                               e.inner * kElement, e.middle};
+}
+
 struct Dma {
   static constexpr bool accepts(Family family, Form form) {
     return part_of(family, form) == Part::dma;
@@ -313,6 +324,8 @@ struct Dma {
       return &gather_handler<S, R>;
     else if constexpr (Form_ == Form::pack_b)
       return &pack_b_handler<S, R>;
+    else if constexpr (Form_ == Form::prefetch)
+      return &prefetch_handler<S>;
     else
       return nullptr;
   }

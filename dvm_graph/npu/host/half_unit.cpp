@@ -82,6 +82,8 @@ void matmul_handler(Core& core, const uint64_t* words) {
   x.k = e.middle;
   x.accumulate =
       (flags & kAccumulateAlways) != 0 || ((flags & kAccumulate) != 0 && !core.first_chunk);
+  FetchLater later(core, bursts_of(e.outer, e.inner, e.middle, x.kColumns));
+  if (later.any()) x.later = &later;
   if (Step::kWidens && core.scratch != nullptr && e.outer >= kWidenRows) {
     x.room = reinterpret_cast<float*>(core.scratch);
     multiply_blocks(x, e.outer, e.inner, kScratchBytes / (x.kColumns * int64_t{sizeof(float)}));

@@ -18,6 +18,7 @@ constexpr Part part_of(Family family, Form form) {
     case Form::load:
     case Form::store:
     case Form::gather:
+    case Form::prefetch:
     case Form::pack_b: return Part::dma;
     case Form::pack_b_stored:
     case Form::pack_b_pairs:

@@ -414,6 +414,26 @@ void check_verifier() {
         "a wrong opcode");
 }
 
+// What a product's epilogue stores is announced before the product, where it is much and the
+// product long enough.
+void check_prefetches() {
+  constexpr int64_t kSizes[][2] = {{96, 8}, {12, 160}, {96, 160}};
+  for (const auto [rows, columns] : kSizes) {
+    const PlanBuilder b = matmul_bias_gelu(rows, columns, 40, reference::kColumnsPerPanel);
+    Target target = small_target(1);
+    target.matmul_rows = 96;
+    const Compiled c(b, target);
+    const std::string text = disassemble(c.kernel.programs[0]);
+    const size_t prefetch = text.find("d_prefetch_f32"), product = text.find("m_matmul_f32");
+    CHECK((prefetch != std::string::npos) == (rows * columns == 96 * 160), "%s", text.c_str());
+    if (prefetch == std::string::npos) continue;
+    const std::string place = text.substr(text.find("] p", prefetch) + 2, 3);
+    const size_t stored = text.find("] " + place, product);
+    CHECK(prefetch < product && stored != std::string::npos, "%s", text.c_str());
+    CHECK(text.find("d_prefetch_f32", prefetch + 1) == std::string::npos, "%s", text.c_str());
+  }
+}
+
 // A compiler that has compiled other kernels before gives the same words as a new one.
 void check_reuse() {
   CompilerScratch scratch;
@@ -464,6 +484,7 @@ void check_cases() {
   check_trap();
   check_assembly_errors();
   check_verifier();
+  check_prefetches();
   check_reuse();
 }
 

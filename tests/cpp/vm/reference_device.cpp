@@ -249,7 +249,8 @@ void run_elementwise(const Decoded& d) {
 void execute(Core& core, const uint64_t* words) {
   const Decoded d = decode(core, words);
   switch (d.form) {
-    case Form::sync: return;
+    case Form::sync:
+    case Form::prefetch: return;
     case Form::gather: return run_gather(core, d);
     case Form::pack_b:
     case Form::pack_b_stored: return run_pack_b(d);

@@ -1,0 +1,118 @@
+#include "vm/prefetch.h"
+
+#include "vm/core.h"
+
+namespace dvm {
+namespace {
+
+constexpr int64_t kLeastBytes = 4096;  // less comes quickly enough by itself
+constexpr int64_t kLeastRows = 48;     // of a product: with fewer, it waits for memory itself
+
+class Prefetcher {
+ public:
+  Prefetcher(TileCode& code, int64_t cache_bytes) : code_(code), cache_bytes_(cache_bytes) {}
+
+  // From the last product to the first, so that places of those before stay what they are.
+  void run() {
+    size_t end = code_.instructions.size();
+    for (size_t i = end; i-- > 0;) {
+      if (!is_matmul(form_of(i))) continue;
+      const TileInstruction& product = code_.instructions[i];
+      if (product.changed_mask == 0 && extent(product.extents[0]) >= kLeastRows) announce(i, end);
+      end = i;
+    }
+  }
+
+ private:
+  Form form_of(size_t i) const { return info_of(code_.instructions[i].family).form; }
+
+  // Before a product, the operands of what follows up to `end`.
+  void announce(size_t product, size_t end) {
+    int64_t room = cache_bytes_ - code_.local_bytes - bytes_of(product, 1);
+    found_ = 0;
+    for (size_t i = product + 1; i < end; ++i) {
+      const TileInstruction& instruction = code_.instructions[i];
+      if (instruction.changed_mask != 0 || (instruction.flags & kStream) != 0) continue;
+      for (int k = instruction.operand_count; k-- > 0 && found_ < kMostLater;) {
+        const int64_t bytes =
+            walks_rows(instruction, k) && !is_known(instruction.operands[k]) ? bytes_of(i, k) : 0;
+        if (bytes < kLeastBytes || bytes > room) continue;
+        room -= bytes;
+        announced_[found_++] = prefetch_of(instruction, k);
+      }
+    }
+    code_.instructions.insert(code_.instructions.begin() + static_cast<std::ptrdiff_t>(product),
+                              announced_, announced_ + found_);
+  }
+
+  // The operand lies in global memory, row by row.
+  static bool walks_rows(const TileInstruction& instruction, int k) {
+    const TileOperand& operand = instruction.operands[k];
+    switch (info_of(instruction.family).form) {
+      case Form::load:
+      case Form::store:
+      case Form::pack_a_pairs:
+      case Form::unary:
+      case Form::test:
+      case Form::narrow:
+      case Form::binary:
+      case Form::compare:
+      case Form::select: break;
+      default: return false;
+    }
+    return operand.space == Space::pointer && operand.inner == 1 && instruction.extents[0] == 0 &&
+           instruction.extents[2] != 0 && (operand.middle != 0 || instruction.extents[1] == 0);
+  }
+
+  bool is_known(const TileOperand& operand) const {
+    for (int i = 0; i < found_; ++i) {
+      if (announced_[i].operands[0].index == operand.index) return true;
+    }
+    return false;
+  }
+
+  static TileInstruction prefetch_of(const TileInstruction& instruction, int k) {
+    TileInstruction prefetch;
+    prefetch.family = Family::d_prefetch;
+    prefetch.dtype = dtype_of(instruction, k);
+    prefetch.extents[1] = instruction.extents[1];
+    prefetch.extents[2] = instruction.extents[2];
+    prefetch.operand_count = 1;
+    prefetch.operands[0] = instruction.operands[k];
+    prefetch.operands[0].outer = 0;
+    return prefetch;
+  }
+
+  static DType dtype_of(const TileInstruction& instruction, int k) {
+    return operand_dtype(info_of(instruction.family).form, instruction.dtype, k);
+  }
+
+  // Of an operand in global memory, in a full tile.
+  int64_t bytes_of(size_t i, int k) const {
+    const TileInstruction& instruction = code_.instructions[i];
+    if (instruction.operands[k].space != Space::pointer) return 0;
+    const bool product = is_matmul(info_of(instruction.family).form);
+    const uint8_t* e = instruction.extents;
+    const int64_t elements = product ? extent(e[0]) * extent(e[1]) : extent(e[1]) * extent(e[2]);
+    return elements * static_cast<int64_t>(size_of(dtype_of(instruction, k)));
+  }
+
+  int64_t extent(uint8_t e) const {
+    if (e == 0) return 1;
+    const ExtentRegister& r = code_.extents[e - 1];
+    return r.dim < 0 ? r.multiplier : r.multiplier * code_.grid[r.dim].tile;
+  }
+
+  TileCode& code_;
+  const int64_t cache_bytes_;
+  TileInstruction announced_[kMostLater];
+  int found_ = 0;
+};
+
+}  // namespace
+
+void prefetch_under_products(TileCode& code, int64_t cache_bytes) {
+  Prefetcher(code, cache_bytes).run();
+}
+
+}  // namespace dvm
