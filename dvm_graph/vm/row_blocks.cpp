@@ -72,7 +72,8 @@ class Marker {
     if (!joins(instruction.family, instruction.dtype)) return false;
     if (instruction.changed_mask != 0 || (instruction.flags & kOther) != 0) return false;
     const int loop = row_loop(instruction);
-    if (loop < 0 || (loop != 2 && elements(instruction) < kLeastRow)) return false;
+    if (loop < 0) return false;
+    if (loop != 2 && (elements(instruction) < kLeastRow || keeps_rows(instruction))) return false;
     for (int k = 0; k < instruction.operand_count; ++k) {
       if (!add(instruction, k, loop)) return false;
     }
@@ -97,6 +98,12 @@ class Marker {
     }
     uses_.push_back({operand.space, id, operand.index, operand.offset, stride, k == 0, aligned});
     return aligned || k != 0;
+  }
+
+  // Rows that local memory keeps from pass to pass are in a cache as they are.
+  static bool keeps_rows(const TileInstruction& instruction) {
+    return instruction.operands[0].space == Space::local && !is_reduction(instruction) &&
+           (instruction.flags & kTransient) == 0;
   }
 
   // Of a row, in a full tile.
