@@ -99,7 +99,7 @@ DVM_INLINE void keep(const Step& step, int64_t i, int64_t lanes, const F (&strip
   }
 }
 
-// Any steps, looked up strip by strip. In code that all folds share, since there is much of it.
+// Any steps, looked up strip by strip.
 struct AnySteps {
   static constexpr int kCount = 0;  // not known
 
@@ -111,8 +111,8 @@ struct AnySteps {
 
  private:
   template <int K>
-  [[gnu::noinline]] static void run_all(const Step* steps, int count, int64_t i, int64_t lanes,
-                                        F* result) {
+  DVM_INLINE static void run_all(const Step* steps, int count, int64_t i, int64_t lanes,
+                                 F* result) {
     constexpr bool kPartial = K == 1;
     F strip[K] = {};
     for (const Step* step = steps; step != steps + count; step++) {
