@@ -147,6 +147,32 @@ void check_node(const KernelPlan& plan, size_t index) {
   }
 }
 
+void become_fill(NormalNode& node, uint64_t bits) {
+  node.op = PlanOp::fill_;
+  node.immediate = bits;
+  node.axes = node.reduce_axes = 0;
+  for (int32_t& input : node.inputs) input = -1;
+}
+
+// A single number, as sizes are where the kernel computes with them, is an immediate.
+void fold_number(const NormalPlan& plan, const PlanNode& source, const int64_t* dims,
+                 NormalNode& node) {
+  if (source.op == PlanOp::iota_ && source.axes == 0) {
+    become_fill(node, immediate_bits(DType::i64, 0, value_of(source.offset, dims)));
+  } else if (source.op == PlanOp::cast_) {
+    const NormalNode& number = plan.nodes[source.inputs[0]];
+    if (number.op != PlanOp::fill_ || number.dtype != DType::i64) return;
+    int64_t value = 0;
+    std::memcpy(&value, &number.immediate, sizeof value);
+    if (source.dtype == DType::f32) {  // rounded once
+      const auto rounded = static_cast<float>(value);
+      become_fill(node, immediate_bits(DType::f32, double{rounded}, 0));
+    } else {
+      become_fill(node, immediate_bits(source.dtype, static_cast<double>(value), value));
+    }
+  }
+}
+
 void evaluate(const KernelPlan& plan, const int64_t* dims, const ValueInfo* values,
               NormalPlan& out) {
   out.kind = plan.kind;
@@ -173,9 +199,10 @@ void evaluate(const KernelPlan& plan, const int64_t* dims, const ValueInfo* valu
     for (int k = 0; k < 3; ++k) node.inputs[k] = source.inputs[k];
     node.limit = value_of(source.limit, dims);
     if (source.op == PlanOp::gather_) node.axis_stride = value_of(source.offset, dims);
+    fold_number(out, source, dims, node);
     if (is_window(source.op)) {
       add_window(plan, source, dims, values, out, node);
-    } else if (touches_memory(source.op) || source.op == PlanOp::iota_) {
+    } else if (touches_memory(node.op) || node.op == PlanOp::iota_) {
       add_access(plan, source, dims, values, out, node);
     }
     if (source.op == PlanOp::fill_) {
@@ -183,13 +210,6 @@ void evaluate(const KernelPlan& plan, const int64_t* dims, const ValueInfo* valu
       node.axes = 0;
     }
   }
-}
-
-void become_fill(NormalNode& node, uint64_t bits) {
-  node.op = PlanOp::fill_;
-  node.immediate = bits;
-  node.axes = node.reduce_axes = 0;
-  for (int32_t& input : node.inputs) input = -1;
 }
 
 // Drops nodes that `keep` does not hold, or that `alias` replaces by their input.

@@ -67,8 +67,9 @@ class Allocator {
     }
     if (moved_ >= 0) lives_[moved_].last = -1;  // it is its successor's to give back
     moved_ = -1;
-    // Joined instructions run strip by strip: what one of them reads lives as long as the group.
-    if (instruction.flags & kJoined) return;
+    // Joined instructions run strip by strip, others by rows: what one of them reads lives as long
+    // as all of them.
+    if (instruction.flags & (kJoined | kRows)) return;
     for (; group_ <= i; ++group_) give_back_dead(code_.instructions[group_], group_);
   }
 

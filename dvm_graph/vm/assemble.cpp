@@ -418,6 +418,8 @@ class Assembler {
         head.flags |= kJoined;
       } else if (line.accept("transient")) {
         head.flags |= kTransient;
+      } else if (line.accept("rows")) {
+        head.flags |= kRows;
       } else {
         line.fail("expected a predicate or flag");
       }

@@ -8,6 +8,7 @@
 #include "vm/encode.h"
 #include "vm/lower.h"
 #include "vm/prefetch.h"
+#include "vm/row_blocks.h"
 #include "vm/split_product.h"
 #include "vm/split_reduction.h"
 #include "vm/strips.h"
@@ -23,6 +24,7 @@ struct CompilerScratch::State {
   TileCode code;
   LoweringScratch lowering;
   JoinScratch join;
+  RowScratch rows;
   AllocatorScratch allocator;
   std::vector<TileBuffer> buffers;
   SyncScratch sync;
@@ -149,6 +151,7 @@ class Compilation {
     code.release_buffers();
     if (target_.event_flags == 0) {
       join_strips(code, scratch_.join);
+      mark_row_blocks(code, scratch_.rows);
       fetch_ahead(code, target_.vector_bytes);
     }
     allocate();

@@ -32,11 +32,17 @@ struct InstructionTimes {
   uint64_t scalar_ticks = 0;  // moving from tile to tile
 };
 
-// Memory that the next tile will read and nobody has fetched yet: one range, then another.
+// Memory that is worth fetching: operands of which a tile reads `bytes` from `tile` on, and the
+// next one will read from `next` on.
 struct Ahead {
-  const std::byte *at = nullptr, *end = nullptr;
-  const std::byte *next_at = nullptr, *next_end = nullptr;
-  int lines = 0;  // cache lines to fetch with every strip
+  struct Stream {
+    const std::byte* tile = nullptr;
+    int64_t bytes = 0;
+    int64_t row_bytes = 0;            // where the tile is worked on row by row
+    const std::byte* next = nullptr;  // and after that: what is fetched next
+  };
+  Stream streams[2];  // the second may be missing
+  int lines = 0;      // cache lines to fetch with every strip; 0: none
 };
 
 // Rows of memory that are read or stored after the next product.
@@ -65,8 +71,8 @@ struct Core {
 // `words` points at the instruction's head.
 using Handler = void (*)(Core& core, const uint64_t* words);
 
-// Runs a group of joined instructions (vm/strips.h), the first of which `words` points at; returns
-// the end of the last.
+// Runs a group of joined instructions (vm/strips.h), or several by rows (vm/row_blocks.h), the
+// first of which `words` points at; returns the end of the last.
 using JoinedHandler = const uint64_t* (*)(Core& core, const uint64_t* words);
 
 struct InstructionTable {

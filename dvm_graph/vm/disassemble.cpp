@@ -105,6 +105,7 @@ void add_predicates(Text& text, const Head& head) {
   if (head.flags & kStream) put("stream");
   if (head.flags & kJoined) put("joined");
   if (head.flags & kTransient) put("transient");
+  if (head.flags & kRows) put("rows");
   text.add("}");
 }
 

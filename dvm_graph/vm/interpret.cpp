@@ -32,23 +32,23 @@ class TileCursor {
     refresh_chunk();
   }
 
-  // Tells the core which memory the tile after this one will read; `last`: there is none.
-  void look_ahead(const ProgramHeader& header, bool last) {
+  // Tells the core which memory this tile reads, and the one `steps` further on; 0: there is none.
+  void look_ahead(const ProgramHeader& header, int64_t steps) {
     Ahead& ahead = core_.ahead;
-    ahead = {};
-    if (header.ahead[0] == 0 || last) return;
     const size_t d = grid_.size() - 1;
-    const int64_t coordinate = coordinates_[d] + 1;
-    if (coordinate == grid_[d].count) return;
-    ahead.lines = header.ahead_lines;
-    const auto range = [&](int stream, const std::byte*& at, const std::byte*& end) {
+    const int64_t next = coordinates_[d] + steps;
+    const bool known = steps != 0 && next >= 0 && next < grid_[d].count;
+    ahead = {};
+    for (int stream = 0; stream < kAheadStreams; stream++) {
+      if (header.ahead[stream] == 0) break;
       const size_t p = header.ahead[stream] - 1u;
       const int64_t step = pointers_[p].steps[d];
-      at = moved(core_.pointers[p], step);
-      end = moved(core_.pointers[p], step + step * grid_[d].extent_at(coordinate) / grid_[d].tile);
-    };
-    range(0, ahead.at, ahead.end);
-    if (header.ahead[1] != 0) range(1, ahead.next_at, ahead.next_end);
+      const std::byte* const tile = core_.pointers[p];
+      const int64_t bytes = step * current_[d] / grid_[d].tile;
+      // Where nobody knows the next tile, it is where this one ends: less is lost than by a test.
+      ahead.streams[stream] = {tile, bytes, 0, moved(tile, known ? step * steps : bytes)};
+    }
+    ahead.lines = header.ahead_lines;
   }
 
   // Moves to the next tile; returns the mask of grid dims that changed.
@@ -78,9 +78,10 @@ class TileCursor {
 
  private:
   // In integers: a pointer register may be a plain integer, an offset from null.
-  static std::byte* moved(std::byte* from, int64_t bytes) {
-    return reinterpret_cast<std::byte*>(reinterpret_cast<uintptr_t>(from) +
-                                        static_cast<uintptr_t>(bytes));
+  template <class Byte>
+  static Byte* moved(Byte* from, int64_t bytes) {
+    return reinterpret_cast<Byte*>(reinterpret_cast<uintptr_t>(from) +
+                                   static_cast<uintptr_t>(bytes));
   }
 
   bool refresh_current(size_t d) {
@@ -144,7 +145,7 @@ bool run_body(std::span<const uint64_t> body, const InstructionTable& table, Cor
     std::memcpy(&head, words, sizeof head);
     if ((head.changed_mask | (head.flags & (kFirstChunk | kLastChunk))) == 0 ||
         enabled(head, changed, core)) {
-      if ((head.flags & kJoined) != 0 && table.joined != nullptr) {
+      if ((head.flags & (kJoined | kRows)) != 0 && table.joined != nullptr) {
         const uint64_t* const after = table.joined(core, words);
         if constexpr (Timed) {  // the time of a group counts for its first instruction
           const uint64_t now = ticks();
@@ -177,7 +178,7 @@ bool run_body(std::span<const uint64_t> body, const InstructionTable& table, Cor
 
 template <bool Timed>
 void run(const Program& program, const InstructionTable& table, Core& core,
-         std::byte* const* buffers, int64_t begin, int64_t end) {
+         std::byte* const* buffers, int64_t begin, int64_t end, int64_t next) {
   uint64_t since = Timed ? ticks() : 0;
   const auto moved = [&] {
     if constexpr (Timed) {
@@ -194,7 +195,10 @@ void run(const Program& program, const InstructionTable& table, Core& core,
   const bool fetches = program.header().ahead[0] != 0;
   core.ahead = {};
   for (int64_t tile = begin;;) {
-    if (fetches) cursor.look_ahead(program.header(), tile + 1 == end);
+    if (fetches) {
+      const int64_t to_next = next < 0 ? 0 : next - tile;
+      cursor.look_ahead(program.header(), tile + 1 < end ? 1 : to_next);
+    }
     if (!run_body<Timed>(body, table, core, changed, tile, since)) return;
     if (++tile == end) return;
     changed = cursor.advance();
@@ -205,10 +209,10 @@ void run(const Program& program, const InstructionTable& table, Core& core,
 }  // namespace
 
 void run_tiles(const Program& program, const InstructionTable& table, Core& core,
-               std::byte* const* buffers, int64_t begin, int64_t end) {
+               std::byte* const* buffers, int64_t begin, int64_t end, int64_t next) {
   if (begin >= end) return;
   const auto runner = core.times == nullptr ? &run<false> : &run<true>;
-  runner(program, table, core, buffers, begin, end);
+  runner(program, table, core, buffers, begin, end, next);
 }
 
 }  // namespace dvm

@@ -17,9 +17,12 @@ namespace dvm {
 // header().local_bytes. Stops at the first instruction that traps: core.trap tells kind, tile and
 // pc (the word index in the body). The caller clears core.trap.
 //
+// `next` is the tile that the core will probably run after this call, negative: nobody knows. It is
+// fetched ahead as the others are.
+//
 // Where core.times is set, every instruction is timed. A second instance of the loop does that: who
 // does not profile pays nothing.
 void run_tiles(const Program& program, const InstructionTable& table, Core& core,
-               std::byte* const* buffers, int64_t begin, int64_t end);
+               std::byte* const* buffers, int64_t begin, int64_t end, int64_t next = -1);
 
 }  // namespace dvm

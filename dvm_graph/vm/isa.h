@@ -27,6 +27,8 @@
 //              time (see strips.h)
 //        bit 6 transient, a hint: only the next instruction, which is joined, reads xd; its place
 //              need not be written
+//        bit 7 rows, a hint: may run together with the next instruction, a few rows at a time (see
+//              row_blocks.h)
 #pragma once
 
 #include <cstdint>
@@ -89,7 +91,7 @@ struct Head {
 static_assert(sizeof(Head) == 8);
 
 inline constexpr uint8_t kAccumulate = 1, kFirstChunk = 2, kLastChunk = 4, kAccumulateAlways = 8,
-                         kStream = 16, kJoined = 32, kTransient = 64;
+                         kStream = 16, kJoined = 32, kTransient = 64, kRows = 128;
 inline constexpr uint8_t kFirstTileOnly = 0x80;
 
 struct Operand {

@@ -244,12 +244,13 @@ bool is_contiguous(const TileCode& code, const TileInstruction& instruction, int
 
 int64_t strips_of(const TileCode& code, const TileInstruction& instruction, int64_t strip) {
   int64_t strips = 1;
+  const int inner = is_reduction(instruction) ? 1 : 2;
   for (int loop = 0; loop < 3; ++loop) {
     const uint8_t e = instruction.extents[loop];
     if (e == 0) continue;
     const ExtentRegister& r = code.extents[e - 1];
     const int64_t extent = r.dim < 0 ? r.multiplier : r.multiplier * code.grid[r.dim].tile;
-    strips *= loop == 2 ? (extent + strip - 1) / strip : extent;
+    strips *= loop == inner ? (extent + strip - 1) / strip : extent;
   }
   return strips;
 }
@@ -261,10 +262,11 @@ void fetch_ahead(TileCode& code, int vector_bytes) {
   const int64_t strip = int64_t{strip_vectors(vector_bytes)} * vector_bytes / 4;
   int64_t strips = 0, bytes = 0;
   int found = 0;
-  bool joined = false;
+  uint8_t before = 0;
   for (const TileInstruction& instruction : code.instructions) {
-    const bool begins = (instruction.flags & kJoined) != 0 && !joined;
-    joined = (instruction.flags & kJoined) != 0;
+    const bool begins = (before & kJoined) == 0 &&
+                        ((instruction.flags & (kJoined | kRows)) != 0 || (before & kRows) != 0);
+    before = instruction.flags;
     if (begins) strips += strips_of(code, instruction, strip);
     if (!joins(instruction.family, instruction.dtype)) continue;
     for (int k = 1; k < instruction.operand_count && found < kAheadStreams; ++k) {

@@ -21,6 +21,8 @@ constexpr bool joins(Family family, DType dtype) {
   switch (family) {
     case Family::v_abs:
     case Family::v_neg:
+    case Family::v_sqrt:
+    case Family::v_rsqrt:
     case Family::v_reciprocal:
     case Family::v_exp:
     case Family::v_log:

@@ -12,8 +12,8 @@
 namespace dvm {
 namespace {
 
-constexpr uint8_t kKnownFlags =
-    kAccumulate | kFirstChunk | kLastChunk | kAccumulateAlways | kStream | kJoined | kTransient;
+constexpr uint8_t kKnownFlags = kAccumulate | kFirstChunk | kLastChunk | kAccumulateAlways |
+                                kStream | kJoined | kTransient | kRows;
 constexpr int64_t kTooFar = int64_t{1} << 55;  // no sum of products of checked numbers overflows
 
 bool beyond(int64_t number, int64_t limit) { return number > limit || number < -limit; }
@@ -43,13 +43,15 @@ class Verifier {
       Head head;
       std::memcpy(&head, &body[pc], sizeof head);
       if (!check_head(head, body.size() - pc)) return located(pc);
-      if (!check_instruction(head, &body[pc]) || !check_joined(head, &body[pc])) {
+      if (!check_instruction(head, &body[pc]) || !check_joined(head, &body[pc]) ||
+          !check_rows(head, &body[pc])) {
         return located(pc);
       }
       pc += head.words;
     }
     if (any_flags_ && !check_flags()) return error_;
     if (joined_to_ != nullptr) return "the last instruction is joined to none";
+    if (rows_ != 0) return "the last instruction runs by rows with none";
     return {};
   }
 
@@ -256,6 +258,25 @@ class Verifier {
     } else if (joined_to_ == nullptr) {
       joined_to_ = words;
     }
+    return true;
+  }
+
+  // Instructions of a block of rows, as vm/row_blocks.h describes them.
+  bool check_rows(const Head& head, const uint64_t* words) {
+    const bool goes_on = (head.flags & kRows) != 0;
+    if (!goes_on && rows_ == 0) return true;
+    const auto family = static_cast<Family>(head.opcode / 16);
+    if (!joins(family, static_cast<DType>(head.opcode % 16))) return fail("cannot run by rows");
+    if (head.changed_mask != 0 || (head.flags & (kFirstChunk | kLastChunk)) != 0) {
+      return fail("runs by rows, but under a predicate");
+    }
+    const bool reduces = info_of(family).form == Form::reduce;
+    if (rows_ == 0) rows_ = reduces ? head.e0 : head.e1;
+    const bool same =
+        reduces ? head.e0 == rows_ && head.e2 == 0 && static_cast<int32_t>(words[4] >> 32) == 1
+                : head.e0 == 0 && (head.e1 == rows_ || (head.e1 == 0 && head.e2 == rows_));
+    if (rows_ == 0 || !same) return fail("runs by rows, but over other loops");
+    if (!goes_on) rows_ = 0;
     return true;
   }
 
@@ -557,6 +578,7 @@ class Verifier {
   const Target& target_;
   bool well_formed_ = false;
   bool any_flags_ = false;
+  uint8_t rows_ = 0;  // extent register of the rows by which instructions run together; 0: none do
   const uint64_t* joined_to_ = nullptr;  // the first instruction of the group that goes on
   int joined_ = 0;                       // instructions of it after the first
   std::string error_;

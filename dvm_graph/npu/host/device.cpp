@@ -197,8 +197,10 @@ void HostDevice::work(Core& core) {
       const auto index = static_cast<size_t>(next - first_claim_.begin()) - 1;
       const Task& task = tasks_[index];
       const int64_t begin = (claim - first_claim_[index]) * task.claim;
+      const int64_t neighbour = begin + (from_low ? task.claim : -task.claim);
       core.trap = Trap{};
-      run_claim(core, record, task, begin, index == previous);
+      run_claim(core, record, task, begin, neighbour < task.tiles ? neighbour : -1,
+                index == previous);
       if (core.trap.kind != TrapKind::none) report(core, index);
       previous = index;
     }
@@ -207,17 +209,17 @@ void HostDevice::work(Core& core) {
 }
 
 void HostDevice::run_claim(Core& core, CoreRecord* record, const Task& task, int64_t begin,
-                           bool goes_on) {
+                           int64_t next, bool goes_on) {
   const int64_t end = std::min(begin + task.claim, task.tiles);
   if (record == nullptr) {
-    options_.runner(*task.program, table_, core, task.buffers, begin, end);
+    options_.runner(*task.program, table_, core, task.buffers, begin, end, next);
     return;
   }
   const auto now = [] { return std::chrono::steady_clock::now().time_since_epoch(); };
   using std::chrono::nanoseconds;
   if (!goes_on) record->spans.push_back({task.tag, nanoseconds(now()).count(), 0, 0});
   core.times = &record->times[task.tag];
-  options_.runner(*task.program, table_, core, task.buffers, begin, end);
+  options_.runner(*task.program, table_, core, task.buffers, begin, end, next);
   core.times = nullptr;
   record->spans.back().end_ns = nanoseconds(now()).count();
   record->spans.back().tiles += end - begin;

@@ -59,9 +59,10 @@ struct alignas(64) CoreRecord {
   std::vector<InstructionTimes> times;  // by tag
 };
 
-// Executes tiles [begin, end) on a core; a trap is left in core.trap and ends the call.
+// Executes tiles [begin, end) on a core, which will probably go on with tile `next` (negative:
+// unknown); a trap is left in core.trap and ends the call.
 using TileRunner = void (*)(const Program& program, const InstructionTable& table, Core& core,
-                            std::byte* const* buffers, int64_t begin, int64_t end);
+                            std::byte* const* buffers, int64_t begin, int64_t end, int64_t next);
 
 struct HostDeviceOptions {
   // How long an idle core spins before it parks: a parked one takes about as long to come back.
@@ -134,7 +135,8 @@ class HostDevice {
   void worker_loop(Core& core);
   uint32_t await_stage(uint32_t seen);
   void run_errand();
-  void run_claim(Core& core, CoreRecord* record, const Task& task, int64_t begin, bool goes_on);
+  void run_claim(Core& core, CoreRecord* record, const Task& task, int64_t begin, int64_t next,
+                 bool goes_on);
   void report(const Core& core, size_t task);
   size_t index_of(const Core& core) const;
 

@@ -75,6 +75,19 @@ DVM_INLINE F with_sign_of(F magnitude, F x) {
   return bits_as<F>(bits_as<I>(magnitude) | (bits_as<I>(x) & INT32_MIN));
 }
 
+DVM_INLINE F sqrt_lanes(F x) {
+#if defined(DVM_AVX512)
+  return bits_as<F>(_mm512_sqrt_ps(bits_as<__m512>(x)));
+#elif defined(DVM_AVX2)
+  return bits_as<F>(_mm256_sqrt_ps(bits_as<__m256>(x)));
+#elif defined(__x86_64__)
+  return bits_as<F>(_mm_sqrt_ps(bits_as<__m128>(x)));
+#else
+  for (int i = 0; i < kF; i++) x[i] = __builtin_sqrtf(x[i]);
+  return x;
+#endif
+}
+
 DVM_INLINE bool any(I mask) {
 #if defined(DVM_AVX512)
   return _mm512_movepi32_mask(bits_as<__m512i>(mask)) != 0;

@@ -1,211 +1,17 @@
 // Joined instructions (vm/strips.h): every row of their loops is walked once, in strips of a few
-// vectors that stay in registers from one instruction to the next.
+// vectors that stay in registers from one instruction to the next. Groups that go over the same
+// rows (vm/row_blocks.h) take turns on a few rows at a time.
 //
-// An instruction becomes one or two steps that change the strip: load the left operand, unless it
-// is what the instruction before has left, and apply the operation with the right one. The order in
-// which a reduction adds depends on the extents only; sums are cascaded in three levels.
-#include "npu/host/folds.h"
-#include "npu/host/functions.h"
-#include "npu/host/loops.h"
+// The order in which a reduction adds depends on the extents only; sums are cascaded in three
+// levels.
+#include "npu/host/joined_group.h"
 #include "npu/host/units.h"
-#include "vm/strips.h"
+#include "vm/row_blocks.h"
 
 namespace dvm::DVM_LEVEL {
 namespace {
 
 constexpr int kStrip = strip_vectors(kVectorBytes);
-
-// Fetches lines that the next tile will read, the more evenly the better: memory works meanwhile.
-class FetchAhead {
- public:
-  DVM_INLINE explicit FetchAhead(Core& core) : core_(core), ahead_(core.ahead) {}
-  DVM_INLINE ~FetchAhead() { core_.ahead = ahead_; }
-  DVM_INLINE void strip() {
-    for (int i = 0; i < ahead_.lines && ahead_.at < ahead_.end; i++) {
-      __builtin_prefetch(ahead_.at, 0, 2);
-      ahead_.at += kLine;
-    }
-    if (ahead_.at >= ahead_.end && ahead_.next_at < ahead_.next_end) [[unlikely]] {
-      ahead_.at = ahead_.next_at;
-      ahead_.end = ahead_.next_end;
-      ahead_.next_end = ahead_.next_at;
-    }
-  }
-
- private:
-  static constexpr int64_t kLine = 64;
-  Core& core_;
-  Ahead ahead_;
-};
-
-// How a step changes the strip x. Binary operations come in threes: the other operand y is a row,
-// one value for the whole row, or x itself.
-#define DVM_BINARY_STEPS(STEP)                 \
-  STEP(load, y)                                \
-  STEP(add, x + y)                             \
-  STEP(subtract, x - y)                        \
-  STEP(subtract_from, y - x)                   \
-  STEP(multiply, x* y)                         \
-  STEP(divide, x / y)                          \
-  STEP(divide_into, y / x)                     \
-  STEP(least, x != x ? x : lesser_lanes(x, y)) \
-  STEP(greatest, x != x ? x : greater_lanes(x, y))
-#define DVM_UNARY_STEPS(STEP)          \
-  STEP(absolute, absolute(x))          \
-  STEP(negate, -x)                     \
-  STEP(reciprocal, splat<F>(1.0f) / x) \
-  STEP(exp, exp_lanes(x))              \
-  STEP(log, log_lanes(x))              \
-  STEP(erf, erf_lanes(x))              \
-  STEP(tanh, tanh_lanes(x))            \
-  STEP(sigmoid, sigmoid_lanes(x))
-
-enum class Do : uint8_t {
-#define DVM_STEP(name, expression) name##_row, name##_value, name##_self,
-  DVM_BINARY_STEPS(DVM_STEP)
-#undef DVM_STEP
-#define DVM_STEP(name, expression) name,
-      DVM_UNARY_STEPS(DVM_STEP)
-#undef DVM_STEP
-};
-
-enum class Keep : uint8_t { nothing, store, stream };
-
-struct Step {
-  Do what;
-  Keep keep;
-  const float* in;  // of the current row
-  float* out;
-};
-
-// Where the rows of a step's operands begin.
-struct Place {
-  Tile<const float> in;
-  Tile<float> out;
-  Keep keep;  // as the step's, but for rows where a stream is not aligned
-};
-
-struct Group {
-  Step steps[2 * kMostJoined];
-  Place places[2 * kMostJoined];
-  int count = 0;
-  bool streams = false;
-  Family fold = Family::count_;  // of the reduction at the end
-  Tile<float> folded{};
-  bool accumulate = false;
-  const uint64_t* end = nullptr;
-};
-
-Do unary_step(Family family) {
-  switch (family) {
-    case Family::v_abs: return Do::absolute;
-    case Family::v_neg: return Do::negate;
-    case Family::v_reciprocal: return Do::reciprocal;
-    case Family::v_exp: return Do::exp;
-    case Family::v_log: return Do::log;
-    case Family::v_erf: return Do::erf;
-    case Family::v_tanh: return Do::tanh;
-    default: return Do::sigmoid;
-  }
-}
-
-// `turned`: the strip is the right operand.
-Do binary_step(Family family, bool turned) {
-  switch (family) {
-    case Family::v_add: return Do::add_row;
-    case Family::v_sub: return turned ? Do::subtract_from_row : Do::subtract_row;
-    case Family::v_mul: return Do::multiply_row;
-    case Family::v_div: return turned ? Do::divide_into_row : Do::divide_row;
-    case Family::v_min: return Do::least_row;
-    default: return Do::greatest_row;
-  }
-}
-
-// The step for y that is a row or one value, and for y that is x, from the step for a row.
-Do with_source(Do row, const Tile<const float>& y) {
-  return static_cast<Do>(static_cast<int>(row) + (y.inner == 0 ? 1 : 0));
-}
-Do of_itself(Do row) { return static_cast<Do>(static_cast<int>(row) + 2); }
-
-class Decoder {
- public:
-  Decoder(Core& core, Group& group) : core_(core), group_(group) {}
-
-  void run(const uint64_t* words) {
-    bool joined = true;
-    do {
-      joined = (flags_of(words) & kJoined) != 0;
-      decode(words);
-      words += (words[0] >> 16) & 0xff;
-    } while (joined && group_.count + 2 <= 2 * kMostJoined);
-    group_.end = words;
-  }
-
- private:
-  void decode(const uint64_t* words) {
-    const auto family = static_cast<Family>((words[0] & 0xffff) / 16);
-    const Form form = form_of(family);
-    if (form == Form::binary) {
-      const bool left = left_behind(words + 3), right = left_behind(words + 5);
-      if (!left && !right) load(words + 3, false);
-      const bool turned = right && !left;
-      const Tile<const float> other = tile_at<const float>(core_, words + (turned ? 3 : 5));
-      const Do step = binary_step(family, turned);
-      add(left && right ? of_itself(step) : with_source(step, other), other);
-    } else {
-      if (!left_behind(words + 3)) load(words + 3, form == Form::reduce);
-      if (form == Form::unary) add(unary_step(family), {});
-    }
-    if (form == Form::reduce) {
-      finish(family, words);
-      return;
-    }
-    Step& last = group_.steps[group_.count - 1];
-    group_.places[group_.count - 1].out = tile_at<float>(core_, words + 1);
-    if ((flags_of(words) & kTransient) == 0) {
-      last.keep = (flags_of(words) & kStream) != 0 ? Keep::stream : Keep::store;
-      group_.places[group_.count - 1].keep = last.keep;
-      group_.streams |= last.keep == Keep::stream;
-    }
-    last_out_ = static_cast<uint32_t>(words[1]);
-  }
-
-  static Form form_of(Family family) {
-    if (family >= Family::v_reduce_sum) return Form::reduce;
-    return family >= Family::v_add ? Form::binary : Form::unary;
-  }
-
-  // The operand is what the instruction before has left in the strip.
-  bool left_behind(const uint64_t* word) const {
-    return group_.count > 0 && static_cast<uint32_t>(word[0]) == last_out_;
-  }
-
-  void load(const uint64_t* word, bool reduces) {
-    const Tile<const float> in = tile_at<const float>(core_, word);
-    if (reduces)
-      add(Do::load_row, {in.at, 0, in.outer, 1});
-    else
-      add(with_source(Do::load_row, in), in);
-  }
-
-  void add(Do what, const Tile<const float>& in) {
-    group_.steps[group_.count] = {what, Keep::nothing, nullptr, nullptr};
-    group_.places[group_.count++] = {in, {}, Keep::nothing};
-  }
-
-  void finish(Family family, const uint64_t* words) {
-    const uint8_t flags = flags_of(words);
-    const Tile<float> out = tile_at<float>(core_, words + 1);
-    group_.fold = family;
-    group_.folded = {out.at, 0, out.outer, 0};
-    group_.accumulate =
-        (flags & kAccumulateAlways) != 0 || ((flags & kAccumulate) != 0 && !core_.first_chunk);
-  }
-
-  Core& core_;
-  Group& group_;
-  uint32_t last_out_ = 0;
-};
 
 template <int Number>
 struct Index {
@@ -283,7 +89,9 @@ DVM_INLINE void keep(const Step& step, int64_t i, int64_t lanes, const F (&strip
   if (step.keep == Keep::nothing) return;
   float* const to = step.out + i;
   if constexpr (Partial) {
-    store_lanes(to, strip[0], lanes, step.keep == Keep::stream);
+    const bool stream = step.keep == Keep::stream;
+    if (stream && lanes == L) return store_stream(to, strip[0]);
+    store_lanes(to, strip[0], lanes, stream);
   } else if (step.keep == Keep::stream) {
     each<K>([&](auto index) DVM_LAMBDA_INLINE { store_stream(to + index.k * L, strip[index.k]); });
   } else {
@@ -293,19 +101,33 @@ DVM_INLINE void keep(const Step& step, int64_t i, int64_t lanes, const F (&strip
 
 // Any steps, looked up strip by strip.
 struct AnySteps {
+  static constexpr int kCount = 0;  // not known
+
   template <int K, bool Partial>
   DVM_INLINE static void run(const Step* steps, int count, int64_t i, int64_t lanes,
                              F (&strip)[K]) {
+    run_all<K>(steps, count, i, lanes, strip);
+  }
+
+ private:
+  template <int K>
+  DVM_INLINE static void run_all(const Step* steps, int count, int64_t i, int64_t lanes,
+                                 F* result) {
+    constexpr bool kPartial = K == 1;
+    F strip[K] = {};
     for (const Step* step = steps; step != steps + count; step++) {
-      apply<K, Partial>(step->what, *step, i, lanes, strip);
-      keep<K, Partial>(*step, i, lanes, strip);
+      apply<K, kPartial>(step->what, *step, i, lanes, strip);
+      keep<K, kPartial>(*step, i, lanes, strip);
     }
+    each<K>([&](auto index) DVM_LAMBDA_INLINE { result[index.k] = strip[index.k]; });
   }
 };
 
 // Steps that are met often, in code of their own: looking them up costs as much as doing them.
 template <Do... what>
 struct TheseSteps {
+  static constexpr int kCount = sizeof...(what);
+
   static bool are(const Group& group) {
     if (group.count != sizeof...(what)) return false;
     const Step* step = group.steps;
@@ -427,54 +249,143 @@ DVM_INLINE void run_row(const Step* steps, int count, int64_t n, int64_t before,
   if (n < kStrip * L) ahead.strip();
 }
 
-// Streams need whole vectors of the memory: returns the elements before the first one, and stores
-// as usual where another output is not aligned with it.
-int64_t align_streams(Group& group, int64_t n) {
-  int64_t before = -1;
-  for (int s = 0; s < group.count; s++) {
-    if (group.places[s].keep != Keep::stream) continue;
-    const int64_t missing = to_alignment(group.steps[s].out, n);
-    if (before < 0) before = missing;
-    group.steps[s].keep = missing == before ? Keep::stream : Keep::store;
+// Rows of a group that are run in one go.
+struct Rows {
+  int64_t first = 0;  // by the places' outer strides
+  int64_t count = 0;
+  int64_t elements = 0;  // of each
+  float* folded = nullptr;
+  float* lanes = nullptr;  // where a vector of what each row is folded to goes as well; or null
+};
+
+// The steps at the current row. `Count`: as many as there are, or 0 if that is not known. Addresses
+// come from places, which nobody writes meanwhile: a read of what was just written in other pieces
+// waits until the stores before are done, and streams are slow.
+template <int Count>
+class RowSteps {
+ public:
+  DVM_INLINE RowSteps(const Group& group, const Rows& rows)
+      : group_(group), count_(Count > 0 ? Count : group.count) {
+    for (int s = 0; s < count_; s++) {
+      const Place& place = group.places[s];
+      steps_[s].what = group.steps[s].what;
+      steps_[s].keep = group.steps[s].keep;
+      in_[s] = place.in.at + rows.first * place.in.outer;
+      out_[s] = place.out.at + rows.first * place.out.outer;
+    }
   }
-  return before;
-}
+  DVM_INLINE Step* at(int64_t row) {
+    const auto place = [&](int s) DVM_LAMBDA_INLINE {
+      steps_[s].in = in_[s] + row * group_.places[s].in.middle;
+      // Known steps store what the last of them leaves.
+      if (s >= Count - 1) steps_[s].out = out_[s] + row * group_.places[s].out.middle;
+    };
+    if constexpr (Count > 0) {
+      each<Count>([&](auto index) DVM_LAMBDA_INLINE { place(index.k); });
+    } else {
+      for (int s = 0; s < count_; s++) place(s);
+    }
+    return steps_;
+  }
+  // Streams need whole vectors of the memory: returns the elements before the first one, and stores
+  // as usual where another output is not aligned with it.
+  DVM_INLINE int64_t align_streams(int64_t n) {
+    if (!group_.streams) return 0;
+    int64_t before = -1;
+    for (int s = Count > 0 ? Count - 1 : 0; s < count_; s++) {
+      if (group_.places[s].keep != Keep::stream) continue;
+      const int64_t missing = to_alignment(steps_[s].out, n);
+      if (before < 0) before = missing;
+      steps_[s].keep = missing == before ? Keep::stream : Keep::store;
+    }
+    return before;
+  }
+
+ private:
+  static constexpr int kMost = Count > 0 ? Count : 2 * kMostJoined;
+  const Group& group_;
+  const int count_;
+  Step steps_[kMost];
+  const float* in_[kMost];
+  float* out_[kMost];
+};
+
+// What rows are folded to, gathered to vectors: later instructions read them as such.
+class Totals {
+ public:
+  DVM_INLINE Totals(const Group& group, const Rows& rows)
+      : to_(rows.folded),
+        lanes_(rows.lanes),
+        stride_(group.folded.middle),
+        accumulate_(group.accumulate) {
+    for (int i = 0; i < kF; i++) lane_[i] = i;
+  }
+  template <class Op>
+  DVM_INLINE void add(float total) {
+    if (stride_ != 1 || accumulate_) [[unlikely]] {
+      *to_ = accumulate_ ? combine_one<Op>(*to_, total) : total;
+      to_ += stride_;
+      return;
+    }
+    totals_ = lane_ == splat<I>(count_) ? splat<F>(total) : totals_;
+    if (++count_ == kF) write();
+  }
+  DVM_INLINE void write() {
+    if (count_ == 0) return;
+    if (lanes_ != nullptr) store(lanes_, totals_);
+    store_partial(to_, totals_, count_);
+    to_ += count_;
+    count_ = 0;
+  }
+
+ private:
+  float* to_;
+  float* const lanes_;
+  const int64_t stride_;
+  const bool accumulate_;
+  F totals_{};
+  I lane_;
+  int32_t count_ = 0;
+};
 
 // `Op`: the fold at the end, or NoFold.
 template <class Op, class Steps = AnySteps>
-void run_rows(Core& core, Group& group, const Extents& e) {
-  FetchAhead ahead(core);
-  for (int64_t o = 0; o < e.outer; o++) {
-    for (int64_t m = 0; m < e.middle; m++) {
-      for (int s = 0; s < group.count; s++) {
-        const Place& place = group.places[s];
-        group.steps[s].in = place.in.at + o * place.in.outer + m * place.in.middle;
-        group.steps[s].out = place.out.at + o * place.out.outer + m * place.out.middle;
-      }
-      const int64_t before = group.streams ? align_streams(group, e.inner) : 0;
-      if constexpr (std::is_same_v<Op, NoFold>) {
-        NoFold none;
-        run_row<Op, Steps>(group.steps, group.count, e.inner, before, none, ahead);
-      } else {
-        typename Folding<Op>::Carried carried;
-        Folding<Op> fold(carried);
-        run_row<Op, Steps>(group.steps, group.count, e.inner, before, fold, ahead);
-        float* const to = group.folded.at + m * group.folded.middle;
-        const float total = fold.total();
-        *to = group.accumulate ? combine_one<Op>(*to, total) : total;
-      }
+void run_rows(const Group& group, const Rows& rows, FetchAhead& ahead) {
+  RowSteps<Steps::kCount> all(group, rows);
+  if constexpr (std::is_same_v<Op, NoFold>) {
+    for (int64_t row = 0; row < rows.count; row++) {
+      Step* const steps = all.at(row);
+      const int64_t before = all.align_streams(rows.elements);
+      NoFold none;
+      run_row<Op, Steps>(steps, group.count, rows.elements, before, none, ahead);
     }
+  } else {
+    Totals totals(group, rows);
+    for (int64_t row = 0; row < rows.count; row++) {
+      Step* const steps = all.at(row);
+      const int64_t before = all.align_streams(rows.elements);
+      typename Folding<Op>::Carried carried;
+      Folding<Op> fold(carried);
+      run_row<Op, Steps>(steps, group.count, rows.elements, before, fold, ahead);
+      totals.template add<Op>(fold.total());
+    }
+    totals.write();
   }
 }
 
-// Runs the group if it consists of one of the sequences.
+using RunRows = void (*)(const Group& group, const Rows& rows, FetchAhead& ahead);
+
+// The code for the group: that of one of the sequences if it consists of it.
 template <class Op, class... Sequences>
-bool run_known(Core& core, Group& group, const Extents& e) {
-  return ((Sequences::are(group) && (run_rows<Op, Sequences>(core, group, e), true)) || ...);
+RunRows choose(const Group& group) {
+  RunRows run = &run_rows<Op, AnySteps>;
+  (void)((Sequences::are(group) && (run = &run_rows<Op, Sequences>, true)) || ...);
+  return run;
 }
 
-bool run_known(Core& core, Group& group, const Extents& e) {
+RunRows choose_run(const Group& group) {
   using enum Do;
+  using Load = TheseSteps<load_row>;
   using Normalise = TheseSteps<load_row, subtract_value, multiply_value>;
   using NormaliseScale = TheseSteps<load_row, subtract_value, multiply_value, multiply_row>;
   using NormaliseScaleShift =
@@ -486,29 +397,153 @@ bool run_known(Core& core, Group& group, const Extents& e) {
   using Add = TheseSteps<load_row, add_row>;
   switch (group.fold) {
     case Family::v_reduce_sum:
-      return run_known<Fold<Family::v_reduce_sum>, SquareOfDifference, ExpOfDifference, Square,
-                       Add>(core, group, e);
-    case Family::count_:
-      return run_known<NoFold, NormaliseScaleShift, NormaliseScale, Normalise, Scale>(core, group,
-                                                                                      e);
-    default: return false;
+      return choose<Fold<Family::v_reduce_sum>, Load, SquareOfDifference, ExpOfDifference, Square,
+                    Add>(group);
+    case Family::v_reduce_max: return choose<Fold<Family::v_reduce_max>, Load>(group);
+    case Family::v_reduce_min: return choose<Fold<Family::v_reduce_min>>(group);
+    default: return choose<NoFold, NormaliseScaleShift, NormaliseScale, Normalise, Scale>(group);
   }
 }
+
+// Bytes of a row's operand that a block of rows is meant to have, so that what the groups read
+// stays in the first-level cache; and how far ahead memory is read into the second level.
+constexpr int64_t kBlockBytes = 8192, kFetchDistance = 12288;
+
+// Groups that go over the same rows, block by block. A block has at most a vector of rows: where
+// groups compute one value per row, those of a block are a vector, which the groups after them read
+// from `lanes_`.
+class RowBlocks {
+ public:
+  RowBlocks(Core& core, const uint64_t* words) : core_(core) {
+    do {
+      Group& group = groups_[count_++];
+      Decoder(core, group).run(words);
+      words = group.end;
+    } while (groups_[count_ - 1].goes_on && count_ < kMostRowGroups);
+    choose_block();
+    for (int g = 0; g < count_; g++) start(g);
+  }
+
+  const uint64_t* run() {
+    for (Ahead::Stream& stream : core_.ahead.streams) {
+      if (rows_ > 0) stream.row_bytes = stream.bytes / rows_;
+    }
+    FetchAhead ahead(core_);
+    for (int64_t at = 0; at < rows_; at += block_) {
+      const int64_t rows = lesser(block_, rows_ - at);
+      ahead.begin(core_.ahead, at, kFetchDistance);
+      for (int g = 0; g < count_; g++) {
+        const Turn& turn = turns_[g];
+        Group& group = groups_[g];
+        if (turn.along) {
+          run_along(group, turn, rows);
+        } else {
+          float* const folded = group.folded.at + at * group.folded.middle;
+          turn.run(group, {at, rows, group.extents.inner, folded, turn.lanes}, ahead);
+        }
+      }
+    }
+    return groups_[count_ - 1].end;
+  }
+
+ private:
+  struct Turn {
+    RunRows run = nullptr;
+    bool along = false;      // goes over one element of each row
+    float* lanes = nullptr;  // where a vector of what it leaves for each row goes as well
+  };
+
+  void choose_block() {
+    rows_ = groups_[0].extents.middle;
+    int64_t widest = 1;
+    for (int g = 0; g < count_; g++) {
+      turns_[g].along = groups_[g].extents.middle != rows_;
+      if (!turns_[g].along) widest = greater(widest, groups_[g].extents.inner);
+    }
+    block_ = greater<int64_t>(kBlockBytes / (widest * int64_t{sizeof(float)}), 1);
+    block_ = lesser<int64_t>(block_, kF);
+  }
+
+  void start(int g) {
+    Group& group = groups_[g];
+    Turn& turn = turns_[g];
+    if (!turn.along) turn.run = choose_run(group);
+    for (int s = 0; s < group.count; s++) {
+      Place& place = group.places[s];
+      place.in.outer = turn.along ? place.in.inner : place.in.middle;
+      place.out.outer = turn.along ? place.out.inner : place.out.middle;
+      read_lanes(place, turn.along);
+      group.steps[s].in = place.in.at;
+      group.steps[s].out = place.out.at;
+      if (place.keep != Keep::nothing) overwritten(place.out.at);
+    }
+    if (turn.along) {
+      const Tile<float>& out = group.places[group.count - 1].out;
+      offer(g, out.at, out.inner);
+    } else if (group.fold != Family::count_ && !group.accumulate) {
+      offer(g, group.folded.at, group.folded.middle);
+    }
+  }
+
+  // What the group leaves for each row, `stride` elements apart.
+  void offer(int g, const float* values, int64_t stride) {
+    overwritten(values);
+    if (stride != 1) return;
+    turns_[g].lanes = lanes_[g];
+    offered_[g] = values;
+  }
+
+  void overwritten(const float* at) {
+    for (const float*& offered : offered_) {
+      if (offered == at) offered = nullptr;
+    }
+  }
+
+  // Has a step read from lanes what an earlier group leaves there: every block's in the same place.
+  void read_lanes(Place& place, bool along) {
+    Tile<const float>& in = place.in;
+    const bool per_row = along ? in.inner == 1 : in.inner == 0 && in.middle == 1;
+    if (in.at == nullptr || !per_row) return;
+    for (int g = 0; g < count_; g++) {
+      if (offered_[g] != in.at) continue;
+      in.at = lanes_[g];
+      in.outer = 0;
+      return;
+    }
+  }
+
+  // One element of each row of a block: they are a vector.
+  void run_along(Group& group, const Turn& turn, int64_t rows) {
+    F strip[1];
+    AnySteps::run<1, true>(group.steps, group.count, 0, rows, strip);
+    if (turn.lanes != nullptr) store(turn.lanes, strip[0]);
+    for (int s = 0; s < group.count; s++) {
+      group.steps[s].in += group.places[s].in.outer * block_;
+      group.steps[s].out += group.places[s].out.outer * block_;
+    }
+  }
+
+  Core& core_;
+  Group groups_[kMostRowGroups];
+  Turn turns_[kMostRowGroups];
+  alignas(kVectorBytes) float lanes_[kMostRowGroups][kF];
+  const float* offered_[kMostRowGroups] = {};
+  int count_ = 0;
+  int64_t rows_ = 0, block_ = 1;
+};
 
 }  // namespace
 
 const uint64_t* run_joined(Core& core, const uint64_t* words) {
+  if ((flags_of(words) & kRows) != 0) return RowBlocks(core, words).run();
   Group group;
   Decoder(core, group).run(words);
-  const Extents e = extents_of(core, words);
-  if (e.outer <= 0 || e.middle <= 0) return group.end;
-  if (run_known(core, group, e)) return group.end;
-  switch (group.fold) {
-    case Family::v_reduce_sum: run_rows<Fold<Family::v_reduce_sum>>(core, group, e); break;
-    case Family::v_reduce_max: run_rows<Fold<Family::v_reduce_max>>(core, group, e); break;
-    case Family::v_reduce_min: run_rows<Fold<Family::v_reduce_min>>(core, group, e); break;
-    default: run_rows<NoFold>(core, group, e);
-  }
+  const Extents& e = group.extents;
+  const RunRows run = choose_run(group);
+  FetchAhead ahead(core);
+  ahead.begin(core.ahead);
+  for (int64_t o = 0; o < e.outer; o++) run(group, {o, e.middle, e.inner, group.folded.at}, ahead);
+  ahead.end(core.ahead);
   return group.end;
 }
 

@@ -279,6 +279,10 @@ template <class T>
 DVM_INLINE T lesser(T a, T b) {
   return b < a ? b : a;
 }
+template <class T>
+DVM_INLINE T greater(T a, T b) {
+  return a < b ? b : a;
+}
 
 // a < b ? a : b, and so b where either is NaN: one instruction where the compiler would take two.
 template <class V>

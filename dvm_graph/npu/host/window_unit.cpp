@@ -17,10 +17,6 @@ namespace {
 
 constexpr int kBlock = 8;  // sums at once, of windows or channels: they hide the latency of FMAs
 
-template <class T>
-DVM_INLINE T greater(T a, T b) {
-  return a < b ? b : a;
-}
 DVM_INLINE int64_t ceil_div(int64_t a, int64_t b) { return a >= 0 ? (a + b - 1) / b : -(-a / b); }
 
 // A range of taps along one axis.

@@ -29,9 +29,13 @@ struct Record {
 };
 
 void run_record(const Program&, const InstructionTable&, Core& core, std::byte* const* buffers,
-                int64_t begin, int64_t end) {
+                int64_t begin, int64_t end, int64_t next) {
   Record& record = *reinterpret_cast<Record*>(buffers[0]);
   if (begin % record.claim != 0) record.misaligned = true;
+  const auto tiles = static_cast<int64_t>(record.plain.size());
+  if (next >= tiles || (next >= 0 && next != begin - record.claim && next != end)) {
+    record.misaligned = true;
+  }
   core.local[0] = std::byte{1};
   for (int64_t tile = begin; tile < end; tile++) {
     if (tile == record.trap_at) {
@@ -160,7 +164,7 @@ void test_records(int cores) {
 void test_order() {
   static std::vector<int64_t> order;
   const auto note = [](const Program&, const InstructionTable&, Core&, std::byte* const*,
-                       int64_t begin, int64_t end) {
+                       int64_t begin, int64_t end, int64_t) {
     for (int64_t tile = begin; tile < end; tile++) order.push_back(tile);
   };
   Target target;
@@ -204,7 +208,7 @@ struct Places {
 
 // The caller's tile lasts until a worker has run one, however late it comes.
 void run_places(const Program&, const InstructionTable&, Core&, std::byte* const* buffers, int64_t,
-                int64_t) {
+                int64_t, int64_t) {
   Places& places = *reinterpret_cast<Places*>(buffers[0]);
   if (std::this_thread::get_id() != places.caller) {
     if (sched_getcpu() == places.of_caller) places.beside++;
@@ -273,7 +277,7 @@ void test_placement_on_other_cpus() {
 }
 
 void run_nothing(const Program&, const InstructionTable&, Core&, std::byte* const*, int64_t,
-                 int64_t) {}
+                 int64_t, int64_t) {}
 
 // In a forked process, which has no workers, a device leaves the caller where it wants to run.
 void test_placement_after_fork() {

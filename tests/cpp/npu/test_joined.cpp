@@ -264,6 +264,176 @@ class Tester {
   bool folds_ = false, contracts_ = false;
 };
 
+// Whole rows in passes of their own, as the run-time compiler marks them to run a few rows at a
+// time: against the passes one after the other.
+class RowTester {
+ public:
+  RowTester(const InstructionTable& table, int64_t rows, int64_t n)
+      : table_(table), rows_(rows), n_(n), gap_(n + 3) {}
+
+  // x to (x - mean) / sqrt(variance + epsilon) * scale + shift.
+  void layer_norm() {
+    const float mean_of = 1.0f / static_cast<float>(n_);
+    fold(Family::v_reduce_sum, kMean, kX);
+    along(Family::v_mul, kMean, kMean, mean_of);
+    map(Family::v_sub, kT, matrix(kX), value(kMean), kJoined | kTransient);
+    map(Family::v_mul, kT, matrix(kT), matrix(kT), kJoined | kTransient);
+    fold(Family::v_reduce_sum, kScale, kT);
+    along(Family::v_mul, kScale, kScale, mean_of, kJoined | kTransient);
+    along(Family::v_add, kScale, kScale, 1e-5f, kJoined | kTransient);
+    along(Family::v_rsqrt, kScale, kScale);
+    map(Family::v_sub, kT, matrix(kX), value(kMean), kJoined | kTransient);
+    map(Family::v_mul, kT, matrix(kT), value(kScale), kJoined | kTransient);
+    map(Family::v_mul, kT, matrix(kT), row(kGain), kJoined | kTransient);
+    map(Family::v_add, kY, matrix(kT), row(kShift), kStream);
+    check("layer norm");
+  }
+
+  // x to e^(x - max) / sum; also the maxima that lie in memory between.
+  void softmax() {
+    fold(Family::v_reduce_max, kMean, kX);
+    map(Family::v_sub, kT, matrix(kX), value(kMean), kJoined | kTransient);
+    map(Family::v_exp, kT, matrix(kT), {}, kJoined);
+    fold(Family::v_reduce_sum, kScale, kT);
+    map(Family::v_div, kY, matrix(kT), value(kScale), 0);
+    check("softmax");
+  }
+
+  // x to x / sqrt(mean of squares) * gain.
+  void rms_norm() {
+    map(Family::v_mul, kT, matrix(kX), matrix(kX), kJoined | kTransient);
+    fold(Family::v_reduce_sum, kScale, kT);
+    along(Family::v_mul, kScale, kScale, 1.0f / static_cast<float>(n_));
+    along(Family::v_sqrt, kScale, kScale);
+    along(Family::v_reciprocal, kScale, kScale);
+    map(Family::v_mul, kT, matrix(kX), value(kScale), kJoined | kTransient);
+    map(Family::v_mul, kY, matrix(kT), row(kGain), 0);
+    check("rms norm");
+  }
+
+ private:
+  enum Buffer : int { kX, kT, kY, kMean, kScale, kGain, kShift, kBuffers };
+  struct Source {
+    int buffer = -1;
+    int32_t middle = 0, inner = 0;
+    float immediate = 0;
+  };
+
+  Source matrix(int buffer) const { return {buffer, static_cast<int32_t>(gap_), 1}; }
+  static Source value(int buffer) { return {buffer, 1, 0}; }
+  static Source row(int buffer) { return {buffer, 0, 1}; }
+
+  void append(const Source& source, int32_t outer = 0) {
+    if (source.buffer < 0) {
+      words_.push_back(static_cast<uint64_t>(Space::immediate) << kSpaceShift);
+      uint64_t bits = 0;
+      std::memcpy(&bits, &source.immediate, sizeof source.immediate);
+      words_.push_back(bits);
+      return;
+    }
+    const Operand operand{
+        static_cast<uint32_t>(Space::pointer) << kSpaceShift | static_cast<uint32_t>(source.buffer),
+        source.inner, outer, source.middle};
+    uint64_t encoded[2];
+    std::memcpy(encoded, &operand, sizeof operand);
+    words_.insert(words_.end(), encoded, encoded + 2);
+  }
+
+  void head(Family family, int operands, int flags, uint8_t e0, uint8_t e1, uint8_t e2) {
+    const Head head{opcode_of(family, DType::f32),
+                    static_cast<uint8_t>(1 + 2 * operands),
+                    0,
+                    static_cast<uint8_t>(flags | kRows),
+                    e0,
+                    e1,
+                    e2};
+    last_ = words_.size();
+    words_.push_back(0);
+    std::memcpy(&words_.back(), &head, sizeof head);
+  }
+
+  void map(Family family, int to, const Source& a, const Source& b, int flags) {
+    const bool binary = is_binary(family);
+    head(family, binary ? 3 : 2, flags, 0, 2, 3);
+    append(matrix(to));
+    append(a);
+    if (binary) append(b);
+  }
+
+  // One value per row.
+  void along(Family family, int to, int from, float with = 0, int flags = 0) {
+    const bool binary = is_binary(family);
+    head(family, binary ? 3 : 2, flags, 0, 0, 2);
+    append({to, 0, 1});
+    append({from, 0, 1});
+    if (binary) append({-1, 0, 0, with});
+  }
+
+  void fold(Family family, int to, int from) {
+    head(family, 2, 0, 2, 3, 0);
+    append({to, 0, 1}, 1);
+    append({from, 1, 1}, static_cast<int32_t>(gap_));
+  }
+
+  std::vector<std::vector<float>> results(bool together) {
+    std::vector<std::unique_ptr<Guarded>> memory;
+    Core core;
+    for (int32_t& extent : core.extents) extent = 1;
+    core.extents[2] = static_cast<int32_t>(rows_);
+    core.extents[3] = static_cast<int32_t>(n_);
+    std::mt19937 random(11);
+    std::uniform_real_distribution<float> uniform(-4, 4);
+    for (int b = 0; b < kBuffers; b++) {
+      const int64_t count = b <= kY                     ? (rows_ - 1) * gap_ + n_
+                            : b == kMean || b == kScale ? rows_
+                                                        : n_;
+      memory.push_back(std::make_unique<Guarded>(static_cast<size_t>(count) * sizeof(float)));
+      auto* data = reinterpret_cast<float*>(memory.back()->data());
+      for (int64_t i = 0; i < count; i++) data[i] = uniform(random);
+      core.pointers[b] = memory.back()->data();
+    }
+    const uint64_t* const end = words_.data() + words_.size();
+    if (together) {
+      CHECK(table_.joined(core, words_.data()) == end);
+    } else {
+      for (const uint64_t* at = words_.data(); at < end; at += at[0] >> 16 & 0xff) {
+        table_.handlers[at[0] & 0xffff](core, at);
+      }
+    }
+    std::vector<std::vector<float>> result;
+    for (const auto& block : memory) {
+      const auto* data = reinterpret_cast<const float*>(block->data());
+      result.emplace_back(data, data + block->bytes() / sizeof(float));
+    }
+    return result;
+  }
+
+  // What is folded may be added in another order, with products that are not rounded; both keep to
+  // some 64 roundings of the sum of magnitudes, here less than 8 times the result's scale.
+  void check(const char* name) {
+    uint64_t& head = words_[last_];
+    head &= ~(uint64_t{kRows} << 32);
+    context = std::string(table_.name) + " " + name + ": where the rows end";
+    const auto together = results(true), apart = results(false);
+    for (const int buffer : {kX, kY, kMean, kScale, kGain, kShift}) {
+      const auto b = static_cast<size_t>(buffer);
+      for (size_t i = 0; i < apart[b].size(); i++) {
+        const float got = together[b][i], want = apart[b][i];
+        context = std::string(table_.name) + " " + name + " rows " + std::to_string(rows_) +
+                  " of " + std::to_string(n_) + " buffer " + std::to_string(buffer) + " element " +
+                  std::to_string(i) + ": " + std::to_string(got) + " instead of " +
+                  std::to_string(want);
+        CHECK(std::fabs(got - want) <= 64 * 0x1p-24f * std::max(8.0f, std::fabs(want)));
+      }
+    }
+  }
+
+  const InstructionTable& table_;
+  const int64_t rows_, n_, gap_;
+  std::vector<uint64_t> words_;
+  size_t last_ = 0;  // the head of the last instruction
+};
+
 constexpr int64_t kRowExtents[] = {1,  3,  4,  5,   7,   8,   9,   15,  16,  17,   31,  33,
                                    63, 64, 65, 101, 127, 128, 129, 300, 511, 1031, 2049};
 
@@ -284,6 +454,9 @@ int main() {
                 .run(sequence.name + (" of " + std::to_string(n)));
           }
         }
+        RowTester(*level.table, rows, n).layer_norm();
+        RowTester(*level.table, rows, n).softmax();
+        RowTester(*level.table, rows, n).rms_norm();
       }
     }
   }

@@ -372,6 +372,11 @@ void check_verifier() {
            "another predicate");
   rejected("nothing follows", "p1(3,1,1)\n", "p1(3,1,1) {joined}\n", "a reduction ends");
   rejected("fetched ahead", "ahead 1 p0", "ahead 1 p2", "fetches ahead");
+  rejected("by rows under a predicate", "#1 {joined}", "#1 {changed d0, joined, rows}",
+           "by rows, but under a predicate");
+  rejected("by rows over other loops", "#1 {joined}\n  v_exp_f32 [1,e1,e2]",
+           "#1 {rows}\n  v_exp_f32 [1,1,e2]", "by rows, but over other loops");
+  rejected("by rows with nothing", "p1(3,1,1)\n", "p1(3,1,1) {rows}\n", "by rows with none");
   check_rejected("value", good, "= v1", "= v2", "names no value");
   check_rejected("register", good, "p0(0,0,1)", "p7(0,0,1)", "undefined pointer");
   check_rejected("grid", good, "4 tiles of", "5 tiles of", "wrong number of tiles");

@@ -1,0 +1,134 @@
+#include "vm/row_blocks.h"
+
+#include "vm/strips.h"
+
+namespace dvm {
+namespace {
+
+// Elements; the passes over shorter rows cost less than what it takes to begin one for every block.
+constexpr int64_t kLeastRow = 256;
+
+bool is_reduction(const TileInstruction& instruction) {
+  return info_of(instruction.family).form == Form::reduce;
+}
+
+class Marker {
+ public:
+  Marker(TileCode& code, RowScratch& scratch) : code_(code), uses_(scratch.uses) {}
+
+  void run() {
+    for (size_t i = 0; i < code_.instructions.size();) {
+      const size_t end = end_of_block(i);
+      for (; i + 1 < end; ++i) code_.instructions[i].flags |= kRows;
+      i = end > i ? i + 1 : group_end(i);
+    }
+  }
+
+ private:
+  // Behind the last of the instructions from `begin` on that may run together; `begin`: none.
+  size_t end_of_block(size_t begin) {
+    rows_ = rows_of(code_.instructions[begin]);
+    if (rows_ == 0) return begin;
+    uses_.clear();
+    size_t end = begin;
+    int groups = 0;
+    bool reduces = false;
+    while (end < code_.instructions.size() && groups < kMostRowGroups) {
+      const size_t next = group_end(end);
+      bool fits = true;
+      for (size_t i = end; i < next && fits; ++i) fits = add(code_.instructions[i]);
+      if (!fits) break;
+      reduces |= is_reduction(code_.instructions[next - 1]);
+      end = next;
+      ++groups;
+    }
+    return groups > 1 && reduces ? end : begin;
+  }
+
+  size_t group_end(size_t i) const {
+    while ((code_.instructions[i].flags & kJoined) != 0) ++i;
+    return i + 1;
+  }
+
+  // The extent register of the rows; 0: none that could be told from elements.
+  static uint8_t rows_of(const TileInstruction& instruction) {
+    if (is_reduction(instruction)) return instruction.extents[0];
+    return instruction.extents[0] == 0 ? instruction.extents[1] : 0;
+  }
+
+  // The loop that goes over the rows; -1: none does.
+  int row_loop(const TileInstruction& instruction) const {
+    const uint8_t* e = instruction.extents;
+    if (is_reduction(instruction)) {
+      return e[0] == rows_ && e[2] == 0 && instruction.operands[1].middle == 1 ? 0 : -1;
+    }
+    if (e[0] != 0) return -1;
+    if (e[1] == rows_) return 1;
+    return e[1] == 0 && e[2] == rows_ ? 2 : -1;
+  }
+
+  bool add(const TileInstruction& instruction) {
+    constexpr uint8_t kOther = kFirstChunk | kLastChunk | kAccumulate | kAccumulateAlways;
+    if (!joins(instruction.family, instruction.dtype)) return false;
+    if (instruction.changed_mask != 0 || (instruction.flags & kOther) != 0) return false;
+    const int loop = row_loop(instruction);
+    if (loop < 0) return false;
+    if (loop != 2 && (elements(instruction) < kLeastRow || keeps_rows(instruction))) return false;
+    for (int k = 0; k < instruction.operand_count; ++k) {
+      if (!add(instruction, k, loop)) return false;
+    }
+    return true;
+  }
+
+  bool add(const TileInstruction& instruction, int k, int loop) {
+    const TileOperand& operand = instruction.operands[k];
+    if (operand.space == Space::immediate) return true;
+    const bool local = operand.space == Space::local;
+    const int32_t strides[] = {operand.outer, operand.middle, operand.inner};
+    const int32_t stride = strides[loop];
+    const bool aligned = stride > 0 && span(instruction, k, loop) <= stride;
+    const int32_t id = local ? operand.index : code_.pointers[operand.index].buffer;
+    for (RowScratch::Use& use : uses_) {
+      if (use.space != operand.space || use.id != id) continue;
+      const bool alike =
+          use.index == operand.index && use.offset == operand.offset && use.stride == stride;
+      use.aligned &= aligned && alike;
+      use.written |= k == 0;
+      return use.aligned || (alike ? !use.written : !use.written && !local);
+    }
+    uses_.push_back({operand.space, id, operand.index, operand.offset, stride, k == 0, aligned});
+    return aligned || k != 0;
+  }
+
+  // Rows that local memory keeps from pass to pass are in a cache as they are.
+  static bool keeps_rows(const TileInstruction& instruction) {
+    return instruction.operands[0].space == Space::local && !is_reduction(instruction) &&
+           (instruction.flags & kTransient) == 0;
+  }
+
+  // Of a row, in a full tile.
+  int64_t elements(const TileInstruction& instruction) const {
+    const uint8_t inner = instruction.extents[is_reduction(instruction) ? 1 : 2];
+    if (inner == 0) return 1;
+    const ExtentRegister& e = code_.extents[inner - 1];
+    return e.dim < 0 ? e.multiplier : e.multiplier * code_.grid[e.dim].tile;
+  }
+
+  // Elements from the first to the last of a row.
+  int64_t span(const TileInstruction& instruction, int k, int loop) const {
+    const TileOperand& operand = instruction.operands[k];
+    const bool folded = is_reduction(instruction);
+    if (loop == 2 || (folded && k == 0)) return 1;
+    return (elements(instruction) - 1) * (folded ? operand.middle : operand.inner) + 1;
+  }
+
+  TileCode& code_;
+  std::vector<RowScratch::Use>& uses_;
+  uint8_t rows_ = 0;
+};
+
+}  // namespace
+
+void mark_row_blocks(TileCode& code, RowScratch& scratch) { Marker(code, scratch).run(); }
+
+}  // namespace dvm
