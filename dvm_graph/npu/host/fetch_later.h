@@ -33,7 +33,7 @@ class FetchLater {
       return;
     }
     for (int64_t i = 0; i < lines_; i++) {
-      __builtin_prefetch(at_, 0, 2);
+      __builtin_prefetch(reinterpret_cast<const void*>(at_), 0, 2);
       at_ += kLine;
       if (at_ >= row_end_) advance();
     }
@@ -44,13 +44,13 @@ class FetchLater {
 
   DVM_INLINE void advance() {
     if (next_ == end_) return;
-    row_ += next_->stride;
+    row_ += static_cast<uintptr_t>(next_->stride);
     if (--left_ == 0) {
       next_++;
       take();
     } else {
-      at_ = first_line(row_);
-      row_end_ = row_ + next_->row_bytes;
+      at_ = row_ - row_ % kLine;
+      row_end_ = row_ + static_cast<uintptr_t>(next_->row_bytes);
     }
   }
 
@@ -59,18 +59,14 @@ class FetchLater {
       lines_ = 0;
       return;
     }
-    row_ = next_->at;
+    row_ = reinterpret_cast<uintptr_t>(next_->at);
     left_ = next_->rows;
-    at_ = first_line(row_);
-    row_end_ = row_ + next_->row_bytes;
-  }
-
-  DVM_INLINE static const std::byte* first_line(const std::byte* at) {
-    return at - reinterpret_cast<uintptr_t>(at) % kLine;
+    at_ = row_ - row_ % kLine;
+    row_end_ = row_ + static_cast<uintptr_t>(next_->row_bytes);
   }
 
   const Later *next_, *end_;
-  const std::byte *at_ = nullptr, *row_ = nullptr, *row_end_ = nullptr;
+  uintptr_t at_ = 0, row_ = 0, row_end_ = 0;  // numbers, for they leave the rows' memory
   int64_t left_ = 0, lines_ = 0, wait_ = 0;
 };
 
