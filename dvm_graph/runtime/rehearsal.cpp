@@ -20,7 +20,7 @@ void Rehearsal::ask(std::span<const uint32_t> kernels, std::span<const int64_t> 
   device_.post(*this);
 }
 
-void Rehearsal::run() {
+void Rehearsal::run() noexcept {
   const std::unique_lock lock(mutex_, std::try_to_lock);
   if (!lock.owns_lock()) return;
   try {

@@ -29,7 +29,7 @@ class Rehearsal final : public Errand {
   void ask(std::span<const uint32_t> kernels, std::span<const int64_t> dims,
            std::span<const ValueInfo> values);
 
-  void run() override;
+  void run() noexcept override;
 
  private:
   void compile(const BoundKernel& kernel);

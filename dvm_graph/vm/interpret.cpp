@@ -194,6 +194,7 @@ void run(const Program& program, const InstructionTable& table, Core& core,
   const std::span<const uint64_t> body = program.body();
   const bool fetches = program.header().ahead[0] != 0;
   core.ahead = {};
+  core.laters = 0;
   for (int64_t tile = begin;;) {
     if (fetches) {
       const int64_t to_next = next < 0 ? 0 : next - tile;

@@ -18,7 +18,8 @@ class Prefetcher {
     for (size_t i = end; i-- > 0;) {
       if (!is_matmul(form_of(i))) continue;
       const TileInstruction& product = code_.instructions[i];
-      if (product.changed_mask == 0 && extent(product.extents[0]) >= kLeastRows) announce(i, end);
+      if (product.changed_mask == 0 && code_.full_extent(product.extents[0]) >= kLeastRows)
+        announce(i, end);
       end = i;
     }
   }
@@ -93,14 +94,9 @@ class Prefetcher {
     if (instruction.operands[k].space != Space::pointer) return 0;
     const bool product = is_matmul(info_of(instruction.family).form);
     const uint8_t* e = instruction.extents;
-    const int64_t elements = product ? extent(e[0]) * extent(e[1]) : extent(e[1]) * extent(e[2]);
+    const int64_t elements = product ? code_.full_extent(e[0]) * code_.full_extent(e[1])
+                                     : code_.full_extent(e[1]) * code_.full_extent(e[2]);
     return elements * static_cast<int64_t>(size_of(dtype_of(instruction, k)));
-  }
-
-  int64_t extent(uint8_t e) const {
-    if (e == 0) return 1;
-    const ExtentRegister& r = code_.extents[e - 1];
-    return r.dim < 0 ? r.multiplier : r.multiplier * code_.grid[r.dim].tile;
   }
 
   TileCode& code_;

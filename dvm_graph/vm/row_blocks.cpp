@@ -8,10 +8,6 @@ namespace {
 // Elements; the passes over shorter rows cost less than what it takes to begin one for every block.
 constexpr int64_t kLeastRow = 256;
 
-bool is_reduction(const TileInstruction& instruction) {
-  return info_of(instruction.family).form == Form::reduce;
-}
-
 class Marker {
  public:
   Marker(TileCode& code, RowScratch& scratch) : code_(code), uses_(scratch.uses) {}
@@ -31,18 +27,20 @@ class Marker {
     if (rows_ == 0) return begin;
     uses_.clear();
     size_t end = begin;
-    int groups = 0;
+    int groups = 0, passes = 0;  // those that go over rows, not over one value of each
     bool reduces = false;
     while (end < code_.instructions.size() && groups < kMostRowGroups) {
       const size_t next = group_end(end);
       bool fits = true;
       for (size_t i = end; i < next && fits; ++i) fits = add(code_.instructions[i]);
       if (!fits) break;
-      reduces |= is_reduction(code_.instructions[next - 1]);
+      const TileInstruction& last = code_.instructions[next - 1];
+      reduces |= is_reduction(last);
+      passes += row_loop(last) != 2;
       end = next;
       ++groups;
     }
-    return groups > 1 && reduces ? end : begin;
+    return passes > 1 && reduces ? end : begin;
   }
 
   size_t group_end(size_t i) const {
@@ -108,10 +106,7 @@ class Marker {
 
   // Of a row, in a full tile.
   int64_t elements(const TileInstruction& instruction) const {
-    const uint8_t inner = instruction.extents[is_reduction(instruction) ? 1 : 2];
-    if (inner == 0) return 1;
-    const ExtentRegister& e = code_.extents[inner - 1];
-    return e.dim < 0 ? e.multiplier : e.multiplier * code_.grid[e.dim].tile;
+    return code_.full_extent(instruction.extents[is_reduction(instruction) ? 1 : 2]);
   }
 
   // Elements from the first to the last of a row.

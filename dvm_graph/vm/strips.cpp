@@ -14,10 +14,6 @@ struct Loops {
   bool flat() const { return outer == 0 && middle == 0; }
 };
 
-bool is_reduction(const TileInstruction& instruction) {
-  return info_of(instruction.family).form == Form::reduce;
-}
-
 bool reads(const TileInstruction& instruction, int32_t buffer) {
   for (int k = 1; k < instruction.operand_count; ++k) {
     const TileOperand& operand = instruction.operands[k];
@@ -236,8 +232,7 @@ bool is_contiguous(const TileCode& code, const TileInstruction& instruction, int
     const uint8_t e = instruction.extents[loop];
     if (e == 0) continue;
     if (strides[loop] == 0) return false;
-    const ExtentRegister& r = code.extents[e - 1];
-    elements *= r.dim < 0 ? r.multiplier : r.multiplier * code.grid[r.dim].tile;
+    elements *= code.full_extent(e);
   }
   return elements * 4 == code.pointers[operand.index].steps[code.grid.size() - 1];
 }
@@ -246,10 +241,7 @@ int64_t strips_of(const TileCode& code, const TileInstruction& instruction, int6
   int64_t strips = 1;
   const int inner = is_reduction(instruction) ? 1 : 2;
   for (int loop = 0; loop < 3; ++loop) {
-    const uint8_t e = instruction.extents[loop];
-    if (e == 0) continue;
-    const ExtentRegister& r = code.extents[e - 1];
-    const int64_t extent = r.dim < 0 ? r.multiplier : r.multiplier * code.grid[r.dim].tile;
+    const int64_t extent = code.full_extent(instruction.extents[loop]);
     strips *= loop == inner ? (extent + strip - 1) / strip : extent;
   }
   return strips;

@@ -74,6 +74,12 @@ int32_t TileCode::pointer_register(const PointerRegister& pointer) {
   return static_cast<int32_t>(pointers.size() - 1);
 }
 
+int64_t TileCode::full_extent(uint8_t extent) const {
+  if (extent == 0) return 1;
+  const ExtentRegister& r = extents[extent - 1];
+  return r.dim < 0 ? r.multiplier : r.multiplier * grid[r.dim].tile;
+}
+
 int32_t TileCode::add_buffer(int64_t bytes, bool kept) {
   buffers.push_back({bytes, kept, -1});
   return static_cast<int32_t>(buffers.size() - 1);

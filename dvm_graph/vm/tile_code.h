@@ -36,6 +36,10 @@ struct TileInstruction {
   int32_t window = -1;  // index into TileCode::windows
 };
 
+inline bool is_reduction(const TileInstruction& instruction) {
+  return info_of(instruction.family).form == Form::reduce;
+}
+
 // One axis of the domain as a tile sees it.
 struct TileAxis {
   int64_t whole = 1, tile = 1;
@@ -77,6 +81,9 @@ struct TileCode {
   // Interned registers.
   uint8_t extent_register(int64_t multiplier, int dim);
   int32_t pointer_register(const PointerRegister& pointer);
+
+  // What an extent register holds in a full tile; 0 stands for no loop, which is 1.
+  int64_t full_extent(uint8_t extent) const;
 
   int32_t add_buffer(int64_t bytes, bool kept);
 

@@ -6,6 +6,7 @@
 #include "vm/core.h"
 #include "vm/disassemble.h"
 #include "vm/panels.h"
+#include "vm/row_blocks.h"
 #include "vm/strips.h"
 #include "vm/sync.h"
 
@@ -136,6 +137,13 @@ class Verifier {
   }
 
   bool check_pointers() {
+    for (const uint8_t pointer : header_.ahead) {  // its last step is scaled by a part of the tile
+      if (pointer == 0) continue;
+      const int64_t step = program_.pointers()[pointer - 1].steps[header_.grid_rank - 1];
+      if (beyond(step, kTooFar / program_.grid().back().tile)) {
+        return fail("fetches ahead through a pointer register that steps too far");
+      }
+    }
     for (size_t r = 0; r < program_.pointers().size(); ++r) {
       const PointerRegister& pointer = program_.pointers()[r];
       const auto name = [&] { return "pointer register p" + std::to_string(r); };
@@ -261,7 +269,7 @@ class Verifier {
     return true;
   }
 
-  // Instructions of a block of rows, as vm/row_blocks.h describes them.
+  // Instructions of a block of rows (vm/row_blocks.h), as far as memory is concerned.
   bool check_rows(const Head& head, const uint64_t* words) {
     const bool goes_on = (head.flags & kRows) != 0;
     if (!goes_on && rows_ == 0) return true;
@@ -270,12 +278,21 @@ class Verifier {
     if (head.changed_mask != 0 || (head.flags & (kFirstChunk | kLastChunk)) != 0) {
       return fail("runs by rows, but under a predicate");
     }
+    if ((head.flags & (kAccumulate | kAccumulateAlways)) != 0) {
+      return fail("runs by rows, but accumulates");
+    }
     const bool reduces = info_of(family).form == Form::reduce;
-    if (rows_ == 0) rows_ = reduces ? head.e0 : head.e1;
+    if (rows_ == 0) {
+      rows_ = reduces ? head.e0 : head.e1;
+      row_groups_ = 0;
+    }
     const bool same =
         reduces ? head.e0 == rows_ && head.e2 == 0 && static_cast<int32_t>(words[4] >> 32) == 1
                 : head.e0 == 0 && (head.e1 == rows_ || (head.e1 == 0 && head.e2 == rows_));
     if (rows_ == 0 || !same) return fail("runs by rows, but over other loops");
+    if ((head.flags & kJoined) == 0 && ++row_groups_ > kMostRowGroups) {
+      return fail("too many groups run by rows");
+    }
     if (!goes_on) rows_ = 0;
     return true;
   }
@@ -579,6 +596,7 @@ class Verifier {
   bool well_formed_ = false;
   bool any_flags_ = false;
   uint8_t rows_ = 0;  // extent register of the rows by which instructions run together; 0: none do
+  int row_groups_ = 0;                   // of joined instructions, or single ones, by those rows
   const uint64_t* joined_to_ = nullptr;  // the first instruction of the group that goes on
   int joined_ = 0;                       // instructions of it after the first
   std::string error_;

@@ -70,7 +70,7 @@ struct Plain {
 };
 
 // Memory to fetch into L2 meanwhile: `rows` rows of each panel per kAheadSteps steps of k.
-struct FetchAhead {
+struct NextPanels {
   const char* at = nullptr;
   int64_t stride = 0, row_bytes = 0, rows = 0;
   int64_t panels = 1, panel_bytes = 0;  // from panel to panel
@@ -94,7 +94,7 @@ struct Product {
   int64_t k;
   bool accumulate;
   C* room = nullptr;  // where panels are widened to; null: on their way to the FMAs
-  FetchAhead ahead = {};
+  NextPanels ahead = {};
   FetchLater* later = nullptr;  // null: there is nothing to fetch for later
 
   bool direct() const { return b_panel == kColumns && b_step != kColumns; }
@@ -167,7 +167,7 @@ template <class Step, int Rows, int Vectors, bool Ragged>
 #pragma GCC unroll 4
       for (int j = 0; j < Vectors; j++) sum[i % Rows][j] += sum[i][j];
   } else {
-    FetchAhead ahead = x.ahead;
+    NextPanels ahead = x.ahead;
     for (int64_t k = 0; k < x.k; k += kAheadSteps) {
       if constexpr (kPrefetches) {
 #pragma GCC unroll 64
@@ -221,10 +221,10 @@ DVM_INLINE Block<Step> block_of(int64_t rows) {
 }
 
 // Rows as blocks of nearly equal size.
-struct RowBlocks {
+struct EvenRows {
   int64_t rows, count, step, last;
 
-  DVM_INLINE RowBlocks(int64_t all, int64_t most)
+  DVM_INLINE EvenRows(int64_t all, int64_t most)
       : rows(all),
         count((all + most - 1) / most),
         step((all + count - 1) / count),
@@ -233,7 +233,7 @@ struct RowBlocks {
 
 // One panel of B, those of a wide block, or the `Vectors` vectors of a ragged one.
 template <class Step, int Vectors, bool Ragged>
-DVM_INLINE void multiply_panel(const Product<Step>& panel, const RowBlocks& rows, int64_t ragged) {
+DVM_INLINE void multiply_panel(const Product<Step>& panel, const EvenRows& rows, int64_t ragged) {
   const Block<Step> block = block_of<Step, Vectors, Ragged>(rows.step);
   const Block<Step> last = block_of<Step, Vectors, Ragged>(rows.last);
   const int64_t ahead_rows = (panel.k + kAheadSteps - 1) / kAheadSteps * panel.ahead.rows;
@@ -248,7 +248,7 @@ DVM_INLINE void multiply_panel(const Product<Step>& panel, const RowBlocks& rows
 
 // A panel that many blocks of rows read is widened once.
 template <class Step>
-DVM_INLINE void multiply_widened(const Product<Step>& panel, const RowBlocks& rows) {
+DVM_INLINE void multiply_widened(const Product<Step>& panel, const EvenRows& rows) {
   using C = typename Product<Step>::C;
   constexpr int64_t L = Product<Step>::kLanes, kNR = Product<Step>::kColumns;
   for (int64_t k = 0; k < panel.k; k++)
@@ -262,7 +262,7 @@ DVM_INLINE void multiply_widened(const Product<Step>& panel, const RowBlocks& ro
 
 // All full panels, so many at a time as a block spans: leaves x at what is left of `columns`.
 template <class Step, int Panels>
-DVM_INLINE void multiply_full_panels(Product<Step>& x, const RowBlocks& rows, int64_t& columns) {
+DVM_INLINE void multiply_full_panels(Product<Step>& x, const EvenRows& rows, int64_t& columns) {
   constexpr int64_t kNR = Product<Step>::kColumns;
   constexpr auto kElement = static_cast<int64_t>(sizeof(*x.b));
   // Behind the last panel come the next steps of k, of the first one.
@@ -300,9 +300,9 @@ DVM_INLINE void multiply_panels(Product<Step> x, int64_t rows, int64_t columns, 
                                 int64_t most) {
   constexpr int64_t L = Product<Step>::kLanes;
   if constexpr (kWideRows > 0) {
-    if (wide) multiply_full_panels<Step, kWidePanels>(x, RowBlocks(rows, kWideRows), columns);
+    if (wide) multiply_full_panels<Step, kWidePanels>(x, EvenRows(rows, kWideRows), columns);
   }
-  const RowBlocks blocks(rows, most);
+  const EvenRows blocks(rows, most);
   multiply_full_panels<Step, 1>(x, blocks, columns);
   if (columns > L) {
     multiply_panel<Step, 2, true>(x, blocks, columns - L);
@@ -322,13 +322,14 @@ template <class Step>
 void multiply_blocks(Product<Step> x, int64_t rows, int64_t columns, int64_t depth) {
   constexpr auto kElement = static_cast<int64_t>(sizeof(*x.a));
   const int64_t row_bytes = x.a_row * kElement;
-  const bool crowded = row_bytes % (kWayBytes / 2) == 0 && rows > kSetRows;
-  const bool wide = kWideRows > 0 && crowded && x.room == nullptr;
+  const bool crowded = row_bytes != 0 && row_bytes % (kWayBytes / 2) == 0 && rows > kSetRows;
+  const int64_t panel_bytes = lesser(x.k, depth) * x.kStepBytes;
+  const bool wide = kWideRows > 0 && crowded && x.room == nullptr && 4 * panel_bytes < kChunkBytes;
   const int64_t most = row_bytes % kWayBytes == 0 ? kNarrowRows : kMaxRows;
-  // Wide blocks need room for more panels.
-  const int64_t wider = wide ? 2 * (kWidePanels - 1) * lesser(x.k, depth) * x.kStepBytes : 0;
+  // Wide blocks need room for more panels, and leave half for rows of A.
+  const int64_t wider = wide ? 2 * (kWidePanels - 1) * panel_bytes : 0;
   const int64_t resident = (kChunkBytes - wider) / ((x.k + 1) * kElement);
-  const RowBlocks chunks(rows, resident > most ? resident : most);
+  const EvenRows chunks(rows, resident > most ? resident : most);
   for (int64_t m = 0; m < rows; m += chunks.step) {
     Product<Step> part = x;
     for (int64_t k = 0; k == 0 || k < x.k; k += depth) {

@@ -242,12 +242,11 @@ void HostDevice::post(Errand& errand) {
   if (!workers_.empty()) errand_.store(&errand, std::memory_order_release);
 }
 
-void HostDevice::recall(const Errand& errand) {
+void HostDevice::recall(Errand& errand) {
   if (getpid() != process_) return;  // no worker came along
   const std::lock_guard lock(errand_mutex_);
-  if (errand_.load(std::memory_order_relaxed) == &errand) {
-    errand_.store(nullptr, std::memory_order_relaxed);
-  }
+  Errand* posted = &errand;
+  errand_.compare_exchange_strong(posted, nullptr, std::memory_order_relaxed);
 }
 
 void HostDevice::run_errand() {

@@ -73,7 +73,7 @@ struct HostDeviceOptions {
 // Something that a core may do while it waits.
 class Errand {
  public:
-  virtual void run() = 0;
+  virtual void run() noexcept = 0;
 
  protected:
   ~Errand() = default;
@@ -107,11 +107,11 @@ class HostDevice {
   void rest() { resting_.store(true, std::memory_order_relaxed); }
   bool resting() const { return resting_.load(std::memory_order_relaxed); }
 
-  // Has a worker run the errand once, if one comes to wait for a stage awake; one that was posted
-  // earlier and not begun is forgotten.
+  // May be called by any thread. Has a worker run the errand once, if one comes to wait for a stage
+  // awake; one that was posted earlier and not begun is forgotten.
   void post(Errand& errand);
-  // Afterwards no worker is at the errand, and none will be.
-  void recall(const Errand& errand);
+  // By any thread, too. Afterwards no worker is at the errand, and none will be.
+  void recall(Errand& errand);
 
   int cores() const { return static_cast<int>(cores_.size()); }
   const InstructionTable& table() const { return table_; }

@@ -311,7 +311,7 @@ void test_placement_after_fork() {
 struct CountedErrand final : Errand {
   std::atomic<int> begun{0}, ended{0};
   std::atomic<bool> may_end{true};
-  void run() override {
+  void run() noexcept override {
     begun++;
     while (!may_end) std::this_thread::yield();
     ended++;

@@ -305,7 +305,7 @@ class RowTester {
     fold(Family::v_reduce_sum, kScale, kT);
     along(Family::v_mul, kScale, kScale, 1.0f / static_cast<float>(n_));
     along(Family::v_sqrt, kScale, kScale);
-    along(Family::v_reciprocal, kScale, kScale);
+    along(Family::v_reciprocal, kScale, kScale, 0, kStream);
     map(Family::v_mul, kT, matrix(kX), value(kScale), kJoined | kTransient);
     map(Family::v_mul, kY, matrix(kT), row(kGain), 0);
     check("rms norm");

@@ -13,6 +13,7 @@
 #include "vm/assemble.h"
 #include "vm/disassemble.h"
 #include "vm/interpret.h"
+#include "vm/row_blocks.h"
 #include "vm/verify.h"
 
 namespace dvm::testing {
@@ -376,6 +377,16 @@ void check_verifier() {
            "by rows, but under a predicate");
   rejected("by rows over other loops", "#1 {joined}\n  v_exp_f32 [1,e1,e2]",
            "#1 {rows}\n  v_exp_f32 [1,1,e2]", "by rows, but over other loops");
+  rejected("by rows, adding up", "p1(3,1,1)\n", "p1(3,1,1) {accumulate, rows}\n",
+           "by rows, but accumulates");
+  std::string groups;
+  for (int i = 0; i < kMostRowGroups; i++) {
+    groups += "  v_sub_f32 [1,e1,e2] p1(0,3,1) <- p0(0,3,1), #1 {rows}\n";
+  }
+  rejected("many groups by rows", "body\n", ("body\n" + groups).c_str(), "");
+  groups += groups;
+  rejected("too many groups by rows", "body\n", ("body\n" + groups).c_str(), "too many groups");
+  rejected("fetched too far ahead", "d0: 60\n  p1", "d0: 9007199254740992\n  p1", "steps too far");
   rejected("by rows with nothing", "p1(3,1,1)\n", "p1(3,1,1) {rows}\n", "by rows with none");
   check_rejected("value", good, "= v1", "= v2", "names no value");
   check_rejected("register", good, "p0(0,0,1)", "p7(0,0,1)", "undefined pointer");

@@ -1,0 +1,408 @@
+// Rows of a group of joined instructions: every row is walked once, in strips of a few vectors that
+// stay in registers from one instruction to the next.
+//
+// The order in which a reduction adds depends on the extents only; sums are cascaded in three
+// levels. Compiled per level: see simd.h.
+#pragma once
+
+#include "npu/host/joined_group.h"
+
+namespace dvm::DVM_LEVEL {
+namespace {
+
+constexpr int kStrip = strip_vectors(kVectorBytes);
+
+template <int Number>
+struct Index {
+  static constexpr int k = Number;
+};
+
+// body(Index<0>{}), ..., body(Index<K - 1>{}): constant indices, so that strips are registers.
+template <int K, class Body>
+DVM_INLINE void each(Body body) {
+  [&]<int... k>(std::integer_sequence<int, k...>)
+      DVM_LAMBDA_INLINE { (body(Index<k>{}), ...); }(std::make_integer_sequence<int, K>{});
+}
+
+// A masked store in front of a stream would fetch the line behind, which the stream then throws
+// out.
+DVM_INLINE void store_lanes(float* to, F v, int64_t lanes, bool stream) {
+  if (!stream) return store_partial(to, v, lanes);
+  float row[kF];
+  store(row, v);
+  copy_pieces<kF>(to, row, lanes);
+}
+
+// Changes K vectors from element i of the row on; of the last one, `lanes`. Where `what` is known
+// to the compiler, one case is left of the switch.
+template <int K, bool Partial>
+DVM_INLINE void apply(Do what, const Step& step, int64_t i, int64_t lanes, F (&strip)[K]) {
+  constexpr int64_t L = kLanes<float>;
+  const auto row = [&](int k) DVM_LAMBDA_INLINE {
+    if constexpr (Partial)
+      return load_partial<F>(step.in + i, lanes);
+    else
+      return load<F>(step.in + i + k * L);
+  };
+  switch (what) {
+#define DVM_STEP(name, expression)                 \
+  case Do::name##_row:                             \
+    each<K>([&](auto index) DVM_LAMBDA_INLINE {    \
+      const F y = row(index.k);                    \
+      [[maybe_unused]] const F x = strip[index.k]; \
+      strip[index.k] = expression;                 \
+    });                                            \
+    break;                                         \
+  case Do::name##_value: {                         \
+    const F y = splat<F>(*step.in);                \
+    each<K>([&](auto index) DVM_LAMBDA_INLINE {    \
+      [[maybe_unused]] const F x = strip[index.k]; \
+      strip[index.k] = expression;                 \
+    });                                            \
+    break;                                         \
+  }                                                \
+  case Do::name##_self:                            \
+    each<K>([&](auto index) DVM_LAMBDA_INLINE {    \
+      const F x = strip[index.k];                  \
+      [[maybe_unused]] const F y = x;              \
+      strip[index.k] = expression;                 \
+    });                                            \
+    break;
+    DVM_BINARY_STEPS(DVM_STEP)
+#undef DVM_STEP
+#define DVM_STEP(name, expression)              \
+  case Do::name:                                \
+    each<K>([&](auto index) DVM_LAMBDA_INLINE { \
+      const F x = strip[index.k];               \
+      strip[index.k] = expression;              \
+    });                                         \
+    break;
+    DVM_UNARY_STEPS(DVM_STEP)
+#undef DVM_STEP
+  }
+}
+
+template <int K, bool Partial>
+DVM_INLINE void keep(const Step& step, int64_t i, int64_t lanes, const F (&strip)[K]) {
+  constexpr int64_t L = kLanes<float>;
+  if (step.keep == Keep::nothing) return;
+  float* const to = step.out + i;
+  if constexpr (Partial) {
+    const bool stream = step.keep == Keep::stream;
+    if (stream && lanes == L) return store_stream(to, strip[0]);
+    store_lanes(to, strip[0], lanes, stream);
+  } else if (step.keep == Keep::stream) {
+    each<K>([&](auto index) DVM_LAMBDA_INLINE { store_stream(to + index.k * L, strip[index.k]); });
+  } else {
+    each<K>([&](auto index) DVM_LAMBDA_INLINE { store(to + index.k * L, strip[index.k]); });
+  }
+}
+
+// Any steps, looked up strip by strip.
+struct AnySteps {
+  static constexpr int kCount = 0;  // not known
+
+  template <int K, bool Partial>
+  DVM_INLINE static void run(const Step* steps, int count, int64_t i, int64_t lanes,
+                             F (&strip)[K]) {
+    run_all<K>(steps, count, i, lanes, strip);
+  }
+
+ private:
+  template <int K>
+  DVM_INLINE static void run_all(const Step* steps, int count, int64_t i, int64_t lanes,
+                                 F* result) {
+    constexpr bool kPartial = K == 1;
+    F strip[K] = {};
+    for (const Step* step = steps; step != steps + count; step++) {
+      apply<K, kPartial>(step->what, *step, i, lanes, strip);
+      keep<K, kPartial>(*step, i, lanes, strip);
+    }
+    each<K>([&](auto index) DVM_LAMBDA_INLINE { result[index.k] = strip[index.k]; });
+  }
+};
+
+// Steps that are met often, in code of their own: looking them up costs as much as doing them.
+template <Do... what>
+struct TheseSteps {
+  static constexpr int kCount = sizeof...(what);
+
+  static bool are(const Group& group) {
+    if (group.count != sizeof...(what)) return false;
+    const Step* step = group.steps;
+    return ((step->what == what &&
+             (step++->keep == Keep::nothing || step == group.steps + group.count)) &&
+            ...);
+  }
+  template <int K, bool Partial>
+  DVM_INLINE static void run(const Step* steps, int, int64_t i, int64_t lanes, F (&strip)[K]) {
+    const Step* step = steps;
+    (apply<K, Partial>(what, *step++, i, lanes, strip), ...);
+    keep<K, Partial>(steps[sizeof...(what) - 1], i, lanes, strip);
+  }
+};
+
+// Folds strip by strip. Sums are carried over to the next of three levels after 16 additions, so
+// that the error of a long row stays small. What is carried is no member of the object, so that
+// the sums themselves stay in registers.
+template <class Op>
+class Folding {
+ public:
+  struct Carried {
+    F level[2][kStrip];
+  };
+
+  DVM_INLINE explicit Folding(Carried& carried) : carried_(carried) {
+    each<kStrip>([&](auto index) DVM_LAMBDA_INLINE { sums_[index.k] = identity(); });
+  }
+  DVM_INLINE void add(const F (&strip)[kStrip]) {
+    each<kStrip>([&](auto index) DVM_LAMBDA_INLINE {
+      sums_[index.k] = Op::combine(sums_[index.k], strip[index.k]);
+    });
+    if ((++strips_ & 15) == 0) [[unlikely]] {
+      F carried[kStrip];
+      each<kStrip>([&](auto index) DVM_LAMBDA_INLINE {
+        carried[index.k] = sums_[index.k];
+        sums_[index.k] = identity();
+      });
+      carry_over(carried_, carried, strips_);
+    }
+  }
+  DVM_INLINE void add(F v) { sums_[0] = Op::combine(sums_[0], v); }
+  DVM_INLINE float total() {
+    if (strips_ > 15) [[unlikely]] {
+      each<kStrip>([&](auto index) DVM_LAMBDA_INLINE {
+        sums_[index.k] = Op::combine(
+            sums_[index.k], Op::combine(carried_.level[0][index.k], carried_.level[1][index.k]));
+      });
+    }
+    F pairs[kStrip / 2];
+    each<kStrip / 2>([&](auto index) DVM_LAMBDA_INLINE {
+      pairs[index.k] = Op::combine(sums_[index.k], sums_[index.k + kStrip / 2]);
+    });
+    if constexpr (kStrip == 8) {
+      pairs[0] = Op::combine(pairs[0], pairs[2]);
+      pairs[1] = Op::combine(pairs[1], pairs[3]);
+    }
+    return fold_lanes<Op>(Op::combine(pairs[0], pairs[1]));
+  }
+
+ private:
+  DVM_INLINE static F identity() { return splat<F>(Op::template kIdentity<float>); }
+
+  [[gnu::noinline, gnu::cold]] static void carry_over(Carried& to, const F* sums, int64_t strips) {
+    if (strips == 16) {
+      for (auto& level : to.level) {
+        for (F& v : level) v = identity();
+      }
+    }
+    for (int k = 0; k < kStrip; k++) to.level[0][k] = Op::combine(to.level[0][k], sums[k]);
+    if ((strips & 255) != 0) return;
+    for (int k = 0; k < kStrip; k++) {
+      to.level[1][k] = Op::combine(to.level[1][k], to.level[0][k]);
+      to.level[0][k] = identity();
+    }
+  }
+
+  F sums_[kStrip];
+  Carried& carried_;
+  int64_t strips_ = 0;
+};
+
+struct NoFold {
+  DVM_INLINE void add(const F (&)[kStrip]) {}
+  DVM_INLINE void add(F) {}
+};
+
+// The lanes past `count` replaced by the identity.
+template <class Op>
+DVM_INLINE F identity_beyond(F v, int64_t count) {
+  I lane;
+  for (int i = 0; i < kF; i++) lane[i] = i;
+  return lane < static_cast<int32_t>(count) ? v : splat<F>(Op::template kIdentity<float>);
+}
+
+template <class Op, class Steps, class Fold>
+DVM_INLINE void run_row(const Step* steps, int count, int64_t n, int64_t before, Fold& fold,
+                        FetchAhead& ahead) {
+  constexpr int64_t L = kLanes<float>;
+  const auto part = [&](int64_t i, int64_t lanes) DVM_LAMBDA_INLINE {
+    F one[1] = {};
+    Steps::template run<1, true>(steps, count, i, lanes, one);
+    if constexpr (!std::is_same_v<Fold, NoFold>) fold.add(identity_beyond<Op>(one[0], lanes));
+  };
+  int64_t i = before;
+  if (before > 0) part(0, before);
+  for (; i + kStrip * L <= n; i += kStrip * L) {
+    F strip[kStrip] = {};
+    ahead.strip();
+    Steps::template run<kStrip, false>(steps, count, i, L, strip);
+    fold.add(strip);
+  }
+  for (; i + L <= n; i += L) {
+    F one[1] = {};
+    Steps::template run<1, false>(steps, count, i, L, one);
+    fold.add(one[0]);
+  }
+  if (i < n) part(i, n - i);
+  if (n < kStrip * L) ahead.strip();
+}
+
+// Rows of a group that are run in one go.
+struct Rows {
+  int64_t first = 0;  // by the places' outer strides
+  int64_t count = 0;
+  int64_t elements = 0;  // of each
+  float* folded = nullptr;
+  float* lanes = nullptr;  // where a vector of what each row is folded to goes as well; or null
+};
+
+// The steps at the current row. `Count`: as many as there are, or 0 if that is not known. Addresses
+// come from places, which nobody writes meanwhile: a read of what was just written in other pieces
+// waits until the stores before are done, and streams are slow.
+template <int Count>
+class RowSteps {
+ public:
+  DVM_INLINE RowSteps(const Group& group, const Rows& rows)
+      : group_(group), count_(Count > 0 ? Count : group.count) {
+    for (int s = 0; s < count_; s++) {
+      const Place& place = group.places[s];
+      steps_[s].what = group.steps[s].what;
+      steps_[s].keep = group.steps[s].keep;
+      in_[s] = place.in.at + rows.first * place.in.outer;
+      out_[s] = place.out.at + rows.first * place.out.outer;
+    }
+  }
+  DVM_INLINE Step* at(int64_t row) {
+    const auto place = [&](int s) DVM_LAMBDA_INLINE {
+      steps_[s].in = in_[s] + row * group_.places[s].in.middle;
+      // Known steps store what the last of them leaves.
+      if (s >= Count - 1) steps_[s].out = out_[s] + row * group_.places[s].out.middle;
+    };
+    if constexpr (Count > 0) {
+      each<Count>([&](auto index) DVM_LAMBDA_INLINE { place(index.k); });
+    } else {
+      for (int s = 0; s < count_; s++) place(s);
+    }
+    return steps_;
+  }
+  // Streams need whole vectors of the memory: returns the elements before the first one, and stores
+  // as usual where another output is not aligned with it.
+  DVM_INLINE int64_t align_streams(int64_t n) {
+    if (!group_.streams) return 0;
+    int64_t before = -1;
+    for (int s = Count > 0 ? Count - 1 : 0; s < count_; s++) {
+      if (group_.places[s].keep != Keep::stream) continue;
+      const int64_t missing = to_alignment(steps_[s].out, n);
+      if (before < 0) before = missing;
+      steps_[s].keep = missing == before ? Keep::stream : Keep::store;
+    }
+    return before;
+  }
+
+ private:
+  static constexpr int kMost = Count > 0 ? Count : 2 * kMostJoined;
+  const Group& group_;
+  const int count_;
+  Step steps_[kMost];
+  const float* in_[kMost];
+  float* out_[kMost];
+};
+
+// What rows are folded to, gathered to vectors: later instructions read them as such.
+class Totals {
+ public:
+  DVM_INLINE Totals(const Group& group, const Rows& rows)
+      : to_(rows.folded),
+        lanes_(rows.lanes),
+        stride_(group.folded.middle),
+        accumulate_(group.accumulate) {
+    for (int i = 0; i < kF; i++) lane_[i] = i;
+  }
+  template <class Op>
+  DVM_INLINE void add(float total) {
+    if (stride_ != 1 || accumulate_) [[unlikely]] {
+      *to_ = accumulate_ ? combine_one<Op>(*to_, total) : total;
+      to_ += stride_;
+      return;
+    }
+    totals_ = lane_ == splat<I>(count_) ? splat<F>(total) : totals_;
+    if (++count_ == kF) write();
+  }
+  DVM_INLINE void write() {
+    if (count_ == 0) return;
+    if (lanes_ != nullptr) store(lanes_, totals_);
+    store_partial(to_, totals_, count_);
+    to_ += count_;
+    count_ = 0;
+  }
+
+ private:
+  float* to_;
+  float* const lanes_;
+  const int64_t stride_;
+  const bool accumulate_;
+  F totals_{};
+  I lane_;
+  int32_t count_ = 0;
+};
+
+// `Op`: the fold at the end, or NoFold.
+template <class Op, class Steps = AnySteps>
+void run_rows(const Group& group, const Rows& rows, FetchAhead& ahead) {
+  RowSteps<Steps::kCount> all(group, rows);
+  if constexpr (std::is_same_v<Op, NoFold>) {
+    for (int64_t row = 0; row < rows.count; row++) {
+      Step* const steps = all.at(row);
+      const int64_t before = all.align_streams(rows.elements);
+      NoFold none;
+      run_row<Op, Steps>(steps, group.count, rows.elements, before, none, ahead);
+    }
+  } else {
+    Totals totals(group, rows);
+    for (int64_t row = 0; row < rows.count; row++) {
+      Step* const steps = all.at(row);
+      const int64_t before = all.align_streams(rows.elements);
+      typename Folding<Op>::Carried carried;
+      Folding<Op> fold(carried);
+      run_row<Op, Steps>(steps, group.count, rows.elements, before, fold, ahead);
+      totals.template add<Op>(fold.total());
+    }
+    totals.write();
+  }
+}
+
+using RunRows = void (*)(const Group& group, const Rows& rows, FetchAhead& ahead);
+
+// The code for the group: that of one of the sequences if it consists of it.
+template <class Op, class... Sequences>
+RunRows choose(const Group& group) {
+  RunRows run = &run_rows<Op, AnySteps>;
+  (void)((Sequences::are(group) && (run = &run_rows<Op, Sequences>, true)) || ...);
+  return run;
+}
+
+RunRows choose_run(const Group& group) {
+  using enum Do;
+  using Load = TheseSteps<load_row>;
+  using Normalise = TheseSteps<load_row, subtract_value, multiply_value>;
+  using NormaliseScale = TheseSteps<load_row, subtract_value, multiply_value, multiply_row>;
+  using NormaliseScaleShift =
+      TheseSteps<load_row, subtract_value, multiply_value, multiply_row, add_row>;
+  using Scale = TheseSteps<load_row, multiply_value, multiply_row>;
+  using SquareOfDifference = TheseSteps<load_row, subtract_value, multiply_self>;
+  using ExpOfDifference = TheseSteps<load_row, subtract_value, exp>;
+  using Square = TheseSteps<load_row, multiply_self>;
+  using Add = TheseSteps<load_row, add_row>;
+  switch (group.fold) {
+    case Family::v_reduce_sum:
+      return choose<Fold<Family::v_reduce_sum>, Load, SquareOfDifference, ExpOfDifference, Square,
+                    Add>(group);
+    case Family::v_reduce_max: return choose<Fold<Family::v_reduce_max>, Load>(group);
+    case Family::v_reduce_min: return choose<Fold<Family::v_reduce_min>>(group);
+    default: return choose<NoFold, NormaliseScaleShift, NormaliseScale, Normalise, Scale>(group);
+  }
+}
+
+}  // namespace
+}  // namespace dvm::DVM_LEVEL
