@@ -82,9 +82,6 @@ void Launcher::run(uint32_t first_step, uint32_t end_step, const RunContext& run
     if (!is_ready(step)) prepare(step, run);
     launch(step, end_step, run);
   }
-  if (end_step == model_.steps.size() && !news_.empty()) {
-    rehearsal_.ask(news_, run.dims.all(), {run.values, model_.values.size()});
-  }
 }
 
 void Launcher::end_run() {
@@ -258,12 +255,16 @@ void Launcher::launch(uint32_t step, uint32_t end_step, const RunContext& run) {
     device_.device.finish();
     throw;
   }
-  finish();
   while (done < prepared.launches.size()) {
+    finish();
     done = collect_tasks(prepared, done, run);
     device_.device.submit(tasks_);
-    finish();
   }
+  // A core that finds no more tiles begins while others finish theirs.
+  if (step + 1 == model_.steps.size() && !news_.empty()) {
+    rehearsal_.ask(news_, run.dims.all(), {run.values, model_.values.size()});
+  }
+  finish();
   run.statistics.fallbacks += prepared.fallbacks;
 }
 
