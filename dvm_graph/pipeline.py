@@ -34,6 +34,7 @@ from dvm_graph.passes import (
     fold_constants,
     simplify,
     sink_concats,
+    sink_divisions,
     sink_transposes,
 )
 from dvm_graph.symbolic import Facts, Symbols
@@ -42,8 +43,8 @@ Source = str | PathLike[str] | bytes | Any
 """A path, the bytes of a model, or an onnx.ModelProto."""
 
 PASSES = (
-    *("fold_constants", "sink_transposes", "simplify", "collect_scales", "sink_concats"),
-    *("absorb_views", "eliminate_common", "eliminate_dead"),
+    *("fold_constants", "sink_transposes", "simplify", "collect_scales", "sink_divisions"),
+    *("sink_concats", "absorb_views", "eliminate_common", "eliminate_dead"),
 )
 """The passes over basic operators, in order; `Options.disable_passes` can leave them out."""
 
@@ -98,6 +99,7 @@ def compile_model(source: Source, options: Options, observe: Observer | None = N
     stages.run("sink_transposes", graph, lambda: sink_transposes(graph, facts))
     stages.run("simplify", graph, lambda: simplify(graph, facts))
     stages.run("collect_scales", graph, lambda: collect_scales(graph, facts))
+    stages.run("sink_divisions", graph, lambda: sink_divisions(graph, facts))
     stages.run("sink_concats", graph, lambda: sink_concats(graph, facts))
     stages.run("absorb_views", graph, lambda: absorb_views(graph, facts))
     stages.run("eliminate_common", graph, lambda: eliminate_common(graph))

@@ -143,6 +143,16 @@ g (float[b, h, s, 16] q, float[b, h, t, 16] k, float[b, h, t, 16] v) => (float[b
   [mix] y = MatMul (a, v)
 }
 """,
+    "guarded_attention": """
+g (float[b, s, t] r, float[b, t, 16] v) => (float[b, s, 16] y)
+<float zero = {0}>
+{
+  [soft] a = Softmax <axis = -1> (r)
+  [empty] n = IsNaN (a)
+  [guard] p = Where (n, zero, a)
+  [mix] y = MatMul (p, v)
+}
+""",
     "scaled_product": """
 g (float[b, s, 16] q, float[b, t, 16] k) => (float[b, s, t] y)
 <float part = {0.5}>
@@ -226,6 +236,7 @@ PASS_CASES: dict[str, tuple[str, ...]] = {
     "sink_transposes": ("convolutions",),
     "simplify": ("transposes", "heads"),
     "collect_scales": ("scaled_product",),
+    "sink_divisions": ("attention", "guarded_attention"),
     "sink_concats": ("rotary",),
     "absorb_views": ("view_chain",),
     "eliminate_common": ("twice",),

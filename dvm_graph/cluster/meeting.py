@@ -51,7 +51,11 @@ class GroupMeeting:
 
     def feeds_matrix(self) -> bool:
         edges = self.edges()
-        return bool(edges) and all(self._is_a_operand(node, index) for _, node, index in edges)
+        feeding = [value for value, node, index in edges if self._is_a_operand(node, index)]
+        return bool(feeding) and all(
+            self._is_a_operand(node, index) or self._is_row_value(value, node, index, feeding[0])
+            for value, node, index in edges
+        )
 
     def needs_buffer(self) -> bool:
         return any(self.axes[node].operands[index] is None for _, node, index in self.edges())
@@ -93,7 +97,8 @@ class GroupMeeting:
             operand = self.axes[node].operands[index]
             if operand is None:
                 continue
-            if feeds and not self._join_rows(result, operand):
+            joins = feeds and self._is_a_operand(node, index)
+            if joins and not self._join_rows(result, operand):
                 self.space.rollback(mark)
                 names = _names(self._extent(result[-1]), self._extent(operand[-1]))
                 return MergeProof(Merge.NO, _OTHER_COLUMNS, names)
@@ -199,6 +204,13 @@ class GroupMeeting:
             if value is node.output
         ]
         return bool(uses) and all(self._is_a_operand(user, at) for user, at in uses)
+
+    def _is_row_value(self, value: Value, node: Node, index: int, a: Value) -> bool:
+        """Whether an element-wise operator uses one value for each row of A."""
+        if self.axes[node].memory[index] or self.axes[node].operands[index] is None:
+            return False
+        columns = self.space.resolve(self._result_layout(a)[-1])
+        return set(columns).isdisjoint(self.space.flat(self._result_layout(value)))
 
     def _join_rows(self, result: Layout, operand: Layout) -> bool:
         """Makes the columns of the producer's product the axis that the consumer's contracts."""

@@ -17,8 +17,9 @@
 // Cube and mix plans: the domain is (batch axes..., m, n, k), and one matmul node is the product of
 // the kernel: its A input varies along (some batch, m, k), its B input, a load, along (some batch,
 // k, n), its result along (batch, m, n). What A is computed from is its prologue, which may reduce
-// along k; nodes after the product are its epilogue, which may reduce along n and never varies
-// along k. `m_axis, n_axis, k_axis` name the roles. All products of a kernel have one `narrow_to`.
+// along k; nodes after the product are its epilogue, which may reduce along n, may use what the
+// prologue reduced, and never varies along k. `m_axis, n_axis, k_axis` name the roles. All products
+// of a kernel have one `narrow_to`.
 //
 // The prologue may hold a matmul node of its own, the *inner product* (attention: the scores): its
 // A input varies along (some batch, m, inner k) and may have a prologue, too, its B input is a load

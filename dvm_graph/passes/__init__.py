@@ -7,6 +7,7 @@ from dvm_graph.passes.eliminate_dead import eliminate_dead
 from dvm_graph.passes.fold_constants import fold_constants
 from dvm_graph.passes.simplify import simplify
 from dvm_graph.passes.sink_concats import sink_concats
+from dvm_graph.passes.sink_divisions import sink_divisions
 from dvm_graph.passes.sink_transposes import sink_transposes
 
 __all__ = [
@@ -17,5 +18,6 @@ __all__ = [
     "fold_constants",
     "simplify",
     "sink_concats",
+    "sink_divisions",
     "sink_transposes",
 ]

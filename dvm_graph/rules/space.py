@@ -70,7 +70,9 @@ class Meeting(Protocol):
         ...
 
     def feeds_matrix(self) -> bool:
-        """The consumer reads the producer as the A operand of its matrix product, and only so."""
+        """The consumer reads the producer as the A operand of its matrix product; beside it at most one
+        number for each of its rows, behind the product.
+        """
         ...
 
     def needs_buffer(self) -> bool:

@@ -102,6 +102,7 @@ class CubeLowering {
       emit_product(lowering, inner_);
     }
     lowering.lower(product.a);
+    fold_rows(lowering, product);
     const NodeState& state = lowering.state(product.a);
     const bool rows = state.value.space != Space::immediate &&
                       (state.value.strides[product.k_axis] == 1 || product.k == 1);
@@ -114,6 +115,14 @@ class CubeLowering {
     lowering.emitter().elementwise(copy, axes, operands, 2, true);
     product.computed_a = operands[0];
     if (pair_ > 1) pair_a(lowering, product);
+  }
+
+  // What the rows of A are folded to joins what computes them, also where only the epilogue uses
+  // it.
+  void fold_rows(Lowering& lowering, const BlockedProduct& product) {
+    for (int32_t i = 0; i < product.node; ++i) {
+      if (plan_.nodes[i].reduce_axes == bit(product.k_axis)) lowering.lower(i);
+    }
   }
 
   // The computed block of A, rounded.

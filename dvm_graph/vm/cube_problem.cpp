@@ -158,7 +158,7 @@ bool CubeProblem::describe_vector_nodes() {
       if (node.reduce_axes != bit(plan_.n_axis)) return false;
       blocks_.whole_rows = true;
     } else {
-      blocks_.epilogue_nodes += kind == PlanOpKind::map;
+      blocks_.epilogue_nodes += kind == PlanOpKind::map && node.axes & bit(plan_.n_axis);
     }
   }
   blocks_.local_c = !target_.unified_memory || consumers != 1 || direct_stores != 1;

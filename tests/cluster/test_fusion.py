@@ -17,6 +17,7 @@ from dvm_graph.passes import (
     eliminate_dead,
     simplify,
     sink_concats,
+    sink_divisions,
 )
 from dvm_graph.rules import Verdict
 from dvm_graph.symbolic import Facts, Symbols
@@ -31,6 +32,7 @@ def schedule(source: object, options: Options | None = None) -> Schedule:
     graph = decompose(import_onnx(source, options, facts.symbols), facts, options)
     simplify(graph, facts)
     collect_scales(graph, facts)
+    sink_divisions(graph, facts)
     sink_concats(graph, facts)
     absorb_views(graph, facts)
     eliminate_common(graph)

@@ -12,6 +12,7 @@ from onnx import ModelProto, parser
 
 import dvm_graph
 from dvm_graph.options import FusionLimits
+from tests.end_to_end.reference import session
 from tests.tolerances import assert_close
 
 Array = np.ndarray[Any, Any]
@@ -167,3 +168,25 @@ def test_the_scores_are_never_in_memory(mask: str) -> None:
     model.run(feeds)
     assert model.statistics.fallbacks == 0
     assert model.statistics.arena_bytes < 2 * heads.query * 40 * 300 * 4
+
+
+@pytest.mark.parametrize("guarded", [False, True])
+@pytest.mark.parametrize("dtype", ["float", "double"])
+def test_scores_that_are_not_finite(dtype: str, guarded: bool) -> None:
+    """Rows with NaN, +inf, or nothing but -inf give NaN, or 0 where exporters guard against it."""
+    guard = "unseen = IsNaN(w) p = Where(unseen, empty, w)" if guarded else "p = Identity(w)"
+    proto = parser.parse_model(f"""<ir_version: 10, opset_import: ["" : 20]>
+    g ({dtype}[s, t] x, {dtype}[t, 7] v) => ({dtype}[s, 7] y) <{dtype} empty = {{0}}>
+    {{ w = Softmax<axis = -1>(x) {guard} y = MatMul(p, v) }}""")
+    model = dvm_graph.optimize(proto, limits=ALWAYS, strict=True)
+    generator = np.random.default_rng(0)
+    for keys in (1, 2, 15, 16, 17, 31, 64, 65, 257):
+        x = generator.standard_normal((9, keys)).astype(_NUMPY[dtype])
+        x[1], x[2], x[3] = -np.inf, np.inf, np.nan
+        x[4, keys // 2], x[5, keys // 2], x[6, keys // 2] = np.nan, np.inf, -np.inf
+        x[7, : keys // 2], x[7, -1] = -np.inf, np.nan
+        x[8] = -np.finfo(x.dtype).max
+        feeds = {"x": x, "v": generator.standard_normal((keys, 7)).astype(x.dtype)}
+        assert_close(
+            model.run(feeds)[0], session(proto).run(None, feeds)[0], reduction_length=4 * keys
+        )

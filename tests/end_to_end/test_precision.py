@@ -121,7 +121,7 @@ def test_prologue_and_epilogue_stay_f32() -> None:
 
 @pytest.mark.parametrize("seq, other", [(1, 1), (1, 40), (17, 33), (64, 64), (70, 129)])
 def test_attention(seq: int, other: int) -> None:
-    """One kernel of two products, whose scores are rounded once more for the second."""
+    """One kernel of two products, whose weights are rounded for the second before they are divided by their sum."""
     q, k, v = normal(1, 2, 3, seq, 16), normal(2, 2, 3, other, 16), normal(3, 2, 3, other, 16)
     proto = model(
         """(float[b, 3, s, 16] q, float[b, 3, t, 16] k, float[b, 3, t, 16] v)
@@ -134,8 +134,9 @@ def test_attention(seq: int, other: int) -> None:
         return
     scores = rounded(q) @ rounded(k).swapaxes(-1, -2)
     weights = np.exp(scores - scores.max(axis=-1, keepdims=True))
-    weights /= weights.sum(axis=-1, keepdims=True)
-    want = rounded(weights.astype(np.float32)) @ rounded(v)
+    total = weights.sum(axis=-1, keepdims=True)
+    want = rounded(weights.astype(np.float32)) @ rounded(v) / total
+    weights /= total
     # A weight next to the middle of two bf16 may be rounded either way.
     assert np.abs(got - want).max() <= 2.0**-8 * np.abs(weights @ np.abs(v)).max()
     mean = np.abs(got - want).mean()

@@ -398,7 +398,7 @@ RunRows choose_run(const Group& group) {
     case Family::v_reduce_sum:
       return choose<Fold<Family::v_reduce_sum>, Load, SquareOfDifference, ExpOfDifference, Square,
                     Add>(group);
-    case Family::v_reduce_max: return choose<Fold<Family::v_reduce_max>, Load>(group);
+    case Family::v_reduce_max: return choose<Fold<Family::v_reduce_max>, Load, Add>(group);
     case Family::v_reduce_min: return choose<Fold<Family::v_reduce_min>>(group);
     default: return choose<NoFold, NormaliseScaleShift, NormaliseScale, Normalise, Scale>(group);
   }
