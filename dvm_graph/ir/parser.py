@@ -68,7 +68,12 @@ class _Cursor:
         return self.position == len(self.text)
 
     def skip(self) -> None:
-        self.position = self._space.match(self.text, self.position).end()  # type: ignore[union-attr]
+        self._pass(self._space)
+
+    def _pass(self, gap: re.Pattern[str]) -> None:
+        found = gap.match(self.text, self.position)
+        assert found is not None, "gaps may be empty"
+        self.position = found.end()
 
     def accept(self, literal: str) -> bool:
         self.skip()
@@ -125,7 +130,7 @@ class _Cursor:
 
     def opens_block(self) -> bool:
         """Takes a brace on the rest of this line."""
-        self.position = self._blank.match(self.text, self.position).end()  # type: ignore[union-attr]
+        self._pass(self._blank)
         if self.peek() != "{":
             return False
         self.position += 1
@@ -133,7 +138,7 @@ class _Cursor:
 
     def origin(self) -> tuple[str, ...]:
         """The origin comment on the rest of this line."""
-        self.position = self._blank.match(self.text, self.position).end()  # type: ignore[union-attr]
+        self._pass(self._blank)
         found = self._origin.match(self.text, self.position)
         if found is None:
             return ()

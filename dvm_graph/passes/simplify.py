@@ -271,7 +271,11 @@ def _covers(operands: list[Value | None], node: Node, builder: Builder) -> bool:
     shape = node.output.shape
     assert shape is not None
     for axis in range(1, len(shape) + 1):
-        extents = [v.shape[-axis] for v in operands if v is not None and len(v.shape or ()) >= axis]  # type: ignore[index]
+        extents = [
+            v.shape[-axis]
+            for v in operands
+            if v is not None and v.shape is not None and len(v.shape) >= axis
+        ]
         whole = shape[-axis]
         if not any(builder.facts.prove_equal(e, whole).answer is Answer.YES for e in extents):
             return False

@@ -59,7 +59,9 @@ def _divide(user: Node, concat: Node, builder: Builder) -> int | None:
     if OPERATORS[user.op].kind is not Kind.MAP:
         return None
     from_end = axis - rank
-    if not _same(user.output.shape[from_end], concat.output.shape[axis], builder.facts):  # type: ignore[index]
+    shape, wanted = concat.output.shape, user.output.shape
+    assert shape is not None and wanted is not None
+    if not _same(wanted[from_end], shape[axis], builder.facts):
         return None
     sizes = _sizes(concat)
     for operand in user.inputs:

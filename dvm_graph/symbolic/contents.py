@@ -51,7 +51,7 @@ def deduce_elements(node: Node) -> Elements | None:
     if count > MAX_ELEMENTS:
         return None
     try:
-        return _fit(_deduce(node, operands, count), result.dtype)  # type: ignore[arg-type]
+        return _fit(_deduce(node, operands, count), result.dtype)  # type: ignore[arg-type]  # no None
     except _UnknownError:
         return None
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from sympy.printing.str import StrPrinter
 
 
-class IntegerForm(sympy.Expr):  # type: ignore[misc]
+class IntegerForm(sympy.Expr):  # type: ignore[misc]  # sympy has no types
     """An integer-valued function of integers that sympy leaves as it is."""
 
     is_integer = True

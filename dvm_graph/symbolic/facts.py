@@ -482,4 +482,4 @@ def _has_no_root(gap: Polynomial) -> bool:
 def _inverse(end: float, shift: Any, scale: Any) -> float:
     if math.isinf(end):
         return end if scale > 0 else -end
-    return Fraction(int(end) - shift, scale)  # type: ignore[return-value]
+    return Fraction(int(end) - shift, scale)  # type: ignore[return-value]  # exact; compares with floats

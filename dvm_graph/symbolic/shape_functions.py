@@ -135,7 +135,7 @@ def _operands(node: Node, count: int) -> Sequence[Value]:
     values = node.inputs
     if len(values) != count or None in values:
         raise ModelError(f"{describe(node)}: takes {count} operands")
-    return values  # type: ignore[return-value]
+    return values  # type: ignore[return-value]  # there is no None among them
 
 
 def _shape(node: Node, index: int = 0) -> Shape:

@@ -6,9 +6,8 @@
 #include "vm/core.h"
 #include "vm/disassemble.h"
 #include "vm/panels.h"
-#include "vm/row_blocks.h"
-#include "vm/strips.h"
 #include "vm/sync.h"
+#include "vm/verify_groups.h"
 
 namespace dvm {
 namespace {
@@ -44,16 +43,16 @@ class Verifier {
       Head head;
       std::memcpy(&head, &body[pc], sizeof head);
       if (!check_head(head, body.size() - pc)) return located(pc);
-      if (!check_instruction(head, &body[pc]) || !check_joined(head, &body[pc]) ||
-          !check_rows(head, &body[pc])) {
+      if (!check_instruction(head, &body[pc])) return located(pc);
+      if (const char* wrong = groups_.take(head, &body[pc])) {
+        fail(wrong);
         return located(pc);
       }
       pc += head.words;
     }
     if (any_flags_ && !check_flags()) return error_;
-    if (joined_to_ != nullptr) return "the last instruction is joined to none";
-    if (rows_ != 0) return "the last instruction runs by rows with none";
-    return {};
+    const char* const wrong = groups_.end();
+    return wrong == nullptr ? std::string() : wrong;
   }
 
  private:
@@ -233,67 +232,6 @@ class Verifier {
     if (form.extra_words > 0 && static_cast<int64_t>(words[head.words - 1]) < 0) {
       return fail("negative limit");
     }
-    return true;
-  }
-
-  // A group is one that vm/strips.h describes, as far as memory is concerned: the device decodes it
-  // as a whole, with the loops of its first instruction.
-  bool check_joined(const Head& head, const uint64_t* words) {
-    const auto family = static_cast<Family>(head.opcode / 16);
-    const bool reduces = info_of(family).form == Form::reduce;
-    const bool joined = (head.flags & kJoined) != 0;
-    if ((head.flags & kTransient) && !joined) return fail("transient, but joined to nothing");
-    if (!joined && joined_to_ == nullptr) return true;
-    if (!joins(family, static_cast<DType>(head.opcode % 16))) return fail("cannot be joined");
-    if (joined && reduces) return fail("a reduction ends its group");
-    if (joined_to_ != nullptr) {
-      Head first;
-      std::memcpy(&first, joined_to_, sizeof first);
-      const bool same = reduces ? first.e0 == 0 && first.e1 == head.e0 && first.e2 == head.e1 &&
-                                      head.e2 == 0 && static_cast<int32_t>(words[4] >> 32) == 1
-                                : first.e0 == head.e0 && first.e1 == head.e1 && first.e2 == head.e2;
-      constexpr uint8_t kChunks = kFirstChunk | kLastChunk;
-      if (!same) return fail("joined, but over other loops");
-      if (first.changed_mask != head.changed_mask || ((first.flags ^ head.flags) & kChunks)) {
-        return fail("joined, but under another predicate");
-      }
-      if (++joined_ >= kMostJoined) return fail("too many are joined");
-    } else {
-      joined_ = 0;
-    }
-    if (!joined) {
-      joined_to_ = nullptr;
-    } else if (joined_to_ == nullptr) {
-      joined_to_ = words;
-    }
-    return true;
-  }
-
-  // Instructions of a block of rows (vm/row_blocks.h), as far as memory is concerned.
-  bool check_rows(const Head& head, const uint64_t* words) {
-    const bool goes_on = (head.flags & kRows) != 0;
-    if (!goes_on && rows_ == 0) return true;
-    const auto family = static_cast<Family>(head.opcode / 16);
-    if (!joins(family, static_cast<DType>(head.opcode % 16))) return fail("cannot run by rows");
-    if (head.changed_mask != 0 || (head.flags & (kFirstChunk | kLastChunk)) != 0) {
-      return fail("runs by rows, but under a predicate");
-    }
-    if ((head.flags & (kAccumulate | kAccumulateAlways)) != 0) {
-      return fail("runs by rows, but accumulates");
-    }
-    const bool reduces = info_of(family).form == Form::reduce;
-    if (rows_ == 0) {
-      rows_ = reduces ? head.e0 : head.e1;
-      row_groups_ = 0;
-    }
-    const bool same =
-        reduces ? head.e0 == rows_ && head.e2 == 0 && static_cast<int32_t>(words[4] >> 32) == 1
-                : head.e0 == 0 && (head.e1 == rows_ || (head.e1 == 0 && head.e2 == rows_));
-    if (rows_ == 0 || !same) return fail("runs by rows, but over other loops");
-    if ((head.flags & kJoined) == 0 && ++row_groups_ > kMostRowGroups) {
-      return fail("too many groups run by rows");
-    }
-    if (!goes_on) rows_ = 0;
     return true;
   }
 
@@ -595,10 +533,7 @@ class Verifier {
   const Target& target_;
   bool well_formed_ = false;
   bool any_flags_ = false;
-  uint8_t rows_ = 0;  // extent register of the rows by which instructions run together; 0: none do
-  int row_groups_ = 0;                   // of joined instructions, or single ones, by those rows
-  const uint64_t* joined_to_ = nullptr;  // the first instruction of the group that goes on
-  int joined_ = 0;                       // instructions of it after the first
+  GroupVerifier groups_;
   std::string error_;
 };
 

@@ -49,8 +49,8 @@ class VendorBackend(DvmBackend):
         if operator == "Acos":
             raise UnsupportedError("no arc today")
         names = [info.name for info in model.graph.input]
-        representation = DvmRepresentation(VendorModel(model), names)  # type: ignore[arg-type]
+        representation = DvmRepresentation(VendorModel(model), names)  # it runs as a Model does
         if operator == "Sign":
             run = representation.run
-            representation.run = lambda inputs, **_: [-run(inputs)[0]]  # type: ignore[method-assign]
+            representation.run = lambda inputs, **_: [-run(inputs)[0]]  # wrong on purpose
         return representation

@@ -20,7 +20,7 @@ from benchmarks.worker import max_error
 
 def row(engine: str, index: int, *runs_ms: float, **values: object) -> Row:
     base = Row("operators", "matmul", index, f"m={index}", engine, "ok", runs_ms=runs_ms)
-    return replace(base, **values)  # type: ignore[arg-type]
+    return replace(base, **values)
 
 
 def compiled(*longest_us: float, rest: float = 0.0) -> dict[str, object]:

@@ -42,7 +42,7 @@ def schedule(source: object, options: Options | None = None) -> Schedule:
 
 
 def kernels(text: str, **limits: object) -> list[list[str]]:
-    options = Options(limits=FusionLimits(**limits))  # type: ignore[arg-type]
+    options = Options(limits=FusionLimits(**limits))
     made = schedule(parser.parse_model(f"{HEADER} {text}"), options)
     return [[node.op for node in subgraph.nodes] for subgraph in made.report.subgraphs]
 
@@ -239,7 +239,7 @@ def test_bert_shares_stages_and_absorbs_all_transposes() -> None:
 
 
 def decisions(text: str, **limits: object) -> dict[Verdict, list[str]]:
-    options = Options(fuse=False, limits=FusionLimits(**limits))  # type: ignore[arg-type]
+    options = Options(fuse=False, limits=FusionLimits(**limits))
     made: dict[Verdict, list[str]] = {}
     for decision in schedule(parser.parse_model(f"{HEADER} {text}"), options).report.decisions:
         made.setdefault(decision.verdict, []).append(f"{decision.subject}: {decision.reason}")

@@ -116,8 +116,8 @@ def test_constants_fold(sketch: Sketch) -> None:
     sketch.graph.outputs = [result]
     fold_constants(sketch.graph, sketch.facts)
     assert [node.op for node in sketch.graph.nodes] == ["add"]
-    folded = result.producer.inputs[1]  # type: ignore[union-attr]
-    np.testing.assert_array_equal(folded.data, -np.arange(200))  # type: ignore[union-attr]
+    folded = result.producer.inputs[1]
+    np.testing.assert_array_equal(folded.data, -np.arange(200))
 
 
 def test_transposed_weights_are_not_copied(sketch: Sketch) -> None:
@@ -210,9 +210,9 @@ def test_factors_go_to_the_operand_that_is_computed(sketch: Sketch) -> None:
     assert sorted(_operators(sketch.graph)) == ["exp", "matmul", "mul", "transpose"]
     product = sketch.graph.outputs[0].producer
     assert product is not None and product.op == "matmul"
-    scale = product.inputs[0].producer  # type: ignore[union-attr]
+    scale = product.inputs[0].producer
     assert scale is not None and scale.op == "mul"
-    assert scale.inputs[1].data == 0.125  # type: ignore[union-attr]
+    assert scale.inputs[1].data == 0.125
     assert not collect_scales(sketch.graph, sketch.facts)
 
 
@@ -225,7 +225,7 @@ def test_factors_go_behind_a_product_of_what_is_in_memory(
     assert _operators(sketch.graph) == ["transpose", "matmul", "mul"]
     scale = sketch.graph.outputs[0].producer
     assert scale is not None
-    assert scale.inputs[1].data == 0.125  # type: ignore[union-attr]
+    assert scale.inputs[1].data == 0.125
 
 
 @pytest.mark.parametrize(
@@ -248,7 +248,7 @@ def test_factors_that_stay(
 def test_a_scaled_operand_that_others_use_stays(sketch: Sketch) -> None:
     product = _scaled_product(sketch, False, (0.5, 1))
     assert product.producer is not None
-    sketch.graph.outputs.append(product.producer.inputs[0])  # type: ignore[arg-type]
+    sketch.graph.outputs.append(product.producer.inputs[0])
     assert not collect_scales(sketch.graph, sketch.facts)
 
 
@@ -398,7 +398,7 @@ def test_composed_views_read_what_the_chain_reads(data: st.DataObject) -> None:
     assert all(node.op != "slice" for node in sketch.graph.nodes)
     known: dict[Value, Array] = {sketch.graph.inputs[0]: whole.reshape(shape)}
     for node in sketch.graph.sorted_nodes():
-        operand = known[node.inputs[0]]  # type: ignore[index]
+        operand = known[node.inputs[0]]
         known[node.output] = _evaluate(node.op, node.attrs, operand)
     np.testing.assert_array_equal(known[sketch.graph.outputs[0]], want)
 
@@ -458,7 +458,7 @@ def test_what_two_choices_share_is_computed_once(sketch: Sketch) -> None:
     taken, other = (b.op("mul", x, sketch.number(n)) for n in (2.0, 4.0))
     operators = sketch.after_simplify(b.op("select", condition, taken, other))
     assert operators == ["select", "mul"]
-    scale = sketch.graph.outputs[0].producer.inputs[1]  # type: ignore[union-attr]
+    scale = sketch.graph.outputs[0].producer.inputs[1]
     assert scale is not None and scale.shape == ()
 
 

@@ -92,8 +92,8 @@ def test_operators_that_change_nothing_are_their_operand(
 def test_reshape_to_a_shape_that_is_equal_by_fact(builder: Builder) -> None:
     x = _input(builder, "b s")
     t = builder.facts.symbols.get("t")
-    builder.facts.assume_equal(t, x.shape[1], "mask")  # type: ignore[index]
-    assert builder.reshape(x, (x.shape[0], t)) is x  # type: ignore[index]
+    builder.facts.assume_equal(t, x.shape[1], "mask")
+    assert builder.reshape(x, (x.shape[0], t)) is x
 
 
 def test_values_are_shared(builder: Builder) -> None:

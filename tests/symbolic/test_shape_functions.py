@@ -163,24 +163,24 @@ def test_unknown_dims_broadcast_to_an_expression() -> None:
     case = Case()
     a, b = case.operand((3,), [True]), case.operand((1,), [True])
     result = case.builder.add(a, b)
-    assert result.shape == (dims.broadcast_dim(*a.shape, *b.shape),)  # type: ignore[misc]
-    assert case.facts.prove_equal(a.shape[0], b.shape[0]).unknown  # type: ignore[index]
+    assert result.shape == (dims.broadcast_dim(*a.shape, *b.shape),)
+    assert case.facts.prove_equal(a.shape[0], b.shape[0]).unknown
 
 
 def test_dims_that_cannot_be_one_are_equal_after_broadcast() -> None:
     case = Case()
     a, b = case.operand((3,), [True]), case.operand((3,), [True])
     for value in (a, b):
-        case.facts.assume_range(value.shape[0], 2, None, "hint")  # type: ignore[index]
+        case.facts.assume_range(value.shape[0], 2, None, "hint")
     case.builder.add(a, b)
-    assert case.facts.prove_same_shape(a.shape, b.shape).yes  # type: ignore[arg-type]
+    assert case.facts.prove_same_shape(a.shape, b.shape).yes
 
 
 def test_a_dim_that_broadcasts_with_its_own_cap_stays_below_it() -> None:
     """Position tables: the first min(seq, 512) rows are added to seq rows."""
     case = Case()
     x = case.operand((3, 8), [True, False])
-    seq = x.shape[0]  # type: ignore[index]
+    seq = x.shape[0]
     table = Value("table", DType.FLOAT32, (dims.minimum(seq, 512), 8))
     assert case.builder.add(x, table).shape == (seq, 8)
     assert case.facts.prove_less_equal(seq, 512).yes
@@ -190,7 +190,7 @@ def test_matmul_makes_its_k_axes_equal() -> None:
     case = Case()
     a, b = case.operand((2, 0), [True, True]), case.operand((0, 4), [True, True])
     case.builder.matmul(a, b)
-    assert case.facts.prove_equal(a.shape[1], b.shape[0]).yes  # type: ignore[index]
+    assert case.facts.prove_equal(a.shape[1], b.shape[0]).yes
 
 
 @pytest.mark.parametrize(
