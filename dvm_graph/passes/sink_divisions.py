@@ -58,8 +58,11 @@ def _sink(node: Node, builder: Builder) -> bool:
     with builder.scope(node):
         result = builder.mul(builder.matmul(softmax.weights, _operand(node, 1)), factor)
     if softmax.guard is not None:
-        with builder.scope(softmax.guard):
+        test = _operand(softmax.guard, 0).producer
+        assert test is not None
+        with builder.scope(test):
             empty = builder.isnan(softmax.total)
+        with builder.scope(softmax.guard):
             result = builder.select(empty, builder.scalar(0, result.dtype), result)
     builder.graph.replace_node(node, result)
     return True
