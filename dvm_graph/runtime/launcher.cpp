@@ -10,7 +10,6 @@
 #include "runtime/plan_dims.h"
 #include "runtime/trap_message.h"
 #include "runtime/value_sizes.h"
-#include "vm/verify.h"
 
 namespace dvm {
 namespace {
@@ -39,13 +38,31 @@ class Recording {
 
 }  // namespace
 
+// Has a worker compile for steps that are not ready, while this lives.
+class Launcher::Ahead {
+ public:
+  Ahead(Launcher& launcher, uint32_t first_step, uint32_t end_step, const RunContext& run)
+      : launcher_(launcher), run_(run) {
+    while (first_step < end_step && launcher.is_ready(first_step)) first_step++;
+    launcher.compiles_ahead_ =
+        first_step < end_step && launcher.ahead_.begin(first_step, end_step, run.dims, run.values);
+  }
+  Ahead(const Ahead&) = delete;
+  Ahead& operator=(const Ahead&) = delete;
+  ~Ahead() { launcher_.end_ahead(run_); }
+
+ private:
+  Launcher& launcher_;
+  const RunContext& run_;
+};
+
 Launcher::Launcher(const Model& model, const Schedule& schedule, SharedDevice& device)
     : model_(model),
       schedule_(schedule),
       device_(device),
-      table_(make_kernel_table(model)),
-      rehearsal_(device.device, table_),
-      kernels_(table_.kernels.size()),
+      programs_(model, device.device.target()),
+      ahead_(model, programs_, device.device, waiting_compiler_),
+      rehearsal_(device.device, programs_.table(), waiting_compiler_),
       prepared_(model.steps.size()) {
   size_t entries = 0;
   for (uint32_t call = 0; call < model.calls.size(); call++) {
@@ -53,17 +70,13 @@ Launcher::Launcher(const Model& model, const Schedule& schedule, SharedDevice& d
     entries += kReservedBuffers + bound(call).arguments.size();
   }
   buffers_.resize(entries);
-  for (size_t i = 0; i < kernels_.size(); i++)
-    kernels_[i].dims.resize(table_.kernels[i].slots.size());
 }
 
 void Launcher::invalidate(uint32_t first_step, uint32_t end_step) {
   for (uint32_t step = first_step; step < end_step; step++) prepared_[step].ready = false;
 }
 
-void Launcher::forget() {
-  for (Kernel& kernel : kernels_) kernel.valid = false;
-}
+void Launcher::forget() { programs_.forget(); }
 
 void Launcher::begin_run() {
   news_.clear();
@@ -78,6 +91,7 @@ void Launcher::run(uint32_t first_step, uint32_t end_step, const RunContext& run
   const Recording recording(device_.device, run.profiler);
   if (device_.device.resting()) device_.device.wake();
   next_ = first_step + 1;
+  const Ahead ahead(*this, first_step, end_step, run);
   for (uint32_t step = first_step; step < end_step; step++) {
     if (!is_ready(step)) prepare(step, run);
     launch(step, end_step, run);
@@ -94,6 +108,7 @@ bool Launcher::is_ready(uint32_t step) const {
 }
 
 void Launcher::prepare(uint32_t step, const RunContext& run) {
+  if (compiles_ahead_) ahead_.await(step);
   Prepared& out = prepared_[step];
   out.launches.clear();
   out.scratch.clear();
@@ -117,7 +132,7 @@ void Launcher::resolve(uint32_t index, const RunContext& run, Prepared& out) {
   const bool holds = guard_holds(call, run.dims);
   if (holds && take_programs(index, run, out)) return;
   if (call.fallback.empty()) {
-    throw CompileError("kernel " + name_of(index) +
+    throw CompileError("kernel " + programs_.name_of(index) +
                        (holds ? " does not fit local memory" : " is refused by its guard") +
                        ", and has no fallback");
   }
@@ -127,56 +142,35 @@ void Launcher::resolve(uint32_t index, const RunContext& run, Prepared& out) {
 
 // Adds the programs of a call to the step. False: it does not fit the device.
 bool Launcher::take_programs(uint32_t index, const RunContext& run, Prepared& out) {
-  if (!is_current(bound(index).kernel, run.dims)) compile(index, run);
-  const Kernel& kernel = kernels_[bound(index).kernel];
-  if (needs_fallback(kernel.status)) return false;
+  if (!programs_.is_current(index, run.dims)) compile(index, run);
+  if (needs_fallback(programs_.status(index))) return false;
   const int32_t first = position_;
-  for (uint32_t stage = 0; stage < kernel.compiled.stages.size(); stage++) {
+  for (uint32_t stage = 0; stage < programs_.compiled(index).stages.size(); stage++) {
     out.launches.push_back({index, stage, position_++});
   }
   request_scratch(index, first, run, out);
   return true;
 }
 
-bool Launcher::is_current(uint32_t index, const Dims& dims) const {
-  const Kernel& kernel = kernels_[index];
-  const std::vector<DimSlot>& slots = table_.kernels[index].slots;
-  if (!kernel.valid) return false;
-  for (size_t i = 0; i < slots.size(); i++) {
-    if (kernel.dims[i] != dims.values()[slots[i]]) return false;
-  }
-  return true;
-}
-
 void Launcher::compile(uint32_t index, const RunContext& run) {
-  const DistinctKernel& distinct = table_.kernels[bound(index).kernel];
-  Kernel& kernel = kernels_[bound(index).kernel];
   const int64_t start = now_ns();
-  kernel.valid = false;
-  for (size_t i = 0; i < distinct.slots.size(); i++) {
-    kernel.dims[i] = run.dims.at(distinct.slots[i], name_of(index));
-  }
-  arguments_.clear();
-  for (const uint32_t value : bound(index).arguments) arguments_.push_back(run.values[value]);
-  kernel.status = compile_plan(distinct.plan, name_of(index), run.dims, arguments_.data(),
-                               device_.device.target(), compiler_, kernel.compiled);
-  verify_programs(index);
-  kernel.valid = true;
-  news_.push_back(model_.calls[index].kernel);
-  const int64_t elapsed = now_ns() - start;
-  run.statistics.compile_ns += elapsed;
-  run.statistics.max_compile_ns = std::max(run.statistics.max_compile_ns, elapsed);
-  run.statistics.kernels_compiled++;
-  if (run.profiler != nullptr) run.profiler->compiled(index, start, elapsed);
+  programs_.compile(index, run.dims, run.values, compiler_);
+  count_compiled(index, start, now_ns() - start, run);
 }
 
-void Launcher::verify_programs(uint32_t index) {
-  const CompiledKernel& kernel = compiled(index);
-  for (uint32_t i = 0; i < kernel.program_count; i++) {
-    const std::string complaint = verify(kernel.programs[i], arguments_.data(), arguments_.size(),
-                                         kernel.workspace_bytes, device_.device.target());
-    if (complaint.empty()) continue;
-    throw CompileError("kernel " + name_of(index) + " was compiled to a bad program: " + complaint);
+void Launcher::count_compiled(uint32_t index, int64_t start_ns, int64_t elapsed_ns,
+                              const RunContext& run) {
+  news_.push_back(model_.calls[index].kernel);
+  run.statistics.compile_ns += elapsed_ns;
+  run.statistics.max_compile_ns = std::max(run.statistics.max_compile_ns, elapsed_ns);
+  run.statistics.kernels_compiled++;
+  if (run.profiler != nullptr) run.profiler->compiled(index, start_ns, elapsed_ns);
+}
+
+void Launcher::end_ahead(const RunContext& run) {
+  if (!std::exchange(compiles_ahead_, false)) return;
+  for (const AheadCompiler::Done& done : ahead_.end()) {
+    count_compiled(done.call, done.start_ns, done.elapsed_ns, run);
   }
 }
 
@@ -184,7 +178,7 @@ void Launcher::verify_programs(uint32_t index) {
 void Launcher::request_scratch(uint32_t index, int32_t first, const RunContext& run,
                                Prepared& out) {
   const int32_t last = std::max(first, position_ - 1);
-  if (const int64_t bytes = compiled(index).workspace_bytes; bytes > 0) {
+  if (const int64_t bytes = programs_.compiled(index).workspace_bytes; bytes > 0) {
     out.scratch.push_back({-1, index, 0});
     requests_.push_back({bytes, first, last});
   }
@@ -238,6 +232,7 @@ void Launcher::bind_buffers(const Prepared& prepared, const RunContext& run) {
 void Launcher::prepare_ahead(uint32_t end_step, const RunContext& run) {
   for (; next_ < end_step; next_++) {
     if (is_ready(next_)) continue;
+    if (compiles_ahead_ && !ahead_.has(next_)) break;
     prepare(next_, run);
     if (!device_.device.has_unclaimed_tiles()) break;
   }
@@ -260,6 +255,7 @@ void Launcher::launch(uint32_t step, uint32_t end_step, const RunContext& run) {
     done = collect_tasks(prepared, done, run);
     device_.device.submit(tasks_);
   }
+  if (step + 1 == end_step) end_ahead(run);
   // A core that finds no more tiles begins while others finish theirs.
   if (step + 1 == model_.steps.size() && !news_.empty()) {
     rehearsal_.ask(news_, run.dims.all(), {run.values, model_.values.size()});
@@ -275,7 +271,7 @@ size_t Launcher::collect_tasks(const Prepared& prepared, size_t first, const Run
   for (; index < prepared.launches.size(); index++) {
     const Launch& launch = prepared.launches[index];
     if (launch.position != prepared.launches[first].position) break;
-    const CompiledKernel& kernel = compiled(launch.call);
+    const CompiledKernel& kernel = programs_.compiled(launch.call);
     const CompiledKernel::Stage& stage = kernel.stages[launch.stage];
     for (uint32_t i = 0; i < stage.program_count; i++) {
       const Program& program = kernel.programs[stage.first_program + i];

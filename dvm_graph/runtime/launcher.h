@@ -1,18 +1,18 @@
-// Compiles kernels and launches them: while one launch runs, the caller's thread compiles the next.
+// Compiles kernels and launches them: while one launch runs, a waiting core (ahead_compiler.h) or
+// the caller's thread compiles the next.
 //
-// A kernel is compiled once for all calls of it (kernel_table.h). The programs compiled last are
-// kept, and used again while the dims that they depend on stay the same; nothing else is cached: no
-// program of an earlier shape. A call whose guard is 0 or whose kernel does not fit the device is
-// replaced by its fallback calls. Fallback intermediates and kernel workspaces lie in a scratch
-// arena that is laid out per launch.
+// A kernel is compiled once for all calls of it (kernel_programs.h). A call whose guard is 0 or
+// whose kernel does not fit the device is replaced by its fallback calls. Fallback intermediates
+// and kernel workspaces lie in a scratch arena that is laid out per launch.
 #pragma once
 
 #include <cstdint>
 #include <span>
 #include <vector>
 
+#include "runtime/ahead_compiler.h"
 #include "runtime/device_pool.h"
-#include "runtime/kernel_table.h"
+#include "runtime/kernel_programs.h"
 #include "runtime/memory.h"
 #include "runtime/memory_plan.h"
 #include "runtime/model.h"
@@ -20,7 +20,6 @@
 #include "runtime/rehearsal.h"
 #include "runtime/schedule.h"
 #include "runtime/statistics.h"
-#include "vm/compile.h"
 
 namespace dvm {
 
@@ -73,21 +72,15 @@ class Launcher {
     int64_t scratch_bytes = 0;
     int32_t fallbacks = 0;
   };
-  // A distinct kernel and the dims of its slots that it was compiled for last.
-  struct Kernel {
-    CompiledKernel compiled;
-    CompileStatus status = CompileStatus::empty;
-    bool valid = false;
-    std::vector<int64_t> dims;
-  };
+  class Ahead;
 
   bool is_ready(uint32_t step) const;
   void prepare(uint32_t step, const RunContext& run);
   void resolve(uint32_t call, const RunContext& run, Prepared& out);
   bool take_programs(uint32_t call, const RunContext& run, Prepared& out);
-  bool is_current(uint32_t kernel, const Dims& dims) const;
   void compile(uint32_t call, const RunContext& run);
-  void verify_programs(uint32_t call);
+  void count_compiled(uint32_t call, int64_t start_ns, int64_t elapsed_ns, const RunContext& run);
+  void end_ahead(const RunContext& run);
   void request_scratch(uint32_t call, int32_t first, const RunContext& run, Prepared& out);
   void place_scratch(Prepared& out);
   void bind_buffers(const Prepared& prepared, const RunContext& run);
@@ -96,28 +89,23 @@ class Launcher {
   size_t collect_tasks(const Prepared& prepared, size_t first, const RunContext& run);
   void finish();
 
-  const std::string& name_of(uint32_t call) const {
-    return model_.kernels[model_.calls[call].kernel].plan.name;
-  }
-  const BoundKernel& bound(uint32_t call) const { return table_.bound[model_.calls[call].kernel]; }
-  const CompiledKernel& compiled(uint32_t call) const {
-    return kernels_[bound(call).kernel].compiled;
-  }
+  const BoundKernel& bound(uint32_t call) const { return programs_.bound(call); }
   // The buffers of a call, by argument; behind kReservedBuffers entries.
   std::byte** buffers_of(uint32_t call) { return buffers_.data() + first_buffer_[call]; }
 
   const Model& model_;
   const Schedule& schedule_;
   SharedDevice& device_;
-  const KernelTable table_;
-  CompilerScratch compiler_;
+  // Of the caller, and of the worker that runs errands, where rehearsals leave it in the caches.
+  CompilerScratch compiler_, waiting_compiler_;
+  KernelPrograms programs_;
+  AheadCompiler ahead_;
+  bool compiles_ahead_ = false;  // a worker is at it
   Rehearsal rehearsal_;
   MemoryPlanner planner_;
-  std::vector<Kernel> kernels_;       // by distinct kernel
   std::vector<size_t> first_buffer_;  // by call, into buffers_
   std::vector<std::byte*> buffers_;
-  std::vector<Prepared> prepared_;    // by step
-  std::vector<ValueInfo> arguments_;  // of the kernel at hand
+  std::vector<Prepared> prepared_;  // by step
   Arena scratch_;
   int64_t largest_scratch_ = 0;  // of this run
   uint32_t next_ = 0;            // step to prepare next

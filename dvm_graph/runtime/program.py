@@ -51,7 +51,7 @@ class RunStatistics:
 
     run_ns: int
     compile_ns: int
-    """Sum over the kernels compiled."""
+    """Sum over the kernels compiled, on whichever core; handing them to another one included."""
     max_compile_ns: int
     """Longest compilation of one kernel."""
     kernels_compiled: int

@@ -25,7 +25,7 @@ void Rehearsal::run() noexcept {
   if (!lock.owns_lock()) return;
   try {
     for (const uint32_t kernel : kernels_) {
-      if (device_.has_unclaimed_tiles()) return;
+      if (device_.has_unclaimed_tiles() || device_.has_errand()) return;
       compile(table_.bound[kernel]);
     }
   } catch (const std::exception&) {  // the run that needs the kernel says what is wrong

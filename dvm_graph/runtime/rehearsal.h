@@ -3,7 +3,8 @@
 // The data of a run push the compiler's code and the kernel plans out of the caches, and the first
 // kernels of the next run wait for them line by line: that takes longer than compiling. So after a
 // run that compiled, a core with nothing else to do compiles the same kernels once more, for
-// nobody: what it reads, others get from its caches. It stops as soon as there are tiles to claim.
+// nobody: what it reads, others get from its caches. It stops as soon as there are tiles to claim,
+// or another errand: the next run's kernels.
 #pragma once
 
 #include <cstdint>
@@ -19,7 +20,8 @@ namespace dvm {
 
 class Rehearsal final : public Errand {
  public:
-  Rehearsal(HostDevice& device, const KernelTable& table) : device_(device), table_(table) {}
+  Rehearsal(HostDevice& device, const KernelTable& table, CompilerScratch& compiler)
+      : device_(device), table_(table), compiler_(compiler) {}
   ~Rehearsal();  // waits for a core that is at it
   Rehearsal(const Rehearsal&) = delete;
   Rehearsal& operator=(const Rehearsal&) = delete;
@@ -36,11 +38,11 @@ class Rehearsal final : public Errand {
 
   HostDevice& device_;
   const KernelTable& table_;
+  CompilerScratch& compiler_;
   std::mutex mutex_;  // held by who reads or writes what follows
   std::vector<uint32_t> kernels_;
   std::vector<int64_t> dims_;
   std::vector<ValueInfo> values_, arguments_;
-  CompilerScratch compiler_;
   CompiledKernel compiled_;
 };
 

@@ -10,7 +10,7 @@ namespace dvm {
 
 struct RunStatistics {
   int64_t run_ns = 0;            // wall time of the whole run
-  int64_t compile_ns = 0;        // sum over kernels compiled
+  int64_t compile_ns = 0;        // sum over kernels compiled, on whichever core
   int64_t max_compile_ns = 0;    // of one kernel
   int32_t kernels_compiled = 0;  // distinct ones whose dims changed; calls share their programs
   int32_t kernels_launched = 0;

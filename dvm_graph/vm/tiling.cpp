@@ -31,10 +31,8 @@ bool absorbed(const NormalPlan& plan, const Target& target, const NormalAccess& 
 // Share of a full tile that a value over `axes` takes, if parallel axes count in full.
 double share_of(const NormalPlan& plan, uint32_t axes, uint32_t reduced) {
   double share = 1;
-  for (int axis = 0; axis < plan.rank; ++axis) {
-    if ((reduced & bit(axis)) && !(axes & bit(axis))) {
-      share /= static_cast<double>(plan.extents[axis]);
-    }
+  for (uint32_t gone = reduced & ~axes; gone != 0; gone &= gone - 1) {
+    share /= static_cast<double>(plan.extents[std::countr_zero(gone)]);
   }
   return share;
 }
@@ -240,10 +238,13 @@ class Liveness {
  public:
   explicit Liveness(const NormalPlan& plan)
       : plan_(plan), count_(std::min<size_t>(plan.nodes.size(), kMaxNodes)) {
+    const uint32_t reduced = plan.reduced_axes();
     for (size_t i = 0; i < count_; ++i) {
+      const NormalNode& node = plan.nodes[i];
+      bytes_[i] = static_cast<double>(size_of(node.dtype)) * share_of(plan, node.axes, reduced);
       last_use_[i] = -1;
       uses_[i] = 0;
-      for (const int32_t input : plan.nodes[i].inputs) {
+      for (const int32_t input : node.inputs) {
         if (input < 0) continue;
         last_use_[input] = static_cast<int16_t>(i);
         ++uses_[input];
@@ -253,17 +254,16 @@ class Liveness {
 
   // `reused`: count absorbed values that are used more than once.
   void weigh(const Target& target, bool reused) {
-    const uint32_t reduced = plan_.reduced_axes();
     for (size_t i = 0; i < count_; ++i) {
       const NormalNode& node = plan_.nodes[i];
-      weight_[i] = static_cast<double>(size_of(node.dtype)) * share_of(plan_, node.axes, reduced);
+      weight_[i] = bytes_[i];
       const bool keeps = reused && uses_[i] > 1;
       if (node.op == PlanOp::fill_ || node.op == PlanOp::store_) weight_[i] = 0;
       if (node.op == PlanOp::load_ && !keeps &&
           absorbed(plan_, target, plan_.accesses[node.access], node.dtype)) {
         weight_[i] = 0;
       }
-      if (node.op == PlanOp::store_) weigh_stored(target, node, reused, reduced);
+      if (node.op == PlanOp::store_) weigh_stored(target, node, reused);
     }
   }
 
@@ -294,21 +294,21 @@ class Liveness {
   }
 
  private:
-  void weigh_stored(const Target& target, const NormalNode& store, bool reused, uint32_t reduced) {
+  void weigh_stored(const Target& target, const NormalNode& store, bool reused) {
     const int32_t source = store.inputs[0];
     const NormalNode& stored = plan_.nodes[source];
     if (absorbed(plan_, target, plan_.accesses[store.access], store.dtype)) {
       if (store.axes == stored.axes && !(reused && uses_[source] > 1)) weight_[source] = 0;
     } else if (stored.op == PlanOp::load_) {  // a store to scattered places reads local memory
-      weight_[source] =
-          static_cast<double>(size_of(stored.dtype)) * share_of(plan_, stored.axes, reduced);
+      weight_[source] = bytes_[source];
     }
   }
 
   const NormalPlan& plan_;
   const size_t count_;
   int16_t last_use_[kMaxNodes], uses_[kMaxNodes];
-  double weight_[kMaxNodes];
+  double bytes_[kMaxNodes];   // of a full tile's value, per element
+  double weight_[kMaxNodes];  // of which count
   bool alive_[kMaxNodes];
 };
 

@@ -9,6 +9,7 @@
 #include <cstdlib>
 #include <new>
 
+#include "npu/host/relax.h"
 #include "vm/interpret.h"
 
 namespace dvm {
@@ -17,19 +18,10 @@ namespace {
 constexpr uint32_t kOpen = 1u << 11;
 constexpr uint32_t kInside = kOpen - 1;
 constexpr uint32_t kGeneration = 1u << 12;
-constexpr int kSpinsPerYield = 4096;
 constexpr size_t kArenaAlignment = 64;
 constexpr size_t kHugePage = size_t{2} << 20;
 
 uint32_t generation_of(uint32_t state) { return state & ~(kOpen | kInside); }
-
-void relax() {
-#if defined(__x86_64__) || defined(__i386__)
-  __builtin_ia32_pause();
-#elif defined(__aarch64__)
-  asm volatile("yield");
-#endif
-}
 
 // Makes what instructions stored around the caches visible to other cores; see kStream.
 void finish_streams() {
@@ -82,7 +74,7 @@ HostDevice::HostDevice(int cores, const InstructionTable& table, const Target& t
   }
   try {
     for (int i = 1; i < cores; i++) {
-      workers_.emplace_back([this, i] { worker_loop(*cores_[static_cast<size_t>(i)]); });
+      workers_.emplace_back([this, i] { worker_loop(*cores_[static_cast<size_t>(i)], i == 1); });
     }
   } catch (...) {
     stop();
@@ -147,10 +139,7 @@ Trap HostDevice::finish() {
   if ((state_.load(std::memory_order_relaxed) & kOpen) == 0) return Trap{};
   work(*cores_[0]);
   state_.fetch_and(~kOpen, std::memory_order_acq_rel);
-  for (int spins = 1; (state_.load(std::memory_order_acquire) & kInside) != 0; spins++) {
-    relax();
-    if (spins % kSpinsPerYield == 0) sched_yield();  // to a worker that waits for this very CPU
-  }
+  spin_until([&] { return (state_.load(std::memory_order_acquire) & kInside) == 0; });
   return trap_;
 }
 
@@ -242,22 +231,24 @@ void HostDevice::post(Errand& errand) {
   if (!workers_.empty()) errand_.store(&errand, std::memory_order_release);
 }
 
+bool HostDevice::withdraw(Errand& errand) {
+  Errand* posted = &errand;
+  return errand_.compare_exchange_strong(posted, nullptr, std::memory_order_relaxed);
+}
+
 void HostDevice::recall(Errand& errand) {
   if (getpid() != process_) return;  // no worker came along
   const std::lock_guard lock(errand_mutex_);
-  Errand* posted = &errand;
-  errand_.compare_exchange_strong(posted, nullptr, std::memory_order_relaxed);
+  withdraw(errand);
 }
 
 void HostDevice::run_errand() {
-  if (errand_.load(std::memory_order_relaxed) == nullptr) return;
-  const std::unique_lock lock(errand_mutex_, std::try_to_lock);
-  if (!lock.owns_lock()) return;
+  const std::lock_guard lock(errand_mutex_);
   Errand* const errand = errand_.exchange(nullptr, std::memory_order_acquire);
   if (errand != nullptr) errand->run();
 }
 
-uint32_t HostDevice::await_stage(uint32_t seen) {
+uint32_t HostDevice::await_stage(uint32_t seen, bool runs_errands) {
   using Clock = std::chrono::steady_clock;
   constexpr int kChecksPerClockRead = 64;
   // Reads of the clock further apart: the core was taken away meanwhile, which is no spinning.
@@ -269,13 +260,14 @@ uint32_t HostDevice::await_stage(uint32_t seen) {
     for (int i = 0; i < kChecksPerClockRead; i++) {
       const uint32_t state = state_.load(std::memory_order_acquire);
       if (arrived(state)) return state;
+      if (runs_errands && has_errand()) run_errand();
       relax();
     }
-    run_errand();
     const Clock::time_point now = Clock::now();
     spun += std::min<Clock::duration>(now - last, kLongestStep);
     last = now;
   } while (spun < options_.spin && !resting_.load(std::memory_order_relaxed));
+  if (runs_errands) waiting_.store(false, std::memory_order_relaxed);
   uint32_t state = state_.load(std::memory_order_acquire);
   while (!arrived(state)) {
     state_.wait(state, std::memory_order_acquire);
@@ -284,12 +276,14 @@ uint32_t HostDevice::await_stage(uint32_t seen) {
   return state;
 }
 
-void HostDevice::worker_loop(Core& core) {
+void HostDevice::worker_loop(Core& core, bool runs_errands) {
   uint32_t seen = 0;
   for (;;) {
-    uint32_t state = await_stage(seen);
+    if (runs_errands) waiting_.store(true, std::memory_order_relaxed);
+    uint32_t state = await_stage(seen, runs_errands);
     if (stopping_.load(std::memory_order_relaxed)) return;
     seen = generation_of(state);
+    if (runs_errands) waiting_.store(false, std::memory_order_relaxed);
     while ((state & kOpen) != 0) {
       if (!state_.compare_exchange_weak(state, state + 1, std::memory_order_acq_rel)) continue;
       seen = generation_of(state);

@@ -107,11 +107,18 @@ class HostDevice {
   void rest() { resting_.store(true, std::memory_order_relaxed); }
   bool resting() const { return resting_.load(std::memory_order_relaxed); }
 
-  // May be called by any thread. Has a worker run the errand once, if one comes to wait for a stage
-  // awake; one that was posted earlier and not begun is forgotten.
+  // May be called by any thread. Has the first worker run the errand once, if it comes to wait for
+  // a stage awake: always the same one, so that it finds what earlier errands left in its caches.
+  // One that was posted earlier and not begun is forgotten.
   void post(Errand& errand);
+  // By any thread, too. True if the errand was not begun, and now will not be.
+  bool withdraw(Errand& errand);
   // By any thread, too. Afterwards no worker is at the errand, and none will be.
   void recall(Errand& errand);
+  // An errand is posted that nobody has begun.
+  bool has_errand() const { return errand_.load(std::memory_order_relaxed) != nullptr; }
+  // The worker that runs errands is awake, and at no stage.
+  bool waits_for_errands() const { return waiting_.load(std::memory_order_relaxed); }
 
   int cores() const { return static_cast<int>(cores_.size()); }
   const InstructionTable& table() const { return table_; }
@@ -132,8 +139,8 @@ class HostDevice {
   void share_out(int64_t claims);
   static int64_t take(Share& share, bool from_low);  // -1: nothing is left
   void work(Core& core);
-  void worker_loop(Core& core);
-  uint32_t await_stage(uint32_t seen);
+  void worker_loop(Core& core, bool runs_errands);
+  uint32_t await_stage(uint32_t seen, bool runs_errands);
   void run_errand();
   void run_claim(Core& core, CoreRecord* record, const Task& task, int64_t begin, int64_t next,
                  bool goes_on);
@@ -160,7 +167,8 @@ class HostDevice {
   std::atomic<bool> stopping_{false};
   std::atomic<bool> resting_{false};  // until the next submit
   std::atomic<Errand*> errand_{nullptr};
-  std::mutex errand_mutex_;  // held by the worker that is at one
+  std::atomic<bool> waiting_{false};  // the worker that runs errands is awake, and at no stage
+  std::mutex errand_mutex_;           // held by the worker that is at one
   std::vector<std::thread> workers_;
   pid_t process_;        // in which the workers run
   cpu_set_t allowed_;    // CPUs that workers may use; empty: they run where they like

@@ -368,6 +368,23 @@ void test_recalled_errands() {
   }
 }
 
+// An errand is withdrawn, or it runs.
+void test_withdrawn_errands() {
+  context = "withdrawn errands";
+  HostDevice device = make_device(3, kLongSpin);
+  for (int i = 0; i < 2000; i++) {
+    CountedErrand errand;
+    device.post(errand);
+    if (i % 3 == 0) std::this_thread::yield();
+    const bool withdrawn = device.withdraw(errand);
+    if (!withdrawn) wait_for(errand.ended, 1);
+    CHECK(!device.has_errand() && errand.ended == (withdrawn ? 0 : 1));
+    device.recall(errand);
+  }
+  HostDevice alone = make_device(1, kLongSpin);
+  CHECK(!alone.waits_for_errands());
+}
+
 void test_two_devices() {
   std::thread other([] { test_stages(2, std::chrono::microseconds(10), 200); });
   HostDevice device = make_device(2, std::chrono::microseconds(10));
@@ -393,6 +410,7 @@ int main() {
   }
   for (const int cores : {1, 2, 4}) test_errands(cores);
   test_recalled_errands();
+  test_withdrawn_errands();
   test_lifetimes();
   test_order();
   test_waking();

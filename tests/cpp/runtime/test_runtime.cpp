@@ -1,6 +1,7 @@
 // Tests of the runtime below Python: dims, packed weights, and the executor under threads. Built
 // with a sanitizer (DVM_SANITIZE) they also look for races and leaks.
 #include <algorithm>
+#include <cmath>
 #include <functional>
 #include <limits>
 #include <numeric>
@@ -319,6 +320,45 @@ void test_failed_run_leaves_nothing_behind() {
   check(target == std::vector<float>(3, 2.0f), "writes a given output");
 }
 
+// A kernel between others cannot be compiled at some shapes, whoever comes to it first.
+void test_failed_compilations(int cores) {
+  Model model = empty_model();
+  const auto five = static_cast<DimSlot>(model.dims.instructions.size());
+  model.dims.instructions.push_back({DimOp::constant, 5, 0});
+  model.dims.instructions.push_back({DimOp::sub, kN, five});
+  const uint32_t x = add_vector(model, "x", Storage::input);
+  const uint32_t a = add_vector(model, "a", Storage::arena);
+  const uint32_t z = add_vector(model, "z", Storage::output);
+  const uint32_t y = add_vector(model, "y", Storage::output);
+  add_launch(model, {add_map(model, PlanOp::neg_, {x}, a)});
+  add_launch(model, {add_map(model, PlanOp::abs_, {x}, z)});
+  model.kernels.back().plan.extents = {five + 1};
+  add_launch(model, {add_map(model, PlanOp::neg_, {a}, y)});
+  Executor executor(std::move(model), shared_device({cores, "", 0}), nullptr);
+  std::mt19937 random(5);
+  for (int round = 0; round < 300; round++) {
+    const int64_t n = std::uniform_int_distribution<int>(0, 20)(random);
+    const std::string what = "failed compilations, n = " + std::to_string(n);
+    std::vector<float> data(static_cast<size_t>(n));
+    std::iota(data.begin(), data.end(), -3.0f);
+    const Tensor input = vector_tensor(data);
+    try {
+      const std::vector<Tensor> outputs = executor.run(std::span(&input, 1), {});
+      const auto* const absolute = reinterpret_cast<const float*>(outputs[0].data);
+      const auto* const same = reinterpret_cast<const float*>(outputs[1].data);
+      bool right = n >= 5;
+      for (size_t i = 0; i < data.size(); i++) {
+        right &= same[i] == data[i];
+        if (i + 5 < data.size()) right &= absolute[i] == std::abs(data[i]);
+      }
+      check(right, what);
+    } catch (const CompileError& error) {
+      const bool named = std::string(error.what()).find("map_to_z") != std::string::npos;
+      check(n < 5 && named, what + ": " + error.what());
+    }
+  }
+}
+
 // Partition 0 gives as many of its input's elements as it is told to; both can be told to fail.
 class FakeVendor final : public VendorLibrary {
  public:
@@ -381,5 +421,6 @@ int main() {
   test_profiles_of_threads();
   test_failed_run_leaves_nothing_behind();
   test_failed_segments_leave_nothing_behind();
+  for (const int cores : {1, 2, 3}) test_failed_compilations(cores);
   return report();
 }

@@ -1,0 +1,59 @@
+#include "runtime/kernel_programs.h"
+
+#include "runtime/errors.h"
+#include "runtime/plan_dims.h"
+#include "vm/verify.h"
+
+namespace dvm {
+
+KernelPrograms::KernelPrograms(const Model& model, const Target& target)
+    : model_(model),
+      target_(target),
+      table_(make_kernel_table(model)),
+      entries_(table_.kernels.size()) {
+  for (size_t i = 0; i < entries_.size(); i++) {
+    entries_[i].dims.resize(table_.kernels[i].slots.size());
+  }
+}
+
+bool KernelPrograms::is_current(uint32_t call, const Dims& dims) const {
+  const Entry& known = entry(call);
+  const std::vector<DimSlot>& slots = table_.kernels[bound(call).kernel].slots;
+  if (!known.valid) return false;
+  for (size_t i = 0; i < slots.size(); i++) {
+    if (known.dims[i] != dims.values()[slots[i]]) return false;
+  }
+  return true;
+}
+
+void KernelPrograms::compile(uint32_t call, const Dims& dims, const ValueInfo* values,
+                             CompilerScratch& scratch) {
+  const DistinctKernel& distinct = table_.kernels[bound(call).kernel];
+  Entry& made = entries_[bound(call).kernel];
+  made.valid = false;
+  for (size_t i = 0; i < distinct.slots.size(); i++) {
+    made.dims[i] = dims.at(distinct.slots[i], name_of(call));
+  }
+  arguments_.clear();
+  for (const uint32_t value : bound(call).arguments) arguments_.push_back(values[value]);
+  made.status = compile_plan(distinct.plan, name_of(call), dims, arguments_.data(), target_,
+                             scratch, made.compiled);
+  verify_programs(call);
+  made.valid = true;
+}
+
+void KernelPrograms::forget() {
+  for (Entry& entry : entries_) entry.valid = false;
+}
+
+void KernelPrograms::verify_programs(uint32_t call) const {
+  const CompiledKernel& kernel = compiled(call);
+  for (uint32_t i = 0; i < kernel.program_count; i++) {
+    const std::string complaint = verify(kernel.programs[i], arguments_.data(), arguments_.size(),
+                                         kernel.workspace_bytes, target_);
+    if (complaint.empty()) continue;
+    throw CompileError("kernel " + name_of(call) + " was compiled to a bad program: " + complaint);
+  }
+}
+
+}  // namespace dvm

@@ -1,0 +1,57 @@
+// The programs of all distinct kernels (kernel_table.h), each for the dims that it was compiled for
+// last. Nothing else is cached: no program of an earlier shape.
+//
+// Not thread-safe: one core compiles at a time, and entries that are current may be read meanwhile.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "runtime/dims.h"
+#include "runtime/kernel_table.h"
+#include "vm/compile.h"
+
+namespace dvm {
+
+class KernelPrograms {
+ public:
+  KernelPrograms(const Model& model, const Target& target);
+
+  const KernelTable& table() const { return table_; }
+  const BoundKernel& bound(uint32_t call) const { return table_.bound[model_.calls[call].kernel]; }
+  const std::string& name_of(uint32_t call) const {
+    return model_.kernels[model_.calls[call].kernel].plan.name;
+  }
+
+  // The programs of the call's kernel are for these dims.
+  bool is_current(uint32_t call, const Dims& dims) const;
+  // Where they are:
+  const CompiledKernel& compiled(uint32_t call) const { return entry(call).compiled; }
+  CompileStatus status(uint32_t call) const { return entry(call).status; }
+
+  // Makes and verifies them. Throws CompileError, ShapeError.
+  void compile(uint32_t call, const Dims& dims, const ValueInfo* values, CompilerScratch& scratch);
+
+  // None is current any more.
+  void forget();
+
+ private:
+  struct Entry {
+    CompiledKernel compiled;
+    CompileStatus status = CompileStatus::empty;
+    bool valid = false;
+    std::vector<int64_t> dims;  // of the kernel's slots
+  };
+
+  const Entry& entry(uint32_t call) const { return entries_[bound(call).kernel]; }
+  void verify_programs(uint32_t call) const;
+
+  const Model& model_;
+  const Target& target_;
+  const KernelTable table_;
+  std::vector<Entry> entries_;        // by distinct kernel
+  std::vector<ValueInfo> arguments_;  // of the kernel at hand
+};
+
+}  // namespace dvm
