@@ -9,8 +9,9 @@
 namespace dvm {
 namespace {
 
-// How long to wait for a worker to begin: it may be at a kernel of a rehearsal.
-constexpr int64_t kPatienceNs = 3000;
+// How long to wait for a worker to begin. It may be at a kernel of a rehearsal: that is worth
+// waiting for where there are many kernels to compile.
+constexpr int64_t kPatienceNs = 1000, kPatiencePerKernelNs = 100;
 
 }  // namespace
 
