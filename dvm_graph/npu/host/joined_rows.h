@@ -142,26 +142,28 @@ struct TheseSteps {
   }
 };
 
-// Folds strip by strip. Sums are carried over to the next of three levels after 16 additions, so
-// that the error of a long row stays small. What is carried is no member of the object, so that
-// the sums themselves stay in registers.
+// Folds strip by strip, of whose vectors two go to the same sum. Sums are carried over to the next
+// of three levels after 16 strips, so that the error of a long row stays small. What is carried is
+// no member of the object, so that the sums themselves stay in registers.
 template <class Op>
 class Folding {
  public:
+  static constexpr int kSums = kStrip / 2;
   struct Carried {
-    F level[2][kStrip];
+    F level[2][kSums];
   };
 
   DVM_INLINE explicit Folding(Carried& carried) : carried_(carried) {
-    each<kStrip>([&](auto index) DVM_LAMBDA_INLINE { sums_[index.k] = identity(); });
+    each<kSums>([&](auto index) DVM_LAMBDA_INLINE { sums_[index.k] = identity(); });
   }
   DVM_INLINE void add(const F (&strip)[kStrip]) {
-    each<kStrip>([&](auto index) DVM_LAMBDA_INLINE {
-      sums_[index.k] = Op::combine(sums_[index.k], strip[index.k]);
+    each<kSums>([&](auto index) DVM_LAMBDA_INLINE {
+      const F pair = Op::combine(strip[index.k], strip[index.k + kSums]);
+      sums_[index.k] = Op::combine(sums_[index.k], pair);
     });
     if ((++strips_ & 15) == 0) [[unlikely]] {
-      F carried[kStrip];
-      each<kStrip>([&](auto index) DVM_LAMBDA_INLINE {
+      F carried[kSums];
+      each<kSums>([&](auto index) DVM_LAMBDA_INLINE {
         carried[index.k] = sums_[index.k];
         sums_[index.k] = identity();
       });
@@ -169,22 +171,17 @@ class Folding {
     }
   }
   DVM_INLINE void add(F v) { sums_[0] = Op::combine(sums_[0], v); }
-  DVM_INLINE float total() {
+  // A vector whose lanes are left to fold.
+  DVM_INLINE F total() {
     if (strips_ > 15) [[unlikely]] {
-      each<kStrip>([&](auto index) DVM_LAMBDA_INLINE {
+      each<kSums>([&](auto index) DVM_LAMBDA_INLINE {
         sums_[index.k] = Op::combine(
             sums_[index.k], Op::combine(carried_.level[0][index.k], carried_.level[1][index.k]));
       });
     }
-    F pairs[kStrip / 2];
-    each<kStrip / 2>([&](auto index) DVM_LAMBDA_INLINE {
-      pairs[index.k] = Op::combine(sums_[index.k], sums_[index.k + kStrip / 2]);
-    });
-    if constexpr (kStrip == 8) {
-      pairs[0] = Op::combine(pairs[0], pairs[2]);
-      pairs[1] = Op::combine(pairs[1], pairs[3]);
-    }
-    return fold_lanes<Op>(Op::combine(pairs[0], pairs[1]));
+    const F total = Op::combine(sums_[0], sums_[1]);
+    if constexpr (kSums == 2) return total;
+    return Op::combine(total, Op::combine(sums_[kSums - 2], sums_[kSums - 1]));
   }
 
  private:
@@ -196,15 +193,15 @@ class Folding {
         for (F& v : level) v = identity();
       }
     }
-    for (int k = 0; k < kStrip; k++) to.level[0][k] = Op::combine(to.level[0][k], sums[k]);
+    for (int k = 0; k < kSums; k++) to.level[0][k] = Op::combine(to.level[0][k], sums[k]);
     if ((strips & 255) != 0) return;
-    for (int k = 0; k < kStrip; k++) {
+    for (int k = 0; k < kSums; k++) {
       to.level[1][k] = Op::combine(to.level[1][k], to.level[0][k]);
       to.level[0][k] = identity();
     }
   }
 
-  F sums_[kStrip];
+  F sums_[kSums];
   Carried& carried_;
   int64_t strips_ = 0;
 };
@@ -309,44 +306,6 @@ class RowSteps {
   float* out_[kMost];
 };
 
-// What rows are folded to, gathered to vectors: later instructions read them as such.
-class Totals {
- public:
-  DVM_INLINE Totals(const Group& group, const Rows& rows)
-      : to_(rows.folded),
-        lanes_(rows.lanes),
-        stride_(group.folded.middle),
-        accumulate_(group.accumulate) {
-    for (int i = 0; i < kF; i++) lane_[i] = i;
-  }
-  template <class Op>
-  DVM_INLINE void add(float total) {
-    if (stride_ != 1 || accumulate_) [[unlikely]] {
-      *to_ = accumulate_ ? combine_one<Op>(*to_, total) : total;
-      to_ += stride_;
-      return;
-    }
-    totals_ = lane_ == splat<I>(count_) ? splat<F>(total) : totals_;
-    if (++count_ == kF) write();
-  }
-  DVM_INLINE void write() {
-    if (count_ == 0) return;
-    if (lanes_ != nullptr) store(lanes_, totals_);
-    store_partial(to_, totals_, count_);
-    to_ += count_;
-    count_ = 0;
-  }
-
- private:
-  float* to_;
-  float* const lanes_;
-  const int64_t stride_;
-  const bool accumulate_;
-  F totals_{};
-  I lane_;
-  int32_t count_ = 0;
-};
-
 // `Op`: the fold at the end, or NoFold.
 template <class Op, class Steps = AnySteps>
 void run_rows(const Group& group, const Rows& rows, FetchAhead& ahead) {
@@ -359,14 +318,14 @@ void run_rows(const Group& group, const Rows& rows, FetchAhead& ahead) {
       run_row<Op, Steps>(steps, group.count, rows.elements, before, none, ahead);
     }
   } else {
-    Totals totals(group, rows);
+    Totals<Op, float> totals(rows.folded, group.folded.middle, group.accumulate, rows.lanes);
     for (int64_t row = 0; row < rows.count; row++) {
       Step* const steps = all.at(row);
       const int64_t before = all.align_streams(rows.elements);
       typename Folding<Op>::Carried carried;
       Folding<Op> fold(carried);
       run_row<Op, Steps>(steps, group.count, rows.elements, before, fold, ahead);
-      totals.template add<Op>(fold.total());
+      totals.add(fold.total());
     }
     totals.write();
   }
