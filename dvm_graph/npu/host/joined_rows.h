@@ -254,81 +254,85 @@ struct Rows {
   float* lanes = nullptr;  // where a vector of what each row is folded to goes as well; or null
 };
 
-// The steps at the current row. `Count`: as many as there are, or 0 if that is not known. Addresses
-// come from places, which nobody writes meanwhile: a read of what was just written in other pieces
-// waits until the stores before are done, and streams are slow.
+// The steps at the current row. `Count`: as many as there are, or 0 if that is not known.
 template <int Count>
 class RowSteps {
  public:
   DVM_INLINE RowSteps(const Group& group, const Rows& rows)
       : group_(group), count_(Count > 0 ? Count : group.count) {
-    for (int s = 0; s < count_; s++) {
+    each_step([&](int s) DVM_LAMBDA_INLINE {
       const Place& place = group.places[s];
-      steps_[s].what = group.steps[s].what;
-      steps_[s].keep = group.steps[s].keep;
-      in_[s] = place.in.at + rows.first * place.in.outer;
-      out_[s] = place.out.at + rows.first * place.out.outer;
-    }
+      steps_[s] = {group.steps[s].what, group.steps[s].keep,
+                   place.in.at + rows.first * place.in.outer,
+                   place.out.at + rows.first * place.out.outer};
+      in_stride_[s] = place.in.middle;
+      out_stride_[s] = place.out.middle;
+    });
   }
-  DVM_INLINE Step* at(int64_t row) {
-    const auto place = [&](int s) DVM_LAMBDA_INLINE {
-      steps_[s].in = in_[s] + row * group_.places[s].in.middle;
-      // Known steps store what the last of them leaves.
-      if (s >= Count - 1) steps_[s].out = out_[s] + row * group_.places[s].out.middle;
-    };
-    if constexpr (Count > 0) {
-      each<Count>([&](auto index) DVM_LAMBDA_INLINE { place(index.k); });
-    } else {
-      for (int s = 0; s < count_; s++) place(s);
-    }
-    return steps_;
+  DVM_INLINE const Step* steps() const { return steps_; }
+  DVM_INLINE void next_row() {
+    each_step([&](int s) DVM_LAMBDA_INLINE {
+      steps_[s].in += in_stride_[s];
+      if (stores(s)) steps_[s].out += out_stride_[s];
+    });
   }
   // Streams need whole vectors of the memory: returns the elements before the first one, and stores
   // as usual where another output is not aligned with it.
   DVM_INLINE int64_t align_streams(int64_t n) {
     if (!group_.streams) return 0;
     int64_t before = -1;
-    for (int s = Count > 0 ? Count - 1 : 0; s < count_; s++) {
-      if (group_.places[s].keep != Keep::stream) continue;
+    each_step([&](int s) DVM_LAMBDA_INLINE {
+      if (!stores(s) || group_.places[s].keep != Keep::stream) return;
       const int64_t missing = to_alignment(steps_[s].out, n);
       if (before < 0) before = missing;
       steps_[s].keep = missing == before ? Keep::stream : Keep::store;
-    }
+    });
     return before;
   }
 
  private:
+  // Known steps store what the last of them leaves.
+  DVM_INLINE static bool stores(int s) { return s >= Count - 1; }
+  template <class Body>
+  DVM_INLINE void each_step(Body body) const {
+    if constexpr (Count > 0) {
+      each<Count>([&](auto index) DVM_LAMBDA_INLINE { body(index.k); });
+    } else {
+      for (int s = 0; s < count_; s++) body(s);
+    }
+  }
+
   static constexpr int kMost = Count > 0 ? Count : 2 * kMostJoined;
   const Group& group_;
   const int count_;
   Step steps_[kMost];
-  const float* in_[kMost];
-  float* out_[kMost];
+  int64_t in_stride_[kMost], out_stride_[kMost];
 };
 
 // `Op`: the fold at the end, or NoFold.
 template <class Op, class Steps = AnySteps>
-void run_rows(const Group& group, const Rows& rows, FetchAhead& ahead) {
+void run_rows(const Group& group, const Rows& rows, FetchAhead& fetches) {
+  FetchAhead ahead = fetches;  // in registers
   RowSteps<Steps::kCount> all(group, rows);
+  const int64_t count = rows.count, elements = rows.elements;
   if constexpr (std::is_same_v<Op, NoFold>) {
-    for (int64_t row = 0; row < rows.count; row++) {
-      Step* const steps = all.at(row);
-      const int64_t before = all.align_streams(rows.elements);
+    for (int64_t row = 0; row < count; row++, all.next_row()) {
+      const int64_t before = all.align_streams(elements);
       NoFold none;
-      run_row<Op, Steps>(steps, group.count, rows.elements, before, none, ahead);
+      run_row<Op, Steps>(all.steps(), group.count, elements, before, none, ahead);
     }
   } else {
     Totals<Op, float> totals(rows.folded, group.folded.middle, group.accumulate, rows.lanes);
-    for (int64_t row = 0; row < rows.count; row++) {
-      Step* const steps = all.at(row);
-      const int64_t before = all.align_streams(rows.elements);
+    for (int64_t row = 0; row < count; row++, all.next_row()) {
+      const int64_t before = all.align_streams(elements);
       typename Folding<Op>::Carried carried;
       Folding<Op> fold(carried);
-      run_row<Op, Steps>(steps, group.count, rows.elements, before, fold, ahead);
+      run_row<Op, Steps>(all.steps(), group.count, elements, before, fold, ahead);
       totals.add(fold.total());
     }
     totals.write();
   }
+  fetches = ahead;
 }
 
 using RunRows = void (*)(const Group& group, const Rows& rows, FetchAhead& ahead);
