@@ -117,6 +117,12 @@ class Compilation {
 
   bool stage(const NormalPlan& plan, const LiveBytes& live, ForcedTile forced) {
     TilingRequest request{live, 1, forced};
+    if (target_.event_flags == 0 && forced.axis < 0 && passes_by_rows(plan)) {
+      request.by_rows = true;
+      scratch_.code.clear();
+      if (tile_whole(plan, target_, request, scratch_.code) && lower(plan, 0, true)) return true;
+      request.by_rows = false;
+    }
     for (int attempt = 0; attempt < kAttempts; ++attempt, request.shrink /= 2) {
       scratch_.code.clear();
       if (!tile_whole(plan, target_, request, scratch_.code)) break;
@@ -133,25 +139,26 @@ class Compilation {
     return false;
   }
 
-  bool lower(const NormalPlan& plan, uint32_t chunk_axes) {
+  bool lower(const NormalPlan& plan, uint32_t chunk_axes, bool by_rows = false) {
     TileCode& code = scratch_.code;
     if (code.overflow) return false;
     Lowering(plan, target_, code, scratch_.lowering, chunk_axes).lower_all();
-    if (!fits(KernelKind::vector)) return false;
+    if (!fits(KernelKind::vector, by_rows)) return false;
     out_.add_stage();
     encode(code, target_, scratch_.body, out_.add_program());
     return true;
   }
 
-  // Joins, allocates and synchronises the tile code. False: it does not fit local memory.
-  bool fits(KernelKind kind) {
+  // Joins, allocates and synchronises the tile code. False: it does not fit local memory, or was
+  // tiled to run by rows and does not.
+  bool fits(KernelKind kind, bool by_rows = false) {
     TileCode& code = scratch_.code;
     if (code.overflow) return false;
     code.kind = kind;
     code.release_buffers();
     if (target_.event_flags == 0) {
       join_strips(code, scratch_.join);
-      mark_row_blocks(code, scratch_.rows);
+      if (!mark_row_blocks(code, scratch_.rows) && by_rows) return false;
       fetch_ahead(code, target_.vector_bytes);
     }
     allocate();

@@ -6,18 +6,23 @@ namespace dvm {
 namespace {
 
 // Elements; the passes over shorter rows cost less than what it takes to begin one for every block.
-constexpr int64_t kLeastRow = 256;
+constexpr int64_t kLeastRow = 128;
+constexpr int kMostNodes = 64;
 
 class Marker {
  public:
   Marker(TileCode& code, RowScratch& scratch) : code_(code), uses_(scratch.uses) {}
 
-  void run() {
-    for (size_t i = 0; i < code_.instructions.size();) {
+  bool run() {
+    const size_t count = code_.instructions.size();
+    bool all = false;
+    for (size_t i = 0; i < count;) {
       const size_t end = end_of_block(i);
+      all = i == 0 && end == count;
       for (; i + 1 < end; ++i) code_.instructions[i].flags |= kRows;
       i = end > i ? i + 1 : group_end(i);
     }
+    return all;
   }
 
  private:
@@ -124,6 +129,42 @@ class Marker {
 
 }  // namespace
 
-void mark_row_blocks(TileCode& code, RowScratch& scratch) { Marker(code, scratch).run(); }
+namespace {
+
+// Computed anew for a second reader (strips.cpp).
+bool is_cheap(const NormalPlan& plan, const NormalNode& node, uint32_t row) {
+  if (node.op != PlanOp::add_ && node.op != PlanOp::sub_ && node.op != PlanOp::mul_) return false;
+  int rows = 0;
+  for (int i = 0; i < 2; ++i) {
+    const NormalNode& input = plan.nodes[node.inputs[i]];
+    if ((input.axes & row) == 0) continue;
+    if (input.op != PlanOp::load_) return false;
+    ++rows;
+  }
+  return rows == 1;
+}
+
+}  // namespace
+
+bool passes_by_rows(const NormalPlan& plan) {
+  if (plan.rank < 2 || plan.nodes.size() > kMostNodes) return false;
+  const uint32_t row = 1u << (plan.rank - 1);
+  if (plan.reduced_axes() != row || plan.extents[plan.rank - 1] < kLeastRow) return false;
+  int uses[kMostNodes] = {};
+  for (size_t i = 0; i < plan.nodes.size(); ++i) {
+    if (plan.nodes[i].axes != 0 && plan.nodes[i].dtype != DType::f32) return false;
+    const NormalNode* last = nullptr;
+    for (const int32_t input : plan.nodes[i].inputs) {
+      if (input < 0 || &plan.nodes[input] == last) continue;
+      last = &plan.nodes[input];
+      if (last->op == PlanOp::load_ || (last->axes & row) == 0) continue;
+      const int most = is_cheap(plan, *last, row) ? 2 : 1;
+      if (++uses[input] > most) return false;
+    }
+  }
+  return true;
+}
+
+bool mark_row_blocks(TileCode& code, RowScratch& scratch) { return Marker(code, scratch).run(); }
 
 }  // namespace dvm

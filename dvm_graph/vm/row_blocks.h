@@ -27,7 +27,12 @@ struct RowScratch {
   std::vector<Use> uses;
 };
 
-// Sets kRows, once strips are joined and before local memory is laid out.
-void mark_row_blocks(TileCode& code, RowScratch& scratch);
+// Whether the instructions of the plan are likely to be marked from the first to the last: it
+// reduces rows that no pass leaves to another.
+bool passes_by_rows(const NormalPlan& plan);
+
+// Sets kRows, once strips are joined and before local memory is laid out. Returns whether all of
+// the instructions run together.
+bool mark_row_blocks(TileCode& code, RowScratch& scratch);
 
 }  // namespace dvm

@@ -10,7 +10,9 @@ namespace {
 constexpr int kMaxTileRank = 3;                       // loops of an instruction
 constexpr int64_t kStreamingTile = int64_t{1} << 18;  // elements, where nothing is held locally
 constexpr int kMaxWaves = 4;
-constexpr double kLeastLive = 0.5;   // bytes per element that matter
+constexpr int64_t kByRows = 4;          // times as large as others, where passes take turns on rows
+constexpr int64_t kByRowsPerCore = 32;  // of such tiles, at least
+constexpr double kLeastLive = 0.5;      // bytes per element that matter
 constexpr double kLeastHeld = 4;     // bytes per element assumed after an attempt that did not fit
 constexpr int kMaxNodes = 256;       // of which liveness is followed
 constexpr int64_t kTransposed = 64;  // least elements each way of a tile that is read across rows
@@ -44,6 +46,7 @@ class Tiler {
     reduced_ = plan.reduced_axes();
     preferred_ = elements_in(target.vector_tile_bytes, request.live.cached, kStreamingTile);
     largest_ = elements_in(target.local_bytes, request.live.local, INT64_MAX);
+    if (request.by_rows) preferred_ = larger_by_rows();
     preferred_ = std::min(preferred_, largest_);
     code.space.rank = plan.rank;
     for (int axis = 0; axis < plan.rank; ++axis) {
@@ -115,6 +118,14 @@ class Tiler {
     if (bytes_per_element < kLeastLive) return unlimited;
     const double elements = static_cast<double>(bytes) * request_.shrink / bytes_per_element;
     return std::max<int64_t>(1, static_cast<int64_t>(elements));
+  }
+
+  // To start fewer tiles, but not so few that a core waits long for the others at the end.
+  int64_t larger_by_rows() const {
+    int64_t all = 1;
+    for (int axis = 0; axis < plan_.rank; ++axis) all *= plan_.extents[axis];
+    const int64_t share = all / (kByRowsPerCore * target_.cores);
+    return std::max(preferred_, std::min(preferred_ * kByRows, share));
   }
 
   int64_t vector_elements() const { return target_.vector_bytes / 4; }

@@ -34,6 +34,7 @@ struct TilingRequest {
   LiveBytes live;
   double shrink = 1;  // fraction of the memory limits to use
   ForcedTile forced;
+  bool by_rows = false;  // passes take turns on rows (row_blocks.h): tiles may outgrow L1
 };
 
 // Fills code.space and code.grid for a tile that holds the reduced axes whole.

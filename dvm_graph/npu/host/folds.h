@@ -1,5 +1,5 @@
 // What reductions fold with: the identity of each, how two vectors are combined, and the fold of
-// one vector's lanes. Compiled per level: see simd.h.
+// the lanes of many vectors at once. Compiled per level: see simd.h.
 #pragma once
 
 #include "npu/host/simd.h"
@@ -84,23 +84,104 @@ DVM_INLINE T combine_one(T a, T b) {
   return Op::combine(splat<V>(a), splat<V>(b))[0];
 }
 
-template <class Op, int Step, class V>
-DVM_INLINE V fold_by_rotation(V v) {
-  if constexpr (Step == 0) {
-    return v;
-  } else {
-    const V turned = rotate<Step>(v, std::make_integer_sequence<int, kLanesOf<V>>{});
-    return fold_by_rotation<Op, Step / 2>(Op::combine(v, turned));
-  }
+// Half of the lanes of a and of b each, those that are folded with the other half: the two in turns
+// of `Chunk` lanes; from 16 bytes on, which are not torn apart, all of a's before b's.
+template <int Chunk, bool Second, class V, int... I>
+DVM_INLINE V pair_lanes(V a, V b, std::integer_sequence<int, I...>) {
+  constexpr int L = kLanesOf<V>, kBlock = 16 / static_cast<int>(sizeof(Element<V>));
+  const auto source = [](int i) constexpr {
+    if constexpr (Chunk < kBlock) {
+      const int half = Second ? kBlock / 2 : 0, within = i % kBlock;
+      return i - within + half + within / (2 * Chunk) * Chunk + within % Chunk +
+             (within / Chunk % 2) * L;
+    } else {
+      const int block = i / kBlock, blocks = L / kBlock;
+      return (2 * (block % (blocks / 2)) + (Second ? 1 : 0)) * kBlock + i % kBlock +
+             block / (blocks / 2) * L;
+    }
+  };
+  return __builtin_shufflevector(a, b, source(I)...);
 }
 
-template <class Op, class V>
-DVM_INLINE Element<V> fold_lanes(V v) {
-  if constexpr (sizeof(V) > 16)
-    return fold_lanes<Op>(Op::combine(low_half(v), high_half(v)));
-  else
-    return fold_by_rotation<Op, kLanesOf<V> / 2>(v)[0];
+template <class Op, int Chunk, class V>
+DVM_INLINE V fold_pair(V a, V b) {
+  constexpr auto kLane = std::make_integer_sequence<int, kLanesOf<V>>{};
+  return Op::combine(pair_lanes<Chunk, false>(a, b, kLane), pair_lanes<Chunk, true>(a, b, kLane));
 }
+
+// Folds the lanes of each of `Rows` vectors, a power of two up to their lanes: lane i is what
+// vector i % Rows has folded to. Two vectors become one in each step, so that many take hardly more
+// instructions than one; what a vector folds to does not depend on the others, or how many there
+// are.
+template <class Op, int Chunk = 1, class V, int Rows>
+DVM_INLINE V fold_lanes(V (&rows)[Rows]) {
+  if constexpr (Chunk == kLanesOf<V>) {
+    return rows[0];
+  } else {
+    constexpr int kLeft = Rows > 1 ? Rows / 2 : 1;
+    V folded[kLeft];
+#pragma GCC unroll 16
+    for (int i = 0; i < kLeft; i++) {
+      folded[i] = fold_pair<Op, Chunk>(rows[Rows > 1 ? 2 * i : 0], rows[Rows > 1 ? 2 * i + 1 : 0]);
+    }
+    return fold_lanes<Op, 2 * Chunk>(folded);
+  }
+}
+// The same for `count` vectors, 0 < count <= Most; those behind are overwritten.
+template <class Op, int Rows = 1, class V, int Most>
+DVM_INLINE V fold_lanes_of(V (&rows)[Most], int64_t count) {
+  if constexpr (Rows < Most) {
+    if (count > Rows) return fold_lanes_of<Op, 2 * Rows>(rows, count);
+  }
+  for (int64_t i = count; i < Rows; i++) rows[i] = rows[0];
+  V first[Rows];
+  __builtin_memcpy(first, rows, sizeof first);
+  return fold_lanes<Op>(first);
+}
+
+// Totals of rows, `stride` apart. Rows are gathered, so that their lanes are folded together; what
+// comes out is stored as vectors where it can be: later instructions read them as such.
+template <class Op, class T>
+class Totals {
+ public:
+  // `lanes`: where the last totals, at most a vector, go as well; or null.
+  DVM_INLINE Totals(T* to, int64_t stride, bool accumulate, T* lanes = nullptr)
+      : to_(to), lanes_(lanes), stride_(stride), accumulate_(accumulate) {}
+
+  // The lanes of a row's vector are left to fold.
+  DVM_INLINE void add(Full<T> row) {
+    rows_[count_] = row;
+    if (++count_ == kMost) write();
+  }
+  [[gnu::noinline]] void write() {
+    if (count_ == 0) return;
+    Full<T> totals = fold_lanes_of<Op>(rows_, count_);
+    if (stride_ == 1) {
+      if (accumulate_) totals = Op::combine(load_partial<Full<T>>(to_, count_), totals);
+      if (lanes_ != nullptr) store(lanes_, totals);
+      store_partial(to_, totals, count_);
+    } else {
+      T each[kLanes<T>];
+      store(each, totals);
+      for (int64_t i = 0; i < count_; i++) {
+        T& to = to_[i * stride_];
+        to = accumulate_ ? combine_one<Op>(to, each[i]) : each[i];
+      }
+    }
+    to_ += count_ * stride_;
+    count_ = 0;
+  }
+
+ private:
+  static constexpr int kMost = sizeof(T) == 1 ? 1 : kLanes<T>;  // bytes: not worth the code
+
+  T* to_;
+  T* const lanes_;
+  const int64_t stride_;
+  const bool accumulate_;
+  Full<T> rows_[kMost];
+  int64_t count_ = 0;
+};
 
 }  // namespace
 }  // namespace dvm::DVM_LEVEL

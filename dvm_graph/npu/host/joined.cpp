@@ -8,8 +8,10 @@ namespace dvm::DVM_LEVEL {
 namespace {
 
 // Bytes of a row's operand that a block of rows is meant to have, so that what the groups read
-// stays in the first-level cache; and how far ahead memory is read into the second level.
-constexpr int64_t kBlockBytes = 8192, kFetchDistance = 12288;
+// stays in the first-level cache; and how far ahead memory is read into the second level: early in
+// the block, so that stores, which come late, find memory free.
+constexpr int64_t kBlockBytes = 8192, kFetchDistance = 16384;
+constexpr int kHurry = 2;
 
 // Groups that go over the same rows, block by block. A block has at most a vector of rows: where
 // groups compute one value per row, those of a block are a vector, which the groups after them read
@@ -30,7 +32,7 @@ class RowBlocks {
     for (Ahead::Stream& stream : core_.ahead.streams) {
       if (rows_ > 0) stream.row_bytes = stream.bytes / rows_;
     }
-    FetchAhead ahead(core_);
+    FetchAhead ahead(core_, kHurry);
     for (int64_t at = 0; at < rows_; at += block_) {
       const int64_t rows = lesser(block_, rows_ - at);
       ahead.begin(core_.ahead, at, kFetchDistance);

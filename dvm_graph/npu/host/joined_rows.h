@@ -142,26 +142,28 @@ struct TheseSteps {
   }
 };
 
-// Folds strip by strip. Sums are carried over to the next of three levels after 16 additions, so
-// that the error of a long row stays small. What is carried is no member of the object, so that
-// the sums themselves stay in registers.
+// Folds strip by strip, of whose vectors two go to the same sum. Sums are carried over to the next
+// of three levels after 16 strips, so that the error of a long row stays small. What is carried is
+// no member of the object, so that the sums themselves stay in registers.
 template <class Op>
 class Folding {
  public:
+  static constexpr int kSums = kStrip / 2;
   struct Carried {
-    F level[2][kStrip];
+    F level[2][kSums];
   };
 
   DVM_INLINE explicit Folding(Carried& carried) : carried_(carried) {
-    each<kStrip>([&](auto index) DVM_LAMBDA_INLINE { sums_[index.k] = identity(); });
+    each<kSums>([&](auto index) DVM_LAMBDA_INLINE { sums_[index.k] = identity(); });
   }
   DVM_INLINE void add(const F (&strip)[kStrip]) {
-    each<kStrip>([&](auto index) DVM_LAMBDA_INLINE {
-      sums_[index.k] = Op::combine(sums_[index.k], strip[index.k]);
+    each<kSums>([&](auto index) DVM_LAMBDA_INLINE {
+      const F pair = Op::combine(strip[index.k], strip[index.k + kSums]);
+      sums_[index.k] = Op::combine(sums_[index.k], pair);
     });
     if ((++strips_ & 15) == 0) [[unlikely]] {
-      F carried[kStrip];
-      each<kStrip>([&](auto index) DVM_LAMBDA_INLINE {
+      F carried[kSums];
+      each<kSums>([&](auto index) DVM_LAMBDA_INLINE {
         carried[index.k] = sums_[index.k];
         sums_[index.k] = identity();
       });
@@ -169,22 +171,17 @@ class Folding {
     }
   }
   DVM_INLINE void add(F v) { sums_[0] = Op::combine(sums_[0], v); }
-  DVM_INLINE float total() {
+  // A vector whose lanes are left to fold.
+  DVM_INLINE F total() {
     if (strips_ > 15) [[unlikely]] {
-      each<kStrip>([&](auto index) DVM_LAMBDA_INLINE {
+      each<kSums>([&](auto index) DVM_LAMBDA_INLINE {
         sums_[index.k] = Op::combine(
             sums_[index.k], Op::combine(carried_.level[0][index.k], carried_.level[1][index.k]));
       });
     }
-    F pairs[kStrip / 2];
-    each<kStrip / 2>([&](auto index) DVM_LAMBDA_INLINE {
-      pairs[index.k] = Op::combine(sums_[index.k], sums_[index.k + kStrip / 2]);
-    });
-    if constexpr (kStrip == 8) {
-      pairs[0] = Op::combine(pairs[0], pairs[2]);
-      pairs[1] = Op::combine(pairs[1], pairs[3]);
-    }
-    return fold_lanes<Op>(Op::combine(pairs[0], pairs[1]));
+    const F total = Op::combine(sums_[0], sums_[1]);
+    if constexpr (kSums == 2) return total;
+    return Op::combine(total, Op::combine(sums_[kSums - 2], sums_[kSums - 1]));
   }
 
  private:
@@ -196,15 +193,15 @@ class Folding {
         for (F& v : level) v = identity();
       }
     }
-    for (int k = 0; k < kStrip; k++) to.level[0][k] = Op::combine(to.level[0][k], sums[k]);
+    for (int k = 0; k < kSums; k++) to.level[0][k] = Op::combine(to.level[0][k], sums[k]);
     if ((strips & 255) != 0) return;
-    for (int k = 0; k < kStrip; k++) {
+    for (int k = 0; k < kSums; k++) {
       to.level[1][k] = Op::combine(to.level[1][k], to.level[0][k]);
       to.level[0][k] = identity();
     }
   }
 
-  F sums_[kStrip];
+  F sums_[kSums];
   Carried& carried_;
   int64_t strips_ = 0;
 };
@@ -257,119 +254,85 @@ struct Rows {
   float* lanes = nullptr;  // where a vector of what each row is folded to goes as well; or null
 };
 
-// The steps at the current row. `Count`: as many as there are, or 0 if that is not known. Addresses
-// come from places, which nobody writes meanwhile: a read of what was just written in other pieces
-// waits until the stores before are done, and streams are slow.
+// The steps at the current row. `Count`: as many as there are, or 0 if that is not known.
 template <int Count>
 class RowSteps {
  public:
   DVM_INLINE RowSteps(const Group& group, const Rows& rows)
       : group_(group), count_(Count > 0 ? Count : group.count) {
-    for (int s = 0; s < count_; s++) {
+    each_step([&](int s) DVM_LAMBDA_INLINE {
       const Place& place = group.places[s];
-      steps_[s].what = group.steps[s].what;
-      steps_[s].keep = group.steps[s].keep;
-      in_[s] = place.in.at + rows.first * place.in.outer;
-      out_[s] = place.out.at + rows.first * place.out.outer;
-    }
+      steps_[s] = {group.steps[s].what, group.steps[s].keep,
+                   place.in.at + rows.first * place.in.outer,
+                   place.out.at + rows.first * place.out.outer};
+      in_stride_[s] = place.in.middle;
+      out_stride_[s] = place.out.middle;
+    });
   }
-  DVM_INLINE Step* at(int64_t row) {
-    const auto place = [&](int s) DVM_LAMBDA_INLINE {
-      steps_[s].in = in_[s] + row * group_.places[s].in.middle;
-      // Known steps store what the last of them leaves.
-      if (s >= Count - 1) steps_[s].out = out_[s] + row * group_.places[s].out.middle;
-    };
-    if constexpr (Count > 0) {
-      each<Count>([&](auto index) DVM_LAMBDA_INLINE { place(index.k); });
-    } else {
-      for (int s = 0; s < count_; s++) place(s);
-    }
-    return steps_;
+  DVM_INLINE const Step* steps() const { return steps_; }
+  DVM_INLINE void next_row() {
+    each_step([&](int s) DVM_LAMBDA_INLINE {
+      steps_[s].in += in_stride_[s];
+      if (stores(s)) steps_[s].out += out_stride_[s];
+    });
   }
   // Streams need whole vectors of the memory: returns the elements before the first one, and stores
   // as usual where another output is not aligned with it.
   DVM_INLINE int64_t align_streams(int64_t n) {
     if (!group_.streams) return 0;
     int64_t before = -1;
-    for (int s = Count > 0 ? Count - 1 : 0; s < count_; s++) {
-      if (group_.places[s].keep != Keep::stream) continue;
+    each_step([&](int s) DVM_LAMBDA_INLINE {
+      if (!stores(s) || group_.places[s].keep != Keep::stream) return;
       const int64_t missing = to_alignment(steps_[s].out, n);
       if (before < 0) before = missing;
       steps_[s].keep = missing == before ? Keep::stream : Keep::store;
-    }
+    });
     return before;
   }
 
  private:
+  // Known steps store what the last of them leaves.
+  DVM_INLINE static bool stores(int s) { return s >= Count - 1; }
+  template <class Body>
+  DVM_INLINE void each_step(Body body) const {
+    if constexpr (Count > 0) {
+      each<Count>([&](auto index) DVM_LAMBDA_INLINE { body(index.k); });
+    } else {
+      for (int s = 0; s < count_; s++) body(s);
+    }
+  }
+
   static constexpr int kMost = Count > 0 ? Count : 2 * kMostJoined;
   const Group& group_;
   const int count_;
   Step steps_[kMost];
-  const float* in_[kMost];
-  float* out_[kMost];
-};
-
-// What rows are folded to, gathered to vectors: later instructions read them as such.
-class Totals {
- public:
-  DVM_INLINE Totals(const Group& group, const Rows& rows)
-      : to_(rows.folded),
-        lanes_(rows.lanes),
-        stride_(group.folded.middle),
-        accumulate_(group.accumulate) {
-    for (int i = 0; i < kF; i++) lane_[i] = i;
-  }
-  template <class Op>
-  DVM_INLINE void add(float total) {
-    if (stride_ != 1 || accumulate_) [[unlikely]] {
-      *to_ = accumulate_ ? combine_one<Op>(*to_, total) : total;
-      to_ += stride_;
-      return;
-    }
-    totals_ = lane_ == splat<I>(count_) ? splat<F>(total) : totals_;
-    if (++count_ == kF) write();
-  }
-  DVM_INLINE void write() {
-    if (count_ == 0) return;
-    if (lanes_ != nullptr) store(lanes_, totals_);
-    store_partial(to_, totals_, count_);
-    to_ += count_;
-    count_ = 0;
-  }
-
- private:
-  float* to_;
-  float* const lanes_;
-  const int64_t stride_;
-  const bool accumulate_;
-  F totals_{};
-  I lane_;
-  int32_t count_ = 0;
+  int64_t in_stride_[kMost], out_stride_[kMost];
 };
 
 // `Op`: the fold at the end, or NoFold.
 template <class Op, class Steps = AnySteps>
-void run_rows(const Group& group, const Rows& rows, FetchAhead& ahead) {
+void run_rows(const Group& group, const Rows& rows, FetchAhead& fetches) {
+  FetchAhead ahead = fetches;  // in registers
   RowSteps<Steps::kCount> all(group, rows);
+  const int64_t count = rows.count, elements = rows.elements;
   if constexpr (std::is_same_v<Op, NoFold>) {
-    for (int64_t row = 0; row < rows.count; row++) {
-      Step* const steps = all.at(row);
-      const int64_t before = all.align_streams(rows.elements);
+    for (int64_t row = 0; row < count; row++, all.next_row()) {
+      const int64_t before = all.align_streams(elements);
       NoFold none;
-      run_row<Op, Steps>(steps, group.count, rows.elements, before, none, ahead);
+      run_row<Op, Steps>(all.steps(), group.count, elements, before, none, ahead);
     }
   } else {
-    Totals totals(group, rows);
-    for (int64_t row = 0; row < rows.count; row++) {
-      Step* const steps = all.at(row);
-      const int64_t before = all.align_streams(rows.elements);
+    Totals<Op, float> totals(rows.folded, group.folded.middle, group.accumulate, rows.lanes);
+    for (int64_t row = 0; row < count; row++, all.next_row()) {
+      const int64_t before = all.align_streams(elements);
       typename Folding<Op>::Carried carried;
       Folding<Op> fold(carried);
-      run_row<Op, Steps>(steps, group.count, rows.elements, before, fold, ahead);
-      totals.template add<Op>(fold.total());
+      run_row<Op, Steps>(all.steps(), group.count, elements, before, fold, ahead);
+      totals.add(fold.total());
     }
     totals.write();
   }
+  fetches = ahead;
 }
 
 using RunRows = void (*)(const Group& group, const Rows& rows, FetchAhead& ahead);

@@ -63,16 +63,25 @@ Full<T> fold_vectors(const T* from, int64_t n) {
                      fold_vectors<Op>(from + left * kLanes<T>, n - left));
 }
 
-// Folds n contiguous elements, n > 0.
+// Folds n contiguous elements, n > 0, to a vector whose lanes are left to fold.
 template <class Op, class T>
-DVM_INLINE T fold_row(const T* from, int64_t n) {
+DVM_INLINE Full<T> fold_row(const T* from, int64_t n) {
   constexpr int64_t L = kLanes<T>;
   const int64_t whole = n / L, tail = n % L;
-  if (whole == 0) return fold_lanes<Op>(load_or_identity<Op>(from, n));
-  Full<T> total =
+  if (whole == 0) return load_or_identity<Op>(from, n);
+  const Full<T> total =
       whole <= kRowBlock ? fold_row_block<Op>(from, whole) : fold_vectors<Op>(from, whole);
-  if (tail != 0) total = Op::combine(total, load_or_identity<Op>(from + whole * L, tail));
-  return fold_lanes<Op>(total);
+  if (tail == 0) return total;
+  return Op::combine(total, load_or_identity<Op>(from + whole * L, tail));
+}
+
+// Folds rows of n contiguous elements each, n > 0.
+template <class Op, class T>
+void fold_contiguous_rows(T* to, int64_t to_stride, const T* from, int64_t rows, int64_t stride,
+                          int64_t n, bool accumulate) {
+  Totals<Op, T> totals(to, to_stride, accumulate);
+  for (int64_t row = 0; row < rows; row++) totals.add(fold_row<Op>(from + row * stride, n));
+  totals.write();
 }
 
 template <class V, int Columns>
@@ -219,13 +228,19 @@ void reduce_handler(Core& core, const uint64_t* words) {
     fold_matrix_columns<Op>(out.at, in.at, e.middle, in.middle, e.outer, accumulate);
     return;
   }
+  if (in.middle == 1 && e.middle > 0) {
+    for (int64_t i = 0; i < e.inner; i++) {
+      fold_contiguous_rows<Op>(out.at + i * out.inner, out.outer, in.at + i * in.inner, e.outer,
+                               in.outer, e.middle, accumulate);
+    }
+    return;
+  }
   for (int64_t o = 0; o < e.outer; o++) {
     for (int64_t i = 0; i < e.inner; i++) {
       const T* from = in.at + o * in.outer + i * in.inner;
       T* to = out.at + o * out.outer + i * out.inner;
-      const T folded = e.middle <= 0    ? Op::template kIdentity<T>
-                       : in.middle == 1 ? fold_row<Op>(from, e.middle)
-                                        : fold_strided<Op>(from, e.middle, in.middle);
+      const T folded =
+          e.middle <= 0 ? Op::template kIdentity<T> : fold_strided<Op>(from, e.middle, in.middle);
       *to = accumulate ? combine_one<Op>(*to, folded) : folded;
     }
   }

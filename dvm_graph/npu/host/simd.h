@@ -327,11 +327,5 @@ DVM_INLINE auto join(V low, V high) {
   return join(low, high, std::make_integer_sequence<int, kLanesOf<V> * 2>{});
 }
 
-// Lanes turned left by Count: lane i gets lane i + Count.
-template <int Count, class V, int... I>
-DVM_INLINE V rotate(V v, std::integer_sequence<int, I...>) {
-  return __builtin_shufflevector(v, v, ((I + Count) % kLanesOf<V>)...);
-}
-
 }  // namespace
 }  // namespace dvm::DVM_LEVEL

@@ -6,6 +6,7 @@
 #include <cstdlib>
 
 #include "check.h"
+#include "common_kernels.h"
 #include "npu/host/levels.h"
 #include "random_plan.h"
 #include "reference_plan.h"
@@ -58,6 +59,27 @@ void check_level(const InstructionTable& table, unsigned first, unsigned count) 
   }
 }
 
+// Tiles of passes that take turns on rows hold more than the first-level cache, those of others,
+// and of too few rows, do not.
+void check_rows(const InstructionTable& table) {
+  CompilerScratch scratch;
+  CompiledKernel kernel;
+  Target target = host_target(1, table);
+  target.vector_tile_bytes = 4096;
+  const auto tile_bytes = [&](const PlanBuilder& b, int64_t columns) {
+    check_plan(b, target, table, 1, scratch, kernel);
+    return kernel.programs[0].grid()[0].tile * columns * 4;
+  };
+  for (const int64_t columns : {127, 128, 129, 300}) {
+    const bool by_rows = columns >= 128;
+    CHECK((tile_bytes(layer_norm(1021, columns), columns) > 4096) == by_rows, "%s, %d columns",
+          table.name, static_cast<int>(columns));
+    CHECK(tile_bytes(layer_norm(61, columns), columns) <= 4096, "%s, few rows", table.name);
+    CHECK(tile_bytes(softmax(1021, columns), columns) <= 4096, "%s, rows that are kept",
+          table.name);
+  }
+}
+
 }  // namespace
 }  // namespace dvm::testing
 
@@ -65,7 +87,10 @@ int main(int argc, char** argv) {
   using namespace dvm::testing;
   const unsigned first = argc > 1 ? static_cast<unsigned>(std::atoi(argv[1])) : 0;
   const unsigned count = argc > 2 ? static_cast<unsigned>(std::atoi(argv[2])) : 300;
-  for (const dvm::Level& level : dvm::available_levels()) check_level(*level.table, first, count);
+  for (const dvm::Level& level : dvm::available_levels()) {
+    check_level(*level.table, first, count);
+    check_rows(*level.table);
+  }
   std::printf("%d checks, %d failures\n", checks, failures);
   return failures == 0 ? 0 : 1;
 }
