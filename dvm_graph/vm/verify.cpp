@@ -236,6 +236,13 @@ class Verifier {
     return true;
   }
 
+  static bool can_join(const Head& head, const uint64_t* words) {
+    const auto family = static_cast<Family>(head.opcode / 16);
+    if (!joins(family, static_cast<DType>(head.opcode % 16))) return false;
+    const bool moves = is_load(family) || is_store(family);
+    return !moves || (words[1] >> 32 == 1 && words[3] >> 32 == 1);
+  }
+
   // A group is one that vm/strips.h describes, as far as memory is concerned: the device decodes it
   // as a whole, with the loops of its first instruction.
   bool check_joined(const Head& head, const uint64_t* words) {
@@ -244,7 +251,7 @@ class Verifier {
     const bool joined = (head.flags & kJoined) != 0;
     if ((head.flags & kTransient) && !joined) return fail("transient, but joined to nothing");
     if (!joined && joined_to_ == nullptr) return true;
-    if (!joins(family, static_cast<DType>(head.opcode % 16))) return fail("cannot be joined");
+    if (!can_join(head, words)) return fail("cannot be joined");
     if (joined && reduces) return fail("a reduction ends its group");
     if (joined_to_ != nullptr) {
       Head first;
@@ -274,7 +281,7 @@ class Verifier {
     const bool goes_on = (head.flags & kRows) != 0;
     if (!goes_on && rows_ == 0) return true;
     const auto family = static_cast<Family>(head.opcode / 16);
-    if (!joins(family, static_cast<DType>(head.opcode % 16))) return fail("cannot run by rows");
+    if (!can_join(head, words)) return fail("cannot run by rows");
     if (head.changed_mask != 0 || (head.flags & (kFirstChunk | kLastChunk)) != 0) {
       return fail("runs by rows, but under a predicate");
     }

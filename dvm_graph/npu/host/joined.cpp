@@ -79,15 +79,21 @@ class RowBlocks {
       if (turn.along && step.keep == Keep::stream) step.keep = Keep::store;  // not aligned
       step.in = place.in.at;
       step.out = place.out.at;
-      if (place.keep != Keep::nothing) overwritten(place.out.at);
+      if (place.keep != Keep::nothing) overwritten(floats_at(place.out.at));
     }
     if (turn.along) {
-      const Tile<float>& out = group.places[group.count - 1].out;
-      offer(g, out.at, out.inner);
+      const Tile<std::byte>& out = group.places[group.count - 1].out;
+      if (group.steps[group.count - 1].kept_as == DType::f32) {
+        offer(g, floats_at(out.at), out.inner / kFloat);
+      }
     } else if (group.fold != Family::count_ && !group.accumulate) {
       offer(g, group.folded.at, group.folded.middle);
     }
   }
+
+  static constexpr int64_t kFloat = sizeof(float);
+
+  static const float* floats_at(const std::byte* at) { return reinterpret_cast<const float*>(at); }
 
   // What the group leaves for each row, `stride` elements apart.
   void offer(int g, const float* values, int64_t stride) {
@@ -105,12 +111,12 @@ class RowBlocks {
 
   // Has a step read from lanes what an earlier group leaves there: every block's in the same place.
   void read_lanes(Place& place, bool along) {
-    Tile<const float>& in = place.in;
-    const bool per_row = along ? in.inner == 1 : in.inner == 0 && in.middle == 1;
+    Tile<const std::byte>& in = place.in;
+    const bool per_row = along ? in.inner == kFloat : in.inner == 0 && in.middle == kFloat;
     if (in.at == nullptr || !per_row) return;
     for (int g = 0; g < count_; g++) {
-      if (offered_[g] != in.at) continue;
-      in.at = lanes_[g];
+      if (offered_[g] != floats_at(in.at)) continue;
+      in.at = reinterpret_cast<const std::byte*>(lanes_[g]);
       in.outer = 0;
       return;
     }
