@@ -62,12 +62,8 @@ def model(chain: str, element: str) -> onnx.ModelProto:
 
 def feeds(chain: str, dims: Mapping[str, int], dtype: Any) -> dict[str, NDArray[Any]]:
     random = np.random.default_rng(0)
-    shapes = {
-        name: [dims.get(d, 1) for d in tensor] for name, tensor in ZOO[chain].inputs.items()
-    }
-    return {
-        name: random.standard_normal(s, np.float32).astype(dtype) for name, s in shapes.items()
-    }
+    shapes = {name: [dims.get(d, 1) for d in tensor] for name, tensor in ZOO[chain].inputs.items()}
+    return {name: random.standard_normal(s, np.float32).astype(dtype) for name, s in shapes.items()}
 
 
 def seconds(chain: str, dims: Mapping[str, int], threads: int, rounds: int) -> list[float]:

@@ -387,7 +387,7 @@ void fetch_ahead(TileCode& code, int vector_bytes) {
                         ((instruction.flags & (kJoined | kRows)) != 0 || (before & kRows) != 0);
     before = instruction.flags;
     if (begins) strips += strips_of(code, instruction, strip);
-    if (!joins(instruction)) continue;
+    if (!joins(instruction) || instruction.changed_mask != 0) continue;
     for (int k = 1; k < instruction.operand_count && found < kAheadStreams; ++k) {
       if (!is_contiguous(code, instruction, k)) continue;
       const auto pointer = static_cast<uint8_t>(instruction.operands[k].index + 1);

@@ -57,12 +57,14 @@ class RowBlocks {
 
   void choose_block() {
     rows_ = groups_[0].extents.middle;
-    int64_t widest = 1;
+    int64_t row_bytes = 1;
     for (int g = 0; g < count_; g++) {
-      turns_[g].along = groups_[g].extents.middle != rows_;
-      if (!turns_[g].along) widest = greater(widest, groups_[g].extents.inner);
+      const Group& group = groups_[g];
+      turns_[g].along = group.extents.middle != rows_;
+      const int64_t element = group.places[0].in.inner;  // in bytes; 0: of a value for the row
+      if (!turns_[g].along) row_bytes = greater(row_bytes, group.extents.inner * element);
     }
-    block_ = greater<int64_t>(kBlockBytes / (widest * int64_t{sizeof(float)}), 1);
+    block_ = greater<int64_t>(kBlockBytes / row_bytes, 1);
     block_ = lesser<int64_t>(block_, kF);
   }
 

@@ -96,16 +96,28 @@ DVM_INLINE void apply(Do what, const Step& step, int64_t i, int64_t lanes, F (&s
   }
 }
 
+// What is half a line must not go around the caches where the other half does not.
+template <class S>
+constexpr bool kStreamsVectors = std::is_same_v<S, float>;
+
 template <class S, int K, bool Partial>
 DVM_INLINE void keep_as(const Step& step, int64_t i, int64_t lanes, const F (&strip)[K]) {
   constexpr int64_t L = kLanes<float>;
   auto* const to = reinterpret_cast<LaneType<S>*>(step.out) + i;
   const auto kept = [&](int k) DVM_LAMBDA_INLINE { return convert_lanes<S, float, kF>(strip[k]); };
-  if constexpr (Partial) {
+  if constexpr (!std::is_same_v<S, float> && K > 1) {
+    each<K / 2>([&](auto index) DVM_LAMBDA_INLINE {
+      constexpr int k = 2 * decltype(index)::k;
+      const Full<uint16_t> two = narrow_two<S>(strip[k], strip[k + 1]);
+      step.keep == Keep::stream ? store_stream(to + k * L, two) : store(to + k * L, two);
+    });
+  } else if constexpr (Partial) {
     const bool stream = step.keep == Keep::stream;
-    if (stream && lanes == L) return store_stream(to, kept(0));
+    if (stream && lanes == L) {
+      return kStreamsVectors<S> ? store_stream(to, kept(0)) : store(to, kept(0));
+    }
     store_lanes(to, kept(0), lanes, stream);
-  } else if (step.keep == Keep::stream) {
+  } else if (step.keep == Keep::stream && kStreamsVectors<S>) {
     each<K>([&](auto index) DVM_LAMBDA_INLINE { store_stream(to + index.k * L, kept(index.k)); });
   } else {
     each<K>([&](auto index) DVM_LAMBDA_INLINE { store(to + index.k * L, kept(index.k)); });
@@ -255,8 +267,8 @@ DVM_INLINE void run_row(const Step* steps, int count, int64_t n, int64_t before,
     Steps::template run<1, true>(steps, count, i, lanes, one);
     if constexpr (!std::is_same_v<Fold, NoFold>) fold.add(identity_beyond<Op>(one[0], lanes));
   };
-  int64_t i = before;
-  if (before > 0) part(0, before);
+  int64_t i = 0;
+  for (; i < before; i += lesser(L, before - i)) part(i, lesser(L, before - i));
   for (; i + kStrip * L <= n; i += kStrip * L) {
     F strip[kStrip] = {};
     ahead.strip();
@@ -328,7 +340,7 @@ class RowSteps {
  private:
   static int64_t missing_to_stream(const Step& step, int64_t n) {
     if (step.kept_as == DType::f32) return to_alignment(reinterpret_cast<float*>(step.out), n);
-    return to_alignment<kVectorBytes / 2>(reinterpret_cast<uint16_t*>(step.out), n);
+    return to_alignment(reinterpret_cast<uint16_t*>(step.out), n);
   }
 
   static constexpr int kMost = Count > 0 ? Count : 2 * kMostJoined;

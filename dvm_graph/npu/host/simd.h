@@ -257,23 +257,21 @@ DVM_INLINE void store_stream(Element<V>* to, V v) {
 #if defined(DVM_AVX512)
   if constexpr (sizeof(V) == 64)
     return _mm512_stream_si512(reinterpret_cast<__m512i*>(to), bits_as<__m512i>(v));
-#endif
-#if defined(DVM_AVX2)
+#elif defined(DVM_AVX2)
   if constexpr (sizeof(V) == 32)
     return _mm256_stream_si256(reinterpret_cast<__m256i*>(to), bits_as<__m256i>(v));
-#endif
-#if defined(__x86_64__)
+#elif defined(__x86_64__)
   if constexpr (sizeof(V) == 16)
     return _mm_stream_si128(reinterpret_cast<__m128i*>(to), bits_as<__m128i>(v));
 #endif
   store(to, v);
 }
 
-// Elements from `at` to the next whole vector in memory, of so many bytes, at most n.
-template <int Bytes = kVectorBytes, class T>
+// Elements from `at` to the next whole vector in memory, at most n.
+template <class T>
 DVM_INLINE int64_t to_alignment(const T* at, int64_t n) {
-  const auto past = static_cast<int64_t>(reinterpret_cast<uintptr_t>(at) % Bytes);
-  const int64_t missing = (Bytes - past) % Bytes / static_cast<int64_t>(sizeof(T));
+  const auto past = static_cast<int64_t>(reinterpret_cast<uintptr_t>(at) % kVectorBytes);
+  const int64_t missing = (kVectorBytes - past) % kVectorBytes / static_cast<int64_t>(sizeof(T));
   return missing < n ? missing : n;
 }
 
