@@ -72,7 +72,7 @@ class Marker {
 
   bool add(const TileInstruction& instruction) {
     constexpr uint8_t kOther = kFirstChunk | kLastChunk | kAccumulate | kAccumulateAlways;
-    if (!joins(instruction.family, instruction.dtype)) return false;
+    if (!joins(instruction)) return false;
     if (instruction.changed_mask != 0 || (instruction.flags & kOther) != 0) return false;
     const int loop = row_loop(instruction);
     if (loop < 0) return false;

@@ -1,5 +1,7 @@
 #include "vm/strips.h"
 
+#include <algorithm>
+
 namespace dvm {
 namespace {
 
@@ -14,16 +16,67 @@ struct Loops {
   bool flat() const { return outer == 0 && middle == 0; }
 };
 
+constexpr uint8_t kChunks = kFirstChunk | kLastChunk;
+
+Loops loops_of(const TileInstruction& instruction) {
+  const uint8_t* e = instruction.extents;
+  return is_reduction(instruction) ? Loops{0, e[0], e[1]} : Loops{e[0], e[1], e[2]};
+}
+
+bool names(const TileOperand& operand, int32_t buffer) {
+  return operand.space == Space::local && operand.index == buffer;
+}
+
 bool reads(const TileInstruction& instruction, int32_t buffer) {
   for (int k = 1; k < instruction.operand_count; ++k) {
-    const TileOperand& operand = instruction.operands[k];
-    if (operand.space == Space::local && operand.index == buffer) return true;
+    if (names(instruction.operands[k], buffer)) return true;
+  }
+  return false;
+}
+
+void read_instead(TileInstruction& instruction, int32_t buffer, int32_t other) {
+  for (int k = 1; k < instruction.operand_count; ++k) {
+    if (names(instruction.operands[k], buffer)) instruction.operands[k].index = other;
+  }
+}
+
+ExtentRegister extent(const TileCode& code, uint8_t e) {
+  return e == 0 ? ExtentRegister{1, -1} : code.extents[e - 1];
+}
+
+// A flat instruction can run over these loops as well.
+bool splits(const TileCode& code, const TileInstruction& instruction, const Loops& loops) {
+  const ExtentRegister whole = extent(code, instruction.extents[2]);
+  const ExtentRegister outer = extent(code, loops.outer), middle = extent(code, loops.middle),
+                       inner = extent(code, loops.inner);
+  if (inner.dim >= 0 || inner.multiplier < kLeastRow) return false;
+  if (loops.outer != 0 && middle.dim >= 0) return false;
+  const int dim = loops.outer != 0 ? outer.dim : middle.dim;
+  if (whole.dim != dim) return false;
+  if (int64_t{whole.multiplier} !=
+      int64_t{outer.multiplier} * middle.multiplier * inner.multiplier) {
+    return false;
+  }
+  for (int k = 0; k < instruction.operand_count; ++k) {
+    if (instruction.operands[k].inner != 0 && instruction.operands[k].inner != 1) return false;
+  }
+  return true;
+}
+
+// What a load of its own that widens would leave there.
+bool is_loaded(const TileCode& code, size_t before, const TileOperand& operand) {
+  for (size_t i = before; i-- > 0;) {
+    const TileInstruction& instruction = code.instructions[i];
+    if (names(instruction.operands[0], operand.index)) {
+      return is_load(instruction.family) && joins(instruction) && instruction.changed_mask == 0;
+    }
   }
   return false;
 }
 
 // Computing it anew reads no more than its result would: one row of global memory, and values.
-bool is_cheap(const TileCode& code, const TileInstruction& instruction) {
+bool is_cheap(const TileCode& code, size_t i) {
+  const TileInstruction& instruction = code.instructions[i];
   const Family family = instruction.family;
   if (instruction.dtype != DType::f32) return false;
   if (instruction.changed_mask != 0 || instruction.flags != 0) return false;
@@ -34,23 +87,21 @@ bool is_cheap(const TileCode& code, const TileInstruction& instruction) {
   for (int k = 1; k < 3; ++k) {
     const TileOperand& in = instruction.operands[k];
     if (in.space == Space::immediate || in.inner == 0) continue;
-    if (in.space != Space::pointer) return false;
+    if (in.space == Space::local && !is_loaded(code, i, in)) return false;
     ++rows;
   }
   return rows == 1 && instruction.extents[2] != 0;
 }
 
 bool repeats_for(const TileInstruction& reader) {
-  constexpr uint8_t kChunks = kFirstChunk | kLastChunk;
-  return joins(reader.family, reader.dtype) && reader.changed_mask == 0 &&
-         (reader.flags & kChunks) == 0;
+  return joins(reader) && reader.changed_mask == 0 && (reader.flags & kChunks) == 0;
 }
 
 // Results that cost no more than to be read back are computed anew for a reader further down: the
 // copy of the instruction joins that one, and nothing has to be stored.
 void repeat_cheap(TileCode& code) {
   for (size_t i = 0; i + 2 < code.instructions.size(); ++i) {
-    if (!is_cheap(code, code.instructions[i])) continue;
+    if (!is_cheap(code, i)) continue;
     const TileOperand result = code.instructions[i].operands[0];
     if (!reads(code.instructions[i + 1], result.index)) continue;
     size_t reader = 0;
@@ -66,16 +117,95 @@ void repeat_cheap(TileCode& code) {
     if (uses != 1 || !repeats_for(code.instructions[reader])) continue;
     TileInstruction copy = code.instructions[i];
     copy.operands[0].index = code.add_buffer(code.buffers[result.index].bytes, false);
-    TileInstruction& last = code.instructions[reader];
-    for (int k = 1; k < last.operand_count; ++k) {
-      TileOperand& operand = last.operands[k];
-      if (operand.space == Space::local && operand.index == result.index) {
-        operand.index = copy.operands[0].index;
-      }
-    }
+    read_instead(code.instructions[reader], result.index, copy.operands[0].index);
     code.instructions.insert(code.instructions.begin() + static_cast<std::ptrdiff_t>(reader), copy);
   }
 }
+
+// Loads that widen go to where they are read, one for each reader, so that they join it and
+// nothing has to be stored. Other loads go to the front of the instructions that they would part.
+class LoadMover {
+ public:
+  explicit LoadMover(TileCode& code) : code_(code) {}
+
+  void run() {
+    for (size_t i = 0; i < code_.instructions.size();) {
+      if (!is_load(at(i).family)) {
+        ++i;
+      } else if (!suits_readers(i)) {
+        hoist(i++);
+      } else if (!give_to_readers(i)) {
+        ++i;
+      }
+    }
+  }
+
+ private:
+  TileInstruction& at(size_t i) { return code_.instructions[i]; }
+  auto place(size_t i) { return code_.instructions.begin() + static_cast<std::ptrdiff_t>(i); }
+
+  // Every reader can run together with a load of its own.
+  bool suits_readers(size_t i) {
+    const TileInstruction& load = at(i);
+    const TileOperand& out = load.operands[0];
+    if (!joins(load) || load.changed_mask != 0 || out.space != Space::local) return false;
+    if (code_.buffers[out.index].kept) return false;
+    bool any = false;
+    for (size_t j = 0; j < code_.instructions.size(); ++j) {
+      if (j == i) continue;
+      const TileInstruction& other = at(j);
+      if (names(other.operands[0], out.index)) return false;
+      if (!reads(other, out.index)) continue;
+      if (j < i || !joins(other) || other.changed_mask != 0) return false;
+      if (is_reduction(other) && other.extents[2] != 0) return false;
+      const Loops here = loops_of(load), there = loops_of(other);
+      if (here != there && !(here.flat() && splits(code_, load, there)) &&
+          !(there.flat() && !is_reduction(other) && splits(code_, other, here))) {
+        return false;
+      }
+      any = true;
+    }
+    return any;
+  }
+
+  // True: the load is elsewhere now.
+  bool give_to_readers(size_t i) {
+    const int32_t buffer = at(i).operands[0].index;
+    size_t first = i + 1;
+    while (!reads(at(first), buffer)) ++first;
+    for (size_t j = code_.instructions.size(); --j > first;) {
+      if (!reads(at(j), buffer)) continue;
+      TileInstruction copy = at(i);
+      copy.operands[0].index = code_.add_buffer(code_.buffers[buffer].bytes, false);
+      copy.flags |= at(j).flags & kChunks;
+      read_instead(at(j), buffer, copy.operands[0].index);
+      code_.instructions.insert(place(j), copy);
+    }
+    at(i).flags |= at(first).flags & kChunks;
+    size_t next = i + 1;
+    while (is_load(at(next).family)) ++next;
+    if (next == first) return false;
+    std::rotate(place(i), place(i + 1), place(first));
+    return true;
+  }
+
+  void hoist(size_t i) {
+    const TileOperand from = at(i).operands[1];
+    size_t to = i;
+    for (; to > 0; --to) {
+      const TileInstruction& before = at(to - 1);
+      const TileOperand& out = before.operands[0];
+      if (!joins(before) || (is_load(before.family) && before.changed_mask != 0)) break;
+      if (out.space == Space::pointer &&
+          code_.pointers[out.index].buffer == code_.pointers[from.index].buffer) {
+        break;
+      }
+    }
+    std::rotate(place(to), place(i), place(i + 1));
+  }
+
+  TileCode& code_;
+};
 
 class Joiner {
  public:
@@ -84,13 +214,14 @@ class Joiner {
   void run() {
     bool any = false;
     for (size_t i = 1; i < code_.instructions.size(); ++i) {
-      any |= joins(at(i - 1).family, at(i - 1).dtype) && joins(at(i).family, at(i).dtype);
+      any |= joins(at(i - 1)) && joins(at(i));
     }
     if (!any) return;
     repeat_cheap(code_);
+    LoadMover(code_).run();
     find_last_uses();
     for (size_t i = 0; i < code_.instructions.size(); ++i) {
-      if (begin_ < i && join(i)) continue;
+      if (begin_ < i && (join(i) || join_with_loads(i))) continue;
       begin_ = starts(i) ? i : i + 1;
       loops_ = loops_of(at(i));
     }
@@ -110,24 +241,14 @@ class Joiner {
     }
   }
 
-  bool starts(size_t i) { return joins(at(i).family, at(i).dtype) && !is_reduction(at(i)); }
-
-  static Loops loops_of(const TileInstruction& instruction) {
-    const uint8_t* e = instruction.extents;
-    return is_reduction(instruction) ? Loops{0, e[0], e[1]} : Loops{e[0], e[1], e[2]};
-  }
-
-  ExtentRegister extent(uint8_t e) const {
-    return e == 0 ? ExtentRegister{1, -1} : code_.extents[e - 1];
-  }
+  bool starts(size_t i) { return joins(at(i)) && !is_reduction(at(i)); }
 
   // Joins instruction i to the group before it.
   bool join(size_t i) {
     TileInstruction& next = at(i);
     TileInstruction& last = at(i - 1);
-    if (!joins(next.family, next.dtype) || is_reduction(last)) return false;
+    if (!joins(next) || is_reduction(last)) return false;
     if (i - begin_ >= kMostJoined || next.changed_mask != last.changed_mask) return false;
-    constexpr uint8_t kChunks = kFirstChunk | kLastChunk;
     if ((next.flags ^ last.flags) & kChunks) return false;
     if (is_reduction(next) && (next.extents[2] != 0 || next.operands[1].middle != 1)) return false;
     if (!same_loops(i)) return false;
@@ -135,12 +256,32 @@ class Joiner {
       if (!independent(at(j), next)) return false;
     }
     last.flags |= kJoined;
-    const TileOperand& out = last.operands[0];
-    if (out.space == Space::local && last_use_[out.index] == static_cast<int32_t>(i) &&
-        !code_.buffers[out.index].kept) {
-      last.flags |= kTransient;
-    }
+    if (!is_load(next.family)) mark_transient(i);
     return true;
+  }
+
+  // What instruction i is the last to read: of loads before it, and of the instruction before
+  // those.
+  void mark_transient(size_t i) {
+    for (size_t j = i; j-- > begin_;) {
+      const TileOperand& out = at(j).operands[0];
+      const bool transient = out.space == Space::local &&
+                             last_use_[out.index] == static_cast<int32_t>(i) &&
+                             !code_.buffers[out.index].kept;
+      if (transient) at(j).flags |= kTransient;
+      if (!transient || !is_load(at(j).family)) return;
+    }
+  }
+
+  // Where instruction i does not join the group, but loads did that it reads: a group of those.
+  bool join_with_loads(size_t i) {
+    size_t first = i;
+    while (first > begin_ && is_load(at(first - 1).family)) --first;
+    if (first == begin_ || first == i || is_load(at(i).family)) return false;
+    at(first - 1).flags &= static_cast<uint8_t>(~kJoined);
+    begin_ = first;
+    loops_ = loops_of(at(first));
+    return join(i);
   }
 
   // `next` reads what the other one writes at the same steps of the loops, and overwrites nothing.
@@ -172,43 +313,27 @@ class Joiner {
   bool same_loops(size_t i) {
     const Loops loops = loops_of(at(i));
     if (loops == loops_) return true;
-    if (loops.flat() && !is_reduction(at(i)) && splits(at(i), loops_)) {
+    if (loops.flat() && !is_reduction(at(i)) && splits(code_, at(i), loops_)) {
       split(at(i), loops_);
       return true;
     }
     if (!loops_.flat()) return false;
     for (size_t j = begin_; j < i; ++j) {
-      if (!splits(at(j), loops)) return false;
+      if (!splits(code_, at(j), loops)) return false;
     }
     for (size_t j = begin_; j < i; ++j) split(at(j), loops);
     loops_ = loops;
     return true;
   }
 
-  // A flat instruction can run over these loops as well.
-  bool splits(const TileInstruction& instruction, const Loops& loops) const {
-    const ExtentRegister whole = extent(instruction.extents[2]);
-    const ExtentRegister outer = extent(loops.outer), middle = extent(loops.middle),
-                         inner = extent(loops.inner);
-    if (inner.dim >= 0 || inner.multiplier < kLeastRow) return false;
-    if (loops.outer != 0 && middle.dim >= 0) return false;
-    const int dim = loops.outer != 0 ? outer.dim : middle.dim;
-    if (whole.dim != dim) return false;
-    if (int64_t{whole.multiplier} !=
-        int64_t{outer.multiplier} * middle.multiplier * inner.multiplier) {
-      return false;
-    }
-    for (int k = 0; k < instruction.operand_count; ++k) {
-      if (instruction.operands[k].inner != 0 && instruction.operands[k].inner != 1) return false;
-    }
-    return true;
-  }
-
   void split(TileInstruction& instruction, const Loops& loops) {
+    if (instruction.family == Family::d_load) instruction.family = Family::d_load_view;
+    if (instruction.family == Family::d_store) instruction.family = Family::d_store_view;
     instruction.extents[0] = loops.outer;
     instruction.extents[1] = loops.middle;
     instruction.extents[2] = loops.inner;
-    const int32_t row = extent(loops.inner).multiplier, rows = extent(loops.middle).multiplier;
+    const int32_t row = extent(code_, loops.inner).multiplier,
+                  rows = extent(code_, loops.middle).multiplier;
     for (int k = 0; k < instruction.operand_count; ++k) {
       TileOperand& operand = instruction.operands[k];
       operand.middle = loops.middle == 0 ? 0 : operand.inner * row;
@@ -234,7 +359,9 @@ bool is_contiguous(const TileCode& code, const TileInstruction& instruction, int
     if (strides[loop] == 0) return false;
     elements *= code.full_extent(e);
   }
-  return elements * 4 == code.pointers[operand.index].steps[code.grid.size() - 1];
+  const DType dtype = operand_dtype(info_of(instruction.family).form, instruction.dtype, k);
+  return elements * static_cast<int64_t>(size_of(dtype)) ==
+         code.pointers[operand.index].steps[code.grid.size() - 1];
 }
 
 int64_t strips_of(const TileCode& code, const TileInstruction& instruction, int64_t strip) {
@@ -260,7 +387,7 @@ void fetch_ahead(TileCode& code, int vector_bytes) {
                         ((instruction.flags & (kJoined | kRows)) != 0 || (before & kRows) != 0);
     before = instruction.flags;
     if (begins) strips += strips_of(code, instruction, strip);
-    if (!joins(instruction.family, instruction.dtype)) continue;
+    if (!joins(instruction) || instruction.changed_mask != 0) continue;
     for (int k = 1; k < instruction.operand_count && found < kAheadStreams; ++k) {
       if (!is_contiguous(code, instruction, k)) continue;
       const auto pointer = static_cast<uint8_t>(instruction.operands[k].index + 1);

@@ -3,7 +3,8 @@
 // one needs it. A mark is a hint: running the instructions one after the other means the same.
 //
 // Joined instructions are f32 maps over the same loops, the last of which may be a reduction along
-// the innermost of them. No two of them may disagree on where an element of a tile lies that one of
+// the innermost of them. Loads and stores of rows of f16 and bf16 count as maps: the conversion is
+// part of the group. No two of them may disagree on where an element of a tile lies that one of
 // them writes; then every strip depends on strips at its own place only.
 #pragma once
 
@@ -13,10 +14,20 @@
 
 namespace dvm {
 
-inline constexpr int kMostJoined = 12;  // instructions
+inline constexpr int kMostJoined = 16;  // instructions
 
-// Instructions that a device with joined execution can run as part of a group.
+constexpr bool is_half(DType dtype) { return dtype == DType::f16 || dtype == DType::bf16; }
+constexpr bool is_load(Family family) {
+  return family == Family::d_load || family == Family::d_load_view;
+}
+constexpr bool is_store(Family family) {
+  return family == Family::d_store || family == Family::d_store_view;
+}
+
+// Instructions that a device with joined execution can run as part of a group; loads and stores if
+// both their inner strides are 1.
 constexpr bool joins(Family family, DType dtype) {
+  if (is_load(family) || is_store(family) || family == Family::v_narrow) return is_half(dtype);
   if (dtype != DType::f32) return false;
   switch (family) {
     case Family::v_abs:
@@ -42,6 +53,12 @@ constexpr bool joins(Family family, DType dtype) {
   }
 }
 
+inline bool joins(const TileInstruction& instruction) {
+  if (!joins(instruction.family, instruction.dtype)) return false;
+  const bool moves = is_load(instruction.family) || is_store(instruction.family);
+  return !moves || (instruction.operands[0].inner == 1 && instruction.operands[1].inner == 1);
+}
+
 // Vectors of a strip: as many as leave half of the registers to the operations.
 constexpr int strip_vectors(int vector_bytes) { return vector_bytes == 64 ? 8 : 4; }
 
@@ -49,7 +66,8 @@ struct JoinScratch {
   std::vector<int32_t> last_use;  // of a buffer: the instruction
 };
 
-// Sets kJoined and kTransient, before local memory is laid out.
+// Sets kJoined and kTransient, before local memory is laid out. Loads move to where they join, or
+// out of the way.
 void join_strips(TileCode& code, JoinScratch& scratch);
 
 // Which contiguous operands of the next tile joined instructions should fetch while they work on

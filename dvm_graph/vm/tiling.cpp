@@ -4,6 +4,8 @@
 #include <bit>
 #include <cmath>
 
+#include "vm/strips.h"
+
 namespace dvm {
 namespace {
 
@@ -22,10 +24,12 @@ constexpr uint32_t bit(int axis) { return 1u << axis; }
 
 int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
-// Loads and stores that vanish on unified memory, as far as the plan alone can tell.
-bool absorbed(const NormalPlan& plan, const Target& target, const NormalAccess& access,
-              DType dtype) {
-  if (!target.unified_memory || access.storage != dtype) return false;
+// Loads and stores that vanish on unified memory, as far as the plan alone can tell. `joined`:
+// those count that convert as part of what is computed (vm/strips.h).
+bool absorbed(const NormalPlan& plan, const Target& target, const NormalAccess& access, DType dtype,
+              bool joined) {
+  const bool converts = joined && dtype == DType::f32 && is_half(access.storage);
+  if (!target.unified_memory || (access.storage != dtype && !converts)) return false;
   const int64_t inner = plan.rank == 0 ? 0 : access.strides[plan.rank - 1];
   return inner == 0 || inner == 1;
 }
@@ -263,16 +267,21 @@ class Liveness {
     }
   }
 
-  // `reused`: count absorbed values that are used more than once.
+  // `reused`: count absorbed values that are used more than once, in the bytes that are read, and
+  // nothing else of what joined instructions convert.
   void weigh(const Target& target, bool reused) {
     for (size_t i = 0; i < count_; ++i) {
       const NormalNode& node = plan_.nodes[i];
       weight_[i] = bytes_[i];
-      const bool keeps = reused && uses_[i] > 1;
       if (node.op == PlanOp::fill_ || node.op == PlanOp::store_) weight_[i] = 0;
-      if (node.op == PlanOp::load_ && !keeps &&
-          absorbed(plan_, target, plan_.accesses[node.access], node.dtype)) {
-        weight_[i] = 0;
+      if (node.op == PlanOp::load_) {
+        const NormalAccess& access = plan_.accesses[node.access];
+        if (absorbed(plan_, target, access, node.dtype, reused)) {
+          const bool keeps = reused && uses_[i] > 1;
+          const double read = static_cast<double>(size_of(access.storage)) /
+                              static_cast<double>(size_of(node.dtype));
+          weight_[i] = keeps ? bytes_[i] * read : 0;
+        }
       }
       if (node.op == PlanOp::store_) weigh_stored(target, node, reused);
     }
@@ -308,7 +317,7 @@ class Liveness {
   void weigh_stored(const Target& target, const NormalNode& store, bool reused) {
     const int32_t source = store.inputs[0];
     const NormalNode& stored = plan_.nodes[source];
-    if (absorbed(plan_, target, plan_.accesses[store.access], store.dtype)) {
+    if (absorbed(plan_, target, plan_.accesses[store.access], stored.dtype, reused)) {
       if (store.axes == stored.axes && !(reused && uses_[source] > 1)) weight_[source] = 0;
     } else if (stored.op == PlanOp::load_) {  // a store to scattered places reads local memory
       weight_[source] = bytes_[source];

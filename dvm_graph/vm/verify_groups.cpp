@@ -12,8 +12,12 @@ bool reduces(const Head& head) {
   return info_of(static_cast<Family>(head.opcode / 16)).form == Form::reduce;
 }
 
-bool may_join(const Head& head) {
-  return joins(static_cast<Family>(head.opcode / 16), static_cast<DType>(head.opcode % 16));
+// Loads and stores only where they go over elements without gaps.
+bool may_join(const Head& head, const uint64_t* words) {
+  const auto family = static_cast<Family>(head.opcode / 16);
+  if (!joins(family, static_cast<DType>(head.opcode % 16))) return false;
+  const bool moves = is_load(family) || is_store(family);
+  return !moves || (words[1] >> 32 == 1 && words[3] >> 32 == 1);
 }
 
 // The reduction folds rows without gaps, one value for each.
@@ -37,7 +41,7 @@ const char* GroupVerifier::take_joined(const Head& head, const uint64_t* words) 
   const bool goes_on = (head.flags & kJoined) != 0;
   if ((head.flags & kTransient) && !goes_on) return "transient, but joined to nothing";
   if (!goes_on && !open_) return nullptr;
-  if (!may_join(head)) return "cannot be joined";
+  if (!may_join(head, words)) return "cannot be joined";
   if (goes_on && reduces(head)) return "a reduction ends its group";
   if (open_) {
     const bool same = reduces(head)
@@ -60,7 +64,7 @@ const char* GroupVerifier::take_joined(const Head& head, const uint64_t* words) 
 const char* GroupVerifier::take_rows(const Head& head, const uint64_t* words) {
   const bool goes_on = (head.flags & kRows) != 0;
   if (!goes_on && rows_ == 0) return nullptr;
-  if (!may_join(head)) return "cannot run by rows";
+  if (!may_join(head, words)) return "cannot run by rows";
   if (head.changed_mask != 0 || (head.flags & kChunks) != 0) {
     return "runs by rows, but under a predicate";
   }

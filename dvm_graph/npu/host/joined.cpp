@@ -59,12 +59,14 @@ class RowBlocks {
 
   void choose_block() {
     rows_ = groups_[0].extents.middle;
-    int64_t widest = 1;
+    int64_t row_bytes = 1;
     for (int g = 0; g < count_; g++) {
-      turns_[g].along = groups_[g].extents.middle != rows_;
-      if (!turns_[g].along) widest = greater(widest, groups_[g].extents.inner);
+      const Group& group = groups_[g];
+      turns_[g].along = group.extents.middle != rows_;
+      const int64_t element = group.places[0].in.inner;  // in bytes; 0: of a value for the row
+      if (!turns_[g].along) row_bytes = greater(row_bytes, group.extents.inner * element);
     }
-    block_ = greater<int64_t>(kBlockBytes / (widest * int64_t{sizeof(float)}), 1);
+    block_ = greater<int64_t>(kBlockBytes / row_bytes, 1);
     block_ = lesser<int64_t>(block_, kF);
   }
 
@@ -81,15 +83,21 @@ class RowBlocks {
       if (turn.along && step.keep == Keep::stream) step.keep = Keep::store;  // not aligned
       step.in = place.in.at;
       step.out = place.out.at;
-      if (place.keep != Keep::nothing) overwritten(place.out.at);
+      if (place.keep != Keep::nothing) overwritten(floats_at(place.out.at));
     }
     if (turn.along) {
-      const Tile<float>& out = group.places[group.count - 1].out;
-      offer(g, out.at, out.inner);
+      const Tile<std::byte>& out = group.places[group.count - 1].out;
+      if (group.steps[group.count - 1].kept_as == DType::f32) {
+        offer(g, floats_at(out.at), out.inner / kFloat);
+      }
     } else if (group.fold != Family::count_ && !group.accumulate) {
       offer(g, group.folded.at, group.folded.middle);
     }
   }
+
+  static constexpr int64_t kFloat = sizeof(float);
+
+  static const float* floats_at(const std::byte* at) { return reinterpret_cast<const float*>(at); }
 
   // What the group leaves for each row, `stride` elements apart.
   void offer(int g, const float* values, int64_t stride) {
@@ -107,12 +115,12 @@ class RowBlocks {
 
   // Has a step read from lanes what an earlier group leaves there: every block's in the same place.
   void read_lanes(Place& place, bool along) {
-    Tile<const float>& in = place.in;
-    const bool per_row = along ? in.inner == 1 : in.inner == 0 && in.middle == 1;
+    Tile<const std::byte>& in = place.in;
+    const bool per_row = along ? in.inner == kFloat : in.inner == 0 && in.middle == kFloat;
     if (in.at == nullptr || !per_row) return;
     for (int g = 0; g < count_; g++) {
-      if (offered_[g] != in.at) continue;
-      in.at = lanes_[g];
+      if (offered_[g] != floats_at(in.at)) continue;
+      in.at = reinterpret_cast<const std::byte*>(lanes_[g]);
       in.outer = 0;
       return;
     }

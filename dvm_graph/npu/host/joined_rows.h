@@ -26,35 +26,48 @@ DVM_INLINE void each(Body body) {
 
 // A masked store in front of a stream would fetch the line behind, which the stream then throws
 // out.
-DVM_INLINE void store_lanes(float* to, F v, int64_t lanes, bool stream) {
+template <class V>
+DVM_INLINE void store_lanes(Element<V>* to, V v, int64_t lanes, bool stream) {
   if (!stream) return store_partial(to, v, lanes);
-  float row[kF];
+  Element<V> row[kF];
   store(row, v);
   copy_pieces<kF>(to, row, lanes);
 }
+
+// Lanes of a row of this storage type, from element i on: a whole vector, or the first `lanes`.
+template <class S, bool Partial>
+DVM_INLINE F row_lanes(const std::byte* row, int64_t i, int64_t lanes) {
+  using T = LaneType<S>;
+  using V = Vec<T, kF>;
+  const T* const from = reinterpret_cast<const T*>(row) + i;
+  if constexpr (Partial)
+    return convert_lanes<float, S, kF>(load_partial<V>(from, lanes));
+  else
+    return convert_lanes<float, S, kF>(load<V>(from));
+}
+
+DVM_INLINE float value_at(const std::byte* at) { return *reinterpret_cast<const float*>(at); }
 
 // Changes K vectors from element i of the row on; of the last one, `lanes`. Where `what` is known
 // to the compiler, one case is left of the switch.
 template <int K, bool Partial>
 DVM_INLINE void apply(Do what, const Step& step, int64_t i, int64_t lanes, F (&strip)[K]) {
   constexpr int64_t L = kLanes<float>;
-  const auto row = [&](int k) DVM_LAMBDA_INLINE {
-    if constexpr (Partial)
-      return load_partial<F>(step.in + i, lanes);
-    else
-      return load<F>(step.in + i + k * L);
-  };
   switch (what) {
+#define DVM_ROW_STEP(name, S, expression)                                 \
+  case Do::name:                                                          \
+    each<K>([&](auto index) DVM_LAMBDA_INLINE {                           \
+      const F y = row_lanes<S, Partial>(step.in, i + index.k * L, lanes); \
+      [[maybe_unused]] const F x = strip[index.k];                        \
+      strip[index.k] = expression;                                        \
+    });                                                                   \
+    break;
 #define DVM_STEP(name, expression)                 \
-  case Do::name##_row:                             \
-    each<K>([&](auto index) DVM_LAMBDA_INLINE {    \
-      const F y = row(index.k);                    \
-      [[maybe_unused]] const F x = strip[index.k]; \
-      strip[index.k] = expression;                 \
-    });                                            \
-    break;                                         \
+  DVM_ROW_STEP(name##_row, float, expression)      \
+  DVM_ROW_STEP(name##_f16, Half, expression)       \
+  DVM_ROW_STEP(name##_bf16, BFloat, expression)    \
   case Do::name##_value: {                         \
-    const F y = splat<F>(*step.in);                \
+    const F y = splat<F>(value_at(step.in));       \
     each<K>([&](auto index) DVM_LAMBDA_INLINE {    \
       [[maybe_unused]] const F x = strip[index.k]; \
       strip[index.k] = expression;                 \
@@ -70,6 +83,7 @@ DVM_INLINE void apply(Do what, const Step& step, int64_t i, int64_t lanes, F (&s
     break;
     DVM_BINARY_STEPS(DVM_STEP)
 #undef DVM_STEP
+#undef DVM_ROW_STEP
 #define DVM_STEP(name, expression)              \
   case Do::name:                                \
     each<K>([&](auto index) DVM_LAMBDA_INLINE { \
@@ -82,19 +96,41 @@ DVM_INLINE void apply(Do what, const Step& step, int64_t i, int64_t lanes, F (&s
   }
 }
 
+// What is half a line must not go around the caches where the other half does not.
+template <class S>
+constexpr bool kStreamsVectors = std::is_same_v<S, float>;
+
+template <class S, int K, bool Partial>
+DVM_INLINE void keep_as(const Step& step, int64_t i, int64_t lanes, const F (&strip)[K]) {
+  constexpr int64_t L = kLanes<float>;
+  auto* const to = reinterpret_cast<LaneType<S>*>(step.out) + i;
+  const auto kept = [&](int k) DVM_LAMBDA_INLINE { return convert_lanes<S, float, kF>(strip[k]); };
+  if constexpr (!std::is_same_v<S, float> && K > 1) {
+    each<K / 2>([&](auto index) DVM_LAMBDA_INLINE {
+      constexpr int k = 2 * decltype(index)::k;
+      const Full<uint16_t> two = narrow_two<S>(strip[k], strip[k + 1]);
+      step.keep == Keep::stream ? store_stream(to + k * L, two) : store(to + k * L, two);
+    });
+  } else if constexpr (Partial) {
+    const bool stream = step.keep == Keep::stream;
+    if (stream && lanes == L) {
+      return kStreamsVectors<S> ? store_stream(to, kept(0)) : store(to, kept(0));
+    }
+    store_lanes(to, kept(0), lanes, stream);
+  } else if (step.keep == Keep::stream && kStreamsVectors<S>) {
+    each<K>([&](auto index) DVM_LAMBDA_INLINE { store_stream(to + index.k * L, kept(index.k)); });
+  } else {
+    each<K>([&](auto index) DVM_LAMBDA_INLINE { store(to + index.k * L, kept(index.k)); });
+  }
+}
+
 template <int K, bool Partial>
 DVM_INLINE void keep(const Step& step, int64_t i, int64_t lanes, const F (&strip)[K]) {
-  constexpr int64_t L = kLanes<float>;
   if (step.keep == Keep::nothing) return;
-  float* const to = step.out + i;
-  if constexpr (Partial) {
-    const bool stream = step.keep == Keep::stream;
-    if (stream && lanes == L) return store_stream(to, strip[0]);
-    store_lanes(to, strip[0], lanes, stream);
-  } else if (step.keep == Keep::stream) {
-    each<K>([&](auto index) DVM_LAMBDA_INLINE { store_stream(to + index.k * L, strip[index.k]); });
-  } else {
-    each<K>([&](auto index) DVM_LAMBDA_INLINE { store(to + index.k * L, strip[index.k]); });
+  switch (step.kept_as) {
+    case DType::f16: return keep_as<Half, K, Partial>(step, i, lanes, strip);
+    case DType::bf16: return keep_as<BFloat, K, Partial>(step, i, lanes, strip);
+    default: return keep_as<float, K, Partial>(step, i, lanes, strip);
   }
 }
 
@@ -228,8 +264,8 @@ DVM_INLINE void run_row(const Step* steps, int count, int64_t n, int64_t before,
     Steps::template run<1, true>(steps, count, i, lanes, one);
     if constexpr (!std::is_same_v<Fold, NoFold>) fold.add(identity_beyond<Op>(one[0], lanes));
   };
-  int64_t i = before;
-  if (before > 0) part(0, before);
+  int64_t i = 0;
+  for (; i < before; i += lesser(L, before - i)) part(i, lesser(L, before - i));
   for (; i + kStrip * L <= n; i += kStrip * L) {
     F strip[kStrip] = {};
     ahead.strip();
@@ -262,7 +298,7 @@ class RowSteps {
       : group_(group), count_(Count > 0 ? Count : group.count) {
     each_step([&](int s) DVM_LAMBDA_INLINE {
       const Place& place = group.places[s];
-      steps_[s] = {group.steps[s].what, group.steps[s].keep,
+      steps_[s] = {group.steps[s].what, group.steps[s].keep, group.steps[s].kept_as,
                    place.in.at + rows.first * place.in.outer,
                    place.out.at + rows.first * place.out.outer};
       in_stride_[s] = place.in.middle;
@@ -283,7 +319,7 @@ class RowSteps {
     int64_t before = -1;
     each_step([&](int s) DVM_LAMBDA_INLINE {
       if (!stores(s) || group_.places[s].keep != Keep::stream) return;
-      const int64_t missing = to_alignment(steps_[s].out, n);
+      const int64_t missing = missing_to_stream(steps_[s], n);
       if (before < 0) before = missing;
       steps_[s].keep = missing == before ? Keep::stream : Keep::store;
     });
@@ -300,6 +336,10 @@ class RowSteps {
     } else {
       for (int s = 0; s < count_; s++) body(s);
     }
+  }
+  static int64_t missing_to_stream(const Step& step, int64_t n) {
+    if (step.kept_as == DType::f32) return to_alignment(reinterpret_cast<float*>(step.out), n);
+    return to_alignment(reinterpret_cast<uint16_t*>(step.out), n);
   }
 
   static constexpr int kMost = Count > 0 ? Count : 2 * kMostJoined;
@@ -345,18 +385,21 @@ RunRows choose(const Group& group) {
   return run;
 }
 
-RunRows choose_run(const Group& group) {
+// Of a group whose first row comes from there.
+template <From from>
+RunRows choose_from(const Group& group) {
   using enum Do;
-  using Load = TheseSteps<load_row>;
-  using Normalise = TheseSteps<load_row, subtract_value, multiply_value>;
-  using NormaliseScale = TheseSteps<load_row, subtract_value, multiply_value, multiply_row>;
+  constexpr Do load = with_source(load_row, from);
+  using Load = TheseSteps<load>;
+  using Normalise = TheseSteps<load, subtract_value, multiply_value>;
+  using NormaliseScale = TheseSteps<load, subtract_value, multiply_value, multiply_row>;
   using NormaliseScaleShift =
-      TheseSteps<load_row, subtract_value, multiply_value, multiply_row, add_row>;
-  using Scale = TheseSteps<load_row, multiply_value, multiply_row>;
-  using SquareOfDifference = TheseSteps<load_row, subtract_value, multiply_self>;
-  using ExpOfDifference = TheseSteps<load_row, subtract_value, exp>;
-  using Square = TheseSteps<load_row, multiply_self>;
-  using Add = TheseSteps<load_row, add_row>;
+      TheseSteps<load, subtract_value, multiply_value, multiply_row, add_row>;
+  using Scale = TheseSteps<load, multiply_value, multiply_row>;
+  using SquareOfDifference = TheseSteps<load, subtract_value, multiply_self>;
+  using ExpOfDifference = TheseSteps<load, subtract_value, exp>;
+  using Square = TheseSteps<load, multiply_self>;
+  using Add = TheseSteps<load, with_source(add_row, from)>;
   switch (group.fold) {
     case Family::v_reduce_sum:
       return choose<Fold<Family::v_reduce_sum>, Load, SquareOfDifference, ExpOfDifference, Square,
@@ -364,6 +407,14 @@ RunRows choose_run(const Group& group) {
     case Family::v_reduce_max: return choose<Fold<Family::v_reduce_max>, Load, Add>(group);
     case Family::v_reduce_min: return choose<Fold<Family::v_reduce_min>>(group);
     default: return choose<NoFold, NormaliseScaleShift, NormaliseScale, Normalise, Scale>(group);
+  }
+}
+
+RunRows choose_run(const Group& group) {
+  switch (group.steps[0].what) {
+    case Do::load_f16: return choose_from<From::f16>(group);
+    case Do::load_bf16: return choose_from<From::bf16>(group);
+    default: return choose_from<From::row>(group);
   }
 }
 

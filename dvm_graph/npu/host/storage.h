@@ -62,11 +62,38 @@ using LaneType =
 
 template <int L>
 DVM_INLINE Vec<float, L> widen(Vec<uint16_t, L> v, BFloat) {
+#if defined(DVM_AVX512)  // GCC widens halves of it and puts them together
+  if constexpr (L == 16)
+    return bits_as<Vec<float, L>>(
+        _mm512_slli_epi32(_mm512_cvtepu16_epi32(bits_as<__m256i>(v)), 16));
+#endif
+#if defined(DVM_AVX2)
+  if constexpr (L == 8)
+    return bits_as<Vec<float, L>>(
+        _mm256_slli_epi32(_mm256_cvtepu16_epi32(bits_as<__m128i>(v)), 16));
+#endif
   return bits_as<Vec<float, L>>(convert<uint32_t>(v) << 16);
 }
 
+#if defined(DVM_AVX512)
+// The bf16 are the upper halves. (The conversions of AVX512-BF16 take denormals for 0.)
+DVM_INLINE __m512i rounded_upper_halves(Full<float> v) {
+  const __m512i bits = bits_as<__m512i>(v);
+  const __mmask16 odd = _mm512_test_epi32_mask(bits, _mm512_set1_epi32(0x10000));
+  const __mmask16 nan = _mm512_cmp_ps_mask(bits_as<__m512>(v), bits_as<__m512>(v), _CMP_UNORD_Q);
+  const __m512i below = _mm512_add_epi32(bits, _mm512_set1_epi32(0x7fff));
+  const __m512i rounded = _mm512_mask_add_epi32(below, odd, below, _mm512_set1_epi32(1));
+  return _mm512_mask_or_epi32(rounded, nan, bits, _mm512_set1_epi32(0x400000));
+}
+#endif
+
 template <int L>
 DVM_INLINE Vec<uint16_t, L> narrow(Vec<float, L> v, BFloat) {
+#if defined(DVM_AVX512)
+  if constexpr (L == 16)
+    return bits_as<Vec<uint16_t, L>>(
+        _mm512_cvtepi32_epi16(_mm512_srli_epi32(rounded_upper_halves(v), 16)));
+#endif
   using U = Vec<uint32_t, L>;
   const U bits = bits_as<U>(v);
   const U rounded = (bits + 0x7fff + ((bits >> 16) & 1)) >> 16;
@@ -126,6 +153,22 @@ DVM_INLINE Vec<uint16_t, L> narrow(Vec<float, L> v, Half) {
         _mm256_cvtps_ph(bits_as<__m256>(v), _MM_FROUND_TO_NEAREST_INT));
 #endif
   return narrow_half_portably<L>(v);
+}
+
+// Two full vectors of f32 as one of 16-bit elements.
+template <class S>
+DVM_INLINE Full<uint16_t> narrow_two(Full<float> low, Full<float> high) {
+#if defined(DVM_AVX512)
+  if constexpr (std::is_same_v<S, BFloat>) {
+    alignas(64) static constexpr uint16_t kUpper[32] = {1,  3,  5,  7,  9,  11, 13, 15, 17, 19, 21,
+                                                        23, 25, 27, 29, 31, 33, 35, 37, 39, 41, 43,
+                                                        45, 47, 49, 51, 53, 55, 57, 59, 61, 63};
+    return bits_as<Full<uint16_t>>(_mm512_permutex2var_epi16(
+        rounded_upper_halves(low), _mm512_load_si512(kUpper), rounded_upper_halves(high)));
+  }
+#endif
+  constexpr int L = kLanes<float>;
+  return join(narrow<L>(low, S{}), narrow<L>(high, S{}));
 }
 
 // Lanes of a storage type as lanes of another type, and back.

@@ -48,15 +48,15 @@ PlanBuilder add(int64_t rows, int64_t columns) {
 void check_paper_example() {
   check_listing(add(32, 1024), paper_target(), R"(program vector
   grid d0: 40 tiles of 832 in 32768
-  tiles 40 per_core 1 group 1 claim 1 chunks 1 local 0x1a00
+  tiles 40 per_core 1 group 1 claim 1 chunks 1 local 0x1a00 ahead 8 p0 p1
   e1 = 1 * d0
   p0 = v0 + 0 in [0, 65536) d0: 1664
   p1 = v1 + 0 in [0, 65536) d0: 1664
   p2 = v2 + 0 in [0, 65536) d0: 1664
 body
-  d_load_f16 [1,1,e1] l:0x0(0,0,1) <- p0(0,0,1)
-  d_load_f16 [1,1,e1] l:0xd00(0,0,1) <- p1(0,0,1)
-  v_add_f32 [1,1,e1] l:0x0(0,0,1) <- l:0x0(0,0,1), l:0xd00(0,0,1)
+  d_load_f16 [1,1,e1] l:0x0(0,0,1) <- p0(0,0,1) {joined, transient}
+  d_load_f16 [1,1,e1] l:0xd00(0,0,1) <- p1(0,0,1) {joined, transient}
+  v_add_f32 [1,1,e1] l:0x0(0,0,1) <- l:0x0(0,0,1), l:0xd00(0,0,1) {joined, transient}
   d_store_f16 [1,1,e1] p2(0,0,1) <- l:0x0(0,0,1)
 end
 )");

@@ -1,0 +1,166 @@
+"""Element-wise chains and reductions over float16 and bfloat16 tensors, at every instruction-set level.
+
+Loads widen, arithmetic is f32 and stores round. An operation on two 16-bit numbers in f32, rounded to 16 bits, is
+the exact result rounded once (24 bits are 2 p + 2 for p of 11 and 8), so the reference is numpy in float64 and the
+bits have to be the same. Chains are held to half a unit in the last place and what f32 leaves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import onnx
+import onnx.parser
+import pytest
+from numpy.typing import NDArray
+
+import dvm_graph
+from dvm_graph import _core
+
+Array = NDArray[Any]
+
+BF16 = np.dtype(ml_dtypes.bfloat16)
+F16 = np.dtype(np.float16)
+NAMES = {BF16: "bfloat16", F16: "float16"}
+HALF_ULP = {BF16: 2.0**-8, F16: 2.0**-11}
+SUBNORMAL = {BF16: 2.0**-133, F16: 2.0**-24}
+
+types = pytest.mark.parametrize("dtype", [F16, BF16], ids=["f16", "bf16"])
+levels = pytest.mark.parametrize("simd", _core.simd_levels())
+BINARY: dict[str, Callable[[Array, Array], Array]] = {
+    "Add": np.add,
+    "Sub": np.subtract,
+    "Mul": np.multiply,
+    "Div": np.divide,
+}
+UNARY: dict[str, Callable[[Array], Array]] = {
+    "Neg": np.negative,
+    "Abs": np.abs,
+    "Sqrt": np.sqrt,
+    "Reciprocal": np.reciprocal,
+}
+COLUMNS = (1, 2, 7, 15, 16, 17, 63, 64, 65, 127, 128, 129, 257, 1021)
+
+
+@cache
+def compiled(text: str, element: str, simd: str) -> dvm_graph.Model:
+    typed = text.replace("T[", f"{element}[")
+    proto = onnx.parser.parse_model(f'<ir_version: 10, opset_import: ["" : 21]>\nagraph {typed}')
+    return dvm_graph.optimize(proto, simd=simd)
+
+
+def run(text: str, dtype: np.dtype[Any], simd: str, **feeds: Array) -> Array:
+    return compiled(text, NAMES[dtype], simd).run(feeds)[0]
+
+
+def every_pattern(dtype: np.dtype[Any]) -> Array:
+    return np.arange(1 << 16, dtype=np.uint16).view(dtype)
+
+
+def special(dtype: np.dtype[Any]) -> Array:
+    """Zeros, denormals, the least and the largest numbers, infinities, NaN, and some between."""
+    info = ml_dtypes.finfo(dtype)
+    edges = [0.0, info.smallest_subnormal, info.tiny, info.eps, 1.0, 1.5, info.max, np.inf, np.nan]
+    near = [3 * float(info.smallest_subnormal), float(info.tiny) * 0.75, float(info.max) / 2, 3.0]
+    values = np.asarray([float(v) for v in [*edges, *near]])
+    return np.concatenate([values, -values]).astype(dtype)
+
+
+def assert_same(got: Array, expected: Array, dtype: np.dtype[Any]) -> None:
+    """The same bits as the float64 result rounded; any NaN is NaN."""
+    with np.errstate(over="ignore"):
+        want = expected.astype(dtype)
+    assert got.dtype == dtype
+    nan = np.isnan(want)
+    np.testing.assert_array_equal(np.isnan(got), nan)
+    np.testing.assert_array_equal(got.view(np.uint16)[~nan], want.view(np.uint16)[~nan])
+
+
+@types
+@levels
+@pytest.mark.parametrize("op", BINARY)
+def test_operations_on_special_values(op: str, simd: str, dtype: np.dtype[Any]) -> None:
+    values = special(dtype)
+    x, y = (side.ravel() for side in np.meshgrid(values, values))
+    got = run(f"(T[n] x, T[n] y) => (T[n] z) {{ z = {op}(x, y) }}", dtype, simd, x=x, y=y)
+    with np.errstate(all="ignore"):
+        assert_same(got, BINARY[op](x.astype(np.float64), y.astype(np.float64)), dtype)
+
+
+@types
+@levels
+@pytest.mark.parametrize("op", UNARY)
+def test_operations_on_every_number(op: str, simd: str, dtype: np.dtype[Any]) -> None:
+    x = every_pattern(dtype)
+    got = run(f"(T[n] x) => (T[n] y) {{ y = {op}(x) }}", dtype, simd, x=x)
+    with np.errstate(all="ignore"):
+        assert_same(got, UNARY[op](x.astype(np.float64)), dtype)
+
+
+@types
+@levels
+@pytest.mark.parametrize("columns", COLUMNS)
+def test_broadcasts(columns: int, simd: str, dtype: np.dtype[Any]) -> None:
+    """A row for all rows, a value per row and a whole tensor, in three loops; also kept in f32."""
+    random = np.random.default_rng(columns)
+    shapes = {"x": (3, 5, columns), "row": (columns,), "value": (5, 1)}
+    feeds = {k: random.standard_normal(s).astype(dtype) for k, s in shapes.items()}
+    text = """(T[a, b, c] x, T[c] row, T[b, 1] value) => (T[a, b, c] y, T[a, b, c] z) {
+        y = Add(x, row)
+        z = Mul(x, value)
+    }"""
+    y, z = compiled(text, NAMES[dtype], simd).run(feeds)
+    x, row, value = (feeds[name].astype(np.float64) for name in ("x", "row", "value"))
+    assert_same(y, x + row, dtype)
+    assert_same(z, x * value, dtype)
+
+
+def softmax(x: Array) -> Array:
+    powers = np.exp(x - x.max(-1, keepdims=True))
+    return powers / powers.sum(-1, keepdims=True)
+
+
+def silu_of_sum(x: Array, y: Array) -> Array:
+    return (x + y) / (1 + np.exp(-(x + y)))
+
+
+@types
+@levels
+@pytest.mark.parametrize("columns", COLUMNS)
+@pytest.mark.parametrize("rows", [1, 3, 37])
+def test_chains(rows: int, columns: int, simd: str, dtype: np.dtype[Any]) -> None:
+    random = np.random.default_rng([rows, columns])
+    x, y = (random.uniform(-3, 3, (rows, columns)).astype(dtype) for _ in range(2))
+    wide_x, wide_y = x.astype(np.float64), y.astype(np.float64)
+    text = "(T[r, c] x, T[r, c] y) => (T[r, c] z) { s = Add(x, y) g = Sigmoid(s) z = Mul(s, g) }"
+    assert_near(run(text, dtype, simd, x=x, y=y), silu_of_sum(wide_x, wide_y), dtype)
+    text = "(T[r, c] x) => (T[r, c] z) { z = Softmax<axis = -1>(x) }"
+    assert_near(run(text, dtype, simd, x=x), softmax(wide_x), dtype)
+    text = (
+        "(T[r, c] x) => (T[r, 1] z) { a = Constant<value_ints = [-1]>() z = ReduceSumSquare(x, a) }"
+    )
+    assert_near(run(text, dtype, simd, x=x), (wide_x**2).sum(-1, keepdims=True), dtype)
+    text = "(T[r, c] x) => (T[r, 1] z) { a = Constant<value_ints = [-1]>() z = ReduceMax(x, a) }"
+    assert_same(run(text, dtype, simd, x=x), wide_x.max(-1, keepdims=True), dtype)
+
+
+def assert_near(got: Array, expected: Array, dtype: np.dtype[Any]) -> None:
+    """Within half a unit in the last place, and 2^-18 of the result: what f32 leaves of some roundings."""
+    error = np.abs(got.astype(np.float64) - expected)
+    bound = (HALF_ULP[dtype] + 2.0**-18) * np.abs(expected) + SUBNORMAL[dtype]
+    assert got.shape == expected.shape
+    assert (error <= bound).all()
+
+
+@types
+@levels
+def test_large_results_around_the_caches(simd: str, dtype: np.dtype[Any]) -> None:
+    """Too large to be read back from a cache, at starts of rows that no vector is aligned with."""
+    x = np.resize(every_pattern(dtype), (4099, 2111))
+    got = run("(T[r, c] x, T[c] y) => (T[r, c] z) { z = Add(x, y) }", dtype, simd, x=x, y=x[7])
+    with np.errstate(all="ignore"):
+        assert_same(got, x.astype(np.float64) + x[7].astype(np.float64), dtype)
