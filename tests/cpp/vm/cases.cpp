@@ -460,7 +460,10 @@ void check_prefetches_of_packs() {
     b.plan.m_axis = b.axis(kRows);
     b.plan.n_axis = b.axis(kColumns);
     b.plan.k_axis = b.axis(depth);
-    b.output(b.matmul(b.input(DType::f32, 0b101), b.input(DType::f32, 0b110)), DType::f32);
+    const int32_t left = b.input(DType::f32, 0b101);
+    Access rows = b.dense(DType::f32, {2, 1});
+    rows.value = b.value(DType::f32, depth * kColumns);
+    b.output(b.matmul(left, b.load(rows, 0b110)), DType::f32);
     Target target = small_target(1);
     target.matmul_rows = kRows;
     target.matmul_k_block = 200;
