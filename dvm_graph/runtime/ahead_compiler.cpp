@@ -35,8 +35,9 @@ bool AheadCompiler::begin(uint32_t first_step, uint32_t end_step, const Dims& di
     flag->store(false, std::memory_order_relaxed);
   }
   device_.post(*this);
-  spin_until(
-      [&] { return begun_.load(std::memory_order_relaxed) || now_ns() - asked_ns_ > kPatienceNs; });
+  const auto kernels = static_cast<int64_t>(programs_.table().kernels.size());
+  const int64_t patient_until = asked_ns_ + kPatienceNs + kPatiencePerKernelNs * kernels;
+  spin_until([&] { return begun_.load(std::memory_order_relaxed) || now_ns() > patient_until; });
   if (!device_.withdraw(*this)) return true;
   finished_.store(true, std::memory_order_relaxed);
   return false;

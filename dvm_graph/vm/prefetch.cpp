@@ -7,6 +7,7 @@ namespace {
 
 constexpr int64_t kLeastBytes = 4096;  // less comes quickly enough by itself
 constexpr int64_t kLeastRows = 48;     // of a product: with fewer, it waits for memory itself
+constexpr int64_t kFarCaches = 4;      // a B as large as so many caches comes from far
 
 class Prefetcher {
  public:
@@ -18,8 +19,11 @@ class Prefetcher {
     for (size_t i = end; i-- > 0;) {
       if (!is_matmul(form_of(i))) continue;
       const TileInstruction& product = code_.instructions[i];
-      if (product.changed_mask == 0 && code_.full_extent(product.extents[0]) >= kLeastRows)
+      if (product.changed_mask == 0 && code_.full_extent(product.extents[0]) >= kLeastRows) {
+        const bool last = end == code_.instructions.size();
         announce(i, end);
+        if (last) announce_next_tile(i);
+      }
       end = i;
     }
   }
@@ -34,16 +38,42 @@ class Prefetcher {
     for (size_t i = product + 1; i < end; ++i) {
       const TileInstruction& instruction = code_.instructions[i];
       if (instruction.changed_mask != 0 || (instruction.flags & kStream) != 0) continue;
+      const bool packs = form_of(i) == Form::pack_b;
+      if (packs && !comes_from_far(instruction.operands[1])) continue;
       for (int k = instruction.operand_count; k-- > 0 && found_ < kMostLater;) {
         const int64_t bytes =
             walks_rows(instruction, k) && !is_known(instruction.operands[k]) ? bytes_of(i, k) : 0;
-        if (bytes < kLeastBytes || bytes > room) continue;
-        room -= bytes;
+        // Panels take the place of those that the product has read by then.
+        if (bytes < kLeastBytes || (bytes > room && !packs)) continue;
+        if (!packs) room -= bytes;
         announced_[found_++] = prefetch_of(instruction, k);
       }
     }
     code_.instructions.insert(code_.instructions.begin() + static_cast<std::ptrdiff_t>(product),
                               announced_, announced_ + found_);
+  }
+
+  // Before the last product, what the next tile packs before its first one.
+  void announce_next_tile(size_t product) {
+    if (code_.grid.empty() || code_.ahead[0] != 0) return;
+    for (size_t i = 0; i < product && !is_matmul(form_of(i)); ++i) {
+      const TileInstruction& pack = code_.instructions[i];
+      if (form_of(i) != Form::pack_b || pack.changed_mask != 0) continue;
+      if (!walks_rows(pack, 1) || !comes_from_far(pack.operands[1])) continue;
+      const int32_t pointer = pack.operands[1].index;
+      if (code_.pointers[pointer].steps[code_.grid.size() - 1] == 0) return;
+      TileInstruction prefetch = prefetch_of(pack, 1);
+      prefetch.family = Family::d_prefetch_next;
+      code_.ahead[0] = static_cast<uint8_t>(pointer + 1);
+      code_.instructions.insert(
+          code_.instructions.begin() + static_cast<std::ptrdiff_t>(product + found_), prefetch);
+      return;
+    }
+  }
+
+  // What is near comes quickly enough while it is packed.
+  bool comes_from_far(const TileOperand& b) const {
+    return b.space == Space::pointer && code_.pointers[b.index].high >= kFarCaches * cache_bytes_;
   }
 
   // The operand lies in global memory, row by row.
@@ -53,6 +83,7 @@ class Prefetcher {
       case Form::load:
       case Form::store:
       case Form::pack_a_pairs:
+      case Form::pack_b:
       case Form::unary:
       case Form::test:
       case Form::narrow:

@@ -1,5 +1,6 @@
-// What instructions after a product read and store in global memory is announced before it: a
-// device may fetch it while the product computes, which needs little of its memory's time.
+// What instructions after a product read and store in global memory is announced before it, and
+// before the last one what the next tile packs first: a device may fetch it while the product
+// computes, which needs little of its memory's time.
 #pragma once
 
 #include "vm/tile_code.h"

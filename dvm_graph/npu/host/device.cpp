@@ -1,6 +1,5 @@
 #include "npu/host/device.h"
 
-#include <pthread.h>
 #include <sched.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -18,6 +17,7 @@ namespace {
 constexpr uint32_t kOpen = 1u << 11;
 constexpr uint32_t kInside = kOpen - 1;
 constexpr uint32_t kGeneration = 1u << 12;
+constexpr int kSpinsPerCheck = 4096;
 constexpr size_t kArenaAlignment = 64;
 constexpr size_t kHugePage = size_t{2} << 20;
 
@@ -59,11 +59,9 @@ HostDevice::HostDevice(int cores, const InstructionTable& table, const Target& t
         return options;
       }()),
       shares_(static_cast<size_t>(std::clamp(cores, 1, static_cast<int>(kInside)))),
+      placement_(static_cast<int>(shares_.size())),
       process_(getpid()) {
   cores = static_cast<int>(shares_.size());
-  if (sched_getaffinity(0, sizeof allowed_, &allowed_) != 0 || CPU_COUNT(&allowed_) < cores) {
-    CPU_ZERO(&allowed_);
-  }
   for (int i = 0; i < cores; i++) {
     const size_t local = (static_cast<size_t>(target.local_bytes) + 63) / 64 * 64;
     arenas_.emplace_back(allocate_arena(local + kScratchBytes));
@@ -75,6 +73,7 @@ HostDevice::HostDevice(int cores, const InstructionTable& table, const Target& t
   try {
     for (int i = 1; i < cores; i++) {
       workers_.emplace_back([this, i] { worker_loop(*cores_[static_cast<size_t>(i)], i == 1); });
+      placement_.add(workers_.back());
     }
   } catch (...) {
     stop();
@@ -91,25 +90,8 @@ void HostDevice::stop() {
   for (std::thread& worker : workers_) worker.join();
 }
 
-void HostDevice::keep_off(int cpu) {
-  if (cpu == caller_cpu_ || cpu < 0 || cpu >= CPU_SETSIZE) return;
-  // The process may have been given other CPUs. A caller that is confined to fewer than there are
-  // cores says nothing about the workers.
-  cpu_set_t now;
-  if (sched_getaffinity(0, sizeof now, &now) == 0 && CPU_COUNT(&now) >= cores()) allowed_ = now;
-  if (!CPU_ISSET(cpu, &allowed_)) return;
-  caller_cpu_ = cpu;
-  // The handles of threads that fork() left behind may stand for the caller, or for others.
-  if (getpid() != process_) return;
-  cpu_set_t others = allowed_;
-  CPU_CLR(cpu, &others);
-  for (std::thread& worker : workers_) {
-    pthread_setaffinity_np(worker.native_handle(), sizeof others, &others);
-  }
-}
-
 void HostDevice::wake() {
-  keep_off(sched_getcpu());
+  placement_.keep_off_caller();
   resting_.store(false, std::memory_order_relaxed);
   state_.fetch_add(kGeneration, std::memory_order_release);
   state_.notify_all();
@@ -128,6 +110,7 @@ void HostDevice::submit(std::span<const Task> tasks) {
   trap_ = Trap{};
   trapped_.store(false, std::memory_order_relaxed);
   resting_.store(false, std::memory_order_relaxed);
+  placement_.keep_off_caller();
   share_out(claims);
   // Opening adds a generation; the low bits are zero here because finish() closed the last stage.
   state_.fetch_add(kGeneration | kOpen, std::memory_order_release);
@@ -139,8 +122,29 @@ Trap HostDevice::finish() {
   if ((state_.load(std::memory_order_relaxed) & kOpen) == 0) return Trap{};
   work(*cores_[0]);
   state_.fetch_and(~kOpen, std::memory_order_acq_rel);
-  spin_until([&] { return (state_.load(std::memory_order_acquire) & kInside) == 0; });
+  for (int spins = 1; (state_.load(std::memory_order_acquire) & kInside) != 0; spins++) {
+    relax();
+    if (spins % kSpinsPerCheck == 0) help_workers();
+  }
   return trap_;
+}
+
+// Lets workers that were kept from running run here instead of the caller.
+void HostDevice::help_workers() {
+  bool brought = false;
+  for (size_t core = 1; core < shares_.size(); core++) {
+    if (shares_[core].inside.load(std::memory_order_acquire)) {
+      brought |= placement_.bring_here(core - 1);
+    }
+  }
+  if (!brought) {
+    sched_yield();  // to a worker that waits for this very CPU
+    return;
+  }
+  // They are not to spin here afterwards.
+  resting_.store(true, std::memory_order_seq_cst);
+  const uint32_t state = state_.load(std::memory_order_seq_cst);
+  if ((state & kInside) != 0) state_.wait(state, std::memory_order_acquire);
 }
 
 void HostDevice::share_out(int64_t claims) {
@@ -287,8 +291,12 @@ void HostDevice::worker_loop(Core& core, bool runs_errands) {
     while ((state & kOpen) != 0) {
       if (!state_.compare_exchange_weak(state, state + 1, std::memory_order_acq_rel)) continue;
       seen = generation_of(state);
+      std::atomic<bool>& inside = shares_[index_of(core)].inside;
+      inside.store(true, std::memory_order_release);
       work(core);
-      state_.fetch_sub(1, std::memory_order_release);
+      inside.store(false, std::memory_order_release);
+      state_.fetch_sub(1, std::memory_order_seq_cst);
+      if (resting_.load(std::memory_order_seq_cst)) state_.notify_all();
       break;
     }
   }

@@ -12,14 +12,12 @@
 // stage lets it begin with what was written last. A worker that has not joined when the tiles run
 // out is not waited for; a stage therefore never costs the wake-up of a parked thread.
 //
-// Workers keep off the CPU of the calling thread. Left alone, a scheduler often wakes a thread
-// where the waker runs, above all in virtual machines, whose idle CPUs look taken; both would then
-// share that CPU for milliseconds. A forked process has no workers: there the caller does it all.
+// On which CPUs the threads run is said in placement.h. A forked process has no workers: there the
+// caller does it all.
 //
 // Not thread-safe: one thread submits and finishes. Separate devices are independent.
 #pragma once
 
-#include <sched.h>
 #include <sys/types.h>
 
 #include <atomic>
@@ -31,6 +29,7 @@
 #include <thread>
 #include <vector>
 
+#include "npu/host/placement.h"
 #include "vm/core.h"
 #include "vm/target.h"
 
@@ -129,18 +128,19 @@ class HostDevice {
     void operator()(std::byte* arena) const;
   };
 
-  // The claims [low, high) of one core that nobody has taken yet, as low | high << 32.
   struct alignas(64) Share {
+    // The claims [low, high) of one core that nobody has taken yet, as low | high << 32.
     std::atomic<uint64_t> left{0};
+    std::atomic<bool> inside{false};  // the core, a worker's, is in the stage
   };
 
   void stop();  // ends and joins the workers
-  void keep_off(int cpu);
   void share_out(int64_t claims);
   static int64_t take(Share& share, bool from_low);  // -1: nothing is left
   void work(Core& core);
   void worker_loop(Core& core, bool runs_errands);
   uint32_t await_stage(uint32_t seen, bool runs_errands);
+  void help_workers();
   void run_errand();
   void run_claim(Core& core, CoreRecord* record, const Task& task, int64_t begin, int64_t next,
                  bool goes_on);
@@ -165,14 +165,13 @@ class HostDevice {
   // generation:20 | open:1 | workers inside:11. A worker joins by incrementing an open state.
   alignas(64) std::atomic<uint32_t> state_{0};
   std::atomic<bool> stopping_{false};
-  std::atomic<bool> resting_{false};  // until the next submit
+  std::atomic<bool> resting_{false};  // until the next submit; who leaves wakes those that wait
   std::atomic<Errand*> errand_{nullptr};
   std::atomic<bool> waiting_{false};  // the worker that runs errands is awake, and at no stage
   std::mutex errand_mutex_;           // held by the worker that is at one
   std::vector<std::thread> workers_;
-  pid_t process_;        // in which the workers run
-  cpu_set_t allowed_;    // CPUs that workers may use; empty: they run where they like
-  int caller_cpu_ = -1;  // where the workers do not run; -1: nowhere in particular
+  Placement placement_;
+  pid_t process_;  // in which the workers run
 };
 
 // Number of cores this process may run on (CPU affinity).

@@ -298,13 +298,18 @@ void pack_b_handler(Core& core, const uint64_t* words) {
 }
 
 // The next product knows when to fetch it.
-template <class S>
+template <class S, bool Next>
 void prefetch_handler(Core& core, const uint64_t* words) {
   const Extents e = extents_of(core, words);
   if (e.empty() || core.laters == kMostLater) return;
   const Tile<const S> from = tile_at<const S>(core, words + 1);
   constexpr auto kElement = static_cast<int64_t>(sizeof(S));
-  core.later[core.laters++] = {reinterpret_cast<const std::byte*>(from.at), from.middle * kElement,
+  auto at = reinterpret_cast<uintptr_t>(from.at);  // a number: it may leave the memory
+  if constexpr (Next) {
+    const Ahead::Stream& stream = core.ahead.streams[0];
+    at += reinterpret_cast<uintptr_t>(stream.next) - reinterpret_cast<uintptr_t>(stream.tile);
+  }
+  core.later[core.laters++] = {reinterpret_cast<const std::byte*>(at), from.middle * kElement,
                                e.inner * kElement, e.middle};
 }
 
@@ -325,7 +330,7 @@ struct Dma {
     else if constexpr (Form_ == Form::pack_b)
       return &pack_b_handler<S, R>;
     else if constexpr (Form_ == Form::prefetch)
-      return &prefetch_handler<S>;
+      return &prefetch_handler<S, F == Family::d_prefetch_next>;
     else
       return nullptr;
   }

@@ -211,8 +211,14 @@ void run_places(const Program&, const InstructionTable&, Core&, std::byte* const
                 int64_t, int64_t) {
   Places& places = *reinterpret_cast<Places*>(buffers[0]);
   if (std::this_thread::get_id() != places.caller) {
-    if (sched_getcpu() == places.of_caller) places.beside++;
-    if (places.of_worker != nullptr) sched_getaffinity(0, sizeof(cpu_set_t), places.of_worker);
+    const int cpu = sched_getcpu();
+    cpu_set_t may_run;
+    sched_getaffinity(0, sizeof may_run, &may_run);
+    // Later the caller may have given up its CPU for this thread.
+    if (places.elsewhere == 0) {
+      if (cpu == places.of_caller) places.beside++;
+      if (places.of_worker != nullptr) *places.of_worker = may_run;
+    }
     places.elsewhere++;
     return;
   }

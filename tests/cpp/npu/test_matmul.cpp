@@ -54,8 +54,16 @@ void announce(Machine& machine, Random& random, DType dtype, const std::vector<P
   for (int64_t count = random.integer(0, kMostLater + 2); count > 0; count--) {
     Place place = places[static_cast<size_t>(random.integer(0, 2))];
     place.strides = {0, random.integer(-70, 500), 1};
-    machine.execute(Family::d_prefetch, dtype, {1, random_extent(random), random_extent(random)},
-                    {place});
+    Ahead::Stream& ahead = machine.core.ahead.streams[0];
+    ahead.tile = machine.core.local;
+    ahead.next = ahead.tile + random.integer(0, 1000);
+    const Family family = random.chance(0.5) ? Family::d_prefetch : Family::d_prefetch_next;
+    const int before = machine.core.laters;
+    machine.execute(family, dtype, {1, random_extent(random), random_extent(random)}, {place});
+    if (machine.core.laters == before) continue;
+    const auto fetched = reinterpret_cast<intptr_t>(machine.core.later[before].at);
+    const auto shift = family == Family::d_prefetch ? 0 : ahead.next - ahead.tile;
+    CHECK(fetched - reinterpret_cast<intptr_t>(place.at) == shift);
   }
   CHECK(machine.core.laters <= kMostLater);
 }

@@ -450,6 +450,42 @@ void check_prefetches() {
   }
 }
 
+// What is packed after a product, also by the next tile, is announced before it where all of B is
+// too large for the caches.
+void check_prefetches_of_packs() {
+  constexpr int64_t kRows = 96, kColumns = 320;
+  for (const int64_t depth : {40, 400}) {
+    PlanBuilder b;
+    b.plan.kind = KernelKind::cube;
+    b.plan.m_axis = b.axis(kRows);
+    b.plan.n_axis = b.axis(kColumns);
+    b.plan.k_axis = b.axis(depth);
+    const int32_t left = b.input(DType::f32, 0b101);
+    Access rows = b.dense(DType::f32, {2, 1});
+    rows.value = b.value(DType::f32, depth * kColumns);
+    b.output(b.matmul(left, b.load(rows, 0b110)), DType::f32);
+    Target target = small_target(1);
+    target.matmul_rows = kRows;
+    target.matmul_k_block = 200;
+    const Compiled c(b, target);
+    const Program& program = c.kernel.programs[0];
+    const std::string text = disassemble(program);
+    const size_t first = text.find("d_pack_b_f32"), second = text.find("d_pack_b_f32", first + 1);
+    const size_t announced = text.find("d_prefetch_f32"), next = text.find("d_prefetch_next_f32");
+    CHECK(first != std::string::npos, "%s", text.c_str());
+    const bool far = depth * kColumns * 4 >= 4 * target.local_bytes;
+    CHECK((next != std::string::npos) == far && (program.header().ahead[0] != 0) == far, "%s",
+          text.c_str());
+    if (!far) continue;
+    // Each under the product that runs just before the packing.
+    const size_t last = text.rfind("m_matmul_f32");
+    CHECK(first < announced && announced < text.find("m_matmul_f32"), "%s", text.c_str());
+    CHECK(second < next && next < last && text.rfind("d_pack_b_f32") < next, "%s", text.c_str());
+    const std::string place = " " + text.substr(text.find("] p", next) + 2, 3);
+    CHECK(text.find("<-" + place, first) < second, "%s", text.c_str());
+  }
+}
+
 // A compiler that has compiled other kernels before gives the same words as a new one.
 void check_reuse() {
   CompilerScratch scratch;
@@ -501,6 +537,7 @@ void check_cases() {
   check_assembly_errors();
   check_verifier();
   check_prefetches();
+  check_prefetches_of_packs();
   check_reuse();
 }
 
