@@ -46,6 +46,7 @@ bool CubeProblem::costs_more() const {
 
 int64_t CubeProblem::piece() const {
   if (!possible_ || has_inner() || plan_.nodes[outer_.a].op != PlanOp::load_) return 0;
+  if (blocks_.prologue_folds) return 0;  // the epilogue wants numbers of whole rows
   return choose_piece(blocks_, target_, shape_.cost);
 }
 

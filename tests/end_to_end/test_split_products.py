@@ -108,6 +108,21 @@ def test_epilogue(cores: int) -> None:
     assert_all_close(outputs, session(proto).run(None, feeds), k)
 
 
+@pytest.mark.parametrize("m, n, k", [(4, 16, 16_384), (1, 32, 20_011)])
+def test_row_values_of_a(m: int, n: int, k: int) -> None:
+    """Sums over whole rows of A, which the epilogue uses: each piece would have its own."""
+    left, right = signs(1, m, k, dtype=np.float16) + np.float16(0.5), signs(2, k, n)
+    proto = model(
+        """(float16[m, k] a, float[k, n] b) => (float[m, n] y) {
+            wide = Cast<to = 1>(a) total = ReduceSum(wide, last)
+            c = MatMul(wide, b) y = Mul(c, total) }""",
+        last=np.array([-1]),
+    )
+    outputs = dvm_graph.optimize(proto, cores=5).run({"a": left, "b": right})
+    expected = (left.astype(np.float64) @ right) * left.astype(np.float64).sum(-1, keepdims=True)
+    assert_all_close(list(outputs), [expected.astype(np.float32)], 2 * k)
+
+
 def test_one_core_and_many() -> None:
     """The sums are in another order, not of other terms."""
     text = "(float[m, k] a, float[k, n] b) => (float[m, n] y) { y = MatMul(a, b) }"
