@@ -199,7 +199,7 @@ class Assembler {
     line.expect("local");
     header_.local_bytes = static_cast<int64_t>(line.hexadecimal());
     if (!line.accept("ahead")) return;
-    header_.ahead_lines = static_cast<uint8_t>(line.number(1, UINT8_MAX));
+    header_.ahead_lines = static_cast<uint8_t>(line.number(0, UINT8_MAX));
     for (uint8_t& pointer : header_.ahead) {
       if (!line.accept_prefix('p')) return;
       pointer = static_cast<uint8_t>(line.number(0, kPointerRegisters - 1) + 1);

@@ -61,7 +61,7 @@ struct Core {
   int32_t extents[kExtentRegisters];  // register 0 is 1
   std::byte* pointers[kPointerRegisters];
   bool first_chunk = true, last_chunk = true;
-  Ahead ahead;              // joined instructions fetch it
+  Ahead ahead;              // joined instructions and d_prefetch_next fetch it
   Later later[kMostLater];  // the next product fetches so many of them
   int laters = 0;
   Trap trap;                          // a handler that traps sets kind, value and limit

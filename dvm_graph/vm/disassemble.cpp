@@ -205,7 +205,7 @@ void add_header(Text& text, const Program& program, Names names) {
            " chunks %d local 0x%" PRIx64,
            header.tiles, header.tiles_per_core, header.tile_group, header.preferred_claim,
            header.chunk_dim, static_cast<uint64_t>(header.local_bytes));
-  if (header.ahead_lines > 0) text.add(" ahead %d", header.ahead_lines);
+  if (header.ahead[0] > 0) text.add(" ahead %d", header.ahead_lines);
   for (const uint8_t pointer : header.ahead) {
     if (pointer > 0) text.add(" p%d", pointer - 1);
   }

@@ -41,8 +41,9 @@ struct ProgramHeader {
   uint8_t extent_registers = 0;   // defined ones: registers 1..n; register 0 is always 1
   uint8_t pointer_registers = 0;  // registers 0..n-1
   uint8_t chunk_dim = 0;          // first grid dim of the chunks; grid_rank: no chunks
-  // A hint: pointer registers plus 1 whose tiles follow each other in memory, without gaps, along
-  // the last grid dim, and the cache lines of the next tile to fetch with every strip (strips.h).
+  // A hint: pointer registers plus 1 of what the next tile is fetched through. Where there are
+  // cache lines to fetch with every strip (strips.h), their tiles follow each other in memory,
+  // without gaps, along the last grid dim; d_prefetch_next fetches through the first.
   uint8_t ahead[kAheadStreams] = {};
   uint8_t ahead_lines = 0;
   int64_t code_words = 0;       // size of the body

@@ -483,6 +483,7 @@ void check_prefetches_of_packs() {
     CHECK(second < next && next < last && text.rfind("d_pack_b_f32") < next, "%s", text.c_str());
     const std::string place = " " + text.substr(text.find("] p", next) + 2, 3);
     CHECK(text.find("<-" + place, first) < second, "%s", text.c_str());
+    CHECK(assemble(text) == program, "%s", text.c_str());
   }
 }
 
