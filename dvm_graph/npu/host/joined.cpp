@@ -63,8 +63,10 @@ class RowBlocks {
     for (int g = 0; g < count_; g++) {
       const Group& group = groups_[g];
       turns_[g].along = group.extents.middle != rows_;
-      const int64_t element = group.places[0].in.inner;  // in bytes; 0: of a value for the row
-      if (!turns_[g].along) row_bytes = greater(row_bytes, group.extents.inner * element);
+      if (turns_[g].along) continue;
+      int64_t element = 0;  // in bytes; 0: of a value for the row
+      for (int s = 0; s < group.count; s++) element = greater(element, group.places[s].in.inner);
+      row_bytes = greater(row_bytes, group.extents.inner * element);
     }
     block_ = greater<int64_t>(kBlockBytes / row_bytes, 1);
     block_ = lesser<int64_t>(block_, kF);

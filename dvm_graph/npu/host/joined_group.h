@@ -248,6 +248,13 @@ class Decoder {
     group_.folded = {out.at, 0, out.outer, 0};
     group_.accumulate =
         (flags & kAccumulateAlways) != 0 || ((flags & kAccumulate) != 0 && !core_.first_chunk);
+    // Where streams begin would decide in which order the rows are added.
+    group_.streams = false;
+    for (int s = 0; s < group_.count; s++) {
+      if (group_.places[s].keep == Keep::stream) {
+        group_.places[s].keep = group_.steps[s].keep = Keep::store;
+      }
+    }
   }
 
   static constexpr uint32_t kNothing = ~0u;  // the address of no operand
