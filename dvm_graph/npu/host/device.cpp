@@ -129,19 +129,18 @@ Trap HostDevice::finish() {
   return trap_;
 }
 
-// Lets workers that were kept from running run here instead of the caller.
+// Lets a worker that was kept from running run here instead of the caller.
 void HostDevice::help_workers() {
-  bool brought = false;
-  for (size_t core = 1; core < shares_.size(); core++) {
-    if (shares_[core].inside.load(std::memory_order_acquire)) {
-      brought |= placement_.bring_here(core - 1);
-    }
+  size_t core = 1;
+  while (core < shares_.size() && !(shares_[core].inside.load(std::memory_order_acquire) &&
+                                    placement_.bring_here(core - 1))) {
+    core++;
   }
-  if (!brought) {
+  if (core == shares_.size()) {
     sched_yield();  // to a worker that waits for this very CPU
     return;
   }
-  // They are not to spin here afterwards.
+  // It is not to spin here afterwards.
   resting_.store(true, std::memory_order_seq_cst);
   const uint32_t state = state_.load(std::memory_order_seq_cst);
   if ((state & kInside) != 0) state_.wait(state, std::memory_order_acquire);

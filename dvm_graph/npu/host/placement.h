@@ -6,8 +6,8 @@
 // stage.
 //
 // Where other work on the machine takes its CPU away from a worker, often for milliseconds, while
-// the caller waits for it, the caller gives up its own. A thread that may run and does not is known
-// by its CPU time, which stands still.
+// the caller waits for its tiles, the caller gives up its own. A thread that may run and does not
+// is known by its CPU time, which stands still.
 //
 // By the caller only, which is never moved itself.
 #pragma once
