@@ -190,6 +190,7 @@ class LoadMover {
   }
 
   void hoist(size_t i) {
+    if (at(i).operands[0].space == Space::pointer) return;  // others may read what it overwrites
     const TileOperand from = at(i).operands[1];
     size_t to = i;
     for (; to > 0; --to) {
