@@ -14,9 +14,11 @@
 #include "checks.h"
 #include "models.h"
 #include "npu/host/levels.h"
+#include "runtime/ahead_compiler.h"
 #include "runtime/errors.h"
 #include "runtime/kernel_table.h"
 #include "runtime/panel_packing.h"
+#include "runtime/value_sizes.h"
 #include "vm/panels.h"
 
 namespace dvm::testing {
@@ -359,6 +361,51 @@ void test_failed_compilations(int cores) {
   }
 }
 
+// A worker that waits compiles the kernels of all steps, as the caller would, and those that it can
+// before one that fails.
+void test_compiling_ahead(int64_t n) {
+  const std::string what = "compiling ahead, n = " + std::to_string(n);
+  Model model = empty_model();
+  const auto five = static_cast<DimSlot>(model.dims.instructions.size());
+  model.dims.instructions.push_back({DimOp::constant, 5, 0});
+  model.dims.instructions.push_back({DimOp::sub, kN, five});
+  const uint32_t x = add_vector(model, "x", Storage::input);
+  const uint32_t a = add_vector(model, "a", Storage::arena);
+  const uint32_t y = add_vector(model, "y", Storage::output);
+  add_launch(model, {add_map(model, PlanOp::neg_, {x}, a)});
+  add_launch(model, {add_map(model, PlanOp::abs_, {a}, y)});
+  model.kernels.back().plan.extents = {five + 1};
+  const auto shared = shared_device({2, "", 0});
+  HostDevice& device = shared->device;
+  KernelPrograms programs(model, device.target());
+  CompilerScratch scratch;
+  AheadCompiler ahead(model, programs, device, scratch);
+  Dims dims(model.dims);
+  dims.bind(0, n);
+  dims.evaluate();
+  std::vector<ValueInfo> infos;
+  measure_values(model, dims, infos);
+  const bool possible = n >= 5;
+  do {
+    device.wake();
+  } while (!ahead.begin(0, 2, dims, infos.data()));
+  for (const uint32_t step : {0u, 1u}) ahead.await(step);
+  check(ahead.has(0) && ahead.has(1), what + ": waited for");
+  const std::span<const AheadCompiler::Done> done = ahead.end();
+  check(done.size() == (possible ? 2 : 1) && done[0].call == 0, what + ": what was compiled");
+  check(programs.is_current(0, dims) && programs.is_current(1, dims) == possible,
+        what + ": what is current");
+  CompiledKernel alone;
+  std::vector<ValueInfo> arguments;
+  for (const uint32_t value : programs.bound(0).arguments) arguments.push_back(infos[value]);
+  compile_kernel(model.kernels[0].plan, dims.values(), arguments.data(), device.target(), scratch,
+                 alone);
+  check(alone.programs[0] == programs.compiled(0).programs[0], what + ": the same program");
+  dims.bind(0, n + 1);
+  dims.evaluate();
+  check(!programs.is_current(0, dims), what + ": for these dims only");
+}
+
 // Partition 0 gives as many of its input's elements as it is told to; both can be told to fail.
 class FakeVendor final : public VendorLibrary {
  public:
@@ -422,5 +469,6 @@ int main() {
   test_failed_run_leaves_nothing_behind();
   test_failed_segments_leave_nothing_behind();
   for (const int cores : {1, 2, 3}) test_failed_compilations(cores);
+  for (const int64_t n : {4, 5, 1009}) test_compiling_ahead(n);
   return report();
 }
