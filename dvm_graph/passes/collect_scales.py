@@ -8,7 +8,7 @@
 Exporters spread the factor of attention over queries and keys, so that half precision does not overflow;
 for longer formats that only costs: the keys of a cache would be copied at every step to be scaled. The
 factors go to an operand that arithmetic produces anyway, or behind the product if both are read from
-memory. This is the one pass that reassociates: results may differ in the last bits. Factors are
+memory. This pass reassociates: results may differ in the last bits. Factors are
 moderate, so that nothing overflows or vanishes that did not before, but at the very ends of the range.
 """
 

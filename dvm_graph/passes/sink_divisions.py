@@ -1,7 +1,7 @@
 """Divides by the sums of a softmax behind the matrix product that reads it.
 
-    Requires: basic operators with shapes. Ensures: no f32 or f64 product of more keys than columns reads a
-    softmax that nobody else does.
+    Requires: basic operators with shapes. Ensures: no f32 or f64 product reads a softmax that nobody else
+    does, if its keys may be more than its columns.
 
     matmul(div(e, sum(e)), v)  =>  mul(matmul(e, v), reciprocal(max(sum(e), 1)))
 

@@ -122,7 +122,7 @@ class Timeline:
 
     @property
     def host_alone(self) -> float:
-        """Seconds in neither: binding dims, memory, compiling what could not wait, launching."""
+        """Seconds in neither: binding dims, memory, waiting for kernels to be compiled, launching."""
         return max(self.seconds - self.working - self.vendor, 0.0)
 
 

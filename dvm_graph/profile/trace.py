@@ -1,8 +1,8 @@
 """A profile as a Chrome trace (the JSON trace event format), which Perfetto opens too.
 
 The first run and the typical run are two processes of the trace, each from time 0. A core is a thread;
-so is the host, which compiles kernels (between tiles of its own: it also is core 0) and calls the vendor
-library. Times are microseconds.
+so is the host, which calls the vendor library, and for which kernels are compiled: by a core that waits, or
+by itself between tiles (it also is core 0). Times are microseconds.
 """
 
 from __future__ import annotations
