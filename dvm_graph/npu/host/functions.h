@@ -63,10 +63,21 @@ constexpr float kErfPieces[][16] = {
 constexpr float kErfPiecesLimit = 3.84f;  // the last piece rounds to 1 there, and to no more below
 #endif
 
+// a b + c. Whether the compiler contracts the operators depends on what is around them.
+DVM_INLINE F multiply_add(F a, F b, F c) {
+#if defined(DVM_AVX512)
+  return bits_as<F>(_mm512_fmadd_ps(bits_as<__m512>(a), bits_as<__m512>(b), bits_as<__m512>(c)));
+#elif defined(DVM_AVX2)
+  return bits_as<F>(_mm256_fmadd_ps(bits_as<__m256>(a), bits_as<__m256>(b), bits_as<__m256>(c)));
+#else
+  return a * b + c;
+#endif
+}
+
 template <int N>
 DVM_INLINE F polynomial(F x, const float (&coefficients)[N]) {
   F sum = splat<F>(coefficients[N - 1]);
-  for (int i = N - 2; i >= 0; i--) sum = sum * x + coefficients[i];
+  for (int i = N - 2; i >= 0; i--) sum = multiply_add(sum, x, splat<F>(coefficients[i]));
   return sum;
 }
 
@@ -119,10 +130,11 @@ template <class Function>
 constexpr float kExpLow = -104.5f, kExpHigh = 89.0f;  // beyond them e^x is 0 or infinite
 DVM_INLINE F exp_in_range(F x) {
   constexpr float kRound = 12582912.0f;  // 1.5 * 2^23: adding it rounds to an integer
-  const F shifted = x * 1.44269504088896341f + kRound;
+  const F shifted = multiply_add(x, splat<F>(1.44269504088896341f), splat<F>(kRound));
   const F n = shifted - kRound;
-  const F r = x - n * 0.693359375f - n * -2.12194440e-4f;
-  const F power = r * r * polynomial(r, kExp) + r + 1.0f;
+  const F nearly = multiply_add(n, splat<F>(-0.693359375f), x);
+  const F r = multiply_add(n, splat<F>(2.12194440e-4f), nearly);
+  const F power = multiply_add(r * r, polynomial(r, kExp), r) + 1.0f;
 #if defined(DVM_AVX512)
   return bits_as<F>(_mm512_scalef_ps(bits_as<__m512>(power), bits_as<__m512>(n)));
 #else
@@ -175,7 +187,7 @@ DVM_INLINE F sigmoid_lanes(F x) {
 DVM_INLINE F tanh_lanes(F x) {
   const F magnitude = absolute(x);
   const F square = x * x;
-  const F inner = x + x * square * polynomial(square, kTanhInner);
+  const F inner = multiply_add(x * square, polynomial(square, kTanhInner), x);
   const F doubled = at_most(magnitude + magnitude, kTanhLimit);
   const F outer = 1.0f - 2.0f / (exp_in_range(doubled) + 1.0f);
   return magnitude < splat<F>(kTanhJoint) ? inner : with_sign_of(outer, x);
@@ -195,7 +207,7 @@ DVM_INLINE F erf_lanes(F x) {
                                             bits_as<__m512>(load<F>(kErfPieces[power]))));
   };
   F sum = coefficients(kPowers - 1);
-  for (int i = kPowers - 2; i >= 0; i--) sum = sum * d + coefficients(i);
+  for (int i = kPowers - 2; i >= 0; i--) sum = multiply_add(sum, d, coefficients(i));
   return with_sign_of(sum * magnitude, x);
 }
 #else
