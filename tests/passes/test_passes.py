@@ -282,10 +282,10 @@ def test_divisions_sink_behind_products(
     assert not sink_divisions(sketch.graph, sketch.facts)
     scale = sketch.graph.outputs[0].producer
     assert scale is not None and scale.op == "mul"
-    product, factor = (value.producer for value in scale.inputs)  # type: ignore[union-attr]
+    product, factor = (value.producer for value in scale.inputs)
     assert product is not None and product.op == "matmul"
-    assert product.inputs[0].producer.op == "exp"  # type: ignore[union-attr]
-    assert factor is not None and factor.output.shape[-1] == 1  # type: ignore[index]
+    assert product.inputs[0].producer.op == "exp"
+    assert factor is not None and factor.output.shape[-1] == 1
     assert "div" not in _operators(sketch.graph)
 
 
@@ -295,7 +295,7 @@ def test_guards_against_rows_of_nan_sink_too(sketch: Sketch, guard: float) -> No
     assert sink_divisions(sketch.graph, sketch.facts)
     select = sketch.graph.outputs[0].producer
     assert select is not None and select.op == "select"
-    assert select.inputs[0].producer.inputs[0].producer.op == "reduce_sum"  # type: ignore[union-attr]
+    assert select.inputs[0].producer.inputs[0].producer.op == "reduce_sum"
     assert "div" not in _operators(sketch.graph)
 
 

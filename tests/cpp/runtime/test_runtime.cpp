@@ -322,19 +322,25 @@ void test_failed_run_leaves_nothing_behind() {
   check(target == std::vector<float>(3, 2.0f), "writes a given output");
 }
 
-// A kernel between others cannot be compiled at some shapes, whoever comes to it first.
-void test_failed_compilations(int cores) {
-  Model model = empty_model();
+// n - 5: a kernel of so many elements cannot be compiled for an n below 5.
+DimSlot five_fewer(Model& model) {
   const auto five = static_cast<DimSlot>(model.dims.instructions.size());
   model.dims.instructions.push_back({DimOp::constant, 5, 0});
   model.dims.instructions.push_back({DimOp::sub, kN, five});
+  return five + 1;
+}
+
+// A kernel between others cannot be compiled at some shapes, whoever comes to it first.
+void test_failed_compilations(int cores) {
+  Model model = empty_model();
+  const DimSlot fewer = five_fewer(model);
   const uint32_t x = add_vector(model, "x", Storage::input);
   const uint32_t a = add_vector(model, "a", Storage::arena);
   const uint32_t z = add_vector(model, "z", Storage::output);
   const uint32_t y = add_vector(model, "y", Storage::output);
   add_launch(model, {add_map(model, PlanOp::neg_, {x}, a)});
   add_launch(model, {add_map(model, PlanOp::abs_, {x}, z)});
-  model.kernels.back().plan.extents = {five + 1};
+  model.kernels.back().plan.extents = {fewer};
   add_launch(model, {add_map(model, PlanOp::neg_, {a}, y)});
   Executor executor(std::move(model), shared_device({cores, "", 0}), nullptr);
   std::mt19937 random(5);
@@ -366,15 +372,13 @@ void test_failed_compilations(int cores) {
 void test_compiling_ahead(int64_t n) {
   const std::string what = "compiling ahead, n = " + std::to_string(n);
   Model model = empty_model();
-  const auto five = static_cast<DimSlot>(model.dims.instructions.size());
-  model.dims.instructions.push_back({DimOp::constant, 5, 0});
-  model.dims.instructions.push_back({DimOp::sub, kN, five});
+  const DimSlot fewer = five_fewer(model);
   const uint32_t x = add_vector(model, "x", Storage::input);
   const uint32_t a = add_vector(model, "a", Storage::arena);
   const uint32_t y = add_vector(model, "y", Storage::output);
   add_launch(model, {add_map(model, PlanOp::neg_, {x}, a)});
   add_launch(model, {add_map(model, PlanOp::abs_, {a}, y)});
-  model.kernels.back().plan.extents = {five + 1};
+  model.kernels.back().plan.extents = {fewer};
   const auto shared = shared_device({2, "", 0});
   HostDevice& device = shared->device;
   KernelPrograms programs(model, device.target());
