@@ -16,6 +16,7 @@ from dvm_graph.decompose import (
     slicing,
     softmax,
     sources,
+    transposed_convolution,
 )
 from dvm_graph.decompose.walk import decompose
 
@@ -37,5 +38,6 @@ FAMILIES = (
     slicing,
     softmax,
     sources,
+    transposed_convolution,
 )
 """Importing a family enters its decompositions into the table."""
