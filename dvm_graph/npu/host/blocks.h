@@ -92,7 +92,9 @@ struct Product {
   C* c;
   int64_t c_row;
   int64_t k;
-  bool accumulate;
+  bool accumulate;    // on top of what lies at `from`: in C itself or elsewhere
+  const C* from;
+  int64_t from_row;
   C* room = nullptr;  // where panels are widened to; null: on their way to the FMAs
   NextPanels ahead = {};
   FetchLater* later = nullptr;  // null: there is nothing to fetch for later
@@ -120,6 +122,16 @@ template <class Step, int Rows, int Vectors, bool Ragged>
 #pragma GCC unroll 64
   for (int i = 0; i < Rows; i++)
     for (int j = 0; j < Vectors; j++) __builtin_prefetch(x.c + i * x.c_row + j * L, 1);
+  // Rows of an addend follow one by one: with them, these were more lines than a core can wait for.
+  const auto* addend = x.from;
+  int64_t addend_rows = x.accumulate && addend != x.c ? Rows : 0;
+  const auto fetch_addend = [&]() DVM_LAMBDA_INLINE {
+#pragma GCC unroll 4
+    for (int j = 0; j < Vectors; j++) __builtin_prefetch(addend + j * L);
+    addend += x.from_row;
+    addend_rows--;
+  };
+  while (addend_rows > (kSums > 1 ? 0 : x.k / kAheadSteps)) fetch_addend();
   // One pointer for three rows, which the compiler must not derive from each other: it would run
   // out of registers for the offsets of all rows.
   constexpr int kGroup = 3, kGroups = (Rows + kGroup - 1) / kGroup;
@@ -169,6 +181,7 @@ template <class Step, int Rows, int Vectors, bool Ragged>
   } else {
     NextPanels ahead = x.ahead;
     for (int64_t k = 0; k < x.k; k += kAheadSteps) {
+      if (addend_rows > 0) fetch_addend();
       if constexpr (kPrefetches) {
 #pragma GCC unroll 64
         for (int i = 0; i < Rows; i++)
@@ -185,19 +198,20 @@ template <class Step, int Rows, int Vectors, bool Ragged>
     }
   }
   auto* c = x.c;
-  const int64_t c_row = x.c_row;
+  const auto* from = x.from;
+  const int64_t c_row = x.c_row, from_row = x.from_row;
   const bool accumulate = x.accumulate;
 #pragma GCC unroll 64
-  for (int i = 0; i < Rows; i++, c += c_row) {
+  for (int i = 0; i < Rows; i++, c += c_row, from += from_row) {
 #pragma GCC unroll 4
     for (int j = 0; j < Vectors; j++) {
       auto* at = c + j * L;
       V result = sum[i][j];
       if (Ragged && j == Vectors - 1) {
-        if (accumulate) result += load_partial<V>(at, ragged);
+        if (accumulate) result += load_partial<V>(from + j * L, ragged);
         store_partial(at, result, ragged);
       } else {
-        if (accumulate) result += load<V>(at);
+        if (accumulate) result += load<V>(from + j * L);
         store(at, result);
       }
     }
@@ -242,6 +256,7 @@ DVM_INLINE void multiply_panel(const Product<Step>& panel, const EvenRows& rows,
     (m + rows.step <= rows.rows ? block : last)(x, ragged);
     x.a += rows.step * x.a_row;
     x.c += rows.step * x.c_row;
+    x.from += rows.step * x.from_row;
     x.ahead.at += ahead_rows * x.ahead.stride;
   }
 }
@@ -255,8 +270,8 @@ DVM_INLINE void multiply_widened(const Product<Step>& panel, const EvenRows& row
     for (int64_t n = 0; n < kNR; n += L)
       store(panel.room + k * kNR + n, Step::column(panel.b + k * panel.b_step + n));
   const Product<Plain<C>> wide{
-      panel.a,     panel.a_row, panel.room,       kNR,     0,           panel.c,
-      panel.c_row, panel.k,     panel.accumulate, nullptr, panel.ahead, panel.later};
+      panel.a,     panel.a_row,      panel.room, kNR,            0,       panel.c,     panel.c_row,
+      panel.k,     panel.accumulate, panel.from, panel.from_row, nullptr, panel.ahead, panel.later};
   multiply_panel<Plain<C>, 2, false>(wide, rows, 0);
 }
 
@@ -290,6 +305,7 @@ DVM_INLINE void multiply_full_panels(Product<Step>& x, const EvenRows& rows, int
     }
     x.b += Panels * x.b_panel;
     x.c += Panels * kNR;
+    x.from += Panels * kNR;
   }
   x.ahead.rows = 0;
 }
@@ -336,11 +352,14 @@ void multiply_blocks(Product<Step> x, int64_t rows, int64_t columns, int64_t dep
       part.k = lesser(x.k - k, depth);
       multiply_panels(part, lesser(rows - m, chunks.step), columns, wide, most);
       part.accumulate = true;
+      part.from = part.c;
+      part.from_row = part.c_row;
       part.a += depth;
       part.b += depth * x.b_step;
     }
     x.a += chunks.step * x.a_row;
     x.c += chunks.step * x.c_row;
+    x.from += chunks.step * x.from_row;
   }
 }
 

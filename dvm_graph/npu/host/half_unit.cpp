@@ -80,6 +80,8 @@ void matmul_handler(Core& core, const uint64_t* words) {
   x.c = c.at;
   x.c_row = c.middle;
   x.k = e.middle;
+  x.from = c.at;
+  x.from_row = c.middle;
   x.accumulate =
       (flags & kAccumulateAlways) != 0 || ((flags & kAccumulate) != 0 && !core.first_chunk);
   FetchLater later(core, bursts_of(e.outer, e.inner, e.middle, x.kColumns));
