@@ -153,9 +153,7 @@ constexpr bool is_matmul(Form form) {
          form == Form::matmul_pairs;
 }
 // B in the dtype of the arithmetic, whose last panel may be ragged.
-constexpr bool has_plain_b(Form form) {
-  return form == Form::matmul || form == Form::matmul_add;
-}
+constexpr bool has_plain_b(Form form) { return form == Form::matmul || form == Form::matmul_add; }
 constexpr bool is_pack_b(Form form) {
   return form == Form::pack_b || form == Form::pack_b_stored || form == Form::pack_b_pairs;
 }

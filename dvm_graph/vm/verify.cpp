@@ -190,8 +190,8 @@ class Verifier {
     for (const uint8_t e : {head.e0, head.e1, head.e2}) {
       if (e > header_.extent_registers) return fail("undefined extent register");
     }
-    const bool folds = info.form == Form::reduce ||
-                       (is_matmul(info.form) && info.form != Form::matmul_add);
+    const bool folds =
+        info.form == Form::reduce || (is_matmul(info.form) && info.form != Form::matmul_add);
     if (!folds && (head.flags & (kAccumulate | kAccumulateAlways))) {
       return fail("accumulates, but is no reduction or matmul");
     }

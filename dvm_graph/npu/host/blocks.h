@@ -14,7 +14,7 @@
 // How a step of k is read and multiplied is a `Step`: types A and B of the operands' elements, Sum
 // of a vector of accumulators and Column of a vector of B; `column(at)`, `column(at, count)` and
 // `scalar(at)` read, `multiply_add(sum, scalar, column)` multiplies; kWidens: a Column is a Sum,
-// but takes time to read.
+// but takes time to read; kAdds: C begins with an addend, which lies elsewhere.
 #pragma once
 
 #include "npu/host/fetch_later.h"
@@ -60,13 +60,18 @@ struct Plain {
   using B = T;
   using Sum = Full<T>;
   using Column = Sum;
-  static constexpr bool kWidens = false;
+  static constexpr bool kWidens = false, kAdds = false;
   DVM_INLINE static Column column(const B* at) { return load<Column>(at); }
   DVM_INLINE static Column column(const B* at, int64_t count) {
     return load_partial<Column>(at, count);
   }
   DVM_INLINE static Sum scalar(const A* at) { return splat<Sum>(*at); }
   DVM_INLINE static Sum multiply_add(Sum sum, Sum a, Column b) { return sum + a * b; }
+};
+
+template <class T>
+struct Added : Plain<T> {
+  static constexpr bool kAdds = true;
 };
 
 // Memory to fetch into L2 meanwhile: `rows` rows of each panel per kAheadSteps steps of k.
@@ -92,12 +97,12 @@ struct Product {
   C* c;
   int64_t c_row;
   int64_t k;
-  bool accumulate;    // on top of what lies at `from`: in C itself or elsewhere
-  const C* from;
-  int64_t from_row;
+  bool accumulate;
   C* room = nullptr;  // where panels are widened to; null: on their way to the FMAs
   NextPanels ahead = {};
   FetchLater* later = nullptr;  // null: there is nothing to fetch for later
+  const C* from = nullptr;      // the addend of a Step that adds
+  int64_t from_row = 0;
 
   bool direct() const { return b_panel == kColumns && b_step != kColumns; }
 };
@@ -122,16 +127,18 @@ template <class Step, int Rows, int Vectors, bool Ragged>
 #pragma GCC unroll 64
   for (int i = 0; i < Rows; i++)
     for (int j = 0; j < Vectors; j++) __builtin_prefetch(x.c + i * x.c_row + j * L, 1);
-  // Rows of an addend follow one by one: with them, these were more lines than a core can wait for.
+  // Rows of the addend follow one by one: all at once are more lines than a core can wait for.
   const auto* addend = x.from;
-  int64_t addend_rows = x.accumulate && addend != x.c ? Rows : 0;
+  int64_t addend_rows = Rows;
   const auto fetch_addend = [&]() DVM_LAMBDA_INLINE {
 #pragma GCC unroll 4
     for (int j = 0; j < Vectors; j++) __builtin_prefetch(addend + j * L);
     addend += x.from_row;
     addend_rows--;
   };
-  while (addend_rows > (kSums > 1 ? 0 : x.k / kAheadSteps)) fetch_addend();
+  if constexpr (Step::kAdds) {
+    while (addend_rows > (kSums > 1 ? 0 : x.k / kAheadSteps)) fetch_addend();
+  }
   // One pointer for three rows, which the compiler must not derive from each other: it would run
   // out of registers for the offsets of all rows.
   constexpr int kGroup = 3, kGroups = (Rows + kGroup - 1) / kGroup;
@@ -181,7 +188,7 @@ template <class Step, int Rows, int Vectors, bool Ragged>
   } else {
     NextPanels ahead = x.ahead;
     for (int64_t k = 0; k < x.k; k += kAheadSteps) {
-      if (addend_rows > 0) fetch_addend();
+      if (Step::kAdds && addend_rows > 0) fetch_addend();
       if constexpr (kPrefetches) {
 #pragma GCC unroll 64
         for (int i = 0; i < Rows; i++)
@@ -198,9 +205,9 @@ template <class Step, int Rows, int Vectors, bool Ragged>
     }
   }
   auto* c = x.c;
-  const auto* from = x.from;
-  const int64_t c_row = x.c_row, from_row = x.from_row;
-  const bool accumulate = x.accumulate;
+  const auto* from = Step::kAdds ? x.from : x.c;
+  const int64_t c_row = x.c_row, from_row = Step::kAdds ? x.from_row : x.c_row;
+  const bool accumulate = Step::kAdds || x.accumulate;
 #pragma GCC unroll 64
   for (int i = 0; i < Rows; i++, c += c_row, from += from_row) {
 #pragma GCC unroll 4
@@ -256,7 +263,7 @@ DVM_INLINE void multiply_panel(const Product<Step>& panel, const EvenRows& rows,
     (m + rows.step <= rows.rows ? block : last)(x, ragged);
     x.a += rows.step * x.a_row;
     x.c += rows.step * x.c_row;
-    x.from += rows.step * x.from_row;
+    if (Step::kAdds) x.from += rows.step * x.from_row;
     x.ahead.at += ahead_rows * x.ahead.stride;
   }
 }
@@ -270,8 +277,8 @@ DVM_INLINE void multiply_widened(const Product<Step>& panel, const EvenRows& row
     for (int64_t n = 0; n < kNR; n += L)
       store(panel.room + k * kNR + n, Step::column(panel.b + k * panel.b_step + n));
   const Product<Plain<C>> wide{
-      panel.a,     panel.a_row,      panel.room, kNR,            0,       panel.c,     panel.c_row,
-      panel.k,     panel.accumulate, panel.from, panel.from_row, nullptr, panel.ahead, panel.later};
+      panel.a,     panel.a_row, panel.room,       kNR,     0,           panel.c,
+      panel.c_row, panel.k,     panel.accumulate, nullptr, panel.ahead, panel.later};
   multiply_panel<Plain<C>, 2, false>(wide, rows, 0);
 }
 
@@ -305,7 +312,7 @@ DVM_INLINE void multiply_full_panels(Product<Step>& x, const EvenRows& rows, int
     }
     x.b += Panels * x.b_panel;
     x.c += Panels * kNR;
-    x.from += Panels * kNR;
+    if (Step::kAdds) x.from += Panels * kNR;
   }
   x.ahead.rows = 0;
 }
@@ -352,14 +359,16 @@ void multiply_blocks(Product<Step> x, int64_t rows, int64_t columns, int64_t dep
       part.k = lesser(x.k - k, depth);
       multiply_panels(part, lesser(rows - m, chunks.step), columns, wide, most);
       part.accumulate = true;
-      part.from = part.c;
-      part.from_row = part.c_row;
+      if (Step::kAdds) {
+        part.from = part.c;
+        part.from_row = part.c_row;
+      }
       part.a += depth;
       part.b += depth * x.b_step;
     }
     x.a += chunks.step * x.a_row;
     x.c += chunks.step * x.c_row;
-    x.from += chunks.step * x.from_row;
+    if (Step::kAdds) x.from += chunks.step * x.from_row;
   }
 }
 

@@ -1,4 +1,4 @@
-// The cube unit: C[m,n] (+)= A[m,k] * B[k,n], on top of an addend or not, block by block (blocks.h).
+// The cube unit: C[m,n] (+)= A[m,k] * B[k,n], or an addend and that, block by block (blocks.h).
 //
 // A row-major B under very few rows is streamed row by row instead: bandwidth is all that counts
 // there, and only long contiguous reads get it. A B whose columns are contiguous (k stride 1) is
@@ -153,7 +153,12 @@ void multiply(const Matmul<T>& x, int64_t rows, int64_t columns) {
       multiply_streamed(x, rows, columns, std::make_integer_sequence<int, kStreamRows>{})) {
     return;
   }
-  multiply_blocks<Plain<T>>(x, rows, columns, x.direct() ? kDirectDepth : x.k + 1);
+  const int64_t depth = x.direct() ? kDirectDepth : x.k + 1;
+  if (x.from == x.c) return multiply_blocks<Plain<T>>(x, rows, columns, depth);
+  const Product<Added<T>> added{x.a, x.a_row, x.b,    x.b_step,     x.b_panel,
+                                x.c, x.c_row, x.k,    x.accumulate, nullptr,
+                                {},  x.later, x.from, x.from_row};
+  multiply_blocks(added, rows, columns, depth);
 }
 
 template <class T, bool Adds>
@@ -176,8 +181,8 @@ void matmul_handler(Core& core, const uint64_t* words) {
   const Tile<const T> from = tile_at<const T>(core, words + (Adds ? 7 : 1));
   x.from = from.at;
   x.from_row = from.middle;
-  x.accumulate = Adds || (flags & kAccumulateAlways) != 0 ||
-                 ((flags & kAccumulate) != 0 && !core.first_chunk);
+  x.accumulate =
+      Adds || (flags & kAccumulateAlways) != 0 || ((flags & kAccumulate) != 0 && !core.first_chunk);
   FetchLater later(core, bursts_of(e.outer, e.inner, e.middle, x.kColumns));
   if (later.any()) x.later = &later;
   multiply(x, e.outer, e.inner);

@@ -34,7 +34,7 @@ struct Widened {
   using B = LaneType<S>;
   using Sum = Full<float>;
   using Column = Sum;
-  static constexpr bool kWidens = true;
+  static constexpr bool kWidens = true, kAdds = false;
   DVM_INLINE static Column column(const B* at) {
     return convert_lanes<float, S, L>(load<Vec<B, L>>(at));
   }
@@ -48,7 +48,7 @@ struct Paired {
   using B = uint32_t;
   using Sum = Full<float>;
   using Column = Pairs;
-  static constexpr bool kWidens = false;
+  static constexpr bool kWidens = false, kAdds = false;
   DVM_INLINE static Column column(const B* at) { return load<Pairs>(at); }
   DVM_INLINE static Column column(const B* at, int64_t) { return column(at); }
   DVM_INLINE static Pairs scalar(const A* at) { return splat<Pairs>(*at); }
@@ -80,8 +80,6 @@ void matmul_handler(Core& core, const uint64_t* words) {
   x.c = c.at;
   x.c_row = c.middle;
   x.k = e.middle;
-  x.from = c.at;
-  x.from_row = c.middle;
   x.accumulate =
       (flags & kAccumulateAlways) != 0 || ((flags & kAccumulate) != 0 && !core.first_chunk);
   FetchLater later(core, bursts_of(e.outer, e.inner, e.middle, x.kColumns));
