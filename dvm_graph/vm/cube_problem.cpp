@@ -153,14 +153,14 @@ void CubeProblem::find_sum() {
   if (!target_.unified_memory || pair_ > 1 || !packed) return;
   const auto rows_in_place = [&](int32_t node) {
     const NormalAccess& access = access_of(node);
-    return access.storage == dtype_ && (access.strides[plan_.n_axis] == 1 || blocks_.n == 1);
+    return plan_.nodes[node].axes == plan_.nodes[outer_.node].axes && access.storage == dtype_ &&
+           (access.strides[plan_.n_axis] == 1 || blocks_.n == 1);
   };
   const int32_t sum = only_user(outer_.node);
   if (sum < 0 || plan_.nodes[sum].op != PlanOp::add_) return;
   const auto& inputs = plan_.nodes[sum].inputs;
   const int32_t addend = inputs[0] == outer_.node ? inputs[1] : inputs[0];
   const int32_t store = only_user(sum);
-  if (plan_.nodes[sum].axes != plan_.nodes[outer_.node].axes) return;
   if (store < 0 || plan_.nodes[store].op != PlanOp::store_ || !rows_in_place(store)) return;
   if (plan_.nodes[addend].op != PlanOp::load_ || !rows_in_place(addend)) return;
   sum_ = {sum, addend};

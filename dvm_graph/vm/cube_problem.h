@@ -20,7 +20,8 @@ struct Product {
   bool pack_a = false, pack_b = false;
 };
 
-// Of the outer product and what is loaded; stored as it is. The cube unit adds in passing.
+// Of the outer product and as many elements that are loaded; stored as it is. The cube unit adds in
+// passing.
 struct StoredSum {
   int32_t node = -1, addend = -1;  // node -1: there is none
 };
