@@ -8,6 +8,7 @@ namespace {
 
 // Costs in multiply-adds of the cube unit, per element moved or computed.
 constexpr double kNearTraffic = 1, kFarTraffic = 4;  // within / beyond local-memory size
+constexpr double kPassingTraffic = 2;                // of A, while a B that was packed stays
 constexpr double kFirstPanel = 2;                    // waits for memory
 constexpr double kFirstOfRow = 600;                  // of a row of a direct B that lies far
 constexpr double kFirstOfPackedRow = 200;            // where nothing waits but the packing
@@ -114,7 +115,8 @@ class Chooser {
     r.near = rows * p_.k * p_.element_bytes <= target_.local_bytes / 2;
     r.count = static_cast<double>(rows);
     const auto k = static_cast<double>(steps_);
-    r.a = r.count * k * kFarTraffic;
+    const bool passes = p_.pack_b && !p_.whole_k;
+    r.a = r.count * k * (passes ? kPassingTraffic : kFarTraffic);
     r.prologue = prologue_cost(p_.prologue, rows, p_.k);
     if (r.share_sets) r.in_sets = r.count * k * kSharedSet * p_.rows_per_set;
     r.k_block_of_column =
@@ -215,7 +217,8 @@ class Chooser {
   }
 
   int64_t outer_k_block(int64_t rows) const {
-    if (p_.pack_b) return k_block(steps_, target_.matmul_k_block / 2);  // panels share the cache
+    // Panels share the cache.
+    if (p_.pack_b) return k_block(steps_, target_.matmul_k_block * 3 / 4);
     const bool near_a = rows * steps_ * p_.element_bytes <= target_.local_bytes / 2;
     return near_a ? steps_ : k_block(steps_, target_.matmul_k_block);
   }

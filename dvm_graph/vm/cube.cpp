@@ -165,11 +165,14 @@ class CubeLowering {
   }
 
   void emit_product(Lowering& lowering, const BlockedProduct& product) {
-    NodeState& c = lowering.state(product.node);
+    const StoredSum sum = &product == &outer_ ? problem_.sum() : StoredSum{};
+    lowering.state(product.node).lowered = true;
+    const int32_t result = sum.node >= 0 ? sum.node : product.node;
+    NodeState& c = lowering.state(result);
     c.lowered = true;
     c.dims = code_.space.dims_of(plan_.nodes[product.node].axes);
     const uint8_t mask = lowering.changed_mask(c.dims);
-    c.value = lowering.place_for(product.node, mask != 0);
+    c.value = lowering.place_for(result, mask != 0);
     const TileValue value = c.value;
     for (int64_t k = 0; k < product.steps; k += product.k_block) {
       const int64_t depth = std::min(product.k_block, product.steps - k);
@@ -195,9 +198,20 @@ class CubeLowering {
         matmul.extents[0] = extent_of(plan_.m_axis);
         matmul.extents[1] = code_.extent_register(depth, -1);
         matmul.extents[2] = columns_extent(product, part);
+        if (sum.node >= 0 && k == 0) add_addend(lowering, sum.addend, matmul);
         code_.instructions.push_back(matmul);
       }
     }
+  }
+
+  // The addend is what the first block of k adds to.
+  void add_addend(Lowering& lowering, int32_t load, TileInstruction& matmul) {
+    const TileValue value = lowering.access_value(plan_.nodes[load].access, dtype_);
+    matmul.family = Family::m_matmul_add;
+    TileOperand& addend = matmul.operands[matmul.operand_count++];
+    addend = lowering.emitter().operand(value, 0);
+    addend.middle = stride(value.strides[plan_.m_axis]);
+    addend.inner = 1;
   }
 
   // B lies packed in a narrower dtype, and is read so.

@@ -134,7 +134,40 @@ bool CubeProblem::describe_operands(Product& product) const {
   return true;
 }
 
+// -1: there are several.
+int32_t CubeProblem::only_user(int32_t node) const {
+  int32_t user = -1;
+  for (size_t i = 0; i < plan_.nodes.size(); ++i) {
+    for (const int32_t input : plan_.nodes[i].inputs) {
+      if (input != node) continue;
+      if (user >= 0) return -1;
+      user = static_cast<int32_t>(i);
+    }
+  }
+  return user;
+}
+
+void CubeProblem::find_sum() {
+  // A B that is read in place passes in short pieces of k: C is better off in local memory.
+  const bool packed = outer_.pack_b || (outer_.panels && storage_is_register(outer_.b));
+  if (!target_.unified_memory || pair_ > 1 || !packed) return;
+  const auto rows_in_place = [&](int32_t node) {
+    const NormalAccess& access = access_of(node);
+    return plan_.nodes[node].axes == plan_.nodes[outer_.node].axes && access.storage == dtype_ &&
+           (access.strides[plan_.n_axis] == 1 || blocks_.n == 1);
+  };
+  const int32_t sum = only_user(outer_.node);
+  if (sum < 0 || plan_.nodes[sum].op != PlanOp::add_) return;
+  const auto& inputs = plan_.nodes[sum].inputs;
+  const int32_t addend = inputs[0] == outer_.node ? inputs[1] : inputs[0];
+  const int32_t store = only_user(sum);
+  if (store < 0 || plan_.nodes[store].op != PlanOp::store_ || !rows_in_place(store)) return;
+  if (plan_.nodes[addend].op != PlanOp::load_ || !rows_in_place(addend)) return;
+  sum_ = {sum, addend};
+}
+
 bool CubeProblem::describe_vector_nodes() {
+  find_sum();
   int direct_stores = 0, consumers = 0;
   for (size_t i = 0; i < plan_.nodes.size(); ++i) {
     const NormalNode& node = plan_.nodes[i];
@@ -159,10 +192,12 @@ bool CubeProblem::describe_vector_nodes() {
       if (node.reduce_axes != bit(plan_.n_axis)) return false;
       blocks_.whole_rows = true;
     } else {
-      blocks_.epilogue_nodes += kind == PlanOpKind::map && node.axes & bit(plan_.n_axis);
+      const bool apart = kind == PlanOpKind::map && static_cast<int32_t>(i) != sum_.node;
+      blocks_.epilogue_nodes += apart && node.axes & bit(plan_.n_axis);
     }
   }
-  blocks_.local_c = !target_.unified_memory || consumers != 1 || direct_stores != 1;
+  const bool stored = consumers == 1 && (direct_stores == 1 || sum_.node >= 0);
+  blocks_.local_c = !target_.unified_memory || !stored;
   blocks_.equal_panels = blocks_.panels && !target_.unified_memory;
   return true;
 }

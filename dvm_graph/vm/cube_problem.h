@@ -20,6 +20,12 @@ struct Product {
   bool pack_a = false, pack_b = false;
 };
 
+// Of the outer product and as many elements that are loaded; stored as it is. The cube unit adds in
+// passing.
+struct StoredSum {
+  int32_t node = -1, addend = -1;  // node -1: there is none
+};
+
 class CubeProblem {
  public:
   CubeProblem(const NormalPlan& plan, const Target& target);
@@ -29,6 +35,7 @@ class CubeProblem {
   bool possible() const { return possible_; }  // false: cube kernels cannot do the plan
   const Product& outer() const { return outer_; }
   const Product& inner() const { return inner_; }  // whose result A of the outer one is made from
+  const StoredSum& sum() const { return sum_; }
   bool has_inner() const { return inner_.node >= 0; }
   DType dtype() const { return dtype_; }
   int64_t pair() const { return pair_; }  // steps of k that are one element of A and B
@@ -52,6 +59,8 @@ class CubeProblem {
  private:
   bool describe();
   bool describe_operands(Product& product) const;
+  int32_t only_user(int32_t node) const;
+  void find_sum();
   bool describe_vector_nodes();
   void extend(Prologue& prologue, const NormalNode& node) const;
   int64_t batch_of(int32_t node) const;
@@ -60,6 +69,7 @@ class CubeProblem {
   const NormalPlan& plan_;
   const Target& target_;
   Product outer_, inner_;
+  StoredSum sum_;
   DType dtype_ = DType::f32;
   int64_t pair_ = 1;
   BlockProblem blocks_;

@@ -190,7 +190,8 @@ class Verifier {
     for (const uint8_t e : {head.e0, head.e1, head.e2}) {
       if (e > header_.extent_registers) return fail("undefined extent register");
     }
-    const bool folds = info.form == Form::reduce || is_matmul(info.form);
+    const bool folds =
+        info.form == Form::reduce || (is_matmul(info.form) && info.form != Form::matmul_add);
     if (!folds && (head.flags & (kAccumulate | kAccumulateAlways))) {
       return fail("accumulates, but is no reduction or matmul");
     }
@@ -286,7 +287,7 @@ class Verifier {
     }
     if (is_matmul(info.form) && inner != 1) {
       const int64_t panel = int64_t{inner} * panel_columns(dtype, target_);
-      if (k != 2 || info.form != Form::matmul) return fail("rows of a matmul are contiguous");
+      if (k != 2 || !has_plain_b(info.form)) return fail("rows of a matmul are contiguous");
       if (operand.middle_stride != 1 || operand.outer_stride != panel) {
         return fail("neither rows nor columns of a matmul's B are contiguous");
       }
@@ -312,10 +313,10 @@ class Verifier {
       return {{0, columns, outer}, columns, true, form == Form::pack_b_pairs ? 1 : -1};
     }
     if (form == Form::pack_a_pairs && k == 0) return {{0, middle, inner}, 0, false, 2};
-    if (is_matmul(form) && k == 0) return {{middle, 0, inner}};
+    if (is_matmul(form) && (k == 0 || k == 3)) return {{middle, 0, inner}};
     if (is_matmul(form) && k == 1) return {{middle, inner, 0}};
-    if (form == Form::matmul && k == 2 && inner != 1) return {{0, middle, inner}};
-    if (is_matmul(form) && k == 2) return {{0, middle, outer}, columns, form != Form::matmul};
+    if (has_plain_b(form) && k == 2 && inner != 1) return {{0, middle, inner}};
+    if (is_matmul(form) && k == 2) return {{0, middle, outer}, columns, !has_plain_b(form)};
     return {{outer, middle, inner}};
   }
 

@@ -14,7 +14,7 @@
 // How a step of k is read and multiplied is a `Step`: types A and B of the operands' elements, Sum
 // of a vector of accumulators and Column of a vector of B; `column(at)`, `column(at, count)` and
 // `scalar(at)` read, `multiply_add(sum, scalar, column)` multiplies; kWidens: a Column is a Sum,
-// but takes time to read.
+// but takes time to read; kAdds: C begins with an addend, which lies elsewhere.
 #pragma once
 
 #include "npu/host/fetch_later.h"
@@ -60,13 +60,18 @@ struct Plain {
   using B = T;
   using Sum = Full<T>;
   using Column = Sum;
-  static constexpr bool kWidens = false;
+  static constexpr bool kWidens = false, kAdds = false;
   DVM_INLINE static Column column(const B* at) { return load<Column>(at); }
   DVM_INLINE static Column column(const B* at, int64_t count) {
     return load_partial<Column>(at, count);
   }
   DVM_INLINE static Sum scalar(const A* at) { return splat<Sum>(*at); }
   DVM_INLINE static Sum multiply_add(Sum sum, Sum a, Column b) { return sum + a * b; }
+};
+
+template <class T>
+struct Added : Plain<T> {
+  static constexpr bool kAdds = true;
 };
 
 // Memory to fetch into L2 meanwhile: `rows` rows of each panel per kAheadSteps steps of k.
@@ -96,6 +101,8 @@ struct Product {
   C* room = nullptr;  // where panels are widened to; null: on their way to the FMAs
   NextPanels ahead = {};
   FetchLater* later = nullptr;  // null: there is nothing to fetch for later
+  const C* from = nullptr;      // the addend of a Step that adds
+  int64_t from_row = 0;
 
   bool direct() const { return b_panel == kColumns && b_step != kColumns; }
 };
@@ -120,6 +127,18 @@ template <class Step, int Rows, int Vectors, bool Ragged>
 #pragma GCC unroll 64
   for (int i = 0; i < Rows; i++)
     for (int j = 0; j < Vectors; j++) __builtin_prefetch(x.c + i * x.c_row + j * L, 1);
+  // Rows of the addend follow one by one: all at once are more lines than a core can wait for.
+  const auto* addend = x.from;
+  int64_t addend_rows = Rows;
+  const auto fetch_addend = [&]() DVM_LAMBDA_INLINE {
+#pragma GCC unroll 4
+    for (int j = 0; j < Vectors; j++) __builtin_prefetch(addend + j * L);
+    addend += x.from_row;
+    addend_rows--;
+  };
+  if constexpr (Step::kAdds) {
+    while (addend_rows > (kSums > 1 ? 0 : x.k / kAheadSteps)) fetch_addend();
+  }
   // One pointer for three rows, which the compiler must not derive from each other: it would run
   // out of registers for the offsets of all rows.
   constexpr int kGroup = 3, kGroups = (Rows + kGroup - 1) / kGroup;
@@ -169,6 +188,7 @@ template <class Step, int Rows, int Vectors, bool Ragged>
   } else {
     NextPanels ahead = x.ahead;
     for (int64_t k = 0; k < x.k; k += kAheadSteps) {
+      if (Step::kAdds && addend_rows > 0) fetch_addend();
       if constexpr (kPrefetches) {
 #pragma GCC unroll 64
         for (int i = 0; i < Rows; i++)
@@ -185,19 +205,20 @@ template <class Step, int Rows, int Vectors, bool Ragged>
     }
   }
   auto* c = x.c;
-  const int64_t c_row = x.c_row;
-  const bool accumulate = x.accumulate;
+  const auto* from = Step::kAdds ? x.from : x.c;
+  const int64_t c_row = x.c_row, from_row = Step::kAdds ? x.from_row : x.c_row;
+  const bool accumulate = Step::kAdds || x.accumulate;
 #pragma GCC unroll 64
-  for (int i = 0; i < Rows; i++, c += c_row) {
+  for (int i = 0; i < Rows; i++, c += c_row, from += from_row) {
 #pragma GCC unroll 4
     for (int j = 0; j < Vectors; j++) {
       auto* at = c + j * L;
       V result = sum[i][j];
       if (Ragged && j == Vectors - 1) {
-        if (accumulate) result += load_partial<V>(at, ragged);
+        if (accumulate) result += load_partial<V>(from + j * L, ragged);
         store_partial(at, result, ragged);
       } else {
-        if (accumulate) result += load<V>(at);
+        if (accumulate) result += load<V>(from + j * L);
         store(at, result);
       }
     }
@@ -242,6 +263,7 @@ DVM_INLINE void multiply_panel(const Product<Step>& panel, const EvenRows& rows,
     (m + rows.step <= rows.rows ? block : last)(x, ragged);
     x.a += rows.step * x.a_row;
     x.c += rows.step * x.c_row;
+    if (Step::kAdds) x.from += rows.step * x.from_row;
     x.ahead.at += ahead_rows * x.ahead.stride;
   }
 }
@@ -290,6 +312,7 @@ DVM_INLINE void multiply_full_panels(Product<Step>& x, const EvenRows& rows, int
     }
     x.b += Panels * x.b_panel;
     x.c += Panels * kNR;
+    if (Step::kAdds) x.from += Panels * kNR;
   }
   x.ahead.rows = 0;
 }
@@ -336,11 +359,16 @@ void multiply_blocks(Product<Step> x, int64_t rows, int64_t columns, int64_t dep
       part.k = lesser(x.k - k, depth);
       multiply_panels(part, lesser(rows - m, chunks.step), columns, wide, most);
       part.accumulate = true;
+      if (Step::kAdds) {
+        part.from = part.c;
+        part.from_row = part.c_row;
+      }
       part.a += depth;
       part.b += depth * x.b_step;
     }
     x.a += chunks.step * x.a_row;
     x.c += chunks.step * x.c_row;
+    if (Step::kAdds) x.from += chunks.step * x.from_row;
   }
 }
 

@@ -1,4 +1,4 @@
-// The cube unit: C[m,n] (+)= A[m,k] * B[k,n], block by block (blocks.h).
+// The cube unit: C[m,n] (+)= A[m,k] * B[k,n], or an addend and that, block by block (blocks.h).
 //
 // A row-major B under very few rows is streamed row by row instead: bandwidth is all that counts
 // there, and only long contiguous reads get it. A B whose columns are contiguous (k stride 1) is
@@ -35,11 +35,13 @@ DVM_INLINE void stream_rows(const Matmul<T>& x, int64_t k, int64_t columns) {
     for (int d = 0; d < Depth; d++) scalar[i][d] = splat<V>(x.a[i * x.a_row + k + d]);
   const T* b = x.b + k * x.b_step;
   const bool accumulate = x.accumulate || k > 0;
+  const T* from = k > 0 ? x.c : x.from;
+  const int64_t from_row = k > 0 ? x.c_row : x.from_row;
   const auto vector = [&](int64_t n, auto load_at, auto store_at) DVM_LAMBDA_INLINE {
     V row[Depth];
     for (int d = 0; d < Depth; d++) row[d] = load_at(b + d * x.b_step + n);
     for (int i = 0; i < Rows; i++) {
-      V even = accumulate ? load_at(x.c + i * x.c_row + n) : V{}, odd = V{};
+      V even = accumulate ? load_at(from + i * from_row + n) : V{}, odd = V{};
       for (int d = 0; d < Depth; d++) (d % 2 == 0 ? even : odd) += scalar[i][d] * row[d];
       store_at(x.c + i * x.c_row + n, even + odd);
     }
@@ -109,8 +111,8 @@ DVM_INLINE void multiply_dots(const Matmul<T>& x) {
   for (int i = 0; i < Rows; i++) {
 #pragma GCC unroll 4
     for (int j = 0; j < Columns; j++) {
-      T& c = x.c[i * x.c_row + j];
-      c = sum_lanes(sum[i][j]) + (x.accumulate ? c : T{0});
+      const T before = x.accumulate ? x.from[i * x.from_row + j] : T{0};
+      x.c[i * x.c_row + j] = sum_lanes(sum[i][j]) + before;
     }
   }
 }
@@ -121,11 +123,13 @@ template <class T, int Rows>
     multiply_dots<T, Rows, kDots>(x);
     x.b += kDots * x.b_column;
     x.c += kDots;
+    x.from += kDots;
   }
   for (; columns > 0; columns--) {
     multiply_dots<T, Rows, 1>(x);
     x.b += x.b_column;
     x.c++;
+    x.from++;
   }
 }
 
@@ -135,6 +139,7 @@ void multiply_columns(Matmul<T> x, int64_t rows, int64_t columns) {
     multiply_dot_rows<T, kDots>(x, columns);
     x.a += kDots * x.a_row;
     x.c += kDots * x.c_row;
+    x.from += kDots * x.from_row;
   }
   if (rows == 3) multiply_dot_rows<T, 3>(x, columns);
   if (rows == 2) multiply_dot_rows<T, 2>(x, columns);
@@ -148,10 +153,15 @@ void multiply(const Matmul<T>& x, int64_t rows, int64_t columns) {
       multiply_streamed(x, rows, columns, std::make_integer_sequence<int, kStreamRows>{})) {
     return;
   }
-  multiply_blocks<Plain<T>>(x, rows, columns, x.direct() ? kDirectDepth : x.k + 1);
+  const int64_t depth = x.direct() ? kDirectDepth : x.k + 1;
+  if (x.from == x.c) return multiply_blocks<Plain<T>>(x, rows, columns, depth);
+  const Product<Added<T>> added{x.a, x.a_row, x.b,    x.b_step,     x.b_panel,
+                                x.c, x.c_row, x.k,    x.accumulate, nullptr,
+                                {},  x.later, x.from, x.from_row};
+  multiply_blocks(added, rows, columns, depth);
 }
 
-template <class T>
+template <class T, bool Adds>
 void matmul_handler(Core& core, const uint64_t* words) {
   const Extents e = extents_of(core, words);
   if (e.outer <= 0 || e.inner <= 0) return;
@@ -168,8 +178,11 @@ void matmul_handler(Core& core, const uint64_t* words) {
   x.c = c.at;
   x.c_row = c.middle;
   x.k = e.middle;
+  const Tile<const T> from = tile_at<const T>(core, words + (Adds ? 7 : 1));
+  x.from = from.at;
+  x.from_row = from.middle;
   x.accumulate =
-      (flags & kAccumulateAlways) != 0 || ((flags & kAccumulate) != 0 && !core.first_chunk);
+      Adds || (flags & kAccumulateAlways) != 0 || ((flags & kAccumulate) != 0 && !core.first_chunk);
   FetchLater later(core, bursts_of(e.outer, e.inner, e.middle, x.kColumns));
   if (later.any()) x.later = &later;
   multiply(x, e.outer, e.inner);
@@ -181,7 +194,7 @@ struct Cube {
   }
   template <Family F, Form Form_, DType D>
   static constexpr auto handler() {
-    return &matmul_handler<ElementType<D>>;
+    return &matmul_handler<ElementType<D>, Form_ == Form::matmul_add>;
   }
 };
 

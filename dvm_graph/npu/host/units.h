@@ -28,7 +28,8 @@ constexpr Part part_of(Family family, Form form) {
     case Form::pack_patches:
     case Form::pool:
     case Form::depthwise: return Part::window;
-    case Form::matmul: return Part::cube;
+    case Form::matmul:
+    case Form::matmul_add: return Part::cube;
     case Form::reduce: return Part::reduce;
     case Form::unary:
     case Form::binary: return is_math(family) ? Part::math : Part::arithmetic;

@@ -1,17 +1,21 @@
-// m_matmul of every level against long double: every row count around the register block, packed
-// and direct B, B with contiguous columns, ragged columns, strided A and C, accumulation.
-// What d_prefetch announces must make no difference.
+// m_matmul and m_matmul_add of every level against long double: every row count around the register
+// block, packed and direct B, B with contiguous columns, ragged columns, strided A and C,
+// accumulation; addends with rows of their own, with one row for all, and in C itself. What
+// d_prefetch announces must make no difference.
 #include "operands.h"
 #include "reference.h"
 
 namespace dvm::test {
 namespace {
 
+enum class Addend { none, rows, row, in_place };
+
 struct Layout {
   int64_t m, k, n, nr;
   int64_t a_row, b_row, c_row;  // b_row 0: packed panels
   int64_t b_gap = 0;            // steps of k between packed panels
   bool accumulate;
+  Addend addend = Addend::none;
   int64_t b_column = 1;  // not 1: columns of B are contiguous
 };
 
@@ -27,7 +31,9 @@ Layout random_layout(Random& random, int64_t nr) {
   x.b_gap = random.integer(0, 2);
   x.b_row = random.chance(0.5) ? 0 : x.n + random.integer(0, 5);
   x.c_row = x.n + random.integer(0, 5);
-  x.accumulate = random.chance(0.5);
+  constexpr Addend kAddends[] = {Addend::none, Addend::rows, Addend::row, Addend::in_place};
+  x.addend = random.pick(kAddends);
+  x.accumulate = x.addend == Addend::none && random.chance(0.5);
   if (random.chance(0.25)) {
     x.b_row = 1;
     x.b_column = x.k + random.integer(2, 5);
@@ -79,7 +85,8 @@ void test_layout(Machine& machine, Random& random, DType dtype, const Layout& x)
   const Strides b_strides =
       packed ? Strides{(x.k + x.b_gap) * x.nr, x.nr, 1} : Strides{0, x.b_row, x.b_column};
   Array<T> b(b_shape, b_strides);
-  for (Array<T>* array : {&a, &b, &c})
+  Array<T> addend(c_shape, {0, x.addend == Addend::row ? 0 : x.n + 3, 1});
+  for (Array<T>* array : {&a, &b, &c, &addend})
     array->fill([&] { return static_cast<T>(random.real(-1, 1)); });
   const std::vector<T> before = c.copy();
   Place b_place = b.place();
@@ -87,14 +94,23 @@ void test_layout(Machine& machine, Random& random, DType dtype, const Layout& x)
   const uint8_t flags = x.accumulate ? kAccumulateAlways : 0;
   context += describe({x.m, x.k, x.n}, {a.strides(), b_place.strides, c.strides()});
   announce(machine, random, dtype, {c.place(), a.place(), Place{}});
-  machine.execute(Family::m_matmul, dtype, {x.m, x.k, x.n}, {c.place(), a.place(), b_place}, {},
-                  flags);
+  const Shape extents{x.m, x.k, x.n};
+  const bool in_place = x.addend == Addend::in_place;
+  if (x.addend == Addend::none) {
+    machine.execute(Family::m_matmul, dtype, extents, {c.place(), a.place(), b_place}, {}, flags);
+  } else {
+    context += " addend " + std::to_string(static_cast<int>(x.addend));
+    machine.execute(Family::m_matmul_add, dtype, extents,
+                    {c.place(), a.place(), b_place, in_place ? c.place() : addend.place()});
+  }
   CHECK(machine.core.laters == 0 || x.m == 0 || x.n == 0);
   bool right = true;
   std::vector<T> expected_gaps = before;
   for_each_index(c_shape, [&](int64_t, int64_t m, int64_t n) {
     const size_t at = static_cast<size_t>(c.strides().at(0, m, n));
-    Wide sum = x.accumulate ? before[at] : T{0}, scale = std::fabs(sum);
+    Wide sum = x.accumulate || in_place ? before[at] : T{0};
+    if (x.addend != Addend::none && !in_place) sum = addend.at(0, m, n);
+    Wide scale = std::fabs(sum);
     for (int64_t k = 0; k < x.k; k++) {
       const Wide product =
           static_cast<Wide>(a.at(0, m, k)) * (packed ? b.at(n / x.nr, k, n % x.nr) : b.at(0, k, n));

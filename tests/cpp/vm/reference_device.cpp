@@ -178,10 +178,12 @@ void run_matmul_pairs(const Core& core, const Decoded& d) {
 
 void run_matmul(const Core& core, const Decoded& d) {
   const int64_t width = panel_width(d.dtype);
-  const bool add = accumulates(core, d.head.flags);
+  const bool adds = d.form == Form::matmul_add;
+  const Tile& before = d.tiles[adds ? 3 : 0];
+  const bool add = adds || accumulates(core, d.head.flags);
   for (int64_t m = 0; m < d.e0; ++m) {
     for (int64_t n = 0; n < d.e2; ++n) {
-      double sum = add ? d.tiles[0].get(0, m, n).real : 0;
+      double sum = add ? before.get(0, m, n).real : 0;
       for (int64_t k = 0; k < d.e1; ++k) {
         sum += d.tiles[1].get(0, m, k).real * d.tiles[2].get(n / width, k, n % width).real;
       }
@@ -257,6 +259,7 @@ void execute(Core& core, const uint64_t* words) {
     case Form::pack_b_pairs: return run_pack_b_pairs(d);
     case Form::pack_a_pairs: return run_pack_a_pairs(d);
     case Form::matmul:
+    case Form::matmul_add:
     case Form::matmul_widen: return run_matmul(core, d);
     case Form::matmul_pairs: return run_matmul_pairs(core, d);
     case Form::reduce: return run_reduce(core, d);
