@@ -153,6 +153,12 @@ class Totals {
     rows_[count_] = row;
     if (++count_ == kMost) write();
   }
+  // The same for a row of the next ones to write.
+  DVM_INLINE void set(int64_t row, Full<T> lanes) { rows_[row] = lanes; }
+  void write(int64_t count) {
+    count_ = count;
+    write();
+  }
   [[gnu::noinline]] void write() {
     if (count_ == 0) return;
     Full<T> totals = fold_lanes_of<Op>(rows_, count_);

@@ -134,6 +134,19 @@ DVM_INLINE void keep(const Step& step, int64_t i, int64_t lanes, const F (&strip
   }
 }
 
+// How known steps keep what they leave of rows that consist of whole vectors.
+enum class Result : uint8_t { nothing, stored, streamed };
+
+template <Result result, int K>
+DVM_INLINE void keep_whole(const Step& step, int64_t i, const F (&strip)[K]) {
+  constexpr int64_t L = kLanes<float>;
+  [[maybe_unused]] auto* const to = reinterpret_cast<float*>(step.out) + i;
+  each<K>([&](auto index) DVM_LAMBDA_INLINE {
+    if constexpr (result == Result::stored) store(to + index.k * L, strip[index.k]);
+    if constexpr (result == Result::streamed) store_stream(to + index.k * L, strip[index.k]);
+  });
+}
+
 // Any steps, looked up strip by strip.
 struct AnySteps {
   static constexpr int kCount = 0;  // not known
@@ -176,70 +189,90 @@ struct TheseSteps {
     (apply<K, Partial>(what, *step++, i, lanes, strip), ...);
     keep<K, Partial>(steps[sizeof...(what) - 1], i, lanes, strip);
   }
+  template <Result result, int K>
+  DVM_INLINE static void run_whole(const Step* steps, int64_t i, F (&strip)[K]) {
+    const Step* step = steps;
+    (apply<K, false>(what, *step++, i, kLanes<float>, strip), ...);
+    keep_whole<result>(steps[sizeof...(what) - 1], i, strip);
+  }
 };
 
-// Folds strip by strip, of whose vectors two go to the same sum. Sums are carried over to the next
-// of three levels after 16 strips, so that the error of a long row stays small. What is carried is
-// no member of the object, so that the sums themselves stay in registers.
+constexpr int kLevel = 16;  // strips, or sums of them, that a level of sums takes
+
+// Folds fewer strips than a level takes; two vectors of a strip go to the same sum.
+template <class Op>
+struct Sums {
+  static constexpr int kCount = kStrip / 2;
+  F at[kCount];
+
+  DVM_INLINE void clear() {
+    each<kCount>([&](auto index)
+                     DVM_LAMBDA_INLINE { at[index.k] = splat<F>(Op::template kIdentity<float>); });
+  }
+  DVM_INLINE void add(const F (&strip)[kStrip]) {
+    each<kCount>([&](auto index) DVM_LAMBDA_INLINE {
+      const F pair = Op::combine(strip[index.k], strip[index.k + kCount]);
+      at[index.k] = Op::combine(at[index.k], pair);
+    });
+  }
+  DVM_INLINE void add(F v) { at[0] = Op::combine(at[0], v); }
+  DVM_INLINE void add(const Sums& other) {
+    each<kCount>([&](auto index) DVM_LAMBDA_INLINE {
+      at[index.k] = Op::combine(at[index.k], other.at[index.k]);
+    });
+  }
+  // A vector whose lanes are left to fold.
+  DVM_INLINE F total() const {
+    const F total = Op::combine(at[0], at[1]);
+    if constexpr (kCount == 2) return total;
+    return Op::combine(total, Op::combine(at[kCount - 2], at[kCount - 1]));
+  }
+};
+
+// Folds any number of strips: sums are carried over to the next of three levels after kLevel of
+// them, so that the error of a long row stays small. What is carried is no member of the object, so
+// that the sums themselves stay in registers.
 template <class Op>
 class Folding {
  public:
-  static constexpr int kSums = kStrip / 2;
-  struct Carried {
-    F level[2][kSums];
+  struct Carried {  // from the first full level on
+    Sums<Op> level[2];
   };
 
-  DVM_INLINE explicit Folding(Carried& carried) : carried_(carried) {
-    each<kSums>([&](auto index) DVM_LAMBDA_INLINE { sums_[index.k] = identity(); });
-  }
+  DVM_INLINE explicit Folding(Carried& carried) : carried_(carried) { sums_.clear(); }
   DVM_INLINE void add(const F (&strip)[kStrip]) {
-    each<kSums>([&](auto index) DVM_LAMBDA_INLINE {
-      const F pair = Op::combine(strip[index.k], strip[index.k + kSums]);
-      sums_[index.k] = Op::combine(sums_[index.k], pair);
-    });
-    if ((++strips_ & 15) == 0) [[unlikely]] {
-      F carried[kSums];
-      each<kSums>([&](auto index) DVM_LAMBDA_INLINE {
-        carried[index.k] = sums_[index.k];
-        sums_[index.k] = identity();
-      });
-      carry_over(carried_, carried, strips_);
+    sums_.add(strip);
+    if (++strips_ % kLevel == 0) [[unlikely]] {
+      const Sums<Op> full = sums_;
+      sums_.clear();
+      carry_over(carried_, full, strips_);
     }
   }
-  DVM_INLINE void add(F v) { sums_[0] = Op::combine(sums_[0], v); }
-  // A vector whose lanes are left to fold.
+  DVM_INLINE void add(F v) { sums_.add(v); }
   DVM_INLINE F total() {
-    if (strips_ > 15) [[unlikely]] {
-      each<kSums>([&](auto index) DVM_LAMBDA_INLINE {
-        sums_[index.k] = Op::combine(
-            sums_[index.k], Op::combine(carried_.level[0][index.k], carried_.level[1][index.k]));
-      });
+    if (strips_ >= kLevel) [[unlikely]] {
+      Sums<Op> carried = carried_.level[0];
+      carried.add(carried_.level[1]);
+      sums_.add(carried);
     }
-    const F total = Op::combine(sums_[0], sums_[1]);
-    if constexpr (kSums == 2) return total;
-    return Op::combine(total, Op::combine(sums_[kSums - 2], sums_[kSums - 1]));
+    return sums_.total();
   }
 
  private:
-  DVM_INLINE static F identity() { return splat<F>(Op::template kIdentity<float>); }
-
-  [[gnu::noinline, gnu::cold]] static void carry_over(Carried& to, const F* sums, int64_t strips) {
-    if (strips == 16) {
-      for (auto& level : to.level) {
-        for (F& v : level) v = identity();
-      }
+  [[gnu::noinline, gnu::cold]] static void carry_over(Carried& to, const Sums<Op>& sums,
+                                                      uint64_t strips) {
+    if (strips == kLevel) {
+      for (Sums<Op>& level : to.level) level.clear();
     }
-    for (int k = 0; k < kSums; k++) to.level[0][k] = Op::combine(to.level[0][k], sums[k]);
-    if ((strips & 255) != 0) return;
-    for (int k = 0; k < kSums; k++) {
-      to.level[1][k] = Op::combine(to.level[1][k], to.level[0][k]);
-      to.level[0][k] = identity();
-    }
+    to.level[0].add(sums);
+    if (strips % (kLevel * kLevel) != 0) return;
+    to.level[1].add(to.level[0]);
+    to.level[0].clear();
   }
 
-  F sums_[kSums];
+  Sums<Op> sums_;
   Carried& carried_;
-  int64_t strips_ = 0;
+  uint64_t strips_ = 0;
 };
 
 struct NoFold {
@@ -375,13 +408,85 @@ void run_rows(const Group& group, const Rows& rows, FetchAhead& fetches) {
   fetches = ahead;
 }
 
+template <class Steps, Result result, class Fold>
+DVM_INLINE void run_whole_row(const Step* steps, int64_t n, Fold& fold, FetchAhead& ahead) {
+  constexpr int64_t L = kLanes<float>;
+  int64_t i = 0;
+  for (; i + kStrip * L <= n; i += kStrip * L) {
+    F strip[kStrip] = {};
+    ahead.strip();
+    Steps::template run_whole<result>(steps, i, strip);
+    fold.add(strip);
+  }
+  for (; i < n; i += L) {
+    F one[1] = {};
+    Steps::template run_whole<result>(steps, i, one);
+    fold.add(one[0]);
+  }
+  if (n < kStrip * L) ahead.strip();
+}
+
+// Rows of whole vectors, so few that a sum needs one level only. What all of them have in common is
+// looked up once: short rows would spend as much time on that as on what is computed.
+template <class Op, class Steps, Result result>
+void run_whole_rows(const Group& group, const Rows& rows, FetchAhead& fetches) {
+  FetchAhead ahead = fetches;  // in registers
+  RowSteps<Steps::kCount> all(group, rows);
+  const int64_t n = rows.elements;
+  if constexpr (std::is_same_v<Op, NoFold>) {
+    NoFold none;
+    for (int64_t row = 0; row < rows.count; row++, all.next_row()) {
+      run_whole_row<Steps, result>(all.steps(), n, none, ahead);
+    }
+  } else {
+    Totals<Op, float> totals(rows.folded, group.folded.middle, group.accumulate, rows.lanes);
+    for (int64_t first = 0; first < rows.count; first += kF) {
+      const int64_t count = lesser<int64_t>(rows.count - first, kF);
+      for (int64_t row = 0; row < count; row++, all.next_row()) {
+        Sums<Op> sums;
+        sums.clear();
+        run_whole_row<Steps, result>(all.steps(), n, sums, ahead);
+        totals.set(row, sums.total());
+      }
+      totals.write(count);
+    }
+  }
+  fetches = ahead;
+}
+
+// Whether all rows are such, given how the group keeps what it leaves.
+template <bool Folds>
+bool has_whole_rows(const Group& group, const Rows& rows) {
+  constexpr int64_t kMost = int64_t{kLevel} * kStrip * kLanes<float>;
+  if (rows.elements % kLanes<float> != 0 || (Folds && rows.elements >= kMost)) return false;
+  const Step& step = group.steps[group.count - 1];
+  if (step.keep == Keep::nothing) return Folds;
+  if (step.kept_as != DType::f32) return false;
+  if (step.keep == Keep::store) return true;
+  const Tile<std::byte>& out = group.places[group.count - 1].out;
+  const auto first = reinterpret_cast<uintptr_t>(out.at + rows.first * out.outer);
+  return !Folds && (first | static_cast<uintptr_t>(out.middle)) % kVectorBytes == 0;
+}
+
+template <class Op, class Steps>
+void run_known_rows(const Group& group, const Rows& rows, FetchAhead& ahead) {
+  constexpr bool kFolds = !std::is_same_v<Op, NoFold>;
+  if (!has_whole_rows<kFolds>(group, rows)) return run_rows<Op, Steps>(group, rows, ahead);
+  if (group.steps[group.count - 1].keep == Keep::store) {
+    return run_whole_rows<Op, Steps, Result::stored>(group, rows, ahead);
+  }
+  // A fold streams nothing, and other groups keep what they leave.
+  constexpr Result kOther = kFolds ? Result::nothing : Result::streamed;
+  run_whole_rows<Op, Steps, kOther>(group, rows, ahead);
+}
+
 using RunRows = void (*)(const Group& group, const Rows& rows, FetchAhead& ahead);
 
 // The code for the group: that of one of the sequences if it consists of it.
 template <class Op, class... Sequences>
 RunRows choose(const Group& group) {
   RunRows run = &run_rows<Op, AnySteps>;
-  (void)((Sequences::are(group) && (run = &run_rows<Op, Sequences>, true)) || ...);
+  (void)((Sequences::are(group) && (run = &run_known_rows<Op, Sequences>, true)) || ...);
   return run;
 }
 
