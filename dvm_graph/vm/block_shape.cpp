@@ -9,6 +9,7 @@ namespace {
 // Costs in multiply-adds of the cube unit, per element moved or computed.
 constexpr double kNearTraffic = 1, kFarTraffic = 4;  // within / beyond local-memory size
 constexpr double kPassingTraffic = 2;                // of A, while a B that was packed stays
+constexpr double kFarPassing = 8;                    // of all cores, from stage to stage
 constexpr double kFirstPanel = 2;                    // waits for memory
 constexpr double kFirstOfRow = 600;                  // of a row of a direct B that lies far
 constexpr double kFirstOfPackedRow = 200;            // where nothing waits but the packing
@@ -388,7 +389,7 @@ class Chooser {
 double cost_of_passing(double elements, const BlockProblem& problem, const Target& target) {
   const double bytes = elements * static_cast<double>(problem.element_bytes);
   const bool near = bytes <= static_cast<double>(target.local_bytes) * target.cores;
-  return 2 * elements * (near ? kNearTraffic : kFarTraffic) / target.cores +
+  return 2 * elements * (near ? kNearTraffic : kFarPassing) / target.cores +
          kTileOverhead * target.stage_overhead;
 }
 

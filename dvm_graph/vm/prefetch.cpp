@@ -38,12 +38,12 @@ class Prefetcher {
     for (size_t i = product + 1; i < end; ++i) {
       const TileInstruction& instruction = code_.instructions[i];
       if (instruction.changed_mask != 0 || (instruction.flags & kStream) != 0) continue;
-      const bool packs = form_of(i) == Form::pack_b;
-      if (packs && !comes_from_far(instruction.operands[1])) continue;
+      const bool packs = is_pack(instruction);
+      if (packs && !worth_fetching(instruction)) continue;
       for (int k = instruction.operand_count; k-- > 0 && found_ < kMostLater;) {
         const int64_t bytes =
             walks_rows(instruction, k) && !is_known(instruction.operands[k]) ? bytes_of(i, k) : 0;
-        // Panels take the place of those that the product has read by then.
+        // What is packed takes the place of what the product has read by then.
         if (bytes < kLeastBytes || (bytes > room && !packs)) continue;
         if (!packs) room -= bytes;
         announced_[found_++] = prefetch_of(instruction, k);
@@ -58,8 +58,8 @@ class Prefetcher {
     if (code_.grid.empty() || code_.ahead[0] != 0) return;
     for (size_t i = 0; i < product && !is_matmul(form_of(i)); ++i) {
       const TileInstruction& pack = code_.instructions[i];
-      if (form_of(i) != Form::pack_b || pack.changed_mask != 0) continue;
-      if (!walks_rows(pack, 1) || !comes_from_far(pack.operands[1])) continue;
+      if (!is_pack(pack) || pack.changed_mask != 0) continue;
+      if (!walks_rows(pack, 1) || !worth_fetching(pack)) continue;
       const int32_t pointer = pack.operands[1].index;
       if (code_.pointers[pointer].steps[code_.grid.size() - 1] == 0) return;
       TileInstruction prefetch = prefetch_of(pack, 1);
@@ -71,9 +71,18 @@ class Prefetcher {
     }
   }
 
-  // What is near comes quickly enough while it is packed.
-  bool comes_from_far(const TileOperand& b) const {
-    return b.space == Space::pointer && code_.pointers[b.index].high >= kFarCaches * cache_bytes_;
+  static bool is_pack(const TileInstruction& instruction) {
+    const Form form = info_of(instruction.family).form;
+    return instruction.family == Family::d_pack_a || form == Form::pack_a_pairs ||
+           form == Form::pack_b;
+  }
+
+  // Rows of A lie far apart; a B that is near comes quickly enough while it is packed.
+  bool worth_fetching(const TileInstruction& pack) const {
+    const TileOperand& from = pack.operands[1];
+    if (from.space != Space::pointer) return false;
+    return info_of(pack.family).form != Form::pack_b ||
+           code_.pointers[from.index].high >= kFarCaches * cache_bytes_;
   }
 
   // The operand lies in global memory, row by row.

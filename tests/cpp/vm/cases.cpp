@@ -1,7 +1,9 @@
 #include "cases.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <sstream>
 #include <string>
 
 #include "check.h"
@@ -487,6 +489,40 @@ void check_prefetches_of_packs() {
   }
 }
 
+// Rows of A that are packed block by block: the next block is announced under the product of the
+// one before, and under the last what the next tile begins with.
+void check_prefetches_of_rows() {
+  constexpr int64_t kRows = 96;
+  PlanBuilder b;
+  b.plan.kind = KernelKind::cube;
+  b.plan.m_axis = b.axis(2 * kRows);
+  b.plan.n_axis = b.axis(24);
+  b.plan.k_axis = b.axis(400);
+  const int32_t left = b.input(DType::f16, 0b101), right = b.input(DType::f32, 0b110);
+  b.output(b.matmul(left, right), DType::f32);
+  Target target = small_target(1, 256 << 10);
+  target.matmul_rows = kRows;
+  target.matmul_k_block = 300;
+  const Compiled c(b, target);
+  const std::string text = disassemble(c.kernel.programs[0]);
+  std::vector<std::string> packed, announced;  // pointers, in the order of the instructions
+  size_t products = 0, next = 0;               // so far, and before what is announced of a tile
+  std::istringstream lines(text);
+  for (std::string line; std::getline(lines, line);) {
+    const std::string place = line.substr(line.rfind(' ') + 1);
+    if (line.find("d_pack_a_f16") != std::string::npos) packed.push_back(place);
+    if (line.find("m_matmul_f32") != std::string::npos) products++;
+    if (line.find("d_prefetch") == std::string::npos) continue;
+    announced.push_back(place);
+    CHECK(announced.size() == products + 1 && packed.size() == products + 1, "%s", text.c_str());
+    if (line.find("d_prefetch_next_f16") != std::string::npos) next = announced.size();
+  }
+  CHECK(packed.size() > 1 && next == packed.size(), "%s", text.c_str());
+  std::rotate(packed.begin(), packed.begin() + 1, packed.end());
+  CHECK(announced == packed, "%s", text.c_str());
+  CHECK(assemble(text) == c.kernel.programs[0], "%s", text.c_str());
+}
+
 // A compiler that has compiled other kernels before gives the same words as a new one.
 void check_reuse() {
   CompilerScratch scratch;
@@ -539,6 +575,7 @@ void check_cases() {
   check_verifier();
   check_prefetches();
   check_prefetches_of_packs();
+  check_prefetches_of_rows();
   check_reuse();
 }
 
