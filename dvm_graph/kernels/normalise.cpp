@@ -295,7 +295,7 @@ uint32_t reorder_mask(uint32_t mask, const int* order, int count) {
 void reorder_axes(NormalPlan& plan, const int* order, int count) {
   for (NormalNode& node : plan.nodes) {
     node.axes = reorder_mask(node.axes, order, count);
-    node.reduce_axes = reorder_mask(node.reduce_axes, order, count);
+    if (node.reduce_axes != 0) node.reduce_axes = reorder_mask(node.reduce_axes, order, count);
   }
   for (NormalAccess& access : plan.accesses) {
     const Strides old = access.strides;

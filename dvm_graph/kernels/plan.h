@@ -51,11 +51,16 @@ enum class PlanOp : uint8_t {
 enum class PlanOpKind : uint8_t { access, map, reduce, matrix };
 
 struct PlanOpInfo {
-  const char* name;
   PlanOpKind kind;
-  int arity;
+  uint8_t arity;
 };
-const PlanOpInfo& info_of(PlanOp op);
+inline constexpr PlanOpInfo kPlanOps[] = {
+#define DVM_PLAN_OP(name, kind, arity) {PlanOpKind::kind, arity},
+#include "kernels/ops.def"
+#undef DVM_PLAN_OP
+};
+constexpr const PlanOpInfo& info_of(PlanOp op) { return kPlanOps[static_cast<int>(op)]; }
+const char* name_of(PlanOp op);
 // Reads channels-last images by windows.
 constexpr bool is_window(PlanOp op) { return op >= PlanOp::pool_max_ && op <= PlanOp::patches_; }
 PlanOp plan_op_from_name(const std::string& name);  // throws std::invalid_argument

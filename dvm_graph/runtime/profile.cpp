@@ -85,8 +85,8 @@ void Profiler::add_instructions(uint32_t call, double ns_per_tick, KernelProfile
       count += record.times[call].count[family];
     }
     if (count == 0) continue;
-    const FamilyInfo& info = info_of(static_cast<Family>(family));
-    kernel.instructions.push_back({info.name, kUnits[static_cast<int>(info.unit)],
+    const auto known = static_cast<Family>(family);
+    kernel.instructions.push_back({name_of(known), kUnits[static_cast<int>(info_of(known).unit)],
                                    static_cast<int64_t>(count), nanoseconds(spent)});
   }
 }

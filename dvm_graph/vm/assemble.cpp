@@ -297,8 +297,9 @@ class Assembler {
   static const FamilyInfo& find_opcode(const LineReader& line, std::string_view name, Head& head) {
     for (int f = 0; f < kFamilies; ++f) {
       const FamilyInfo& info = info_of(static_cast<Family>(f));
-      if (!name.starts_with(info.name)) continue;
-      std::string_view suffix = name.substr(std::string_view(info.name).size());
+      const std::string_view known = dvm::name_of(static_cast<Family>(f));
+      if (!name.starts_with(known)) continue;
+      std::string_view suffix = name.substr(known.size());
       if (info.form == Form::sync && suffix.empty()) {
         head.opcode = opcode_of(f, DType::f32);
         return info;

@@ -153,6 +153,7 @@ class Chooser {
   void consider(int64_t width, int64_t blocks) {
     columns_ = width * p_.columns_per_panel;
     n_blocks_ = blocks;
+    least_waves_ = static_cast<double>(p_.batch * rows_.m_blocks * blocks) / target_.cores;
     // The side that costs more to bring in stays while the other one passes.
     const bool several = blocks > 1;
     consider(p_.pack_a, several && (p_.whole_k || (p_.pack_a && !p_.pack_b)));
@@ -193,8 +194,9 @@ class Chooser {
 
   // Makes the shape fit, and keeps it if it is the best so far.
   void judge(BlockShape& shape) {
-    const double waves = waves_of(shape);
     const double base = base_cost(shape);
+    if ((least_waves_ + kImbalance) * base >= best_cost_) return;
+    const double waves = waves_of(shape);
     if ((waves + kImbalance) * base >= best_cost_ || !fit(shape)) return;
     const double cost = (waves + kImbalance) * (base + cost_above(shape));
     if (cost >= best_cost_) return;
@@ -381,6 +383,7 @@ class Chooser {
   // At hand: rows of a tile, columns of whole panels, and tiles side by side.
   Rows rows_;
   int64_t columns_ = 0, n_blocks_ = 1;
+  double least_waves_ = 0;  // tiles over cores: no order of them takes fewer
   BlockShape best_;
   double best_cost_ = INFINITY;
 };

@@ -116,11 +116,11 @@ void add_instruction(Text& text, const uint64_t* words) {
   const auto dtype = static_cast<DType>(head.opcode % 16);
   const FamilyInfo& info = info_of(family);
   if (info.form == Form::sync) {
-    text.add("%s %s -> %s event %d", info.name, name_of(sync_from(words[1])),
+    text.add("%s %s -> %s event %d", name_of(family), name_of(sync_from(words[1])),
              name_of(sync_to(words[1])), sync_event(words[1]));
     return add_predicates(text, head);
   }
-  text.add("%s_%s ", info.name, dvm::name_of(dtype));
+  text.add("%s_%s ", name_of(family), name_of(dtype));
   add_extent(text, head.e0, '[');
   add_extent(text, head.e1, ',');
   add_extent(text, head.e2, ',');

@@ -58,8 +58,9 @@ Emitter::Loops Emitter::loops_over(uint32_t axes, const TileValue* operands, int
     Loop& loop = loops.items[loops.count++];
     loop.extent = a.tile;
     loop.dim = a.ragged() ? a.dim : -1;
-    for (int i = 0; i < count; ++i) {
-      loop.strides[i] = operands[i].space == Space::immediate ? 0 : operands[i].strides[axis];
+    for (int i = 0; i < kMaxOperands; ++i) {
+      const bool moves = i < count && operands[i].space != Space::immediate;
+      loop.strides[i] = moves ? operands[i].strides[axis] : 0;
     }
   }
   return loops;
@@ -96,7 +97,7 @@ void Emitter::elementwise(const Instruction& instruction, uint32_t axes, const T
   }
   if (!unit) {
     Loop& single = loops.items[loops.count++];
-    single = Loop{};
+    single = kOnce;
     for (int i = 0; i < count; ++i) {
       single.strides[i] = operands[i].space == Space::immediate ? 0 : 1;
     }
@@ -118,7 +119,7 @@ void Emitter::elementwise(const Instruction& instruction, uint32_t axes, const T
     std::copy(loops.items + pick + 1, loops.items + loops.count, loops.items + pick);
     --loops.count;
   }
-  Loop three[3];
+  Loop three[3] = {kOnce, kOnce, kOnce};
   std::copy(loops.items, loops.items + loops.count, three + 3 - loops.count);
   emit_unrolled(instruction, unrolled, unrolled_count, three, operands, count);
 }
@@ -253,8 +254,8 @@ void Emitter::emit_reduce_step(const Instruction& instruction, uint32_t axes, ui
       --loops->count;
     }
   }
-  const Loop three[3] = {outer.count > 0 ? outer.items[0] : Loop{},
-                         size.count > 0 ? size.items[0] : Loop{},
+  const Loop three[3] = {outer.count > 0 ? outer.items[0] : kOnce,
+                         size.count > 0 ? size.items[0] : kOnce,
                          inner.count > 0 ? inner.items[0] : Loop{1, -1, {1, 1}}};
   emit_unrolled(instruction, unrolled, unrolled_count, three, operands, 2);
 }

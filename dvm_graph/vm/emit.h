@@ -49,12 +49,13 @@ class Emitter {
 
  private:
   struct Loop {
-    int64_t extent = 1;  // of a full tile
-    int dim = -1;        // ragged along this grid dim
-    int64_t strides[kMaxOperands] = {};
+    int64_t extent;  // of a full tile
+    int dim;         // ragged along this grid dim; -1: along none
+    int64_t strides[kMaxOperands];
   };
+  static constexpr Loop kOnce{1, -1, {}};
   struct Loops {
-    Loop items[kMaxDomainRank + 1];
+    Loop items[kMaxDomainRank + 1];  // only those that count are set: the rest stays untouched
     int count = 0;
   };
 

@@ -3,17 +3,14 @@
 namespace dvm {
 namespace {
 
-namespace lists = dtype_list;
-
-constexpr FamilyInfo kFamilyTable[] = {
-#define DVM_INSN(name, unit, form, dtypes, meaning) \
-  {#name, Unit::unit, Form::form, lists::dtypes, meaning},
+constexpr const char* kNames[] = {
+#define DVM_INSN(name, unit, form, dtypes, meaning) #name,
 #include "vm/isa.def"
 #undef DVM_INSN
 };
 
 }  // namespace
 
-const FamilyInfo& info_of(Family family) { return kFamilyTable[static_cast<int>(family)]; }
+const char* name_of(Family family) { return kNames[static_cast<int>(family)]; }
 
 }  // namespace dvm

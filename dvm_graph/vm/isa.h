@@ -136,14 +136,21 @@ inline constexpr uint16_t ROUNDED = bit(DType::f32) | HALVES;
 inline constexpr uint16_t NARROW = STORAGE & static_cast<uint16_t>(~REGISTER);
 }  // namespace dtype_list
 
+// Small and here, since every step of the run-time compiler asks for it; the names are apart.
 struct FamilyInfo {
-  const char* name;
   Unit unit;
   Form form;
   uint16_t dtypes;
-  const char* meaning;
 };
-const FamilyInfo& info_of(Family family);
+inline constexpr FamilyInfo kFamilyTable[] = {
+#define DVM_INSN(name, unit, form, dtypes, meaning) {Unit::unit, Form::form, dtype_list::dtypes},
+#include "vm/isa.def"
+#undef DVM_INSN
+};
+constexpr const FamilyInfo& info_of(Family family) {
+  return kFamilyTable[static_cast<int>(family)];
+}
+const char* name_of(Family family);
 
 constexpr bool has_window(Form form) {
   return form == Form::pack_patches || form == Form::pool || form == Form::depthwise;

@@ -5,6 +5,7 @@
 // [ceil(n/NR)][ceil(k/2)][NR][2] bf16.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 
@@ -14,7 +15,9 @@
 namespace dvm {
 
 // Columns per panel for this register dtype.
-int panel_columns(DType dtype, const Target& target);
+inline int panel_columns(DType dtype, const Target& target) {
+  return dtype == DType::f64 ? std::max(1, target.matmul_nr / 2) : target.matmul_nr;
+}
 
 // Size of the packed buffer; also the batch stride is packed_bytes(k, n, 1, ...).
 int64_t packed_bytes(int64_t k, int64_t n, int64_t batch, DType dtype, const Target& target);

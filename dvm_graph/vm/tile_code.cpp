@@ -64,6 +64,7 @@ uint8_t TileCode::extent_register(int64_t multiplier, int dim) {
 
 int32_t TileCode::pointer_register(const PointerRegister& pointer) {
   for (size_t r = 0; r < pointers.size(); ++r) {
+    if (pointers[r].buffer != pointer.buffer || pointers[r].base != pointer.base) continue;
     if (std::memcmp(&pointers[r], &pointer, sizeof pointer) == 0) return static_cast<int32_t>(r);
   }
   if (pointers.size() >= kPointerRegisters) {

@@ -176,7 +176,7 @@ class Verifier {
     if (family >= kFamilies) return fail("no such opcode");
     const FamilyInfo& info = info_of(static_cast<Family>(family));
     if (!(info.dtypes >> (head.opcode % 16) & 1)) {
-      return fail(std::string(info.name) + " has no such dtype");
+      return fail(std::string(name_of(static_cast<Family>(family))) + " has no such dtype");
     }
     const FormInfo form = form_info(info.form);
     const int words = 1 + 2 * (form.outputs + form.inputs) + form.extra_words;
@@ -307,6 +307,7 @@ class Verifier {
   Walk walk_of(Form form, const Operand& operand, DType dtype, int k) const {
     const int64_t outer = operand.outer_stride, middle = operand.middle_stride,
                   inner = operand.inner_stride;
+    if (k > 0 && !is_matmul(form)) return {{outer, middle, inner}};
     const int64_t columns = panel_columns(dtype, target_);
     if (form == Form::reduce && k == 0) return {{outer, 0, inner}};
     if (is_pack_b(form) && k == 0) {
@@ -335,54 +336,53 @@ class Verifier {
   // The loops of an instruction, which all its operands run over.
   struct Loops {
     uint8_t registers[3];
-    ExtentRegister extents[3];  // of those that are not register 0
-    uint32_t followed = 0;      // grid dims that they depend on
+    int dims[3] = {-1, -1, -1};            // that they depend on
+    int64_t full[3] = {1, 1, 1}, tail[3];  // extents in a full tile, and in the last one of the dim
+    uint32_t followed = 0;                 // grid dims that they depend on
   };
 
   Loops loops_of(const Head& head) const {
-    Loops loops{{head.e0, head.e1, head.e2}, {}, 0};
+    Loops loops{{head.e0, head.e1, head.e2}};
     for (int loop = 0; loop < 3; ++loop) {
       if (loops.registers[loop] == 0) continue;
-      loops.extents[loop] = program_.extents()[loops.registers[loop] - 1];
-      if (loops.extents[loop].dim >= 0) loops.followed |= 1u << loops.extents[loop].dim;
+      const ExtentRegister& extent = program_.extents()[loops.registers[loop] - 1];
+      loops.full[loop] = extent.multiplier;
+      if (extent.dim < 0) continue;
+      const GridDim& dim = program_.grid()[extent.dim];
+      loops.dims[loop] = extent.dim;
+      loops.tail[loop] = extent.multiplier * dim.tail();
+      loops.full[loop] *= dim.tile;
+      loops.followed |= 1u << extent.dim;
     }
     return loops;
-  }
-
-  // Offsets of the loops that follow this grid dim, in a tile of this extent; dim -1: of the
-  // others.
-  static Reach reach_along(int dim, int64_t extent, const Loops& loops, const Walk& walk,
-                           int64_t element) {
-    Reach reach;
-    for (int loop = 0; loop < 3; ++loop) {
-      if (loops.registers[loop] == 0 || loops.extents[loop].dim != dim) continue;
-      reach.add(last_offset(walk, loop, loops.extents[loop].multiplier * extent) * element);
-    }
-    return reach;
   }
 
   // Offsets over all tiles: separable by grid dim, and linear in the coordinate except that the
   // last tile may be smaller, so the first, the last full and the last tile are the extremes.
   Reach reach_of(const Loops& loops, const Walk& walk, int64_t element,
                  const int64_t* steps) const {
-    Reach reach = reach_along(-1, 1, loops, walk, element);
-    if (walk.panel_columns != 0) {
-      for (int loop = 0; loop < 3; ++loop) {
-        if (loops.registers[loop] == 0) reach.add(last_offset(walk, loop, 1) * element);
-      }
+    Reach reach;  // of loops that follow no grid dim
+    for (int loop = 0; loop < 3; ++loop) {
+      if (loops.dims[loop] >= 0) continue;
+      if (loops.registers[loop] == 0 && walk.panel_columns == 0) continue;
+      reach.add(last_offset(walk, loop, loops.full[loop]) * element);
     }
     if (loops.followed == 0 && steps == nullptr) return reach;
     for (int d = 0; d < header_.grid_rank; ++d) {
-      const GridDim& dim = program_.grid()[d];
-      const int64_t step = steps == nullptr ? 0 : steps[d], last = dim.count - 1;
+      const int64_t step = steps == nullptr ? 0 : steps[d];
+      const int64_t last = program_.grid()[d].count - 1;
       if ((loops.followed >> d & 1) == 0) {
         reach.add(last * step);
         continue;
       }
-      const Reach tail = reach_along(d, dim.tail(), loops, walk, element);
+      Reach full, tail;
+      for (int loop = 0; loop < 3; ++loop) {
+        if (loops.dims[loop] != d) continue;
+        tail.add(last_offset(walk, loop, loops.tail[loop]) * element);
+        if (last > 0) full.add(last_offset(walk, loop, loops.full[loop]) * element);
+      }
       int64_t low = tail.low + last * step, high = tail.high + last * step;
       if (last > 0) {
-        const Reach full = reach_along(d, dim.tile, loops, walk, element);
         const int64_t last_full = (last - 1) * step;
         low = std::min(low, full.low + std::min<int64_t>(last_full, 0));
         high = std::max(high, full.high + std::max<int64_t>(last_full, 0));

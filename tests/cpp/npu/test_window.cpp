@@ -133,7 +133,7 @@ void test_reduction(Machine& machine, Random& random, DType dtype, Family family
   from.at += channel * static_cast<int64_t>(sizeof(T));
   weight.at += channel * static_cast<int64_t>(sizeof(T));
   from.strides = weight.strides = along;
-  context += std::string(info_of(family).name) + " " + describe(shape, {to.strides()});
+  context += std::string(name_of(family)) + " " + describe(shape, {to.strides()});
   if (family == Family::d_depthwise) {
     execute(machine, family, dtype, shape,
             {to.place(), from, number_place(number, numbers), weight}, w);

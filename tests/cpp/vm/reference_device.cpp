@@ -34,9 +34,9 @@ struct Decoded {
 };
 
 PlanOp operator_of(Family family) {
-  const std::string name = std::string(info_of(family).name).substr(2);
+  const std::string name = std::string(name_of(family)).substr(2);
   for (int op = 0; op < static_cast<int>(PlanOp::count_); ++op) {
-    if (name == info_of(static_cast<PlanOp>(op)).name) return static_cast<PlanOp>(op);
+    if (name == name_of(static_cast<PlanOp>(op))) return static_cast<PlanOp>(op);
   }
   return PlanOp::count_;
 }
