@@ -115,6 +115,32 @@ DVM_INLINE void transpose_rows(To* to, int64_t to_stride, const From* from, int6
   }
 }
 
+// Of one side only so few elements that most of a block's lanes would be empty.
+constexpr int64_t kNarrow = 4;
+
+// to[i * to_step + j * to_stride] = from[i * from_step + j * from_stride] for i < n, j < Few.
+template <int Few, class To, class From>
+void transpose_few(To* to, int64_t to_step, int64_t to_stride, const From* from, int64_t from_step,
+                   int64_t from_stride, int64_t n) {
+  DVM_INDEPENDENT_ITERATIONS
+  for (int64_t i = 0; i < n; i++) {
+#pragma GCC unroll 4
+    for (int j = 0; j < Few; j++)
+      to[i * to_step + j * to_stride] = convert_one<To>(from[i * from_step + j * from_stride]);
+  }
+}
+
+template <class To, class From>
+void transpose_narrow(To* to, int64_t to_step, int64_t to_stride, const From* from,
+                      int64_t from_step, int64_t from_stride, int64_t n, int64_t few) {
+  switch (few) {
+    case 1: return transpose_few<1>(to, to_step, to_stride, from, from_step, from_stride, n);
+    case 2: return transpose_few<2>(to, to_step, to_stride, from, from_step, from_stride, n);
+    case 3: return transpose_few<3>(to, to_step, to_stride, from, from_step, from_stride, n);
+    default: return transpose_few<4>(to, to_step, to_stride, from, from_step, from_stride, n);
+  }
+}
+
 template <class To, class From>
 void move(Move<To, From> x, bool stream) {
   if (x.to.inner != 1 || (x.e.inner == 1 && x.e.middle > 1)) {
@@ -147,8 +173,14 @@ void move(Move<To, From> x, bool stream) {
     if (x.from.outer == 1 && x.e.outer > 1 && x.from.middle != 1) x.swap_middle_with_outer();
     if (x.from.middle == 1 && x.e.middle > 1) {
       for (int64_t o = 0; o < x.e.outer; o++) {
-        transpose_rows(x.to.at + o * x.to.outer, x.to.middle, x.from.at + o * x.from.outer,
-                       x.from.inner, x.e.middle, x.e.inner, stream);
+        To* const to = x.to.at + o * x.to.outer;
+        const From* const from = x.from.at + o * x.from.outer;
+        if (x.e.inner <= kNarrow)
+          transpose_narrow(to, x.to.middle, 1, from, 1, x.from.inner, x.e.middle, x.e.inner);
+        else if (x.e.middle <= kNarrow)
+          transpose_narrow(to, 1, x.to.middle, from, x.from.inner, 1, x.e.inner, x.e.middle);
+        else
+          transpose_rows(to, x.to.middle, from, x.from.inner, x.e.middle, x.e.inner, stream);
       }
       return;
     }
