@@ -94,6 +94,13 @@ DVM_INLINE void transpose_rows(To* to, int64_t to_stride, const From* from, int6
     for (int64_t r = 0; r < rows; r += L) {
       const int64_t high = lesser<int64_t>(rows - r, L);
       To* corner = to + r * to_stride + c;
+      // The next blocks' rows lie too far apart for the memory to guess them.
+      const auto ahead =
+          reinterpret_cast<uintptr_t>(from + r + c * from_stride);  // it may leave it
+      for (int k = 0; k < L; k++) {
+        const int64_t distance = (L + k) * from_stride * static_cast<int64_t>(sizeof(From));
+        __builtin_prefetch(reinterpret_cast<const void*>(ahead + static_cast<uintptr_t>(distance)));
+      }
       transpose_tile<To, From>(from + r + c * from_stride, from_stride, high, wide,
                                [&](int row, Vec<B, L> v) DVM_LAMBDA_INLINE {
                                  auto* target =
