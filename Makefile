@@ -8,7 +8,7 @@ VENV := .venv
 RUN := $(VENV)/bin/python
 PIP := $(RUN) -m pip --disable-pip-version-check install --quiet
 CPP_FILES = $(shell git ls-files -- '*.cpp' '*.h')
-BASE_MODELS := bert gpt2 vit llama llama_decode qwen3 qwen3_decode mmoe resnet mobilenet convnext
+BASE_MODELS := bert gpt2 vit llama llama_decode qwen3 qwen3_decode mmoe resnet mobilenet convnext unet
 
 .DEFAULT_GOAL := help
 .PHONY: help demo test test-cpp test-torch lint golden bench bench-docs docs models-base sanitize clean

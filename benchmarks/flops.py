@@ -1,8 +1,8 @@
 """Work that a model does at given dims, counted over its ONNX graph: multiply-add FLOPs and weight bytes.
 
-In: an ONNX file and the extents of its named dims. Out: a `Work`. Counted exactly are MatMul, Gemm and Conv, the
-operators that the FMA ceiling is about; everything else counts nothing. An operator whose shapes cannot be
-inferred is an error, never a gap in the sum.
+In: an ONNX file and the extents of its named dims. Out: a `Work`. Counted exactly are MatMul, Gemm, Conv and
+ConvTranspose, the operators that the FMA ceiling is about; everything else counts nothing. An operator whose
+shapes cannot be inferred is an error, never a gap in the sum.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from models.feeds import extent
 Dims = Mapping[str, int]
 Shape = tuple[int, ...]
 
-_DENSE = {"MatMul", "Gemm", "Conv"}
+_DENSE = {"MatMul", "Gemm", "Conv", "ConvTranspose"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,5 +85,7 @@ def _flops(node: onnx.NodeProto, shapes: Mapping[str, Shape]) -> int:
     first, second, out = (shapes[name] for name in names)
     if node.op_type == "Conv":
         return 2 * prod(out) * prod(second[1:])
+    if node.op_type == "ConvTranspose":
+        return 2 * prod(first) * prod(second[1:])
     transposed = any(a.name == "transA" and a.i for a in node.attribute)
     return 2 * prod(out) * (first[-2] if transposed else first[-1])

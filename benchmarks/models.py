@@ -1,4 +1,4 @@
-"""Whole models over a grid of dims: BERT, GPT-2, ViT, MMoE, Llama and Qwen3 (prefill and one token), three convolutional nets.
+"""Whole models over a grid of dims: BERT, GPT-2, ViT, MMoE, Llama and Qwen3 (prefill and one token), four convolutional nets.
 
 Out: `Workload`s over the base exports. FLOPs are counted over the graph; a model whose weights alone take longer to
 read than its FLOPs to do (a single token) is measured against the read ceiling.
@@ -33,6 +33,7 @@ GRIDS: Mapping[str, Sequence[Dims]] = {
     "resnet": _IMAGES,
     "mobilenet": _IMAGES,
     "convnext": _IMAGES,
+    "unet": _IMAGES,
 }
 
 

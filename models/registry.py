@@ -44,6 +44,7 @@ FAMILIES: dict[str, Family] = {
     "resnet": Family("convolutions:resnet", _BOTH, "residual convolutions, dynamic image size"),
     "mobilenet": Family("convolutions:mobilenet", _BOTH, "depth-wise separable convolutions"),
     "convnext": Family("convolutions:convnext", _BOTH, "depth-wise 7x7, LayerNorm, GELU"),
+    "unet": Family("convolutions:unet", _BOTH, "transposed convolutions, resizing, joined images"),
     "if_else_add": Family("control_flow:if_else_add", _TINY_ONLY, "the paper's branch, as `If`"),
     "nonzero": Family("control_flow:nonzero", _TINY_ONLY, "a size that depends on data"),
 }

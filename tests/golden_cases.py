@@ -187,6 +187,13 @@ g (float[v, 32] table, int64[n] ids) => (float[n, 32] y)
   [negate] y = Neg (rows)
 }
 """,
+    "resize": """
+g (float[n, 24, h, w] x) => (float[n, 24, h2, w] y) <float[4] s = {1.0, 1.0, 2.0, 1.0}>
+{
+  [relu] r = Relu (x)
+  [double] y = Resize <mode = "linear"> (r, , s)
+}
+""",
     "unknown_broadcast": """
 g (float[n, 8] x, float[m, 8] w) => (float[p, 8] y)
 {
@@ -253,6 +260,7 @@ LISTINGS: dict[str, dict[str, int]] = {
     "matmul_bias_gelu": {"n": 77},
     "deep_product": {"m": 2, "k": 20011},
     "gather": {"n": 50, "v": 1000},
+    "resize": {"n": 2, "h": 5, "w": 9},
     "convolutions": {"n": 2, "h": 5, "w": 9},
     "reduce_chain": {"n": 3},
     "add_f16": {"n": 1000},

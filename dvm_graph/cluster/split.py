@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from enum import IntEnum
 
 from dvm_graph.cluster.axes import AxisSpace
 from dvm_graph.cluster.groups import Group, GroupGraph, make_group
@@ -81,6 +82,15 @@ def _sizes(producer: Group, consumer: Group) -> tuple[int, int]:
     return len(producer.nodes), len(consumer.nodes)
 
 
+class _Rows(IntEnum):
+    """What may stay in the kernel of a matrix product that reads its rows; a fallback allows less."""
+
+    APART = 0
+    PRODUCTS = 1
+    PROLOGUES = 2
+    """Products, and vector operators that compute the A operand."""
+
+
 class _Splitter:
     """Fuses the operators of one cluster."""
 
@@ -93,13 +103,12 @@ class _Splitter:
         options: Options,
         decisions: list[Decision],
         speculate: bool = True,
-        chain: bool = True,
-        prologues: bool = True,
+        rows: _Rows = _Rows.PROLOGUES,
     ) -> None:
         self._graph, self._wanted = graph, wanted
         self._facts, self._options = facts, options
         self._decisions = decisions
-        self._speculate, self._chain, self._prologues = speculate, chain, prologues
+        self._speculate, self._rows = speculate, rows
         self._space = AxisSpace(facts)
         self._axes: dict[Node, NodeAxes] = {node: describe(node, self._space) for node in nodes}
         self._groups = GroupGraph(make_group(n, self._axes[n], self._space) for n in nodes)
@@ -111,9 +120,9 @@ class _Splitter:
             self._extend_cubes(reductions=False)
             self._merge_vectors()
             self._extend_cubes(reductions=True)
-            if self._chain:
+            if self._rows >= _Rows.PRODUCTS:
                 self._chain_cubes()
-            if self._prologues:
+            if self._rows >= _Rows.PROLOGUES:
                 self._prepend_rows()
         self._store_views()
         if self._options.fuse:
@@ -185,22 +194,24 @@ class _Splitter:
 
     def _chain_cubes(self) -> None:
         """Rows of one matrix product, with what follows them, stay for the next one."""
-        for cube in self._groups.groups:
-            if cube.kind is PartKind.CUBE and cube in self._groups.position:
-                for producer in list(cube.before):
-                    if producer.kind is PartKind.CUBE:
-                        self._try_merge(producer, cube)
+        for producer, cube in self._before_cubes(PartKind.CUBE):
+            self._try_merge(producer, cube)
 
     def _prepend_rows(self) -> None:
         """Vector operators that compute the A operand of a matrix product become its prologue."""
+        for producer, cube in self._before_cubes(PartKind.VECTOR):
+            if self._feeds_matrix(producer, cube):
+                merged = self._try_merge(producer, cube)
+                if merged is not None:
+                    merged.prologue = True
+
+    def _before_cubes(self, kind: PartKind) -> Iterator[tuple[Group, Group]]:
+        """Matrix products behind groups of this kind; they may be merged meanwhile."""
         for cube in self._groups.groups:
             if cube.kind is PartKind.CUBE and cube in self._groups.position:
                 for producer in list(cube.before):
-                    vector = producer.kind is PartKind.VECTOR and producer in cube.before
-                    if vector and self._feeds_matrix(producer, cube):
-                        merged = self._try_merge(producer, cube)
-                        if merged is not None:
-                            merged.prologue = True
+                    if producer.kind is kind and producer in cube.before:
+                        yield producer, cube
 
     def _store_views(self) -> None:
         """What no reader could take in is arranged by the store of its producer."""
@@ -295,6 +306,9 @@ class _Splitter:
         self, group: Group, kind: SubgraphKind, outputs: tuple[Value, ...]
     ) -> tuple[FusedSubgraph, ...]:
         if group.guards or group.chained or group.prologue:
+            rows = self._rows
+            if not group.guards:
+                rows = _Rows.PRODUCTS if group.prologue else _Rows.APART
             splitter = _Splitter(
                 self._graph,
                 set(outputs),
@@ -303,8 +317,7 @@ class _Splitter:
                 self._options,
                 [],
                 speculate=self._speculate and not group.guards,
-                chain=self._chain and (bool(group.guards) or group.prologue),
-                prologues=self._prologues and bool(group.guards),
+                rows=rows,
             )
             return splitter.run()
         stored = set(outputs)

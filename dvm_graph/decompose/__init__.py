@@ -12,10 +12,12 @@ from dvm_graph.decompose import (
     normalization,
     pooling,
     reductions,
+    resizing,
     shapes,
     slicing,
     softmax,
     sources,
+    transposed_convolution,
 )
 from dvm_graph.decompose.walk import decompose
 
@@ -33,9 +35,11 @@ FAMILIES = (
     normalization,
     pooling,
     reductions,
+    resizing,
     shapes,
     slicing,
     softmax,
     sources,
+    transposed_convolution,
 )
 """Importing a family enters its decompositions into the table."""

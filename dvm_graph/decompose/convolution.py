@@ -8,8 +8,10 @@ simplification moves such transposes on until they meet and vanish.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dvm_graph.decompose.arithmetic import widened
 from dvm_graph.decompose.operands import operand, required, shape_of
@@ -32,16 +34,16 @@ def convolution(builder: Builder, node: Node, operands: Operands) -> Results:
     if axes is None or not isinstance(outputs, int) or not isinstance(inputs, int):
         return None
     image = channels_last(builder, widened(builder, x))
-    weights = _widened(builder, weights)
+    weights = widened_weights(builder, weights)
     if weights.rank == 3:
         weights = builder.reshape(weights, (outputs, inputs, 1, shape_of(weights)[2]))
-    y = _convolved(builder, image, weights, window_over(axes), groups)
+    y = convolved(builder, image, weights, window_over(axes), groups)
     if bias is not None:
         y = builder.add(y, widened(builder, bias))
     return [channels_first(builder, builder.cast(y, x.dtype), x.rank)]
 
 
-def _widened(builder: Builder, weights: Value) -> Value:
+def widened_weights(builder: Builder, weights: Value) -> Value:
     """Half floats as float32; constants at once, so that they can be packed."""
     wide = widened(builder, weights)
     if wide is weights or weights.data is None:
@@ -49,16 +51,18 @@ def _widened(builder: Builder, weights: Value) -> Value:
     return builder.constant(np.asarray(weights.data).astype(np.float32))
 
 
-def _convolved(
-    builder: Builder, image: Value, weights: Value, window: Window, groups: int
-) -> Value:
-    """`image` [batch, height, width, channels] by `weights` [outputs, inputs, kernel...]."""
+def convolved(builder: Builder, image: Value, weights: Value, window: Window, groups: int) -> Value:
+    """`image` [batch, height, width, channels] by `weights` [outputs, inputs, kernel...].
+
+    Inputs are those of a group. The result is channels-last, too.
+    """
     outputs, inputs = (int(extent) for extent in shape_of(weights)[:2])
     taps = window.kernel[0] * window.kernel[1]
     builder.facts.assume_equal(
         shape_of(image)[3], inputs * groups, "a convolution has weights for each channel"
     )
-    if groups == 1 and taps == 1 and window.strides == (1, 1) and window.pads == (0, 0):
+    everywhere = window.pads == (0, 0) and window.size == shape_of(image)[1:3]
+    if groups == 1 and taps == 1 and window.strides == (1, 1) and everywhere:
         flat = builder.reshape(weights, (outputs, inputs))
         return builder.matmul(image, builder.transpose(flat, (1, 0)))
     if inputs == 1 and outputs == groups:
@@ -79,12 +83,19 @@ def _arranged(
     builder: Builder, weights: Value, perm: Sequence[int], shape: tuple[int, ...]
 ) -> Value:
     """Weights transposed, then reshaped; constants at once, since no stride says what they become."""
+    data = contents(weights)
+    if data is None:
+        return builder.reshape(builder.transpose(weights, perm), shape)
+    return builder.constant(np.ascontiguousarray(data.transpose(perm)).reshape(shape))
+
+
+def contents(weights: Value) -> NDArray[Any] | None:
+    """Of a constant, or of one that was reshaped."""
     source = weights
     while source.data is None and source.producer is not None and source.producer.op == "reshape":
         (inner,) = source.producer.inputs
         assert inner is not None
         source = inner
     if source.data is None:
-        return builder.reshape(builder.transpose(weights, perm), shape)
-    data = np.asarray(source.data).reshape([int(extent) for extent in shape_of(weights)])
-    return builder.constant(np.ascontiguousarray(data.transpose(perm)).reshape(shape))
+        return None
+    return np.asarray(source.data).reshape([int(extent) for extent in shape_of(weights)])

@@ -106,6 +106,8 @@ class _Lowering:
         spaces = []
         for node in self._subgraph.nodes:
             axes = self._axes[node]
+            if OPERATORS[node.op].kind is Kind.VIEW and node.output not in self._subgraph.outputs:
+                continue  # its readers iterate, and a gather not over all of it
             space = (
                 self._space.resolve(axes.domain) if axes.domain else self._space.flat(axes.result)
             )

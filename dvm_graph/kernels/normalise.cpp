@@ -388,17 +388,24 @@ void gather_rows(NormalPlan& plan) {
   reorder_axes(plan, order, count);
 }
 
-// The axis along which most accesses are contiguous; the innermost axis wins a tie.
+// The axis along which most of what is read and written lies contiguous; the innermost axis wins a
+// tie.
 int most_contiguous_axis(const NormalPlan& plan) {
-  int votes[kMaxDomainRank] = {};
+  double elements[kMaxDomainRank] = {};  // no overflow, whatever the extents
   for (const NormalNode& node : plan.nodes) {
     if (!touches_memory(node.op)) continue;
     const NormalAccess& access = plan.accesses[node.access];
-    for (int axis = 0; axis < plan.rank; ++axis) votes[axis] += access.strides[axis] == 1;
+    double count = 1;
+    for (int axis = 0; axis < plan.rank; ++axis) {
+      if (access.strides[axis] != 0) count *= static_cast<double>(plan.extents[axis]);
+    }
+    for (int axis = 0; axis < plan.rank; ++axis) {
+      if (access.strides[axis] == 1) elements[axis] += count;
+    }
   }
   int best = plan.rank - 1;
   for (int axis = plan.rank - 2; axis >= 0; --axis) {
-    if (votes[axis] > votes[best]) best = axis;
+    if (elements[axis] > elements[best]) best = axis;
   }
   return best;
 }

@@ -7,8 +7,8 @@
 //   - axes of extent 1 disappear (cube and mix plans keep m, n, k and inner k)
 //   - adjacent axes merge where every node and every access sees them as one
 //   - an m axis of extent 1 gives way to a batch axis along which B does not vary
-//   - vector plans get an axis order with reduced axes late and the axis along which most accesses
-//     are contiguous innermost
+//   - vector plans get an axis order with reduced axes late and the axis along which most of
+//     what is accessed is contiguous innermost
 //
 // Invariants of the result: every extent > 0; access strides are 0 along axes the node lacks; nodes
 // stay in topological order.

@@ -1,7 +1,7 @@
-"""Convolutional nets with batch, height and width all dynamic: residual, depth-wise separable, and ConvNeXt.
+"""Convolutional nets with batch, height and width all dynamic: residual, depth-wise separable, ConvNeXt, and U-Net.
 
 Input is a `Size`; output an `ExportCase`. The base sizes are ResNet-50 and MobileNet-V2 as their papers describe them,
-and ConvNeXt-T from transformers.
+ConvNeXt-T from transformers, and a U-Net of half the channels of its paper.
 """
 
 from __future__ import annotations
@@ -77,6 +77,70 @@ class Classifier(nn.Module):
         return logits
 
 
+class Expand(nn.Module):
+    """Twice the size, to that of an image from the way down; then both as one (Ronneberger et al. 2015).
+
+    By a transposed convolution, or linearly and by a convolution (Odena et al. 2016).
+    """
+
+    def __init__(self, inputs: int, outputs: int, transposed: bool) -> None:
+        super().__init__()
+        self.transposed = transposed
+        self.widen: nn.Module = (
+            nn.ConvTranspose2d(inputs, outputs, 2, stride=2)
+            if transposed
+            else _convolution(inputs, outputs, 3)
+        )
+        self.join = _double(2 * outputs, outputs)
+
+    def forward(self, image: torch.Tensor, skipped: torch.Tensor) -> torch.Tensor:
+        """[batch, inputs, height / 2, width / 2] to [batch, outputs, height, width] of `skipped`."""
+        height, width = skipped.shape[2:]
+        if self.transposed:
+            wide = self.widen(image)[:, :, :height, :width]
+        else:
+            size = (height, width)
+            wide = self.widen(nn.functional.interpolate(image, size, mode="bilinear"))
+        joined: torch.Tensor = self.join(torch.cat((skipped, wide), 1))
+        return joined
+
+
+def _double(inputs: int, outputs: int) -> nn.Sequential:
+    return nn.Sequential(
+        _convolution(inputs, outputs, 3), nn.ReLU(), _convolution(outputs, outputs, 3), nn.ReLU()
+    )
+
+
+class Segmenter(nn.Module):
+    """A U-Net; the lowest of the ways up is linear, the others are transposed convolutions."""
+
+    def __init__(self, channels: list[int], classes: int) -> None:
+        super().__init__()
+        self.down = nn.ModuleList(
+            _double(inputs, outputs)
+            for inputs, outputs in zip([3, *channels], channels, strict=False)
+        )
+        self.pool = nn.MaxPool2d(2, ceil_mode=True)
+        steps = list(zip(channels[1:], channels, strict=False))
+        self.up = nn.ModuleList(
+            Expand(inputs, outputs, transposed=index < len(steps) - 1)
+            for index, (inputs, outputs) in enumerate(steps)
+        )
+        self.head = nn.Conv2d(channels[0], classes, 1)
+
+    def forward(self, pixel_values: torch.Tensor) -> torch.Tensor:
+        """[batch, 3, height, width] to [batch, classes, height, width]."""
+        image = self.down[0](pixel_values)
+        skipped = []
+        for layers in self.down[1:]:
+            skipped.append(image)
+            image = layers(self.pool(image))
+        for expand, aside in zip(reversed(self.up), reversed(skipped), strict=True):
+            image = expand(image, aside)
+        logits: torch.Tensor = self.head(image)
+        return logits
+
+
 def _case(model: nn.Module) -> ExportCase:
     axes = {0: "batch", 2: "height", 3: "width"}
     image = torch.zeros(3, 3, 64, 96)
@@ -135,3 +199,9 @@ def convnext(size: Size) -> ExportCase:
         **(tiny if size is Size.TINY else {"num_labels": 1000}), layer_scale_init_value=0.5
     )
     return _case(ConvNextForImageClassification(config))
+
+
+def unet(size: Size) -> ExportCase:
+    """A U-Net of 32 to 512 channels (or of 8 to 32); dims batch, height and width."""
+    tiny = size is Size.TINY
+    return _case(Segmenter([8, 16, 32] if tiny else [32, 64, 128, 256, 512], 3 if tiny else 21))

@@ -110,17 +110,19 @@ def test_flops_of_a_matmul_and_of_a_gemm(tmp_path: Path) -> None:
         assert (work.flops, work.weight_bytes) == (2 * 7 * 11 * 13, 0)
 
 
-def test_flops_of_a_transposed_gemm_and_of_a_convolution(tmp_path: Path) -> None:
+def test_flops_of_a_transposed_gemm_and_of_convolutions(tmp_path: Path) -> None:
     path = tmp_path / "m.onnx"
     text = """<ir_version: 8, opset_import: ["" : 20]>
-    g (float[k, m] a, float[n, k] b, float[batch, 6, 9, 8] x, float[4, 3, 3, 2] w)
-        => (float[m, n] y, float[batch, 4, h, v] z) {
+    g (float[k, m] a, float[n, k] b, float[batch, 6, 9, 8] x, float[4, 3, 3, 2] w, float[6, 5, 4, 2] u)
+        => (float[m, n] y, float[batch, 4, h, v] z, float[batch, 5, r, s] t) {
         y = Gemm<transA = 1, transB = 1>(a, b)
         z = Conv<group = 2, strides = [2, 1]>(x, w)
+        t = ConvTranspose<strides = [2, 2]>(x, u)
     }"""
     onnx.save(onnx.parser.parse_model(text), path)
     work = count_work(path, {"k": 5, "m": 2, "n": 3, "batch": 7, "h": 4, "v": 7})
-    assert work.flops == 2 * 2 * 3 * 5 + 2 * (7 * 4 * 4 * 7) * (3 * 3 * 2)
+    forward = 2 * 2 * 3 * 5 + 2 * (7 * 4 * 4 * 7) * (3 * 3 * 2)
+    assert work.flops == forward + 2 * (7 * 6 * 9 * 8) * (5 * 4 * 2)
 
 
 def test_work_of_a_model_is_a_polynomial_of_its_dims() -> None:

@@ -22,6 +22,7 @@ DIMS: dict[str, list[dict[str, int]]] = {
     "vit": [{"batch": b} for b in (1, 3)],
     "mobilenet": IMAGES,
     "convnext": IMAGES,
+    "unet": IMAGES,
     "resnet": IMAGES,
     "nonzero": TEXT,
     "if_else_add": [{"batch": 2, "seq": 3, "features": 4}],

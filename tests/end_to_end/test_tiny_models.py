@@ -39,12 +39,13 @@ GRIDS: Mapping[str, tuple[dict[str, int], ...]] = {
     "resnet": IMAGES,
     "mobilenet": IMAGES,
     "convnext": IMAGES,
+    "unet": IMAGES,
     "if_else_add": CUBOIDS,
     "nonzero": SEQUENCES,
 }
 WITHOUT_VENDOR = (
     "bert", "gpt2", "llama", "llama_decode", "qwen3", "qwen3_decode", "mmoe", "vit",
-    "resnet", "mobilenet", "convnext",
+    "resnet", "mobilenet", "convnext", "unet",
 )  # fmt: skip
 TERMS = 4096
 """Terms that one output of a tiny model sums, layer upon layer, to the order of magnitude."""

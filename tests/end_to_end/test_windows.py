@@ -105,6 +105,50 @@ def test_drawn_convolutions(seed: int) -> None:
     check(model, shapes, terms=inputs * int(np.prod(kernel)))
 
 
+@pytest.mark.parametrize("pads", [[0, 0, 1, 2], [1, 0, 0, 0], [0, 2, 0, 0]])
+def test_pads_around_single_taps(pads: list[int]) -> None:
+    weights = weights_of(np.random.default_rng(0), 5, 3, 1, 1)
+    check(one_node("Conv", 4, 3, {"pads": pads}, [weights]), [(2, 3, 5, 4)], terms=3)
+
+
+@pytest.mark.parametrize("seed", range(DRAWN))
+def test_drawn_transposed_convolutions(seed: int) -> None:
+    draw, generator = random.Random(seed), np.random.default_rng(seed)
+    rank = draw.choice((3, 4, 4, 4))
+    sizes = [tuple(draw.choice((1, 2, 7, 16)) for _ in range(rank - 2)) for _ in range(2)]
+    axes = [drawn_transposed_axis(draw, min(extents)) for extents in zip(*sizes, strict=True)]
+    groups, outputs, inputs = (
+        draw.choice((1, 1, 2, 3)),
+        draw.choice((1, 2, 17)),
+        draw.choice((1, 5)),
+    )
+    kernel = [axis["kernel"] for axis in axes]
+    weights = [weights_of(generator, groups * inputs, outputs, *kernel)]
+    if draw.random() < 0.5:
+        weights.append(weights_of(generator, groups * outputs))
+    attrs = attributes(axes) | {"group": groups}
+    if any(axis["more"] for axis in axes):
+        attrs["output_padding"] = [axis["more"] for axis in axes]
+    model = one_node("ConvTranspose", rank, groups * inputs, attrs, weights)
+    shapes = [(batch, groups * inputs, *size) for batch, size in zip((1, 3), sizes, strict=True)]
+    check(model, shapes, terms=inputs * int(np.prod(kernel)))
+
+
+def drawn_transposed_axis(draw: random.Random, extent: int) -> dict[str, int]:
+    """Such that something is left of the result behind the pads."""
+    while True:
+        axis = {
+            "kernel": draw.choice((1, 2, 2, 3, 4, 5)),
+            "stride": draw.choice((1, 2, 2, 3, 4)),
+            "dilation": draw.choice((1, 1, 1, 2)),
+        }
+        reach = axis["dilation"] * (axis["kernel"] - 1) + 1
+        axis["begin"], axis["end"] = draw.randint(0, reach - 1), draw.randint(0, reach - 1)
+        axis["more"] = draw.randint(0, axis["stride"] - 1)
+        if (extent - 1) * axis["stride"] + reach + axis["more"] > axis["begin"] + axis["end"]:
+            return axis
+
+
 @pytest.mark.parametrize("op", ["MaxPool", "AveragePool", "LpPool"])
 @pytest.mark.parametrize("seed", range(DRAWN // 3))
 def test_drawn_pools(op: str, seed: int) -> None:

@@ -15,7 +15,7 @@ import pytest
 from onnx import parser
 
 from dvm_graph.import_ import partition_model
-from dvm_graph.kernels.plan import VendorStep
+from dvm_graph.kernels.plan import LaunchStep, VendorStep
 from dvm_graph.options import Options
 from dvm_graph.pipeline import Compiled, compile_model
 from models.feeds import random_feeds
@@ -187,3 +187,15 @@ def test_equal_weights_are_packed_once() -> None:
         plan = compile_model(model, Options()).plan
         made.append(sum(value.panels is not None for value in plan.values))
     assert made == [1, 2]
+
+
+def test_gather_iterates_over_its_result_alone() -> None:
+    """Not over what it gathers from, too, where that comes through a view."""
+    text = (
+        "g (float[v,h] x, int64[n] i) => (float[h,n] y)"
+        "{ t = Transpose<perm = [1, 0]>(x) r = Gather<axis = 1>(t, i) y = Exp(r) }"
+    )
+    compiled = compile_model(parser.parse_model(HEADER + text), Options())
+    launches = [step for step in compiled.plan.steps if isinstance(step, LaunchStep)]
+    (call,) = [call for launch in launches for stage in launch.stages for call in stage]
+    assert len(call.plan.extents) == 2

@@ -33,6 +33,7 @@ GRIDS: dict[str, tuple[Mapping[str, int], ...]] = {
     "resnet": IMAGES,
     "mobilenet": IMAGES,
     "convnext": IMAGES,
+    "unet": IMAGES,
     "if_else_add": CUBOIDS,
     "nonzero": SEQUENCES,
 }
@@ -48,6 +49,7 @@ EXPECTED_OPERATORS = {
     "resnet": {"Conv", "MaxPool"},
     "mobilenet": {"Conv", "Clip"},
     "convnext": {"Conv", "LayerNormalization", "Gelu"},
+    "unet": {"ConvTranspose", "Resize", "Concat"},
     "if_else_add": {"If"},
     "nonzero": {"NonZero"},
 }

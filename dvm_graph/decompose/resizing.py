@@ -1,0 +1,203 @@
+"""Resizing of images: reading the nearest element, or between the two nearest ones, axis by axis.
+
+Positions are computed in float32 as the vendor library computes them, since what is nearest may
+hang on the last bit. An axis that grows by a whole number is a view where the nearest of its
+elements are meant.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+
+from dvm_graph.decompose.arithmetic import along_axis, dim_value, positions, shifted, widened
+from dvm_graph.decompose.operands import elements, normalize_axis, operand, required, shape_of, text
+from dvm_graph.decompose.registry import Operands, Results, decomposition
+from dvm_graph.decompose.windows import channels_first, channels_last
+from dvm_graph.ir import Dim, DType, Node, Value
+from dvm_graph.symbolic import Answer
+from dvm_graph.symbolic.builder import Builder
+from dvm_graph.symbolic.dims import add, floordiv, mul
+
+_LARGEST_DENOMINATOR = 64
+_HALF_PIXELS = frozenset({"half_pixel", "pytorch_half_pixel"})
+
+_NEAREST: Mapping[str, Callable[[Builder, Value], Value]] = {
+    "round_prefer_floor": lambda builder, x: builder.ceil(shifted(builder, x, -0.5)),
+    "round_prefer_ceil": lambda builder, x: builder.floor(shifted(builder, x, 0.5)),
+    "floor": lambda builder, x: builder.floor(x),
+    "ceil": lambda builder, x: builder.ceil(x),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class _Axis:
+    extent: Dim
+    size: Dim
+    scale: Fraction | None
+    """None: size over extent."""
+
+
+@decomposition("Resize")
+def resize(builder: Builder, node: Node, operands: Operands) -> Results:
+    """Of rows and columns, by nearest elements or linearly, to sizes or by constant scales."""
+    x = required(node, operands, 0)
+    linear = text(node, "mode", "nearest") == "linear"
+    axes = _axes(builder, node, operands, x)
+    if axes is None or (linear and not x.dtype.is_float):
+        return None
+    y = channels_last(builder, widened(builder, x) if linear else x)
+    for axis, resized in axes.items():
+        at = axis + 3 - x.rank
+        if linear:
+            y = _between(builder, node, y, at, resized)
+        elif _repeats(node, resized):
+            y = _repeated(builder, y, at, resized)
+        else:
+            y = builder.gather(y, _nearest(builder, node, resized), at)
+    return [channels_first(builder, builder.cast(y, x.dtype), x.rank)]
+
+
+def _axes(builder: Builder, node: Node, operands: Operands, x: Value) -> dict[int, _Axis] | None:
+    """The axes that change; None: nothing here computes what is asked for."""
+    known = (
+        text(node, "mode", "nearest") in ("nearest", "linear")
+        and text(node, "coordinate_transformation_mode", "half_pixel") in _TRANSFORMS
+        and text(node, "nearest_mode", "round_prefer_floor") in _NEAREST
+        and text(node, "keep_aspect_ratio_policy", "stretch") == "stretch"
+        and not node.attrs.get("antialias", 0)
+    )
+    if not known or x.rank not in (3, 4) or node.version < 11:
+        return None
+    listed = node.attrs.get("axes") or range(x.rank)
+    order = [normalize_axis(node, int(axis), x.rank) for axis in listed]
+    found = _scaled(operands, x, order) or _sized(operands, x, order)
+    if found is None:
+        return None
+    changed = {
+        axis: resized
+        for axis, resized in found.items()
+        if resized.scale != 1
+        and builder.facts.prove_equal(resized.size, resized.extent).answer is not Answer.YES
+    }
+    return changed if all(axis >= 2 for axis in changed) else None
+
+
+def _scaled(operands: Operands, x: Value, order: list[int]) -> dict[int, _Axis] | None:
+    scales = operand(operands, 2)
+    if scales is None or scales.data is None or scales.data.size != len(order):
+        return None
+    found = {}
+    for axis, scale in zip(order, scales.data.reshape(-1).tolist(), strict=True):
+        exact, extent = Fraction(scale), shape_of(x)[axis]
+        if exact.denominator > _LARGEST_DENOMINATOR or exact <= 0:
+            return None
+        size = floordiv(mul(extent, exact.numerator), exact.denominator)
+        found[axis] = _Axis(extent, size, exact)
+    return found
+
+
+def _sized(operands: Operands, x: Value, order: list[int]) -> dict[int, _Axis] | None:
+    sizes = elements(operands, 3)
+    if sizes is None or len(sizes) != len(order):
+        return None
+    return {
+        axis: _Axis(shape_of(x)[axis], size, None) for axis, size in zip(order, sizes, strict=True)
+    }
+
+
+def _repeats(node: Node, axis: _Axis) -> bool:
+    """Whether each element is the nearest one of as many results."""
+    if axis.scale is None or axis.scale.denominator != 1:
+        return False
+    nearest = text(node, "nearest_mode", "round_prefer_floor")
+    transform = text(node, "coordinate_transformation_mode", "half_pixel")
+    if transform == "asymmetric":
+        return nearest == "floor"
+    return transform in _HALF_PIXELS and nearest in ("round_prefer_floor", "round_prefer_ceil")
+
+
+def _repeated(builder: Builder, x: Value, at: int, axis: _Axis) -> Value:
+    assert axis.scale is not None
+    shape = shape_of(x)
+    y = builder.reshape(x, (*shape[: at + 1], 1, *shape[at + 1 :]))
+    y = builder.broadcast_to(y, (*shape[: at + 1], axis.scale.numerator, *shape[at + 1 :]))
+    return builder.reshape(y, (*shape[:at], axis.size, *shape[at + 1 :]))
+
+
+def _nearest(builder: Builder, node: Node, axis: _Axis) -> Value:
+    position = _positions(builder, node, axis)
+    index = _NEAREST[text(node, "nearest_mode", "round_prefer_floor")](builder, position)
+    return builder.cast(_inside(builder, index, axis), DType.INT64)
+
+
+def _between(builder: Builder, node: Node, x: Value, at: int, axis: _Axis) -> Value:
+    """Between the two nearest elements, by how near they are."""
+    position = _inside(builder, _positions(builder, node, axis), axis)
+    below = builder.floor(position)
+    above = builder.min(shifted(builder, below, 1.0), _last(builder, axis))
+    share = builder.cast(builder.sub(position, below), x.dtype)
+    share = along_axis(builder, share, at, 4)
+    low, high = (
+        builder.gather(x, builder.cast(index, DType.INT64), at) for index in (below, above)
+    )
+    rest = builder.sub(builder.scalar(1, x.dtype), share)
+    return builder.add(builder.mul(low, rest), builder.mul(high, share))
+
+
+def _inside(builder: Builder, position: Value, axis: _Axis) -> Value:
+    not_before = builder.max(position, builder.scalar(0, DType.FLOAT32))
+    return builder.min(not_before, _last(builder, axis))
+
+
+def _last(builder: Builder, axis: _Axis) -> Value:
+    return dim_value(builder, add(axis.extent, -1), DType.FLOAT32)
+
+
+def _positions(builder: Builder, node: Node, axis: _Axis) -> Value:
+    """Where along the axis each of the results lies, as float32."""
+    index = builder.cast(positions(builder, axis.size, 0, 1), DType.FLOAT32)
+    return _TRANSFORMS[text(node, "coordinate_transformation_mode", "half_pixel")](
+        builder, index, axis
+    )
+
+
+def _asymmetric(builder: Builder, index: Value, axis: _Axis) -> Value:
+    if axis.scale is not None:
+        scale = builder.scalar(float(axis.scale), DType.FLOAT32)
+    else:
+        size, extent = (dim_value(builder, dim, DType.FLOAT32) for dim in (axis.size, axis.extent))
+        scale = builder.div(size, extent)
+    return builder.div(index, scale)
+
+
+def _half_pixel(builder: Builder, index: Value, axis: _Axis) -> Value:
+    return shifted(builder, _asymmetric(builder, shifted(builder, index, 0.5), axis), -0.5)
+
+
+def _single(builder: Builder, axis: _Axis) -> Value:
+    one = builder.scalar(1, DType.INT64)
+    return builder.eq(dim_value(builder, axis.size), one)
+
+
+def _pytorch_half_pixel(builder: Builder, index: Value, axis: _Axis) -> Value:
+    zero = builder.scalar(0, DType.FLOAT32)
+    return builder.select(_single(builder, axis), zero, _half_pixel(builder, index, axis))
+
+
+def _align_corners(builder: Builder, index: Value, axis: _Axis) -> Value:
+    last, end = (
+        dim_value(builder, add(dim, -1), DType.FLOAT32) for dim in (axis.extent, axis.size)
+    )
+    zero = builder.scalar(0, DType.FLOAT32)
+    # The quotient of a single one is 0 / 0.
+    return builder.select(_single(builder, axis), zero, builder.div(builder.mul(index, last), end))
+
+
+_TRANSFORMS: Mapping[str, Callable[[Builder, Value, _Axis], Value]] = {
+    "half_pixel": _half_pixel,
+    "pytorch_half_pixel": _pytorch_half_pixel,
+    "align_corners": _align_corners,
+    "asymmetric": _asymmetric,
+}

@@ -1,0 +1,104 @@
+"""Resized images as kernels, without the vendor library, against onnxruntime."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from onnx import helper, numpy_helper
+
+import dvm_graph
+from tests.end_to_end.reference import Array, assert_all_close, session
+
+TRANSFORMS = ("half_pixel", "pytorch_half_pixel", "align_corners", "asymmetric")
+ROUNDINGS = ("round_prefer_floor", "round_prefer_ceil", "floor", "ceil")
+SCALES = ((2.0, 2.0), (3.0, 1.0), (0.5, 0.25), (1.75, 2.5), (4.0, 0.625))
+SHAPES = ((2, 3, 5, 7), (1, 3, 16, 4), (3, 3, 8, 33))
+
+
+def model_of(
+    scales: tuple[float, ...] | None, dtype: type[np.generic] = np.float32, **attrs: Any
+) -> onnx.ModelProto:
+    """Resizes rows and columns by constant scales, or to those of another input."""
+    element = helper.np_dtype_to_tensor_dtype(np.dtype(dtype))
+    inputs = [helper.make_tensor_value_info("x", element, ["batch", 3, "height", "width"])]
+    nodes, initializers = [], []
+    if scales is None:
+        like = helper.make_tensor_value_info("like", element, ["batch", 3, "rows", "columns"])
+        inputs.append(like)
+        nodes.append(helper.make_node("Shape", ["like"], ["sizes"]))
+        operands = ["x", "", "", "sizes"]
+    else:
+        factors = np.array((1, 1, *scales), np.float32)
+        initializers.append(numpy_helper.from_array(factors, "scales"))
+        operands = ["x", "", "scales"]
+    nodes.append(helper.make_node("Resize", operands, ["y"], name="resize", **attrs))
+    outputs = [helper.make_tensor_value_info("y", element, None)]
+    graph = helper.make_graph(nodes, "g", inputs, outputs, initializers)
+    return helper.make_model(graph, ir_version=10, opset_imports=[helper.make_opsetid("", 19)])
+
+
+def images(shape: tuple[int, ...], dtype: type[np.generic] = np.float32) -> Array:
+    return (np.random.default_rng(1).integers(-99, 99, shape) / 8).astype(dtype)
+
+
+def check(model: onnx.ModelProto, sizes: tuple[tuple[int, int], ...] = ()) -> None:
+    mine, reference = dvm_graph.optimize(model, strict=True), session(model)
+    element = model.graph.input[0].type.tensor_type.elem_type
+    dtype = helper.tensor_dtype_to_np_dtype(element).type
+    for shape, size in itertools.zip_longest(SHAPES, sizes):
+        feeds = {"x": images(shape, dtype)}
+        if size is not None:
+            feeds["like"] = images((*shape[:2], *size), dtype)
+        assert_all_close(mine.run(feeds), reference.run(None, feeds), reduction_length=4)
+
+
+@pytest.mark.parametrize("transform", TRANSFORMS)
+@pytest.mark.parametrize("scales", SCALES)
+def test_linear(transform: str, scales: tuple[float, ...]) -> None:
+    check(model_of(scales, mode="linear", coordinate_transformation_mode=transform))
+
+
+@pytest.mark.parametrize("transform", TRANSFORMS)
+@pytest.mark.parametrize("rounding", ROUNDINGS)
+@pytest.mark.parametrize("scales", SCALES)
+def test_nearest(transform: str, rounding: str, scales: tuple[float, ...]) -> None:
+    check(model_of(scales, coordinate_transformation_mode=transform, nearest_mode=rounding))
+
+
+@pytest.mark.parametrize("mode", ["nearest", "linear"])
+@pytest.mark.parametrize("transform", TRANSFORMS)
+def test_sizes_known_at_run_time(mode: str, transform: str) -> None:
+    model = model_of(None, mode=mode, coordinate_transformation_mode=transform)
+    check(model, sizes=((10, 14), (16, 4), (1, 1)))
+
+
+@pytest.mark.parametrize("dtype", [np.float16, np.int32, np.uint8])
+def test_nearest_of_other_types(dtype: type[np.generic]) -> None:
+    attrs = {"coordinate_transformation_mode": "asymmetric", "nearest_mode": "floor"}
+    for scales in ((2.0, 2.0), (1.5, 0.5)):
+        check(model_of(scales, dtype, **attrs))
+
+
+def test_listed_axes() -> None:
+    model = onnx.parser.parse_model(
+        """<ir_version: 10, opset_import: ["" : 19]>
+        g (float[n, 3, h, w] x) => (float[n, 3, h2, w2] y) <float[2] s = {2.0, 3.0}>
+        { y = Resize<axes = [3, -2], mode = "linear">(x, , s) }"""
+    )
+    check(model)
+
+
+def test_rows() -> None:
+    model = onnx.parser.parse_model(
+        """<ir_version: 10, opset_import: ["" : 19]>
+        g (float[n, 3, w] x) => (float[n, 3, w2] y) <float[3] s = {1.0, 1.0, 2.5}>
+        { y = Resize<mode = "linear">(x, , s) }"""
+    )
+    mine, reference = dvm_graph.optimize(model, strict=True), session(model)
+    for shape in ((2, 3, 7), (1, 3, 1), (4, 3, 64)):
+        feeds = {"x": images(shape)}
+        assert_all_close(mine.run(feeds), reference.run(None, feeds), reduction_length=2)
