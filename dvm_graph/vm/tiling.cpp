@@ -19,6 +19,7 @@ constexpr double kLeastHeld = 4;     // bytes per element assumed after an attem
 constexpr int kMaxNodes = 256;       // of which liveness is followed
 constexpr int64_t kTransposed = 64;  // least elements each way of a tile that is read across rows
 constexpr int64_t kTransposedTile = 8192;  // elements of such a tile
+constexpr int64_t kLongRows = 4;           // times as long, where results are streamed
 
 constexpr uint32_t bit(int axis) { return 1u << axis; }
 
@@ -126,10 +127,29 @@ class Tiler {
 
   // To start fewer tiles, but not so few that a core waits long for the others at the end.
   int64_t larger_by_rows() const {
+    const int64_t share = volume_of_all() / (kByRowsPerCore * target_.cores);
+    return std::max(preferred_, std::min(preferred_ * kByRows, share));
+  }
+
+  // Where results go around the caches, memory keeps up the better, the longer their rows.
+  int64_t transposed_tile() const {
+    const int64_t least = std::min(preferred_, kTransposedTile);
+    if (!streams()) return least;
+    const int64_t share = volume_of_all() / (kMaxWaves * target_.cores);
+    return std::min(std::clamp(share, least, kLongRows * least), largest_);
+  }
+
+  bool streams() const {
+    return target_.stream_bytes > 0 && std::ranges::any_of(plan_.nodes, [&](const auto& node) {
+             return node.op == PlanOp::store_ &&
+                    plan_.accesses[node.access].value_bytes >= target_.stream_bytes;
+           });
+  }
+
+  int64_t volume_of_all() const {
     int64_t all = 1;
     for (int axis = 0; axis < plan_.rank; ++axis) all *= plan_.extents[axis];
-    const int64_t share = all / (kByRowsPerCore * target_.cores);
-    return std::max(preferred_, std::min(preferred_ * kByRows, share));
+    return all;
   }
 
   int64_t vector_elements() const { return target_.vector_bytes / 4; }
@@ -179,7 +199,7 @@ class Tiler {
     }
     if (std::popcount(across) != 1) return false;
     const int axis = std::countr_zero(across);
-    const int64_t volume = std::min(preferred_, kTransposedTile);
+    const int64_t volume = transposed_tile();
     const int64_t high = plan_.extents[axis], wide = plan_.extents[inner];
     if (high * wide <= volume) return false;
     int64_t side = std::min(high, kTransposed);

@@ -94,6 +94,13 @@ DVM_INLINE void transpose_rows(To* to, int64_t to_stride, const From* from, int6
     for (int64_t r = 0; r < rows; r += L) {
       const int64_t high = lesser<int64_t>(rows - r, L);
       To* corner = to + r * to_stride + c;
+      // The next blocks' rows lie too far apart for the memory to guess them.
+      const auto ahead =
+          reinterpret_cast<uintptr_t>(from + r + c * from_stride);  // it may leave it
+      for (int k = 0; k < L; k++) {
+        const int64_t distance = (L + k) * from_stride * static_cast<int64_t>(sizeof(From));
+        __builtin_prefetch(reinterpret_cast<const void*>(ahead + static_cast<uintptr_t>(distance)));
+      }
       transpose_tile<To, From>(from + r + c * from_stride, from_stride, high, wide,
                                [&](int row, Vec<B, L> v) DVM_LAMBDA_INLINE {
                                  auto* target =
@@ -112,6 +119,32 @@ DVM_INLINE void transpose_rows(To* to, int64_t to_stride, const From* from, int6
                                    store_partial(target, converted, wide);
                                });
     }
+  }
+}
+
+// Of one side only so few elements that most of a block's lanes would be empty.
+constexpr int64_t kNarrow = 4;
+
+// to[i * to_step + j * to_stride] = from[i * from_step + j * from_stride] for i < n, j < Few.
+template <int Few, class To, class From>
+void transpose_few(To* to, int64_t to_step, int64_t to_stride, const From* from, int64_t from_step,
+                   int64_t from_stride, int64_t n) {
+  DVM_INDEPENDENT_ITERATIONS
+  for (int64_t i = 0; i < n; i++) {
+#pragma GCC unroll 4
+    for (int j = 0; j < Few; j++)
+      to[i * to_step + j * to_stride] = convert_one<To>(from[i * from_step + j * from_stride]);
+  }
+}
+
+template <class To, class From>
+void transpose_narrow(To* to, int64_t to_step, int64_t to_stride, const From* from,
+                      int64_t from_step, int64_t from_stride, int64_t n, int64_t few) {
+  switch (few) {
+    case 1: return transpose_few<1>(to, to_step, to_stride, from, from_step, from_stride, n);
+    case 2: return transpose_few<2>(to, to_step, to_stride, from, from_step, from_stride, n);
+    case 3: return transpose_few<3>(to, to_step, to_stride, from, from_step, from_stride, n);
+    default: return transpose_few<4>(to, to_step, to_stride, from, from_step, from_stride, n);
   }
 }
 
@@ -147,8 +180,14 @@ void move(Move<To, From> x, bool stream) {
     if (x.from.outer == 1 && x.e.outer > 1 && x.from.middle != 1) x.swap_middle_with_outer();
     if (x.from.middle == 1 && x.e.middle > 1) {
       for (int64_t o = 0; o < x.e.outer; o++) {
-        transpose_rows(x.to.at + o * x.to.outer, x.to.middle, x.from.at + o * x.from.outer,
-                       x.from.inner, x.e.middle, x.e.inner, stream);
+        To* const to = x.to.at + o * x.to.outer;
+        const From* const from = x.from.at + o * x.from.outer;
+        if (x.e.inner <= kNarrow)
+          transpose_narrow(to, x.to.middle, 1, from, 1, x.from.inner, x.e.middle, x.e.inner);
+        else if (x.e.middle <= kNarrow)
+          transpose_narrow(to, 1, x.to.middle, from, x.from.inner, 1, x.e.inner, x.e.middle);
+        else
+          transpose_rows(to, x.to.middle, from, x.from.inner, x.e.middle, x.e.inner, stream);
       }
       return;
     }

@@ -1,6 +1,6 @@
 // Joined instructions (vm/strips.h): a group at a time, or, where groups go over the same rows
 // (vm/row_blocks.h), in turns on a few rows.
-#include "npu/host/joined_rows.h"
+#include "npu/host/flat_rows.h"
 #include "npu/host/units.h"
 #include "vm/row_blocks.h"
 
@@ -155,10 +155,14 @@ const uint64_t* run_joined(Core& core, const uint64_t* words) {
   Group group;
   Decoder(core, group).run(words);
   const Extents& e = group.extents;
-  const RunRows run = choose_run(group);
   FetchAhead ahead(core);
   ahead.begin(core.ahead);
-  for (int64_t o = 0; o < e.outer; o++) run(group, {o, e.middle, e.inner, group.folded.at}, ahead);
+  if (!run_flat(group, ahead)) {
+    const RunRows run = choose_run(group);
+    for (int64_t o = 0; o < e.outer; o++) {
+      run(group, {o, e.middle, e.inner, group.folded.at}, ahead);
+    }
+  }
   ahead.end(core.ahead);
   return group.end;
 }

@@ -24,16 +24,6 @@ DVM_INLINE void each(Body body) {
       DVM_LAMBDA_INLINE { (body(Index<k>{}), ...); }(std::make_integer_sequence<int, K>{});
 }
 
-// A masked store in front of a stream would fetch the line behind, which the stream then throws
-// out.
-template <class V>
-DVM_INLINE void store_lanes(Element<V>* to, V v, int64_t lanes, bool stream) {
-  if (!stream) return store_partial(to, v, lanes);
-  Element<V> row[kF];
-  store(row, v);
-  copy_pieces<kF>(to, row, lanes);
-}
-
 // Lanes of a row of this storage type, from element i on: a whole vector, or the first `lanes`.
 template <class S, bool Partial>
 DVM_INLINE F row_lanes(const std::byte* row, int64_t i, int64_t lanes) {

@@ -112,6 +112,16 @@ DVM_INLINE void for_rows(const Extents& e, Row row, const Tile<Out>& out, const 
   }
 }
 
+// The first `lanes` elements. A masked store in front of a stream would fetch the line behind,
+// which the stream then throws out.
+template <class V>
+DVM_INLINE void store_lanes(Element<V>* to, V v, int64_t lanes, bool stream) {
+  if (!stream) return store_partial(to, v, lanes);
+  Element<V> row[kLanesOf<V>];
+  store(row, v);
+  copy_pieces<kLanesOf<V>>(to, row, lanes);
+}
+
 // Stores n elements: whole(i) are the lanes from i on, part(i, count) the first `count` of them.
 template <class T, class Whole, class Part>
 DVM_INLINE void store_row(T* out, int64_t n, bool stream, Whole whole, Part part) {
@@ -119,12 +129,12 @@ DVM_INLINE void store_row(T* out, int64_t n, bool stream, Whole whole, Part part
   int64_t i = 0;
   if (stream) {
     i = to_alignment(out, n);
-    if (i > 0) store_partial(out, part(0, i), i);
+    if (i > 0) store_lanes(out, part(0, i), i, true);
     for (; i + L <= n; i += L) store_stream(out + i, whole(i));
   } else {
     for (; i + L <= n; i += L) store(out + i, whole(i));
   }
-  if (i < n) store_partial(out + i, part(i, n - i), n - i);
+  if (i < n) store_lanes(out + i, part(i, n - i), n - i, stream);
 }
 
 DVM_INLINE bool streams(const uint64_t* words) { return (flags_of(words) & kStream) != 0; }

@@ -58,16 +58,19 @@ struct Instruction {
   uint8_t flags = 0;
 };
 
-// Buffers of one row of `inner` elements per middle coordinate, `gap` elements apart; input 1 is
-// one value per row, input 2 the same row for all.
+// Buffers of one row of `inner` elements per middle coordinate, one behind the other where they are
+// dense; input 1 is one value per row, input 2 the same row for all that have the same outer one.
 class Tester {
  public:
-  Tester(const InstructionTable& table, unsigned seed) : table_(table), random_(seed) {
+  Tester(const InstructionTable& table, unsigned seed)
+      : table_(table), random_(seed), dense_(below(2) == 0) {
     shape_ = {1, 1 + below(4), kExtents[random_() % std::size(kExtents)]};
     draw();
+    if (dense_ && !folds_) shape_ = {1 + below(3), 1 + below(40), shape_.inner};
   }
-  Tester(const InstructionTable& table, const Sequence& sequence, Shape shape, uint8_t flags)
-      : table_(table), shape_(shape), contracts_(sequence.contracts) {
+  Tester(const InstructionTable& table, const Sequence& sequence, Shape shape, uint8_t flags,
+         bool dense)
+      : table_(table), shape_(shape), dense_(dense), contracts_(sequence.contracts) {
     int result = kInputs;
     for (const auto& [family, left, right] : sequence.maps) {
       group_.push_back({static_cast<Family>(family), {result++, left, right}, kJoined});
@@ -157,9 +160,11 @@ class Tester {
   }
 
   Strides strides_of(int buffer) const {
-    if (buffer == 1) return {0, 1, 0};
-    if (buffer == 2) return {0, 0, 1};
-    return {0, shape_.inner + (buffer % 3), 1};
+    const bool outer = shape_.outer > 1;
+    if (buffer == 1) return {outer ? shape_.middle : 0, 1, 0};
+    if (buffer == 2) return {outer ? shape_.inner : 0, 0, 1};
+    const int64_t row = shape_.inner + (dense_ ? 0 : buffer % 3);
+    return {outer ? shape_.middle * row : 0, row, 1};
   }
 
   // What every buffer holds after the group, run as one or one by one, from the same start.
@@ -169,6 +174,7 @@ class Tester {
     for (int32_t& extent : core.extents) extent = 1;
     core.extents[2] = static_cast<int32_t>(shape_.middle);
     core.extents[3] = static_cast<int32_t>(shape_.inner);
+    core.extents[4] = static_cast<int32_t>(shape_.outer);
     std::mt19937 values(7);
     std::uniform_real_distribution<float> uniform(-4, 4);
     const int buffers = kInputs + static_cast<int>(group_.size());
@@ -207,7 +213,7 @@ class Tester {
                       static_cast<uint8_t>(1 + 2 * operands),
                       0,
                       instruction.flags,
-                      static_cast<uint8_t>(map ? 0 : 2),
+                      static_cast<uint8_t>(map ? 4 : 2),
                       static_cast<uint8_t>(map ? 2 : 3),
                       static_cast<uint8_t>(map ? 3 : 0)};
       words.push_back(0);
@@ -217,7 +223,8 @@ class Tester {
         const Strides strides = strides_of(buffer);
         Operand operand{
             static_cast<uint32_t>(Space::pointer) << kSpaceShift | static_cast<uint32_t>(buffer),
-            static_cast<int32_t>(strides.inner), 0, static_cast<int32_t>(strides.middle)};
+            static_cast<int32_t>(strides.inner), static_cast<int32_t>(strides.outer),
+            static_cast<int32_t>(strides.middle)};
         if (!map) {
           operand.outer_stride = k == 0 ? 1 : static_cast<int32_t>(strides.middle);
           operand.middle_stride = k == 0 ? 0 : 1;
@@ -260,6 +267,7 @@ class Tester {
   const InstructionTable& table_;
   std::mt19937 random_;
   Shape shape_;
+  bool dense_ = false;
   std::vector<Instruction> group_;
   bool folds_ = false, contracts_ = false;
 };
@@ -450,8 +458,10 @@ int main() {
       for (const int64_t rows : {1, 2, 5, 17, 37}) {
         for (const Sequence& sequence : kSequences) {
           for (const uint8_t flags : {uint8_t{0}, dvm::kStream}) {
-            Tester(*level.table, sequence, {1, rows, n}, flags)
-                .run(sequence.name + (" of " + std::to_string(n)));
+            for (const bool dense : {false, true}) {
+              Tester(*level.table, sequence, {1, rows, n}, flags, dense)
+                  .run(sequence.name + (" of " + std::to_string(n)));
+            }
           }
         }
         RowTester(*level.table, rows, n).layer_norm();
