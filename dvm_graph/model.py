@@ -41,11 +41,9 @@ class TensorInfo:
 _TYPES = {"float32": "float", "float64": "double", "opaque": "string"}
 
 
-def _describe(value: Value) -> TensorInfo:
+def _describe(name: str, value: Value) -> TensorInfo:
     shape = tuple(dim if isinstance(dim, int) else str(dim) for dim in value.shape or ())
-    return TensorInfo(
-        value.name, shape, f"tensor({_TYPES.get(value.dtype.value, value.dtype.value)})"
-    )
+    return TensorInfo(name, shape, f"tensor({_TYPES.get(value.dtype.value, value.dtype.value)})")
 
 
 class Model:
@@ -59,13 +57,14 @@ class Model:
         """Of its matrix products (`Options.precision`)."""
         self._compiled = compiled
         self._program = program
-        self._output_names = [value.name for value in compiled.graph.outputs]
+        self._output_names = compiled.graph.output_names
 
     def get_inputs(self) -> list[TensorInfo]:
-        return [_describe(value) for value in self._compiled.graph.inputs]
+        return [_describe(value.name, value) for value in self._compiled.graph.inputs]
 
     def get_outputs(self) -> list[TensorInfo]:
-        return [_describe(value) for value in self._compiled.graph.outputs]
+        outputs = self._compiled.graph.outputs
+        return [_describe(*pair) for pair in zip(self._output_names, outputs, strict=True)]
 
     def run(
         self,
@@ -97,7 +96,9 @@ class Model:
             return results
         unknown = [name for name in output_names if name not in self._output_names]
         if unknown:
-            raise InputError(f"no output named {unknown[0]!r}; outputs are {self._output_names}")
+            raise InputError(
+                f"no output named {unknown[0]!r}; outputs are {', '.join(self._output_names)}"
+            )
         return [results[self._output_names.index(name)] for name in output_names]
 
     def forget(self) -> None:

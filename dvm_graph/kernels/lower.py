@@ -54,6 +54,7 @@ class _ModelLowering:
         for step in self._schedule.steps:
             plan.steps.append(self._step(step))
         plan.outputs = tuple(self._values.number(value) for value in self._graph.outputs)
+        plan.output_names = self._graph.output_names
         for check in self._facts.checks:
             plan.checks.append(DimCheck(plan.dims.condition(check), str(check)))
         return plan

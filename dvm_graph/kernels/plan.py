@@ -193,3 +193,5 @@ class ModelPlan:
     checks: list[DimCheck] = field(default_factory=list)
     inputs: Sequence[int] = ()
     outputs: Sequence[int] = ()
+    output_names: Sequence[str] = ()
+    """What the model calls them, whatever the values are called."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from dvm_graph.cluster import FusedSubgraph, HostDims, Launch, VendorCall
@@ -31,7 +32,10 @@ def make_report(compiled: Compiled) -> Report:
     constants = {v for node in graph.nodes for v in node.inputs if v is not None and v.is_constant}
     return Report(
         inputs=tuple(_tensor(value) for value in graph.inputs),
-        outputs=tuple(_tensor(value) for value in graph.outputs),
+        outputs=tuple(
+            replace(_tensor(value), name=name)
+            for name, value in zip(graph.output_names, graph.outputs, strict=True)
+        ),
         subgraphs=subgraphs,
         decisions=tuple(record.decisions),
         symbols=tuple(str(symbol) for symbol in compiled.plan.dims.symbols),

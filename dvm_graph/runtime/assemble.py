@@ -79,11 +79,16 @@ class _Assembler:
         for condition, message in [*((c.condition, c.message) for c in plan.checks), *hints]:
             builder.add_check(condition, message)
         builder.set_ports(plan.inputs, plan.outputs)
-        return Program(builder.finish(), self._ports(plan.inputs), self._ports(plan.outputs))
+        names = [plan.values[index].name for index in plan.inputs]
+        inputs = self._ports(plan.inputs, names)
+        return Program(builder.finish(), inputs, self._ports(plan.outputs, plan.output_names))
 
-    def _ports(self, indices: Sequence[int]) -> list[Port]:
+    def _ports(self, indices: Sequence[int], names: Sequence[str]) -> list[Port]:
         values = [self._plan.values[index] for index in indices]
-        return [Port(value.name, value.dtype, len(value.shape)) for value in values]
+        return [
+            Port(name, value.dtype, len(value.shape))
+            for name, value in zip(names, values, strict=True)
+        ]
 
     def _hint_checks(self) -> list[tuple[int, str]]:
         """Conditions for the ranges that the user promised."""

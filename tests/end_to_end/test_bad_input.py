@@ -137,6 +137,30 @@ def test_results_are_written_into_given_outputs(model: dvm_graph.Model) -> None:
     assert_same_bits([array], expected[:1])
 
 
+def test_outputs_keep_their_names() -> None:
+    """Whatever passes make of the values: moved on, divided late, the same one twice, an input."""
+    model = dvm_graph.optimize(
+        model_from_text(
+            "g (float[r,2,h,w] x, float[w,3] v) => (float[r,5,h,w] a, float[r,2,h,3] b,"
+            " float[r,2,h,w] d, float[r,2,h,w] e, float[w,3] f, float[r,2,h,w] p)"
+            " <float[5,2,1,1] k = {1,2,3,4,5,6,7,8,9,0}>"
+            "{ s = Conv(x, k) a = Relu(s) q = Softmax(x) b = MatMul(q, v)"
+            "  d = Neg(x) e = Identity(d) f = Identity(v) t = Neg(x) p = Softmax(t) }"
+        )
+    )
+    names = ["a", "b", "d", "e", "f", "p"]
+    assert [info.name for info in model.get_outputs()] == names
+    generator = np.random.default_rng(0)
+    shapes = {"x": (1, 2, 5, 7), "v": (7, 3)}
+    feeds = {n: generator.standard_normal(s).astype(np.float32) for n, s in shapes.items()}
+    b = np.empty((1, 2, 5, 3), np.float32)
+    f, p = model.run(feeds, ["f", "p"], outputs={"b": b})
+    weights = np.exp(feeds["x"])
+    np.testing.assert_allclose(b, weights / weights.sum(-1, keepdims=True) @ feeds["v"], 1e-5)
+    np.testing.assert_array_equal(f, feeds["v"])
+    np.testing.assert_allclose(p, 1 / weights / (1 / weights).sum(-1, keepdims=True), 1e-5)
+
+
 def test_unknown_output_names(model: dvm_graph.Model) -> None:
     with pytest.raises(dvm_graph.InputError, match="nothing"):
         model.run(good(), ["nothing"])

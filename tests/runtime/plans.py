@@ -61,8 +61,13 @@ class PlanBuilder:
             self.plan.inputs = (*self.plan.inputs, index)
             self.bind(index)
         if storage is Storage.OUTPUT:
-            self.plan.outputs = (*self.plan.outputs, index)
+            self.returns(*self.plan.outputs, index)
         return index
+
+    def returns(self, *values: int) -> None:
+        """What the model has as outputs; each is called as its value."""
+        self.plan.outputs = values
+        self.plan.output_names = tuple(self.plan.values[value].name for value in values)
 
     def input(self, name: str, shape: Sequence[Any], dtype: DType = F32) -> int:
         return self.value(name, shape, dtype, Storage.INPUT)

@@ -309,7 +309,7 @@ def test_a_plan_that_writes_an_input() -> None:
     b = PlanBuilder()
     x = b.input("x", ("n",))
     b.launch([call(b.map("neg", [x], x))])
-    b.plan.outputs = (x,)
+    b.returns(x)
     with pytest.raises(CompileError, match="writes x, which is not its to write"):
         assemble(b.plan, OPTIONS)
 

@@ -310,7 +310,7 @@ def test_outputs_that_are_inputs_or_constants_or_repeated() -> None:
     w = b.constant("w", random(3))
     y = b.output("y", ("n",))
     b.launch([call(b.map("neg", [x], y))])
-    b.plan.outputs = (y, x, w, y)
+    b.returns(y, x, w, y)
     x_array = random(5)
     first, same, constant, second = program(b).run({"x": x_array})
     np.testing.assert_array_equal(same, x_array)
@@ -377,7 +377,7 @@ def test_arena_values_can_be_outputs() -> None:
     b.launch([call(b.map("neg", [x], t))])
     b.launch([call(b.map("exp", [t], u))])
     b.launch([call(b.map("abs", [u], y))])
-    b.plan.outputs = (y, t)
+    b.returns(y, t)
     assert b.plan.values[t].storage is Storage.ARENA
     x_array = random(9)
     _, negative = program(b).run({"x": x_array})

@@ -55,7 +55,7 @@ def vendor_value(
 ) -> int:
     index = b.value(name, shape, dtype, Storage.VENDOR)
     if output:
-        b.plan.outputs = (*b.plan.outputs, index)
+        b.returns(*b.plan.outputs, index)
     return index
 
 
