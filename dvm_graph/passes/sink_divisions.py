@@ -1,9 +1,10 @@
-"""Divides by the sums of a softmax behind the matrix product that reads it.
+"""Divides by the sums of a softmax behind the matrix product that reads it, and once for each row.
 
     Requires: basic operators with shapes. Ensures: no f32 or f64 product reads a softmax that nobody else
-    does, if its keys may be more than its columns.
+    does, if its keys may be more than its columns; other softmaxes of these types multiply.
 
     matmul(div(e, sum(e)), v)  =>  mul(matmul(e, v), reciprocal(max(sum(e), 1)))
+    div(e, sum(e))             =>  mul(e, reciprocal(sum(e)))
 
 where e = exp(x - max(x)) and max and sum go along the contracted axis: the divisor is one number for each
 row, and the result has fewer elements in it than e where the keys are more than the columns. So it is with
@@ -26,6 +27,8 @@ from dvm_graph.ir import DType, Graph, Node, Value
 from dvm_graph.symbolic import Answer, Facts
 from dvm_graph.symbolic.builder import Builder
 
+_TYPES = (DType.FLOAT32, DType.FLOAT64)
+
 
 @dataclass(frozen=True, slots=True)
 class _Softmax:
@@ -43,8 +46,11 @@ def sink_divisions(graph: Graph, facts: Facts) -> bool:
     builder = Builder(graph, facts)
     changed = False
     for node in graph.sorted_nodes():
-        if node.op == "matmul" and node.output.dtype in (DType.FLOAT32, DType.FLOAT64):
+        if node.op == "matmul" and node.output.dtype in _TYPES:
             changed |= _sink(node, builder)
+    for node in graph.sorted_nodes():
+        if node.op == "div" and node.output.dtype in _TYPES:
+            changed |= _divide_once(node, builder)
     return changed
 
 
@@ -65,6 +71,17 @@ def _sink(node: Node, builder: Builder) -> bool:
         with builder.scope(softmax.guard):
             result = builder.select(empty, builder.scalar(0, result.dtype), result)
     builder.graph.replace_node(node, result)
+    return True
+
+
+def _divide_once(division: Node, builder: Builder) -> bool:
+    """Divisions take many times as long as multiplications."""
+    weights, total = _operand(division, 0), _operand(division, 1)
+    if not _is_softmax(weights, total):
+        return False
+    with builder.scope(division):
+        result = builder.mul(weights, builder.reciprocal(total))
+    builder.graph.replace_node(division, result)
     return True
 
 
@@ -90,7 +107,7 @@ def _softmax(operand: Value, user: Node, graph: Graph) -> _Softmax | None:
     if division is None or not _only_used_by(quotient, users, graph):
         return None
     weights, total = _operand(division, 0), _operand(division, 1)
-    if not _folds(total, "reduce_sum", weights) or not _is_softmax_power(weights):
+    if not _is_softmax(weights, total):
         return None
     return _Softmax(weights, total, division, guard)
 
@@ -105,6 +122,11 @@ def _guard(value: Value) -> Node | None:
         return None
     zero = number.data is not None and number.data.size == 1 and not number.data.any()
     return select if zero and value.rank == _operand(select, 2).rank else None
+
+
+def _is_softmax(weights: Value, total: Value) -> bool:
+    """Whether the quotient is one."""
+    return _folds(total, "reduce_sum", weights) and _is_softmax_power(weights)
 
 
 def _is_softmax_power(weights: Value) -> bool:

@@ -305,6 +305,25 @@ def test_guards_against_rows_of_nan_sink_too(sketch: Sketch, guard: float) -> No
         {"keys": 8},  # as many elements in the result
         {"columns": "c"},  # maybe more
         {"guard": 1.0},  # adds up what v holds
+    ],
+    ids=str,
+)
+def test_divisions_before_products_are_one_for_each_row(
+    sketch: Sketch, made: dict[str, Any]
+) -> None:
+    _mixed_by_softmax(sketch, **made)
+    assert sink_divisions(sketch.graph, sketch.facts)
+    product = sketch.graph.outputs[0].producer
+    assert product is not None and product.op == "matmul"
+    operators = _operators(sketch.graph)
+    assert "div" not in operators and operators.count("reciprocal") == 1
+    (once,) = [node for node in sketch.graph.nodes if node.op == "reciprocal"]
+    assert once.output.shape is not None and once.output.shape[-1] == 1
+
+
+@pytest.mark.parametrize(
+    "made",
+    [
         {"axis": 1},  # no number for each row
         {"centred": False},  # could overflow
         {"dtype": DType.FLOAT16},
@@ -317,10 +336,13 @@ def test_divisions_that_stay(sketch: Sketch, made: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("guard", [None, 0.0])
-def test_divisions_whose_result_others_use_stay(sketch: Sketch, guard: float | None) -> None:
+def test_divisions_whose_result_others_use_do_not_sink(sketch: Sketch, guard: float | None) -> None:
     softmax = _mixed_by_softmax(sketch, guard=guard)
     sketch.graph.outputs.append(softmax)
-    assert not sink_divisions(sketch.graph, sketch.facts)
+    assert sink_divisions(sketch.graph, sketch.facts)
+    product, quotient = (value.producer for value in sketch.graph.outputs)
+    assert product is not None and product.op == "matmul"
+    assert quotient is not None and quotient.op == "mul"
 
 
 def _rotated(sketch: Sketch, x: Value, axis: int = 1) -> Value:
