@@ -33,6 +33,8 @@ def convolution(builder: Builder, node: Node, operands: Operands) -> Results:
     outputs, inputs = shape_of(weights)[:2]
     if axes is None or not isinstance(outputs, int) or not isinstance(inputs, int):
         return None
+    if groups < 1 or outputs % groups != 0:
+        return None
     image = channels_last(builder, widened(builder, x))
     weights = widened_weights(builder, weights)
     if weights.rank == 3:

@@ -20,7 +20,7 @@ from dvm_graph.symbolic import Answer
 from dvm_graph.symbolic.builder import Builder
 from dvm_graph.symbolic.dims import add, floordiv, mul
 
-_LARGEST_DENOMINATOR = 64
+_LARGEST_SCALE, _LARGEST_DENOMINATOR = 4096, 64
 _HALF_PIXELS = frozenset({"half_pixel", "pytorch_half_pixel"})
 
 _NEAREST: Mapping[str, Callable[[Builder, Value], Value]] = {
@@ -90,8 +90,10 @@ def _scaled(operands: Operands, x: Value, order: list[int]) -> dict[int, _Axis] 
         return None
     found = {}
     for axis, scale in zip(order, scales.data.reshape(-1).tolist(), strict=True):
+        if not 0 < scale <= _LARGEST_SCALE:
+            return None
         exact, extent = Fraction(scale), shape_of(x)[axis]
-        if exact.denominator > _LARGEST_DENOMINATOR or exact <= 0:
+        if exact.denominator > _LARGEST_DENOMINATOR:
             return None
         size = floordiv(mul(extent, exact.numerator), exact.denominator)
         found[axis] = _Axis(extent, size, exact)
@@ -137,7 +139,9 @@ def _between(builder: Builder, node: Node, x: Value, at: int, axis: _Axis) -> Va
     position = _inside(builder, _positions(builder, node, axis), axis)
     below = builder.floor(position)
     above = builder.min(shifted(builder, below, 1.0), _last(builder, axis))
-    share = builder.cast(builder.sub(position, below), x.dtype)
+    half = builder.scalar(0.5, DType.FLOAT32)  # of the last one, which may be infinite: not 0
+    share = builder.select(builder.eq(below, above), half, builder.sub(position, below))
+    share = builder.cast(share, x.dtype)
     share = along_axis(builder, share, at, 4)
     low, high = (
         builder.gather(x, builder.cast(index, DType.INT64), at) for index in (below, above)

@@ -2,7 +2,8 @@
 
 With a stride of s, an output at q * s + r comes from the inputs up to q with every s-th tap, those
 from r on: a convolution of stride 1 with the taps dealt out to s * s times as many channels, which
-are then interleaved in space. Kernels that their stride does not divide are filled up with zeros.
+are then interleaved in space. The stride has to divide the kernel: else some of the channels would
+have taps of 0, which cost time and make NaN of what is not finite.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from dvm_graph.decompose.arithmetic import widened
 from dvm_graph.decompose.convolution import contents, convolved, widened_weights
 from dvm_graph.decompose.operands import operand, required, shape_of, text
 from dvm_graph.decompose.registry import Operands, Results, decomposition
-from dvm_graph.decompose.windows import channels_first, channels_last
+from dvm_graph.decompose.windows import channels_first, channels_last, per_axis
 from dvm_graph.ir import Dim, Node, Value
 from dvm_graph.symbolic.builder import Builder
 from dvm_graph.symbolic.builder_methods import Window
@@ -30,9 +31,8 @@ class _Axis:
     """A transposed convolution along one axis."""
 
     stride: int
-    dilation: int
     taps: int
-    """Of each output, zeros included."""
+    """Of each output."""
     pad: int
     """Before the image, for the convolution."""
     crop: int
@@ -47,12 +47,14 @@ class _Axis:
 
 @decomposition("ConvTranspose")
 def transposed_convolution(builder: Builder, node: Node, operands: Operands) -> Results:
-    """With constant weights, and pads that say what the size of the result is."""
+    """With constant weights, strides that divide the kernel, and pads that say what the size is."""
     x, bias = required(node, operands, 0), operand(operands, 2)
     weights = contents(widened_weights(builder, required(node, operands, 1)))
+    groups = int(node.attrs.get("group", 1))
     if weights is None or not x.dtype.is_float or x.rank not in (3, 4) or weights.ndim != x.rank:
         return None
-    groups = int(node.attrs.get("group", 1))
+    if groups < 1 or len(weights) % groups != 0:
+        return None
     axes = _axes(node, shape_of(x)[2:], weights.shape[2:])
     if axes is None:
         return None
@@ -65,32 +67,29 @@ def transposed_convolution(builder: Builder, node: Node, operands: Operands) -> 
     return [channels_first(builder, builder.cast(y, x.dtype), x.rank)]
 
 
-_FLAT = _Axis(stride=1, dilation=1, taps=1, pad=0, crop=0, size=1)
+_FLAT = _Axis(stride=1, taps=1, pad=0, crop=0, size=1)
 
 
 def _axes(node: Node, spatial: Sequence[Dim], kernel: Sequence[int]) -> tuple[_Axis, _Axis] | None:
-    given = text(node, "auto_pad", "NOTSET") in ("NOTSET", "VALID")
-    if not given or node.attrs.get("output_shape"):
+    count = len(kernel)
+    strides, dilations = per_axis(node, "strides", count), per_axis(node, "dilations", count)
+    more, pads = per_axis(node, "output_padding", count, 0), per_axis(node, "pads", 2 * count, 0)
+    if strides is None or dilations is None or more is None or pads is None:
         return None
-    axes = [_axis(node, i, spatial[i], kernel[i], len(kernel)) for i in range(len(kernel))]
+    given = text(node, "auto_pad", "NOTSET") in ("NOTSET", "VALID")
+    divided = all(taps % stride == 0 for taps, stride in zip(kernel, strides, strict=True))
+    if not given or node.attrs.get("output_shape") or not divided or set(dilations) != {1}:
+        return None
+    axes = []
+    for extent, taps, stride, begin, end, extra in zip(
+        spatial, kernel, strides, pads[:count], pads[count:], more, strict=True
+    ):
+        size = add(mul(add(extent, -1), stride), taps + extra - begin - end)
+        first, crop = divmod(begin, stride)
+        axes.append(_Axis(stride, taps // stride, taps // stride - 1 - first, crop, size))
     if any(axis.pad < 0 for axis in axes):
         return None
-    return (_FLAT, axes[0]) if len(axes) == 1 else (axes[0], axes[1])
-
-
-def _axis(node: Node, index: int, extent: Dim, kernel: int, rank: int) -> _Axis:
-    def attribute(name: str, default: int, at: int = index) -> int:
-        listed = node.attrs.get(name, ())
-        return int(listed[at]) if listed else default
-
-    stride, dilation = attribute("strides", 1), attribute("dilations", 1)
-    begin, end = attribute("pads", 0), attribute("pads", 0, index + rank)
-    reach = dilation * (kernel - 1) + 1
-    taps = -(-reach // stride)
-    more = reach + attribute("output_padding", 0) - begin - end
-    size = add(mul(add(extent, -1), stride), more)
-    first, crop = divmod(begin, stride)
-    return _Axis(stride, dilation, taps, taps - 1 - first, crop, size)
+    return (_FLAT, axes[0]) if count == 1 else (axes[0], axes[1])
 
 
 def _interleaved(
@@ -131,15 +130,10 @@ def _interleaved(
 
 def _dealt(weights: NDArray[Any], axes: tuple[_Axis, _Axis], groups: int) -> NDArray[Any]:
     """Weights of the convolution, [groups * strides... * outputs, channels of a group, taps...]."""
-    channels, outputs, *kernel = weights.shape
+    channels, outputs = weights.shape[:2]
     rows, columns = axes
-    full = np.zeros(
-        (channels, outputs, rows.taps * rows.stride, columns.taps * columns.stride), weights.dtype
-    )
-    reach = [axis.dilation * (taps - 1) + 1 for axis, taps in zip(axes, kernel, strict=True)]
-    full[:, :, : reach[0] : rows.dilation, : reach[1] : columns.dilation] = weights
     inputs = channels // groups
-    dealt = full.reshape(
+    dealt = weights.reshape(
         groups, inputs, outputs, rows.taps, rows.stride, columns.taps, columns.stride
     )
     # A window meets the last of the inputs that an output comes from with its first tap.

@@ -49,17 +49,31 @@ def channels_first(builder: Builder, y: Value, rank: int) -> Value:
     return builder.reshape(y, (batch, channels, width))
 
 
+def per_axis(node: Node, name: str, count: int, default: int = 1) -> tuple[int, ...] | None:
+    """An attribute with a number for each spatial axis, or two for pads; None: it is malformed."""
+    listed = tuple(int(number) for number in node.attrs.get(name, ())) or (default,) * count
+    return listed if len(listed) == count and all(n >= default for n in listed) else None
+
+
 def axes_of(
     node: Node, spatial: Sequence[Dim], kernel: Sequence[Dim] | None
 ) -> tuple[WindowAxis, WindowAxis] | None:
-    """How the window of a convolution or pool moves; None: its kernel is not known, or there are
-    three spatial axes or more.
+    """How the window of a convolution or pool moves; None: its kernel is not known, there are
+    three spatial axes or more, or attributes are malformed.
     """
     known = integers(kernel)
     if known is None or len(known) not in (1, 2) or len(known) != len(spatial):
         return None
-    axes = [_axis(node, index, extent, known[index]) for index, extent in enumerate(spatial)]
-    return (_FLAT, axes[0]) if len(axes) == 1 else (axes[0], axes[1])
+    count = len(known)
+    strides, dilations = per_axis(node, "strides", count), per_axis(node, "dilations", count)
+    pads = per_axis(node, "pads", 2 * count, 0)
+    if strides is None or dilations is None or pads is None or min(known) < 1:
+        return None
+    axes = [
+        _axis(node, *axis)
+        for axis in zip(spatial, known, strides, dilations, pads[:count], pads[count:], strict=True)
+    ]
+    return (_FLAT, axes[0]) if count == 1 else (axes[0], axes[1])
 
 
 def window_over(axes: tuple[WindowAxis, WindowAxis]) -> Window:
@@ -73,11 +87,9 @@ def window_over(axes: tuple[WindowAxis, WindowAxis]) -> Window:
     )
 
 
-def _axis(node: Node, index: int, extent: Dim, kernel: int) -> WindowAxis:
-    rank = len(node.attrs.get("strides", ())) or index + 1
-    stride = int(node.attrs.get("strides", (1,) * rank)[index])
-    dilations = node.attrs.get("dilations", ())
-    dilation = int(dilations[index]) if dilations else 1
+def _axis(
+    node: Node, extent: Dim, kernel: int, stride: int, dilation: int, begin: int, end: int
+) -> WindowAxis:
     reach = dilation * (kernel - 1)
     automatic = text(node, "auto_pad", "NOTSET")
     if automatic in ("SAME_UPPER", "SAME_LOWER"):
@@ -87,13 +99,13 @@ def _axis(node: Node, index: int, extent: Dim, kernel: int) -> WindowAxis:
         more = sub(total, less)
         pads = (less, more) if automatic == "SAME_UPPER" else (more, less)
         return WindowAxis(extent, kernel, stride, dilation, pads, size)
-    listed = () if automatic == "VALID" else node.attrs.get("pads", ())
-    begin, end = (listed[index], listed[index + len(listed) // 2]) if listed else (0, 0)
-    room = add(extent, int(begin) + int(end) - reach - 1)
+    if automatic == "VALID":
+        begin = end = 0
+    room = add(extent, begin + end - reach - 1)
     size = add(floordiv(room, stride), 1)
     if node.attrs.get("ceil_mode", 0):
         size = add(ceildiv(room, stride), 1)
         # No window starts behind the image and the pad before it.
-        beyond = less_equal(add(extent, int(begin)), mul(sub(size, 1), stride))
+        beyond = less_equal(add(extent, begin), mul(sub(size, 1), stride))
         size = sub(size, beyond)
-    return WindowAxis(extent, kernel, stride, dilation, (int(begin), int(end)), size)
+    return WindowAxis(extent, kernel, stride, dilation, (begin, end), size)

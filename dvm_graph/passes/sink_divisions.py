@@ -1,7 +1,7 @@
 """Divides by the sums of a softmax behind the matrix product that reads it, and once for each row.
 
     Requires: basic operators with shapes. Ensures: no f32 or f64 product reads a softmax that nobody else
-    does, if its keys may be more than its columns; other softmaxes of these types multiply.
+    does, if its keys may be more than its columns; other softmaxes of these types along the last axis multiply.
 
     matmul(div(e, sum(e)), v)  =>  mul(matmul(e, v), reciprocal(max(sum(e), 1)))
     div(e, sum(e))             =>  mul(e, reciprocal(sum(e)))
@@ -42,7 +42,7 @@ class _Softmax:
 
 
 def sink_divisions(graph: Graph, facts: Facts) -> bool:
-    """True if a division was moved."""
+    """True if a division was moved or replaced."""
     builder = Builder(graph, facts)
     changed = False
     for node in graph.sorted_nodes():

@@ -163,6 +163,7 @@ void CubeProblem::find_sum() {
   const int32_t store = only_user(sum);
   if (store < 0 || plan_.nodes[store].op != PlanOp::store_ || !rows_in_place(store)) return;
   if (plan_.nodes[addend].op != PlanOp::load_ || !rows_in_place(addend)) return;
+  if (only_user(addend) != sum) return;  // the sum may lie where the addend does, and comes first
   sum_ = {sum, addend};
 }
 

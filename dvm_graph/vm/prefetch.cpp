@@ -61,7 +61,7 @@ class Prefetcher {
       if (!is_pack(pack) || pack.changed_mask != 0) continue;
       if (!walks_rows(pack, 1) || !worth_fetching(pack)) continue;
       const int32_t pointer = pack.operands[1].index;
-      if (code_.pointers[pointer].steps[code_.grid.size() - 1] == 0) return;
+      if (code_.pointers[pointer].steps[code_.grid.size() - 1] == 0) continue;
       TileInstruction prefetch = prefetch_of(pack, 1);
       prefetch.family = Family::d_prefetch_next;
       code_.ahead[0] = static_cast<uint8_t>(pointer + 1);

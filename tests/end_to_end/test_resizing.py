@@ -102,3 +102,36 @@ def test_rows() -> None:
     for shape in ((2, 3, 7), (1, 3, 1), (4, 3, 64)):
         feeds = {"x": images(shape)}
         assert_all_close(mine.run(feeds), reference.run(None, feeds), reduction_length=2)
+
+
+def test_infinite_ends() -> None:
+    """Where there is nothing behind the last element, nothing is added to it."""
+    model = model_of((2.0, 2.0), mode="linear")
+    x = np.ones((1, 3, 4, 4), np.float32)
+    x[..., 3, 3] = np.inf
+    expected = session(model).run(None, {"x": x})
+    assert_all_close(dvm_graph.optimize(model, strict=True).run({"x": x}), expected)
+
+
+@pytest.mark.parametrize(
+    "attrs",
+    [
+        {"mode": "cubic"},
+        {"mode": "linear", "antialias": 1},
+        {"coordinate_transformation_mode": "half_pixel_symmetric"},
+    ],
+    ids=str,
+)
+def test_left_to_the_vendor_library(attrs: dict[str, Any]) -> None:
+    model = model_of((0.5, 0.5), **attrs)
+    with pytest.raises(dvm_graph.StrictError):
+        dvm_graph.optimize(model, strict=True)
+    feeds = {"x": images(SHAPES[0])}
+    expected = session(model).run(None, feeds)
+    assert_all_close(dvm_graph.optimize(model).run(feeds), expected, reduction_length=64)
+
+
+@pytest.mark.parametrize("scale", [float("nan"), float("inf"), 1e30, -1.0, 0.0])
+def test_malformed_scales(scale: float) -> None:
+    with pytest.raises(dvm_graph.DvmError):
+        dvm_graph.optimize(model_of((scale, 1.0))).run({"x": images(SHAPES[0])})

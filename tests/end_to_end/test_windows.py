@@ -137,16 +137,65 @@ def test_drawn_transposed_convolutions(seed: int) -> None:
 def drawn_transposed_axis(draw: random.Random, extent: int) -> dict[str, int]:
     """Such that something is left of the result behind the pads."""
     while True:
-        axis = {
-            "kernel": draw.choice((1, 2, 2, 3, 4, 5)),
-            "stride": draw.choice((1, 2, 2, 3, 4)),
-            "dilation": draw.choice((1, 1, 1, 2)),
-        }
-        reach = axis["dilation"] * (axis["kernel"] - 1) + 1
-        axis["begin"], axis["end"] = draw.randint(0, reach - 1), draw.randint(0, reach - 1)
-        axis["more"] = draw.randint(0, axis["stride"] - 1)
-        if (extent - 1) * axis["stride"] + reach + axis["more"] > axis["begin"] + axis["end"]:
+        stride, taps = draw.choice((1, 2, 2, 3, 4)), draw.choice((1, 1, 2, 3))
+        axis = {"kernel": taps * stride, "stride": stride, "dilation": 1}
+        axis["begin"], axis["end"] = (draw.randint(0, axis["kernel"] - 1) for _ in range(2))
+        axis["more"] = draw.randint(0, stride - 1)
+        if extent * stride + axis["kernel"] + axis["more"] > stride + axis["begin"] + axis["end"]:
             return axis
+
+
+def test_transposed_convolution_of_what_is_not_finite() -> None:
+    """Only where a tap reaches it."""
+    weights = weights_of(np.random.default_rng(0), 2, 3, 4, 4)
+    model = one_node("ConvTranspose", 4, 2, {"strides": [2, 2], "pads": [1, 1, 1, 1]}, [weights])
+    x = np.ones((1, 2, 5, 5), np.float32)
+    x[0, 1, 2, 3] = np.inf
+    feeds = {"x": x}
+    actual = dvm_graph.optimize(model, strict=True).run(feeds)
+    assert_all_close(actual, session(model).run(None, feeds), reduction_length=8)
+
+
+@pytest.mark.parametrize(
+    "attrs",
+    [
+        {"strides": [2, 2]},
+        {"dilations": [2, 1]},
+        {"strides": [3, 3], "auto_pad": "SAME_UPPER"},
+        {"strides": [3, 3], "output_shape": [14, 8]},
+        {"strides": [3, 3], "pads": [3, 3, 0, 0]},
+    ],
+    ids=str,
+)
+def test_transposed_convolutions_of_the_vendor_library(attrs: dict[str, Any]) -> None:
+    weights = weights_of(np.random.default_rng(0), 2, 3, 3, 3)
+    model = one_node("ConvTranspose", 4, 2, attrs, [weights])
+    feeds = {"x": np.random.default_rng(1).standard_normal((2, 2, 5, 3)).astype(np.float32)}
+    with pytest.raises(dvm_graph.StrictError):
+        dvm_graph.optimize(model, strict=True)
+    actual = dvm_graph.optimize(model).run(feeds)
+    assert_all_close(actual, session(model).run(None, feeds), reduction_length=18)
+
+
+@pytest.mark.parametrize("op", ["Conv", "ConvTranspose"])
+@pytest.mark.parametrize(
+    "attrs",
+    [
+        {"strides": [0, 0]},
+        {"strides": [2]},
+        {"dilations": [0, 1]},
+        {"pads": [1, 1]},
+        {"group": 0},
+        {"group": -1},
+        {"group": 4},
+    ],
+    ids=str,
+)
+def test_malformed_attributes(op: str, attrs: dict[str, Any]) -> None:
+    weights = weights_of(np.random.default_rng(0), 3, 3, 2, 2)
+    with pytest.raises(dvm_graph.DvmError):
+        model = dvm_graph.optimize(one_node(op, 4, 3, attrs, [weights]))
+        model.run({"x": np.ones((1, 3, 5, 5), np.float32)})
 
 
 @pytest.mark.parametrize("op", ["MaxPool", "AveragePool", "LpPool"])

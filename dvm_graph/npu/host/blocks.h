@@ -101,7 +101,7 @@ struct Product {
   C* room = nullptr;  // where panels are widened to; null: on their way to the FMAs
   NextPanels ahead = {};
   FetchLater* later = nullptr;  // null: there is nothing to fetch for later
-  const C* from = nullptr;      // the addend of a Step that adds
+  const C* from = nullptr;      // what C begins with where it accumulates: C, or an addend
   int64_t from_row = 0;
 
   bool direct() const { return b_panel == kColumns && b_step != kColumns; }

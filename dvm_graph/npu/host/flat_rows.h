@@ -205,6 +205,7 @@ class FlatRows {
       now.out.at = reinterpret_cast<std::byte*>(this->buffer(out_[s]));
     else
       now.out.at = place.out.at + o * place.out.outer + at * place.out.inner;
+    now.out.middle = 0;  // there is one row
   }
 
   static constexpr int kMostSteps = 2 * kMostJoined;

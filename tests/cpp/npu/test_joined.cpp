@@ -297,13 +297,15 @@ class RowTester {
     check("layer norm");
   }
 
-  // x to e^(x - max) / sum; also the maxima that lie in memory between.
-  void softmax() {
+  // x to e^(x - max) / sum; also the maxima that lie in memory between. `once`: with one division
+  // for each row.
+  void softmax(bool once) {
     fold(Family::v_reduce_max, kMean, kX);
     map(Family::v_sub, kT, matrix(kX), value(kMean), kJoined | kTransient);
     map(Family::v_exp, kT, matrix(kT), {}, kJoined);
     fold(Family::v_reduce_sum, kScale, kT);
-    map(Family::v_div, kY, matrix(kT), value(kScale), 0);
+    if (once) along(Family::v_reciprocal, kScale, kScale);
+    map(once ? Family::v_mul : Family::v_div, kY, matrix(kT), value(kScale), 0);
     check("softmax");
   }
 
@@ -465,7 +467,8 @@ int main() {
           }
         }
         RowTester(*level.table, rows, n).layer_norm();
-        RowTester(*level.table, rows, n).softmax();
+        RowTester(*level.table, rows, n).softmax(false);
+        RowTester(*level.table, rows, n).softmax(true);
         RowTester(*level.table, rows, n).rms_norm();
       }
     }

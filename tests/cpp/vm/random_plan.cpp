@@ -302,6 +302,12 @@ PlanBuilder random_product(Random& random, int columns_per_panel, bool deep) {
     const int32_t node = random_map(random, b, pools, products);
     if (node >= 0) pools.add(b, node);
   }
+  // What is added to a product, and nothing else, the cube unit may add.
+  if (operators == 0 && chance(random, 60)) {
+    const int32_t addend = b.load(random_view(random, b, dtype, c_axes), c_axes);
+    b.store(b.map(PlanOp::add_, {c, addend}), random_view(random, b, dtype, c_axes), c_axes);
+    return b;
+  }
   const int32_t last = static_cast<int32_t>(b.plan.nodes.size()) - 1;
   if (b.plan.nodes[last].op != PlanOp::matmul_ || chance(random, 50)) {
     random_outputs(random, b, 2, unstored);
