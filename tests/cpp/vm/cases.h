@@ -1,4 +1,4 @@
-// Cases that random plans do not reach: empty and huge reductions, traps, errors in text and words.
+// Cases that random plans do not reach: empty and huge reductions, traps, prefetches.
 #pragma once
 
 namespace dvm::testing {

@@ -17,6 +17,7 @@
 #include "random_plan.h"
 #include "reference_device.h"
 #include "reference_plan.h"
+#include "rejections.h"
 #include "vm/assemble.h"
 #include "vm/disassemble.h"
 #include "vm/interpret.h"
@@ -153,6 +154,7 @@ int main(int argc, char** argv) {
   const unsigned first = argc > 1 ? static_cast<unsigned>(std::atoi(argv[1])) : 0;
   const unsigned count = argc > 2 ? static_cast<unsigned>(std::atoi(argv[2])) : 400;
   check_cases();
+  check_rejections();
   check_listings();
   report("vector plans", check_random_plans(first, count, random_vector_plan));
   report("cube plans", check_random_plans(first, count, [](Random& random) {

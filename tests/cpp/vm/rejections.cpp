@@ -1,0 +1,195 @@
+#include "rejections.h"
+
+#include <cstring>
+#include <string>
+
+#include "check.h"
+#include "reference_device.h"
+#include "vm/assemble.h"
+#include "vm/row_blocks.h"
+#include "vm/verify.h"
+
+namespace dvm::testing {
+namespace {
+
+Target target_of(bool unified) {
+  Target target;
+  target.local_bytes = 64 << 10;
+  target.matmul_nr = reference::kColumnsPerPanel;
+  target.unified_memory = unified;
+  target.event_flags = 8;
+  return target;
+}
+
+void check_assembly_errors() {
+  const struct {
+    const char* text;
+    int line;
+    const char* message;
+  } cases[] = {
+      {"", 0, "ends before"},
+      {"program square\n", 1, "vector, cube or mix"},
+      {"program vector\n  tiles 1\n", 2, "per_core"},
+      {"program vector\nbody\n  v_add_f16 [1,1,1] l:0x0(0,0,1) <- #1, #2\nend\n", 3, "v_add_f16"},
+      {"program vector\nbody\n  v_add_f32 [1,1,1] l:0x0(0,0) <- #1, #2\nend\n", 3, "expected ','"},
+      {"program vector\nbody\n  v_neg_f32 [1,1,1] l:0x0(0,0,1) <- #1 {often}\nend\n", 3,
+       "predicate"},
+      {"program vector\nbody\n  s_set_flag vector -> moon event 1\nend\n", 3, "moon"},
+  };
+  for (const auto& c : cases) {
+    try {
+      assemble(c.text);
+      CHECK(false, "accepted: %s", c.text);
+    } catch (const AssemblyError& error) {
+      CHECK(error.line() == c.line, "line %d instead of %d", error.line(), c.line);
+      CHECK(std::string(error.what()).find(c.message) != std::string::npos, "%s", error.what());
+    }
+  }
+}
+
+// `message` is part of the complaint; empty: there is none.
+void check_rejected(const char* what, std::string text, const char* from, const char* to,
+                    const char* message, bool unified = false) {
+  const size_t at = text.find(from);
+  CHECK(at != std::string::npos, "%s: no '%s' in\n%s", what, from, text.c_str());
+  if (at == std::string::npos) return;
+  text.replace(at, std::strlen(from), to);
+  const ValueInfo values[] = {{DType::f32, 400}, {DType::f32, 400}};
+  const std::string error = verify(assemble(text), values, 2, 0, target_of(unified));
+  const bool expected = *message == 0 ? error.empty() : error.find(message) != std::string::npos;
+  CHECK(expected, "%s: '%s'", what, error.c_str());
+}
+
+void check_verifier() {
+  const std::string good =
+      "program vector\n"
+      "  grid d0: 4 tiles of 30 in 100\n"
+      "  tiles 4 per_core 4 group 1 claim 1 chunks 1 local 0x80\n"
+      "  e1 = 1 * d0\n"
+      "  p0 = v0 + 0 in [0, 400) d0: 120\n"
+      "  p1 = v1 + 0 in [0, 400) d0: 120\n"
+      "body\n"
+      "  d_load_f32 [1,1,e1] l:0x0(0,0,1) <- p0(0,0,1)\n"
+      "  s_set_flag dma_in -> vector event 0\n"
+      "  s_wait_flag dma_in -> vector event 0\n"
+      "  v_add_f32 [1,1,e1] l:0x0(0,0,1) <- l:0x0(0,0,1), #1\n"
+      "  d_store_f32 [1,1,e1] p1(0,0,1) <- l:0x0(0,0,1)\n"
+      "end\n";
+  check_rejected("the program itself", good, "tiles 4", "tiles 4", "");
+  check_rejected("buffer", good, "[0, 400)", "[0, 404)", "a buffer of 400 bytes");
+  check_rejected("pointer step", good, "d0: 120", "d0: 124", "operand 1 reaches");
+  check_rejected("pointer base", good, "v0 + 0", "v0 + 4", "operand 1 reaches");
+  check_rejected("local memory", good, "local 0x80", "local 0x70", "operand 0 reaches");
+  check_rejected("target memory", good, "local 0x80", "local 0x8000000", "bytes of local memory");
+  check_rejected("extent", good, "1 * d0", "2 * d0", "reaches");
+  check_rejected("stride", good, "p1(0,0,1)", "p1(0,0,2)", "has stride 1");
+  const std::string joined =
+      "program vector\n"
+      "  grid d0: 4 tiles of 5 in 20\n"
+      "  tiles 4 per_core 4 group 1 claim 1 chunks 1 local 0x80 ahead 1 p0\n"
+      "  e1 = 1 * d0\n"
+      "  e2 = 3\n"
+      "  p0 = v0 + 0 in [0, 240) d0: 60\n"
+      "  p1 = v1 + 0 in [0, 240) d0: 60\n"
+      "body\n"
+      "  v_sub_f32 [1,e1,e2] l:0x0(0,3,1) <- p0(0,3,1), #1 {joined}\n"
+      "  v_exp_f32 [1,e1,e2] p1(0,3,1) <- l:0x0(0,3,1) {joined}\n"
+      "  v_reduce_sum_f32 [e1,e2,1] l:0x40(1,0,1) <- p1(3,1,1)\n"
+      "end\n";
+  const auto rejected = [&](const char* what, const char* from, const char* to,
+                            const char* message) {
+    check_rejected(what, joined, from, to, message, true);
+  };
+  rejected("the group itself", "joined", "joined", "");
+  rejected("transient alone", "{joined}", "{transient}", "joined to nothing");
+  rejected("other loops", "v_exp_f32 [1,e1,e2]", "v_exp_f32 [1,1,e2]", "over other loops");
+  rejected("reduced loops", "v_reduce_sum_f32 [e1,e2,1]", "v_reduce_sum_f32 [e2,e1,1]", "loops");
+  rejected("an instruction of no group", "v_exp", "v_ceil", "cannot be joined");
+  rejected("another predicate", "l:0x0(0,3,1) {joined}", "l:0x0(0,3,1) {changed d0, joined}",
+           "another predicate");
+  rejected("nothing follows", "p1(3,1,1)\n", "p1(3,1,1) {joined}\n", "a reduction ends");
+  rejected("fetched ahead", "ahead 1 p0", "ahead 1 p2", "fetches ahead");
+  rejected("by rows under a predicate", "#1 {joined}", "#1 {changed d0, joined, rows}",
+           "by rows, but under a predicate");
+  rejected("by rows over other loops", "#1 {joined}\n  v_exp_f32 [1,e1,e2]",
+           "#1 {rows}\n  v_exp_f32 [1,1,e2]", "by rows, but over other loops");
+  rejected("by rows, adding up", "p1(3,1,1)\n", "p1(3,1,1) {accumulate, rows}\n",
+           "by rows, but accumulates");
+  std::string groups;
+  for (int i = 0; i < kMostRowGroups; i++) {
+    groups += "  v_sub_f32 [1,e1,e2] p1(0,3,1) <- p0(0,3,1), #1 {rows}\n";
+  }
+  rejected("many groups by rows", "body\n", ("body\n" + groups).c_str(), "");
+  groups += groups;
+  rejected("too many groups by rows", "body\n", ("body\n" + groups).c_str(), "too many groups");
+  rejected("fetched too far ahead", "d0: 60\n  p1", "d0: 9007199254740992\n  p1", "steps too far");
+  rejected("by rows with nothing", "p1(3,1,1)\n", "p1(3,1,1) {rows}\n", "by rows with none");
+  check_rejected("value", good, "= v1", "= v2", "names no value");
+  check_rejected("register", good, "p0(0,0,1)", "p7(0,0,1)", "undefined pointer");
+  check_rejected("grid", good, "4 tiles of", "5 tiles of", "wrong number of tiles");
+  check_rejected("tiles", good, "tiles 4 per", "tiles 3 per", "does not match the grid");
+  check_rejected("direct access", good, "<- l:0x0(0,0,1), #1", "<- p0(0,0,1), #1",
+                 "only memory instructions");
+  check_rejected("unpaired set", good, "  s_wait_flag dma_in -> vector event 0\n", "",
+                 "set more often");
+  check_rejected("unpaired wait", good, "  s_set_flag dma_in -> vector event 0\n", "",
+                 "nobody has set");
+  check_rejected("event", good, "event 0", "event 9", "no such event");
+  check_rejected("flags", good, ", #1", ", #1 {accumulate}", "no reduction");
+  check_rejected("misaligned base", good, "v0 + 0", "v0 + 2", "misaligned");
+  check_rejected("misaligned step", good, "d0: 120", "d0: 118", "misaligned");
+  const std::string huge =
+      "program vector\n"
+      "  grid d0: 1 tiles of 8589934593 in 8589934593\n"
+      "  tiles 1 per_core 1 group 1 claim 1 chunks 1 local 0x0\n"
+      "  e1 = 2147483647 * d0\n"
+      "body\n"
+      "end\n";
+  check_rejected("an extent of 64 bits", huge, "e1", "e1", "extent register e1 is out of range");
+  const std::string panels =
+      "program cube\n"
+      "  tiles 1 per_core 1 group 1 claim 1 chunks 0 local 0x88\n"
+      "  e1 = 2\n"
+      "  e2 = 3\n"
+      "  e3 = 13\n"
+      "  p0 = v0 + 0 in [0, 96)\n"
+      "body\n"
+      "  m_matmul_widen_bf16 [e1,e2,e3] l:0x20(0,13,1) <- l:0x0(0,3,1), p0(24,8,1)\n"
+      "end\n";
+  check_rejected("whole panels", panels, "[0, 96)", "[0, 96)", "", true);
+  check_rejected("a ragged panel", panels, "[0, 96)", "[0, 90)", "operand 2 reaches", true);
+  const std::string sum =
+      "program cube\n"
+      "  tiles 1 per_core 1 group 1 claim 1 chunks 0 local 0x100\n"
+      "  e1 = 2\n"
+      "  e2 = 3\n"
+      "  e3 = 13\n"
+      "  p0 = v0 + 0 in [0, 104)\n"
+      "  p1 = v1 + 0 in [0, 104)\n"
+      "body\n"
+      "  m_matmul_add_f32 [e1,e2,e3] p1(0,13,1) <- l:0x0(0,3,1), l:0x20(24,8,1), p0(0,13,1)\n"
+      "end\n";
+  check_rejected("a sum", sum, "[0, 104)", "[0, 104)", "", true);
+  check_rejected("an addend beyond its value", sum, "p0(0,13,1)", "p0(0,14,1)", "operand 3 reaches",
+                 true);
+  check_rejected("an addend by columns", sum, "p0(0,13,1)", "p0(0,1,2)",
+                 "rows of a matmul are contiguous", true);
+  check_rejected("a number added", sum, ", p0(0,13,1)", ", #1", "immediate", true);
+  check_rejected("a sum that accumulates", sum, "p0(0,13,1)\n", "p0(0,13,1) {accumulate_always}\n",
+                 "accumulate", true);
+  Program program = assemble(good);
+  std::memcpy(program.mutable_words() + program.words().size() - program.body().size(), "\xff\xff",
+              2);
+  const ValueInfo values[] = {{DType::f32, 400}, {DType::f32, 400}};
+  CHECK(verify(program, values, 2, 0, target_of(false)).find("no such opcode") != std::string::npos,
+        "a wrong opcode");
+}
+
+}  // namespace
+
+void check_rejections() {
+  check_assembly_errors();
+  check_verifier();
+}
+
+}  // namespace dvm::testing
