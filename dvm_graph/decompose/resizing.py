@@ -32,6 +32,15 @@ _NEAREST: Mapping[str, Callable[[Builder, Value], Value]] = {
 
 
 @dataclass(frozen=True, slots=True)
+class _Sampling:
+    """Where results lie among the elements, and what they are read as there."""
+
+    linear: bool
+    transform: str
+    nearest: str
+
+
+@dataclass(frozen=True, slots=True)
 class _Axis:
     extent: Dim
     size: Dim
@@ -42,33 +51,43 @@ class _Axis:
 @decomposition("Resize")
 def resize(builder: Builder, node: Node, operands: Operands) -> Results:
     """Of rows and columns, by nearest elements or linearly, to sizes or by constant scales."""
-    x = required(node, operands, 0)
-    linear = text(node, "mode", "nearest") == "linear"
-    axes = _axes(builder, node, operands, x)
-    if axes is None or (linear and not x.dtype.is_float):
+    x, sampling = required(node, operands, 0), _sampling(node)
+    if sampling is None or (sampling.linear and not x.dtype.is_float):
         return None
-    y = channels_last(builder, widened(builder, x) if linear else x)
+    axes = _axes(builder, node, operands, x)
+    if axes is None:
+        return None
+    y = channels_last(builder, widened(builder, x) if sampling.linear else x)
     for axis, resized in axes.items():
         at = axis + 3 - x.rank
-        if linear:
-            y = _between(builder, node, y, at, resized)
-        elif _repeats(node, resized):
+        if sampling.linear:
+            y = _between(builder, sampling, y, at, resized)
+        elif _repeats(sampling, resized):
             y = _repeated(builder, y, at, resized)
         else:
-            y = builder.gather(y, _nearest(builder, node, resized), at)
+            y = builder.gather(y, _nearest(builder, sampling, resized), at)
     return [channels_first(builder, builder.cast(y, x.dtype), x.rank)]
 
 
-def _axes(builder: Builder, node: Node, operands: Operands, x: Value) -> dict[int, _Axis] | None:
-    """The axes that change; None: nothing here computes what is asked for."""
+def _sampling(node: Node) -> _Sampling | None:
+    """None: nothing here computes what is asked for."""
+    mode = text(node, "mode", "nearest")
+    transform = text(node, "coordinate_transformation_mode", "half_pixel")
+    nearest = text(node, "nearest_mode", "round_prefer_floor")
     known = (
-        text(node, "mode", "nearest") in ("nearest", "linear")
-        and text(node, "coordinate_transformation_mode", "half_pixel") in _TRANSFORMS
-        and text(node, "nearest_mode", "round_prefer_floor") in _NEAREST
+        mode in ("nearest", "linear")
+        and transform in _TRANSFORMS
+        and nearest in _NEAREST
         and text(node, "keep_aspect_ratio_policy", "stretch") == "stretch"
         and not node.attrs.get("antialias", 0)
+        and node.version >= 11
     )
-    if not known or x.rank not in (3, 4) or node.version < 11:
+    return _Sampling(mode == "linear", transform, nearest) if known else None
+
+
+def _axes(builder: Builder, node: Node, operands: Operands, x: Value) -> dict[int, _Axis] | None:
+    """The axes that change; None: not only rows and columns, or to sizes that are not known."""
+    if x.rank not in (3, 4):
         return None
     listed = node.attrs.get("axes") or range(x.rank)
     order = [normalize_axis(node, int(axis), x.rank) for axis in listed]
@@ -109,15 +128,14 @@ def _sized(operands: Operands, x: Value, order: list[int]) -> dict[int, _Axis] |
     }
 
 
-def _repeats(node: Node, axis: _Axis) -> bool:
+def _repeats(sampling: _Sampling, axis: _Axis) -> bool:
     """Whether each element is the nearest one of as many results."""
     if axis.scale is None or axis.scale.denominator != 1:
         return False
-    nearest = text(node, "nearest_mode", "round_prefer_floor")
-    transform = text(node, "coordinate_transformation_mode", "half_pixel")
-    if transform == "asymmetric":
-        return nearest == "floor"
-    return transform in _HALF_PIXELS and nearest in ("round_prefer_floor", "round_prefer_ceil")
+    if sampling.transform == "asymmetric":
+        return sampling.nearest == "floor"
+    rounds = sampling.nearest in ("round_prefer_floor", "round_prefer_ceil")
+    return rounds and sampling.transform in _HALF_PIXELS
 
 
 def _repeated(builder: Builder, x: Value, at: int, axis: _Axis) -> Value:
@@ -128,15 +146,14 @@ def _repeated(builder: Builder, x: Value, at: int, axis: _Axis) -> Value:
     return builder.reshape(y, (*shape[:at], axis.size, *shape[at + 1 :]))
 
 
-def _nearest(builder: Builder, node: Node, axis: _Axis) -> Value:
-    position = _positions(builder, node, axis)
-    index = _NEAREST[text(node, "nearest_mode", "round_prefer_floor")](builder, position)
+def _nearest(builder: Builder, sampling: _Sampling, axis: _Axis) -> Value:
+    index = _NEAREST[sampling.nearest](builder, _positions(builder, sampling, axis))
     return builder.cast(_inside(builder, index, axis), DType.INT64)
 
 
-def _between(builder: Builder, node: Node, x: Value, at: int, axis: _Axis) -> Value:
+def _between(builder: Builder, sampling: _Sampling, x: Value, at: int, axis: _Axis) -> Value:
     """Between the two nearest elements, by how near they are."""
-    position = _inside(builder, _positions(builder, node, axis), axis)
+    position = _inside(builder, _positions(builder, sampling, axis), axis)
     below = builder.floor(position)
     above = builder.min(shifted(builder, below, 1.0), _last(builder, axis))
     half = builder.scalar(0.5, DType.FLOAT32)  # of the last one, which may be infinite: not 0
@@ -159,12 +176,10 @@ def _last(builder: Builder, axis: _Axis) -> Value:
     return dim_value(builder, add(axis.extent, -1), DType.FLOAT32)
 
 
-def _positions(builder: Builder, node: Node, axis: _Axis) -> Value:
+def _positions(builder: Builder, sampling: _Sampling, axis: _Axis) -> Value:
     """Where along the axis each of the results lies, as float32."""
     index = builder.cast(positions(builder, axis.size, 0, 1), DType.FLOAT32)
-    return _TRANSFORMS[text(node, "coordinate_transformation_mode", "half_pixel")](
-        builder, index, axis
-    )
+    return _TRANSFORMS[sampling.transform](builder, index, axis)
 
 
 def _asymmetric(builder: Builder, index: Value, axis: _Axis) -> Value:

@@ -127,9 +127,9 @@ void Lowering::decide_absorption() {
 
 // Nobody reads the stored value before it would have left the caches.
 bool Lowering::streams(int32_t store) const {
-  if (store < 0 || target_.stream_bytes == 0) return false;
+  if (store < 0) return false;
   const NormalNode& node = plan_.nodes[store];
-  return plan_.accesses[node.access].value_bytes >= target_.stream_bytes &&
+  return target_.streams(plan_.accesses[node.access].value_bytes) &&
          (nodes_[node.inputs[0]].stored_by != store || !nodes_[node.inputs[0]].computed_on);
 }
 

@@ -21,6 +21,9 @@ struct Target {
   double tile_overhead = 0;  // cost of starting a tile, in vector elements
   double stage_overhead =
       0;  // cost of one more stage: the barrier of the cores, in vector elements
+
+  // Stores of a value of this size bypass the caches.
+  bool streams(int64_t bytes) const { return stream_bytes > 0 && bytes >= stream_bytes; }
 };
 
 }  // namespace dvm

@@ -140,10 +140,9 @@ class Tiler {
   }
 
   bool streams() const {
-    return target_.stream_bytes > 0 && std::ranges::any_of(plan_.nodes, [&](const auto& node) {
-             return node.op == PlanOp::store_ &&
-                    plan_.accesses[node.access].value_bytes >= target_.stream_bytes;
-           });
+    return std::ranges::any_of(plan_.nodes, [&](const NormalNode& node) {
+      return node.op == PlanOp::store_ && target_.streams(plan_.accesses[node.access].value_bytes);
+    });
   }
 
   int64_t volume_of_all() const {
