@@ -121,7 +121,7 @@ std::shared_ptr<void> allocate(int64_t bytes, const char* what) {
 }
 
 std::shared_ptr<void> Store::take(int64_t bytes, const char* what) {
-  if (used_ + bytes > capacity_) {
+  if (block_ == nullptr || used_ + bytes > capacity_) {  // what is empty has an address, too
     capacity_ = std::max(bytes, kStoreBlock);
     block_ = allocate(capacity_, what);
     used_ = 0;

@@ -63,3 +63,13 @@ def test_zeros_of_both_signs_are_not_one_number() -> None:
     x = np.ones((3, 2), np.float32)
     (y,) = dvm_graph.optimize(model).run({"x": x})
     np.testing.assert_array_equal(y, np.broadcast_to([np.inf, -np.inf], (3, 2)))
+
+
+@pytest.mark.parametrize(("k", "n"), [(0, 3), (3, 0), (0, 0)])
+def test_a_constant_matrix_without_elements(k: int, n: int) -> None:
+    """Its panels had no address, and were taken for missing."""
+    model = model_from_text(
+        f"empty (float[m, {k}] x) => (float[m, {n}] y) <float[{k}, {n}] w = {{}}> {{ y = MatMul(x, w) }}"
+    )
+    (y,) = dvm_graph.optimize(model).run({"x": np.ones((2, k), np.float32)})
+    np.testing.assert_array_equal(y, np.zeros((2, n)))
