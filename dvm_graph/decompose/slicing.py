@@ -6,6 +6,7 @@ right for every extent of the operand, 0 included.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from typing import TypeAlias
 
@@ -113,6 +114,8 @@ def split(builder: Builder, node: Node, operands: Operands) -> Results:
         sizes = elements(operands, 1)
         if sizes is None:
             return None
+        total = functools.reduce(add, sizes, 0)
+        builder.facts.assume_equal(total, extent, f"the parts of {node.name} are the whole")
     else:
         sizes = _even_parts(extent, len(node.outputs))
     results: list[Value] = []
@@ -154,11 +157,23 @@ def pad(builder: Builder, node: Node, operands: Operands) -> Results:
         if isinstance(before, int) and isinstance(after, int) and before == after == 0:
             continue
         axis = normalize_axis(node, axis, x.rank)
+        x = _cropped(builder, x, axis, maximum(0, neg(before)), maximum(0, neg(after)))
+        before, after = maximum(0, before), maximum(0, after)
         if mode == "constant":
             x = padded(builder, x, axis, before, after, _pad_value(builder, node, operands))
         else:
             x = _pad_by_index(builder, x, axis, before, after, _REINDEX[mode])
     return [x]
+
+
+def _cropped(builder: Builder, x: Value, axis: int, front: Dim, back: Dim) -> Value:
+    """Leaves out first and last positions: what negative amounts ask for, before any padding."""
+    cut = add(front, back)
+    if cut == 0:
+        return x
+    rest = sub(shape_of(x)[axis], cut)
+    builder.facts.assume_range(rest, 0, None, "there is as much as negative pads cut away")
+    return part(builder, x, axis, front, rest)
 
 
 def _pad_value(builder: Builder, node: Node, operands: Operands) -> Value:
@@ -170,12 +185,9 @@ def _pad_value(builder: Builder, node: Node, operands: Operands) -> Value:
 
 
 def padded(builder: Builder, x: Value, axis: int, before: Dim, after: Dim, value: Value) -> Value:
-    """The value, x, and the value again, side by side; negative amounts cut x first."""
-    extent = shape_of(x)[axis]
-    cut_before, cut_after = maximum(0, neg(before)), maximum(0, neg(after))
-    x = part(builder, x, axis, cut_before, sub(sub(extent, cut_before), cut_after))
+    """The value, x, and the value again, side by side."""
     pieces = []
-    for amount in (maximum(0, before), maximum(0, after)):
+    for amount in (before, after):
         shape = list(shape_of(x))
         shape[axis] = amount
         pieces.append(builder.broadcast_to(value, tuple(shape)))

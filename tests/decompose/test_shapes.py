@@ -72,6 +72,13 @@ PADS = [
     Case("Pad", [Tensor(("n", 4)), ints(1, 2, 0, 3)], {"mode": "edge"}, empty=False),
     Case("Pad", [Tensor(("n", 4)), ints(0, 2, 0, 3)], {"mode": "reflect"}),
     Case("Pad", [Tensor(("n", 4)), ints(0, 2, 0, 3)], {"mode": "wrap"}, empty=False),
+    Case(
+        "Pad",
+        [Tensor((5, 7, "n")), ints(-1, 2, 0, 2, -1, 0)],
+        {"mode": "wrap"},
+        opset=19,
+        empty=False,
+    ),
     Case("CenterCropPad", [Tensor((7, 4)), ints(4, 9)]),
     Case("CenterCropPad", [Tensor((6, 3, "n")), ints(9, 2)], {"axes": [0, 1]}),
     Case("Pad", [Tensor(("n", 4))], {"pads": [0, 1, 0, 1], "value": 2.0}, opset=7),
