@@ -21,13 +21,16 @@ from numpy.typing import ArrayLike, NDArray
 from dvm_graph.errors import InputError, OutOfMemoryError, UnsupportedError
 from dvm_graph.ir import DType
 from dvm_graph.options import Options
-from dvm_graph.symbolic import evaluate_dim_text
+from dvm_graph.symbolic import Symbols, evaluate_dim_text, parse_dim
 
 if TYPE_CHECKING:
     import onnxruntime
 
     from dvm_graph.model import Model, TensorInfo
     from dvm_graph.pipeline import Source
+
+DEFAULT_EXTENT = 2
+"""Of dims that are not given."""
 
 TOLERANCES: Mapping[str, tuple[float, float]] = {
     "float64": (1e-7, 1e-9),
@@ -102,6 +105,10 @@ def compare(
         dims: extents of the dynamic dims by name; dims not named are 2.
         seed: of the random inputs.
         options: see `dvm_graph.Options`.
+
+    Raises:
+        InputError: `dims` name one that no input has, or as `Model.run` raises.
+        UnsupportedError: onnxruntime does not run the model, or as `optimize` raises.
     """
     from dvm_graph.model import optimize
 
@@ -171,11 +178,16 @@ def random_feeds(
     """Random inputs at given extents; see the module's docstring.
 
     Raises:
-        InputError: a negative seed or extent, or a dtype of which there are no random values.
+        InputError: a negative seed or extent, a dim that no input has, or a dtype of which there
+            are no random values.
         OutOfMemoryError: the inputs do not fit memory.
     """
     if seed < 0:
         raise InputError(f"the seed is {seed}, but has to be 0 or more")
+    known = dim_names(inputs)
+    for name in dims:
+        if name not in known:
+            raise InputError(f"no input has a dim {name!r}; dims are {', '.join(known) or 'fixed'}")
     generator = np.random.default_rng(seed)
     feeds: dict[str, NDArray[Any]] = {}
     for info in inputs:
@@ -192,6 +204,16 @@ def random_feeds(
     return feeds
 
 
+def dim_names(inputs: list[TensorInfo]) -> list[str]:
+    """Names of the dims that inputs have, each once."""
+    symbols = Symbols()
+    for info in inputs:
+        for dim in info.shape:
+            if isinstance(dim, str):
+                parse_dim(dim, symbols)
+    return [symbol.name for symbol in symbols.order]
+
+
 def _random_array(
     generator: np.random.Generator, shape: tuple[int, ...], dtype: np.dtype[Any]
 ) -> NDArray[Any]:
@@ -201,7 +223,7 @@ def _random_array(
 
 
 def _extent(dim: int | str, dims: Mapping[str, int]) -> int:
-    return dim if isinstance(dim, int) else evaluate_dim_text(dim, dims, default=2)
+    return dim if isinstance(dim, int) else evaluate_dim_text(dim, dims, DEFAULT_EXTENT)
 
 
 def _numpy_dtype(info: TensorInfo) -> np.dtype[Any]:

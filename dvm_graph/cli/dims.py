@@ -11,10 +11,9 @@ from typing import Any
 import click
 
 from dvm_graph.cli.request import errors
+from dvm_graph.compare import DEFAULT_EXTENT, dim_names
 from dvm_graph.model import Model
-from dvm_graph.symbolic import Symbols, parse_dim
 
-DEFAULT_EXTENT = 2
 _MAX_EXTENTS = 10_000
 
 DimRanges = tuple[tuple[str, tuple[int, ...]], ...]
@@ -107,7 +106,7 @@ def all_dims(model: Model, given: DimRanges) -> list[dict[str, int]]:
     Raises:
         click.UsageError: a dim that the model does not have, or one given twice.
     """
-    names = dim_names(model)
+    names = dim_names(model.get_inputs())
     ranges: dict[str, Sequence[int]] = dict(given)
     if len(ranges) < len(given):
         raise click.UsageError("a dim is given twice; several extents are batch=1,2,4")
@@ -120,16 +119,6 @@ def all_dims(model: Model, given: DimRanges) -> list[dict[str, int]]:
     return [
         dict(zip(ranges, extents, strict=True)) for extents in itertools.product(*ranges.values())
     ]
-
-
-def dim_names(model: Model) -> list[str]:
-    """Names of the dims that the inputs have, each once."""
-    symbols = Symbols()
-    for info in model.get_inputs():
-        for dim in info.shape:
-            if isinstance(dim, str):
-                parse_dim(dim, symbols)
-    return [symbol.name for symbol in symbols.order]
 
 
 def text_of(dims: Mapping[str, int]) -> str:

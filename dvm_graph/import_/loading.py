@@ -88,7 +88,7 @@ def _decode(content: bytes, what: str) -> onnx.ModelProto:
     try:
         model.ParseFromString(content)
     except DecodeError as error:
-        raise ModelError(f"{what} is truncated or not an ONNX model: {error}") from error
+        raise ModelError(f"{what}: truncated, or not an ONNX model: {error}") from error
     return model
 
 

@@ -32,6 +32,11 @@ CompileStatus compile_plan(const KernelPlan& plan, const std::string& name, cons
   try {
     return compile_kernel(plan, dims.values(), values, target, scratch, out);
   } catch (const std::invalid_argument& error) {
+    for (const DimSlot slot : plan.extents) {
+      if (dims.values()[slot] >= 0) continue;
+      throw ShapeError("an axis of kernel " + name +
+                       " gets a negative extent: " + std::to_string(dims.values()[slot]));
+    }
     throw CompileError("kernel " + name + ": " + error.what());
   }
 }

@@ -15,7 +15,8 @@ std::vector<DimSlot> slots_of(const KernelPlan& plan);
 // True where the call has no guard or its value is not 0. A guard without a value does not hold.
 bool guard_holds(const KernelCall& call, const Dims& dims);
 
-// compile_kernel at these dims. Throws CompileError, which names the kernel by `name`.
+// compile_kernel at these dims. Throws ShapeError where they give an extent below 0, CompileError
+// for anything else; both name the kernel by `name`.
 CompileStatus compile_plan(const KernelPlan& plan, const std::string& name, const Dims& dims,
                            const ValueInfo* values, const Target& target, CompilerScratch& scratch,
                            CompiledKernel& out);

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from dvm_graph import _core
-from dvm_graph.errors import InputError
+from dvm_graph.errors import InputError, OutOfMemoryError
 from dvm_graph.ir import DType
 
 
@@ -235,7 +235,7 @@ def _input_array(port: Port, feed: ArrayLike) -> object:
         )
     flags = array.flags
     if not flags.carray and not (flags.c_contiguous and flags.aligned):
-        array = array.copy(order="C")
+        array = _contiguous(port, array)
     return array.view(np.uint16) if port.dtype is _BFLOAT16 else array
 
 
@@ -244,6 +244,15 @@ def _converted(port: Port, feed: ArrayLike) -> NDArray[Any]:
         return np.asarray(feed)
     except (TypeError, ValueError) as error:
         raise InputError(f"input {port.name} does not make an array: {error}") from error
+
+
+def _contiguous(port: Port, array: NDArray[Any]) -> NDArray[Any]:
+    try:
+        return np.array(array, order="C")
+    except MemoryError as error:
+        raise OutOfMemoryError(
+            f"no memory for a contiguous copy of input {port.name} of shape {list(array.shape)}"
+        ) from error
 
 
 def _output_array(port: Port, array: NDArray[Any]) -> object:

@@ -40,12 +40,14 @@ std::string lines_around(const Program& program, uint32_t pc) {
 
 std::string trap_message(const Trap& trap, const ModelKernel& kernel, const Program& program) {
   const std::string limit = std::to_string(trap.limit);
+  const std::string valid = trap.limit == 0
+                                ? "there is nothing to choose from"
+                                : "valid are -" + limit + " to " + std::to_string(trap.limit - 1);
   return "kernel " + kernel.plan.name +
          (kernel.origin.empty() ? "" : " (ONNX nodes: " + join(kernel.origin) + ")") + ": index " +
-         std::to_string(trap.value) + " is out of range, valid are -" + limit + " to " +
-         std::to_string(trap.limit - 1) + " (core " + std::to_string(trap.core) + ", tile " +
-         std::to_string(trap.tile) + ", pc " + std::to_string(trap.pc) + ")" +
-         lines_around(program, trap.pc);
+         std::to_string(trap.value) + " is out of range, " + valid + " (core " +
+         std::to_string(trap.core) + ", tile " + std::to_string(trap.tile) + ", pc " +
+         std::to_string(trap.pc) + ")" + lines_around(program, trap.pc);
 }
 
 }  // namespace dvm

@@ -104,6 +104,47 @@ def test_negative_extents(model: dvm_graph.Model) -> None:
         model.compare(dims={"batch": -1})
 
 
+def test_dims_that_no_input_has(model: dvm_graph.Model) -> None:
+    with pytest.raises(
+        dvm_graph.InputError, match="no input has a dim 'sequence'; dims are batch, seq"
+    ):
+        model.compare(dims={"sequence": 3})
+
+
+def test_a_view_too_large_to_be_copied(model: dvm_graph.Model) -> None:
+    endless = np.broadcast_to(np.int64(1), (1 << 40, 9))
+    with pytest.raises(dvm_graph.OutOfMemoryError, match="contiguous copy of input input_ids"):
+        model.run(changed(input_ids=endless)())
+
+
+CUTS = {
+    "split": "(float[n] x) => (float[a] y, float[b] z) <int64[2] s = {2, 3}> { y, z = Split(x, s) }",
+    "pad": "(float[n] x) => (float[a] y) <int64[2] s = {-5, 1}> { y = Pad(x, s) }",
+    "pad of nothing": "(float[0] x) => (float[1] y) <int64[2] s = {-1, 2}> { y = Pad(x, s) }",
+    "window": """(float[a, b, n, c] x) => (float[d, e, f, g] y) <int64[2] s = {2, 3}> {
+        z = MaxPool<kernel_shape = [7, 1]>(x)
+        y = ReduceSum(z, s)
+    }""",
+}
+
+
+@pytest.mark.parametrize("cut", CUTS)
+def test_parts_that_leave_the_whole(cut: str) -> None:
+    """They were internal errors, or the rest of the whole went unnoticed."""
+    with pytest.raises(dvm_graph.ShapeError):
+        compiled = dvm_graph.optimize(model_from_text(f"g {CUTS[cut]}"))
+        rank = len(compiled.get_inputs()[0].shape)
+        compiled.run({"x": np.ones((4,) * rank, np.float32)})
+
+
+def test_an_index_into_nothing() -> None:
+    source = model_from_text("g (float[n] x, int64[m] i) => (float[m] y) { y = Gather(x, i) }")
+    with pytest.raises(
+        dvm_graph.ExecutionError, match=r"index 0 .* there is nothing to choose from"
+    ):
+        dvm_graph.optimize(source).run({"x": np.ones(0, np.float32), "i": np.zeros(1, np.int64)})
+
+
 def test_comparison_with_a_model_that_onnxruntime_does_not_run() -> None:
     source = model_from_text("g (bfloat16[n] x) => (bfloat16[n] y) { y = Mul(x, x) }")
     with pytest.raises(dvm_graph.UnsupportedError, match="onnxruntime does not run this model"):
