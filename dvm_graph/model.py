@@ -37,6 +37,9 @@ class TensorInfo:
     type: str
     """For example "tensor(float)"."""
 
+    def __str__(self) -> str:
+        return f"{self.name} {self.type}[{', '.join(map(str, self.shape))}]"
+
 
 _TYPES = {"float32": "float", "float64": "double", "opaque": "string"}
 
@@ -58,6 +61,12 @@ class Model:
         self._compiled = compiled
         self._program = program
         self._output_names = compiled.graph.output_names
+
+    def __repr__(self) -> str:
+        inputs, outputs = (
+            ", ".join(map(str, infos)) for infos in (self.get_inputs(), self.get_outputs())
+        )
+        return f"<dvm_graph.Model: {inputs} -> {outputs}>"
 
     def get_inputs(self) -> list[TensorInfo]:
         return [_describe(value.name, value) for value in self._compiled.graph.inputs]

@@ -86,9 +86,11 @@ class Options:
         if isinstance(self.disable_passes, str):
             raise InputError(f"disable_passes is a set of names, not {self.disable_passes!r}")
         object.__setattr__(self, "disable_passes", frozenset(self.disable_passes))
-        for name, (low, high) in self.dim_hints.items():
-            if not 0 <= low <= high:
-                raise InputError(f"dim_hints say that {name} is in {low}..{high}, an empty range")
+        for name, hint in self.dim_hints.items():
+            if not (isinstance(hint, tuple | list) and len(hint) == 2 and 0 <= hint[0] <= hint[1]):
+                raise InputError(
+                    f"dim_hints say that {name} is in {hint!r}, but a range is (low, high), low first"
+                )
 
 
 _MOST_LOCAL_BYTES = 1 << 30

@@ -19,8 +19,9 @@ from models import tiny_path
         ({"local_bytes": -1}, "local_bytes is -1"),
         ({"local_bytes": (1 << 30) + 1}, "cannot exceed 1 GiB"),
         ({"disable_passes": "simplify"}, "set of names"),
-        ({"dim_hints": {"n": (5, 2)}}, "n is in 5..2"),
-        ({"dim_hints": {"n": (-1, 2)}}, "n is in -1..2"),
+        ({"dim_hints": {"n": (5, 2)}}, r"n is in \(5, 2\)"),
+        ({"dim_hints": {"n": 4}}, "n is in 4, but"),
+        ({"dim_hints": {"n": (-1, 2)}}, r"n is in \(-1, 2\)"),
     ],
 )
 def test_values_out_of_range(options: dict[str, Any], words: str) -> None:

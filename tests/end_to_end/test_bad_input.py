@@ -97,6 +97,14 @@ def test_a_result_of_unknown_rank() -> None:
         dvm_graph.optimize(source)
 
 
+def test_a_model_prints_what_it_takes_and_gives() -> None:
+    source = model_from_text(
+        "g (float[n, 2] x, int64[m] i) => (float[m, 2] y) { y = Gather(x, i) }"
+    )
+    words = "<dvm_graph.Model: x tensor(float)[n, 2], i tensor(int64)[m] -> y tensor(float)[m, 2]>"
+    assert repr(dvm_graph.optimize(source)) == words
+
+
 def test_negative_extents(model: dvm_graph.Model) -> None:
     with pytest.raises(dvm_graph.InputError, match="batch is -1"):
         model.listings({"batch": -1, "seq": 2})
