@@ -4,6 +4,8 @@ In: fused subgraphs by cluster. Out: a schedule of launches, host writes and ven
 
 Within a phase the kernels form stages. A stage takes the earliest kernels, in the order of the model,
 whose producers all lie in earlier stages; the order of the model keeps lifetimes, and so memory, short.
+Vector kernels that wait for nothing, such as masks and copies of caches, go to the last stage before
+their readers, which find the results in the CPU's caches. Products do not: they often share operands.
 Stages of one launch run one after the other with a barrier of the cores in between. So kernels that do
 not wait for each other always share a stage, up to a limit, whatever they cost: that saves a barrier, and
 cores that are done with one take tiles of the others (`npu/host/device.h`).
@@ -13,7 +15,7 @@ Invariants: a kernel follows all its producers; the schedule depends on the grap
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
 from dvm_graph.cluster.aliases import Aliases, find_aliases
@@ -99,14 +101,13 @@ def _stages(
 ) -> list[tuple[FusedSubgraph, ...]]:
     width = options.limits.max_parallel if options.stack else 1
     ready_at = _Readiness(subgraphs)
-    stages: list[tuple[FusedSubgraph, ...]] = []
+    stages: list[list[FusedSubgraph]] = []
     waiting = ready_at.initial()
+    movable = [subgraph for subgraph in waiting if subgraph.kind is SubgraphKind.VECTOR]
     while waiting:
         waiting.sort(key=ready_at.index.__getitem__)
         stage, waiting = waiting[:width], waiting[width:]
-        stages.append(tuple(stage))
-        if len(stage) > 1:
-            _explain(stage, Verdict.PARALLEL, "independent: one stage", report)
+        stages.append(stage)
         if waiting and options.stack:
             reason = (
                 f"independent, but the stage before holds {width} kernels (limits.max_parallel)"
@@ -114,7 +115,27 @@ def _stages(
             _explain(waiting, Verdict.SEQUENCE, reason, report)
         for subgraph in stage:
             waiting.extend(ready_at.complete(subgraph))
-    return stages
+    for subgraph in movable:
+        _move_to_readers(subgraph, stages, ready_at, width)
+    for stage in stages:
+        if len(stage) > 1:
+            _explain(stage, Verdict.PARALLEL, "independent: one stage", report)
+    return [tuple(stage) for stage in stages if stage]
+
+
+def _move_to_readers(
+    subgraph: FusedSubgraph, stages: list[list[FusedSubgraph]], ready_at: _Readiness, width: int
+) -> None:
+    """Moves a kernel to the last stage before its readers that has room, if there is one."""
+    stage_of = {other: i for i, stage in enumerate(stages) for other in stage}
+    first = stage_of[subgraph]
+    end = min((stage_of[reader] for reader in ready_at.readers(subgraph)), default=0)
+    for later in range(end - 1, first, -1):
+        if len(stages[later]) < width:
+            stages[first].remove(subgraph)
+            stages[later].append(subgraph)
+            stages[later].sort(key=ready_at.index.__getitem__)
+            return
 
 
 def _explain(
@@ -153,6 +174,14 @@ class _Readiness:
             if not self._missing[follower]:
                 free.append(follower)
         return self._through(free)
+
+    def readers(self, subgraph: FusedSubgraph) -> Iterator[FusedSubgraph]:
+        """Kernels that wait for this one, through aliases and joins."""
+        for follower in self._after[subgraph]:
+            if follower.kind.is_kernel:
+                yield follower
+            else:
+                yield from self.readers(follower)
 
     def _through(self, free: list[FusedSubgraph]) -> list[FusedSubgraph]:
         kernels = []

@@ -10,8 +10,8 @@ namespace dvm {
 namespace {
 
 // How long to wait for a worker to begin. It may be at a kernel of a rehearsal: that is worth
-// waiting for where there are many kernels to compile.
-constexpr int64_t kPatienceNs = 1000, kPatiencePerKernelNs = 100;
+// waiting for, the more kernels there are to compile.
+constexpr int64_t kPatienceNs = 3000, kPatiencePerKernelNs = 100;
 
 }  // namespace
 

@@ -1,7 +1,9 @@
 #include "runtime/rehearsal.h"
 
 #include <exception>
+#include <limits>
 
+#include "runtime/clock.h"
 #include "vm/verify.h"
 
 namespace dvm {
@@ -24,12 +26,23 @@ void Rehearsal::run() noexcept {
   const std::unique_lock lock(mutex_, std::try_to_lock);
   if (!lock.owns_lock()) return;
   try {
-    for (const uint32_t kernel : kernels_) {
-      if (device_.has_unclaimed_tiles() || device_.has_errand()) return;
-      compile(table_.bound[kernel]);
+    for (int64_t before = std::numeric_limits<int64_t>::max();;) {
+      const int64_t start = now_ns();
+      if (!compile_all()) return;
+      const int64_t elapsed = now_ns() - start;
+      if (elapsed > before - before / 4) return;
+      before = elapsed;
     }
   } catch (const std::exception&) {  // the run that needs the kernel says what is wrong
   }
+}
+
+bool Rehearsal::compile_all() {
+  for (const uint32_t kernel : kernels_) {
+    if (device_.has_unclaimed_tiles() || device_.has_errand()) return false;
+    compile(table_.bound[kernel]);
+  }
+  return true;
 }
 
 void Rehearsal::compile(const BoundKernel& kernel) {

@@ -3,8 +3,9 @@
 // The data of a run push the compiler's code and the kernel plans out of the caches, and the first
 // kernels of the next run wait for them line by line: that takes longer than compiling. So after a
 // run that compiled, a core with nothing else to do compiles the same kernels once more, for
-// nobody: what it reads, others get from its caches. It stops as soon as there are tiles to claim,
-// or another errand: the next run's kernels.
+// nobody: what it reads, others get from its caches. It does so again until that gets no faster:
+// once the code is there, the core still has to learn what its branches do. It stops as soon as
+// there are tiles to claim, or another errand: the next run's kernels.
 #pragma once
 
 #include <cstdint>
@@ -34,6 +35,7 @@ class Rehearsal final : public Errand {
   void run() noexcept override;
 
  private:
+  bool compile_all();  // false: there was something else to do
   void compile(const BoundKernel& kernel);
 
   HostDevice& device_;
