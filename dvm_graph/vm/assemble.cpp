@@ -271,6 +271,8 @@ class Assembler {
       }
       if (has_window(info.form)) {
         read_window(line);
+      } else if (info.form == Form::matmul_clamp) {
+        read_bounds(line, dtype);
       } else if (form.extra_words > 0) {
         line.expect("limit");
         body_.push_back(static_cast<uint64_t>(line.number()));
@@ -279,6 +281,16 @@ class Assembler {
     read_predicates(line, head);
     head.words = static_cast<uint8_t>(body_.size() - begin);
     std::memcpy(&body_[begin], &head, sizeof head);
+  }
+
+  void read_bounds(LineReader& line, DType dtype) {
+    line.expect("clamp");
+    for (const char* before : {"(", ","}) {
+      line.expect(before);
+      line.expect("#");
+      body_.push_back(read_bits(line, dtype));
+    }
+    line.expect(")");
   }
 
   void read_window(LineReader& line) {
@@ -377,6 +389,11 @@ class Assembler {
   }
 
   void read_immediate(LineReader& line, DType dtype) {
+    body_.push_back(static_cast<uint64_t>(Space::immediate) << kSpaceShift);
+    body_.push_back(read_bits(line, dtype));
+  }
+
+  static uint64_t read_bits(LineReader& line, DType dtype) {
     uint64_t bits = 0;
     if (line.accept("bits")) {
       bits = line.hexadecimal();
@@ -392,8 +409,7 @@ class Assembler {
     } else {
       bits = static_cast<uint64_t>(line.number());
     }
-    body_.push_back(static_cast<uint64_t>(Space::immediate) << kSpaceShift);
-    body_.push_back(bits);
+    return bits;
   }
 
   static void read_predicates(LineReader& line, Head& head) {

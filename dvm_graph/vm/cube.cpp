@@ -1,6 +1,7 @@
 #include "vm/cube.h"
 
 #include <algorithm>
+#include <limits>
 
 namespace dvm {
 namespace {
@@ -165,11 +166,11 @@ class CubeLowering {
   }
 
   void emit_product(Lowering& lowering, const BlockedProduct& product) {
-    const StoredSum sum = &product == &outer_ ? problem_.sum() : StoredSum{};
+    const Finish finish = &product == &outer_ ? problem_.finish() : Finish{};
+    if (finish.nodes > 0) leave_to_product(lowering, finish);
     lowering.state(product.node).lowered = true;
-    const int32_t result = sum.node >= 0 ? sum.node : product.node;
+    const int32_t result = finish.nodes > 0 ? finish.node : product.node;
     NodeState& c = lowering.state(result);
-    c.lowered = true;
     c.dims = code_.space.dims_of(plan_.nodes[product.node].axes);
     const uint8_t mask = lowering.changed_mask(c.dims);
     c.value = lowering.place_for(result, mask != 0);
@@ -190,28 +191,63 @@ class CubeLowering {
         matmul.changed_mask = mask;
         matmul.flags = k > 0 ? kAccumulateAlways : 0;
         matmul.operand_count = 3;
-        matmul.operands[0] = lowering.emitter().operand(value, n * value.strides[product.n_axis]);
-        matmul.operands[0].middle = stride(value.strides[plan_.m_axis]);
-        matmul.operands[0].inner = 1;
+        matmul.operands[0] = rows_of(lowering, value, n * value.strides[product.n_axis]);
         matmul.operands[1] = a;
         matmul.operands[2] = operand_b(lowering, product, part);
         matmul.extents[0] = extent_of(plan_.m_axis);
         matmul.extents[1] = code_.extent_register(depth, -1);
         matmul.extents[2] = columns_extent(product, part);
-        if (sum.node >= 0 && k == 0) add_addend(lowering, sum.addend, matmul);
+        if (finish.nodes > 0) {
+          this->finish(lowering, finish, {k == 0, k + depth == product.steps}, matmul);
+        }
         code_.instructions.push_back(matmul);
       }
     }
   }
 
-  // The addend is what the first block of k adds to.
-  void add_addend(Lowering& lowering, int32_t load, TileInstruction& matmul) {
-    const TileValue value = lowering.access_value(plan_.nodes[load].access, dtype_);
-    matmul.family = Family::m_matmul_add;
-    TileOperand& addend = matmul.operands[matmul.operand_count++];
-    addend = lowering.emitter().operand(value, 0);
-    addend.middle = stride(value.strides[plan_.m_axis]);
-    addend.inner = 1;
+  // From a product's node to what finishes it, all are its own.
+  void leave_to_product(Lowering& lowering, const Finish& finish) {
+    int32_t node = finish.node;
+    for (int i = 0; i < finish.nodes; ++i) {
+      lowering.state(node).lowered = true;
+      const auto& inputs = plan_.nodes[node].inputs;
+      node = inputs[plan_.nodes[inputs[0]].op == PlanOp::fill_ ? 1 : 0];
+    }
+  }
+
+  TileOperand rows_of(Lowering& lowering, const TileValue& value, int64_t offset) {
+    TileOperand rows = lowering.emitter().operand(value, offset);
+    rows.middle = stride(value.strides[plan_.m_axis]);
+    rows.inner = 1;
+    return rows;
+  }
+
+  // Whether an instruction multiplies the first or the last block of k.
+  struct Ends {
+    bool first, last;
+  };
+
+  // The first block of k adds to the addend, the last one keeps to the bounds.
+  void finish(Lowering& lowering, const Finish& finish, Ends ends, TileInstruction& matmul) {
+    const bool adds = ends.first && finish.addend >= 0;
+    if (!adds && !ends.last) return;
+    TileOperand addend;
+    addend.space = Space::immediate;
+    if (adds) {
+      const int32_t access = plan_.nodes[finish.addend].access;
+      addend = rows_of(lowering, lowering.access_value(access, dtype_), 0);
+    } else if (!ends.first) {
+      addend = matmul.operands[0];
+    }
+    matmul.family = Family::m_matmul_clamp;
+    matmul.flags = 0;
+    if (ends.last && lowering.streams(lowering.state(finish.node).stored_by)) {
+      matmul.flags = kStream;
+    }
+    matmul.operands[matmul.operand_count++] = addend;
+    constexpr double kInfinite = std::numeric_limits<double>::infinity();
+    matmul.extra[0] = ends.last ? finish.low : immediate_bits(dtype_, -kInfinite, 0);
+    matmul.extra[1] = ends.last ? finish.high : immediate_bits(dtype_, kInfinite, 0);
   }
 
   // B lies packed in a narrower dtype, and is read so.

@@ -1,6 +1,9 @@
 #include "vm/cube_problem.h"
 
 #include <algorithm>
+#include <bit>
+#include <cmath>
+#include <limits>
 #include <numeric>
 #include <stdexcept>
 
@@ -16,6 +19,11 @@ constexpr int64_t kFewRowBlocks = 8;
 constexpr uint32_t bit(int axis) { return 1u << axis; }
 
 int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
+
+double real_of(DType dtype, uint64_t bits) {
+  if (dtype == DType::f64) return std::bit_cast<double>(bits);
+  return static_cast<double>(std::bit_cast<float>(static_cast<uint32_t>(bits)));
+}
 
 }  // namespace
 
@@ -147,33 +155,84 @@ int32_t CubeProblem::only_user(int32_t node) const {
   return user;
 }
 
-void CubeProblem::find_sum() {
+// Rows of the product's elements, as they are.
+bool CubeProblem::rows_in_place(int32_t node) const {
+  const NormalAccess& access = access_of(node);
+  return plan_.nodes[node].axes == plan_.nodes[outer_.node].axes && access.storage == dtype_ &&
+         (access.strides[plan_.n_axis] == 1 || blocks_.n == 1);
+}
+
+// What the product is added to, if the cube unit can do so; else -1.
+int32_t CubeProblem::addend_of(int32_t sum) const {
+  if (sum < 0 || plan_.nodes[sum].op != PlanOp::add_) return -1;
+  const auto& inputs = plan_.nodes[sum].inputs;
+  const int32_t addend = inputs[0] == outer_.node ? inputs[1] : inputs[0];
+  if (plan_.nodes[addend].op != PlanOp::load_ || !rows_in_place(addend)) return -1;
+  return only_user(addend) == sum ? addend : -1;  // the sum may lie where it does, and comes first
+}
+
+// Instructions over columns of the product up to a node. What the cube unit stores would come
+// before theirs, and may lie where they read.
+int CubeProblem::vector_nodes_until(int32_t last) const {
+  const uint32_t contracted =
+      bit(plan_.k_axis) | (has_inner() ? bit(plan_.inner_k_axis) : uint32_t{0});
+  int count = 0;
+  for (int32_t i = 0; i <= last; ++i) {
+    const NormalNode& node = plan_.nodes[i];
+    const uint32_t touched = node.axes | node.reduce_axes;
+    const bool lazy = node.op == PlanOp::load_ || node.op == PlanOp::fill_;
+    count += !lazy && node.op != PlanOp::matmul_ && touched & bit(plan_.n_axis) &&
+             (touched & contracted) == 0;
+  }
+  return count;
+}
+
+void CubeProblem::find_finish() {
   // A B that is read in place passes in short pieces of k: C is better off in local memory.
   const bool packed = outer_.pack_b || (outer_.panels && storage_is_register(outer_.b));
   if (!target_.unified_memory || pair_ > 1 || !packed) return;
-  const auto rows_in_place = [&](int32_t node) {
-    const NormalAccess& access = access_of(node);
-    return plan_.nodes[node].axes == plan_.nodes[outer_.node].axes && access.storage == dtype_ &&
-           (access.strides[plan_.n_axis] == 1 || blocks_.n == 1);
-  };
-  const int32_t sum = only_user(outer_.node);
-  if (sum < 0 || plan_.nodes[sum].op != PlanOp::add_) return;
-  const auto& inputs = plan_.nodes[sum].inputs;
-  const int32_t addend = inputs[0] == outer_.node ? inputs[1] : inputs[0];
-  const int32_t store = only_user(sum);
-  if (store < 0 || plan_.nodes[store].op != PlanOp::store_ || !rows_in_place(store)) return;
-  if (plan_.nodes[addend].op != PlanOp::load_ || !rows_in_place(addend)) return;
-  if (only_user(addend) != sum) return;  // the sum may lie where the addend does, and comes first
-  sum_ = {sum, addend};
+  Finish finish{outer_.node};
+  finish.addend = addend_of(only_user(outer_.node));
+  if (finish.addend >= 0) {
+    finish.node = only_user(outer_.node);
+    finish.nodes++;
+  }
+  double low = -std::numeric_limits<double>::infinity(), high = -low;
+  for (;;) {
+    const int32_t user = only_user(finish.node);
+    if (user < 0) break;
+    const NormalNode& node = plan_.nodes[user];
+    if (node.op != PlanOp::max_ && node.op != PlanOp::min_) break;
+    const int32_t other = node.inputs[node.inputs[0] == finish.node ? 1 : 0];
+    if (plan_.nodes[other].op != PlanOp::fill_) break;
+    const double bound = real_of(dtype_, plan_.nodes[other].immediate);
+    if (std::isnan(bound)) break;
+    const auto bounded = [&](double at) {
+      return node.op == PlanOp::max_ ? std::max(at, bound) : std::min(at, bound);
+    };
+    low = bounded(low);
+    high = bounded(high);
+    finish.node = user;
+    finish.nodes++;
+  }
+  if (finish.nodes == 0 || finish.nodes < vector_nodes_until(finish.node)) return;
+  if (finish.addend >= 0) {
+    const int32_t store = only_user(finish.node);
+    if (store < 0 || plan_.nodes[store].op != PlanOp::store_ || !rows_in_place(store)) return;
+  }
+  finish.low = immediate_bits(dtype_, low, 0);
+  finish.high = immediate_bits(dtype_, high, 0);
+  finish_ = finish;
 }
 
 bool CubeProblem::describe_vector_nodes() {
-  find_sum();
+  find_finish();
+  const int32_t result = finish_.node >= 0 ? finish_.node : outer_.node;
   int direct_stores = 0, consumers = 0;
   for (size_t i = 0; i < plan_.nodes.size(); ++i) {
     const NormalNode& node = plan_.nodes[i];
     for (const int32_t input : node.inputs) {
-      if (input != outer_.node) continue;
+      if (input != result) continue;
       ++consumers;
       direct_stores +=
           node.op == PlanOp::store_ && access_of(static_cast<int32_t>(i)).storage == dtype_;
@@ -193,12 +252,11 @@ bool CubeProblem::describe_vector_nodes() {
       if (node.reduce_axes != bit(plan_.n_axis)) return false;
       blocks_.whole_rows = true;
     } else {
-      const bool apart = kind == PlanOpKind::map && static_cast<int32_t>(i) != sum_.node;
-      blocks_.epilogue_nodes += apart && node.axes & bit(plan_.n_axis);
+      blocks_.epilogue_nodes += kind == PlanOpKind::map && node.axes & bit(plan_.n_axis);
     }
   }
-  const bool stored = consumers == 1 && (direct_stores == 1 || sum_.node >= 0);
-  blocks_.local_c = !target_.unified_memory || !stored;
+  blocks_.epilogue_nodes -= finish_.nodes;
+  blocks_.local_c = !target_.unified_memory || consumers != 1 || direct_stores != 1;
   blocks_.equal_panels = blocks_.panels && !target_.unified_memory;
   return true;
 }

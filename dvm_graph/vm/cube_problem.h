@@ -20,10 +20,13 @@ struct Product {
   bool pack_a = false, pack_b = false;
 };
 
-// Of the outer product and as many elements that are loaded; stored as it is. The cube unit adds in
-// passing.
-struct StoredSum {
-  int32_t node = -1, addend = -1;  // node -1: there is none
+// What the cube unit makes of the outer product in passing: its sum with as many elements that are
+// loaded, within bounds.
+struct Finish {
+  int32_t node = -1;           // that is computed so; -1: the product itself
+  int32_t addend = -1;         // load; -1: there is none
+  int nodes = 0;               // that are no instructions of their own, the last of which is `node`
+  uint64_t low = 0, high = 0;  // immediates
 };
 
 class CubeProblem {
@@ -35,7 +38,7 @@ class CubeProblem {
   bool possible() const { return possible_; }  // false: cube kernels cannot do the plan
   const Product& outer() const { return outer_; }
   const Product& inner() const { return inner_; }  // whose result A of the outer one is made from
-  const StoredSum& sum() const { return sum_; }
+  const Finish& finish() const { return finish_; }
   bool has_inner() const { return inner_.node >= 0; }
   DType dtype() const { return dtype_; }
   int64_t pair() const { return pair_; }  // steps of k that are one element of A and B
@@ -60,7 +63,10 @@ class CubeProblem {
   bool describe();
   bool describe_operands(Product& product) const;
   int32_t only_user(int32_t node) const;
-  void find_sum();
+  int32_t addend_of(int32_t sum) const;
+  bool rows_in_place(int32_t node) const;
+  int vector_nodes_until(int32_t last) const;
+  void find_finish();
   bool describe_vector_nodes();
   void extend(Prologue& prologue, const NormalNode& node) const;
   int64_t batch_of(int32_t node) const;
@@ -69,7 +75,7 @@ class CubeProblem {
   const NormalPlan& plan_;
   const Target& target_;
   Product outer_, inner_;
-  StoredSum sum_;
+  Finish finish_;
   DType dtype_ = DType::f32;
   int64_t pair_ = 1;
   BlockProblem blocks_;

@@ -140,6 +140,12 @@ void add_instruction(Text& text, const uint64_t* words) {
       text.add("%s%d", i == 0 ? " window (" : ", ", static_cast<int32_t>(word));
     }
     text.add(")");
+  } else if (info.form == Form::matmul_clamp) {
+    text.add(" clamp (");
+    add_immediate(text, dtype, extra[0]);
+    text.add(", ");
+    add_immediate(text, dtype, extra[1]);
+    text.add(")");
   } else if (form.extra_words > 0)
     text.add(" limit %" PRId64, static_cast<int64_t>(*extra));
   add_predicates(text, head);

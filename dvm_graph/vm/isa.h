@@ -62,7 +62,7 @@ enum class Form : uint8_t {
   matmul,         // out xd: middle = row stride; in xa: middle = row stride, inner = k stride (1);
                   //   in xb: outer = panel stride, middle = k stride, inner = n stride: 1, or any
                   //   where the k stride is 1. e0 = m, e1 = k, e2 = n
-  matmul_add,     // as matmul; in xc: middle = row stride; e0 = m, e2 = n
+  matmul_clamp,   // as matmul; in xc: middle = row stride, or 0; words low, high. e0 = m, e2 = n
   matmul_widen,   // as matmul; xb in its storage dtype, in whole panels
   matmul_pairs,   // as matmul_widen; xa and xb in pairs, e1 counts pairs
   unary,
@@ -156,11 +156,11 @@ constexpr bool has_window(Form form) {
   return form == Form::pack_patches || form == Form::pool || form == Form::depthwise;
 }
 constexpr bool is_matmul(Form form) {
-  return form == Form::matmul || form == Form::matmul_add || form == Form::matmul_widen ||
+  return form == Form::matmul || form == Form::matmul_clamp || form == Form::matmul_widen ||
          form == Form::matmul_pairs;
 }
 // B in the dtype of the arithmetic, whose last panel may be ragged.
-constexpr bool has_plain_b(Form form) { return form == Form::matmul || form == Form::matmul_add; }
+constexpr bool has_plain_b(Form form) { return form == Form::matmul || form == Form::matmul_clamp; }
 constexpr bool is_pack_b(Form form) {
   return form == Form::pack_b || form == Form::pack_b_stored || form == Form::pack_b_pairs;
 }
@@ -187,7 +187,7 @@ constexpr FormInfo form_info(Form form) {
     case Form::matmul_pairs:
     case Form::binary:
     case Form::compare: return {1, 2, 0};
-    case Form::matmul_add:
+    case Form::matmul_clamp: return {1, 3, 2};
     case Form::select: return {1, 3, 0};
     default: return {1, 1, 0};
   }

@@ -125,7 +125,6 @@ void Lowering::decide_absorption() {
   }
 }
 
-// Nobody reads the stored value before it would have left the caches.
 bool Lowering::streams(int32_t store) const {
   if (store < 0) return false;
   const NormalNode& node = plan_.nodes[store];

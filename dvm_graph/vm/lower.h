@@ -49,6 +49,8 @@ class Lowering {
   TileValue place_for(int32_t node, bool kept);
   // The predicate under which an instruction must run whose value changes with these grid dims.
   uint8_t changed_mask(uint32_t dims) const;
+  // Nobody reads the stored value before it would have left the caches.
+  bool streams(int32_t store) const;
 
  private:
   struct Mark {
@@ -56,7 +58,6 @@ class Lowering {
   };
 
   void decide_absorption();
-  bool streams(int32_t store) const;
   bool load_suits(int32_t load, int32_t consumer) const;
   bool store_suits(int32_t store, int32_t producer) const;
   void depend_on_inputs(int32_t node);

@@ -1,6 +1,7 @@
 #include "vm/verify.h"
 
 #include <algorithm>
+#include <bit>
 #include <cstring>
 
 #include "vm/core.h"
@@ -191,7 +192,7 @@ class Verifier {
       if (e > header_.extent_registers) return fail("undefined extent register");
     }
     const bool folds =
-        info.form == Form::reduce || (is_matmul(info.form) && info.form != Form::matmul_add);
+        info.form == Form::reduce || (is_matmul(info.form) && info.form != Form::matmul_clamp);
     if (!folds && (head.flags & (kAccumulate | kAccumulateAlways))) {
       return fail("accumulates, but is no reduction or matmul");
     }
@@ -230,10 +231,23 @@ class Verifier {
       }
     }
     if (has_window(info.form)) return check_window(head, loops, info.form, words);
+    if (info.form == Form::matmul_clamp) return check_clamp(dtype, words);
     if (form.extra_words > 0 && static_cast<int64_t>(words[head.words - 1]) < 0) {
       return fail("negative limit");
     }
     return true;
+  }
+
+  // The addend, where it is a number, and the bounds.
+  bool check_clamp(DType dtype, const uint64_t* words) {
+    Operand addend;
+    std::memcpy(&addend, words + 7, sizeof addend);
+    if (addend.space() == Space::immediate && words[8] != 0) return fail("a number added is not 0");
+    const auto real = [dtype](uint64_t bits) {
+      if (dtype == DType::f64) return std::bit_cast<double>(bits);
+      return static_cast<double>(std::bit_cast<float>(static_cast<uint32_t>(bits)));
+    };
+    return real(words[9]) <= real(words[10]) || fail("low is not up to high");
   }
 
   // Spaces that the form allows.
@@ -266,7 +280,7 @@ class Verifier {
         return true;
       }
       case Space::immediate:
-        if (k == 0 || info.unit == Unit::cube || info.form == Form::reduce || integer ||
+        if (k == 0 || (info.unit == Unit::cube && k != 3) || info.form == Form::reduce || integer ||
             (info.unit == Unit::dma && info.form != Form::store)) {
           return fail("operand cannot be immediate");
         }

@@ -14,7 +14,8 @@
 // How a step of k is read and multiplied is a `Step`: types A and B of the operands' elements, Sum
 // of a vector of accumulators and Column of a vector of B; `column(at)`, `column(at, count)` and
 // `scalar(at)` read, `multiply_add(sum, scalar, column)` multiplies; kWidens: a Column is a Sum,
-// but takes time to read; kAdds: C begins with an addend, which lies elsewhere.
+// but takes time to read; kClamps: C begins with an addend, which lies elsewhere, where it
+// accumulates, and ends within bounds.
 #pragma once
 
 #include "npu/host/fetch_later.h"
@@ -60,7 +61,7 @@ struct Plain {
   using B = T;
   using Sum = Full<T>;
   using Column = Sum;
-  static constexpr bool kWidens = false, kAdds = false;
+  static constexpr bool kWidens = false, kClamps = false;
   DVM_INLINE static Column column(const B* at) { return load<Column>(at); }
   DVM_INLINE static Column column(const B* at, int64_t count) {
     return load_partial<Column>(at, count);
@@ -70,8 +71,11 @@ struct Plain {
 };
 
 template <class T>
-struct Added : Plain<T> {
-  static constexpr bool kAdds = true;
+constexpr T kInfinite = static_cast<T>(__builtin_inf());
+
+template <class T>
+struct Clamped : Plain<T> {
+  static constexpr bool kClamps = true;
 };
 
 // Memory to fetch into L2 meanwhile: `rows` rows of each panel per kAheadSteps steps of k.
@@ -103,6 +107,8 @@ struct Product {
   FetchLater* later = nullptr;  // null: there is nothing to fetch for later
   const C* from = nullptr;      // what C begins with where it accumulates: C, or an addend
   int64_t from_row = 0;
+  C low = 0, high = 0;  // of a Step that clamps
+  bool stream = false;  // C is too large to be read back from a cache
 
   bool direct() const { return b_panel == kColumns && b_step != kColumns; }
 };
@@ -124,19 +130,23 @@ template <class Step, int Rows, int Vectors, bool Ragged>
   for (int i = 0; i < kSums * Rows; i++)
 #pragma GCC unroll 4
     for (int j = 0; j < Vectors; j++) sum[i][j] = V{};
+  // Whole vectors of the memory, which are whole lines of it where vectors are.
+  const bool stream = Step::kClamps && x.stream && is_aligned<V>(x.c) && x.c_row % L == 0;
+  if (!stream) {
 #pragma GCC unroll 64
-  for (int i = 0; i < Rows; i++)
-    for (int j = 0; j < Vectors; j++) __builtin_prefetch(x.c + i * x.c_row + j * L, 1);
+    for (int i = 0; i < Rows; i++)
+      for (int j = 0; j < Vectors; j++) __builtin_prefetch(x.c + i * x.c_row + j * L, 1);
+  }
   // Rows of the addend follow one by one: all at once are more lines than a core can wait for.
   const auto* addend = x.from;
-  int64_t addend_rows = Rows;
+  int64_t addend_rows = x.accumulate ? Rows : 0;
   const auto fetch_addend = [&]() DVM_LAMBDA_INLINE {
 #pragma GCC unroll 4
     for (int j = 0; j < Vectors; j++) __builtin_prefetch(addend + j * L);
     addend += x.from_row;
     addend_rows--;
   };
-  if constexpr (Step::kAdds) {
+  if constexpr (Step::kClamps) {
     while (addend_rows > (kSums > 1 ? 0 : x.k / kAheadSteps)) fetch_addend();
   }
   // One pointer for three rows, which the compiler must not derive from each other: it would run
@@ -188,7 +198,7 @@ template <class Step, int Rows, int Vectors, bool Ragged>
   } else {
     NextPanels ahead = x.ahead;
     for (int64_t k = 0; k < x.k; k += kAheadSteps) {
-      if (Step::kAdds && addend_rows > 0) fetch_addend();
+      if (Step::kClamps && addend_rows > 0) fetch_addend();
       if constexpr (kPrefetches) {
 #pragma GCC unroll 64
         for (int i = 0; i < Rows; i++)
@@ -205,9 +215,13 @@ template <class Step, int Rows, int Vectors, bool Ragged>
     }
   }
   auto* c = x.c;
-  const auto* from = Step::kAdds ? x.from : x.c;
-  const int64_t c_row = x.c_row, from_row = Step::kAdds ? x.from_row : x.c_row;
-  const bool accumulate = Step::kAdds || x.accumulate;
+  const bool accumulate = x.accumulate;
+  const auto* from = Step::kClamps ? x.from : x.c;
+  const int64_t c_row = x.c_row, from_row = Step::kClamps ? x.from_row : x.c_row;
+  // NaN passes the bounds.
+  const auto finished = [low = splat<V>(x.low), high = splat<V>(x.high)](V v) DVM_LAMBDA_INLINE {
+    return Step::kClamps ? lesser_lanes(high, greater_lanes(low, v)) : v;
+  };
 #pragma GCC unroll 64
   for (int i = 0; i < Rows; i++, c += c_row, from += from_row) {
 #pragma GCC unroll 4
@@ -216,10 +230,13 @@ template <class Step, int Rows, int Vectors, bool Ragged>
       V result = sum[i][j];
       if (Ragged && j == Vectors - 1) {
         if (accumulate) result += load_partial<V>(from + j * L, ragged);
-        store_partial(at, result, ragged);
+        store_partial(at, finished(result), ragged);
       } else {
         if (accumulate) result += load<V>(from + j * L);
-        store(at, result);
+        if (stream)
+          store_stream(at, finished(result));
+        else
+          store(at, finished(result));
       }
     }
   }
@@ -263,7 +280,7 @@ DVM_INLINE void multiply_panel(const Product<Step>& panel, const EvenRows& rows,
     (m + rows.step <= rows.rows ? block : last)(x, ragged);
     x.a += rows.step * x.a_row;
     x.c += rows.step * x.c_row;
-    if (Step::kAdds) x.from += rows.step * x.from_row;
+    if (Step::kClamps) x.from += rows.step * x.from_row;
     x.ahead.at += ahead_rows * x.ahead.stride;
   }
 }
@@ -312,7 +329,7 @@ DVM_INLINE void multiply_full_panels(Product<Step>& x, const EvenRows& rows, int
     }
     x.b += Panels * x.b_panel;
     x.c += Panels * kNR;
-    if (Step::kAdds) x.from += Panels * kNR;
+    if (Step::kClamps) x.from += Panels * kNR;
   }
   x.ahead.rows = 0;
 }
@@ -357,9 +374,15 @@ void multiply_blocks(Product<Step> x, int64_t rows, int64_t columns, int64_t dep
     Product<Step> part = x;
     for (int64_t k = 0; k == 0 || k < x.k; k += depth) {
       part.k = lesser(x.k - k, depth);
+      if constexpr (Step::kClamps) {
+        const bool last = k + depth >= x.k;
+        part.low = last ? x.low : -kInfinite<typename Product<Step>::C>;
+        part.high = last ? x.high : kInfinite<typename Product<Step>::C>;
+        part.stream = last && x.stream;
+      }
       multiply_panels(part, lesser(rows - m, chunks.step), columns, wide, most);
       part.accumulate = true;
-      if (Step::kAdds) {
+      if (Step::kClamps) {
         part.from = part.c;
         part.from_row = part.c_row;
       }
@@ -368,7 +391,7 @@ void multiply_blocks(Product<Step> x, int64_t rows, int64_t columns, int64_t dep
     }
     x.a += chunks.step * x.a_row;
     x.c += chunks.step * x.c_row;
-    if (Step::kAdds) x.from += chunks.step * x.from_row;
+    if (Step::kClamps) x.from += chunks.step * x.from_row;
   }
 }
 

@@ -1,4 +1,5 @@
-// The cube unit: C[m,n] (+)= A[m,k] * B[k,n], or an addend and that, block by block (blocks.h).
+// The cube unit: C[m,n] (+)= A[m,k] * B[k,n], or an addend and that within bounds, block by block
+// (blocks.h).
 //
 // A row-major B under very few rows is streamed row by row instead: bandwidth is all that counts
 // there, and only long contiguous reads get it. A B whose columns are contiguous (k stride 1) is
@@ -21,6 +22,7 @@ template <class T>
 struct Matmul : Product<Plain<T>> {
   int64_t b_column;
 
+  bool bounded() const { return this->low > -kInfinite<T> || this->high < kInfinite<T>; }
   bool contiguous_columns(int64_t columns) const {
     return this->b_step == 1 && (b_column != 1 || columns == 1);
   }
@@ -146,22 +148,41 @@ void multiply_columns(Matmul<T> x, int64_t rows, int64_t columns) {
   if (rows == 1) multiply_dot_rows<T, 1>(x, columns);
 }
 
+// What is no block of C is clamped behind the product.
 template <class T>
-void multiply(const Matmul<T>& x, int64_t rows, int64_t columns) {
-  if (x.contiguous_columns(columns)) return multiply_columns(x, rows, columns);
-  if (x.direct() && x.k > 0 &&
-      multiply_streamed(x, rows, columns, std::make_integer_sequence<int, kStreamRows>{})) {
-    return;
+void clamp_rows(const Matmul<T>& x, int64_t rows, int64_t columns) {
+  using V = Full<T>;
+  if (!x.bounded()) return;
+  const V low = splat<V>(x.low), high = splat<V>(x.high);
+  for (int64_t m = 0; m < rows; m++) {
+    T* row = x.c + m * x.c_row;
+    for (int64_t n = 0; n < columns; n += kLanes<T>) {
+      const int64_t lanes = lesser<int64_t>(kLanes<T>, columns - n);
+      const V v = load_partial<V>(row + n, lanes);
+      store_partial(row + n, lesser_lanes(high, greater_lanes(low, v)), lanes);
+    }
   }
-  const int64_t depth = x.direct() ? kDirectDepth : x.k + 1;
-  if (x.from == x.c) return multiply_blocks<Plain<T>>(x, rows, columns, depth);
-  const Product<Added<T>> added{x.a, x.a_row, x.b,    x.b_step,     x.b_panel,
-                                x.c, x.c_row, x.k,    x.accumulate, nullptr,
-                                {},  x.later, x.from, x.from_row};
-  multiply_blocks(added, rows, columns, depth);
 }
 
-template <class T, bool Adds>
+template <class T>
+void multiply(const Matmul<T>& x, int64_t rows, int64_t columns) {
+  if (x.contiguous_columns(columns)) {
+    multiply_columns(x, rows, columns);
+    return clamp_rows(x, rows, columns);
+  }
+  if (x.direct() && x.k > 0 &&
+      multiply_streamed(x, rows, columns, std::make_integer_sequence<int, kStreamRows>{})) {
+    return clamp_rows(x, rows, columns);
+  }
+  const int64_t depth = x.direct() ? kDirectDepth : x.k + 1;
+  if (x.from == x.c && !x.bounded()) return multiply_blocks<Plain<T>>(x, rows, columns, depth);
+  const Product<Clamped<T>> clamped{x.a,     x.a_row,    x.b,          x.b_step, x.b_panel, x.c,
+                                    x.c_row, x.k,        x.accumulate, nullptr,  {},        x.later,
+                                    x.from,  x.from_row, x.low,        x.high,   x.stream};
+  multiply_blocks(clamped, rows, columns, depth);
+}
+
+template <class T, bool Clamps>
 void matmul_handler(Core& core, const uint64_t* words) {
   const Extents e = extents_of(core, words);
   if (e.outer <= 0 || e.inner <= 0) return;
@@ -178,11 +199,24 @@ void matmul_handler(Core& core, const uint64_t* words) {
   x.c = c.at;
   x.c_row = c.middle;
   x.k = e.middle;
-  const Tile<const T> from = tile_at<const T>(core, words + (Adds ? 7 : 1));
-  x.from = from.at;
-  x.from_row = from.middle;
-  x.accumulate =
-      Adds || (flags & kAccumulateAlways) != 0 || ((flags & kAccumulate) != 0 && !core.first_chunk);
+  x.from = c.at;
+  x.from_row = c.middle;
+  x.low = -kInfinite<T>;
+  x.high = kInfinite<T>;
+  if constexpr (Clamps) {
+    x.accumulate = !is_immediate(words + 7);
+    if (x.accumulate) {
+      const Tile<const T> from = tile_at<const T>(core, words + 7);
+      x.from = from.at;
+      x.from_row = from.middle;
+    }
+    __builtin_memcpy(&x.low, words + 9, sizeof x.low);
+    __builtin_memcpy(&x.high, words + 10, sizeof x.high);
+    x.stream = streams(words);
+  } else {
+    x.accumulate =
+        (flags & kAccumulateAlways) != 0 || ((flags & kAccumulate) != 0 && !core.first_chunk);
+  }
   FetchLater later(core, bursts_of(e.outer, e.inner, e.middle, x.kColumns));
   if (later.any()) x.later = &later;
   multiply(x, e.outer, e.inner);
@@ -194,7 +228,7 @@ struct Cube {
   }
   template <Family F, Form Form_, DType D>
   static constexpr auto handler() {
-    return &matmul_handler<ElementType<D>, Form_ == Form::matmul_add>;
+    return &matmul_handler<ElementType<D>, Form_ == Form::matmul_clamp>;
   }
 };
 

@@ -56,12 +56,16 @@ DVM_INLINE Extents extents_of(const Core& core, const uint64_t* words) {
           core.extents[(head >> 56) & 0xff]};
 }
 
+DVM_INLINE bool is_immediate(const uint64_t* word) {
+  return static_cast<uint32_t>(word[0]) >> kSpaceShift == static_cast<uint32_t>(Space::immediate);
+}
+
 // The operand whose two words start at `word`. An immediate's second word is its value.
 template <class T>
 DVM_INLINE Tile<T> tile_at(const Core& core, const uint64_t* word) {
   const auto address = static_cast<uint32_t>(word[0]);
   const uint32_t offset = address & kAddressMask;
-  if (address >> kSpaceShift == static_cast<uint32_t>(Space::immediate)) {
+  if (is_immediate(word)) {
     return {reinterpret_cast<T*>(const_cast<uint64_t*>(word + 1)), 0, 0, 0};
   }
   std::byte* base = address >> kSpaceShift == static_cast<uint32_t>(Space::local)

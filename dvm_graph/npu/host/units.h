@@ -29,7 +29,7 @@ constexpr Part part_of(Family family, Form form) {
     case Form::pool:
     case Form::depthwise: return Part::window;
     case Form::matmul:
-    case Form::matmul_add: return Part::cube;
+    case Form::matmul_clamp: return Part::cube;
     case Form::reduce: return Part::reduce;
     case Form::unary:
     case Form::binary: return is_math(family) ? Part::math : Part::arithmetic;

@@ -5,7 +5,8 @@
 // Pooling and depth-wise convolution keep a block of sums in registers while the taps pass: a
 // vector of channels for each of some neighbouring windows or, at the borders, where windows differ
 // in their taps, several vectors of one window. Block follows block along the channels, as they lie
-// in memory. Compiled per level: see simd.h.
+// in memory. Rows of a large image come from far: those that the next row of windows reads first
+// are fetched meanwhile. Compiled per level: see simd.h.
 #include "kernels/window.h"
 #include "npu/host/loops.h"
 #include "npu/host/rows.h"
@@ -15,6 +16,8 @@
 namespace dvm::DVM_LEVEL {
 namespace {
 
+constexpr int64_t kLineBytes = 64;
+constexpr int64_t kFarBytes = int64_t{1} << 20;  // of an image that does not stay in L2
 constexpr int kBlock = 8;  // sums at once, of windows or channels: they hide the latency of FMAs
 
 DVM_INLINE int64_t ceil_div(int64_t a, int64_t b) { return a >= 0 ? (a + b - 1) / b : -(-a / b); }
@@ -174,6 +177,18 @@ struct Run {
   int64_t tap_rows, tap_columns, tap_row_step, tap_column_step;
   const T* weights;  // of the first tap inside
   int64_t weight_row_step, weight_column_step;
+  const T* later;  // the first pixel to fetch meanwhile
+  int64_t later_rows, later_row_step;
+  int64_t pixel, pixels;  // the step between pixels, and pixels between windows
+
+  // What so many windows read of row `y` of those to fetch, at some vectors of channels.
+  DVM_INLINE void fetch(int64_t y, int64_t windows, int64_t c, int64_t vectors) const {
+    constexpr auto kElement = static_cast<int64_t>(sizeof(T));
+    const T* from = later + y * later_row_step + c;
+    for (int64_t at = 0; at < windows * pixels; at++, from += pixel)
+      for (int64_t byte = 0; byte < vectors * kVectorBytes; byte += kLineBytes)
+        __builtin_prefetch(from + byte / kElement, 0, 2);
+  }
 };
 
 // A block of windows for some vectors of channels from `c` on; the only one may be partial.
@@ -193,6 +208,7 @@ DVM_INLINE void reduce_block(const Run<T>& run, int64_t c, int64_t lanes = 0) {
   for (int64_t y = 0; y < run.tap_rows; y++) {
     const T* tap = run.at + c + y * run.tap_row_step;
     const T* weight = run.weights + c + y * run.weight_row_step;
+    if (y < run.later_rows) run.fetch(y, Windows, c, Vectors);
     for (int64_t x = 0; x < run.tap_columns; x++) {
       V w[Vectors] = {};
 #pragma GCC unroll 16
@@ -235,6 +251,7 @@ void reduce_run(Run<T> run, int64_t windows, int64_t channels) {
     reduce_windows<Op, T, Count>(run, channels);
     run.out += Count * run.out_step;
     run.at += Count * run.step;
+    run.later += Count * run.step;
     windows -= Count;
   };
   while (windows >= kBlock) take(std::integral_constant<int, kBlock>{});
@@ -263,6 +280,13 @@ void reduce_row(const Window& w, const T* image, const T* weights, T* out, int64
   run.tap_column_step = int64_t{w.dilation_width} * w.pixel;
   run.weight_column_step = w.channels;
   run.weight_row_step = int64_t{w.kernel_width} * w.channels;
+  const bool far = w.height * row_step * static_cast<int64_t>(sizeof(T)) >= kFarBytes;
+  run.later_rows = far ? w.stride_height : 0;
+  run.later_row_step = row_step;
+  run.pixel = w.pixel;
+  run.pixels = w.stride_width;
+  // Behind the rows of these windows. Those behind the last ones of an image are the next one's.
+  const T* later = image + (top + int64_t{w.kernel_height - 1} * w.dilation_height + 1) * row_step;
   const int64_t end = first_x + count;
   for (int64_t x = first_x; x < end;) {
     const int64_t left = x * w.stride_width - w.pad_left;
@@ -274,6 +298,7 @@ void reduce_row(const Window& w, const T* image, const T* weights, T* out, int64
     run.out = out + (x - first_x) * out_step;
     run.at = image + (top + rows.begin * w.dilation_height) * row_step +
              (left + columns.begin * w.dilation_width) * w.pixel;
+    run.later = later + left * w.pixel;
     run.weights = weights + (rows.begin * w.kernel_width + columns.begin) * w.channels;
     reduce_run<Op, T>(run, windows, channels);
     x += windows;

@@ -1,14 +1,14 @@
-// m_matmul and m_matmul_add of every level against long double: every row count around the register
-// block, packed and direct B, B with contiguous columns, ragged columns, strided A and C,
-// accumulation; addends with rows of their own, with one row for all, and in C itself. What
-// d_prefetch announces must make no difference.
+// m_matmul and m_matmul_clamp of every level against long double: every row count around the
+// register block, packed and direct B, B with contiguous columns, ragged columns, strided A and C,
+// accumulation; addends with rows of their own, with one row for all, and in C itself; bounds,
+// which NaN passes, and streams. What d_prefetch announces must make no difference.
 #include "operands.h"
 #include "reference.h"
 
 namespace dvm::test {
 namespace {
 
-enum class Addend { none, rows, row, in_place };
+enum class Addend { none, zero, rows, row, in_place };  // none: m_matmul
 
 struct Layout {
   int64_t m, k, n, nr;
@@ -16,6 +16,7 @@ struct Layout {
   int64_t b_gap = 0;            // steps of k between packed panels
   bool accumulate;
   Addend addend = Addend::none;
+  double low = -HUGE_VAL, high = HUGE_VAL;
   int64_t b_column = 1;  // not 1: columns of B are contiguous
 };
 
@@ -31,8 +32,11 @@ Layout random_layout(Random& random, int64_t nr) {
   x.b_gap = random.integer(0, 2);
   x.b_row = random.chance(0.5) ? 0 : x.n + random.integer(0, 5);
   x.c_row = x.n + random.integer(0, 5);
-  constexpr Addend kAddends[] = {Addend::none, Addend::rows, Addend::row, Addend::in_place};
+  constexpr Addend kAddends[] = {Addend::none, Addend::zero, Addend::rows, Addend::row,
+                                 Addend::in_place};
   x.addend = random.pick(kAddends);
+  if (random.chance(0.7)) x.low = random.chance(0.7) ? 0 : -1.5;
+  if (random.chance(0.5)) x.high = random.chance(0.7) ? 2.25 : std::fmax(x.low, -1.5);
   x.accumulate = x.addend == Addend::none && random.chance(0.5);
   if (random.chance(0.25)) {
     x.b_row = 1;
@@ -75,6 +79,13 @@ void announce(Machine& machine, Random& random, DType dtype, const std::vector<P
 }
 
 template <class T>
+int64_t bits_of(T value) {
+  int64_t bits = 0;
+  std::memcpy(&bits, &value, sizeof value);
+  return bits;
+}
+
+template <class T>
 void test_layout(Machine& machine, Random& random, DType dtype, const Layout& x) {
   const Shape a_shape{1, x.m, x.k}, c_shape{1, x.m, x.n};
   const int64_t panels = (x.n + x.nr - 1) / x.nr;
@@ -88,6 +99,9 @@ void test_layout(Machine& machine, Random& random, DType dtype, const Layout& x)
   Array<T> addend(c_shape, {0, x.addend == Addend::row ? 0 : x.n + 3, 1});
   for (Array<T>* array : {&a, &b, &c, &addend})
     array->fill([&] { return static_cast<T>(random.real(-1, 1)); });
+  if (x.m > 0 && x.k > 0 && random.chance(0.3)) {
+    a.at(0, random.integer(0, x.m - 1), random.integer(0, x.k - 1)) = std::nan("");
+  }
   const std::vector<T> before = c.copy();
   Place b_place = b.place();
   b_place.strides.outer = packed ? (x.k + x.b_gap) * x.nr : x.nr * x.b_column;
@@ -100,8 +114,14 @@ void test_layout(Machine& machine, Random& random, DType dtype, const Layout& x)
     machine.execute(Family::m_matmul, dtype, extents, {c.place(), a.place(), b_place}, {}, flags);
   } else {
     context += " addend " + std::to_string(static_cast<int>(x.addend));
-    machine.execute(Family::m_matmul_add, dtype, extents,
-                    {c.place(), a.place(), b_place, in_place ? c.place() : addend.place()});
+    const Place zero{nullptr, {}, true, 0};
+    machine.execute(Family::m_matmul_clamp, dtype, extents,
+                    {c.place(), a.place(), b_place,
+                     in_place                   ? c.place()
+                     : x.addend == Addend::zero ? zero
+                                                : addend.place()},
+                    {bits_of(static_cast<T>(x.low)), bits_of(static_cast<T>(x.high))},
+                    random.chance(0.5) ? kStream : uint8_t{0});
   }
   CHECK(machine.core.laters == 0 || x.m == 0 || x.n == 0);
   bool right = true;
@@ -109,13 +129,21 @@ void test_layout(Machine& machine, Random& random, DType dtype, const Layout& x)
   for_each_index(c_shape, [&](int64_t, int64_t m, int64_t n) {
     const size_t at = static_cast<size_t>(c.strides().at(0, m, n));
     Wide sum = x.accumulate || in_place ? before[at] : T{0};
-    if (x.addend != Addend::none && !in_place) sum = addend.at(0, m, n);
+    if (x.addend == Addend::rows || x.addend == Addend::row) sum = addend.at(0, m, n);
     Wide scale = std::fabs(sum);
     for (int64_t k = 0; k < x.k; k++) {
       const Wide product =
           static_cast<Wide>(a.at(0, m, k)) * (packed ? b.at(n / x.nr, k, n % x.nr) : b.at(0, k, n));
       sum += product;
       scale += std::fabs(product);
+    }
+    if (x.addend != Addend::none && sum < x.low) sum = x.low;
+    if (x.addend != Addend::none && sum > x.high) sum = x.high;
+    if (std::isnan(sum)) {
+      right = right && std::isnan(c.at(0, m, n));
+      c.at(0, m, n) = 0;
+      expected_gaps[at] = 0;
+      return;
     }
     right = right && std::fabs(c.at(0, m, n) - sum) <=
                          scale * std::numeric_limits<T>::epsilon() * (2 + x.k / 8);

@@ -176,17 +176,24 @@ void run_matmul_pairs(const Core& core, const Decoded& d) {
   }
 }
 
+// Of a product that is clamped: low or high.
+double bound(const Decoded& d, int which) {
+  return read(d.dtype, reinterpret_cast<const std::byte*>(&d.extra[which])).real;
+}
+
 void run_matmul(const Core& core, const Decoded& d) {
   const int64_t width = panel_width(d.dtype);
-  const bool adds = d.form == Form::matmul_add;
-  const Tile& before = d.tiles[adds ? 3 : 0];
-  const bool add = adds || accumulates(core, d.head.flags);
+  const bool clamps = d.form == Form::matmul_clamp;
+  const Tile& before = d.tiles[clamps ? 3 : 0];
+  const bool add = clamps || accumulates(core, d.head.flags);
   for (int64_t m = 0; m < d.e0; ++m) {
     for (int64_t n = 0; n < d.e2; ++n) {
       double sum = add ? before.get(0, m, n).real : 0;
       for (int64_t k = 0; k < d.e1; ++k) {
         sum += d.tiles[1].get(0, m, k).real * d.tiles[2].get(n / width, k, n % width).real;
       }
+      if (clamps && sum < bound(d, 0)) sum = bound(d, 0);
+      if (clamps && sum > bound(d, 1)) sum = bound(d, 1);
       d.tiles[0].set(0, m, n, {sum, 0});
     }
   }
@@ -259,7 +266,7 @@ void execute(Core& core, const uint64_t* words) {
     case Form::pack_b_pairs: return run_pack_b_pairs(d);
     case Form::pack_a_pairs: return run_pack_a_pairs(d);
     case Form::matmul:
-    case Form::matmul_add:
+    case Form::matmul_clamp:
     case Form::matmul_widen: return run_matmul(core, d);
     case Form::matmul_pairs: return run_matmul_pairs(core, d);
     case Form::reduce: return run_reduce(core, d);

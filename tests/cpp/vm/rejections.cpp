@@ -167,16 +167,20 @@ void check_verifier() {
       "  p0 = v0 + 0 in [0, 104)\n"
       "  p1 = v1 + 0 in [0, 104)\n"
       "body\n"
-      "  m_matmul_add_f32 [e1,e2,e3] p1(0,13,1) <- l:0x0(0,3,1), l:0x20(24,8,1), p0(0,13,1)\n"
+      "  m_matmul_clamp_f32 [e1,e2,e3] p1(0,13,1) <- l:0x0(0,3,1), l:0x20(24,8,1), p0(0,13,1) "
+      "clamp (#0, #inf)\n"
       "end\n";
   check_rejected("a sum", sum, "[0, 104)", "[0, 104)", "", true);
   check_rejected("an addend beyond its value", sum, "p0(0,13,1)", "p0(0,14,1)", "operand 3 reaches",
                  true);
   check_rejected("an addend by columns", sum, "p0(0,13,1)", "p0(0,1,2)",
                  "rows of a matmul are contiguous", true);
-  check_rejected("a number added", sum, ", p0(0,13,1)", ", #1", "immediate", true);
-  check_rejected("a sum that accumulates", sum, "p0(0,13,1)\n", "p0(0,13,1) {accumulate_always}\n",
+  check_rejected("a number added", sum, ", p0(0,13,1)", ", #1", "not 0", true);
+  check_rejected("nothing added", sum, ", p0(0,13,1)", ", #0", "", true);
+  check_rejected("a sum that accumulates", sum, "#inf)\n", "#inf) {accumulate_always}\n",
                  "accumulate", true);
+  check_rejected("bounds without numbers between them", sum, "#inf)", "#-1)", "low", true);
+  check_rejected("a bound that is no number", sum, "#inf)", "#nan)", "low", true);
   Program program = assemble(good);
   std::memcpy(program.mutable_words() + program.words().size() - program.body().size(), "\xff\xff",
               2);
