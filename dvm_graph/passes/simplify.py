@@ -103,29 +103,21 @@ def _sole_use(value: Value, builder: Builder) -> bool:
 # -- arithmetic
 
 
-def _drop_neutral(neutral: Any, sides: tuple[int, ...], integers_only: bool = False) -> _Rule:
-    """`x op neutral` is x."""
+def _drop_neutral(neutral: float, sides: tuple[int, ...], integers_only: bool = False) -> _Rule:
+    """`x op neutral` is x; a zero of the other sign is another number."""
 
     def rule(node: Node, builder: Builder) -> Value | None:
         if integers_only and not node.output.dtype.is_integer:
             return None
         for side in sides:
-            kept = _operand(node, 1 - side)
-            if _number(_operand(node, side)) == neutral and _same_shape(kept, node, builder):
+            kept, number = _operand(node, 1 - side), _number(_operand(node, side))
+            if number != neutral or math.copysign(1, number) != math.copysign(1, neutral):
+                continue
+            if _same_shape(kept, node, builder):
                 return kept
         return None
 
     return rule
-
-
-def _add_negative_zero(node: Node, builder: Builder) -> Value | None:
-    """X + -0.0 is x, also for x = -0.0."""
-    for side in (0, 1):
-        number, kept = _number(_operand(node, side)), _operand(node, 1 - side)
-        negative_zero = isinstance(number, float) and number == 0 and math.copysign(1, number) < 0
-        if negative_zero and _same_shape(kept, node, builder):
-            return kept
-    return None
 
 
 def _divide_by_power_of_two(node: Node, builder: Builder) -> Value | None:
@@ -320,7 +312,7 @@ def _same_extents(a: Value, b: Value, builder: Builder) -> bool:
 def _rules() -> dict[str, tuple[_Rule, ...]]:
     rules: dict[str, list[_Rule]] = {
         "mul": [_drop_neutral(1, (0, 1))],
-        "add": [_drop_neutral(0, (0, 1), integers_only=True), _add_negative_zero],
+        "add": [_drop_neutral(0, (0, 1), integers_only=True), _drop_neutral(-0.0, (0, 1))],
         "sub": [_drop_neutral(0, (1,))],
         "div": [_drop_neutral(1, (1,)), _divide_by_power_of_two],
         "pow": [_square],
