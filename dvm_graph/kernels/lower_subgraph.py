@@ -241,7 +241,7 @@ class _Lowering:
         if dtype.is_float:
             return self._emit(PlanNode("fill", dtype.register, 0, scalar=float(scalar)))
         number = int(scalar)
-        if number >= 2**63:
+        if number >= 2**63:  # unsigned: the same bits
             number -= 2**64
         return self._emit(PlanNode("fill", dtype.register, 0, integer=number))
 
