@@ -1,9 +1,9 @@
 """Comparison with onnxruntime: the same feeds through both, errors and times side by side.
 
 The tolerance is |actual - expected| <= atol + rtol * |expected|, per output dtype, or that of products
-of bf16 for a model of that precision. Random feeds are
-made from the declared input types: integers are drawn from {0, 1} (valid token ids and masks in
-any model), floats from the standard normal distribution; pass `feeds` where a model wants more.
+of bf16 for a model of that precision. Random feeds are made from the declared input types: integers are
+drawn from {0, 1} (valid token ids and masks in any model), floats from the standard normal distribution;
+pass `feeds` where a model wants more.
 """
 
 from __future__ import annotations

@@ -54,12 +54,6 @@ def describe(node: Node, space: AxisSpace) -> NodeAxes:
     return _map(node, space)
 
 
-def _value(node: Node, index: int) -> Value:
-    value = node.inputs[index]
-    assert value is not None, node.name
-    return value
-
-
 def _aligned(
     shape: Shape, result: Layout, extents: Shape, space: AxisSpace
 ) -> tuple[Layout, tuple[int, ...]]:
@@ -91,7 +85,7 @@ def _map(node: Node, space: AxisSpace) -> NodeAxes:
 
 
 def _reduce(node: Node, space: AxisSpace) -> NodeAxes:
-    operand = space.layout(shape_of(_value(node, 0)))
+    operand = space.layout(shape_of(node.required(0)))
     axes = frozenset(node.attrs["axes"])
     result = tuple(() if axis in axes else atoms for axis, atoms in enumerate(operand))
     reduced = tuple(atom for axis in sorted(axes) for atom in operand[axis])
@@ -100,7 +94,7 @@ def _reduce(node: Node, space: AxisSpace) -> NodeAxes:
 
 
 def _matmul(node: Node, space: AxisSpace) -> NodeAxes:
-    a, b = shape_of(_value(node, 0)), shape_of(_value(node, 1))
+    a, b = shape_of(node.required(0)), shape_of(node.required(1))
     extents = shape_of(node.output)
     m = (space.atom(extents[-2]),)
     n = (space.atom(extents[-1], rigid=True),)
@@ -119,7 +113,7 @@ def _matmul(node: Node, space: AxisSpace) -> NodeAxes:
 
 
 def _reshape(node: Node, space: AxisSpace) -> NodeAxes:
-    operand = space.layout(shape_of(_value(node, 0)))
+    operand = space.layout(shape_of(node.required(0)))
     result = space.layout(shape_of(node.output))
     mark = space.mark()
     flat_operand = [atom for atoms in operand for atom in atoms]
@@ -131,7 +125,7 @@ def _reshape(node: Node, space: AxisSpace) -> NodeAxes:
 
 
 def _transpose(node: Node, space: AxisSpace) -> NodeAxes:
-    operand = space.layout(shape_of(_value(node, 0)))
+    operand = space.layout(shape_of(node.required(0)))
     result = tuple(operand[axis] for axis in node.attrs["perm"])
     return NodeAxes(result, (operand,), ((),), (False,))
 
@@ -139,7 +133,7 @@ def _transpose(node: Node, space: AxisSpace) -> NodeAxes:
 def _broadcast_to(node: Node, space: AxisSpace) -> NodeAxes:
     extents = shape_of(node.output)
     result = space.layout(extents)
-    layout, maybe = _aligned(shape_of(_value(node, 0)), result, extents, space)
+    layout, maybe = _aligned(shape_of(node.required(0)), result, extents, space)
     return NodeAxes(result, (layout,), (maybe,), (bool(maybe),))
 
 
@@ -148,7 +142,7 @@ def _strided(node: Node, space: AxisSpace) -> NodeAxes:
 
 
 def _gather(node: Node, space: AxisSpace) -> NodeAxes:
-    source, index = shape_of(_value(node, 0)), shape_of(_value(node, 1))
+    source, index = shape_of(node.required(0)), shape_of(node.required(1))
     axis: int = node.attrs["axis"]
     result = space.layout(shape_of(node.output))
     gathered = (space.atom(source[axis], rigid=True),)

@@ -1,6 +1,6 @@
 """ONNX operators to basic operators, a file per family."""
 
-from dvm_graph.decompose import (
+from dvm_graph.decompose import (  # noqa: F401 - enters their decompositions into the table
     activations,
     attention,
     casts,
@@ -22,24 +22,3 @@ from dvm_graph.decompose import (
 from dvm_graph.decompose.walk import decompose
 
 __all__ = ["decompose"]
-
-FAMILIES = (
-    activations,
-    attention,
-    casts,
-    convolution,
-    einsum,
-    elementwise,
-    indexing,
-    matrix,
-    normalization,
-    pooling,
-    reductions,
-    resizing,
-    shapes,
-    slicing,
-    softmax,
-    sources,
-    transposed_convolution,
-)
-"""Importing a family enters its decompositions into the table."""

@@ -91,6 +91,12 @@ class Node:
         """The operand, or None when omitted or past the end."""
         return self.inputs[index] if index < len(self.inputs) else None
 
+    def required(self, index: int) -> Value:
+        """An operand that the operator cannot do without."""
+        value = self.operand(index)
+        assert value is not None, self.name
+        return value
+
     def __repr__(self) -> str:
         return f"{self.op}({self.name})"
 
@@ -143,6 +149,10 @@ class Graph:
             seen.update(dict.fromkeys(node.outputs))
         seen.update(dict.fromkeys(self.outputs))
         return iter(seen)
+
+    def sole_use(self, value: Value) -> bool:
+        """The value has one user, and is no graph output."""
+        return len(self.users(value)) == 1 and not self.is_output(value)
 
     def is_output(self, value: Value) -> bool:
         return any(value is output for output in self.outputs)

@@ -192,7 +192,7 @@ def _nothing(_: Node) -> None:
 
 
 def _check_reduce(node: Node) -> None:
-    axes, rank = node.attrs["axes"], _operand(node, 0).rank
+    axes, rank = node.attrs["axes"], node.required(0).rank
     if list(axes) != sorted(set(axes)) or any(not 0 <= axis < rank for axis in axes):
         raise _fail(node, f"axes {axes} are not sorted axes of rank {rank}")
     if node.output.rank != rank:
@@ -206,13 +206,13 @@ def _check_map(node: Node) -> None:
 
 
 def _check_matrix(node: Node) -> None:
-    ranks = [_operand(node, 0).rank, _operand(node, 1).rank]
+    ranks = [node.required(0).rank, node.required(1).rank]
     if min(ranks) < 2 or node.output.rank != max(ranks):
         raise _fail(node, f"ranks {ranks} and result rank {node.output.rank} are no matmul's")
 
 
 def _check_view(node: Node) -> None:
-    rank, result = _operand(node, 0).rank, node.output
+    rank, result = node.required(0).rank, node.output
     attrs = node.attrs
     if node.op == "transpose" and sorted(attrs["perm"]) != list(range(rank)):
         raise _fail(node, f"perm {attrs['perm']} is no permutation of rank {rank}")
@@ -227,7 +227,7 @@ def _check_view(node: Node) -> None:
 
 
 def _check_gather(node: Node) -> None:
-    data, index = _operand(node, 0), _operand(node, 1)
+    data, index = node.required(0), node.required(1)
     if index.dtype is not DType.INT64:
         raise _fail(node, f"its index is {index.dtype.short}, not i64")
     if not 0 <= node.attrs["axis"] < data.rank:
@@ -235,16 +235,10 @@ def _check_gather(node: Node) -> None:
 
 
 def _check_window(node: Node) -> None:
-    if _operand(node, 0).rank != 4:
-        raise _fail(node, f"rank {_operand(node, 0).rank} is not that of images")
+    if node.required(0).rank != 4:
+        raise _fail(node, f"rank {node.required(0).rank} is not that of images")
     if any(len(node.attrs[name]) != 2 for name in OPERATORS[node.op].attrs[:5]):
         raise _fail(node, "the sizes of its window are no pairs")
-
-
-def _operand(node: Node, index: int) -> Value:
-    value = node.operand(index)
-    assert value is not None, node
-    return value
 
 
 _KIND_CHECKS: dict[Kind, Callable[[Node], None]] = {

@@ -154,8 +154,7 @@ class _Lowering:
 
     def _address(self, node: Node, index: int) -> Address:
         """Where an operand lies, through the views of this subgraph that lead to it."""
-        value = node.inputs[index]
-        assert value is not None
+        value = node.required(index)
         producer = value.producer
         if producer is not None and producer in self._inside and _is_view(producer):
             if self._axes[producer].operands[0] is None:
@@ -175,8 +174,7 @@ class _Lowering:
 
     def _strided(self, node: Node) -> Address:
         """Where a slice, a view or a reshape that does not regroup reads."""
-        source = node.inputs[0]
-        assert source is not None
+        source = node.required(0)
         place = self._values.place(source)
         offset: Dim = place.offset
         if node.op == "slice":
@@ -217,8 +215,7 @@ class _Lowering:
 
     def _operand(self, node: Node, index: int) -> int:
         """The plan node that holds an operand: computed before, a scalar, or loaded."""
-        value = node.inputs[index]
-        assert value is not None
+        value = node.required(index)
         if value in self._at:
             return self._at[value]
         scalar = _scalar_of(value)
@@ -244,7 +241,7 @@ class _Lowering:
         if dtype.is_float:
             return self._emit(PlanNode("fill", dtype.register, 0, scalar=float(scalar)))
         number = int(scalar)
-        if number >= 2**63:
+        if number >= 2**63:  # unsigned: the same bits
             number -= 2**64
         return self._emit(PlanNode("fill", dtype.register, 0, integer=number))
 
@@ -268,8 +265,7 @@ class _Lowering:
 
     def _lower_view(self, node: Node) -> None:
         """Views compute nothing; one that reads memory for others is loaded where it is used."""
-        source = node.inputs[0]
-        assert source is not None
+        source = node.required(0)
         if source in self._at:
             self._at[node.output] = self._at[source]
         elif (scalar := _scalar_of(source)) is not None:
@@ -310,8 +306,7 @@ class _Lowering:
         return self._emit(PlanNode("narrow", dtype.register, axes, (operand,), narrow_to=dtype))
 
     def _cast(self, node: Node) -> int:
-        source, target = node.inputs[0], node.output.dtype
-        assert source is not None
+        source, target = node.required(0), node.output.dtype
         at = self._operand(node, 0)
         if source.dtype.register is not target.register:
             at = self._emit(PlanNode("cast", target.register, self._nodes[at].axes, (at,)))
@@ -337,9 +332,9 @@ class _Lowering:
 
     def _gather(self, node: Node) -> int:
         axis: int = node.attrs["axis"]
-        source = node.inputs[0]
+        source = node.required(0)
         layout = self._axes[node].operands[0]
-        assert source is not None and layout is not None
+        assert layout is not None
         index = self._operand(node, 1)
         address = self._address(node, 0)
         (gathered,) = self._space.resolve(layout[axis])
@@ -359,8 +354,7 @@ class _Lowering:
 
     def _window(self, node: Node) -> int:
         """Images are read by the number of the window, an affine function of the axes."""
-        images, result = node.inputs[0], self._axes[node].result
-        assert images is not None
+        images, result = node.required(0), self._axes[node].result
         count, height, width, pixel = shape_of(images)
         groups: int = node.attrs.get("groups", 1)
         channels = floordiv(pixel, groups)
@@ -372,8 +366,7 @@ class _Lowering:
             strides = self._per_atom(result[-1:], (1,))
         weights = -1
         if node.op == "depthwise":
-            assert node.inputs[1] is not None
-            weights = self._add_access(self._access(self._whole(node.inputs[1], strides)))
+            weights = self._add_access(self._access(self._whole(node.required(1), strides)))
         sizes = (count, height, width, pixel, channels, rows, columns)
         pairs = ("kernel", "strides", "dilations", "pads")
         return self._emit(
@@ -410,9 +403,9 @@ class _Lowering:
         return self._rounds and product.output.dtype.register is DType.FLOAT32
 
     def _matrix_operand(self, node: Node, index: int) -> int:
-        value = node.inputs[index]
+        value = node.required(index)
         layout = self._axes[node].operands[index]
-        assert value is not None and layout is not None
+        assert layout is not None
         if value in self._at:
             return self._at[value]
         atoms = [atom for axis in layout for atom in axis]

@@ -8,8 +8,6 @@
 namespace dvm {
 namespace {
 
-constexpr int32_t kIotaValue = -1;  // kPlainInteger of vm/program.h, which lies above this room
-
 // Of a domain. Products of its extents, strides and element sizes then stay far from overflow.
 constexpr int64_t kMostElements = int64_t{1} << 55;
 
@@ -69,7 +67,7 @@ NormalAccess& add_view(const KernelPlan& plan, int32_t index, uint32_t axes, con
 
 void add_numbers(const PlanNode& source, const int64_t* dims, NormalPlan& out) {
   NormalAccess& access = out.accesses.emplace_back();
-  access.value = kIotaValue;
+  access.value = kPlainInteger;
   access.storage = DType::i64;
   access.element_bytes = 1;
   access.offset = value_of(source.offset, dims);
@@ -212,7 +210,7 @@ void evaluate(const KernelPlan& plan, const int64_t* dims, const ValueInfo* valu
   }
 }
 
-// Drops nodes that `keep` does not hold, or that `alias` replaces by their input.
+// Drops nodes that `keep` does not hold, and reductions that fold nothing: their operand stands in.
 void compact(NormalPlan& plan, const std::vector<uint8_t>& keep, std::vector<int32_t>& renumber) {
   renumber.assign(plan.nodes.size(), -1);
   size_t count = 0;

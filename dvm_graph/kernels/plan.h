@@ -115,6 +115,9 @@ struct KernelPlan {
   bool operator==(const KernelPlan&) const = default;
 };
 
+// In place of the index of a value: none, what is accessed are the numbers of an iota.
+inline constexpr int32_t kPlainInteger = -1;
+
 // What the executor tells the compiler about a value, besides its address at launch.
 struct ValueInfo {
   DType dtype = DType::f32;

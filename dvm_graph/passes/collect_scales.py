@@ -41,7 +41,7 @@ class _Scaled:
         """Arithmetic produces the source: scaling costs no kernel of its own."""
         value = self.source
         while value.producer is not None and value.producer.op in _VIEWS:
-            value = _operand(value.producer, 0)
+            value = value.producer.required(0)
         kinds = (Kind.MAP, Kind.REDUCE, Kind.MATRIX)
         return value.producer is not None and OPERATORS[value.producer.op].kind in kinds
 
@@ -57,7 +57,7 @@ def collect_scales(graph: Graph, facts: Facts) -> bool:
 
 
 def _collect(node: Node, builder: Builder) -> bool:
-    operands = [_operand(node, 0), _operand(node, 1)]
+    operands = [node.required(0), node.required(1)]
     scaled = [_scaled(value, builder) for value in operands]
     known = [s for s in scaled if s is not None]
     if not known or (len(known) == 1 and known[0].computed):
@@ -91,20 +91,20 @@ def _scaled(operand: Value, builder: Builder) -> _Scaled | None:
     """How an operand is scaled, if by nobody else's use of it."""
     views: list[Node] = []
     value = operand
-    while _sole_use(value, builder.graph) and value.producer is not None:
+    while builder.graph.sole_use(value) and value.producer is not None:
         producer = value.producer
         if producer.op == "mul":
             return _product(producer, tuple(views), builder.facts)
         if producer.op not in _VIEWS:
             return None
         views.append(producer)
-        value = _operand(producer, 0)
+        value = producer.required(0)
     return None
 
 
 def _product(node: Node, views: tuple[Node, ...], facts: Facts) -> _Scaled | None:
     for side in (0, 1):
-        number, source = _operand(node, side), _operand(node, 1 - side)
+        number, source = node.required(side), node.required(1 - side)
         if number.data is None or number.data.size != 1 or source.shape is None:
             continue
         factor = float(number.data.reshape(-1)[0])
@@ -112,13 +112,3 @@ def _product(node: Node, views: tuple[Node, ...], facts: Facts) -> _Scaled | Non
         if 1 / _MOST <= abs(factor) <= _MOST and same.answer is Answer.YES:
             return _Scaled(source, factor, views)
     return None
-
-
-def _operand(node: Node, index: int) -> Value:
-    value = node.inputs[index]
-    assert value is not None, node.name
-    return value
-
-
-def _sole_use(value: Value, graph: Graph) -> bool:
-    return len(graph.users(value)) == 1 and not graph.is_output(value)

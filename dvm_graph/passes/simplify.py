@@ -71,12 +71,6 @@ def _rewrite(node: Node, builder: Builder) -> Value | None:
 # -- what rules ask
 
 
-def _operand(node: Node, index: int) -> Value:
-    value = node.inputs[index]
-    assert value is not None, node.name
-    return value
-
-
 def _number(value: Value) -> Any | None:
     """The number that a constant of one element holds."""
     if value.data is None or value.data.size != 1:
@@ -103,44 +97,36 @@ def _sole_use(value: Value, builder: Builder) -> bool:
 # -- arithmetic
 
 
-def _drop_neutral(neutral: Any, sides: tuple[int, ...], integers_only: bool = False) -> _Rule:
-    """`x op neutral` is x."""
+def _drop_neutral(neutral: float, sides: tuple[int, ...], integers_only: bool = False) -> _Rule:
+    """`x op neutral` is x; a zero of the other sign is another number."""
 
     def rule(node: Node, builder: Builder) -> Value | None:
         if integers_only and not node.output.dtype.is_integer:
             return None
         for side in sides:
-            kept = _operand(node, 1 - side)
-            if _number(_operand(node, side)) == neutral and _same_shape(kept, node, builder):
+            kept, number = node.required(1 - side), _number(node.required(side))
+            if number != neutral or math.copysign(1, number) != math.copysign(1, neutral):
+                continue
+            if _same_shape(kept, node, builder):
                 return kept
         return None
 
     return rule
 
 
-def _add_negative_zero(node: Node, builder: Builder) -> Value | None:
-    """X + -0.0 is x, also for x = -0.0."""
-    for side in (0, 1):
-        number, kept = _number(_operand(node, side)), _operand(node, 1 - side)
-        negative_zero = isinstance(number, float) and number == 0 and math.copysign(1, number) < 0
-        if negative_zero and _same_shape(kept, node, builder):
-            return kept
-    return None
-
-
 def _divide_by_power_of_two(node: Node, builder: Builder) -> Value | None:
-    divisor = _operand(node, 1)
+    divisor = node.required(1)
     number = _number(divisor)
     if not divisor.dtype.is_float or not number or not math.isfinite(number):
         return None
     mantissa, exponent = math.frexp(number)
     if abs(mantissa) != 0.5 or abs(exponent) > 14:
         return None
-    return builder.op("mul", _operand(node, 0), builder.scalar(1 / number, divisor.dtype))
+    return builder.op("mul", node.required(0), builder.scalar(1 / number, divisor.dtype))
 
 
 def _square(node: Node, builder: Builder) -> Value | None:
-    base, exponent = _operand(node, 0), _number(_operand(node, 1))
+    base, exponent = node.required(0), _number(node.required(1))
     if not _same_shape(base, node, builder):
         return None
     if exponent == 1:
@@ -150,21 +136,21 @@ def _square(node: Node, builder: Builder) -> Value | None:
 
 def _involution(node: Node, builder: Builder) -> Value | None:
     """neg(neg(x)) is x."""
-    inner = _produced_by(_operand(node, 0), node.op)
+    inner = _produced_by(node.required(0), node.op)
     return None if inner is None else inner.inputs[0]
 
 
 def _select_known(node: Node, builder: Builder) -> Value | None:
-    condition = _number(_operand(node, 0))
+    condition = _number(node.required(0))
     if condition is None:
         return None
-    chosen = _operand(node, 1 if condition else 2)
+    chosen = node.required(1 if condition else 2)
     return chosen if _same_shape(chosen, node, builder) else None
 
 
 def _select_operand(node: Node, builder: Builder) -> Value | None:
     """select(c, f(x, a), f(x, b)) is f(x, select(c, a, b))."""
-    condition, taken, other = (_operand(node, index) for index in range(3))
+    condition, taken, other = (node.required(index) for index in range(3))
     first, second = taken.producer, other.producer
     if first is None or second is None or first is second or first.op != second.op:
         return None
@@ -176,10 +162,10 @@ def _select_operand(node: Node, builder: Builder) -> Value | None:
     different = [index for index, (a, b) in enumerate(pairs) if a is not b]
     if len(different) != 1:
         return None
-    a, b = (_operand(n, different[0]) for n in (first, second))
+    a, b = (n.required(different[0]) for n in (first, second))
     if a.dtype is not b.dtype:
         return None
-    operands = [_operand(first, index) for index in range(len(pairs))]
+    operands = [first.required(index) for index in range(len(pairs))]
     operands[different[0]] = builder.op("select", condition, a, b)
     result = builder.op(first.op, *operands, **first.attrs)
     return result if _same_shape(result, node, builder) else None
@@ -201,10 +187,10 @@ _LOSSLESS: dict[DType, frozenset[DType]] = {
 
 def _cast_chain(node: Node, builder: Builder) -> Value | None:
     """A cast of a lossless cast reads the original."""
-    inner = _produced_by(_operand(node, 0), "cast")
+    inner = _produced_by(node.required(0), "cast")
     if inner is None:
         return None
-    source, between = _operand(inner, 0), inner.output.dtype
+    source, between = inner.required(0), inner.output.dtype
     if between not in _LOSSLESS.get(source.dtype, ()):
         return None
     if source.dtype is node.output.dtype:
@@ -216,16 +202,16 @@ def _cast_chain(node: Node, builder: Builder) -> Value | None:
 
 
 def _transpose_chain(node: Node, builder: Builder) -> Value | None:
-    inner = _produced_by(_operand(node, 0), "transpose")
+    inner = _produced_by(node.required(0), "transpose")
     if inner is None:
         return None
     perm = tuple(inner.attrs["perm"][axis] for axis in node.attrs["perm"])
-    return builder.op("transpose", _operand(inner, 0), perm=perm)
+    return builder.op("transpose", inner.required(0), perm=perm)
 
 
 def _transpose_of_units(node: Node, builder: Builder) -> Value | None:
     """A transpose that moves only axes of extent 1 is a reshape."""
-    source = _operand(node, 0)
+    source = node.required(0)
     assert source.shape is not None
     moved = [axis for axis in node.attrs["perm"] if not _is_one(source.shape[axis], builder)]
     if moved != sorted(moved):
@@ -240,15 +226,15 @@ def _is_one(extent: Any, builder: Builder) -> bool:
 
 
 def _reshape_chain(node: Node, builder: Builder) -> Value | None:
-    inner = _produced_by(_operand(node, 0), "reshape")
+    inner = _produced_by(node.required(0), "reshape")
     if inner is None:
         return None
-    return builder.op("reshape", _operand(inner, 0), shape=node.output.shape)
+    return builder.op("reshape", inner.required(0), shape=node.output.shape)
 
 
 def _drop_view(node: Node, builder: Builder) -> Value | None:
     """A reshape or broadcast to the same shape."""
-    source = _operand(node, 0)
+    source = node.required(0)
     return source if _same_shape(source, node, builder) else None
 
 
@@ -287,11 +273,11 @@ def _hoist_over_view(node: Node, builder: Builder) -> Value | None:
     tensors = [i for i, v in enumerate(node.inputs) if v is not None and _number(v) is None]
     if len(tensors) != 1:
         return None
-    viewed = _operand(node, tensors[0])
+    viewed = node.required(tensors[0])
     view = viewed.producer
     if view is None or view.op not in ("reshape", "transpose", "broadcast_to"):
         return None
-    source = _operand(view, 0)
+    source = view.required(0)
     if not _sole_use(viewed, builder) or source.is_constant:
         return None
     if not _same_shape(viewed, node, builder):
@@ -320,7 +306,7 @@ def _same_extents(a: Value, b: Value, builder: Builder) -> bool:
 def _rules() -> dict[str, tuple[_Rule, ...]]:
     rules: dict[str, list[_Rule]] = {
         "mul": [_drop_neutral(1, (0, 1))],
-        "add": [_drop_neutral(0, (0, 1), integers_only=True), _add_negative_zero],
+        "add": [_drop_neutral(0, (0, 1), integers_only=True), _drop_neutral(-0.0, (0, 1))],
         "sub": [_drop_neutral(0, (1,))],
         "div": [_drop_neutral(1, (1,)), _divide_by_power_of_two],
         "pow": [_square],

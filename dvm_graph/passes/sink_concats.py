@@ -115,7 +115,7 @@ def _in_memory(value: Value, graph: Graph) -> bool:
     while value.producer is not None and value.producer.op in _VIEWS:
         if _sliced(value, graph):
             return True
-        value = _operand(value.producer, 0)
+        value = value.producer.required(0)
     if value.producer is None or value.producer.op in ("slice", "view"):
         return True
     return _sliced(value, graph) or graph.is_output(value)
@@ -145,11 +145,11 @@ def _part(
     user: Node, concat: Node, index: int, bounds: tuple[Dim, Dim], axis: int, builder: Builder
 ) -> Value:
     if user.op == "transpose":
-        return builder.transpose(_operand(concat, index), user.attrs["perm"])
+        return builder.transpose(concat.required(index), user.attrs["perm"])
     if user.op == "reshape":
         shape = list(user.attrs["shape"])
         shape[axis] = bounds[1]
-        return builder.reshape(_operand(concat, index), shape)
+        return builder.reshape(concat.required(index), shape)
     from_end = axis - user.output.rank
     sizes = _sizes(concat)
     operands = [
@@ -175,7 +175,7 @@ def _piece(
         return value
     if _in_parts(value, from_end, sizes, builder.facts):
         assert value.producer is not None
-        return _operand(value.producer, index)
+        return value.producer.required(index)
     starts: list[Dim] = [0] * len(shape)
     extents = list(shape)
     starts[from_end], extents[from_end] = bounds
@@ -192,12 +192,6 @@ def _total(sizes: Sequence[Dim]) -> Dim:
     for size in sizes:
         total = add(total, size)
     return total
-
-
-def _operand(node: Node, index: int) -> Value:
-    value = node.inputs[index]
-    assert value is not None, node.name
-    return value
 
 
 def _same(a: Dim, b: Dim, facts: Facts) -> bool:

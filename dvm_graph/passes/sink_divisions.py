@@ -55,16 +55,16 @@ def sink_divisions(graph: Graph, facts: Facts) -> bool:
 
 
 def _sink(node: Node, builder: Builder) -> bool:
-    softmax = _softmax(_operand(node, 0), node, builder.graph)
+    softmax = _softmax(node.required(0), node, builder.graph)
     if softmax is None or not _pays(softmax.weights, node.output, builder.facts):
         return False
     with builder.scope(softmax.division):
         one = builder.scalar(1, softmax.total.dtype)
         factor = builder.reciprocal(builder.max(softmax.total, one))
     with builder.scope(node):
-        result = builder.mul(builder.matmul(softmax.weights, _operand(node, 1)), factor)
+        result = builder.mul(builder.matmul(softmax.weights, node.required(1)), factor)
     if softmax.guard is not None:
-        test = _operand(softmax.guard, 0).producer
+        test = softmax.guard.required(0).producer
         assert test is not None
         with builder.scope(test):
             empty = builder.isnan(softmax.total)
@@ -76,7 +76,7 @@ def _sink(node: Node, builder: Builder) -> bool:
 
 def _divide_once(division: Node, builder: Builder) -> bool:
     """Divisions take many times as long as multiplications."""
-    weights, total = _operand(division, 0), _operand(division, 1)
+    weights, total = division.required(0), division.required(1)
     if not _is_softmax(weights, total):
         return False
     with builder.scope(division):
@@ -98,15 +98,15 @@ def _softmax(operand: Value, user: Node, graph: Graph) -> _Softmax | None:
     quotient, users = operand, {user}
     guard = _guard(operand)
     if guard is not None:
-        test = _operand(guard, 0)
+        test = guard.required(0)
         if not (_only_used_by(operand, {user}, graph) and _only_used_by(test, {guard}, graph)):
             return None
         assert test.producer is not None
-        quotient, users = _operand(guard, 2), {guard, test.producer}
+        quotient, users = guard.required(2), {guard, test.producer}
     division = _produced_by(quotient, "div")
     if division is None or not _only_used_by(quotient, users, graph):
         return None
-    weights, total = _operand(division, 0), _operand(division, 1)
+    weights, total = division.required(0), division.required(1)
     if not _is_softmax(weights, total):
         return None
     return _Softmax(weights, total, division, guard)
@@ -117,11 +117,11 @@ def _guard(value: Value) -> Node | None:
     select = _produced_by(value, "select")
     if select is None:
         return None
-    test, number = _produced_by(_operand(select, 0), "isnan"), _operand(select, 1)
+    test, number = _produced_by(select.required(0), "isnan"), select.required(1)
     if test is None or test.inputs[0] is not select.inputs[2]:
         return None
     zero = number.data is not None and number.data.size == 1 and not number.data.any()
-    return select if zero and value.rank == _operand(select, 2).rank else None
+    return select if zero and value.rank == select.required(2).rank else None
 
 
 def _is_softmax(weights: Value, total: Value) -> bool:
@@ -132,10 +132,10 @@ def _is_softmax(weights: Value, total: Value) -> bool:
 def _is_softmax_power(weights: Value) -> bool:
     """exp(x - max(x)), the maximum of each row."""
     exp = _produced_by(weights, "exp")
-    difference = None if exp is None else _produced_by(_operand(exp, 0), "sub")
+    difference = None if exp is None else _produced_by(exp.required(0), "sub")
     if difference is None:
         return False
-    return _folds(_operand(difference, 1), "reduce_max", _operand(difference, 0))
+    return _folds(difference.required(1), "reduce_max", difference.required(0))
 
 
 def _folds(value: Value, op: str, source: Value) -> bool:
@@ -152,9 +152,3 @@ def _produced_by(value: Value, op: str) -> Node | None:
 
 def _only_used_by(value: Value, users: set[Node], graph: Graph) -> bool:
     return not graph.is_output(value) and set(graph.users(value)) <= users
-
-
-def _operand(node: Node, index: int) -> Value:
-    value = node.inputs[index]
-    assert value is not None, node.name
-    return value

@@ -232,18 +232,13 @@ def _node_fields(node: PlanNode) -> _core.NodeFields:
         node.reduce_axes,
         node.narrow_to.short if node.narrow_to is not None else "",
         float(node.scalar),
-        _as_int64(node.integer),
+        node.integer,
         node.limit,
         node.offset,
         node.strides,
         node.weights,
         node.window,
     )
-
-
-def _as_int64(value: int) -> int:
-    """Unsigned numbers past the int64 range as the same bits."""
-    return (int(value) + (1 << 63)) % (1 << 64) - (1 << 63)
 
 
 def _contents(value: Value) -> NDArray[Any]:

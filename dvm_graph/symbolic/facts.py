@@ -1,7 +1,7 @@
 """What is known about the symbols of a model, and what follows from it.
 
-Purpose: gather equalities, ranges and divisors, from operators (matmul's k axes agree) and user
-hints, and answer questions about dims from them.
+Purpose: gather equalities and ranges, from operators (matmul's k axes agree) and user hints, and
+answer questions about dims from them.
 
 Equalities are a union-find over expressions: where one can be solved for a symbol (`t == 2*s + 1`)
 the symbol is substituted away, the one that appeared last first; otherwise the whole expression is
@@ -10,8 +10,8 @@ replaced where it appears. `canonical` gives the representative.
 Invariants: answers are sound for extents 0 and 1 too: YES and NO are certain, anything else is
 UNKNOWN. Every assumption is also kept in `checks`, for the executor to confirm with numbers.
 
-What it does not do: search. A question that substitution, polynomial normal form, intervals and
-divisors do not settle stays UNKNOWN.
+What it does not do: search. A question that substitution, polynomial normal form and intervals
+do not settle stays UNKNOWN.
 """
 
 from __future__ import annotations
@@ -37,7 +37,6 @@ from dvm_graph.symbolic.polynomial import (
     exact_quotient,
     plus,
     polynomial,
-    times,
     to_dim,
 )
 from dvm_graph.symbolic.proofs import Answer, Proof
@@ -48,7 +47,6 @@ __all__ = ["Answer", "Check", "Facts", "Proof", "Relation"]
 class Relation(enum.Enum):
     EQUAL = "equals"
     LESS_EQUAL = "is at most"
-    DIVIDES = "divides"
     BROADCASTS = "broadcasts with"
     """Equal, or either is 1."""
     BROADCASTS_TO = "broadcasts to"
@@ -81,7 +79,6 @@ class Facts:
         self._representative: dict[Any, Dim] = {}
         self._reasons: dict[Any, str] = {}
         self._ranges: dict[Any, Interval] = {}
-        self._divisors: list[tuple[Dim, Dim]] = []
         self._notes: list[tuple[frozenset[Any], str]] = []
         self._canonical: dict[Any, Dim] = {}
         self._equalities: dict[tuple[Dim, Dim], Proof] = {}
@@ -95,7 +92,6 @@ class Facts:
         copy._representative = dict(self._representative)
         copy._reasons = dict(self._reasons)
         copy._ranges = dict(self._ranges)
-        copy._divisors = list(self._divisors)
         copy._notes = list(self._notes)
         copy._expected = set(self._expected)
         return copy
@@ -133,20 +129,6 @@ class Facts:
         if high is not None and known[1] > high:
             self._note(Check(a, Relation.LESS_EQUAL, high, reason))
         self._narrow(self.canonical(a), (low_bound, high_bound), reason)
-
-    def assume_divides(self, divisor: Dim, a: Dim, reason: str) -> None:
-        """Takes as given that a is a multiple of the divisor.
-
-        Raises:
-            ShapeError: that contradicts what is known.
-        """
-        proof = self.prove_divides(divisor, a)
-        if proof.no:
-            raise ShapeError(f"{divisor} has to divide {a} ({reason}), but {proof.reason}")
-        if proof.unknown:
-            self._note(Check(divisor, Relation.DIVIDES, a, reason))
-            self._divisors.append((divisor, a))
-            self._forget()
 
     def expect(self, a: Dim, relation: Relation, b: Dim, reason: Callable[[], str]) -> None:
         """Has a run check what the model demands and nothing follows from."""
@@ -190,10 +172,7 @@ class Facts:
     def _compare(self, a: Dim, b: Dim) -> Proof:
         left, right = self.canonical(a), self.canonical(b)
         because = () if left is a and right is b else self._used(a, b)
-        poly = plus(polynomial(left), polynomial(right), -1)
-        gap = self._normal(poly)
-        if gap is not poly:
-            because = self._used(a, b)
+        gap = difference(left, right)
         constant = constant_of(gap)
         if constant == 0:
             return Proof(Answer.YES, "{} and {} are equal", (a, b), because)
@@ -231,7 +210,7 @@ class Facts:
             answer = Answer.YES if a <= b else Answer.NO
             return Proof(answer, "{} against {}", (a, b))
         left, right = polynomial(self.canonical(a)), polynomial(self.canonical(b))
-        gap = self._normal(plus(right, left, -1))
+        gap = plus(right, left, -1)
         if nonnegative(gap, self._ranges):
             return Proof(Answer.YES, "{} is at most {}", (a, b), self._used(a, b))
         if self._above_zero(plus({}, gap, -1)):
@@ -274,15 +253,13 @@ class Facts:
         return result if result == dim else self.canonical(result)
 
     def _refine(self, form: forms.IntegerForm) -> Dim:
-        """What ranges and divisors make of an expression."""
+        """What is known makes of an expression."""
         args = operands(form)
         match form:
             case forms.Min() | forms.Max():
                 return self._refine_extremum(form, args)
             case forms.BroadcastDim():
                 return next((arg for arg in args if bounds(arg, self._ranges)[0] > 1), form)
-            case forms.Mod():
-                return 0 if self._divisors and self._is_multiple(*args) else form
             case forms.Equal():
                 return {Answer.YES: 1, Answer.NO: 0}.get(self.prove_equal(*args).answer, form)
             case forms.Less():
@@ -305,7 +282,7 @@ class Facts:
         """Makes canonical a and b, not known to be equal, equal."""
         gap = difference(a, b)
         number, _ = content(gap)
-        gap = {monomial: int(c) // number for monomial, c in gap.items()}
+        gap = {monomial: c // number for monomial, c in gap.items()}
         solution = self._solve(gap)
         if solution is None:
             key, value = (b, a) if isinstance(a, int) else (a, b)
@@ -407,43 +384,11 @@ class Facts:
     def _above_zero(self, poly: Polynomial) -> bool:
         return nonnegative(plus(poly, {UNIT: -1}), self._ranges)
 
-    def _normal(self, poly: Polynomial) -> Polynomial:
-        """With exact divisions as fractions: `s // 8` is `s / 8` where 8 divides s."""
-        if not self._divisors:
-            return poly
-        result: Polynomial = {}
-        for monomial, coefficient in poly.items():
-            term: Polynomial = {UNIT: coefficient}
-            for atom, power in monomial:
-                factor = self._exact_division(atom)
-                for _ in range(power):
-                    term = times(term, factor)
-            result = plus(result, term)
-        return result
-
-    def _exact_division(self, atom: Any) -> Polynomial:
-        if isinstance(atom, forms.FloorDiv):
-            top, divisor = operands(atom)
-            if isinstance(divisor, int) and divisor > 0 and self._is_multiple(top, divisor):
-                return {m: Fraction(c) / divisor for m, c in polynomial(top).items()}
-        return {frozenset({(atom, 1)}): 1}
-
     def _is_multiple(self, top: Dim, divisor: Dim) -> bool:
         """Whether a canonical dim is certainly a multiple of another."""
         if divisor == 1 or top == 0:
             return True
-        poly = polynomial(top)
-        if divisor != 0 and exact_quotient(poly, polynomial(divisor)) is not None:
-            return True
-        for known_divisor, known in self._divisors:
-            d, multiple = polynomial(self.canonical(known_divisor)), self.canonical(known)
-            if multiple == 0 or exact_quotient(poly, polynomial(multiple)) is None:
-                continue
-            if divisor != 0 and exact_quotient(d, polynomial(divisor)) is not None:
-                return True
-        if not isinstance(divisor, int) or divisor == 0:
-            return False
-        return all((c * self._factor_of(monomial)) % divisor == 0 for monomial, c in poly.items())
+        return divisor != 0 and exact_quotient(polynomial(top), polynomial(divisor)) is not None
 
     def _is_no_multiple(self, top: Dim, divisor: Dim) -> bool:
         poly = polynomial(top)
@@ -453,28 +398,11 @@ class Facts:
         if not isinstance(divisor, int) or divisor == 0:
             return False
         rest = poly.get(UNIT, 0)
-        return bool(rest % divisor) and all(
-            (c * self._factor_of(monomial)) % divisor == 0
-            for monomial, c in poly.items()
-            if monomial
-        )
-
-    def _factor_of(self, monomial: Any) -> int:
-        """A number that certainly divides every value of a monomial."""
-        return math.prod(self._factor_of_atom(atom) ** power for atom, power in monomial)
-
-    def _factor_of_atom(self, atom: Any) -> int:
-        result = 1
-        for divisor, multiple in self._divisors:
-            if isinstance(divisor, int) and divisor and self.canonical(multiple) == atom:
-                result = math.lcm(result, divisor)
-        return result
+        return bool(rest % divisor) and all(c % divisor == 0 for m, c in poly.items() if m)
 
 
 def _has_no_root(gap: Polynomial) -> bool:
     """Whether the terms with symbols have a common factor that the constant lacks."""
-    if any(isinstance(c, Fraction) for c in gap.values()):
-        return False
     number, _ = content({m: c for m, c in gap.items() if m})
     return bool(number) and gap.get(UNIT, 0) % number != 0
 

@@ -102,8 +102,6 @@ class DimTable:
         left, right = self.slot(check.left), self.slot(check.right)
         if check.relation is Relation.LESS_EQUAL:
             return self.emit("le", left, right)
-        if check.relation is Relation.DIVIDES:
-            return self.emit("eq", self.emit("mod", right, left), self.slot(0))
         holds = self.emit("eq", left, right)
         if check.relation is not Relation.EQUAL:
             holds = self.emit("or", holds, self.emit("eq", left, self.slot(1)))

@@ -11,7 +11,6 @@ Inputs and outputs: dims in, `Polynomial` (a read-only dict) out, and back by `t
 from __future__ import annotations
 
 from collections.abc import Mapping
-from fractions import Fraction
 from functools import lru_cache
 from math import gcd
 from typing import Any, TypeAlias
@@ -21,8 +20,7 @@ import sympy
 Dim: TypeAlias = Any
 Atom: TypeAlias = Any
 Monomial: TypeAlias = frozenset[tuple[Atom, int]]
-Coefficient: TypeAlias = int | Fraction
-Polynomial: TypeAlias = Mapping[Monomial, Coefficient]
+Polynomial: TypeAlias = Mapping[Monomial, int]
 
 UNIT: Monomial = frozenset()
 
@@ -53,7 +51,7 @@ def polynomial(dim: Dim) -> Polynomial:
     return {frozenset({(dim, 1)}): 1}
 
 
-def plus(left: Polynomial, right: Polynomial, scale: Coefficient = 1) -> Polynomial:
+def plus(left: Polynomial, right: Polynomial, scale: int = 1) -> Polynomial:
     """`left + scale * right`"""
     result = dict(left)
     for monomial, coefficient in right.items():
@@ -66,7 +64,7 @@ def plus(left: Polynomial, right: Polynomial, scale: Coefficient = 1) -> Polynom
 
 
 def times(left: Polynomial, right: Polynomial) -> Polynomial:
-    result: dict[Monomial, Coefficient] = {}
+    result: dict[Monomial, int] = {}
     for first, a in left.items():
         for second, b in right.items():
             monomial = _join(first, second)
@@ -82,7 +80,7 @@ def difference(left: Dim, right: Dim) -> Polynomial:
     return plus(polynomial(left), polynomial(right), -1)
 
 
-def constant_of(poly: Polynomial) -> Coefficient | None:
+def constant_of(poly: Polynomial) -> int | None:
     """The value of a polynomial without atoms, else None."""
     if not poly:
         return 0
@@ -90,15 +88,15 @@ def constant_of(poly: Polynomial) -> Coefficient | None:
 
 
 def to_dim(poly: Polynomial) -> Dim:
-    """The sum of products that a polynomial with integer coefficients stands for."""
+    """The sum of products that a polynomial stands for."""
     if len(poly) == 1 and UNIT in poly:
-        return int(poly[UNIT])
+        return poly[UNIT]
     if not poly:
         return 0
     terms = []
     for monomial, coefficient in poly.items():
         factors = [atom if power == 1 else atom**power for atom, power in monomial]
-        terms.append(sympy.Mul(sympy.Integer(int(coefficient)), *factors))
+        terms.append(sympy.Mul(sympy.Integer(coefficient), *factors))
     return sympy.Add(*terms)
 
 
@@ -119,11 +117,11 @@ def divide_monomial(monomial: Monomial, divisor: Monomial) -> Monomial | None:
 
 
 def content(poly: Polynomial) -> tuple[int, Monomial]:
-    """The largest integer and monomial that divide every term (coefficients are integers)."""
+    """The largest integer and monomial that divide every term."""
     number = 0
     common: dict[Atom, int] | None = None
     for monomial, coefficient in poly.items():
-        number = gcd(number, int(coefficient))
+        number = gcd(number, coefficient)
         powers = dict(monomial)
         if common is None:
             common = powers
@@ -139,8 +137,8 @@ def divide(poly: Polynomial, divisor: Polynomial) -> tuple[Polynomial, Polynomia
     quotient, the remainder (non-negative for a positive divisor) to the rest.
     """
     ((divisor_monomial, number),) = divisor.items()
-    quotient: dict[Monomial, Coefficient] = {}
-    rest: dict[Monomial, Coefficient] = {}
+    quotient: dict[Monomial, int] = {}
+    rest: dict[Monomial, int] = {}
     for monomial, coefficient in poly.items():
         reduced = divide_monomial(monomial, divisor_monomial)
         whole = 0 if reduced is None else coefficient // number

@@ -156,8 +156,7 @@ def _result_dtype(node: Node) -> DType:
         return DType(node.attrs["dtype"])
     if info.kind is Kind.SOURCE:
         return DType.INT64
-    value = node.inputs[0] if info.kind is Kind.GATHER else node.inputs[-1]
-    assert value is not None
+    value = node.required(0 if info.kind is Kind.GATHER else -1)
     return value.dtype
 
 

@@ -143,8 +143,7 @@ bool run_body(std::span<const uint64_t> body, const InstructionTable& table, Cor
   for (const uint64_t* words = body.data(); words < end;) {
     Head head;
     std::memcpy(&head, words, sizeof head);
-    if ((head.changed_mask | (head.flags & (kFirstChunk | kLastChunk))) == 0 ||
-        enabled(head, changed, core)) {
+    if ((head.changed_mask | (head.flags & kChunks)) == 0 || enabled(head, changed, core)) {
       if ((head.flags & (kJoined | kRows)) != 0 && table.joined != nullptr) {
         const uint64_t* const after = table.joined(core, words);
         if constexpr (Timed) {  // the time of a group counts for its first instruction

@@ -93,6 +93,7 @@ static_assert(sizeof(Head) == 8);
 
 inline constexpr uint8_t kAccumulate = 1, kFirstChunk = 2, kLastChunk = 4, kAccumulateAlways = 8,
                          kStream = 16, kJoined = 32, kTransient = 64, kRows = 128;
+inline constexpr uint8_t kChunks = kFirstChunk | kLastChunk;
 inline constexpr uint8_t kFirstTileOnly = 0x80;
 
 struct Operand {

@@ -26,10 +26,10 @@ namespace dvm {
 // Bits 0..6 of an instruction's changed_mask stand for grid dims; bit 7 for "first tile".
 inline constexpr int kMaxGridRank = 7;
 
-// Buffer indices that are not values of the model. A buffer table therefore starts with
-// kReservedBuffers entries: `table = storage + kReservedBuffers`, table[kWorkspace] is the kernel's
-// workspace (or null) and table[kPlainInteger] is null: a pointer register over it is an integer.
-inline constexpr int32_t kPlainInteger = -1;
+// Buffer indices that are not values of the model: this one and kPlainInteger (kernels/plan.h). A
+// buffer table therefore starts with kReservedBuffers entries: `table = storage +
+// kReservedBuffers`, table[kWorkspace] is the kernel's workspace (or null) and table[kPlainInteger]
+// is null: a pointer register over it is an integer.
 inline constexpr int32_t kWorkspace = -2;
 inline constexpr int kReservedBuffers = 2;
 

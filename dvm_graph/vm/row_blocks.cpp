@@ -71,7 +71,7 @@ class Marker {
   }
 
   bool add(const TileInstruction& instruction) {
-    constexpr uint8_t kOther = kFirstChunk | kLastChunk | kAccumulate | kAccumulateAlways;
+    constexpr uint8_t kOther = kChunks | kAccumulate | kAccumulateAlways;
     if (!joins(instruction)) return false;
     if (instruction.changed_mask != 0 || (instruction.flags & kOther) != 0) return false;
     const int loop = row_loop(instruction);

@@ -16,8 +16,6 @@ struct Loops {
   bool flat() const { return outer == 0 && middle == 0; }
 };
 
-constexpr uint8_t kChunks = kFirstChunk | kLastChunk;
-
 Loops loops_of(const TileInstruction& instruction) {
   const uint8_t* e = instruction.extents;
   return is_reduction(instruction) ? Loops{0, e[0], e[1]} : Loops{e[0], e[1], e[2]};

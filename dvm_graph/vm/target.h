@@ -16,11 +16,11 @@ struct Target {
   int event_flags = 0;            // 0: the core executes in order, no synchronisation needed
   int matmul_nr = 32;             // panel width of B, f32
   int matmul_mr = 14;
-  int matmul_rows = 0;       // preferred rows of a cube tile (multiple of mr)
-  int matmul_k_block = 0;    // preferred depth of one matmul instruction
-  double tile_overhead = 0;  // cost of starting a tile, in vector elements
-  double stage_overhead =
-      0;  // cost of one more stage: the barrier of the cores, in vector elements
+  int matmul_rows = 0;     // preferred rows of a cube tile (multiple of mr)
+  int matmul_k_block = 0;  // preferred depth of one matmul instruction
+  // In vector elements.
+  double tile_overhead = 0;   // cost of starting a tile
+  double stage_overhead = 0;  // cost of one more stage: the barrier of the cores
 
   // Stores of a value of this size bypass the caches.
   bool streams(int64_t bytes) const { return stream_bytes > 0 && bytes >= stream_bytes; }

@@ -87,7 +87,7 @@ int32_t TileCode::add_buffer(int64_t bytes, bool kept) {
 }
 
 void TileCode::release_buffers() {
-  constexpr uint8_t kWhen = kAccumulate | kFirstChunk | kLastChunk | kAccumulateAlways;
+  constexpr uint8_t kWhen = kAccumulate | kChunks | kAccumulateAlways;
   for (size_t b = 0; b < buffers.size(); ++b) {
     if (!buffers[b].kept) continue;
     const TileInstruction* writer = nullptr;

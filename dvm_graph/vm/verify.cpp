@@ -13,8 +13,8 @@
 namespace dvm {
 namespace {
 
-constexpr uint8_t kKnownFlags = kAccumulate | kFirstChunk | kLastChunk | kAccumulateAlways |
-                                kStream | kJoined | kTransient | kRows;
+constexpr uint8_t kKnownFlags =
+    kAccumulate | kChunks | kAccumulateAlways | kStream | kJoined | kTransient | kRows;
 constexpr int64_t kTooFar = int64_t{1} << 55;  // no sum of products of checked numbers overflows
 
 bool beyond(int64_t number, int64_t limit) { return number > limit || number < -limit; }

@@ -6,8 +6,6 @@
 namespace dvm {
 namespace {
 
-constexpr uint8_t kChunks = kFirstChunk | kLastChunk;
-
 bool reduces(const Head& head) {
   return info_of(static_cast<Family>(head.opcode / 16)).form == Form::reduce;
 }

@@ -132,6 +132,7 @@ def test_neutral_operands_go_only_where_exact(sketch: Sketch) -> None:
     build = sketch.build
     assert sketch.after_simplify(build.op("mul", x, sketch.number(1.0))) == []
     assert sketch.after_simplify(build.op("sub", x, sketch.number(0.0))) == []
+    assert sketch.after_simplify(build.op("sub", x, sketch.number(-0.0))) == ["sub"]
     assert sketch.after_simplify(build.op("add", x, sketch.number(0.0))) == ["add"]
     assert sketch.after_simplify(build.op("add", x, sketch.number(-0.0))) == []
 

@@ -36,7 +36,6 @@ def test_programs_compute_the_values_of_dims(
     [
         (Relation.EQUAL, lambda a, b: a == b),
         (Relation.LESS_EQUAL, lambda a, b: a <= b),
-        (Relation.DIVIDES, lambda a, b: b == 0 if a == 0 else b % a == 0),
         (Relation.BROADCASTS, lambda a, b: a == b or a == 1 or b == 1),
         (Relation.BROADCASTS_TO, lambda a, b: a in (1, b)),
     ],
@@ -46,8 +45,6 @@ def test_checks(relation: Relation, holds: Callable[[int, int], bool]) -> None:
     table = DimTable()
     slot = table.condition(Check(symbols.get("a"), relation, symbols.get("b"), "given"))
     for a, b in itertools.product(range(5), range(5)):
-        if relation is Relation.DIVIDES and a == 0 and b:
-            continue  # an error of the run
         assert evaluate(table, [a, b])[slot] == holds(a, b)
 
 
