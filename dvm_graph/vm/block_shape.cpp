@@ -60,9 +60,10 @@ class Chooser {
         first_packed_(static_cast<double>(steps_) * first_of_row(true)),
         first_(static_cast<double>(steps_) * first_of_row(false)),
         overhead_(kTileOverhead * target.tile_overhead),
-        passed_rows_(kPassed *
-                     (passed_share(problem.k) * static_cast<double>(problem.k) +
-                      passed_share(problem.n) * static_cast<double>(problem.n) / target.cores)) {}
+        passed_(kPassed * static_cast<double>(problem.batch * problem.m) / target.cores *
+                (passed_share(problem.k) * static_cast<double>(problem.k) +
+                 passed_share(problem.n) * static_cast<double>(problem.n) / target.cores)),
+        passed_by_columns_(cost_of_passed(problem.batch)) {}
 
   BlockShape choose() {
     if (p_.inner.k > 0) return choose_with_inner();
@@ -70,7 +71,7 @@ class Chooser {
     int64_t blocks = ceil_div(p_.m, preferred);
     if (blocks > 1) consider_columns(p_.m);
     const int64_t even = round_up(blocks, target_.cores);  // rows stay with their cores
-    if (even % blocks != 0) consider_columns(ceil_div(p_.m, even));
+    if (p_.panels && even % blocks != 0) consider_columns(ceil_div(p_.m, even));
     for (int choice = 0; choice < kRowChoices; ++choice, blocks *= 2) {
       const int64_t rows = ceil_div(p_.m, blocks);
       consider_columns(rows);
@@ -112,6 +113,7 @@ class Chooser {
     double column = 0;             // of a column of the tile, in one block of k
     double in_sets = 0;            // and that on top, where A that shares sets is read in place
     double k_block_of_column = 0;  // what each further one adds, without C
+    double passed = 0;             // rows that cores touch beyond their shares
   };
 
   Rows describe(int64_t rows) const {
@@ -126,6 +128,7 @@ class Chooser {
     const bool passes = p_.pack_b && !p_.whole_k;
     r.a = r.count * k * (passes ? kPassingTraffic : kFarTraffic);
     r.prologue = prologue_cost(p_.prologue, rows, p_.k);
+    r.passed = cost_of_passed(p_.batch * r.m_blocks);
     if (r.share_sets) r.in_sets = r.count * k * kSharedSet * p_.rows_per_set;
     r.k_block_of_column =
         static_cast<double>(ceil_div(rows, register_rows_)) * kBlockOverhead / p_.columns_per_panel;
@@ -153,7 +156,8 @@ class Chooser {
   // Of any shape with these rows.
   double least_cost() const {
     const auto tiles = static_cast<double>(p_.batch * rows_.m_blocks) / target_.cores;
-    return tiles * static_cast<double>(panels_ * p_.columns_per_panel) * rows_.column;
+    return tiles * static_cast<double>(panels_ * p_.columns_per_panel) * rows_.column +
+           rows_.passed;
   }
 
   // Tiles of so many panels, and as many of them side by side as there are blocks.
@@ -207,9 +211,11 @@ class Chooser {
     const double base = base_cost(shape);
     if ((least_waves_ + kImbalance) * base >= best_cost_) return true;
     const double waves = waves_of(shape);
-    if ((waves + kImbalance) * base >= best_cost_) return true;
+    const bool by_rows = shape.rows_outer || n_blocks_ == 1;
+    const double passed = by_rows ? rows_.passed : passed_by_columns_;
+    if ((waves + kImbalance) * base + passed >= best_cost_) return true;
     if (!fit(shape)) return false;
-    const double cost = (waves + kImbalance) * (base + cost_above(shape)) + cost_of_passed(shape);
+    const double cost = (waves + kImbalance) * (base + cost_above(shape)) + passed;
     if (cost >= best_cost_) return true;
     best_cost_ = cost;
     best_ = shape;
@@ -241,13 +247,11 @@ class Chooser {
 
   // Kernels that work row by row leave an equal share of the rows in the caches of every core, in
   // the order of the tiles. Rows that a core touches beyond its share come from other caches, and
-  // results go where others have read or written.
-  double cost_of_passed(const BlockShape& shape) const {
-    const bool by_rows = shape.rows_outer || n_blocks_ == 1;
-    const int64_t units = by_rows ? p_.batch * rows_.m_blocks : p_.batch;
-    const int64_t touched = units + target_.cores - std::gcd(units, int64_t{target_.cores});
-    const auto rows = static_cast<double>(p_.batch * p_.m) / target_.cores;
-    return passed_rows_ * rows * static_cast<double>(touched - units) / static_cast<double>(units);
+  // results go where others have read or written. Of so many blocks of rows, each of which has
+  // neighbours for tiles.
+  double cost_of_passed(int64_t blocks) const {
+    const int64_t beyond = target_.cores - std::gcd(blocks, int64_t{target_.cores});
+    return passed_ * static_cast<double>(beyond) / static_cast<double>(blocks);
   }
 
   int64_t outer_k_block(int64_t rows) const {
@@ -411,7 +415,8 @@ class Chooser {
   const double panel_share_;  // bytes of an element of B as it comes from memory, over those in use
   const double first_packed_, first_;  // of the rows of B, packed or not
   const double overhead_;              // of a tile
-  const double passed_rows_;           // of a row that a core touches beyond its share
+  const double passed_;                // of touching as many rows once more
+  const double passed_by_columns_;     // of the rows that cores touch beyond their shares
   // At hand: rows of a tile, columns of whole panels, and tiles side by side.
   Rows rows_;
   int64_t columns_ = 0, n_blocks_ = 1;
