@@ -39,12 +39,12 @@ void MemoryPlanner::find_roots(const std::vector<BufferRequest>& requests) {
   }
 }
 
-int64_t MemoryPlanner::plan(std::vector<BufferRequest>& requests, int64_t shared_bytes) {
+int64_t MemoryPlanner::plan(std::vector<BufferRequest>& requests, int64_t cached_bytes) {
   find_roots(requests);
   std::sort(order_.begin(), order_.end(), [&](uint32_t a, uint32_t b) {
     return requests[a].bytes != requests[b].bytes ? requests[a].bytes > requests[b].bytes : a < b;
   });
-  int64_t total = shared_bytes > 0 ? place(requests, true, shared_bytes) : -1;
+  int64_t total = cached_bytes > 0 ? place(requests, true, cached_bytes) : -1;
   if (total < 0) total = place(requests, false, std::numeric_limits<int64_t>::max());
   for (uint32_t i = 0; i < requests.size(); i++) requests[i].offset = requests[roots_[i]].offset;
   return total;

@@ -4,9 +4,9 @@
 // meet its own and that are placed already. Offsets are multiples of 64 bytes. A buffer that may be
 // written over another one takes the place of that where it is no larger.
 //
-// As long as all of it fits a cache that the cores share, only buffers of one size take the same
-// memory. Every core works on its share of each buffer, the same part of it: so it finds there what
-// it stored itself, and need not take lines from the caches of other cores.
+// As long as all of it stays in the caches, only buffers of one size take the same memory. Every
+// core works on its share of each buffer, the same part of it: so it finds there what it stored
+// itself, and need not take lines from the caches of other cores.
 #pragma once
 
 #include <cstdint>
@@ -27,8 +27,8 @@ struct BufferRequest {
 class MemoryPlanner {
  public:
   // Sets every request's offset; returns the size of the block. Throws OutOfMemoryError where sizes
-  // overflow. `shared_bytes`: of the cache that the cores share.
-  int64_t plan(std::vector<BufferRequest>& requests, int64_t shared_bytes = 0);
+  // overflow. `cached_bytes`: what stays in the caches.
+  int64_t plan(std::vector<BufferRequest>& requests, int64_t cached_bytes = 0);
 
  private:
   void find_roots(const std::vector<BufferRequest>& requests);

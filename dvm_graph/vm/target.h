@@ -10,7 +10,6 @@ struct Target {
   int cores = 1;
   int64_t local_bytes = 0;        // local memory of one core, per program
   int64_t vector_tile_bytes = 0;  // preferred live bytes of a vector tile (host: about L1/L2)
-  int64_t shared_bytes = 0;       // of the cache that all cores share; 0: there is none
   int64_t stream_bytes = 0;       // values from this size on bypass the caches when stored; 0: none
   int vector_bytes = 64;          // alignment and width of a vector instruction
   bool unified_memory = true;     // instructions may read and write global memory directly

@@ -111,7 +111,6 @@ Target host_target(int cores, const InstructionTable& table) {
   target.local_bytes = l2 * 3 / 4 / 64 * 64;
   // More than there is of it: of what is live, joined instructions keep most in registers.
   target.vector_tile_bytes = l1 * 4 / 3;
-  target.shared_bytes = l3;
   target.stream_bytes = l3 / 3;  // what was read lies there, too, and other processes share it
   for (const Level& level : available_levels()) {
     if (level.table == &table) target.vector_bytes = level.vector_bytes;
