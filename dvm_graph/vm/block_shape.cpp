@@ -219,7 +219,8 @@ class Chooser {
     if (cost >= best_cost_) return true;
     best_cost_ = cost;
     best_ = shape;
-    best_.cost = cost - waves * hidden(shape);
+    // Whether kernels run apart is another question: those pass rows as well.
+    best_.cost = cost - passed - waves * hidden(shape);
     return true;
   }
 
