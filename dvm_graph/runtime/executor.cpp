@@ -204,7 +204,7 @@ void Executor::plan_memory(size_t index) {
   for (const uint32_t value : segment.outputs) {
     if (placed.infos[value].bytes < 0) throw_bad_size(model_, value, dims_);
   }
-  placed.bytes = planner_.plan(placed.requests);
+  placed.bytes = planner_.plan(placed.requests, device_->device.target().stream_bytes);
   placed.dims = dims_.all();
   placed.valid = true;
 }

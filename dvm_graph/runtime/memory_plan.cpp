@@ -39,14 +39,23 @@ void MemoryPlanner::find_roots(const std::vector<BufferRequest>& requests) {
   }
 }
 
-int64_t MemoryPlanner::plan(std::vector<BufferRequest>& requests) {
+int64_t MemoryPlanner::plan(std::vector<BufferRequest>& requests, int64_t cached_bytes) {
   find_roots(requests);
-  const auto meet = [&](uint32_t a, uint32_t b) {
-    return requests[a].first <= lasts_[b] && requests[b].first <= lasts_[a];
-  };
   std::sort(order_.begin(), order_.end(), [&](uint32_t a, uint32_t b) {
     return requests[a].bytes != requests[b].bytes ? requests[a].bytes > requests[b].bytes : a < b;
   });
+  int64_t total = cached_bytes > 0 ? place(requests, true, cached_bytes) : -1;
+  if (total < 0) total = place(requests, false, std::numeric_limits<int64_t>::max());
+  for (uint32_t i = 0; i < requests.size(); i++) requests[i].offset = requests[roots_[i]].offset;
+  return total;
+}
+
+// Of requests in order, those that have a place of their own. -1: it takes more than `most` bytes.
+int64_t MemoryPlanner::place(std::vector<BufferRequest>& requests, bool by_size, int64_t most) {
+  const auto meet = [&](uint32_t a, uint32_t b) {
+    return (by_size && requests[a].bytes != requests[b].bytes) ||
+           (requests[a].first <= lasts_[b] && requests[b].first <= lasts_[a]);
+  };
   placed_.clear();  // in the order of offsets
   int64_t total = 0;
   for (const uint32_t index : order_) {
@@ -62,12 +71,12 @@ int64_t MemoryPlanner::plan(std::vector<BufferRequest>& requests) {
     }
     request.offset = best >= 0 ? best : end;
     total = std::max(total, add_checked(request.offset, bytes));
+    if (total > most) return -1;
     const auto behind = std::upper_bound(
         placed_.begin(), placed_.end(), request.offset,
         [&](int64_t offset, uint32_t other) { return offset < requests[other].offset; });
     placed_.insert(behind, index);
   }
-  for (uint32_t i = 0; i < requests.size(); i++) requests[i].offset = requests[roots_[i]].offset;
   return total;
 }
 

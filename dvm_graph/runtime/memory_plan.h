@@ -3,6 +3,10 @@
 // Best fit, largest buffers first: each takes the tightest gap among the buffers whose lifetimes
 // meet its own and that are placed already. Offsets are multiples of 64 bytes. A buffer that may be
 // written over another one takes the place of that where it is no larger.
+//
+// As long as all of it stays in the caches, only buffers of one size take the same memory. Every
+// core works on its share of each buffer, the same part of it: so it finds there what it stored
+// itself, and need not take lines from the caches of other cores.
 #pragma once
 
 #include <cstdint>
@@ -23,11 +27,12 @@ struct BufferRequest {
 class MemoryPlanner {
  public:
   // Sets every request's offset; returns the size of the block. Throws OutOfMemoryError where sizes
-  // overflow.
-  int64_t plan(std::vector<BufferRequest>& requests);
+  // overflow. `cached_bytes`: what stays in the caches.
+  int64_t plan(std::vector<BufferRequest>& requests, int64_t cached_bytes = 0);
 
  private:
   void find_roots(const std::vector<BufferRequest>& requests);
+  int64_t place(std::vector<BufferRequest>& requests, bool by_size, int64_t most);
 
   std::vector<uint32_t> order_, placed_;
   std::vector<uint32_t> roots_;  // by request: the one whose place it takes, or itself

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 
 namespace dvm {
 namespace {
@@ -10,6 +11,7 @@ namespace {
 constexpr double kNearTraffic = 1, kFarTraffic = 4;  // within / beyond local-memory size
 constexpr double kPassingTraffic = 2;                // of A, while a B that was packed stays
 constexpr double kFarPassing = 8;                    // of all cores, from stage to stage
+constexpr double kPassed = 40;                       // from the caches of one core to another's
 constexpr double kFirstPanel = 2;                    // waits for memory
 constexpr double kFirstOfRow = 600;                  // of a row of a direct B that lies far
 constexpr double kFirstOfPackedRow = 200;            // where nothing waits but the packing
@@ -57,13 +59,19 @@ class Chooser {
                                     : 1),
         first_packed_(static_cast<double>(steps_) * first_of_row(true)),
         first_(static_cast<double>(steps_) * first_of_row(false)),
-        overhead_(kTileOverhead * target.tile_overhead) {}
+        overhead_(kTileOverhead * target.tile_overhead),
+        passed_(kPassed * static_cast<double>(problem.batch * problem.m) / target.cores *
+                (passed_share(problem.k) * static_cast<double>(problem.k) +
+                 passed_share(problem.n) * static_cast<double>(problem.n) / target.cores)),
+        passed_by_columns_(cost_of_passed(problem.batch)) {}
 
   BlockShape choose() {
     if (p_.inner.k > 0) return choose_with_inner();
     const int64_t preferred = target_.matmul_rows > 0 ? target_.matmul_rows : 8 * register_rows_;
     int64_t blocks = ceil_div(p_.m, preferred);
     if (blocks > 1) consider_columns(p_.m);
+    const int64_t even = round_up(blocks, target_.cores);  // rows stay with their cores
+    if (p_.panels && even % blocks != 0) consider_columns(ceil_div(p_.m, even));
     for (int choice = 0; choice < kRowChoices; ++choice, blocks *= 2) {
       const int64_t rows = ceil_div(p_.m, blocks);
       consider_columns(rows);
@@ -105,6 +113,7 @@ class Chooser {
     double column = 0;             // of a column of the tile, in one block of k
     double in_sets = 0;            // and that on top, where A that shares sets is read in place
     double k_block_of_column = 0;  // what each further one adds, without C
+    double passed = 0;             // rows that cores touch beyond their shares
   };
 
   Rows describe(int64_t rows) const {
@@ -119,6 +128,7 @@ class Chooser {
     const bool passes = p_.pack_b && !p_.whole_k;
     r.a = r.count * k * (passes ? kPassingTraffic : kFarTraffic);
     r.prologue = prologue_cost(p_.prologue, rows, p_.k);
+    r.passed = cost_of_passed(p_.batch * r.m_blocks);
     if (r.share_sets) r.in_sets = r.count * k * kSharedSet * p_.rows_per_set;
     r.k_block_of_column =
         static_cast<double>(ceil_div(rows, register_rows_)) * kBlockOverhead / p_.columns_per_panel;
@@ -146,7 +156,8 @@ class Chooser {
   // Of any shape with these rows.
   double least_cost() const {
     const auto tiles = static_cast<double>(p_.batch * rows_.m_blocks) / target_.cores;
-    return tiles * static_cast<double>(panels_ * p_.columns_per_panel) * rows_.column;
+    return tiles * static_cast<double>(panels_ * p_.columns_per_panel) * rows_.column +
+           rows_.passed;
   }
 
   // Tiles of so many panels, and as many of them side by side as there are blocks.
@@ -172,9 +183,12 @@ class Chooser {
     shape.pack_b = p_.pack_b;
     shape.rows_outer = rows_outer;
     shape.k_block = rows_.k_block;
+    shape.keep_a = rows_outer && pack_a && !p_.whole_k;
     if (p_.inner.k > 0) return consider_inner(shape);
     shape.keep_b = p_.pack_b && !shape.rows_outer && rows_.m_blocks > 1 &&
                    columns_ * steps_ * p_.element_bytes <= local_bytes_ / 2;
+    if (judge(shape) || !shape.keep_a) return;
+    shape.keep_a = false;
     judge(shape);
   }
 
@@ -192,23 +206,27 @@ class Chooser {
     }
   }
 
-  // Makes the shape fit, and keeps it if it is the best so far.
-  void judge(BlockShape& shape) {
+  // Makes the shape fit, and keeps it if it is the best so far. False: it is too large.
+  bool judge(BlockShape& shape) {
     const double base = base_cost(shape);
-    if ((least_waves_ + kImbalance) * base >= best_cost_) return;
+    if ((least_waves_ + kImbalance) * base >= best_cost_) return true;
     const double waves = waves_of(shape);
-    if ((waves + kImbalance) * base >= best_cost_ || !fit(shape)) return;
-    const double cost = (waves + kImbalance) * (base + cost_above(shape));
-    if (cost >= best_cost_) return;
+    const bool by_rows = shape.rows_outer || n_blocks_ == 1;
+    const double passed = by_rows ? rows_.passed : passed_by_columns_;
+    if ((waves + kImbalance) * base + passed >= best_cost_) return true;
+    if (!fit(shape)) return false;
+    const double cost = (waves + kImbalance) * (base + cost_above(shape)) + passed;
+    if (cost >= best_cost_) return true;
     best_cost_ = cost;
     best_ = shape;
-    best_.cost = cost - waves * hidden(shape);
+    // Whether kernels run apart is another question: those pass rows as well.
+    best_.cost = cost - passed - waves * hidden(shape);
+    return true;
   }
 
   // Tiles that the core with most of them computes. Those that share a kept operand go together.
   double waves_of(const BlockShape& shape) const {
-    const bool kept =
-        shape.keep_b || shape.keep_inner_b || p_.whole_k || (shape.rows_outer && shape.pack_a);
+    const bool kept = shape.keep_b || shape.keep_inner_b || p_.whole_k || shape.keep_a;
     const int64_t matrices = n_blocks_ == 1 ? sharing_ : 1;
     const int64_t run = shape.rows_outer ? n_blocks_ : rows_.m_blocks * matrices;
     const int64_t runs = shape.rows_outer ? p_.batch * rows_.m_blocks
@@ -217,6 +235,24 @@ class Chooser {
     const int64_t claim = claimed_run(runs, run, kept, target_.cores);
     const int64_t claims = claim == 1 ? runs * run : ceil_div(runs * run, claim);
     return static_cast<double>(ceil_div(claims, target_.cores) * claim);
+  }
+
+  // Of values with so many elements in a row, as much as the caches of the cores hold: what does
+  // not lie there comes from farther away, whoever wrote it. Beside a B that is no constant, A need
+  // not be what kernels leave that go row by row.
+  double passed_share(int64_t elements) const {
+    if (!p_.panels) return 0;
+    const double bytes = static_cast<double>(p_.batch * p_.m * elements * p_.element_bytes);
+    return std::min(1.0, static_cast<double>(target_.local_bytes * target_.cores) / bytes);
+  }
+
+  // Kernels that work row by row leave an equal share of the rows in the caches of every core, in
+  // the order of the tiles. Rows that a core touches beyond its share come from other caches, and
+  // results go where others have read or written. Of so many blocks of rows, each of which has
+  // neighbours for tiles.
+  double cost_of_passed(int64_t blocks) const {
+    const int64_t beyond = target_.cores - std::gcd(blocks, int64_t{target_.cores});
+    return passed_ * static_cast<double>(beyond) / static_cast<double>(blocks);
   }
 
   int64_t outer_k_block(int64_t rows) const {
@@ -241,8 +277,8 @@ class Chooser {
         c + (p_.whole_k ? computed : 0) + (shape.keep_b ? columns_ * steps_ : 0) + inner_b;
     const int64_t rows = shape.rows * p_.packed_a;
     int64_t per_step = 0;
-    if (block_a) per_step += shape.rows_outer ? 0 : rows;
-    const int64_t kept_a = block_a && shape.rows_outer ? rows * steps_ : 0;
+    if (block_a) per_step += shape.keep_a ? 0 : rows;
+    const int64_t kept_a = shape.keep_a ? rows * steps_ : 0;
     const bool passing_b = shape.pack_b && !shape.keep_b;
     if (passing_b) per_step += columns_;
     int64_t room = room_ - fixed - kept_a;
@@ -305,7 +341,7 @@ class Chooser {
 
   // Tiles that a core computes from one block of A.
   double tiles_of_a(const BlockShape& shape) const {
-    if (!shape.rows_outer) return 1;
+    if (!shape.rows_outer || (shape.pack_a && !shape.keep_a && !p_.whole_k)) return 1;
     return static_cast<double>(
         claimed_run(p_.batch * rows_.m_blocks, n_blocks_, true, target_.cores));
   }
@@ -380,6 +416,8 @@ class Chooser {
   const double panel_share_;  // bytes of an element of B as it comes from memory, over those in use
   const double first_packed_, first_;  // of the rows of B, packed or not
   const double overhead_;              // of a tile
+  const double passed_;                // of touching as many rows once more
+  const double passed_by_columns_;     // of the rows that cores touch beyond their shares
   // At hand: rows of a tile, columns of whole panels, and tiles side by side.
   Rows rows_;
   int64_t columns_ = 0, n_blocks_ = 1;

@@ -51,9 +51,10 @@ struct BlockProblem {
 struct BlockShape {
   int64_t rows = 0, columns = 0;
   int64_t k_block = 0;      // in elements of A and B, as is that of the inner product
-  bool rows_outer = false;  // walk n innermost, keeping A, instead of m, keeping B
+  bool rows_outer = false;  // walk n innermost instead of m
   bool pack_a = false;      // needed, or worth it: rows of A that share cache sets
   bool pack_b = false;
+  bool keep_a = false;                           // packed A stays while the n blocks pass
   bool keep_b = false;                           // packed B stays while the m blocks pass
   bool keep_inner_b = false;                     // as does that of the inner product
   int64_t inner_columns = 0, inner_k_block = 0;  // of one instruction of the inner product

@@ -53,7 +53,7 @@ class CubeLowering {
   void apply_shape() {
     outer_.n_block = shape_.columns;
     outer_.k_block = shape_.k_block;
-    outer_.keep_a = shape_.rows_outer;
+    outer_.keep_a = shape_.keep_a;
     outer_.keep_b = shape_.keep_b;
     outer_.pack_a = shape_.pack_a;
     outer_.pack_b = shape_.pack_b;
@@ -90,8 +90,7 @@ class CubeLowering {
     while (inner_rank > 0 && !(moves >> (inner_rank - 1) & 1))
       run *= code_.grid[--inner_rank].count;
     for (size_t d = 0; d < inner_rank; ++d) runs *= code_.grid[d].count;
-    const bool kept =
-        outer_.keep_b || inner_.keep_b || blocks_.whole_k || (shape_.rows_outer && shape_.pack_a);
+    const bool kept = outer_.keep_a || outer_.keep_b || inner_.keep_b || blocks_.whole_k;
     code_.preferred_claim = claimed_run(runs, run, kept, target_.cores);
   }
 

@@ -53,9 +53,11 @@ class Prefetcher {
                               announced_, announced_ + found_);
   }
 
-  // Before the last product, what the next tile packs before its first one.
+  // Before the last product, what the next tile packs before its first one. What joined
+  // instructions behind the product would fetch for the next tile instead, its products would push
+  // out again.
   void announce_next_tile(size_t product) {
-    if (code_.grid.empty() || code_.ahead[0] != 0) return;
+    if (code_.grid.empty()) return;
     for (size_t i = 0; i < product && !is_matmul(form_of(i)); ++i) {
       const TileInstruction& pack = code_.instructions[i];
       if (!is_pack(pack) || pack.changed_mask != 0) continue;
@@ -65,6 +67,7 @@ class Prefetcher {
       TileInstruction prefetch = prefetch_of(pack, 1);
       prefetch.family = Family::d_prefetch_next;
       code_.ahead[0] = static_cast<uint8_t>(pointer + 1);
+      code_.ahead[1] = code_.ahead_lines = 0;
       code_.instructions.insert(
           code_.instructions.begin() + static_cast<std::ptrdiff_t>(product + found_), prefetch);
       return;

@@ -40,6 +40,10 @@ std::byte* allocate_arena(size_t bytes) {
   return static_cast<std::byte*>(arena);
 }
 
+int64_t claims_of(const Task& task) {
+  return (std::max<int64_t>(task.tiles, 0) + task.claim - 1) / task.claim;
+}
+
 }  // namespace
 
 int available_cores() {
@@ -99,19 +103,12 @@ void HostDevice::wake() {
 
 void HostDevice::submit(std::span<const Task> tasks) {
   tasks_.assign(tasks.begin(), tasks.end());
-  first_claim_.clear();
-  int64_t claims = 0;
-  for (Task& task : tasks_) {
-    task.claim = std::max<int64_t>(task.claim, 1);
-    first_claim_.push_back(claims);
-    claims += (std::max<int64_t>(task.tiles, 0) + task.claim - 1) / task.claim;
-  }
-  first_claim_.push_back(claims);
+  for (Task& task : tasks_) task.claim = std::max<int64_t>(task.claim, 1);
+  const int64_t claims = share_out();
   trap_ = Trap{};
   trapped_.store(false, std::memory_order_relaxed);
   resting_.store(false, std::memory_order_relaxed);
   placement_.keep_off_caller();
-  share_out(claims);
   // Opening adds a generation; the low bits are zero here because finish() closed the last stage.
   state_.fetch_add(kGeneration | kOpen, std::memory_order_release);
   // One claim is not worth waking anybody: the caller takes it in finish().
@@ -146,16 +143,33 @@ void HostDevice::help_workers() {
   if ((state & kInside) != 0) state_.wait(state, std::memory_order_acquire);
 }
 
-void HostDevice::share_out(int64_t claims) {
+// Deals out every task to all cores, what is left of one evened out by the next. Returns how many
+// claims there are.
+int64_t HostDevice::share_out() {
   const auto cores = static_cast<int64_t>(shares_.size());
-  const auto start_of = [&](int64_t core) {  // the caller is there already: it gets what is odd
-    return static_cast<uint64_t>((claims * core + cores - 1) / cores);
-  };
+  const size_t tasks = tasks_.size();
+  starts_.assign((shares_.size() + 1) * tasks, 0);
+  numbers_.resize(shares_.size() * tasks);
+  int64_t number = 0;
   for (int64_t core = 0; core < cores; core++) {
-    shares_[static_cast<size_t>(core)].left.store(start_of(core) | start_of(core + 1) << 32,
+    const auto first = static_cast<uint64_t>(number);
+    int64_t* const starts = starts_.data() + static_cast<size_t>(core) * tasks;
+    int64_t wanted = 0;  // by the cores up to this one, over their number
+    for (size_t task = 0; task < tasks; task++) {
+      const int64_t claims = claims_of(tasks_[task]);
+      wanted += claims * (core + 1);
+      // The caller is there already: it gets what is odd.
+      const int64_t end = std::clamp((wanted + cores - 1) / cores, starts[task], claims);
+      wanted -= end * cores;
+      starts[tasks + task] = end;
+      numbers_[static_cast<size_t>(core) * tasks + task] = number;
+      number += end - starts[task];
+    }
+    shares_[static_cast<size_t>(core)].left.store(first | static_cast<uint64_t>(number) << 32,
                                                   std::memory_order_relaxed);
   }
   upwards_ = !upwards_;
+  return number;
 }
 
 int64_t HostDevice::take(Share& share, bool from_low) {
@@ -185,10 +199,11 @@ void HostDevice::work(Core& core) {
     Share& share = shares_[(own + other) % shares_.size()];
     const bool from_low = upwards_ == (other == 0);
     for (int64_t claim; (claim = take(share, from_low)) >= 0;) {
-      const auto next = std::ranges::upper_bound(first_claim_, claim);
-      const auto index = static_cast<size_t>(next - first_claim_.begin()) - 1;
+      const auto next = std::ranges::upper_bound(numbers_, claim);
+      const auto part = static_cast<size_t>(next - numbers_.begin()) - 1;
+      const size_t index = part % tasks_.size();
       const Task& task = tasks_[index];
-      const int64_t begin = (claim - first_claim_[index]) * task.claim;
+      const int64_t begin = (starts_[part] + claim - numbers_[part]) * task.claim;
       const int64_t neighbour = begin + (from_low ? task.claim : -task.claim);
       core.trap = Trap{};
       run_claim(core, record, task, begin, neighbour < task.tiles ? neighbour : -1,

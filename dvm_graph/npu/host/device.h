@@ -5,12 +5,13 @@
 // starts the worker cores and returns; `finish` lets the caller work as core 0 until the stage is
 // done. In between the caller may do other work (the executor encodes the next kernel).
 //
-// Every core has a share of the tiles, neighbours of each other, which it claims from one end,
-// `claim` tiles at a time; a core that is done claims those of others from their other end, so a
-// core that joins late finds taken what it was late for. The same share of successive stages keeps
-// what one kernel leaves in a core's caches there for the next, and turning round from stage to
-// stage lets it begin with what was written last. A worker that has not joined when the tiles run
-// out is not waited for; a stage therefore never costs the wake-up of a parked thread.
+// Every core has a share of the tiles, neighbours of each other in every program, which it claims
+// from one end, `claim` tiles at a time; a core that is done claims those of others from their
+// other end, so a core that joins late finds taken what it was late for. The same share of each
+// program, in successive stages, keeps what one kernel leaves in a core's caches there for the
+// next, and turning round from stage to stage lets it begin with what was written last. A worker
+// that has not joined when the tiles run out is not waited for; a stage therefore never costs the
+// wake-up of a parked thread.
 //
 // On which CPUs the threads run is said in placement.h. A forked process has no workers: there the
 // caller does it all.
@@ -129,13 +130,14 @@ class HostDevice {
   };
 
   struct alignas(64) Share {
-    // The claims [low, high) of one core that nobody has taken yet, as low | high << 32.
+    // The claims [low, high) of one core that nobody has taken yet, as low | high << 32; they are
+    // numbered core by core, and there task by task.
     std::atomic<uint64_t> left{0};
     std::atomic<bool> inside{false};  // the core, a worker's, is in the stage
   };
 
   void stop();  // ends and joins the workers
-  void share_out(int64_t claims);
+  int64_t share_out();
   static int64_t take(Share& share, bool from_low);  // -1: nothing is left
   void work(Core& core);
   void worker_loop(Core& core, bool runs_errands);
@@ -155,7 +157,8 @@ class HostDevice {
 
   // The stage; written by submit while no worker is inside it.
   std::vector<Task> tasks_;
-  std::vector<int64_t> first_claim_;  // of each task, and the total
+  std::vector<int64_t> starts_;   // of the share of each core, of each task: claims before it
+  std::vector<int64_t> numbers_;  // of the first claims there
   Trap trap_;
   std::span<CoreRecord> records_;
 

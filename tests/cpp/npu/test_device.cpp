@@ -181,6 +181,62 @@ void test_order() {
   }
 }
 
+// Cores that keep step with each other run what they were dealt: the same share of every task.
+struct InStep {
+  std::atomic<int> ran[2] = {};  // tiles, by the caller and by the worker
+  std::thread::id caller;
+};
+
+struct SharedTask {
+  InStep* step;
+  std::vector<int> core;  // that ran a tile
+};
+
+void run_in_step(const Program&, const InstructionTable&, Core&, std::byte* const* buffers,
+                 int64_t begin, int64_t end, int64_t) {
+  SharedTask& task = *reinterpret_cast<SharedTask*>(buffers[0]);
+  const int own = std::this_thread::get_id() == task.step->caller ? 0 : 1;
+  for (int64_t tile = begin; tile < end; tile++) task.core[static_cast<size_t>(tile)] = own;
+  const int ran = ++task.step->ran[own];
+  while (task.step->ran[1 - own] < ran) std::this_thread::yield();
+}
+
+void test_shares() {
+  Target target;
+  HostDevice device(2, best_table(), target, {std::chrono::microseconds(50), &run_in_step});
+  struct Case {
+    std::vector<int64_t> tiles, of_caller;
+    int64_t claim;
+  };
+  // What is odd goes to the caller, and evens out over the tasks.
+  const Case cases[] = {{{12, 6, 2}, {6, 3, 1}, 1},
+                        {{1, 1, 1, 1}, {1, 0, 1, 0}, 1},
+                        {{3, 5, 0, 4}, {2, 2, 0, 2}, 1},
+                        {{7, 1, 8, 2}, {4, 1, 4, 0}, 2}};
+  for (int s = 0; s < 40; s++) {
+    context = "shares of stage " + std::to_string(s);
+    const Case& expected = cases[s % 4];
+    InStep step;
+    step.caller = std::this_thread::get_id();
+    std::vector<SharedTask> shared;
+    std::vector<std::byte*> buffers;
+    std::vector<Task> tasks;
+    for (const int64_t tiles : expected.tiles) {
+      shared.push_back({&step, std::vector<int>(static_cast<size_t>(tiles))});
+    }
+    for (SharedTask& task : shared) buffers.push_back(reinterpret_cast<std::byte*>(&task));
+    for (size_t i = 0; i < shared.size(); i++) {
+      tasks.push_back({some_program(), &buffers[i], expected.tiles[i], expected.claim});
+    }
+    CHECK(device.run(tasks).kind == TrapKind::none);
+    for (size_t i = 0; i < shared.size(); i++) {
+      for (int64_t tile = 0; tile < expected.tiles[i]; tile++) {
+        CHECK(shared[i].core[static_cast<size_t>(tile)] == (tile < expected.of_caller[i] ? 0 : 1));
+      }
+    }
+  }
+}
+
 // Waking parked cores starts nothing; a stage behind it finds every tile once.
 void test_waking() {
   HostDevice device = make_device(3, std::chrono::microseconds(0));
@@ -419,6 +475,7 @@ int main() {
   test_withdrawn_errands();
   test_lifetimes();
   test_order();
+  test_shares();
   test_waking();
   test_placement();
   test_placement_on_other_cpus();

@@ -41,8 +41,10 @@ void test_memory_plans() {
         }
       }
     }
-    const int64_t total = planner.plan(requests);
+    const int64_t cached = round % 2 * draw(0, 100000);
+    const int64_t total = planner.plan(requests, cached);
     check(total <= sum, "a plan is no larger than no plan");
+    const bool by_size = cached > 0 && sum <= cached;  // then it fits
     for (size_t i = 0; i < requests.size(); i++) {
       const BufferRequest& a = requests[i];
       check(a.offset % 64 == 0 && a.offset >= 0 && a.offset + a.bytes <= total, "placed inside");
@@ -52,6 +54,8 @@ void test_memory_plans() {
         const bool meet = a.offset < b.offset + b.bytes && b.offset < a.offset + a.bytes;
         const bool over = a.over == static_cast<int32_t>(j) && a.bytes <= b.bytes;
         const bool under = b.over == static_cast<int32_t>(i) && b.bytes <= a.bytes;
+        const bool written_over = a.over >= 0 || b.over >= 0;
+        check(!by_size || written_over || !meet || a.bytes == b.bytes, "sizes lie apart");
         if (over || under) {
           check(a.offset == b.offset, "written over what fits");
         } else {
@@ -61,7 +65,16 @@ void test_memory_plans() {
     }
   }
   std::vector<BufferRequest> huge(3, {std::numeric_limits<int64_t>::max() / 2, 0, 1, 0});
-  check_throws<OutOfMemoryError>([&] { planner.plan(huge); }, "an overflowing plan");
+  for (const int64_t cached : {int64_t{0}, int64_t{1000}, std::numeric_limits<int64_t>::max()}) {
+    check_throws<OutOfMemoryError>([&] { planner.plan(huge, cached); }, "an overflowing plan");
+  }
+  // One after the other: in one place, or each size in its own where there is room for both.
+  std::vector<BufferRequest> sizes{{640, 0, 1}, {128, 2, 3}, {640, 4, 5}, {128, 6, 7}};
+  for (const auto& [cached, bytes] : {std::pair{767, 640}, {768, 768}}) {
+    check(planner.plan(sizes, cached) == bytes, "room for both sizes");
+    check(sizes[0].offset == sizes[2].offset && sizes[1].offset == sizes[3].offset, "one size");
+    check((sizes[0].offset == sizes[1].offset) == (bytes == 640), "two sizes");
+  }
 }
 
 // x -> a -> b -> y, element by element; `change` may spoil writing b over a. Whether it is written

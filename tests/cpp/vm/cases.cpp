@@ -156,6 +156,45 @@ void check_balance(int64_t m, int64_t n, int64_t k) {
         static_cast<int>(busiest), static_cast<int>(header.tiles));
 }
 
+// Beside a constant B every row of A and C is touched by one core only, where there are rows enough
+// that each core reads all of B for its own.
+void check_rows_stay(int64_t m, int cores, bool stay) {
+  constexpr int64_t kColumns = 768, kDepth = 768;
+  Target target = small_target(cores, 768 << 10);
+  target.matmul_mr = 14;
+  target.matmul_nr = 32;
+  target.matmul_rows = 126;
+  target.matmul_k_block = 1024;
+  target.tile_overhead = 512;
+  Compiled c(matmul_bias_gelu(m, kColumns, kDepth, target.matmul_nr), target);
+  const Program& program = c.kernel.programs[0];
+  const int64_t claim = program.header().preferred_claim;
+  const int64_t claims = (program.header().tiles + claim - 1) / claim;
+  std::vector<int> touching(static_cast<size_t>(m));  // cores, of a row
+  for (int64_t core = 0; core < cores; ++core) {
+    std::vector<bool> rows(touching.size());
+    const int64_t end =
+        std::min((claims * (core + 1) + cores - 1) / cores * claim, program.header().tiles);
+    for (int64_t tile = (claims * core + cores - 1) / cores * claim; tile < end; ++tile) {
+      int64_t first = 0, count = m, rest = tile;
+      for (size_t d = program.grid().size(); d-- > 0;) {
+        const GridDim& dim = program.grid()[d];
+        if (dim.whole == m) {
+          first = rest % dim.count * dim.tile;
+          count = std::min(dim.tile, m - first);
+        }
+        rest /= dim.count;
+      }
+      std::fill_n(rows.begin() + first, count, true);
+    }
+    for (size_t i = 0; i < rows.size(); ++i) touching[i] += rows[i];
+  }
+  const auto shared = std::count_if(touching.begin(), touching.end(), [](int n) { return n > 1; });
+  CHECK(std::count(touching.begin(), touching.end(), 0) == 0 && (shared == 0) == stay,
+        "%d of %d rows are touched by several of %d cores", static_cast<int>(shared),
+        static_cast<int>(m), cores);
+}
+
 // Split along k where cores would idle and it pays: near a sum in double, and the same bits
 // whichever piece is done first.
 void check_split_product(int64_t m, int64_t n, int64_t k, int cores, size_t stages) {
@@ -341,8 +380,9 @@ void check_prefetches_of_packs() {
 }
 
 // Rows of A that are packed block by block: the next block is announced under the product of the
-// one before, and under the last what the next tile begins with.
-void check_prefetches_of_rows() {
+// one before, and under the last what the next tile begins with, rather than what an epilogue
+// reads.
+void check_prefetches_of_rows(bool epilogue) {
   constexpr int64_t kRows = 96;
   PlanBuilder b;
   b.plan.kind = KernelKind::cube;
@@ -350,7 +390,12 @@ void check_prefetches_of_rows() {
   b.plan.n_axis = b.axis(24);
   b.plan.k_axis = b.axis(400);
   const int32_t left = b.input(DType::f16, 0b101), right = b.input(DType::f32, 0b110);
-  b.output(b.matmul(left, right), DType::f32);
+  int32_t result = b.matmul(left, right);
+  if (epilogue) {
+    const int32_t sum = b.map(PlanOp::add_, {result, b.input(DType::f32, 0b011)});
+    result = b.map(PlanOp::exp_, {sum});
+  }
+  b.output(result, DType::f32);
   Target target = small_target(1, 256 << 10);
   target.matmul_rows = kRows;
   target.matmul_k_block = 300;
@@ -363,12 +408,15 @@ void check_prefetches_of_rows() {
     const std::string place = line.substr(line.rfind(' ') + 1);
     if (line.find("d_pack_a_f16") != std::string::npos) packed.push_back(place);
     if (line.find("m_matmul_f32") != std::string::npos) products++;
-    if (line.find("d_prefetch") == std::string::npos) continue;
+    if (line.find("d_prefetch") == std::string::npos || line.find("_f16") == std::string::npos) {
+      continue;
+    }
     announced.push_back(place);
     CHECK(announced.size() == products + 1 && packed.size() == products + 1, "%s", text.c_str());
     if (line.find("d_prefetch_next_f16") != std::string::npos) next = announced.size();
   }
   CHECK(packed.size() > 1 && next == packed.size(), "%s", text.c_str());
+  CHECK(c.kernel.programs[0].header().ahead_lines == 0, "%s", text.c_str());
   std::rotate(packed.begin(), packed.begin() + 1, packed.end());
   CHECK(announced == packed, "%s", text.c_str());
   CHECK(assemble(text) == c.kernel.programs[0], "%s", text.c_str());
@@ -420,11 +468,15 @@ void check_cases() {
   check_split_product(6, 20, 20011, 16, 2);  // for more cores not
   check_balance(200, 640, 640);
   check_balance(1000, 512, 512);
+  for (const int64_t m : {97, 128, 231, 300, 509}) check_rows_stay(m, 2, true);
+  for (const int64_t m : {231, 300}) check_rows_stay(m, 3, true);
+  check_rows_stay(16, 2, false);
+  check_rows_stay(128, 64, false);
   check_weighed();
   check_trap();
   check_prefetches();
   check_prefetches_of_packs();
-  check_prefetches_of_rows();
+  for (const bool epilogue : {false, true}) check_prefetches_of_rows(epilogue);
   check_reuse();
 }
 
