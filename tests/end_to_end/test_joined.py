@@ -10,7 +10,7 @@ import dvm_graph
 from tests.end_to_end.reference import assert_all_close, session
 
 ROWS = (1, 2, 7, 33)
-COLUMNS = (1, 2, 15, 16, 17, 63, 64, 65, 127, 128, 129, 255, 257, 384, 1000, 2049, 4099)
+COLUMNS = (1, 2, 15, 16, 17, 63, 64, 65, 127, 128, 129, 192, 255, 257, 384, 1000, 2049, 4099)
 
 BODIES = {
     "layer_norm": "y = LayerNormalization <axis = -1> (x, scale, bias)",
@@ -18,6 +18,14 @@ BODIES = {
     "log_softmax": "y = LogSoftmax <axis = -1> (x)",
     "gelu_erf": "t = Add(x, bias) y = Gelu(t)",
     "gelu_tanh": 't = Add(x, bias) y = Gelu <approximate = "tanh"> (t)',
+    "gelu_plain": "y = Gelu(x)",
+    "gelu_shifted": "t = Add(x, unit) y = Gelu(t)",
+    "gelu_cube": """two = Mul(x, half) square = Mul(x, x) cube = Mul(square, x) t = Mul(cube, unit)
+        u = Add(x, t) v = Mul(u, half) w = Tanh(v) z = Add(w, unit) y = Mul(two, z)""",
+    "silu": "s = Sigmoid(x) y = Mul(x, s)",
+    "silu_sum": "t = Add(x, bias) s = Sigmoid(t) y = Mul(t, s)",
+    "silu_shifted": "t = Add(x, unit) s = Sigmoid(t) y = Mul(t, s)",
+    "silu_times": "s = Sigmoid(x) t = Mul(x, s) y = Mul(t, scale)",
     "square_sum": "t = Mul(x, x) s = ReduceSum <keepdims = 1> (t, axis) y = Div(x, s)",
     "range": """high = ReduceMax <keepdims = 1> (x, axis) low = ReduceMin <keepdims = 1> (x, axis)
         width = Sub(high, low) one = CastLike(1.0, x) w = Add(width, one)
@@ -32,7 +40,7 @@ def test_equals_onnxruntime(name: str) -> None:
     body = BODIES[name].replace("CastLike(1.0, x)", "CastLike(unit, x)")
     model = parser.parse_model(f"""<ir_version: 10, opset_import: ["" : 20]>
         g (float[r, c] x, float[c] scale, float[c] bias) => (float[r, c] y)
-        <int64[1] axis = {{-1}}, float unit = {{1}}> {{ {body} }}""")
+        <int64[1] axis = {{-1}}, float unit = {{1}}, float half = {{0.5}}> {{ {body} }}""")
     mine = dvm_graph.optimize(model, strict=True)
     reference = session(model)
     generator = np.random.default_rng(0)

@@ -1,8 +1,8 @@
 """Fits the polynomials of `functions.h` and prints their coefficients.
 
 Input: none. Output: for each function a C++ initialiser, lowest power first, and the largest
-relative error of the exact approximation; for functions in pieces one per power. Method: weighted least squares at Chebyshev nodes in
-60-digit arithmetic, reweighted by the error itself until it is nearly levelled (Lawson's
+relative error of the exact approximation; for functions in pieces (`pieces.h`) one per power. Method:
+weighted least squares at Chebyshev nodes in 60-digit arithmetic, reweighted by the error itself until it is nearly levelled (Lawson's
 iteration). Run by hand when a function, a degree or an interval changes; it is not part of the
 build.
 """
@@ -122,24 +122,43 @@ def fits() -> list[Fit]:
     ]
 
 
-def erf_pieces() -> list[Fit]:
-    """erf(x)/x in d = x - centre, in steps of 1/4: the pieces of `kErfPieces`."""
+PIECES = 32
+"""Of a function in pieces: as many as two registers hold coefficients for."""
+
+
+def exp_pieces() -> tuple[list[mp.mpf], list[mp.mpf]]:
+    """2^(i/PIECES), and what r and r^2 are multiplied by in e^r - 1 for |r| <= ln(2)/(2 PIECES)."""
+    most = mp.log(2) / (2 * PIECES)
+    fit = Fit("kExp", lambda r: mp.expm1(r) / r if r else mp.mpf(1), abs, -most, most, 1)
+    return [mp.mpf(2) ** (mp.mpf(i) / PIECES) for i in range(PIECES)], solve(fit)[0]
+
+
+def pieces_of(
+    function: Callable[[mp.mpf], mp.mpf], slope: mp.mpf, step: mp.mpf, degree: int
+) -> list[Fit]:
+    """function(x)/x, `slope` at 0, in d = x - centre, in steps from centre to centre."""
 
     def piece(centre: mp.mpf) -> Fit:
         def ratio(d: mp.mpf) -> mp.mpf:
-            return mp.erf(centre + d) / (centre + d)
+            return function(centre + d) / (centre + d) if centre + d else slope
 
-        low = -mp.mpf(1) / 8 if centre else mp.mpf(0)
-        return Fit("kErfPieces", ratio, lambda d: 1 / ratio(d), low, mp.mpf(1) / 8, 5)
+        low = -step / 2 if centre else mp.mpf(0)
+        return Fit("pieces", ratio, lambda d: 1 / ratio(d), low, step / 2, degree)
 
-    return [piece(mp.mpf(i) / 4) for i in range(16)]
+    return [piece(i * step) for i in range(PIECES)]
 
 
 def main() -> None:
-    pieces = [solve(fit) for fit in erf_pieces()]
-    print(f"// kErfPieces: weighted error {mp.nstr(max(error for _, error in pieces), 3)}")
-    for power in zip(*(coefficients for coefficients, _ in pieces), strict=True):
-        print(f"{{{', '.join(mp.nstr(c, 11) + 'f' for c in power)}}},")
+    powers, slopes = exp_pieces()
+    print(f"kExpPieces {{{', '.join(mp.nstr(p, 11) + 'f' for p in powers)}}}, {slopes}")
+    for name, fits_of_pieces in (
+        ("kErfPieces", pieces_of(mp.erf, 2 / mp.sqrt(mp.pi), mp.mpf(1) / 8, 4)),
+        ("kTanhPieces", pieces_of(mp.tanh, mp.mpf(1), mp.mpf(1) / 2, 6)),
+    ):
+        pieces = [solve(fit) for fit in fits_of_pieces]
+        print(f"// {name}: weighted error {mp.nstr(max(error for _, error in pieces), 3)}")
+        for power in zip(*(coefficients for coefficients, _ in pieces), strict=True):
+            print(f"{{{', '.join(mp.nstr(c, 11) + 'f' for c in power)}}},")
     for fit in fits():
         coefficients, error = solve(fit)
         print(f"// {fit.name}: weighted error {mp.nstr(error, 3)}")

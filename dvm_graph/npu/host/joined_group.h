@@ -37,11 +37,9 @@ namespace {
   STEP(sqrt, sqrt_lanes(x))                   \
   STEP(rsqrt, splat<F>(1.0f) / sqrt_lanes(x)) \
   STEP(reciprocal, splat<F>(1.0f) / x)        \
-  STEP(exp, exp_lanes(x))                     \
-  STEP(log, log_lanes(x))                     \
-  STEP(erf, erf_lanes(x))                     \
-  STEP(tanh, tanh_lanes(x))                   \
-  STEP(sigmoid, sigmoid_lanes(x))
+  STEP(log, log_lanes(x))
+// Functions that take a strip as a whole.
+#define DVM_STRIP_STEPS(STEP) STEP(exp) STEP(erf) STEP(tanh) STEP(sigmoid)
 
 enum class Do : uint8_t {
 #define DVM_STEP(name, expression) name##_row, name##_value, name##_self, name##_f16, name##_bf16,
@@ -49,6 +47,9 @@ enum class Do : uint8_t {
 #undef DVM_STEP
 #define DVM_STEP(name, expression) name,
       DVM_UNARY_STEPS(DVM_STEP)
+#undef DVM_STEP
+#define DVM_STEP(name) name,
+          DVM_STRIP_STEPS(DVM_STEP)
 #undef DVM_STEP
 };
 

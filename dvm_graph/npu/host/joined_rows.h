@@ -12,18 +12,6 @@ namespace {
 
 constexpr int kStrip = strip_vectors(kVectorBytes);
 
-template <int Number>
-struct Index {
-  static constexpr int k = Number;
-};
-
-// body(Index<0>{}), ..., body(Index<K - 1>{}): constant indices, so that strips are registers.
-template <int K, class Body>
-DVM_INLINE void each(Body body) {
-  [&]<int... k>(std::integer_sequence<int, k...>)
-      DVM_LAMBDA_INLINE { (body(Index<k>{}), ...); }(std::make_integer_sequence<int, K>{});
-}
-
 // Lanes of a row of this storage type, from element i on: a whole vector, or the first `lanes`.
 template <class S, bool Partial>
 DVM_INLINE F row_lanes(const std::byte* row, int64_t i, int64_t lanes) {
@@ -83,6 +71,10 @@ DVM_INLINE void apply(Do what, const Step& step, int64_t i, int64_t lanes, F (&s
     break;
     DVM_UNARY_STEPS(DVM_STEP)
 #undef DVM_STEP
+#define DVM_STEP(name) \
+  case Do::name: name##_strip(strip); break;
+    DVM_STRIP_STEPS(DVM_STEP)
+#undef DVM_STEP
   }
 }
 
@@ -140,6 +132,7 @@ DVM_INLINE void keep_whole(const Step& step, int64_t i, const F (&strip)[K]) {
 // Any steps, looked up strip by strip.
 struct AnySteps {
   static constexpr int kCount = 0;  // not known
+  static constexpr bool stores(int) { return true; }
 
   template <int K, bool Partial>
   DVM_INLINE static void run(const Step* steps, int count, int64_t i, int64_t lanes,
@@ -161,29 +154,53 @@ struct AnySteps {
   }
 };
 
+// Of a known step: what it leaves is stored as well, for a later one.
+constexpr Do kept(Do what) { return static_cast<Do>(static_cast<int>(what) | 0x80); }
+constexpr bool is_kept(Do what) { return (static_cast<int>(what) & 0x80) != 0; }
+constexpr Do without_kept(Do what) { return static_cast<Do>(static_cast<int>(what) & 0x7f); }
+
 // Steps that are met often, in code of their own: looking them up costs as much as doing them.
 template <Do... what>
 struct TheseSteps {
   static constexpr int kCount = sizeof...(what);
 
+  static constexpr bool stores(int s) {
+    constexpr bool kKept[] = {is_kept(what)...};
+    return s == kCount - 1 || kKept[s];
+  }
   static bool are(const Group& group) {
-    if (group.count != sizeof...(what)) return false;
-    const Step* step = group.steps;
-    return ((step->what == what &&
-             (step++->keep == Keep::nothing || step == group.steps + group.count)) &&
-            ...);
+    if (group.count != kCount) return false;
+    int s = 0;
+    return (is(what, group, s++) && ...);
   }
   template <int K, bool Partial>
   DVM_INLINE static void run(const Step* steps, int, int64_t i, int64_t lanes, F (&strip)[K]) {
     const Step* step = steps;
-    (apply<K, Partial>(what, *step++, i, lanes, strip), ...);
-    keep<K, Partial>(steps[sizeof...(what) - 1], i, lanes, strip);
+    (run_one<what, K, Partial>(*step++, i, lanes, strip), ...);
+    keep<K, Partial>(steps[kCount - 1], i, lanes, strip);
   }
   template <Result result, int K>
   DVM_INLINE static void run_whole(const Step* steps, int64_t i, F (&strip)[K]) {
     const Step* step = steps;
-    (apply<K, false>(what, *step++, i, kLanes<float>, strip), ...);
-    keep_whole<result>(steps[sizeof...(what) - 1], i, strip);
+    (run_one<what, K, false>(*step++, i, kLanes<float>, strip), ...);
+    keep_whole<result>(steps[kCount - 1], i, strip);
+  }
+
+ private:
+  // The last one may keep what it leaves in any way.
+  static bool is(Do known, const Group& group, int s) {
+    const Step& step = group.steps[s];
+    if (step.what != without_kept(known)) return false;
+    if (s == kCount - 1) return true;
+    if (!is_kept(known)) return step.keep == Keep::nothing;
+    return step.keep == Keep::store && step.kept_as == DType::f32;
+  }
+  template <Do known, int K, bool Partial>
+  DVM_INLINE static void run_one(const Step& step, int64_t i, int64_t lanes, F (&strip)[K]) {
+    apply<K, Partial>(without_kept(known), step, i, lanes, strip);
+    if constexpr (!is_kept(known)) return;
+    if constexpr (Partial) return keep_as<float, K, Partial>(step, i, lanes, strip);
+    keep_whole<Result::stored>(step, i, strip);
   }
 };
 
@@ -204,6 +221,10 @@ struct Sums {
       const F pair = Op::combine(strip[index.k], strip[index.k + kCount]);
       at[index.k] = Op::combine(at[index.k], pair);
     });
+  }
+  DVM_INLINE void add(const F (&half)[kCount]) {
+    each<kCount>([&](auto index)
+                     DVM_LAMBDA_INLINE { at[index.k] = Op::combine(at[index.k], half[index.k]); });
   }
   DVM_INLINE void add(F v) { at[0] = Op::combine(at[0], v); }
   DVM_INLINE void add(const Sums& other) {
@@ -267,6 +288,7 @@ class Folding {
 
 struct NoFold {
   DVM_INLINE void add(const F (&)[kStrip]) {}
+  DVM_INLINE void add(const F (&)[kStrip / 2]) {}
   DVM_INLINE void add(F) {}
 };
 
@@ -313,9 +335,11 @@ struct Rows {
   float* lanes = nullptr;  // where a vector of what each row is folded to goes as well; or null
 };
 
-// The steps at the current row. `Count`: as many as there are, or 0 if that is not known.
-template <int Count>
+// The steps at the current row.
+template <class Steps>
 class RowSteps {
+  static constexpr int Count = Steps::kCount;
+
  public:
   DVM_INLINE RowSteps(const Group& group, const Rows& rows)
       : group_(group), count_(Count > 0 ? Count : group.count) {
@@ -332,7 +356,7 @@ class RowSteps {
   DVM_INLINE void next_row() {
     each_step([&](int s) DVM_LAMBDA_INLINE {
       steps_[s].in += in_stride_[s];
-      if (stores(s)) steps_[s].out += out_stride_[s];
+      if (Steps::stores(s)) steps_[s].out += out_stride_[s];
     });
   }
   // Streams need whole vectors of the memory: returns the elements before the first one, and stores
@@ -341,7 +365,7 @@ class RowSteps {
     if (!group_.streams) return 0;
     int64_t before = -1;
     each_step([&](int s) DVM_LAMBDA_INLINE {
-      if (!stores(s) || group_.places[s].keep != Keep::stream) return;
+      if (!Steps::stores(s) || group_.places[s].keep != Keep::stream) return;
       const int64_t missing = missing_to_stream(steps_[s], n);
       if (before < 0) before = missing;
       steps_[s].keep = missing == before ? Keep::stream : Keep::store;
@@ -350,8 +374,6 @@ class RowSteps {
   }
 
  private:
-  // Known steps store what the last of them leaves.
-  DVM_INLINE static bool stores(int s) { return s >= Count - 1; }
   template <class Body>
   DVM_INLINE void each_step(Body body) const {
     if constexpr (Count > 0) {
@@ -376,7 +398,7 @@ class RowSteps {
 template <class Op, class Steps = AnySteps>
 void run_rows(const Group& group, const Rows& rows, FetchAhead& fetches) {
   FetchAhead ahead = fetches;  // in registers
-  RowSteps<Steps::kCount> all(group, rows);
+  RowSteps<Steps> all(group, rows);
   const int64_t count = rows.count, elements = rows.elements;
   if constexpr (std::is_same_v<Op, NoFold>) {
     for (int64_t row = 0; row < count; row++, all.next_row()) {
@@ -408,6 +430,12 @@ DVM_INLINE void run_whole_row(const Step* steps, int64_t n, Fold& fold, FetchAhe
     Steps::template run_whole<result>(steps, i, strip);
     fold.add(strip);
   }
+  if (i + kStrip / 2 * L <= n) {
+    F half[kStrip / 2] = {};
+    Steps::template run_whole<result>(steps, i, half);
+    fold.add(half);
+    i += kStrip / 2 * L;
+  }
   for (; i < n; i += L) {
     F one[1] = {};
     Steps::template run_whole<result>(steps, i, one);
@@ -421,7 +449,7 @@ DVM_INLINE void run_whole_row(const Step* steps, int64_t n, Fold& fold, FetchAhe
 template <class Op, class Steps, Result result>
 void run_whole_rows(const Group& group, const Rows& rows, FetchAhead& fetches) {
   FetchAhead ahead = fetches;  // in registers
-  RowSteps<Steps::kCount> all(group, rows);
+  RowSteps<Steps> all(group, rows);
   const int64_t n = rows.elements;
   if constexpr (std::is_same_v<Op, NoFold>) {
     NoFold none;
@@ -495,13 +523,28 @@ RunRows choose_from(const Group& group) {
   using ExpOfDifference = TheseSteps<load, subtract_value, exp>;
   using Square = TheseSteps<load, multiply_self>;
   using Add = TheseSteps<load, with_source(add_row, from)>;
+  // What is computed first is kept for the last factor.
+  using Gelu = TheseSteps<load, multiply_value, erf, add_value, multiply_value, multiply_row>;
+  using GeluOfSum =
+      TheseSteps<load, kept(add_row), multiply_value, erf, add_value, multiply_value, multiply_row>;
+  using GeluOfShifted = TheseSteps<load, kept(add_value), multiply_value, erf, add_value,
+                                   multiply_value, multiply_row>;
+  using TanhGelu =
+      TheseSteps<load, kept(multiply_value), load, multiply_self, multiply_row, multiply_value,
+                 add_row, multiply_value, Do::tanh, add_value, multiply_row>;
+  using Silu = TheseSteps<load, sigmoid, multiply_row>;
+  using SiluOfSum = TheseSteps<load, kept(add_row), sigmoid, multiply_row>;
+  using SiluOfShifted = TheseSteps<load, kept(add_value), sigmoid, multiply_row>;
+  using SiluTimes = TheseSteps<load, sigmoid, multiply_row, multiply_row>;
   switch (group.fold) {
     case Family::v_reduce_sum:
       return choose<Fold<Family::v_reduce_sum>, Load, SquareOfDifference, ExpOfDifference, Square,
                     Add>(group);
     case Family::v_reduce_max: return choose<Fold<Family::v_reduce_max>, Load, Add>(group);
     case Family::v_reduce_min: return choose<Fold<Family::v_reduce_min>>(group);
-    default: return choose<NoFold, NormaliseScaleShift, NormaliseScale, Normalise, Scale>(group);
+    default:
+      return choose<NoFold, NormaliseScaleShift, NormaliseScale, Normalise, Scale, Gelu, GeluOfSum,
+                    GeluOfShifted, TanhGelu, Silu, SiluOfSum, SiluOfShifted, SiluTimes>(group);
   }
 }
 
