@@ -86,7 +86,7 @@ class _Assembler:
     def _ports(self, indices: Sequence[int], names: Sequence[str]) -> list[Port]:
         values = [self._plan.values[index] for index in indices]
         return [
-            Port(name, value.dtype, len(value.shape))
+            Port(name, value.dtype)
             for name, value in zip(names, values, strict=True)
         ]
 

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cstdlib>
 #include <new>
+#include <utility>
 
 #include "npu/host/relax.h"
 #include "vm/interpret.h"
@@ -111,14 +112,20 @@ void HostDevice::submit(std::span<const Task> tasks) {
   trapped_.store(false, std::memory_order_relaxed);
   resting_.store(false, std::memory_order_relaxed);
   placement_.keep_off_caller();
+  alone_ = claims == 1;
+  if (alone_) return;
   share_out(claims);
   // Opening adds a generation; the low bits are zero here because finish() closed the last stage.
   state_.fetch_add(kGeneration | kOpen, std::memory_order_release);
-  // One claim is not worth waking anybody: the caller takes it in finish().
   if (claims > 1) state_.notify_all();
 }
 
 Trap HostDevice::finish() {
+  if (std::exchange(alone_, false)) {
+    share_out(1);  // only now: no other core will find it
+    work(*cores_[0]);
+    return trap_;
+  }
   if ((state_.load(std::memory_order_relaxed) & kOpen) == 0) return Trap{};
   work(*cores_[0]);
   state_.fetch_and(~kOpen, std::memory_order_acq_rel);

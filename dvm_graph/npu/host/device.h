@@ -10,7 +10,9 @@
 // core that joins late finds taken what it was late for. The same share of successive stages keeps
 // what one kernel leaves in a core's caches there for the next, and turning round from stage to
 // stage lets it begin with what was written last. A worker that has not joined when the tiles run
-// out is not waited for; a stage therefore never costs the wake-up of a parked thread.
+// out is not waited for; a stage therefore never costs the wake-up of a parked thread. A single
+// claim is the caller's, and no worker hears of it: to be handed over it would take longer than to
+// be done.
 //
 // On which CPUs the threads run is said in placement.h. A forked process has no workers: there the
 // caller does it all.
@@ -159,6 +161,7 @@ class HostDevice {
   Trap trap_;
   std::span<CoreRecord> records_;
 
+  bool alone_ = false;    // the stage is a single claim
   bool upwards_ = false;  // the order in which cores claim their own shares
   std::vector<Share> shares_;
   alignas(64) std::atomic<bool> trapped_{false};
