@@ -19,6 +19,8 @@ class Visit:
     """Of the first run."""
     settling: CompileCost
     """Of the run at another shape, in a process that has just been continued."""
+    control_us: float = 0.0
+    """The longest of the sums of `benchmarks.control` behind the runs, for as long as the first one compiled."""
 
 
 @dataclass(frozen=True, slots=True)

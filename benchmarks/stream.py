@@ -54,6 +54,8 @@ class StreamRow:
     kernels: int
     compile_max_us: float
     compile_total_us: float
+    control_max_us: float
+    """The longest of fixed sums timed for as long as the kernels took to compile, see `benchmarks.control`."""
     fma_gflops: float
     """Ceilings measured in the same turn."""
     read_gbs: float
@@ -197,6 +199,7 @@ def _row(
         visit.cost.kernels,
         visit.cost.max_us,
         visit.cost.total_us,
+        visit.control_us,
         ceilings.fma_gflops,
         ceilings.read_gbs,
     )

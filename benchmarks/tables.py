@@ -29,6 +29,9 @@ ENGINE_TITLES: Mapping[str, str] = {
     "openvino": "OpenVINO",
 }
 
+LONG_COMPILE_US = 50
+"""No kernel should take longer to compile."""
+
 
 @dataclass(frozen=True, slots=True)
 class Table:
@@ -290,6 +293,9 @@ def stream_table(rows: Sequence[StreamRow], memories: Sequence[StreamMemory]) ->
         "cold ms",
         "compile mean us",
         "compile max us",
+        "over 50 us",
+        "control max us",
+        "control over 50 us",
         "cold mean us",
         "cold max us",
         "CT/RT",
@@ -328,7 +334,10 @@ def _stream_cells(seen: Sequence[StreamRow], memory: StreamMemory) -> Iterable[s
     kernels = sum(row.kernels for row in compiled)
     total = sum(row.compile_total_us for row in compiled)
     yield number(total / kernels) if kernels else ""
-    yield number(max(row.compile_max_us for row in compiled)) if compiled else ""
+    for longest in ("compile_max_us", "control_max_us"):
+        times = [getattr(row, longest) for row in compiled]
+        yield number(max(times)) if compiled else ""
+        yield str(sum(time > LONG_COMPILE_US for time in times)) if compiled else ""
     yield number(memory.settling_mean_us) if compiled else ""
     yield number(memory.settling_max_us) if compiled else ""
     yield number(total / 1e3 / sum(row.first_ms for row in seen), 4) if compiled else ""

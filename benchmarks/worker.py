@@ -11,6 +11,7 @@ import signal
 import sys
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from importlib import import_module
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -19,6 +20,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from benchmarks.control import Control
 from benchmarks.engines import ENGINES, CompileCost
 from benchmarks.messages import Ceilings, Memory, Visit
 from benchmarks.turns import CEILINGS
@@ -66,13 +68,15 @@ class Server:
         self, feeds: Sequence[Feeds], repeats: int, settling: Feeds | None = None
     ) -> list[Visit]:
         """Every shape in turn, none prepared before its own; the first visit begins with `settling`."""
+        control = Control()
         visits: list[Visit] = []
         if settling is not None:
             self._held[-2] = self._engine.prepare(settling)
         for one in feeds:
             self._held[-1] = self._engine.prepare(one)
             first = settling is not None and not visits
-            visits.append(self.visit(-1, repeats, -2 if first else None))
+            visit = self.visit(-1, repeats, -2 if first else None)
+            visits.append(replace(visit, control_us=control.longest(visit.cost.total_us)))
         self.drop()
         return visits
 

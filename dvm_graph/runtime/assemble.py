@@ -85,10 +85,7 @@ class _Assembler:
 
     def _ports(self, indices: Sequence[int], names: Sequence[str]) -> list[Port]:
         values = [self._plan.values[index] for index in indices]
-        return [
-            Port(name, value.dtype, len(value.shape))
-            for name, value in zip(names, values, strict=True)
-        ]
+        return [Port(name, value.dtype) for name, value in zip(names, values, strict=True)]
 
     def _hint_checks(self) -> list[tuple[int, str]]:
         """Conditions for the ranges that the user promised."""

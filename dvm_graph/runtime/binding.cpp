@@ -3,6 +3,7 @@
 #include <set>
 
 #include "runtime/errors.h"
+#include "runtime/tensor.h"
 
 namespace dvm {
 namespace {
@@ -38,8 +39,8 @@ void DimBinder::clear() { bound_by_.assign(bound_by_.size(), -1); }
 void DimBinder::bind(uint32_t value, std::span<const int64_t> shape, Dims& dims) {
   const size_t rank = model_.values[value].shape.size();
   if (shape.size() != rank) {
-    throw InputError(name_of(value) + " has rank " + std::to_string(shape.size()) +
-                     ", but the model wants rank " + std::to_string(rank));
+    throw InputError(name_of(value) + " has rank " + std::to_string(shape.size()) + " (shape " +
+                     shape_text(shape) + "), but the model wants rank " + std::to_string(rank));
   }
   for (const SymbolBinding* binding : by_value_[value]) {
     const int64_t extent = shape[binding->axis];

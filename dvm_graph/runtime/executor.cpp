@@ -25,12 +25,6 @@ bool overlap(const Tensor& a, const Tensor& b) {
   return a.data < b.data + bytes_of(b) && b.data < a.data + bytes_of(a);
 }
 
-std::string shape_text(const std::vector<int64_t>& shape) {
-  std::string text;
-  for (const int64_t extent : shape) text += (text.empty() ? "" : ", ") + std::to_string(extent);
-  return "[" + text + "]";
-}
-
 // Shapes keep their memory for the next run.
 void let_go(Tensor& tensor) {
   tensor.shape.clear();

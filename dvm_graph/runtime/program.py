@@ -26,7 +26,6 @@ class Port:
 
     name: str
     dtype: DType
-    rank: int
     numpy: np.dtype[Any] = field(init=False, repr=False)
     """The dtype of its arrays: asked for at every run."""
 
@@ -188,12 +187,14 @@ class Program:
             raise InputError(
                 f"feeds are a mapping of names to arrays, not a {type(feeds).__name__}"
             )
-        if len(feeds) != len(self._inputs):
-            self._refuse_names(feeds)
+        arrays = []  # a comprehension would take as long as the checks
         for port in self._inputs:
             if port.name not in feeds:
                 self._refuse_names(feeds)
-        return [_input_array(port, feeds[port.name]) for port in self._inputs]
+            arrays.append(_input_array(port, feeds[port.name]))
+        if len(feeds) != len(arrays):
+            self._refuse_names(feeds)
+        return arrays
 
     def _refuse_names(self, feeds: Mapping[str, ArrayLike]) -> NoReturn:
         names = [port.name for port in self._inputs]
@@ -224,15 +225,9 @@ def _input_array(port: Port, feed: ArrayLike) -> object:
     if port.dtype is _OPAQUE:
         return feed
     array = feed if type(feed) is np.ndarray else _converted(port, feed)
-    if array.dtype != port.numpy:
-        raise InputError(
-            f"input {port.name} is {array.dtype}, but the model wants {port.dtype.value}"
-        )
-    if array.ndim != port.rank:
-        raise InputError(
-            f"input {port.name} has rank {array.ndim} (shape {list(array.shape)}), "
-            f"but the model wants rank {port.rank}"
-        )
+    dtype = array.dtype
+    if dtype is not port.numpy and dtype != port.numpy:
+        raise InputError(f"input {port.name} is {dtype}, but the model wants {port.dtype.value}")
     flags = array.flags
     if not flags.carray and not (flags.c_contiguous and flags.aligned):
         array = _contiguous(port, array)

@@ -4,6 +4,8 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <span>
+#include <string>
 #include <vector>
 
 #include "kernels/dtype.h"
@@ -19,5 +21,12 @@ struct Tensor {
 
   bool absent() const { return data == nullptr && owner == nullptr; }
 };
+
+// For messages: "[2, 3]".
+inline std::string shape_text(std::span<const int64_t> shape) {
+  std::string text;
+  for (const int64_t extent : shape) text += (text.empty() ? "" : ", ") + std::to_string(extent);
+  return "[" + text + "]";
+}
 
 }  // namespace dvm

@@ -220,8 +220,11 @@ class Tiler {
       blocks = std::min(std::max(blocks, fewest), extent);
       const int64_t tile = align(axis, ceil_div(extent, blocks), most);
       const int64_t tiles = outer_tiles * ceil_div(extent, tile);
+      // Another core joins in for about as much as a tile takes to start.
+      const double joining = tiles > 1 ? target_.tile_overhead : 0;
       const double cost = static_cast<double>(ceil_div(tiles, target_.cores)) *
-                          (static_cast<double>(tile * inner) + target_.tile_overhead);
+                              (static_cast<double>(tile * inner) + target_.tile_overhead) +
+                          joining;
       if (cost < best_cost * 0.999) {
         best_cost = cost;
         best_axis = axis;
@@ -230,10 +233,10 @@ class Tiler {
     }
   }
 
-  // hardware_align_div: whole vectors along the contiguous axis.
+  // hardware_align_div: whole vectors along the contiguous axis, where it is cut.
   int64_t align(int axis, int64_t tile, int64_t most) const {
     const int64_t vector = vector_elements();
-    if (axis != plan_.rank - 1 || tile < vector) return tile;
+    if (axis != plan_.rank - 1 || tile < vector || tile == plan_.extents[axis]) return tile;
     const int64_t up = ceil_div(tile, vector) * vector;
     return up <= most ? up : tile / vector * vector;
   }

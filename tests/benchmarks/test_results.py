@@ -143,7 +143,9 @@ def test_markdown_escapes_bars() -> None:
 def test_every_section_is_made_from_the_files(tmp_path: Path) -> None:
     write_rows(Row, ROWS, tmp_path / "operators.csv")
     stream = [
-        StreamRow("dvm_graph", i, 1, i + 1, 1000, 10, 2.0, 1.0 + i, 1, 4.0, 3.0, 1.0, 1.0)
+        StreamRow(
+            "dvm_graph", i, 1, i + 1, 1000, 10, 2.0, 1.0 + i, 1, 4.0 + 30 * i, 3.0, 60.0, 1.0, 1.0
+        )
         for i in range(3)
     ]
     write_rows(StreamRow, stream, tmp_path / "stream.csv")
@@ -161,6 +163,7 @@ def test_every_section_is_made_from_the_files(tmp_path: Path) -> None:
     )
     assert "| matmul | 2 | 1.049 | 0.050 | 50 % |" in found["operators-noise"]
     assert "| matmul | m=1 | 4.00 | 2.00 | wrong |" in found["operators-points"]
+    assert "| 64.00 | 1 | 60.00 | 3 |" in found["stream"]  # longest and how many over 50 us
     assert "| 110 | 100 | 1.10 |" in found["stream"]
     assert not any(name.startswith("models") for name in found)
 

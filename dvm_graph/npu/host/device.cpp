@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cstdlib>
 #include <new>
+#include <utility>
 
 #include "npu/host/relax.h"
 #include "vm/interpret.h"
@@ -103,19 +104,29 @@ void HostDevice::wake() {
 
 void HostDevice::submit(std::span<const Task> tasks) {
   tasks_.assign(tasks.begin(), tasks.end());
-  for (Task& task : tasks_) task.claim = std::max<int64_t>(task.claim, 1);
-  const int64_t claims = share_out();
+  int64_t claims = 0;
+  for (Task& task : tasks_) {
+    task.claim = std::max<int64_t>(task.claim, 1);
+    claims += claims_of(task);
+  }
   trap_ = Trap{};
   trapped_.store(false, std::memory_order_relaxed);
   resting_.store(false, std::memory_order_relaxed);
   placement_.keep_off_caller();
+  alone_ = claims == 1;
+  if (alone_) return;
+  share_out();
   // Opening adds a generation; the low bits are zero here because finish() closed the last stage.
   state_.fetch_add(kGeneration | kOpen, std::memory_order_release);
-  // One claim is not worth waking anybody: the caller takes it in finish().
   if (claims > 1) state_.notify_all();
 }
 
 Trap HostDevice::finish() {
+  if (std::exchange(alone_, false)) {
+    share_out();  // only now: no other core will find it
+    work(*cores_[0]);
+    return trap_;
+  }
   if ((state_.load(std::memory_order_relaxed) & kOpen) == 0) return Trap{};
   work(*cores_[0]);
   state_.fetch_and(~kOpen, std::memory_order_acq_rel);
@@ -143,9 +154,8 @@ void HostDevice::help_workers() {
   if ((state & kInside) != 0) state_.wait(state, std::memory_order_acquire);
 }
 
-// Deals out every task to all cores, what is left of one evened out by the next. Returns how many
-// claims there are.
-int64_t HostDevice::share_out() {
+// Deals out every task to all cores, what is left of one evened out by the next.
+void HostDevice::share_out() {
   const auto cores = static_cast<int64_t>(shares_.size());
   const size_t tasks = tasks_.size();
   starts_.assign((shares_.size() + 1) * tasks, 0);
@@ -169,7 +179,6 @@ int64_t HostDevice::share_out() {
                                                   std::memory_order_relaxed);
   }
   upwards_ = !upwards_;
-  return number;
 }
 
 int64_t HostDevice::take(Share& share, bool from_low) {

@@ -11,7 +11,8 @@
 // program, in successive stages, keeps what one kernel leaves in a core's caches there for the
 // next, and turning round from stage to stage lets it begin with what was written last. A worker
 // that has not joined when the tiles run out is not waited for; a stage therefore never costs the
-// wake-up of a parked thread.
+// wake-up of a parked thread. A single claim is the caller's, and no worker hears of it: to be
+// handed over it would take longer than to be done.
 //
 // On which CPUs the threads run is said in placement.h. A forked process has no workers: there the
 // caller does it all.
@@ -137,7 +138,7 @@ class HostDevice {
   };
 
   void stop();  // ends and joins the workers
-  int64_t share_out();
+  void share_out();
   static int64_t take(Share& share, bool from_low);  // -1: nothing is left
   void work(Core& core);
   void worker_loop(Core& core, bool runs_errands);
@@ -162,6 +163,7 @@ class HostDevice {
   Trap trap_;
   std::span<CoreRecord> records_;
 
+  bool alone_ = false;    // the stage is a single claim
   bool upwards_ = false;  // the order in which cores claim their own shares
   std::vector<Share> shares_;
   alignas(64) std::atomic<bool> trapped_{false};

@@ -237,6 +237,46 @@ void test_shares() {
   }
 }
 
+// A single claim is the caller's, also where workers wait awake; its trap and its tiles are told.
+void test_single_claims() {
+  static std::atomic<int> elsewhere;
+  static std::thread::id caller;
+  elsewhere = 0;
+  caller = std::this_thread::get_id();
+  const auto note = [](const Program& program, const InstructionTable& table, Core& core,
+                       std::byte* const* buffers, int64_t begin, int64_t end, int64_t next) {
+    if (std::this_thread::get_id() != caller) elsewhere++;
+    run_record(program, table, core, buffers, begin, end, next);
+  };
+  Target target;
+  target.local_bytes = 1 << 10;
+  HostDevice device(3, best_table(), target, {std::chrono::microseconds(1000), note});
+  device.wake();
+  for (int i = 0; i < 300; i++) {
+    context = "single claim of stage " + std::to_string(i);
+    Stage stage;
+    stage.add(0, 1, some_program());
+    stage.add(5, 5 + i % 2, some_program());
+    if (i % 7 == 0) stage.records[1]->trap_at = 3;
+    device.submit(stage.tasks);
+    CHECK(!device.has_unclaimed_tiles());
+    const Trap trap = device.finish();
+    CHECK((trap.kind == TrapKind::index_out_of_range) == (i % 7 == 0));
+    CHECK(trap.kind == TrapKind::none || (trap.task == 1 && trap.tile == 3));
+    CHECK(device.finish().kind == TrapKind::none);
+    CHECK(elsewhere == 0);
+    for (int64_t tile = 0; tile < 5; tile++) {
+      CHECK(stage.records[1]->plain[tile] == (i % 7 == 0 && tile >= 3 ? 0 : 1));
+    }
+    if (i % 50 != 0) continue;
+    Stage many;  // the workers still come to the next stage
+    many.add(100, 1, some_program());
+    device.run(many.tasks);
+    for (const int64_t runs : many.records[0]->plain) CHECK(runs == 1);
+    elsewhere = 0;
+  }
+}
+
 // Waking parked cores starts nothing; a stage behind it finds every tile once.
 void test_waking() {
   HostDevice device = make_device(3, std::chrono::microseconds(0));
@@ -476,6 +516,7 @@ int main() {
   test_lifetimes();
   test_order();
   test_shares();
+  test_single_claims();
   test_waking();
   test_placement();
   test_placement_on_other_cpus();

@@ -302,7 +302,7 @@ void check_weighed() {
 
 void check_trap() {
   PlanBuilder b;
-  b.axis(100);
+  b.axis(5000);
   const int32_t index = b.input(DType::i64, 1);
   Access table;
   table.value = b.value(DType::f32, 10);
@@ -310,15 +310,15 @@ void check_trap() {
   b.output(b.gather(index, table, 10, 1, 1), DType::f32);
   Compiled c(b, small_target(2));
   Buffers buffers(b.values, 0);
-  for (int64_t i = 0; i < 100; ++i) {
-    reference::write(DType::i64, buffers.at(0) + i * 8, {0, i == 57 ? -11 : i % 10});
+  for (int64_t i = 0; i < 5000; ++i) {
+    reference::write(DType::i64, buffers.at(0) + i * 8, {0, i == 3057 ? -11 : i % 10});
   }
   const Trap trap = run_kernel(c.kernel, reference::device(), 1, 64 << 10, buffers.table());
   CHECK(trap.kind == TrapKind::index_out_of_range && trap.limit == 10, "no trap");
   const Program& program = c.kernel.programs[0];
   const std::string where = disassemble_instruction(&program.body()[trap.pc]);
   CHECK(where.starts_with("d_gather_f32"), "trapped at %s", where.c_str());
-  CHECK(trap.tile == 57 / program.grid()[0].tile, "trapped in tile %d",
+  CHECK(trap.tile == 3057 / program.grid()[0].tile, "trapped in tile %d",
         static_cast<int>(trap.tile));
 }
 
