@@ -360,7 +360,7 @@ void test_failed_compilations(int cores) {
         if (i + 5 < data.size()) right &= absolute[i] == std::abs(data[i]);
       }
       check(right, what);
-    } catch (const CompileError& error) {
+    } catch (const ShapeError& error) {
       const bool named = std::string(error.what()).find("map_to_z") != std::string::npos;
       check(n < 5 && named, what + ": " + error.what());
     }
