@@ -26,9 +26,23 @@ DVM_INLINE F row_lanes(const std::byte* row, int64_t i, int64_t lanes) {
 
 DVM_INLINE float value_at(const std::byte* at) { return *reinterpret_cast<const float*>(at); }
 
+// Where steps are looked up, a function that needs all registers is a call: else the strip would
+// lie in memory for the sake of one step among many.
+template <int K, class Body>
+[[gnu::noinline]] void call_on(F (&strip)[K], Body body) {
+  body(strip);
+}
+template <int K, class Body>
+DVM_INLINE void run_aside(F (&strip)[K], Body body) {
+  F copy[K];
+  each<K>([&](auto index) DVM_LAMBDA_INLINE { copy[index.k] = strip[index.k]; });
+  call_on(copy, body);
+  each<K>([&](auto index) DVM_LAMBDA_INLINE { strip[index.k] = copy[index.k]; });
+}
+
 // Changes K vectors from element i of the row on; of the last one, `lanes`. Where `what` is known
-// to the compiler, one case is left of the switch.
-template <int K, bool Partial>
+// to the compiler, one case is left of the switch; where it is not, `Aside` says so.
+template <int K, bool Partial, bool Aside = false>
 DVM_INLINE void apply(Do what, const Step& step, int64_t i, int64_t lanes, F (&strip)[K]) {
   constexpr int64_t L = kLanes<float>;
   switch (what) {
@@ -71,8 +85,12 @@ DVM_INLINE void apply(Do what, const Step& step, int64_t i, int64_t lanes, F (&s
     break;
     DVM_UNARY_STEPS(DVM_STEP)
 #undef DVM_STEP
-#define DVM_STEP(name) \
-  case Do::name: name##_strip(strip); break;
+#define DVM_STEP(name)                                                    \
+  case Do::name: {                                                        \
+    const auto body = [](auto& x) DVM_LAMBDA_INLINE { name##_strip(x); }; \
+    Aside ? run_aside(strip, body) : body(strip);                         \
+    break;                                                                \
+  }
     DVM_STRIP_STEPS(DVM_STEP)
 #undef DVM_STEP
   }
@@ -147,7 +165,7 @@ struct AnySteps {
     constexpr bool kPartial = K == 1;
     F strip[K] = {};
     for (const Step* step = steps; step != steps + count; step++) {
-      apply<K, kPartial>(step->what, *step, i, lanes, strip);
+      apply<K, kPartial, true>(step->what, *step, i, lanes, strip);
       keep<K, kPartial>(*step, i, lanes, strip);
     }
     each<K>([&](auto index) DVM_LAMBDA_INLINE { result[index.k] = strip[index.k]; });
