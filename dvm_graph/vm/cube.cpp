@@ -197,7 +197,7 @@ class CubeLowering {
         matmul.extents[1] = code_.extent_register(depth, -1);
         matmul.extents[2] = columns_extent(product, part);
         if (finish.nodes > 0) {
-          this->finish(lowering, finish, {k == 0, k + depth == product.steps}, matmul);
+          finish_in_passing(lowering, finish, {k == 0, k + depth == product.steps}, matmul);
         }
         code_.instructions.push_back(matmul);
       }
@@ -227,7 +227,8 @@ class CubeLowering {
   };
 
   // The first block of k adds to the addend, the last one keeps to the bounds.
-  void finish(Lowering& lowering, const Finish& finish, Ends ends, TileInstruction& matmul) {
+  void finish_in_passing(Lowering& lowering, const Finish& finish, Ends ends,
+                         TileInstruction& matmul) {
     const bool adds = ends.first && finish.addend >= 0;
     if (!adds && !ends.last) return;
     TileOperand addend;
@@ -240,7 +241,8 @@ class CubeLowering {
     }
     matmul.family = Family::m_matmul_clamp;
     matmul.flags = 0;
-    if (ends.last && lowering.streams(lowering.state(finish.node).stored_by)) {
+    // What an earlier block of k left in the caches stays there.
+    if (ends.first && ends.last && lowering.streams(lowering.state(finish.node).stored_by)) {
       matmul.flags = kStream;
     }
     matmul.operands[matmul.operand_count++] = addend;

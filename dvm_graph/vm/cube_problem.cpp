@@ -188,10 +188,11 @@ int CubeProblem::vector_nodes_until(int32_t last) const {
 }
 
 void CubeProblem::find_finish() {
+  finish_.node = outer_.node;
   // A B that is read in place passes in short pieces of k: C is better off in local memory.
   const bool packed = outer_.pack_b || (outer_.panels && storage_is_register(outer_.b));
   if (!target_.unified_memory || pair_ > 1 || !packed) return;
-  Finish finish{outer_.node};
+  Finish finish = finish_;
   finish.addend = addend_of(only_user(outer_.node));
   if (finish.addend >= 0) {
     finish.node = only_user(outer_.node);
@@ -227,12 +228,11 @@ void CubeProblem::find_finish() {
 
 bool CubeProblem::describe_vector_nodes() {
   find_finish();
-  const int32_t result = finish_.node >= 0 ? finish_.node : outer_.node;
   int direct_stores = 0, consumers = 0;
   for (size_t i = 0; i < plan_.nodes.size(); ++i) {
     const NormalNode& node = plan_.nodes[i];
     for (const int32_t input : node.inputs) {
-      if (input != result) continue;
+      if (input != finish_.node) continue;
       ++consumers;
       direct_stores +=
           node.op == PlanOp::store_ && access_of(static_cast<int32_t>(i)).storage == dtype_;

@@ -23,9 +23,9 @@ struct Product {
 // What the cube unit makes of the outer product in passing: its sum with as many elements that are
 // loaded, within bounds.
 struct Finish {
-  int32_t node = -1;           // that is computed so; -1: the product itself
+  int nodes = 0;               // behind the product that are no instructions of their own
+  int32_t node = -1;           // the last of them; the product where there are none
   int32_t addend = -1;         // load; -1: there is none
-  int nodes = 0;               // that are no instructions of their own, the last of which is `node`
   uint64_t low = 0, high = 0;  // immediates
 };
 

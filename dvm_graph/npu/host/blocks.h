@@ -130,8 +130,10 @@ template <class Step, int Rows, int Vectors, bool Ragged>
   for (int i = 0; i < kSums * Rows; i++)
 #pragma GCC unroll 4
     for (int j = 0; j < Vectors; j++) sum[i][j] = V{};
-  // Whole vectors of the memory, which are whole lines of it where vectors are.
-  const bool stream = Step::kClamps && x.stream && is_aligned<V>(x.c) && x.c_row % L == 0;
+  // Whole lines only: halves would go to memory one by one.
+  const bool stream = Step::kClamps && x.stream && Vectors * sizeof(V) % kLineBytes == 0 &&
+                      reinterpret_cast<uintptr_t>(x.c) % kLineBytes == 0 &&
+                      x.c_row * static_cast<int64_t>(sizeof(*x.c)) % kLineBytes == 0;
   if (!stream) {
 #pragma GCC unroll 64
     for (int i = 0; i < Rows; i++)

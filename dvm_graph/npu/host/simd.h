@@ -267,11 +267,6 @@ DVM_INLINE void store_stream(Element<V>* to, V v) {
   store(to, v);
 }
 
-template <class V>
-DVM_INLINE bool is_aligned(const Element<V>* at) {
-  return reinterpret_cast<uintptr_t>(at) % sizeof(V) == 0;
-}
-
 // Elements from `at` to the next whole vector in memory, at most n.
 template <class T>
 DVM_INLINE int64_t to_alignment(const T* at, int64_t n) {
