@@ -71,7 +71,7 @@ class Chooser {
     int64_t blocks = ceil_div(p_.m, preferred);
     if (blocks > 1) consider_columns(p_.m);
     const int64_t even = round_up(blocks, target_.cores);  // rows stay with their cores
-    if (p_.panels && even % blocks != 0) consider_columns(ceil_div(p_.m, even));
+    if (p_.panels && !comes_by_doubling(even, blocks)) consider_columns(ceil_div(p_.m, even));
     for (int choice = 0; choice < kRowChoices; ++choice, blocks *= 2) {
       const int64_t rows = ceil_div(p_.m, blocks);
       consider_columns(rows);
@@ -89,6 +89,14 @@ class Chooser {
   }
 
  private:
+  // Whether the choices that double `blocks` come to `wanted`.
+  static bool comes_by_doubling(int64_t wanted, int64_t blocks) {
+    for (int choice = 0; choice < kRowChoices; ++choice, blocks *= 2) {
+      if (blocks == wanted) return true;
+    }
+    return false;
+  }
+
   // Small blocks of rows: whole rows of A lie in local memory, the nearer the better.
   BlockShape choose_with_inner() {
     for (int64_t blocks = 1; blocks <= kMostRegisterBlocks; blocks *= 2) {
