@@ -30,7 +30,7 @@ void Rehearsal::run() noexcept {
       const int64_t start = now_ns();
       if (!compile_all()) return;
       const int64_t elapsed = now_ns() - start;
-      if (elapsed > before - before / 4) return;
+      if (elapsed >= before - before / 4) return;
       before = elapsed;
     }
   } catch (const std::exception&) {  // the run that needs the kernel says what is wrong
@@ -39,7 +39,7 @@ void Rehearsal::run() noexcept {
 
 bool Rehearsal::compile_all() {
   for (const uint32_t kernel : kernels_) {
-    if (device_.has_unclaimed_tiles() || device_.has_errand()) return false;
+    if (device_.has_unclaimed_tiles() || device_.has_errand() || device_.resting()) return false;
     compile(table_.bound[kernel]);
   }
   return true;

@@ -5,7 +5,8 @@
 // run that compiled, a core with nothing else to do compiles the same kernels once more, for
 // nobody: what it reads, others get from its caches. It does so again until that gets no faster:
 // once the code is there, the core still has to learn what its branches do. It stops as soon as
-// there are tiles to claim, or another errand: the next run's kernels.
+// there are tiles to claim, another errand, which is the next run's kernels, or a vendor library to
+// leave the cores to.
 #pragma once
 
 #include <cstdint>
