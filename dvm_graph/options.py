@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
+from numbers import Integral
 from typing import Any
 
 from dvm_graph.errors import InputError
@@ -87,7 +88,7 @@ class Options:
             raise InputError(f"disable_passes is a set of names, not {self.disable_passes!r}")
         object.__setattr__(self, "disable_passes", frozenset(self.disable_passes))
         for name, hint in self.dim_hints.items():
-            if not (isinstance(hint, tuple | list) and len(hint) == 2 and 0 <= hint[0] <= hint[1]):
+            if not _is_range(hint):
                 raise InputError(
                     f"dim_hints say that {name} is in {hint!r}, but a range is (low, high), low first"
                 )
@@ -95,6 +96,15 @@ class Options:
 
 _MOST_LOCAL_BYTES = 1 << 30
 """Local addresses of instructions have 30 bits (vm/isa.h)."""
+
+
+def _is_range(hint: object) -> bool:
+    return (
+        isinstance(hint, tuple | list)
+        and len(hint) == 2
+        and all(isinstance(end, Integral) for end in hint)
+        and 0 <= hint[0] <= hint[1]
+    )
 
 
 def _at_least(options: Any, name: str, least: int) -> None:

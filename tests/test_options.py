@@ -21,6 +21,7 @@ from models import tiny_path
         ({"disable_passes": "simplify"}, "set of names"),
         ({"dim_hints": {"n": (5, 2)}}, r"n is in \(5, 2\)"),
         ({"dim_hints": {"n": 4}}, "n is in 4, but"),
+        ({"dim_hints": {"n": ("a", "b")}}, "n is in .*low first"),
         ({"dim_hints": {"n": (-1, 2)}}, r"n is in \(-1, 2\)"),
     ],
 )

@@ -89,11 +89,6 @@ def _produced_by(value: Value, op: str) -> Node | None:
     return value.producer if value.producer is not None and value.producer.op == op else None
 
 
-def _sole_use(value: Value, builder: Builder) -> bool:
-    """The value has one user, and is no graph output."""
-    return len(builder.graph.users(value)) == 1 and not builder.graph.is_output(value)
-
-
 # -- arithmetic
 
 
@@ -156,7 +151,7 @@ def _select_operand(node: Node, builder: Builder) -> Value | None:
         return None
     if OPERATORS[first.op].kind is not Kind.MAP or first.op == "check_index":  # which traps
         return None
-    if first.attrs != second.attrs or not all(_sole_use(v, builder) for v in (taken, other)):
+    if first.attrs != second.attrs or not all(builder.graph.sole_use(v) for v in (taken, other)):
         return None
     pairs = list(zip(first.inputs, second.inputs, strict=True))
     different = [index for index, (a, b) in enumerate(pairs) if a is not b]
@@ -278,7 +273,7 @@ def _hoist_over_view(node: Node, builder: Builder) -> Value | None:
     if view is None or view.op not in ("reshape", "transpose", "broadcast_to"):
         return None
     source = view.required(0)
-    if not _sole_use(viewed, builder) or source.is_constant:
+    if not builder.graph.sole_use(viewed) or source.is_constant:
         return None
     if not _same_shape(viewed, node, builder):
         return None
