@@ -127,6 +127,12 @@ class GroupGraph:
             stack.extend(group.after)
         return None
 
+    def depends(self, first: Group, second: Group) -> bool:
+        """Whether a path, of one edge or more, leads from one of the groups to the other."""
+        if self.position[first] > self.position[second]:
+            first, second = second, first  # the order is topological
+        return second in first.after or self.detour(first, second) is not None
+
     def between(self, producer: Group, consumer: Group) -> dict[Group, None]:
         """Groups after `producer` in the graph and before `consumer` in the order."""
         limit = self.position[consumer]

@@ -51,9 +51,12 @@ class GroupMeeting:
 
     def feeds_matrix(self) -> bool:
         edges = self.edges()
-        feeding = [value for value, node, index in edges if self._is_a_operand(node, index)]
-        return bool(feeding) and all(
-            self._is_a_operand(node, index) or self._is_row_value(value, node, index, feeding[0])
+        feeding = [edge for edge in edges if self._is_a_operand(edge[1], edge[2])]
+        if not feeding:
+            return False
+        columns = self._columns(*feeding[0])
+        return all(
+            self._is_a_operand(node, index) or self._is_row_value(value, node, index, columns)
             for value, node, index in edges
         )
 
@@ -65,6 +68,9 @@ class GroupMeeting:
             group = self.graph.detour(self.producer, self.consumer)
             self._detour = "" if group is None else group.name
         return self._detour
+
+    def depends(self) -> bool:
+        return self.graph.depends(self.producer, self.consumer)
 
     def accesses(self) -> int:
         tensors = set(self.producer.inputs) | set(self.consumer.inputs)
@@ -97,7 +103,7 @@ class GroupMeeting:
             operand = self.axes[node].operands[index]
             if operand is None:
                 continue
-            joins = feeds and self._is_a_operand(node, index)
+            joins = feeds and self._is_a_operand(node, index) and self._ends_in_columns(operand)
             if joins and not self._join_rows(result, operand):
                 self.space.rollback(mark)
                 names = _names(self._extent(result[-1]), self._extent(operand[-1]))
@@ -159,18 +165,21 @@ class GroupMeeting:
         a = self.axes[product].operands[0]
         assert a is not None
         read = set(self.space.flat(a))
-        written = set(self.space.flat(self.axes[product].result[:-1]))
+        columns = self.space.resolve(a[-1])
+        *batch, rows, _ = self.axes[product].result
+        row = self.space.resolve(rows)[-1:]
+        written = set(self.space.flat((*batch, rows)))
         contracted: set[Atom] = set()
         for node in self.producer.nodes:
             axes = self.axes[node]
             if node.op == "matmul":
-                contracted |= set(self.space.resolve(axes.domain)) - set(
-                    self.space.flat(axes.result)
-                )
-            elif axes.reduced and self.space.resolve(axes.reduced) != self.space.resolve(a[-1]):
+                contracted |= self._contracted(node)
+                if not self._computes_columns(node, columns, row):
+                    return False
+            elif axes.reduced and self.space.resolve(axes.reduced) != columns:
                 return False
         iterated = set(atoms_of(self._resolved(self.producer)))
-        return written <= read and iterated == read | contracted and not contracted & written
+        return written <= read and iterated == read | contracted and contracted.isdisjoint(written)
 
     def within_matrix(self) -> bool:
         cube = self.producer if self.producer.kind is PartKind.CUBE else self.consumer
@@ -205,12 +214,47 @@ class GroupMeeting:
         ]
         return bool(uses) and all(self._is_a_operand(user, at) for user, at in uses)
 
-    def _is_row_value(self, value: Value, node: Node, index: int, a: Value) -> bool:
+    def _contracted(self, product: Node) -> set[Atom]:
+        """What a product contracts; the atom is rigid, so it stays one."""
+        a = self.axes[product].operands[0]
+        assert a is not None
+        return set(self.space.resolve(a[-1]))
+
+    def _columns(self, value: Value, node: Node, index: int) -> set[Atom]:
+        """Where a value that is read as the A operand, maybe through relayouts, varies along what the
+        product contracts.
+        """
+        contracted = self._contracted(self._fed_product())
+        operand = self.axes[node].operands[index]
+        assert operand is not None
+        return {
+            atom
+            for axis, atoms in zip(self._result_layout(value), operand, strict=True)
+            if not contracted.isdisjoint(self.space.resolve(atoms))
+            for atom in self.space.resolve(axis)
+        }
+
+    def _ends_in_columns(self, operand: Layout) -> bool:
+        """What the product contracts is the last axis of what is read, with or without others."""
+        contracted = self._contracted(self._fed_product())
+        return not contracted.isdisjoint(self.space.resolve(operand[-1]))
+
+    def _computes_columns(self, product: Node, columns: Atoms, row: Atoms) -> bool:
+        """A product's columns are `columns`, and its A operand alone varies along `row`, the innermost atom
+        of the rows of a tile, if there is one.
+        """
+        axes = self.axes[product]
+        a, b = axes.operands
+        assert a is not None and b is not None
+        if self.space.resolve(axes.result[-1]) != columns:
+            return False
+        return set(row) <= set(self.space.flat(a)) and set(row).isdisjoint(self.space.flat(b))
+
+    def _is_row_value(self, value: Value, node: Node, index: int, columns: set[Atom]) -> bool:
         """Whether an element-wise operator uses one value for each row of A."""
         if self.axes[node].memory[index] or self.axes[node].operands[index] is None:
             return False
-        columns = self.space.resolve(self._result_layout(a)[-1])
-        return set(columns).isdisjoint(self.space.flat(self._result_layout(value)))
+        return columns.isdisjoint(self.space.flat(self._result_layout(value)))
 
     def _join_rows(self, result: Layout, operand: Layout) -> bool:
         """Makes the columns of the producer's product the axis that the consumer's contracts."""

@@ -403,10 +403,13 @@ class _Lowering:
         return self._rounds and product.output.dtype.register is DType.FLOAT32
 
     def _matrix_operand(self, node: Node, index: int) -> int:
+        """A may be computed in this kernel; the cube unit reads B from memory, and be it the one number of a
+        constant, so a view of it that became a `fill` is not used.
+        """
         value = node.required(index)
         layout = self._axes[node].operands[index]
         assert layout is not None
-        if value in self._at:
+        if index == 0 and value in self._at:
             return self._at[value]
         atoms = [atom for axis in layout for atom in axis]
         address = self._address(node, index)

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from dvm_graph.ir import OPERATORS, Dim, Graph, Kind, Node, Value
+from dvm_graph.ir import OPERATORS, Dim, Graph, Kind, Node, Shape, Value
 from dvm_graph.symbolic import Answer, Facts
 from dvm_graph.symbolic.builder import Builder
 from dvm_graph.symbolic.dims import add, product
@@ -89,14 +89,21 @@ def _divisible(operand: Value, from_end: int, sizes: Sequence[Dim], builder: Bui
     """
     shape = operand.shape
     assert shape is not None
-    if -from_end > len(shape) or shape[from_end] == 1:
+    if _in_parts(operand, from_end, sizes, builder.facts) or not _varies(shape, from_end):
         return True
     if not _same(shape[from_end], _total(sizes), builder.facts):
         return False
     producer = operand.producer
     if producer is not None and producer.op == "concat":
-        return _in_parts(operand, from_end, sizes, builder.facts)
+        return False
     return _in_memory(operand, builder.graph)
+
+
+def _varies(shape: Shape, from_end: int) -> bool:
+    """Elements along the axis may differ. A concat may have an extent of 1 and parts all the same, of which
+    all but one are empty: ask for those first.
+    """
+    return -from_end <= len(shape) and shape[from_end] != 1
 
 
 def _in_parts(value: Value, from_end: int, sizes: Sequence[Dim], facts: Facts) -> bool:
@@ -171,11 +178,11 @@ def _piece(
     """One part of an operand of an element-wise operator."""
     shape = value.shape
     assert shape is not None
-    if -from_end > len(shape) or shape[from_end] == 1:
-        return value
     if _in_parts(value, from_end, sizes, builder.facts):
         assert value.producer is not None
         return value.producer.required(index)
+    if not _varies(shape, from_end):
+        return value
     starts: list[Dim] = [0] * len(shape)
     extents = list(shape)
     starts[from_end], extents[from_end] = bounds

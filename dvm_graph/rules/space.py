@@ -70,8 +70,8 @@ class Meeting(Protocol):
         ...
 
     def feeds_matrix(self) -> bool:
-        """The consumer reads the producer as the A operand of its matrix product; beside it at most one
-        number for each of its rows, behind the product.
+        """The consumer reads the producer as the A operand of its matrix product, maybe through views;
+        beside it at most one number for each of its rows, behind the product.
         """
         ...
 
@@ -81,6 +81,10 @@ class Meeting(Protocol):
 
     def detour(self) -> str:
         """Name of a third group that lies between the two; empty: none."""
+        ...
+
+    def depends(self) -> bool:
+        """One of the two needs a result of the other, itself or by way of others."""
         ...
 
     def accesses(self) -> int:
@@ -134,8 +138,10 @@ class Meeting(Protocol):
         ...
 
     def computes_rows(self) -> bool:
-        """The producer iterates over the rows of the A operand and what it contracts itself, varies
-        along all of them, and folds nothing else than whole rows.
+        """The producer iterates over the rows of the A operand as the product reads it and what it
+        contracts itself, varies along all of them, and folds nothing else than whole rows. What a product
+        of its own has for columns is what the other one contracts, for the same rows, and its B operand is
+        the same for all rows of a tile.
         """
         ...
 

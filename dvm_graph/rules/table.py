@@ -67,6 +67,11 @@ ACYCLIC = Predicate(
     lambda m: not m.detour(),
     lambda m: f"{m.detour()} lies between them: fusing would make a cycle",
 )
+INDEPENDENT = Predicate(
+    "independent",
+    lambda m: not m.depends(),
+    _says("the one needs what the other computes, at other points than those it computes itself"),
+)
 FEW_OPERATORS = Predicate(
     "few_operators",
     lambda m: m.producer.operators + m.consumer.operators <= m.limits.max_operators,
@@ -232,10 +237,11 @@ SIBLINGS = Pattern(
     "siblings",
     frozenset({_VECTOR}),
     frozenset({_VECTOR}),
-    (ELEMENTWISE, FEW_OPERATORS, FEW_ACCESSES, ACYCLIC),
+    (ELEMENTWISE, FEW_OPERATORS, FEW_ACCESSES, INDEPENDENT),
     (LOW_RANK, SAME_DOMAIN),
 )
-"""Two groups that read a tensor at the same points, and do not depend on each other."""
+"""Two groups that read a tensor at the same points, and do not depend on each other: no path leads from
+one to the other, edges included. `merge_spaces` of siblings looks at no edges, so none may be there."""
 
 
 _BY_KINDS = {

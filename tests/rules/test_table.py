@@ -50,6 +50,9 @@ class FakeMeeting:
     def detour(self) -> str:
         return str(self.answers.get("detour", ""))
 
+    def depends(self) -> bool:
+        return bool(self.answers.get("depends", False))
+
     def accesses(self) -> int:
         return int(str(self.answers.get("accesses", 2)))
 
@@ -206,7 +209,7 @@ def test_siblings_merge() -> None:
     [
         (FakeMeeting(FakePart(PartKind.VECTOR, reduces=True), VECTOR), "element-wise"),
         (FakeMeeting(VECTOR, FakePart(PartKind.VECTOR, gathers=True)), "element-wise"),
-        (FakeMeeting(VECTOR, VECTOR, answers={"detour": "third"}), "third"),
+        (FakeMeeting(VECTOR, VECTOR, answers={"depends": True}), "needs"),
         (FakeMeeting(VECTOR, VECTOR, answers={"accesses": 1000}), "max_accesses"),
         (FakeMeeting(VECTOR, VECTOR, answers={"same_domain": False}), "same points"),
     ],
