@@ -1,0 +1,271 @@
+"""What each basic operator means, in numpy: their one executable definition.
+
+In: the name of an operator, its attributes as numbers, and its operands. Out: its result. Constants are
+folded with it, tests and translation validation hold everything else to it.
+
+Arithmetic is that of the operands' type, so that one definition serves every precision: who wants half
+floats computed in float32, or everything in float64, widens the operands and rounds the result.
+Integers wrap. Vendor operators have no meaning here.
+
+Invariant: every basic operator of `ir.operators` but `vendor` has a row (a test counts them).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from dvm_graph.ir.dtypes import DType
+
+Array: TypeAlias = np.ndarray[Any, Any]
+Attrs: TypeAlias = Mapping[str, Any]
+
+
+def apply(op: str, attrs: Attrs, arrays: Sequence[Array]) -> Array:
+    """The result of an operator; attributes that are dims have to be ints.
+
+    Raises:
+        IndexError: an index is out of range, or a slice reads outside of its operand.
+    """
+    with np.errstate(all="ignore"):
+        function = MAPS.get(op)
+        if function is not None:
+            return np.asarray(function(*arrays))
+        return np.asarray(_WITH_ATTRS[op](attrs, *arrays))
+
+
+def lowest(dtype: np.dtype[Any]) -> Any:
+    """What no element of the type is below."""
+    if dtype.kind in "iu":
+        return np.iinfo(dtype).min
+    return False if dtype.kind == "b" else -np.inf
+
+
+def highest(dtype: np.dtype[Any]) -> Any:
+    """What no element of the type is above."""
+    if dtype.kind in "iu":
+        return np.iinfo(dtype).max
+    return True if dtype.kind == "b" else np.inf
+
+
+def _is_integer(x: Array) -> bool:
+    return x.dtype.kind in "iub"
+
+
+# -- element-wise
+
+
+def _divide(a: Array, b: Array) -> Array:
+    """Integers are rounded towards 0; by 0 they give 0."""
+    if not _is_integer(a):
+        return np.divide(a, b)
+    safe = np.where(b == 0, b.dtype.type(1), b)
+    quotient = a // safe
+    if a.dtype.kind == "i":
+        quotient = quotient + ((a % safe != 0) & ((a < 0) != (safe < 0)))
+    return np.where(b == 0, a.dtype.type(0), quotient)
+
+
+def _modulo(function: Callable[..., Array]) -> Callable[[Array, Array], Array]:
+    def modulo(a: Array, b: Array) -> Array:
+        if not _is_integer(a):
+            return function(a, b)
+        return np.where(b == 0, a.dtype.type(0), function(a, np.where(b == 0, b.dtype.type(1), b)))
+
+    return modulo
+
+
+def _pow(a: Array, b: Array) -> Array:
+    if not _is_integer(a):
+        return np.power(a, b)
+    powers = [_integer_power(int(x), int(y)) for x, y in np.broadcast(a, b)]
+    bits = 8 * a.dtype.itemsize
+    wrapped = [power & ((1 << bits) - 1) for power in powers]
+    flat = np.array(wrapped, np.dtype(f"u{a.dtype.itemsize}")).view(a.dtype)
+    return flat.reshape(np.broadcast_shapes(a.shape, b.shape))
+
+
+def _integer_power(base: int, exponent: int) -> int:
+    if exponent >= 0:
+        return int(base**exponent)
+    return base if base == 1 or (base == -1 and exponent % 2) else int(base == -1)
+
+
+def _erf(x: Array) -> Array:
+    values = [math.erf(value) for value in x.reshape(-1).tolist()]
+    result: Array = np.array(values, x.dtype).reshape(x.shape)
+    return result
+
+
+def _sigmoid(x: Array) -> Array:
+    tail = np.exp(-np.abs(x))  # of both signs without overflow
+    result: Array = np.where(x >= 0, 1 / (1 + tail), tail / (1 + tail)).astype(x.dtype)
+    return result
+
+
+MAPS: Mapping[str, Callable[..., Any]] = {
+    "abs": np.abs, "neg": np.negative, "sign": np.sign, "sqrt": np.sqrt,
+    "rsqrt": lambda x: 1 / np.sqrt(x), "reciprocal": lambda x: 1 / x,
+    "exp": np.exp, "log": np.log, "log1p": np.log1p,
+    "sin": np.sin, "cos": np.cos, "tan": np.tan, "asin": np.arcsin, "acos": np.arccos,
+    "atan": np.arctan, "sinh": np.sinh, "cosh": np.cosh, "asinh": np.arcsinh,
+    "acosh": np.arccosh, "atanh": np.arctanh, "erf": _erf, "tanh": np.tanh,
+    "sigmoid": _sigmoid, "floor": np.floor, "ceil": np.ceil, "round": np.rint,
+    "trunc": np.trunc, "logical_not": np.logical_not, "bitwise_not": np.invert,
+    "isnan": np.isnan, "isinf": np.isinf, "isfinite": np.isfinite,
+    "add": np.add, "sub": np.subtract, "mul": np.multiply, "div": _divide,
+    "mod": _modulo(np.mod), "fmod": _modulo(np.fmod), "pow": _pow,
+    "min": np.minimum, "max": np.maximum, "bitwise_and": np.bitwise_and,
+    "bitwise_or": np.bitwise_or, "bitwise_xor": np.bitwise_xor,
+    "shift_left": np.left_shift, "shift_right": np.right_shift,
+    "eq": np.equal, "ne": np.not_equal, "lt": np.less, "le": np.less_equal,
+    "gt": np.greater, "ge": np.greater_equal, "select": np.where, "matmul": np.matmul,
+}  # fmt: skip
+"""Operators that need nothing but their operands."""
+
+
+# -- operators with attributes
+
+
+def _cast(attrs: Attrs, x: Array) -> Array:
+    dtype: DType = attrs["dtype"]
+    return x != 0 if dtype is DType.BOOL else x.astype(dtype.numpy)
+
+
+def _check_index(attrs: Attrs, index: Array) -> Array:
+    return _wrapped(index, attrs["limit"])
+
+
+def _wrapped(index: Array, limit: int) -> Array:
+    """Negative indices count from the end."""
+    if index.size and not (-limit <= index.min() and index.max() < limit):
+        raise IndexError(f"an index is outside an axis of extent {limit}")
+    return np.where(index < 0, index + limit, index)
+
+
+def _reduction(fold: Callable[..., Any], start: Callable[[np.dtype[Any]], Any]) -> Any:
+    def reduce(attrs: Attrs, x: Array) -> Array:
+        axes = tuple(attrs["axes"])
+        result: Array = fold(x, axis=axes, keepdims=True, initial=start(x.dtype))
+        same: Array = result.astype(x.dtype, copy=False)
+        return same
+
+    return reduce
+
+
+def _slice(attrs: Attrs, x: Array) -> Array:
+    bounds = zip(attrs["starts"], attrs["sizes"], attrs["steps"], strict=True)
+    for axis, (start, size, step) in enumerate(bounds):
+        index = start + np.arange(size) * step
+        if index.size and not (index.min() >= 0 and index.max() < x.shape[axis]):
+            raise IndexError(f"a slice reads outside of axis {axis} of extent {x.shape[axis]}")
+        x = x.take(index, axis)
+    return x
+
+
+def _view(attrs: Attrs, x: Array) -> Array:
+    index = strided_indices(attrs["offset"], attrs["shape"], attrs["strides"])
+    if index.size and not (index.min() >= 0 and index.max() < x.size):
+        raise IndexError(f"a view reads outside of its operand of {x.size} elements")
+    flat: Array = np.ascontiguousarray(x).reshape(-1)[index]
+    return flat
+
+
+def strided_indices(offset: int, shape: Sequence[int], strides: Sequence[int]) -> Array:
+    """Where the elements of a strided part of a buffer lie in it."""
+    index: Array = np.asarray(offset)
+    for extent, stride in zip(shape, strides, strict=True):
+        index = index[..., np.newaxis] + np.arange(extent) * stride
+    return index
+
+
+def _gather(attrs: Attrs, x: Array, index: Array) -> Array:
+    axis: int = attrs["axis"]
+    return x.take(_wrapped(index, x.shape[axis]), axis)
+
+
+def _iota(attrs: Attrs) -> Array:
+    shape, axis = attrs["shape"], attrs["axis"]
+    line = attrs["start"] + np.arange(shape[axis], dtype=np.int64) * attrs["step"]
+    return np.broadcast_to(line.reshape([-1 if i == axis else 1 for i in range(len(shape))]), shape)
+
+
+def _dims(attrs: Attrs) -> Array:
+    elements: Array = np.array(attrs["elements"], np.int64).reshape(attrs["shape"])
+    return elements
+
+
+# -- windows over channels-last images
+
+
+def _pool_max(attrs: Attrs, x: Array) -> Array:
+    result: Array = _windows(attrs, x, lowest(x.dtype)).max(axis=(3, 4), initial=lowest(x.dtype))
+    return result
+
+
+def _pool_sum(attrs: Attrs, x: Array) -> Array:
+    result: Array = _windows(attrs, x, 0).sum(axis=(3, 4), dtype=x.dtype)
+    return result
+
+
+def _depthwise(attrs: Attrs, x: Array, weights: Array) -> Array:
+    taps = weights.reshape(*attrs["kernel"], x.shape[3])
+    result: Array = (_windows(attrs, x, 0) * taps).sum(axis=(3, 4), dtype=x.dtype)
+    return result
+
+
+def _patches(attrs: Attrs, x: Array) -> Array:
+    groups: int = attrs["groups"]
+    windows = _windows(attrs, x, 0)
+    width = math.prod(windows.shape[3:5]) * (x.shape[3] // groups)
+    split = windows.reshape(*windows.shape[:-1], groups, x.shape[3] // groups)
+    grouped = np.moveaxis(split, -2, 0)
+    grouped = grouped.reshape(*grouped.shape[:4], width)
+    return grouped[0] if groups == 1 else grouped
+
+
+def _windows(attrs: Attrs, x: Array, outside: Any) -> Array:
+    """[n, h, w, c] as [n, rows, columns, tap row, tap column, c]."""
+    sizes = [attrs[name] for name in ("kernel", "strides", "dilations", "pads", "size")]
+    result = x
+    for number, (kernel, stride, dilation, pad, size) in enumerate(zip(*sizes, strict=True)):
+        axis = 1 + number  # the taps of the rows lie behind the columns and channels by then
+        at = np.arange(size)[:, None] * stride - pad + np.arange(kernel) * dilation
+        inside = (at >= 0) & (at < x.shape[axis])
+        if x.shape[axis]:
+            taken = result.take(np.where(inside, at, 0), axis)
+        else:
+            shape = (*result.shape[:axis], size, kernel, *result.shape[axis + 1 :])
+            taken = np.full(shape, outside, x.dtype)
+        around = [1] * taken.ndim
+        around[axis : axis + 2] = inside.shape
+        result = np.where(inside.reshape(around), taken, x.dtype.type(outside))
+        result = np.moveaxis(result, axis + 1, -1)
+    return np.moveaxis(result, 3, -1)
+
+
+_WITH_ATTRS: Mapping[str, Callable[..., Array]] = {
+    "cast": _cast,
+    "check_index": _check_index,
+    "reduce_sum": _reduction(np.add.reduce, lambda dtype: dtype.type(0)),
+    "reduce_prod": _reduction(np.multiply.reduce, lambda dtype: dtype.type(1)),
+    "reduce_max": _reduction(np.maximum.reduce, lowest),
+    "reduce_min": _reduction(np.minimum.reduce, highest),
+    "reshape": lambda attrs, x: x.reshape(attrs["shape"]),
+    "transpose": lambda attrs, x: x.transpose(attrs["perm"]),
+    "broadcast_to": lambda attrs, x: np.broadcast_to(x, attrs["shape"]),
+    "slice": _slice,
+    "view": _view,
+    "concat": lambda attrs, *arrays: np.concatenate(arrays, attrs["axis"]),
+    "gather": _gather,
+    "pool_max": _pool_max,
+    "pool_sum": _pool_sum,
+    "depthwise": _depthwise,
+    "patches": _patches,
+    "iota": _iota,
+    "dims": _dims,
+}
+DEFINED = frozenset(MAPS) | frozenset(_WITH_ATTRS)
