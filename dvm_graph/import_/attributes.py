@@ -79,7 +79,7 @@ def _check_type(attribute: onnx.AttributeProto, where: str, signature: Signature
     expected = signature.attribute_types.get(attribute.name)
     if expected is None:
         raise ModelError(
-            f"{where}: {signature.schema.name} has no attribute {attribute.name!r} "
+            f"{where}: {signature.op} has no attribute {attribute.name!r} "
             f"(it has {', '.join(sorted(signature.attribute_types)) or 'none'})"
         )
     if attribute.type != expected:
@@ -98,7 +98,7 @@ def _fill_defaults(
 ) -> None:
     for name in signature.required:
         if name not in given:
-            raise ModelError(f"{where}: {signature.schema.name} needs attribute {name!r}")
+            raise ModelError(f"{where}: {signature.op} needs attribute {name!r}")
     for name, default in signature.defaults.items():
         if name not in given:
             attrs[name] = _value(default, where, external)

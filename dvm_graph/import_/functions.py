@@ -82,7 +82,9 @@ def _function_body(
     node: Node, operands: Sequence[Value | None], schema: Signature
 ) -> onnx.FunctionProto | None:
     version = _version(node)
-    definition = schema.schema
+    definition = schema.definition
+    if definition is None:
+        return None
     if definition.has_context_dependent_function:
         types = [b"" if v is None else type_proto(v).SerializeToString() for v in operands]
         data = definition.get_context_dependent_function_with_opset_version(

@@ -41,6 +41,7 @@ from dvm_graph.import_.tensors import (
     tensor_to_array,
 )
 from dvm_graph.import_.types import read_type
+from dvm_graph.import_.vendor_library import newest_version
 from dvm_graph.ir import Dim, DType, Graph, Node, Value
 from dvm_graph.options import Options
 from dvm_graph.symbolic import Symbols, parse_dim
@@ -290,6 +291,8 @@ class Importer:
 
     def _version(self, domain: str, where: str) -> int:
         version = self._opsets.get(domain)
+        if version is None and domain:
+            version = newest_version(domain)
         if version is None:
             raise ModelError(
                 f"{where}: the model imports no operator set for domain {domain or 'ai.onnx'!r}"
@@ -399,7 +402,7 @@ def _checked_signature(node: onnx.NodeProto, where: str, domain: str, version: i
     if schema is None:
         raise ModelError(
             f"{where}: unknown operator {node.op_type!r} of domain {domain or 'ai.onnx'!r} "
-            f"version {version}: neither an ONNX operator nor a function of the model"
+            f"version {version}: neither an operator of ONNX or onnxruntime nor a function of the model"
         )
     if not schema.min_inputs <= len(node.input) <= schema.max_inputs:
         raise ModelError(

@@ -1,10 +1,11 @@
-"""dtypes and shapes of vendor operators, as onnx infers them.
+"""dtypes and shapes of vendor operators, as onnx and onnxruntime infer them.
 
 In: a vendor node whose operands have dtypes and shapes. Out: dtype and shape set on its results;
-dims that onnx cannot tell are fresh symbols, to be bound when the node has run. Operands whose
+dims that cannot be told are fresh symbols, to be bound when the node has run. Operands whose
 contents are known (small constants, symbolic shape tensors) take part in the inference.
 
-Where onnx cannot even tell the rank, that of the type which the model declares counts; without one,
+onnxruntime is asked about operators that onnx does not know and where onnx tells no type or rank.
+Where neither can tell the rank, that of the type which the model declares counts; without one,
 the result keeps shape None, and only other vendor operators can use it.
 """
 
@@ -12,12 +13,16 @@ from __future__ import annotations
 
 import functools
 import re
+from collections.abc import Mapping
 
 import onnx
 from onnx import helper
 
-from dvm_graph.errors import ShapeError
+from dvm_graph.errors import ShapeError, UnsupportedError
+from dvm_graph.import_ import vendor_library
+from dvm_graph.import_.loading import default_domain
 from dvm_graph.import_.partition import build_partition
+from dvm_graph.import_.schemas import signature
 from dvm_graph.import_.tensors import dtype_of, onnx_type_of
 from dvm_graph.import_.types import read_type
 from dvm_graph.ir import Dim, DType, Node, Shape, Value
@@ -33,6 +38,7 @@ def infer_vendor(node: Node, facts: Facts) -> None:
 
     Raises:
         ShapeError: the operands' types or shapes contradict the operator.
+        UnsupportedError: an operator that onnx does not know, and that onnxruntime does not run.
     """
     operands = dict.fromkeys(value for value in node.inputs if value is not None)
     hidden = [value for value in operands if value.data is None or value.data.size > _SMALL]
@@ -40,16 +46,45 @@ def infer_vendor(node: Node, facts: Facts) -> None:
     dims = {str(dim): dim for value in operands for dim in value.shape or ()}
     for value in hidden:
         dims |= _show_elements(model.graph, value)
-    for info in model.graph.output:
-        info.ClearField("type")
-    try:
-        inferred = onnx.shape_inference.infer_shapes(model, strict_mode=False, data_prop=True)
-    except (onnx.shape_inference.InferenceError, RuntimeError) as error:
-        raise ShapeError(f"{_where(node)}: {error}") from error
-    types = {info.name: info.type for info in inferred.graph.output}
+    _untype_outputs(model.graph)
+    types = _infer_types(node, model)
     for value in node.outputs:
         if value.name in types:
             _set_type(node, value, types[value.name], dims, facts)
+
+
+def _untype_outputs(graph: onnx.GraphProto) -> None:
+    """Leaves the outputs that nodes give, without their types."""
+    produced = [name for node in graph.node for name in node.output if name]
+    del graph.output[:]
+    graph.output.extend(onnx.ValueInfoProto(name=name) for name in produced)
+
+
+def _infer_types(node: Node, model: onnx.ModelProto) -> Mapping[str, onnx.TypeProto]:
+    """The types of the model's outputs, by name, as far as they can be told."""
+    proto = onnx.NodeProto.FromString(node.source)
+    schema = signature(proto.op_type, default_domain(proto.domain), node.version)
+    known = schema is not None and schema.definition is not None
+    types: dict[str, onnx.TypeProto] = {}
+    if known:
+        try:
+            inferred = onnx.shape_inference.infer_shapes(model, strict_mode=False, data_prop=True)
+        except (onnx.shape_inference.InferenceError, RuntimeError) as error:
+            raise ShapeError(f"{_where(node)}: {error}") from error
+        types = {info.name: info.type for info in inferred.graph.output}
+        if all(map(_has_rank, types.values())):
+            return types
+    try:
+        return types | vendor_library.result_types(model)
+    except UnsupportedError as error:
+        if known:
+            return types
+        raise UnsupportedError(f"{_where(node)} ({proto.op_type}): {error}") from error
+
+
+def _has_rank(proto: onnx.TypeProto) -> bool:
+    kind = proto.WhichOneof("value")
+    return kind is not None and (kind != "tensor_type" or proto.tensor_type.HasField("shape"))
 
 
 def _set_type(

@@ -54,7 +54,7 @@ def build_partition(
         limit = f" up to {newest_opset}" if newest_opset else ""
         raise UnsupportedError(f"vendor operators {names}: no opset{limit} has them all")
     imports = {"": opset} if opset else {}
-    for node in nodes:
+    for node in _with_regions(nodes):
         domain = _domain(node)
         if domain:
             imports[domain] = max(node.version, imports.get(domain, 0))
@@ -147,6 +147,14 @@ def _rename_captures(graph: onnx.GraphProto, renamed: Mapping[str, str]) -> None
         info.name = visible.get(info.name, info.name)
 
 
+def _with_regions(nodes: Iterable[Node]) -> Iterator[Node]:
+    """Nodes and those of their regions."""
+    for node in nodes:
+        yield node
+        for region in node.regions:
+            yield from _with_regions(region.nodes)
+
+
 def _source_operands(node: Node) -> int:
     """How many of a node's operands its source reads: all but those of moved attributes."""
     explicit = len(_source(node).input)
@@ -168,7 +176,7 @@ def _same_meaning(proto: onnx.NodeProto, version: int, candidate: int) -> bool:
     ours, theirs = signature(op, "", version), signature(op, "", candidate)
     if ours is None or theirs is None:
         return False
-    if ours.schema.since_version == theirs.schema.since_version:
+    if ours.since_version == theirs.since_version:
         return True
     return (
         op not in CHANGED_MEANING

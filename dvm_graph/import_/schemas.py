@@ -1,12 +1,14 @@
-"""What the installed onnx knows about an operator at a version, in a form that is cheap to ask.
+"""What is known about an operator at a version, in a form that is cheap to ask.
 
 Out: a `Signature` per (operator, domain, version): arity, attribute types and defaults, and how the
-dtype of a result follows from operands and attributes.
+dtype of a result follows from operands and attributes. The installed onnx is asked first, then, about
+operators that it does not know, the installed onnxruntime.
 """
 
 from __future__ import annotations
 
 import functools
+import operator
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -14,6 +16,7 @@ from typing import Any
 import onnx
 from onnx import defs
 
+from dvm_graph.import_ import vendor_library
 from dvm_graph.import_.tensors import dtype_of, dtype_of_array
 from dvm_graph.ir import DType, Value
 
@@ -28,8 +31,11 @@ _DTYPE_ATTRIBUTES = ("to", "dtype", "output_dtype", "output_datatype")
 class Signature:
     """A schema, read once."""
 
-    schema: Any
-    """The onnx.defs.OpSchema, whose type stubs lack half of its methods."""
+    op: str
+    since_version: int
+    definition: Any | None
+    """The onnx.defs.OpSchema, whose type stubs lack half of its methods; None: an operator of the
+    vendor library."""
     min_inputs: int
     max_inputs: int
     min_outputs: int
@@ -60,7 +66,7 @@ class Signature:
         return self._dtype_from_attributes(attrs)
 
     def _dtype_from_attributes(self, attrs: Mapping[str, Any]) -> DType:
-        if self.schema.name == "ConstantOfShape":
+        if self.op == "ConstantOfShape":
             value = attrs.get("value")
             return DType.FLOAT32 if value is None else dtype_of_array(value)
         for name in _DTYPE_ATTRIBUTES:
@@ -71,29 +77,41 @@ class Signature:
 
 @functools.lru_cache(maxsize=4096)
 def signature(op: str, domain: str, version: int) -> Signature | None:
-    """The signature, or None where the installed onnx does not know the operator."""
+    """The signature, or None where neither onnx nor the vendor library knows the operator."""
     try:
         schema = defs.get_schema(op, version, domain)
     except defs.SchemaError:
-        return None
+        vendor = vendor_library.find_schema(op, domain, version)
+        return None if vendor is None else _read(vendor, None)
+    return _read(schema, schema)
+
+
+def _read(schema: Any, definition: Any | None) -> Signature:
+    """From a schema of onnx or of onnxruntime, whose fields have the same names but for two."""
     attributes: Mapping[str, Any] = schema.attributes
+    defaults = {
+        name: onnx.AttributeProto.FromString(a._default_value) for name, a in attributes.items()
+    }
     inputs, outputs = schema.inputs, schema.outputs
+    type_of = operator.attrgetter("typeStr" if definition is None else "type_str")
     single = {
         constraint.type_param_str: _TENSOR_TYPES.get(constraint.allowed_type_strs[0], DType.OPAQUE)
         for constraint in schema.type_constraints
         if len(constraint.allowed_type_strs) == 1
     }
     return Signature(
-        schema=schema,
+        op=schema.name,
+        since_version=schema.since_version,
+        definition=definition,
         min_inputs=schema.min_input,
         max_inputs=schema.max_input,
         min_outputs=schema.min_output,
         max_outputs=schema.max_output,
         attribute_types={name: int(a.type.value) for name, a in attributes.items()},
         required=tuple(name for name, a in attributes.items() if a.required),
-        defaults={name: a.default_value for name, a in attributes.items() if a.default_value.type},
-        input_types=tuple(formal.type_str for formal in inputs),
-        output_types=tuple(formal.type_str for formal in outputs),
-        variadic=bool(inputs) and inputs[-1].option == defs.OpSchema.FormalParameterOption.Variadic,
+        defaults={name: default for name, default in defaults.items() if default.type},
+        input_types=tuple(type_of(formal) for formal in inputs),
+        output_types=tuple(type_of(formal) for formal in outputs),
+        variadic=bool(inputs) and inputs[-1].option.name == "Variadic",
         single_types=single,
     )

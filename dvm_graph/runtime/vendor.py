@@ -18,10 +18,10 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 import onnxruntime
-from onnxruntime.capi import onnxruntime_pybind11_state as failures
 
 from dvm_graph.errors import ExecutionError, UnsupportedError
 from dvm_graph.import_ import opset_probes, partition_model
+from dvm_graph.import_.vendor_library import failures
 from dvm_graph.ir import DType, Node, Value
 
 Partition = Callable[[list[Any]], list[Any]]
@@ -36,18 +36,7 @@ _FLOAT8 = {
 }
 """By ONNX's number."""
 _FLOAT8_NUMBERS = {dtype: number for number, dtype in _FLOAT8.items()}
-FAILURES: tuple[type[Exception], ...] = (
-    failures.EPFail,
-    failures.EngineError,
-    failures.Fail,
-    failures.InvalidArgument,
-    failures.InvalidGraph,
-    failures.InvalidProtobuf,
-    failures.NotImplemented,
-    failures.RuntimeException,
-    RuntimeError,
-    ValueError,
-)
+FAILURES = failures()
 """What onnxruntime raises on models and inputs that it refuses."""
 
 

@@ -1,0 +1,157 @@
+"""What the installed onnxruntime knows beyond onnx: its own operators, and the types of their results.
+
+In: the name of an operator, or a partition of a few nodes. Out: the operator's schema; the types that
+onnxruntime gives the partition's outputs. Nothing about operators is written down here: what the
+installed onnxruntime runs, this module finds.
+
+onnxruntime is loaded when first asked, which only models with operators that onnx does not know, or
+whose results it cannot type, make necessary.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Mapping
+from typing import Any
+
+import onnx
+from onnx import helper
+
+from dvm_graph.errors import UnsupportedError
+
+_OPSET = 13
+"""Of the Shape nodes that are asked for ranks, where nothing else decides it."""
+
+
+def failures() -> tuple[type[Exception], ...]:
+    """What onnxruntime raises on models and inputs that it refuses."""
+    from onnxruntime.capi import onnxruntime_pybind11_state as state
+
+    return (
+        state.EPFail,
+        state.EngineError,
+        state.Fail,
+        state.InvalidArgument,
+        state.InvalidGraph,
+        state.InvalidProtobuf,
+        state.NotImplemented,
+        state.RuntimeException,
+        RuntimeError,
+        ValueError,
+    )
+
+
+def find_schema(op: str, domain: str, version: int) -> Any | None:
+    """The schema that onnxruntime has of an operator at a version; None where it has none."""
+    known = _schemas().get((domain, op), ())
+    fitting = [schema for schema in known if schema.since_version <= version]
+    newest = max(fitting, key=lambda schema: int(schema.since_version), default=None)
+    return None if newest is None or newest.deprecated else newest
+
+
+def newest_version(domain: str) -> int | None:
+    """The version that a model which imports no operator set of this domain gets from onnxruntime."""
+    versions = [
+        int(schema.since_version)
+        for (of, _), schemas in _schemas().items()
+        for schema in schemas
+        if of == domain
+    ]
+    return max(versions, default=None)
+
+
+@functools.cache
+def _schemas() -> Mapping[tuple[str, str], tuple[Any, ...]]:
+    from onnxruntime.capi import onnxruntime_pybind11_state as state
+
+    result: dict[tuple[str, str], tuple[Any, ...]] = {}
+    for schema in state.get_all_operator_schema():
+        key = (schema.domain, schema.name)
+        result[key] = (*result.get(key, ()), schema)
+    return result
+
+
+def result_types(model: onnx.ModelProto) -> dict[str, onnx.TypeProto]:
+    """The types of a partition's outputs, by name; no shape where onnxruntime knows no rank.
+
+    Raises:
+        UnsupportedError: onnxruntime refuses the partition.
+    """
+    types, ranks_in_doubt = _ask(model)
+    if ranks_in_doubt:
+        # A rank that is not known looks like rank 0 from outside; the shape of a Shape does not.
+        probe = onnx.ModelProto()
+        probe.CopyFrom(model)
+        if not any(entry.domain in ("", "ai.onnx") for entry in probe.opset_import):
+            probe.opset_import.append(helper.make_opsetid("", _OPSET))
+        ranks = {f"{name}.rank": name for name in ranks_in_doubt}
+        for rank, name in ranks.items():
+            probe.graph.node.append(helper.make_node("Shape", [name], [rank]))
+            probe.graph.output.append(onnx.ValueInfoProto(name=rank))
+        answers, _ = _ask(probe)
+        for rank, name in ranks.items():
+            if not answers[rank].tensor_type.shape.dim[0].HasField("dim_value"):
+                types[name].tensor_type.ClearField("shape")
+    return types
+
+
+def _ask(model: onnx.ModelProto) -> tuple[dict[str, onnx.TypeProto], list[str]]:
+    """The types of the outputs, and the tensors among them whose rank is 0 or not known."""
+    import onnxruntime
+
+    options = onnxruntime.SessionOptions()
+    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
+    options.intra_op_num_threads = 1
+    options.log_severity_level = 4  # failures are raised
+    try:
+        session = onnxruntime.InferenceSession(
+            model.SerializeToString(), options, providers=["CPUExecutionProvider"]
+        )
+    except failures() as error:
+        raise UnsupportedError(f"onnxruntime refuses it: {error}") from error
+    types, ranks_in_doubt = {}, []
+    for port in session.get_outputs():
+        proto = types[port.name] = _type_of(port.type)
+        if not proto.HasField("tensor_type"):
+            continue
+        proto.tensor_type.shape.SetInParent()
+        for dim in port.shape:
+            entry = proto.tensor_type.shape.dim.add()
+            if isinstance(dim, int):
+                entry.dim_value = dim
+            elif dim is not None:
+                entry.dim_param = dim
+        if not port.shape:
+            ranks_in_doubt.append(port.name)
+    return types, ranks_in_doubt
+
+
+def _type_of(text: str) -> onnx.TypeProto:
+    """A type as onnxruntime writes it: tensor(float), seq(tensor(int64)), map(int64,tensor(float))."""
+    match = re.fullmatch(r"(\w+)\((.*)\)", text)
+    if match is None:
+        raise UnsupportedError(f"onnxruntime gives a result of type {text!r}")
+    kind, inner = match.groups()
+    result = onnx.TypeProto()
+    if kind == "tensor":
+        result.tensor_type.elem_type = _element_number(inner)
+    elif kind == "sparse_tensor":
+        result.sparse_tensor_type.elem_type = _element_number(inner)
+    elif kind == "seq":
+        result.sequence_type.elem_type.CopyFrom(_type_of(inner))
+    elif kind == "optional":
+        result.optional_type.elem_type.CopyFrom(_type_of(inner))
+    elif kind == "map":
+        key, _, value = inner.partition(",")
+        result.map_type.key_type = _element_number(key)
+        result.map_type.value_type.CopyFrom(_type_of(value.strip()))
+    else:
+        raise UnsupportedError(f"onnxruntime gives a result of type {text!r}")
+    return result
+
+
+def _element_number(name: str) -> int:
+    """ONNX's number of an element type by its name in type strings."""
+    number: int = onnx.TensorProto.DataType.Value(name.upper())
+    return number
