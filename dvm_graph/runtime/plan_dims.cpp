@@ -38,6 +38,8 @@ CompileStatus compile_plan(const KernelPlan& plan, const std::string& name, cons
                        " gets a negative extent: " + std::to_string(dims.values()[slot]));
     }
     throw CompileError("kernel " + name + ": " + error.what());
+  } catch (const std::logic_error& error) {  // an invariant of the compiler is broken
+    throw CompileError("kernel " + name + ": " + error.what());
   }
 }
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <stdexcept>
 
 namespace dvm {
 namespace {
@@ -174,6 +175,7 @@ class CubeLowering {
     const uint8_t mask = lowering.changed_mask(c.dims);
     c.value = lowering.place_for(result, mask != 0);
     const TileValue value = c.value;
+    if (product.k_block < 1 || product.n_block < 1) throw std::logic_error("a block is empty");
     for (int64_t k = 0; k < product.steps; k += product.k_block) {
       const int64_t depth = std::min(product.k_block, product.steps - k);
       const TileOperand a = operand_a(lowering, product, k, depth, mask);

@@ -199,9 +199,8 @@ void CubeProblem::find_finish() {
     finish.nodes++;
   }
   double low = -std::numeric_limits<double>::infinity(), high = -low;
-  for (;;) {
-    const int32_t user = only_user(finish.node);
-    if (user < 0) break;
+  // Users come behind what they use: the chain ends.
+  for (int32_t user = 0; (user = only_user(finish.node)) >= 0;) {
     const NormalNode& node = plan_.nodes[user];
     if (node.op != PlanOp::max_ && node.op != PlanOp::min_) break;
     const int32_t other = node.inputs[node.inputs[0] == finish.node ? 1 : 0];

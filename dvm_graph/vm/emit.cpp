@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <stdexcept>
 
 namespace dvm {
 namespace {
@@ -201,8 +202,9 @@ void Emitter::reduce(const Instruction& instruction, uint32_t axes, uint32_t red
     if ((reduce_axes & bit(axis)) && code_.space.axes[axis].tile > 1) left |= bit(axis);
   }
   TileValue from = in;
-  for (;;) {
+  for (;;) {  // fewer are left each time
     const uint32_t step = reduce_step(axes | left, left, from);
+    if (left != 0 && step == 0) throw std::logic_error("a reduction folds no axis");
     if ((left & ~step) == 0) {
       emit_reduce_step(instruction, axes, step, out, from);
       return;

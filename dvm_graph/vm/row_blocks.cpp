@@ -49,7 +49,8 @@ class Marker {
   }
 
   size_t group_end(size_t i) const {
-    while ((code_.instructions[i].flags & kJoined) != 0) ++i;
+    const size_t last = code_.instructions.size() - 1;
+    while (i < last && (code_.instructions[i].flags & kJoined) != 0) ++i;
     return i + 1;
   }
 

@@ -2,11 +2,14 @@
 
 #include <algorithm>
 
+#include "vm/steps.h"
+
 namespace dvm {
 namespace {
 
 constexpr int64_t kCacheLine = 64, kMostLines = 32;
 constexpr int64_t kLeastRow = 64;  // elements; shorter rows are worse than another pass
+constexpr size_t kMostCopies = 8;  // of an instruction: readers have at most three inputs each
 
 // Extent registers of the loops of a group, outer to inner.
 struct Loops {
@@ -95,24 +98,33 @@ bool repeats_for(const TileInstruction& reader) {
   return joins(reader) && reader.changed_mask == 0 && (reader.flags & kChunks) == 0;
 }
 
+// The one instruction behind the next that reads what instruction i writes. 0: there is none, there
+// are several, or others write there, too, as those do that one operation was unrolled to.
+size_t late_reader(const TileCode& code, size_t i) {
+  const int32_t result = code.instructions[i].operands[0].index;
+  size_t reader = 0;
+  for (size_t j = 0; j < code.instructions.size(); ++j) {
+    if (j == i) continue;
+    if (names(code.instructions[j].operands[0], result)) return 0;
+    if (j == i + 1 || !reads(code.instructions[j], result)) continue;
+    if (reader != 0 || j < i) return 0;
+    reader = j;
+  }
+  return reader;
+}
+
 // Results that cost no more than to be read back are computed anew for a reader further down: the
-// copy of the instruction joins that one, and nothing has to be stored.
+// copy of the instruction joins that one, and nothing has to be stored. A copy has one reader, so
+// it is not copied in its turn.
 void repeat_cheap(TileCode& code) {
+  Steps steps = steps_over(code.instructions.size(), 2, "repetition of cheap results");
   for (size_t i = 0; i + 2 < code.instructions.size(); ++i) {
+    steps.take();
     if (!is_cheap(code, i)) continue;
     const TileOperand result = code.instructions[i].operands[0];
     if (!reads(code.instructions[i + 1], result.index)) continue;
-    size_t reader = 0;
-    int uses = 0;
-    for (size_t j = 0; j < code.instructions.size(); ++j) {
-      const TileOperand& out = code.instructions[j].operands[0];
-      const bool writes = out.space == Space::local && out.index == result.index;
-      if (j <= i + 1 && !(writes && j != i)) continue;
-      if (!writes && !reads(code.instructions[j], result.index)) continue;
-      ++uses;
-      reader = j;
-    }
-    if (uses != 1 || !repeats_for(code.instructions[reader])) continue;
+    const size_t reader = late_reader(code, i);
+    if (reader == 0 || !repeats_for(code.instructions[reader])) continue;
     TileInstruction copy = code.instructions[i];
     copy.operands[0].index = code.add_buffer(code.buffers[result.index].bytes, false);
     read_instead(code.instructions[reader], result.index, copy.operands[0].index);
@@ -127,7 +139,9 @@ class LoadMover {
   explicit LoadMover(TileCode& code) : code_(code) {}
 
   void run() {
+    Steps steps = steps_over(code_.instructions.size(), kMostCopies, "moving of loads");
     for (size_t i = 0; i < code_.instructions.size();) {
+      steps.take();
       if (!is_load(at(i).family)) {
         ++i;
       } else if (!suits_readers(i)) {
@@ -169,8 +183,10 @@ class LoadMover {
   // True: the load is elsewhere now.
   bool give_to_readers(size_t i) {
     const int32_t buffer = at(i).operands[0].index;
+    const size_t count = code_.instructions.size();
     size_t first = i + 1;
-    while (!reads(at(first), buffer)) ++first;
+    while (first < count && !reads(at(first), buffer)) ++first;
+    if (first == count) return false;
     for (size_t j = code_.instructions.size(); --j > first;) {
       if (!reads(at(j), buffer)) continue;
       TileInstruction copy = at(i);
@@ -181,7 +197,7 @@ class LoadMover {
     }
     at(i).flags |= at(first).flags & kChunks;
     size_t next = i + 1;
-    while (is_load(at(next).family)) ++next;
+    while (next < first && is_load(at(next).family)) ++next;
     if (next == first) return false;
     std::rotate(place(i), place(i + 1), place(first));
     return true;

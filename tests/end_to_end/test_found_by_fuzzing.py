@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import dvm_graph
-from tests.end_to_end.reference import assert_same_bits, model_from_text
+from tests.end_to_end.reference import assert_all_close, assert_same_bits, model_from_text, session
 
 
 @pytest.mark.parametrize("count", [0, 1, 5])
@@ -73,3 +73,18 @@ def test_a_constant_matrix_without_elements(k: int, n: int) -> None:
     )
     (y,) = dvm_graph.optimize(model).run({"x": np.ones((2, k), np.float32)})
     np.testing.assert_array_equal(y, np.zeros((2, n)))
+
+
+@pytest.mark.parametrize("perm", [(0, 2, 1, 3), (0, 3, 1, 2), (2, 3, 1, 0)])
+@pytest.mark.parametrize("shape", [(2, 3, 12, 8), (1, 3, 2, 64), (4, 3, 17, 70)])
+def test_a_reduction_over_a_transposed_image(perm: tuple[int, ...], shape: tuple[int, ...]) -> None:
+    """An operation that was unrolled took its own parts for a reader to repeat itself for, without end."""
+    model = model_from_text(
+        f"""image (float[n, 3, h, w] x) => (float[a, b, c, d] y) <int64[3] axes = {{1, 2, 3}}> {{
+            t = Transpose<perm = [{", ".join(map(str, perm))}]>(x)
+            y = ReduceLogSumExp(t, axes)
+        }}"""
+    )
+    x = np.random.default_rng(0).standard_normal(shape).astype(np.float32)
+    (y,) = dvm_graph.optimize(model).run({"x": x})
+    assert_all_close([y], session(model).run(None, {"x": x}), x.size)

@@ -1,12 +1,14 @@
 #include "rejections.h"
 
 #include <cstring>
+#include <stdexcept>
 #include <string>
 
 #include "check.h"
 #include "reference_device.h"
 #include "vm/assemble.h"
 #include "vm/row_blocks.h"
+#include "vm/steps.h"
 #include "vm/verify.h"
 
 namespace dvm::testing {
@@ -189,11 +191,23 @@ void check_verifier() {
         "a wrong opcode");
 }
 
+void check_steps() {
+  Steps steps(2, "walk");
+  std::string said;
+  try {
+    for (;;) steps.take();
+  } catch (const std::logic_error& error) {
+    said = error.what();
+  }
+  CHECK(said == "the compiler's walk never ends", "it says: %s", said.c_str());
+}
+
 }  // namespace
 
 void check_rejections() {
   check_assembly_errors();
   check_verifier();
+  check_steps();
 }
 
 }  // namespace dvm::testing
