@@ -45,3 +45,7 @@ class ExecutionError(DvmError, RuntimeError):
 
 class CompileError(DvmError):
     """The compiler broke one of its own invariants: a defect to be reported."""
+
+
+class MiscompileError(CompileError):
+    """`check=True`, and a pass or a kernel does not compute what the model's operators mean."""

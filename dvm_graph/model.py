@@ -186,10 +186,16 @@ def optimize(source: Source, options: Options | None = None, **overrides: Any) -
     Raises:
         ModelError: not a valid ONNX model.
         UnsupportedError: an operator nobody can run, or (`StrictError`) vendor operators refused.
+        MiscompileError: `check=True`, and a kernel does not compute what its operators mean.
     """
     chosen = replace(options or Options(), **overrides)
-    with _collector_paused():
-        compiled = compile_model(source, chosen)
+    if chosen.check:
+        from dvm_graph.check import checked_compile
+
+        compiled = checked_compile(source, chosen)
+    else:
+        with _collector_paused():
+            compiled = compile_model(source, chosen)
     return Model(
         source, compiled, assemble(compiled.plan, chosen, release_packed=True), chosen.precision
     )

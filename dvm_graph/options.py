@@ -66,6 +66,9 @@ class Options:
     """Instruction-set level of the host device; None: the best the CPU has."""
     local_bytes: int | None = None
     """Local memory of a core in bytes, at most 1 GiB; None: from the device."""
+    check: bool = False
+    """Run every fused kernel at small extents against its operators in float64, and raise a
+    `MiscompileError` that names the kernel and its rule where they differ (translation validation)."""
     dump: str = ""
     """Folder for one text dump per stage; also set by DVM_DUMP."""
     disable_passes: frozenset[str] = frozenset()

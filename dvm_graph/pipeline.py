@@ -55,9 +55,21 @@ STAGES = (
 )
 """Everything that has a text form, in order."""
 
-Observer = Callable[[str, Callable[[], str]], None]
-"""Gets the name of each stage that is done, and what makes its text. What it raises ends the
-compilation."""
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """A stage that is done."""
+
+    name: str
+    """One of `STAGES`."""
+    result: Any
+    """What it made: a graph up to the passes, which change it in place."""
+    facts: Facts
+    text: Callable[[], str]
+
+
+Observer = Callable[[Done], None]
+"""Sees each stage that is done. What it raises ends the compilation."""
 
 _T = TypeVar("_T")
 
@@ -70,6 +82,7 @@ class Compiled:
     plan: ModelPlan
     schedule: Schedule
     """What `plan` was lowered from, step by step."""
+    facts: Facts
 
     @property
     def report(self) -> FusionReport:
@@ -86,7 +99,7 @@ def compile_model(source: Source, options: Options, observe: Observer | None = N
         StrictError: `options.strict`, and vendor operators would be needed.
     """
     facts = Facts(Symbols())
-    stages = _StageLog(options, observe)
+    stages = _StageLog(options, facts, observe)
 
     graph = stages.done("import_onnx", import_onnx(source, options, facts.symbols), print_graph)
     verify(graph, Stage.IMPORTED)
@@ -112,7 +125,7 @@ def compile_model(source: Source, options: Options, observe: Observer | None = N
     )
     schedule = stages.done("stack", stack(subgraphs, facts, options), print_schedule)
     plan = stages.done("lower_kernels", lower_kernels(schedule, facts, options), print_plan)
-    return Compiled(graph, plan, schedule)
+    return Compiled(graph, plan, schedule, facts)
 
 
 def stage_text(source: Source, options: Options, stage: str) -> str:
@@ -123,9 +136,9 @@ def stage_text(source: Source, options: Options, stage: str) -> str:
         What `compile_model` raises.
     """
 
-    def stop(name: str, text: Callable[[], str]) -> None:
-        if name == stage:
-            raise _Stopped(text())
+    def stop(done: Done) -> None:
+        if done.name == stage:
+            raise _Stopped(done.text())
 
     try:
         compile_model(source, options, stop)
@@ -155,7 +168,8 @@ def _refuse_vendor_operators(graph: Graph) -> None:
 class _StageLog:
     """Runs passes that are not disabled; tells the observer, and a dump folder if there is one."""
 
-    def __init__(self, options: Options, observe: Observer | None) -> None:
+    def __init__(self, options: Options, facts: Facts, observe: Observer | None) -> None:
+        self._facts = facts
         unknown = sorted(options.disable_passes - set(PASSES))
         if unknown:
             raise InputError(f"no pass named {unknown[0]!r}; passes are {', '.join(PASSES)}")
@@ -174,7 +188,7 @@ class _StageLog:
 
     def done(self, name: str, result: _T, text: Callable[[_T], str]) -> _T:
         for observe in self._observers:
-            observe(name, lambda: text(result))
+            observe(Done(name, result, self._facts, lambda: text(result)))
         return result
 
 
@@ -182,8 +196,8 @@ def _dump_to(folder: Path) -> Observer:
     """Writes `NN-stage.txt` for each stage, numbered as in `STAGES`."""
     folder.mkdir(parents=True, exist_ok=True)
 
-    def dump(name: str, text: Callable[[], str]) -> None:
-        path = folder / f"{STAGES.index(name):02d}-{name}.txt"
-        path.write_text(text(), encoding="utf-8")
+    def dump(done: Done) -> None:
+        path = folder / f"{STAGES.index(done.name):02d}-{done.name}.txt"
+        path.write_text(done.text(), encoding="utf-8")
 
     return dump

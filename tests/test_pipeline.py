@@ -8,7 +8,7 @@ import pytest
 
 from dvm_graph.errors import InputError
 from dvm_graph.options import Options
-from dvm_graph.pipeline import PASSES, STAGES, compile_model, stage_text
+from dvm_graph.pipeline import PASSES, STAGES, Done, compile_model, stage_text
 from models import tiny_path
 from tests.golden_cases import model
 
@@ -25,7 +25,7 @@ def test_every_pass_has_a_file_of_its_own() -> None:
 def test_a_pass_can_be_left_out(name: str) -> None:
     seen: list[str] = []
     options = Options(disable_passes=frozenset({name}))
-    compile_model(BERT, options, lambda stage, text: seen.append(stage))
+    compile_model(BERT, options, lambda done: seen.append(done.name))
     assert seen == [stage for stage in STAGES if stage != name]
 
 
@@ -45,8 +45,8 @@ def test_unknown_names_are_refused() -> None:
 
 
 def test_what_an_observer_raises_ends_the_compilation() -> None:
-    def stop(stage: str, text: object) -> None:
-        raise KeyError(stage)
+    def stop(done: Done) -> None:
+        raise KeyError(done.name)
 
     with pytest.raises(KeyError, match="import_onnx"):
         compile_model(BERT, Options(), stop)

@@ -9,7 +9,7 @@ import pytest
 
 import dvm_graph
 from dvm_graph.options import Options
-from dvm_graph.pipeline import STAGES, compile_model
+from dvm_graph.pipeline import STAGES, Done, compile_model
 from tests.golden_cases import GOLDEN, PASS_CASES, TEXTS, model
 
 GRAPH_STAGES = STAGES[: STAGES.index("cluster")]
@@ -20,8 +20,8 @@ def texts_of(name: str) -> dict[str, str]:
     """The text of each stage."""
     texts: dict[str, str] = {}
 
-    def observe(stage: str, text: Callable[[], str]) -> None:
-        texts[stage] = text()
+    def observe(done: Done) -> None:
+        texts[done.name] = done.text()
 
     compile_model(model(name), Options(), observe)
     return texts

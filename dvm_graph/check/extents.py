@@ -1,0 +1,135 @@
+"""Extents to check at: small numbers for the symbols of a model under which its assumptions hold.
+
+In: the facts that the compiler gathered. Out: a handful of assignments, deterministic for a seed: 0, 1, 2,
+primes, and numbers that are equal by coincidence. What follows from others (`t == 2*s + 1`) is computed,
+what an assumption refuses is drawn again, from larger numbers where small ones do not do.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+from dvm_graph.errors import ShapeError
+from dvm_graph.ir import Dim, Node
+from dvm_graph.symbolic import DimTable, Facts, evaluate, substitute, symbols_of
+
+_PRIMES = (2, 3, 5, 7, 11, 13)
+_SMALL = (0, 1, 1, 2, 2, 3, 4, 5, 7, 11)
+_LARGER = (*_SMALL, 8, 16, 17, 24, 32, 48, 64, 65, 96, 128, 224)
+_TRIES = 400
+
+
+class Extents:
+    """Numbers for symbols, and what dims are then."""
+
+    def __init__(self, symbols: Mapping[Any, int]) -> None:
+        self.symbols = dict(symbols)
+        self._known: dict[Any, int] = {}
+
+    def __str__(self) -> str:
+        return ", ".join(f"{name}={extent}" for name, extent in sorted(self.by_name().items()))
+
+    def by_name(self) -> dict[str, int]:
+        return {str(symbol): extent for symbol, extent in self.symbols.items()}
+
+    def bind(self, symbol: Any, extent: int) -> None:
+        """Gives a symbol without a number one."""
+        if symbol not in self.symbols:
+            self.symbols[symbol] = extent
+
+    def dim(self, dim: Dim) -> int:
+        if isinstance(dim, int):
+            return dim
+        known = self._known.get(dim)
+        if known is None:
+            result = substitute(dim, self.symbols)
+            if not isinstance(result, int):
+                raise ShapeError(f"{dim} has symbols without an extent")
+            known = self._known[dim] = result
+        return known
+
+    def dims(self, dims: Iterable[Dim]) -> tuple[int, ...]:
+        return tuple(self.dim(dim) for dim in dims)
+
+    def attrs(self, node: Node) -> dict[str, Any]:
+        """The attributes of a basic operator as numbers."""
+        return {name: self._number(attr) for name, attr in node.attrs.items()}
+
+    def _number(self, attr: Any) -> Any:
+        if isinstance(attr, tuple | list):
+            return tuple(self._number(item) for item in attr)
+        return self.dim(attr) if hasattr(attr, "free_symbols") else attr
+
+
+def choose_extents(
+    facts: Facts, symbols: Sequence[Any], count: int, seed: int, dims: Iterable[Dim] = ()
+) -> list[Extents]:
+    """Up to `count` assignments; none: no small numbers satisfy what the model assumes.
+
+    `dims` have to have a value, too, and none below 0.
+    """
+    chosen: list[Extents] = []
+    keys = set()
+    conditions = _Conditions(facts, symbols, dims)
+    for draw in _draws(len(conditions.free), seed):
+        extents = conditions.complete(draw)
+        if extents is None or tuple(extents.symbols.values()) in keys:
+            continue
+        keys.add(tuple(extents.symbols.values()))
+        chosen.append(extents)
+        if len(chosen) == count or not conditions.free:
+            break
+    return chosen
+
+
+def _draws(free: int, seed: int) -> Iterator[tuple[int, ...]]:
+    """Distinct primes, ones, numbers equal by coincidence, each in turn 0 or 1, then random ones."""
+    generator = random.Random(seed)
+    primes = [_PRIMES[(index + 1) % len(_PRIMES)] for index in range(free)]
+    yield tuple(primes)
+    yield (1,) * free
+    yield (3,) * free
+    first = generator.randrange(free) if free else 0
+    for index in range(min(free, 4)):
+        at = (first + index) % free
+        yield tuple(index % 2 if i == at else extent for i, extent in enumerate(primes))
+    for pool in (_SMALL, _LARGER):
+        for _ in range(_TRIES):
+            yield tuple(generator.choice(pool) for _ in range(free))
+
+
+class _Conditions:
+    """What an assignment has to satisfy."""
+
+    def __init__(self, facts: Facts, symbols: Sequence[Any], dims: Iterable[Dim]) -> None:
+        self._symbols = list(dict.fromkeys(symbols))
+        derived = {s: facts.canonical(s) for s in self._symbols}
+        used = [other for dim in derived.values() for other in symbols_of(dim)]
+        for check in facts.checks:
+            used += [s for side in (check.left, check.right) for s in symbols_of(side)]
+        self._symbols = list(dict.fromkeys([*self._symbols, *sorted(used, key=str)]))
+        derived = {s: facts.canonical(s) for s in self._symbols}
+        self.free = [s for s, dim in derived.items() if dim is s or s in symbols_of(dim)]
+        self._ranges = [facts.bounds(s) for s in self._symbols]
+        self._table = DimTable()
+        self._slots = [self._table.slot(derived[s]) for s in self._symbols]
+        self._checks = [self._table.condition(check) for check in facts.checks]
+        self._dims = [self._table.slot(dim) for dim in dims]
+
+    def complete(self, draw: Sequence[int]) -> Extents | None:
+        """The extents that follow from those of the free symbols; None: they contradict something."""
+        given = dict(zip(self.free, draw, strict=True))
+        try:
+            first = evaluate(self._table, [given.get(s, 0) for s in self._table.symbols])
+            extents = dict(zip(self._symbols, (first[slot] for slot in self._slots), strict=True))
+            values = evaluate(self._table, [extents[s] for s in self._table.symbols])
+        except (ShapeError, KeyError):
+            return None
+        for (low, high), extent in zip(self._ranges, extents.values(), strict=True):
+            if not max(low, 0) <= extent <= high:
+                return None
+        if any(values[slot] < 0 for slot in self._dims):
+            return None
+        return Extents(extents) if all(values[slot] for slot in self._checks) else None

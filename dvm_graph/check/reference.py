@@ -1,0 +1,54 @@
+"""Basic operators one by one in float64, with bounds on what a device may give instead.
+
+In: nodes, arrays for what they read, and extents. Out: a `Bounded` for each result. Constants and
+operands stay in their own type as long as they are only moved. Vendor operators run on onnxruntime.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from dvm_graph.check.bounded import Bounded, compute
+from dvm_graph.check.extents import Extents
+from dvm_graph.ir import DType, Node, Value
+
+Array: TypeAlias = np.ndarray[Any, Any]
+
+
+class Reference:
+    """Results of basic operators at some extents."""
+
+    def __init__(self, extents: Extents, precision: str = "f32") -> None:
+        self.extents = extents
+        self.known: dict[Value, Bounded] = {}
+        self._rounds_to = DType.BFLOAT16 if precision == "bf16" else None
+
+    def give(self, value: Value, array: Array) -> None:
+        """What a value is, exactly."""
+        self.known[value] = Bounded(array)
+
+    def operand(self, value: Value) -> Bounded:
+        found = self.known.get(value)
+        if found is None:
+            assert value.data is not None, f"{value!r} is read before it is computed"
+            found = self.known[value] = Bounded(np.asarray(value.data))
+        return found
+
+    def result(self, node: Node) -> Bounded:
+        """The result of one operator on what its operands are known to be."""
+        operands = [self.operand(value) for value in node.inputs if value is not None]
+        rounds_to = self._rounds_to if node.output.dtype is DType.FLOAT32 else None
+        attrs = self.extents.attrs(node)
+        return compute(node.op, attrs, operands, node.output.dtype, rounds_to)
+
+    def run(self, nodes: Iterable[Node]) -> None:
+        """Computes nodes in topological order.
+
+        Raises:
+            IndexError: an index is out of range.
+        """
+        for node in nodes:
+            self.known[node.output] = self.result(node)

@@ -1,0 +1,43 @@
+"""The whole validation of a model, and its entry for `optimize(check=True)`."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+from typing import Any
+
+from dvm_graph.check.findings import CheckReport
+from dvm_graph.check.kernels import check_kernels
+from dvm_graph.options import Options
+from dvm_graph.pipeline import Compiled, Source, compile_model
+
+
+def validate(
+    source: Source, options: Options | None = None, seed: int = 0, **overrides: Any
+) -> CheckReport:
+    """Compiles a model and checks every kernel.
+
+    Raises:
+        DvmError: the model does not compile.
+    """
+    return _validate(source, replace(options or Options(), **overrides), seed)[1]
+
+
+def checked_compile(source: Source, options: Options) -> Compiled:
+    """As `compile_model`.
+
+    Raises:
+        MiscompileError: something does not compute what it should.
+    """
+    compiled, report = _validate(source, options, 0)
+    report.raise_findings()
+    return compiled
+
+
+def _validate(source: Source, options: Options, seed: int) -> tuple[Compiled, CheckReport]:
+    begin = time.perf_counter()
+    report = CheckReport()
+    compiled = compile_model(source, options)
+    check_kernels(compiled, options, report, seed)
+    report.seconds = time.perf_counter() - begin
+    return compiled, report

@@ -1,0 +1,78 @@
+"""Kernels held to their operators: right models pass, kernels that are wrong on purpose are named."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import dvm_graph
+from dvm_graph.check import validate
+from dvm_graph.errors import MiscompileError
+from dvm_graph.kernels import lower
+from dvm_graph.kernels.plan import KernelPlan
+from models import tiny_path
+from tests.end_to_end.reference import model_from_text
+
+SOFTMAX = (
+    "g (float[b,s,6] x, float[6,n] w) => (float[b,s,n] y)"
+    "{ p = MatMul(x, w) r = Relu(p) y = Softmax<axis = -1>(r) }"
+)
+
+
+@pytest.mark.parametrize("name", ["bert", "unet", "nonzero", "llama_decode"])
+def test_models_are_what_they_mean(name: str) -> None:
+    report = validate(tiny_path(name))
+    assert report.findings == []
+    assert all(subject.runs or subject.skipped for subject in report.subjects)
+    assert sum(subject.open for subject in report.subjects) < 0.05 * sum(
+        subject.elements for subject in report.subjects
+    )
+
+
+def test_equal_kernels_are_checked_once() -> None:
+    report = validate(tiny_path("bert"))
+    assert max(subject.copies for subject in report.subjects) > 1
+
+
+def test_a_broken_kernel_is_named_with_its_rule_and_nodes(monkeypatch: pytest.MonkeyPatch) -> None:
+    right = lower.lower_subgraph
+
+    def wrong(*args: Any) -> KernelPlan:
+        plan = right(*args)
+        nodes = [
+            replace(node, op="reduce_min") if node.op == "reduce_sum" else node
+            for node in plan.nodes
+        ]
+        return replace(plan, nodes=tuple(nodes))
+
+    monkeypatch.setattr(lower, "lower_subgraph", wrong)
+    with pytest.raises(MiscompileError, match=r"k0_matmul\w+: .* is wrong in") as caught:
+        dvm_graph.optimize(model_from_text(SOFTMAX), check=True)
+    assert "fused by: pattern, cube epilogue" in str(caught.value)
+    assert "ONNX nodes: MatMul:p, Relu:r, Softmax:y" in str(caught.value)
+
+
+def test_a_store_outside_of_its_place_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A part of a concat that is written at the start of the buffer, over another part."""
+    text = (
+        "g (float[b,4] x, float[b,3] y) => (float[b,7] z)"
+        "{ e = Exp(x) f = Neg(y) z = Concat<axis = 1>(e, f) }"
+    )
+    model = model_from_text(text)
+    assert validate(model).findings == []
+    right = lower.lower_subgraph
+
+    def wrong(*args: Any) -> KernelPlan:
+        plan = right(*args)
+        return replace(plan, accesses=tuple(replace(a, offset=-1) for a in plan.accesses))
+
+    monkeypatch.setattr(lower, "lower_subgraph", wrong)
+    assert validate(model).findings
+
+
+def test_an_accepted_model_runs(tmp_path: Path) -> None:
+    model = dvm_graph.optimize(tiny_path("if_else_add"), check=True)
+    assert model.get_inputs()
