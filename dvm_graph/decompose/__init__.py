@@ -4,6 +4,7 @@ from dvm_graph.decompose import (  # noqa: F401 - enters their decompositions in
     activations,
     attention,
     casts,
+    contrib_fused,
     convolution,
     einsum,
     elementwise,

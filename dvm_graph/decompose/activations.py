@@ -76,15 +76,20 @@ def celu(builder: Builder, node: Node, operands: Operands) -> Results:
 
 @decomposition("Gelu")
 def gelu(builder: Builder, node: Node, operands: Operands) -> Results:
-    x = required(node, operands, 0)
-    if text(node, "approximate", "none") == "tanh":
+    tanh = text(node, "approximate", "none") == "tanh"
+    return [gelu_of(builder, required(node, operands, 0), tanh=tanh)]
+
+
+def gelu_of(builder: Builder, x: Value, *, tanh: bool) -> Value:
+    """`x` times the normal distribution at x, or a formula near it."""
+    if tanh:
         cube = builder.mul(builder.mul(x, x), x)
         inner = builder.add(x, scaled(builder, cube, 0.044715))
         bent = builder.tanh(scaled(builder, inner, math.sqrt(2 / math.pi)))
     else:
         bent = builder.erf(scaled(builder, x, math.sqrt(0.5)))
     # Halved last, which is as exact, so that one chain of operators leads from x to the factor.
-    return [builder.mul(x, scaled(builder, shifted(builder, bent, 1), 0.5))]
+    return builder.mul(x, scaled(builder, shifted(builder, bent, 1), 0.5))
 
 
 @decomposition("HardSigmoid")

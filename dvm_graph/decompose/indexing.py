@@ -34,9 +34,14 @@ def gather(builder: Builder, node: Node, operands: Operands) -> Results:
         shape = shape_of(x)
         cut = part(builder, x, axis, static, 1)
         return [builder.reshape(cut, (*shape[:axis], *shape_of(index), *shape[axis + 1 :]))]
+    return [taken(builder, x, index, axis)]
+
+
+def taken(builder: Builder, x: Value, index: Value, axis: int = 0) -> Value:
+    """The entries of an axis at indices, which take the place of that axis."""
     index = builder.cast(index, DType.INT64)
     counted = _counted(builder, x, index, axis)
-    return [builder.gather(x, index, axis) if counted is None else counted]
+    return builder.gather(x, index, axis) if counted is None else counted
 
 
 def _counted(builder: Builder, x: Value, index: Value, axis: int) -> Value | None:

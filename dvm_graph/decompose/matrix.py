@@ -25,7 +25,11 @@ def product_of(builder: Builder, left: Value, right: Value) -> Value:
 
 @decomposition("MatMul")
 def matmul(builder: Builder, node: Node, operands: Operands) -> Results:
-    left, right = required(node, operands, 0), required(node, operands, 1)
+    return [multiplied(builder, required(node, operands, 0), required(node, operands, 1))]
+
+
+def multiplied(builder: Builder, left: Value, right: Value) -> Value:
+    """`left @ right` as numpy has it: vectors get an axis that the result lacks again."""
     left_is_vector, right_is_vector = left.rank == 1, right.rank == 1
     if left_is_vector:
         left = with_axis(builder, left, 0)
@@ -37,7 +41,7 @@ def matmul(builder: Builder, node: Node, operands: Operands) -> Results:
         dropped.append(y.rank - 2)
     if right_is_vector:
         dropped.append(y.rank - 1)
-    return [without_axes(builder, y, dropped) if dropped else y]
+    return without_axes(builder, y, dropped) if dropped else y
 
 
 @decomposition("Gemm")

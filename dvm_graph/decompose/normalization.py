@@ -18,7 +18,7 @@ from dvm_graph.symbolic.builder import Builder
 from dvm_graph.symbolic.dims import floordiv
 
 
-def _standardized(
+def standardized(
     builder: Builder, x: Value, axes: Sequence[int], epsilon: float
 ) -> tuple[Value, Value, Value]:
     """(x - mean) / sqrt(variance + epsilon), the mean, and the inverse standard deviation."""
@@ -29,7 +29,7 @@ def _standardized(
     return builder.mul(centred, inverse), average, inverse
 
 
-def _scaled_and_shifted(
+def scaled_and_shifted(
     builder: Builder, x: Value, scale: Value | None, shift: Value | None
 ) -> Value:
     """The result has the type of the scale."""
@@ -45,10 +45,10 @@ def layer_normalization(builder: Builder, node: Node, operands: Operands) -> Res
     x = required(node, operands, 0)
     axis = normalize_axis(node, node.attrs.get("axis", -1), x.rank)
     axes = tuple(range(axis, x.rank))
-    y, average, inverse = _standardized(
+    y, average, inverse = standardized(
         builder, widened(builder, x), axes, node.attrs.get("epsilon", 1e-5)
     )
-    y = _scaled_and_shifted(
+    y = scaled_and_shifted(
         builder, builder.cast(y, x.dtype), operand(operands, 1), operand(operands, 2)
     )
     return [
@@ -68,12 +68,16 @@ def _as_declared(builder: Builder, value: Value, output: Value) -> Value:
 @decomposition("RMSNormalization")
 def rms_normalization(builder: Builder, node: Node, operands: Operands) -> Results:
     x, scale = required(node, operands, 0), required(node, operands, 1)
+    y, _ = normalized_by_mean_square(builder, node, widened(builder, x))
+    return [builder.mul(builder.cast(y, scale.dtype), scale)]
+
+
+def normalized_by_mean_square(builder: Builder, node: Node, x: Value) -> tuple[Value, Value]:
+    """Over its root mean square along the axes from `axis` on, epsilon added; and the inverse root."""
     axes = tuple(range(normalize_axis(node, node.attrs.get("axis", -1), x.rank), x.rank))
-    wide = widened(builder, x)
-    square = mean(builder, builder.mul(wide, wide), axes)
+    square = mean(builder, builder.mul(x, x), axes)
     inverse = builder.rsqrt(shifted(builder, square, node.attrs.get("epsilon", 1e-5)))
-    y = builder.cast(builder.mul(wide, inverse), scale.dtype)
-    return [builder.mul(y, scale)]
+    return builder.mul(x, inverse), inverse
 
 
 @decomposition("GroupNormalization")
@@ -86,14 +90,14 @@ def group_normalization(builder: Builder, node: Node, operands: Operands) -> Res
     rank = x.rank + 1
     grouped = builder.reshape(widened(builder, x), grouped_shape)
     epsilon = node.attrs.get("epsilon", 1e-5)
-    y, _, _ = _standardized(builder, grouped, tuple(range(2, rank)), epsilon)
+    y, _, _ = standardized(builder, grouped, tuple(range(2, rank)), epsilon)
     y = builder.cast(y, x.dtype)
     per_group = node.version < 21
     if per_group:
         scale, shift = (along_axis(builder, p, 1, rank) for p in (scale, shift))
-        return [builder.reshape(_scaled_and_shifted(builder, y, scale, shift), shape)]
+        return [builder.reshape(scaled_and_shifted(builder, y, scale, shift), shape)]
     scale, shift = (along_axis(builder, p, 1, x.rank) for p in (scale, shift))
-    return [_scaled_and_shifted(builder, builder.reshape(y, shape), scale, shift)]
+    return [scaled_and_shifted(builder, builder.reshape(y, shape), scale, shift)]
 
 
 @decomposition("InstanceNormalization")
@@ -102,10 +106,10 @@ def instance_normalization(builder: Builder, node: Node, operands: Operands) -> 
     scale, shift = (
         along_axis(builder, required(node, operands, index), 1, x.rank) for index in (1, 2)
     )
-    y, _, _ = _standardized(
+    y, _, _ = standardized(
         builder, widened(builder, x), tuple(range(2, x.rank)), node.attrs.get("epsilon", 1e-5)
     )
-    return [_scaled_and_shifted(builder, builder.cast(y, x.dtype), scale, shift)]
+    return [scaled_and_shifted(builder, builder.cast(y, x.dtype), scale, shift)]
 
 
 @decomposition("BatchNormalization")

@@ -18,6 +18,9 @@ Operands: TypeAlias = Sequence[Value | None]
 Results: TypeAlias = Sequence[Value | None] | None
 Decomposition: TypeAlias = Callable[[Builder, Node, Operands], Results]
 
+MICROSOFT = "com.microsoft"
+"""The domain of onnxruntime's own operators."""
+
 _TABLE: dict[tuple[str, str], Decomposition] = {}
 
 

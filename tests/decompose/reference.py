@@ -5,7 +5,7 @@ A `Case` describes one ONNX node over symbolic dims; `check` runs it at several 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
@@ -58,6 +58,9 @@ class Case:
     empty: bool = True
     """Whether onnxruntime runs it with extents of 0."""
     label: str = ""
+    domain: str = ""
+    omitted: Collection[int] = ()
+    """Positions among the outputs that the node leaves out."""
 
     def __str__(self) -> str:
         attrs = ",".join(f"{key}={value}" for key, value in self.attrs.items())
@@ -79,13 +82,16 @@ class Case:
                 inputs.append(helper.make_tensor_value_info(names[-1], kind, value.shape))
             elif value is not None:
                 constants.append(numpy_helper.from_array(value, names[-1]))
-        results = [f"y{index}" for index in range(self.outputs)]
-        node = helper.make_node(self.op, names, results, name="node", **self.attrs)
-        untyped = [onnx.ValueInfoProto(name=name) for name in results]
-        graph = helper.make_graph([node], "one_node", inputs, untyped, constants)
-        model = helper.make_model(
-            graph, opset_imports=[helper.make_opsetid("", self.opset)], ir_version=10
+        results = ["" if i in self.omitted else f"y{i}" for i in range(self.outputs)]
+        node = helper.make_node(
+            self.op, names, results, name="node", domain=self.domain, **self.attrs
         )
+        untyped = [onnx.ValueInfoProto(name=name) for name in results if name]
+        graph = helper.make_graph([node], "one_node", inputs, untyped, constants)
+        imports = [helper.make_opsetid("", self.opset)]
+        if self.domain:
+            imports.append(helper.make_opsetid(self.domain, 1))
+        model = helper.make_model(graph, opset_imports=imports, ir_version=10)
         return onnx.shape_inference.infer_shapes(model)
 
     def extents(self) -> list[dict[str, int]]:
