@@ -24,7 +24,7 @@ from dvm_graph.ir import Graph, Node, Value
 from dvm_graph.options import Options
 from dvm_graph.rules import Decision, Verdict
 from dvm_graph.symbolic import Facts
-from dvm_graph.symbolic.binders import find_binders, result_symbols
+from dvm_graph.symbolic.binders import find_binders, needed_symbols
 
 
 def cluster(graph: Graph, facts: Facts, options: Options) -> ClusteredGraph:
@@ -63,8 +63,8 @@ def _raise_phases(
         phase = max(phases[node], int(vendor))
         needed = [v.producer for v in node.inputs if v is not None]
         if binders:
-            needed += [binders.get(symbol) for symbol in result_symbols(node)]
-            needed += [binders.get(s) for join in _joins(graph, node) for s in result_symbols(join)]
+            needed += [binders.get(symbol) for symbol in needed_symbols(node)]
+            needed += [binders.get(s) for join in _joins(graph, node) for s in needed_symbols(join)]
         for other in needed:
             if other is not None and other is not node:
                 phase = max(phase, _after(phases[other], vendor))

@@ -214,7 +214,7 @@ def _needed(graph: Graph) -> list[Node]:
 def _selectable(node: Node, operands: Sequence[Value | None]) -> bool:
     """Whether an `If` is small, with a condition of one element and operands for kernels."""
     given = [value for value in operands if value is not None]
-    if any(value.dtype is DType.OPAQUE or value.shape is None for value in given):
+    if not all(value.computable for value in given):
         return False
     condition = operands[0]
     if condition is None or any(dim != 1 for dim in condition.shape or ()):
@@ -223,9 +223,9 @@ def _selectable(node: Node, operands: Sequence[Value | None]) -> bool:
 
 
 def _computable(node: Node, operands: Sequence[Value | None]) -> bool:
-    """Whether kernels can compute with the types of the node's operands, and their rank is known."""
+    """Whether kernels can compute with the types of the node's operands, whose ranks are known."""
     given = [value for value in operands if value is not None]
-    dtypes = {value.dtype for value in given}
-    if DType.OPAQUE in dtypes or node.regions or any(value.shape is None for value in given):
+    if node.regions or not all(value.computable for value in given):
         return False
-    return DType.UINT64 not in dtypes or node.op in _UINT64_OPERATORS.split()
+    unsigned = any(value.dtype is DType.UINT64 for value in given)
+    return not unsigned or node.op in _UINT64_OPERATORS.split()

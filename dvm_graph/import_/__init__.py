@@ -4,10 +4,16 @@ from dvm_graph.import_.functions import expand_function
 from dvm_graph.import_.importer import import_onnx
 from dvm_graph.import_.inference import infer_vendor
 from dvm_graph.import_.loading import ImportedModel, load_model
-from dvm_graph.import_.partition import opset_probes, partition_model, partition_opset
+from dvm_graph.import_.partition import (
+    cast_outputs,
+    opset_probes,
+    partition_model,
+    partition_opset,
+)
 
 __all__ = [
     "ImportedModel",
+    "cast_outputs",
     "expand_function",
     "import_onnx",
     "infer_vendor",

@@ -5,7 +5,7 @@ In: a path, bytes or ModelProto. Out: a `Graph` whose nodes are ONNX operators i
 values, model-local functions inlined.
 
 Invariants of the result:
-  * Inputs have dtype and shape, dims parsed; results have a dtype where the operator's schema tells
+  * Inputs have dtype and, if the model says so, a shape, dims parsed; results have a dtype where the operator's schema tells
     it (OPAQUE otherwise) and no shape: decomposition deduces both.
   * An initializer that is also a graph input is a constant, not an input.
   * A control-flow node's `regions` are closed: what a body takes from outside is appended to the
@@ -28,7 +28,7 @@ import networkx as nx
 import numpy as np
 import onnx
 
-from dvm_graph.errors import InputError, ModelError, UnsupportedError
+from dvm_graph.errors import InputError, ModelError
 from dvm_graph.import_.attributes import GRAPH_TYPES, read_attributes
 from dvm_graph.import_.external_data import ExternalData
 from dvm_graph.import_.loading import Source, default_domain, load_model
@@ -60,7 +60,7 @@ def import_onnx(source: Source, options: Options, symbols: Symbols) -> Graph:
     Raises:
         ModelError: the model is malformed; the message names the node or tensor.
         ExternalDataError: its external data are missing or outside its folder.
-        UnsupportedError: an opset that is too old, or an input of unknown rank.
+        UnsupportedError: an opset that is too old.
         InputError: a dim hint for a dim that the model does not have.
     """
     model = load_model(source)
@@ -184,11 +184,6 @@ class Importer:
             if info.name in scope.values:
                 continue
             dtype, shape = read_type(info.type, functools.partial(self._dim, info.name))
-            if shape is None and dtype is not DType.OPAQUE and scope.parent is None:
-                raise UnsupportedError(
-                    f"input {info.name!r} of the model has no known rank; "
-                    "give it a shape (names for dynamic dims) before optimizing"
-                )
             value = Value(scope.graph.unique_name(info.name), dtype, shape)
             if dtype is DType.OPAQUE:
                 value.opaque_type = info.type.SerializeToString()

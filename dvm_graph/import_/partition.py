@@ -22,6 +22,13 @@ from dvm_graph.import_.tensors import array_to_tensor
 from dvm_graph.import_.types import type_proto
 from dvm_graph.ir import Node, Value
 
+_HELD_BY = {
+    number: getattr(onnx.TensorProto, "UINT8" if name.startswith("U") else "INT8")
+    for name, number in onnx.TensorProto.DataType.items()
+    if name in ("INT4", "UINT4", "INT2", "UINT2")
+}
+"""Types that hold all values of those narrower than a byte."""
+
 
 def partition_model(
     nodes: Sequence[Node],
@@ -79,6 +86,19 @@ def build_partition(
         graph=graph,
         producer_name="dvm_graph",
     )
+
+
+def cast_outputs(partition: bytes, names: Sequence[str]) -> bytes:
+    """The model with some outputs cast to types that numpy has, which hold all their values."""
+    model = onnx.ModelProto.FromString(partition)
+    for info in model.graph.output:
+        if info.name in names:
+            kind = info.type.tensor_type.elem_type
+            wide = _HELD_BY.get(kind, onnx.TensorProto.FLOAT)
+            inner, info.name = info.name, f"{info.name}.cast"
+            model.graph.node.append(helper.make_node("Cast", [inner], [info.name], to=wide))
+            info.type.tensor_type.elem_type = wide
+    return bytes(model.SerializeToString())
 
 
 def opset_probes() -> Iterator[tuple[int, bytes]]:

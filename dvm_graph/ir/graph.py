@@ -37,7 +37,7 @@ class Value:
     name: str
     dtype: DType
     shape: Shape | None = None
-    """None until deduced."""
+    """None until deduced, or where only the run tells the rank (see `computable`)."""
     data: np.ndarray[Any, Any] | None = None
     """Contents of a constant (possibly memory-mapped); read-only."""
     elements: tuple[Dim, ...] | None = None
@@ -55,6 +55,14 @@ class Value:
     @property
     def is_constant(self) -> bool:
         return self.data is not None
+
+    @property
+    def computable(self) -> bool:
+        """A tensor that kernels can hold: its rank is known before the run, its type is theirs.
+        Others (strings, sequences, a Reshape by whatever comes) pass between the caller and vendor
+        operators as they come, and bind no dims.
+        """
+        return self.shape is not None and self.dtype is not DType.OPAQUE
 
     def __repr__(self) -> str:
         dims = "?" if self.shape is None else ",".join(str(dim) for dim in self.shape)

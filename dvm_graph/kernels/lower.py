@@ -115,7 +115,7 @@ class _ModelLowering:
 
     def _binds(self, value: Value) -> bool:
         """Some dim of the value is a symbol without a value so far."""
-        return any(
+        return value.computable and any(
             symbol not in self._bound
             for dim in value.shape or ()
             if not isinstance(dim, int)
@@ -123,6 +123,8 @@ class _ModelLowering:
         )
 
     def _bind(self, value: Value) -> None:
+        if not value.computable:
+            return
         for axis, dim in enumerate(value.shape or ()):
             if isinstance(dim, int):
                 continue

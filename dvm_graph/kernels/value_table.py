@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from dvm_graph.cluster import Schedule
-from dvm_graph.errors import UnsupportedError
+from dvm_graph.errors import CompileError
 from dvm_graph.ir import Dim, DType, Value
 from dvm_graph.kernels.plan import ModelPlan, Panels, PlanValue, Slot, Storage
 from dvm_graph.symbolic.dims import add, mul
@@ -92,15 +92,14 @@ class ValueTable:
         return known
 
     def _add(self, value: Value) -> int:
-        if value.shape is None and value.dtype is not DType.OPAQUE:
-            raise UnsupportedError(
-                f"{value.name} has no known rank; give it a shape in the model (names for dynamic dims)"
-            )
-        shape = tuple(self._slot(extent) for extent in value.shape or ())
-        constant = value if value.is_constant else None
-        return self._append(
-            PlanValue(value.name, value.dtype, shape, self._storage(value), constant)
+        shape = (
+            tuple(self._slot(extent) for extent in value.shape or ()) if value.computable else ()
         )
+        dtype = (
+            value.dtype if value.computable else DType.OPAQUE
+        )  # of unknown rank: passed as it comes
+        constant = value if value.is_constant else None
+        return self._append(PlanValue(value.name, dtype, shape, self._storage(value), constant))
 
     def _storage(self, value: Value) -> Storage:
         if value.is_constant:
@@ -109,8 +108,8 @@ class ValueTable:
             return Storage.INPUT
         if value.producer is not None and value.producer.op == "vendor":
             return Storage.VENDOR
-        if value.dtype is DType.OPAQUE:
-            raise UnsupportedError(f"{value.name}: kernels cannot move strings or sequences")
+        if not value.computable:
+            raise CompileError(f"a kernel makes {value!r}, which only the vendor library can hold")
         return Storage.OUTPUT if value in self._outputs else Storage.ARENA
 
     def _append(self, value: PlanValue) -> int:

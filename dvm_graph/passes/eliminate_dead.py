@@ -9,7 +9,7 @@ a = exp(x); b = neg(x); return b   =>   b = neg(x); return b
 from __future__ import annotations
 
 from dvm_graph.ir import Graph, Node
-from dvm_graph.symbolic.binders import find_binders, result_symbols
+from dvm_graph.symbolic.binders import find_binders, needed_symbols
 
 
 def eliminate_dead(graph: Graph) -> bool:
@@ -33,5 +33,5 @@ def _live(graph: Graph, order: list[Node]) -> set[Node]:
         live.add(node)
         waiting += [value.producer for value in node.inputs if value is not None]
         if binders:
-            waiting += [binders.get(symbol) for symbol in result_symbols(node)]
+            waiting += [binders.get(symbol) for symbol in needed_symbols(node)]
     return live

@@ -105,6 +105,8 @@ class _Assembler:
     def _add_contents(self, index: int, value: PlanValue) -> None:
         if value.panels is not None:
             self._add_panels(index, value)
+        elif value.constant is not None and not value.constant.computable:
+            self._builder.set_object(index, value.constant.data)
         elif value.constant is not None and index in self._in_place:
             array = _bits(_contents(value.constant), value.dtype)
             self._builder.set_constant(index, array, array)

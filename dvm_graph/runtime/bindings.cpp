@@ -241,6 +241,11 @@ class ModelBuilder {
     constants_.push_back(std::move(keep));
   }
 
+  // Contents that only vendor operators and the caller look at.
+  void set_object(uint32_t index, nb::object object) {
+    model_.values.at(index).contents = tensor_keeping(std::move(object));
+  }
+
   void pack(uint32_t index, const InputArray& array, const std::string& dtype,
             std::tuple<int64_t, int64_t, int64_t> sizes,
             std::tuple<int64_t, int64_t, int64_t> strides, int64_t offset, bool pairs,
@@ -436,6 +441,7 @@ void bind_runtime(nb::module_& module) {
            nb::arg("storage"), nb::arg("shape"))
       .def("set_constant", &ModelBuilder::set_constant, nb::arg("value"),
            nb::arg("array").noconvert(), nb::arg("keep"))
+      .def("set_object", &ModelBuilder::set_object, nb::arg("value"), nb::arg("contents"))
       .def("pack", &ModelBuilder::pack, nb::arg("value"), nb::arg("array").noconvert(),
            nb::arg("dtype"), nb::arg("sizes"), nb::arg("strides"), nb::arg("offset"),
            nb::arg("pairs"), nb::arg("mapped"))

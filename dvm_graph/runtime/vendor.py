@@ -1,8 +1,8 @@
 """Vendor partitions: runs of operators that onnxruntime executes.
 
 In: a `VendorStep` of the plan. Out: a callable from arrays to arrays, which the executor calls with
-the interpreter lock held. Tensors pass both ways without a copy; bfloat16, which numpy lacks, passes
-as its bits, and the float8 types, which only vendor operators touch, as arrays of ml_dtypes.
+the interpreter lock held. Tensors pass both ways without a copy, those of types that numpy lacks as
+arrays of ml_dtypes (`ort_values`), strings, sequences and maps as onnxruntime has them in Python.
 
 Invariants: one session per partition, made when the model is assembled; its threads are as many as
 the device has cores and do not spin, so that they do not fight the device's own.
@@ -10,32 +10,21 @@ the device has cores and do not spin, so that they do not fight the device's own
 
 from __future__ import annotations
 
-import ctypes
 import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import ml_dtypes
 import numpy as np
 import onnxruntime
 
 from dvm_graph.errors import ExecutionError, UnsupportedError
-from dvm_graph.import_ import opset_probes, partition_model
+from dvm_graph.import_ import cast_outputs, opset_probes, partition_model
 from dvm_graph.import_.vendor_library import failures
 from dvm_graph.ir import DType, Node, Value
+from dvm_graph.runtime.ort_values import FOREIGN, ElementType, from_ort, to_ort
 
 Partition = Callable[[list[Any]], list[Any]]
 
-_BFLOAT16 = 16
-"""ONNX's number of the type."""
-_FLOAT8 = {
-    17: np.dtype(ml_dtypes.float8_e4m3fn),
-    18: np.dtype(ml_dtypes.float8_e4m3fnuz),
-    19: np.dtype(ml_dtypes.float8_e5m2),
-    20: np.dtype(ml_dtypes.float8_e5m2fnuz),
-}
-"""By ONNX's number."""
-_FLOAT8_NUMBERS = {dtype: number for number, dtype in _FLOAT8.items()}
 FAILURES = failures()
 """What onnxruntime raises on models and inputs that it refuses."""
 
@@ -51,12 +40,15 @@ def make_partition(nodes: Sequence[Node], outputs: Sequence[Value], cores: int) 
     inputs = partition_inputs(nodes)
     model = partition_model(nodes, inputs, outputs, newest_opset())
     try:
-        session = onnxruntime.InferenceSession(
-            model, _session_options(cores), providers=["CPUExecutionProvider"]
-        )
+        session = _session(model, cores)
+        foreign = _foreign_ports(session.get_outputs())
+        by_value = _made_of_values(session.get_inputs())
+        if foreign and not by_value:
+            session = _session(cast_outputs(model, list(foreign)), cores)
     except FAILURES as error:
         raise UnsupportedError(f"onnxruntime refuses {describe_nodes(nodes)}: {error}") from error
-    return _Partition(session, nodes, inputs, outputs).run
+    foreign_outputs = [foreign.get(value.name) for value in outputs]
+    return _Partition(session, nodes, inputs, outputs, foreign_outputs, by_value).run
 
 
 @functools.cache
@@ -64,9 +56,7 @@ def newest_opset() -> int:
     """The newest opset that the installed onnxruntime runs, found by trying."""
     for version, model in opset_probes():
         try:
-            onnxruntime.InferenceSession(
-                model, _session_options(cores=1), providers=["CPUExecutionProvider"]
-            )
+            _session(model, cores=1)
         except FAILURES:
             continue
         return version
@@ -86,13 +76,13 @@ def partition_inputs(nodes: Sequence[Node]) -> list[Value]:
     )
 
 
-def _session_options(cores: int) -> onnxruntime.SessionOptions:
+def _session(model: bytes, cores: int) -> onnxruntime.InferenceSession:
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = cores
     options.inter_op_num_threads = 1
     options.log_severity_level = 4  # failures are raised
     options.add_session_config_entry("session.intra_op.allow_spinning", "0")
-    return options
+    return onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
 
 
 def describe_nodes(nodes: Sequence[Node]) -> str:
@@ -107,60 +97,63 @@ class _Partition:
         nodes: Sequence[Node],
         inputs: Sequence[Value],
         outputs: Sequence[Value],
+        foreign_outputs: Sequence[ElementType | None],
+        by_value: bool,
     ) -> None:
         self._session = session
         self._nodes = tuple(nodes)
         self._inputs = [value.name for value in inputs]
-        self._outputs = [value.name for value in outputs]
-        self._opaque = [value.dtype is DType.OPAQUE for value in outputs]
-        self._bfloat16 = {v.name for v in (*inputs, *outputs) if v.dtype is DType.BFLOAT16}
-        ports = (*session.get_inputs(), *session.get_outputs())
-        self._by_value = bool(self._bfloat16) or any("float8" in port.type for port in ports)
+        self._foreign = _foreign_ports(session.get_inputs())
+        self._by_value = by_value and any(foreign_outputs)
+        self._outputs = [port.name for port in session.get_outputs()]
+        self._give = [_giver(v, kind) for v, kind in zip(outputs, foreign_outputs, strict=True)]
 
     def run(self, arrays: list[Any]) -> list[Any]:
         feeds = dict(zip(self._inputs, arrays, strict=True))
+        for name, kind in self._foreign.items():
+            feeds[name] = to_ort(name, feeds[name], kind)
+        run = self._run_values if self._by_value else self._session.run
         try:
-            if self._by_value:
-                return self._run_values(feeds)
-            results: list[Any] = self._session.run(self._outputs, feeds)
+            results = run(self._outputs, feeds)
         except FAILURES as error:
             raise ExecutionError(
                 f"onnxruntime failed in {describe_nodes(self._nodes)}: {error}"
             ) from error
-        return [
-            result if opaque else np.asarray(result, order="C")
-            for result, opaque in zip(results, self._opaque, strict=True)
-        ]
+        return [give(result) for give, result in zip(self._give, results, strict=True)]
 
-    def _run_values(self, feeds: dict[str, Any]) -> list[Any]:
-        """As `run`, through onnxruntime's own tensors, which know bfloat16 and float8."""
-        values = {name: self._value(name, array) for name, array in feeds.items()}
-        results = self._session.run_with_ort_values(self._outputs, values)
-        return [self._array(name, r) for name, r in zip(self._outputs, results, strict=True)]
-
-    def _value(self, name: str, array: Any) -> onnxruntime.OrtValue:
-        make = onnxruntime.OrtValue.ortvalue_from_numpy_with_onnx_type
-        if name in self._bfloat16:
-            return make(array, _BFLOAT16)
-        number = _FLOAT8_NUMBERS.get(array.dtype)
-        if number is not None:
-            return make(np.asarray(array, order="C").view(np.uint8), number)
-        return onnxruntime.OrtValue.ortvalue_from_numpy(array)
-
-    def _array(self, name: str, value: onnxruntime.OrtValue) -> np.ndarray[Any, Any]:
-        if name in self._bfloat16:
-            return _bits(value, ctypes.c_uint16)
-        dtype = _FLOAT8.get(value.element_type())
-        if dtype is not None:
-            return _bits(value, ctypes.c_uint8).view(dtype)
-        array: np.ndarray[Any, Any] = value.numpy()
-        return array
+    def _run_values(self, names: list[str], feeds: dict[str, Any]) -> list[Any]:
+        """As the session's `run`, whose results have only types that numpy has."""
+        values = {
+            name: feed
+            if isinstance(feed, onnxruntime.OrtValue)
+            else onnxruntime.OrtValue.ortvalue_from_numpy(feed)
+            for name, feed in feeds.items()
+        }
+        return [from_ort(value) for value in self._session.run_with_ort_values(names, values)]
 
 
-def _bits(value: onnxruntime.OrtValue, element: type[Any]) -> np.ndarray[Any, Any]:
-    """A tensor as unsigned integers, over the tensor's own memory."""
-    shape = value.shape()
-    buffer = (element * int(np.prod(shape, dtype=np.int64))).from_address(value.data_ptr())
-    buffer.owner = value  # lives as long as the array over it
-    bits: np.ndarray[Any, Any] = np.ctypeslib.as_array(buffer).reshape(shape)
-    return bits
+def _foreign_ports(ports: Sequence[Any]) -> dict[str, ElementType]:
+    return {port.name: FOREIGN[port.type] for port in ports if port.type in FOREIGN}
+
+
+def _made_of_values(ports: Sequence[Any]) -> bool:
+    """Whether onnxruntime's values can be made of what these inputs are fed."""
+    return all(port.type.startswith("tensor(") and "string" not in port.type for port in ports)
+
+
+def _giver(value: Value, kind: ElementType | None) -> Callable[[Any], Any]:
+    """How a result is handed on: kernels take rows without gaps, and bfloat16 as its bits."""
+
+    def give(result: Any) -> Any:
+        if kind is not None and result is not None:
+            result = np.asarray(result).astype(kind.dtype, copy=False)  # unless it was cast
+        if value.computable:
+            result = np.asarray(result, order="C")
+        return result.view(np.uint16) if bits else result
+
+    bits = value.computable and value.dtype is DType.BFLOAT16
+    return give if value.computable or kind is not None else _as_it_comes
+
+
+def _as_it_comes(result: Any) -> Any:
+    return result

@@ -88,15 +88,6 @@ def test_feeds_that_are_no_arrays_by_name(model: dvm_graph.Model, feeds: Any, wo
         model.run(feeds)
 
 
-def test_a_result_of_unknown_rank() -> None:
-    source = model_from_text(
-        "g (float[n] x, int64[rank] shape) => (float[n] y) { y = Reshape(x, shape) }"
-    )
-    source.graph.output[0].type.tensor_type.ClearField("shape")
-    with pytest.raises(dvm_graph.UnsupportedError, match="y has no known rank"):
-        dvm_graph.optimize(source)
-
-
 def test_a_model_prints_what_it_takes_and_gives() -> None:
     source = model_from_text(
         "g (float[n, 2] x, int64[m] i) => (float[m, 2] y) { y = Gather(x, i) }"
