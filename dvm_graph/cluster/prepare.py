@@ -4,7 +4,8 @@
     each kernel can take in its own.
   * Each operand of a concat gets a reshape of its own: the place where it is stored into the result.
     A concat that only another one uses has its place already.
-  * A graph output that is an input, a constant or another output becomes a copy.
+  * A graph output that is an input, a constant or another output becomes a copy, if kernels can
+    hold it.
 
 Invariants: no value changes; afterwards the result of a relayout or of a strided view has one use.
 """
@@ -38,7 +39,7 @@ def _copy_outputs(graph: Graph) -> None:
     inputs = set(graph.inputs)
     outputs = []
     for value in graph.outputs:
-        if value in seen or value in inputs or value.is_constant:
+        if value.computable and (value in seen or value in inputs or value.is_constant):
             value = _identity(graph, value, ())
         seen.add(value)
         outputs.append(value)

@@ -9,7 +9,8 @@ if no part of them ends as a vendor operator; a vendor operator.
 Nodes that no output depends on are left out.
 
 Invariants: one pass in topological order, deterministic; a way that fails leaves nothing behind.
-Regions of other control-flow operators stay ONNX graphs, for the vendor library.
+Regions of other control-flow operators stay ONNX graphs, for the vendor library; what they give is
+deduced from them (`regions`).
 """
 
 from __future__ import annotations
@@ -17,8 +18,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from dvm_graph.decompose.branches import MAX_BRANCH_NODES, may_speculate
+from dvm_graph.decompose.regions import BodyResults, ResultType, result_types
 from dvm_graph.decompose.registry import find
-from dvm_graph.errors import CompileError, ModelError, ShapeError
+from dvm_graph.errors import CompileError, DvmError, ModelError, ShapeError
 from dvm_graph.import_ import expand_function, infer_vendor
 from dvm_graph.ir import DType, Graph, Node, Value
 from dvm_graph.options import Options
@@ -26,6 +28,8 @@ from dvm_graph.symbolic import Facts
 from dvm_graph.symbolic.builder import Builder
 
 VENDOR = "vendor"
+_MAX_DEPTH = 4
+"""Bodies inside bodies are deduced down to here: each may be walked several times for the one around."""
 _UINT64_OPERATORS = (
     "Add Sub Mul Equal Sum Identity Where Reshape Flatten Squeeze Unsqueeze Transpose Expand Tile "
     "Slice Split Concat Pad Gather GatherND GatherElements Shape Size DepthToSpace SpaceToDepth "
@@ -44,14 +48,16 @@ def decompose(graph: Graph, facts: Facts, options: Options) -> Graph:
         UnsupportedError: an operator that neither can be decomposed nor typed for the vendor.
     """
     del options  # no option changes what decomposition does
-    return _Walk(graph, facts).run()
+    return _Walk(graph, facts, graph.new_region(graph.name)).run()
 
 
 class _Walk:
-    def __init__(self, graph: Graph, facts: Facts) -> None:
+    def __init__(self, graph: Graph, facts: Facts, target: Graph, depth: int = 0) -> None:
         self._source = graph
         self._facts = facts
-        self._graph = graph.new_region(graph.name)
+        self._graph = target
+        self._depth = depth
+        """How many bodies lie around what is walked."""
         self._builder = Builder(self._graph, facts)
         self._values: dict[Value, Value] = {}
         """By ONNX value, where that is not the value itself."""
@@ -179,9 +185,25 @@ class _Walk:
             regions=node.regions,
         )
         infer_vendor(vendor, self._facts)
+        types = result_types(node, operands, self._facts, self._deduce_body)
+        for value, deduced in zip(vendor.outputs, types, strict=False):
+            _refine(value, deduced)
         self._graph.add(vendor)
         self._vendor_operators += 1
         return vendor.outputs
+
+    def _deduce_body(self, region: Graph, operands: Sequence[Value | None]) -> BodyResults | None:
+        """What a body gives for operands; what it is decomposed to goes nowhere."""
+        if self._depth == _MAX_DEPTH or len(region.inputs) != len(operands):
+            return None
+        inner = _Walk(region, self._facts.branch(), region.scratch(), self._depth + 1)
+        for value, operand in zip(region.inputs, operands, strict=True):
+            if operand is not None:
+                inner._values[value] = _stand_in(operand, value.name)
+        try:
+            return BodyResults(inner.run().outputs, inner._facts)
+        except DvmError:  # the vendor library says so if that body runs
+            return None
 
     def _bind(self, node: Node, results: Sequence[Value | None]) -> None:
         """Lets the results stand for the node's outputs, and gives them their ONNX names."""
@@ -209,6 +231,32 @@ def _needed(graph: Graph) -> list[Node]:
             needed.add(node)
             pending += [value.producer for value in node.inputs if value is not None]
     return [node for node in graph.sorted_nodes() if node in needed]
+
+
+def _stand_in(operand: Value, name: str) -> Value:
+    """An operand as a body sees it; constants as they are."""
+    if operand.is_constant:
+        return operand
+    return Value(
+        name,
+        operand.dtype,
+        operand.shape,
+        elements=operand.elements,
+        opaque_type=operand.opaque_type,
+    )
+
+
+def _refine(value: Value, deduced: ResultType) -> None:
+    """Takes over what the inference did not find."""
+    if value.dtype is DType.OPAQUE and not value.opaque_type:
+        value.dtype = deduced.dtype
+    if deduced.shape is None:
+        return
+    if value.shape is None:
+        value.shape = deduced.shape
+    elif len(deduced.shape) == value.rank:
+        pairs = zip(value.shape, deduced.shape, strict=True)
+        value.shape = tuple(known if isinstance(known, int) else dim for known, dim in pairs)
 
 
 def _selectable(node: Node, operands: Sequence[Value | None]) -> bool:

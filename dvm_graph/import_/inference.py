@@ -22,6 +22,7 @@ from dvm_graph.errors import ShapeError, UnsupportedError
 from dvm_graph.import_ import vendor_library
 from dvm_graph.import_.loading import default_domain
 from dvm_graph.import_.partition import build_partition
+from dvm_graph.import_.ranks import result_rank
 from dvm_graph.import_.schemas import signature
 from dvm_graph.import_.tensors import dtype_of, onnx_type_of
 from dvm_graph.import_.types import read_type
@@ -30,7 +31,6 @@ from dvm_graph.symbolic import Facts
 
 _SMALL = 1024
 """Constants of up to this many elements are shown to the inference."""
-_RANK_OF_FIRST_OPERAND = frozenset({"Resize", "Upsample"})
 
 
 def infer_vendor(node: Node, facts: Facts) -> None:
@@ -43,7 +43,9 @@ def infer_vendor(node: Node, facts: Facts) -> None:
     operands = dict.fromkeys(value for value in node.inputs if value is not None)
     hidden = [value for value in operands if value.data is None or value.data.size > _SMALL]
     model = build_partition([node], hidden, node.outputs)
-    dims = {str(dim): dim for value in operands for dim in value.shape or ()}
+    dims: dict[str, Dim] = {}
+    if not node.regions:  # whose dims have names of their own
+        dims = {str(dim): dim for value in operands for dim in value.shape or ()}
     for value in hidden:
         dims |= _show_elements(model.graph, value)
     _untype_outputs(model.graph)
@@ -72,7 +74,7 @@ def _infer_types(node: Node, model: onnx.ModelProto) -> Mapping[str, onnx.TypePr
         except (onnx.shape_inference.InferenceError, RuntimeError) as error:
             raise ShapeError(f"{_where(node)}: {error}") from error
         types = {info.name: info.type for info in inferred.graph.output}
-        if all(map(_has_rank, types.values())):
+        if all(map(_has_rank, types.values())) or result_rank(node) is not None:
             return types
     try:
         return types | vendor_library.result_types(model)
@@ -122,14 +124,11 @@ def _read_dim(
 
 
 def _fallback_shape(node: Node, declared: onnx.TypeProto, stem: str, facts: Facts) -> Shape | None:
-    """Fresh dims where onnx does not find the rank, but the operator or the model tells it."""
-    first = node.operand(0)
-    proto = onnx.NodeProto.FromString(node.source)
-    if declared.tensor_type.HasField("shape"):
+    """Fresh dims where the inference does not find the rank, but the operator or the model tells it."""
+    rank = result_rank(node)
+    if rank is None and declared.tensor_type.HasField("shape"):
         rank = len(declared.tensor_type.shape.dim)
-    elif proto.op_type in _RANK_OF_FIRST_OPERAND and first is not None and first.shape is not None:
-        rank = len(first.shape)
-    else:
+    if rank is None:
         return None
     return tuple(facts.symbols.fresh(f"{stem}_{axis}") for axis in range(rank))
 

@@ -173,6 +173,12 @@ class Graph:
         region._names = self._names
         return region
 
+    def scratch(self) -> Graph:
+        """An empty graph that avoids this graph's names, and takes none of them away."""
+        graph = Graph(self.name)
+        graph._names = set(self._names)
+        return graph
+
     def unique_name(self, stem: str) -> str:
         """A name not in use, reserved by this call."""
         name = stem

@@ -157,6 +157,9 @@ class PlanValue:
     storage: Storage
     constant: Value | None = None
     panels: Panels | None = None
+    opaque: bool = False
+    """Only vendor operators and the caller look at it (`Value.computable`); its shape counts for
+    nothing."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -92,14 +92,13 @@ class ValueTable:
         return known
 
     def _add(self, value: Value) -> int:
-        shape = (
-            tuple(self._slot(extent) for extent in value.shape or ()) if value.computable else ()
-        )
-        dtype = (
-            value.dtype if value.computable else DType.OPAQUE
-        )  # of unknown rank: passed as it comes
+        opaque = not value.computable
+        shape = () if opaque else tuple(self._slot(extent) for extent in value.shape or ())
         constant = value if value.is_constant else None
-        return self._append(PlanValue(value.name, dtype, shape, self._storage(value), constant))
+        storage = self._storage(value)
+        return self._append(
+            PlanValue(value.name, value.dtype, shape, storage, constant, opaque=opaque)
+        )
 
     def _storage(self, value: Value) -> Storage:
         if value.is_constant:

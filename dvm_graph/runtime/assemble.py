@@ -67,7 +67,8 @@ class _Assembler:
         hints = list(self._hint_checks())
         builder.set_dims([str(symbol) for symbol in plan.dims.symbols], plan.dims.instructions)
         for value in plan.values:
-            builder.add_value(value.name, value.dtype.short, value.storage.value, value.shape)
+            dtype = DType.OPAQUE if value.opaque else value.dtype
+            builder.add_value(value.name, dtype.short, value.storage.value, value.shape)
         for index, value in enumerate(plan.values):
             self._add_contents(index, value)
         for step in plan.steps:
@@ -85,7 +86,7 @@ class _Assembler:
 
     def _ports(self, indices: Sequence[int], names: Sequence[str]) -> list[Port]:
         values = [self._plan.values[index] for index in indices]
-        return [Port(name, value.dtype) for name, value in zip(names, values, strict=True)]
+        return [Port(n, v.dtype, v.opaque) for n, v in zip(names, values, strict=True)]
 
     def _hint_checks(self) -> list[tuple[int, str]]:
         """Conditions for the ranges that the user promised."""
@@ -105,7 +106,7 @@ class _Assembler:
     def _add_contents(self, index: int, value: PlanValue) -> None:
         if value.panels is not None:
             self._add_panels(index, value)
-        elif value.constant is not None and not value.constant.computable:
+        elif value.constant is not None and value.opaque:
             self._builder.set_object(index, value.constant.data)
         elif value.constant is not None and index in self._in_place:
             array = _bits(_contents(value.constant), value.dtype)

@@ -26,6 +26,8 @@ class Port:
 
     name: str
     dtype: DType
+    opaque: bool = False
+    """Passed as it comes: only vendor operators look at it."""
     numpy: np.dtype[Any] = field(init=False, repr=False)
     """The dtype of its arrays: asked for at every run."""
 
@@ -99,7 +101,9 @@ class Program:
         self._core = core
         self._inputs = tuple(inputs)
         self._outputs = tuple(outputs)
-        self._bfloats = [i for i, port in enumerate(outputs) if port.dtype is DType.BFLOAT16]
+        self._bfloats = [
+            i for i, port in enumerate(outputs) if port.dtype is DType.BFLOAT16 and not port.opaque
+        ]
 
     @property
     def cores(self) -> int:
@@ -212,7 +216,7 @@ class Program:
             yield _output_array(port, outputs[port.name]) if port.name in outputs else None
 
 
-_OPAQUE, _BFLOAT16 = DType.OPAQUE, DType.BFLOAT16  # looking members up takes a while
+_BFLOAT16 = DType.BFLOAT16  # looking members up takes a while
 
 
 @functools.cache
@@ -222,8 +226,8 @@ def _ceilings(cores: int, simd: str) -> Ceilings:
 
 def _input_array(port: Port, feed: ArrayLike) -> object:
     """The feed as the core takes it: contiguous, aligned, bfloat16 as its bits."""
-    if port.dtype is _OPAQUE:
-        return feed
+    if port.opaque:
+        return _as_it_comes(port, feed)
     array = feed if type(feed) is np.ndarray else _converted(port, feed)
     dtype = array.dtype
     if dtype is not port.numpy and dtype != port.numpy:
@@ -232,6 +236,15 @@ def _input_array(port: Port, feed: ArrayLike) -> object:
     if not flags.carray and not (flags.c_contiguous and flags.aligned):
         array = _contiguous(port, array)
     return array.view(np.uint16) if port.dtype is _BFLOAT16 else array
+
+
+def _as_it_comes(port: Port, feed: ArrayLike) -> object:
+    if port.dtype is DType.OPAQUE:
+        return feed
+    array = np.asarray(_converted(port, feed), order="C")
+    if array.dtype != port.numpy:
+        raise InputError(f"input {port.name} is {array.dtype}, but the model wants {port.numpy}")
+    return array
 
 
 def _converted(port: Port, feed: ArrayLike) -> NDArray[Any]:
@@ -252,7 +265,7 @@ def _contiguous(port: Port, array: NDArray[Any]) -> NDArray[Any]:
 
 def _output_array(port: Port, array: NDArray[Any]) -> object:
     """An array that the core may write a result into."""
-    if port.dtype is DType.OPAQUE or not isinstance(array, np.ndarray):
+    if port.opaque or not isinstance(array, np.ndarray):
         raise InputError(f"output {port.name} cannot be written into a {type(array).__name__}")
     if array.dtype != port.numpy:
         raise InputError(

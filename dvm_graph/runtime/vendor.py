@@ -104,12 +104,16 @@ class _Partition:
         self._nodes = tuple(nodes)
         self._inputs = [value.name for value in inputs]
         self._foreign = _foreign_ports(session.get_inputs())
+        self._tensors = [port.name for port in session.get_inputs() if port.type[:6] == "tensor"]
         self._by_value = by_value and any(foreign_outputs)
         self._outputs = [port.name for port in session.get_outputs()]
         self._give = [_giver(v, kind) for v, kind in zip(outputs, foreign_outputs, strict=True)]
 
     def run(self, arrays: list[Any]) -> list[Any]:
         feeds = dict(zip(self._inputs, arrays, strict=True))
+        for name in self._tensors:
+            if not isinstance(feeds[name], np.ndarray):  # a number, or a list of strings
+                feeds[name] = np.asarray(feeds[name])
         for name, kind in self._foreign.items():
             feeds[name] = to_ort(name, feeds[name], kind)
         run = self._run_values if self._by_value else self._session.run

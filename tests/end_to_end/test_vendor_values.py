@@ -40,7 +40,7 @@ def model(
         [onnx.ValueInfoProto(name=name) for name in outputs],
         [numpy_helper.from_array(np.asarray(v), name) for name, v in (constants or {}).items()],
     )
-    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 19)], ir_version=9)
 
 
 def assert_as_onnxruntime(
@@ -127,7 +127,7 @@ def test_kernels_go_on_where_the_rank_is_known_again() -> None:
 def test_inputs_of_unknown_rank() -> None:
     source = model([node("Neg", "x", "y")], {"x": X})
     source.graph.input[0].type.tensor_type.ClearField("shape")
-    mine = assert_as_onnxruntime(source, {"x": X}, {"x": X.reshape(3, 4)}, {"x": X[0]})
+    mine = assert_as_onnxruntime(source, {"x": X}, {"x": X.reshape(3, 4)}, {"x": np.array(X[0])})
     with pytest.raises(dvm_graph.InputError, match="x is float64, but the model wants float32"):
         mine.run({"x": X.astype(np.float64)})
 
@@ -172,3 +172,66 @@ def test_a_constant_of_strings_as_output() -> None:
     )
     w, v, _ = dvm_graph.optimize(source).run({"x": X})
     assert list(w) == list(v) == ["a", "bc"]
+
+
+def body(nodes: list[onnx.NodeProto], inputs: str, outputs: str) -> onnx.GraphProto:
+    """A body that declares nothing but its names, where it may."""
+    scalars = {"i": TensorProto.INT64, "c": TensorProto.BOOL}
+    takes = [
+        helper.make_tensor_value_info(name, scalars[name], [])
+        if name in scalars
+        else onnx.ValueInfoProto(name=name)
+        for name in inputs.split()
+    ]
+    gives = [onnx.ValueInfoProto(name=name) for name in outputs.split()]
+    return helper.make_graph(nodes, "body", takes, gives)
+
+
+def test_kernels_go_on_behind_a_loop() -> None:
+    """v keeps its shape; u grows; what is collected has one entry a turn."""
+    loop = node(
+        "Loop", "n t x x", "v u w",
+        body=body(
+            [node("Identity", "c", "c2"), node("Add", "v x", "v2"), node("Concat", "u x", "u2", axis=0),
+             node("Neg", "v", "e")],
+            "i c v u", "c2 v2 u2 e",
+        ),
+    )  # fmt: skip
+    nodes = [loop, node("Add", "v x", "y"), node("Exp", "u", "z"), node("ReduceMax", "w", "m")]
+    feeds = [
+        {"x": X.reshape(a, b), "n": np.array(n)}
+        for a, b, n in [(3, 4, 2), (2, 6, 0), (12, 1, 5), (1, 12, 1)]
+    ]
+    source = model(nodes, feeds[0], constants={"t": True}, outputs=("y", "z"))
+    mine, reference = dvm_graph.optimize(source), session(source)
+    assert mine.report().vendor_operators == ("Loop (Loop:v)",)
+    for feed in feeds:
+        for result, expected in zip(mine.run(feed), reference.run(None, feed), strict=True):
+            np.testing.assert_allclose(result, expected, rtol=1e-5)
+
+
+def test_kernels_go_on_behind_an_if() -> None:
+    """Branches of one rank and two extents; too large to compute both."""
+    choice = node(
+        "If", "c", "r",
+        then_branch=body([node("Concat", "x x", "a", axis=0)], "", "a"),
+        else_branch=body([node("NonZero", "x", "k"), node("Cast", "k", "b", to=1)], "", "b"),
+    )  # fmt: skip
+    nodes = [choice, node("Neg", "r", "y")]
+    feeds = [{"x": X.reshape(3, 4), "c": np.array(c)} for c in (True, False)]
+    mine = assert_as_onnxruntime(model(nodes, feeds[0]), *feeds)
+    assert mine.statistics.kernels_launched == 1
+
+
+def test_kernels_go_on_behind_a_scan() -> None:
+    scan = node(
+        "Scan", "s x", "t o", num_scan_inputs=1, scan_input_axes=[1], scan_output_axes=[1],
+        body=body([node("Add", "a e", "a2"), node("Identity", "a2", "g")], "a e", "a2 g"),
+    )  # fmt: skip
+    nodes = [scan, node("Neg", "t", "y"), node("Sub", "o x", "z")]
+    feeds = [
+        {"x": X.reshape(3, 4), "s": np.ones(3, np.float32)},
+        {"x": X.reshape(2, 6), "s": np.ones(2, np.float32)},
+    ]
+    mine = assert_as_onnxruntime(model(nodes, feeds[0], outputs=("y", "z")), *feeds)
+    assert mine.statistics.kernels_launched == 2

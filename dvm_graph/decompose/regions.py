@@ -1,0 +1,185 @@
+"""Types of what control-flow operators give, deduced from their bodies.
+
+In: an If, Loop or Scan, its operands, and a way to deduce what a body gives for operands of given
+types. Out: a type per result, without a shape where the rank is not known; then kernels can go on
+behind the operator.
+
+What a Loop or Scan carries from turn to turn keeps its shape by induction: if the body gives operands
+of the initial shape results of that shape, then any number of turns does, none included. Extents that
+may change are unknown from then on, and the body is looked at again. What a body assumes of dims holds
+where it ran; none of it leaves this module, nor do dims that only a body knows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from dvm_graph.ir import Dim, DType, Graph, Node, Shape, Value
+from dvm_graph.symbolic import Facts
+from dvm_graph.symbolic.dims import symbols_of
+
+_MOST_ROUNDS = 8
+"""How often a body is looked at before the shapes that it carries count as unknown."""
+
+Operands = Sequence["Value | None"]
+
+
+@dataclass(frozen=True, slots=True)
+class BodyResults:
+    """What a body gives, and what holds where it has run."""
+
+    values: Sequence[Value]
+    facts: Facts
+
+
+Deduce = Callable[[Graph, Operands], "BodyResults | None"]
+
+
+@dataclass(frozen=True, slots=True)
+class ResultType:
+    dtype: DType = DType.OPAQUE
+    shape: Shape | None = None
+
+
+def result_types(
+    node: Node, operands: Operands, facts: Facts, deduce: Deduce
+) -> Sequence[ResultType]:
+    """The types of the results of a control-flow operator, as far as its bodies tell them."""
+    rule = {"If": _of_if, "Loop": _of_loop, "Scan": _of_scan}.get(node.op)
+    if rule is None or node.domain:
+        return ()
+    return rule(_Site(node, operands, facts, deduce))
+
+
+class _Site:
+    """A control-flow operator, its operands apart from the values that its bodies capture."""
+
+    def __init__(self, node: Node, operands: Operands, facts: Facts, deduce: Deduce) -> None:
+        own = len(operands) - len(node.attrs.get("captures", ()))
+        self.node = node
+        self.operands, self._captured = operands[:own], operands[own:]
+        self._facts = facts
+        self._deduce = deduce
+        self._outside = set(facts.symbols.order)
+
+    def deduce(self, region: Graph, operands: Operands) -> BodyResults | None:
+        return self._deduce(region, (*operands, *self._captured))
+
+    def fresh(self) -> Dim:
+        return self._facts.symbols.fresh(f"{self.node.name}_dim")
+
+    def outside(self, shape: Shape) -> Shape:
+        """A shape without dims that only a body knows."""
+        return tuple(d if symbols_of(d) <= self._outside else self.fresh() for d in shape)
+
+    def carried(
+        self, states: Operands, given: Callable[[Operands], Operands], skipped: int
+    ) -> tuple[list[ResultType], Sequence[Value]] | None:
+        """The types of states after any number of turns, and the body's results behind them.
+
+        `given` makes the body's operands of the states; `skipped` results come before theirs.
+        """
+        (region,) = self.node.regions
+        shapes = [None if state is None else state.shape for state in states]
+        for _ in range(_MOST_ROUNDS):
+            turn = [_as(state, shape) for state, shape in zip(states, shapes, strict=True)]
+            body = self.deduce(region, given(turn))
+            if body is None:
+                return None
+            results = body.values[skipped:]
+            after = [
+                self._widened(shape, result.shape, body.facts)
+                for shape, result in zip(shapes, results, strict=False)
+            ]
+            if after == shapes:
+                types = [
+                    ResultType(result.dtype, None if shape is None else self.outside(shape))
+                    for shape, result in zip(shapes, results, strict=False)
+                ]
+                return types, results[len(shapes) :]
+            shapes = after
+        return None
+
+    def _widened(self, before: Shape | None, after: Shape | None, facts: Facts) -> Shape | None:
+        if before is None or after is None or len(before) != len(after):
+            return None
+        pairs = zip(before, after, strict=True)
+        return tuple(self._widened_dim(a, b, facts) for a, b in pairs)
+
+    def _widened_dim(self, before: Dim, after: Dim, facts: Facts) -> Dim:
+        if facts.prove_equal(before, after).yes or not symbols_of(before) <= self._outside:
+            return before
+        return self.fresh()
+
+
+def _of_if(site: _Site) -> Sequence[ResultType]:
+    branches = [site.deduce(region, ()) for region in site.node.regions]
+    bodies = [branch.values for branch in branches if branch is not None]
+    if len(bodies) != 2:
+        return ()
+    types = []
+    for then, other in zip(*bodies, strict=False):
+        shape: Shape | None = None
+        if then.shape is not None and other.shape is not None and then.rank == other.rank:
+            pairs = zip(then.shape, other.shape, strict=True)
+            shape = site.outside(tuple(a if a == b else site.fresh() for a, b in pairs))
+        types.append(ResultType(then.dtype if then.dtype is other.dtype else DType.OPAQUE, shape))
+    return types
+
+
+def _of_loop(site: _Site) -> Sequence[ResultType]:
+    (region,) = site.node.regions
+    counters = [
+        Value("", dtype, () if declared.shape is None else declared.shape)
+        for declared, dtype in zip(region.inputs, (DType.INT64, DType.BOOL), strict=False)
+    ]
+    found = site.carried(site.operands[2:], lambda states: (*counters, *states), 1)
+    if found is None:
+        return ()
+    states, collected = found
+    # What is collected over no turns has the shape that the vendor library makes up.
+    return [*states, *(ResultType(value.dtype) for value in collected)]
+
+
+def _of_scan(site: _Site) -> Sequence[ResultType]:
+    attrs = site.node.attrs
+    count = attrs.get("num_scan_inputs", 0)
+    if site.node.version < 9 or not 0 < count <= len(site.operands):
+        return ()
+    states, scanned = site.operands[:-count], site.operands[-count:]
+    axes = attrs.get("scan_input_axes") or (0,) * count
+    if any(v is None or v.shape is None or not -v.rank <= a < v.rank
+           for v, a in zip(scanned, axes, strict=True)):  # fmt: skip
+        return ()
+    slices = [_as(v, _without(v.shape, axis)) for v, axis in zip(scanned, axes, strict=True) if v]
+    found = site.carried(states, lambda turn: (*turn, *slices), 0)
+    if found is None:
+        return ()
+    first = scanned[0]
+    assert first is not None and first.shape is not None
+    turns = first.shape[axes[0]]
+    types, collected = found
+    where = attrs.get("scan_output_axes") or (0,) * len(collected)
+    for value, axis in zip(collected, where, strict=False):
+        shape: Shape | None = None
+        if value.shape is not None:
+            # Over no turns, the vendor library makes up what it does not know.
+            inner = tuple(dim if isinstance(dim, int) else site.fresh() for dim in value.shape)
+            at = axis + len(inner) + 1 if axis < 0 else axis
+            shape = (*inner[:at], turns, *inner[at:])
+        types.append(ResultType(value.dtype, shape))
+    return types
+
+
+def _as(value: Value | None, shape: Shape | None) -> Value | None:
+    """A value of another shape; what it holds is not known."""
+    if value is None:
+        return None
+    return Value("", value.dtype, shape, opaque_type=value.opaque_type)
+
+
+def _without(shape: Shape | None, axis: int) -> Shape:
+    assert shape is not None
+    axis %= len(shape)
+    return (*shape[:axis], *shape[axis + 1 :])

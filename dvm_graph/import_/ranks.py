@@ -1,0 +1,107 @@
+"""Ranks of results that neither onnx nor onnxruntime infers, though operands' shapes tell them.
+
+In: a vendor node whose operands have shapes where known. Out: the rank of its results, or None.
+
+Operators whose size is in the contents of a one-dimensional operand have a rank as soon as that
+operand's length is a number, whatever its contents.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from dvm_graph.ir import Node
+
+_Rule = Callable[[Node], "int | None"]
+
+
+def result_rank(node: Node) -> int | None:
+    """The rank of all results of an ONNX operator; None where it is not known, or they differ."""
+    operator = node.attrs.get("op", node.op)
+    rule = None if node.attrs.get("domain", node.domain) else _RULES.get(operator)
+    return None if rule is None else rule(node)
+
+
+def _rank(node: Node, index: int) -> int | None:
+    value = node.operand(index)
+    return None if value is None or value.shape is None else len(value.shape)
+
+
+def _length(node: Node, index: int) -> int | None:
+    """The number of elements of a one-dimensional operand."""
+    value = node.operand(index)
+    if value is None or value.shape is None or len(value.shape) != 1:
+        return None
+    (extent,) = value.shape
+    return extent if isinstance(extent, int) else None
+
+
+def _always(rank: int) -> _Rule:
+    return lambda node: rank
+
+
+def _as_operand(index: int, more: int = 0) -> _Rule:
+    def rule(node: Node) -> int | None:
+        rank = _rank(node, index)
+        return None if rank is None else rank + more
+
+    return rule
+
+
+def _length_of(index: int, more: int = 0) -> _Rule:
+    def rule(node: Node) -> int | None:
+        length = _length(node, index)
+        return None if length is None else length + more
+
+    return rule
+
+
+def _changed_by_length(index: int, sign: int) -> _Rule:
+    def rule(node: Node) -> int | None:
+        rank, length = _rank(node, 0), _length(node, index)
+        return None if rank is None or length is None else rank + sign * length
+
+    return rule
+
+
+def _expanded(node: Node) -> int | None:
+    rank, length = _rank(node, 0), _length(node, 1)
+    return None if rank is None or length is None else max(rank, length)
+
+
+def _reduced(node: Node) -> int | None:
+    if node.attrs.get("keepdims", 1):
+        return _rank(node, 0)
+    if node.operand(1) is None or node.attrs.get("noop_with_empty_axes", 0):
+        return None
+    length = _length(node, 1)
+    return 0 if length == 0 else _changed_by_length(1, -1)(node)
+
+
+_SAME = (
+    "CenterCropPad CumSum Pad Resize Slice Split Tile TopK Upsample RandomNormalLike "
+    "RandomUniformLike Trilu ScatterElements ScatterND"
+)
+_REDUCTIONS = (
+    "ReduceL1 ReduceL2 ReduceLogSum ReduceLogSumExp ReduceMax ReduceMean ReduceMin ReduceProd "
+    "ReduceSum ReduceSumSquare"
+)
+
+_RULES: dict[str, _Rule] = {
+    **dict.fromkeys(_SAME.split(), _as_operand(0)),
+    **dict.fromkeys(_REDUCTIONS.split(), _reduced),
+    "AffineGrid": _length_of(1),
+    "Col2Im": _length_of(1, 2),
+    "ConstantOfShape": _length_of(0),
+    "Expand": _expanded,
+    "Flatten": _always(2),
+    "MaxUnpool": _as_operand(0),
+    "NonZero": _always(2),
+    "OneHot": _as_operand(0, 1),
+    "Range": _always(1),
+    "Reshape": _length_of(1),
+    "Shape": _always(1),
+    "Size": _always(0),
+    "Squeeze": _changed_by_length(1, -1),
+    "Unsqueeze": _changed_by_length(1, 1),
+}
