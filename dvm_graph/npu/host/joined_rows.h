@@ -40,57 +40,58 @@ DVM_INLINE void run_aside(F (&strip)[K], Body body) {
   each<K>([&](auto index) DVM_LAMBDA_INLINE { strip[index.k] = copy[index.k]; });
 }
 
-// Changes K vectors from element i of the row on; of the last one, `lanes`. Where `what` is known
-// to the compiler, one case is left of the switch; where it is not, `Aside` says so.
-template <int K, bool Partial, bool Aside = false>
-DVM_INLINE void apply(Do what, const Step& step, int64_t i, int64_t lanes, F (&strip)[K]) {
-  constexpr int64_t L = kLanes<float>;
-  switch (what) {
-#define DVM_ROW_STEP(name, S, expression)                                 \
-  case Do::name:                                                          \
-    each<K>([&](auto index) DVM_LAMBDA_INLINE {                           \
-      const F y = row_lanes<S, Partial>(step.in, i + index.k * L, lanes); \
-      [[maybe_unused]] const F x = strip[index.k];                        \
-      strip[index.k] = expression;                                        \
-    });                                                                   \
-    break;
-#define DVM_STEP(name, expression)                 \
-  DVM_ROW_STEP(name##_row, float, expression)      \
-  DVM_ROW_STEP(name##_f16, Half, expression)       \
-  DVM_ROW_STEP(name##_bf16, BFloat, expression)    \
-  case Do::name##_value: {                         \
-    const F y = splat<F>(value_at(step.in));       \
-    each<K>([&](auto index) DVM_LAMBDA_INLINE {    \
-      [[maybe_unused]] const F x = strip[index.k]; \
-      strip[index.k] = expression;                 \
-    });                                            \
-    break;                                         \
-  }                                                \
-  case Do::name##_self:                            \
-    each<K>([&](auto index) DVM_LAMBDA_INLINE {    \
-      const F x = strip[index.k];                  \
-      [[maybe_unused]] const F y = x;              \
-      strip[index.k] = expression;                 \
-    });                                            \
-    break;
+// One step on K vectors from element i of the row on; of the last one, `lanes`.
+template <Do what, int K, bool Partial>
+DVM_INLINE void apply(const Step& step, int64_t i, int64_t lanes, F (&strip)[K]) {
+  // The compiler reads the one branch that is the step's: a switch would be all of them, for each
+  // step of each sequence.
+#define DVM_EACH(operand, expression)            \
+  each<K>([&](auto index) DVM_LAMBDA_INLINE {    \
+    [[maybe_unused]] const F x = strip[index.k]; \
+    [[maybe_unused]] const F y = operand;        \
+    strip[index.k] = expression;                 \
+  })
+#define DVM_ROW(S) row_lanes<S, Partial>(step.in, i + index.k * kLanes<float>, lanes)
+#define DVM_STEP(name, expression)                                            \
+  if constexpr (what == Do::name##_row) DVM_EACH(DVM_ROW(float), expression); \
+  if constexpr (what == Do::name##_value) {                                   \
+    const F value = splat<F>(value_at(step.in));                              \
+    DVM_EACH(value, expression);                                              \
+  }                                                                           \
+  if constexpr (what == Do::name##_self) DVM_EACH(x, expression);             \
+  if constexpr (what == Do::name##_f16) DVM_EACH(DVM_ROW(Half), expression);  \
+  if constexpr (what == Do::name##_bf16) DVM_EACH(DVM_ROW(BFloat), expression);
+  DVM_BINARY_STEPS(DVM_STEP)
+#undef DVM_STEP
+#define DVM_STEP(name, expression) \
+  if constexpr (what == Do::name) DVM_EACH(x, expression);
+  DVM_UNARY_STEPS(DVM_STEP)
+#undef DVM_STEP
+#undef DVM_ROW
+#undef DVM_EACH
+#define DVM_STEP(name) \
+  if constexpr (what == Do::name) name##_strip(strip);
+  DVM_STRIP_STEPS(DVM_STEP)
+#undef DVM_STEP
+}
+
+// A step that is looked up.
+template <int K, bool Partial>
+DVM_INLINE void look_up(const Step& step, int64_t i, int64_t lanes, F (&strip)[K]) {
+  switch (step.what) {
+#define DVM_CASE(name) \
+  case Do::name: return apply<Do::name, K, Partial>(step, i, lanes, strip);
+#define DVM_STEP(name, expression) \
+  DVM_CASE(name##_row)             \
+  DVM_CASE(name##_value) DVM_CASE(name##_self) DVM_CASE(name##_f16) DVM_CASE(name##_bf16)
     DVM_BINARY_STEPS(DVM_STEP)
 #undef DVM_STEP
-#undef DVM_ROW_STEP
-#define DVM_STEP(name, expression)              \
-  case Do::name:                                \
-    each<K>([&](auto index) DVM_LAMBDA_INLINE { \
-      const F x = strip[index.k];               \
-      strip[index.k] = expression;              \
-    });                                         \
-    break;
+#define DVM_STEP(name, expression) DVM_CASE(name)
     DVM_UNARY_STEPS(DVM_STEP)
 #undef DVM_STEP
-#define DVM_STEP(name)                                                    \
-  case Do::name: {                                                        \
-    const auto body = [](auto& x) DVM_LAMBDA_INLINE { name##_strip(x); }; \
-    Aside ? run_aside(strip, body) : body(strip);                         \
-    break;                                                                \
-  }
+#undef DVM_CASE
+#define DVM_STEP(name) \
+  case Do::name: return run_aside(strip, [](auto& x) DVM_LAMBDA_INLINE { name##_strip(x); });
     DVM_STRIP_STEPS(DVM_STEP)
 #undef DVM_STEP
   }
@@ -165,7 +166,7 @@ struct AnySteps {
     constexpr bool kPartial = K == 1;
     F strip[K] = {};
     for (const Step* step = steps; step != steps + count; step++) {
-      apply<K, kPartial, true>(step->what, *step, i, lanes, strip);
+      look_up<K, kPartial>(*step, i, lanes, strip);
       keep<K, kPartial>(*step, i, lanes, strip);
     }
     each<K>([&](auto index) DVM_LAMBDA_INLINE { result[index.k] = strip[index.k]; });
@@ -215,7 +216,7 @@ struct TheseSteps {
   }
   template <Do known, int K, bool Partial>
   DVM_INLINE static void run_one(const Step& step, int64_t i, int64_t lanes, F (&strip)[K]) {
-    apply<K, Partial>(without_kept(known), step, i, lanes, strip);
+    apply<without_kept(known), K, Partial>(step, i, lanes, strip);
     if constexpr (!is_kept(known)) return;
     if constexpr (Partial) return keep_as<float, K, Partial>(step, i, lanes, strip);
     keep_whole<Result::stored>(step, i, strip);
@@ -518,11 +519,21 @@ void run_known_rows(const Group& group, const Rows& rows, FetchAhead& ahead) {
 
 using RunRows = void (*)(const Group& group, const Rows& rows, FetchAhead& ahead);
 
+// Sequences cost more time to build than all else: they are left out for x86 without AVX, which
+// runs everything but is the best level of no CPU that is still sold.
+#if defined(__x86_64__) && !defined(__AVX__)
+constexpr bool kKnowsSequences = false;
+#else
+constexpr bool kKnowsSequences = true;
+#endif
+
 // The code for the group: that of one of the sequences if it consists of it.
 template <class Op, class... Sequences>
 RunRows choose(const Group& group) {
   RunRows run = &run_rows<Op, AnySteps>;
-  (void)((Sequences::are(group) && (run = &run_known_rows<Op, Sequences>, true)) || ...);
+  if constexpr (kKnowsSequences) {
+    (void)((Sequences::are(group) && (run = &run_known_rows<Op, Sequences>, true)) || ...);
+  }
   return run;
 }
 
@@ -560,9 +571,14 @@ RunRows choose_from(const Group& group) {
                     Add>(group);
     case Family::v_reduce_max: return choose<Fold<Family::v_reduce_max>, Load, Add>(group);
     case Family::v_reduce_min: return choose<Fold<Family::v_reduce_min>>(group);
-    default:
-      return choose<NoFold, NormaliseScaleShift, NormaliseScale, Normalise, Scale, Gelu, GeluOfSum,
-                    GeluOfShifted, TanhGelu, Silu, SiluOfSum, SiluOfShifted, SiluTimes>(group);
+    default: break;
+  }
+  // Activations follow products, whose results are f32.
+  if constexpr (from == From::row) {
+    return choose<NoFold, NormaliseScaleShift, NormaliseScale, Normalise, Scale, Gelu, GeluOfSum,
+                  GeluOfShifted, TanhGelu, Silu, SiluOfSum, SiluOfShifted, SiluTimes>(group);
+  } else {
+    return choose<NoFold, NormaliseScaleShift, NormaliseScale, Normalise, Scale>(group);
   }
 }
 
