@@ -1,0 +1,8 @@
+"""Random ONNX models from the schemas of `onnx.defs`, run here and on onnxruntime: `make fuzz`.
+
+A case is a pure function of (seed, index). `growth` grows a graph in a few environments (extents of the
+symbols) at once, `operators` says what may be drawn, the `recipes_*` draw operands of the operators whose
+operands have to fit together, `case` puts a model together, `check` holds it against its references,
+`judge` decides whether two answers differ, `workers` runs cases in child processes with limits, and
+`shrink` makes a failing one small.
+"""

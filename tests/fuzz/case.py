@@ -1,0 +1,131 @@
+"""A case: a random model, and feeds for each environment in which it may run."""
+
+from __future__ import annotations
+
+import functools
+import random
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import numpy as np
+import onnx
+from onnx import TensorProto, helper
+
+from tests.fuzz import operators
+from tests.fuzz.contents import draw
+from tests.fuzz.growth import DTYPES, EXTENTS, SYMBOLS, Growth, RefusedError, Value
+from tests.fuzz.registry import ELEMENTWISE, GATHER, OTHER, PRODUCT, REDUCTION, VIEW, WINDOW
+
+Array: TypeAlias = np.ndarray[Any, Any]
+Feeds: TypeAlias = "dict[str, Array]"
+
+OPSETS = range(7, 29)
+BREADTH = 3
+F32 = TensorProto.FLOAT
+
+
+@dataclass(frozen=True)
+class Case:
+    model: onnx.ModelProto
+    feeds: tuple[Feeds, ...]
+    """One for each environment; the first is always meant to run."""
+    special: bool = False
+
+    @functools.cached_property
+    def data(self) -> bytes:
+        return self.model.SerializeToString()
+
+    @property
+    def operators(self) -> tuple[str, ...]:
+        return tuple(sorted({node.op_type for node in self.model.graph.node}))
+
+    @property
+    def text(self) -> str:
+        return str(onnx.printer.to_text(self.model))
+
+
+KINDS = (ELEMENTWISE, PRODUCT, REDUCTION, WINDOW, GATHER, VIEW, OTHER)
+WEIGHTS = (6, 4, 4, 2, 1, 4, 2)
+
+
+def generate(seed: int, index: int) -> Case:
+    """The case of this number: nothing else decides what it is."""
+    rng = random.Random(f"{seed}:{index}")
+    g = Growth(rng, _opset(rng), _environments(rng), _dtypes(rng), special=rng.random() < 0.08)
+    wide = rng.random() < 0.35  # any operator, rather than kinds in proportion
+    nodes = rng.choice((1, 2, 2, 3, 3, 3, 4, 4, 5, 6, 8, 12))
+    tries = 0
+    while len(g.nodes) < nodes and tries < 6 * nodes:
+        tries += 1
+        before = len(g.nodes)
+        kind = None if wide and rng.random() < 0.6 else rng.choices(KINDS, WEIGHTS)[0]
+        try:
+            operators.grow(g, kind)
+        except RefusedError:
+            _forget(g, before)
+    if not g.nodes:
+        x = g.fresh(F32)
+        g.emit("Neg", [x])
+    return _case(g)
+
+
+def _opset(rng: random.Random) -> int:
+    return rng.choice((7, 8, 9, 10, 11, 12, 13, 13, 14, 15, 16, 17, 17, 18, 18, 19, 20, 21, 21, 22, 23, 24, 25, 26, 27, 28))
+
+
+def _environments(rng: random.Random) -> tuple[dict[str, int], ...]:
+    return tuple({symbol: rng.choice(EXTENTS) for symbol in SYMBOLS} for _ in range(BREADTH))
+
+
+def _dtypes(rng: random.Random) -> tuple[int, ...]:
+    if rng.random() < 0.6:
+        return (F32,)
+    return tuple(rng.choice(DTYPES) for _ in range(rng.choice((1, 2))))
+
+
+def _forget(g: Growth, before: int) -> None:
+    """Takes back the nodes of a recipe that was refused half way."""
+    made = {name for node in g.nodes[before:] for name in node.output}
+    del g.nodes[before:]
+    g.values = [value for value in g.values if value.name not in made]
+
+
+def _case(g: Growth) -> Case:
+    read = {name for node in g.nodes for name in node.input}
+    made = [name for node in g.nodes for name in node.output if name]
+    known = {value.name: value for value in g.values}
+    results = [n for n in made if n in known and (n not in read or g.chance(0.25))]
+    results = results or [n for n in made if n in known][-1:]
+    if len(results) > 1 and g.chance(0.2):
+        g.rng.shuffle(results)
+    inputs = [item for name, item in g.inputs.items() if name in read]
+    constants = [tensor for name, tensor in g.constants.items() if name in read]
+    graph = helper.make_graph(
+        g.nodes,
+        "random",
+        [helper.make_tensor_value_info(i.value.name, i.value.dtype, i.declared) for i in inputs],
+        [_output(g, known[name]) for name in results],
+        constants,
+    )
+    ir_version = 8 if g.opset < 19 else 10 if g.opset < 24 else 11
+    model = helper.make_model(graph, ir_version=ir_version, opset_imports=[helper.make_opsetid("", g.opset)])
+    seed = g.numpy_seed()
+    feeds = tuple(
+        {
+            item.value.name: draw(seed + number, item.value.dtype, item.value.shapes[e] or (), item.contents, e)
+            for number, item in enumerate(inputs)
+        }
+        for e in range(g.breadth)
+        if e not in g.dead
+    )
+    return Case(model, feeds, g.special)
+
+
+def _output(g: Growth, value: Value) -> onnx.ValueInfoProto:
+    """Without a shape, or with the extents that are the same everywhere."""
+    if g.chance(0.7) or not value.known:
+        return helper.make_tensor_value_info(value.name, value.dtype, None)
+    dims = [value.at(axis)[0] if value.fixed(axis) else None for axis in range(value.rank)]
+    if g.dead:
+        dims = [None] * len(dims)
+    return helper.make_tensor_value_info(value.name, value.dtype, dims)

@@ -1,0 +1,175 @@
+"""Holds a case against its references: what is wrong with it, if anything."""
+
+from __future__ import annotations
+
+import enum
+import random
+import re
+import warnings
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+import dvm_graph
+from dvm_graph._core import simd_levels
+from dvm_graph.pipeline import PASSES
+from tests.fuzz.case import Case, Feeds
+from tests.fuzz.judge import difference, explained, longest, precision, Reference
+
+
+class Kind(enum.Enum):
+    MISMATCH = "mismatch"
+    SPECIAL = "mismatch on special values"
+    REFUSED = "refused though onnxruntime runs it"
+    FOREIGN = "foreign exception"
+    UNSTABLE = "not the same bits again"
+    HANG = "hang"
+    CRASH = "crash"
+
+
+class Phase(enum.IntEnum):
+    """What a case is at, so that whoever watches knows whom to blame."""
+
+    GENERATE = 0
+    REFERENCE = 1
+    OPTIMIZE = 2
+    RUN = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    kind: Kind
+    message: str
+    operators: tuple[str, ...]
+    variant: str = "default"
+    environment: int = 0
+
+    @property
+    def signature(self) -> str:
+        """What findings of one defect likely have in common."""
+        plain = re.sub(r"'[^']*'|\"[^\"]*\"|-?\d[\d.e+-]*|[a-z]+\d+|\([^()]*\)|\[[^\]]*\]", "#", self.message)
+        detail = "" if self.kind in (Kind.MISMATCH, Kind.SPECIAL) else plain[:80]
+        return f"{self.kind.name} {' '.join(self.operators)} {detail}"
+
+
+@dataclass(frozen=True, slots=True)
+class Skipped:
+    """onnxruntime does not run it."""
+
+    reason: str
+
+
+Report = Finding | Skipped | None
+
+
+def variants(index: int) -> tuple[tuple[str, dvm_graph.Options], ...]:
+    """Other ways to compile, of which a case takes one, by its number."""
+    limits = dvm_graph.FusionLimits
+    found = [
+        ("fuse=False", dvm_graph.Options(fuse=False)),
+        ("stack=False", dvm_graph.Options(stack=False)),
+        ("cores=1", dvm_graph.Options(cores=1)),
+        ("cores=3", dvm_graph.Options(cores=3)),
+        ("local_bytes=16K", dvm_graph.Options(local_bytes=16 << 10)),
+        ("local_bytes=48K", dvm_graph.Options(local_bytes=48 << 10)),
+        ("small kernels", dvm_graph.Options(limits=limits(max_operators=4, max_accesses=3))),
+        ("resident", dvm_graph.Options(limits=limits(weigh_resident=False))),
+        ("not resident", dvm_graph.Options(limits=limits(row_resident=False))),
+        ("recomputed", dvm_graph.Options(limits=limits(max_recomputed=0, max_epilogue=1))),
+        *((f"simd={level}", dvm_graph.Options(simd=level)) for level in simd_levels()),
+        *((f"no {name}", dvm_graph.Options(disable_passes=frozenset((name,)))) for name in PASSES),
+        ("no passes", dvm_graph.Options(disable_passes=frozenset(PASSES))),
+    ]
+    return (found[index % len(found)],)
+
+
+def check(
+    case: Case,
+    others: Sequence[tuple[str, dvm_graph.Options]] = (),
+    phase: Callable[[Phase], None] = lambda _: None,
+) -> Report:
+    phase(Phase.REFERENCE)
+    expected = _expected(case)
+    if isinstance(expected, Skipped):
+        return expected
+    for name, options in (("default", dvm_graph.Options()), *others):
+        found = _check_one(case, expected, options, phase)
+        if found is not None:
+            return replace(found, variant=name)
+    return None
+
+
+def _expected(case: Case) -> dict[int, list[Any]] | Skipped:
+    """What onnxruntime gives, by environment."""
+    try:
+        reference = Reference(case.model)
+    except Exception as error:  # noqa: BLE001 - onnxruntime's errors have no common base
+        return Skipped(f"load: {_first(error)}")
+    results = {}
+    reason = ""
+    for index, feeds in enumerate(case.feeds):
+        try:
+            results[index] = reference.run(feeds)
+        except Exception as error:  # noqa: BLE001
+            reason = f"run: {_first(error)}"
+    return results or Skipped(reason)
+
+
+def _first(error: Exception) -> str:
+    return str(error).strip().splitlines()[0][:200]
+
+
+def _check_one(
+    case: Case, expected: dict[int, list[Any]], options: dvm_graph.Options, phase: Callable[[Phase], None]
+) -> Finding | None:
+    def found(kind: Kind, message: str, environment: int = 0) -> Finding:
+        return Finding(kind, message, case.operators, environment=environment)
+
+    phase(Phase.OPTIMIZE)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            model = dvm_graph.optimize(case.data, options)
+    except dvm_graph.DvmError as error:
+        return found(Kind.REFUSED, f"optimize: {type(error).__name__}: {error}")
+    except Exception as error:  # noqa: BLE001 - that nothing else escapes is what is tested
+        return found(Kind.FOREIGN, f"optimize: {type(error).__name__}: {error}")
+    phase(Phase.RUN)
+    first: dict[int, list[Any]] = {}
+    order = [*expected, next(iter(expected))]
+    for index in order:
+        try:
+            results = model.run(case.feeds[index])
+        except dvm_graph.DvmError as error:
+            return found(Kind.REFUSED, f"run: {type(error).__name__}: {error}", index)
+        except Exception as error:  # noqa: BLE001
+            return found(Kind.FOREIGN, f"run: {type(error).__name__}: {error}", index)
+        if index in first:
+            if not _same_bits(results, first[index]):
+                return found(Kind.UNSTABLE, "run again after other shapes", index)
+            continue
+        first[index] = results
+        wrong = compare(case, case.feeds[index], results, expected[index])
+        if wrong is not None:
+            return found(Kind.SPECIAL if case.special else Kind.MISMATCH, wrong, index)
+    return None
+
+
+def _same_bits(one: Sequence[Any], other: Sequence[Any]) -> bool:
+    return all(
+        a.tobytes() == b.tobytes() if a.dtype != object else bool(np.all(a == b))
+        for a, b in zip(one, other, strict=True)
+    )
+
+
+def compare(case: Case, feeds: Feeds, mine: Sequence[Any], theirs: Sequence[Any]) -> str | None:
+    """What is wrong with the results; None: nothing that rounding does not explain."""
+    kind, terms = precision(case.model, feeds, theirs), longest(theirs, feeds, case.model)
+    names = [value.name for value in case.model.graph.output]
+    for name, a, b in zip(names, mine, theirs, strict=True):
+        wrong = difference(a, b, kind, terms)
+        if wrong is not None:
+            return None if explained(case, feeds, mine, theirs) else f"{name}: {wrong}"
+    return None

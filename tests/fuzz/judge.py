@@ -1,0 +1,268 @@
+"""Whether two answers differ by more than rounding explains.
+
+First by the table of `tests.tolerances`, output by output and relative to the largest magnitude. What is
+outside is held against how far the reference itself moves when every operand of every node is multiplied
+by one plus a few units in its last place, differently for each reader: what moves it as far is
+ill-conditioned (differences of large numbers, steps at their edge, the winner among equals), and no answer
+there is wrong.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+import warnings
+from collections.abc import Sequence
+from typing import Any, TypeAlias
+
+import ml_dtypes
+import numpy as np
+import onnx
+import onnxruntime as ort
+from onnx import TensorProto, helper, numpy_helper
+from onnx.reference import ReferenceEvaluator
+
+from tests.fuzz.case import Case, Feeds
+from tests.fuzz.growth import FLOATS
+from tests.tolerances import tolerance
+
+Array: TypeAlias = np.ndarray[Any, Any]
+
+SAMPLES = 8
+MARGIN = 16.0
+"""How many times the movement of the reference an answer may be off."""
+
+
+BFLOAT16 = np.dtype(ml_dtypes.bfloat16)
+
+
+class Reference:
+    """onnxruntime without its optimisations, on one core.
+
+    It takes and gives no arrays of bfloat16: those pass its borders as float32.
+    """
+
+    def __init__(self, model: onnx.ModelProto) -> None:
+        options = ort.SessionOptions()
+        options.log_severity_level = 4
+        options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
+        options.intra_op_num_threads = 1
+        graph = model.graph
+        self._narrow = [
+            v.type.tensor_type.elem_type == TensorProto.BFLOAT16 for v in graph.output
+        ]
+        narrow = [v for v in graph.input if v.type.tensor_type.elem_type == TensorProto.BFLOAT16]
+        if narrow or any(self._narrow):
+            model = _with_wide_borders(model)
+        data = model.SerializeToString()
+        self._session = ort.InferenceSession(data, options, providers=["CPUExecutionProvider"])
+
+    def run(self, feeds: Feeds) -> list[Any]:
+        wide = {
+            f"{k}_wide" if v.dtype == BFLOAT16 else k: v.astype(np.float32) if v.dtype == BFLOAT16 else v
+            for k, v in feeds.items()
+        }
+        return [
+            result.astype(BFLOAT16) if narrow else result
+            for result, narrow in zip(self._session.run(None, wide), self._narrow, strict=True)
+        ]
+
+
+def _with_wide_borders(model: onnx.ModelProto) -> onnx.ModelProto:
+    result = onnx.ModelProto()
+    result.CopyFrom(model)
+    graph = result.graph
+    nodes = list(result.graph.node)
+    for value in graph.input:
+        if value.type.tensor_type.elem_type == TensorProto.BFLOAT16:
+            wide = f"{value.name}_wide"
+            nodes.insert(0, helper.make_node("Cast", [wide], [value.name], to=TensorProto.BFLOAT16))
+            value.name = wide
+            value.type.tensor_type.elem_type = TensorProto.FLOAT
+    for value in graph.output:
+        if value.type.tensor_type.elem_type == TensorProto.BFLOAT16:
+            wide = f"{value.name}_wide"
+            nodes.append(helper.make_node("Cast", [value.name], [wide], to=TensorProto.FLOAT))
+            value.name = wide
+            value.type.tensor_type.elem_type = TensorProto.FLOAT
+    del graph.node[:]
+    graph.node.extend(nodes)
+    return result
+
+
+def precision(model: onnx.ModelProto, feeds: Feeds, results: Sequence[Any]) -> np.dtype[Any]:
+    """The least precise floating-point type that a model names."""
+    kinds = {np.asarray(a).dtype for a in (*feeds.values(), *results)}
+    kinds |= {helper.tensor_dtype_to_np_dtype(t.data_type) for t in model.graph.initializer}
+    for node in model.graph.node:
+        kinds |= {helper.tensor_dtype_to_np_dtype(a.i) for a in node.attribute if a.name == "to"}
+    order = (np.dtype(ml_dtypes.bfloat16), np.dtype(np.float16), np.dtype(np.float32))
+    return next((kind for kind in order if kind in kinds), np.dtype(np.float64))
+
+
+def longest(results: Sequence[Any], feeds: Feeds, model: onnx.ModelProto) -> int:
+    """A cautious bound of the terms of one sum: the elements of the largest operand."""
+    sizes = [np.asarray(a).size for a in (*feeds.values(), *results)]
+    sizes += [math.prod(t.dims) for t in model.graph.initializer]
+    return max([1, *sizes])
+
+
+def difference(mine: Any, theirs: Any, kind: np.dtype[Any], terms: int) -> str | None:
+    """What is outside the table's bound, as text; None: nothing."""
+    wrong = outside(mine, theirs, kind, terms)
+    if isinstance(wrong, str) or wrong is None:
+        return wrong
+    return _describe(np.asarray(mine), np.asarray(theirs), wrong)
+
+
+def outside(mine: Any, theirs: Any, kind: np.dtype[Any], terms: int) -> Array | str | None:
+    """Which elements are outside the bound; a text where types or shapes differ; None: none is."""
+    if not isinstance(mine, np.ndarray) or not isinstance(theirs, np.ndarray):
+        return None if type(mine) is type(theirs) else f"{type(mine)} instead of {type(theirs)}"
+    if mine.dtype != theirs.dtype:
+        return f"dtype {mine.dtype} instead of {theirs.dtype}"
+    if mine.shape != theirs.shape:
+        return f"shape {mine.shape} instead of {theirs.shape}"
+    if mine.dtype.kind in "iubSUO":
+        wrong = np.asarray(mine != theirs)
+        return wrong if wrong.any() else None
+    x, y = mine.astype(np.float64), theirs.astype(np.float64)
+    wide = kind if _eps(kind) >= _eps(mine.dtype) else mine.dtype
+    bound = tolerance(wide, terms)
+    scale = np.max(np.abs(y), where=np.isfinite(y), initial=1.0)
+    with np.errstate(all="ignore"):
+        near = np.abs(x - y) <= bound.absolute * scale + bound.relative * np.abs(y)
+    near |= (x == y) | (np.isnan(x) & np.isnan(y))
+    near |= _overflows(x, y, mine.dtype)
+    return None if near.all() else ~near
+
+
+def _overflows(x: Array, y: Array, dtype: np.dtype[Any]) -> Array:
+    """Where the one is infinite, and the other nearly."""
+    large = 0.98 * float(ml_dtypes.finfo(dtype).max)
+    return (np.abs(x) >= large) & (np.abs(y) >= large) & (np.sign(x) == np.sign(y))
+
+
+def _eps(kind: Any) -> float:
+    return float(ml_dtypes.finfo(kind).eps)
+
+
+def _describe(mine: Array, theirs: Array, wrong: Array) -> str:
+    at = tuple(int(i) for i in np.argwhere(wrong)[0]) if mine.ndim else ()
+    return f"{int(wrong.sum())} of {wrong.size} elements, at {list(at)} {mine[at]} instead of {theirs[at]}"
+
+
+def explained(case: Case, feeds: Feeds, mine: Sequence[Any], theirs: Sequence[Any]) -> bool:
+    """Whether small errors of the reference's operands move it as far as the answer is off."""
+    kind, terms = precision(case.model, feeds, theirs), longest(theirs, feeds, case.model)
+    wrongs = [outside(a, b, kind, terms) for a, b in zip(mine, theirs, strict=True)]
+    if _agrees(mine, referee(case, feeds), kind, terms):
+        return True
+    if any(isinstance(wrong, str) for wrong in wrongs):
+        return False
+    moved = [np.zeros(np.shape(b)) for b in theirs]
+    erratic = [np.zeros(np.shape(b), bool) for b in theirs]
+    for number in range(SAMPLES):
+        try:
+            sample = Reference(disturbed(case.model, number)).run(feeds)
+        except Exception:  # noqa: BLE001 - onnxruntime's errors have no common base
+            continue
+        for index, (a, b) in enumerate(zip(sample, theirs, strict=True)):
+            if not isinstance(a, np.ndarray) or a.shape != np.shape(b):
+                return True  # the shape itself hangs on rounding
+            if a.dtype.kind not in "iubSUO":
+                with np.errstate(all="ignore"):
+                    step = np.abs(a.astype(np.float64) - np.asarray(b).astype(np.float64))
+                erratic[index] |= np.isfinite(a.astype(np.float64)) != np.isfinite(b.astype(np.float64))
+                moved[index] = np.fmax(moved[index], np.where(np.isfinite(step), step, 0))
+            else:
+                erratic[index] |= np.asarray(a != b)
+    for a, b, wrong, step, jumps in zip(mine, theirs, wrongs, moved, erratic, strict=True):
+        if wrong is None:
+            continue
+        if a.dtype.kind in "iubSUO":
+            near = jumps
+        else:
+            with np.errstate(all="ignore"):
+                near = np.abs(a.astype(np.float64) - b.astype(np.float64)) <= MARGIN * step
+            near |= jumps
+        if not np.all(near | ~wrong):
+            return False
+    return True
+
+
+def _agrees(mine: Sequence[Any], exact: Sequence[Any] | None, kind: Any, terms: int) -> bool:
+    """Whether it is the reference that is off."""
+    return exact is not None and all(
+        np.shape(a) == np.shape(b)
+        and outside(a, np.asarray(b).astype(a.dtype), kind, terms) is None
+        for a, b in zip(mine, exact, strict=True)
+    )
+
+
+def disturbed(model: onnx.ModelProto, seed: int) -> onnx.ModelProto:
+    """The model with every floating-point operand multiplied by about one, each reader's by its own."""
+    typed = onnx.shape_inference.infer_shapes(model)
+    types = {v.name: v.type.tensor_type.elem_type for v in (*typed.graph.value_info, *typed.graph.input)}
+    types |= {t.name: t.data_type for t in model.graph.initializer}
+    rng = random.Random(seed)
+    result = onnx.ModelProto()
+    result.CopyFrom(model)
+    del result.graph.node[:]
+    for node in model.graph.node:
+        copy = result.graph.node.add()
+        copy.CopyFrom(node)
+        for place, name in enumerate(node.input):
+            dtype = types.get(name, 0)
+            if dtype not in FLOATS or dtype == TensorProto.BFLOAT16:
+                continue
+            if model.opset_import[0].version < 13 and node.op_type in _CONSTANT_OPERANDS and place:
+                continue
+            if node.op_type in _CONSTANT_OPERANDS and place:
+                continue
+            kind = helper.tensor_dtype_to_np_dtype(dtype)
+            factor = f"{name}_{node.name}_{place}_factor"
+            number = 1 + rng.choice((-2, -1, 1, 2)) * _eps(kind)
+            result.graph.initializer.append(numpy_helper.from_array(np.array(number, kind), factor))
+            near = f"{factor}_product"
+            copy.input[place] = near
+            result.graph.node.insert(
+                len(result.graph.node) - 1, helper.make_node("Mul", [name, factor], [near])
+            )
+    return result
+
+
+_CONSTANT_OPERANDS = frozenset(("Resize", "Upsample", "QuantizeLinear", "DequantizeLinear", "QLinearConv", "QLinearMatMul"))
+
+
+def referee(case: Case, feeds: Feeds) -> list[Array] | None:
+    """What onnx's own evaluator makes of the model with every float a double; None where it cannot."""
+    try:
+        with np.errstate(all="ignore"), warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            wide = {k: v.astype(np.float64) if _narrow(v) else v for k, v in feeds.items()}
+            return list(ReferenceEvaluator(_doubled(case.model)).run(None, wide))
+    except Exception:  # noqa: BLE001 - what it cannot do shows in many ways
+        return None
+
+
+def _narrow(array: Array) -> bool:
+    return array.dtype in (np.float32, np.float16, BFLOAT16)
+
+
+def _doubled(model: onnx.ModelProto) -> onnx.ModelProto:
+    narrow = set(FLOATS) - {TensorProto.DOUBLE}
+    result = onnx.ModelProto()
+    result.CopyFrom(model)
+    for value in (*result.graph.input, *result.graph.output):
+        if value.type.tensor_type.elem_type in narrow:
+            value.type.tensor_type.elem_type = TensorProto.DOUBLE
+    for tensor in result.graph.initializer:
+        if tensor.data_type in narrow:
+            array = numpy_helper.to_array(tensor).astype(np.float64)
+            tensor.CopyFrom(numpy_helper.from_array(array, tensor.name))
+    for node in result.graph.node:
+        for attribute in node.attribute:
+            if attribute.name in ("to", "dtype", "output_dtype") and attribute.i in narrow:
+                attribute.i = TensorProto.DOUBLE
+    return result

@@ -1,0 +1,144 @@
+"""What may be drawn: every operator of `onnx.defs` at an opset, by recipe or from its schema alone."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+import numpy as np
+from onnx import defs, helper
+
+from tests.fuzz import recipes_compute, recipes_views  # noqa: F401 - they register their recipes
+from tests.fuzz.growth import DTYPES, FLOATS, Growth, RefusedError, Value, find_schema
+from tests.fuzz.registry import ELEMENTWISE, OTHER, RECIPES, parse_types
+
+EXCLUDED = {
+    "RandomNormal": "random", "RandomNormalLike": "random", "RandomUniform": "random",
+    "RandomUniformLike": "random", "Bernoulli": "random", "Multinomial": "random",
+    "ImageDecoder": "reads files of pictures",
+    "If": "regions", "Loop": "regions", "Scan": "regions", "SequenceMap": "regions",
+    "SequenceConstruct": "no tensors", "SequenceAt": "no tensors", "SequenceEmpty": "no tensors",
+    "SequenceErase": "no tensors", "SequenceInsert": "no tensors", "SequenceLength": "no tensors",
+    "SplitToSequence": "no tensors", "ConcatFromSequence": "no tensors",
+    "Optional": "no tensors", "OptionalGetElement": "no tensors", "OptionalHasElement": "no tensors",
+    "StringConcat": "strings", "StringNormalizer": "strings", "StringSplit": "strings",
+    "RegexFullMatch": "strings", "TfIdfVectorizer": "strings",
+    "Constant": "initializers stand for it",
+}  # fmt: skip
+"""Operators that are not drawn, and why."""
+
+FLOAT_CHOICES = (0.0, 0.5, 1.0, -1.0, 2.0, 0.01)
+CHOICES: dict[str, tuple[Any, ...]] = {
+    "approximate": ("none", "tanh"),
+    "detect_negative": (0, 1),
+    "detect_positive": (0, 1),
+    "axis": (0, -1),
+    "epsilon": (1e-5, 1e-3, 0.1),
+    "saturate": (0, 1),
+    "to": DTYPES,
+    "stash_type": (1,),
+}
+UNSAFE_INTEGER = frozenset(("Div", "Mod"))
+
+
+@functools.cache
+def names(opset: int, kind: str | None = None) -> tuple[tuple[str, ...], tuple[float, ...]]:
+    """Operators that an opset has, of one kind or of any, with weights."""
+    found = []
+    for op in sorted({s.name for s in defs.get_all_schemas() if s.domain == ""} - set(EXCLUDED)):
+        try:
+            find_schema(op, opset)
+        except RefusedError:
+            continue
+        recipe = RECIPES.get(op)
+        is_kind = recipe.kind if recipe else _kind(op, opset)
+        if kind is None or is_kind == kind:
+            found.append((op, 1.0 if kind is None or recipe is None else recipe.weight))
+    return tuple(op for op, _ in found), tuple(weight for _, weight in found)
+
+
+def _kind(op: str, opset: int) -> str:
+    schema = find_schema(op, opset)
+    return ELEMENTWISE if 1 <= len(schema.inputs) <= 2 and len(schema.outputs) == 1 else OTHER
+
+
+def grow(g: Growth, kind: str | None = None) -> Value:
+    """Adds a node of an operator, drawn among those of a kind or among all.
+
+    Raises:
+        RefusedError: what was drawn does not fit.
+    """
+    found, weights = names(g.opset, kind)
+    if not found:
+        raise RefusedError
+    op = g.rng.choices(found, weights)[0]
+    recipe = RECIPES.get(op)
+    return recipe.draw(g) if recipe else from_schema(g, op)
+
+
+def from_schema(g: Growth, op: str) -> Value:
+    """A node whose operands broadcast with each other, as those of element-wise operators do."""
+    schema = find_schema(op, g.opset)
+    constraints = {c.type_param_str: parse_types(c.allowed_type_strs) for c in schema.type_constraints}
+    bound: dict[str, int] = {}
+    operands: list[Value | None] = []
+    first: Value | None = None
+    for parameter in schema.inputs:
+        if parameter.option == defs.OpSchema.FormalParameterOption.Optional and g.chance(0.5):
+            operands.append(None)
+            continue
+        variadic = parameter.option == defs.OpSchema.FormalParameterOption.Variadic
+        for _ in range(g.choose((1, 2, 3)) if variadic else 1):
+            allowed = constraints.get(parameter.type_str) or parse_types([parameter.type_str])
+            if parameter.type_str in bound:
+                allowed = (bound[parameter.type_str],)
+            if not allowed:
+                raise RefusedError
+            value = _operand(g, op, first, allowed)
+            bound[parameter.type_str] = value.dtype
+            first = first or value
+            operands.append(value)
+    while operands and operands[-1] is None:
+        operands.pop()
+    return g.emit(op, operands, attributes(g, schema))
+
+
+def _operand(g: Growth, op: str, first: Value | None, allowed: tuple[int, ...]) -> Value:
+    if first is None:
+        value = g.pick(allowed)
+        value = g.view(value) if g.chance(0.2) and value.known else value
+        return _into_domain(g, op, value)
+    if first.dtype in allowed:
+        return g.partner(first)
+    return g.fresh(g.choose(allowed), g.part(first.shapes))
+
+
+ABOVE_ZERO = frozenset(("Log", "Sqrt", "Acosh", "Reciprocal"))
+WITHIN_ONE = frozenset(("Asin", "Acos", "Atanh"))
+
+
+def _into_domain(g: Growth, op: str, x: Value) -> Value:
+    """Mostly something for which the operator is not NaN, which would hide whatever follows."""
+    if x.dtype not in FLOATS or g.chance(0.2):
+        return x
+    if op in WITHIN_ONE:
+        return g.emit("Tanh", [x])
+    if op in ABOVE_ZERO:
+        one = g.constant(np.array(1).astype(helper.tensor_dtype_to_np_dtype(x.dtype)))
+        return g.emit("Add", [g.emit("Abs", [x]), one])
+    return x
+
+
+def attributes(g: Growth, schema: defs.OpSchema) -> dict[str, Any]:
+    """Values for attributes, half of the optional ones left out."""
+    drawn: dict[str, Any] = {}
+    for name, attribute in sorted(schema.attributes.items()):
+        if not attribute.required and g.chance(0.5):
+            continue
+        if name in CHOICES:
+            drawn[name] = g.choose(CHOICES[name])
+        elif attribute.type == defs.OpSchema.AttrType.FLOAT:
+            drawn[name] = g.choose(FLOAT_CHOICES)
+        elif attribute.required:
+            raise RefusedError
+    return drawn

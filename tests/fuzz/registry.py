@@ -1,0 +1,66 @@
+"""Which recipe draws the operands of which operator; the others are drawn from their schemas alone."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from onnx import TensorProto, helper
+
+from tests.fuzz.growth import DTYPES, Growth, Value, find_schema
+
+ELEMENTWISE, PRODUCT, REDUCTION, WINDOW, GATHER, VIEW, OTHER = (
+    *("elementwise", "product", "reduction", "window"),
+    *("gather", "view", "other"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Recipe:
+    kind: str
+    weight: float
+    """How often, among those of its kind."""
+    draw: Callable[[Growth], Value]
+
+
+RECIPES: dict[str, Recipe] = {}
+
+
+def recipe(*ops: str, kind: str, weight: float = 1) -> Callable[[Callable[..., Value]], Callable[..., Value]]:
+    """Registers what draws a node of these operators; it is told which where it asks."""
+
+    def register(function: Callable[..., Value]) -> Callable[..., Value]:
+        for op in ops:
+            told = "op" in inspect.signature(function).parameters
+            draw = functools.partial(_told, function, op) if told else function
+            RECIPES[op] = Recipe(kind, weight, draw)
+        return function
+
+    return register
+
+
+def _told(function: Callable[..., Value], op: str, g: Growth) -> Value:
+    return function(g, op=op)
+
+
+@functools.cache
+def types(op: str, opset: int, place: int = 0) -> tuple[int, ...]:
+    """The element types that a schema allows for an input."""
+    schema = find_schema(op, opset)
+    inputs = schema.inputs
+    return parse_types(inputs[min(place, len(inputs) - 1)].types)
+
+
+def parse_types(names: Any) -> tuple[int, ...]:
+    found = [_NAMES[name] for name in names if name in _NAMES]
+    return tuple(sorted(found))
+
+
+_NAMES = {
+    f"tensor({helper.tensor_dtype_to_string(d).removeprefix('TensorProto.').lower()})": d
+    for d in (*DTYPES, TensorProto.STRING)
+    if d != TensorProto.STRING
+}
