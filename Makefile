@@ -11,7 +11,7 @@ CPP_FILES = $(shell git ls-files -- '*.cpp' '*.h')
 BASE_MODELS := bert gpt2 vit llama llama_decode qwen3 qwen3_decode mmoe resnet mobilenet convnext unet
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-cpp test-torch lint golden bench bench-docs docs models-base sanitize clean
+.PHONY: help demo test test-cpp test-torch lint fuzz golden bench bench-docs docs models-base sanitize clean
 
 help: ## List the targets.
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 16
@@ -32,6 +32,10 @@ lint: $(VENV)/.lint ## Check style, formatting and types.
 	$(VENV)/bin/ruff format --check .
 	$(VENV)/bin/mypy
 	@[ -z "$(CPP_FILES)" ] || $(VENV)/bin/clang-format --dry-run -Werror $(CPP_FILES)
+
+fuzz: $(VENV)/.package ## Random models against onnxruntime; FUZZ='--count 5000 --seed 7 --jobs 2 --shrink' and the like.
+	$(RUN) -c 'import dvm_graph'
+	$(RUN) -m tests.fuzz $(FUZZ)
 
 golden: $(VENV)/.package ## Rewrite the golden files from what the passes print now.
 	$(RUN) -m pytest -q -m golden --ignore=tests/torch tests --update-golden

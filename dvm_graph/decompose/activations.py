@@ -69,7 +69,8 @@ def selu(builder: Builder, node: Node, operands: Operands) -> Results:
 def celu(builder: Builder, node: Node, operands: Operands) -> Results:
     x = required(node, operands, 0)
     alpha = node.attrs.get("alpha", 1.0)
-    tail = scaled(builder, shifted(builder, builder.exp(scaled(builder, x, 1 / alpha)), -1), alpha)
+    inverse = 1 / alpha if alpha else math.copysign(math.inf, alpha)
+    tail = scaled(builder, shifted(builder, builder.exp(scaled(builder, x, inverse)), -1), alpha)
     zero = _zero(builder, x)
     return [builder.add(builder.max(x, zero), builder.min(tail, zero))]
 

@@ -88,3 +88,14 @@ def test_a_reduction_over_a_transposed_image(perm: tuple[int, ...], shape: tuple
     x = np.random.default_rng(0).standard_normal(shape).astype(np.float32)
     (y,) = dvm_graph.optimize(model).run({"x": x})
     assert_all_close([y], session(model).run(None, {"x": x}), x.size)
+
+
+@pytest.mark.parametrize("alpha", [0.0, -0.0, -1.0])
+def test_a_slope_that_nothing_can_be_divided_by(alpha: float) -> None:
+    """`1 / alpha` was computed in Python, which raises where floating-point arithmetic goes on."""
+    model = model_from_text(
+        f"slope (float[n] x) => (float[n] y) {{ y = Celu<alpha = {alpha}>(x) }}"
+    )
+    x = np.array([-2, -1, 0, 1, 2, np.inf, np.nan], np.float32)
+    (y,) = dvm_graph.optimize(model).run({"x": x})
+    assert_all_close([y], session(model).run(None, {"x": x}))

@@ -4,102 +4,138 @@ from __future__ import annotations
 
 import argparse
 import collections
-import itertools
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+import onnx
 
-from tests.fuzz.case import generate
+from tests.fuzz.case import Case, generate
 from tests.fuzz.check import Finding, Phase, Report, Skipped, check, variants
 from tests.fuzz.shrink import shrink
 from tests.fuzz.workers import run
 
+PROGRESS = 1000
+SHRINK_SECONDS = 60
+
 
 def main() -> int:
     arguments = _arguments()
-    if arguments.index is not None:
-        return _one(arguments)
-    first = arguments.start
-    shares = [
-        itertools.islice(itertools.count(first + job, arguments.jobs), _share(arguments.count, arguments.jobs, job))
-        for job in range(arguments.jobs)
-    ]
-    seed = arguments.seed
+    return _one(arguments) if arguments.index is not None else _many(arguments)
+
+
+def _many(arguments: argparse.Namespace) -> int:
+    seed, started = arguments.seed, time.monotonic()
 
     def work(index: int, phase: Callable[[Phase], None]) -> Report:
         return check(generate(seed, index), variants(index), phase)
 
-    started = time.monotonic()
     until = started + 60 * arguments.minutes if arguments.minutes else None
     skipped: collections.Counter[str] = collections.Counter()
     kinds: collections.Counter[str] = collections.Counter()
-    found: dict[str, tuple[int, Finding]] = {}
-    again: collections.Counter[str] = collections.Counter()
+    found: set[str] = set()
     count = 0
-    for index, report in run(shares, work, until):
+    for index, report in run(_shares(arguments), work, until):
         count += 1
         if isinstance(report, Skipped):
-            skipped[report.reason[:60]] += 1
+            skipped[report.reason[:100]] += 1
         elif isinstance(report, Finding):
             kinds[report.kind.value] += 1
-            again[report.signature] += 1
-            if report.signature not in found:
-                found[report.signature] = (index, report)
-                print(f"{seed}:{index} {report.kind.value} [{report.variant}, {report.environment}] "
-                      f"{' '.join(report.operators)}: {report.message[:300]}", flush=True)
-        if count % 1000 == 0:
-            print(f"-- {count} graphs, {sum(skipped.values())} skipped, {dict(kinds)}, "
-                  f"{1e3 * (time.monotonic() - started) / count:.1f} ms each", file=sys.stderr, flush=True)
+            if not report.operators:
+                report = replace(report, operators=generate(seed, index).operators)
+            _tell(arguments, index, report, found)
+        if count % PROGRESS == 0:
+            each = 1e3 * (time.monotonic() - started) / count
+            print(
+                f"-- {count} graphs, {sum(skipped.values())} skipped, {dict(kinds)}, {each:.1f} ms each",
+                flush=True,
+            )
     seconds = time.monotonic() - started
-    print(f"{count} graphs in {seconds:.0f} s ({1e3 * seconds / max(1, count):.1f} ms each), "
-          f"{sum(skipped.values())} of them onnxruntime does not run")
+    print(
+        f"{count} graphs in {seconds:.0f} s ({1e3 * seconds / max(1, count):.1f} ms each), of which "
+        f"onnxruntime does not run {sum(skipped.values())}; {len(found)} different findings"
+    )
+    for kind, times in kinds.most_common():
+        print(f"{times} {kind}")
     if arguments.skipped:
         for reason, times in skipped.most_common(40):
             print(f"  {times} {reason}")
-    for kind, times in kinds.most_common():
-        print(f"{times} {kind}")
     return 1 if kinds else 0
 
 
-def _share(count: int, jobs: int, job: int) -> int:
-    return (count - job + jobs - 1) // jobs
+def _shares(arguments: argparse.Namespace) -> list[Iterator[int]]:
+    """The indices of each job."""
+    jobs, end = arguments.jobs, arguments.start + arguments.count
+    return [iter(range(arguments.start + job, end, jobs)) for job in range(jobs)]
+
+
+def _tell(arguments: argparse.Namespace, index: int, finding: Finding, found: set[str]) -> None:
+    """Prints a finding of a kind not yet met; made small first where that is asked for."""
+    if finding.signature in found:
+        return
+    found.add(finding.signature)
+    where = f"{arguments.seed}:{index}"
+    if not arguments.shrink:
+        print(f"{where} {_line(finding)}", flush=True)
+        return
+    case, small = shrink(generate(arguments.seed, index), finding, variants(index), SHRINK_SECONDS)
+    if small.signature != finding.signature and small.signature in found:
+        return
+    found.add(small.signature)
+    print(f"{where} {_line(small)}\n{_text(case)}", flush=True)
+
+
+def _line(finding: Finding) -> str:
+    operators = " ".join(finding.operators)
+    return f"{finding.kind.value} [{finding.variant}] {operators}: {finding.message[:400]}"
+
+
+def _text(case: Case) -> str:
+    """The model, as `onnx.parser` reads it, and what it was run on."""
+    lines = [case.text]
+    for name, array in case.feeds[0].items():
+        shown = np.array2string(array.ravel()[:40], threshold=40, separator=",")
+        lines.append(f"{name} = {array.dtype}{list(array.shape)} {shown}")
+    return "\n".join(lines)
 
 
 def _one(arguments: argparse.Namespace) -> int:
     case = generate(arguments.seed, arguments.index)
     print(case.text)
     for index, feeds in enumerate(case.feeds):
-        print(f"environment {index}: " + ", ".join(f"{k}: {v.dtype}{list(v.shape)}" for k, v in feeds.items()))
-    if arguments.save:
-        Path(arguments.save).write_bytes(case.data)
-    ((_, report),) = run([[case]], lambda item, phase: check(item, variants(arguments.index), phase))
+        shapes = ", ".join(f"{k}: {v.dtype}{list(v.shape)}" for k, v in feeds.items())
+        print(f"environment {index}: {shapes}")
+    used = variants(arguments.index)
+    ((_, report),) = run([[case]], lambda item, phase: check(item, used, phase))
     print(report)
     if not isinstance(report, Finding):
         return 0
     if arguments.shrink:
-        case, report = shrink(case, report, variants(arguments.index))
-        print(f"\n{case.text}")
-        for name, array in case.feeds[0].items():
-            print(f"{name} = {array.dtype}{list(array.shape)} {np.array2string(array.ravel()[:40], threshold=40)}")
-        print(f"{report.kind.value} [{report.variant}]: {report.message}")
-    print(f"reproduce with: python -m tests.fuzz --seed {arguments.seed} --index {arguments.index} --shrink")
+        case, report = shrink(case, report, used)
+        print(f"\n{_text(case)}\n{_line(report)}")
+    if arguments.save:
+        onnx.save(case.model, arguments.save)
+    print(
+        f"reproduce with: python -m tests.fuzz --seed {arguments.seed} --index {arguments.index} --shrink"
+    )
     return 1
 
 
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m tests.fuzz", description=__doc__)
-    parser.add_argument("--count", type=int, default=1000, help="graphs (default: 1000)")
-    parser.add_argument("--seed", type=int, default=0, help="with the index of a graph all that decides what it is")
-    parser.add_argument("--start", type=int, default=0, help="index of the first graph")
-    parser.add_argument("--jobs", type=int, default=1, help="processes")
-    parser.add_argument("--minutes", type=float, default=0, help="stop after these")
-    parser.add_argument("--index", type=int, help="only this graph, in this process, with its text")
-    parser.add_argument("--shrink", action="store_true", help="with --index: make what fails small")
-    parser.add_argument("--save", help="with --index: write the model to this file")
-    parser.add_argument("--skipped", action="store_true", help="say why onnxruntime did not run graphs")
+    add = parser.add_argument
+    add("--count", type=int, default=1000, help="graphs (default: 1000)")
+    add("--seed", type=int, default=0, help="with its index all that decides what a graph is")
+    add("--start", type=int, default=0, help="index of the first graph")
+    add("--jobs", type=int, default=1, help="processes")
+    add("--minutes", type=float, default=0, help="stop after these")
+    add("--shrink", action="store_true", help="make what fails small")
+    add("--index", type=int, help="only this graph, with its text")
+    add("--save", type=Path, help="with --index: write a model that fails to this file")
+    add("--skipped", action="store_true", help="say why onnxruntime did not run graphs")
     return parser.parse_args()
 
 

@@ -70,7 +70,36 @@ def generate(seed: int, index: int) -> Case:
 
 
 def _opset(rng: random.Random) -> int:
-    return rng.choice((7, 8, 9, 10, 11, 12, 13, 13, 14, 15, 16, 17, 17, 18, 18, 19, 20, 21, 21, 22, 23, 24, 25, 26, 27, 28))
+    return rng.choice(
+        (
+            7,
+            8,
+            9,
+            10,
+            11,
+            12,
+            13,
+            13,
+            14,
+            15,
+            16,
+            17,
+            17,
+            18,
+            18,
+            19,
+            20,
+            21,
+            21,
+            22,
+            23,
+            24,
+            25,
+            26,
+            27,
+            28,
+        )
+    )
 
 
 def _environments(rng: random.Random) -> tuple[dict[str, int], ...]:
@@ -108,11 +137,15 @@ def _case(g: Growth) -> Case:
         constants,
     )
     ir_version = 8 if g.opset < 19 else 10 if g.opset < 24 else 11
-    model = helper.make_model(graph, ir_version=ir_version, opset_imports=[helper.make_opsetid("", g.opset)])
+    model = helper.make_model(
+        graph, ir_version=ir_version, opset_imports=[helper.make_opsetid("", g.opset)]
+    )
     seed = g.numpy_seed()
     feeds = tuple(
         {
-            item.value.name: draw(seed + number, item.value.dtype, item.value.shapes[e] or (), item.contents, e)
+            item.value.name: draw(
+                seed + number, item.value.dtype, item.value.shapes[e] or (), item.contents, e
+            )
             for number, item in enumerate(inputs)
         }
         for e in range(g.breadth)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import enum
-import random
 import re
 import warnings
 from collections.abc import Callable, Sequence
@@ -16,7 +15,7 @@ import dvm_graph
 from dvm_graph._core import simd_levels
 from dvm_graph.pipeline import PASSES
 from tests.fuzz.case import Case, Feeds
-from tests.fuzz.judge import difference, explained, longest, precision, Reference
+from tests.fuzz.judge import Reference, difference, explained, longest, precision
 
 
 class Kind(enum.Enum):
@@ -49,7 +48,9 @@ class Finding:
     @property
     def signature(self) -> str:
         """What findings of one defect likely have in common."""
-        plain = re.sub(r"'[^']*'|\"[^\"]*\"|-?\d[\d.e+-]*|[a-z]+\d+|\([^()]*\)|\[[^\]]*\]", "#", self.message)
+        plain = re.sub(
+            r"'[^']*'|\"[^\"]*\"|-?\d[\d.e+-]*|[a-z]+\d+|\([^()]*\)|\[[^\]]*\]", "#", self.message
+        )
         detail = "" if self.kind in (Kind.MISMATCH, Kind.SPECIAL) else plain[:80]
         return f"{self.kind.name} {' '.join(self.operators)} {detail}"
 
@@ -105,14 +106,14 @@ def _expected(case: Case) -> dict[int, list[Any]] | Skipped:
     """What onnxruntime gives, by environment."""
     try:
         reference = Reference(case.model)
-    except Exception as error:  # noqa: BLE001 - onnxruntime's errors have no common base
+    except Exception as error:
         return Skipped(f"load: {_first(error)}")
     results = {}
     reason = ""
     for index, feeds in enumerate(case.feeds):
         try:
             results[index] = reference.run(feeds)
-        except Exception as error:  # noqa: BLE001
+        except Exception as error:
             reason = f"run: {_first(error)}"
     return results or Skipped(reason)
 
@@ -122,7 +123,10 @@ def _first(error: Exception) -> str:
 
 
 def _check_one(
-    case: Case, expected: dict[int, list[Any]], options: dvm_graph.Options, phase: Callable[[Phase], None]
+    case: Case,
+    expected: dict[int, list[Any]],
+    options: dvm_graph.Options,
+    phase: Callable[[Phase], None],
 ) -> Finding | None:
     def found(kind: Kind, message: str, environment: int = 0) -> Finding:
         return Finding(kind, message, case.operators, environment=environment)
@@ -134,7 +138,7 @@ def _check_one(
             model = dvm_graph.optimize(case.data, options)
     except dvm_graph.DvmError as error:
         return found(Kind.REFUSED, f"optimize: {type(error).__name__}: {error}")
-    except Exception as error:  # noqa: BLE001 - that nothing else escapes is what is tested
+    except Exception as error:
         return found(Kind.FOREIGN, f"optimize: {type(error).__name__}: {error}")
     phase(Phase.RUN)
     first: dict[int, list[Any]] = {}
@@ -144,7 +148,7 @@ def _check_one(
             results = model.run(case.feeds[index])
         except dvm_graph.DvmError as error:
             return found(Kind.REFUSED, f"run: {type(error).__name__}: {error}", index)
-        except Exception as error:  # noqa: BLE001
+        except Exception as error:
             return found(Kind.FOREIGN, f"run: {type(error).__name__}: {error}", index)
         if index in first:
             if not _same_bits(results, first[index]):

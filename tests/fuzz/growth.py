@@ -131,7 +131,7 @@ class Growth:
         extents = tuple(environment[symbol] for environment in self.environments)
         if kind < 0.85:
             return symbol, extents
-        if kind < 0.92:
+        if kind < 0.99:
             return None, extents
         text, of = self.choose(_EXPRESSIONS)
         return text.format(symbol), tuple(of(extent) for extent in extents)
@@ -211,7 +211,9 @@ class Growth:
                 return value
         raise RefusedError
 
-    def ranked(self, dtypes: Sequence[int], low: int, high: int = MOST_RANK, new: float = 0.15) -> Value:
+    def ranked(
+        self, dtypes: Sequence[int], low: int, high: int = MOST_RANK, new: float = 0.15
+    ) -> Value:
         """A value of a rank in a range, where need be by a view of one of another rank."""
         value = self.pick(dtypes, new=new)
         if self.chance(0.35):
@@ -311,7 +313,11 @@ class Growth:
         count = schema.min_output if outputs is None else outputs
         results = ["" if i in hide else self.name("v") for i in range(max(1, count))]
         node = helper.make_node(
-            op, [v.name if v else "" for v in bound], results, name=f"{op}_{results[0]}", **attributes
+            op,
+            [v.name if v else "" for v in bound],
+            results,
+            name=f"{op}_{results[0]}",
+            **attributes,
         )
         made = self._infer(schema, node, [v for v in bound if v is not None])
         if not supported(node, tuple(v.dtype if v else 0 for v in bound), self.opset):
@@ -333,7 +339,8 @@ class Growth:
             key = tuple(v.shapes[index] for v in operands)
             if key not in seen:
                 types = {
-                    v.name: helper.make_tensor_type_proto(v.dtype, v.shapes[index]) for v in operands
+                    v.name: helper.make_tensor_type_proto(v.dtype, v.shapes[index])
+                    for v in operands
                 }
                 try:
                     seen[key] = shape_inference.infer_node_outputs(
@@ -380,7 +387,11 @@ def _broadcasts(left: Sequence[Shape | None], right: Sequence[Shape | None]) -> 
 
 
 def _shape(type_: onnx.TypeProto | None) -> Shape | None:
-    if type_ is None or not type_.HasField("tensor_type") or not type_.tensor_type.HasField("shape"):
+    if (
+        type_ is None
+        or not type_.HasField("tensor_type")
+        or not type_.tensor_type.HasField("shape")
+    ):
         return None
     return tuple(
         d.dim_value if d.HasField("dim_value") else None for d in type_.tensor_type.shape.dim
@@ -428,7 +439,9 @@ def _has_kernel(node: onnx.NodeProto, dtypes: tuple[int, ...], opset: int) -> bo
     try:
         ort.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
     except Exception as error:  # onnxruntime's errors have no common base
-        return "NOT_IMPLEMENTED" not in str(error) and "Could not find an implementation" not in str(error)
+        return "NOT_IMPLEMENTED" not in str(
+            error
+        ) and "Could not find an implementation" not in str(error)
     return True
 
 

@@ -9,10 +9,11 @@ there is wrong.
 
 from __future__ import annotations
 
+import functools
 import math
 import random
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, TypeAlias
 
 import ml_dtypes
@@ -48,9 +49,7 @@ class Reference:
         options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
         options.intra_op_num_threads = 1
         graph = model.graph
-        self._narrow = [
-            v.type.tensor_type.elem_type == TensorProto.BFLOAT16 for v in graph.output
-        ]
+        self._narrow = [v.type.tensor_type.elem_type == TensorProto.BFLOAT16 for v in graph.output]
         narrow = [v for v in graph.input if v.type.tensor_type.elem_type == TensorProto.BFLOAT16]
         if narrow or any(self._narrow):
             model = _with_wide_borders(model)
@@ -59,7 +58,9 @@ class Reference:
 
     def run(self, feeds: Feeds) -> list[Any]:
         wide = {
-            f"{k}_wide" if v.dtype == BFLOAT16 else k: v.astype(np.float32) if v.dtype == BFLOAT16 else v
+            f"{k}_wide" if v.dtype == BFLOAT16 else k: v.astype(np.float32)
+            if v.dtype == BFLOAT16
+            else v
             for k, v in feeds.items()
         }
         return [
@@ -91,13 +92,24 @@ def _with_wide_borders(model: onnx.ModelProto) -> onnx.ModelProto:
 
 
 def precision(model: onnx.ModelProto, feeds: Feeds, results: Sequence[Any]) -> np.dtype[Any]:
-    """The least precise floating-point type that a model names."""
+    """The least precise floating-point type that a model names, or computes in.
+
+    Operators that are functions have constants of float32, as the standard writes them down.
+    """
     kinds = {np.asarray(a).dtype for a in (*feeds.values(), *results)}
     kinds |= {helper.tensor_dtype_to_np_dtype(t.data_type) for t in model.graph.initializer}
     for node in model.graph.node:
         kinds |= {helper.tensor_dtype_to_np_dtype(a.i) for a in node.attribute if a.name == "to"}
+        if _is_function(node.op_type, model.opset_import[0].version):
+            kinds.add(np.dtype(np.float32))
     order = (np.dtype(ml_dtypes.bfloat16), np.dtype(np.float16), np.dtype(np.float32))
     return next((kind for kind in order if kind in kinds), np.dtype(np.float64))
+
+
+@functools.cache
+def _is_function(op: str, opset: int) -> bool:
+    schema = onnx.defs.get_schema(op, opset, "")
+    return bool(schema.has_function or schema.has_context_dependent_function)
 
 
 def longest(results: Sequence[Any], feeds: Feeds, model: onnx.ModelProto) -> int:
@@ -153,57 +165,62 @@ def _describe(mine: Array, theirs: Array, wrong: Array) -> str:
 
 
 def explained(case: Case, feeds: Feeds, mine: Sequence[Any], theirs: Sequence[Any]) -> bool:
-    """Whether small errors of the reference's operands move it as far as the answer is off."""
+    """Whether it is the reference that is off, or rounding moves it as far as the answer is off."""
     kind, terms = precision(case.model, feeds, theirs), longest(theirs, feeds, case.model)
-    wrongs = [outside(a, b, kind, terms) for a, b in zip(mine, theirs, strict=True)]
-    if _agrees(mine, referee(case, feeds), kind, terms):
-        return True
-    if any(isinstance(wrong, str) for wrong in wrongs):
+    wrongs = {
+        index: outside(a, b, kind, terms)
+        for index, (a, b) in enumerate(zip(mine, theirs, strict=True))
+    }
+    wrongs = {index: wrong for index, wrong in wrongs.items() if wrong is not None}
+    for exact in referees(case, feeds):
+        wrongs = {i: w for i, w in wrongs.items() if not _agrees(mine[i], exact[i], kind, terms)}
+    if any(isinstance(wrong, str) for wrong in wrongs.values()):
         return False
-    moved = [np.zeros(np.shape(b)) for b in theirs]
-    erratic = [np.zeros(np.shape(b), bool) for b in theirs]
-    for number in range(SAMPLES):
+    near = {index: np.zeros(np.shape(theirs[index]), bool) for index in wrongs}
+    moved = {index: np.zeros(np.shape(theirs[index])) for index in wrongs}
+    for number in range(SAMPLES if wrongs else 0):
         try:
             sample = Reference(disturbed(case.model, number)).run(feeds)
-        except Exception:  # noqa: BLE001 - onnxruntime's errors have no common base
+        except Exception:
             continue
-        for index, (a, b) in enumerate(zip(sample, theirs, strict=True)):
-            if not isinstance(a, np.ndarray) or a.shape != np.shape(b):
+        for index in wrongs:
+            if np.shape(sample[index]) != np.shape(theirs[index]):
                 return True  # the shape itself hangs on rounding
-            if a.dtype.kind not in "iubSUO":
-                with np.errstate(all="ignore"):
-                    step = np.abs(a.astype(np.float64) - np.asarray(b).astype(np.float64))
-                erratic[index] |= np.isfinite(a.astype(np.float64)) != np.isfinite(b.astype(np.float64))
-                moved[index] = np.fmax(moved[index], np.where(np.isfinite(step), step, 0))
-            else:
-                erratic[index] |= np.asarray(a != b)
-    for a, b, wrong, step, jumps in zip(mine, theirs, wrongs, moved, erratic, strict=True):
-        if wrong is None:
-            continue
-        if a.dtype.kind in "iubSUO":
-            near = jumps
-        else:
-            with np.errstate(all="ignore"):
-                near = np.abs(a.astype(np.float64) - b.astype(np.float64)) <= MARGIN * step
-            near |= jumps
-        if not np.all(near | ~wrong):
+            step, jumps = _movement(sample[index], theirs[index])
+            moved[index] = np.fmax(moved[index], step)
+            near[index] |= jumps
+    for index, wrong in wrongs.items():
+        step, _ = _movement(mine[index], theirs[index])
+        near[index] |= (step > 0) & (step <= MARGIN * moved[index])
+        if not np.all(near[index] | ~np.asarray(wrong)):
             return False
     return True
 
 
-def _agrees(mine: Sequence[Any], exact: Sequence[Any] | None, kind: Any, terms: int) -> bool:
-    """Whether it is the reference that is off."""
-    return exact is not None and all(
-        np.shape(a) == np.shape(b)
-        and outside(a, np.asarray(b).astype(a.dtype), kind, terms) is None
-        for a, b in zip(mine, exact, strict=True)
+def _movement(one: Array, other: Array) -> tuple[Array, Array]:
+    """How far elements are apart, and which jump: integers that differ, numbers that are none."""
+    if one.dtype.kind in "iubSUO":
+        return np.zeros(one.shape), np.asarray(one != other)
+    with np.errstate(all="ignore"):
+        x, y = one.astype(np.float64), other.astype(np.float64)
+        step = np.abs(x - y)
+    return np.where(np.isfinite(step), step, 0), np.isfinite(x) != np.isfinite(y)
+
+
+def _agrees(mine: Any, exact: Any, kind: Any, terms: int) -> bool:
+    exact = np.asarray(exact)
+    return bool(
+        np.shape(mine) == exact.shape
+        and outside(mine, exact.astype(mine.dtype), kind, terms) is None
     )
 
 
 def disturbed(model: onnx.ModelProto, seed: int) -> onnx.ModelProto:
     """The model with every floating-point operand multiplied by about one, each reader's by its own."""
     typed = onnx.shape_inference.infer_shapes(model)
-    types = {v.name: v.type.tensor_type.elem_type for v in (*typed.graph.value_info, *typed.graph.input)}
+    types = {
+        v.name: v.type.tensor_type.elem_type for v in (*typed.graph.value_info, *typed.graph.input)
+    }
     types |= {t.name: t.data_type for t in model.graph.initializer}
     rng = random.Random(seed)
     result = onnx.ModelProto()
@@ -221,7 +238,7 @@ def disturbed(model: onnx.ModelProto, seed: int) -> onnx.ModelProto:
             if node.op_type in _CONSTANT_OPERANDS and place:
                 continue
             kind = helper.tensor_dtype_to_np_dtype(dtype)
-            factor = f"{name}_{node.name}_{place}_factor"
+            factor = f"{node.output[0]}_{place}_factor"
             number = 1 + rng.choice((-2, -1, 1, 2)) * _eps(kind)
             result.graph.initializer.append(numpy_helper.from_array(np.array(number, kind), factor))
             near = f"{factor}_product"
@@ -232,18 +249,21 @@ def disturbed(model: onnx.ModelProto, seed: int) -> onnx.ModelProto:
     return result
 
 
-_CONSTANT_OPERANDS = frozenset(("Resize", "Upsample", "QuantizeLinear", "DequantizeLinear", "QLinearConv", "QLinearMatMul"))
+_CONSTANT_OPERANDS = frozenset(
+    ("Resize", "Upsample", "QuantizeLinear", "DequantizeLinear", "QLinearConv", "QLinearMatMul")
+)
 
 
-def referee(case: Case, feeds: Feeds) -> list[Array] | None:
-    """What onnx's own evaluator makes of the model with every float a double; None where it cannot."""
-    try:
-        with np.errstate(all="ignore"), warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            wide = {k: v.astype(np.float64) if _narrow(v) else v for k, v in feeds.items()}
-            return list(ReferenceEvaluator(_doubled(case.model)).run(None, wide))
-    except Exception:  # noqa: BLE001 - what it cannot do shows in many ways
-        return None
+def referees(case: Case, feeds: Feeds) -> Iterator[list[Array]]:
+    """What onnx's own evaluator makes of the model with every float a double, and as it is."""
+    wide = {k: v.astype(np.float64) if _narrow(v) else v for k, v in feeds.items()}
+    for model, given in ((_doubled(case.model), wide), (case.model, feeds)):
+        try:
+            with np.errstate(all="ignore"), warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                yield list(ReferenceEvaluator(model).run(None, given))
+        except Exception:
+            continue
 
 
 def _narrow(array: Array) -> bool:

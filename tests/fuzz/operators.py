@@ -41,11 +41,14 @@ CHOICES: dict[str, tuple[Any, ...]] = {
 UNSAFE_INTEGER = frozenset(("Div", "Mod"))
 
 
+_ALL = sorted({s.name for s in defs.get_all_schemas() if s.domain == ""} - set(EXCLUDED))
+
+
 @functools.cache
 def names(opset: int, kind: str | None = None) -> tuple[tuple[str, ...], tuple[float, ...]]:
     """Operators that an opset has, of one kind or of any, with weights."""
     found = []
-    for op in sorted({s.name for s in defs.get_all_schemas() if s.domain == ""} - set(EXCLUDED)):
+    for op in _ALL:
         try:
             find_schema(op, opset)
         except RefusedError:
@@ -79,7 +82,9 @@ def grow(g: Growth, kind: str | None = None) -> Value:
 def from_schema(g: Growth, op: str) -> Value:
     """A node whose operands broadcast with each other, as those of element-wise operators do."""
     schema = find_schema(op, g.opset)
-    constraints = {c.type_param_str: parse_types(c.allowed_type_strs) for c in schema.type_constraints}
+    constraints = {
+        c.type_param_str: parse_types(c.allowed_type_strs) for c in schema.type_constraints
+    }
     bound: dict[str, int] = {}
     operands: list[Value | None] = []
     first: Value | None = None

@@ -121,7 +121,9 @@ def window(g: Growth, x: Value, dilate: bool = True, kernel: int = 3) -> dict[st
         attributes["dilations"] = [g.choose((1, 2)) for _ in range(n)]
     way = g.rng.random()
     if way < 0.45:
-        attributes["pads"] = [g.rng.randint(0, max(0, k - 1)) for k in attributes["kernel_shape"] * 2]
+        attributes["pads"] = [
+            g.rng.randint(0, max(0, k - 1)) for k in attributes["kernel_shape"] * 2
+        ]
     elif way < 0.65:
         attributes["auto_pad"] = g.choose(("SAME_UPPER", "SAME_LOWER", "VALID", "NOTSET"))
     return attributes
@@ -187,13 +189,19 @@ def global_pool(g: Growth, op: str) -> Value:
 
 @recipe("LRN", kind=WINDOW)
 def lrn(g: Growth) -> Value:
-    return g.emit("LRN", [image(g, "LRN", 4, 4)], {"size": g.choose((1, 3, 5)), "bias": g.choose((None, 2.0))})
+    return g.emit(
+        "LRN", [image(g, "LRN", 4, 4)], {"size": g.choose((1, 3, 5)), "bias": g.choose((None, 2.0))}
+    )
 
 
 @recipe("Resize", "Upsample", kind=WINDOW, weight=2)
 def resize(g: Growth, op: str) -> Value:
     x = g.ranked(types(op, g.opset), 2, 4)
-    modes = ("nearest", "linear", "cubic") if op == "Resize" and g.opset >= 11 else ("nearest", "linear")
+    modes = (
+        ("nearest", "linear", "cubic")
+        if op == "Resize" and g.opset >= 11
+        else ("nearest", "linear")
+    )
     mode = g.choose(modes)
     scales = [1.0] * max(0, x.rank - 2) + [g.choose((1.0, 2.0, 0.5, 1.5, 3.0)) for _ in range(2)]
     values = g.constant(np.array(scales[: x.rank], np.float32))
@@ -204,11 +212,19 @@ def resize(g: Growth, op: str) -> Value:
     if g.opset == 10:
         return g.emit("Resize", [x, values], {"mode": mode})
     roi = g.constant(np.zeros(0, np.float32)) if g.opset < 13 else None
-    ways = ("half_pixel", "align_corners", "asymmetric", "pytorch_half_pixel", "half_pixel_symmetric")
+    ways = (
+        "half_pixel",
+        "align_corners",
+        "asymmetric",
+        "pytorch_half_pixel",
+        "half_pixel_symmetric",
+    )
     attributes = {
         "mode": mode,
         "coordinate_transformation_mode": g.choose(ways[: 4 if g.opset < 19 else 5]),
-        "nearest_mode": g.choose((None, "floor", "ceil", "round_prefer_floor", "round_prefer_ceil")),
+        "nearest_mode": g.choose(
+            (None, "floor", "ceil", "round_prefer_floor", "round_prefer_ceil")
+        ),
         "exclude_outside": 1 if mode == "cubic" and g.chance(0.2) else None,
         "cubic_coeff_a": g.choose((None, -0.5)) if mode == "cubic" else None,
         "antialias": 1 if g.opset >= 18 and mode != "nearest" and g.chance(0.15) else None,
@@ -244,7 +260,9 @@ def roi_align(g: Growth) -> Value:
     x = g.ranked(types("RoiAlign", g.opset), 4, 4)
     rois = g.fresh(x.dtype, [(2, 4)] * g.breadth, Contents(positive=True))
     index = g.fresh(7, [(2,)] * g.breadth, Contents(low=(0,) * g.breadth, high=x.at(0)))
-    return g.emit("RoiAlign", [x, rois, index], {"output_height": 2, "output_width": 3, "sampling_ratio": 2})
+    return g.emit(
+        "RoiAlign", [x, rois, index], {"output_height": 2, "output_width": 3, "sampling_ratio": 2}
+    )
 
 
 # -- reductions and norms
@@ -296,7 +314,11 @@ def top_k(g: Growth) -> Value:
     if min(x.at(axis)) == 0:
         raise RefusedError
     k = g.rng.randint(1, min(x.at(axis)))
-    attributes = {"axis": axis, "largest": g.choose((None, 0, 1)), "sorted": 1 if g.chance(0.5) else None}
+    attributes = {
+        "axis": axis,
+        "largest": g.choose((None, 0, 1)),
+        "sorted": 1 if g.chance(0.5) else None,
+    }
     if g.opset < 10:
         return g.emit("TopK", [x], {**attributes, "k": k}, outputs=2)
     return g.emit("TopK", [x, g.integers([k])], attributes, outputs=2)
@@ -311,7 +333,9 @@ def layer_norm(g: Growth, op: str) -> Value:
     bias = g.fresh(x.dtype, rest) if op == "LayerNormalization" and g.chance(0.6) else None
     operands = [scale, bias] if op == "LayerNormalization" else [scale]
     outputs = g.choose((1, 1, 1, 3)) if op == "LayerNormalization" else 1
-    return g.emit(op, [x, *operands], {"axis": axis, "epsilon": g.choose((None, 0.1))}, outputs=outputs)
+    return g.emit(
+        op, [x, *operands], {"axis": axis, "epsilon": g.choose((None, 0.1))}, outputs=outputs
+    )
 
 
 @recipe("BatchNormalization", "InstanceNormalization", kind=REDUCTION)
@@ -332,7 +356,9 @@ def group_norm(g: Growth) -> Value:
         raise RefusedError
     channels = x.at(1)[0]
     groups = g.choose([f for f in range(1, channels + 1) if channels % f == 0])
-    scale, bias = (g.fresh(x.dtype, [(channels if g.opset >= 21 else groups,)] * g.breadth) for _ in range(2))
+    scale, bias = (
+        g.fresh(x.dtype, [(channels if g.opset >= 21 else groups,)] * g.breadth) for _ in range(2)
+    )
     return g.emit("GroupNormalization", [x, scale, bias], {"num_groups": groups})
 
 
@@ -351,7 +377,10 @@ def loss(g: Growth, op: str) -> Value:
     shape = [(s[0], *s[2:]) for s in x.shapes]  # type: ignore[index,misc]
     labels = g.fresh(7, shape, Contents(low=(0,) * g.breadth, high=x.at(1)))
     weights = maybe(g, lambda: g.fresh(x.dtype, along(x, (1,)), Contents(positive=True)))
-    attributes = {"reduction": g.choose((None, "none", "mean", "sum")), "ignore_index": g.choose((None, 0))}
+    attributes = {
+        "reduction": g.choose((None, "none", "mean", "sum")),
+        "ignore_index": g.choose((None, 0)),
+    }
     return g.emit(op, [x, labels, weights], attributes)
 
 
@@ -433,7 +462,9 @@ def attention(g: Growth) -> Value:
     k, v = g.fresh(dtype, kv), g.fresh(dtype, kv)
     mask = None
     if g.chance(0.4):
-        mask = g.fresh(g.choose((dtype, 9)), [(a[2], b[2]) for a, b in zip(q.shapes, kv, strict=True)])  # type: ignore[index]
+        mask = g.fresh(
+            g.choose((dtype, 9)), [(a[2], b[2]) for a, b in zip(q.shapes, kv, strict=True)]
+        )  # type: ignore[index]
     attributes = {
         "is_causal": g.choose((None, 0, 1)),
         "scale": g.choose((None, 0.5)),
@@ -469,14 +500,20 @@ def constant_of_shape(g: Growth) -> Value:
     import onnx
 
     x = g.pick((1, 7), lambda v: v.rank <= 4)
-    value = onnx.numpy_helper.from_array(np.array([g.choose((0, 1, 2.5))], g.choose((np.float32, np.int64))))
-    return g.emit("ConstantOfShape", [g.emit("Shape", [x])], {"value": value if g.chance(0.8) else None})
+    value = onnx.numpy_helper.from_array(
+        np.array([g.choose((0, 1, 2.5))], g.choose((np.float32, np.int64)))
+    )
+    return g.emit(
+        "ConstantOfShape", [g.emit("Shape", [x])], {"value": value if g.chance(0.8) else None}
+    )
 
 
 @recipe("EyeLike", kind=OTHER)
 def eye_like(g: Growth) -> Value:
     x = g.ranked(types("EyeLike", g.opset), 2, 2)
-    return g.emit("EyeLike", [x], {"k": g.choose((None, 0, 1, -1)), "dtype": g.choose((None, 1, 7))})
+    return g.emit(
+        "EyeLike", [x], {"k": g.choose((None, 0, 1, -1)), "dtype": g.choose((None, 1, 7))}
+    )
 
 
 @recipe("Cast", kind=OTHER, weight=3)
@@ -504,7 +541,9 @@ def where(g: Growth) -> Value:
     x = g.pick(types("Where", g.opset, 1))
     y = g.partner(x)
     conditions = [v for v in g.values if v.dtype == 9 and v.known]
-    condition = g.choose(conditions) if conditions and g.chance(0.7) else g.fresh(9, g.part(x.shapes))
+    condition = (
+        g.choose(conditions) if conditions and g.chance(0.7) else g.fresh(9, g.part(x.shapes))
+    )
     return g.emit("Where", [condition, x, y])
 
 
@@ -544,7 +583,11 @@ def bit_shift(g: Growth) -> Value:
 @recipe("DFT", kind=OTHER, weight=0.5)
 def dft(g: Growth) -> Value:
     x = g.fresh(1, [(2, g.choose((4, 5, 8)), g.choose((1, 2)))] * g.breadth)
-    return g.emit("DFT", [x], {"axis": 1, "inverse": g.choose((None, 0, 1)), "onesided": g.choose((None, 0, 1))})
+    return g.emit(
+        "DFT",
+        [x],
+        {"axis": 1, "inverse": g.choose((None, 0, 1)), "onesided": g.choose((None, 0, 1))},
+    )
 
 
 @recipe("HannWindow", "HammingWindow", "BlackmanWindow", kind=OTHER, weight=0.3)
@@ -555,7 +598,9 @@ def signal_window(g: Growth, op: str) -> Value:
 @recipe("AffineGrid", kind=OTHER, weight=0.5)
 def affine_grid(g: Growth) -> Value:
     theta = g.fresh(1, [(2, 2, 3)] * g.breadth)
-    return g.emit("AffineGrid", [theta, g.integers([2, 3, 4, 5])], {"align_corners": g.choose((None, 0, 1))})
+    return g.emit(
+        "AffineGrid", [theta, g.integers([2, 3, 4, 5])], {"align_corners": g.choose((None, 0, 1))}
+    )
 
 
 @recipe("NonMaxSuppression", kind=OTHER, weight=0.5)

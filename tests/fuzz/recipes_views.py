@@ -9,7 +9,7 @@ import numpy as np
 
 from tests.fuzz.contents import Contents
 from tests.fuzz.growth import DTYPES, FLOATS, INTEGERS, MOST_RANK, Growth, RefusedError, Value
-from tests.fuzz.registry import VIEW, GATHER, recipe, types
+from tests.fuzz.registry import GATHER, VIEW, recipe, types
 
 INT64_MAX, INT64_MIN = 2**63 - 1, -(2**63)
 INDICES = (7, 6)  # int64, int32
@@ -189,7 +189,9 @@ def concat(g: Growth) -> Value:
             shapes = [(*s[:axis], extent, *s[axis + 1 :]) for s in x.shapes]  # type: ignore[index,misc]
             parts.append(g.fresh(x.dtype, shapes))
     g.rng.shuffle(parts)
-    return g.emit("Concat", parts, {"axis": axis - x.rank if g.opset >= 11 and g.chance(0.3) else axis})
+    return g.emit(
+        "Concat", parts, {"axis": axis - x.rank if g.opset >= 11 and g.chance(0.3) else axis}
+    )
 
 
 def _joins(left: Value, right: Value, axis: int) -> bool:
@@ -209,7 +211,9 @@ def split(g: Growth) -> Value:
         return g.emit("Split", [x], {"axis": named}, {"split": sizes}, outputs=count)
     if g.opset >= 18:
         return g.emit("Split", [x], {"axis": named, "num_outputs": count}, outputs=count)
-    return g.emit("Split", [x], {"axis": named}, outputs=g.choose([c for c in (1, 2, 3) if extent % c == 0]))
+    return g.emit(
+        "Split", [x], {"axis": named}, outputs=g.choose([c for c in (1, 2, 3) if extent % c == 0])
+    )
 
 
 @recipe("Pad", kind=VIEW, weight=2)
@@ -244,7 +248,8 @@ def depth_to_space(g: Growth, op: str) -> Value:
     factor = block * block if op == "DepthToSpace" else block
     if any(e % factor for a in dims for e in x.at(a)):
         shapes = [
-            tuple(d * factor if a in dims else d for a, d in enumerate(s)) for s in x.shapes  # type: ignore[operator,arg-type]
+            tuple(d * factor if a in dims else d for a, d in enumerate(s))
+            for s in x.shapes  # type: ignore[operator,arg-type]
         ]
         x = g.fresh(x.dtype, shapes)
     return g.emit(op, [x], {"blocksize": block, "mode": g.choose((None, "DCR", "CRD"))})
@@ -264,10 +269,14 @@ def gather(g: Growth) -> Value:
     if 0 in x.at(axis):
         raise RefusedError
     index = _indices(g, x.at(axis), g.choose(((), (), (1,), (3,), (2, 2), None)))
-    return g.emit("Gather", [x, index], {"axis": axis - x.rank if g.opset >= 11 and g.chance(0.3) else axis})
+    return g.emit(
+        "Gather", [x, index], {"axis": axis - x.rank if g.opset >= 11 and g.chance(0.3) else axis}
+    )
 
 
-def _indices(g: Growth, extents: tuple[int, ...], shape: tuple[int, ...] | None, low: int = -1) -> Value:
+def _indices(
+    g: Growth, extents: tuple[int, ...], shape: tuple[int, ...] | None, low: int = -1
+) -> Value:
     """Indices of an axis: constants, inputs, or a value's remainder; negative ones where allowed."""
     dtype = g.choose(INDICES)
     whole = [v for v in g.values if v.dtype == 7 and v.known and v.rank <= 2]
@@ -275,7 +284,7 @@ def _indices(g: Growth, extents: tuple[int, ...], shape: tuple[int, ...] | None,
         valid = g.emit("Mod", [g.choose(whole), g.integers(extents[0])])
         return valid
     if shape is None:
-        declared, sizes = g.dim()
+        _, sizes = g.dim()
         shapes = [(n,) for n in sizes]
         shape = (2,)
     else:
@@ -292,7 +301,9 @@ def gather_elements(g: Growth) -> Value:
         raise RefusedError
     extent = g.choose((1, 2, 5))
     shapes = [(*s[:axis], extent, *s[axis + 1 :]) for s in x.shapes]  # type: ignore[index,misc]
-    index = g.fresh(g.choose(INDICES), shapes, Contents(low=tuple(-e for e in x.at(axis)), high=x.at(axis)))
+    index = g.fresh(
+        g.choose(INDICES), shapes, Contents(low=tuple(-e for e in x.at(axis)), high=x.at(axis))
+    )
     return g.emit("GatherElements", [x, index], {"axis": axis})
 
 
@@ -339,7 +350,9 @@ def scatter_nd(g: Growth) -> Value:
 def one_hot(g: Growth) -> Value:
     depth = g.choose((1, 3, 5))
     shape = g.choose(((2,), (3, 2), ()))
-    index = g.fresh(7, [shape] * g.breadth, Contents(low=(-depth,) * g.breadth, high=(depth,) * g.breadth))
+    index = g.fresh(
+        7, [shape] * g.breadth, Contents(low=(-depth,) * g.breadth, high=(depth,) * g.breadth)
+    )
     values = g.constant(np.array([0.5, 2], np.float32))
     return g.emit("OneHot", [index, g.integers(depth), values], {"axis": g.choose((None, -1, 0))})
 
@@ -358,7 +371,9 @@ def compress(g: Growth) -> Value:
 def reverse_sequence(g: Growth) -> Value:
     x = g.ranked(types("ReverseSequence", g.opset), 2, 4)
     batch = g.choose((0, 1))
-    lengths = g.fresh(7, [(s[batch],) for s in x.shapes], Contents(low=(1,) * g.breadth, high=x.at(1 - batch)))  # type: ignore[index]
+    lengths = g.fresh(
+        7, [(s[batch],) for s in x.shapes], Contents(low=(1,) * g.breadth, high=x.at(1 - batch))
+    )  # type: ignore[index]
     return g.emit("ReverseSequence", [x, lengths], {"batch_axis": batch, "time_axis": 1 - batch})
 
 
@@ -367,7 +382,10 @@ def shape(g: Growth, op: str) -> Value:
     x = g.pick(types(op, g.opset))
     attributes = {}
     if op == "Shape" and g.opset >= 15 and g.chance(0.5):
-        attributes = {"start": g.rng.randint(-x.rank, x.rank), "end": g.rng.randint(-x.rank, x.rank + 1)}
+        attributes = {
+            "start": g.rng.randint(-x.rank, x.rank),
+            "end": g.rng.randint(-x.rank, x.rank + 1),
+        }
     return g.emit(op, [x], attributes)
 
 
@@ -380,7 +398,9 @@ def non_zero(g: Growth) -> Value:
 def unique(g: Growth) -> Value:
     x = g.pick(types("Unique", g.opset), lambda v: v.rank >= 1)
     axis = g.choose((None, *range(x.rank)))
-    return g.emit("Unique", [x], {"axis": axis, "sorted": g.choose((0, 1, None))}, outputs=g.choose((1, 2, 4)))
+    return g.emit(
+        "Unique", [x], {"axis": axis, "sorted": g.choose((0, 1, None))}, outputs=g.choose((1, 2, 4))
+    )
 
 
 @recipe("CenterCropPad", kind=VIEW)
@@ -398,8 +418,12 @@ def tensor_scatter(g: Growth) -> Value:
     update = (*shape[:axis], 2, *shape[axis + 1 :])
     dtype = g.choose((1, 10))
     past, new = (g.fresh(dtype, [s] * g.breadth) for s in (shape, update))
-    index = g.fresh(7, [shape[:1]] * g.breadth, Contents(low=(0,) * g.breadth, high=(3,) * g.breadth))
-    return g.emit("TensorScatter", [past, new, index], {"mode": g.choose((None, "linear", "circular"))})
+    index = g.fresh(
+        7, [shape[:1]] * g.breadth, Contents(low=(0,) * g.breadth, high=(3,) * g.breadth)
+    )
+    return g.emit(
+        "TensorScatter", [past, new, index], {"mode": g.choose((None, "linear", "circular"))}
+    )
 
 
 VIEWS: tuple[tuple[Callable[..., Value], int], ...] = (

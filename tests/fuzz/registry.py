@@ -29,7 +29,9 @@ class Recipe:
 RECIPES: dict[str, Recipe] = {}
 
 
-def recipe(*ops: str, kind: str, weight: float = 1) -> Callable[[Callable[..., Value]], Callable[..., Value]]:
+def recipe(
+    *ops: str, kind: str, weight: float = 1
+) -> Callable[[Callable[..., Value]], Callable[..., Value]]:
     """Registers what draws a node of these operators; it is told which where it asks."""
 
     def register(function: Callable[..., Value]) -> Callable[..., Value]:

@@ -6,6 +6,7 @@ comes out. A node is cut off by making its results inputs, which hold what onnxr
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
@@ -23,7 +24,9 @@ from tests.fuzz.workers import run
 Variants = tuple[tuple[str, Options], ...]
 
 
-def shrink(case: Case, finding: Finding, variants: Variants, seconds: float = 120) -> tuple[Case, Finding]:
+def shrink(
+    case: Case, finding: Finding, variants: Variants, seconds: float = 120
+) -> tuple[Case, Finding]:
     """The smallest case found that fails as this one does, and its finding."""
     used = tuple(v for v in variants if v[0] == finding.variant)
     shrinker = _Shrinker(case, finding, used, seconds)
@@ -35,28 +38,25 @@ class _Shrinker:
     def __init__(self, case: Case, finding: Finding, variants: Variants, seconds: float) -> None:
         self.case, self.finding = case, finding
         self._variants = variants
-        import time
-
-        self._now = time.monotonic
         self._end = time.monotonic() + seconds
 
     def run(self) -> None:
         self._try(replace(self.case, feeds=(self.case.feeds[self.finding.environment],)))
         progress = True
-        while progress and self._now() < self._end:
-            progress = any([self._pass(candidates) for candidates in _PASSES])
+        while progress and time.monotonic() < self._end:
+            progress = sum(self._pass(candidates) for candidates in _PASSES) > 0
 
     def _pass(self, candidates: Callable[[Case], Iterator[Case]]) -> bool:
         """Whether something could be left out; starts anew behind every success."""
         progress = False
         again = True
-        while again and self._now() < self._end:
+        while again and time.monotonic() < self._end:
             again = False
             for candidate in candidates(self.case):
                 if self._try(candidate):
                     progress = again = True
                     break
-                if self._now() > self._end:
+                if time.monotonic() > self._end:
                     break
         return progress
 
@@ -84,7 +84,9 @@ def _words(message: str) -> list[str]:
     return [word for word in message.split() if word.isalpha()][:8]
 
 
-def _edited(case: Case, edit: Callable[[onnx.GraphProto], None], feeds: Feeds | None = None) -> Case:
+def _edited(
+    case: Case, edit: Callable[[onnx.GraphProto], None], feeds: Feeds | None = None
+) -> Case:
     model = onnx.ModelProto()
     model.CopyFrom(case.model)
     edit(model.graph)
@@ -92,7 +94,9 @@ def _edited(case: Case, edit: Callable[[onnx.GraphProto], None], feeds: Feeds | 
     kept = {value.name for value in model.graph.input}
     given = feeds if feeds is not None else case.feeds[0]
     if feeds is None and len(case.feeds) > 1:
-        return replace(case, model=model, feeds=tuple({k: f[k] for k in f if k in kept} for f in case.feeds))
+        return replace(
+            case, model=model, feeds=tuple({k: f[k] for k in f if k in kept} for f in case.feeds)
+        )
     return replace(case, model=model, feeds=({k: v for k, v in given.items() if k in kept},))
 
 
@@ -150,12 +154,14 @@ def _cut_nodes(case: Case) -> Iterator[Case]:
     """Results of nodes as inputs, those of the last nodes first."""
     try:
         values = _intermediate(case)
-    except Exception:  # noqa: BLE001 - onnxruntime's errors have no common base
+    except Exception:
         return
     shown = {value.name for value in case.model.graph.output}
     for node in reversed(case.model.graph.node):
         names = [name for name in node.output if name]
-        if shown & set(names) or not all(isinstance(values.get(name), np.ndarray) for name in names):
+        if shown & set(names) or not all(
+            isinstance(values.get(name), np.ndarray) for name in names
+        ):
             continue
 
         def edit(graph: onnx.GraphProto, names: list[str] = names) -> None:

@@ -100,7 +100,9 @@ def _serve(batch: list[Item], work: Work, results: Connection, state: mmap.mmap)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     for place, item in enumerate(batch):
         used = sum(os.times()[:2])
-        resource.setrlimit(resource.RLIMIT_CPU, (int(used) + CPU_SECONDS + 1, resource.RLIM_INFINITY))
+        resource.setrlimit(
+            resource.RLIMIT_CPU, (int(used) + CPU_SECONDS + 1, resource.RLIM_INFINITY)
+        )
 
         def phase(now: Phase, place: int = place) -> None:
             state[:] = _STATE.pack(place, now, time.monotonic())
@@ -111,7 +113,9 @@ def _serve(batch: list[Item], work: Work, results: Connection, state: mmap.mmap)
     os._exit(0)
 
 
-def run(shares: list[Iterable[Item]], work: Work, until: float | None = None) -> Iterator[tuple[Item, Report]]:
+def run(
+    shares: list[Iterable[Item]], work: Work, until: float | None = None
+) -> Iterator[tuple[Item, Report]]:
     """Reports of all items, as they come, a child for each share."""
     workers = [Worker(share, work) for share in shares]
     try:

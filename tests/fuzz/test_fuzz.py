@@ -1,0 +1,138 @@
+"""The fuzzer itself: what it draws, what it blames, and what it makes small."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from onnx import helper
+
+from tests.fuzz.case import Case, generate
+from tests.fuzz.check import Finding, Kind, Phase, Report, Skipped, check
+from tests.fuzz.judge import Reference, explained
+from tests.fuzz.operators import EXCLUDED, names
+from tests.fuzz.registry import GATHER, PRODUCT, REDUCTION, VIEW, WINDOW
+from tests.fuzz.shrink import _PASSES
+from tests.fuzz.workers import run
+
+
+def case_of(text: str, **feeds: Any) -> Case:
+    model = onnx.parser.parse_model(f'<ir_version: 10, opset_import: ["" : 21]>\n{text}')
+    return Case(model, (feeds,))
+
+
+@pytest.mark.parametrize("index", range(0, 200, 20))
+def test_a_graph_is_a_function_of_seed_and_index(index: int) -> None:
+    one, other = generate(5, index), generate(5, index)
+    assert one.data == other.data
+    for left, right in zip(one.feeds, other.feeds, strict=True):
+        assert {k: (v.dtype, v.shape, v.tobytes()) for k, v in left.items()} == {
+            k: (v.dtype, v.shape, v.tobytes()) for k, v in right.items()
+        }
+    assert generate(5, index + 1).data != one.data
+
+
+def test_most_graphs_run_on_onnxruntime_and_their_text_reads_back() -> None:
+    ran = 0
+    for index in range(40):
+        case = generate(6, index)
+        again = onnx.parser.parse_model(case.text)
+        assert [n.op_type for n in again.graph.node] == [n.op_type for n in case.model.graph.node]
+        try:
+            Reference(case.model)
+            ran += 1
+        except Exception as error:
+            assert "onnxruntime" in type(error).__module__
+    assert ran > 32
+
+
+def test_every_operator_of_the_standard_is_drawn_or_left_out_by_name() -> None:
+    drawn = {op for opset in (7, 13, 21, 28) for op in names(opset)[0]}
+    current = {s.name for s in onnx.defs.get_all_schemas() if s.domain == "" and not s.deprecated}
+    assert current <= drawn | set(EXCLUDED)
+    for kind in (PRODUCT, REDUCTION, WINDOW, GATHER, VIEW):
+        assert len(names(21, kind)[0]) >= 4
+
+
+def reports(work: Callable[[int, Callable[[Phase], None]], Report], count: int) -> list[Report]:
+    return [report for _, report in sorted(run([range(count)], work), key=lambda pair: pair[0])]
+
+
+def test_a_crash_is_a_finding_and_the_cases_behind_it_are_checked() -> None:
+    def work(index: int, phase: Callable[[Phase], None]) -> Report:
+        phase(Phase.REFERENCE if index == 3 else Phase.OPTIMIZE)
+        if index in (1, 3):
+            os.kill(os.getpid(), signal.SIGSEGV)
+        return None
+
+    first, crashed, third, blamed, last = reports(work, 5)
+    assert first is third is last is None
+    assert isinstance(crashed, Finding)
+    assert crashed.kind is Kind.CRASH
+    assert "SIGSEGV in optimize" in crashed.message
+    assert isinstance(blamed, Skipped)
+
+
+def test_what_never_returns_is_a_finding(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tests.fuzz.workers.CPU_SECONDS", 0)
+
+    def work(index: int, phase: Callable[[Phase], None]) -> Report:
+        phase(Phase.RUN)
+        while index == 0:
+            pass
+        return None
+
+    endless, other = reports(work, 2)
+    assert isinstance(endless, Finding)
+    assert endless.kind is Kind.HANG
+    assert other is None
+
+
+SMALL = """g (float[N] x) => (float[N] y) { e = Tanh(x) y = Mul(e, e) }"""
+
+
+def test_a_wrong_answer_is_not_explained_by_rounding() -> None:
+    x = np.linspace(-2, 2, 7).astype(np.float32)
+    case = case_of(SMALL, x=x)
+    assert check(case) is None
+    (right,) = Reference(case.model).run(case.feeds[0])
+    assert not explained(case, case.feeds[0], [right * np.float32(1.001)], [right])
+
+
+def test_a_difference_of_large_numbers_is_explained_by_rounding() -> None:
+    case = case_of(
+        """g (float[N] x) => (float[N] y) <float a = {1e6}>
+        { p = Add(x, a) y = Sub(p, a) }""",
+        x=np.array([0.1, 0.2], np.float32),
+    )
+    (right,) = Reference(case.model).run(case.feeds[0])
+    wrong = right + np.float32(0.06)
+    assert explained(case, case.feeds[0], [wrong], [right])
+    assert not explained(case, case.feeds[0], [right + np.float32(100)], [right])
+
+
+def test_shrinking_offers_smaller_models_that_are_valid() -> None:
+    text = """g (float[N, 4] x) => (float[N, 4] y, float[N, 4] z)
+        { a = Relu(x) b = Softmax<axis = -1>(a) y = Tanh(b) z = Neg(a) }"""
+    case = case_of(text, x=np.ones((3, 4), np.float32))
+    smaller = [candidate for candidates in _PASSES for candidate in candidates(case)]
+    assert any(len(c.model.graph.node) == 1 for c in smaller)
+    assert any(c.feeds[0]["x"].shape == (1, 4) for c in smaller if "x" in c.feeds[0])
+    for candidate in smaller:
+        Reference(replace(candidate).model).run(candidate.feeds[0])
+
+
+def test_feeds_fit_the_declared_inputs() -> None:
+    for index in range(30):
+        case = generate(8, index)
+        for feeds in case.feeds:
+            for value in case.model.graph.input:
+                tensor = value.type.tensor_type
+                assert helper.tensor_dtype_to_np_dtype(tensor.elem_type) == feeds[value.name].dtype
+                assert len(tensor.shape.dim) == feeds[value.name].ndim
