@@ -67,8 +67,8 @@ class Options:
     local_bytes: int | None = None
     """Local memory of a core in bytes, at most 1 GiB; None: from the device."""
     check: bool = False
-    """Run every fused kernel at small extents against its operators in float64, and raise a
-    `MiscompileError` that names the kernel and its rule where they differ (translation validation)."""
+    """Hold every pass and every fused kernel to what its operators mean in float64, at small extents,
+    and raise a `MiscompileError` that names the pass, or the kernel and its rules, where they differ."""
     dump: str = ""
     """Folder for one text dump per stage; also set by DVM_DUMP."""
     disable_passes: frozenset[str] = frozenset()

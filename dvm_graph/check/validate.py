@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from dvm_graph.check.findings import CheckReport
+from dvm_graph.check.graphs import GraphCheck
 from dvm_graph.check.kernels import check_kernels
 from dvm_graph.options import Options
 from dvm_graph.pipeline import Compiled, Source, compile_model
@@ -15,7 +16,7 @@ from dvm_graph.pipeline import Compiled, Source, compile_model
 def validate(
     source: Source, options: Options | None = None, seed: int = 0, **overrides: Any
 ) -> CheckReport:
-    """Compiles a model and checks every kernel.
+    """Compiles a model and checks every pass and every kernel.
 
     Raises:
         DvmError: the model does not compile.
@@ -37,7 +38,7 @@ def checked_compile(source: Source, options: Options) -> Compiled:
 def _validate(source: Source, options: Options, seed: int) -> tuple[Compiled, CheckReport]:
     begin = time.perf_counter()
     report = CheckReport()
-    compiled = compile_model(source, options)
+    compiled = compile_model(source, options, GraphCheck(report, seed))
     check_kernels(compiled, options, report, seed)
     report.seconds = time.perf_counter() - begin
     return compiled, report

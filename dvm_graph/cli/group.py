@@ -1,6 +1,6 @@
 """The `dvm-graph` command: its subcommands, and what an error looks like.
 
-Exit codes: 0 done; 1 the results of two engines differ; 2 the request or the model is bad, with one
+Exit codes: 0 done; 1 the results of two engines differ, or a check found something; 2 the request or the model is bad, with one
 message on stderr. What is not a `DvmError` is a defect and keeps its traceback.
 """
 
@@ -11,6 +11,7 @@ from typing import Any
 import click
 
 from dvm_graph.cli.bench import bench
+from dvm_graph.cli.check import check
 from dvm_graph.cli.compare import compare
 from dvm_graph.cli.disasm import disasm
 from dvm_graph.cli.dump import dump
@@ -43,5 +44,5 @@ def main() -> None:
     """Compile ONNX models with dynamic shapes, run them, and see what was fused."""
 
 
-for _command in (run, compare, bench, report, visualize, dump, disasm):
+for _command in (run, compare, check, bench, report, visualize, dump, disasm):
     main.add_command(_command)

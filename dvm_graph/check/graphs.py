@@ -1,0 +1,308 @@
+"""Every stage of the pipeline that rewrites the graph: its output held to its input.
+
+In: the stages as the pipeline announces them. Out: a subject for each, and findings.
+
+`decompose` is held to onnxruntime, one ONNX node at a time: on the numbers that its operands have here,
+the node has to give what its basic operators give. Distinct nodes are asked once. A pass is held to the
+graph before it. Values that outlive a pass are where it is looked at: one that is what it was counts as
+exact from there on, so bounds are those of the few operators that changed, and nothing else is computed
+again. One that is something else is followed; where it changes an output of the graph, that is a finding.
+
+What is computed from constants alone keeps its error: folding rounds it to its type.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from dvm_graph.check.bounded import Bounded, differs
+from dvm_graph.check.compare import compare
+from dvm_graph.check.extents import Extents, choose_extents
+from dvm_graph.check.findings import CheckReport, Finding, Subject
+from dvm_graph.check.inputs import STYLES, draw, index_range
+from dvm_graph.check.oracle import Oracle, run_vendor
+from dvm_graph.check.reference import Reference
+from dvm_graph.errors import DvmError, ShapeError
+from dvm_graph.ir import DType, Graph, Node, Value
+from dvm_graph.pipeline import PASSES, Done
+from dvm_graph.symbolic import Facts, symbols_of
+
+Array: TypeAlias = np.ndarray[Any, Any]
+
+_LARGE = 1 << 24
+"""Elements of constants from which on one assignment of extents has to do."""
+
+
+class GraphCheck:
+    """An observer of the pipeline that evaluates the graph after each stage."""
+
+    def __init__(self, report: CheckReport, seed: int) -> None:
+        self._report, self._seed = report, seed
+        self._imported: Graph | None = None
+        self._runs: list[_Run] = []
+
+    def __call__(self, done: Done) -> None:
+        if done.name == "import_onnx":
+            self._imported = done.result
+        elif done.name == "decompose":
+            self._begin(done.result, done.facts)
+        elif done.name in PASSES:
+            subject = self._subject(done.name, "pass")
+            nodes = _live_nodes(done.result)
+            for run in list(self._runs):
+                self._advance(run, done, nodes, subject)
+
+    def _subject(self, name: str, kind: str) -> Subject:
+        subject = Subject(name, kind)
+        self._report.subjects.append(subject)
+        return subject
+
+    def _begin(self, graph: Graph, facts: Facts) -> None:
+        subject = self._subject("decompose", "decompose")
+        symbols = [
+            s for value in graph.inputs for dim in value.shape or () for s in symbols_of(dim)
+        ]
+        shapes = [dim for value in graph.inputs for dim in value.shape or ()]
+        constants = {value: value.data.size for value in graph.values() if value.data is not None}
+        count = 1 if sum(constants.values()) > _LARGE else len(STYLES) + 1
+        chosen = choose_extents(facts, symbols, count, self._seed, shapes)
+        oracle = Oracle(self._imported)
+        oracle.begin(graph, subject)
+        for number, extents in enumerate(chosen):
+            bound = set(symbols)
+            extents = Extents({s: n for s, n in extents.symbols.items() if s in bound})
+            for style in STYLES if len(chosen) == 1 < count else (STYLES[number % len(STYLES)],):
+                run = self._start(graph, extents, style, subject, oracle)
+                if run is not None:
+                    self._runs.append(run)
+        self._report.findings += oracle.findings
+        if not chosen:
+            subject.skipped = "no small extents satisfy the model's assumptions"
+
+    def _start(
+        self, graph: Graph, extents: Extents, style: str, subject: Subject, oracle: Oracle
+    ) -> _Run | None:
+        """Evaluates the decomposed graph; smaller integers where indices would be out of range."""
+        low, high = _range(graph, extents)
+        for least, greatest in ((low, high), (0, high), (0, 1)):
+            run = _Run(Extents(extents.symbols))
+            generator = np.random.default_rng(self._seed)
+            for value in graph.inputs:
+                if value.dtype is DType.OPAQUE or value.shape is None:
+                    subject.skipped = f"input {value.name} is no tensor of known rank"
+                    return None
+                shape = extents.dims(value.shape)
+                numbers = draw(generator, value.dtype, shape, style, least, greatest)
+                run.reference.give(value, numbers)
+            try:
+                run.evaluate(graph, oracle)
+            except IndexError:
+                continue
+            except ShapeError as error:
+                self._report.findings.append(Finding("decompose", "", (), str(extents), str(error)))
+                return None
+            except DvmError as error:  # the vendor library refuses these extents
+                subject.skipped = f"{type(error).__name__}: {error}"
+                return None
+            subject.runs += 1
+            return run
+        subject.skipped = f"indices are out of range at {extents}"
+        return None
+
+    def _advance(self, run: _Run, done: Done, nodes: Sequence[Node], subject: Subject) -> None:
+        graph: Graph = done.result
+        try:
+            run.advance(nodes)
+        except (IndexError, DvmError) as failure:
+            self._report.findings.append(
+                Finding(done.name, "", (), str(run.extents), f"cannot be evaluated: {failure}")
+            )
+            self._runs.remove(run)
+            return
+        subject.runs += 1
+        for number, (before, value) in enumerate(zip(run.outputs, graph.outputs, strict=True)):
+            after = run.reference.operand(value)
+            problem, error = _output_differs(before, after, subject)
+            if problem:
+                name = graph.output_names[number]
+                subject.failed = True
+                self._report.findings.append(
+                    Finding(
+                        done.name,
+                        "",
+                        run.changed,
+                        str(run.extents),
+                        f"output {name} {problem}",
+                        error,
+                    )
+                )
+                run.outputs[number] = after
+
+
+def _range(graph: Graph, extents: Extents) -> tuple[int, int]:
+    try:
+        low, high = index_range(graph.nodes, extents)
+    except ShapeError:  # an axis that only the run knows
+        return 0, 1
+    return (low, high) if high > 0 else (0, 1)
+
+
+def _output_differs(before: Bounded, after: Bounded, subject: Subject) -> tuple[str, float]:
+    """An output of the graph before and behind a pass. A bound that admits more than a small part
+    of the largest magnitude says nothing: differences count from there on.
+    """
+    if before.value.shape != after.value.shape:
+        return f"was {list(before.value.shape)}, but is {list(after.value.shape)}", np.inf
+    if not before.is_float:
+        return compare(after.value, Bounded(before.value), subject)
+    old, new = before.wide(), after.wide()
+    size = np.abs(old.value)
+    greatest = float(np.max(size, where=np.isfinite(size), initial=0.0))
+    allowed = np.minimum(old.errors + new.errors, greatest * 2.0**-8)
+    return compare(new.value, Bounded(old.value, allowed), subject)
+
+
+_Memo: TypeAlias = dict[Any, tuple[list[Bounded], list[Bounded]]]
+"""Results and operands by operator, attributes and the arrays of the operands, which stay alive."""
+
+
+class _Run:
+    """The values of the graph at some extents, stage by stage."""
+
+    def __init__(self, extents: Extents) -> None:
+        self.extents = extents
+        self.reference = Reference(extents)
+        self.outputs: list[Bounded] = []
+        self.changed: tuple[str, ...] = ()
+        """ONNX nodes of the first values that the last pass changed."""
+        self._rounded: set[Value] = set()
+        """Values whose errors stay: computed from constants, or inside of an ONNX node."""
+        self._done: _Memo = {}
+        """What the stage before computed."""
+
+    def evaluate(self, graph: Graph, oracle: Oracle) -> None:
+        """The decomposed graph, held to the oracle at the results of ONNX nodes."""
+        oracle.begin_run()
+        memo: _Memo = {}
+        within = Reference(self.extents)  # with the errors since the results of ONNX nodes
+        for node in _live_nodes(graph):
+            if node.op == "vendor":
+                self._run_vendor(node, memo)
+                within.known.update((v, self.reference.known[v]) for v in node.outputs)
+                continue
+            for value in node.inputs:
+                if value is not None and value not in within.known:
+                    within.known[value] = self.reference.operand(value)
+            result = within.result(node)
+            _check_shape(node, result.value, self.extents)
+            constant = all(v is None or v.is_constant or v in self._rounded for v in node.inputs)
+            if constant:
+                self._rounded.add(node.output)
+                self.reference.known[node.output] = result
+            else:
+                if oracle.judges(node.output):
+                    oracle.judge(node.output, result, self.reference)
+                    result = _settle(result, node.output.dtype)
+                self.reference.known[node.output] = Bounded(result.value)
+            within.known[node.output] = result
+            self._remember(memo, node)
+        self._done = memo
+        self.outputs = [self.reference.operand(value) for value in graph.outputs]
+
+    def advance(self, nodes: Sequence[Node]) -> None:
+        """The live nodes of the graph behind a pass."""
+        old, memo = self.reference.known, _Memo()
+        self.reference = Reference(self.extents)
+        self.reference.known = {v: x for v, x in old.items() if v.producer is None}
+        changed: list[Node] = []
+        for node in nodes:
+            if node.op == "vendor":
+                self._run_vendor(node, memo)
+                continue
+            key, operands = self._key(node)
+            done = self._done.get(key)
+            result = self.reference.result(node) if done is None else done[0][0]
+            if done is None:
+                _check_shape(node, result.value, self.extents)
+            before = old.get(node.output)
+            if before is not None and _same(before, result):
+                result = before
+            elif before is not None:
+                changed.append(node)
+            self.reference.known[node.output] = result
+            memo[key] = ([result], operands)
+        self.changed = tuple(dict.fromkeys(name for node in changed[:4] for name in node.origin))
+        self._done = memo
+
+    def _key(self, node: Node) -> tuple[Any, list[Bounded]]:
+        attrs = sorted((name, str(attr)) for name, attr in self.extents.attrs(node).items())
+        operands = [self.reference.operand(v) for v in node.inputs if v is not None]
+        return (node.op, node.output.dtype, *attrs, *(id(x.value) for x in operands)), operands
+
+    def _remember(self, memo: _Memo, node: Node) -> None:
+        key, operands = self._key(node)
+        memo[key] = ([self.reference.known[node.output]], operands)
+
+    def _run_vendor(self, node: Node, memo: _Memo) -> None:
+        operands = [self.reference.operand(v) for v in node.inputs if v is not None]
+        key = (node.name, *(id(x.value) for x in operands))
+        done = self._done.get(key)
+        if done is None:
+            arrays = run_vendor(node, node.outputs, self.reference)
+            done = ([Bounded(array) for array in arrays], operands)
+        memo[key] = done
+        for value, result in zip(node.outputs, done[0], strict=True):
+            self.reference.known[value] = result
+            for dim, extent in zip(value.shape or (), result.value.shape, strict=False):
+                if not isinstance(dim, int) and dim.is_Symbol:
+                    self.extents.bind(dim, extent)
+
+
+def _live_nodes(graph: Graph) -> list[Node]:
+    """What outputs and dims depend on, in topological order."""
+    live: set[Node] = set()
+    pending = [value.producer for value in graph.outputs]
+    pending += [node for node in graph.nodes if node.op == "vendor"]
+    while pending:
+        node = pending.pop()
+        if node is not None and node not in live:
+            live.add(node)
+            pending += [value.producer for value in node.inputs if value is not None]
+    return [node for node in graph.sorted_nodes() if node in live]
+
+
+def _same(before: Bounded, after: Bounded) -> bool:
+    if before is after:
+        return True
+    if before.value.shape != after.value.shape:
+        return False
+    if before.value.dtype == object or after.value.dtype == object:
+        return False
+    old, new = before.wide(), after.wide()
+    return not differs(new.value, Bounded(old.value, old.errors + new.errors)).any()
+
+
+def _settle(result: Bounded, dtype: DType) -> Bounded:
+    """The result of an ONNX node as its type holds it."""
+    with np.errstate(all="ignore"):
+        return Bounded(result.value.astype(dtype.numpy)).wide()
+
+
+def _check_shape(node: Node, array: Array, extents: Extents) -> None:
+    """
+    Raises:
+        ShapeError: the result is not of the shape, or has not the contents, that were deduced.
+    """
+    value = node.output
+    assert value.shape is not None
+    deduced = extents.dims(value.shape)
+    where = f"{node.op} of {', '.join(node.origin) or node.name}"
+    if deduced != array.shape:
+        raise ShapeError(f"{where} gives {list(array.shape)}, but {list(deduced)} was deduced")
+    if value.elements is not None:
+        elements = extents.dims(value.elements)
+        if elements != tuple(array.reshape(-1).tolist()):
+            raise ShapeError(f"{where} gives {array.tolist()}, but {elements} was deduced")

@@ -1,0 +1,177 @@
+"""onnxruntime as a witness of what ONNX nodes mean, and as the vendor library.
+
+In: the imported graph, and results of basic operators by the names of ONNX values. Out: findings where
+an ONNX node gives something else on the same operands.
+
+A node is judged on the numbers that its operands have here, so that no error builds up from node to
+node. It is a witness of meaning, not of rounding: the bound is several times that of the operators, and
+at least a small part of the largest magnitude. Nodes that differ in the values they touch alone are
+judged once; what onnxruntime refuses is not judged.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from dvm_graph.check.bounded import Bounded
+from dvm_graph.check.compare import compare
+from dvm_graph.check.findings import Finding, Subject
+from dvm_graph.check.reference import Reference
+from dvm_graph.errors import DvmError, UnsupportedError
+from dvm_graph.ir import DType, Graph, Node, Value
+
+Array: TypeAlias = np.ndarray[Any, Any]
+
+_SLACK = 64.0
+_SMALL_PART = 2.0**-18
+_SMALL = 64
+"""Elements up to which the contents of an operand tell nodes apart."""
+_RANDOM = frozenset(
+    ("RandomNormal", "RandomUniform", "RandomNormalLike", "RandomUniformLike", "Bernoulli")
+)
+
+
+class Oracle:
+    """Judges results by the nodes of an imported graph."""
+
+    def __init__(self, imported: Graph | None) -> None:
+        nodes = () if imported is None else imported.nodes
+        self._producers = {value.name: node for node in nodes for value in node.outputs}
+        self._judged: set[Any] = set()
+        self._wrong: set[Node] = set()
+        self.findings: list[Finding] = []
+        self._subject = Subject("decompose", "decompose")
+        self._values: dict[str, Value] = {}
+        self._computed: dict[Value, Array] = {}
+        """ONNX values without a counterpart, at the extents of one run."""
+
+    def begin_run(self) -> None:
+        self._computed = {}
+
+    def begin(self, graph: Graph, subject: Subject) -> None:
+        """What is judged belongs to `graph`, which the imported one was decomposed to."""
+        self._values = {value.name: value for value in graph.values()}
+        self._subject = subject
+
+    def judges(self, value: Value) -> bool:
+        """The value is the result of an ONNX node."""
+        node = self._producers.get(value.name)
+        return node is not None and node.op not in _RANDOM
+
+    def judge(self, value: Value, result: Bounded, reference: Reference) -> None:
+        """Holds what stands for the result of an ONNX node to what onnxruntime makes of it."""
+        node = self._producers[value.name]
+        index = [output.name for output in node.outputs].index(value.name)
+        try:
+            key = (self._key(node, reference), index)
+            if key in self._judged:
+                return
+            self._judged.add(key)
+            operands = self._operands(node, reference)
+            (array,) = run_node(node, [node.outputs[index]], operands)
+        except (DvmError, KeyError, TypeError, IndexError):
+            return
+        nothing = any(operand.size == 0 for operand in operands.values())
+        problem, error = self._compare(array, result, nothing)
+        if problem and node not in self._wrong:
+            self._wrong.add(node)
+            extents = str(reference.extents)
+            problem = f"{node.op} {problem} (the first number is onnxruntime's)"
+            self.findings.append(Finding("decompose", "", node.origin, extents, problem, error))
+            self._subject.failed = True
+
+    def _compare(self, array: Array, result: Bounded, nothing: bool) -> tuple[str, float]:
+        """`nothing`: an operand is empty, and ONNX does not say what the mean of nothing is."""
+        wanted = result.wide()
+        if array.shape != wanted.value.shape:
+            return f"is {list(array.shape)}, but {list(wanted.value.shape)} was deduced", np.inf
+        if not wanted.is_float:
+            return compare(array, wanted, self._subject)
+        size = np.abs(wanted.value)
+        greatest = float(np.max(size, where=np.isfinite(size), initial=0.0))
+        bound = wanted.errors * _SLACK + greatest * _SMALL_PART
+        if nothing:
+            bound = np.where(np.isnan(wanted.value), np.inf, bound)
+        return compare(array, Bounded(wanted.value, bound), self._subject)
+
+    def _operands(self, node: Node, reference: Reference) -> dict[Value, Array]:
+        return {
+            value: self._array(value, reference)
+            for value in node.inputs
+            if value is not None and not value.is_constant
+        }
+
+    def _array(self, value: Value, reference: Reference) -> Array:
+        """An ONNX value as it is here, or as onnxruntime computes it where it has no counterpart."""
+        here = self._values.get(value.name, value)
+        if here in reference.known or here.is_constant:
+            return stored(reference.operand(here), here.dtype)
+        array = self._computed.get(value)
+        if array is None:
+            node = self._producers[value.name]
+            (array,) = run_node(node, [value], self._operands(node, reference))
+            self._computed[value] = array
+        return array
+
+    def _key(self, node: Node, reference: Reference) -> Any:
+        if node.regions:
+            return node.name
+        operands: list[Any] = []
+        for value in node.inputs:
+            if value is None:
+                operands.append(None)
+                continue
+            array = value.data if value.data is not None else self._array(value, reference)
+            contents = (
+                array.tobytes() if array.size <= _SMALL and array.dtype.kind in "iub" else b""
+            )
+            operands.append((array.shape, array.dtype.str, contents))
+        attrs = sorted((name, str(attr)) for name, attr in node.attrs.items())
+        return node.domain, node.op, node.version, str(attrs), tuple(operands)
+
+
+def run_vendor(node: Node, outputs: Sequence[Value], reference: Reference) -> list[Array]:
+    """The results of a vendor operator on what its operands are known to be.
+
+    Raises:
+        DvmError: onnxruntime refuses it.
+    """
+    operands = {
+        value: stored(reference.operand(value), value.dtype)
+        for value in node.inputs
+        if value is not None and not value.is_constant
+    }
+    return run_node(node, outputs, operands)
+
+
+def run_node(node: Node, outputs: Sequence[Value], operands: dict[Value, Array]) -> list[Array]:
+    from dvm_graph.runtime.vendor import make_partition, partition_inputs
+
+    named = [value for value in outputs if value.name]
+    if not named:
+        raise UnsupportedError(f"{node.name} has no results")
+    partition = make_partition([node], named, 1)
+    arrays = [_bits(operands[value], value.dtype) for value in partition_inputs([node])]
+    results = partition(arrays)
+    return [
+        np.asarray(result).view(value.dtype.numpy)
+        if value.dtype is DType.BFLOAT16
+        else np.asarray(result)
+        for value, result in zip(named, results, strict=True)
+    ]
+
+
+def _bits(array: Array, dtype: DType) -> Array:
+    return array.view(np.uint16) if dtype is DType.BFLOAT16 else array
+
+
+def stored(operand: Bounded, dtype: DType) -> Array:
+    """A number as its type holds it."""
+    if dtype is DType.OPAQUE:
+        return operand.value
+    with np.errstate(all="ignore"):
+        array: Array = np.array(operand.value, order="C").astype(dtype.numpy)
+        return array

@@ -1,0 +1,114 @@
+"""Stages of the pipeline held to each other: what is wrong on purpose is named by its stage."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import onnx
+import pytest
+
+import dvm_graph
+from dvm_graph import pipeline
+from dvm_graph.check import validate
+from dvm_graph.decompose import registry
+from dvm_graph.errors import MiscompileError
+from dvm_graph.ir import Graph, Node
+from dvm_graph.symbolic import Facts
+from dvm_graph.symbolic.builder import Builder
+from tests.end_to_end.reference import model_from_text
+
+TRANSPOSED = (
+    "g (float[n,n] x) => (float[n,n] y){ e = Exp(x) t = Transpose<perm = [1, 0]>(e) y = Add(e, t) }"
+)
+SCALED = (
+    "g (float[b,6] x, float[6,n] w) => (float[b,n] y) <float s = {0.125}>"
+    "{ q = Mul(x, s) p = MatMul(q, w) y = Relu(p) }"
+)
+
+
+def drop_transpose(graph: Graph) -> None:
+    (node,) = (node for node in graph.nodes if node.op == "transpose")
+    graph.replace_node(node, node.required(0))
+
+
+def change_constant(graph: Graph) -> None:
+    """One in a thousand off: a constant that was folded in a narrow type, say."""
+    for node in graph.nodes:
+        for value in node.inputs:
+            if (
+                value is not None
+                and value.data is not None
+                and value.data.ravel().tolist() == [0.125]
+            ):
+                changed = graph.constant(np.asarray(value.data * np.float32(1.001)))
+                graph.set_inputs(node, [changed if v is value else v for v in node.inputs])
+                return
+    raise AssertionError("no constant")
+
+
+@pytest.mark.parametrize("stage", pipeline.PASSES)
+@pytest.mark.parametrize(
+    ("text", "breaks"), [(TRANSPOSED, drop_transpose), (SCALED, change_constant)]
+)
+def test_a_broken_pass_is_named(
+    stage: str, text: str, breaks: Callable[[Graph], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = model_from_text(text)
+    assert validate(model).findings == []
+    right = getattr(pipeline, stage)
+
+    def wrong(graph: Graph, *facts: Facts) -> bool:
+        right(graph, *facts)
+        if breaks is drop_transpose and all(node.op != "transpose" for node in graph.nodes):
+            pytest.skip("absorbed into a view before")
+        breaks(graph)
+        return True
+
+    monkeypatch.setattr(pipeline, stage, wrong)
+    findings = validate(model).findings
+    assert {finding.where for finding in findings} == {stage}
+    assert "output y is wrong" in findings[0].problem
+    assert findings[0].origin
+    with pytest.raises(MiscompileError, match=stage):
+        dvm_graph.optimize(model, check=True)
+
+
+def test_a_wrong_decomposition_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    def wrong(builder: Builder, node: Node, operands: list[object]) -> list[object]:
+        return [builder.op("sub", *operands)]
+
+    find = registry.find
+    monkeypatch.setattr(
+        "dvm_graph.decompose.walk.find", lambda node: wrong if node.op == "Add" else find(node)
+    )
+    findings = validate(model_from_text(TRANSPOSED)).findings
+    assert [(finding.where, finding.origin) for finding in findings] == [("decompose", ("Add:y",))]
+
+
+def test_integers_that_are_indices_stay_in_range() -> None:
+    text = (
+        "g (float[v,h] x, int64[n] i) => (float[n,h] y, int64[n] z)"
+        "{ y = Gather<axis = 0>(x, i) z = Add(i, i) }"
+    )
+    report = validate(model_from_text(text))
+    assert report.findings == []
+    assert all(subject.runs for subject in report.subjects)
+
+
+def test_constants_may_be_folded_in_their_own_type() -> None:
+    """1 / sqrt(c), rounded twice in float32, is not what float64 gives."""
+    text = (
+        "g (float[n] x) => (float[n] y) <float[3] c = {2.0, 3.0, 5.0}, float[3] one = {1.0, 1.0, 1.0}>"
+        "{ r = Sqrt(c) q = Div(one, r) p = Mul(q, q) s = ReduceSum(p) y = Mul(x, s) }"
+    )
+    assert validate(model_from_text(text)).findings == []
+
+
+@pytest.mark.parametrize("half", [onnx.TensorProto.FLOAT16, onnx.TensorProto.BFLOAT16])
+def test_half_types_may_be_kept_wider(half: int) -> None:
+    text = (
+        "g (float[n,5] x) => (float[n,5] y) "
+        f"{{ h = Cast<to = {half}>(x) e = Exp(h) s = Softmax<axis = 1>(e) y = Cast<to = 1>(s) }}"
+    )
+    assert validate(model_from_text(text)).findings == []
