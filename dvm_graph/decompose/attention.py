@@ -47,8 +47,8 @@ def attention(builder: Builder, node: Node, operands: Operands) -> Results:
     flat = query.rank == 3
     if flat:
         shared = int(node.attrs["kv_num_heads"])
-        query = _split_heads(builder, query, int(node.attrs["q_num_heads"]))
-        key, value = _split_heads(builder, key, shared), _split_heads(builder, value, shared)
+        query = split_heads(builder, query, int(node.attrs["q_num_heads"]))
+        key, value = split_heads(builder, key, shared), split_heads(builder, value, shared)
     past: Dim = 0
     if past_key is not None and past_value is not None:
         past = shape_of(past_key)[2]
@@ -56,34 +56,41 @@ def attention(builder: Builder, node: Node, operands: Operands) -> Results:
         value = builder.concat([past_value, value], 2)
 
     transposed = builder.transpose(key, (0, 1, 3, 2))
-    raw = _grouped_product(builder, _scaled_query(builder, node, query), transposed)
-    capped = _capped(builder, raw, node.attrs.get("softcap", 0.0))
+    raw = grouped_product(
+        builder, scaled_query(builder, query, node.attrs.get("scale")), transposed
+    )
+    capped = softcapped(builder, raw, node.attrs.get("softcap", 0.0))
     masks = _masks(builder, node, operands, raw, past)
     biased = _masked(builder, capped, masks)
     weights = _weights(builder, node, biased, masks)
-    y = _grouped_product(builder, weights, value)
+    y = grouped_product(builder, weights, value)
     if flat:
-        batch, heads, length, size = shape_of(y)
-        y = builder.transpose(y, (0, 2, 1, 3))
-        y = builder.reshape(y, (batch, length, mul(heads, size)))
+        y = merged_heads(builder, y)
     return [y, key, value, (raw, capped, biased, weights)[mode]]
 
 
-def _split_heads(builder: Builder, x: Value, heads: int) -> Value:
+def split_heads(builder: Builder, x: Value, heads: Dim) -> Value:
     """[batch, sequence, heads * size] as [batch, heads, sequence, size]."""
     batch, length, hidden = shape_of(x)
     x = builder.reshape(x, (batch, length, heads, floordiv(hidden, heads)))
     return builder.transpose(x, (0, 2, 1, 3))
 
 
-def _scaled_query(builder: Builder, node: Node, query: Value) -> Value:
-    scale, size = node.attrs.get("scale"), shape_of(query)[-1]
+def merged_heads(builder: Builder, x: Value) -> Value:
+    """[batch, heads, sequence, size] as [batch, sequence, heads * size]."""
+    batch, heads, length, size = shape_of(x)
+    return builder.reshape(builder.transpose(x, (0, 2, 1, 3)), (batch, length, mul(heads, size)))
+
+
+def scaled_query(builder: Builder, query: Value, scale: float | None) -> Value:
+    """The query times the scale, by default the inverse root of the size of a head."""
+    size = shape_of(query)[-1]
     if scale is None and not isinstance(size, int):
         return builder.mul(query, builder.rsqrt(dim_value(builder, size, query.dtype)))
     return scaled(builder, query, 1 / math.sqrt(max(size, 1)) if scale is None else scale)
 
 
-def _grouped_product(builder: Builder, left: Value, right: Value) -> Value:
+def grouped_product(builder: Builder, left: Value, right: Value) -> Value:
     """left[b, h, ...] @ right[b, h // group, ...]."""
     batch, heads, rows, inner = shape_of(left)
     shared = shape_of(right)[1]
@@ -94,7 +101,7 @@ def _grouped_product(builder: Builder, left: Value, right: Value) -> Value:
     return builder.reshape(y, (batch, heads, rows, shape_of(right)[-1]))
 
 
-def _capped(builder: Builder, scores: Value, cap: float) -> Value:
+def softcapped(builder: Builder, scores: Value, cap: float) -> Value:
     """`cap * tanh(scores / cap)`."""
     if cap == 0:
         return scores
@@ -183,7 +190,7 @@ def rotary_embedding(builder: Builder, node: Node, operands: Operands) -> Result
     shape = shape_of(x)
     flat = x.rank == 3
     if flat:
-        x = _split_heads(builder, x, int(node.attrs["num_heads"]))
+        x = split_heads(builder, x, int(node.attrs["num_heads"]))
     size = shape_of(x)[-1]
     rotated = int(node.attrs.get("rotary_embedding_dim", 0)) or size
     if not isinstance(rotated, int):
@@ -191,13 +198,21 @@ def rotary_embedding(builder: Builder, node: Node, operands: Operands) -> Result
     if ids is not None:
         ids = builder.cast(ids, DType.INT64)
         cosine, sine = (builder.gather(table, ids, 0) for table in (cosine, sine))
-    cosine, sine = (with_axis(builder, table, 1) for table in (cosine, sine))
     interleaved = bool(node.attrs.get("interleaved", 0))
-    y = _rotated(builder, part(builder, x, 3, 0, rotated), cosine, sine, interleaved)
-    if rotated != size:
-        rest = part(builder, x, 3, rotated, sub(size, rotated))
-        y = builder.concat([y, rest], 3)
+    y = rotated_heads(builder, x, cosine, sine, rotated, interleaved=interleaved)
     return [builder.reshape(builder.transpose(y, (0, 2, 1, 3)), shape) if flat else y]
+
+
+def rotated_heads(
+    builder: Builder, x: Value, cosine: Value, sine: Value, rotated: int, *, interleaved: bool
+) -> Value:
+    """Turns the first `rotated` elements of each head by tables [batch, sequence, rotated / 2]."""
+    size = shape_of(x)[-1]
+    cosine, sine = (with_axis(builder, table, 1) for table in (cosine, sine))
+    y = _rotated(builder, part(builder, x, 3, 0, rotated), cosine, sine, interleaved)
+    if rotated == size:
+        return y
+    return builder.concat([y, part(builder, x, 3, rotated, sub(size, rotated))], 3)
 
 
 def _rotated(builder: Builder, x: Value, cosine: Value, sine: Value, interleaved: bool) -> Value:

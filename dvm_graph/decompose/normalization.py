@@ -73,10 +73,17 @@ def rms_normalization(builder: Builder, node: Node, operands: Operands) -> Resul
 
 
 def normalized_by_mean_square(builder: Builder, node: Node, x: Value) -> tuple[Value, Value]:
-    """Over its root mean square along the axes from `axis` on, epsilon added; and the inverse root."""
+    """`over_root_mean_square` over the axes from the node's `axis` on."""
     axes = tuple(range(normalize_axis(node, node.attrs.get("axis", -1), x.rank), x.rank))
+    return over_root_mean_square(builder, x, axes, node.attrs.get("epsilon", 1e-5))
+
+
+def over_root_mean_square(
+    builder: Builder, x: Value, axes: Sequence[int], epsilon: float
+) -> tuple[Value, Value]:
+    """`x / sqrt(mean square + epsilon)`, and the inverse root."""
     square = mean(builder, builder.mul(x, x), axes)
-    inverse = builder.rsqrt(shifted(builder, square, node.attrs.get("epsilon", 1e-5)))
+    inverse = builder.rsqrt(shifted(builder, square, epsilon))
     return builder.mul(x, inverse), inverse
 
 
