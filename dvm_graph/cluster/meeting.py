@@ -9,6 +9,7 @@ from dvm_graph.cluster.axes import Atom, Atoms, AxisSpace, Layout
 from dvm_graph.cluster.groups import Group, GroupGraph, atoms_of
 from dvm_graph.cluster.node_axes import RELAYOUTS, NodeAxes
 from dvm_graph.ir import Dim, Node, Value
+from dvm_graph.ir.operators import MAX_AXES
 from dvm_graph.options import FusionLimits
 from dvm_graph.rules import Merge, MergeProof, PartKind
 from dvm_graph.symbolic import symbols_of
@@ -73,8 +74,16 @@ class GroupMeeting:
         return self.graph.depends(self.producer, self.consumer)
 
     def accesses(self) -> int:
+        both = (self.producer, self.consumer)
         tensors = set(self.producer.inputs) | set(self.consumer.inputs)
-        return len(tensors) + len(self.consumer.after) + 1
+        for group in both:
+            readers = [other for other in group.after if other not in both]
+            tensors.update(
+                value
+                for value in group.results
+                if value in self.returned or any(value in other.inputs for other in readers)
+            )
+        return len(tensors)
 
     def sole_consumer(self) -> bool:
         return len(self.producer.after) == 1
@@ -138,6 +147,9 @@ class GroupMeeting:
 
     def rank(self) -> int:
         return len(atoms_of(self.spaces))
+
+    def most_axes(self) -> int:
+        return MAX_AXES
 
     def feeds_reductions_only(self) -> bool:
         followers = self.consumer.after

@@ -23,6 +23,7 @@ from dvm_graph.decompose.registry import find
 from dvm_graph.errors import CompileError, DvmError, ModelError, ShapeError
 from dvm_graph.import_ import expand_function, infer_vendor
 from dvm_graph.ir import DType, Graph, Node, Value
+from dvm_graph.ir.operators import MAX_AXES
 from dvm_graph.options import Options
 from dvm_graph.symbolic import Facts
 from dvm_graph.symbolic.builder import Builder
@@ -94,8 +95,9 @@ class _Walk:
         if function is None or not _computable(node, operands):
             return False
         mark = len(self._graph)
+        self._builder.most_axes = 0
         results = function(self._builder, node, operands)
-        if results is None:
+        if results is None or self._builder.most_axes > MAX_AXES:
             self._take_back(mark)
             return False
         self._bind(node, results)

@@ -23,6 +23,10 @@ from __future__ import annotations
 import enum
 from dataclasses import dataclass
 
+MAX_AXES = 10
+"""Of the loops of a kernel: what a grid (kMaxGridRank of vm/program.h) and a tile iterate over. A
+product also contracts one that is none of its result."""
+
 
 class Kind(enum.Enum):
     MAP = "map"

@@ -129,6 +129,10 @@ class Meeting(Protocol):
         """Number of axes of the merged domain."""
         ...
 
+    def most_axes(self) -> int:
+        """That a domain may have."""
+        ...
+
     def feeds_reductions_only(self) -> bool:
         """The consumer's results go to reductions only, while others need its operands too."""
         ...

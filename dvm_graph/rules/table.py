@@ -13,9 +13,6 @@ from dataclasses import dataclass
 from dvm_graph.rules.space import Meeting, Merge, PartKind
 from dvm_graph.rules.verdicts import Verdict
 
-MAX_DOMAIN_RANK = 12
-"""Mirrors kMaxDomainRank of kernels/plan.h."""
-
 
 @dataclass(frozen=True, slots=True)
 class Ruling:
@@ -119,8 +116,8 @@ ONE_DOMAIN = Predicate(
 )
 LOW_RANK = Predicate(
     "low_rank",
-    lambda m: m.rank() <= MAX_DOMAIN_RANK,
-    _says(f"the common domain would have more than {MAX_DOMAIN_RANK} axes"),
+    lambda m: m.rank() <= m.most_axes(),
+    lambda m: f"the common domain would have more than {m.most_axes()} axes",
 )
 CHEAP_BROADCAST = Predicate(
     "cheap_broadcast",

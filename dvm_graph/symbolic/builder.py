@@ -41,6 +41,8 @@ class Builder(OperatorMethods):
         self._origin: tuple[str, ...] = ()
         self._metadata: Mapping[str, str] = {}
         self._stem = ""
+        self.most_axes = 0
+        """Of the loops of an operator built since this was set to 0."""
 
     @contextmanager
     def scope(self, onnx_node: Node) -> Iterator[None]:
@@ -145,8 +147,16 @@ class Builder(OperatorMethods):
         stem = f"{self._stem}{node.op}"
         node.name = result.name = self.graph.unique_name(stem)
         node.metadata = self._metadata
+        self.most_axes = max(self.most_axes, _loops(node))
         self.graph.add(node)
         return result
+
+
+def _loops(node: Node) -> int:
+    """How many axes an operator's loops have: those of its largest tensor, and a contracted one."""
+    tensors = (*node.inputs, *node.outputs)
+    rank = max(len(value.shape or ()) for value in tensors if value is not None)
+    return rank + (node.op == "matmul")
 
 
 # -- operators that return their operand
