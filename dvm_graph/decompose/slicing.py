@@ -6,7 +6,7 @@ right for every extent of the operand, 0 included.
 
 from __future__ import annotations
 
-import functools
+import itertools
 from collections.abc import Callable, Sequence
 from typing import TypeAlias
 
@@ -114,22 +114,19 @@ def split(builder: Builder, node: Node, operands: Operands) -> Results:
         sizes = elements(operands, 1)
         if sizes is None:
             return None
-        total = functools.reduce(add, sizes, 0)
-        builder.facts.assume_equal(total, extent, f"the parts of {node.name} are the whole")
+        starts = list(itertools.accumulate(sizes, add, initial=0))
+        builder.facts.assume_equal(starts.pop(), extent, f"the parts of {node.name} are the whole")
     else:
-        sizes = _even_parts(extent, len(node.outputs))
-    results: list[Value] = []
-    start: Dim = 0
-    for size in sizes:
-        results.append(part(builder, x, axis, start, size))
-        start = add(start, size)
-    return results
+        starts, sizes = _even_parts(extent, len(node.outputs))
+    pairs = zip(starts, sizes, strict=True)
+    return [part(builder, x, axis, start, size) for start, size in pairs]
 
 
-def _even_parts(extent: Dim, count: int) -> list[Dim]:
-    """Equal parts, the last ones smaller where it does not come out even."""
+def _even_parts(extent: Dim, count: int) -> tuple[list[Dim], list[Dim]]:
+    """Starts and sizes of equal parts, the last ones smaller where it does not come out even."""
     chunk = ceildiv(extent, count)
-    return [maximum(0, minimum(chunk, sub(extent, mul(chunk, index)))) for index in range(count)]
+    starts = [minimum(extent, mul(chunk, index)) for index in range(count)]
+    return starts, [minimum(chunk, sub(extent, start)) for start in starts]
 
 
 @decomposition("Concat")

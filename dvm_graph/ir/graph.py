@@ -143,7 +143,18 @@ class Graph:
             networkx.NetworkXUnfeasible: the graph has a cycle.
         """
         order = {node: index for index, node in enumerate(self.digraph.nodes)}
+        if self._stands_in_order(order):
+            return list(order)
         return list(nx.lexicographical_topological_sort(self.digraph, key=order.__getitem__))
+
+    @staticmethod
+    def _stands_in_order(order: Mapping[Node, int]) -> bool:
+        """Whether producers stand before what reads them: then that is the order asked for."""
+        return all(
+            value is None or value.producer is None or order[value.producer] < index
+            for node, index in order.items()
+            for value in node.inputs
+        )
 
     def users(self, value: Value) -> tuple[Node, ...]:
         """Nodes that use a value, each once."""

@@ -8,13 +8,18 @@ Invariants: every rewrite holds for all values of the symbols, 0 and 1 included,
 cancelled divisor is taken to be non-zero (`s*b // b` is `s`: where b is 0 the original is an error
 or 0 // 0, for which any value will do).
 
+Dims are small: operands that together weigh more than `MAX_WEIGHT`, or whose product would have more
+than `MAX_TERMS` terms, go in as opaque leaves (`expressions.Opaque`). So one operation costs no more
+than a constant, however a model nests, multiplies or repeats its dims; what is lost is proofs about
+dims that nobody could read, and a run computes and checks those as others.
+
 What it does not do: `sympy.simplify`, or evaluation of text (see `grammar`).
 """
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Container, Iterable, Mapping
 from functools import lru_cache
 from typing import Any
 
@@ -38,9 +43,16 @@ from dvm_graph.symbolic.polynomial import (
     to_dim,
 )
 
+MAX_WEIGHT = 160
+"""Leaves and operators of the operands of one operation."""
+MAX_TERMS = 64
+"""Terms of a product of sums, and of a sum that is divided."""
+_MAX_DEGREE = 32
+_MAX_BITS = 63
+"""Of the coefficients of two factors together."""
 _MEMO = 1 << 14
-_MAX_PRODUCT_TERMS = 64
-"""Divisions of larger polynomials stay as they are."""
+
+symbols_of = forms.symbols_of
 
 
 class Symbols:
@@ -75,10 +87,6 @@ class Symbols:
 def is_static(dims: Iterable[Dim]) -> bool:
     """Whether all dims are numbers."""
     return all(isinstance(dim, int) for dim in dims)
-
-
-def symbols_of(dim: Dim) -> set[sympy.Symbol]:
-    return set() if isinstance(dim, int) else set(dim.free_symbols)
 
 
 def add(a: Dim, b: Dim) -> Dim:
@@ -246,6 +254,13 @@ def operands(dim: Any) -> tuple[Dim, ...]:
 
 def substitute(dim: Dim, values: Mapping[Any, Dim]) -> Dim:
     """The dim with symbols replaced; numbers for all symbols give a number."""
+    known = dict(values)
+    for leaf in opaque_leaves(dim, known):
+        known[leaf] = opaque(_replace(leaf.definition, known))
+    return _replace(dim, known)
+
+
+def _replace(dim: Dim, values: Mapping[Any, Dim]) -> Dim:
     if isinstance(dim, int):
         return dim
     value = values.get(dim)
@@ -253,7 +268,61 @@ def substitute(dim: Dim, values: Mapping[Any, Dim]) -> Dim:
         return value
     if not dim.args:
         return dim
-    return rebuild(dim, tuple(substitute(arg, values) for arg in operands(dim)))
+    return rebuild(dim, tuple(_replace(arg, values) for arg in operands(dim)))
+
+
+def opaque_leaves(dim: Dim, known: Container[Dim] = ()) -> list[forms.Opaque]:
+    """The opaque leaves of a dim and of their definitions, each behind those it is defined by.
+
+    Known ones are left out, and so is what only they are defined by.
+    """
+    found: dict[forms.Opaque, None] = {}
+    pending = [(leaf, False) for leaf in _leaves(dim) if leaf not in known]
+    while pending:
+        leaf, defined = pending.pop()
+        if defined:
+            found[leaf] = None
+        elif leaf not in found:
+            pending.append((leaf, True))
+            inner = _leaves(leaf.definition)
+            pending += [(each, False) for each in inner if each not in known]
+    return list(found)
+
+
+def _leaves(dim: Dim) -> list[forms.Opaque]:
+    leaves = () if isinstance(dim, int) else dim.atoms(forms.Opaque)
+    return sorted(leaves, key=str)
+
+
+def opaque(dim: Dim) -> Dim:
+    """The dim as a leaf that is looked into no more."""
+    return dim if isinstance(dim, int) or not dim.args else _opaque(dim)
+
+
+@lru_cache(maxsize=_MEMO)
+def _opaque(dim: Dim) -> forms.Opaque:
+    return forms.Opaque(dim, bounds(dim))
+
+
+def _light(*args: Dim) -> tuple[Dim, ...]:
+    """Operands of one operation, the heaviest ones opaque where they are too heavy together."""
+    weights = [_weight(arg) for arg in args]
+    if sum(weights) <= MAX_WEIGHT:
+        return args
+    result = list(args)
+    for index in sorted(range(len(args)), key=lambda index: -weights[index]):
+        if sum(weights) > MAX_WEIGHT:
+            result[index], weights[index] = opaque(args[index]), 1
+    return tuple(result)
+
+
+def _weight(dim: Dim) -> int:
+    return 1 if isinstance(dim, int) or not dim.args else _weight_of(dim)
+
+
+@lru_cache(maxsize=_MEMO)
+def _weight_of(dim: Dim) -> int:
+    return 1 + sum(map(_weight, operands(dim)))
 
 
 def _normal(result: Any) -> Dim:
@@ -262,6 +331,7 @@ def _normal(result: Any) -> Dim:
 
 @lru_cache(maxsize=_MEMO)
 def _add(a: Dim, b: Dim) -> Dim:
+    a, b = _light(a, b)
     return _normal(sympy.Add(a, b))
 
 
@@ -269,7 +339,23 @@ def _add(a: Dim, b: Dim) -> Dim:
 def _mul(a: Dim, b: Dim) -> Dim:
     if isinstance(a, forms.Equal | forms.Less) and a == b:
         return a
+    a, b = _light(a, b)
+    if _expands(polynomial(a), polynomial(b)):
+        a, b = opaque(a), opaque(b)
     return _normal(sympy.Mul(a, b))
+
+
+def _expands(a: Polynomial, b: Polynomial) -> bool:
+    """Whether a product has too many terms, too high a degree or too large a factor."""
+    if min(len(a), len(b)) > 1 and len(a) * len(b) > MAX_TERMS:
+        return True
+    if sum(max(map(abs, poly.values()), default=0).bit_length() for poly in (a, b)) > _MAX_BITS:
+        return True
+    return sum(max(map(_degree, poly), default=0) for poly in (a, b)) > _MAX_DEGREE
+
+
+def _degree(monomial: Monomial) -> int:
+    return sum(power for _, power in monomial)
 
 
 def _pow(base: Dim, exponent: int) -> Dim:
@@ -288,13 +374,14 @@ def _certain_nonnegative(dim: Dim) -> bool:
 
 @lru_cache(maxsize=_MEMO)
 def _floordiv(a: Dim, b: Dim) -> Dim:
+    a, b = _light(a, b)
     if b in (0, 1, -1) or a == 0:
         return a if b == 1 else neg(a) if b == -1 else 0 if a == 0 else forms.FloorDiv(a, b)
     top, divisor = polynomial(a), polynomial(b)
     quotient = exact_quotient(top, divisor)
     if quotient is not None:
         return to_dim(quotient)
-    if len(top) > _MAX_PRODUCT_TERMS:
+    if len(top) > MAX_TERMS:
         return forms.FloorDiv(a, b)
     whole: Polynomial = {}
     if len(divisor) == 1:
@@ -312,11 +399,34 @@ def _proper_floordiv(a: Dim, b: Dim) -> Dim:
         return 0
     if isinstance(b, int) and b < 0:
         a, b = neg(a), -b
-    if isinstance(b, int) and b > 0 and isinstance(a, forms.FloorDiv):
-        inner, divisor = forms.arguments(a)
-        if isinstance(divisor, int) and divisor > 0:
-            return floordiv(inner, divisor * b)
+    nested = _divided_within(a) if isinstance(b, int) and b > 0 else None
+    if nested is not None:
+        inner, divisor = nested
+        return floordiv(inner, divisor * b)
     return a if b == 1 else forms.FloorDiv(a, b)
+
+
+def _divided_within(dim: Dim) -> tuple[Dim, int] | None:
+    """(a, d) where the dim is floor(a / d), d > 0: x//d + c is (x + d*c)//d for all integers.
+
+    None where no term of the sum, or more than one, is such a division.
+    """
+    found: tuple[Dim, int] | None = None
+    terms = polynomial(dim)
+    for monomial, coefficient in terms.items():
+        atom, power = next(iter(monomial), (None, 0))
+        if len(monomial) != 1 or power != 1 or coefficient != 1:
+            continue
+        if not isinstance(atom, forms.FloorDiv):
+            continue
+        top, divisor = forms.arguments(atom)
+        if not isinstance(divisor, int) or divisor <= 0:
+            continue
+        if found is not None:
+            return None
+        rest = {m: c * divisor for m, c in terms.items() if m != monomial}
+        found = add(top, to_dim(rest)), divisor
+    return found
 
 
 def _cancel(top: Polynomial, divisor: Polynomial) -> tuple[Polynomial, Polynomial]:
@@ -351,12 +461,13 @@ def _within(a: Dim, b: Dim) -> bool:
 
 @lru_cache(maxsize=_MEMO)
 def _mod(a: Dim, b: Dim) -> Dim:
+    a, b = _light(a, b)
     if b in (1, -1) or a == 0:
         return 0
     top, divisor = polynomial(a), polynomial(b)
     if b != 0 and exact_quotient(top, divisor) is not None:
         return 0
-    if b == 0 or len(top) > _MAX_PRODUCT_TERMS:
+    if b == 0 or len(top) > MAX_TERMS:
         return forms.Mod(a, b)
     if len(divisor) == 1 and (isinstance(b, int) or _certain_nonnegative(b)):
         _, top = divide(top, divisor)
@@ -368,6 +479,7 @@ def _mod(a: Dim, b: Dim) -> Dim:
 
 @lru_cache(maxsize=_MEMO)
 def _extremum(form: type[forms.IntegerForm], a: Dim, b: Dim) -> Dim:
+    a, b = _light(a, b)
     largest = form is forms.Max
     kept: list[Dim] = []
     for arg in (*_flat(form, a), *_flat(form, b)):
@@ -390,6 +502,7 @@ def _covers(winner: Dim, other: Dim, largest: bool) -> bool:
 
 @lru_cache(maxsize=_MEMO)
 def _equal(a: Dim, b: Dim) -> Dim:
+    a, b = _light(a, b)
     gap = difference(a, b)
     constant = constant_of(gap)
     if constant is not None:
@@ -406,6 +519,7 @@ def _equal(a: Dim, b: Dim) -> Dim:
 
 @lru_cache(maxsize=_MEMO)
 def _less(a: Dim, b: Dim) -> Dim:
+    a, b = _light(a, b)
     if nonnegative(plus(difference(b, a), polynomial(-1))):
         return 1
     return 0 if nonnegative(difference(a, b)) else forms.Less(a, b)
@@ -413,11 +527,12 @@ def _less(a: Dim, b: Dim) -> Dim:
 
 @lru_cache(maxsize=_MEMO)
 def _select(condition: Dim, a: Dim, b: Dim) -> Dim:
-    return forms.Select(condition, a, b)
+    return forms.Select(*_light(condition, a, b))
 
 
 @lru_cache(maxsize=_MEMO)
 def _broadcast(a: Dim, b: Dim) -> Dim:
+    a, b = _light(a, b)
     args = dict.fromkeys((*_flat(forms.BroadcastDim, a), *_flat(forms.BroadcastDim, b)))
     proper = next((arg for arg in args if bounds(arg)[0] > 1), None)
     if proper is not None:

@@ -13,6 +13,8 @@ What it does not do: build these nodes directly anywhere but in `dims`.
 
 from __future__ import annotations
 
+import hashlib
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import sympy
@@ -89,6 +91,55 @@ class BroadcastDim(IntegerForm):
 
     def _sympystr(self, printer: StrPrinter) -> str:
         return f"broadcast({', '.join(printer.doprint(arg) for arg in self.args)})"
+
+
+class Opaque(sympy.AtomicExpr):  # type: ignore[misc]  # sympy has no types
+    """A dim that is looked into no more, because it grew too large (`dims.MAX_WEIGHT`).
+
+    A leaf to whatever walks over expressions, and known by a digest of its definition: two of the
+    same are equal, and nothing else is known of one but its bounds. Runs compute it.
+    """
+
+    is_integer = True
+    is_commutative = True
+    __slots__ = ("bounds", "definition", "symbols", "text")
+    definition: Any
+    bounds: tuple[float, float]
+    symbols: frozenset[sympy.Symbol]
+    text: str
+
+    def __new__(cls, definition: Any, bounds: tuple[float, float]) -> Opaque:
+        leaf: Opaque = sympy.AtomicExpr.__new__(cls)
+        leaf.definition = definition
+        leaf.bounds = bounds
+        leaf.symbols = symbols_of(definition)
+        leaf.text = f"dim#{_digest(definition).hex()}"
+        return leaf
+
+    def _hashable_content(self) -> tuple[Any, ...]:
+        return (self.text,)
+
+    @property
+    def free_symbols(self) -> set[sympy.Symbol]:
+        return set(self.symbols)
+
+    def _sympystr(self, _printer: StrPrinter) -> str:
+        return self.text
+
+
+@lru_cache(maxsize=1 << 14)
+def _digest(dim: Any) -> bytes:
+    """Of the structure of an expression."""
+    if dim.args:
+        content = b"".join((type(dim).__name__.encode(), *map(_digest, dim.args)))
+    else:
+        content = f"{type(dim).__name__} {dim}".encode()
+    return hashlib.blake2b(content, digest_size=8).digest()
+
+
+def symbols_of(dim: Any) -> frozenset[sympy.Symbol]:
+    """The symbols that a dim depends on."""
+    return frozenset() if isinstance(dim, int) else frozenset(dim.free_symbols)
 
 
 def to_expression(dim: Any) -> Any:

@@ -9,8 +9,9 @@ Inputs: a dim or polynomial, and the intervals of symbols that have better ones 
 
 from __future__ import annotations
 
+import itertools
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from fractions import Fraction
 from functools import lru_cache
 from typing import Any, TypeAlias
@@ -23,6 +24,7 @@ from dvm_graph.symbolic.expressions import (
     Max,
     Min,
     Mod,
+    Opaque,
     Select,
     arguments,
 )
@@ -30,6 +32,7 @@ from dvm_graph.symbolic.polynomial import (
     UNIT,
     Atom,
     Dim,
+    Monomial,
     Polynomial,
     plus,
     polynomial,
@@ -42,11 +45,13 @@ _End: TypeAlias = "float | Fraction"
 
 LARGEST_EXTENT = 2**48
 """No symbol is taken to be larger: no tensor is, and the ends of slices (2**63 - 1) lie beyond."""
+_FARTHEST = 2**512
 NONNEGATIVE: Interval = (0, LARGEST_EXTENT)
 EVERYTHING: Interval = (-math.inf, math.inf)
 NO_RANGES: Ranges = {}
 
 _RELAXATION_DEPTH = 4
+_MAX_RELAXATIONS = 100
 _MAX_TERMS = 40
 """Larger polynomials are not relaxed: nothing worth proving has more."""
 
@@ -69,23 +74,39 @@ def polynomial_bounds(poly: Polynomial, ranges: Ranges) -> Interval:
     low: float = 0
     high: float = 0
     for monomial, coefficient in poly.items():
-        term: Interval = (1, 1)
-        for atom, power in monomial:
-            term = _times(term, _power(_atom_bounds(atom, ranges), power))
-        term = _times(term, (coefficient, coefficient))
-        low += term[0]
-        high += term[1]
-    return (low, high)
+        first, last = _monomial_bounds(monomial, ranges)
+        low += coefficient * (first if coefficient > 0 else last)
+        high += coefficient * (last if coefficient > 0 else first)
+    return _saturated(low, high)
 
 
-def nonnegative(
-    poly: Polynomial, ranges: Ranges = NO_RANGES, depth: int = _RELAXATION_DEPTH
-) -> bool:
+def _saturated(low: float, high: float) -> Interval:
+    """Bounds of extents multiplied time and again would become numbers of millions of digits."""
+    return (
+        -math.inf if low < -_FARTHEST else min(low, _FARTHEST),
+        math.inf if high > _FARTHEST else max(high, -_FARTHEST),
+    )
+
+
+def _monomial_bounds(monomial: Monomial, ranges: Ranges) -> Interval:
+    result: Interval | None = None
+    for atom, power in monomial:
+        factor = _power(_atom_bounds(atom, ranges), power)
+        result = factor if result is None else _times(result, factor)
+    return (1, 1) if result is None else result
+
+
+def nonnegative(poly: Polynomial, ranges: Ranges = NO_RANGES) -> bool:
     """Whether a polynomial is certainly >= 0.
 
     Where plain bounds do not say so, one atom at a time is replaced by something it is known to lie
-    above or below (`s // 2 <= s / 2`, `min(a, b) <= a`), so that terms may cancel.
+    above or below (`s // 2 <= s / 2`, `min(a, b) <= a`), so that terms may cancel: a search, which
+    ends after `_MAX_RELAXATIONS`.
     """
+    return _relaxes(poly, ranges, _RELAXATION_DEPTH, itertools.count())
+
+
+def _relaxes(poly: Polynomial, ranges: Ranges, depth: int, tried: Iterator[int]) -> bool:
     if polynomial_bounds(poly, ranges)[0] >= 0:
         return True
     if depth == 0 or len(poly) > _MAX_TERMS:
@@ -97,9 +118,11 @@ def nonnegative(
         relax = _RELAXATIONS.get(type(atom))
         if power != 1 or relax is None:
             continue
+        if next(tried) > _MAX_RELAXATIONS:
+            return False
         rest = {m: c for m, c in poly.items() if m != monomial}
         choices, demand = relax(atom, coefficient, rest, ranges)
-        if choices and demand(nonnegative(choice, ranges, depth - 1) for choice in choices):
+        if choices and demand(_relaxes(choice, ranges, depth - 1, tried) for choice in choices):
             return True
     return False
 
@@ -165,6 +188,8 @@ def _atom_bounds(atom: Atom, ranges: Ranges) -> Interval:
         return known
     if atom.is_Symbol:
         return NONNEGATIVE
+    if isinstance(atom, Opaque):
+        return atom.bounds
     rule = _ATOM_BOUNDS.get(type(atom))
     if rule is None:
         return EVERYTHING

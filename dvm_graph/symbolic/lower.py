@@ -12,7 +12,8 @@ The program: instruction i computes slot i from earlier slots, as `(op, a, b)`:
 Semantics: int64; `x // 0` and `x % 0` are 0 for x = 0 and else raise the error flag (and give 0).
 There is no branch: selection is `b + c * (a - b)`.
 
-Invariants: equal dims have one slot; constants are folded; `symbols[i]` is symbol number i.
+Invariants: equal dims have one slot; constants are folded where they fit; `symbols[i]` is symbol
+number i.
 """
 
 from __future__ import annotations
@@ -25,11 +26,18 @@ import sympy
 
 from dvm_graph.errors import ShapeError
 from dvm_graph.symbolic import expressions as forms
-from dvm_graph.symbolic.dims import operands
+from dvm_graph.symbolic.dims import opaque_leaves, operands
 from dvm_graph.symbolic.facts import Check, Relation
 from dvm_graph.symbolic.polynomial import Dim
 
 Instruction: TypeAlias = tuple[str, int, int]
+
+
+_LARGEST = 2**63 - 1
+
+
+def _fits(number: int) -> bool:
+    return -_LARGEST <= number <= _LARGEST
 
 
 def _floordiv(a: int, b: int) -> int:
@@ -80,6 +88,7 @@ class DimTable:
     def __init__(self) -> None:
         self.symbols: list[sympy.Symbol] = []
         self.instructions: list[Instruction] = []
+        self._symbol_numbers: dict[sympy.Symbol, int] = {}
         self._slots: dict[Dim, int] = {}
         self._instruction_slots: dict[Instruction, int] = {}
 
@@ -111,15 +120,19 @@ class DimTable:
 
     def symbol(self, symbol: sympy.Symbol) -> int:
         """The number of a symbol."""
-        if symbol not in self.symbols:
+        known = self._symbol_numbers.get(symbol)
+        if known is None:
+            known = self._symbol_numbers[symbol] = len(self.symbols)
             self.symbols.append(symbol)
-        return self.symbols.index(symbol)
+        return known
 
     def emit(self, op: str, a: int, b: int) -> int:
         """The slot of an operator applied to slots, folded and shared where possible."""
         left, right = self._constant(a), self._constant(b)
         if left is not None and right is not None and not (op in ("floordiv", "mod") and not right):
-            return self._append(("const", OPS[op](left, right), 0))
+            folded = OPS[op](left, right)
+            if _fits(folded):
+                return self._append(("const", folded, 0))
         if op in _COMMUTATIVE and b < a:
             a, b = b, a
         return self._append((op, a, b))
@@ -137,9 +150,13 @@ class DimTable:
 
     def _lower(self, dim: Any) -> int:
         if isinstance(dim, int):
+            if not _fits(dim):  # an overflow, too, for whoever needs it at the run
+                return self.emit("mul", self.slot(_LARGEST), self.slot(_LARGEST))
             return self._append(("const", dim, 0))
         if dim.is_Symbol:
             return self._append(("symbol", self.symbol(dim), 0))
+        if isinstance(dim, forms.Opaque):
+            return self._lower_opaque(dim)
         args = operands(dim)
         if dim.is_Add:
             return self._lower_sum(args)
@@ -151,6 +168,12 @@ class DimTable:
         if isinstance(dim, forms.BroadcastDim):
             return self._lower_broadcast([self.slot(arg) for arg in args])
         return self._fold("mul" if dim.is_Mul else _FORM_OPS[type(dim)], args)
+
+    def _lower_opaque(self, dim: forms.Opaque) -> int:
+        """Definitions in order, not by recursion: they nest without bound."""
+        for leaf in opaque_leaves(dim.definition, self._slots):
+            self._slots[leaf] = self.slot(leaf.definition)
+        return self.slot(dim.definition)
 
     def _lower_sum(self, args: Sequence[Dim]) -> int:
         """Terms with a factor of -1 are subtracted."""

@@ -10,7 +10,7 @@ Inputs and outputs: dims in, `Polynomial` (a read-only dict) out, and back by `t
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from math import gcd
 from typing import Any, TypeAlias
@@ -33,10 +33,7 @@ def polynomial(dim: Dim) -> Polynomial:
     if dim.is_Integer:
         return {UNIT: int(dim)} if dim else {}
     if dim.is_Add:
-        total: Polynomial = {}
-        for arg in dim.args:
-            total = plus(total, polynomial(arg))
-        return total
+        return _sum(map(polynomial, dim.args))
     if dim.is_Mul:
         product: Polynomial = {UNIT: 1}
         for arg in dim.args:
@@ -49,6 +46,14 @@ def polynomial(dim: Dim) -> Polynomial:
             power = times(power, base)
         return power
     return {frozenset({(dim, 1)}): 1}
+
+
+def _sum(polynomials: Iterable[Polynomial]) -> Polynomial:
+    total: dict[Monomial, int] = {}
+    for poly in polynomials:
+        for monomial, coefficient in poly.items():
+            total[monomial] = total.get(monomial, 0) + coefficient
+    return {monomial: coefficient for monomial, coefficient in total.items() if coefficient}
 
 
 def plus(left: Polynomial, right: Polynomial, scale: int = 1) -> Polynomial:
