@@ -85,9 +85,9 @@ def choose_extents(
 
 
 def _draws(free: int, seed: int) -> Iterator[tuple[int, ...]]:
-    """Distinct primes, ones, numbers equal by coincidence, each in turn 0 or 1, then random ones."""
+    """Primes, ones, numbers equal by coincidence, each in turn 0 or 1, then random ones."""
     generator = random.Random(seed)
-    primes = [_PRIMES[(index + 1) % len(_PRIMES)] for index in range(free)]
+    primes = [_PRIMES[index % len(_PRIMES)] for index in range(free)]
     yield tuple(primes)
     yield (1,) * free
     yield (3,) * free
