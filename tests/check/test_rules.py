@@ -1,0 +1,59 @@
+"""Fusion rules that answer wrongly: the kernels that they make are found, with the rule."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from dvm_graph.check import validate
+from dvm_graph.rules import table
+from dvm_graph.rules.table import Predicate
+from tests.end_to_end.reference import model_from_text
+
+BROKEN = {
+    "a product reads columns of what another one computes by rows": (
+        table.COMPUTES_ROWS,
+        "g (float[n,6] a, float[n,3] b, float[6,5] w) => (float[5,3] y)"
+        "{ p = MatMul(a, w) t = Transpose<perm = [1, 0]>(p) y = MatMul(t, b) }",
+        "cube prologue",
+        ("MatMul:p", "Transpose:t", "MatMul:y"),
+    ),
+    "a gather reads what its own kernel is about to compute": (
+        table.FROM_REGISTERS,
+        "g (float[n,6] x, int64[k] i) => (float[k,6] y){ e = Exp(x) y = Gather<axis = 0>(e, i) }",
+        "vector",
+        ("Exp:e", "Gather:y"),
+    ),
+    "a reversed slice, too": (
+        table.FROM_REGISTERS,
+        "g (float[n,4] x) => (float[n,4] y) <int64[1] start = {-1}, int64[1] end = {-1000},"
+        " int64[1] axis = {0}, int64[1] step = {-1}>"
+        "{ r = Relu(x) s = Slice(r, start, end, axis, step) y = Add(s, x) }",
+        "view load",
+        ("Relu:r", "Slice:s", "Add:y"),
+    ),
+}
+
+
+@pytest.fixture
+def holding() -> Iterator[list[Predicate]]:
+    """Predicates put here hold for everything, until the test is over."""
+    changed: list[Predicate] = []
+    rights = {id(p): p.holds for p in vars(table).values() if isinstance(p, Predicate)}
+    yield changed
+    for predicate in changed:
+        object.__setattr__(predicate, "holds", rights[id(predicate)])
+
+
+@pytest.mark.parametrize("name", BROKEN)
+def test_a_rule_that_always_holds_is_named(name: str, holding: list[Predicate]) -> None:
+    predicate, text, pattern, origin = BROKEN[name]
+    model = model_from_text(text)
+    assert validate(model).findings == []
+    holding.append(predicate)
+    object.__setattr__(predicate, "holds", lambda meeting: True)
+    findings = validate(model).findings
+    assert findings
+    assert findings[0].origin == origin
+    assert pattern in findings[0].rule
