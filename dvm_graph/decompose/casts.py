@@ -15,8 +15,13 @@ _QUANTIZED = frozenset({DType.INT8, DType.UINT8, DType.INT16, DType.UINT16})
 
 @decomposition("Cast", "CastLike")
 def cast(builder: Builder, node: Node, operands: Operands) -> Results:
+    x = required(node, operands, 0)
     target = node.outputs[0].dtype if node.op == "Cast" else required(node, operands, 1).dtype
-    return None if target is DType.OPAQUE else [builder.cast(required(node, operands, 0), target)]
+    if target is DType.OPAQUE:
+        return None
+    if target is DType.UINT64 and x.dtype.is_float:
+        return None  # kernels compute uint64 as int64, which holds half of the range
+    return [builder.cast(x, target)]
 
 
 @decomposition("QuantizeLinear")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from dvm_graph.decompose.arithmetic import dim_value, shifted, widened
 from dvm_graph.decompose.operands import required, shape_of
 from dvm_graph.decompose.registry import Operands, Results, decomposition
@@ -34,6 +36,9 @@ def max_pool(builder: Builder, node: Node, operands: Operands) -> Results:
         return None
     wide = widened(builder, x) if x.dtype.is_float else builder.cast(x, DType.FLOAT32)
     y = builder.pool_max(channels_last(builder, wide), window_over(axes))
+    if not x.dtype.is_float and any(axis.dilation > 1 for axis in axes):
+        # A dilated window may have no tap in the image.
+        y = builder.max(y, builder.scalar(int(np.iinfo(x.dtype.value).min), y.dtype))
     return [channels_first(builder, builder.cast(y, x.dtype), x.rank)]
 
 
@@ -70,7 +75,10 @@ def _counts(builder: Builder, axis: WindowAxis, at: int, padded: bool, dtype: DT
     below = builder.min(
         _taps_below(builder, first, high, axis), builder.scalar(axis.kernel, DType.INT64)
     )
-    return builder.cast(builder.sub(below, before), dtype)
+    count = builder.sub(below, before)
+    if axis.dilation > 1:  # there may be none: the mean of nothing is 0
+        count = builder.max(count, builder.scalar(1, DType.INT64))
+    return builder.cast(count, dtype)
 
 
 def _taps_below(builder: Builder, first: Value, limit: Dim, axis: WindowAxis) -> Value:

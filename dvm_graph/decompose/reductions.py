@@ -5,14 +5,16 @@ Basic reductions keep the reduced axes at extent 1; `keepdims=0` is a reshape af
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import TypeAlias
 
 import numpy as np
 
 from dvm_graph.decompose.arithmetic import (
-    mean,
+    dim_value,
     positions,
+    reduced_count,
     widened,
     with_axis,
     without_axes,
@@ -27,8 +29,10 @@ from dvm_graph.decompose.operands import (
     shape_of,
 )
 from dvm_graph.decompose.registry import Operands, Results, decomposition
+from dvm_graph.decompose.slicing import part
 from dvm_graph.ir import DType, Node, Value
 from dvm_graph.symbolic.builder import Builder
+from dvm_graph.symbolic.dims import add, equal, maximum, minimum, product
 
 Axes: TypeAlias = Sequence[int]
 Reduction: TypeAlias = Callable[[Builder, Value, Axes], Value]
@@ -45,7 +49,14 @@ def _extreme(name: str) -> Reduction:
 
 
 def _mean(builder: Builder, x: Value, axes: Axes) -> Value:
-    return builder.cast(mean(builder, widened(builder, x), axes), x.dtype)
+    """Of nothing it is 0. A sum of integers may not fit their type where their mean does."""
+    if x.dtype.is_float:
+        wide = widened(builder, x)
+    else:
+        wide = builder.cast(x, DType.FLOAT64 if x.dtype.itemsize == 8 else DType.INT64)
+    total = builder.reduce_sum(wide, axes)
+    count = dim_value(builder, maximum(1, reduced_count(x, axes)), wide.dtype)
+    return builder.cast(builder.div(total, count), x.dtype)
 
 
 def _sum_square(builder: Builder, x: Value, axes: Axes) -> Value:
@@ -81,10 +92,10 @@ def log_sum_exp(builder: Builder, x: Value, axes: Axes) -> Value:
 
 
 def _floating(builder: Builder, x: Value) -> Value:
-    """Integers as floats, which square roots and logarithms need."""
+    """Integers as floats that hold them, which square roots and logarithms need."""
     if x.dtype.is_float:
         return widened(builder, x)
-    return builder.cast(x, DType.FLOAT64 if x.dtype.itemsize == 8 else DType.FLOAT32)
+    return builder.cast(x, DType.FLOAT64 if x.dtype.itemsize >= 4 else DType.FLOAT32)
 
 
 REDUCTIONS: dict[str, Reduction] = {
@@ -137,6 +148,11 @@ def arg_extreme(builder: Builder, node: Node, operands: Operands) -> Results:
     """The least (or greatest) position among those that hold the extreme."""
     x = required(node, operands, 0)
     axis = normalize_axis(node, node.attrs.get("axis", 0), x.rank)
+    others = product([dim for index, dim in enumerate(shape_of(x)) if index != axis])
+    some = add(shape_of(x)[axis], equal(others, 0))  # or none is asked for
+    builder.facts.assume_range(
+        some, 1, None, f"{node.op} of {node.name} has elements to choose from"
+    )
     y = arg_of(
         builder,
         x,
@@ -148,14 +164,26 @@ def arg_extreme(builder: Builder, node: Node, operands: Operands) -> Results:
 
 
 def arg_of(builder: Builder, x: Value, axis: int, *, greatest: bool, last: bool) -> Value:
-    """int64 positions of the extremes along an axis, which stays with extent 1."""
-    extreme = builder.reduce_max(x, (axis,)) if greatest else builder.reduce_min(x, (axis,))
+    """int64 positions of the extremes along an axis, which stays with extent 1.
+
+    As a search does that begins with the first element and takes what compares as better: NaN loses
+    against all others, except that the first element wins if it is NaN. So an element always wins.
+    """
+    numbers = x
+    if x.dtype.is_float:
+        least = builder.scalar(-math.inf if greatest else math.inf, x.dtype)
+        numbers = builder.select(builder.isnan(x), least, x)
+    fold = builder.reduce_max if greatest else builder.reduce_min
     index = positions(builder, shape_of(x)[axis], axis, x.rank)
-    outside = -1 if last else int(np.iinfo(np.int64).max)
-    candidates = builder.select(builder.eq(x, extreme), index, builder.scalar(outside, DType.INT64))
-    if last:
-        return builder.reduce_max(candidates, (axis,))
-    return builder.reduce_min(candidates, (axis,))
+    outside = builder.scalar(-1 if last else int(np.iinfo(np.int64).max), DType.INT64)
+    wins = builder.eq(x, fold(numbers, (axis,)))
+    candidates = builder.select(wins, index, outside)
+    pick = builder.reduce_max if last else builder.reduce_min
+    y = pick(candidates, (axis,))
+    if not x.dtype.is_float:
+        return y
+    first = part(builder, x, axis, 0, minimum(1, shape_of(x)[axis]))
+    return builder.select(builder.isnan(first), builder.scalar(0, DType.INT64), y)
 
 
 @decomposition("Hardmax")
@@ -166,7 +194,8 @@ def hardmax(builder: Builder, node: Node, operands: Operands) -> Results:
     axis = normalize_axis(node, node.attrs.get("axis", -1), x.rank)
     winner = arg_of(builder, x, axis, greatest=True, last=False)
     index = positions(builder, shape_of(x)[axis], axis, x.rank)
-    return [builder.cast(builder.eq(index, winner), x.dtype)]
+    chosen = builder.bitwise_and(builder.eq(index, winner), builder.eq(x, x))  # NaN is not
+    return [builder.cast(chosen, x.dtype)]
 
 
 @decomposition("CumSum", "CumProd")

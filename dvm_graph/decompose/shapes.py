@@ -6,9 +6,6 @@ elements of shape tensors; where those are not known the node is left to the ven
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TypeAlias
-
 from dvm_graph.decompose.arithmetic import dim_value
 from dvm_graph.decompose.operands import (
     elements,
@@ -21,14 +18,12 @@ from dvm_graph.decompose.operands import (
     text,
 )
 from dvm_graph.decompose.registry import Operands, Results, decomposition
-from dvm_graph.errors import ShapeError
+from dvm_graph.decompose.reshaping import reshaped
 from dvm_graph.ir import Dim, Node
 from dvm_graph.symbolic.builder import Builder
 from dvm_graph.symbolic.dims import floordiv, product
 from dvm_graph.symbolic.proofs import Answer
 from dvm_graph.symbolic.shape_functions import broadcast_shapes
-
-Dims: TypeAlias = Sequence[Dim]
 
 
 @decomposition("Reshape")
@@ -37,45 +32,9 @@ def reshape(builder: Builder, node: Node, operands: Operands) -> Results:
     wanted = required(node, operands, 1).elements
     if wanted is None:
         return None
-    shape = reshaped(node, shape_of(x), wanted, zero_copies=not node.attrs.get("allowzero", 0))
+    zero_copies = not node.attrs.get("allowzero", 0)
+    shape = reshaped(node, shape_of(x), wanted, builder.facts, zero_copies=zero_copies)
     return [builder.reshape(x, shape)]
-
-
-def reshaped(node: Node, shape: Dims, wanted: Dims, *, zero_copies: bool) -> tuple[Dim, ...]:
-    """The shape that Reshape gives: 0 copies a dim, -1 takes what is left.
-
-    Raises:
-        ShapeError: 0 beyond the operand's rank, more than one -1.
-    """
-    result = list(wanted)
-    for axis, dim in enumerate(wanted):
-        if zero_copies and isinstance(dim, int) and dim == 0:
-            if axis >= len(shape):
-                raise ShapeError(
-                    f"{node.op} {node.name!r}: dim {axis} copies one that is not there"
-                )
-            result[axis] = shape[axis]
-    open_axes = [axis for axis, dim in enumerate(result) if isinstance(dim, int) and dim == -1]
-    if len(open_axes) > 1:
-        raise ShapeError(f"{node.op} {node.name!r}: more than one dim is -1")
-    if open_axes:
-        others = [dim for axis, dim in enumerate(result) if axis != open_axes[0]]
-        result[open_axes[0]] = remaining_dim(shape, others)
-    return tuple(result)
-
-
-def remaining_dim(shape: Dims, others: Dims) -> Dim:
-    """product(shape) // product(others).
-
-    Dims on both sides are cancelled first, so that the answer holds where they are 0 as well.
-    """
-    left, right = list(shape), []
-    for dim in others:
-        if dim in left:
-            left.remove(dim)
-        else:
-            right.append(dim)
-    return floordiv(product(left), product(right))
 
 
 @decomposition("Flatten")

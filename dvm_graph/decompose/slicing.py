@@ -38,18 +38,23 @@ from dvm_graph.symbolic.dims import (
 )
 
 _INFINITY = 2**31 - 1
-"""Bounds at least this far out mean 'to the end', whatever the extent."""
+"""Bounds at least this far out mean 'to the end', whatever the extent; steps have no more."""
+_LARGEST = (2**31 - 1, 2**63 - 1)
 
 
 def clamped_range(start: Dim, end: Dim, step: int, extent: Dim) -> tuple[Dim, Dim]:
-    """First position and count of start:end:step over an extent, by numpy's rules."""
+    """First position and count of start:end:step over an extent, by ONNX's rules.
+
+    They are numpy's but for two: backwards from before the first element reads the first one, and
+    backwards to the largest integer leaves nothing out, as in onnxruntime.
+    """
     if step > 0:
         first = _clamp(_wrap(start, extent), 0, extent)
         last = _clamp(_wrap(end, extent), 0, extent)
         return first, maximum(0, ceildiv(sub(last, first), step))
     top = sub(extent, 1)
-    first = _clamp(_wrap(start, extent), -1, top)
-    last = _clamp(_wrap(end, extent), -1, top)
+    first = minimum(_clamp(_wrap(start, extent), 0, top), top)  # -1 over an empty axis
+    last = -1 if end in _LARGEST else _clamp(_wrap(end, extent), -1, top)
     return first, maximum(0, ceildiv(sub(first, last), -step))
 
 
@@ -85,7 +90,7 @@ def slice_node(builder: Builder, node: Node, operands: Operands) -> Results:
     sizes = list(shape_of(x))
     for start, end, axis, step in zip(starts, ends, axes, steps, strict=True):
         axis = normalize_axis(node, axis, x.rank)
-        strides[axis] = step
+        step = strides[axis] = max(-_INFINITY, min(step, _INFINITY))
         first[axis], sizes[axis] = clamped_range(start, end, step, sizes[axis])
     return [builder.slice(x, tuple(first), tuple(sizes), tuple(strides))]
 
@@ -154,23 +159,21 @@ def pad(builder: Builder, node: Node, operands: Operands) -> Results:
         if isinstance(before, int) and isinstance(after, int) and before == after == 0:
             continue
         axis = normalize_axis(node, axis, x.rank)
-        x = _cropped(builder, x, axis, maximum(0, neg(before)), maximum(0, neg(after)))
+        extent, cut = shape_of(x)[axis], add(maximum(0, neg(before)), maximum(0, neg(after)))
+        if cut != 0:
+            size = add(extent, add(before, after))
+            builder.facts.assume_range(size, 0, None, "negative pads cut no more than there is")
+            rest = maximum(0, sub(extent, cut))
+            x = part(builder, x, axis, maximum(0, neg(before)), rest)
+            # What is cut away beyond the elements comes off the pad on the other side.
+            lacking = maximum(0, sub(cut, extent))
+            before, after = sub(before, lacking), sub(after, lacking)
         before, after = maximum(0, before), maximum(0, after)
         if mode == "constant":
             x = padded(builder, x, axis, before, after, _pad_value(builder, node, operands))
         else:
             x = _pad_by_index(builder, x, axis, before, after, _REINDEX[mode])
     return [x]
-
-
-def _cropped(builder: Builder, x: Value, axis: int, front: Dim, back: Dim) -> Value:
-    """Leaves out first and last positions: what negative amounts ask for, before any padding."""
-    cut = add(front, back)
-    if cut == 0:
-        return x
-    rest = sub(shape_of(x)[axis], cut)
-    builder.facts.assume_range(rest, 0, None, "there is as much as negative pads cut away")
-    return part(builder, x, axis, front, rest)
 
 
 def _pad_value(builder: Builder, node: Node, operands: Operands) -> Value:

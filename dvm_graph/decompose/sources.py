@@ -41,6 +41,8 @@ def _float_range(builder: Builder, start: Value, limit: Value, delta: Value) -> 
     if any(number is None for number in numbers):
         return None
     first, last, step = (float(number) for number in numbers if number is not None)
+    if step == 0 or not all(map(math.isfinite, (first, last, step))):
+        return None
     count = max(0, math.ceil((last - first) / step))
     wide = DType.FLOAT64 if start.dtype is DType.FLOAT64 else DType.FLOAT32
     y = builder.cast(positions(builder, count, 0, 1), wide)

@@ -12,7 +12,7 @@ from dvm_graph.decompose.operands import integers, shape_of, text
 from dvm_graph.ir import Dim, Node, Value
 from dvm_graph.symbolic.builder import Builder
 from dvm_graph.symbolic.builder_methods import Window
-from dvm_graph.symbolic.dims import add, ceildiv, floordiv, less_equal, maximum, mul, sub
+from dvm_graph.symbolic.dims import add, ceildiv, floordiv, less, less_equal, maximum, mul, sub
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +28,7 @@ class WindowAxis:
     """Positions of the window."""
 
 
+_POOLS = frozenset({"MaxPool", "AveragePool", "LpPool"})
 _FLAT = WindowAxis(1, 1, 1, 1, (0, 0), 1)
 """The height of images that have none."""
 
@@ -95,9 +96,9 @@ def _axis(
     if automatic in ("SAME_UPPER", "SAME_LOWER"):
         size = ceildiv(extent, stride)
         total = maximum(0, add(mul(sub(size, 1), stride), sub(reach + 1, extent)))
-        less = floordiv(total, 2)
-        more = sub(total, less)
-        pads = (less, more) if automatic == "SAME_UPPER" else (more, less)
+        smaller = floordiv(total, 2)
+        larger = sub(total, smaller)
+        pads = (smaller, larger) if automatic == "SAME_UPPER" else (larger, smaller)
         return WindowAxis(extent, kernel, stride, dilation, pads, size)
     if automatic == "VALID":
         begin = end = 0
@@ -108,4 +109,8 @@ def _axis(
         # No window starts behind the image and the pad before it.
         beyond = less_equal(add(extent, begin), mul(sub(size, 1), stride))
         size = sub(size, beyond)
+    if node.op in _POOLS and stride > 1 and begin + end < reach:
+        # onnxruntime divides as C does, so that a window that is larger than the image by less than
+        # a stride is one that is cut off.
+        size = maximum(size, less(-stride, room))
     return WindowAxis(extent, kernel, stride, dilation, (begin, end), size)

@@ -53,6 +53,10 @@ def infer_vendor(node: Node, facts: Facts) -> None:
     for value in node.outputs:
         if value.name in types:
             _set_type(node, value, types[value.name], dims, facts)
+    x = node.operand(0)
+    if node.attrs["op"] == "NonZero" and x is not None and x.shape == ():
+        value = node.output  # a scalar counts as one element along one axis, not along none
+        value.shape = (1, *(value.shape or ())[1:])
 
 
 def _untype_outputs(graph: onnx.GraphProto) -> None:

@@ -89,8 +89,9 @@ def _pow(a: Array, b: Array) -> Array:
 
 
 def _integer_power(base: int, exponent: int) -> int:
+    """Modulo 2^64, of which every integer type keeps its own bits."""
     if exponent >= 0:
-        return int(base**exponent)
+        return pow(base, exponent, 1 << 64)
     return base if base == 1 or (base == -1 and exponent % 2) else int(base == -1)
 
 

@@ -110,7 +110,7 @@ def _fit(elements: Sequence[Dim], dtype: DType) -> Elements:
     Raises:
         _UnknownError: an expression may be outside an unsigned or a short type.
     """
-    if dtype is DType.BOOL or dtype is DType.INT64:
+    if dtype is DType.BOOL:
         return tuple(elements)
     limits = np.iinfo(dtype.value)
     fitted = []

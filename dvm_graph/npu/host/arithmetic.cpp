@@ -65,7 +65,7 @@ struct Op<Family::v_sign> {
   DVM_INLINE static V vector(V x) {
     using T = Element<V>;
     const V one = splat<V>(T{1});
-    const V magnitude = x > V{} ? one : x;  // zero and NaN stay what they are
+    const V magnitude = x > V{} ? one : x + V{};  // NaN stays what it is, -0 becomes 0
     return magnitude < V{} ? bits_as<V>(-wrapping(one)) : magnitude;
   }
 };

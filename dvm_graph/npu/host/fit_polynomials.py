@@ -151,11 +151,13 @@ def pieces_of(
 def main() -> None:
     powers, slopes = exp_pieces()
     print(f"kExpPieces {{{', '.join(mp.nstr(p, 11) + 'f' for p in powers)}}}, {slopes}")
-    for name, fits_of_pieces in (
-        ("kErfPieces", pieces_of(mp.erf, 2 / mp.sqrt(mp.pi), mp.mpf(1) / 8, 4)),
-        ("kTanhPieces", pieces_of(mp.tanh, mp.mpf(1), mp.mpf(1) / 2, 6)),
+    for name, function, slope, step, degree, last in (
+        ("kErfPieces", mp.erf, 2 / mp.sqrt(mp.pi), mp.mpf(1) / 8, 4, 31),
+        ("kTanhPieces", mp.tanh, mp.mpf(1), mp.mpf(1) / 2, 6, 18),
     ):
-        pieces = [solve(fit) for fit in fits_of_pieces]
+        pieces = [solve(fit) for fit in pieces_of(function, slope, step, degree)]
+        # The function is 1 from the centre of the last piece on, and exactly that.
+        pieces[last][0][0] = 1 / (last * step)
         print(f"// {name}: weighted error {mp.nstr(max(error for _, error in pieces), 3)}")
         for power in zip(*(coefficients for coefficients, _ in pieces), strict=True):
             print(f"{{{', '.join(mp.nstr(c, 11) + 'f' for c in power)}}},")

@@ -32,7 +32,7 @@ alignas(kVectorBytes) constexpr float kErfPieces[][kPieces] = {
      0.64407009769f, 0.60211922048f, 0.56381238357f, 0.5290613641f,  0.49766113251f, 0.4693392803f,
      0.44379434818f, 0.42072297338f, 0.39983721919f, 0.38087414257f, 0.36359977384f, 0.34780944179f,
      0.33332596983f, 0.31999683304f, 0.30769098376f, 0.29629575843f, 0.2857140734f,  0.27586198755f,
-     0.26666663634f, 0.25806450516f},
+     0.26666663634f, 0.25806451613f},
     {7.0092788948e-9f, -0.093154857331f, -0.18116555409f,  -0.25944586451f,  -0.32443411488f,
      -0.37389717866f,  -0.40703507621f,  -0.42438929366f,  -0.42759323596f,  -0.41902619281f,
      -0.40143922512f,  -0.37761349527f,  -0.35009328703f,  -0.32101359565f,  -0.29202143594f,
@@ -62,13 +62,13 @@ alignas(kVectorBytes) constexpr float kErfPieces[][kPieces] = {
      0.0031289985852f, 0.0026487028869f,  0.0022328566753f,  0.0018812542198f, 0.0015878691121f,
      0.0013445772803f, 0.0011431463229f},
 };
-constexpr float kErfStep = 0.125f, kErfLimit = 3.84f;
+constexpr float kErfStep = 0.125f, kErfLimit = 3.875f;
 alignas(kVectorBytes) constexpr float kTanhPieces[][kPieces] = {
     // 1.5e-8
     {1.0000000001f,   0.92423431647f,  0.76159415648f,  0.60343216892f,  0.48201379f,
      0.39464571926f,  0.3316849179f,   0.28519368503f,  0.24983232493f,  0.22216738019f,
      0.19998184085f,  0.18181210857f,  0.16666461861f,  0.15384545836f,  0.14285690528f,
-     0.13333325176f,  0.12499997187f,  0.11764704908f,  0.11111110773f,  0.10526315672f,
+     0.13333325176f,  0.12499997187f,  0.11764704908f,  0.11111111111f,  0.10526315672f,
      0.099999999588f, 0.095238095094f, 0.090909090858f, 0.086956521721f, 0.083333333327f,
      0.079999999998f, 0.076923076922f, 0.074074074074f, 0.071428571428f, 0.068965517241f,
      0.066666666667f, 0.064516129032f},
@@ -117,9 +117,11 @@ alignas(kVectorBytes) constexpr float kTanhPieces[][kPieces] = {
      2.0985942041e-8f,   1.5946855222e-8f,  1.2243992273e-8f, 9.4917329669e-9f,  7.4241990013e-9f,
      5.8556097668e-9f,   4.6545286995e-9f},
 };
-constexpr float kTanhStep = 0.5f, kTanhLimit = 9.02f;
-// Beyond their limits the functions round to 1, and so do their last pieces there, to no more
-// below.
+constexpr float kTanhStep = 0.5f, kTanhLimit = 9.0f;
+// The functions are 1 from their limits on, and exactly that: a limit is the centre of its piece,
+// where the polynomial is its first coefficient, which is the limit's reciprocal.
+static_assert(kErfPieces[0][static_cast<int>(kErfLimit / kErfStep)] * kErfLimit == 1.0f);
+static_assert(kTanhPieces[0][static_cast<int>(kTanhLimit / kTanhStep)] * kTanhLimit == 1.0f);
 
 // A row of pieces in two registers.
 struct Pieces {
