@@ -1,5 +1,7 @@
 """dvm_graph: a real-time compiler for ONNX models whose shapes are known only when they run."""
 
+from typing import TYPE_CHECKING, Any
+
 from dvm_graph.compare import Comparison, compare
 from dvm_graph.errors import (
     CompileError,
@@ -16,6 +18,9 @@ from dvm_graph.errors import (
 from dvm_graph.model import Model, TensorInfo, optimize
 from dvm_graph.options import FusionLimits, Options
 
+if TYPE_CHECKING:
+    from dvm_graph.session import InferenceSession, IOBinding
+
 __version__ = "0.1.0"
 
 __all__ = [
@@ -25,6 +30,8 @@ __all__ = [
     "ExecutionError",
     "ExternalDataError",
     "FusionLimits",
+    "IOBinding",
+    "InferenceSession",
     "InputError",
     "Model",
     "ModelError",
@@ -37,3 +44,12 @@ __all__ = [
     "compare",
     "optimize",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    """The session is loaded when asked for: onnxruntime, whose tensors it takes, loads for a while."""
+    if name in ("InferenceSession", "IOBinding"):
+        from dvm_graph import session
+
+        return getattr(session, name)
+    raise AttributeError(f"module 'dvm_graph' has no attribute {name!r}")
