@@ -15,6 +15,7 @@ from dvm_graph.errors import (
     StrictError,
     UnsupportedError,
 )
+from dvm_graph.ir import ModelMetadata
 from dvm_graph.model import Model, TensorInfo, optimize
 from dvm_graph.options import FusionLimits, Options
 
@@ -35,6 +36,7 @@ __all__ = [
     "InputError",
     "Model",
     "ModelError",
+    "ModelMetadata",
     "Options",
     "OutOfMemoryError",
     "ShapeError",

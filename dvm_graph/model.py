@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from numpy.typing import ArrayLike, NDArray
 
 from dvm_graph.errors import InputError
-from dvm_graph.ir import Value
+from dvm_graph.ir import ModelMetadata, Value
 from dvm_graph.options import Options
 from dvm_graph.pipeline import Compiled, Source, compile_model
 from dvm_graph.runtime import CompileTime, KernelListing, Program, RunStatistics, assemble
@@ -74,6 +74,10 @@ class Model:
     def get_outputs(self) -> list[TensorInfo]:
         outputs = self._compiled.graph.outputs
         return [_describe(*pair) for pair in zip(self._output_names, outputs, strict=True)]
+
+    def get_modelmeta(self) -> ModelMetadata:
+        """What the model's file says about it."""
+        return self._compiled.graph.about
 
     def run(
         self,

@@ -17,11 +17,13 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from onnxruntime import OrtValue
 
 from dvm_graph.errors import DvmError, InputError
+from dvm_graph.ir import ModelMetadata
 from dvm_graph.model import TensorInfo, optimize
 from dvm_graph.options import Options
-from dvm_graph.runtime.ort_values import OrtValue, array_over, as_array, as_ort_value
+from dvm_graph.runtime.ort_values import array_over, as_ort, from_ort
 
 Array = NDArray[Any]
 Provider = str | tuple[str, Mapping[str, Any]]
@@ -91,6 +93,9 @@ class InferenceSession:
     def get_overridable_initializers(self) -> list[NodeArg]:
         return []
 
+    def get_modelmeta(self) -> ModelMetadata:
+        return self.model.get_modelmeta()
+
     def get_session_options(self) -> Any:
         """Those it was made with."""
         return self._sess_options
@@ -144,7 +149,7 @@ class InferenceSession:
         run_options: Any = None,
     ) -> list[OrtValue]:
         results = self._run(output_names, input_dict_ort_values, run_options)
-        return [as_ort_value(result) for result in results]
+        return [as_ort(result) for result in results]
 
     def run_async(
         self,
@@ -202,7 +207,7 @@ class InferenceSession:
             )
         del run_options
         feeds = {
-            name: as_array(feed) if isinstance(feed, OrtValue) else feed
+            name: from_ort(feed) if isinstance(feed, OrtValue) else feed
             for name, feed in input_feed.items()
         }
         return self.model.run(feeds, output_names or None, outputs=outputs)
@@ -225,7 +230,7 @@ class IOBinding:
         self.inputs[name] = np.asarray(arr_on_cpu)
 
     def bind_ortvalue_input(self, name: str, ortvalue: OrtValue) -> None:
-        self.inputs[name] = as_array(ortvalue)
+        self.inputs[name] = from_ort(ortvalue)
 
     def bind_input(
         self,
@@ -263,11 +268,11 @@ class IOBinding:
         self.outputs[name] = array_over(buffer_ptr, shape, element_type)
 
     def bind_ortvalue_output(self, name: str, ortvalue: OrtValue) -> None:
-        self.outputs[name] = as_array(ortvalue)
+        self.outputs[name] = from_ort(ortvalue)
 
     def get_outputs(self) -> list[OrtValue]:
         """Of the last run, in the order in which they were bound."""
-        return [as_ort_value(result) for result in self.results]
+        return [as_ort(result) for result in self.results]
 
     def copy_outputs_to_cpu(self) -> list[Array]:
         """Of the last run, in the order in which they were bound: they are there already."""

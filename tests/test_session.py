@@ -76,6 +76,32 @@ def test_inputs_and_outputs_are_described(make: Make) -> None:
 
 
 @sessions
+def test_metadata(make: Make) -> None:
+    model = onnx.ModelProto.FromString(MODEL)
+    model.producer_name, model.domain, model.model_version = "here", "org.example", 3
+    model.doc_string, model.graph.doc_string = "of two", "a graph"
+    onnx.helper.set_model_props(model, {"classes": "a b"})
+    # A function of the model's own: its graph is rewritten as it is loaded.
+    imports = [onnx.helper.make_opsetid("", 20)]
+    negate = onnx.helper.make_node("Neg", ["x"], ["y"])
+    model.functions.append(
+        onnx.helper.make_function("own", "Minus", ["x"], ["y"], [negate], imports)
+    )
+    model.opset_import.append(onnx.helper.make_opsetid("own", 1))
+    model.graph.node.append(onnx.helper.make_node("Minus", ["x"], ["z"], domain="own"))
+    meta = make(model.SerializeToString(), providers=["CPUExecutionProvider"]).get_modelmeta()
+    assert (meta.producer_name, meta.domain, meta.version) == ("here", "org.example", 3)
+    assert (meta.description, meta.graph_description) == ("of two", "a graph")
+    assert meta.graph_name == "g"
+    assert meta.custom_metadata_map == {"classes": "a b"}
+
+
+@sessions
+def test_metadata_of_nothing(make: Make) -> None:
+    assert make(MODEL, providers=["CPUExecutionProvider"]).get_modelmeta().version == 2**63 - 1
+
+
+@sessions
 @pytest.mark.parametrize("names", [None, [], ["l"], ["l", "y"]])
 def test_outputs_by_name(make: Make, names: list[str] | None) -> None:
     feeds = _feeds()

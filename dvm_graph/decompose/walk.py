@@ -69,7 +69,7 @@ class _Walk:
     def run(self) -> Graph:
         source, graph = self._source, self._graph
         graph.inputs = list(source.inputs)
-        graph.metadata |= source.metadata
+        graph.about = source.about
         for node in _needed(source):
             self._decompose(node)
         graph.outputs = [self._value(value) for value in source.outputs]

@@ -42,7 +42,7 @@ from dvm_graph.import_.tensors import (
 )
 from dvm_graph.import_.types import read_type
 from dvm_graph.import_.vendor_library import newest_version
-from dvm_graph.ir import Dim, DType, Graph, Node, Value
+from dvm_graph.ir import Dim, DType, Graph, ModelMetadata, Node, Value
 from dvm_graph.options import Options
 from dvm_graph.symbolic import Symbols, parse_dim
 
@@ -67,11 +67,24 @@ def import_onnx(source: Source, options: Options, symbols: Symbols) -> Graph:
     graph = Graph(model.proto.graph.name or "main")
     importer = Importer(model.opsets, ExternalData(model.folder), symbols)
     importer.import_graph(graph, model.proto.graph, model.initializers)
-    graph.metadata |= {entry.key: entry.value for entry in model.proto.metadata_props}
+    graph.about = _metadata(model.proto)
     for name in options.dim_hints:
         if name not in symbols:
             raise InputError(f"dim_hints name {name!r}, which is no dim of the model's inputs")
     return graph
+
+
+def _metadata(model: onnx.ModelProto) -> ModelMetadata:
+    version = {"version": model.model_version} if model.HasField("model_version") else {}
+    return ModelMetadata(
+        producer_name=model.producer_name,
+        graph_name=model.graph.name,
+        domain=model.domain,
+        description=model.doc_string,
+        graph_description=model.graph.doc_string,
+        custom_metadata_map={entry.key: entry.value for entry in model.metadata_props},
+        **version,
+    )
 
 
 @dataclass(slots=True)
@@ -155,7 +168,6 @@ class Importer:
             graph.outputs.append(value)
             names.append(info.name)
         graph.output_names = tuple(names)
-        graph.metadata |= {entry.key: entry.value for entry in proto.metadata_props}
         return scope
 
     def _import_initializers(

@@ -144,8 +144,12 @@ def _inline_functions(model: onnx.ModelProto) -> onnx.ModelProto:
         opset_import=model.opset_import,
         functions=model.functions,
         metadata_props=model.metadata_props,
+        producer_name=model.producer_name,
+        domain=model.domain,
+        doc_string=model.doc_string,
         graph=onnx.GraphProto(
             name=graph.name,
+            doc_string=graph.doc_string,
             node=graph.node,
             input=graph.input,
             output=graph.output,
@@ -155,6 +159,8 @@ def _inline_functions(model: onnx.ModelProto) -> onnx.ModelProto:
             initializer=[onnx.TensorProto(name=tensor.name) for tensor in graph.initializer],
         ),
     )
+    if model.HasField("model_version"):
+        light.model_version = model.model_version
     try:
         return onnx.inliner.inline_local_functions(light, convert_version=True)
     except (RuntimeError, ValueError) as error:

@@ -1,7 +1,7 @@
 """The graph, its element types and basic operators, its text form and its verifier."""
 
 from dvm_graph.ir.dtypes import DType
-from dvm_graph.ir.graph import BASIC, Dim, Graph, Node, Shape, Value
+from dvm_graph.ir.graph import BASIC, Dim, Graph, ModelMetadata, Node, Shape, Value
 from dvm_graph.ir.operators import OPERATORS, Kind, OperatorInfo, Result
 
 __all__ = [
@@ -11,6 +11,7 @@ __all__ = [
     "Dim",
     "Graph",
     "Kind",
+    "ModelMetadata",
     "Node",
     "OperatorInfo",
     "Result",

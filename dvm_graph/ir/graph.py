@@ -30,6 +30,10 @@ Shape: TypeAlias = tuple[Dim, ...]
 BASIC = "dvm"
 
 
+_NO_VERSION = 2**63 - 1
+"""Where the file has none."""
+
+
 @dataclass(slots=True, eq=False)
 class Value:
     """A tensor: graph input, constant, or result of a node."""
@@ -109,6 +113,20 @@ class Node:
         return f"{self.op}({self.name})"
 
 
+@dataclass(frozen=True, slots=True)
+class ModelMetadata:
+    """What a model's file says about it, as onnxruntime's class of this name gives it."""
+
+    producer_name: str = ""
+    graph_name: str = ""
+    domain: str = ""
+    description: str = ""
+    graph_description: str = ""
+    version: int = _NO_VERSION
+    custom_metadata_map: Mapping[str, str] = field(default_factory=dict)
+    """ONNX metadata_props of the model."""
+
+
 class Graph:
     """A directed acyclic multigraph of nodes, with ordered inputs and outputs."""
 
@@ -118,8 +136,7 @@ class Graph:
         self.outputs: list[Value] = []
         self.output_names: tuple[str, ...] = ()
         """What the model calls its outputs, whatever values passes put there."""
-        self.metadata: dict[str, str] = {}
-        """ONNX metadata_props of the model and its graph."""
+        self.about = ModelMetadata()
         self.digraph: nx.MultiDiGraph[Node] = nx.MultiDiGraph()
         self._users: dict[Value, dict[Node, int]] = {}
         self._names: set[str] = set()
