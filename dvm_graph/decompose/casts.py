@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from dvm_graph.decompose.arithmetic import along_axis
+from dvm_graph.decompose.arithmetic import along_axis, without_axes
 from dvm_graph.decompose.operands import normalize_axis, operand, required
 from dvm_graph.decompose.registry import Operands, Results, decomposition
 from dvm_graph.ir import DType, Node, Value
@@ -42,6 +42,30 @@ def quantize_linear(builder: Builder, node: Node, operands: Operands) -> Results
     y = builder.max(y, builder.scalar(int(limits.min), y.dtype))
     y = builder.min(y, builder.scalar(int(limits.max), y.dtype))
     return [builder.cast(y, target)]
+
+
+@decomposition("DynamicQuantizeLinear")
+def dynamic_quantize_linear(builder: Builder, node: Node, operands: Operands) -> Results:
+    """Quantised to uint8 by the range of the elements and 0; where that is 0 alone, by a scale of 1.
+
+    The function of the standard has a scale of 0 there, by which nothing can be divided.
+    """
+    x = required(node, operands, 0)
+    axes = range(x.rank)
+    zero = builder.scalar(0, x.dtype)
+    low = builder.min(without_axes(builder, builder.reduce_min(x, axes), axes), zero)
+    high = builder.max(without_axes(builder, builder.reduce_max(x, axes), axes), zero)
+    extent = builder.sub(high, low)
+    step = builder.div(extent, builder.scalar(255, x.dtype))
+    scale = builder.select(builder.eq(extent, zero), builder.scalar(1, x.dtype), step)
+    offset = _saturated(builder, builder.round(builder.sub(zero, builder.div(low, scale))))
+    y = _saturated(builder, builder.add(builder.round(builder.div(x, scale)), offset))
+    return [builder.cast(y, DType.UINT8), scale, builder.cast(offset, DType.UINT8)]
+
+
+def _saturated(builder: Builder, y: Value) -> Value:
+    y = builder.max(y, builder.scalar(0, y.dtype))
+    return builder.min(y, builder.scalar(255, y.dtype))
 
 
 @decomposition("DequantizeLinear")

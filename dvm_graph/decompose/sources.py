@@ -70,8 +70,14 @@ def eye_like(builder: Builder, node: Node, operands: Operands) -> Results:
 
 @decomposition("Dropout")
 def dropout(builder: Builder, node: Node, operands: Operands) -> Results:
-    """Inference only: the operand itself, and a mask that keeps everything."""
+    """Inference only: the operand itself, and a mask that keeps everything.
+
+    Before opset 10 the mask has the type of the operand.
+    """
     x, training = required(node, operands, 0), operand(operands, 2)
     if training is not None and constant_scalar(training) is not False:
         return None
-    return [x, filled(builder, True, DType.BOOL, shape_of(x))]
+    if len(node.outputs) == 1:
+        return [x]
+    mask = filled(builder, True, DType.BOOL, shape_of(x))
+    return [x, builder.cast(mask, node.outputs[1].dtype)]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import onnx
 import pytest
 
 import dvm_graph
@@ -99,3 +100,35 @@ def test_a_slope_that_nothing_can_be_divided_by(alpha: float) -> None:
     x = np.array([-2, -1, 0, 1, 2, np.inf, np.nan], np.float32)
     (y,) = dvm_graph.optimize(model).run({"x": x})
     assert_all_close([y], session(model).run(None, {"x": x}))
+
+
+@pytest.mark.parametrize("elements", [[], [0, 0], [-1, 2.5, 3], [4, 5], [-4, -5], [1e-30, 0]])
+def test_quantisation_by_a_range_of_nothing(elements: list[float]) -> None:
+    """The function of the standard divides by the range, which is 0."""
+    model = model_from_text(
+        """quantise (float[n] x) => (uint8[n] y, float scale, uint8 zero)
+        { y, scale, zero = DynamicQuantizeLinear(x) }"""
+    )
+    x = np.array(elements, np.float32)
+    assert_all_close(dvm_graph.optimize(model).run({"x": x}), session(model).run(None, {"x": x}))
+
+
+def test_the_mask_of_an_old_dropout_has_the_type_of_its_operand() -> None:
+    model = onnx.parser.parse_model(
+        """<ir_version: 8, opset_import: ["" : 9]>
+        drop (float16[n] x) => (float16[n] y, float16[n] mask) { y, mask = Dropout(x) }"""
+    )
+    x = np.ones(3, np.float16)
+    y, mask = dvm_graph.optimize(model).run({"x": x})
+    assert_same_bits([y], [x])
+    assert mask.dtype == np.float16
+
+
+def test_a_vendor_operator_whose_results_nobody_reads() -> None:
+    """onnxruntime runs nothing of which no result is asked for."""
+    model = model_from_text(
+        "unread (float[n, n] x) => (int64 y) { d = Det(x) y = Size(d) }",
+    )
+    disabled = frozenset(("eliminate_dead",))
+    (y,) = dvm_graph.optimize(model, disable_passes=disabled).run({"x": np.eye(3, dtype="f4")})
+    assert y == 1
