@@ -162,3 +162,22 @@ def _output(g: Growth, value: Value) -> onnx.ValueInfoProto:
     if g.dead:
         dims = [None] * len(dims)
     return helper.make_tensor_value_info(value.name, value.dtype, dims)
+
+
+def prune(graph: onnx.GraphProto) -> None:
+    """Leaves out what no output depends on."""
+    needed = {value.name for value in graph.output}
+    kept = []
+    for node in reversed(graph.node):
+        if needed & set(node.output):
+            kept.append(node)
+            needed |= set(node.input)
+    kept.reverse()
+    nodes = [onnx.NodeProto.FromString(node.SerializeToString()) for node in kept]
+    del graph.node[:]
+    graph.node.extend(nodes)
+    for field in (graph.input, graph.initializer):
+        left = [item for item in field if item.name in needed]
+        copies = [type(item).FromString(item.SerializeToString()) for item in left]
+        del field[:]
+        field.extend(copies)

@@ -72,6 +72,8 @@ def gemm(g: Growth) -> Value:
 @recipe("MatMulInteger", kind=PRODUCT)
 def matmul_integer(g: Growth) -> Value:
     a = g.ranked(types("MatMulInteger", g.opset), 2, 4)
+    if 0 in a.at(-1):
+        raise RefusedError  # onnxruntime leaves the result as it finds it
     b = g.fresh(g.choose(INT8S), along(a, (-1,), g.choose((1, 3, 8))))
     zero_a = maybe(g, lambda: g.fresh(a.dtype, [()] * g.breadth))
     zero_b = maybe(g, lambda: g.fresh(b.dtype, [g.choose(((), (b.at(1)[0],)))] * g.breadth))
@@ -270,7 +272,10 @@ def roi_align(g: Growth) -> Value:
 
 @recipe(*REDUCTIONS, kind=REDUCTION, weight=2)
 def reduce(g: Growth, op: str) -> Value:
-    x = g.ranked(types(op, g.opset), 0 if g.chance(0.1) else 1, 6)
+    dtypes = types(op, g.opset)
+    if op == "ReduceLogSumExp":  # of integers, onnxruntime rounds the exponentials
+        dtypes = tuple(d for d in dtypes if d in FLOATS)
+    x = g.ranked(dtypes, 0 if g.chance(0.1) else 1, 6)
     axes = None
     if x.rank and g.chance(0.85):
         axes = g.some(range(x.rank), 1)
@@ -533,7 +538,9 @@ def clip(g: Growth) -> Value:
 
 @recipe("Dropout", kind=OTHER, weight=0.5)
 def dropout(g: Growth) -> Value:
-    return g.emit("Dropout", [g.pick(types("Dropout", g.opset))], outputs=g.choose((1, 2)))
+    x = g.pick(types("Dropout", g.opset))
+    outputs = g.choose((1, 2)) if g.opset >= 12 else 1  # what the mask holds is not said before
+    return g.emit("Dropout", [x], outputs=outputs)
 
 
 @recipe("Where", kind=OTHER, weight=3)

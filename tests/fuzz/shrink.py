@@ -16,7 +16,7 @@ import onnx
 from onnx import helper, numpy_helper
 
 from dvm_graph import Options
-from tests.fuzz.case import Case, Feeds
+from tests.fuzz.case import Case, Feeds, prune
 from tests.fuzz.check import Finding, Kind, Phase, Report, check
 from tests.fuzz.judge import Reference
 from tests.fuzz.workers import run
@@ -90,7 +90,7 @@ def _edited(
     model = onnx.ModelProto()
     model.CopyFrom(case.model)
     edit(model.graph)
-    _prune(model.graph)
+    prune(model.graph)
     kept = {value.name for value in model.graph.input}
     given = feeds if feeds is not None else case.feeds[0]
     if feeds is None and len(case.feeds) > 1:
@@ -98,25 +98,6 @@ def _edited(
             case, model=model, feeds=tuple({k: f[k] for k in f if k in kept} for f in case.feeds)
         )
     return replace(case, model=model, feeds=({k: v for k, v in given.items() if k in kept},))
-
-
-def _prune(graph: onnx.GraphProto) -> None:
-    """Leaves out what no output depends on."""
-    needed = {value.name for value in graph.output}
-    kept = []
-    for node in reversed(graph.node):
-        if needed & set(node.output):
-            kept.append(node)
-            needed |= set(node.input)
-    kept.reverse()
-    nodes = [onnx.NodeProto.FromString(node.SerializeToString()) for node in kept]
-    del graph.node[:]
-    graph.node.extend(nodes)
-    for field in (graph.input, graph.initializer):
-        left = [item for item in field if item.name in needed]
-        copies = [type(item).FromString(item.SerializeToString()) for item in left]
-        del field[:]
-        field.extend(copies)
 
 
 def _fewer_outputs(case: Case) -> Iterator[Case]:
