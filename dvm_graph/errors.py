@@ -10,6 +10,9 @@ from __future__ import annotations
 class DvmError(Exception):
     """Base of all errors of dvm_graph."""
 
+    nodes: tuple[str, ...] = ()
+    """Names of the ONNX nodes that could not be compiled, where that is known."""
+
 
 class ModelError(DvmError):
     """The model file is not a valid ONNX model: truncated, cyclic, inconsistent."""
@@ -49,3 +52,9 @@ class CompileError(DvmError):
 
 class MiscompileError(CompileError):
     """`check=True`, and a pass or a kernel does not compute what the model's operators mean."""
+
+
+class RescueWarning(UserWarning):
+    """Part of a model, or all of it, could not be compiled and runs on onnxruntime instead. Turned into
+    an error (`warnings.simplefilter`, `-W error`), it lets the compiler's own error out.
+    """

@@ -5,9 +5,7 @@ Conventions follow onnxruntime's Python API where it has one (`run`, `get_inputs
 
 from __future__ import annotations
 
-import contextlib
-import gc
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from os import PathLike
 from pathlib import Path
@@ -16,10 +14,12 @@ from typing import TYPE_CHECKING, Any
 from numpy.typing import ArrayLike, NDArray
 
 from dvm_graph.errors import InputError
+from dvm_graph.import_ import declared_shape, type_text
 from dvm_graph.ir import ModelMetadata, Value
 from dvm_graph.options import Options
-from dvm_graph.pipeline import Compiled, Source, compile_model
-from dvm_graph.runtime import CompileTime, KernelListing, Program, RunStatistics, assemble
+from dvm_graph.pipeline import Compiled, Source
+from dvm_graph.rescue import build
+from dvm_graph.runtime import CompileTime, KernelListing, Program, RunStatistics
 
 if TYPE_CHECKING:
     from dvm_graph.compare import Comparison
@@ -41,12 +41,10 @@ class TensorInfo:
         return f"{self.name} {self.type}[{', '.join(map(str, self.shape))}]"
 
 
-_TYPES = {"float32": "float", "float64": "double", "opaque": "string"}
-
-
 def _describe(name: str, value: Value) -> TensorInfo:
-    shape = tuple(dim if isinstance(dim, int) else str(dim) for dim in value.shape or ())
-    return TensorInfo(name, shape, f"tensor({_TYPES.get(value.dtype.value, value.dtype.value)})")
+    dims = declared_shape(value) if value.shape is None else value.shape
+    shape = tuple(dim if isinstance(dim, int) else str(dim) for dim in dims)
+    return TensorInfo(name, shape, type_text(value))
 
 
 class Model:
@@ -182,6 +180,9 @@ class Model:
 def optimize(source: Source, options: Options | None = None, **overrides: Any) -> Model:
     """Compiles an ONNX model for any shape of its dynamic dims.
 
+    Operators that cannot be compiled run on onnxruntime; so does, with a `RescueWarning`, whatever the
+    compiler fails at. The report names both.
+
     Args:
         source: path, bytes, or onnx.ModelProto. External data is read from the model's folder.
         options: see `Options`.
@@ -193,25 +194,5 @@ def optimize(source: Source, options: Options | None = None, **overrides: Any) -
         MiscompileError: `check=True`, and a kernel does not compute what its operators mean.
     """
     chosen = replace(options or Options(), **overrides)
-    if chosen.check:
-        from dvm_graph.check import checked_compile
-
-        compiled = checked_compile(source, chosen)
-    else:
-        with _collector_paused():
-            compiled = compile_model(source, chosen)
-    return Model(
-        source, compiled, assemble(compiled.plan, chosen, release_packed=True), chosen.precision
-    )
-
-
-@contextlib.contextmanager
-def _collector_paused() -> Iterator[None]:
-    """Compiling makes many objects and drops few: looking for cycles in between costs a fifth."""
-    enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if enabled:
-            gc.enable()
+    compiled, program = build(source, chosen)
+    return Model(source, compiled, program, chosen.precision)

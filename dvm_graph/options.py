@@ -73,6 +73,8 @@ class Options:
     """Folder for one text dump per stage; also set by DVM_DUMP."""
     disable_passes: frozenset[str] = frozenset()
     """Graph passes to leave out, by name (`PASSES` in dvm_graph/pipeline.py)."""
+    vendor_nodes: frozenset[str] = frozenset()
+    """Names of ONNX nodes to leave to the vendor library, whether they can be compiled or not."""
     limits: FusionLimits = field(default_factory=FusionLimits)
     dim_hints: Mapping[str, tuple[int, int]] = field(default_factory=dict)
     """Promised inclusive ranges of dims by name, checked at run time."""
@@ -89,7 +91,10 @@ class Options:
             )
         if isinstance(self.disable_passes, str):
             raise InputError(f"disable_passes is a set of names, not {self.disable_passes!r}")
+        if isinstance(self.vendor_nodes, str):
+            raise InputError(f"vendor_nodes is a set of names, not {self.vendor_nodes!r}")
         object.__setattr__(self, "disable_passes", frozenset(self.disable_passes))
+        object.__setattr__(self, "vendor_nodes", frozenset(self.vendor_nodes))
         for name, hint in self.dim_hints.items():
             if not _is_range(hint):
                 raise InputError(

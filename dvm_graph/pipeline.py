@@ -83,6 +83,8 @@ class Compiled:
     schedule: Schedule
     """What `plan` was lowered from, step by step."""
     facts: Facts
+    rescued: tuple[str, ...] = ()
+    """What could not be compiled and runs on onnxruntime instead, and why (`rescue.py`)."""
 
     @property
     def report(self) -> FusionReport:
@@ -119,6 +121,16 @@ def compile_model(source: Source, options: Options, observe: Observer | None = N
     stages.run("eliminate_dead", graph, lambda: eliminate_dead(graph))
     verify(graph, Stage.BASIC)
 
+    return _fuse_and_lower(graph, facts, options, stages)
+
+
+def compile_whole(graph: Graph, options: Options) -> Compiled:
+    """As `compile_model`, of a graph that one vendor operator is (`import_whole`)."""
+    facts = Facts(Symbols())
+    return _fuse_and_lower(graph, facts, options, _StageLog(options, facts, None))
+
+
+def _fuse_and_lower(graph: Graph, facts: Facts, options: Options, stages: _StageLog) -> Compiled:
     clusters = stages.done("cluster", cluster(graph, facts, options), print_clusters)
     subgraphs = stages.done(
         "split_clusters", split_clusters(clusters, facts, options), print_subgraphs

@@ -20,7 +20,13 @@ from collections.abc import Sequence
 from dvm_graph.decompose.branches import MAX_BRANCH_NODES, may_speculate
 from dvm_graph.decompose.regions import BodyResults, ResultType, result_types
 from dvm_graph.decompose.registry import find
-from dvm_graph.errors import CompileError, DvmError, ModelError, ShapeError
+from dvm_graph.errors import (
+    CompileError,
+    DvmError,
+    ModelError,
+    ShapeError,
+    UnsupportedError,
+)
 from dvm_graph.import_ import expand_function, infer_vendor
 from dvm_graph.ir import DType, Graph, Node, Value
 from dvm_graph.ir.operators import MAX_AXES
@@ -48,13 +54,20 @@ def decompose(graph: Graph, facts: Facts, options: Options) -> Graph:
         ShapeError: shapes contradict each other.
         UnsupportedError: an operator that neither can be decomposed nor typed for the vendor.
     """
-    del options  # no option changes what decomposition does
-    return _Walk(graph, facts, graph.new_region(graph.name)).run()
+    return _Walk(graph, facts, graph.new_region(graph.name), options.vendor_nodes).run()
 
 
 class _Walk:
-    def __init__(self, graph: Graph, facts: Facts, target: Graph, depth: int = 0) -> None:
+    def __init__(
+        self,
+        graph: Graph,
+        facts: Facts,
+        target: Graph,
+        vendor_nodes: frozenset[str],
+        depth: int = 0,
+    ) -> None:
         self._source = graph
+        self._vendor_nodes = vendor_nodes
         self._facts = facts
         self._graph = target
         self._depth = depth
@@ -87,8 +100,13 @@ class _Walk:
         operands = [None if value is None else self._value(value) for value in node.inputs]
         with self._builder.scope(node):
             ways = (self._try_native, self._try_body, self._try_branches)
-            if not any(way(node, operands) for way in ways):
-                self._bind(node, self._vendor(node, operands))
+            left_alone = not self._vendor_nodes.isdisjoint(node.origin)
+            try:
+                if left_alone or not any(way(node, operands) for way in ways):
+                    self._bind(node, self._vendor(node, operands))
+            except (CompileError, ShapeError, UnsupportedError) as error:
+                error.nodes = error.nodes or node.origin
+                raise
 
     def _try_native(self, node: Node, operands: Sequence[Value | None]) -> bool:
         function = find(node)
@@ -198,7 +216,8 @@ class _Walk:
         """What a body gives for operands; what it is decomposed to goes nowhere."""
         if self._depth == _MAX_DEPTH or len(region.inputs) != len(operands):
             return None
-        inner = _Walk(region, self._facts.branch(), region.scratch(), self._depth + 1)
+        facts, depth = self._facts.branch(), self._depth + 1
+        inner = _Walk(region, facts, region.scratch(), self._vendor_nodes, depth)
         for value, operand in zip(region.inputs, operands, strict=True):
             if operand is not None:
                 inner._values[value] = _stand_in(operand, value.name)

@@ -10,15 +10,20 @@ from dvm_graph.import_.partition import (
     partition_model,
     partition_opset,
 )
+from dvm_graph.import_.types import declared_shape, type_text
+from dvm_graph.import_.vendor_library import import_whole
 
 __all__ = [
     "ImportedModel",
     "cast_outputs",
+    "declared_shape",
     "expand_function",
     "import_onnx",
+    "import_whole",
     "infer_vendor",
     "load_model",
     "opset_probes",
     "partition_model",
     "partition_opset",
+    "type_text",
 ]

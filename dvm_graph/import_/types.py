@@ -34,6 +34,38 @@ def type_proto(value: Value) -> onnx.TypeProto:
     return result
 
 
+def type_text(value: Value) -> str:
+    """The type of a value as onnxruntime writes it: tensor(float), seq(tensor(int64))."""
+    return _type_text(type_proto(value))
+
+
+def _type_text(proto: onnx.TypeProto) -> str:
+    element = onnx.TensorProto.DataType.Name
+    match proto.WhichOneof("value"):
+        case "tensor_type":
+            return f"tensor({element(proto.tensor_type.elem_type).lower()})"
+        case "sparse_tensor_type":
+            return f"sparse_tensor({element(proto.sparse_tensor_type.elem_type).lower()})"
+        case "sequence_type":
+            return f"seq({_type_text(proto.sequence_type.elem_type)})"
+        case "optional_type":
+            return f"optional({_type_text(proto.optional_type.elem_type)})"
+        case "map_type":
+            key = element(proto.map_type.key_type).lower()
+            return f"map({key},{_type_text(proto.map_type.value_type)})"
+        case _:
+            return "unknown"
+
+
+def declared_shape(value: Value) -> tuple[int | str, ...]:
+    """The shape that a model declares for a value of unknown rank; nothing counts on it."""
+    shape = onnx.TypeProto.FromString(value.opaque_type).tensor_type.shape
+    return tuple(
+        dim.dim_value if dim.HasField("dim_value") else dim.dim_param or f"{value.name}_dim{axis}"
+        for axis, dim in enumerate(shape.dim)
+    )
+
+
 def read_type(proto: onnx.TypeProto, read_dim: DimReader) -> tuple[DType, Shape | None]:
     """Dtype and shape of a type; no shape where the rank is unknown."""
     if not proto.HasField("tensor_type"):

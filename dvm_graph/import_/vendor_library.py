@@ -11,14 +11,19 @@ whose results it cannot type, make necessary.
 from __future__ import annotations
 
 import functools
+import os
 import re
 from collections.abc import Mapping
+from dataclasses import fields
 from typing import Any
 
 import onnx
 from onnx import helper
 
 from dvm_graph.errors import UnsupportedError
+from dvm_graph.import_.loading import Source
+from dvm_graph.import_.types import read_type
+from dvm_graph.ir import Graph, ModelMetadata, Node, Value
 
 _OPSET = 13
 """Of the Shape nodes that are asked for ranks, where nothing else decides it."""
@@ -96,6 +101,64 @@ def result_types(model: onnx.ModelProto) -> dict[str, onnx.TypeProto]:
     return types
 
 
+def import_whole(source: Source) -> Graph:
+    """A graph of one vendor operator: the model as it is.
+
+    Raises:
+        UnsupportedError: onnxruntime does not run it either.
+    """
+    import onnxruntime
+
+    model = whole_source(source)
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 4  # failures are raised
+    try:
+        session = onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
+    except failures() as error:
+        raise UnsupportedError(f"onnxruntime refuses it: {error}") from error
+    about = session.get_modelmeta()
+    graph = Graph()
+    graph.about = ModelMetadata(
+        **{field.name: getattr(about, field.name) for field in fields(ModelMetadata)}
+    )
+    graph.inputs, outputs = (
+        [_port_value(port, graph) for port in ports]
+        for ports in (session.get_inputs(), session.get_outputs())
+    )
+    name = graph.unique_name("onnxruntime")
+    proto = onnx.NodeProto(op_type="Model", input=[v.name for v in graph.inputs])
+    node = Node(
+        name,
+        "vendor",
+        tuple(graph.inputs),
+        tuple(outputs),
+        {"op": "Model", "domain": "", "model": model},
+        origin=("the whole model",),
+        source=proto.SerializeToString(),
+    )
+    graph.add(node)
+    graph.outputs = outputs
+    graph.output_names = tuple(port.name for port in session.get_outputs())
+    return graph
+
+
+def whole_source(source: Source) -> str | bytes:
+    """A model as onnxruntime takes it."""
+    if isinstance(source, onnx.ModelProto):
+        return bytes(source.SerializeToString())
+    if isinstance(source, (bytes, bytearray, memoryview)):
+        return bytes(source)
+    return os.fspath(source)
+
+
+def _port_value(port: Any, graph: Graph) -> Value:
+    """An input or output of onnxruntime's, passed as it comes."""
+    proto = _described(port)
+    dtype, _ = read_type(proto, lambda dim, axis: 0)
+    name = graph.unique_name(port.name)
+    return Value(name, dtype, opaque_type=proto.SerializeToString())
+
+
 def _ask(model: onnx.ModelProto) -> tuple[dict[str, onnx.TypeProto], list[str]]:
     """The types of the outputs, and the tensors among them whose rank is 0 or not known."""
     import onnxruntime
@@ -112,9 +175,16 @@ def _ask(model: onnx.ModelProto) -> tuple[dict[str, onnx.TypeProto], list[str]]:
         raise UnsupportedError(f"onnxruntime refuses it: {error}") from error
     types, ranks_in_doubt = {}, []
     for port in session.get_outputs():
-        proto = types[port.name] = _type_of(port.type)
-        if not proto.HasField("tensor_type"):
-            continue
+        proto = types[port.name] = _described(port)
+        if proto.HasField("tensor_type") and not port.shape:
+            ranks_in_doubt.append(port.name)
+    return types, ranks_in_doubt
+
+
+def _described(port: Any) -> onnx.TypeProto:
+    """The type of an input or output as onnxruntime tells it: rank 0 where it knows none."""
+    proto = _type_of(port.type)
+    if proto.HasField("tensor_type"):
         proto.tensor_type.shape.SetInParent()
         for dim in port.shape:
             entry = proto.tensor_type.shape.dim.add()
@@ -122,9 +192,7 @@ def _ask(model: onnx.ModelProto) -> tuple[dict[str, onnx.TypeProto], list[str]]:
                 entry.dim_value = dim
             elif dim is not None:
                 entry.dim_param = dim
-        if not port.shape:
-            ranks_in_doubt.append(port.name)
-    return types, ranks_in_doubt
+    return proto
 
 
 def _type_of(text: str) -> onnx.TypeProto:

@@ -12,6 +12,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from dvm_graph.cluster import FusedSubgraph, HostDims, Launch, Schedule, VendorCall
+from dvm_graph.errors import CompileError, UnsupportedError
 from dvm_graph.ir import Dim, Node, Value
 from dvm_graph.kernels.lower_subgraph import lower_subgraph
 from dvm_graph.kernels.plan import (
@@ -73,9 +74,13 @@ class _ModelLowering:
     def _call(self, subgraph: FusedSubgraph) -> KernelCall:
         name = f"k{self._kernels}_{subgraph.name}"
         self._kernels += 1
-        plan = lower_subgraph(
-            subgraph, name, self._values, self._plan.dims, self._facts, self._options
-        )
+        try:
+            plan = lower_subgraph(
+                subgraph, name, self._values, self._plan.dims, self._facts, self._options
+            )
+        except (CompileError, UnsupportedError) as error:
+            error.nodes = tuple(name for node in subgraph.nodes for name in node.origin)
+            raise
         fallback = tuple(self._call(part) for part in subgraph.fallback)
         return KernelCall(plan, self._guard(subgraph), fallback)
 

@@ -19,8 +19,9 @@ import numpy as np
 from dvm_graph.cluster import FusedSubgraph, SubgraphKind
 from dvm_graph.cluster.axes import Atom, Atoms, Layout
 from dvm_graph.cluster.node_axes import RELAYOUTS, STRIDED, WINDOWS, shape_of
-from dvm_graph.errors import CompileError
+from dvm_graph.errors import CompileError, UnsupportedError
 from dvm_graph.ir import OPERATORS, Dim, DType, Kind, Node, Value
+from dvm_graph.ir.operators import MAX_AXES
 from dvm_graph.kernels.operands import Address, Extent, pack
 from dvm_graph.kernels.plan import (
     NO_SLOT,
@@ -76,6 +77,8 @@ class _Lowering:
         self._index = {atom: i for i, atom in enumerate(self._domain)}
 
     def run(self, name: str) -> KernelPlan:
+        if len(self._domain) > MAX_AXES:
+            raise UnsupportedError(f"{name} has loops over more than {MAX_AXES} axes")
         for node in self._subgraph.nodes:
             self._lower(node)
         for value in self._subgraph.outputs:

@@ -43,6 +43,7 @@ def make_report(compiled: Compiled) -> Report:
         launches=sum(isinstance(step, LaunchStep) for step in compiled.plan.steps),
         constant_bytes=sum(_bytes(value) for value in constants),
         vendor_operators=tuple(f"{node.attrs['op']} ({_title(node)})" for node in record.vendor),
+        rescued=compiled.rescued,
     )
 
 

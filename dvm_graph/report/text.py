@@ -33,6 +33,8 @@ def count_operators(names: tuple[str, ...]) -> list[str]:
 
 
 def _summary(report: Report) -> Iterator[str]:
+    for note in report.rescued:
+        yield from _wrapped("NOT COMPILED: ", note)
     kinds = Counter(s.kind.value for s in report.subgraphs if s.is_kernel)
     by_kind = ", ".join(f"{count} {kind}" for kind, count in sorted(kinds.items()))
     yield (

@@ -40,12 +40,13 @@ def make_partition(nodes: Sequence[Node], outputs: Sequence[Value], cores: int) 
     if not outputs:  # nobody reads them: the pass that leaves out such operators may be disabled
         return _nothing
     inputs = partition_inputs(nodes)
-    model = partition_model(nodes, inputs, outputs, newest_opset())
+    whole: str | bytes | None = nodes[0].attrs.get("model")  # of a model that nobody took apart
+    model = partition_model(nodes, inputs, outputs, newest_opset()) if whole is None else whole
     try:
         session = _session(model, cores)
         foreign = _foreign_ports(session.get_outputs())
         by_value = _made_of_values(session.get_inputs())
-        if foreign and not by_value:
+        if foreign and not by_value and isinstance(model, bytes):
             session = _session(cast_outputs(model, list(foreign)), cores)
     except FAILURES as error:
         raise UnsupportedError(f"onnxruntime refuses {describe_nodes(nodes)}: {error}") from error
@@ -78,7 +79,7 @@ def partition_inputs(nodes: Sequence[Node]) -> list[Value]:
     )
 
 
-def _session(model: bytes, cores: int) -> onnxruntime.InferenceSession:
+def _session(model: str | bytes, cores: int) -> onnxruntime.InferenceSession:
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = cores
     options.inter_op_num_threads = 1
