@@ -132,7 +132,7 @@ def compute(
         if not any(operand.is_float for operand in operands):
             return Bounded(value, _open(op, attrs, operands, value))
         if rounds_to is not None and op == "matmul":
-            operands = [_rounded(operand, rounds_to) for operand in operands]
+            operands = [rounded(operand, rounds_to) for operand in operands]
         error = _error(op, attrs, operands, value, dtype)
         return _settled(op, attrs, operands, value, error, dtype)
 
@@ -185,9 +185,9 @@ def _least(dtype: DType) -> float:
     return float(2.0 ** _LEAST[dtype])
 
 
-def _rounded(operand: Bounded, dtype: DType) -> Bounded:
-    """The number after one more rounding."""
-    if not operand.is_float:
+def rounded(operand: Bounded, dtype: DType) -> Bounded:
+    """The number after one more rounding, or before it."""
+    if not operand.is_float or not dtype.is_float:
         return operand
     size = np.abs(operand.value)
     own = np.where(size > 0, size * _roundoff(dtype) + _least(dtype), 0)
@@ -200,9 +200,9 @@ def _cast(operand: Bounded, dtype: DType) -> Bounded:
     if dtype.is_float:
         if operand.is_float:
             exact = _is_representable(value, dtype) and operand.error is None
-            return _limited(operand if exact else _rounded(operand, dtype), dtype)
+            return _limited(operand if exact else rounded(operand, dtype), dtype)
         wide = Bounded(value.astype(np.float64), operand.error)
-        return wide if _is_representable(wide.value, dtype) else _rounded(wide, dtype)
+        return wide if _is_representable(wide.value, dtype) else rounded(wide, dtype)
     result = apply("cast", {"dtype": dtype}, [value])
     if not operand.is_float:
         return Bounded(result, operand.error)

@@ -18,14 +18,14 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from dvm_graph.check.bounded import Bounded, differs
+from dvm_graph.check.bounded import Bounded, differs, rounded
 from dvm_graph.check.compare import compare
 from dvm_graph.check.extents import Extents, choose_extents
 from dvm_graph.check.findings import CheckReport, Finding, Subject
 from dvm_graph.check.inputs import STYLES, draw, index_range
 from dvm_graph.check.oracle import Oracle, run_vendor
 from dvm_graph.check.reference import Reference
-from dvm_graph.errors import DvmError, ShapeError
+from dvm_graph.errors import DvmError, InputError, ShapeError
 from dvm_graph.ir import DType, Graph, Node, Value
 from dvm_graph.pipeline import PASSES, Done
 from dvm_graph.symbolic import Facts, symbols_of
@@ -203,10 +203,10 @@ class _Run:
                 self._rounded.add(node.output)
                 self.reference.known[node.output] = result
             else:
+                self.reference.known[node.output] = Bounded(result.value)
                 if oracle.judges(node.output):
                     oracle.judge(node.output, result, self.reference)
-                    result = _settle(result, node.output.dtype)
-                self.reference.known[node.output] = Bounded(result.value)
+                    result = rounded(Bounded(result.value), node.output.dtype)
             within.known[node.output] = result
             self._remember(memo, node)
         self._done = memo
@@ -259,6 +259,8 @@ class _Run:
             for dim, extent in zip(value.shape or (), result.value.shape, strict=False):
                 if not isinstance(dim, int) and dim.is_Symbol:
                     self.extents.bind(dim, extent)
+            if value.shape is not None and self.extents.dims(value.shape) != result.value.shape:
+                raise InputError(f"{value.name} is {list(result.value.shape)} for these numbers")
 
 
 def _live_nodes(graph: Graph) -> list[Node]:
@@ -283,12 +285,6 @@ def _same(before: Bounded, after: Bounded) -> bool:
         return False
     old, new = before.wide(), after.wide()
     return not differs(new.value, Bounded(old.value, old.errors + new.errors)).any()
-
-
-def _settle(result: Bounded, dtype: DType) -> Bounded:
-    """The result of an ONNX node as its type holds it."""
-    with np.errstate(all="ignore"):
-        return Bounded(result.value.astype(dtype.numpy)).wide()
 
 
 def _check_shape(node: Node, array: Array, extents: Extents) -> None:

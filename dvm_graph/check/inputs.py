@@ -41,15 +41,15 @@ def draw(
 
 
 def index_range(nodes: Iterable[Node], extents: Extents) -> tuple[int, int]:
-    """Integers that every operator takes: valid indices, shifts of less than a byte."""
+    """Integers that every operator takes: valid indices, shifts of less than a byte, powers."""
     limits = []
-    shifts = False
+    bits = False
     for node in nodes:
         if node.op == "check_index":
             limits.append(extents.dim(node.attrs["limit"]))
         elif node.op == "gather":
             limits.append(extents.dim((node.required(0).shape or ())[node.attrs["axis"]]))
-        shifts |= node.op.startswith("shift_")
+        bits |= node.op.startswith("shift_") or node.op == "pow"
     if limits:
         return -min(limits), min(limits)
-    return (0, 8) if shifts else (-9, 10)
+    return (0, 8) if bits else (-9, 10)
