@@ -55,6 +55,10 @@ class GraphCheck:
             for run in list(self._runs):
                 self._advance(run, done, nodes, subject)
 
+    def feeds(self) -> list[tuple[Extents, dict[str, Array]]]:
+        """Extents and arrays for the inputs of the model at which every stage was evaluated."""
+        return [(run.extents, run.feeds) for run in self._runs]
+
     def _subject(self, name: str, kind: str) -> Subject:
         subject = Subject(name, kind)
         self._report.subjects.append(subject)
@@ -97,6 +101,7 @@ class GraphCheck:
                 shape = extents.dims(value.shape)
                 numbers = draw(generator, value.dtype, shape, style, least, greatest)
                 run.reference.give(value, numbers)
+                run.feeds[value.name] = numbers
             try:
                 run.evaluate(graph, oracle)
             except IndexError:
@@ -175,6 +180,7 @@ class _Run:
     def __init__(self, extents: Extents) -> None:
         self.extents = extents
         self.reference = Reference(extents)
+        self.feeds: dict[str, Array] = {}
         self.outputs: list[Bounded] = []
         self.changed: tuple[str, ...] = ()
         """ONNX nodes of the first values that the last pass changed."""

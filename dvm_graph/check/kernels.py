@@ -22,10 +22,11 @@ from dvm_graph.check.compare import compare
 from dvm_graph.check.extents import Extents, choose_extents
 from dvm_graph.check.findings import CheckReport, Finding, Subject
 from dvm_graph.check.inputs import STYLES, draw, index_range
+from dvm_graph.check.places import Places, calls_of, identity, read
 from dvm_graph.check.reference import Reference
-from dvm_graph.cluster import FusedSubgraph, Launch
+from dvm_graph.cluster import FusedSubgraph
 from dvm_graph.errors import DvmError
-from dvm_graph.ir import DType, Value
+from dvm_graph.ir import DType
 from dvm_graph.ir.numeric import strided_indices
 from dvm_graph.kernels.plan import (
     NO_SLOT,
@@ -38,11 +39,10 @@ from dvm_graph.kernels.plan import (
     Storage,
     SymbolBinding,
 )
-from dvm_graph.kernels.value_table import Place, ValueTable
 from dvm_graph.options import Options
 from dvm_graph.pipeline import Compiled
 from dvm_graph.runtime import assemble
-from dvm_graph.symbolic import DimTable, evaluate
+from dvm_graph.symbolic import evaluate
 
 Array: TypeAlias = np.ndarray[Any, Any]
 
@@ -51,26 +51,18 @@ def check_kernels(compiled: Compiled, options: Options, report: CheckReport, see
     """Runs every distinct kernel of the plan."""
     dims = compiled.plan.dims
     extents = choose_extents(compiled.facts, list(dims.symbols), 6, seed, _shapes(compiled))
-    places = _Places(compiled)
+    places = Places(compiled)
     options = replace(options, dim_hints={}, dump="")
     seen: dict[Any, list[Subject]] = {}
-    for subgraph, call in _calls(compiled):
-        key = _key(compiled.plan, subgraph, call)
+    forms = (form for pair in calls_of(compiled) for form in _with_fallbacks(*pair))
+    for subgraph, call in forms:
+        key = identity(compiled.plan, subgraph, call)
         if key in seen:
             for subject in seen[key]:
                 subject.copies += 1
             continue
         check = _KernelCheck(compiled, subgraph, call, places, options, report)
         seen[key] = check.run(extents, np.random.default_rng(seed))
-
-
-def _calls(compiled: Compiled) -> Iterator[tuple[FusedSubgraph, KernelCall]]:
-    """Subgraphs and what they were lowered to: the schedule and the plan have the same steps."""
-    for step, lowered in zip(compiled.schedule.steps, compiled.plan.steps, strict=True):
-        if isinstance(step, Launch) and isinstance(lowered, LaunchStep):
-            for stage, calls in zip(step.stages, lowered.stages, strict=True):
-                for subgraph, call in zip(stage, calls, strict=True):
-                    yield from _with_fallbacks(subgraph, call)
 
 
 def _with_fallbacks(
@@ -85,68 +77,6 @@ def _with_fallbacks(
 def _shapes(compiled: Compiled) -> Iterator[Any]:
     for value in compiled.graph.values():
         yield from value.shape or ()
-
-
-class _Places:
-    """Where values lie in the buffers of the plan."""
-
-    def __init__(self, compiled: Compiled) -> None:
-        self._scratch = ModelPlan(DimTable())
-        self._table = ValueTable(compiled.schedule, self._scratch)
-        self._numbers = {value.name: i for i, value in enumerate(compiled.plan.values)}
-
-    def place(self, value: Value) -> Place | None:
-        """None: the plan does not have the value."""
-        place = self._table.place(value)
-        number = self._numbers.get(self._scratch.values[place.buffer].name)
-        return None if number is None else replace(place, buffer=number)
-
-
-# -- which kernels are one
-
-
-def _key(plan: ModelPlan, subgraph: FusedSubgraph, call: KernelCall) -> Any:
-    numbers: dict[int, int] = {}
-    calls = _call_key(plan, call, numbers)
-    values = tuple(_value_key(plan.values[number]) for number in numbers)
-    return calls, values, _subgraph_key(subgraph)
-
-
-def _call_key(plan: ModelPlan, call: KernelCall, numbers: dict[int, int]) -> Any:
-    kernel = call.plan
-    accesses = tuple(
-        replace(access, value=numbers.setdefault(access.value, len(numbers)))
-        for access in kernel.accesses
-    )
-    same = replace(kernel, name="", origin=(), accesses=accesses)
-    return same, call.guard, tuple(_call_key(plan, part, numbers) for part in call.fallback)
-
-
-def _value_key(value: PlanValue) -> Any:
-    panels = None if value.panels is None else replace(value.panels, source=0)
-    return value.dtype, value.shape, value.constant is None, panels
-
-
-def _subgraph_key(subgraph: FusedSubgraph) -> Any:
-    numbers: dict[Value, int] = {}
-
-    def number(value: Value | None) -> Any:
-        if value is None:
-            return None
-        if value.data is not None and value.data.size == 1:
-            return value.data.tobytes(), value.dtype
-        return numbers.setdefault(value, len(numbers)), value.dtype, value.shape
-
-    nodes = tuple(
-        (
-            node.op,
-            tuple(sorted((name, str(attr)) for name, attr in node.attrs.items())),
-            tuple(map(number, node.inputs)),
-            tuple(map(number, node.outputs)),
-        )
-        for node in subgraph.nodes
-    )
-    return nodes, tuple(map(number, subgraph.outputs))
 
 
 # -- one kernel
@@ -169,7 +99,7 @@ class _KernelCheck:
         compiled: Compiled,
         subgraph: FusedSubgraph,
         call: KernelCall,
-        places: _Places,
+        places: Places,
         options: Options,
         report: CheckReport,
     ) -> None:
@@ -268,7 +198,7 @@ class _KernelCheck:
             if given is None:
                 reference.give(value, draw(generator, value.dtype, shape, style, low, high))
             else:
-                reference.give(value, _read(buffers[given.buffer], given, shape, extents))
+                reference.give(value, read(buffers[given.buffer], given, shape, extents))
         refused = ""
         try:
             reference.run(self._subgraph.nodes)
@@ -402,12 +332,6 @@ def _renumbered(call: KernelCall, number: Any) -> KernelCall:
 
 def _dim_name(symbol: Any) -> str:
     return f"extent of {symbol}"
-
-
-def _read(buffer: Array, place: Place, shape: tuple[int, ...], extents: Extents) -> Array:
-    index = strided_indices(extents.dim(place.offset), shape, extents.dims(place.strides))
-    result: Array = buffer.reshape(-1)[index]
-    return result
 
 
 def _bits(array: Array) -> Array:

@@ -9,6 +9,7 @@ from typing import Any
 from dvm_graph.check.findings import CheckReport
 from dvm_graph.check.graphs import GraphCheck
 from dvm_graph.check.kernels import check_kernels
+from dvm_graph.check.whole import check_whole
 from dvm_graph.options import Options
 from dvm_graph.pipeline import Compiled, Source, compile_model
 
@@ -38,7 +39,10 @@ def checked_compile(source: Source, options: Options) -> Compiled:
 def _validate(source: Source, options: Options, seed: int) -> tuple[Compiled, CheckReport]:
     begin = time.perf_counter()
     report = CheckReport()
-    compiled = compile_model(source, options, GraphCheck(report, seed))
+    stages = GraphCheck(report, seed)
+    compiled = compile_model(source, options, stages)
     check_kernels(compiled, options, report, seed)
+    if report.passed:  # else what is wrong would be found again
+        check_whole(compiled, options, report, stages.feeds())
     report.seconds = time.perf_counter() - begin
     return compiled, report

@@ -1,0 +1,57 @@
+"""What lies between kernels: right kernels in a wrong order, and values in each other's place."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from dvm_graph import pipeline
+from dvm_graph.check import validate
+from dvm_graph.cluster import Launch, Schedule
+from dvm_graph.kernels.value_table import Place, ValueTable
+from tests.end_to_end.reference import model_from_text
+
+CHAIN = (
+    "g (float[n,m] x) => (float[n,m] y)"
+    "{ s = Softmax<axis = 0>(x) t = Softmax<axis = 1>(s) y = Softmax<axis = 0>(t) }"
+)
+JOINED = (
+    "g (float[b,4] x, float[b,3] y) => (float[b,7] z, float[b,7] w)"
+    "{ e = Softmax<axis = 1>(x) f = Softmax<axis = 1>(y) z = Concat<axis = 1>(e, f) w = Neg(z) }"
+)
+
+
+def test_stages_in_a_wrong_order_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    model = model_from_text(CHAIN)
+    assert validate(model).findings == []
+    right = pipeline.stack
+
+    def wrong(*args: Any) -> Schedule:
+        schedule = right(*args)
+        launch = schedule.steps[-1]
+        assert isinstance(launch, Launch)
+        assert len(launch.stages) > 1
+        schedule.steps[-1] = Launch(launch.stages[1:] + launch.stages[:1])
+        return schedule
+
+    monkeypatch.setattr(pipeline, "stack", wrong)
+    findings = validate(model, fuse=False).findings
+    assert {finding.where for finding in findings} == {"whole run"}
+
+
+def test_parts_of_a_concat_in_each_others_place_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Kernels that write what they should, where nobody expects it."""
+    model = model_from_text(JOINED)
+    assert validate(model).findings == []
+    right = ValueTable.place
+
+    def wrong(self: ValueTable, value: Any) -> Place:
+        place = right(self, value)
+        return replace(place, offset=place.offset - 3) if place.offset == 4 else place
+
+    monkeypatch.setattr(ValueTable, "place", wrong)
+    findings = validate(model).findings
+    assert findings
+    assert {finding.where for finding in findings} == {"whole run"}
