@@ -11,7 +11,7 @@ CPP_FILES = $(shell git ls-files -- '*.cpp' '*.h')
 BASE_MODELS := bert gpt2 vit llama llama_decode qwen3 qwen3_decode mmoe resnet mobilenet convnext unet
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-cpp test-torch lint fuzz golden bench bench-docs docs models-base sanitize clean
+.PHONY: help demo test test-cpp test-torch test-trained lint fuzz golden bench bench-docs docs models-base sanitize clean
 
 help: ## List the targets.
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 16
@@ -21,11 +21,15 @@ demo: $(VENV)/.package ## Build, optimise the tiny BERT, compare with onnxruntim
 
 test: $(VENV)/.package ## Run the tests that need no torch.
 	$(RUN) -c 'import dvm_graph'
-	$(RUN) -m pytest -q -n $(JOBS) --ignore=tests/torch tests
+	$(RUN) -m pytest -q -n $(JOBS) --ignore=tests/torch --ignore=tests/trained tests
 
 test-torch: $(VENV)/.package $(VENV)/.torch ## Run the tests that export through torch.
 	$(RUN) -c 'import dvm_graph'
 	$(RUN) -m pytest -q tests/torch
+
+test-trained: $(VENV)/.package $(VENV)/.trained ## Run networks that packages ship, and a pipeline over them.
+	$(RUN) -c 'import dvm_graph'
+	$(RUN) -m pytest -q tests/trained
 
 lint: $(VENV)/.lint ## Check style, formatting and types.
 	$(VENV)/bin/ruff check .
@@ -38,7 +42,7 @@ fuzz: $(VENV)/.package ## Random models against onnxruntime; FUZZ='--count 5000 
 	$(RUN) -m tests.fuzz $(FUZZ)
 
 golden: $(VENV)/.package ## Rewrite the golden files from what the passes print now.
-	$(RUN) -m pytest -q -m golden --ignore=tests/torch tests --update-golden
+	$(RUN) -m pytest -q -m golden --ignore=tests/torch --ignore=tests/trained tests --update-golden
 
 bench: $(VENV)/.package $(VENV)/.bench models-base ## Compare with other engines; BENCH='--quick' and the like.
 	$(RUN) -c 'import dvm_graph'
@@ -91,6 +95,12 @@ $(VENV)/.lint: pyproject.toml $(VENV)/.python
 $(VENV)/.torch: pyproject.toml $(VENV)/.python
 	$(PIP) torch==2.13.0
 	$(PIP) $$($(RUN) .ci/extra.py torch) click numpy onnx onnxruntime
+	@touch $@
+
+# Without what these packages ask for: torch, and an OpenCV that needs libraries of a desktop.
+$(VENV)/.trained: pyproject.toml $(VENV)/.package
+	$(PIP) --no-deps rapidocr-onnxruntime==1.4.4 silero-vad==6.2.3
+	$(PIP) $$($(RUN) .ci/extra.py trained)
 	@touch $@
 
 $(VENV)/.bench: pyproject.toml $(VENV)/.package $(VENV)/.torch
