@@ -73,3 +73,19 @@ def assert_close(
         atol=bound.absolute,
         equal_nan=True,
     )
+
+
+QUANTIZATION_STEPS = 1
+"""How far quantised results may be apart: float32 decides how a quotient half-way between two numbers
+is rounded, and the order of operations decides which side of the middle it comes out on."""
+
+
+def assert_within_steps(actual: Array, expected: Array, reduction_length: int = 1) -> None:
+    """As `assert_close`; integers may be `QUANTIZATION_STEPS` apart."""
+    if actual.dtype.kind not in "iu":
+        assert_close(actual, expected, reduction_length=reduction_length)
+        return
+    assert actual.shape == expected.shape, f"shape {actual.shape}, expected {expected.shape}"
+    assert actual.dtype == expected.dtype, f"dtype {actual.dtype}, expected {expected.dtype}"
+    apart = np.abs(actual.astype(np.int64) - expected.astype(np.int64))
+    assert np.max(apart, initial=0) <= QUANTIZATION_STEPS, f"{actual}, expected {expected}"

@@ -7,6 +7,7 @@ from dvm_graph.decompose import (  # noqa: F401 - enters their decompositions in
     contrib_attention,
     contrib_fused,
     contrib_group_query,
+    contrib_quantized,
     convolution,
     einsum,
     elementwise,

@@ -38,9 +38,13 @@ def relu(builder: Builder, node: Node, operands: Operands) -> Results:
 
 @decomposition("LeakyRelu")
 def leaky_relu(builder: Builder, node: Node, operands: Operands) -> Results:
-    x = required(node, operands, 0)
+    return [leaky(builder, node, required(node, operands, 0))]
+
+
+def leaky(builder: Builder, node: Node, x: Value) -> Value:
+    """`x`, or `alpha * x` where it is negative."""
     slope = scaled(builder, x, node.attrs.get("alpha", 0.01))
-    return [builder.select(_is_negative(builder, x), slope, x)]
+    return builder.select(_is_negative(builder, x), slope, x)
 
 
 @decomposition("PRelu")

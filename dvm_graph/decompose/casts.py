@@ -6,7 +6,7 @@ import numpy as np
 
 from dvm_graph.decompose.arithmetic import along_axis, without_axes
 from dvm_graph.decompose.operands import normalize_axis, operand, required
-from dvm_graph.decompose.registry import Operands, Results, decomposition
+from dvm_graph.decompose.registry import MICROSOFT, Operands, Results, decomposition
 from dvm_graph.ir import DType, Node, Value
 from dvm_graph.symbolic.builder import Builder
 
@@ -25,6 +25,7 @@ def cast(builder: Builder, node: Node, operands: Operands) -> Results:
 
 
 @decomposition("QuantizeLinear")
+@decomposition("QuantizeLinear", domain=MICROSOFT)
 def quantize_linear(builder: Builder, node: Node, operands: Operands) -> Results:
     """saturate(round(x / scale) + zero_point)."""
     x, scale = required(node, operands, 0), required(node, operands, 1)
@@ -35,13 +36,20 @@ def quantize_linear(builder: Builder, node: Node, operands: Operands) -> Results
         return None
     x, scale = builder.cast(x, DType.FLOAT32), builder.cast(scale, DType.FLOAT32)
     quotient = builder.div(x, _placed(builder, node, scale, x))
+    if zero_point is not None:
+        zero_point = _placed(builder, node, zero_point, x)
+    return [quantized(builder, quotient, zero_point, target)]
+
+
+def quantized(builder: Builder, quotient: Value, zero_point: Value | None, target: DType) -> Value:
+    """saturate(round(quotient) + zero_point), for a quotient by the scale in float32."""
     y = builder.round(quotient)
     if zero_point is not None:
-        y = builder.add(y, _placed(builder, node, builder.cast(zero_point, y.dtype), x))
+        y = builder.add(y, builder.cast(zero_point, y.dtype))
     limits = np.iinfo(target.value)
     y = builder.max(y, builder.scalar(int(limits.min), y.dtype))
     y = builder.min(y, builder.scalar(int(limits.max), y.dtype))
-    return [builder.cast(y, target)]
+    return builder.cast(y, target)
 
 
 @decomposition("DynamicQuantizeLinear")
@@ -69,6 +77,7 @@ def _saturated(builder: Builder, y: Value) -> Value:
 
 
 @decomposition("DequantizeLinear")
+@decomposition("DequantizeLinear", domain=MICROSOFT)
 def dequantize_linear(builder: Builder, node: Node, operands: Operands) -> Results:
     """(x - zero_point) * scale."""
     x, scale = required(node, operands, 0), required(node, operands, 1)

@@ -1,0 +1,131 @@
+"""Element-wise operators, pools and concats of quantised tensors: onnxruntime's QLinear operators.
+
+A quantised tensor stands for (q - zero point) * scale. What an operator computes, it computes in float32
+on the differences, which are exact there. So a result is the one that onnxruntime gives, or the next to
+it where the exact one lies half-way between two numbers: then the order of a few roundings decides.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from dvm_graph.decompose.activations import leaky
+from dvm_graph.decompose.arithmetic import mean
+from dvm_graph.decompose.casts import quantized
+from dvm_graph.decompose.operands import normalize_axis, operand, required
+from dvm_graph.decompose.pooling import average_pool, max_pool
+from dvm_graph.decompose.registry import MICROSOFT, Operands, Results, decomposition
+from dvm_graph.decompose.softmax import softmax
+from dvm_graph.ir import DType, Node, Value
+from dvm_graph.symbolic.builder import Builder
+
+
+def centred(builder: Builder, x: Value, zero_point: Value | None) -> Value:
+    """`x - zero_point` as float32, exact for 8 and 16 bits. The zero point is of one element, or
+    broadcasts.
+    """
+    x = builder.cast(x, DType.FLOAT32)
+    if zero_point is None:
+        return x
+    return builder.sub(x, builder.cast(as_scalar(builder, zero_point), DType.FLOAT32))
+
+
+def as_scalar(builder: Builder, parameter: Value) -> Value:
+    """A parameter of one element without axes; others as they are."""
+    return builder.reshape(parameter, ()) if parameter.shape == (1,) else parameter
+
+
+def _dequantized(builder: Builder, node: Node, operands: Operands, at: int) -> Value:
+    """The number that the operand at a position stands for; scale and zero point follow it."""
+    x = centred(builder, required(node, operands, at), operand(operands, at + 2))
+    return builder.mul(x, as_scalar(builder, required(node, operands, at + 1)))
+
+
+def _requantized(builder: Builder, node: Node, operands: Operands, at: int, y: Value) -> Value:
+    """A number by the scale at a position, around the zero point behind it."""
+    scale, zero_point = required(node, operands, at), operand(operands, at + 1)
+    if zero_point is not None:
+        zero_point = as_scalar(builder, zero_point)
+    target = node.outputs[0].dtype
+    return quantized(builder, builder.div(y, as_scalar(builder, scale)), zero_point, target)
+
+
+@decomposition("QLinearAdd", "QLinearMul", domain=MICROSOFT)
+def binary(builder: Builder, node: Node, operands: Operands) -> Results:
+    left, right = (_dequantized(builder, node, operands, at) for at in (0, 3))
+    y = builder.add(left, right) if node.op == "QLinearAdd" else builder.mul(left, right)
+    return [_requantized(builder, node, operands, 6, y)]
+
+
+@decomposition("QLinearSigmoid", "QLinearLeakyRelu", domain=MICROSOFT)
+def activation(builder: Builder, node: Node, operands: Operands) -> Results:
+    x = _dequantized(builder, node, operands, 0)
+    y = builder.sigmoid(x) if node.op == "QLinearSigmoid" else leaky(builder, node, x)
+    return [_requantized(builder, node, operands, 3, y)]
+
+
+@decomposition("QLinearSoftmax", domain=MICROSOFT)
+def quantized_softmax(builder: Builder, node: Node, operands: Operands) -> Results:
+    """Before opset 13, whose number is an attribute, the axes from `axis` on count as one."""
+    x = _dequantized(builder, node, operands, 0)
+    axis = normalize_axis(node, node.attrs.get("axis", -1), x.rank)
+    end = x.rank if node.attrs["opset"] < 13 else axis + 1
+    y = softmax(builder, x, range(axis, end))
+    return [_requantized(builder, node, operands, 3, y)]
+
+
+@decomposition("QLinearAveragePool", domain=MICROSOFT)
+def quantized_average_pool(builder: Builder, node: Node, operands: Operands) -> Results:
+    def pool(x: Value) -> Results:
+        return average_pool(builder, node, [x])
+
+    last = bool(node.attrs.get("channels_last", 0))
+    y = _by_channels(builder, _dequantized(builder, node, operands, 0), pool, last)
+    return None if y is None else [_requantized(builder, node, operands, 3, y)]
+
+
+@decomposition("NhwcMaxPool", domain=MICROSOFT)
+def max_pool_of_last_channels(builder: Builder, node: Node, operands: Operands) -> Results:
+    def pool(x: Value) -> Results:
+        return max_pool(builder, node, [x])
+
+    y = _by_channels(builder, required(node, operands, 0), pool, last=True)
+    return None if y is None else [y]
+
+
+def _by_channels(
+    builder: Builder, x: Value, function: Callable[[Value], Results], last: bool
+) -> Value | None:
+    """What a function of images with the channels first makes of others."""
+    if not last:
+        results = function(x)
+        return None if results is None else results[0]
+    inner = range(1, x.rank - 1)
+    results = function(builder.transpose(x, (0, x.rank - 1, *inner)))
+    if results is None or results[0] is None:
+        return None
+    return builder.transpose(results[0], (0, *(axis + 1 for axis in inner), 1))
+
+
+@decomposition("QLinearGlobalAveragePool", domain=MICROSOFT)
+def quantized_global_average_pool(builder: Builder, node: Node, operands: Operands) -> Results:
+    x = _dequantized(builder, node, operands, 0)
+    first = 1 if node.attrs.get("channels_last", 0) else 2
+    y = mean(builder, x, range(first, first + x.rank - 2))
+    return [_requantized(builder, node, operands, 3, y)]
+
+
+@decomposition("QLinearConcat", domain=MICROSOFT)
+def quantized_concat(builder: Builder, node: Node, operands: Operands) -> Results:
+    """Scale and zero point come first, then triples of a tensor and its own."""
+    parts = [_dequantized(builder, node, operands, at) for at in range(2, len(operands), 3)]
+    axis = normalize_axis(node, node.attrs["axis"], parts[0].rank)
+    parts = [_requantized(builder, node, operands, 0, part) for part in parts]
+    return [builder.concat(parts, axis)]
+
+
+@decomposition("QLinearWhere", domain=MICROSOFT)
+def quantized_where(builder: Builder, node: Node, operands: Operands) -> Results:
+    then, other = (_dequantized(builder, node, operands, at) for at in (1, 4))
+    y = builder.select(required(node, operands, 0), then, other)
+    return [_requantized(builder, node, operands, 7, y)]
