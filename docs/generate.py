@@ -120,8 +120,8 @@ def operators_page() -> str:
         "## ONNX operators",
         "",
         "Decomposed natively, in the configurations that basic operators can express. Other operators "
-        "are decomposed by the function body in their schema where they have one; the rest run as "
-        "vendor operators on onnxruntime, and a report names them.",
+        "are decomposed by the function body in their schema where they have one; the rest, of any domain "
+        "that the installed onnxruntime knows, run as vendor operators on it, and a report names them.",
         "",
     ]
     domains: dict[str, list[str]] = {}

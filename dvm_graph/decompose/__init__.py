@@ -3,6 +3,7 @@
 from dvm_graph.decompose import (  # noqa: F401 - enters their decompositions into the table
     activations,
     attention,
+    block_quantized,
     casts,
     contrib_attention,
     contrib_fused,
@@ -15,6 +16,7 @@ from dvm_graph.decompose import (  # noqa: F401 - enters their decompositions in
     matrix,
     normalization,
     pooling,
+    quantized_products,
     reductions,
     resizing,
     shapes,

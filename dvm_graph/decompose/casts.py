@@ -54,11 +54,15 @@ def quantized(builder: Builder, quotient: Value, zero_point: Value | None, targe
 
 @decomposition("DynamicQuantizeLinear")
 def dynamic_quantize_linear(builder: Builder, node: Node, operands: Operands) -> Results:
+    return list(dynamically_quantized(builder, required(node, operands, 0)))
+
+
+def dynamically_quantized(builder: Builder, x: Value) -> tuple[Value, Value, Value]:
     """Quantised to uint8 by the range of the elements and 0; where that is 0 alone, by a scale of 1.
+    With the scale and the zero point.
 
     The function of the standard has a scale of 0 there, by which nothing can be divided.
     """
-    x = required(node, operands, 0)
     axes = range(x.rank)
     zero = builder.scalar(0, x.dtype)
     low = builder.min(without_axes(builder, builder.reduce_min(x, axes), axes), zero)
@@ -66,14 +70,9 @@ def dynamic_quantize_linear(builder: Builder, node: Node, operands: Operands) ->
     extent = builder.sub(high, low)
     step = builder.div(extent, builder.scalar(255, x.dtype))
     scale = builder.select(builder.eq(extent, zero), builder.scalar(1, x.dtype), step)
-    offset = _saturated(builder, builder.round(builder.sub(zero, builder.div(low, scale))))
-    y = _saturated(builder, builder.add(builder.round(builder.div(x, scale)), offset))
-    return [builder.cast(y, DType.UINT8), scale, builder.cast(offset, DType.UINT8)]
-
-
-def _saturated(builder: Builder, y: Value) -> Value:
-    y = builder.max(y, builder.scalar(0, y.dtype))
-    return builder.min(y, builder.scalar(255, y.dtype))
+    offset = builder.sub(zero, builder.div(low, scale))
+    point = quantized(builder, offset, None, DType.UINT8)
+    return quantized(builder, builder.div(x, scale), point, DType.UINT8), scale, point
 
 
 @decomposition("DequantizeLinear")

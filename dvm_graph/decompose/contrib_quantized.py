@@ -3,6 +3,9 @@
 A quantised tensor stands for (q - zero point) * scale. What an operator computes, it computes in float32
 on the differences, which are exact there. So a result is the one that onnxruntime gives, or the next to
 it where the exact one lies half-way between two numbers: then the order of a few roundings decides.
+
+Beside products that run on the vendor library they do so, too: what is quantised from end to end is
+one call of it then (`quantized_products` says why products run there).
 """
 
 from __future__ import annotations
@@ -14,10 +17,17 @@ from dvm_graph.decompose.arithmetic import mean
 from dvm_graph.decompose.casts import quantized
 from dvm_graph.decompose.operands import normalize_axis, operand, required
 from dvm_graph.decompose.pooling import average_pool, max_pool
-from dvm_graph.decompose.registry import MICROSOFT, Operands, Results, decomposition
+from dvm_graph.decompose.registry import MICROSOFT, Operands, Results, decomposition, unless
 from dvm_graph.decompose.softmax import softmax
 from dvm_graph.ir import DType, Node, Value
 from dvm_graph.symbolic.builder import Builder
+
+
+def beside_vendor_operators(node: Node, operands: Operands) -> bool:
+    """Whether the vendor library computes an operand."""
+    del node
+    producers = [value.producer for value in operands if value is not None]
+    return any(producer is not None and producer.op == "vendor" for producer in producers)
 
 
 def centred(builder: Builder, x: Value, zero_point: Value | None) -> Value:
@@ -44,13 +54,14 @@ def _dequantized(builder: Builder, node: Node, operands: Operands, at: int) -> V
 def _requantized(builder: Builder, node: Node, operands: Operands, at: int, y: Value) -> Value:
     """A number by the scale at a position, around the zero point behind it."""
     scale, zero_point = required(node, operands, at), operand(operands, at + 1)
+    target = required(node, operands, 0).dtype
     if zero_point is not None:
-        zero_point = as_scalar(builder, zero_point)
-    target = node.outputs[0].dtype
+        zero_point, target = as_scalar(builder, zero_point), zero_point.dtype
     return quantized(builder, builder.div(y, as_scalar(builder, scale)), zero_point, target)
 
 
 @decomposition("QLinearAdd", "QLinearMul", domain=MICROSOFT)
+@unless(beside_vendor_operators)
 def binary(builder: Builder, node: Node, operands: Operands) -> Results:
     left, right = (_dequantized(builder, node, operands, at) for at in (0, 3))
     y = builder.add(left, right) if node.op == "QLinearAdd" else builder.mul(left, right)
@@ -58,6 +69,7 @@ def binary(builder: Builder, node: Node, operands: Operands) -> Results:
 
 
 @decomposition("QLinearSigmoid", "QLinearLeakyRelu", domain=MICROSOFT)
+@unless(beside_vendor_operators)
 def activation(builder: Builder, node: Node, operands: Operands) -> Results:
     x = _dequantized(builder, node, operands, 0)
     y = builder.sigmoid(x) if node.op == "QLinearSigmoid" else leaky(builder, node, x)
@@ -65,6 +77,7 @@ def activation(builder: Builder, node: Node, operands: Operands) -> Results:
 
 
 @decomposition("QLinearSoftmax", domain=MICROSOFT)
+@unless(beside_vendor_operators)
 def quantized_softmax(builder: Builder, node: Node, operands: Operands) -> Results:
     """Before opset 13, whose number is an attribute, the axes from `axis` on count as one."""
     x = _dequantized(builder, node, operands, 0)
@@ -75,6 +88,7 @@ def quantized_softmax(builder: Builder, node: Node, operands: Operands) -> Resul
 
 
 @decomposition("QLinearAveragePool", domain=MICROSOFT)
+@unless(beside_vendor_operators)
 def quantized_average_pool(builder: Builder, node: Node, operands: Operands) -> Results:
     def pool(x: Value) -> Results:
         return average_pool(builder, node, [x])
@@ -85,6 +99,7 @@ def quantized_average_pool(builder: Builder, node: Node, operands: Operands) -> 
 
 
 @decomposition("NhwcMaxPool", domain=MICROSOFT)
+@unless(beside_vendor_operators)
 def max_pool_of_last_channels(builder: Builder, node: Node, operands: Operands) -> Results:
     def pool(x: Value) -> Results:
         return max_pool(builder, node, [x])
@@ -108,6 +123,7 @@ def _by_channels(
 
 
 @decomposition("QLinearGlobalAveragePool", domain=MICROSOFT)
+@unless(beside_vendor_operators)
 def quantized_global_average_pool(builder: Builder, node: Node, operands: Operands) -> Results:
     x = _dequantized(builder, node, operands, 0)
     first = 1 if node.attrs.get("channels_last", 0) else 2
@@ -116,6 +132,7 @@ def quantized_global_average_pool(builder: Builder, node: Node, operands: Operan
 
 
 @decomposition("QLinearConcat", domain=MICROSOFT)
+@unless(beside_vendor_operators)
 def quantized_concat(builder: Builder, node: Node, operands: Operands) -> Results:
     """Scale and zero point come first, then triples of a tensor and its own."""
     parts = [_dequantized(builder, node, operands, at) for at in range(2, len(operands), 3)]
@@ -125,6 +142,7 @@ def quantized_concat(builder: Builder, node: Node, operands: Operands) -> Result
 
 
 @decomposition("QLinearWhere", domain=MICROSOFT)
+@unless(beside_vendor_operators)
 def quantized_where(builder: Builder, node: Node, operands: Operands) -> Results:
     then, other = (_dequantized(builder, node, operands, at) for at in (1, 4))
     y = builder.select(required(node, operands, 0), then, other)

@@ -21,7 +21,10 @@ Decomposition: TypeAlias = Callable[[Builder, Node, Operands], Results]
 MICROSOFT = "com.microsoft"
 """The domain of onnxruntime's own operators."""
 
+Preference: TypeAlias = Callable[[Node, Operands], bool]
+
 _TABLE: dict[tuple[str, str], Decomposition] = {}
+_PREFERENCES: dict[Decomposition, Preference] = {}
 
 
 def decomposition(*operators: str, domain: str = "") -> Callable[[Decomposition], Decomposition]:
@@ -34,6 +37,24 @@ def decomposition(*operators: str, domain: str = "") -> Callable[[Decomposition]
         return function
 
     return enter
+
+
+def unless(preference: Preference) -> Callable[[Decomposition], Decomposition]:
+    """Leaves what the vendor library runs faster to it; `strict`, which has no vendor operators,
+    decomposes that all the same.
+    """
+
+    def enter(function: Decomposition) -> Decomposition:
+        _PREFERENCES[function] = preference
+        return function
+
+    return enter
+
+
+def faster_as_vendor(function: Decomposition, node: Node, operands: Operands) -> bool:
+    """Whether a node is decomposed under `strict` only."""
+    preference = _PREFERENCES.get(function)
+    return preference is not None and preference(node, operands)
 
 
 def find(node: Node) -> Decomposition | None:

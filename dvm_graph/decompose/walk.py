@@ -3,9 +3,10 @@
 In: an imported graph. Out: a new graph with the same inputs, output names and metadata; shapes,
 dtypes and contents of shape tensors are deduced while it is built.
 
-Each node is tried three ways, in this order: its own decomposition (`registry`), the function body
-that the ONNX schema gives it, or the branches of an `If` that may always run (`branches`), both only
-if no part of them ends as a vendor operator; a vendor operator.
+Each node is tried three ways, in this order: its own decomposition (`registry`), where the vendor
+library is not known to be faster; the function body that the ONNX schema gives it, or the branches of
+an `If` that may always run (`branches`), both only if no part of them ends as a vendor operator; a
+vendor operator.
 Nodes that no output depends on are left out.
 
 Invariants: one pass in topological order, deterministic; a way that fails leaves nothing behind.
@@ -19,7 +20,7 @@ from collections.abc import Sequence
 
 from dvm_graph.decompose.branches import MAX_BRANCH_NODES, may_speculate
 from dvm_graph.decompose.regions import BodyResults, ResultType, result_types
-from dvm_graph.decompose.registry import find
+from dvm_graph.decompose.registry import faster_as_vendor, find
 from dvm_graph.errors import (
     CompileError,
     DvmError,
@@ -54,20 +55,15 @@ def decompose(graph: Graph, facts: Facts, options: Options) -> Graph:
         ShapeError: shapes contradict each other.
         UnsupportedError: an operator that neither can be decomposed nor typed for the vendor.
     """
-    return _Walk(graph, facts, graph.new_region(graph.name), options.vendor_nodes).run()
+    return _Walk(graph, facts, graph.new_region(graph.name), options).run()
 
 
 class _Walk:
     def __init__(
-        self,
-        graph: Graph,
-        facts: Facts,
-        target: Graph,
-        vendor_nodes: frozenset[str],
-        depth: int = 0,
+        self, graph: Graph, facts: Facts, target: Graph, options: Options, depth: int = 0
     ) -> None:
         self._source = graph
-        self._vendor_nodes = vendor_nodes
+        self._options = options
         self._facts = facts
         self._graph = target
         self._depth = depth
@@ -100,7 +96,7 @@ class _Walk:
         operands = [None if value is None else self._value(value) for value in node.inputs]
         with self._builder.scope(node):
             ways = (self._try_native, self._try_body, self._try_branches)
-            left_alone = not self._vendor_nodes.isdisjoint(node.origin)
+            left_alone = not self._options.vendor_nodes.isdisjoint(node.origin)
             try:
                 if left_alone or not any(way(node, operands) for way in ways):
                     self._bind(node, self._vendor(node, operands))
@@ -111,6 +107,8 @@ class _Walk:
     def _try_native(self, node: Node, operands: Sequence[Value | None]) -> bool:
         function = find(node)
         if function is None or not _computable(node, operands):
+            return False
+        if not self._options.strict and faster_as_vendor(function, node, operands):
             return False
         mark = len(self._graph)
         self._builder.most_axes = 0
@@ -217,7 +215,7 @@ class _Walk:
         if self._depth == _MAX_DEPTH or len(region.inputs) != len(operands):
             return None
         facts, depth = self._facts.branch(), self._depth + 1
-        inner = _Walk(region, facts, region.scratch(), self._vendor_nodes, depth)
+        inner = _Walk(region, facts, region.scratch(), self._options, depth)
         for value, operand in zip(region.inputs, operands, strict=True):
             if operand is not None:
                 inner._values[value] = _stand_in(operand, value.name)

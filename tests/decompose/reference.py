@@ -105,9 +105,9 @@ class Case:
         return [dims for index, dims in enumerate(grid) if dims not in grid[:index]]
 
 
-def decomposed(model: onnx.ModelProto | str) -> Graph:
-    facts = Facts(Symbols())
-    return decompose(import_onnx(model, Options(), facts.symbols), facts, Options())
+def decomposed(model: onnx.ModelProto | str, *, strict: bool = False) -> Graph:
+    facts, options = Facts(Symbols()), Options(strict=strict)
+    return decompose(import_onnx(model, options, facts.symbols), facts, options)
 
 
 def vendor_operators(graph: Graph) -> list[str]:

@@ -103,10 +103,18 @@ CASES = [*ELEMENTWISE, *POOLS, *LINEAR]
 
 @pytest.mark.parametrize("case", CASES, ids=str)
 def test_equals_onnxruntime(case: Case) -> None:
+    check_quantized(case)
+
+
+def check_quantized(case: Case) -> None:
+    """Decomposed, and compiled with and without fusion, and as it runs by default."""
     model = case.model()
-    graph = decomposed(model)
+    graph = decomposed(model, strict=True)
     assert not vendor_operators(graph)
-    compiled = [dvm_graph.optimize(model, fuse=fuse) for fuse in (True, False)]
+    compiled = [
+        *(dvm_graph.optimize(model, strict=True, fuse=fuse) for fuse in (True, False)),
+        dvm_graph.optimize(model),
+    ]
     reference = session(model)
     for seed, dims in enumerate(case.extents()):
         generator = np.random.default_rng(seed)

@@ -14,6 +14,7 @@ from onnx.reference import ReferenceEvaluator
 
 import dvm_graph
 from tests.decompose.reference import Case, Tensor, session
+from tests.decompose.test_block_quantized import CASES as BLOCK_QUANTIZED
 from tests.decompose.test_contrib_attention import CASES as CONTRIB_ATTENTION
 from tests.decompose.test_contrib_fused import CASES as CONTRIB_FUSED
 from tests.decompose.test_elementwise import ACTIVATIONS, BINARY, CASTS, UNARY, VARIADIC
@@ -25,7 +26,7 @@ from tests.end_to_end.reference import Array, assert_all_close
 CASES: list[Case] = [
     *UNARY, *BINARY, *VARIADIC, *ACTIVATIONS, *CASTS, *PRODUCTS, *ROTARY, *REDUCTIONS, *SOFTMAX,
     *LOSSES, *NORMALIZATIONS, *VIEWS, *SLICES, *PADS, *INDEXING, *SOURCES,
-    *CONTRIB_FUSED, *CONTRIB_ATTENTION,
+    *CONTRIB_FUSED, *CONTRIB_ATTENTION, *BLOCK_QUANTIZED,
 ]  # fmt: skip
 
 

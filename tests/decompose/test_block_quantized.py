@@ -1,0 +1,64 @@
+"""MatMulNBits against onnxruntime: all widths, with and without zero points, biases and whole blocks."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.decompose.reference import Array, Case, Tensor, check, decomposed, vendor_operators
+from tests.decompose.test_contrib_fused import contrib
+
+N = 5
+GENERATOR = np.random.default_rng(3)
+
+
+def of_bits(bits: int, k: int, size: int, points: str = "", dtype: str = "float32", bias: bool = False,
+            flat: bool = False) -> Case:  # fmt: skip
+    blocks = -(-k // size)
+
+    def drawn(*shape: int) -> Array:
+        return GENERATOR.integers(0, 256, shape).astype(np.uint8)
+
+    operands: list[Any] = [Tensor(("b", "m", k), dtype), drawn(N, blocks, size * bits // 8)]
+    scales = GENERATOR.uniform(0.01, 0.1, (N, blocks)).astype(dtype)
+    operands.append(scales.reshape(-1) if flat else scales)
+    if points == "packed":
+        zeros = drawn(N, -(-blocks * bits // 8))
+        operands.append(zeros.reshape(-1) if flat else zeros)
+    elif points == "float":
+        operands.append(GENERATOR.uniform(0, 2**bits, (N, blocks)).astype(dtype))
+    if bias:
+        operands += [None] * (5 - len(operands)) + [Tensor((N,), dtype)]
+    label = f"MatMulNBits-{bits}-{k}-{size}-{points}-{dtype}-{bias}-{flat}"
+    return contrib(
+        "MatMulNBits", operands, K=k, N=N, bits=bits, block_size=size, label=label, empty=False
+    )
+
+
+CASES = [
+    *(of_bits(bits, 64, 32, points) for bits in (2, 4, 8) for points in ("", "packed")),
+    of_bits(4, 48, 32),
+    of_bits(4, 100, 16, "packed", bias=True),
+    of_bits(4, 96, 32, "packed", flat=True),
+    of_bits(4, 64, 32, "float"),
+    of_bits(4, 64, 32, dtype="float16"),
+    of_bits(8, 80, 16, bias=True),
+]
+
+
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_equals_onnxruntime(case: Case) -> None:
+    check(case)
+
+
+def test_the_weights_of_a_language_model_stay_packed() -> None:
+    k, n, size = 512, 1024, 32
+    packed = GENERATOR.integers(0, 256, (n, k // size, size // 2)).astype(np.uint8)
+    scales = np.ones((n, k // size), np.float32)
+    case = contrib(
+        "MatMulNBits", [Tensor(("m", k)), packed, scales], K=k, N=n, bits=4, block_size=size
+    )
+    assert vendor_operators(decomposed(case.model())) == ["MatMulNBits"]
+    assert not vendor_operators(decomposed(case.model(), strict=True))
