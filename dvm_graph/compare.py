@@ -20,7 +20,6 @@ from numpy.typing import ArrayLike, NDArray
 
 from dvm_graph.errors import InputError, OutOfMemoryError, UnsupportedError
 from dvm_graph.ir import DType
-from dvm_graph.options import Options
 from dvm_graph.symbolic import Symbols, evaluate_dim_text, parse_dim
 
 if TYPE_CHECKING:
@@ -112,7 +111,7 @@ def compare(
     """
     from dvm_graph.model import optimize
 
-    return compare_model(optimize(source, Options(**options)), source, feeds, dims or {}, seed)
+    return compare_model(optimize(source, **options), source, feeds, dims or {}, seed)
 
 
 def compare_model(

@@ -6,6 +6,11 @@ model stays usable after an error at run time.
 
 from __future__ import annotations
 
+import contextlib
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
 
 class DvmError(Exception):
     """Base of all errors of dvm_graph."""
@@ -58,3 +63,52 @@ class RescueWarning(UserWarning):
     """Part of a model, or all of it, could not be compiled and runs on onnxruntime instead. Turned into
     an error (`warnings.simplefilter`, `-W error`), it lets the compiler's own error out.
     """
+
+
+class LimitError(DvmError):
+    """Compiling went beyond a limit of the options (`max_compile_seconds`, say)."""
+
+
+@contextlib.contextmanager
+def border(what: str) -> Iterator[None]:
+    """Lets nothing but a `DvmError` out of what users call.
+
+    Whatever else arises is a defect: every error that a model, an option or a feed can cause is raised
+    where it is noticed, by its own class. Users still get the one hierarchy that they catch, and the
+    original error as its cause. Interrupts pass.
+    """
+    try:
+        yield
+    except DvmError:
+        raise
+    except MemoryError as error:
+        raise OutOfMemoryError(f"no memory left to {what}") from error
+    except RecursionError as error:
+        raise CompileError(f"too deeply nested to {what}: a defect, please report it") from error
+    except Exception as error:
+        raise CompileError(
+            f"cannot {what}: {type(error).__name__}: {error} (a defect, please report it)"
+        ) from error
+
+
+def output_path(path: str | os.PathLike[str]) -> Path:
+    """Where something is to be written: looked at before the work whose result goes there.
+
+    Raises:
+        InputError: it is a folder, or its own folder is missing.
+    """
+    target = Path(path)
+    if target.is_dir():
+        raise InputError(f"cannot write {str(target)!r}: it is a folder")
+    if not target.parent.is_dir():
+        raise InputError(f"cannot write {str(target)!r}: there is no folder {str(target.parent)!r}")
+    return target
+
+
+@contextlib.contextmanager
+def writing(path: str | os.PathLike[str]) -> Iterator[None]:
+    """What the system has against writing a file, as an `InputError`."""
+    try:
+        yield
+    except OSError as error:
+        raise InputError(f"cannot write {str(path)!r}: {error.strerror}") from error

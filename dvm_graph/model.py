@@ -6,7 +6,7 @@ Conventions follow onnxruntime's Python API where it has one (`run`, `get_inputs
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -51,14 +51,22 @@ class Model:
     """An optimised model. `run` may be called from several threads at once."""
 
     def __init__(
-        self, source: Source, compiled: Compiled, program: Program, precision: str
+        self, source: Source, compiled: Compiled, program: Program, options: Options
     ) -> None:
         self._source = source
-        self.precision = precision
+        self._options = options
+        self.precision = options.precision
         """Of its matrix products (`Options.precision`)."""
         self._compiled = compiled
         self._program = program
         self._output_names = compiled.graph.output_names
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Copies and pickles are the source and the options: made into a model by compiling anew."""
+        source = self._source
+        if not isinstance(source, bytes | str | PathLike):
+            source = source.SerializeToString()
+        return optimize, (source, self._options)
 
     def __repr__(self) -> str:
         inputs, outputs = (
@@ -191,8 +199,12 @@ def optimize(source: Source, options: Options | None = None, **overrides: Any) -
     Raises:
         ModelError: not a valid ONNX model.
         UnsupportedError: an operator nobody can run, or (`StrictError`) vendor operators refused.
+        InputError: an option that there is not, or whose value makes no sense.
+        LimitError: compiling takes longer, or more memory, than the options allow.
         MiscompileError: `check=True`, and a kernel does not compute what its operators mean.
     """
-    chosen = replace(options or Options(), **overrides)
+    if options is not None and not isinstance(options, Options):
+        raise InputError(f"options are dvm_graph.Options, not a {type(options).__name__}")
+    chosen = (options or Options()).changed(overrides)
     compiled, program = build(source, chosen)
-    return Model(source, compiled, program, chosen.precision)
+    return Model(source, compiled, program, chosen)

@@ -5,9 +5,12 @@ Values that make no sense are an `InputError` as soon as they are given.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
-from numbers import Integral
+import difflib
+import math
+import reprlib
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, fields, replace
+from numbers import Integral, Real
 from typing import Any
 
 from dvm_graph.errors import InputError
@@ -43,8 +46,8 @@ class FusionLimits:
     """Stages in one launch."""
 
     def __post_init__(self) -> None:
-        for limit in fields(self):
-            _at_least(self, limit.name, 1 if limit.name in ("max_parallel", "max_sequence") else 0)
+        _check_types(self)
+        _check_least(self, dict.fromkeys(("max_parallel", "max_sequence"), 1))
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,43 +82,113 @@ class Options:
     dim_hints: Mapping[str, tuple[int, int]] = field(default_factory=dict)
     """Promised inclusive ranges of dims by name, checked at run time."""
 
+    max_compile_seconds: float = 3600.0
+    """Compiling a model for longer is a `LimitError`."""
+    max_compile_bytes: int | None = None
+    """Memory that compiling a model may take beside its weights; None: what the machine has available."""
+    max_nodes: int = 2_000_000
+    """ONNX nodes of a model, with calls of its functions replaced by their bodies."""
+
     def __post_init__(self) -> None:
-        for name in ("cores", "local_bytes"):
-            if getattr(self, name) is not None:
-                _at_least(self, name, 1)
+        _check_types(self)
+        _check_least(self, {"cores": 1, "local_bytes": 1, "max_nodes": 1})
         if self.local_bytes is not None and self.local_bytes > _MOST_LOCAL_BYTES:
             raise InputError(f"option local_bytes is {self.local_bytes}, but cannot exceed 1 GiB")
         if self.precision not in PRECISIONS:
             raise InputError(
                 f"precision is {self.precision!r}, but has to be one of {', '.join(PRECISIONS)}"
             )
-        if isinstance(self.disable_passes, str):
-            raise InputError(f"disable_passes is a set of names, not {self.disable_passes!r}")
-        if isinstance(self.vendor_nodes, str):
-            raise InputError(f"vendor_nodes is a set of names, not {self.vendor_nodes!r}")
         object.__setattr__(self, "disable_passes", frozenset(self.disable_passes))
         object.__setattr__(self, "vendor_nodes", frozenset(self.vendor_nodes))
         for name, hint in self.dim_hints.items():
             if not _is_range(hint):
                 raise InputError(
-                    f"dim_hints say that {name} is in {hint!r}, but a range is (low, high), low first"
+                    f"dim_hints say that {name} is in {_short(hint)}, but a range is (low, high), low first"
                 )
+
+    def changed(self, fields: Mapping[str, Any]) -> Options:
+        """A copy with other values of some fields.
+
+        Raises:
+            InputError: there is no such option, or the value makes no sense.
+        """
+        for name in fields:
+            if name not in self.__slots__:
+                nearest = difflib.get_close_matches(name, self.__slots__, 1, 0)
+                raise InputError(f"no option {name!r}; did you mean {nearest[0]!r}?")
+        return replace(self, **fields)
 
 
 _MOST_LOCAL_BYTES = 1 << 30
 """Local addresses of instructions have 30 bits (vm/isa.h)."""
 
 
-def _is_range(hint: object) -> bool:
+_MOST = 2**63 - 1
+
+
+def _is_range(hint: Any) -> bool:
     return (
         isinstance(hint, tuple | list)
         and len(hint) == 2
-        and all(isinstance(end, Integral) for end in hint)
-        and 0 <= hint[0] <= hint[1]
+        and all(map(_is_integer, hint))
+        and 0 <= int(hint[0]) <= int(hint[1])
     )
 
 
-def _at_least(options: Any, name: str, least: int) -> None:
-    value = getattr(options, name)
-    if not isinstance(value, int) or value < least:
-        raise InputError(f"option {name} is {value!r}, but has to be an integer of {least} or more")
+def _is_integer(value: Any) -> bool:
+    return isinstance(value, Integral) and not isinstance(value, bool) and abs(int(value)) <= _MOST
+
+
+def _is_duration(value: Any) -> bool:
+    return isinstance(value, Real) and not isinstance(value, bool) and 0 <= float(value) <= math.inf
+
+
+def _are_names(value: object) -> bool:
+    return (
+        isinstance(value, Iterable)
+        and not isinstance(value, str | bytes | Mapping)
+        and all(isinstance(name, str) for name in value)
+    )
+
+
+def _are_named(value: object) -> bool:
+    return isinstance(value, Mapping) and all(isinstance(name, str) for name in value)
+
+
+_TYPES: dict[str, tuple[Callable[[Any], bool], str]] = {
+    "bool": (lambda value: isinstance(value, bool), "True or False"),
+    "int": (_is_integer, "an integer"),
+    "float": (_is_duration, "a number of 0 or more"),
+    "str": (lambda value: isinstance(value, str), "a string"),
+    "frozenset[str]": (_are_names, "a set of names"),
+    "Mapping[str, tuple[int, int]]": (_are_named, "a mapping of names to ranges"),
+    "FusionLimits": (lambda value: isinstance(value, FusionLimits), "FusionLimits"),
+}
+"""By the type that a field is declared to have: what holds of its values, and in words."""
+
+
+def _check_types(options: Any) -> None:
+    for option in fields(options):
+        value = getattr(options, option.name)
+        declared = str(option.type).removesuffix(" | None")
+        if value is None and declared != option.type:
+            continue
+        holds, words = _TYPES[declared]
+        if not holds(value):
+            raise InputError(f"option {option.name} is {_short(value)}, but has to be {words}")
+        if declared == "int":
+            object.__setattr__(options, option.name, int(value))
+
+
+def _check_least(options: Any, least: Mapping[str, int]) -> None:
+    for option in fields(options):
+        value, low = getattr(options, option.name), least.get(option.name, 0)
+        if isinstance(value, int) and value < low:
+            raise InputError(
+                f"option {option.name} is {value}, but has to be an integer of {low} or more"
+            )
+
+
+def _short(value: object) -> str:
+    """As `repr`, of values of any size."""
+    return reprlib.repr(value)

@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 from dvm_graph.cluster import FusionReport, Schedule, cluster, split_clusters, stack
 from dvm_graph.cluster.text import print_clusters, print_schedule, print_subgraphs
 from dvm_graph.decompose import decompose
-from dvm_graph.errors import InputError, StrictError
+from dvm_graph.errors import InputError, StrictError, border, writing
 from dvm_graph.import_ import import_onnx
 from dvm_graph.ir import Graph
 from dvm_graph.ir.printer import print_graph
@@ -37,7 +37,7 @@ from dvm_graph.passes import (
     sink_divisions,
     sink_transposes,
 )
-from dvm_graph.symbolic import Facts, Symbols
+from dvm_graph.symbolic import Facts, Meter, Symbols
 
 Source = str | PathLike[str] | bytes | Any
 """A path, the bytes of a model, or an onnx.ModelProto."""
@@ -99,8 +99,9 @@ def compile_model(source: Source, options: Options, observe: Observer | None = N
         ModelError: the file is not a valid ONNX model.
         UnsupportedError: an operator neither dvm_graph nor onnxruntime can run.
         StrictError: `options.strict`, and vendor operators would be needed.
+        LimitError: it takes longer, or more memory, than the options allow.
     """
-    facts = Facts(Symbols())
+    facts = Facts(Symbols(), Meter(options))
     stages = _StageLog(options, facts, observe)
 
     graph = stages.done("import_onnx", import_onnx(source, options, facts.symbols), print_graph)
@@ -152,10 +153,11 @@ def stage_text(source: Source, options: Options, stage: str) -> str:
         if done.name == stage:
             raise _Stopped(done.text())
 
-    try:
-        compile_model(source, options, stop)
-    except _Stopped as stopped:
-        return stopped.text
+    with border("compile the model"):
+        try:
+            compile_model(source, options, stop)
+        except _Stopped as stopped:
+            return stopped.text
     raise InputError(f"no stage named {stage!r} ran; stages are {', '.join(STAGES)}")
 
 
@@ -199,6 +201,7 @@ class _StageLog:
             self.done(name, graph, print_graph)
 
     def done(self, name: str, result: _T, text: Callable[[_T], str]) -> _T:
+        self._facts.meter.look()
         for observe in self._observers:
             observe(Done(name, result, self._facts, lambda: text(result)))
         return result
@@ -206,10 +209,12 @@ class _StageLog:
 
 def _dump_to(folder: Path) -> Observer:
     """Writes `NN-stage.txt` for each stage, numbered as in `STAGES`."""
-    folder.mkdir(parents=True, exist_ok=True)
+    with writing(folder):
+        folder.mkdir(parents=True, exist_ok=True)
 
     def dump(done: Done) -> None:
         path = folder / f"{STAGES.index(done.name):02d}-{done.name}.txt"
-        path.write_text(done.text(), encoding="utf-8")
+        with writing(path):
+            path.write_text(done.text(), encoding="utf-8")
 
     return dump

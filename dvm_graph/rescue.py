@@ -30,6 +30,7 @@ from dvm_graph.errors import (
     ShapeError,
     StrictError,
     UnsupportedError,
+    border,
 )
 from dvm_graph.import_ import import_whole
 from dvm_graph.options import Options
@@ -51,8 +52,9 @@ def build(source: Source, options: Options) -> tuple[Compiled, Program]:
     attempt = options
     for _ in range(_MOST_ATTEMPTS):
         try:
-            compiled = replace(_compile(source, attempt), rescued=tuple(notes))
-            return compiled, assemble(compiled.plan, options, release_packed=True)
+            with border("compile the model"):
+                compiled = replace(_compile(source, attempt), rescued=tuple(notes))
+                return compiled, assemble(compiled.plan, options, release_packed=True)
         except _CAUGHT as error:
             if options.strict or isinstance(error, _NOT_CAUGHT):
                 raise
@@ -76,14 +78,15 @@ def _compile(source: Source, options: Options) -> Compiled:
 
 def _run_whole(source: Source, options: Options, error: DvmError) -> tuple[Compiled, Program]:
     """The model as it is on onnxruntime."""
-    try:
-        graph = import_whole(source)
-    except UnsupportedError:
-        raise error from None
-    notes: list[str] = []
-    _warn(f"the whole model on onnxruntime: {error}", notes, error)
-    compiled = replace(compile_whole(graph, options), rescued=tuple(notes))
-    return compiled, assemble(compiled.plan, options)
+    with border("run the model on onnxruntime"):
+        try:
+            graph = import_whole(source)
+        except UnsupportedError:
+            raise error from None
+        notes: list[str] = []
+        _warn(f"the whole model on onnxruntime: {error}", notes, error)
+        compiled = replace(compile_whole(graph, options), rescued=tuple(notes))
+        return compiled, assemble(compiled.plan, options)
 
 
 def _warn(note: str, notes: list[str], error: DvmError) -> None:

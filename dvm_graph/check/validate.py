@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from dataclasses import replace
 from typing import Any
 
 from dvm_graph.check.findings import CheckReport
@@ -22,7 +21,7 @@ def validate(
     Raises:
         DvmError: the model does not compile.
     """
-    return _validate(source, replace(options or Options(), **overrides), seed)[1]
+    return _validate(source, (options or Options()).changed(overrides), seed)[1]
 
 
 def checked_compile(source: Source, options: Options) -> Compiled:

@@ -19,6 +19,7 @@ from dvm_graph.decompose.operands import (
 )
 from dvm_graph.decompose.registry import Operands, Results, decomposition
 from dvm_graph.decompose.reshaping import reshaped
+from dvm_graph.errors import ModelError
 from dvm_graph.ir import Dim, Node
 from dvm_graph.symbolic.builder import Builder
 from dvm_graph.symbolic.dims import floordiv, product
@@ -71,6 +72,8 @@ def unsqueeze(builder: Builder, node: Node, operands: Operands) -> Results:
         return None
     rank = x.rank + len(known)
     axes = normalize_axes(node, known, rank)
+    if len(axes) != len(known):
+        raise ModelError(f"{node.op} {node.name!r}: axes {list(known)} name one twice")
     dims = iter(shape_of(x))
     return [builder.reshape(x, tuple(1 if axis in axes else next(dims) for axis in range(rank)))]
 

@@ -22,6 +22,7 @@ from dvm_graph.decompose.operands import (
     text,
 )
 from dvm_graph.decompose.registry import Operands, Results, decomposition
+from dvm_graph.errors import ModelError
 from dvm_graph.ir import Dim, DType, Node, Value
 from dvm_graph.symbolic.builder import Builder
 from dvm_graph.symbolic.dims import (
@@ -90,6 +91,8 @@ def slice_node(builder: Builder, node: Node, operands: Operands) -> Results:
     sizes = list(shape_of(x))
     for start, end, axis, step in zip(starts, ends, axes, steps, strict=True):
         axis = normalize_axis(node, axis, x.rank)
+        if step == 0:
+            raise ModelError(f"{node.op} {node.name!r}: a step of axis {axis} is 0")
         step = strides[axis] = max(-_INFINITY, min(step, _INFINITY))
         first[axis], sizes[axis] = clamped_range(start, end, step, sizes[axis])
     return [builder.slice(x, tuple(first), tuple(sizes), tuple(strides))]

@@ -9,14 +9,17 @@ an `If` that may always run (`branches`), both only if no part of them ends as a
 vendor operator.
 Nodes that no output depends on are left out.
 
-Invariants: one pass in topological order, deterministic; a way that fails leaves nothing behind.
+Invariants: one pass in topological order, deterministic; a way that fails or breaks leaves
+nothing behind.
 Regions of other control-flow operators stay ONNX graphs, for the vendor library; what they give is
 deduced from them (`regions`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import logging
+from collections.abc import Callable, Sequence
+from typing import TypeAlias
 
 from dvm_graph.decompose.branches import MAX_BRANCH_NODES, may_speculate
 from dvm_graph.decompose.regions import BodyResults, ResultType, result_types
@@ -45,6 +48,11 @@ _UINT64_OPERATORS = (
 )
 """What is right on 64-bit integers whichever way their sign bit is read: kernels compute uint64 as
 int64."""
+
+
+_Way: TypeAlias = Callable[[Node, Sequence[Value | None]], bool]
+_BROKEN = (ArithmeticError, AssertionError, AttributeError, LookupError, TypeError, ValueError)
+_LOG = logging.getLogger(__name__)
 
 
 def decompose(graph: Graph, facts: Facts, options: Options) -> Graph:
@@ -98,11 +106,31 @@ class _Walk:
             ways = (self._try_native, self._try_body, self._try_branches)
             left_alone = not self._options.vendor_nodes.isdisjoint(node.origin)
             try:
-                if left_alone or not any(way(node, operands) for way in ways):
+                if left_alone or not any(self._taken(way, node, operands) for way in ways):
                     self._bind(node, self._vendor(node, operands))
             except (CompileError, ShapeError, UnsupportedError) as error:
                 error.nodes = error.nodes or node.origin
                 raise
+
+    def _taken(self, way: _Way, node: Node, operands: Sequence[Value | None]) -> bool:
+        """Whether a way leads to the results.
+
+        Ways take operands for what the operator's definition says of their ranks, lengths and number.
+        Where a model has others, a way may break in any manner; then the vendor library has the node,
+        and says what is wrong with it, or runs it after all.
+        """
+        mark, vendor_operators = len(self._graph), self._vendor_operators
+        try:
+            return way(node, operands)
+        except DvmError:
+            raise
+        except _BROKEN as error:
+            _LOG.info(
+                "%s %s is not decomposed: %s: %s", node.op, node.name, type(error).__name__, error
+            )
+            self._take_back(mark)
+            self._vendor_operators = vendor_operators
+            return False
 
     def _try_native(self, node: Node, operands: Sequence[Value | None]) -> bool:
         function = find(node)

@@ -63,7 +63,7 @@ def import_onnx(source: Source, options: Options, symbols: Symbols) -> Graph:
         UnsupportedError: an opset that is too old.
         InputError: a dim hint for a dim that the model does not have.
     """
-    model = load_model(source)
+    model = load_model(source, options.max_nodes)
     graph = Graph(model.proto.graph.name or "main")
     importer = Importer(model.opsets, ExternalData(model.folder), symbols)
     importer.import_graph(graph, model.proto.graph, model.initializers)

@@ -8,7 +8,8 @@ Never changes a ModelProto that the caller passed.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
@@ -16,11 +17,12 @@ from typing import TypeAlias
 
 import networkx as nx
 import onnx
+import onnx.checker
 import onnx.inliner
 from google.protobuf.descriptor import FieldDescriptor
 from google.protobuf.message import DecodeError, Message
 
-from dvm_graph.errors import ModelError, UnsupportedError
+from dvm_graph.errors import LimitError, ModelError, UnsupportedError
 
 Source: TypeAlias = str | PathLike[str] | bytes | onnx.ModelProto
 
@@ -38,10 +40,11 @@ class ImportedModel:
     """Version by domain; the default domain is spelled ""."""
 
 
-def load_model(source: Source) -> ImportedModel:
+def load_model(source: Source, max_nodes: int) -> ImportedModel:
     """Parses a model and inlines its functions.
 
     Raises:
+        LimitError: its functions would make more nodes than `max_nodes` (`Options.max_nodes`).
         ModelError: not an ONNX model, or truncated.
         UnsupportedError: an opset older than 7 or newer than the installed onnx knows.
     """
@@ -52,6 +55,7 @@ def load_model(source: Source) -> ImportedModel:
     opsets = opset_versions(model.opset_import)
     _check_opset(opsets)
     initializers = tuple(model.graph.initializer)
+    _check_size(model, _callees(model.functions), max_nodes)
     if model.functions:
         model = _inline_functions(model)
     return ImportedModel(model, initializers, folder, opsets)
@@ -137,7 +141,6 @@ def _check_opset(opsets: dict[str, int]) -> None:
 
 def _inline_functions(model: onnx.ModelProto) -> onnx.ModelProto:
     """Inlines model-local functions in a copy whose initializers are stubs: weights stay put."""
-    _refuse_recursion(model.functions)
     graph = model.graph
     light = onnx.ModelProto(
         ir_version=model.ir_version,
@@ -163,26 +166,54 @@ def _inline_functions(model: onnx.ModelProto) -> onnx.ModelProto:
         light.model_version = model.model_version
     try:
         return onnx.inliner.inline_local_functions(light, convert_version=True)
-    except (RuntimeError, ValueError) as error:
+    except (RuntimeError, ValueError, onnx.checker.ValidationError) as error:
         raise ModelError(f"the model's functions cannot be inlined: {error}") from error
 
 
-def _refuse_recursion(functions: Iterable[onnx.FunctionProto]) -> None:
-    calls: nx.DiGraph[tuple[str, str]] = nx.DiGraph()
+_Function: TypeAlias = tuple[str, str]
+"""Domain and name."""
+
+
+def _callees(functions: Iterable[onnx.FunctionProto]) -> dict[_Function, Counter[_Function]]:
+    """How often each function of a model uses which operators; callees stand before callers.
+
+    Raises:
+        ModelError: functions call themselves, or one is defined twice.
+    """
+    used: dict[_Function, Counter[_Function]] = {}
     for function in functions:
         caller = (default_domain(function.domain), function.name)
-        if caller in calls:
+        if caller in used:
             raise ModelError(f"function {caller[1]!r} is defined twice")
-        calls.add_node(caller)
-    for function in functions:
-        caller = (default_domain(function.domain), function.name)
-        for node in every_node(function.node):
-            callee = (default_domain(node.domain), node.op_type)
-            if callee in calls:
-                calls.add_edge(caller, callee)
-    if not nx.is_directed_acyclic_graph(calls):
+        used[caller] = _operators(function.node)
+    calls = nx.DiGraph((caller, callee) for caller, uses in used.items() for callee in uses)
+    calls.add_nodes_from(used)
+    try:
+        order = reversed(list(nx.topological_sort(calls)))
+        return {name: used[name] for name in order if name in used}
+    except nx.NetworkXUnfeasible:
         names = " -> ".join(edge[0][1] for edge in nx.find_cycle(calls))
-        raise ModelError(f"functions of the model call themselves: {names}")
+        raise ModelError(f"functions of the model call themselves: {names}") from None
+
+
+def _operators(nodes: Iterable[onnx.NodeProto]) -> Counter[_Function]:
+    return Counter((default_domain(node.domain), node.op_type) for node in every_node(nodes))
+
+
+def _check_size(
+    model: onnx.ModelProto, used: Mapping[_Function, Counter[_Function]], most: int
+) -> None:
+    """Functions that call others twice double with each level."""
+    sizes: dict[_Function, int] = {}
+    for name, uses in used.items():
+        sizes[name] = sum(count * sizes.get(callee, 1) for callee, count in uses.items())
+    uses = _operators(model.graph.node)
+    size = sum(count * sizes.get(callee, 1) for callee, count in uses.items())
+    if size > most:
+        raise LimitError(
+            f"the model has {size} nodes once its functions are expanded, more than "
+            f"max_nodes={most}; raise the option to go on"
+        )
 
 
 def every_node(nodes: Iterable[onnx.NodeProto]) -> Iterator[onnx.NodeProto]:

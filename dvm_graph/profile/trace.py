@@ -13,15 +13,21 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
+from dvm_graph.errors import writing
 from dvm_graph.profile.profile import Kernel, Profile, Span, Timeline
 
 Event = dict[str, Any]
 
 
 def write_trace(profile: Profile, path: str | PathLike[str]) -> None:
-    """Writes the trace of a profile to a file."""
+    """Writes the trace of a profile to a file.
+
+    Raises:
+        InputError: it cannot be written.
+    """
     document = {"traceEvents": list(trace_events(profile)), "displayTimeUnit": "ns"}
-    Path(path).write_text(json.dumps(document), encoding="utf-8")
+    with writing(path):
+        Path(path).write_text(json.dumps(document), encoding="utf-8")
 
 
 def trace_events(profile: Profile) -> Iterator[Event]:

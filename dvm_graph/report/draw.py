@@ -7,10 +7,9 @@ the SVG, can be moved, zoomed and searched, and needs no network.
 from __future__ import annotations
 
 from os import PathLike
-from pathlib import Path
 from typing import TYPE_CHECKING
 
-from dvm_graph.errors import InputError
+from dvm_graph.errors import InputError, output_path, writing
 from dvm_graph.report.collect import make_report
 from dvm_graph.report.composition import make_picture
 from dvm_graph.report.page import make_page
@@ -26,14 +25,14 @@ def draw(compiled: Compiled, path: str | PathLike[str], title: str = "") -> None
     """Draws a compiled model; `title` is what the picture is called, the graph's name if empty.
 
     Raises:
-        InputError: the suffix is of no known format.
+        InputError: the suffix is of no known format, or the folder is missing.
     """
     draw_report(make_report(compiled), path, title or compiled.graph.name)
 
 
 def draw_report(report: Report, path: str | PathLike[str], title: str) -> None:
     """Draws a report; `title` is what the picture is called."""
-    target = Path(path)
+    target = output_path(path)
     suffix = target.suffix.lower()
     if suffix not in FORMATS:
         raise InputError(
@@ -42,7 +41,9 @@ def draw_report(report: Report, path: str | PathLike[str], title: str) -> None:
     picture = make_picture(report, title)
     if suffix == ".html":
         svg = picture.draw(format="svg", prog="nop2").decode()
-        target.write_text(make_page(report, svg, title), encoding="utf-8")
-        return
-    picture.graph_attr["bgcolor"] = "white"
-    target.write_bytes(picture.draw(format=suffix[1:], prog="nop2"))
+        content = make_page(report, svg, title).encode()
+    else:
+        picture.graph_attr["bgcolor"] = "white"
+        content = picture.draw(format=suffix[1:], prog="nop2")
+    with writing(target):
+        target.write_bytes(content)

@@ -25,6 +25,7 @@ from dvm_graph.symbolic.dims import (
 from dvm_graph.symbolic.facts import Check, Facts, Relation
 from dvm_graph.symbolic.grammar import evaluate_dim_text, parse_dim
 from dvm_graph.symbolic.lower import OPS, DimTable, evaluate
+from dvm_graph.symbolic.meter import Meter
 from dvm_graph.symbolic.numeric import evaluate_constant
 from dvm_graph.symbolic.polynomial import Dim
 from dvm_graph.symbolic.proofs import Answer, Proof
@@ -38,6 +39,7 @@ __all__ = [
     "Dim",
     "DimTable",
     "Facts",
+    "Meter",
     "Proof",
     "Relation",
     "Symbols",

@@ -63,6 +63,7 @@ class Builder(OperatorMethods):
             ShapeError: operands whose shapes contradict the operator or each other.
             ModelError: operands of wrong number or dtypes.
         """
+        self.facts.meter.step()
         trivial = _TRIVIAL.get(name)
         if trivial is not None and trivial(operands, attrs, self.facts):
             return operands[0]

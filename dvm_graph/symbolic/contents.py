@@ -23,7 +23,7 @@ from dvm_graph.ir import DType, Node, Shape, Value
 from dvm_graph.symbolic import dims
 from dvm_graph.symbolic.dims import is_static
 from dvm_graph.symbolic.intervals import bounds
-from dvm_graph.symbolic.polynomial import Dim
+from dvm_graph.symbolic.polynomial import Dim, polynomial
 
 MAX_ELEMENTS = 64
 
@@ -104,11 +104,15 @@ def _broadcast(value: Value, result: Value, count: int) -> Sequence[Dim]:
     return _picked(value, np.broadcast_to(_positions(value), _shape(result)))
 
 
+_LARGEST_NUMBER = 2**62
+"""In an expression that is taken to fit 64 bits."""
+
+
 def _fit(elements: Sequence[Dim], dtype: DType) -> Elements:
     """The elements as the dtype holds them: numbers wrap, negative expressions must not be unsigned.
 
     Raises:
-        _UnknownError: an expression may be outside an unsigned or a short type.
+        _UnknownError: an expression may be outside of its type; kernels compute it, and wrap.
     """
     if dtype is DType.BOOL:
         return tuple(elements)
@@ -119,6 +123,8 @@ def _fit(elements: Sequence[Dim], dtype: DType) -> Elements:
             span = int(limits.max) - int(limits.min) + 1
             fitted.append((element - int(limits.min)) % span + int(limits.min))
             continue
+        if any(abs(number) > _LARGEST_NUMBER for number in polynomial(element).values()):
+            raise _UnknownError  # it wraps for some extents
         low, high = bounds(element)
         if (limits.min == 0 and low < 0) or (limits.bits < 32 and high > limits.max):
             raise _UnknownError
@@ -244,7 +250,9 @@ _FOLDS: dict[str, Callable[[Sequence[Dim]], Dim]] = {
 def _reduce(node: Node, operand: Value) -> list[Dim]:
     axes = node.attrs["axes"]
     kept = [axis for axis in range(operand.rank) if axis not in axes]
-    rows = _positions(operand).transpose((*kept, *axes)).reshape(_count(_shape(node.output)), -1)
+    length = _count([_shape(operand)[axis] for axis in axes])
+    shape = _count(_shape(node.output)), length
+    rows = _positions(operand).transpose((*kept, *axes)).reshape(shape)
     elements, fold = _elements(operand), _FOLDS[node.op]
     return [fold([elements[i] for i in row]) for row in rows.tolist()]
 

@@ -27,6 +27,7 @@ from dvm_graph.errors import ShapeError
 from dvm_graph.symbolic import expressions as forms
 from dvm_graph.symbolic.dims import Symbols, operands, rebuild, symbols_of
 from dvm_graph.symbolic.intervals import NONNEGATIVE, Interval, bounds, nonnegative
+from dvm_graph.symbolic.meter import Meter
 from dvm_graph.symbolic.polynomial import (
     UNIT,
     Dim,
@@ -73,8 +74,9 @@ _DIFFERENT = Proof(Answer.NO, "the numbers differ")
 class Facts:
     """Facts about the symbols of one model; they only ever grow."""
 
-    def __init__(self, symbols: Symbols | None = None) -> None:
+    def __init__(self, symbols: Symbols | None = None, meter: Meter | None = None) -> None:
         self.symbols = Symbols() if symbols is None else symbols
+        self.meter = Meter() if meter is None else meter
         self.checks: list[Check] = []
         self._representative: dict[Any, Dim] = {}
         self._reasons: dict[Any, str] = {}
@@ -87,7 +89,7 @@ class Facts:
 
     def branch(self) -> Facts:
         """A copy, for a region of control flow: what it learns must not leak out."""
-        copy = Facts(self.symbols)
+        copy = Facts(self.symbols, self.meter)
         copy.checks = list(self.checks)
         copy._representative = dict(self._representative)
         copy._reasons = dict(self._reasons)
@@ -170,6 +172,7 @@ class Facts:
         return proof
 
     def _compare(self, a: Dim, b: Dim) -> Proof:
+        self.meter.step()
         left, right = self.canonical(a), self.canonical(b)
         because = () if left is a and right is b else self._used(a, b)
         gap = difference(left, right)
@@ -209,6 +212,7 @@ class Facts:
         if isinstance(a, int) and isinstance(b, int):
             answer = Answer.YES if a <= b else Answer.NO
             return Proof(answer, "{} against {}", (a, b))
+        self.meter.step()
         left, right = polynomial(self.canonical(a)), polynomial(self.canonical(b))
         gap = plus(right, left, -1)
         if nonnegative(gap, self._ranges):
@@ -219,6 +223,7 @@ class Facts:
 
     def prove_divides(self, divisor: Dim, a: Dim) -> Proof:
         """Whether a is a multiple of the divisor (0 is one of every number)."""
+        self.meter.step()
         d, top = self.canonical(divisor), self.canonical(a)
         if isinstance(d, int) and isinstance(top, int):
             divides = top == 0 if d == 0 else top % d == 0

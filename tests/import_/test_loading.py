@@ -128,7 +128,7 @@ def test_weights_do_not_pass_through_the_inliner() -> None:
     )
     weight = np.arange(4, dtype=np.float32).reshape(2, 2)
     model.graph.initializer.append(numpy_helper.from_array(weight, "w"))
-    assert not load_model(model).proto.graph.initializer[0].raw_data
+    assert not load_model(model, 100).proto.graph.initializer[0].raw_data
     operand = next(iter(load(model).nodes)).inputs[1]
     assert operand is not None and operand.data is not None
     np.testing.assert_array_equal(operand.data, weight)

@@ -1,0 +1,80 @@
+"""What compiling a model has taken so far, held to the limits of the options.
+
+Purpose: a compilation ends, whatever the model. Each step of it costs no more than a constant (dims are
+small, `dims.MAX_WEIGHT`; searches are bounded), but a model may ask for any number of steps. They are
+counted where all of them pass by: proofs (`Facts`), operators that are built (`Builder`) and stages.
+
+What it does not do: interrupt a call of a library.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+
+from dvm_graph.errors import LimitError, OutOfMemoryError
+from dvm_graph.options import Options
+
+_STEPS = 256
+"""Between two looks at clock and memory."""
+
+
+class Meter:
+    """Time and memory of one compilation, from when it is made."""
+
+    def __init__(self, options: Options | None = None) -> None:
+        options = options or Options()
+        self._seconds = options.max_compile_seconds
+        self._bytes = options.max_compile_bytes
+        self._available = _available_bytes()
+        self._began = time.monotonic()
+        self._held = _private_bytes()
+        self._steps = 0
+
+    def step(self) -> None:
+        """Counts a step of the compiler.
+
+        Raises:
+            LimitError: the compilation takes longer, or more memory, than the options allow.
+            OutOfMemoryError: it takes all the memory that there was.
+        """
+        self._steps += 1
+        if self._steps % _STEPS == 0:
+            self.look()
+
+    def look(self) -> None:
+        """Holds time and memory to their limits; raises as `step` does."""
+        seconds = time.monotonic() - self._began
+        if seconds > self._seconds:
+            raise LimitError(
+                f"compiling takes longer than max_compile_seconds={self._seconds:g}; "
+                "raise the option to go on"
+            )
+        taken = _private_bytes() - self._held
+        if self._bytes is not None and taken > self._bytes:
+            raise LimitError(
+                f"compiling takes more memory than max_compile_bytes={self._bytes}; "
+                "raise the option to go on"
+            )
+        if taken > self._available:
+            raise OutOfMemoryError(f"compiling took all memory that there was, {taken >> 20} MiB")
+
+
+def _private_bytes() -> int:
+    """Memory of this process without mapped files; 0 where the system does not say."""
+    try:
+        _total, resident, shared, *_rest = Path("/proc/self/statm").read_text().split()
+    except (OSError, ValueError):
+        return 0
+    return (int(resident) - int(shared)) * os.sysconf("SC_PAGE_SIZE")
+
+
+def _available_bytes() -> float:
+    """What the machine has to give; no bound where the system does not say."""
+    try:
+        lines = Path("/proc/meminfo").read_text().splitlines()
+    except OSError:
+        return float("inf")
+    found = (line.split() for line in lines if line.startswith("MemAvailable:"))
+    return next((int(fields[1]) * 1024 for fields in found), float("inf"))
