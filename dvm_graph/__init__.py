@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING, Any
 
 from dvm_graph.compare import Comparison, compare
 from dvm_graph.errors import (
+    CancelledError,
     CompileError,
     DvmError,
     ExecutionError,
@@ -20,6 +21,7 @@ from dvm_graph.errors import (
 from dvm_graph.ir import ModelMetadata
 from dvm_graph.model import Model, TensorInfo, optimize
 from dvm_graph.options import FusionLimits, Options
+from dvm_graph.runtime import RunOptions
 
 if TYPE_CHECKING:
     from dvm_graph.session import InferenceSession, IOBinding
@@ -27,6 +29,7 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 __all__ = [
+    "CancelledError",
     "Comparison",
     "CompileError",
     "DvmError",
@@ -43,6 +46,7 @@ __all__ = [
     "Options",
     "OutOfMemoryError",
     "RescueWarning",
+    "RunOptions",
     "ShapeError",
     "StrictError",
     "TensorInfo",

@@ -20,6 +20,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from dvm_graph.errors import InputError, OutOfMemoryError, UnsupportedError
 from dvm_graph.ir import DType
+from dvm_graph.runtime import load_onnxruntime
 from dvm_graph.symbolic import Symbols, evaluate_dim_text, parse_dim
 
 if TYPE_CHECKING:
@@ -244,6 +245,7 @@ def reference_session(
     Raises:
         UnsupportedError: onnxruntime does not run the model.
     """
+    load_onnxruntime()
     import onnxruntime as ort
 
     from dvm_graph.runtime.vendor import FAILURES

@@ -51,6 +51,10 @@ class ExecutionError(DvmError, RuntimeError):
     """A kernel or vendor operator failed while running (an index out of range, say)."""
 
 
+class CancelledError(DvmError):
+    """A run was ended before it was done, by its `RunOptions`."""
+
+
 class CompileError(DvmError):
     """The compiler broke one of its own invariants: a defect to be reported."""
 

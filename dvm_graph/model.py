@@ -19,7 +19,7 @@ from dvm_graph.ir import ModelMetadata, Value
 from dvm_graph.options import Options
 from dvm_graph.pipeline import Compiled, Source
 from dvm_graph.rescue import build
-from dvm_graph.runtime import CompileTime, KernelListing, Program, RunStatistics
+from dvm_graph.runtime import CompileTime, KernelListing, Program, RunOptions, RunStatistics
 
 if TYPE_CHECKING:
     from dvm_graph.compare import Comparison
@@ -91,6 +91,7 @@ class Model:
         output_names: Sequence[str] | None = None,
         *,
         outputs: Mapping[str, NDArray[Any]] | None = None,
+        run_options: RunOptions | None = None,
     ) -> list[NDArray[Any]]:
         """Runs the model at the shapes of its inputs, whatever they are.
 
@@ -100,6 +101,7 @@ class Model:
             output_names: which outputs to return, in this order; None: all.
             outputs: arrays to write results into, by output name (C-contiguous, exact dtype and
                 shape); outputs not named get fresh arrays.
+            run_options: what may end the run: setting `terminate` from another thread does.
 
         Returns:
             The outputs, owned by the caller.
@@ -109,8 +111,10 @@ class Model:
             ShapeError: two inputs contradict each other about a dim.
             OutOfMemoryError: the shapes need more memory than there is.
             ExecutionError: an operator failed, an index out of range for example.
+            CancelledError: `run_options` ended the run.
+            ExternalDataError: a file of weights was written to since the model was loaded.
         """
-        results = self._program.run(feeds, outputs)
+        results = self._program.run(feeds, outputs, options=run_options)
         if output_names is None:
             return results
         unknown = [name for name in output_names if name not in self._output_names]

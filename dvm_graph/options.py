@@ -61,7 +61,11 @@ class Options:
     stack: bool = True
     """False: every kernel is its own launch."""
     cores: int | None = None
-    """AI cores of the host device; None: as many as this process may use."""
+    """AI cores of the host device, at most 8 for each that this process may use; None: as many as it may
+    use, by its CPU affinity and the quotas of its control groups."""
+    spin: bool = True
+    """Idle cores look out for work for a millisecond before they sleep. False: they sleep at once, which
+    leaves the CPUs to others, and small runs take longer."""
     precision: str = "f32"
     """"bf16": matrix products and convolutions round their f32 operands to bfloat16 and add up in f32, on
     CPUs with AVX512-BF16; everything else stays f32. "f32": nothing is rounded."""
@@ -78,6 +82,9 @@ class Options:
     """Graph passes to leave out, by name (`PASSES` in dvm_graph/pipeline.py)."""
     vendor_nodes: frozenset[str] = frozenset()
     """Names of ONNX nodes to leave to the vendor library, whether they can be compiled or not."""
+    private_weights: bool = False
+    """Read weights in files of their own (external data) into the memory of the process. False: large
+    files stay mapped, so that processes share them; a run after somebody wrote to one is an error."""
     limits: FusionLimits = field(default_factory=FusionLimits)
     dim_hints: Mapping[str, tuple[int, int]] = field(default_factory=dict)
     """Promised inclusive ranges of dims by name, checked at run time."""

@@ -23,6 +23,7 @@ from dvm_graph.errors import DvmError, InputError
 from dvm_graph.ir import ModelMetadata
 from dvm_graph.model import TensorInfo, optimize
 from dvm_graph.options import Options
+from dvm_graph.runtime import RunOptions
 from dvm_graph.runtime.ort_values import array_over, as_ort, from_ort
 
 Array = NDArray[Any]
@@ -138,7 +139,8 @@ class InferenceSession:
         Args:
             output_names: which outputs to return; None or none: all.
             input_feed: arrays, lists or `OrtValue`s by input name.
-            run_options: an `onnxruntime.RunOptions`.
+            run_options: an `onnxruntime.RunOptions`, whose `terminate` ends vendor operators; a
+                `dvm_graph.RunOptions` ends kernels, too.
         """
         return self._run(output_names, input_feed, run_options)
 
@@ -205,12 +207,12 @@ class InferenceSession:
             raise InputError(
                 f"input_feed is a mapping of names to arrays, not a {type(input_feed).__name__}"
             )
-        del run_options
         feeds = {
             name: from_ort(feed) if isinstance(feed, OrtValue) else feed
             for name, feed in input_feed.items()
         }
-        return self.model.run(feeds, output_names or None, outputs=outputs)
+        options = None if run_options is None else RunOptions.of(run_options)
+        return self.model.run(feeds, output_names or None, outputs=outputs, run_options=options)
 
 
 class IOBinding:

@@ -155,7 +155,7 @@ def run_node(node: Node, outputs: Sequence[Value], operands: dict[Value, Array])
         raise UnsupportedError(f"{node.name} has no results")
     partition = make_partition([node], named, 1)
     arrays = [_bits(operands[value], value.dtype) for value in partition_inputs([node])]
-    results = partition(arrays)
+    results = partition(arrays, None)
     return [
         np.asarray(result).view(value.dtype.numpy)
         if value.dtype is DType.BFLOAT16

@@ -1,7 +1,8 @@
 """The `dvm-graph` command: its subcommands, and what an error looks like.
 
-Exit codes: 0 done; 1 the results of two engines differ, or a check found something; 2 the request or the model is bad, with one
-message on stderr. What is not a `DvmError` is a defect and keeps its traceback.
+Exit codes: 0 done; 1 the results of two engines differ, or a check found something; 2 the request or
+the model is bad, with one message on stderr; 130 Ctrl-C. What is not a `DvmError` is a defect and keeps
+its traceback.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from dvm_graph.cli.check import check
 from dvm_graph.cli.compare import compare
 from dvm_graph.cli.disasm import disasm
 from dvm_graph.cli.dump import dump
+from dvm_graph.cli.interruption import STATUS, ended_by_interrupts
 from dvm_graph.cli.report import report
 from dvm_graph.cli.run import run
 from dvm_graph.cli.visualize import visualize
@@ -25,12 +27,19 @@ class _Failure(click.ClickException):
     exit_code = 2
 
 
+class _Interrupted(click.ClickException):
+    exit_code = STATUS
+
+
 class _Group(click.Group):
-    """Turns errors of dvm_graph into messages."""
+    """Turns errors of dvm_graph and Ctrl-C into messages."""
 
     def invoke(self, ctx: click.Context) -> Any:
         try:
-            return super().invoke(ctx)
+            with ended_by_interrupts():
+                return super().invoke(ctx)
+        except KeyboardInterrupt as error:
+            raise _Interrupted("interrupted") from error
         except DvmError as error:
             raise _Failure(f"{type(error).__name__}: {error}") from error
         except OSError as error:

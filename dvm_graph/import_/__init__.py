@@ -1,8 +1,10 @@
 """ONNX in, and vendor partitions out; the only importer of `onnx`."""
 
+from dvm_graph.import_.external_data import MappedFile
 from dvm_graph.import_.functions import expand_function
 from dvm_graph.import_.importer import import_onnx
 from dvm_graph.import_.inference import infer_vendor
+from dvm_graph.import_.load_vendor import load_onnxruntime
 from dvm_graph.import_.loading import ImportedModel, load_model
 from dvm_graph.import_.partition import (
     cast_outputs,
@@ -15,6 +17,7 @@ from dvm_graph.import_.vendor_library import import_whole
 
 __all__ = [
     "ImportedModel",
+    "MappedFile",
     "cast_outputs",
     "declared_shape",
     "expand_function",
@@ -22,6 +25,7 @@ __all__ = [
     "import_whole",
     "infer_vendor",
     "load_model",
+    "load_onnxruntime",
     "opset_probes",
     "partition_model",
     "partition_opset",

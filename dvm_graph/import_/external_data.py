@@ -1,16 +1,22 @@
 """External data of a model: tensors that live in files beside it.
 
-In: a tensor's `external_data` entries and the model's folder. Out: a read-only memory map of just
-the tensor's bytes; a file is mapped once per import.
+In: a tensor's `external_data` entries and the model's folder. Out: just the tensor's bytes, read-only.
+Small files are read; of others the pages are mapped, once per import, so that processes share them.
 
 Model files are untrusted. A location is refused when it is absolute, contains `..`, or leads out of
 the folder through a symbolic link; offset and length are checked against the size of the file and
-the size the tensor's shape asks for before anything is mapped. Does not verify checksums, and cannot
-notice a file that shrinks after it was mapped.
+the size the tensor's shape asks for before anything is mapped. Does not verify checksums.
+
+A file that somebody writes into while its pages are mapped changes the weights, and one that shrinks
+ends the process that reads behind its end. Runs therefore look whether a file changed (`MappedFile`), but
+cannot prevent that it does so during a run; who has to exclude it reads all files (`private_weights`).
+Replacing a file by another one of the same name changes nothing.
 """
 
 from __future__ import annotations
 
+import mmap
+import os
 from pathlib import Path, PurePosixPath, PureWindowsPath
 from typing import Any
 
@@ -22,11 +28,53 @@ from dvm_graph.errors import ExternalDataError
 Bytes = np.ndarray[Any, np.dtype[np.uint8]]
 
 
+_READ_UP_TO = 1 << 20
+"""Bytes of a file that is read rather than mapped."""
+
+
+class MappedFile(mmap.mmap):
+    """The pages of a whole file, read-only."""
+
+    _path: Path
+    _descriptor = -1
+    _stamp: tuple[int, int]
+
+    @classmethod
+    def open(cls, path: Path) -> MappedFile:
+        """Raises OSError."""
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            file = cls(descriptor, 0, access=mmap.ACCESS_READ)
+        except BaseException:
+            os.close(descriptor)
+            raise
+        file._path, file._descriptor = path, descriptor
+        file._stamp = file._look()
+        return file
+
+    def __del__(self) -> None:
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
+
+    def check(self) -> None:
+        """Raises ExternalDataError if the file was written to since it was mapped."""
+        if self._look() != self._stamp:
+            raise ExternalDataError(
+                f"{str(self._path)!r}, which holds weights, changed since the model was loaded: load "
+                "the model again; private_weights=True makes it independent of the file"
+            )
+
+    def _look(self) -> tuple[int, int]:
+        status = os.fstat(self._descriptor)
+        return status.st_size, status.st_mtime_ns
+
+
 class ExternalData:
     """The files beside one model. `folder` is None for a model that did not come from a file."""
 
-    def __init__(self, folder: Path | None) -> None:
+    def __init__(self, folder: Path | None, *, private: bool = False) -> None:
         self._folder = folder
+        self._read_up_to = None if private else _READ_UP_TO
         self._maps: dict[str, Bytes] = {}
 
     def read(self, tensor: onnx.TensorProto, expected: int) -> Bytes:
@@ -62,13 +110,20 @@ class ExternalData:
         if data is None:
             path = self._path_inside_folder(tensor_name, location)
             try:
-                data = np.memmap(path, np.uint8, mode="r") if path.stat().st_size else _NO_BYTES
+                data = self._bytes_of(path)
             except OSError as error:
                 raise ExternalDataError(
-                    f"tensor {tensor_name!r}: cannot map external data {location!r}: {error}"
+                    f"tensor {tensor_name!r}: cannot read external data {location!r}: {error}"
                 ) from error
             self._maps[location] = data
         return data
+
+    def _bytes_of(self, path: Path) -> Bytes:
+        if self._read_up_to is None or path.stat().st_size <= self._read_up_to:
+            data = np.fromfile(path, np.uint8)
+            data.flags.writeable = False
+            return data
+        return np.frombuffer(MappedFile.open(path), np.uint8)
 
     def _path_inside_folder(self, tensor_name: str, location: str) -> Path:
         prefix = f"tensor {tensor_name!r}: external data {location!r}"
@@ -92,9 +147,6 @@ class ExternalData:
         if not real.is_file():
             raise ExternalDataError(f"{prefix} is not a regular file")
         return real
-
-
-_NO_BYTES: Bytes = np.empty(0, np.uint8)
 
 
 def _number(tensor_name: str, entries: dict[str, str], key: str, default: int) -> int:

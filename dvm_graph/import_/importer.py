@@ -65,7 +65,9 @@ def import_onnx(source: Source, options: Options, symbols: Symbols) -> Graph:
     """
     model = load_model(source, options.max_nodes)
     graph = Graph(model.proto.graph.name or "main")
-    importer = Importer(model.opsets, ExternalData(model.folder), symbols)
+    importer = Importer(
+        model.opsets, ExternalData(model.folder, private=options.private_weights), symbols
+    )
     importer.import_graph(graph, model.proto.graph, model.initializers)
     graph.about = _metadata(model.proto)
     for name in options.dim_hints:

@@ -21,6 +21,7 @@ import onnx
 from onnx import helper
 
 from dvm_graph.errors import UnsupportedError
+from dvm_graph.import_.load_vendor import load_onnxruntime
 from dvm_graph.import_.loading import Source
 from dvm_graph.import_.types import read_type
 from dvm_graph.ir import Graph, ModelMetadata, Node, Value
@@ -31,6 +32,7 @@ _OPSET = 13
 
 def failures() -> tuple[type[Exception], ...]:
     """What onnxruntime raises on models and inputs that it refuses."""
+    load_onnxruntime()
     from onnxruntime.capi import onnxruntime_pybind11_state as state
 
     return (
@@ -68,6 +70,7 @@ def newest_version(domain: str) -> int | None:
 
 @functools.cache
 def _schemas() -> Mapping[tuple[str, str], tuple[Any, ...]]:
+    load_onnxruntime()
     from onnxruntime.capi import onnxruntime_pybind11_state as state
 
     result: dict[tuple[str, str], tuple[Any, ...]] = {}
@@ -107,6 +110,7 @@ def import_whole(source: Source) -> Graph:
     Raises:
         UnsupportedError: onnxruntime does not run it either.
     """
+    load_onnxruntime()
     import onnxruntime
 
     model = whole_source(source)
@@ -161,6 +165,7 @@ def _port_value(port: Any, graph: Graph) -> Value:
 
 def _ask(model: onnx.ModelProto) -> tuple[dict[str, onnx.TypeProto], list[str]]:
     """The types of the outputs, and the tensors among them whose rank is 0 or not known."""
+    load_onnxruntime()
     import onnxruntime
 
     options = onnxruntime.SessionOptions()

@@ -7,7 +7,6 @@ No decisions are made: the plan is handed over as it is.
 
 from __future__ import annotations
 
-import mmap
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -16,6 +15,7 @@ from numpy.typing import NDArray
 
 from dvm_graph import _core
 from dvm_graph.errors import CompileError, InputError, OutOfMemoryError, UnsupportedError
+from dvm_graph.import_ import MappedFile, load_onnxruntime
 from dvm_graph.ir import DType, Value
 from dvm_graph.kernels.plan import (
     DimsStep,
@@ -61,6 +61,7 @@ class _Assembler:
         self._options = options
         self._builder = _builder(options)
         self._in_place = set(_touched(plan))
+        self._files: dict[MappedFile, None] = {}  # of constants that are used where they lie
 
     def run(self) -> Program:
         plan, builder = self._plan, self._builder
@@ -81,8 +82,10 @@ class _Assembler:
             builder.add_check(condition, message)
         builder.set_ports(plan.inputs, plan.outputs)
         names = [plan.values[index].name for index in plan.inputs]
+        core = builder.finish()
         inputs = self._ports(plan.inputs, names)
-        return Program(builder.finish(), inputs, self._ports(plan.outputs, plan.output_names))
+        outputs = self._ports(plan.outputs, plan.output_names)
+        return Program(core, inputs, outputs, list(self._files))
 
     def _ports(self, indices: Sequence[int], names: Sequence[str]) -> list[Port]:
         values = [self._plan.values[index] for index in indices]
@@ -110,7 +113,10 @@ class _Assembler:
             self._builder.set_object(index, value.constant.data)
         elif value.constant is not None and index in self._in_place:
             array = _bits(_contents(value.constant), value.dtype)
-            self._builder.set_constant(index, array, array)
+            self._builder.set_constant(index, array)
+            file = _file_of(array)
+            if file is not None:
+                self._files[file] = None
 
     def _add_panels(self, index: int, value: PlanValue) -> None:
         panels = value.panels
@@ -127,7 +133,7 @@ class _Assembler:
             panels.strides,
             panels.offset,
             panels.pairs,
-            _is_mapped(array),
+            _file_of(array) is not None,
         )
 
     def release_packed(self) -> None:
@@ -172,6 +178,7 @@ class _Assembler:
 
     def _add_vendor(self, step: VendorStep) -> None:
         # Only models that need the vendor library pay for loading it.
+        load_onnxruntime()
         from dvm_graph.runtime.vendor import describe_nodes, make_partition, partition_inputs
 
         results = {value.name: value for node in step.nodes for value in node.outputs}
@@ -184,7 +191,17 @@ class _Assembler:
         self._builder.add_vendor(describe_nodes(step.nodes), partition, step.inputs, step.outputs)
 
 
+CORES_PER_CPU = 8
+"""More of them only take turns."""
+
+
 def _builder(options: Options) -> _core.ModelBuilder:
+    most = CORES_PER_CPU * _core.available_cores()
+    if options.cores is not None and options.cores > most:
+        raise InputError(
+            f"option cores is {options.cores}, but this process may use {_core.available_cores()} CPUs: "
+            f"at most {most}, {CORES_PER_CPU} for each"
+        )
     levels = _core.simd_levels()
     if options.simd is not None and options.simd not in levels:
         raise InputError(f"simd is {options.simd!r}, but this machine has {', '.join(levels)}")
@@ -196,7 +213,9 @@ def _builder(options: Options) -> _core.ModelBuilder:
             "reads half the memory all the same"
         )
     try:
-        return _core.ModelBuilder(options.cores or 0, options.simd or "", options.local_bytes or 0)
+        return _core.ModelBuilder(
+            options.cores or 0, options.simd or "", options.local_bytes or 0, options.spin
+        )
     except MemoryError as error:
         raise OutOfMemoryError(
             f"no memory for local_bytes={options.local_bytes} on every core"
@@ -256,11 +275,10 @@ def _bits(array: NDArray[Any], dtype: DType) -> NDArray[Any]:
     return array.view(np.uint16) if dtype is DType.BFLOAT16 else array
 
 
-def _is_mapped(array: NDArray[Any]) -> bool:
-    """The array lies in read-only pages of a file, which may be dropped and read again."""
+def _file_of(array: NDArray[Any]) -> MappedFile | None:
+    """The file in whose pages the array lies, if it does: they may be dropped and read again."""
     base: object = array
     while isinstance(base, np.ndarray):
-        if isinstance(base, np.memmap) and base.mode != "r":
-            return False
         base = base.base
-    return isinstance(base, mmap.mmap) and not array.flags.writeable
+    owner = base.obj if isinstance(base, memoryview) else base
+    return owner if isinstance(owner, MappedFile) else None

@@ -7,7 +7,9 @@
 #include <nanobind/stl/unique_ptr.h>
 #include <nanobind/stl/vector.h>
 
+#include <map>
 #include <memory>
+#include <new>
 #include <string>
 #include <tuple>
 #include <utility>
@@ -15,7 +17,9 @@
 
 #include "npu/host/ceilings.h"
 #include "npu/host/levels.h"
+#include "runtime/bindings_calls.h"
 #include "runtime/bindings_tensors.h"
+#include "runtime/bindings_values.h"
 #include "runtime/errors.h"
 #include "runtime/executor.h"
 #include "runtime/panel_packing.h"
@@ -80,7 +84,8 @@ PlanNode plan_node(const NodeFields& fields) {
   return node;
 }
 
-// Partitions are Python callables: list of arrays in, list of arrays out.
+// Partitions are Python callables: a list of arrays and the run's options (or None) in, a list of
+// arrays out.
 class PythonVendor final : public VendorLibrary {
  public:
   struct Partition {
@@ -91,14 +96,18 @@ class PythonVendor final : public VendorLibrary {
 
   void add(Partition partition) { partitions_.push_back(std::move(partition)); }
 
-  void run(uint32_t index, std::span<const Tensor> inputs, std::span<Tensor> outputs) override {
+  void run(uint32_t index, std::span<const Tensor> inputs, std::span<Tensor> outputs,
+           void* context) override {
     const nb::gil_scoped_acquire lock;
     const Partition& partition = partitions_[index];
-    nb::list arguments;
+    nb::list arguments = nb::borrow<nb::list>(checked(PyList_New(0)));
     for (size_t i = 0; i < inputs.size(); i++) {
       arguments.append(partition.opaque_inputs[i] ? kept_object(inputs[i]) : array_over(inputs[i]));
     }
-    const nb::list results = nb::cast<nb::list>(partition.function(arguments));
+    const nb::handle options = context == nullptr ? Py_None : static_cast<PyObject*>(context);
+    const nb::object returned = checked(PyObject_CallFunctionObjArgs(
+        partition.function.ptr(), arguments.ptr(), options.ptr(), nullptr));
+    const nb::list results = nb::cast<nb::list>(returned);
     if (results.size() != outputs.size()) throw ExecutionError("a vendor result is missing");
     for (size_t i = 0; i < outputs.size(); i++) {
       nb::object result = nb::borrow(results[i]);
@@ -106,11 +115,11 @@ class PythonVendor final : public VendorLibrary {
         outputs[i] = tensor_keeping(std::move(result));
         continue;
       }
-      InputArray array;
-      if (!nb::try_cast(result, array, false)) {
+      ArrayView array;
+      if (!array.open(result)) {
         throw ExecutionError("a vendor operator gave no contiguous array");
       }
-      outputs[i] = tensor_of(array, partition.outputs[i]);
+      outputs[i] = array.tensor(partition.outputs[i]);
       outputs[i].owner = keep_alive(std::move(result));
     }
   }
@@ -126,18 +135,24 @@ class PyProgram {
       : executor_(std::move(model), std::move(device), std::move(vendor)),
         constants_(std::move(constants)) {}
 
-  // None stands for an absent input, or an output wanted fresh.
-  nb::list run(const nb::list& inputs, const nb::list& given, bool profile) {
+  // None stands for an absent input, or an output wanted fresh. `options` go on to partitions.
+  nb::list run(const nb::list& inputs, const nb::list& given, bool profile, const StopFlag* stop,
+               nb::handle options) {
+    Call call;
     const std::vector<uint32_t>& outputs = executor_.model().outputs;
-    std::vector<InputArray> arrays;
+    std::vector<ArrayView> arrays;
+    arrays.reserve(inputs.size() + given.size());
     const std::vector<Tensor> feeds = tensors(inputs, executor_.model().inputs, arrays);
     const std::vector<Tensor> targets = tensors(given, outputs, arrays);
     std::vector<Tensor> results;
-    {
-      const nb::gil_scoped_release unlock;
-      results = executor_.run(feeds, targets, profile);
+    void* const context = options.is_none() ? nullptr : options.ptr();
+    try {
+      while (!run_once(feeds, targets, {profile, nullptr, context}, stop, results)) continue;
+    } catch (...) {
+      call.stay_at_exit();
+      throw;
     }
-    nb::list list;
+    nb::list list = nb::borrow<nb::list>(checked(PyList_New(0)));
     for (size_t i = 0; i < results.size(); i++) {
       const bool opaque = executor_.model().values[outputs[i]].opaque;
       const bool was_given = i < targets.size() && !targets[i].absent();
@@ -148,13 +163,12 @@ class PyProgram {
     return list;
   }
 
-  void forget() {
-    const nb::gil_scoped_release unlock;
-    executor_.forget();
-  }
+  void forget() { executor_.forget(); }
 
   std::map<std::string, int64_t> bind(const nb::list& inputs) {
-    std::vector<InputArray> arrays;
+    const Call call;
+    std::vector<ArrayView> arrays;
+    arrays.reserve(inputs.size());
     const std::vector<Tensor> feeds = tensors(inputs, executor_.model().inputs, arrays);
     const nb::gil_scoped_release unlock;
     return executor_.bind(feeds);
@@ -162,6 +176,7 @@ class PyProgram {
 
   std::vector<std::pair<std::string, std::string>> disassemble(
       const std::map<std::string, int64_t>& symbols) const {
+    const Call call;
     const nb::gil_scoped_release unlock;
     return executor_.disassemble(symbols);
   }
@@ -169,6 +184,7 @@ class PyProgram {
   // Kernel, and the first, median and least time in nanoseconds.
   std::vector<std::tuple<std::string, int64_t, int64_t, int64_t>> compile_times(
       const std::map<std::string, int64_t>& symbols, int repeats) const {
+    const Call call;
     const nb::gil_scoped_release unlock;
     std::vector<std::tuple<std::string, int64_t, int64_t, int64_t>> times;
     for (const CompileTime& time : executor_.compile_times(symbols, repeats)) {
@@ -177,17 +193,30 @@ class PyProgram {
     return times;
   }
 
-  RunStatistics statistics() const {
-    const nb::gil_scoped_release unlock;
-    return executor_.statistics();
-  }
+  RunStatistics statistics() const { return executor_.statistics(); }
 
   int cores() const { return executor_.device().device.cores(); }
   std::string simd() const { return executor_.device().device.table().name; }
 
  private:
+  // False: Ctrl-C ended the run, and its handler has nothing against another one.
+  bool run_once(std::span<const Tensor> feeds, std::span<const Tensor> targets, RunRequest request,
+                const StopFlag* stop, std::vector<Tensor>& results) {
+    RunInterruption interruption(stop);
+    request.interruption = &interruption;
+    try {
+      const nb::gil_scoped_release unlock;
+      results = executor_.run(feeds, targets, request);
+      return true;
+    } catch (const CancelledError&) {
+      if (!interruption.by_signal()) throw;
+      if (PyErr_CheckSignals() != 0) throw nb::python_error();
+      return false;
+    }
+  }
+
   std::vector<Tensor> tensors(const nb::list& objects, const std::vector<uint32_t>& values,
-                              std::vector<InputArray>& arrays) const {
+                              std::vector<ArrayView>& arrays) const {
     std::vector<Tensor> tensors(values.size());
     for (size_t i = 0; i < std::min(objects.size(), values.size()); i++) {
       const ModelValue& value = executor_.model().values[values[i]];
@@ -197,11 +226,11 @@ class PyProgram {
         tensors[i] = tensor_keeping(std::move(object));
         continue;
       }
-      InputArray& array = arrays.emplace_back();
-      if (!nb::try_cast(object, array, false)) {
+      ArrayView& array = arrays.emplace_back();
+      if (!array.open(object)) {
         throw InputError(value.name + " is no contiguous array of a supported dtype");
       }
-      tensors[i] = tensor_of(array, value.dtype);
+      tensors[i] = array.tensor(value.dtype);
     }
     return tensors;
   }
@@ -212,33 +241,33 @@ class PyProgram {
 
 class ModelBuilder {
  public:
-  ModelBuilder(int cores, std::string simd, int64_t local_bytes)
-      : device_(shared_device({cores, std::move(simd), local_bytes})),
+  ModelBuilder(int cores, nb::handle simd, int64_t local_bytes, bool spins)
+      : device_(shared_device({cores, take<std::string>(simd), local_bytes, spins})),
         vendor_(std::make_unique<PythonVendor>()) {}
 
-  void set_dims(std::vector<std::string> symbols,
-                const std::vector<std::tuple<std::string, int64_t, int64_t>>& instructions) {
-    model_.dims.symbols = std::move(symbols);
-    for (const auto& [op, a, b] : instructions) {
+  void set_dims(nb::handle symbols, nb::handle instructions) {
+    using Instruction = std::tuple<std::string, int64_t, int64_t>;
+    model_.dims.symbols = take<std::vector<std::string>>(symbols);
+    for (const auto& [op, a, b] : take<std::vector<Instruction>>(instructions)) {
       model_.dims.instructions.push_back({dim_op_from_name(op), a, b});
     }
   }
 
-  void add_value(std::string name, const std::string& dtype, const std::string& storage,
-                 std::vector<DimSlot> shape) {
+  void add_value(nb::handle name, nb::handle dtype, nb::handle storage, nb::handle shape) {
     ModelValue value;
-    value.name = std::move(name);
-    value.opaque = dtype == "opaque";
-    value.dtype = value.opaque ? DType::u8 : dtype_from_name(dtype);
-    value.storage = storage_from_name(storage);
-    value.shape = std::move(shape);
+    value.name = take<std::string>(name);
+    const auto dtype_name = take<std::string>(dtype);
+    value.opaque = dtype_name == "opaque";
+    value.dtype = value.opaque ? DType::u8 : dtype_from_name(dtype_name);
+    value.storage = storage_from_name(take<std::string>(storage));
+    value.shape = take<std::vector<DimSlot>>(shape);
     model_.values.push_back(std::move(value));
   }
 
-  void set_constant(uint32_t index, const InputArray& array, nb::object keep) {
+  void set_constant(uint32_t index, nb::object array) {
     ModelValue& value = model_.values.at(index);
-    value.contents = tensor_of(array, value.dtype);
-    constants_.push_back(std::move(keep));
+    value.contents = contiguous(array).tensor(value.dtype);
+    constants_.push_back(std::move(array));
   }
 
   // Contents that only vendor operators and the caller look at.
@@ -246,19 +275,20 @@ class ModelBuilder {
     model_.values.at(index).contents = tensor_keeping(std::move(object));
   }
 
-  void pack(uint32_t index, const InputArray& array, const std::string& dtype,
-            std::tuple<int64_t, int64_t, int64_t> sizes,
-            std::tuple<int64_t, int64_t, int64_t> strides, int64_t offset, bool pairs,
-            bool mapped) {
+  void pack(uint32_t index, nb::handle array, nb::handle dtype, nb::handle sizes,
+            nb::handle strides, int64_t offset, bool pairs, bool mapped) {
+    using Three = std::tuple<int64_t, int64_t, int64_t>;
+    const Call call;
     PanelSource source;
-    const Tensor constant = tensor_of(array, dtype_from_name(dtype));
+    const ArrayView view = contiguous(array);
+    const Tensor constant = view.tensor(dtype_from_name(take<std::string>(dtype)));
     source.data = constant.data;
-    source.bytes = static_cast<int64_t>(array.nbytes());
+    source.bytes = view.bytes();
     source.dtype = constant.dtype;
     source.panels = model_.values.at(index).dtype;
     source.pairs = pairs;
-    std::tie(source.batch, source.k, source.n) = sizes;
-    std::tie(source.batch_stride, source.k_stride, source.n_stride) = strides;
+    std::tie(source.batch, source.k, source.n) = take<Three>(sizes);
+    std::tie(source.batch_stride, source.k_stride, source.n_stride) = take<Three>(strides);
     source.offset = offset;
     source.mapped = mapped;
     const nb::gil_scoped_release unlock;
@@ -266,37 +296,38 @@ class ModelBuilder {
         pack_constant(source, device_->device.target(), device_->device.table(), store_);
   }
 
-  uint32_t add_kernel(std::string name, const std::string& kind, std::vector<DimSlot> extents,
-                      const std::vector<NodeFields>& nodes,
-                      const std::vector<AccessFields>& accesses,
-                      std::tuple<int, int, int, int> matmul_axes, bool weighed,
-                      std::vector<std::string> origin) {
+  uint32_t add_kernel(nb::handle name, nb::handle kind, nb::handle extents, nb::handle nodes,
+                      nb::handle accesses, nb::handle matmul_axes, bool weighed,
+                      nb::handle origin) {
     ModelKernel& kernel = model_.kernels.emplace_back();
-    kernel.origin = std::move(origin);
+    kernel.origin = take<std::vector<std::string>>(origin);
     KernelPlan& plan = kernel.plan;
-    plan.name = std::move(name);
-    plan.kind = kind_from_name(kind);
-    plan.extents = std::move(extents);
-    for (const NodeFields& fields : nodes) plan.nodes.push_back(plan_node(fields));
-    for (const auto& [value, strides, offset, packed] : accesses) {
+    plan.name = take<std::string>(name);
+    plan.kind = kind_from_name(take<std::string>(kind));
+    plan.extents = take<std::vector<DimSlot>>(extents);
+    for (const NodeFields& fields : take<std::vector<NodeFields>>(nodes)) {
+      plan.nodes.push_back(plan_node(fields));
+    }
+    for (const auto& [value, strides, offset, packed] : take<std::vector<AccessFields>>(accesses)) {
       plan.accesses.push_back({value, offset, strides, packed});
     }
-    std::tie(plan.m_axis, plan.n_axis, plan.k_axis, plan.inner_k_axis) = matmul_axes;
+    std::tie(plan.m_axis, plan.n_axis, plan.k_axis, plan.inner_k_axis) =
+        take<std::tuple<int, int, int, int>>(matmul_axes);
     plan.weighed = weighed;
     return static_cast<uint32_t>(model_.kernels.size() - 1);
   }
 
-  uint32_t add_call(uint32_t kernel, DimSlot guard, std::vector<uint32_t> fallback) {
-    model_.calls.push_back({kernel, guard, std::move(fallback)});
+  uint32_t add_call(uint32_t kernel, DimSlot guard, nb::handle fallback) {
+    model_.calls.push_back({kernel, guard, take<std::vector<uint32_t>>(fallback)});
     return static_cast<uint32_t>(model_.calls.size() - 1);
   }
 
-  void add_launch(std::vector<uint32_t> calls) {
-    model_.steps.emplace_back(LaunchStage{std::move(calls)});
+  void add_launch(nb::handle calls) {
+    model_.steps.emplace_back(LaunchStage{take<std::vector<uint32_t>>(calls)});
   }
 
-  void add_vendor(std::string name, nb::object function, std::vector<uint32_t> inputs,
-                  std::vector<uint32_t> outputs) {
+  void add_vendor(nb::handle name, nb::object function, nb::handle from, nb::handle to) {
+    auto inputs = take<std::vector<uint32_t>>(from), outputs = take<std::vector<uint32_t>>(to);
     PythonVendor::Partition partition;
     partition.function = std::move(function);
     for (const uint32_t value : inputs) {
@@ -308,24 +339,24 @@ class ModelBuilder {
     }
     vendor_->add(std::move(partition));
     model_.steps.emplace_back(
-        VendorCall{partitions_++, std::move(inputs), std::move(outputs), std::move(name)});
+        VendorCall{partitions_++, std::move(inputs), std::move(outputs), take<std::string>(name)});
   }
 
-  void add_dims_write(uint32_t value, std::vector<DimSlot> slots) {
-    model_.steps.emplace_back(DimsWrite{value, std::move(slots)});
+  void add_dims_write(uint32_t value, nb::handle slots) {
+    model_.steps.emplace_back(DimsWrite{value, take<std::vector<DimSlot>>(slots)});
   }
 
   void add_binding(uint32_t symbol, uint32_t value, uint32_t axis, int64_t scale, int64_t shift) {
     model_.bindings.push_back({symbol, value, axis, scale, shift});
   }
 
-  void add_check(DimSlot condition, std::string message) {
-    model_.checks.push_back({condition, std::move(message)});
+  void add_check(DimSlot condition, nb::handle message) {
+    model_.checks.push_back({condition, take<std::string>(message)});
   }
 
-  void set_ports(std::vector<uint32_t> inputs, std::vector<uint32_t> outputs) {
-    model_.inputs = std::move(inputs);
-    model_.outputs = std::move(outputs);
+  void set_ports(nb::handle inputs, nb::handle outputs) {
+    model_.inputs = take<std::vector<uint32_t>>(inputs);
+    model_.outputs = take<std::vector<uint32_t>>(outputs);
   }
 
   // The builder is spent afterwards.
@@ -337,6 +368,12 @@ class ModelBuilder {
   int cores() const { return device_->device.cores(); }
 
  private:
+  static ArrayView contiguous(nb::handle array) {
+    ArrayView view;
+    if (!view.open(array)) throw CompileError("a constant is no contiguous array");
+    return view;
+  }
+
   std::shared_ptr<SharedDevice> device_;
   std::unique_ptr<PythonVendor> vendor_;
   Model model_;
@@ -359,6 +396,10 @@ void translate_error(const std::exception_ptr& exception, void*) {
     raise("ShapeError", error);
   } catch (const OutOfMemoryError& error) {
     raise("OutOfMemoryError", error);
+  } catch (const std::bad_alloc&) {
+    raise("OutOfMemoryError", OutOfMemoryError("memory ran out"));
+  } catch (const CancelledError& error) {
+    raise("CancelledError", error);
   } catch (const ExecutionError& error) {
     raise("ExecutionError", error);
   } catch (const CompileError& error) {
@@ -423,8 +464,17 @@ void bind_runtime(nb::module_& module) {
   nb::register_exception_translator(translate_error);
   bind_profile(module);
   bind_statistics(module);
+  nb::class_<StopFlag>(module, "StopFlag")
+      .def(nb::init<>())
+      .def_prop_rw(
+          "set", [](const StopFlag& flag) { return flag.set.load(); },
+          [](StopFlag& flag, bool set) { flag.set.store(set); });
+  module.def("end_calls", &end_calls, nb::arg("seconds"),
+             "Ends the calls of other threads, before the interpreter shuts down.");
+  module.def("available_cores", &available_cores);
   nb::class_<PyProgram>(module, "Program")
-      .def("run", &PyProgram::run, nb::arg("inputs"), nb::arg("given"), nb::arg("profile"))
+      .def("run", &PyProgram::run, nb::arg("inputs"), nb::arg("given"), nb::arg("profile"),
+           nb::arg("stop").none() = nb::none(), nb::arg("options").none() = nb::none())
       .def("forget", &PyProgram::forget)
       .def("bind", &PyProgram::bind, nb::arg("inputs"))
       .def("disassemble", &PyProgram::disassemble, nb::arg("symbols"))
@@ -433,18 +483,17 @@ void bind_runtime(nb::module_& module) {
       .def_prop_ro("cores", &PyProgram::cores)
       .def_prop_ro("simd", &PyProgram::simd);
   nb::class_<ModelBuilder>(module, "ModelBuilder")
-      .def(nb::init<int, std::string, int64_t>(), nb::arg("cores"), nb::arg("simd"),
-           nb::arg("local_bytes"))
+      .def(nb::init<int, nb::handle, int64_t, bool>(), nb::arg("cores"), nb::arg("simd"),
+           nb::arg("local_bytes"), nb::arg("spins"))
       .def_prop_ro("cores", &ModelBuilder::cores)
       .def("set_dims", &ModelBuilder::set_dims, nb::arg("symbols"), nb::arg("instructions"))
       .def("add_value", &ModelBuilder::add_value, nb::arg("name"), nb::arg("dtype"),
            nb::arg("storage"), nb::arg("shape"))
-      .def("set_constant", &ModelBuilder::set_constant, nb::arg("value"),
-           nb::arg("array").noconvert(), nb::arg("keep"))
+      .def("set_constant", &ModelBuilder::set_constant, nb::arg("value"), nb::arg("array"))
       .def("set_object", &ModelBuilder::set_object, nb::arg("value"), nb::arg("contents"))
-      .def("pack", &ModelBuilder::pack, nb::arg("value"), nb::arg("array").noconvert(),
-           nb::arg("dtype"), nb::arg("sizes"), nb::arg("strides"), nb::arg("offset"),
-           nb::arg("pairs"), nb::arg("mapped"))
+      .def("pack", &ModelBuilder::pack, nb::arg("value"), nb::arg("array"), nb::arg("dtype"),
+           nb::arg("sizes"), nb::arg("strides"), nb::arg("offset"), nb::arg("pairs"),
+           nb::arg("mapped"))
       .def("add_kernel", &ModelBuilder::add_kernel, nb::arg("name"), nb::arg("kind"),
            nb::arg("extents"), nb::arg("nodes"), nb::arg("accesses"), nb::arg("matmul_axes"),
            nb::arg("weighed"), nb::arg("origin"))

@@ -1,55 +1,120 @@
 #include "runtime/bindings_tensors.h"
 
-#include <utility>
+#include <algorithm>
+#include <iterator>
+#include <memory>
+#include <vector>
 
 #include "runtime/errors.h"
+#include "runtime/value_sizes.h"
 
 namespace nb = nanobind;
 
 namespace dvm {
 namespace {
 
-using Code = nb::dlpack::dtype_code;
-
-constexpr struct {
+// A dtype by its format in the buffer protocol.
+struct Format {
   DType dtype;
-  Code code;
-} kCodes[] = {
-    {DType::f32, Code::Float}, {DType::f64, Code::Float}, {DType::i32, Code::Int},
-    {DType::i64, Code::Int},   {DType::b8, Code::Bool},   {DType::f16, Code::Float},
-    {DType::i8, Code::Int},    {DType::u8, Code::UInt},   {DType::i16, Code::Int},
-    {DType::u16, Code::UInt},  {DType::u32, Code::UInt},  {DType::u64, Code::UInt},
+  char code;
 };
 
-nb::dlpack::dtype dlpack_dtype(DType dtype) {
+constexpr Format kFormats[] = {
+    {DType::f32, 'f'}, {DType::f64, 'd'}, {DType::i32, 'i'}, {DType::i64, 'l'},
+    {DType::b8, '?'},  {DType::f16, 'e'}, {DType::i8, 'b'},  {DType::u8, 'B'},
+    {DType::i16, 'h'}, {DType::u16, 'H'}, {DType::u32, 'I'}, {DType::u64, 'L'},
+};
+static_assert(sizeof(int) == 4 && sizeof(long) == 8);
+
+const char* format_of(DType dtype) {
   if (dtype == DType::bf16) dtype = DType::u16;
-  for (const auto& [known, code] : kCodes) {
-    if (known == dtype) {
-      return {static_cast<uint8_t>(code), static_cast<uint8_t>(size_of(dtype) * 8), 1};
-    }
+  static constexpr char codes[][2] = {"f", "d", "i", "l", "?", "e", "b", "B", "h", "H", "I", "L"};
+  for (size_t i = 0; i < std::size(kFormats); i++) {
+    if (kFormats[i].dtype == dtype) return codes[i];
   }
   throw CompileError("dtype without a numpy counterpart");
 }
 
 // numpy arrays of no elements may have no address.
-std::byte* address_of(const InputArray& array) {
+std::byte* address_of(const Py_buffer& view) {
   alignas(64) static std::byte nothing[64];
-  const auto* data = static_cast<const std::byte*>(array.data());
-  return data == nullptr ? nothing : const_cast<std::byte*>(data);
+  return view.buf == nullptr ? nothing : static_cast<std::byte*>(view.buf);
+}
+
+// What numpy asks for a tensor's memory.
+struct Exporter {
+  PyObject_HEAD Tensor* tensor;
+  Py_ssize_t* strides;  // in bytes
+};
+
+int export_buffer(PyObject* self, Py_buffer* view, int) {
+  auto* const exporter = reinterpret_cast<Exporter*>(self);
+  Tensor& tensor = *exporter->tensor;
+  *view = Py_buffer{};
+  view->buf = tensor.data;
+  view->itemsize = size_of(tensor.dtype);
+  view->len = bytes_of(tensor);
+  view->format = const_cast<char*>(format_of(tensor.dtype));
+  view->ndim = static_cast<int>(tensor.shape.size());
+  view->shape = tensor.shape.data();
+  view->strides = exporter->strides;
+  view->obj = self;
+  Py_INCREF(self);
+  return 0;
+}
+
+void drop_exporter(PyObject* self) {
+  auto* const exporter = reinterpret_cast<Exporter*>(self);
+  PyTypeObject* const type = Py_TYPE(self);
+  delete exporter->tensor;
+  delete[] exporter->strides;
+  PyObject_Free(self);
+  Py_DECREF(type);
+}
+
+PyTypeObject* exporter_type() {
+  static PyTypeObject* const type = [] {
+    PyType_Slot slots[] = {{Py_tp_dealloc, reinterpret_cast<void*>(drop_exporter)},
+                           {Py_bf_getbuffer, reinterpret_cast<void*>(export_buffer)},
+                           {0, nullptr}};
+    PyType_Spec spec = {"dvm_graph._core.TensorMemory", sizeof(Exporter), 0, Py_TPFLAGS_DEFAULT,
+                        slots};
+    return reinterpret_cast<PyTypeObject*>(checked(PyType_FromSpec(&spec)).release().ptr());
+  }();
+  return type;
+}
+
+nb::handle asarray() {
+  static PyObject* const function =
+      nb::object(nb::module_::import_("numpy").attr("asarray")).release().ptr();
+  return function;
 }
 
 }  // namespace
 
-Tensor tensor_of(const InputArray& array, DType expected) {
-  const nb::dlpack::dtype given = array.dtype();
-  for (const auto& [dtype, code] : kCodes) {
-    if (given != dlpack_dtype(dtype)) continue;
+nb::object checked(PyObject* reference) {
+  if (reference == nullptr) throw nb::python_error();
+  return nb::steal(reference);
+}
+
+bool ArrayView::open(nb::handle object) {
+  if (PyObject_GetBuffer(object.ptr(), &view_, PyBUF_C_CONTIGUOUS | PyBUF_FORMAT) == 0) return true;
+  view_ = {};
+  if (PyErr_ExceptionMatches(PyExc_MemoryError)) throw nb::python_error();
+  PyErr_Clear();
+  return false;
+}
+
+Tensor ArrayView::tensor(DType expected) const {
+  // "q" and "Q" are what "l" and "L" are.
+  const char code = view_.format[0] == 'q' ? 'l' : view_.format[0] == 'Q' ? 'L' : view_.format[0];
+  for (const auto& [dtype, known] : kFormats) {
+    if (code != known || view_.format[1] != 0) continue;
     const bool bits = expected == DType::bf16 && dtype == DType::u16;
-    Tensor tensor{bits ? DType::bf16 : dtype, {}, address_of(array), nullptr};
-    for (size_t axis = 0; axis < array.ndim(); axis++) {
-      tensor.shape.push_back(static_cast<int64_t>(array.shape(axis)));
-    }
-    return tensor;
+    return {bits ? DType::bf16 : dtype,
+            {view_.shape, view_.shape + view_.ndim},
+            address_of(view_),
+            nullptr};
   }
   throw InputError("an array has a dtype that tensors do not have");
 }
@@ -70,18 +135,18 @@ nb::object kept_object(const Tensor& tensor) {
 }
 
 nb::object array_over(const Tensor& tensor) {
-  std::vector<size_t> shape(tensor.shape.begin(), tensor.shape.end());
-  nb::object owner;
-  if (tensor.owner != nullptr) {
-    owner = nb::capsule(new std::shared_ptr<void>(tensor.owner), [](void* pointer) noexcept {
-      delete static_cast<std::shared_ptr<void>*>(pointer);
-    });
-  } else {
-    owner = nb::none();
+  auto kept = std::make_unique<Tensor>(tensor);
+  auto strides = std::make_unique<Py_ssize_t[]>(tensor.shape.size());
+  Py_ssize_t stride = size_of(tensor.dtype);
+  for (size_t axis = tensor.shape.size(); axis-- > 0;) {
+    strides[axis] = stride;
+    stride *= std::max<Py_ssize_t>(tensor.shape[axis], 1);
   }
-  nb::ndarray<nb::numpy> array(tensor.data, shape.size(), shape.data(), owner, nullptr,
-                               dlpack_dtype(tensor.dtype));
-  return array.cast(nb::rv_policy::reference);
+  nb::object memory = checked(reinterpret_cast<PyObject*>(PyObject_New(Exporter, exporter_type())));
+  auto* const exporter = reinterpret_cast<Exporter*>(memory.ptr());
+  exporter->tensor = kept.release();
+  exporter->strides = strides.release();
+  return checked(PyObject_CallFunctionObjArgs(asarray().ptr(), memory.ptr(), nullptr));
 }
 
 }  // namespace dvm

@@ -1,18 +1,36 @@
-// Arrays of Python as tensors, and back. Everything here needs the interpreter lock.
+// Arrays of Python as tensors, and back, through the buffer protocol: what runs out of memory on
+// the way raises. Everything here needs the interpreter lock.
 #pragma once
 
 #include <nanobind/nanobind.h>
-#include <nanobind/ndarray.h>
+
+#include <utility>
 
 #include "runtime/tensor.h"
 
 namespace dvm {
 
-using InputArray = nanobind::ndarray<nanobind::ro, nanobind::c_contig, nanobind::device::cpu>;
+// The memory of a C-contiguous array, borrowed while this lives.
+class ArrayView {
+ public:
+  ArrayView() = default;
+  ArrayView(ArrayView&& other) noexcept : view_(std::exchange(other.view_, {})) {}
+  ArrayView& operator=(ArrayView&&) = delete;
+  ~ArrayView() {
+    if (view_.obj != nullptr) PyBuffer_Release(&view_);
+  }
 
-// A contiguous array as a tensor that does not own it. numpy has no bfloat16: where `expected` is
-// bf16, the array is its bits as uint16. Throws InputError for dtypes the core does not know.
-Tensor tensor_of(const InputArray& array, DType expected);
+  // False: the object is no such array.
+  bool open(nanobind::handle object);
+
+  // As a tensor that does not own it. numpy has no bfloat16: where `expected` is bf16, the array is
+  // its bits as uint16. Throws InputError for dtypes the core does not know.
+  Tensor tensor(DType expected) const;
+  int64_t bytes() const { return view_.len; }
+
+ private:
+  Py_buffer view_ = {};
+};
 
 // Any object, kept alive by the tensor wherever its last copy dies.
 Tensor tensor_keeping(nanobind::object object);
@@ -21,5 +39,8 @@ nanobind::object kept_object(const Tensor& tensor);
 
 // A numpy array over the tensor's memory. It shares ownership, or borrows where there is none.
 nanobind::object array_over(const Tensor& tensor);
+
+// A new reference that C gave, or the Python error that it set instead.
+nanobind::object checked(PyObject* reference);
 
 }  // namespace dvm

@@ -7,6 +7,7 @@
 #include <system_error>
 
 #include "npu/host/levels.h"
+#include "npu/host/process.h"
 #include "runtime/errors.h"
 
 namespace dvm {
@@ -18,10 +19,9 @@ std::shared_ptr<SharedDevice> shared_device(DeviceRequest request) {
   if (table == nullptr) {
     throw std::invalid_argument("no instruction-set level '" + request.simd + "' on this machine");
   }
-  static std::mutex mutex;
-  static std::map<DeviceRequest, std::weak_ptr<SharedDevice>> devices;
-  const std::lock_guard lock(mutex);
-  std::weak_ptr<SharedDevice>& known = devices[request];
+  static std::map<std::pair<uint32_t, DeviceRequest>, std::weak_ptr<SharedDevice>> devices;
+  const std::lock_guard lock(whole_at_fork());
+  std::weak_ptr<SharedDevice>& known = devices[{process_generation(), request}];
   if (std::shared_ptr<SharedDevice> device = known.lock()) return device;
   Target target = host_target(request.cores, *table);
   if (request.local_bytes > 0) {
@@ -29,8 +29,10 @@ std::shared_ptr<SharedDevice> shared_device(DeviceRequest request) {
     target.local_bytes = request.local_bytes;
     target.vector_tile_bytes = std::min(target.vector_tile_bytes, request.local_bytes);
   }
+  HostDeviceOptions options;
+  if (!request.spins) options.spin = std::chrono::microseconds(0);
   try {
-    auto device = std::make_shared<SharedDevice>(request.cores, *table, target);
+    auto device = std::make_shared<SharedDevice>(request, *table, target, options);
     known = device;
     return device;
   } catch (const std::system_error&) {

@@ -1,11 +1,13 @@
 // Host devices, shared by all models of the process that ask for the same one, so that several
-// models do not fight over the cores with threads of their own.
+// models do not fight over the cores with threads of their own. A forked child has devices of its
+// own.
 #pragma once
 
 #include <cstdint>
 #include <memory>
 #include <mutex>
 #include <string>
+#include <utility>
 
 #include "npu/host/device.h"
 
@@ -15,20 +17,24 @@ struct DeviceRequest {
   int cores = 0;            // 0: as many as this process may use
   std::string simd;         // empty: the best level the CPU has
   int64_t local_bytes = 0;  // 0: the device's own choice
+  bool spins = true;        // idle cores spin for a while before they park
 
   auto operator<=>(const DeviceRequest&) const = default;
 };
 
 // A device and the lock that whoever submits to it holds.
 struct SharedDevice {
-  SharedDevice(int cores, const InstructionTable& table, const Target& target)
-      : device(cores, table, target) {}
+  SharedDevice(DeviceRequest made_for, const InstructionTable& table, const Target& target,
+               HostDeviceOptions options)
+      : request(std::move(made_for)), device(request.cores, table, target, options) {}
 
+  const DeviceRequest request;  // complete: it gives the same device again
   std::mutex mutex;
   HostDevice device;
 };
 
-// Throws std::invalid_argument for a level that this CPU or build does not have.
+// Throws std::invalid_argument for a level that this CPU or build does not have, OutOfMemoryError
+// where the system starts no more threads.
 std::shared_ptr<SharedDevice> shared_device(DeviceRequest request);
 
 }  // namespace dvm

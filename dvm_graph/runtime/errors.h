@@ -25,6 +25,11 @@ class ExecutionError : public std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
+// The run was ended by who may end it.
+class CancelledError : public std::runtime_error {
+  using std::runtime_error::runtime_error;
+};
+
 // The compiler broke one of its own invariants.
 class CompileError : public std::runtime_error {
   using std::runtime_error::runtime_error;

@@ -22,21 +22,46 @@ int64_t claim_of(const ProgramHeader& header, int cores) {
   return claim * std::max<int64_t>(header.tiles / (claim * cores * kClaimsPerCore), 1);
 }
 
-// Has the device record for a profile, if there is one, while this lives.
-class Recording {
+// What a run wants of the device, while this lives: records for a profile, and to heed who may end
+// it.
+class Attention {
  public:
-  Recording(HostDevice& device, Profiler* profiler) : device_(device) {
-    if (profiler != nullptr) device_.record(profiler->records());
+  Attention(HostDevice& device, const RunContext& run) : device_(device) {
+    if (run.profiler != nullptr) device_.record(run.profiler->records());
+    device_.heed(run.request.interruption);
   }
-  Recording(const Recording&) = delete;
-  Recording& operator=(const Recording&) = delete;
-  ~Recording() { device_.record({}); }
+  Attention(const Attention&) = delete;
+  Attention& operator=(const Attention&) = delete;
+  ~Attention() {
+    device_.record({});
+    device_.heed(nullptr);
+  }
+
+ private:
+  HostDevice& device_;
+};
+
+// A stage that is seen through, however the launch ends.
+class OpenStage {
+ public:
+  OpenStage(HostDevice& device, std::span<const Task> tasks) : device_(device) {
+    device.submit(tasks);
+  }
+  OpenStage(const OpenStage&) = delete;
+  OpenStage& operator=(const OpenStage&) = delete;
+  ~OpenStage() { device_.finish(); }
 
  private:
   HostDevice& device_;
 };
 
 }  // namespace
+
+void refuse_interrupted(const RunRequest& request) {
+  if (request.interruption != nullptr && request.interruption->requested()) {
+    throw CancelledError("the run was ended before it was done");
+  }
+}
 
 // Has a worker compile for steps that are not ready, while this lives.
 class Launcher::Ahead {
@@ -73,6 +98,7 @@ Launcher::Launcher(const Model& model, const Schedule& schedule, SharedDevice& d
     entries += kReservedBuffers + bound(call).arguments.size();
   }
   buffers_.resize(entries);
+  news_.reserve(model.calls.size());
 }
 
 void Launcher::invalidate(uint32_t first_step, uint32_t end_step) {
@@ -91,7 +117,7 @@ void Launcher::begin_run() {
 
 void Launcher::run(uint32_t first_step, uint32_t end_step, const RunContext& run) {
   const std::lock_guard lock(device_.mutex);
-  const Recording recording(device_.device, run.profiler);
+  const Attention attention(device_.device, run);
   if (device_.device.resting()) device_.device.wake();
   next_ = first_step + 1;
   const Ahead ahead(*this, first_step, end_step, run);
@@ -162,15 +188,15 @@ void Launcher::compile(uint32_t index, const RunContext& run) {
 }
 
 void Launcher::count_compiled(uint32_t index, int64_t start_ns, int64_t elapsed_ns,
-                              const RunContext& run) {
-  news_.push_back(model_.calls[index].kernel);
+                              const RunContext& run) noexcept {
+  if (news_.size() < news_.capacity()) news_.push_back(model_.calls[index].kernel);
   run.statistics.compile_ns += elapsed_ns;
   run.statistics.max_compile_ns = std::max(run.statistics.max_compile_ns, elapsed_ns);
   run.statistics.kernels_compiled++;
   if (run.profiler != nullptr) run.profiler->compiled(index, start_ns, elapsed_ns);
 }
 
-void Launcher::end_ahead(const RunContext& run) {
+void Launcher::end_ahead(const RunContext& run) noexcept {
   if (!std::exchange(compiles_ahead_, false)) return;
   for (const AheadCompiler::Done& done : ahead_.end()) {
     count_compiled(done.call, done.start_ns, done.elapsed_ns, run);
@@ -245,26 +271,25 @@ void Launcher::prepare_ahead(uint32_t end_step, const RunContext& run) {
 void Launcher::launch(uint32_t step, uint32_t end_step, const RunContext& run) {
   const Prepared& prepared = prepared_[step];
   bind_buffers(prepared, run);
-  size_t done = collect_tasks(prepared, 0, run);
-  device_.device.submit(tasks_);
-  try {
-    prepare_ahead(end_step, run);
-  } catch (...) {
-    device_.device.finish();
-    throw;
-  }
-  while (done < prepared.launches.size()) {
-    finish();
+  size_t done = 0;
+  do {
+    const bool first = done == 0;
     done = collect_tasks(prepared, done, run);
-    device_.device.submit(tasks_);
-  }
+    const OpenStage stage(device_.device, tasks_);
+    if (first) prepare_ahead(end_step, run);
+    if (done == prepared.launches.size()) end_launch(step, end_step, run);
+    finish(run);
+  } while (done < prepared.launches.size());
+  run.statistics.fallbacks += prepared.fallbacks;
+}
+
+// While the last stage of a launch runs.
+void Launcher::end_launch(uint32_t step, uint32_t end_step, const RunContext& run) {
   if (step + 1 == end_step) end_ahead(run);
   // A core that finds no more tiles begins while others finish theirs.
   if (step + 1 == model_.steps.size() && !news_.empty()) {
     rehearsal_.ask(news_, run.dims.all(), {run.values, model_.values.size()});
   }
-  finish();
-  run.statistics.fallbacks += prepared.fallbacks;
 }
 
 // The tasks of all launches that share a position; returns the index of the first that does not.
@@ -291,9 +316,9 @@ size_t Launcher::collect_tasks(const Prepared& prepared, size_t first, const Run
   return index;
 }
 
-void Launcher::finish() {
+void Launcher::finish(const RunContext& run) {
   const Trap trap = device_.device.finish();
-  if (trap.kind == TrapKind::none) return;
+  if (trap.kind == TrapKind::none) return refuse_interrupted(run.request);
   const ModelKernel& kernel = model_.kernels[model_.calls[tasks_[trap.task].tag].kernel];
   throw ExecutionError(trap_message(trap, kernel, *tasks_[trap.task].program));
 }

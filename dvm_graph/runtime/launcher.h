@@ -23,6 +23,16 @@
 
 namespace dvm {
 
+// What somebody wants of one run.
+struct RunRequest {
+  bool profile = false;                  // record where the time goes, in the statistics
+  Interruption* interruption = nullptr;  // asked between tiles and between steps
+  void* context = nullptr;               // for the vendor library
+};
+
+// Throws CancelledError where somebody interrupts the run.
+void refuse_interrupted(const RunRequest& request);
+
 // What launches of one run share.
 struct RunContext {
   const Dims& dims;
@@ -30,6 +40,7 @@ struct RunContext {
   std::byte** buffers;      // by value; behind kReservedBuffers entries
   RunStatistics& statistics;
   Profiler* profiler;  // null where nobody asks
+  const RunRequest& request;
 };
 
 class Launcher {
@@ -47,7 +58,7 @@ class Launcher {
   void begin_run();
 
   // Runs consecutive steps; writes of dims among them are not its business. Throws ExecutionError
-  // for a trap, CompileError, OutOfMemoryError.
+  // for a trap, CompileError, OutOfMemoryError, CancelledError.
   void run(uint32_t first_step, uint32_t end_step, const RunContext& run);
 
   // Lets the scratch arena shrink to what runs need now.
@@ -79,15 +90,17 @@ class Launcher {
   void resolve(uint32_t call, const RunContext& run, Prepared& out);
   bool take_programs(uint32_t call, const RunContext& run, Prepared& out);
   void compile(uint32_t call, const RunContext& run);
-  void count_compiled(uint32_t call, int64_t start_ns, int64_t elapsed_ns, const RunContext& run);
-  void end_ahead(const RunContext& run);
+  void count_compiled(uint32_t call, int64_t start_ns, int64_t elapsed_ns,
+                      const RunContext& run) noexcept;
+  void end_ahead(const RunContext& run) noexcept;
   void request_scratch(uint32_t call, int32_t first, const RunContext& run, Prepared& out);
   void place_scratch(Prepared& out);
   void bind_buffers(const Prepared& prepared, const RunContext& run);
   void prepare_ahead(uint32_t end_step, const RunContext& run);
   void launch(uint32_t step, uint32_t end_step, const RunContext& run);
   size_t collect_tasks(const Prepared& prepared, size_t first, const RunContext& run);
-  void finish();
+  void end_launch(uint32_t step, uint32_t end_step, const RunContext& run);
+  void finish(const RunContext& run);
 
   const BoundKernel& bound(uint32_t call) const { return programs_.bound(call); }
   // The buffers of a call, by argument; behind kReservedBuffers entries.

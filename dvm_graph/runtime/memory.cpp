@@ -1,16 +1,17 @@
 #include "runtime/memory.h"
 
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cstdio>
-#include <cstdlib>
-#include <cstring>
 #include <limits>
+#include <new>
 #include <string>
 #include <utility>
 
+#include "npu/host/control_groups.h"
 #include "runtime/errors.h"
 #include "runtime/memory_plan.h"
 
@@ -27,16 +28,6 @@ constexpr const char* kArena = "the intermediate values of this run";
 
 int64_t round_up(int64_t bytes, int64_t unit) { return (bytes + unit - 1) / unit * unit; }
 
-// The first number in a file, or -1 (also for "max").
-int64_t number_in(const char* path) {
-  std::FILE* file = std::fopen(path, "r");
-  if (file == nullptr) return -1;
-  long long number = -1;
-  if (std::fscanf(file, "%lld", &number) != 1) number = -1;
-  std::fclose(file);
-  return number;
-}
-
 int64_t available_in_system() {
   std::FILE* file = std::fopen("/proc/meminfo", "r");
   int64_t available = -1;
@@ -52,23 +43,40 @@ int64_t available_in_system() {
   return static_cast<int64_t>(sysconf(_SC_PHYS_PAGES)) * sysconf(_SC_PAGESIZE);
 }
 
-int64_t available_in_group() {
-  int64_t limit = number_in("/sys/fs/cgroup/memory.max");
-  int64_t used = number_in("/sys/fs/cgroup/memory.current");
-  if (limit < 0) {
-    limit = number_in("/sys/fs/cgroup/memory/memory.limit_in_bytes");
-    used = number_in("/sys/fs/cgroup/memory/memory.usage_in_bytes");
+// What the limits of the process itself (ulimit -v, -d) leave of its addresses.
+int64_t available_addresses() {
+  std::FILE* file = std::fopen("/proc/self/statm", "r");
+  long long pages = 0, data_pages = 0;
+  const bool known =
+      file != nullptr && std::fscanf(file, "%lld %*d %*d %*d %*d %lld", &pages, &data_pages) == 2;
+  if (file != nullptr) std::fclose(file);
+  int64_t available = std::numeric_limits<int64_t>::max();
+  for (const auto& [limit_of, used] : {std::pair{RLIMIT_AS, pages}, {RLIMIT_DATA, data_pages}}) {
+    rlimit limit;
+    if (!known || getrlimit(limit_of, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) continue;
+    const auto bytes = static_cast<int64_t>(std::min<rlim_t>(limit.rlim_cur, available));
+    available = std::min(available, std::max<int64_t>(bytes - used * sysconf(_SC_PAGESIZE), 0));
   }
-  if (limit < 0 || used < 0) return std::numeric_limits<int64_t>::max();
-  return std::max<int64_t>(limit - used, 0);
+  return available;
 }
 
-std::string mebibytes(int64_t bytes) { return std::to_string(bytes >> 20) + " MiB"; }
+std::string mebibytes(int64_t bytes) {
+  return bytes < (1 << 20) ? std::to_string(bytes) + " bytes"
+                           : std::to_string(bytes >> 20) + " MiB";
+}
 
 [[noreturn]] void out_of_memory(int64_t bytes, const char* what) {
-  throw OutOfMemoryError(std::string(what) + " would take " + mebibytes(bytes) + ", but only " +
-                         mebibytes(available_memory()) +
-                         " are available; run smaller shapes, or fewer models at once");
+  const int64_t available = available_memory();
+  const std::string wanted = std::string(what) + " would take " + mebibytes(bytes);
+  // There may seem to be enough: in one piece there is not, or the system promises no more.
+  throw OutOfMemoryError(
+      (bytes > available - kReserve
+           ? wanted + ", but only " + mebibytes(std::max<int64_t>(available - kReserve, 0)) +
+                 " are available beside a reserve of " + mebibytes(kReserve)
+           : wanted + ", which the system refuses, although it counts " + mebibytes(available) +
+                 " as available (a limit on mappings or on what it promises, "
+                 "vm.overcommit_memory)") +
+      "; run smaller shapes, or fewer models at once");
 }
 
 std::byte* take(int64_t bytes, const char* what) {
@@ -81,7 +89,8 @@ std::byte* take(int64_t bytes, const char* what) {
     madvise(memory, static_cast<size_t>(round_up(bytes, kHugePage)), MADV_HUGEPAGE);
   } else {
     const int64_t rounded = round_up(std::max<int64_t>(bytes, 1), kBufferAlignment);
-    memory = std::aligned_alloc(kBufferAlignment, static_cast<size_t>(rounded));
+    memory = ::operator new(static_cast<size_t>(rounded), std::align_val_t(kBufferAlignment),
+                            std::nothrow);
     if (memory == nullptr) out_of_memory(bytes, what);
   }
   return static_cast<std::byte*>(memory);
@@ -103,13 +112,15 @@ void give_back(std::byte* memory, int64_t bytes) {
   if (bytes >= kLarge) {
     munmap(memory, static_cast<size_t>(round_up(bytes, kHugePage)));
   } else {
-    std::free(memory);
+    ::operator delete(memory, std::align_val_t(kBufferAlignment));
   }
 }
 
 }  // namespace
 
-int64_t available_memory() { return std::min(available_in_system(), available_in_group()); }
+int64_t available_memory() {
+  return std::min({available_in_system(), memory_of_control_groups(), available_addresses()});
+}
 
 void require_memory(int64_t bytes, const char* what) {
   if (bytes >= kCheckedFrom && bytes > available_memory() - kReserve) out_of_memory(bytes, what);

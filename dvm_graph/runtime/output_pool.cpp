@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "npu/host/process.h"
 #include "runtime/memory.h"
 
 namespace dvm {
@@ -19,7 +20,9 @@ int64_t rounded(int64_t bytes) {
 
 }  // namespace
 
-// Blocks that nobody uses, oldest first.
+// Blocks that nobody uses, oldest first. A block that comes back finds room: it was made when the
+// block was taken, since whoever drops an output cannot be told that memory ran out. In a forked
+// child blocks of the parent's pool do not come back.
 class OutputPool::Shelf {
  public:
   struct Block {
@@ -27,9 +30,12 @@ class OutputPool::Shelf {
     int64_t bytes = 0;
   };
 
-  // The smallest block that fits; without memory if there is none.
+  // The smallest block that fits; without memory if there is none. It may be put back.
   Block find(int64_t bytes) {
-    const std::lock_guard lock(mutex_);
+    const std::lock_guard lock(whole_at_fork());
+    const size_t needed = blocks_.size() + taken_ + 1;
+    if (blocks_.capacity() < needed) blocks_.reserve(2 * needed);
+    taken_++;
     auto best = blocks_.end();
     for (auto block = blocks_.begin(); block != blocks_.end(); ++block) {
       if (block->bytes < bytes) continue;
@@ -42,33 +48,47 @@ class OutputPool::Shelf {
     return found;
   }
 
-  void put(Block block) {
-    const std::lock_guard lock(mutex_);
-    bytes_ += block.bytes;
-    blocks_.push_back(std::move(block));
+  // A block that find() gave, or that was taken instead.
+  void put(Block block) noexcept {
+    {
+      const std::lock_guard lock(whole_at_fork());
+      taken_--;
+      if (process_ != process_generation() || block.memory == nullptr) return;
+      bytes_ += block.bytes;
+      blocks_.push_back(std::move(block));
+    }
     trim();
   }
 
-  void limit(int64_t bytes) {
-    const std::lock_guard lock(mutex_);
-    limit_ = bytes;
+  void limit(int64_t bytes) noexcept {
+    {
+      const std::lock_guard lock(whole_at_fork());
+      limit_ = bytes;
+    }
     trim();
   }
 
   int64_t bytes() const {
-    const std::lock_guard lock(mutex_);
+    const std::lock_guard lock(whole_at_fork());
     return bytes_;
   }
 
  private:
-  void trim() {
-    auto kept = blocks_.begin();
-    for (; bytes_ > limit_; ++kept) bytes_ -= kept->bytes;
-    blocks_.erase(blocks_.begin(), kept);
+  // Memory returns to the system one block at a time, and under no lock.
+  void trim() noexcept {
+    for (;;) {
+      Block dropped;
+      const std::lock_guard lock(whole_at_fork());
+      if (bytes_ <= limit_) return;
+      dropped = std::move(blocks_.front());
+      blocks_.erase(blocks_.begin());
+      bytes_ -= dropped.bytes;
+    }
   }
 
-  mutable std::mutex mutex_;
+  const uint32_t process_ = process_generation();
   std::vector<Block> blocks_;
+  size_t taken_ = 0;  // blocks that will come back
   int64_t bytes_ = 0, limit_ = 0;
 };
 
@@ -79,7 +99,12 @@ std::shared_ptr<void> OutputPool::take(int64_t bytes, const char* what) {
   bytes = rounded(bytes);
   taken_[run_] += bytes;
   Shelf::Block block = shelf_->find(bytes);
-  if (block.memory == nullptr) block = {allocate(bytes, what), bytes};
+  try {
+    if (block.memory == nullptr) block = {allocate(bytes, what), bytes};
+  } catch (...) {
+    shelf_->put({});
+    throw;
+  }
   void* const address = block.memory.get();
   return {address, [block = std::move(block), shelf = std::weak_ptr(shelf_)](void*) mutable {
             if (const auto open = shelf.lock()) open->put(std::move(block));

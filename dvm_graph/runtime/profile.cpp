@@ -1,6 +1,7 @@
 #include "runtime/profile.h"
 
 #include <algorithm>
+#include <new>
 
 #include "runtime/clock.h"
 #include "vm/ticks.h"
@@ -63,6 +64,7 @@ RunProfile Profiler::finish() {
     add_instructions(calls_[i], ns_per_tick, kernel);
   }
   for (size_t core = 0; core < records_.size(); core++) {
+    if (records_[core].lost) throw std::bad_alloc();
     for (const CoreSpan& span : records_[core].spans) {
       profile_.spans.push_back({static_cast<int32_t>(core), position[span.tag],
                                 span.start_ns - start_ns_, span.end_ns - start_ns_, span.tiles});

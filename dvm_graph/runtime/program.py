@@ -7,6 +7,7 @@ leaves the program usable. It decides nothing about fusion or shapes: the plan d
 
 from __future__ import annotations
 
+import atexit
 import functools
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -17,7 +18,13 @@ from numpy.typing import ArrayLike, NDArray
 
 from dvm_graph import _core
 from dvm_graph.errors import InputError, OutOfMemoryError
+from dvm_graph.import_ import MappedFile
 from dvm_graph.ir import DType
+from dvm_graph.runtime.run_options import RunOptions
+
+SECONDS_AT_EXIT = 5.0
+"""How long the interpreter waits for runs of daemon threads, which it ends when it exits."""
+atexit.register(_core.end_calls, SECONDS_AT_EXIT)
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,11 +103,16 @@ class Program:
     """A model ready to run on the host device."""
 
     def __init__(
-        self, core: _core.Program, inputs: Sequence[Port], outputs: Sequence[Port]
+        self,
+        core: _core.Program,
+        inputs: Sequence[Port],
+        outputs: Sequence[Port],
+        files: Sequence[MappedFile] = (),
     ) -> None:
         self._core = core
         self._inputs = tuple(inputs)
         self._outputs = tuple(outputs)
+        self._files = tuple(files)
         self._bfloats = [
             i for i, port in enumerate(outputs) if port.dtype is DType.BFLOAT16 and not port.opaque
         ]
@@ -135,6 +147,7 @@ class Program:
         feeds: Mapping[str, ArrayLike],
         outputs: Mapping[str, NDArray[Any]] | None = None,
         *,
+        options: RunOptions | None = None,
         profile: bool = False,
     ) -> list[NDArray[Any]]:
         """Runs the model.
@@ -142,16 +155,22 @@ class Program:
         Args:
             feeds: an array per input. Contiguous arrays are read in place, others copied.
             outputs: arrays to write results into, by output name; the rest are fresh.
+            options: what may end the run.
             profile: record where the time goes, see `statistics.profile`.
 
         Raises:
+            ExternalDataError: a file of mapped weights changed since the model was loaded.
+            CancelledError: `options` ended the run.
             InputError: an array is missing, unknown, or has a wrong dtype, rank or layout.
             ShapeError: dims contradict each other.
             OutOfMemoryError: this run needs more memory than there is.
             ExecutionError: a kernel or a vendor operator failed.
         """
         given = list(self._targets(outputs)) if outputs else []
-        results = self._core.run(self._arrays(feeds), given, profile)
+        for file in self._files:
+            file.check()
+        stop = None if options is None else options.stop_flag
+        results = self._core.run(self._arrays(feeds), given, profile, stop, options)
         for index in self._bfloats:
             results[index] = results[index].view(self._outputs[index].numpy)
         return results

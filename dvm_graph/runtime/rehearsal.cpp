@@ -2,6 +2,7 @@
 
 #include <exception>
 #include <limits>
+#include <new>
 
 #include "runtime/clock.h"
 #include "vm/verify.h"
@@ -11,13 +12,18 @@ namespace dvm {
 Rehearsal::~Rehearsal() { device_.recall(*this); }
 
 void Rehearsal::ask(std::span<const uint32_t> kernels, std::span<const int64_t> dims,
-                    std::span<const ValueInfo> values) {
+                    std::span<const ValueInfo> values) noexcept {
   {
     const std::unique_lock lock(mutex_, std::try_to_lock);
     if (!lock.owns_lock()) return;
-    kernels_.assign(kernels.begin(), kernels.end());
-    dims_.assign(dims.begin(), dims.end());
-    values_.assign(values.begin(), values.end());
+    try {
+      dims_.assign(dims.begin(), dims.end());
+      values_.assign(values.begin(), values.end());
+      kernels_.assign(kernels.begin(), kernels.end());
+    } catch (const std::bad_alloc&) {
+      kernels_.clear();  // the run does not need it
+      return;
+    }
   }
   device_.post(*this);
 }

@@ -31,7 +31,7 @@ class Rehearsal final : public Errand {
   // `kernels`: indices into KernelTable::bound. Nothing happens if a core is still at an earlier
   // one.
   void ask(std::span<const uint32_t> kernels, std::span<const int64_t> dims,
-           std::span<const ValueInfo> values);
+           std::span<const ValueInfo> values) noexcept;
 
   void run() noexcept override;
 

@@ -1,7 +1,7 @@
 """Vendor partitions: runs of operators that onnxruntime executes.
 
-In: a `VendorStep` of the plan. Out: a callable from arrays to arrays, which the executor calls with
-the interpreter lock held. Tensors pass both ways without a copy, those of types that numpy lacks as
+In: a `VendorStep` of the plan. Out: a callable from arrays and the run's options to arrays, which the
+executor calls with the interpreter lock held. Tensors pass both ways without a copy, those of types that numpy lacks as
 arrays of ml_dtypes (`ort_values`), strings, sequences and maps as onnxruntime has them in Python.
 
 Invariants: one session per partition, made when the model is assembled; its threads are as many as
@@ -17,13 +17,15 @@ from typing import Any
 import numpy as np
 import onnxruntime
 
-from dvm_graph.errors import ExecutionError, UnsupportedError
+from dvm_graph.errors import CancelledError, ExecutionError, UnsupportedError
 from dvm_graph.import_ import cast_outputs, opset_probes, partition_model
 from dvm_graph.import_.vendor_library import failures
 from dvm_graph.ir import DType, Node, Value
 from dvm_graph.runtime.ort_values import FOREIGN, ElementType, from_ort, to_ort
+from dvm_graph.runtime.run_options import RunOptions
+from dvm_graph.runtime.vendor_session import VendorSession
 
-Partition = Callable[[list[Any]], list[Any]]
+Partition = Callable[[list[Any], RunOptions | None], list[Any]]
 
 FAILURES = failures()
 """What onnxruntime raises on models and inputs that it refuses."""
@@ -39,19 +41,7 @@ def make_partition(nodes: Sequence[Node], outputs: Sequence[Value], cores: int) 
     """
     if not outputs:  # nobody reads them: the pass that leaves out such operators may be disabled
         return _nothing
-    inputs = partition_inputs(nodes)
-    whole: str | bytes | None = nodes[0].attrs.get("model")  # of a model that nobody took apart
-    model = partition_model(nodes, inputs, outputs, newest_opset()) if whole is None else whole
-    try:
-        session = _session(model, cores)
-        foreign = _foreign_ports(session.get_outputs())
-        by_value = _made_of_values(session.get_inputs())
-        if foreign and not by_value and isinstance(model, bytes):
-            session = _session(cast_outputs(model, list(foreign)), cores)
-    except FAILURES as error:
-        raise UnsupportedError(f"onnxruntime refuses {describe_nodes(nodes)}: {error}") from error
-    foreign_outputs = [foreign.get(value.name) for value in outputs]
-    return _Partition(session, nodes, inputs, outputs, foreign_outputs, by_value).run
+    return _Partition(nodes, outputs, cores).run
 
 
 @functools.cache
@@ -94,41 +84,71 @@ def describe_nodes(nodes: Sequence[Node]) -> str:
 
 
 class _Partition:
-    def __init__(
-        self,
-        session: onnxruntime.InferenceSession,
-        nodes: Sequence[Node],
-        inputs: Sequence[Value],
-        outputs: Sequence[Value],
-        foreign_outputs: Sequence[ElementType | None],
-        by_value: bool,
-    ) -> None:
-        self._session = session
+    def __init__(self, nodes: Sequence[Node], outputs: Sequence[Value], cores: int) -> None:
         self._nodes = tuple(nodes)
-        self._inputs = [value.name for value in inputs]
-        self._foreign = _foreign_ports(session.get_inputs())
-        self._tensors = [port.name for port in session.get_inputs() if port.type[:6] == "tensor"]
-        self._by_value = by_value and any(foreign_outputs)
-        self._outputs = [port.name for port in session.get_outputs()]
-        self._give = [_giver(v, kind) for v, kind in zip(outputs, foreign_outputs, strict=True)]
+        self._values = tuple(outputs)
+        self._cores = cores
+        self._foreign_outputs: dict[str, ElementType] = {}
+        self._by_value = False
+        loops = any(node.attrs.get("op") == "Loop" for node in nodes)
+        self._session = VendorSession(self._make_session, loops=loops)
+        inputs, results = self._session.ports
+        self._inputs = [value.name for value in partition_inputs(nodes)]
+        self._foreign = _foreign_ports(inputs)
+        self._tensors = [port.name for port in inputs if port.type[:6] == "tensor"]
+        self._outputs = [port.name for port in results]
+        self._give = [_giver(value, self._foreign_outputs.get(value.name)) for value in outputs]
 
-    def run(self, arrays: list[Any]) -> list[Any]:
+    def _make_session(self) -> onnxruntime.InferenceSession:
+        model: str | bytes | None = self._nodes[0].attrs.get("model")  # whole: not taken apart
+        if model is None:
+            inputs = partition_inputs(self._nodes)
+            model = partition_model(self._nodes, inputs, self._values, newest_opset())
+        try:
+            session = _session(model, self._cores)
+            self._foreign_outputs = _foreign_ports(session.get_outputs())
+            by_value = _made_of_values(session.get_inputs())
+            self._by_value = by_value and bool(self._foreign_outputs)
+            if self._foreign_outputs and not by_value and isinstance(model, bytes):
+                return _session(cast_outputs(model, list(self._foreign_outputs)), self._cores)
+        except FAILURES as error:
+            where = describe_nodes(self._nodes)
+            raise UnsupportedError(f"onnxruntime refuses {where}: {error}") from error
+        return session
+
+    def run(self, arrays: list[Any], options: RunOptions | None) -> list[Any]:
         feeds = dict(zip(self._inputs, arrays, strict=True))
         for name in self._tensors:
             if not isinstance(feeds[name], np.ndarray):  # a number, or a list of strings
                 feeds[name] = np.asarray(feeds[name])
         for name, kind in self._foreign.items():
             feeds[name] = to_ort(name, feeds[name], kind)
-        run = self._run_values if self._by_value else self._session.run
-        try:
-            results = run(self._outputs, feeds)
-        except FAILURES as error:
-            raise ExecutionError(
-                f"onnxruntime failed in {describe_nodes(self._nodes)}: {error}"
-            ) from error
+        results = self._session.call(lambda *session: self._run(feeds, *session), options)
         return [give(result) for give, result in zip(self._give, results, strict=True)]
 
-    def _run_values(self, names: list[str], feeds: dict[str, Any]) -> list[Any]:
+    def _run(
+        self,
+        feeds: dict[str, Any],
+        session: onnxruntime.InferenceSession,
+        options: onnxruntime.RunOptions,
+    ) -> list[Any]:
+        try:
+            if self._by_value:
+                return self._run_values(feeds, session, options)
+            results: list[Any] = session.run(self._outputs, feeds, options)
+            return results
+        except FAILURES as error:
+            where = describe_nodes(self._nodes)
+            if options.terminate:
+                raise CancelledError(f"the run was ended in {where}") from error
+            raise ExecutionError(f"onnxruntime failed in {where}: {error}") from error
+
+    def _run_values(
+        self,
+        feeds: dict[str, Any],
+        session: onnxruntime.InferenceSession,
+        options: onnxruntime.RunOptions,
+    ) -> list[Any]:
         """As the session's `run`, whose results have only types that numpy has."""
         values = {
             name: feed
@@ -136,7 +156,8 @@ class _Partition:
             else onnxruntime.OrtValue.ortvalue_from_numpy(feed)
             for name, feed in feeds.items()
         }
-        return [from_ort(value) for value in self._session.run_with_ort_values(names, values)]
+        results = session.run_with_ort_values(self._outputs, values, options)
+        return [from_ort(value) for value in results]
 
 
 def _foreign_ports(ports: Sequence[Any]) -> dict[str, ElementType]:
@@ -162,7 +183,7 @@ def _giver(value: Value, kind: ElementType | None) -> Callable[[Any], Any]:
     return give if value.computable or kind is not None else _as_it_comes
 
 
-def _nothing(arrays: list[Any]) -> list[Any]:
+def _nothing(arrays: list[Any], options: RunOptions | None) -> list[Any]:
     return []
 
 

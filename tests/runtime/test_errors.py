@@ -146,7 +146,7 @@ from dvm_graph import _core
 from dvm_graph.errors import OutOfMemoryError
 resource.setrlimit(resource.RLIMIT_AS, (2 << 30, 2 << 30))
 try:
-    _core.ModelBuilder(2000, "", 1 << 16)
+    _core.ModelBuilder(2000, "", 1 << 16, True)
 except OutOfMemoryError as error:
     print(error)
 """
@@ -256,7 +256,7 @@ def test_malformed_plans() -> None:
 
 def copying(strides: int, axes: int, extent: int) -> _core.ModelBuilder:
     """y = x over [4], its one kernel made of what the test says."""
-    builder = _core.ModelBuilder(1, "", 0)
+    builder = _core.ModelBuilder(1, "", 0, True)
     builder.set_dims([], [("const", 4, 0), ("const", 1, 0)])
     builder.add_value("x", "f32", "input", [0])
     builder.add_value("y", "f32", "output", [0])
@@ -286,7 +286,7 @@ def test_malformed_kernels() -> None:
 
 
 def test_dims_written_beyond_their_value() -> None:
-    builder = _core.ModelBuilder(1, "", 0)
+    builder = _core.ModelBuilder(1, "", 0, True)
     builder.set_dims([], [("const", 1, 0)])
     builder.add_value("y", "i64", "output", [0])
     builder.add_dims_write(0, [0] * 1000)

@@ -2,13 +2,13 @@
 
 #include <sched.h>
 #include <sys/mman.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <cstdlib>
 #include <new>
 #include <utility>
 
+#include "npu/host/control_groups.h"
+#include "npu/host/process.h"
 #include "npu/host/relax.h"
 #include "vm/interpret.h"
 
@@ -31,16 +31,6 @@ void finish_streams() {
 #endif
 }
 
-std::byte* allocate_arena(size_t bytes) {
-  // A huge page, where the system grants one, keeps the whole arena in one TLB entry.
-  const size_t alignment = bytes >= kHugePage / 4 ? kHugePage : kArenaAlignment;
-  const size_t rounded = (std::max<size_t>(bytes, 1) + alignment - 1) / alignment * alignment;
-  void* arena = std::aligned_alloc(alignment, rounded);
-  if (arena == nullptr) throw std::bad_alloc();
-  if (alignment == kHugePage) madvise(arena, rounded, MADV_HUGEPAGE);
-  return static_cast<std::byte*>(arena);
-}
-
 int64_t claims_of(const Task& task) {
   return (std::max<int64_t>(task.tiles, 0) + task.claim - 1) / task.claim;
 }
@@ -49,11 +39,24 @@ int64_t claims_of(const Task& task) {
 
 int available_cores() {
   cpu_set_t set;
-  if (sched_getaffinity(0, sizeof set, &set) == 0) return std::max(1, CPU_COUNT(&set));
-  return std::max(1u, std::thread::hardware_concurrency());
+  const bool confined = sched_getaffinity(0, sizeof set, &set) == 0;
+  const int cpus =
+      confined ? CPU_COUNT(&set) : static_cast<int>(std::thread::hardware_concurrency());
+  return std::max(1, std::min(cpus, cpus_of_control_groups()));
 }
 
-void HostDevice::FreeArena::operator()(std::byte* arena) const { std::free(arena); }
+void HostDevice::FreeArena::operator()(std::byte* arena) const {
+  ::operator delete(arena, alignment);
+}
+
+HostDevice::Arena HostDevice::allocate_arena(size_t bytes) {
+  // A huge page, where the system grants one, keeps the whole arena in one TLB entry.
+  const size_t alignment = bytes >= kHugePage / 4 ? kHugePage : kArenaAlignment;
+  const size_t rounded = (std::max<size_t>(bytes, 1) + alignment - 1) / alignment * alignment;
+  void* arena = ::operator new(rounded, std::align_val_t(alignment));
+  if (alignment == kHugePage) madvise(arena, rounded, MADV_HUGEPAGE);
+  return Arena(static_cast<std::byte*>(arena), {std::align_val_t(alignment)});
+}
 
 HostDevice::HostDevice(int cores, const InstructionTable& table, const Target& target,
                        HostDeviceOptions options)
@@ -64,12 +67,13 @@ HostDevice::HostDevice(int cores, const InstructionTable& table, const Target& t
         return options;
       }()),
       shares_(static_cast<size_t>(std::clamp(cores, 1, static_cast<int>(kInside)))),
+      workers_(std::make_unique<std::vector<std::thread>>()),
       placement_(static_cast<int>(shares_.size())),
-      process_(getpid()) {
+      process_(process_generation()) {
   cores = static_cast<int>(shares_.size());
   for (int i = 0; i < cores; i++) {
     const size_t local = (static_cast<size_t>(target.local_bytes) + 63) / 64 * 64;
-    arenas_.emplace_back(allocate_arena(local + kScratchBytes));
+    arenas_.push_back(allocate_arena(local + kScratchBytes));
     auto& core = cores_.emplace_back(std::make_unique<Core>());
     core->local = arenas_.back().get();
     core->scratch = core->local + local;
@@ -77,8 +81,8 @@ HostDevice::HostDevice(int cores, const InstructionTable& table, const Target& t
   }
   try {
     for (int i = 1; i < cores; i++) {
-      workers_.emplace_back([this, i] { worker_loop(*cores_[static_cast<size_t>(i)], i == 1); });
-      placement_.add(workers_.back());
+      workers_->emplace_back([this, i] { worker_loop(*cores_[static_cast<size_t>(i)], i == 1); });
+      placement_.add(workers_->back());
     }
   } catch (...) {
     stop();
@@ -86,13 +90,19 @@ HostDevice::HostDevice(int cores, const InstructionTable& table, const Target& t
   }
 }
 
-HostDevice::~HostDevice() { stop(); }
+HostDevice::~HostDevice() {
+  if (process_ == process_generation()) {
+    stop();
+  } else {
+    (void)workers_.release();  // threads that are not here: there is nothing to join or to detach
+  }
+}
 
 void HostDevice::stop() {
   stopping_.store(true, std::memory_order_relaxed);
   state_.fetch_add(kGeneration, std::memory_order_release);
   state_.notify_all();
-  for (std::thread& worker : workers_) worker.join();
+  for (std::thread& worker : *workers_) worker.join();
 }
 
 void HostDevice::wake() {
@@ -113,6 +123,8 @@ void HostDevice::submit(std::span<const Task> tasks) {
   trapped_.store(false, std::memory_order_relaxed);
   resting_.store(false, std::memory_order_relaxed);
   placement_.keep_off_caller();
+  starts_.reserve((shares_.size() + 1) * tasks_.size());  // finish() cannot fail
+  numbers_.reserve(shares_.size() * tasks_.size());
   alone_ = claims == 1;
   if (alone_) return;
   share_out();
@@ -132,7 +144,8 @@ Trap HostDevice::finish() {
   state_.fetch_and(~kOpen, std::memory_order_acq_rel);
   for (int spins = 1; (state_.load(std::memory_order_acquire) & kInside) != 0; spins++) {
     relax();
-    if (spins % kSpinsPerCheck == 0) help_workers();
+    if (spins % kSpinsPerCheck == 0)
+      options_.spin.count() > 0 ? help_workers() : sleep_until_left();
   }
   return trap_;
 }
@@ -148,7 +161,11 @@ void HostDevice::help_workers() {
     sched_yield();  // to a worker that waits for this very CPU
     return;
   }
-  // It is not to spin here afterwards.
+  sleep_until_left();  // it is not to spin here afterwards
+}
+
+// Sleeps until a worker leaves the stage; those that do so park.
+void HostDevice::sleep_until_left() {
   resting_.store(true, std::memory_order_seq_cst);
   const uint32_t state = state_.load(std::memory_order_seq_cst);
   if ((state & kInside) != 0) state_.wait(state, std::memory_order_acquire);
@@ -203,6 +220,7 @@ bool HostDevice::has_unclaimed_tiles() const {
 void HostDevice::work(Core& core) {
   CoreRecord* const record = records_.empty() ? nullptr : &records_[index_of(core)];
   const size_t own = index_of(core);
+  Interruption* const interruption = own == 0 ? interruption_ : nullptr;
   size_t previous = tasks_.size();
   for (size_t other = 0; other < shares_.size(); other++) {
     Share& share = shares_[(own + other) % shares_.size()];
@@ -219,6 +237,7 @@ void HostDevice::work(Core& core) {
                 index == previous);
       if (core.trap.kind != TrapKind::none) report(core, index);
       previous = index;
+      if (interruption != nullptr && interruption->requested()) drop_claims();
     }
   }
   finish_streams();
@@ -233,10 +252,15 @@ void HostDevice::run_claim(Core& core, CoreRecord* record, const Task& task, int
   }
   const auto now = [] { return std::chrono::steady_clock::now().time_since_epoch(); };
   using std::chrono::nanoseconds;
-  if (!goes_on) record->spans.push_back({task.tag, nanoseconds(now()).count(), 0, 0});
+  try {
+    if (!goes_on) record->spans.push_back({task.tag, nanoseconds(now()).count(), 0, 0});
+  } catch (const std::bad_alloc&) {
+    record->lost = true;
+  }
   core.times = &record->times[task.tag];
   options_.runner(*task.program, table_, core, task.buffers, begin, end, next);
   core.times = nullptr;
+  if (record->lost) return;
   record->spans.back().end_ns = nanoseconds(now()).count();
   record->spans.back().tiles += end - begin;
 }
@@ -246,6 +270,10 @@ void HostDevice::report(const Core& core, size_t task) {
   trap_ = core.trap;  // only the first comes here; finish() reads it after every worker has left
   trap_.task = static_cast<uint32_t>(task);
   trap_.core = static_cast<int32_t>(index_of(core));
+  drop_claims();
+}
+
+void HostDevice::drop_claims() {
   for (Share& share : shares_) share.left.store(0, std::memory_order_relaxed);
 }
 
@@ -255,7 +283,7 @@ size_t HostDevice::index_of(const Core& core) const {
 }
 
 void HostDevice::post(Errand& errand) {
-  if (!workers_.empty()) errand_.store(&errand, std::memory_order_release);
+  if (!workers_->empty()) errand_.store(&errand, std::memory_order_release);
 }
 
 bool HostDevice::withdraw(Errand& errand) {
@@ -264,7 +292,7 @@ bool HostDevice::withdraw(Errand& errand) {
 }
 
 void HostDevice::recall(Errand& errand) {
-  if (getpid() != process_) return;  // no worker came along
+  if (process_generation() != process_) return;  // no worker came along
   const std::lock_guard lock(errand_mutex_);
   withdraw(errand);
 }

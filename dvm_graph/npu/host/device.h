@@ -14,19 +14,18 @@
 // wake-up of a parked thread. A single claim is the caller's, and no worker hears of it: to be
 // handed over it would take longer than to be done.
 //
-// On which CPUs the threads run is said in placement.h. A forked process has no workers: there the
-// caller does it all.
+// On which CPUs the threads run is said in placement.h. A forked child has no workers of its
+// parent's devices, and makes devices of its own (runtime/device_pool.h).
 //
 // Not thread-safe: one thread submits and finishes. Separate devices are independent.
 #pragma once
-
-#include <sys/types.h>
 
 #include <atomic>
 #include <chrono>
 #include <cstdint>
 #include <memory>
 #include <mutex>
+#include <new>
 #include <span>
 #include <thread>
 #include <vector>
@@ -58,6 +57,7 @@ struct CoreSpan {
 struct alignas(64) CoreRecord {
   std::vector<CoreSpan> spans;          // in the order of time
   std::vector<InstructionTimes> times;  // by tag
+  bool lost = false;                    // spans are missing: memory ran out
 };
 
 // Executes tiles [begin, end) on a core, which will probably go on with tile `next` (negative:
@@ -66,7 +66,8 @@ using TileRunner = void (*)(const Program& program, const InstructionTable& tabl
                             std::byte* const* buffers, int64_t begin, int64_t end, int64_t next);
 
 struct HostDeviceOptions {
-  // How long an idle core spins before it parks: a parked one takes about as long to come back.
+  // How long an idle core spins before it parks: a parked one takes about as long to come back. 0:
+  // it parks at once, and so does a caller that waits for other cores.
   std::chrono::microseconds spin{1000};
   TileRunner runner = nullptr;  // null: the interpreter (vm/interpret.h)
 };
@@ -78,6 +79,16 @@ class Errand {
 
  protected:
   ~Errand() = default;
+};
+
+// Asked by the calling thread between its claims, and so every few microseconds to milliseconds.
+class Interruption {
+ public:
+  // Whether to leave the tiles that nobody has claimed yet.
+  virtual bool requested() noexcept = 0;
+
+ protected:
+  ~Interruption() = default;
 };
 
 class HostDevice {
@@ -101,6 +112,8 @@ class HostDevice {
   // Records what every core does from now on, an entry each, in programs whose tags are below the
   // size of `times`; an empty span ends it. Not between submit and finish.
   void record(std::span<CoreRecord> records) { records_ = records; }
+  // Who may interrupt the stages from now on; null: nobody. finish() does not tell: ask it again.
+  void heed(Interruption* interruption) { interruption_ = interruption; }
 
   // Between submit and finish: other cores may still find tiles to claim.
   bool has_unclaimed_tiles() const;
@@ -128,7 +141,9 @@ class HostDevice {
  private:
   struct FreeArena {
     void operator()(std::byte* arena) const;
+    std::align_val_t alignment{};
   };
+  using Arena = std::unique_ptr<std::byte[], FreeArena>;
 
   struct alignas(64) Share {
     // The claims [low, high) of one core that nobody has taken yet, as low | high << 32; they are
@@ -137,13 +152,16 @@ class HostDevice {
     std::atomic<bool> inside{false};  // the core, a worker's, is in the stage
   };
 
+  static Arena allocate_arena(size_t bytes);
   void stop();  // ends and joins the workers
+  void drop_claims();
   void share_out();
   static int64_t take(Share& share, bool from_low);  // -1: nothing is left
   void work(Core& core);
   void worker_loop(Core& core, bool runs_errands);
   uint32_t await_stage(uint32_t seen, bool runs_errands);
   void help_workers();
+  void sleep_until_left();
   void run_errand();
   void run_claim(Core& core, CoreRecord* record, const Task& task, int64_t begin, int64_t next,
                  bool goes_on);
@@ -153,7 +171,7 @@ class HostDevice {
   const InstructionTable& table_;
   const Target target_;
   const HostDeviceOptions options_;
-  std::vector<std::unique_ptr<std::byte[], FreeArena>> arenas_;
+  std::vector<Arena> arenas_;
   std::vector<std::unique_ptr<Core>> cores_;
 
   // The stage; written by submit while no worker is inside it.
@@ -162,6 +180,7 @@ class HostDevice {
   std::vector<int64_t> numbers_;  // of the first claims there
   Trap trap_;
   std::span<CoreRecord> records_;
+  Interruption* interruption_ = nullptr;
 
   bool alone_ = false;    // the stage is a single claim
   bool upwards_ = false;  // the order in which cores claim their own shares
@@ -174,12 +193,12 @@ class HostDevice {
   std::atomic<Errand*> errand_{nullptr};
   std::atomic<bool> waiting_{false};  // the worker that runs errands is awake, and at no stage
   std::mutex errand_mutex_;           // held by the worker that is at one
-  std::vector<std::thread> workers_;
+  std::unique_ptr<std::vector<std::thread>> workers_;
   Placement placement_;
-  pid_t process_;  // in which the workers run
+  const uint32_t process_;  // in which the workers run
 };
 
-// Number of cores this process may run on (CPU affinity).
+// Cores this process may use: by its CPU affinity, and by the quotas of its control groups.
 int available_cores();
 
 }  // namespace dvm

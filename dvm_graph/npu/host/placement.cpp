@@ -1,9 +1,10 @@
 #include "npu/host/placement.h"
 
 #include <pthread.h>
-#include <unistd.h>
 
 #include <utility>
+
+#include "npu/host/process.h"
 
 namespace dvm {
 
@@ -14,7 +15,7 @@ bool Placement::Worker::stood_still() {
   return std::exchange(ran_ns, ran) == ran;
 }
 
-Placement::Placement(int cores) : cores_(cores), process_(getpid()) {
+Placement::Placement(int cores) : cores_(cores), process_(process_generation()) {
   if (sched_getaffinity(0, sizeof allowed_, &allowed_) != 0 || CPU_COUNT(&allowed_) < cores) {
     CPU_ZERO(&allowed_);
   }
@@ -34,7 +35,7 @@ void Placement::keep_off_caller() {
   cpu_set_t now;
   if (sched_getaffinity(0, sizeof now, &now) == 0 && CPU_COUNT(&now) >= cores_) allowed_ = now;
   // The handles of threads that fork() left behind may stand for the caller, or for others.
-  if (!CPU_ISSET(cpu, &allowed_) || getpid() != process_) return;
+  if (!CPU_ISSET(cpu, &allowed_) || process_generation() != process_) return;
   kept_off_ = cpu;
   cpu_set_t others = allowed_;
   CPU_CLR(cpu, &others);

@@ -13,7 +13,6 @@
 #pragma once
 
 #include <sched.h>
-#include <sys/types.h>
 
 #include <cstdint>
 #include <ctime>
@@ -44,7 +43,7 @@ class Placement {
   };
 
   const int cores_;
-  const pid_t process_;  // in which the workers run
+  const uint32_t process_;  // in which the workers run
   std::vector<Worker> workers_;
   cpu_set_t allowed_;  // CPUs that workers may use; empty: they run where they like
   int kept_off_ = -1;  // the caller's, where they do not run; -1: nowhere in particular

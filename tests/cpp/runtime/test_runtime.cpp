@@ -414,7 +414,8 @@ void test_compiling_ahead(int64_t n) {
 class FakeVendor final : public VendorLibrary {
  public:
   explicit FakeVendor(int& failing) : failing_(failing) {}
-  void run(uint32_t partition, std::span<const Tensor> inputs, std::span<Tensor> outputs) override {
+  void run(uint32_t partition, std::span<const Tensor> inputs, std::span<Tensor> outputs,
+           void*) override {
     if (static_cast<int>(partition) == failing_) throw ExecutionError("told to fail");
     outputs[0] = inputs[0];
     if (partition == 0) outputs[0].shape = {2};

@@ -1,0 +1,353 @@
+#include "runtime/runner.h"
+
+#include <algorithm>
+#include <cstring>
+#include <optional>
+#include <utility>
+
+#include "npu/host/process.h"
+#include "runtime/clock.h"
+#include "runtime/errors.h"
+#include "runtime/value_sizes.h"
+
+namespace dvm {
+namespace {
+
+const char* numpy_name(DType dtype) {
+  constexpr const char* names[kDTypes] = {"float32", "float64",  "int32", "int64", "bool",
+                                          "float16", "bfloat16", "int8",  "uint8", "int16",
+                                          "uint16",  "uint32",   "uint64"};
+  return names[static_cast<int>(dtype)];
+}
+
+bool overlap(const Tensor& a, const Tensor& b) {
+  if (a.data == nullptr || b.data == nullptr) return false;
+  return a.data < b.data + bytes_of(b) && b.data < a.data + bytes_of(a);
+}
+
+// Shapes keep their memory for the next run.
+void let_go(Tensor& tensor) {
+  tensor.shape.clear();
+  tensor.data = nullptr;
+  tensor.owner.reset();
+}
+
+void check_given(const ModelValue& value, const Tensor& given, const Tensor& wanted) {
+  if (given.dtype != wanted.dtype) {
+    throw InputError("the array given for output " + value.name + " is " + numpy_name(given.dtype) +
+                     ", but the model gives " + numpy_name(wanted.dtype));
+  }
+  if (given.shape != wanted.shape) {
+    throw InputError("the array given for output " + value.name + " has shape " +
+                     shape_text(given.shape) + ", but this run gives " + shape_text(wanted.shape));
+  }
+}
+
+void refuse_overlaps(std::span<const Tensor> given, const Model& model) {
+  for (size_t i = 0; i < given.size(); i++) {
+    for (size_t j = 0; j < i; j++) {
+      if (!overlap(given[i], given[j])) continue;
+      throw InputError("the arrays given for outputs " + model.values[model.outputs[j]].name +
+                       " and " + model.values[model.outputs[i]].name + " share memory");
+    }
+  }
+}
+
+const Tensor& given_for(std::span<const Tensor> given, size_t output) {
+  static const Tensor none;
+  return output < given.size() ? given[output] : none;
+}
+
+}  // namespace
+
+// Lets go of everything that belongs to the caller, however a run ends.
+class Runner::RunGuard {
+ public:
+  explicit RunGuard(Runner& runner) : runner_(runner) {}
+  RunGuard(const RunGuard&) = delete;
+  RunGuard& operator=(const RunGuard&) = delete;
+  ~RunGuard() {
+    for (Tensor& tensor : runner_.tensors_) let_go(tensor);
+    runner_.unchecked_.clear();
+  }
+
+ private:
+  Runner& runner_;
+};
+
+Runner::Runner(const Model& model, const Schedule& schedule, std::shared_ptr<SharedDevice> device,
+               VendorLibrary* vendor)
+    : model_(model),
+      schedule_(schedule),
+      device_(std::move(device)),
+      vendor_(vendor),
+      process_(process_generation()),
+      dims_(model_.dims),
+      binder_(model_),
+      launcher_(model_, schedule_, *device_),
+      placed_(schedule_.segments.size()),
+      buffers_(model_.values.size() + kReservedBuffers),
+      tensors_(model_.values.size()) {
+  for (uint32_t value = 0; value < model_.values.size(); value++) {
+    buffer(value) = model_.values[value].contents.data;
+  }
+}
+
+std::vector<Tensor> Runner::run(std::span<const Tensor> inputs, std::span<const Tensor> given,
+                                const RunRequest& request) {
+  const RunGuard guard(*this);
+  const int64_t start = now_ns();
+  std::optional<Profiler> profiler;
+  if (request.profile) profiler.emplace(model_, device_->device.cores(), start);
+  std::vector<Tensor> outputs = run_steps(inputs, given, request, profiler ? &*profiler : nullptr);
+  statistics_.run_ns = now_ns() - start;
+  if (profiler) statistics_.profile = std::make_shared<const RunProfile>(profiler->finish());
+  return outputs;
+}
+
+void Runner::forget() {
+  for (Placed& placed : placed_) placed.valid = false;  // which invalidates the steps
+  launcher_.forget();
+}
+
+std::vector<Tensor> Runner::run_steps(std::span<const Tensor> inputs, std::span<const Tensor> given,
+                                      const RunRequest& request, Profiler* profiler) {
+  statistics_ = RunStatistics{};
+  launcher_.begin_run();
+  bind_inputs(inputs);
+  refuse_overlaps(given, model_);
+  for (size_t index = 0; index < schedule_.segments.size(); index++) {
+    enter_segment(index, given);
+    run_segment(schedule_.segments[index],
+                RunContext{dims_, placed_[index].infos.data(), buffers_.data() + kReservedBuffers,
+                           statistics_, profiler, request});
+  }
+  if (!unchecked_.empty()) evaluate_dims();
+  std::vector<Tensor> outputs = collect(given);
+  launcher_.end_run();
+  output_pool_.end_run();
+  statistics_.arena_bytes = held_bytes();
+  return outputs;
+}
+
+void Runner::bind_inputs(std::span<const Tensor> inputs) {
+  dims_.clear();
+  binder_.clear();
+  for (size_t i = 0; i < model_.inputs.size(); i++) {
+    const ModelValue& value = model_.values[model_.inputs[i]];
+    if (i >= inputs.size() || inputs[i].absent()) {
+      throw InputError("input " + value.name + " is missing");
+    }
+    if (!value.opaque && inputs[i].dtype != value.dtype) {
+      throw InputError("input " + value.name + " is " + numpy_name(inputs[i].dtype) +
+                       ", but the model wants " + numpy_name(value.dtype));
+    }
+    accept(model_.inputs[i], inputs[i]);
+  }
+}
+
+// Takes in a tensor that decides dims: an input or a vendor's result.
+void Runner::accept(uint32_t value, const Tensor& tensor) {
+  if (!model_.values[value].opaque) {
+    binder_.bind(value, tensor.shape, dims_);
+    unchecked_.push_back(value);
+  }
+  buffer(value) = tensor.data;
+  tensors_[value] = tensor;
+}
+
+void Runner::evaluate_dims() {
+  dims_.evaluate();
+  for (const uint32_t value : unchecked_) binder_.check(value, tensors_[value].shape, dims_);
+  unchecked_.clear();
+  binder_.check_assumptions(dims_);
+}
+
+void Runner::enter_segment(size_t index, std::span<const Tensor> given) {
+  evaluate_dims();
+  const Segment& segment = schedule_.segments[index];
+  Placed& placed = placed_[index];
+  if (!placed.valid || placed.dims != dims_.all()) plan_memory(index);
+  if (!segment.arena.empty()) placed.arena.reserve(placed.bytes);
+  for (size_t i = 0; i < segment.arena.size(); i++) {
+    buffer(segment.arena[i]) = placed.arena.data() + placed.requests[i].offset;
+  }
+  place_outputs(segment, given);
+  for (const uint32_t step : segment.dims_writes) {
+    const auto& write = std::get<DimsWrite>(model_.steps[step]);
+    write_dims(write, placed.infos[write.value].bytes);
+  }
+}
+
+void Runner::plan_memory(size_t index) {
+  const Segment& segment = schedule_.segments[index];
+  Placed& placed = placed_[index];
+  placed.valid = false;
+  launcher_.invalidate(segment.first_step, segment.end_step);
+  measure_values(model_, dims_, placed.infos);
+  placed.requests.clear();
+  for (size_t i = 0; i < segment.arena.size(); i++) {
+    const uint32_t value = segment.arena[i];
+    if (placed.infos[value].bytes < 0) throw_bad_size(model_, value, dims_);
+    const Lifetime& lifetime = schedule_.lifetimes[value];
+    placed.requests.push_back(
+        {placed.infos[value].bytes, lifetime.first, lifetime.last, 0, segment.over[i]});
+  }
+  for (const uint32_t value : segment.outputs) {
+    if (placed.infos[value].bytes < 0) throw_bad_size(model_, value, dims_);
+  }
+  placed.bytes = planner_.plan(placed.requests, device_->device.target().stream_bytes);
+  placed.dims = dims_.all();
+  placed.valid = true;
+}
+
+void Runner::place_outputs(const Segment& segment, std::span<const Tensor> given) {
+  for (const uint32_t value : segment.outputs) {
+    const auto known = std::find(model_.outputs.begin(), model_.outputs.end(), value);
+    const auto output = static_cast<size_t>(known - model_.outputs.begin());
+    const ModelValue& described = model_.values[value];
+    Tensor& wanted = tensors_[value];
+    wanted.dtype = described.dtype;
+    put_shape(value, wanted.shape);
+    const Tensor& offered = given_for(given, output);
+    if (!offered.absent()) check_given(described, offered, wanted);
+    if (!offered.absent() && usable_in_place(offered)) {
+      wanted.data = offered.data;
+      wanted.owner = offered.owner;
+    } else {
+      take_memory(wanted, described.name);
+    }
+    buffer(value) = wanted.data;
+  }
+}
+
+// Memory for a fresh output of known dtype and shape.
+void Runner::take_memory(Tensor& output, const std::string& name) {
+  output.owner = output_pool_.take(bytes_of(output), name.c_str());
+  output.data = static_cast<std::byte*>(output.owner.get());
+}
+
+// A given array that shares memory with an input is filled at the end.
+bool Runner::usable_in_place(const Tensor& given) const {
+  return std::none_of(model_.inputs.begin(), model_.inputs.end(),
+                      [&](uint32_t input) { return overlap(given, tensors_[input]); });
+}
+
+void Runner::write_dims(const DimsWrite& write, int64_t bytes) {
+  const std::string& name = model_.values[write.value].name;
+  if (bytes < static_cast<int64_t>(write.slots.size() * sizeof(int64_t))) {
+    throw CompileError(name + " is too small for the dims written to it");
+  }
+  auto* out = reinterpret_cast<int64_t*>(buffer(write.value));
+  for (const DimSlot slot : write.slots) *out++ = dims_.at(slot, name);
+}
+
+void Runner::run_segment(const Segment& segment, const RunContext& run) {
+  for (uint32_t step = segment.first_step; step < segment.end_step;) {
+    const uint32_t first = step;
+    if (const auto* vendor = std::get_if<VendorCall>(&model_.steps[step])) {
+      run_vendor(*vendor, run);
+      step++;
+    } else {
+      const auto is_vendor = [](const Step& s) { return std::holds_alternative<VendorCall>(s); };
+      while (step < segment.end_step && !is_vendor(model_.steps[step])) step++;
+      launcher_.run(first, step, run);
+    }
+    release_dying(first, step);
+  }
+}
+
+void Runner::run_vendor(const VendorCall& call, const RunContext& run) {
+  refuse_interrupted(run.request);
+  std::vector<Tensor> inputs, outputs(call.outputs.size());
+  for (const uint32_t value : call.inputs) inputs.push_back(view_of(value));
+  device_->device.rest();
+  const int64_t start = run.profiler == nullptr ? 0 : now_ns();
+  vendor_->run(call.partition, inputs, outputs, run.request.context);
+  if (process_ != process_generation()) {
+    throw ExecutionError("the process was forked in the middle of this run: run it again");
+  }
+  if (run.profiler != nullptr) run.profiler->ran_vendor(call, start);
+  for (size_t i = 0; i < outputs.size(); i++) {
+    const ModelValue& value = model_.values[call.outputs[i]];
+    if (!value.opaque && outputs[i].dtype != value.dtype) {
+      throw ExecutionError("vendor operator gave " + value.name + " as " +
+                           numpy_name(outputs[i].dtype) + " instead of " + numpy_name(value.dtype));
+    }
+    accept(call.outputs[i], outputs[i]);
+  }
+}
+
+void Runner::release_dying(uint32_t first_step, uint32_t end_step) {
+  for (uint32_t step = first_step; step < end_step; step++) {
+    for (const uint32_t value : schedule_.dying[step]) {
+      std::erase(unchecked_, value);
+      let_go(tensors_[value]);
+    }
+  }
+}
+
+// A value as a tensor, wherever it lies.
+Tensor Runner::view_of(uint32_t value) const {
+  const ModelValue& described = model_.values[value];
+  if (!tensors_[value].absent()) return tensors_[value];
+  if (described.opaque) return described.contents;
+  Tensor view{described.dtype, {}, buffers_[value + kReservedBuffers], nullptr};
+  put_shape(value, view.shape);
+  return view;
+}
+
+std::vector<Tensor> Runner::collect(std::span<const Tensor> given) {
+  std::vector<Tensor> results;
+  results.reserve(model_.outputs.size());
+  for (size_t i = 0; i < model_.outputs.size(); i++) {
+    const uint32_t value = model_.outputs[i];
+    const ModelValue& described = model_.values[value];
+    Tensor result = view_of(value);
+    const Tensor& wanted = given_for(given, i);
+    const bool owned = described.storage == Storage::output || described.storage == Storage::vendor;
+    const bool repeated =
+        std::find(model_.outputs.begin(), model_.outputs.begin() + static_cast<ptrdiff_t>(i),
+                  value) != model_.outputs.begin() + static_cast<ptrdiff_t>(i);
+    if (!described.opaque && result.data != wanted.data &&
+        (!owned || repeated || !wanted.absent())) {
+      if (!wanted.absent()) check_given(described, wanted, result);
+      Tensor copy = wanted;
+      if (wanted.absent()) {
+        copy = {result.dtype, result.shape, nullptr, nullptr};
+        take_memory(copy, described.name);
+      }
+      std::memcpy(copy.data, result.data, static_cast<size_t>(bytes_of(result)));
+      result = std::move(copy);
+    }
+    results.push_back(std::move(result));
+  }
+  return results;
+}
+
+void Runner::put_shape(uint32_t value, std::vector<int64_t>& shape) const {
+  shape.clear();
+  for (const DimSlot slot : model_.values[value].shape) {
+    shape.push_back(dims_.at(slot, model_.values[value].name));
+  }
+}
+
+int64_t Runner::held_bytes() const {
+  int64_t bytes = launcher_.scratch_bytes();
+  for (const Placed& placed : placed_) bytes += placed.arena.capacity();
+  return bytes;
+}
+
+std::map<std::string, int64_t> Runner::bind(std::span<const Tensor> inputs) {
+  const RunGuard guard(*this);
+  bind_inputs(inputs);
+  evaluate_dims();
+  std::map<std::string, int64_t> symbols;
+  for (size_t i = 0; i < model_.dims.symbols.size(); i++) {
+    const auto number = static_cast<int>(i);
+    if (dims_.is_bound(number)) symbols[model_.dims.symbols[i]] = dims_.symbol(number);
+  }
+  return symbols;
+}
+
+}  // namespace dvm

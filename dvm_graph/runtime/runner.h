@@ -1,0 +1,113 @@
+// A run of a model, and what it leaves for the next one.
+//
+//   bind dims -> evaluate the table of dims -> lay out memory -> launch step by step
+//
+// and again from the second on behind each vendor call that decides dims. Programs and the memory
+// layout of the previous run serve again where its dims were the same.
+//
+// After runs that were as large, a run takes nothing from the heap but what it returns.
+//
+// One run at a time. A failed run leaves nothing behind. Of one process: executor.h.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "runtime/binding.h"
+#include "runtime/device_pool.h"
+#include "runtime/launcher.h"
+#include "runtime/memory.h"
+#include "runtime/memory_plan.h"
+#include "runtime/model.h"
+#include "runtime/output_pool.h"
+#include "runtime/schedule.h"
+#include "runtime/statistics.h"
+
+namespace dvm {
+
+// Runs the partitions that the compiler left to a vendor library.
+class VendorLibrary {
+ public:
+  virtual ~VendorLibrary() = default;
+  // Fills in `outputs` (dtype, shape, data, owner). Inputs are valid during the call only. Throws
+  // what it likes: run() lets it through. `context` is that of the run.
+  virtual void run(uint32_t partition, std::span<const Tensor> inputs, std::span<Tensor> outputs,
+                   void* context) = 0;
+};
+
+class Runner {
+ public:
+  // `vendor` may be null where the model has no vendor calls.
+  Runner(const Model& model, const Schedule& schedule, std::shared_ptr<SharedDevice> device,
+         VendorLibrary* vendor);
+
+  // `inputs` in the model's order; absent ones are errors. `given` holds caller-owned arrays for
+  // outputs, absent where a fresh one is wanted; it may be empty. Throws InputError, ShapeError,
+  // OutOfMemoryError, ExecutionError, CancelledError.
+  std::vector<Tensor> run(std::span<const Tensor> inputs, std::span<const Tensor> given,
+                          const RunRequest& request);
+
+  // Drops programs and memory layouts.
+  void forget();
+
+  // The symbols that inputs of these shapes bind.
+  std::map<std::string, int64_t> bind(std::span<const Tensor> inputs);
+
+  const RunStatistics& statistics() const { return statistics_; }  // of the last run
+  uint32_t process() const { return process_; }                    // that it belongs to
+
+ private:
+  // What is left of the previous run for a segment.
+  struct Placed {
+    bool valid = false;
+    std::vector<int64_t> dims;
+    std::vector<ValueInfo> infos;         // by value
+    std::vector<BufferRequest> requests;  // of Segment::arena
+    int64_t bytes = 0;
+    Arena arena;
+  };
+  class RunGuard;
+
+  std::vector<Tensor> run_steps(std::span<const Tensor> inputs, std::span<const Tensor> given,
+                                const RunRequest& request, Profiler* profiler);
+  void bind_inputs(std::span<const Tensor> inputs);
+  void accept(uint32_t value, const Tensor& tensor);
+  void evaluate_dims();
+  void enter_segment(size_t index, std::span<const Tensor> given);
+  void plan_memory(size_t index);
+  void place_outputs(const Segment& segment, std::span<const Tensor> given);
+  void take_memory(Tensor& output, const std::string& name);
+  bool usable_in_place(const Tensor& given) const;
+  void write_dims(const DimsWrite& write, int64_t bytes);
+  void run_segment(const Segment& segment, const RunContext& run);
+  void run_vendor(const VendorCall& call, const RunContext& run);
+  void release_dying(uint32_t first_step, uint32_t end_step);
+  Tensor view_of(uint32_t value) const;
+  std::vector<Tensor> collect(std::span<const Tensor> given);
+  std::byte*& buffer(uint32_t value) { return buffers_[value + kReservedBuffers]; }
+  void put_shape(uint32_t value, std::vector<int64_t>& shape) const;
+  int64_t held_bytes() const;
+
+  const Model& model_;
+  const Schedule& schedule_;
+  const std::shared_ptr<SharedDevice> device_;
+  VendorLibrary* const vendor_;
+  const uint32_t process_;
+
+  Dims dims_;
+  DimBinder binder_;
+  Launcher launcher_;
+  MemoryPlanner planner_;
+  OutputPool output_pool_;
+  std::vector<Placed> placed_;       // by segment
+  std::vector<std::byte*> buffers_;  // kReservedBuffers, then by value
+  std::vector<Tensor> tensors_;      // by value: inputs, outputs and vendor results of this run
+  std::vector<uint32_t> unchecked_;  // bound values whose dims await evaluation
+  RunStatistics statistics_;
+};
+
+}  // namespace dvm
