@@ -44,7 +44,7 @@ from dvm_graph.import_.types import read_type
 from dvm_graph.import_.vendor_library import newest_version
 from dvm_graph.ir import Dim, DType, Graph, ModelMetadata, Node, Value
 from dvm_graph.options import Options
-from dvm_graph.symbolic import Symbols, parse_dim
+from dvm_graph.symbolic import Symbols, parse_dim, unsolved_dims
 
 _REGION_ORDER = {"then_branch": 0, "else_branch": 1}
 
@@ -145,6 +145,8 @@ class Importer:
         self._external = external
         self._symbols = symbols
         self._provenance = provenance or Provenance()
+        self._free: dict[Dim, Dim] = {}
+        """Dims of inputs that nothing can be solved from, as the symbols that they become."""
 
     # -- graphs
 
@@ -159,6 +161,8 @@ class Importer:
         scope = Scope(graph, parent)
         self._import_initializers(scope, initializers, proto.sparse_initializer)
         self._import_inputs(scope, proto.input)
+        if parent is None:
+            self._free_unsolved_dims(graph)
         for node in self.import_nodes(scope, proto.node, {}):
             graph.add(node)
         _keep_declared_types(scope, proto)
@@ -204,11 +208,23 @@ class Importer:
             scope.define(info.name, value, "an input")
             scope.graph.inputs.append(value)
 
+    def _free_unsolved_dims(self, graph: Graph) -> None:
+        """Gives dims of inputs that nothing can be solved from (`batch*heads`, where no input tells
+        either) symbols of their own: to onnxruntime their texts are names and nothing else.
+        """
+        shapes = [value.shape for value in graph.inputs if value.shape is not None]
+        for dim in unsolved_dims(shapes):
+            self._free[dim] = self._symbols.fresh(str(dim))
+        for value in graph.inputs:
+            if value.shape is not None:
+                value.shape = tuple(self._free.get(dim, dim) for dim in value.shape)
+
     def _dim(self, name: str, dim: onnx.TensorShapeProto.Dimension, axis: int) -> Dim:
         if dim.HasField("dim_value") and dim.dim_value >= 0:
             return dim.dim_value
         if dim.dim_param:
-            return parse_dim(dim.dim_param, self._symbols)
+            parsed = parse_dim(dim.dim_param, self._symbols)
+            return self._free.get(parsed, parsed)
         return self._symbols.fresh(f"{name}_dim{axis}")
 
     # -- nodes

@@ -29,8 +29,8 @@ from dvm_graph.kernels.plan import (
 )
 from dvm_graph.kernels.value_table import ValueTable
 from dvm_graph.options import Options
-from dvm_graph.symbolic import DimTable, Facts
-from dvm_graph.symbolic.dims import logical_and, substitute, symbols_of
+from dvm_graph.symbolic import DimTable, Facts, solve
+from dvm_graph.symbolic.dims import logical_and, symbols_of
 
 
 def lower_kernels(schedule: Schedule, facts: Facts, options: Options) -> ModelPlan:
@@ -131,31 +131,12 @@ class _ModelLowering:
         if not value.computable:
             return
         for axis, dim in enumerate(value.shape or ()):
-            if isinstance(dim, int):
+            solution = solve(dim)
+            if solution is None or solution.symbol in self._bound:
                 continue
-            symbols = symbols_of(dim)
-            if len(symbols) != 1:
-                continue
-            (symbol,) = symbols
-            linear = _linear(dim, symbol)
-            if symbol in self._bound or linear is None:
-                continue
-            self._bound.add(symbol)
+            self._bound.add(solution.symbol)
+            slot = self._plan.dims.symbol(solution.symbol)
+            number = self._values.number(value)
             self._plan.bindings.append(
-                SymbolBinding(
-                    self._plan.dims.symbol(symbol), self._values.number(value), axis, *linear
-                )
+                SymbolBinding(slot, number, axis, solution.scale, solution.shift)
             )
-
-
-def _linear(dim: Dim, symbol: Any) -> tuple[int, int] | None:
-    """(a, b) where the dim is a * symbol + b, a not 0."""
-    if dim is symbol:
-        return 1, 0
-    shift, next_value, third = (substitute(dim, {symbol: x}) for x in (0, 1, 2))
-    if not all(isinstance(x, int) for x in (shift, next_value, third)):
-        return None
-    scale = next_value - shift
-    if scale == 0 or third - next_value != scale or dim != symbol * scale + shift:
-        return None
-    return scale, shift

@@ -3,6 +3,7 @@
 The only room that imports sympy.
 """
 
+from dvm_graph.symbolic.binders import solve, unsolved_dims
 from dvm_graph.symbolic.builder import Builder
 from dvm_graph.symbolic.dims import (
     Symbols,
@@ -59,8 +60,10 @@ __all__ = [
     "neg",
     "parse_dim",
     "product",
+    "solve",
     "sub",
     "substitute",
     "symbols_of",
     "truncdiv",
+    "unsolved_dims",
 ]

@@ -1,4 +1,6 @@
-"""Which vendor operators bind symbols: sizes that are known only once the operator has run.
+"""What binds symbols: dims of inputs, and vendor operators whose sizes are known once they have run.
+
+In: dims. Out: the symbol that each can be solved for, and those that solve nothing.
 
 In: a graph of basic and vendor operators. Out: the operator of each such symbol, and the symbols an
 operator needs. No edge of the graph says so: only shapes and attributes mention the symbol.
@@ -8,13 +10,48 @@ Only computable values bind symbols: of others the executor does not see the sha
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import sympy
 
-from dvm_graph.ir import Graph, Node
-from dvm_graph.symbolic.dims import symbols_of
+from dvm_graph.ir import Dim, Graph, Node
+from dvm_graph.symbolic.dims import substitute, symbols_of
+
+
+@dataclass(frozen=True, slots=True)
+class Solution:
+    """A dim that is `scale * symbol + shift`."""
+
+    symbol: sympy.Symbol
+    scale: int
+    shift: int
+
+
+def solve(dim: Dim) -> Solution | None:
+    """The symbol that an extent of this dim determines; None: there is none, or not one alone."""
+    symbols = symbols_of(dim) if not isinstance(dim, int) else ()
+    if len(symbols) != 1:
+        return None
+    (symbol,) = symbols
+    if dim is symbol:
+        return Solution(symbol, 1, 0)
+    shift, next_value, third = (substitute(dim, {symbol: x}) for x in (0, 1, 2))
+    if not (isinstance(shift, int) and isinstance(next_value, int) and isinstance(third, int)):
+        return None
+    scale = next_value - shift
+    if scale == 0 or third - next_value != scale or dim != symbol * scale + shift:
+        return None
+    return Solution(symbol, scale, shift)
+
+
+def unsolved_dims(shapes: Iterable[Sequence[Dim]]) -> list[Dim]:
+    """Dims of which some symbol is determined by none of them, or only by less than nothing."""
+    found = [dim for shape in shapes for dim in shape if not isinstance(dim, int)]
+    solutions = [solution for solution in map(solve, found) if solution is not None]
+    solved = {solution.symbol for solution in solutions if solution.scale > 0}
+    return [dim for dim in dict.fromkeys(found) if not solved.issuperset(symbols_of(dim))]
 
 
 def find_binders(graph: Graph, order: Iterable[Node]) -> dict[sympy.Symbol, Node]:

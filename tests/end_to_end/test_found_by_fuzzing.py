@@ -132,3 +132,39 @@ def test_a_vendor_operator_whose_results_nobody_reads() -> None:
     disabled = frozenset(("eliminate_dead",))
     (y,) = dvm_graph.optimize(model, disable_passes=disabled).run({"x": np.eye(3, dtype="f4")})
     assert y == 1
+
+
+@pytest.mark.parametrize("text", ["a*b", "a+b", "-a", "a//2", "a*a", "a - a//2", "2*a + 1"])
+def test_dims_of_inputs_from_which_nothing_can_be_solved(text: str) -> None:
+    """Their symbols had no value, and every run failed; to onnxruntime such a text is a name."""
+    model = onnx.parser.parse_model(
+        f"""<ir_version: 10, opset_import: ["" : 21]>
+        names (float["{text}", n] x, float["{text}", n] z) => (float["{text}", m] y)
+        {{ s = Add(x, z) t = Transpose<perm = [1, 0]>(s) y = MatMul(s, t) }}"""
+    )
+    optimized = dvm_graph.optimize(model)
+    for rows in (5, 1, 3):
+        feeds = {name: np.ones((rows, 2), np.float32) for name in ("x", "z")}
+        assert_all_close(optimized.run(feeds), session(model).run(None, feeds))
+
+
+def test_a_dim_that_other_inputs_determine_is_no_name() -> None:
+    model = onnx.parser.parse_model(
+        """<ir_version: 10, opset_import: ["" : 21]>
+        names (float["a//2"] x, float[a] z) => (float[m] y) { y = Concat<axis = 0>(x, z) }"""
+    )
+    optimized = dvm_graph.optimize(model)
+    ones = np.ones(9, np.float32)
+    assert optimized.run({"x": ones[:4], "z": ones})[0].shape == (13,)
+    with pytest.raises(dvm_graph.DvmError, match="a//2"):
+        optimized.run({"x": ones[:3], "z": ones})
+
+
+def test_the_contents_of_a_sum_of_nothing() -> None:
+    """How long its rows are was left to numpy, which cannot tell where there are none."""
+    model = model_from_text(
+        """empty () => (int64[a, b, c] y)
+        <int64 two = {-2}, int64 one = {1}, int64[2] axes = {1, 2}>
+        { r = Range(two, two, one) u = Unsqueeze(r, axes) y = MatMul(u, u) }"""
+    )
+    assert_same_bits(dvm_graph.optimize(model).run({}), session(model).run(None, {}))
