@@ -80,12 +80,15 @@ QUANTIZATION_STEPS = 1
 is rounded, and the order of operations decides which side of the middle it comes out on."""
 
 
-def assert_within_steps(actual: Array, expected: Array, reduction_length: int = 1) -> None:
-    """As `assert_close`; integers may be `QUANTIZATION_STEPS` apart."""
-    if actual.dtype.kind not in "iu":
+def assert_within_steps(
+    actual: Array, expected: Array, reduction_length: int = 1, step: float = 0.0
+) -> None:
+    """As `assert_close`, but that integers may be `QUANTIZATION_STEPS` apart, and floats as many of the
+    `step` between two numbers that they were dequantised to."""
+    if actual.dtype.kind not in "iu" and step == 0:
         assert_close(actual, expected, reduction_length=reduction_length)
         return
     assert actual.shape == expected.shape, f"shape {actual.shape}, expected {expected.shape}"
     assert actual.dtype == expected.dtype, f"dtype {actual.dtype}, expected {expected.dtype}"
-    apart = np.abs(actual.astype(np.int64) - expected.astype(np.int64))
-    assert np.max(apart, initial=0) <= QUANTIZATION_STEPS, f"{actual}, expected {expected}"
+    apart = np.abs(actual.astype(np.float64) - expected.astype(np.float64)) / (step or 1)
+    assert np.max(np.round(apart, 3), initial=0) <= QUANTIZATION_STEPS, f"{actual}, not {expected}"
