@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from numpy.typing import ArrayLike, NDArray
 
 from dvm_graph.errors import InputError
+from dvm_graph.feeds import table_rows
 from dvm_graph.import_ import declared_shape, type_text
 from dvm_graph.ir import ModelMetadata, Value
 from dvm_graph.options import Options
@@ -84,6 +85,10 @@ class Model:
     def get_modelmeta(self) -> ModelMetadata:
         """What the model's file says about it."""
         return self._compiled.graph.about
+
+    def table_rows(self) -> dict[str, int]:
+        """How many rows the tables have that inputs pick rows of: the vocabulary of token ids."""
+        return table_rows(self._compiled.graph)
 
     def run(
         self,

@@ -7,18 +7,18 @@ from pathlib import Path
 from typing import Any
 
 import click
-from rich import box
 from rich.console import Console
 from rich.progress import track
-from rich.table import Table as RichTable
 
 from dvm_graph.cli.arrays import Arrays, load_arrays
 from dvm_graph.cli.dims import DimRanges, all_dims, input_options, text_of
 from dvm_graph.cli.request import Request, answers, errors, model_command, print_json, working
-from dvm_graph.compare import Timing, random_feeds, reference_session, time_model
+from dvm_graph.cli.tables import print_table
+from dvm_graph.compare import Timing, reference_session, time_model
 from dvm_graph.errors import InputError
+from dvm_graph.feeds import random_feeds
 from dvm_graph.model import Model
-from dvm_graph.profile import Profile, Table, tables
+from dvm_graph.profile import Profile, tables
 from dvm_graph.profile.text import summary
 
 
@@ -86,7 +86,7 @@ def _points(model: Model, feeds: Path | None, dims: DimRanges) -> list[dict[str,
 
 
 def _arrays(model: Model, feeds: Path | None, dims: dict[str, int], seed: int) -> Arrays:
-    return random_feeds(model.get_inputs(), dims, seed) if feeds is None else load_arrays(feeds)
+    return random_feeds(model, dims, seed) if feeds is None else load_arrays(feeds)
 
 
 def _plain(
@@ -103,11 +103,11 @@ def _plain(
 def _print(
     console: Console, points: list[dict[str, int]], timings: list[Timing], profiles: list[Profile]
 ) -> None:
-    table = RichTable("dims")
     both = timings[0].onnxruntime_seconds is not None
-    columns = ("first run", "median", "fastest", "slowest")
-    for name in (*columns, "onnxruntime", "ratio") if both else columns:
-        table.add_column(name, justify="right")
+    columns = ["dims", "first run", "median", "fastest", "slowest"]
+    if both:
+        columns += ["onnxruntime", "ratio"]
+    rows = []
     for dims, timing in zip(points, timings, strict=True):
         cells = [timing.first_seconds, timing.seconds, timing.fastest_seconds]
         cells.append(timing.slowest_seconds)
@@ -115,18 +115,9 @@ def _print(
         if timing.onnxruntime_seconds is not None:
             row.append(f"{timing.onnxruntime_seconds * 1e3:.3f} ms")
             row.append(f"{timing.onnxruntime_seconds / timing.seconds:.2f}x")
-        table.add_row(*row)
-    console.print(table)
+        rows.append(row)
+    print_table(console, columns, rows)
     for dims, profile in zip(points, profiles, strict=False):
         console.print(f"\n{text_of(dims)}\n{summary(profile)}", highlight=False, markup=False)
         for part in tables(profile):
-            console.print(_rich(part))
-
-
-def _rich(table: Table) -> RichTable:
-    made = RichTable(title=table.title, title_justify="left", box=box.SIMPLE_HEAD)
-    for index, column in enumerate(table.columns):
-        made.add_column(column, justify="left" if index == 0 else "right")
-    for row in table.rows:
-        made.add_row(*row)
-    return made
+            print_table(console, part.columns, part.rows, title=part.title)

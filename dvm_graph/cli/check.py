@@ -7,10 +7,10 @@ from typing import Any
 
 import click
 from rich.console import Console
-from rich.table import Table
 
 from dvm_graph.check import CheckReport, Finding, Subject, validate
 from dvm_graph.cli.request import Request, answers, model_command, print_json, working
+from dvm_graph.cli.tables import print_table
 
 
 @click.command()
@@ -32,12 +32,9 @@ def check(request: Request, seed: int) -> None:
 
 
 def _print(console: Console, report: CheckReport) -> None:
-    table = Table(
-        "what", "kind", "kernels", "runs", "elements", "open", "max error", "of bound", ""
-    )
-    for subject in report.subjects:
-        table.add_row(*_row(subject))
-    console.print(table)
+    columns = ("what", "kind", "right")
+    numbers = ("kernels", "runs", "elements", "open", "max error", "of bound")
+    print_table(console, columns + numbers, [_row(s) for s in report.subjects], texts=3)
     for finding in report.findings:
         console.print(str(finding), style="red", markup=False, highlight=False)
     kernels = sum(subject.copies for subject in report.subjects if subject.kind == "kernel")
@@ -50,13 +47,13 @@ def _row(subject: Subject) -> tuple[str, ...]:
     return (
         subject.name,
         subject.kind,
+        verdict,
         str(subject.copies) if subject.kind in ("kernel", "fallback") else "",
         str(subject.runs),
         str(subject.elements),
         str(subject.open),
         f"{subject.error:.1e}",
         f"{subject.bound:.0%}",
-        verdict,
     )
 
 

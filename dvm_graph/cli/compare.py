@@ -7,13 +7,14 @@ from typing import Any
 
 import click
 from rich.console import Console
+from rich.markup import escape
 from rich.progress import track
-from rich.table import Table
 
 from dvm_graph.cli.arrays import load_arrays
 from dvm_graph.cli.dims import DimRanges, all_dims, input_options, text_of
 from dvm_graph.cli.request import Request, answers, errors, model_command, print_json, working
-from dvm_graph.compare import Comparison, compare_model, reference_session
+from dvm_graph.cli.tables import print_table
+from dvm_graph.compare import Comparison, OutputComparison, compare_model, reference_session
 from dvm_graph.errors import InputError
 from dvm_graph.model import Model
 
@@ -60,28 +61,42 @@ def _sweep(request: Request, model: Model, dims: DimRanges, seed: int) -> list[C
 
 
 def _print(console: Console, results: list[Comparison]) -> None:
-    table = Table(
-        "dims", "output", "shape", "max error", "relative", "equal", "dvm_graph", "onnxruntime"
+    columns = (
+        *("dims", "output", "shape", "equal"),
+        *("max error", "relative", "dvm_graph", "onnxruntime", "ratio"),
     )
+    rows = []
     for result in results:
         for number, output in enumerate(result.outputs):
             first = number == 0
-            table.add_row(
-                text_of(result.dims) if first else "",
-                output.name,
-                str(list(output.shape)),
-                f"{output.max_absolute_error:.2e}",
-                f"{output.max_relative_error:.2e}",
-                "yes" if output.passed else "[bold red]NO[/]",
-                f"{result.seconds * 1e3:.3f} ms" if first else "",
-                f"{result.onnxruntime_seconds * 1e3:.3f} ms" if first else "",
+            rows.append(
+                (
+                    text_of(result.dims) if first else "",
+                    escape(output.name),
+                    escape(str(list(output.shape))),
+                    _verdict(output),
+                    f"{output.max_absolute_error:.2e}",
+                    f"{output.max_relative_error:.2e}",
+                    f"{result.seconds * 1e3:.3f} ms" if first else "",
+                    f"{result.onnxruntime_seconds * 1e3:.3f} ms" if first else "",
+                    f"{result.onnxruntime_seconds / result.seconds:.2f}x" if first else "",
+                )
             )
-    console.print(table)
+    print_table(console, columns, rows, texts=4)
     failed = sum(not result.passed for result in results)
     shapes = f"{len(results)} shape{'s' if len(results) > 1 else ''}"
     if results[0].precision != "f32":
         shapes = f"products of {results[0].precision}, {shapes}"
     console.print(f"{shapes}, {failed} different" if failed else f"{shapes}, all equal")
+
+
+def _verdict(output: OutputComparison) -> str:
+    """In a word, and how far both are from float64 where that was asked."""
+    word = "yes" if output.passed else "[bold red]NO[/]"
+    if output.float64_errors is None:
+        return word
+    ours, theirs = output.float64_errors
+    return f"{word} (float64: {ours:.1e}, onnxruntime {theirs:.1e})"
 
 
 def _plain(result: Comparison) -> dict[str, Any]:
@@ -99,6 +114,8 @@ def _plain(result: Comparison) -> dict[str, Any]:
                 "max_absolute_error": _finite(output.max_absolute_error),
                 "max_relative_error": _finite(output.max_relative_error),
                 "passed": output.passed,
+                "float64_errors": output.float64_errors
+                and [_finite(error) for error in output.float64_errors],
             }
             for output in result.outputs
         ],

@@ -11,7 +11,7 @@ from typing import Any
 import click
 
 from dvm_graph.cli.request import errors
-from dvm_graph.compare import DEFAULT_EXTENT, dim_names
+from dvm_graph.feeds import DEFAULT_EXTENT, dim_names
 from dvm_graph.model import Model
 
 _MAX_EXTENTS = 10_000

@@ -82,9 +82,12 @@ def errors() -> Console:
     return Console(stderr=True)
 
 
-def answers(width: int | None = None) -> Console:
-    """The console for answers; as wide as they are where it is no terminal."""
-    return Console(file=sys.stdout, width=width if sys.stdout.isatty() else 200)
+def answers() -> Console:
+    """The console for answers; lines are as long as they are where it is no terminal."""
+    return Console(file=sys.stdout, width=None if sys.stdout.isatty() else _UNBOUNDED)
+
+
+_UNBOUNDED = 1 << 16
 
 
 @contextmanager

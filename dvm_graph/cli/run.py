@@ -6,13 +6,14 @@ from pathlib import Path
 from typing import Any
 
 import click
-from rich.table import Table
+from rich.markup import escape
 
 from dvm_graph.cli.arrays import Arrays, describe_array, load_arrays, save_arrays
 from dvm_graph.cli.dims import DimRanges, input_options, single_dims
 from dvm_graph.cli.request import Request, answers, model_command, print_json
-from dvm_graph.compare import random_feeds
+from dvm_graph.cli.tables import print_table
 from dvm_graph.errors import InputError
+from dvm_graph.feeds import random_feeds
 from dvm_graph.model import Model
 
 
@@ -20,7 +21,10 @@ from dvm_graph.model import Model
 @model_command
 @input_options("Extent of a dim of random inputs: batch=4. Default: 2.")
 @click.option(
-    "--output", type=click.Path(dir_okay=False, path_type=Path), help="Write results to this .npz."
+    "-o",
+    "--output",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Write results to this .npz.",
 )
 def run(
     request: Request, feeds: Path | None, dims: DimRanges, seed: int, output: Path | None
@@ -40,13 +44,14 @@ def run(
     if request.as_json:
         print_json({"outputs": facts, "statistics": _cost(model)})
     else:
-        answers().print(_table(facts))
+        columns = ("output", "dtype", "shape", "min", "max", "mean")
+        print_table(answers(), columns, _rows(facts), texts=3)
 
 
 def read_feeds(model: Model, path: Path | None, dims: DimRanges, seed: int) -> Arrays:
     """Inputs from a file, or random ones of the given extents."""
     if path is None:
-        return random_feeds(model.get_inputs(), single_dims(model, dims), seed)
+        return random_feeds(model, single_dims(model, dims), seed)
     if dims:
         raise InputError("--feeds and --dim exclude each other: the arrays have their shapes")
     return load_arrays(path)
@@ -64,9 +69,9 @@ def _cost(model: Model) -> dict[str, Any]:
     }
 
 
-def _table(facts: list[dict[str, Any]]) -> Table:
-    table = Table("output", "dtype", "shape", "min", "max", "mean")
-    for fact in facts:
-        numbers = [f"{fact[key]:.6g}" if key in fact else "" for key in ("min", "max", "mean")]
-        table.add_row(fact["name"], fact["dtype"], str(fact["shape"]), *numbers)
-    return table
+def _rows(facts: list[dict[str, Any]]) -> list[list[str]]:
+    return [
+        [escape(fact["name"]), fact["dtype"], escape(str(fact["shape"]))]
+        + [f"{fact[key]:.6g}" if key in fact else "" for key in ("min", "max", "mean")]
+        for fact in facts
+    ]

@@ -1,0 +1,59 @@
+"""A model in float64: who of two engines that differ is off.
+
+In: a model and arrays for its inputs. Out: its outputs, computed by its basic operators in float64; vendor
+operators compute in their own types.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from dvm_graph.check.extents import Extents
+from dvm_graph.check.oracle import run_vendor
+from dvm_graph.check.reference import Reference
+from dvm_graph.decompose import decompose
+from dvm_graph.import_ import import_onnx
+from dvm_graph.ir import Node, Value
+from dvm_graph.options import Options
+from dvm_graph.pipeline import Source
+from dvm_graph.symbolic import Facts, Symbols
+
+Array: TypeAlias = np.ndarray[Any, Any]
+
+
+def float64_outputs(source: Source, feeds: Mapping[str, Array]) -> list[Array]:
+    """The outputs of a model; integers and what else is no float in their own types.
+
+    Raises:
+        DvmError: a vendor operator fails on these inputs, or dims cannot be told from them.
+    """
+    facts, options = Facts(Symbols()), Options()
+    graph = decompose(import_onnx(source, options, facts.symbols), facts, options)
+    extents = Extents({})
+    reference = Reference(extents)
+    for value in graph.inputs:
+        array = np.asarray(feeds[value.name])
+        _bind(extents, value, array)
+        reference.give(value, array)
+    with np.errstate(all="ignore"):
+        for node in graph.sorted_nodes():
+            _run(node, extents, reference)
+    return [reference.operand(value).value for value in graph.outputs]
+
+
+def _run(node: Node, extents: Extents, reference: Reference) -> None:
+    if node.op != "vendor":
+        reference.known[node.output] = reference.result(node)
+        return
+    for value, array in zip(node.outputs, run_vendor(node, node.outputs, reference), strict=True):
+        _bind(extents, value, array)
+        reference.give(value, array)
+
+
+def _bind(extents: Extents, value: Value, array: Array) -> None:
+    for dim, extent in zip(value.shape or (), array.shape, strict=False):
+        if not isinstance(dim, int) and dim.is_Symbol:
+            extents.bind(dim, extent)

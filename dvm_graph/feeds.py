@@ -1,0 +1,145 @@
+"""Random inputs that a model can make sense of, from its names, dtypes and vocabularies.
+
+In: a model, extents of its dims, a seed. Out: an array for each input. Floats are standard normal.
+Integers that pick rows of a constant table are drawn from its rows; masks are ones with a tail of zeros
+in some rows, positions count up, a sampling rate is 16,000, bytes are any byte, and other integers 0 or
+1. Invariant: the same arguments give the same arrays.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dvm_graph.errors import InputError, OutOfMemoryError
+from dvm_graph.ir import DType, Graph, Value
+from dvm_graph.symbolic import Symbols, evaluate_dim_text, parse_dim
+
+if TYPE_CHECKING:
+    from dvm_graph.model import Model, TensorInfo
+
+Array = NDArray[Any]
+
+DEFAULT_EXTENT = 2
+"""Of dims that are not given."""
+
+_MASK = re.compile(r"mask", re.IGNORECASE)
+_POSITIONS = re.compile(r"position", re.IGNORECASE)
+_RATE = re.compile(r"^(sr|sampl\w*_?rate)$", re.IGNORECASE)
+_SAMPLING_RATE = 16000
+_ON_THE_WAY = frozenset(("cast", "reshape", "broadcast_to", "transpose", "slice", "view", "select"))
+"""Operators behind which an index is still one: those that handle negative ones among them."""
+
+
+def random_feeds(model: Model, dims: Mapping[str, int], seed: int) -> dict[str, Array]:
+    """Inputs at given extents; dims that are not named are 2.
+
+    Raises:
+        InputError: a negative seed or extent, a dim that no input has, or a dtype of which there
+            are no random values.
+        OutOfMemoryError: the inputs do not fit memory.
+    """
+    if seed < 0:
+        raise InputError(f"the seed is {seed}, but has to be 0 or more")
+    inputs = model.get_inputs()
+    known = dim_names(inputs)
+    for name in dims:
+        if name not in known:
+            raise InputError(f"no input has a dim {name!r}; dims are {', '.join(known) or 'fixed'}")
+    generator = np.random.default_rng(seed)
+    rows = model.table_rows()
+    feeds: dict[str, Array] = {}
+    for info in inputs:
+        shape = tuple(_extent(dim, dims) for dim in info.shape)
+        if min(shape, default=0) < 0:
+            raise InputError(f"input {info.name!r} cannot have shape {list(shape)}")
+        dtype = _numpy_dtype(info)
+        try:
+            feeds[info.name] = _draw(generator, info.name, shape, dtype, rows.get(info.name))
+        except (MemoryError, ValueError) as error:  # numpy refuses the largest with the latter
+            raise OutOfMemoryError(
+                f"no memory for input {info.name!r} of shape {list(shape)}"
+            ) from error
+    return feeds
+
+
+def dim_names(inputs: list[TensorInfo]) -> list[str]:
+    """Names of the dims that inputs have, each once."""
+    symbols = Symbols()
+    for info in inputs:
+        for dim in info.shape:
+            if isinstance(dim, str):
+                parse_dim(dim, symbols)
+    return [symbol.name for symbol in symbols.order]
+
+
+def table_rows(graph: Graph) -> dict[str, int]:
+    """How many rows the smallest constant table has that an input picks rows of, by the input's name."""
+    found: dict[str, int] = {}
+    for value in graph.inputs:
+        sizes = list(_sizes_of_tables(graph, value)) if value.dtype.is_integer else []
+        if sizes:
+            found[value.name] = min(sizes)
+    return found
+
+
+def _sizes_of_tables(graph: Graph, value: Value) -> Iterator[int]:
+    seen, pending = {value}, [value]
+    while pending:
+        current = pending.pop()
+        for node in graph.users(current):
+            if node.op == "gather" and current is node.inputs[1]:
+                table, axis = node.inputs[0], node.attrs.get("axis", 0)
+                if table is not None and table.is_constant and table.shape is not None:
+                    yield int(table.shape[axis])
+            elif node.op in _ON_THE_WAY and node.output not in seen:
+                seen.add(node.output)
+                pending.append(node.output)
+
+
+def _draw(
+    generator: np.random.Generator,
+    name: str,
+    shape: tuple[int, ...],
+    dtype: np.dtype[Any],
+    rows: int | None,
+) -> Array:
+    if dtype.kind not in "iub":
+        return np.asarray(generator.standard_normal(shape)).astype(dtype)
+    if _MASK.search(name):
+        return _mask(generator, shape).astype(dtype)
+    if _POSITIONS.search(name) and shape:
+        count = np.arange(shape[-1]) % (rows or max(shape[-1], 1))
+        return np.broadcast_to(count, shape).astype(dtype)
+    if rows is not None:
+        return generator.integers(0, max(rows, 1), shape).astype(dtype)
+    if _RATE.match(name):
+        return np.full(shape, _SAMPLING_RATE).astype(dtype)
+    return generator.integers(0, 256 if dtype == np.uint8 else 2, shape).astype(dtype)
+
+
+def _mask(generator: np.random.Generator, shape: tuple[int, ...]) -> Array:
+    """Ones, and zeros at the end of some rows, but never a row of zeros alone."""
+    if not shape or shape[-1] == 0:
+        return np.ones(shape)
+    kept = generator.integers(1, 2 * shape[-1] + 1, (*shape[:-1], 1))
+    return np.asarray(np.arange(shape[-1]) < kept)
+
+
+def _extent(dim: int | str, dims: Mapping[str, int]) -> int:
+    return dim if isinstance(dim, int) else evaluate_dim_text(dim, dims, DEFAULT_EXTENT)
+
+
+def _numpy_dtype(info: TensorInfo) -> np.dtype[Any]:
+    name = info.type.removeprefix("tensor(").removesuffix(")")
+    name = {"float": "float32", "double": "float64"}.get(name, name)
+    if name == "bfloat16":
+        return DType.BFLOAT16.numpy
+    try:
+        return np.dtype(name)
+    except TypeError as error:
+        raise InputError(f"input {info.name!r} has type {info.type}; pass feeds for it") from error

@@ -1,0 +1,72 @@
+"""Random inputs follow what a model does with them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from onnx import numpy_helper, parser
+
+import dvm_graph
+from dvm_graph.feeds import random_feeds
+
+MODEL = parser.parse_model(
+    """<ir_version: 9, opset_import: ["" : 20]>
+    g (int64[b, s] ids, int32[b, s] attention_mask, int64[b, s] position_ids, int64 sr, uint8[b] byte,
+       float[b] x, bool[b] flag)
+      => (float[b, s, 2] y, int32[b, s] m, int64 r, float[b] z, bool[b] f)
+    {
+        wide = Cast<to = 7>(ids)
+        words = Gather(table, wide)
+        where = Gather(places, position_ids)
+        y = Add(words, where)
+        m = Neg(attention_mask)
+        r = Neg(sr)
+        bytes = Cast<to = 1>(byte)
+        z = Add(bytes, x)
+        f = Not(flag)
+    }"""
+)
+for _name, _rows in (("table", 37), ("places", 5)):
+    _array = np.ones((_rows, 2), np.float32)
+    MODEL.graph.initializer.append(numpy_helper.from_array(_array, _name))
+
+
+def _feeds(seed: int = 0) -> dict[str, np.ndarray[Any, Any]]:
+    return random_feeds(dvm_graph.optimize(MODEL), {"b": 60, "s": 9}, seed)
+
+
+def test_vocabularies_are_used_whole() -> None:
+    ids = _feeds()["ids"]
+    assert ids.shape == (60, 9)
+    assert set(np.unique(ids)) == set(range(37))
+
+
+def test_positions_count_up_within_their_table() -> None:
+    assert _feeds()["position_ids"][1].tolist() == [0, 1, 2, 3, 4, 0, 1, 2, 3]
+
+
+def test_masks_are_ones_with_a_tail_of_zeros() -> None:
+    mask = _feeds()["attention_mask"]
+    assert (np.diff(mask, axis=1) <= 0).all()
+    assert mask[:, 0].all()
+    assert not mask.all()
+
+
+def test_the_rest_follows_name_and_dtype() -> None:
+    feeds = _feeds()
+    assert feeds["sr"] == 16000
+    assert feeds["byte"].max() > 127
+    assert set(np.unique(feeds["flag"])) == {False, True}
+    assert feeds["x"].std() == pytest.approx(1, abs=0.5)
+
+
+def test_seeds() -> None:
+    first, again, other = _feeds(1), _feeds(1), _feeds(2)
+    assert all((first[name] == again[name]).all() for name in first)
+    assert (first["ids"] != other["ids"]).any()
+
+
+def test_the_model_takes_them() -> None:
+    assert dvm_graph.compare(MODEL, dims={"b": 3, "s": 5}).passed
