@@ -83,9 +83,42 @@ def _schemas() -> Mapping[tuple[str, str], tuple[Any, ...]]:
 def result_types(model: onnx.ModelProto) -> dict[str, onnx.TypeProto]:
     """The types of a partition's outputs, by name; no shape where onnxruntime knows no rank.
 
+    Some of its schemas take a dim without a number for 0. What they say over symbols counts as far as
+    they say the same of dims of 1.
+
     Raises:
         UnsupportedError: onnxruntime refuses the partition.
     """
+    types = _types(model)
+    ones = onnx.ModelProto()
+    ones.CopyFrom(model)
+    for info in ones.graph.input:
+        for dim in info.type.tensor_type.shape.dim:
+            if not dim.HasField("dim_value"):
+                dim.dim_value = 1
+    try:
+        of_ones = _types(ones)
+    except UnsupportedError:  # the operator has no result for dims of 1
+        return types
+    for name, proto in types.items():
+        _drop_contradictions(proto.tensor_type, of_ones[name].tensor_type)
+    return types
+
+
+def _drop_contradictions(symbolic: onnx.TypeProto.Tensor, of_ones: onnx.TypeProto.Tensor) -> None:
+    """Forgets dims that are others for dims of 1, or all of them where the rank is another."""
+    if not symbolic.HasField("shape") or not of_ones.HasField("shape"):
+        return
+    if len(symbolic.shape.dim) != len(of_ones.shape.dim):
+        symbolic.ClearField("shape")
+        return
+    for dim, certain in zip(symbolic.shape.dim, of_ones.shape.dim, strict=True):
+        expected = 1 if dim.dim_param else dim.dim_value
+        if certain.HasField("dim_value") and certain.dim_value != expected:
+            dim.Clear()
+
+
+def _types(model: onnx.ModelProto) -> dict[str, onnx.TypeProto]:
     types, ranks_in_doubt = _ask(model)
     if ranks_in_doubt:
         # A rank that is not known looks like rank 0 from outside; the shape of a Shape does not.

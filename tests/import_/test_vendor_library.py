@@ -79,6 +79,14 @@ def test_rank_0_is_told_from_an_unknown_rank() -> None:
     assert dims(result_types(scalar)["y"]) == []
 
 
+def test_a_schema_that_takes_symbols_for_0_is_not_believed() -> None:
+    """The last dim of the indices says how many axes they index."""
+    inputs = {"x": (FLOAT, ["m", "n"]), "i": (TensorProto.INT64, ["k", "depth"])}
+    assert dims(result_types(partition("GatherND", inputs, ["y"]))["y"]) is None
+    known = {"x": (FLOAT, ["m", "n"]), "i": (TensorProto.INT64, ["k", 1])}
+    assert dims(result_types(partition("GatherND", known, ["y"]))["y"]) == ["k", "n"]
+
+
 def test_a_result_of_strings() -> None:
     model = partition(
         "Tokenizer", {"x": (STRING, ["n"])}, ["y"],
