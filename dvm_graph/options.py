@@ -72,7 +72,7 @@ class Options:
     simd: str | None = None
     """Instruction-set level of the host device; None: the best the CPU has."""
     local_bytes: int | None = None
-    """Local memory of a core in bytes, at most 1 GiB; None: from the device."""
+    """Local memory of a core in bytes, 4 KiB to 1 GiB; None: from the device."""
     check: bool = False
     """Hold every pass and every fused kernel to what its operators mean in float64, at small extents,
     and raise a `MiscompileError` that names the pass, or the kernel and its rules, where they differ."""
@@ -98,7 +98,7 @@ class Options:
 
     def __post_init__(self) -> None:
         _check_types(self)
-        _check_least(self, {"cores": 1, "local_bytes": 1, "max_nodes": 1})
+        _check_least(self, {"cores": 1, "local_bytes": _LEAST_LOCAL_BYTES, "max_nodes": 1})
         if self.local_bytes is not None and self.local_bytes > _MOST_LOCAL_BYTES:
             raise InputError(f"option local_bytes is {self.local_bytes}, but cannot exceed 1 GiB")
         if self.precision not in PRECISIONS:
@@ -130,6 +130,8 @@ _MOST_LOCAL_BYTES = 1 << 30
 """Local addresses of instructions have 30 bits (vm/isa.h)."""
 
 
+_LEAST_LOCAL_BYTES = 4096
+"""A page: with less there are kernels that fit in no way."""
 _MOST = 2**63 - 1
 
 

@@ -81,7 +81,7 @@ def _run_whole(source: Source, options: Options, error: DvmError) -> tuple[Compi
     with border("run the model on onnxruntime"):
         try:
             graph = import_whole(source)
-        except UnsupportedError:
+        except (UnsupportedError, UnicodeDecodeError):  # the latter: names that are no text
             raise error from None
         notes: list[str] = []
         _warn(f"the whole model on onnxruntime: {error}", notes, error)

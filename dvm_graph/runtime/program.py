@@ -250,7 +250,7 @@ def _input_array(port: Port, feed: ArrayLike) -> object:
     array = feed if type(feed) is np.ndarray else _converted(port, feed)
     dtype = array.dtype
     if dtype is not port.numpy and dtype != port.numpy:
-        raise InputError(f"input {port.name} is {dtype}, but the model wants {port.dtype.value}")
+        array = _in_native_order(port, array)
     flags = array.flags
     if not flags.carray and not (flags.c_contiguous and flags.aligned):
         array = _contiguous(port, array)
@@ -267,10 +267,42 @@ def _as_it_comes(port: Port, feed: ArrayLike) -> object:
 
 
 def _converted(port: Port, feed: ArrayLike) -> NDArray[Any]:
+    """What is no array as one; Python's numbers, alone and in lists, become those of the input's dtype.
+
+    Arrays of subclasses are read as they are, but for masked elements, which have no value.
+    """
+    if isinstance(feed, np.ma.MaskedArray) and np.ma.is_masked(feed):
+        raise InputError(f"input {port.name} has masked elements; fill them in first")
     try:
-        return np.asarray(feed)
-    except (TypeError, ValueError) as error:
+        array = np.asarray(feed)
+        if not isinstance(feed, list | tuple | bool | int | float) or port.dtype is DType.OPAQUE:
+            return array
+        if not np.can_cast(array.dtype, port.numpy, "same_kind") and array.size:
+            return array  # its dtype is refused
+        return _fitted(port, array)
+    except (
+        Exception
+    ) as error:  # whatever the code of a foreign class raises, a tensor with gradients too
         raise InputError(f"input {port.name} does not make an array: {error}") from error
+
+
+def _fitted(port: Port, array: NDArray[Any]) -> NDArray[Any]:
+    with np.errstate(all="ignore"):
+        result = array.astype(port.numpy)
+    if array.dtype.kind in "iu" and not np.array_equal(result, array):
+        raise ValueError(f"a number does not fit {port.dtype.value}")
+    return result
+
+
+def _in_native_order(port: Port, array: NDArray[Any]) -> NDArray[Any]:
+    """The array where only the order of its bytes is not that of the machine.
+
+    Raises:
+        InputError: its dtype is another.
+    """
+    if array.dtype.newbyteorder("=") == port.numpy:
+        return array.astype(port.numpy)
+    raise InputError(f"input {port.name} is {array.dtype}, but the model wants {port.dtype.value}")
 
 
 def _contiguous(port: Port, array: NDArray[Any]) -> NDArray[Any]:

@@ -25,7 +25,7 @@ from dvm_graph.symbolic.dims import is_static
 from dvm_graph.symbolic.facts import Facts
 from dvm_graph.symbolic.numeric import evaluate_constant
 from dvm_graph.symbolic.polynomial import Dim
-from dvm_graph.symbolic.shape_functions import infer
+from dvm_graph.symbolic.shape_functions import describe, infer
 
 _Key: TypeAlias = tuple[Any, ...]
 
@@ -62,6 +62,7 @@ class Builder(OperatorMethods):
         Raises:
             ShapeError: operands whose shapes contradict the operator or each other.
             ModelError: operands of wrong number or dtypes.
+        TypeError: the result is of a type that only vendor operators know.
         """
         self.facts.meter.step()
         trivial = _TRIVIAL.get(name)
@@ -70,6 +71,8 @@ class Builder(OperatorMethods):
         result = Value("", operands[-1].dtype if operands else DType.INT64)
         node = Node("", name, operands, (result,), attrs, origin=self._origin)
         infer(node, self.facts)
+        if result.dtype is DType.OPAQUE:
+            raise TypeError(f"{describe(node)}: kernels do not compute with this type")
         known = self._known(node, result)
         return self._insert(node, result) if known is None else known
 

@@ -118,7 +118,6 @@ def test_a_view_too_large_to_be_copied(model: dvm_graph.Model) -> None:
 
 CUTS = {
     "split": "(float[n] x) => (float[a] y, float[b] z) <int64[2] s = {2, 3}> { y, z = Split(x, s) }",
-    "pad": "(float[n] x) => (float[a] y) <int64[2] s = {-5, 1}> { y = Pad(x, s) }",
     "pad of nothing": "(float[0] x) => (float[1] y) <int64[2] s = {-1, 2}> { y = Pad(x, s) }",
     "window": """(float[a, b, n, c] x) => (float[d, e, f, g] y) <int64[2] s = {2, 3}> {
         z = MaxPool<kernel_shape = [7, 1]>(x)
@@ -299,3 +298,59 @@ def test_an_expansion_beyond_memory() -> None:
 def test_strict_names_the_operators_it_refuses() -> None:
     with pytest.raises(dvm_graph.StrictError, match="NonZero"):
         dvm_graph.optimize(tiny_path("nonzero"), strict=True)
+
+
+class NoElements:
+    def __array__(self, *_: object, **__: object) -> None:
+        raise RuntimeError("it requires grad")
+
+
+SUM = "g (float[n] x, int64[n] i) => (float[n] y, int64[n] j) { y = Neg(x) j = Neg(i) }"
+X, INDEX = np.array([1.5, -2, 3], np.float32), np.array([1, 2, -3])
+
+
+@pytest.mark.parametrize(
+    "feeds",
+    [
+        {"x": X.tolist(), "i": INDEX.tolist()},
+        {"x": tuple(X.tolist()), "i": tuple(INDEX.tolist())},
+        {"x": X.astype(">f4"), "i": INDEX.astype(">i8")},
+        {"x": np.repeat(X, 2)[::2], "i": INDEX[::-1][::-1]},
+        {"x": np.ma.masked_array(X, False), "i": INDEX},
+        {"x": memoryview(X), "i": INDEX},
+        {"x": np.frombuffer(X.tobytes(), np.float32), "i": INDEX},
+    ],
+    ids=("lists", "tuples", "big-endian", "strided", "unmasked", "a buffer", "read-only"),
+)
+def test_feeds_of_every_form(feeds: Any) -> None:
+    y, j = dvm_graph.optimize(model_from_text(SUM)).run(feeds)
+    assert_same_bits([y, j], [-X, -INDEX])
+
+
+def test_numbers_are_feeds_of_rank_0() -> None:
+    source = model_from_text("g (float x, bool b) => (float y, bool c) { y = Neg(x) c = Not(b) }")
+    model = dvm_graph.optimize(source)
+    for x in (2, 2.0, np.float32(2), np.array(2, np.float32)):
+        y, c = model.run({"x": x, "b": True})
+        assert_same_bits([y, c], [np.array(-2, np.float32), np.array(False)])
+
+
+@pytest.mark.parametrize(
+    ("x", "i", "words"),
+    [
+        (np.ma.masked_array(X, [0, 1, 0]), INDEX, "x has masked elements"),
+        (NoElements(), INDEX, "x does not make an array: it requires grad"),
+        (X.astype(object), INDEX, "x is object"),
+        (X, [1.5, 2, 3], "i is float64"),
+        (X, [1, 2**70, 3], "input i"),
+        (["a", "b", "c"], INDEX, "input x is <U1"),
+        ({1: 2}, INDEX, "input x"),
+        (None, INDEX, "input x"),
+        (X.astype(">f8"), INDEX, "x is >f8"),
+    ],
+)
+def test_feeds_without_a_meaning(x: Any, i: Any, words: str) -> None:
+    model = dvm_graph.optimize(model_from_text(SUM))
+    with pytest.raises(dvm_graph.InputError, match=words):
+        model.run({"x": x, "i": i})
+    assert_same_bits(model.run({"x": X, "i": INDEX}), [-X, -INDEX])

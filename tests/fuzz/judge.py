@@ -101,7 +101,7 @@ def precision(model: onnx.ModelProto, feeds: Feeds, results: Sequence[Any]) -> n
     kinds |= {helper.tensor_dtype_to_np_dtype(t.data_type) for t in model.graph.initializer}
     for node in model.graph.node:
         kinds |= {helper.tensor_dtype_to_np_dtype(a.i) for a in node.attribute if a.name == "to"}
-        if _is_function(node.op_type, model.opset_import[0].version):
+        if not node.domain and _is_function(node.op_type, model.opset_import[0].version):
             kinds.add(np.dtype(np.float32))
     order = (np.dtype(ml_dtypes.bfloat16), np.dtype(np.float16), np.dtype(np.float32))
     return next((kind for kind in order if kind in kinds), np.dtype(np.float64))
@@ -109,6 +109,8 @@ def precision(model: onnx.ModelProto, feeds: Feeds, results: Sequence[Any]) -> n
 
 @functools.cache
 def _is_function(op: str, opset: int) -> bool:
+    if not onnx.defs.has(op, opset, ""):
+        return False
     schema = onnx.defs.get_schema(op, opset, "")
     return bool(schema.has_function or schema.has_context_dependent_function)
 

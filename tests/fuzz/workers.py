@@ -96,6 +96,7 @@ def _serve(batch: list[Item], work: Work, results: Connection, state: mmap.mmap)
     resource.setrlimit(resource.RLIMIT_AS, (BYTES, BYTES))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     quiet = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(quiet, 1)
     os.dup2(quiet, 2)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     for place, item in enumerate(batch):
