@@ -17,6 +17,8 @@ from dvm_graph.errors import InputError
 
 PRECISIONS = ("f32", "bf16")
 """Of the operands of matrix products."""
+FALLBACKS = ("if_needed", "always", "operators")
+"""When kernels give way to what runs where they cannot."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +88,9 @@ class Options:
     """Read weights in files of their own (external data) into the memory of the process. False: large
     files stay mapped, so that processes share them; a run after somebody wrote to one is an error."""
     limits: FusionLimits = field(default_factory=FusionLimits)
+    fallbacks: str = "if_needed"
+    """"always": kernels give way to their fallbacks, and those to theirs; "operators": kernels are compiled operator
+    by operator, as they are where nothing else fits. For tests: the answers are the same, only slower."""
     dim_hints: Mapping[str, tuple[int, int]] = field(default_factory=dict)
     """Promised inclusive ranges of dims by name, checked at run time."""
 
@@ -104,6 +109,10 @@ class Options:
         if self.precision not in PRECISIONS:
             raise InputError(
                 f"precision is {self.precision!r}, but has to be one of {', '.join(PRECISIONS)}"
+            )
+        if self.fallbacks not in FALLBACKS:
+            raise InputError(
+                f"fallbacks is {self.fallbacks!r}, but has to be one of {', '.join(FALLBACKS)}"
             )
         object.__setattr__(self, "disable_passes", frozenset(self.disable_passes))
         object.__setattr__(self, "vendor_nodes", frozenset(self.vendor_nodes))

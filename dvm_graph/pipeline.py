@@ -25,6 +25,7 @@ from dvm_graph.ir.verify import Stage, verify
 from dvm_graph.kernels.lower import lower_kernels
 from dvm_graph.kernels.plan import ModelPlan
 from dvm_graph.kernels.text import print_plan
+from dvm_graph.kernels.verify import verify_plan
 from dvm_graph.options import Options
 from dvm_graph.passes import (
     absorb_views,
@@ -100,6 +101,7 @@ def compile_model(source: Source, options: Options, observe: Observer | None = N
         UnsupportedError: an operator neither dvm_graph nor onnxruntime can run.
         StrictError: `options.strict`, and vendor operators would be needed.
         LimitError: it takes longer, or more memory, than the options allow.
+        CompileError: the plan breaks its contract: a defect of the compiler.
     """
     facts = Facts(Symbols(), Meter(options))
     stages = _StageLog(options, facts, observe)
@@ -138,6 +140,7 @@ def _fuse_and_lower(graph: Graph, facts: Facts, options: Options, stages: _Stage
     )
     schedule = stages.done("stack", stack(subgraphs, facts, options), print_schedule)
     plan = stages.done("lower_kernels", lower_kernels(schedule, facts, options), print_plan)
+    verify_plan(plan, most_samples=1)
     return Compiled(graph, plan, schedule, facts)
 
 

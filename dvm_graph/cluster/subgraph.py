@@ -50,7 +50,7 @@ class FusedSubgraph:
     guards: tuple[Dim, ...] = ()
     """Conditions (0 or 1) that have to hold in a run, else the fallback runs."""
     fallback: tuple[FusedSubgraph, ...] = ()
-    """The same operators in kernels that always fit; empty: not needed."""
+    """The same operators in kernels that need less; empty: the run-time compiler takes the kernel apart where it must."""
 
     weighed: bool = False
     """The fallback runs where it is predicted to be faster, too."""

@@ -85,6 +85,8 @@ class _ModelLowering:
         return KernelCall(plan, self._guard(subgraph), fallback)
 
     def _guard(self, subgraph: FusedSubgraph) -> Slot:
+        if subgraph.fallback and self._options.fallbacks == "always":
+            return self._plan.dims.slot(0)
         condition: Dim = 1
         for guard in subgraph.guards:
             condition = logical_and(condition, guard)

@@ -220,12 +220,29 @@ class _Lowering:
         """The plan node that holds an operand: computed before, a scalar, or loaded."""
         value = node.required(index)
         if value in self._at:
+            self._check_points(node, index)
             return self._at[value]
         scalar = _scalar_of(value)
         if scalar is not None:
             return self._fill(scalar, value.dtype)
         address = self._address(node, index)
         return self._load(address, value.dtype, address.strides)
+
+    def _check_points(self, node: Node, index: int) -> None:
+        """What was computed before is read at the points at which it was computed: it varies along no axes that
+        the operand has not, but for those of extent 1, which products keep. One number is the same everywhere.
+        """
+        layout = self._axes[node].operands[index]
+        computed = self._nodes[self._at[node.required(index)]].axes
+        lost = computed & ~(0 if layout is None else self._layout_mask(layout))
+        if any(
+            lost >> at & 1 and not self._space.is_one(self._space.extent(atom))
+            for at, atom in enumerate(self._domain)
+        ):
+            raise CompileError(
+                f"{self._subgraph.name}: {node.name} reads {node.required(index).name} at other points than "
+                "those it is computed at"
+            )
 
     def _load(self, address: Address, dtype: DType, atoms: Iterable[Atom]) -> int:
         access = self._access(address)
@@ -270,6 +287,7 @@ class _Lowering:
         """Views compute nothing; one that reads memory for others is loaded where it is used."""
         source = node.required(0)
         if source in self._at:
+            self._check_points(node, 0)
             self._at[node.output] = self._at[source]
         elif (scalar := _scalar_of(source)) is not None:
             self._at[node.output] = self._fill(scalar, source.dtype)

@@ -5,6 +5,8 @@
 #include <limits>
 #include <stdexcept>
 
+#include "kernels/order_axes.h"
+
 namespace dvm {
 namespace {
 
@@ -450,6 +452,14 @@ uint32_t NormalPlan::reduced_axes() const {
   return axes;
 }
 
+void order_axes(NormalPlan& plan) {
+  thread_local std::vector<uint8_t> keep;
+  thread_local std::vector<int32_t> renumber;
+  merge_axes(plan, keep, renumber);
+  gather_rows(plan);
+  if (plan.kind == KernelKind::vector) choose_axis_order(plan, keep, renumber);
+}
+
 bool normalise(const KernelPlan& plan, const int64_t* dims, const ValueInfo* values,
                NormalPlan& out) {
   thread_local std::vector<uint8_t> keep;
@@ -462,9 +472,7 @@ bool normalise(const KernelPlan& plan, const int64_t* dims, const ValueInfo* val
   }
   if (empty != 0 && !remove_empty_axes(out, empty, keep, renumber)) return false;
   check_volume(out);
-  merge_axes(out, keep, renumber);
-  gather_rows(out);
-  if (out.kind == KernelKind::vector) choose_axis_order(out, keep, renumber);
+  order_axes(out);
   return true;
 }
 

@@ -85,7 +85,7 @@ class KernelCall:
 
     `guard` is a slot whose value must be non-zero for `plan` to be valid (NO_SLOT: always valid).
     Where the guard fails, or the tile does not fit local memory, the `fallback` calls run instead,
-    one after the other; an empty fallback promises that neither can happen.
+    one after the other; where there is none, the plan is compiled operator by operator.
     """
 
     plan: KernelPlan

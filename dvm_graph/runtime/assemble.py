@@ -74,6 +74,8 @@ class _Assembler:
             self._add_contents(index, value)
         for step in plan.steps:
             self._add_step(step)
+        if self._options.fallbacks == "operators":
+            builder.take_apart()
         for binding in plan.bindings:
             builder.add_binding(
                 binding.symbol, binding.value, binding.axis, binding.scale, binding.shift

@@ -318,8 +318,15 @@ class ModelBuilder {
   }
 
   uint32_t add_call(uint32_t kernel, DimSlot guard, nb::handle fallback) {
-    model_.calls.push_back({kernel, guard, take<std::vector<uint32_t>>(fallback)});
+    auto calls = take<std::vector<uint32_t>>(fallback);
+    if (!calls.empty()) model_.kernels.at(kernel).apart = Apart::never;
+    model_.calls.push_back({kernel, guard, std::move(calls)});
     return static_cast<uint32_t>(model_.calls.size() - 1);
+  }
+
+  // Every kernel is compiled operator by operator.
+  void take_apart() {
+    for (ModelKernel& kernel : model_.kernels) kernel.apart = Apart::always;
   }
 
   void add_launch(nb::handle calls) {
@@ -499,6 +506,7 @@ void bind_runtime(nb::module_& module) {
            nb::arg("weighed"), nb::arg("origin"))
       .def("add_call", &ModelBuilder::add_call, nb::arg("kernel"), nb::arg("guard"),
            nb::arg("fallback"))
+      .def("take_apart", &ModelBuilder::take_apart)
       .def("add_launch", &ModelBuilder::add_launch, nb::arg("calls"))
       .def("add_vendor", &ModelBuilder::add_vendor, nb::arg("name"), nb::arg("function"),
            nb::arg("inputs"), nb::arg("outputs"))

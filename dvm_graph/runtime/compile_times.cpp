@@ -34,7 +34,8 @@ std::vector<CompileTime> compile_times(const Model& model, const Dims& dims, con
     times.clear();
     for (int round = 0; round < std::max(repeats, 1); round++) {
       const int64_t start = now_ns();
-      compile_plan(kernel.plan, name, dims, arguments.data(), target, scratch, compiled);
+      compile_plan(kernel.plan, name, dims, arguments.data(), target, scratch, compiled,
+                   kernel.apart);
       for (uint32_t p = 0; p < compiled.program_count; p++) {
         verify(compiled.programs[p], arguments.data(), arguments.size(), compiled.workspace_bytes,
                target);

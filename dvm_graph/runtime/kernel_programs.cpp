@@ -37,7 +37,7 @@ void KernelPrograms::compile(uint32_t call, const Dims& dims, const ValueInfo* v
   arguments_.clear();
   for (const uint32_t value : bound(call).arguments) arguments_.push_back(values[value]);
   made.status = compile_plan(distinct.plan, name_of(call), dims, arguments_.data(), target_,
-                             scratch, made.compiled);
+                             scratch, made.compiled, distinct.apart);
   verify_programs(call);
   made.valid = true;
 }

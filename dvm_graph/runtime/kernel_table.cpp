@@ -38,17 +38,21 @@ class Builder {
       KernelPlan plan = kernel.plan;
       plan.name.clear();
       BoundKernel bound{0, take_arguments(plan)};
-      bound.kernel = find(plan, bound.arguments);
-      if (bound.kernel == table_.kernels.size()) add(std::move(plan), bound.arguments);
+      bound.kernel = find(plan, kernel.apart, bound.arguments);
+      if (bound.kernel == table_.kernels.size()) {
+        add(std::move(plan), bound.arguments);
+        table_.kernels.back().apart = kernel.apart;
+      }
       table_.bound.push_back(std::move(bound));
     }
     return std::move(table_);
   }
 
  private:
-  uint32_t find(const KernelPlan& plan, const std::vector<uint32_t>& arguments) const {
+  uint32_t find(const KernelPlan& plan, Apart apart, const std::vector<uint32_t>& arguments) const {
     uint32_t kernel = 0;
-    while (kernel < table_.kernels.size() && !(equal_plans(table_.kernels[kernel].plan, plan) &&
+    while (kernel < table_.kernels.size() && !(table_.kernels[kernel].apart == apart &&
+                                               equal_plans(table_.kernels[kernel].plan, plan) &&
                                                equal_arguments(examples_[kernel], arguments))) {
       kernel++;
     }

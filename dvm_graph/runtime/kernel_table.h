@@ -17,6 +17,7 @@ namespace dvm {
 struct DistinctKernel {
   KernelPlan plan;             // nameless; accesses count arguments instead of the model's values
   std::vector<DimSlot> slots;  // all that the programs depend on, ascending
+  Apart apart = Apart::if_needed;
 };
 
 // What a kernel of the model is: arguments[i] is the value that takes the place of argument i.

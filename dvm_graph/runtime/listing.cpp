@@ -20,11 +20,11 @@ class Lister {
 
   void list(uint32_t index) {
     const KernelCall& call = model_.calls[index];
-    const KernelPlan& plan = model_.kernels[call.kernel].plan;
+    const auto& [plan, origin, apart] = model_.kernels[call.kernel];
     if (guard_holds(call, dims_)) {
       if (!has_dims(plan)) return;
       const CompileStatus status =
-          compile_plan(plan, plan.name, dims_, infos_.data(), target_, scratch_, compiled_);
+          compile_plan(plan, plan.name, dims_, infos_.data(), target_, scratch_, compiled_, apart);
       if (!needs_fallback(status)) {
         listing_.emplace_back(plan.name, text());
         return;

@@ -12,6 +12,7 @@
 #include "kernels/plan.h"
 #include "runtime/dims.h"
 #include "runtime/tensor.h"
+#include "vm/compile.h"
 
 namespace dvm {
 
@@ -29,6 +30,7 @@ struct ModelValue {
 struct ModelKernel {
   KernelPlan plan;
   std::vector<std::string> origin;  // names of ONNX nodes
+  Apart apart = Apart::if_needed;   // never: its call has a fallback
 };
 
 // A kernel to launch. Where the guard's value is 0 or the kernel does not fit the device, the

@@ -28,9 +28,9 @@ bool guard_holds(const KernelCall& call, const Dims& dims) {
 
 CompileStatus compile_plan(const KernelPlan& plan, const std::string& name, const Dims& dims,
                            const ValueInfo* values, const Target& target, CompilerScratch& scratch,
-                           CompiledKernel& out) {
+                           CompiledKernel& out, Apart apart) {
   try {
-    return compile_kernel(plan, dims.values(), values, target, scratch, out);
+    return compile_kernel(plan, dims.values(), values, target, scratch, out, apart);
   } catch (const std::invalid_argument& error) {
     for (const DimSlot slot : plan.extents) {
       if (dims.values()[slot] >= 0) continue;

@@ -19,6 +19,6 @@ bool guard_holds(const KernelCall& call, const Dims& dims);
 // for anything else; both name the kernel by `name`.
 CompileStatus compile_plan(const KernelPlan& plan, const std::string& name, const Dims& dims,
                            const ValueInfo* values, const Target& target, CompilerScratch& scratch,
-                           CompiledKernel& out);
+                           CompiledKernel& out, Apart apart);
 
 }  // namespace dvm

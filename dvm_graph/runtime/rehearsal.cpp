@@ -55,8 +55,9 @@ void Rehearsal::compile(const BoundKernel& kernel) {
   arguments_.clear();
   for (const uint32_t value : kernel.arguments) arguments_.push_back(values_[value]);
   const Target& target = device_.target();
-  compile_kernel(table_.kernels[kernel.kernel].plan, dims_.data(), arguments_.data(), target,
-                 compiler_, compiled_);
+  const DistinctKernel& distinct = table_.kernels[kernel.kernel];
+  compile_kernel(distinct.plan, dims_.data(), arguments_.data(), target, compiler_, compiled_,
+                 distinct.apart);
   for (uint32_t i = 0; i < compiled_.program_count; i++) {
     (void)verify(compiled_.programs[i], arguments_.data(), arguments_.size(),
                  compiled_.workspace_bytes, target);

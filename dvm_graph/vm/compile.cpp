@@ -4,6 +4,7 @@
 
 #include "kernels/normalise.h"
 #include "vm/allocate.h"
+#include "vm/apart.h"
 #include "vm/cube.h"
 #include "vm/encode.h"
 #include "vm/lower.h"
@@ -21,6 +22,7 @@ struct CompilerScratch::State {
   NormalPlan plan;
   SplitReduction split;
   SplitProduct product;
+  ApartPlans apart;
   TileCode code;
   LoweringScratch lowering;
   JoinScratch join;
@@ -55,6 +57,7 @@ namespace {
 constexpr int kAttempts = 6;            // each with half the memory of the one before
 constexpr int kLeastClaimsPerCore = 4;  // of a vector kernel
 constexpr double kClaimPerOnce = 32;    // work of a claim over what is done once per claim
+constexpr int64_t kLeastTiles[] = {4096, 64, 1};  // elements of tiles, where nothing else fits
 
 class Compilation {
  public:
@@ -82,7 +85,31 @@ class Compilation {
     return cube_program(problem) ? CompileStatus::ok : CompileStatus::does_not_fit;
   }
 
+  // A stage for each operator.
+  CompileStatus apart() {
+    out_.clear();
+    take_apart(scratch_.plan, scratch_.apart);
+    for (const NormalPlan& plan : scratch_.apart.plans) {
+      if (!alone(plan)) return CompileStatus::does_not_fit;
+    }
+    out_.workspace_bytes = scratch_.apart.workspace_bytes;
+    return CompileStatus::ok;
+  }
+
  private:
+  bool alone(const NormalPlan& plan) {
+    if (plan.kind != KernelKind::vector) {
+      out_.add_stage();
+      return cube_program({plan, target_});
+    }
+    if (stage(plan, peak_live_bytes(plan, target_), {})) return true;
+    for (const int64_t elements : kLeastTiles) {
+      scratch_.code.clear();
+      if (lower(plan, tile_least(plan, elements, scratch_.code))) return true;
+    }
+    return false;
+  }
+
   bool split_cube_kernel() {
     const SplitProduct& split = scratch_.product;
     out_.add_stage();
@@ -234,17 +261,23 @@ void fetch(const KernelPlan& plan, const CompiledKernel& out) {
 }  // namespace
 
 CompileStatus compile_kernel(const KernelPlan& plan, const int64_t* dims, const ValueInfo* values,
-                             const Target& target, CompilerScratch& scratch, CompiledKernel& out) {
+                             const Target& target, CompilerScratch& scratch, CompiledKernel& out,
+                             Apart apart) {
   fetch(plan, out);
   out.clear();
   CompilerScratch::State& state = scratch.state();
   if (!normalise(plan, dims, values, state.plan)) return CompileStatus::empty;
   Compilation compilation(target, state, out);
   CompileStatus status = CompileStatus::ok;
-  if (state.plan.kind != KernelKind::vector) {
+  if (apart == Apart::always) {
+    status = CompileStatus::does_not_fit;
+  } else if (state.plan.kind != KernelKind::vector) {
     status = compilation.cube_kernel();
   } else if (!compilation.vector_kernel()) {
     status = CompileStatus::does_not_fit;
+  }
+  if (status == CompileStatus::does_not_fit && apart != Apart::never) {
+    status = compilation.apart();
   }
   if (status != CompileStatus::ok) out.clear();
   return status;

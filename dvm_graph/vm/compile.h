@@ -35,13 +35,17 @@ struct CompiledKernel {
 enum class CompileStatus {
   ok,
   empty,         // some extent is 0 and there is nothing to write: no programs
-  does_not_fit,  // use the plan's fallback; no programs
+  does_not_fit,  // use the plan's fallback, or more memory; no programs
   costs_more,    // than the fallback of a weighed plan, by prediction; no programs
 };
 
 constexpr bool needs_fallback(CompileStatus status) {
   return status == CompileStatus::does_not_fit || status == CompileStatus::costs_more;
 }
+
+// When a kernel is compiled operator by operator (apart.h): slow, but it always fits. `never`: the
+// kernel has a fallback, which is better.
+enum class Apart : uint8_t { if_needed, never, always };
 
 // Working memory of one compiling thread.
 class CompilerScratch {
@@ -62,6 +66,7 @@ class CompilerScratch {
 // indexed by the plan. `out` is cleared first. Throws std::invalid_argument for a plan that breaks
 // the rules of plan.h (a bug of the caller, not of the shape).
 CompileStatus compile_kernel(const KernelPlan& plan, const int64_t* dims, const ValueInfo* values,
-                             const Target& target, CompilerScratch& scratch, CompiledKernel& out);
+                             const Target& target, CompilerScratch& scratch, CompiledKernel& out,
+                             Apart apart = Apart::if_needed);
 
 }  // namespace dvm

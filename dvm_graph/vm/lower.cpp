@@ -9,11 +9,6 @@ namespace {
 
 constexpr size_t kCompact = 8;  // instructions of one node worth more than a detour through local
 
-bool is_lazy(PlanOp op) {
-  return op == PlanOp::load_ || op == PlanOp::fill_ || op == PlanOp::iota_ ||
-         op == PlanOp::patches_;
-}
-
 // The vector or matrix instruction of this name; count_: there is none.
 consteval Family family_named(std::string_view name) {
   constexpr std::string_view kNames[] = {
@@ -45,6 +40,11 @@ Family cast_to(DType dtype) {
 }
 
 }  // namespace
+
+bool is_lazy(PlanOp op) {
+  return op == PlanOp::load_ || op == PlanOp::fill_ || op == PlanOp::iota_ ||
+         op == PlanOp::patches_;
+}
 
 Family family_of(PlanOp op) { return kFamilyOf[static_cast<int>(op)]; }
 

@@ -82,6 +82,9 @@ class Lowering {
   Emitter emitter_;
 };
 
+// Computes nothing: it is lowered where it is first used.
+bool is_lazy(PlanOp op);
+
 // The instruction family of a map, reduce or matrix operator.
 Family family_of(PlanOp op);
 

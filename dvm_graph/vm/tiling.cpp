@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
+#include <numeric>
 
 #include "vm/strips.h"
 
@@ -387,6 +388,39 @@ bool can_chunk(const NormalPlan& plan, uint32_t chunk_axes) {
 bool tile_whole(const NormalPlan& plan, const Target& target, const TilingRequest& request,
                 TileCode& code) {
   return Tiler(plan, target, request, code).whole();
+}
+
+uint32_t tile_least(const NormalPlan& plan, int64_t elements, TileCode& code) {
+  int order[kMaxDomainRank];
+  std::iota(order, order + plan.rank, 0);
+  std::stable_sort(order, order + plan.rank,
+                   [&](int a, int b) { return plan.extents[a] > plan.extents[b]; });
+  code.space.rank = plan.rank;
+  uint32_t cut = 0;
+  int64_t whole = 1;
+  for (int i = 0; i < plan.rank; ++i) {
+    const int axis = order[i];
+    if (i < kMaxGridRank) {
+      cut |= bit(axis);
+    } else {
+      whole *= plan.extents[axis];
+    }
+    code.space.axes[axis] = {plan.extents[axis], i < kMaxGridRank ? 1 : plan.extents[axis], -1};
+  }
+  const int inner = plan.rank - 1;
+  if (inner >= 0 && (cut & bit(inner))) {
+    code.space.axes[inner].tile = std::clamp<int64_t>(elements / whole, 1, plan.extents[inner]);
+  }
+  const uint32_t chunk_axes = cut & plan.reduced_axes();
+  code.grid.clear();
+  for (int axis = 0; axis < plan.rank; ++axis) {
+    if (!(chunk_axes & bit(axis))) code.add_dim(axis);
+  }
+  code.chunk_dim = static_cast<int>(code.grid.size());
+  for (int axis = 0; axis < plan.rank; ++axis) {
+    if (chunk_axes & bit(axis)) code.add_dim(axis);
+  }
+  return chunk_axes;
 }
 
 uint32_t tile_chunks(const NormalPlan& plan, const Target& target, const TilingRequest& request,

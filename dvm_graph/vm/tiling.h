@@ -47,4 +47,9 @@ bool tile_whole(const NormalPlan& plan, const Target& target, const TilingReques
 uint32_t tile_chunks(const NormalPlan& plan, const Target& target, const TilingRequest& request,
                      TileCode& code);
 
+// Fills code.space, code.grid and code.chunk_dim for tiles of about as many elements, as far as the
+// longest axes are cut, which have a grid dim each. Returns the reduced ones among them, which are
+// chunks.
+uint32_t tile_least(const NormalPlan& plan, int64_t elements, TileCode& code);
+
 }  // namespace dvm

@@ -60,8 +60,14 @@ def results(
         dvm_graph.Options(cores=3),
         dvm_graph.Options(limits=dvm_graph.FusionLimits(max_operators=4, max_accesses=3)),
         dvm_graph.Options(disable_passes=frozenset(("simplify", "absorb_views"))),
+        dvm_graph.Options(fallbacks="always"),
+        dvm_graph.Options(fallbacks="operators"),
+        dvm_graph.Options(fallbacks="operators", local_bytes=16 << 10),
     ],
-    ids=("unfused", "unstacked", "plain", "16K", "48K", "3 cores", "small kernels", "no passes"),
+    ids=(
+        *("unfused", "unstacked", "plain", "16K", "48K", "3 cores", "small kernels", "no passes"),
+        *("fallbacks", "operators", "operators, 16K"),
+    ),
 )
 def test_options_do_not_change_the_answer(
     name: str,

@@ -151,9 +151,18 @@ def values(name: str, shape: tuple[int, ...]) -> Array:
     return np.random.default_rng(len(name) + sum(shape)).standard_normal(shape).astype(np.float32)
 
 
-@pytest.mark.parametrize("fuse", [True, False])
+@pytest.mark.parametrize(
+    "options",
+    [
+        dvm_graph.Options(),
+        dvm_graph.Options(fuse=False),
+        dvm_graph.Options(fallbacks="always"),
+        dvm_graph.Options(fallbacks="operators"),
+    ],
+    ids=("fused", "unfused", "fallbacks", "operators"),
+)
 @pytest.mark.parametrize("case", [*PRODUCTS, *SIBLINGS, *CONCATS])
-def test_what_is_read_is_what_was_meant(case: str, fuse: bool) -> None:
+def test_what_is_read_is_what_was_meant(case: str, options: dvm_graph.Options) -> None:
     text, shapes = (PRODUCTS | SIBLINGS | CONCATS)[case]
     arrays = {name: values(name, shape) for name, shape in shapes.items()}
     model = onnx.parser.parse_model(f'<ir_version: 10, opset_import: ["" : 21]>\n{text}')
@@ -165,5 +174,5 @@ def test_what_is_read_is_what_was_meant(case: str, fuse: bool) -> None:
     )
     feeds = {name: array for name, array in arrays.items() if name in inputs}
     expected = session(model).run(None, feeds)
-    actual = dvm_graph.optimize(model, fuse=fuse).run(feeds)
+    actual = dvm_graph.optimize(model, options).run(feeds)
     assert_all_close(actual, expected, 64)

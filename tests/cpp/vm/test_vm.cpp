@@ -87,10 +87,10 @@ void run_out_of_order(const PlanBuilder& b, const CompiledKernel& kernel, const 
 }
 
 void check_plan(const PlanBuilder& b, const Target& target, unsigned seed, CompilerScratch& scratch,
-                CompiledKernel& kernel, Outcome& outcome) {
+                CompiledKernel& kernel, Apart apart, Outcome& outcome) {
   Random random(seed * 7919 + 1);
   const CompileStatus status =
-      compile_kernel(b.plan, b.dims.data(), b.values.data(), target, scratch, kernel);
+      compile_kernel(b.plan, b.dims.data(), b.values.data(), target, scratch, kernel, apart);
   if (status == CompileStatus::does_not_fit) {
     ++outcome.unfit;
     outcome.unfit_large += target.local_bytes >= 1 << 20;
@@ -126,14 +126,14 @@ void check_plan(const PlanBuilder& b, const Target& target, unsigned seed, Compi
 }
 
 template <typename Make>
-Outcome check_random_plans(unsigned first, unsigned count, Make make) {
+Outcome check_random_plans(unsigned first, unsigned count, Make make, Apart apart = Apart::never) {
   Outcome outcome;
   CompilerScratch scratch;  // shared: earlier kernels must not show in later ones
   CompiledKernel kernel;
   for (unsigned seed = first; seed < first + count; ++seed) {
     Random random(seed);
     const PlanBuilder b = make(random);
-    check_plan(b, random_target(random), seed, scratch, kernel, outcome);
+    check_plan(b, random_target(random), seed, scratch, kernel, apart, outcome);
   }
   return outcome;
 }
@@ -164,6 +164,14 @@ int main(int argc, char** argv) {
     return random_deep_plan(random, dvm::reference::kColumnsPerPanel);
   });
   report("deep plans", deep);
+  report("vector plans, apart",
+         check_random_plans(first, count, random_vector_plan, dvm::Apart::always));
+  report(
+      "cube plans, apart",
+      check_random_plans(
+          first, count,
+          [](Random& random) { return random_cube_plan(random, dvm::reference::kColumnsPerPanel); },
+          dvm::Apart::always));
   CHECK(deep.split > 0, "no product was split along k");
   std::printf("%d checks, %d failures\n", checks, failures);
   return failures == 0 ? 0 : 1;

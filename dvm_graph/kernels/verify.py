@@ -1,0 +1,360 @@
+"""The plan verifier: what `lower_kernels` made is held to the contract of `kernels/plan.h`.
+
+In: a `ModelPlan`. Out: nothing; a `CompileError` names the kernel, its ONNX nodes and what is wrong. Every kernel is
+looked at, whether it runs at first or as a fallback.
+
+What must hold, by structure, for all dims:
+
+  * operands of a node come earlier and vary along no axes that the node does not have or fold
+  * B operands of matrix products are loads that vary along none of the rows; A operands and what computes them do not
+    vary along the columns; an inner product's columns are what the other one contracts
+  * whatever is read was written by an earlier stage, or by an earlier call of the same fallback; what a kernel
+    writes, its fallback writes
+  * no two calls of a stage write the same value, unless each writes a part of it
+
+And for the dims of `samples`, element by element: what is read was written before, nothing lies outside its value,
+every result is written wholly, and a fallback writes what its kernel writes. Accesses of more than
+`_MOST_ELEMENTS` elements are left out there; at a run, C++ holds every access to its buffer (vm/verify.h).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import islice
+from typing import NoReturn, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dvm_graph.errors import CompileError, ShapeError
+from dvm_graph.kernels.plan import (
+    NO_SLOT,
+    WINDOW_SIZES,
+    Access,
+    DimsStep,
+    KernelCall,
+    KernelKind,
+    KernelPlan,
+    LaunchStep,
+    ModelPlan,
+    PlanNode,
+    Slot,
+    Step,
+    Storage,
+    VendorStep,
+)
+from dvm_graph.symbolic import evaluate
+
+_MOST_ELEMENTS = 1 << 15
+"""Of an access, and of a value, that are followed element by element."""
+_EXTENTS = ((2, 3, 5, 7), (1, 1, 1, 1), (4, 4, 4, 4))
+"""Of the symbols in turn, where `verify_plan` looks at elements."""
+_ADDRESSED = ("load", "store", "gather")
+_WINDOWS = ("pool_max", "pool_sum", "depthwise", "patches")
+
+Written: TypeAlias = dict[int, NDArray[np.bool_] | None]
+"""The elements of values that are written so far; None: all, of a value too large to follow."""
+
+
+def verify_plan(plan: ModelPlan, most_samples: int = len(_EXTENTS)) -> None:
+    """Raises a CompileError where the plan breaks its contract."""
+    for call in _calls(plan.steps):
+        _KernelVerifier(call.plan).run()
+    _follow(plan, None)
+    for dims in islice(samples(plan), most_samples):
+        _follow(plan, dims)
+
+
+def samples(plan: ModelPlan) -> Iterator[list[int]]:
+    """Values of the dim slots for a few extents of the symbols that the checks of the plan allow."""
+    for extents in _EXTENTS:
+        symbols = [extents[i % len(extents)] for i in range(len(plan.dims.symbols))]
+        try:
+            dims = evaluate(plan.dims, symbols)
+        except ShapeError:
+            continue
+        sizes = (dims[slot] for value in plan.values for slot in value.shape)
+        if all(dims[check.condition] for check in plan.checks) and all(size >= 0 for size in sizes):
+            yield dims
+
+
+def _calls(steps: Sequence[Step]) -> Iterator[KernelCall]:
+    for step in steps:
+        if isinstance(step, LaunchStep):
+            for stage in step.stages:
+                for call in stage:
+                    yield from _with_fallbacks(call)
+
+
+def _with_fallbacks(call: KernelCall) -> Iterator[KernelCall]:
+    yield call
+    for inner in call.fallback:
+        yield from _with_fallbacks(inner)
+
+
+def _refuse(plan: KernelPlan, complaint: str) -> NoReturn:
+    nodes = f" ({', '.join(plan.origin)})" if plan.origin else ""
+    error = CompileError(f"the plan of kernel {plan.name}{nodes} is wrong: {complaint}")
+    error.nodes = plan.origin
+    raise error
+
+
+# -- one kernel
+
+
+class _KernelVerifier:
+    """The contract of a kernel by itself, by structure alone."""
+
+    def __init__(self, plan: KernelPlan) -> None:
+        self._plan = plan
+        self._bits = (1 << len(plan.extents)) - 1
+
+    def run(self) -> None:
+        for at, node in enumerate(self._plan.nodes):
+            self._require((node.axes | node.reduce_axes) & ~self._bits == 0, at, "has no such axis")
+            self._check_operands(at, node)
+            self._check_accesses(at, node)
+        self._check_products()
+
+    def _require(self, holds: bool, at: int, complaint: str) -> None:
+        if not holds:
+            _refuse(self._plan, f"node {at}, {self._plan.nodes[at].op}, {complaint}")
+
+    def _check_operands(self, at: int, node: PlanNode) -> None:
+        self._require(all(0 <= i < at for i in node.inputs), at, "rests on a node behind it")
+        self._require(node.axes & node.reduce_axes == 0, at, "varies along an axis that it folds")
+        if node.op == "matmul":
+            return
+        allowed = node.axes | node.reduce_axes
+        for i in node.inputs:
+            operand = self._plan.nodes[i]
+            self._require(operand.axes & ~allowed == 0, at, f"loses axes of its operand {i}")
+            self._require(operand.op != "patches", at, "reads patches, which only products can")
+
+    def _check_accesses(self, at: int, node: PlanNode) -> None:
+        accesses = [node.access] if node.op in (*_ADDRESSED, *_WINDOWS) else []
+        accesses += [node.weights] if node.op == "depthwise" else []
+        for access in accesses:
+            self._require(0 <= access < len(self._plan.accesses), at, "accesses nothing")
+            strides = self._plan.accesses[access].strides
+            moves = sum(1 << axis for axis, stride in enumerate(strides) if stride != NO_SLOT)
+            self._require(moves & ~node.axes == 0, at, "follows axes along which it does not vary")
+
+    def _check_products(self) -> None:
+        plan = self._plan
+        products = [at for at, node in enumerate(plan.nodes) if node.op == "matmul"]
+        if plan.kind is KernelKind.VECTOR:
+            if products:
+                _refuse(plan, "a vector kernel holds a product")
+            return
+        inner = [at for at in products if plan.nodes[at].axes >> plan.k_axis & 1]
+        outer = [at for at in products if at not in inner]
+        if len(outer) != 1 or len(inner) != (plan.inner_k_axis >= 0):
+            _refuse(plan, f"it has {len(outer)} products and {len(inner)} inner ones")
+        self._check_product(outer[0], plan.n_axis, plan.k_axis)
+        for at in inner:
+            self._check_product(at, plan.k_axis, plan.inner_k_axis)
+            if at not in self._ancestors(outer[0]):
+                _refuse(plan, "the inner product is no part of the A operand of the other one")
+
+    def _check_product(self, at: int, n_axis: int, k_axis: int) -> None:
+        """The product `at` has rows along m, columns along `n_axis`, and contracts `k_axis`."""
+        nodes = self._plan.nodes
+        m, n, k = 1 << self._plan.m_axis, 1 << n_axis, 1 << k_axis
+        a, b = nodes[at].inputs
+        self._require(nodes[at].axes & n != 0 and nodes[at].axes & k == 0, at, "has other columns")
+        self._require(nodes[b].op == "load", at, "has a B operand that is not in memory")
+        self._require(nodes[b].axes & m == 0, at, "has a B operand that varies along its rows")
+        outside = (nodes[a].axes | nodes[b].axes) & ~(nodes[at].axes | k)
+        self._require(outside == 0, at, "has operands that vary along more axes than it contracts")
+        for i in (a, *self._ancestors(a)):
+            self._require(
+                nodes[i].axes & n == 0 or i in self._b_operands(), i, "varies along the columns"
+            )
+
+    def _b_operands(self) -> set[int]:
+        return {node.inputs[1] for node in self._plan.nodes if node.op == "matmul"}
+
+    def _ancestors(self, at: int) -> set[int]:
+        found: set[int] = set()
+        stack = list(self._plan.nodes[at].inputs)
+        while stack:
+            node = stack.pop()
+            if node not in found:
+                found.add(node)
+                stack.extend(self._plan.nodes[node].inputs)
+        return found
+
+
+# -- what is written before it is read
+
+
+def _follow(plan: ModelPlan, dims: list[int] | None) -> None:
+    """Walks through the steps, for values as a whole or, where there are `dims`, for their elements."""
+    follower = _Follower(plan, dims)
+    for step in plan.steps:
+        follower.step(step)
+    for value in plan.outputs:
+        follower.expect_whole(value)
+
+
+class _Follower:
+    def __init__(self, plan: ModelPlan, dims: list[int] | None) -> None:
+        self._plan, self._dims = plan, dims
+        self._written: Written = {}
+        ready = (Storage.INPUT, Storage.CONSTANT, Storage.PANELS)
+        for index, value in enumerate(plan.values):
+            if value.storage in ready:
+                self._written[index] = None
+
+    def step(self, step: Step) -> None:
+        if isinstance(step, LaunchStep):
+            for stage in step.stages:
+                self._stage(stage)
+        elif isinstance(step, VendorStep):
+            for value in step.inputs:
+                self.expect_whole(value)
+            self._written.update(dict.fromkeys(step.outputs))
+        elif isinstance(step, DimsStep):
+            self._written[step.value] = None
+
+    def expect_whole(self, value: int) -> None:
+        """Somebody reads all of the value."""
+        name = self._plan.values[value].name
+        if value not in self._written:
+            raise CompileError(f"nothing writes {name}, which is read")
+        elements = self._written[value]
+        if elements is not None and not elements.all():
+            raise CompileError(f"{name} is read, but written in part only")
+
+    def _stage(self, stage: Sequence[KernelCall]) -> None:
+        """Calls of a stage see what earlier stages wrote."""
+        results = [self._call(call, self._written) for call in stage]
+        for call, result in zip(stage, results, strict=True):
+            self._add(self._written, result, call.plan)
+
+    def _call(self, call: KernelCall, before: Written) -> Written:
+        """What a call writes, whichever of its forms runs."""
+        refused = self._dims is not None and call.guard != NO_SLOT and not self._dims[call.guard]
+        main = None if refused else self._kernel(call.plan, before)
+        if not call.fallback:
+            if main is None and not refused:
+                _refuse(call.plan, "it writes nothing")
+            return main or {}
+        seen = dict(before)
+        fallback: Written = {}
+        for inner in call.fallback:
+            result = self._call(inner, seen)
+            self._add(seen, result, inner.plan)
+            self._add(fallback, result, inner.plan)
+        if main is None:
+            return fallback
+        for value, elements in main.items():
+            other = fallback.get(value)
+            if value not in fallback or (
+                elements is not None and other is not None and not np.array_equal(elements, other)
+            ):
+                name = self._plan.values[value].name
+                _refuse(call.plan, f"its fallback does not write all that it writes of {name}")
+        return main
+
+    def _kernel(self, plan: KernelPlan, before: Written) -> Written:
+        result: Written = {}
+        for node in plan.nodes:
+            for access, elements in self._accessed(plan, node):
+                if node.op == "store":
+                    self._add(result, {access.value: elements}, plan)
+                else:
+                    self._expect(plan, access, elements, before)
+        return result
+
+    def _expect(
+        self, plan: KernelPlan, access: Access, read: NDArray[np.bool_] | None, before: Written
+    ) -> None:
+        name = self._plan.values[access.value].name
+        if access.value not in before:
+            _refuse(plan, f"it reads {name}, which nothing wrote before")
+        written = before[access.value]
+        if read is not None and written is not None and (read & ~written).any():
+            _refuse(plan, f"it reads elements of {name} that nothing wrote before")
+
+    def _add(self, to: Written, more: Written, plan: KernelPlan) -> None:
+        for value, elements in more.items():
+            known = to.get(value)
+            if value in to and known is None and self._dims is not None and elements is not None:
+                _refuse(plan, f"it writes {self._plan.values[value].name}, which is there already")
+            if known is None or elements is None:
+                to[value] = elements
+                continue
+            if (known & elements).any():
+                _refuse(plan, f"it writes elements of {self._plan.values[value].name} twice")
+            to[value] = known | elements
+
+    # -- elements
+
+    def _accessed(
+        self, plan: KernelPlan, node: PlanNode
+    ) -> Iterator[tuple[Access, NDArray[np.bool_] | None]]:
+        """The accesses of a node, each with the elements of its value; None: they are not followed."""
+        if node.op in _ADDRESSED:
+            yield self._marked(plan, node, plan.accesses[node.access], self._addresses(plan, node))
+        elif node.op in _WINDOWS:
+            sizes = dict(zip(WINDOW_SIZES, node.window, strict=True))
+            pixels = self._product(sizes[name] for name in ("images", "height", "width", "pixel"))
+            yield self._marked(plan, node, plan.accesses[node.access], pixels)
+            if node.op == "depthwise":
+                taps = self._product(
+                    sizes[name] for name in ("kernel_height", "kernel_width", "channels")
+                )
+                yield self._marked(plan, node, plan.accesses[node.weights], taps)
+
+    def _product(self, slots: Iterator[Slot]) -> NDArray[np.int64] | None:
+        """The first elements from the start of a value on."""
+        if self._dims is None:
+            return None
+        count = int(np.prod([self._size(slot) for slot in slots], dtype=object))
+        return np.arange(count) if count <= _MOST_ELEMENTS else None
+
+    def _size(self, slot: Slot) -> int:
+        return 0 if slot == NO_SLOT or self._dims is None else self._dims[slot]
+
+    def _addresses(self, plan: KernelPlan, node: PlanNode) -> NDArray[np.int64] | None:
+        """Addresses of a load, store or gather at all points, without the offset of its access."""
+        if self._dims is None:
+            return None
+        access = plan.accesses[node.access]
+        steps = [(self._size(plan.extents[a]), self._size(s)) for a, s in enumerate(access.strides)]
+        steps = [
+            (extent, step) for axis, (extent, step) in enumerate(steps) if node.axes >> axis & 1
+        ]
+        if node.op == "gather":
+            steps.append((self._size(node.limit), self._size(node.offset)))
+        if any(extent == 0 for extent, _ in steps):
+            return np.zeros(0, np.int64)
+        steps = [(extent, step) for extent, step in steps if step or node.op == "store"]
+        if int(np.prod([extent for extent, _ in steps], dtype=object)) > _MOST_ELEMENTS:
+            return None
+        addresses = np.zeros(1, np.int64)
+        for extent, step in steps:
+            addresses = np.add.outer(addresses, np.arange(extent) * step).reshape(-1)
+        return addresses
+
+    def _marked(
+        self, plan: KernelPlan, node: PlanNode, access: Access, addresses: NDArray[np.int64] | None
+    ) -> tuple[Access, NDArray[np.bool_] | None]:
+        value = self._plan.values[access.value]
+        if addresses is None or access.packed_panels or self._dims is None:
+            return access, None
+        size = int(np.prod([self._dims[slot] for slot in value.shape], dtype=object))
+        if size > _MOST_ELEMENTS:
+            return access, None
+        marks = np.zeros(size, np.bool_)
+        if addresses.size == 0:
+            return access, marks
+        addresses = addresses + self._size(access.offset)
+        if addresses.min() < 0 or addresses.max() >= size:
+            _refuse(plan, f"its {node.op} leaves {value.name}")
+        if node.op == "store" and np.unique(addresses).size < addresses.size:
+            _refuse(plan, f"it writes elements of {value.name} twice")
+        marks[addresses] = True
+        return access, marks

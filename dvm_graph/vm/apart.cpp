@@ -1,0 +1,123 @@
+#include "vm/apart.h"
+
+#include "kernels/order_axes.h"
+#include "vm/lower.h"
+#include "vm/program.h"
+
+namespace dvm {
+namespace {
+
+constexpr int64_t kAlignment = 64;
+constexpr uint32_t bit(int axis) { return 1u << axis; }
+
+class Taker {
+ public:
+  Taker(const NormalPlan& plan, ApartPlans& out) : plan_(plan), out_(out) {}
+
+  void run() {
+    out_.plans.clear();
+    out_.workspace_bytes = 0;
+    places_.assign(plan_.nodes.size(), {});
+    for (size_t i = 0; i < plan_.nodes.size(); ++i) {
+      const PlanOp op = plan_.nodes[i].op;
+      if (!is_lazy(op) && op != PlanOp::store_) add_plan(i);
+    }
+    for (size_t i = 0; i < plan_.nodes.size(); ++i) {
+      if (plan_.nodes[i].op == PlanOp::store_) add_plan(i);
+    }
+  }
+
+ private:
+  void add_plan(size_t index) {
+    const NormalNode& node = plan_.nodes[index];
+    NormalPlan& plan = out_.plans.emplace_back();
+    plan.rank = plan_.rank;
+    plan.extents = plan_.extents;
+    if (node.op == PlanOp::matmul_) give_roles(node, plan);
+    int32_t inputs[3] = {-1, -1, -1};
+    for (int k = 0; k < 3; ++k) {
+      if (node.inputs[k] >= 0) inputs[k] = add_operand(node.inputs[k], plan);
+    }
+    const int32_t result = add_node(node, plan);
+    for (int k = 0; k < 3; ++k) plan.nodes[result].inputs[k] = inputs[k];
+    if (node.op != PlanOp::store_) hand_over(index, result, plan);
+    uint32_t used = 0;
+    for (const NormalNode& each : plan.nodes) used |= each.axes | each.reduce_axes;
+    for (int axis = 0; axis < plan.rank; ++axis) {
+      if (!(used & bit(axis))) plan.extents[axis] = 1;
+    }
+    order_axes(plan);
+  }
+
+  void give_roles(const NormalNode& product, NormalPlan& plan) const {
+    const bool inner = plan_.is_inner(product);
+    plan.kind = KernelKind::cube;
+    plan.m_axis = plan_.m_axis;
+    plan.n_axis = inner ? plan_.k_axis : plan_.n_axis;
+    plan.k_axis = inner ? plan_.inner_k_axis : plan_.k_axis;
+  }
+
+  // What is read at once, or the workspace where an earlier plan left it.
+  int32_t add_operand(int32_t index, NormalPlan& plan) const {
+    const NormalNode& node = plan_.nodes[index];
+    if (is_lazy(node.op)) return add_node(node, plan);
+    NormalNode load;
+    load.op = PlanOp::load_;
+    load.dtype = node.dtype;
+    load.axes = node.axes;
+    load.access = add_access(places_[index], plan);
+    plan.nodes.push_back(load);
+    return static_cast<int32_t>(plan.nodes.size()) - 1;
+  }
+
+  int32_t add_node(NormalNode node, NormalPlan& plan) const {
+    for (int32_t* access : {&node.access, &node.weights, &node.numbers}) {
+      if (*access >= 0) *access = add_access(plan_.accesses[*access], plan);
+    }
+    if (node.window >= 0) {
+      plan.windows.push_back(plan_.windows[node.window]);
+      node.window = static_cast<int32_t>(plan.windows.size()) - 1;
+    }
+    plan.nodes.push_back(node);
+    return static_cast<int32_t>(plan.nodes.size()) - 1;
+  }
+
+  static int32_t add_access(const NormalAccess& access, NormalPlan& plan) {
+    plan.accesses.push_back(access);
+    return static_cast<int32_t>(plan.accesses.size()) - 1;
+  }
+
+  void hand_over(size_t index, int32_t result, NormalPlan& plan) {
+    const NormalNode& node = plan_.nodes[index];
+    NormalAccess& place = places_[index];
+    place.value = kWorkspace;
+    place.storage = node.dtype;
+    place.element_bytes = static_cast<int64_t>(size_of(node.dtype));
+    place.offset = out_.workspace_bytes / place.element_bytes;
+    int64_t volume = 1;
+    for (int axis = plan_.rank - 1; axis >= 0; --axis) {
+      if (!(node.axes & bit(axis))) continue;
+      place.strides[axis] = volume;
+      volume *= plan_.extents[axis];
+    }
+    const int64_t bytes = volume * place.element_bytes;
+    out_.workspace_bytes += (bytes + kAlignment - 1) / kAlignment * kAlignment;
+    NormalNode store;
+    store.op = PlanOp::store_;
+    store.dtype = node.dtype;
+    store.axes = node.axes;
+    store.inputs[0] = result;
+    store.access = add_access(place, plan);
+    plan.nodes.push_back(store);
+  }
+
+  const NormalPlan& plan_;
+  ApartPlans& out_;
+  std::vector<NormalAccess> places_;  // of what is handed over, by node
+};
+
+}  // namespace
+
+void take_apart(const NormalPlan& plan, ApartPlans& out) { Taker(plan, out).run(); }
+
+}  // namespace dvm

@@ -1,0 +1,414 @@
+"""Every pair of operator kinds with every view between them, in chains and diamonds, as small models.
+
+A `Pair` names a producer, a view, a consumer, what else reads the producer's result, and how the dims are declared.
+`pairs()` lists them all in a fixed order; `build` makes the model, or None where the consumer cannot read what the
+view gives. `python -m tests.end_to_end.pairs` runs them all against onnxruntime, `test_pairs.py` some of them.
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+import numpy as np
+import onnx
+from onnx import TensorProto, helper
+from onnxruntime.capi.onnxruntime_pybind11_state import Fail, InvalidArgument
+
+import dvm_graph
+from tests.end_to_end.reference import Array, assert_all_close, session
+
+Dim: TypeAlias = int | str
+Dims: TypeAlias = tuple[Dim, ...]
+
+LAST = np.iinfo(np.int64).min
+CHANNELS = 3
+WIDTH = 5
+
+DECLARED: dict[str, tuple[Dims, tuple[tuple[int, ...], ...]]] = {
+    "symbolic": (
+        ("a", CHANNELS, "c", "d"),
+        ((2, 3, 5, 4), (1, 3, 4, 4), (3, 3, 1, 3), (2, 3, 0, 2)),
+    ),
+    "one symbol": (("a", "a", "a", "a"), ((3, 3, 3, 3), (1, 1, 1, 1))),
+    "numbers": ((CHANNELS,) * 4, ((3, 3, 3, 3),)),
+    "ones": ((1, CHANNELS, "c", 1), ((1, 3, 4, 1), (1, 3, 1, 1))),
+}
+"""Dims of the input, and the extents to run it at: symbolic, 1, equal by declaration or by coincidence, 0."""
+
+
+@dataclass
+class Sketch:
+    """A model on its way; values are names with their dims."""
+
+    dims: dict[str, Dims] = field(default_factory=dict)
+    nodes: list[onnx.NodeProto] = field(default_factory=list)
+    inputs: dict[str, Dims] = field(default_factory=dict)
+    integers: set[str] = field(default_factory=set)
+    constants: list[onnx.TensorProto] = field(default_factory=list)
+
+    def input(self, dims: Dims, integer: bool = False) -> str:
+        name = f"i{len(self.inputs)}"
+        self.inputs[name] = self.dims[name] = dims
+        if integer:
+            self.integers.add(name)
+        return name
+
+    def numbers(self, *values: int) -> str:
+        name = f"c{len(self.constants)}"
+        self.constants.append(onnx.numpy_helper.from_array(np.array(values, np.int64), name))
+        return name
+
+    def add(self, op: str, *operands: str, dims: Dims, **attributes: object) -> str:
+        name = f"v{len(self.nodes)}"
+        self.nodes.append(helper.make_node(op, list(operands), [name], **attributes))
+        self.dims[name] = dims
+        return name
+
+
+Step: TypeAlias = Callable[[Sketch, str], str | None]
+"""Appends operators that read a value; None: they cannot read values of its dims."""
+
+
+# -- operators
+
+
+def _map(op: str) -> Step:
+    return lambda s, x: s.add(op, x, dims=s.dims[x])
+
+
+def _scaled(s: Sketch, x: str) -> str:
+    return s.add("Mul", x, s.input((s.dims[x][-1],)), dims=s.dims[x])
+
+
+def _product(s: Sketch, x: str) -> str:
+    *outer, k = s.dims[x]
+    return s.add("MatMul", x, s.input((k, WIDTH)), dims=(*outer, WIDTH))
+
+
+def _batched(s: Sketch, x: str) -> str:
+    *batch, m, k = s.dims[x]
+    return s.add("MatMul", x, s.input((*batch, k, WIDTH)), dims=(*batch, m, WIDTH))
+
+
+def _right_operand(s: Sketch, x: str) -> str:
+    *batch, k, n = s.dims[x]
+    return s.add("MatMul", s.input((*batch, WIDTH, k)), x, dims=(*batch, WIDTH, n))
+
+
+def _gram(s: Sketch, x: str) -> str:
+    *batch, m, _ = s.dims[x]
+    return s.add("MatMul", x, _transpose(0, 1, 3, 2)(s, x) or x, dims=(*batch, m, m))
+
+
+def _pointwise(s: Sketch, x: str) -> str | None:
+    n, channels, h, w = s.dims[x]
+    if not isinstance(channels, int):
+        return None
+    return s.add("Conv", x, s.input((WIDTH, channels, 1, 1)), dims=(n, WIDTH, h, w))
+
+
+def _reduction(op: str, *axes: int) -> Step:
+    def reduce(s: Sketch, x: str) -> str:
+        kept = tuple(1 if axis in axes else dim for axis, dim in enumerate(s.dims[x]))
+        return s.add(op, x, s.numbers(*axes), dims=kept)
+
+    return reduce
+
+
+def _softmax(axis: int) -> Step:
+    return lambda s, x: s.add("Softmax", x, dims=s.dims[x], axis=axis)
+
+
+def _pool(op: str) -> Step:
+    return lambda s, x: s.add(op, x, dims=s.dims[x], kernel_shape=[3, 3], pads=[1, 1, 1, 1])
+
+
+def _depthwise(s: Sketch, x: str) -> str | None:
+    channels = s.dims[x][1]
+    if not isinstance(channels, int):
+        return None
+    weights = s.input((channels, 1, 3, 3))
+    return s.add("Conv", x, weights, dims=s.dims[x], group=channels, pads=[1, 1, 1, 1])
+
+
+def _gather(axis: int) -> Step:
+    def gather(s: Sketch, x: str) -> str:
+        dims = s.dims[x]
+        index = s.input(("g",), integer=True)
+        return s.add("Gather", x, index, dims=(*dims[:axis], "g", *dims[axis + 1 :]), axis=axis)
+
+    return gather
+
+
+def _concat(axis: int) -> Step:
+    def concat(s: Sketch, x: str) -> str:
+        dims = s.dims[x]
+        other = s.add("Neg", x, dims=dims)
+        joined = (*dims[:axis], _product_of(2, dims[axis]), *dims[axis + 1 :])
+        return s.add("Concat", x, other, dims=joined, axis=axis)
+
+    return concat
+
+
+def _beside_input(op: str) -> Step:
+    """With the model's input, which the producer reads, too."""
+
+    def combine(s: Sketch, x: str) -> str | None:
+        return s.add(op, x, "i0", dims=s.dims[x]) if s.dims[x] == s.dims["i0"] else None
+
+    return combine
+
+
+OPERATORS: dict[str, Step] = {
+    "element-wise": _map("Relu"),
+    "scaled": _scaled,
+    "product": _product,
+    "batched product": _batched,
+    "right operand": _right_operand,
+    "gram": _gram,
+    "1x1 convolution": _pointwise,
+    "sum of rows": _reduction("ReduceSum", 3),
+    "maximum of columns": _reduction("ReduceMax", 2),
+    "mean of images": _reduction("ReduceMean", 2, 3),
+    "sum of all": _reduction("ReduceSum", 1, 2, 3),
+    "softmax": _softmax(3),
+    "softmax across": _softmax(1),
+    "average": _pool("AveragePool"),
+    "maximum": _pool("MaxPool"),
+    "depth-wise": _depthwise,
+    "gather": _gather(2),
+    "gather rows": _gather(0),
+    "concat": _concat(1),
+    "concat of rows": _concat(3),
+}
+CONSUMERS: dict[str, Step] = OPERATORS | {
+    "plus input": _beside_input("Add"),
+    "times input": _beside_input("Mul"),
+}
+
+
+# -- views
+
+
+def _transpose(*perm: int) -> Step:
+    def transpose(s: Sketch, x: str) -> str:
+        return s.add("Transpose", x, dims=tuple(s.dims[x][axis] for axis in perm), perm=list(perm))
+
+    return transpose
+
+
+def _product_of(*dims: Dim) -> Dim:
+    if all(isinstance(dim, int) for dim in dims):
+        return int(np.prod([int(dim) for dim in dims]))
+    return "*".join(str(dim) for dim in dims if dim != 1)
+
+
+def _merge_rows(s: Sketch, x: str) -> str:
+    a, b, c, d = s.dims[x]
+    return s.add("Reshape", x, s.numbers(0, 0, 1, -1), dims=(a, b, 1, _product_of(c, d)))
+
+
+def _merge_batch(s: Sketch, x: str) -> str:
+    a, b, c, d = s.dims[x]
+    return s.add("Reshape", x, s.numbers(1, -1, 0, 0), dims=(1, _product_of(a, b), c, d))
+
+
+def _exchange(s: Sketch, x: str) -> str:
+    """A reshape to the transposed shape: not what a transpose does."""
+    a, b, c, d = s.dims[x]
+    shape = s.add("Shape", _transpose(0, 1, 3, 2)(s, x) or x, dims=(4,))
+    return s.add("Reshape", x, shape, dims=(a, b, d, c))
+
+
+def _reverse(axis: int) -> Step:
+    def reverse(s: Sketch, x: str) -> str:
+        ends = [s.numbers(number) for number in (-1, LAST, axis, -1)]
+        return s.add("Slice", x, *ends, dims=s.dims[x])
+
+    return reverse
+
+
+def _expand(axis: int) -> Step:
+    def expand(s: Sketch, x: str) -> str:
+        dims = s.dims[x]
+        ends = [s.numbers(number) for number in (0, 1, axis)]
+        first = s.add("Slice", x, *ends, dims=(*dims[:axis], 1, *dims[axis + 1 :]))
+        return s.add("Expand", first, s.add("Shape", x, dims=(4,)), dims=dims)
+
+    return expand
+
+
+def _squeeze(s: Sketch, x: str) -> str:
+    a, b, c, d = s.dims[x]
+    wide = s.add("Unsqueeze", x, s.numbers(1), dims=(a, 1, b, c, d))
+    turned = s.add("Transpose", wide, dims=(1, a, c, b, d), perm=[1, 0, 3, 2, 4])
+    return s.add("Squeeze", turned, s.numbers(0), dims=(a, c, b, d))
+
+
+def _chain(*steps: Step) -> Step:
+    def chain(s: Sketch, x: str) -> str | None:
+        value: str | None = x
+        for step in steps:
+            value = None if value is None else step(s, value)
+        return value
+
+    return chain
+
+
+VIEWS: dict[str, Step] = {
+    "nothing": lambda s, x: x,
+    "transpose of rows": _transpose(0, 1, 3, 2),
+    "transpose of heads": _transpose(0, 2, 1, 3),
+    "transpose to channels last": _transpose(0, 2, 3, 1),
+    "transpose of all": _transpose(3, 2, 1, 0),
+    "merged rows": _merge_rows,
+    "merged batch": _merge_batch,
+    "regrouped": _exchange,
+    "reversed rows": _reverse(2),
+    "reversed columns": _reverse(3),
+    "expanded": _expand(3),
+    "expanded rows": _expand(2),
+    "squeezed": _squeeze,
+    "element-wise, transposed": _chain(_map("Sigmoid"), _transpose(0, 1, 3, 2)),
+    "transposed, element-wise": _chain(_transpose(0, 1, 3, 2), _map("Sigmoid")),
+    "reversed, transposed": _chain(_reverse(3), _transpose(0, 1, 3, 2)),
+    "transposed, merged": _chain(_transpose(0, 1, 3, 2), _merge_rows),
+}
+OF_SOMETHING = ("average", "mean", "maximum", "softmax")
+"""Operators of which the result over nothing is no number that engines agree on."""
+BESIDE = ("nothing", "result", "reader", "consumer")
+"""What reads the producer's result besides: nothing, the caller, another operator, the consumer's result by way of
+its sum.
+"""
+
+
+@dataclass(frozen=True)
+class Pair:
+    producer: str
+    view: str
+    consumer: str
+    beside: str
+    declared: str
+
+
+def pairs() -> Iterator[Pair]:
+    for names in itertools.product(OPERATORS, VIEWS, CONSUMERS, BESIDE, DECLARED):
+        yield Pair(*names)
+
+
+def build(pair: Pair) -> onnx.ModelProto | None:
+    s = Sketch()
+    result = OPERATORS[pair.producer](s, s.input(DECLARED[pair.declared][0]))
+    seen = None if result is None else VIEWS[pair.view](s, result)
+    read = None if seen is None else CONSUMERS[pair.consumer](s, seen)
+    if result is None or read is None:
+        return None
+    outputs = [read]
+    if pair.beside == "result":
+        outputs.append(result)
+    elif pair.beside == "reader":
+        outputs.append(_map("Tanh")(s, result) or result)
+    elif pair.beside == "consumer":
+        total = s.add("ReduceSum", read, s.numbers(0, 1, 2, 3), dims=(1, 1, 1, 1))
+        outputs = [s.add("Add", result, total, dims=s.dims[result])]
+
+    def info(name: str) -> onnx.ValueInfoProto:
+        kind = TensorProto.INT64 if name in s.integers else TensorProto.FLOAT
+        dims = [dim if isinstance(dim, int) or dim.isalpha() else None for dim in s.dims[name]]
+        return helper.make_tensor_value_info(name, kind, dims)
+
+    graph = helper.make_graph(
+        s.nodes,
+        "pair",
+        [info(name) for name in s.inputs],
+        [onnx.ValueInfoProto(name=name) for name in outputs],
+        s.constants,
+    )
+    return helper.make_model(graph, ir_version=10, opset_imports=[helper.make_opsetid("", 21)])
+
+
+def feeds_of(pair: Pair) -> Iterator[dict[str, Array]]:
+    """Feeds at each of the extents. Whole numbers, so that sums are exact."""
+    s = Sketch()
+    declared, runs = DECLARED[pair.declared]
+    result = OPERATORS[pair.producer](s, s.input(declared))
+    assert result is not None
+    seen = VIEWS[pair.view](s, result)
+    assert seen is not None
+    CONSUMERS[pair.consumer](s, seen)
+    averages = any(word in name for word in OF_SOMETHING for name in (pair.producer, pair.consumer))
+    for extents in runs:
+        if averages and 0 in extents:
+            continue
+        known: dict[str, int] = {"g": 3}
+        known |= {
+            dim: extent
+            for dim, extent in zip(declared, extents, strict=True)
+            if isinstance(dim, str)
+        }
+        random = np.random.default_rng(sum(extents))
+        yield {name: _values(s, name, known, random) for name in s.inputs}
+
+
+def _values(s: Sketch, name: str, known: dict[str, int], random: np.random.Generator) -> Array:
+    shape = [_extent(dim, known) for dim in s.inputs[name]]
+    if name in s.integers:
+        return random.integers(
+            -1, 1, shape
+        )  # every axis that has elements has the first and the last
+    return random.integers(-3, 4, shape).astype(np.float32)
+
+
+def _extent(dim: Dim, known: dict[str, int]) -> int:
+    if isinstance(dim, int):
+        return dim
+    return int(np.prod([known[part] if part in known else int(part) for part in dim.split("*")]))
+
+
+def check(pair: Pair, options: dvm_graph.Options) -> None:
+    """Holds a pair to onnxruntime, wherever that gives an answer."""
+    model = build(pair)
+    assert model is not None
+    reference = session(model)
+    mine = dvm_graph.optimize(model, options)
+    for feeds in feeds_of(pair):
+        try:
+            expected = reference.run(None, feeds)
+        except (Fail, InvalidArgument):  # an index into nothing, a dim of -1 among empty ones
+            continue
+        assert_all_close(mine.run(feeds), expected, 4096)
+
+
+OPTIONS = {
+    "as it is": dvm_graph.Options(),
+    "unfused": dvm_graph.Options(fuse=False),
+    "fallbacks": dvm_graph.Options(fallbacks="always"),
+    "operators": dvm_graph.Options(fallbacks="operators"),
+}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="Runs pairs of operators against onnxruntime.")
+    parser.add_argument("--step", type=int, default=1, help="every so many pairs")
+    parser.add_argument("--offset", type=int, default=0, help="the first pair")
+    parser.add_argument("--options", choices=sorted(OPTIONS), default="as it is")
+    arguments = parser.parse_args()
+    done = wrong = 0
+    for pair in itertools.islice(pairs(), arguments.offset, None, arguments.step):
+        if build(pair) is None:
+            continue
+        done += 1
+        try:
+            check(pair, OPTIONS[arguments.options])
+        except (AssertionError, dvm_graph.DvmError) as error:
+            wrong += 1
+            print(pair, f"{type(error).__name__}: {str(error)[:200]!r}", flush=True)
+    print(f"{done} pairs, {wrong} wrong")
+
+
+if __name__ == "__main__":
+    main()
