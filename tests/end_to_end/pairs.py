@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import itertools
+import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import TypeAlias
@@ -397,6 +398,7 @@ def main() -> None:
     parser.add_argument("--offset", type=int, default=0, help="the first pair")
     parser.add_argument("--options", choices=sorted(OPTIONS), default="as it is")
     arguments = parser.parse_args()
+    warnings.simplefilter("error", dvm_graph.RescueWarning)
     done = wrong = 0
     for pair in itertools.islice(pairs(), arguments.offset, None, arguments.step):
         if build(pair) is None:

@@ -12,9 +12,11 @@ from collections.abc import Mapping
 
 import numpy as np
 from hypothesis import HealthCheck, Phase, given, note, settings
+from hypothesis.strategies import sampled_from
 from onnx.reference import ReferenceEvaluator
 
 import dvm_graph
+from dvm_graph.options import FALLBACKS
 from tests.end_to_end.random_graphs import RandomModel, random_models
 from tests.end_to_end.reference import Array, assert_all_close, known_dims, session
 
@@ -35,8 +37,26 @@ COMMAND = (
 )
 @given(random_models())
 def test_equals_onnxruntime(case: RandomModel) -> None:
+    _check(case, dvm_graph.Options())
+
+
+@settings(
+    max_examples=EXAMPLES or 100,
+    derandomize=EXAMPLES == 0,
+    database=None,
+    deadline=None,
+    phases=[Phase.generate, Phase.shrink],
+    suppress_health_check=list(HealthCheck),
+    print_blob=True,
+)
+@given(random_models(), sampled_from(FALLBACKS[1:]))
+def test_fallbacks_equal_onnxruntime(case: RandomModel, fallbacks: str) -> None:
+    _check(case, dvm_graph.Options(fallbacks=fallbacks))
+
+
+def _check(case: RandomModel, options: dvm_graph.Options) -> None:
     note(f"{case.text}\nreproduce with: {COMMAND}")
-    model = dvm_graph.optimize(case.model)
+    model = dvm_graph.optimize(case.model, options)
     for dims in case.dims:
         feeds = case.feeds(dims)
         expected = _expected(case, dims, feeds)

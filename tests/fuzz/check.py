@@ -71,6 +71,8 @@ def variants(index: int) -> tuple[tuple[str, dvm_graph.Options], ...]:
     found = [
         ("fuse=False", dvm_graph.Options(fuse=False)),
         ("stack=False", dvm_graph.Options(stack=False)),
+        ("fallbacks=always", dvm_graph.Options(fallbacks="always")),
+        ("fallbacks=operators", dvm_graph.Options(fallbacks="operators")),
         ("cores=1", dvm_graph.Options(cores=1)),
         ("cores=3", dvm_graph.Options(cores=3)),
         ("local_bytes=16K", dvm_graph.Options(local_bytes=16 << 10)),
