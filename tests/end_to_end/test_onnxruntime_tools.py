@@ -82,6 +82,14 @@ def test_fused_by_the_optimizer_of_transformers(name: str, kind: str, half: bool
         assert_all_close(actual, expected, reduction_length=100, precision=precision)
 
 
+@pytest.mark.parametrize("name, kind", [("bert", "bert"), ("llama", "gpt2")])
+def test_what_was_fused_fuses_as_the_operators_it_was_made_of(name: str, kind: str) -> None:
+    path = TINY / f"{name}.onnx"
+    fused = optimizer.optimize_model(str(path), model_type=kind, opt_level=0).model
+    reports = [dvm_graph.optimize(source).report() for source in (path, fused)]
+    assert reports[0].kernels == reports[1].kernels
+
+
 class Calibration(quantization.CalibrationDataReader):  # type: ignore[misc]  # untyped
     def __init__(self, model: onnx.ModelProto) -> None:
         inputs = {d.dim_param for i in model.graph.input for d in i.type.tensor_type.shape.dim}
