@@ -7,7 +7,7 @@ import math
 from dvm_graph.decompose.arithmetic import scaled, shifted
 from dvm_graph.decompose.operands import required, text
 from dvm_graph.decompose.registry import Operands, Results, decomposition
-from dvm_graph.ir import Node, Value
+from dvm_graph.ir import DType, Node, Value
 from dvm_graph.symbolic.builder import Builder
 
 
@@ -142,11 +142,12 @@ def thresholded_relu(builder: Builder, node: Node, operands: Operands) -> Result
 
 @decomposition("Shrink")
 def shrink(builder: Builder, node: Node, operands: Operands) -> Results:
+    """Integers are compared and moved as numbers: neither bound nor bias need be of their type."""
     x = required(node, operands, 0)
-    if not x.dtype.is_float:
-        return None
+    wide = x if x.dtype.is_float else builder.cast(x, DType.FLOAT32)
     limit, bias = node.attrs.get("lambd", 0.5), node.attrs.get("bias", 0.0)
-    below = builder.lt(x, builder.scalar(-limit, x.dtype))
-    above = builder.gt(x, builder.scalar(limit, x.dtype))
-    upper = builder.select(above, shifted(builder, x, -bias), _zero(builder, x))
-    return [builder.select(below, shifted(builder, x, bias), upper)]
+    below = builder.lt(wide, builder.scalar(-limit, wide.dtype))
+    above = builder.gt(wide, builder.scalar(limit, wide.dtype))
+    upper = builder.select(above, shifted(builder, wide, -bias), _zero(builder, wide))
+    y = builder.select(below, shifted(builder, wide, bias), upper)
+    return [builder.cast(y, x.dtype)]

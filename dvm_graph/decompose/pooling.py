@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from dvm_graph.decompose.arithmetic import dim_value, shifted, widened
-from dvm_graph.decompose.operands import required, shape_of
+from dvm_graph.decompose.operands import required, shape_of, text
 from dvm_graph.decompose.registry import Operands, Results, decomposition
 from dvm_graph.decompose.windows import (
     WindowAxis,
@@ -23,7 +23,15 @@ _Axes = tuple[WindowAxis, WindowAxis]
 
 
 def _axes(node: Node, x: Value) -> _Axes | None:
-    return axes_of(node, shape_of(x)[2:], node.attrs.get("kernel_shape"))
+    """The windows of a pool; None where only onnxruntime knows them.
+
+    Its SAME pads take no dilation into account, and fall short of 0 where strides leave elements out.
+    """
+    axes = axes_of(node, shape_of(x)[2:], node.attrs.get("kernel_shape"))
+    if axes is not None and text(node, "auto_pad", "NOTSET").startswith("SAME"):
+        plain = all(axis.dilation == 1 and axis.stride <= axis.kernel for axis in axes)
+        return axes if plain else None
+    return axes
 
 
 @decomposition("MaxPool")

@@ -54,7 +54,7 @@ def infer_vendor(node: Node, facts: Facts) -> None:
         if value.name in types:
             _set_type(node, value, types[value.name], dims, facts)
     x = node.operand(0)
-    if node.attrs["op"] == "NonZero" and x is not None and x.shape == ():
+    if node.attrs.get("op") == "NonZero" and x is not None and x.shape == ():
         value = node.output  # a scalar counts as one element along one axis, not along none
         value.shape = (1, *(value.shape or ())[1:])
 

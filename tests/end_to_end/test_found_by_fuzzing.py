@@ -168,3 +168,30 @@ def test_the_contents_of_a_sum_of_nothing() -> None:
         { r = Range(two, two, one) u = Unsqueeze(r, axes) y = MatMul(u, u) }"""
     )
     assert_same_bits(dvm_graph.optimize(model).run({}), session(model).run(None, {}))
+
+
+@pytest.mark.parametrize("dtype", ["uint16", "int64", "float"])
+def test_shrinking_by_numbers_that_the_type_does_not_hold(dtype: str) -> None:
+    """The negative bound wrapped around in unsigned types, and half of a bias was cut away."""
+    model = model_from_text(
+        f"less ({dtype}[n] x) => ({dtype}[n] y) {{ y = Shrink<lambd = 1.0, bias = 0.5>(x) }}"
+    )
+    x = np.array([3, 0, 1, 2, 5]).astype("f4" if dtype == "float" else dtype)
+    assert_same_bits(dvm_graph.optimize(model).run({"x": x}), session(model).run(None, {"x": x}))
+
+
+@pytest.mark.parametrize(
+    "window", ["kernel_shape = [1], strides = [3]", "kernel_shape = [3], dilations = [2]"]
+)
+@pytest.mark.parametrize("pads", ["SAME_UPPER", "SAME_LOWER"])
+@pytest.mark.parametrize("op", ["AveragePool", "LpPool"])
+def test_pads_of_pools_that_are_not_those_of_the_standard(op: str, pads: str, window: str) -> None:
+    model = onnx.parser.parse_model(
+        f"""<ir_version: 10, opset_import: ["" : 22]>
+        pool (float[n, c, w] x) => (float[n, c, v] y)
+        {{ y = {op}<auto_pad = "{pads}", {window}>(x) }}"""
+    )
+    optimized = dvm_graph.optimize(model)
+    for width in (5, 6, 7, 9):
+        x = np.arange(2 * width, dtype=np.float32).reshape(1, 2, width) - 3
+        assert_all_close(optimized.run({"x": x}), session(model).run(None, {"x": x}))

@@ -306,9 +306,14 @@ _CONSTANT_OPERANDS = frozenset(
 
 
 def referees(case: Case, feeds: Feeds) -> Iterator[list[Array]]:
-    """What onnx's own evaluator makes of the model with every float a double, and as it is."""
-    wide = {k: v.astype(np.float64) if _narrow(v) else v for k, v in feeds.items()}
-    for model, given in ((_doubled(case.model), wide), (case.model, feeds)):
+    """What onnx's own evaluator makes of the model, with floats in double and single precision too.
+
+    The bodies of functions hold constants of one precision, and do not run in the other.
+    """
+    for dtype in (TensorProto.DOUBLE, TensorProto.FLOAT, None):
+        model = case.model if dtype is None else _in_precision(case.model, dtype)
+        kind = None if dtype is None else helper.tensor_dtype_to_np_dtype(dtype)
+        given = {k: v.astype(kind) if kind and _is_float(v) else v for k, v in feeds.items()}
         try:
             with np.errstate(all="ignore"), warnings.catch_warnings():
                 warnings.simplefilter("ignore")
@@ -317,23 +322,24 @@ def referees(case: Case, feeds: Feeds) -> Iterator[list[Array]]:
             continue
 
 
-def _narrow(array: Array) -> bool:
-    return array.dtype in (np.float32, np.float16, BFLOAT16)
+def _is_float(array: Array) -> bool:
+    return array.dtype == BFLOAT16 or array.dtype.kind == "f"
 
 
-def _doubled(model: onnx.ModelProto) -> onnx.ModelProto:
-    narrow = set(FLOATS) - {TensorProto.DOUBLE}
+def _in_precision(model: onnx.ModelProto, dtype: int) -> onnx.ModelProto:
+    """The model with one type for all its floats."""
+    others = set(FLOATS) - {dtype}
     result = onnx.ModelProto()
     result.CopyFrom(model)
     for value in (*result.graph.input, *result.graph.output):
-        if value.type.tensor_type.elem_type in narrow:
-            value.type.tensor_type.elem_type = TensorProto.DOUBLE
+        if value.type.tensor_type.elem_type in others:
+            value.type.tensor_type.elem_type = dtype
     for tensor in result.graph.initializer:
-        if tensor.data_type in narrow:
-            array = numpy_helper.to_array(tensor).astype(np.float64)
+        if tensor.data_type in others:
+            array = numpy_helper.to_array(tensor).astype(helper.tensor_dtype_to_np_dtype(dtype))
             tensor.CopyFrom(numpy_helper.from_array(array, tensor.name))
     for node in result.graph.node:
         for attribute in node.attribute:
-            if attribute.name in ("to", "dtype", "output_dtype") and attribute.i in narrow:
-                attribute.i = TensorProto.DOUBLE
+            if attribute.name in ("to", "dtype", "output_dtype") and attribute.i in others:
+                attribute.i = dtype
     return result
