@@ -106,11 +106,12 @@ def _axis(
     size = add(floordiv(room, stride), 1)
     if node.attrs.get("ceil_mode", 0):
         size = add(ceildiv(room, stride), 1)
-        # No window starts behind the image and the pad before it.
-        beyond = less_equal(add(extent, begin), mul(sub(size, 1), stride))
-        size = sub(size, beyond)
-    if node.op in _POOLS and stride > 1 and begin + end < reach:
+        if stride + end >= reach + 2:  # or the last one starts at most `stride - 1` behind `room`
+            # No window starts behind the image and the pad before it.
+            beyond = less_equal(add(extent, begin), mul(sub(size, 1), stride))
+            size = sub(size, beyond)
+    elif node.op in _POOLS and stride > 1 and begin + end < reach:
         # onnxruntime divides as C does, so that a window that is larger than the image by less than
         # a stride is one that is cut off.
-        size = maximum(size, less(-stride, room))
+        size = maximum(size, less(reach + 1 - begin - end - stride, extent))
     return WindowAxis(extent, kernel, stride, dilation, (begin, end), size)

@@ -121,7 +121,7 @@ def test_powers_wrap(dtype: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "source, target", itertools.product((*SIGNED, *UNSIGNED, "bool"), repeat=2)
+    "source, target", list(itertools.product((*SIGNED, *UNSIGNED, "bool"), repeat=2))
 )
 def test_casts_between_integers_wrap(source: str, target: str) -> None:
     x = np.array([False, True]) if source == "bool" else ends(source)
