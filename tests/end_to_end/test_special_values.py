@@ -374,8 +374,8 @@ def test_vendor_operators_whose_results_are_counted(op: str, outputs: int) -> No
 def test_drawn_pools_over_images_of_any_size(op: str, part: int) -> None:
     """Windows larger than the image, ceil_mode, dilations and pads.
 
-    SAME_* is drawn without dilations and with strides within the kernel: there onnxruntime forgets
-    the dilations, or takes pads as negative.
+    SAME_* is drawn without dilations and with strides within the kernel: the others are vendor
+    operators.
     """
     draw = random.Random(part)
     for _ in range(12):
