@@ -159,7 +159,7 @@ class Model:
         """Fused subgraphs, kernels, verdicts with reasons and vendor operators; `str()` prints it."""
         from dvm_graph.report import make_report
 
-        return make_report(self._compiled)
+        return replace(make_report(self._compiled), vendor_casts=self._program.vendor_casts)
 
     def visualize(self, path: str | PathLike[str]) -> None:
         """Draws the fused subgraphs; the suffix picks the format: .html .svg .png .pdf .dot."""

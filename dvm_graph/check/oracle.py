@@ -153,7 +153,7 @@ def run_node(node: Node, outputs: Sequence[Value], operands: dict[Value, Array])
     named = [value for value in outputs if value.name]
     if not named:
         raise UnsupportedError(f"{node.name} has no results")
-    partition = make_partition([node], named, 1)
+    partition = make_partition([node], named, 1).run
     arrays = [_bits(operands[value], value.dtype) for value in partition_inputs([node])]
     results = partition(arrays, None)
     return [

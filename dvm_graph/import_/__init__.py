@@ -9,6 +9,7 @@ from dvm_graph.import_.loading import ImportedModel, load_model
 from dvm_graph.import_.partition import (
     cast_outputs,
     opset_probes,
+    other_partitions,
     partition_model,
     partition_opset,
 )
@@ -27,6 +28,7 @@ __all__ = [
     "load_model",
     "load_onnxruntime",
     "opset_probes",
+    "other_partitions",
     "partition_model",
     "partition_opset",
     "type_text",

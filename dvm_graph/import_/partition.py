@@ -10,16 +10,19 @@ Constants that are not among the inputs become initializers.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
 
 import onnx
 from onnx import helper
 
 from dvm_graph.errors import UnsupportedError
+from dvm_graph.import_ import vendor_library
 from dvm_graph.import_.loading import OLDEST_OPSET, default_domain
 from dvm_graph.import_.normalize_opset import CHANGED_MEANING
 from dvm_graph.import_.schemas import signature
 from dvm_graph.import_.tensors import array_to_tensor
 from dvm_graph.import_.types import type_proto
+from dvm_graph.import_.widening import widen
 from dvm_graph.ir import Node, Value
 
 _HELD_BY = {
@@ -53,9 +56,10 @@ def build_partition(
     inputs: Sequence[Value],
     outputs: Sequence[Value],
     newest_opset: int | None = None,
+    opset: int | None = None,
 ) -> onnx.ModelProto:
-    """As `partition_model`, not serialised."""
-    opset = partition_opset(nodes, newest_opset)
+    """As `partition_model`, not serialised; at an opset of the caller's choice where it has one."""
+    opset = partition_opset(nodes, newest_opset) if opset is None else opset
     if opset is None:
         names = ", ".join(node.origin[0] if node.origin else node.name for node in nodes)
         limit = f" up to {newest_opset}" if newest_opset else ""
@@ -86,6 +90,27 @@ def build_partition(
         graph=graph,
         producer_name="dvm_graph",
     )
+
+
+def other_partitions(
+    nodes: Sequence[Node],
+    inputs: Sequence[Value],
+    outputs: Sequence[Value],
+    newest_opset: int | None = None,
+) -> Iterator[tuple[bytes, list[str]]]:
+    """What to try where onnxruntime refuses a partition, and what is done in it that nobody asked for.
+
+    Another opset at which it has kernels; then casts around operators for whose types it has none.
+    """
+    opset = opset_with_kernels(nodes)
+    model = build_partition(nodes, inputs, outputs, newest_opset, opset)
+    if opset is not None:
+        yield model.SerializeToString(), []
+    produced = [value for node in nodes for value in node.outputs if value not in set(outputs)]
+    model.graph.value_info.extend(_value_info(value) for value in produced)
+    notes = widen(model)
+    if notes:
+        yield model.SerializeToString(), notes
 
 
 def cast_outputs(partition: bytes, names: Sequence[str]) -> bytes:
@@ -130,6 +155,30 @@ def partition_opset(nodes: Iterable[Node], newest: int | None = None) -> int | N
         if all(_same_meaning(proto, version, candidate) for proto, version in operators):
             return candidate
     return None
+
+
+def opset_with_kernels(nodes: Iterable[Node]) -> int | None:
+    """As `partition_opset`, the newest at which onnxruntime has kernels for all nodes."""
+    operators = [(_source(node), node.version) for node in nodes if not _domain(node)]
+    newest = max((version for _, version in operators), default=0)
+    for candidate in range(newest, OLDEST_OPSET - 1, -1):
+        if all(
+            _same_meaning(proto, version, candidate) and _has_kernel(proto.op_type, candidate)
+            for proto, version in operators
+        ):
+            return candidate
+    return None
+
+
+def _has_kernel(op: str, version: int) -> bool:
+    """Whether onnxruntime has a kernel, or a body to take in its place."""
+    schema = signature(op, "", version)
+    definition: Any = None if schema is None else schema.definition
+    if definition is None:
+        return False
+    if definition.has_function or definition.has_context_dependent_function:
+        return True
+    return bool(vendor_library.kernels(op, "", definition.since_version))
 
 
 def partition_node(node: Node) -> onnx.NodeProto:

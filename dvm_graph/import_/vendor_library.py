@@ -13,9 +13,9 @@ from __future__ import annotations
 import functools
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import fields
-from typing import Any
+from typing import Any, TypeAlias
 
 import onnx
 from onnx import helper
@@ -28,6 +28,10 @@ from dvm_graph.ir import Graph, ModelMetadata, Node, Value
 
 _OPSET = 13
 """Of the Shape nodes that are asked for ranks, where nothing else decides it."""
+
+_NO_END = 2**31 - 1
+_Kernel: TypeAlias = tuple[int, int, Mapping[str, frozenset[str]]]
+"""First and last version of the operator, and what it takes."""
 
 
 def failures() -> tuple[type[Exception], ...]:
@@ -77,6 +81,33 @@ def _schemas() -> Mapping[tuple[str, str], tuple[Any, ...]]:
     for schema in state.get_all_operator_schema():
         key = (schema.domain, schema.name)
         result[key] = (*result.get(key, ()), schema)
+    return result
+
+
+def kernels(op: str, domain: str, since: int) -> Sequence[Mapping[str, frozenset[str]]]:
+    """The types that onnxruntime's CPU kernels of an operator take, by type variable.
+
+    `since` is the version of the operator's schema. A kernel without an end is one of the schema that
+    it begins with; onnxruntime does not use it for later ones.
+    """
+    return [
+        types
+        for first, last, types in _kernel_table().get((domain, op), ())
+        if first == since or (last < _NO_END and first <= since <= last)
+    ]
+
+
+@functools.cache
+def _kernel_table() -> Mapping[tuple[str, str], tuple[_Kernel, ...]]:
+    from onnxruntime.capi import onnxruntime_pybind11_state as state
+
+    result: dict[tuple[str, str], tuple[_Kernel, ...]] = {}
+    for kernel in state.get_all_opkernel_def():
+        if kernel.provider != "CPUExecutionProvider":
+            continue
+        types = {name: frozenset(takes) for name, takes in kernel.type_constraints.items()}
+        key = ("" if kernel.domain == "ai.onnx" else kernel.domain, kernel.op_name)
+        result[key] = (*result.get(key, ()), (*kernel.version_range, types))
     return result
 
 

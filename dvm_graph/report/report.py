@@ -118,6 +118,8 @@ class Report:
     constant_bytes: int
     vendor_operators: tuple[str, ...] = field(default=())
     """`Operator (node name)` for each operator that runs on onnxruntime."""
+    vendor_casts: tuple[str, ...] = field(default=())
+    """Vendor operators that run on wider types, as onnxruntime has none for their own."""
     rescued: tuple[str, ...] = field(default=())
     """What the compiler failed at, and why; it runs on onnxruntime instead."""
 

@@ -48,6 +48,8 @@ def _summary(report: Report) -> Iterator[str]:
     yield f"constants  {format_bytes(report.constant_bytes)}"
     if report.vendor_operators:
         yield from _wrapped("vendor     ", ", ".join(count_operators(report.vendor_operators)))
+    if report.vendor_casts:
+        yield from _wrapped("cast for   ", ", ".join(report.vendor_casts))
 
 
 def _subgraphs(report: Report) -> Iterator[str]:

@@ -62,6 +62,7 @@ class _Assembler:
         self._builder = _builder(options)
         self._in_place = set(_touched(plan))
         self._files: dict[MappedFile, None] = {}  # of constants that are used where they lie
+        self._casts: list[str] = []
 
     def run(self) -> Program:
         plan, builder = self._plan, self._builder
@@ -87,7 +88,7 @@ class _Assembler:
         core = builder.finish()
         inputs = self._ports(plan.inputs, names)
         outputs = self._ports(plan.outputs, plan.output_names)
-        return Program(core, inputs, outputs, list(self._files))
+        return Program(core, inputs, outputs, list(self._files), self._casts)
 
     def _ports(self, indices: Sequence[int], names: Sequence[str]) -> list[Port]:
         values = [self._plan.values[index] for index in indices]
@@ -190,7 +191,9 @@ class _Assembler:
         partition = make_partition(
             step.nodes, [results[name] for name in names], self._builder.cores
         )
-        self._builder.add_vendor(describe_nodes(step.nodes), partition, step.inputs, step.outputs)
+        self._casts += partition.casts
+        name = describe_nodes(step.nodes)
+        self._builder.add_vendor(name, partition.run, step.inputs, step.outputs)
 
 
 CORES_PER_CPU = 8

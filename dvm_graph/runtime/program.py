@@ -108,8 +108,12 @@ class Program:
         inputs: Sequence[Port],
         outputs: Sequence[Port],
         files: Sequence[MappedFile] = (),
+        vendor_casts: Sequence[str] = (),
     ) -> None:
         self._core = core
+        self.vendor_casts = tuple(vendor_casts)
+        """Vendor operators that onnxruntime has for wider types only: "Compress (node): bfloat16 as
+        float"."""
         self._inputs = tuple(inputs)
         self._outputs = tuple(outputs)
         self._files = tuple(files)

@@ -11,14 +11,15 @@ the device has cores and do not spin, so that they do not fight the device's own
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import onnxruntime
 
 from dvm_graph.errors import CancelledError, ExecutionError, UnsupportedError
-from dvm_graph.import_ import cast_outputs, opset_probes, partition_model
+from dvm_graph.import_ import cast_outputs, opset_probes, other_partitions, partition_model
 from dvm_graph.import_.vendor_library import failures
 from dvm_graph.ir import DType, Node, Value
 from dvm_graph.runtime.ort_values import FOREIGN, ElementType, from_ort, to_ort
@@ -31,7 +32,16 @@ FAILURES = failures()
 """What onnxruntime raises on models and inputs that it refuses."""
 
 
-def make_partition(nodes: Sequence[Node], outputs: Sequence[Value], cores: int) -> Partition:
+@dataclass(frozen=True, slots=True)
+class VendorPartition:
+    """A partition that is ready to run."""
+
+    run: Partition
+    casts: tuple[str, ...] = ()
+    """Those that onnxruntime needed: "Compress (node): bfloat16 as float"."""
+
+
+def make_partition(nodes: Sequence[Node], outputs: Sequence[Value], cores: int) -> VendorPartition:
     """A session over the nodes.
 
     Inputs of the callable are those of `partition_inputs`, in that order.
@@ -40,8 +50,9 @@ def make_partition(nodes: Sequence[Node], outputs: Sequence[Value], cores: int) 
         UnsupportedError: onnxruntime does not run these operators.
     """
     if not outputs:  # nobody reads them: the pass that leaves out such operators may be disabled
-        return _nothing
-    return _Partition(nodes, outputs, cores).run
+        return VendorPartition(_nothing)
+    partition = _Partition(nodes, outputs, cores)
+    return VendorPartition(partition.run, tuple(partition.casts))
 
 
 @functools.cache
@@ -90,6 +101,7 @@ class _Partition:
         self._cores = cores
         self._foreign_outputs: dict[str, ElementType] = {}
         self._by_value = False
+        self.casts: Sequence[str] = ()
         loops = any(node.attrs.get("op") == "Loop" for node in nodes)
         self._session = VendorSession(self._make_session, loops=loops)
         inputs, results = self._session.ports
@@ -100,21 +112,32 @@ class _Partition:
         self._give = [_giver(value, self._foreign_outputs.get(value.name)) for value in outputs]
 
     def _make_session(self) -> onnxruntime.InferenceSession:
-        model: str | bytes | None = self._nodes[0].attrs.get("model")  # whole: not taken apart
-        if model is None:
-            inputs = partition_inputs(self._nodes)
-            model = partition_model(self._nodes, inputs, self._values, newest_opset())
-        try:
-            session = _session(model, self._cores)
-            self._foreign_outputs = _foreign_ports(session.get_outputs())
-            by_value = _made_of_values(session.get_inputs())
-            self._by_value = by_value and bool(self._foreign_outputs)
-            if self._foreign_outputs and not by_value and isinstance(model, bytes):
-                return _session(cast_outputs(model, list(self._foreign_outputs)), self._cores)
-        except FAILURES as error:
-            where = describe_nodes(self._nodes)
-            raise UnsupportedError(f"onnxruntime refuses {where}: {error}") from error
-        return session
+        refusal: Exception | None = None
+        for model, casts in self._candidates():
+            try:
+                session = _session(model, self._cores)
+                self._foreign_outputs = _foreign_ports(session.get_outputs())
+                by_value = _made_of_values(session.get_inputs())
+                self._by_value = by_value and bool(self._foreign_outputs)
+                if self._foreign_outputs and not by_value and isinstance(model, bytes):
+                    session = _session(cast_outputs(model, list(self._foreign_outputs)), self._cores)
+            except FAILURES as error:
+                refusal = refusal or error
+                continue
+            self.casts = casts
+            return session
+        where = describe_nodes(self._nodes)
+        raise UnsupportedError(f"onnxruntime refuses {where}: {refusal}") from refusal
+
+    def _candidates(self) -> Iterator[tuple[str | bytes, Sequence[str]]]:
+        """Models of the partition, the plainest first, and the casts that they come with."""
+        whole: str | bytes | None = self._nodes[0].attrs.get("model")  # it was not taken apart
+        if whole is not None:
+            yield whole, ()
+            return
+        inputs = partition_inputs(self._nodes)
+        yield partition_model(self._nodes, inputs, self._values, newest_opset()), ()
+        yield from other_partitions(self._nodes, inputs, self._values, newest_opset())
 
     def run(self, arrays: list[Any], options: RunOptions | None) -> list[Any]:
         feeds = dict(zip(self._inputs, arrays, strict=True))

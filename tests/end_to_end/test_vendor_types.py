@@ -1,0 +1,107 @@
+"""Element types that onnxruntime's kernels, or numpy, lack."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper
+from onnx.reference import ReferenceEvaluator
+
+import dvm_graph
+from tests.end_to_end.reference import Array
+from tests.end_to_end.test_vendor_values import model, node
+
+BFLOAT16 = np.dtype(ml_dtypes.bfloat16)
+NUMBERS = np.arange(24, dtype=np.float32)
+
+
+def in_float(source: onnx.ModelProto, feeds: Mapping[str, Array]) -> list[Array]:
+    """What onnx's reference gives in float32; exact for the numbers of these tests."""
+    wide = onnx.ModelProto()
+    wide.CopyFrom(source)
+    for info in wide.graph.input:
+        if info.type.tensor_type.elem_type == TensorProto.BFLOAT16:
+            info.type.tensor_type.elem_type = TensorProto.FLOAT
+    fed = {k: v.astype(np.float32) if v.dtype == BFLOAT16 else v for k, v in feeds.items()}
+    return [np.asarray(array) for array in ReferenceEvaluator(wide).run(None, fed)]
+
+
+@pytest.mark.parametrize(
+    ("op", "shape", "more", "attributes"),
+    [
+        ("Compress", (2, 3, 4), {"c": np.array([True, False, True, True])}, {"axis": 2}),
+        (
+            "ReverseSequence",
+            (3, 4, 2),
+            {"l": np.array([1, 2, 3, 2])},
+            {"time_axis": 0, "batch_axis": 1},
+        ),
+        ("AveragePool", (1, 1, 2, 3, 4), {}, {"kernel_shape": [1, 1, 2]}),
+        ("Unique", (24,), {}, {}),
+    ],
+)
+def test_casts_where_onnxruntime_has_no_bfloat16(
+    op: str, shape: tuple[int, ...], more: dict[str, Array], attributes: dict[str, Any]
+) -> None:
+    feeds = {"x": NUMBERS.reshape(shape).astype(BFLOAT16), **more}
+    nodes = [helper.make_node(op, list(feeds), ["r"], **attributes), node("Neg", "r", "y")]
+    source = model(nodes, feeds)
+    mine = dvm_graph.optimize(source)
+    (result,) = mine.run(feeds)
+    (expected,) = in_float(source, feeds)
+    assert result.dtype == BFLOAT16
+    np.testing.assert_array_equal(result.astype(np.float32), expected)
+    assert mine.report().vendor_casts == (f"{op} (r): bfloat16 as float",)
+    assert "bfloat16 as float" in str(mine.report())
+
+
+@pytest.mark.parametrize("name", ["int4", "uint4", "float8_e4m3fn", "float8_e5m2", "bfloat16"])
+@pytest.mark.parametrize("shape", [(7,), (2, 3), (), (0, 2)])
+def test_types_that_numpy_lacks_come_in_and_go_out(name: str, shape: tuple[int, ...]) -> None:
+    """Through a reshape by an input, so that bfloat16 has no known rank either."""
+    dtype = np.dtype(getattr(ml_dtypes, name))
+    kind = helper.np_dtype_to_tensor_dtype(dtype)
+    x = np.resize(np.array([1, 2, 3, 4, 5], np.float32), shape).astype(dtype)
+    nodes = [
+        node("Reshape", "x s", "y"),
+        helper.make_node("Cast", ["y"], ["z"], to=TensorProto.FLOAT),
+        helper.make_node("Cast", ["z"], ["w"], to=kind),
+    ]
+    feeds = {"x": x, "s": np.array(shape, np.int64)}
+    source = model(nodes, feeds, outputs=("y", "z", "w"))
+    source.opset_import[0].version = 21
+    y, z, w = dvm_graph.optimize(source).run(feeds)
+    assert y.dtype == w.dtype == dtype
+    for result in (y, z, w):
+        np.testing.assert_array_equal(result.astype(np.float32), x.astype(np.float32))
+
+
+def test_strings_beside_types_that_numpy_lacks() -> None:
+    """onnxruntime makes no values of its own of strings."""
+    words = np.array(["1", "2.5", "-3"], object)
+    nodes = [
+        helper.make_node("Cast", ["x"], ["f"], to=TensorProto.FLOAT),
+        helper.make_node("Cast", ["f"], ["y"], to=TensorProto.FLOAT8E4M3FN),
+        helper.make_node("Cast", ["x"], ["b"], to=TensorProto.BFLOAT16),
+        node("Neg", "b", "z"),
+    ]
+    source = model(nodes, {"x": words}, {"x": ["n"]}, outputs=("y", "b", "z"))
+    y, b, z = dvm_graph.optimize(source).run({"x": words})
+    for result, sign in ((y, 1), (b, 1), (z, -1)):
+        np.testing.assert_array_equal(result.astype(np.float32), [sign, sign * 2.5, sign * -3])
+    with pytest.raises(dvm_graph.DvmError):
+        dvm_graph.optimize(source).run({"x": NUMBERS})
+
+
+def test_ports_say_their_types() -> None:
+    nodes = [node("SequenceConstruct", "x x", "q"), node("SequenceAt", "q i", "y")]
+    source = model(nodes, {"x": NUMBERS, "i": np.array(0)}, {"x": ["n"]}, outputs=("q", "y"))
+    mine = dvm_graph.optimize(source)
+    assert [port.type for port in mine.get_outputs()] == ["seq(tensor(float))", "tensor(float)"]
+    (first, second), _ = mine.run({"x": NUMBERS, "i": np.array(0)})
+    np.testing.assert_array_equal(first, second)
