@@ -21,6 +21,7 @@ from dvm_graph.options import Options
 from dvm_graph.pipeline import Compiled, Source
 from dvm_graph.rescue import build
 from dvm_graph.runtime import CompileTime, KernelListing, Program, RunOptions, RunStatistics
+from dvm_graph.variants import Variants
 
 if TYPE_CHECKING:
     from dvm_graph.compare import Comparison
@@ -61,6 +62,7 @@ class Model:
         self._compiled = compiled
         self._program = program
         self._output_names = compiled.graph.output_names
+        self._variants = Variants(source, options, compiled.graph.overridable)
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Copies and pickles are the source and the options: made into a model by compiling anew."""
@@ -81,6 +83,14 @@ class Model:
     def get_outputs(self) -> list[TensorInfo]:
         outputs = self._compiled.graph.outputs
         return [_describe(*pair) for pair in zip(self._output_names, outputs, strict=True)]
+
+    def get_overridable_initializers(self) -> list[TensorInfo]:
+        """Constants that the model declares as inputs as well: a run may be fed others in their place.
+
+        They are constants to the compiler all the same. The first run that overrides some compiles the
+        model once more, with those as inputs; `Options.fed_initializers` does so from the start.
+        """
+        return [_describe(value.name, value) for value in self._compiled.graph.overridable]
 
     def get_modelmeta(self) -> ModelMetadata:
         """What the model's file says about it."""
@@ -119,7 +129,8 @@ class Model:
             CancelledError: `run_options` ended the run.
             ExternalDataError: a file of weights was written to since the model was loaded.
         """
-        results = self._program.run(feeds, outputs, options=run_options)
+        program = self._variants.find(feeds) or self._program
+        results = program.run(feeds, outputs, options=run_options)
         if output_names is None:
             return results
         unknown = [name for name in output_names if name not in self._output_names]

@@ -87,6 +87,8 @@ class Options:
     private_weights: bool = False
     """Read weights in files of their own (external data) into the memory of the process. False: large
     files stay mapped, so that processes share them; a run after somebody wrote to one is an error."""
+    fed_initializers: frozenset[str] = frozenset()
+    """Initializers that the model declares as inputs as well, and that every run is fed instead."""
     limits: FusionLimits = field(default_factory=FusionLimits)
     fallbacks: str = "if_needed"
     """"always": kernels give way to their fallbacks, and those to theirs; "operators": kernels are compiled operator
@@ -116,6 +118,7 @@ class Options:
             )
         object.__setattr__(self, "disable_passes", frozenset(self.disable_passes))
         object.__setattr__(self, "vendor_nodes", frozenset(self.vendor_nodes))
+        object.__setattr__(self, "fed_initializers", frozenset(self.fed_initializers))
         for name, hint in self.dim_hints.items():
             if not _is_range(hint):
                 raise InputError(

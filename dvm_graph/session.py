@@ -92,7 +92,7 @@ class InferenceSession:
         return _described(self.model.get_outputs())
 
     def get_overridable_initializers(self) -> list[NodeArg]:
-        return []
+        return _described(self.model.get_overridable_initializers())
 
     def get_modelmeta(self) -> ModelMetadata:
         return self.model.get_modelmeta()

@@ -91,6 +91,7 @@ class _Walk:
             self._decompose(node)
         graph.outputs = [self._value(value) for value in source.outputs]
         graph.output_names = source.output_names
+        graph.overridable = source.overridable
         return graph
 
     def _value(self, value: Value) -> Value:

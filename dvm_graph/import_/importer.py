@@ -7,7 +7,8 @@ values, model-local functions inlined.
 Invariants of the result:
   * Inputs have dtype and, if the model says so, a shape, dims parsed; results have a dtype where the operator's schema tells
     it (OPAQUE otherwise) and no shape: decomposition deduces both.
-  * An initializer that is also a graph input is a constant, not an input.
+  * An initializer that is also a graph input is a constant, not an input, unless
+    `options.fed_initializers` name it.
   * A control-flow node's `regions` are closed: what a body takes from outside is appended to the
     node's operands and to the inputs of each of its regions, after the body's own inputs. `attrs`
     holds `regions` (attribute name of each region) and `captures` (the ONNX name of each captured
@@ -31,7 +32,7 @@ import onnx
 from dvm_graph.errors import InputError, ModelError
 from dvm_graph.import_.attributes import GRAPH_TYPES, read_attributes
 from dvm_graph.import_.external_data import ExternalData
-from dvm_graph.import_.loading import Source, default_domain, load_model
+from dvm_graph.import_.loading import ImportedModel, Source, default_domain, load_model
 from dvm_graph.import_.normalize_opset import normalize
 from dvm_graph.import_.schemas import Signature, signature
 from dvm_graph.import_.tensors import (
@@ -68,12 +69,27 @@ def import_onnx(source: Source, options: Options, symbols: Symbols) -> Graph:
     importer = Importer(
         model.opsets, ExternalData(model.folder, private=options.private_weights), symbols
     )
-    importer.import_graph(graph, model.proto.graph, model.initializers)
+    fed = options.fed_initializers
+    overridable = _overridable(model)
+    unknown = sorted(fed.difference(overridable))
+    if unknown:
+        raise InputError(f"fed_initializers name {unknown[0]!r}, which is no input with a default")
+    initializers = [tensor for tensor in model.initializers if tensor.name not in fed]
+    scope = importer.import_graph(graph, model.proto.graph, initializers)
+    graph.overridable = [scope.values[name] for name in overridable if name not in fed]
     graph.about = _metadata(model.proto)
     for name in options.dim_hints:
         if name not in symbols:
             raise InputError(f"dim_hints name {name!r}, which is no dim of the model's inputs")
     return graph
+
+
+def _overridable(model: ImportedModel) -> list[str]:
+    """Initializers that are inputs as well; before version 4, all had to be."""
+    if model.proto.ir_version < 4:
+        return []
+    inputs = {info.name for info in model.proto.graph.input}
+    return [tensor.name for tensor in model.initializers if tensor.name in inputs]
 
 
 def _metadata(model: onnx.ModelProto) -> ModelMetadata:

@@ -134,6 +134,8 @@ class Graph:
         self.name = name
         self.inputs: list[Value] = []
         self.outputs: list[Value] = []
+        self.overridable: list[Value] = []
+        """Constants that the model declares as inputs as well, in its order."""
         self.output_names: tuple[str, ...] = ()
         """What the model calls its outputs, whatever values passes put there."""
         self.about = ModelMetadata()

@@ -120,7 +120,9 @@ class _Partition:
                 by_value = _made_of_values(session.get_inputs())
                 self._by_value = by_value and bool(self._foreign_outputs)
                 if self._foreign_outputs and not by_value and isinstance(model, bytes):
-                    session = _session(cast_outputs(model, list(self._foreign_outputs)), self._cores)
+                    session = _session(
+                        cast_outputs(model, list(self._foreign_outputs)), self._cores
+                    )
             except FAILURES as error:
                 refusal = refusal or error
                 continue

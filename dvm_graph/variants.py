@@ -1,0 +1,54 @@
+"""The program of a model for feeds that override some of its initializers.
+
+In: the feeds of a run. Out: a program with the initializers that they name as inputs, compiled when it
+is first asked for; None where they name none, which most models have none to name.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from dvm_graph.ir import Value
+from dvm_graph.options import Options
+from dvm_graph.pipeline import Source
+from dvm_graph.rescue import build
+from dvm_graph.runtime import Program
+
+_MOST = 4
+"""Programs that are kept: each may hold the weights once more."""
+
+
+class Variants:
+    def __init__(self, source: Source, options: Options, overridable: Sequence[Value]) -> None:
+        self._source = source
+        self._options = options
+        self._names = frozenset(value.name for value in overridable)
+        self._programs: OrderedDict[frozenset[str], Program] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def find(self, feeds: Mapping[str, Any]) -> Program | None:
+        """The program that takes these feeds, if it is not the model's own.
+
+        Raises:
+            DvmError: the model does not compile with those initializers as inputs.
+        """
+        if not self._names or not isinstance(feeds, Mapping):
+            return None
+        fed = self._names.intersection(feeds)
+        if not fed:
+            return None
+        with self._lock:
+            program = self._programs.get(fed)
+            if program is None:
+                options = replace(
+                    self._options, fed_initializers=self._options.fed_initializers | fed
+                )
+                program = self._programs[fed] = build(self._source, options)[1]
+                if len(self._programs) > _MOST:
+                    self._programs.popitem(last=False)
+            self._programs.move_to_end(fed)
+            return program
