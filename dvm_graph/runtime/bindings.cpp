@@ -221,11 +221,11 @@ class PyProgram {
     for (size_t i = 0; i < std::min(objects.size(), values.size()); i++) {
       const ModelValue& value = executor_.model().values[values[i]];
       nb::object object = nb::borrow(objects[i]);
-      if (object.is_none()) continue;
-      if (value.opaque) {
+      if (value.opaque) {  // an optional value may be None
         tensors[i] = tensor_keeping(std::move(object));
         continue;
       }
+      if (object.is_none()) continue;
       ArrayView& array = arrays.emplace_back();
       if (!array.open(object)) {
         throw InputError(value.name + " is no contiguous array of a supported dtype");

@@ -105,3 +105,45 @@ def test_ports_say_their_types() -> None:
     assert [port.type for port in mine.get_outputs()] == ["seq(tensor(float))", "tensor(float)"]
     (first, second), _ = mine.run({"x": NUMBERS, "i": np.array(0)})
     np.testing.assert_array_equal(first, second)
+
+
+def test_optional_inputs_may_be_none() -> None:
+    info = helper.make_value_info(
+        "o",
+        helper.make_optional_type_proto(helper.make_tensor_type_proto(TensorProto.FLOAT, ["n"])),
+    )
+    nodes = [node("OptionalHasElement", "o", "h"), node("Not", "h", "y")]
+    graph = helper.make_graph(nodes, "g", [info], [onnx.ValueInfoProto(name="y")])
+    source = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=9)
+    mine = dvm_graph.optimize(source)
+    assert mine.run({"o": None})[0] and not mine.run({"o": NUMBERS})[0]
+    assert mine.get_inputs()[0].type == "optional(tensor(float))"
+
+
+@pytest.mark.parametrize("keys", [["a", "b"], ["b", "c"]])
+def test_maps_come_in_and_go_out(keys: list[str]) -> None:
+    kinds = {
+        "m": helper.make_map_type_proto(
+            TensorProto.STRING, helper.make_tensor_type_proto(TensorProto.FLOAT, [])
+        )
+    }
+    nodes = [
+        helper.make_node(
+            "DictVectorizer", ["m"], ["v"], domain="ai.onnx.ml", string_vocabulary=["a", "b", "c"]
+        ),
+        node("Neg", "v", "n"),
+        helper.make_node(
+            "ZipMap", ["n"], ["y"], domain="ai.onnx.ml", classlabels_strings=["a", "b", "c"]
+        ),
+    ]
+    graph = helper.make_graph(
+        nodes,
+        "g",
+        [helper.make_value_info(name, kind) for name, kind in kinds.items()],
+        [helper.make_value_info("y", helper.make_sequence_type_proto(kinds["m"]))],
+    )
+    imports = [helper.make_opsetid("", 18), helper.make_opsetid("ai.onnx.ml", 3)]
+    source = helper.make_model(graph, opset_imports=imports, ir_version=9)
+    feed = {key: float(index + 1) for index, key in enumerate(keys)}
+    (result,) = dvm_graph.optimize(source).run({"m": feed})
+    assert result == [{key: -feed.get(key, 0.0) for key in ("a", "b", "c")}]
