@@ -6,7 +6,7 @@ Conventions follow onnxruntime's Python API where it has one (`run`, `get_inputs
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
