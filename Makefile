@@ -11,7 +11,7 @@ CPP_FILES = $(shell git ls-files -- '*.cpp' '*.h')
 BASE_MODELS := bert gpt2 vit llama llama_decode qwen3 qwen3_decode mmoe resnet mobilenet convnext unet
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-cpp test-torch test-trained lint fuzz golden bench bench-docs docs models-base sanitize clean
+.PHONY: help conformance demo test test-cpp test-torch test-trained lint fuzz golden bench bench-docs docs models-base sanitize clean
 
 help: ## List the targets.
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 16
@@ -48,7 +48,10 @@ bench: $(VENV)/.package $(VENV)/.bench models-base ## Compare with other engines
 	$(RUN) -c 'import dvm_graph'
 	$(RUN) -m benchmarks all $(BENCH)
 
-bench-docs: $(VENV)/.package $(VENV)/.bench ## Take the results of `make bench` into docs/performance.md.
+bench-conformance: $(VENV)/.package ## Run onnx's node tests; fail where docs/conformance.md says otherwise.
+	$(RUN) -m dvm_graph.backend --known docs/conformance.md
+
+docs: $(VENV)/.package $(VENV)/.bench ## Take the results of `make bench` into docs/performance.md.
 	$(RUN) -m benchmarks document
 
 docs: $(VENV)/.package ## Write the generated pages of docs/.
