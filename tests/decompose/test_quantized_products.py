@@ -78,6 +78,13 @@ CONVOLUTIONS = [
             channels_last=1, pads=(1, 1, 1, 1), empty=False, label="QLinearConv-channels-last"),
 ]  # fmt: skip
 B = [scale(0.01), zero(4, "int8")]
+INTEGERS = [
+    onnx_operator("MatMulInteger", [A, W], "plain"),
+    onnx_operator("MatMulInteger", [A, W, zero(3), POINTS], "columns"),
+    onnx_operator(
+        "MatMulInteger", [Tensor(("n", 40), *I8), integers((40, 3)), zero(-3, "int8")], "i8"
+    ),
+]
 GEMMS = [
     contrib("QGemm", [*left(), W, *B, BIAS[:5], scale(0.9), zero(99)], label="QGemm", empty=False),
     contrib("QGemm", [*left(), integers((5, 40)), COLUMNS, POINTS], transB=1, alpha=0.5,
@@ -113,7 +120,7 @@ ATTENTIONS = [
              Tensor((2, "b", 2, "p", 4))],
             num_heads=2, unidirectional=1, outputs=2, empty=False, label="QAttention-past"),
 ]  # fmt: skip
-CASES = [*MATMULS, *CONVOLUTIONS, *GEMMS, *TO_FLOAT, *ATTENTIONS]
+CASES = [*MATMULS, *INTEGERS, *CONVOLUTIONS, *GEMMS, *TO_FLOAT, *ATTENTIONS]
 
 
 @pytest.mark.parametrize("case", CASES, ids=str)
@@ -126,3 +133,9 @@ def test_scales_of_rows_are_left_to_the_vendor() -> None:
     operands = [Tensor((3, 40), *U8), rows, zeros([0] * 3, "uint8"), W, *B, scale(1), zero(0)]
     graph = decomposed(onnx_operator("QLinearMatMul", operands, "rows").model())
     assert vendor_operators(graph) == ["QLinearMatMul"]
+
+
+def test_integers_that_float32_would_round_are_left_to_the_vendor() -> None:
+    weights = np.full((600, 3), 127, np.int8)
+    case = onnx_operator("MatMulInteger", [Tensor(("n", 600), *U8), weights], "long")
+    assert vendor_operators(decomposed(case.model(), strict=True)) == ["MatMulInteger"]
