@@ -31,7 +31,7 @@ from dvm_graph.errors import (
     ShapeError,
     UnsupportedError,
 )
-from dvm_graph.import_ import expand_function, infer_vendor
+from dvm_graph.import_ import expand_function, infer_vendor, takes
 from dvm_graph.ir import DType, Graph, Node, Value
 from dvm_graph.ir.operators import MAX_AXES
 from dvm_graph.options import Options
@@ -319,9 +319,11 @@ def _selectable(node: Node, operands: Sequence[Value | None]) -> bool:
 
 
 def _computable(node: Node, operands: Sequence[Value | None]) -> bool:
-    """Whether kernels can compute with the types of the node's operands, whose ranks are known."""
+    """Whether the node's operands are of known ranks and of types that the operator is defined for, and
+    that kernels compute with.
+    """
     given = [value for value in operands if value is not None]
-    if node.regions or not all(value.computable for value in given):
+    if node.regions or not all(value.computable for value in given) or not takes(node, operands):
         return False
     unsigned = any(value.dtype is DType.UINT64 for value in given)
     return not unsigned or node.op in _UINT64_OPERATORS.split()

@@ -1,7 +1,7 @@
 """ONNX in, and vendor partitions out; the only importer of `onnx`."""
 
 from dvm_graph.import_.external_data import MappedFile
-from dvm_graph.import_.functions import expand_function
+from dvm_graph.import_.functions import expand_function, takes
 from dvm_graph.import_.importer import import_onnx
 from dvm_graph.import_.inference import infer_vendor
 from dvm_graph.import_.load_vendor import load_onnxruntime
@@ -31,5 +31,6 @@ __all__ = [
     "other_partitions",
     "partition_model",
     "partition_opset",
+    "takes",
     "type_text",
 ]

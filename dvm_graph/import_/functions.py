@@ -62,6 +62,12 @@ def expand_function(
     return nodes
 
 
+def takes(node: Node, operands: Sequence[Value | None]) -> bool:
+    """Whether the operator of a node is defined for operands of these types."""
+    schema = signature(node.op, node.domain, _version(node))
+    return schema is not None and schema.admits(operands)
+
+
 def node_proto(node: Node, schema: Signature) -> onnx.NodeProto:
     """A NodeProto for the newest form of a node; names stand for positions only."""
     return onnx.NodeProto(

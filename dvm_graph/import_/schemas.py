@@ -48,6 +48,17 @@ class Signature:
     variadic: bool
     single_types: Mapping[str, DType]
     """Type variables that stand for one type only."""
+    admitted: tuple[frozenset[DType], ...]
+    """The dtypes that an operand may have."""
+
+    def admits(self, operands: Sequence[Value | None]) -> bool:
+        """Whether the operands are of types that the operator is defined for."""
+        for position, operand in enumerate(operands):
+            formal = min(position, len(self.admitted) - 1)
+            past_end = position > formal and not self.variadic
+            if operand is not None and not past_end and operand.dtype not in self.admitted[formal]:
+                return False
+        return True
 
     def result_dtype(
         self, index: int, operands: Sequence[Value | None], attrs: Mapping[str, Any]
@@ -94,6 +105,12 @@ def _read(schema: Any, definition: Any | None) -> Signature:
     }
     inputs, outputs = schema.inputs, schema.outputs
     type_of = operator.attrgetter("typeStr" if definition is None else "type_str")
+    allowed = {
+        constraint.type_param_str: frozenset(
+            _TENSOR_TYPES.get(text, DType.OPAQUE) for text in constraint.allowed_type_strs
+        )
+        for constraint in schema.type_constraints
+    }
     single = {
         constraint.type_param_str: _TENSOR_TYPES.get(constraint.allowed_type_strs[0], DType.OPAQUE)
         for constraint in schema.type_constraints
@@ -114,4 +131,10 @@ def _read(schema: Any, definition: Any | None) -> Signature:
         output_types=tuple(type_of(formal) for formal in outputs),
         variadic=bool(inputs) and inputs[-1].option.name == "Variadic",
         single_types=single,
+        admitted=tuple(
+            allowed.get(
+                type_of(formal), frozenset((_TENSOR_TYPES.get(type_of(formal), DType.OPAQUE),))
+            )
+            for formal in inputs
+        ),
     )

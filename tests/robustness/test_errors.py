@@ -62,6 +62,8 @@ MALFORMED = {
     ),
     "fewer repeats than axes": model([node("Tile", ["x", "i"], ["y"])], {"x": ["n", "k"]}, {"i": [2]}),
     "pads of half an axis": model([node("Pad", ["x", "i"], ["y"])], ROWS, {"i": [2]}),
+    "a type that the operator does not take": model([node("BitwiseAnd", ["x", "x"], ["y"])], ROWS, {}),
+    "a type that its function does not take": model([node("Reciprocal", ["s"], ["y"]), node("Shape", ["x"], ["s"])], ROWS, {}),
     "a permutation of another rank": model([node("Transpose", ["x"], ["y"], perm=[1, 0])], ROWS, {}),
 }  # fmt: skip
 
