@@ -45,7 +45,7 @@ from dvm_graph.kernels.plan import (
 )
 from dvm_graph.symbolic import evaluate
 
-_MOST_ELEMENTS = 1 << 15
+_MOST_ELEMENTS = 1 << 12
 """Of an access, and of a value, that are followed element by element."""
 _EXTENTS = ((2, 3, 5, 7), (1, 1, 1, 1), (4, 4, 4, 4))
 """Of the symbols in turn, where `verify_plan` looks at elements."""
@@ -354,7 +354,7 @@ class _Follower:
         addresses = addresses + self._size(access.offset)
         if addresses.min() < 0 or addresses.max() >= size:
             _refuse(plan, f"its {node.op} leaves {value.name}")
-        if node.op == "store" and np.unique(addresses).size < addresses.size:
-            _refuse(plan, f"it writes elements of {value.name} twice")
         marks[addresses] = True
+        if node.op == "store" and np.count_nonzero(marks) < addresses.size:
+            _refuse(plan, f"it writes elements of {value.name} twice")
         return access, marks
