@@ -177,8 +177,6 @@ def explained(case: Case, feeds: Feeds, mine: Sequence[Any], theirs: Sequence[An
     wrongs: dict[int, Any] = {index: found[place] for index, place in enumerate(kept)}
     for exact in referees(case, feeds):
         wrongs = {i: w for i, w in wrongs.items() if not _agrees(mine[i], exact[i], kind, terms)}
-    if any(isinstance(wrong, str) for wrong in wrongs.values()):
-        return False
     if wrongs and _undefined(case, feeds):
         return True
     near = {index: np.zeros(np.shape(theirs[index]), bool) for index in wrongs}
@@ -194,6 +192,8 @@ def explained(case: Case, feeds: Feeds, mine: Sequence[Any], theirs: Sequence[An
             step, jumps = _movement(sample[index], theirs[index])
             moved[index] = np.fmax(moved[index], step)
             near[index] |= jumps
+    if any(isinstance(wrong, str) for wrong in wrongs.values()):
+        return False
     for index, wrong in wrongs.items():
         step, _ = _movement(mine[index], theirs[index])
         near[index] |= (step > 0) & (step <= MARGIN * moved[index])

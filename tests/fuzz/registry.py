@@ -8,9 +8,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 from onnx import TensorProto, helper
 
-from tests.fuzz.growth import DTYPES, Growth, Value, find_schema
+from tests.fuzz.growth import DTYPES, FLOATS, Growth, Value, find_schema
 
 ELEMENTWISE, PRODUCT, REDUCTION, WINDOW, GATHER, VIEW, OTHER = (
     *("elementwise", "product", "reduction", "window"),
@@ -66,3 +67,19 @@ _NAMES = {
     for d in (*DTYPES, TensorProto.STRING)
     if d != TensorProto.STRING
 }
+
+
+ABOVE_ZERO = frozenset(("Log", "Sqrt", "Acosh", "Reciprocal"))
+WITHIN_ONE = frozenset(("Asin", "Acos", "Atanh"))
+
+
+def into_domain(g: Growth, op: str, x: Value) -> Value:
+    """Something for which the operator is not NaN, which would hide whatever follows, unless NaN is asked for."""
+    if x.dtype not in FLOATS or g.special:
+        return x
+    if op in WITHIN_ONE:
+        return g.emit("Tanh", [x])
+    if op in ABOVE_ZERO:
+        one = g.constant(np.array(1).astype(helper.tensor_dtype_to_np_dtype(x.dtype)))
+        return g.emit("Add", [g.emit("Abs", [x]), one])
+    return x

@@ -7,6 +7,7 @@ time, so that a busy machine makes no findings; one of real time, far larger, is
 
 from __future__ import annotations
 
+import faulthandler
 import mmap
 import multiprocessing
 import os
@@ -95,6 +96,7 @@ def _cause(code: int, phase: Phase) -> Report:
 def _serve(batch: list[Item], work: Work, results: Connection, state: mmap.mmap) -> None:
     resource.setrlimit(resource.RLIMIT_AS, (BYTES, BYTES))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    faulthandler.disable()
     quiet = os.open(os.devnull, os.O_WRONLY)
     os.dup2(quiet, 1)
     os.dup2(quiet, 2)
