@@ -119,7 +119,9 @@ ACTIVATIONS: list[tuple[str, dict[str, Any], Function]] = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("op, attrs, exact", ACTIVATIONS, ids=str)
+@pytest.mark.parametrize(
+    "op, attrs, exact", ACTIVATIONS, ids=lambda value: "" if callable(value) else str(value)
+)
 def test_activations_far_from_zero(op: str, attrs: dict[str, Any], exact: Function) -> None:
     model = node_model(op, {"x": FAR}, attrs, opset=24 if op == "Swish" else 22)
     with np.errstate(all="ignore"):
