@@ -137,6 +137,7 @@ def _check_one(
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
+            warnings.simplefilter("error", dvm_graph.RescueWarning)  # nothing rests in the net
             model = dvm_graph.optimize(case.data, options)
     except dvm_graph.DvmError as error:
         return found(Kind.REFUSED, f"optimize: {type(error).__name__}: {error}")
