@@ -1,7 +1,8 @@
 // Replaces the operators new and delete of a test program by ones that count what each thread
-// takes. Include it once.
+// takes, and fail when they are told to. Include it once.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <cstdlib>
 #include <new>
@@ -10,8 +11,18 @@ namespace dvm::testing {
 
 inline thread_local int64_t allocations = 0;
 
+// How many allocations succeed, of all threads, before one fails and all after it; negative: all
+// do.
+inline std::atomic<int64_t> until_failure{-1};
+
 inline void* counted(std::size_t bytes, std::size_t alignment) {
   allocations++;
+  if (until_failure.load(std::memory_order_relaxed) >= 0) {
+    if (until_failure.fetch_sub(1, std::memory_order_relaxed) <= 0) {
+      until_failure.store(0, std::memory_order_relaxed);
+      throw std::bad_alloc();
+    }
+  }
   const std::size_t rounded = (bytes + alignment) / alignment * alignment;
   if (void* memory = std::aligned_alloc(alignment, rounded)) return memory;
   throw std::bad_alloc();
