@@ -1,5 +1,6 @@
 """ONNX in, and vendor partitions out; the only importer of `onnx`."""
 
+from dvm_graph.import_.aside import call_aside
 from dvm_graph.import_.external_data import MappedFile
 from dvm_graph.import_.functions import expand_function, takes
 from dvm_graph.import_.importer import import_onnx
@@ -19,6 +20,7 @@ from dvm_graph.import_.vendor_library import import_whole
 __all__ = [
     "ImportedModel",
     "MappedFile",
+    "call_aside",
     "cast_outputs",
     "declared_shape",
     "expand_function",

@@ -22,7 +22,7 @@ import onnx.inliner
 from google.protobuf.descriptor import FieldDescriptor
 from google.protobuf.message import DecodeError, Message
 
-from dvm_graph.errors import LimitError, ModelError, UnsupportedError
+from dvm_graph.errors import LimitError, ModelError, OutOfMemoryError, UnsupportedError
 
 Source: TypeAlias = str | PathLike[str] | bytes | onnx.ModelProto
 
@@ -92,6 +92,8 @@ def _decode(content: bytes, what: str) -> onnx.ModelProto:
     try:
         model.ParseFromString(content)
     except DecodeError as error:
+        if "alloc" in str(error).lower():  # the parser has one error for everything
+            raise OutOfMemoryError(f"{what}: no memory to parse it") from error
         raise ModelError(f"{what}: truncated, or not an ONNX model: {error}") from error
     return model
 

@@ -170,14 +170,19 @@ class Program:
             OutOfMemoryError: this run needs more memory than there is.
             ExecutionError: a kernel or a vendor operator failed.
         """
-        given = list(self._targets(outputs)) if outputs else []
-        for file in self._files:
-            file.check()
-        stop = None if options is None else options.stop_flag
-        results = self._core.run(self._arrays(feeds), given, profile, stop, options)
-        for index in self._bfloats:
-            results[index] = results[index].view(self._outputs[index].numpy)
-        return results
+        try:
+            given = list(self._targets(outputs)) if outputs else []
+            for file in self._files:
+                file.check()
+            stop = None if options is None else options.stop_flag
+            results = self._core.run(self._arrays(feeds), given, profile, stop, options)
+            for index in self._bfloats:
+                results[index] = results[index].view(self._outputs[index].numpy)
+            return results
+        except MemoryError as error:
+            if isinstance(error, OutOfMemoryError):
+                raise
+            raise OutOfMemoryError("no memory left to run the model") from error
 
     def forget(self) -> None:
         """Drops programs and memory layouts: the next run makes its own, as for a new shape."""

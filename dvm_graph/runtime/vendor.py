@@ -18,7 +18,12 @@ from typing import Any
 import numpy as np
 import onnxruntime
 
-from dvm_graph.errors import CancelledError, ExecutionError, UnsupportedError
+from dvm_graph.errors import (
+    CancelledError,
+    ExecutionError,
+    OutOfMemoryError,
+    UnsupportedError,
+)
 from dvm_graph.import_ import cast_outputs, opset_probes, other_partitions, partition_model
 from dvm_graph.import_.vendor_library import failures
 from dvm_graph.ir import DType, Node, Value
@@ -166,6 +171,8 @@ class _Partition:
             where = describe_nodes(self._nodes)
             if options.terminate:
                 raise CancelledError(f"the run was ended in {where}") from error
+            if "allocat" in str(error):  # "Failed to allocate memory ...", "bad allocation"
+                raise OutOfMemoryError(f"no memory left for {where}: {error}") from error
             raise ExecutionError(f"onnxruntime failed in {where}: {error}") from error
 
     def _run_values(

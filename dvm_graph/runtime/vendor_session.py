@@ -18,6 +18,7 @@ from typing import TypeVar
 import onnxruntime
 
 from dvm_graph import _core
+from dvm_graph.import_ import call_aside
 from dvm_graph.runtime.program import SECONDS_AT_EXIT
 from dvm_graph.runtime.run_options import RunOptions
 
@@ -76,27 +77,11 @@ class VendorSession:
 
     def _call_aside(self, work: Work[_T], options: RunOptions | None) -> _T:
         vendor = onnxruntime.RunOptions() if options is None else options.of_vendor()
-        results: list[_T] = []
-        failures: list[BaseException] = []
 
-        def run() -> None:
-            try:
-                results.append(work(self._session, vendor))
-            except BaseException as error:
-                failures.append(error)
+        def end() -> None:
+            vendor.terminate = True
 
-        thread = threading.Thread(target=run, name="dvm_graph runs vendor operators")
-        interruption: BaseException | None = None
-        thread.start()
-        while thread.is_alive():
-            try:
-                thread.join()
-            except BaseException as error:
-                interruption = error
-                vendor.terminate = True
-        if interruption is not None:
+        try:
+            return call_aside(lambda: work(self._session, vendor), end)
+        finally:
             vendor.terminate = options is not None and options.terminate
-            raise interruption
-        if failures:
-            raise failures[0]
-        return results[0]

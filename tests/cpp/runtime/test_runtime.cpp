@@ -169,7 +169,7 @@ void test_profiles_of_threads() {
       std::vector<float> x(n == 2 ? n : n * 40, 1.0f);
       const Tensor input = vector_tensor(x);
       const bool profiled = n % 3 != 0;
-      executor.run(std::span(&input, 1), {}, profiled);
+      executor.run(std::span(&input, 1), {}, {profiled, nullptr, nullptr});
       const RunStatistics statistics = executor.statistics();
       check((statistics.profile != nullptr) == profiled, "a profile where it was asked for");
       if (profiled) check_profile(statistics);

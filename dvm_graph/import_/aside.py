@@ -1,0 +1,44 @@
+"""A call in another thread, for which the main one waits while it goes on running signal handlers.
+
+Handlers run in the main thread only, and raise there (Ctrl-C does). So what runs aside is never cut in
+two, and what takes long in a library keeps no handler waiting.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import TypeVar
+
+_T = TypeVar("_T")
+
+
+def call_aside(work: Callable[[], _T], interrupted: Callable[[], None]) -> _T:
+    """Returns or raises what the work does, or raises what a handler raised meanwhile: at the end of
+    the work, which `interrupted` is to hasten.
+    """
+    results: list[_T] = []
+    failures: list[BaseException] = []
+    ended = threading.Event()
+
+    def run() -> None:
+        try:
+            results.append(work())
+        except BaseException as error:
+            failures.append(error)
+        finally:
+            ended.set()
+
+    interruption: BaseException | None = None
+    threading.Thread(target=run, name="dvm_graph.call_aside").start()
+    while not ended.is_set():
+        try:
+            ended.wait()  # Thread.join takes a thread for ended whose wait was interrupted
+        except BaseException as error:
+            interruption = error
+            interrupted()
+    if interruption is not None:
+        raise interruption
+    if failures:
+        raise failures[0]
+    return results[0]

@@ -1,0 +1,127 @@
+"""Runs that somebody ends: by RunOptions, by Ctrl-C, on the command line."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+import threading
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import dvm_graph
+from models import tiny_path
+from tests.runtime.children import PROLOGUE, SECONDS, in_child
+
+
+def test_options_that_are_set() -> None:
+    options = dvm_graph.RunOptions()
+    feeds = {"x": np.ones((2, 17), np.float32)}
+    model = dvm_graph.optimize(tiny_path("nonzero"))
+    expected = model.run(feeds, run_options=options)
+    options.terminate = True
+    for _ in range(3):
+        with pytest.raises(dvm_graph.CancelledError):
+            model.run(feeds, run_options=options)
+    np.testing.assert_array_equal(model.run(feeds)[0], expected[0])
+    options.terminate = False
+    np.testing.assert_array_equal(model.run(feeds, run_options=options)[0], expected[0])
+
+
+@pytest.mark.parametrize("what", ["endless(), ON, OFF", "long_kernels(), LONG, SHORT"])
+def test_ended_from_another_thread(what: str) -> None:
+    in_child(
+        f"""
+        source, long, short = {what}
+        model = dvm_graph.optimize(source)
+        options = dvm_graph.RunOptions()
+        for thread_runs in (False, True):
+            options.terminate = False
+            threading.Timer(0.1, setattr, (options, "terminate", True)).start()
+            ended = []
+            def run():
+                try:
+                    while True:
+                        model.run(long, run_options=options)
+                except dvm_graph.CancelledError as error:
+                    ended.append(error)
+            if thread_runs:
+                thread = threading.Thread(target=run)
+                thread.start()
+                thread.join()
+            else:
+                run()
+            assert len(ended) == 1
+            assert np.array_equal(model.run(short)[0], *short.values()) or len(short) == 2
+        """
+    )
+
+
+@pytest.mark.parametrize("what", ["endless(), ON, OFF", "long_kernels(), LONG, SHORT"])
+def test_ended_by_interrupts(what: str) -> None:
+    in_child(
+        f"""
+        source, long, short = {what}
+        model = dvm_graph.optimize(source)
+        for _ in range(2):
+            threading.Timer(0.2, os.kill, (os.getpid(), signal.SIGINT)).start()
+            try:
+                while True:
+                    model.run(long)
+            except KeyboardInterrupt:
+                pass
+            model.run(short)
+        """
+    )
+
+
+def test_a_handler_that_raises_nothing_lets_the_run_go_on() -> None:
+    in_child(
+        """
+        model = dvm_graph.optimize(long_kernels())
+        handled = []
+        signal.signal(signal.SIGINT, lambda *_: handled.append(0))
+        threading.Timer(0.15, os.kill, (os.getpid(), signal.SIGINT)).start()
+        (result,) = model.run({"v0": np.eye(1000, dtype=np.float32)})
+        while not handled:
+            time.sleep(0.01)
+        assert np.array_equal(result, np.eye(1000)) and len(handled) == 1
+        """
+    )
+
+
+@pytest.mark.parametrize(
+    ("source", "arguments"),
+    [
+        ("endless", ["run"]),
+        ("endless", ["bench"]),
+        ("endless", ["compare"]),
+        ("long_kernels", ["run", "--dim", "n=3500"]),
+        ("long_kernels", ["bench", "--dim", "n=1000", "--repeats", "1000"]),
+    ],
+)
+def test_commands_end_with_status_130(source: str, arguments: list[str], tmp_path: Path) -> None:
+    namespace: dict[str, Any] = {}
+    exec(PROLOGUE, namespace)
+    model = tmp_path / "model.onnx"
+    model.write_bytes(namespace[source]().SerializeToString())
+    if source == "endless":
+        np.savez(tmp_path / "feeds.npz", **namespace["ON"])
+        arguments = [*arguments, "--feeds", str(tmp_path / "feeds.npz")]
+    command, *rest = arguments
+    # -v says when the model is there, and the command at work.
+    child = subprocess.Popen(
+        [sys.executable, "-m", "dvm_graph.cli", command, str(model), "-v", *rest],
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert child.stderr is not None
+    assert "optimised" in child.stderr.readline()
+    timer = threading.Timer(0.2, child.send_signal, (signal.SIGINT,))
+    timer.start()
+    _, errors = child.communicate(timeout=SECONDS)
+    assert child.returncode == 130, errors
+    assert "interrupted" in errors and "Traceback" not in errors

@@ -1,0 +1,139 @@
+"""What the system grants, and files of weights: limits of memory and cores, and files that change."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper
+
+import dvm_graph
+from dvm_graph import _core
+from models import random_feeds, tiny_path
+from tests.runtime.children import in_child
+
+COUNT = 1 << 20
+
+
+def model_beside_weights(folder: Path) -> tuple[Path, Path]:
+    """y = x + w, with the ones of w in a file of their own."""
+    weights = folder / "w.bin"
+    np.ones(COUNT, np.float32).tofile(weights)
+    tensor = TensorProto(name="w", data_type=TensorProto.FLOAT, dims=[COUNT])
+    tensor.data_location = TensorProto.EXTERNAL
+    tensor.external_data.add(key="location", value="w.bin")
+    ports = [helper.make_tensor_value_info(n, TensorProto.FLOAT, [COUNT]) for n in "xy"]
+    graph = helper.make_graph(
+        [helper.make_node("Add", ["x", "w"], ["y"])], "g", ports[:1], ports[1:], [tensor]
+    )
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=9)
+    onnx.save(model, folder / "m.onnx")
+    return folder / "m.onnx", weights
+
+
+def run(model: dvm_graph.Model) -> np.ndarray[Any, Any]:
+    return model.run({"x": np.zeros(COUNT, np.float32)})[0]
+
+
+@pytest.mark.parametrize("cold", [False, True])
+@pytest.mark.parametrize("change", ["truncate", "overwrite"])
+def test_weights_that_change_are_noticed(change: str, cold: bool, tmp_path: Path) -> None:
+    path, weights = model_beside_weights(tmp_path)
+    model = dvm_graph.optimize(path)
+    private = dvm_graph.optimize(path, private_weights=True)
+    if not cold:
+        assert (run(model) == 1).all()
+    os.utime(weights, ns=(0, 0))  # however coarse the clock of the file system is
+    if change == "truncate":
+        os.truncate(weights, 0)
+    else:
+        np.full(COUNT, 7, np.float32).tofile(weights)
+    for _ in range(2):
+        with pytest.raises(dvm_graph.ExternalDataError, match=r"w\.bin.*changed"):
+            run(model)
+    assert (run(private) == 1).all()
+
+
+def test_weights_that_are_replaced_are_another_file(tmp_path: Path) -> None:
+    path, weights = model_beside_weights(tmp_path)
+    model = dvm_graph.optimize(path)
+    np.full(COUNT, 7, np.float32).tofile(tmp_path / "new.bin")
+    os.replace(tmp_path / "new.bin", weights)
+    assert (run(model) == 1).all()
+
+
+@pytest.mark.parametrize("cores", [2047, 5000])
+def test_more_cores_than_there_can_be_use_for(cores: int) -> None:
+    with pytest.raises(dvm_graph.InputError, match=f"cores is {cores}.*at most"):
+        dvm_graph.optimize(tiny_path("bert"), cores=cores)
+    most = 8 * _core.available_cores()
+    assert dvm_graph.optimize(tiny_path("bert"), cores=min(most, 12)).cores == min(most, 12)
+
+
+def test_cores_that_do_not_spin() -> None:
+    feeds = random_feeds("bert", {"batch": 2, "seq": 17})
+    expected = dvm_graph.optimize(tiny_path("bert"), cores=2).run(feeds)
+    model = dvm_graph.optimize(tiny_path("bert"), cores=2, spin=False)
+    for _ in range(20):
+        for actual, wanted in zip(model.run(feeds), expected, strict=True):
+            np.testing.assert_array_equal(actual, wanted)
+
+
+def test_less_and_less_memory() -> None:
+    """Under a limit on addresses, whatever runs out says so, and the model runs once there is enough."""
+    in_child(
+        """
+        import resource
+
+        model, feeds, right = bert()
+        right()
+        large = random_feeds("bert", {"batch": 24, "seq": 170})
+        results = model.run(large)
+        sizes = [r.nbytes for r in results]
+        del results
+        small = random_feeds("bert", {"batch": 1, "seq": 3})
+        failures = 0
+        for extra in [0, 1, 2, 3, 5, 8, 12, 20, 30, 50, 80, 120, 200]:
+            model = dvm_graph.optimize(tiny_path("bert"))
+            gc.collect()
+            used = int(open("/proc/self/statm").read().split()[0]) * 4096
+            resource.setrlimit(resource.RLIMIT_AS, (used + (extra << 18), resource.RLIM_INFINITY))
+            for work in (lambda: model.run(large), lambda: dvm_graph.optimize(tiny_path("mmoe"))):
+                kept = None
+                try:
+                    kept = work()
+                except dvm_graph.OutOfMemoryError as error:
+                    failures += 1
+                kept = None  # dropping results takes no memory
+            resource.setrlimit(resource.RLIMIT_AS, (resource.RLIM_INFINITY,) * 2)
+            assert model.run(small)[0].shape[0] == 1
+        assert failures > 3 and right()
+        """
+    )
+
+
+def test_parsing_without_memory_is_no_truncated_model() -> None:
+    in_child(
+        """
+        import resource
+
+        tensor = onnx.numpy_helper.from_array(np.zeros(40_000_000, np.float32), "w")
+        graph = h.make_graph([h.make_node("Add", ["x", "w"], ["y"])], "g",
+                             [h.make_tensor_value_info("x", 1, ["n"])],
+                             [h.make_tensor_value_info("y", 1, ["n"])], [tensor])
+        content = h.make_model(graph, opset_imports=[h.make_opsetid("", 18)]).SerializeToString()
+        del graph, tensor
+        used = int(open("/proc/self/statm").read().split()[0]) * 4096
+        resource.setrlimit(resource.RLIMIT_AS, (used + (50 << 20), resource.RLIM_INFINITY))
+        try:
+            dvm_graph.optimize(content)
+        except dvm_graph.OutOfMemoryError as error:
+            assert "truncated" not in str(error)
+        else:
+            raise AssertionError("there was memory enough")
+        """
+    )
