@@ -20,8 +20,8 @@ struct Function {
   Family family;
   const char* name;
   Range dense;
-  bool bounded = false;        // by 1
-  float saturated = INFINITY;  // from here on it is exactly 0, 1 or -1: factors of it may be large
+  bool bounded = false;   // by 1
+  float saturated = NAN;  // from here on it is exactly 0, 1 or -1: its factors may be large
 };
 constexpr Function kFunctions[] = {
     {Family::v_exp, "exp", {-104.5f, 89.0f}},
