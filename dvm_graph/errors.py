@@ -23,6 +23,12 @@ class ModelError(DvmError):
     """The model file is not a valid ONNX model: truncated, cyclic, inconsistent."""
 
 
+class DamagedError(ModelError):
+    """The file is no message of ONNX, or holds bytes where text has to be: nobody else is to read it
+    either (onnxruntime has ended the process over such files).
+    """
+
+
 class ExternalDataError(ModelError):
     """External data is missing, too short, or outside the model's folder."""
 

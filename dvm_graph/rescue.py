@@ -8,8 +8,8 @@ Each use is a `RescueWarning` and an entry of the report. Under a filter that tu
 error, and under `strict=True`, the compiler's own error comes out instead: so the tests see to it that
 no model rests in the net which should compile.
 
-What it does not catch: limits that options set, external data outside of the model's folder, and what
-is no ONNX model at all.
+What it does not catch: limits that options set, external data outside of the model's folder, damaged
+files, and what is no ONNX model at all.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from dataclasses import replace
 
 from dvm_graph.errors import (
     CompileError,
+    DamagedError,
     DvmError,
     ExternalDataError,
     MiscompileError,
@@ -39,7 +40,7 @@ from dvm_graph.runtime import Program, assemble
 
 _MOST_ATTEMPTS = 8
 _CAUGHT = (CompileError, ModelError, ShapeError, UnsupportedError)
-_NOT_CAUGHT = (ExternalDataError, MiscompileError, StrictError)
+_NOT_CAUGHT = (DamagedError, ExternalDataError, MiscompileError, StrictError)
 
 
 def build(source: Source, options: Options) -> tuple[Compiled, Program]:

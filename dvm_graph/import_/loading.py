@@ -19,14 +19,25 @@ import networkx as nx
 import onnx
 import onnx.checker
 import onnx.inliner
+import onnx.shape_inference
 from google.protobuf.descriptor import FieldDescriptor
 from google.protobuf.message import DecodeError, Message
 
-from dvm_graph.errors import LimitError, ModelError, OutOfMemoryError, UnsupportedError
+from dvm_graph.errors import (
+    DamagedError,
+    LimitError,
+    ModelError,
+    OutOfMemoryError,
+    UnsupportedError,
+)
 
 Source: TypeAlias = str | PathLike[str] | bytes | onnx.ModelProto
 
 OLDEST_OPSET = 7
+_NOT_INLINED = (
+    *(RuntimeError, ValueError, onnx.checker.ValidationError),
+    onnx.shape_inference.InferenceError,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +105,7 @@ def _decode(content: bytes, what: str) -> onnx.ModelProto:
     except DecodeError as error:
         if "alloc" in str(error).lower():  # the parser has one error for everything
             raise OutOfMemoryError(f"{what}: no memory to parse it") from error
-        raise ModelError(f"{what}: truncated, or not an ONNX model: {error}") from error
+        raise DamagedError(f"{what}: truncated, or not an ONNX model: {error}") from error
     return model
 
 
@@ -104,7 +115,7 @@ def _check_text(message: Message) -> None:
         if descriptor.type == FieldDescriptor.TYPE_STRING:
             for text in [value] if isinstance(value, (str, bytes)) else value:
                 if not isinstance(text, str):
-                    raise ModelError(
+                    raise DamagedError(
                         f"{descriptor.full_name} holds {text[:40]!r}, which is no text"
                     )
         elif descriptor.type == FieldDescriptor.TYPE_MESSAGE:
@@ -120,7 +131,7 @@ def _check_tensor_text(tensor: onnx.TensorProto) -> None:
     entries = [text for entry in tensor.external_data for text in (entry.key, entry.value)]
     for text in (tensor.name, *entries):
         if not isinstance(text, str):
-            raise ModelError(f"a tensor's entry {text[:40]!r} is no text")
+            raise DamagedError(f"a tensor's entry {text[:40]!r} is no text")
 
 
 def _check_opset(opsets: dict[str, int]) -> None:
@@ -168,7 +179,7 @@ def _inline_functions(model: onnx.ModelProto) -> onnx.ModelProto:
         light.model_version = model.model_version
     try:
         return onnx.inliner.inline_local_functions(light, convert_version=True)
-    except (RuntimeError, ValueError, onnx.checker.ValidationError) as error:
+    except _NOT_INLINED as error:
         raise ModelError(f"the model's functions cannot be inlined: {error}") from error
 
 

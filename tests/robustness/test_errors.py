@@ -76,6 +76,13 @@ def test_malformed_nodes(name: str) -> None:
     assert not isinstance(caught.value, dvm_graph.CompileError)
 
 
+def test_names_that_are_no_text() -> None:
+    """onnxruntime may end the process over such a file."""
+    data = model([node("Sin", ["x"], ["y"])], ROWS, {}).SerializeToString()
+    with pytest.raises(dvm_graph.ModelError, match="which is no text"):
+        dvm_graph.optimize(data.replace(b"Sin", b"S\xffn"))
+
+
 CONSTANTS = {
     "a sum": model([node("Add", ["a", "b"], ["y"])], {}, {"a": [INT64_MAX], "b": [1]}),
     "a product": model([node("Mul", ["a", "a"], ["y"])], {}, {"a": [2**33]}),
