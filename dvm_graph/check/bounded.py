@@ -82,7 +82,11 @@ class Bounded:
 
     @property
     def is_float(self) -> bool:
-        return self.value.dtype.kind not in "iub"
+        return self.value.dtype.kind in "fV"  # V: of ml_dtypes
+
+    @property
+    def is_number(self) -> bool:
+        return self.value.dtype.kind in "fViub"
 
     @property
     def errors(self) -> Array:

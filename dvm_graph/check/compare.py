@@ -31,7 +31,7 @@ def compare(got: Array, wanted: Bounded, subject: Subject) -> tuple[str, float]:
             subject.bound = max(subject.bound, used)
     if not wrong.any():
         return "", error
-    at = tuple(int(i[0]) for i in np.nonzero(wrong))
+    at = tuple(int(i) for i in np.unravel_index(int(np.argmax(wrong)), wrong.shape))
     text = (
         f"is wrong in {int(wrong.sum())} of {wrong.size} elements: at {list(at)} "
         f"{got[at]}, but {wanted.value[at]} within {wanted.errors[at]:.1e}"

@@ -11,7 +11,7 @@ import random
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from dvm_graph.errors import ShapeError
+from dvm_graph.errors import InputError, ShapeError
 from dvm_graph.ir import Dim, Node
 from dvm_graph.symbolic import DimTable, Facts, evaluate, substitute, symbols_of
 
@@ -46,7 +46,7 @@ class Extents:
         if known is None:
             result = substitute(dim, self.symbols)
             if not isinstance(result, int):
-                raise ShapeError(f"{dim} has symbols without an extent")
+                raise InputError(f"{dim} has symbols without an extent")
             known = self._known[dim] = result
         return known
 
@@ -98,6 +98,22 @@ def _draws(free: int, seed: int) -> Iterator[tuple[int, ...]]:
     for pool in (_SMALL, _LARGER):
         for _ in range(_TRIES):
             yield tuple(generator.choice(pool) for _ in range(free))
+
+
+def satisfied(facts: Facts, extents: Extents, dims: Iterable[Dim]) -> bool:
+    """Whether what the model assumes holds, as far as the extents tell, and no dim is below 0."""
+    table = DimTable()
+    slots = [table.slot(dim) for dim in dims if symbols_of(dim) <= extents.symbols.keys()]
+    conditions = []
+    for check in facts.checks:
+        sides = symbols_of(check.left) | symbols_of(check.right)
+        if sides <= extents.symbols.keys():
+            conditions.append(table.condition(check))
+    try:
+        values = evaluate(table, [extents.symbols[symbol] for symbol in table.symbols])
+    except ShapeError:
+        return False
+    return all(values[slot] >= 0 for slot in slots) and all(values[slot] for slot in conditions)
 
 
 class _Conditions:

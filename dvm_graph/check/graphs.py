@@ -13,17 +13,17 @@ What is computed from constants alone keeps its error: folding rounds it to its 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, TypeAlias
 
 import numpy as np
 
 from dvm_graph.check.bounded import Bounded, differs, rounded
 from dvm_graph.check.compare import compare
-from dvm_graph.check.extents import Extents, choose_extents
+from dvm_graph.check.extents import Extents, choose_extents, satisfied
 from dvm_graph.check.findings import CheckReport, Finding, Subject
 from dvm_graph.check.inputs import STYLES, draw, index_range
-from dvm_graph.check.oracle import Oracle, run_vendor
+from dvm_graph.check.oracle import Oracle, boxed, run_vendor
 from dvm_graph.check.reference import Reference
 from dvm_graph.errors import DvmError, InputError, ShapeError
 from dvm_graph.ir import DType, Graph, Node, Value
@@ -39,8 +39,11 @@ _LARGE = 1 << 24
 class GraphCheck:
     """An observer of the pipeline that evaluates the graph after each stage."""
 
-    def __init__(self, report: CheckReport, seed: int) -> None:
-        self._report, self._seed = report, seed
+    def __init__(
+        self, report: CheckReport, seed: int, feeds: Mapping[str, Array] | None = None
+    ) -> None:
+        """`feeds`: arrays for the inputs, to evaluate the graph with besides random ones."""
+        self._report, self._seed, self._given = report, seed, feeds
         self._imported: Graph | None = None
         self._runs: list[_Run] = []
 
@@ -55,7 +58,7 @@ class GraphCheck:
             for run in list(self._runs):
                 self._advance(run, done, nodes, subject)
 
-    def feeds(self) -> list[tuple[Extents, dict[str, Array]]]:
+    def feeds(self) -> list[tuple[Extents, Mapping[str, Array]]]:
         """Extents and arrays for the inputs of the model at which every stage was evaluated."""
         return [(run.extents, run.feeds) for run in self._runs]
 
@@ -69,53 +72,69 @@ class GraphCheck:
         symbols = [
             s for value in graph.inputs for dim in value.shape or () for s in symbols_of(dim)
         ]
-        shapes = [dim for value in graph.inputs for dim in value.shape or ()]
+        given = set(symbols)
+        dims = {dim for value in graph.values() for dim in value.shape or ()}
+        shapes = [dim for dim in sorted(dims, key=str) if symbols_of(dim) <= given]
         constants = {value: value.data.size for value in graph.values() if value.data is not None}
         count = 1 if sum(constants.values()) > _LARGE else len(STYLES) + 1
         chosen = choose_extents(facts, symbols, count, self._seed, shapes)
         oracle = Oracle(self._imported)
         oracle.begin(graph, subject)
         for number, extents in enumerate(chosen):
-            bound = set(symbols)
-            extents = Extents({s: n for s, n in extents.symbols.items() if s in bound})
+            extents = Extents({s: n for s, n in extents.symbols.items() if s in given})
             for style in STYLES if len(chosen) == 1 < count else (STYLES[number % len(STYLES)],):
-                run = self._start(graph, extents, style, subject, oracle)
-                if run is not None:
-                    self._runs.append(run)
+                self._start(graph, extents, style, subject, oracle)
+        if self._given is not None:
+            extents = _extents_of(graph, self._given)
+            if satisfied(facts, extents, shapes):
+                self._try(graph, extents, self._given, subject, oracle)
         self._report.findings += oracle.findings
         if not chosen:
             subject.skipped = "no small extents satisfy the model's assumptions"
 
     def _start(
         self, graph: Graph, extents: Extents, style: str, subject: Subject, oracle: Oracle
-    ) -> _Run | None:
+    ) -> None:
         """Evaluates the decomposed graph; smaller integers where indices would be out of range."""
         low, high = _range(graph, extents)
         for least, greatest in ((low, high), (0, high), (0, 1)):
-            run = _Run(Extents(extents.symbols))
             generator = np.random.default_rng(self._seed)
+            feeds = {}
             for value in graph.inputs:
                 if value.dtype is DType.OPAQUE or value.shape is None:
                     subject.skipped = f"input {value.name} is no tensor of known rank"
-                    return None
+                    return
                 shape = extents.dims(value.shape)
-                numbers = draw(generator, value.dtype, shape, style, least, greatest)
-                run.reference.give(value, numbers)
-                run.feeds[value.name] = numbers
-            try:
-                run.evaluate(graph, oracle)
-            except IndexError:
-                continue
-            except ShapeError as error:
-                self._report.findings.append(Finding("decompose", "", (), str(extents), str(error)))
-                return None
-            except DvmError as error:  # the vendor library refuses these extents
-                subject.skipped = f"{type(error).__name__}: {error}"
-                return None
-            subject.runs += 1
-            return run
+                feeds[value.name] = draw(generator, value.dtype, shape, style, least, greatest)
+            if self._try(graph, extents, feeds, subject, oracle):
+                return
         subject.skipped = f"indices are out of range at {extents}"
-        return None
+
+    def _try(
+        self,
+        graph: Graph,
+        extents: Extents,
+        feeds: Mapping[str, Array],
+        subject: Subject,
+        oracle: Oracle,
+    ) -> bool:
+        """Evaluates the decomposed graph on some numbers. False: an index is out of range."""
+        run = _Run(Extents(extents.symbols), feeds)
+        for value in graph.inputs:
+            run.reference.give(value, boxed(feeds[value.name]))
+        try:
+            run.evaluate(graph, oracle)
+        except IndexError:
+            return False
+        except ShapeError as error:
+            self._report.findings.append(Finding("decompose", "", (), str(extents), str(error)))
+            return True
+        except DvmError as error:  # the vendor library refuses these extents
+            subject.skipped = f"{type(error).__name__}: {error}"
+            return True
+        subject.runs += 1
+        self._runs.append(run)
+        return True
 
     def _advance(self, run: _Run, done: Done, nodes: Sequence[Node], subject: Subject) -> None:
         graph: Graph = done.result
@@ -155,12 +174,33 @@ def _range(graph: Graph, extents: Extents) -> tuple[int, int]:
     return (low, high) if high > 0 else (0, 1)
 
 
+def _extents_of(graph: Graph, feeds: Mapping[str, Array]) -> Extents:
+    """The extents that arrays have; of symbols in expressions alone, the least that fit."""
+    extents = Extents({})
+    known = [
+        (dim, extent)
+        for value in graph.inputs
+        for dim, extent in zip(value.shape or (), boxed(feeds[value.name]).shape, strict=False)
+        if not isinstance(dim, int)
+    ]
+    for dim, extent in sorted(known, key=lambda pair: not pair[0].is_Symbol):
+        unknown = symbols_of(dim) - extents.symbols.keys()
+        for number in range(2 * extent + 2) if len(unknown) == 1 else ():
+            guess = {**extents.symbols, next(iter(unknown)): number}
+            if Extents(guess).dim(dim) == extent:
+                extents = Extents(guess)
+                break
+    return extents
+
+
 def _output_differs(before: Bounded, after: Bounded, subject: Subject) -> tuple[str, float]:
     """An output of the graph before and behind a pass. A bound that admits more than a small part
     of the largest magnitude says nothing: differences count from there on.
     """
     if before.value.shape != after.value.shape:
         return f"was {list(before.value.shape)}, but is {list(after.value.shape)}", np.inf
+    if not before.is_number:
+        return "", 0.0
     if not before.is_float:
         return compare(after.value, Bounded(before.value), subject)
     old, new = before.wide(), after.wide()
@@ -177,10 +217,9 @@ _Memo: TypeAlias = dict[Any, tuple[list[Bounded], list[Bounded]]]
 class _Run:
     """The values of the graph at some extents, stage by stage."""
 
-    def __init__(self, extents: Extents) -> None:
-        self.extents = extents
+    def __init__(self, extents: Extents, feeds: Mapping[str, Array]) -> None:
+        self.extents, self.feeds = extents, feeds
         self.reference = Reference(extents)
-        self.feeds: dict[str, Array] = {}
         self.outputs: list[Bounded] = []
         self.changed: tuple[str, ...] = ()
         """ONNX nodes of the first values that the last pass changed."""
@@ -287,7 +326,7 @@ def _same(before: Bounded, after: Bounded) -> bool:
         return True
     if before.value.shape != after.value.shape:
         return False
-    if before.value.dtype == object or after.value.dtype == object:
+    if not before.is_number or not after.is_number:
         return False
     old, new = before.wide(), after.wide()
     return not differs(new.value, Bounded(old.value, old.errors + new.errors)).any()

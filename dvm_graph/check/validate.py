@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import time
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, TypeAlias
+
+import numpy as np
 
 from dvm_graph.check.findings import CheckReport
 from dvm_graph.check.graphs import GraphCheck
@@ -12,16 +15,31 @@ from dvm_graph.check.whole import check_whole
 from dvm_graph.options import Options
 from dvm_graph.pipeline import Compiled, Source, compile_model
 
+Array: TypeAlias = np.ndarray[Any, Any]
+
 
 def validate(
-    source: Source, options: Options | None = None, seed: int = 0, **overrides: Any
+    source: Source,
+    options: Options | None = None,
+    seed: int = 0,
+    *,
+    feeds: Mapping[str, Array] | None = None,
+    **overrides: Any,
 ) -> CheckReport:
     """Compiles a model and checks every pass and every kernel.
+
+    Args:
+        source: path, bytes, or onnx.ModelProto.
+        options: see `Options`.
+        **overrides: single fields of it.
+        seed: of the extents and numbers that are drawn.
+        feeds: arrays to run the whole model with besides those: for models that want indices,
+            shapes or strings as inputs, which no random number is.
 
     Raises:
         DvmError: the model does not compile.
     """
-    return _validate(source, (options or Options()).changed(overrides), seed)[1]
+    return _validate(source, (options or Options()).changed(overrides), seed, feeds)[1]
 
 
 def checked_compile(source: Source, options: Options) -> Compiled:
@@ -30,15 +48,20 @@ def checked_compile(source: Source, options: Options) -> Compiled:
     Raises:
         MiscompileError: something does not compute what it should.
     """
-    compiled, report = _validate(source, options, 0)
+    compiled, report = _validate(source, options)
     report.raise_findings()
     return compiled
 
 
-def _validate(source: Source, options: Options, seed: int) -> tuple[Compiled, CheckReport]:
+def _validate(
+    source: Source,
+    options: Options,
+    seed: int = 0,
+    feeds: Mapping[str, Array] | None = None,
+) -> tuple[Compiled, CheckReport]:
     begin = time.perf_counter()
     report = CheckReport()
-    stages = GraphCheck(report, seed)
+    stages = GraphCheck(report, seed, feeds)
     compiled = compile_model(source, options, stages)
     check_kernels(compiled, options, report, seed)
     if report.passed:  # else what is wrong would be found again

@@ -43,7 +43,7 @@ def _print(console: Console, report: CheckReport) -> None:
 
 
 def _row(subject: Subject) -> tuple[str, ...]:
-    verdict = "[bold red]NO[/]" if subject.failed else subject.skipped or "yes"
+    verdict = "[bold red]NO[/]" if subject.failed else ("yes" if subject.runs else subject.skipped)
     return (
         subject.name,
         subject.kind,

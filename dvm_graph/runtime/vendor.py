@@ -46,17 +46,20 @@ class VendorPartition:
     """Those that onnxruntime needed: "Compress (node): bfloat16 as float"."""
 
 
-def make_partition(nodes: Sequence[Node], outputs: Sequence[Value], cores: int) -> VendorPartition:
+def make_partition(
+    nodes: Sequence[Node], outputs: Sequence[Value], cores: int, *, optimise: bool = True
+) -> VendorPartition:
     """A session over the nodes.
 
-    Inputs of the callable are those of `partition_inputs`, in that order.
+    Inputs of the callable are those of `partition_inputs`, in that order. `optimise`: onnxruntime may
+    rewrite the nodes to others.
 
     Raises:
         UnsupportedError: onnxruntime does not run these operators.
     """
     if not outputs:  # nobody reads them: the pass that leaves out such operators may be disabled
         return VendorPartition(_nothing)
-    partition = _Partition(nodes, outputs, cores)
+    partition = _Partition(nodes, outputs, cores, optimise)
     return VendorPartition(partition.run, tuple(partition.casts))
 
 
@@ -85,8 +88,10 @@ def partition_inputs(nodes: Sequence[Node]) -> list[Value]:
     )
 
 
-def _session(model: str | bytes, cores: int) -> onnxruntime.InferenceSession:
+def _session(model: str | bytes, cores: int, optimise: bool = True) -> onnxruntime.InferenceSession:
     options = onnxruntime.SessionOptions()
+    if not optimise:
+        options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
     options.intra_op_num_threads = cores
     options.inter_op_num_threads = 1
     options.log_severity_level = 4  # failures are raised
@@ -100,10 +105,12 @@ def describe_nodes(nodes: Sequence[Node]) -> str:
 
 
 class _Partition:
-    def __init__(self, nodes: Sequence[Node], outputs: Sequence[Value], cores: int) -> None:
+    def __init__(
+        self, nodes: Sequence[Node], outputs: Sequence[Value], cores: int, optimise: bool
+    ) -> None:
         self._nodes = tuple(nodes)
         self._values = tuple(outputs)
-        self._cores = cores
+        self._cores, self._optimise = cores, optimise
         self._foreign_outputs: dict[str, ElementType] = {}
         self._by_value = False
         self.casts: Sequence[str] = ()

@@ -112,3 +112,28 @@ def test_half_types_may_be_kept_wider(half: int) -> None:
         f"{{ h = Cast<to = {half}>(x) e = Exp(h) s = Softmax<axis = 1>(e) y = Cast<to = 1>(s) }}"
     )
     assert validate(model_from_text(text)).findings == []
+
+
+def test_given_feeds_are_run_too() -> None:
+    """A shape as an input, which no random number is; and an extent that nothing but 2n + 1 tells."""
+    text = (
+        "g (float[n] x, int64[2] s, float[p] z) => (float[a,b] y, float[c] w)"
+        "{ r = Reshape(x, s) y = Exp(r) w = Neg(z) }"
+    )
+    feeds = {
+        "x": np.arange(6, dtype=np.float32),
+        "s": np.array([2, 3]),
+        "z": np.arange(13, dtype=np.float32),
+    }
+    model = model_from_text(text)
+    model.graph.input[2].type.tensor_type.shape.dim[0].dim_param = "2*n + 1"
+    report = validate(model, feeds=feeds)
+    assert report.findings == []
+    (whole,) = (subject for subject in report.subjects if subject.kind == "run")
+    assert whole.runs
+
+
+def test_integer_divisions_by_zero_do_not_end_the_process() -> None:
+    text = "g (int32[n] x, int32[n] z) => (int32[n] y) { y = Div(x, z) }"
+    feeds = {"x": np.arange(4, dtype=np.int32), "z": np.zeros(4, np.int32)}
+    assert validate(model_from_text(text), feeds=feeds).findings == []
