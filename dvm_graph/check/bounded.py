@@ -329,7 +329,24 @@ def _travelled(op: str, operands: Sequence[Bounded], value: Array) -> Array | No
         near = a.errors + b.errors
         is_open = (np.abs(a.value - b.value) <= near) & (near > 0) | np.isinf(near)
         return np.where(is_open, np.inf, 0.0)
+    if op in ("mod", "fmod"):
+        return _moved_modulo(op, *operands)
     return _moved_by_corners(MAPS[op], operands, value)
+
+
+def _moved_modulo(op: str, a: Bounded, b: Bounded) -> Array:
+    """Within one period as far as the operands move, else anywhere in it."""
+    toward = np.floor if op == "mod" else np.trunc
+    corners = [
+        toward((a.value + left * a.errors) / (b.value + right * b.errors))
+        for left in (-1, 1)
+        for right in (-1, 1)
+    ]
+    one_period = np.logical_and.reduce([corner == corners[0] for corner in corners])
+    error = np.where(
+        one_period, a.errors + np.abs(corners[0]) * b.errors, np.abs(b.value) + b.errors
+    )
+    return np.where((np.abs(b.value) <= b.errors) & (b.errors > 0), np.inf, error)
 
 
 def _moved_by_corners(

@@ -186,7 +186,9 @@ class _KernelCheck:
         buffers: dict[int, Array] = {}
         for place in (*self._inputs.values(), *self._outputs.values()):
             described = self._compiled.plan.values[place.buffer]
-            if place.buffer not in buffers:
+            if described.constant is not None:  # a reshape of one
+                buffers[place.buffer] = np.asarray(described.constant.data)
+            elif place.buffer not in buffers:
                 shape = tuple(slots[slot] for slot in described.shape)
                 buffers[place.buffer] = draw(generator, described.dtype, shape, style, low, high)
         reference = Reference(extents, self._precision)

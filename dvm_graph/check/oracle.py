@@ -72,12 +72,12 @@ class Oracle:
                 return
             self._judged.add(key)
             operands = self._operands(node, reference)
-            if _traps(node, [self._array(v, reference) for v in node.inputs if v is not None]):
+            if _undefined(node, [self._array(v, reference) for v in node.inputs if v is not None]):
                 return
             (array,) = run_node(node, [node.outputs[index]], operands)
         except (DvmError, KeyError, TypeError, IndexError):
             return
-        nothing = any(operand.size == 0 for operand in operands.values())
+        nothing = any(operand.size == 0 or _has_nan(operand) for operand in operands.values())
         problem, error = self._compare(array, result, nothing)
         if problem and node not in self._wrong:
             self._wrong.add(node)
@@ -87,7 +87,7 @@ class Oracle:
             self._subject.failed = True
 
     def _compare(self, array: Array, result: Bounded, nothing: bool) -> tuple[str, float]:
-        """`nothing`: an operand is empty, and ONNX does not say what the mean of nothing is."""
+        """`nothing`: an operand is empty or has NaN, and engines differ in what that comes to."""
         wanted = result.wide()
         if array.shape != wanted.value.shape:
             return f"is {list(array.shape)}, but {list(wanted.value.shape)} was deduced", np.inf
@@ -183,11 +183,17 @@ def _with_shape_of(value: Value, array: Array) -> Value:
     return Value(value.name, value.dtype, array.shape)
 
 
-def _traps(node: Node, operands: Sequence[Array]) -> bool:
-    """Integer divisions by 0 end the process in onnxruntime."""
-    if node.op not in ("Div", "Mod") or len(operands) < 2 or operands[1].dtype.kind not in "iu":
+def _undefined(node: Node, operands: Sequence[Array]) -> bool:
+    """Integer divisions by 0 end the process in onnxruntime, labels below 0 are read from anywhere."""
+    if len(operands) < 2 or operands[1].dtype.kind not in "iu":
         return False
-    return not operands[1].all()
+    if node.op in ("NegativeLogLikelihoodLoss", "SoftmaxCrossEntropyLoss"):
+        return bool((operands[1] < 0).any())
+    return node.op in ("Div", "Mod") and not operands[1].all()
+
+
+def _has_nan(array: Array) -> bool:
+    return array.dtype.kind in "fV" and bool(np.isnan(array.astype(np.float32)).any())
 
 
 def boxed(feed: Any) -> Array:

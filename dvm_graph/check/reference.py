@@ -13,6 +13,7 @@ import numpy as np
 
 from dvm_graph.check.bounded import Bounded, compute
 from dvm_graph.check.extents import Extents
+from dvm_graph.errors import InputError
 from dvm_graph.ir import DType, Node, Value
 
 Array: TypeAlias = np.ndarray[Any, Any]
@@ -42,7 +43,12 @@ class Reference:
         operands = [self.operand(value) for value in node.inputs if value is not None]
         rounds_to = self._rounds_to if node.output.dtype is DType.FLOAT32 else None
         attrs = self.extents.attrs(node)
-        return compute(node.op, attrs, operands, node.output.dtype, rounds_to)
+        try:
+            return compute(node.op, attrs, operands, node.output.dtype, rounds_to)
+        except ValueError as error:  # shapes that only a run knows, which would refuse them
+            raise InputError(
+                f"{node.op} of {', '.join(node.origin) or node.name}: {error}"
+            ) from error
 
     def run(self, nodes: Iterable[Node]) -> None:
         """Computes nodes in topological order.
