@@ -235,7 +235,9 @@ def _error(
     unit = _roundoff(dtype) if dtype.is_float else 0.0
     least = _least(dtype) if dtype.is_float else 0.0
     if op in ("matmul", "depthwise", "pool_sum", "reduce_sum"):
-        return _error_of_sums(op, attrs, operands, unit, least)
+        within = max(dtype, DType.FLOAT32, key=_DIGITS.__getitem__)  # half types add up in float32
+        error = _error_of_sums(op, attrs, operands, _roundoff(within), _least(within))
+        return error if within is dtype else error + unit * np.abs(value) + least
     if op in ("reduce_max", "reduce_min", "pool_max"):
         return _error_of_extremes(op, attrs, operands)
     if op == "reduce_prod":

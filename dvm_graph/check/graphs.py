@@ -202,7 +202,7 @@ def _output_differs(before: Bounded, after: Bounded, subject: Subject) -> tuple[
     if not before.is_number:
         return "", 0.0
     if not before.is_float:
-        return compare(after.value, Bounded(before.value), subject)
+        return compare(after.value, Bounded(before.value, before.errors + after.errors), subject)
     old, new = before.wide(), after.wide()
     size = np.abs(old.value)
     greatest = float(np.max(size, where=np.isfinite(size), initial=0.0))

@@ -19,7 +19,7 @@ from dvm_graph.pipeline import STAGES
 from models import tiny_path
 
 BERT = str(tiny_path("bert"))
-COMMANDS = ("run", "compare", "bench", "report", "visualize", "dump", "disasm")
+COMMANDS = ("run", "compare", "check", "bench", "report", "visualize", "dump", "disasm")
 
 
 def call(*arguments: str) -> Result:

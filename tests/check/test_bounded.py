@@ -1,0 +1,121 @@
+"""Bounds hold for what float32 and half types really compute, and are not so wide that they say nothing."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+from dvm_graph.check.bounded import Bounded, compute, differs
+from dvm_graph.ir import DType
+from dvm_graph.ir.numeric import apply
+
+F32 = DType.FLOAT32
+GENERATOR = np.random.default_rng(0)
+
+
+def of(array: Any, error: float | None = None) -> Bounded:
+    values = np.asarray(array)
+    return Bounded(values, None if error is None else np.full(values.shape, error))
+
+
+def floats(*shape: int, dtype: Any = np.float32) -> Any:
+    return GENERATOR.standard_normal(shape).astype(dtype)
+
+
+UNARY = (
+    "exp",
+    "log",
+    "sin",
+    "tanh",
+    "erf",
+    "sigmoid",
+    "sqrt",
+    "rsqrt",
+    "reciprocal",
+    "atan",
+    "floor",
+)
+
+
+@pytest.mark.parametrize("op", UNARY)
+def test_what_float32_computes_is_within(op: str) -> None:
+    x = floats(4000) * 3
+    bound = compute(op, {}, [of(x)], F32)
+    got = np.asarray(apply(op, {}, [x])).astype(np.float32)
+    assert not differs(got, bound).any()
+    moved = np.where(np.isfinite(got), got + np.abs(got) * 1e-5 + 1e-30, got).astype(np.float32)
+    assert differs(moved, bound)[np.isfinite(got) & (got != 0)].mean() > 0.9 or op == "floor"
+
+
+@pytest.mark.parametrize(
+    "op", ["exp", "log", "mul", "div", "sub", "tanh", "fmod", "mod", "pow", "max"]
+)
+def test_errors_of_operands_travel(op: str) -> None:
+    """Operands anywhere within their errors give a result within the bound."""
+    a, b = 0.5 + np.abs(floats(4000)), 0.5 + np.abs(floats(4000))
+    operands = [a, b] if op in ("mul", "div", "sub", "fmod", "mod", "pow", "max") else [a]
+    wide = [of(x.astype(np.float64), 1e-3) for x in operands]
+    bound = compute(op, {}, wide, F32)
+    for _ in range(5):
+        moved = [x + GENERATOR.uniform(-1e-3, 1e-3, x.shape) for x in operands]
+        got = np.asarray(apply(op, {}, moved))
+        assert not differs(got.astype(np.float32), bound).any()
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float16, ml_dtypes.bfloat16])
+@pytest.mark.parametrize("length", [1, 7, 300])
+def test_sums_in_any_order_are_within(dtype: Any, length: int) -> None:
+    a, b = floats(5, length, dtype=dtype), floats(length, 3, dtype=dtype)
+    bound = compute("matmul", {}, [of(a), of(b)], DType(np.dtype(dtype).name))
+    for order in (np.arange(length), np.arange(length)[::-1], GENERATOR.permutation(length)):
+        total = np.zeros((5, 3), np.float32)  # half types add up in it
+        for k in order:
+            total = total + a[:, k : k + 1].astype(np.float32) * b[k : k + 1].astype(np.float32)
+        assert not differs(total.astype(dtype), bound).any()
+    wrong = (a[:, ::-1].astype(np.float32) @ b.astype(np.float32)).astype(dtype)
+    assert length == 1 or differs(wrong, bound).any()
+
+
+def test_large_products_are_bounded_by_norms() -> None:
+    a, b = floats(3, 600), floats(600, 200)
+    bound = compute("matmul", {}, [of(a), of(b)], F32)
+    assert not differs(a @ b, bound).any()
+    assert differs(a[:, ::-1] @ b, bound).all()
+
+
+def test_what_is_too_close_to_call_is_open() -> None:
+    a, b = of([1.0, 1.0, 2.0], 1e-6), of([1.0, 1.1, 1.0])
+    less = compute("lt", {}, [a, b], DType.BOOL)
+    assert less.error is not None
+    assert np.isinf(less.error).tolist() == [True, False, False]
+    chosen = compute("select", {}, [less, of([5.0, 5.0, 5.0]), of([6.0, 6.0, 6.0])], F32)
+    assert not differs(np.array([5, 5, 6], np.float32), chosen).any()
+    assert not differs(np.array([6, 5, 6], np.float32), chosen).any()
+    assert differs(np.array([6, 6, 5], np.float32), chosen).tolist() == [False, True, True]
+
+
+def test_nan_and_infinities_are_where_they_are() -> None:
+    x = of(np.array([np.nan, np.inf, -np.inf, 1.0], np.float32))
+    double = compute("add", {}, [x, x], F32)
+    assert not differs(np.array([np.nan, np.inf, -np.inf, 2.0], np.float32), double).any()
+    assert differs(np.array([0.0, np.nan, np.inf, np.nan], np.float32), double).all()
+
+
+def test_overflow_is_certain_in_float32_and_open_in_halves() -> None:
+    large = of(np.array([60000.0], np.float16))
+    assert not differs(
+        np.array([np.inf], np.float16), compute("add", {}, [large] * 2, DType.FLOAT16)
+    ).any()
+    single = compute("exp", {}, [of(np.array([100.0], np.float32))], F32)
+    assert differs(np.array([3e38], np.float32), single).all()
+    assert not differs(np.array([np.inf], np.float32), single).any()
+
+
+def test_integers_are_exact() -> None:
+    x = of(np.array([100, -128], np.int8))
+    wrapped = compute("add", {}, [x, x], DType.INT8)
+    assert not differs(np.array([-56, 0], np.int8), wrapped).any()
+    assert differs(np.array([-55, 1], np.int8), wrapped).all()
