@@ -127,13 +127,15 @@ class _Partition:
         refusal: Exception | None = None
         for model, casts in self._candidates():
             try:
-                session = _session(model, self._cores)
+                session = _session(model, self._cores, self._optimise)
                 self._foreign_outputs = _foreign_ports(session.get_outputs())
                 by_value = _made_of_values(session.get_inputs())
                 self._by_value = by_value and bool(self._foreign_outputs)
                 if self._foreign_outputs and not by_value and isinstance(model, bytes):
                     session = _session(
-                        cast_outputs(model, list(self._foreign_outputs)), self._cores
+                        cast_outputs(model, list(self._foreign_outputs)),
+                        self._cores,
+                        self._optimise,
                     )
             except FAILURES as error:
                 refusal = refusal or error
