@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import HealthCheck, Phase, given, settings
 
 from dvm_graph.check import validate
 from dvm_graph.errors import DvmError
 from dvm_graph.options import FusionLimits, Options
-from tests.end_to_end.random_graphs import RandomModel, random_models
 from tests.fuzz.case import generate
 
 VARIANTS = (
@@ -17,20 +15,6 @@ VARIANTS = (
     Options(limits=FusionLimits(max_operators=4, max_accesses=3)),
     Options(local_bytes=16 << 10),
 )
-
-
-@settings(
-    max_examples=30,
-    derandomize=True,
-    database=None,
-    deadline=None,
-    phases=[Phase.generate],
-    suppress_health_check=list(HealthCheck),
-)
-@given(random_models())
-def test_random_graphs(case: RandomModel) -> None:
-    report = validate(case.model, VARIANTS[case.seed % len(VARIANTS)])
-    assert report.findings == [], case.text
 
 
 @pytest.mark.parametrize("index", range(40))
