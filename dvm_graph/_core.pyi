@@ -52,7 +52,8 @@ class KernelSpan:
     end_ns: int
     tiles: int
 
-class VendorSpan:
+class HostSpan:
+    category: str
     name: str
     start_ns: int
     end_ns: int
@@ -61,7 +62,7 @@ class RunProfile:
     run_ns: int
     kernels: list[KernelProfile]
     spans: list[KernelSpan]
-    vendor: list[VendorSpan]
+    host: list[HostSpan]
 
 class RunStatistics:
     run_ns: int

@@ -164,7 +164,7 @@ class Model:
         """
         from dvm_graph.profile import profile_program
 
-        return profile_program(self._program, feeds, repeats)
+        return profile_program(self._program, feeds, repeats, self._compiled.graph.onnx_operators)
 
     def report(self) -> Report:
         """Fused subgraphs, kernels, verdicts with reasons and vendor operators; `str()` prints it."""

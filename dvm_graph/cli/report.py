@@ -15,7 +15,8 @@ from dvm_graph.cli.request import Request, model_command, print_json
     metavar="A B",
     help="Say why two ONNX nodes (or kernels) are, or are not, in one kernel.",
 )
-def report(request: Request, why: tuple[str, str] | None) -> None:
+@click.option("--explain", is_flag=True, help="Say what the words of the report mean.")
+def report(request: Request, why: tuple[str, str] | None, explain: bool) -> None:
     """Print the kernels of MODEL, the verdicts with their reasons, and the vendor operators."""
     result = request.optimize().report()
     if why is None:
@@ -23,6 +24,8 @@ def report(request: Request, why: tuple[str, str] | None) -> None:
             print_json(result.to_dict())
         else:
             click.echo(str(result))
+            if explain:
+                click.echo("\n".join(["", "words:", *(f"  {line}" for line in result.legend())]))
         return
     answer = result.why(*why)
     if request.as_json:

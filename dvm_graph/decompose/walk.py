@@ -89,6 +89,7 @@ class _Walk:
         graph.about = source.about
         for node in _needed(source):
             self._decompose(node)
+            graph.onnx_operators |= dict.fromkeys(node.origin, node.op)
         graph.outputs = [self._value(value) for value in source.outputs]
         graph.output_names = source.output_names
         graph.overridable = source.overridable

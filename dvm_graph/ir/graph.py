@@ -139,6 +139,8 @@ class Graph:
         self.output_names: tuple[str, ...] = ()
         """What the model calls its outputs, whatever values passes put there."""
         self.about = ModelMetadata()
+        self.onnx_operators: dict[str, str] = {}
+        """Of the ONNX nodes that this graph was decomposed from, by name."""
         self.digraph: nx.MultiDiGraph[Node] = nx.MultiDiGraph()
         self._users: dict[Value, dict[Node, int]] = {}
         self._names: set[str] = set()

@@ -28,8 +28,15 @@ from dvm_graph.runtime import KernelProfile, Program, RunProfile
 _NANO = 1e-9
 
 
-def profile_program(program: Program, feeds: Mapping[str, ArrayLike], repeats: int) -> Profile:
+def profile_program(
+    program: Program,
+    feeds: Mapping[str, ArrayLike],
+    repeats: int,
+    onnx_operators: Mapping[str, str],
+) -> Profile:
     """Runs `program` once afresh and `repeats` times more.
+
+    `onnx_operators` are those of the ONNX nodes that kernels came from, by name.
 
     Raises:
         InputError: fewer than one repeat, or what `Program.run` raises.
@@ -51,7 +58,7 @@ def profile_program(program: Program, feeds: Mapping[str, ArrayLike], repeats: i
         tuple(run.run_ns * _NANO for run in runs),
         _timeline(first, program.cores),
         _timeline(typical, program.cores),
-        tuple(_kernels(first, typical)),
+        tuple(_kernels(first, typical, onnx_operators)),
     )
 
 
@@ -68,23 +75,16 @@ def _timeline(run: RunProfile, cores: int) -> Timeline:
     for span in run.spans:
         name, kind = kernels[span.kernel]
         lanes[span.core].append(_span(name, kind, span.start_ns, span.end_ns, span.tiles))
-    host = [
-        *(_span(call.name, "vendor", call.start_ns, call.end_ns) for call in run.vendor),
-        *(
-            _span(
-                kernel.name,
-                "compile",
-                kernel.compile_start_ns,
-                kernel.compile_start_ns + kernel.compile_ns,
-            )
-            for kernel in run.kernels
-            if kernel.compile_ns > 0
-        ),
+    compiler = [
+        _span(k.name, "compile", k.compile_start_ns, k.compile_start_ns + k.compile_ns)
+        for k in run.kernels
+        if k.compile_ns > 0
     ]
     return Timeline(
         run.run_ns * _NANO,
         tuple(map(tuple, lanes)),
-        tuple(sorted(host, key=lambda span: span.start)),
+        tuple(_span(span.name, span.category, span.start_ns, span.end_ns) for span in run.host),
+        tuple(sorted(compiler, key=lambda span: span.start)),
     )
 
 
@@ -92,7 +92,9 @@ def _span(name: str, category: str, start_ns: int, end_ns: int, tiles: int = 0) 
     return Span(name, category, start_ns * _NANO, (end_ns - start_ns) * _NANO, tiles)
 
 
-def _kernels(first: RunProfile, typical: RunProfile) -> Iterable[Kernel]:
+def _kernels(
+    first: RunProfile, typical: RunProfile, onnx_operators: Mapping[str, str]
+) -> Iterable[Kernel]:
     compile_ns: dict[str, int] = {}
     for kernel in first.kernels:
         compile_ns[kernel.name] = compile_ns.get(kernel.name, 0) + kernel.compile_ns
@@ -105,14 +107,22 @@ def _kernels(first: RunProfile, typical: RunProfile) -> Iterable[Kernel]:
             [typical.kernels[index] for index in indices],
             [_span(name, "", span.start_ns, span.end_ns) for span in spans],
             compile_ns.get(name, 0) * _NANO,
+            onnx_operators,
         )
 
 
-def _kernel(launches: list[KernelProfile], spans: list[Span], compile_seconds: float) -> Kernel:
+def _kernel(
+    launches: list[KernelProfile],
+    spans: list[Span],
+    compile_seconds: float,
+    onnx_operators: Mapping[str, str],
+) -> Kernel:
+    origin = tuple(dict.fromkeys(node for launch in launches for node in launch.origin))
     return Kernel(
         launches[0].name,
         launches[0].kind,
-        tuple(dict.fromkeys(node for launch in launches for node in launch.origin)),
+        origin,
+        tuple(dict.fromkeys(onnx_operators[node] for node in origin if node in onnx_operators)),
         launches[0].fallback,
         len(launches),
         sum(launch.programs for launch in launches),

@@ -25,6 +25,7 @@ class Instruction:
     """All instructions of one family; `tiles` is the scalar unit moving from tile to tile."""
 
     family: str
+    """Or several, "v_sub+v_exp", of instructions that run joined."""
     unit: str
     """scalar, vector, cube or dma."""
     count: int
@@ -40,6 +41,8 @@ class Kernel:
     """vector, cube or mix."""
     origin: tuple[str, ...]
     """The ONNX nodes it came from."""
+    operators: tuple[str, ...]
+    """Their ONNX operators, each once."""
     fallback: bool
     """It stands in for a speculated kernel."""
     launches: int
@@ -80,7 +83,7 @@ class Span:
 
     name: str
     category: str
-    """A kind of kernel, "compile" or "vendor"."""
+    """A kind of kernel; of the host "bind", "memory", "stage", "vendor", "compile"."""
     start: float
     """From the start of the run."""
     seconds: float
@@ -98,7 +101,9 @@ class Timeline:
     seconds: float
     cores: tuple[tuple[Span, ...], ...]
     host: tuple[Span, ...]
-    """Compilation of kernels, and calls of the vendor library."""
+    """What the calling thread did: it has kernels carried out in stages."""
+    compiler: tuple[Span, ...]
+    """The compilation of kernels, on whichever core."""
 
     @property
     def busy(self) -> float:
@@ -162,6 +167,16 @@ class Profile:
             instruction for kernel in self.kernels for instruction in kernel.instructions
         )
 
+    def onnx_operators(self) -> tuple[tuple[str, int, float], ...]:
+        """By the ONNX operators in a kernel, "MatMul+Add": launches and core-seconds, the longest first."""
+        totals: dict[str, tuple[int, float]] = {}
+        for kernel in self.kernels:
+            name = "+".join(kernel.operators)
+            launches, seconds = totals.get(name, (0, 0.0))
+            totals[name] = launches + kernel.launches, seconds + kernel.core_seconds
+        entries = ((name, *total) for name, total in totals.items())
+        return tuple(sorted(entries, key=lambda entry: (-entry[2], entry[0])))
+
     def units(self) -> dict[str, float]:
         """Core-seconds in the instructions of each unit, the longest first."""
         totals: dict[str, float] = {}
@@ -183,6 +198,10 @@ class Profile:
             "host_alone": self.typical.host_alone,
             "compile_seconds": self.compile_seconds,
             "units": self.units(),
+            "onnx_operators": [
+                {"operators": name, "launches": launches, "core_seconds": seconds}
+                for name, launches, seconds in self.onnx_operators()
+            ],
             "vendor_calls": [
                 {"name": span.name, "seconds": span.seconds}
                 for span in self.typical.host

@@ -21,9 +21,10 @@ class Table:
 
 def tables(profile: Profile) -> list[Table]:
     """What `print_profile` prints, for those who draw them otherwise: cores, units,
-    kernels, instructions, vendor calls.
+    kernels, ONNX operators, instructions, vendor calls.
     """
-    made = [_cores(profile), _units(profile), _kernels(profile), _instructions(profile)]
+    made = [_cores(profile), _units(profile), _kernels(profile)]
+    made += [_onnx_operators(profile), _instructions(profile)]
     calls = [span for span in profile.typical.host if span.category == "vendor"]
     if calls:
         rows = ((call.name, _milliseconds(call.seconds)) for call in calls)
@@ -114,6 +115,16 @@ def _kernel_row(profile: Profile, kernel: Kernel) -> tuple[str, ...]:
         _percent(kernel.bytes_per_second / profile.copy_bytes),
         _percent(kernel.balance(profile.cores)),
         f"{kernel.compile_seconds * 1e6:.1f}",
+    )
+
+
+def _onnx_operators(profile: Profile) -> Table:
+    rows = [
+        (name, str(launches), _milliseconds(seconds), _percent(profile.share(seconds)))
+        for name, launches, seconds in profile.onnx_operators()[:_LONGEST]
+    ]
+    return Table(
+        "ONNX operators in a kernel", ("operators", "launches", "core ms", "share"), tuple(rows)
     )
 
 

@@ -1,13 +1,15 @@
 """A profile as a Chrome trace (the JSON trace event format), which Perfetto opens too.
 
 The first run and the typical run are two processes of the trace, each from time 0. A core is a thread;
-so is the host, which calls the vendor library, and for which kernels are compiled: by a core that waits, or
-by itself between tiles (it also is core 0). Times are microseconds.
+so is the host, which binds dims, places memory, has stages of kernels carried out and calls the vendor
+library (it also is core 0), and so is the compiler, which a core that waits or the host itself runs.
+Times are microseconds.
 """
 
 from __future__ import annotations
 
 import json
+import platform
 from collections.abc import Iterator
 from os import PathLike
 from pathlib import Path
@@ -25,7 +27,18 @@ def write_trace(profile: Profile, path: str | PathLike[str]) -> None:
     Raises:
         InputError: it cannot be written.
     """
-    document = {"traceEvents": list(trace_events(profile)), "displayTimeUnit": "ns"}
+    document = {
+        "traceEvents": list(trace_events(profile)),
+        "displayTimeUnit": "ns",
+        "otherData": {
+            "cores": str(profile.cores),
+            "simd": profile.simd,
+            "machine": f"{platform.machine()} {platform.system()} {platform.release()}",
+            "peak GFLOP/s": f"{profile.peak_flops / 1e9:.1f}",
+            "copy GB/s": f"{profile.copy_bytes / 1e9:.1f}",
+            "kernels": str(len(profile.kernels)),
+        },
+    }
     with writing(path):
         Path(path).write_text(json.dumps(document), encoding="utf-8")
 
@@ -39,7 +52,8 @@ def trace_events(profile: Profile) -> Iterator[Event]:
 
 def _run(pid: int, name: str, run: Timeline, kernels: dict[str, Kernel]) -> Iterator[Event]:
     yield _name("process_name", pid, 0, name)
-    lanes = [("host", run.host), *((f"core {i}", spans) for i, spans in enumerate(run.cores))]
+    cores = ((f"core {i}", spans) for i, spans in enumerate(run.cores))
+    lanes = [("host", run.host), ("compiler", run.compiler), *cores]
     for tid, (lane, spans) in enumerate(lanes):
         yield _name("thread_name", pid, tid, lane)
         yield {**_name("thread_sort_index", pid, tid, ""), "args": {"sort_index": tid}}
@@ -53,7 +67,7 @@ def _name(what: str, pid: int, tid: int, name: str) -> Event:
 
 def _complete(pid: int, tid: int, span: Span, kernel: Kernel | None) -> Event:
     arguments: dict[str, Any] = {}
-    if kernel is not None and span.category not in ("compile", "vendor"):
+    if kernel is not None and span.category not in ("compile", "vendor", "stage", "bind", "memory"):
         arguments = {
             "tiles": span.tiles,
             "of tiles": kernel.tiles,

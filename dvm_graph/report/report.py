@@ -97,11 +97,18 @@ class Subgraph:
         return tuple(dict.fromkeys(n for operator in self.operators for n in operator.onnx_nodes))
 
     @property
+    def is_constant(self) -> bool:
+        """A kernel that computes the same at every run: of constants alone, at extents that never change."""
+        shapes = (tensor.shape for tensor in self.outputs)
+        fixed = all(isinstance(dim, int) for shape in shapes for dim in shape or ("?",))
+        return self.is_kernel and bool(self.constants) and not self.inputs and fixed
+
+    @property
     def is_kernel(self) -> bool:
         return self.kind not in (SubgraphKind.HOST, SubgraphKind.VENDOR)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Report:
     """The fused subgraphs of a model and every decision that led to them; `str()` prints it."""
 
@@ -132,6 +139,23 @@ class Report:
         from dvm_graph.report.text import format_report
 
         return format_report(self)
+
+    def __repr__(self) -> str:
+        from dvm_graph.report.text import headline
+
+        return f"<dvm_graph.Report: {headline(self)}; print() shows all of it>"
+
+    def _repr_html_(self) -> str:
+        """For notebooks: the kernels as a table."""
+        from dvm_graph.report.text import format_html
+
+        return format_html(self)
+
+    def legend(self) -> list[str]:
+        """What the words for kinds and verdicts that this report uses mean, a line each."""
+        from dvm_graph.report.text import legend
+
+        return legend(self)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain dicts, lists, strings and numbers, for JSON."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import textwrap
 from collections import Counter
 from collections.abc import Iterator
@@ -15,6 +16,60 @@ _FUSED = (Verdict.PATTERN, Verdict.SPECULATE)
 
 def format_report(report: Report) -> str:
     return "\n".join([*_summary(report), "", *_subgraphs(report), *_refusals(report)])
+
+
+def headline(report: Report) -> str:
+    """One line: how many operators, kernels and launches."""
+    kinds = Counter(s.kind.value for s in report.subgraphs if s.is_kernel)
+    by_kind = ", ".join(f"{count} {kind}" for kind, count in sorted(kinds.items()))
+    return (
+        f"{report.basic_operators} basic operators -> {report.kernels} kernels"
+        f"{f' ({by_kind})' if by_kind else ''} in {report.launches} launches, "
+        f"{len(report.vendor_operators)} vendor operators"
+    )
+
+
+def legend(report: Report) -> list[str]:
+    """What the words for kinds and verdicts that the report uses mean."""
+    used = {s.kind.value for s in report.subgraphs}
+    used |= {s.verdict.value for s in report.subgraphs if s.verdict is not None}
+    used |= {decision.verdict.value for decision in report.decisions}
+    return [f"{word:<10} {meaning}" for word, meaning in _MEANINGS.items() if word in used]
+
+
+def format_html(report: Report) -> str:
+    """The summary and a row for each fused subgraph."""
+    rows = "".join(
+        "<tr>" + "".join(f"<td>{html.escape(cell)}</td>" for cell in _cells(subgraph)) + "</tr>"
+        for subgraph in report.subgraphs
+    )
+    head = "".join(f"<th>{name}</th>" for name in _COLUMNS)
+    summary = html.escape("\n".join(_summary(report)))
+    return f"<pre>{summary}</pre><table><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table>"
+
+
+_COLUMNS = ("kernel", "kind", "operators", "writes", "verdict")
+
+
+def _cells(subgraph: Subgraph) -> tuple[str, ...]:
+    verdict = f"{subgraph.verdict.value}: {subgraph.reason}" if subgraph.verdict else ""
+    operators = " ".join(count_operators(tuple(_operators(subgraph))))
+    return subgraph.name, subgraph.kind.value, operators, _tensors(subgraph.outputs), verdict
+
+
+_MEANINGS = {
+    "cube": "a matrix product or convolution, alone in its kernel",
+    "mix": "a matrix product with other operators that keep its rows in local memory",
+    "vector": "element-wise operators, reductions, gathers and views",
+    "host": "dims that the host writes into a tensor; no kernel",
+    "vendor": "operators that onnxruntime runs",
+    "pattern": "fused: a pattern allows it, and the shapes are proven to fit",
+    "speculate": "fused where a condition on the dims of a run holds, else the fallback runs",
+    "parallel": "not fused, but side by side on the cores",
+    "sequence": "not fused: one behind the other, with a barrier between",
+    "separate": "not fused: in launches of their own",
+}
+"""Of the words of reports, in the order of a legend."""
 
 
 def format_bytes(count: int) -> str:
@@ -35,13 +90,12 @@ def count_operators(names: tuple[str, ...]) -> list[str]:
 def _summary(report: Report) -> Iterator[str]:
     for note in report.rescued:
         yield from _wrapped("NOT COMPILED: ", note)
-    kinds = Counter(s.kind.value for s in report.subgraphs if s.is_kernel)
-    by_kind = ", ".join(f"{count} {kind}" for kind, count in sorted(kinds.items()))
-    yield (
-        f"{report.basic_operators} basic operators -> {report.kernels} kernels"
-        f"{f' ({by_kind})' if by_kind else ''} in {report.launches} launches, "
-        f"{len(report.vendor_operators)} vendor operators"
-    )
+    if report.vendor_operators and not report.kernels:
+        yield "NOTHING IS COMPILED: every operator runs on onnxruntime"
+    for subgraph in report.subgraphs:
+        if subgraph.is_constant:
+            yield f"COMPUTED AT EVERY RUN, of constants alone: {subgraph.name}"
+    yield headline(report)
     yield f"inputs     {_tensors(report.inputs)}"
     yield f"outputs    {_tensors(report.outputs)}"
     yield f"dims       {', '.join(report.symbols) or 'all static'}"

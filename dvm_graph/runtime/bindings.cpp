@@ -454,15 +454,16 @@ void bind_profile(nb::module_& module) {
       .def_ro("start_ns", &KernelSpan::start_ns)
       .def_ro("end_ns", &KernelSpan::end_ns)
       .def_ro("tiles", &KernelSpan::tiles);
-  nb::class_<VendorSpan>(module, "VendorSpan")
-      .def_ro("name", &VendorSpan::name)
-      .def_ro("start_ns", &VendorSpan::start_ns)
-      .def_ro("end_ns", &VendorSpan::end_ns);
+  nb::class_<HostSpan>(module, "HostSpan")
+      .def_ro("category", &HostSpan::category)
+      .def_ro("name", &HostSpan::name)
+      .def_ro("start_ns", &HostSpan::start_ns)
+      .def_ro("end_ns", &HostSpan::end_ns);
   nb::class_<RunProfile>(module, "RunProfile")
       .def_ro("run_ns", &RunProfile::run_ns)
       .def_ro("kernels", &RunProfile::kernels)
       .def_ro("spans", &RunProfile::spans)
-      .def_ro("vendor", &RunProfile::vendor);
+      .def_ro("host", &RunProfile::host);
 }
 
 }  // namespace

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <mutex>
+#include <string>
 #include <tuple>
 #include <utility>
 
@@ -54,6 +55,11 @@ class OpenStage {
  private:
   HostDevice& device_;
 };
+
+std::string stage_name(uint32_t step, size_t programs) {
+  return "step " + std::to_string(step) + ": " + std::to_string(programs) +
+         (programs == 1 ? " program" : " programs");
+}
 
 }  // namespace
 
@@ -275,10 +281,12 @@ void Launcher::launch(uint32_t step, uint32_t end_step, const RunContext& run) {
   do {
     const bool first = done == 0;
     done = collect_tasks(prepared, done, run);
+    const int64_t since = run.profiler == nullptr ? 0 : now_ns();
     const OpenStage stage(device_.device, tasks_);
     if (first) prepare_ahead(end_step, run);
     if (done == prepared.launches.size()) end_launch(step, end_step, run);
     finish(run);
+    if (run.profiler != nullptr) run.profiler->did("stage", stage_name(step, tasks_.size()), since);
   } while (done < prepared.launches.size());
   run.statistics.fallbacks += prepared.fallbacks;
 }

@@ -2,8 +2,10 @@
 
 #include <algorithm>
 #include <new>
+#include <utility>
 
 #include "runtime/clock.h"
+#include "vm/instruction_times.h"
 #include "vm/ticks.h"
 
 namespace dvm {
@@ -11,6 +13,24 @@ namespace {
 
 constexpr const char* kKinds[] = {"vector", "cube", "mix"};
 constexpr const char* kUnits[] = {"scalar", "vector", "cube", "dma"};
+
+// "v_sub+v_exp+v_reduce_sum"
+std::string names_of(std::span<const Family> families) {
+  std::string names;
+  for (const Family family : families) {
+    if (!names.empty()) names += '+';
+    names += name_of(family);
+  }
+  return names;
+}
+
+// Joined instructions are the vector unit's, but for the loads and stores among them.
+int unit_of(std::span<const Family> families) {
+  for (const Family family : families) {
+    if (info_of(family).unit != Unit::dma) return static_cast<int>(info_of(family).unit);
+  }
+  return static_cast<int>(Unit::dma);
+}
 
 }  // namespace
 
@@ -47,8 +67,9 @@ void Profiler::launched(uint32_t call, const CompiledKernel& compiled, const Dim
   kernel.work = work_of(described.plan, dims.values(), values);
 }
 
-void Profiler::ran_vendor(const VendorCall& call, int64_t start_ns) {
-  profile_.vendor.push_back({call.name, start_ns - start_ns_, now_ns() - start_ns_});
+void Profiler::did(std::string category, std::string name, int64_t start_ns) {
+  profile_.host.push_back(
+      {std::move(category), std::move(name), start_ns - start_ns_, now_ns() - start_ns_});
 }
 
 RunProfile Profiler::finish() {
@@ -90,6 +111,14 @@ void Profiler::add_instructions(uint32_t call, double ns_per_tick, KernelProfile
     const auto known = static_cast<Family>(family);
     kernel.instructions.push_back({name_of(known), kUnits[static_cast<int>(info_of(known).unit)],
                                    static_cast<int64_t>(count), nanoseconds(spent)});
+  }
+  for (const CoreRecord& record : records_) {
+    const InstructionTimes& times = record.times[call];
+    for (int i = 0; i < times.group_count; i++) {
+      const InstructionTimes::Group& group = times.groups[i];
+      kernel.instructions.push_back({names_of(group.members()), kUnits[unit_of(group.members())],
+                                     static_cast<int64_t>(group.count), nanoseconds(group.ticks)});
+    }
   }
 }
 

@@ -41,8 +41,10 @@ struct KernelSpan {
   int64_t tiles = 0;
 };
 
-struct VendorSpan {
-  std::string name;
+// What the calling thread was at: "bind" and "memory" ahead of a segment, "stage" from the first of
+// its launches to the last, "vendor".
+struct HostSpan {
+  std::string category, name;
   int64_t start_ns = 0, end_ns = 0;
 };
 
@@ -50,7 +52,7 @@ struct RunProfile {
   int64_t run_ns = 0;
   std::vector<KernelProfile> kernels;  // those launched, in the order of launches
   std::vector<KernelSpan> spans;       // core by core, in the order of time
-  std::vector<VendorSpan> vendor;
+  std::vector<HostSpan> host;          // in the order of time
 };
 
 class Profiler {
@@ -63,7 +65,7 @@ class Profiler {
   void compiled(uint32_t call, int64_t start_ns, int64_t elapsed_ns);
   void launched(uint32_t call, const CompiledKernel& kernel, const Dims& dims,
                 const ValueInfo* values);
-  void ran_vendor(const VendorCall& call, int64_t start_ns);
+  void did(std::string category, std::string name, int64_t start_ns);
 
   RunProfile finish();
 

@@ -114,10 +114,14 @@ std::vector<Tensor> Runner::run_steps(std::span<const Tensor> inputs, std::span<
                                       const RunRequest& request, Profiler* profiler) {
   statistics_ = RunStatistics{};
   launcher_.begin_run();
+  int64_t since = profiler == nullptr ? 0 : now_ns();
   bind_inputs(inputs);
   refuse_overlaps(given, model_);
+  if (profiler != nullptr) profiler->did("bind", "bind inputs", since);
   for (size_t index = 0; index < schedule_.segments.size(); index++) {
+    if (profiler != nullptr) since = now_ns();
     enter_segment(index, given);
+    if (profiler != nullptr) profiler->did("memory", "dims and memory", since);
     run_segment(schedule_.segments[index],
                 RunContext{dims_, placed_[index].infos.data(), buffers_.data() + kReservedBuffers,
                            statistics_, profiler, request});
@@ -267,7 +271,7 @@ void Runner::run_vendor(const VendorCall& call, const RunContext& run) {
   if (process_ != process_generation()) {
     throw ExecutionError("the process was forked in the middle of this run: run it again");
   }
-  if (run.profiler != nullptr) run.profiler->ran_vendor(call, start);
+  if (run.profiler != nullptr) run.profiler->did("vendor", call.name, start);
   for (size_t i = 0; i < outputs.size(); i++) {
     const ModelValue& value = model_.values[call.outputs[i]];
     if (!value.opaque && outputs[i].dtype != value.dtype) {

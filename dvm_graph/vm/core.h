@@ -25,12 +25,7 @@ struct Trap {
   uint32_t task = 0;  // index among the programs that were launched together
 };
 
-// What the instructions of a core cost, by family; gathered only while a run is profiled.
-struct InstructionTimes {
-  uint64_t ticks[kFamilies] = {};  // of vm/ticks.h
-  uint64_t count[kFamilies] = {};
-  uint64_t scalar_ticks = 0;  // moving from tile to tile
-};
+struct InstructionTimes;
 
 // Memory that is worth fetching: operands of which a tile reads `bytes` from `tile` on, and the
 // next one will read from `next` on.

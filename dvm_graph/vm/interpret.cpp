@@ -2,6 +2,7 @@
 
 #include <cstring>
 
+#include "vm/instruction_times.h"
 #include "vm/ticks.h"
 
 namespace dvm {
@@ -146,10 +147,9 @@ bool run_body(std::span<const uint64_t> body, const InstructionTable& table, Cor
     if ((head.changed_mask | (head.flags & kChunks)) == 0 || enabled(head, changed, core)) {
       if ((head.flags & (kJoined | kRows)) != 0 && table.joined != nullptr) {
         const uint64_t* const after = table.joined(core, words);
-        if constexpr (Timed) {  // the time of a group counts for its first instruction
+        if constexpr (Timed) {
           const uint64_t now = ticks();
-          core.times->ticks[head.opcode / 16] += now - since;
-          core.times->count[head.opcode / 16]++;
+          core.times->add_group(words, after, now - since);
           since = now;
         }
         words = after;
@@ -159,8 +159,7 @@ bool run_body(std::span<const uint64_t> body, const InstructionTable& table, Cor
         handler(core, words);
         if constexpr (Timed) {
           const uint64_t now = ticks();
-          core.times->ticks[head.opcode / 16] += now - since;
-          core.times->count[head.opcode / 16]++;
+          core.times->add(static_cast<Family>(head.opcode / 16), now - since);
           since = now;
         }
         if (core.trap.kind != TrapKind::none) [[unlikely]] {

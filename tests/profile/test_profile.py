@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +33,7 @@ def profiled(request: pytest.FixtureRequest) -> tuple[dvm_graph.Model, Profile]:
 
 
 def lanes(run: Timeline) -> list[tuple[Span, ...]]:
-    return [run.host, *run.cores]
+    return [run.host, run.compiler, *run.cores]
 
 
 def matmul(text: str) -> onnx.ModelProto:
@@ -88,8 +89,8 @@ def test_every_launched_kernel_appears_once(profiled: tuple[dvm_graph.Model, Pro
 
 def test_only_the_first_run_compiles(profiled: tuple[dvm_graph.Model, Profile]) -> None:
     model, profile = profiled
-    compiled = {span.name: span.seconds for span in profile.first.host}
-    assert profile.typical.host == ()
+    compiled = {span.name: span.seconds for span in profile.first.compiler}
+    assert profile.typical.compiler == ()
     assert compiled == {k.name: k.compile_seconds for k in profile.kernels if k.compile_seconds}
     model.forget()
     model.run(bert_feeds())
@@ -100,7 +101,7 @@ def test_instructions_match_the_bytecode(profiled: tuple[dvm_graph.Model, Profil
     model, profile = profiled
     listed = model.disassemble(bert_feeds())
     for entry in profile.instructions():
-        assert entry.family == "tiles" or entry.family in listed
+        assert entry.family == "tiles" or all(f in listed for f in entry.family.split("+"))
         assert entry.count > 0
     assert profile.units()["cube"] > 0 and profile.units()["vector"] > 0
 
@@ -161,6 +162,38 @@ def test_vendor_calls_are_timed_and_named() -> None:
         assert call.name.startswith("NonZero") and 0 < call.seconds <= run.seconds
         assert run.vendor == call.seconds
     assert "NonZero" in str(profile)
+
+
+def test_joined_instructions_are_named(profiled: tuple[dvm_graph.Model, Profile]) -> None:
+    _, profile = profiled
+    names = [entry.family for entry in profile.instructions()]
+    groups = [name.split("+") for name in names if "+" in name]
+    assert {"v_exp", "v_erf"} <= {family for group in groups for family in group} | set(names)
+    assert len(set(names)) == len(names)
+
+
+def test_onnx_operators_share_the_time_of_kernels(
+    profiled: tuple[dvm_graph.Model, Profile],
+) -> None:
+    _, profile = profiled
+    entries = profile.onnx_operators()
+    assert any("MatMul" in name for name, _, _ in entries)
+    assert any("LayerNormalization" in name for name, _, _ in entries)
+    assert sum(seconds for _, _, seconds in entries) == pytest.approx(profile.typical.busy)
+    assert sum(launches for _, launches, _ in entries) == sum(k.launches for k in profile.kernels)
+
+
+def test_the_host_tells_what_it_did(profiled: tuple[dvm_graph.Model, Profile]) -> None:
+    _, profile = profiled
+    host = profile.typical.host
+    assert [span.category for span in host][:3] == ["bind", "memory", "stage"]
+    assert all(a.end <= b.start + 1e-9 for a, b in pairwise(host))
+    for lane in profile.typical.cores:
+        for work in lane:
+            assert any(
+                span.category == "stage" and span.start <= work.start <= work.end <= span.end
+                for span in host
+            )
 
 
 def test_nothing_to_launch() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from functools import cache
 
 import numpy as np
@@ -10,7 +11,7 @@ import onnx.parser
 import pytest
 
 import dvm_graph
-from dvm_graph.report import Report, SubgraphKind
+from dvm_graph.report import Report, SubgraphKind, Tensor
 from dvm_graph.rules.verdicts import Verdict
 from models import tiny_path
 
@@ -107,3 +108,35 @@ def test_text_and_json_say_the_same() -> None:
     for subgraph in data["subgraphs"]:
         assert subgraph["name"] in text
     assert f"{report.kernels} kernels" in text
+
+
+def test_a_repl_shows_a_line_and_a_notebook_a_table() -> None:
+    report = report_of("bert")
+    assert repr(report).startswith("<dvm_graph.Report: ")
+    assert len(repr(report)) < 300
+    page = report._repr_html_()
+    assert page.count("<tr>") == len(report.subgraphs) + 1
+    assert "<script" not in page
+
+
+def test_words_are_explained_where_they_are_used() -> None:
+    report = report_of("bert")
+    words = [line.split()[0] for line in report.legend()]
+    assert {"mix", "vector", "pattern"} <= set(words)
+    assert "vendor" not in words
+
+
+def test_a_model_of_vendor_operators_alone_says_so() -> None:
+    model = small("g (float[n] x) => (int64[1, c] y) { y = NonZero(x) }")
+    assert str(model.report()).startswith("NOTHING IS COMPILED")
+
+
+def test_what_is_computed_of_constants_at_every_run_is_flagged() -> None:
+    """A constant that a fallback keeps from being folded would be such a kernel."""
+    report = report_of("bert")
+    assert not any(subgraph.is_constant for subgraph in report.subgraphs)
+    weight = Tensor("weight.t", "f32", (3, 4))
+    kernel = replace(report.subgraphs[0], inputs=(), constants=(weight,), outputs=(weight,))
+    assert kernel.is_constant
+    flagged = replace(report, subgraphs=(kernel,))
+    assert "COMPUTED AT EVERY RUN" in str(flagged)

@@ -32,6 +32,7 @@
 
 #include "npu/host/placement.h"
 #include "vm/core.h"
+#include "vm/instruction_times.h"
 #include "vm/target.h"
 
 namespace dvm {
