@@ -58,10 +58,16 @@ def average_pool(builder: Builder, node: Node, operands: Operands) -> Results:
         return None
     total = builder.pool_sum(channels_last(builder, widened(builder, x)), window_over(axes))
     padded = bool(node.attrs.get("count_include_pad", 0))
-    rows, columns = (
-        _counts(builder, axis, index + 1, padded, total.dtype) for index, axis in enumerate(axes)
-    )
-    y = builder.div(total, builder.mul(rows, columns))
+    if padded and node.version < 19 and not node.attrs.get("ceil_mode", 0):
+        # onnxruntime counts the taps beyond the padded image, too, where that is the smaller one.
+        count = builder.scalar(axes[0].kernel * axes[1].kernel, total.dtype)
+    else:
+        rows, columns = (
+            _counts(builder, axis, index + 1, padded, total.dtype)
+            for index, axis in enumerate(axes)
+        )
+        count = builder.mul(rows, columns)
+    y = builder.div(total, count)
     return [channels_first(builder, builder.cast(y, x.dtype), x.rank)]
 
 

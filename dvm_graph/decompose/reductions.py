@@ -32,7 +32,7 @@ from dvm_graph.decompose.registry import Operands, Results, decomposition
 from dvm_graph.decompose.slicing import part
 from dvm_graph.ir import DType, Node, Value
 from dvm_graph.symbolic.builder import Builder
-from dvm_graph.symbolic.dims import add, equal, maximum, minimum, product
+from dvm_graph.symbolic.dims import add, equal, maximum, product
 
 Axes: TypeAlias = Sequence[int]
 Reduction: TypeAlias = Callable[[Builder, Value, Axes], Value]
@@ -180,9 +180,9 @@ def arg_of(builder: Builder, x: Value, axis: int, *, greatest: bool, last: bool)
     candidates = builder.select(wins, index, outside)
     pick = builder.reduce_max if last else builder.reduce_min
     y = pick(candidates, (axis,))
-    if not x.dtype.is_float:
+    if not x.dtype.is_float or shape_of(x)[axis] == 0:
         return y
-    first = part(builder, x, axis, 0, minimum(1, shape_of(x)[axis]))
+    first = part(builder, x, axis, 0, 1)  # also in runs where the axis is 0, and nothing is read
     return builder.select(builder.isnan(first), builder.scalar(0, DType.INT64), y)
 
 

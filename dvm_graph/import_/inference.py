@@ -78,6 +78,7 @@ def _infer_types(node: Node, model: onnx.ModelProto) -> Mapping[str, onnx.TypePr
         except (onnx.shape_inference.InferenceError, RuntimeError) as error:
             raise ShapeError(f"{_where(node)}: {error}") from error
         types = {info.name: info.type for info in inferred.graph.output}
+        _forget_rounded_extents(proto, types)
         if all(map(_has_rank, types.values())) or result_rank(node) is not None:
             return types
     try:
@@ -86,6 +87,18 @@ def _infer_types(node: Node, model: onnx.ModelProto) -> Mapping[str, onnx.TypePr
         if known:
             return types
         raise UnsupportedError(f"{_where(node)} ({proto.op_type}): {error}") from error
+
+
+def _forget_rounded_extents(node: onnx.NodeProto, types: Mapping[str, onnx.TypeProto]) -> None:
+    """Leaves open how many windows a pool has that rounds up.
+
+    onnx counts one that starts behind the image, which onnxruntime, as opset 22 says, does not.
+    """
+    pool = node.op_type in ("AveragePool", "LpPool", "MaxPool")
+    if pool and any(attribute.name == "ceil_mode" and attribute.i for attribute in node.attribute):
+        for proto in types.values():
+            for dim in proto.tensor_type.shape.dim[2:]:
+                dim.Clear()
 
 
 def _has_rank(proto: onnx.TypeProto) -> bool:

@@ -60,9 +60,9 @@ def assert_same_bits(actual: Sequence[Array], expected: Sequence[Array]) -> None
         assert mine.tobytes() == theirs.tobytes()
 
 
-def model_from_text(text: str) -> onnx.ModelProto:
-    """A checked model of ir version 10 and opset 21 from the text of its graph."""
-    model = onnx.parser.parse_model(f'<ir_version: 10, opset_import: ["" : 21]>\n{text}')
+def model_from_text(text: str, opset: int = 21) -> onnx.ModelProto:
+    """A checked model of ir version 10 from the text of its graph."""
+    model = onnx.parser.parse_model(f'<ir_version: 10, opset_import: ["" : {opset}]>\n{text}')
     onnx.checker.check_model(model, full_check=True)
     return model
 

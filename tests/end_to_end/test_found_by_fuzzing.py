@@ -195,3 +195,49 @@ def test_pads_of_pools_that_are_not_those_of_the_standard(op: str, pads: str, wi
     for width in (5, 6, 7, 9):
         x = np.arange(2 * width, dtype=np.float32).reshape(1, 2, width) - 3
         assert_all_close(optimized.run({"x": x}), session(model).run(None, {"x": x}))
+
+
+@pytest.mark.parametrize("dims", ["a, b, c", "?, ?, ?", None])
+@pytest.mark.parametrize(("shape", "axis"), [((0, 0, 7), 0), ((0, 0, 7), 1), ((0, 3, 0), 2)])
+def test_the_place_of_the_least_along_an_axis_of_0_has_extent_1(
+    dims: str | None, shape: tuple[int, ...], axis: int
+) -> None:
+    """The axis took the extent of the slice that says whether its first element is NaN: 0."""
+    dims = dims or ", ".join(map(str, shape))
+    x = np.zeros(shape, np.float32)
+    model = model_from_text(
+        f"least (float[{dims}] x) => (int64[?, ?, ?] y) {{ y = ArgMin<axis = {axis}>(x) }}"
+    )
+    (y,) = dvm_graph.optimize(model).run({"x": x})
+    assert y.shape == tuple(1 if at == axis else extent for at, extent in enumerate(shape))
+
+
+@pytest.mark.parametrize("opset", [7, 11, 18, 19, 22])
+@pytest.mark.parametrize(("extent", "kernel", "stride"), [(1, 2, 2), (2, 4, 3), (9, 4, 3)])
+def test_a_mean_over_a_window_that_is_larger_than_the_padded_image(
+    opset: int, extent: int, kernel: int, stride: int
+) -> None:
+    """Taps beyond the padded image did not count, which before opset 19 they do."""
+    model = model_from_text(
+        "mean (float[a, b, c, d] x) => (float[?, ?, ?, ?] y) { y = AveragePool<count_include_pad = 1,"
+        f" kernel_shape = [{kernel}, 2], strides = [{stride}, 1], pads = [0, 1, 0, 1]>(x) }}",
+        opset=opset,
+    )
+    x = np.random.default_rng(0).standard_normal((2, 3, extent, 5)).astype(np.float32)
+    (y,) = dvm_graph.optimize(model).run({"x": x})
+    (expected,) = session(model).run(None, {"x": x})
+    assert_all_close([y], [expected])
+
+
+@pytest.mark.parametrize("opset", [10, 18, 22])
+@pytest.mark.parametrize("dims", ["?, ?, ?, ?", "2, 3, 4, 1"])
+def test_indices_of_a_pool_that_rounds_up(opset: int, dims: str) -> None:
+    """onnx's inference counts a window behind the image, and the run's shape contradicted it."""
+    model = model_from_text(
+        f"""rounded (float[{dims}] x) => (float[?, ?, ?, ?] y, int64[?, ?, ?, ?] at) {{
+            y, at = MaxPool<ceil_mode = 1, kernel_shape = [3, 2], pads = [2, 1, 0, 1], strides = [3, 2]>(x)
+        }}""",
+        opset=opset,
+    )
+    x = np.random.default_rng(0).standard_normal((2, 3, 4, 1)).astype(np.float32)
+    assert_same_bits(dvm_graph.optimize(model).run({"x": x}), session(model).run(None, {"x": x}))
