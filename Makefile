@@ -85,6 +85,7 @@ $(VENV)/.python:
 
 $(VENV)/.package: pyproject.toml $(VENV)/.python
 	@$(RUN) .ci/check_toolchain.py compiler
+	@echo "Installing libraries into $(VENV), and building the C++ core: some minutes, once."
 	@$(PIP) 'pygraphviz>=2.0' || { $(RUN) .ci/check_toolchain.py graphviz; exit 1; }
 	$(PIP) 'scikit-build-core>=1.1' 'nanobind>=3.1' cmake ninja
 	$(PIP) --no-build-isolation --editable '.[test]'
@@ -96,6 +97,7 @@ $(VENV)/.lint: pyproject.toml $(VENV)/.python
 
 # torch first and alone, so that the pinned build is the one that the others find.
 $(VENV)/.torch: pyproject.toml $(VENV)/.python
+	@echo "Installing torch and transformers into $(VENV): some minutes, once."
 	$(PIP) torch==2.13.0
 	$(PIP) $$($(RUN) .ci/extra.py torch) click numpy onnx onnxruntime
 	@touch $@
