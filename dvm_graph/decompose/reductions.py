@@ -30,9 +30,9 @@ from dvm_graph.decompose.operands import (
 )
 from dvm_graph.decompose.registry import Operands, Results, decomposition
 from dvm_graph.decompose.slicing import part
-from dvm_graph.ir import DType, Node, Value
+from dvm_graph.ir import Dim, DType, Node, Value
 from dvm_graph.symbolic.builder import Builder
-from dvm_graph.symbolic.dims import add, equal, maximum, product
+from dvm_graph.symbolic.dims import add, equal, maximum, minimum, product
 
 Axes: TypeAlias = Sequence[int]
 Reduction: TypeAlias = Callable[[Builder, Value, Axes], Value]
@@ -157,14 +157,18 @@ def arg_extreme(builder: Builder, node: Node, operands: Operands) -> Results:
         builder,
         x,
         axis,
+        1,
         greatest=node.op == "ArgMax",
         last=bool(node.attrs.get("select_last_index", 0)),
     )
     return [y if node.attrs.get("keepdims", 1) else without_axes(builder, y, (axis,))]
 
 
-def arg_of(builder: Builder, x: Value, axis: int, *, greatest: bool, last: bool) -> Value:
-    """int64 positions of the extremes along an axis, which stays with extent 1.
+def arg_of(
+    builder: Builder, x: Value, axis: int, size: Dim, *, greatest: bool, last: bool
+) -> Value:
+    """int64 positions of the extremes along an axis, which stays with extent `size`: 1, also where
+    the axis is 0 and there are none to read, or its own where that is 0.
 
     As a search does that begins with the first element and takes what compares as better: NaN loses
     against all others, except that the first element wins if it is NaN. So an element always wins.
@@ -182,7 +186,7 @@ def arg_of(builder: Builder, x: Value, axis: int, *, greatest: bool, last: bool)
     y = pick(candidates, (axis,))
     if not x.dtype.is_float or shape_of(x)[axis] == 0:
         return y
-    first = part(builder, x, axis, 0, 1)  # also in runs where the axis is 0, and nothing is read
+    first = part(builder, x, axis, 0, size)
     return builder.select(builder.isnan(first), builder.scalar(0, DType.INT64), y)
 
 
@@ -192,7 +196,8 @@ def hardmax(builder: Builder, node: Node, operands: Operands) -> Results:
     if node.version < 13:
         return None
     axis = normalize_axis(node, node.attrs.get("axis", -1), x.rank)
-    winner = arg_of(builder, x, axis, greatest=True, last=False)
+    some = minimum(1, shape_of(x)[axis])
+    winner = arg_of(builder, x, axis, some, greatest=True, last=False)
     index = positions(builder, shape_of(x)[axis], axis, x.rank)
     chosen = builder.bitwise_and(builder.eq(index, winner), builder.eq(x, x))  # NaN is not
     return [builder.cast(chosen, x.dtype)]

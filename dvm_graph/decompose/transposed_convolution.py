@@ -53,6 +53,8 @@ def transposed_convolution(builder: Builder, node: Node, operands: Operands) -> 
     groups = int(node.attrs.get("group", 1))
     if weights is None or not x.dtype.is_float or x.rank not in (3, 4) or weights.ndim != x.rank:
         return None
+    if not np.isfinite(weights).all():  # the zeros around the image make NaN of them
+        return None
     if groups < 1 or len(weights) % groups != 0:
         return None
     axes = _axes(node, shape_of(x)[2:], weights.shape[2:])

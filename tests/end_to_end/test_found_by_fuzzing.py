@@ -241,3 +241,23 @@ def test_indices_of_a_pool_that_rounds_up(opset: int, dims: str) -> None:
     )
     x = np.random.default_rng(0).standard_normal((2, 3, 4, 1)).astype(np.float32)
     assert_same_bits(dvm_graph.optimize(model).run({"x": x}), session(model).run(None, {"x": x}))
+
+
+@pytest.mark.parametrize("fallbacks", ["if_needed", "always"])
+@pytest.mark.parametrize("dims", ["a, b", "3, 0"])
+def test_hardmax_over_nothing(dims: str, fallbacks: str) -> None:
+    model = model_from_text(f"hard (float[{dims}] x) => (float[{dims}] y) {{ y = Hardmax(x) }}")
+    compiled = dvm_graph.optimize(model, fallbacks=fallbacks)
+    (y,) = compiled.run({"x": np.zeros((3, 0), np.float32)})
+    assert y.shape == (3, 0)
+
+
+def test_weights_that_are_not_finite_reach_only_their_own_outputs() -> None:
+    """The zeros around a transposed convolution's image made NaN of them in its neighbours."""
+    model = model_from_text(
+        "up (float[n, 1, h, 1] x) => (float[n, 2, ?, 1] y)"
+        " <float[1, 2, 2, 1] w = {-0.5, 0.25, -2, nan}> { y = ConvTranspose(x, w) }"
+    )
+    x = np.array([-3, -2], np.float32).reshape(1, 1, 2, 1)
+    (y,) = dvm_graph.optimize(model).run({"x": x})
+    np.testing.assert_array_equal(y.ravel(), [1.5, 0.25, -0.5, 6, np.nan, np.nan])

@@ -203,37 +203,49 @@ def explained(case: Case, feeds: Feeds, mine: Sequence[Any], theirs: Sequence[An
 
 
 TO_INTEGERS = frozenset(("Cast", "CastLike", "QuantizeLinear", "DynamicQuantizeLinear"))
+OPEN_FOR_NAN = frozenset(("BitCast", "Hardmax"))
+"""The bits of a NaN, and who wins against it, which in onnxruntime hangs on the width of its vectors."""
 
 
 def _undefined(case: Case, feeds: Feeds) -> bool:
-    """Whether a number that no integer of the target's type is near is cast to it: what that gives
-    depends on the processor's instruction, and onnxruntime has several."""
+    """Whether an operator reads numbers for which nobody says what it gives (`_leaves_open`)."""
     model = onnx.ModelProto()
     model.CopyFrom(case.model)
     typed = onnx.shape_inference.infer_shapes(model)
     types = {v.name: v for v in (*typed.graph.value_info, *typed.graph.output, *typed.graph.input)}
     suspects = [
-        (types[node.input[0]], types[node.output[0]].type.tensor_type.elem_type)
+        (node.op_type, types[node.input[0]], types[node.output[0]].type.tensor_type.elem_type)
         for node in model.graph.node
-        if node.op_type in TO_INTEGERS and {node.input[0], node.output[0]} <= set(types)
+        if node.op_type in TO_INTEGERS | OPEN_FOR_NAN | {"LogSoftmax"}
+        and {node.input[0], node.output[0]} <= set(types)
     ]
-    suspects = [
-        (v, d) for v, d in suspects if v.type.tensor_type.elem_type in FLOATS and d in INTEGERS
-    ]
+    suspects = [(op, v, d) for op, v, d in suspects if v.type.tensor_type.elem_type in FLOATS]
     del model.graph.output[:]
-    model.graph.output.extend(value for value, _ in suspects)
+    model.graph.output.extend({v.name: v for _, v, _ in suspects}.values())
     if not suspects:
         return False
     try:
-        operands = Reference(model).run(feeds)
+        results = Reference(model).run(feeds)
     except Exception:
         return False
-    for operand, (_, dtype) in zip(operands, suspects, strict=True):
-        ends = np.iinfo(helper.tensor_dtype_to_np_dtype(dtype))
-        numbers = operand.astype(np.float64)
-        if not np.all((numbers > ends.min - 1.0) & (numbers < ends.max + 1.0)):
-            return True
-    return False
+    operands = {v.name: a for v, a in zip(model.graph.output, results, strict=True)}
+    return any(_leaves_open(op, operands[v.name], dtype) for op, v, dtype in suspects)
+
+
+def _leaves_open(op: str, operand: Array, dtype: int) -> bool:
+    """Whether numbers are cast to integers of which none is near, which gives what the processor's
+    instruction gives, and onnxruntime has several; NaN is compared or taken for bits; or a float64
+    `LogSoftmax` of onnxruntime, whose exponential takes NaN for a number, has no finite maximum.
+    """
+    numbers = operand.astype(np.float64)
+    if op in OPEN_FOR_NAN:
+        return bool(np.isnan(numbers).any())
+    if op == "LogSoftmax":
+        return operand.dtype == np.float64 and not np.isfinite(numbers).all()
+    if dtype not in INTEGERS:
+        return False
+    ends = np.iinfo(helper.tensor_dtype_to_np_dtype(dtype))
+    return not np.all((numbers > ends.min - 1.0) & (numbers < ends.max + 1.0))
 
 
 def _of_outputs(case: Case, feeds: Feeds, kept: Sequence[int]) -> tuple[Case, Feeds]:
