@@ -19,7 +19,7 @@ from dvm_graph.report import make_report
 from models import tiny_path
 
 for name in sys.argv[1:]:
-    compiled = compile_model(tiny_path(name), Options(), lambda stage, text: print(stage, text()))
+    compiled = compile_model(tiny_path(name), Options(), lambda done: print(done.name, done.text()))
     print(make_report(compiled))
 """
 

@@ -59,7 +59,7 @@ _MAX_TERMS = 40
 def bounds(dim: Dim, ranges: Ranges = NO_RANGES) -> Interval:
     """Bounds of a dim, given those of symbols (and of other atoms, where known)."""
     if isinstance(dim, int):
-        return (dim, dim)
+        return _saturated(dim, dim)
     if not ranges:
         return _default_bounds(dim)
     return polynomial_bounds(polynomial(dim), ranges)
@@ -74,14 +74,19 @@ def polynomial_bounds(poly: Polynomial, ranges: Ranges) -> Interval:
     low: float = 0
     high: float = 0
     for monomial, coefficient in poly.items():
-        first, last = _monomial_bounds(monomial, ranges)
-        low += coefficient * (first if coefficient > 0 else last)
-        high += coefficient * (last if coefficient > 0 else first)
+        scale = _saturated(coefficient, coefficient)
+        first, last = _times(scale, _monomial_bounds(monomial, ranges))
+        low += first
+        high += last
     return _saturated(low, high)
 
 
 def _saturated(low: float, high: float) -> Interval:
-    """Bounds of extents multiplied time and again would become numbers of millions of digits."""
+    """The interval, and beyond `_FARTHEST` everything.
+
+    Every number, product and sum goes through here, so that extents multiplied time and again become
+    no numbers of millions of digits, and what is multiplied by an infinite end fits into a float.
+    """
     return (
         -math.inf if low < -_FARTHEST else min(low, _FARTHEST),
         math.inf if high > _FARTHEST else max(high, -_FARTHEST),
@@ -252,7 +257,7 @@ def _floor(top: float, divisor: float) -> float:
 
 def _times(left: Interval, right: tuple[_End, _End]) -> Interval:
     products: list[Any] = [0 if 0 in (a, b) else a * b for a in left for b in right]
-    return (min(products), max(products))
+    return _saturated(min(products), max(products))
 
 
 def _power(base: Interval, power: int) -> Interval:

@@ -63,13 +63,13 @@ def test_dims_of_inputs() -> None:
 
 
 def test_dim_expressions_and_unnamed_dims() -> None:
-    model = parse("g (float[n] x) => (float[n] y) { y = Relu(x) }")
+    model = parse("g (float[n] x, float[past_seq] past) => (float[n] y) { y = Relu(x) }")
     shape = model.graph.input[0].type.tensor_type.shape
     shape.dim[0].dim_param = "Min(512, past_seq + 1)"
     shape.dim.add()
     shape.dim.add().dim_value = -1
     symbols = Symbols()
-    (x,) = load(model, symbols).inputs
+    x, _past = load(model, symbols).inputs
     assert x.shape is not None
     assert x.shape[0] == parse_dim("Min(512, past_seq + 1)", symbols)
     assert x.shape[1] != x.shape[2]

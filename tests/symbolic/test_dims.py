@@ -114,3 +114,15 @@ def test_fresh_symbols_are_new() -> None:
     first, second = symbols.fresh("n"), symbols.fresh("n")
     assert first != second
     assert [symbol.name for symbol in symbols.order] == ["n", "n_1"]
+
+
+@pytest.mark.parametrize("degree", [1, 8, 40])
+def test_bounds_of_numbers_beyond_floats(degree: int) -> None:
+    huge = 10**400
+    free = dims.opaque(dims.product([A] * 30))  # nothing bounds it from above
+    dim = dims.product([dims.minimum(dims.add(huge, A), free), *[dims.add(A, 1)] * degree])
+    for sign in (1, -1):
+        low, high = bounds(dims.mul(sign * huge, dim))
+        for number in (0, 1, 2**40):
+            result = sign * huge * min(huge + number, number**30) * (number + 1) ** degree
+            assert low <= result <= high
