@@ -19,7 +19,7 @@ import click
 from rich.console import Console
 from rich.progress import track
 
-from dvm_graph.backend.conformance import Outcome, Status, node_test_names, run_tests
+from dvm_graph.backend.conformance import Outcome, Status, node_tests, run_tests
 
 
 @click.command()
@@ -44,14 +44,14 @@ def main(pattern: str, as_json: bool, jobs: int, known: Path | None, verbose: bo
         re.compile(pattern)
     except re.error as error:
         raise click.BadParameter(f"{pattern!r} is no regular expression: {error}") from error
-    names = node_test_names(pattern)
-    if not names:
+    tests = node_tests(pattern)
+    if not tests:
         raise click.UsageError(f"no node test matches {pattern!r}")
     outcomes = sorted(
         track(
-            run_tests(names, jobs),
+            run_tests(tests, jobs),
             "onnx node tests",
-            total=len(names),
+            total=len(tests),
             console=Console(stderr=True),
             disable=as_json or not sys.stderr.isatty(),
         ),

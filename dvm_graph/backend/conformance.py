@@ -1,9 +1,10 @@
 """onnx's backend node tests, each isolated from the others.
 
-In: a filter and a number of jobs. Out: an `Outcome` per test, as they come. onnx's own runner
-compares, with the data and tolerance of each test.
+In: tests and a number of jobs. Out: an `Outcome` per test, as they come. onnx's own runner compares,
+with the data and tolerance of each test.
 
-Tests run in worker processes that take one test at a time. A worker that dies, or is silent for too
+Computing the data of all tests takes onnx many seconds: this process does it once. Tests run in
+worker processes that are handed one test at a time. A worker that dies, or is silent for too
 long and is stopped, costs the test it was running, not the run; another worker takes its place. A
 test is skipped when the model is valid but neither dvm_graph nor the vendor library can run it.
 """
@@ -20,12 +21,13 @@ from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from multiprocessing.connection import Connection, wait
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 import onnx
-from onnx.backend.base import Backend
+from onnx import numpy_helper
 from onnx.backend.test import BackendTest
+from onnx.backend.test.case.test_case import TestCase
 from onnx.backend.test.loader import load_node_model_tests
 
 from dvm_graph.backend import DvmBackend
@@ -33,7 +35,6 @@ from dvm_graph.errors import UnsupportedError
 
 TIMEOUT_SECONDS = 120.0
 """How long one test may take."""
-_NODE_TESTS = "OnnxBackendNodeModelTest"
 
 
 class Status(enum.Enum):
@@ -58,15 +59,15 @@ class Outcome:
         return self.status is Status.PASSED and self.vendor_operators == ()
 
 
-def node_test_names(pattern: str = "") -> list[str]:
-    """Names of onnx's node tests that a regular expression finds, sorted."""
+def node_tests(pattern: str = "") -> list[TestCase]:
+    """The node tests of onnx whose names a regular expression finds, sorted by name."""
     with np.errstate(all="ignore"):  # some tests compute their infinities by dividing by zero
-        names = {case.name for case in load_node_model_tests()}
-    return sorted(name for name in names if re.search(pattern, name))
+        tests = {test.name: test for test in load_node_model_tests()}
+    return [tests[name] for name in sorted(tests) if re.search(pattern, name)]
 
 
 def run_tests(
-    names: Sequence[str],
+    tests: Sequence[TestCase],
     jobs: int = 1,
     backend: type[DvmBackend] = DvmBackend,
     timeout: float = TIMEOUT_SECONDS,
@@ -74,12 +75,12 @@ def run_tests(
     """Runs tests in worker processes; yields outcomes as they come.
 
     Args:
-        names: from `node_test_names`.
+        tests: from `node_tests`.
         jobs: worker processes.
         backend: importable by the workers under its qualified name.
         timeout: seconds after which a test counts as crashed.
     """
-    pending = deque(names)
+    pending = deque(tests)
     workers: list[_Worker] = []
     try:
         workers += [_Worker(backend) for _ in range(min(jobs, len(pending)))]
@@ -106,8 +107,8 @@ class _Worker:
 
     def __init__(self, backend: type[DvmBackend]) -> None:
         self._backend = backend
-        self.test = ""
-        """The test it runs; empty: none."""
+        self.test: TestCase | None = None
+        """The test it runs, if any."""
         self._launch()
 
     def _launch(self) -> None:
@@ -121,34 +122,42 @@ class _Worker:
         """When the test began; None while the process is still starting."""
         self._ready = False
 
-    def start(self, test: str) -> None:
+    def start(self, test: TestCase) -> None:
         self.test = test
-        self._started = time.monotonic() if self._ready else None
-        self.connection.send(test)
+        if self._ready:
+            self._send(test)
 
     def poll(self, timeout: float) -> Outcome | None:
         """The outcome of the running test, if there is one by now."""
+        if self.test is None:
+            return None
+        name = self.test.name
         outcome: Outcome | None = None
         try:
             if self.connection.poll():
                 outcome = self._receive()
             elif self._started is not None and time.monotonic() - self._started > timeout:
-                outcome = Outcome(self.test, Status.CRASHED, f"no result after {timeout:g} s")
-        except (EOFError, ConnectionResetError):
+                outcome = Outcome(name, Status.CRASHED, f"no result after {timeout:g} s")
+        except (EOFError, ConnectionError):
             self._process.join()
             outcome = Outcome(
-                self.test, Status.CRASHED, f"the process ended with {self._process.exitcode}"
+                name, Status.CRASHED, f"the process ended with {self._process.exitcode}"
             )
         if outcome is not None:
-            self.test = ""
+            self.test = None
         return outcome
 
     def _receive(self) -> Outcome | None:
         message: Outcome | None = self.connection.recv()
         if message is None:  # the process is up: its test begins now
             self._ready = True
-            self._started = time.monotonic()
+            if self.test is not None:
+                self._send(self.test)
         return message
+
+    def _send(self, test: TestCase) -> None:
+        self._started = time.monotonic()
+        self.connection.send(test)
 
     def restart(self) -> None:
         self.stop()
@@ -163,52 +172,46 @@ class _Worker:
 # -- in the worker
 
 
-def _work(connection: Connection[Outcome | None, str], backend: type[DvmBackend]) -> None:
-    """Runs tests by name until the parent hangs up."""
-    _Recorder.backend = backend
-    with np.errstate(all="ignore"):
-        cases = BackendTest(_Recorder, __name__).test_cases[_NODE_TESTS]
+def _work(connection: Connection[Outcome | None, TestCase], backend: type[DvmBackend]) -> None:
+    """Runs tests until the parent hangs up."""
     connection.send(None)
     while True:
         try:
-            name = connection.recv()
+            test = connection.recv()
         except EOFError:
             return
-        connection.send(_run_test(cases, name))
+        connection.send(_run_test(test, backend))
 
 
-class _Recorder(Backend):
-    """Passes on to the backend under test, keeps what it prepared, and turns refusals to skips."""
+def _run_test(test: TestCase, backend: type[DvmBackend]) -> Outcome:
+    vendor: tuple[str, ...] | None = None
 
-    backend: ClassVar[type[Backend]] = DvmBackend
-    prepared: ClassVar[Any] = None
-    """The last DvmRepresentation."""
-
-    @classmethod
-    def prepare(cls, model: onnx.ModelProto, device: str = "CPU", **kwargs: Any) -> Any:
+    def run() -> None:
+        nonlocal vendor
+        assert test.model is not None  # node tests carry theirs
         try:
-            _Recorder.prepared = cls.backend.prepare(model, device, **kwargs)
+            prepared = backend.prepare(test.model)
         except UnsupportedError as error:
             raise unittest.SkipTest(str(error)) from error
-        return _Recorder.prepared
+        vendor = prepared.vendor_operators
+        for inputs, expected in test.data_sets or ():
+            outputs = prepared.run(_arrays(inputs))
+            BackendTest.assert_similar_outputs(
+                _arrays(expected), outputs, rtol=test.rtol, atol=test.atol
+            )
 
-    @classmethod
-    def supports_device(cls, device: str) -> bool:
-        return cls.backend.supports_device(device)
-
-
-def _run_test(cases: type[unittest.TestCase], name: str) -> Outcome:
-    _Recorder.prepared = None
     result = unittest.TestResult()
-    cases(f"{name}_cpu").run(result)
-    prepared = _Recorder.prepared
-    vendor = prepared.vendor_operators if prepared is not None else None
+    unittest.FunctionTestCase(run).run(result)
     if result.skipped:
-        return Outcome(name, Status.SKIPPED, result.skipped[0][1], vendor)
+        return Outcome(test.name, Status.SKIPPED, result.skipped[0][1], vendor)
     problems = result.errors + result.failures
     if problems:
-        return Outcome(name, Status.FAILED, _last_line(problems[0][1]), vendor)
-    return Outcome(name, Status.PASSED, "", vendor)
+        return Outcome(test.name, Status.FAILED, _last_line(problems[0][1]), vendor)
+    return Outcome(test.name, Status.PASSED, "", vendor)
+
+
+def _arrays(tensors: Sequence[Any]) -> list[Any]:
+    return [numpy_helper.to_array(x) if isinstance(x, onnx.TensorProto) else x for x in tensors]
 
 
 def _last_line(traceback: str) -> str:

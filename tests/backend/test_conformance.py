@@ -3,25 +3,31 @@
 from __future__ import annotations
 
 import json
+from importlib import import_module
 
 import pytest
 from click.testing import CliRunner
+from onnx.backend.test.case import node
 
 from dvm_graph.backend import __main__ as command
-from dvm_graph.backend.conformance import Outcome, Status, node_test_names, run_tests
+from dvm_graph.backend.conformance import Outcome, Status, node_tests, run_tests
 from tests.backend.vendor_backend import VendorBackend
 
 
 def by_name(names: list[str], **arguments: float) -> dict[str, Outcome]:
-    outcomes = list(run_tests(names, jobs=2, backend=VendorBackend, **arguments))
+    for name in names:  # of these operators alone: to compute the data of all tests takes long
+        import_module(f"{node.__name__}.{name.split('_')[1]}")
+    tests = {test.name: test for test in node._NodeTestCases}
+    chosen = [tests[name] for name in names]
+    outcomes = list(run_tests(chosen, jobs=2, backend=VendorBackend, **arguments))
     assert sorted(outcome.name for outcome in outcomes) == sorted(names)
     return {outcome.name: outcome for outcome in outcomes}
 
 
 def test_names_are_all_of_onnx() -> None:
-    names = node_test_names()
-    assert len(names) > 1500 and names == sorted(names)
-    assert node_test_names("^test_add$") == ["test_add"]
+    names = [test.name for test in node_tests()]
+    assert len(names) > 1500 and names == sorted(set(names))
+    assert [test.name for test in node_tests("^test_add$")] == ["test_add"]
 
 
 def test_each_outcome() -> None:
@@ -41,7 +47,7 @@ def test_each_outcome() -> None:
 
 
 def test_a_test_that_hangs_is_stopped() -> None:
-    outcomes = by_name(["test_ceil", "test_sub"], timeout=8)
+    outcomes = by_name(["test_ceil", "test_sub"], timeout=3)
     assert outcomes["test_ceil"].status is Status.CRASHED
     assert "no result" in outcomes["test_ceil"].reason
     assert outcomes["test_sub"].status is Status.PASSED
@@ -58,10 +64,8 @@ SAMPLE = [
 
 @pytest.fixture
 def sampled(monkeypatch: pytest.MonkeyPatch) -> CliRunner:
-    monkeypatch.setattr(command, "run_tests", lambda names, jobs: iter(SAMPLE))
-    monkeypatch.setattr(
-        command, "node_test_names", lambda pattern: ["x"] if pattern != "zzz" else []
-    )
+    monkeypatch.setattr(command, "run_tests", lambda tests, jobs: iter(SAMPLE))
+    monkeypatch.setattr(command, "node_tests", lambda pattern: ["x"] if pattern != "zzz" else [])
     return CliRunner()
 
 
