@@ -9,7 +9,7 @@ from dvm_graph.decompose.operands import normalize_axis, operand, required, shap
 from dvm_graph.decompose.registry import Operands, Results, decomposition
 from dvm_graph.ir import DType, Node, Value
 from dvm_graph.symbolic.builder import Builder
-from dvm_graph.symbolic.dims import product
+from dvm_graph.symbolic.dims import maximum, product
 
 
 def softmax(builder: Builder, x: Value, axes: Sequence[int]) -> Value:
@@ -88,7 +88,8 @@ def _likelihood_loss(
         return total
     if weight is not None:
         return builder.div(total, _sum_all(builder, weight))
-    return builder.div(total, dim_value(builder, product(shape_of(loss)), dtype))
+    count = maximum(1, product(shape_of(loss)))  # of nothing the mean is 0
+    return builder.div(total, dim_value(builder, count, dtype))
 
 
 def _sum_all(builder: Builder, x: Value) -> Value:

@@ -261,3 +261,13 @@ def test_weights_that_are_not_finite_reach_only_their_own_outputs() -> None:
     x = np.array([-3, -2], np.float32).reshape(1, 1, 2, 1)
     (y,) = dvm_graph.optimize(model).run({"x": x})
     np.testing.assert_array_equal(y.ravel(), [1.5, 0.25, -0.5, 6, np.nan, np.nan])
+
+
+def test_the_mean_loss_over_nothing_is_0() -> None:
+    model = model_from_text(
+        "loss (float[n, 4] x, int64[n] t) => (float y) { y = NegativeLogLikelihoodLoss(x, t) }"
+    )
+    (y,) = dvm_graph.optimize(model).run(
+        {"x": np.zeros((0, 4), np.float32), "t": np.zeros(0, np.int64)}
+    )
+    assert y == 0
