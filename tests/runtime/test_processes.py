@@ -93,6 +93,25 @@ def test_runs_inside_runs_of_vendor_operators(disturb: str) -> None:
     )
 
 
+def test_a_finalizer_runs_a_model_as_the_interpreter_ends() -> None:
+    said = in_child(
+        """
+        class Last:
+            def __init__(self, run):
+                self.me, self.run, self.write, self.feeds = self, run, os.write, OFF
+            def __del__(self):
+                self.run(self.feeds)
+                self.write(1, b"ran")
+
+        gc.disable()  # but at the end
+        model = dvm_graph.optimize(endless())  # a Loop runs aside
+        model.run(OFF)
+        Last(model.run)
+        """
+    )
+    assert said == "ran"
+
+
 @pytest.mark.parametrize("name", ["bert", "nonzero"])
 def test_daemon_threads_at_exit(name: str) -> None:
     in_child(
