@@ -92,13 +92,15 @@ def check(
     case: Case,
     others: Sequence[tuple[str, dvm_graph.Options]] = (),
     phase: Callable[[Phase], None] = lambda _: None,
+    net: type[Warning] = dvm_graph.RescueWarning,
 ) -> Report:
+    """`net`: the warning that is a finding; that of what rests in the net, where models are whole."""
     phase(Phase.REFERENCE)
     expected = _expected(case)
     if isinstance(expected, Skipped):
         return expected
     for name, options in (("default", dvm_graph.Options()), *others):
-        found = _check_one(case, expected, options, phase)
+        found = _check_one(case, expected, options, phase, net)
         if found is not None:
             return replace(found, variant=name)
     return None
@@ -129,6 +131,7 @@ def _check_one(
     expected: dict[int, list[Any]],
     options: dvm_graph.Options,
     phase: Callable[[Phase], None],
+    net: type[Warning],
 ) -> Finding | None:
     def found(kind: Kind, message: str, environment: int = 0) -> Finding:
         return Finding(kind, message, case.operators, environment=environment)
@@ -137,7 +140,7 @@ def _check_one(
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            warnings.simplefilter("error", dvm_graph.RescueWarning)  # nothing rests in the net
+            warnings.simplefilter("error", net)
             model = dvm_graph.optimize(case.data, options)
     except dvm_graph.DvmError as error:
         return found(Kind.REFUSED, f"optimize: {type(error).__name__}: {error}")
