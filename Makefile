@@ -48,7 +48,7 @@ bench: $(VENV)/.package $(VENV)/.bench models-base ## Compare with other engines
 	$(RUN) -c 'import dvm_graph'
 	$(RUN) -m benchmarks all $(BENCH)
 
-bench-conformance: $(VENV)/.package ## Run onnx's node tests; fail where docs/conformance.md says otherwise.
+conformance: $(VENV)/.package ## Run onnx's node tests; fail where docs/conformance.md says otherwise.
 	$(RUN) -m dvm_graph.backend --known docs/conformance.md
 
 docs: $(VENV)/.package $(VENV)/.bench ## Take the results of `make bench` into docs/performance.md.
