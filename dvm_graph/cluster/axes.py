@@ -8,7 +8,8 @@ kernel where the atoms of the value between them *unify*: equal extents become o
 whose extent is a provable multiple of another's is split in two.
 
 Invariants: bindings are only ever added, and `rollback` takes back all since a `mark`, so a failed
-attempt leaves no trace. A *rigid* atom is never split (the m, n and k axes of the cube unit, a
+attempt leaves no trace. Chains of bindings are cut short as they are followed, so that a long chain
+of operators costs no more for each than a short one. A *rigid* atom is never split (the m, n and k axes of the cube unit, a
 gathered axis).
 
 What it does not do: decide whether sharing is wanted; see `rules`.
@@ -36,7 +37,8 @@ class AxisSpace:
         self._extents: list[Dim] = []
         self._bindings: list[Atoms | None] = []
         self._rigid: list[bool] = []
-        self._trail: list[Atom] = []
+        self._trail: list[tuple[Atom, Atoms | None]] = []
+        """What was bound, and to what before."""
 
     # -- making atoms
 
@@ -66,8 +68,22 @@ class AxisSpace:
             if binding is None:
                 result.append(atom)
             else:
-                result.extend(self.resolve(binding))
+                result.extend(self._follow(atom, binding))
         return tuple(result)
+
+    def _follow(self, atom: Atom, binding: Atoms) -> Atoms:
+        """What a bound atom stands for, to which the atoms on the way are bound from now on."""
+        chain = [atom]
+        free = binding
+        while len(free) == 1 and (further := self._bindings[free[0]]) is not None:
+            chain.append(free[0])
+            free = further
+        if len(free) > 1:
+            free = self.resolve(free)
+        for link in chain:
+            if self._bindings[link] != free:
+                self._bind(link, free)
+        return free
 
     def flat(self, layout: Layout) -> Atoms:
         """All free atoms of a layout, outermost first."""
@@ -97,7 +113,8 @@ class AxisSpace:
 
     def rollback(self, mark: int) -> None:
         while len(self._trail) > mark:
-            self._bindings[self._trail.pop()] = None
+            atom, before = self._trail.pop()
+            self._bindings[atom] = before
 
     def unify(self, left: Iterable[Atom], right: Iterable[Atom]) -> tuple[Dim, Dim] | None:
         """Makes two sequences of atoms one, given that the products of their extents are equal.
@@ -187,8 +204,8 @@ class AxisSpace:
         return True
 
     def _bind(self, atom: Atom, to: Atoms) -> None:
+        self._trail.append((atom, self._bindings[atom]))
         self._bindings[atom] = to
-        self._trail.append(atom)
 
     def _bind_to_nothing(self, atom: Atom) -> None:
         if not self._rigid[atom]:

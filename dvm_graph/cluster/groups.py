@@ -9,7 +9,7 @@ Invariants: the quotient graph of the groups is acyclic, and `order` is a topolo
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Set
 from dataclasses import dataclass, field
 
 from dvm_graph.cluster.axes import Atom, Atoms, AxisSpace
@@ -29,6 +29,7 @@ class Group:
     inputs: dict[Value, list[tuple[Node, int]]]
     """Uses of values from outside."""
     results: dict[Value, None]
+    """Those that others use."""
     operators: int
     """Those that compute."""
     reduces: bool = False
@@ -95,17 +96,17 @@ class GroupGraph:
         """`groups` come in topological order."""
         self.at: list[Group | None] = list(groups)
         self.position: dict[Group, int] = {}
-        self.of: dict[Value, Group] = {}
+        made: dict[Value, Group] = {}
         for index, group in enumerate(self.at):
             assert group is not None
             self.position[group] = index
             for value in group.inputs:
-                producer = self.of.get(value)
+                producer = made.get(value)
                 if producer is not None:
                     producer.after[group] = None
                     group.before[producer] = None
             for value in group.results:
-                self.of[value] = group
+                made[value] = group
 
     @property
     def groups(self) -> list[Group]:
@@ -145,12 +146,18 @@ class GroupGraph:
                 stack.extend(group.after)
         return found
 
-    def merge(self, producer: Group, consumer: Group) -> Group:
+    def merge(self, producer: Group, consumer: Group, wanted: Set[Value]) -> Group:
         """One group of both, in the place of `consumer`; there must be no detour.
 
-        The caller sets `kind` and `spaces`.
+        `wanted` are values that others than the groups use. The caller sets `kind` and `spaces`.
         """
         self._reorder(producer, consumer)
+        others = [group for group in producer.after if group is not consumer]
+        results = {
+            value: None
+            for value in producer.results
+            if value in wanted or any(value in group.inputs for group in others)
+        }
         consumer.parts = _parts(producer, consumer)
         consumer.nodes = producer.nodes + consumer.nodes
         consumer.operators += producer.operators
@@ -163,8 +170,7 @@ class GroupGraph:
             consumer.inputs.setdefault(value, [])[:0] = uses
         for value in producer.results:
             consumer.inputs.pop(value, None)
-            self.of[value] = consumer
-        consumer.results = producer.results | consumer.results
+        consumer.results = results | consumer.results
         for group in producer.before:
             del group.after[producer]
             group.after[consumer] = None

@@ -256,7 +256,7 @@ class _Splitter:
         kind = consumer.kind if producer.kind is PartKind.VIEW else producer.kind
         if PartKind.CUBE in (producer.kind, consumer.kind):
             kind = PartKind.CUBE
-        merged = self._groups.merge(producer, consumer)
+        merged = self._groups.merge(producer, consumer, self._wanted)
         merged.kind = kind
         merged.spaces = meeting.spaces
         merged.guards.extend(meeting.guards)

@@ -15,7 +15,6 @@ functions do that while building.
 from __future__ import annotations
 
 import enum
-from collections import Counter
 from collections.abc import Callable
 
 import networkx as nx
@@ -100,7 +99,7 @@ def _check_structure(graph: Graph) -> None:
 
 
 def _check_operands(graph: Graph, node: Node, available: set[Value]) -> None:
-    uses: Counter[Node] = Counter()
+    uses: dict[Node, int] = {}
     for value in node.inputs:
         if value is None:
             continue
@@ -109,10 +108,10 @@ def _check_operands(graph: Graph, node: Node, available: set[Value]) -> None:
         if node not in graph.users(value):
             raise _fail(node, f"operand {value!r} does not list it as a user")
         if value.producer is not None:
-            uses[value.producer] += 1
-    edges = Counter(source for source, _ in graph.digraph.in_edges(node))
+            uses[value.producer] = uses.get(value.producer, 0) + 1
+    edges = {source: len(keys) for source, keys in graph.digraph.pred[node].items()}
     if edges != uses:
-        raise _fail(node, f"its edges come from {dict(edges)}, its operands from {dict(uses)}")
+        raise _fail(node, f"its edges come from {edges}, its operands from {uses}")
 
 
 # -- operators

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 
 import pytest
@@ -50,6 +51,20 @@ def test_rollback_leaves_no_trace(space: AxisSpace) -> None:
     space.rollback(mark)
     assert space.resolve([whole]) == (whole,)
     assert space.resolve([inner]) == (inner,)
+
+
+def test_rollback_undoes_chains_that_were_cut_short(space: AxisSpace) -> None:
+    """Chains of bindings longer than Python's stack, made and followed behind a mark, and taken back."""
+    s = space.facts.symbols.get("s")
+    atoms = [space.atom(s) for _ in range(5000)]
+    assert space.unify(atoms[:1], atoms[1:2]) is None
+    mark = space.mark()
+    for left, right in itertools.pairwise(atoms[1:]):
+        assert space.unify([left], [right]) is None
+        assert space.resolve(atoms[:1]) == space.resolve([right])
+    assert len(set(space.resolve(atoms))) == 1
+    space.rollback(mark)
+    assert space.resolve(atoms) == (atoms[1], *atoms[1:])
 
 
 def test_an_extent_of_one_has_no_atom(space: AxisSpace) -> None:
