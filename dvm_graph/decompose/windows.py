@@ -12,7 +12,7 @@ from dvm_graph.decompose.operands import integers, shape_of, text
 from dvm_graph.ir import Dim, Node, Value
 from dvm_graph.symbolic.builder import Builder
 from dvm_graph.symbolic.builder_methods import Window
-from dvm_graph.symbolic.dims import add, ceildiv, floordiv, less, less_equal, maximum, mul, sub
+from dvm_graph.symbolic.dims import add, ceildiv, floordiv, less_equal, maximum, minimum, mul, sub
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,5 +113,5 @@ def _axis(
     elif node.op in _POOLS and stride > 1 and begin + end < reach:
         # onnxruntime divides as C does, so that a window that is larger than the image by less than
         # a stride is one that is cut off.
-        size = maximum(size, less(reach + 1 - begin - end - stride, extent))
+        size = maximum(size, minimum(1, maximum(0, sub(extent, reach + 1 - begin - end - stride))))
     return WindowAxis(extent, kernel, stride, dilation, (begin, end), size)

@@ -143,8 +143,11 @@ def ceildiv(a: Dim, b: Dim) -> Dim:
 
 def truncdiv(a: Dim, b: Dim) -> Dim:
     """`a / b` rounded towards zero, as C and ONNX divide integers."""
-    if _certain_nonnegative(a) and _certain_nonnegative(b):
-        return floordiv(a, b)
+    if _certain_nonnegative(b):
+        if _certain_nonnegative(a):
+            return floordiv(a, b)
+        if _certain_nonnegative(add(a, sub(b, 1))):  # what lies between -b and 0 is rounded to 0
+            return floordiv(maximum(a, 0), b)
     if isinstance(a, int) and isinstance(b, int):
         if b == 0:
             return _divide_by_zero(a)

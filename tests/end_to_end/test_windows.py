@@ -412,3 +412,12 @@ def test_a_long_reduction_of_windows(window: str) -> None:
     windows = [kernel.text for kernel in listed if re.search("d_pool|d_depthwise", kernel.text)]
     assert any("workspace" in text for text in windows)
     assert_all_close(model.run(feeds), session(proto).run(None, feeds), reduction_length=131 * 127)
+
+
+def test_sizes_of_pools_read_as_arithmetic() -> None:
+    model = one_node("MaxPool", 4, 3, {"kernel_shape": [2, 3], "strides": [2, 3]})
+    _, _, height, width = dvm_graph.optimize(model).report().outputs[0].shape or ()
+    assert (height, width) == (
+        "Max((height//2), Min(1, height))",
+        "Max((width//3), Min(1, width))",
+    )

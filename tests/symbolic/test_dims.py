@@ -92,6 +92,9 @@ def test_exact_quotient_undoes_a_product(first: Tree, second: Tree) -> None:
         (dims.not_equal(dims.less(A, 5), 0), dims.less(A, 5)),
         (dims.product([A, 0, B]), 0),
         (dims.sub(dims.mul(A, B), dims.mul(B, A)), 0),
+        (dims.truncdiv(A, 3), dims.floordiv(A, 3)),
+        (dims.truncdiv(A, B), dims.floordiv(A, B)),
+        (dims.truncdiv(dims.sub(A, 2), 3), dims.floordiv(dims.maximum(dims.sub(A, 2), 0), 3)),
     ],
 )
 def test_simplifies(dim: Dim, expected: Dim) -> None:
@@ -126,3 +129,11 @@ def test_bounds_of_numbers_beyond_floats(degree: int) -> None:
         for number in (0, 1, 2**40):
             result = sign * huge * min(huge + number, number**30) * (number + 1) ** degree
             assert low <= result <= high
+
+
+@pytest.mark.parametrize("shift", range(-7, 3))
+@pytest.mark.parametrize("divisor", [1, 2, 5])
+def test_division_towards_zero(shift: int, divisor: int) -> None:
+    quotient = dims.truncdiv(dims.add(A, shift), divisor)
+    for a in range(12):
+        assert dims.substitute(quotient, {A: a}) == int((a + shift) / divisor)
