@@ -1,0 +1,255 @@
+"""What operators give where onnxruntime's answer is not the one to expect: `docs/edge_values.md` as a table.
+
+In: a node, its operands and what onnxruntime makes of them. Out: the results as documented, and which of
+their elements anything may be: where the documents promise no number, or only one of two. Elements, not
+operators or models: whatever else a model computes is compared.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import ml_dtypes
+import numpy as np
+import onnx
+from onnx import helper
+
+Array: TypeAlias = np.ndarray[Any, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One node, run on onnxruntime."""
+
+    node: onnx.NodeProto
+    opset: int
+    operands: Sequence[Any]
+    """None: left out."""
+    results: Sequence[Any]
+    again: Callable[[Sequence[Any]], Sequence[Any]]
+    """What onnxruntime gives for other operands of the same types."""
+
+    def attribute(self, name: str, default: Any) -> Any:
+        found = (helper.get_attribute_value(a) for a in self.node.attribute if a.name == name)
+        return next(found, default)
+
+    @property
+    def x(self) -> Array:
+        return np.asarray(self.operands[0])
+
+    @property
+    def numbers(self) -> Array:
+        """The first operand in float64."""
+        return self.x.astype(np.float64)
+
+
+@dataclass(frozen=True, slots=True)
+class Documented:
+    results: Sequence[Any]
+    open: Sequence[Array | None]
+    """Which elements of each result nobody promises."""
+
+
+Difference = Callable[[Step], "Documented | None"]
+DIFFERENCES: dict[str, Difference] = {}
+"""By operator; None: what onnxruntime gives is what is documented."""
+
+
+def _difference(*ops: str) -> Callable[[Difference], Difference]:
+    def register(function: Difference) -> Difference:
+        DIFFERENCES.update(dict.fromkeys(ops, function))
+        return function
+
+    return register
+
+
+def _left_open(step: Step, *masks: Array) -> Documented | None:
+    return Documented(step.results, masks) if any(mask.any() for mask in masks) else None
+
+
+def _replaced(step: Step, result: Array, *others: Any) -> Documented:
+    results = [result.astype(step.results[0].dtype), *step.results[1:]]
+    return Documented(results, [None, *others][: len(results)])
+
+
+def _is_float(array: Array) -> bool:
+    return array.dtype.kind == "f" or array.dtype == ml_dtypes.bfloat16
+
+
+# -- integers
+
+
+@_difference("Cast", "CastLike")
+def _cast(step: Step) -> Documented | None:
+    """Numbers that the integer type does not hold: what the processor's instruction gives."""
+    (y,) = step.results
+    if not _is_float(step.x) or y.dtype.kind not in "iu":
+        return None
+    ends = np.iinfo(y.dtype)
+    numbers = step.numbers
+    return _left_open(step, ~((numbers > ends.min - 1.0) & (numbers < ends.max + 1.0)))
+
+
+@_difference("QuantizeLinear")
+def _quantize(step: Step) -> Documented | None:
+    scale = np.abs(np.asarray(step.operands[1], np.float64)).min(initial=np.inf)
+    return _left_open(step, ~(np.abs(step.numbers) < scale * 2.0**31))
+
+
+@_difference("DynamicQuantizeLinear")
+def _dynamic_quantize(step: Step) -> Documented | None:
+    wrong = not np.isfinite(step.numbers).all()
+    return _left_open(step, *(np.full(np.shape(y), wrong) for y in step.results))
+
+
+@_difference("Pow")
+def _pow(step: Step) -> Documented | None:
+    """Integers wrap, where onnxruntime computes in float64."""
+    base, exponent = step.x, np.asarray(step.operands[1])
+    if base.dtype.kind not in "iu":
+        return None
+    if exponent.dtype.kind not in "iu":
+        numbers = step.numbers ** exponent.astype(np.float64)
+        ends = np.iinfo(base.dtype)
+        return _left_open(step, ~((numbers > ends.min - 1.0) & (numbers < ends.max + 1.0)))
+    wide, signed = base.astype(np.int64), exponent.astype(np.int64)
+    power = wide ** np.maximum(signed, 0)
+    unit = np.where(wide == 1, 1, np.where(wide == -1, 1 - 2 * (signed & 1), 0))
+    return _replaced(step, np.where(signed < 0, unit, power))
+
+
+def _axes(step: Step) -> tuple[int, ...]:
+    given = step.operands[1] if len(step.operands) > 1 else None
+    axes = step.attribute("axes", None) if given is None else np.asarray(given).tolist()
+    if not axes:
+        identity = step.attribute("noop_with_empty_axes", 0)
+        return () if identity else tuple(range(step.x.ndim))
+    return tuple(axis % step.x.ndim for axis in axes)
+
+
+@_difference("ReduceSum", "ReduceProd", "ReduceL1", "ReduceSumSquare")
+def _reduce(step: Step) -> Documented | None:
+    """Integers wrap, where onnxruntime stops at the ends of the type."""
+    if step.x.dtype.kind not in "iu":
+        return None
+    x = step.x
+    with np.errstate(all="ignore"):
+        terms = {"ReduceL1": np.abs, "ReduceSumSquare": np.square}.get(step.node.op_type, np.array)(
+            x
+        )
+    reduce: Any = np.prod if step.node.op_type == "ReduceProd" else np.sum
+    return _replaced(step, reduce(terms, _axes(step), x.dtype).reshape(step.results[0].shape))
+
+
+# -- maxima
+
+
+@_difference("ReduceMax", "ReduceMin")
+def _extreme(step: Step) -> Documented | None:
+    """NaN stays NaN; of nothing, the end of the type."""
+    if not _is_float(step.x):
+        return None
+    largest = step.node.op_type == "ReduceMax"
+    reduce: Any = np.max if largest else np.min
+    initial = -np.inf if largest else np.inf
+    y = reduce(step.numbers, _axes(step), initial=initial)
+    return _replaced(step, y.reshape(step.results[0].shape))
+
+
+@_difference("MaxPool", "GlobalMaxPool")
+def _max_pool(step: Step) -> Documented | None:
+    """NaN stays NaN, and -infinity, with which onnxruntime does not begin."""
+    if not _is_float(step.x):
+        return None
+    hides = np.asarray(step.again([np.isnan(step.numbers).astype(step.x.dtype)])[0]) > 0
+    y = step.results[0].astype(np.float64)
+    y = np.where(y <= float(ml_dtypes.finfo(step.x.dtype).min), -np.inf, y)
+    return _replaced(step, np.where(hides, np.nan, y), hides | np.isinf(y))
+
+
+@_difference("Hardmax")
+def _hardmax(step: Step) -> Documented | None:
+    """Who wins against NaN hangs on the width of vectors."""
+    return _left_open(step, _along(step, np.isnan(step.numbers), 1))
+
+
+@_difference("LogSoftmax")
+def _log_softmax(step: Step) -> Documented | None:
+    """In float64, onnxruntime's exponential takes NaN for a number."""
+    if step.x.dtype != np.float64:
+        return None
+    return _left_open(step, _along(step, ~np.isfinite(step.numbers), 1))
+
+
+def _along(step: Step, mask: Array, default: int) -> Array:
+    """Where any of the elements along the node's axis is set."""
+    axis = int(step.attribute("axis", default if step.opset < 13 else -1)) % max(1, mask.ndim)
+    axes = (axis,) if step.opset >= 13 else tuple(range(axis, mask.ndim))
+    return np.broadcast_to(mask.any(axis=axes, keepdims=True), mask.shape)
+
+
+# -- floats that are not finite
+
+
+@_difference("BitCast")
+def _bit_cast(step: Step) -> Documented | None:
+    """The bits of a NaN are nobody's promise."""
+    (y,) = step.results
+    if not _is_float(step.x):
+        return None
+    nan = np.isnan(step.numbers)
+    return _left_open(step, nan if nan.shape == y.shape else np.full(y.shape, nan.any()))
+
+
+@_difference("MeanVarianceNormalization")
+def _mean_variance(step: Step) -> Documented | None:
+    """Of equal numbers 0, but for the mean's rounding; onnxruntime divides 0 by 0."""
+    axes = tuple(step.attribute("axes", (0, 2, 3)))
+    x = step.numbers
+    if not x.size:
+        return None
+    equal = np.max(x, axes, keepdims=True) == np.min(x, axes, keepdims=True)
+    return _left_open(step, np.broadcast_to(equal & np.isfinite(x), x.shape))
+
+
+@_difference("Conv")
+def _conv(step: Step) -> Documented | None:
+    """The padding adds nothing to what weights that are not finite give, or NaN."""
+    weights = np.asarray(step.operands[1])
+    wild = ~np.isfinite(weights.astype(np.float64))
+    if not wild.any():
+        return None
+    ones = np.ones_like(step.x)
+    (inside,) = step.again([ones, wild.astype(weights.dtype)])
+    whole = wild.sum(axis=tuple(range(1, wild.ndim)))
+    return _left_open(step, inside < whole.reshape(-1, *(1,) * (wild.ndim - 2)))
+
+
+@_difference("Resize", "Upsample")
+def _resize(step: Step) -> Documented | None:
+    """Elements that are read with weight 0 are not read."""
+    mode = step.attribute("mode", b"nearest")
+    if mode == b"nearest" or not _is_float(step.x) or np.isfinite(step.numbers).all():
+        return None
+
+    def weight(mask: Array) -> Array:
+        return np.asarray(step.again([mask.astype(step.x.dtype), *step.operands[1:]])[0]) > 0
+
+    x = step.numbers
+    nan = weight(np.isnan(x)) | (weight(x == np.inf) & weight(x == -np.inf))
+    return _left_open(step, np.isnan(step.results[0].astype(np.float64)) & ~nan)
+
+
+FILLS = (np.nan, 0.0, -1e4, 1e4, 1.0, np.inf, -1.0, 0.3)
+
+
+def fill(result: Array, open_: Array, number: int) -> Array:
+    """The result with something of its type in what is open, another thing for each number."""
+    if result.dtype.kind in "iu":
+        ends = np.iinfo(result.dtype)
+        value: Any = (ends.min, ends.max, 0, 1, ends.max // 3, 2, 7, ends.min + 1)[number % 8]
+    else:
+        value = result.dtype.kind == "b" or FILLS[number % 8]
+    return np.where(open_, np.asarray(value).astype(result.dtype), result)
