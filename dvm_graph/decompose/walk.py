@@ -81,7 +81,8 @@ class _Walk:
         """By ONNX value, where that is not the value itself."""
         self._named: set[Value] = set()
         """Results that carry the name of an ONNX value."""
-        self._vendor_operators = 0
+        self._tentative = False
+        """Whether what is walked stands for a node only if no part of it is a vendor operator."""
 
     def run(self) -> Graph:
         source, graph = self._source, self._graph
@@ -102,14 +103,18 @@ class _Walk:
             raise CompileError(f"{value.name!r} is used, but its producer did not build it")
         return found
 
-    def _decompose(self, node: Node) -> None:
+    def _decompose(self, node: Node) -> bool:
+        """False: the node would be a vendor operator, where there is to be none."""
         operands = [None if value is None else self._value(value) for value in node.inputs]
         with self._builder.scope(node):
             ways = (self._try_native, self._try_body, self._try_branches)
             left_alone = not self._options.vendor_nodes.isdisjoint(node.origin)
             try:
-                if left_alone or not any(self._taken(way, node, operands) for way in ways):
+                if not left_alone and any(self._taken(way, node, operands) for way in ways):
+                    return True
+                if not self._tentative:
                     self._bind(node, self._vendor(node, operands))
+                return not self._tentative
             except (CompileError, ShapeError, UnsupportedError) as error:
                 error.nodes = error.nodes or node.origin
                 raise
@@ -121,7 +126,7 @@ class _Walk:
         Where a model has others, a way may break in any manner; then the vendor library has the node,
         and says what is wrong with it, or runs it after all.
         """
-        mark, vendor_operators = len(self._graph), self._vendor_operators
+        mark, tentative = len(self._graph), self._tentative
         try:
             return way(node, operands)
         except DvmError:
@@ -131,8 +136,9 @@ class _Walk:
                 "%s %s is not decomposed: %s: %s", node.op, node.name, type(error).__name__, error
             )
             self._take_back(mark)
-            self._vendor_operators = vendor_operators
             return False
+        finally:
+            self._tentative = tentative
 
     def _try_native(self, node: Node, operands: Sequence[Value | None]) -> bool:
         function = find(node)
@@ -160,14 +166,13 @@ class _Walk:
         return False
 
     def _decompose_all(self, nodes: Sequence[Node]) -> bool:
-        """False, and what was built is to be taken back: a part would be a vendor operator."""
-        vendor_operators = self._vendor_operators
-        for node in nodes:
-            self._decompose(node)
-            if self._vendor_operators > vendor_operators:
-                self._vendor_operators = vendor_operators
-                return False
-        return True
+        """False, and what was built is to be taken back: a part would be a vendor operator.
+
+        The first such part ends it, before anything is asked about that operator: each of bodies inside
+        bodies is walked once for the one around, however deep they lie.
+        """
+        self._tentative = True
+        return all(self._decompose(node) for node in nodes)
 
     def _try_branches(self, node: Node, operands: Sequence[Value | None]) -> bool:
         if node.domain or node.op != "If" or not _selectable(node, operands):
@@ -237,7 +242,6 @@ class _Walk:
         for value, deduced in zip(vendor.outputs, types, strict=False):
             _refine(value, deduced)
         self._graph.add(vendor)
-        self._vendor_operators += 1
         return vendor.outputs
 
     def _deduce_body(self, region: Graph, operands: Sequence[Value | None]) -> BodyResults | None:

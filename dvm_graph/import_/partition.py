@@ -32,6 +32,10 @@ _HELD_BY = {
 }
 """Types that hold all values of those narrower than a byte."""
 
+_CONSTANTS_APART = 4
+"""The first version of the format in which initializers need not be inputs as well; in those before,
+onnxruntime does not find initializers that only bodies read."""
+
 
 def partition_model(
     nodes: Sequence[Node],
@@ -84,8 +88,9 @@ def build_partition(
         initializer=[_initializer(value) for value in constants],
     )
     opset_imports = [helper.make_opsetid(domain, version) for domain, version in imports.items()]
+    oldest = helper.find_min_ir_version_for(opset_imports, ignore_unknown=True)
     return onnx.ModelProto(
-        ir_version=helper.find_min_ir_version_for(opset_imports, ignore_unknown=True),
+        ir_version=max(oldest, _CONSTANTS_APART),
         opset_import=opset_imports,
         graph=graph,
         producer_name="dvm_graph",

@@ -7,6 +7,8 @@ import onnx.parser
 import pytest
 
 import dvm_graph
+from dvm_graph.decompose import walk
+from dvm_graph.ir import Node
 from tests.decompose.reference import decomposed, session, vendor_operators
 
 IDENTITY = "b = Identity(x)"
@@ -95,3 +97,39 @@ def test_the_condition_may_have_one_axis() -> None:
     x = np.linspace(-1, 1, 6, dtype=np.float32).reshape(2, 3)
     (got,) = dvm_graph.optimize(parsed).run({"c": np.array([True]), "x": x, "y": x})
     np.testing.assert_allclose(got, -np.exp(x), rtol=1e-6)
+
+
+def nest(levels: int, innermost: str) -> onnx.ModelProto:
+    """Each `If` is all there is in a branch of the next."""
+    inner = f"r0 = {innermost}(x)"
+    for level in range(1, levels + 1):
+        inner = f"""r{level} = If (c) <
+          then_branch = p{level} () => (float[] r{level - 1}) {{ {inner} }},
+          else_branch = q{level} () => (float[] o{level}) {{ o{level} = Abs(x) }}
+        >"""
+    parsed = onnx.parser.parse_model(
+        f"""<ir_version: 8, opset_import: ["": 20]>
+        g (bool c, float[n] x) => (float[] r{levels}) {{ {inner} }}"""
+    )
+    return parsed
+
+
+@pytest.mark.parametrize("innermost", ["Neg", "Det"])
+def test_work_grows_with_the_depth_of_branches_and_not_exponentially(
+    innermost: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A nest of 24 took minutes: each level had the ones inside it walked several times."""
+    walked = []
+    decompose_node = walk._Walk._decompose
+
+    def count(self: walk._Walk, node: Node) -> bool:
+        walked.append(node)
+        return decompose_node(self, node)
+
+    monkeypatch.setattr(walk._Walk, "_decompose", count)
+    counts = []
+    for levels in (10, 20):
+        walked.clear()
+        decomposed(nest(levels, innermost))
+        counts.append(len(walked))
+    assert counts[1] <= 3 * counts[0]
