@@ -13,11 +13,12 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from dvm_graph.cluster import FusedSubgraph, HostDims, Launch, VendorCall
-from dvm_graph.ir import OPERATORS, Dim, Kind, Node, Value
+from dvm_graph.ir import OPERATORS, Kind, Node, Value
 from dvm_graph.kernels.plan import KernelCall, LaunchStep
 from dvm_graph.report.report import Operator, Report, Subgraph, SubgraphKind, Tensor, sides
 from dvm_graph.report.scopes import scope_of
 from dvm_graph.rules.verdicts import Decision, Verdict
+from dvm_graph.symbolic.aliases import Aliases
 
 if TYPE_CHECKING:
     from dvm_graph.pipeline import Compiled
@@ -28,34 +29,49 @@ _VENDOR_REASON = "no decomposition into basic operators: runs on onnxruntime"
 def make_report(compiled: Compiled) -> Report:
     """The report of a compiled model."""
     graph, record = compiled.graph, compiled.report
-    subgraphs = _Collector(compiled).collect()
+    symbols = tuple(str(symbol) for symbol in compiled.plan.dims.symbols)
+    collector = _Collector(compiled, Aliases(symbols))
+    inputs = tuple(collector.tensor(value) for value in graph.inputs)
+    subgraphs = collector.collect()
     constants = {v for node in graph.nodes for v in node.inputs if v is not None and v.is_constant}
     return Report(
-        inputs=tuple(_tensor(value) for value in graph.inputs),
+        inputs=inputs,
         outputs=tuple(
-            replace(_tensor(value), name=name)
+            replace(collector.tensor(value), name=name)
             for name, value in zip(graph.output_names, graph.outputs, strict=True)
         ),
         subgraphs=subgraphs,
         decisions=tuple(record.decisions),
-        symbols=tuple(str(symbol) for symbol in compiled.plan.dims.symbols),
+        symbols=symbols,
         basic_operators=record.basic_operators,
         launches=sum(isinstance(step, LaunchStep) for step in compiled.plan.steps),
         constant_bytes=sum(_bytes(value) for value in constants),
         vendor_operators=tuple(f"{node.attrs['op']} ({_title(node)})" for node in record.vendor),
         rescued=compiled.rescued,
+        aliases=collector.aliases,
     )
 
 
 class _Collector:
     """Turns the steps of one model into `Subgraph`s."""
 
-    def __init__(self, compiled: Compiled) -> None:
+    def __init__(self, compiled: Compiled, aliases: Aliases) -> None:
+        self._aliases = aliases
         self._steps = list(zip(compiled.schedule.steps, compiled.plan.steps, strict=True))
         self._judged = _judged(compiled.report.decisions)
         self._stored = set(compiled.graph.inputs)
         for step, _ in self._steps:
             self._stored.update(_results(step))
+
+    @property
+    def aliases(self) -> tuple[tuple[str, str], ...]:
+        """Of the dims of all tensors so far."""
+        return tuple(self._aliases.meanings.items())
+
+    def tensor(self, value: Value) -> Tensor:
+        dims = value.shape
+        shape = None if dims is None else tuple(self._aliases.extent(dim) for dim in dims)
+        return Tensor(value.name, value.dtype.short, shape)
 
     def collect(self) -> tuple[Subgraph, ...]:
         return tuple(self._all())
@@ -85,9 +101,9 @@ class _Collector:
             name=call.plan.name,
             kind=SubgraphKind(fused.kind.value),
             operators=tuple(_operator(node) for node in fused.nodes),
-            inputs=tuple(_tensor(value) for value in self._sources(fused.inputs)),
-            outputs=tuple(_tensor(value) for value in fused.outputs),
-            constants=tuple(_tensor(value) for value in constants),
+            inputs=tuple(self.tensor(value) for value in self._sources(fused.inputs)),
+            outputs=tuple(self.tensor(value) for value in fused.outputs),
+            constants=tuple(self.tensor(value) for value in constants),
             constant_bytes=sum(_bytes(value) for value in constants),
             verdict=verdict,
             reason=reason,
@@ -107,9 +123,9 @@ class _Collector:
             name=_title(node),
             kind=kind,
             operators=(_operator(node),),
-            inputs=tuple(_tensor(value) for value in self._sources(operands)),
-            outputs=tuple(_tensor(value) for value in node.outputs),
-            constants=tuple(_tensor(value) for value in constants),
+            inputs=tuple(self.tensor(value) for value in self._sources(operands)),
+            outputs=tuple(self.tensor(value) for value in node.outputs),
+            constants=tuple(self.tensor(value) for value in constants),
             constant_bytes=sum(_bytes(value) for value in constants),
             verdict=Verdict.SEPARATE if is_vendor else None,
             reason=_VENDOR_REASON if is_vendor else "dims that the host writes into a tensor",
@@ -184,15 +200,6 @@ def _operator(node: Node) -> Operator:
 
 def _title(node: Node) -> str:
     return ", ".join(node.origin) or node.name
-
-
-def _tensor(value: Value) -> Tensor:
-    shape = None if value.shape is None else tuple(_extent(dim) for dim in value.shape)
-    return Tensor(value.name, value.dtype.short, shape)
-
-
-def _extent(dim: Dim) -> int | str:
-    return dim if isinstance(dim, int) else str(dim)
 
 
 def _bytes(value: Value) -> int:

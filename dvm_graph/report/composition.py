@@ -32,6 +32,7 @@ from dvm_graph.report.scopes import Column, arrange
 _GUTTER = 70.0
 _ROW_GAP = 60.0
 _WANTED_ASPECT = 2.2
+_LEGEND_WIDTH = 160
 _POINTS_PER_INCH = 72.0
 _NODE_KEYS = (
     "id", "class", "label", "shape", "style", "fillcolor", "color", "fontcolor", "fontname",
@@ -186,11 +187,14 @@ def _add_heading(report: Report, picture: Drawing, title: str, top: float) -> No
         if kind in used
     )
     legend += "<TD>dashed pill: made elsewhere</TD>"
+    names = _names(report)
     label = (
-        '<<TABLE BORDER="0" CELLBORDER="0" CELLSPACING="6"><TR><TD ALIGN="LEFT" COLSPAN="6">'
+        '<<TABLE BORDER="0" CELLBORDER="0" CELLSPACING="6"><TR><TD ALIGN="LEFT" COLSPAN="7">'
         f'<FONT POINT-SIZE="20" COLOR="{INK}"><B>{escape(title)}</B></FONT>   '
         f'<FONT COLOR="{MUTED}">{summary}</FONT></TD></TR>'
-        f"<TR>{legend}</TR></TABLE>>"
+        f"<TR>{legend}<TD></TD></TR>"
+        + (f'<TR><TD ALIGN="LEFT" BALIGN="LEFT" COLSPAN="7">{names}</TD></TR>' if names else "")
+        + "</TABLE>>"
     )
     heading = pgv.AGraph(directed=True)
     looks = {"shape": "plain", "label": label, "fontname": FONT, "fontsize": "10"}
@@ -203,6 +207,18 @@ def _add_heading(report: Report, picture: Drawing, title: str, top: float) -> No
         pos=f"{width / 2:.2f},{top + height / 2:.2f}",
         **{"class": "heading"},
     )
+
+
+def _names(report: Report) -> str:
+    """What the names of long dims stand for, as many to a line as fit."""
+    lines: list[str] = []
+    for name, meaning in report.aliases:
+        entry = f"{name} = {meaning}"
+        if lines and len(lines[-1]) + len(entry) < _LEGEND_WIDTH:
+            lines[-1] += f";   {entry}"
+        else:
+            lines.append(entry)
+    return '<BR ALIGN="LEFT"/>'.join(map(escape, lines))
 
 
 def _numbers(text: str) -> tuple[float, ...]:

@@ -75,6 +75,7 @@ def _summary(report: Report) -> list[tuple[str, str]]:
         ("inputs", ", ".join(f"{tensor.name} {tensor}" for tensor in report.inputs)),
         ("outputs", ", ".join(f"{tensor.name} {tensor}" for tensor in report.outputs)),
         ("dims", ", ".join(report.symbols) or "all static"),
+        *((f"where {name} is", meaning) for name, meaning in report.aliases),
         ("constants", format_bytes(report.constant_bytes)),
     ]
 

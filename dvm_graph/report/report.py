@@ -41,7 +41,7 @@ class SubgraphKind(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class Tensor:
-    """A value, with its shape as text where it is symbolic."""
+    """A value, with its shape as text where it is symbolic; long dims go by a name (`Report.aliases`)."""
 
     name: str
     dtype: str
@@ -129,6 +129,8 @@ class Report:
     """Vendor operators that run on wider types, as onnxruntime has none for their own."""
     rescued: tuple[str, ...] = field(default=())
     """What the compiler failed at, and why; it runs on onnxruntime instead."""
+    aliases: tuple[tuple[str, str], ...] = field(default=())
+    """Names for long dims in the shapes of tensors, and what they stand for (`symbolic.aliases`)."""
 
     @property
     def kernels(self) -> int:

@@ -99,6 +99,8 @@ def _summary(report: Report) -> Iterator[str]:
     yield f"inputs     {_tensors(report.inputs)}"
     yield f"outputs    {_tensors(report.outputs)}"
     yield f"dims       {', '.join(report.symbols) or 'all static'}"
+    for number, (name, meaning) in enumerate(report.aliases):
+        yield f"{'' if number else 'where':<10} {name} = {meaning}"
     yield f"constants  {format_bytes(report.constant_bytes)}"
     if report.vendor_operators:
         yield from _wrapped("vendor     ", ", ".join(count_operators(report.vendor_operators)))
