@@ -64,7 +64,8 @@ class Meter:
 def _private_bytes() -> int:
     """Memory of this process without mapped files; 0 where the system does not say."""
     try:
-        _total, resident, shared, *_rest = Path("/proc/self/statm").read_text().split()
+        with Path("/proc/self/statm").open("rb", buffering=0) as file:  # asked after each stage
+            _total, resident, shared, *_rest = file.read().split()
     except (OSError, ValueError):
         return 0
     return (int(resident) - int(shared)) * os.sysconf("SC_PAGE_SIZE")

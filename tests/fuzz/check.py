@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import enum
+import functools
 import re
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -65,10 +66,19 @@ class Skipped:
 Report = Finding | Skipped | None
 
 
-def variants(index: int) -> tuple[tuple[str, dvm_graph.Options], ...]:
+Variant: TypeAlias = tuple[str, dvm_graph.Options]
+
+
+def variants(index: int) -> tuple[Variant, ...]:
     """Other ways to compile, of which a case takes one, by its number."""
+    found = _variants()
+    return (found[index % len(found)],)
+
+
+@functools.cache
+def _variants() -> tuple[Variant, ...]:
     limits = dvm_graph.FusionLimits
-    found = [
+    return (
         ("fuse=False", dvm_graph.Options(fuse=False)),
         ("stack=False", dvm_graph.Options(stack=False)),
         ("fallbacks=always", dvm_graph.Options(fallbacks="always")),
@@ -84,13 +94,12 @@ def variants(index: int) -> tuple[tuple[str, dvm_graph.Options], ...]:
         *((f"simd={level}", dvm_graph.Options(simd=level)) for level in simd_levels()),
         *((f"no {name}", dvm_graph.Options(disable_passes=frozenset((name,)))) for name in PASSES),
         ("no passes", dvm_graph.Options(disable_passes=frozenset(PASSES))),
-    ]
-    return (found[index % len(found)],)
+    )
 
 
 def check(
     case: Case,
-    others: Sequence[tuple[str, dvm_graph.Options]] = (),
+    others: Sequence[Variant] = (),
     phase: Callable[[Phase], None] = lambda _: None,
     net: type[Warning] = dvm_graph.RescueWarning,
 ) -> Report:

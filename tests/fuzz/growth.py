@@ -259,7 +259,8 @@ class Growth:
     def part(self, shapes: Sequence[Shape | None]) -> list[Shape]:
         """Shapes that broadcast with these: some dims 1, some leading ones left out."""
         first = shapes[0]
-        assert first is not None
+        if first is None:
+            raise RefusedError
         kept = [self.chance(0.7) for _ in first]
         leave = self.rng.randint(0, len(first)) if self.chance(0.4) else 0
         return [

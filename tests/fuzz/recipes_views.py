@@ -362,6 +362,8 @@ def compress(g: Growth) -> Value:
     x = g.ranked(types("Compress", g.opset), 1, 4)
     axis = g.choose((None, *range(x.rank)))
     mask = g.fresh(9, [(g.choose((1, 2, 3)),)] * g.breadth)
+    if not x.known:
+        raise RefusedError
     if any(math.prod(s) < 3 if axis is None else s[axis] < 3 for s in x.shapes):  # type: ignore[arg-type,index,operator]
         raise RefusedError
     return g.emit("Compress", [x, mask], {"axis": axis})
