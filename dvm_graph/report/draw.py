@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from dvm_graph.errors import InputError, output_path, writing
 from dvm_graph.report.collect import make_report
 from dvm_graph.report.composition import make_picture
+from dvm_graph.report.fonts import quiet_fonts
 from dvm_graph.report.page import make_page
 from dvm_graph.report.report import Report
 
@@ -38,12 +39,13 @@ def draw_report(report: Report, path: str | PathLike[str], title: str) -> None:
         raise InputError(
             f"cannot draw to {target.name!r}: the suffix has to be one of {', '.join(FORMATS)}"
         )
-    picture = make_picture(report, title)
-    if suffix == ".html":
-        svg = picture.draw(format="svg", prog="nop2").decode()
-        content = make_page(report, svg, title).encode()
-    else:
-        picture.graph_attr["bgcolor"] = "white"
-        content = picture.draw(format=suffix[1:], prog="nop2")
+    with quiet_fonts():
+        picture = make_picture(report, title)
+        if suffix == ".html":
+            svg = picture.draw(format="svg", prog="nop2").decode()
+            content = make_page(report, svg, title).encode()
+        else:
+            picture.graph_attr["bgcolor"] = "white"
+            content = picture.draw(format=suffix[1:], prog="nop2")
     with writing(target):
         target.write_bytes(content)

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import re
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 from xml.etree import ElementTree
@@ -14,6 +17,7 @@ import pytest
 import dvm_graph
 from dvm_graph.report import FORMATS, draw_report
 from dvm_graph.report.composition import make_picture
+from dvm_graph.report.fonts import quiet_fonts
 from dvm_graph.report.scopes import arrange, layer_of, scope_of
 from models import tiny_path
 from tests.report.samples import transformer
@@ -110,3 +114,30 @@ def test_scopes() -> None:
     assert scope_of({"pkg.torch.onnx.name_scopes": "not a list"}, ["x"]) == ""
     assert layer_of("encoder.layer.11.output") == "encoder.layer.11"
     assert layer_of("embeddings") is None
+
+
+def test_fonts_are_no_matter_for_stderr(tmp_path: Path) -> None:
+    code = (
+        "import os, sys; from dvm_graph.report import draw_report\n"
+        "from tests.report.samples import transformer\n"
+        "for name in 'ab': draw_report(transformer(1), os.path.join(sys.argv[1], name + '.png'), 'm')\n"
+        "os.write(2, b'heard')"
+    )
+    nowhere = {"HOME": "/nonexistent", "XDG_CACHE_HOME": "/nonexistent", "XDG_CONFIG_HOME": "/nonexistent"}  # fmt: skip
+    done = subprocess.run(
+        [sys.executable, "-c", code, str(tmp_path)],
+        cwd=Path(__file__).parents[2],
+        env=os.environ | nowhere | {"FONTCONFIG_FILE": str(tmp_path / "missing.conf")},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stderr == "heard"
+    assert (tmp_path / "b.png").read_bytes().startswith(MAGIC[".png"])
+
+
+def test_other_words_on_stderr_are_kept(capfd: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(ZeroDivisionError), quiet_fonts():
+        os.write(2, b"one\nFontconfig error: no writable cache\ntwo\n")
+        raise ZeroDivisionError
+    assert capfd.readouterr().err == "one\ntwo\n"
