@@ -81,7 +81,11 @@ def _shared_options(function: F) -> F:
             help="Shapes per workload that the recompiling engine is shown; by default few or none.",
         ),
         click.option(
-            "--mindspore-python", default="", help="Interpreter with MindSpore, for `operators`."
+            "--python",
+            "interpreters",
+            multiple=True,
+            metavar="ENGINE=PATH",
+            help="Interpreter of an environment for one engine; may be repeated.",
         ),
         click.option(
             "--output",
@@ -102,7 +106,7 @@ def _request(
     quick: bool,
     seed: int,
     static_shapes: int,
-    mindspore_python: str,
+    interpreters: Sequence[str],
     output: Path,
 ) -> Request:
     chosen = tuple(name for name in engines.split(",") if name)
@@ -113,8 +117,16 @@ def _request(
     if threads < 1:
         raise click.UsageError("--threads is at least 1")
     _read(output)  # what the run would add to, while there is time to choose another folder
-    setting = Setting(threads, mindspore_python)
+    setting = Setting(threads, dict(_interpreter(text) for text in interpreters))
     return Request(chosen, setting, repeats, quick, seed, static_shapes, output)
+
+
+def _interpreter(text: str) -> tuple[str, str]:
+    """Engine and path of `ENGINE=PATH`."""
+    engine, _, path = text.partition("=")
+    if engine not in ENGINES or not os.access(path, os.X_OK):
+        raise click.UsageError(f"--python {text}: has to be ENGINE=PATH of an interpreter")
+    return engine, path
 
 
 @click.group()

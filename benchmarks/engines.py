@@ -84,6 +84,10 @@ class DvmGraph(Engine):
         )
 
 
+class DvmGraphEarlier(DvmGraph):
+    """Another version, installed editable in an environment of its own: to see what a change costs or gains."""
+
+
 class DvmGraphBf16(DvmGraph):
     """Rounds the operands of matrix products."""
 
@@ -234,8 +238,11 @@ class MindSpore(Engine):
         return [np.array(result.asnumpy())]
 
 
+EARLIER = "dvm_graph_earlier"
+
 ENGINES: Mapping[str, type[Engine]] = {
     "dvm_graph": DvmGraph,
+    EARLIER: DvmGraphEarlier,
     "dvm_graph_bf16": DvmGraphBf16,
     "onnxruntime": OnnxRuntime,
     "openvino": OpenVino,
@@ -246,7 +253,7 @@ ENGINES: Mapping[str, type[Engine]] = {
     "mindspore": MindSpore,
 }
 
-DEFAULT = tuple(name for name, engine in ENGINES.items() if not engine.rounds)
+DEFAULT = tuple(n for n, engine in ENGINES.items() if not engine.rounds and n != EARLIER)
 """Those that take part where none are named."""
 
 

@@ -15,7 +15,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from importlib.util import find_spec
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -24,7 +24,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.engines import ENGINES
+from benchmarks.engines import EARLIER, ENGINES
 from benchmarks.messages import Ceilings, Memory, Visit, feed_file
 from benchmarks.workload import Feeds, Source
 
@@ -41,19 +41,21 @@ class Setting:
     """How every engine of a run is started."""
 
     threads: int
-    mindspore_python: str = ""
-    """Interpreter of an environment with MindSpore in it, which pins another numpy."""
+    interpreters: Mapping[str, str] = field(default_factory=dict)
+    """By engine: that of an environment of its own, for packages that pin another numpy, or another version."""
 
 
 def missing(engine: str, setting: Setting) -> str:
     """Why an engine cannot take part; empty if it can."""
-    if engine == "mindspore" and setting.mindspore_python:
+    if engine in setting.interpreters:
         return ""
+    if engine == EARLIER:
+        return f"give --python {EARLIER}=PATH"
     names = dict.fromkeys(name.partition(".")[0] for name in ENGINES[engine].packages)
     absent = [name for name in names if find_spec(name) is None]
     if not absent:
         return ""
-    hint = "; give --mindspore-python" if engine == "mindspore" else ""
+    hint = "; give --python mindspore=PATH" if engine == "mindspore" else ""
     return f"not installed: {', '.join(absent)}{hint}"
 
 
@@ -65,9 +67,9 @@ class Worker:
         self._threads = setting.threads
         self._scratch = tempfile.mkdtemp(prefix="dvm-bench-")
         ours, theirs = socket.socketpair()
-        python = setting.mindspore_python if engine == "mindspore" else ""
+        python = setting.interpreters.get(engine, sys.executable)
         self._process = subprocess.Popen(
-            [python or sys.executable, "-m", "benchmarks.worker", engine, str(theirs.fileno())],
+            [python, "-m", "benchmarks.worker", engine, str(theirs.fileno())],
             cwd=_ROOT,
             env={**os.environ, **self._environment(keeps_memory)},
             pass_fds=[theirs.fileno()],

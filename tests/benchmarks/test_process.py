@@ -89,8 +89,9 @@ def test_an_engine_without_its_package_is_named(monkeypatch: pytest.MonkeyPatch)
     assert missing("onnxruntime", SETTING) == ""
     monkeypatch.setattr("benchmarks.process.find_spec", lambda name: None)
     assert missing("openvino", SETTING) == "not installed: openvino"
-    assert "--mindspore-python" in missing("mindspore", SETTING)
-    assert missing("mindspore", Setting(1, "/usr/bin/python3")) == ""
+    assert "--python mindspore=PATH" in missing("mindspore", SETTING)
+    assert missing("mindspore", Setting(1, {"mindspore": "/usr/bin/python3"})) == ""
+    assert "--python" in missing("dvm_graph_earlier", SETTING)
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="relies on Linux's parent-death signal")
