@@ -140,7 +140,7 @@ def _fuse_and_lower(graph: Graph, facts: Facts, options: Options, stages: _Stage
     )
     schedule = stages.done("stack", stack(subgraphs, facts, options), print_schedule)
     plan = stages.done("lower_kernels", lower_kernels(schedule, facts, options), print_plan)
-    verify_plan(plan, most_samples=1)
+    verify_plan(plan, facts, most_samples=1)
     return Compiled(graph, plan, schedule, facts)
 
 

@@ -12,9 +12,10 @@ What must hold, by structure, for all dims:
     writes, its fallback writes
   * no two calls of a stage write the same value, unless each writes a part of it
 
-And for the dims of `samples`, element by element: what is read was written before, nothing lies outside its value,
-every result is written wholly, and a fallback writes what its kernel writes. Accesses of more than
-`_MOST_ELEMENTS` elements are left out there; at a run, C++ holds every access to its buffer (vm/verify.h).
+And for all dims, by proof (`coverage`): what is read was written before, nothing lies outside its value, every
+result is written wholly, and a fallback writes what its kernel writes. Plans of which that is not shown are followed
+element by element for the dims of `samples`, but for accesses of more than `_MOST_ELEMENTS` elements, and are held to
+it by numbers at each run.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dvm_graph.errors import CompileError, ShapeError
+from dvm_graph.kernels.coverage import check_at_run, prove_coverage
 from dvm_graph.kernels.plan import (
     NO_SLOT,
     WINDOW_SIZES,
@@ -43,7 +45,7 @@ from dvm_graph.kernels.plan import (
     Storage,
     VendorStep,
 )
-from dvm_graph.symbolic import evaluate
+from dvm_graph.symbolic import Facts, evaluate
 
 _MOST_ELEMENTS = 1 << 12
 """Of an access, and of a value, that are followed element by element."""
@@ -56,13 +58,20 @@ Written: TypeAlias = dict[int, NDArray[np.bool_] | None]
 """The elements of values that are written so far; None: all, of a value too large to follow."""
 
 
-def verify_plan(plan: ModelPlan, most_samples: int = len(_EXTENTS)) -> None:
-    """Raises a CompileError where the plan breaks its contract."""
+def verify_plan(
+    plan: ModelPlan, facts: Facts | None = None, most_samples: int = len(_EXTENTS)
+) -> None:
+    """Raises a CompileError where the plan breaks its contract; `facts` are what may be assumed of its dims."""
     for call in _calls(plan.steps):
         _KernelVerifier(call.plan).run()
     _follow(plan, None)
+    coverage = None if facts is None else prove_coverage(plan, facts)
+    if coverage is not None and not coverage.open:
+        return
     for dims in islice(samples(plan), most_samples):
         _follow(plan, dims)
+    if coverage is not None:
+        check_at_run(plan, coverage)
 
 
 def samples(plan: ModelPlan) -> Iterator[list[int]]:

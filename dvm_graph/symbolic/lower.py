@@ -102,6 +102,13 @@ class DimTable:
             known = self._slots[dim] = self._lower(dim)
         return known
 
+    def dims(self) -> dict[int, Dim]:
+        """The dims that were asked for, by slot; of equal ones the first."""
+        known: dict[int, Dim] = {}
+        for dim, slot in self._slots.items():
+            known.setdefault(slot, dim)
+        return known
+
     def predicate(self, op: str, a: Dim, b: Dim) -> int:
         """The slot of a comparison (`eq ne lt le`) of dims, or of `and`/`or` of conditions."""
         return self.emit(op, self.slot(a), self.slot(b))

@@ -40,7 +40,7 @@ def test_stages_in_a_wrong_order_are_found(monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setattr(pipeline, "stack", wrong)
     with pytest.raises(CompileError, match="is wrong"):  # the plan's verifier sees it first
         validate(model, fuse=False)
-    monkeypatch.setattr(pipeline, "verify_plan", lambda plan, most_samples: None)
+    monkeypatch.setattr(pipeline, "verify_plan", lambda plan, facts, most_samples: None)
     findings = validate(model, fuse=False).findings
     assert {finding.where for finding in findings} == {"whole run"}
 
@@ -56,7 +56,7 @@ def test_parts_of_a_concat_in_each_others_place_are_found(monkeypatch: pytest.Mo
         return replace(place, offset=place.offset - 3) if place.offset == 4 else place
 
     monkeypatch.setattr(ValueTable, "place", wrong)
-    monkeypatch.setattr(pipeline, "verify_plan", lambda plan, most_samples: None)
+    monkeypatch.setattr(pipeline, "verify_plan", lambda plan, facts, most_samples: None)
     findings = validate(model).findings
     assert findings
     assert {finding.where for finding in findings} == {"whole run"}

@@ -1,0 +1,255 @@
+"""Coverage, shown for all dims: every access of a plan touches what is there.
+
+In: a `ModelPlan` and the facts of its model. Out: a `Coverage`: how many accesses there are, and which of them
+nothing was shown about. Shown are, by proof over symbolic dims (`regions`):
+
+  * stores to a value, of all calls together, write every element of it, and each once
+  * a kernel, where its guard holds, writes what its fallback writes
+  * a load, gather or window reads inside its value, and only what was written by then
+
+What is not shown is no error: `verify` looks at it with numbers. And at every run C++ holds each access to its
+value (vm/verify.h), and the `DimCheck`s of `check_at_run` say that as much is written to a value as it has.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+from dvm_graph.ir import Dim
+from dvm_graph.kernels.plan import (
+    NO_SLOT,
+    WINDOW_SIZES,
+    DimCheck,
+    KernelCall,
+    KernelPlan,
+    LaunchStep,
+    ModelPlan,
+    PlanNode,
+    Slot,
+)
+from dvm_graph.kernels.regions import Box, Regions, Step
+from dvm_graph.symbolic import Facts, add, product
+
+_Written: TypeAlias = dict[int, list[Box]]
+"""What kernels wrote of their values so far."""
+_Stores: TypeAlias = list[tuple[int, str]]
+"""Values that are stored to, and by whom."""
+
+_MOST_PARTS = 64
+"""Of a value, in boxes; one that is joined from more is left to numbers."""
+
+
+@dataclass(slots=True)
+class Coverage:
+    """What was shown about the accesses of a plan."""
+
+    accesses: int = 0
+    open: list[str] = field(default_factory=list)
+    """Those that nothing was shown about, in words."""
+    unfilled: dict[int, Dim] = field(default_factory=dict)
+    """Of them, values that may not be written wholly: how many elements are written."""
+
+    @property
+    def proven(self) -> int:
+        return self.accesses - len(self.open)
+
+
+def prove_coverage(plan: ModelPlan, facts: Facts) -> Coverage:
+    return _Prover(plan, facts).run()
+
+
+def check_at_run(plan: ModelPlan, coverage: Coverage) -> None:
+    """Has each run count what is written to values that were not shown to be written wholly."""
+    for value, written in coverage.unfilled.items():
+        described = plan.values[value]
+        size = plan.dims.slot(product(plan.dims.dims()[slot] for slot in described.shape))
+        condition = plan.dims.emit("eq", plan.dims.slot(written), size)
+        reason = f"what the compiler made: kernels write {written} elements of {described.name}"
+        plan.checks.append(DimCheck(condition, reason))
+
+
+class _Prover:
+    def __init__(self, plan: ModelPlan, facts: Facts) -> None:
+        self._plan = plan
+        self._dims = plan.dims.dims()
+        self._regions = Regions(facts)
+        self._guarded: dict[Slot, Regions] = {NO_SLOT: self._regions}
+        self._guard: Slot = NO_SLOT
+        """That of the kernel that is looked at: it holds."""
+        self._coverage = Coverage()
+        self._boxes: dict[tuple[object, ...], Box] = {}
+        self._answers: dict[tuple[object, ...], bool] = {}
+
+    def run(self) -> Coverage:
+        written: _Written = {}
+        stores: _Stores = []
+        for step in self._plan.steps:
+            if isinstance(step, LaunchStep):
+                for stage in step.stages:
+                    results = [self._call(call, written, stores) for call in stage]
+                    for result in results:
+                        _add(written, result)
+        for value, words in stores:
+            self._count(self._fills(value, written[value]), words)
+        return self._coverage
+
+    def _call(self, call: KernelCall, before: _Written, stores: _Stores) -> _Written:
+        """What a call writes whether or not its guard holds, which its fallback says."""
+        if not call.fallback:
+            return self._kernel(call.plan, before, stores)
+        seen, result = dict(before), dict[int, list[Box]]()
+        inner: _Stores = []
+        for part in call.fallback:
+            more = self._call(part, seen, inner)
+            _add(seen, more)
+            _add(result, more)
+        own: _Stores = []
+        with self._where(call.guard):
+            written = self._kernel(call.plan, before, own)
+            for value, words in own:
+                self._count(self._equal(value, written[value], result.get(value, [])), words)
+        for value, words in inner:
+            if value in written:
+                stores.append((value, words))
+            else:
+                self._count(self._fills(value, result[value]), words)
+        return {value: result.get(value, []) for value in written}
+
+    @contextmanager
+    def _where(self, guard: Slot) -> Iterator[None]:
+        before = self._regions, self._guard
+        if guard not in self._guarded:
+            self._guarded[guard] = self._regions.where(self._dims.get(guard, 1))
+        self._regions, self._guard = self._guarded[guard], guard
+        yield
+        self._regions, self._guard = before
+
+    def _kernel(self, plan: KernelPlan, before: _Written, stores: _Stores) -> _Written:
+        result: _Written = {}
+        for node in plan.nodes:
+            if node.access < 0:
+                continue
+            access = plan.accesses[node.access]
+            words = f"{node.op} of {self._plan.values[access.value].name} in {plan.name}"
+            if node.op == "store":
+                _add(result, {access.value: [self._box(plan, node)]})
+                stores.append((access.value, words))
+            elif node.window:
+                self._count(self._reads_window(plan, node, before), words)
+            else:
+                box = self._box(plan, node)
+                self._count(self._reads(access.value, box, before), words)
+        return result
+
+    def _count(self, shown: bool, words: str) -> None:
+        self._coverage.accesses += 1
+        if not shown:
+            self._coverage.open.append(words)
+
+    # -- values
+
+    def _size(self, value: int) -> Dim:
+        return product(self._dim(slot) for slot in self._plan.values[value].shape)
+
+    def _dim(self, slot: Slot) -> Dim:
+        return 0 if slot == NO_SLOT else self._dims[slot]
+
+    def _is_whole(self, value: int, boxes: Sequence[Box]) -> bool:
+        size = self._size(value)
+        key = (self._guard, tuple(boxes), size)
+        known = self._answers.get(key)
+        if known is None:
+            joined = self._regions.union(boxes) if len(boxes) <= _MOST_PARTS else boxes
+            known = len(joined) == 1 and self._regions.covers(joined[0], size)
+            self._answers[key] = known
+        return known
+
+    def _fills(self, value: int, boxes: Sequence[Box]) -> bool:
+        whole = self._is_whole(value, boxes)
+        if not whole:
+            counts = (product(extent for extent, _ in box.steps) for box in boxes)
+            self._coverage.unfilled[value] = functools.reduce(add, counts)
+        return whole
+
+    def _equal(self, value: int, left: Sequence[Box], right: Sequence[Box]) -> bool:
+        if self._is_whole(value, left) and self._is_whole(value, right):
+            return True
+        first, second = (self._regions.union(boxes) for boxes in (left, right))
+        return len(first) == len(second) and all(
+            any(self._regions.same(box, other) for other in second) for box in first
+        )
+
+    def _reads(self, value: int, box: Box, before: _Written) -> bool:
+        boxes = before.get(value)
+        if boxes is not None and not self._is_whole(value, boxes):
+            return any(self._regions.same(box, part) for part in self._regions.union(boxes))
+        return self._within(value, box)
+
+    def _within(self, value: int, box: Box) -> bool:
+        size = self._size(value)
+        key = (self._guard, box, size)
+        known = self._answers.get(key)
+        if known is None:
+            known = self._answers[key] = self._regions.within(box, size)
+        return known
+
+    # -- accesses
+
+    def _box(self, plan: KernelPlan, node: PlanNode) -> Box:
+        """What a load, store or gather touches."""
+        access = plan.accesses[node.access]
+        steps = self._steps(plan, node, access.strides)
+        if node.op == "gather":
+            steps.append((self._dim(node.limit), self._dim(node.offset)))
+        if access.packed_panels:
+            steps.append(
+                (product(self._dim(s) for s in self._plan.values[access.value].shape[1:]), 1)
+            )
+        stored = node.op == "store"
+        key = (self._guard, stored, access.offset, *steps)
+        known = self._boxes.get(key)
+        if known is None:
+            make = self._regions.stored if stored else self._regions.read
+            known = self._boxes[key] = make(self._dim(access.offset), steps)
+        return known
+
+    def _steps(self, plan: KernelPlan, node: PlanNode, strides: Sequence[Slot]) -> list[Step]:
+        return [
+            (self._dim(plan.extents[axis]), self._dim(stride))
+            for axis, stride in enumerate(strides)
+            if node.axes >> axis & 1
+        ]
+
+    def _reads_window(self, plan: KernelPlan, node: PlanNode, before: _Written) -> bool:
+        """Pixels, and the weights of taps, lie in their values; windows are numbered within the images, channels
+        within a pixel.
+        """
+        size = {n: self._dim(s) for n, s in zip(WINDOW_SIZES, node.window, strict=True)}
+        images, height, width, pixel = (size[n] for n in ("images", "height", "width", "pixel"))
+        reads = [(node.access, product((images, height, width, pixel)), pixel)]
+        if node.weights >= 0:
+            channels = size["channels"]
+            taps = product((size["kernel_height"], size["kernel_width"], channels))
+            reads.append((node.weights, taps, channels))
+        for index, count, period in reads:
+            access = plan.accesses[index]
+            channels = self._regions.read(0, self._steps(plan, node, access.strides))
+            if node.op == "patches":  # and those of the group
+                channels = self._regions.read(0, [*channels.steps, (size["channels"], 1)])
+            whole = self._regions.read(self._dim(access.offset), [(count, 1)])
+            if not (
+                self._regions.within(channels, period) and self._reads(access.value, whole, before)
+            ):
+                return False
+        windows = product((images, size["out_height"], size["out_width"]))
+        numbers = self._regions.read(0, self._steps(plan, node, node.strides))
+        return self._regions.within(numbers, windows)
+
+
+def _add(to: _Written, more: _Written) -> None:
+    for value, boxes in more.items():
+        to[value] = [*to.get(value, []), *boxes]
