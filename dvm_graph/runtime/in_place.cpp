@@ -41,8 +41,9 @@ const PlanNode* only_store(const KernelPlan& plan, uint32_t to) {
   return store->axes == result_axes(plan) ? store : nullptr;
 }
 
-// Every node that rests on what is read from `from` is computed before or as the stored one, so
-// that the run-time compiler may compute such nodes where it likes among those.
+// Every node that rests on what is read from `from` is computed before or as the stored one, and is
+// stored no later: the run-time compiler may read and compute anew, just before its reader, what it
+// could keep (`repeat_cheap`, `LoadMover`), so that nothing behind the store may rest on `from`.
 bool plan_may_overwrite(const KernelPlan& plan, uint32_t from, uint32_t to) {
   const PlanNode* const store = only_store(plan, to);
   if (store == nullptr) return false;
@@ -63,7 +64,8 @@ bool plan_may_overwrite(const KernelPlan& plan, uint32_t from, uint32_t to) {
     for (const int32_t input : node.inputs) {
       const Relation relation = input < 0 ? kNone : relations[static_cast<size_t>(input)];
       if (relation == kNone) continue;
-      if (i > written && (relation == kLoad || node.op != PlanOp::store_)) return false;
+      const bool behind = i > written;
+      if (behind && (relation == kLoad || node.op != PlanOp::store_ || &node > store)) return false;
       relations[i] = kResult;
     }
   }

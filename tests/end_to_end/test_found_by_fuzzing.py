@@ -324,3 +324,22 @@ def test_a_weighted_mean_loss_over_nothing_is_none(op: str, rows: int) -> None:
     assert np.isnan(y)
     if rows or op == "NegativeLogLikelihoodLoss":  # onnxruntime cannot reshape the empty scores
         assert np.isnan(session(model).run(None, feeds)[0])
+
+
+@pytest.mark.parametrize("shape", [(2, 1, 3), (5, 7, 40), (64, 33, 129)])
+@pytest.mark.parametrize("fuse", [True, False])
+def test_what_a_store_computes_anew_is_not_written_over(shape: tuple[int, ...], fuse: bool) -> None:
+    """The first result was written over the operand, and the sum computed from it again for the second."""
+    model = model_from_text(
+        """g (float16[a, b, c] x) => (float16[a, c, b] turned, float16[a, b, c] log)
+        <float16[1] one = {15360}> {
+            size = Abs(x)
+            sum = Add(size, one)
+            log = Log(sum)
+            turned = Transpose<perm = [0, 2, 1]>(sum)
+        }"""
+    )
+    x = np.random.default_rng(0).standard_normal(shape).astype(np.float16)
+    turned, log = dvm_graph.optimize(model, fuse=fuse).run({"x": x})
+    assert_same_bits([turned], [(abs(x) + np.float16(1)).transpose(0, 2, 1)])
+    assert_all_close([log], [np.log(abs(x) + np.float16(1))])
