@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import functools
 import random
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
+import networkx as nx
 import numpy as np
 import onnx
 from onnx import TensorProto, helper
@@ -165,10 +167,10 @@ def _output(g: Growth, value: Value) -> onnx.ValueInfoProto:
 
 
 def prune(graph: onnx.GraphProto) -> None:
-    """Leaves out what no output depends on."""
+    """Puts nodes in order, and leaves out what no output depends on."""
     needed = {value.name for value in graph.output}
     kept = []
-    for node in reversed(graph.node):
+    for node in reversed(_in_order(graph.node)):
         if needed & set(node.output):
             kept.append(node)
             needed |= set(node.input)
@@ -181,3 +183,14 @@ def prune(graph: onnx.GraphProto) -> None:
         copies = [type(item).FromString(item.SerializeToString()) for item in left]
         del field[:]
         field.extend(copies)
+
+
+def _in_order(nodes: Iterable[onnx.NodeProto]) -> list[onnx.NodeProto]:
+    """Producers before readers, which onnxruntime does not ask for."""
+    listed = list(nodes)
+    producers = {name: place for place, node in enumerate(listed) for name in node.output if name}
+    order: nx.DiGraph[int] = nx.DiGraph()
+    order.add_nodes_from(range(len(listed)))
+    for place, node in enumerate(listed):
+        order.add_edges_from((producers[n], place) for n in node.input if n in producers)
+    return [listed[place] for place in nx.lexicographical_topological_sort(order)]

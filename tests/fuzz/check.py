@@ -5,6 +5,7 @@ from __future__ import annotations
 import enum
 import functools
 import re
+import time
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -17,6 +18,9 @@ from dvm_graph._core import simd_levels
 from dvm_graph.pipeline import PASSES
 from tests.fuzz.case import Case, Feeds
 from tests.fuzz.judge import Reference, difference, explained, longest, precision
+
+SLOW_SECONDS = 4
+"""Of processor time that the reference may take: what takes it longer is no hang where it does here, too."""
 
 
 class Kind(enum.Enum):
@@ -101,15 +105,15 @@ def check(
     case: Case,
     others: Sequence[Variant] = (),
     phase: Callable[[Phase], None] = lambda _: None,
-    net: type[Warning] = dvm_graph.RescueWarning,
+    rescue: bool = False,
 ) -> Report:
-    """`net`: the warning that is a finding; that of what rests in the net, where models are whole."""
+    """`rescue`: whether what the compiler fails at may run on onnxruntime, as models that are whole must not."""
     phase(Phase.REFERENCE)
     expected = _expected(case)
     if isinstance(expected, Skipped):
         return expected
     for name, options in (("default", dvm_graph.Options()), *others):
-        found = _check_one(case, expected, options, phase, net)
+        found = _check_one(case, expected, options, phase, rescue)
         if found is not None:
             return replace(found, variant=name)
     return None
@@ -123,11 +127,14 @@ def _expected(case: Case) -> dict[int, list[Any]] | Skipped:
         return Skipped(f"load: {_first(error)}")
     results = {}
     reason = ""
+    began = time.process_time()
     for index, feeds in enumerate(case.feeds):
         try:
             results[index] = reference.run(feeds)
         except Exception as error:
             reason = f"run: {_first(error)}"
+    if time.process_time() - began > SLOW_SECONDS:
+        return Skipped("takes onnxruntime long")
     return results or Skipped(reason)
 
 
@@ -140,7 +147,7 @@ def _check_one(
     expected: dict[int, list[Any]],
     options: dvm_graph.Options,
     phase: Callable[[Phase], None],
-    net: type[Warning],
+    rescue: bool,
 ) -> Finding | None:
     def found(kind: Kind, message: str, environment: int = 0) -> Finding:
         return Finding(kind, message, case.operators, environment=environment)
@@ -149,7 +156,8 @@ def _check_one(
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            warnings.simplefilter("error", net)
+            if not rescue:
+                warnings.simplefilter("error", dvm_graph.RescueWarning)
             model = dvm_graph.optimize(case.data, options)
     except dvm_graph.DvmError as error:
         return found(Kind.REFUSED, f"optimize: {type(error).__name__}: {error}")

@@ -5,11 +5,17 @@ from __future__ import annotations
 import itertools
 import random
 from collections.abc import Callable
+from dataclasses import fields
 from typing import Any
 
 import numpy as np
 import onnx
 from onnx import helper
+
+import dvm_graph
+from dvm_graph._core import simd_levels
+from dvm_graph.options import FALLBACKS, PRECISIONS
+from dvm_graph.pipeline import PASSES
 
 EXTREMES = (0, 1, -1, 2, 7, -7, 2**31 - 1, 2**31, -(2**31), 2**40, 2**62, 2**63 - 1, -(2**63))
 NAMES = (
@@ -30,6 +36,8 @@ NAMES = (
     "ä\n",
 )
 OPERATORS = sorted({schema.name for schema in onnx.defs.get_all_schemas() if schema.domain == ""})
+
+WORDS = (*PRECISIONS, *FALLBACKS, *simd_levels())
 
 # -- bytes
 
@@ -349,17 +357,49 @@ _ODD: tuple[Any, ...] = (
 )
 
 
-def damaged_options(rng: random.Random) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Options, and limits of fusion."""
-    import dvm_graph
+_INTEGERS = (0, 1, 2, 3, 4, 7, 64, 4095, 4096, 10_000, 1 << 16, 1 << 20, 1 << 30, 1 << 31, 1 << 62)
 
-    options = [name for name in dvm_graph.Options.__slots__ if name not in ("dump", "check")]
-    limits = list(dvm_graph.FusionLimits.__slots__)
-    if rng.random() < 0.1:
-        options.append(rng.choice(("strct", "core", "", "__class__", "limit")))
-    chosen = rng.sample(options, rng.choice((1, 1, 2, 3)))
-    few = rng.sample(limits, rng.choice((1, 1, 2))) if rng.random() < 0.4 else []
-    return {name: rng.choice(_ODD) for name in chosen}, {name: rng.choice(_ODD) for name in few}
+
+_NOT_DRAWN = ("dump", "check", "limits")
+
+
+def _plausible(rng: random.Random, declared: str, names: list[str]) -> Any:
+    """A value of an option's type, which may make sense; `names` are those in the model."""
+    match declared.removesuffix(" | None"):
+        case "bool":
+            return rng.random() < 0.5
+        case "int":
+            return rng.choice(_INTEGERS)
+        case "float":
+            return rng.choice((0.0, 1e-9, 0.01, 0.2, 5.0, float("inf")))
+        case "str":
+            return rng.choice(WORDS)
+        case "frozenset[str]":
+            return rng.sample([*PASSES, *names], rng.choice((1, 1, 2, 5)))
+        case _:
+            low = rng.choice((0, 0, 1, 2, 5))
+            return {rng.choice(names): (low, low + rng.choice((0, 1, 40, 2**40)))}
+
+
+def damaged_options(
+    rng: random.Random, model: onnx.ModelProto
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Options, and limits of fusion."""
+    dims = [dim.dim_param for info in model.graph.input for dim in info.type.tensor_type.shape.dim]
+    names = [*filter(None, dims), *(node.name for node in model.graph.node)]
+    odd = 0.5 if rng.random() < 0.5 else 0.0
+
+    def draw(kind: type, most: int) -> dict[str, Any]:
+        declared = {f.name: str(f.type) for f in fields(kind) if f.name not in _NOT_DRAWN}
+        return {
+            name: rng.choice(_ODD) if rng.random() < odd else _plausible(rng, declared[name], names)
+            for name in rng.sample(list(declared), rng.randint(1, most))
+        }
+
+    options = draw(dvm_graph.Options, 3)
+    if rng.random() < odd / 10:
+        options[rng.choice(("strct", "core", "", "__class__", "limit"))] = 1
+    return options, draw(dvm_graph.FusionLimits, 2) if rng.random() < 0.4 else {}
 
 
 # -- feeds

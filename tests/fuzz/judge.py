@@ -55,10 +55,14 @@ class Reference:
         graph = model.graph
         self._narrow = [v.type.tensor_type.elem_type == TensorProto.BFLOAT16 for v in graph.output]
         narrow = [v for v in graph.input if v.type.tensor_type.elem_type == TensorProto.BFLOAT16]
+
+        def load(model: onnx.ModelProto) -> ort.InferenceSession:
+            data = model.SerializeToString()
+            return ort.InferenceSession(data, options, providers=["CPUExecutionProvider"])
+
+        self._session = load(model)
         if narrow or any(self._narrow):
-            model = _with_wide_borders(model)
-        data = model.SerializeToString()
-        self._session = ort.InferenceSession(data, options, providers=["CPUExecutionProvider"])
+            self._session = load(_with_wide_borders(model))
 
     def run(self, feeds: Feeds) -> list[Any]:
         wide = {
