@@ -32,7 +32,13 @@ import onnx
 from dvm_graph.errors import InputError, ModelError
 from dvm_graph.import_.attributes import GRAPH_TYPES, read_attributes
 from dvm_graph.import_.external_data import ExternalData
-from dvm_graph.import_.loading import ImportedModel, Source, default_domain, load_model
+from dvm_graph.import_.loading import (
+    ImportedModel,
+    Source,
+    default_domain,
+    load_model,
+    own_version,
+)
 from dvm_graph.import_.normalize_opset import normalize
 from dvm_graph.import_.schemas import Signature, signature
 from dvm_graph.import_.tensors import (
@@ -281,7 +287,8 @@ class Importer:
 
     def _import_constant(self, scope: Scope, node: onnx.NodeProto) -> None:
         where = f"node {_label(node)}"
-        schema = signature("Constant", "", self._version("", where))
+        _, version = own_version(node)
+        schema = signature("Constant", "", version or self._version("", where))
         if len(node.attribute) != 1 or len(node.output) != 1 or node.input:
             raise ModelError(f"{where}: Constant takes one attribute and gives one result")
         ((name, content),) = read_attributes(node, where, schema, self._external).items()
@@ -294,7 +301,8 @@ class Importer:
     ) -> Node:
         where = f"node {_label(proto)}"
         domain = default_domain(proto.domain)
-        version = self._version(domain, where)
+        proto, version = own_version(proto)
+        version = self._version(domain, where) if version is None else version
         schema = _checked_signature(proto, where, domain, version)
         operands = [self._operand(scope, name, where) for name in proto.input]
         attrs = read_attributes(proto, where, schema, self._external)

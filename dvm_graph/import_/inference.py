@@ -21,6 +21,7 @@ from onnx import helper
 from dvm_graph.errors import ShapeError, UnsupportedError
 from dvm_graph.import_ import vendor_library
 from dvm_graph.import_.loading import default_domain
+from dvm_graph.import_.onnx_inference import infer_shapes
 from dvm_graph.import_.partition import build_partition
 from dvm_graph.import_.ranks import result_rank
 from dvm_graph.import_.schemas import signature
@@ -74,12 +75,12 @@ def _infer_types(node: Node, model: onnx.ModelProto) -> Mapping[str, onnx.TypePr
     types: dict[str, onnx.TypeProto] = {}
     if known:
         try:
-            inferred = onnx.shape_inference.infer_shapes(model, strict_mode=False, data_prop=True)
+            inferred = infer_shapes(model, data_prop=True)
         except (onnx.shape_inference.InferenceError, RuntimeError) as error:
             raise ShapeError(f"{_where(node)}: {error}") from error
-        types = {info.name: info.type for info in inferred.graph.output}
+        types = {info.name: info.type for info in inferred.graph.output} if inferred else {}
         _forget_disputed_extents(proto, node.version, types)
-        if all(map(_has_rank, types.values())) or result_rank(node) is not None:
+        if (types and all(map(_has_rank, types.values()))) or result_rank(node) is not None:
             return types
     try:
         types |= vendor_library.result_types(model)

@@ -177,10 +177,46 @@ def _inline_functions(model: onnx.ModelProto) -> onnx.ModelProto:
     )
     if model.HasField("model_version"):
         light.model_version = model.model_version
+    _keep_versions(light)
     try:
-        return onnx.inliner.inline_local_functions(light, convert_version=True)
+        return onnx.inliner.inline_local_functions(light, convert_version=False)
     except _NOT_INLINED as error:
         raise ModelError(f"the model's functions cannot be inlined: {error}") from error
+
+
+_VERSION = "dvm_graph.opset"
+"""Metadata of nodes that come from functions of other operator sets than the model's: their version."""
+
+
+def _keep_versions(model: onnx.ModelProto) -> None:
+    """Lets nodes of functions name their operator set's version where it is not the model's.
+
+    So nodes mean after inlining what they meant before it. The inliner could convert them instead, but
+    knows few of the changes, and crashes on some models that onnxruntime runs.
+    """
+    versions = opset_versions(model.opset_import)
+    for function in model.functions:
+        own = opset_versions(function.opset_import)
+        for node in every_node(function.node):
+            domain = default_domain(node.domain)
+            if own.get(domain, versions.get(domain)) != versions.get(domain):
+                node.metadata_props.add(key=_VERSION, value=str(own[domain]))
+        added = [o for o in function.opset_import if default_domain(o.domain) not in versions]
+        del function.opset_import[:]
+        function.opset_import.extend((*model.opset_import, *added))
+
+
+def own_version(node: onnx.NodeProto) -> tuple[onnx.NodeProto, int | None]:
+    """A node as it was in its function, and the version of its operator set where that is not the model's."""
+    kept = [entry for entry in node.metadata_props if entry.key != _VERSION]
+    if len(kept) == len(node.metadata_props):
+        return node, None
+    version = next(entry.value for entry in node.metadata_props if entry.key == _VERSION)
+    plain = onnx.NodeProto()
+    plain.CopyFrom(node)
+    del plain.metadata_props[:]
+    plain.metadata_props.extend(kept)
+    return plain, int(version)
 
 
 _Function: TypeAlias = tuple[str, str]

@@ -151,7 +151,7 @@ def partition_opset(nodes: Iterable[Node], newest: int | None = None) -> int | N
     default domain, None where there is no such opset: nodes of function bodies may be newer than
     the model's.
     """
-    operators = [(_source(node), node.version) for node in nodes if not _domain(node)]
+    operators = _default_operators(nodes)
     if not operators:
         return 0
     own = {version for _, version in operators}
@@ -164,7 +164,7 @@ def partition_opset(nodes: Iterable[Node], newest: int | None = None) -> int | N
 
 def opset_with_kernels(nodes: Iterable[Node]) -> int | None:
     """As `partition_opset`, the newest at which onnxruntime has kernels for all nodes."""
-    operators = [(_source(node), node.version) for node in nodes if not _domain(node)]
+    operators = _default_operators(nodes)
     newest = max((version for _, version in operators), default=0)
     for candidate in range(newest, OLDEST_OPSET - 1, -1):
         if all(
@@ -173,6 +173,11 @@ def opset_with_kernels(nodes: Iterable[Node]) -> int | None:
         ):
             return candidate
     return None
+
+
+def _default_operators(nodes: Iterable[Node]) -> list[tuple[onnx.NodeProto, int]]:
+    """Operators of the default domain, those of regions included, and their versions."""
+    return [(_source(node), node.version) for node in _with_regions(nodes) if not _domain(node)]
 
 
 def _has_kernel(op: str, version: int) -> bool:

@@ -15,6 +15,7 @@ from onnx import TensorProto, helper
 
 from dvm_graph.import_ import vendor_library
 from dvm_graph.import_.loading import default_domain
+from dvm_graph.import_.onnx_inference import infer_shapes
 from dvm_graph.import_.schemas import Signature, signature
 
 _WIDER: dict[str, tuple[str, ...]] = {
@@ -44,8 +45,10 @@ _TYPE_ATTRIBUTES = ("dtype", "to", "output_dtype")
 def widen(model: onnx.ModelProto) -> list[str]:
     """Inserts the casts; says for each operator what is computed as what."""
     try:
-        inferred = onnx.shape_inference.infer_shapes(model, strict_mode=False)
+        inferred = infer_shapes(model)
     except (onnx.shape_inference.InferenceError, RuntimeError):
+        return []
+    if inferred is None:
         return []
     opsets = {default_domain(entry.domain): entry.version for entry in model.opset_import}
     widening = _Widening(opsets)
