@@ -172,13 +172,19 @@ class Model:
 
         return replace(make_report(self._compiled), vendor_casts=self._program.vendor_casts)
 
-    def visualize(self, path: str | PathLike[str]) -> None:
-        """Draws the fused subgraphs; the suffix picks the format: .html .svg .png .pdf .dot."""
+    def visualize(self, path: str | PathLike[str], *, profile: Profile | None = None) -> None:
+        """Draws the fused subgraphs; the suffix picks the format: .html .svg .png .pdf .dot.
+
+        A `profile` of this model colours them by the time that they take.
+        """
         from dvm_graph.report import draw
 
         source = self._source
         title = Path(source).name if isinstance(source, str | PathLike) else ""
-        draw(self._compiled, path, title)
+        if profile is None:
+            draw(self._compiled, path, title)
+        else:
+            draw(self._compiled, path, title, profile.typical.seconds, profile.shares())
 
     def compare(
         self,

@@ -110,6 +110,16 @@ class VendorStep:
     inputs: tuple[int, ...]
     outputs: tuple[int, ...]
 
+    @property
+    def name(self) -> str:
+        """ONNX operators and the names of their nodes: "NonZero (find)"."""
+        return describe_nodes(self.nodes)
+
+
+def describe_nodes(nodes: Sequence[Node]) -> str:
+    """As a vendor call of theirs is named."""
+    return ", ".join(f"{node.attrs.get('op', node.op)} ({' '.join(node.origin)})" for node in nodes)
+
 
 @dataclass(frozen=True, slots=True)
 class DimsStep:

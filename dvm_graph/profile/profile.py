@@ -161,6 +161,15 @@ class Profile:
         total = self.cores * self.typical.seconds
         return core_seconds / total if total else 0.0
 
+    def shares(self) -> dict[str, float]:
+        """Of all core-seconds of the typical run, by kernel and vendor call; all cores wait for the latter."""
+        found = {kernel.name: self.share(kernel.core_seconds) for kernel in self.kernels}
+        for span in self.typical.host:
+            if span.category == "vendor":
+                share = self.share(self.cores * span.seconds)
+                found[span.name] = found.get(span.name, 0.0) + share
+        return found
+
     def instructions(self) -> tuple[Instruction, ...]:
         """Of all kernels, the longest first."""
         return merge_instructions(

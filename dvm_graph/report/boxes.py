@@ -22,26 +22,29 @@ _REASON_LINES = 2
 _EXPORTER_PREFIX = re.compile(r"^node_")
 
 
-def box_label(subgraph: Subgraph) -> str:
-    """An HTML-like label."""
+def box_label(subgraph: Subgraph, body: str = "", time: str = "") -> str:
+    """An HTML-like label; `body` is the colour of the box, its kind's if empty, `time` what it takes."""
     colours = KINDS[subgraph.kind]
+    muted, accent = (INK, INK) if body else (MUTED, colours.header)
     rows = [
         f'<TR><TD BGCOLOR="{colours.header}" ALIGN="LEFT" CELLPADDING="4">'
         f'<FONT COLOR="#ffffff" POINT-SIZE="11"><B>{escape(_clip(subgraph.name, 30))}</B></FONT>'
         f'<FONT COLOR="#ffffff" POINT-SIZE="9">   {subgraph.kind.value}</FONT></TD></TR>',
         _row(_lines(_operators(subgraph), _OPERATOR_LINES), INK, 10),
     ]
+    if time:
+        rows.insert(1, _row([time], INK, 10))
     origin = ", ".join(_short_names(subgraph))
     if origin:
-        rows.append(_row(_lines(origin, _ORIGIN_LINES), MUTED, 8))
-    rows.append(_row(_lines(_verdict(subgraph), _REASON_LINES), colours.header, 8))
+        rows.append(_row(_lines(origin, _ORIGIN_LINES), muted, 8))
+    rows.append(_row(_lines(_verdict(subgraph), _REASON_LINES), accent, 8))
     if subgraph.constant_bytes:
         size = format_bytes(subgraph.constant_bytes)
         count = len(subgraph.constants)
-        rows.append(_row([f"{count} constant{'s' if count > 1 else ''}, {size}"], MUTED, 7))
+        rows.append(_row([f"{count} constant{'s' if count > 1 else ''}, {size}"], muted, 7))
     table = (
         f'<TABLE BORDER="1" COLOR="{colours.header}" CELLBORDER="0" CELLSPACING="0" '
-        f'CELLPADDING="2" BGCOLOR="{colours.body}">{"".join(rows)}</TABLE>'
+        f'CELLPADDING="2" BGCOLOR="{body or colours.body}">{"".join(rows)}</TABLE>'
     )
     return f"<{table}>"
 

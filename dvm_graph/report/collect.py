@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from dvm_graph.cluster import FusedSubgraph, HostDims, Launch, VendorCall
 from dvm_graph.ir import OPERATORS, Kind, Node, Value
-from dvm_graph.kernels.plan import KernelCall, LaunchStep
+from dvm_graph.kernels.plan import KernelCall, LaunchStep, VendorStep
 from dvm_graph.report.report import Operator, Report, Subgraph, SubgraphKind, Tensor, sides
 from dvm_graph.report.scopes import scope_of
 from dvm_graph.rules.verdicts import Decision, Verdict
@@ -89,7 +89,8 @@ class _Collector:
                         yield self._kernel(call, fused, launch, stage)
             elif isinstance(step, VendorCall):
                 for node in step.nodes:
-                    yield self._single(node, SubgraphKind.VENDOR, launch)
+                    assert isinstance(planned, VendorStep)
+                    yield self._single(node, SubgraphKind.VENDOR, launch, planned.name)
             else:
                 yield self._single(step.node, SubgraphKind.HOST, launch)
 
@@ -114,7 +115,7 @@ class _Collector:
             fallback=tuple(part.plan.name for part in call.fallback),
         )
 
-    def _single(self, node: Node, kind: SubgraphKind, launch: int) -> Subgraph:
+    def _single(self, node: Node, kind: SubgraphKind, launch: int, call: str = "") -> Subgraph:
         """A vendor operator, or dims that the host writes."""
         operands = [value for value in node.inputs if value is not None]
         constants = [value for value in operands if value.is_constant]
@@ -133,6 +134,7 @@ class _Collector:
             scope=scope_of(node.metadata, node.origin),
             launch=launch,
             stage=0,
+            call=call,
         )
 
     def _sources(self, values: Iterable[Value]) -> Iterator[Value]:

@@ -17,6 +17,7 @@ from dvm_graph.report.boxes import box_label, shape_label
 from dvm_graph.report.palette import EDGE, FONT, FRAME, INK, MUTED, PANEL
 from dvm_graph.report.report import Report, Subgraph, Tensor
 from dvm_graph.report.scopes import Column
+from dvm_graph.report.times import Times
 
 Drawing: TypeAlias = pgv.AGraph
 
@@ -47,7 +48,7 @@ def entry_node(column: int, tensor: Tensor) -> str:
     return f"in{column}:{tensor.name}"
 
 
-def make_column(report: Report, column: Column, number: int) -> Drawing:
+def make_column(report: Report, column: Column, number: int, times: Times | None) -> Drawing:
     """The drawing of one column, laid out."""
     drawing = pgv.AGraph(directed=True, strict=False, name=f"column{number}")
     drawing.graph_attr.update(
@@ -62,12 +63,14 @@ def make_column(report: Report, column: Column, number: int) -> Drawing:
             id=kernel_node(index),
             shape="plain",
             fontname=FONT,
-            label=box_label(subgraph),
+            label=box_label(subgraph, times.colour(index), times.text([index]))
+            if times
+            else box_label(subgraph),
             **{"class": f"kernel {subgraph.kind.value}"},
         )
     _add_reads(drawing, report, members, number)
     _add_outputs(drawing, report, members)
-    _add_frames(drawing, report, column, number)
+    _add_frames(drawing, report, column, number, times)
     drawing.layout(prog="dot")
     return drawing
 
@@ -143,12 +146,15 @@ def _add_pill(drawing: Drawing, name: str, label: str, style: str, kind: str) ->
     )
 
 
-def _add_frames(drawing: Drawing, report: Report, column: Column, number: int) -> None:
+def _add_frames(
+    drawing: Drawing, report: Report, column: Column, number: int, times: Times | None
+) -> None:
     """The frame of the column, in it those of stacked launches, in these those of parallel stages."""
     everything = [str(node) for node in drawing.nodes()]
     outer = drawing
     if column.title:
-        outer = _frame(drawing, everything, f"cluster_column{number}", column.title, "column")
+        title = f"{column.title}    {times.text(column.subgraphs)}" if times else column.title
+        outer = _frame(drawing, everything, f"cluster_column{number}", title, "column")
     stacked = [i for i in column.subgraphs if _is_stacked(report, report.subgraphs[i])]
     for launch, group in groupby(stacked, key=lambda i: report.subgraphs[i].launch):
         members = list(group)

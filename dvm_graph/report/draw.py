@@ -6,7 +6,9 @@ the SVG, can be moved, zoomed and searched, and needs no network.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from os import PathLike
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dvm_graph.errors import InputError, output_path, writing
@@ -15,6 +17,7 @@ from dvm_graph.report.composition import make_picture
 from dvm_graph.report.fonts import quiet_fonts
 from dvm_graph.report.page import make_page
 from dvm_graph.report.report import Report
+from dvm_graph.report.times import Times
 
 if TYPE_CHECKING:
     from dvm_graph.pipeline import Compiled
@@ -22,28 +25,50 @@ if TYPE_CHECKING:
 FORMATS = (".html", ".svg", ".png", ".pdf", ".dot")
 
 
-def draw(compiled: Compiled, path: str | PathLike[str], title: str = "") -> None:
+def draw(
+    compiled: Compiled,
+    path: str | PathLike[str],
+    title: str = "",
+    seconds: float = 0.0,
+    shares: Mapping[str, float] | None = None,
+) -> None:
     """Draws a compiled model; `title` is what the picture is called, the graph's name if empty.
+
+    `shares` of a run of so many `seconds`, by kernel and vendor call, colour it.
 
     Raises:
         InputError: the suffix is of no known format, or the folder is missing.
     """
-    draw_report(make_report(compiled), path, title or compiled.graph.name)
+    report = make_report(compiled)
+    times = None if shares is None else Times(report, seconds, shares)
+    draw_report(report, path, title or compiled.graph.name, times)
 
 
-def draw_report(report: Report, path: str | PathLike[str], title: str) -> None:
-    """Draws a report; `title` is what the picture is called."""
+def picture_path(path: str | PathLike[str]) -> Path:
+    """Where a picture is to be written: looked at before the work that it shows.
+
+    Raises:
+        InputError: the suffix is of no known format, or the folder is missing.
+    """
     target = output_path(path)
-    suffix = target.suffix.lower()
-    if suffix not in FORMATS:
+    if target.suffix.lower() not in FORMATS:
         raise InputError(
             f"cannot draw to {target.name!r}: the suffix has to be one of {', '.join(FORMATS)}"
         )
+    return target
+
+
+def draw_report(
+    report: Report, path: str | PathLike[str], title: str, times: Times | None = None
+) -> None:
+    """Draws a report; `title` is what the picture is called, `times` colour it."""
+    target = picture_path(path)
+    suffix = target.suffix.lower()
     with quiet_fonts():
-        picture = make_picture(report, title)
+        picture = make_picture(report, title, times)
         if suffix == ".html":
             svg = picture.draw(format="svg", prog="nop2").decode()
-            content = make_page(report, svg, title).encode()
+            content = make_page(report, svg, title, times).encode()
         else:
             picture.graph_attr["bgcolor"] = "white"
             content = picture.draw(format=suffix[1:], prog="nop2")

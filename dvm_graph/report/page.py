@@ -14,17 +14,20 @@ from importlib import resources
 from typing import Any
 
 from dvm_graph.report.columns import kernel_node
+from dvm_graph.report.composition import GUTTER, ROW_GAP, block_class
 from dvm_graph.report.report import Report, Subgraph, Tensor, describe
+from dvm_graph.report.scopes import arrange
 from dvm_graph.report.text import format_bytes
+from dvm_graph.report.times import Times
 
 
-def make_page(report: Report, svg: str, title: str) -> str:
+def make_page(report: Report, svg: str, title: str, times: Times | None = None) -> str:
     """The text of the page; `svg` is the picture as graphviz wrote it."""
     parts = {
         "title": escape(title),
         "style": _resource("page.css"),
         "picture": _inline(svg),
-        "data": _json(_data(report)),
+        "data": _json(_data(report, times)),
         "script": _resource("page.js"),
     }
     # One pass, so that text put in for one mark is not searched for another.
@@ -50,10 +53,13 @@ def _json(data: Any) -> str:
     return json.dumps(data, separators=(",", ":")).replace("<", "\\u003c")
 
 
-def _data(report: Report) -> dict[str, Any]:
+def _data(report: Report, times: Times | None) -> dict[str, Any]:
     return {
+        "blocks": _blocks(report, times),
+        "gaps": [GUTTER, ROW_GAP],
         "subgraphs": {
             kernel_node(index): _details(report, subgraph)
+            | {"time": times.text([index]) if times else ""}
             for index, subgraph in enumerate(report.subgraphs)
         },
         "producers": {
@@ -64,6 +70,27 @@ def _data(report: Report) -> dict[str, Any]:
         "decisions": [describe(decision) for decision in report.decisions],
         "summary": _summary(report),
     }
+
+
+def _blocks(report: Report, times: Times | None) -> list[dict[str, Any]]:
+    """What a column that is folded shows; `like` is the first of those that hold the same operators."""
+    first: dict[tuple[Any, ...], str] = {}
+    blocks = []
+    for number, column in enumerate(arrange(report.subgraphs)):
+        members = [report.subgraphs[index] for index in column.subgraphs]
+        form = tuple((s.kind, *(operator.op for operator in s.operators)) for s in members)
+        title = column.title or "(begin)"
+        blocks.append(
+            {
+                "class": block_class(number),
+                "title": title,
+                "kernels": len(members),
+                "like": first.get(form, ""),
+                "time": times.text(column.subgraphs) if times else "",
+            }
+        )
+        first.setdefault(form, title)
+    return blocks
 
 
 def _summary(report: Report) -> list[tuple[str, str]]:

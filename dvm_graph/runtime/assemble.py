@@ -182,7 +182,7 @@ class _Assembler:
     def _add_vendor(self, step: VendorStep) -> None:
         # Only models that need the vendor library pay for loading it.
         load_onnxruntime()
-        from dvm_graph.runtime.vendor import describe_nodes, make_partition, partition_inputs
+        from dvm_graph.runtime.vendor import make_partition, partition_inputs
 
         results = {value.name: value for node in step.nodes for value in node.outputs}
         names = [self._plan.values[index].name for index in step.outputs]
@@ -192,8 +192,7 @@ class _Assembler:
             step.nodes, [results[name] for name in names], self._builder.cores
         )
         self._casts += partition.casts
-        name = describe_nodes(step.nodes)
-        self._builder.add_vendor(name, partition.run, step.inputs, step.outputs)
+        self._builder.add_vendor(step.name, partition.run, step.inputs, step.outputs)
 
 
 CORES_PER_CPU = 8

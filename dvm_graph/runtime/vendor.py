@@ -27,6 +27,7 @@ from dvm_graph.errors import (
 from dvm_graph.import_ import cast_outputs, opset_probes, other_partitions, partition_model
 from dvm_graph.import_.vendor_library import failures
 from dvm_graph.ir import DType, Node, Value
+from dvm_graph.kernels.plan import describe_nodes
 from dvm_graph.runtime.ort_values import FOREIGN, ElementType, from_ort, to_ort
 from dvm_graph.runtime.run_options import RunOptions
 from dvm_graph.runtime.vendor_session import VendorSession
@@ -97,11 +98,6 @@ def _session(model: str | bytes, cores: int, optimise: bool = True) -> onnxrunti
     options.log_severity_level = 4  # failures are raised
     options.add_session_config_entry("session.intra_op.allow_spinning", "0")
     return onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
-
-
-def describe_nodes(nodes: Sequence[Node]) -> str:
-    """ONNX operators and the names of their nodes: "NonZero (find)"."""
-    return ", ".join(f"{node.attrs.get('op', node.op)} ({' '.join(node.origin)})" for node in nodes)
 
 
 class _Partition:

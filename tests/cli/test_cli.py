@@ -118,6 +118,13 @@ def test_visualize(tmp_path: Path) -> None:
     assert data == {"output": str(path), "bytes": path.stat().st_size}
 
 
+def test_visualize_with_times(tmp_path: Path) -> None:
+    path = tmp_path / "bert.svg"
+    result = call("visualize", BERT, "-o", str(path), "--profile", "--dim", "batch=1", "--dim", "seq=9")  # fmt: skip
+    assert result.exit_code == 0, result.output
+    assert "the time of all its cores" in path.read_text()
+
+
 def test_disasm_picks_kernels() -> None:
     listings = answer("disasm", BERT, "--dim", "seq=9", "--dim", "batch=1", "--kernel", "erf", "--json")  # fmt: skip
     assert len(listings) == 2
@@ -183,6 +190,8 @@ def test_a_broken_model_is_one_message(command: str, tmp_path: Path) -> None:
         (("run", BERT, "--feeds", BERT), "no .npz file"),
         (("report", BERT, "--why", "node_gelu", "nothing"), "no kernel holds"),
         (("visualize", BERT, "-o", "picture.docx"), "suffix"),
+        (("visualize", BERT, "-o", "/no/such/folder/picture.svg"), "no folder"),
+        (("visualize", BERT, "--dim", "batch=3"), "--profile"),
         (("disasm", BERT, "--kernel", "banana"), "no kernel has"),
         (("run", str(tiny_path("nonzero")), "--strict"), "strict=True"),
     ],

@@ -9,16 +9,19 @@ import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 from xml.etree import ElementTree
 
+import numpy as np
 import onnx.parser
 import pytest
 
 import dvm_graph
-from dvm_graph.report import FORMATS, draw_report
+from dvm_graph.report import FORMATS, SubgraphKind, draw_report
 from dvm_graph.report.composition import make_picture
 from dvm_graph.report.fonts import quiet_fonts
 from dvm_graph.report.scopes import arrange, layer_of, scope_of
+from dvm_graph.report.times import HEAT, Times
 from models import tiny_path
 from tests.report.samples import transformer
 
@@ -141,3 +144,71 @@ def test_other_words_on_stderr_are_kept(capfd: pytest.CaptureFixture[str]) -> No
         os.write(2, b"one\nFontconfig error: no writable cache\ntwo\n")
         raise ZeroDivisionError
     assert capfd.readouterr().err == "one\ntwo\n"
+
+
+def bounds_of(picture: Any) -> list[list[float]]:
+    return [[float(x) for x in frame.graph_attr["bb"].split(",")] for frame in picture.subgraphs()]
+
+
+@pytest.mark.parametrize("layers", [1, 4, 12, 40])
+def test_columns_fill_rows_that_fit_a_screen(layers: int) -> None:
+    boxes = bounds_of(make_picture(transformer(layers), "m"))
+    width, top = max(box[2] for box in boxes), max(box[3] for box in boxes)
+    rows: dict[float, list[list[float]]] = {}
+    for box in boxes:
+        rows.setdefault(box[3], []).append(box)
+    assert [box for _, row in sorted(rows.items(), reverse=True) for box in row] == boxes
+    if len(rows) > 1:
+        one_row = sum(box[2] - box[0] for box in boxes)
+        assert width < one_row / 2 + max(box[2] - box[0] for box in boxes)
+        assert 0.5 < width / top < 4
+
+
+def test_boxes_have_colours_of_time(tmp_path: Path) -> None:
+    report = transformer(2)
+    names = [subgraph.name for subgraph in report.subgraphs]
+    shares = {names[3]: 0.5, names[4]: 0.125, "a fallback": 0.25}
+    changed = replace(report.subgraphs[5], fallback=("a fallback",))
+    report = replace(report, subgraphs=(*report.subgraphs[:5], changed, *report.subgraphs[6:]))
+    times = Times(report, 0.004, shares)
+    draw_report(report, tmp_path / "p.svg", "m", times)
+    root = ElementTree.parse(tmp_path / "p.svg").getroot()
+    boxes = {g.get("id"): g for g in root.iter(f"{SVG}g") if "kernel" in g.get("class", "")}
+
+    def colours(name: str) -> set[str | None]:
+        return {polygon.get("fill") for polygon in boxes[name].iter(f"{SVG}polygon")}
+
+    assert HEAT[4] in colours("k3") and "50.0 %, 2.000 ms" in "".join(boxes["k3"].itertext())
+    assert HEAT[1] in colours("k4") and HEAT[2] in colours("k5")
+    assert "25.0 %, 1.000 ms" in "".join(boxes["k5"].itertext())
+    assert {HEAT[0], "white"} & colours("k6")
+    text = "".join(root.itertext())
+    assert "to 10.0 %" in text and "to 50.0 %" in text and "4.000 ms" in text
+    assert sum(times.share(index) for index in range(len(names))) == pytest.approx(0.875)
+
+
+def test_vendor_calls_have_a_colour_too() -> None:
+    model = dvm_graph.optimize(tiny_path("nonzero"))
+    report = model.report()
+    x = np.ones((3, 5), np.float32)
+    profile = model.profile({"x": x}, repeats=1)
+    times = Times(report, profile.typical.seconds, profile.shares())
+    (vendor,) = [i for i, s in enumerate(report.subgraphs) if s.kind is SubgraphKind.VENDOR]
+    assert times.share(vendor) == pytest.approx(profile.typical.vendor / profile.typical.seconds)
+    total = sum(times.share(index) for index in range(len(report.subgraphs)))
+    assert total == pytest.approx(sum(profile.shares().values())) and total <= 1
+
+
+def test_pages_fold_layers_that_are_alike(tmp_path: Path) -> None:
+    report = transformer(3)
+    draw_report(report, tmp_path / "p.html", "m", Times(report, 1.0, {}))
+    page = (tmp_path / "p.html").read_text()
+    data = json.loads(page.partition('id="data">')[2].partition("</script>")[0])
+    likes = [(block["title"], block["like"]) for block in data["blocks"]]
+    layers = [f"encoder.layer.{i}" for i in range(3)]
+    assert likes[1:4] == [(layers[0], ""), (layers[1], layers[0]), (layers[2], layers[0])]
+    assert sum(block["kernels"] for block in data["blocks"]) == len(report.subgraphs)
+    for number, block in enumerate(data["blocks"]):
+        assert block["class"] == f"at{number}"
+        marked = re.findall(rf'<g id="(k\d+)" class="[^"]*\bat{number}\b', page)
+        assert len(marked) == block["kernels"]

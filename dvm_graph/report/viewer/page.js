@@ -10,7 +10,7 @@
   const search = document.getElementById("search");
   const kernels = [...svg.querySelectorAll("g.kernel")].sort((a, b) => number(a) - number(b));
   const whole = svg.viewBox.baseVal;
-  const full = { x: whole.x, y: whole.y, width: whole.width, height: whole.height };
+  let full = { x: whole.x, y: whole.y, width: whole.width, height: whole.height };
   let view = { ...full };
   let matches = [];
   let current = -1;
@@ -93,6 +93,8 @@
     if (grabbed?.moved) return;
     const kernel = event.target.closest("g.kernel");
     if (kernel) return select(kernel.id);
+    const block = blocks.find((b) => b.box && (b.summary.contains(event.target) || b.frame.contains(event.target)));
+    if (block) return toggle([block]);
     const entry = event.target.closest("g.entry");
     if (entry) {
       const tensor = entry.querySelector("title").textContent.replace(/^in\d+:/, "");
@@ -105,6 +107,99 @@
     const pixels = event.deltaMode === 1 ? event.deltaY * 16 : event.deltaY;
     zoom(Math.exp(-Math.max(-200, Math.min(200, pixels)) * 0.002), event.clientX, event.clientY);
   }, { passive: false });
+
+  // ---- blocks: columns, each of which folds to a small box; those that are shown fill rows anew
+
+  const SVG = "http://www.w3.org/2000/svg";
+  const FOLD = { width: 190, height: 58 };
+  const MANY = 40;
+  const graph = svg.querySelector("g.graph");
+  graph.querySelector(":scope > polygon")?.remove(); // the background, as large as the picture was
+
+  function shape(tag, attributes, text) {
+    const element = document.createElementNS(SVG, tag);
+    for (const [name, value] of Object.entries(attributes)) element.setAttribute(name, value);
+    if (text !== undefined) element.textContent = text;
+    return element;
+  }
+
+  const blocks = data.blocks.map((block) => {
+    const all = [...svg.querySelectorAll(`.${block.class}`)];
+    const frame = all.find((part) => part.matches(".frame.column"));
+    if (!frame) return { ...block, parts: all, box: null, folded: false };
+    const summary = shape("g", { class: "fold folded", tabindex: 0, role: "button", "aria-label": `Unfold ${block.title}` });
+    summary.append(shape("rect", { ...FOLD, rx: 8 }), shape("text", { x: 10, y: 20 }, block.title),
+      shape("text", { x: 10, y: 35 }, `${block.kernels} kernel${block.kernels > 1 ? "s" : ""}${block.like ? `, like ${block.like}` : ""}`),
+      shape("text", { x: 10, y: 49 }, block.time));
+    graph.append(summary);
+    return { ...block, parts: all, frame, summary, box: frame.getBBox(), folded: false };
+  });
+  const framed = blocks.filter((block) => block.box);
+  const [columnGap, rowGap] = data.gaps;
+  const widest = Math.max(0, ...framed.map((block) => block.box.x + block.box.width)) -
+    Math.min(0, ...framed.map((block) => block.box.x)) + 1;
+
+  const links = [...svg.querySelectorAll("g.between")].map((edge) => {
+    const [from, to] = ["from", "to"].map((end) => Number(edge.getAttribute("class").match(`\\b${end}(\\d+)`)[1]));
+    const numbers = edge.querySelector("path").getAttribute("d").match(/-?[\d.]+/g).map(Number);
+    return { edge, from: blocks[from], to: blocks[to], start: numbers.slice(0, 2), end: numbers.slice(-2) };
+  });
+
+  function arrange() {
+    const left = Math.min(...framed.map((block) => block.box.x));
+    let x = left, y = Math.min(...framed.map((block) => block.box.y)), tallest = 0, row = 0;
+    for (const block of framed) {
+      const { width, height } = block.folded ? FOLD : block.box;
+      if (x > left && x + width - left > widest) {
+        y += tallest + rowGap;
+        x = left; tallest = 0; row += 1;
+      }
+      Object.assign(block, { x, y, width, height, row });
+      const place = `translate(${x - block.box.x} ${y - block.box.y})`;
+      for (const part of block.parts) {
+        part.setAttribute("transform", place);
+        part.classList.toggle("folded", block.folded);
+      }
+      block.summary.setAttribute("transform", `translate(${x} ${y})`);
+      block.summary.classList.toggle("folded", !block.folded);
+      x += width + columnGap;
+      tallest = Math.max(tallest, height);
+    }
+    links.forEach(draw);
+    const box = graph.getBBox(), matrix = graph.transform.baseVal.consolidate()?.matrix ?? new DOMMatrix();
+    const corner = new DOMPoint(box.x, box.y).matrixTransform(matrix);
+    const zoomed = matrix.a || 1;
+    full = { x: corner.x - 10, y: corner.y - 10, width: box.width * zoomed + 20, height: box.height * zoomed + 20 };
+  }
+
+  // A line out of the right side of a box, along the gap, into the left of another.
+  function draw({ edge, from, to, start, end }) {
+    edge.classList.toggle("folded", from.row !== to.row);
+    const [x0, y0] = from.folded ? [from.x + from.width, from.y + from.height / 2]
+      : [start[0] + from.x - from.box.x, start[1] + from.y - from.box.y];
+    const [x3, y3] = to.folded ? [to.x - 6, to.y + to.height / 2]
+      : [end[0] + to.x - to.box.x, end[1] + to.y - to.box.y];
+    const gap = from.x + from.width + columnGap / 2, middle = (y0 + y3) / 2;
+    edge.querySelector("path").setAttribute("d",
+      `M${x0},${y0}C${gap},${y0} ${gap},${y0} ${gap},${middle} ${gap},${y3} ${gap},${y3} ${x3},${y3}`);
+    edge.querySelector("polygon").setAttribute("points", `${x3},${y3 - 3} ${x3 + 6},${y3} ${x3},${y3 + 3}`);
+  }
+
+  function toggle(some, folded) {
+    for (const block of some) block.folded = folded ?? !block.folded;
+    arrange();
+  }
+
+  function foldAll() {
+    toggle(framed, !framed.every((block) => block.folded));
+    show({ ...full });
+  }
+
+  for (const block of framed) {
+    block.summary.addEventListener("keydown", (event) => {
+      if (event.key === "Enter" || event.key === " ") { event.preventDefault(); toggle([block]); }
+    });
+  }
 
   // ---- details
 
@@ -149,6 +244,7 @@
     const line = make("p");
     line.append(make("span", kernel.kind, `badge ${kernel.kind}`), ` ${kernel.place}`);
     open(make("h2", kernel.name), line);
+    if (kernel.time) details.append(make("p", `${kernel.time} of the run`));
     if (kernel.scope) details.append(make("p", kernel.scope, "muted"));
     const symbols = kernel.symbols.length ? ` Depends on ${kernel.symbols.join(", ")}.` : "";
     section("Verdict", [[make("strong", kernel.verdict || "alone"), ` ${kernel.reason}.${symbols}`]]);
@@ -186,6 +282,8 @@
   }
 
   function go(id) {
+    const block = blocks.find((b) => b.folded && b.parts.some((part) => part.id === id));
+    if (block) toggle([block]);
     select(id);
     jump(document.getElementById(id));
   }
@@ -230,12 +328,12 @@
 
   const fit = () => show({ ...full });
   const actions = {
-    "zoom-in": () => zoom(1.4), "zoom-out": () => zoom(1 / 1.4), fit, summary: showSummary,
+    "zoom-in": () => zoom(1.4), "zoom-out": () => zoom(1 / 1.4), fit, fold: foldAll, summary: showSummary,
     next: () => step(1), previous: () => step(-1), close: () => { select(null); stage.focus(); },
   };
   for (const [id, action] of Object.entries(actions)) document.getElementById(id).addEventListener("click", action);
   const keys = {
-    "+": actions["zoom-in"], "=": actions["zoom-in"], "-": actions["zoom-out"], 0: fit, s: showSummary,
+    "+": actions["zoom-in"], "=": actions["zoom-in"], "-": actions["zoom-out"], 0: fit, s: showSummary, f: foldAll,
     ArrowLeft: () => move(60, 0), ArrowRight: () => move(-60, 0),
     ArrowUp: () => move(0, 60), ArrowDown: () => move(0, -60),
     "/": () => search.focus(),
@@ -260,6 +358,11 @@
       if (event.key === "Enter" || event.key === " ") { event.preventDefault(); select(kernel.id); }
     });
     kernel.addEventListener("focus", () => { if (kernel.matches(":focus-visible")) jump(kernel); });
+  }
+  // Layers that repeat an earlier one are folded where there is much to look at.
+  if (kernels.length > MANY && framed.length) {
+    toggle(framed.filter((block) => block.like), true);
+    show({ ...full });
   }
   svg.removeAttribute("width");
   svg.removeAttribute("height");
