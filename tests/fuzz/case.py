@@ -15,15 +15,26 @@ from onnx import TensorProto, helper
 
 from tests.fuzz import operators
 from tests.fuzz.contents import draw
-from tests.fuzz.growth import DTYPES, EXTENTS, SYMBOLS, Growth, RefusedError, Value
-from tests.fuzz.registry import ELEMENTWISE, GATHER, OTHER, PRODUCT, REDUCTION, VIEW, WINDOW
+from tests.fuzz.growth import DTYPES, EXTENTS, SYMBOLS, Growth, RefusedError, Value, names_read
+from tests.fuzz.registry import (
+    ELEMENTWISE,
+    GATHER,
+    OTHER,
+    PRODUCT,
+    REDUCTION,
+    REGION,
+    SEQUENCE,
+    TEXT,
+    VIEW,
+    WINDOW,
+)
 
 Array: TypeAlias = np.ndarray[Any, Any]
 Feeds: TypeAlias = "dict[str, Array]"
 
 OPSETS = range(7, 29)
 BREADTH = 3
-F32 = TensorProto.FLOAT
+F32, STRING = TensorProto.FLOAT, TensorProto.STRING
 
 
 @dataclass(frozen=True)
@@ -47,7 +58,8 @@ class Case:
 
 
 KINDS = (ELEMENTWISE, PRODUCT, REDUCTION, WINDOW, GATHER, VIEW, OTHER)
-WEIGHTS = (6, 4, 4, 2, 1, 4, 2)
+KINDS = (*KINDS, REGION, SEQUENCE, TEXT)
+WEIGHTS = (6, 4, 4, 2, 1, 4, 2, 0.6, 0.5, 0.4)
 
 
 def generate(seed: int, index: int) -> Case:
@@ -122,9 +134,9 @@ def _forget(g: Growth, before: int) -> None:
 
 
 def _case(g: Growth) -> Case:
-    read = {name for node in g.nodes for name in node.input}
+    read = {name for node in g.nodes for name in names_read(node)}
     made = [name for node in g.nodes for name in node.output if name]
-    known = {value.name: value for value in g.values}
+    known = {value.name: value for value in g.values if value.dtype in (*DTYPES, STRING)}
     results = [n for n in made if n in known and (n not in read or g.chance(0.25))]
     results = results or [n for n in made if n in known][-1:]
     if len(results) > 1 and g.chance(0.2):
@@ -173,7 +185,7 @@ def prune(graph: onnx.GraphProto) -> None:
     for node in reversed(_in_order(graph.node)):
         if needed & set(node.output):
             kept.append(node)
-            needed |= set(node.input)
+            needed |= set(names_read(node))
     kept.reverse()
     nodes = [onnx.NodeProto.FromString(node.SerializeToString()) for node in kept]
     del graph.node[:]

@@ -36,6 +36,10 @@ class Contents:
 SPECIAL = (np.nan, np.inf, -np.inf, -0.0, 0.0, 1.0, -1.0)
 
 
+WORDS = ("1", "-2", "3.5", "0", "17", "1e3", "007")
+"""Strings are numbers, which may be cast."""
+
+
 def draw(
     seed: int, dtype: int, shape: Sequence[Any], contents: Contents, environment: int
 ) -> Array:
@@ -48,6 +52,8 @@ def draw(
             numbers = np.arange(low, max(high, low + int(np.prod(shape))))
             return generator.permutation(numbers)[: int(np.prod(shape))].reshape(shape).astype(kind)
         return generator.integers(low, max(high, low + 1), shape).astype(kind)
+    if kind.kind == "O":
+        return np.asarray(generator.choice(np.array(WORDS, object), shape), object)
     if kind.kind == "b":
         return np.asarray(generator.random(shape) < 0.5)
     if kind.kind in "iu":

@@ -9,10 +9,11 @@ of its seed.
 from __future__ import annotations
 
 import functools
+import itertools
 import math
 import random
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -96,7 +97,10 @@ class Growth:
     inputs: dict[str, Input] = field(default_factory=dict)
     constants: dict[str, onnx.TensorProto] = field(default_factory=dict)
     dead: set[int] = field(default_factory=set)
-    count: int = 0
+    depth: int = 0
+    """How many regions lie around what grows."""
+    numbers: Iterator[int] = field(default_factory=functools.partial(itertools.count, 1))
+    """Of names, which no region shares with another."""
 
     # -- drawing
 
@@ -116,8 +120,7 @@ class Growth:
         return kept if len(kept) >= least else sorted(self.rng.sample(list(options), least))
 
     def name(self, prefix: str) -> str:
-        self.count += 1
-        return f"{prefix}{self.count}"
+        return f"{prefix}{next(self.numbers)}"
 
     # -- values from outside
 
@@ -259,7 +262,7 @@ class Growth:
     def part(self, shapes: Sequence[Shape | None]) -> list[Shape]:
         """Shapes that broadcast with these: some dims 1, some leading ones left out."""
         first = shapes[0]
-        if first is None:
+        if first is None or None in shapes:
             raise RefusedError
         kept = [self.chance(0.7) for _ in first]
         leave = self.rng.randint(0, len(first)) if self.chance(0.4) else 0
@@ -328,6 +331,30 @@ class Growth:
         self.values += [v for v in values if v.dtype]
         return values
 
+    def add(
+        self,
+        op: str,
+        operands: Sequence[Value | None],
+        results: Sequence[tuple[int, Sequence[Shape | None]]],
+        attributes: dict[str, Any] | None = None,
+    ) -> list[Value]:
+        """Adds a node whose results are known, of types and shapes that onnx's inference does not tell."""
+        schema = find_schema(op, self.opset)
+        given = {k: v for k, v in (attributes or {}).items() if k in schema.attributes}
+        values = [Value(self.name("v"), dtype, tuple(shapes)) for dtype, shapes in results]
+        names = [v.name for v in values]
+        read = [v.name if v else "" for v in operands]
+        while read and not read[-1]:
+            read.pop()
+        kept = {k: v for k, v in given.items() if v is not None}
+        self.nodes.append(helper.make_node(op, read, names, name=f"{op}_{names[0]}", **kept))
+        self.values += [v for v in values if v.dtype]
+        return values
+
+    def inside(self) -> Growth:
+        """What grows in a region of a node: it sees all values there are, and inputs are shared."""
+        return replace(self, values=list(self.values), nodes=[], depth=self.depth + 1)
+
     def _infer(
         self, schema: defs.OpSchema, node: onnx.NodeProto, operands: Sequence[Value]
     ) -> dict[str, tuple[int, tuple[Shape | None, ...]]]:
@@ -385,6 +412,16 @@ def _broadcasts(left: Sequence[Shape | None], right: Sequence[Shape | None]) -> 
         for one, other in zip(left, right, strict=True)
         for a, b in zip(reversed(one or ()), reversed(other or ()), strict=False)
     )
+
+
+def names_read(node: onnx.NodeProto) -> Iterator[str]:
+    """The names that a node reads, those of the values around its regions included."""
+    yield from filter(None, node.input)
+    for attribute in node.attribute:
+        for inner in attribute.g.node:
+            yield from names_read(inner)
+        if attribute.HasField("g"):
+            yield from (value.name for value in attribute.g.output)
 
 
 def _shape(type_: onnx.TypeProto | None) -> Shape | None:

@@ -7,7 +7,16 @@ from typing import Any
 
 from onnx import defs
 
-from tests.fuzz import recipes_compute, recipes_views  # noqa: F401 - they register their recipes
+from tests.fuzz import (  # noqa: F401 - they register their recipes
+    recipes_other,
+    recipes_products,
+    recipes_reductions,
+    recipes_regions,
+    recipes_sequences,
+    recipes_text,
+    recipes_views,
+    recipes_windows,
+)
 from tests.fuzz.growth import DTYPES, Growth, RefusedError, Value, find_schema
 from tests.fuzz.registry import ELEMENTWISE, OTHER, RECIPES, into_domain, parse_types
 
@@ -15,13 +24,12 @@ EXCLUDED = {
     "RandomNormal": "random", "RandomNormalLike": "random", "RandomUniform": "random",
     "RandomUniformLike": "random", "Bernoulli": "random", "Multinomial": "random",
     "ImageDecoder": "reads files of pictures",
-    "If": "regions", "Loop": "regions", "Scan": "regions", "SequenceMap": "regions",
-    "SequenceConstruct": "no tensors", "SequenceAt": "no tensors", "SequenceEmpty": "no tensors",
-    "SequenceErase": "no tensors", "SequenceInsert": "no tensors", "SequenceLength": "no tensors",
-    "SplitToSequence": "no tensors", "ConcatFromSequence": "no tensors",
-    "Optional": "no tensors", "OptionalGetElement": "no tensors", "OptionalHasElement": "no tensors",
-    "StringConcat": "strings", "StringNormalizer": "strings", "StringSplit": "strings",
-    "RegexFullMatch": "strings", "TfIdfVectorizer": "strings",
+    "SequenceMap": "a function of a loop",
+    "SequenceAt": "see SequenceConstruct", "SequenceErase": "see SequenceConstruct",
+    "SequenceInsert": "see SequenceConstruct", "SequenceLength": "see SequenceConstruct",
+    "ConcatFromSequence": "see SequenceConstruct",
+    "OptionalGetElement": "see Optional", "OptionalHasElement": "see Optional",
+    "TfIdfVectorizer": "strings",
     "Constant": "initializers stand for it",
 }  # fmt: skip
 """Operators that are not drawn, and why."""

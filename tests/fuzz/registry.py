@@ -13,9 +13,9 @@ from onnx import TensorProto, helper
 
 from tests.fuzz.growth import DTYPES, FLOATS, Growth, Value, find_schema
 
-ELEMENTWISE, PRODUCT, REDUCTION, WINDOW, GATHER, VIEW, OTHER = (
-    *("elementwise", "product", "reduction", "window"),
-    *("gather", "view", "other"),
+ELEMENTWISE, PRODUCT, REDUCTION, WINDOW, GATHER, VIEW, OTHER, REGION, SEQUENCE, TEXT = (
+    *("elementwise", "product", "reduction", "window", "gather", "view", "other"),
+    *("region", "sequence", "text"),
 )
 
 

@@ -6,7 +6,7 @@ run to run. Regions run as parts of their nodes.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -14,6 +14,7 @@ import onnx
 from onnx import helper
 
 from tests.fuzz.differences import DIFFERENCES, Step, fill
+from tests.fuzz.growth import names_read
 
 Session = Callable[[onnx.ModelProto], Callable[[dict[str, Any]], list[Any]]]
 """Makes of a model what runs it."""
@@ -50,9 +51,11 @@ class Stepwise:
         constants: dict[str, onnx.TensorProto],
         number: int,
     ) -> Sequence[Any]:
-        read = list(dict.fromkeys(name for name in _read(node) if name in values))
+        read = list(dict.fromkeys(name for name in names_read(node) if name in values))
         if place not in self._runs:
-            kept = [constants[name] for name in dict.fromkeys(_read(node)) if name in constants]
+            kept = [
+                constants[name] for name in dict.fromkeys(names_read(node)) if name in constants
+            ]
             self._runs[place] = self._session(self._part(node, read, kept))
         results = self._runs[place]({name: values[name] for name in read})
         difference = DIFFERENCES.get(node.op_type)
@@ -125,13 +128,3 @@ def _open_dims(info: onnx.ValueInfoProto) -> onnx.ValueInfoProto:
     if result.type.HasField("tensor_type"):
         result.type.tensor_type.ClearField("shape")
     return result
-
-
-def _read(node: onnx.NodeProto) -> Iterator[str]:
-    """The names that a node reads, those of the values around its regions included."""
-    yield from filter(None, node.input)
-    for attribute in node.attribute:
-        for inner in attribute.g.node:
-            yield from _read(inner)
-        if attribute.HasField("g"):
-            yield from (value.name for value in attribute.g.output)

@@ -1,0 +1,183 @@
+"""Operators over images: convolutions, pools, resizing, sampling."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from tests.fuzz.contents import Contents
+from tests.fuzz.growth import Growth, RefusedError, Value
+from tests.fuzz.operands import INT8S, along, maybe, scales
+from tests.fuzz.registry import WINDOW, recipe, types
+
+
+def image(g: Growth, op: str, low: int = 3, high: int = 5, channels: bool = False) -> Value:
+    x = g.ranked(types(op, g.opset), low, g.choose((4, 4, 4, high)))
+    if channels and not x.fixed(1):
+        raise RefusedError
+    return x
+
+
+def window(g: Growth, x: Value, dilate: bool = True, kernel: int = 3) -> dict[str, Any]:
+    """Attributes of a window over the spatial axes of `x`."""
+    n = x.rank - 2
+    attributes: dict[str, Any] = {"kernel_shape": [g.rng.randint(1, kernel) for _ in range(n)]}
+    if g.chance(0.4):
+        attributes["strides"] = [g.choose((1, 2, 3)) for _ in range(n)]
+    if dilate and g.chance(0.25):
+        attributes["dilations"] = [g.choose((1, 2)) for _ in range(n)]
+    way = g.rng.random()
+    if way < 0.45:
+        attributes["pads"] = [
+            g.rng.randint(0, max(0, k - 1)) for k in attributes["kernel_shape"] * 2
+        ]
+    elif way < 0.65:
+        attributes["auto_pad"] = g.choose(("SAME_UPPER", "SAME_LOWER", "VALID", "NOTSET"))
+    return attributes
+
+
+@recipe("Conv", kind=WINDOW, weight=5)
+def conv(g: Growth, op: str = "Conv") -> Value:
+    x = image(g, op, channels=True)
+    channels = x.at(1)[0]
+    group = g.choose([f for f in range(1, channels + 1) if channels % f == 0] or [1])
+    group = g.choose((1, group, channels or 1))
+    out = group * g.choose((1, 1, 2, 3))
+    attributes = window(g, x)
+    kernel = attributes["kernel_shape"]
+    if g.chance(0.3):
+        del attributes["kernel_shape"]
+    w = g.fresh(x.dtype, [(out, channels // group, *kernel)] * g.breadth)
+    b = maybe(g, lambda: g.fresh(x.dtype, [(out,)] * g.breadth))
+    return g.emit(op, [x, w, b], {**attributes, "group": group})
+
+
+@recipe("ConvTranspose", kind=WINDOW, weight=2)
+def conv_transpose(g: Growth) -> Value:
+    x = image(g, "ConvTranspose", channels=True)
+    channels = x.at(1)[0]
+    group = g.choose((1, 1, channels or 1))
+    out = g.choose((1, 2, 3))
+    attributes = window(g, x)
+    if g.chance(0.2):
+        attributes["output_padding"] = [g.choose((0, 1)) for _ in range(x.rank - 2)]
+    w = g.fresh(x.dtype, [(channels, out, *attributes["kernel_shape"])] * g.breadth)
+    b = maybe(g, lambda: g.fresh(x.dtype, [(out * group,)] * g.breadth))
+    return g.emit("ConvTranspose", [x, w, b], {**attributes, "group": group})
+
+
+@recipe("ConvInteger", kind=WINDOW)
+def conv_integer(g: Growth) -> Value:
+    x = image(g, "ConvInteger", 4, 4, channels=True)
+    attributes = window(g, x)
+    w = g.fresh(g.choose(INT8S), [(2, x.at(1)[0], *attributes["kernel_shape"])] * g.breadth)
+    zero = maybe(g, lambda: g.fresh(x.dtype, [()] * g.breadth))
+    return g.emit("ConvInteger", [x, w, zero], attributes)
+
+
+@recipe("AveragePool", "MaxPool", "LpPool", kind=WINDOW, weight=3)
+def pool(g: Growth, op: str) -> Value:
+    x = image(g, op)
+    attributes = window(g, x)
+    attributes |= {
+        "ceil_mode": g.choose((None, None, 0, 1)),
+        "count_include_pad": g.choose((None, 0, 1)),
+        "p": g.choose((None, 1, 2, 3)),
+        "storage_order": g.choose((None, 0, 1)) if g.chance(0.2) else None,
+    }
+    outputs = 2 if op == "MaxPool" and g.chance(0.2) else 1
+    return g.emit(op, [x], attributes, outputs=outputs)
+
+
+@recipe("GlobalAveragePool", "GlobalMaxPool", "GlobalLpPool", kind=WINDOW)
+def global_pool(g: Growth, op: str) -> Value:
+    return g.emit(op, [image(g, op)], {"p": g.choose((None, 1, 2, 3))})
+
+
+@recipe("LRN", kind=WINDOW)
+def lrn(g: Growth) -> Value:
+    return g.emit(
+        "LRN", [image(g, "LRN", 4, 4)], {"size": g.choose((1, 3, 5)), "bias": g.choose((None, 2.0))}
+    )
+
+
+@recipe("Resize", "Upsample", kind=WINDOW, weight=2)
+def resize(g: Growth, op: str) -> Value:
+    x = g.ranked(types(op, g.opset), 2, 4)
+    modes = (
+        ("nearest", "linear", "cubic")
+        if op == "Resize" and g.opset >= 11
+        else ("nearest", "linear")
+    )
+    mode = g.choose(modes)
+    scales = [1.0] * max(0, x.rank - 2) + [g.choose((1.0, 2.0, 0.5, 1.5, 3.0)) for _ in range(2)]
+    values = g.constant(np.array(scales[: x.rank], np.float32))
+    if op == "Upsample":
+        if g.opset < 9:
+            return g.emit("Upsample", [x], {"mode": mode, "scales": scales})
+        return g.emit("Upsample", [x, values], {"mode": mode})
+    if g.opset == 10:
+        return g.emit("Resize", [x, values], {"mode": mode})
+    roi = g.constant(np.zeros(0, np.float32)) if g.opset < 13 else None
+    ways = (
+        "half_pixel",
+        "align_corners",
+        "asymmetric",
+        "pytorch_half_pixel",
+        "half_pixel_symmetric",
+    )
+    attributes = {
+        "mode": mode,
+        "coordinate_transformation_mode": g.choose(ways[: 4 if g.opset < 19 else 5]),
+        "nearest_mode": g.choose(
+            (None, "floor", "ceil", "round_prefer_floor", "round_prefer_ceil")
+        ),
+        "exclude_outside": 1 if mode == "cubic" and g.chance(0.2) else None,
+        "cubic_coeff_a": g.choose((None, -0.5)) if mode == "cubic" else None,
+        "antialias": 1 if g.opset >= 18 and mode != "nearest" and g.chance(0.15) else None,
+    }
+    if g.chance(0.3) and all(x.fixed(a) for a in range(x.rank - 2)):
+        sizes = [x.at(a)[0] for a in range(x.rank - 2)] + [g.choose((1, 3, 4, 8)) for _ in range(2)]
+        empty = g.constant(np.zeros(0, np.float32)) if g.opset < 13 else None
+        return g.emit("Resize", [x, roi, empty, g.integers(sizes[: x.rank])], attributes)
+    return g.emit("Resize", [x, roi, values], attributes)
+
+
+@recipe("GridSample", kind=WINDOW)
+def grid_sample(g: Growth) -> Value:
+    x = g.ranked(types("GridSample", g.opset), 4, 4)
+    grid = g.fresh(1, along(x, (0,), 3, 4, 2))
+    modes = ("bilinear", "nearest", "bicubic") if g.opset < 20 else ("linear", "nearest", "cubic")
+    attributes = {
+        "mode": g.choose(modes),
+        "padding_mode": g.choose(("zeros", "border", "reflection")),
+        "align_corners": g.choose((0, 1)),
+    }
+    return g.emit("GridSample", [x, grid], attributes)
+
+
+@recipe("Col2Im", kind=WINDOW)
+def col2im(g: Growth) -> Value:
+    x = g.fresh(1, [(2, 3 * 4, 9)] * g.breadth)
+    return g.emit("Col2Im", [x, g.integers([4, 4]), g.integers([2, 2])])
+
+
+@recipe("RoiAlign", kind=WINDOW)
+def roi_align(g: Growth) -> Value:
+    x = g.ranked(types("RoiAlign", g.opset), 4, 4)
+    rois = g.fresh(x.dtype, [(2, 4)] * g.breadth, Contents(positive=True))
+    index = g.fresh(7, [(2,)] * g.breadth, Contents(low=(0,) * g.breadth, high=x.at(0)))
+    return g.emit(
+        "RoiAlign", [x, rois, index], {"output_height": 2, "output_width": 3, "sampling_ratio": 2}
+    )
+
+
+@recipe("QLinearConv", kind=WINDOW, weight=0.7)
+def qlinear_conv(g: Growth) -> Value:
+    x = g.ranked(INT8S, 4, 4)
+    if not x.fixed(1) or 0 in x.at(1):
+        raise RefusedError  # onnxruntime leaves the sum of nothing as it finds it
+    attributes = window(g, x)
+    w = g.fresh(x.dtype, [(3, x.at(1)[0], *attributes["kernel_shape"])] * g.breadth)
+    return g.emit("QLinearConv", [x, *scales(g, x), w, *scales(g, w), *scales(g, x)], attributes)
