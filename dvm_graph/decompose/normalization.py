@@ -13,9 +13,12 @@ from dvm_graph.decompose.operands import (
     shape_of,
 )
 from dvm_graph.decompose.registry import Operands, Results, decomposition
-from dvm_graph.ir import DType, Node, Value
+from dvm_graph.import_ import dtype_of
+from dvm_graph.ir import Node, Value
 from dvm_graph.symbolic.builder import Builder
 from dvm_graph.symbolic.dims import floordiv
+
+FLOAT = 1  # as onnx numbers types
 
 
 def standardized(
@@ -51,18 +54,8 @@ def layer_normalization(builder: Builder, node: Node, operands: Operands) -> Res
     y = scaled_and_shifted(
         builder, builder.cast(y, x.dtype), operand(operands, 1), operand(operands, 2)
     )
-    return [
-        y,
-        *(
-            _as_declared(builder, v, t)
-            for v, t in zip((average, inverse), node.outputs[1:], strict=False)
-        ),
-    ]
-
-
-def _as_declared(builder: Builder, value: Value, output: Value) -> Value:
-    """In the type of the output, where that is known."""
-    return value if output.dtype is DType.OPAQUE else builder.cast(value, output.dtype)
+    stash = dtype_of(node.attrs.get("stash_type", FLOAT))
+    return [y, *(builder.cast(statistic, stash) for statistic in (average, inverse))]
 
 
 @decomposition("RMSNormalization")

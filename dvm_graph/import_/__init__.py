@@ -14,6 +14,7 @@ from dvm_graph.import_.partition import (
     partition_model,
     partition_opset,
 )
+from dvm_graph.import_.tensors import dtype_of
 from dvm_graph.import_.types import declared_shape, type_text
 from dvm_graph.import_.vendor_library import import_whole
 
@@ -23,6 +24,7 @@ __all__ = [
     "call_aside",
     "cast_outputs",
     "declared_shape",
+    "dtype_of",
     "expand_function",
     "import_onnx",
     "import_whole",

@@ -100,22 +100,23 @@ def _forget_disputed_extents(
 
     It counts a window that starts behind the image where a pool rounds up, which kernels, as opset 22 says,
     do not; it pads for dilated windows as if they were not; it adds `output_padding` to what `SAME`
-    determines; and before opset 11 it names a slice's extent after the whole axis. Models all of whose
+    determines; before opset 11 it names a slice's extent after the whole axis; and it takes what one branch
+    knows for true of the other. Models all of whose
     operators are left to onnxruntime (`tests/fuzz`) find further ones.
     """
     attributes = {a.name: onnx.helper.get_attribute_value(a) for a in node.attribute}
     same = attributes.get("auto_pad", b"NOTSET").startswith(b"SAME")
-    first = 2
+    first, disputed = 0, node.op_type == "If"
     if node.op_type in ("AveragePool", "LpPool", "MaxPool"):
         dilated = any(step != 1 for step in attributes.get("dilations", ()))
-        disputed = attributes.get("ceil_mode") or (same and dilated)
+        first, disputed = 2, attributes.get("ceil_mode") or (same and dilated)
     elif node.op_type == "ConvTranspose":
-        disputed = same and any(attributes.get("output_padding", ()))
-    else:
-        first, disputed = 0, node.op_type == "Slice" and version == 10
+        first, disputed = 2, same and any(attributes.get("output_padding", ()))
+    elif node.op_type == "Slice" and version == 10:
+        disputed = True
     for proto in types.values() if disputed else ():
         for dim in proto.tensor_type.shape.dim[first:]:
-            if first or dim.dim_param:
+            if node.op_type != "Slice" or dim.dim_param:
                 dim.Clear()
 
 
@@ -161,7 +162,10 @@ def _read_dim(
 def _fallback_shape(node: Node, declared: onnx.TypeProto, stem: str, facts: Facts) -> Shape | None:
     """Fresh dims where the inference does not find the rank, but the operator or the model tells it."""
     rank = result_rank(node)
-    if rank is None and declared.tensor_type.HasField("shape"):
+    collects = (
+        node.attrs.get("op") == "Loop"
+    )  # over no turns, onnxruntime makes up a rank of its own
+    if rank is None and not collects and declared.tensor_type.HasField("shape"):
         rank = len(declared.tensor_type.shape.dim)
     if rank is None:
         return None

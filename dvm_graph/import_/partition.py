@@ -210,7 +210,18 @@ def partition_node(node: Node) -> onnx.NodeProto:
         for attribute in proto.attribute:
             for body in (attribute.g, *attribute.graphs):
                 _rename_captures(body, renamed)
+    _drop_trailing(proto)
     return proto
+
+
+def _drop_trailing(node: onnx.NodeProto) -> None:
+    """Leaves out operands that are given as none behind the last: onnxruntime's rewrites read their types."""
+    while node.input and not node.input[-1]:
+        node.input.pop()
+    for attribute in node.attribute:
+        for body in (attribute.g, *attribute.graphs):
+            for inner in body.node:
+                _drop_trailing(inner)
 
 
 def _rename_captures(graph: onnx.GraphProto, renamed: Mapping[str, str]) -> None:

@@ -343,3 +343,71 @@ def test_what_a_store_computes_anew_is_not_written_over(shape: tuple[int, ...], 
     turned, log = dvm_graph.optimize(model, fuse=fuse).run({"x": x})
     assert_same_bits([turned], [(abs(x) + np.float16(1)).transpose(0, 2, 1)])
     assert_all_close([log], [np.log(abs(x) + np.float16(1))])
+
+
+def test_operands_given_as_none_behind_the_last() -> None:
+    """onnxruntime's rewrites read the type of a LayerNormalization's bias that is none, and the process died."""
+    model = model_from_text(
+        """g (float[a, b, c] x, float[d] s) => (float[e, f] y) {
+            u = Squeeze(x)
+            y = LayerNormalization<epsilon = 0.0>(u, s, "")
+        }"""
+    )
+    x, s = np.array([[[-3, -2], [4, 0]]], np.float32), np.array([2, -1], np.float32)
+    (y,) = dvm_graph.optimize(model).run({"x": x, "s": s})
+    assert_all_close([y], [np.array([[-2, -1], [2, 1]], np.float32)], 2)
+
+
+@pytest.mark.parametrize("turns", [0, 2])
+def test_what_a_loop_collects_over_no_turns_has_the_rank_that_onnxruntime_makes_up(
+    turns: int,
+) -> None:
+    model = model_from_text(
+        """g (int64 n, float[k] x) => (float[a, b] y) {
+            last, y = Loop(n, "", x) <body = turn (int64 i, bool go, float[] state)
+                => (bool on, float[] next, float[] item) {
+                on = Identity(go)
+                next = Neg(state)
+                item = Abs(state)
+            }>
+        }"""
+    )
+    feeds = {"n": np.array(turns), "x": np.array([-1, 2], np.float32)}
+    assert_same_bits(dvm_graph.optimize(model).run(feeds), session(model).run(None, feeds))
+
+
+@pytest.mark.parametrize("choice", [True, False])
+def test_branches_of_which_one_declares_what_the_other_leaves_open(choice: bool) -> None:
+    """onnx takes the declared extent for that of both branches."""
+    model = model_from_text(
+        """g (bool which, float[2] x, float[n] z) => (float[a, b] y) <int64[1] zero = {0}> {
+            y = If (which) <
+                then_branch = g1 () => (float[1, 2] p) { u = Unsqueeze(x, zero) p = Selu(u) },
+                else_branch = g2 () => (float[1, k] q) { q = Unsqueeze(z, zero) }
+            >
+        }"""
+    )
+    compiled = dvm_graph.optimize(model)
+    for n in (2, 3, 0):
+        feeds = {
+            "which": np.array(choice),
+            "x": np.ones(2, np.float32),
+            "z": np.ones(n, np.float32),
+        }
+        assert_same_bits(compiled.run(feeds), session(model).run(None, feeds))
+
+
+@pytest.mark.parametrize("dtype", ["float", "double", "float16"])
+def test_statistics_of_a_normalisation_are_stashed_in_float32(dtype: str) -> None:
+    """Where the model does not declare them, they had the type that they are computed in."""
+    model = model_from_text(
+        f"""g ({dtype}[n, 3] x, {dtype}[3] s) => ({dtype}[n, 3] y, float[n, 1] d) {{
+            y, average, inverse = LayerNormalization(x, s)
+            d = Add(average, inverse)
+        }}"""
+    )
+    kind = {"float": np.float32, "double": np.float64, "float16": np.float16}[dtype]
+    feeds = {"x": np.arange(6).reshape(2, 3).astype(kind), "s": np.ones(3, kind)}
+    mine, theirs = dvm_graph.optimize(model).run(feeds), session(model).run(None, feeds)
+    assert [a.dtype for a in mine] == [a.dtype for a in theirs]
+    assert_all_close(mine, theirs, 3)

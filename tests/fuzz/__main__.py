@@ -14,7 +14,7 @@ import numpy as np
 import onnx
 
 from tests.fuzz.case import Case, generate
-from tests.fuzz.check import Finding, Phase, Report, Skipped, check, variants
+from tests.fuzz.check import Excused, Finding, Phase, Report, Skipped, check, variants
 from tests.fuzz.shrink import shrink
 from tests.fuzz.workers import run
 
@@ -36,12 +36,15 @@ def _many(arguments: argparse.Namespace) -> int:
     until = started + 60 * arguments.minutes if arguments.minutes else None
     skipped: collections.Counter[str] = collections.Counter()
     kinds: collections.Counter[str] = collections.Counter()
+    excused: collections.Counter[str] = collections.Counter()
     found: set[str] = set()
     count = 0
     for index, report in run(_shares(arguments), work, until):
         count += 1
         if isinstance(report, Skipped):
             skipped[report.reason[:100]] += 1
+        elif isinstance(report, Excused):
+            excused.update(excuse.value for excuse in report.excuses)
         elif isinstance(report, Finding):
             kinds[report.kind.value] += 1
             if not report.operators:
@@ -60,6 +63,8 @@ def _many(arguments: argparse.Namespace) -> int:
     )
     for kind, times in kinds.most_common():
         print(f"{times} {kind}")
+    for excuse, times in excused.most_common():
+        print(f"{times} {excuse}")
     if arguments.skipped:
         for reason, times in skipped.most_common(40):
             print(f"  {times} {reason}")

@@ -149,7 +149,7 @@ def test_only_the_elements_that_a_documented_difference_reaches_are_excused(what
         int32 o = {{1}}, float[2, 1, 3] wild = {{nan, 1, 1, 2, 3, 1}}, float[0] none = {{}},
         float[2] scales = {{1.5, 1}}> {{ {body} }}"""
     case = case_of(model, x=x)
-    assert check(case) is None
+    assert not isinstance(check(case), Finding)
     mine = list(dvm_graph.optimize(case.model).run({"x": x}))
     theirs = Reference(case.model).run({"x": x})
     assert explained(case, case.feeds[0], mine, theirs) in (Excuse.DOCUMENTED, Excuse.REFEREE)
