@@ -191,7 +191,9 @@ def dft(g: Growth) -> Value:
 
 @recipe("HannWindow", "HammingWindow", "BlackmanWindow", kind=OTHER, weight=0.3)
 def signal_window(g: Growth, op: str) -> Value:
-    return g.emit(op, [g.integers(g.choose((1, 5, 8)))], {"periodic": g.choose((None, 0, 1))})
+    y = g.emit(op, [g.integers(g.choose((1, 5, 8)))], {"periodic": g.choose((None, 0, 1))})
+    # at its ends a window is 0 but for rounding, whose sign nobody promises
+    return g.emit("Add", [y, g.constant(np.array(1, np.float32))])
 
 
 @recipe("AffineGrid", kind=OTHER, weight=0.5)
