@@ -179,22 +179,27 @@ def _output(g: Growth, value: Value) -> onnx.ValueInfoProto:
 
 
 def prune(graph: onnx.GraphProto) -> None:
-    """Puts nodes in order, and leaves out what no output depends on."""
-    needed = {value.name for value in graph.output}
-    kept = []
-    for node in reversed(_in_order(graph.node)):
-        if needed & set(node.output):
-            kept.append(node)
-            needed |= set(names_read(node))
-    kept.reverse()
-    nodes = [onnx.NodeProto.FromString(node.SerializeToString()) for node in kept]
-    del graph.node[:]
-    graph.node.extend(nodes)
+    """Leaves out what no output depends on."""
+    needed = prune_nodes(graph)
     for field in (graph.input, graph.initializer):
         left = [item for item in field if item.name in needed]
         copies = [type(item).FromString(item.SerializeToString()) for item in left]
         del field[:]
         field.extend(copies)
+
+
+def prune_nodes(graph: onnx.GraphProto) -> set[str]:
+    """Puts nodes in order, and leaves out those that no output depends on; the names that are left."""
+    needed = {value.name for value in graph.output}
+    kept = []
+    for node in reversed(_in_order(graph.node)):
+        if needed & set(node.output):
+            kept.append(onnx.NodeProto.FromString(node.SerializeToString()))
+            needed |= set(names_read(node))
+    kept.reverse()
+    del graph.node[:]
+    graph.node.extend(kept)
+    return needed
 
 
 def _in_order(nodes: Iterable[onnx.NodeProto]) -> list[onnx.NodeProto]:
@@ -204,5 +209,5 @@ def _in_order(nodes: Iterable[onnx.NodeProto]) -> list[onnx.NodeProto]:
     order: nx.DiGraph[int] = nx.DiGraph()
     order.add_nodes_from(range(len(listed)))
     for place, node in enumerate(listed):
-        order.add_edges_from((producers[n], place) for n in node.input if n in producers)
+        order.add_edges_from((producers[n], place) for n in names_read(node) if n in producers)
     return [listed[place] for place in nx.lexicographical_topological_sort(order)]

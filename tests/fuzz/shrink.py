@@ -16,7 +16,7 @@ import onnx
 from onnx import helper, numpy_helper
 
 from dvm_graph import Options
-from tests.fuzz.case import Case, Feeds, prune
+from tests.fuzz.case import Case, Feeds, prune, prune_nodes
 from tests.fuzz.check import Finding, Kind, Phase, Report, check
 from tests.fuzz.judge import Reference
 from tests.fuzz.workers import run
@@ -210,6 +210,20 @@ def _fewer_attributes(case: Case) -> Iterator[Case]:
             yield _edited(case, leave)
 
 
+def _smaller_bodies(case: Case) -> Iterator[Case]:
+    """Bodies of regions without what no result of theirs depends on."""
+
+    def edit(graph: onnx.GraphProto) -> None:
+        for node in graph.node:
+            for attribute in node.attribute:
+                if attribute.HasField("g"):
+                    prune_nodes(attribute.g)
+
+    edited = _edited(case, edit)
+    if edited.data != case.data:
+        yield edited
+
+
 def _smaller_extents(case: Case) -> Iterator[Case]:
     """Every axis of some extent shorter, in inputs and constants alike."""
     graph = case.model.graph
@@ -251,5 +265,5 @@ def _plainer(case: Case) -> Iterator[Case]:
 
 _PASSES = (
     *(_fewer_outputs, _earlier_outputs, _cut_nodes, _bypass_nodes),
-    *(_fewer_attributes, _smaller_extents, _plainer),
+    *(_fewer_attributes, _smaller_bodies, _smaller_extents, _plainer),
 )

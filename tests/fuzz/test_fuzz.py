@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 import os
 import signal
 from collections.abc import Callable
@@ -11,7 +12,7 @@ from typing import Any
 import numpy as np
 import onnx
 import pytest
-from onnx import helper
+from onnx import TensorProto, helper
 
 import dvm_graph
 from tests.fuzz.case import Case, generate
@@ -21,6 +22,8 @@ from tests.fuzz.operators import EXCLUDED, names
 from tests.fuzz.registry import GATHER, PRODUCT, REDUCTION, VIEW, WINDOW
 from tests.fuzz.shrink import _PASSES
 from tests.fuzz.workers import run
+
+STRING = TensorProto.STRING
 
 
 def case_of(text: str, **feeds: Any) -> Case:
@@ -59,6 +62,20 @@ def test_every_operator_of_the_standard_is_drawn_or_left_out_by_name() -> None:
     assert current <= drawn | set(EXCLUDED)
     for kind in (PRODUCT, REDUCTION, WINDOW, GATHER, VIEW):
         assert len(names(21, kind)[0]) >= 4
+
+
+def test_regions_sequences_strings_and_narrow_types_are_drawn() -> None:
+    drawn: collections.Counter[str] = collections.Counter()
+    for index in range(250):
+        graph = generate(9, index).model.graph
+        nodes = list(graph.node)
+        for node in nodes:
+            nodes.extend(inner for attribute in node.attribute for inner in attribute.g.node)
+        drawn.update({node.op_type for node in nodes})
+        drawn.update({"string" for v in graph.input if v.type.tensor_type.elem_type == STRING})
+    for ops in (["If"], ["Loop"], ["Scan"], ["SequenceAt", "ConcatFromSequence"], ["string"]):
+        assert sum(drawn[op] for op in ops) >= 2, (ops, drawn)
+    assert drawn["Optional"] + drawn["SplitToSequence"] >= 2
 
 
 def reports(work: Callable[[int, Callable[[Phase], None]], Report], count: int) -> list[Report]:
