@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from pathlib import Path
 
 import click
@@ -27,9 +28,9 @@ def disasm(request: Request, dims: DimRanges, kernel: str | None, output: Path |
         names = ", ".join(listing.name for listing in listings[:8])
         raise InputError(f"no kernel has {kernel!r} in its name; there are {names}, ...")
     if request.as_json:
-        print_json([{"name": listing.name, "text": listing.text} for listing in chosen])
+        print_json([asdict(listing) for listing in chosen])
         return
-    text = "".join(f"; {listing.name}\n{listing.text}" for listing in chosen)
+    text = "".join(map(str, chosen))
     if output is None:
         click.echo(text, nl=False)
     else:

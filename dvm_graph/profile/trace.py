@@ -4,6 +4,9 @@ The first run and the typical run are two processes of the trace, each from time
 so is the host, which binds dims, places memory, has stages of kernels carried out and calls the vendor
 library (it also is core 0), and so is the compiler, which a core that waits or the host itself runs.
 Times are microseconds.
+
+Threads have numbers as Linux gives them: unique over processes, and none of them 0 or that of a process.
+Perfetto takes threads that break this for one another, and puts what they did into one lane.
 """
 
 from __future__ import annotations
@@ -19,6 +22,9 @@ from dvm_graph.errors import writing
 from dvm_graph.profile.profile import Kernel, Profile, Span, Timeline
 
 Event = dict[str, Any]
+
+_THREADS = 100_000
+"""More than a run has."""
 
 
 def write_trace(profile: Profile, path: str | PathLike[str]) -> None:
@@ -51,12 +57,13 @@ def trace_events(profile: Profile) -> Iterator[Event]:
 
 
 def _run(pid: int, name: str, run: Timeline, kernels: dict[str, Kernel]) -> Iterator[Event]:
-    yield _name("process_name", pid, 0, name)
+    yield _name("process_name", pid, pid * _THREADS, name)
     cores = ((f"core {i}", spans) for i, spans in enumerate(run.cores))
     lanes = [("host", run.host), ("compiler", run.compiler), *cores]
-    for tid, (lane, spans) in enumerate(lanes):
+    for index, (lane, spans) in enumerate(lanes):
+        tid = pid * _THREADS + index
         yield _name("thread_name", pid, tid, lane)
-        yield {**_name("thread_sort_index", pid, tid, ""), "args": {"sort_index": tid}}
+        yield {**_name("thread_sort_index", pid, tid, ""), "args": {"sort_index": index}}
         for span in spans:
             yield _complete(pid, tid, span, kernels.get(span.name))
 

@@ -174,11 +174,17 @@ class PyProgram {
     return executor_.bind(feeds);
   }
 
-  std::vector<std::pair<std::string, std::string>> disassemble(
+  // Kernel, the text of its programs, and why it runs in this form.
+  std::vector<std::tuple<std::string, std::string, std::string>> disassemble(
       const std::map<std::string, int64_t>& symbols) const {
     const Call call;
     const nb::gil_scoped_release unlock;
-    return executor_.disassemble(symbols);
+    std::vector<std::tuple<std::string, std::string, std::string>> listings;
+    for (Listing& listing : executor_.disassemble(symbols)) {
+      listings.emplace_back(std::move(listing.kernel), std::move(listing.text),
+                            std::move(listing.why));
+    }
+    return listings;
   }
 
   // Kernel, and the first, median and least time in nanoseconds.

@@ -5,7 +5,6 @@
 
 #include "npu/host/process.h"
 #include "runtime/errors.h"
-#include "runtime/listing.h"
 
 namespace dvm {
 namespace {
@@ -107,8 +106,7 @@ Dims Executor::dims_of(const std::map<std::string, int64_t>& symbols) const {
   return dims;
 }
 
-std::vector<std::pair<std::string, std::string>> Executor::disassemble(
-    const std::map<std::string, int64_t>& symbols) const {
+std::vector<Listing> Executor::disassemble(const std::map<std::string, int64_t>& symbols) const {
   return list_programs(model_, dims_of(symbols), device_->device.target());
 }
 

@@ -19,6 +19,7 @@
 
 #include "runtime/compile_times.h"
 #include "runtime/device_pool.h"
+#include "runtime/listing.h"
 #include "runtime/model.h"
 #include "runtime/run_lock.h"
 #include "runtime/runner.h"
@@ -45,8 +46,7 @@ class Executor {
 
   // The programs of every kernel for given symbols (by name), in text form: kernel name, text.
   // Kernels whose dims depend on other symbols are left out.
-  std::vector<std::pair<std::string, std::string>> disassemble(
-      const std::map<std::string, int64_t>& symbols) const;
+  std::vector<Listing> disassemble(const std::map<std::string, int64_t>& symbols) const;
 
   // How long each distinct kernel takes to compile, for given symbols; leaves out as disassemble.
   std::vector<CompileTime> compile_times(const std::map<std::string, int64_t>& symbols,

@@ -18,24 +18,47 @@ class Lister {
     for (const ModelValue& value : model.values) names_.push_back(value.name);
   }
 
-  void list(uint32_t index) {
+  void list(uint32_t index, const std::string& why = "") {
     const KernelCall& call = model_.calls[index];
     const auto& [plan, origin, apart] = model_.kernels[call.kernel];
-    if (guard_holds(call, dims_)) {
-      if (!has_dims(plan)) return;
-      const CompileStatus status =
-          compile_plan(plan, plan.name, dims_, infos_.data(), target_, scratch_, compiled_, apart);
-      if (!needs_fallback(status)) {
-        listing_.emplace_back(plan.name, text());
-        return;
-      }
+    const std::string reason = guard_holds(call, dims_) ? list_own(plan, apart, why) : guard(call);
+    if (reason.empty()) return;
+    const std::string instead = "in place of " + plan.name + ", " + reason;
+    for (const uint32_t fallback : call.fallback) {
+      list(fallback, why.empty() ? instead : why + "; " + instead);
     }
-    for (const uint32_t fallback : call.fallback) list(fallback);
   }
 
-  std::vector<std::pair<std::string, std::string>> take() { return std::move(listing_); }
+  std::vector<Listing> take() { return std::move(listing_); }
 
  private:
+  // Lists the kernel, or says why its fallback runs.
+  std::string list_own(const KernelPlan& plan, Apart apart, const std::string& why) {
+    if (!has_dims(plan)) return "";
+    // Whole, where that is possible, to know whether it had to be taken apart.
+    const Apart first = apart == Apart::if_needed ? Apart::never : apart;
+    CompileStatus status = compile(plan, first);
+    std::string form =
+        apart == Apart::always ? "operator by operator, by the option fallbacks" : "";
+    if (status == CompileStatus::does_not_fit && first != apart) {
+      status = compile(plan, apart);
+      form = "operator by operator, as it does not fit local memory otherwise";
+    }
+    if (status == CompileStatus::does_not_fit) return "which does not fit local memory";
+    if (needs_fallback(status)) return "which is predicted to take longer";
+    listing_.push_back(
+        {plan.name, text(), why.empty() || form.empty() ? why + form : why + "; " + form});
+    return "";
+  }
+
+  CompileStatus compile(const KernelPlan& plan, Apart apart) {
+    return compile_plan(plan, plan.name, dims_, infos_.data(), target_, scratch_, compiled_, apart);
+  }
+
+  std::string guard(const KernelCall& call) const {
+    return dims_.ok(call.guard) ? "whose guard does not hold" : "whose guard needs dims not given";
+  }
+
   bool has_dims(const KernelPlan& plan) const {
     const std::vector<DimSlot> slots = slots_of(plan);
     return std::all_of(slots.begin(), slots.end(), [&](DimSlot slot) { return dims_.ok(slot); });
@@ -56,13 +79,12 @@ class Lister {
   std::vector<std::string> names_;  // of values
   CompilerScratch scratch_;
   CompiledKernel compiled_;
-  std::vector<std::pair<std::string, std::string>> listing_;
+  std::vector<Listing> listing_;
 };
 
 }  // namespace
 
-std::vector<std::pair<std::string, std::string>> list_programs(const Model& model, const Dims& dims,
-                                                               const Target& target) {
+std::vector<Listing> list_programs(const Model& model, const Dims& dims, const Target& target) {
   Lister lister(model, dims, target);
   for (const Step& step : model.steps) {
     const auto* stage = std::get_if<LaunchStage>(&step);

@@ -2,7 +2,6 @@
 #pragma once
 
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "runtime/model.h"
@@ -10,9 +9,15 @@
 
 namespace dvm {
 
-// Name of the kernel and disassembly of its programs, in the order of launches. Of a call and its
-// fallback, those that would run. Kernels whose dims are not all known are left out.
-std::vector<std::pair<std::string, std::string>> list_programs(const Model& model, const Dims& dims,
-                                                               const Target& target);
+struct Listing {
+  std::string kernel;
+  std::string text;  // disassembly of its programs
+  std::string why;   // it runs in this form: "in place of ..., whose ..."; empty where it is the
+                     // intended one
+};
+
+// Kernels in the order of launches. Of a call and its fallback, those that would run. Kernels whose
+// dims are not all known are left out.
+std::vector<Listing> list_programs(const Model& model, const Dims& dims, const Target& target);
 
 }  // namespace dvm

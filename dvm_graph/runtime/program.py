@@ -86,6 +86,12 @@ class KernelListing:
 
     name: str
     text: str
+    why: str = ""
+    """In place of which kernel it runs as its fallback, or that it was compiled operator by operator, and why."""
+
+    def __str__(self) -> str:
+        """A line of heading, and the programs."""
+        return f"; {self.name}{f' ({self.why})' if self.why else ''}\n{self.text}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,7 +201,7 @@ class Program:
     def disassemble(self, feeds: Mapping[str, ArrayLike]) -> str:
         """The bytecode of every kernel for the shapes of `feeds`, in the assembler's text form."""
         symbols = self._core.bind(self._arrays(feeds))
-        return "".join(f"; {kernel.name}\n{kernel.text}" for kernel in self.listings(symbols))
+        return "".join(map(str, self.listings(symbols)))
 
     def listings(self, dims: Mapping[str, int]) -> list[KernelListing]:
         """As `disassemble`, kernel by kernel and for named dims.
@@ -205,7 +211,7 @@ class Program:
         for name, extent in dims.items():
             if extent < 0:
                 raise InputError(f"dim {name} is {extent}, but extents are 0 or more")
-        return [KernelListing(name, text) for name, text in self._core.disassemble(dict(dims))]
+        return [KernelListing(*listing) for listing in self._core.disassemble(dict(dims))]
 
     def compile_times(self, dims: Mapping[str, int], repeats: int) -> list[CompileTime]:
         """What compiling each distinct kernel for named dims costs, each `repeats` times in a row.

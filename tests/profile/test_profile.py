@@ -218,6 +218,12 @@ def test_the_trace_is_valid(profiled: tuple[dvm_graph.Model, Profile], tmp_path:
         if event["ph"] == "X":
             by_lane.setdefault((event["pid"], event["tid"]), []).append(event)
     assert set(by_lane) <= set(names)
+    threads = [tid for _, tid in names]
+    processes = {pid for pid, _ in names}
+    assert len(set(threads)) == len(threads) and not {0, *processes} & set(threads)
+    for event in events:
+        assert event["ph"] in ("X", "M") and isinstance(event["name"], str)
+        assert all(type(event[key]) is int for key in ("pid", "tid"))
     assert {names[lane] for lane in by_lane} >= {"host", "core 0"}
     for lane in by_lane.values():
         end = 0.0

@@ -123,3 +123,27 @@ def test_disassembly_of_a_run_lists_the_same_programs() -> None:
 
 def test_kernels_of_unknown_dims_are_left_out() -> None:
     assert len(model_of("bert").listings({"batch": 2})) < len(listings_of("bert", 2))
+
+
+def test_listings_say_what_is_a_fallback() -> None:
+    dims = {"batch": 2, "seq": 300}
+    path = tiny_path("gpt2")
+    model = dvm_graph.optimize(path)
+    assert [listing.why for listing in model.listings(dims) if listing.why] == []
+    assert all(f"; {listing.name}\n" in str(listing) for listing in model.listings(dims))
+    fallbacks = {name for subgraph in model.report().subgraphs for name in subgraph.fallback}
+
+    always = dvm_graph.optimize(path, fallbacks="always").listings(dims)
+    taken = [listing for listing in always if listing.name in fallbacks]
+    assert taken and {listing.why != "" for listing in taken} == {True}
+    assert all(listing.why.startswith("in place of k") for listing in always if listing.why)
+    assert f"; {taken[0].name} ({taken[0].why})\n" in str(taken[0])
+
+    small = dvm_graph.optimize(path, local_bytes=16 << 10)
+    reasons = [listing.why for listing in small.listings(dims) if listing.why]
+    assert reasons and all("predicted to take longer" in r or "does not fit" in r for r in reasons)
+    feeds = {name: np.ones((2, 300), np.int64) for name in (i.name for i in small.get_inputs())}
+    assert "in place of k" in small.disassemble(feeds)
+
+    apart = dvm_graph.optimize(path, fallbacks="operators").listings(dims)
+    assert all("operator by operator" in listing.why for listing in apart if listing.text)
