@@ -105,8 +105,25 @@ def array_to_tensor(array: Array, name: str) -> onnx.TensorProto:
 
 
 def dtype_of(onnx_type: int) -> DType:
-    """The element type of an ONNX data type; OPAQUE for those only vendor operators touch."""
+    """The element type of an ONNX data type; OPAQUE for those only vendor operators touch.
+
+    Raises:
+        ModelError: there is no such type.
+    """
+    element_name(onnx_type)
     return _DTYPES.get(onnx_type, DType.OPAQUE)
+
+
+def element_name(onnx_type: int) -> str:
+    """An ONNX data type as onnxruntime writes it: float, int64.
+
+    Raises:
+        ModelError: there is no such type.
+    """
+    try:
+        return str(onnx.TensorProto.DataType.Name(onnx_type)).lower()
+    except ValueError:
+        raise ModelError(f"ONNX has no element type of number {onnx_type}") from None
 
 
 def dtype_of_array(array: Array) -> DType:

@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 import onnx
 
-from dvm_graph.import_.tensors import dtype_of, onnx_type_of
+from dvm_graph.import_.tensors import dtype_of, element_name, onnx_type_of
 from dvm_graph.ir import Dim, DType, Shape, Value
 
 DimReader = Callable[[onnx.TensorShapeProto.Dimension, int], Dim]
@@ -40,18 +40,17 @@ def type_text(value: Value) -> str:
 
 
 def _type_text(proto: onnx.TypeProto) -> str:
-    element = onnx.TensorProto.DataType.Name
     match proto.WhichOneof("value"):
         case "tensor_type":
-            return f"tensor({element(proto.tensor_type.elem_type).lower()})"
+            return f"tensor({element_name(proto.tensor_type.elem_type)})"
         case "sparse_tensor_type":
-            return f"sparse_tensor({element(proto.sparse_tensor_type.elem_type).lower()})"
+            return f"sparse_tensor({element_name(proto.sparse_tensor_type.elem_type)})"
         case "sequence_type":
             return f"seq({_type_text(proto.sequence_type.elem_type)})"
         case "optional_type":
             return f"optional({_type_text(proto.optional_type.elem_type)})"
         case "map_type":
-            key = element(proto.map_type.key_type).lower()
+            key = element_name(proto.map_type.key_type)
             return f"map({key},{_type_text(proto.map_type.value_type)})"
         case _:
             return "unknown"

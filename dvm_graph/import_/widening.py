@@ -17,6 +17,7 @@ from dvm_graph.import_ import vendor_library
 from dvm_graph.import_.loading import default_domain
 from dvm_graph.import_.onnx_inference import infer_shapes
 from dvm_graph.import_.schemas import Signature, signature
+from dvm_graph.import_.tensors import element_name
 
 _WIDER: dict[str, tuple[str, ...]] = {
     "bfloat16": ("float", "double"),
@@ -93,7 +94,9 @@ class _Widening:
         wider = _choose(node.op_type, domain, schema, bound)
         if not wider:
             return [node]
-        names = ", ".join(f"{_name(bound[formal])} as {_name(to)}" for formal, to in wider.items())
+        names = ", ".join(
+            f"{element_name(bound[formal])} as {element_name(to)}" for formal, to in wider.items()
+        )
         self.notes.append(f"{node.op_type} ({node.name or node.output[0]}): {names}")
         return _with_casts(node, inputs, outputs, bound, wider)
 
@@ -119,9 +122,9 @@ def _choose(op: str, domain: str, schema: Signature, bound: Mapping[str, int]) -
             if formal not in kernel or formal not in allowed:
                 continue
             takes = kernel[formal] & allowed[formal]
-            if _type(_name(kind)) in takes:
+            if _type(element_name(kind)) in takes:
                 continue
-            fitting = [name for name in _WIDER.get(_name(kind), ()) if _type(name) in takes]
+            fitting = [name for name in _WIDER.get(element_name(kind), ()) if _type(name) in takes]
             if not fitting:
                 break
             chosen[formal] = TensorProto.DataType.Value(fitting[0].upper())
@@ -155,10 +158,6 @@ def _with_casts(
         if attribute.name in _TYPE_ATTRIBUTES and of_results:
             attribute.i = of_results[0]
     return [*before, node, *after]
-
-
-def _name(kind: int) -> str:
-    return str(TensorProto.DataType.Name(kind)).lower()
 
 
 def _type(name: str) -> str:

@@ -116,9 +116,8 @@ def _fitting(model: onnx.ModelProto, feeds: dict[str, Any]) -> dict[str, Any]:
         with np.errstate(all="ignore"):
             array = np.ones(2, dtype) if array is None else array.astype(dtype)
         if kind.HasField("shape") and not kind.shape.dim and array.size:
-            array = array.reshape(-1)[0].reshape(
-                ()
-            )  # onnxruntime takes any rank for that of scalars
+            # onnxruntime takes arrays of any rank for scalars
+            array = array.reshape(-1)[:1].reshape(())
         result[info.name] = array
     return result
 

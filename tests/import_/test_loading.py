@@ -9,6 +9,7 @@ import onnx
 import pytest
 from onnx import helper, numpy_helper
 
+import dvm_graph
 from dvm_graph.errors import DvmError, InputError, ModelError, UnsupportedError
 from dvm_graph.import_ import import_onnx, load_model
 from dvm_graph.options import Options
@@ -144,3 +145,14 @@ def test_inputs_of_unknown_rank_have_no_shape() -> None:
     model = parse(RELU)
     model.graph.input[0].CopyFrom(helper.make_tensor_value_info("x", onnx.TensorProto.FLOAT, None))
     assert load(model).inputs[0].shape is None
+
+
+@pytest.mark.parametrize("kind", ["tensor_type", "sequence_type"])
+def test_element_types_that_do_not_exist(kind: str) -> None:
+    model = parse(RELU)
+    info = model.graph.input[0]
+    info.type.Clear()
+    tensor = info.type if kind == "tensor_type" else info.type.sequence_type.elem_type
+    tensor.tensor_type.elem_type = 127
+    with pytest.raises((ModelError, UnsupportedError)):
+        dvm_graph.optimize(model)
