@@ -24,6 +24,7 @@ from typing import TypeAlias
 from dvm_graph.decompose.branches import MAX_BRANCH_NODES, may_speculate
 from dvm_graph.decompose.regions import BodyResults, ResultType, result_types
 from dvm_graph.decompose.registry import faster_as_vendor, find
+from dvm_graph.decompose.vendor_limits import expect_survival
 from dvm_graph.errors import (
     CompileError,
     DvmError,
@@ -238,6 +239,7 @@ class _Walk:
             regions=node.regions,
         )
         infer_vendor(vendor, self._facts)
+        expect_survival(node, operands, self._facts)
         types = result_types(node, operands, self._facts, self._deduce_body)
         for value, deduced in zip(vendor.outputs, types, strict=False):
             _refine(value, deduced)

@@ -1,0 +1,54 @@
+"""Extents over which onnxruntime ends the process: an error here, and the model goes on."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pytest
+
+import dvm_graph
+from tests.end_to_end.reference import assert_all_close, assert_same_bits, model_from_text, session
+
+GATES = {"RNN": 1, "GRU": 3, "LSTM": 4}
+EXTENTS = [s for s in itertools.product((0, 2), repeat=3) if 0 in s]
+
+
+@pytest.mark.parametrize("op", GATES)
+def test_recurrent_operators_over_nothing(op: str) -> None:
+    gates = GATES[op]
+    model = model_from_text(
+        f"""g (float[s, b, i] x, float[1, {4 * gates}, i] w, float[1, {4 * gates}, 4] r) => (float[s, 1, b, 4] y) {{
+            y = {op} <hidden_size = 4> (x, w, r)
+        }}"""
+    )
+    mine, reference = dvm_graph.optimize(model), session(model)
+    generator = np.random.default_rng(0)
+
+    def feeds(shape: tuple[int, ...]) -> dict[str, np.ndarray]:
+        shapes = {"x": shape, "w": (1, 4 * gates, shape[2]), "r": (1, 4 * gates, 4)}
+        return {n: generator.standard_normal(s).astype(np.float32) for n, s in shapes.items()}
+
+    for shape in EXTENTS:
+        given = feeds(shape)
+        if op == "GRU" or (op == "LSTM" and shape[1] == 0):
+            with pytest.raises(dvm_graph.ShapeError, match="ends the process"):
+                mine.run(given)
+        else:
+            assert_all_close(mine.run(given), reference.run(None, given))
+    given = feeds((2, 3, 5))
+    assert_all_close(mine.run(given), reference.run(None, given), 5)
+
+
+@pytest.mark.parametrize("axis", [0, 1, -1])
+@pytest.mark.parametrize("shape", [(3, 0), (0, 3), (0, 0), (2, 3)])
+def test_unique_slices_without_elements(axis: int, shape: tuple[int, int]) -> None:
+    model = model_from_text(
+        f"g (float[n, m] x) => (float[a, b] y) {{ y = Unique <axis = {axis}> (x) }}"
+    )
+    mine, x = dvm_graph.optimize(model), np.ones(shape, np.float32)
+    if shape[axis] and not shape[1 - axis % 2]:
+        with pytest.raises(dvm_graph.ShapeError, match="ends the process"):
+            mine.run({"x": x})
+    else:
+        assert_same_bits(mine.run({"x": x}), session(model).run(None, {"x": x}))
