@@ -105,13 +105,15 @@ def output_path(path: str | os.PathLike[str]) -> Path:
     """Where something is to be written: looked at before the work whose result goes there.
 
     Raises:
-        InputError: it is a folder, or its own folder is missing.
+        InputError: it is a folder, its own folder is missing, or one of them may not be written.
     """
     target = Path(path)
     if target.is_dir():
         raise InputError(f"cannot write {str(target)!r}: it is a folder")
     if not target.parent.is_dir():
         raise InputError(f"cannot write {str(target)!r}: there is no folder {str(target.parent)!r}")
+    if not os.access(target if target.exists() else target.parent, os.W_OK):
+        raise InputError(f"cannot write {str(target)!r}: no permission, or a read-only file system")
     return target
 
 

@@ -8,11 +8,18 @@ from typing import Any
 
 import click
 from rich.console import Console
-from rich.progress import track
 
 from dvm_graph.cli.arrays import Arrays, load_arrays
 from dvm_graph.cli.dims import DimRanges, all_dims, input_options, text_of
-from dvm_graph.cli.request import Request, answers, errors, model_command, print_json, working
+from dvm_graph.cli.request import (
+    Request,
+    answers,
+    each,
+    model_command,
+    output_option,
+    print_json,
+    working,
+)
 from dvm_graph.cli.tables import print_table
 from dvm_graph.compare import Timing, reference_session, time_model
 from dvm_graph.errors import InputError
@@ -36,10 +43,8 @@ from dvm_graph.profile.text import summary
 )
 @click.option("--against-onnxruntime", is_flag=True, help="Time onnxruntime too, turn by turn.")
 @click.option("--profile", is_flag=True, help="Show where the time goes, too.")
-@click.option(
-    "--trace",
-    type=click.Path(dir_okay=False, path_type=Path),
-    help="Write the profile as a Chrome trace, for Perfetto; takes one shape.",
+@output_option(
+    "--trace", text="Write the profile as a Chrome trace, for Perfetto; takes one shape."
 )
 def bench(
     request: Request,
@@ -61,9 +66,7 @@ def bench(
         with working("loading onnxruntime's session"):
             session = reference_session(request.path, threads=model.cores, spin_between_runs=False)
     timings, profiles = [], []
-    console = errors()
-    hidden = not console.is_terminal or len(points) == 1
-    for point in track(points, "timing", console=console, transient=True, disable=hidden):
+    for point in each(points, "timing"):
         arrays = _arrays(model, feeds, point, seed)
         timings.append(time_model(model, arrays, repeats, session))
         if profile or trace is not None:

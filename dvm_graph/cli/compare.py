@@ -8,11 +8,10 @@ from typing import Any
 import click
 from rich.console import Console
 from rich.markup import escape
-from rich.progress import track
 
 from dvm_graph.cli.arrays import load_arrays
 from dvm_graph.cli.dims import DimRanges, all_dims, input_options, text_of
-from dvm_graph.cli.request import Request, answers, errors, model_command, print_json, working
+from dvm_graph.cli.request import Request, answers, each, model_command, print_json, working
 from dvm_graph.cli.tables import print_table
 from dvm_graph.compare import Comparison, OutputComparison, compare_model, reference_session
 from dvm_graph.errors import InputError
@@ -36,7 +35,9 @@ def compare(request: Request, feeds: Path | None, dims: DimRanges, seed: int) ->
     elif dims:
         raise InputError("--feeds and --dim exclude each other: the arrays have their shapes")
     else:
-        results = [compare_model(model, request.path, load_arrays(feeds), {}, seed)]
+        arrays = load_arrays(feeds)
+        with working("comparing"):
+            results = [compare_model(model, request.path, arrays, {}, seed)]
     if request.as_json:
         print_json([_plain(result) for result in results])
     else:
@@ -49,15 +50,10 @@ def _sweep(request: Request, model: Model, dims: DimRanges, seed: int) -> list[C
     points = all_dims(model, dims)
     with working("loading onnxruntime's session"):
         session = reference_session(request.path, threads=model.cores)
-    console = errors()
-    points_shown = track(
-        points,
-        "comparing",
-        console=console,
-        transient=True,
-        disable=not console.is_terminal or len(points) == 1,
-    )
-    return [compare_model(model, request.path, None, d, seed, session) for d in points_shown]
+    return [
+        compare_model(model, request.path, None, extents, seed, session)
+        for extents in each(points, "comparing")
+    ]
 
 
 def _print(console: Console, results: list[Comparison]) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from dvm_graph.cli.dims import DimRanges, dim_option, single_dims
-from dvm_graph.cli.request import Request, model_command, print_json
+from dvm_graph.cli.request import Request, model_command, output_option, print_json
 from dvm_graph.errors import InputError
 
 
@@ -16,9 +16,7 @@ from dvm_graph.errors import InputError
 @model_command
 @dim_option("Extent of a dim: batch=4. Default: 2.")
 @click.option("--kernel", help="Only kernels whose name has this text in it.")
-@click.option(
-    "-o", "--output", type=click.Path(dir_okay=False, path_type=Path), help="Write to this file."
-)
+@output_option("-o", "--output", text="Write to this file.")
 def disasm(request: Request, dims: DimRanges, kernel: str | None, output: Path | None) -> None:
     """Print the bytecode that the kernels of MODEL get for some extents."""
     model = request.optimize()

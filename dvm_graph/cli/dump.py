@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from dvm_graph.cli.request import Request, model_command, print_json, working
+from dvm_graph.cli.request import Request, model_command, output_option, print_json, working
 from dvm_graph.pipeline import STAGES, stage_text
 
 
@@ -21,9 +21,7 @@ from dvm_graph.pipeline import STAGES, stage_text
     show_default=True,
     help=f"One of {', '.join(STAGES)}.",
 )
-@click.option(
-    "-o", "--output", type=click.Path(dir_okay=False, path_type=Path), help="Write to this file."
-)
+@output_option("-o", "--output", text="Write to this file.")
 def dump(request: Request, stage: str, output: Path | None) -> None:
     """Print the text form of MODEL as it leaves a stage of the compiler."""
     with working(f"compiling {request.path.name}"):

@@ -6,17 +6,21 @@ import functools
 import json
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import click
 from rich.console import Console
+from rich.progress import track
 
+from dvm_graph.errors import output_path
 from dvm_graph.model import Model, optimize
 from dvm_graph.options import PRECISIONS, Options
+
+_Item = TypeVar("_Item")
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +76,16 @@ def model_command(function: Callable[..., Any]) -> Callable[..., Any]:
     return command
 
 
+def output_option(*names: str, text: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """A file to write, looked at before the work whose result goes there."""
+
+    def look(_context: click.Context, _option: click.Parameter, path: Path | None) -> Path | None:
+        return None if path is None else output_path(path)
+
+    kind = click.Path(dir_okay=False, path_type=Path)
+    return click.option(*names, type=kind, callback=look, help=text)
+
+
 def print_json(data: Any) -> None:
     """JSON for programs: no colours, no line folding."""
     click.echo(json.dumps(data, indent=2))
@@ -88,6 +102,20 @@ def answers() -> Console:
 
 
 _UNBOUNDED = 1 << 16
+
+
+def each(items: Sequence[_Item], text: str) -> Iterator[_Item]:
+    """Items that are worked off one by one, with a bar on stderr (a spinner for a single one), on a
+    terminal only.
+    """
+    console = errors()
+    if len(items) == 1:
+        with working(text):
+            yield items[0]
+    elif console.is_terminal:
+        yield from track(items, text, console=console, transient=True)
+    else:
+        yield from items
 
 
 @contextmanager

@@ -10,7 +10,7 @@ from rich.markup import escape
 
 from dvm_graph.cli.arrays import Arrays, describe_array, load_arrays, save_arrays
 from dvm_graph.cli.dims import DimRanges, input_options, single_dims
-from dvm_graph.cli.request import Request, answers, model_command, print_json
+from dvm_graph.cli.request import Request, answers, model_command, output_option, print_json
 from dvm_graph.cli.tables import print_table
 from dvm_graph.errors import InputError
 from dvm_graph.feeds import random_feeds
@@ -20,12 +20,7 @@ from dvm_graph.model import Model
 @click.command()
 @model_command
 @input_options("Extent of a dim of random inputs: batch=4. Default: 2.")
-@click.option(
-    "-o",
-    "--output",
-    type=click.Path(dir_okay=False, path_type=Path),
-    help="Write results to this .npz.",
-)
+@output_option("-o", "--output", text="Write results to this .npz.")
 def run(
     request: Request, feeds: Path | None, dims: DimRanges, seed: int, output: Path | None
 ) -> None:

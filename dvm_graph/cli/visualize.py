@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from dvm_graph.cli.dims import DimRanges, input_options
-from dvm_graph.cli.request import Request, model_command, print_json, working
+from dvm_graph.cli.request import Request, model_command, output_option, print_json, working
 from dvm_graph.cli.run import read_feeds
 from dvm_graph.errors import InputError
 from dvm_graph.report import picture_path
@@ -17,11 +17,10 @@ from dvm_graph.report import picture_path
 @model_command
 @input_options("Extent of a dim of the run that is profiled: batch=4. Default: 2.")
 @click.option("--profile", is_flag=True, help="Profile a run, and colour by the time it takes.")
-@click.option(
+@output_option(
     "-o",
     "--output",
-    type=click.Path(dir_okay=False, path_type=Path),
-    help="Picture to write: .html .svg .png .pdf or .dot. Default: MODEL's name with .html, here.",
+    text="Picture to write: .html .svg .png .pdf or .dot. Default: MODEL's name with .html, here.",
 )
 def visualize(
     request: Request,

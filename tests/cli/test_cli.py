@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import io
 import json
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ import numpy as np
 import onnxruntime
 import pytest
 from click.testing import CliRunner, Result
+from rich.console import Console
 
 import dvm_graph
 from dvm_graph.cli import main
@@ -201,6 +203,42 @@ def test_bad_requests_exit_with_2(arguments: tuple[str, ...], message: str) -> N
     assert result.exit_code == 2, result.output
     assert isinstance(result.exception, SystemExit)
     assert message in result.stderr
+
+
+@pytest.mark.parametrize(
+    "command", ["run -o", "bench --trace", "visualize -o", "dump -o", "disasm -o"]
+)
+@pytest.mark.parametrize("reason", ["there is no folder", "read-only"])
+def test_output_paths_are_looked_at_before_the_work(
+    command: str, reason: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place = tmp_path / "missing" / "out.svg" if reason == "there is no folder" else tmp_path / "x"
+    if reason == "read-only":  # for root, too, who may write anywhere else
+        monkeypatch.setattr("dvm_graph.errors.os.access", lambda *_: False)
+    module = importlib.import_module("dvm_graph.cli.request")
+    monkeypatch.setattr(module, "optimize", lambda *_: pytest.fail("it was at work"))
+    monkeypatch.setattr("dvm_graph.cli.dump.stage_text", lambda *_: pytest.fail("it was at work"))
+    name, option = command.split()
+    result = call(name, BERT, option, str(place))
+    assert result.exit_code == 2, result.output
+    assert f"cannot write '{place}'" in result.stderr and reason in result.stderr
+
+
+@pytest.mark.parametrize("command", ["bench --repeats 1", "compare"])
+@pytest.mark.parametrize("seq", ["5", "5,6"])
+@pytest.mark.parametrize("on_terminal", [True, False])
+def test_progress_is_for_terminals(
+    command: str, seq: str, on_terminal: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shown = io.StringIO()
+    console = Console(file=shown, force_terminal=on_terminal, width=80)
+    module = importlib.import_module("dvm_graph.cli.request")
+    monkeypatch.setattr(module, "errors", lambda: console)
+    result = call(*command.split(), BERT, "--dim", "batch=1", "--dim", f"seq={seq}")
+    assert result.exit_code == 0 and result.stderr == ""
+    text = {"bench": "timing", "compare": "comparing"}[command.split()[0]]
+    assert (text in shown.getvalue()) == on_terminal
+    assert text not in result.stdout
 
 
 def test_missing_feed_names_the_inputs(tmp_path: Path) -> None:
