@@ -14,7 +14,17 @@ import numpy as np
 import onnx
 
 from tests.fuzz.case import Case, generate
-from tests.fuzz.check import Excused, Finding, Phase, Report, Skipped, check, variants
+from tests.fuzz.check import (
+    Excused,
+    Finding,
+    Phase,
+    Report,
+    Skipped,
+    Variant,
+    all_vendor,
+    check,
+    variants,
+)
 from tests.fuzz.shrink import shrink
 from tests.fuzz.workers import run
 
@@ -31,7 +41,8 @@ def _many(arguments: argparse.Namespace) -> int:
     seed, started = arguments.seed, time.monotonic()
 
     def work(index: int, phase: Callable[[Phase], None]) -> Report:
-        return check(generate(seed, index), variants(index), phase)
+        case = generate(seed, index)
+        return check(case, _used(arguments, index, case), phase)
 
     until = started + 60 * arguments.minutes if arguments.minutes else None
     skipped: collections.Counter[str] = collections.Counter()
@@ -71,6 +82,10 @@ def _many(arguments: argparse.Namespace) -> int:
     return 1 if kinds else 0
 
 
+def _used(arguments: argparse.Namespace, index: int, case: Case) -> tuple[Variant, ...]:
+    return all_vendor(case) if arguments.vendor else variants(index)
+
+
 def _shares(arguments: argparse.Namespace) -> list[Iterator[int]]:
     """The indices of each job."""
     jobs, end = arguments.jobs, arguments.start + arguments.count
@@ -86,7 +101,8 @@ def _tell(arguments: argparse.Namespace, index: int, finding: Finding, found: se
     if not arguments.shrink:
         print(f"{where} {_line(finding)}", flush=True)
         return
-    case, small = shrink(generate(arguments.seed, index), finding, variants(index), SHRINK_SECONDS)
+    case = generate(arguments.seed, index)
+    case, small = shrink(case, finding, _used(arguments, index, case), SHRINK_SECONDS)
     if small.signature != finding.signature and small.signature in found:
         return
     found.add(small.signature)
@@ -113,7 +129,7 @@ def _one(arguments: argparse.Namespace) -> int:
     for index, feeds in enumerate(case.feeds):
         shapes = ", ".join(f"{k}: {v.dtype}{list(v.shape)}" for k, v in feeds.items())
         print(f"environment {index}: {shapes}")
-    used = variants(arguments.index)
+    used = _used(arguments, arguments.index, case)
     ((_, report),) = run([[case]], lambda item, phase: check(item, used, phase))
     print(report)
     if not isinstance(report, Finding):
@@ -140,6 +156,9 @@ def _arguments() -> argparse.Namespace:
     add("--shrink", action="store_true", help="make what fails small")
     add("--index", type=int, help="only this graph, with its text")
     add("--save", type=Path, help="with --index: write a model that fails to this file")
+    add(
+        "--vendor", action="store_true", help="the other way to compile: all is left to onnxruntime"
+    )
     add("--skipped", action="store_true", help="say why onnxruntime did not run graphs")
     return parser.parse_args()
 

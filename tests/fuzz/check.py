@@ -86,6 +86,12 @@ def variants(index: int) -> tuple[Variant, ...]:
     return (found[index % len(found)],)
 
 
+def all_vendor(case: Case) -> tuple[Variant, ...]:
+    """Every operator left to onnxruntime: a matter of what is inferred of results and bound at runs."""
+    names = frozenset(node.name for node in case.model.graph.node)
+    return (("all vendor", dvm_graph.Options(vendor_nodes=names)),)
+
+
 @functools.cache
 def _variants() -> tuple[Variant, ...]:
     limits = dvm_graph.FusionLimits
