@@ -2,6 +2,7 @@
 
 from typing import TYPE_CHECKING, Any
 
+from dvm_graph import editable as editable  # first, before the compiled module is looked for
 from dvm_graph.compare import Comparison, compare
 from dvm_graph.errors import (
     CancelledError,
