@@ -1,7 +1,8 @@
 """Extents to check at: small numbers for the symbols of a model under which its assumptions hold.
 
 In: the facts that the compiler gathered. Out: a handful of assignments, deterministic for a seed: 0, 1, 2,
-primes, and numbers that are equal by coincidence. What follows from others (`t == 2*s + 1`) is computed,
+primes, and numbers that are equal by coincidence; and larger ones, at which kernels go through several tiles on
+every core. What follows from others (`t == 2*s + 1`) is computed,
 what an assumption refuses is drawn again, from larger numbers where small ones do not do.
 """
 
@@ -18,6 +19,7 @@ from dvm_graph.symbolic import DimTable, Facts, evaluate, substitute, symbols_of
 _PRIMES = (2, 3, 5, 7, 11, 13)
 _SMALL = (0, 1, 1, 2, 2, 3, 4, 5, 7, 11)
 _LARGER = (*_SMALL, 8, 16, 17, 24, 32, 48, 64, 65, 96, 128, 224)
+_DESCENDING = (4093, 2039, 1021, 509, 257, 131, 67, 37, 19, 7, 3)
 _TRIES = 400
 
 
@@ -81,6 +83,21 @@ def choose_extents(
         chosen.append(extents)
         if len(chosen) == count or not conditions.free:
             break
+    return chosen
+
+
+def larger_extents(facts: Facts, symbols: Sequence[Any], dims: Iterable[Dim] = ()) -> list[Extents]:
+    """Assignments from large to small, each symbol in turn the largest; none of small extents are among them."""
+    conditions = _Conditions(facts, symbols, dims)
+    chosen = []
+    free = len(conditions.free)
+    for at, extent in enumerate(_DESCENDING[:-3]):
+        for other in (_DESCENDING[at + 3], _DESCENDING[-1]) if free > 1 else (0,):
+            for largest in range(free):
+                draw = [extent if i == largest else other for i in range(free)]
+                extents = conditions.complete(draw)
+                if extents is not None:
+                    chosen.append(extents)
     return chosen
 
 

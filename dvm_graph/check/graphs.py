@@ -82,12 +82,13 @@ class GraphCheck:
         oracle.begin(graph, subject)
         vendor = any(node.op == "vendor" for node in graph.nodes)
         for number, extents in enumerate(chosen):
-            if vendor and 0 in extents.dims(shapes):
+            if vendor and 0 in extents.dims(shapes):  # here and below
                 continue  # onnxruntime ends the process on some operators over nothing
             extents = Extents({s: n for s, n in extents.symbols.items() if s in given})
             for style in STYLES if len(chosen) == 1 < count else (STYLES[number % len(STYLES)],):
                 self._start(graph, extents, style, subject, oracle)
-        if self._given is not None:
+        empty = [feed for feed in (self._given or {}).values() if np.size(feed) == 0]
+        if self._given is not None and not (vendor and empty):
             extents = _extents_of(graph, self._given)
             if satisfied(facts, extents, shapes):
                 self._try(graph, extents, self._given, subject, oracle)

@@ -6,32 +6,38 @@ with contents drawn at random, and an input for each symbol that gives it an ext
 operators give on the same numbers in float64 is compared with what lies in the buffers afterwards, and
 nothing else in them may have changed.
 
+Each runs at several small extents, once on special values (docs/edge_values.md), and once at the largest extents
+that are still quick to check: through several tiles, on every core.
+
 Kernels that differ in the values they touch alone are checked once. What is not checked here is what lies
 between kernels: lifetimes, memory, stages.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import islice
 from typing import Any, TypeAlias
 
 import numpy as np
 
 from dvm_graph.check.compare import compare
-from dvm_graph.check.extents import Extents, choose_extents
+from dvm_graph.check.extents import Extents, choose_extents, larger_extents
 from dvm_graph.check.findings import CheckReport, Finding, Subject
 from dvm_graph.check.inputs import STYLES, draw, index_range
 from dvm_graph.check.places import Places, calls_of, identity, read
 from dvm_graph.check.reference import Reference
 from dvm_graph.cluster import FusedSubgraph
 from dvm_graph.errors import DvmError
-from dvm_graph.ir import DType
+from dvm_graph.ir import OPERATORS, DType, Kind
 from dvm_graph.ir.numeric import strided_indices
 from dvm_graph.kernels.plan import (
     NO_SLOT,
     Access,
     KernelCall,
+    KernelKind,
     KernelPlan,
     LaunchStep,
     ModelPlan,
@@ -46,11 +52,21 @@ from dvm_graph.symbolic import evaluate
 
 Array: TypeAlias = np.ndarray[Any, Any]
 
+_ADDING = (Kind.REDUCE, Kind.MATRIX, Kind.WINDOW)
+_MOST_POINTS = 1 << 20
+"""Of the loops of a kernel, and elements of what it touches, at large extents."""
+_MOST_PRODUCTS = 1 << 27
+"""Of the loops of a matrix product."""
 
-def check_kernels(compiled: Compiled, options: Options, report: CheckReport, seed: int) -> None:
-    """Runs every distinct kernel of the plan."""
+
+def check_kernels(
+    compiled: Compiled, options: Options, report: CheckReport, seed: int, larger: bool = True
+) -> None:
+    """Runs every distinct kernel of the plan, at larger extents, too, if asked to."""
     dims = compiled.plan.dims
-    extents = choose_extents(compiled.facts, list(dims.symbols), 6, seed, _shapes(compiled))
+    shapes = list(_shapes(compiled))
+    extents = choose_extents(compiled.facts, list(dims.symbols), 6, seed, shapes)
+    large = larger_extents(compiled.facts, list(dims.symbols), shapes) if larger else []
     places = Places(compiled)
     options = replace(options, dim_hints={}, dump="")
     seen: dict[Any, list[Subject]] = {}
@@ -62,7 +78,7 @@ def check_kernels(compiled: Compiled, options: Options, report: CheckReport, see
                 subject.copies += 1
             continue
         check = _KernelCheck(compiled, subgraph, call, places, options, report)
-        seen[key] = check.run(extents, np.random.default_rng(seed))
+        seen[key] = check.run(extents, large, np.random.default_rng(seed))
 
 
 def _with_fallbacks(
@@ -111,7 +127,12 @@ class _KernelCheck:
         self._inputs = {value: place for value, place in inputs.items() if place is not None}
         self._precision = options.precision
 
-    def run(self, extents: Sequence[Extents], generator: np.random.Generator) -> list[Subject]:
+    def run(
+        self,
+        extents: Sequence[Extents],
+        larger: Sequence[Extents],
+        generator: np.random.Generator,
+    ) -> list[Subject]:
         call = self._call
         main = replace(call, plan=replace(call.plan, weighed=False), guard=NO_SLOT, fallback=())
         forms = [form for form in (self._form("kernel", (main,)),) if form]
@@ -121,10 +142,30 @@ class _KernelCheck:
         if not extents:
             for subject in subjects:
                 subject.skipped = "no small extents satisfy the model's assumptions"
+        for at, style in self._samples(extents, larger):
+            self._run_at(at, style, forms, generator)
+        return subjects
+
+    def _samples(
+        self, extents: Sequence[Extents], larger: Sequence[Extents]
+    ) -> Iterator[tuple[Extents, str]]:
         for number, at in enumerate(extents):
             for style in STYLES if len(extents) == 1 else (STYLES[number % len(STYLES)],):
-                self._run_at(at, style, forms, generator)
-        return subjects
+                yield at, style
+        if extents:
+            adds = any(OPERATORS[node.op].kind in _ADDING for node in self._subgraph.nodes)
+            yield extents[0], "rare" if adds else "special"
+        yield from ((at, STYLES[0]) for at in islice(filter(self._is_quick, larger), 1))
+
+    def _is_quick(self, extents: Extents) -> bool:
+        """The operators' results on numbers of so many elements take no more than moments."""
+        slots = self._slots(extents)
+        shapes = [self._call.plan.extents]
+        places = (*self._inputs.values(), *self._outputs.values())
+        shapes += [self._compiled.plan.values[place.buffer].shape for place in places]
+        most = _MOST_PRODUCTS if self._call.plan.kind is not KernelKind.VECTOR else _MOST_POINTS
+        points, *sizes = (math.prod(slots[slot] for slot in shape) for shape in shapes)
+        return points <= most and sum(sizes) <= _MOST_POINTS
 
     # -- making programs
 

@@ -24,6 +24,7 @@ def validate(
     seed: int = 0,
     *,
     feeds: Mapping[str, Array] | None = None,
+    larger: bool = True,
     **overrides: Any,
 ) -> CheckReport:
     """Compiles a model and checks every pass and every kernel.
@@ -35,11 +36,13 @@ def validate(
         seed: of the extents and numbers that are drawn.
         feeds: arrays to run the whole model with besides those: for models that want indices,
             shapes or strings as inputs, which no random number is.
+        larger: also run kernels at extents that take them through several tiles, which is most of the time of
+            a small model's check.
 
     Raises:
         DvmError: the model does not compile.
     """
-    return _validate(source, (options or Options()).changed(overrides), seed, feeds)[1]
+    return _validate(source, (options or Options()).changed(overrides), seed, feeds, larger)[1]
 
 
 def checked_compile(source: Source, options: Options) -> Compiled:
@@ -58,12 +61,13 @@ def _validate(
     options: Options,
     seed: int = 0,
     feeds: Mapping[str, Array] | None = None,
+    larger: bool = True,
 ) -> tuple[Compiled, CheckReport]:
     begin = time.perf_counter()
     report = CheckReport()
     stages = GraphCheck(report, seed, feeds)
     compiled = compile_model(source, options, stages)
-    check_kernels(compiled, options, report, seed)
+    check_kernels(compiled, options, report, seed, larger)
     if report.passed:  # else what is wrong would be found again
         check_whole(compiled, options, report, stages.feeds())
     report.seconds = time.perf_counter() - begin

@@ -28,7 +28,6 @@ constexpr int64_t kMostColumnBlocks = 32;   // as are those of the inner product
 constexpr int64_t kMostRegisterBlocks = 8;  // rows of a tile with an inner product
 constexpr int kRowChoices = 4;
 constexpr int64_t kWaveChoices = 4;
-constexpr int64_t kPieceStep = 64;  // pieces of k are multiples of it
 constexpr int64_t kLeastPiece = 256;
 constexpr int64_t kMostPieces = 4;  // for each core
 constexpr double kLeastSaving = 2;  // of a split, in what its second stage costs

@@ -69,6 +69,8 @@ BlockShape choose_block(const BlockProblem& problem, const Target& target, int64
 // depends on them, through global memory.
 double cost_apart(const BlockProblem& problem, const Target& target);
 
+inline constexpr int64_t kPieceStep = 64;  // pieces of k are multiples of it
+
 // The k of one piece where the product, predicted to cost `whole`, is predicted to be done sooner
 // as partial products over pieces of k, which a second stage sums; 0: where it is not.
 int64_t choose_piece(const BlockProblem& problem, const Target& target, double whole);

@@ -92,20 +92,35 @@ class Compilation {
     for (const NormalPlan& plan : scratch_.apart.plans) {
       if (!alone(plan)) return CompileStatus::does_not_fit;
     }
-    out_.workspace_bytes = scratch_.apart.workspace_bytes;
+    out_.workspace_bytes = std::max(out_.workspace_bytes, scratch_.apart.workspace_bytes);
     return CompileStatus::ok;
   }
 
  private:
   bool alone(const NormalPlan& plan) {
-    if (plan.kind != KernelKind::vector) {
-      out_.add_stage();
-      return cube_program({plan, target_});
-    }
+    if (plan.kind != KernelKind::vector) return product_alone(plan);
     if (stage(plan, peak_live_bytes(plan, target_), {})) return true;
     for (const int64_t elements : kLeastTiles) {
       scratch_.code.clear();
       if (lower(plan, tile_least(plan, elements, scratch_.code))) return true;
+    }
+    return false;
+  }
+
+  // A product whose k no block is short enough for is done in pieces, shorter and shorter ones
+  // until they fit.
+  bool product_alone(const NormalPlan& plan) {
+    const size_t stages = out_.stages.size();
+    const uint32_t programs = out_.program_count;
+    out_.add_stage();
+    if (cube_program({plan, target_})) return true;
+    const int64_t used = scratch_.apart.workspace_bytes;
+    const int64_t steps = plan.extents[plan.k_axis] / kPieceStep;
+    for (int64_t depth = steps / 2; depth > 0; depth /= 2) {
+      out_.stages.resize(stages);
+      out_.program_count = programs;
+      if (!split_product(plan, depth * kPieceStep, used, scratch_.product)) return false;
+      if (split_cube_kernel()) return true;
     }
     return false;
   }
@@ -116,7 +131,7 @@ class Compilation {
     if (!cube_program({split.partial, target_})) return false;
     if (split.has_rest && !cube_program({split.rest, target_})) return false;
     if (!stage(split.join, peak_live_bytes(split.join, target_), {})) return false;
-    out_.workspace_bytes = split.workspace_bytes;
+    out_.workspace_bytes = std::max(out_.workspace_bytes, split.workspace_bytes);
     return true;
   }
 

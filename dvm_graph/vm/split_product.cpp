@@ -15,8 +15,8 @@ int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
 class Splitter {
  public:
-  Splitter(const NormalPlan& plan, int64_t depth, SplitProduct& out)
-      : plan_(plan), out_(out), depth_(depth), k_(plan.extents[plan.k_axis]) {
+  Splitter(const NormalPlan& plan, int64_t depth, int64_t before, SplitProduct& out)
+      : plan_(plan), out_(out), depth_(depth), before_(before), k_(plan.extents[plan.k_axis]) {
     const auto is_product = [](const NormalNode& node) { return node.op == PlanOp::matmul_; };
     product_ = static_cast<int32_t>(std::find_if(plan.nodes.begin(), plan.nodes.end(), is_product) -
                                     plan.nodes.begin());
@@ -31,7 +31,7 @@ class Splitter {
     if (out_.has_rest) build_partial(out_.rest, 1, rest, whole);
     build_join(pieces);
     const int64_t bytes = pieces * volume_ * workspace_.element_bytes;
-    out_.workspace_bytes = ceil_div(bytes, 64) * 64;
+    out_.workspace_bytes = before_ + ceil_div(bytes, 64) * 64;
   }
 
  private:
@@ -42,6 +42,7 @@ class Splitter {
     workspace_.value = kWorkspace;
     workspace_.storage = product().dtype;
     workspace_.element_bytes = static_cast<int64_t>(size_of(product().dtype));
+    workspace_.offset = before_ / workspace_.element_bytes;
     for (int axis = plan_.rank - 1; axis >= 0; --axis) {
       if (!(product().axes & bit(axis))) continue;
       workspace_.strides[axis + 1] = volume_;
@@ -104,7 +105,7 @@ class Splitter {
     store.axes = product.axes;
     store.inputs[0] = add(plan, product);
     NormalAccess place = workspace_;
-    place.offset = first * volume_;
+    place.offset += first * volume_;
     store.access = add(plan, place);
     add(plan, store);
   }
@@ -175,7 +176,7 @@ class Splitter {
 
   const NormalPlan& plan_;
   SplitProduct& out_;
-  const int64_t depth_, k_;
+  const int64_t depth_, before_, k_;
   int32_t product_ = -1;
   NormalAccess workspace_;
   int64_t volume_ = 1;
@@ -188,7 +189,16 @@ bool split_product(const CubeProblem& problem, SplitProduct& out) {
   if (plan.rank >= kMaxDomainRank || plan.k_axis + 1 != plan.rank) return false;
   const int64_t depth = problem.piece();
   if (depth == 0) return false;
-  Splitter(plan, depth, out).build();
+  Splitter(plan, depth, 0, out).build();
+  return true;
+}
+
+bool split_product(const NormalPlan& product, int64_t depth, int64_t before, SplitProduct& out) {
+  if (product.rank >= kMaxDomainRank || product.k_axis + 1 != product.rank) return false;
+  for (const NormalNode& node : product.nodes) {
+    if (node.op == PlanOp::patches_) return false;
+  }
+  Splitter(product, depth, before, out).build();
   return true;
 }
 

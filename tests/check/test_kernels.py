@@ -14,6 +14,7 @@ from dvm_graph.check import validate
 from dvm_graph.errors import MiscompileError
 from dvm_graph.kernels import lower
 from dvm_graph.kernels.plan import KernelPlan
+from dvm_graph.symbolic import floordiv
 from models import tiny_path
 from tests.end_to_end.reference import model_from_text
 
@@ -73,6 +74,55 @@ def test_a_store_outside_of_its_place_is_found(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(lower, "lower_subgraph", wrong)
     monkeypatch.setattr(pipeline, "verify_plan", lambda plan, facts, most_samples: None)
     assert validate(model).findings
+
+
+def test_what_is_wrong_for_nan_alone_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    """`x >= y` as `not (x < y)`."""
+    model = model_from_text(
+        "g (float[b,4] x, float[b,4] y) => (bool[b,4] z) { z = GreaterOrEqual(x, y) }"
+    )
+    assert validate(model).findings == []
+    right = lower.lower_subgraph
+
+    def wrong(*args: Any) -> KernelPlan:
+        plan = right(*args)
+        *loads, compare, store = plan.nodes
+        inverted = replace(compare, op="logical_not", inputs=(len(loads),))
+        stored = replace(store, inputs=(len(loads) + 1,))
+        return replace(plan, nodes=(*loads, replace(compare, op="lt"), inverted, stored))
+
+    monkeypatch.setattr(lower, "lower_subgraph", wrong)
+    (finding,) = validate(model).findings
+    assert "z is wrong in" in finding.problem
+
+
+def test_what_is_wrong_at_large_extents_alone_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A load that begins at another row where there are 64 rows or more."""
+    model = model_from_text("g (float[b,4] x) => (float[b,4] y) { y = Neg(x) }")
+    right = lower.lower_subgraph
+
+    def wrong(*args: Any) -> KernelPlan:
+        plan = right(*args)
+        dims, facts = args[3:5]
+        late = dims.slot(floordiv(facts.symbols.get("b"), 64))
+        load, store = plan.accesses
+        return replace(plan, accesses=(replace(load, offset=late), store))
+
+    monkeypatch.setattr(lower, "lower_subgraph", wrong)
+    monkeypatch.setattr(pipeline, "verify_plan", lambda plan, facts, most_samples: None)
+    assert validate(model, larger=False).findings == []
+    assert validate(model).findings
+
+
+@pytest.mark.parametrize("name", ["bert", "unet"])
+def test_kernels_run_through_several_tiles(name: str) -> None:
+    """Most of what is compared is from extents that no tile holds."""
+    small, large = (validate(tiny_path(name), larger=larger) for larger in (False, True))
+    elements = [
+        sum(subject.elements for subject in report.subjects if subject.kind == "kernel")
+        for report in (small, large)
+    ]
+    assert elements[1] > 20 * elements[0] and elements[1] > 1 << 18
 
 
 def test_an_accepted_model_runs(tmp_path: Path) -> None:

@@ -161,3 +161,21 @@ def test_rounded_operands(constant: bool, k: int) -> None:
         proto, feeds = model(text), {"a": left, "b": right}
     [y] = run_split(proto, feeds, precision="bf16")
     np.testing.assert_array_equal(y, left.astype(np.float64) @ right.astype(np.float64))
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float"])
+def test_a_product_that_no_block_of_fits_is_split(dtype: str) -> None:
+    """Rows of half types are widened in local memory, all of k; more tiles than cores, so nothing else splits it."""
+    proto = model(
+        f"""({dtype}[a, b, c] x, {dtype}[a, b, c] y) => ({dtype}[a] z) {{
+            p = Einsum<equation = "abc,abc->a">(x, y) z = Neg(p)
+        }}"""
+    )
+    kind = {"float": np.float32, "float16": np.float16, "bfloat16": ml_dtypes.bfloat16}[dtype]
+    x, y = (signs(seed, 3, 131, 1021, dtype=kind) for seed in (1, 2))
+    compiled = dvm_graph.optimize(proto, cores=1)
+    (z,) = compiled.run({"x": x, "y": y})
+    exact = -np.einsum("abc,abc->a", x.astype(np.float64), y.astype(np.float64))
+    np.testing.assert_array_equal(
+        np.asarray(z).astype(np.float64), exact.astype(kind).astype(np.float64)
+    )
