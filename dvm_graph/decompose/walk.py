@@ -3,10 +3,10 @@
 In: an imported graph. Out: a new graph with the same inputs, output names and metadata; shapes,
 dtypes and contents of shape tensors are deduced while it is built.
 
-Each node is tried three ways, in this order: its own decomposition (`registry`), where the vendor
-library is not known to be faster; the function body that the ONNX schema gives it, or the branches of
-an `If` that may always run (`branches`), both only if no part of them ends as a vendor operator; a
-vendor operator.
+The branch that an `If` is known to take stands for it. Each other node is tried three ways, in this
+order: its own decomposition (`registry`), where the vendor library is not known to be faster; the function
+body that the ONNX schema gives it, or the branches of an `If` that may always run (`branches`), both only
+if no part of them ends as a vendor operator; a vendor operator.
 Nodes that no output depends on are left out.
 
 Invariants: one pass in topological order, deterministic; a way that fails or breaks leaves
@@ -108,7 +108,7 @@ class _Walk:
         """False: the node would be a vendor operator, where there is to be none."""
         operands = [None if value is None else self._value(value) for value in node.inputs]
         with self._builder.scope(node):
-            ways = (self._try_native, self._try_body, self._try_branches)
+            ways = (self._try_taken, self._try_native, self._try_body, self._try_branches)
             left_alone = not self._options.vendor_nodes.isdisjoint(node.origin)
             try:
                 if not left_alone and any(self._taken(way, node, operands) for way in ways):
@@ -175,6 +175,27 @@ class _Walk:
         self._tentative = True
         return all(self._decompose(node) for node in nodes)
 
+    def _try_taken(self, node: Node, operands: Sequence[Value | None]) -> bool:
+        """The branch that a constant condition takes, whatever is in it, in place of the `If`.
+
+        onnxruntime does so as well, and has ended the process over such branches inside others.
+        """
+        if node.domain or node.op != "If":
+            return False
+        condition, *captured = operands
+        if condition is None or condition.data is None or condition.data.size != 1:
+            return False
+        region = node.regions[0 if condition.data.item() else 1]
+        self._capture(region, captured)
+        if not all(self._decompose(inner) for inner in _needed(region)):
+            return False
+        self._bind(node, [self._value(value) for value in region.outputs])
+        return True
+
+    def _capture(self, region: Graph, captured: Sequence[Value | None]) -> None:
+        pairs = zip(region.inputs, captured, strict=True)
+        self._values.update((inner, outer) for inner, outer in pairs if outer)
+
     def _try_branches(self, node: Node, operands: Sequence[Value | None]) -> bool:
         if node.domain or node.op != "If" or not _selectable(node, operands):
             return False
@@ -201,11 +222,7 @@ class _Walk:
         assert condition is not None
         branches = []
         for region in node.regions:
-            self._values.update(
-                (inner, outer)
-                for inner, outer in zip(region.inputs, captured, strict=True)
-                if outer
-            )
+            self._capture(region, captured)
             if not self._decompose_all(_needed(region)):
                 return None
             branches.append([self._value(value) for value in region.outputs])

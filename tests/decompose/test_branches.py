@@ -133,3 +133,31 @@ def test_work_grows_with_the_depth_of_branches_and_not_exponentially(
         decomposed(nest(levels, innermost))
         counts.append(len(walked))
     assert counts[1] <= 3 * counts[0]
+
+
+@pytest.mark.parametrize("condition", [False, True])
+@pytest.mark.parametrize("inner", ["c", "d"])
+def test_the_branch_that_is_known_to_be_taken_stands_for_the_whole(
+    condition: bool, inner: str
+) -> None:
+    """onnxruntime's own optimiser ended the process over the nest with both conditions known."""
+    nested = f"""p = Acos(t)
+        q = If ({inner}) <
+          then_branch = p2 () => (float[i, j] a2) {{ a2 = Asin(p) }},
+          else_branch = q2 () => (float[i, j] b2) {{ b2 = Sub(y, t) }}
+        >
+        n = NonZero(q) s = Shape(n) f = Cast<to = 1>(s) m = ReduceMax(f)"""
+    inputs = "bool d, float[n, m] x, float[n, m] y"
+    branches = f"t = Tanh(x) {nested} a = Add(q, m)", f"t = Sin(x) {nested} b = Sub(q, m)"
+    parsed = model(*branches, inputs)
+    known = onnx.numpy_helper.from_array(np.array(condition), "c")
+    parsed.graph.initializer.append(known)
+    del parsed.graph.input[0]
+    assert "If" not in vendor_operators(decomposed(parsed))
+    optimised, reference = dvm_graph.optimize(parsed), session(parsed)
+    generator = np.random.default_rng(0)
+    x, y = (generator.uniform(-1, 1, (3, 5)).astype(np.float32) for _ in range(2))
+    for given in (False, True):
+        feeds = {"d": np.array(given), "x": x, "y": y}
+        (got,) = optimised.run(feeds)
+        np.testing.assert_allclose(got, reference.run(None, feeds)[0], rtol=2e-6, atol=1e-6)
