@@ -48,13 +48,15 @@ def flatten(builder: Builder, node: Node, operands: Operands) -> Results:
 
 @decomposition("Squeeze")
 def squeeze(builder: Builder, node: Node, operands: Operands) -> Results:
-    """Without axes every dim of 1 goes; a dim that may or may not be 1 leaves the rank open."""
+    """Without axes, and with none among them, every dim of 1 goes; a dim that may or may not be 1 leaves
+    the rank open.
+    """
     x = required(node, operands, 0)
     shape = shape_of(x)
     known = integers(elements(operands, 1))
-    if known is not None:
+    if known:
         axes = normalize_axes(node, known, x.rank)
-    elif operand(operands, 1) is not None:
+    elif known is None and operand(operands, 1) is not None:
         return None
     else:
         answers = [builder.facts.prove_one(dim).answer for dim in shape]

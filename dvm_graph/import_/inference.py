@@ -79,17 +79,29 @@ def _infer_types(node: Node, model: onnx.ModelProto) -> Mapping[str, onnx.TypePr
         except (onnx.shape_inference.InferenceError, RuntimeError) as error:
             raise ShapeError(f"{_where(node)}: {error}") from error
         types = {info.name: info.type for info in inferred.graph.output} if inferred else {}
+        _forget_disputed_rank(node, types)
         _forget_disputed_extents(proto, node.version, types)
         if (types and all(map(_has_rank, types.values()))) or result_rank(node) is not None:
             return types
     try:
         types |= vendor_library.result_types(model)
+        _forget_disputed_rank(node, types)
         _forget_disputed_extents(proto, node.version, types)
         return types
     except UnsupportedError as error:
         if known:
             return types
         raise UnsupportedError(f"{_where(node)} ({proto.op_type}): {error}") from error
+
+
+def _forget_disputed_rank(node: Node, types: Mapping[str, onnx.TypeProto]) -> None:
+    """Leaves open what remains without the axes that a Squeeze does not name: its inference takes none at
+    all for none, its kernel for all of extent 1.
+    """
+    axes = node.operand(1)
+    if node.attrs.get("op") == "Squeeze" and axes is not None and axes.shape == (0,):
+        for proto in types.values():
+            proto.tensor_type.ClearField("shape")
 
 
 def _forget_disputed_extents(

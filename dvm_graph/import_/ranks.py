@@ -78,6 +78,11 @@ def _reduced(node: Node) -> int | None:
     return 0 if length == 0 else _changed_by_length(1, -1)(node)
 
 
+def _squeezed(node: Node) -> int | None:
+    """No axes at all are all axes of extent 1."""
+    return _changed_by_length(1, -1)(node) if _length(node, 1) else None
+
+
 _SAME = (
     "CenterCropPad CumSum Pad Resize Slice Split Tile TopK Upsample RandomNormalLike "
     "RandomUniformLike Trilu ScatterElements ScatterND"
@@ -102,6 +107,6 @@ _RULES: dict[str, _Rule] = {
     "Reshape": _length_of(1),
     "Shape": _always(1),
     "Size": _always(0),
-    "Squeeze": _changed_by_length(1, -1),
+    "Squeeze": _squeezed,
     "Unsqueeze": _changed_by_length(1, 1),
 }

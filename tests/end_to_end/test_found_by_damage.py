@@ -9,7 +9,7 @@ import onnx
 import pytest
 
 import dvm_graph
-from tests.end_to_end.reference import Array, assert_all_close, session
+from tests.end_to_end.reference import Array, assert_all_close, assert_same_bits, session
 
 
 def optimized(model: onnx.ModelProto) -> dvm_graph.Model:
@@ -106,3 +106,19 @@ def test_a_body_that_reads_what_onnx_cannot_type() -> None:
     x = np.ones((2, 3), np.float32)
     (y,) = optimized(model).run({"x": x, "c": np.array(True)})
     np.testing.assert_array_equal(y, np.eye(2, 3, dtype=np.float32))
+
+
+@pytest.mark.parametrize("shape", [(1, 2, 3, 1), (2, 1, 1, 5)])
+@pytest.mark.parametrize("opset", [7, 11, 13, 21])
+@pytest.mark.parametrize("dims", ["a, b, c, d", "static"])
+def test_squeezing_no_axes_squeezes_all_of_one_element(
+    dims: str, opset: int, shape: tuple[int, ...]
+) -> None:
+    dims = ", ".join(map(str, shape)) if dims == "static" else dims
+    axes = "<axes: ints = []> (x)" if opset < 13 else "(x, none)"
+    model = onnx.parser.parse_model(
+        f"""<ir_version: 7, opset_import: ["" : {opset}]>
+        g (float[{dims}] x) => (float[] y) <int64[0] none = {{}}> {{ s = Squeeze {axes} y = Neg (s) }}"""
+    )
+    feeds = {"x": np.random.default_rng(0).standard_normal(shape).astype(np.float32)}
+    assert_same_bits(optimized(model).run(feeds), session(model).run(None, feeds))
