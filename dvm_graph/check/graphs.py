@@ -228,7 +228,7 @@ class _Run:
         self.changed: tuple[str, ...] = ()
         """ONNX nodes of the first values that the last pass changed."""
         self._rounded: set[Value] = set()
-        """Values whose errors stay: computed from constants, or inside of an ONNX node."""
+        """Values whose errors stay: computed from constants."""
         self._done: _Memo = {}
         """What the stage before computed."""
 
@@ -252,7 +252,7 @@ class _Run:
                 self._rounded.add(node.output)
                 self.reference.known[node.output] = result
             else:
-                self.reference.known[node.output] = Bounded(result.value)
+                self.reference.known[node.output] = Bounded(result.value, self._carried(node))
                 if oracle.judges(node.output):
                     oracle.judge(node.output, result, self.reference)
                     result = rounded(Bounded(result.value), node.output.dtype)
@@ -260,6 +260,13 @@ class _Run:
             self._remember(memo, node)
         self._done = memo
         self.outputs = [self.reference.operand(value) for value in graph.outputs]
+
+    def _carried(self, node: Node) -> Array | None:
+        """What the errors of constants, which a pass may compute in advance, make of a result."""
+        read = (self.reference.operand(value) for value in node.inputs if value is not None)
+        if all(operand.error is None for operand in read):
+            return None
+        return self.reference.result(node).error
 
     def advance(self, nodes: Sequence[Node]) -> None:
         """The live nodes of the graph behind a pass."""

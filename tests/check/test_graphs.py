@@ -7,6 +7,7 @@ from collections.abc import Callable
 import numpy as np
 import onnx
 import pytest
+from onnx import TensorProto, helper, numpy_helper
 
 import dvm_graph
 from dvm_graph import pipeline
@@ -137,3 +138,19 @@ def test_integer_divisions_by_zero_do_not_end_the_process() -> None:
     text = "g (int32[n] x, int32[n] z) => (int32[n] y) { y = Div(x, z) }"
     feeds = {"x": np.arange(4, dtype=np.int32), "z": np.zeros(4, np.int32)}
     assert validate(model_from_text(text), feeds=feeds).findings == []
+
+
+def test_constants_that_a_pass_computes_are_rounded_in_between() -> None:
+    """Queries and keys are constants, and so are their scores: folded, they are half floats."""
+    generator = np.random.default_rng(0)
+    q, k = (generator.standard_normal((2, 4, n, 5)).astype(np.float16) for n in (1, 2))
+    node = helper.make_node("Attention", ["q", "k", "v"], ["y"])
+    graph = helper.make_graph(
+        [node],
+        "attention",
+        [helper.make_tensor_value_info("v", TensorProto.FLOAT16, [2, 4, 2, "n"])],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT16, [2, 4, 1, "n"])],
+        [numpy_helper.from_array(q, "q"), numpy_helper.from_array(k, "k")],
+    )
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 24)], ir_version=11)
+    assert validate(model).findings == []
