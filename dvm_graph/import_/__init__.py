@@ -1,6 +1,6 @@
 """ONNX in, and vendor partitions out; the only importer of `onnx`."""
 
-from dvm_graph.import_.aside import call_aside
+from dvm_graph.import_.aside import call_aside, in_main_thread
 from dvm_graph.import_.external_data import MappedFile
 from dvm_graph.import_.functions import expand_function, takes
 from dvm_graph.import_.importer import import_onnx
@@ -28,6 +28,7 @@ __all__ = [
     "expand_function",
     "import_onnx",
     "import_whole",
+    "in_main_thread",
     "infer_vendor",
     "load_model",
     "load_onnxruntime",

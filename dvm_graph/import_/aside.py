@@ -15,6 +15,11 @@ from typing import TypeVar
 _T = TypeVar("_T")
 
 
+def in_main_thread() -> bool:
+    """Whether handlers run in this thread, so that what takes long has to run aside."""
+    return threading.current_thread() is threading.main_thread()
+
+
 def call_aside(work: Callable[[], _T], interrupted: Callable[[], None]) -> _T:
     """Returns or raises what the work does, or raises what a handler raised meanwhile: at the end of
     the work, which `interrupted` is to hasten.

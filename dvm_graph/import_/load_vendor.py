@@ -10,14 +10,14 @@ from __future__ import annotations
 import importlib
 import threading
 
-from dvm_graph.import_.aside import call_aside
+from dvm_graph.import_.aside import call_aside, in_main_thread
 
 _LOADED = threading.Event()
 
 
 def load_onnxruntime() -> None:
     """Makes `import onnxruntime` a mere look-up."""
-    if _LOADED.is_set() or threading.current_thread() is not threading.main_thread():
+    if _LOADED.is_set() or not in_main_thread():
         return
     call_aside(lambda: importlib.import_module("onnxruntime"), lambda: None)
     _LOADED.set()

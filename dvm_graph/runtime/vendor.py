@@ -24,7 +24,14 @@ from dvm_graph.errors import (
     OutOfMemoryError,
     UnsupportedError,
 )
-from dvm_graph.import_ import cast_outputs, opset_probes, other_partitions, partition_model
+from dvm_graph.import_ import (
+    call_aside,
+    cast_outputs,
+    in_main_thread,
+    opset_probes,
+    other_partitions,
+    partition_model,
+)
 from dvm_graph.import_.vendor_library import failures
 from dvm_graph.ir import DType, Node, Value
 from dvm_graph.kernels.plan import describe_nodes
@@ -97,7 +104,13 @@ def _session(model: str | bytes, cores: int, optimise: bool = True) -> onnxrunti
     options.inter_op_num_threads = 1
     options.log_severity_level = 4  # failures are raised
     options.add_session_config_entry("session.intra_op.allow_spinning", "0")
-    return onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
+
+    def make() -> onnxruntime.InferenceSession:
+        return onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
+
+    if in_main_thread():  # a handler may end it, be it long
+        return call_aside(make, lambda: options.set_load_cancellation_flag(True))
+    return make()
 
 
 class _Partition:

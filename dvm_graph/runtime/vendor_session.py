@@ -1,8 +1,8 @@
 """A session of onnxruntime whose runs can be ended, and that outlives a fork.
 
 In: how to make the session, and what to do with it. Runs end by their `RunOptions`, at exit, and, where
-they last, by what a signal handler raises in the main thread (Ctrl-C): they then run in another one, and
-the main one stays free to run handlers. In a forked child the session serves on, unless a thread of the
+they may last, by what a signal handler raises in the main thread (Ctrl-C): they then run in another one, and
+the main one stays free to run handlers. So does a session's first run, which tells how long they are. In a forked child the session serves on, unless a thread of the
 parent was inside of it: that one cannot leave it here, so the child makes its own.
 """
 
@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import atexit
 import os
-import threading
 import time
 from collections.abc import Callable
 from typing import TypeVar
@@ -18,7 +17,7 @@ from typing import TypeVar
 import onnxruntime
 
 from dvm_graph import _core
-from dvm_graph.import_ import call_aside
+from dvm_graph.import_ import call_aside, in_main_thread
 from dvm_graph.runtime.program import SECONDS_AT_EXIT
 from dvm_graph.runtime.run_options import RunOptions
 
@@ -47,7 +46,7 @@ class VendorSession:
         self._session = make()
         self._process = os.getpid()
         self._inside: list[None] = []  # an entry for each call at hand; atomic in Python
-        self._lasts = loops
+        self._lasts, self._known = loops, loops
 
     @property
     def ports(self) -> tuple[list[onnxruntime.NodeArg], list[onnxruntime.NodeArg]]:
@@ -60,10 +59,14 @@ class VendorSession:
             self._enter_child()
         self._inside.append(None)
         try:
-            if self._lasts and threading.current_thread() is threading.main_thread():
-                return self._call_aside(work, options)
             begin = time.perf_counter()
-            result = work(self._session, _UNTIL_EXIT if options is None else options.of_vendor())
+            if (self._lasts or not self._known) and in_main_thread():
+                result = self._call_aside(work, options)
+            else:
+                result = work(
+                    self._session, _UNTIL_EXIT if options is None else options.of_vendor()
+                )
+            self._known = True
             self._lasts = self._lasts or time.perf_counter() - begin > _LONG
             return result
         finally:

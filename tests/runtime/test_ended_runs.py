@@ -10,9 +10,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import onnxruntime
 import pytest
 
 import dvm_graph
+from dvm_graph.runtime.vendor_session import VendorSession
 from models import tiny_path
 from tests.runtime.children import PROLOGUE, SECONDS, in_child
 
@@ -74,6 +76,55 @@ def test_ended_by_interrupts(what: str) -> None:
             except KeyboardInterrupt:
                 pass
             model.run(short)
+        """
+    )
+
+
+def test_the_first_vendor_call_and_making_its_session_leave_the_main_thread_free(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A handler that raises ends them; later calls, known to be short, stay where they are asked for."""
+    makers = []
+    real = onnxruntime.InferenceSession
+
+    def make(*args: Any, **options: Any) -> onnxruntime.InferenceSession:
+        makers.append(threading.current_thread())
+        return real(*args, **options)
+
+    monkeypatch.setattr(onnxruntime, "InferenceSession", make)
+    dvm_graph.optimize(tiny_path("nonzero"))
+    assert makers and threading.main_thread() not in makers
+    session = VendorSession(lambda: None, loops=False)  # type: ignore[arg-type, return-value]  # not used
+    threads = [session.call(lambda *_: threading.current_thread(), None) for _ in range(3)]
+    assert [thread is threading.main_thread() for thread in threads] == [False, True, True]
+
+
+def test_interrupts_of_optimize() -> None:
+    """A handler ends it at any stage, which is where it is after some more of it each time; nothing stays behind."""
+    in_child(
+        """
+        t = onnx.TensorProto
+        nodes = [h.make_node("Relu", [f"v{i}"], [f"v{i + 1}"]) for i in range(1000)]
+        nodes.append(h.make_node("NonZero", ["v1000"], ["z"]))
+        graph = h.make_graph(nodes, "g", [h.make_tensor_value_info("v0", t.FLOAT, ["n", "n"])],
+                             [h.make_tensor_value_info("z", t.INT64, [2, "m"])])
+        model = h.make_model(graph, opset_imports=[h.make_opsetid("", 18)], ir_version=9)
+        begin = time.monotonic()
+        dvm_graph.optimize(model)
+        whole, interrupted = time.monotonic() - begin, 0
+        for part in range(5):
+            timer = threading.Timer(whole * part / 6, os.kill, (os.getpid(), signal.SIGINT))
+            try:
+                timer.start()
+                dvm_graph.optimize(model)
+                timer.join()
+                time.sleep(1)
+            except KeyboardInterrupt:
+                interrupted += 1
+            timer.join()
+        assert interrupted == 5
+        (z,) = dvm_graph.optimize(model).run({"v0": np.eye(3, dtype=np.float32)})
+        assert np.array_equal(z, [[0, 1, 2], [0, 1, 2]])
         """
     )
 
