@@ -86,7 +86,8 @@ class Options:
     """Names of ONNX nodes to leave to the vendor library, whether they can be compiled or not."""
     private_weights: bool = False
     """Read weights in files of their own (external data) into the memory of the process. False: large
-    files stay mapped, so that processes share them; a run after somebody wrote to one is an error."""
+    files stay mapped, so that processes share them; a run after somebody wrote to one is an error, and one that is cut
+    short during a run ends the process (SIGBUS)."""
     fed_initializers: frozenset[str] = frozenset()
     """Initializers that the model declares as inputs as well, and that every run is fed instead."""
     limits: FusionLimits = field(default_factory=FusionLimits)
@@ -99,7 +100,8 @@ class Options:
     max_compile_seconds: float = 3600.0
     """Compiling a model for longer is a `LimitError`."""
     max_compile_bytes: int | None = None
-    """Memory that compiling a model may take beside its weights; None: what the machine has available."""
+    """Memory that compiling a model may take beside its weights; None: what the machine has available and control
+    groups leave to this process."""
     max_nodes: int = 2_000_000
     """ONNX nodes of a model, with calls of its functions replaced by their bodies."""
 

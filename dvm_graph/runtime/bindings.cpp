@@ -22,6 +22,7 @@
 #include "runtime/bindings_values.h"
 #include "runtime/errors.h"
 #include "runtime/executor.h"
+#include "runtime/memory.h"
 #include "runtime/panel_packing.h"
 
 namespace nb = nanobind;
@@ -486,6 +487,7 @@ void bind_runtime(nb::module_& module) {
   module.def("end_calls", &end_calls, nb::arg("seconds"),
              "Ends the calls of other threads, before the interpreter shuts down.");
   module.def("available_cores", &available_cores);
+  module.def("available_memory", &available_memory);
   nb::class_<PyProgram>(module, "Program")
       .def("run", &PyProgram::run, nb::arg("inputs"), nb::arg("given"), nb::arg("profile"),
            nb::arg("stop").none() = nb::none(), nb::arg("options").none() = nb::none())

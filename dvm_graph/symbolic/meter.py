@@ -13,6 +13,7 @@ import os
 import time
 from pathlib import Path
 
+from dvm_graph import _core
 from dvm_graph.errors import LimitError, OutOfMemoryError
 from dvm_graph.options import Options
 
@@ -27,7 +28,7 @@ class Meter:
         options = options or Options()
         self._seconds = options.max_compile_seconds
         self._bytes = options.max_compile_bytes
-        self._available = _available_bytes()
+        self._available = _core.available_memory()
         self._began = time.monotonic()
         self._held = _private_bytes()
         self._steps = 0
@@ -69,13 +70,3 @@ def _private_bytes() -> int:
     except (OSError, ValueError):
         return 0
     return (int(resident) - int(shared)) * os.sysconf("SC_PAGE_SIZE")
-
-
-def _available_bytes() -> float:
-    """What the machine has to give; no bound where the system does not say."""
-    try:
-        lines = Path("/proc/meminfo").read_text().splitlines()
-    except OSError:
-        return float("inf")
-    found = (line.split() for line in lines if line.startswith("MemAvailable:"))
-    return next((int(fields[1]) * 1024 for fields in found), float("inf"))

@@ -15,6 +15,7 @@ import pytest
 from onnx import helper, numpy_helper
 
 import dvm_graph
+from dvm_graph import _core
 from models import random_feeds, tiny_path
 from tests.end_to_end.reference import assert_same_bits, model_from_text, session
 
@@ -163,6 +164,13 @@ def test_limits_name_themselves(limit: dict[str, int]) -> None:
     ((name, value),) = limit.items()
     with pytest.raises(dvm_graph.LimitError, match=f"{name}={value}"):
         dvm_graph.optimize(_chain(2000), **limit)
+
+
+def test_memory_that_control_groups_leave_is_all_there_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As runs do, compiling asks for what is left in every control group (npu/host/control_groups.h)."""
+    monkeypatch.setattr(_core, "available_memory", lambda: 1 << 10)
+    with pytest.raises(dvm_graph.OutOfMemoryError, match="all memory that there was"):
+        dvm_graph.optimize(_chain(2000))
 
 
 def test_dims_that_multiply_and_add_up() -> None:
