@@ -132,6 +132,8 @@ def _axes(step: Step) -> tuple[int, ...]:
 @_difference("ReduceSum", "ReduceProd", "ReduceL1", "ReduceSumSquare")
 def _reduce(step: Step) -> Documented | None:
     """Integers wrap, where onnxruntime stops at the ends of the type."""
+    if step.node.op_type == "ReduceProd" and _is_float(step.x):
+        return _product(step)
     if step.x.dtype.kind not in "iu":
         return None
     x = step.x
@@ -141,6 +143,18 @@ def _reduce(step: Step) -> Documented | None:
         )
     reduce: Any = np.prod if step.node.op_type == "ReduceProd" else np.sum
     return _replaced(step, reduce(terms, _axes(step), x.dtype).reshape(step.results[0].shape))
+
+
+def _product(step: Step) -> Documented | None:
+    """Whether a factor that is nearly 0 meets one that is nearly infinite hangs on the order."""
+    axes, info = _axes(step), ml_dtypes.finfo(step.x.dtype)
+    size = np.log(np.abs(step.numbers))
+    zero, infinite = np.any(size == -np.inf, axes), np.any(size == np.inf, axes)
+    finite = np.where(np.isfinite(size), size, 0)
+    small = zero | (np.sum(np.minimum(finite, 0), axes) < np.log(float(info.tiny)))
+    large = infinite | (np.sum(np.maximum(finite, 0), axes) > np.log(float(info.max)))
+    settled = (zero & infinite) | np.any(np.isnan(size), axes)
+    return _left_open(step, (small & large & ~settled).reshape(step.results[0].shape))
 
 
 # -- maxima

@@ -145,6 +145,10 @@ DOCUMENTED = {
         "y = ReduceMax<keepdims = 0>(x, one)",
         np.array([[1, NAN, 3], [1, 2, 3]]),
     ),
+    "order of factors": (
+        "y = ReduceProd<keepdims = 0>(x, one)",
+        np.array([[1e-38, INF, 1e-38, 2], [1, 2, 3, 4]]),
+    ),
     "equal numbers": ("y = MeanVarianceNormalization(x)", np.full((1, 1, 2, 2), 0.5)),
     "padding": (
         "y = Conv<pads = [1, 1]>(x, wild)",
