@@ -234,7 +234,7 @@ class Importer:
         """Gives dims of inputs that nothing can be solved from (`batch*heads`, where no input tells
         either) symbols of their own: to onnxruntime their texts are names and nothing else.
         """
-        shapes = [value.shape for value in graph.inputs if value.shape is not None]
+        shapes = [value.shape for value in graph.inputs if value.computable and value.shape]
         for dim in unsolved_dims(shapes):
             self._free[dim] = self._symbols.fresh(str(dim))
         for value in graph.inputs:

@@ -411,3 +411,17 @@ def test_statistics_of_a_normalisation_are_stashed_in_float32(dtype: str) -> Non
     mine, theirs = dvm_graph.optimize(model).run(feeds), session(model).run(None, feeds)
     assert [a.dtype for a in mine] == [a.dtype for a in theirs]
     assert_all_close(mine, theirs, 3)
+
+
+def test_what_only_strings_tell_of_dims_is_not_counted_on() -> None:
+    """Every run failed: nobody sees the shape of strings, so nothing tells what M*M is."""
+    model = model_from_text(
+        """g (float[n, "M*M"] x, string[M] names) => (float[n, a] y, float[M] z) {
+            y = Relu(x)
+            z = Cast<to = 1>(names)
+        }"""
+    )
+    compiled = dvm_graph.optimize(model)
+    for m in (0, 1, 3):
+        feeds = {"x": np.ones((2, m * m), np.float32), "names": np.array(["1"] * m, object)}
+        assert_same_bits(compiled.run(feeds), session(model).run(None, feeds))

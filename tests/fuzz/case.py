@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import random
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -17,6 +17,7 @@ from tests.fuzz import operators
 from tests.fuzz.contents import draw
 from tests.fuzz.growth import DTYPES, EXTENTS, SYMBOLS, Growth, RefusedError, Value, names_read
 from tests.fuzz.registry import (
+    CONTRIB,
     ELEMENTWISE,
     GATHER,
     OTHER,
@@ -58,8 +59,8 @@ class Case:
 
 
 KINDS = (ELEMENTWISE, PRODUCT, REDUCTION, WINDOW, GATHER, VIEW, OTHER)
-KINDS = (*KINDS, REGION, SEQUENCE, TEXT)
-WEIGHTS = (6, 4, 4, 2, 1, 4, 2, 0.6, 0.5, 0.4)
+KINDS = (*KINDS, REGION, SEQUENCE, TEXT, CONTRIB)
+WEIGHTS = (6, 4, 4, 2, 1, 4, 2, 0.6, 0.5, 0.4, 0.6)
 
 
 def generate(seed: int, index: int) -> Case:
@@ -150,10 +151,18 @@ def _case(g: Growth) -> Case:
         [_output(g, known[name]) for name in results],
         constants,
     )
-    ir_version = 8 if g.opset < 19 else 10 if g.opset < 24 else 11
-    model = helper.make_model(
-        graph, ir_version=ir_version, opset_imports=[helper.make_opsetid("", g.opset)]
+    # The types of what onnx does not know.
+    graph.value_info.extend(
+        helper.make_tensor_value_info(name, known[name].dtype, None)
+        for node in g.nodes
+        if node.domain
+        for name in node.output
+        if name in known and name not in results
     )
+    ir_version = 8 if g.opset < 19 else 10 if g.opset < 24 else 11
+    versions = {"": g.opset, **{node.domain: 1 for node in nodes_of(graph) if node.domain}}
+    imports = [helper.make_opsetid(domain, version) for domain, version in versions.items()]
+    model = helper.make_model(graph, ir_version=ir_version, opset_imports=imports)
     seed = g.numpy_seed()
     feeds = tuple(
         {
@@ -176,6 +185,14 @@ def _output(g: Growth, value: Value) -> onnx.ValueInfoProto:
     if g.dead:
         dims = [None] * len(dims)
     return helper.make_tensor_value_info(value.name, value.dtype, dims)
+
+
+def nodes_of(graph: onnx.GraphProto) -> Iterator[onnx.NodeProto]:
+    """All nodes, those of regions too."""
+    for node in graph.node:
+        yield node
+        for attribute in node.attribute:
+            yield from nodes_of(attribute.g)
 
 
 def prune(graph: onnx.GraphProto) -> None:

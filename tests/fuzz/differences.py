@@ -104,6 +104,17 @@ def _dynamic_quantize(step: Step) -> Documented | None:
     return _left_open(step, *(np.full(np.shape(y), wrong) for y in step.results))
 
 
+@_difference("QLinearAdd", "QLinearMul")
+def _qlinear(step: Step) -> Documented | None:
+    """Halves are rounded before the zero point is added; onnxruntime rounds the sum."""
+    a, a_scale, a_zero, b, b_scale, b_zero, scale, _ = (
+        np.asarray(0 if given is None else given, np.float64) for given in step.operands
+    )
+    a, b = (a - a_zero) * a_scale, (b - b_zero) * b_scale
+    exact = (a + b if step.node.op_type == "QLinearAdd" else a * b) / scale
+    return _left_open(step, np.abs(exact - np.floor(exact) - 0.5) < 1e-4)
+
+
 @_difference("Pow")
 def _pow(step: Step) -> Documented | None:
     """Integers wrap, where onnxruntime computes in float64."""

@@ -335,19 +335,27 @@ class Growth:
         self,
         op: str,
         operands: Sequence[Value | None],
-        results: Sequence[tuple[int, Sequence[Shape | None]]],
+        results: Sequence[tuple[int, Sequence[Shape | None]] | None],
         attributes: dict[str, Any] | None = None,
+        domain: str = "",
     ) -> list[Value]:
-        """Adds a node whose results are known, of types and shapes that onnx's inference does not tell."""
-        schema = find_schema(op, self.opset)
-        given = {k: v for k, v in (attributes or {}).items() if k in schema.attributes}
-        values = [Value(self.name("v"), dtype, tuple(shapes)) for dtype, shapes in results]
-        names = [v.name for v in values]
+        """Adds a node whose results are known, of types and shapes that onnx's inference does not tell.
+
+        None stands for a result that is left out.
+        """
+        given = attributes or {}
+        if not domain:
+            known = find_schema(op, self.opset).attributes
+            given = {k: v for k, v in given.items() if k in known}
+        made = [r and Value(self.name("v"), r[0], tuple(r[1])) for r in results]
+        values = [v for v in made if v]
+        names = [v.name if v else "" for v in made]
         read = [v.name if v else "" for v in operands]
         while read and not read[-1]:
             read.pop()
         kept = {k: v for k, v in given.items() if v is not None}
-        self.nodes.append(helper.make_node(op, read, names, name=f"{op}_{names[0]}", **kept))
+        node = helper.make_node(op, read, names, f"{op}_{names[0]}", domain=domain, **kept)
+        self.nodes.append(node)
         self.values += [v for v in values if v.dtype]
         return values
 

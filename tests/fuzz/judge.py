@@ -275,10 +275,10 @@ def _agrees(mine: Any, exact: Any, kind: Any, terms: int) -> bool:
 def disturbed(model: onnx.ModelProto, seed: int) -> onnx.ModelProto:
     """The model with every floating-point operand multiplied by about one, each reader's by its own."""
     typed = onnx.shape_inference.infer_shapes(model)
-    types = {
-        v.name: v.type.tensor_type.elem_type for v in (*typed.graph.value_info, *typed.graph.input)
-    }
+    values = (*typed.graph.input, *typed.graph.value_info, *typed.graph.output)
+    types = {v.name: v.type.tensor_type.elem_type for v in values}
     types |= {t.name: t.data_type for t in model.graph.initializer}
+    constants = {t.name: t for t in model.graph.initializer}
     rng = random.Random(seed)
     result = onnx.ModelProto()
     result.CopyFrom(model)
@@ -290,38 +290,45 @@ def disturbed(model: onnx.ModelProto, seed: int) -> onnx.ModelProto:
             dtype = types.get(name, 0)
             if dtype not in FLOATS or dtype == TensorProto.BFLOAT16:
                 continue
-            if model.opset_import[0].version < 13 and node.op_type in _CONSTANT_OPERANDS and place:
-                continue
-            if node.op_type in _CONSTANT_OPERANDS and place:
+            if place and (
+                node.op_type in _EXACT
+                or (node.op_type in _CONSTANT_OPERANDS and name not in constants)
+            ):
                 continue
             kind = helper.tensor_dtype_to_np_dtype(dtype)
             factor = f"{node.output[0]}_{place}_factor"
-            number = 1 + rng.choice(ULPS) * _eps(kind)
-            result.graph.initializer.append(numpy_helper.from_array(np.array(number, kind), factor))
+            number = np.array(1 + rng.choice(ULPS) * _eps(kind), kind)
             near = f"{factor}_product"
             copy.input[place] = near
+            if name in constants:  # stays one
+                array = np.asarray(numpy_helper.to_array(constants[name]) * number, kind)
+                result.graph.initializer.append(numpy_helper.from_array(array, near))
+                continue
+            result.graph.initializer.append(numpy_helper.from_array(number, factor))
             result.graph.node.insert(
                 len(result.graph.node) - 1, helper.make_node("Mul", [name, factor], [near])
             )
     return result
 
 
+_EXACT = frozenset(("Resize", "Upsample"))
+"""Operators whose further operands say how large results are."""
 _CONSTANT_OPERANDS = frozenset(
-    ("Resize", "Upsample", "QuantizeLinear", "DequantizeLinear", "QLinearConv", "QLinearMatMul")
+    ("QuantizeLinear", "DequantizeLinear", "QLinearConv", "QLinearMatMul", "QLinearConcat")
 )
 
 
 def referees(case: Case, feeds: Feeds) -> Iterator[list[Array]]:
     """What onnx's own evaluator makes of the model, with floats in double and single precision too.
 
-    The bodies of functions hold constants of one precision, and do not run in the other. What regions
-    give is taken from onnxruntime: the evaluator has not all of them.
+    The bodies of functions hold constants of one precision, and do not run in the other. What regions and
+    operators of other sets give is taken from onnxruntime: the evaluator has not all of them.
     """
     if any(
         attribute.HasField("g") for node in case.model.graph.node for attribute in node.attribute
     ):
         try:
-            case, feeds = _without_regions(case, feeds)
+            case, feeds = _without_opaque(case, feeds)
         except Exception:
             return
     for dtype in (TensorProto.DOUBLE, TensorProto.FLOAT, None):
@@ -336,15 +343,19 @@ def referees(case: Case, feeds: Feeds) -> Iterator[list[Array]]:
             continue
 
 
-def _without_regions(case: Case, feeds: Feeds) -> tuple[Case, Feeds]:
-    """The model with results of regions as inputs, and what onnxruntime computes for them."""
+def _is_opaque(node: onnx.NodeProto) -> bool:
+    return bool(node.domain) or any(attribute.HasField("g") for attribute in node.attribute)
+
+
+def _without_opaque(case: Case, feeds: Feeds) -> tuple[Case, Feeds]:
+    """The model with results of opaque nodes as inputs, and what onnxruntime computes for them."""
     model, whole = onnx.ModelProto(), onnx.ModelProto()
     model.CopyFrom(case.model)
     whole.CopyFrom(case.model)
     typed = onnx.shape_inference.infer_shapes(model)
     infos = {info.name: info for info in (*typed.graph.value_info, *typed.graph.output)}
     nodes = list(whole.graph.node)
-    left = [node for node in nodes if not any(a.HasField("g") for a in node.attribute)]
+    left = [node for node in nodes if not _is_opaque(node)]
     names = {name for node in nodes if node not in left for name in node.output if name in infos}
     del whole.graph.output[:], model.graph.node[:]
     whole.graph.output.extend(infos[name] for name in sorted(names))

@@ -8,6 +8,7 @@ from typing import Any
 from onnx import defs
 
 from tests.fuzz import (  # noqa: F401 - they register their recipes
+    recipes_contrib,
     recipes_other,
     recipes_products,
     recipes_reductions,
@@ -66,9 +67,10 @@ _ALL = sorted({s.name for s in defs.get_all_schemas() if s.domain == ""} - set(E
 def names(opset: int, kind: str | None = None) -> tuple[tuple[str, ...], tuple[float, ...]]:
     """Operators that an opset has, of one kind or of any, with weights."""
     found = []
-    for op in _ALL:
+    for op in (*_ALL, *(op for op in RECIPES if "." in op)):
         try:
-            find_schema(op, opset)
+            if "." not in op:
+                find_schema(op, opset)
         except RefusedError:
             continue
         recipe = RECIPES.get(op)

@@ -13,10 +13,11 @@ from onnx import TensorProto, helper
 
 from tests.fuzz.growth import DTYPES, FLOATS, Growth, Value, find_schema
 
-ELEMENTWISE, PRODUCT, REDUCTION, WINDOW, GATHER, VIEW, OTHER, REGION, SEQUENCE, TEXT = (
-    *("elementwise", "product", "reduction", "window", "gather", "view", "other"),
-    *("region", "sequence", "text"),
+ELEMENTWISE, PRODUCT, REDUCTION, WINDOW, GATHER, VIEW, OTHER = (
+    *("elementwise", "product", "reduction", "window"),
+    *("gather", "view", "other"),
 )
+REGION, SEQUENCE, TEXT, CONTRIB = "region", "sequence", "text", "contrib"
 
 
 @dataclass(frozen=True, slots=True)

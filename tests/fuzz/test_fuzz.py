@@ -15,7 +15,7 @@ import pytest
 from onnx import TensorProto, helper
 
 import dvm_graph
-from tests.fuzz.case import Case, generate
+from tests.fuzz.case import Case, generate, nodes_of
 from tests.fuzz.check import Finding, Kind, Phase, Report, Skipped, check
 from tests.fuzz.judge import Excuse, Reference, explained
 from tests.fuzz.operators import EXCLUDED, names
@@ -68,12 +68,9 @@ def test_regions_sequences_strings_and_narrow_types_are_drawn() -> None:
     drawn: collections.Counter[str] = collections.Counter()
     for index in range(250):
         graph = generate(9, index).model.graph
-        nodes = list(graph.node)
-        for node in nodes:
-            nodes.extend(inner for attribute in node.attribute for inner in attribute.g.node)
-        drawn.update({node.op_type for node in nodes})
+        drawn.update({node.domain or node.op_type for node in nodes_of(graph)})
         drawn.update({"string" for v in graph.input if v.type.tensor_type.elem_type == STRING})
-    for ops in (["If"], ["Loop"], ["Scan"], ["SequenceAt", "ConcatFromSequence"], ["string"]):
+    for ops in (["If"], ["Loop"], ["Scan"], ["SequenceAt"], ["string"], ["com.microsoft"]):
         assert sum(drawn[op] for op in ops) >= 2, (ops, drawn)
     assert drawn["Optional"] + drawn["SplitToSequence"] >= 2
 
