@@ -247,7 +247,8 @@ def _of_outputs(case: Case, feeds: Feeds, kept: Sequence[int]) -> tuple[Case, Fe
     model = onnx.ModelProto()
     model.CopyFrom(case.model)
     del model.graph.output[:]
-    model.graph.output.extend(case.model.graph.output[index] for index in kept)
+    for index, value in enumerate(case.model.graph.output):  # those left out keep their types
+        (model.graph.output if index in kept else model.graph.value_info).append(value)
     prune(model.graph)
     read = {value.name for value in model.graph.input}
     given = {name: array for name, array in feeds.items() if name in read}
