@@ -85,10 +85,12 @@ $(VENV)/.python:
 
 $(VENV)/.package: pyproject.toml $(VENV)/.python
 	@$(RUN) .ci/check_toolchain.py compiler
-	@echo "Installing libraries into $(VENV), and building the C++ core: some minutes, once."
+	@echo "Installing libraries into $(VENV), once."
 	@$(PIP) 'pygraphviz>=2.0' || { $(RUN) .ci/check_toolchain.py graphviz; exit 1; }
 	$(PIP) 'scikit-build-core>=1.1' 'nanobind>=3.1' cmake ninja
-	$(PIP) --no-build-isolation --editable '.[test]'
+	$(PIP) $$($(RUN) .ci/extra.py dependencies) $$($(RUN) .ci/extra.py test)
+	@echo "Building the C++ core: some minutes, once."
+	@$(RUN) .ci/building.py $(PIP) -vv --no-build-isolation --no-deps --editable .
 	@touch $@
 
 $(VENV)/.lint: pyproject.toml $(VENV)/.python

@@ -1,4 +1,6 @@
-"""Prints the requirements of one optional extra of pyproject.toml, for installing it without building the package."""
+"""Prints requirements of pyproject.toml, for installing them without building the package: `dependencies`, or those of
+one optional extra.
+"""
 
 from __future__ import annotations
 
@@ -8,11 +10,11 @@ from pathlib import Path
 
 
 def main(extra: str) -> None:
-    """Finds the line `extra = [...]`; tomllib is not in Python 3.10, and this file has to run before any install."""
+    """Finds `extra = [...]`; tomllib is not in Python 3.10, and this file has to run before any install."""
     text = Path("pyproject.toml").read_text(encoding="utf-8")
     found = re.search(rf"^{re.escape(extra)} = \[([^]]*)\]", text, re.MULTILINE)
     if found is None:
-        sys.exit(f"pyproject.toml has no extra {extra!r}")
+        sys.exit(f"pyproject.toml has no requirements {extra!r}")
     print(" ".join(re.findall(r'"([^"]+)"', found.group(1))))
 
 
