@@ -51,7 +51,7 @@ bench: $(VENV)/.package $(VENV)/.bench models-base ## Compare with other engines
 conformance: $(VENV)/.package ## Run onnx's node tests; fail where docs/conformance.md says otherwise.
 	$(RUN) -m dvm_graph.backend --known docs/conformance.md
 
-docs: $(VENV)/.package $(VENV)/.bench ## Take the results of `make bench` into docs/performance.md.
+bench-docs: $(VENV)/.package $(VENV)/.bench ## Take the results of `make bench` into docs/performance.md.
 	$(RUN) -m benchmarks document
 
 docs: $(VENV)/.package ## Write the generated pages of docs/.

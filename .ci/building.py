@@ -1,6 +1,6 @@
 """Runs a command that builds C++, and shows the steps of the build while it lasts: `building.py COMMAND...`.
 
-On a terminal they take turns on one line; elsewhere every tenth has one. Where the command fails, all that it said
+On a terminal they take turns on one line; elsewhere every fifth has one. Where the command fails, all that it said
 is printed, and its exit status is kept.
 """
 
@@ -11,7 +11,7 @@ import subprocess
 import sys
 
 _STEP = re.compile(r"\[(\d+)/(\d+)\] \S.*?([\w-]+/[\w.-]+?)(?:\.o)?$")
-_EVERY = 10
+_EVERY = 5
 
 
 def main(command: list[str]) -> int:

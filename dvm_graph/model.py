@@ -176,6 +176,9 @@ class Model:
         """Draws the fused subgraphs; the suffix picks the format: .html .svg .png .pdf .dot.
 
         A `profile` of this model colours them by the time that they take.
+
+        Raises:
+            InputError: the file cannot be written, or what is given is no profile of this model.
         """
         from dvm_graph.report import draw
 
@@ -184,6 +187,10 @@ class Model:
         if profile is None:
             draw(self._compiled, path, title)
         else:
+            from dvm_graph.profile import Profile
+
+            if not isinstance(profile, Profile):
+                raise InputError(f"a profile is what Model.profile gives, not {profile!r:.50}")
             draw(self._compiled, path, title, profile.typical.seconds, profile.shares())
 
     def compare(

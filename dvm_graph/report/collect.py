@@ -113,6 +113,7 @@ class _Collector:
             launch=launch,
             stage=stage,
             fallback=tuple(part.plan.name for part in call.fallback),
+            timed_as=tuple(_kernel_names(call)),
         )
 
     def _single(self, node: Node, kind: SubgraphKind, launch: int, call: str = "") -> Subgraph:
@@ -134,7 +135,7 @@ class _Collector:
             scope=scope_of(node.metadata, node.origin),
             launch=launch,
             stage=0,
-            call=call,
+            timed_as=(call,) if call else (),
         )
 
     def _sources(self, values: Iterable[Value]) -> Iterator[Value]:
@@ -171,6 +172,12 @@ class _Collector:
         verdict = Verdict.SPECULATE if speculated else Verdict.PATTERN
         symbols = dict.fromkeys(sorted(s for decision in chosen for s in decision.symbols))
         return verdict, text, tuple(symbols)
+
+
+def _kernel_names(call: KernelCall) -> Iterator[str]:
+    yield call.plan.name
+    for part in call.fallback:
+        yield from _kernel_names(part)
 
 
 def _results(step: Launch | VendorCall | HostDims) -> Iterator[Value]:

@@ -90,18 +90,13 @@ class Subgraph:
     """Stage of the launch; kernels of one stage run side by side."""
     fallback: tuple[str, ...] = ()
     """Kernels that run instead where a guard fails or a tile does not fit local memory."""
-    call: str = ""
-    """The vendor call that carries it out, by the name that profiles have for it."""
+    timed_as: tuple[str, ...] = ()
+    """What profiles call its work: the vendor call, or the kernel, its fallbacks and theirs."""
 
     @property
     def onnx_nodes(self) -> tuple[str, ...]:
         """Names of the ONNX nodes whose work is done here, each once."""
         return tuple(dict.fromkeys(n for operator in self.operators for n in operator.onnx_nodes))
-
-    @property
-    def timed_as(self) -> str:
-        """The name that its time has in a profile."""
-        return self.call or self.name
 
     @property
     def is_constant(self) -> bool:

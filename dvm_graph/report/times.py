@@ -1,7 +1,8 @@
 """Where the time of a run goes, kernel by kernel, and the colours that show it.
 
 In: the parts of a profile that a picture shows, as numbers (`Profile.shares`). A kernel's time is that of its
-fallbacks, too; a call of the vendor library for several operators counts evenly for each.
+fallbacks, too; a call of the vendor library for several operators counts evenly for each. So the boxes of a
+picture add up to the profile.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
+from dvm_graph.errors import InputError
 from dvm_graph.report.report import Report
 
 HEAT = ("#ffffff", "#fff1d6", "#fed7a0", "#fdb36b", "#f58a50")
@@ -52,10 +54,11 @@ class Times:
 
     @cached_property
     def _by_subgraph(self) -> list[float]:
-        subgraphs = self.report.subgraphs
-        sharing = Counter(subgraph.timed_as for subgraph in subgraphs)
+        sharing = Counter(name for subgraph in self.report.subgraphs for name in subgraph.timed_as)
+        strange = [name for name in self.shares if name not in sharing]
+        if strange:
+            raise InputError(f"the profile is of another model: this one has no {strange[0]}")
         return [
-            sum(self.shares.get(name, 0.0) for name in (s.timed_as, *s.fallback))
-            / sharing[s.timed_as]
-            for s in subgraphs
+            sum(self.shares.get(name, 0.0) / sharing[name] for name in subgraph.timed_as)
+            for subgraph in self.report.subgraphs
         ]

@@ -17,6 +17,7 @@ import onnx.parser
 import pytest
 
 import dvm_graph
+from dvm_graph.feeds import random_feeds
 from dvm_graph.report import FORMATS, SubgraphKind, draw_report
 from dvm_graph.report.composition import make_picture
 from dvm_graph.report.fonts import quiet_fonts
@@ -168,8 +169,8 @@ def test_boxes_have_colours_of_time(tmp_path: Path) -> None:
     report = transformer(2)
     names = [subgraph.name for subgraph in report.subgraphs]
     shares = {names[3]: 0.5, names[4]: 0.125, "a fallback": 0.25}
-    changed = replace(report.subgraphs[5], fallback=("a fallback",))
-    report = replace(report, subgraphs=(*report.subgraphs[:5], changed, *report.subgraphs[6:]))
+    timed = [replace(s, timed_as=(s.name, *["a fallback"] * (s.name == names[5]))) for s in report.subgraphs]  # fmt: skip
+    report = replace(report, subgraphs=tuple(timed))
     times = Times(report, 0.004, shares)
     draw_report(report, tmp_path / "p.svg", "m", times)
     root = ElementTree.parse(tmp_path / "p.svg").getroot()
@@ -197,6 +198,26 @@ def test_vendor_calls_have_a_colour_too() -> None:
     assert times.share(vendor) == pytest.approx(profile.typical.vendor / profile.typical.seconds)
     total = sum(times.share(index) for index in range(len(report.subgraphs)))
     assert total == pytest.approx(sum(profile.shares().values())) and total <= 1
+
+
+@pytest.mark.parametrize("options", [{}, {"fallbacks": "always"}, {"fuse": False}])
+@pytest.mark.parametrize("name", ["gpt2", "nonzero", "if_else_add"])
+def test_boxes_add_up_to_the_profile(name: str, options: dict[str, Any]) -> None:
+    model = dvm_graph.optimize(tiny_path(name), **options)
+    profile = model.profile(random_feeds(model, {}, 0), repeats=1)
+    report = model.report()
+    times = Times(report, profile.typical.seconds, profile.shares())
+    total = sum(times.share(index) for index in range(len(report.subgraphs)))
+    assert total == pytest.approx(sum(profile.shares().values()))
+
+
+def test_profiles_of_something_else_are_refused(tmp_path: Path) -> None:
+    model = dvm_graph.optimize(tiny_path("nonzero"))
+    other = dvm_graph.optimize(tiny_path("mmoe"))
+    strange: list[Any] = [other.profile(random_feeds(other, {}, 0), repeats=1), "a profile", 3]
+    for profile in strange:
+        with pytest.raises(dvm_graph.InputError, match="profile"):
+            model.visualize(tmp_path / "p.svg", profile=profile)
 
 
 def test_pages_fold_layers_that_are_alike(tmp_path: Path) -> None:
