@@ -321,15 +321,7 @@ class _Run:
 
 def _live_nodes(graph: Graph) -> list[Node]:
     """What outputs and dims depend on, in topological order."""
-    live: set[Node] = set()
-    pending = [value.producer for value in graph.outputs]
-    pending += [node for node in graph.nodes if node.op == "vendor"]
-    while pending:
-        node = pending.pop()
-        if node is not None and node not in live:
-            live.add(node)
-            pending += [value.producer for value in node.inputs if value is not None]
-    return [node for node in graph.sorted_nodes() if node in live]
+    return graph.needed_nodes(node for node in graph.nodes if node.op == "vendor")
 
 
 def _same(before: Bounded, after: Bounded) -> bool:

@@ -89,7 +89,7 @@ class _Walk:
         source, graph = self._source, self._graph
         graph.inputs = list(source.inputs)
         graph.about = source.about
-        for node in _needed(source):
+        for node in source.needed_nodes():
             self._decompose(node)
             graph.onnx_operators |= dict.fromkeys(node.origin, node.op)
         graph.outputs = [self._value(value) for value in source.outputs]
@@ -187,7 +187,7 @@ class _Walk:
             return False
         region = node.regions[0 if condition.data.item() else 1]
         self._capture(region, captured)
-        if not all(self._decompose(inner) for inner in _needed(region)):
+        if not all(self._decompose(inner) for inner in region.needed_nodes()):
             return False
         self._bind(node, [self._value(value) for value in region.outputs])
         return True
@@ -223,7 +223,7 @@ class _Walk:
         branches = []
         for region in node.regions:
             self._capture(region, captured)
-            if not self._decompose_all(_needed(region)):
+            if not self._decompose_all(region.needed_nodes()):
                 return None
             branches.append([self._value(value) for value in region.outputs])
         if not may_speculate(list(self._graph.nodes)[mark:], branches):
@@ -291,18 +291,6 @@ class _Walk:
         """Removes the nodes added since the graph had `mark` of them."""
         for node in reversed(list(self._graph.nodes)[mark:]):
             self._graph.remove(node)
-
-
-def _needed(graph: Graph) -> list[Node]:
-    """The nodes that outputs depend on, in topological order."""
-    needed: set[Node] = set()
-    pending = [value.producer for value in graph.outputs]
-    while pending:
-        node = pending.pop()
-        if node is not None and node not in needed:
-            needed.add(node)
-            pending += [value.producer for value in node.inputs if value is not None]
-    return [node for node in graph.sorted_nodes() if node in needed]
 
 
 def _stand_in(operand: Value, name: str) -> Value:

@@ -168,6 +168,18 @@ class Graph:
             return list(order)
         return list(nx.lexicographical_topological_sort(self.digraph, key=order.__getitem__))
 
+    def needed_nodes(self, others: Iterable[Node] = ()) -> list[Node]:
+        """The nodes that outputs and some others rest on, in topological order."""
+        needed: set[Node] = set()
+        pending = [value.producer for value in self.outputs]
+        pending += others
+        while pending:
+            node = pending.pop()
+            if node is not None and node not in needed:
+                needed.add(node)
+                pending += [value.producer for value in node.inputs if value is not None]
+        return [node for node in self.sorted_nodes() if node in needed]
+
     @staticmethod
     def _stands_in_order(order: Mapping[Node, int]) -> bool:
         """Whether producers stand before what reads them: then that is the order asked for."""

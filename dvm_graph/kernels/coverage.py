@@ -22,7 +22,6 @@ from typing import TypeAlias
 from dvm_graph.ir import Dim
 from dvm_graph.kernels.plan import (
     NO_SLOT,
-    WINDOW_SIZES,
     DimCheck,
     KernelCall,
     KernelPlan,
@@ -228,7 +227,7 @@ class _Prover:
         """Pixels, and the weights of taps, lie in their values; windows are numbered within the images, channels
         within a pixel.
         """
-        size = {n: self._dim(s) for n, s in zip(WINDOW_SIZES, node.window, strict=True)}
+        size = {name: self._dim(slot) for name, slot in node.window_sizes.items()}
         images, height, width, pixel = (size[n] for n in ("images", "height", "width", "pixel"))
         reads = [(node.access, product((images, height, width, pixel)), pixel)]
         if node.weights >= 0:

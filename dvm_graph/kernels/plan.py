@@ -54,6 +54,11 @@ class PlanNode:
     window: tuple[Slot, ...] = ()
     """Of windows: one slot for each of `WINDOW_SIZES`."""
 
+    @property
+    def window_sizes(self) -> dict[str, Slot]:
+        """`window` by name; of other operators nothing."""
+        return dict(zip(WINDOW_SIZES, self.window, strict=True)) if self.window else {}
+
 
 class KernelKind(enum.Enum):
     VECTOR = "vector"

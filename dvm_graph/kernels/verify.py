@@ -27,11 +27,11 @@ from typing import NoReturn, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from dvm_graph.cluster.node_axes import WINDOWS
 from dvm_graph.errors import CompileError, ShapeError
 from dvm_graph.kernels.coverage import check_at_run, prove_coverage
 from dvm_graph.kernels.plan import (
     NO_SLOT,
-    WINDOW_SIZES,
     Access,
     DimsStep,
     KernelCall,
@@ -52,7 +52,6 @@ _MOST_ELEMENTS = 1 << 12
 _EXTENTS = ((2, 3, 5, 7), (1, 1, 1, 1), (4, 4, 4, 4))
 """Of the symbols in turn, where `verify_plan` looks at elements."""
 _ADDRESSED = ("load", "store", "gather")
-_WINDOWS = ("pool_max", "pool_sum", "depthwise", "patches")
 
 Written: TypeAlias = dict[int, NDArray[np.bool_] | None]
 """The elements of values that are written so far; None: all, of a value too large to follow."""
@@ -141,7 +140,7 @@ class _KernelVerifier:
             self._require(operand.op != "patches", at, "reads patches, which only products can")
 
     def _check_accesses(self, at: int, node: PlanNode) -> None:
-        accesses = [node.access] if node.op in (*_ADDRESSED, *_WINDOWS) else []
+        accesses = [node.access] if node.op in (*_ADDRESSED, *WINDOWS) else []
         accesses += [node.weights] if node.op == "depthwise" else []
         for access in accesses:
             self._require(0 <= access < len(self._plan.accesses), at, "accesses nothing")
@@ -307,8 +306,8 @@ class _Follower:
         """The accesses of a node, each with the elements of its value; None: they are not followed."""
         if node.op in _ADDRESSED:
             yield self._marked(plan, node, plan.accesses[node.access], self._addresses(plan, node))
-        elif node.op in _WINDOWS:
-            sizes = dict(zip(WINDOW_SIZES, node.window, strict=True))
+        elif node.op in WINDOWS:
+            sizes = node.window_sizes
             pixels = self._product(sizes[name] for name in ("images", "height", "width", "pixel"))
             yield self._marked(plan, node, plan.accesses[node.access], pixels)
             if node.op == "depthwise":

@@ -27,18 +27,6 @@ def evaluate(graph: Graph, feeds: Mapping[str, Array]) -> list[Array]:
     return Evaluator(graph, feeds).run()
 
 
-def live_nodes(graph: Graph) -> list[Node]:
-    """Nodes that an output depends on, in topological order."""
-    live: set[Node] = set()
-    pending = [value.producer for value in graph.outputs]
-    while pending:
-        node = pending.pop()
-        if node is not None and node not in live:
-            live.add(node)
-            pending += [value.producer for value in node.inputs if value is not None]
-    return [node for node in graph.sorted_nodes() if node in live]
-
-
 class Evaluator:
     def __init__(self, graph: Graph, feeds: Mapping[str, Array]) -> None:
         self._graph = graph
@@ -49,7 +37,7 @@ class Evaluator:
 
     def run(self) -> list[Array]:
         with np.errstate(all="ignore"):
-            for node in live_nodes(self._graph):
+            for node in self._graph.needed_nodes():
                 if node.op == "vendor":
                     self._run_vendor(node)
                 else:

@@ -19,7 +19,7 @@ from dvm_graph.import_ import import_onnx
 from dvm_graph.ir import Graph
 from dvm_graph.options import Options
 from dvm_graph.symbolic import Facts, Symbols
-from tests.decompose.evaluate import evaluate, live_nodes
+from tests.decompose.evaluate import evaluate
 from tests.tolerances import assert_close
 
 Array: TypeAlias = np.ndarray[Any, Any]
@@ -111,7 +111,7 @@ def decomposed(model: onnx.ModelProto | str, *, strict: bool = False) -> Graph:
 
 
 def vendor_operators(graph: Graph) -> list[str]:
-    return [node.attrs["op"] for node in live_nodes(graph) if node.op == "vendor"]
+    return [node.attrs["op"] for node in graph.needed_nodes() if node.op == "vendor"]
 
 
 def session(model: onnx.ModelProto) -> ort.InferenceSession:

@@ -8,7 +8,7 @@ import pytest
 
 from dvm_graph.ir import DType, Graph
 from models import random_feeds, tiny_path
-from tests.decompose.evaluate import evaluate, live_nodes
+from tests.decompose.evaluate import evaluate
 from tests.decompose.reference import decomposed, session, vendor_operators
 
 TEXT = [{"batch": b, "seq": s} for b, s in ((1, 1), (2, 7), (3, 16))]
@@ -59,14 +59,14 @@ def test_only_these_operators_are_left_to_the_vendor(name: str, graph: Graph) ->
 @pytest.mark.parametrize("name", ["bert"], scope="module")
 def test_bert_leaves_no_shape_arithmetic(graph: Graph) -> None:
     """int64 is left where token types are read and positions are counted out, nowhere else."""
-    nodes = [node for node in live_nodes(graph) if node.outputs[0].dtype is DType.INT64]
+    nodes = [node for node in graph.needed_nodes() if node.outputs[0].dtype is DType.INT64]
     assert {node.op for node in nodes} <= {"iota", "slice", "reshape", "broadcast_to"}
 
 
 @pytest.mark.parametrize("name", ["bert"], scope="module")
 def test_bert_gathers_from_its_embedding_tables_only(graph: Graph) -> None:
     """The gathers of the padding mask and of position ids are views."""
-    nodes = [node for node in live_nodes(graph) if node.op == "gather"]
+    nodes = [node for node in graph.needed_nodes() if node.op == "gather"]
     assert [node.inputs[0].name for node in nodes if node.inputs[0].is_constant] == [
         "embeddings.word_embeddings.weight",
         "embeddings.token_type_embeddings.weight",
@@ -82,7 +82,7 @@ def node_names(graph: onnx.GraphProto) -> set[str]:
 
 def test_every_node_knows_the_onnx_nodes_it_came_from(name: str, graph: Graph) -> None:
     names = node_names(onnx.load(tiny_path(name)).graph)
-    for node in live_nodes(graph):
+    for node in graph.needed_nodes():
         assert node.origin and set(node.origin) <= names, node
 
 
