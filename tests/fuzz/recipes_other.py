@@ -56,6 +56,8 @@ def _blocked(g: Growth, op: str) -> Value:
 @recipe("LSTM", "GRU", "RNN", kind=OTHER, weight=2)
 def recurrent(g: Growth, op: str) -> Value:
     x = g.ranked((1,), 3, 3)
+    if 0 in x.at(2):
+        raise RefusedError  # onnxruntime leaves products over nothing as it finds them
     gates = {"LSTM": 4, "GRU": 3, "RNN": 1}[op]
     hidden = g.choose((1, 3, 4))
     direction = g.choose(("forward", "reverse", "bidirectional"))

@@ -238,8 +238,9 @@ def _smaller_extents(case: Case) -> Iterator[Case]:
 
 def _sliced(case: Case, extent: int, smaller: int, arrays: dict[str, Any]) -> Case:
     def part(array: Any) -> Any:
-        at = tuple(slice(0, smaller if n == extent else n) for n in array.shape)
-        return np.ascontiguousarray(array[at]).reshape(array[at].shape)
+        cuts = (slice(0, smaller if n == extent else n) for n in array.shape)
+        left = array[(*cuts, ...)]  # an array even of one string
+        return np.ascontiguousarray(left).reshape(left.shape)
 
     def edit(graph: onnx.GraphProto) -> None:
         for tensor in graph.initializer:

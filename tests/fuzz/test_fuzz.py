@@ -190,6 +190,25 @@ def test_shrinking_offers_smaller_models_that_are_valid() -> None:
         Reference(replace(candidate).model).run(candidate.feeds[0])
 
 
+def test_shrinking_takes_strings_and_regions() -> None:
+    case = case_of(
+        """g (string one, string[N] x, bool which) => (bool[N] y, float[N] z)
+        {
+            y = Equal(x, one)
+            z = If (which) <
+                then_branch = t () => (float[N] p) { q = Not(y) p = Cast<to = 1>(q) },
+                else_branch = e () => (float[N] r) { r = Cast<to = 1>(y) unused = Not(y) }
+            >
+        }""",
+        one=np.array("7", object),
+        x=np.array(["7", "8", "7"], object),
+        which=np.array(True),
+    )
+    smaller = [candidate for candidates in _PASSES for candidate in candidates(case)]
+    assert any(c.feeds[0]["x"].shape == (1,) for c in smaller if "x" in c.feeds[0])
+    assert any(len(list(nodes_of(c.model.graph))) == 5 for c in smaller)
+
+
 def test_feeds_fit_the_declared_inputs() -> None:
     for index in range(30):
         case = generate(8, index)
