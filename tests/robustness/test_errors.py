@@ -15,7 +15,7 @@ import pytest
 from onnx import helper, numpy_helper
 
 import dvm_graph
-from dvm_graph import _core
+from dvm_graph import _core, errors
 from models import random_feeds, tiny_path
 from tests.end_to_end.reference import assert_same_bits, model_from_text, session
 
@@ -236,3 +236,9 @@ def test_where_a_picture_cannot_be_written(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(dvm_graph.InputError, match="cannot write"):
         dvm_graph.optimize(tiny_path("mmoe"), dump=str(tmp_path / "file" / "stages"))
+
+
+def test_every_error_that_users_may_catch_is_exported() -> None:
+    raised = {name for name, kind in vars(errors).items() if isinstance(kind, type)}
+    public = {name for name in raised if name.endswith(("Error", "Warning"))}
+    assert public <= {*dvm_graph.__all__}
