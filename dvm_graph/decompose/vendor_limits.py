@@ -21,10 +21,7 @@ _Bounds = Iterable[tuple[Dim, Dim]]
 def expect_survival(node: Node, operands: Operands, facts: Facts) -> None:
     """Has runs raise an error where onnxruntime would end the process."""
     limit = None if node.domain else _LIMITS.get(node.op)
-    x = operands[0] if operands else None
-    if limit is None or x is None or x.shape is None:
-        return
-    for low, high in limit(node, x.shape):
+    for low, high in () if limit is None else limit(node, operands):
         facts.expect(
             low,
             Relation.LESS_EQUAL,
@@ -33,17 +30,30 @@ def expect_survival(node: Node, operands: Operands, facts: Facts) -> None:
         )
 
 
-def _gru(node: Node, shape: Sequence[Dim]) -> _Bounds:
-    return [(1, dim) for dim in shape]
+def _shape(operands: Operands, index: int) -> Sequence[Dim]:
+    """That of an operand, empty where it is not known."""
+    value = operands[index] if index < len(operands) else None
+    return () if value is None or value.shape is None else value.shape
 
 
-def _lstm(node: Node, shape: Sequence[Dim]) -> _Bounds:
-    return [(1, dim) for dim in shape[1:2]]
+def _gru(node: Node, operands: Operands) -> _Bounds:
+    return [(1, dim) for dim in _shape(operands, 0)]
 
 
-def _unique(node: Node, shape: Sequence[Dim]) -> _Bounds:
+def _lstm(node: Node, operands: Operands) -> _Bounds:
+    return [(1, dim) for dim in _shape(operands, 0)[1:2]]
+
+
+def _stft(node: Node, operands: Operands) -> _Bounds:
+    """A frame has elements, whether its window or a number says how many."""
+    length = operands[3] if len(operands) > 3 else None
+    known = () if length is None else length.elements or ()
+    return [(1, dim) for dim in (*_shape(operands, 2), *known)]
+
+
+def _unique(node: Node, operands: Operands) -> _Bounds:
     """Slices along an axis, if there are any, have to have elements."""
-    axis = node.attrs.get("axis")
+    axis, shape = node.attrs.get("axis"), _shape(operands, 0)
     if not isinstance(axis, int) or not -len(shape) <= axis < len(shape):
         return []
     axis %= len(shape)
@@ -51,8 +61,9 @@ def _unique(node: Node, shape: Sequence[Dim]) -> _Bounds:
     return [(some, dim) for place, dim in enumerate(shape) if place != axis]
 
 
-_LIMITS: dict[str, Callable[[Node, Sequence[Dim]], _Bounds]] = {
+_LIMITS: dict[str, Callable[[Node, Operands], _Bounds]] = {
     "GRU": _gru,
     "LSTM": _lstm,
+    "STFT": _stft,
     "Unique": _unique,
 }

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 
 import numpy as np
+import onnx
 import pytest
 
 import dvm_graph
@@ -52,3 +53,22 @@ def test_unique_slices_without_elements(axis: int, shape: tuple[int, int]) -> No
             mine.run({"x": x})
     else:
         assert_same_bits(mine.run({"x": x}), session(model).run(None, {"x": x}))
+
+
+@pytest.mark.parametrize("frame", ["window", "length"])
+def test_frames_without_elements(frame: str) -> None:
+    """Beside them, frames of some elements, and a length of a number that the model names."""
+    given = "window" if frame == "window" else "none, length"
+    read = given.replace("none", "")
+    model = onnx.parser.parse_model(
+        f"""<ir_version: 8, opset_import: ["" : 17]>
+        g (float[1, n, 1] x, float[w] window) => (float[] y)
+        <int64 step = {{4}}, int64 length = {{{0 if frame == "length" else 4}}}> {{ y = STFT (x, step, {read}) }}"""
+    )
+    mine = dvm_graph.optimize(model)
+    feeds = {"x": np.ones((1, 16, 1), np.float32), "window": np.ones(0, np.float32)}
+    with pytest.raises(dvm_graph.ShapeError, match="ends the process"):
+        mine.run(feeds)
+    if frame == "window":
+        feeds["window"] = np.ones(8, np.float32)
+        assert_all_close(mine.run(feeds), session(model).run(None, feeds), 8)
