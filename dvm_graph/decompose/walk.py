@@ -25,6 +25,7 @@ from dvm_graph.decompose.branches import MAX_BRANCH_NODES, may_speculate
 from dvm_graph.decompose.regions import BodyResults, ResultType, result_types
 from dvm_graph.decompose.registry import faster_as_vendor, find
 from dvm_graph.decompose.vendor_limits import expect_survival
+from dvm_graph.decompose.words import has_odd_words
 from dvm_graph.errors import (
     CompileError,
     DvmError,
@@ -109,7 +110,8 @@ class _Walk:
         operands = [None if value is None else self._value(value) for value in node.inputs]
         with self._builder.scope(node):
             ways = (self._try_taken, self._try_native, self._try_body, self._try_branches)
-            left_alone = not self._options.vendor_nodes.isdisjoint(node.origin)
+            asked_to = not self._options.vendor_nodes.isdisjoint(node.origin)
+            left_alone = asked_to or has_odd_words(node)
             try:
                 if not left_alone and any(self._taken(way, node, operands) for way in ways):
                     return True

@@ -254,12 +254,15 @@ class Importer:
     def import_nodes(
         self, scope: Scope, nodes: Sequence[onnx.NodeProto], declared: Mapping[str, Value]
     ) -> Iterator[Node]:
-        """Converts nodes one by one; the caller may add each to the graph.
+        """Converts nodes one by one; the caller may add each to the graph. Those without results are
+        nobody's, whatever they are.
 
         `declared` holds values of results that exist before; others are made.
         """
         values = self._declare_results(scope, nodes, declared)
         for node in _in_order(nodes):
+            if not any(node.output):
+                continue
             if node.op_type == "Constant" and default_domain(node.domain) == "":
                 self._import_constant(scope, node)
             else:

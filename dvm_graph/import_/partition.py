@@ -17,7 +17,7 @@ from onnx import helper
 
 from dvm_graph.errors import UnsupportedError
 from dvm_graph.import_ import vendor_library
-from dvm_graph.import_.loading import OLDEST_OPSET, default_domain
+from dvm_graph.import_.loading import OLDEST_OPSET, default_domain, every_node
 from dvm_graph.import_.normalize_opset import CHANGED_MEANING
 from dvm_graph.import_.schemas import signature
 from dvm_graph.import_.tensors import array_to_tensor
@@ -194,6 +194,8 @@ def _has_kernel(op: str, version: int) -> bool:
 def partition_node(node: Node) -> onnx.NodeProto:
     """The NodeProto of a node, its names those of the graph's values."""
     proto = _source(node)
+    for part in every_node([proto]):
+        part.domain = default_domain(part.domain)  # which onnx's inference has one name for
     explicit = len(proto.input)
     operands = node.inputs[:explicit]
     proto.input[:] = ["" if value is None else value.name for value in operands]

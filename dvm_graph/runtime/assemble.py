@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dvm_graph import _core
-from dvm_graph.errors import CompileError, InputError, OutOfMemoryError, UnsupportedError
+from dvm_graph.errors import CompileError, InputError, OutOfMemoryError
 from dvm_graph.import_ import MappedFile, load_onnxruntime
 from dvm_graph.ir import DType, Value
 from dvm_graph.kernels.plan import (
@@ -39,8 +39,8 @@ def assemble(plan: ModelPlan, options: Options, *, release_packed: bool = False)
 
     Raises:
         UnsupportedError: onnxruntime refuses a vendor partition.
-        InputError: the options ask for an instruction-set level that the machine lacks.
-        UnsupportedError: they ask for products of bf16, which its CPU has no instructions for.
+        InputError: the options ask for an instruction-set level that the machine lacks, or for products
+            of bf16, which its CPU has no instructions for.
         OutOfMemoryError: the packed weights, or the local memories asked for, do not fit memory.
         CompileError: the plan is malformed.
     """
@@ -211,7 +211,7 @@ def _builder(options: Options) -> _core.ModelBuilder:
         raise InputError(f"simd is {options.simd!r}, but this machine has {', '.join(levels)}")
     level = options.simd or levels[0]
     if options.precision == "bf16" and level not in _core.bf16_levels():
-        raise UnsupportedError(
+        raise InputError(
             f"precision='bf16' needs a CPU with AVX512-BF16, which {level} on this machine lacks; "
             "leave it out: f32 is as fast here, and a model whose weights are float16 or bfloat16 "
             "reads half the memory all the same"

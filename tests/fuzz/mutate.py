@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import argparse
 import collections
+import contextlib
 import functools
 import random
 import re
@@ -30,6 +31,7 @@ from typing import Any
 
 import numpy as np
 import onnx
+import onnxruntime as ort
 from google.protobuf.message import DecodeError
 
 import dvm_graph
@@ -78,6 +80,7 @@ _RANDOM = (
     "RandomUniformLike",
 )
 _EXCUSED = {
+    "OutOfMemoryError": "more memory than a child has",
     "which is no text": "names that are not UTF-8, as the standard asks, are refused",
     r"ShapeError: .* (has extent \d+, (which is not|expected)| is \d+ by )": "feeds contradict declared dims",
     "has rank .* but the model wants rank": "a result of another rank than the model declares",
@@ -88,6 +91,8 @@ _EXCUSED = {
 def _check_model(case: Case, phase: Callable[[Phase], None]) -> Report:
     case = replace(case, feeds=tuple(_fitting(case.model, feeds) for feeds in case.feeds))
     # onnx's inliner asserts on damaged functions that onnxruntime runs: the net is there for them.
+    phase(Phase.REFERENCE)
+    _survives(case.model)
     random_ = any(n.op_type in _RANDOM for n in _every_node(case.model.graph))
     report = Skipped("random") if random_ else check(case, (), phase, rescue=True)
     if isinstance(report, Finding):
@@ -146,10 +151,19 @@ class _Prepared:
     """What onnxruntime gives for the first feeds."""
 
 
+def _survives(model: onnx.ModelProto) -> None:
+    """Ends the process, in the phase of the reference, where onnxruntime's optimiser does."""
+    options = ort.SessionOptions()
+    options.log_severity_level = 4
+    with contextlib.suppress(Exception):
+        ort.InferenceSession(model.SerializeToString(), options)
+
+
 @functools.lru_cache(maxsize=_PREPARED)
 def _prepared(seed: int, number: int) -> _Prepared | None:
     """None: onnxruntime does not run it."""
     case = generate(seed, number)
+    _survives(case.model)
     try:
         reference = Reference(case.model)
         return _Prepared(case, reference, reference.run(case.feeds[0]))
@@ -276,13 +290,10 @@ def _mutate(kind: str, arguments: argparse.Namespace) -> int:
             outcomes["skipped" if isinstance(report, Skipped) else "equal"] += 1
             continue
         outcomes[report.kind.value] += 1
-        if report.signature not in found:
-            found.add(report.signature)
-            operators = " ".join(report.operators)
-            print(
-                f"{kind} {index} {report.kind.value} {operators}: {report.message[:300]}",
-                flush=True,
-            )
+        known = report.signature in found
+        found.add(report.signature)
+        what = "as above" if known else f"{' '.join(report.operators)}: {report.message[:300]}"
+        print(f"{kind} {index} {report.kind.value} {what}", flush=True)
     seconds = time.monotonic() - began
     counts = ", ".join(f"{number} {name}" for name, number in sorted(outcomes.items()))
     print(f"{kind}: {sum(outcomes.values())} mutants in {seconds:.0f} s: {counts}", flush=True)

@@ -8,6 +8,7 @@ time, so that a busy machine makes no findings; one of real time, far larger, is
 from __future__ import annotations
 
 import faulthandler
+import itertools
 import mmap
 import multiprocessing
 import os
@@ -44,7 +45,7 @@ class Worker:
         self._start()
 
     def _start(self) -> None:
-        batch = self._left or [item for item, _ in zip(self._items, range(2000), strict=False)]
+        batch = self._left or list(itertools.islice(self._items, 2000))
         self._left = batch
         if not batch:
             self.done = True
