@@ -173,7 +173,7 @@ class GraphCheck:
 def _range(graph: Graph, extents: Extents) -> tuple[int, int]:
     try:
         low, high = index_range(graph.nodes, extents)
-    except ShapeError:  # an axis that only the run knows
+    except (InputError, ShapeError):  # an axis that only the run knows
         return 0, 1
     return (low, high) if high > 0 else (0, 1)
 

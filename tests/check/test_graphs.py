@@ -154,3 +154,13 @@ def test_constants_that_a_pass_computes_are_rounded_in_between() -> None:
     )
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 24)], ir_version=11)
     assert validate(model).findings == []
+
+
+@pytest.mark.parametrize(
+    "body",
+    ["y = Gather<axis = 1>(found, at)", "t = Transpose(found) y = GatherND(t, places)"],
+)
+def test_indices_into_an_axis_that_only_the_run_knows(body: str) -> None:
+    text = f"""g (float[a, b] x, int64[c] at, int64[c, 1] places) => (int64[d, e] y) {{
+        found = NonZero(x) {body} }}"""
+    assert validate(model_from_text(text)).findings == []

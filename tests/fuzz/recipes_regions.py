@@ -64,7 +64,10 @@ def loop(g: Growth) -> Value:
     runs = [n if last is None else min(n, last + 1) for n in trips]
     stacked: list[tuple[int, list[Shape | None]]] = []
     if g.chance(0.6) and found.known:
-        stacked = [(found.dtype, [(n, *s) for n, s in zip(runs, found.shapes, strict=True)])]  # type: ignore[misc]
+        shapes: list[Shape | None] = [None] * g.breadth  # over no turns, onnxruntime makes one up
+        if all(runs):
+            shapes = [(n, *s) for n, s in zip(runs, found.shapes, strict=True)]  # type: ignore[misc]
+        stacked = [(found.dtype, shapes)]
     results = [ahead, step, *([_inside(body, found, step)] if stacked else [])]
     region = _region(body, [number, go_on, carried], results)
     start = g.constant(np.array(True)) if g.chance(0.3) else None
