@@ -26,7 +26,7 @@ from tests.fuzz.check import (
     variants,
 )
 from tests.fuzz.shrink import shrink
-from tests.fuzz.workers import run
+from tests.fuzz.workers import OTHER, run
 
 PROGRESS = 1000
 SHRINK_SECONDS = 60
@@ -59,7 +59,7 @@ def _many(arguments: argparse.Namespace) -> int:
         elif isinstance(report, Finding):
             kinds[report.kind.value] += 1
             if not report.operators:
-                report = replace(report, operators=generate(seed, index).operators)
+                report = _named(report, generate(seed, index), arguments, index)
             _tell(arguments, index, report, found)
         if count % PROGRESS == 0:
             each = 1e3 * (time.monotonic() - started) / count
@@ -84,6 +84,14 @@ def _many(arguments: argparse.Namespace) -> int:
 
 def _used(arguments: argparse.Namespace, index: int, case: Case) -> tuple[Variant, ...]:
     return all_vendor(case) if arguments.vendor else variants(index)
+
+
+def _named(finding: Finding, case: Case, arguments: argparse.Namespace, index: int) -> Finding:
+    """What ended a child, with what that child cannot say."""
+    variant = finding.variant
+    if variant == OTHER:
+        ((variant, _),) = _used(arguments, index, case)
+    return replace(finding, operators=case.operators, variant=variant)
 
 
 def _shares(arguments: argparse.Namespace) -> list[Iterator[int]]:
@@ -134,6 +142,7 @@ def _one(arguments: argparse.Namespace) -> int:
     print(report)
     if not isinstance(report, Finding):
         return 0
+    report = _named(report, case, arguments, arguments.index)
     if arguments.shrink:
         case, report = shrink(case, report, used)
         print(f"\n{_text(case)}\n{_line(report)}")

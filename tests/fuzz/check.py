@@ -40,6 +40,8 @@ class Phase(enum.IntEnum):
     REFERENCE = 1
     OPTIMIZE = 2
     RUN = 3
+    OTHERWISE = 4
+    """Compiling and running in another way than the default."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,9 +131,14 @@ def check(
     excuses: set[Excuse] = set()
     for name, options in (("default", dvm_graph.Options()), *others):
         found = _check_one(case, expected, options, phase, rescue, excuses)
+        phase = functools.partial(_otherwise, phase)
         if found is not None:
             return replace(found, variant=name)
     return Excused(frozenset(excuses)) if excuses else None
+
+
+def _otherwise(phase: Callable[[Phase], None], _: Phase) -> None:
+    phase(Phase.OTHERWISE)
 
 
 def _expected(case: Case) -> dict[int, list[Any]] | Skipped:

@@ -21,7 +21,7 @@ from tests.fuzz.judge import Excuse, Reference, explained
 from tests.fuzz.operators import EXCLUDED, names
 from tests.fuzz.registry import GATHER, PRODUCT, REDUCTION, VIEW, WINDOW
 from tests.fuzz.shrink import _PASSES
-from tests.fuzz.workers import run
+from tests.fuzz.workers import OTHER, run
 
 STRING = TensorProto.STRING
 
@@ -92,6 +92,17 @@ def test_a_crash_is_a_finding_and_the_cases_behind_it_are_checked() -> None:
     assert crashed.kind is Kind.CRASH
     assert "SIGSEGV in optimize" in crashed.message
     assert isinstance(blamed, Skipped)
+
+
+def test_a_crash_in_another_way_to_compile_is_told_apart() -> None:
+    def work(index: int, phase: Callable[[Phase], None]) -> Report:
+        phase(Phase.OTHERWISE)
+        os.kill(os.getpid(), signal.SIGSEGV)
+        return None
+
+    (crashed,) = reports(work, 1)
+    assert isinstance(crashed, Finding)
+    assert crashed.variant == OTHER
 
 
 def test_what_never_returns_is_a_finding(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -25,6 +25,8 @@ from tests.fuzz.check import Finding, Kind, Phase, Report, Skipped
 CPU_SECONDS = 20
 REAL_SECONDS = 180
 BYTES = 6 << 30
+OTHER = "other"
+"""The variant of what ends a child: it cannot say which it was."""
 _STATE = struct.Struct("qqd")
 
 Item = Any
@@ -91,7 +93,8 @@ def _cause(code: int, phase: Phase) -> Report:
         return Skipped(f"the reference ends with {code}")
     name = signal.Signals(-code).name if code < 0 else f"exit status {code}"
     kind = Kind.HANG if name in ("SIGXCPU", "SIGKILL") else Kind.CRASH
-    return Finding(kind, f"{name} in {phase.name.lower()}", ())
+    variant = OTHER if phase is Phase.OTHERWISE else "default"
+    return Finding(kind, f"{name} in {phase.name.lower()}", (), variant)
 
 
 def _serve(batch: list[Item], work: Work, results: Connection, state: mmap.mmap) -> None:
