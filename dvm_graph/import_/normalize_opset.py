@@ -63,7 +63,8 @@ def _one_integer(value: Any, _: DType) -> Array:
 
 
 def _of_operand_type(value: Any, dtype: DType) -> Array:
-    return np.asarray(value, np.float32 if dtype is DType.OPAQUE else dtype.numpy)
+    """Of operands that are no floats, as these operators' have to be, no type holds every value."""
+    return np.asarray(value, dtype.numpy if dtype.is_float else np.float32)
 
 
 def _float(value: Any, _: DType) -> Array:

@@ -19,6 +19,7 @@ import onnxruntime
 
 from dvm_graph.errors import InputError
 from dvm_graph.import_.tensors import dtype_of
+from dvm_graph.runtime.arrays import as_array
 
 Array = np.ndarray[Any, Any]
 
@@ -68,9 +69,9 @@ def to_ort(name: str, array: Any, kind: ElementType) -> onnxruntime.OrtValue:
     """A tensor for onnxruntime.
 
     Raises:
-        InputError: the array is of another type.
+        InputError: it is no array, or one of another type.
     """
-    array = np.asarray(array, order="C")
+    array = as_array(name, array, order="C")
     if array.dtype not in (kind.dtype, kind.bits):
         raise InputError(f"{name} is {array.dtype}, but the model wants {kind.dtype}")
     bits = array.view(kind.bits)

@@ -20,6 +20,7 @@ from dvm_graph import _core
 from dvm_graph.errors import InputError, OutOfMemoryError
 from dvm_graph.import_ import MappedFile
 from dvm_graph.ir import DType
+from dvm_graph.runtime.arrays import as_array
 from dvm_graph.runtime.run_options import RunOptions
 
 SECONDS_AT_EXIT = 5.0
@@ -288,24 +289,19 @@ def _converted(port: Port, feed: ArrayLike) -> NDArray[Any]:
     """
     if isinstance(feed, np.ma.MaskedArray) and np.ma.is_masked(feed):
         raise InputError(f"input {port.name} has masked elements; fill them in first")
-    try:
-        array = np.asarray(feed)
-        if not isinstance(feed, list | tuple | bool | int | float) or port.dtype is DType.OPAQUE:
-            return array
-        if not np.can_cast(array.dtype, port.numpy, "same_kind") and array.size:
-            return array  # its dtype is refused
-        return _fitted(port, array)
-    except (
-        Exception
-    ) as error:  # whatever the code of a foreign class raises, a tensor with gradients too
-        raise InputError(f"input {port.name} does not make an array: {error}") from error
+    array = as_array(port.name, feed)
+    if not isinstance(feed, list | tuple | bool | int | float) or port.dtype is DType.OPAQUE:
+        return array
+    if not np.can_cast(array.dtype, port.numpy, "same_kind") and array.size:
+        return array  # its dtype is refused
+    return _fitted(port, array)
 
 
 def _fitted(port: Port, array: NDArray[Any]) -> NDArray[Any]:
     with np.errstate(all="ignore"):
         result = array.astype(port.numpy)
     if array.dtype.kind in "iu" and not np.array_equal(result, array):
-        raise ValueError(f"a number does not fit {port.dtype.value}")
+        raise InputError(f"input {port.name}: a number does not fit {port.dtype.value}")
     return result
 
 

@@ -35,6 +35,7 @@ from dvm_graph.import_ import (
 from dvm_graph.import_.vendor_library import failures
 from dvm_graph.ir import DType, Node, Value
 from dvm_graph.kernels.plan import describe_nodes
+from dvm_graph.runtime.arrays import as_array
 from dvm_graph.runtime.ort_values import FOREIGN, ElementType, from_ort, to_ort
 from dvm_graph.runtime.run_options import RunOptions
 from dvm_graph.runtime.vendor_session import VendorSession
@@ -168,7 +169,7 @@ class _Partition:
         feeds = dict(zip(self._inputs, arrays, strict=True))
         for name in self._tensors:
             if not isinstance(feeds[name], np.ndarray):  # a number, or a list of strings
-                feeds[name] = np.asarray(feeds[name])
+                feeds[name] = as_array(name, feeds[name])
         for name, kind in self._foreign.items():
             feeds[name] = to_ort(name, feeds[name], kind)
         results = self._session.call(lambda *session: self._run(feeds, *session), options)

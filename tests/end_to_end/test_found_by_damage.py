@@ -175,3 +175,33 @@ def test_words_that_the_standard_does_not_list(what: str) -> None:
             optimized(model).run(feeds)
         return
     assert_all_close(optimized(model).run(feeds), expected, 12)
+
+
+@pytest.mark.parametrize(
+    "op", ["Clip <min = -1.0, max = 1.0>", "Pad <pads = [0, 1], value = -1.0>"]
+)
+def test_bounds_that_a_wrong_type_does_not_hold(op: str) -> None:
+    model = onnx.parser.parse_model(
+        f'<ir_version: 8, opset_import: ["" : 10]> g (uint64[n] x) => (uint64[m] y) {{ y = {op} (x) }}'
+    )
+    with pytest.raises((dvm_graph.ModelError, dvm_graph.UnsupportedError)):
+        dvm_graph.optimize(model)
+
+
+class NoElements:
+    """It breaks when it is asked for them."""
+
+    def __array__(self, *_: object, **__: object) -> Array:
+        raise RuntimeError("no elements")
+
+
+@pytest.mark.parametrize("feed", [NoElements(), [["a"], ["a", "b"]], {1: 2}, None, [NoElements()]])
+@pytest.mark.parametrize("kind", ["string", "float", "float8e4m3fn"])
+def test_feeds_that_make_no_array(kind: str, feed: object) -> None:
+    """Those of types that only onnxruntime computes with passed unseen, and whatever they raised came out."""
+    text = f"g ({kind}[n, m] x) => ({kind}[m, n] y) {{ y = Transpose <perm = [1, 0]> (x) }}"
+    model = dvm_graph.optimize(
+        onnx.parser.parse_model(f'<ir_version: 9, opset_import: ["" : 20]> {text}')
+    )
+    with pytest.raises(dvm_graph.DvmError):
+        model.run({"x": feed})
