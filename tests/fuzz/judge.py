@@ -250,6 +250,8 @@ def _of_outputs(case: Case, feeds: Feeds, kept: Sequence[int]) -> tuple[Case, Fe
     for index, value in enumerate(case.model.graph.output):  # those left out keep their types
         (model.graph.output if index in kept else model.graph.value_info).append(value)
     prune(model.graph)
+    for node in model.graph.node:
+        node.domain = "" if node.domain == "ai.onnx" else node.domain
     read = {value.name for value in model.graph.input}
     given = {name: array for name, array in feeds.items() if name in read}
     return replace(case, model=model, feeds=(given,)), given
