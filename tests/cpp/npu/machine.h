@@ -8,6 +8,8 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <array>
+#include <bit>
 #include <cstring>
 #include <initializer_list>
 #include <memory>
@@ -110,9 +112,9 @@ class Machine {
                     static_cast<int32_t>(place.strides.inner),
                     static_cast<int32_t>(place.strides.outer),
                     static_cast<int32_t>(place.strides.middle)};
-    uint64_t encoded[2];
-    std::memcpy(encoded, &operand, sizeof operand);
-    words.insert(words.end(), encoded, encoded + 2);
+    for (const uint64_t word : std::bit_cast<std::array<uint64_t, 2>>(operand)) {
+      words.push_back(word);
+    }
   }
 
   const InstructionTable& table_;
