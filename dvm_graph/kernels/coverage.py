@@ -14,7 +14,8 @@ value (vm/verify.h), and the `DimCheck`s of `check_at_run` say that as much is w
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterator, Sequence
+from collections import ChainMap
+from collections.abc import Iterator, MutableMapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TypeAlias
@@ -33,7 +34,7 @@ from dvm_graph.kernels.plan import (
 from dvm_graph.kernels.regions import Box, Regions, Step
 from dvm_graph.symbolic import Facts, add, product
 
-_Written: TypeAlias = dict[int, list[Box]]
+_Written: TypeAlias = MutableMapping[int, list[Box]]
 """What kernels wrote of their values so far."""
 _Stores: TypeAlias = list[tuple[int, str]]
 """Values that are stored to, and by whom."""
@@ -100,7 +101,8 @@ class _Prover:
         """What a call writes whether or not its guard holds, which its fallback says."""
         if not call.fallback:
             return self._kernel(call.plan, before, stores)
-        seen, result = dict(before), dict[int, list[Box]]()
+        seen: _Written = ChainMap({}, before)  # no copy: what was written so far may be much
+        result: _Written = {}
         inner: _Stores = []
         for part in call.fallback:
             more = self._call(part, seen, inner)

@@ -20,7 +20,8 @@ it by numbers at each run.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections import ChainMap
+from collections.abc import Iterator, MutableMapping, Sequence
 from itertools import islice
 from typing import NoReturn, TypeAlias
 
@@ -53,7 +54,7 @@ _EXTENTS = ((2, 3, 5, 7), (1, 1, 1, 1), (4, 4, 4, 4))
 """Of the symbols in turn, where `verify_plan` looks at elements."""
 _ADDRESSED = ("load", "store", "gather")
 
-Written: TypeAlias = dict[int, NDArray[np.bool_] | None]
+Written: TypeAlias = MutableMapping[int, NDArray[np.bool_] | None]
 """The elements of values that are written so far; None: all, of a value too large to follow."""
 
 
@@ -249,7 +250,7 @@ class _Follower:
             if main is None and not refused:
                 _refuse(call.plan, "it writes nothing")
             return main or {}
-        seen = dict(before)
+        seen: Written = ChainMap({}, before)  # no copy: what was written so far may be much
         fallback: Written = {}
         for inner in call.fallback:
             result = self._call(inner, seen)
