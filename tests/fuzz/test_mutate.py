@@ -9,7 +9,7 @@ from tests.fuzz.damage import damaged_structure
 from tests.fuzz.mutate import CHECKS, mutant
 from tests.fuzz.workers import run
 
-COUNTS = {"bytes": 100, "structure": 30, "options": 100, "feeds": 30}
+COUNTS = {"bytes": 200, "structure": 40, "options": 150, "feeds": 150}
 
 
 @pytest.mark.parametrize("kind", COUNTS)
@@ -25,3 +25,9 @@ def test_a_mutant_is_a_function_of_its_number() -> None:
         for rng, case in (mutant("structure", 3, 5) for _ in range(2))
     )
     assert first == second
+
+
+def test_children_leave_out_no_item() -> None:
+    """Each child that took over from another lost one."""
+    reports = run([range(4100)], lambda index, phase: None)
+    assert [index for index, _ in reports] == list(range(4100))
