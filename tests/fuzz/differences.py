@@ -70,7 +70,7 @@ def _left_open(step: Step, *masks: Array) -> Documented | None:
 
 
 def _replaced(step: Step, result: Array, *others: Any) -> Documented:
-    results = [result.astype(step.results[0].dtype), *step.results[1:]]
+    results = [np.asarray(result.astype(step.results[0].dtype)), *step.results[1:]]
     return Documented(results, [None, *others][: len(results)])
 
 
