@@ -36,19 +36,25 @@ def test_recurrent_operators_over_nothing(op: str) -> None:
             with pytest.raises(dvm_graph.ShapeError, match="ends the process"):
                 mine.run(given)
         else:
-            assert_all_close(mine.run(given), reference.run(None, given))
+            (y,), (wanted,) = mine.run(given), reference.run(None, given)
+            assert y.shape == wanted.shape
+            if shape[2]:  # onnxruntime leaves products over nothing as it finds them
+                assert_all_close([y], [wanted])
     given = feeds((2, 3, 5))
     assert_all_close(mine.run(given), reference.run(None, given), 5)
 
 
 @pytest.mark.parametrize("axis", [0, 1, -1])
-@pytest.mark.parametrize("shape", [(3, 0), (0, 3), (0, 0), (2, 3)])
-def test_unique_slices_without_elements(axis: int, shape: tuple[int, int]) -> None:
+@pytest.mark.parametrize(
+    "shape", [(3, 0, 2), (0, 3, 2), (2, 3, 0), (0, 2, 0), (2, 3, 1), (0, 0, 1)]
+)
+def test_unique_slices_without_elements(axis: int, shape: tuple[int, ...]) -> None:
     model = model_from_text(
-        f"g (float[n, m] x) => (float[a, b] y) {{ y = Unique <axis = {axis}> (x) }}"
+        f"g (float[n, m, k] x) => (float[a, b, c] y) {{ y = Unique <axis = {axis}> (x) }}"
     )
     mine, x = dvm_graph.optimize(model), np.ones(shape, np.float32)
-    if shape[axis] and not shape[1 - axis % 2]:
+    axis %= 3
+    if all(shape[: axis + 1]) and not all(shape[axis + 1 :]):
         with pytest.raises(dvm_graph.ShapeError, match="ends the process"):
             mine.run({"x": x})
     else:
