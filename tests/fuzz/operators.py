@@ -41,6 +41,8 @@ LEFT_OPEN = frozenset(
         "BatchNormalization", "InstanceNormalization", "GroupNormalization", "LpNormalization",
         "MeanVarianceNormalization", "Attention", "ReduceL2", "ReduceLogSum", "ReduceLogSumExp",
         "ReduceSumSquare", "ReduceMean", "Mean", "HardSwish", "RNN", "GRU", "LSTM",
+        "LayerNormalization", "RMSNormalization", "com.microsoft.SkipLayerNormalization",
+        "com.microsoft.SkipSimplifiedLayerNormalization",
     )
 )  # fmt: skip
 """Operators that are not drawn where values are special: the standard leaves it open which of two NaN is

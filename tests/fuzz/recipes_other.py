@@ -194,8 +194,9 @@ def dft(g: Growth) -> Value:
 @recipe("HannWindow", "HammingWindow", "BlackmanWindow", kind=OTHER, weight=0.3)
 def signal_window(g: Growth, op: str) -> Value:
     y = g.emit(op, [g.integers(g.choose((1, 5, 8)))], {"periodic": g.choose((None, 0, 1))})
-    # at its ends a window is 0 but for rounding, whose sign nobody promises
-    return g.emit("Add", [y, g.constant(np.array(1, np.float32))])
+    # Numbers that are equal, or 0, but for rounding: of those nobody promises an order or a sign.
+    hundred, one = (g.constant(np.array(number, np.float32)) for number in (100, 1))
+    return g.emit("Add", [g.emit("Round", [g.emit("Mul", [y, hundred])]), one])
 
 
 @recipe("AffineGrid", kind=OTHER, weight=0.5)
