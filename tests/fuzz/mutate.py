@@ -20,6 +20,7 @@ import argparse
 import collections
 import contextlib
 import functools
+import mmap
 import random
 import re
 import sys
@@ -46,6 +47,9 @@ _ORIGINALS = 500
 """Random graphs that mutants of files are made of."""
 _PREPARED = 100
 """Random graphs that odd options and feeds are given to: what they are compared with is made once."""
+
+_BEGUN = mmap.mmap(-1, _PREPARED)
+"""Which of them ended a child while it made them: the next one, which shares this memory, leaves them out."""
 
 
 @functools.lru_cache(maxsize=_ORIGINALS)
@@ -165,12 +169,17 @@ def _survives(model: onnx.ModelProto) -> None:
 @functools.lru_cache(maxsize=_PREPARED)
 def _prepared(seed: int, number: int) -> _Prepared | None:
     """None: onnxruntime does not run it."""
+    if _BEGUN[number]:
+        return None
+    _BEGUN[number] = 1
     case = generate(seed, number)
     try:
         reference = Reference(case.model)
         return _Prepared(case, reference, reference.run(case.feeds[0]))
     except Exception:
         return None
+    finally:
+        _BEGUN[number] = 0
 
 
 @functools.lru_cache(maxsize=_PREPARED)
