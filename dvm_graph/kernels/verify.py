@@ -57,6 +57,9 @@ _ADDRESSED = ("load", "store", "gather")
 Written: TypeAlias = MutableMapping[int, NDArray[np.bool_] | None]
 """The elements of values that are written so far; None: all, of a value too large to follow."""
 
+_LAST_ADDRESS = 2**56
+"""Beyond it nothing is walked, so that sums of addresses fit 64 bits."""
+
 
 def verify_plan(
     plan: ModelPlan, facts: Facts | None = None, most_samples: int = len(_EXTENTS)
@@ -343,6 +346,8 @@ class _Follower:
         steps = [(extent, step) for extent, step in steps if step or node.op == "store"]
         if int(np.prod([extent for extent, _ in steps], dtype=object)) > _MOST_ELEMENTS:
             return None
+        if any(extent * abs(step) > _LAST_ADDRESS for extent, step in steps):
+            return None  # the run says that there is not so much memory
         addresses = np.zeros(1, np.int64)
         for extent, step in steps:
             addresses = np.add.outer(addresses, np.arange(extent) * step).reshape(-1)

@@ -205,3 +205,14 @@ def test_feeds_that_make_no_array(kind: str, feed: object) -> None:
     )
     with pytest.raises(dvm_graph.DvmError):
         model.run({"x": feed})
+
+
+def test_pads_beyond_all_memory() -> None:
+    """Addresses of the verifier's samples left the 64 bits of its arrays."""
+    model = onnx.parser.parse_model(
+        """<ir_version: 8, opset_import: ["" : 12]>
+        g (uint8[n, 8, 4, k] x) => (uint8[] y)
+        <int64[8] pads = {0, 0, 1, -1, 0, 1099511627776, 2147483647, 2}> { y = Pad (x, pads) }"""
+    )
+    with pytest.raises(dvm_graph.OutOfMemoryError):
+        dvm_graph.optimize(model).run({"x": np.ones((3, 8, 4, 3), np.uint8)})
