@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -138,7 +138,11 @@ def compute(
         if rounds_to is not None and op == "matmul":
             operands = [rounded(operand, rounds_to) for operand in operands]
         error = _error(op, attrs, operands, value, dtype)
-        return _settled(op, attrs, operands, value, error, dtype)
+        result = _settled(op, attrs, operands, value, error, dtype)
+        if op != "reduce_prod":
+            return result
+        is_open = _hangs_on_order(attrs, operands[0], dtype)
+        return replace(result, error=np.where(is_open, np.inf, result.errors))
 
 
 # -- what only moves
@@ -304,6 +308,16 @@ def _error_of_products(
     terms = _terms("reduce_sum", attrs, size.shape)
     wider = apply("reduce_prod", attrs, [size + operand.errors])
     return (wider - np.abs(value)) + np.where(wider > 0, wider * (terms * unit) + terms * least, 0)
+
+
+def _hangs_on_order(attrs: Mapping[str, Any], operand: Bounded, dtype: DType) -> Array:
+    """Whether part of a product overflows or vanishes in some orders, and the rest would bring it back."""
+    dtype = max(dtype, DType.FLOAT32, key=_DIGITS.__getitem__)  # half types multiply in float32
+    size = np.abs(operand.value)
+    grown = apply("reduce_prod", attrs, [np.where(size > 1, size, 1.0)])
+    shrunk = apply("reduce_prod", attrs, [np.where(size < 1, size, 1.0)])
+    vanishes = shrunk < 2.0 ** _LEAST[dtype]
+    return np.asarray(((grown >= _GREATEST[dtype]) & (shrunk < 1)) | (vanishes & (grown > 1)))
 
 
 def _error_of_select(operands: Sequence[Bounded], value: Array) -> Array | None:

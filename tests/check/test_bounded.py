@@ -119,3 +119,18 @@ def test_integers_are_exact() -> None:
     wrapped = compute("add", {}, [x, x], DType.INT8)
     assert not differs(np.array([-56, 0], np.int8), wrapped).any()
     assert differs(np.array([-55, 1], np.int8), wrapped).all()
+
+
+def test_products_that_hang_on_their_order_are_open() -> None:
+    """In some orders a part overflows or vanishes in float32, which the rest would have brought back."""
+    for numbers, is_open in (
+        ([1e-30, 1e-30, np.inf], True),
+        ([1e30, 1e30, 1e-30], True),
+        ([1e-30, 1e-30, 1e30], True),
+        ([1e30, 1e30, 2.0], False),
+        ([1e-30, 1e-30, 0.5], False),
+        ([3.0, -2.0, 0.5], False),
+    ):
+        operand = Bounded(np.array(numbers))
+        result = compute("reduce_prod", {"axes": (0,)}, [operand], DType.FLOAT32)
+        assert np.isinf(result.errors).all() == is_open, numbers
