@@ -258,6 +258,24 @@ def _mean_variance(step: Step) -> Documented | None:
     return _left_open(step, np.broadcast_to(equal & np.isfinite(x), x.shape))
 
 
+@_difference("InstanceNormalization")
+def _instance_norm(step: Step) -> Documented | None:
+    """onnxruntime subtracts the scaled mean from scaled numbers, which rounds more where it nearly cancels them."""
+    if not _is_float(step.x) or not step.x.size:
+        return None
+    axes = tuple(range(2, step.x.ndim))
+    scale, shift = (
+        np.asarray(v, np.float64).reshape(-1, *(1 for _ in axes)) for v in step.operands[1:3]
+    )
+    with np.errstate(all="ignore"):
+        variance = step.numbers.var(axes, keepdims=True)
+        scale = scale / np.sqrt(variance + step.attribute("epsilon", 1e-5))
+        exact = (step.numbers - step.numbers.mean(axes, keepdims=True)) * scale + shift
+        rounding = 8 * float(ml_dtypes.finfo(step.x.dtype).eps) * np.abs(step.numbers * scale)
+        result = np.asarray(step.results[0]).astype(np.float64)
+        return _replaced(step, np.where(np.abs(exact - result) <= rounding, exact, result))
+
+
 @_difference("Conv")
 def _conv(step: Step) -> Documented | None:
     """The padding adds nothing to what weights that are not finite give, or NaN."""
@@ -286,6 +304,19 @@ def _resize(step: Step) -> Documented | None:
     return _left_open(step, np.isnan(step.results[0].astype(np.float64)) & ~nan)
 
 
+@_difference("Equal", "Less", "LessOrEqual", "Greater", "GreaterOrEqual")
+def _compared(step: Step) -> Documented | None:
+    """Numbers that only rounding keeps apart, or together: which of the two nobody promises."""
+    if not _is_float(step.x):
+        return None
+    a, b = np.broadcast_arrays(step.numbers, np.asarray(step.operands[1]).astype(np.float64))
+    with np.errstate(all="ignore"):
+        near = np.abs(a - b) <= COMPARED_ULPS * float(ml_dtypes.finfo(step.x.dtype).eps) * np.abs(a)
+        return _left_open(step, near & ((a != b) | (a != np.rint(a))))
+
+
+COMPARED_ULPS = 16
+"""Numbers as near as these are compared as rounding has it; whole numbers that are equal come from no rounding."""
 FILLS = (np.nan, 0.0, -1e4, 1e4, 1.0, np.inf, -1.0, 0.3)
 
 
@@ -295,5 +326,5 @@ def fill(result: Array, open_: Array, number: int) -> Array:
         ends = np.iinfo(result.dtype)
         value: Any = (ends.min, ends.max, 0, 1, ends.max // 3, 2, 7, ends.min + 1)[number % 8]
     else:
-        value = result.dtype.kind == "b" or FILLS[number % 8]
+        value = number % 2 == 0 if result.dtype.kind == "b" else FILLS[number % 8]
     return np.where(open_, np.asarray(value).astype(result.dtype), result)
