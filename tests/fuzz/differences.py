@@ -289,6 +289,13 @@ def _conv(step: Step) -> Documented | None:
     return _left_open(step, inside < whole.reshape(-1, *(1,) * (wild.ndim - 2)))
 
 
+@_difference("FusedConv")
+def _fused_conv(step: Step) -> Documented | None:
+    """As `Conv`, behind an activation."""
+    wild = not np.isfinite(np.asarray(step.operands[1]).astype(np.float64)).all()
+    return _left_open(step, np.full(np.shape(step.results[0]), wild))
+
+
 @_difference("Resize", "Upsample")
 def _resize(step: Step) -> Documented | None:
     """Elements that are read with weight 0 are not read."""
