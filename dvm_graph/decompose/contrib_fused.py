@@ -24,6 +24,7 @@ from dvm_graph.decompose.operands import operand, required, shape_of, text
 from dvm_graph.decompose.registry import MICROSOFT, Operands, Results, decomposition, find
 from dvm_graph.ir import Dim, DType, Node, Value
 from dvm_graph.symbolic.builder import Builder
+from dvm_graph.symbolic.facts import Relation
 
 _ACTIVATION_PARAMETERS: Mapping[str, Sequence[str]] = {
     "Clip": ("min", "max"),
@@ -143,8 +144,14 @@ def skip_simplified_layer_normalization(
 
 def _sum_of(builder: Builder, node: Node, operands: Operands, bias: int) -> Value:
     """The input, the skip connection, which may lack a batch, and the bias."""
-    terms = [required(node, operands, 0), required(node, operands, 1), operand(operands, bias)]
-    return reduce(builder.add, [widened(builder, term) for term in terms if term is not None])
+    x = required(node, operands, 0)
+    terms = [x, required(node, operands, 1), operand(operands, bias)]
+    total = reduce(builder.add, [widened(builder, term) for term in terms if term is not None])
+    reason = f"the second operand of {node.op} {node.name!r} is larger than the first"
+    for dim, own in zip(shape_of(total), shape_of(x), strict=True):
+        if not builder.facts.prove_equal(dim, own).yes:
+            builder.facts.expect(dim, Relation.EQUAL, own, lambda: reason)
+    return total
 
 
 def _in_one_rounding(builder: Builder, y: Value, scale: Value, shift: Value | None) -> Value:

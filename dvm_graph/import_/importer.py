@@ -246,7 +246,8 @@ class Importer:
             return dim.dim_value
         if dim.dim_param:
             parsed = parse_dim(dim.dim_param, self._symbols)
-            return self._free.get(parsed, parsed)
+            if not isinstance(parsed, int) or parsed >= 0:
+                return self._free.get(parsed, parsed)
         return self._symbols.fresh(f"{name}_dim{axis}")
 
     # -- nodes

@@ -21,6 +21,9 @@ def type_proto(value: Value) -> onnx.TypeProto:
     result = onnx.TypeProto()
     if value.dtype is DType.OPAQUE:
         result.ParseFromString(value.opaque_type)
+        for entry in result.tensor_type.shape.dim:
+            if entry.dim_value < 0:  # unknown; onnx's inference does not survive it
+                entry.Clear()
         return result
     result.tensor_type.elem_type = onnx_type_of(value.dtype)
     if value.shape is not None:

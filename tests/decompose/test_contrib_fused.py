@@ -6,9 +6,12 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+import onnx
 import pytest
 
+import dvm_graph
 from tests.decompose.reference import Case, Tensor, check, decomposed, vendor_operators
+from tests.end_to_end.reference import assert_all_close, session
 
 X = Tensor(("b", "s", 16))
 H = Tensor(("b", "s", 16), "float16")
@@ -142,3 +145,20 @@ def test_an_activation_that_onnx_does_not_have_is_left_to_the_vendor() -> None:
         activation_beta=2.0,
     )
     assert vendor_operators(decomposed(case.model())) == ["FusedGemm"]
+
+
+@pytest.mark.parametrize("op", ["SkipLayerNormalization", "SkipSimplifiedLayerNormalization"])
+def test_a_skip_connection_of_another_batch(op: str) -> None:
+    """One batch of it serves all; more of them than the input has are an error."""
+    model = onnx.parser.parse_model(
+        '<ir_version: 8, opset_import: ["" : 17, "com.microsoft" : 1]>'
+        "g (float[a, s, 4] x, float[b, s, 4] k, float[4] w) => (float[a, s, 4] y)"
+        f"{{ y = com.microsoft.{op}(x, k, w) }}"
+    )
+    compiled = dvm_graph.optimize(model)
+    generator = np.random.default_rng(0)
+    x = generator.standard_normal((3, 2, 4)).astype(np.float32)
+    feeds = {"x": x, "k": x[:1] * 0.5, "w": np.ones(4, np.float32)}
+    assert_all_close(compiled.run(feeds), session(model).run(None, feeds))
+    with pytest.raises(dvm_graph.ShapeError, match="larger than the first"):
+        compiled.run({**feeds, "x": x[:1], "k": x})

@@ -216,3 +216,18 @@ def test_pads_beyond_all_memory() -> None:
     )
     with pytest.raises(dvm_graph.OutOfMemoryError):
         dvm_graph.optimize(model).run({"x": np.ones((3, 8, 4, 3), np.uint8)})
+
+
+@pytest.mark.parametrize("dim", [-(2**31), "-7"])
+def test_negative_dims_are_unknown(dim: int | str) -> None:
+    """onnx's inference, shown such a dim of a type that only onnxruntime computes with, ended the process."""
+    x = onnx.helper.make_tensor_value_info("x", onnx.TensorProto.FLOAT8E5M2, ["n", dim])
+    y = onnx.helper.make_tensor_value_info("y", onnx.TensorProto.FLOAT8E5M2, None)
+    ends = [
+        onnx.numpy_helper.from_array(np.array([end]), name) for end, name in ((0, "b"), (9, "e"))
+    ]
+    axes = onnx.numpy_helper.from_array(np.array([1]), "a")
+    node = onnx.helper.make_node("Slice", ["x", "b", "e", "a"], ["y"])
+    graph = onnx.helper.make_graph([node], "g", [x], [y], [*ends, axes])
+    model = onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 23)])
+    assert isinstance(dvm_graph.optimize(model).get_inputs()[0].shape[1], str)
