@@ -328,10 +328,15 @@ FILLS = (np.nan, 0.0, -1e4, 1e4, 1.0, np.inf, -1.0, 0.3)
 
 
 def fill(result: Array, open_: Array, number: int) -> Array:
-    """The result with something of its type in what is open, another thing for each number."""
+    """The result with something of its type in each open element, other things for each number."""
     if result.dtype.kind in "iu":
         ends = np.iinfo(result.dtype)
-        value: Any = (ends.min, ends.max, 0, 1, ends.max // 3, 2, 7, ends.min + 1)[number % 8]
+        values = np.array(
+            [ends.min, ends.max, 0, 1, ends.max // 3, 2, 7, ends.min + 1], result.dtype
+        )
+    elif result.dtype.kind == "b":
+        values = np.array([True, False])
     else:
-        value = number % 2 == 0 if result.dtype.kind == "b" else FILLS[number % 8]
-    return np.where(open_, np.asarray(value).astype(result.dtype), result)
+        values = np.array(FILLS).astype(result.dtype)
+    drawn = np.random.default_rng(number).integers(0, len(values), result.shape)
+    return np.where(open_, values[drawn], result)
