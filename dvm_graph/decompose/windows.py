@@ -33,6 +33,10 @@ _FLAT = WindowAxis(1, 1, 1, 1, (0, 0), 1)
 """The height of images that have none."""
 
 
+_MOST = 2**31 - 1
+"""Of the sizes of a window, in kernels."""
+
+
 def channels_last(builder: Builder, x: Value) -> Value:
     """[batch, channels, (height,) width] as [batch, height, width, channels]."""
     if x.rank == 3:
@@ -51,9 +55,12 @@ def channels_first(builder: Builder, y: Value, rank: int) -> Value:
 
 
 def per_axis(node: Node, name: str, count: int, default: int = 1) -> tuple[int, ...] | None:
-    """An attribute with a number for each spatial axis, or two for pads; None: it is malformed."""
+    """An attribute with a number for each spatial axis, or two for pads; None: it is malformed,
+    or larger than kernels count.
+    """
     listed = tuple(int(number) for number in node.attrs.get(name, ())) or (default,) * count
-    return listed if len(listed) == count and all(n >= default for n in listed) else None
+    within = all(default <= number <= _MOST for number in listed)
+    return listed if len(listed) == count and within else None
 
 
 def axes_of(
@@ -68,7 +75,12 @@ def axes_of(
     count = len(known)
     strides, dilations = per_axis(node, "strides", count), per_axis(node, "dilations", count)
     pads = per_axis(node, "pads", 2 * count, 0)
-    if strides is None or dilations is None or pads is None or min(known) < 1:
+    if (
+        strides is None
+        or dilations is None
+        or pads is None
+        or not all(1 <= size <= _MOST for size in known)
+    ):
         return None
     axes = [
         _axis(node, *axis)

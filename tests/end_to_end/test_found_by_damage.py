@@ -231,3 +231,16 @@ def test_negative_dims_are_unknown(dim: int | str) -> None:
     graph = onnx.helper.make_graph([node], "g", [x], [y], [*ends, axes])
     model = onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 23)])
     assert isinstance(dvm_graph.optimize(model).get_inputs()[0].shape[1], str)
+
+
+@pytest.mark.parametrize(
+    "size", ["strides = [2147483648]", "dilations = [2147483648], kernel_shape = [1]"]
+)
+def test_windows_that_move_further_than_kernels_count(size: str) -> None:
+    """A kernel was made all the same, and every run failed on it."""
+    model = onnx.parser.parse_model(
+        f"""<ir_version: 8, opset_import: ["" : 13]> g (float[n, 1, w] x) => (float[n, 3, v] y)
+        <float[3, 1, 1] f = {{3, 1, 2}}> {{ y = Conv <{size}> (x, f) }}"""
+    )
+    feeds = {"x": np.arange(10, dtype=np.float32).reshape(2, 1, 5)}
+    assert_same_bits(dvm_graph.optimize(model).run(feeds), session(model).run(None, feeds))
