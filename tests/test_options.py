@@ -84,9 +84,9 @@ def test_unknown_options_name_the_nearest() -> None:
 
 def test_options_are_options() -> None:
     with pytest.raises(InputError, match=r"options are dvm_graph\.Options, not a dict"):
-        optimize(tiny_path("mmoe"), {"strict": True})  # type: ignore[arg-type]
+        optimize(tiny_path("mmoe"), {"strict": True})
 
 
 def test_integers_of_numpy_are_integers() -> None:
-    options = Options(cores=np.int32(2), dim_hints={"n": (np.int64(1), 2)})  # type: ignore[arg-type]
+    options = Options(cores=np.int32(2), dim_hints={"n": (np.int64(1), 2)})
     assert type(options.cores) is int

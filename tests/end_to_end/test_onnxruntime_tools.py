@@ -90,7 +90,7 @@ def test_what_was_fused_fuses_as_the_operators_it_was_made_of(name: str, kind: s
     assert reports[0].kernels == reports[1].kernels
 
 
-class Calibration(quantization.CalibrationDataReader):  # type: ignore[misc]  # untyped
+class Calibration(quantization.CalibrationDataReader):  # untyped
     def __init__(self, model: onnx.ModelProto) -> None:
         inputs = {d.dim_param for i in model.graph.input for d in i.type.tensor_type.shape.dim}
         dims = (TOKENS if "seq" in inputs else IMAGES)[0]

@@ -68,7 +68,7 @@ class Value:
         """The extents of an axis in each environment."""
         if not self.known:
             raise RefusedError
-        return tuple(int(shape[axis]) for shape in self.shapes)  # type: ignore[index,arg-type]
+        return tuple(int(shape[axis]) for shape in self.shapes)
 
     def fixed(self, axis: int) -> bool:
         return len(set(self.at(axis))) == 1
@@ -168,7 +168,7 @@ class Growth:
             if any(None in shape for shape in shapes):
                 raise RefusedError
             declared = tuple(self.declare(e) for e in zip(*shapes, strict=True))
-        if any(math.prod(shape) > MOST_ELEMENTS for shape in shapes):  # type: ignore[arg-type]
+        if any(math.prod(shape) > MOST_ELEMENTS for shape in shapes):
             raise RefusedError
         if len(set(shapes)) == 1 and contents.same and self.chance(0.45):
             return self.constant(draw(self.numpy_seed(), dtype, shapes[0], contents, 0))
@@ -267,7 +267,7 @@ class Growth:
         kept = [self.chance(0.7) for _ in first]
         leave = self.rng.randint(0, len(first)) if self.chance(0.4) else 0
         return [
-            tuple(d if k else 1 for d, k in zip(shape, kept, strict=True))[leave:]  # type: ignore[arg-type]
+            tuple(d if k else 1 for d, k in zip(shape, kept, strict=True))[leave:]
             for shape in shapes
         ]
 

@@ -19,7 +19,7 @@ FLOAT8S = (
 
 def along(x: Value, *dims: Any) -> list[Shape]:
     """A shape per environment: numbers as they are, `(axis,)` for the extent of an axis of `x`."""
-    return [tuple(s[d[0]] if isinstance(d, tuple) else d for d in dims) for s in x.shapes]  # type: ignore[index,misc]
+    return [tuple(s[d[0]] if isinstance(d, tuple) else d for d in dims) for s in x.shapes]
 
 
 def maybe(g: Growth, make: Any, probability: float = 0.5) -> Value | None:

@@ -44,7 +44,7 @@ def fused_matmul(g: Growth, op: str) -> Value:
     rows, inner = (-1, -2) if left else (-2, -1)
     n = g.choose((1, 3, 8, 17))
     b = g.fresh(FLOAT, along(a, n, (inner,)) if right else along(a, (inner,), n))
-    shapes = [(*s[:-2], s[rows], n) for s in a.shapes]  # type: ignore[index]
+    shapes = [(*s[:-2], s[rows], n) for s in a.shapes]
     alpha = g.choose((None, 0.5, -2.0))
     return _add(g, op, [a, b], a, shapes, transA=left, transB=right, alpha=alpha)
 
@@ -63,7 +63,7 @@ def fused_gemm(g: Growth, op: str) -> Value:
 def fused_conv(g: Growth, op: str) -> Value:
     x = g.ranked((FLOAT,), 4, 4)
     channels = x.at(1)[0]
-    if not x.fixed(1) or not channels or any(0 in s for s in x.shapes):  # type: ignore[operator]
+    if not x.fixed(1) or not channels or any(0 in s for s in x.shapes):
         raise RefusedError
     out, taps = g.choose((1, 2, 5)), g.choose((1, 3))
     w = g.fresh(FLOAT, [(out, channels, taps, taps)] * g.breadth)
@@ -80,9 +80,9 @@ def fused_conv(g: Growth, op: str) -> Value:
 )
 def skip_layer_norm(g: Growth, op: str) -> Value:
     x = g.ranked((FLOAT,), 3, 3)
-    if any(0 in s for s in x.shapes):  # type: ignore[operator]
+    if any(0 in s for s in x.shapes):
         raise RefusedError
-    skip, gamma = g.fresh(FLOAT, x.shapes), g.fresh(FLOAT, along(x, (2,)))  # type: ignore[arg-type]
+    skip, gamma = g.fresh(FLOAT, x.shapes), g.fresh(FLOAT, along(x, (2,)))
     more = [maybe(g, lambda: g.fresh(FLOAT, along(x, (2,)))) for _ in range(2)]
     operands = [x, skip, gamma, *(more[:1] if "Simplified" in op else more)]
     results = [(FLOAT, x.shapes), None, None, (FLOAT, x.shapes)]
@@ -108,7 +108,7 @@ def qlinear_unary(g: Growth, op: str) -> Value:
 def qlinear_concat(g: Growth, op: str) -> Value:
     x = g.ranked(INT8S, 1, 4)
     axis = g.rng.randrange(x.rank)
-    shapes = [(*s[:axis], 2 * (s[axis] or 0), *s[axis + 1 :]) for s in x.shapes]  # type: ignore[index]
+    shapes = [(*s[:axis], 2 * (s[axis] or 0), *s[axis + 1 :]) for s in x.shapes]
     operands: list[Value | None] = [*scales(g, x), x, *scales(g, x), x, *scales(g, x)]
     return _add(g, op, operands, x, shapes, axis=axis)
 
@@ -117,13 +117,13 @@ def qlinear_concat(g: Growth, op: str) -> Value:
 def matmul_n_bits(g: Growth, op: str) -> Value:
     k, n, block = g.choose((32, 64, 80)), g.choose((1, 5, 16)), g.choose((16, 32))
     leading = g.ranked((FLOAT,), 1, 2)
-    a = g.fresh(FLOAT, [(*s, k) for s in leading.shapes])  # type: ignore[misc]
+    a = g.fresh(FLOAT, [(*s, k) for s in leading.shapes])
     blocks = -(-k // block)
     contents = Contents(low=(0,) * g.breadth, high=(256,) * g.breadth)
     b = g.fresh(UINT8, [(n, blocks, block // 2)] * g.breadth, contents)
     scale = g.fresh(FLOAT, [(n * blocks,)] * g.breadth, Contents(positive=True))
     zero = maybe(g, lambda: g.fresh(UINT8, [(n * -(-blocks // 2),)] * g.breadth, contents))
-    shapes = [(*s[:-1], n) for s in a.shapes]  # type: ignore[index]
+    shapes = [(*s[:-1], n) for s in a.shapes]
     sizes = {"K": k, "N": n, "bits": 4, "block_size": block}
     return _add(g, op, [a, b, scale, zero], a, shapes, **sizes)
 
@@ -131,6 +131,6 @@ def matmul_n_bits(g: Growth, op: str) -> Value:
 @recipe(*_named("NhwcMaxPool"), kind=CONTRIB, weight=0.5)
 def nhwc_max_pool(g: Growth, op: str) -> Value:
     x = g.ranked(INT8S, 4, 4)
-    if any(0 in s for s in x.shapes):  # type: ignore[operator]
+    if any(0 in s for s in x.shapes):
         raise RefusedError
     return _add(g, op, [x], x, kernel_shape=[3, 3], pads=[1, 1, 1, 1])

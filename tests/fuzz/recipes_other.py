@@ -35,7 +35,7 @@ def _blocked(g: Growth, op: str) -> Value:
     blocks = None if block is None else -(-x.at(axis)[0] // block)
     shapes = [(x.at(axis)[0],) if g.chance(0.5) else ()] * g.breadth
     if blocks is not None:
-        shapes = [(*s[:axis], blocks, *s[axis + 1 :]) for s in x.shapes]  # type: ignore[index]
+        shapes = [(*s[:axis], blocks, *s[axis + 1 :]) for s in x.shapes]
     if len(set(shapes)) > 1:
         raise RefusedError  # zero points are constants
     kind = helper.tensor_dtype_to_np_dtype(dtype)

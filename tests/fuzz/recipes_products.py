@@ -23,10 +23,10 @@ def matmul(g: Growth) -> Value:
         b = g.emit("Transpose", [a], {"perm": [*range(a.rank - 2), a.rank - 1, a.rank - 2]})
     else:
         n = g.choose((1, 2, 3, 5, 8, 17, 33))
-        batch = g.part([s[:-2] for s in a.shapes]) if g.chance(0.3) else [()] * g.breadth  # type: ignore[index]
-        b = g.fresh(a.dtype, [(*p, s[-1], n) for p, s in zip(batch, a.shapes, strict=True)])  # type: ignore[index]
+        batch = g.part([s[:-2] for s in a.shapes]) if g.chance(0.3) else [()] * g.breadth
+        b = g.fresh(a.dtype, [(*p, s[-1], n) for p, s in zip(batch, a.shapes, strict=True)])
         if g.chance(0.1):
-            b = g.fresh(a.dtype, [(s[-1],) for s in a.shapes])  # type: ignore[index]
+            b = g.fresh(a.dtype, [(s[-1],) for s in a.shapes])
     if g.chance(0.2) and b.known and b.rank >= 2 and b.at(-1) == a.at(-2 if a.rank > 1 else -1):
         a, b = b, a
     return g.emit("MatMul", [a, b])
@@ -70,8 +70,8 @@ def einsum(g: Growth) -> Value:
             (f"{letters}->", None),
             (f"{letters},{last}d->{letters[:-1]}d", along(a, (-1,), 5)),
             (f"{letters},d{last}->{letters[:-1]}d", along(a, 5, (-1,))),
-            (f"{letters},{letters}->{letters}", [tuple(s) for s in a.shapes]),  # type: ignore[arg-type]
-            (f"{letters},{letters}->{letters[0]}", [tuple(s) for s in a.shapes]),  # type: ignore[arg-type]
+            (f"{letters},{letters}->{letters}", [tuple(s) for s in a.shapes]),
+            (f"{letters},{letters}->{letters[0]}", [tuple(s) for s in a.shapes]),
             (f"...{last},{last}d->...d", along(a, (-1,), 3)),
             (f"{letters},{last}d", along(a, (-1,), 3)),
         )
@@ -100,7 +100,7 @@ def attention(g: Growth) -> Value:
     if g.chance(0.4):
         mask = g.fresh(
             g.choose((dtype, 9)), [(a[2], b[2]) for a, b in zip(q.shapes, kv, strict=True)]
-        )  # type: ignore[index]
+        )
     attributes = {
         "is_causal": g.choose((None, 0, 1)),
         "scale": g.choose((None, 0.5)),

@@ -81,7 +81,7 @@ def top_k(g: Growth) -> Value:
 def layer_norm(g: Growth, op: str) -> Value:
     x = g.ranked([d for d in types(op, g.opset) if d in FLOATS], 1, 5)
     axis = g.choose((-1, -1, g.rng.randint(-x.rank, x.rank - 1)))
-    rest = [s[axis:] for s in x.shapes]  # type: ignore[index]
+    rest = [s[axis:] for s in x.shapes]
     scale = g.fresh(x.dtype, rest)
     bias = g.fresh(x.dtype, rest) if op == "LayerNormalization" and g.chance(0.6) else None
     operands = [scale, bias] if op == "LayerNormalization" else [scale]
@@ -127,7 +127,7 @@ def loss(g: Growth, op: str) -> Value:
     x = g.ranked(types(op, g.opset), 2, 4)
     if not min(x.at(1)):
         raise RefusedError
-    shape = [(s[0], *s[2:]) for s in x.shapes]  # type: ignore[index,misc]
+    shape = [(s[0], *s[2:]) for s in x.shapes]
     labels = g.fresh(7, shape, Contents(low=(0,) * g.breadth, high=x.at(1)))
     weights = maybe(g, lambda: g.fresh(x.dtype, along(x, (1,)), Contents(positive=True)))
     attributes = {

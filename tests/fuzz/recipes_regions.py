@@ -34,7 +34,7 @@ def if_(g: Growth) -> Value:
 def _condition(g: Growth) -> Value:
     found = [v for v in g.values if v.dtype == BOOL and all(s == () for s in v.shapes)]
     if found and g.chance(0.5):
-        return g.choose(found)  # type: ignore[no-any-return]
+        return g.choose(found)
     sizes = [v for v in g.values if v.known and v.rank >= 1]
     if sizes and g.chance(0.5):  # what branches in exported models hang on
         extent = g.emit("Gather", [g.emit("Shape", [g.choose(sizes)]), g.integers(0)])
@@ -66,7 +66,7 @@ def loop(g: Growth) -> Value:
     if g.chance(0.6) and found.known:
         shapes: list[Shape | None] = [None] * g.breadth  # over no turns, onnxruntime makes one up
         if all(runs):
-            shapes = [(n, *s) for n, s in zip(runs, found.shapes, strict=True)]  # type: ignore[misc]
+            shapes = [(n, *s) for n, s in zip(runs, found.shapes, strict=True)]
         stacked = [(found.dtype, shapes)]
     results = [ahead, step, *([_inside(body, found, step)] if stacked else [])]
     region = _region(body, [number, go_on, carried], results)
@@ -81,10 +81,10 @@ def scan(g: Growth) -> Value:
     if g.opset < 9:
         raise RefusedError
     x = g.ranked(CARRIED, 1, 4)
-    if any(0 in s for s in x.shapes):  # type: ignore[operator]
+    if any(0 in s for s in x.shapes):
         raise RefusedError
     axis = g.rng.randrange(x.rank) if g.chance(0.4) else 0
-    part = [(*s[:axis], *s[axis + 1 :]) for s in x.shapes]  # type: ignore[index]
+    part = [(*s[:axis], *s[axis + 1 :]) for s in x.shapes]
     state = g.fresh(x.dtype, part if g.chance(0.6) else [()] * g.breadth)
     body = g.inside()
     before, item = _operand(body, x.dtype, state.shapes), _operand(body, x.dtype, part)
@@ -93,7 +93,7 @@ def scan(g: Growth) -> Value:
     if not found.known:
         raise RefusedError
     region = _region(body, [before, item], [after, _inside(body, found, after)])
-    stacked = [(n, *s) for n, s in zip(x.at(axis), found.shapes, strict=True)]  # type: ignore[misc]
+    stacked = [(n, *s) for n, s in zip(x.at(axis), found.shapes, strict=True)]
     attributes = {
         "body": region,
         "num_scan_inputs": 1,
@@ -102,7 +102,7 @@ def scan(g: Growth) -> Value:
         "scan_output_directions": g.choose((None, [0], [1])),
     }
     results = [(x.dtype, state.shapes), (found.dtype, stacked)]
-    return g.choose(g.add("Scan", [state, x], results, attributes))  # type: ignore[no-any-return]
+    return g.choose(g.add("Scan", [state, x], results, attributes))
 
 
 def _not_too_deep(g: Growth) -> None:
@@ -133,7 +133,7 @@ def _grown(body: Growth) -> Value:
             del body.nodes[before:]
             body.values = [value for value in body.values if value.name not in made]
     made = {name for node in body.nodes for name in node.output}
-    return body.choose([v for v in body.values if v.name in made and v.dtype in CARRIED])  # type: ignore[no-any-return]
+    return body.choose([v for v in body.values if v.name in made and v.dtype in CARRIED])
 
 
 def _alike(body: Growth, x: Value) -> Value:
@@ -141,7 +141,7 @@ def _alike(body: Growth, x: Value) -> Value:
     if not x.known:
         raise RefusedError
     same = [v for v in body.values if v.dtype == x.dtype and v.shapes == x.shapes]
-    start = body.choose(same) if same and body.chance(0.6) else body.fresh(x.dtype, x.shapes)  # type: ignore[arg-type]
+    start = body.choose(same) if same and body.chance(0.6) else body.fresh(x.dtype, x.shapes)
     return _step(body, start)
 
 

@@ -48,8 +48,7 @@ def split(g: Growth) -> Value:
     elif g.chance(0.5):
         keep = 0
     shapes = [
-        tuple((*s[:axis], *((n,) if keep else ()), *s[axis + 1 :]) for s in x.shapes)  # type: ignore[index]
-        for n in parts
+        tuple((*s[:axis], *((n,) if keep else ()), *s[axis + 1 :]) for s in x.shapes) for n in parts
     ]
     items = [Value("", x.dtype, shape) for shape in shapes]
     named = axis - x.rank if g.chance(0.3) else axis
@@ -72,8 +71,8 @@ def _item(g: Growth, like: Value) -> Value:
     """Another element: of the same type, and half of the time of the same shapes."""
     same = [v for v in g.values if v.dtype == like.dtype and v.known]
     if same and g.chance(0.5):
-        return g.choose(same)  # type: ignore[no-any-return]
-    return g.fresh(like.dtype, like.shapes)  # type: ignore[arg-type]
+        return g.choose(same)
+    return g.fresh(like.dtype, like.shapes)
 
 
 def _made(

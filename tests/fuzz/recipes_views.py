@@ -186,7 +186,7 @@ def concat(g: Growth) -> Value:
             parts.append(g.choose(same))
         else:
             extent = g.choose((0, 1, 2, 5, *x.at(axis)))
-            shapes = [(*s[:axis], extent, *s[axis + 1 :]) for s in x.shapes]  # type: ignore[index,misc]
+            shapes = [(*s[:axis], extent, *s[axis + 1 :]) for s in x.shapes]
             parts.append(g.fresh(x.dtype, shapes))
     g.rng.shuffle(parts)
     return g.emit(
@@ -247,10 +247,7 @@ def depth_to_space(g: Growth, op: str) -> Value:
     dims = (1,) if op == "DepthToSpace" else (2, 3)
     factor = block * block if op == "DepthToSpace" else block
     if any(e % factor for a in dims for e in x.at(a)):
-        shapes = [
-            tuple(d * factor if a in dims else d for a, d in enumerate(s))
-            for s in x.shapes  # type: ignore[operator,arg-type]
-        ]
+        shapes = [tuple(d * factor if a in dims else d for a, d in enumerate(s)) for s in x.shapes]
         x = g.fresh(x.dtype, shapes)
     return g.emit(op, [x], {"blocksize": block, "mode": g.choose((None, "DCR", "CRD"))})
 
@@ -300,7 +297,7 @@ def gather_elements(g: Growth) -> Value:
     if 0 in x.at(axis):
         raise RefusedError
     extent = g.choose((1, 2, 5))
-    shapes = [(*s[:axis], extent, *s[axis + 1 :]) for s in x.shapes]  # type: ignore[index,misc]
+    shapes = [(*s[:axis], extent, *s[axis + 1 :]) for s in x.shapes]
     index = g.fresh(
         g.choose(INDICES), shapes, Contents(low=tuple(-e for e in x.at(axis)), high=x.at(axis))
     )
@@ -315,7 +312,7 @@ def gather_nd(g: Growth) -> Value:
     least = [min(x.at(batch + d)[e] for d in range(depth)) for e in range(g.breadth)]
     if 0 in least:
         raise RefusedError
-    shapes = [(*s[:batch], *g_shape, depth) for s in x.shapes for g_shape in [(2,)]]  # type: ignore[index,misc]
+    shapes = [(*s[:batch], *g_shape, depth) for s in x.shapes for g_shape in [(2,)]]
     index = g.fresh(7, shapes, Contents(low=(0,) * g.breadth, high=tuple(least)))
     return g.emit("GatherND", [x, index], {"batch_dims": batch if batch else None})
 
@@ -324,11 +321,11 @@ def gather_nd(g: Growth) -> Value:
 def scatter_elements(g: Growth, op: str) -> Value:
     x = g.ranked(types(op, g.opset), 1, 5)
     axis = g.rng.randrange(x.rank)
-    if any(0 in s for s in x.shapes):  # type: ignore[operator]
+    if any(0 in s for s in x.shapes):
         raise RefusedError
     reduction = g.choose((None, "none", "add", "mul", "max", "min")) if g.opset >= 16 else None
     extent = 1 if reduction in (None, "none") else 3
-    shapes = [(*s[:axis], extent, *s[axis + 1 :]) for s in x.shapes]  # type: ignore[index,misc]
+    shapes = [(*s[:axis], extent, *s[axis + 1 :]) for s in x.shapes]
     index = g.fresh(g.choose(INDICES), shapes, Contents(low=(0,) * g.breadth, high=x.at(axis)))
     updates = g.fresh(x.dtype, shapes)
     return g.emit(op, [x, index, updates], {"axis": axis, "reduction": reduction})
@@ -337,11 +334,11 @@ def scatter_elements(g: Growth, op: str) -> Value:
 @recipe("ScatterND", kind=GATHER)
 def scatter_nd(g: Growth) -> Value:
     x = g.ranked(types("ScatterND", g.opset), 1, 4)
-    if any(0 in s for s in x.shapes):  # type: ignore[operator]
+    if any(0 in s for s in x.shapes):
         raise RefusedError
     shapes = [(1, 1)] * g.breadth
     index = g.fresh(7, shapes, Contents(low=(0,) * g.breadth, high=x.at(0)))
-    updates = g.fresh(x.dtype, [(1, *s[1:]) for s in x.shapes])  # type: ignore[index,misc]
+    updates = g.fresh(x.dtype, [(1, *s[1:]) for s in x.shapes])
     reduction = g.choose((None, "none", "add")) if g.opset >= 16 else None
     return g.emit("ScatterND", [x, index, updates], {"reduction": reduction})
 
@@ -364,7 +361,7 @@ def compress(g: Growth) -> Value:
     mask = g.fresh(9, [(g.choose((1, 2, 3)),)] * g.breadth)
     if not x.known:
         raise RefusedError
-    if any(math.prod(s) < 3 if axis is None else s[axis] < 3 for s in x.shapes):  # type: ignore[arg-type,index,operator]
+    if any(math.prod(s) < 3 if axis is None else s[axis] < 3 for s in x.shapes):
         raise RefusedError
     return g.emit("Compress", [x, mask], {"axis": axis})
 
@@ -375,7 +372,7 @@ def reverse_sequence(g: Growth) -> Value:
     batch = g.choose((0, 1))
     lengths = g.fresh(
         7, [(s[batch],) for s in x.shapes], Contents(low=(1,) * g.breadth, high=x.at(1 - batch))
-    )  # type: ignore[index]
+    )
     return g.emit("ReverseSequence", [x, lengths], {"batch_axis": batch, "time_axis": 1 - batch})
 
 

@@ -147,7 +147,7 @@ def resize(g: Growth, op: str) -> Value:
 @recipe("GridSample", kind=WINDOW)
 def grid_sample(g: Growth) -> Value:
     x = g.ranked(types("GridSample", g.opset), 4, 4)
-    if any(0 in s for s in x.shapes):  # type: ignore[operator]
+    if any(0 in s for s in x.shapes):
         raise RefusedError  # onnxruntime reads what is not there
     grid = g.fresh(1, along(x, (0,), 3, 4, 2))
     modes = ("bilinear", "nearest", "bicubic") if g.opset < 20 else ("linear", "nearest", "cubic")
@@ -168,7 +168,7 @@ def col2im(g: Growth) -> Value:
 @recipe("RoiAlign", kind=WINDOW)
 def roi_align(g: Growth) -> Value:
     x = g.ranked(types("RoiAlign", g.opset), 4, 4)
-    if any(0 in s for s in x.shapes):  # type: ignore[operator]
+    if any(0 in s for s in x.shapes):
         raise RefusedError  # onnxruntime reads what is not there
     rois = g.fresh(x.dtype, [(2, 4)] * g.breadth, Contents(positive=True))
     index = g.fresh(7, [(2,)] * g.breadth, Contents(low=(0,) * g.breadth, high=x.at(0)))

@@ -146,7 +146,7 @@ def test_what_is_not_shown_is_counted_at_each_run(monkeypatch: pytest.MonkeyPatc
 
     def one_more(plan: object, coverage: Coverage) -> None:
         coverage.unfilled = {value: add(n, 1) for value, n in coverage.unfilled.items()}
-        check_at_run(plan, coverage)  # type: ignore[arg-type]  # what `verify` hands on
+        check_at_run(plan, coverage)  # what `verify` hands on
 
     monkeypatch.setattr(verify, "check_at_run", one_more)
     wrong = dvm_graph.optimize(model_from_text(JOINED))

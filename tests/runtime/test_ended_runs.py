@@ -94,7 +94,7 @@ def test_the_first_vendor_call_and_making_its_session_leave_the_main_thread_free
     monkeypatch.setattr(onnxruntime, "InferenceSession", make)
     dvm_graph.optimize(tiny_path("nonzero"))
     assert makers and threading.main_thread() not in makers
-    session = VendorSession(lambda: None, loops=False)  # type: ignore[arg-type, return-value]  # not used
+    session = VendorSession(lambda: None, loops=False)  # not used
     threads = [session.call(lambda *_: threading.current_thread(), None) for _ in range(3)]
     assert [thread is threading.main_thread() for thread in threads] == [False, True, True]
 
