@@ -45,7 +45,10 @@ class Reference:
         attrs = self.extents.attrs(node)
         try:
             return compute(node.op, attrs, operands, node.output.dtype, rounds_to)
-        except ValueError as error:  # shapes that only a run knows, which would refuse them
+        except (
+            ValueError,
+            OverflowError,
+        ) as error:  # shapes that only a run knows, which would refuse them
             raise InputError(
                 f"{node.op} of {', '.join(node.origin) or node.name}: {error}"
             ) from error

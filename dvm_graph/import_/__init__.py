@@ -10,8 +10,8 @@ from dvm_graph.import_.loading import ImportedModel, load_model
 from dvm_graph.import_.partition import (
     cast_outputs,
     opset_probes,
-    other_partitions,
     partition_model,
+    partition_models,
     partition_opset,
 )
 from dvm_graph.import_.tensors import dtype_of
@@ -33,8 +33,8 @@ __all__ = [
     "load_model",
     "load_onnxruntime",
     "opset_probes",
-    "other_partitions",
     "partition_model",
+    "partition_models",
     "partition_opset",
     "takes",
     "type_text",

@@ -22,7 +22,7 @@ from dvm_graph.import_.normalize_opset import CHANGED_MEANING
 from dvm_graph.import_.schemas import signature
 from dvm_graph.import_.tensors import array_to_tensor
 from dvm_graph.import_.types import type_proto
-from dvm_graph.import_.widening import widen
+from dvm_graph.import_.widening import refused_at_runs, widen
 from dvm_graph.ir import Node, Value
 
 _HELD_BY = {
@@ -97,25 +97,31 @@ def build_partition(
     )
 
 
-def other_partitions(
+def partition_models(
     nodes: Sequence[Node],
     inputs: Sequence[Value],
     outputs: Sequence[Value],
     newest_opset: int | None = None,
 ) -> Iterator[tuple[bytes, list[str]]]:
-    """What to try where onnxruntime refuses a partition, and what is done in it that nobody asked for.
+    """What to try in turn until onnxruntime takes one, and what is done in it that nobody asked for.
 
-    Another opset at which it has kernels; then casts around operators for whose types it has none.
+    The partition as it is; another opset at which there are kernels; then with casts around operators for
+    whose types there are none. Where onnxruntime would take it and refuse at the run, the casts come first.
     """
+    refused = any(map(refused_at_runs, every_node(map(_source, nodes))))
+    if not refused:
+        yield partition_model(nodes, inputs, outputs, newest_opset), []
     opset = opset_with_kernels(nodes)
     model = build_partition(nodes, inputs, outputs, newest_opset, opset)
-    if opset is not None:
+    if opset is not None and not refused:
         yield model.SerializeToString(), []
     produced = [value for node in nodes for value in node.outputs if value not in set(outputs)]
     model.graph.value_info.extend(_value_info(value) for value in produced)
     notes = widen(model)
     if notes:
         yield model.SerializeToString(), notes
+    if refused:
+        yield partition_model(nodes, inputs, outputs, newest_opset), []
 
 
 def cast_outputs(partition: bytes, names: Sequence[str]) -> bytes:

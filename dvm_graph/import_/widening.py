@@ -41,6 +41,8 @@ _WIDER: dict[str, tuple[str, ...]] = {
 }
 """By the names of ONNX's element types: types that hold all their values, narrow ones first."""
 _TYPE_ATTRIBUTES = ("dtype", "to", "output_dtype")
+_REDUCING_SCATTERS = ("ScatterElements", "ScatterND")
+"""Their kernels are registered for all types, and refuse some at the run where they reduce."""
 
 
 def widen(model: onnx.ModelProto) -> list[str]:
@@ -91,7 +93,8 @@ class _Widening:
             for formal, name in zip((*inputs, *outputs), (*node.input, *node.output), strict=True)
             if name in types
         }
-        wider = _choose(node.op_type, domain, schema, bound)
+        refused = refused_at_runs(node) if not domain else frozenset()
+        wider = _choose(node.op_type, domain, schema, bound, refused)
         if not wider:
             return [node]
         names = ", ".join(
@@ -106,7 +109,22 @@ def _formals(formals: Sequence[str], count: int) -> list[str]:
     return [formals[min(index, len(formals) - 1)] for index in range(count)]
 
 
-def _choose(op: str, domain: str, schema: Signature, bound: Mapping[str, int]) -> dict[str, int]:
+def refused_at_runs(node: onnx.NodeProto) -> frozenset[str]:
+    """Types that kernels of onnxruntime are registered for, and do not compute."""
+    reduction = next((a.s for a in node.attribute if a.name == "reduction"), b"none")
+    if node.op_type not in _REDUCING_SCATTERS or reduction == b"none":
+        return frozenset()
+    refused = {_type("float16"), _type("bfloat16")}
+    return frozenset(refused | {_type("bool")} if reduction in (b"min", b"max") else refused)
+
+
+def _choose(
+    op: str,
+    domain: str,
+    schema: Signature,
+    bound: Mapping[str, int],
+    refused: frozenset[str],
+) -> dict[str, int]:
     """Wider types, by type variable, with which a kernel takes the operator; none where one does."""
     definition: Any = schema.definition
     if definition is None:  # onnxruntime's own operators come with the kernels that there are
@@ -121,7 +139,7 @@ def _choose(op: str, domain: str, schema: Signature, bound: Mapping[str, int]) -
         for formal, kind in bound.items():
             if formal not in kernel or formal not in allowed:
                 continue
-            takes = kernel[formal] & allowed[formal]
+            takes = (kernel[formal] & allowed[formal]) - refused
             if _type(element_name(kind)) in takes:
                 continue
             fitting = [name for name in _WIDER.get(element_name(kind), ()) if _type(name) in takes]

@@ -29,8 +29,7 @@ from dvm_graph.import_ import (
     cast_outputs,
     in_main_thread,
     opset_probes,
-    other_partitions,
-    partition_model,
+    partition_models,
 )
 from dvm_graph.import_.vendor_library import failures
 from dvm_graph.ir import DType, Node, Value
@@ -162,8 +161,7 @@ class _Partition:
             yield whole, ()
             return
         inputs = partition_inputs(self._nodes)
-        yield partition_model(self._nodes, inputs, self._values, newest_opset()), ()
-        yield from other_partitions(self._nodes, inputs, self._values, newest_opset())
+        yield from partition_models(self._nodes, inputs, self._values, newest_opset())
 
     def run(self, arrays: list[Any], options: RunOptions | None) -> list[Any]:
         feeds = dict(zip(self._inputs, arrays, strict=True))

@@ -140,6 +140,12 @@ def test_integer_divisions_by_zero_do_not_end_the_process() -> None:
     assert validate(model_from_text(text), feeds=feeds).findings == []
 
 
+def test_extents_whose_dims_leave_64_bits_are_not_drawn() -> None:
+    text = """g (int8[n,m,n] x) => (int64 y) <float two = {2}>
+    { s = Shape(x) c = ReduceProd<keepdims = 0>(s) y = Pow(c, two) }"""
+    assert validate(model_from_text(text)).findings == []
+
+
 def test_constants_that_a_pass_computes_are_rounded_in_between() -> None:
     """Queries and keys are constants, and so are their scores: folded, they are half floats."""
     generator = np.random.default_rng(0)

@@ -60,6 +60,26 @@ def test_casts_where_onnxruntime_has_no_bfloat16(
     assert "bfloat16 as float" in str(mine.report())
 
 
+@pytest.mark.parametrize("op", ["ScatterND", "ScatterElements"])
+@pytest.mark.parametrize("reduction", ["add", "mul", "min", "max"])
+@pytest.mark.parametrize("dtype", [np.float16, np.bool_])
+def test_scatters_that_onnxruntime_takes_and_refuses_at_runs(
+    op: str, reduction: str, dtype: type
+) -> None:
+    """It runs them between operators for whose halves it has no kernel: then in float."""
+    x = (NUMBERS.reshape(8, 3) % 4).astype(dtype)
+    updates = np.array([[0, 2, 1], [3, 0, 1]]).astype(dtype)
+    rows = np.array([[1], [6]] if op == "ScatterND" else [[1] * 3, [6] * 3])
+    feeds = {"x": x, "i": rows, "u": updates}
+    source = model([helper.make_node(op, list(feeds), ["y"], reduction=reduction)], feeds)
+    (result,) = dvm_graph.optimize(source).run(feeds)
+    combine = {"add": np.add, "mul": np.multiply, "min": np.minimum, "max": np.maximum}[reduction]
+    expected = x.copy()
+    expected[[1, 6]] = combine(x[[1, 6]], updates)
+    assert result.dtype == dtype
+    np.testing.assert_array_equal(result, expected)
+
+
 @pytest.mark.parametrize("name", ["int4", "uint4", "float8_e4m3fn", "float8_e5m2", "bfloat16"])
 @pytest.mark.parametrize("shape", [(7,), (2, 3), (), (0, 2)])
 def test_types_that_numpy_lacks_come_in_and_go_out(name: str, shape: tuple[int, ...]) -> None:

@@ -327,8 +327,12 @@ COMPARED_ULPS = 16
 FILLS = (np.nan, 0.0, -1e4, 1e4, 1.0, np.inf, -1.0, 0.3)
 
 
-def fill(result: Array, open_: Array, number: int) -> Array:
-    """The result with something of its type in each open element, other things for each number."""
+def fill(result: Array, open_: Array, place: int, number: int) -> Array:
+    """The result with something of its type in each open element of the node at a place.
+
+    Elements are filled unlike each other, so that they do not cancel; and each with another thing for each
+    number below `len(FILLS)`, finite ones and others, so that what hangs on it is sure to move.
+    """
     if result.dtype.kind in "iu":
         ends = np.iinfo(result.dtype)
         values = np.array(
@@ -338,5 +342,5 @@ def fill(result: Array, open_: Array, number: int) -> Array:
         values = np.array([True, False])
     else:
         values = np.array(FILLS).astype(result.dtype)
-    drawn = np.random.default_rng(number).integers(0, len(values), result.shape)
-    return np.where(open_, values[drawn], result)
+    drawn = np.random.default_rng(place).integers(0, len(values), result.shape)
+    return np.where(open_, values[(drawn + number) % len(values)], result)

@@ -24,6 +24,7 @@ import onnx
 import onnxruntime as ort
 from onnx import TensorProto, helper, numpy_helper
 from onnx.reference import ReferenceEvaluator
+from onnxruntime.capi import onnxruntime_pybind11_state
 
 from tests.fuzz.case import Case, Feeds, prune
 from tests.fuzz.differences import DIFFERENCES
@@ -41,6 +42,16 @@ MARGIN = 16.0
 
 
 BFLOAT16 = np.dtype(ml_dtypes.bfloat16)
+NOT_RUN: tuple[type[Exception], ...] = (
+    RuntimeError,
+    onnx.shape_inference.InferenceError,
+    *(
+        found
+        for found in vars(onnxruntime_pybind11_state).values()
+        if isinstance(found, type) and issubclass(found, Exception)
+    ),
+)
+"""What onnxruntime raises of models that it does not load or run; its errors have no common base."""
 
 
 class Reference:
@@ -68,15 +79,17 @@ class Reference:
 
     def run(self, feeds: Feeds) -> list[Any]:
         wide = {
-            f"{k}_wide" if v.dtype == BFLOAT16 else k: v.astype(np.float32)
-            if v.dtype == BFLOAT16
-            else v
+            f"{k}_wide" if _is_bfloat16(v) else k: v.astype(np.float32) if _is_bfloat16(v) else v
             for k, v in feeds.items()
         }
         return [
             result.astype(BFLOAT16) if narrow else result
             for result, narrow in zip(self._session.run(None, wide), self._narrow, strict=True)
         ]
+
+
+def _is_bfloat16(value: Any) -> bool:
+    return isinstance(value, np.ndarray) and value.dtype == BFLOAT16
 
 
 def _with_wide_borders(model: onnx.ModelProto) -> onnx.ModelProto:
@@ -208,7 +221,7 @@ def explained(
                 sample = Reference(model).run(feeds)
             else:
                 sample = Stepwise(model, _session).run(feeds, number)
-        except Exception:
+        except NOT_RUN:
             continue
         for index in wrongs:
             if np.shape(sample[index]) != np.shape(theirs[index]):
@@ -233,7 +246,7 @@ def _as_documented(model: onnx.ModelProto, feeds: Feeds) -> list[Any] | None:
     try:
         stepwise = Stepwise(model, _session)
         results = stepwise.run(feeds)
-    except Exception:
+    except NOT_RUN:
         return None
     return results if stepwise.met else None
 
@@ -276,7 +289,11 @@ def _agrees(mine: Any, exact: Any, kind: Any, terms: int) -> bool:
 
 
 def disturbed(model: onnx.ModelProto, seed: int) -> onnx.ModelProto:
-    """The model with every floating-point operand multiplied by about one, each reader's by its own."""
+    """The model with every floating-point operand multiplied by about one, each reader's by its own.
+
+    Of odd seeds, by a number that hangs on the element's value: what is equal stays so, and neighbours of
+    a value may change their order.
+    """
     typed = onnx.shape_inference.infer_shapes(model)
     values = (*typed.graph.input, *typed.graph.value_info, *typed.graph.output)
     types = {v.name: v.type.tensor_type.elem_type for v in values}
@@ -285,10 +302,10 @@ def disturbed(model: onnx.ModelProto, seed: int) -> onnx.ModelProto:
     rng = random.Random(seed)
     result = onnx.ModelProto()
     result.CopyFrom(model)
-    del result.graph.node[:]
+    graph = result.graph
+    del graph.node[:]
     for node in model.graph.node:
-        copy = result.graph.node.add()
-        copy.CopyFrom(node)
+        copy = onnx.NodeProto.FromString(node.SerializeToString())
         for place, name in enumerate(node.input):
             dtype = types.get(name, 0)
             if dtype not in FLOATS or dtype == TensorProto.BFLOAT16:
@@ -299,19 +316,50 @@ def disturbed(model: onnx.ModelProto, seed: int) -> onnx.ModelProto:
             ):
                 continue
             kind = helper.tensor_dtype_to_np_dtype(dtype)
-            factor = f"{node.output[0]}_{place}_factor"
-            number = np.array(1 + rng.choice(ULPS) * _eps(kind), kind)
-            near = f"{factor}_product"
-            copy.input[place] = near
+            near = copy.input[place] = f"{node.output[0]}_{place}_near"
+            ulps = rng.choice(ULPS) * _eps(kind)
             if name in constants:  # stays one
-                array = np.asarray(numpy_helper.to_array(constants[name]) * number, kind)
-                result.graph.initializer.append(numpy_helper.from_array(array, near))
-                continue
-            result.graph.initializer.append(numpy_helper.from_array(number, factor))
-            result.graph.node.insert(
-                len(result.graph.node) - 1, helper.make_node("Mul", [name, factor], [near])
-            )
+                array = np.asarray(numpy_helper.to_array(constants[name]) * (1 + ulps), kind)
+                graph.initializer.append(numpy_helper.from_array(array, near))
+            elif seed % 2:
+                frequency = rng.uniform(0.1, 1) / _eps(kind)
+                _vary(graph, name, near, dtype, frequency, ulps)
+            else:
+                graph.initializer.append(
+                    numpy_helper.from_array(np.array(1 + ulps, kind), f"{near}.factor")
+                )
+                graph.node.append(helper.make_node("Mul", [name, f"{near}.factor"], [near]))
+        graph.node.append(copy)
     return result
+
+
+def _vary(
+    graph: onnx.GraphProto, name: str, near: str, dtype: int, frequency: float, ulps: float
+) -> None:
+    """Appends `near = name * (1 + ulps * sin(frequency * name))`, of finite sines."""
+    wide = TensorProto.DOUBLE if dtype == TensorProto.DOUBLE else TensorProto.FLOAT
+    kind = helper.tensor_dtype_to_np_dtype(wide)
+    terms = {"frequency": frequency, "ulps": ulps, "one": 1.0, "most": 1e30, "least": -1e30}
+    operands = {key: f"{near}.{key}" for key in terms}
+    for key, number in terms.items():
+        graph.initializer.append(numpy_helper.from_array(np.array(number, kind), operands[key]))
+    value = name
+
+    def append(op: str, *others: str, **attributes: Any) -> None:
+        nonlocal value
+        result = f"{near}.{len(graph.node)}"
+        graph.node.append(helper.make_node(op, [value, *others], [result], **attributes))
+        value = result
+
+    append("Cast", to=wide)
+    append("Mul", operands["frequency"])
+    append("Min", operands["most"])
+    append("Max", operands["least"])
+    append("Sin")
+    append("Mul", operands["ulps"])
+    append("Add", operands["one"])
+    append("Cast", to=dtype)
+    graph.node.append(helper.make_node("Mul", [name, value], [near]))
 
 
 _EXACT = frozenset(("Resize", "Upsample"))

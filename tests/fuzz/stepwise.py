@@ -87,7 +87,7 @@ class Stepwise:
         if documented is None:
             return results
         found = [
-            result if mask is None else fill(result, mask, number)
+            result if mask is None else fill(result, mask, place, number)
             for result, mask in zip(documented.results, documented.open, strict=True)
         ]
         pairs = zip(documented.results, results, strict=True)
