@@ -19,7 +19,7 @@ from rich.console import Console
 from rich.table import Table
 
 import dvm_graph
-from dvm_graph.compare import compare_output, reference_session
+from dvm_graph.comparison import compare_output, reference_session
 from models import random_feeds, tiny_path
 
 Run: TypeAlias = Callable[[], list[NDArray[Any]]]

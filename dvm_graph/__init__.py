@@ -1,70 +1,38 @@
-"""dvm_graph: a real-time compiler for ONNX models whose shapes are known only when they run."""
+"""dvm_graph: a real-time compiler for ONNX models whose shapes are known only when they run.
 
-from typing import TYPE_CHECKING, Any
+The public names are those of `__init__.pyi`, which type checkers read. Each is loaded when it is asked
+for: numpy, sympy, networkx, onnx and onnxruntime take a second to load, and cost no program time that does
+not use them.
+"""
+
+import ast
+import importlib
+from pathlib import Path
+from typing import Any
 
 from dvm_graph import editable as editable  # first, before the compiled module is looked for
-from dvm_graph.compare import Comparison, compare
-from dvm_graph.errors import (
-    CancelledError,
-    CompileError,
-    DamagedError,
-    DvmError,
-    ExecutionError,
-    ExternalDataError,
-    InputError,
-    LimitError,
-    MiscompileError,
-    ModelError,
-    OutOfMemoryError,
-    RescueWarning,
-    ShapeError,
-    StrictError,
-    UnsupportedError,
-)
-from dvm_graph.ir import ModelMetadata
-from dvm_graph.model import Model, TensorInfo, optimize
-from dvm_graph.options import FusionLimits, Options
-from dvm_graph.runtime import RunOptions
 
-if TYPE_CHECKING:
-    from dvm_graph.session import InferenceSession, IOBinding
+importlib.import_module("dvm_graph._core")  # what is missing or out of date shows here
 
 __version__ = "0.1.0"
 
-__all__ = [
-    "CancelledError",
-    "Comparison",
-    "CompileError",
-    "DamagedError",
-    "DvmError",
-    "ExecutionError",
-    "ExternalDataError",
-    "FusionLimits",
-    "IOBinding",
-    "InferenceSession",
-    "InputError",
-    "LimitError",
-    "MiscompileError",
-    "Model",
-    "ModelError",
-    "ModelMetadata",
-    "Options",
-    "OutOfMemoryError",
-    "RescueWarning",
-    "RunOptions",
-    "ShapeError",
-    "StrictError",
-    "TensorInfo",
-    "UnsupportedError",
-    "compare",
-    "optimize",
-]
+_HOMES = {
+    alias.name: statement.module
+    for statement in ast.parse(Path(__file__).with_suffix(".pyi").read_text(encoding="utf-8")).body
+    if isinstance(statement, ast.ImportFrom) and statement.module is not None
+    for alias in statement.names
+}
+"""The module of each public name. None is called as a module of this package, which would take its place."""
+
+__all__ = sorted(_HOMES)
 
 
 def __getattr__(name: str) -> Any:
-    """The session is loaded when asked for: onnxruntime, whose tensors it takes, loads for a while."""
-    if name in ("InferenceSession", "IOBinding"):
-        from dvm_graph import session
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = globals()[name] = getattr(importlib.import_module(_HOMES[name]), name)
+    return value
 
-        return getattr(session, name)
-    raise AttributeError(f"module 'dvm_graph' has no attribute {name!r}")
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_HOMES})

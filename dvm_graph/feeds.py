@@ -20,7 +20,8 @@ from dvm_graph.ir import DType, Graph, Value
 from dvm_graph.symbolic import Symbols, evaluate_dim_text, parse_dim
 
 if TYPE_CHECKING:
-    from dvm_graph.model import Model, TensorInfo
+    from dvm_graph.description import TensorInfo
+    from dvm_graph.model import Model
 
 Array = NDArray[Any]
 

@@ -6,47 +6,26 @@ Conventions follow onnxruntime's Python API where it has one (`run`, `get_inputs
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from numpy.typing import ArrayLike, NDArray
 
-from dvm_graph.errors import InputError
-from dvm_graph.feeds import table_rows
-from dvm_graph.import_ import declared_shape, type_text
-from dvm_graph.ir import ModelMetadata, Value
+from dvm_graph.description import Description, TensorInfo, describe
+from dvm_graph.errors import InputError, border
+from dvm_graph.ir import ModelMetadata
 from dvm_graph.options import Options
-from dvm_graph.pipeline import Compiled, Source
-from dvm_graph.rescue import build
+from dvm_graph.process import load_compiler
 from dvm_graph.runtime import CompileTime, KernelListing, Program, RunOptions, RunStatistics
 from dvm_graph.variants import Variants
 
 if TYPE_CHECKING:
-    from dvm_graph.compare import Comparison
+    from dvm_graph.comparison import Comparison
+    from dvm_graph.pipeline import Compiled, Source
     from dvm_graph.profile import Profile
     from dvm_graph.report import Report
-
-
-@dataclass(frozen=True, slots=True)
-class TensorInfo:
-    """An input or output, as onnxruntime's `NodeArg` describes it."""
-
-    name: str
-    shape: tuple[int | str, ...]
-    """Extents; dynamic ones by name or expression."""
-    type: str
-    """For example "tensor(float)"."""
-
-    def __str__(self) -> str:
-        return f"{self.name} {self.type}[{', '.join(map(str, self.shape))}]"
-
-
-def _describe(name: str, value: Value) -> TensorInfo:
-    dims = declared_shape(value) if value.shape is None else value.shape
-    shape = tuple(dim if isinstance(dim, int) else str(dim) for dim in dims)
-    return TensorInfo(name, shape, type_text(value))
 
 
 class Model:
@@ -61,8 +40,10 @@ class Model:
         """Of its matrix products (`Options.precision`)."""
         self._compiled = compiled
         self._program = program
-        self._output_names = compiled.graph.output_names
-        self._variants = Variants(source, options, compiled.graph.overridable)
+        with border("describe the model"):
+            self._description: Description = describe(compiled.graph)
+        self._output_names = [info.name for info in self._description.outputs]
+        self._variants = Variants(source, options, self._description.overridable)
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Copies and pickles are the source and the options: made into a model by compiling anew."""
@@ -78,11 +59,10 @@ class Model:
         return f"<dvm_graph.Model: {inputs} -> {outputs}>"
 
     def get_inputs(self) -> list[TensorInfo]:
-        return [_describe(value.name, value) for value in self._compiled.graph.inputs]
+        return list(self._description.inputs)
 
     def get_outputs(self) -> list[TensorInfo]:
-        outputs = self._compiled.graph.outputs
-        return [_describe(*pair) for pair in zip(self._output_names, outputs, strict=True)]
+        return list(self._description.outputs)
 
     def get_overridable_initializers(self) -> list[TensorInfo]:
         """Constants that the model declares as inputs as well: a run may be fed others in their place.
@@ -90,15 +70,15 @@ class Model:
         They are constants to the compiler all the same. The first run that overrides some compiles the
         model once more, with those as inputs; `Options.fed_initializers` does so from the start.
         """
-        return [_describe(value.name, value) for value in self._compiled.graph.overridable]
+        return list(self._description.overridable)
 
     def get_modelmeta(self) -> ModelMetadata:
         """What the model's file says about it."""
-        return self._compiled.graph.about
+        return self._description.about
 
     def table_rows(self) -> dict[str, int]:
         """How many rows the tables have that inputs pick rows of: the vocabulary of token ids."""
-        return table_rows(self._compiled.graph)
+        return dict(self._description.table_rows)
 
     def run(
         self,
@@ -164,7 +144,7 @@ class Model:
         """
         from dvm_graph.profile import profile_program
 
-        return profile_program(self._program, feeds, repeats, self._compiled.graph.onnx_operators)
+        return profile_program(self._program, feeds, repeats, self._description.onnx_operators)
 
     def report(self) -> Report:
         """Fused subgraphs, kernels, verdicts with reasons and vendor operators; `str()` prints it."""
@@ -201,7 +181,7 @@ class Model:
         seed: int = 0,
     ) -> Comparison:
         """Compares one run with onnxruntime; see `dvm_graph.compare`."""
-        from dvm_graph.compare import compare_model
+        from dvm_graph.comparison import compare_model
 
         return compare_model(self, self._source, feeds, dims or {}, seed)
 
@@ -239,5 +219,8 @@ def optimize(source: Source, options: Options | None = None, **overrides: Any) -
     if options is not None and not isinstance(options, Options):
         raise InputError(f"options are dvm_graph.Options, not a {type(options).__name__}")
     chosen = (options or Options()).changed(overrides)
+    load_compiler()
+    from dvm_graph.rescue import build
+
     compiled, program = build(source, chosen)
     return Model(source, compiled, program, chosen)

@@ -36,7 +36,8 @@ from dvm_graph.errors import (
 from dvm_graph.import_ import import_whole
 from dvm_graph.options import Options
 from dvm_graph.pipeline import Compiled, Source, compile_model, compile_whole
-from dvm_graph.runtime import Program, assemble
+from dvm_graph.runtime import Program
+from dvm_graph.runtime.assemble import assemble
 
 _MOST_ATTEMPTS = 8
 _CAUGHT = (CompileError, ModelError, ShapeError, UnsupportedError)

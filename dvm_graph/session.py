@@ -19,9 +19,10 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from onnxruntime import OrtValue
 
+from dvm_graph.description import TensorInfo
 from dvm_graph.errors import DvmError, InputError
 from dvm_graph.ir import ModelMetadata
-from dvm_graph.model import TensorInfo, optimize
+from dvm_graph.model import optimize
 from dvm_graph.options import Options
 from dvm_graph.runtime import RunOptions
 from dvm_graph.runtime.ort_values import array_over, as_ort, from_ort

@@ -10,20 +10,21 @@ import threading
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from dvm_graph.ir import Value
+from dvm_graph.description import TensorInfo
 from dvm_graph.options import Options
-from dvm_graph.pipeline import Source
-from dvm_graph.rescue import build
 from dvm_graph.runtime import Program
+
+if TYPE_CHECKING:
+    from dvm_graph.pipeline import Source
 
 _MOST = 4
 """Programs that are kept: each may hold the weights once more."""
 
 
 class Variants:
-    def __init__(self, source: Source, options: Options, overridable: Sequence[Value]) -> None:
+    def __init__(self, source: Source, options: Options, overridable: Sequence[TensorInfo]) -> None:
         self._source = source
         self._options = options
         self._names = frozenset(value.name for value in overridable)
@@ -47,6 +48,8 @@ class Variants:
                 options = replace(
                     self._options, fed_initializers=self._options.fed_initializers | fed
                 )
+                from dvm_graph.rescue import build
+
                 program = self._programs[fed] = build(self._source, options)[1]
                 if len(self._programs) > _MOST:
                     self._programs.popitem(last=False)

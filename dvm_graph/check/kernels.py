@@ -47,7 +47,7 @@ from dvm_graph.kernels.plan import (
 )
 from dvm_graph.options import Options
 from dvm_graph.pipeline import Compiled
-from dvm_graph.runtime import assemble
+from dvm_graph.runtime.assemble import assemble
 from dvm_graph.symbolic import evaluate
 
 Array: TypeAlias = np.ndarray[Any, Any]

@@ -26,7 +26,7 @@ from dvm_graph.ir import DType, Node, Value
 from dvm_graph.kernels.plan import DimsStep, LaunchStep, ModelPlan, Storage
 from dvm_graph.options import Options
 from dvm_graph.pipeline import Compiled
-from dvm_graph.runtime import assemble
+from dvm_graph.runtime.assemble import assemble
 
 Array: TypeAlias = np.ndarray[Any, Any]
 

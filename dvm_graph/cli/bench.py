@@ -21,7 +21,7 @@ from dvm_graph.cli.request import (
     working,
 )
 from dvm_graph.cli.tables import print_table
-from dvm_graph.compare import Timing, reference_session, time_model
+from dvm_graph.comparison import Timing, reference_session, time_model
 from dvm_graph.errors import InputError
 from dvm_graph.feeds import random_feeds
 from dvm_graph.model import Model

@@ -13,7 +13,7 @@ from dvm_graph.cli.arrays import load_arrays
 from dvm_graph.cli.dims import DimRanges, all_dims, input_options, text_of
 from dvm_graph.cli.request import Request, answers, each, model_command, print_json, working
 from dvm_graph.cli.tables import print_table
-from dvm_graph.compare import Comparison, OutputComparison, compare_model, reference_session
+from dvm_graph.comparison import Comparison, OutputComparison, compare_model, reference_session
 from dvm_graph.errors import InputError
 from dvm_graph.model import Model
 

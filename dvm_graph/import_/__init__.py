@@ -1,11 +1,8 @@
 """ONNX in, and vendor partitions out; the only importer of `onnx`."""
 
-from dvm_graph.import_.aside import call_aside, in_main_thread
-from dvm_graph.import_.external_data import MappedFile
 from dvm_graph.import_.functions import expand_function, takes
 from dvm_graph.import_.importer import import_onnx
 from dvm_graph.import_.inference import infer_vendor
-from dvm_graph.import_.load_vendor import load_onnxruntime
 from dvm_graph.import_.loading import ImportedModel, load_model
 from dvm_graph.import_.partition import (
     cast_outputs,
@@ -20,18 +17,14 @@ from dvm_graph.import_.vendor_library import import_whole
 
 __all__ = [
     "ImportedModel",
-    "MappedFile",
-    "call_aside",
     "cast_outputs",
     "declared_shape",
     "dtype_of",
     "expand_function",
     "import_onnx",
     "import_whole",
-    "in_main_thread",
     "infer_vendor",
     "load_model",
-    "load_onnxruntime",
     "opset_probes",
     "partition_model",
     "partition_models",

@@ -15,8 +15,6 @@ Replacing a file by another one of the same name changes nothing.
 
 from __future__ import annotations
 
-import mmap
-import os
 from pathlib import Path, PurePosixPath, PureWindowsPath
 from typing import Any
 
@@ -24,49 +22,13 @@ import numpy as np
 import onnx
 
 from dvm_graph.errors import ExternalDataError
+from dvm_graph.process import MappedFile
 
 Bytes = np.ndarray[Any, np.dtype[np.uint8]]
 
 
 _READ_UP_TO = 1 << 20
 """Bytes of a file that is read rather than mapped."""
-
-
-class MappedFile(mmap.mmap):
-    """The pages of a whole file, read-only."""
-
-    _path: Path
-    _descriptor = -1
-    _stamp: tuple[int, int]
-
-    @classmethod
-    def open(cls, path: Path) -> MappedFile:
-        """Raises OSError."""
-        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-        try:
-            file = cls(descriptor, 0, access=mmap.ACCESS_READ)
-        except BaseException:
-            os.close(descriptor)
-            raise
-        file._path, file._descriptor = path, descriptor
-        file._stamp = file._look()
-        return file
-
-    def __del__(self) -> None:
-        if self._descriptor >= 0:
-            os.close(self._descriptor)
-
-    def check(self) -> None:
-        """Raises ExternalDataError if the file was written to since it was mapped."""
-        if self._look() != self._stamp:
-            raise ExternalDataError(
-                f"{str(self._path)!r}, which holds weights, changed since the model was loaded: load "
-                "the model again; private_weights=True makes it independent of the file"
-            )
-
-    def _look(self) -> tuple[int, int]:
-        status = os.fstat(self._descriptor)
-        return status.st_size, status.st_mtime_ns
 
 
 class ExternalData:

@@ -21,10 +21,10 @@ import onnx
 from onnx import helper
 
 from dvm_graph.errors import UnsupportedError
-from dvm_graph.import_.load_vendor import load_onnxruntime
 from dvm_graph.import_.loading import Source
 from dvm_graph.import_.types import read_type
 from dvm_graph.ir import Graph, ModelMetadata, Node, Value
+from dvm_graph.process import load_onnxruntime, vendor_failures
 
 _OPSET = 13
 """Of the Shape nodes that are asked for ranks, where nothing else decides it."""
@@ -32,25 +32,6 @@ _OPSET = 13
 _NO_END = 2**31 - 1
 _Kernel: TypeAlias = tuple[int, int, Mapping[str, frozenset[str]]]
 """First and last version of the operator, and what it takes."""
-
-
-def failures() -> tuple[type[Exception], ...]:
-    """What onnxruntime raises on models and inputs that it refuses."""
-    load_onnxruntime()
-    from onnxruntime.capi import onnxruntime_pybind11_state as state
-
-    return (
-        state.EPFail,
-        state.EngineError,
-        state.Fail,
-        state.InvalidArgument,
-        state.InvalidGraph,
-        state.InvalidProtobuf,
-        state.NotImplemented,
-        state.RuntimeException,
-        RuntimeError,
-        ValueError,
-    )
 
 
 def find_schema(op: str, domain: str, version: int) -> Any | None:
@@ -182,7 +163,7 @@ def import_whole(source: Source) -> Graph:
     options.log_severity_level = 4  # failures are raised
     try:
         session = onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
-    except failures() as error:
+    except vendor_failures() as error:
         raise UnsupportedError(f"onnxruntime refuses it: {error}") from error
     about = session.get_modelmeta()
     graph = Graph()
@@ -240,7 +221,7 @@ def _ask(model: onnx.ModelProto) -> tuple[dict[str, onnx.TypeProto], list[str]]:
         session = onnxruntime.InferenceSession(
             model.SerializeToString(), options, providers=["CPUExecutionProvider"]
         )
-    except failures() as error:
+    except vendor_failures() as error:
         raise UnsupportedError(f"onnxruntime refuses it: {error}") from error
     types, ranks_in_doubt = {}, []
     for port in session.get_outputs():

@@ -17,12 +17,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
-import networkx as nx
 import numpy as np
 
 from dvm_graph.ir.dtypes import DType
+
+if TYPE_CHECKING:
+    import networkx as nx
 
 Dim: TypeAlias = Any
 """int or symbolic expression."""
@@ -131,6 +133,8 @@ class Graph:
     """A directed acyclic multigraph of nodes, with ordered inputs and outputs."""
 
     def __init__(self, name: str = "main") -> None:
+        import networkx as nx  # loads for a while, and models that run have no graph any more
+
         self.name = name
         self.inputs: list[Value] = []
         self.outputs: list[Value] = []
@@ -166,6 +170,8 @@ class Graph:
         order = {node: index for index, node in enumerate(self.digraph.nodes)}
         if self._stands_in_order(order):
             return list(order)
+        import networkx as nx
+
         return list(nx.lexicographical_topological_sort(self.digraph, key=order.__getitem__))
 
     def needed_nodes(self, others: Iterable[Node] = ()) -> list[Node]:

@@ -1,8 +1,6 @@
 """The executor: plans of models become programs that run at the shapes of their inputs."""
 
 from dvm_graph._core import KernelProfile, RunProfile
-from dvm_graph.import_ import load_onnxruntime
-from dvm_graph.runtime.assemble import assemble
 from dvm_graph.runtime.program import CompileTime, KernelListing, Program, RunStatistics
 from dvm_graph.runtime.run_options import RunOptions
 
@@ -14,6 +12,4 @@ __all__ = [
     "RunOptions",
     "RunProfile",
     "RunStatistics",
-    "assemble",
-    "load_onnxruntime",
 ]

@@ -15,7 +15,6 @@ from numpy.typing import NDArray
 
 from dvm_graph import _core
 from dvm_graph.errors import CompileError, InputError, OutOfMemoryError
-from dvm_graph.import_ import MappedFile, load_onnxruntime
 from dvm_graph.ir import DType, Value
 from dvm_graph.kernels.plan import (
     DimsStep,
@@ -28,6 +27,7 @@ from dvm_graph.kernels.plan import (
     VendorStep,
 )
 from dvm_graph.options import Options
+from dvm_graph.process import MappedFile, load_onnxruntime
 from dvm_graph.runtime.program import Port, Program
 
 

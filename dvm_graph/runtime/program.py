@@ -18,8 +18,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from dvm_graph import _core
 from dvm_graph.errors import InputError, OutOfMemoryError
-from dvm_graph.import_ import MappedFile
 from dvm_graph.ir import DType
+from dvm_graph.process import MappedFile
 from dvm_graph.runtime.arrays import as_array
 from dvm_graph.runtime.run_options import RunOptions
 

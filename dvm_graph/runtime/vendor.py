@@ -25,15 +25,13 @@ from dvm_graph.errors import (
     UnsupportedError,
 )
 from dvm_graph.import_ import (
-    call_aside,
     cast_outputs,
-    in_main_thread,
     opset_probes,
     partition_models,
 )
-from dvm_graph.import_.vendor_library import failures
 from dvm_graph.ir import DType, Node, Value
 from dvm_graph.kernels.plan import describe_nodes
+from dvm_graph.process import call_aside, in_main_thread, vendor_failures
 from dvm_graph.runtime.arrays import as_array
 from dvm_graph.runtime.ort_values import FOREIGN, ElementType, from_ort, to_ort
 from dvm_graph.runtime.run_options import RunOptions
@@ -41,7 +39,7 @@ from dvm_graph.runtime.vendor_session import VendorSession
 
 Partition = Callable[[list[Any], RunOptions | None], list[Any]]
 
-FAILURES = failures()
+FAILURES = vendor_failures()
 """What onnxruntime raises on models and inputs that it refuses."""
 
 

@@ -17,7 +17,7 @@ from typing import TypeVar
 import onnxruntime
 
 from dvm_graph import _core
-from dvm_graph.import_ import call_aside, in_main_thread
+from dvm_graph.process import call_aside, in_main_thread
 from dvm_graph.runtime.program import SECONDS_AT_EXIT
 from dvm_graph.runtime.run_options import RunOptions
 

@@ -19,7 +19,7 @@ from onnx import numpy_helper
 
 import dvm_graph
 from dvm_graph import _core
-from dvm_graph.compare import compare_output
+from dvm_graph.comparison import compare_output
 from dvm_graph.errors import InputError
 from tests.tolerances import assert_close
 

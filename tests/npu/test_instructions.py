@@ -23,7 +23,7 @@ from dvm_graph import _core
 from dvm_graph.ir import DType
 from dvm_graph.kernels.plan import KernelKind, KernelPlan, PlanNode
 from dvm_graph.options import Options
-from dvm_graph.runtime import assemble
+from dvm_graph.runtime.assemble import assemble
 from tests.runtime.plans import PlanBuilder, call
 from tests.tolerances import assert_close
 

@@ -19,7 +19,8 @@ from dvm_graph.errors import (
     ShapeError,
 )
 from dvm_graph.options import Options
-from dvm_graph.runtime import Program, assemble
+from dvm_graph.runtime import Program
+from dvm_graph.runtime.assemble import assemble
 from tests.runtime.plans import I64, PlanBuilder, call
 
 OPTIONS = Options(cores=2)

@@ -12,7 +12,8 @@ import dvm_graph
 from dvm_graph.ir import DType
 from dvm_graph.kernels.plan import Storage
 from dvm_graph.options import Options
-from dvm_graph.runtime import Program, assemble
+from dvm_graph.runtime import Program
+from dvm_graph.runtime.assemble import assemble
 from tests.runtime.plans import F32, I64, PlanBuilder, call
 
 OPTIONS = Options(cores=2)

@@ -15,7 +15,7 @@ from dvm_graph.errors import ExecutionError, ShapeError, UnsupportedError
 from dvm_graph.ir import DType, Node, Value
 from dvm_graph.kernels.plan import ModelPlan, Storage, VendorStep
 from dvm_graph.options import Options
-from dvm_graph.runtime import assemble
+from dvm_graph.runtime.assemble import assemble
 from tests.runtime.plans import F32, I64, PlanBuilder, call
 
 OPTIONS = Options(cores=2)

@@ -11,7 +11,7 @@ from onnx import parser
 
 import dvm_graph
 from dvm_graph.check import float64_outputs
-from dvm_graph.compare import compare_model, compare_output
+from dvm_graph.comparison import compare_model, compare_output
 
 SOURCE = parser.parse_model(
     """<ir_version: 9, opset_import: ["" : 20]>

@@ -20,7 +20,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from dvm_graph.errors import DvmError, InputError, UnsupportedError
 from dvm_graph.feeds import random_feeds
-from dvm_graph.runtime import load_onnxruntime
+from dvm_graph.process import load_onnxruntime, vendor_failures
 
 if TYPE_CHECKING:
     import onnxruntime
@@ -235,8 +235,6 @@ def reference_session(
     load_onnxruntime()
     import onnxruntime as ort
 
-    from dvm_graph.runtime.vendor import FAILURES
-
     options = ort.SessionOptions()
     options.log_severity_level = 3
     if threads is not None:
@@ -251,7 +249,7 @@ def reference_session(
         model = str(Path(source))
     try:
         return ort.InferenceSession(model, options, providers=["CPUExecutionProvider"])
-    except FAILURES as error:
+    except vendor_failures() as error:
         raise UnsupportedError(f"onnxruntime does not run this model: {error}") from error
 
 

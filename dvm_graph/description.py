@@ -1,0 +1,60 @@
+"""What users may ask of a model besides running it: its inputs and outputs, and what its file says.
+
+It holds only text and numbers, so that a model can be asked without its graph.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from dvm_graph.ir import Graph, ModelMetadata, Value
+
+
+@dataclass(frozen=True, slots=True)
+class TensorInfo:
+    """An input or output, as onnxruntime's `NodeArg` describes it."""
+
+    name: str
+    shape: tuple[int | str, ...]
+    """Extents; dynamic ones by name or expression."""
+    type: str
+    """For example "tensor(float)"."""
+
+    def __str__(self) -> str:
+        return f"{self.name} {self.type}[{', '.join(map(str, self.shape))}]"
+
+
+@dataclass(frozen=True, slots=True)
+class Description:
+    inputs: tuple[TensorInfo, ...]
+    outputs: tuple[TensorInfo, ...]
+    overridable: tuple[TensorInfo, ...]
+    """Constants that the model declares as inputs as well."""
+    about: ModelMetadata
+    table_rows: Mapping[str, int]
+    """See `feeds.table_rows`."""
+    onnx_operators: Mapping[str, str]
+    """Of the ONNX nodes, by name."""
+
+
+def describe(graph: Graph) -> Description:
+    """The description of a compiled graph."""
+    from dvm_graph.feeds import table_rows
+
+    return Description(
+        tuple(_describe(value.name, value) for value in graph.inputs),
+        tuple(_describe(*pair) for pair in zip(graph.output_names, graph.outputs, strict=True)),
+        tuple(_describe(value.name, value) for value in graph.overridable),
+        graph.about,
+        table_rows(graph),
+        graph.onnx_operators,
+    )
+
+
+def _describe(name: str, value: Value) -> TensorInfo:
+    from dvm_graph.import_ import declared_shape, type_text
+
+    dims = declared_shape(value) if value.shape is None else value.shape
+    shape = tuple(dim if isinstance(dim, int) else str(dim) for dim in dims)
+    return TensorInfo(name, shape, type_text(value))

@@ -1,0 +1,52 @@
+"""Loads modules that take long when they are needed: whole, or not at all.
+
+sympy, networkx and onnx, which the compiler stands on, load for a good part of a second, and so does
+onnxruntime. What a signal handler raises in the middle of it (Ctrl-C, an alarm) would leave modules half
+made that Python does not make again, and everything that needs them would fail from then on.
+"""
+
+from __future__ import annotations
+
+import importlib
+import threading
+
+from dvm_graph.process.aside import call_aside, in_main_thread
+
+_LOADED: dict[str, threading.Event] = {}
+
+
+def load_onnxruntime() -> None:
+    """Makes `import onnxruntime` a mere look-up."""
+    _load("onnxruntime")
+
+
+def load_compiler() -> None:
+    """Makes imports of the compiler's rooms mere look-ups."""
+    _load("dvm_graph.rescue")
+
+
+def vendor_failures() -> tuple[type[Exception], ...]:
+    """What onnxruntime raises on models and inputs that it refuses."""
+    load_onnxruntime()
+    from onnxruntime.capi import onnxruntime_pybind11_state as state
+
+    return (
+        state.EPFail,
+        state.EngineError,
+        state.Fail,
+        state.InvalidArgument,
+        state.InvalidGraph,
+        state.InvalidProtobuf,
+        state.NotImplemented,
+        state.RuntimeException,
+        RuntimeError,
+        ValueError,
+    )
+
+
+def _load(module: str) -> None:
+    loaded = _LOADED.setdefault(module, threading.Event())
+    if loaded.is_set() or not in_main_thread():
+        return
+    call_aside(lambda: importlib.import_module(module), lambda: None)
+    loaded.set()

@@ -1,0 +1,46 @@
+"""Pages of files that stay where they are, and whether somebody wrote to them since."""
+
+from __future__ import annotations
+
+import mmap
+import os
+from pathlib import Path
+
+from dvm_graph.errors import ExternalDataError
+
+
+class MappedFile(mmap.mmap):
+    """The pages of a whole file, read-only."""
+
+    _path: Path
+    _descriptor = -1
+    _stamp: tuple[int, int]
+
+    @classmethod
+    def open(cls, path: Path) -> MappedFile:
+        """Raises OSError."""
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            file = cls(descriptor, 0, access=mmap.ACCESS_READ)
+        except BaseException:
+            os.close(descriptor)
+            raise
+        file._path, file._descriptor = path, descriptor
+        file._stamp = file._look()
+        return file
+
+    def __del__(self) -> None:
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
+
+    def check(self) -> None:
+        """Raises ExternalDataError if the file was written to since it was mapped."""
+        if self._look() != self._stamp:
+            raise ExternalDataError(
+                f"{str(self._path)!r}, which holds weights, changed since the model was loaded: load "
+                "the model again; private_weights=True makes it independent of the file"
+            )
+
+    def _look(self) -> tuple[int, int]:
+        status = os.fstat(self._descriptor)
+        return status.st_size, status.st_mtime_ns

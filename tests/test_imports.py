@@ -1,0 +1,90 @@
+"""What `import dvm_graph` loads, and that the names it loads late are what they were."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import json
+import pickle
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import dvm_graph
+
+SLOW = {"click", "ml_dtypes", "networkx", "numpy", "onnx", "onnxruntime", "rich", "sympy", "google"}
+"""Modules that take long to load."""
+STUB = Path(dvm_graph.__file__).with_suffix(".pyi")
+
+
+def loaded_by(code: str) -> set[str]:
+    """The slow modules that a fresh interpreter has loaded behind some code."""
+    code += "\nimport json, sys; print(json.dumps(list(sys.modules)))"
+    done = subprocess.run(
+        [sys.executable, "-c", code], check=True, capture_output=True, text=True, timeout=120
+    )
+    return SLOW & {name.split(".")[0] for name in json.loads(done.stdout.splitlines()[-1])}
+
+
+def test_the_package_loads_nothing_slow() -> None:
+    assert loaded_by("import dvm_graph; dir(dvm_graph)") == set()
+
+
+def test_options_and_errors_load_nothing_slow() -> None:
+    assert loaded_by("from dvm_graph import Options, DvmError; Options(cores=2)") == set()
+
+
+def test_a_model_is_known_without_the_compiler() -> None:
+    assert loaded_by("from dvm_graph import Model, optimize, RunOptions") == {"ml_dtypes", "numpy"}
+
+
+def test_dims_load_when_a_model_is_compiled() -> None:
+    assert "sympy" in loaded_by("import dvm_graph.symbolic")
+
+
+def _names() -> dict[str, str]:
+    """The public names of the stub and their modules, as a type checker sees them."""
+    statements = ast.parse(STUB.read_text(encoding="utf-8")).body
+    return {
+        alias.asname or "": str(statement.module)
+        for statement in statements
+        if isinstance(statement, ast.ImportFrom)
+        for alias in statement.names
+    }
+
+
+@pytest.mark.parametrize("name", _names())
+def test_public_names(name: str) -> None:
+    module = importlib.import_module(_names()[name])
+    value = getattr(dvm_graph, name)
+    assert value is getattr(module, name)
+    assert name in dvm_graph.__all__
+    assert name in dir(dvm_graph)
+
+
+def test_no_public_name_is_a_module_of_the_package() -> None:
+    """Importing the module would put it in the name's place."""
+    modules = {path.stem for path in STUB.parent.iterdir()}
+    assert modules & set(dvm_graph.__all__) == set()
+
+
+def test_star_import() -> None:
+    names: dict[str, Any] = {}
+    exec("from dvm_graph import *", names)
+    assert set(_names()) <= set(names)
+
+
+def test_unknown_names() -> None:
+    with pytest.raises(AttributeError, match="'dvm_graph' has no attribute 'optimise'"):
+        _ = dvm_graph.optimise  # type: ignore[attr-defined]
+    with pytest.raises(ImportError, match="optimise"):
+        exec("from dvm_graph import optimise")
+
+
+@pytest.mark.parametrize("value", [dvm_graph.Options(cores=1), dvm_graph.InputError("no")])
+def test_pickles(value: Any) -> None:
+    assert type(pickle.loads(pickle.dumps(value))) is type(value)
+    assert pickle.loads(pickle.dumps(type(value))) is type(value)
