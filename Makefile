@@ -11,12 +11,13 @@ CPP_FILES = $(shell git ls-files -- '*.cpp' '*.h')
 BASE_MODELS := bert gpt2 vit llama llama_decode qwen3 qwen3_decode mmoe resnet mobilenet convnext unet
 
 .DEFAULT_GOAL := help
+.NOTPARALLEL:  # targets install into one environment
 .PHONY: help conformance demo test test-cpp test-torch test-trained lint fuzz golden bench bench-docs docs models-base sanitize clean
 
 help: ## List the targets.
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 16
 
-demo: $(VENV)/.package ## Build, optimise the tiny BERT, compare with onnxruntime over many shapes.
+demo: $(VENV)/.native ## Build, optimise the tiny BERT, compare with onnxruntime over many shapes.
 	$(RUN) -m demo
 
 test: $(VENV)/.package ## Run the tests that need no torch.
@@ -83,14 +84,29 @@ $(VENV)/.python:
 	$(PYTHON) -m venv $(VENV)
 	@touch $@
 
-$(VENV)/.package: pyproject.toml $(VENV)/.python
+$(VENV)/.libraries: pyproject.toml $(VENV)/.python
 	@$(RUN) .ci/check_toolchain.py compiler
 	@echo "Installing libraries into $(VENV), once."
 	@$(PIP) 'pygraphviz>=2.0' || { $(RUN) .ci/check_toolchain.py graphviz; exit 1; }
 	$(PIP) 'scikit-build-core>=1.1' 'nanobind>=3.1' cmake ninja
 	$(PIP) $$($(RUN) .ci/extra.py dependencies) $$($(RUN) .ci/extra.py test)
+	@touch $@
+
+# Builds the C++ core with the code of some instruction-set levels, and the other rooms, in one folder:
+# $(call build-core,<all, or native for this machine's alone>)
+define build-core
 	@echo "Building the C++ core: some minutes, once."
-	@$(RUN) .ci/building.py $(PIP) -vv --no-build-isolation --no-deps --editable .
+	@$(RUN) .ci/building.py $(PIP) -vv --no-build-isolation --no-deps \
+	    --config-settings=cmake.define.DVM_LEVELS=$(1) --editable .
+endef
+
+$(VENV)/.package: $(VENV)/.libraries
+	$(call build-core,all)
+	@touch $@ $(VENV)/.native
+
+# Enough to run models here; what needs the other levels, too, finds this much built.
+$(VENV)/.native: $(VENV)/.libraries
+	$(call build-core,native)
 	@touch $@
 
 $(VENV)/.lint: pyproject.toml $(VENV)/.python
@@ -105,11 +121,11 @@ $(VENV)/.torch: pyproject.toml $(VENV)/.python
 	@touch $@
 
 # Without what these packages ask for: torch, and an OpenCV that needs libraries of a desktop.
-$(VENV)/.trained: pyproject.toml $(VENV)/.package
+$(VENV)/.trained: $(VENV)/.package
 	$(PIP) --no-deps rapidocr-onnxruntime==1.4.4 silero-vad==6.2.3
 	$(PIP) $$($(RUN) .ci/extra.py trained)
 	@touch $@
 
-$(VENV)/.bench: pyproject.toml $(VENV)/.package $(VENV)/.torch
+$(VENV)/.bench: $(VENV)/.package $(VENV)/.torch
 	$(PIP) $$($(RUN) .ci/extra.py bench)
 	@touch $@

@@ -206,10 +206,7 @@ def _builder(options: Options) -> _core.ModelBuilder:
             f"option cores is {options.cores}, but this process may use {_core.available_cores()} CPUs: "
             f"at most {most}, {CORES_PER_CPU} for each"
         )
-    levels = _core.simd_levels()
-    if options.simd is not None and options.simd not in levels:
-        raise InputError(f"simd is {options.simd!r}, but this machine has {', '.join(levels)}")
-    level = options.simd or levels[0]
+    level = _level(options.simd)
     if options.precision == "bf16" and level not in _core.bf16_levels():
         raise InputError(
             f"precision='bf16' needs a CPU with AVX512-BF16, which {level} on this machine lacks; "
@@ -224,6 +221,20 @@ def _builder(options: Options) -> _core.ModelBuilder:
         raise OutOfMemoryError(
             f"no memory for local_bytes={options.local_bytes} on every core"
         ) from error
+
+
+def _level(simd: str | None) -> str:
+    """The instruction-set level to run with: the one asked for, or the best."""
+    levels = _core.simd_levels()
+    built = ", ".join(_core.built_levels())
+    more = "`make test` and wheels build the code of every level (CMake's DVM_LEVELS=all)"
+    if not levels:
+        raise InputError(f"this build has code for {built}, which this CPU does not run; {more}")
+    if simd is not None and simd not in levels:
+        raise InputError(
+            f"simd is {simd!r}, but this machine has {', '.join(levels)}, of the levels that were built: {built}; {more}"
+        )
+    return simd or levels[0]
 
 
 def _touched(plan: ModelPlan) -> Iterator[int]:

@@ -534,6 +534,10 @@ void bind_runtime(nb::module_& module) {
       },
       "Instruction-set levels of the host device on this machine, best first.");
   module.def(
+      "built_levels",
+      [] { return std::vector<std::string>(built_levels().begin(), built_levels().end()); },
+      "Those that this build has code for, whether this machine runs them or not.");
+  module.def(
       "bf16_levels",
       [] {
         std::vector<std::string> names;

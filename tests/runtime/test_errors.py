@@ -318,3 +318,11 @@ def test_a_plan_that_writes_an_input() -> None:
 def test_unknown_level() -> None:
     with pytest.raises(InputError, match="simd is 'mmx', but this machine has "):
         assemble(masked().plan, Options(simd="mmx"))
+
+
+def test_build_for_another_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+    """`make demo` builds for its machine alone; the folder may come to an older one."""
+    monkeypatch.setattr(_core, "simd_levels", list)
+    monkeypatch.setattr(_core, "built_levels", lambda: ["x86-64-v4"])
+    with pytest.raises(InputError, match="code for x86-64-v4, which this CPU does not run"):
+        assemble(masked().plan, Options())

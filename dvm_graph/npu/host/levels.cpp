@@ -3,8 +3,11 @@
 #include <algorithm>
 #include <array>
 #include <fstream>
+#include <stdexcept>
 #include <string>
 #include <vector>
+
+#include "npu/host/cpu.h"
 
 namespace dvm {
 namespace {
@@ -21,40 +24,48 @@ struct LevelCode {
   bool multiplies_bf16 = false;
 };
 
-#define DVM_LEVEL_CODE(level, name, supported)                                                  \
+#define DVM_LEVEL_CODE(level, name)                                                             \
   LevelCode {                                                                                   \
-    name, supported, &level::level_info, &level::limits, &level::run_joined, {                  \
+    name, runs_##level(), &level::level_info, &level::limits, &level::run_joined, {             \
       &level::fill_arithmetic, &level::fill_math, &level::fill_conversion, &level::fill_reduce, \
           &level::fill_dma, &level::fill_cube, &level::fill_window, &level::fill_half           \
     }                                                                                           \
   }
 
+// Best first. The build says by DVM_BUILT_... which levels it has code for.
 std::vector<LevelCode> compiled_levels() {
-#if defined(__x86_64__)
-  __builtin_cpu_init();
-  const bool v3 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
-                  __builtin_cpu_supports("f16c") && __builtin_cpu_supports("bmi2");
-  const bool v4 = v3 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-                  __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl") &&
-                  __builtin_cpu_supports("avx512cd");
-  LevelCode avx512 = DVM_LEVEL_CODE(x86_64_v4, "x86-64-v4", v4);
-  avx512.multiplies_bf16 = v4 && __builtin_cpu_supports("avx512bf16");
-  if (avx512.multiplies_bf16) avx512.fill[7] = &x86_64_v4_bf16::fill_half;
-  return {avx512, DVM_LEVEL_CODE(x86_64_v3, "x86-64-v3", v3),
-          DVM_LEVEL_CODE(x86_64, "x86-64", true)};
-#else
-  return {DVM_LEVEL_CODE(portable, "portable", true)};
+  std::vector<LevelCode> compiled;
+#if defined(DVM_BUILT_x86_64_v4)
+  compiled.push_back(DVM_LEVEL_CODE(x86_64_v4, "x86-64-v4"));
 #endif
+#if defined(DVM_BUILT_x86_64_v4_bf16)
+  if (runs_x86_64_v4_bf16()) {
+    compiled.back().multiplies_bf16 = true;
+    compiled.back().fill[7] = &x86_64_v4_bf16::fill_half;
+  }
+#endif
+#if defined(DVM_BUILT_x86_64_v3)
+  compiled.push_back(DVM_LEVEL_CODE(x86_64_v3, "x86-64-v3"));
+#endif
+#if defined(DVM_BUILT_x86_64)
+  compiled.push_back(DVM_LEVEL_CODE(x86_64, "x86-64"));
+#endif
+#if defined(DVM_BUILT_portable)
+  compiled.push_back(DVM_LEVEL_CODE(portable, "portable"));
+#endif
+  return compiled;
 }
 
 struct Tables {
   std::vector<InstructionTable> tables;
   std::vector<Level> levels;
+  std::vector<std::string_view> built;
 
   Tables() {
     const std::vector<LevelCode> compiled = compiled_levels();
     tables.reserve(compiled.size());
     for (const LevelCode& code : compiled) {
+      built.push_back(code.name);
       if (!code.supported) continue;
       InstructionTable& table = tables.emplace_back();
       table.name = code.name;
@@ -84,14 +95,23 @@ int64_t cache_bytes(int level) {
   return 0;
 }
 
-}  // namespace
-
-std::span<const Level> available_levels() {
+const Tables& tables() {
   static const Tables tables;
-  return tables.levels;
+  return tables;
 }
 
-const InstructionTable& best_table() { return *available_levels().front().table; }
+}  // namespace
+
+std::span<const Level> available_levels() { return tables().levels; }
+
+std::span<const std::string_view> built_levels() { return tables().built; }
+
+const InstructionTable& best_table() {
+  if (available_levels().empty()) {
+    throw std::runtime_error("this CPU runs no instruction-set level that was built");
+  }
+  return *available_levels().front().table;
+}
 
 const InstructionTable* table_by_name(std::string_view name) {
   for (const Level& level : available_levels()) {

@@ -16,9 +16,13 @@ struct Level {
   const Limits* limits;
 };
 
-// The levels this CPU supports, best first; never empty.
+// The levels this CPU supports, best first. Empty where the build was for another machine alone.
 std::span<const Level> available_levels();
 
+// The names of all that this build has code for, best first.
+std::span<const std::string_view> built_levels();
+
+// The best of those available; throws std::runtime_error where there are none.
 const InstructionTable& best_table();
 
 // The table of an available level ("x86-64", "x86-64-v3", "x86-64-v4", "portable"); null if there

@@ -1,0 +1,19 @@
+// The build's question what this machine needs: prints the best level that its CPU runs, and what
+// goes with it, as a list of CMake. A program of its own, compiled and run where DVM_LEVELS is
+// `native`.
+#include <cstdio>
+
+#include "npu/host/cpu.h"
+
+int main() {
+#if defined(__x86_64__)
+  const char* const levels = dvm::runs_x86_64_v4_bf16() ? "x86-64-v4;x86-64-v4-bf16"
+                             : dvm::runs_x86_64_v4()    ? "x86-64-v4"
+                             : dvm::runs_x86_64_v3()    ? "x86-64-v3"
+                                                        : "x86-64";
+#else
+  const char* const levels = "portable";
+#endif
+  std::fputs(levels, stdout);
+  return 0;
+}
