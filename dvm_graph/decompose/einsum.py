@@ -1,8 +1,9 @@
 """Einsum as transposes, reductions and matrix products.
 
 Operands are contracted pairwise from the left. Labels of a pair fall into four groups: in both
-operands and needed later (batch), in both and not (contracted), in one only. A label repeated
-within one operand (a diagonal) is left to the vendor.
+operands and needed later (batch), in both and not (contracted), in one only. An extent of 1 stands for
+any: where it is contracted with another one, the other operand is summed over that label alone. A label
+repeated within one operand (a diagonal) is left to the vendor.
 """
 
 from __future__ import annotations
@@ -86,7 +87,17 @@ def _only_needed(builder: Builder, term: _Term, needed: set[str]) -> _Term:
     return _Term(builder.reshape(value, dims), kept)
 
 
+def _narrowed(builder: Builder, term: _Term, other: _Term, needed: set[str]) -> _Term:
+    """Without the labels to contract that are 1 here and not in the other term."""
+    spread = {label for label in other.labels if label not in needed and other.dim(label) != 1}
+    kept = tuple(label for label in term.labels if label not in spread or term.dim(label) != 1)
+    if kept == term.labels:
+        return term
+    return _Term(builder.reshape(term.value, tuple(term.dim(label) for label in kept)), kept)
+
+
 def _contracted(builder: Builder, left: _Term, right: _Term, needed: set[str]) -> _Term:
+    left, right = _narrowed(builder, left, right, needed), _narrowed(builder, right, left, needed)
     left = _only_needed(builder, left, needed | set(right.labels))
     right = _only_needed(builder, right, needed | set(left.labels))
     shared = [label for label in left.labels if label in right.labels]

@@ -15,7 +15,7 @@ basic operators (`domain` is `BASIC`, `op` a key of `ir.operators.OPERATORS`).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -31,6 +31,8 @@ Dim: TypeAlias = Any
 Shape: TypeAlias = tuple[Dim, ...]
 BASIC = "dvm"
 
+
+_NOBODY: Set[Any] = frozenset()
 
 _NO_VERSION = 2**63 - 1
 """Where the file has none."""
@@ -195,9 +197,13 @@ class Graph:
             for value in node.inputs
         )
 
-    def users(self, value: Value) -> tuple[Node, ...]:
-        """Nodes that use a value, each once."""
-        return tuple(self._users.get(value, ()))
+    def users(self, value: Value) -> Set[Node]:
+        """Nodes that use a value, each once, in the order of their first use: what there is now, so
+        whoever changes the graph while he goes through it takes a copy. (A copy each time would make
+        passes quadratic: a constant may have as many users as the graph has nodes.)
+        """
+        users = self._users.get(value)
+        return _NOBODY if users is None else users.keys()
 
     def values(self) -> Iterator[Value]:
         """Every value: inputs, then constants and results in node order."""
@@ -272,7 +278,7 @@ class Graph:
 
     def replace_uses(self, old: Value, new: Value) -> None:
         """Every use of `old`, as operand or graph output, becomes one of `new`."""
-        for node in self.users(old):
+        for node in tuple(self.users(old)):
             self.set_inputs(node, [new if value is old else value for value in node.inputs])
         self.outputs = [new if value is old else value for value in self.outputs]
 

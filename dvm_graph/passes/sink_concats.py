@@ -33,7 +33,7 @@ def sink_concats(graph: Graph, facts: Facts) -> bool:
         node = waiting.pop()
         if node not in graph.digraph or graph.is_output(node.output):
             continue
-        users = graph.users(node.output)
+        users = tuple(graph.users(node.output))
         plans = [_divide(user, node, builder) for user in users]
         if not users or len(node.inputs) > _MOST_PARTS or None in plans:
             continue

@@ -151,4 +151,4 @@ def _produced_by(value: Value, op: str) -> Node | None:
 
 
 def _only_used_by(value: Value, users: set[Node], graph: Graph) -> bool:
-    return not graph.is_output(value) and set(graph.users(value)) <= users
+    return not graph.is_output(value) and graph.users(value) <= users
