@@ -12,7 +12,7 @@ BASE_MODELS := bert gpt2 vit llama llama_decode qwen3 qwen3_decode mmoe resnet m
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:  # targets install into one environment
-.PHONY: help conformance demo test test-cpp test-torch test-trained lint fuzz golden bench bench-docs docs models-base sanitize clean
+.PHONY: help conformance demo test test-cpp test-torch test-trained lint fuzz golden bench bench-docs docs models-base models-zoo sanitize clean
 
 help: ## List the targets.
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 16
@@ -45,7 +45,7 @@ fuzz: $(VENV)/.package ## Random models against onnxruntime; FUZZ='--count 5000 
 golden: $(VENV)/.package ## Rewrite the golden files from what the passes print now.
 	$(RUN) -m pytest -q -m golden --ignore=tests/torch --ignore=tests/trained tests --update-golden
 
-bench: $(VENV)/.package $(VENV)/.bench models-base ## Compare with other engines; BENCH='--quick' and the like.
+bench: $(VENV)/.package $(VENV)/.bench models-base models-zoo ## Compare with other engines; BENCH='--quick' and the like.
 	$(RUN) -c 'import dvm_graph'
 	$(RUN) -m benchmarks all $(BENCH)
 
@@ -57,6 +57,9 @@ bench-docs: $(VENV)/.package $(VENV)/.bench ## Take the results of `make bench` 
 
 docs: $(VENV)/.package ## Write the generated pages of docs/.
 	$(RUN) -m docs.generate
+
+models-zoo: $(VENV)/.torch ## Export the architectures of the zoo to build/models.
+	$(RUN) -m models.export --zoo --size base --skip-existing
 
 models-base: $(VENV)/.torch ## Export the models at their base sizes to build/models.
 	$(RUN) -m models.export $(BASE_MODELS) --size base --skip-existing

@@ -17,8 +17,10 @@ import click
 from rich.console import Console
 from rich.progress import MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from benchmarks import models, operators, stream, zoo
+from benchmarks import memory_bound, models, operators, stream
+from benchmarks.cpus import this_machine
 from benchmarks.engines import DEFAULT, ENGINES
+from benchmarks.first import first_measured, first_table
 from benchmarks.measure import run_workload
 from benchmarks.paired import lowest, of_workload, workloads
 from benchmarks.process import Setting, Worker, missing
@@ -29,6 +31,7 @@ from benchmarks.workload import Workload, narrowed
 from models import base_path
 
 _QUICK_MODELS = ("bert", "llama_decode", "resnet")
+_QUICK_ZOO = ("mobilenet_v3", "yolo", "conformer", "resnet_int8")
 _COMPILED_MODELS = ("bert", "gpt2", "mmoe", "llama_decode", "resnet")
 """Shown to Inductor, which compiles a model for a minute; every model if it is asked for by name."""
 _RECOMPILED_MODELS = ("bert", "mmoe")
@@ -116,7 +119,13 @@ def _request(
         raise click.UsageError("--repeats is at least 1")
     if threads < 1:
         raise click.UsageError("--threads is at least 1")
-    _read(output)  # what the run would add to, while there is time to choose another folder
+    cpu, _ = this_machine()
+    there = _read(
+        output
+    ).cpu  # what the run would add to, while there is time to choose another folder
+    if there not in ("", cpu):
+        message = f"{output} holds results of {there}, this is {cpu}: give another --output"
+        raise click.UsageError(message)
     setting = Setting(threads, dict(_interpreter(text) for text in interpreters))
     return Request(chosen, setting, repeats, quick, seed, static_shapes, output)
 
@@ -156,12 +165,12 @@ def operators_command(datasets: str, count: int, **options: Any) -> None:
     _operators(_request(**options), _chosen(datasets, operators.DATASETS), count)
 
 
-@main.command("zoo")
+@main.command("memory-bound")
 @_shared_options
-@click.option("--datasets", default=",".join(zoo.ZOO), show_default=True)
-def zoo_command(datasets: str, **options: Any) -> None:
+@click.option("--datasets", default=",".join(memory_bound.OPERATORS), show_default=True)
+def memory_bound_command(datasets: str, **options: Any) -> None:
     """Memory-bound operators at awkward extents."""
-    _zoo(_request(**options), _chosen(datasets, zoo.ZOO))
+    _memory_bound(_request(**options), _chosen(datasets, memory_bound.OPERATORS))
 
 
 @main.command("models")
@@ -170,6 +179,14 @@ def zoo_command(datasets: str, **options: Any) -> None:
 def models_command(names: str, **options: Any) -> None:
     """Whole models over a grid of dims."""
     _models(_request(**options), names)
+
+
+@main.command("zoo")
+@_shared_options
+@click.option("--models", "names", default="", help=f"Of {','.join(models.ZOO)}; default: all.")
+def zoo_command(names: str, **options: Any) -> None:
+    """Architectures of many kinds, each over a few shapes."""
+    _zoo(_request(**options), names)
 
 
 @main.command("stream")
@@ -202,8 +219,9 @@ def all_command(**options: Any) -> None:
     """Every part."""
     request = _request(**options)
     _operators(request, list(operators.DATASETS), operators.COUNT)
-    _zoo(request, list(zoo.ZOO))
+    _memory_bound(request, list(memory_bound.OPERATORS))
     _models(request, "")
+    _zoo(request, "")
     _stream(request, "bert", 2000, stream.MAX_BATCH, stream.SEQUENCES)
 
 
@@ -214,12 +232,18 @@ def all_command(**options: Any) -> None:
 def document(output: Path) -> None:
     """Takes the results in OUTPUT into docs/performance.md."""
     results = _read(output)
+    if not results.cpu:
+        raise click.UsageError(f"{output} does not say what CPU its results are of: run again")
+    folder = _DOCS / "performance" / results.cpu
     found = sections(results)
-    for part, paths in write_plots(results, _DOCS / "performance").items():
-        links = (f"![{path.stem}](performance/{path.name})" for path in paths)
+    if first := first_measured(results, folder / "first.csv"):
+        found["zoo-first"] = first_table(first, results.parts.get("zoo", ())).markdown()
+    for part, paths in write_plots(results, folder).items():
+        links = (f"![{path.stem}](performance/{results.cpu}/{path.name})" for path in paths)
         found[f"{part}-plots"] = "\n".join(links)
     page = _DOCS / "performance.md"
-    page.write_text(fill_regions(page.read_text(encoding="utf-8"), found), encoding="utf-8")
+    text = fill_regions(page.read_text(encoding="utf-8"), found, results.cpu)
+    page.write_text(text, encoding="utf-8")
     _CONSOLE.print(f"written: {page} and its plots")
 
 
@@ -239,10 +263,11 @@ def _operators(request: Request, datasets: Sequence[str], count: int) -> None:
     _run(request, "operators", chosen)
 
 
-def _zoo(request: Request, datasets: Sequence[str]) -> None:
+def _memory_bound(request: Request, datasets: Sequence[str]) -> None:
     graphs = request.output / "graphs"
-    chosen = [zoo.workload(name, request.seed, request.quick, graphs) for name in datasets]
-    _run(request, "zoo", chosen)
+    make = memory_bound.workload
+    chosen = [make(name, request.seed, request.quick, graphs) for name in datasets]
+    _run(request, "memory-bound", chosen)
 
 
 def _models(request: Request, names: str) -> None:
@@ -250,6 +275,13 @@ def _models(request: Request, names: str) -> None:
     chosen = _chosen(names, models.GRIDS) if names else list(default)
     _require_exports(chosen)
     _run(request, "models", [models.workload(name, request.seed, request.quick) for name in chosen])
+
+
+def _zoo(request: Request, names: str) -> None:
+    default = _QUICK_ZOO if request.quick else tuple(models.ZOO)
+    chosen = _chosen(names, models.ZOO) if names else list(default)
+    _require_exports(chosen)
+    _run(request, "zoo", [models.workload(name, request.seed, request.quick) for name in chosen])
 
 
 def _again(request: Request, below: float) -> None:
@@ -272,11 +304,11 @@ def _again(request: Request, below: float) -> None:
 
 def _whole(request: Request, part: str, name: str, count: int) -> Workload:
     graphs = request.output / "graphs"
-    if part == "models":
+    if part in ("models", "zoo"):
         _require_exports([name])
         return models.workload(name, request.seed, quick=False)
-    if part == "zoo":
-        return zoo.workload(name, request.seed, False, graphs)
+    if part == "memory-bound":
+        return memory_bound.workload(name, request.seed, False, graphs)
     if name in operators.DATASETS:
         return operators.workload(name, request.seed, count, graphs)
     return operators.constant_weight_workload(request.seed, graphs)
@@ -306,7 +338,9 @@ def _limited(request: Request, workload: Workload) -> Workload:
 
 def _require_exports(names: Sequence[str]) -> None:
     if absent := [name for name in names if not base_path(name).exists()]:
-        raise click.UsageError(f"no base export of {', '.join(absent)}: run `make models-base`")
+        raise click.UsageError(
+            f"no base export of {', '.join(absent)}: run `make models-base models-zoo`"
+        )
 
 
 def _run(request: Request, part: str, chosen: Sequence[Workload]) -> None:
@@ -368,6 +402,7 @@ def _read(folder: Path) -> Results:
 
 def _finish(request: Request, part: str) -> None:
     """Prints the part's tables and writes everything that is made of the CSV files."""
+    (request.output / "cpu").write_text(f"{this_machine()[0]}\n", encoding="utf-8")
     (request.output / "environment.md").write_text(_environment(request), encoding="utf-8")
     (request.output / f"{part}.command").write_text(_command(), encoding="utf-8")
     results = _read(request.output)
@@ -391,7 +426,7 @@ def _environment(request: Request) -> str:
     absent = [f"{name} ({reason})" for name, reason in reasons.items() if reason]
     return "\n".join(
         (
-            f"* machine: {_processor()}, {request.setting.threads} threads",
+            f"* machine: {' of family '.join(reversed(this_machine()))}, {request.setting.threads} threads",
             f"* {', '.join(versions)}, Python {platform.python_version()}",
             f"* left out: {', '.join(absent) or 'no engine'}",
         )
@@ -402,15 +437,6 @@ def _command() -> str:
     """As it was given, without the paths of this machine."""
     words = ["PATH" if Path(word).is_absolute() else word for word in sys.argv[1:]]
     return f"python -m benchmarks {shlex.join(words)}"
-
-
-def _processor() -> str:
-    try:
-        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
-    except OSError:
-        return platform.processor()
-    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
-    return names[0] if names else platform.machine()
 
 
 if __name__ == "__main__":

@@ -265,6 +265,8 @@ def _torch_module(source: Source) -> tuple[Any, Any]:
 
         case = build_case(source.family, Size.BASE)
         return case, case.module
+    if not source.operator:
+        raise ValueError(f"no torch module computes what {source.path} does")
     import onnx
     import torch
     from onnx import numpy_helper

@@ -1,4 +1,4 @@
-"""ONNX models of the operator datasets and of the memory-bound zoo, as text, with every extent dynamic.
+"""ONNX models of the operator datasets and of the memory-bound operators, as text, with every extent dynamic.
 
 `benchmarks.torch_operators` has a function of the same name and the same parameters for each.
 """

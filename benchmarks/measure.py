@@ -225,11 +225,12 @@ class _Run:
         record = self._records[name, index]
         if record.cold is None or len(record.visits) < self._rounds:
             return row
-        return _with_times(row, record, record.cold)
+        return _with_times(row, record, record.cold, self._workload.tolerance)
 
 
-def _with_times(row: Row, record: _Record, cold: Visit) -> Row:
-    right = math.isnan(record.error) or record.error <= ENGINES[row.engine].tolerance
+def _with_times(row: Row, record: _Record, cold: Visit, tolerance: float) -> Row:
+    bound = max(tolerance, ENGINES[row.engine].tolerance)
+    right = math.isnan(record.error) or record.error <= bound
     visits = record.visits
     controls = record.controls if len(record.controls) == len(visits) else []
     costs = [visit.cost for visit in visits if visit.cost.kernels]

@@ -1,6 +1,7 @@
 """The folder that a run writes: CSV files, and Markdown tables and plots made of them.
 
-`sections` are the tables by name; docs/performance.md takes them in where it says `<!-- results: NAME -->`.
+`sections` are the tables by name; docs/performance.md takes them in where it says `<!-- results: NAME on CPU -->`.
+Invariant: a folder holds results of one CPU family, and a page keeps a region for each: no run overwrites another CPU's.
 """
 
 from __future__ import annotations
@@ -15,8 +16,8 @@ from benchmarks.paired import workloads
 from benchmarks.rows import Row, read_rows
 from benchmarks.stream import StreamMemory, StreamRow
 
-PARTS = ("operators", "zoo", "models")
-_REGION = re.compile(r"(<!-- results: ([a-z-]+) -->\n).*?(<!-- end -->)", re.DOTALL)
+PARTS = ("operators", "memory-bound", "models", "zoo")
+_REGION = re.compile(r"<!-- results: ([a-z-]+) on ([a-z0-9-]+) -->\n.*?<!-- end -->\n", re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +29,8 @@ class Results:
     """Of points of any part."""
     stream: Sequence[StreamRow]
     memories: Sequence[StreamMemory]
+    cpu: str
+    """The family that all was measured on; empty in an empty folder."""
     environment: str
     commands: Sequence[str]
     """That the parts were run with, each once."""
@@ -41,12 +44,13 @@ def read_results(folder: Path) -> Results:
     }
     again = folder / "again.csv"
     stream, memories = folder / "stream.csv", folder / "stream_memory.csv"
-    environment = folder / "environment.md"
+    environment, cpu = folder / "environment.md", folder / "cpu"
     return Results(
         parts,
         read_rows(Row, again) if again.exists() else (),
         read_rows(StreamRow, stream) if stream.exists() else (),
         read_rows(StreamMemory, memories) if memories.exists() else (),
+        cpu.read_text(encoding="utf-8").strip() if cpu.exists() else "",
         environment.read_text(encoding="utf-8") if environment.exists() else "",
         sorted({path.read_text(encoding="utf-8") for path in folder.glob("*.command")}),
     )
@@ -83,7 +87,7 @@ def sections(results: Results) -> dict[str, str]:
 
 
 def write_plots(results: Results, folder: Path) -> dict[str, list[Path]]:
-    """SVG files by part: one for each operator dataset, one each for the zoo, the models and the stream."""
+    """SVG files by part: one for each operator dataset, one for every other part."""
     folder.mkdir(parents=True, exist_ok=True)
     written: dict[str, list[Path]] = {}
     for part, rows in results.parts.items():
@@ -101,13 +105,15 @@ def write_plots(results: Results, folder: Path) -> dict[str, list[Path]]:
     return written
 
 
-def fill_regions(text: str, found: Mapping[str, str]) -> str:
-    """The page with every region of a known name replaced; others stay as they are."""
-
-    def region(match: re.Match[str]) -> str:
-        name = match[2]
-        if name not in found:
-            return match[0]
-        return f"{match[1]}\n{found[name]}\n\n{match[3]}"
-
-    return _REGION.sub(region, text)
+def fill_regions(text: str, found: Mapping[str, str], cpu: str) -> str:
+    """The page with the regions of `cpu` replaced; where it has those of others only, one more stands behind them."""
+    for name, content in found.items():
+        regions = [match for match in _REGION.finditer(text) if match[1] == name]
+        own = [match for match in regions if match[2] == cpu]
+        region = f"<!-- results: {name} on {cpu} -->\n\n{content}\n\n<!-- end -->\n"
+        if own:
+            text = text[: own[0].start()] + region + text[own[0].end() :]
+        elif regions:
+            end = regions[-1].end()
+            text = f"{text[:end]}\nOn {cpu}:\n\n{region}{text[end:]}"
+    return text

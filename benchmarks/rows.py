@@ -95,7 +95,7 @@ class Row:
     @property
     def achieved(self) -> float:
         """Fraction of the ceiling that binds: FMA rate, or traffic of a model's weights (read) or of tensors (copy)."""
-        bus = self.read_gbs if self.part == "models" else self.copy_gbs
+        bus = self.read_gbs if self.part in ("models", "zoo") else self.copy_gbs
         gflops = [self.flops / run / 1e6 for run in self.runs_ms]
         gbs = [self.bytes / run / 1e6 for run in self.runs_ms]
         return max(median_ratio(gflops, self.fma_gflops), median_ratio(gbs, bus))

@@ -49,7 +49,7 @@ class Workload:
     """A model or a dataset."""
 
     part: str
-    """`models`, `operators` or `zoo`."""
+    """`operators`, `memory-bound`, `models` or `zoo`."""
     name: str
     source: Source
     points: tuple[Point, ...]
@@ -57,6 +57,8 @@ class Workload:
     """Points whose feeds an engine holds at once, or a few more; rounds go over so many of them in turn."""
     keeps_memory: bool
     """The allocator keeps freed blocks: outputs of operators would else be fresh pages at every run."""
+    tolerance: float = 0.0
+    """How far results may be apart, where engines round on the way: in steps of quantised values, say."""
     shown: Mapping[str, int] = field(default_factory=dict)
     """How many of the points, evenly spread, an engine is shown; all of them where it is not here."""
 

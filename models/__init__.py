@@ -7,13 +7,15 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from models.case import InputKind, Size
 from models.feeds import random_feeds
-from models.registry import FAMILIES, family
+from models.registry import FAMILIES, ZOO, family
 
 __all__ = [
     "FAMILIES",
+    "ZOO",
     "InputKind",
     "Size",
     "base_path",
@@ -42,9 +44,17 @@ def export(
 ) -> Path:
     """Exports `name` to `path` (default: its usual place) with the given dims dynamic (default: all)."""
     from models.exporting import build_case, export_case
+    from models.quantizing import quantize
 
     if size not in family(name).sizes:
         raise ValueError(f"model {name!r} has no size {size.value!r}")
     target = path or (tiny_path(name) if size is Size.TINY else base_path(name))
-    export_case(build_case(name, size), target, dims=dims, single=size is Size.TINY)
+    case = build_case(name, size)
+    if family(name).quantized:
+        with TemporaryDirectory() as folder:
+            plain = Path(folder) / "plain.onnx"
+            export_case(case, plain, dims=dims, single=True)
+            quantize(plain, target)
+    else:
+        export_case(case, target, dims=dims, single=size is Size.TINY)
     return target

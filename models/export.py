@@ -11,11 +11,12 @@ import click
 
 from models import base_path, export, tiny_path
 from models.case import Size
-from models.registry import FAMILIES
+from models.registry import FAMILIES, ZOO
 
 
 @click.command()
-@click.argument("names", nargs=-1, required=True, type=click.Choice(list(FAMILIES)))
+@click.argument("names", nargs=-1, type=click.Choice([*FAMILIES, *ZOO]))
+@click.option("--zoo", is_flag=True, help="Every model of the zoo, beside those named.")
 @click.option("--size", type=click.Choice([size.value for size in Size]), default="tiny")
 @click.option(
     "--dynamic", default=None, help="Comma-separated dims to keep dynamic; all by default."
@@ -25,6 +26,7 @@ from models.registry import FAMILIES
 @click.option("--skip-existing", is_flag=True, help="Leave files that are already there.")
 def main(
     names: tuple[str, ...],
+    zoo: bool,
     size: str,
     dynamic: str | None,
     output: Path | None,
@@ -32,12 +34,15 @@ def main(
     skip_existing: bool,
 ) -> None:
     """Export real models with random weights to ONNX."""
+    names = (*names, *ZOO) if zoo else names
+    if not names:
+        raise click.UsageError(f"name a model, or --zoo; known: {', '.join((*FAMILIES, *ZOO))}")
     if output is not None and len(names) > 1:
         raise click.UsageError("--output takes one model")
     dims = None if dynamic is None else tuple(name.strip() for name in dynamic.split(","))
     for name in names:
         target = f"{name}_decode" if decode else name
-        if target not in FAMILIES:
+        if decode and target not in FAMILIES:
             raise click.UsageError(f"{name} has no --decode form")
         default = tiny_path(target) if size == "tiny" else base_path(target)
         path = output or default

@@ -18,7 +18,7 @@ import onnx
 from onnx import helper
 
 from models.case import METADATA_PREFIX, InputKind
-from models.registry import FAMILIES
+from models.registry import FAMILIES, ZOO
 
 _OPERATORS: dict[type[ast.operator], Callable[[int, int], int]] = {
     ast.Add: operator.add,
@@ -36,7 +36,11 @@ def random_feeds(
     `padded` lets attention masks end in zeros, at least one 1 left per row; otherwise they are all ones.
     A dim that the model names and `dims` lacks is a `ValueError`.
     """
-    path = Path(__file__).parent / "tiny" / f"{model}.onnx" if model in FAMILIES else Path(model)
+    path = (
+        Path(__file__).parent / "tiny" / f"{model}.onnx"
+        if model in {*FAMILIES, *ZOO}
+        else Path(model)
+    )
     proto = onnx.load(path, load_external_data=False)
     metadata = {entry.key: entry.value for entry in proto.metadata_props}
     initializers = {tensor.name for tensor in proto.graph.initializer}

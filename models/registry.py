@@ -21,6 +21,8 @@ class Family:
     builder: str
     sizes: frozenset[Size]
     shows: str
+    quantized: bool = False
+    """Weights and activations are int8 behind `QuantizeLinear` and `DequantizeLinear` (`models.quantizing`)."""
 
     def build(self, size: Size) -> ExportCase:
         """Imports the builder's module (and torch with it) and builds the case."""
@@ -49,9 +51,43 @@ FAMILIES: dict[str, Family] = {
     "nonzero": Family("control_flow:nonzero", _TINY_ONLY, "a size that depends on data"),
 }
 
+ZOO: dict[str, Family] = {
+    "mobilenet_v3": Family("classifiers:mobilenet_v3", _BOTH, "HardSwish, squeeze-and-excite"),
+    "efficientnet": Family("classifiers:efficientnet", _BOTH, "SiLU, 5x5 depth-wise, gates"),
+    "shufflenet": Family("classifiers:shufflenet", _BOTH, "channels split and shuffled"),
+    "squeezenet": Family("classifiers:squeezenet", _BOTH, "concats, pools that round up"),
+    "densenet": Family("classifiers:densenet", _BOTH, "growing concats, norms in front"),
+    "inception": Family("classifiers:inception", _BOTH, "branches, oblong kernels"),
+    "regnet": Family("classifiers:regnet", _BOTH, "grouped convolutions"),
+    "yolo": Family("images:yolo", _BOTH, "three scales, resizing, concats, boxes"),
+    "deeplab": Family("images:deeplab", _BOTH, "dilated convolutions, linear resizing"),
+    "text_detector": Family("images:text_detector", _BOTH, "mobile blocks, resized sums"),
+    "crnn": Family("images:crnn", _BOTH, "one channel, then an LSTM both ways"),
+    "super_resolution": Family("images:super_resolution", _BOTH, "channels become pixels"),
+    "fsrcnn": Family("images:fsrcnn", _BOTH, "one channel, PReLU, an odd transposed convolution"),
+    "style_transfer": Family("images:style_transfer", _BOTH, "reflected pads, instance norms"),
+    "conformer": Family("audio:conformer", _BOTH, "attention, convolutions along frames"),
+    "wav2vec": Family("audio:wav2vec", _BOTH, "strided convolutions along samples"),
+    "vad": Family("audio:vad", _BOTH, "an LSTM with its state as inputs and outputs"),
+    "vocoder": Family("audio:vocoder", _BOTH, "transposed and dilated, one spatial axis"),
+    "dlrm": Family("recommendation:dlrm", _BOTH, "26 tables, products in pairs"),
+    "deepfm": Family("recommendation:deepfm", _BOTH, "one table, sums of squares"),
+    "wide_deep": Family("recommendation:wide_deep", _BOTH, "hashed crosses beside a perceptron"),
+    "swin": Family("windows:swin", _BOTH, "shifted windows"),
+    "detr": Family("windows:detr", _BOTH, "places from extents, queries across an image"),
+    "video": Family("volumes:video", _BOTH, "three spatial axes, strided"),
+    "unet_3d": Family("volumes:unet_3d", _BOTH, "three spatial axes, up and down"),
+    "resnet_int8": Family("convolutions:resnet", _BOTH, "QDQ residual convolutions", True),
+    "mobilenet_v3_int8": Family("classifiers:mobilenet_v3", _BOTH, "QDQ gates, HardSwish", True),
+    "yolo_int8": Family("images:yolo", _BOTH, "QDQ concats and resizing", True),
+    "vit_int8": Family("encoders:vit", _BOTH, "QDQ attention", True),
+}
+"""Varied architectures, chosen for what people run and not for what runs well here."""
+
 
 def family(name: str) -> Family:
     """The row called `name`; a `ValueError` lists the known names."""
-    if name not in FAMILIES:
-        raise ValueError(f"unknown model {name!r}; known: {', '.join(FAMILIES)}")
-    return FAMILIES[name]
+    known = FAMILIES | ZOO
+    if name not in known:
+        raise ValueError(f"unknown model {name!r}; known: {', '.join(known)}")
+    return known[name]

@@ -2,7 +2,7 @@
 
 `python -m benchmarks.units.half [CHAIN...] [--threads 2] [--rounds 15]`
 
-The chains are those of the zoo, at extents whose f32 tensors fit the last-level cache and at others that do not.
+The chains are the memory-bound ones, at extents whose f32 tensors fit the last-level cache and at others that do not.
 Half the bytes should take half the time where memory is the limit, and never more than f32 takes.
 
 The three element types take turns; medians.
@@ -27,7 +27,7 @@ from rich.table import Table
 
 import dvm_graph
 from benchmarks.graphs import GRAPHS
-from benchmarks.zoo import ZOO
+from benchmarks.memory_bound import OPERATORS
 
 TYPES: Mapping[str, Any] = {
     "float": np.float32,
@@ -45,7 +45,7 @@ POINTS: Mapping[str, tuple[dict[str, int], ...]] = {
     "transpose": ({"a": 12, "b": 64, "c": 77}, {"a": 16, "b": 1021, "c": 1021}),
     "outer_sum": ({"r": 4096, "c": 100}, {"r": 31, "c": 1_000_003}),
 }
-assert POINTS.keys() == ZOO.keys()
+assert POINTS.keys() == OPERATORS.keys()
 
 
 def model(chain: str, element: str) -> onnx.ModelProto:
@@ -62,7 +62,9 @@ def model(chain: str, element: str) -> onnx.ModelProto:
 
 def feeds(chain: str, dims: Mapping[str, int], dtype: Any) -> dict[str, NDArray[Any]]:
     random = np.random.default_rng(0)
-    shapes = {name: [dims.get(d, 1) for d in tensor] for name, tensor in ZOO[chain].inputs.items()}
+    shapes = {
+        name: [dims.get(d, 1) for d in tensor] for name, tensor in OPERATORS[chain].inputs.items()
+    }
     return {name: random.standard_normal(s, np.float32).astype(dtype) for name, s in shapes.items()}
 
 

@@ -11,14 +11,7 @@ from torch import nn
 from transformers import ConvNextConfig, ConvNextForImageClassification
 
 from models.case import ExportCase, ModelInput, Size
-
-
-def _convolution(
-    inputs: int, outputs: int, kernel: int, stride: int = 1, groups: int = 1
-) -> nn.Sequential:
-    """Convolution that keeps the image size at stride 1, then batch normalisation."""
-    layer = nn.Conv2d(inputs, outputs, kernel, stride, kernel // 2, groups=groups, bias=False)
-    return nn.Sequential(layer, nn.BatchNorm2d(outputs))
+from models.families.layers import Classifier, convolution
 
 
 class Bottleneck(nn.Module):
@@ -28,14 +21,14 @@ class Bottleneck(nn.Module):
         super().__init__()
         outputs = 4 * width
         self.branch = nn.Sequential(
-            _convolution(inputs, width, 1),
+            convolution(inputs, width, 1),
             nn.ReLU(),
-            _convolution(width, width, 3, stride),
+            convolution(width, width, 3, stride),
             nn.ReLU(),
-            _convolution(width, outputs, 1),
+            convolution(width, outputs, 1),
         )
         same = stride == 1 and inputs == outputs
-        self.shortcut = nn.Identity() if same else _convolution(inputs, outputs, 1, stride)
+        self.shortcut = nn.Identity() if same else convolution(inputs, outputs, 1, stride)
 
     def forward(self, image: torch.Tensor) -> torch.Tensor:
         """[batch, inputs, height, width] to [batch, 4 * width, height / stride, width / stride]."""
@@ -48,12 +41,12 @@ class InvertedResidual(nn.Module):
     def __init__(self, inputs: int, outputs: int, expansion: int, stride: int) -> None:
         super().__init__()
         hidden = inputs * expansion
-        widen = [_convolution(inputs, hidden, 1), nn.ReLU6()] if expansion > 1 else []
+        widen = [convolution(inputs, hidden, 1), nn.ReLU6()] if expansion > 1 else []
         self.branch = nn.Sequential(
             *widen,
-            _convolution(hidden, hidden, 3, stride, groups=hidden),
+            convolution(hidden, hidden, 3, stride, groups=hidden),
             nn.ReLU6(),
-            _convolution(hidden, outputs, 1),
+            convolution(hidden, outputs, 1),
         )
         self.residual = stride == 1 and inputs == outputs
 
@@ -61,20 +54,6 @@ class InvertedResidual(nn.Module):
         """[batch, inputs, height, width] to [batch, outputs, height / stride, width / stride]."""
         narrowed: torch.Tensor = self.branch(image)
         return image + narrowed if self.residual else narrowed
-
-
-class Classifier(nn.Module):
-    """A convolutional body, the mean over the image, and a linear layer."""
-
-    def __init__(self, body: list[nn.Module], channels: int, classes: int) -> None:
-        super().__init__()
-        head = (nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(channels, classes))
-        self.layers = nn.Sequential(*body, *head)
-
-    def forward(self, pixel_values: torch.Tensor) -> torch.Tensor:
-        """[batch, 3, height, width] to [batch, classes]."""
-        logits: torch.Tensor = self.layers(pixel_values)
-        return logits
 
 
 class Expand(nn.Module):
@@ -89,7 +68,7 @@ class Expand(nn.Module):
         self.widen: nn.Module = (
             nn.ConvTranspose2d(inputs, outputs, 2, stride=2)
             if transposed
-            else _convolution(inputs, outputs, 3)
+            else convolution(inputs, outputs, 3)
         )
         self.join = _double(2 * outputs, outputs)
 
@@ -107,7 +86,7 @@ class Expand(nn.Module):
 
 def _double(inputs: int, outputs: int) -> nn.Sequential:
     return nn.Sequential(
-        _convolution(inputs, outputs, 3), nn.ReLU(), _convolution(outputs, outputs, 3), nn.ReLU()
+        convolution(inputs, outputs, 3), nn.ReLU(), convolution(outputs, outputs, 3), nn.ReLU()
     )
 
 
@@ -153,7 +132,7 @@ def resnet(size: Size) -> ExportCase:
     stages = [(8, 1), (16, 1)] if tiny else [(64, 3), (128, 4), (256, 6), (512, 3)]
     channels = 16 if tiny else 64
     body: list[nn.Module] = [
-        _convolution(3, channels, 7, 2),
+        convolution(3, channels, 7, 2),
         nn.ReLU(),
         nn.MaxPool2d(3, stride=2, padding=1),
     ]
@@ -181,13 +160,13 @@ def mobilenet(size: Size) -> ExportCase:
         ]
     )
     channels, last = (8, 64) if tiny else (32, 1280)
-    body: list[nn.Module] = [_convolution(3, channels, 3, 2), nn.ReLU6()]
+    body: list[nn.Module] = [convolution(3, channels, 3, 2), nn.ReLU6()]
     for expansion, outputs, blocks, stride in rows:
         for block in range(blocks):
             step = stride if block == 0 else 1
             body.append(InvertedResidual(channels, outputs, expansion, step))
             channels = outputs
-    body += [_convolution(channels, last, 1), nn.ReLU6()]
+    body += [convolution(channels, last, 1), nn.ReLU6()]
     return _case(Classifier(body, last, 10 if tiny else 1000))
 
 

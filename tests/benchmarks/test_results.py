@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import math
+import platform
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from benchmarks.cpus import described, family
+from benchmarks.first import first_measured, first_table
 from benchmarks.messages import feed_file
 from benchmarks.paired import best_peer, geometric_mean, lowest, pairs, percentile
-from benchmarks.results import fill_regions, read_results, sections
+from benchmarks.results import Results, fill_regions, read_results, sections
 from benchmarks.rows import Row, median_ratio, read_rows, write_rows
 from benchmarks.stream import StreamMemory, StreamRow
 from benchmarks.tables import Table, again_table, number
@@ -169,10 +172,50 @@ def test_every_section_is_made_from_the_files(tmp_path: Path) -> None:
 
 
 def test_regions_are_replaced_by_name_and_others_kept() -> None:
-    page = "a\n<!-- results: x -->\nold\n<!-- end -->\nb\n<!-- results: y -->\nkept\n<!-- end -->\n"
-    filled = fill_regions(page, {"x": "new"})
+    page = "a\n<!-- results: x on zen4 -->\nold\n<!-- end -->\nb\n<!-- results: y on zen4 -->\nkept\n<!-- end -->\n"
+    filled = fill_regions(page, {"x": "new", "unknown": "lost"}, "zen4")
     assert filled == page.replace("old", "\nnew\n")
-    assert fill_regions(filled, {"x": "new"}) == filled
+    assert fill_regions(filled, {"x": "new"}, "zen4") == filled
+
+
+def test_a_run_on_another_cpu_overwrites_nothing() -> None:
+    page = "<!-- results: x on zen4 -->\nold\n<!-- end -->\nb\n"
+    filled = fill_regions(page, {"x": "new"}, "icelake-server")
+    assert filled.startswith(page[:-2]) and filled.endswith("\nb\n") and "new" in filled
+    again = fill_regions(filled, {"x": "newer"}, "icelake-server")
+    assert again == filled.replace("new", "newer")
+    assert fill_regions(again, {"x": "other"}, "zen4") == again.replace("old", "\nother\n")
+
+
+def test_what_was_first_measured_stays(tmp_path: Path) -> None:
+    def results(factor: float) -> Results:
+        rows = [replace(one, part="zoo", runs_ms=(factor, factor)) for one in ROWS[2:4]]
+        rows += [replace(one, part="zoo", runs_ms=(1.0, 1.0)) for one in ROWS[:2]]
+        return Results({"zoo": rows}, (), (), (), "zen4", "", ())
+
+    path = tmp_path / "first.csv"
+    (first,) = first_measured(results(2.0), path)
+    assert (first.workload, first.against, first.speedup) == ("matmul", "onnxruntime", 2.0)
+    text = path.read_text()
+    assert first_measured(results(3.0), path) == [first] and path.read_text() == text
+    table = first_table([first], results(3.0).parts["zoo"])
+    assert table.rows == (("matmul", "onnxruntime", "2.00", "3.00"),)
+
+
+@pytest.mark.parametrize(
+    ("fields", "name"),
+    [
+        (("AuthenticAMD", "25", "17"), "zen4"),
+        (("AuthenticAMD", "25", "33"), "zen3"),
+        (("GenuineIntel", "6", "85"), "skylake-server"),
+        (("GenuineIntel", "6", "106"), "icelake-server"),
+        (("GenuineIntel", "6", "42"), "genuineintel-6-42"),
+        (("", "", ""), platform.machine().replace("_", "-")),
+    ],
+)
+def test_a_cpu_has_the_name_of_its_family(fields: tuple[str, str, str], name: str) -> None:
+    info = "processor : 0\nvendor_id : {}\ncpu family : {}\nmodel : {}\n\nprocessor : 1\n"
+    assert family(described(info.format(*fields))) == name
 
 
 @pytest.mark.parametrize("chunk", [1, 3, 100])

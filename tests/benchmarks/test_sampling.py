@@ -9,11 +9,11 @@ import onnx
 import onnxruntime
 import pytest
 
-from benchmarks import models, operators, stream, zoo
+from benchmarks import memory_bound, models, operators, stream
 from benchmarks.flops import count_work
 from benchmarks.graphs import GRAPHS, write_graph
 from benchmarks.workload import narrowed, spread
-from models import FAMILIES, tiny_path
+from models import FAMILIES, ZOO, tiny_path
 
 
 @pytest.mark.parametrize("name", operators.DATASETS)
@@ -69,13 +69,13 @@ def test_a_narrowed_workload_keeps_some_others(tmp_path: Path) -> None:
         narrowed(workload, ["m=0"])
 
 
-@pytest.mark.parametrize("name", [*operators.DATASETS, *zoo.ZOO])
+@pytest.mark.parametrize("name", [*operators.DATASETS, *memory_bound.OPERATORS])
 def test_feeds_fit_the_graph_and_bytes_are_those_of_its_tensors(name: str, tmp_path: Path) -> None:
     if name in operators.DATASETS:
         workload = operators.workload(name, seed=0, count=12, folder=tmp_path)
         point = min(workload.points, key=lambda point: point.bytes)
     else:
-        workload = zoo.workload(name, seed=0, quick=True, folder=tmp_path)
+        workload = memory_bound.workload(name, seed=0, quick=True, folder=tmp_path)
         point = workload.points[0]
     session = onnxruntime.InferenceSession(workload.source.path)
     feeds = point.feeds()
@@ -92,7 +92,7 @@ def test_feeds_fit_the_graph_and_bytes_are_those_of_its_tensors(name: str, tmp_p
 
 
 def test_every_graph_is_in_a_dataset(tmp_path: Path) -> None:
-    assert set(GRAPHS) == {*operators.DATASETS, *zoo.ZOO, "matmul_constant"}
+    assert set(GRAPHS) == {*operators.DATASETS, *memory_bound.OPERATORS, "matmul_constant"}
     workload = operators.constant_weight_workload(0, tmp_path)
     session = onnxruntime.InferenceSession(workload.source.path)
     (out,) = session.run(None, dict(workload.points[0].feeds()))
@@ -101,6 +101,7 @@ def test_every_graph_is_in_a_dataset(tmp_path: Path) -> None:
 
 def test_grids_name_models_that_have_a_base_export() -> None:
     assert set(models.GRIDS) <= set(FAMILIES)
+    assert set(models.ZOO) == set(ZOO)
 
 
 def test_flops_of_a_matmul_and_of_a_gemm(tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ import onnxruntime
 import pytest
 
 import models
+from tests.models import zoo_dims
 
 SEQUENCES = ({"batch": 1, "seq": 1}, {"batch": 3, "seq": 77}, {"batch": 8, "seq": 128})
 BATCHES = ({"batch": 1}, {"batch": 2}, {"batch": 7})
@@ -55,15 +56,18 @@ EXPECTED_OPERATORS = {
 }
 
 
+EVERY = (*models.FAMILIES, *models.ZOO)
+
+
 def test_every_family_is_tested() -> None:
     assert set(GRIDS) == set(models.FAMILIES) == set(EXPECTED_OPERATORS)
 
 
 def test_files_are_small_together() -> None:
-    assert sum(models.tiny_path(name).stat().st_size for name in models.FAMILIES) < 8 << 20
+    assert sum(models.tiny_path(name).stat().st_size for name in EVERY) < 11 << 20
 
 
-@pytest.mark.parametrize("name", GRIDS)
+@pytest.mark.parametrize("name", EVERY)
 def test_file_is_a_valid_single_file_without_local_paths(name: str) -> None:
     path = models.tiny_path(name)
     model = onnx.load(path, load_external_data=False)
@@ -77,6 +81,14 @@ def test_inputs_have_exactly_the_dynamic_dims(name: str) -> None:
     graph = onnx.load(models.tiny_path(name)).graph
     dims = {dim.dim_param for value in graph.input for dim in value.type.tensor_type.shape.dim}
     assert {dim for dim in dims if dim.isidentifier()} == set(GRIDS[name][0])
+
+
+@pytest.mark.parametrize("name", models.ZOO)
+def test_every_input_of_the_zoo_has_a_dynamic_batch(name: str) -> None:
+    graph = onnx.load(models.tiny_path(name)).graph
+    for value in graph.input:
+        assert "batch" in {dim.dim_param for dim in value.type.tensor_type.shape.dim}
+    assert set(zoo_dims.names(name)) <= set(zoo_dims.EXTENTS)
 
 
 @pytest.mark.parametrize("name", GRIDS)

@@ -39,7 +39,7 @@ _BLOCKS = (
 )
 _X = ("b", "s", "h")
 
-ZOO: Mapping[str, Entry] = {
+OPERATORS: Mapping[str, Entry] = {
     "softmax": Entry(
         {"x": ("r", "c")}, ("r", "c"), [{"r": r, "c": 32001} for r in (1, 7, 128, 613)]
     ),
@@ -81,11 +81,11 @@ ZOO: Mapping[str, Entry] = {
 
 def workload(name: str, seed: int, quick: bool, folder: Path) -> Workload:
     """`quick` leaves three points."""
-    entry = ZOO[name]
+    entry = OPERATORS[name]
     chosen = entry.points[:3] if quick else entry.points
     points = tuple(_point(entry, dims, seed) for dims in chosen)
     source = Source(str(write_graph(name, folder)), operator=name)
-    return Workload("zoo", name, source, points, len(points), True)
+    return Workload("memory-bound", name, source, points, len(points), True)
 
 
 def _point(entry: Entry, dims: Dims, seed: int) -> Point:
