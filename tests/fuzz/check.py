@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
 import numpy as np
+import onnx
 
 import dvm_graph
 from dvm_graph._core import simd_levels
@@ -94,13 +95,33 @@ def variants(index: int) -> tuple[Variant, ...]:
 def all_vendor(case: Case) -> tuple[Variant, ...]:
     """Every operator left to onnxruntime: a matter of what is inferred of results and bound at runs."""
     names = frozenset(node.name for node in case.model.graph.node)
-    return (("all vendor", dvm_graph.Options(vendor_nodes=names)),)
+    return (("all vendor", dvm_graph.Options(vendor_nodes=names, spin=False)),)
 
 
 @functools.cache
 def _variants() -> tuple[Variant, ...]:
+    """Cores do not spin but in one of them: those of several jobs would take the processors from each other."""
+    return tuple(
+        (name, options if name == "spin=True" else replace(options, spin=False))
+        for name, options in _all_variants()
+    )
+
+
+@functools.cache
+def _device(
+    cores: int | None, simd: str | None, local_bytes: int | None, spin: bool
+) -> dvm_graph.Model:
+    """A model that keeps a device, with its threads, for the cases behind this one."""
+    text = '<ir_version: 8, opset_import: ["" : 17]> g (float[N] x) => (float[N] y) { y = Neg(x) }'
+    model = onnx.parser.parse_model(text)
+    options = dvm_graph.Options(cores=cores, simd=simd, local_bytes=local_bytes, spin=spin)
+    return dvm_graph.optimize(model, options)
+
+
+def _all_variants() -> tuple[Variant, ...]:
     limits = dvm_graph.FusionLimits
     return (
+        ("spin=True", dvm_graph.Options(spin=True)),
         ("fuse=False", dvm_graph.Options(fuse=False)),
         ("stack=False", dvm_graph.Options(stack=False)),
         ("fallbacks=always", dvm_graph.Options(fallbacks="always")),
@@ -132,7 +153,7 @@ def check(
     if isinstance(expected, Skipped):
         return expected
     excuses: set[Excuse] = set()
-    for name, options in (("default", dvm_graph.Options()), *others):
+    for name, options in (("default", dvm_graph.Options(spin=False)), *others):
         found = _check_one(case, expected, options, phase, rescue, excuses)
         phase = functools.partial(_otherwise, phase)
         if found is not None:
@@ -179,6 +200,7 @@ def _check_one(
         return Finding(kind, message, case.operators, environment=environment)
 
     phase(Phase.OPTIMIZE)
+    _device(options.cores, options.simd, options.local_bytes, options.spin)
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")

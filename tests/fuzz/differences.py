@@ -324,14 +324,15 @@ def _compared(step: Step) -> Documented | None:
 
 COMPARED_ULPS = 16
 """Numbers as near as these are compared as rounding has it; whole numbers that are equal come from no rounding."""
-FILLS = (np.nan, 0.0, -1e4, 1e4, 1.0, np.inf, -1.0, 0.3)
+FILLS = (np.nan, 0.0, -1e4, np.inf, 1e4, 1.0, -np.inf, 0.3)
+"""Any four in a row are finite ones and others."""
 
 
 def fill(result: Array, open_: Array, place: int, number: int) -> Array:
     """The result with something of its type in each open element of the node at a place.
 
     Elements are filled unlike each other, so that they do not cancel; and each with another thing for each
-    number below `len(FILLS)`, finite ones and others, so that what hangs on it is sure to move.
+    of four even numbers in a row, and of four odd ones, so that what hangs on it is sure to move.
     """
     if result.dtype.kind in "iu":
         ends = np.iinfo(result.dtype)
@@ -343,4 +344,4 @@ def fill(result: Array, open_: Array, place: int, number: int) -> Array:
     else:
         values = np.array(FILLS).astype(result.dtype)
     drawn = np.random.default_rng(place).integers(0, len(values), result.shape)
-    return np.where(open_, values[(drawn + number) % len(values)], result)
+    return np.where(open_, values[(drawn + number // 2) % len(values)], result)
