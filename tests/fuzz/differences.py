@@ -106,13 +106,14 @@ def _dynamic_quantize(step: Step) -> Documented | None:
 
 @_difference("QLinearAdd", "QLinearMul")
 def _qlinear(step: Step) -> Documented | None:
-    """Halves are rounded before the zero point is added; onnxruntime rounds the sum."""
-    a, a_scale, a_zero, b, b_scale, b_zero, scale, _ = (
-        np.asarray(0 if given is None else given, np.float64) for given in step.operands
+    """As `DequantizeLinear`, the operator and `QuantizeLinear` in float32; onnxruntime rounds the sum with the zero point."""
+    a, a_scale, a_zero, b, b_scale, b_zero, scale, zero = (
+        np.asarray(0 if given is None else given, np.float32) for given in step.operands
     )
     a, b = (a - a_zero) * a_scale, (b - b_zero) * b_scale
     exact = (a + b if step.node.op_type == "QLinearAdd" else a * b) / scale
-    return _left_open(step, np.abs(exact - np.floor(exact) - 0.5) < 1e-4)
+    ends = np.iinfo(step.results[0].dtype)
+    return _replaced(step, np.clip(np.rint(exact) + zero, ends.min, ends.max))
 
 
 @_difference("Pow")
@@ -166,6 +167,16 @@ def _product(step: Step) -> Documented | None:
     large = infinite | (np.sum(np.maximum(finite, 0), axes) > np.log(float(info.max)))
     settled = (zero & infinite) | np.any(np.isnan(size), axes)
     return _left_open(step, (small & large & ~settled).reshape(step.results[0].shape))
+
+
+@_difference("BlackmanWindow", "HannWindow", "HammingWindow")
+def _window(step: Step) -> Documented | None:
+    """At the ends the terms cancel, and rounding is what is left."""
+    (y,) = step.results
+    if not _is_float(y):
+        return None
+    rounding = 4 * float(np.finfo(np.float32).eps)
+    return _left_open(step, np.abs(y.astype(np.float64)) <= rounding)
 
 
 # -- maxima
@@ -225,6 +236,14 @@ def _log_softmax(step: Step) -> Documented | None:
     if step.x.dtype != np.float64:
         return None
     return _left_open(step, _along(step, ~np.isfinite(step.numbers), 1))
+
+
+@_difference("SoftmaxCrossEntropyLoss")
+def _loss(step: Step) -> Documented | None:
+    """As `LogSoftmax` over the classes."""
+    if step.x.dtype != np.float64 or np.isfinite(step.numbers).all():
+        return None
+    return _left_open(step, *(np.full(np.shape(y), True) for y in step.results))
 
 
 def _along(step: Step, mask: Array, default: int) -> Array:
