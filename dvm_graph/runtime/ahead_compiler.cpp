@@ -15,16 +15,16 @@ constexpr int64_t kPatienceNs = 3000, kPatiencePerKernelNs = 100;
 
 }  // namespace
 
-AheadCompiler::AheadCompiler(const Model& model, KernelPrograms& programs, HostDevice& device,
+AheadCompiler::AheadCompiler(const Model& model, KernelPrograms& programs, Standby* standby,
                              CompilerScratch& compiler)
-    : model_(model), programs_(programs), device_(device), compiler_(compiler) {
+    : model_(model), programs_(programs), standby_(standby), compiler_(compiler) {
   done_.reserve(programs.table().kernels.size());
 }
 
 bool AheadCompiler::begin(uint32_t first_step, uint32_t end_step, const Dims& dims,
                           const ValueInfo* values) {
   done_.clear();
-  if (!device_.waits_for_errands()) return false;
+  if (standby_ == nullptr || !standby_->waits()) return false;
   dims_ = &dims;
   values_ = values;
   first_step_ = first_step;
@@ -34,11 +34,11 @@ bool AheadCompiler::begin(uint32_t first_step, uint32_t end_step, const Dims& di
   for (std::atomic<bool>* flag : {&begun_, &stop_, &finished_}) {
     flag->store(false, std::memory_order_relaxed);
   }
-  device_.post(*this);
+  standby_->post(*this);
   const auto kernels = static_cast<int64_t>(programs_.table().kernels.size());
   const int64_t patient_until = asked_ns_ + kPatienceNs + kPatiencePerKernelNs * kernels;
   spin_until([&] { return begun_.load(std::memory_order_relaxed) || now_ns() > patient_until; });
-  if (!device_.withdraw(*this)) return true;
+  if (!standby_->withdraw(*this)) return true;
   finished_.store(true, std::memory_order_relaxed);
   return false;
 }

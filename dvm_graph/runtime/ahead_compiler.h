@@ -14,7 +14,7 @@
 #include <span>
 #include <vector>
 
-#include "npu/host/device.h"
+#include "npu/device.h"
 #include "runtime/kernel_programs.h"
 
 namespace dvm {
@@ -27,7 +27,7 @@ class AheadCompiler final : public Errand {
     int64_t start_ns, elapsed_ns;
   };
 
-  AheadCompiler(const Model& model, KernelPrograms& programs, HostDevice& device,
+  AheadCompiler(const Model& model, KernelPrograms& programs, Standby* standby,
                 CompilerScratch& compiler);
 
   // Asks for the kernels of steps [first, end) that are not current. False: no worker came.
@@ -46,7 +46,7 @@ class AheadCompiler final : public Errand {
 
   const Model& model_;
   KernelPrograms& programs_;
-  HostDevice& device_;
+  Standby* const standby_;
   CompilerScratch& compiler_;
   const Dims* dims_ = nullptr;
   const ValueInfo* values_ = nullptr;

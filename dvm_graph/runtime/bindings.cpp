@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "npu/host/ceilings.h"
+#include "npu/host/device.h"
 #include "npu/host/levels.h"
 #include "runtime/bindings_calls.h"
 #include "runtime/bindings_tensors.h"
@@ -202,8 +203,8 @@ class PyProgram {
 
   RunStatistics statistics() const { return executor_.statistics(); }
 
-  int cores() const { return executor_.device().device.cores(); }
-  std::string simd() const { return executor_.device().device.table().name; }
+  int cores() const { return executor_.device().device->cores(); }
+  std::string simd() const { return executor_.device().device->table().name; }
 
  private:
   // False: Ctrl-C ended the run, and its handler has nothing against another one.
@@ -300,7 +301,7 @@ class ModelBuilder {
     source.mapped = mapped;
     const nb::gil_scoped_release unlock;
     model_.values.at(index).contents =
-        pack_constant(source, device_->device.target(), device_->device.table(), store_);
+        pack_constant(source, device_->device->target(), device_->device->table(), store_);
   }
 
   uint32_t add_kernel(nb::handle name, nb::handle kind, nb::handle extents, nb::handle nodes,
@@ -379,7 +380,7 @@ class ModelBuilder {
                                        std::move(constants_));
   }
 
-  int cores() const { return device_->device.cores(); }
+  int cores() const { return device_->device->cores(); }
 
  private:
   static ArrayView contiguous(nb::handle array) {

@@ -16,7 +16,7 @@
 #include <atomic>
 #include <cstdint>
 
-#include "npu/host/device.h"
+#include "npu/device.h"
 
 namespace dvm {
 

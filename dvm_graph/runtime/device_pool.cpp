@@ -6,6 +6,7 @@
 #include <string>
 #include <system_error>
 
+#include "npu/host/device.h"
 #include "npu/host/levels.h"
 #include "npu/host/process.h"
 #include "runtime/errors.h"
@@ -32,7 +33,8 @@ std::shared_ptr<SharedDevice> shared_device(DeviceRequest request) {
   HostDeviceOptions options;
   if (!request.spins) options.spin = std::chrono::microseconds(0);
   try {
-    auto device = std::make_shared<SharedDevice>(request, *table, target, options);
+    auto device = std::make_shared<SharedDevice>(
+        request, std::make_unique<HostDevice>(request.cores, *table, target, options));
     known = device;
     return device;
   } catch (const std::system_error&) {

@@ -1,4 +1,4 @@
-// Host devices, shared by all models of the process that ask for the same one, so that several
+// Devices, shared by all models of the process that ask for the same one, so that several
 // models do not fight over the cores with threads of their own. A forked child has devices of its
 // own.
 #pragma once
@@ -9,7 +9,7 @@
 #include <string>
 #include <utility>
 
-#include "npu/host/device.h"
+#include "npu/device.h"
 
 namespace dvm {
 
@@ -24,13 +24,12 @@ struct DeviceRequest {
 
 // A device and the lock that whoever submits to it holds.
 struct SharedDevice {
-  SharedDevice(DeviceRequest made_for, const InstructionTable& table, const Target& target,
-               HostDeviceOptions options)
-      : request(std::move(made_for)), device(request.cores, table, target, options) {}
+  SharedDevice(DeviceRequest made_for, std::unique_ptr<Device> made)
+      : request(std::move(made_for)), device(std::move(made)) {}
 
   const DeviceRequest request;  // complete: it gives the same device again
   std::mutex mutex;
-  HostDevice device;
+  const std::unique_ptr<Device> device;
 };
 
 // Throws std::invalid_argument for a level that this CPU or build does not have, OutOfMemoryError

@@ -107,12 +107,12 @@ Dims Executor::dims_of(const std::map<std::string, int64_t>& symbols) const {
 }
 
 std::vector<Listing> Executor::disassemble(const std::map<std::string, int64_t>& symbols) const {
-  return list_programs(model_, dims_of(symbols), device_->device.target());
+  return list_programs(model_, dims_of(symbols), device_->device->target());
 }
 
 std::vector<CompileTime> Executor::compile_times(const std::map<std::string, int64_t>& symbols,
                                                  int repeats) const {
-  return dvm::compile_times(model_, dims_of(symbols), device_->device.target(), repeats);
+  return dvm::compile_times(model_, dims_of(symbols), device_->device->target(), repeats);
 }
 
 }  // namespace dvm

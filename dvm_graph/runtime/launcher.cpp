@@ -27,7 +27,7 @@ int64_t claim_of(const ProgramHeader& header, int cores) {
 // it.
 class Attention {
  public:
-  Attention(HostDevice& device, const RunContext& run) : device_(device) {
+  Attention(Device& device, const RunContext& run) : device_(device) {
     if (run.profiler != nullptr) device_.record(run.profiler->records());
     device_.heed(run.request.interruption);
   }
@@ -39,21 +39,19 @@ class Attention {
   }
 
  private:
-  HostDevice& device_;
+  Device& device_;
 };
 
 // A stage that is seen through, however the launch ends.
 class OpenStage {
  public:
-  OpenStage(HostDevice& device, std::span<const Task> tasks) : device_(device) {
-    device.submit(tasks);
-  }
+  OpenStage(Device& device, std::span<const Task> tasks) : device_(device) { device.submit(tasks); }
   OpenStage(const OpenStage&) = delete;
   OpenStage& operator=(const OpenStage&) = delete;
   ~OpenStage() { device_.finish(); }
 
  private:
-  HostDevice& device_;
+  Device& device_;
 };
 
 std::string stage_name(uint32_t step, size_t programs) {
@@ -94,9 +92,9 @@ Launcher::Launcher(const Model& model, const Schedule& schedule, SharedDevice& d
     : model_(model),
       schedule_(schedule),
       device_(device),
-      programs_(model, device.device.target()),
-      ahead_(model, programs_, device.device, waiting_compiler_),
-      rehearsal_(device.device, programs_.table(), waiting_compiler_),
+      programs_(model, device.device->target()),
+      ahead_(model, programs_, device.device->standby(), waiting_compiler_),
+      rehearsal_(*device.device, programs_.table(), waiting_compiler_),
       prepared_(model.steps.size()) {
   size_t entries = 0;
   for (uint32_t call = 0; call < model.calls.size(); call++) {
@@ -118,13 +116,13 @@ void Launcher::begin_run() {
   if (!std::exchange(shares_, false)) return;
   // Another run that holds the device keeps the cores awake.
   const std::unique_lock lock(device_.mutex, std::try_to_lock);
-  if (lock.owns_lock()) device_.device.wake();
+  if (lock.owns_lock()) device_.device->wake();
 }
 
 void Launcher::run(uint32_t first_step, uint32_t end_step, const RunContext& run) {
   const std::lock_guard lock(device_.mutex);
-  const Attention attention(device_.device, run);
-  if (device_.device.resting()) device_.device.wake();
+  const Attention attention(*device_.device, run);
+  if (device_.device->resting()) device_.device->wake();
   next_ = first_step + 1;
   const Ahead ahead(*this, first_step, end_step, run);
   for (uint32_t step = first_step; step < end_step; step++) {
@@ -269,7 +267,7 @@ void Launcher::prepare_ahead(uint32_t end_step, const RunContext& run) {
     if (is_ready(next_)) continue;
     if (compiles_ahead_ && !ahead_.has(next_)) break;
     prepare(next_, run);
-    if (!device_.device.has_unclaimed_tiles()) break;
+    if (!device_.device->has_unclaimed_tiles()) break;
   }
 }
 
@@ -282,7 +280,7 @@ void Launcher::launch(uint32_t step, uint32_t end_step, const RunContext& run) {
     const bool first = done == 0;
     done = collect_tasks(prepared, done, run);
     const int64_t since = run.profiler == nullptr ? 0 : now_ns();
-    const OpenStage stage(device_.device, tasks_);
+    const OpenStage stage(*device_.device, tasks_);
     if (first) prepare_ahead(end_step, run);
     if (done == prepared.launches.size()) end_launch(step, end_step, run);
     finish(run);
@@ -311,7 +309,7 @@ size_t Launcher::collect_tasks(const Prepared& prepared, size_t first, const Run
     const CompiledKernel::Stage& stage = kernel.stages[launch.stage];
     for (uint32_t i = 0; i < stage.program_count; i++) {
       const Program& program = kernel.programs[stage.first_program + i];
-      const int64_t claim = claim_of(program.header(), device_.device.cores());
+      const int64_t claim = claim_of(program.header(), device_.device->cores());
       tasks_.push_back(
           {&program, buffers_of(launch.call), program.header().tiles, claim, launch.call});
       shares_ |= tasks_.size() > 1 || program.header().tiles > claim;
@@ -325,7 +323,7 @@ size_t Launcher::collect_tasks(const Prepared& prepared, size_t first, const Run
 }
 
 void Launcher::finish(const RunContext& run) {
-  const Trap trap = device_.device.finish();
+  const Trap trap = device_.device->finish();
   if (trap.kind == TrapKind::none) return refuse_interrupted(run.request);
   const ModelKernel& kernel = model_.kernels[model_.calls[tasks_[trap.task].tag].kernel];
   throw ExecutionError(trap_message(trap, kernel, *tasks_[trap.task].program));

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "npu/host/device.h"
+#include "npu/device.h"
 #include "runtime/dims.h"
 #include "runtime/model.h"
 #include "runtime/work.h"

@@ -9,10 +9,14 @@
 
 namespace dvm {
 
-Rehearsal::~Rehearsal() { device_.recall(*this); }
+Rehearsal::~Rehearsal() {
+  if (Standby* standby = device_.standby(); standby != nullptr) standby->recall(*this);
+}
 
 void Rehearsal::ask(std::span<const uint32_t> kernels, std::span<const int64_t> dims,
                     std::span<const ValueInfo> values) noexcept {
+  Standby* const standby = device_.standby();
+  if (standby == nullptr) return;
   {
     const std::unique_lock lock(mutex_, std::try_to_lock);
     if (!lock.owns_lock()) return;
@@ -25,7 +29,7 @@ void Rehearsal::ask(std::span<const uint32_t> kernels, std::span<const int64_t> 
       return;
     }
   }
-  device_.post(*this);
+  standby->post(*this);
 }
 
 void Rehearsal::run() noexcept {
@@ -45,7 +49,8 @@ void Rehearsal::run() noexcept {
 
 bool Rehearsal::compile_all() {
   for (const uint32_t kernel : kernels_) {
-    if (device_.has_unclaimed_tiles() || device_.has_errand() || device_.resting()) return false;
+    if (device_.has_unclaimed_tiles() || device_.standby()->has_errand() || device_.resting())
+      return false;
     compile(table_.bound[kernel]);
   }
   return true;

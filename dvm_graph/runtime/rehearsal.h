@@ -14,7 +14,7 @@
 #include <span>
 #include <vector>
 
-#include "npu/host/device.h"
+#include "npu/device.h"
 #include "runtime/kernel_table.h"
 #include "vm/compile.h"
 
@@ -22,7 +22,7 @@ namespace dvm {
 
 class Rehearsal final : public Errand {
  public:
-  Rehearsal(HostDevice& device, const KernelTable& table, CompilerScratch& compiler)
+  Rehearsal(Device& device, const KernelTable& table, CompilerScratch& compiler)
       : device_(device), table_(table), compiler_(compiler) {}
   ~Rehearsal();  // waits for a core that is at it
   Rehearsal(const Rehearsal&) = delete;
@@ -39,7 +39,7 @@ class Rehearsal final : public Errand {
   bool compile_all();  // false: there was something else to do
   void compile(const BoundKernel& kernel);
 
-  HostDevice& device_;
+  Device& device_;
   const KernelTable& table_;
   CompilerScratch& compiler_;
   std::mutex mutex_;  // held by who reads or writes what follows

@@ -98,7 +98,7 @@ std::vector<Tensor> Runner::run(std::span<const Tensor> inputs, std::span<const 
   const RunGuard guard(*this);
   const int64_t start = now_ns();
   std::optional<Profiler> profiler;
-  if (request.profile) profiler.emplace(model_, device_->device.cores(), start);
+  if (request.profile) profiler.emplace(model_, device_->device->cores(), start);
   std::vector<Tensor> outputs = run_steps(inputs, given, request, profiler ? &*profiler : nullptr);
   statistics_.run_ns = now_ns() - start;
   if (profiler) statistics_.profile = std::make_shared<const RunProfile>(profiler->finish());
@@ -200,7 +200,7 @@ void Runner::plan_memory(size_t index) {
   for (const uint32_t value : segment.outputs) {
     if (placed.infos[value].bytes < 0) throw_bad_size(model_, value, dims_);
   }
-  placed.bytes = planner_.plan(placed.requests, device_->device.target().stream_bytes);
+  placed.bytes = planner_.plan(placed.requests, device_->device->target().stream_bytes);
   placed.dims = dims_.all();
   placed.valid = true;
 }
@@ -265,7 +265,7 @@ void Runner::run_vendor(const VendorCall& call, const RunContext& run) {
   refuse_interrupted(run.request);
   std::vector<Tensor> inputs, outputs(call.outputs.size());
   for (const uint32_t value : call.inputs) inputs.push_back(view_of(value));
-  device_->device.rest();
+  device_->device->rest();
   const int64_t start = run.profiler == nullptr ? 0 : now_ns();
   vendor_->run(call.partition, inputs, outputs, run.request.context);
   if (process_ != process_generation()) {

@@ -1,9 +1,8 @@
 // The host device: this machine's CPU seen as an NPU. A persistent thread is an AI core, a
 // cache-sized arena is its local memory, an InstructionTable is its vector, cube and DMA units.
 //
-// One *stage* at a time: independent programs that share the cores (spatial stacking). `submit`
-// starts the worker cores and returns; `finish` lets the caller work as core 0 until the stage is
-// done. In between the caller may do other work (the executor encodes the next kernel).
+// `submit` starts the worker cores and returns; `finish` lets the caller work as core 0 until the
+// stage is done. The first worker is the core on standby.
 //
 // Every core has a share of the tiles, neighbours of each other in every program, which it claims
 // from one end, `claim` tiles at a time; a core that is done claims those of others from their
@@ -16,8 +15,6 @@
 //
 // On which CPUs the threads run is said in placement.h. A forked child has no workers of its
 // parent's devices, and makes devices of its own (runtime/device_pool.h).
-//
-// Not thread-safe: one thread submits and finishes. Separate devices are independent.
 #pragma once
 
 #include <atomic>
@@ -30,36 +27,10 @@
 #include <thread>
 #include <vector>
 
+#include "npu/device.h"
 #include "npu/host/placement.h"
-#include "vm/core.h"
-#include "vm/instruction_times.h"
-#include "vm/target.h"
 
 namespace dvm {
-
-class Program;
-
-struct Task {
-  const Program* program;
-  std::byte* const* buffers;  // must outlive finish()
-  int64_t tiles;
-  int64_t claim;     // tiles taken at a time, at least 1
-  uint32_t tag = 0;  // what a profile files its work under
-};
-
-// Claims of one task that a core took one after the other.
-struct CoreSpan {
-  uint32_t tag = 0;
-  int64_t start_ns = 0, end_ns = 0;  // of the steady clock
-  int64_t tiles = 0;
-};
-
-// What a core did while somebody recorded it.
-struct alignas(64) CoreRecord {
-  std::vector<CoreSpan> spans;          // in the order of time
-  std::vector<InstructionTimes> times;  // by tag
-  bool lost = false;                    // spans are missing: memory ran out
-};
 
 // Executes tiles [begin, end) on a core, which will probably go on with tile `next` (negative:
 // unknown); a trap is left in core.trap and ends the call.
@@ -73,71 +44,26 @@ struct HostDeviceOptions {
   TileRunner runner = nullptr;  // null: the interpreter (vm/interpret.h)
 };
 
-// Something that a core may do while it waits.
-class Errand {
- public:
-  virtual void run() noexcept = 0;
-
- protected:
-  ~Errand() = default;
-};
-
-// Asked by the calling thread between its claims, and so every few microseconds to milliseconds.
-class Interruption {
- public:
-  // Whether to leave the tiles that nobody has claimed yet.
-  virtual bool requested() noexcept = 0;
-
- protected:
-  ~Interruption() = default;
-};
-
-class HostDevice {
+class HostDevice final : public Device, private Standby {
  public:
   HostDevice(int cores, const InstructionTable& table, const Target& target,
              HostDeviceOptions options = {});
-  ~HostDevice();
-  HostDevice(const HostDevice&) = delete;
-  HostDevice& operator=(const HostDevice&) = delete;
+  ~HostDevice() override;
 
-  // Lets parked cores come back and spin: a stage is about to be submitted.
-  void wake();
-  // Starts one stage. Every submit must be followed by a finish before the next submit.
-  void submit(std::span<const Task> tasks);
-  // Works as core 0 until the stage is done; the first trap, or kind none.
-  Trap finish();
-  Trap run(std::span<const Task> tasks) {
-    submit(tasks);
-    return finish();
-  }
-  // Records what every core does from now on, an entry each, in programs whose tags are below the
-  // size of `times`; an empty span ends it. Not between submit and finish.
-  void record(std::span<CoreRecord> records) { records_ = records; }
-  // Who may interrupt the stages from now on; null: nobody. finish() does not tell: ask it again.
-  void heed(Interruption* interruption) { interruption_ = interruption; }
+  const Target& target() const override { return target_; }
+  const InstructionTable& table() const override { return table_; }
+  int cores() const override { return static_cast<int>(cores_.size()); }
 
-  // Between submit and finish: other cores may still find tiles to claim.
-  bool has_unclaimed_tiles() const;
-  // Lets idle cores park at once instead of spinning: another library is about to use them.
-  void rest() { resting_.store(true, std::memory_order_relaxed); }
-  bool resting() const { return resting_.load(std::memory_order_relaxed); }
-
-  // May be called by any thread. Has the first worker run the errand once, if it comes to wait for
-  // a stage awake: always the same one, so that it finds what earlier errands left in its caches.
-  // One that was posted earlier and not begun is forgotten.
-  void post(Errand& errand);
-  // By any thread, too. True if the errand was not begun, and now will not be.
-  bool withdraw(Errand& errand);
-  // By any thread, too. Afterwards no worker is at the errand, and none will be.
-  void recall(Errand& errand);
-  // An errand is posted that nobody has begun.
-  bool has_errand() const { return errand_.load(std::memory_order_relaxed) != nullptr; }
-  // The worker that runs errands is awake, and at no stage.
-  bool waits_for_errands() const { return waiting_.load(std::memory_order_relaxed); }
-
-  int cores() const { return static_cast<int>(cores_.size()); }
-  const InstructionTable& table() const { return table_; }
-  const Target& target() const { return target_; }
+  void wake() override;
+  void submit(std::span<const Task> tasks) override;
+  // Works as core 0 until the stage is done.
+  Trap finish() override;
+  bool has_unclaimed_tiles() const override;
+  void rest() override { resting_.store(true, std::memory_order_relaxed); }
+  bool resting() const override { return resting_.load(std::memory_order_relaxed); }
+  void record(std::span<CoreRecord> records) override { records_ = records; }
+  void heed(Interruption* interruption) override { interruption_ = interruption; }
+  Standby* standby() override { return this; }
 
  private:
   struct FreeArena {
@@ -152,6 +78,12 @@ class HostDevice {
     std::atomic<uint64_t> left{0};
     std::atomic<bool> inside{false};  // the core, a worker's, is in the stage
   };
+
+  void post(Errand& errand) override;
+  bool withdraw(Errand& errand) override;
+  void recall(Errand& errand) override;
+  bool has_errand() const override { return errand_.load(std::memory_order_relaxed) != nullptr; }
+  bool waits() const override { return waiting_.load(std::memory_order_relaxed); }
 
   static Arena allocate_arena(size_t bytes);
   void stop();  // ends and joins the workers

@@ -435,12 +435,12 @@ void test_errands(int cores) {
   CountedErrand errand;
   const int workers = cores > 1 ? 1 : 0;
   for (int i = 1; i <= 20; i++) {
-    device.post(errand);
+    device.standby()->post(errand);
     if (workers > 0) wait_for(errand.ended, i);
     CHECK(errand.begun == i * workers && errand.ended == i * workers);
   }
   errand.may_end = false;
-  device.post(errand);
+  device.standby()->post(errand);
   if (workers > 0) wait_for(errand.begun, 21);
   Stage stage;
   stage.add(50, 1, some_program());
@@ -451,7 +451,7 @@ void test_errands(int cores) {
     std::this_thread::sleep_for(std::chrono::milliseconds(5));
     errand.may_end = true;
   });
-  device.recall(errand);
+  device.standby()->recall(errand);
   CHECK(errand.ended == errand.begun);
   release.join();
 }
@@ -462,9 +462,9 @@ void test_recalled_errands() {
   HostDevice device = make_device(3, kLongSpin);
   for (int i = 0; i < 2000; i++) {
     CountedErrand errand;
-    device.post(errand);
+    device.standby()->post(errand);
     if (i % 3 == 0) std::this_thread::yield();
-    device.recall(errand);
+    device.standby()->recall(errand);
     const int begun = errand.begun;
     CHECK(begun <= 1 && errand.ended == begun);
   }
@@ -476,15 +476,15 @@ void test_withdrawn_errands() {
   HostDevice device = make_device(3, kLongSpin);
   for (int i = 0; i < 2000; i++) {
     CountedErrand errand;
-    device.post(errand);
+    device.standby()->post(errand);
     if (i % 3 == 0) std::this_thread::yield();
-    const bool withdrawn = device.withdraw(errand);
+    const bool withdrawn = device.standby()->withdraw(errand);
     if (!withdrawn) wait_for(errand.ended, 1);
-    CHECK(!device.has_errand() && errand.ended == (withdrawn ? 0 : 1));
-    device.recall(errand);
+    CHECK(!device.standby()->has_errand() && errand.ended == (withdrawn ? 0 : 1));
+    device.standby()->recall(errand);
   }
   HostDevice alone = make_device(1, kLongSpin);
-  CHECK(!alone.waits_for_errands());
+  CHECK(!alone.standby()->waits());
 }
 
 void test_two_devices() {

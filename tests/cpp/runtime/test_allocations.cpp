@@ -28,9 +28,9 @@ int64_t allocations_of(Executor& executor, std::vector<float>& x, std::vector<fl
 // Keeps the worker that runs errands from others, so that the calling thread compiles.
 class Hindrance final : public Errand {
  public:
-  explicit Hindrance(HostDevice& device) : device_(device) {
+  explicit Hindrance(Device& device) : device_(device) {
     device.wake();
-    device.post(*this);
+    device.standby()->post(*this);
     for (int i = 0; i < 20000 && device.cores() > 1 && !begun_; i++) {
       std::this_thread::sleep_for(std::chrono::milliseconds(1));
       device.wake();
@@ -38,7 +38,7 @@ class Hindrance final : public Errand {
   }
   ~Hindrance() {
     may_end_ = true;
-    device_.recall(*this);
+    device_.standby()->recall(*this);
   }
   void run() noexcept override {
     begun_ = true;
@@ -46,7 +46,7 @@ class Hindrance final : public Errand {
   }
 
  private:
-  HostDevice& device_;
+  Device& device_;
   std::atomic<bool> begun_{false}, may_end_{false};
 };
 
@@ -72,13 +72,13 @@ int failures_at(int64_t cores) {
   std::vector<float> x, y;
   int failures = 0;
   {
-    const Hindrance hindrance(device->device);
+    const Hindrance hindrance(*device->device);
     for (const int64_t n : kExtents) allocations_of(executor, x, y, n);
     for (const int64_t n : kExtents) allocations_of(executor, x, y, n);
     failures += failures_of(executor, x, y);
   }
   for (int round = 0; round < 20; round++) failures += failures_of(executor, x, y);
-  const Hindrance hindrance(device->device);
+  const Hindrance hindrance(*device->device);
   return failures + failures_of(executor, x, y);
 }
 

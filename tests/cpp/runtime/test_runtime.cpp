@@ -380,10 +380,10 @@ void test_compiling_ahead(int64_t n) {
   add_launch(model, {add_map(model, PlanOp::abs_, {a}, y)});
   model.kernels.back().plan.extents = {fewer};
   const auto shared = shared_device({2, "", 0});
-  HostDevice& device = shared->device;
+  Device& device = *shared->device;
   KernelPrograms programs(model, device.target());
   CompilerScratch scratch;
-  AheadCompiler ahead(model, programs, device, scratch);
+  AheadCompiler ahead(model, programs, device.standby(), scratch);
   Dims dims(model.dims);
   dims.bind(0, n);
   dims.evaluate();

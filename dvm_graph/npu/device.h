@@ -1,0 +1,122 @@
+// What the runtime asks of a device: to run stages of programs on its cores.
+//
+// A *stage* is independent programs that share the cores (spatial stacking), one at a time.
+// `submit` starts it and returns; `finish` sees it through. In between the caller may do other work
+// (the launcher compiles the next kernels). What else the machine lends, a core that runs the
+// compiler while it waits, a device may have or not.
+//
+// Not thread-safe: one thread submits and finishes. Separate devices are independent.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "vm/core.h"
+#include "vm/instruction_times.h"
+#include "vm/target.h"
+
+namespace dvm {
+
+class Program;
+
+struct Task {
+  const Program* program;
+  std::byte* const* buffers;  // must outlive finish()
+  int64_t tiles;
+  int64_t claim;     // tiles taken at a time, at least 1
+  uint32_t tag = 0;  // what a profile files its work under
+};
+
+// Claims of one task that a core took one after the other.
+struct CoreSpan {
+  uint32_t tag = 0;
+  int64_t start_ns = 0, end_ns = 0;  // of the steady clock
+  int64_t tiles = 0;
+};
+
+// What a core did while somebody recorded it.
+struct alignas(64) CoreRecord {
+  std::vector<CoreSpan> spans;          // in the order of time
+  std::vector<InstructionTimes> times;  // by tag
+  bool lost = false;                    // spans are missing: memory ran out
+};
+
+// Something that a core may do while it waits.
+class Errand {
+ public:
+  virtual void run() noexcept = 0;
+
+ protected:
+  ~Errand() = default;
+};
+
+// A core that runs errands while it waits for a stage: always the same one, so that an errand finds
+// what earlier ones left in its caches. Any thread may ask.
+class Standby {
+ public:
+  // Has the errand run once, if the core comes to wait. One that was posted earlier and not begun
+  // is forgotten.
+  virtual void post(Errand& errand) = 0;
+  // True if the errand was not begun, and now will not be.
+  virtual bool withdraw(Errand& errand) = 0;
+  // Afterwards the core is not at the errand, and will not be.
+  virtual void recall(Errand& errand) = 0;
+  // An errand is posted that is not begun.
+  virtual bool has_errand() const = 0;
+  // The core is awake, and at no stage.
+  virtual bool waits() const = 0;
+
+ protected:
+  ~Standby() = default;
+};
+
+// Asked by the calling thread between its claims, and so every few microseconds to milliseconds.
+class Interruption {
+ public:
+  // Whether to leave the tiles that nobody has claimed yet.
+  virtual bool requested() noexcept = 0;
+
+ protected:
+  ~Interruption() = default;
+};
+
+class Device {
+ public:
+  Device() = default;
+  Device(const Device&) = delete;
+  Device& operator=(const Device&) = delete;
+  virtual ~Device() = default;
+
+  virtual const Target& target() const = 0;
+  // What its instructions compute.
+  virtual const InstructionTable& table() const = 0;
+  virtual int cores() const = 0;
+
+  // A stage is about to be submitted: whoever sleeps may come back.
+  virtual void wake() = 0;
+  // Starts one stage. Every submit must be followed by a finish before the next submit.
+  virtual void submit(std::span<const Task> tasks) = 0;
+  // Sees the stage through; the first trap, or kind none.
+  virtual Trap finish() = 0;
+  Trap run(std::span<const Task> tasks) {
+    submit(tasks);
+    return finish();
+  }
+  // Between submit and finish: the caller has time for other work still.
+  virtual bool has_unclaimed_tiles() const = 0;
+  // Idle cores are to leave the machine to another library until the next wake or submit.
+  virtual void rest() = 0;
+  virtual bool resting() const = 0;
+
+  // Records what every core does from now on, an entry each, in programs whose tags are below the
+  // size of `times`; an empty span ends it. Not between submit and finish.
+  virtual void record(std::span<CoreRecord> records) = 0;
+  // Who may interrupt the stages from now on; null: nobody. finish() does not tell: ask it again.
+  virtual void heed(Interruption* interruption) = 0;
+
+  // Null: it has none.
+  virtual Standby* standby() = 0;
+};
+
+}  // namespace dvm
