@@ -248,6 +248,8 @@ class GroupMeeting:
 
     def _ends_in_columns(self, operand: Layout) -> bool:
         """What the product contracts is the last axis of what is read, with or without others."""
+        if not operand:
+            return False
         contracted = self._contracted(self._fed_product())
         return not contracted.isdisjoint(self.space.resolve(operand[-1]))
 

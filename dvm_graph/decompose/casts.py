@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from dvm_graph.decompose.arithmetic import along_axis, without_axes
-from dvm_graph.decompose.operands import normalize_axis, operand, required
+from dvm_graph.decompose.operands import normalize_axis, operand, required, shape_of
 from dvm_graph.decompose.registry import MICROSOFT, Operands, Results, decomposition
 from dvm_graph.ir import DType, Node, Value
 from dvm_graph.symbolic.builder import Builder
@@ -33,6 +35,8 @@ def quantize_linear(builder: Builder, node: Node, operands: Operands) -> Results
     default = DType.UINT8 if zero_point is None else zero_point.dtype
     target = _declared(node, "output_dtype", default)
     if target not in _QUANTIZED or node.attrs.get("block_size", 0):
+        return None
+    if not _known_to_fit(builder, node, (scale, zero_point), x):
         return None
     x, scale = builder.cast(x, DType.FLOAT32), builder.cast(scale, DType.FLOAT32)
     quotient = builder.div(x, _placed(builder, node, scale, x))
@@ -83,6 +87,8 @@ def dequantize_linear(builder: Builder, node: Node, operands: Operands) -> Resul
     zero_point = operand(operands, 2)
     if x.dtype not in _QUANTIZED | {DType.INT32} or node.attrs.get("block_size", 0):
         return None
+    if not _known_to_fit(builder, node, (scale, zero_point), x):
+        return None
     target = _declared(node, "output_dtype", scale.dtype)
     # Differences of 8 and 16 bit integers do not fit their own type.
     y = builder.cast(x, DType.INT32)
@@ -98,9 +104,28 @@ def _declared(node: Node, attribute: str, default: DType) -> DType:
     return node.outputs[0].dtype if node.attrs.get(attribute, 0) else default
 
 
+def _known_to_fit(
+    builder: Builder, node: Node, parameters: Sequence[Value | None], x: Value
+) -> bool:
+    """Whether it is known which parameters are for the whole tensor, and which for an axis.
+
+    One number in a vector is for the whole tensor, whatever the axis is, and what is no vector onnxruntime
+    refuses.
+    """
+    for parameter in parameters:
+        if parameter is None or parameter.rank == 0 or parameter.shape == (1,):
+            continue
+        axis = node.attrs.get("axis", 1)
+        if parameter.rank != 1 or not -x.rank <= axis < x.rank:
+            return False
+        if not builder.facts.prove_equal(shape_of(parameter)[0], shape_of(x)[axis]).yes:
+            return False
+    return True
+
+
 def _placed(builder: Builder, node: Node, parameter: Value, x: Value) -> Value:
     """A scale or zero point, per tensor or per axis, in a shape that broadcasts against x."""
-    if parameter.rank == 0 or x.rank == 0:
+    if parameter.rank == 0:
         return parameter
     if parameter.shape == (1,):
         return builder.reshape(parameter, ())

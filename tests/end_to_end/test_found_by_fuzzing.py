@@ -425,3 +425,40 @@ def test_what_only_strings_tell_of_dims_is_not_counted_on() -> None:
     for m in (0, 1, 3):
         feeds = {"x": np.ones((2, m * m), np.float32), "names": np.array(["1"] * m, object)}
         assert_same_bits(compiled.run(feeds), session(model).run(None, feeds))
+
+
+@pytest.mark.parametrize("op", ["DequantizeLinear", "QuantizeLinear"])
+@pytest.mark.parametrize(("rank", "length"), [(1, 1), (2, 1), (2, 3)])
+def test_scales_of_unknown_length_are_for_the_tensor_or_for_an_axis(
+    op: str, rank: int, length: int
+) -> None:
+    """One in a vector was taken for that of an axis, which there need not be."""
+    kind, result = ("int8", "float") if op == "DequantizeLinear" else ("float", "uint8")
+    dims = ", ".join("nm"[:rank])
+    model = model_from_text(
+        f"g ({kind}[{dims}] x, float[k] s) => ({result}[{dims}] y) {{ y = {op}(x, s) }}"
+    )
+    x = np.arange(6).reshape((2, 3)[-rank:] if rank == 2 else (6,))
+    feeds = {
+        "x": x.astype(np.int8 if op == "DequantizeLinear" else np.float32),
+        "s": np.array([0.5, 0.25, 2.0], np.float32)[:length],
+    }
+    expected = session(model).run(None, feeds)
+    assert_same_bits(dvm_graph.optimize(model).run(feeds), expected)
+
+
+def test_a_loss_is_spread_into_a_product() -> None:
+    """The product's operand was asked for its last axis, and a scalar has none."""
+    model = model_from_text(
+        """g (float[n, c, d] x, int64[n, d] t) => (float y) <int64[1] three = {3}> {
+            loss = NegativeLogLikelihoodLoss<reduction = "sum">(x, t)
+            row = Expand(loss, three)
+            y = MatMul(row, row)
+        }"""
+    )
+    feeds = {
+        "x": np.arange(12, dtype=np.float32).reshape(2, 3, 2),
+        "t": np.array([[0, 2], [1, 1]], np.int64),
+    }
+    expected = session(model).run(None, feeds)
+    assert_same_bits(dvm_graph.optimize(model).run(feeds), expected)

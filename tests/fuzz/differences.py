@@ -159,14 +159,30 @@ def _reduce(step: Step) -> Documented | None:
 
 def _product(step: Step) -> Documented | None:
     """Whether a factor that is nearly 0 meets one that is nearly infinite hangs on the order."""
-    axes, info = _axes(step), ml_dtypes.finfo(step.x.dtype)
+    axes, x = _axes(step), step.numbers
+    settled = (np.any(x == 0, axes) & np.any(np.isinf(x), axes)) | np.any(np.isnan(x), axes)
+    hangs = _hangs_on_order(step, axes) & ~settled
+    return _left_open(step, hangs.reshape(step.results[0].shape))
+
+
+@_difference("CumProd")
+def _products(step: Step) -> Documented | None:
+    """As `ReduceProd`, of some of the factors."""
+    if not _is_float(step.x):
+        return None
+    axis = int(np.asarray(step.operands[1]).reshape(())) % step.x.ndim
+    mask = np.expand_dims(_hangs_on_order(step, (axis,)), axis)
+    return _left_open(step, np.broadcast_to(mask, step.x.shape))
+
+
+def _hangs_on_order(step: Step, axes: tuple[int, ...]) -> Array:
+    info = ml_dtypes.finfo(step.x.dtype)
     size = np.log(np.abs(step.numbers))
     zero, infinite = np.any(size == -np.inf, axes), np.any(size == np.inf, axes)
     finite = np.where(np.isfinite(size), size, 0)
     small = zero | (np.sum(np.minimum(finite, 0), axes) < np.log(float(info.tiny)))
     large = infinite | (np.sum(np.maximum(finite, 0), axes) > np.log(float(info.max)))
-    settled = (zero & infinite) | np.any(np.isnan(size), axes)
-    return _left_open(step, (small & large & ~settled).reshape(step.results[0].shape))
+    return np.asarray(small & large)
 
 
 @_difference("BlackmanWindow", "HannWindow", "HammingWindow")
