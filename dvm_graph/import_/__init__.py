@@ -6,6 +6,7 @@ from dvm_graph.import_.inference import infer_vendor
 from dvm_graph.import_.loading import ImportedModel, load_model
 from dvm_graph.import_.partition import (
     cast_outputs,
+    lacks_zero_point,
     opset_probes,
     partition_model,
     partition_models,
@@ -26,6 +27,7 @@ __all__ = [
     "infer_vendor",
     "load_model",
     "opset_probes",
+    "lacks_zero_point",
     "partition_model",
     "partition_models",
     "partition_opset",

@@ -124,6 +124,17 @@ def partition_models(
         yield partition_model(nodes, inputs, outputs, newest_opset), []
 
 
+def lacks_zero_point(nodes: Sequence[Node]) -> bool:
+    """Whether something is dequantised without a zero point.
+
+    onnxruntime's optimiser moves views past such a DequantizeLinear as if all integers were unsigned.
+    """
+    found = every_node(map(_source, nodes))
+    return any(
+        node.op_type == "DequantizeLinear" and "".join(node.input[2:]) == "" for node in found
+    )
+
+
 def cast_outputs(partition: bytes, names: Sequence[str]) -> bytes:
     """The model with some outputs cast to types that numpy has, which hold all their values."""
     model = onnx.ModelProto.FromString(partition)

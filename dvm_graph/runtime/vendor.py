@@ -26,6 +26,7 @@ from dvm_graph.errors import (
 )
 from dvm_graph.import_ import (
     cast_outputs,
+    lacks_zero_point,
     opset_probes,
     partition_models,
 )
@@ -94,8 +95,13 @@ def partition_inputs(nodes: Sequence[Node]) -> list[Value]:
     )
 
 
-def _session(model: str | bytes, cores: int, optimise: bool = True) -> onnxruntime.InferenceSession:
+def _session(
+    model: str | bytes, cores: int, optimise: bool = True, quantized: bool = True
+) -> onnxruntime.InferenceSession:
+    """`optimise`, `quantized`: whether onnxruntime may rewrite the model, and what is quantised in it."""
     options = onnxruntime.SessionOptions()
+    if not quantized:
+        options.add_session_config_entry("session.disable_quant_qdq", "1")
     if not optimise:
         options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
     options.intra_op_num_threads = cores
@@ -118,6 +124,7 @@ class _Partition:
         self._nodes = tuple(nodes)
         self._values = tuple(outputs)
         self._cores, self._optimise = cores, optimise
+        self._quantized = not lacks_zero_point(nodes)
         self._foreign_outputs: dict[str, ElementType] = {}
         self._by_value = False
         self.casts: Sequence[str] = ()
@@ -130,20 +137,20 @@ class _Partition:
         self._outputs = [port.name for port in results]
         self._give = [_giver(value, self._foreign_outputs.get(value.name)) for value in outputs]
 
+    def _session_of(self, model: str | bytes) -> onnxruntime.InferenceSession:
+        return _session(model, self._cores, self._optimise, self._quantized)
+
     def _make_session(self) -> onnxruntime.InferenceSession:
         refusal: Exception | None = None
         for model, casts in self._candidates():
             try:
-                session = _session(model, self._cores, self._optimise)
+                session = self._session_of(model)
                 self._foreign_outputs = _foreign_ports(session.get_outputs())
                 by_value = _made_of_values(session.get_inputs())
                 self._by_value = by_value and bool(self._foreign_outputs)
                 if self._foreign_outputs and not by_value and isinstance(model, bytes):
-                    session = _session(
-                        cast_outputs(model, list(self._foreign_outputs)),
-                        self._cores,
-                        self._optimise,
-                    )
+                    cast = cast_outputs(model, list(self._foreign_outputs))
+                    session = self._session_of(cast)
             except FAILURES as error:
                 refusal = refusal or error
                 continue

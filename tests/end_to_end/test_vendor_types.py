@@ -13,7 +13,7 @@ from onnx import TensorProto, helper
 from onnx.reference import ReferenceEvaluator
 
 import dvm_graph
-from tests.end_to_end.reference import Array
+from tests.end_to_end.reference import Array, model_from_text
 from tests.end_to_end.test_vendor_values import model, node
 
 BFLOAT16 = np.dtype(ml_dtypes.bfloat16)
@@ -167,3 +167,18 @@ def test_maps_come_in_and_go_out(keys: list[str]) -> None:
     feed = {key: float(index + 1) for index, key in enumerate(keys)}
     (result,) = dvm_graph.optimize(source).run({"m": feed})
     assert result == [{key: -feed.get(key, 0.0) for key in ("a", "b", "c")}]
+
+
+def test_signed_numbers_without_a_zero_point_stay_signed() -> None:
+    """onnxruntime's optimiser moves a view past such a DequantizeLinear as if they were unsigned."""
+    source = model_from_text(
+        """g (int8[n, m] x) => (float[m, n] y) <float s = {0.5}> {
+            [dequantize] d = DequantizeLinear(x, s)
+            [transpose] y = Transpose<perm = [1, 0]>(d)
+        }""",
+        opset=19,
+    )
+    x = np.arange(-6, 6, dtype=np.int8).reshape(3, 4)
+    vendor = dvm_graph.Options(vendor_nodes=frozenset(("dequantize", "transpose")))
+    (result,) = dvm_graph.optimize(source, vendor).run({"x": x})
+    np.testing.assert_array_equal(result, x.T.astype(np.float32) / 2)

@@ -282,6 +282,15 @@ def _bit_cast(step: Step) -> Documented | None:
     return _left_open(step, nan if nan.shape == y.shape else np.full(y.shape, nan.any()))
 
 
+@_difference("QuickGelu", "Sigmoid", "Swish")
+def _vanishing(step: Step) -> Documented | None:
+    """Far below 0 the least numbers, or 0 at once."""
+    if not _is_float(step.x):
+        return None
+    small = np.abs(step.results[0].astype(np.float64)) < float(ml_dtypes.finfo(step.x.dtype).tiny)
+    return _left_open(step, small & (step.numbers < -1))
+
+
 @_difference("MeanVarianceNormalization")
 def _mean_variance(step: Step) -> Documented | None:
     """Of equal numbers 0, but for the mean's rounding; onnxruntime divides 0 by 0."""
