@@ -139,9 +139,12 @@ def compute(
             operands = [rounded(operand, rounds_to) for operand in operands]
         error = _error(op, attrs, operands, value, dtype)
         result = _settled(op, attrs, operands, value, error, dtype)
-        if op != "reduce_prod":
+        if op == "reduce_prod":
+            is_open = _hangs_on_order(attrs, operands[0], dtype)
+        elif op == "depthwise" and not np.isfinite(values[1]).all():
+            is_open = _meets_padding(attrs, *values)
+        else:
             return result
-        is_open = _hangs_on_order(attrs, operands[0], dtype)
         return replace(result, error=np.where(is_open, np.inf, result.errors))
 
 
@@ -320,6 +323,13 @@ def _hangs_on_order(attrs: Mapping[str, Any], operand: Bounded, dtype: DType) ->
     return np.asarray(((grown >= _GREATEST[dtype]) & (shrunk < 1)) | (vanishes & (grown > 1)))
 
 
+def _meets_padding(attrs: Mapping[str, Any], x: Array, weights: Array) -> Array:
+    """Whether a weight that is not finite lies outside of the image: times nothing, or times 0."""
+    wild = (~np.isfinite(weights)).astype(np.float64)
+    inside = apply("depthwise", attrs, [np.ones_like(x), wild])
+    return np.asarray(inside < wild.reshape(-1, x.shape[3]).sum(axis=0))
+
+
 def _error_of_select(operands: Sequence[Bounded], value: Array) -> Array | None:
     condition, then, other = operands
     if all(operand.error is None for operand in operands):
@@ -421,7 +431,11 @@ def _error_of_nonfinite(op: str, operands: Sequence[Bounded], value: Array) -> A
     if all(operand.error is None for operand in operands):
         return np.zeros(value.shape)
     if op in MAPS and op not in ("matmul", "select"):
-        return _moved_by_corners(MAPS[op], operands, value)
+        error = _moved_by_corners(MAPS[op], operands, value)
+        for operand in operands:  # what is open is anything, not NaN at all corners
+            is_open = ~np.isfinite(operand.value) & np.isinf(operand.errors)
+            error = np.where(is_open, np.inf, error)
+        return error
     return np.full(value.shape, np.inf)
 
 

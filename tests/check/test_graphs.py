@@ -140,6 +140,12 @@ def test_integer_divisions_by_zero_do_not_end_the_process() -> None:
     assert validate(model_from_text(text), feeds=feeds).findings == []
 
 
+def test_infinite_weights_beyond_the_image_add_nothing_or_nan() -> None:
+    text = """g (float[n,1,h,w] x) => (float[n,1,h,v] y) <float[1,1,1,2] k = {1.5, inf}>
+    { c = Conv<pads = [0, 2, 0, 1]>(x, k) y = Tanh(c) }"""
+    assert validate(model_from_text(text)).findings == []
+
+
 def test_extents_whose_dims_leave_64_bits_are_not_drawn() -> None:
     text = """g (int8[n,m,n] x) => (int64 y) <float two = {2}>
     { s = Shape(x) c = ReduceProd<keepdims = 0>(s) y = Pow(c, two) }"""

@@ -400,8 +400,8 @@ def _vary(
     graph.node.append(helper.make_node("Cast", [varied], [near], to=dtype))
 
 
-_EXACT = frozenset(("Resize", "Upsample"))
-"""Operators whose further operands say how large results are."""
+_EXACT = frozenset(("Pow", "Resize", "Upsample"))
+"""Operators whose further operands say how large results are, or are whole for the sake of negative bases."""
 _CONSTANT_OPERANDS = frozenset(
     ("QuantizeLinear", "DequantizeLinear", "QLinearConv", "QLinearMatMul", "QLinearConcat")
 )
