@@ -203,7 +203,7 @@ class _KernelCheck:
         moved = [_renumbered(call, number) for call in calls]
         plan.steps.append(LaunchStep(tuple((call,) for call in moved)))
         for symbol in range(len(plan.dims.symbols)):
-            shape = (plan.dims.slot(plan.dims.symbols[symbol]),)
+            shape = (plan.dims.slot(plan.dims.symbols[symbol]), plan.dims.slot(0))
             plan.bindings.append(SymbolBinding(symbol, len(plan.values), 0))
             name = _dim_name(plan.dims.symbols[symbol])
             plan.values.append(PlanValue(name, DType.UINT8, shape, Storage.INPUT))
@@ -278,7 +278,7 @@ class _KernelCheck:
             elif value.storage is Storage.OUTPUT:
                 targets[index] = buffers[index].copy()
         for symbol in form.plan.dims.symbols:
-            feeds[_dim_name(symbol)] = np.zeros(symbols[str(symbol)], np.uint8)
+            feeds[_dim_name(symbol)] = np.zeros((symbols[str(symbol)], 0), np.uint8)
         outputs = {form.plan.values[form.numbers[i]].name: array for i, array in targets.items()}
         try:
             form.program.run(feeds, outputs)

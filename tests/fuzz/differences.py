@@ -50,6 +50,8 @@ class Documented:
     results: Sequence[Any]
     open: Sequence[Array | None]
     """Which elements of each result nobody promises."""
+    spread: Array | None = None
+    """How far elements of the first result may be off."""
 
 
 Difference = Callable[[Step], "Documented | None"]
@@ -282,6 +284,18 @@ def _bit_cast(step: Step) -> Documented | None:
     return _left_open(step, nan if nan.shape == y.shape else np.full(y.shape, nan.any()))
 
 
+@_difference("BiasGelu", "FastGelu", "Gelu")
+def _gelu(step: Step) -> Documented | None:
+    """Below 0, 1 less nearly 1, of which rounding is what is left far down."""
+    if not _is_float(step.x) or not step.x.size:
+        return None
+    bias = np.asarray(step.operands[1], np.float64) if len(step.operands) > 1 else 0.0
+    size = np.abs(step.numbers + bias)
+    eps = 4 * float(np.finfo(np.float32).eps)
+    spread = np.where(np.isfinite(size) & (step.numbers + bias < 0), size * eps, 0)
+    return Documented(step.results, [None], spread.reshape(step.results[0].shape))
+
+
 @_difference("QuickGelu", "Sigmoid", "Swish")
 def _vanishing(step: Step) -> Documented | None:
     """Far below 0 the least numbers, or 0 at once."""
@@ -370,6 +384,12 @@ COMPARED_ULPS = 16
 """Numbers as near as these are compared as rounding has it; whole numbers that are equal come from no rounding."""
 FILLS = (np.nan, 0.0, -1e4, np.inf, 1e4, 1.0, -np.inf, 0.3)
 """Any four in a row are finite ones and others."""
+
+
+def shake(result: Array, spread: Array, place: int, number: int) -> Array:
+    """The result with each element off by some of what it may be."""
+    part = np.random.default_rng((place, number)).uniform(-1, 1, result.shape)
+    return np.asarray((result.astype(np.float64) + part * spread).astype(result.dtype))
 
 
 def fill(result: Array, open_: Array, place: int, number: int) -> Array:
