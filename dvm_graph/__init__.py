@@ -11,10 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from dvm_graph import editable as editable  # first, before the compiled module is looked for
+from dvm_graph.version import __version__ as __version__
 
 importlib.import_module("dvm_graph._core")  # what is missing or out of date shows here
-
-__version__ = "0.1.0"
 
 _HOMES = {
     alias.name: statement.module

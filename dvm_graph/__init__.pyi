@@ -20,6 +20,7 @@ from dvm_graph.errors import StrictError as StrictError
 from dvm_graph.errors import UnsupportedError as UnsupportedError
 from dvm_graph.ir import ModelMetadata as ModelMetadata
 from dvm_graph.model import Model as Model
+from dvm_graph.model import load as load
 from dvm_graph.model import optimize as optimize
 from dvm_graph.options import FusionLimits as FusionLimits
 from dvm_graph.options import Options as Options

@@ -5,8 +5,9 @@ Conventions follow onnxruntime's Python API where it has one (`run`, `get_inputs
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, fields, replace
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,6 +20,7 @@ from dvm_graph.ir import ModelMetadata
 from dvm_graph.options import Options
 from dvm_graph.process import load_compiler
 from dvm_graph.runtime import CompileTime, KernelListing, Program, RunOptions, RunStatistics
+from dvm_graph.saving import RUN_OPTIONS, SavedModel, is_saved, load_model, load_report
 from dvm_graph.variants import Variants
 
 if TYPE_CHECKING:
@@ -28,26 +30,47 @@ if TYPE_CHECKING:
     from dvm_graph.report import Report
 
 
+@dataclass(frozen=True, slots=True)
+class _Compilation:
+    """Where a model comes from that was compiled here."""
+
+    source: Source
+    compiled: Compiled
+
+    @property
+    def name(self) -> str:
+        path = self.source if isinstance(self.source, str | PathLike) else ""
+        return Path(path).name or self.compiled.graph.name
+
+
 class Model:
     """An optimised model. `run` may be called from several threads at once."""
 
     def __init__(
-        self, source: Source, compiled: Compiled, program: Program, options: Options
+        self,
+        program: Program,
+        description: Description,
+        options: Options,
+        origin: _Compilation | SavedModel,
     ) -> None:
-        self._source = source
+        self._program = program
+        self._description = description
         self._options = options
         self.precision = options.precision
         """Of its matrix products (`Options.precision`)."""
-        self._compiled = compiled
-        self._program = program
-        with border("describe the model"):
-            self._description: Description = describe(compiled.graph)
-        self._output_names = [info.name for info in self._description.outputs]
-        self._variants = Variants(source, options, self._description.overridable)
+        self._origin = origin
+        self._output_names = [info.name for info in description.outputs]
+        source = origin.source if isinstance(origin, _Compilation) else None
+        self._variants = Variants(source, options, description.overridable)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Copies and pickles are the source and the options: made into a model by compiling anew."""
-        source = self._source
+        """Copies and pickles are the source and the options: made into a model by compiling anew, or
+        loading the file.
+        """
+        if isinstance(self._origin, SavedModel):
+            changed = {name: getattr(self._options, name) for name in RUN_OPTIONS}
+            return functools.partial(load, **changed), (self._origin.file.path,)
+        source = self._origin.source
         if not isinstance(source, bytes | str | PathLike):
             source = source.SerializeToString()
         return optimize, (source, self._options)
@@ -148,9 +171,11 @@ class Model:
 
     def report(self) -> Report:
         """Fused subgraphs, kernels, verdicts with reasons and vendor operators; `str()` prints it."""
+        if isinstance(self._origin, SavedModel):
+            return load_report(self._origin)
         from dvm_graph.report import make_report
 
-        return replace(make_report(self._compiled), vendor_casts=self._program.vendor_casts)
+        return replace(make_report(self._origin.compiled), vendor_casts=self._program.vendor_casts)
 
     def visualize(self, path: str | PathLike[str], *, profile: Profile | None = None) -> None:
         """Draws the fused subgraphs; the suffix picks the format: .html .svg .png .pdf .dot.
@@ -160,18 +185,41 @@ class Model:
         Raises:
             InputError: the file cannot be written, or what is given is no profile of this model.
         """
-        from dvm_graph.report import draw
+        from dvm_graph.report import Times, draw_report
 
-        source = self._source
-        title = Path(source).name if isinstance(source, str | PathLike) else ""
-        if profile is None:
-            draw(self._compiled, path, title)
-        else:
+        report, times = self.report(), None
+        if profile is not None:
             from dvm_graph.profile import Profile
 
             if not isinstance(profile, Profile):
                 raise InputError(f"a profile is what Model.profile gives, not {profile!r:.50}")
-            draw(self._compiled, path, title, profile.typical.seconds, profile.shares())
+            times = Times(report, profile.typical.seconds, profile.shares())
+        draw_report(report, path, self._origin.name, times)
+
+    def save(self, path: str | PathLike[str]) -> None:
+        """Writes the compiled model to a file, for `dvm_graph.load` to start from without compiling.
+
+        The file holds everything: weights as they lie in memory, packed matrices, vendor operators. It is
+        for this version of dvm_graph, and any CPU that runs it.
+
+        Raises:
+            InputError: the file cannot be written, or this model comes from such a file.
+            UnsupportedError: something in the model is of a kind that files have no place for.
+        """
+        if isinstance(self._origin, SavedModel):
+            raise InputError(f"the model was saved already: copy {str(self._origin.file.path)!r}")
+        from dvm_graph.saving.save import save_model
+
+        with border("save the model"):
+            save_model(
+                path,
+                self._origin.compiled.plan,
+                self._program,
+                self._options,
+                self._description,
+                self.report(),
+                self._origin.name,
+            )
 
     def compare(
         self,
@@ -180,10 +228,16 @@ class Model:
         dims: Mapping[str, int] | None = None,
         seed: int = 0,
     ) -> Comparison:
-        """Compares one run with onnxruntime; see `dvm_graph.compare`."""
+        """Compares one run with onnxruntime; see `dvm_graph.compare`.
+
+        Raises:
+            InputError: the model was loaded from a file that it was saved to: onnxruntime needs the ONNX model.
+        """
         from dvm_graph.comparison import compare_model
 
-        return compare_model(self, self._source, feeds, dims or {}, seed)
+        if isinstance(self._origin, SavedModel):
+            raise InputError("a saved model holds no ONNX model to compare with: compare that one")
+        return compare_model(self, self._origin.source, feeds, dims or {}, seed)
 
     def disassemble(self, feeds: Mapping[str, ArrayLike]) -> str:
         """The bytecode of every kernel for the shapes of these inputs, in the assembler's text form."""
@@ -219,8 +273,44 @@ def optimize(source: Source, options: Options | None = None, **overrides: Any) -
     if options is not None and not isinstance(options, Options):
         raise InputError(f"options are dvm_graph.Options, not a {type(options).__name__}")
     chosen = (options or Options()).changed(overrides)
+    if is_saved(source):
+        raise InputError(
+            f"{str(source)!r} is a saved model, which needs no compiling: dvm_graph.load"
+        )
     load_compiler()
     from dvm_graph.rescue import build
 
     compiled, program = build(source, chosen)
-    return Model(source, compiled, program, chosen)
+    with border("describe the model"):
+        description = describe(compiled.graph)
+    return Model(program, description, chosen, _Compilation(source, compiled))
+
+
+def load(path: str | PathLike[str], **overrides: Any) -> Model:
+    """A model that `Model.save` wrote to a file.
+
+    Weights stay in the file until a run reads them, which the first run checks before (`docs/saving.md`).
+    Everything else works as on the model that was saved, but for what needs the ONNX model: `compare`, and runs
+    that override initializers.
+
+    Args:
+        path: the file, not to be written to while the model lives; replacing it by another is fine.
+        **overrides: options to change of those that the model was compiled with: cores, spin, simd,
+            local_bytes, private_weights.
+
+    Raises:
+        ModelError: there is no such file; `DamagedError`: it is not as it was saved.
+        UnsupportedError: another version of dvm_graph saved it.
+        InputError: an option that there is not, or that was settled when the model was compiled.
+    """
+    with border("load the model"):
+        saved = load_model(path, overrides)
+        return Model(saved.program, saved.description, saved.options, saved)
+
+
+def open_model(source: Source, options: Options) -> Model:
+    """Loads what is a saved model, with the options that are not as they are by default; compiles others."""
+    if not isinstance(source, str | PathLike) or not is_saved(source):
+        return optimize(source, options)
+    given = {field.name: getattr(options, field.name) for field in fields(Options)}
+    return load(source, **{n: v for n, v in given.items() if v != getattr(Options(), n)})

@@ -22,7 +22,7 @@ from onnxruntime import OrtValue
 from dvm_graph.description import TensorInfo
 from dvm_graph.errors import DvmError, InputError
 from dvm_graph.ir import ModelMetadata
-from dvm_graph.model import optimize
+from dvm_graph.model import open_model
 from dvm_graph.options import Options
 from dvm_graph.runtime import RunOptions
 from dvm_graph.runtime.ort_values import array_over, as_ort, from_ort
@@ -62,7 +62,7 @@ class InferenceSession:
         """Compiles the model.
 
         Args:
-            path_or_bytes: as `dvm_graph.optimize` takes it.
+            path_or_bytes: as `dvm_graph.optimize` takes it, or the path of a saved model.
             sess_options: an `onnxruntime.SessionOptions`. `intra_op_num_threads` is the number of cores,
                 ORT_DISABLE_ALL turns fusion off; the rest concerns what there is none of here.
             providers: names of execution providers, or pairs of a name and its options.
@@ -72,7 +72,7 @@ class InferenceSession:
 
         Raises:
             InputError: an argument that onnxruntime has not, either.
-            What `dvm_graph.optimize` raises.
+            What `dvm_graph.optimize` raises, or `dvm_graph.load`.
         """
         del provider_options
         unknown = sorted(set(kwargs) - _IGNORED_ARGUMENTS)
@@ -80,7 +80,7 @@ class InferenceSession:
             raise InputError(f"InferenceSession takes no argument named {unknown[0]!r}")
         self._sess_options = sess_options
         self.set_providers(providers)
-        self.model = optimize(path_or_bytes, _options(sess_options, options or Options()))
+        self.model = open_model(path_or_bytes, _options(sess_options, options or Options()))
         self._output_names = [info.name for info in self.model.get_outputs()]
         self._worker: ThreadPoolExecutor | None = None
 

@@ -13,6 +13,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from dvm_graph.description import TensorInfo
+from dvm_graph.errors import InputError
 from dvm_graph.options import Options
 from dvm_graph.runtime import Program
 
@@ -24,7 +25,9 @@ _MOST = 4
 
 
 class Variants:
-    def __init__(self, source: Source, options: Options, overridable: Sequence[TensorInfo]) -> None:
+    def __init__(
+        self, source: Source | None, options: Options, overridable: Sequence[TensorInfo]
+    ) -> None:
         self._source = source
         self._options = options
         self._names = frozenset(value.name for value in overridable)
@@ -36,6 +39,7 @@ class Variants:
 
         Raises:
             DvmError: the model does not compile with those initializers as inputs.
+            InputError: there is no ONNX model to compile.
         """
         if not self._names or not isinstance(feeds, Mapping):
             return None
@@ -48,6 +52,11 @@ class Variants:
                 options = replace(
                     self._options, fed_initializers=self._options.fed_initializers | fed
                 )
+                if self._source is None:
+                    raise InputError(
+                        f"{min(fed)!r} is an initializer, and the model was loaded from a file that it was saved "
+                        "to: compile the ONNX model with Options.fed_initializers, and save that"
+                    )
                 from dvm_graph.rescue import build
 
                 program = self._programs[fed] = build(self._source, options)[1]

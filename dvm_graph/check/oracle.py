@@ -159,7 +159,7 @@ def run_node(node: Node, outputs: Sequence[Value], operands: dict[Value, Array])
     Raises:
         DvmError: onnxruntime refuses it.
     """
-    from dvm_graph.runtime.vendor import make_partition, partition_inputs
+    from dvm_graph.runtime.partitions import make_partition, partition_inputs
 
     named = [value for value in outputs if value.name]
     if not named:

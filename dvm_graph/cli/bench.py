@@ -64,7 +64,9 @@ def bench(
     session = None
     if against_onnxruntime:
         with working("loading onnxruntime's session"):
-            session = reference_session(request.path, threads=model.cores, spin_between_runs=False)
+            session = reference_session(
+                request.onnx_path(), threads=model.cores, spin_between_runs=False
+            )
     timings, profiles = [], []
     for point in each(points, "timing"):
         arrays = _arrays(model, feeds, point, seed)

@@ -22,7 +22,7 @@ def check(request: Request, seed: int) -> None:
     Basic operators in float64 are the reference, onnxruntime that of their decomposition.
     """
     with working(f"checking {request.path.name}"):
-        report = validate(request.path, request.options, seed)
+        report = validate(request.onnx_path(), request.options, seed)
     if request.as_json:
         print_json(_plain(report))
     else:

@@ -29,6 +29,7 @@ def compare(request: Request, feeds: Path | None, dims: DimRanges, seed: int) ->
 
     Times are those of single runs after a warm-up: an indication, no benchmark.
     """
+    request.onnx_path()
     model = request.optimize()
     if feeds is None:
         results = _sweep(request, model, dims, seed)
@@ -37,7 +38,7 @@ def compare(request: Request, feeds: Path | None, dims: DimRanges, seed: int) ->
     else:
         arrays = load_arrays(feeds)
         with working("comparing"):
-            results = [compare_model(model, request.path, arrays, {}, seed)]
+            results = [compare_model(model, request.onnx_path(), arrays, {}, seed)]
     if request.as_json:
         print_json([_plain(result) for result in results])
     else:
@@ -49,9 +50,9 @@ def compare(request: Request, feeds: Path | None, dims: DimRanges, seed: int) ->
 def _sweep(request: Request, model: Model, dims: DimRanges, seed: int) -> list[Comparison]:
     points = all_dims(model, dims)
     with working("loading onnxruntime's session"):
-        session = reference_session(request.path, threads=model.cores)
+        session = reference_session(request.onnx_path(), threads=model.cores)
     return [
-        compare_model(model, request.path, None, extents, seed, session)
+        compare_model(model, request.onnx_path(), None, extents, seed, session)
         for extents in each(points, "comparing")
     ]
 

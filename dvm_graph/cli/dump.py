@@ -25,7 +25,7 @@ from dvm_graph.pipeline import STAGES, stage_text
 def dump(request: Request, stage: str, output: Path | None) -> None:
     """Print the text form of MODEL as it leaves a stage of the compiler."""
     with working(f"compiling {request.path.name}"):
-        text = stage_text(request.path, request.options, stage)
+        text = stage_text(request.onnx_path(), request.options, stage)
     if request.as_json:
         print_json({"stage": stage, "text": text})
     elif output is None:

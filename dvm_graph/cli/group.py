@@ -19,6 +19,7 @@ from dvm_graph.cli.dump import dump
 from dvm_graph.cli.interruption import STATUS, ended_by_interrupts
 from dvm_graph.cli.report import report
 from dvm_graph.cli.run import run
+from dvm_graph.cli.save import save
 from dvm_graph.cli.visualize import visualize
 from dvm_graph.errors import DvmError
 
@@ -53,5 +54,5 @@ def main() -> None:
     """Compile ONNX models with dynamic shapes, run them, and see what was fused."""
 
 
-for _command in (run, compare, check, bench, report, visualize, dump, disasm):
+for _command in (run, compare, check, bench, report, visualize, dump, disasm, save):
     main.add_command(_command)

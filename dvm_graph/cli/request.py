@@ -16,9 +16,10 @@ import click
 from rich.console import Console
 from rich.progress import track
 
-from dvm_graph.errors import output_path
-from dvm_graph.model import Model, optimize
+from dvm_graph.errors import InputError, output_path
+from dvm_graph.model import Model, open_model
 from dvm_graph.options import PRECISIONS, Options
+from dvm_graph.saving import is_saved
 
 _Item = TypeVar("_Item")
 
@@ -33,12 +34,22 @@ class Request:
     verbose: bool
 
     def optimize(self) -> Model:
-        """The compiled model, with a spinner on a terminal meanwhile."""
+        """The compiled model, or the saved one, with a spinner on a terminal meanwhile."""
         begin = time.perf_counter()
         with working(f"optimising {self.path.name}"):
-            model = optimize(self.path, self.options)
+            model = open_model(self.path, self.options)
         self.note(f"optimised {self.path.name} in {time.perf_counter() - begin:.2f} s")
         return model
+
+    def onnx_path(self) -> Path:
+        """The model's path, for what a saved model does not hold.
+
+        Raises:
+            InputError: it is a saved model.
+        """
+        if is_saved(self.path):
+            raise InputError(f"{str(self.path)!r} is a saved model: this takes the ONNX model")
+        return self.path
 
     def note(self, text: str) -> None:
         """Something to say on stderr under --verbose."""

@@ -14,7 +14,7 @@ from dvm_graph.import_.partition import (
 )
 from dvm_graph.import_.tensors import dtype_of
 from dvm_graph.import_.types import declared_shape, type_text
-from dvm_graph.import_.vendor_library import import_whole
+from dvm_graph.import_.vendor_library import import_whole, whole_model
 
 __all__ = [
     "ImportedModel",
@@ -33,4 +33,5 @@ __all__ = [
     "partition_opset",
     "takes",
     "type_text",
+    "whole_model",
 ]

@@ -18,6 +18,8 @@ from dataclasses import fields
 from typing import Any, TypeAlias
 
 import onnx
+import onnx.checker
+from google.protobuf.message import DecodeError, EncodeError
 from onnx import helper
 
 from dvm_graph.errors import UnsupportedError
@@ -198,6 +200,18 @@ def whole_source(source: Source) -> str | bytes:
     if isinstance(source, (bytes, bytearray, memoryview)):
         return bytes(source)
     return os.fspath(source)
+
+
+def whole_model(path: str) -> bytes:
+    """The model at a path with its external data inside.
+
+    Raises:
+        UnsupportedError: it is no ONNX model, or too large to be one message.
+    """
+    try:
+        return bytes(onnx.load(path).SerializeToString())
+    except (OSError, ValueError, DecodeError, EncodeError, onnx.checker.ValidationError) as error:
+        raise UnsupportedError(f"cannot put {path!r} into one message: {error}") from error
 
 
 def _port_value(port: Any, graph: Graph) -> Value:

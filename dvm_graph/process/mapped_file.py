@@ -5,8 +5,12 @@ from __future__ import annotations
 import mmap
 import os
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from dvm_graph.errors import ExternalDataError
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 
 class MappedFile(mmap.mmap):
@@ -17,7 +21,7 @@ class MappedFile(mmap.mmap):
     _stamp: tuple[int, int]
 
     @classmethod
-    def open(cls, path: Path) -> MappedFile:
+    def open(cls, path: Path) -> Self:
         """Raises OSError."""
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
         try:

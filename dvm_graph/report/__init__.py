@@ -1,8 +1,9 @@
 """What a user looks at: the report of a compiled model, as text, JSON and pictures."""
 
 from dvm_graph.report.collect import make_report
-from dvm_graph.report.draw import FORMATS, draw, draw_report, picture_path
+from dvm_graph.report.draw import FORMATS, draw_report, picture_path
 from dvm_graph.report.report import Operator, Report, Subgraph, SubgraphKind, Tensor, describe
+from dvm_graph.report.times import Times
 
 __all__ = [
     "FORMATS",
@@ -11,8 +12,8 @@ __all__ = [
     "Subgraph",
     "SubgraphKind",
     "Tensor",
+    "Times",
     "describe",
-    "draw",
     "draw_report",
     "make_report",
     "picture_path",

@@ -6,42 +6,17 @@ the SVG, can be moved, zoomed and searched, and needs no network.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from dvm_graph.errors import InputError, output_path, writing
-from dvm_graph.report.collect import make_report
 from dvm_graph.report.composition import make_picture
 from dvm_graph.report.fonts import quiet_fonts
 from dvm_graph.report.page import make_page
 from dvm_graph.report.report import Report
 from dvm_graph.report.times import Times
 
-if TYPE_CHECKING:
-    from dvm_graph.pipeline import Compiled
-
 FORMATS = (".html", ".svg", ".png", ".pdf", ".dot")
-
-
-def draw(
-    compiled: Compiled,
-    path: str | PathLike[str],
-    title: str = "",
-    seconds: float = 0.0,
-    shares: Mapping[str, float] | None = None,
-) -> None:
-    """Draws a compiled model; `title` is what the picture is called, the graph's name if empty.
-
-    `shares` of a run of so many `seconds`, by kernel and vendor call, colour it.
-
-    Raises:
-        InputError: the suffix is of no known format, or the folder is missing.
-    """
-    report = make_report(compiled)
-    times = None if shares is None else Times(report, seconds, shares)
-    draw_report(report, path, title or compiled.graph.name, times)
 
 
 def picture_path(path: str | PathLike[str]) -> Path:
@@ -61,7 +36,11 @@ def picture_path(path: str | PathLike[str]) -> Path:
 def draw_report(
     report: Report, path: str | PathLike[str], title: str, times: Times | None = None
 ) -> None:
-    """Draws a report; `title` is what the picture is called, `times` colour it."""
+    """Draws a report; `title` is what the picture is called, `times` colour it.
+
+    Raises:
+        InputError: the suffix is of no known format, or the folder is missing.
+    """
     target = picture_path(path)
     suffix = target.suffix.lower()
     with quiet_fonts():

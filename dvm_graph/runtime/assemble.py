@@ -7,14 +7,15 @@ No decisions are made: the plan is handed over as it is.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import Any
+from collections.abc import Generator, Iterator, Sequence
+from itertools import count
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dvm_graph import _core
-from dvm_graph.errors import CompileError, InputError, OutOfMemoryError
+from dvm_graph.errors import CompileError
 from dvm_graph.ir import DType, Value
 from dvm_graph.kernels.plan import (
     DimsStep,
@@ -27,8 +28,12 @@ from dvm_graph.kernels.plan import (
     VendorStep,
 )
 from dvm_graph.options import Options
-from dvm_graph.process import MappedFile, load_onnxruntime
+from dvm_graph.process import MappedFile
 from dvm_graph.runtime.program import Port, Program
+from dvm_graph.runtime.recipe import Call, Recipe, make_program
+
+if TYPE_CHECKING:
+    from dvm_graph.runtime.vendor import VendorPartition
 
 
 def assemble(plan: ModelPlan, options: Options, *, release_packed: bool = False) -> Program:
@@ -39,96 +44,159 @@ def assemble(plan: ModelPlan, options: Options, *, release_packed: bool = False)
 
     Raises:
         UnsupportedError: onnxruntime refuses a vendor partition.
-        InputError: the options ask for an instruction-set level that the machine lacks, or for products
-            of bf16, which its CPU has no instructions for.
-        OutOfMemoryError: the packed weights, or the local memories asked for, do not fit memory.
-        CompileError: the plan is malformed.
+        What `make_program` raises.
     """
-    assembler = _Assembler(plan, options)
-    program = assembler.run()
+    contents = _Contents(plan)
+    program = make_program(
+        recipe_of(plan, options),
+        options,
+        lambda cores: [_partition(plan, step, cores) for step in _vendor_steps(plan)],
+        contents.fill,
+    )
     if release_packed:
-        assembler.release_packed()
+        contents.release_packed()
     return program
+
+
+def recipe_of(plan: ModelPlan, options: Options) -> Recipe:
+    """What the builder is told of a plan."""
+    names = [plan.values[index].name for index in plan.inputs]
+    return Recipe(
+        list(_calls(plan, options)),
+        _ports(plan, plan.inputs, names),
+        _ports(plan, plan.outputs, plan.output_names),
+    )
+
+
+def _calls(plan: ModelPlan, options: Options) -> Iterator[Call]:
+    hints = list(_hint_checks(plan, options))
+    yield "set_dims", ([str(symbol) for symbol in plan.dims.symbols], plan.dims.instructions)
+    for value in plan.values:
+        dtype = DType.OPAQUE if value.opaque else value.dtype
+        yield "add_value", (value.name, dtype.short, value.storage.value, value.shape)
+    yield from _Steps().calls(plan)
+    if options.fallbacks == "operators":
+        yield "take_apart", ()
+    for b in plan.bindings:
+        yield "add_binding", (b.symbol, b.value, b.axis, b.scale, b.shift)
+    for condition, message in [*((c.condition, c.message) for c in plan.checks), *hints]:
+        yield "add_check", (condition, message)
+    yield "set_ports", (plan.inputs, plan.outputs)
+
+
+def _ports(plan: ModelPlan, indices: Sequence[int], names: Sequence[str]) -> tuple[Port, ...]:
+    values = [plan.values[index] for index in indices]
+    return tuple(Port(n, v.dtype, v.opaque) for n, v in zip(names, values, strict=True))
+
+
+def _hint_checks(plan: ModelPlan, options: Options) -> Iterator[tuple[int, str]]:
+    """Conditions for the ranges that the user promised."""
+    dims = plan.dims
+    for symbol in tuple(dims.symbols):
+        if str(symbol) not in options.dim_hints:
+            continue
+        low, high = options.dim_hints[str(symbol)]
+        message = f"the hint that {symbol} is in {low}..{high}"
+        yield dims.predicate("le", low, symbol), message
+        yield dims.predicate("le", symbol, high), message
+
+
+class _Steps:
+    """Calls for the steps of a plan; kernels, calls and partitions are numbered as the builder does."""
+
+    def __init__(self) -> None:
+        self._kernels = count()
+        self._calls = count()
+        self._partitions = count()
+
+    def calls(self, plan: ModelPlan) -> Iterator[Call]:
+        for step in plan.steps:
+            if isinstance(step, LaunchStep):
+                for stage in step.stages:
+                    numbers = []
+                    for call in stage:
+                        numbers.append((yield from self._call(call)))
+                    yield "add_launch", (numbers,)
+            elif isinstance(step, DimsStep):
+                yield "add_dims_write", (step.value, step.slots)
+            elif step.outputs:
+                number = next(self._partitions)
+                yield "add_vendor", (step.name, number, step.inputs, step.outputs)
+
+    def _call(self, call: KernelCall) -> Generator[Call, None, int]:
+        fallback = []
+        for inner in call.fallback:
+            fallback.append((yield from self._call(inner)))
+        yield _kernel(call.plan)
+        yield "add_call", (next(self._kernels), call.guard, fallback)
+        return next(self._calls)
+
+
+def _kernel(plan: KernelPlan) -> Call:
+    return "add_kernel", (
+        plan.name,
+        plan.kind.value,
+        plan.extents,
+        [_node_fields(node) for node in plan.nodes],
+        [
+            (access.value, access.strides, access.offset, access.packed_panels)
+            for access in plan.accesses
+        ],
+        (plan.m_axis, plan.n_axis, plan.k_axis, plan.inner_k_axis),
+        plan.weighed,
+        plan.origin,
+    )
+
+
+def _vendor_steps(plan: ModelPlan) -> list[VendorStep]:
+    """Those whose results anybody reads, which all have unless a pass is disabled."""
+    return [step for step in plan.steps if isinstance(step, VendorStep) and step.outputs]
+
+
+def _partition(plan: ModelPlan, step: VendorStep, cores: int) -> VendorPartition:
+    from dvm_graph.runtime.partitions import make_partition, partition_inputs
+
+    results = {value.name: value for node in step.nodes for value in node.outputs}
+    names = [plan.values[index].name for index in step.outputs]
+    if len(partition_inputs(step.nodes)) != len(step.inputs):
+        raise CompileError(f"a vendor partition reads other values than {step.inputs}")
+    return make_partition(step.nodes, [results[name] for name in names], cores)
 
 
 class _Released(np.ndarray[Any, Any]):
     """Shape and dtype of a constant whose contents were given up; its elements are all one zero."""
 
 
-class _Assembler:
-    def __init__(self, plan: ModelPlan, options: Options) -> None:
+class _Contents:
+    """The constants of a plan."""
+
+    def __init__(self, plan: ModelPlan) -> None:
         self._plan = plan
-        self._options = options
-        self._builder = _builder(options)
         self._in_place = set(_touched(plan))
-        self._files: dict[MappedFile, None] = {}  # of constants that are used where they lie
-        self._casts: list[str] = []
 
-    def run(self) -> Program:
-        plan, builder = self._plan, self._builder
-        hints = list(self._hint_checks())
-        builder.set_dims([str(symbol) for symbol in plan.dims.symbols], plan.dims.instructions)
-        for value in plan.values:
-            dtype = DType.OPAQUE if value.opaque else value.dtype
-            builder.add_value(value.name, dtype.short, value.storage.value, value.shape)
-        for index, value in enumerate(plan.values):
-            self._add_contents(index, value)
-        for step in plan.steps:
-            self._add_step(step)
-        if self._options.fallbacks == "operators":
-            builder.take_apart()
-        for binding in plan.bindings:
-            builder.add_binding(
-                binding.symbol, binding.value, binding.axis, binding.scale, binding.shift
-            )
-        for condition, message in [*((c.condition, c.message) for c in plan.checks), *hints]:
-            builder.add_check(condition, message)
-        builder.set_ports(plan.inputs, plan.outputs)
-        names = [plan.values[index].name for index in plan.inputs]
-        core = builder.finish()
-        inputs = self._ports(plan.inputs, names)
-        outputs = self._ports(plan.outputs, plan.output_names)
-        return Program(core, inputs, outputs, list(self._files), self._casts)
+    def fill(self, builder: _core.ModelBuilder) -> list[MappedFile]:
+        files: dict[MappedFile, None] = {}  # of constants that are used where they lie
+        for index, value in enumerate(self._plan.values):
+            if value.panels is not None:
+                self._pack(builder, index, value)
+            elif value.constant is not None and value.opaque:
+                builder.set_object(index, value.constant.data)
+            elif value.constant is not None and index in self._in_place:
+                array = _bits(_contents(value.constant), value.dtype)
+                builder.set_constant(index, array)
+                file = _file_of(array)
+                if file is not None:
+                    files[file] = None
+        return list(files)
 
-    def _ports(self, indices: Sequence[int], names: Sequence[str]) -> list[Port]:
-        values = [self._plan.values[index] for index in indices]
-        return [Port(n, v.dtype, v.opaque) for n, v in zip(names, values, strict=True)]
-
-    def _hint_checks(self) -> list[tuple[int, str]]:
-        """Conditions for the ranges that the user promised."""
-        checks = []
-        dims = self._plan.dims
-        for symbol in tuple(dims.symbols):
-            if str(symbol) not in self._options.dim_hints:
-                continue
-            low, high = self._options.dim_hints[str(symbol)]
-            message = f"the hint that {symbol} is in {low}..{high}"
-            checks.append((dims.predicate("le", low, symbol), message))
-            checks.append((dims.predicate("le", symbol, high), message))
-        return checks
-
-    # -- constants
-
-    def _add_contents(self, index: int, value: PlanValue) -> None:
-        if value.panels is not None:
-            self._add_panels(index, value)
-        elif value.constant is not None and value.opaque:
-            self._builder.set_object(index, value.constant.data)
-        elif value.constant is not None and index in self._in_place:
-            array = _bits(_contents(value.constant), value.dtype)
-            self._builder.set_constant(index, array)
-            file = _file_of(array)
-            if file is not None:
-                self._files[file] = None
-
-    def _add_panels(self, index: int, value: PlanValue) -> None:
+    def _pack(self, builder: _core.ModelBuilder, index: int, value: PlanValue) -> None:
         panels = value.panels
         assert panels is not None
         source = self._plan.values[panels.source]
         if source.constant is None:
             raise CompileError(f"{value.name} packs {source.name}, which is no constant")
         array = _contents(source.constant)
-        self._builder.pack(
+        builder.pack(
             index,
             _bits(array, source.dtype),
             source.dtype.short,
@@ -148,93 +216,6 @@ class _Assembler:
             if constant is not None and constant.data is not None:
                 nothing = np.zeros((), constant.data.dtype)
                 constant.data = np.broadcast_to(nothing, constant.data.shape).view(_Released)
-
-    # -- steps
-
-    def _add_step(self, step: LaunchStep | VendorStep | DimsStep) -> None:
-        if isinstance(step, LaunchStep):
-            for stage in step.stages:
-                self._builder.add_launch([self._add_call(call) for call in stage])
-        elif isinstance(step, DimsStep):
-            self._builder.add_dims_write(step.value, step.slots)
-        else:
-            self._add_vendor(step)
-
-    def _add_call(self, call: KernelCall) -> int:
-        fallback = [self._add_call(inner) for inner in call.fallback]
-        return self._builder.add_call(self._add_kernel(call.plan), call.guard, fallback)
-
-    def _add_kernel(self, plan: KernelPlan) -> int:
-        return self._builder.add_kernel(
-            plan.name,
-            plan.kind.value,
-            plan.extents,
-            [_node_fields(node) for node in plan.nodes],
-            [
-                (access.value, access.strides, access.offset, access.packed_panels)
-                for access in plan.accesses
-            ],
-            (plan.m_axis, plan.n_axis, plan.k_axis, plan.inner_k_axis),
-            plan.weighed,
-            plan.origin,
-        )
-
-    def _add_vendor(self, step: VendorStep) -> None:
-        # Only models that need the vendor library pay for loading it.
-        load_onnxruntime()
-        from dvm_graph.runtime.vendor import make_partition, partition_inputs
-
-        results = {value.name: value for node in step.nodes for value in node.outputs}
-        names = [self._plan.values[index].name for index in step.outputs]
-        if len(partition_inputs(step.nodes)) != len(step.inputs):
-            raise CompileError(f"a vendor partition reads other values than {step.inputs}")
-        partition = make_partition(
-            step.nodes, [results[name] for name in names], self._builder.cores
-        )
-        self._casts += partition.casts
-        self._builder.add_vendor(step.name, partition.run, step.inputs, step.outputs)
-
-
-CORES_PER_CPU = 8
-"""More of them only take turns."""
-
-
-def _builder(options: Options) -> _core.ModelBuilder:
-    most = CORES_PER_CPU * _core.available_cores()
-    if options.cores is not None and options.cores > most:
-        raise InputError(
-            f"option cores is {options.cores}, but this process may use {_core.available_cores()} CPUs: "
-            f"at most {most}, {CORES_PER_CPU} for each"
-        )
-    level = _level(options.simd)
-    if options.precision == "bf16" and level not in _core.bf16_levels():
-        raise InputError(
-            f"precision='bf16' needs a CPU with AVX512-BF16, which {level} on this machine lacks; "
-            "leave it out: f32 is as fast here, and a model whose weights are float16 or bfloat16 "
-            "reads half the memory all the same"
-        )
-    try:
-        return _core.ModelBuilder(
-            options.cores or 0, options.simd or "", options.local_bytes or 0, options.spin
-        )
-    except MemoryError as error:
-        raise OutOfMemoryError(
-            f"no memory for local_bytes={options.local_bytes} on every core"
-        ) from error
-
-
-def _level(simd: str | None) -> str:
-    """The instruction-set level to run with: the one asked for, or the best."""
-    levels = _core.simd_levels()
-    built = ", ".join(_core.built_levels())
-    more = "`make test` and wheels build the code of every level (CMake's DVM_LEVELS=all)"
-    if not levels:
-        raise InputError(f"this build has code for {built}, which this CPU does not run; {more}")
-    if simd is not None and simd not in levels:
-        raise InputError(
-            f"simd is {simd!r}, but this machine has {', '.join(levels)}, of the levels that were built: {built}; {more}"
-        )
-    return simd or levels[0]
 
 
 def _touched(plan: ModelPlan) -> Iterator[int]:

@@ -21,10 +21,12 @@
 #include "runtime/bindings_calls.h"
 #include "runtime/bindings_tensors.h"
 #include "runtime/bindings_values.h"
+#include "runtime/checksum.h"
 #include "runtime/errors.h"
 #include "runtime/executor.h"
 #include "runtime/memory.h"
 #include "runtime/panel_packing.h"
+#include "vm/panels.h"
 
 namespace nb = nanobind;
 
@@ -130,6 +132,11 @@ class PythonVendor final : public VendorLibrary {
   std::vector<Partition> partitions_;
 };
 
+// Of a packed panel of this dtype.
+int columns_of(nb::handle dtype, const SharedDevice& device) {
+  return panel_columns(dtype_from_name(take<std::string>(dtype)), device.device->target());
+}
+
 class PyProgram {
  public:
   PyProgram(Model model, std::shared_ptr<SharedDevice> device, std::unique_ptr<PythonVendor> vendor,
@@ -200,6 +207,15 @@ class PyProgram {
     }
     return times;
   }
+
+  // What a constant holds, panels as they are packed: an array over its memory, or the object.
+  nb::object contents(uint32_t index) const {
+    const ModelValue& value = executor_.model().values.at(index);
+    if (value.contents.absent()) return nb::none();
+    return value.opaque ? kept_object(value.contents) : array_over(value.contents);
+  }
+
+  int panel_columns(nb::handle dtype) const { return columns_of(dtype, executor_.device()); }
 
   RunStatistics statistics() const { return executor_.statistics(); }
 
@@ -382,6 +398,8 @@ class ModelBuilder {
 
   int cores() const { return device_->device->cores(); }
 
+  int panel_columns(nb::handle dtype) const { return columns_of(dtype, *device_); }
+
  private:
   static ArrayView contiguous(nb::handle array) {
     ArrayView view;
@@ -396,6 +414,17 @@ class ModelBuilder {
   std::vector<nb::object> constants_;
   uint32_t partitions_ = 0;
 };
+
+nb::bytes checksums_of(nb::handle contents, size_t block, int threads) {
+  ArrayView view;
+  if (block == 0 || !view.open(contents)) throw InputError("checksums are of contiguous arrays");
+  std::vector<uint32_t> sums;
+  {
+    const nb::gil_scoped_release unlock;
+    sums = checksums(view.raw(), block, threads);
+  }
+  return nb::bytes(sums.data(), sums.size() * sizeof sums[0]);
+}
 
 // Raises the Python namesake of a runtime error.
 void translate_error(const std::exception_ptr& exception, void*) {
@@ -489,6 +518,8 @@ void bind_runtime(nb::module_& module) {
              "Ends the calls of other threads, before the interpreter shuts down.");
   module.def("available_cores", &available_cores);
   module.def("available_memory", &available_memory);
+  module.def("checksums", &checksums_of, nb::arg("contents"), nb::arg("block"), nb::arg("threads"),
+             "CRC-32C of each block of an array's bytes, one behind the other.");
   nb::class_<PyProgram>(module, "Program")
       .def("run", &PyProgram::run, nb::arg("inputs"), nb::arg("given"), nb::arg("profile"),
            nb::arg("stop").none() = nb::none(), nb::arg("options").none() = nb::none())
@@ -496,6 +527,8 @@ void bind_runtime(nb::module_& module) {
       .def("bind", &PyProgram::bind, nb::arg("inputs"))
       .def("disassemble", &PyProgram::disassemble, nb::arg("symbols"))
       .def("compile_times", &PyProgram::compile_times, nb::arg("symbols"), nb::arg("repeats"))
+      .def("contents", &PyProgram::contents, nb::arg("value"))
+      .def("panel_columns", &PyProgram::panel_columns, nb::arg("dtype"))
       .def_prop_ro("statistics", &PyProgram::statistics)
       .def_prop_ro("cores", &PyProgram::cores)
       .def_prop_ro("simd", &PyProgram::simd);
@@ -503,6 +536,7 @@ void bind_runtime(nb::module_& module) {
       .def(nb::init<int, nb::handle, int64_t, bool>(), nb::arg("cores"), nb::arg("simd"),
            nb::arg("local_bytes"), nb::arg("spins"))
       .def_prop_ro("cores", &ModelBuilder::cores)
+      .def("panel_columns", &ModelBuilder::panel_columns, nb::arg("dtype"))
       .def("set_dims", &ModelBuilder::set_dims, nb::arg("symbols"), nb::arg("instructions"))
       .def("add_value", &ModelBuilder::add_value, nb::arg("name"), nb::arg("dtype"),
            nb::arg("storage"), nb::arg("shape"))

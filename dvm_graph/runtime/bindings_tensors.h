@@ -4,6 +4,8 @@
 
 #include <nanobind/nanobind.h>
 
+#include <cstddef>
+#include <span>
 #include <utility>
 
 #include "runtime/tensor.h"
@@ -27,6 +29,9 @@ class ArrayView {
   // its bits as uint16. Throws InputError for dtypes the core does not know.
   Tensor tensor(DType expected) const;
   int64_t bytes() const { return view_.len; }
+  std::span<const std::byte> raw() const {
+    return {static_cast<const std::byte*>(view_.buf), static_cast<size_t>(view_.len)};
+  }
 
  private:
   Py_buffer view_ = {};

@@ -18,7 +18,6 @@ import numpy as np
 import onnxruntime
 
 from dvm_graph.errors import InputError
-from dvm_graph.import_.tensors import dtype_of
 from dvm_graph.runtime.arrays import as_array
 
 Array = np.ndarray[Any, Any]
@@ -114,7 +113,7 @@ def array_over(address: int, shape: Sequence[int], dtype: Any, owner: object = N
         foreign = next((kind for kind in FOREIGN.values() if kind.number == dtype), None)
         if foreign is not None and foreign.width < 8:
             raise InputError(f"an array cannot lie over elements of {foreign.width} bits")
-        dtype = foreign.dtype if foreign is not None else dtype_of(dtype).numpy
+        dtype = foreign.dtype if foreign is not None else _numpy_of(dtype)
     kind = np.dtype(dtype)
     if kind.hasobject:
         raise InputError("an array over memory has numbers as elements")
@@ -125,6 +124,12 @@ def array_over(address: int, shape: Sequence[int], dtype: Any, owner: object = N
     buffer.owner = owner  # lives as long as the array over it
     memory: Array = np.ctypeslib.as_array(buffer).view(kind)
     return memory.reshape(shape)
+
+
+def _numpy_of(number: int) -> np.dtype[Any]:
+    from dvm_graph.import_.tensors import dtype_of  # onnx's numbers
+
+    return dtype_of(number).numpy
 
 
 def _memory(value: onnxruntime.OrtValue, dtype: np.dtype[Any], count: int) -> Array:

@@ -11,7 +11,7 @@ import atexit
 import functools
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NoReturn, cast
+from typing import TYPE_CHECKING, Any, NoReturn, cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -22,6 +22,9 @@ from dvm_graph.ir import DType
 from dvm_graph.process import MappedFile
 from dvm_graph.runtime.arrays import as_array
 from dvm_graph.runtime.run_options import RunOptions
+
+if TYPE_CHECKING:
+    from dvm_graph.runtime.vendor import VendorPartition
 
 SECONDS_AT_EXIT = 5.0
 """How long the interpreter waits for runs of daemon threads, which it ends when it exits."""
@@ -115,18 +118,32 @@ class Program:
         inputs: Sequence[Port],
         outputs: Sequence[Port],
         files: Sequence[MappedFile] = (),
-        vendor_casts: Sequence[str] = (),
+        partitions: Sequence[VendorPartition] = (),
     ) -> None:
         self._core = core
-        self.vendor_casts = tuple(vendor_casts)
-        """Vendor operators that onnxruntime has for wider types only: "Compress (node): bfloat16 as
-        float"."""
+        self.partitions = tuple(partitions)
+        """What runs on onnxruntime, by number."""
         self._inputs = tuple(inputs)
         self._outputs = tuple(outputs)
         self._files = tuple(files)
         self._bfloats = [
             i for i, port in enumerate(outputs) if port.dtype is DType.BFLOAT16 and not port.opaque
         ]
+
+    @property
+    def vendor_casts(self) -> tuple[str, ...]:
+        """Vendor operators that onnxruntime has for wider types only: "Compress (node): bfloat16 as
+        float".
+        """
+        return tuple(cast for partition in self.partitions for cast in partition.model.casts)
+
+    def contents(self, value: int) -> Any:
+        """What a constant of the plan holds, panels as they are packed; None where nothing reads it."""
+        return self._core.contents(value)
+
+    def panel_columns(self, dtype: DType) -> int:
+        """Columns that lie side by side in a packed panel of this type on the device."""
+        return self._core.panel_columns(dtype.short)
 
     @property
     def cores(self) -> int:

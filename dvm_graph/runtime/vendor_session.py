@@ -41,9 +41,15 @@ def _end_calls() -> None:
 class VendorSession:
     """Calls of one session; `loops` says that a run may go on for ever."""
 
-    def __init__(self, make: Callable[[], onnxruntime.InferenceSession], *, loops: bool) -> None:
+    def __init__(
+        self,
+        make: Callable[[], onnxruntime.InferenceSession],
+        session: onnxruntime.InferenceSession | None = None,
+        *,
+        loops: bool,
+    ) -> None:
         self._make = make
-        self._session = make()
+        self._session = make() if session is None else session
         self._process = os.getpid()
         self._inside: list[None] = []  # an entry for each call at hand; atomic in Python
         self._lasts, self._known = loops, loops

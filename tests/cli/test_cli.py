@@ -21,7 +21,7 @@ from dvm_graph.pipeline import STAGES
 from models import tiny_path
 
 BERT = str(tiny_path("bert"))
-COMMANDS = ("run", "compare", "check", "bench", "report", "visualize", "dump", "disasm")
+COMMANDS = ("run", "compare", "check", "bench", "report", "visualize", "dump", "disasm", "save")
 
 
 def call(*arguments: str) -> Result:
@@ -247,3 +247,19 @@ def test_missing_feed_names_the_inputs(tmp_path: Path) -> None:
     result = call("run", BERT, "--feeds", str(path))
     assert result.exit_code == 2
     assert "missing input 'attention_mask'" in result.stderr
+
+
+def test_saved_models_run_as_the_model_does(tmp_path: Path) -> None:
+    saved, out = str(tmp_path / "bert.dvm"), str(tmp_path / "out.npz")
+    assert answer("save", BERT, "-o", saved, "--json")["bytes"] == Path(saved).stat().st_size
+    dims = ("--dim", "batch=2", "--dim", "seq=3")
+    outputs = answer("run", BERT, *dims, "--json")["outputs"]
+    assert answer("run", saved, *dims, "-o", out, "--json")["outputs"] == outputs
+    assert answer("report", saved, "--json") == answer("report", BERT, "--json")
+    assert len(answer("bench", saved, *dims, "--repeats", "1", "--json")) == 1
+    for command in ("compare", "check", "dump", "save"):
+        result = CliRunner().invoke(main, [command, saved])
+        assert result.exit_code == 2
+        assert "is a saved model: this takes the ONNX model" in result.stderr
+    result = CliRunner().invoke(main, ["run", saved, "--strict"])
+    assert "strict was settled when the model was compiled" in result.stderr

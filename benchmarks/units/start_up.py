@@ -1,0 +1,100 @@
+"""What a start costs: `python -m benchmarks.units.start_up MODEL [--dim name=extent ...] [--rounds N]`.
+
+Each start is a process of its own: one imports the package and compiles the model, one loads it from a file
+that it was saved to, and one makes a session of onnxruntime. Turn by turn, medians of seconds: processor time, which
+other work on the machine hardly changes, and real time. Behind it the first run, at the dims that were given.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import dvm_graph
+from dvm_graph.cli.arrays import save_arrays
+from dvm_graph.feeds import random_feeds
+
+WAYS = ("optimize", "load", "onnxruntime")
+STEPS = ("import", "make", "first run")
+_CHILD = """
+import json, sys, time
+way, path, feeds = sys.argv[1:]
+laps, last = [], (0.0, time.perf_counter())
+def lap():
+    global last
+    now = time.process_time(), time.perf_counter()
+    laps.append((now[0] - last[0], now[1] - last[1]))
+    last = now
+import numpy
+if way == "onnxruntime":
+    import onnxruntime
+    make = lambda path: onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
+else:
+    import dvm_graph
+    make = getattr(dvm_graph, way)
+lap()
+model = make(path)
+lap()
+arrays = dict(numpy.load(feeds))
+last = time.process_time(), time.perf_counter()
+model.run(None, arrays) if way == "onnxruntime" else model.run(arrays)
+lap()
+print(json.dumps(laps))
+"""
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("model", type=Path)
+    parser.add_argument("--dim", action="append", default=[], help="name=extent of the first run")
+    parser.add_argument("--rounds", type=int, default=5)
+    arguments = parser.parse_args()
+    dims = {name: int(extent) for name, extent in (text.split("=") for text in arguments.dim)}
+    with tempfile.TemporaryDirectory() as folder:
+        feeds, saved = Path(folder) / "feeds.npz", Path(folder) / "model.dvm"
+        model = dvm_graph.optimize(arguments.model)
+        begin = time.process_time()
+        model.save(saved)
+        print(f"{arguments.model.name}: saved in {time.process_time() - begin:.2f} s", end=", ")
+        print(f"{saved.stat().st_size / 2**20:.1f} MiB")
+        save_arrays(feeds, random_feeds(model, dims, 0))
+        del model
+        paths = {"optimize": arguments.model, "load": saved, "onnxruntime": arguments.model}
+        starts = [
+            {way: _start(way, paths[way], feeds) for way in WAYS} for _ in range(arguments.rounds)
+        ]
+    for way in WAYS:
+        cells = []
+        for number, step in enumerate(STEPS):
+            cpu, real = (
+                statistics.median(start[way][number][which] for start in starts) for which in (0, 1)
+            )
+            cells.append(f"{step} {cpu:.3f} ({real:.3f})")
+        print(f"  {way:12} {', '.join(cells)}")
+    for what, steps in (("load", (1,)), ("load and first run", (1, 2))):
+        ratio = statistics.median(
+            sum(start["load"][step][0] for step in steps) / start["optimize"][1][0]
+            for start in starts
+        )
+        print(f"  {what}: {ratio:.1%} of optimize")
+
+
+def _start(way: str, path: Path, feeds: Path) -> list[list[float]]:
+    done = subprocess.run(
+        [sys.executable, "-c", _CHILD, way, str(path), str(feeds)],
+        check=True,
+        capture_output=True,
+        text=True,
+    )
+    laps: list[list[float]] = json.loads(done.stdout)
+    return laps
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,109 @@
+"""Which model onnxruntime gets for a partition, found by trying.
+
+In: the nodes of a `VendorStep`. Out: a `VendorPartition` over the first model of `partition_models` that
+onnxruntime takes.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterator, Sequence
+from itertools import islice
+
+import onnxruntime
+
+from dvm_graph.errors import UnsupportedError
+from dvm_graph.import_ import cast_outputs, lacks_zero_point, opset_probes, partition_models
+from dvm_graph.ir import Node, Value
+from dvm_graph.kernels.plan import describe_nodes
+from dvm_graph.runtime.vendor import (
+    FAILURES,
+    VendorPartition,
+    foreign_ports,
+    made_of_values,
+    make_session,
+)
+from dvm_graph.runtime.vendor_model import VendorModel, VendorResult
+
+_Candidates = Callable[[], Iterator[tuple[str | bytes, Sequence[str]]]]
+
+
+def make_partition(
+    nodes: Sequence[Node], outputs: Sequence[Value], cores: int, *, optimise: bool = True
+) -> VendorPartition:
+    """A session over the nodes.
+
+    Inputs of its runs are those of `partition_inputs`, in that order. `optimise`: onnxruntime may
+    rewrite the nodes to others.
+
+    Raises:
+        UnsupportedError: onnxruntime does not run these operators.
+    """
+    candidates = _candidates(nodes, outputs)
+    quantized = not lacks_zero_point(nodes)
+    refusal: Exception | None = None
+    for number, (model, casts) in enumerate(candidates()):
+        try:
+            session = make_session(model, cores, optimise, quantized)
+            foreign = foreign_ports(session.get_outputs())
+            cast: tuple[str, ...] = ()
+            if foreign and not made_of_values(session.get_inputs()) and isinstance(model, bytes):
+                cast = tuple(foreign)
+                session = make_session(cast_outputs(model, cast), cores, optimise, quantized)
+        except FAILURES as error:
+            refusal = refusal or error
+            continue
+        found = VendorModel(
+            describe_nodes(nodes),
+            functools.partial(_candidate, candidates, number, cast),
+            tuple(value.name for value in partition_inputs(nodes)),
+            tuple(VendorResult(v.name, v.dtype, v.computable) for v in outputs),
+            foreign,
+            tuple(casts),
+            any(node.attrs.get("op") == "Loop" for node in nodes),
+            optimise,
+            quantized,
+        )
+        return VendorPartition(found, cores, session)
+    raise UnsupportedError(f"onnxruntime refuses {describe_nodes(nodes)}: {refusal}") from refusal
+
+
+def partition_inputs(nodes: Sequence[Node]) -> list[Value]:
+    """The values from outside that the nodes read; constants live inside the partition."""
+    produced = {value for node in nodes for value in node.outputs}
+    return list(
+        dict.fromkeys(
+            value
+            for node in nodes
+            for value in node.inputs
+            if value is not None and value not in produced and not value.is_constant
+        )
+    )
+
+
+@functools.cache
+def newest_opset() -> int:
+    """The newest opset that the installed onnxruntime runs, found by trying."""
+    for version, model in opset_probes():
+        try:
+            make_session(model, cores=1)
+        except FAILURES:
+            continue
+        return version
+    raise UnsupportedError(f"onnxruntime {onnxruntime.__version__} runs no ONNX model")
+
+
+def _candidates(nodes: Sequence[Node], outputs: Sequence[Value]) -> _Candidates:
+    """Models of the partition, the plainest first, and the casts that they come with."""
+    whole: str | bytes | None = nodes[0].attrs.get("model")  # it was not taken apart
+    if whole is not None:
+        alone = whole
+        return lambda: iter([(alone, ())])
+    inputs = partition_inputs(nodes)
+    return lambda: partition_models(nodes, inputs, outputs, newest_opset())
+
+
+def _candidate(candidates: _Candidates, number: int, cast: Sequence[str]) -> str | bytes:
+    """The one that onnxruntime took, made anew: weights are not kept twice for a session to come."""
+    model, _ = next(islice(candidates(), number, None))
+    return cast_outputs(model, cast) if cast and isinstance(model, bytes) else model

@@ -1,0 +1,116 @@
+"""Saves a compiled model.
+
+In: a plan, its program, and what else a model answers from. Out: a file that `load_model` makes the same
+program of. Contents of constants come from the program, panels as they are packed.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from os import PathLike
+from typing import TYPE_CHECKING, Any
+
+from dvm_graph.description import Description
+from dvm_graph.errors import output_path
+from dvm_graph.import_ import whole_model
+from dvm_graph.ir import DType
+from dvm_graph.kernels.plan import ModelPlan
+from dvm_graph.options import Options
+from dvm_graph.report import Report
+from dvm_graph.runtime import Program
+from dvm_graph.runtime.assemble import recipe_of
+from dvm_graph.saving.head import Array, Head, PackedPanels, Partition, Place
+from dvm_graph.saving.objects import object_to_plain
+from dvm_graph.saving.plain import to_plain
+from dvm_graph.saving.saved_file import SavedWriter
+
+if TYPE_CHECKING:
+    from dvm_graph.runtime.vendor import VendorPartition
+
+
+def save_model(
+    path: str | PathLike[str],
+    plan: ModelPlan,
+    program: Program,
+    options: Options,
+    description: Description,
+    report: Report,
+    name: str,
+) -> None:
+    """Writes the file, in the place of one that may be there.
+
+    Raises:
+        InputError: it cannot be written.
+        UnsupportedError: something in the model is of a kind that files have no place for.
+    """
+    target = output_path(path)
+    saver = _Saver(plan, program)
+    recipe = recipe_of(plan, options)
+    head = Head(
+        name,
+        recipe.inputs,
+        recipe.outputs,
+        tuple(saver.arrays()),
+        tuple(saver.panels()),
+        tuple(saver.partition(partition) for partition in program.partitions),
+        saver.place(json.dumps(to_plain(report)).encode()),
+        description,
+        options,
+    )
+    header = {**to_plain(head), "calls": recipe.calls, "objects": list(saver.objects())}
+    saver.writer.write(target, header, program.cores)
+
+
+class _Saver:
+    def __init__(self, plan: ModelPlan, program: Program) -> None:
+        self.writer = SavedWriter()
+        contents = ((index, program.contents(index)) for index in range(len(plan.values)))
+        self._contents = {index: array for index, array in contents if array is not None}
+        self._plan = plan
+        self._program = program
+
+    def place(self, contents: Any) -> Place:
+        return Place(*self.writer.add(contents))
+
+    def arrays(self) -> Iterator[Array]:
+        for index, array in self._contents.items():
+            value = self._plan.values[index]
+            if not value.opaque and value.panels is None:
+                yield Array(index, value.dtype, array.shape, self.place(array))
+
+    def panels(self) -> Iterator[PackedPanels]:
+        for index, array in self._contents.items():
+            value = self._plan.values[index]
+            if value.panels is not None:
+                p = value.panels
+                columns = self._program.panel_columns(unit_of(value.dtype, p.pairs))
+                yield PackedPanels(
+                    index, value.dtype, p.batch, p.k, p.n, p.pairs, columns, self.place(array)
+                )
+
+    def objects(self) -> Iterator[tuple[int, dict[str, Any]]]:
+        for index, contents in self._contents.items():
+            value = self._plan.values[index]
+            if value.opaque:
+                yield index, object_to_plain(value.name, contents)
+
+    def partition(self, partition: VendorPartition) -> Partition:
+        vendor = partition.model
+        model = vendor.model()
+        return Partition(
+            vendor.nodes,
+            vendor.inputs,
+            vendor.results,
+            vendor.foreign,
+            vendor.casts,
+            vendor.loops,
+            vendor.optimise,
+            vendor.quantized,
+            self.place(whole_model(model) if isinstance(model, str) else model),
+        )
+
+
+def unit_of(dtype: DType, pairs: bool) -> DType:
+    """What panels are made of, for the number of their columns: a pair is as wide as an f32."""
+    return DType.FLOAT32 if pairs else dtype
