@@ -308,7 +308,8 @@ class _Run:
         done = self._done.get(key)
         if done is None:
             arrays = run_vendor(node, node.outputs, self.reference)
-            done = ([Bounded(array) for array in arrays], operands)
+            exact = not any(operand.errors.any() for operand in operands if operand.is_number)
+            done = ([_foreign(array, exact) for array in arrays], operands)
         memo[key] = done
         for value, result in zip(node.outputs, done[0], strict=True):
             self.reference.known[value] = result
@@ -322,6 +323,14 @@ class _Run:
 def _live_nodes(graph: Graph) -> list[Node]:
     """What outputs and dims depend on, in topological order."""
     return graph.needed_nodes(node for node in graph.nodes if node.op == "vendor")
+
+
+def _foreign(array: Array, exact: bool) -> Bounded:
+    """A vendor operator's result; nobody knows how far it moves with operands that are not exact."""
+    result = Bounded(array)
+    if exact or not result.is_number:
+        return result
+    return Bounded(array, np.full(array.shape, np.inf))
 
 
 def _same(before: Bounded, after: Bounded) -> bool:

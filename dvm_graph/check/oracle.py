@@ -185,7 +185,12 @@ def _with_shape_of(value: Value, array: Array) -> Value:
 
 
 def _undefined(node: Node, operands: Sequence[Array]) -> bool:
-    """Integer divisions by 0 end the process in onnxruntime, labels below 0 are read from anywhere."""
+    """Integer divisions by 0 end the process in onnxruntime, labels below 0 are read from anywhere; the
+    deviation of equal numbers is 0, by which it divides.
+    """
+    if node.op == "MeanVarianceNormalization":
+        axes = tuple(node.attrs.get("axes", (0, 2, 3)))
+        return bool((operands[0].max(axes) == operands[0].min(axes)).any())
     if len(operands) < 2 or operands[1].dtype.kind not in "iu":
         return False
     if node.op in ("NegativeLogLikelihoodLoss", "SoftmaxCrossEntropyLoss"):

@@ -234,7 +234,8 @@ class _Lowering:
         """
         layout = self._axes[node].operands[index]
         computed = self._nodes[self._at[node.required(index)]].axes
-        lost = computed & ~(0 if layout is None else self._layout_mask(layout))
+        axes = (atom for axis in layout or () for atom in self._space.resolve(axis))
+        lost = computed & ~self._mask(atom for atom in axes if atom in self._index)
         if any(
             lost >> at & 1 and not self._space.is_one(self._space.extent(atom))
             for at, atom in enumerate(self._domain)

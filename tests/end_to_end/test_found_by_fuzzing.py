@@ -462,3 +462,17 @@ def test_a_loss_is_spread_into_a_product() -> None:
     }
     expected = session(model).run(None, feeds)
     assert_same_bits(dvm_graph.optimize(model).run(feeds), expected)
+
+
+def test_a_constant_that_the_compiler_finds_is_seen_through_a_view() -> None:
+    """Nothing is infinite for a test that looks for neither infinity; the view had axes the kernel lacks."""
+    model = model_from_text(
+        """g (float[n, m] x) => (bool[2, k, m] y) <int64[3] two = {2, 1, 1}, int64[6] pads = {0, 1, 0, 0, 0, 0}> {
+            i = IsInf<detect_negative = 0, detect_positive = 0>(x)
+            e = Expand(i, two)
+            y = Pad<mode = "edge">(e, pads)
+        }"""
+    )
+    x = np.array([[np.inf, 1.0, 2.0]], np.float32)
+    (y,) = dvm_graph.optimize(model).run({"x": x})
+    np.testing.assert_array_equal(y, np.zeros((2, 2, 3), bool))

@@ -18,7 +18,15 @@ import dvm_graph
 from dvm_graph._core import simd_levels
 from dvm_graph.pipeline import PASSES
 from tests.fuzz.case import Case, Feeds
-from tests.fuzz.judge import Excuse, Reference, difference, explained, longest, precision
+from tests.fuzz.judge import (
+    Excuse,
+    Reference,
+    difference,
+    explained,
+    fails_optimised,
+    longest,
+    precision,
+)
 
 SLOW_SECONDS = 4
 """Of processor time that the reference may take: what takes it longer is no hang where it does here, too."""
@@ -220,6 +228,9 @@ def _check_one(
         except dvm_graph.DvmError as error:
             if REFUSED_COPY in str(error):
                 excuses.add(Excuse.DOCUMENTED)
+                continue
+            if fails_optimised(case.model, case.feeds[index]):
+                excuses.add(Excuse.VENDOR)
                 continue
             return found(Kind.REFUSED, f"run: {type(error).__name__}: {error}", index)
         except Exception as error:

@@ -56,7 +56,7 @@ class Stepwise:
             kept = [
                 constants[name] for name in dict.fromkeys(names_read(node)) if name in constants
             ]
-            self._runs[place] = self._session(self._part(node, read, kept))
+            self._runs[place] = self._session(self._part(node, {n: values[n] for n in read}, kept))
         results = self._runs[place]({name: values[name] for name in read})
         difference = DIFFERENCES.get(node.op_type)
         if difference is None:
@@ -77,8 +77,8 @@ class Stepwise:
                 t for t in kept if node.op_type in ("Resize", "Upsample") and t.name != names[0]
             ]
             shown = [n for n in names if n not in {t.name for t in kept}]
-            run = self._session(self._part(part, shown, kept))
-            return run({n: given[n] for n in shown})
+            fed = {n: given[n] for n in shown}
+            return self._session(self._part(part, fed, kept))(fed)
 
         operands = [operand(name) if name else None for name in node.input]
         step = Step(node, self._model.opset_import[0].version, operands, results, again)
@@ -100,15 +100,9 @@ class Stepwise:
         return found
 
     def _part(
-        self, node: onnx.NodeProto, read: Sequence[str], constants: Sequence[onnx.TensorProto]
+        self, node: onnx.NodeProto, feeds: dict[str, Any], constants: Sequence[onnx.TensorProto]
     ) -> onnx.ModelProto:
-        known = {tensor.name: tensor.data_type for tensor in self._model.graph.initializer}
-        inputs = [
-            _open_dims(self._types[name])
-            if name in self._types
-            else helper.make_tensor_value_info(name, known[name], None)
-            for name in read
-        ]
+        inputs = [self._port(name, value) for name, value in feeds.items()]
         outputs = [
             _open_dims(self._types.get(name, onnx.ValueInfoProto(name=name)))
             for name in node.output
@@ -118,6 +112,13 @@ class Stepwise:
         return helper.make_model(
             graph, ir_version=self._model.ir_version, opset_imports=self._model.opset_import
         )
+
+    def _port(self, name: str, value: Any) -> onnx.ValueInfoProto:
+        """Arrays as they are: bodies of Scan want to know their shapes."""
+        if not isinstance(value, np.ndarray):
+            return self._types[name]
+        kind = helper.np_dtype_to_tensor_dtype(value.dtype)
+        return helper.make_tensor_value_info(name, kind, value.shape)
 
 
 def _bits(array: Any) -> Any:
