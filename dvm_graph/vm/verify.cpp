@@ -350,9 +350,9 @@ class Verifier {
   // The loops of an instruction, which all its operands run over.
   struct Loops {
     uint8_t registers[3];
-    int dims[3] = {-1, -1, -1};            // that they depend on
-    int64_t full[3] = {1, 1, 1}, tail[3] = {1, 1, 1};  // extents in a full tile, and in the last one of the dim
-    uint32_t followed = 0;                 // grid dims that they depend on
+    int dims[3] = {-1, -1, -1};                        // that they depend on
+    int64_t full[3] = {1, 1, 1}, tail[3] = {1, 1, 1};  // in a full tile, in the last one of the dim
+    uint32_t followed = 0;                             // grid dims that they depend on
   };
 
   Loops loops_of(const Head& head) const {
