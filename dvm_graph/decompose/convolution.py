@@ -2,7 +2,8 @@
 
 A convolution whose kernel is one element is a matrix product of the image itself; one that convolves
 each channel by itself is an operator of its own. The result is transposed back to the order of ONNX;
-simplification moves such transposes on until they meet and vanish.
+simplification moves such transposes on until they meet and vanish. With three spatial axes, the slices
+that a window reaches lie beside each other as channels of images, over which two axes are left.
 """
 
 from __future__ import annotations
@@ -16,19 +17,28 @@ from numpy.typing import NDArray
 from dvm_graph.decompose.arithmetic import widened
 from dvm_graph.decompose.operands import operand, required, shape_of
 from dvm_graph.decompose.registry import Operands, Results, decomposition
-from dvm_graph.decompose.windows import axes_of, channels_first, channels_last, window_over
+from dvm_graph.decompose.slicing import padded, part
+from dvm_graph.decompose.windows import (
+    WindowAxis,
+    channels_first,
+    channels_last,
+    planar,
+    spatial_axes,
+    window_over,
+)
 from dvm_graph.ir import Node, Value
 from dvm_graph.symbolic.builder import Builder
 from dvm_graph.symbolic.builder_methods import Window
+from dvm_graph.symbolic.dims import mul
 
 
 @decomposition("Conv")
 def convolution(builder: Builder, node: Node, operands: Operands) -> Results:
     x, weights = required(node, operands, 0), required(node, operands, 1)
     bias = operand(operands, 2)
-    if not x.dtype.is_float or x.rank not in (3, 4) or weights.rank != x.rank:
+    if not x.dtype.is_float or x.rank not in (3, 4, 5) or weights.rank != x.rank:
         return None
-    axes = axes_of(node, shape_of(x)[2:], shape_of(weights)[2:])
+    axes = spatial_axes(node, shape_of(x)[2:], shape_of(weights)[2:])
     groups = int(node.attrs.get("group", 1))
     outputs, inputs = shape_of(weights)[:2]
     if axes is None or not isinstance(outputs, int) or not isinstance(inputs, int):
@@ -39,10 +49,43 @@ def convolution(builder: Builder, node: Node, operands: Operands) -> Results:
     weights = widened_weights(builder, weights)
     if weights.rank == 3:
         weights = builder.reshape(weights, (outputs, inputs, 1, shape_of(weights)[2]))
-    y = convolved(builder, image, weights, window_over(axes), groups)
+    if len(axes) == 3:
+        if groups > 1 and axes[0].kernel > 1:
+            return None
+        y = _over_slices(builder, image, weights, (axes[0], axes[1], axes[2]), groups)
+    else:
+        y = convolved(builder, image, weights, window_over(planar(axes)), groups)
     if bias is not None:
         y = builder.add(y, widened(builder, bias))
     return [channels_first(builder, builder.cast(y, x.dtype), x.rank)]
+
+
+def _over_slices(
+    builder: Builder,
+    volume: Value,
+    weights: Value,
+    axes: tuple[WindowAxis, WindowAxis, WindowAxis],
+    groups: int,
+) -> Value:
+    """`volume` [batch, depth, height, width, channels] by `weights` [outputs, inputs, depth, height, width].
+
+    A window's slices are laid beside each other as channels: of several groups, there is one slice.
+    """
+    depth, rows, columns = axes
+    outputs, inputs, deep = (int(extent) for extent in shape_of(weights)[:3])
+    batch, _, height, width, channels = shape_of(volume)
+    if deep > 1 or depth.stride > 1 or depth.pads != (0, 0):
+        room = padded(builder, volume, 1, *depth.pads, builder.scalar(0, volume.dtype))
+        slices = [
+            part(builder, room, 1, tap * depth.dilation, depth.size, depth.stride)
+            for tap in range(deep)
+        ]
+        volume = slices[0] if deep == 1 else builder.concat(slices, 4)
+    flat = builder.reshape(volume, (mul(batch, depth.size), height, width, mul(deep, channels)))
+    shape = (outputs, deep * inputs, rows.kernel, columns.kernel)
+    matrix = _arranged(builder, weights, (0, 2, 1, 3, 4), shape)
+    y = convolved(builder, flat, matrix, window_over((rows, columns)), groups)
+    return builder.reshape(y, (batch, depth.size, rows.size, columns.size, outputs))
 
 
 def widened_weights(builder: Builder, weights: Value) -> Value:

@@ -50,7 +50,7 @@ class _Axis:
 
 @decomposition("Resize")
 def resize(builder: Builder, node: Node, operands: Operands) -> Results:
-    """Of rows and columns, by nearest elements or linearly, to sizes or by constant scales."""
+    """Of spatial axes, by nearest elements or linearly, to sizes or by constant scales."""
     x, sampling = required(node, operands, 0), _sampling(node)
     if sampling is None or (sampling.linear and not x.dtype.is_float):
         return None
@@ -59,7 +59,7 @@ def resize(builder: Builder, node: Node, operands: Operands) -> Results:
         return None
     y = channels_last(builder, widened(builder, x) if sampling.linear else x)
     for axis, resized in axes.items():
-        at = axis + 3 - x.rank
+        at = axis - 1 if x.rank > 3 else axis
         if sampling.linear:
             y = _between(builder, sampling, y, at, resized)
         elif _repeats(sampling, resized):
@@ -86,8 +86,8 @@ def _sampling(node: Node) -> _Sampling | None:
 
 
 def _axes(builder: Builder, node: Node, operands: Operands, x: Value) -> dict[int, _Axis] | None:
-    """The axes that change; None: not only rows and columns, or to sizes that are not known."""
-    if x.rank not in (3, 4):
+    """The axes that change; None: not only spatial ones, or to sizes that are not known."""
+    if x.rank not in (3, 4, 5):
         return None
     listed = node.attrs.get("axes") or range(x.rank)
     order = [normalize_axis(node, int(axis), x.rank) for axis in listed]
@@ -159,7 +159,7 @@ def _between(builder: Builder, sampling: _Sampling, x: Value, at: int, axis: _Ax
     half = builder.scalar(0.5, DType.FLOAT32)  # of the last one, which may be infinite: not 0
     share = builder.select(builder.eq(below, above), half, builder.sub(position, below))
     share = builder.cast(share, x.dtype)
-    share = along_axis(builder, share, at, 4)
+    share = along_axis(builder, share, at, x.rank)
     low, high = (
         builder.gather(x, builder.cast(index, DType.INT64), at) for index in (below, above)
     )

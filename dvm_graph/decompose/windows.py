@@ -1,6 +1,7 @@
 """Windows over images, as convolutions and pools move them: sizes, pads, and the channels-last form.
 
-Basic operators read images as [batch, height, width, channels]. Images of rank 3 get a height of 1.
+Basic operators read images as [batch, height, width, channels]. Images of rank 3 get a height of 1; volumes, of rank 5,
+are [batch, depth, height, width, channels], and become such images slice by slice.
 """
 
 from __future__ import annotations
@@ -38,17 +39,17 @@ _MOST = 2**31 - 1
 
 
 def channels_last(builder: Builder, x: Value) -> Value:
-    """[batch, channels, (height,) width] as [batch, height, width, channels]."""
+    """[batch, channels, ((depth,) height,) width] as [batch, (depth,) height, width, channels]."""
     if x.rank == 3:
         batch, channels, width = shape_of(x)
         x = builder.reshape(x, (batch, channels, 1, width))
-    return builder.transpose(x, (0, 2, 3, 1))
+    return builder.transpose(x, (0, *range(2, x.rank), 1))
 
 
 def channels_first(builder: Builder, y: Value, rank: int) -> Value:
-    """The way back to rank 3 or 4."""
-    y = builder.transpose(y, (0, 3, 1, 2))
-    if rank == 4:
+    """The way back to rank 3, 4 or 5."""
+    y = builder.transpose(y, (0, y.rank - 1, *range(1, y.rank - 1)))
+    if rank >= 4:
         return y
     batch, channels, _, width = shape_of(y)
     return builder.reshape(y, (batch, channels, width))
@@ -66,11 +67,24 @@ def per_axis(node: Node, name: str, count: int, default: int = 1) -> tuple[int, 
 def axes_of(
     node: Node, spatial: Sequence[Dim], kernel: Sequence[Dim] | None
 ) -> tuple[WindowAxis, WindowAxis] | None:
-    """How the window of a convolution or pool moves; None: its kernel is not known, there are
-    three spatial axes or more, or attributes are malformed.
+    """How the window of a convolution or pool moves over one or two spatial axes; None as `spatial_axes`."""
+    axes = spatial_axes(node, spatial, kernel)
+    return None if axes is None or len(axes) > 2 else planar(axes)
+
+
+def planar(axes: Sequence[WindowAxis]) -> tuple[WindowAxis, WindowAxis]:
+    """One or two axes as rows and columns."""
+    return (_FLAT, axes[0]) if len(axes) == 1 else (axes[0], axes[1])
+
+
+def spatial_axes(
+    node: Node, spatial: Sequence[Dim], kernel: Sequence[Dim] | None
+) -> list[WindowAxis] | None:
+    """How a window moves along each axis; None: its kernel is not known, there are more than three
+    spatial axes, or attributes are malformed.
     """
     known = integers(kernel)
-    if known is None or len(known) not in (1, 2) or len(known) != len(spatial):
+    if known is None or len(known) not in (1, 2, 3) or len(known) != len(spatial):
         return None
     count = len(known)
     strides, dilations = per_axis(node, "strides", count), per_axis(node, "dilations", count)
@@ -82,11 +96,10 @@ def axes_of(
         or not all(1 <= size <= _MOST for size in known)
     ):
         return None
-    axes = [
+    return [
         _axis(node, *axis)
         for axis in zip(spatial, known, strides, dilations, pads[:count], pads[count:], strict=True)
     ]
-    return (_FLAT, axes[0]) if count == 1 else (axes[0], axes[1])
 
 
 def window_over(axes: tuple[WindowAxis, WindowAxis]) -> Window:

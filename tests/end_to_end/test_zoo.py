@@ -21,9 +21,8 @@ LEFT_TO_VENDOR: Mapping[str, set[str]] = {
     "crnn": {"LSTM"},
     "fsrcnn": {"ConvTranspose"},
     "style_transfer": {"ConvTranspose"},
-    "unet_3d": {"Conv", "MaxPool", "ConvTranspose", "Resize"},
+    "unet_3d": {"ConvTranspose"},
     "vad": {"LSTM"},
-    "video": {"Conv"},
     "vocoder": {"ConvTranspose"},
 }
 """Operators that are left to onnxruntime; of models that are not here, none: they are compiled strictly."""
