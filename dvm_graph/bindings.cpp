@@ -2,10 +2,14 @@
 #include <nanobind/nanobind.h>
 
 namespace dvm {
+void bind_target(nanobind::module_& module);
+void bind_machine(nanobind::module_& module);
 void bind_runtime(nanobind::module_& module);
-}
+}  // namespace dvm
 
 NB_MODULE(_core, module) {
   module.doc() = "The C++ core of dvm_graph";
+  dvm::bind_target(module);
+  dvm::bind_machine(module);
   dvm::bind_runtime(module);
 }

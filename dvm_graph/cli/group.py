@@ -17,6 +17,7 @@ from dvm_graph.cli.compare import compare
 from dvm_graph.cli.disasm import disasm
 from dvm_graph.cli.dump import dump
 from dvm_graph.cli.interruption import STATUS, ended_by_interrupts
+from dvm_graph.cli.machine import calibrate, machine
 from dvm_graph.cli.report import report
 from dvm_graph.cli.run import run
 from dvm_graph.cli.save import save
@@ -54,5 +55,5 @@ def main() -> None:
     """Compile ONNX models with dynamic shapes, run them, and see what was fused."""
 
 
-for _command in (run, compare, check, bench, report, visualize, dump, disasm, save):
+for _command in (run, compare, check, bench, report, visualize, dump, disasm, save, machine, calibrate):
     main.add_command(_command)

@@ -265,8 +265,8 @@ class PyProgram {
 
 class ModelBuilder {
  public:
-  ModelBuilder(int cores, nb::handle simd, int64_t local_bytes, bool spins)
-      : device_(shared_device({cores, take<std::string>(simd), local_bytes, spins})),
+  ModelBuilder(int cores, nb::handle simd, int64_t local_bytes, const Machine& machine, bool spins)
+      : device_(shared_device({cores, take<std::string>(simd), local_bytes, machine, spins})),
         vendor_(std::make_unique<PythonVendor>()) {}
 
   void set_dims(nb::handle symbols, nb::handle instructions) {
@@ -533,8 +533,8 @@ void bind_runtime(nb::module_& module) {
       .def_prop_ro("cores", &PyProgram::cores)
       .def_prop_ro("simd", &PyProgram::simd);
   nb::class_<ModelBuilder>(module, "ModelBuilder")
-      .def(nb::init<int, nb::handle, int64_t, bool>(), nb::arg("cores"), nb::arg("simd"),
-           nb::arg("local_bytes"), nb::arg("spins"))
+      .def(nb::init<int, nb::handle, int64_t, const Machine&, bool>(), nb::arg("cores"),
+           nb::arg("simd"), nb::arg("local_bytes"), nb::arg("machine"), nb::arg("spins"))
       .def_prop_ro("cores", &ModelBuilder::cores)
       .def("panel_columns", &ModelBuilder::panel_columns, nb::arg("dtype"))
       .def("set_dims", &ModelBuilder::set_dims, nb::arg("symbols"), nb::arg("instructions"))

@@ -24,7 +24,7 @@ std::shared_ptr<SharedDevice> shared_device(DeviceRequest request) {
   const std::lock_guard lock(whole_at_fork());
   std::weak_ptr<SharedDevice>& known = devices[{process_generation(), request}];
   if (std::shared_ptr<SharedDevice> device = known.lock()) return device;
-  Target target = host_target(request.cores, *table);
+  Target target = host_target(request.cores, *table, request.machine);
   if (request.local_bytes > 0) {
     // Vector tiles are sized to this machine's caches; the local memory asked for may be smaller.
     target.local_bytes = request.local_bytes;

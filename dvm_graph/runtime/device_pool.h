@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "npu/device.h"
+#include "npu/host/machine.h"
 
 namespace dvm {
 
@@ -17,6 +18,7 @@ struct DeviceRequest {
   int cores = 0;            // 0: as many as this process may use
   std::string simd;         // empty: the best level the CPU has
   int64_t local_bytes = 0;  // 0: the device's own choice
+  Machine machine;          // what the cores are like
   bool spins = true;        // idle cores spin for a while before they park
 
   auto operator<=>(const DeviceRequest&) const = default;

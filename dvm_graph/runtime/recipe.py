@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from dvm_graph import _core
 from dvm_graph.errors import CompileError, InputError, OutOfMemoryError
+from dvm_graph.npu.machine import this_machine
 from dvm_graph.options import Options
 from dvm_graph.process import MappedFile, load_onnxruntime
 from dvm_graph.runtime.program import Port, Program
@@ -105,7 +106,11 @@ def _builder(options: Options) -> _core.ModelBuilder:
         )
     try:
         return _core.ModelBuilder(
-            options.cores or 0, options.simd or "", options.local_bytes or 0, options.spin
+            options.cores or 0,
+            options.simd or "",
+            options.local_bytes or 0,
+            this_machine().core,
+            options.spin,
         )
     except MemoryError as error:
         raise OutOfMemoryError(

@@ -69,16 +69,23 @@ BlockShape choose_block(const BlockProblem& problem, const Target& target, int64
 // depends on them, through global memory.
 double cost_apart(const BlockProblem& problem, const Target& target);
 
-inline constexpr int64_t kPieceStep = 64;  // pieces of k are multiples of it
+inline constexpr int64_t kPieceStep = 64;    // pieces of k are multiples of it
+inline constexpr int64_t kMostKBlocks = 16;  // of a product, unrolled in the body
 
 // The k of one piece where the product, predicted to cost `whole`, is predicted to be done sooner
 // as partial products over pieces of k, which a second stage sums; 0: where it is not.
 int64_t choose_piece(const BlockProblem& problem, const Target& target, double whole);
 
+// Whether several of a few rows that lie so far apart share a set of the first-level cache.
+constexpr bool shares_sets(int64_t stride_bytes, const Target& target) {
+  constexpr int64_t kFewRows = 4;
+  return stride_bytes % (target.way_bytes / kFewRows) == 0;
+}
+
 // Elements from row to row of a packed block of A: rows must not share sets of a cache.
-int64_t packed_row(int64_t depth, int64_t element_bytes);
+int64_t packed_row(int64_t depth, int64_t element_bytes, const Target& target);
 
 // Tiles that one core takes at a time, of `runs` runs; `kept`: an operand stays during a run.
-int64_t claimed_run(int64_t runs, int64_t run, bool kept, int cores);
+int64_t claimed_run(int64_t runs, int64_t run, bool kept, int64_t cores);
 
 }  // namespace dvm

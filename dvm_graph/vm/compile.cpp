@@ -159,7 +159,7 @@ class Compilation {
 
   bool stage(const NormalPlan& plan, const LiveBytes& live, ForcedTile forced) {
     TilingRequest request{live, 1, forced};
-    if (target_.event_flags == 0 && forced.axis < 0 && passes_by_rows(plan)) {
+    if (target_.joins && forced.axis < 0 && passes_by_rows(plan, target_)) {
       request.by_rows = true;
       scratch_.code.clear();
       if (tile_whole(plan, target_, request, scratch_.code) && lower(plan, 0, true)) return true;
@@ -198,24 +198,22 @@ class Compilation {
     if (code.overflow) return false;
     code.kind = kind;
     code.release_buffers();
-    if (target_.event_flags == 0) {
-      join_strips(code, scratch_.join);
-      if (!mark_row_blocks(code, scratch_.rows) && by_rows) return false;
-      fetch_ahead(code, target_.vector_bytes);
+    if (target_.joins) {
+      join_strips(code, target_, scratch_.join);
+      if (!mark_row_blocks(code, target_, scratch_.rows) && by_rows) return false;
+      if (target_.fetches) fetch_ahead(code, target_);
     }
     allocate();
     if (code.local_bytes > target_.local_bytes) return false;
-    if (target_.event_flags > 0) synchronise(code, target_, scratch_.sync);
-    if (target_.event_flags == 0 && kind != KernelKind::vector) {
-      prefetch_under_products(code, target_.local_bytes);
-    }
+    if (!target_.in_order()) synchronise(code, target_, scratch_.sync);
+    if (target_.fetches && kind != KernelKind::vector) prefetch_under_products(code, target_);
     if (kind == KernelKind::vector) code.preferred_claim = claim_of(code);
     return true;
   }
 
   void allocate() {
     TileCode& code = scratch_.code;
-    if (target_.event_flags > 0 && !target_.unified_memory) {
+    if (!target_.in_order() && !target_.unified_memory) {
       scratch_.buffers = code.buffers;
       separate_loads(code);
       allocate_local(code, scratch_.allocator);
@@ -249,7 +247,7 @@ class Compilation {
       elements *= extent.multiplier;
       if (extent.dim >= 0) elements *= static_cast<double>(code.grid[extent.dim].tile);
     }
-    return elements + target_.tile_overhead;
+    return elements + target_.costs.in_vector_elements(target_.costs.tile_start);
   }
 
   const Target& target_;

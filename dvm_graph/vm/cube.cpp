@@ -153,7 +153,7 @@ class CubeLowering {
     pack.extents[1] = extent_of(plan_.m_axis);
     pack.extents[2] = code_.extent_register(depth, -1);
     pack.operand_count = 2;
-    const int64_t row = packed_row(steps, blocks_.element_bytes);
+    const int64_t row = packed_row(steps, blocks_.element_bytes, target_);
     pack.operands[0].index = code_.add_buffer(shape_.rows * row * blocks_.element_bytes, kept);
     pack.operands[0].middle = stride(row);
     pack.operands[0].inner = 1;
@@ -305,7 +305,7 @@ class CubeLowering {
     pack.extents[2] = code_.extent_register(elements_of(product, k, depth), -1);
     pack.operand_count = 2;
     TileOperand& out = pack.operands[0];
-    const int64_t row = packed_row(depth, blocks_.element_bytes);
+    const int64_t row = packed_row(depth, blocks_.element_bytes, target_);
     out.index = code_.add_buffer(shape_.rows * row * blocks_.element_bytes,
                                  product.keep_a && pack.changed_mask != 0);
     out.middle = stride(row);
@@ -360,7 +360,7 @@ class CubeLowering {
   int64_t patch_row(int64_t depth) const {
     const int64_t vector = target_.vector_bytes / blocks_.element_bytes;
     const int64_t row = ceil_div(depth, vector) * vector;
-    return row * blocks_.element_bytes % 1024 == 0 ? row + vector : row;
+    return shares_sets(row * blocks_.element_bytes, target_) ? row + vector : row;
   }
 
   uint8_t kept_mask(Lowering& lowering, int32_t node) const {

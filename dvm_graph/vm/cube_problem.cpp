@@ -7,14 +7,11 @@
 #include <numeric>
 #include <stdexcept>
 
+#include "vm/block_cost.h"
 #include "vm/panels.h"
 
 namespace dvm {
 namespace {
-
-constexpr int64_t kFewDots = 4;  // rows or columns of C that are best done as dot products
-// Register blocks of rows for which packing a B that can be read in place does not pay.
-constexpr int64_t kFewRowBlocks = 8;
 
 constexpr uint32_t bit(int axis) { return 1u << axis; }
 
@@ -78,7 +75,7 @@ bool CubeProblem::describe() {
     if (!has_role(axis)) blocks_.batch *= plan_.extents[axis];
   }
   blocks_.element_bytes = static_cast<int64_t>(size_of(dtype_));
-  blocks_.columns_per_panel = panel_columns(dtype_, target_);
+  blocks_.columns_per_panel = static_cast<int>(panel_columns(dtype_, target_));
   blocks_.pair = static_cast<int>(pair_);
   blocks_.whole_k = is_computed(outer_.a);
   if (!describe_operands(outer_)) return false;
@@ -127,11 +124,15 @@ bool CubeProblem::describe_operands(Product& product) const {
   const NormalAccess& b = access_of(product.b);
   product.panels = b.packed_panels;
   const bool b_rows = b.strides[product.n_axis] == 1 || product.n == 1;
-  const bool few_rows = blocks_.m <= kFewRowBlocks * std::max(1, target_.matmul_mr);
+  // Packing a B that can be read in place pays where register blocks read it so often that this
+  // costs more.
+  const CubeTerms terms(target_);
+  const int64_t register_blocks = ceil_div(blocks_.m, std::max<int64_t>(1, target_.matmul_mr));
+  const bool few_rows = static_cast<double>(register_blocks) * terms.row_block <= terms.pack;
   const bool in_place = target_.unified_memory && pair_ == 1 && storage_is_register(product.b);
   product.readable_b = in_place && b_rows;
   product.columns_b = in_place && !product.panels && b.strides[product.k_axis] == 1 &&
-                      std::min(blocks_.m, product.n) <= kFewDots;
+                      std::min(blocks_.m, product.n) <= target_.dot_rows;
   product.pack_b = !product.panels && !product.columns_b && !(product.readable_b && few_rows);
   if (is_computed(product.a)) return true;
   product.pack_a = plan_.nodes[product.a].op == PlanOp::patches_ || pair_ > 1;
@@ -270,11 +271,11 @@ void CubeProblem::extend(Prologue& prologue, const NormalNode& node) const {
 
 // Of a register block of the outer product's A that is read in place.
 int CubeProblem::rows_per_set() const {
-  constexpr int64_t kWayBytes = 4096, kLineBytes = 64;
-  const int64_t rows = std::min<int64_t>(blocks_.m, std::max(1, target_.matmul_mr));
+  const int64_t rows = std::min(blocks_.m, std::max<int64_t>(1, target_.matmul_mr));
   const int64_t stride = access_of(outer_.a).strides[plan_.m_axis] * blocks_.element_bytes;
   if (stride == 0) return 1;
-  const int64_t sets = kWayBytes / std::max(std::gcd(stride, kWayBytes), kLineBytes);
+  const int64_t way = target_.way_bytes;
+  const int64_t sets = way / std::max(std::gcd(stride, way), target_.line_bytes);
   return static_cast<int>(ceil_div(rows, sets));
 }
 

@@ -15,8 +15,8 @@
 namespace dvm {
 
 // Columns per panel for this register dtype.
-inline int panel_columns(DType dtype, const Target& target) {
-  return dtype == DType::f64 ? std::max(1, target.matmul_nr / 2) : target.matmul_nr;
+inline int64_t panel_columns(DType dtype, const Target& target) {
+  return dtype == DType::f64 ? std::max<int64_t>(1, target.matmul_nr / 2) : target.matmul_nr;
 }
 
 // Size of the packed buffer; also the batch stride is packed_bytes(k, n, 1, ...).

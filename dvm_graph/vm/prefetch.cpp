@@ -1,17 +1,22 @@
 #include "vm/prefetch.h"
 
+#include "vm/block_cost.h"
 #include "vm/core.h"
 
 namespace dvm {
 namespace {
 
-constexpr int64_t kLeastBytes = 4096;  // less comes quickly enough by itself
-constexpr int64_t kLeastRows = 48;     // of a product: with fewer, it waits for memory itself
-constexpr int64_t kFarCaches = 4;      // a B as large as so many caches comes from far
+constexpr int64_t kFarCaches = 4;    // a B as large as so many caches comes from far
+constexpr double kLeastRuns = 2;     // of memory: less comes quickly enough by itself
+constexpr double kMemoryIsIdle = 3;  // rows of a product over those that wait for B from memory
 
 class Prefetcher {
  public:
-  Prefetcher(TileCode& code, int64_t cache_bytes) : code_(code), cache_bytes_(cache_bytes) {}
+  Prefetcher(TileCode& code, const Target& target)
+      : code_(code),
+        cache_bytes_(target.local_bytes),
+        least_bytes_(static_cast<int64_t>(kLeastRuns * target.costs.memory_run)),
+        least_rows_(kMemoryIsIdle * CubeTerms(target).from_rows) {}
 
   // From the last product to the first, so that places of those before stay what they are.
   void run() {
@@ -19,7 +24,7 @@ class Prefetcher {
     for (size_t i = end; i-- > 0;) {
       if (!is_matmul(form_of(i))) continue;
       const TileInstruction& product = code_.instructions[i];
-      if (product.changed_mask == 0 && code_.full_extent(product.extents[0]) >= kLeastRows) {
+      if (product.changed_mask == 0 && has_rows(product)) {
         const bool last = end == code_.instructions.size();
         announce(i, end);
         if (last) announce_next_tile(i);
@@ -29,6 +34,11 @@ class Prefetcher {
   }
 
  private:
+  // With fewer rows a product waits for memory itself.
+  bool has_rows(const TileInstruction& product) const {
+    return static_cast<double>(code_.full_extent(product.extents[0])) >= least_rows_;
+  }
+
   Form form_of(size_t i) const { return info_of(code_.instructions[i].family).form; }
 
   // Before a product, the operands of what follows up to `end`.
@@ -44,7 +54,7 @@ class Prefetcher {
         const int64_t bytes =
             walks_rows(instruction, k) && !is_known(instruction.operands[k]) ? bytes_of(i, k) : 0;
         // What is packed takes the place of what the product has read by then.
-        if (bytes < kLeastBytes || (bytes > room && !packs)) continue;
+        if (bytes < least_bytes_ || (bytes > room && !packs)) continue;
         if (!packs) room -= bytes;
         announced_[found_++] = prefetch_of(instruction, k);
       }
@@ -143,15 +153,16 @@ class Prefetcher {
   }
 
   TileCode& code_;
-  const int64_t cache_bytes_;
+  const int64_t cache_bytes_, least_bytes_;
+  const double least_rows_;
   TileInstruction announced_[kMostLater];
   int found_ = 0;
 };
 
 }  // namespace
 
-void prefetch_under_products(TileCode& code, int64_t cache_bytes) {
-  Prefetcher(code, cache_bytes).run();
+void prefetch_under_products(TileCode& code, const Target& target) {
+  Prefetcher(code, target).run();
 }
 
 }  // namespace dvm

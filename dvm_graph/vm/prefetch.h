@@ -3,12 +3,13 @@
 // computes, which needs little of its memory's time.
 #pragma once
 
+#include "vm/target.h"
 #include "vm/tile_code.h"
 
 namespace dvm {
 
-// Inserts d_prefetch instructions, once local memory is laid out. `cache_bytes`: what a core's
-// cache holds of local memory and of what is announced.
-void prefetch_under_products(TileCode& code, int64_t cache_bytes);
+// Inserts d_prefetch instructions, once local memory is laid out. A core's cache holds local memory
+// and what is announced.
+void prefetch_under_products(TileCode& code, const Target& target);
 
 }  // namespace dvm

@@ -1,17 +1,23 @@
 #include "vm/row_blocks.h"
 
+#include <cmath>
+
 #include "vm/strips.h"
 
 namespace dvm {
 namespace {
 
-// Elements; the passes over shorter rows cost less than what it takes to begin one for every block.
-constexpr int64_t kLeastRow = 128;
 constexpr int kMostNodes = 64;
+
+// Elements; the passes over shorter rows cost less than what it takes to begin one for every block.
+int64_t least_row(const Target& target) {
+  return std::lround(target.costs.in_vector_elements(target.costs.pass_start));
+}
 
 class Marker {
  public:
-  Marker(TileCode& code, RowScratch& scratch) : code_(code), uses_(scratch.uses) {}
+  Marker(TileCode& code, const Target& target, RowScratch& scratch)
+      : code_(code), uses_(scratch.uses), least_row_(least_row(target)) {}
 
   bool run() {
     const size_t count = code_.instructions.size();
@@ -77,7 +83,7 @@ class Marker {
     if (instruction.changed_mask != 0 || (instruction.flags & kOther) != 0) return false;
     const int loop = row_loop(instruction);
     if (loop < 0) return false;
-    if (loop != 2 && (elements(instruction) < kLeastRow || keeps_rows(instruction))) return false;
+    if (loop != 2 && (elements(instruction) < least_row_ || keeps_rows(instruction))) return false;
     for (int k = 0; k < instruction.operand_count; ++k) {
       if (!add(instruction, k, loop)) return false;
     }
@@ -125,6 +131,7 @@ class Marker {
 
   TileCode& code_;
   std::vector<RowScratch::Use>& uses_;
+  const int64_t least_row_;
   uint8_t rows_ = 0;
 };
 
@@ -147,10 +154,11 @@ bool is_cheap(const NormalPlan& plan, const NormalNode& node, uint32_t row) {
 
 }  // namespace
 
-bool passes_by_rows(const NormalPlan& plan) {
+bool passes_by_rows(const NormalPlan& plan, const Target& target) {
   if (plan.rank < 2 || plan.nodes.size() > kMostNodes) return false;
   const uint32_t row = 1u << (plan.rank - 1);
-  if (plan.reduced_axes() != row || plan.extents[plan.rank - 1] < kLeastRow) return false;
+  if (plan.reduced_axes() != row) return false;
+  if (plan.extents[plan.rank - 1] < least_row(target)) return false;
   int uses[kMostNodes] = {};
   for (size_t i = 0; i < plan.nodes.size(); ++i) {
     if (plan.nodes[i].axes != 0 && plan.nodes[i].dtype != DType::f32) return false;
@@ -166,6 +174,8 @@ bool passes_by_rows(const NormalPlan& plan) {
   return true;
 }
 
-bool mark_row_blocks(TileCode& code, RowScratch& scratch) { return Marker(code, scratch).run(); }
+bool mark_row_blocks(TileCode& code, const Target& target, RowScratch& scratch) {
+  return Marker(code, target, scratch).run();
+}
 
 }  // namespace dvm

@@ -10,6 +10,7 @@
 
 #include <vector>
 
+#include "vm/target.h"
 #include "vm/tile_code.h"
 
 namespace dvm {
@@ -29,10 +30,10 @@ struct RowScratch {
 
 // Whether the instructions of the plan are likely to be marked from the first to the last: it
 // reduces rows that no pass leaves to another.
-bool passes_by_rows(const NormalPlan& plan);
+bool passes_by_rows(const NormalPlan& plan, const Target& target);
 
 // Sets kRows, once strips are joined and before local memory is laid out. Returns whether all of
 // the instructions run together.
-bool mark_row_blocks(TileCode& code, RowScratch& scratch);
+bool mark_row_blocks(TileCode& code, const Target& target, RowScratch& scratch);
 
 }  // namespace dvm

@@ -2,19 +2,18 @@
 
 #include <algorithm>
 #include <bit>
+#include <cmath>
 
 #include "vm/program.h"
 
 namespace dvm {
 namespace {
 
-constexpr int64_t kFewPoints = 8;        // parallel pieces below which cores would idle
-constexpr int64_t kLeastWork = 1 << 16;  // elements
-constexpr int64_t kPieceWork = 1 << 15;  // elements of a piece
+constexpr int64_t kFewPoints = 8;  // parallel pieces below which cores would idle
 constexpr int64_t kMostPieces = 64;
-// Contiguous parallel elements that count as one point: pieces of rows of less are far apart in
-// memory.
-constexpr int64_t kColumnBlock = 512;
+// Work of a piece over what starting the second stage costs, and of what is worth splitting.
+constexpr int64_t kPieceOverStart = 2, kWorkOverStart = 4;
+constexpr int64_t kElementBytes = 4;
 
 // Roles of a node in the two plans.
 constexpr uint8_t kLate = 1;   // follows a split reduction
@@ -34,20 +33,24 @@ class Splitter {
     const uint32_t reduced = plan_.reduced_axes();
     if (reduced == 0) return false;
     axis_ = std::countr_zero(reduced);
+    // Contiguous parallel elements that count as one point: pieces of rows of less are far apart
+    // in memory.
+    const int64_t run = static_cast<int64_t>(target.costs.memory_run) / kElementBytes;
     int64_t points = 1, work = 1, row = 1;
     for (int axis = 0; axis < plan_.rank; ++axis) {
       work *= plan_.extents[axis];
       if (!(reduced & bit(axis))) {
-        points *= axis + 1 == plan_.rank ? ceil_div(plan_.extents[axis], kColumnBlock)
-                                         : plan_.extents[axis];
+        points *= axis + 1 == plan_.rank ? ceil_div(plan_.extents[axis], run) : plan_.extents[axis];
       } else if (axis != axis_) {
         row *= plan_.extents[axis];
       }
     }
     const int64_t extent = plan_.extents[axis_];
-    if (points >= kFewPoints || work < kLeastWork || extent < 2) return false;
+    const double start_elements = target.costs.in_vector_elements(target.costs.stage_start);
+    const auto start = std::max<int64_t>(1, static_cast<int64_t>(std::lround(start_elements)));
+    if (points >= kFewPoints || work < kWorkOverStart * start || extent < 2) return false;
     if (!can_chunk(plan_, bit(axis_))) return false;
-    int64_t pieces = std::clamp<int64_t>(work / kPieceWork, 2, kMostPieces);
+    int64_t pieces = std::clamp<int64_t>(work / (kPieceOverStart * start), 2, kMostPieces);
     if (live.cached >= 0.5) {
       const auto fits =
           static_cast<int64_t>(static_cast<double>(target.vector_tile_bytes) / live.cached);

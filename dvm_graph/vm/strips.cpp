@@ -1,14 +1,14 @@
 #include "vm/strips.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "vm/steps.h"
 
 namespace dvm {
 namespace {
 
-constexpr int64_t kCacheLine = 64, kMostLines = 32;
-constexpr int64_t kLeastRow = 64;  // elements; shorter rows are worse than another pass
+constexpr int64_t kMostLines = 32;
 constexpr size_t kMostCopies = 8;  // of an instruction: readers have at most three inputs each
 
 // Extent registers of the loops of a group, outer to inner.
@@ -45,12 +45,13 @@ ExtentRegister extent(const TileCode& code, uint8_t e) {
   return e == 0 ? ExtentRegister{1, -1} : code.extents[e - 1];
 }
 
-// A flat instruction can run over these loops as well.
-bool splits(const TileCode& code, const TileInstruction& instruction, const Loops& loops) {
+// A flat instruction can run over these loops as well, and their rows are long enough.
+bool splits(const TileCode& code, const TileInstruction& instruction, const Loops& loops,
+            int64_t least_row) {
   const ExtentRegister whole = extent(code, instruction.extents[2]);
   const ExtentRegister outer = extent(code, loops.outer), middle = extent(code, loops.middle),
                        inner = extent(code, loops.inner);
-  if (inner.dim >= 0 || inner.multiplier < kLeastRow) return false;
+  if (inner.dim >= 0 || inner.multiplier < least_row) return false;
   if (loops.outer != 0 && middle.dim >= 0) return false;
   const int dim = loops.outer != 0 ? outer.dim : middle.dim;
   if (whole.dim != dim) return false;
@@ -136,7 +137,7 @@ void repeat_cheap(TileCode& code) {
 // nothing has to be stored. Other loads go to the front of the instructions that they would part.
 class LoadMover {
  public:
-  explicit LoadMover(TileCode& code) : code_(code) {}
+  LoadMover(TileCode& code, int64_t least_row) : code_(code), least_row_(least_row) {}
 
   void run() {
     Steps steps = steps_over(code_.instructions.size(), kMostCopies, "moving of loads");
@@ -171,8 +172,8 @@ class LoadMover {
       if (j < i || !joins(other) || other.changed_mask != 0) return false;
       if (is_reduction(other) && other.extents[2] != 0) return false;
       const Loops here = loops_of(load), there = loops_of(other);
-      if (here != there && !(here.flat() && splits(code_, load, there)) &&
-          !(there.flat() && !is_reduction(other) && splits(code_, other, here))) {
+      if (here != there && !(here.flat() && splits(code_, load, there, least_row_)) &&
+          !(there.flat() && !is_reduction(other) && splits(code_, other, here, least_row_))) {
         return false;
       }
       any = true;
@@ -220,11 +221,13 @@ class LoadMover {
   }
 
   TileCode& code_;
+  const int64_t least_row_;
 };
 
 class Joiner {
  public:
-  Joiner(TileCode& code, JoinScratch& scratch) : code_(code), last_use_(scratch.last_use) {}
+  Joiner(TileCode& code, int64_t least_row, JoinScratch& scratch)
+      : code_(code), last_use_(scratch.last_use), least_row_(least_row) {}
 
   void run() {
     bool any = false;
@@ -233,7 +236,7 @@ class Joiner {
     }
     if (!any) return;
     repeat_cheap(code_);
-    LoadMover(code_).run();
+    LoadMover(code_, least_row_).run();
     find_last_uses();
     for (size_t i = 0; i < code_.instructions.size(); ++i) {
       if (begin_ < i && (join(i) || join_with_loads(i))) continue;
@@ -328,13 +331,13 @@ class Joiner {
   bool same_loops(size_t i) {
     const Loops loops = loops_of(at(i));
     if (loops == loops_) return true;
-    if (loops.flat() && !is_reduction(at(i)) && splits(code_, at(i), loops_)) {
+    if (loops.flat() && !is_reduction(at(i)) && splits(code_, at(i), loops_, least_row_)) {
       split(at(i), loops_);
       return true;
     }
     if (!loops_.flat()) return false;
     for (size_t j = begin_; j < i; ++j) {
-      if (!splits(code_, at(j), loops)) return false;
+      if (!splits(code_, at(j), loops, least_row_)) return false;
     }
     for (size_t j = begin_; j < i; ++j) split(at(j), loops);
     loops_ = loops;
@@ -358,6 +361,7 @@ class Joiner {
 
   TileCode& code_;
   std::vector<int32_t>& last_use_;
+  const int64_t least_row_;
   size_t begin_ = 1;  // the first instruction of the group; beyond the current one: none
   Loops loops_{0, 0, 0};
 };
@@ -391,9 +395,10 @@ int64_t strips_of(const TileCode& code, const TileInstruction& instruction, int6
 
 }  // namespace
 
-void fetch_ahead(TileCode& code, int vector_bytes) {
+void fetch_ahead(TileCode& code, const Target& target) {
   if (code.grid.empty()) return;
-  const int64_t strip = int64_t{strip_vectors(vector_bytes)} * vector_bytes / 4;
+  const int64_t vector_bytes = target.vector_bytes;
+  const int64_t strip = strip_vectors(vector_bytes) * vector_bytes / 4;
   int64_t strips = 0, bytes = 0;
   int found = 0;
   uint8_t before = 0;
@@ -411,14 +416,18 @@ void fetch_ahead(TileCode& code, int vector_bytes) {
       bytes += code.pointers[pointer - 1].steps[code.grid.size() - 1];
     }
   }
-  if (strips == 0 || bytes < kCacheLine) {
+  if (strips == 0 || bytes < target.line_bytes) {
     code.ahead[0] = code.ahead[1] = 0;
     return;
   }
-  const int64_t lines = (bytes / kCacheLine + strips - 1) / strips;
+  const int64_t lines = (bytes / target.line_bytes + strips - 1) / strips;
   code.ahead_lines = static_cast<uint8_t>(lines < kMostLines ? lines : kMostLines);
 }
 
-void join_strips(TileCode& code, JoinScratch& scratch) { Joiner(code, scratch).run(); }
+void join_strips(TileCode& code, const Target& target, JoinScratch& scratch) {
+  // Shorter rows are worse than another pass: what a pass saves of one is half of what it costs.
+  const double row = target.costs.in_vector_elements(target.costs.pass_start) / 2;
+  Joiner(code, std::lround(row), scratch).run();
+}
 
 }  // namespace dvm

@@ -10,6 +10,7 @@
 
 #include <vector>
 
+#include "vm/target.h"
 #include "vm/tile_code.h"
 
 namespace dvm {
@@ -60,7 +61,7 @@ inline bool joins(const TileInstruction& instruction) {
 }
 
 // Vectors of a strip: as many as leave half of the registers to the operations.
-constexpr int strip_vectors(int vector_bytes) { return vector_bytes == 64 ? 8 : 4; }
+constexpr int strip_vectors(int64_t vector_bytes) { return vector_bytes == 64 ? 8 : 4; }
 
 struct JoinScratch {
   std::vector<int32_t> last_use;  // of a buffer: the instruction
@@ -68,10 +69,10 @@ struct JoinScratch {
 
 // Sets kJoined and kTransient, before local memory is laid out. Loads move to where they join, or
 // out of the way.
-void join_strips(TileCode& code, JoinScratch& scratch);
+void join_strips(TileCode& code, const Target& target, JoinScratch& scratch);
 
 // Which contiguous operands of the next tile joined instructions should fetch while they work on
 // this one, and how many cache lines with every strip. Sets code.ahead and code.ahead_lines.
-void fetch_ahead(TileCode& code, int vector_bytes);
+void fetch_ahead(TileCode& code, const Target& target);
 
 }  // namespace dvm

@@ -59,7 +59,7 @@ class Synchroniser {
         if (pipe(i) != from || !conflict(i, j)) continue;
         insert(i + 1, 0, Family::s_set_flag, from, to, event);
         insert(j, 1, Family::s_wait_flag, from, to, event);
-        event = (event + 1) % std::max(1, target_.event_flags - 1);
+        event = (event + 1) % std::max(1, static_cast<int>(target_.event_flags) - 1);
         ordered = i;
         break;
       }
@@ -79,7 +79,7 @@ class Synchroniser {
       }
     }
     if (last < 0) return;
-    const int event = target_.event_flags - 1;
+    const int event = static_cast<int>(target_.event_flags) - 1;
     insert(0, -1, Family::s_set_flag, from, to, event, true);
     insert(first, 1, Family::s_wait_flag, from, to, event);
     insert(last + 1, 0, Family::s_set_flag, from, to, event);

@@ -9,7 +9,7 @@
 //     first of `to` that needs it. Events 0 .. event_flags-2 in turn.
 //   - Backward, to the next tile: one pair per direction, on the last event. Its wait comes before
 //     its set, so a set that runs in the first tile only opens it; one signal is left at the end.
-// Devices that execute in order (event_flags == 0) need none.
+// Devices that execute in order (Target::queues is 1) need none.
 #pragma once
 
 #include <cstdint>

@@ -1,27 +1,41 @@
-// What the run-time compiler knows about a device. A device spec (npu/) fills it in.
+// What the run-time compiler knows about a device: what it can do, and what that costs. Every field
+// is a row of target.def, with its unit. A device (npu/) fills it in; the compiler's choices are
+// closed forms over it, and nothing in vm/ knows a number of one machine.
 #pragma once
 
+#include <compare>
 #include <cstdint>
 
 namespace dvm {
 
-struct Target {
-  const char* name = "host";
-  int cores = 1;
-  int64_t local_bytes = 0;        // local memory of one core, per program
-  int64_t vector_tile_bytes = 0;  // preferred live bytes of a vector tile (host: about L1/L2)
-  int64_t stream_bytes = 0;       // values from this size on bypass the caches when stored; 0: none
-  int vector_bytes = 64;          // alignment and width of a vector instruction
-  bool unified_memory = true;     // instructions may read and write global memory directly
-  int event_flags = 0;            // 0: the core executes in order, no synchronisation needed
-  int matmul_nr = 32;             // panel width of B, f32
-  int matmul_mr = 14;
-  int matmul_rows = 0;     // preferred rows of a cube tile (multiple of mr)
-  int matmul_k_block = 0;  // preferred depth of one matmul instruction
-  // In vector elements.
-  double tile_overhead = 0;   // cost of starting a tile
-  double stage_overhead = 0;  // cost of one more stage: the barrier of the cores
+// All of them positive once a device has filled them in.
+struct Costs {
+#define DVM_COST(name, unit, least, most, meaning) double name = 0;
+#include "vm/target.def"
 
+  auto operator<=>(const Costs&) const = default;
+
+  // Seconds in multiply-adds, and in elements of a vector kernel: the units in which blocks of
+  // products and tiles of vector kernels are compared.
+  double in_multiply_adds(double seconds) const { return seconds * multiply_adds; }
+  double in_vector_elements(double seconds) const { return seconds * vector_elements; }
+  // Multiply-adds in the time that an f32 element takes at so many bytes per second.
+  double per_element(double bytes_per_second) const {
+    return multiply_adds * kElementBytes / bytes_per_second;
+  }
+
+ private:
+  static constexpr double kElementBytes = 4;
+};
+
+struct Target {
+  const char* name = "";
+#define DVM_SIZE(name, unit, least, most, meaning) int64_t name = 0;
+#define DVM_FLAG(name, meaning)                    bool name = false;
+#include "vm/target.def"
+  Costs costs;
+
+  bool in_order() const { return queues <= 1; }
   // Stores of a value of this size bypass the caches.
   bool streams(int64_t bytes) const { return stream_bytes > 0 && bytes >= stream_bytes; }
 };

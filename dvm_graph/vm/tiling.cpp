@@ -10,17 +10,16 @@
 namespace dvm {
 namespace {
 
-constexpr int kMaxTileRank = 3;                       // loops of an instruction
-constexpr int64_t kStreamingTile = int64_t{1} << 18;  // elements, where nothing is held locally
+constexpr int kMaxTileRank = 3;  // loops of an instruction
 constexpr int kMaxWaves = 4;
-constexpr int64_t kByRows = 4;          // times as large as others, where passes take turns on rows
-constexpr int64_t kByRowsPerCore = 32;  // of such tiles, at least
+constexpr int64_t kByRowsPerCore = 32;  // tiles where passes take turns on rows, at least
+constexpr int64_t kFirstInPrivate = 8;  // shares of a first-level cache in the core's own
 constexpr double kLeastLive = 0.5;      // bytes per element that matter
-constexpr double kLeastHeld = 4;     // bytes per element assumed after an attempt that did not fit
-constexpr int kMaxNodes = 256;       // of which liveness is followed
-constexpr int64_t kTransposed = 64;  // least elements each way of a tile that is read across rows
-constexpr int64_t kTransposedTile = 8192;  // elements of such a tile
-constexpr int64_t kLongRows = 4;           // times as long, where results are streamed
+constexpr double kLeastHeld = 4;    // bytes per element assumed after an attempt that did not fit
+constexpr int kMaxNodes = 256;      // of which liveness is followed
+constexpr int64_t kLeastLines = 4;  // of a row of a tile that is read across rows
+constexpr int64_t kLongRows = 4;    // times as long, where results are streamed
+constexpr int64_t kElementBytes = 4;
 
 constexpr uint32_t bit(int axis) { return 1u << axis; }
 
@@ -48,9 +47,14 @@ double share_of(const NormalPlan& plan, uint32_t axes, uint32_t reduced) {
 class Tiler {
  public:
   Tiler(const NormalPlan& plan, const Target& target, const TilingRequest& request, TileCode& code)
-      : plan_(plan), target_(target), request_(request), code_(code) {
+      : plan_(plan),
+        target_(target),
+        request_(request),
+        code_(code),
+        tile_start_(target.costs.in_vector_elements(target.costs.tile_start)) {
     reduced_ = plan.reduced_axes();
-    preferred_ = elements_in(target.vector_tile_bytes, request.live.cached, kStreamingTile);
+    preferred_ = elements_in(target.vector_tile_bytes, request.live.cached,
+                             target.private_bytes / kElementBytes);
     largest_ = elements_in(target.local_bytes, request.live.local, INT64_MAX);
     if (request.by_rows) preferred_ = larger_by_rows();
     preferred_ = std::min(preferred_, largest_);
@@ -126,15 +130,17 @@ class Tiler {
     return std::max<int64_t>(1, static_cast<int64_t>(elements));
   }
 
-  // To start fewer tiles, but not so few that a core waits long for the others at the end.
+  // To start fewer tiles, but not so few that a core waits long for the others at the end: tiles
+  // outgrow the first-level cache, and not the core's own.
   int64_t larger_by_rows() const {
+    const int64_t growth = target_.private_bytes / (kFirstInPrivate * target_.first_bytes);
     const int64_t share = volume_of_all() / (kByRowsPerCore * target_.cores);
-    return std::max(preferred_, std::min(preferred_ * kByRows, share));
+    return std::max(preferred_, std::min(preferred_ * growth, share));
   }
 
   // Where results go around the caches, memory keeps up the better, the longer their rows.
   int64_t transposed_tile() const {
-    const int64_t least = std::min(preferred_, kTransposedTile);
+    const int64_t least = std::min(preferred_, target_.first_bytes / kElementBytes);
     if (!streams()) return least;
     const int64_t share = volume_of_all() / (kMaxWaves * target_.cores);
     return std::min(std::clamp(share, least, kLongRows * least), largest_);
@@ -152,7 +158,9 @@ class Tiler {
     return all;
   }
 
-  int64_t vector_elements() const { return target_.vector_bytes / 4; }
+  int64_t vector_elements() const { return target_.vector_bytes / kElementBytes; }
+  // Least elements each way of a tile that is read across rows.
+  int64_t least_row() const { return kLeastLines * target_.line_bytes / kElementBytes; }
 
   int64_t& tile_of(int axis) { return code_.space.axes[axis].tile; }
 
@@ -202,8 +210,8 @@ class Tiler {
     const int64_t volume = transposed_tile();
     const int64_t high = plan_.extents[axis], wide = plan_.extents[inner];
     if (high * wide <= volume) return false;
-    int64_t side = std::min(high, kTransposed);
-    const int64_t row = std::min(wide, align(inner, std::max(volume / side, kTransposed), wide));
+    int64_t side = std::min(high, least_row());
+    const int64_t row = std::min(wide, align(inner, std::max(volume / side, least_row()), wide));
     side = std::min(high, std::max(side, volume / row));
     if (row * side > largest_) return false;
     for (int i = 0; i < parallel_count_; ++i) tile_of(parallel_[i]) = 1;
@@ -222,9 +230,9 @@ class Tiler {
       const int64_t tile = align(axis, ceil_div(extent, blocks), most);
       const int64_t tiles = outer_tiles * ceil_div(extent, tile);
       // Another core joins in for about as much as a tile takes to start.
-      const double joining = tiles > 1 ? target_.tile_overhead : 0;
+      const double joining = tiles > 1 ? tile_start_ : 0;
       const double cost = static_cast<double>(ceil_div(tiles, target_.cores)) *
-                              (static_cast<double>(tile * inner) + target_.tile_overhead) +
+                              (static_cast<double>(tile * inner) + tile_start_) +
                           joining;
       if (cost < best_cost * 0.999) {
         best_cost = cost;
@@ -265,6 +273,7 @@ class Tiler {
   int held_rank_ = 0;
   int64_t forced_tiles_ = 1;
   int64_t preferred_ = 0, largest_ = 0;
+  const double tile_start_;  // in elements
 };
 
 }  // namespace

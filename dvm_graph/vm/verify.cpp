@@ -497,7 +497,7 @@ class Verifier {
     well_formed_ =
         static_cast<int>(sync_from(word)) < kPipes && static_cast<int>(sync_to(word)) < kPipes;
     if (!well_formed_) return fail("no such pipe");
-    if (sync_event(word) >= std::max(target_.event_flags, 1) || word >> 24 != 0) {
+    if (sync_event(word) >= std::max<int64_t>(target_.event_flags, 1) || word >> 24 != 0) {
       return fail("no such event flag");
     }
     return true;

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 import dvm_graph
+from dvm_graph import _core
 
 tomllib = pytest.importorskip("tomllib")  # in the standard library from Python 3.11 on
 
@@ -47,9 +48,26 @@ def test_derived_numbers_agree(path: Path) -> None:
     assert peak == pytest.approx(cube["peak_bf16"]["value"], rel=0.01)
     assert spec["target"]["local_bytes"]["value"] <= spec["memory"]["vector_local"]["value"]
     assert spec["target"]["cores"]["value"] == cores["vector"]["value"]
-    lanes = spec["vector"]["bytes_per_cycle"]["value"] / 4
-    start = spec["startup"]["vector_kernel"]["value"] * cores["frequency"]["value"] * lanes
-    assert spec["target"]["stage_overhead"]["value"] == pytest.approx(start)
+    rates = spec["vector"]["bytes_per_cycle"]["value"] / 4 * cores["frequency"]["value"]
+    assert spec["costs"]["vector_elements"]["value"] == pytest.approx(rates)
+    assert spec["costs"]["stage_start"]["value"] == spec["startup"]["vector_kernel"]["value"]
+    products = multiply_adds * cores["frequency"]["value"] * cores["cube"]["value"]
+    together = spec["costs"]["multiply_adds"]["value"] * cores["vector"]["value"]
+    assert together == pytest.approx(products)
+    share = spec["bandwidth"]["hbm"]["value"] / cores["vector"]["value"]
+    assert spec["costs"]["memory_read"]["value"] == pytest.approx(share, rel=0.01)
+
+
+@pytest.mark.parametrize("path", SPECS, ids=lambda path: path.stem)
+def test_targets_have_every_field_within_its_bounds(path: Path) -> None:
+    spec = load(path)
+    known = {name: (unit, low, high) for _, name, unit, low, high, _ in _core.target_fields()}
+    entries = {**spec["target"], **spec["costs"]}
+    assert entries.keys() == known.keys()
+    for name, entry in entries.items():
+        unit, low, high = known[name]
+        assert low <= entry["value"] <= high, name
+        assert entry.get("unit", unit) == unit, name
 
 
 def test_the_reference_device_is_described() -> None:

@@ -1,7 +1,7 @@
 """Golden bytecode of small kernels, on a device that is the same on every x86-64 machine.
 
-The level that all of them have, a number of cores, and a local memory below two thirds of any L1 cache,
-which then sizes the tiles. Other processors have other register blocks for the cube unit.
+The level that all of them have, a number of cores, a local memory that sizes the tiles, and the costs of one
+machine. Other processors have other register blocks for the cube unit.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import pytest
 
 import dvm_graph
 from dvm_graph import _core
+from dvm_graph.npu.machine import VARIABLE
 from tests.golden_cases import LISTINGS, model
 
 BASELINE = "x86-64"
@@ -21,7 +22,10 @@ DEVICE = dvm_graph.Options(simd=BASELINE, cores=2, local_bytes=16 << 10)
 @pytest.mark.golden
 @pytest.mark.skipif(BASELINE not in _core.simd_levels(), reason="another processor's bytecode")
 @pytest.mark.parametrize("name", LISTINGS)
-def test_disassembly(name: str, check_golden: Callable[[str, str], None]) -> None:
+def test_disassembly(
+    name: str, check_golden: Callable[[str, str], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(VARIABLE, "zen4")
     dims = LISTINGS[name]
     listings = dvm_graph.optimize(model(name), DEVICE).listings(dims)
     head = ", ".join(f"{dim} = {extent}" for dim, extent in dims.items())

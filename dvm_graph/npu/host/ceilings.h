@@ -2,10 +2,10 @@
 #pragma once
 
 #include <cstdint>
-#include <memory>
 #include <vector>
 
 #include "npu/host/levels.h"
+#include "npu/host/together.h"
 
 namespace dvm {
 
@@ -27,14 +27,9 @@ class CeilingMeter {
   Ceilings measure();
 
  private:
-  struct FreeBuffer {
-    void operator()(float* buffer) const;
-  };
-  using Buffer = std::unique_ptr<float, FreeBuffer>;
-
   const Limits& limits_;
-  int64_t count_;                  // elements of a buffer
-  std::vector<Buffer> from_, to_;  // of each core
+  int64_t count_;                          // elements of a buffer
+  std::vector<MeasuredBuffer> from_, to_;  // of each core
 };
 
 }  // namespace dvm

@@ -2,9 +2,7 @@
 
 #include <algorithm>
 #include <array>
-#include <fstream>
 #include <stdexcept>
-#include <string>
 #include <vector>
 
 #include "npu/host/cpu.h"
@@ -79,22 +77,6 @@ struct Tables {
   }
 };
 
-// Size in bytes of this CPU's data or unified cache of a level; 0 if the system does not say.
-int64_t cache_bytes(int level) {
-  for (int index = 0; index < 8; index++) {
-    const std::string folder =
-        "/sys/devices/system/cpu/cpu0/cache/index" + std::to_string(index) + "/";
-    int cache_level = 0;
-    std::string type;
-    int64_t kibibytes = 0;
-    std::ifstream(folder + "level") >> cache_level;
-    std::ifstream(folder + "type") >> type;
-    std::ifstream(folder + "size") >> kibibytes;
-    if (cache_level == level && type != "Instruction") return kibibytes * 1024;
-  }
-  return 0;
-}
-
 const Tables& tables() {
   static const Tables tables;
   return tables;
@@ -120,28 +102,12 @@ const InstructionTable* table_by_name(std::string_view name) {
   return nullptr;
 }
 
-Target host_target(int cores, const InstructionTable& table) {
-  constexpr int64_t kKiB = 1024;
-  const int64_t l1 = cache_bytes(1) > 0 ? cache_bytes(1) : 32 * kKiB;
-  const int64_t l2 = cache_bytes(2) > 0 ? cache_bytes(2) : 512 * kKiB;
-  const int64_t l3 = cache_bytes(3) > 0 ? cache_bytes(3) : 32 * kKiB * kKiB;
-  Target target;
-  target.name = "host";
-  target.cores = cores;
-  target.local_bytes = l2 * 3 / 4 / 64 * 64;
-  // More than there is of it: of what is live, joined instructions keep most in registers.
-  target.vector_tile_bytes = l1 * 4 / 3;
-  target.stream_bytes = l3 / 3;  // what was read lies there, too, and other processes share it
+Target host_target(int cores, const InstructionTable& table, const Machine& machine) {
+  Registers registers{0, table.matmul_nr, table.matmul_mr};
   for (const Level& level : available_levels()) {
-    if (level.table == &table) target.vector_bytes = level.vector_bytes;
+    if (level.table == &table) registers.vector_bytes = level.vector_bytes;
   }
-  target.matmul_nr = table.matmul_nr;
-  target.matmul_mr = table.matmul_mr;
-  target.matmul_rows = (128 + table.matmul_mr - 1) / table.matmul_mr * table.matmul_mr;
-  target.matmul_k_block = 1024;  // longer blocks push A and panels of B out of L2
-  target.tile_overhead = 512;
-  target.stage_overhead = 16384;
-  return target;
+  return host_target(cores, registers, machine);
 }
 
 }  // namespace dvm

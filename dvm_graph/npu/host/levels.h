@@ -4,9 +4,9 @@
 #include <span>
 #include <string_view>
 
+#include "npu/host/machine.h"
 #include "npu/host/units.h"
 #include "vm/core.h"
-#include "vm/target.h"
 
 namespace dvm {
 
@@ -29,8 +29,7 @@ const InstructionTable& best_table();
 // is none of that name here.
 const InstructionTable* table_by_name(std::string_view name);
 
-// What the run-time compiler should know about this machine with so many cores and these
-// instructions. Cache sizes come from the system, with fallbacks.
-Target host_target(int cores, const InstructionTable& table);
+// What the run-time compiler should know about so many cores of a machine with these instructions.
+Target host_target(int cores, const InstructionTable& table, const Machine& machine);
 
 }  // namespace dvm

@@ -8,6 +8,7 @@
 #include <thread>
 
 #include "../counting_new.h"
+#include "../targets.h"
 #include "models.h"
 
 namespace dvm::testing {
@@ -67,7 +68,7 @@ int failures_of(Executor& executor, std::vector<float>& x, std::vector<float>& y
 }
 
 int failures_at(int64_t cores) {
-  const auto device = shared_device({static_cast<int>(cores), "", 0});
+  const auto device = shared_device({static_cast<int>(cores), "", 0, plain_machine()});
   Executor executor(speculating_model(), device, nullptr);
   std::vector<float> x, y;
   int failures = 0;

@@ -8,6 +8,7 @@
 #include <string>
 
 #include "../counting_new.h"
+#include "../targets.h"
 #include "checks.h"
 #include "models.h"
 #include "runtime/errors.h"
@@ -64,7 +65,7 @@ int64_t test_runs(int cores, bool profile) {
   const std::string name = std::to_string(cores) + " cores" + (profile ? ", profiled" : "");
   std::vector<Vectors> inputs;
   for (const int64_t n : kExtents) inputs.emplace_back(n);
-  const auto device = shared_device({cores, "", 0});
+  const auto device = shared_device({cores, "", 0, plain_machine()});
   std::optional<Executor> executor;
   executor.emplace(speculating_model(), device, nullptr);
   int64_t succeeding = 0;

@@ -14,6 +14,7 @@
 #include <functional>
 #include <thread>
 
+#include "../targets.h"
 #include "checks.h"
 #include "models.h"
 #include "npu/host/control_groups.h"
@@ -51,8 +52,8 @@ void check_in_child(const Work& work, const std::string& what) {
 // ahead and rehearse, and outputs come and go.
 void test_forks(int cores) {
   const std::string what = "forks, " + std::to_string(cores) + " cores";
-  Executor shared(speculating_model(), shared_device({cores, "", 0}), nullptr);
-  Executor other(speculating_model(), shared_device({cores, "", 0}), nullptr);
+  Executor shared(speculating_model(), shared_device({cores, "", 0, plain_machine()}), nullptr);
+  Executor other(speculating_model(), shared_device({cores, "", 0, plain_machine()}), nullptr);
   check(run_once(shared, 5) && run_once(other, 5), what);
   std::atomic<bool> stop{false};
   std::vector<std::thread> threads;
@@ -65,7 +66,8 @@ void test_forks(int cores) {
     std::this_thread::sleep_for(std::chrono::microseconds(500 * round));
     check_in_child(
         [&] {
-          Executor fresh(speculating_model(), shared_device({cores, "", 0}), nullptr);
+          Executor fresh(speculating_model(), shared_device({cores, "", 0, plain_machine()}),
+                         nullptr);
           bool right = run_once(fresh, 9) && run_once(shared, 10000) && run_once(other, 2);
           std::thread thread([&] { right &= run_once(shared, 4099); });
           thread.join();
@@ -112,7 +114,8 @@ float negated(Executor& executor, float x, int64_t n = 3) {
 
 void test_runs_inside_runs() {
   std::function<void()> visit;
-  Executor executor(visited_model(), shared_device({2, "", 0}), std::make_unique<Visitor>(visit));
+  Executor executor(visited_model(), shared_device({2, "", 0, plain_machine()}),
+                    std::make_unique<Visitor>(visit));
   int depth = 0;
   visit = [&] {
     if (++depth < 4) check(negated(executor, static_cast<float>(depth), 5 + depth) == -depth, "in");
@@ -124,8 +127,10 @@ void test_runs_inside_runs() {
   // Two threads, each inside a run of its own model, run the other's.
   std::function<void()> first, second;
   std::atomic<int> inside{0};
-  Executor a(visited_model(), shared_device({2, "", 0}), std::make_unique<Visitor>(first));
-  Executor b(visited_model(), shared_device({2, "", 0}), std::make_unique<Visitor>(second));
+  Executor a(visited_model(), shared_device({2, "", 0, plain_machine()}),
+             std::make_unique<Visitor>(first));
+  Executor b(visited_model(), shared_device({2, "", 0, plain_machine()}),
+             std::make_unique<Visitor>(second));
   thread_local bool nested = false;
   const auto cross = [&inside](Executor& other) {
     if (std::exchange(nested, true)) return;
@@ -143,7 +148,8 @@ void test_runs_inside_runs() {
 // A thread that forks in the middle of its run cannot go on with it in the child.
 void test_fork_inside_run() {
   std::function<void()> visit = [] {};
-  Executor executor(visited_model(), shared_device({2, "", 0}), std::make_unique<Visitor>(visit));
+  Executor executor(visited_model(), shared_device({2, "", 0, plain_machine()}),
+                    std::make_unique<Visitor>(visit));
   pid_t child = -1;
   visit = [&] { child = fork(); };
   const auto again = [&] {
@@ -172,7 +178,7 @@ class Ends final : public Interruption {
 
 void test_ended_runs() {
   for (const int cores : {1, 2, 3}) {
-    Executor executor(speculating_model(), shared_device({cores, "", 0}), nullptr);
+    Executor executor(speculating_model(), shared_device({cores, "", 0, plain_machine()}), nullptr);
     int64_t ended = 0;
     for (int64_t questions = 0; questions < 1000; questions++) {
       Ends ends(questions);

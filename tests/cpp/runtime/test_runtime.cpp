@@ -11,6 +11,7 @@
 #include <thread>
 #include <utility>
 
+#include "../targets.h"
 #include "checks.h"
 #include "models.h"
 #include "npu/host/levels.h"
@@ -28,7 +29,7 @@ namespace {
 
 // B is a view with the given order of axes in a buffer; every element is where the layout says.
 void check_panels(const Level& level, int64_t k, int64_t n, bool transposed) {
-  const Target target = host_target(2, *level.table);
+  const Target target = host_target(2, *level.table, plain_machine());
   constexpr int64_t batch = 2;
   std::vector<float> source(static_cast<size_t>(batch * k * n));
   for (size_t i = 0; i < source.size(); i++) source[i] = static_cast<float>(i + 1);
@@ -122,7 +123,7 @@ void test_bad_dims() {
 
 // -- executor
 
-std::shared_ptr<SharedDevice> device() { return shared_device({2, "", 0}); }
+std::shared_ptr<SharedDevice> device() { return shared_device({2, "", 0, plain_machine()}); }
 
 bool run_once(Executor& executor, int64_t n, unsigned seed) {
   std::vector<float> x(static_cast<size_t>(n));
@@ -342,7 +343,7 @@ void test_failed_compilations(int cores) {
   add_launch(model, {add_map(model, PlanOp::abs_, {x}, z)});
   model.kernels.back().plan.extents = {fewer};
   add_launch(model, {add_map(model, PlanOp::neg_, {a}, y)});
-  Executor executor(std::move(model), shared_device({cores, "", 0}), nullptr);
+  Executor executor(std::move(model), shared_device({cores, "", 0, plain_machine()}), nullptr);
   std::mt19937 random(5);
   for (int round = 0; round < 300; round++) {
     const int64_t n = std::uniform_int_distribution<int>(0, 20)(random);
@@ -379,7 +380,7 @@ void test_compiling_ahead(int64_t n) {
   add_launch(model, {add_map(model, PlanOp::neg_, {x}, a)});
   add_launch(model, {add_map(model, PlanOp::abs_, {a}, y)});
   model.kernels.back().plan.extents = {fewer};
-  const auto shared = shared_device({2, "", 0});
+  const auto shared = shared_device({2, "", 0, plain_machine()});
   Device& device = *shared->device;
   KernelPrograms programs(model, device.target());
   CompilerScratch scratch;

@@ -4,6 +4,7 @@
 #include <chrono>
 #include <cstdio>
 
+#include "../targets.h"
 #include "common_kernels.h"
 #include "vm/disassemble.h"
 
@@ -13,13 +14,13 @@ namespace {
 constexpr int kRepetitions = 2000;
 
 Target host_like() {
-  Target target;
+  Target target = plain_target();
   target.cores = 2;
   target.local_bytes = 768 << 10;
   target.vector_tile_bytes = 32 << 10;
   target.matmul_rows = 126;
   target.matmul_k_block = 768;
-  target.tile_overhead = 512;
+  target.costs.tile_start = 512 * kVectorElement;
   return target;
 }
 

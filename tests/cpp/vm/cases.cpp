@@ -6,6 +6,7 @@
 #include <sstream>
 #include <string>
 
+#include "../targets.h"
 #include "check.h"
 #include "common_kernels.h"
 #include "random_plan.h"
@@ -21,14 +22,14 @@ namespace dvm::testing {
 namespace {
 
 Target small_target(int cores, int64_t local_bytes = 64 << 10) {
-  Target target;
+  Target target = plain_target();
   target.cores = cores;
   target.local_bytes = local_bytes;
   target.vector_tile_bytes = local_bytes / 2;
   target.matmul_nr = reference::kColumnsPerPanel;
   target.matmul_mr = 3;
   target.matmul_rows = 12;
-  target.tile_overhead = 64;
+  target.costs.tile_start = 64 * kVectorElement;
   return target;
 }
 
@@ -165,7 +166,7 @@ void check_rows_stay(int64_t m, int cores, bool stay) {
   target.matmul_nr = 32;
   target.matmul_rows = 126;
   target.matmul_k_block = 1024;
-  target.tile_overhead = 512;
+  target.costs.tile_start = 512 * kVectorElement;
   Compiled c(matmul_bias_gelu(m, kColumns, kDepth, target.matmul_nr), target);
   const Program& program = c.kernel.programs[0];
   const int64_t claim = program.header().preferred_claim;
@@ -200,7 +201,7 @@ void check_rows_stay(int64_t m, int cores, bool stay) {
 void check_split_product(int64_t m, int64_t n, int64_t k, int cores, size_t stages) {
   const PlanBuilder b = product(m, n, k);
   Target target = small_target(cores, 768 << 10);
-  target.stage_overhead = 16384;
+  target.costs.stage_start = 16384 * kVectorElement;
   Compiled c(b, target);
   CHECK(c.kernel.stages.size() == stages, "[%d, %d, %d] on %d cores has %zu stages",
         static_cast<int>(m), static_cast<int>(n), static_cast<int>(k), cores,
@@ -288,7 +289,7 @@ void check_gathered_rows(uint32_t b_batch, bool epilogue, int64_t tiles) {
 // and again for a few of them; else a weighed plan leaves the work to its fallback.
 void check_weighed() {
   Target target = small_target(4, 1 << 20);
-  target.stage_overhead = 64;
+  target.costs.stage_start = 64 * kVectorElement;
   const auto status_of = [&](const PlanBuilder& b) { return Compiled(b, target).status; };
   CHECK(status_of(attention(64, 32, 96, 16, true)) == CompileStatus::ok, "many heads");
   CHECK(status_of(attention(1, 3, 4096, 64, true)) == CompileStatus::costs_more, "one tile");
@@ -296,7 +297,7 @@ void check_weighed() {
   CHECK(status_of(matmul_softmax(4096, 32, 32, true)) == CompileStatus::ok, "many rows");
   CHECK(status_of(matmul_softmax(4, 1024, 512, true)) == CompileStatus::costs_more, "few rows");
   CHECK(status_of(matmul_softmax(4, 1024, 512, false)) == CompileStatus::ok, "few, not weighed");
-  target.stage_overhead = 1e9;
+  target.costs.stage_start = 1e9 * kVectorElement;
   CHECK(status_of(matmul_softmax(4, 1024, 512, true)) == CompileStatus::ok, "dear stages");
 }
 

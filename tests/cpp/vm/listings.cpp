@@ -2,6 +2,7 @@
 
 #include <string>
 
+#include "../targets.h"
 #include "check.h"
 #include "common_kernels.h"
 #include "vm/disassemble.h"
@@ -11,14 +12,15 @@ namespace {
 
 // The vector cores of the paper's example: 40 cores, memory apart, costs counted as it does.
 Target paper_target() {
-  Target target;
+  Target target = plain_target();
   target.name = "paper";
   target.cores = 40;
   target.local_bytes = 192 << 10;
   target.vector_tile_bytes = target.local_bytes;
   target.vector_bytes = 64;  // 16 elements: 32 bytes of f16 in global memory, f32 in registers
   target.unified_memory = false;
-  target.tile_overhead = 2;
+  target.joins = target.fetches = false;
+  target.costs.tile_start = 2 * kVectorElement;
   return target;
 }
 
@@ -48,15 +50,15 @@ PlanBuilder add(int64_t rows, int64_t columns) {
 void check_paper_example() {
   check_listing(add(32, 1024), paper_target(), R"(program vector
   grid d0: 40 tiles of 832 in 32768
-  tiles 40 per_core 1 group 1 claim 1 chunks 1 local 0x1a00 ahead 8 p0 p1
+  tiles 40 per_core 1 group 1 claim 1 chunks 1 local 0x1a00
   e1 = 1 * d0
   p0 = v0 + 0 in [0, 65536) d0: 1664
   p1 = v1 + 0 in [0, 65536) d0: 1664
   p2 = v2 + 0 in [0, 65536) d0: 1664
 body
-  d_load_f16 [1,1,e1] l:0x0(0,0,1) <- p0(0,0,1) {joined, transient}
-  d_load_f16 [1,1,e1] l:0xd00(0,0,1) <- p1(0,0,1) {joined, transient}
-  v_add_f32 [1,1,e1] l:0x0(0,0,1) <- l:0x0(0,0,1), l:0xd00(0,0,1) {joined, transient}
+  d_load_f16 [1,1,e1] l:0x0(0,0,1) <- p0(0,0,1)
+  d_load_f16 [1,1,e1] l:0xd00(0,0,1) <- p1(0,0,1)
+  v_add_f32 [1,1,e1] l:0x0(0,0,1) <- l:0x0(0,0,1), l:0xd00(0,0,1)
   d_store_f16 [1,1,e1] p2(0,0,1) <- l:0x0(0,0,1)
 end
 )");
@@ -65,7 +67,7 @@ end
 // The pipes of a core run beside one another: a load waits for the store of the tile before.
 void check_flags() {
   Target target = paper_target();
-  target.event_flags = 8;
+  run_pipes(target, 8);
   check_listing(add(32, 1024), target, R"(program vector
   grid d0: 40 tiles of 832 in 32768
   tiles 40 per_core 1 group 1 claim 1 chunks 1 local 0x2700

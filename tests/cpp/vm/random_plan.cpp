@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <bit>
 
+#include "../targets.h"
 #include "reference_device.h"
 
 namespace dvm::testing {
@@ -330,18 +331,18 @@ Target random_target(Random& random) {
   constexpr int64_t memories[] = {512, 2048, 8192, 65536, 1 << 20};
   constexpr int rows[] = {0, 3, 6, 12};
   constexpr int depths[] = {0, 8, 24};
-  Target target;
+  Target target = plain_target();
   target.cores = 1 + static_cast<int>(below(random, 5));
   target.local_bytes = one_of(random, memories);
   target.vector_tile_bytes = target.local_bytes >> below(random, 3);
   target.vector_bytes = 64;
   target.unified_memory = chance(random, 60);
-  target.event_flags = target.unified_memory ? 0 : 8;
+  if (!target.unified_memory) run_pipes(target, 8);
   target.matmul_nr = reference::kColumnsPerPanel;
   target.matmul_mr = 3;
   target.matmul_rows = one_of(random, rows);
   target.matmul_k_block = one_of(random, depths);
-  target.tile_overhead = static_cast<double>(below(random, 500));
+  target.costs.tile_start = static_cast<double>(below(random, 500)) * kVectorElement;
   target.stream_bytes = chance(random, 50) ? 1 << below(random, 12) : 0;
   return target;
 }

@@ -4,6 +4,7 @@
 #include <stdexcept>
 #include <string>
 
+#include "../targets.h"
 #include "check.h"
 #include "reference_device.h"
 #include "vm/assemble.h"
@@ -15,7 +16,7 @@ namespace dvm::testing {
 namespace {
 
 Target target_of(bool unified) {
-  Target target;
+  Target target = plain_target();
   target.local_bytes = 64 << 10;
   target.matmul_nr = reference::kColumnsPerPanel;
   target.unified_memory = unified;

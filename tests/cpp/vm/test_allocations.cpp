@@ -1,6 +1,7 @@
 // Compiling takes nothing from the heap once kernels as large were compiled: neither for shapes
 // seen before nor for smaller ones never seen.
 #include "../counting_new.h"
+#include "../targets.h"
 #include "check.h"
 #include "common_kernels.h"
 #include "vm/verify.h"
@@ -9,13 +10,13 @@ namespace dvm::testing {
 namespace {
 
 Target target_of(int cores, int64_t local_bytes) {
-  Target target;
+  Target target = plain_target();
   target.cores = cores;
   target.local_bytes = local_bytes;
   target.vector_tile_bytes = local_bytes / 4;
   target.matmul_rows = 126;
   target.matmul_k_block = 768;
-  target.tile_overhead = 512;
+  target.costs.tile_start = 512 * kVectorElement;
   return target;
 }
 
@@ -58,7 +59,7 @@ void check_steady_state(const Target& target) {
     for (size_t i = shapes.size(); i-- > 0;) compiler.compile(shapes[i], target);
   }
   const auto taken = static_cast<long>(allocations - before);
-  CHECK(taken == 0, "%ld allocations with %d cores", taken, target.cores);
+  CHECK(taken == 0, "%ld allocations with %d cores", taken, static_cast<int>(target.cores));
 }
 
 }  // namespace

@@ -5,6 +5,7 @@
 #include <cstdio>
 #include <cstdlib>
 
+#include "../targets.h"
 #include "check.h"
 #include "common_kernels.h"
 #include "npu/host/levels.h"
@@ -17,13 +18,12 @@ namespace {
 
 // The host's units with the memory and block sizes of a random target.
 Target host_like(const Target& random, const InstructionTable& table) {
-  Target target = host_target(random.cores, table);
+  Target target = host_target(static_cast<int>(random.cores), table, plain_machine());
   target.local_bytes = random.local_bytes;
   target.vector_tile_bytes = random.vector_tile_bytes;
   target.matmul_rows = random.matmul_rows / random.matmul_mr * target.matmul_mr;
   target.matmul_k_block = random.matmul_k_block;
-  target.tile_overhead = random.tile_overhead;
-  target.stage_overhead = random.stage_overhead;
+  target.costs = random.costs;
   target.stream_bytes = random.stream_bytes;
   return target;
 }
@@ -64,7 +64,7 @@ void check_level(const InstructionTable& table, unsigned first, unsigned count) 
 void check_rows(const InstructionTable& table) {
   CompilerScratch scratch;
   CompiledKernel kernel;
-  Target target = host_target(1, table);
+  Target target = host_target(1, table, plain_machine());
   target.vector_tile_bytes = 4096;
   const auto tile_bytes = [&](const PlanBuilder& b, int64_t columns) {
     check_plan(b, target, table, 1, scratch, kernel);

@@ -1,0 +1,43 @@
+#include "npu/host/machine.h"
+
+namespace dvm {
+namespace {
+
+constexpr int64_t kTileRows = 128;  // of a product's tile, about
+constexpr int64_t kDotRows = 4;     // the cube unit has a loop for so few
+
+int64_t round_down(int64_t a, int64_t b) { return a / b * b; }
+int64_t round_up(int64_t a, int64_t b) { return (a + b - 1) / b * b; }
+
+}  // namespace
+
+Target host_target(int cores, const Registers& registers, const Machine& machine) {
+  constexpr int64_t kFloat = sizeof(float);
+  const Caches& caches = machine.caches;
+  Target target;
+  target.name = "host";
+  target.cores = cores;
+  target.line_bytes = caches.line_bytes;
+  target.first_bytes = caches.first_bytes;
+  target.ways = caches.first_ways;
+  target.way_bytes = caches.first_bytes / caches.first_ways;
+  target.private_bytes = caches.private_bytes;
+  target.local_bytes = round_down(caches.private_bytes * 3 / 4, caches.line_bytes);
+  // More than there is of it: of what is live, joined instructions keep most in registers.
+  target.vector_tile_bytes = caches.first_bytes * 4 / 3;
+  // What was read lies there, too, and other processes share it.
+  target.stream_bytes = caches.shared_bytes / 3;
+  target.vector_bytes = registers.vector_bytes;
+  target.matmul_nr = registers.panel_columns;
+  target.matmul_mr = registers.rows;
+  target.matmul_rows = round_up(kTileRows, registers.rows);
+  // A block of A takes half of the core's own cache: longer ones push panels of B out of it.
+  target.matmul_k_block = caches.private_bytes / 2 / (kTileRows * kFloat);
+  target.dot_rows = kDotRows;
+  target.queues = 1;
+  target.unified_memory = target.joins = target.fetches = true;
+  target.costs = machine.costs;
+  return target;
+}
+
+}  // namespace dvm

@@ -1,0 +1,157 @@
+// Python's way to the run-time compiler's choices: what a target's numbers make of a problem.
+#include <nanobind/nanobind.h>
+#include <nanobind/stl/map.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/tuple.h>
+#include <nanobind/stl/vector.h>
+
+#include <map>
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include "vm/bindings.h"
+#include "vm/block_cost.h"
+#include "vm/tiling.h"
+
+namespace nb = nanobind;
+
+namespace dvm {
+namespace {
+
+Target target_of(const Numbers& numbers) {
+  Target target;
+  FieldSetter setter(numbers);
+#define DVM_SIZE(name, unit, least, most, meaning) setter.set(#name, target.name);
+#define DVM_FLAG(name, meaning)                    setter.set(#name, target.name);
+#define DVM_COST(name, unit, least, most, meaning) setter.set(#name, target.costs.name);
+#include "vm/target.def"
+  setter.finish();
+  target.name = "described";
+  return target;
+}
+
+BlockProblem problem_of(const Numbers& numbers, const Target& target) {
+  BlockProblem problem;
+  problem.columns_per_panel = static_cast<int>(target.matmul_nr);
+  FieldSetter setter(numbers);
+  setter.set_any("batch", problem.batch);
+  setter.set_any("m", problem.m);
+  setter.set_any("n", problem.n);
+  setter.set_any("k", problem.k);
+  setter.set_any("b_batch", problem.b_batch);
+  setter.set_any("panels", problem.panels);
+  setter.set_any("pack_a", problem.pack_a);
+  setter.set_any("pack_b", problem.pack_b);
+  setter.set_any("readable_b", problem.readable_b);
+  setter.set_any("rows_per_set", problem.rows_per_set);
+  setter.set_any("whole_rows", problem.whole_rows);
+  setter.set_any("local_c", problem.local_c);
+  setter.set_any("epilogue_nodes", problem.epilogue_nodes);
+  setter.finish();
+  return problem;
+}
+
+// The shape, and its predicted cost by terms.
+std::map<std::string, double> block(const Target& target, const Numbers& numbers) {
+  const BlockProblem problem = problem_of(numbers, target);
+  const BlockShape shape = choose_block(problem, target, target.local_bytes);
+  std::map<std::string, double> out = {{"rows", static_cast<double>(shape.rows)},
+                                       {"columns", static_cast<double>(shape.columns)},
+                                       {"k_block", static_cast<double>(shape.k_block)},
+                                       {"rows_outer", shape.rows_outer},
+                                       {"pack_a", shape.pack_a},
+                                       {"keep_a", shape.keep_a},
+                                       {"keep_b", shape.keep_b}};
+  if (shape.rows == 0) return out;
+  out["pieces_of_k"] = static_cast<double>(choose_piece(problem, target, shape.cost));
+  const BlockCost cost = cost_of(problem, target, shape);
+  out["cost"] = cost.total();
+  out["waves"] = cost.waves;
+  return out;
+}
+
+// The tile of a vector kernel that adds two values and, where axes are reduced, sums them up.
+std::vector<int64_t> tile(const Target& target, const std::vector<int64_t>& extents,
+                          uint32_t reduced) {
+  if (extents.empty() || extents.size() > kMaxDomainRank) throw nb::value_error("extents");
+  NormalPlan plan;
+  plan.rank = static_cast<int>(extents.size());
+  const uint32_t all = (1u << plan.rank) - 1;
+  NormalAccess access;
+  int64_t volume = 1;
+  for (int axis = plan.rank; axis-- > 0;) {
+    plan.extents[axis] = extents[axis];
+    access.strides[axis] = volume;
+    volume *= extents[axis];
+  }
+  access.value_bytes = volume * access.element_bytes;
+  for (int32_t i = 0; i < 2; ++i) {
+    NormalNode load;
+    load.op = PlanOp::load_;
+    load.axes = all;
+    access.value = i;
+    load.access = static_cast<int32_t>(plan.accesses.size());
+    plan.accesses.push_back(access);
+    plan.nodes.push_back(load);
+  }
+  NormalNode sum;
+  sum.op = PlanOp::add_;
+  sum.axes = all;
+  sum.inputs[0] = 0;
+  sum.inputs[1] = 1;
+  plan.nodes.push_back(sum);
+  if (reduced != 0) {
+    NormalNode reduce;
+    reduce.op = PlanOp::reduce_sum_;
+    reduce.axes = all & ~reduced;
+    reduce.reduce_axes = reduced;
+    reduce.inputs[0] = 2;
+    plan.nodes.push_back(reduce);
+  }
+  NormalNode store;
+  store.op = PlanOp::store_;
+  store.axes = all & ~reduced;
+  store.inputs[0] = static_cast<int32_t>(plan.nodes.size()) - 1;
+  access.value = 2;
+  for (int axis = plan.rank; axis-- > 0;) {
+    if (reduced >> axis & 1) access.strides[axis] = 0;
+  }
+  store.access = static_cast<int32_t>(plan.accesses.size());
+  plan.accesses.push_back(access);
+  plan.nodes.push_back(store);
+  TileCode code;
+  TilingRequest request;
+  request.live = peak_live_bytes(plan, target);
+  if (!tile_whole(plan, target, request, code)) tile_chunks(plan, target, request, code);
+  std::vector<int64_t> tiles;
+  for (int axis = 0; axis < plan.rank; ++axis) tiles.push_back(code.space.axes[axis].tile);
+  return tiles;
+}
+
+}  // namespace
+
+void bind_target(nb::module_& module) {
+  nb::class_<Target>(module, "Target", "See vm/target.h.")
+      .def("__init__",
+           [](Target* target, const Numbers& numbers) { new (target) Target(target_of(numbers)); });
+  module.def(
+      "target_fields",
+      [] {
+        std::vector<Field> fields;
+#define DVM_SIZE(name, unit, least, most, meaning) \
+  fields.emplace_back("size", #name, unit, least, most, meaning);
+#define DVM_FLAG(name, meaning) fields.emplace_back("flag", #name, "", 0, 1, meaning);
+#define DVM_COST(name, unit, least, most, meaning) \
+  fields.emplace_back("cost", #name, unit, least, most, meaning);
+#include "vm/target.def"
+        return fields;
+      },
+      "Kind, name, unit, least, most and meaning of every number of a target.");
+  module.def("choose_block", &block, nb::arg("target"), nb::arg("problem"),
+             "Block and predicted cost of a product on a device.");
+  module.def("choose_tile", &tile, nb::arg("target"), nb::arg("extents"), nb::arg("reduced"),
+             "Tile of a sum of two values, summed over `reduced` axes, which is a mask.");
+}
+
+}  // namespace dvm

@@ -1,0 +1,105 @@
+"""What the compiler chooses on six devices, as tables: a change of the cost model shows in review."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import dvm_graph
+from dvm_graph import _core
+from dvm_graph.npu.machine import family
+from tests.npu.test_specs import load
+
+REGISTERS = {
+    "zen2": (32, 16, 6),
+    "zen4": (64, 32, 14),
+    "icelake-server": (64, 32, 14),
+    "client-avx2": (32, 16, 6),
+    "neoverse": (16, 8, 12),
+}
+"""Of the cube unit: bytes of a vector, columns of a panel, rows."""
+CORES = 4
+SPEC = Path(dvm_graph.__file__).parent / "npu" / "specs" / "ascend910b2.toml"
+
+PRODUCTS = [
+    *((m, k, n, {"panels": 1}) for m, k, n in (
+        (1, 768, 768), (16, 768, 3072), (77, 768, 768), (128, 768, 768), (128, 768, 3072), (128, 3072, 768),
+        (512, 768, 768), (512, 3072, 768), (2048, 2048, 2048), (3136, 64, 64), (3136, 576, 64),
+        (784, 1152, 128), (196, 2304, 256), (49, 4608, 512),
+    )),
+    (512, 768, 768, {"panels": 1, "epilogue_nodes": 8}),
+    (128, 768, 1024, {"panels": 1, "rows_per_set": 14}),
+    (128, 64, 128, {"batch": 12, "b_batch": 12, "pack_b": 1}),
+    (1024, 128, 1024, {"pack_b": 1}),
+    (16, 512, 2048, {"readable_b": 1}),
+]  # fmt: skip
+TILES = [
+    ((1, 3072), 0),
+    ((128, 768), 0),
+    ((4096, 3072), 0),
+    ((64, 1000), 0b10),
+    ((8192, 768), 0b10),
+    ((32, 64, 56, 56), 0),
+    ((32, 512, 49), 0b100),
+    ((7, 100003), 0b10),
+]
+
+
+def targets() -> Iterator[tuple[str, _core.Target]]:
+    for name, registers in REGISTERS.items():
+        yield name, _core.host_target(CORES, registers, family(name).core)
+    spec = load(SPEC)
+    yield (
+        "ascend910b2",
+        _core.Target(
+            {name: entry["value"] for name, entry in {**spec["target"], **spec["costs"]}.items()}
+        ),
+    )
+
+
+def _block(target: _core.Target, m: int, k: int, n: int, more: Mapping[str, Any]) -> str:
+    block = _core.choose_block(target, {"m": m, "k": k, "n": n, **more})
+    if not block["rows"]:
+        return "none fits"
+    size = f"{block['rows']:.0f} x {block['columns']:.0f} by {block['k_block']:.0f}"
+    flags = [flag for flag in ("rows_outer", "pack_a", "keep_a", "keep_b") if block[flag]]
+    if block["pieces_of_k"]:
+        flags.append(f"k in {block['pieces_of_k']:.0f}")
+    return " ".join([size, *flags])
+
+
+def _table(target: _core.Target) -> str:
+    lines = ["products m x k x n: rows x columns by k of a block"]
+    for m, k, n, more in PRODUCTS:
+        problem = " ".join(
+            [f"{m} x {k} x {n}", *(f"{name}={value}" for name, value in more.items())]
+        )
+        lines.append(f"  {problem:<48} {_block(target, m, k, n, more)}")
+    lines.append("vector kernels: extents, those summed in brackets: tile")
+    for extents, reduced in TILES:
+        shape = " ".join(f"[{e}]" if reduced >> i & 1 else str(e) for i, e in enumerate(extents))
+        tile = " ".join(map(str, _core.choose_tile(target, extents, reduced)))
+        lines.append(f"  {shape:<48} {tile}")
+    return "\n".join(lines) + "\n"
+
+
+@pytest.mark.golden
+@pytest.mark.parametrize("name", [*REGISTERS, "ascend910b2"])
+def test_choices(name: str, check_golden: Callable[[str, str], None]) -> None:
+    check_golden(f"choices/{name}.txt", _table(dict(targets())[name]))
+
+
+def test_another_device_gets_other_blocks() -> None:
+    assert len({_table(target) for _, target in targets()}) == len(REGISTERS) + 1
+
+
+@pytest.mark.parametrize("name", [*REGISTERS, "ascend910b2"])
+def test_blocks_lie_inside_the_problem(name: str) -> None:
+    target = dict(targets())[name]
+    for m, k, n, more in PRODUCTS:
+        block = _core.choose_block(target, {"m": m, "k": k, "n": n, **more})
+        assert 0 < block["rows"] <= m and 0 < block["columns"] <= n and 0 < block["k_block"] <= k
+        assert block["cost"] >= block["waves"] * block["rows"] * block["columns"] * k
