@@ -18,6 +18,7 @@ from dvm_graph.errors import (
     OutOfMemoryError,
     ShapeError,
 )
+from dvm_graph.npu.machine import this_machine
 from dvm_graph.options import Options
 from dvm_graph.runtime import Program
 from dvm_graph.runtime.assemble import assemble
@@ -145,9 +146,11 @@ _MANY_CORES = """
 import resource
 from dvm_graph import _core
 from dvm_graph.errors import OutOfMemoryError
+from dvm_graph.npu.machine import this_machine
+machine = this_machine().core
 resource.setrlimit(resource.RLIMIT_AS, (2 << 30, 2 << 30))
 try:
-    _core.ModelBuilder(2000, "", 1 << 16, True)
+    _core.ModelBuilder(2000, "", 1 << 16, machine, True)
 except OutOfMemoryError as error:
     print(error)
 """
@@ -257,7 +260,7 @@ def test_malformed_plans() -> None:
 
 def copying(strides: int, axes: int, extent: int) -> _core.ModelBuilder:
     """y = x over [4], its one kernel made of what the test says."""
-    builder = _core.ModelBuilder(1, "", 0, True)
+    builder = _core.ModelBuilder(1, "", 0, this_machine().core, True)
     builder.set_dims([], [("const", 4, 0), ("const", 1, 0)])
     builder.add_value("x", "f32", "input", [0])
     builder.add_value("y", "f32", "output", [0])
@@ -287,7 +290,7 @@ def test_malformed_kernels() -> None:
 
 
 def test_dims_written_beyond_their_value() -> None:
-    builder = _core.ModelBuilder(1, "", 0, True)
+    builder = _core.ModelBuilder(1, "", 0, this_machine().core, True)
     builder.set_dims([], [("const", 1, 0)])
     builder.add_value("y", "i64", "output", [0])
     builder.add_dims_write(0, [0] * 1000)
