@@ -103,7 +103,8 @@ int64_t test_making() {
     const Scarcity scarcity(succeeding);
     survives(
         [&] {
-          Executor executor(std::move(model), shared_device({2, "", 1 << 16}), nullptr);
+          Executor executor(std::move(model), shared_device({2, "", 1 << 16, plain_machine()}),
+                            nullptr);
           until_failure = -1;
           check(is_right(executor.run(std::span(&input.tensor, 1), {}), input), what);
         },
