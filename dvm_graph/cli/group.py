@@ -55,5 +55,17 @@ def main() -> None:
     """Compile ONNX models with dynamic shapes, run them, and see what was fused."""
 
 
-for _command in (run, compare, check, bench, report, visualize, dump, disasm, save, machine, calibrate):
+for _command in (
+    run,
+    compare,
+    check,
+    bench,
+    report,
+    visualize,
+    dump,
+    disasm,
+    save,
+    machine,
+    calibrate,
+):
     main.add_command(_command)
