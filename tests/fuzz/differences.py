@@ -159,6 +159,18 @@ def _reduce(step: Step) -> Documented | None:
     return _replaced(step, reduce(terms, _axes(step), x.dtype).reshape(step.results[0].shape))
 
 
+@_difference("ReduceL2", "ReduceLogSum", "ReduceLogSumExp")
+def _root(step: Step) -> Documented | None:
+    """Integers: computed in floats, of which the type need not hold the result."""
+    (y,) = step.results
+    if y.dtype.kind not in "iu":
+        return None
+    ends = np.iinfo(y.dtype)
+    size = np.sqrt(np.sum(np.square(step.numbers), _axes(step))).reshape(y.shape)
+    extreme = (y == ends.max) | (y == ends.min) | (size >= float(ends.max) * (1 - 1e-6))
+    return _left_open(step, np.asarray(extreme))
+
+
 def _product(step: Step) -> Documented | None:
     """Whether a factor that is nearly 0 meets one that is nearly infinite hangs on the order."""
     axes, x = _axes(step), step.numbers
