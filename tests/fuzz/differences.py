@@ -179,6 +179,19 @@ def _product(step: Step) -> Documented | None:
     return _left_open(step, hangs.reshape(step.results[0].shape))
 
 
+@_difference("CumSum")
+def _sums(step: Step) -> Documented | None:
+    """In one order or another."""
+    if not _is_float(step.x) or not step.x.size:
+        return None
+    axis = int(np.asarray(step.operands[1]).reshape(())) % step.x.ndim
+    total = np.sum(
+        np.where(np.isfinite(step.numbers), np.abs(step.numbers), 0), axis, keepdims=True
+    )
+    spread = float(ml_dtypes.finfo(step.x.dtype).eps) * np.broadcast_to(total, step.x.shape)
+    return Documented(step.results, [None], spread)
+
+
 @_difference("CumProd")
 def _products(step: Step) -> Documented | None:
     """As `ReduceProd`, of some of the factors."""
@@ -389,6 +402,10 @@ def _compared(step: Step) -> Documented | None:
     a, b = np.broadcast_arrays(step.numbers, np.asarray(step.operands[1]).astype(np.float64))
     with np.errstate(all="ignore"):
         near = np.abs(a - b) <= COMPARED_ULPS * float(ml_dtypes.finfo(step.x.dtype).eps) * np.abs(a)
+        tiny = float(ml_dtypes.finfo(step.x.dtype).tiny)
+        near |= (
+            np.maximum(np.abs(a), np.abs(b)) <= tiny
+        )  # what else was added up says whether it is 0
         return _left_open(step, near & ((a != b) | (a != np.rint(a))))
 
 
@@ -399,7 +416,11 @@ FILLS = (np.nan, 0.0, -1e4, np.inf, 1e4, 1.0, -np.inf, 0.3)
 
 
 def shake(result: Array, spread: Array, place: int, number: int) -> Array:
-    """The result with each element off by some of what it may be."""
+    """The result with each element off by some of what it may be, or rounded to as much."""
+    if number in (3, 5):
+        steps = np.exp2(np.ceil(np.log2(np.where(spread > 0, spread, 1))))
+        near = np.round(result.astype(np.float64) / steps) * steps
+        return np.asarray(np.where(spread > 0, near, result).astype(result.dtype))
     part = np.random.default_rng((place, number)).uniform(-1, 1, result.shape)
     return np.asarray((result.astype(np.float64) + part * spread).astype(result.dtype))
 

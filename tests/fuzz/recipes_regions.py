@@ -21,7 +21,7 @@ def if_(g: Growth) -> Value:
     taken, other = g.inside(), g.inside()
     x = _grown(taken)
     y = _alike(other, x) if g.chance(0.8) else _grown(other)
-    if y.dtype != x.dtype:
+    if y.dtype != x.dtype or (g.opset < 11 and y.shapes != x.shapes):  # the standard wants it
         y = _alike(other, x)
     shapes = x.shapes if x.shapes == y.shapes else [None] * g.breadth
     branches = {
