@@ -85,6 +85,9 @@ def _calls(plan: ModelPlan, options: Options) -> Iterator[Call]:
 
 
 def _ports(plan: ModelPlan, indices: Sequence[int], names: Sequence[str]) -> tuple[Port, ...]:
+    missing = [index for index in indices if not 0 <= index < len(plan.values)]
+    if missing:
+        raise CompileError(f"malformed model plan: no value {missing[0]}, used by the caller")
     values = [plan.values[index] for index in indices]
     return tuple(Port(n, v.dtype, v.opaque) for n, v in zip(names, values, strict=True))
 

@@ -108,7 +108,7 @@ class Checker {
     require(plan.inner_k_axis < static_cast<int>(rank), plan.name + " has no such axis");
   }
 
-  // Nothing reads a value that nothing writes: it would have no memory. Nothing writes what belongs
+  // Nothing reads a value that no step writes: it would have no memory. Nothing writes what belongs
   // to the caller, or constants.
   void check_reads_and_writes() const {
     std::vector<bool> written(model_.values.size());
@@ -130,16 +130,44 @@ class Checker {
       require(node.op == PlanOp::store_ || written[value],
               plan.name + " reads " + model_.values[value].name + ", which nothing writes");
     });
+    const auto require_written = [&](uint32_t value, const char* reader) {
+      require(written[value], std::string(reader) + " reads " + model_.values[value].name +
+                                  ", which nothing writes");
+    };
+    for (const Step& step : model_.steps) {
+      if (const auto* call = std::get_if<VendorCall>(&step)) {
+        for (const uint32_t value : call->inputs) require_written(value, "a vendor partition");
+      }
+    }
+    for (const uint32_t value : model_.outputs) require_written(value, "the caller");
   }
+  // Of the kernels that are launched, and of their fallbacks.
   template <class Visit>
   void for_each_access(Visit visit) const {
-    for (const ModelKernel& kernel : model_.kernels) {
-      for (const PlanNode& node : kernel.plan.nodes) {
-        for (const int32_t index : {node.access, node.weights}) {
-          if (index < 0) continue;
-          const Access& access = kernel.plan.accesses[static_cast<size_t>(index)];
-          visit(kernel.plan, node, static_cast<size_t>(access.value));
-        }
+    std::vector<bool> seen(model_.calls.size());
+    std::vector<uint32_t> pending;
+    for (const Step& step : model_.steps) {
+      if (const auto* stage = std::get_if<LaunchStage>(&step)) {
+        pending.insert(pending.end(), stage->calls.begin(), stage->calls.end());
+      }
+    }
+    while (!pending.empty()) {
+      const uint32_t index = pending.back();
+      pending.pop_back();
+      if (seen[index]) continue;
+      seen[index] = true;
+      const KernelCall& call = model_.calls[index];
+      pending.insert(pending.end(), call.fallback.begin(), call.fallback.end());
+      visit_accesses(model_.kernels[call.kernel].plan, visit);
+    }
+  }
+  template <class Visit>
+  static void visit_accesses(const KernelPlan& plan, Visit visit) {
+    for (const PlanNode& node : plan.nodes) {
+      for (const int32_t index : {node.access, node.weights}) {
+        if (index < 0) continue;
+        const Access& access = plan.accesses[static_cast<size_t>(index)];
+        visit(plan, node, static_cast<size_t>(access.value));
       }
     }
   }

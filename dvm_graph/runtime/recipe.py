@@ -68,8 +68,10 @@ def make_program(recipe: Recipe, options: Options, partitions: Partitions, fill:
         else:
             if method == "set_ports":
                 for ports, values in zip((recipe.inputs, recipe.outputs), arguments, strict=True):
-                    _require(len({port.name for port in ports}) == len(values), "the caller")
+                    _require(len(ports) == len(values), "the caller")
             getattr(builder, method)(*arguments)
+    _require(sum(method == "set_ports" for method, _ in recipe.calls) == 1, "the caller")
+    _require(len({port.name for port in recipe.inputs}) == len(recipe.inputs), "the caller")
     files = fill(builder)
     return Program(builder.finish(), recipe.inputs, recipe.outputs, files, vendor)
 

@@ -258,7 +258,14 @@ def test_malformed_plans() -> None:
         assemble(b.plan, OPTIONS)
 
 
-def copying(strides: int, axes: int, extent: int) -> _core.ModelBuilder:
+def test_values_that_no_launched_kernel_writes() -> None:
+    """A kernel is there, but no step launches it."""
+    builder = copying(1, 1, 0, launched=False)
+    with pytest.raises(CompileError, match="the caller reads y, which nothing writes"):
+        builder.finish()
+
+
+def copying(strides: int, axes: int, extent: int, *, launched: bool = True) -> _core.ModelBuilder:
     """y = x over [4], its one kernel made of what the test says."""
     builder = _core.ModelBuilder(1, "", 0, this_machine().core, True)
     builder.set_dims([], [("const", 4, 0), ("const", 1, 0)])
@@ -271,7 +278,8 @@ def copying(strides: int, axes: int, extent: int) -> _core.ModelBuilder:
     kernel = builder.add_kernel(
         "copy", "vector", [extent], [load, store], accesses, (-1, -1, -1, -1), False, []
     )
-    builder.add_launch([builder.add_call(kernel, -1, [])])
+    number = builder.add_call(kernel, -1, [])
+    builder.add_launch([number] if launched else [])
     builder.set_ports([0], [1])
     return builder
 
