@@ -101,7 +101,7 @@ void check_search(int64_t m, int64_t n, int64_t k, int64_t cores) {
   const BlockShape best = choose_block(problem, target, target.local_bytes);
   const double found = cost_of(problem, target, best).total();
   double least = found;
-  for (int64_t rows = 1; rows <= m; rows += rows < 14 ? 1 : 14) {
+  for (int64_t rows = std::min(m, target.matmul_mr); rows <= m; rows += target.matmul_mr) {
     for (int64_t columns = 32; columns <= n; columns += 32) {
       for (const bool rows_outer : {false, true}) {
         BlockShape shape = best;
