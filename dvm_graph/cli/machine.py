@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import click
 from rich.console import Console
+from rich.markup import escape
 
 from dvm_graph.cli.request import print_json
 from dvm_graph.cli.tables import print_table
@@ -52,9 +53,13 @@ def _print(machine: Machine, as_json: bool) -> None:
             f"{machine.numbers[name].value:.4g}",
             known.unit,
             known.meaning,
-            machine.numbers[name].source,
+            escape(machine.numbers[name].source),
         )
         for name, known in fields().items()
     ]
-    console = Console(highlight=False, markup=False)
-    print_table(console, ("number", "value", "unit", "meaning", "source"), rows, title=machine.name)
+    print_table(
+        Console(highlight=False),
+        ("number", "value", "unit", "meaning", "source"),
+        rows,
+        title=machine.name,
+    )

@@ -22,6 +22,7 @@ def test_every_number_is_printed_with_unit_and_source(monkeypatch: pytest.Monkey
         assert number["source"].startswith("zen2.toml: "), name
     text = CliRunner().invoke(main, ["machine"]).stdout
     assert all(name in text for name in machine.fields())
+    assert "[bold]" not in text
 
 
 def test_calibrating_says_where_the_numbers_are_kept(
