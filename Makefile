@@ -75,9 +75,9 @@ endef
 test-cpp: $(VENV)/.package ## Run the tests of the C++ rooms.
 	$(call cpp-tests,build/cpp,)
 
-sanitize: $(VENV)/.package ## Run the tests of the C++ rooms under the sanitizers.
-	$(call cpp-tests,build/sanitize-address,-DDVM_SANITIZE=address$(COMMA)undefined)
-	$(call cpp-tests,build/sanitize-thread,-DDVM_SANITIZE=thread)
+sanitize: $(VENV)/.native ## Run the tests of the C++ rooms under the sanitizers, with this machine's units.
+	$(call cpp-tests,build/sanitize-address,-DDVM_LEVELS=native -DDVM_SANITIZE=address$(COMMA)undefined)
+	$(call cpp-tests,build/sanitize-thread,-DDVM_LEVELS=native -DDVM_SANITIZE=thread)
 
 clean: ## Remove the environment and everything built, exported base models too.
 	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
