@@ -147,11 +147,11 @@ class VoiceDetector(nn.Module):
 def vad(size: Size) -> ExportCase:
     """A recurrence over frames with its state as inputs and outputs."""
     bands, hidden = (5, 8) if size is Size.TINY else (129, 128)
-    state = torch.zeros(1, 3, hidden)
+    # The states are two tensors: what is one tensor becomes one input of the graph.
     inputs = (
         ModelInput("bands", torch.zeros(3, bands, 40), {0: "batch", 2: "frames"}),
-        ModelInput("hidden", state, {1: "batch"}),
-        ModelInput("cell", state, {1: "batch"}),
+        ModelInput("hidden", torch.zeros(1, 3, hidden), {1: "batch"}),
+        ModelInput("cell", torch.zeros(1, 3, hidden), {1: "batch"}),
     )
     model = keep_scale(VoiceDetector(bands, hidden))
     return ExportCase(model, inputs, ("probability", "next_hidden", "next_cell"))

@@ -22,6 +22,7 @@ CASES = [
     ("bert", {"batch": 3, "seq": 77}),
     ("llama_decode", {"batch": 2, "past_seq": 9}),
     ("crnn", {"batch": 2, "width": 77}),
+    ("vad", {"batch": 2, "frames": 19}),
     ("swin", {"batch": 2}),
     ("if_else_add", {"batch": 2, "seq": 3, "features": 5}),
 ]
