@@ -15,7 +15,10 @@ def main(extra: str) -> None:
     found = re.search(rf"^{re.escape(extra)} = \[([^]]*)\]", text, re.MULTILINE)
     if found is None:
         sys.exit(f"pyproject.toml has no requirements {extra!r}")
-    print(" ".join(re.findall(r'"([^"]+)"', found.group(1))))
+    requirements = re.findall(r'"([^"]+)"', found.group(1))
+    print(
+        " ".join(requirement.replace(" ", "") for requirement in requirements)
+    )  # for a shell to split
 
 
 if __name__ == "__main__":
