@@ -34,6 +34,10 @@ _SMALL = 1024
 """Constants of up to this many elements are shown to the inference."""
 
 
+_NAMED = ("Loop", "Scan", "Slice")
+"""Operators whose inference is right about numbers, and not about names."""
+
+
 def infer_vendor(node: Node, facts: Facts) -> None:
     """Sets dtype and shape of a vendor node's results.
 
@@ -112,23 +116,23 @@ def _forget_disputed_extents(
 
     It counts a window that starts behind the image where a pool rounds up, which kernels, as opset 22 says,
     do not; it pads for dilated windows as if they were not; it adds `output_padding` to what `SAME`
-    determines; before opset 11 it names a slice's extent after the whole axis; and it takes what one branch
-    knows for true of the other. Models all of whose
-    operators are left to onnxruntime (`tests/fuzz`) find further ones.
+    determines; before opset 11 it names a slice's extent after the whole axis; it takes what one branch
+    knows for true of the other, and what a body's results are for what they are over no turns. Models all of
+    whose operators are left to onnxruntime (`tests/fuzz`) find further ones.
     """
     attributes = {a.name: onnx.helper.get_attribute_value(a) for a in node.attribute}
     same = attributes.get("auto_pad", b"NOTSET").startswith(b"SAME")
-    first, disputed = 0, node.op_type == "If"
+    first, disputed = 0, node.op_type in ("If", *_NAMED)
     if node.op_type in ("AveragePool", "LpPool", "MaxPool"):
         dilated = any(step != 1 for step in attributes.get("dilations", ()))
         first, disputed = 2, attributes.get("ceil_mode") or (same and dilated)
     elif node.op_type == "ConvTranspose":
         first, disputed = 2, same and any(attributes.get("output_padding", ()))
-    elif node.op_type == "Slice" and version == 10:
-        disputed = True
+    elif node.op_type == "Slice" and version != 10:
+        disputed = False
     for proto in types.values() if disputed else ():
         for dim in proto.tensor_type.shape.dim[first:]:
-            if node.op_type != "Slice" or dim.dim_param:
+            if node.op_type not in _NAMED or dim.dim_param:
                 dim.Clear()
 
 

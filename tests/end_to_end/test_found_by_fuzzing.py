@@ -476,3 +476,23 @@ def test_a_constant_that_the_compiler_finds_is_seen_through_a_view() -> None:
     x = np.array([[np.inf, 1.0, 2.0]], np.float32)
     (y,) = dvm_graph.optimize(model).run({"x": x})
     np.testing.assert_array_equal(y, np.zeros((2, 2, 3), bool))
+
+
+@pytest.mark.parametrize("turns", [0, 2])
+def test_what_a_loop_collects_over_no_turns_has_a_shape_of_its_own(turns: int) -> None:
+    """Its dims were named after those of the input that the body reads."""
+    model = model_from_text(
+        """g (float[n, m] x, int64 k) => (float[a, b, c] z) {
+            s = Shape(x)
+            t, y = Loop(k, "", s) <body = g1 (int64 i, bool c, int64[2] u) => (bool d, int64[2] v, float[e, f] w) {
+                w = Abs(x)
+                d = Identity(c)
+                v = Neg(u)
+            }>
+            z = Abs(y)
+        }""",
+        opset=17,
+    )
+    feeds = {"x": np.array([[-3.0, 2.0]], np.float32), "k": np.array(turns, np.int64)}
+    expected = session(model).run(None, feeds)
+    assert_same_bits(dvm_graph.optimize(model).run(feeds), expected)
