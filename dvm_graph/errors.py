@@ -101,13 +101,27 @@ def border(what: str) -> Iterator[None]:
         ) from error
 
 
+def checked_path(path: object) -> Path:
+    """What a user gave as a path.
+
+    Raises:
+        InputError: it is none that a system could have.
+    """
+    text = os.fspath(path) if isinstance(path, str | os.PathLike) else path
+    if not isinstance(text, str):
+        raise InputError(f"a path is a str or an os.PathLike of one, not {type(path).__name__}")
+    if "\0" in text:
+        raise InputError(f"a path has no null characters: {text!r}")
+    return Path(text)
+
+
 def output_path(path: str | os.PathLike[str]) -> Path:
     """Where something is to be written: looked at before the work whose result goes there.
 
     Raises:
-        InputError: it is a folder, its own folder is missing, or one of them may not be written.
+        InputError: it is no path or a folder, its own folder is missing, or one of them may not be written.
     """
-    target = Path(path)
+    target = checked_path(path)
     if target.is_dir():
         raise InputError(f"cannot write {str(target)!r}: it is a folder")
     if not target.parent.is_dir():

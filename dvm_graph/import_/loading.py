@@ -25,10 +25,12 @@ from google.protobuf.message import DecodeError, Message
 
 from dvm_graph.errors import (
     DamagedError,
+    InputError,
     LimitError,
     ModelError,
     OutOfMemoryError,
     UnsupportedError,
+    checked_path,
 )
 
 Source: TypeAlias = str | PathLike[str] | bytes | onnx.ModelProto
@@ -55,6 +57,7 @@ def load_model(source: Source, max_nodes: int) -> ImportedModel:
     """Parses a model and inlines its functions.
 
     Raises:
+        InputError: it is neither a path, bytes nor a ModelProto.
         LimitError: its functions would make more nodes than `max_nodes` (`Options.max_nodes`).
         ModelError: not an ONNX model, or truncated.
         UnsupportedError: an opset older than 7 or newer than the installed onnx knows.
@@ -87,10 +90,10 @@ def _parse(source: Source) -> tuple[onnx.ModelProto, Path | None]:
     if isinstance(source, (bytes, bytearray, memoryview)):
         return _decode(bytes(source), "the given bytes"), None
     if not isinstance(source, (str, os.PathLike)):
-        raise ModelError(
+        raise InputError(
             f"a model is a path, bytes or onnx.ModelProto, not {type(source).__name__}"
         )
-    path = Path(source)
+    path = checked_path(source)
     try:
         content = path.read_bytes()
     except OSError as error:

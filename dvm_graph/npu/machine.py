@@ -67,6 +67,8 @@ class Field:
             or not math.isfinite(value)
         ):
             return f"{value!r}, but has to be a number"
+        if self.section == "caches" and value != int(value):
+            return f"{value:g}, but has to be a whole number"
         if not self.least <= value <= self.most:
             return f"{value:g}, but has to lie between {self.least:g} and {self.most:g} {self.unit}"
         return ""
@@ -152,7 +154,10 @@ def _machine(wanted: str) -> Machine:
         raise InputError(
             f"{VARIABLE} is {wanted!r}, but has to be a file, or one of {', '.join(families())}"
         )
-    return machine.over(path.stem, read_table(path))
+    machine = machine.over(path.stem, read_table(path))
+    if problem := _contradiction(machine):
+        raise InputError(f"machine file {wanted!r}: {problem}")
+    return machine
 
 
 def calibrate_machine() -> tuple[Machine, Path]:
@@ -170,11 +175,12 @@ def calibrate_machine() -> tuple[Machine, Path]:
     for name, value in measured.items():
         if problem := fields()[name].problem(value):
             raise InputError(f"{name} was measured as {problem}; nothing is kept")
-    path = calibration.file_of(cpu)
     try:
-        calibration.store(cpu, measured)
+        path = calibration.store(cpu, measured)
     except OSError as error:
-        raise InputError(f"cannot write {str(path)!r}: {error.strerror or error}") from error
+        raise InputError(f"cannot write {str(error.filename)!r}: {error.strerror}") from error
+    except RuntimeError as error:
+        raise InputError(f"cannot keep the numbers: {error}") from error
     _machine.cache_clear()
     return _with_measured(machine, measured), path
 
@@ -187,7 +193,17 @@ def _described() -> Machine:
         for name, value in cache_sizes().items()
         if not fields()[name].problem(value)
     }
-    return machine.over(machine.name, sizes)
+    found = machine.over(machine.name, sizes)
+    return machine if _contradiction(found) else found
+
+
+def _contradiction(machine: Machine) -> str:
+    """What is wrong with numbers that are fine one by one; empty: nothing."""
+    names = ("first_bytes", "first_ways", "line_bytes")
+    size, ways, line = (machine.numbers[name].value for name in names)
+    if ways * line > size:
+        return f"first_bytes is {size:g}, too few for first_ways * line_bytes = {ways * line:g}"
+    return ""
 
 
 def _with_measured(machine: Machine, measured: Mapping[str, float]) -> Machine:
@@ -247,6 +263,8 @@ def _named(path: Path, source: Any) -> str:
     if not isinstance(source, list) or not all(isinstance(name, str) for name in source):
         raise InputError(f"machine file {str(path)!r}: a source has to be a list of names")
     sources = _toml(path).get("sources", {})
+    if not isinstance(sources, Mapping):
+        raise InputError(f"machine file {str(path)!r}: sources has to be a table")
     return ": " + "; ".join(str(sources.get(name, name)) for name in source)
 
 

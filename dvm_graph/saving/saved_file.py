@@ -20,6 +20,7 @@ import hashlib
 import json
 import os
 import struct
+import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
 from os import PathLike
@@ -30,7 +31,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dvm_graph import _core
-from dvm_graph.errors import DamagedError, ModelError, UnsupportedError, writing
+from dvm_graph.errors import (
+    DamagedError,
+    InputError,
+    ModelError,
+    UnsupportedError,
+    checked_path,
+    writing,
+)
 from dvm_graph.process import MappedFile
 from dvm_graph.version import __version__
 
@@ -154,11 +162,12 @@ class SavedFile:
         `private`: reads all of it, so that what becomes of the file does not matter.
 
         Raises:
+            InputError: it is no path.
             ModelError: there is no such file, or it cannot be read.
             DamagedError: it is no saved model, or not as it was saved.
             UnsupportedError: another version saved it.
         """
-        self.path = Path(path)
+        self.path = checked_path(path)
         self.pages: SavedPages | None = None
         self._data = self._open(private)
         self.header = self._read_header()
@@ -236,8 +245,10 @@ def _digest(preamble: bytes, header: bytes) -> bytes:
 
 @contextlib.contextmanager
 def _replacing(path: Path) -> Iterator[BinaryIO]:
-    """A new file that takes the place of another one once it is written."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    """A new file, of this thread alone, that takes the place of another one once it is written."""
+    if path.exists() and not path.is_file():
+        raise InputError(f"cannot write {str(path)!r}: it is neither a file nor a new one")
+    temporary = path.with_name(f".{os.getpid()}.{threading.get_ident()}.dvm")
     try:
         with temporary.open("w+b") as file:
             yield file

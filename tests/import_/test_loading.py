@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnx
@@ -55,6 +56,12 @@ def test_other_content_is_no_model(content: bytes) -> None:
         load(content)
 
 
+@pytest.mark.parametrize("source", [None, 3, "model\0.onnx"])
+def test_what_is_no_source_is_an_error_of_the_user(source: Any) -> None:
+    with pytest.raises(InputError, match="path"):
+        dvm_graph.optimize(source)
+
+
 def test_missing_file_and_folder(tmp_path: Path) -> None:
     with pytest.raises(ModelError, match="cannot read"):
         load(tmp_path / "nothing.onnx")
@@ -63,7 +70,7 @@ def test_missing_file_and_folder(tmp_path: Path) -> None:
 
 
 def test_other_types_are_refused() -> None:
-    with pytest.raises(ModelError, match="not int"):
+    with pytest.raises(InputError, match="not int"):
         load(7)
 
 

@@ -152,6 +152,9 @@ def test_a_users_file_comes_before_everything_else(
         ("[costs]\nmemory_read = true\n", "costs.memory_read is True, but has to be a number"),
         ("[costs]\nmemory_read = { unit = 'B/s' }\n", "costs.memory_read is None"),
         ("[costs\n", "cannot be read"),
+        ("[caches]\nline_bytes = 64.5\n", "caches.line_bytes is 64.5, but has to be a whole number"),
+        ("[caches]\nfirst_bytes = 4096\nfirst_ways = 64\nline_bytes = 1024\n", "first_bytes is 4096, too few for"),
+        ("sources = 3\n[costs]\nmemory_read = { value = 1e10, source = ['a'] }\n", "sources has to be a table"),
     ],
 )  # fmt: skip
 def test_a_users_file_that_makes_no_sense_is_an_error_that_names_the_field(
@@ -247,6 +250,24 @@ def test_measuring_gives_numbers_within_their_bounds(monkeypatch: pytest.MonkeyP
     monkeypatch.setenv("XDG_CACHE_HOME", "/proc")
     with pytest.raises(dvm_graph.DvmError, match="cannot write"):
         machine.calibrate_machine()
+
+
+def test_measurements_without_a_home_are_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    def homeless() -> Path:
+        raise RuntimeError("Could not determine home directory.")
+
+    monkeypatch.delenv("XDG_CACHE_HOME")
+    monkeypatch.setattr(Path, "home", homeless)
+    monkeypatch.setattr(_core, "measure_rates", lambda *_: MEASURED)
+    with pytest.raises(dvm_graph.DvmError, match="determine home directory"):
+        machine.calibrate_machine()
+
+
+def test_cache_sizes_of_the_system_that_contradict_the_table_are_left_out(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(machine, "cache_sizes", lambda: {"first_ways": 64, "line_bytes": 1024})
+    assert machine._described() == machine.family(machine.family_of(this_cpu()))
 
 
 def test_absurd_measurements_are_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:

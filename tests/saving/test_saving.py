@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import os
 import pickle
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -238,3 +239,23 @@ def test_files_that_cannot_be_written_or_read(tmp_path: Path) -> None:
         dvm_graph.load(tmp_path / "model.dvm")
     with pytest.raises(ModelError, match="cannot read"):
         dvm_graph.load(tmp_path)
+    for path in (None, b"model.dvm", "model\0.dvm"):
+        with pytest.raises(InputError, match="a path"):
+            model.save(path)  # type: ignore[arg-type] # what users do
+        with pytest.raises(InputError, match="a path"):
+            dvm_graph.load(path)  # type: ignore[arg-type] # what users do
+    os.mkfifo(tmp_path / "fifo")
+    with pytest.raises(InputError, match="neither a file nor a new one"):
+        model.save(tmp_path / "fifo")
+    assert (tmp_path / "fifo").is_fifo()
+
+
+def test_threads_may_save_to_one_file(tmp_path: Path) -> None:
+    model = dvm_graph.optimize(tiny_path("mmoe"), cores=1)
+    path = tmp_path / ("m" * 251 + ".dvm")  # as long as names may be
+    with ThreadPoolExecutor(8) as threads:
+        for saved in [threads.submit(model.save, path) for _ in range(32)]:
+            saved.result()
+    assert [entry.name for entry in tmp_path.iterdir()] == [path.name]
+    feeds = random_feeds(model, {}, 0)
+    assert_same_bits(dvm_graph.load(path, cores=1).run(feeds), model.run(feeds))
