@@ -90,9 +90,7 @@ def load_report(model: SavedModel) -> Report:
     from dvm_graph.report import Report
 
     place = model.report
-    model.file.verify(place.offset, place.size)
-    text = model.file.array(place.offset, place.size).tobytes()
-    return from_plain(Report, json.loads(text))
+    return from_plain(Report, json.loads(model.file.copy(place.offset, place.size)))
 
 
 class _Loader:
@@ -119,10 +117,9 @@ class _Loader:
         return partitions
 
     def _vendor_model(self, saved: Partition) -> VendorModel:
-        self._file.verify(saved.model.offset, saved.model.size)
         return VendorModel(
             saved.nodes,
-            functools.partial(_bytes_at, self._file, saved.model),
+            functools.partial(self._file.copy, saved.model.offset, saved.model.size),
             saved.inputs,
             saved.results,
             saved.foreign,
@@ -150,10 +147,6 @@ class _Loader:
     def _array(self, place: Place, dtype: DType, shape: tuple[int, ...]) -> NDArray[Any]:
         bits = np.dtype(np.uint16) if dtype is DType.BFLOAT16 else dtype.numpy
         return self._file.array(place.offset, place.size).view(bits).reshape(shape)
-
-
-def _bytes_at(file: SavedFile, place: Place) -> bytes:
-    return file.array(place.offset, place.size).tobytes()
 
 
 def _pack_anew(builder: _core.ModelBuilder, panels: PackedPanels, flat: NDArray[Any]) -> None:

@@ -188,12 +188,20 @@ class SavedFile:
             raise self.damaged(f"it has no bytes {offset} to {offset + size}")
         return self._data[offset : offset + size]
 
+    def copy(self, offset: int, size: int) -> bytes:
+        """Bytes of the contents; raises as `verify`."""
+        self.verify(offset, size)
+        return self.array(offset, size).tobytes()
+
     def verify(self, offset: int, size: int) -> None:
         """Checks the blocks that hold some of the contents.
 
         Raises:
             DamagedError: they are not what was saved.
+            ExternalDataError: somebody wrote to the file since it was opened: it may have fewer pages than then.
         """
+        if self.pages is not None:
+            MappedFile.check(self.pages)
         self._sums.check(self._data.data, offset, size)
 
     def damaged(self, what: str) -> DamagedError:

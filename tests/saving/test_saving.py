@@ -98,6 +98,19 @@ def test_weights_stay_in_the_file(tmp_path: Path) -> None:
         loaded.run({"x": ROWS})
 
 
+def test_reports_of_a_file_that_was_cut_since(tmp_path: Path) -> None:
+    """Pages that a file no longer has are not touched: that would end the process."""
+    loaded = saved(dvm_graph.optimize(large()), tmp_path)
+    os.truncate(tmp_path / "model.dvm", 4096)
+    for ask in (
+        loaded.report,
+        lambda: loaded.run({"x": ROWS}),
+        lambda: loaded.profile({"x": ROWS}),
+    ):
+        with pytest.raises(ExternalDataError, match="changed since the model was loaded"):
+            ask()
+
+
 def test_a_file_may_be_replaced(tmp_path: Path) -> None:
     model = dvm_graph.optimize(large())
     loaded = saved(model, tmp_path)
