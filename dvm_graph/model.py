@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from numpy.typing import ArrayLike, NDArray
 
 from dvm_graph.description import Description, TensorInfo, describe
-from dvm_graph.errors import InputError, border
+from dvm_graph.errors import InputError, border, output_path
 from dvm_graph.ir import ModelMetadata
 from dvm_graph.options import Options
 from dvm_graph.process import load_compiler
@@ -203,7 +203,7 @@ class Model:
         for this version of dvm_graph, and any CPU that runs it.
 
         Raises:
-            InputError: the file cannot be written, or this model comes from such a file.
+            InputError: the file cannot be written, is the ONNX model, or this model comes from such a file.
             UnsupportedError: something in the model is of a kind that files have no place for.
         """
         if isinstance(self._origin, SavedModel):
@@ -211,8 +211,11 @@ class Model:
         from dvm_graph.saving.save import save_model
 
         with border("save the model"):
+            target, source = output_path(path), self._origin.source
+            if isinstance(source, str | PathLike) and target.resolve() == Path(source).resolve():
+                raise InputError(f"{str(target)!r} is the ONNX model: save to another file")
             save_model(
-                path,
+                target,
                 self._origin.compiled.plan,
                 self._program,
                 self._options,

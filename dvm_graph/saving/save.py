@@ -8,11 +8,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from os import PathLike
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dvm_graph.description import Description
-from dvm_graph.errors import output_path
 from dvm_graph.import_ import whole_model
 from dvm_graph.ir import DType
 from dvm_graph.kernels.plan import ModelPlan
@@ -30,7 +29,7 @@ if TYPE_CHECKING:
 
 
 def save_model(
-    path: str | PathLike[str],
+    target: Path,
     plan: ModelPlan,
     program: Program,
     options: Options,
@@ -38,13 +37,12 @@ def save_model(
     report: Report,
     name: str,
 ) -> None:
-    """Writes the file, in the place of one that may be there.
+    """Writes the file, in the place of one that may be there (`output_path` has looked at it).
 
     Raises:
         InputError: it cannot be written.
         UnsupportedError: something in the model is of a kind that files have no place for.
     """
-    target = output_path(path)
     saver = _Saver(plan, program)
     recipe = recipe_of(plan, options)
     head = Head(

@@ -257,6 +257,11 @@ def test_files_that_cannot_be_written_or_read(tmp_path: Path) -> None:
             model.save(path)  # type: ignore[arg-type] # what users do
         with pytest.raises(InputError, match="a path"):
             dvm_graph.load(path)  # type: ignore[arg-type] # what users do
+    own = tmp_path / "own.onnx"
+    own.write_bytes(tiny_path("mmoe").read_bytes())
+    with pytest.raises(InputError, match="is the ONNX model"):
+        dvm_graph.optimize(own).save(tmp_path / "." / "own.onnx")
+    assert own.read_bytes() == tiny_path("mmoe").read_bytes()
     os.mkfifo(tmp_path / "fifo")
     with pytest.raises(InputError, match="neither a file nor a new one"):
         model.save(tmp_path / "fifo")
