@@ -64,14 +64,6 @@ def per_axis(node: Node, name: str, count: int, default: int = 1) -> tuple[int, 
     return listed if len(listed) == count and within else None
 
 
-def axes_of(
-    node: Node, spatial: Sequence[Dim], kernel: Sequence[Dim] | None
-) -> tuple[WindowAxis, WindowAxis] | None:
-    """How the window of a convolution or pool moves over one or two spatial axes; None as `spatial_axes`."""
-    axes = spatial_axes(node, spatial, kernel)
-    return None if axes is None or len(axes) > 2 else planar(axes)
-
-
 def planar(axes: Sequence[WindowAxis]) -> tuple[WindowAxis, WindowAxis]:
     """One or two axes as rows and columns."""
     return (_FLAT, axes[0]) if len(axes) == 1 else (axes[0], axes[1])

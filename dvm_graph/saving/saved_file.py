@@ -170,8 +170,11 @@ class SavedFile:
         self.path = checked_path(path)
         self.pages: SavedPages | None = None
         self._data = self._open(private)
-        self.header = self._read_header()
-        start, sums = _PREAMBLE.size, bytes.fromhex(self.header["checksums"])
+        try:
+            self.header = self._read_header()
+            start, sums = _PREAMBLE.size, bytes.fromhex(self.header["checksums"])
+        except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
+            raise self.damaged(f"its header is none ({type(error).__name__})") from error
         length = self._header_at - start
         if len(sums) != -(-length // _BLOCK) * 4:
             raise self.damaged("it has another number of checksums than blocks")

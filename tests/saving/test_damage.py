@@ -193,3 +193,22 @@ def by_bits(data: bytes) -> int:
         for _ in range(8):
             value = value >> 1 ^ (0x82F63B78 if value & 1 else 0)
     return value ^ 0xFFFFFFFF
+
+
+@pytest.mark.parametrize(
+    "text", [b"{", b"[1]", b"\xff", b"[" * 100_000, b"{}", None], ids=lambda text: repr(text)[:12]
+)
+def test_headers_that_are_none_but_have_their_digest(text: bytes | None, tmp_path: Path) -> None:
+    data = base("mmoe")[0]
+    magic, version, zero, at, *_ = saved_file._PREAMBLE.unpack_from(data)
+    if text is None:
+        text = json.dumps({**json.loads(data[at:]), "checksums": 3}).encode()
+    preamble = saved_file._PREAMBLE.pack(magic, version, zero, at, len(text), at + len(text), b"")[
+        : saved_file._DIGESTED
+    ]
+    path = tmp_path / "model.dvm"
+    path.write_bytes(
+        preamble + saved_file._digest(preamble, text) + data[len(preamble) + 24 : at] + text
+    )
+    with pytest.raises((DamagedError, UnsupportedError), match=r"model\.dvm.*save the model again"):
+        dvm_graph.load(path)
