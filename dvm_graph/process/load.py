@@ -10,6 +10,7 @@ from __future__ import annotations
 import importlib
 import threading
 
+from dvm_graph.errors import OutOfMemoryError
 from dvm_graph.process.aside import call_aside, in_main_thread
 
 _LOADED: dict[str, threading.Event] = {}
@@ -46,7 +47,13 @@ def vendor_failures() -> tuple[type[Exception], ...]:
 
 def _load(module: str) -> None:
     loaded = _LOADED.setdefault(module, threading.Event())
-    if loaded.is_set() or not in_main_thread():
+    if loaded.is_set():
         return
-    call_aside(lambda: importlib.import_module(module), lambda: None)
+    try:
+        if in_main_thread():
+            call_aside(lambda: importlib.import_module(module), lambda: None)
+        else:
+            importlib.import_module(module)
+    except MemoryError as error:
+        raise OutOfMemoryError(f"no memory left to load {module}") from error
     loaded.set()
