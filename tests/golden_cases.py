@@ -267,10 +267,14 @@ LISTINGS: dict[str, dict[str, int]] = {
 }
 """Models whose bytecode is listed, and for which dims."""
 
+DEVICES = ("zen2", "zen4", "icelake-server", "client-avx2", "neoverse", "ascend910b2")
+"""Whose choices of blocks and tiles are kept as tables."""
+
 GOLDEN: dict[str, tuple[str, ...]] = {
     **PASS_CASES,
     "report": ("bert", "mlp", "unknown_broadcast", "vendor"),
     "disassembly": tuple(LISTINGS),
+    "choices": DEVICES,
 }
 
 

@@ -216,7 +216,7 @@ def test_output_paths_are_looked_at_before_the_work(
     if reason == "read-only":  # for root, too, who may write anywhere else
         monkeypatch.setattr("dvm_graph.errors.os.access", lambda *_: False)
     module = importlib.import_module("dvm_graph.cli.request")
-    monkeypatch.setattr(module, "optimize", lambda *_: pytest.fail("it was at work"))
+    monkeypatch.setattr(module, "open_model", lambda *_: pytest.fail("it was at work"))
     monkeypatch.setattr("dvm_graph.cli.dump.stage_text", lambda *_: pytest.fail("it was at work"))
     name, option = command.split()
     result = call(name, BERT, option, str(place))

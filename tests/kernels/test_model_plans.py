@@ -18,12 +18,19 @@ from dvm_graph.import_ import partition_model
 from dvm_graph.kernels.plan import LaunchStep, VendorStep
 from dvm_graph.options import Options
 from dvm_graph.pipeline import Compiled, compile_model
+from models import ZOO
 from models.feeds import random_feeds
 from tests.kernels.reference_plan import run_plan
+from tests.models.zoo_dims import EXTENTS, names
 
 Array = np.ndarray[Any, Any]
 TINY = Path(__file__).parents[2] / "models" / "tiny"
-MODELS = sorted(path.stem for path in TINY.glob("*.onnx"))
+MODELS = sorted(
+    path.stem
+    for path in TINY.glob("*.onnx")
+    if path.stem not in ZOO or not ZOO[path.stem].quantized
+)
+"""Quantised ones, which may be off by steps, are compared in tests/end_to_end/test_zoo.py."""
 GRID = (
     {"batch": 1, "seq": 1, "past_seq": 1, "height": 32, "width": 32, "features": 1},
     {"batch": 3, "seq": 77, "past_seq": 5, "height": 48, "width": 40, "features": 7},
@@ -68,7 +75,8 @@ def test_tiny_model(name: str) -> None:
     reference = session(path)
     fused = compile_model(path, Options())
     plain = compile_model(path, Options(fuse=False, stack=False))
-    for dims in GRID:
+    smallest = {dim: min(EXTENTS[dim]) for dim in names(name)} if name in ZOO else {}
+    for dims in [smallest] if name in ZOO else GRID:
         feeds = random_feeds(name, dims, seed=1, padded=True)
         want = reference.run(None, feeds)
         assert_same(evaluate(fused, feeds, force_fallback=False), want)

@@ -11,6 +11,7 @@ import pytest
 import dvm_graph
 from dvm_graph import _core
 from dvm_graph.npu.machine import family
+from tests.golden_cases import DEVICES
 from tests.npu.test_specs import load
 
 REGISTERS = {
@@ -87,7 +88,7 @@ def _table(target: _core.Target) -> str:
 
 
 @pytest.mark.golden
-@pytest.mark.parametrize("name", [*REGISTERS, "ascend910b2"])
+@pytest.mark.parametrize("name", DEVICES)
 def test_choices(name: str, check_golden: Callable[[str, str], None]) -> None:
     check_golden(f"choices/{name}.txt", _table(dict(targets())[name]))
 
@@ -96,7 +97,7 @@ def test_another_device_gets_other_blocks() -> None:
     assert len({_table(target) for _, target in targets()}) == len(REGISTERS) + 1
 
 
-@pytest.mark.parametrize("name", [*REGISTERS, "ascend910b2"])
+@pytest.mark.parametrize("name", DEVICES)
 def test_blocks_lie_inside_the_problem(name: str) -> None:
     target = dict(targets())[name]
     for m, k, n, more in PRODUCTS:
