@@ -132,12 +132,20 @@ def family(name: str) -> Machine:
     return Machine(name, read_table(SPECS / f"{name}.toml"))
 
 
-def family_of(cpu: Cpu) -> str:
-    """The family whose table is for the CPU, or the generic one for the best level it has."""
+def family_and_table(cpu: Cpu) -> tuple[str, str] | None:
+    """The family that a CPU is of, and the one whose table is for it; None: nobody knows it."""
     for name, row in _toml(SPECS / f"{_INDEX}.toml").items():
         ranges = row["models"] if row["vendor"] == cpu.vendor else ()
         if any(f == cpu.family and low <= cpu.model <= high for f, low, high in ranges):
-            return str(name)
+            return str(name), str(row.get("table", name))
+    return None
+
+
+def table_of(cpu: Cpu) -> str:
+    """The family whose table is for the CPU, or the generic one for the best level it has."""
+    known = family_and_table(cpu)
+    if known is not None:
+        return known[1]
     generic = f"generic-{next(iter(_core.simd_levels()), None)}"
     return generic if generic in families() else "generic"
 
@@ -187,7 +195,7 @@ def calibrate_machine() -> tuple[Machine, Path]:
 
 def _described() -> Machine:
     """By the table of its family and what the system says."""
-    machine = family(family_of(this_cpu()))
+    machine = family(table_of(this_cpu()))
     sizes = {
         name: Number(value, "the system")
         for name, value in cache_sizes().items()

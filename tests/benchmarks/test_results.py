@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from benchmarks.cpus import described, family
+from benchmarks.cpus import family
 from benchmarks.first import first_measured, first_table
 from benchmarks.messages import feed_file
 from benchmarks.paired import best_peer, geometric_mean, lowest, pairs, percentile
@@ -19,6 +19,7 @@ from benchmarks.rows import Row, median_ratio, read_rows, write_rows
 from benchmarks.stream import StreamMemory, StreamRow
 from benchmarks.tables import Table, again_table, number
 from benchmarks.worker import max_error
+from dvm_graph.npu.cpu import cpu_in
 
 
 def row(engine: str, index: int, *runs_ms: float, **values: object) -> Row:
@@ -215,7 +216,7 @@ def test_what_was_first_measured_stays(tmp_path: Path) -> None:
 )
 def test_a_cpu_has_the_name_of_its_family(fields: tuple[str, str, str], name: str) -> None:
     info = "processor : 0\nvendor_id : {}\ncpu family : {}\nmodel : {}\n\nprocessor : 1\n"
-    assert family(described(info.format(*fields))) == name
+    assert family(cpu_in(info.format(*fields))) == name
 
 
 @pytest.mark.parametrize("chunk", [1, 3, 100])
