@@ -30,6 +30,8 @@ _SLACK = 64.0
 _SMALL_PART = 2.0**-18
 _SMALL = 64
 """Elements up to which the contents of an operand tell nodes apart."""
+_WHOLE = 2.0**53
+"""From here on float64 does not hold all integers."""
 _RANDOM = frozenset(
     ("RandomNormal", "RandomUniform", "RandomNormalLike", "RandomUniformLike", "Bernoulli")
 )
@@ -185,8 +187,9 @@ def _with_shape_of(value: Value, array: Array) -> Value:
 
 
 def _undefined(node: Node, operands: Sequence[Array]) -> bool:
-    """Integer divisions by 0 end the process in onnxruntime, labels below 0 are read from anywhere; the
-    deviation of equal numbers is 0, by which it divides.
+    """Integer divisions by 0 end the process in onnxruntime, labels below 0 are read from anywhere, powers
+    that no integer or no float64 holds come out as whatever; the deviation of equal numbers is 0, by which
+    it divides.
     """
     if node.op == "MeanVarianceNormalization":
         axes = tuple(node.attrs.get("axes", (0, 2, 3)))
@@ -195,6 +198,11 @@ def _undefined(node: Node, operands: Sequence[Array]) -> bool:
         return False
     if node.op in ("NegativeLogLikelihoodLoss", "SoftmaxCrossEntropyLoss"):
         return bool((operands[1] < 0).any())
+    if node.op == "Pow" and operands[0].dtype.kind in "iu":
+        with np.errstate(all="ignore"):
+            power = np.abs(operands[0].astype(np.float64)) ** operands[1]
+        ends = np.iinfo(operands[0].dtype)
+        return bool((power >= min(ends.max, _WHOLE)).any())
     return node.op in ("Div", "Mod") and not operands[1].all()
 
 

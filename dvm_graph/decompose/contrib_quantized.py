@@ -60,8 +60,15 @@ def _requantized(builder: Builder, node: Node, operands: Operands, at: int, y: V
     return quantized(builder, builder.div(y, as_scalar(builder, scale)), zero_point, target)
 
 
+def _left_to_vendor(node: Node, operands: Operands) -> bool:
+    """Whether it is safe there: where it spreads operands over nothing, onnxruntime ends the process."""
+    shapes = [required(node, operands, at).shape for at in (0, 3)]
+    some = all(isinstance(dim, int) and dim for shape in shapes for dim in shape or (0,))
+    return (some or shapes[0] == shapes[1]) and beside_vendor_operators(node, operands)
+
+
 @decomposition("QLinearAdd", "QLinearMul", domain=MICROSOFT)
-@unless(beside_vendor_operators)
+@unless(_left_to_vendor)
 def binary(builder: Builder, node: Node, operands: Operands) -> Results:
     left, right = (_dequantized(builder, node, operands, at) for at in (0, 3))
     y = builder.add(left, right) if node.op == "QLinearAdd" else builder.mul(left, right)

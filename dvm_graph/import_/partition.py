@@ -87,6 +87,8 @@ def build_partition(
         output=[_value_info(value) for value in outputs],
         initializer=[_initializer(value) for value in constants],
     )
+    if any(node.regions for node in nodes):
+        graph.value_info.extend(_known_within(nodes, outputs))
     opset_imports = [helper.make_opsetid(domain, version) for domain, version in imports.items()]
     oldest = helper.find_min_ir_version_for(opset_imports, ignore_unknown=True)
     return onnx.ModelProto(
@@ -95,6 +97,18 @@ def build_partition(
         graph=graph,
         producer_name="dvm_graph",
     )
+
+
+def _known_within(nodes: Sequence[Node], outputs: Sequence[Value]) -> Iterator[onnx.ValueInfoProto]:
+    """The ranks of values between nodes, which onnxruntime cannot tell of all: what a body collects over no
+    turns has one axis where it does not know its rank.
+    """
+    for value in (value for node in nodes for value in node.outputs):
+        if value.name and value.computable and value not in outputs:
+            info = _value_info(value)
+            for dim in info.type.tensor_type.shape.dim:
+                dim.ClearField("dim_param")
+            yield info
 
 
 def partition_models(
@@ -116,6 +130,7 @@ def partition_models(
     if opset is not None and not refused:
         yield model.SerializeToString(), []
     produced = [value for node in nodes for value in node.outputs if value not in set(outputs)]
+    del model.graph.value_info[:]
     model.graph.value_info.extend(_value_info(value) for value in produced)
     notes = widen(model)
     if notes:

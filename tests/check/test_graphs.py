@@ -140,6 +140,18 @@ def test_integer_divisions_by_zero_do_not_end_the_process() -> None:
     assert validate(model_from_text(text), feeds=feeds).findings == []
 
 
+def test_powers_that_no_integer_holds_are_not_compared() -> None:
+    text = """g (float[n, m] x) => (int64[n, m] y) <int64 e = {-1}> {
+        i = ArgMin<axis = 0>(x)
+        j = Cast<to = 7>(x)
+        z = Sub(j, j)
+        p = Pow(z, e)
+        q = Pow(i, e)
+        y = Add(p, q)
+    }"""
+    assert validate(model_from_text(text)).findings == []
+
+
 def test_infinite_weights_beyond_the_image_add_nothing_or_nan() -> None:
     text = """g (float[n,1,h,w] x) => (float[n,1,h,v] y) <float[1,1,1,2] k = {1.5, inf}>
     { c = Conv<pads = [0, 2, 0, 1]>(x, k) y = Tanh(c) }"""

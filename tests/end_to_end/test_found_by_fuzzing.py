@@ -496,3 +496,43 @@ def test_what_a_loop_collects_over_no_turns_has_a_shape_of_its_own(turns: int) -
     feeds = {"x": np.array([[-3.0, 2.0]], np.float32), "k": np.array(turns, np.int64)}
     expected = session(model).run(None, feeds)
     assert_same_bits(dvm_graph.optimize(model).run(feeds), expected)
+
+
+@pytest.mark.parametrize("turns", [0, 2])
+def test_a_body_that_reads_what_only_inference_knows_the_rank_of(turns: int) -> None:
+    """onnxruntime does not know the rank of a sequence's tensor, and so made another one up."""
+    model = model_from_text(
+        """g (int32 x, int64 n) => (int32[a, b, c] z) <int64 first = {0}, int64[2] axes = {0, 1}> {
+            s = SequenceConstruct(x, x)
+            t = SequenceAt(s, first)
+            u, y = Loop(n, "", t) <body = turn (int64 i, bool c, int32 v) => (bool d, int32 w, int32[] e) {
+                e = Unsqueeze(t, axes)
+                d = Identity(c)
+                w = Neg(v)
+            }>
+            z = Abs(y)
+        }""",
+        opset=17,
+    )
+    feeds = {"x": np.array(-3, np.int32), "n": np.array(turns)}
+    (z,) = dvm_graph.optimize(model).run(feeds)
+    np.testing.assert_array_equal(z, np.full((turns, 1, 1), 3, np.int32))
+
+
+@pytest.mark.parametrize("op", ["QLinearAdd", "QLinearMul"])
+@pytest.mark.parametrize("shape", [(0, 0, 0, 3), (1, 1, 4, 3)])
+def test_a_quantised_operand_spread_over_nothing_behind_a_vendor_operator(
+    op: str, shape: tuple[int, ...]
+) -> None:
+    """onnxruntime ends the process there."""
+    model = onnx.parser.parse_model(
+        f"""<ir_version: 10, opset_import: ["" : 17, "com.microsoft" : 1]> g (uint8[a, b, c, d] x, uint8[e, f, 1, 1] y) => (uint8[a, b, c, d] z)
+        <float s = {{0.5}}, uint8 o = {{2}}> {{
+            p, at = MaxPool<kernel_shape = [1, 1]>(x)
+            z = com.microsoft.{op}(p, s, o, y, s, o, s, o)
+        }}"""
+    )
+    x, y = np.full(shape, 9, np.uint8), np.full((*shape[:2], 1, 1), 5, np.uint8)
+    (z,) = dvm_graph.optimize(model).run({"x": x, "y": y})
+    number = {"QLinearAdd": 3.5 + 1.5, "QLinearMul": 3.5 * 1.5}[op]
+    np.testing.assert_array_equal(z, np.full(shape, round(number / 0.5) + 2, np.uint8))

@@ -158,6 +158,26 @@ def test_the_order_of_neighbours_hangs_on_rounding_and_that_of_equals_does_not(
 
 
 NAN, INF = np.nan, np.inf
+
+
+def test_infinity_times_what_the_order_of_a_sum_leaves_is_infinite_or_no_number() -> None:
+    case = case_of(
+        """g (float[N] x) => (float[N] y) <int64 axis = {0}, float w = {inf}> {
+            s = CumSum(x, axis)
+            y = Mul(s, w)
+        }""",
+        x=np.array([3, 1e-7, -3], np.float32),
+    )
+    (right,) = Reference(case.model).run(case.feeds[0])
+    assert right[0] == INF
+    assert np.isnan(right[2])
+    other = np.array([*right[:2], -INF], np.float32)
+    assert explained(case, case.feeds[0], [other], [right]) is Excuse.DOCUMENTED
+    assert (
+        explained(case, case.feeds[0], [np.array([-INF, *right[1:]], np.float32)], [right]) is None
+    )
+
+
 DOCUMENTED = {
     "integers wrap": ("y = ReduceProd<keepdims = 0>(x)", np.full(3, 70000, np.int32)),
     "a power of 0": ("m = Neg(o) y = Pow(x, m)", np.array([0, 2, -1, 1], np.int32)),
