@@ -170,6 +170,7 @@ def outside(mine: Any, theirs: Any, kind: np.dtype[Any], terms: int) -> Array | 
     scale = np.max(np.abs(y), where=np.abs(y) < large, initial=1.0)
     with np.errstate(all="ignore"):
         near = np.abs(x - y) <= bound.absolute * scale + bound.relative * np.abs(y)
+    near &= np.isfinite(y)
     near |= (x == y) | (np.isnan(x) & np.isnan(y))
     # the one is infinite, and the other nearly
     near |= (np.abs(x) >= large) & (np.abs(y) >= large) & (np.sign(x) == np.sign(y))
