@@ -92,14 +92,14 @@ class AxisSpace:
     def is_one(self, extent: Dim) -> bool:
         if isinstance(extent, int):
             return extent == 1
-        return self.facts.prove_one(extent).answer is Answer.YES
+        return self.facts.same(extent, 1)
 
     def equal(self, left: Dim, right: Dim) -> bool:
         if left is right:
             return True
         if isinstance(left, int) and isinstance(right, int):
             return left == right
-        return self.facts.prove_equal(left, right).answer is Answer.YES
+        return self.facts.same(left, right)
 
     def divides(self, divisor: Dim, dividend: Dim) -> bool:
         if isinstance(divisor, int) and isinstance(dividend, int):

@@ -19,7 +19,6 @@ from dvm_graph.decompose.slicing import padded, part
 from dvm_graph.ir import Dim, DType, Node, Value
 from dvm_graph.symbolic.builder import Builder
 from dvm_graph.symbolic.dims import floordiv, maximum, mul, sub
-from dvm_graph.symbolic.proofs import Answer
 
 _PRECISIONS = {1: DType.FLOAT32, 10: DType.FLOAT16, 11: DType.FLOAT64, 16: DType.BFLOAT16}
 """ONNX numbers of the types that `softmax_precision` may name."""
@@ -94,7 +93,7 @@ def grouped_product(builder: Builder, left: Value, right: Value) -> Value:
     """left[b, h, ...] @ right[b, h // group, ...]."""
     batch, heads, rows, inner = shape_of(left)
     shared = shape_of(right)[1]
-    if builder.facts.prove_equal(heads, shared).answer is Answer.YES:
+    if builder.facts.same(heads, shared):
         return builder.matmul(left, right)
     left = builder.reshape(left, (batch, shared, floordiv(heads, shared), rows, inner))
     y = builder.matmul(left, with_axis(builder, right, 2))
@@ -134,7 +133,7 @@ def _masks(builder: Builder, node: Node, operands: Operands, scores: Value, past
 def _to_full_width(builder: Builder, mask: Value, total: Dim) -> Value:
     """A mask over fewer keys than there are hides the others."""
     width = shape_of(mask)[-1]
-    if builder.facts.prove_equal(width, total).answer is Answer.YES:
+    if builder.facts.same(width, total):
         return mask
     hidden = builder.scalar(False if mask.dtype is DType.BOOL else float("-inf"), mask.dtype)
     axis = mask.rank - 1

@@ -118,7 +118,7 @@ def _known_to_fit(
         axis = node.attrs.get("axis", 1)
         if parameter.rank != 1 or not -x.rank <= axis < x.rank:
             return False
-        if not builder.facts.prove_equal(shape_of(parameter)[0], shape_of(x)[axis]).yes:
+        if not builder.facts.same(shape_of(parameter)[0], shape_of(x)[axis]):
             return False
     return True
 

@@ -151,7 +151,7 @@ def _scores(
             return None
         terms.append(_filtered(builder, visible, hidden, query.dtype))
     if node.attrs.get("unidirectional", 0):
-        if not builder.facts.prove_equal(sub(total, past), length).yes:
+        if not builder.facts.same(sub(total, past), length):
             return None  # queries of another sequence
         key_at = positions(builder, total, 3, 4)
         query_at = positions(builder, length, 2, 4, past)
@@ -183,9 +183,9 @@ def _visible(builder: Builder, mask: Value, batch: Dim, length: Dim, total: Dim)
         return None
     at = positions(builder, total, 3, 4)
     ends = builder.cast(mask, DType.INT64)
-    if facts.prove_equal(shape[0], batch).yes:
+    if facts.same(shape[0], batch):
         return builder.lt(at, builder.reshape(ends, (batch, 1, 1, 1)))
-    if not facts.prove_equal(shape[0], mul(2, batch)).yes:
+    if not facts.same(shape[0], mul(2, batch)):
         return None
     ends, starts = (part(builder, ends, 0, first, batch) for first in (0, batch))
     ends, starts = (builder.reshape(bound, (batch, 1, 1, 1)) for bound in (ends, starts))

@@ -149,7 +149,7 @@ def _sum_of(builder: Builder, node: Node, operands: Operands, bias: int) -> Valu
     total = reduce(builder.add, [widened(builder, term) for term in terms if term is not None])
     reason = f"the second operand of {node.op} {node.name!r} is larger than the first"
     for dim, own in zip(shape_of(total), shape_of(x), strict=True):
-        if not builder.facts.prove_equal(dim, own).yes:
+        if not builder.facts.same(dim, own):
             builder.facts.expect(dim, Relation.EQUAL, own, lambda: reason)
     return total
 

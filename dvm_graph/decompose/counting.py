@@ -89,7 +89,7 @@ def _reshaped(source: Value, result: Value, count: Count) -> Count | None:
 
 def _broadcast(source: Value, result: Value, count: Count, facts: Facts) -> Count | None:
     axis = count.axis + result.rank - source.rank
-    if not facts.prove_equal(shape_of(result)[axis], count.size).yes:
+    if not facts.same(shape_of(result)[axis], count.size):
         return None
     return Count(axis, count.start, count.step, count.size)
 

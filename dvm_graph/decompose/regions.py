@@ -108,7 +108,7 @@ class _Site:
         return tuple(self._widened_dim(a, b, facts) for a, b in pairs)
 
     def _widened_dim(self, before: Dim, after: Dim, facts: Facts) -> Dim:
-        if facts.prove_equal(before, after).yes or not symbols_of(before) <= self._outside:
+        if facts.same(before, after) or not symbols_of(before) <= self._outside:
             return before
         return self.fresh()
 

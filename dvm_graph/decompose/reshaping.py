@@ -91,7 +91,7 @@ def _copies(shape: Dims, target: Dims, axis: int, facts: Facts) -> bool:
     if isinstance(dim, int) or axis >= len(shape) or facts.bounds(dim)[0] > 0:
         return False
     source = shape[axis]
-    if facts.prove_equal(dim, source).yes:
+    if facts.same(dim, source):
         return False
     factor = 0 if source == 0 else floordiv(dim, source)
     return not (isinstance(factor, int) and factor > 0 and mul(factor, source) == dim)
@@ -116,7 +116,7 @@ def _choose(
     open_axis = any(_is(dim, -1) for dim in target)
     valid = not_equal(known, 0) if open_axis else equal(known, product(shape))
     wrong = mul(copies, valid)
-    if facts.prove_equal(wrong, 0).yes:
+    if facts.same(wrong, 0):
         return
     facts.expect(
         wrong,

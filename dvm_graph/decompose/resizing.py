@@ -16,7 +16,6 @@ from dvm_graph.decompose.operands import elements, normalize_axis, operand, requ
 from dvm_graph.decompose.registry import Operands, Results, decomposition
 from dvm_graph.decompose.windows import channels_first, channels_last
 from dvm_graph.ir import Dim, DType, Node, Value
-from dvm_graph.symbolic import Answer
 from dvm_graph.symbolic.builder import Builder
 from dvm_graph.symbolic.dims import add, floordiv, mul
 
@@ -97,8 +96,7 @@ def _axes(builder: Builder, node: Node, operands: Operands, x: Value) -> dict[in
     changed = {
         axis: resized
         for axis, resized in found.items()
-        if resized.scale != 1
-        and builder.facts.prove_equal(resized.size, resized.extent).answer is not Answer.YES
+        if resized.scale != 1 and not builder.facts.same(resized.size, resized.extent)
     }
     return changed if all(axis >= 2 for axis in changed) else None
 

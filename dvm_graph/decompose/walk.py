@@ -235,7 +235,7 @@ class _Walk:
         for taken, other in zip(*branches, strict=True):
             if taken.dtype is not other.dtype or taken.shape is None or other.shape is None:
                 return None
-            if not self._facts.prove_same_shape(taken.shape, other.shape).yes:
+            if not self._facts.same_shape(taken.shape, other.shape):
                 return None
             results.append(self._builder.op("select", scalar, taken, other))
         return results

@@ -189,7 +189,7 @@ class Regions:
     # -- proofs
 
     def _same(self, left: Dim, right: Dim) -> bool:
-        return self._facts.prove_equal(left, right).yes
+        return self._facts.same(left, right)
 
     def _nested(self, box: Box, size: Dim) -> bool:
         """Each step, from where the offset begins along it, ends before the next outer one goes on."""

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from dvm_graph.ir import OPERATORS, DType, Graph, Kind, Node, Value
-from dvm_graph.symbolic import Answer, Facts
+from dvm_graph.symbolic import Facts
 from dvm_graph.symbolic.builder import Builder
 
 _VIEWS = ("reshape", "transpose", "broadcast_to")
@@ -108,7 +108,7 @@ def _product(node: Node, views: tuple[Node, ...], facts: Facts) -> _Scaled | Non
         if number.data is None or number.data.size != 1 or source.shape is None:
             continue
         factor = float(number.data.reshape(-1)[0])
-        same = facts.prove_same_shape(source.shape, node.output.shape or ())
-        if 1 / _MOST <= abs(factor) <= _MOST and same.answer is Answer.YES:
+        same = facts.same_shape(source.shape, node.output.shape or ())
+        if 1 / _MOST <= abs(factor) <= _MOST and same:
             return _Scaled(source, factor, views)
     return None

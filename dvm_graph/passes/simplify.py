@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from dvm_graph.ir import OPERATORS, DType, Graph, Kind, Node, Value
-from dvm_graph.symbolic import Answer, Facts
+from dvm_graph.symbolic import Facts
 from dvm_graph.symbolic.builder import Builder
 
 _Rule = Callable[[Node, Builder], Value | None]
@@ -81,8 +81,7 @@ def _number(value: Value) -> Any | None:
 def _same_shape(value: Value, node: Node, builder: Builder) -> bool:
     if value.shape is None or node.output.shape is None:
         return False
-    proof = builder.facts.prove_same_shape(value.shape, node.output.shape)
-    return proof.answer is Answer.YES
+    return builder.facts.same_shape(value.shape, node.output.shape)
 
 
 def _produced_by(value: Value, op: str) -> Node | None:
@@ -217,7 +216,7 @@ def _transpose_of_units(node: Node, builder: Builder) -> Value | None:
 def _is_one(extent: Any, builder: Builder) -> bool:
     if isinstance(extent, int):
         return extent == 1
-    return builder.facts.prove_one(extent).answer is Answer.YES
+    return builder.facts.same(extent, 1)
 
 
 def _reshape_chain(node: Node, builder: Builder) -> Value | None:
@@ -258,7 +257,7 @@ def _covers(operands: list[Value | None], node: Node, builder: Builder) -> bool:
             if v is not None and v.shape is not None and len(v.shape) >= axis
         ]
         whole = shape[-axis]
-        if not any(builder.facts.prove_equal(e, whole).answer is Answer.YES for e in extents):
+        if not any(builder.facts.same(e, whole) for e in extents):
             return False
     return True
 
@@ -295,7 +294,7 @@ def _flat_scalar(value: Value, builder: Builder) -> Value:
 def _same_extents(a: Value, b: Value, builder: Builder) -> bool:
     if a.shape is None or b.shape is None or len(a.shape) != len(b.shape):
         return False
-    return builder.facts.prove_same_shape(a.shape, b.shape).answer is Answer.YES
+    return builder.facts.same_shape(a.shape, b.shape)
 
 
 def _rules() -> dict[str, tuple[_Rule, ...]]:

@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from dvm_graph.ir import OPERATORS, Dim, Graph, Kind, Node, Shape, Value
-from dvm_graph.symbolic import Answer, Facts
+from dvm_graph.symbolic import Facts
 from dvm_graph.symbolic.builder import Builder
 from dvm_graph.symbolic.dims import add, product
 
@@ -204,4 +204,4 @@ def _total(sizes: Sequence[Dim]) -> Dim:
 def _same(a: Dim, b: Dim, facts: Facts) -> bool:
     if isinstance(a, int) and isinstance(b, int):
         return a == b
-    return facts.prove_equal(a, b).answer is Answer.YES
+    return facts.same(a, b)

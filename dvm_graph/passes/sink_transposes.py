@@ -19,7 +19,7 @@ least two of places: other transposes stay where the model has them.
 from __future__ import annotations
 
 from dvm_graph.ir import OPERATORS, Dim, Graph, Kind, Node, Value
-from dvm_graph.symbolic import Answer, Facts
+from dvm_graph.symbolic import Facts
 from dvm_graph.symbolic.builder import Builder
 from dvm_graph.symbolic.dims import product
 
@@ -134,7 +134,7 @@ class _Sinking:
     def _is_one(self, extent: Dim) -> bool:
         if isinstance(extent, int):
             return extent == 1
-        return self._builder.facts.prove_one(extent).answer is Answer.YES
+        return self._builder.facts.same(extent, 1)
 
     def _below_reduce(self, node: Node) -> Value | None:
         found = self._source(node.inputs[0])
@@ -197,11 +197,11 @@ class _Sinking:
         source, channels = found
         batch, own = found[0].shape[0], product(found[0].shape[-channels:])
         facts = self._builder.facts
-        if not facts.prove_same_shape((batch,), shape[:1]).yes:
+        if not facts.same_shape((batch,), shape[:1]):
             return None
         # As many elements leave as enter, so that the places are the same where batch and channels are.
         for count in range(1, len(shape) - 1):
-            if facts.prove_equal(own, product(shape[1 : 1 + count])).yes:
+            if facts.same(own, product(shape[1 : 1 + count])):
                 last = (shape[0], *shape[1 + count :], *shape[1 : 1 + count])
                 return self._moved(self._builder.reshape(source, last), count)
         return None

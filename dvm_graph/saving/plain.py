@@ -7,6 +7,7 @@ Out: dicts and lists. `from_plain` checks what it reads: data of another shape i
 from __future__ import annotations
 
 import enum
+import functools
 import types
 import typing
 from collections.abc import Mapping
@@ -58,10 +59,16 @@ def _read(kind: Any, data: Any) -> Any:
 
 
 def _read_dataclass(kind: Any, data: Any) -> Any:
-    known = [field.name for field in fields(kind) if field.init]
-    _require(isinstance(data, dict) and data.keys() == set(known), data)
+    kinds = _field_kinds(kind)
+    _require(isinstance(data, dict) and data.keys() == kinds.keys(), data)
+    return kind(**{name: _read(inner, data[name]) for name, inner in kinds.items()})
+
+
+@functools.cache
+def _field_kinds(kind: Any) -> dict[str, Any]:
+    """The fields of a dataclass and their types, which Python evaluates from text."""
     hints = typing.get_type_hints(kind)
-    return kind(**{name: _read(hints[name], data[name]) for name in known})
+    return {field.name: hints[field.name] for field in fields(kind) if field.init}
 
 
 def _read_union(members: tuple[Any, ...], data: Any) -> Any:

@@ -171,7 +171,7 @@ _Trivial: TypeAlias = Callable[[Sequence[Value], Mapping[str, Any], Facts], bool
 def _same_shape(operands: Sequence[Value], attrs: Mapping[str, Any], facts: Facts) -> bool:
     shape = operands[0].shape
     assert shape is not None
-    return facts.prove_same_shape(shape, attrs["shape"]).yes
+    return facts.same_shape(shape, attrs["shape"])
 
 
 def _identity_transpose(operands: Sequence[Value], attrs: Mapping[str, Any], _facts: Facts) -> bool:
@@ -183,7 +183,7 @@ def _full_slice(operands: Sequence[Value], attrs: Mapping[str, Any], facts: Fact
     assert shape is not None
     if any(start != 0 for start in attrs["starts"]) or any(step != 1 for step in attrs["steps"]):
         return False
-    return facts.prove_same_shape(shape, attrs["sizes"]).yes
+    return facts.same_shape(shape, attrs["sizes"])
 
 
 def _same_dtype(operands: Sequence[Value], attrs: Mapping[str, Any], _facts: Facts) -> bool:

@@ -71,7 +71,7 @@ def _broadcast(node: Node, a: Dim, b: Dim, facts: Facts) -> Dim:
             return a
         return b if a == 1 else _fail(node, f"extents {a} and {b} do not broadcast")
     a, b = facts.canonical(a), facts.canonical(b)
-    if facts.prove_equal(a, b).yes or b == 1:
+    if facts.same(a, b) or b == 1:
         return a
     if a == 1:
         return b
@@ -106,7 +106,7 @@ def _take_below_cap(node: Node, a: Dim, b: Dim, facts: Facts) -> None:
     for arg in dims.operands(cap):
         if isinstance(arg, int):
             facts.assume_range(dim, None, arg, _because("operands broadcast", node))
-    if not facts.prove_equal(a, b).yes:
+    if not facts.same(a, b):
         _equate(node, a, b, facts, "operands broadcast")
 
 
@@ -230,9 +230,9 @@ def _broadcast_to(node: Node, facts: Facts) -> Shape:
     for dim, wanted in zip(shape, target[offset:], strict=True):
         if dim is wanted or dim == wanted or (isinstance(dim, int) and dim == 1):
             continue
-        if facts.prove_equal(dim, wanted).yes or facts.prove_one(dim).yes:
+        if facts.same(dim, wanted) or facts.same(dim, 1):
             continue
-        if _is_never_one(dim, facts) or facts.prove_one(wanted).yes:
+        if _is_never_one(dim, facts) or facts.same(wanted, 1):
             _equate(node, dim, wanted, facts, "extents broadcast")
         elif not _is_broadcast_of(dim, wanted):
             why = partial(_because, "extents broadcast", node)
