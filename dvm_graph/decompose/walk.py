@@ -101,7 +101,7 @@ class _Walk:
     def _value(self, value: Value) -> Value:
         """What stands for an ONNX value in the new graph; constants and inputs for themselves."""
         found = self._values.get(value, value)
-        if found.producer is not None and found.producer not in self._graph.digraph:
+        if found.producer is not None and found.producer not in self._graph:
             raise CompileError(f"{value.name!r} is used, but its producer did not build it")
         return found
 

@@ -1,10 +1,10 @@
-"""The graph: operators over tensor values, kept in a networkx multigraph.
+"""The graph: operators over tensor values.
 
 Purpose: the one data structure of the compiler, from import to the kernel plans.
 
 Invariants (rechecked by `ir.verify`):
-  * `Node.inputs` is the authority on operands and their order; the networkx edges (one per use of a
-    value) are an index over it, kept true by the methods below. Change operands only through them.
+  * `Node.inputs` is the authority on operands and their order; the users of a value are an index over it, kept
+    true by the methods below. Change operands only through them.
   * A value has one producer, or none (then it is a graph input or a constant).
   * Names of values and nodes are unique within a graph, its regions included.
 
@@ -19,14 +19,12 @@ import heapq
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 
+from dvm_graph.errors import CompileError
 from dvm_graph.ir.dtypes import DType
-
-if TYPE_CHECKING:
-    import networkx as nx
 
 Dim: TypeAlias = Any
 """int or symbolic expression."""
@@ -34,7 +32,7 @@ Shape: TypeAlias = tuple[Dim, ...]
 BASIC = "dvm"
 
 
-_NO_USES: Mapping[Any, int] = MappingProxyType({})
+_NO_USES: dict[Any, int] = {}
 
 _NO_VERSION = 2**63 - 1
 """Where the file has none."""
@@ -137,8 +135,6 @@ class Graph:
     """A directed acyclic multigraph of nodes, with ordered inputs and outputs."""
 
     def __init__(self, name: str = "main") -> None:
-        import networkx as nx  # loads for a while, and models that run have no graph any more
-
         self.name = name
         self.inputs: list[Value] = []
         self.outputs: list[Value] = []
@@ -149,29 +145,32 @@ class Graph:
         self.about = ModelMetadata()
         self.onnx_operators: dict[str, str] = {}
         """Of the ONNX nodes that this graph was decomposed from, by name."""
-        self.digraph: nx.MultiDiGraph[Node] = nx.MultiDiGraph()
+        self._nodes: dict[Node, None] = {}
         self._users: dict[Value, dict[Node, int]] = {}
+        """How often each node uses a value."""
         self._names: set[str] = set()
         self._counter = 0
 
     # -- reading
 
     @property
-    def nodes(self) -> Iterable[Node]:
+    def nodes(self) -> Set[Node]:
         """All nodes in insertion order."""
-        nodes: Iterable[Node] = self.digraph.nodes
-        return nodes
+        return self._nodes.keys()
+
+    def __contains__(self, node: Node | None) -> bool:
+        return node in self._nodes
 
     def __len__(self) -> int:
-        return len(self.digraph)
+        return len(self._nodes)
 
     def sorted_nodes(self) -> list[Node]:
         """Nodes in topological order, ties by insertion: deterministic.
 
         Raises:
-            networkx.NetworkXUnfeasible: the graph has a cycle.
+            CompileError: the graph has a cycle.
         """
-        order = {node: index for index, node in enumerate(self.digraph.nodes)}
+        order = {node: index for index, node in enumerate(self._nodes)}
         if self._stands_in_order(order):
             return list(order)
         nodes, result = list(order), []
@@ -180,7 +179,7 @@ class Graph:
             for node in nodes
         ]
         ready = [index for index, count in enumerate(waits_for) if not count]
-        while ready:  # a heap; networkx' own sort goes through views of edges, many times as slow
+        while ready:  # a heap
             node = nodes[heapq.heappop(ready)]
             result.append(node)
             for value in node.outputs:
@@ -190,8 +189,21 @@ class Graph:
                     if not waits_for[index]:
                         heapq.heappush(ready, index)
         if len(result) < len(nodes):
-            raise nx.NetworkXUnfeasible("the graph has a cycle")
+            left = set(nodes).difference(result)
+            raise CompileError(f"the graph has a cycle: {self._cycle(left)}")
         return result
+
+    @staticmethod
+    def _cycle(left: Set[Node]) -> str:
+        """One through nodes that wait for each other: whoever is waited for waits, too."""
+        path: dict[Node, None] = {}
+        node = min(left, key=lambda node: node.name)
+        while node not in path:
+            path[node] = None
+            producers = [value.producer for value in node.inputs if value is not None]
+            node = next(made for made in producers if made is not None and made in left)
+        nodes = list(path)
+        return " -> ".join(map(repr, [node, *reversed(nodes[nodes.index(node) :])]))
 
     def needed_nodes(self, others: Iterable[Node] = ()) -> list[Node]:
         """The nodes that outputs and some others rest on, in topological order."""
@@ -221,10 +233,14 @@ class Graph:
         """
         return self._users.get(value, _NO_USES).keys()
 
+    def uses(self, value: Value) -> Mapping[Node, int]:
+        """How often each of its users does."""
+        return MappingProxyType(self._users.get(value, _NO_USES))
+
     def values(self) -> Iterator[Value]:
         """Every value: inputs, then constants and results in node order."""
         seen: dict[Value, None] = dict.fromkeys(self.inputs)
-        for node in self.digraph.nodes:
+        for node in self._nodes:
             seen.update(dict.fromkeys(v for v in node.inputs if v is not None))
             seen.update(dict.fromkeys(node.outputs))
         seen.update(dict.fromkeys(self.outputs))
@@ -270,7 +286,7 @@ class Graph:
 
     def add(self, node: Node) -> Node:
         """Inserts a node whose operands exist already."""
-        self.digraph.add_node(node)
+        self._nodes[node] = None
         self._names.add(node.name)
         for result in node.outputs:
             result.producer = node
@@ -283,7 +299,7 @@ class Graph:
         """Removes a node none of whose results is used."""
         for value in node.inputs:
             self._unlink(value, node)
-        self.digraph.remove_node(node)
+        del self._nodes[node]
 
     def set_inputs(self, node: Node, inputs: Sequence[Value | None]) -> None:
         for value in node.inputs:
@@ -304,7 +320,7 @@ class Graph:
         dead = [node]
         while dead:
             candidate = dead.pop()
-            if candidate not in self.digraph or candidate.op == "vendor":
+            if candidate not in self._nodes or candidate.op == "vendor":
                 continue  # whether a vendor operator binds a symbol is for eliminate_dead to see
             if any(self.users(v) or self.is_output(v) for v in candidate.outputs):
                 continue
@@ -316,8 +332,6 @@ class Graph:
             return
         users = self._users.setdefault(value, {})
         users[node] = users.get(node, 0) + 1
-        if value.producer is not None:
-            self.digraph.add_edge(value.producer, node)
 
     def _unlink(self, value: Value | None, node: Node) -> None:
         if value is None:
@@ -326,5 +340,3 @@ class Graph:
         users[node] -= 1
         if not users[node]:
             del users[node]
-        if value.producer is not None:
-            self.digraph.remove_edge(value.producer, node)

@@ -17,8 +17,6 @@ from __future__ import annotations
 import enum
 from collections.abc import Callable
 
-import networkx as nx
-
 from dvm_graph.errors import CompileError
 from dvm_graph.ir.dtypes import DType
 from dvm_graph.ir.graph import BASIC, Graph, Node, Value
@@ -88,30 +86,27 @@ def _check_structure(graph: Graph) -> None:
             if value in available:
                 raise _fail(node, f"result {value!r} is an input or a result already")
             available.add(value)
+    uses: dict[Value, dict[Node, int]] = {}
     for node in graph.nodes:
-        _check_operands(graph, node, available)
+        for operand in node.inputs:
+            if operand is None:
+                continue
+            if operand not in available and operand.data is None:
+                raise _fail(node, f"operand {operand!r} is not of this graph")
+            users = uses.setdefault(operand, {})
+            users[node] = users.get(node, 0) + 1
+    for value in graph.values():
+        listed, true = graph.uses(value), uses.get(value, {})
+        if listed != true:
+            node = next(n for n in (*true, *listed) if listed.get(n) != true.get(n))
+            raise _fail(
+                node,
+                f"{value!r} lists it as a user {listed.get(node, 0)} times, not {true.get(node, 0)}",
+            )
     for value in graph.outputs:
         if value not in available and value.data is None:
             raise CompileError(f"graph output {value!r} is produced by no node of the graph")
-    if not nx.is_directed_acyclic_graph(graph.digraph):
-        cycle = " -> ".join(repr(edge[0]) for edge in nx.find_cycle(graph.digraph))
-        raise CompileError(f"the graph has a cycle: {cycle}")
-
-
-def _check_operands(graph: Graph, node: Node, available: set[Value]) -> None:
-    uses: dict[Node, int] = {}
-    for value in node.inputs:
-        if value is None:
-            continue
-        if value not in available and value.data is None:
-            raise _fail(node, f"operand {value!r} is not of this graph")
-        if node not in graph.users(value):
-            raise _fail(node, f"operand {value!r} does not list it as a user")
-        if value.producer is not None:
-            uses[value.producer] = uses.get(value.producer, 0) + 1
-    edges = {source: len(keys) for source, keys in graph.digraph.pred[node].items()}
-    if edges != uses:
-        raise _fail(node, f"its edges come from {edges}, its operands from {uses}")
+    graph.sorted_nodes()  # finds cycles
 
 
 # -- operators

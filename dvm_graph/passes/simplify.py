@@ -35,7 +35,7 @@ def simplify(graph: Graph, facts: Facts) -> bool:
     while waiting:
         node = waiting.pop()
         queued.discard(node)
-        if node not in graph.digraph:
+        if node not in graph:
             continue
         result = _rewrite(node, builder)
         if result is None:

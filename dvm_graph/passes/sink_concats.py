@@ -31,7 +31,7 @@ def sink_concats(graph: Graph, facts: Facts) -> bool:
     changed = False
     while waiting:
         node = waiting.pop()
-        if node not in graph.digraph or graph.is_output(node.output):
+        if node not in graph or graph.is_output(node.output):
             continue
         users = tuple(graph.users(node.output))
         plans = [_divide(user, node, builder) for user in users]

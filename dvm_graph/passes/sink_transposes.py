@@ -61,7 +61,7 @@ class _Sinking:
         return changed
 
     def _unused(self, node: Node) -> bool:
-        if node not in self._graph.digraph or node.op != "transpose":
+        if node not in self._graph or node.op != "transpose":
             return False
         return not (self._graph.users(node.output) or self._graph.is_output(node.output))
 

@@ -113,7 +113,7 @@ class Builder(OperatorMethods):
             return self.constant(np.array(elements, dtype.numpy).reshape(shape))
         key = (dtype, shape, elements)
         known = self._dims.get(key)
-        if known is not None and known.producer in self.graph.digraph:
+        if known is not None and known.producer in self.graph:
             return known
         value = self._source_of_dims(elements, shape)
         if dtype is not DType.INT64:

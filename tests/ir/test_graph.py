@@ -25,5 +25,13 @@ def test_sorted_nodes_are_in_the_least_order() -> None:
         for node in random.sample(nodes, len(nodes)):
             graph.add(node)
         order = {node: index for index, node in enumerate(graph.nodes)}
-        expected = nx.lexicographical_topological_sort(graph.digraph, key=order.__getitem__)
+        digraph = nx.MultiDiGraph()
+        digraph.add_nodes_from(graph.nodes)
+        digraph.add_edges_from(
+            (value.producer, node)
+            for node in graph.nodes
+            for value in node.inputs
+            if value and value.producer
+        )
+        expected = nx.lexicographical_topological_sort(digraph, key=order.__getitem__)
         assert graph.sorted_nodes() == list(expected)
