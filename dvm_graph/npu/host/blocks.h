@@ -54,6 +54,8 @@ constexpr int64_t kDirectDepth = 128;                // of k: rows of a direct B
 constexpr int64_t kDirectRun = 2;
 constexpr int64_t kLineBytes = 64;
 
+constexpr int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
+
 // Operands in the dtype of the arithmetic.
 template <class T>
 struct Plain {
@@ -83,6 +85,9 @@ struct NextPanels {
   const char* at = nullptr;
   int64_t stride = 0, row_bytes = 0, rows = 0;
   int64_t panels = 1, panel_bytes = 0;  // from panel to panel
+  bool with_a = true;  // rows of A may come from afar, too: later panels find them in L2
+
+  bool is_one_run() const { return rows == 1 && panels == 1 && !with_a; }
 };
 
 template <class Step>
@@ -113,56 +118,40 @@ struct Product {
   bool direct() const { return b_panel == kColumns && b_step != kColumns; }
 };
 
-// C block: Rows rows, one panel or those of a wide block. `ragged` (0: none) is the number of valid
-// elements in the last vector. All loops over accumulators are unrolled, so that these are
-// registers.
+// Where a block of C reads: rows of A and the columns of B at the step of k at hand.
 template <class Step, int Rows, int Vectors, bool Ragged>
-[[gnu::noinline]] void multiply_block(const Product<Step>& x, int64_t ragged) {
-  using V = typename Step::Sum;
-  constexpr int64_t L = kLanesOf<V>;
-  constexpr int64_t kLineElements = kLineBytes / static_cast<int64_t>(sizeof(*x.b));
-  constexpr int kSums = Rows * Vectors >= kLatencySums ? 1 : kLatencySums / (Rows * Vectors);
-  constexpr bool kPrefetches =
-      Rows * kPanelVectors * kLineBytes >= kAheadVectors * Product<Step>::kStepBytes ||
-      Rows == kMaxRows || Vectors > kPanelVectors;
-  V sum[kSums * Rows][Vectors];
-#pragma GCC unroll 64
-  for (int i = 0; i < kSums * Rows; i++)
-#pragma GCC unroll 4
-    for (int j = 0; j < Vectors; j++) sum[i][j] = V{};
-  // Whole lines only: halves would go to memory one by one.
-  const bool stream = Step::kClamps && x.stream && Vectors * sizeof(V) % kLineBytes == 0 &&
-                      reinterpret_cast<uintptr_t>(x.c) % kLineBytes == 0 &&
-                      x.c_row * static_cast<int64_t>(sizeof(*x.c)) % kLineBytes == 0;
-  if (!stream) {
-#pragma GCC unroll 64
-    for (int i = 0; i < Rows; i++)
-      for (int j = 0; j < Vectors; j++) __builtin_prefetch(x.c + i * x.c_row + j * L, 1);
-  }
-  // Rows of the addend follow one by one: all at once are more lines than a core can wait for.
-  const auto* addend = x.from;
-  int64_t addend_rows = x.accumulate ? Rows : 0;
-  const auto fetch_addend = [&]() DVM_LAMBDA_INLINE {
-#pragma GCC unroll 4
-    for (int j = 0; j < Vectors; j++) __builtin_prefetch(addend + j * L);
-    addend += x.from_row;
-    addend_rows--;
-  };
-  if constexpr (Step::kClamps) {
-    while (addend_rows > (kSums > 1 ? 0 : x.k / kAheadSteps)) fetch_addend();
-  }
+struct Cursor {
   // One pointer for three rows, which the compiler must not derive from each other: it would run
   // out of registers for the offsets of all rows.
-  constexpr int kGroup = 3, kGroups = (Rows + kGroup - 1) / kGroup;
+  static constexpr int kGroup = 3, kGroups = (Rows + kGroup - 1) / kGroup;
+  static constexpr int64_t L = kLanesOf<typename Step::Sum>;
+
   const typename Step::A* group[kGroups];
-  const int64_t a_row = x.a_row, b_step = x.b_step, b_panel = x.b_panel;
+  const typename Step::B* b;
+  const int64_t a_row, b_step, b_panel, ragged;
+
+  DVM_INLINE Cursor(const Product<Step>& x, int64_t ragged)
+      : b(x.b), a_row(x.a_row), b_step(x.b_step), b_panel(x.b_panel), ragged(ragged) {
 #pragma GCC unroll 8
-  for (int g = 0; g < kGroups; g++) {
-    group[g] = x.a + g * kGroup * a_row;
-    asm("" : "+r"(group[g]));
+    for (int g = 0; g < kGroups; g++) {
+      group[g] = x.a + g * kGroup * a_row;
+      asm("" : "+r"(group[g]));
+    }
   }
-  const typename Step::B* b = x.b;
-  const auto step = [&](int first) DVM_LAMBDA_INLINE {
+
+  DVM_INLINE const typename Step::A* row(int i) const {
+    return group[i / kGroup] + i % kGroup * a_row;
+  }
+
+  DVM_INLINE void fetch_next_rows() const {
+#pragma GCC unroll 64
+    for (int i = 0; i < Rows; i++) __builtin_prefetch(row(i) + Rows * a_row, 0, 2);
+  }
+
+  // Multiplies a step of k onto the accumulators from row `first` on, and goes to the next one.
+  template <bool Prefetches, class Sums>
+  DVM_INLINE void step(Sums& sum, int first) {
+    constexpr int64_t kLineElements = kLineBytes / static_cast<int64_t>(sizeof(*b));
     typename Step::Column column[Vectors];
 #pragma GCC unroll 4
     for (int j = 0; j < Vectors; j++) {
@@ -171,51 +160,97 @@ template <class Step, int Rows, int Vectors, bool Ragged>
     }
 #pragma GCC unroll 64
     for (int i = 0; i < Rows; i++) {
-      const auto scalar = Step::scalar(&group[i / kGroup][i % kGroup * a_row]);
+      const auto scalar = Step::scalar(row(i));
 #pragma GCC unroll 4
       for (int j = 0; j < Vectors; j++)
         sum[first + i][j] = Step::multiply_add(sum[first + i][j], scalar, column[j]);
     }
 #pragma GCC unroll 8
     for (int g = 0; g < kGroups; g++) group[g]++;
-    if constexpr (kPrefetches) {
+    if constexpr (Prefetches) {
 #pragma GCC unroll 4
       for (int64_t n = 0; n < Vectors * L; n += kLineElements)
         __builtin_prefetch(b + kNearSteps * b_step + n / (kPanelVectors * L) * b_panel +
                            n % (kPanelVectors * L));
     }
     b += b_step;
-  };
-  if constexpr (kSums > 1) {
-    int64_t k = 0;
-    for (; k + kSums <= x.k; k += kSums) {
-#pragma GCC unroll 8
-      for (int u = 0; u < kSums; u++) step(u * Rows);
-    }
-    for (; k < x.k; k++) step(0);
-#pragma GCC unroll 64
-    for (int i = Rows; i < kSums * Rows; i++)
+  }
+};
+
+// The addend's rows follow one by one: all at once are more lines than a core can wait for.
+template <class Step, int Vectors>
+struct AddendRows {
+  const typename Product<Step>::C* at;
+  int64_t row, left;
+
+  DVM_INLINE void fetch() {
 #pragma GCC unroll 4
-      for (int j = 0; j < Vectors; j++) sum[i % Rows][j] += sum[i][j];
-  } else {
-    NextPanels ahead = x.ahead;
-    for (int64_t k = 0; k < x.k; k += kAheadSteps) {
-      if (Step::kClamps && addend_rows > 0) fetch_addend();
-      if constexpr (kPrefetches) {
-#pragma GCC unroll 64
-        for (int i = 0; i < Rows; i++)
-          __builtin_prefetch(group[i / kGroup] + (i % kGroup + Rows) * a_row, 0, 2);
-        // By the last byte of every line's worth: a B that is not aligned to lines lies in one
-        // more, the first, which came with the columns before.
+    for (int j = 0; j < Vectors; j++) __builtin_prefetch(at + j * kLanesOf<typename Step::Sum>);
+    at += row;
+    left--;
+  }
+};
+
+// By the last byte of every line's worth: a B that is not aligned to lines lies in one more, the
+// first, which came with the columns before.
+DVM_INLINE void fetch_lines(const char* at, int64_t bytes) {
+  for (int64_t byte = kLineBytes - 1; byte < bytes; byte += kLineBytes)
+    __builtin_prefetch(at + byte, 0, 2);
+}
+
+// All of k on one set of accumulators, in bursts between which prefetches go out.
+template <class Step, int Rows, int Vectors, bool Ragged, class Sums>
+DVM_INLINE void multiply_steps(const Product<Step>& x, int64_t ragged, Sums& sum,
+                               AddendRows<Step, Vectors> addend) {
+  constexpr bool kPrefetches =
+      Rows * kPanelVectors * kLineBytes >= kAheadVectors * Product<Step>::kStepBytes ||
+      Rows == kMaxRows || Vectors > kPanelVectors;
+  Cursor<Step, Rows, Vectors, Ragged> at(x, ragged);
+  NextPanels ahead = x.ahead;
+  const bool one_run = ahead.is_one_run();
+  for (int64_t left = x.k; left > 0; left -= kAheadSteps) {
+    if (Step::kClamps && addend.left > 0) addend.fetch();
+    if constexpr (kPrefetches) {
+      if (one_run) [[likely]] {
+        fetch_lines(ahead.at, ahead.row_bytes);
+        ahead.at += ahead.stride;
+      } else {
+        if (ahead.with_a) at.fetch_next_rows();
         for (int64_t row = 0; row < ahead.rows; row++, ahead.at += ahead.stride)
           for (int64_t panel = 0; panel < ahead.panels; panel++)
-            for (int64_t byte = kLineBytes - 1; byte < ahead.row_bytes; byte += kLineBytes)
-              __builtin_prefetch(ahead.at + panel * ahead.panel_bytes + byte, 0, 2);
-        if (x.later != nullptr) x.later->fetch();
+            fetch_lines(ahead.at + panel * ahead.panel_bytes, ahead.row_bytes);
       }
-      for (int64_t left = lesser(x.k - k, kAheadSteps); left > 0; left--) step(0);
+      if (x.later != nullptr) x.later->fetch();
+    }
+    if (left >= kAheadSteps) {
+      for (int64_t k = 0; k < kAheadSteps; k++) at.template step<kPrefetches>(sum, 0);
+    } else {
+      for (int64_t k = 0; k < left; k++) at.template step<kPrefetches>(sum, 0);
     }
   }
+}
+
+// Steps of k take turns with several sets of accumulators, which are summed.
+template <class Step, int Rows, int Vectors, bool Ragged, int Turns, class Sums>
+DVM_INLINE void multiply_in_turns(const Product<Step>& x, int64_t ragged, Sums& sum) {
+  Cursor<Step, Rows, Vectors, Ragged> at(x, ragged);
+  int64_t k = 0;
+  for (; k + Turns <= x.k; k += Turns) {
+#pragma GCC unroll 8
+    for (int turn = 0; turn < Turns; turn++) at.template step<false>(sum, turn * Rows);
+  }
+  for (; k < x.k; k++) at.template step<false>(sum, 0);
+#pragma GCC unroll 64
+  for (int i = Rows; i < Turns * Rows; i++)
+#pragma GCC unroll 4
+    for (int j = 0; j < Vectors; j++) sum[i % Rows][j] += sum[i][j];
+}
+
+// Adds what C begins with, keeps to the bounds, and stores.
+template <class Step, int Rows, int Vectors, bool Ragged, class Sums>
+DVM_INLINE void store_block(const Product<Step>& x, int64_t ragged, const Sums& sum, bool stream) {
+  using V = typename Step::Sum;
+  constexpr int64_t L = kLanesOf<V>;
   auto* c = x.c;
   const bool accumulate = x.accumulate;
   const auto* from = Step::kClamps ? x.from : x.c;
@@ -244,6 +279,37 @@ template <class Step, int Rows, int Vectors, bool Ragged>
   }
 }
 
+// C block: Rows rows, one panel or those of a wide block. `ragged` (0: none) is the number of valid
+// elements in the last vector. All loops over accumulators are unrolled, so that these are
+// registers.
+template <class Step, int Rows, int Vectors, bool Ragged>
+[[gnu::noinline]] void multiply_block(const Product<Step>& x, int64_t ragged) {
+  using V = typename Step::Sum;
+  constexpr int64_t L = kLanesOf<V>;
+  constexpr int kSums = Rows * Vectors >= kLatencySums ? 1 : kLatencySums / (Rows * Vectors);
+  V sum[kSums * Rows][Vectors];
+#pragma GCC unroll 64
+  for (int i = 0; i < kSums * Rows; i++)
+#pragma GCC unroll 4
+    for (int j = 0; j < Vectors; j++) sum[i][j] = V{};
+  // Whole lines only: halves would go to memory one by one.
+  const bool stream = Step::kClamps && x.stream && Vectors * sizeof(V) % kLineBytes == 0 &&
+                      reinterpret_cast<uintptr_t>(x.c) % kLineBytes == 0 &&
+                      x.c_row * static_cast<int64_t>(sizeof(*x.c)) % kLineBytes == 0;
+  if (!stream) {
+#pragma GCC unroll 64
+    for (int i = 0; i < Rows; i++)
+      for (int j = 0; j < Vectors; j++) __builtin_prefetch(x.c + i * x.c_row + j * L, 1);
+  }
+  AddendRows<Step, Vectors> addend{x.from, x.from_row, Step::kClamps && x.accumulate ? Rows : 0};
+  while (addend.left > (kSums > 1 ? 0 : x.k / kAheadSteps)) addend.fetch();
+  if constexpr (kSums > 1)
+    multiply_in_turns<Step, Rows, Vectors, Ragged, kSums>(x, ragged, sum);
+  else
+    multiply_steps<Step, Rows, Vectors, Ragged>(x, ragged, sum, addend);
+  store_block<Step, Rows, Vectors, Ragged>(x, ragged, sum, stream);
+}
+
 template <class Step>
 using Block = void (*)(const Product<Step>&, int64_t);
 
@@ -266,8 +332,8 @@ struct EvenRows {
 
   DVM_INLINE EvenRows(int64_t all, int64_t most)
       : rows(all),
-        count((all + most - 1) / most),
-        step((all + count - 1) / count),
+        count(ceil_div(all, most)),
+        step(ceil_div(all, count)),
         last(all - (all - 1) / step * step) {}
 };
 
@@ -276,7 +342,7 @@ template <class Step, int Vectors, bool Ragged>
 DVM_INLINE void multiply_panel(const Product<Step>& panel, const EvenRows& rows, int64_t ragged) {
   const Block<Step> block = block_of<Step, Vectors, Ragged>(rows.step);
   const Block<Step> last = block_of<Step, Vectors, Ragged>(rows.last);
-  const int64_t ahead_rows = (panel.k + kAheadSteps - 1) / kAheadSteps * panel.ahead.rows;
+  const int64_t ahead_rows = ceil_div(panel.k, kAheadSteps) * panel.ahead.rows;
   Product<Step> x = panel;
   for (int64_t m = 0; m < rows.rows; m += rows.step) {
     (m + rows.step <= rows.rows ? block : last)(x, ragged);
@@ -295,9 +361,17 @@ DVM_INLINE void multiply_widened(const Product<Step>& panel, const EvenRows& row
   for (int64_t k = 0; k < panel.k; k++)
     for (int64_t n = 0; n < kNR; n += L)
       store(panel.room + k * kNR + n, Step::column(panel.b + k * panel.b_step + n));
-  const Product<Plain<C>> wide{
-      panel.a,     panel.a_row, panel.room,       kNR,     0,           panel.c,
-      panel.c_row, panel.k,     panel.accumulate, nullptr, panel.ahead, panel.later};
+  Product<Plain<C>> wide{};
+  wide.a = panel.a;
+  wide.a_row = panel.a_row;
+  wide.b = panel.room;
+  wide.b_step = kNR;
+  wide.c = panel.c;
+  wide.c_row = panel.c_row;
+  wide.k = panel.k;
+  wide.accumulate = panel.accumulate;
+  wide.ahead = panel.ahead;
+  wide.later = panel.later;
   multiply_panel<Plain<C>, 2, false>(wide, rows, 0);
 }
 
@@ -314,8 +388,13 @@ DVM_INLINE void multiply_full_panels(Product<Step>& x, const EvenRows& rows, int
   x.ahead.panels = x.direct() ? 1 : Panels;
   x.ahead.panel_bytes = x.b_panel * kElement;
   x.ahead.row_bytes = run / x.ahead.panels * x.kStepBytes;
-  x.ahead.rows = (kAheadSteps + rows.count * turns - 1) / (rows.count * turns);
-  const int64_t share = (x.k + kAheadSteps - 1) / kAheadSteps * rows.count * x.ahead.rows;
+  x.ahead.rows = ceil_div(kAheadSteps, rows.count * turns);
+  if (x.b_step == kNR) {  // rows without gaps are one
+    const int64_t lines = ceil_div(kAheadSteps * x.kStepBytes, rows.count * kLineBytes);
+    x.ahead.stride = x.ahead.row_bytes = lines * kLineBytes;
+    x.ahead.rows = 1;
+  }
+  const int64_t share = ceil_div(x.k, kAheadSteps) * rows.count * x.ahead.rows;
   for (int64_t turn = 0; columns >= Panels * kNR; columns -= Panels * kNR) {
     const int64_t panels = run - turn * Panels;  // to the next run
     const auto* next = columns > panels * kNR ? x.b + panels * x.b_panel : next_depth;
@@ -332,6 +411,7 @@ DVM_INLINE void multiply_full_panels(Product<Step>& x, const EvenRows& rows, int
     x.b += Panels * x.b_panel;
     x.c += Panels * kNR;
     if (Step::kClamps) x.from += Panels * kNR;
+    x.ahead.with_a = false;
   }
   x.ahead.rows = 0;
 }
@@ -355,8 +435,7 @@ DVM_INLINE void multiply_panels(Product<Step> x, int64_t rows, int64_t columns, 
 
 // Bursts of prefetches that the blocks of a product make.
 DVM_INLINE int64_t bursts_of(int64_t rows, int64_t columns, int64_t k, int64_t panel_columns) {
-  const int64_t blocks = (rows + kMaxRows - 1) / kMaxRows;
-  return blocks * (columns / panel_columns) * ((k + kAheadSteps - 1) / kAheadSteps);
+  return ceil_div(rows, kMaxRows) * (columns / panel_columns) * ceil_div(k, kAheadSteps);
 }
 
 // C[rows, columns] (+)= A * B. No more than `depth` steps of k pass at a time.
