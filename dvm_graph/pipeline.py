@@ -21,7 +21,7 @@ from dvm_graph.errors import InputError, StrictError, border, writing
 from dvm_graph.import_ import import_onnx
 from dvm_graph.ir import Graph
 from dvm_graph.ir.printer import print_graph
-from dvm_graph.ir.verify import Stage, verify
+from dvm_graph.ir.verify import Dialect, verify
 from dvm_graph.kernels.lower import lower_kernels
 from dvm_graph.kernels.plan import ModelPlan
 from dvm_graph.kernels.text import print_plan
@@ -107,7 +107,7 @@ def compile_model(source: Source, options: Options, observe: Observer | None = N
     stages = _StageLog(options, facts, observe)
 
     graph = stages.done("import_onnx", import_onnx(source, options, facts.symbols), print_graph)
-    verify(graph, Stage.IMPORTED)
+    verify(graph, Dialect.ONNX)
 
     graph = stages.done("decompose", decompose(graph, facts, options), print_graph)
     if options.strict:
@@ -122,7 +122,7 @@ def compile_model(source: Source, options: Options, observe: Observer | None = N
     stages.run("absorb_views", graph, lambda: absorb_views(graph, facts))
     stages.run("eliminate_common", graph, lambda: eliminate_common(graph))
     stages.run("eliminate_dead", graph, lambda: eliminate_dead(graph))
-    verify(graph, Stage.BASIC)
+    verify(graph, Dialect.BASIC)
 
     return _fuse_and_lower(graph, facts, options, stages)
 
@@ -134,11 +134,11 @@ def compile_whole(graph: Graph, options: Options) -> Compiled:
 
 
 def _fuse_and_lower(graph: Graph, facts: Facts, options: Options, stages: _StageLog) -> Compiled:
-    clusters = stages.done("cluster", cluster(graph, facts, options), print_clusters)
+    clusters = stages.done("cluster", cluster(graph), print_clusters)
     subgraphs = stages.done(
         "split_clusters", split_clusters(clusters, facts, options), print_subgraphs
     )
-    schedule = stages.done("stack", stack(subgraphs, facts, options), print_schedule)
+    schedule = stages.done("stack", stack(subgraphs, options), print_schedule)
     plan = stages.done("lower_kernels", lower_kernels(schedule, facts, options), print_plan)
     verify_plan(plan, facts, most_samples=1)
     return Compiled(graph, plan, schedule, facts)

@@ -21,13 +21,11 @@ import networkx as nx
 from dvm_graph.cluster.prepare import prepare
 from dvm_graph.cluster.subgraph import Cluster, ClusteredGraph, FusionReport
 from dvm_graph.ir import Graph, Node, Value
-from dvm_graph.options import Options
 from dvm_graph.rules import Decision, Verdict
-from dvm_graph.symbolic import Facts
 from dvm_graph.symbolic.binders import find_binders, needed_symbols
 
 
-def cluster(graph: Graph, facts: Facts, options: Options) -> ClusteredGraph:
+def cluster(graph: Graph) -> ClusteredGraph:
     """Groups the operators; `graph` is prepared for fusion in place."""
     prepare(graph)
     report = FusionReport()
@@ -36,7 +34,7 @@ def cluster(graph: Graph, facts: Facts, options: Options) -> ClusteredGraph:
     clusters: list[Cluster] = []
     for phase in sorted(set(phases.values())):
         nodes = [node for node in order if phases[node] == phase]
-        for component in _components(graph, nodes, vendor=phase % 2 == 1):
+        for component in _components(nodes, vendor=phase % 2 == 1):
             clusters.append(Cluster(len(clusters), phase, phase % 2 == 1, tuple(component)))
     _explain(clusters, phases, report)
     return ClusteredGraph(graph, tuple(clusters), report)
@@ -83,7 +81,7 @@ def _after(phase: int, vendor: bool) -> int:
     return phase if phase % 2 == vendor else phase + 1
 
 
-def _components(graph: Graph, nodes: list[Node], vendor: bool) -> list[list[Node]]:
+def _components(nodes: list[Node], vendor: bool) -> list[list[Node]]:
     """Connected components in topological order; vendor operators stay together."""
     if vendor:
         return [nodes]

@@ -13,8 +13,8 @@ from collections.abc import Iterable, Set
 from dataclasses import dataclass, field
 
 from dvm_graph.cluster.axes import Atom, Atoms, AxisSpace
-from dvm_graph.cluster.node_axes import RELAYOUTS, STRIDED, NodeAxes
-from dvm_graph.ir import OPERATORS, Dim, Kind, Node, Value
+from dvm_graph.cluster.node_axes import NodeAxes
+from dvm_graph.ir import OPERATORS, RELAYOUTS, STRIDED, Dim, Kind, Node, Value
 from dvm_graph.rules import PartKind
 
 

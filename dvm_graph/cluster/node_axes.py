@@ -15,12 +15,8 @@ from dataclasses import dataclass
 from dvm_graph.cluster.axes import Atom, AxisSpace, Layout
 from dvm_graph.ir import OPERATORS, Kind, Node, Shape, Value
 
-RELAYOUTS = frozenset({"reshape", "transpose", "broadcast_to"})
-"""View operators that only rename the axes of what they read."""
 WINDOWS = frozenset({"pool_max", "pool_sum", "depthwise", "patches"})
 """Operators that read images by windows; `patches` is a view that only a matmul can read."""
-STRIDED = frozenset({"view", "slice"})
-"""View operators that read memory at an offset or with strides."""
 
 
 @dataclass(slots=True)

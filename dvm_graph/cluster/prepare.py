@@ -12,8 +12,8 @@ Invariants: no value changes; afterwards the result of a relayout or of a stride
 
 from __future__ import annotations
 
-from dvm_graph.cluster.node_axes import RELAYOUTS, STRIDED, shape_of
-from dvm_graph.ir import OPERATORS, Graph, Kind, Node, Value
+from dvm_graph.cluster.node_axes import shape_of
+from dvm_graph.ir import OPERATORS, RELAYOUTS, STRIDED, Graph, Kind, Node, Value
 
 _MAX_SCALAR_CHAIN = 8
 """Operators in a computation of scalars that is repeated for each user."""

@@ -29,7 +29,6 @@ from dvm_graph.cluster.subgraph import (
 from dvm_graph.ir import Graph, Node, Value
 from dvm_graph.options import Options
 from dvm_graph.rules import Decision, Verdict
-from dvm_graph.symbolic import Facts
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -59,7 +58,7 @@ class Schedule:
     report: FusionReport
 
 
-def stack(fused: FusedGraph, facts: Facts, options: Options) -> Schedule:
+def stack(fused: FusedGraph, options: Options) -> Schedule:
     """Orders everything that runs."""
     everything = [s for part in fused.clusters for s in fused.subgraphs.get(part, ())]
     aliases, copies = find_aliases(fused.graph, everything)

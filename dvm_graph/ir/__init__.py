@@ -2,11 +2,13 @@
 
 from dvm_graph.ir.dtypes import DType
 from dvm_graph.ir.graph import BASIC, Dim, Graph, ModelMetadata, Node, Shape, Value
-from dvm_graph.ir.operators import OPERATORS, Kind, OperatorInfo, Result
+from dvm_graph.ir.operators import OPERATORS, RELAYOUTS, STRIDED, Kind, OperatorInfo, Result
 
 __all__ = [
     "BASIC",
     "OPERATORS",
+    "RELAYOUTS",
+    "STRIDED",
     "DType",
     "Dim",
     "Graph",

@@ -72,6 +72,10 @@ class Value:
         """
         return self.shape is not None and self.dtype is not DType.OPAQUE
 
+    def made_by(self, op: str) -> Node | None:
+        """The producer, where it is an operator of this name."""
+        return self.producer if self.producer is not None and self.producer.op == op else None
+
     def __repr__(self) -> str:
         dims = "?" if self.shape is None else ",".join(str(dim) for dim in self.shape)
         return f"%{self.name}:{self.dtype.short}[{dims}]"

@@ -120,3 +120,8 @@ def _rows() -> list[OperatorInfo]:
 
 
 OPERATORS: dict[str, OperatorInfo] = {row.name: row for row in _rows()}
+
+RELAYOUTS = frozenset({"reshape", "transpose", "broadcast_to"})
+"""View operators that only rename the axes of what they read."""
+STRIDED = frozenset({"view", "slice"})
+"""View operators that read memory at an offset or with strides."""

@@ -1,15 +1,12 @@
-"""Rechecks the invariants of a graph between stages.
+"""Rechecks the invariants of a graph between passes.
 
-In: a graph and the stage it should be in. Raises CompileError naming the node; a graph that fails
+In: a graph and what operators it should be of. Raises CompileError naming the node; a graph that fails
 here was broken by the pass that ran last. Does not prove that symbolic shapes agree: the shape
 functions do that while building.
 
-    stage      holds
-    IMPORTED   ONNX operators; only inputs and constants have shapes
+    dialect    holds
+    ONNX       ONNX operators; only inputs and constants have shapes
     BASIC      basic operators with dtypes and shapes, and vendor operators
-    CLUSTERED  as BASIC, for the stages that keep the graph and add structure beside it
-    FUSED
-    PLANNED
 """
 
 from __future__ import annotations
@@ -23,15 +20,14 @@ from dvm_graph.ir.graph import BASIC, Graph, Node, Value
 from dvm_graph.ir.operators import OPERATORS, Kind, OperatorInfo, Result
 
 
-class Stage(enum.Enum):
-    IMPORTED = "imported"
+class Dialect(enum.Enum):
+    """What operators a graph is of."""
+
+    ONNX = "onnx"
     BASIC = "basic"
-    CLUSTERED = "clustered"
-    FUSED = "fused"
-    PLANNED = "planned"
 
 
-def verify(graph: Graph, stage: Stage) -> None:
+def verify(graph: Graph, dialect: Dialect) -> None:
     """Checks a graph and its regions.
 
     Raises:
@@ -39,7 +35,7 @@ def verify(graph: Graph, stage: Stage) -> None:
     """
     _check_names(graph)
     _check_structure(graph)
-    check = _check_imported if stage is Stage.IMPORTED else _check_basic
+    check = _check_imported if dialect is Dialect.ONNX else _check_basic
     for node in graph.nodes:
         check(node)
         for region in node.regions:

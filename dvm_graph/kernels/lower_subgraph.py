@@ -18,9 +18,9 @@ import numpy as np
 
 from dvm_graph.cluster import FusedSubgraph, SubgraphKind
 from dvm_graph.cluster.axes import Atom, Atoms, Layout
-from dvm_graph.cluster.node_axes import RELAYOUTS, STRIDED, WINDOWS, shape_of
+from dvm_graph.cluster.node_axes import WINDOWS, shape_of
 from dvm_graph.errors import CompileError, UnsupportedError
-from dvm_graph.ir import OPERATORS, Dim, DType, Kind, Node, Value
+from dvm_graph.ir import OPERATORS, RELAYOUTS, STRIDED, Dim, DType, Kind, Node, Value
 from dvm_graph.ir.operators import MAX_AXES
 from dvm_graph.kernels.operands import Address, Extent, pack
 from dvm_graph.kernels.plan import (

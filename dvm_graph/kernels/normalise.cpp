@@ -5,6 +5,7 @@
 #include <limits>
 #include <stdexcept>
 
+#include "kernels/numbers.h"
 #include "kernels/order_axes.h"
 
 namespace dvm {
@@ -12,8 +13,6 @@ namespace {
 
 // Of a domain. Products of its extents, strides and element sizes then stay far from overflow.
 constexpr int64_t kMostElements = int64_t{1} << 55;
-
-constexpr uint32_t bit(int axis) { return 1u << axis; }
 
 bool is_reduce(PlanOp op) { return info_of(op).kind == PlanOpKind::reduce; }
 

@@ -17,11 +17,11 @@ import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from dvm_graph.ir import Dim, Graph, Node, Value
+from dvm_graph.ir import RELAYOUTS, STRIDED, Dim, Graph, Node, Value
 from dvm_graph.symbolic import Answer, Facts
 from dvm_graph.symbolic.dims import add, equal, mul, product, select
 
-_VIEWS = frozenset({"reshape", "transpose", "broadcast_to", "slice", "view"})
+_VIEWS = RELAYOUTS | STRIDED
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,11 +18,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dvm_graph.ir import OPERATORS, DType, Graph, Kind, Node, Value
+from dvm_graph.ir import OPERATORS, RELAYOUTS, DType, Graph, Kind, Node, Value
 from dvm_graph.symbolic import Facts
 from dvm_graph.symbolic.builder import Builder
 
-_VIEWS = ("reshape", "transpose", "broadcast_to")
 _MOST = 2.0**14
 """Factors, and their inverses, up to which moving them is harmless."""
 
@@ -40,7 +39,7 @@ class _Scaled:
     def computed(self) -> bool:
         """Arithmetic produces the source: scaling costs no kernel of its own."""
         value = self.source
-        while value.producer is not None and value.producer.op in _VIEWS:
+        while value.producer is not None and value.producer.op in RELAYOUTS:
             value = value.producer.required(0)
         kinds = (Kind.MAP, Kind.REDUCE, Kind.MATRIX)
         return value.producer is not None and OPERATORS[value.producer.op].kind in kinds
@@ -95,7 +94,7 @@ def _scaled(operand: Value, builder: Builder) -> _Scaled | None:
         producer = value.producer
         if producer.op == "mul":
             return _product(producer, tuple(views), builder.facts)
-        if producer.op not in _VIEWS:
+        if producer.op not in RELAYOUTS:
             return None
         views.append(producer)
         value = producer.required(0)

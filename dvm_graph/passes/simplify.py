@@ -84,10 +84,6 @@ def _same_shape(value: Value, node: Node, builder: Builder) -> bool:
     return builder.facts.same_shape(value.shape, node.output.shape)
 
 
-def _produced_by(value: Value, op: str) -> Node | None:
-    return value.producer if value.producer is not None and value.producer.op == op else None
-
-
 # -- arithmetic
 
 
@@ -130,7 +126,7 @@ def _square(node: Node, builder: Builder) -> Value | None:
 
 def _involution(node: Node, builder: Builder) -> Value | None:
     """neg(neg(x)) is x."""
-    inner = _produced_by(node.required(0), node.op)
+    inner = node.required(0).made_by(node.op)
     return None if inner is None else inner.inputs[0]
 
 
@@ -181,7 +177,7 @@ _LOSSLESS: dict[DType, frozenset[DType]] = {
 
 def _cast_chain(node: Node, builder: Builder) -> Value | None:
     """A cast of a lossless cast reads the original."""
-    inner = _produced_by(node.required(0), "cast")
+    inner = node.required(0).made_by("cast")
     if inner is None:
         return None
     source, between = inner.required(0), inner.output.dtype
@@ -196,7 +192,7 @@ def _cast_chain(node: Node, builder: Builder) -> Value | None:
 
 
 def _transpose_chain(node: Node, builder: Builder) -> Value | None:
-    inner = _produced_by(node.required(0), "transpose")
+    inner = node.required(0).made_by("transpose")
     if inner is None:
         return None
     perm = tuple(inner.attrs["perm"][axis] for axis in node.attrs["perm"])
@@ -220,7 +216,7 @@ def _is_one(extent: Any, builder: Builder) -> bool:
 
 
 def _reshape_chain(node: Node, builder: Builder) -> Value | None:
-    inner = _produced_by(node.required(0), "reshape")
+    inner = node.required(0).made_by("reshape")
     if inner is None:
         return None
     return builder.op("reshape", inner.required(0), shape=node.output.shape)
@@ -235,7 +231,7 @@ def _drop_view(node: Node, builder: Builder) -> Value | None:
 def _drop_broadcast_operand(node: Node, builder: Builder) -> Value | None:
     """Element-wise operators broadcast by themselves."""
     for index, value in enumerate(node.inputs):
-        broadcast = None if value is None else _produced_by(value, "broadcast_to")
+        broadcast = None if value is None else value.made_by("broadcast_to")
         if broadcast is None:
             continue
         operands = list(node.inputs)

@@ -14,14 +14,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from dvm_graph.ir import OPERATORS, Dim, Graph, Kind, Node, Shape, Value
+from dvm_graph.ir import OPERATORS, RELAYOUTS, Dim, Graph, Kind, Node, Shape, Value
 from dvm_graph.symbolic import Facts
 from dvm_graph.symbolic.builder import Builder
 from dvm_graph.symbolic.dims import add, product
 
 _MOST_PARTS = 4
 """Each operator becomes as many as there are parts."""
-_VIEWS = ("reshape", "transpose", "broadcast_to")
 
 
 def sink_concats(graph: Graph, facts: Facts) -> bool:
@@ -119,7 +118,7 @@ def _in_parts(value: Value, from_end: int, sizes: Sequence[Dim], facts: Facts) -
 
 def _in_memory(value: Value, graph: Graph) -> bool:
     """Nothing computes the value in the kernel that uses it: it is given, or stored for a slice."""
-    while value.producer is not None and value.producer.op in _VIEWS:
+    while value.producer is not None and value.producer.op in RELAYOUTS:
         if _sliced(value, graph):
             return True
         value = value.producer.required(0)
@@ -131,7 +130,7 @@ def _in_memory(value: Value, graph: Graph) -> bool:
 def _sliced(value: Value, graph: Graph) -> bool:
     """A slice reads the value, maybe through other views."""
     return any(
-        user.op == "slice" or (user.op in _VIEWS and _sliced(user.output, graph))
+        user.op == "slice" or (user.op in RELAYOUTS and _sliced(user.output, graph))
         for user in graph.users(value)
     )
 

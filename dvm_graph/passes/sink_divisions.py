@@ -103,7 +103,7 @@ def _softmax(operand: Value, user: Node, graph: Graph) -> _Softmax | None:
             return None
         assert test.producer is not None
         quotient, users = guard.required(2), {guard, test.producer}
-    division = _produced_by(quotient, "div")
+    division = quotient.made_by("div")
     if division is None or not _only_used_by(quotient, users, graph):
         return None
     weights, total = division.required(0), division.required(1)
@@ -114,10 +114,10 @@ def _softmax(operand: Value, user: Node, graph: Graph) -> _Softmax | None:
 
 def _guard(value: Value) -> Node | None:
     """The select of select(isnan(p), 0, p)."""
-    select = _produced_by(value, "select")
+    select = value.made_by("select")
     if select is None:
         return None
-    test, number = _produced_by(select.required(0), "isnan"), select.required(1)
+    test, number = select.required(0).made_by("isnan"), select.required(1)
     if test is None or test.inputs[0] is not select.inputs[2]:
         return None
     zero = number.data is not None and number.data.size == 1 and not number.data.any()
@@ -131,8 +131,8 @@ def _is_softmax(weights: Value, total: Value) -> bool:
 
 def _is_softmax_power(weights: Value) -> bool:
     """exp(x - max(x)), the maximum of each row."""
-    exp = _produced_by(weights, "exp")
-    difference = None if exp is None else _produced_by(exp.required(0), "sub")
+    exp = weights.made_by("exp")
+    difference = None if exp is None else exp.required(0).made_by("sub")
     if difference is None:
         return False
     return _folds(difference.required(1), "reduce_max", difference.required(0))
@@ -140,14 +140,10 @@ def _is_softmax_power(weights: Value) -> bool:
 
 def _folds(value: Value, op: str, source: Value) -> bool:
     """`value` holds one number for each row of `source`."""
-    fold = _produced_by(value, op)
+    fold = value.made_by(op)
     return (
         fold is not None and fold.inputs[0] is source and fold.attrs["axes"] == (source.rank - 1,)
     )
-
-
-def _produced_by(value: Value, op: str) -> Node | None:
-    return value.producer if value.producer is not None and value.producer.op == op else None
 
 
 def _only_used_by(value: Value, users: set[Node], graph: Graph) -> bool:

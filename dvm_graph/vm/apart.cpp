@@ -1,5 +1,6 @@
 #include "vm/apart.h"
 
+#include "kernels/numbers.h"
 #include "kernels/order_axes.h"
 #include "vm/lower.h"
 #include "vm/program.h"
@@ -8,8 +9,6 @@ namespace dvm {
 namespace {
 
 constexpr int64_t kAlignment = 64;
-constexpr uint32_t bit(int axis) { return 1u << axis; }
-
 class Taker {
  public:
   Taker(const NormalPlan& plan, ApartPlans& out) : plan_(plan), out_(out) {}

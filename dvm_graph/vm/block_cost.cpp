@@ -3,10 +3,11 @@
 #include <algorithm>
 #include <numeric>
 
+#include "kernels/numbers.h"
+
 namespace dvm {
 namespace {
 
-int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 int64_t round_up(int64_t a, int64_t b) { return ceil_div(a, b) * b; }
 
 // Shares of what moving an element takes, the same for every device.

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "kernels/numbers.h"
 #include "vm/block_cost.h"
 
 namespace dvm {
@@ -18,7 +19,6 @@ constexpr int64_t kLeastPiece = 256;
 constexpr int64_t kMostPieces = 4;  // for each core
 constexpr double kLeastSaving = 2;  // of a split, in what its second stage costs
 
-int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 int64_t round_up(int64_t a, int64_t b) { return ceil_div(a, b) * b; }
 
 // Goes through shapes, makes them fit into local memory, and keeps the one that costs least.

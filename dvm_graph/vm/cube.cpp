@@ -4,12 +4,10 @@
 #include <limits>
 #include <stdexcept>
 
+#include "kernels/numbers.h"
+
 namespace dvm {
 namespace {
-
-constexpr uint32_t bit(int axis) { return 1u << axis; }
-
-int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
 // A product as it is computed in the blocks that were chosen.
 struct BlockedProduct : Product {

@@ -7,15 +7,12 @@
 #include <numeric>
 #include <stdexcept>
 
+#include "kernels/numbers.h"
 #include "vm/block_cost.h"
 #include "vm/panels.h"
 
 namespace dvm {
 namespace {
-
-constexpr uint32_t bit(int axis) { return 1u << axis; }
-
-int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
 double real_of(DType dtype, uint64_t bits) {
   if (dtype == DType::f64) return std::bit_cast<double>(bits);

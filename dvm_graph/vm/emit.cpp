@@ -4,12 +4,12 @@
 #include <limits>
 #include <stdexcept>
 
+#include "kernels/numbers.h"
+
 namespace dvm {
 namespace {
 
 constexpr int kMaxUnrolled = 64;  // instructions one operation may take
-
-constexpr uint32_t bit(int axis) { return 1u << axis; }
 
 }  // namespace
 

@@ -2,16 +2,13 @@
 
 #include <algorithm>
 
+#include "kernels/numbers.h"
 #include "vm/program.h"
 
 namespace dvm {
 namespace {
 
 constexpr int kPieceAxis = 0;  // of the plans that are made; all others move up by one
-
-constexpr uint32_t bit(int axis) { return 1u << axis; }
-
-int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
 class Splitter {
  public:

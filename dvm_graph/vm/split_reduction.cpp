@@ -4,6 +4,7 @@
 #include <bit>
 #include <cmath>
 
+#include "kernels/numbers.h"
 #include "vm/program.h"
 
 namespace dvm {
@@ -19,10 +20,6 @@ constexpr int64_t kElementBytes = 4;
 constexpr uint8_t kLate = 1;   // follows a split reduction
 constexpr uint8_t kSplit = 2;  // is a split reduction
 constexpr uint8_t kInPartial = 4, kInJoin = 8;
-
-constexpr uint32_t bit(int axis) { return 1u << axis; }
-
-int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
 class Splitter {
  public:

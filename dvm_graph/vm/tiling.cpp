@@ -5,6 +5,7 @@
 #include <cmath>
 #include <numeric>
 
+#include "kernels/numbers.h"
 #include "vm/strips.h"
 
 namespace dvm {
@@ -20,10 +21,6 @@ constexpr int kMaxNodes = 256;      // of which liveness is followed
 constexpr int64_t kLeastLines = 4;  // of a row of a tile that is read across rows
 constexpr int64_t kLongRows = 4;    // times as long, where results are streamed
 constexpr int64_t kElementBytes = 4;
-
-constexpr uint32_t bit(int axis) { return 1u << axis; }
-
-int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
 // Loads and stores that vanish on unified memory, as far as the plan alone can tell. `joined`:
 // those count that convert as part of what is computed (vm/strips.h).

@@ -6,39 +6,17 @@ from pathlib import Path
 
 from onnx import parser
 
-from dvm_graph.cluster import Launch, Schedule, cluster, split_clusters, stack
-from dvm_graph.decompose import decompose
-from dvm_graph.import_ import import_onnx
+from dvm_graph.cluster import Launch, Schedule
 from dvm_graph.options import FusionLimits, Options
-from dvm_graph.passes import (
-    absorb_views,
-    collect_scales,
-    eliminate_common,
-    eliminate_dead,
-    simplify,
-    sink_concats,
-    sink_divisions,
-)
+from dvm_graph.pipeline import compile_model
 from dvm_graph.rules import Verdict
-from dvm_graph.symbolic import Facts, Symbols
 
 TINY = Path(__file__).parents[2] / "models" / "tiny"
 HEADER = '<ir_version: 8, opset_import: ["" : 20]>'
 
 
 def schedule(source: object, options: Options | None = None) -> Schedule:
-    options = options or Options()
-    facts = Facts(Symbols())
-    graph = decompose(import_onnx(source, options, facts.symbols), facts, options)
-    simplify(graph, facts)
-    collect_scales(graph, facts)
-    sink_divisions(graph, facts)
-    sink_concats(graph, facts)
-    absorb_views(graph, facts)
-    eliminate_common(graph)
-    eliminate_dead(graph)
-    clusters = cluster(graph, facts, options)
-    return stack(split_clusters(clusters, facts, options), facts, options)
+    return compile_model(source, options or Options()).schedule
 
 
 def kernels(text: str, **limits: object) -> list[list[str]]:

@@ -12,7 +12,7 @@ from onnx import TensorProto, helper, numpy_helper
 from dvm_graph.errors import DvmError, ModelError
 from dvm_graph.import_ import import_onnx
 from dvm_graph.ir import DType, Graph
-from dvm_graph.ir.verify import Stage, verify
+from dvm_graph.ir.verify import Dialect, verify
 from dvm_graph.options import Options
 from dvm_graph.symbolic import Symbols, parse_dim
 from tests.import_.models import load, nodes_by_op, parse
@@ -23,7 +23,7 @@ TINY = sorted((Path(__file__).parents[2] / "models" / "tiny").glob("*.onnx"))
 @pytest.mark.parametrize("path", TINY, ids=lambda path: path.stem)
 def test_exported_models(path: Path) -> None:
     graph = load(path)
-    verify(graph, Stage.IMPORTED)
+    verify(graph, Dialect.ONNX)
     proto = onnx.load(path)
     assert [value.name for value in graph.inputs] == [info.name for info in proto.graph.input]
     assert list(graph.output_names) == [info.name for info in proto.graph.output]
@@ -152,7 +152,7 @@ def test_omitted_operands_and_results() -> None:
     nodes = nodes_by_op(graph)
     assert nodes["Clip"].inputs[1] is None
     assert len(nodes["TopK"].outputs) == 2
-    verify(graph, Stage.IMPORTED)
+    verify(graph, Dialect.ONNX)
 
 
 def test_nodes_out_of_order_are_sorted() -> None:
@@ -168,7 +168,7 @@ def test_duplicate_node_names_become_unique() -> None:
     for node in model.graph.node:
         node.name = "same"
     graph = load(model)
-    verify(graph, Stage.IMPORTED)
+    verify(graph, Dialect.ONNX)
     assert [node.origin for node in graph.nodes] == [("same",), ("same",)]
 
 
@@ -288,7 +288,7 @@ g (bool c, float[n] x) => (float[n] y) {
 
 def test_branches_are_closed_regions() -> None:
     graph = load(parse(IF))
-    verify(graph, Stage.IMPORTED)
+    verify(graph, Dialect.ONNX)
     node = nodes_by_op(graph)["If"]
     assert node.attrs["regions"] == ("then_branch", "else_branch")
     assert node.attrs["captures"] == ("t", "x")
@@ -328,7 +328,7 @@ g (int64 trips, bool go, float[n] x, float[n] k) => (float[n] last, float[m, n] 
 
 def test_nested_regions_capture_through_both_levels() -> None:
     graph = load(parse(LOOP))
-    verify(graph, Stage.IMPORTED)
+    verify(graph, Dialect.ONNX)
     loop = nodes_by_op(graph)["Loop"]
     assert loop.attrs["captures"] == ("k", "x")
     assert [value.name for value in loop.inputs if value] == ["trips", "go", "x", "k", "x"]

@@ -14,7 +14,7 @@ from dvm_graph.import_ import import_onnx
 from dvm_graph.ir import DType, Graph, Node, Value
 from dvm_graph.ir.parser import GraphSyntaxError, parse_graph
 from dvm_graph.ir.printer import print_graph, print_node
-from dvm_graph.ir.verify import Stage, verify
+from dvm_graph.ir.verify import Dialect, verify
 from dvm_graph.options import Options
 from dvm_graph.symbolic import Symbols, parse_dim
 from tests.ir.graphs import Name, basic_graph
@@ -38,7 +38,7 @@ def test_exact_text() -> None:
 
 def test_reads_back() -> None:
     graph = parse_graph(BASIC_TEXT, Name)
-    verify(graph, Stage.BASIC)
+    verify(graph, Dialect.BASIC)
     assert print_graph(graph) == BASIC_TEXT
     (x,) = graph.inputs
     assert x.shape == (Name("batch"), 3, Name("seq"))
@@ -54,7 +54,7 @@ def test_imported_models_read_back(path: Path) -> None:
     symbols = Symbols()
     text = print_graph(import_onnx(path, Options(), symbols))
     again = parse_graph(text, lambda dim: parse_dim(dim, symbols))
-    verify(again, Stage.IMPORTED)
+    verify(again, Dialect.ONNX)
     assert print_graph(again) == text
 
 
