@@ -6,23 +6,12 @@ from typing import Any
 from numpy.typing import NDArray
 
 Array = NDArray[Any]
-NodeFields = tuple[
-    str,
-    str,
-    int,
-    tuple[int, ...],
-    int,
-    int,
-    str,
-    float,
-    int,
-    int,
-    int,
-    tuple[int, ...],
-    int,
-    tuple[int, ...],
-]
-AccessFields = tuple[int, tuple[int, ...], int, bool]
+NODE_FIELDS: tuple[str, ...]
+ACCESS_FIELDS: tuple[str, ...]
+WINDOW_SIZES: tuple[str, ...]
+"""Tables of kernels/plan.def: what the fields of records are called, in order."""
+Record = Sequence[Any]
+"""The fields of one of these tables, in its order."""
 
 class InstructionProfile:
     family: str
@@ -94,7 +83,9 @@ class Program:
     ) -> list[Any]: ...
     def forget(self) -> None: ...
     def bind(self, inputs: list[Any]) -> dict[str, int]: ...
-    def disassemble(self, symbols: dict[str, int]) -> list[tuple[str, str, str]]: ...
+    def disassemble(
+        self, symbols: dict[str, int], steps: bool
+    ) -> list[tuple[str, str, str, str]]: ...
     def compile_times(
         self, symbols: dict[str, int], repeats: int
     ) -> list[tuple[str, int, int, int]]: ...
@@ -149,8 +140,8 @@ class ModelBuilder:
         name: str,
         kind: str,
         extents: Sequence[int],
-        nodes: Sequence[NodeFields],
-        accesses: Sequence[AccessFields],
+        nodes: Sequence[Record],
+        accesses: Sequence[Record],
         matmul_axes: tuple[int, int, int, int],
         weighed: bool,
         origin: Sequence[str],

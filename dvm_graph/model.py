@@ -246,9 +246,11 @@ class Model:
         """The bytecode of every kernel for the shapes of these inputs, in the assembler's text form."""
         return self._program.disassemble(feeds)
 
-    def listings(self, dims: Mapping[str, int]) -> list[KernelListing]:
-        """As `disassemble`, kernel by kernel and for named dims instead of inputs."""
-        return self._program.listings(dims)
+    def listings(self, dims: Mapping[str, int], *, steps: bool = False) -> list[KernelListing]:
+        """As `disassemble`, kernel by kernel and for named dims instead of inputs; `steps`: with the tile code
+        behind each step of the run-time compiler.
+        """
+        return self._program.listings(dims, steps=steps)
 
     def compile_times(self, dims: Mapping[str, int], repeats: int = 100) -> list[CompileTime]:
         """What compiling each distinct kernel for named dims costs, each `repeats` times in a row."""

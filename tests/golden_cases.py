@@ -238,6 +238,7 @@ g (float16[32, n] x, float16[32, n] w) => (float16[32, n] y)
 TINY = ("bert", "llama")
 
 PASS_CASES: dict[str, tuple[str, ...]] = {
+    "import_onnx": ("attention", "vendor"),
     "decompose": ("layer_norm", "softmax", "gelu", "shape_chain", "slice_and_pad", "attention"),
     "fold_constants": ("constant_chain",),
     "sink_transposes": ("convolutions",),
@@ -249,6 +250,7 @@ PASS_CASES: dict[str, tuple[str, ...]] = {
     "eliminate_common": ("twice",),
     "eliminate_dead": ("view_chain",),
     "cluster": ("vendor",),
+    "split_clusters": ("softmax", "attention", "gather"),
     "stack": ("softmax", "mlp", "attention", "gather", "unknown_broadcast", "vendor", "rotary"),
     "lower_kernels": ("convolutions", "layer_norm", "heads", "unknown_broadcast"),
 }
@@ -267,6 +269,14 @@ LISTINGS: dict[str, dict[str, int]] = {
 }
 """Models whose bytecode is listed, and for which dims."""
 
+STEPS: dict[str, dict[str, int]] = {
+    "softmax": {"b": 100, "s": 129},
+    "layer_norm": {"b": 3, "s": 77},
+    "add_f16": {"n": 1000},
+    "matmul_bias_gelu": {"n": 77},
+}
+"""Models whose tile code is listed step by step."""
+
 DEVICES = ("zen2", "zen4", "icelake-server", "client-avx2", "neoverse", "ascend910b2")
 """Whose choices of blocks and tiles are kept as tables."""
 
@@ -274,6 +284,7 @@ GOLDEN: dict[str, tuple[str, ...]] = {
     **PASS_CASES,
     "report": ("bert", "mlp", "unknown_broadcast", "vendor"),
     "disassembly": tuple(LISTINGS),
+    "tile_code": tuple(STEPS),
     "choices": DEVICES,
 }
 

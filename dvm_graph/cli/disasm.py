@@ -16,11 +16,14 @@ from dvm_graph.errors import InputError
 @model_command
 @dim_option("Extent of a dim: batch=4. Default: 2.")
 @click.option("--kernel", help="Only kernels whose name has this text in it.")
+@click.option("--steps", is_flag=True, help="Tile code behind each step of the compiler, too.")
 @output_option("-o", "--output", text="Write to this file.")
-def disasm(request: Request, dims: DimRanges, kernel: str | None, output: Path | None) -> None:
+def disasm(
+    request: Request, dims: DimRanges, kernel: str | None, steps: bool, output: Path | None
+) -> None:
     """Print the bytecode that the kernels of MODEL get for some extents."""
     model = request.optimize()
-    listings = model.listings(single_dims(model, dims))
+    listings = model.listings(single_dims(model, dims), steps=steps)
     chosen = [listing for listing in listings if kernel is None or kernel in listing.name]
     if not chosen:
         names = ", ".join(listing.name for listing in listings[:8])

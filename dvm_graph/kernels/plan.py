@@ -1,7 +1,7 @@
 """The plan of a model: what `lower_kernels` hands to `assemble`, and that to the C++ core.
 
-Mirrors `kernels/plan.h` (which documents the meaning of every field) plus the steps of the
-executor. Everything is shape-generic: sizes are *dim slots*, indices into `ModelPlan.dims`, the
+The records of kernels have the fields of `kernels/plan.def`, and `kernels/plan.h` says what they mean; beside
+them stand the steps of the executor. Everything is shape-generic: sizes are *dim slots*, indices into `ModelPlan.dims`, the
 integer program that the executor evaluates once per run.
 """
 
@@ -23,7 +23,7 @@ WINDOW_SIZES = (
     *("kernel_height", "kernel_width", "stride_height", "stride_width"),
     *("dilation_height", "dilation_width", "pad_top", "pad_left"),
 )
-"""The sizes of a window over channels-last images; mirrors the fields of kernels/window.h."""
+"""The sizes of a window over channels-last images."""
 
 
 @dataclass(frozen=True, slots=True)

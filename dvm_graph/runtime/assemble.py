@@ -7,7 +7,8 @@ No decisions are made: the plan is handed over as it is.
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator, Sequence
+import operator
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from itertools import count
 from typing import TYPE_CHECKING, Any
 
@@ -23,7 +24,6 @@ from dvm_graph.kernels.plan import (
     KernelPlan,
     LaunchStep,
     ModelPlan,
-    PlanNode,
     PlanValue,
     VendorStep,
 )
@@ -135,16 +135,17 @@ class _Steps:
         return next(self._calls)
 
 
+_NODE_FIELDS = operator.attrgetter(*_core.NODE_FIELDS)
+_ACCESS_FIELDS = operator.attrgetter(*_core.ACCESS_FIELDS)
+
+
 def _kernel(plan: KernelPlan) -> Call:
     return "add_kernel", (
         plan.name,
         plan.kind.value,
         plan.extents,
-        [_node_fields(node) for node in plan.nodes],
-        [
-            (access.value, access.strides, access.offset, access.packed_panels)
-            for access in plan.accesses
-        ],
+        [_record(_NODE_FIELDS(node)) for node in plan.nodes],
+        [_record(_ACCESS_FIELDS(access)) for access in plan.accesses],
         (plan.m_axis, plan.n_axis, plan.k_axis, plan.inner_k_axis),
         plan.weighed,
         plan.origin,
@@ -240,22 +241,11 @@ def _touched_by(call: KernelCall) -> Iterator[int]:
         yield from _touched_by(inner)
 
 
-def _node_fields(node: PlanNode) -> _core.NodeFields:
-    return (
-        node.op,
-        node.dtype.short,
-        node.axes,
-        node.inputs,
-        node.access,
-        node.reduce_axes,
-        node.narrow_to.short if node.narrow_to is not None else "",
-        float(node.scalar),
-        node.integer,
-        node.limit,
-        node.offset,
-        node.strides,
-        node.weights,
-        node.window,
+def _record(fields: Iterable[Any]) -> _core.Record:
+    """As the core takes them: dtypes by their names, and none by none."""
+    return tuple(
+        field.short if isinstance(field, DType) else "" if field is None else field
+        for field in fields
     )
 
 

@@ -19,6 +19,7 @@
 #include "npu/host/device.h"
 #include "npu/host/levels.h"
 #include "runtime/bindings_calls.h"
+#include "runtime/bindings_plan.h"
 #include "runtime/bindings_tensors.h"
 #include "runtime/bindings_values.h"
 #include "runtime/checksum.h"
@@ -33,29 +34,6 @@ namespace nb = nanobind;
 namespace dvm {
 namespace {
 
-// op, dtype, axes, inputs, access, reduce_axes, narrow_to, scalar, integer, limit, offset, strides,
-// weights, window
-using NodeFields = std::tuple<std::string, std::string, uint32_t, std::vector<int32_t>, int32_t,
-                              uint32_t, std::string, double, int64_t, DimSlot, DimSlot,
-                              std::vector<DimSlot>, int32_t, std::vector<DimSlot>>;
-// value, strides, offset, packed_panels
-using AccessFields = std::tuple<int32_t, std::vector<DimSlot>, DimSlot, bool>;
-
-template <typename Enum, size_t N>
-Enum from_name(const char* const (&names)[N], const std::string& name, const char* what) {
-  for (size_t i = 0; i < N; i++) {
-    if (name == names[i]) return static_cast<Enum>(i);
-  }
-  throw CompileError(std::string("unknown ") + what + " " + name);
-}
-
-DType dtype_from_name(const std::string& name) {
-  for (int i = 0; i < kDTypes; i++) {
-    if (name == name_of(static_cast<DType>(i))) return static_cast<DType>(i);
-  }
-  throw CompileError("unknown dtype " + name);
-}
-
 Storage storage_from_name(const std::string& name) {
   static const char* const names[] = {"input", "output", "constant", "panels", "arena", "vendor"};
   return from_name<Storage>(names, name, "storage");
@@ -66,26 +44,11 @@ KernelKind kind_from_name(const std::string& name) {
   return from_name<KernelKind>(names, name, "kernel kind");
 }
 
-PlanNode plan_node(const NodeFields& fields) {
-  const auto& [op, dtype, axes, inputs, access, reduce_axes, narrow_to, scalar, integer, limit,
-               offset, strides, weights, window] = fields;
-  PlanNode node;
-  node.op = plan_op_from_name(op);
-  node.dtype = dtype_from_name(dtype);
-  node.axes = axes;
-  if (inputs.size() > std::size(node.inputs)) throw CompileError(op + " has too many operands");
-  std::copy(inputs.begin(), inputs.end(), node.inputs);
-  node.access = access;
-  node.reduce_axes = reduce_axes;
-  node.narrow_to = narrow_to.empty() ? DType::f32 : dtype_from_name(narrow_to);
-  node.scalar = scalar;
-  node.integer = integer;
-  node.limit = limit;
-  node.offset = offset;
-  node.strides = strides;
-  node.weights = weights;
-  node.window = window;
-  return node;
+template <size_t N>
+nb::tuple names_of(const char* const (&names)[N]) {
+  nb::list list;
+  for (const char* name : names) list.append(name);
+  return nb::tuple(list);
 }
 
 // Partitions are Python callables: a list of arrays and the run's options (or None) in, a list of
@@ -183,15 +146,15 @@ class PyProgram {
     return executor_.bind(feeds);
   }
 
-  // Kernel, the text of its programs, and why it runs in this form.
-  std::vector<std::tuple<std::string, std::string, std::string>> disassemble(
-      const std::map<std::string, int64_t>& symbols) const {
+  // Kernel, the text of its programs, why it runs in this form, and the steps to there.
+  std::vector<std::tuple<std::string, std::string, std::string, std::string>> disassemble(
+      const std::map<std::string, int64_t>& symbols, bool steps) const {
     const Call call;
     const nb::gil_scoped_release unlock;
-    std::vector<std::tuple<std::string, std::string, std::string>> listings;
-    for (Listing& listing : executor_.disassemble(symbols)) {
+    std::vector<std::tuple<std::string, std::string, std::string, std::string>> listings;
+    for (Listing& listing : executor_.disassemble(symbols, steps)) {
       listings.emplace_back(std::move(listing.kernel), std::move(listing.text),
-                            std::move(listing.why));
+                            std::move(listing.why), std::move(listing.steps));
     }
     return listings;
   }
@@ -329,12 +292,8 @@ class ModelBuilder {
     plan.name = take<std::string>(name);
     plan.kind = kind_from_name(take<std::string>(kind));
     plan.extents = take<std::vector<DimSlot>>(extents);
-    for (const NodeFields& fields : take<std::vector<NodeFields>>(nodes)) {
-      plan.nodes.push_back(plan_node(fields));
-    }
-    for (const auto& [value, strides, offset, packed] : take<std::vector<AccessFields>>(accesses)) {
-      plan.accesses.push_back({value, offset, strides, packed});
-    }
+    plan.nodes = take<std::vector<PlanNode>>(nodes);
+    plan.accesses = take<std::vector<Access>>(accesses);
     std::tie(plan.m_axis, plan.n_axis, plan.k_axis, plan.inner_k_axis) =
         take<std::tuple<int, int, int, int>>(matmul_axes);
     plan.weighed = weighed;
@@ -516,6 +475,9 @@ void bind_runtime(nb::module_& module) {
           [](StopFlag& flag, bool set) { flag.set.store(set); });
   module.def("end_calls", &end_calls, nb::arg("seconds"),
              "Ends the calls of other threads, before the interpreter shuts down.");
+  module.attr("NODE_FIELDS") = names_of(kNodeFields);
+  module.attr("ACCESS_FIELDS") = names_of(kAccessFields);
+  module.attr("WINDOW_SIZES") = names_of(kWindowFields);
   module.def("available_cores", &available_cores);
   module.def("available_memory", &available_memory);
   module.def("checksums", &checksums_of, nb::arg("contents"), nb::arg("block"), nb::arg("threads"),
@@ -525,7 +487,7 @@ void bind_runtime(nb::module_& module) {
            nb::arg("stop").none() = nb::none(), nb::arg("options").none() = nb::none())
       .def("forget", &PyProgram::forget)
       .def("bind", &PyProgram::bind, nb::arg("inputs"))
-      .def("disassemble", &PyProgram::disassemble, nb::arg("symbols"))
+      .def("disassemble", &PyProgram::disassemble, nb::arg("symbols"), nb::arg("steps"))
       .def("compile_times", &PyProgram::compile_times, nb::arg("symbols"), nb::arg("repeats"))
       .def("contents", &PyProgram::contents, nb::arg("value"))
       .def("panel_columns", &PyProgram::panel_columns, nb::arg("dtype"))

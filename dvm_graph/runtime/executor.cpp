@@ -106,8 +106,9 @@ Dims Executor::dims_of(const std::map<std::string, int64_t>& symbols) const {
   return dims;
 }
 
-std::vector<Listing> Executor::disassemble(const std::map<std::string, int64_t>& symbols) const {
-  return list_programs(model_, dims_of(symbols), device_->device->target());
+std::vector<Listing> Executor::disassemble(const std::map<std::string, int64_t>& symbols,
+                                           bool steps) const {
+  return list_programs(model_, dims_of(symbols), device_->device->target(), steps);
 }
 
 std::vector<CompileTime> Executor::compile_times(const std::map<std::string, int64_t>& symbols,

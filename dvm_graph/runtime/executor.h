@@ -46,7 +46,7 @@ class Executor {
 
   // The programs of every kernel for given symbols (by name), in text form: kernel name, text.
   // Kernels whose dims depend on other symbols are left out.
-  std::vector<Listing> disassemble(const std::map<std::string, int64_t>& symbols) const;
+  std::vector<Listing> disassemble(const std::map<std::string, int64_t>& symbols, bool steps) const;
 
   // How long each distinct kernel takes to compile, for given symbols; leaves out as disassemble.
   std::vector<CompileTime> compile_times(const std::map<std::string, int64_t>& symbols,

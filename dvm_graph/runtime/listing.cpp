@@ -6,16 +6,23 @@
 #include "runtime/value_sizes.h"
 #include "vm/compile.h"
 #include "vm/disassemble.h"
+#include "vm/tile_text.h"
 
 namespace dvm {
 namespace {
 
 class Lister {
  public:
-  Lister(const Model& model, const Dims& dims, const Target& target)
+  Lister(const Model& model, const Dims& dims, const Target& target, bool steps)
       : model_(model), dims_(dims), target_(target) {
     measure_values(model, dims, infos_);
     for (const ModelValue& value : model.values) names_.push_back(value.name);
+    if (!steps) return;
+    scratch_.observe([this](const char* step, const TileCode& code) {
+      std::string text = print_tile_code(code, names_);
+      steps_ += std::string("after ") + step + ": " + (text == last_step_ ? "the same\n" : text);
+      last_step_ = std::move(text);
+    });
   }
 
   void list(uint32_t index, const std::string& why = "") {
@@ -47,11 +54,13 @@ class Lister {
     if (status == CompileStatus::does_not_fit) return "which does not fit local memory";
     if (needs_fallback(status)) return "which is predicted to take longer";
     listing_.push_back(
-        {plan.name, text(), why.empty() || form.empty() ? why + form : why + "; " + form});
+        {plan.name, text(), why.empty() || form.empty() ? why + form : why + "; " + form, steps_});
     return "";
   }
 
   CompileStatus compile(const KernelPlan& plan, Apart apart) {
+    steps_.clear();
+    last_step_.clear();
     return compile_plan(plan, plan.name, dims_, infos_.data(), target_, scratch_, compiled_, apart);
   }
 
@@ -80,12 +89,14 @@ class Lister {
   CompilerScratch scratch_;
   CompiledKernel compiled_;
   std::vector<Listing> listing_;
+  std::string steps_, last_step_;  // of the kernel at hand
 };
 
 }  // namespace
 
-std::vector<Listing> list_programs(const Model& model, const Dims& dims, const Target& target) {
-  Lister lister(model, dims, target);
+std::vector<Listing> list_programs(const Model& model, const Dims& dims, const Target& target,
+                                   bool steps) {
+  Lister lister(model, dims, target, steps);
   for (const Step& step : model.steps) {
     const auto* stage = std::get_if<LaunchStage>(&step);
     if (stage == nullptr) continue;

@@ -11,13 +11,15 @@ namespace dvm {
 
 struct Listing {
   std::string kernel;
-  std::string text;  // disassembly of its programs
-  std::string why;   // it runs in this form: "in place of ..., whose ..."; empty where it is the
-                     // intended one
+  std::string text;   // disassembly of its programs
+  std::string why;    // it runs in this form: "in place of ..., whose ..."; empty where it is the
+                      // intended one
+  std::string steps;  // tile code behind each step of the compiler, where that was asked for
 };
 
 // Kernels in the order of launches. Of a call and its fallback, those that would run. Kernels whose
 // dims are not all known are left out.
-std::vector<Listing> list_programs(const Model& model, const Dims& dims, const Target& target);
+std::vector<Listing> list_programs(const Model& model, const Dims& dims, const Target& target,
+                                   bool steps);
 
 }  // namespace dvm

@@ -92,10 +92,12 @@ class KernelListing:
     text: str
     why: str = ""
     """In place of which kernel it runs as its fallback, or that it was compiled operator by operator, and why."""
+    steps: str = ""
+    """Where they were asked for: tile code behind each step of the run-time compiler, of every form it tried."""
 
     def __str__(self) -> str:
-        """A line of heading, and the programs."""
-        return f"; {self.name}{f' ({self.why})' if self.why else ''}\n{self.text}"
+        """A line of heading, the steps, and the programs."""
+        return f"; {self.name}{f' ({self.why})' if self.why else ''}\n{self.steps}{self.text}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,15 +223,15 @@ class Program:
         symbols = self._core.bind(self._arrays(feeds))
         return "".join(map(str, self.listings(symbols)))
 
-    def listings(self, dims: Mapping[str, int]) -> list[KernelListing]:
-        """As `disassemble`, kernel by kernel and for named dims.
+    def listings(self, dims: Mapping[str, int], *, steps: bool = False) -> list[KernelListing]:
+        """As `disassemble`, kernel by kernel and for named dims; `steps`: with those to there.
 
         Kernels that depend on dims which are not named are left out.
         """
         for name, extent in dims.items():
             if extent < 0:
                 raise InputError(f"dim {name} is {extent}, but extents are 0 or more")
-        return [KernelListing(*listing) for listing in self._core.disassemble(dict(dims))]
+        return [KernelListing(*listing) for listing in self._core.disassemble(dict(dims), steps)]
 
     def compile_times(self, dims: Mapping[str, int], repeats: int) -> list[CompileTime]:
         """What compiling each distinct kernel for named dims costs, each `repeats` times in a row.

@@ -8,12 +8,15 @@
 #include "vm/cube.h"
 #include "vm/encode.h"
 #include "vm/lower.h"
+#include "vm/move_loads.h"
 #include "vm/prefetch.h"
+#include "vm/repeat_cheap.h"
 #include "vm/row_blocks.h"
 #include "vm/split_product.h"
 #include "vm/split_reduction.h"
 #include "vm/strips.h"
 #include "vm/sync.h"
+#include "vm/tile_loops.h"
 #include "vm/tiling.h"
 
 namespace dvm {
@@ -31,12 +34,15 @@ struct CompilerScratch::State {
   std::vector<TileBuffer> buffers;
   SyncScratch sync;
   std::vector<uint64_t> body;
+  StepObserver observer;
 };
 
 CompilerScratch::CompilerScratch() : state_(std::make_unique<State>()) {}
 CompilerScratch::~CompilerScratch() = default;
 CompilerScratch::CompilerScratch(CompilerScratch&&) noexcept = default;
 CompilerScratch& CompilerScratch::operator=(CompilerScratch&&) noexcept = default;
+
+void CompilerScratch::observe(StepObserver observer) { state_->observer = std::move(observer); }
 
 void CompiledKernel::clear() {
   stages.clear();
@@ -198,17 +204,44 @@ class Compilation {
     if (code.overflow) return false;
     code.kind = kind;
     code.release_buffers();
+    done("lower");
     if (target_.joins) {
-      join_strips(code, target_, scratch_.join);
-      if (!mark_row_blocks(code, target_, scratch_.rows) && by_rows) return false;
-      if (target_.fetches) fetch_ahead(code, target_);
+      if (may_join(code)) join();
+      const bool by_row_blocks = mark_row_blocks(code, target_, scratch_.rows);
+      done("mark_row_blocks");
+      if (by_rows && !by_row_blocks) return false;
+      if (target_.fetches) {
+        fetch_ahead(code, target_);
+        done("fetch_ahead");
+      }
     }
     allocate();
+    done("allocate");
     if (code.local_bytes > target_.local_bytes) return false;
-    if (!target_.in_order()) synchronise(code, target_, scratch_.sync);
-    if (target_.fetches && kind != KernelKind::vector) prefetch_under_products(code, target_);
+    if (!target_.in_order()) {
+      synchronise(code, target_, scratch_.sync);
+      done("synchronise");
+    }
+    if (target_.fetches && kind != KernelKind::vector) {
+      prefetch_under_products(code, target_);
+      done("prefetch_under_products");
+    }
     if (kind == KernelKind::vector) code.preferred_claim = claim_of(code);
     return true;
+  }
+
+  void join() {
+    TileCode& code = scratch_.code;
+    repeat_cheap(code);
+    done("repeat_cheap");
+    move_loads(code, target_);
+    done("move_loads");
+    join_strips(code, target_, scratch_.join);
+    done("join_strips");
+  }
+
+  void done(const char* step) {
+    if (scratch_.observer) scratch_.observer(step, scratch_.code);
   }
 
   void allocate() {

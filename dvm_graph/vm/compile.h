@@ -7,6 +7,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <vector>
 
@@ -47,6 +48,11 @@ constexpr bool needs_fallback(CompileStatus status) {
 // kernel has a fallback, which is better.
 enum class Apart : uint8_t { if_needed, never, always };
 
+struct TileCode;
+
+// Sees the tile code behind each step that may change it, of every form that is tried.
+using StepObserver = std::function<void(const char* step, const TileCode& code)>;
+
 // Working memory of one compiling thread.
 class CompilerScratch {
  public:
@@ -57,6 +63,8 @@ class CompilerScratch {
 
   struct State;
   State& state() { return *state_; }
+
+  void observe(StepObserver observer);
 
  private:
   std::unique_ptr<State> state_;

@@ -13,7 +13,7 @@ import pytest
 import dvm_graph
 from dvm_graph import _core
 from dvm_graph.npu.machine import VARIABLE
-from tests.golden_cases import LISTINGS, model
+from tests.golden_cases import LISTINGS, STEPS, model
 
 BASELINE = "x86-64"
 DEVICE = dvm_graph.Options(simd=BASELINE, cores=2, local_bytes=16 << 10)
@@ -31,3 +31,15 @@ def test_disassembly(
     head = ", ".join(f"{dim} = {extent}" for dim, extent in dims.items())
     kernels = "".join(map(str, listings))
     check_golden(f"disassembly/{name}.txt", f"; {head}\n{kernels}")
+
+
+@pytest.mark.golden
+@pytest.mark.skipif(BASELINE not in _core.simd_levels(), reason="another processor's bytecode")
+@pytest.mark.parametrize("name", STEPS)
+def test_tile_code(
+    name: str, check_golden: Callable[[str, str], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What each step of the run-time compiler leaves to the next."""
+    monkeypatch.setenv(VARIABLE, "zen4")
+    listings = dvm_graph.optimize(model(name), DEVICE).listings(STEPS[name], steps=True)
+    check_golden(f"tile_code/{name}.txt", "".join(f"; {k.name}\n{k.steps}" for k in listings))

@@ -1,0 +1,65 @@
+#include "vm/tile_loops.h"
+
+#include <cmath>
+
+#include "vm/strips.h"
+
+namespace dvm {
+
+Loops loops_of(const TileInstruction& instruction) {
+  const uint8_t* e = instruction.extents;
+  return is_reduction(instruction) ? Loops{0, e[0], e[1]} : Loops{e[0], e[1], e[2]};
+}
+
+bool names(const TileOperand& operand, int32_t buffer) {
+  return operand.space == Space::local && operand.index == buffer;
+}
+
+bool reads(const TileInstruction& instruction, int32_t buffer) {
+  for (int k = 1; k < instruction.operand_count; ++k) {
+    if (names(instruction.operands[k], buffer)) return true;
+  }
+  return false;
+}
+
+void read_instead(TileInstruction& instruction, int32_t buffer, int32_t other) {
+  for (int k = 1; k < instruction.operand_count; ++k) {
+    if (names(instruction.operands[k], buffer)) instruction.operands[k].index = other;
+  }
+}
+
+ExtentRegister extent_of(const TileCode& code, uint8_t e) {
+  return e == 0 ? ExtentRegister{1, -1} : code.extents[e - 1];
+}
+
+int64_t least_row(const Target& target) {
+  return std::lround(target.costs.in_vector_elements(target.costs.pass_start) / 2);
+}
+
+bool splits(const TileCode& code, const TileInstruction& instruction, const Loops& loops,
+            int64_t least_row) {
+  const ExtentRegister whole = extent_of(code, instruction.extents[2]);
+  const ExtentRegister outer = extent_of(code, loops.outer), middle = extent_of(code, loops.middle),
+                       inner = extent_of(code, loops.inner);
+  if (inner.dim >= 0 || inner.multiplier < least_row) return false;
+  if (loops.outer != 0 && middle.dim >= 0) return false;
+  const int dim = loops.outer != 0 ? outer.dim : middle.dim;
+  if (whole.dim != dim) return false;
+  if (int64_t{whole.multiplier} !=
+      int64_t{outer.multiplier} * middle.multiplier * inner.multiplier) {
+    return false;
+  }
+  for (int k = 0; k < instruction.operand_count; ++k) {
+    if (instruction.operands[k].inner != 0 && instruction.operands[k].inner != 1) return false;
+  }
+  return true;
+}
+
+bool may_join(const TileCode& code) {
+  for (size_t i = 1; i < code.instructions.size(); ++i) {
+    if (joins(code.instructions[i - 1]) && joins(code.instructions[i])) return true;
+  }
+  return false;
+}
+
+}  // namespace dvm

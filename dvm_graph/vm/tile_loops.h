@@ -1,0 +1,42 @@
+// The loops that tile instructions run over, and who reads what of whom: what passes over tile code
+// ask.
+#pragma once
+
+#include <cstdint>
+
+#include "vm/target.h"
+#include "vm/tile_code.h"
+
+namespace dvm {
+
+// Extent registers of the loops of a group, outer to inner.
+struct Loops {
+  uint8_t outer, middle, inner;
+
+  bool operator==(const Loops&) const = default;
+  bool flat() const { return outer == 0 && middle == 0; }
+};
+
+Loops loops_of(const TileInstruction& instruction);
+
+bool names(const TileOperand& operand, int32_t buffer);
+bool reads(const TileInstruction& instruction, int32_t buffer);
+// Makes it read another buffer in this one's place.
+void read_instead(TileInstruction& instruction, int32_t buffer, int32_t other);
+
+// What a number in TileInstruction::extents stands for.
+ExtentRegister extent_of(const TileCode& code, uint8_t e);
+
+// Whether there are neighbours that may run together (strips.h); else there is nothing to join, nor
+// to prepare for it.
+bool may_join(const TileCode& code);
+
+// Elements of the shortest rows that a flat instruction is split into to join others. Shorter ones
+// are worse than another pass: what a pass saves of one is half of what it costs.
+int64_t least_row(const Target& target);
+
+// A flat instruction can run over these loops as well, and their rows are long enough.
+bool splits(const TileCode& code, const TileInstruction& instruction, const Loops& loops,
+            int64_t least_row);
+
+}  // namespace dvm
