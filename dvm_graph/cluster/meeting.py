@@ -36,9 +36,15 @@ class GroupMeeting:
     """Iteration spaces after `merge_spaces`."""
     guards: list[tuple[Dim, Dim]] = field(default_factory=list)
     _detour: str | None = None
+    _edges: list[tuple[Value, Node, int]] | None = None
 
     def edges(self) -> list[tuple[Value, Node, int]]:
-        """Values of the producer and where the consumer uses them."""
+        """Values of the producer and where the consumer uses them: neither changes while they meet."""
+        if self._edges is None:
+            self._edges = self._find_edges()
+        return self._edges
+
+    def _find_edges(self) -> list[tuple[Value, Node, int]]:
         producer, consumer = self.producer, self.consumer
         values = (
             [v for v in producer.results if v in consumer.inputs]

@@ -152,6 +152,8 @@ class Graph:
         self._nodes: dict[Node, None] = {}
         self._users: dict[Value, dict[Node, int]] = {}
         """How often each node uses a value."""
+        self._sorted: list[Node] | None = None
+        """`sorted_nodes`, until something changes."""
         self._names: set[str] = set()
         self._counter = 0
 
@@ -174,6 +176,11 @@ class Graph:
         Raises:
             CompileError: the graph has a cycle.
         """
+        if self._sorted is None:
+            self._sorted = self._sort()
+        return list(self._sorted)
+
+    def _sort(self) -> list[Node]:
         order = {node: index for index, node in enumerate(self._nodes)}
         if self._stands_in_order(order):
             return list(order)
@@ -290,6 +297,7 @@ class Graph:
 
     def add(self, node: Node) -> Node:
         """Inserts a node whose operands exist already."""
+        self._sorted = None
         self._nodes[node] = None
         self._names.add(node.name)
         for result in node.outputs:
@@ -303,9 +311,11 @@ class Graph:
         """Removes a node none of whose results is used."""
         for value in node.inputs:
             self._unlink(value, node)
+        self._sorted = None
         del self._nodes[node]
 
     def set_inputs(self, node: Node, inputs: Sequence[Value | None]) -> None:
+        self._sorted = None
         for value in node.inputs:
             self._unlink(value, node)
         node.inputs = tuple(inputs)
