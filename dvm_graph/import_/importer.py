@@ -39,6 +39,7 @@ from dvm_graph.import_.loading import (
     load_model,
     own_version,
 )
+from dvm_graph.import_.metadata import NodeMetadata
 from dvm_graph.import_.normalize_opset import normalize
 from dvm_graph.import_.schemas import Signature, signature
 from dvm_graph.import_.tensors import (
@@ -311,6 +312,7 @@ class Importer:
         operands = [self._operand(scope, name, where) for name in proto.input]
         attrs = read_attributes(proto, where, schema, self._external)
         regions, captured = self._import_regions(scope, proto, attrs)
+        source = proto.SerializeToString()
         node = Node(
             name=scope.graph.unique_name(self._provenance.prefix + (proto.name or proto.op_type)),
             op=proto.op_type,
@@ -324,9 +326,8 @@ class Importer:
             version=version,
             origin=self._provenance.origin
             or (proto.name or f"{proto.op_type}:{_first_output(proto)}",),
-            metadata=self._provenance.metadata
-            or {entry.key: entry.value for entry in proto.metadata_props},
-            source=proto.SerializeToString(),
+            metadata=self._provenance.metadata or NodeMetadata(source),
+            source=source,
             regions=regions,
         )
         finish_node(scope.graph, node, schema)

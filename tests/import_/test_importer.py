@@ -381,3 +381,14 @@ def test_import_is_deterministic() -> None:
     first, second = (import_onnx(TINY[0], Options(), Symbols()) for _ in range(2))
     assert all_names(first) == all_names(second)
     assert [node.name for node in first.nodes] == [node.name for node in second.nodes]
+
+
+def test_metadata_of_nodes_that_is_no_text() -> None:
+    """Only reports read it: it refuses no model."""
+    node = onnx.NodeProto(op_type="Sin", input=["x"], output=["y"], name="sin")
+    node.metadata_props.add(key="layer", value="abc")
+    x, y = (helper.make_tensor_value_info(name, TensorProto.FLOAT, [2]) for name in "xy")
+    graph = helper.make_graph([node], "g", [x], [y])
+    data = helper.make_model(graph).SerializeToString().replace(b"abc", b"a\xffc")
+    (imported,) = import_onnx(data, Options(), Symbols()).nodes
+    assert imported.metadata == {"layer": "a\N{REPLACEMENT CHARACTER}c"}
