@@ -3,7 +3,6 @@
 PYTHON ?= python3
 JOBS ?= 2
 
-COMMA := ,
 VENV := .venv
 RUN := $(VENV)/bin/python
 PIP := $(RUN) -m pip --disable-pip-version-check install --quiet
@@ -76,7 +75,8 @@ test-cpp: $(VENV)/.package ## Run the tests of the C++ rooms.
 	$(call cpp-tests,build/cpp,)
 
 sanitize: $(VENV)/.native ## Run the tests of the C++ rooms under the sanitizers, with this machine's units.
-	$(call cpp-tests,build/sanitize-address,-DDVM_LEVELS=native -DDVM_SANITIZE=address$(COMMA)undefined)
+	$(call cpp-tests,build/sanitize-address,-DDVM_LEVELS=native -DDVM_SANITIZE=address)
+	$(call cpp-tests,build/sanitize-undefined,-DDVM_LEVELS=native -DDVM_SANITIZE=undefined)
 	$(call cpp-tests,build/sanitize-thread,-DDVM_LEVELS=native -DDVM_SANITIZE=thread)
 
 clean: ## Remove the environment and everything built, exported base models too.
