@@ -153,11 +153,15 @@ int32_t CubeProblem::only_user(int32_t node) const {
   return user;
 }
 
-// Rows of the product's elements, as they are.
+// Rows of elements as the cube unit reads and writes them.
 bool CubeProblem::rows_in_place(int32_t node) const {
   const NormalAccess& access = access_of(node);
-  return plan_.nodes[node].axes == plan_.nodes[outer_.node].axes && access.storage == dtype_ &&
-         (access.strides[plan_.n_axis] == 1 || blocks_.n == 1);
+  return access.storage == dtype_ && (access.strides[plan_.n_axis] == 1 || blocks_.n == 1);
+}
+
+// With an element for each of the product's; else, a bias has one row for all.
+bool CubeProblem::has_all_elements(int32_t node) const {
+  return plan_.nodes[node].axes == plan_.nodes[outer_.node].axes;
 }
 
 // What the product is added to, if the cube unit can do so; else -1.
@@ -166,7 +170,9 @@ int32_t CubeProblem::addend_of(int32_t sum) const {
   const auto& inputs = plan_.nodes[sum].inputs;
   const int32_t addend = inputs[0] == outer_.node ? inputs[1] : inputs[0];
   if (plan_.nodes[addend].op != PlanOp::load_ || !rows_in_place(addend)) return -1;
-  return only_user(addend) == sum ? addend : -1;  // the sum may lie where it does, and comes first
+  if (plan_.nodes[addend].axes == bit(plan_.n_axis)) return addend;
+  // The sum may lie where it does, and comes first.
+  return has_all_elements(addend) && only_user(addend) == sum ? addend : -1;
 }
 
 // Instructions over columns of the product up to a node. What the cube unit stores would come
@@ -214,9 +220,10 @@ void CubeProblem::find_finish() {
     finish.nodes++;
   }
   if (finish.nodes == 0 || finish.nodes < vector_nodes_until(finish.node)) return;
-  if (finish.addend >= 0) {
+  if (finish.addend >= 0 && has_all_elements(finish.addend)) {
     const int32_t store = only_user(finish.node);
-    if (store < 0 || plan_.nodes[store].op != PlanOp::store_ || !rows_in_place(store)) return;
+    if (store < 0 || plan_.nodes[store].op != PlanOp::store_) return;
+    if (!rows_in_place(store) || !has_all_elements(store)) return;
   }
   finish.low = immediate_bits(dtype_, low, 0);
   finish.high = immediate_bits(dtype_, high, 0);

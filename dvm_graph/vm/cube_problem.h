@@ -21,7 +21,7 @@ struct Product {
 };
 
 // What the cube unit makes of the outer product in passing: its sum with as many elements that are
-// loaded, within bounds.
+// loaded, or with a row of them, within bounds.
 struct Finish {
   int nodes = 0;               // behind the product that are no instructions of their own
   int32_t node = -1;           // the last of them; the product where there are none
@@ -65,6 +65,7 @@ class CubeProblem {
   int32_t only_user(int32_t node) const;
   int32_t addend_of(int32_t sum) const;
   bool rows_in_place(int32_t node) const;
+  bool has_all_elements(int32_t node) const;
   int vector_nodes_until(int32_t last) const;
   void find_finish();
   bool describe_vector_nodes();

@@ -68,6 +68,22 @@ DVM_INLINE int64_t first_number(const Tile<const std::byte>& numbers) {
 
 // ---- patches
 
+// A piece of a patch, whose elements are neighbours in memory: so many whole vectors and what is
+// left, or any number (kAnyLength).
+constexpr int kAnyLength = -1;
+
+template <int Vectors, class R, class S>
+DVM_INLINE void copy_piece(R* to, const S* from, int64_t length) {
+  if constexpr (Vectors == kAnyLength) {
+    convert_row(to, from, length);
+  } else {
+    using V = Full<R>;
+    constexpr int64_t kWhole = Vectors * kLanes<R>;
+    for (int64_t i = 0; i < kWhole; i += kLanes<R>) store(to + i, load<V>(from + i));
+    store_partial(to + kWhole, load_partial<V>(from + kWhole, length - kWhole), length - kWhole);
+  }
+}
+
 // Elements [begin, end) of one kernel row of a patch, where taps are neighbours in memory.
 template <class R, class S>
 DVM_INLINE void pack_neighbours(R* to, const S* row, const Window& w, int64_t first_x,
@@ -83,17 +99,106 @@ DVM_INLINE void pack_neighbours(R* to, const S* row, const Window& w, int64_t fi
 template <class R, class S>
 DVM_INLINE void pack_taps(R* to, const S* row, const Window& w, int64_t first_x, int64_t begin,
                           int64_t end) {
-  for (int64_t at = begin; at < end;) {
-    const int64_t tap = at / w.channels, channel = at % w.channels;
-    const int64_t count = lesser<int64_t>(w.channels - channel, end - at);
-    const int64_t x = first_x + tap * w.dilation_width;
+  int64_t x = first_x, channel = begin;
+  if (begin > 0) {
+    x += begin / w.channels * w.dilation_width;
+    channel = begin % w.channels;
+  }
+  for (int64_t left = end - begin; left > 0; x += w.dilation_width, channel = 0) {
+    const int64_t count = lesser<int64_t>(w.channels - channel, left);
     if (x < 0 || x >= w.width) {
       fill_row(to, count, R{});
     } else {
       convert_row(to, row + x * w.pixel + channel, count);
     }
     to += count;
-    at += count;
+    left -= count;
+  }
+}
+
+// What the patches of an instruction have in common.
+template <class R, class S>
+struct Patches {
+  const S* images;
+  const Window& w;
+  int64_t elements;  // of each, from w.first on
+  int64_t kernel_row, image_row;
+  bool neighbours;         // taps of a kernel row are
+  int64_t pieces, length;  // of a kernel row
+  bool whole_rows;         // elements are those of whole kernel rows
+
+  Patches(const S* at, const Window& window, int64_t count)
+      : images(at),
+        w(window),
+        elements(count),
+        kernel_row(int64_t{w.kernel_width} * w.channels),
+        image_row(int64_t{w.width} * w.pixel),
+        neighbours(w.dilation_width == 1 && w.pixel == w.channels),
+        pieces(neighbours ? 1 : w.kernel_width),
+        length(neighbours ? kernel_row : w.channels),
+        whole_rows(w.first % kernel_row == 0 && count % kernel_row == 0) {}
+
+  template <int Vectors>
+  DVM_INLINE void pack(R* to, const Position& at) const {
+    const S* image = images + at.image * w.height * image_row;
+    const int64_t first_y = at.y * w.stride_height - w.pad_top;
+    const int64_t first_x = at.x * w.stride_width - w.pad_left;
+    if (whole_rows && inside(first_y, w.kernel_height, w.dilation_height, w.height) &&
+        inside(first_x, w.kernel_width, w.dilation_width, w.width)) {
+      pack_inside<Vectors>(to, image + first_y * image_row + first_x * w.pixel);
+    } else {
+      pack_at_border(to, image, first_y, first_x);
+    }
+  }
+
+ private:
+  DVM_INLINE static bool inside(int64_t first, int64_t kernel, int64_t dilation, int64_t extent) {
+    return first >= 0 && first + (kernel - 1) * dilation < extent;
+  }
+
+  // All taps of the window, the first of which lies at `from`, are inside the image.
+  template <int Vectors>
+  DVM_INLINE void pack_inside(R* to, const S* from) const {
+    const int64_t step = int64_t{w.dilation_width} * w.pixel;
+    const int64_t down = w.dilation_height * image_row;
+    from += w.first / kernel_row * down;
+    for (int64_t left = elements; left > 0; left -= kernel_row, from += down) {
+      const S* piece = from;
+      for (int64_t i = 0; i < pieces; i++, piece += step, to += length)
+        copy_piece<Vectors>(to, piece, length);
+    }
+  }
+
+  void pack_at_border(R* to, const S* image, int64_t first_y, int64_t first_x) const {
+    int64_t kernel_y = w.first / kernel_row, begin = w.first % kernel_row;
+    for (int64_t left = elements; left > 0; kernel_y++, begin = 0) {
+      const int64_t end = lesser(kernel_row, begin + left);
+      const int64_t y = first_y + kernel_y * w.dilation_height;
+      if (y < 0 || y >= w.height) {
+        fill_row(to, end - begin, R{});
+      } else if (neighbours) {
+        pack_neighbours(to, image + y * image_row, w, first_x, begin, end);
+      } else {
+        pack_taps(to, image + y * image_row, w, first_x, begin, end);
+      }
+      to += end - begin;
+      left -= end - begin;
+    }
+  }
+};
+
+template <int Vectors, class R, class S>
+void pack_patches(const Patches<R, S>& patches, const Tile<R>& to, int64_t count,
+                  const Tile<const std::byte>& numbers) {
+  Position at(patches.w, first_number(numbers));
+  for (int64_t m = 0; m < count; m++) {
+    if (m > 0) {
+      if (numbers.middle == 1)
+        at.advance(patches.w);
+      else
+        at = Position(patches.w, first_number(numbers) + m * numbers.middle);
+    }
+    patches.template pack<Vectors>(to.at + m * to.middle, at);
   }
 }
 
@@ -102,39 +207,14 @@ void pack_patches_handler(Core& core, const uint64_t* words) {
   const Extents e = extents_of(core, words);
   if (e.empty()) return;
   const Tile<R> to = tile_at<R>(core, words + 1);
-  const S* images = tile_at<const S>(core, words + 3).at;
   const Tile<const std::byte> numbers = numbers_at(core, words);
   const Window w = window_at(words, 3);
-  const int64_t kernel_row = int64_t{w.kernel_width} * w.channels;
-  const int64_t image_row = int64_t{w.width} * w.pixel;
-  const bool neighbours = w.dilation_width == 1 && w.pixel == w.channels;
-  Position at(w, first_number(numbers));
-  for (int64_t m = 0; m < e.middle; m++) {
-    if (m > 0) {
-      if (numbers.middle == 1)
-        at.advance(w);
-      else
-        at = Position(w, first_number(numbers) + m * numbers.middle);
-    }
-    R* row = to.at + m * to.middle;
-    const S* image = images + at.image * w.height * image_row;
-    const int64_t first_y = at.y * w.stride_height - w.pad_top;
-    const int64_t first_x = at.x * w.stride_width - w.pad_left;
-    int64_t kernel_y = w.first / kernel_row, begin = w.first % kernel_row;
-    for (int64_t left = e.inner; left > 0; kernel_y++, begin = 0) {
-      const int64_t end = lesser(kernel_row, begin + left);
-      const int64_t y = first_y + kernel_y * w.dilation_height;
-      if (y < 0 || y >= w.height) {
-        fill_row(row, end - begin, R{});
-      } else if (neighbours) {
-        pack_neighbours(row, image + y * image_row, w, first_x, begin, end);
-      } else {
-        pack_taps(row, image + y * image_row, w, first_x, begin, end);
-      }
-      row += end - begin;
-      left -= end - begin;
-    }
+  const Patches<R, S> patches(tile_at<const S>(core, words + 3).at, w, e.inner);
+  if constexpr (std::is_same_v<R, S>) {
+    if (patches.length <= kLanes<R>) return pack_patches<0>(patches, to, e.middle, numbers);
+    if (patches.length <= 2 * kLanes<R>) return pack_patches<1>(patches, to, e.middle, numbers);
   }
+  pack_patches<kAnyLength>(patches, to, e.middle, numbers);
 }
 
 // ---- pooling and depth-wise convolution
