@@ -22,7 +22,7 @@ from dvm_graph.cluster.node_axes import WINDOWS, shape_of
 from dvm_graph.errors import CompileError, UnsupportedError
 from dvm_graph.ir import OPERATORS, RELAYOUTS, STRIDED, Dim, DType, Kind, Node, Value
 from dvm_graph.ir.operators import MAX_AXES
-from dvm_graph.kernels.operands import Address, Extent, pack
+from dvm_graph.kernels.operands import Address, Extent, Packed, pack
 from dvm_graph.kernels.plan import (
     NO_SLOT,
     Access,
@@ -435,28 +435,35 @@ class _Lowering:
             return self._at[value]
         atoms = [atom for axis in layout for atom in axis]
         address = self._address(node, index)
-        panels = self._panels(node, address) if index == 1 else None
-        if panels is None:
-            return self._load(address, value.dtype, atoms)
-        access = self._access(panels, packed=True)
-        return self._emit(
-            PlanNode(
-                "load", value.dtype.register, self._mask(atoms), access=self._add_access(access)
-            )
-        )
+        packed = self._packed(node, address) if index == 1 else None
+        few = packed is not None and packed.panels.are_columns
+        if packed is not None and not (few and address.source.dtype is value.dtype.register):
+            buffer = self._values.panels(packed.panels, address.source)
+            panels = Address(address.source, buffer, 0, packed.strides)
+            access = self._add_access(self._access(panels, packed=True))
+            dtype = value.dtype.register
+            return self._emit(PlanNode("load", dtype, self._mask(atoms), access=access))
+        if packed is not None:
+            address = self._columns(node, address.source, packed)
+        return self._load(address, value.dtype, atoms)
 
-    def _panels(self, product: Node, address: Address) -> Address | None:
-        """Where the packed form of a constant B operand lies, if it has one."""
+    def _packed(self, product: Node, address: Address) -> Packed | None:
+        """The packed form of a constant B operand, if it has one."""
         if not address.source.is_constant:
             return None
-        (n,), k = self._space.resolve(self._axes[product].result[-1]), self._contracted(product)
+        n, k = self._column(product), self._contracted(product)
         pairs = self._rounded(product)
-        packed = pack(address, self._domain, k, n, self._number_of, self._values.number, pairs)
-        if packed is None:
-            return None
-        return Address(
-            address.source, self._values.panels(packed.panels, address.source), 0, packed.strides
-        )
+        return pack(address, self._domain, k, n, self._number_of, self._values.number, pairs)
+
+    def _columns(self, product: Node, source: Value, packed: Packed) -> Address:
+        """Where a constant B operand lies column by column."""
+        steps = {self._column(product): packed.panels.k, self._contracted(product): 1}
+        buffer = self._values.columns(packed.panels, source)
+        return Address(source, buffer, 0, packed.strides | steps)
+
+    def _column(self, product: Node) -> Atom:
+        (n,) = self._space.resolve(self._axes[product].result[-1])
+        return n
 
     def _number_of(self, dim: Dim | Extent) -> int | None:
         """The number that a dim, or the extent of an atom, is."""

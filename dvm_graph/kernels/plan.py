@@ -148,6 +148,12 @@ class Storage(enum.Enum):
     """Result of a vendor operator: memory of onnxruntime."""
 
 
+FEW_COLUMNS = 4
+"""Of a constant B whose columns cube units multiply by dot products."""
+LEAST_DEPTH = 16
+"""Of k for each of them: adding up the lanes takes time, too."""
+
+
 @dataclass(frozen=True, slots=True)
 class Panels:
     """The constant that a PANELS value packs: B[batch, k, n] seen through strides in elements."""
@@ -160,6 +166,12 @@ class Panels:
     offset: int = 0
     pairs: bool = False
     """As bf16, two steps of k side by side (vm/panels.h)."""
+
+    @property
+    def are_columns(self) -> bool:
+        """Few and long columns, which are multiplied by dot products: panels would be padding for the most part."""
+        few = 0 < self.n <= FEW_COLUMNS and self.k >= LEAST_DEPTH * self.n
+        return few and not self.pairs
 
 
 @dataclass(frozen=True, slots=True)

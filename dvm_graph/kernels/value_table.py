@@ -10,6 +10,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import numpy as np
+from numpy.lib.stride_tricks import as_strided
+
 from dvm_graph.cluster import Schedule
 from dvm_graph.errors import CompileError
 from dvm_graph.ir import Dim, DType, Value
@@ -46,6 +49,7 @@ class ValueTable:
         self._outputs = set(schedule.graph.outputs)
         self._numbers: dict[Value, int] = {}
         self._panels: dict[Panels, int] = {}
+        self._columns: dict[Panels, int] = {}
         self._parts: dict[Value, tuple[Value, int, Dim]] = {}
         for node in schedule.joins:
             axis: int = node.attrs["axis"]
@@ -89,6 +93,18 @@ class ValueTable:
                 panels,
             )
             known = self._panels[panels] = self._append(value)
+        return known
+
+    def columns(self, panels: Panels, source: Value) -> int:
+        """The buffer of a constant matrix operand, transposed: [batch, n, k]."""
+        known = self._columns.get(panels)
+        if known is None:
+            shape = (panels.batch, panels.n, panels.k)
+            batch, k, n = (step * source.dtype.itemsize for step in panels.strides)
+            flat = np.asarray(source.data).reshape(-1)[panels.offset :]
+            data = np.ascontiguousarray(as_strided(flat, shape, (batch, n, k), writeable=False))
+            name = f"{source.name}.columns"
+            known = self._columns[panels] = self._add(Value(name, source.dtype, shape, data))
         return known
 
     def _add(self, value: Value) -> int:

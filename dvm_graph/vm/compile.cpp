@@ -70,14 +70,15 @@ class Compilation {
   Compilation(const Target& target, CompilerScratch::State& scratch, CompiledKernel& out)
       : target_(target), scratch_(scratch), out_(out) {}
 
-  bool vector_kernel() {
+  CompileStatus vector_kernel(bool has_fallback) {
     const NormalPlan& plan = scratch_.plan;
     const LiveBytes live = peak_live_bytes(plan, target_);
+    if (has_fallback && prefers_fallback(live)) return CompileStatus::costs_more;
     if (split_reduction(plan, target_, live, scratch_.split)) {
-      if (split_kernel(live)) return true;
+      if (split_kernel(live)) return CompileStatus::ok;
       out_.clear();
     }
-    return stage(plan, live, {});
+    return stage(plan, live, {}) ? CompileStatus::ok : CompileStatus::does_not_fit;
   }
 
   CompileStatus cube_kernel() {
@@ -103,6 +104,14 @@ class Compilation {
   }
 
  private:
+  bool prefers_fallback(const LiveBytes& live) {
+    const NormalPlan& plan = scratch_.plan;
+    if (plan.reduced_axes() == 0) return false;
+    scratch_.code.clear();
+    return tile_whole(plan, target_, {live, 1, {}}, scratch_.code) &&
+           reads_across(plan, target_, scratch_.code);
+  }
+
   bool alone(const NormalPlan& plan) {
     if (plan.kind != KernelKind::vector) return product_alone(plan);
     if (stage(plan, peak_live_bytes(plan, target_), {})) return true;
@@ -319,8 +328,8 @@ CompileStatus compile_kernel(const KernelPlan& plan, const int64_t* dims, const 
     status = CompileStatus::does_not_fit;
   } else if (state.plan.kind != KernelKind::vector) {
     status = compilation.cube_kernel();
-  } else if (!compilation.vector_kernel()) {
-    status = CompileStatus::does_not_fit;
+  } else {
+    status = compilation.vector_kernel(apart == Apart::never);
   }
   if (status == CompileStatus::does_not_fit && apart != Apart::never) {
     status = compilation.apart();

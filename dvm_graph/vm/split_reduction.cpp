@@ -37,7 +37,9 @@ class Splitter {
     for (int axis = 0; axis < plan_.rank; ++axis) {
       work *= plan_.extents[axis];
       if (!(reduced & bit(axis))) {
-        points *= axis + 1 == plan_.rank ? ceil_div(plan_.extents[axis], run) : plan_.extents[axis];
+        const bool inner = axis + 1 == plan_.rank;
+        points *= inner ? ceil_div(plan_.extents[axis], run) : plan_.extents[axis];
+        if (inner) row *= std::min(plan_.extents[axis], run);
       } else if (axis != axis_) {
         row *= plan_.extents[axis];
       }

@@ -396,6 +396,21 @@ bool tile_whole(const NormalPlan& plan, const Target& target, const TilingReques
   return Tiler(plan, target, request, code).whole();
 }
 
+bool reads_across(const NormalPlan& plan, const Target& target, const TileCode& code) {
+  const uint32_t reduced = plan.reduced_axes();
+  if (reduced == 0 || can_chunk(plan, reduced)) return false;  // rows are not held
+  for (const NormalNode& node : plan.nodes) {
+    if (node.op != PlanOp::load_ || !(node.axes & reduced)) continue;
+    const NormalAccess& access = plan.accesses[node.access];
+    for (int axis = 0; axis < plan.rank; ++axis) {
+      if (access.strides[axis] != 1 || reduced & bit(axis)) continue;
+      const TileAxis& a = code.space.axes[axis];
+      if (a.tile < a.whole && a.tile * access.element_bytes < target.line_bytes) return true;
+    }
+  }
+  return false;
+}
+
 uint32_t tile_least(const NormalPlan& plan, int64_t elements, TileCode& code) {
   int order[kMaxDomainRank];
   std::iota(order, order + plan.rank, 0);

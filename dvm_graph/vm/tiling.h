@@ -42,6 +42,11 @@ struct TilingRequest {
 bool tile_whole(const NormalPlan& plan, const Target& target, const TilingRequest& request,
                 TileCode& code);
 
+// Whether tiles of `code` hold rows whose neighbours lie across them in memory, and are so narrow
+// that each element comes with a line of its own, there and back: kernels that pass over memory in
+// its own order, once for each reduction, are faster.
+bool reads_across(const NormalPlan& plan, const Target& target, const TileCode& code);
+
 // Fills code.space, code.grid and code.chunk_dim for chunks over reduced axes; returns those axes,
 // or 0 where the plan cannot be chunked.
 uint32_t tile_chunks(const NormalPlan& plan, const Target& target, const TilingRequest& request,

@@ -105,6 +105,39 @@ def test_drawn_convolutions(seed: int) -> None:
     check(model, shapes, terms=inputs * int(np.prod(kernel)))
 
 
+@pytest.mark.parametrize(
+    ("outputs", "kernel", "attrs", "size"),
+    [
+        pytest.param(16, (3, 3), {"pads": [1, 1, 1, 1]}, (24, 56), id="padded"),
+        pytest.param(16, (3, 3), {"pads": [0, 2, 1, 0]}, (27, 60), id="unevenly padded"),
+        pytest.param(5, (5, 3), {"strides": [2, 1]}, (61, 70), id="strided rows"),
+        pytest.param(
+            24, (3, 5), {"strides": [1, 2], "pads": [1, 2, 1, 2]}, (32, 113), id="columns"
+        ),
+        pytest.param(
+            16, (3, 3), {"dilations": [2, 1], "pads": [2, 1, 2, 1]}, (24, 56), id="far rows"
+        ),
+        pytest.param(
+            8, (2, 3), {"dilations": [1, 3], "pads": [0, 3, 1, 3]}, (24, 64), id="far taps"
+        ),
+        pytest.param(3, (9, 9), {"pads": [4, 4, 4, 4]}, (20, 64), id="dot products"),
+        pytest.param(16, (1, 7), {"pads": [0, 3, 0, 3]}, (1, 300), id="one row"),
+    ],
+)
+def test_windows_are_read_where_they_lie(
+    outputs: int, kernel: tuple[int, int], attrs: dict[str, Any], size: tuple[int, int]
+) -> None:
+    """Tiles of whole output rows over a copy of the image, instead of patches."""
+    generator = np.random.default_rng(outputs)
+    inputs = 72  # taps that are no neighbours are runs of k of their own: long enough
+    weights = [weights_of(generator, outputs, inputs, *kernel), weights_of(generator, outputs)]
+    model = one_node("Conv", 4, inputs, attrs, weights)
+    check(model, [(2, inputs, *size), (1, inputs, *size)], inputs * kernel[0] * kernel[1])
+    dims = {"batch": 2, "height": size[0], "width": size[1]}
+    listings = "".join(map(str, dvm_graph.optimize(model).listings(dims)))
+    assert "d_pack_patches_f32 [1,1," in listings
+
+
 @pytest.mark.parametrize("pads", [[0, 0, 1, 2], [1, 0, 0, 0], [0, 2, 0, 0]])
 def test_pads_around_single_taps(pads: list[int]) -> None:
     weights = weights_of(np.random.default_rng(0), 5, 3, 1, 1)
@@ -419,3 +452,35 @@ def test_sizes_of_pools_read_as_arithmetic() -> None:
     (_, height), (_, width) = dvm_graph.optimize(model).report().aliases
     assert height == "Max((height//2), Min(1, height))"
     assert width == "Max((width//3), Min(1, width))"
+
+
+def test_norms_over_images_pass_in_their_order() -> None:
+    """Rows of a channel lie across a channels-last image: separate kernels pass over it instead of one that gathers."""
+    generator = np.random.default_rng(3)
+    first, last = weights_of(generator, 24, 3, 1, 1), weights_of(generator, 24, 24, 1, 1)
+    scale, shift = weights_of(generator, 24), weights_of(generator, 24)
+    constants = {"w": first, "scale": scale, "shift": shift, "v": last}
+    graph = helper.make_graph(
+        [
+            helper.make_node("Conv", ["x", "w"], ["a"]),
+            helper.make_node("InstanceNormalization", ["a", "scale", "shift"], ["b"], name="norm"),
+            helper.make_node("Relu", ["b"], ["c"]),
+            helper.make_node("Conv", ["c", "v"], ["y"]),
+        ],
+        "g",
+        [
+            helper.make_tensor_value_info(
+                "x", onnx.TensorProto.FLOAT, ["batch", 3, "height", "width"]
+            )
+        ],
+        [helper.make_tensor_value_info("y", onnx.TensorProto.FLOAT, None)],
+        [numpy_helper.from_array(array, name) for name, array in constants.items()],
+    )
+    model = helper.make_model(graph, ir_version=10, opset_imports=[helper.make_opsetid("", 22)])
+    check(model, [(2, 3, 90, 110), (1, 3, 130, 90), (3, 3, 4, 5)], 90 * 110)
+    compiled = dvm_graph.optimize(model)
+    large, small = (
+        "".join(map(str, compiled.listings({"batch": 1, "height": extent, "width": extent})))
+        for extent in (100, 4)
+    )
+    assert "in place of" in large and "in place of" not in small

@@ -121,18 +121,16 @@ DVM_INLINE void multiply_dots(const Matmul<T>& x) {
 
 template <class T, int Rows>
 [[gnu::noinline]] void multiply_dot_rows(Matmul<T> x, int64_t columns) {
-  for (; columns >= kDots; columns -= kDots) {
-    multiply_dots<T, Rows, kDots>(x);
-    x.b += kDots * x.b_column;
-    x.c += kDots;
-    x.from += kDots;
-  }
-  for (; columns > 0; columns--) {
-    multiply_dots<T, Rows, 1>(x);
-    x.b += x.b_column;
-    x.c++;
-    x.from++;
-  }
+  const auto take = [&]<int Columns>(std::integral_constant<int, Columns>) DVM_LAMBDA_INLINE {
+    multiply_dots<T, Rows, Columns>(x);
+    x.b += Columns * x.b_column;
+    x.c += Columns;
+    x.from += Columns;
+  };
+  for (; columns >= kDots; columns -= kDots) take(std::integral_constant<int, kDots>{});
+  if (columns == 3) take(std::integral_constant<int, 3>{});
+  if (columns == 2) take(std::integral_constant<int, 2>{});
+  if (columns == 1) take(std::integral_constant<int, 1>{});
 }
 
 template <class T>
