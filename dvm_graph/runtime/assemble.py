@@ -8,7 +8,7 @@ No decisions are made: the plan is handed over as it is.
 from __future__ import annotations
 
 import operator
-from collections.abc import Generator, Iterable, Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from itertools import count
 from typing import TYPE_CHECKING, Any
 
@@ -24,6 +24,7 @@ from dvm_graph.kernels.plan import (
     KernelPlan,
     LaunchStep,
     ModelPlan,
+    PlanNode,
     PlanValue,
     VendorStep,
 )
@@ -137,6 +138,17 @@ class _Steps:
 
 _NODE_FIELDS = operator.attrgetter(*_core.NODE_FIELDS)
 _ACCESS_FIELDS = operator.attrgetter(*_core.ACCESS_FIELDS)
+_DTYPES = [
+    at for at, name in enumerate(_core.NODE_FIELDS) if "DType" in PlanNode.__annotations__[name]
+]
+
+
+def _node(node: PlanNode) -> _core.Record:
+    """As the core takes it: dtypes by their names, and none by none."""
+    fields: list[Any] = list(_NODE_FIELDS(node))
+    for at in _DTYPES:
+        fields[at] = "" if fields[at] is None else fields[at].short
+    return tuple(fields)
 
 
 def _kernel(plan: KernelPlan) -> Call:
@@ -144,8 +156,8 @@ def _kernel(plan: KernelPlan) -> Call:
         plan.name,
         plan.kind.value,
         plan.extents,
-        [_record(_NODE_FIELDS(node)) for node in plan.nodes],
-        [_record(_ACCESS_FIELDS(access)) for access in plan.accesses],
+        [_node(node) for node in plan.nodes],
+        [_ACCESS_FIELDS(access) for access in plan.accesses],
         (plan.m_axis, plan.n_axis, plan.k_axis, plan.inner_k_axis),
         plan.weighed,
         plan.origin,
@@ -239,14 +251,6 @@ def _touched_by(call: KernelCall) -> Iterator[int]:
         yield access.value
     for inner in call.fallback:
         yield from _touched_by(inner)
-
-
-def _record(fields: Iterable[Any]) -> _core.Record:
-    """As the core takes them: dtypes by their names, and none by none."""
-    return tuple(
-        field.short if isinstance(field, DType) else "" if field is None else field
-        for field in fields
-    )
 
 
 def _contents(value: Value) -> NDArray[Any]:
