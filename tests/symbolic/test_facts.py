@@ -86,6 +86,7 @@ def test_answers_hold_wherever_the_facts_do(
         assert not samples  # the facts do contradict each other
         return
     pairs = [(value(first, s), value(second, s)) for s in samples]
+    assert facts.same(left, right) == facts.prove_equal(left, right).yes
     _check(facts.prove_equal(left, right), [a == b for a, b in pairs])
     _check(facts.prove_less_equal(left, right), [a <= b for a, b in pairs])
     _check(facts.prove_one(left), [a == 1 for a, _ in pairs])
@@ -117,6 +118,7 @@ def test_answers_without_facts(first: Tree, second: Tree, assignment: Assignment
     except (UndefinedError, ShapeError):
         assume(False)
         raise
+    assert facts.same(left, right) == facts.prove_equal(left, right).yes
     _check(facts.prove_equal(left, right), [a == b])
     _check(facts.prove_less_equal(left, right), [a <= b])
 
