@@ -228,6 +228,37 @@ DVM_INLINE int64_t checked_index(Core& core, int64_t index, int64_t limit) {
   return -1;
 }
 
+// Elements that a row of indices picks, `step` apart from each other beside; returns how many it
+// took before an index that is out of range, or before what no vector instruction gathers.
+template <class R, class S>
+DVM_INLINE int64_t gather_vectors([[maybe_unused]] R* row, [[maybe_unused]] const S* source,
+                                  [[maybe_unused]] int64_t step,
+                                  [[maybe_unused]] const int64_t* indices,
+                                  [[maybe_unused]] int64_t count,
+                                  [[maybe_unused]] int64_t axis_stride,
+                                  [[maybe_unused]] int64_t limit) {
+#if defined(DVM_AVX512)
+  if constexpr (std::is_same_v<R, S> && sizeof(R) == 4) {
+    const __m512i end = _mm512_set1_epi64(limit), scale = _mm512_set1_epi64(axis_stride);
+    const __m512i next = _mm512_set1_epi64(8 * step);
+    __m512i beside =
+        _mm512_mullo_epi64(_mm512_set_epi64(7, 6, 5, 4, 3, 2, 1, 0), _mm512_set1_epi64(step));
+    for (int64_t i = 0; i < count; i += 8) {
+      const auto lanes = static_cast<__mmask8>(lane_mask<8>(lesser<int64_t>(count - i, 8)));
+      __m512i at = _mm512_maskz_loadu_epi64(lanes, indices + i);
+      at = _mm512_mask_add_epi64(at, _mm512_movepi64_mask(at), at, end);
+      if (_mm512_mask_cmpge_epu64_mask(lanes, at, end) != 0) return i;
+      at = _mm512_add_epi64(_mm512_mullo_epi64(at, scale), beside);
+      const __m256 found = _mm512_mask_i64gather_ps(_mm256_setzero_ps(), lanes, at, source, 4);
+      _mm256_mask_storeu_ps(row + i, lanes, found);
+      beside = _mm512_add_epi64(beside, next);
+    }
+    return count;
+  }
+#endif
+  return 0;
+}
+
 template <class S, class R>
 void gather_handler(Core& core, const uint64_t* words) {
   const Extents e = extents_of(core, words);
@@ -252,7 +283,11 @@ void gather_handler(Core& core, const uint64_t* words) {
           for (int64_t i = 0; i < e.inner; i++)
             row[i * to.inner] = convert_one<R>(start[i * from.inner]);
       } else {
-        for (int64_t i = 0; i < e.inner; i++) {
+        const bool rows = to.inner == 1 && index.inner == 1;
+        int64_t i =
+            rows ? gather_vectors(row, source, from.inner, indices, e.inner, axis_stride, limit)
+                 : 0;
+        for (; i < e.inner; i++) {
           const int64_t at = checked_index(core, indices[i * index.inner], limit);
           if (at < 0) return;
           row[i * to.inner] = convert_one<R>(source[i * from.inner + at * axis_stride]);
