@@ -79,6 +79,7 @@ class Runner {
     for (auto* data : {&a_, &b_, &c_})
       for (float& value : *data) value = uniform(engine);
     for (int32_t& extent : core_.extents) extent = 1;
+    core_.local_bytes = size_t{768} << 10;
   }
 
   void operator()() {

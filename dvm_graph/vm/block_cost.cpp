@@ -42,7 +42,7 @@ CubeTerms::CubeTerms(const Target& target) {
   block_start = costs.in_multiply_adds(costs.block_start);
   tile_start = costs.in_multiply_adds(costs.tile_start);
   stage_start = costs.in_multiply_adds(costs.stage_start);
-  row_block = near;
+  row_block = costs.per_element(costs.direct_read);
   set_conflict = costs.set_conflict;
   late_core = costs.late_core;
   room_in_set = static_cast<int>(target.ways / 2);  // lines of B pass through the other half

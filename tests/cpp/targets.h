@@ -16,6 +16,7 @@ inline Costs plain_costs() {
   costs.epilogue_elements = 1.0 / 6;
   costs.pack_elements = 1.0 / 8;
   costs.private_read = costs.private_write = kElementBytes / 2;
+  costs.direct_read = kElementBytes;
   costs.shared_read = kElementBytes / 4;
   costs.memory_read = costs.memory_write = costs.memory_stream = kElementBytes / 8;
   costs.core_transfer = kElementBytes / 40;

@@ -45,10 +45,9 @@ constexpr int kLatencySums = 8;  // accumulators that keep the FMA units busy
 // blocks run at the speed of the hardware's own prefetching, which software prefetches only slow
 // down.
 constexpr int kAheadVectors = 9;
-constexpr int64_t kAheadSteps = 16;                  // of k between bursts of prefetches into L2
-constexpr int64_t kNearSteps = 32;                   // of k that B comes into L1 before its use
-constexpr int64_t kChunkBytes = int64_t{544} << 10;  // of A: stays in L2 beside two panels of B
-constexpr int64_t kDirectDepth = 128;                // of k: rows of a direct B stay in L2
+constexpr int64_t kAheadSteps = 16;    // of k between bursts of prefetches into L2
+constexpr int64_t kNearSteps = 32;     // of k that B comes into L1 before its use
+constexpr int64_t kDirectDepth = 128;  // of k: rows of a direct B stay in L2
 // Panels of a direct B whose rows are fetched in one run: those of a panel alone are so short that
 // misses of the TLB and of the pages of DRAM would cost more than the reading.
 constexpr int64_t kDirectRun = 2;
@@ -112,8 +111,9 @@ struct Product {
   FetchLater* later = nullptr;  // null: there is nothing to fetch for later
   const C* from = nullptr;      // what C begins with where it accumulates: C, or an addend
   int64_t from_row = 0;
-  C low = 0, high = 0;  // of a Step that clamps
-  bool stream = false;  // C is too large to be read back from a cache
+  C low = 0, high = 0;      // of a Step that clamps
+  int64_t chunk_bytes = 0;  // of A, which pass at a time
+  bool stream = false;      // C is too large to be read back from a cache
 
   bool direct() const { return b_panel == kColumns && b_step != kColumns; }
 };
@@ -433,6 +433,11 @@ DVM_INLINE void multiply_panels(Product<Step> x, int64_t rows, int64_t columns, 
   }
 }
 
+// Of A: stays in L2, of which local memory is a part, beside two panels of B.
+DVM_INLINE int64_t chunk_bytes(const Core& core) {
+  return static_cast<int64_t>(core.local_bytes) * 17 / 24;
+}
+
 // Bursts of prefetches that the blocks of a product make.
 DVM_INLINE int64_t bursts_of(int64_t rows, int64_t columns, int64_t k, int64_t panel_columns) {
   return ceil_div(rows, kMaxRows) * (columns / panel_columns) * ceil_div(k, kAheadSteps);
@@ -445,11 +450,12 @@ void multiply_blocks(Product<Step> x, int64_t rows, int64_t columns, int64_t dep
   const int64_t row_bytes = x.a_row * kElement;
   const bool crowded = row_bytes != 0 && row_bytes % (kWayBytes / 2) == 0 && rows > kSetRows;
   const int64_t panel_bytes = lesser(x.k, depth) * x.kStepBytes;
-  const bool wide = kWideRows > 0 && crowded && x.room == nullptr && 4 * panel_bytes < kChunkBytes;
+  const bool wide =
+      kWideRows > 0 && crowded && x.room == nullptr && 4 * panel_bytes < x.chunk_bytes;
   const int64_t most = row_bytes % kWayBytes == 0 ? kNarrowRows : kMaxRows;
   // Wide blocks need room for more panels, and leave half for rows of A.
   const int64_t wider = wide ? 2 * (kWidePanels - 1) * panel_bytes : 0;
-  const int64_t resident = (kChunkBytes - wider) / ((x.k + 1) * kElement);
+  const int64_t resident = (x.chunk_bytes - wider) / ((x.k + 1) * kElement);
   const EvenRows chunks(rows, resident > most ? resident : most);
   for (int64_t m = 0; m < rows; m += chunks.step) {
     Product<Step> part = x;

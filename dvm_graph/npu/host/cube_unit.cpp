@@ -174,9 +174,23 @@ void multiply(const Matmul<T>& x, int64_t rows, int64_t columns) {
   }
   const int64_t depth = x.direct() ? kDirectDepth : x.k + 1;
   if (x.from == x.c && !x.bounded()) return multiply_blocks<Plain<T>>(x, rows, columns, depth);
-  const Product<Clamped<T>> clamped{x.a,     x.a_row,    x.b,          x.b_step, x.b_panel, x.c,
-                                    x.c_row, x.k,        x.accumulate, nullptr,  {},        x.later,
-                                    x.from,  x.from_row, x.low,        x.high,   x.stream};
+  Product<Clamped<T>> clamped{};
+  clamped.a = x.a;
+  clamped.a_row = x.a_row;
+  clamped.b = x.b;
+  clamped.b_step = x.b_step;
+  clamped.b_panel = x.b_panel;
+  clamped.c = x.c;
+  clamped.c_row = x.c_row;
+  clamped.k = x.k;
+  clamped.accumulate = x.accumulate;
+  clamped.later = x.later;
+  clamped.from = x.from;
+  clamped.from_row = x.from_row;
+  clamped.low = x.low;
+  clamped.high = x.high;
+  clamped.chunk_bytes = x.chunk_bytes;
+  clamped.stream = x.stream;
   multiply_blocks(clamped, rows, columns, depth);
 }
 
@@ -215,6 +229,7 @@ void matmul_handler(Core& core, const uint64_t* words) {
     x.accumulate =
         (flags & kAccumulateAlways) != 0 || ((flags & kAccumulate) != 0 && !core.first_chunk);
   }
+  x.chunk_bytes = chunk_bytes(core);
   FetchLater later(core, bursts_of(e.outer, e.inner, e.middle, x.kColumns));
   if (later.any()) x.later = &later;
   multiply(x, e.outer, e.inner);

@@ -71,6 +71,7 @@ class Machine {
  public:
   explicit Machine(const InstructionTable& table) : table_(table) {
     for (int32_t& extent : core.extents) extent = 1;
+    core.local_bytes = size_t{768} << 10;  // loops are sized by it; nothing is placed there
   }
 
   // Runs one instruction with the operands as pointer registers 0, 1, ...

@@ -33,6 +33,7 @@ bool near(double a, double b) { return a - b < 1e-9 * b && b - a < 1e-9 * b; }
 void check_terms() {
   const CubeTerms terms(plain_target());
   CHECK(near(terms.near, 1) && near(terms.passing, 2) && near(terms.far, 4), "caches");
+  CHECK(near(terms.row_block, 1), "a B in place");
   CHECK(near(terms.read_far, 8) && near(terms.from_rows, 16) && near(terms.passed, 40), "memory");
   CHECK(near(terms.pack, 8) && near(terms.pack_rows, 10), "packing");
   CHECK(near(terms.first_of_row, 600) && near(terms.first_of_packed_row, 200), "latency");
