@@ -132,7 +132,7 @@ class ModelBuilder:
         sizes: tuple[int, int, int],
         strides: tuple[int, int, int],
         offset: int,
-        pairs: bool,
+        bundles: bool,
         mapped: bool,
     ) -> None: ...
     def add_kernel(

@@ -100,6 +100,10 @@ class GroupMeeting:
     def products(self) -> int:
         return sum(node.op == "matmul" for node in (*self.producer.nodes, *self.consumer.nodes))
 
+    def arithmetics(self) -> int:
+        nodes = (*self.producer.nodes, *self.consumer.nodes)
+        return len({node.output.dtype.register for node in nodes if node.op == "matmul"})
+
     def operand_width(self) -> int:
         if self.producer.kind is not PartKind.CUBE:
             return 0

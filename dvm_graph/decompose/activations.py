@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 
 from dvm_graph.decompose.arithmetic import scaled, shifted
+from dvm_graph.decompose.meanings import real, whole_numbers
 from dvm_graph.decompose.operands import required, text
 from dvm_graph.decompose.registry import Operands, Results, decomposition
 from dvm_graph.ir import DType, Node, Value
@@ -33,6 +34,10 @@ def softplus(builder: Builder, x: Value) -> Value:
 @decomposition("Relu")
 def relu(builder: Builder, node: Node, operands: Operands) -> Results:
     x = required(node, operands, 0)
+    meaning = whole_numbers(builder, x)
+    if meaning is not None:
+        numbers = meaning.numbers
+        return [real(builder, builder.max(numbers, _zero(builder, numbers)), meaning.factor)]
     return [builder.max(x, _zero(builder, x))]
 
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 
 from dvm_graph.decompose.arithmetic import along_axis, without_axes
+from dvm_graph.decompose.meanings import Dequantized, dequantized, same, whole_numbers
 from dvm_graph.decompose.operands import normalize_axis, operand, required, shape_of
 from dvm_graph.decompose.registry import MICROSOFT, Operands, Results, decomposition
 from dvm_graph.ir import DType, Node, Value
@@ -38,8 +40,17 @@ def quantize_linear(builder: Builder, node: Node, operands: Operands) -> Results
         return None
     if not _known_to_fit(builder, node, (scale, zero_point), x):
         return None
+    source = dequantized(builder, x)
+    if source is not None and source.x.dtype is target and same(source, scale, zero_point):
+        return [source.x]
     x, scale = builder.cast(x, DType.FLOAT32), builder.cast(scale, DType.FLOAT32)
-    quotient = builder.div(x, _placed(builder, node, scale, x))
+    meaning = whole_numbers(builder, x)
+    if meaning is not None and scale.data is not None and scale.rank == 0:
+        factor = np.asarray(meaning.factor.data) / np.asarray(scale.data)
+        numbers = builder.cast(meaning.numbers, DType.FLOAT32)
+        quotient = builder.mul(numbers, builder.constant(factor))
+    else:
+        quotient = builder.div(x, _placed(builder, node, scale, x))
     if zero_point is not None:
         zero_point = _placed(builder, node, zero_point, x)
     return [quantized(builder, quotient, zero_point, target)]
@@ -48,7 +59,7 @@ def quantize_linear(builder: Builder, node: Node, operands: Operands) -> Results
 def quantized(builder: Builder, quotient: Value, zero_point: Value | None, target: DType) -> Value:
     """saturate(round(quotient) + zero_point), for a quotient by the scale in float32."""
     y = builder.round(quotient)
-    if zero_point is not None:
+    if zero_point is not None and (zero_point.data is None or np.any(zero_point.data)):
         y = builder.add(y, builder.cast(zero_point, y.dtype))
     limits = np.iinfo(target.value)
     y = builder.max(y, builder.scalar(int(limits.min), y.dtype))
@@ -79,6 +90,16 @@ def dynamically_quantized(builder: Builder, x: Value) -> tuple[Value, Value, Val
     return quantized(builder, builder.div(x, scale), point, DType.UINT8), scale, point
 
 
+def dequantized_by(builder: Builder, x: Value, meaning: Dequantized) -> Value:
+    """As whole tensors are, of bytes that were moved."""
+    y = builder.cast(x, DType.INT32)
+    if meaning.zero is not None:
+        y = builder.sub(y, builder.cast(builder.reshape(meaning.zero, ()), DType.INT32))
+    y = builder.mul(builder.cast(y, DType.FLOAT32), builder.reshape(meaning.scale, ()))
+    builder.meanings[y] = replace(meaning, x=x)
+    return y
+
+
 @decomposition("DequantizeLinear")
 @decomposition("DequantizeLinear", domain=MICROSOFT)
 def dequantize_linear(builder: Builder, node: Node, operands: Operands) -> Results:
@@ -96,7 +117,11 @@ def dequantize_linear(builder: Builder, node: Node, operands: Operands) -> Resul
         y = builder.sub(y, _placed(builder, node, builder.cast(zero_point, y.dtype), x))
     wide = builder.cast(scale, DType.FLOAT32)
     y = builder.mul(builder.cast(y, DType.FLOAT32), _placed(builder, node, wide, x))
-    return [builder.cast(y, target)]
+    y = builder.cast(y, target)
+    if target is DType.FLOAT32 and scale.dtype is DType.FLOAT32:
+        axis = normalize_axis(node, node.attrs.get("axis", 1), x.rank) if scale.rank else 0
+        builder.meanings[y] = Dequantized(x, scale, zero_point, axis)
+    return [y]
 
 
 def _declared(node: Node, attribute: str, default: DType) -> DType:

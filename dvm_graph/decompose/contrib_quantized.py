@@ -4,8 +4,8 @@ A quantised tensor stands for (q - zero point) * scale. What an operator compute
 on the differences, which are exact there. So a result is the one that onnxruntime gives, or the next to
 it where the exact one lies half-way between two numbers: then the order of a few roundings decides.
 
-Beside products that run on the vendor library they do so, too: what is quantised from end to end is
-one call of it then (`quantized_products` says why products run there).
+Beside operators that run on the vendor library they do so, too: what is quantised from end to end is
+one call of it then.
 """
 
 from __future__ import annotations

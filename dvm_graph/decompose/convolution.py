@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from dvm_graph.decompose.arithmetic import widened
 from dvm_graph.decompose.operands import operand, required, shape_of
-from dvm_graph.decompose.registry import Operands, Results, decomposition
+from dvm_graph.decompose.registry import Operands, Results
 from dvm_graph.decompose.slicing import padded, part
 from dvm_graph.decompose.windows import (
     WindowAxis,
@@ -32,7 +32,6 @@ from dvm_graph.symbolic.builder_methods import Window
 from dvm_graph.symbolic.dims import mul
 
 
-@decomposition("Conv")
 def convolution(builder: Builder, node: Node, operands: Operands) -> Results:
     x, weights = required(node, operands, 0), required(node, operands, 1)
     bias = operand(operands, 2)

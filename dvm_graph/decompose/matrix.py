@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dvm_graph.decompose.arithmetic import scaled, with_axis, without_axes
 from dvm_graph.decompose.operands import operand, required
-from dvm_graph.decompose.registry import Operands, Results, decomposition
+from dvm_graph.decompose.registry import Operands, Results
 from dvm_graph.ir import Node, Value
 from dvm_graph.symbolic.builder import Builder
 
@@ -12,9 +12,9 @@ from dvm_graph.symbolic.builder import Builder
 def product_of(builder: Builder, left: Value, right: Value) -> Value:
     """`left @ right` for operands of rank >= 2.
 
-    The cube unit knows floats only: integers become a broadcast product and a sum.
+    Of integers, the cube unit multiplies uint8 by int8 only: others become a broadcast product and a sum.
     """
-    if left.dtype.is_float:
+    if left.dtype.is_float or left.dtype is not right.dtype:
         return builder.matmul(left, right)
     left = with_axis(builder, left, left.rank)
     right = with_axis(builder, right, right.rank - 2)
@@ -23,7 +23,6 @@ def product_of(builder: Builder, left: Value, right: Value) -> Value:
     return without_axes(builder, builder.reduce_sum(terms, (axis,)), (axis,))
 
 
-@decomposition("MatMul")
 def matmul(builder: Builder, node: Node, operands: Operands) -> Results:
     return [multiplied(builder, required(node, operands, 0), required(node, operands, 1))]
 
@@ -44,7 +43,6 @@ def multiplied(builder: Builder, left: Value, right: Value) -> Value:
     return without_axes(builder, y, dropped) if dropped else y
 
 
-@decomposition("Gemm")
 def gemm(builder: Builder, node: Node, operands: Operands) -> Results:
     """`alpha * A' @ B' + beta * C`."""
     left, right = required(node, operands, 0), required(node, operands, 1)

@@ -22,6 +22,7 @@ from collections.abc import Callable, Sequence
 from typing import TypeAlias
 
 from dvm_graph.decompose.branches import MAX_BRANCH_NODES, may_speculate
+from dvm_graph.decompose.moving import moved
 from dvm_graph.decompose.regions import BodyResults, ResultType, result_types
 from dvm_graph.decompose.registry import faster_as_vendor, find
 from dvm_graph.decompose.vendor_limits import expect_survival
@@ -151,7 +152,9 @@ class _Walk:
             return False
         mark = len(self._graph)
         self._builder.most_axes = 0
-        results = function(self._builder, node, operands)
+        results = moved(self._builder, node, operands, function)
+        if results is None:
+            results = function(self._builder, node, operands)
         if results is None or self._builder.most_axes > MAX_AXES:
             self._take_back(mark)
             return False

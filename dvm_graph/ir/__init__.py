@@ -2,7 +2,15 @@
 
 from dvm_graph.ir.dtypes import DType
 from dvm_graph.ir.graph import BASIC, Dim, Graph, ModelMetadata, Node, Shape, Value
-from dvm_graph.ir.operators import OPERATORS, RELAYOUTS, STRIDED, Kind, OperatorInfo, Result
+from dvm_graph.ir.operators import (
+    OPERATORS,
+    RELAYOUTS,
+    STRIDED,
+    Kind,
+    OperatorInfo,
+    Result,
+    sum_of_products,
+)
 
 __all__ = [
     "BASIC",
@@ -19,4 +27,5 @@ __all__ = [
     "Result",
     "Shape",
     "Value",
+    "sum_of_products",
 ]

@@ -101,6 +101,14 @@ def _erf(x: Array) -> Array:
     return result
 
 
+def _product(a: Array, b: Array) -> Array:
+    """Of bytes in int32, which wraps: float64 holds every sum exactly, as no axis has 2^38 elements."""
+    if a.dtype.kind not in "iu":
+        return np.asarray(np.matmul(a, b))
+    sums = np.matmul(a.astype(np.float64), b.astype(np.float64))
+    return np.asarray(sums).astype(np.int64).astype(np.int32)
+
+
 def _sigmoid(x: Array) -> Array:
     tail = np.exp(-np.abs(x))  # of both signs without overflow
     result: Array = np.where(x >= 0, 1 / (1 + tail), tail / (1 + tail)).astype(x.dtype)
@@ -123,7 +131,7 @@ MAPS: Mapping[str, Callable[..., Any]] = {
     "bitwise_or": np.bitwise_or, "bitwise_xor": np.bitwise_xor,
     "shift_left": np.left_shift, "shift_right": np.right_shift,
     "eq": np.equal, "ne": np.not_equal, "lt": np.less, "le": np.less_equal,
-    "gt": np.greater, "ge": np.greater_equal, "select": np.where, "matmul": np.matmul,
+    "gt": np.greater, "ge": np.greater_equal, "select": np.where, "matmul": _product,
 }  # fmt: skip
 """Operators that need nothing but their operands."""
 

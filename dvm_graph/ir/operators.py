@@ -8,7 +8,8 @@ says otherwise; compares and tests give bool.
     kind      meaning
     MAP       one result element per point of the broadcast shape
     REDUCE    attrs `axes: tuple[int, ...]` (non-negative, sorted); reduced axes stay with extent 1
-    MATRIX    matmul: A[..., m, k] @ B[..., k, n], both of rank >= 2, batch axes broadcast
+    MATRIX    matmul: A[..., m, k] @ B[..., k, n], both of rank >= 2, batch axes broadcast; of floats of one
+              dtype, or of uint8 and int8 with sums in int32, which wrap
     VIEW      same elements, other arrangement: never computes
     GATHER    reads by index
     WINDOW    reads channels-last images x[n, h, w, c] by a moving window; attrs `kernel`, `strides`,
@@ -22,6 +23,8 @@ from __future__ import annotations
 
 import enum
 from dataclasses import dataclass
+
+from dvm_graph.ir.dtypes import DType
 
 MAX_AXES = 10
 """Of the loops of a kernel: what a grid (kMaxGridRank of vm/program.h) and a tile iterate over. A
@@ -45,6 +48,7 @@ class Result(enum.Enum):
     SAME = "that of the (last) operand"
     BOOL = "bool"
     ATTR = "attribute `dtype`"
+    SUM = "int32 of uint8 and int8, else that of the operands"
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +91,7 @@ def _rows() -> list[OperatorInfo]:
         for name in ("sum", "prod", "max", "min")
     ]
     rows += [
-        OperatorInfo("matmul", Kind.MATRIX, 2),
+        OperatorInfo("matmul", Kind.MATRIX, 2, Result.SUM),
         # attrs are dims (int or symbolic); element counts match
         OperatorInfo("reshape", Kind.VIEW, 1, attrs=("shape",)),
         OperatorInfo("transpose", Kind.VIEW, 1, attrs=("perm",)),
@@ -125,3 +129,10 @@ RELAYOUTS = frozenset({"reshape", "transpose", "broadcast_to"})
 """View operators that only rename the axes of what they read."""
 STRIDED = frozenset({"view", "slice"})
 """View operators that read memory at an offset or with strides."""
+
+
+def sum_of_products(a: DType, b: DType) -> DType | None:
+    """The dtype in which products of elements are summed; None: there are no such products."""
+    if (a, b) == (DType.UINT8, DType.INT8):
+        return DType.INT32
+    return a if a is b else None

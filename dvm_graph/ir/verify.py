@@ -17,7 +17,7 @@ from collections.abc import Callable
 from dvm_graph.errors import CompileError
 from dvm_graph.ir.dtypes import DType
 from dvm_graph.ir.graph import BASIC, Graph, Node, Value
-from dvm_graph.ir.operators import OPERATORS, Kind, OperatorInfo, Result
+from dvm_graph.ir.operators import OPERATORS, Kind, OperatorInfo, Result, sum_of_products
 
 
 class Dialect(enum.Enum):
@@ -163,7 +163,12 @@ def _check_dtypes(node: Node, info: OperatorInfo) -> None:
     operands = [value.dtype for value in node.inputs if value is not None]
     result = node.output.dtype
     alike = operands[1:] if node.op == "select" else operands
-    if info.kind in (Kind.MAP, Kind.MATRIX, Kind.VIEW, Kind.WINDOW) and len(set(alike)) > 1:
+    if info.result is Result.SUM:
+        if result is not sum_of_products(*operands):
+            given = ", ".join(dtype.short for dtype in operands)
+            raise _fail(node, f"its operands are {given}, its result {result.short}")
+        return
+    if info.kind in (Kind.MAP, Kind.VIEW, Kind.WINDOW) and len(set(alike)) > 1:
         raise _fail(node, f"its operands are {', '.join(dtype.short for dtype in operands)}")
     if info.result is Result.BOOL and result is not DType.BOOL:
         raise _fail(node, f"its result is {result.short}, not b8")

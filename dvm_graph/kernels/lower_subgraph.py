@@ -31,7 +31,12 @@ from dvm_graph.kernels.plan import (
     PlanNode,
     Slot,
 )
-from dvm_graph.kernels.registers import cast_needs_narrow, extreme_of_nothing, needs_narrow
+from dvm_graph.kernels.registers import (
+    cast_needs_narrow,
+    extreme_of_nothing,
+    is_saturated,
+    needs_narrow,
+)
 from dvm_graph.kernels.value_table import ValueTable, row_major
 from dvm_graph.options import Options
 from dvm_graph.symbolic import DimTable, Facts
@@ -332,7 +337,9 @@ class _Lowering:
         at = self._operand(node, 0)
         if source.dtype.register is not target.register:
             at = self._emit(PlanNode("cast", target.register, self._nodes[at].axes, (at,)))
-        return self._narrow(at, target) if cast_needs_narrow(source.dtype, target) else at
+        if not cast_needs_narrow(source.dtype, target) or is_saturated(source, target):
+            return at
+        return self._narrow(at, target)
 
     def _iota(self, node: Node) -> int:
         if node.op == "dims":
@@ -452,8 +459,8 @@ class _Lowering:
         if not address.source.is_constant:
             return None
         n, k = self._column(product), self._contracted(product)
-        pairs = self._rounded(product)
-        return pack(address, self._domain, k, n, self._number_of, self._values.number, pairs)
+        bundles = self._rounded(product) or product.output.dtype is DType.INT32
+        return pack(address, self._domain, k, n, self._number_of, self._values.number, bundles)
 
     def _columns(self, product: Node, source: Value, packed: Packed) -> Address:
         """Where a constant B operand lies column by column."""

@@ -45,9 +45,9 @@ def pack(
     n: Atom,
     number_of: Callable[[Dim | Extent], int | None],
     number: Callable[[Value], int],
-    pairs: bool,
+    bundles: bool,
 ) -> Packed | None:
-    """The packed form of a constant B operand, in pairs of bf16 if asked for; None: its address is not made of numbers alone, or
+    """The packed form of a constant B operand, in bundles if asked for; None: its address is not made of numbers alone, or
     its batch axes are not one.
     """
     strides: dict[Atom, int] = {}
@@ -77,6 +77,6 @@ def pack(
         n=extents[n],
         strides=(batch_stride, strides[k], strides[n]),
         offset=offset,
-        pairs=pairs,
+        bundles=bundles,
     )
     return Packed(panels, dense)

@@ -164,14 +164,19 @@ class Panels:
     n: int
     strides: tuple[int, int, int]
     offset: int = 0
-    pairs: bool = False
-    """As bf16, two steps of k side by side (vm/panels.h)."""
+    bundles: bool = False
+    """Two steps of k as bf16, or four of int8, side by side (vm/panels.h)."""
 
     @property
     def are_columns(self) -> bool:
         """Few and long columns, which are multiplied by dot products: panels would be padding for the most part."""
         few = 0 < self.n <= FEW_COLUMNS and self.k >= LEAST_DEPTH * self.n
-        return few and not self.pairs
+        return few and not self.bundles
+
+
+def bundle_steps(dtype: DType) -> int:
+    """Steps of k that panels of a dtype hold side by side in 32 bits, where they do."""
+    return 4 // dtype.itemsize
 
 
 @dataclass(frozen=True, slots=True)

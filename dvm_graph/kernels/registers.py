@@ -8,7 +8,7 @@ between operators; an explicit cast rounds.
 
 from __future__ import annotations
 
-from dvm_graph.ir import DType
+from dvm_graph.ir import DType, Value
 
 _NARROW_INTEGERS = frozenset({DType.INT8, DType.INT16, DType.UINT8, DType.UINT16, DType.UINT32})
 _LEAVES_RANGE = frozenset(
@@ -62,3 +62,21 @@ def cast_needs_narrow(source: DType, target: DType) -> bool:
         return True
     low, high = _RANGE[source]
     return low < _RANGE[target][0] or high > _RANGE[target][1]
+
+
+def is_saturated(value: Value, target: DType) -> bool:
+    """Whether a value ends as one that is quantised does: within bounds that an integer type can hold.
+
+    A NaN passes bounds; what a cast makes of it is anybody's, and a store wraps it.
+    """
+    low, high = _RANGE.get(target, (1, 0))
+    bounds: dict[str, float] = {}
+    for _ in ("min", "max"):
+        node = value.producer
+        if node is None or node.op not in ("min", "max") or node.op in bounds:
+            return False
+        value, bound = node.required(0), node.required(1).data
+        if bound is None or bound.size != 1:
+            return False
+        bounds[node.op] = float(bound.reshape(()))
+    return low <= bounds["max"] <= bounds["min"] <= high

@@ -77,8 +77,10 @@ def _value(value: PlanValue) -> str:
     panels = value.panels
     strides = ", ".join(map(str, panels.strides))
     sizes = f"[{panels.batch}, {panels.k}, {panels.n}]"
-    pairs = " in pairs" if panels.pairs else ""
-    return f"{text} packs v{panels.source}{sizes} strides ({strides}) offset {panels.offset}{pairs}"
+    bundles = " in bundles" if panels.bundles else ""
+    return (
+        f"{text} packs v{panels.source}{sizes} strides ({strides}) offset {panels.offset}{bundles}"
+    )
 
 
 def _step(step: LaunchStep | VendorStep | DimsStep) -> Iterator[str]:

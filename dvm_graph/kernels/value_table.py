@@ -16,7 +16,7 @@ from numpy.lib.stride_tricks import as_strided
 from dvm_graph.cluster import Schedule
 from dvm_graph.errors import CompileError
 from dvm_graph.ir import Dim, DType, Value
-from dvm_graph.kernels.plan import ModelPlan, Panels, PlanValue, Slot, Storage
+from dvm_graph.kernels.plan import ModelPlan, Panels, PlanValue, Slot, Storage, bundle_steps
 from dvm_graph.symbolic.dims import add, mul
 
 
@@ -82,11 +82,14 @@ class ValueTable:
         """The buffer of a packed matrix operand."""
         known = self._panels.get(panels)
         if known is None:
-            k = panels.k + panels.k % 2 if panels.pairs else panels.k
+            rounded = panels.bundles and source.dtype.is_float
+            dtype = DType.BFLOAT16 if rounded else source.dtype
+            steps = bundle_steps(dtype) if panels.bundles else 1
+            k = -(-panels.k // steps) * steps
             shape = tuple(self._slot(extent) for extent in (panels.batch, k, panels.n))
             value = PlanValue(
                 f"{source.name}.panels",
-                DType.BFLOAT16 if panels.pairs else source.dtype,
+                dtype,
                 shape,
                 Storage.PANELS,
                 None,

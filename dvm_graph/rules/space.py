@@ -103,6 +103,9 @@ class Meeting(Protocol):
         """Matrix products of both."""
         ...
 
+    def arithmetics(self) -> int:
+        """Number of types in which the matrix products of both are summed."""
+
     def operand_width(self) -> int:
         """Elements of the B operands of both matrix products per column of the producer's, as far as
         they are numbers: what is read again for each block of rows. 0: the producer holds none.

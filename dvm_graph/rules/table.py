@@ -162,6 +162,11 @@ TWO_PRODUCTS = Predicate(
     lambda m: m.products() <= 2,
     _says("a kernel holds two matrix products at most"),
 )
+ONE_ARITHMETIC = Predicate(
+    "one_arithmetic",
+    lambda m: m.arithmetics() <= 1,
+    _says("its product is summed in another type"),
+)
 NARROW_OPERANDS = Predicate(
     "narrow_operands",
     lambda m: m.operand_width() <= m.limits.max_operand_width,
@@ -216,7 +221,16 @@ PATTERNS: tuple[Pattern, ...] = (
         "cube prologue",
         frozenset({_CUBE, _VECTOR}),
         frozenset({_CUBE}),
-        (RESIDENT, PRIVATE, TWO_PRODUCTS, NARROW_OPERANDS, FEW_OPERATORS, FEW_ACCESSES, ACYCLIC),
+        (
+            RESIDENT,
+            PRIVATE,
+            TWO_PRODUCTS,
+            ONE_ARITHMETIC,
+            NARROW_OPERANDS,
+            FEW_OPERATORS,
+            FEW_ACCESSES,
+            ACYCLIC,
+        ),
         (LOW_RANK, COMPUTES_ROWS),
         feeds_matrix=True,
     ),

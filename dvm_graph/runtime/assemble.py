@@ -219,7 +219,7 @@ class _Contents:
             (panels.batch, panels.k, panels.n),
             panels.strides,
             panels.offset,
-            panels.pairs,
+            panels.bundles,
             _file_of(array) is not None,
         )
 

@@ -263,7 +263,7 @@ class ModelBuilder {
   }
 
   void pack(uint32_t index, nb::handle array, nb::handle dtype, nb::handle sizes,
-            nb::handle strides, int64_t offset, bool pairs, bool mapped) {
+            nb::handle strides, int64_t offset, bool bundles, bool mapped) {
     using Three = std::tuple<int64_t, int64_t, int64_t>;
     const Call call;
     PanelSource source;
@@ -273,7 +273,7 @@ class ModelBuilder {
     source.bytes = view.bytes();
     source.dtype = constant.dtype;
     source.panels = model_.values.at(index).dtype;
-    source.pairs = pairs;
+    source.bundles = bundles;
     std::tie(source.batch, source.k, source.n) = take<Three>(sizes);
     std::tie(source.batch_stride, source.k_stride, source.n_stride) = take<Three>(strides);
     source.offset = offset;
@@ -505,7 +505,7 @@ void bind_runtime(nb::module_& module) {
       .def("set_constant", &ModelBuilder::set_constant, nb::arg("value"), nb::arg("array"))
       .def("set_object", &ModelBuilder::set_object, nb::arg("value"), nb::arg("contents"))
       .def("pack", &ModelBuilder::pack, nb::arg("value"), nb::arg("array"), nb::arg("dtype"),
-           nb::arg("sizes"), nb::arg("strides"), nb::arg("offset"), nb::arg("pairs"),
+           nb::arg("sizes"), nb::arg("strides"), nb::arg("offset"), nb::arg("bundles"),
            nb::arg("mapped"))
       .def("add_kernel", &ModelBuilder::add_kernel, nb::arg("name"), nb::arg("kind"),
            nb::arg("extents"), nb::arg("nodes"), nb::arg("accesses"), nb::arg("matmul_axes"),

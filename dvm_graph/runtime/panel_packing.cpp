@@ -53,13 +53,16 @@ void advise(const PanelSource& source, int advice) {
 }
 
 Family packing(const PanelSource& source) {
-  if (source.pairs) return Family::d_pack_b_pairs;
+  if (source.bundles) return Family::d_pack_b_bundles;
   return source.panels == register_dtype(source.dtype) ? Family::d_pack_b : Family::d_pack_b_stored;
 }
 
 // What the panels are made of.
-DType unit_of(const PanelSource& source) { return source.pairs ? kPair : source.panels; }
-int64_t steps_of(const PanelSource& source, int64_t k) { return source.pairs ? (k + 1) / 2 : k; }
+DType unit_of(const PanelSource& source) { return source.bundles ? kBundle : source.panels; }
+int64_t steps_of(const PanelSource& source, int64_t k) {
+  const int64_t bundle = source.bundles ? bundle_steps(source.panels) : 1;
+  return (k + bundle - 1) / bundle;
+}
 
 // A piece of one batch entry, packed by the device's own instruction.
 class Packer {
@@ -131,7 +134,7 @@ Tensor pack_constant(const PanelSource& source, const Target& target, const Inst
   share_out(source.batch * pieces, target.cores, [&](int64_t unit) {
     const int64_t batch = unit / pieces, first = unit % pieces * lines;
     const int64_t k = columns_first ? 0 : first, n = columns_first ? first : 0;
-    // n is a multiple of the panel's columns, k is even.
+    // n is a multiple of the panel's columns, k one of a bundle's steps.
     const int64_t at = n * steps + steps_of(source, k) * columns;
     const int64_t from =
         source.offset + batch * source.batch_stride + k * source.k_stride + n * source.n_stride;

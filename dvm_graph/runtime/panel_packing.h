@@ -15,8 +15,9 @@ struct PanelSource {
   const std::byte* data = nullptr;
   int64_t bytes = 0;  // of the whole constant
   DType dtype = DType::f32;
-  DType panels = DType::f32;  // dtype of the panels: `dtype`, its register dtype or, pairs, bf16
-  bool pairs = false;
+  DType panels = DType::f32;  // dtype of the panels: `dtype`, its register dtype or, bundles of
+                              // rounded floats, bf16
+  bool bundles = false;
   int64_t batch = 1, k = 0, n = 0;
   int64_t batch_stride = 0, k_stride = 0, n_stride = 0;
   int64_t offset = 0;

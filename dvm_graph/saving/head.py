@@ -39,7 +39,7 @@ class PackedPanels:
     batch: int
     k: int
     n: int
-    pairs: bool
+    bundles: bool
     columns: int
     place: Place
 

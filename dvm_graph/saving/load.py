@@ -20,6 +20,7 @@ from dvm_graph import _core
 from dvm_graph.description import Description
 from dvm_graph.errors import CompileError, DvmError, InputError
 from dvm_graph.ir import DType
+from dvm_graph.kernels.plan import bundle_steps
 from dvm_graph.options import Options
 from dvm_graph.process import MappedFile
 from dvm_graph.runtime.program import Program
@@ -134,7 +135,7 @@ class _Loader:
             builder.set_constant(array.value, self._array(array.place, array.dtype, array.shape))
         for panels in self._head.panels:
             flat = self._array(panels.place, panels.dtype, (-1,))
-            unit = DType.FLOAT32 if panels.pairs else panels.dtype
+            unit = DType.FLOAT32 if panels.bundles else panels.dtype
             if panels.columns == builder.panel_columns(unit.short):
                 builder.set_constant(panels.value, flat)
             else:
@@ -152,9 +153,9 @@ class _Loader:
 def _pack_anew(builder: _core.ModelBuilder, panels: PackedPanels, flat: NDArray[Any]) -> None:
     """Packs a matrix for this device that was packed for one with panels of another width."""
     batch, k, n, columns = panels.batch, panels.k, panels.n, panels.columns
-    steps = -(-k // 2) if panels.pairs else k
-    tiles = flat.reshape(batch, -(-n // columns), steps, columns, 2 if panels.pairs else 1)
-    rows = tiles.transpose(0, 2, 4, 1, 3).reshape(batch, steps * tiles.shape[4], -1)
+    bundle = bundle_steps(panels.dtype) if panels.bundles else 1
+    tiles = flat.reshape(batch, -(-n // columns), -(-k // bundle), columns, bundle)
+    rows = tiles.transpose(0, 2, 4, 1, 3).reshape(batch, -(-k // bundle) * bundle, -1)
     matrix = np.ascontiguousarray(rows[:, :k, :n])
     builder.pack(
         panels.value,
@@ -163,6 +164,6 @@ def _pack_anew(builder: _core.ModelBuilder, panels: PackedPanels, flat: NDArray[
         (batch, k, n),
         (k * n, n, 1),
         0,
-        panels.pairs,
+        panels.bundles,
         False,
     )

@@ -82,9 +82,9 @@ class _Saver:
             value = self._plan.values[index]
             if value.panels is not None:
                 p = value.panels
-                columns = self._program.panel_columns(unit_of(value.dtype, p.pairs))
+                columns = self._program.panel_columns(unit_of(value.dtype, p.bundles))
                 yield PackedPanels(
-                    index, value.dtype, p.batch, p.k, p.n, p.pairs, columns, self.place(array)
+                    index, value.dtype, p.batch, p.k, p.n, p.bundles, columns, self.place(array)
                 )
 
     def objects(self) -> Iterator[tuple[int, dict[str, Any]]]:
@@ -109,6 +109,6 @@ class _Saver:
         )
 
 
-def unit_of(dtype: DType, pairs: bool) -> DType:
-    """What panels are made of, for the number of their columns: a pair is as wide as an f32."""
-    return DType.FLOAT32 if pairs else dtype
+def unit_of(dtype: DType, bundles: bool) -> DType:
+    """What panels are made of, for the number of their columns: a bundle is as wide as an f32."""
+    return DType.FLOAT32 if bundles else dtype

@@ -43,6 +43,8 @@ class Builder(OperatorMethods):
         self._stem = ""
         self.most_axes = 0
         """Of the loops of an operator built since this was set to 0."""
+        self.meanings: dict[Value, object] = {}
+        """What decompositions note of values that they built, for those that read them."""
 
     @contextmanager
     def scope(self, onnx_node: Node) -> Iterator[None]:

@@ -17,7 +17,7 @@ from functools import partial
 from typing import NoReturn
 
 from dvm_graph.errors import CompileError, ModelError, ShapeError
-from dvm_graph.ir import OPERATORS, DType, Kind, Node, Result, Shape, Value
+from dvm_graph.ir import OPERATORS, DType, Kind, Node, Result, Shape, Value, sum_of_products
 from dvm_graph.symbolic import dims
 from dvm_graph.symbolic import expressions as forms
 from dvm_graph.symbolic.contents import deduce_elements
@@ -156,6 +156,10 @@ def _result_dtype(node: Node) -> DType:
         return DType(node.attrs["dtype"])
     if info.kind is Kind.SOURCE:
         return DType.INT64
+    if info.result is Result.SUM:
+        dtype = sum_of_products(node.required(0).dtype, node.required(1).dtype)
+        assert dtype is not None
+        return dtype
     value = node.required(0 if info.kind is Kind.GATHER else -1)
     return value.dtype
 
@@ -199,7 +203,9 @@ def _reduce(node: Node, _facts: Facts) -> Shape:
 
 
 def _matmul(node: Node, facts: Facts) -> Shape:
-    _check_same_dtypes(node, _operands(node, 2))
+    operands = _operands(node, 2)
+    if sum_of_products(operands[0].dtype, operands[1].dtype) is None:
+        _check_same_dtypes(node, operands)
     a, b = _shape(node, 0), _shape(node, 1)
     if len(a) < 2 or len(b) < 2:
         _fail(node, "operands of rank 2 or more are needed")

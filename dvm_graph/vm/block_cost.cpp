@@ -72,8 +72,8 @@ BlockModel::BlockModel(const BlockProblem& problem, const Target& target)
     : p_(problem),
       target_(target),
       t_(target),
-      steps_(ceil_div(problem.k, problem.pair)),
-      inner_steps_(ceil_div(problem.inner.k, problem.pair)),
+      steps_(ceil_div(problem.k, problem.bundle)),
+      inner_steps_(ceil_div(problem.inner.k, problem.bundle)),
       sharing_(problem.batch / problem.b_batch),
       panels_(ceil_div(problem.n, problem.columns_per_panel)),
       register_rows_(std::max<int64_t>(1, target.matmul_mr)),
@@ -251,7 +251,7 @@ double BlockModel::above(const Grid& grid, const BlockShape& shape) const {
   }
   double once = rows.prologue + inner_product(grid, shape);  // for all tiles that share A
   if (shape.pack_a) once += rows.count * k * (p_.pack_a ? pack() : t_.pack_rows);
-  if (p_.whole_k && p_.pair > 1) once += rows.count * k * pack();
+  if (p_.whole_k && p_.bundle > 1) once += rows.count * k * pack();
   return once == 0 ? cost : cost + once / tiles_of_a(grid, shape);
 }
 

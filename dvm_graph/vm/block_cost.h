@@ -105,7 +105,7 @@ class BlockModel {
   double tiles_near_a(const Grid& grid, const BlockShape& shape) const;
   double traffic_of_b(int64_t rows) const;
   double first_of_row(bool packs) const;
-  double pack() const { return t_.pack * p_.pair; }
+  double pack() const { return t_.pack * p_.bundle; }
 
   const BlockProblem& p_;
   const Target& target_;

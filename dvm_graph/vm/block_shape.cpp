@@ -167,7 +167,7 @@ class Search {
     const bool block_a = shape.pack_a && !p_.whole_k;
     const int64_t c = p_.local_c ? 2 * shape.rows * shape.columns : 0;
     const int64_t inner_b = shape.keep_inner_b ? model_.padded_inner() * inner_steps_ : 0;
-    const int64_t computed = 2 * shape.rows * p_.k + (p_.pair > 1 ? shape.rows * steps_ : 0);
+    const int64_t computed = 2 * shape.rows * p_.k + (p_.bundle > 1 ? shape.rows * steps_ : 0);
     const int64_t fixed =
         c + (p_.whole_k ? computed : 0) + (shape.keep_b ? columns * steps_ : 0) + inner_b;
     const int64_t rows = shape.rows * p_.packed_a;
@@ -194,7 +194,7 @@ class Search {
     shape.inner_columns = model_.padded_inner();
     const bool local_panels = p_.inner.panels && !target_.unified_memory;
     if (p_.inner.whole_k) {
-      room -= shape.rows * (2 * p_.inner.k + (p_.pair > 1 ? inner_steps_ : 0));
+      room -= shape.rows * (2 * p_.inner.k + (p_.bundle > 1 ? inner_steps_ : 0));
     } else if (p_.inner.pack_a) {
       room -= shape.rows * packed_row(shape.inner_k_block, p_.element_bytes, target_);
     }
@@ -247,7 +247,7 @@ double cost_apart(const BlockProblem& problem, const Target& target) {
   if (chained ? problem.inner.whole_k : problem.whole_k) {
     BlockProblem rest = problem;
     (chained ? rest.inner.whole_k : rest.whole_k) = false;
-    (chained ? rest.inner.pack_a : rest.pack_a) = problem.pair > 1;
+    (chained ? rest.inner.pack_a : rest.pack_a) = problem.bundle > 1;
     Prologue& prologue = chained ? rest.inner.prologue : rest.prologue;
     const double elements = rows * static_cast<double>(chained ? problem.inner.k : problem.k);
     const double work =
@@ -275,7 +275,7 @@ double cost_apart(const BlockProblem& problem, const Target& target) {
   inner.inner = {};
   BlockProblem outer = problem;
   outer.whole_k = false;
-  outer.pack_a = problem.pair > 1;
+  outer.pack_a = problem.bundle > 1;
   outer.prologue = {};
   outer.inner = {};
   return cost_of(inner) + cost_of(outer) +

@@ -30,7 +30,7 @@ struct BlockProblem {
   int64_t b_batch = 1;  // matrices B; each serves batch / b_batch matrices A
   int64_t element_bytes = 4;
   int64_t panel_bytes = 4;  // of an element of B that is packed already
-  int pair = 1;  // steps of k that are one element of A and B, and multiplied as fast as one
+  int bundle = 1;  // steps of k that are one element of A and B, and multiplied as fast as one
   int columns_per_panel = 32;
   bool whole_rows = false;  // the epilogue reduces along n: a tile holds all columns
   bool panels = false;      // B is packed already

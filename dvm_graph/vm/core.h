@@ -75,6 +75,7 @@ struct InstructionTable {
   int matmul_nr = 0;                      // panel width of B, f32 (f64: half of it)
   int matmul_mr = 0;                      // rows of the register block
   bool multiplies_bf16 = false;           // in hardware, twice as fast as f32
+  bool multiplies_i8 = false;             // in hardware, four times as fast as f32
   Handler handlers[kFamilies * 16] = {};  // by opcode; null where the family lacks the dtype
   JoinedHandler joined = nullptr;         // null: joined instructions run one after the other
 };

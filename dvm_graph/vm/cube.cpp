@@ -26,7 +26,7 @@ class CubeLowering {
         target_(problem.target()),
         blocks_(problem.blocks()),
         dtype_(problem.dtype()),
-        pair_(problem.pair()),
+        bundle_(problem.bundle()),
         code_(code),
         scratch_(scratch),
         outer_{problem.outer()},
@@ -54,7 +54,7 @@ class CubeLowering {
   // Tiles of whole output rows, where windows are read without packing their patches.
   void choose_rows() {
     const NormalNode& a = plan_.nodes[outer_.a];
-    if (a.op != PlanOp::patches_ || pair_ > 1 || problem_.has_inner()) return;
+    if (a.op != PlanOp::patches_ || bundle_ > 1 || problem_.has_inner()) return;
     if (!outer_.panels && !outer_.columns_b) return;
     const Window& window = plan_.windows[a.window];
     if (!target_.unified_memory || !counts_windows(plan_.accesses[a.numbers], window)) return;
@@ -133,14 +133,14 @@ class CubeLowering {
     const bool rows = state.value.space != Space::immediate &&
                       (state.value.strides[product.k_axis] == 1 || product.k == 1);
     product.computed_a = state.value;
-    if (rows && pair_ == 1) return;
-    if (pair_ > 1 && state.value.space != Space::immediate) return pair_a(lowering, product);
+    if (rows && bundle_ == 1) return;
+    if (bundle_ > 1 && state.value.space != Space::immediate) return bundle_a(lowering, product);
     const uint32_t axes = plan_.nodes[product.a].axes | bit(plan_.m_axis) | bit(product.k_axis);
     const Instruction copy = lowering.begin(product.a, Family::v_copy, dtype_);
     const TileValue operands[] = {lowering.emitter().dense_buffer(dtype_, axes, true), state.value};
     lowering.emitter().elementwise(copy, axes, operands, 2, true);
     product.computed_a = operands[0];
-    if (pair_ > 1) pair_a(lowering, product);
+    if (bundle_ > 1) bundle_a(lowering, product);
   }
 
   // What the rows of A are folded to joins what computes them, also where only the epilogue uses
@@ -152,27 +152,27 @@ class CubeLowering {
   }
 
   // The computed block of A, rounded.
-  void pair_a(Lowering& lowering, BlockedProduct& product) {
+  void bundle_a(Lowering& lowering, BlockedProduct& product) {
     TileOperand from = lowering.emitter().operand(product.computed_a, 0);
     from.middle = stride(product.computed_a.strides[plan_.m_axis]);
     from.inner = stride(product.computed_a.strides[product.k_axis]);
-    const uint8_t mask = lowering.begin(product.a, Family::d_pack_a_pairs, dtype_).changed_mask;
-    TileInstruction pack = packed_pairs(dtype_, product.steps, product.k, mask, true);
+    const uint8_t mask = lowering.begin(product.a, Family::d_pack_a_bundles, dtype_).changed_mask;
+    TileInstruction pack = bundled_rows(dtype_, product.steps, product.k, mask, true);
     pack.operands[1] = from;
     code_.instructions.push_back(pack);
-    TileValue pairs;
-    pairs.space = Space::local;
-    pairs.index = pack.operands[0].index;
-    pairs.dtype = kPair;
-    pairs.strides[plan_.m_axis] = pack.operands[0].middle;
-    pairs.strides[product.k_axis] = 1;
-    product.computed_a = pairs;
+    TileValue bundles;
+    bundles.space = Space::local;
+    bundles.index = pack.operands[0].index;
+    bundles.dtype = kBundle;
+    bundles.strides[plan_.m_axis] = pack.operands[0].middle;
+    bundles.strides[product.k_axis] = 1;
+    product.computed_a = bundles;
   }
 
   // Packs rows of A into a new buffer; where from is left open.
-  TileInstruction packed_pairs(DType from, int64_t steps, int64_t depth, uint8_t mask, bool kept) {
+  TileInstruction bundled_rows(DType from, int64_t steps, int64_t depth, uint8_t mask, bool kept) {
     TileInstruction pack;
-    pack.family = Family::d_pack_a_pairs;
+    pack.family = Family::d_pack_a_bundles;
     pack.dtype = from;
     pack.changed_mask = mask;
     pack.extents[1] = extent_of(plan_.m_axis);
@@ -237,10 +237,10 @@ class CubeLowering {
     const Part& part = x.part;
     const Finish finish = &product == &outer_ ? problem_.finish() : Finish{};
     TileInstruction matmul;
-    matmul.family = pair_ > 1         ? Family::m_matmul_pairs
+    matmul.family = bundle_ > 1       ? Family::m_matmul_bundles
                     : widens(product) ? Family::m_matmul_widen
                                       : Family::m_matmul;
-    matmul.dtype = pair_ > 1         ? DType::bf16
+    matmul.dtype = bundle_ > 1       ? problem_.multiplied()
                    : widens(product) ? problem_.access_of(product.b).storage
                                      : dtype_;
     matmul.changed_mask = part.mask;
@@ -356,13 +356,13 @@ class CubeLowering {
 
   // B lies packed in a narrower dtype, and is read so.
   bool widens(const BlockedProduct& product) const {
-    return product.panels && pair_ == 1 && !problem_.storage_is_register(product.b) &&
+    return product.panels && bundle_ == 1 && !problem_.storage_is_register(product.b) &&
            target_.unified_memory;
   }
 
   // Elements of k that so many steps from step `first` on are.
   int64_t elements_of(const BlockedProduct& product, int64_t first, int64_t depth) const {
-    return std::min(depth * pair_, product.k - first * pair_);
+    return std::min(depth * bundle_, product.k - first * bundle_);
   }
 
   uint8_t columns_extent(const BlockedProduct& product, const Part& part) {
@@ -383,8 +383,10 @@ class CubeLowering {
       const TileValue value = computed
                                   ? product.computed_a
                                   : lowering.access_value(plan_.nodes[product.a].access, dtype_);
-      TileOperand a = lowering.emitter().operand(value, k * (product.k == 1 ? 0 : 1));
-      a.middle = stride(value.strides[plan_.m_axis]);
+      // In place, its elements are counted, not bundles of them.
+      const int64_t elements = computed ? 1 : bundle_;
+      TileOperand a = lowering.emitter().operand(value, k * (product.k == 1 ? 0 : elements));
+      a.middle = stride(value.strides[plan_.m_axis] / elements);
       a.inner = 1;
       return a;
     }
@@ -393,7 +395,7 @@ class CubeLowering {
     }
     const NormalAccess& access = problem_.access_of(product.a);
     TileInstruction pack;
-    pack.family = pair_ > 1 ? Family::d_pack_a_pairs : Family::d_pack_a;
+    pack.family = bundle_ > 1 ? Family::d_pack_a_bundles : Family::d_pack_a;
     pack.dtype = access.storage;
     pack.changed_mask = product.keep_a ? kept_mask(lowering, product.a) : mask;
     pack.extents[1] = extent_of(plan_.m_axis);
@@ -408,7 +410,7 @@ class CubeLowering {
     TileOperand& from = pack.operands[1];
     from = lowering.emitter().operand(
         lowering.access_value(plan_.nodes[product.a].access, access.storage),
-        k * pair_ * access.strides[product.k_axis]);
+        k * bundle_ * access.strides[product.k_axis]);
     from.middle = stride(access.strides[plan_.m_axis]);
     from.inner = stride(access.strides[product.k_axis]);
     code_.instructions.push_back(pack);
@@ -419,12 +421,13 @@ class CubeLowering {
   TileOperand operand_patches(Lowering& lowering, const BlockedProduct& product, int64_t k,
                               int64_t depth, uint8_t mask) {
     const NormalNode& node = plan_.nodes[product.a];
-    const DType storage = problem_.access_of(product.a).storage;
+    const bool whole = problem_.bundled_patches(product.a);  // bundles are moved as they are
+    const DType storage = whole ? kBundle : problem_.access_of(product.a).storage;
     TileInstruction pack;
     pack.family = Family::d_pack_patches;
     pack.dtype = storage;
     pack.changed_mask = product.keep_a ? kept_mask(lowering, product.a) : mask;
-    const int64_t elements = elements_of(product, k, depth);
+    const int64_t elements = whole ? depth : elements_of(product, k, depth);
     pack.extents[1] = extent_of(plan_.m_axis);
     pack.extents[2] = code_.extent_register(elements, -1);
     pack.operand_count = 3;
@@ -440,14 +443,19 @@ class CubeLowering {
     pack.operands[2].middle = stride(plan_.accesses[node.numbers].strides[plan_.m_axis]);
     pack.window = static_cast<int32_t>(code_.windows.size());
     code_.windows.push_back(plan_.windows[node.window]);
-    code_.windows.back().first = static_cast<int32_t>(k * pair_);
+    Window& window = code_.windows.back();
+    window.first = static_cast<int32_t>(whole ? k : k * bundle_);
+    if (whole) {
+      window.pixel /= static_cast<int32_t>(bundle_);
+      window.channels /= static_cast<int32_t>(bundle_);
+    }
     code_.instructions.push_back(pack);
-    if (pair_ == 1) return out;
-    TileInstruction pairs = packed_pairs(dtype_, depth, elements, pack.changed_mask,
-                                         product.keep_a && pack.changed_mask != 0);
-    pairs.operands[1] = out;
-    code_.instructions.push_back(pairs);
-    return pairs.operands[0];
+    if (bundle_ == 1 || whole) return out;
+    TileInstruction bundles = bundled_rows(dtype_, depth, elements, pack.changed_mask,
+                                           product.keep_a && pack.changed_mask != 0);
+    bundles.operands[1] = out;
+    code_.instructions.push_back(bundles);
+    return bundles.operands[0];
   }
 
   // Elements between rows of packed patches: whole vectors, and no multiple of what makes many rows
@@ -468,7 +476,8 @@ class CubeLowering {
     const NormalAccess& access = problem_.access_of(product.b);
     TileOperand from = lowering.emitter().operand(
         lowering.access_value(plan_.nodes[product.b].access, access.storage),
-        part.k * pair_ * access.strides[product.k_axis] + part.n * access.strides[product.n_axis]);
+        part.k * bundle_ * access.strides[product.k_axis] +
+            part.n * access.strides[product.n_axis]);
     from.middle = stride(access.strides[product.k_axis]);
     if (!product.pack_b) {
       from.inner = product.columns_b && product.n > 1 ? stride(access.strides[product.n_axis]) : 1;
@@ -477,7 +486,7 @@ class CubeLowering {
     }
     from.inner = stride(access.strides[product.n_axis]);
     TileInstruction pack;
-    pack.family = pair_ > 1 ? Family::d_pack_b_pairs : Family::d_pack_b;
+    pack.family = bundle_ > 1 ? Family::d_pack_b_bundles : Family::d_pack_b;
     pack.dtype = access.storage;
     pack.changed_mask = product.keep_b ? kept_mask(lowering, product.b) : part.mask;
     pack.extents[1] = code_.extent_register(elements_of(product, part.k, part.depth), -1);
@@ -512,7 +521,7 @@ class CubeLowering {
     if (target_.unified_memory) return from;
     TileInstruction load;
     load.family = Family::d_load_view;
-    load.dtype = pair_ > 1 ? kPair : problem_.access_of(product.b).storage;
+    load.dtype = bundle_ > 1 ? kBundle : problem_.access_of(product.b).storage;
     load.changed_mask = kept_mask(lowering, product.b);
     load.extents[0] = code_.extent_register(ceil_div(part.columns, columns), -1);
     load.extents[1] = code_.extent_register(part.depth, -1);
@@ -530,7 +539,7 @@ class CubeLowering {
     return whole > 0 ? whole : product.k;
   }
   int64_t packed_steps(const BlockedProduct& product) const {
-    return ceil_div(packed_k(product), pair_);
+    return ceil_div(packed_k(product), bundle_);
   }
 
   PointerRegister panel_pointer(const BlockedProduct& product, const Part& part) const {
@@ -541,7 +550,7 @@ class CubeLowering {
     const int64_t bytes = problem_.panel_bytes(product);
     PointerRegister pointer;
     pointer.buffer = access.value;
-    pointer.base = ((access.panel_first / pair_ + part.k) * columns + part.n * steps) * bytes;
+    pointer.base = ((access.panel_first / bundle_ + part.k) * columns + part.n * steps) * bytes;
     pointer.high = entry * bytes;
     for (int axis = 0; axis < plan_.rank; ++axis) {
       const TileAxis& a = code_.space.axes[axis];
@@ -571,7 +580,7 @@ class CubeLowering {
   const Target& target_;
   const BlockProblem& blocks_;
   const DType dtype_;
-  const int64_t pair_;
+  const int64_t bundle_;
   TileCode& code_;
   LoweringScratch& scratch_;
   BlockedProduct outer_, inner_;

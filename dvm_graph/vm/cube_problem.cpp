@@ -9,6 +9,7 @@
 
 #include "kernels/numbers.h"
 #include "vm/block_cost.h"
+#include "vm/isa.h"
 #include "vm/panels.h"
 
 namespace dvm {
@@ -37,7 +38,8 @@ CubeProblem::CubeProblem(const NormalPlan& plan, const Target& target)
   inner_.n_axis = plan.k_axis;
   inner_.k_axis = plan.inner_k_axis;
   dtype_ = plan.nodes[outer_.node].dtype;
-  pair_ = plan.nodes[outer_.node].narrow_to == DType::bf16 && dtype_ == DType::f32 ? 2 : 1;
+  const bool rounds = plan.nodes[outer_.node].narrow_to == DType::bf16 && dtype_ == DType::f32;
+  if (rounds || dtype_ == DType::i32) bundle_ = bundle_steps(multiplied());
   possible_ = describe();
   if (possible_) shape_ = choose_block(blocks_, target_, target_.local_bytes);
 }
@@ -73,12 +75,14 @@ bool CubeProblem::describe() {
   }
   blocks_.element_bytes = static_cast<int64_t>(size_of(dtype_));
   blocks_.columns_per_panel = static_cast<int>(panel_columns(dtype_, target_));
-  blocks_.pair = static_cast<int>(pair_);
+  blocks_.bundle = static_cast<int>(bundle_);
   blocks_.whole_k = is_computed(outer_.a);
   if (!describe_operands(outer_)) return false;
   blocks_.panels = outer_.panels;
   blocks_.panel_bytes = panel_bytes(outer_);
-  if (pair_ > 1 && plan_.nodes[outer_.a].op == PlanOp::patches_) blocks_.packed_a = 3;
+  // Bundles, and before them the elements.
+  if (bundle_ > 1 && plan_.nodes[outer_.a].op == PlanOp::patches_ && !bundled_patches(outer_.a))
+    blocks_.packed_a = static_cast<int>(bundle_) + 1;
   blocks_.pack_a = outer_.pack_a;
   // Beside a B that is packed in passing, and so near, the cube unit does without packing.
   const bool in_place = !blocks_.whole_k && !outer_.pack_a && !outer_.pack_b;
@@ -117,7 +121,7 @@ bool CubeProblem::describe_operands(Product& product) const {
   if (plan_.nodes[product.b].op != PlanOp::load_) return false;
   product.n = plan_.extents[product.n_axis];
   product.k = plan_.extents[product.k_axis];
-  product.steps = ceil_div(product.k, pair_);
+  product.steps = ceil_div(product.k, bundle_);
   const NormalAccess& b = access_of(product.b);
   product.panels = b.packed_panels;
   const bool b_rows = b.strides[product.n_axis] == 1 || product.n == 1;
@@ -126,14 +130,18 @@ bool CubeProblem::describe_operands(Product& product) const {
   const CubeTerms terms(target_);
   const int64_t register_blocks = ceil_div(blocks_.m, std::max<int64_t>(1, target_.matmul_mr));
   const bool few_rows = static_cast<double>(register_blocks) * terms.row_block <= terms.pack;
-  const bool in_place = target_.unified_memory && pair_ == 1 && storage_is_register(product.b);
+  const bool in_place = target_.unified_memory && bundle_ == 1 && storage_is_register(product.b);
   product.readable_b = in_place && b_rows;
   product.columns_b = in_place && !product.panels && b.strides[product.k_axis] == 1 &&
                       std::min(blocks_.m, product.n) <= target_.dot_rows;
   product.pack_b = !product.panels && !product.columns_b && !(product.readable_b && few_rows);
   if (is_computed(product.a)) return true;
-  product.pack_a = plan_.nodes[product.a].op == PlanOp::patches_ || pair_ > 1;
+  product.pack_a = plan_.nodes[product.a].op == PlanOp::patches_;
   if (product.pack_a) return true;
+  if (bundle_ > 1) {
+    product.pack_a = !bundled_in_place(product);
+    return true;
+  }
   const NormalAccess& a = access_of(product.a);
   const bool a_rows = a.strides[product.k_axis] == 1 || product.k == 1;
   product.pack_a = !(target_.unified_memory && storage_is_register(product.a) && a_rows);
@@ -195,7 +203,7 @@ void CubeProblem::find_finish() {
   finish_.node = outer_.node;
   // A B that is read in place passes in short pieces of k: C is better off in local memory.
   const bool packed = outer_.pack_b || (outer_.panels && storage_is_register(outer_.b));
-  if (!target_.unified_memory || pair_ > 1 || !packed) return;
+  if (!target_.unified_memory || bundle_ > 1 || !packed) return;
   Finish finish = finish_;
   finish.addend = addend_of(only_user(outer_.node));
   if (finish.addend >= 0) {
@@ -273,10 +281,35 @@ void CubeProblem::extend(Prologue& prologue, const NormalNode& node) const {
   prologue.window_rows += plan_.windows[node.window].kernel_height;
 }
 
+// Channels of bytes come in fours, wherever a tap lies.
+bool CubeProblem::bundled_patches(int32_t node) const {
+  const NormalNode& a = plan_.nodes[node];
+  const NormalAccess& images = plan_.accesses[a.access];
+  if (dtype_ != DType::i32 || images.storage != DType::u8) return false;
+  const Window& window = plan_.windows[a.window];
+  bool whole =
+      images.offset % bundle_ == 0 && window.pixel % bundle_ == 0 && window.channels % bundle_ == 0;
+  for (int axis = 0; axis < plan_.rank; ++axis)
+    whole = whole && images.strides[axis] % bundle_ == 0;
+  return whole;
+}
+
+// Rows of bytes that lie as bundles do.
+bool CubeProblem::bundled_in_place(const Product& product) const {
+  const NormalAccess& a = access_of(product.a);
+  if (!target_.unified_memory || a.storage != DType::u8) return false;
+  bool whole =
+      a.strides[product.k_axis] == 1 && product.k % bundle_ == 0 && a.offset % bundle_ == 0;
+  for (int axis = 0; axis < plan_.rank; ++axis)
+    whole = whole && (axis == product.k_axis || a.strides[axis] % bundle_ == 0);
+  return whole;
+}
+
 // Of a register block of the outer product's A that is read in place.
 int CubeProblem::rows_per_set() const {
   const int64_t rows = std::min(blocks_.m, std::max<int64_t>(1, target_.matmul_mr));
-  const int64_t stride = access_of(outer_.a).strides[plan_.m_axis] * blocks_.element_bytes;
+  const NormalAccess& a = access_of(outer_.a);
+  const int64_t stride = a.strides[plan_.m_axis] * static_cast<int64_t>(size_of(a.storage));
   if (stride == 0) return 1;
   const int64_t way = target_.way_bytes;
   const int64_t sets = way / std::max(std::gcd(stride, way), target_.line_bytes);
@@ -284,7 +317,7 @@ int CubeProblem::rows_per_set() const {
 }
 
 int64_t CubeProblem::panel_bytes(const Product& product) const {
-  return static_cast<int64_t>(size_of(access_of(product.b).storage)) * pair_;
+  return static_cast<int64_t>(size_of(access_of(product.b).storage)) * bundle_;
 }
 
 }  // namespace dvm

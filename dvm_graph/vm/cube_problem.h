@@ -13,7 +13,7 @@ namespace dvm {
 struct Product {
   int32_t node = -1, a = -1, b = -1;
   int n_axis = -1, k_axis = -1;
-  int64_t n = 1, k = 1, steps = 1;  // steps: k in elements of A and B, which may be pairs
+  int64_t n = 1, k = 1, steps = 1;  // steps: k in elements of A and B, which may be bundles
   bool panels = false;              // B is packed already
   bool readable_b = false;          // B can be read in place
   bool columns_b = false;           // and so it is, its columns being contiguous
@@ -41,13 +41,15 @@ class CubeProblem {
   const Finish& finish() const { return finish_; }
   bool has_inner() const { return inner_.node >= 0; }
   DType dtype() const { return dtype_; }
-  int64_t pair() const { return pair_; }  // steps of k that are one element of A and B
+  int64_t bundle() const { return bundle_; }  // steps of k that are one element of A and B
+  DType multiplied() const { return dtype_ == DType::i32 ? DType::i8 : DType::bf16; }  // in bundles
   const BlockProblem& blocks() const { return blocks_; }
   const BlockShape& shape() const { return shape_; }  // the best one, with all of local memory
 
   bool has_role(int axis) const;  // an axis of a product, not of the batch
   const NormalAccess& access_of(int32_t node) const;
   bool storage_is_register(int32_t node) const;
+  bool bundled_patches(int32_t node) const;  // of images whose bundles are elements of A
   bool is_computed(int32_t node) const;
   int64_t panel_bytes(const Product& product) const;  // of a step of k in packed panels
 
@@ -66,6 +68,7 @@ class CubeProblem {
   int32_t addend_of(int32_t sum) const;
   bool rows_in_place(int32_t node) const;
   bool has_all_elements(int32_t node) const;
+  bool bundled_in_place(const Product& product) const;
   int vector_nodes_until(int32_t last) const;
   void find_finish();
   bool describe_vector_nodes();
@@ -78,7 +81,7 @@ class CubeProblem {
   Product outer_, inner_;
   Finish finish_;
   DType dtype_ = DType::f32;
-  int64_t pair_ = 1;
+  int64_t bundle_ = 1;
   BlockProblem blocks_;
   BlockShape shape_;
   bool possible_ = false;

@@ -43,28 +43,29 @@ enum class Unit : uint8_t { scalar, vector, cube, dma };
 
 // Operand roles. `out`/`in` are tiles (two words each); the rest are one word each.
 enum class Form : uint8_t {
-  sync,           // from:8 | to:8 | event:8
-  load,           // out xd (local), in src (pointer)
-  store,          // out dst (pointer), in xn (local or immediate)
-  gather,         // out xd, in src (pointer), in index (i64), word axis_stride, word limit
-  pack_b,         // out xd: outer = panel stride; in src: middle = k stride, inner = n stride;
-                  //   e1 = k, e2 = n
-  pack_b_stored,  // as pack_b; xd keeps the storage dtype
-  pack_b_pairs,   // as pack_b; xd in pairs of two steps of k, as are its strides
-  pack_a_pairs,   // out xd: middle = row stride in pairs; in src (pointer or local): middle = row
-                  //   stride, inner = k stride. e1 = m, e2 = k
-  pack_patches,   // out xd: middle = row stride, inner = 1; in images (pointer): no strides; in
-                  //   number (integer pointer, strides = coefficients): middle; window.
-                  //   e1 = windows, e2 = elements of a patch
-  pool,           // out xd, in images, in number, window (kWindowWords words, see window.h)
-  depthwise,      // out xd, in images, in number, in xw (pointer), window
-  prefetch,       // in src (pointer)
-  matmul,         // out xd: middle = row stride; in xa: middle = row stride, inner = k stride (1);
-                  //   in xb: outer = panel stride, middle = k stride, inner = n stride: 1, or any
-                  //   where the k stride is 1. e0 = m, e1 = k, e2 = n
-  matmul_clamp,   // as matmul; in xc: middle = row stride, or 0; words low, high. e0 = m, e2 = n
-  matmul_widen,   // as matmul; xb in its storage dtype, in whole panels
-  matmul_pairs,   // as matmul_widen; xa and xb in pairs, e1 counts pairs
+  sync,            // from:8 | to:8 | event:8
+  load,            // out xd (local), in src (pointer)
+  store,           // out dst (pointer), in xn (local or immediate)
+  gather,          // out xd, in src (pointer), in index (i64), word axis_stride, word limit
+  pack_b,          // out xd: outer = panel stride; in src: middle = k stride, inner = n stride;
+                   //   e1 = k, e2 = n
+  pack_b_stored,   // as pack_b; xd keeps the storage dtype
+  pack_b_bundles,  // as pack_b; xd in bundles of steps of k, as are its strides
+  pack_a_bundles,  // out xd: middle = row stride in bundles; in src (pointer or local): middle =
+                   // row
+                   //   stride, inner = k stride. e1 = m, e2 = k
+  pack_patches,    // out xd: middle = row stride, inner = 1; in images (pointer): no strides; in
+                   //   number (integer pointer, strides = coefficients): middle; window.
+                   //   e1 = windows, e2 = elements of a patch
+  pool,            // out xd, in images, in number, window (kWindowWords words, see window.h)
+  depthwise,       // out xd, in images, in number, in xw (pointer), window
+  prefetch,        // in src (pointer)
+  matmul,          // out xd: middle = row stride; in xa: middle = row stride, inner = k stride (1);
+                   //   in xb: outer = panel stride, middle = k stride, inner = n stride: 1, or any
+                   //   where the k stride is 1. e0 = m, e1 = k, e2 = n
+  matmul_clamp,    // as matmul; in xc: middle = row stride, or 0; words low, high. e0 = m, e2 = n
+  matmul_widen,    // as matmul; xb in its storage dtype, in whole panels
+  matmul_bundles,  // as matmul_widen; xa and xb in bundles, e1 counts bundles
   unary,
   test,
   narrow,  // out, in
@@ -134,6 +135,8 @@ inline constexpr uint16_t BITS = INTEGERS | B8;
 inline constexpr uint16_t STORAGE = (1u << kDTypes) - 1;
 inline constexpr uint16_t BF16 = bit(DType::bf16), HALVES = bit(DType::f16) | BF16;
 inline constexpr uint16_t ROUNDED = bit(DType::f32) | HALVES;
+inline constexpr uint16_t BYTES = bit(DType::i32) | bit(DType::i8) | bit(DType::u8);
+inline constexpr uint16_t BUNDLED = ROUNDED | BYTES, MULTIPLIED = BF16 | bit(DType::i8);
 inline constexpr uint16_t NARROW = STORAGE & static_cast<uint16_t>(~REGISTER);
 }  // namespace dtype_list
 
@@ -158,12 +161,12 @@ constexpr bool has_window(Form form) {
 }
 constexpr bool is_matmul(Form form) {
   return form == Form::matmul || form == Form::matmul_clamp || form == Form::matmul_widen ||
-         form == Form::matmul_pairs;
+         form == Form::matmul_bundles;
 }
 // B in the dtype of the arithmetic, whose last panel may be ragged.
 constexpr bool has_plain_b(Form form) { return form == Form::matmul || form == Form::matmul_clamp; }
 constexpr bool is_pack_b(Form form) {
-  return form == Form::pack_b || form == Form::pack_b_stored || form == Form::pack_b_pairs;
+  return form == Form::pack_b || form == Form::pack_b_stored || form == Form::pack_b_bundles;
 }
 // The operand of a form that is an integer, not a place; -1: none.
 constexpr int integer_operand(Form form) {
@@ -185,7 +188,7 @@ constexpr FormInfo form_info(Form form) {
     case Form::depthwise: return {1, 3, kWindowWords};
     case Form::matmul:
     case Form::matmul_widen:
-    case Form::matmul_pairs:
+    case Form::matmul_bundles:
     case Form::binary:
     case Form::compare: return {1, 2, 0};
     case Form::matmul_clamp: return {1, 3, 2};
@@ -194,8 +197,13 @@ constexpr FormInfo form_info(Form form) {
   }
 }
 
-// As wide as a pair of bf16, whose bits say nothing as a number.
-inline constexpr DType kPair = DType::i32;
+// As wide as a bundle, whose bits say nothing as a number.
+inline constexpr DType kBundle = DType::i32;
+
+// Steps of k in a bundle that is made, or multiplied, of elements of a dtype.
+constexpr int64_t bundle_steps(DType dtype) {
+  return dtype_list::BYTES & dtype_list::bit(dtype) ? 4 : 2;
+}
 
 // Dtype of an operand's elements (outputs first) of an instruction with this form and dtype.
 constexpr DType operand_dtype(Form form, DType dtype, int operand) {
@@ -206,10 +214,10 @@ constexpr DType operand_dtype(Form form, DType dtype, int operand) {
       case Form::pack_b:
       case Form::pack_patches:
       case Form::matmul_widen:
-      case Form::matmul_pairs:
+      case Form::matmul_bundles:
       case Form::narrow: return register_dtype(dtype);
-      case Form::pack_b_pairs:
-      case Form::pack_a_pairs: return kPair;
+      case Form::pack_b_bundles:
+      case Form::pack_a_bundles: return kBundle;
       case Form::test:
       case Form::compare:
       case Form::cast_b8: return DType::b8;
@@ -221,7 +229,7 @@ constexpr DType operand_dtype(Form form, DType dtype, int operand) {
     }
   }
   if (form == Form::store || form == Form::narrow) return register_dtype(dtype);
-  if (form == Form::matmul_pairs) return kPair;
+  if (form == Form::matmul_bundles) return kBundle;
   if (form == Form::matmul_widen && operand == 1) return register_dtype(dtype);
   if (form == Form::gather && operand == 2) return DType::i64;
   if (has_window(form) && operand == 2) return DType::i64;

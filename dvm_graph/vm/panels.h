@@ -1,8 +1,8 @@
 // The packed layout of a matmul's B operand: per batch entry [ceil(n/NR)][k][NR], columns past n
 // are 0. NR is Target::matmul_nr for f32 and half of it for f64. Constants are packed once at load
 // (Access::packed_panels); their buffer in the model *is* this layout, in dtype f32, f64, f16 or
-// bf16. Panels for products that round their operands to bf16 hold pairs instead (vm/isa.def):
-// [ceil(n/NR)][ceil(k/2)][NR][2] bf16.
+// bf16. Panels for products that round their operands to bf16, and for those of bytes, hold bundles
+// instead (vm/isa.def): [ceil(n/NR)][ceil(k/2)][NR][2] bf16, or [ceil(n/NR)][ceil(k/4)][NR][4] i8.
 #pragma once
 
 #include <algorithm>

@@ -86,7 +86,7 @@ class Prefetcher {
 
   static bool is_pack(const TileInstruction& instruction) {
     const Form form = info_of(instruction.family).form;
-    return instruction.family == Family::d_pack_a || form == Form::pack_a_pairs ||
+    return instruction.family == Family::d_pack_a || form == Form::pack_a_bundles ||
            form == Form::pack_b;
   }
 
@@ -104,7 +104,7 @@ class Prefetcher {
     switch (info_of(instruction.family).form) {
       case Form::load:
       case Form::store:
-      case Form::pack_a_pairs:
+      case Form::pack_a_bundles:
       case Form::pack_b:
       case Form::unary:
       case Form::test:

@@ -256,7 +256,7 @@ class Verifier {
     switch (operand.space()) {
       case Space::local:
         if (integer) return fail("an integer comes from a pointer register");
-        if (info.form == Form::pack_a_pairs) return true;  // of a computed A, too
+        if (info.form == Form::pack_a_bundles) return true;  // of a computed A, too
         if (info.unit == Unit::dma && (k == 1 || has_window(info.form)) && k > 0 &&
             info.form != Form::store) {
           return fail("a memory instruction reads global memory");
@@ -315,19 +315,23 @@ class Verifier {
     int64_t strides[3];
     int64_t panel_columns = 0;  // not 0: loop e2 counts columns of panels, strides[2] is per panel
     bool padded = false;        // the last panel is touched in full
-    int paired_loop = -1;       // it counts elements, of which two are one of the operand's
+    int bundled_loop = -1;      // it counts elements, of which a bundle is one of the operand's
+    int64_t steps = 1;          // of a bundle
   };
 
-  Walk walk_of(Form form, const Operand& operand, DType dtype, int k) const {
+  // `made_of`: the dtype of the instruction, `dtype` that of the operand.
+  Walk walk_of(Form form, DType made_of, const Operand& operand, DType dtype, int k) const {
     const int64_t outer = operand.outer_stride, middle = operand.middle_stride,
                   inner = operand.inner_stride;
     if (k > 0 && !is_matmul(form)) return {{outer, middle, inner}};
     const int64_t columns = panel_columns(dtype, target_);
     if (form == Form::reduce && k == 0) return {{outer, 0, inner}};
     if (is_pack_b(form) && k == 0) {
-      return {{0, columns, outer}, columns, true, form == Form::pack_b_pairs ? 1 : -1};
+      const bool bundles = form == Form::pack_b_bundles;
+      return {{0, columns, outer}, columns, true, bundles ? 1 : -1, bundle_steps(made_of)};
     }
-    if (form == Form::pack_a_pairs && k == 0) return {{0, middle, inner}, 0, false, 2};
+    if (form == Form::pack_a_bundles && k == 0)
+      return {{0, middle, inner}, 0, false, 2, bundle_steps(made_of)};
     if (is_matmul(form) && (k == 0 || k == 3)) return {{middle, 0, inner}};
     if (is_matmul(form) && k == 1) return {{middle, inner, 0}};
     if (has_plain_b(form) && k == 2 && inner != 1) return {{0, middle, inner}};
@@ -337,7 +341,7 @@ class Verifier {
 
   static int64_t last_offset(const Walk& walk, int loop, int64_t extent) {
     if (extent <= 0) return 0;
-    if (loop == walk.paired_loop) extent = (extent + 1) / 2;
+    if (loop == walk.bundled_loop) extent = (extent + walk.steps - 1) / walk.steps;
     if (loop != 2 || walk.panel_columns == 0) {
       return std::clamp(walk.strides[loop] * (extent - 1), -kTooFar, kTooFar);
     }
@@ -410,7 +414,7 @@ class Verifier {
   bool check_reach(const Head& head, const Loops& loops, Form form, const Operand& operand,
                    DType dtype, int k, const uint64_t* words) {
     const auto element = static_cast<int64_t>(size_of(dtype));
-    const Walk walk = walk_of(form, operand, dtype, k);
+    const Walk walk = walk_of(form, static_cast<DType>(head.opcode % 16), operand, dtype, k);
     const bool local = operand.space() == Space::local;
     if (walk.panel_columns != 0 && walk.strides[2] < walk.panel_columns && head.e2 != 0 &&
         last_offset(walk, 2, widest(head.e2)) >= walk.panel_columns) {
@@ -477,7 +481,8 @@ class Verifier {
     Operand number;
     std::memcpy(&number, words + 5, sizeof number);
     const PointerRegister& base = program_.pointers()[number.offset()];
-    const Reach reach = reach_of(loops, walk_of(form, number, DType::i64, 2), 1, base.steps);
+    const Reach reach =
+        reach_of(loops, walk_of(form, DType::i64, number, DType::i64, 2), 1, base.steps);
     if (base.base + reach.low < 0 || base.base + reach.high >= window.windows()) {
       return fail("number of a window out of range");
     }

@@ -135,7 +135,15 @@ def test_scales_of_rows_are_left_to_the_vendor() -> None:
     assert vendor_operators(graph) == ["QLinearMatMul"]
 
 
-def test_integers_that_float32_would_round_are_left_to_the_vendor() -> None:
-    weights = np.full((600, 3), 127, np.int8)
-    case = onnx_operator("MatMulInteger", [Tensor(("n", 600), *U8), weights], "long")
-    assert vendor_operators(decomposed(case.model(), strict=True)) == ["MatMulInteger"]
+@pytest.mark.parametrize("strict", [False, True])
+def test_integers_that_are_both_computed_are_left_to_the_vendor(strict: bool) -> None:
+    computed = Tensor((600, "m"), *I8)
+    case = onnx_operator("MatMulInteger", [Tensor(("n", 600), *U8), computed], "computed")
+    assert vendor_operators(decomposed(case.model(), strict=strict)) == ["MatMulInteger"]
+
+
+def test_bytes_by_constants_are_multiplied_as_such() -> None:
+    graph = decomposed(onnx_operator("MatMulInteger", [A, W], "constant").model())
+    products = [node for node in graph.nodes if node.op == "matmul"]
+    assert [value.dtype.short for value in products[0].inputs if value] == ["u8", "i8"]
+    assert products[0].output.dtype.short == "i32"

@@ -35,6 +35,9 @@ class FakeMeeting:
     def private(self) -> bool:
         return bool(self.answers.get("private", True))
 
+    def arithmetics(self) -> int:
+        return 1
+
     def products(self) -> int:
         return int(str(self.answers.get("products", 2)))
 

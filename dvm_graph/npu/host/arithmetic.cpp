@@ -203,8 +203,8 @@ struct Op<Family::v_shift_right> {
 };
 
 struct Arithmetic {
-  static constexpr bool accepts(Family family, Form form) {
-    return part_of(family, form) == Part::arithmetic;
+  static constexpr bool accepts(Family family, Form form, DType dtype) {
+    return part_of(family, form, dtype) == Part::arithmetic;
   }
   template <Family F, Form Form_, DType D>
   static constexpr auto handler() {

@@ -286,8 +286,8 @@ void check_index_handler(Core& core, const uint64_t* words) {
 }
 
 struct Conversion {
-  static constexpr bool accepts(Family family, Form form) {
-    return part_of(family, form) == Part::conversion;
+  static constexpr bool accepts(Family family, Form form, DType dtype) {
+    return part_of(family, form, dtype) == Part::conversion;
   }
   template <DType To, DType From>
   static constexpr auto cast() {

@@ -24,6 +24,10 @@ inline bool runs_x86_64_v4_bf16() {
   return runs_x86_64_v4() && __builtin_cpu_supports("avx512bf16");
 }
 
+inline bool runs_x86_64_v4_vnni() {
+  return runs_x86_64_v4() && __builtin_cpu_supports("avx512vnni");
+}
+
 #else
 
 inline bool runs_portable() { return true; }

@@ -236,8 +236,8 @@ void matmul_handler(Core& core, const uint64_t* words) {
 }
 
 struct Cube {
-  static constexpr bool accepts(Family family, Form form) {
-    return part_of(family, form) == Part::cube;
+  static constexpr bool accepts(Family family, Form form, DType dtype) {
+    return part_of(family, form, dtype) == Part::cube;
   }
   template <Family F, Form Form_, DType D>
   static constexpr auto handler() {

@@ -388,8 +388,8 @@ void prefetch_handler(Core& core, const uint64_t* words) {
 }
 
 struct Dma {
-  static constexpr bool accepts(Family family, Form form) {
-    return part_of(family, form) == Part::dma;
+  static constexpr bool accepts(Family family, Form form, DType dtype) {
+    return part_of(family, form, dtype) == Part::dma;
   }
   template <Family F, Form Form_, DType D>
   static constexpr auto handler() {

@@ -2,7 +2,7 @@
 //
 //   m_matmul_widen  f32 A times panels of f16 or bf16, which are widened on their way to the FMAs:
 //                   f32 arithmetic at half the memory traffic of B
-//   m_matmul_pairs  A and B in bf16, two steps of k side by side in 32 bits: one instruction of
+//   m_matmul_bundles  A and B in bf16, two steps of k side by side in 32 bits: one instruction of
 //                   AVX512-BF16 multiplies both and adds them to an f32
 //
 // A and panels of B are laid out as those of m_matmul and multiplied by the same loops (blocks.h),
@@ -142,7 +142,7 @@ DVM_INLINE uint32_t load_pair(const S* from, int64_t stride, bool both) {
 }
 
 template <class S>
-void pack_a_pairs_handler(Core& core, const uint64_t* words) {
+void pack_a_bundles_handler(Core& core, const uint64_t* words) {
   const Extents e = extents_of(core, words);
   if (e.empty()) return;
   const auto to = tile_at<uint32_t>(core, words + 1);
@@ -202,7 +202,7 @@ DVM_INLINE void pack_pairs_by_columns(uint32_t* to, const S* from, int64_t k_ext
 }
 
 template <class S>
-void pack_b_pairs_handler(Core& core, const uint64_t* words) {
+void pack_b_bundles_handler(Core& core, const uint64_t* words) {
   const Extents e = extents_of(core, words);
   if (e.empty()) return;
   const auto to = tile_at<uint32_t>(core, words + 1);
@@ -246,20 +246,20 @@ void pack_b_stored_handler(Core& core, const uint64_t* words) {
 }
 
 struct HalfUnit {
-  static constexpr bool accepts(Family family, Form form) {
-    return part_of(family, form) == Part::half;
+  static constexpr bool accepts(Family family, Form form, DType dtype) {
+    return part_of(family, form, dtype) == Part::half;
   }
   template <Family F, Form Form_, DType D>
   static constexpr auto handler() {
     using S = StorageType<D>;
     if constexpr (Form_ == Form::matmul_widen)
       return &matmul_handler<Widened<S>>;
-    else if constexpr (Form_ == Form::matmul_pairs)
+    else if constexpr (Form_ == Form::matmul_bundles)
       return &matmul_handler<Paired>;
-    else if constexpr (Form_ == Form::pack_a_pairs)
-      return &pack_a_pairs_handler<S>;
-    else if constexpr (Form_ == Form::pack_b_pairs)
-      return &pack_b_pairs_handler<S>;
+    else if constexpr (Form_ == Form::pack_a_bundles)
+      return &pack_a_bundles_handler<S>;
+    else if constexpr (Form_ == Form::pack_b_bundles)
+      return &pack_b_bundles_handler<S>;
     else if constexpr (Form_ == Form::pack_b_stored)
       return &pack_b_stored_handler;
     else

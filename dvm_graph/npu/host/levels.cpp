@@ -18,15 +18,16 @@ struct LevelCode {
   const LevelInfo* info;
   const Limits* limits;
   JoinedHandler joined;
-  void (*fill[8])(Handler*);
-  bool multiplies_bf16 = false;
+  void (*fill[9])(Handler*);
+  bool multiplies_bf16 = false, multiplies_i8 = false;
 };
 
 #define DVM_LEVEL_CODE(level, name)                                                             \
   LevelCode {                                                                                   \
     name, runs_##level(), &level::level_info, &level::limits, &level::run_joined, {             \
       &level::fill_arithmetic, &level::fill_math, &level::fill_conversion, &level::fill_reduce, \
-          &level::fill_dma, &level::fill_cube, &level::fill_window, &level::fill_half           \
+          &level::fill_dma, &level::fill_cube, &level::fill_window, &level::fill_half,          \
+          &level::fill_integer                                                                  \
     }                                                                                           \
   }
 
@@ -40,6 +41,12 @@ std::vector<LevelCode> compiled_levels() {
   if (runs_x86_64_v4_bf16()) {
     compiled.back().multiplies_bf16 = true;
     compiled.back().fill[7] = &x86_64_v4_bf16::fill_half;
+  }
+#endif
+#if defined(DVM_BUILT_x86_64_v4_vnni)
+  if (runs_x86_64_v4_vnni()) {
+    compiled.back().multiplies_i8 = true;
+    compiled.back().fill[8] = &x86_64_v4_vnni::fill_integer;
   }
 #endif
 #if defined(DVM_BUILT_x86_64_v3)
@@ -70,6 +77,7 @@ struct Tables {
       table.matmul_nr = code.info->matmul_nr;
       table.matmul_mr = code.info->matmul_mr;
       table.multiplies_bf16 = code.multiplies_bf16;
+      table.multiplies_i8 = code.multiplies_i8;
       for (const auto fill : code.fill) fill(table.handlers);
       table.joined = code.joined;
       levels.push_back({&table, code.info->vector_bytes, code.limits});

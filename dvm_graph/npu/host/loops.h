@@ -147,18 +147,18 @@ DVM_INLINE bool streams(const uint64_t* words) { return (flags_of(words) & kStre
 // Select::handler<family, dtype>(). A family without an implementation does not compile there.
 template <class Select, Family F, Form Form_, uint16_t DTypes, int... D>
 DVM_INLINE void fill_family(Handler* handlers, std::integer_sequence<int, D...>) {
-  if constexpr (Select::accepts(F, Form_)) {
-    (
-        [&] {
-          if constexpr ((DTypes >> D) & 1) {
+  (
+      [&] {
+        if constexpr (((DTypes >> D) & 1) != 0) {
+          if constexpr (Select::accepts(F, Form_, static_cast<DType>(D))) {
             const auto handler = Select::template handler<F, Form_, static_cast<DType>(D)>();
             static_assert(!std::is_null_pointer_v<decltype(handler)>,
                           "instruction without a handler");
             handlers[static_cast<int>(F) * 16 + D] = handler;
           }
-        }(),
-        ...);
-  }
+        }
+      }(),
+      ...);
 }
 
 template <class Select>

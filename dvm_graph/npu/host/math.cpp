@@ -76,8 +76,8 @@ struct Op<Family::v_pow> {
 };
 
 struct Math {
-  static constexpr bool accepts(Family family, Form form) {
-    return part_of(family, form) == Part::math;
+  static constexpr bool accepts(Family family, Form form, DType dtype) {
+    return part_of(family, form, dtype) == Part::math;
   }
   template <Family Name, Form Form_, DType D>
   static constexpr auto handler() {

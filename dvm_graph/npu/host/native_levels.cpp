@@ -7,13 +7,14 @@
 
 int main() {
 #if defined(__x86_64__)
-  const char* const levels = dvm::runs_x86_64_v4_bf16() ? "x86-64-v4;x86-64-v4-bf16"
-                             : dvm::runs_x86_64_v4()    ? "x86-64-v4"
-                             : dvm::runs_x86_64_v3()    ? "x86-64-v3"
-                                                        : "x86-64";
+  std::fputs(dvm::runs_x86_64_v4()   ? "x86-64-v4"
+             : dvm::runs_x86_64_v3() ? "x86-64-v3"
+                                     : "x86-64",
+             stdout);
+  if (dvm::runs_x86_64_v4_bf16()) std::fputs(";x86-64-v4-bf16", stdout);
+  if (dvm::runs_x86_64_v4_vnni()) std::fputs(";x86-64-v4-vnni", stdout);
 #else
-  const char* const levels = "portable";
+  std::fputs("portable", stdout);
 #endif
-  std::fputs(levels, stdout);
   return 0;
 }

@@ -247,8 +247,8 @@ void reduce_handler(Core& core, const uint64_t* words) {
 }
 
 struct Reduce {
-  static constexpr bool accepts(Family family, Form form) {
-    return part_of(family, form) == Part::reduce;
+  static constexpr bool accepts(Family family, Form form, DType dtype) {
+    return part_of(family, form, dtype) == Part::reduce;
   }
   template <Family F, Form Form_, DType D>
   static constexpr auto handler() {

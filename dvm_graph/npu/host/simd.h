@@ -22,6 +22,9 @@
 #if defined(__AVX512BF16__)
 #define DVM_LEVEL       x86_64_v4_bf16
 #define DVM_AVX512_BF16 1
+#elif defined(__AVX512VNNI__)
+#define DVM_LEVEL       x86_64_v4_vnni
+#define DVM_AVX512_VNNI 1
 #else
 #define DVM_LEVEL x86_64_v4
 #endif

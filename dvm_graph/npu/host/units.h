@@ -6,13 +6,24 @@
 
 namespace dvm {
 
-enum class Part : uint8_t { none, arithmetic, math, conversion, reduce, dma, cube, half, window };
+enum class Part : uint8_t {
+  none,
+  arithmetic,
+  math,
+  conversion,
+  reduce,
+  dma,
+  cube,
+  half,
+  integer,
+  window
+};
 
 constexpr bool is_math(Family family) {
   return (family >= Family::v_exp && family <= Family::v_sigmoid) || family == Family::v_pow;
 }
 
-constexpr Part part_of(Family family, Form form) {
+constexpr Part part_of(Family family, Form form, DType dtype) {
   switch (form) {
     case Form::sync: return Part::none;  // the host device executes in order
     case Form::load:
@@ -21,10 +32,11 @@ constexpr Part part_of(Family family, Form form) {
     case Form::prefetch:
     case Form::pack_b: return Part::dma;
     case Form::pack_b_stored:
-    case Form::pack_b_pairs:
-    case Form::pack_a_pairs:
-    case Form::matmul_widen:
-    case Form::matmul_pairs: return Part::half;
+    case Form::matmul_widen: return Part::half;
+    case Form::pack_b_bundles:
+    case Form::pack_a_bundles:
+    case Form::matmul_bundles:
+      return dtype_list::BYTES & dtype_list::bit(dtype) ? Part::integer : Part::half;
     case Form::pack_patches:
     case Form::pool:
     case Form::depthwise: return Part::window;
@@ -60,6 +72,7 @@ struct Limits {
   void fill_dma(Handler* handlers);                   \
   void fill_cube(Handler* handlers);                  \
   void fill_half(Handler* handlers);                  \
+  void fill_integer(Handler* handlers);               \
   void fill_window(Handler* handlers);                \
   const uint64_t* run_joined(Core&, const uint64_t*); \
   extern const LevelInfo level_info;                  \
@@ -71,6 +84,7 @@ DVM_DECLARE_LEVEL(x86_64)
 DVM_DECLARE_LEVEL(x86_64_v3)
 DVM_DECLARE_LEVEL(x86_64_v4)
 DVM_DECLARE_LEVEL(x86_64_v4_bf16)  // its half unit is all there is of it
+DVM_DECLARE_LEVEL(x86_64_v4_vnni)  // its integer unit
 #else
 DVM_DECLARE_LEVEL(portable)
 #endif

@@ -448,8 +448,8 @@ void reduce_handler(Core& core, const uint64_t* words) {
 }
 
 struct Windows {
-  static constexpr bool accepts(Family family, Form form) {
-    return part_of(family, form) == Part::window;
+  static constexpr bool accepts(Family family, Form form, DType dtype) {
+    return part_of(family, form, dtype) == Part::window;
   }
   template <Family F, Form Form_, DType D>
   static constexpr auto handler() {

@@ -88,8 +88,8 @@ void test_pack_a(Machine& machine, Random& random, DType dtype, int64_t lane) {
   fill(random, from);
   Array<uint32_t> to({1, m, steps}, {0, steps + random.integer(0, 3), 1});
   to.fill([] { return 0x12345678; });
-  context += "pack_a_pairs " + describe({1, m, k}, {from.strides()});
-  machine.execute(Family::d_pack_a_pairs, dtype, {1, m, k}, {to.place(), from.place()});
+  context += "pack_a_bundles " + describe({1, m, k}, {from.strides()});
+  machine.execute(Family::d_pack_a_bundles, dtype, {1, m, k}, {to.place(), from.place()});
   bool right = true;
   for_each_index({1, m, steps}, [&](int64_t, int64_t row, int64_t step) {
     right = right && pair_matches(
@@ -110,8 +110,8 @@ void test_pack_b(Machine& machine, Random& random, DType dtype, int64_t nr) {
   Array<S> from({1, k, n}, random_matrix(random, k, n));
   fill(random, from);
   Array<uint32_t> to({panels, steps, nr}, {steps * nr + random.integer(0, 1) * 8, nr, 1});
-  context += "pack_b_pairs " + describe({1, k, n}, {from.strides()});
-  machine.execute(Family::d_pack_b_pairs, dtype, {1, k, n}, {to.place(), from.place()});
+  context += "pack_b_bundles " + describe({1, k, n}, {from.strides()});
+  machine.execute(Family::d_pack_b_bundles, dtype, {1, k, n}, {to.place(), from.place()});
   bool right = true;
   for_each_index({panels, steps, nr}, [&](int64_t p, int64_t step, int64_t c) {
     const int64_t column = p * nr + c;
@@ -211,9 +211,9 @@ void test_pairs(Machine& machine, Random& random, int64_t nr, bool large) {
   b.fill(pair);
   c.fill([&] { return quarter(random); });
   const std::vector<float> before = c.copy();
-  context += "m_matmul_pairs " + describe({m, k, n}, {a.strides(), c.strides()});
-  machine.execute(Family::m_matmul_pairs, DType::bf16, {m, k, n}, {c.place(), a.place(), b.place()},
-                  {}, accumulate ? kAccumulateAlways : 0);
+  context += "m_matmul_bundles " + describe({m, k, n}, {a.strides(), c.strides()});
+  machine.execute(Family::m_matmul_bundles, DType::bf16, {m, k, n},
+                  {c.place(), a.place(), b.place()}, {}, accumulate ? kAccumulateAlways : 0);
   const auto half = [](uint32_t both, int64_t step) {
     return from_bf16(static_cast<Half>(step % 2 ? both >> 16 : both));
   };

@@ -190,8 +190,14 @@ PlanBuilder random_vector_plan(Random& random) {
   return b;
 }
 
-// A constant B operand along (some batch, k, n), packed; in pairs of bf16, where its product
-// rounds.
+// Of what products multiply: bytes, where their sums are i32.
+DType factor_storage(Random& random, DType dtype) {
+  constexpr DType bytes[] = {DType::i32, DType::i8, DType::u8, DType::u8};
+  return dtype == DType::i32 ? one_of(random, bytes) : random_storage(random, dtype);
+}
+
+// A constant B operand along (some batch, k, n), packed; in bundles, where its product rounds or
+// multiplies bytes.
 int32_t packed_operand(Random& random, PlanBuilder& b, DType dtype, bool rounds, uint32_t batch,
                        int k_axis, int n_axis, int columns_per_panel) {
   std::vector<int> order = b.axis_list(batch);
@@ -200,9 +206,12 @@ int32_t packed_operand(Random& random, PlanBuilder& b, DType dtype, bool rounds,
   Access panels = b.dense(dtype, order);
   const int64_t columns = columns_per_panel / (dtype == DType::f64 ? 2 : 1);
   const int64_t padded = (b.extent(n_axis) + columns - 1) / columns * columns;
-  int64_t elements = padded * (rounds ? (b.extent(k_axis) + 1) / 2 * 2 : b.extent(k_axis));
+  const bool bytes = dtype == DType::i32;
+  const DType bundled = bytes ? DType::i8 : DType::bf16;
+  const int64_t steps = rounds || bytes ? bundle_steps(bundled) : 1;
+  int64_t elements = padded * ((b.extent(k_axis) + steps - 1) / steps * steps);
   for (const int axis : b.axis_list(batch)) elements *= b.extent(axis);
-  panels.value = b.value(rounds ? DType::bf16 : random_storage(random, dtype), elements);
+  panels.value = b.value(steps > 1 ? bundled : random_storage(random, dtype), elements);
   panels.packed_panels = true;
   const int32_t load = b.load(panels, batch | 1u << k_axis | 1u << n_axis);
   b.plan.nodes[load].dtype = dtype;
@@ -216,13 +225,13 @@ int32_t random_b_operand(Random& random, PlanBuilder& b, DType dtype, bool round
     return packed_operand(random, b, dtype, rounds, axes, k_axis, n_axis, columns_per_panel);
   }
   const uint32_t all = axes | 1u << k_axis | 1u << n_axis;
-  return b.load(random_view(random, b, random_storage(random, dtype), all), all);
+  return b.load(random_view(random, b, factor_storage(random, dtype), all), all);
 }
 
 // An A operand that is loaded, or computed along its rows.
 int32_t random_a_operand(Random& random, PlanBuilder& b, DType dtype, uint32_t axes, int k_axis) {
   const uint32_t k = 1u << k_axis;
-  int32_t a = b.load(random_view(random, b, random_storage(random, dtype), axes), axes);
+  int32_t a = b.load(random_view(random, b, factor_storage(random, dtype), axes), axes);
   if (chance(random, 60)) return a;
   if (chance(random, 50)) a = b.map(PlanOp::add_, {a, b.input(dtype, k)});
   if (chance(random, 40)) a = b.map(PlanOp::sub_, {a, b.reduce(PlanOp::reduce_max_, a, k)});
@@ -271,16 +280,16 @@ PlanBuilder random_product(Random& random, int columns_per_panel, bool deep) {
   b.plan.k_axis = b.axis(deep ? one_of(random, depths) : random_extent(random, 70));
   if (!deep && chance(random, 40)) b.plan.inner_k_axis = b.axis(random_extent(random, 40));
   const uint32_t m = 1u << b.plan.m_axis, n = 1u << b.plan.n_axis, k = 1u << b.plan.k_axis;
-  const bool wide = chance(random, 20);
-  const DType dtype = wide ? DType::f64 : DType::f32;
-  const bool rounds = !wide && chance(random, 40);
+  constexpr DType dtypes[] = {DType::f32, DType::f32, DType::f32, DType::f64, DType::i32};
+  const DType dtype = one_of(random, dtypes);
+  const bool rounds = dtype == DType::f32 && chance(random, 40);
   const uint32_t a_axes = random_axes(random, batch, 80) | m | k;
   int32_t a;
   if (b.plan.inner_k_axis >= 0) {
     a = inner_product(random, b, dtype, rounds, batch, columns_per_panel);
   } else {
     a = deep && chance(random, 75)
-            ? b.load(random_view(random, b, random_storage(random, dtype), a_axes), a_axes)
+            ? b.load(random_view(random, b, factor_storage(random, dtype), a_axes), a_axes)
             : random_a_operand(random, b, dtype, a_axes, b.plan.k_axis);
   }
   const int32_t right = random_b_operand(random, b, dtype, rounds, batch, b.plan.k_axis,

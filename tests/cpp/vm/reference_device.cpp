@@ -120,58 +120,64 @@ void run_pack_b(const Decoded& d) {
   }
 }
 
-// The bf16 pair that two elements make.
-int32_t pair_of(Scalar even, Scalar odd) {
-  uint16_t halves[2];
-  write(DType::bf16, reinterpret_cast<std::byte*>(&halves[0]), even);
-  write(DType::bf16, reinterpret_cast<std::byte*>(&halves[1]), odd);
-  int32_t pair;
-  std::memcpy(&pair, halves, sizeof pair);
-  return pair;
+// The bundle that elements from step `first` on make: of bf16, or of bytes.
+template <typename Element>
+int32_t bundle_of(DType dtype, int64_t first, int64_t k, Element element) {
+  const int64_t steps = bundle_steps(dtype), size = 4 / steps;
+  std::byte bundle[4] = {};
+  for (int64_t i = 0; i < steps && first + i < k; ++i)
+    write(steps == 2 ? DType::bf16 : DType::u8, bundle + i * size, element(first + i));
+  int32_t word;
+  std::memcpy(&word, bundle, sizeof word);
+  return word;
 }
 
-double half_of_pair(const std::byte* pair, int which) {
-  return read(DType::bf16, pair + 2 * which).real;
-}
-
-void run_pack_b_pairs(const Decoded& d) {
+void run_pack_b_bundles(const Decoded& d) {
   constexpr int64_t width = kColumnsPerPanel;
+  const int64_t steps = bundle_steps(d.dtype);
   const Tile &out = d.tiles[0], &in = d.tiles[1];
   for (int64_t p = 0; p * width < d.e2; ++p) {
-    for (int64_t k = 0; k < d.e1; k += 2) {
+    for (int64_t k = 0; k < d.e1; k += steps) {
       for (int64_t c = 0; c < width; ++c) {
         const int64_t n = p * width + c;
-        const Scalar even = n < d.e2 ? in.get(0, k, n) : Scalar{};
-        const Scalar odd = n < d.e2 && k + 1 < d.e1 ? in.get(0, k + 1, n) : Scalar{};
-        const int32_t pair = pair_of(even, odd);
-        std::memcpy(out.at + (p * out.outer + k / 2 * width + c) * 4, &pair, sizeof pair);
+        const int32_t bundle = bundle_of(
+            d.dtype, k, d.e1, [&](int64_t at) { return n < d.e2 ? in.get(0, at, n) : Scalar{}; });
+        std::memcpy(out.at + (p * out.outer + k / steps * width + c) * 4, &bundle, sizeof bundle);
       }
     }
   }
 }
 
-void run_pack_a_pairs(const Decoded& d) {
+void run_pack_a_bundles(const Decoded& d) {
   const Tile &out = d.tiles[0], &in = d.tiles[1];
+  const int64_t steps = bundle_steps(d.dtype);
   for (int64_t m = 0; m < d.e1; ++m) {
-    for (int64_t k = 0; k < d.e2; k += 2) {
-      const int32_t pair = pair_of(in.get(0, m, k), k + 1 < d.e2 ? in.get(0, m, k + 1) : Scalar{});
-      std::memcpy(out.element(0, m, k / 2), &pair, sizeof pair);
+    for (int64_t k = 0; k < d.e2; k += steps) {
+      const int32_t bundle =
+          bundle_of(d.dtype, k, d.e2, [&](int64_t at) { return in.get(0, m, at); });
+      std::memcpy(out.element(0, m, k / steps), &bundle, sizeof bundle);
     }
   }
 }
 
-void run_matmul_pairs(const Core& core, const Decoded& d) {
+void run_matmul_bundles(const Core& core, const Decoded& d) {
   constexpr int64_t width = kColumnsPerPanel;
   const bool add = accumulates(core, d.head.flags);
+  const int64_t steps = bundle_steps(d.dtype), size = 4 / steps;
   for (int64_t m = 0; m < d.e0; ++m) {
     for (int64_t n = 0; n < d.e2; ++n) {
-      double sum = add ? d.tiles[0].get(0, m, n).real : 0;
+      Scalar sum = add ? d.tiles[0].get(0, m, n) : Scalar{};
       for (int64_t k = 0; k < d.e1; ++k) {
         const std::byte *a = d.tiles[1].element(0, m, k),
                         *b = d.tiles[2].element(n / width, k, n % width);
-        for (const int half : {0, 1}) sum += half_of_pair(a, half) * half_of_pair(b, half);
+        for (int64_t i = 0; i < steps; ++i) {
+          const Scalar x = read(steps == 2 ? DType::bf16 : DType::u8, a + i * size);
+          const Scalar y = read(steps == 2 ? DType::bf16 : DType::i8, b + i * size);
+          sum.real += x.real * y.real;
+          sum.integer += x.integer * y.integer;
+        }
       }
-      d.tiles[0].set(0, m, n, {sum, 0});
+      d.tiles[0].set(0, m, n, sum);
     }
   }
 }
@@ -263,12 +269,12 @@ void execute(Core& core, const uint64_t* words) {
     case Form::gather: return run_gather(core, d);
     case Form::pack_b:
     case Form::pack_b_stored: return run_pack_b(d);
-    case Form::pack_b_pairs: return run_pack_b_pairs(d);
-    case Form::pack_a_pairs: return run_pack_a_pairs(d);
+    case Form::pack_b_bundles: return run_pack_b_bundles(d);
+    case Form::pack_a_bundles: return run_pack_a_bundles(d);
     case Form::matmul:
     case Form::matmul_clamp:
     case Form::matmul_widen: return run_matmul(core, d);
-    case Form::matmul_pairs: return run_matmul_pairs(core, d);
+    case Form::matmul_bundles: return run_matmul_bundles(core, d);
     case Form::reduce: return run_reduce(core, d);
     case Form::iota: return run_iota(core, words, d);
     case Form::check_index: return run_check_index(core, d);

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "scalar.h"
+#include "vm/isa.h"
 
 namespace dvm::reference {
 namespace {
@@ -93,16 +94,22 @@ class Evaluation {
     const int k_axis = inner ? plan_.inner_k_axis : plan_.k_axis;
     const int64_t n_extent = extents_[n_axis], k_extent = extents_[k_axis];
     const int64_t n = at[n_axis], k = at[k_axis];
-    const int64_t pair = rounds() ? 2 : 1, steps = (k_extent + pair - 1) / pair * pair;
+    const int64_t bundle = bundle_of(node), steps = (k_extent + bundle - 1) / bundle * bundle;
     const int64_t entry = (n_extent + width - 1) / width * width * steps;
     int64_t element =
-        n / width * (steps * width) + k / pair * pair * width + n % width * pair + k % pair;
+        n / width * (steps * width) + k / bundle * bundle * width + n % width * bundle + k % bundle;
     for (int a = 0; a < static_cast<int>(extents_.size()); ++a) {
       if (a == n_axis || a == k_axis || !(node.axes >> a & 1)) continue;
       element += at[a] * slot(access.strides[a]) / (n_extent * k_extent) * entry;
     }
     return read(storage(node),
                 buffers_[access.value] + element * static_cast<int64_t>(size_of(storage(node))));
+  }
+
+  // Steps of k that lie side by side in panels of an operand.
+  int64_t bundle_of(const PlanNode& b) const {
+    if (b.dtype == DType::i32) return bundle_steps(DType::i8);
+    return rounds() ? bundle_steps(DType::bf16) : 1;
   }
 
   // The products of the plan round their operands to bf16.
@@ -175,16 +182,20 @@ class Evaluation {
 
   Scalar multiply(const PlanNode& node, const Coordinates& at) const {
     const bool inner = node.axes >> plan_.k_axis & 1;
+    const bool bytes = node.dtype == DType::i32;
     const DType operand = node.narrow_to == DType::bf16 ? DType::bf16 : node.dtype;
-    double sum = 0;
+    const DType left = bytes ? DType::u8 : operand, right = bytes ? DType::i8 : operand;
+    Scalar sum;
     over(
         1u << (inner ? plan_.inner_k_axis : plan_.k_axis),
         [&](const Coordinates& point) {
-          sum += rounded(operand, value_of(node.inputs[0], point)).real *
-                 rounded(operand, value_of(node.inputs[1], point)).real;
+          const Scalar a = rounded(left, value_of(node.inputs[0], point));
+          const Scalar b = rounded(right, value_of(node.inputs[1], point));
+          sum.real += a.real * b.real;
+          sum.integer += a.integer * b.integer;
         },
         at);
-    return rounded(node.dtype, {sum, 0});
+    return rounded(node.dtype, sum);
   }
 
   const KernelPlan& plan_;

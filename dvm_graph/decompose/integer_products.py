@@ -1,0 +1,153 @@
+"""Products of bytes: sums of (a - zero point) * (b - zero point) in int32, exact and in any order the same.
+
+The cube unit multiplies uint8 by constant int8. The rest is arithmetic on the sums, modulo 2^32 as they are: zero
+points come out of them as the sums of the weights' columns, which are constants, and int8 is the uint8 that is
+128 higher. Zero points of weights are taken from the weights, or, where the difference is no byte, multiplied by
+the sums of A's rows.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dvm_graph.decompose.convolution import convolved
+from dvm_graph.decompose.matrix import multiplied
+from dvm_graph.decompose.operands import shape_of
+from dvm_graph.decompose.slicing import padded
+from dvm_graph.decompose.windows import (
+    channels_first,
+    channels_last,
+    planar,
+    spatial_axes,
+    window_over,
+)
+from dvm_graph.ir import DType, Node, Value
+from dvm_graph.symbolic.builder import Builder
+
+Array: TypeAlias = NDArray[Any]
+
+_BYTES = (DType.INT8, DType.UINT8)
+_SHIFT = 128
+"""From int8 to uint8."""
+
+
+@dataclass(frozen=True, slots=True)
+class Weights:
+    """A constant B operand: `bytes - zeros`, zeros broadcast along the axes that are summed over."""
+
+    bytes: Array
+    zeros: Array | None
+
+
+def weights_of(b: Value, zero: Value | None, axis: int = -1) -> Weights | None:
+    """The int8 weights that differences of constants are; None: they are none. Zero points follow `axis`."""
+    if (
+        b.dtype not in _BYTES
+        or b.data is None
+        or b.rank < 2
+        or (zero is not None and zero.data is None)
+    ):
+        return None
+    data = np.asarray(b.data)
+    point = np.zeros((), np.int32) if zero is None else np.asarray(zero.data).astype(np.int32)
+    if point.size == 1:
+        point = point.reshape(())
+    else:
+        shape = [1] * data.ndim
+        shape[axis] = point.size
+        point = point.reshape(shape)
+    if not point.any() and data.dtype == np.int8:
+        return Weights(data, None)
+    centred = data.astype(np.int32) - point
+    if centred.size == 0 or (centred.min() >= -_SHIFT and centred.max() < _SHIFT):
+        return Weights(centred.astype(np.int8), None)
+    if data.dtype == np.int8:
+        return Weights(data, point)
+    return Weights((data.astype(np.int32) - _SHIFT).astype(np.int8), point - _SHIFT)
+
+
+def is_bytes(a: Value) -> bool:
+    return a.dtype in _BYTES
+
+
+def unsigned(builder: Builder, a: Value, zero: Value | None) -> tuple[Value, Value | None]:
+    """uint8 with an int32 zero point that stand for the same differences; None: it is 0."""
+    if zero is not None:
+        zero = builder.cast(builder.reshape(zero, ()), DType.INT32)
+    if a.dtype is DType.INT8:
+        shift = builder.scalar(_SHIFT, DType.INT32)
+        a = builder.cast(builder.add(builder.cast(a, DType.INT32), shift), DType.UINT8)
+        zero = shift if zero is None else builder.add(zero, shift)
+    if zero is not None and zero.data is not None and not np.any(zero.data):
+        zero = None
+    return a, zero
+
+
+def sums(builder: Builder, a: Value, a_zero: Value | None, b: Weights) -> Value:
+    """The sums over k of (a[..., k] - a_zero) * b[..., k, n], in int32."""
+    a, zero = unsigned(builder, a, a_zero)
+    y = multiplied(builder, a, builder.constant(b.bytes))
+    columns = b.bytes.sum(axis=-2, keepdims=b.bytes.ndim > 2, dtype=np.int32)
+    y = _centred(builder, y, zero, columns)
+    if b.zeros is None:
+        return y
+    rows = builder.reduce_sum(builder.cast(a, DType.INT32), (a.rank - 1,))
+    if zero is not None:
+        steps = builder.scalar(b.bytes.shape[-2], DType.INT32)
+        rows = builder.sub(rows, builder.mul(zero, steps))
+    return builder.sub(y, builder.mul(rows, builder.constant(b.zeros)))
+
+
+def integer_convolution(
+    builder: Builder,
+    node: Node,
+    x: Value,
+    zero: Value | None,
+    weights: Weights,
+    bias: Value | None,
+) -> Value | None:
+    """The sums of a convolution over x - zero, channels-first, by weights [outputs, inputs, kernel...], and an int32 bias
+    for each output. What lies outside of the image is the zero point. None: it convolves channels by themselves, has three spatial axes, or is malformed.
+    """
+    assert weights.zeros is None
+    filters = weights.bytes
+    if x.rank not in (3, 4) or filters.ndim != x.rank:
+        return None
+    axes = spatial_axes(node, shape_of(x)[2:], filters.shape[2:])
+    groups = int(node.attrs.get("group", 1))
+    outputs, inputs = filters.shape[:2]
+    if axes is None or groups < 1 or outputs % groups != 0 or (groups > 1 and inputs == 1):
+        return None
+    x, zero = unsigned(builder, x, zero)
+    image, (rows, columns) = channels_last(builder, x), planar(axes)
+    if zero is not None:
+        outside = builder.cast(zero, DType.UINT8)
+        for axis, window in ((1, rows), (2, columns)):
+            image = padded(builder, image, axis, *window.pads, outside)
+        rows, columns = replace(rows, pads=(0, 0)), replace(columns, pads=(0, 0))
+    whole = builder.constant(filters.reshape(outputs, inputs, rows.kernel, columns.kernel))
+    y = convolved(builder, image, whole, window_over((rows, columns)), groups)
+    totals = filters.reshape(outputs, -1).sum(axis=1, dtype=np.int32)
+    return channels_first(builder, _centred(builder, y, zero, totals, bias), x.rank)
+
+
+def _centred(
+    builder: Builder, y: Value, zero: Value | None, columns: Array, bias: Value | None = None
+) -> Value:
+    """Without what the zero point of A adds to sums of columns, and with a bias of them; of constants at once, and in
+    one term, whatever their size.
+    """
+    offset = np.zeros(columns.shape, np.int64)
+    if bias is not None and bias.data is not None:
+        offset += np.asarray(bias.data)
+    elif bias is not None:
+        y = builder.add(y, bias)
+    if zero is not None and zero.data is not None:
+        offset -= columns.astype(np.int64) * int(np.asarray(zero.data))
+    elif zero is not None:
+        y = builder.sub(y, builder.mul(builder.constant(columns), zero))
+    return builder.add(y, builder.constant(offset.astype(np.int32))) if offset.any() else y

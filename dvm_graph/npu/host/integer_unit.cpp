@@ -1,0 +1,202 @@
+// Matrix products of bytes, summed in 32 bits, and what packs their operands.
+//
+//   m_matmul_bundles  A in u8 and B in i8, four steps of k side by side in 32 bits: one instruction
+//                     of AVX512-VNNI multiplies all four and adds them to an i32
+//
+// A and panels of B are laid out as those of m_matmul and multiplied by the same loops (blocks.h),
+// in elements of 32 bits; B always comes packed, padded with zeros. Sums wrap: every level gives
+// the same bits. Elsewhere bytes are widened to 16 bits, of which x86 multiplies two and adds the
+// products in 32; the instruction that multiplies bytes adds them in 16, which may saturate.
+//
+// This file is compiled once more for AVX-512 with AVX512-VNNI, in a namespace of its own.
+#include "npu/host/blocks.h"
+#include "npu/host/units.h"
+
+namespace dvm::DVM_LEVEL {
+namespace {
+
+using Words = Full<uint32_t>;
+
+constexpr int64_t kSteps = bundle_steps(DType::i8), kNR = Product<Plain<float>>::kColumns;
+
+DVM_INLINE uint32_t word_at(const uint32_t* at) {  // rows of A in place are not aligned to words
+  uint32_t word;
+  __builtin_memcpy(&word, at, sizeof word);
+  return word;
+}
+
+#if defined(DVM_AVX512_VNNI)
+
+struct Bundled {
+  using A = uint32_t;
+  using B = uint32_t;
+  using Sum = Words;
+  using Column = Words;
+  static constexpr bool kWidens = false, kClamps = false;
+  DVM_INLINE static Column column(const B* at) { return load<Words>(at); }
+  DVM_INLINE static Column column(const B* at, int64_t) { return column(at); }
+  DVM_INLINE static Words scalar(const A* at) { return splat<Words>(word_at(at)); }
+  DVM_INLINE static Sum multiply_add(Sum sum, Words a, Column b) {
+    return bits_as<Sum>(
+        _mm512_dpbusd_epi32(bits_as<__m512i>(sum), bits_as<__m512i>(a), bits_as<__m512i>(b)));
+  }
+};
+
+#else
+
+// The bytes of a word as 16 bits each: the first and third one, the second and fourth one.
+struct Halves {
+  Words even, odd;
+};
+
+// Products of neighbouring i16, added in twos.
+DVM_INLINE Words multiply_pairs(Words a, Words b) {
+#if defined(DVM_AVX512)
+  return bits_as<Words>(_mm512_madd_epi16(bits_as<__m512i>(a), bits_as<__m512i>(b)));
+#elif defined(DVM_AVX2)
+  return bits_as<Words>(_mm256_madd_epi16(bits_as<__m256i>(a), bits_as<__m256i>(b)));
+#elif defined(__x86_64__)
+  return bits_as<Words>(_mm_madd_epi16(bits_as<__m128i>(a), bits_as<__m128i>(b)));
+#else
+  const auto low = [](Words v) DVM_LAMBDA_INLINE { return bits_as<Full<int32_t>>(v << 16) >> 16; };
+  const auto high = [](Words v) DVM_LAMBDA_INLINE { return bits_as<Full<int32_t>>(v) >> 16; };
+  return bits_as<Words>(low(a) * low(b) + high(a) * high(b));
+#endif
+}
+
+struct Bundled {
+  using A = uint32_t;
+  using B = uint32_t;
+  using Sum = Words;
+  using Column = Halves;
+  static constexpr bool kWidens = false, kClamps = false;
+  DVM_INLINE static Column column(const B* at) {
+    using Signed = Full<int16_t>;
+    const Words words = load<Words>(at);
+    const auto even = bits_as<Signed>(words << 8) >> 8;
+    return {bits_as<Words>(even), bits_as<Words>(bits_as<Signed>(words) >> 8)};
+  }
+  DVM_INLINE static Column column(const B* at, int64_t) { return column(at); }
+  DVM_INLINE static Halves scalar(const A* at) {
+    const uint32_t word = word_at(at);
+    return {splat<Words>(word & 0xff00ff), splat<Words>(word >> 8 & 0xff00ff)};
+  }
+  DVM_INLINE static Sum multiply_add(Sum sum, Halves a, const Column& b) {
+    return sum + multiply_pairs(a.even, b.even) + multiply_pairs(a.odd, b.odd);
+  }
+};
+
+#endif
+
+void matmul_handler(Core& core, const uint64_t* words) {
+  const Extents e = extents_of(core, words);
+  if (e.outer <= 0 || e.inner <= 0) return;
+  const uint8_t flags = flags_of(words);
+  const auto c = tile_at<uint32_t>(core, words + 1);
+  const auto a = tile_at<const uint32_t>(core, words + 3),
+             b = tile_at<const uint32_t>(core, words + 5);
+  Product<Bundled> x{};
+  x.a = a.at;
+  x.a_row = a.middle;
+  x.b = b.at;
+  x.b_step = b.middle;
+  x.b_panel = b.outer;
+  x.c = c.at;
+  x.c_row = c.middle;
+  x.k = e.middle;
+  x.accumulate =
+      (flags & kAccumulateAlways) != 0 || ((flags & kAccumulate) != 0 && !core.first_chunk);
+  FetchLater later(core, bursts_of(e.outer, e.inner, e.middle, x.kColumns));
+  if (later.any()) x.later = &later;
+  multiply_blocks(x, e.outer, e.inner, x.k + 1);
+}
+
+// ---- packing
+
+// Rows of A: their low bytes, one after another, zeros up to a whole bundle.
+template <class S>
+void pack_a_handler(Core& core, const uint64_t* words) {
+  const Extents e = extents_of(core, words);
+  if (e.empty()) return;
+  const auto to = tile_at<uint32_t>(core, words + 1);
+  const auto from = tile_at<const S>(core, words + 3);
+  const int64_t padded = (e.inner + kSteps - 1) / kSteps * kSteps;
+  for (int64_t m = 0; m < e.middle; m++) {
+    auto* out = reinterpret_cast<uint8_t*>(to.at + m * to.middle);
+    const S* in = from.at + m * from.middle;
+    if (from.inner == 1) {
+      DVM_INDEPENDENT_ITERATIONS
+      for (int64_t k = 0; k < e.inner; k++) out[k] = static_cast<uint8_t>(in[k]);
+    } else {
+      for (int64_t k = 0; k < e.inner; k++) out[k] = static_cast<uint8_t>(in[k * from.inner]);
+    }
+    for (int64_t k = e.inner; k < padded; k++) out[k] = 0;
+  }
+}
+
+// A bundle of steps of k from `first` on, `k` behind them are 0.
+template <class S>
+DVM_INLINE uint32_t bundle_at(const S* first, int64_t stride, int64_t steps) {
+  uint32_t bundle = 0;
+  for (int64_t i = 0; i < kSteps; i++)
+    if (i < steps) bundle |= uint32_t{static_cast<uint8_t>(first[i * stride])} << 8 * i;
+  return bundle;
+}
+
+template <class S>
+void pack_b_handler(Core& core, const uint64_t* words) {
+  const Extents e = extents_of(core, words);
+  if (e.empty()) return;
+  const auto to = tile_at<uint32_t>(core, words + 1);
+  const auto from = tile_at<const S>(core, words + 3);
+  uint32_t* panel = to.at;
+  for (int64_t n = 0; n < e.inner; n += kNR, panel += to.outer) {
+    const int64_t columns = lesser(e.inner - n, kNR);
+    const S* in = from.at + n * from.inner;
+    for (int64_t k = 0; k < e.middle; k += kSteps) {
+      uint32_t* out = panel + k / kSteps * kNR;
+      const S* row = in + k * from.middle;
+      const int64_t steps = lesser(e.middle - k, kSteps);
+      if (steps == kSteps && columns == kNR && from.inner == 1) {
+        DVM_INDEPENDENT_ITERATIONS
+        for (int64_t c = 0; c < kNR; c++) out[c] = bundle_at(row + c, from.middle, kSteps);
+        continue;
+      }
+      for (int64_t c = 0; c < kNR; c++)
+        out[c] = c < columns ? bundle_at(row + c * from.inner, from.middle, steps) : 0;
+    }
+  }
+}
+
+template <DType D>
+struct ByteOf {
+  using type = uint8_t;
+};
+template <>
+struct ByteOf<DType::i32> {
+  using type = int32_t;
+};
+
+struct IntegerUnit {
+  static constexpr bool accepts(Family family, Form form, DType dtype) {
+    return part_of(family, form, dtype) == Part::integer;
+  }
+  template <Family F, Form Form_, DType D>
+  static constexpr auto handler() {
+    using S = typename ByteOf<D>::type;
+    if constexpr (Form_ == Form::matmul_bundles)
+      return &matmul_handler;
+    else if constexpr (Form_ == Form::pack_a_bundles)
+      return &pack_a_handler<S>;
+    else if constexpr (Form_ == Form::pack_b_bundles)
+      return &pack_b_handler<S>;
+    else
+      return nullptr;
+  }
+};
+
+}  // namespace
+
+void fill_integer(Handler* handlers) { fill_handlers<IntegerUnit>(handlers); }
+
+}  // namespace dvm::DVM_LEVEL

@@ -1,0 +1,158 @@
+"""Products and convolutions of bytes run in kernels, and are those of onnxruntime bit by bit.
+
+The references are onnxruntime's integer operators, for the QDQ pattern, too: its default session makes such operators
+of it where activations are uint8.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import onnx
+import onnxruntime as ort
+import pytest
+from onnx import numpy_helper
+
+import dvm_graph
+from dvm_graph import _core
+from tests.end_to_end.reference import Array, assert_same_bits
+
+GENERATOR = np.random.default_rng(5)
+
+
+def integers(dtype: str, *shape: int) -> Array:
+    limits = np.iinfo(dtype)
+    return GENERATOR.integers(limits.min, limits.max + 1, shape).astype(dtype)
+
+
+def model_with(text: str, constants: Mapping[str, Any]) -> onnx.ModelProto:
+    """`constants` become initializers of the graph of a text."""
+    model = onnx.parser.parse_model(f'<ir_version: 10, opset_import: ["" : 21]>\n{text}')
+    model.graph.initializer.extend(
+        numpy_helper.from_array(np.asarray(array), name) for name, array in constants.items()
+    )
+    onnx.checker.check_model(model, full_check=True)
+    return model
+
+
+def check(
+    model: onnx.ModelProto,
+    *feeds: Mapping[str, Array],
+    simd: str | None = None,
+    like: onnx.ModelProto | None = None,
+) -> None:
+    """In kernels alone, and with the same bits as a default session of onnxruntime, maybe of another model."""
+    compiled = dvm_graph.optimize(model, strict=True, simd=simd, check=True)
+    source = (like or model).SerializeToString()
+    reference = ort.InferenceSession(source, providers=["CPUExecutionProvider"])
+    for feed in feeds:
+        wanted = reference.run(None, dict(feed))
+        assert_same_bits(compiled.run(feed), wanted)
+
+
+SHAPES = [(1, 1, 1), (1, 7, 33), (5, 64, 48), (3, 130, 17), (61, 257, 96), (1, 1024, 512)]
+"""Of m, k and n: bundles and panels that are whole, and others."""
+
+
+@pytest.mark.parametrize("right", ["int8", "uint8"])
+@pytest.mark.parametrize("left", ["uint8", "int8"])
+def test_sums_are_exact(left: str, right: str) -> None:
+    for m, k, n in SHAPES:
+        constants = {"b": integers(right, k, n), "z": integers(left), "y": integers(right, n)}
+        text = f"g ({left}[m, {k}] a) => (int32[m, {n}] c) {{ c = MatMulInteger(a, b, z, y) }}"
+        check(model_with(text, constants), {"a": integers(left, m, k)}, {"a": integers(left, 4, k)})
+
+
+@pytest.mark.parametrize("level", _core.simd_levels())
+def test_extreme_bytes_do_not_saturate(level: str) -> None:
+    k = 515
+    constants = {"b": np.full((k, 40), -128, np.int8)}
+    text = f"g (uint8[m, {k}] a) => (int32[m, 40] c) {{ c = MatMulInteger(a, b) }}"
+    check(model_with(text, constants), {"a": np.full((9, k), 255, np.uint8)}, simd=level)
+
+
+def test_what_is_quantised_at_the_run() -> None:
+    constants = {
+        "w": integers("int8", 96, 40), "scale": np.float32(0.02), "bias": integers("int8", 40).astype(np.float32),
+    }  # fmt: skip
+    text = """g (float[b, n, 96] x) => (float[b, n, 40] y) {
+        q, s, z = DynamicQuantizeLinear(x)
+        sums = MatMulInteger(q, w, z)
+        wide = Cast<to = 1>(sums)
+        factor = Mul(s, scale)
+        scaled = Mul(wide, factor)
+        y = Add(scaled, bias)
+    }"""
+    model = model_with(text, constants)
+    compiled = dvm_graph.optimize(model, strict=True)
+    for shape in ((1, 1, 96), (2, 7, 96), (3, 33, 96)):
+        x = GENERATOR.standard_normal(shape).astype(np.float32)
+        reference = ort.InferenceSession(
+            model.SerializeToString(), providers=["CPUExecutionProvider"]
+        )
+        got, wanted = compiled.run({"x": x})[0], reference.run(None, {"x": x})[0]
+        np.testing.assert_allclose(got, wanted, rtol=2e-6, atol=2e-6 * np.abs(wanted).max())
+
+
+def qdq(kind: str) -> dict[str, Array]:
+    zero = np.array(7 if kind == "uint8" else -9, kind)
+    return {"xs": np.float32(0.02), "xz": zero, "ys": np.float32(0.4), "yz": np.array(3, kind)}
+
+
+@pytest.mark.parametrize("kind", ["uint8", "int8"])
+def test_dequantised_products(kind: str) -> None:
+    constants = {
+        "w": integers("int8", 70, 33), "ws": np.linspace(0.01, 0.03, 33, dtype=np.float32),
+        "wz": np.zeros(33, np.int8), **qdq(kind),
+    }  # fmt: skip
+    text = f"""g ({kind}[n, 70] q) => ({kind}[n, 33] y) {{
+        x = DequantizeLinear(q, xs, xz)
+        m = DequantizeLinear<axis = 1>(w, ws, wz)
+        p = MatMul(x, m)
+        y = QuantizeLinear(p, ys, yz)
+    }}"""
+    integer = f"""g ({kind}[n, 70] q) => ({kind}[n, 33] y) {{
+        y = QLinearMatMul(q, xs, xz, w, ws, wz, ys, yz)
+    }}"""
+    feeds = [{"q": integers(kind, n, 70)} for n in (1, 6, 50)]
+    for like in {"uint8": (None, integer), "int8": (integer,)}[kind]:
+        check(model_with(text, constants), *feeds, like=like and model_with(like, constants))
+
+
+CONVOLUTIONS = {
+    "plain": (8, 8, 3, 1, "pads = [1, 1, 1, 1]"),
+    "strided": (8, 12, 3, 1, "pads = [0, 1, 1, 0], strides = [2, 2]"),
+    "points": (16, 20, 1, 1, "strides = [1, 1]"),
+    "few channels": (3, 16, 3, 1, "pads = [1, 1, 1, 1], strides = [2, 2]"),
+    "groups": (8, 12, 3, 2, "pads = [1, 1, 1, 1], group = 2"),
+    "by channels": (8, 8, 3, 8, "pads = [1, 1, 1, 1], group = 8"),
+}
+
+
+@pytest.mark.parametrize("kind", ["uint8", "int8"])
+@pytest.mark.parametrize("case", CONVOLUTIONS)
+def test_dequantised_convolutions(case: str, kind: str) -> None:
+    inputs, outputs, kernel, groups, attributes = CONVOLUTIONS[case]
+    scales = np.linspace(0.01, 0.03, outputs, dtype=np.float32)
+    constants = {
+        "w": integers("int8", outputs, inputs // groups, kernel, kernel), "ws": scales,
+        "wz": np.zeros(outputs, np.int8), "b": integers("int16", outputs).astype(np.int32),
+        "bs": scales * np.float32(0.02), "bz": np.zeros(outputs, np.int32), **qdq(kind),
+    }  # fmt: skip
+    text = f"""g ({kind}[n, {inputs}, h, 9] q) => ({kind}[n, {outputs}, k, l] y) {{
+        x = DequantizeLinear(q, xs, xz)
+        m = DequantizeLinear<axis = 0>(w, ws, wz)
+        a = DequantizeLinear<axis = 0>(b, bs, bz)
+        p = Conv<{attributes}>(x, m, a)
+        y = QuantizeLinear(p, ys, yz)
+    }}"""
+    integer = f"""g ({kind}[n, {inputs}, h, 9] q) => ({kind}[n, {outputs}, k, l] y) {{
+        y = QLinearConv<{attributes}>(q, xs, xz, w, ws, wz, ys, yz, b)
+    }}"""
+    feeds = [{"q": integers(kind, n, inputs, h, 9)} for n, h in ((1, 9), (2, 6))]
+    without = {name: array for name, array in constants.items() if name not in ("bs", "bz")}
+    reference = model_with(integer, without)
+    check(reference, *feeds)
+    check(model_with(text, constants), *feeds, like=reference)
