@@ -119,8 +119,11 @@ def dequantize_linear(builder: Builder, node: Node, operands: Operands) -> Resul
     y = builder.mul(builder.cast(y, DType.FLOAT32), _placed(builder, node, wide, x))
     y = builder.cast(y, target)
     if target is DType.FLOAT32 and scale.dtype is DType.FLOAT32:
-        axis = normalize_axis(node, node.attrs.get("axis", 1), x.rank) if scale.rank else 0
-        builder.meanings[y] = Dequantized(x, scale, zero_point, axis)
+        meaning = Dequantized(x, scale, zero_point, 0)
+        if not meaning.per_tensor():
+            axis = normalize_axis(node, node.attrs.get("axis", 1), x.rank)
+            meaning = replace(meaning, axis=axis)
+        builder.meanings[y] = meaning
     return [y]
 
 

@@ -37,7 +37,7 @@ enum class CompileStatus {
   ok,
   empty,         // some extent is 0 and there is nothing to write: no programs
   does_not_fit,  // use the plan's fallback, or more memory; no programs
-  costs_more,    // than the fallback of a weighed plan, by prediction; no programs
+  costs_more,    // than the plan's fallback, by prediction; no programs
 };
 
 constexpr bool needs_fallback(CompileStatus status) {

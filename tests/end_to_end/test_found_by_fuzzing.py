@@ -536,3 +536,12 @@ def test_a_quantised_operand_spread_over_nothing_behind_a_vendor_operator(
     (z,) = dvm_graph.optimize(model).run({"x": x, "y": y})
     number = {"QLinearAdd": 3.5 + 1.5, "QLinearMul": 3.5 * 1.5}[op]
     np.testing.assert_array_equal(z, np.full(shape, round(number / 0.5) + 2, np.uint8))
+
+
+def test_one_scale_in_a_vector_has_no_axis() -> None:
+    model = model_from_text(
+        """g (float[1] s, int8[n] x) => (float[n] y) { y = DequantizeLinear(x, s) }""", opset=13
+    )
+    feeds = {"s": np.array([-3], np.float32), "x": np.array([2, -5], np.int8)}
+    (y,) = dvm_graph.optimize(model).run(feeds)
+    np.testing.assert_array_equal(y, np.array([-6, 15], np.float32))

@@ -250,7 +250,8 @@ DVM_INLINE int64_t gather_vectors([[maybe_unused]] R* row, [[maybe_unused]] cons
       if (_mm512_mask_cmpge_epu64_mask(lanes, at, end) != 0) return i;
       at = _mm512_add_epi64(_mm512_mullo_epi64(at, scale), beside);
       const __m256 found = _mm512_mask_i64gather_ps(_mm256_setzero_ps(), lanes, at, source, 4);
-      _mm256_mask_storeu_ps(row + i, lanes, found);
+      // As a whole register: for half of one GCC extracts, which touches what the mask leaves out.
+      _mm512_mask_storeu_ps(row + i, lanes, _mm512_castps256_ps512(found));
       beside = _mm512_add_epi64(beside, next);
     }
     return count;

@@ -333,7 +333,7 @@ void check_prefetches() {
     target.matmul_rows = 96;
     const Compiled c(b, target);
     const std::string text = disassemble(c.kernel.programs[0]);
-    const size_t prefetch = text.find("d_prefetch_f32"), product = text.find("m_matmul_f32");
+    const size_t prefetch = text.find("d_prefetch_f32"), product = text.find("m_matmul_");
     CHECK((prefetch != std::string::npos) == (rows * columns == 96 * 160), "%s", text.c_str());
     if (prefetch == std::string::npos) continue;
     const std::string place = text.substr(text.find("] p", prefetch) + 2, 3);

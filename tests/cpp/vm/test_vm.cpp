@@ -97,6 +97,10 @@ void check_plan(const PlanBuilder& b, const Target& target, unsigned seed, Compi
     outcome.largest_unfit = std::max(outcome.largest_unfit, target.local_bytes);
     return;
   }
+  if (status == CompileStatus::costs_more) {  // than a fallback, which random plans have not
+    ++outcome.unfit;
+    return;
+  }
   outcome.split += kernel.stages.size() > 1;
   ++(status == CompileStatus::ok ? outcome.compiled : outcome.empty);
   Buffers want(b.values, 0), got(b.values, kernel.workspace_bytes);
