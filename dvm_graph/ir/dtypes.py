@@ -51,6 +51,11 @@ class DType(enum.Enum):
         return self.numpy.itemsize
 
     @property
+    def bundled(self) -> int:
+        """Steps of k that panels hold side by side in 32 bits, where they do (vm/panels.h)."""
+        return 4 // self.itemsize
+
+    @property
     def is_float(self) -> bool:
         return self in _FLOATS
 

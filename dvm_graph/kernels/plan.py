@@ -174,11 +174,6 @@ class Panels:
         return few and not self.bundles
 
 
-def bundle_steps(dtype: DType) -> int:
-    """Steps of k that panels of a dtype hold side by side in 32 bits, where they do."""
-    return 4 // dtype.itemsize
-
-
 @dataclass(frozen=True, slots=True)
 class PlanValue:
     """A buffer of the model. Contiguous, row-major."""

@@ -16,7 +16,7 @@ from numpy.lib.stride_tricks import as_strided
 from dvm_graph.cluster import Schedule
 from dvm_graph.errors import CompileError
 from dvm_graph.ir import Dim, DType, Value
-from dvm_graph.kernels.plan import ModelPlan, Panels, PlanValue, Slot, Storage, bundle_steps
+from dvm_graph.kernels.plan import ModelPlan, Panels, PlanValue, Slot, Storage
 from dvm_graph.symbolic.dims import add, mul
 
 
@@ -84,7 +84,7 @@ class ValueTable:
         if known is None:
             rounded = panels.bundles and source.dtype.is_float
             dtype = DType.BFLOAT16 if rounded else source.dtype
-            steps = bundle_steps(dtype) if panels.bundles else 1
+            steps = dtype.bundled if panels.bundles else 1
             k = -(-panels.k // steps) * steps
             shape = tuple(self._slot(extent) for extent in (panels.batch, k, panels.n))
             value = PlanValue(

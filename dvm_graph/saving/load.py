@@ -20,7 +20,6 @@ from dvm_graph import _core
 from dvm_graph.description import Description
 from dvm_graph.errors import CompileError, DvmError, InputError
 from dvm_graph.ir import DType
-from dvm_graph.kernels.plan import bundle_steps
 from dvm_graph.options import Options
 from dvm_graph.process import MappedFile
 from dvm_graph.runtime.program import Program
@@ -153,7 +152,7 @@ class _Loader:
 def _pack_anew(builder: _core.ModelBuilder, panels: PackedPanels, flat: NDArray[Any]) -> None:
     """Packs a matrix for this device that was packed for one with panels of another width."""
     batch, k, n, columns = panels.batch, panels.k, panels.n, panels.columns
-    bundle = bundle_steps(panels.dtype) if panels.bundles else 1
+    bundle = panels.dtype.bundled if panels.bundles else 1
     tiles = flat.reshape(batch, -(-n // columns), -(-k // bundle), columns, bundle)
     rows = tiles.transpose(0, 2, 4, 1, 3).reshape(batch, -(-k // bundle) * bundle, -1)
     matrix = np.ascontiguousarray(rows[:, :k, :n])

@@ -159,8 +159,9 @@ def test_columns_are_no_rows() -> None:
     reasons = [decision.reason for decision in compiled.report().decisions]
     assert any("whole rows" in reason for reason in reasons)
     assert compiled.report().kernels == 2
-    for inputs in feeds():
-        check(compiled, model, inputs, K)
+    for inputs in feeds():  # rows across memory may be left to a fallback
+        (mine,), (theirs,) = compiled.run(inputs), session(model).run(None, inputs)
+        assert_close(mine, theirs, reduction_length=K)
 
 
 def test_rows_that_are_looked_up() -> None:
