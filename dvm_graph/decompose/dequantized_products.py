@@ -98,6 +98,8 @@ def _of_scale(builder: Builder, addend: Value | None, scales: Value) -> Value | 
     meaning = dequantized(builder, addend)
     if meaning is None or meaning.x.dtype is not DType.INT32 or meaning.scale.data is None:
         return None
+    if not meaning.along(-1):
+        return None
     if meaning.zero is not None and (meaning.zero.data is None or np.any(meaning.zero.data)):
         return None
     own, wanted = np.asarray(meaning.scale.data), np.asarray(scales.data)

@@ -106,6 +106,7 @@ void matmul_handler(Core& core, const uint64_t* words) {
   x.k = e.middle;
   x.accumulate =
       (flags & kAccumulateAlways) != 0 || ((flags & kAccumulate) != 0 && !core.first_chunk);
+  x.chunk_bytes = chunk_bytes(core);
   FetchLater later(core, bursts_of(e.outer, e.inner, e.middle, x.kColumns));
   if (later.any()) x.later = &later;
   multiply_blocks(x, e.outer, e.inner, x.k + 1);
