@@ -482,5 +482,38 @@ void multiply_blocks(Product<Step> x, int64_t rows, int64_t columns, int64_t dep
   }
 }
 
+constexpr int64_t kWidenRows = 4 * kMaxRows + 1;  // for which a panel is widened once
+
+// A product whose A and panels of B hold elements of their own (half_unit.cpp, integer_unit.cpp).
+template <class Step>
+void panels_handler(Core& core, const uint64_t* words) {
+  const Extents e = extents_of(core, words);
+  if (e.outer <= 0 || e.inner <= 0) return;
+  const uint8_t flags = flags_of(words);
+  const auto c = tile_at<typename Product<Step>::C>(core, words + 1);
+  const auto a = tile_at<const typename Step::A>(core, words + 3);
+  const auto b = tile_at<const typename Step::B>(core, words + 5);
+  Product<Step> x{};
+  x.a = a.at;
+  x.a_row = a.middle;
+  x.b = b.at;
+  x.b_step = b.middle;
+  x.b_panel = b.outer;
+  x.c = c.at;
+  x.c_row = c.middle;
+  x.k = e.middle;
+  x.accumulate =
+      (flags & kAccumulateAlways) != 0 || ((flags & kAccumulate) != 0 && !core.first_chunk);
+  x.chunk_bytes = chunk_bytes(core);
+  FetchLater later(core, bursts_of(e.outer, e.inner, e.middle, x.kColumns));
+  if (later.any()) x.later = &later;
+  if (Step::kWidens && core.scratch != nullptr && e.outer >= kWidenRows) {
+    x.room = reinterpret_cast<typename Product<Step>::C*>(core.scratch);
+    multiply_blocks(x, e.outer, e.inner, kScratchBytes / (x.kColumns * int64_t{sizeof(float)}));
+  } else {
+    multiply_blocks(x, e.outer, e.inner, x.k + 1);
+  }
+}
+
 }  // namespace
 }  // namespace dvm::DVM_LEVEL

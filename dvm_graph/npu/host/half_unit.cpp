@@ -23,8 +23,6 @@ namespace {
 
 constexpr int64_t L = kLanes<float>, kNR = Product<Plain<float>>::kColumns;
 
-constexpr int64_t kWidenRows = 4 * kMaxRows + 1;  // for which a panel is widened once
-
 using Sum = Full<float>;
 using Pairs = Full<uint32_t>;
 
@@ -62,36 +60,6 @@ struct Paired {
 #endif
   }
 };
-
-template <class Step>
-void matmul_handler(Core& core, const uint64_t* words) {
-  const Extents e = extents_of(core, words);
-  if (e.outer <= 0 || e.inner <= 0) return;
-  const uint8_t flags = flags_of(words);
-  const auto c = tile_at<float>(core, words + 1);
-  const auto a = tile_at<const typename Step::A>(core, words + 3);
-  const auto b = tile_at<const typename Step::B>(core, words + 5);
-  Product<Step> x{};
-  x.a = a.at;
-  x.a_row = a.middle;
-  x.b = b.at;
-  x.b_step = b.middle;
-  x.b_panel = b.outer;
-  x.c = c.at;
-  x.c_row = c.middle;
-  x.k = e.middle;
-  x.accumulate =
-      (flags & kAccumulateAlways) != 0 || ((flags & kAccumulate) != 0 && !core.first_chunk);
-  x.chunk_bytes = chunk_bytes(core);
-  FetchLater later(core, bursts_of(e.outer, e.inner, e.middle, x.kColumns));
-  if (later.any()) x.later = &later;
-  if (Step::kWidens && core.scratch != nullptr && e.outer >= kWidenRows) {
-    x.room = reinterpret_cast<float*>(core.scratch);
-    multiply_blocks(x, e.outer, e.inner, kScratchBytes / (x.kColumns * int64_t{sizeof(float)}));
-  } else {
-    multiply_blocks(x, e.outer, e.inner, x.k + 1);
-  }
-}
 
 // ---- packing
 
@@ -253,9 +221,9 @@ struct HalfUnit {
   static constexpr auto handler() {
     using S = StorageType<D>;
     if constexpr (Form_ == Form::matmul_widen)
-      return &matmul_handler<Widened<S>>;
+      return &panels_handler<Widened<S>>;
     else if constexpr (Form_ == Form::matmul_bundles)
-      return &matmul_handler<Paired>;
+      return &panels_handler<Paired>;
     else if constexpr (Form_ == Form::pack_a_bundles)
       return &pack_a_bundles_handler<S>;
     else if constexpr (Form_ == Form::pack_b_bundles)

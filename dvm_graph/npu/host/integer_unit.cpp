@@ -88,30 +88,6 @@ struct Bundled {
 
 #endif
 
-void matmul_handler(Core& core, const uint64_t* words) {
-  const Extents e = extents_of(core, words);
-  if (e.outer <= 0 || e.inner <= 0) return;
-  const uint8_t flags = flags_of(words);
-  const auto c = tile_at<uint32_t>(core, words + 1);
-  const auto a = tile_at<const uint32_t>(core, words + 3),
-             b = tile_at<const uint32_t>(core, words + 5);
-  Product<Bundled> x{};
-  x.a = a.at;
-  x.a_row = a.middle;
-  x.b = b.at;
-  x.b_step = b.middle;
-  x.b_panel = b.outer;
-  x.c = c.at;
-  x.c_row = c.middle;
-  x.k = e.middle;
-  x.accumulate =
-      (flags & kAccumulateAlways) != 0 || ((flags & kAccumulate) != 0 && !core.first_chunk);
-  x.chunk_bytes = chunk_bytes(core);
-  FetchLater later(core, bursts_of(e.outer, e.inner, e.middle, x.kColumns));
-  if (later.any()) x.later = &later;
-  multiply_blocks(x, e.outer, e.inner, x.k + 1);
-}
-
 // ---- packing
 
 // Rows of A: their low bytes, one after another, zeros up to a whole bundle.
@@ -186,7 +162,7 @@ struct IntegerUnit {
   static constexpr auto handler() {
     using S = typename ByteOf<D>::type;
     if constexpr (Form_ == Form::matmul_bundles)
-      return &matmul_handler;
+      return &panels_handler<Bundled>;
     else if constexpr (Form_ == Form::pack_a_bundles)
       return &pack_a_handler<S>;
     else if constexpr (Form_ == Form::pack_b_bundles)
