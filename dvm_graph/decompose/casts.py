@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 
 from dvm_graph.decompose.arithmetic import along_axis, without_axes
-from dvm_graph.decompose.meanings import Dequantized, dequantized, same, whole_numbers
+from dvm_graph.decompose.meanings import Dequantized, dequantized, moderate, same, whole_numbers
 from dvm_graph.decompose.operands import normalize_axis, operand, required, shape_of
 from dvm_graph.decompose.registry import MICROSOFT, Operands, Results, decomposition
 from dvm_graph.ir import DType, Node, Value
@@ -44,16 +44,24 @@ def quantize_linear(builder: Builder, node: Node, operands: Operands) -> Results
     if source is not None and source.x.dtype is target and same(source, scale, zero_point):
         return [source.x]
     x, scale = builder.cast(x, DType.FLOAT32), builder.cast(scale, DType.FLOAT32)
-    meaning = whole_numbers(builder, x)
-    if meaning is not None and scale.data is not None and scale.rank == 0:
-        factor = np.asarray(meaning.factor.data) / np.asarray(scale.data)
-        numbers = builder.cast(meaning.numbers, DType.FLOAT32)
-        quotient = builder.mul(numbers, builder.constant(factor))
-    else:
+    quotient = _of_whole_numbers(builder, x, scale)
+    if quotient is None:
         quotient = builder.div(x, _placed(builder, node, scale, x))
     if zero_point is not None:
         zero_point = _placed(builder, node, zero_point, x)
     return [quantized(builder, quotient, zero_point, target)]
+
+
+def _of_whole_numbers(builder: Builder, x: Value, scale: Value) -> Value | None:
+    """The quotient by a scale of what whole numbers stand for, with one rounding; None: it stands for none such."""
+    meaning = whole_numbers(builder, x)
+    if meaning is None or scale.data is None or scale.rank != 0 or not moderate(scale.data):
+        return None
+    factor = np.asarray(meaning.factor.data, np.float64) / np.asarray(scale.data)
+    if not moderate(factor):
+        return None
+    numbers = builder.cast(meaning.numbers, DType.FLOAT32)
+    return builder.mul(numbers, builder.constant(factor.astype(np.float32)))
 
 
 def quantized(builder: Builder, quotient: Value, zero_point: Value | None, target: DType) -> Value:

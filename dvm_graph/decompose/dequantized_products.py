@@ -13,7 +13,7 @@ import numpy as np
 from dvm_graph.decompose.convolution import convolution
 from dvm_graph.decompose.integer_products import is_bytes, sums, weights_of
 from dvm_graph.decompose.matrix import gemm, matmul
-from dvm_graph.decompose.meanings import Dequantized, dequantized, real
+from dvm_graph.decompose.meanings import Dequantized, dequantized, moderate, real
 from dvm_graph.decompose.operands import operand
 from dvm_graph.decompose.quantized_products import quantized_windows, transposed
 from dvm_graph.decompose.registry import Operands, Results, decomposition
@@ -74,7 +74,7 @@ def _factors(
     builder: Builder, operands: Operands, axis: int
 ) -> tuple[Dequantized, Dequantized] | None:
     """What the operands of a product stand for: bytes of one known scale by constants of such, or of one for each step
-    along an axis.
+    along an axis; the products of scales are moderate, as they are.
     """
     a, b = dequantized(builder, operands[0]), dequantized(builder, operands[1])
     if a is None or b is None or not a.per_tensor() or not b.along(axis):
@@ -82,6 +82,9 @@ def _factors(
     if not is_bytes(a.x) or not is_bytes(b.x) or a.scale.data is None or b.scale.data is None:
         return None
     if b.x.data is None or b.x.rank < 2 or (b.zero is not None and b.zero.data is None):
+        return None
+    own, weights = np.asarray(a.scale.data, np.float64), np.asarray(b.scale.data, np.float64)
+    if not moderate(own) or not moderate(weights) or not moderate(own.reshape(-1) * weights):
         return None
     return a, b
 

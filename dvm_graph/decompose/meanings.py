@@ -9,9 +9,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from dvm_graph.ir import DType, Value
 from dvm_graph.symbolic.builder import Builder
+
+_LARGEST = 2.0**90
+"""Of what is moderate: an int32 times it is far from the largest float32, and its reciprocal from denormal ones."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,10 +37,20 @@ class Dequantized:
 
 @dataclass(frozen=True, slots=True)
 class Scaled:
-    """`numbers * factor`: whole numbers, and a float32 constant above 0 that broadcasts against them."""
+    """`numbers * factor`: whole numbers, and a moderate float32 constant above 0 that broadcasts against them."""
 
     numbers: Value
     factor: Value
+
+
+def moderate(factors: ArrayLike) -> bool:
+    """Whether whole numbers of 32 bits times any of these are as exact as float32 is, and no 0 but for that of 0.
+
+    To compute on the numbers instead of the floats is right for moderate scales alone: what is infinite, NaN or 0 in
+    float32 stands for no numbers, and what is denormal for fewer.
+    """
+    sizes = np.abs(np.asarray(factors, np.float64))
+    return bool(np.all((sizes > 1 / _LARGEST) & (sizes < _LARGEST)))
 
 
 def dequantized(builder: Builder, value: Value | None) -> Dequantized | None:
@@ -50,16 +64,18 @@ def whole_numbers(builder: Builder, value: Value) -> Scaled | None:
 
 
 def real(builder: Builder, numbers: Value, factor: Value) -> Value:
-    """The float32 that whole numbers times a factor are, with a note of them where the factor is known."""
+    """The float32 that whole numbers times a factor are, with a note of them where the factor is known and moderate."""
     y = builder.mul(builder.cast(numbers, DType.FLOAT32), factor)
-    if factor.data is not None and np.all(np.asarray(factor.data) > 0):
+    if factor.data is not None and moderate(factor.data) and np.all(np.asarray(factor.data) > 0):
         builder.meanings[y] = Scaled(numbers, factor)
     return y
 
 
 def same(meaning: Dequantized, scale: Value, zero: Value | None) -> bool:
-    """Whether constants are the scale and the zero point of a whole tensor."""
+    """Whether constants are the scale, a moderate one, and the zero point of a whole tensor."""
     if not meaning.per_tensor() or not _is_one(scale) or not (zero is None or _is_one(zero)):
+        return False
+    if scale.data is None or not moderate(scale.data):
         return False
     found = [_number(value) for value in (meaning.scale, meaning.zero, scale, zero)]
     return None not in found and found[:2] == found[2:]

@@ -156,3 +156,52 @@ def test_dequantised_convolutions(case: str, kind: str) -> None:
     reference = model_with(integer, without)
     check(reference, *feeds)
     check(model_with(text, constants), *feeds, like=reference)
+
+
+WILD = [0.0, -0.0, 1e-45, 1e-40, 2e-38, 3e36, 1e38, np.inf, -np.inf, np.nan]
+"""Scales by which whole numbers are no longer whole numbers of float32, and 0, which stands for none."""
+
+
+def unoptimised(model: onnx.ModelProto) -> ort.InferenceSession:
+    """onnxruntime, computing floats where the model has floats."""
+    options = ort.SessionOptions()
+    options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
+    return ort.InferenceSession(
+        model.SerializeToString(), options, providers=["CPUExecutionProvider"]
+    )
+
+
+@pytest.mark.parametrize("scale", [*WILD, 1e-30, -0.1])
+def test_bytes_come_back_only_by_moderate_scales(scale: float) -> None:
+    constants = {"s": np.float32(scale), "z": np.uint8(3)}
+    text = """g (uint8[n] q) => (uint8[n] y) {
+        x = DequantizeLinear(q, s, z)
+        y = QuantizeLinear(x, s, z)
+    }"""
+    model = model_with(text, constants)
+    feed = {"q": np.arange(256, dtype=np.uint8)}
+    assert_same_bits(
+        dvm_graph.optimize(model, strict=True).run(feed), unoptimised(model).run(None, feed)
+    )
+
+
+@pytest.mark.parametrize("scale", WILD)
+@pytest.mark.parametrize("wild", ["xs", "ws", "ys"])
+def test_products_of_wild_scales_are_those_of_floats(wild: str, scale: float) -> None:
+    constants = {
+        "w": integers("int8", 40, 9), "ws": np.float32(0.02), "wz": np.int8(0), **qdq("uint8"),
+        wild: np.float32(scale),
+    }  # fmt: skip
+    text = """g (uint8[n, 40] q) => (float[n, 9] p, uint8[n, 9] y) {
+        x = DequantizeLinear(q, xs, xz)
+        m = DequantizeLinear(w, ws, wz)
+        p = MatMul(x, m)
+        y = QuantizeLinear(p, ys, yz)
+    }"""
+    model = model_with(text, constants)
+    feed = {"q": integers("uint8", 5, 40)}
+    got, quantised = dvm_graph.optimize(model, strict=True).run(feed)
+    wanted, reference = unoptimised(model).run(None, feed)
+    largest = np.abs(wanted[np.isfinite(wanted)]).max(initial=0)
+    np.testing.assert_allclose(got, wanted, rtol=1e-5, atol=1e-5 * largest)
+    np.testing.assert_allclose(quantised.astype(int), reference.astype(int), atol=1)
