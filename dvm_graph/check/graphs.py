@@ -36,6 +36,10 @@ _LARGE = 1 << 24
 """Elements of constants from which on one assignment of extents has to do."""
 
 
+class _WrongShapeError(ShapeError):
+    """A result is not of the shape that was deduced for it, or has other contents."""
+
+
 class GraphCheck:
     """An observer of the pipeline that evaluates the graph after each stage."""
 
@@ -130,10 +134,10 @@ class GraphCheck:
             run.evaluate(graph, oracle)
         except IndexError:
             return False
-        except ShapeError as error:
+        except _WrongShapeError as error:
             self._report.findings.append(Finding("decompose", "", (), str(extents), str(error)))
             return True
-        except DvmError as error:  # the vendor library refuses these extents
+        except DvmError as error:  # the vendor library refuses these extents, or what it gives at them fits no other
             subject.skipped = f"{type(error).__name__}: {error}"
             return True
         subject.runs += 1
@@ -347,15 +351,17 @@ def _same(before: Bounded, after: Bounded) -> bool:
 def _check_shape(node: Node, array: Array, extents: Extents) -> None:
     """
     Raises:
-        ShapeError: the result is not of the shape, or has not the contents, that were deduced.
+        _WrongShapeError: the result is not of the shape, or has not the contents, that were deduced.
     """
     value = node.output
     assert value.shape is not None
     deduced = extents.dims(value.shape)
     where = f"{node.op} of {', '.join(node.origin) or node.name}"
     if deduced != array.shape:
-        raise ShapeError(f"{where} gives {list(array.shape)}, but {list(deduced)} was deduced")
+        raise _WrongShapeError(
+            f"{where} gives {list(array.shape)}, but {list(deduced)} was deduced"
+        )
     if value.elements is not None:
         elements = extents.dims(value.elements)
         if elements != tuple(array.reshape(-1).tolist()):
-            raise ShapeError(f"{where} gives {array.tolist()}, but {elements} was deduced")
+            raise _WrongShapeError(f"{where} gives {array.tolist()}, but {elements} was deduced")

@@ -65,13 +65,18 @@ def _of_whole_numbers(builder: Builder, x: Value, scale: Value) -> Value | None:
 
 
 def quantized(builder: Builder, quotient: Value, zero_point: Value | None, target: DType) -> Value:
-    """saturate(round(quotient) + zero_point), for a quotient by the scale in float32."""
+    """saturate(round(quotient) + zero_point), for a quotient by the scale in float32.
+
+    The lower limit is that of integers: a NaN, which becomes the least of them, ends there, as it does in
+    onnxruntime. So no register ever holds what the type cannot.
+    """
     y = builder.round(quotient)
     if zero_point is not None and (zero_point.data is None or np.any(zero_point.data)):
         y = builder.add(y, builder.cast(zero_point, y.dtype))
     limits = np.iinfo(target.value)
-    y = builder.max(y, builder.scalar(int(limits.min), y.dtype))
     y = builder.min(y, builder.scalar(int(limits.max), y.dtype))
+    y = builder.cast(y, DType.INT32)
+    y = builder.max(y, builder.scalar(int(limits.min), y.dtype))
     return builder.cast(y, target)
 
 

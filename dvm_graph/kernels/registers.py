@@ -65,18 +65,21 @@ def cast_needs_narrow(source: DType, target: DType) -> bool:
 
 
 def is_saturated(value: Value, target: DType) -> bool:
-    """Whether a value ends as one that is quantised does: within bounds that an integer type can hold.
-
-    A NaN passes bounds; what a cast makes of it is anybody's, and a store wraps it.
-    """
+    """Whether an integer ends as what is quantised does: within the bounds of its type, NaN at the lower one."""
     low, high = _RANGE.get(target, (1, 0))
-    bounds: dict[str, float] = {}
-    for _ in ("min", "max"):
-        node = value.producer
-        if node is None or node.op not in ("min", "max") or node.op in bounds:
-            return False
-        value, bound = node.required(0), node.required(1).data
-        if bound is None or bound.size != 1:
-            return False
-        bounds[node.op] = float(bound.reshape(()))
-    return low <= bounds["max"] <= bounds["min"] <= high
+    least, value = _bounded(value, "max")
+    if least is None or value.producer is None or value.producer.op != "cast":
+        return False
+    greatest, _ = _bounded(value.producer.required(0), "min")
+    return greatest is not None and low <= least <= greatest <= high
+
+
+def _bounded(value: Value, op: str) -> tuple[float | None, Value]:
+    """The one number that `op` holds a value to, and the value; or None and the value as it is."""
+    node = value.producer
+    if node is None or node.op != op:
+        return None, value
+    bound = node.required(1).data
+    if bound is None or bound.size != 1:
+        return None, value
+    return float(bound.reshape(())), node.required(0)

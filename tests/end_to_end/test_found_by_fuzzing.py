@@ -545,3 +545,22 @@ def test_one_scale_in_a_vector_has_no_axis() -> None:
     feeds = {"s": np.array([-3], np.float32), "x": np.array([2, -5], np.int8)}
     (y,) = dvm_graph.optimize(model).run(feeds)
     np.testing.assert_array_equal(y, np.array([-6, 15], np.float32))
+
+
+@pytest.mark.parametrize("dtype", ["uint8", "int8", "uint16", "int16"])
+@pytest.mark.parametrize("read_back", [False, True])
+def test_what_no_integer_stands_for_is_quantised_to_an_end_of_the_type(
+    dtype: str, read_back: bool
+) -> None:
+    """A NaN became an integer that the type does not hold, which a dequantisation in the same kernel read."""
+    point = int(np.iinfo(dtype).max) - 3
+    model = model_from_text(
+        f"""g (float[n] x) => ({"float" if read_back else dtype}[n] y) <float s = {{2.25}}, {dtype} o = {{{point}}}> {{
+            q = QuantizeLinear(x, s, o)
+            y = {"DequantizeLinear(q, s, o)" if read_back else "Identity(q)"}
+        }}""",
+        opset=21,
+    )
+    numbers = [np.nan, np.inf, -np.inf, 1e38, -1e38, 3e9, -3e9, 5e9, -5e9, 1e-40, -0.0, 2.0]
+    feeds = {"x": np.array(numbers, np.float32)}
+    assert_same_bits(dvm_graph.optimize(model).run(feeds), session(model).run(None, feeds))

@@ -344,7 +344,8 @@ def disturbed(model: onnx.ModelProto, seed: int) -> onnx.ModelProto:
     """The model with every floating-point operand multiplied by about one, each reader's by its own.
 
     Of odd seeds, by a number that hangs on the element's value: what is equal stays so, and neighbours of
-    a value may change their order.
+    a value may change their order. Of every second even one, each element of what was computed of
+    several numbers by its own: no two have to be rounded alike.
     """
     typed = onnx.shape_inference.infer_shapes(model)
     values = (*typed.graph.input, *typed.graph.value_info, *typed.graph.output)
@@ -352,6 +353,7 @@ def disturbed(model: onnx.ModelProto, seed: int) -> onnx.ModelProto:
     types |= {t.name: t.data_type for t in model.graph.initializer}
     constants = {t.name: t for t in model.graph.initializer}
     rng = random.Random(seed)
+    sums = {name for n in model.graph.node if n.op_type in _OF_SEVERAL_NUMBERS for name in n.output}
     result = onnx.ModelProto()
     result.CopyFrom(model)
     graph = result.graph
@@ -373,6 +375,13 @@ def disturbed(model: onnx.ModelProto, seed: int) -> onnx.ModelProto:
             if name in constants:  # stays one
                 array = np.asarray(numpy_helper.to_array(constants[name]) * (1 + ulps), kind)
                 graph.initializer.append(numpy_helper.from_array(array, near))
+            elif seed % 4 == 2 and name in sums:
+                limits = {"low": 1 - abs(ulps), "high": 1 + abs(ulps), "seed": rng.uniform(0, 1000)}
+                factors = helper.make_node(
+                    "RandomUniformLike", [name], [f"{near}.factors"], **limits
+                )
+                mul = helper.make_node("Mul", [name, f"{near}.factors"], [near])
+                graph.node.extend((factors, mul))
             elif seed % 2:
                 frequency = rng.uniform(0.1, 1) / _eps(kind)
                 _vary(graph, name, near, dtype, frequency, ulps)
@@ -418,6 +427,14 @@ def _vary(
 
 _EXACT = frozenset(("Pow", "Resize", "Upsample"))
 """Operators whose further operands say how large results are, or are whole for the sake of negative bases."""
+_OF_SEVERAL_NUMBERS = frozenset(
+    (
+        *("BlackmanWindow", "HammingWindow", "HannWindow", "MatMul", "Gemm", "Einsum", "CumSum"),
+        *("Conv", "ConvTranspose", "AveragePool", "LpPool", "Resize", "Upsample", "DFT", "STFT"),
+        *("ReduceSum", "ReduceMean", "ReduceProd", "ReduceL1", "ReduceL2", "ReduceSumSquare"),
+    )
+)
+"""Operators that may give two elements which are equal, but for roundings, out of unlike numbers."""
 _CONSTANT_OPERANDS = frozenset(
     ("QuantizeLinear", "DequantizeLinear", "QLinearConv", "QLinearMatMul", "QLinearConcat")
 )

@@ -157,6 +157,18 @@ def test_the_order_of_neighbours_hangs_on_rounding_and_that_of_equals_does_not(
     assert found is (Excuse.ROUNDING if excused else None)
 
 
+def test_the_order_of_what_mirrored_numbers_give_hangs_on_rounding() -> None:
+    """A symmetric window: of each pair either element may be the smaller one."""
+    case = case_of(
+        """g (int64 n) => (int64[1] y) <int64[1] k = {3}, int64[1] two = {2}, int64[1] end = {3}> {
+            w = BlackmanWindow<periodic = 0>(n) v, order = TopK(w, k) y = Slice(order, two, end)
+        }""",
+        n=np.array(7),
+    )
+    (right,) = Reference(case.model).run(case.feeds[0])
+    assert explained(case, case.feeds[0], [6 - right], [right])
+
+
 NAN, INF = np.nan, np.inf
 
 
