@@ -24,6 +24,7 @@ from dvm_graph.cluster.groups import Group, GroupGraph, make_group
 from dvm_graph.cluster.meeting import GroupMeeting, SiblingMeeting
 from dvm_graph.cluster.names import stem_of
 from dvm_graph.cluster.node_axes import NodeAxes, describe
+from dvm_graph.cluster.repeats import Repeats
 from dvm_graph.cluster.subgraph import (
     Axes,
     Cluster,
@@ -43,12 +44,15 @@ def split_clusters(clusters: ClusteredGraph, facts: Facts, options: Options) -> 
     """Fuses the operators of each cluster."""
     graph, report = clusters.graph, clusters.report
     subgraphs: dict[Cluster, tuple[FusedSubgraph, ...]] = {}
+    repeats = Repeats()
     for cluster in clusters.clusters:
         if cluster.vendor:
             report.vendor.extend(cluster.nodes)
             continue
         wanted = _used_outside(graph, cluster.nodes)
-        splitter = _Splitter(graph, wanted, cluster.nodes, facts, options, report.decisions)
+        splitter = _Splitter(
+            graph, wanted, cluster.nodes, facts, options, repeats, report.decisions
+        )
         subgraphs[cluster] = splitter.run()
         report.subgraphs.extend(s for s in subgraphs[cluster] if s.kind.is_kernel)
     report.basic_operators = sum(
@@ -101,13 +105,14 @@ class _Splitter:
         nodes: Sequence[Node],
         facts: Facts,
         options: Options,
+        repeats: Repeats,
         decisions: list[Decision],
         speculate: bool = True,
         rows: _Rows = _Rows.PROLOGUES,
     ) -> None:
         self._graph, self._wanted = graph, wanted
         self._facts, self._options = facts, options
-        self._decisions = decisions
+        self._repeats, self._decisions = repeats, decisions
         self._speculate, self._rows = speculate, rows
         self._space = AxisSpace(facts)
         self._axes: dict[Node, NodeAxes] = {node: describe(node, self._space) for node in nodes}
@@ -290,7 +295,7 @@ class _Splitter:
             if value in self._wanted or any(user not in inside for user in self._graph.users(value))
         )
         kind = _kind_of(group)
-        return FusedSubgraph(
+        subgraph = FusedSubgraph(
             name=stem_of(group.nodes),
             kind=kind,
             nodes=tuple(group.nodes),
@@ -298,9 +303,13 @@ class _Splitter:
             outputs=outputs,
             axes=Axes(self._space, {node: self._axes[node] for node in group.nodes}),
             guards=tuple(equal(a, b) for a, b in group.guards),
-            fallback=self._fallback(group, kind, outputs),
             weighed=self._options.limits.weigh_resident and group.resident,
         )
+        if not kind.is_kernel:
+            return subgraph
+        parts = None if group.parts is None else tuple(map(len, group.parts))
+        how = self._speculate, self._rows, group.chained, group.prologue, parts
+        return self._repeats.complete(subgraph, lambda: self._fallback(group, kind, outputs), *how)
 
     def _fallback(
         self, group: Group, kind: SubgraphKind, outputs: tuple[Value, ...]
@@ -315,6 +324,7 @@ class _Splitter:
                 group.nodes,
                 self._facts,
                 self._options,
+                self._repeats,
                 [],
                 speculate=self._speculate and not group.guards,
                 rows=rows,

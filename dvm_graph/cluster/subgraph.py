@@ -54,6 +54,8 @@ class FusedSubgraph:
 
     weighed: bool = False
     """The fallback runs where it is predicted to be faster, too."""
+    pattern: object = field(default_factory=object)
+    """One for all subgraphs of a structure (`cluster.repeats`)."""
 
     @property
     def origin(self) -> tuple[str, ...]:

@@ -23,6 +23,7 @@ from typing import TypeAlias
 from dvm_graph.ir import Dim
 from dvm_graph.kernels.plan import (
     NO_SLOT,
+    Access,
     DimCheck,
     KernelCall,
     KernelPlan,
@@ -36,8 +37,8 @@ from dvm_graph.symbolic import Facts, add, product
 
 _Written: TypeAlias = MutableMapping[int, list[Box]]
 """What kernels wrote of their values so far."""
-_Stores: TypeAlias = list[tuple[int, str]]
-"""Values that are stored to, and by whom."""
+_Store: TypeAlias = tuple[int, KernelPlan, PlanNode]
+"""A value that is stored to, and by whom."""
 
 _MOST_PARTS = 64
 """Of a value, in boxes; one that is joined from more is left to numbers."""
@@ -82,42 +83,44 @@ class _Prover:
         """That of the kernel that is looked at: it holds."""
         self._coverage = Coverage()
         self._boxes: dict[tuple[object, ...], Box] = {}
+        self._windows: dict[tuple[object, ...], tuple[bool, list[Box]]] = {}
         self._answers: dict[tuple[object, ...], bool] = {}
+        self._sizes: dict[tuple[Slot, ...], Dim] = {}
 
     def run(self) -> Coverage:
         written: _Written = {}
-        stores: _Stores = []
+        stores: list[_Store] = []
         for step in self._plan.steps:
             if isinstance(step, LaunchStep):
                 for stage in step.stages:
                     results = [self._call(call, written, stores) for call in stage]
                     for result in results:
                         _add(written, result)
-        for value, words in stores:
-            self._count(self._fills(value, written[value]), words)
+        for value, plan, node in stores:
+            self._count(self._fills(value, written[value]), plan, node)
         return self._coverage
 
-    def _call(self, call: KernelCall, before: _Written, stores: _Stores) -> _Written:
+    def _call(self, call: KernelCall, before: _Written, stores: list[_Store]) -> _Written:
         """What a call writes whether or not its guard holds, which its fallback says."""
         if not call.fallback:
             return self._kernel(call.plan, before, stores)
         seen: _Written = ChainMap({}, before)  # no copy: what was written so far may be much
         result: _Written = {}
-        inner: _Stores = []
+        inner: list[_Store] = []
         for part in call.fallback:
             more = self._call(part, seen, inner)
             _add(seen, more)
             _add(result, more)
-        own: _Stores = []
+        own: list[_Store] = []
         with self._where(call.guard):
             written = self._kernel(call.plan, before, own)
-            for value, words in own:
-                self._count(self._equal(value, written[value], result.get(value, [])), words)
-        for value, words in inner:
+            for value, plan, node in own:
+                self._count(self._equal(value, written[value], result.get(value, [])), plan, node)
+        for value, plan, node in inner:
             if value in written:
-                stores.append((value, words))
+                stores.append((value, plan, node))
             else:
-                self._count(self._fills(value, result[value]), words)
+                self._count(self._fills(value, result[value]), plan, node)
         return {value: result.get(value, []) for value in written}
 
     @contextmanager
@@ -129,41 +132,44 @@ class _Prover:
         yield
         self._regions, self._guard = before
 
-    def _kernel(self, plan: KernelPlan, before: _Written, stores: _Stores) -> _Written:
+    def _kernel(self, plan: KernelPlan, before: _Written, stores: list[_Store]) -> _Written:
         result: _Written = {}
         for node in plan.nodes:
             if node.access < 0:
                 continue
-            access = plan.accesses[node.access]
-            words = f"{node.op} of {self._plan.values[access.value].name} in {plan.name}"
+            value = plan.accesses[node.access].value
             if node.op == "store":
-                _add(result, {access.value: [self._box(plan, node)]})
-                stores.append((access.value, words))
+                _add(result, {value: [self._box(plan, node)]})
+                stores.append((value, plan, node))
             elif node.window:
-                self._count(self._reads_window(plan, node, before), words)
+                self._count(self._reads_window(plan, node, before), plan, node)
             else:
-                box = self._box(plan, node)
-                self._count(self._reads(access.value, box, before), words)
+                self._count(self._reads(value, self._box(plan, node), before), plan, node)
         return result
 
-    def _count(self, shown: bool, words: str) -> None:
+    def _count(self, shown: bool, plan: KernelPlan, node: PlanNode) -> None:
         self._coverage.accesses += 1
         if not shown:
-            self._coverage.open.append(words)
+            name = self._plan.values[plan.accesses[node.access].value].name
+            self._coverage.open.append(f"{node.op} of {name} in {plan.name}")
 
     # -- values
 
     def _size(self, value: int) -> Dim:
-        return product(self._dim(slot) for slot in self._plan.values[value].shape)
+        shape = self._plan.values[value].shape
+        known = self._sizes.get(shape)
+        if known is None:
+            known = self._sizes[shape] = product(self._dim(slot) for slot in shape)
+        return known
 
     def _dim(self, slot: Slot) -> Dim:
         return 0 if slot == NO_SLOT else self._dims[slot]
 
     def _is_whole(self, value: int, boxes: Sequence[Box]) -> bool:
-        size = self._size(value)
-        key = (self._guard, tuple(boxes), size)
+        key = (self._guard, tuple(boxes), self._plan.values[value].shape)
         known = self._answers.get(key)
         if known is None:
+            size = self._size(value)
             joined = self._regions.union(boxes) if len(boxes) <= _MOST_PARTS else boxes
             known = len(joined) == 1 and self._regions.covers(joined[0], size)
             self._answers[key] = known
@@ -191,11 +197,10 @@ class _Prover:
         return self._within(value, box)
 
     def _within(self, value: int, box: Box) -> bool:
-        size = self._size(value)
-        key = (self._guard, box, size)
+        key = (self._guard, box, self._plan.values[value].shape)
         known = self._answers.get(key)
         if known is None:
-            known = self._answers[key] = self._regions.within(box, size)
+            known = self._answers[key] = self._regions.within(box, self._size(value))
         return known
 
     # -- accesses
@@ -203,18 +208,17 @@ class _Prover:
     def _box(self, plan: KernelPlan, node: PlanNode) -> Box:
         """What a load, store or gather touches."""
         access = plan.accesses[node.access]
-        steps = self._steps(plan, node, access.strides)
-        if node.op == "gather":
-            steps.append((self._dim(node.limit), self._dim(node.offset)))
-        if access.packed_panels:
-            steps.append(
-                (product(self._dim(s) for s in self._plan.values[access.value].shape[1:]), 1)
-            )
-        stored = node.op == "store"
-        key = (self._guard, stored, access.offset, *steps)
+        panels = self._plan.values[access.value].shape[1:] if access.packed_panels else ()
+        walked = (node.op, node.axes, node.limit, node.offset, plan.extents)
+        key = (self._guard, *walked, access.strides, access.offset, panels)
         known = self._boxes.get(key)
         if known is None:
-            make = self._regions.stored if stored else self._regions.read
+            steps = self._steps(plan, node, access.strides)
+            if node.op == "gather":
+                steps.append((self._dim(node.limit), self._dim(node.offset)))
+            if access.packed_panels:
+                steps.append((product(self._dim(slot) for slot in panels), 1))
+            make = self._regions.stored if node.op == "store" else self._regions.read
             known = self._boxes[key] = make(self._dim(access.offset), steps)
         return known
 
@@ -229,26 +233,37 @@ class _Prover:
         """Pixels, and the weights of taps, lie in their values; windows are numbered within the images, channels
         within a pixel.
         """
+        accesses = [plan.accesses[i] for i in (node.access, node.weights) if i >= 0]
+        places = [(access.strides, access.offset) for access in accesses]
+        walked = (node.op, node.axes, node.window, node.strides, plan.extents)
+        key = (self._guard, *walked, *places)
+        known = self._windows.get(key)
+        if known is None:
+            known = self._windows[key] = self._window(plan, node, accesses)
+        inside, reads = known
+        return inside and all(
+            self._reads(access.value, whole, before)
+            for access, whole in zip(accesses, reads, strict=True)
+        )
+
+    def _window(
+        self, plan: KernelPlan, node: PlanNode, accesses: Sequence[Access]
+    ) -> tuple[bool, list[Box]]:
+        """Whether channels and windows are numbered within what there is, and what each access reads whole."""
         size = {name: self._dim(slot) for name, slot in node.window_sizes.items()}
         images, height, width, pixel = (size[n] for n in ("images", "height", "width", "pixel"))
-        reads = [(node.access, product((images, height, width, pixel)), pixel)]
-        if node.weights >= 0:
-            channels = size["channels"]
-            taps = product((size["kernel_height"], size["kernel_width"], channels))
-            reads.append((node.weights, taps, channels))
-        for index, count, period in reads:
-            access = plan.accesses[index]
+        taps = product((size["kernel_height"], size["kernel_width"], size["channels"]))
+        counts = [(product((images, height, width, pixel)), pixel), (taps, size["channels"])]
+        windows = product((images, size["out_height"], size["out_width"]))
+        numbers = self._regions.read(0, self._steps(plan, node, node.strides))
+        inside, reads = self._regions.within(numbers, windows), []
+        for access, (count, period) in zip(accesses, counts, strict=False):
             channels = self._regions.read(0, self._steps(plan, node, access.strides))
             if node.op == "patches":  # and those of the group
                 channels = self._regions.read(0, [*channels.steps, (size["channels"], 1)])
-            whole = self._regions.read(self._dim(access.offset), [(count, 1)])
-            if not (
-                self._regions.within(channels, period) and self._reads(access.value, whole, before)
-            ):
-                return False
-        windows = product((images, size["out_height"], size["out_width"]))
-        numbers = self._regions.read(0, self._steps(plan, node, node.strides))
-        return self._regions.within(numbers, windows)
+            inside = inside and self._regions.within(channels, period)
+            reads.append(self._regions.read(self._dim(access.offset), [(count, 1)]))
+        return inside, reads
 
 
 def _add(to: _Written, more: _Written) -> None:

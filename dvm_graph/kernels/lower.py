@@ -27,6 +27,7 @@ from dvm_graph.kernels.plan import (
     SymbolBinding,
     VendorStep,
 )
+from dvm_graph.kernels.repeats import LoweredRepeats
 from dvm_graph.kernels.value_table import ValueTable
 from dvm_graph.options import Options
 from dvm_graph.symbolic import DimTable, Facts, solve
@@ -44,6 +45,7 @@ class _ModelLowering:
         self._graph = schedule.graph
         self._plan = ModelPlan(DimTable())
         self._values = ValueTable(schedule, self._plan)
+        self._repeats = LoweredRepeats(self._values)
         self._bound: set[Any] = set()
         self._kernels = 0
 
@@ -75,8 +77,12 @@ class _ModelLowering:
         name = f"k{self._kernels}_{subgraph.name}"
         self._kernels += 1
         try:
-            plan = lower_subgraph(
-                subgraph, name, self._values, self._plan.dims, self._facts, self._options
+            plan = self._repeats.lower(
+                subgraph,
+                name,
+                lambda values: lower_subgraph(
+                    subgraph, name, values, self._plan.dims, self._facts, self._options
+                ),
             )
         except (CompileError, UnsupportedError) as error:
             error.nodes = tuple(name for node in subgraph.nodes for name in node.origin)

@@ -14,8 +14,6 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
-import numpy as np
-
 from dvm_graph.cluster import FusedSubgraph, SubgraphKind
 from dvm_graph.cluster.axes import Atom, Atoms, Layout
 from dvm_graph.cluster.node_axes import WINDOWS, shape_of
@@ -34,22 +32,19 @@ from dvm_graph.kernels.plan import (
 from dvm_graph.kernels.registers import (
     cast_needs_narrow,
     extreme_of_nothing,
-    is_saturated,
     needs_narrow,
 )
-from dvm_graph.kernels.value_table import ValueTable, row_major
+from dvm_graph.kernels.repeats import Questions
+from dvm_graph.kernels.value_table import row_major
 from dvm_graph.options import Options
 from dvm_graph.symbolic import DimTable, Facts
 from dvm_graph.symbolic.dims import add, equal, floordiv, mul, select
-
-_MAX_UNIFORM_CHECK = 4096
-"""Elements of a constant that is looked through for being one number repeated."""
 
 
 def lower_subgraph(
     subgraph: FusedSubgraph,
     name: str,
-    values: ValueTable,
+    values: Questions,
     dims: DimTable,
     facts: Facts,
     options: Options,
@@ -62,7 +57,7 @@ class _Lowering:
     def __init__(
         self,
         subgraph: FusedSubgraph,
-        values: ValueTable,
+        values: Questions,
         dims: DimTable,
         facts: Facts,
         options: Options,
@@ -227,7 +222,7 @@ class _Lowering:
         if value in self._at:
             self._check_points(node, index)
             return self._at[value]
-        scalar = _scalar_of(value)
+        scalar = self._values.scalar(value)
         if scalar is not None:
             return self._fill(scalar, value.dtype)
         address = self._address(node, index)
@@ -295,7 +290,7 @@ class _Lowering:
         if source in self._at:
             self._check_points(node, 0)
             self._at[node.output] = self._at[source]
-        elif (scalar := _scalar_of(source)) is not None:
+        elif (scalar := self._values.scalar(source)) is not None:
             self._at[node.output] = self._fill(scalar, source.dtype)
 
     def _compute(self, node: Node) -> int:
@@ -337,7 +332,7 @@ class _Lowering:
         at = self._operand(node, 0)
         if source.dtype.register is not target.register:
             at = self._emit(PlanNode("cast", target.register, self._nodes[at].axes, (at,)))
-        if not cast_needs_narrow(source.dtype, target) or is_saturated(source, target):
+        if not cast_needs_narrow(source.dtype, target) or self._values.is_saturated(source, target):
             return at
         return self._narrow(at, target)
 
@@ -526,14 +521,3 @@ _KINDS = {
 
 def _is_view(node: Node) -> bool:
     return node.op in RELAYOUTS or node.op in STRIDED
-
-
-def _scalar_of(value: Value) -> Any | None:
-    """The number that every element of a constant is, bit by bit: 0 and -0 are not the same."""
-    data = value.data
-    if data is None or not 0 < data.size <= _MAX_UNIFORM_CHECK:
-        return None
-    first = np.asarray(data).reshape(-1)[0]
-    if data.tobytes() != first.tobytes() * data.size:
-        return None
-    return first.item() if value.dtype is not DType.BFLOAT16 else float(first)

@@ -8,10 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
 
 from dvm_graph.cluster.axes import Atom
-from dvm_graph.ir import Dim, Value
+from dvm_graph.ir import Dim, DType, Value
 from dvm_graph.kernels.plan import Panels
+
+_MAX_UNIFORM_CHECK = 4096
+"""Elements of a constant that is looked through for being one number repeated."""
 
 
 @dataclass(slots=True)
@@ -80,3 +86,14 @@ def pack(
         bundles=bundles,
     )
     return Packed(panels, dense)
+
+
+def scalar_of(value: Value) -> Any | None:
+    """The number that every element of a constant is, bit by bit: 0 and -0 are not the same."""
+    data = value.data
+    if data is None or not 0 < data.size <= _MAX_UNIFORM_CHECK:
+        return None
+    first = np.asarray(data).reshape(-1)[0]
+    if data.tobytes() != first.tobytes() * data.size:
+        return None
+    return first.item() if value.dtype is not DType.BFLOAT16 else float(first)

@@ -25,8 +25,10 @@ Step: TypeAlias = tuple[Dim, Dim]
 """Extent and stride."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Box:
+    """Boxes are not compared: different ones may be the same elements (`Regions.same`)."""
+
     offset: Dim
     steps: tuple[Step, ...]
 
