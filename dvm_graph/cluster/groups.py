@@ -42,6 +42,8 @@ class Group:
     """Holds the product that computes the A operand of another one."""
     prologue: bool = False
     """Vector operators compute the A operand of its product, or of the first of two."""
+    apart: tuple[Group, Group] | None = None
+    """The two that became one so that rows need not be stored, as they were."""
     before: dict[Group, None] = field(default_factory=dict)
     after: dict[Group, None] = field(default_factory=dict)
 

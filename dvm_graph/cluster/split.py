@@ -200,15 +200,23 @@ class _Splitter:
     def _chain_cubes(self) -> None:
         """Rows of one matrix product, with what follows them, stay for the next one."""
         for producer, cube in self._before_cubes(PartKind.CUBE):
-            self._try_merge(producer, cube)
+            self._join_rows(producer, cube)
 
     def _prepend_rows(self) -> None:
         """Vector operators that compute the A operand of a matrix product become its prologue."""
         for producer, cube in self._before_cubes(PartKind.VECTOR):
             if self._feeds_matrix(producer, cube):
-                merged = self._try_merge(producer, cube)
+                merged = self._join_rows(producer, cube)
                 if merged is not None:
                     merged.prologue = True
+
+    def _join_rows(self, producer: Group, cube: Group) -> Group | None:
+        """One kernel of two, which remembers them: it may turn out not to fit."""
+        first, second = (replace(g, inputs=dict(g.inputs)) for g in (producer, cube))
+        merged = self._try_merge(producer, cube)
+        if merged is not None:
+            merged.apart = first, second
+        return merged
 
     def _before_cubes(self, kind: PartKind) -> Iterator[tuple[Group, Group]]:
         """Matrix products behind groups of this kind; they may be merged meanwhile."""
@@ -314,6 +322,8 @@ class _Splitter:
     def _fallback(
         self, group: Group, kind: SubgraphKind, outputs: tuple[Value, ...]
     ) -> tuple[FusedSubgraph, ...]:
+        if not group.guards and (parts := self._whole_parts(group)):
+            return tuple([self._finish(part) for part in parts])
         if group.guards or group.chained or group.prologue:
             rows = self._rows
             if not group.guards:
@@ -340,6 +350,24 @@ class _Splitter:
         if group.reduces:
             return self._cut_at_reductions(group.nodes, stored)
         return ()
+
+    def _whole_parts(self, group: Group) -> tuple[Group, ...]:
+        """The two kernels that one keeps rows instead of, where they are what fusing without that would give: the
+        one took in nothing since, and their axes are as they were.
+        """
+        parts = group.apart or ()
+        if sum(len(part.nodes) for part in parts) < len(group.nodes):
+            return ()
+        kept = all(not part.prologue and self._iterates_as_before(part) for part in parts)
+        return parts if kept else ()
+
+    def _iterates_as_before(self, part: Group) -> bool:
+        space = self._space
+        return all(
+            [space.extent(atom) for atom in space.resolve(atoms)]
+            == [space.extent(atom) for atom in atoms]
+            for atoms in part.spaces
+        )
 
     def _cut_at_reductions(
         self, nodes: list[Node], stored: set[Value]
