@@ -89,6 +89,16 @@ class Program:
     def compile_times(
         self, symbols: dict[str, int], repeats: int
     ) -> list[tuple[str, int, int, int]]: ...
+    def simulate(
+        self,
+        symbols: dict[str, int],
+        target: Target,
+        part: NpuPart,
+        cold_cache: bool,
+        side_by_side: bool,
+        most_spans: int,
+        compile_repeats: int,
+    ) -> SimulatedModel: ...
     def contents(self, value: int) -> Any: ...
     def panel_columns(self, dtype: str) -> int: ...
     @property
@@ -101,11 +111,63 @@ class Program:
 class Target:
     def __init__(self, numbers: Mapping[str, float]) -> None: ...
 
+class NpuPart:
+    def __init__(
+        self, name: str, numbers: Mapping[str, float], cycles: Mapping[str, float]
+    ) -> None: ...
+
+class UnitTiming:
+    busy: float
+    for_decode: float
+    for_flag: list[float]
+    for_others: float
+    instructions: float
+
+class StageTiming:
+    cycles: float
+    cores: int
+    units: list[UnitTiming]
+    decoding: float
+    read: float
+    written: float
+    memory_read: float
+    memory_written: float
+    flops: float
+    instructions: float
+    simulated: int
+    traced_cores: list[tuple[int, int]]
+    spans: list[tuple[int, int, str, float, float, int]]
+    flags: list[tuple[int, int, int, float, float]]
+
+class SimulatedStage:
+    step: int
+    follows: bool
+    position: int
+    kernels: list[str]
+    kinds: list[str]
+    origins: list[str]
+    tiles: list[int]
+    fallback: bool
+    compiled: int
+    compile_seconds: float
+    flops: float
+    vector_flops: float
+    bytes: float
+    timing: StageTiming
+
+class SimulatedModel:
+    stages: list[SimulatedStage]
+    vendor_calls: list[str]
+
 class Machine:
     def __init__(self, name: str, numbers: Mapping[str, float]) -> None: ...
 
 def target_fields() -> list[tuple[str, str, str, float, float, str]]: ...
 def cache_fields() -> list[tuple[str, str, str, float, float, str]]: ...
+def part_fields() -> list[tuple[str, str, str, float, float, str]]: ...
+def model_numbers() -> list[str]: ...
+def vector_instructions() -> list[str]: ...
+def pipe_names() -> list[str]: ...
 def host_target(cores: int, registers: tuple[int, int, int], machine: Machine) -> Target: ...
 def measure_rates(cores: int, simd: str, machine: Machine) -> dict[str, float]: ...
 def choose_block(target: Target, problem: Mapping[str, float]) -> dict[str, float]: ...

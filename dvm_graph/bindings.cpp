@@ -4,6 +4,8 @@
 namespace dvm {
 void bind_target(nanobind::module_& module);
 void bind_machine(nanobind::module_& module);
+void bind_part(nanobind::module_& module);
+void bind_simulation(nanobind::module_& module);
 void bind_runtime(nanobind::module_& module);
 }  // namespace dvm
 
@@ -11,5 +13,7 @@ NB_MODULE(_core, module) {
   module.doc() = "The C++ core of dvm_graph";
   dvm::bind_target(module);
   dvm::bind_machine(module);
+  dvm::bind_part(module);
+  dvm::bind_simulation(module);
   dvm::bind_runtime(module);
 }

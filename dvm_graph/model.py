@@ -25,9 +25,11 @@ from dvm_graph.variants import Variants
 
 if TYPE_CHECKING:
     from dvm_graph.comparison import Comparison
+    from dvm_graph.npu.spec import Spec
     from dvm_graph.pipeline import Compiled, Source
     from dvm_graph.profile import Profile
     from dvm_graph.report import Report
+    from dvm_graph.simulation import Simulation
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,6 +170,34 @@ class Model:
         from dvm_graph.profile import profile_program
 
         return profile_program(self._program, feeds, repeats, self._description.onnx_operators)
+
+    def simulate(
+        self,
+        dims: Mapping[str, int],
+        *,
+        npu: str | PathLike[str] | Spec = "ascend910b2",
+        **plan: Any,
+    ) -> Simulation:
+        """What a run at named dims would take on a part that is not at hand; `str()` prints it.
+
+        Nothing runs and no data is needed: kernels are compiled for the part, and their units simulated
+        (docs/npu.md).
+
+        Args:
+            dims: an extent for each dim of the inputs.
+            npu: a part that comes with the package, a spec file of one, or a `Spec`.
+            **plan: see `dvm_graph.simulation.Plan`: cold_cache, trace, overlap and others.
+
+        Raises:
+            InputError: a dim is missing or unknown, or the spec is wrong.
+        """
+        from dvm_graph.npu.spec import find_spec
+        from dvm_graph.simulation import Plan, simulate_program
+
+        unknown = plan.keys() - {field.name for field in fields(Plan)}
+        if unknown:
+            raise InputError(f"simulate has no option {min(unknown)!r}")
+        return simulate_program(self._program, dims, find_spec(npu), Plan(**plan))
 
     def report(self) -> Report:
         """Fused subgraphs, kernels, verdicts with reasons and vendor operators; `str()` prints it."""

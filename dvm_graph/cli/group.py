@@ -21,6 +21,7 @@ from dvm_graph.cli.machine import calibrate, machine
 from dvm_graph.cli.report import report
 from dvm_graph.cli.run import run
 from dvm_graph.cli.save import save
+from dvm_graph.cli.simulate import simulate
 from dvm_graph.cli.visualize import visualize
 from dvm_graph.errors import DvmError
 
@@ -60,6 +61,7 @@ for _command in (
     compare,
     check,
     bench,
+    simulate,
     report,
     visualize,
     dump,

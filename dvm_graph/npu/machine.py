@@ -41,6 +41,8 @@ _PER_CYCLE = frozenset(
     )
 )
 """Numbers that the clock of a core decides."""
+_WHOLE = ("caches", "target", "cores", "memory")
+"""Sections of whole numbers."""
 
 
 class MachineWarning(UserWarning):
@@ -49,10 +51,9 @@ class MachineWarning(UserWarning):
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """A number that a machine's table may hold."""
+    """A number that a machine's table, or a part's spec, may hold."""
 
     section: str
-    """`caches` or `costs`."""
     name: str
     unit: str
     least: float
@@ -67,7 +68,7 @@ class Field:
             or not math.isfinite(value)
         ):
             return f"{value!r}, but has to be a number"
-        if self.section == "caches" and value != int(value):
+        if self.section in _WHOLE and value != int(value):
             return f"{value:g}, but has to be a whole number"
         if not self.least <= value <= self.most:
             return f"{value:g}, but has to lie between {self.least:g} and {self.most:g} {self.unit}"
@@ -290,8 +291,17 @@ def _check(
         raise InputError(f"{label} is in {unit!r}, but has to be in {known.unit}")
 
 
+def _toml(path: Path) -> Mapping[str, Any]:
+    return read_toml(path, f"machine file {str(path)!r}")
+
+
 @functools.cache
-def _toml(path: Path) -> dict[str, Any]:
+def read_toml(path: Path, label: str) -> Mapping[str, Any]:
+    """What a TOML file holds.
+
+    Raises:
+        InputError: it cannot be read; `label` says which.
+    """
     if sys.version_info >= (3, 11):
         import tomllib
     else:
@@ -299,5 +309,5 @@ def _toml(path: Path) -> dict[str, Any]:
     try:
         table: dict[str, Any] = tomllib.loads(path.read_text(encoding="utf-8"))
     except (OSError, UnicodeError, tomllib.TOMLDecodeError) as error:
-        raise InputError(f"machine file {str(path)!r} cannot be read: {error}") from error
+        raise InputError(f"{label} cannot be read: {error}") from error
     return table

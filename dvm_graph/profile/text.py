@@ -50,10 +50,10 @@ def summary(profile: Profile) -> str:
 
 def print_profile(profile: Profile) -> str:
     """The summary and all tables as aligned text."""
-    return "\n\n".join([summary(profile), *map(_print_table, tables(profile))])
+    return "\n\n".join([summary(profile), *map(print_table, tables(profile))])
 
 
-def _print_table(table: Table) -> str:
+def print_table(table: Table) -> str:
     lines = [table.columns, *table.rows]
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
 

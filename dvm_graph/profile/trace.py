@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import json
 import platform
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -33,17 +33,29 @@ def write_trace(profile: Profile, path: str | PathLike[str]) -> None:
     Raises:
         InputError: it cannot be written.
     """
+    facts = {
+        "cores": str(profile.cores),
+        "simd": profile.simd,
+        "machine": f"{platform.machine()} {platform.system()} {platform.release()}",
+        "peak GFLOP/s": f"{profile.peak_flops / 1e9:.1f}",
+        "copy GB/s": f"{profile.copy_bytes / 1e9:.1f}",
+        "kernels": str(len(profile.kernels)),
+    }
+    write_events(path, trace_events(profile), facts)
+
+
+def write_events(
+    path: str | PathLike[str], events: Iterable[Event], facts: Mapping[str, str]
+) -> None:
+    """Writes a trace of these events; viewers show the facts beside it.
+
+    Raises:
+        InputError: it cannot be written.
+    """
     document = {
-        "traceEvents": list(trace_events(profile)),
+        "traceEvents": list(events),
         "displayTimeUnit": "ns",
-        "otherData": {
-            "cores": str(profile.cores),
-            "simd": profile.simd,
-            "machine": f"{platform.machine()} {platform.system()} {platform.release()}",
-            "peak GFLOP/s": f"{profile.peak_flops / 1e9:.1f}",
-            "copy GB/s": f"{profile.copy_bytes / 1e9:.1f}",
-            "kernels": str(len(profile.kernels)),
-        },
+        "otherData": dict(facts),
     }
     with writing(path):
         Path(path).write_text(json.dumps(document), encoding="utf-8")
@@ -57,18 +69,24 @@ def trace_events(profile: Profile) -> Iterator[Event]:
 
 
 def _run(pid: int, name: str, run: Timeline, kernels: dict[str, Kernel]) -> Iterator[Event]:
-    yield _name("process_name", pid, pid * _THREADS, name)
+    yield name_event("process_name", pid, pid * _THREADS, name)
     cores = ((f"core {i}", spans) for i, spans in enumerate(run.cores))
     lanes = [("host", run.host), ("compiler", run.compiler), *cores]
     for index, (lane, spans) in enumerate(lanes):
         tid = pid * _THREADS + index
-        yield _name("thread_name", pid, tid, lane)
-        yield {**_name("thread_sort_index", pid, tid, ""), "args": {"sort_index": index}}
+        yield from lane_events(pid, tid, lane, index)
         for span in spans:
             yield _complete(pid, tid, span, kernels.get(span.name))
 
 
-def _name(what: str, pid: int, tid: int, name: str) -> Event:
+def lane_events(pid: int, tid: int, name: str, order: int) -> Iterator[Event]:
+    """A lane's name, and its place among the others."""
+    yield name_event("thread_name", pid, tid, name)
+    yield {**name_event("thread_sort_index", pid, tid, ""), "args": {"sort_index": order}}
+
+
+def name_event(what: str, pid: int, tid: int, name: str) -> Event:
+    """What a process or thread is called."""
     return {"ph": "M", "name": what, "pid": pid, "tid": tid, "args": {"name": name}}
 
 
@@ -82,13 +100,26 @@ def _complete(pid: int, tid: int, span: Span, kernel: Kernel | None) -> Event:
             "flops": kernel.flops,
             "bytes": kernel.read_bytes + kernel.written_bytes,
         }
+    return complete_event(pid, tid, span.name, span.category, span.start, span.seconds, arguments)
+
+
+def complete_event(
+    pid: int,
+    tid: int,
+    name: str,
+    category: str,
+    start: float,
+    seconds: float,
+    arguments: Mapping[str, object] | None = None,
+) -> Event:
+    """Something that a lane did."""
     return {
         "ph": "X",
-        "name": span.name,
-        "cat": span.category,
+        "name": name,
+        "cat": category,
         "pid": pid,
         "tid": tid,
-        "ts": span.start * 1e6,
-        "dur": span.seconds * 1e6,
-        "args": arguments,
+        "ts": start * 1e6,
+        "dur": seconds * 1e6,
+        "args": dict(arguments or {}),
     }

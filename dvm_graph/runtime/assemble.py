@@ -116,11 +116,11 @@ class _Steps:
     def calls(self, plan: ModelPlan) -> Iterator[Call]:
         for step in plan.steps:
             if isinstance(step, LaunchStep):
-                for stage in step.stages:
+                for at, stage in enumerate(step.stages):
                     numbers = []
                     for call in stage:
                         numbers.append((yield from self._call(call)))
-                    yield "add_launch", (numbers,)
+                    yield "add_launch", (numbers, at > 0)
             elif isinstance(step, DimsStep):
                 yield "add_dims_write", (step.value, step.slots)
             elif step.outputs:

@@ -171,6 +171,13 @@ class PyProgram {
     return times;
   }
 
+  SimulatedModel simulate(const std::map<std::string, int64_t>& symbols, const Target& target,
+                          const NpuPart& part, const SimulationRequest& request) const {
+    const Call call;
+    const nb::gil_scoped_release unlock;
+    return executor_.simulate(symbols, target, part, request);
+  }
+
   // What a constant holds, panels as they are packed: an array over its memory, or the object.
   nb::object contents(uint32_t index) const {
     const ModelValue& value = executor_.model().values.at(index);
@@ -312,8 +319,8 @@ class ModelBuilder {
     for (ModelKernel& kernel : model_.kernels) kernel.apart = Apart::always;
   }
 
-  void add_launch(nb::handle calls) {
-    model_.steps.emplace_back(LaunchStage{take<std::vector<uint32_t>>(calls)});
+  void add_launch(nb::handle calls, bool follows) {
+    model_.steps.emplace_back(LaunchStage{take<std::vector<uint32_t>>(calls), follows});
   }
 
   void add_vendor(nb::handle name, nb::object function, nb::handle from, nb::handle to) {
@@ -489,6 +496,16 @@ void bind_runtime(nb::module_& module) {
       .def("bind", &PyProgram::bind, nb::arg("inputs"))
       .def("disassemble", &PyProgram::disassemble, nb::arg("symbols"), nb::arg("steps"))
       .def("compile_times", &PyProgram::compile_times, nb::arg("symbols"), nb::arg("repeats"))
+      .def(
+          "simulate",
+          [](const PyProgram& program, const std::map<std::string, int64_t>& symbols,
+             const Target& target, const NpuPart& part, bool cold_cache, bool side_by_side,
+             size_t most_spans, int compile_repeats) {
+            return program.simulate(symbols, target, part,
+                                    {cold_cache, side_by_side, most_spans, compile_repeats});
+          },
+          nb::arg("symbols"), nb::arg("target"), nb::arg("part"), nb::arg("cold_cache"),
+          nb::arg("side_by_side"), nb::arg("most_spans"), nb::arg("compile_repeats"))
       .def("contents", &PyProgram::contents, nb::arg("value"))
       .def("panel_columns", &PyProgram::panel_columns, nb::arg("dtype"))
       .def_prop_ro("statistics", &PyProgram::statistics)
@@ -513,7 +530,7 @@ void bind_runtime(nb::module_& module) {
       .def("add_call", &ModelBuilder::add_call, nb::arg("kernel"), nb::arg("guard"),
            nb::arg("fallback"))
       .def("take_apart", &ModelBuilder::take_apart)
-      .def("add_launch", &ModelBuilder::add_launch, nb::arg("calls"))
+      .def("add_launch", &ModelBuilder::add_launch, nb::arg("calls"), nb::arg("follows"))
       .def("add_vendor", &ModelBuilder::add_vendor, nb::arg("name"), nb::arg("function"),
            nb::arg("inputs"), nb::arg("outputs"))
       .def("add_dims_write", &ModelBuilder::add_dims_write, nb::arg("value"), nb::arg("slots"))

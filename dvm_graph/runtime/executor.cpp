@@ -116,4 +116,10 @@ std::vector<CompileTime> Executor::compile_times(const std::map<std::string, int
   return dvm::compile_times(model_, dims_of(symbols), device_->device->target(), repeats);
 }
 
+SimulatedModel Executor::simulate(const std::map<std::string, int64_t>& symbols,
+                                  const Target& target, const NpuPart& part,
+                                  const SimulationRequest& request) const {
+  return simulate_model(model_, dims_of(symbols), target, part, request);
+}
+
 }  // namespace dvm

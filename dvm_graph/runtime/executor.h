@@ -24,6 +24,7 @@
 #include "runtime/run_lock.h"
 #include "runtime/runner.h"
 #include "runtime/schedule.h"
+#include "runtime/simulation.h"
 #include "runtime/statistics.h"
 
 namespace dvm {
@@ -51,6 +52,10 @@ class Executor {
   // How long each distinct kernel takes to compile, for given symbols; leaves out as disassemble.
   std::vector<CompileTime> compile_times(const std::map<std::string, int64_t>& symbols,
                                          int repeats) const;
+
+  // What a simulated part takes for given symbols (runtime/simulation.h).
+  SimulatedModel simulate(const std::map<std::string, int64_t>& symbols, const Target& target,
+                          const NpuPart& part, const SimulationRequest& request) const;
 
   // The symbols that inputs of these shapes bind.
   std::map<std::string, int64_t> bind(std::span<const Tensor> inputs);

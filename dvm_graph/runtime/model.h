@@ -44,6 +44,7 @@ struct KernelCall {
 // Calls that run side by side.
 struct LaunchStage {
   std::vector<uint32_t> calls;
+  bool follows = false;  // in one launch with the stage before
 };
 
 struct VendorCall {

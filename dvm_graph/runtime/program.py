@@ -240,6 +240,22 @@ class Program:
         """
         return [CompileTime(*fields) for fields in self._core.compile_times(dict(dims), repeats)]
 
+    def simulate(
+        self,
+        dims: Mapping[str, int],
+        target: _core.Target,
+        part: _core.NpuPart,
+        *,
+        cold_cache: bool,
+        side_by_side: bool,
+        most_spans: int,
+        compile_repeats: int,
+    ) -> _core.SimulatedModel:
+        """What the stages of the program take on a part, at named dims (`simulation/`)."""
+        return self._core.simulate(
+            dict(dims), target, part, cold_cache, side_by_side, most_spans, compile_repeats
+        )
+
     def _arrays(self, feeds: Mapping[str, ArrayLike]) -> list[Any]:
         if type(feeds) is not dict and not isinstance(feeds, Mapping):
             raise InputError(

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-import dvm_graph
 from dvm_graph import _core
 from dvm_graph.npu.machine import family
+from dvm_graph.npu.spec import find_spec
 from tests.golden_cases import DEVICES
-from tests.npu.test_specs import load
 
 REGISTERS = {
     "zen2": (32, 16, 6),
@@ -23,7 +21,6 @@ REGISTERS = {
 }
 """Of the cube unit: bytes of a vector, columns of a panel, rows."""
 CORES = 4
-SPEC = Path(dvm_graph.__file__).parent / "npu" / "specs" / "ascend910b2.toml"
 
 PRODUCTS = [
     *((m, k, n, {"panels": 1}) for m, k, n in (
@@ -52,13 +49,7 @@ TILES = [
 def targets() -> Iterator[tuple[str, _core.Target]]:
     for name, registers in REGISTERS.items():
         yield name, _core.host_target(CORES, registers, family(name).core)
-    spec = load(SPEC)
-    yield (
-        "ascend910b2",
-        _core.Target(
-            {name: entry["value"] for name, entry in {**spec["target"], **spec["costs"]}.items()}
-        ),
-    )
+    yield "ascend910b2", find_spec("ascend910b2").target
 
 
 def _block(target: _core.Target, m: int, k: int, n: int, more: Mapping[str, Any]) -> str:

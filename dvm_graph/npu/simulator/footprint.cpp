@@ -1,0 +1,230 @@
+#include "npu/simulator/footprint.h"
+
+#include <algorithm>
+#include <cstring>
+#include <limits>
+#include <map>
+#include <unordered_map>
+
+namespace dvm {
+namespace {
+
+constexpr int64_t kMostFollowed = 1 << 20;  // tiles whose reads are followed one by one
+
+constexpr uint8_t kEveryTile = 0, kEverythingChanged = 0xff;
+
+// What a program touches through a pointer register.
+struct Region {
+  bool used = false;
+  bool written = false;
+  uint8_t when = kEveryTile;  // a changed_mask
+  double tile = 0;            // bytes in a tile
+  double distinct = 0;        // over all tiles
+  bool again = false;         // by several tiles
+};
+
+Region region_of(const Program& program, const PointerRegister& pointer, double buffer_bytes) {
+  Region region;
+  region.used = pointer.buffer != kPlainInteger && pointer.high > pointer.low;
+  if (!region.used) return region;
+  const auto reach = static_cast<double>(pointer.high - pointer.low);
+  double moves = 1;
+  for (size_t d = 0; d < program.grid().size(); ++d) {
+    const auto count = static_cast<double>(program.grid()[d].count);
+    if (pointer.steps[d] != 0) moves *= count;
+    region.again |= pointer.steps[d] == 0 && count > 1;
+  }
+  region.distinct = std::min(reach, buffer_bytes);
+  region.tile = region.distinct / moves;
+  return region;
+}
+
+// Which instructions go through which pointer register, and when.
+void note_instructions(const Program& program, std::vector<Region>& regions) {
+  std::vector<char> met(regions.size());
+  const std::span<const uint64_t> body = program.body();
+  for (size_t pc = 0; pc < body.size();) {
+    Head head;
+    std::memcpy(&head, &body[pc], sizeof head);
+    const FormInfo form = form_info(info_of(static_cast<Family>(head.opcode / 16)).form);
+    for (int k = 0; k < form.outputs + form.inputs; ++k) {
+      Operand operand;
+      std::memcpy(&operand, &body[pc + 1 + 2 * static_cast<size_t>(k)], sizeof operand);
+      if (operand.space() != Space::pointer) continue;
+      Region& region = regions[operand.offset()];
+      region.written |= k < form.outputs;
+      const bool again = met[operand.offset()] != 0 && region.when == kEveryTile;
+      if (!again)
+        region.when =
+            head.changed_mask == kEveryTile ? kEveryTile : region.when | head.changed_mask;
+      met[operand.offset()] = 1;
+    }
+    pc += head.words;
+  }
+}
+
+// Follows what the cores read, tile by tile, side by side: a block of an operand that was read
+// within the last `capacity` bytes is in the cache.
+class Follower {
+ public:
+  Follower(const Program& program, std::span<const Region> regions, double capacity)
+      : program_(program),
+        regions_(regions),
+        capacity_(capacity),
+        reads_(regions.size()),
+        misses_(regions.size()),
+        last_(regions.size()) {}
+
+  void follow(std::span<const Share> shares) {
+    int64_t longest = 0;
+    for (const Share& share : shares) longest = std::max(longest, share.end - share.begin);
+    for (int64_t i = 0; i < longest; ++i) {
+      for (const Share& share : shares) {
+        if (share.begin + i < share.end) read_tile(share.begin + i, i == 0);
+      }
+    }
+  }
+
+  // Of what is read, the part that was not read lately.
+  double share(size_t pointer) const {
+    return reads_[pointer] > 0 ? misses_[pointer] / reads_[pointer] : 1;
+  }
+
+ private:
+  void read_tile(int64_t tile, bool first) {
+    const std::span<const GridDim> grid = program_.grid();
+    int64_t at[kMaxGridRank] = {}, before[kMaxGridRank] = {};
+    coordinates(tile, at);
+    uint8_t changed = kEverythingChanged;
+    if (!first) {
+      coordinates(tile - 1, before);
+      changed = 0;
+      for (size_t d = 0; d < grid.size(); ++d) changed |= (at[d] != before[d] ? 1u : 0u) << d;
+    }
+    for (size_t p = 0; p < regions_.size(); ++p) {
+      if (!regions_[p].used) continue;
+      const PointerRegister& pointer = program_.pointers()[p];
+      int64_t key = 0;
+      for (size_t d = 0; d < grid.size(); ++d) key += at[d] * pointer.steps[d];
+      const uint8_t when = regions_[p].when;
+      if (when != kEveryTile && (when & changed) == 0) continue;  // it stays with the core
+      reads_[p] += 1;
+      if (!regions_[p].again) {
+        misses_[p] += 1;
+        clock_ += regions_[p].tile;
+        continue;
+      }
+      const auto [entry, fresh] = last_[p].try_emplace(key, clock_);
+      if (fresh || clock_ - entry->second > capacity_) {
+        misses_[p] += 1;
+        clock_ += regions_[p].tile;
+      }
+      entry->second = clock_;
+    }
+  }
+
+  void coordinates(int64_t tile, int64_t* at) const {
+    for (size_t d = program_.grid().size(); d-- > 0;) {
+      at[d] = tile % program_.grid()[d].count;
+      tile /= program_.grid()[d].count;
+    }
+  }
+
+  const Program& program_;
+  std::span<const Region> regions_;
+  const double capacity_;
+  double clock_ = 0;  // bytes that came into the cache
+  std::vector<double> reads_, misses_;
+  std::vector<std::unordered_map<int64_t, double>> last_;  // by pointer: when a block was read
+};
+
+std::vector<Share> shares_of(uint32_t program, const std::vector<CoreShares>& cores) {
+  std::vector<Share> shares;
+  for (const CoreShares& core : cores) {
+    for (const Share& share : core) {
+      if (share.program == program) shares.push_back(share);
+    }
+  }
+  return shares;
+}
+
+}  // namespace
+
+double CacheContents::share(int64_t buffer) const {
+  double before = 0;
+  for (const Used& used : used_) {
+    if (used.buffer == buffer) {
+      return std::clamp((capacity_ - before) / std::max(used.bytes, 1.0), 0.0, 1.0);
+    }
+    before += used.bytes;
+    if (before >= capacity_) break;
+  }
+  return 0;
+}
+
+void CacheContents::touch(int64_t buffer, double bytes) {
+  std::erase_if(used_, [&](const Used& used) { return used.buffer == buffer; });
+  used_.push_front({buffer, bytes});
+  double before = 0;
+  for (auto used = used_.begin(); used != used_.end(); ++used) {
+    if (before >= capacity_) {
+      used_.erase(used, used_.end());
+      break;
+    }
+    before += used->bytes;
+  }
+}
+
+std::vector<std::vector<double>> miss_shares(std::span<const PlacedProgram> programs,
+                                             const std::vector<CoreShares>& cores,
+                                             CacheContents& cache) {
+  std::vector<std::vector<Region>> regions;
+  std::map<int64_t, double> touched;  // bytes by buffer
+  for (const PlacedProgram& placed : programs) {
+    std::vector<Region>& of_program = regions.emplace_back();
+    for (const PointerRegister& pointer : placed.program->pointers()) {
+      const bool plain = pointer.buffer == kPlainInteger;
+      const double bytes = plain ? 0 : placed.bytes_of(pointer.buffer);
+      const Region region = region_of(*placed.program, pointer, bytes);
+      of_program.push_back(region);
+      if (!region.used) continue;
+      double& sum = touched[placed.buffer_of(pointer.buffer)];
+      sum = std::min(bytes, sum + region.distinct);
+    }
+    note_instructions(*placed.program, of_program);
+  }
+  double footprint = 0;
+  for (const auto& [buffer, bytes] : touched) footprint += bytes;
+  // Of what is written: what the cache cannot keep.
+  const double overflow =
+      footprint > cache.capacity() ? (footprint - cache.capacity()) / footprint : 0;
+  std::vector<std::vector<double>> misses;
+  for (uint32_t i = 0; i < programs.size(); ++i) {
+    const Program& program = *programs[i].program;
+    const bool again = std::any_of(regions[i].begin(), regions[i].end(),
+                                   [](const Region& region) { return region.again; });
+    const bool follows = again && program.header().tiles <= kMostFollowed;
+    Follower follower(program, regions[i],
+                      overflow > 0 ? cache.capacity() : std::numeric_limits<double>::infinity());
+    if (follows) follower.follow(shares_of(i, cores));
+    std::vector<double>& of_program = misses.emplace_back();
+    for (size_t p = 0; p < regions[i].size(); ++p) {
+      const PointerRegister& pointer = program.pointers()[p];
+      if (!regions[i][p].used) {
+        of_program.push_back(0);
+        continue;
+      }
+      const double cold = 1 - cache.share(programs[i].buffer_of(pointer.buffer));
+      of_program.push_back(follows ? follower.share(p) * cold : cold);
+    }
+  }
+  for (uint32_t i = 0; i < programs.size(); ++i) {
+    for (size_t p = 0; p < regions[i].size(); ++p) {
+      if (regions[i][p].written) misses[i][p] = overflow;
+    }
+  }
+  for (const auto& [buffer, bytes] : touched) cache.touch(buffer, bytes);
+  return misses;
+}
+
+}  // namespace dvm

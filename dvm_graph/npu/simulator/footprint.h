@@ -1,0 +1,64 @@
+// What of a program's transfers the shared cache answers.
+//
+// The cache is a list of buffers, the one used last first: of a buffer lies in it what the ones
+// before it leave room for. Within a program, an operand that moves along some dims of the grid
+// only is read again: where all that the stage touches fits the cache, from there; else where what
+// the cores touch in between does. Bytes are those of tiles; which lines of the cache they fall
+// into is not asked.
+#pragma once
+
+#include <cstdint>
+#include <list>
+#include <span>
+#include <vector>
+
+#include "npu/simulator/stage_timing.h"
+#include "vm/program.h"
+
+namespace dvm {
+
+// Contents of the cache between stages.
+class CacheContents {
+ public:
+  explicit CacheContents(double bytes) : capacity_(bytes) {}
+
+  // The part of a buffer that lies in the cache. Buffers are what the caller says they are.
+  double share(int64_t buffer) const;
+  // The buffer was used now.
+  void touch(int64_t buffer, double bytes);
+  void clear() { used_.clear(); }
+  double capacity() const { return capacity_; }
+
+ private:
+  struct Used {
+    int64_t buffer;
+    double bytes;
+  };
+
+  double capacity_;
+  std::list<Used> used_;  // the last one first
+};
+
+// A program of a stage, and the buffers behind its arguments.
+struct PlacedProgram {
+  const Program* program = nullptr;
+  std::span<const int64_t> buffers;  // by argument
+  std::span<const double> bytes;     // of them
+  int64_t workspace = 0;             // its buffer
+  double workspace_bytes = 0;
+
+  int64_t buffer_of(int64_t argument) const {
+    return argument == kWorkspace ? workspace : buffers[static_cast<size_t>(argument)];
+  }
+  double bytes_of(int64_t argument) const {
+    return argument == kWorkspace ? workspace_bytes : bytes[static_cast<size_t>(argument)];
+  }
+};
+
+// The part that memory answers, by program and pointer register. The cache then holds what the
+// stage touched.
+std::vector<std::vector<double>> miss_shares(std::span<const PlacedProgram> programs,
+                                             const std::vector<CoreShares>& cores,
+                                             CacheContents& cache);
+
+}  // namespace dvm

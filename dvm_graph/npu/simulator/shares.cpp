@@ -1,0 +1,93 @@
+#include "npu/simulator/shares.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "npu/simulator/work.h"
+
+namespace dvm {
+namespace {
+
+bool on_cube(const Program& program) { return program.header().kind != KernelKind::vector; }
+
+// Cycles of the longest queue for the first tile, with an equal share of memory's bandwidth.
+double tile_cost(const Program& program, const NpuPart& part) {
+  ProgramWork work(program, part, {});
+  std::vector<TileClass> tiles;
+  work.classes(0, 1, tiles);
+  const double cores = on_cube(program) ? part.cores_cube : part.cores_vector;
+  double queues[kPipes] = {};
+  for (const UnitStep& step : work.steps(tiles[0])) {
+    queues[step.queue] += step.cycles + step.memory_bytes * cores / part.memory_rate();
+  }
+  return std::max(1.0, *std::max_element(queues, queues + kPipes));
+}
+
+// Programs of one kind, one after the other along so many cores.
+void deal(std::span<const Program* const> programs, const std::vector<uint32_t>& chosen,
+          const std::vector<double>& costs, int64_t cores, std::vector<CoreShares>& out) {
+  const size_t first = out.size();
+  out.resize(first + static_cast<size_t>(cores));
+  double all = 0;
+  for (const uint32_t p : chosen)
+    all += costs[p] * static_cast<double>(programs[p]->header().tiles);
+  double done = 0;
+  for (const uint32_t p : chosen) {
+    const ProgramHeader& header = programs[p]->header();
+    const int64_t groups = header.tiles / header.tile_group;
+    const double cost = costs[p] * static_cast<double>(header.tile_group);
+    for (int64_t group = 0; group < groups;) {
+      // The core that the group's middle falls to, and all that fall to it, too.
+      int64_t core = 0, end = groups;
+      if (chosen.size() == 1) {
+        const int64_t each = (groups + cores - 1) / cores;
+        core = group / each;
+        end = std::min(groups, (core + 1) * each);
+      } else {
+        const double per_core = all / static_cast<double>(cores);
+        core = std::min(cores - 1, static_cast<int64_t>((done + cost / 2) / per_core));
+        const double until = static_cast<double>(core + 1) * per_core;
+        if (core + 1 < cores) {
+          const auto more = static_cast<int64_t>(std::ceil((until - done - cost / 2) / cost));
+          end = std::min(groups, group + std::max<int64_t>(more, 1));
+        }
+      }
+      out[first + static_cast<size_t>(core)].push_back(
+          {p, group * header.tile_group, end * header.tile_group});
+      done += cost * static_cast<double>(end - group);
+      group = end;
+    }
+  }
+}
+
+}  // namespace
+
+std::vector<CoreShares> deal_tiles(std::span<const Program* const> programs, const NpuPart& part) {
+  std::vector<uint32_t> kinds[2];  // vector programs, and those with a cube unit
+  std::vector<double> costs;
+  double work[2] = {};  // in cycles of the cores they would have alone
+  for (uint32_t p = 0; p < programs.size(); ++p) {
+    const bool cube = on_cube(*programs[p]);
+    kinds[cube].push_back(p);
+    costs.push_back(programs.size() > 1 ? tile_cost(*programs[p], part) : 1);
+    work[cube] += costs[p] * static_cast<double>(programs[p]->header().tiles) /
+                  (cube ? part.cores_cube : part.cores_vector);
+  }
+  auto cubes = static_cast<int64_t>(part.cores_cube);
+  if (kinds[0].empty()) {
+    work[1] = 1;
+  } else if (!kinds[1].empty()) {
+    const double share = work[1] / (work[0] + work[1]);
+    cubes = std::clamp<int64_t>(std::llround(share * part.cores_cube), 1, cubes - 1);
+  } else {
+    cubes = 0;
+  }
+  std::vector<CoreShares> out;
+  if (cubes > 0) deal(programs, kinds[1], costs, cubes, out);
+  const auto vectors =
+      static_cast<int64_t>((part.cores_cube - static_cast<double>(cubes)) * part.vector_per_cube());
+  if (!kinds[0].empty()) deal(programs, kinds[0], costs, std::max<int64_t>(vectors, 1), out);
+  return out;
+}
+
+}  // namespace dvm

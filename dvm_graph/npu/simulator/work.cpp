@@ -1,0 +1,223 @@
+#include "npu/simulator/work.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "vm/core.h"
+
+namespace dvm {
+namespace {
+
+constexpr uint8_t kEverythingChanged = 0xff;
+
+double rounded_up(double number, double unit) {
+  return unit * static_cast<double>(static_cast<int64_t>((number + unit - 1) / unit));
+}
+
+int64_t blocks(int64_t extent, double of) {
+  const auto size = static_cast<int64_t>(of);
+  return (extent + size - 1) / size;
+}
+
+bool enabled(const Head& head, uint8_t changed, bool first, bool last) {
+  if (head.changed_mask != 0 && (head.changed_mask & changed) == 0) return false;
+  if ((head.flags & kFirstChunk) != 0 && !first) return false;
+  return (head.flags & kLastChunk) == 0 || last;
+}
+
+Operand operand_at(const uint64_t* words, int k) {
+  Operand operand;
+  std::memcpy(&operand, words + 1 + 2 * k, sizeof operand);
+  return operand;
+}
+
+}  // namespace
+
+ProgramWork::ProgramWork(const Program& program, const NpuPart& part, MissShares misses)
+    : program_(program), part_(part), misses_(misses.begin(), misses.end()) {}
+
+void ProgramWork::classes(int64_t begin, int64_t end, std::vector<TileClass>& out) {
+  const std::span<const GridDim> grid = program_.grid();
+  const size_t chunk_dim = program_.header().chunk_dim;
+  int64_t at[kMaxGridRank] = {};
+  int64_t rest = begin;
+  for (size_t d = grid.size(); d-- > 0;) {
+    at[d] = rest % grid[d].count;
+    rest /= grid[d].count;
+  }
+  uint8_t changed = kEverythingChanged;
+  for (int64_t tile = begin; tile < end; ++tile) {
+    uint32_t tails = 0;
+    bool first = true, last = true;
+    for (size_t d = 0; d < grid.size(); ++d) {
+      const bool at_end = at[d] + 1 == grid[d].count;
+      if (at_end && grid[d].tail() != grid[d].tile) tails |= 1u << d;
+      if (d < chunk_dim) continue;
+      first &= at[d] == 0;
+      last &= at_end;
+    }
+    out.push_back(class_of(tails, changed, first, last));
+    changed = 0;
+    for (size_t d = grid.size(); d-- > 0;) {
+      changed |= static_cast<uint8_t>(1u << d);
+      if (++at[d] < grid[d].count) break;
+      at[d] = 0;
+    }
+  }
+}
+
+TileClass ProgramWork::class_of(uint32_t tails, uint8_t changed, bool first, bool last) {
+  const uint64_t key = uint64_t{tails} << 16 | uint64_t{changed} << 8 | uint64_t{first} << 1 |
+                       static_cast<uint64_t>(last);
+  const auto [entry, fresh] = known_.try_emplace(key, static_cast<TileClass>(steps_.size()));
+  if (fresh) decode(tails, changed, first, last, steps_.emplace_back());
+  return entry->second;
+}
+
+void ProgramWork::decode(uint32_t tails, uint8_t changed, bool first, bool last,
+                         std::vector<UnitStep>& out) {
+  int64_t extents[kExtentRegisters] = {1};
+  for (size_t r = 0; r < program_.extents().size(); ++r) {
+    const ExtentRegister& e = program_.extents()[r];
+    extents[r + 1] = e.multiplier;
+    if (e.dim < 0) continue;
+    const GridDim& dim = program_.grid()[static_cast<size_t>(e.dim)];
+    extents[r + 1] *= (tails >> e.dim & 1) != 0 ? dim.tail() : dim.tile;
+  }
+  const std::span<const uint64_t> body = program_.body();
+  for (size_t pc = 0; pc < body.size();) {
+    Head head;
+    std::memcpy(&head, &body[pc], sizeof head);
+    if (enabled(head, changed, first, last)) out.push_back(step_of(head, &body[pc], extents));
+    pc += head.words;
+  }
+  if (!out.empty()) out.front().decode += static_cast<float>(part_.scalar_tile);
+}
+
+UnitStep ProgramWork::step_of(const Head& head, const uint64_t* words,
+                              const int64_t* extents) const {
+  UnitStep step;
+  step.family = static_cast<Family>(head.opcode / 16);
+  const FamilyInfo& info = info_of(step.family);
+  if (info.form == Form::sync) {
+    step.decode = static_cast<float>(part_.scalar_sync);
+    const auto from = static_cast<uint8_t>(sync_from(words[1]));
+    const auto to = static_cast<uint8_t>(sync_to(words[1]));
+    const bool sets = step.family == Family::s_set_flag;
+    step.kind = sets ? UnitStep::Kind::set : UnitStep::Kind::wait;
+    step.queue = sets || step.family == Family::s_barrier ? from : to;
+    step.peer = sets ? to : from;
+    step.event = static_cast<uint8_t>(sync_event(words[1]));
+    if (step.family == Family::s_barrier) step.kind = UnitStep::Kind::work;
+    return step;
+  }
+  step.decode = static_cast<float>(part_.scalar_decode);
+  step.queue = static_cast<uint8_t>(pipe_of(step.family));
+  const auto dtype = static_cast<DType>(head.opcode % 16);
+  const Extents over{{extents[head.e0], extents[head.e1], extents[head.e2]}};
+  const FormInfo form = form_info(info.form);
+  for (int k = 0; k < form.outputs + form.inputs; ++k) {
+    const Operand operand = operand_at(words, k);
+    if (operand.space() != Space::pointer || integer_operand(info.form) == k) continue;
+    add_transfer(head, operand, operand_dtype(info.form, dtype, k), over, k < form.outputs, step);
+  }
+  if (step.kind == UnitStep::Kind::transfer) {
+    step.cycles = on_cube() ? part_.startup_cube_load : part_.startup_vector_load;
+    step.limit = transfer_limit(step.writes);
+  } else if (info.unit == Unit::cube) {
+    step.cycles = part_.startup_cube + cube_cycles(dtype, over);
+    step.flops = 2.0 * static_cast<double>(over.loops[0]) * static_cast<double>(over.loops[1]) *
+                 static_cast<double>(over.loops[2]);
+  } else if (info.unit == Unit::vector) {
+    step.cycles = part_.startup_vector + vector_cycles(head, words, over);
+    if (on_cube()) step.cycles /= part_.vector_per_cube();
+  } else if (form.outputs + form.inputs > 0) {  // between local memories
+    const double bytes = static_cast<double>(over.loops[0] * over.loops[1] * over.loops[2]) *
+                         static_cast<double>(size_of(operand_dtype(info.form, dtype, 0)));
+    step.cycles = part_.startup_l1_to_l0 + bytes / part_.bandwidth_l1_to_l0a;
+  }
+  return step;
+}
+
+// Loops along which an operand does not move read it once. Memory moves in blocks, so that short
+// runs of neighbours take more than their bytes.
+void ProgramWork::add_transfer(const Head& head, const Operand& operand, DType dtype, Extents over,
+                               bool writes, UnitStep& step) const {
+  const auto element = static_cast<double>(size_of(dtype));
+  const auto family = static_cast<Family>(head.opcode / 16);
+  const bool flat = family == Family::d_load || family == Family::d_store;
+  const bool has_strides = !has_window(info_of(family).form);
+  const int64_t strides[3] = {operand.outer_stride, operand.middle_stride,
+                              flat ? 1 : operand.inner_stride};
+  double elements = 1, run = 1;
+  for (int loop = 2; loop >= 0; --loop) {
+    const int64_t extent = over.loops[loop];
+    if (extent > 1 && has_strides && strides[loop] == 0) continue;
+    if (extent > 1 && (!has_strides || strides[loop] == static_cast<int64_t>(run))) {
+      run *= static_cast<double>(extent);
+    }
+    elements *= static_cast<double>(extent);
+  }
+  // Neighbours along the outer loops, for operands that are turned over as they move.
+  if (run == 1 && has_strides) {
+    for (int loop = 0; loop < 2; ++loop) {
+      if (strides[loop] == 1) run = static_cast<double>(over.loops[loop]);
+    }
+  }
+  const double bytes = elements / run * rounded_up(run * element, part_.memory_block);
+  step.kind = UnitStep::Kind::transfer;
+  step.writes |= writes;
+  step.bytes += bytes;
+  const size_t pointer = operand.offset();
+  step.memory_bytes += bytes * (pointer < misses_.size() ? misses_[pointer] : 1.0);
+}
+
+// What a core's queue moves at most. A cube kernel's results leave through its vector cores.
+double ProgramWork::transfer_limit(bool writes) const {
+  if (!writes) {
+    return on_cube() ? std::min(part_.bandwidth_cube_load, part_.bandwidth_l2_read_per_core)
+                     : part_.bandwidth_l2_read_per_core;
+  }
+  const double cores = on_cube() ? part_.vector_per_cube() : 1;
+  return std::min(part_.bandwidth_vector_store * cores, part_.bandwidth_l2_write_per_core);
+}
+
+double ProgramWork::vector_cycles(const Head& head, const uint64_t* words, Extents over) const {
+  const auto family = static_cast<Family>(head.opcode / 16);
+  const FamilyInfo& info = info_of(family);
+  const FormInfo form = form_info(info.form);
+  size_t element = 1;
+  bool flat = info.form != Form::reduce;
+  int64_t outer = over.loops[0], middle = over.loops[1], inner = over.loops[2];
+  for (int k = 0; k < form.outputs + form.inputs; ++k) {
+    element = std::max(element,
+                       size_of(operand_dtype(info.form, static_cast<DType>(head.opcode % 16), k)));
+    const Operand operand = operand_at(words, k);
+    if (operand.space() != Space::local) continue;
+    const bool follows = (middle == 1 || operand.middle_stride == inner) &&
+                         (outer == 1 || operand.outer_stride == middle * inner) &&
+                         (inner == 1 || operand.inner_stride == 1);
+    flat &= follows;
+  }
+  if (flat) {
+    inner *= outer * middle;
+    outer = middle = 1;
+  } else if (inner == 1) {  // rows lie along the middle loop
+    std::swap(inner, middle);
+  }
+  const double per_row =
+      std::max(1.0, rounded_up(static_cast<double>(inner) * static_cast<double>(element),
+                               part_.vector_bytes_per_cycle) /
+                        part_.vector_bytes_per_cycle);
+  return static_cast<double>(outer * middle) * per_row * part_.cycles[static_cast<size_t>(family)];
+}
+
+double ProgramWork::cube_cycles(DType dtype, Extents over) const {
+  const double multiplied = static_cast<double>(blocks(over.loops[0], part_.cube_tile)) *
+                            static_cast<double>(blocks(over.loops[1], part_.cube_tile)) *
+                            static_cast<double>(blocks(over.loops[2], part_.cube_tile));
+  if (size_of(dtype) <= 2) return multiplied;
+  return multiplied * part_.cube_peak_f16 / part_.cube_peak_f32;
+}
+
+}  // namespace dvm

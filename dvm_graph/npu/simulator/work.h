@@ -1,0 +1,76 @@
+// What the instructions of a program ask of a core's units, tile by tile.
+//
+// Tiles are of one *class* where the same instructions run over the same extents: they ask for the
+// same steps. A program has few classes (inside or at the end along each grid dim, and which
+// coordinates moved), whatever its number of tiles.
+//
+// The queue of an instruction and what it reads and writes come from the instruction table; how
+// long it takes comes from the part.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <span>
+#include <vector>
+
+#include "npu/simulator/part.h"
+#include "vm/program.h"
+#include "vm/sync.h"
+
+namespace dvm {
+
+struct UnitStep {
+  enum class Kind : uint8_t { work, transfer, set, wait };
+  Kind kind = Kind::work;
+  uint8_t queue = 0;  // that it goes through
+  uint8_t peer = 0;   // of a flag: whom it signals, or who is waited for
+  uint8_t event = 0;
+  Family family{};
+  bool writes = false;      // a transfer to memory
+  float decode = 0;         // cycles of the scalar unit
+  double cycles = 0;        // of its unit; of a transfer: before the first byte
+  double bytes = 0;         // that a transfer moves through the shared cache
+  double limit = 0;         // of them per cycle, for this queue of this core
+  double memory_bytes = 0;  // of them, to or from memory
+  double flops = 0;         // of a product
+};
+
+using TileClass = uint16_t;
+
+// Of the bytes of each pointer register, the part that comes from or goes to memory.
+using MissShares = std::span<const double>;
+
+class ProgramWork {
+ public:
+  // The program and the part have to outlive this. `misses` by pointer register.
+  ProgramWork(const Program& program, const NpuPart& part, MissShares misses);
+
+  // The classes of tiles [begin, end), run in this order by one core.
+  void classes(int64_t begin, int64_t end, std::vector<TileClass>& out);
+  std::span<const UnitStep> steps(TileClass tile_class) const { return steps_[tile_class]; }
+
+  const Program& program() const { return program_; }
+  bool on_cube() const { return program_.header().kind != KernelKind::vector; }
+
+ private:
+  struct Extents {
+    int64_t loops[3];
+  };
+
+  TileClass class_of(uint32_t tails, uint8_t changed, bool first, bool last);
+  void decode(uint32_t tails, uint8_t changed, bool first, bool last, std::vector<UnitStep>& out);
+  UnitStep step_of(const Head& head, const uint64_t* words, const int64_t* extents) const;
+  void add_transfer(const Head& head, const Operand& operand, DType dtype, Extents over,
+                    bool writes, UnitStep& step) const;
+  double transfer_limit(bool writes) const;
+  double vector_cycles(const Head& head, const uint64_t* words, Extents over) const;
+  double cube_cycles(DType dtype, Extents over) const;
+
+  const Program& program_;
+  const NpuPart& part_;
+  const std::vector<double> misses_;
+  std::map<uint64_t, TileClass> known_;
+  std::vector<std::vector<UnitStep>> steps_;  // by class
+};
+
+}  // namespace dvm

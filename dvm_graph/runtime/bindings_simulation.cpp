@@ -1,0 +1,33 @@
+// Python's way to simulated models.
+#include <nanobind/nanobind.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
+
+#include "runtime/simulation.h"
+
+namespace nb = nanobind;
+
+namespace dvm {
+
+void bind_simulation(nb::module_& module) {
+  nb::class_<SimulatedStage>(module, "SimulatedStage", "See runtime/simulation.h.")
+      .def_ro("step", &SimulatedStage::step)
+      .def_ro("follows", &SimulatedStage::follows)
+      .def_ro("position", &SimulatedStage::position)
+      .def_ro("kernels", &SimulatedStage::kernels)
+      .def_ro("kinds", &SimulatedStage::kinds)
+      .def_ro("origins", &SimulatedStage::origins)
+      .def_ro("tiles", &SimulatedStage::tiles)
+      .def_ro("fallback", &SimulatedStage::fallback)
+      .def_ro("compiled", &SimulatedStage::compiled)
+      .def_ro("compile_seconds", &SimulatedStage::compile_seconds)
+      .def_ro("flops", &SimulatedStage::flops)
+      .def_ro("vector_flops", &SimulatedStage::vector_flops)
+      .def_ro("bytes", &SimulatedStage::bytes)
+      .def_ro("timing", &SimulatedStage::timing);
+  nb::class_<SimulatedModel>(module, "SimulatedModel", "See runtime/simulation.h.")
+      .def_ro("stages", &SimulatedModel::stages)
+      .def_ro("vendor_calls", &SimulatedModel::vendor_calls);
+}
+
+}  // namespace dvm

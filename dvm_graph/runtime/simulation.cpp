@@ -1,0 +1,214 @@
+#include "runtime/simulation.h"
+
+#include <algorithm>
+#include <deque>
+#include <iterator>
+#include <utility>
+
+#include "npu/simulator/footprint.h"
+#include "npu/simulator/shares.h"
+#include "runtime/clock.h"
+#include "runtime/errors.h"
+#include "runtime/kernel_programs.h"
+#include "runtime/plan_dims.h"
+#include "runtime/value_sizes.h"
+#include "runtime/work.h"
+
+namespace dvm {
+namespace {
+
+const char* name_of(KernelKind kind) {
+  constexpr const char* names[] = {"vector", "cube", "mix"};
+  return names[static_cast<int>(kind)];
+}
+
+// A stage of a call, at its place among the stages of a step.
+struct Placed {
+  uint32_t call, stage, position;
+  bool fallback;
+};
+
+class Simulator {
+ public:
+  Simulator(const Model& model, const Dims& dims, const Target& target, const NpuPart& part,
+            const SimulationRequest& request)
+      : model_(model),
+        dims_(dims),
+        part_(part),
+        request_(request),
+        programs_(model, target),
+        cache_(part.memory_l2) {
+    measure_values(model, dims, infos_);
+  }
+
+  SimulatedModel run() {
+    if (!request_.cold_cache) {
+      run_steps();
+      result_ = {};
+      programs_.forget();  // the run before was at other dims
+    }
+    run_steps();
+    return std::move(result_);
+  }
+
+ private:
+  void run_steps() {
+    for (uint32_t step = 0; step < model_.steps.size(); ++step) {
+      if (const auto* vendor = std::get_if<VendorCall>(&model_.steps[step])) {
+        result_.vendor_calls.push_back(vendor->name);
+      } else if (const auto* stage = std::get_if<LaunchStage>(&model_.steps[step])) {
+        run_step(step, *stage);
+      }
+    }
+  }
+
+  void run_step(uint32_t step, const LaunchStage& stage) {
+    std::vector<Placed> placed;
+    for (const uint32_t call : stage.calls) {
+      uint32_t position = 0;
+      resolve(call, false, position, placed);
+    }
+    uint32_t last = 0;
+    for (const Placed& p : placed) last = std::max(last, p.position + 1);
+    for (uint32_t position = 0; position < last; ++position) {
+      std::vector<Placed> side_by_side;
+      std::copy_if(placed.begin(), placed.end(), std::back_inserter(side_by_side),
+                   [&](const Placed& p) { return p.position == position; });
+      if (request_.side_by_side) {
+        run_stage(step, stage.follows, position, side_by_side);
+        continue;
+      }
+      for (const Placed& p : side_by_side) run_stage(step, stage.follows, position, {p});
+    }
+  }
+
+  // As the launcher does.
+  void resolve(uint32_t index, bool fallback, uint32_t& position, std::vector<Placed>& out) {
+    const KernelCall& call = model_.calls[index];
+    if (guard_holds(call, dims_)) {
+      compile(index);
+      if (!needs_fallback(programs_.status(index))) {
+        for (uint32_t s = 0; s < programs_.compiled(index).stages.size(); ++s) {
+          out.push_back({index, s, position++, fallback});
+        }
+        return;
+      }
+    }
+    if (call.fallback.empty()) {
+      throw CompileError("kernel " + programs_.name_of(index) + " does not fit local memory of " +
+                         part_.label + ", and has no fallback");
+    }
+    for (const uint32_t other : call.fallback) resolve(other, true, position, out);
+  }
+
+  void compile(uint32_t call) {
+    if (programs_.is_current(call, dims_)) return;
+    for (const DimSlot slot : programs_.table().kernels[programs_.bound(call).kernel].slots) {
+      if (dims_.ok(slot)) continue;
+      throw InputError("kernel " + programs_.name_of(call) +
+                       " depends on a dim that is not given: " + model_.dims.text(slot));
+    }
+    int64_t least = 0;
+    for (int round = 0; round < std::max(request_.compile_repeats, 1); ++round) {
+      const int64_t start = now_ns();
+      programs_.compile(call, dims_, infos_.data(), scratch_);
+      const int64_t elapsed = now_ns() - start;
+      least = round == 0 ? elapsed : std::min(least, elapsed);
+    }
+    ++compiled_;
+    if (request_.compile_repeats > 0) compile_seconds_ += static_cast<double>(least) * 1e-9;
+  }
+
+  void run_stage(uint32_t step, bool follows, uint32_t position, const std::vector<Placed>& calls) {
+    SimulatedStage out;
+    out.step = step;
+    out.follows = follows;
+    out.position = position;
+    std::vector<const Program*> programs;
+    std::vector<PlacedProgram> placed;
+    std::vector<std::vector<int64_t>> buffers(calls.size());
+    std::vector<std::vector<double>> sizes(calls.size());
+    for (size_t i = 0; i < calls.size(); ++i) {
+      const Placed& at = calls[i];
+      const BoundKernel& bound = programs_.bound(at.call);
+      for (const uint32_t value : bound.arguments) {
+        buffers[i].push_back(value);
+        sizes[i].push_back(static_cast<double>(infos_[value].bytes));
+      }
+      const CompiledKernel& kernel = programs_.compiled(at.call);
+      const auto workspace = -1 - static_cast<int64_t>(at.call);
+      describe(at, out);
+      for (uint32_t p = 0; p < kernel.stages[at.stage].program_count; ++p) {
+        const Program& program = kernel.programs[kernel.stages[at.stage].first_program + p];
+        programs.push_back(&program);
+        placed.push_back({&program, buffers[i], sizes[i], workspace,
+                          static_cast<double>(kernel.workspace_bytes)});
+        out.kernels.push_back(programs_.name_of(at.call));
+        out.kinds.emplace_back(name_of(program.header().kind));
+        out.tiles.push_back(program.header().tiles);
+      }
+    }
+    out.compiled = std::exchange(compiled_, 0);
+    out.compile_seconds = std::exchange(compile_seconds_, 0);
+    const std::vector<CoreShares> cores = deal_tiles(programs, part_);
+    const std::vector<std::vector<double>> misses = miss_shares(placed, cores, cache_);
+    std::vector<ProgramWork> work;
+    work.reserve(programs.size());
+    for (size_t i = 0; i < programs.size(); ++i) work.emplace_back(*programs[i], part_, misses[i]);
+    out.timing = timing_of(programs, misses, work, cores);
+    result_.stages.push_back(std::move(out));
+  }
+
+  // Equal layers take the same time: a stage of the same programs, of whose reads the cache answers
+  // the same, is simulated once.
+  const StageTiming& timing_of(const std::vector<const Program*>& programs,
+                               const std::vector<std::vector<double>>& misses,
+                               std::vector<ProgramWork>& work,
+                               const std::vector<CoreShares>& cores) {
+    for (const Known& known : known_) {
+      if (known.programs == programs && known.misses == misses) return known.timing;
+    }
+    known_.push_back({programs, misses, simulate_stage(work, cores, part_, request_.most_spans)});
+    return known_.back().timing;
+  }
+
+  void describe(const Placed& at, SimulatedStage& out) const {
+    const ModelKernel& kernel = model_.kernels[model_.calls[at.call].kernel];
+    std::string origin;
+    for (const std::string& node : kernel.origin) origin += (origin.empty() ? "" : ", ") + node;
+    out.origins.push_back(std::move(origin));
+    out.fallback |= at.fallback;
+    if (at.stage > 0) return;  // a kernel's work is that of its first stage
+    const KernelWork work = work_of(kernel.plan, dims_.values(), infos_.data());
+    out.flops += static_cast<double>(work.matmul_flops);
+    out.vector_flops += static_cast<double>(work.vector_flops);
+    out.bytes += static_cast<double>(work.read_bytes) + static_cast<double>(work.written_bytes);
+  }
+
+  const Model& model_;
+  const Dims& dims_;
+  const NpuPart& part_;
+  const SimulationRequest request_;
+  KernelPrograms programs_;
+  CacheContents cache_;
+  CompilerScratch scratch_;
+  std::vector<ValueInfo> infos_;
+  struct Known {
+    std::vector<const Program*> programs;
+    std::vector<std::vector<double>> misses;
+    StageTiming timing;
+  };
+  std::deque<Known> known_;
+  int64_t compiled_ = 0;
+  double compile_seconds_ = 0;
+  SimulatedModel result_;
+};
+
+}  // namespace
+
+SimulatedModel simulate_model(const Model& model, const Dims& dims, const Target& target,
+                              const NpuPart& part, const SimulationRequest& request) {
+  return Simulator(model, dims, target, part, request).run();
+}
+
+}  // namespace dvm

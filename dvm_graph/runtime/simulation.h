@@ -1,0 +1,48 @@
+// A model on a simulated part, for given symbols and without data: its kernels compiled for the
+// part as for any device, and the time of each stage. Host and device time are put together by who
+// reads this.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "npu/simulator/part.h"
+#include "npu/simulator/stage_timing.h"
+#include "runtime/model.h"
+#include "vm/target.h"
+
+namespace dvm {
+
+struct SimulationRequest {
+  bool cold_cache = true;    // else the shared cache holds what a run before left there
+  bool side_by_side = true;  // kernels of a stage; else one after the other
+  size_t most_spans = 0;     // of the trace of a stage
+  int compile_repeats = 0;   // measure how long kernels take to compile, so often; 0: do not
+};
+
+// Kernels that run side by side, or one stage of them.
+struct SimulatedStage {
+  uint32_t step = 0;                 // of the model
+  bool follows = false;              // in one launch with the step before
+  uint32_t position = 0;             // among the stages of the step's kernels
+  std::vector<std::string> kernels;  // one for each program
+  std::vector<std::string> kinds;
+  std::vector<std::string> origins;  // ONNX nodes, by kernel
+  std::vector<int64_t> tiles;
+  bool fallback = false;                          // one of them stands in for another kernel
+  int64_t compiled = 0;                           // kernels that are first met here
+  double compile_seconds = 0;                     // of these, measured
+  double flops = 0, vector_flops = 0, bytes = 0;  // what there is to do, however it is tiled
+  StageTiming timing;
+};
+
+struct SimulatedModel {
+  std::vector<SimulatedStage> stages;
+  std::vector<std::string> vendor_calls;  // whose time nobody knows
+};
+
+// Throws InputError where a dim is not given, CompileError, ShapeError.
+SimulatedModel simulate_model(const Model& model, const Dims& dims, const Target& target,
+                              const NpuPart& part, const SimulationRequest& request);
+
+}  // namespace dvm

@@ -1,0 +1,158 @@
+"""Simulates a program on a part, and lays host and device beside each other.
+
+In: a `Program`, dims, a `Spec`, a `Plan`. Out: a `Simulation`. The core compiles the program's kernels for
+the part, as it does for any device, and says what each stage takes (`runtime/simulation.h`); here launches
+are put in order. The host compiles the kernels that a launch meets first, hands the launch over and goes on
+with the next, while the device works at it: the paper's pipelining.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+
+from dvm_graph import _core
+from dvm_graph.errors import InputError
+from dvm_graph.npu.spec import Spec
+from dvm_graph.runtime import Program
+from dvm_graph.simulation.record import Flag, Host, Launch, Simulation, Span, Stage, Unit
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """How a model is run and looked at; the defaults are how the paper does it."""
+
+    cold_cache: bool = True
+    """The run begins with nothing in the shared cache; False: with what a run before it left."""
+    compile: bool = True
+    """At a shape not seen before: kernels are compiled. False: programs of the run before serve."""
+    measured: int = 0
+    """Take the time that this machine takes to compile each kernel, the least of so many; 0: the part's."""
+    overlap: bool = True
+    """The host goes on while the device works."""
+    temporal_stacking: bool = True
+    """Stages of one launch are one program with barriers; False: a launch each."""
+    spatial_stacking: bool = True
+    """Kernels of a stage run side by side; False: a launch each."""
+    trace: int = 0
+    """Spans to keep of each stage, at most; 0: none."""
+
+
+def simulate_program(
+    program: Program, dims: Mapping[str, int], spec: Spec, plan: Plan | None = None
+) -> Simulation:
+    """The program's kernels on a part, at named dims.
+
+    Raises:
+        InputError: a dim is not given, negative, or unknown.
+        CompileError: a kernel fits the part in no way.
+    """
+    chosen = plan or Plan()
+    for name, extent in dims.items():
+        if extent < 0:
+            raise InputError(f"dim {name} is {extent}, but extents are 0 or more")
+    found = program.simulate(
+        dims,
+        spec.target,
+        spec.part,
+        cold_cache=chosen.cold_cache,
+        side_by_side=chosen.spatial_stacking,
+        most_spans=chosen.trace,
+        compile_repeats=chosen.measured,
+    )
+    launches = tuple(_launches(_grouped(found.stages, chosen), spec, chosen))
+    return Simulation(spec, dict(dims), launches, tuple(found.vendor_calls))
+
+
+def _grouped(
+    stages: Sequence[_core.SimulatedStage], plan: Plan
+) -> Iterator[list[_core.SimulatedStage]]:
+    """Stages by launch."""
+    if not plan.temporal_stacking or not plan.spatial_stacking:
+        yield from ([stage] for stage in stages)
+        return
+    heads: dict[int, int] = {}  # by step: the first of its launch
+    for stage in stages:
+        head = heads.get(stage.step - 1, stage.step) if stage.follows else stage.step
+        heads.setdefault(stage.step, head)
+    for _, group in groupby(stages, key=lambda stage: heads[stage.step]):
+        yield list(group)
+
+
+def _launches(
+    groups: Iterable[list[_core.SimulatedStage]], spec: Spec, plan: Plan
+) -> Iterator[Launch]:
+    host, device = 0.0, 0.0
+    for group in groups:
+        if not plan.overlap:
+            host = max(host, device)
+        compiled = sum(stage.compile_seconds for stage in group)
+        if not plan.measured:
+            compiled = spec["host.compile"] * sum(stage.compiled for stage in group)
+        work = Host(host, compiled if plan.compile else 0.0, spec["host.launch"])
+        host = work.end
+        cube = any(kind != "vector" for stage in group for kind in stage.kinds)
+        startup = spec["startup.matrix_kernel" if cube else "startup.vector_kernel"]
+        start = max(host, device)
+        device, made = start + startup, []
+        for number, stage in enumerate(group):
+            device += spec["startup.barrier"] if number else 0.0
+            made.append(_stage(stage, device, spec))
+            device += made[-1].seconds
+        barriers = spec["startup.barrier"] * (len(group) - 1)
+        yield Launch(work, start, startup + barriers, tuple(made))
+
+
+def _stage(stage: _core.SimulatedStage, start: float, spec: Spec) -> Stage:
+    timing = stage.timing
+    second = 1 / spec["cores.frequency"]
+    names = _core.pipe_names()
+    of_cores = timing.cycles * timing.cores or 1.0
+
+    def name(queue: int) -> str:
+        return names[queue] if queue < len(names) else "scalar"
+
+    return Stage(
+        tuple(stage.kernels),
+        "+".join(dict.fromkeys(stage.kinds)),
+        tuple(stage.origins),
+        stage.fallback,
+        start,
+        timing.cycles * second,
+        timing.cores,
+        tuple(stage.tiles),
+        {
+            names[queue]: _unit(unit, of_cores, names)
+            for queue, unit in enumerate(timing.units)
+            if unit.instructions
+        },
+        timing.decoding / of_cores,
+        stage.flops,
+        stage.vector_flops,
+        stage.bytes,
+        timing.read,
+        timing.written,
+        timing.memory_read + timing.memory_written,
+        round(timing.instructions),
+        timing.simulated,
+        dict(timing.traced_cores),
+        tuple(
+            Span(core, name(queue), instruction, start + begin * second, start + end * second, tile)
+            for core, queue, instruction, begin, end, tile in timing.spans
+        ),
+        tuple(
+            Flag(core, names[source], names[target], start + at * second, start + taken * second)
+            for core, source, target, at, taken in timing.flags
+        ),
+    )
+
+
+def _unit(unit: _core.UnitTiming, of_cores: float, names: Sequence[str]) -> Unit:
+    return Unit(
+        unit.busy / of_cores,
+        unit.for_decode / of_cores,
+        {name: time / of_cores for name, time in zip(names, unit.for_flag, strict=True) if time},
+        unit.for_others / of_cores,
+        round(unit.instructions),
+    )

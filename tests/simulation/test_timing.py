@@ -1,0 +1,220 @@
+"""Timing on simulated parts: what any machine of this kind obeys, whatever its constants are."""
+
+from __future__ import annotations
+
+import functools
+import itertools
+from pathlib import Path
+
+import pytest
+from onnx import parser
+
+import dvm_graph
+from dvm_graph.errors import InputError
+from dvm_graph.npu.spec import Spec, find_spec
+from dvm_graph.simulation import Simulation
+
+SPEC = find_spec("ascend910b2")
+TINY = Path(__file__).parents[2] / "models" / "tiny"
+HEAD = '<ir_version: 8, opset_import: ["" : 17]>\n'
+GRAPHS = {
+    "add": "g (float[n] x, float[n] y) => (float[n] o) { o = Add(x, y) }",
+    "norm": "g (float[b,h] x, float[h] w, float[h] c) => (float[b,h] o) {"
+    " o = LayerNormalization<axis=-1>(x, w, c) }",
+    "chain": "g (float[n] x) => (float[n] o) { a = Erf(x) b = Sin(a) c = Exp(b) d = Tanh(c) o = Erf(d) }",
+    "product": "g (float[m,k] x, float[k,n] y) => (float[m,n] o) { o = MatMul(x, y) }",
+    "softmax_twice": "g (float[b,h] x) => (float[h,b] o) { s = Softmax<axis=1>(x)"
+    " t = Transpose<perm=[1,0]>(s) o = Softmax<axis=1>(t) }",
+    "side_by_side": "g (float[n] x, float[m] y) => (float[n] o, float[m] p) { o = Exp(x) p = Exp(y) }",
+}
+
+
+@functools.cache
+def model(name: str) -> dvm_graph.Model:
+    if name.endswith(".onnx"):
+        return dvm_graph.optimize(TINY / name)
+    return dvm_graph.optimize(parser.parse_model(HEAD + GRAPHS[name]))
+
+
+def simulate(name: str, npu: Spec = SPEC, /, **dims: int) -> Simulation:
+    return model(name).simulate(dims, npu=npu)
+
+
+def device(name: str, npu: Spec = SPEC, /, **dims: int) -> float:
+    return simulate(name, npu, **dims).device_seconds
+
+
+def test_a_bandwidth_bound_kernel_approaches_the_bandwidth() -> None:
+    bandwidth = SPEC["bandwidth.hbm"] * SPEC["bandwidth.hbm_efficiency"]
+    found = simulate("add", n=1 << 30)
+    (stage,) = found.stages
+    rate = stage.memory_bytes / stage.seconds
+    assert 0.85 * bandwidth < rate <= bandwidth * (1 + 1e-9)
+    kept = SPEC["memory.l2"]  # what the cache still holds of the results
+    assert stage.bytes - kept <= stage.memory_bytes <= stage.bytes
+    assert stage.read + stage.written == pytest.approx(stage.bytes, rel=1e-6)
+
+
+def test_time_grows_with_work_once_cores_are_busy() -> None:
+    times = [device("add", n=1 << bits) for bits in (26, 28, 30)]
+    assert all(2 < later / earlier < 4.6 for earlier, later in itertools.pairwise(times))
+
+
+def cycles(name: str, part: Spec, **dims: int) -> float:
+    """Of the programs for the whole part, whatever part they run on."""
+    found = model(name)._program.simulate(
+        dims,
+        SPEC.target,
+        part.part,
+        cold_cache=True,
+        side_by_side=True,
+        most_spans=0,
+        compile_repeats=0,
+    )
+    return sum(stage.timing.cycles for stage in found.stages)
+
+
+def test_twice_the_cores_at_most_halve_the_time() -> None:
+    half = SPEC.changed("half", cores__cube=12, cores__vector=24, target__cores=24)
+    for name, dims in (
+        ("chain", {"n": 1 << 22}),
+        ("norm", {"b": 4096, "h": 1024}),
+        ("add", {"n": 12345678}),
+        ("product", {"m": 1000, "k": 512, "n": 768}),
+    ):
+        few, many = cycles(name, half, **dims), cycles(name, SPEC, **dims)
+        assert few / 2 <= many * (1 + 1e-9) and many <= few * (1 + 1e-9), name
+
+
+@pytest.mark.parametrize(
+    "slower",
+    [
+        {"bandwidth__hbm": 0.8e12},
+        {"bandwidth__hbm_per_core": 8},
+        {"bandwidth__l2_read_per_core": 20},
+        {"bandwidth__l2_write_per_core": 20},
+        {"bandwidth__l2_over_hbm": 1},
+        {"bandwidth__vector_store": 10},
+        {"vector__bytes_per_cycle": 64},
+        {"cube__peak_f32": 50e12},
+        {"scalar__decode": 400},
+        {"scalar__sync": 200},
+        {"scalar__queue": 1},
+        {"startup__vector": 200},
+        {"startup__vector_load": 3000},
+        {"cores__frequency": 0.9e9},
+        {"memory__l2": 1e6},
+        {"memory__block": 512},
+    ],
+    ids=lambda change: next(iter(change)),
+)
+def test_a_slower_unit_never_makes_a_kernel_faster(slower: dict[str, float]) -> None:
+    part = SPEC.changed("slower", **slower)
+    for name, dims in (
+        ("chain", {"n": 1 << 20}),
+        ("norm", {"b": 999, "h": 1000}),
+        ("add", {"n": 7654321}),
+        ("product", {"m": 300, "k": 512, "n": 768}),
+    ):
+        assert device(name, part, **dims) >= device(name, SPEC, **dims) * (1 - 1e-6), name
+
+
+def test_hidden_decode_costs_nothing_and_shown_decode_does() -> None:
+    free = SPEC.changed("free", scalar__decode=0, scalar__sync=0, scalar__tile=0)
+    dims = {"b": 65536, "h": 2048}
+    found = simulate("norm", **dims)
+    (stage,) = found.stages
+    assert 0 < stage.scalar < 0.5 and stage.decode_exposed < 0.01
+    assert found.device_seconds == pytest.approx(device("norm", free, **dims), rel=0.01)
+    slow = simulate("norm", SPEC.changed("slow", scalar__decode=5000), **dims)
+    (stage,) = slow.stages
+    assert stage.scalar > 0.9 and slow.device_seconds > 2 * found.device_seconds
+
+
+def test_temporal_stacking_saves_the_launches_that_it_removes() -> None:
+    dims = {"b": 4000, "h": 300}
+    stacked = model("softmax_twice").simulate(dims)
+    apart = model("softmax_twice").simulate(dims, temporal_stacking=False)
+    assert len(stacked.launches) < len(apart.launches) == len(list(stacked.stages))
+    assert [s.seconds for s in stacked.stages] == [s.seconds for s in apart.stages]
+    saved = len(apart.launches) - len(stacked.launches)
+    startups = [sum(launch.startup_seconds for launch in s.launches) for s in (stacked, apart)]
+    expected = SPEC["startup.vector_kernel"] - SPEC["startup.barrier"]
+    assert startups[1] - startups[0] == pytest.approx(saved * expected)
+
+
+def test_spatial_stacking_raises_utilisation() -> None:
+    dims = {"n": 30000, "m": 30000}
+    stacked = model("side_by_side").simulate(dims)
+    apart = model("side_by_side").simulate(dims, spatial_stacking=False)
+    assert len(list(stacked.stages)) == 1 and len(list(apart.stages)) == 2
+    assert stacked.device_seconds < apart.device_seconds
+
+
+def test_the_host_compiles_while_the_device_works() -> None:
+    dims = {"b": 4000, "h": 300}
+    plan = {"temporal_stacking": False}
+    pipelined = model("softmax_twice").simulate(dims, **plan)
+    in_turn = model("softmax_twice").simulate(dims, overlap=False, **plan)
+    known = model("softmax_twice").simulate(dims, compile=False, **plan)
+    assert known.seconds < pipelined.seconds < in_turn.seconds
+    assert known.compile_seconds == 0 < pipelined.compile_seconds
+    for launch in in_turn.launches:
+        assert launch.start == launch.host.end
+    measured = model("softmax_twice").simulate(dims, measured=2)
+    assert 0 < measured.compile_seconds < 0.1
+
+
+def test_a_small_result_stays_in_the_cache() -> None:
+    cold = model("add").simulate({"n": 1 << 20})
+    warm = model("add").simulate({"n": 1 << 20}, cold_cache=False)
+    (first,), (again,) = cold.stages, warm.stages
+    assert first.memory_bytes == pytest.approx(first.bytes * 2 / 3, rel=1e-3)
+    assert again.memory_bytes == 0 and again.seconds < first.seconds
+
+
+def test_equal_tiles_are_looked_at_once() -> None:
+    (stage,) = simulate("norm", b=491520, h=4096).stages
+    assert stage.instructions > 1_000_000 and stage.simulated < 20_000
+    assert sum(stage.alike.values()) == stage.cores == 48
+
+
+def test_skipping_equal_tiles_changes_nothing() -> None:
+    """Twice the rows take twice the time, whether a period was found early or late."""
+    rows = [96 * 48 * k for k in (8, 16, 32)]
+    times = [device("norm", b=b, h=1024) for b in rows]
+    assert times[2] - times[1] == pytest.approx(2 * (times[1] - times[0]), rel=0.02)
+
+
+def test_simulations_are_deterministic() -> None:
+    once, again = (simulate("bert.onnx", batch=3, seq=17) for _ in range(2))
+    assert once.to_dict() == again.to_dict()
+
+
+def test_time_is_accounted_for() -> None:
+    found = simulate("bert.onnx", batch=2, seq=40)
+    free = 0.0
+    for launch in found.launches:
+        assert launch.start >= max(free, launch.host.end) - 1e-12
+        free = launch.end
+    assert found.seconds == free
+    for stage in found.stages:
+        for unit in stage.units.values():
+            waits = unit.for_decode + sum(unit.for_flag.values())
+            assert unit.busy >= 0 and unit.busy + waits <= 1 + 1e-6
+            assert unit.shared <= unit.busy + 1e-9
+
+
+def test_dims_have_to_be_given() -> None:
+    with pytest.raises(InputError, match="depends on a dim that is not given"):
+        model("norm").simulate({"b": 4})
+    with pytest.raises(InputError, match="no dim"):
+        model("norm").simulate({"b": 4, "h": 4, "z": 4})
+    with pytest.raises(InputError, match="extents are 0 or more"):
+        model("norm").simulate({"b": 4, "h": -4})
+    with pytest.raises(InputError, match="no option 'speed'"):
+        model("norm").simulate({"b": 4, "h": 4}, speed=1)
+
+
+def test_no_work_takes_no_time() -> None:
+    assert simulate("norm", b=0, h=8).seconds == 0
