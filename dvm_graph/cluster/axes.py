@@ -53,7 +53,7 @@ class AxisSpace:
         return () if self.is_one(extent) else (self.atom(extent),)
 
     def layout(self, shape: Sequence[Dim]) -> Layout:
-        return tuple(self.axis(extent) for extent in shape)
+        return tuple([self.axis(extent) for extent in shape])
 
     # -- reading
 
@@ -62,11 +62,13 @@ class AxisSpace:
 
     def resolve(self, atoms: Iterable[Atom]) -> Atoms:
         """The free atoms that these stand for."""
-        result: list[Atom] = []
+        bindings, result = self._bindings, []
         for atom in atoms:
-            binding = self._bindings[atom]
+            binding = bindings[atom]
             if binding is None:
                 result.append(atom)
+            elif len(binding) == 1 and bindings[binding[0]] is None:  # most are
+                result.append(binding[0])
             else:
                 result.extend(self._follow(atom, binding))
         return tuple(result)
@@ -87,7 +89,7 @@ class AxisSpace:
 
     def flat(self, layout: Layout) -> Atoms:
         """All free atoms of a layout, outermost first."""
-        return self.resolve(atom for axis in layout for atom in axis)
+        return self.resolve([atom for axis in layout for atom in axis])
 
     def is_one(self, extent: Dim) -> bool:
         if isinstance(extent, int):

@@ -10,11 +10,11 @@ from __future__ import annotations
 import operator
 import os
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import networkx as nx
 import onnx
@@ -132,7 +132,7 @@ def _check_text(message: Message) -> None:
             for part in [value] if isinstance(value, Message) else value:
                 if isinstance(part, onnx.TensorProto):
                     _check_tensor_text(part)
-                elif not (isinstance(part, onnx.NodeProto) and _is_plain_text(part)):
+                elif not _PLAIN.get(type(part), _never)(part):
                     _check_text(part)
 
 
@@ -156,6 +156,26 @@ def _is_plain_text(node: onnx.NodeProto) -> bool:
         and not (attribute.ref_attr_name or attribute.doc_string)
         for attribute in node.attribute
     )
+
+
+def _is_plain_type(info: onnx.ValueInfoProto) -> bool:
+    """As `_is_plain_text`, of a tensor's type and shape."""
+    tensor, texts = info.type.tensor_type, [info.name, info.doc_string, info.type.denotation]
+    for dim in tensor.shape.dim:
+        if not dim.HasField("dim_value") or dim.denotation:
+            texts += [dim.dim_param, dim.denotation]
+    tells = len(info.ListFields()) == bool(info.name) + info.HasField("type")
+    return tells and info.type.HasField("tensor_type") and all(isinstance(t, str) for t in texts)
+
+
+def _never(_: Message) -> bool:
+    return False
+
+
+_PLAIN: dict[type[Message], Callable[[Any], bool]] = {
+    onnx.NodeProto: _is_plain_text,
+    onnx.ValueInfoProto: _is_plain_type,
+}
 
 
 def _check_tensor_text(tensor: onnx.TensorProto) -> None:

@@ -32,6 +32,8 @@ class DType(enum.Enum):
     OPAQUE = "opaque"
     """String, sequence, optional and other types that only vendor operators touch."""
 
+    __hash__ = object.__hash__  # that of an Enum is Python's, and dtypes are keys everywhere
+
     @property
     def short(self) -> str:
         return _SHORT[self]

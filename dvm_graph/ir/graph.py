@@ -113,7 +113,7 @@ class Node:
 
     def required(self, index: int) -> Value:
         """An operand that the operator cannot do without."""
-        value = self.operand(index)
+        value = self.inputs[index] if index < len(self.inputs) else None
         assert value is not None, self.name
         return value
 
@@ -186,7 +186,7 @@ class Graph:
             return list(order)
         nodes, result = list(order), []
         waits_for = [
-            sum(value is not None and value.producer is not None for value in node.inputs)
+            len([1 for value in node.inputs if value is not None and value.producer is not None])
             for node in nodes
         ]
         ready = [index for index, count in enumerate(waits_for) if not count]
@@ -231,11 +231,12 @@ class Graph:
     @staticmethod
     def _stands_in_order(order: Mapping[Node, int]) -> bool:
         """Whether producers stand before what reads them: then that is the order asked for."""
-        return all(
-            value is None or value.producer is None or order[value.producer] < index
-            for node, index in order.items()
-            for value in node.inputs
-        )
+        for node, index in order.items():
+            for value in node.inputs:
+                producer = None if value is None else value.producer
+                if producer is not None and order[producer] >= index:
+                    return False
+        return True
 
     def users(self, value: Value) -> Set[Node]:
         """Nodes that use a value, each once, in the order of their first use: what there is now, so
@@ -250,19 +251,19 @@ class Graph:
 
     def values(self) -> Iterator[Value]:
         """Every value: inputs, then constants and results in node order."""
-        seen: dict[Value, None] = dict.fromkeys(self.inputs)
+        seen: dict[Value | None, None] = dict.fromkeys(self.inputs)
         for node in self._nodes:
-            seen.update(dict.fromkeys(v for v in node.inputs if v is not None))
+            seen.update(dict.fromkeys(node.inputs))
             seen.update(dict.fromkeys(node.outputs))
         seen.update(dict.fromkeys(self.outputs))
-        return iter(seen)
+        return (value for value in seen if value is not None)
 
     def sole_use(self, value: Value) -> bool:
         """The value has one user, and is no graph output."""
         return len(self.users(value)) == 1 and not self.is_output(value)
 
     def is_output(self, value: Value) -> bool:
-        return any(value is output for output in self.outputs)
+        return value in self.outputs  # values are equal where they are the same
 
     # -- writing
 

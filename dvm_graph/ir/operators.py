@@ -41,6 +41,8 @@ class Kind(enum.Enum):
     SOURCE = "source"
     VENDOR = "vendor"
 
+    __hash__ = object.__hash__  # as DType's
+
 
 class Result(enum.Enum):
     """The dtype of an operator's result."""

@@ -60,11 +60,14 @@ def _made(result: Value) -> list[Node]:
 
 
 def _rewrite(node: Node, builder: Builder) -> Value | None:
-    for rule in _RULES.get(node.op, ()):
-        with builder.scope(node):
+    rules = _RULES.get(node.op)
+    if rules is None:
+        return None
+    with builder.scope(node):
+        for rule in rules:
             result = rule(node, builder)
-        if result is not None:
-            return result
+            if result is not None:
+                return result
     return None
 
 

@@ -21,6 +21,8 @@ class PartKind(enum.Enum):
     HOST = "host"
     """Not a kernel: a concat that joins the stores of others, dims written by the host."""
 
+    __hash__ = object.__hash__  # that of an Enum is Python's, and every meeting looks kinds up
+
 
 class Merge(enum.Enum):
     """Whether two iteration spaces are one."""

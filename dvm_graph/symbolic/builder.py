@@ -12,8 +12,7 @@ What it does not do: look for common subexpressions or larger constants; passes 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -38,25 +37,16 @@ class Builder(OperatorMethods):
         self.facts = facts
         self._constants: dict[_Key, Value] = {}
         self._dims: dict[_Key, Value] = {}
-        self._origin: tuple[str, ...] = ()
-        self._metadata: Mapping[str, str] = {}
-        self._stem = ""
+        self.inside: tuple[tuple[str, ...], Mapping[str, str], str] = ((), {}, "")
+        """Origin, metadata and stem of names of what is built: see `scope`."""
         self.most_axes = 0
         """Of the loops of an operator built since this was set to 0."""
         self.meanings: dict[Value, object] = {}
         """What decompositions note of values that they built, for those that read them."""
 
-    @contextmanager
-    def scope(self, onnx_node: Node) -> Iterator[None]:
+    def scope(self, onnx_node: Node) -> _Scope:
         """Nodes built inside come from this ONNX node: name, origin and metadata."""
-        outer = self._origin, self._metadata, self._stem
-        self._origin = onnx_node.origin or (onnx_node.name,)
-        self._metadata = onnx_node.metadata
-        self._stem = f"{onnx_node.name}."
-        try:
-            yield
-        finally:
-            self._origin, self._metadata, self._stem = outer
+        return _Scope(self, onnx_node)
 
     def op(self, name: str, *operands: Value, **attrs: Any) -> Value:
         """The result of a basic operator.
@@ -71,7 +61,7 @@ class Builder(OperatorMethods):
         if trivial is not None and trivial(operands, attrs, self.facts):
             return operands[0]
         result = Value("", operands[-1].dtype if operands else DType.INT64)
-        node = Node("", name, operands, (result,), attrs, origin=self._origin)
+        node = Node("", name, operands, (result,), attrs, origin=self.inside[0])
         infer(node, self.facts)
         if result.dtype is DType.OPAQUE:
             raise TypeError(f"{describe(node)}: kernels do not compute with this type")
@@ -90,11 +80,11 @@ class Builder(OperatorMethods):
     def constant(self, array: np.ndarray[Any, Any]) -> Value:
         """A constant; of small ones, equal arrays give the same value."""
         if array.size > MAX_ELEMENTS or array.dtype == object:
-            return self.graph.constant(array, f"{self._stem}constant")
+            return self.graph.constant(array, f"{self.inside[2]}constant")
         key = (array.dtype.name, array.shape, array.tobytes())
         known = self._constants.get(key)
         if known is None:
-            known = self._constants[key] = self.graph.constant(array, f"{self._stem}constant")
+            known = self._constants[key] = self.graph.constant(array, f"{self.inside[2]}constant")
         return known
 
     def shape_of(self, value: Value) -> Value:
@@ -126,13 +116,13 @@ class Builder(OperatorMethods):
     def _source_of_dims(self, elements: tuple[Dim, ...], shape: tuple[int, ...]) -> Value:
         result = Value("", DType.INT64)
         attrs = {"elements": elements, "shape": shape}
-        node = Node("", "dims", (), (result,), attrs, origin=self._origin)
+        node = Node("", "dims", (), (result,), attrs, origin=self.inside[0])
         infer(node, self.facts)
         return self._insert(node, result)
 
     def _cast_dims(self, value: Value, dtype: DType) -> Value:
         result = Value("", dtype)
-        node = Node("", "cast", (value,), (result,), {"dtype": dtype}, origin=self._origin)
+        node = Node("", "cast", (value,), (result,), {"dtype": dtype}, origin=self.inside[0])
         infer(node, self.facts)
         return self._insert(node, result)
 
@@ -150,12 +140,28 @@ class Builder(OperatorMethods):
         return None if data is None else self.constant(data)
 
     def _insert(self, node: Node, result: Value) -> Value:
-        stem = f"{self._stem}{node.op}"
-        node.name = result.name = self.graph.unique_name(stem)
-        node.metadata = self._metadata
+        _, node.metadata, stem = self.inside
+        node.name = result.name = self.graph.unique_name(f"{stem}{node.op}")
         self.most_axes = max(self.most_axes, _loops(node))
         self.graph.add(node)
         return result
+
+
+class _Scope:
+    """Whose nodes a builder builds. Passes enter one for every node: a generator would take several times as long."""
+
+    __slots__ = ("_builder", "_node", "_outer")
+
+    def __init__(self, builder: Builder, node: Node) -> None:
+        self._builder, self._node = builder, node
+
+    def __enter__(self) -> None:
+        builder, node = self._builder, self._node
+        self._outer = builder.inside
+        builder.inside = (node.origin or (node.name,), node.metadata, f"{node.name}.")
+
+    def __exit__(self, *_: object) -> None:
+        self._builder.inside = self._outer
 
 
 def _loops(node: Node) -> int:

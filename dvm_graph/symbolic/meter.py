@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import os
 import time
-from pathlib import Path
 
 from dvm_graph import _core
 from dvm_graph.errors import LimitError, OutOfMemoryError
@@ -65,8 +64,11 @@ class Meter:
 def _private_bytes() -> int:
     """Memory of this process without mapped files; 0 where the system does not say."""
     try:
-        with Path("/proc/self/statm").open("rb", buffering=0) as file:  # asked after each stage
-            _total, resident, shared, *_rest = file.read().split()
+        file = os.open("/proc/self/statm", os.O_RDONLY | os.O_CLOEXEC)  # asked after each stage
+        try:
+            _total, resident, shared, *_rest = os.read(file, 256).split()
+        finally:
+            os.close(file)
     except (OSError, ValueError):
         return 0
     return (int(resident) - int(shared)) * os.sysconf("SC_PAGE_SIZE")

@@ -11,7 +11,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from dvm_graph.errors import ModelError, ShapeError
-from dvm_graph.ir import DType, Graph, Value
+from dvm_graph.ir import DType, Graph, Node, Value
 from dvm_graph.symbolic import Builder, Dim, Facts, Relation, dims, substitute
 
 EXTENTS = st.integers(0, 4)
@@ -213,8 +213,8 @@ def test_contradictions_name_the_node_and_shapes(
 ) -> None:
     builder = Builder(Graph(), Facts())
     operands = [Value(f"x{i}", DType.FLOAT32, shape) for i, shape in enumerate(shapes)]
-    builder._origin = ("encoder/layer.0",)
-    with pytest.raises(ShapeError, match=r"encoder/layer\.0") as error:
+    node = Node("layer", "Add", (), (), origin=("encoder/layer.0",))
+    with builder.scope(node), pytest.raises(ShapeError, match=r"encoder/layer\.0") as error:
         builder.op(name, *operands, **attrs)
     assert f"[{','.join(map(str, shapes[0]))}]" in str(error.value)
 
