@@ -11,7 +11,7 @@ BASE_MODELS := bert gpt2 vit llama llama_decode qwen3 qwen3_decode mmoe resnet m
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:  # targets install into one environment
-.PHONY: help conformance demo test test-cpp test-torch test-trained lint fuzz golden bench bench-docs docs models-base models-zoo sanitize clean
+.PHONY: help conformance demo test test-cpp test-torch test-trained lint fuzz golden bench bench-docs paper docs models-base models-zoo sanitize clean
 
 help: ## List the targets.
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 16
@@ -47,6 +47,11 @@ golden: $(VENV)/.package ## Rewrite the golden files from what the passes print 
 bench: $(VENV)/.package $(VENV)/.bench models-base models-zoo ## Compare with other engines; BENCH='--quick' and the like.
 	$(RUN) -c 'import dvm_graph'
 	$(RUN) -m benchmarks all $(BENCH)
+
+paper: $(VENV)/.package ## The paper's operator datasets on the simulated NPU, its figures beside ours; PAPER='--seeds 2' and the like.
+	$(RUN) -c 'import dvm_graph'
+	$(PIP) matplotlib
+	$(RUN) -m benchmarks.paper $(PAPER)
 
 conformance: $(VENV)/.package ## Run onnx's node tests; fail where docs/conformance.md says otherwise.
 	$(RUN) -m dvm_graph.backend --known docs/conformance.md

@@ -128,12 +128,14 @@ class Simulator {
     std::vector<PlacedProgram> placed;
     std::vector<std::vector<int64_t>> buffers(calls.size());
     std::vector<std::vector<double>> sizes(calls.size());
+    std::vector<std::vector<char>> fresh(calls.size());
     for (size_t i = 0; i < calls.size(); ++i) {
       const Placed& at = calls[i];
       const BoundKernel& bound = programs_.bound(at.call);
       for (const uint32_t value : bound.arguments) {
         buffers[i].push_back(value);
         sizes[i].push_back(static_cast<double>(infos_[value].bytes));
+        fresh[i].push_back(model_.values[value].storage == Storage::output);
       }
       const CompiledKernel& kernel = programs_.compiled(at.call);
       const auto workspace = -1 - static_cast<int64_t>(at.call);
@@ -141,7 +143,7 @@ class Simulator {
       for (uint32_t p = 0; p < kernel.stages[at.stage].program_count; ++p) {
         const Program& program = kernel.programs[kernel.stages[at.stage].first_program + p];
         programs.push_back(&program);
-        placed.push_back({&program, buffers[i], sizes[i], workspace,
+        placed.push_back({&program, buffers[i], sizes[i], fresh[i], workspace,
                           static_cast<double>(kernel.workspace_bytes)});
         out.kernels.push_back(programs_.name_of(at.call));
         out.kinds.emplace_back(name_of(program.header().kind));

@@ -220,7 +220,9 @@ std::vector<std::vector<double>> miss_shares(std::span<const PlacedProgram> prog
   }
   for (uint32_t i = 0; i < programs.size(); ++i) {
     for (size_t p = 0; p < regions[i].size(); ++p) {
-      if (regions[i][p].written) misses[i][p] = overflow;
+      if (!regions[i][p].written) continue;
+      const bool fresh = programs[i].is_fresh(programs[i].program->pointers()[p].buffer);
+      misses[i][p] = fresh ? 1 : overflow;
     }
   }
   for (const auto& [buffer, bytes] : touched) cache.touch(buffer, bytes);

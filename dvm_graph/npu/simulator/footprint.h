@@ -5,6 +5,10 @@
 // only is read again: where all that the stage touches fits the cache, from there; else where what
 // the cores touch in between does. Bytes are those of tiles; which lines of the cache they fall
 // into is not asked.
+//
+// What is written stays in the cache as far as it fits. In fresh memory it displaces what others
+// left there, which has to be written back: it costs as much of memory. Memory that serves again is
+// written over in the cache.
 #pragma once
 
 #include <cstdint>
@@ -44,11 +48,15 @@ struct PlacedProgram {
   const Program* program = nullptr;
   std::span<const int64_t> buffers;  // by argument
   std::span<const double> bytes;     // of them
+  std::span<const char> fresh;       // of them: memory that nobody has used lately
   int64_t workspace = 0;             // its buffer
   double workspace_bytes = 0;
 
   int64_t buffer_of(int64_t argument) const {
     return argument == kWorkspace ? workspace : buffers[static_cast<size_t>(argument)];
+  }
+  bool is_fresh(int64_t argument) const {
+    return argument != kWorkspace && fresh[static_cast<size_t>(argument)] != 0;
   }
   double bytes_of(int64_t argument) const {
     return argument == kWorkspace ? workspace_bytes : bytes[static_cast<size_t>(argument)];
