@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 import dvm_graph
+from models import tiny_path
 
 SLOW = {"click", "ml_dtypes", "networkx", "numpy", "onnx", "onnxruntime", "rich", "sympy", "google"}
 """Modules that take long to load."""
@@ -39,6 +40,13 @@ def test_options_and_errors_load_nothing_slow() -> None:
 
 def test_a_model_is_known_without_the_compiler() -> None:
     assert loaded_by("from dvm_graph import Model, optimize, RunOptions") == {"ml_dtypes", "numpy"}
+
+
+def test_compiling_loads_what_it_needs() -> None:
+    """Graph algorithms and onnxruntime are for models that ask for more."""
+    path = tiny_path("mobilenet")
+    needed = {"google", "ml_dtypes", "numpy", "onnx", "sympy"}
+    assert loaded_by(f"import dvm_graph; dvm_graph.optimize({str(path)!r})") == needed
 
 
 def test_dims_load_when_a_model_is_compiled() -> None:

@@ -16,8 +16,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-import networkx as nx
-
 from dvm_graph.cluster.prepare import prepare
 from dvm_graph.cluster.subgraph import Cluster, ClusteredGraph, FusionReport
 from dvm_graph.ir import Graph, Node, Value
@@ -85,22 +83,28 @@ def _components(nodes: list[Node], vendor: bool) -> list[list[Node]]:
     """Connected components in topological order; vendor operators stay together."""
     if vendor:
         return [nodes]
+    earlier = list(range(len(nodes)))  # a node of the same component: the first ends at itself
+
+    def first(at: int) -> int:
+        while earlier[at] != at:
+            earlier[at] = at = earlier[earlier[at]]
+        return at
+
     index = {node: i for i, node in enumerate(nodes)}
-    connected: nx.Graph[Node] = nx.Graph()
-    connected.add_nodes_from(nodes)
-    shared: dict[Value, Node] = {}
-    for node in nodes:
+    shared: dict[Value, int] = {}
+    for at, node in enumerate(nodes):
         for value in node.inputs:
             if value is None or value.is_constant:
                 continue
-            if value.producer in index:
-                connected.add_edge(value.producer, node)
-            elif value in shared:
-                connected.add_edge(shared[value], node)
-            else:
-                shared[value] = node
-    components = [sorted(c, key=index.__getitem__) for c in nx.connected_components(connected)]
-    return sorted(components, key=lambda component: index[component[0]])
+            other = index.get(value.producer) if value.producer is not None else None
+            low, high = sorted(
+                (first(at), first(shared.setdefault(value, at) if other is None else other))
+            )
+            earlier[high] = low
+    components: dict[int, list[Node]] = {}
+    for at, node in enumerate(nodes):
+        components.setdefault(first(at), []).append(node)
+    return list(components.values())
 
 
 def _explain(clusters: list[Cluster], phases: dict[Node, int], report: FusionReport) -> None:

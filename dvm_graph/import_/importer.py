@@ -25,7 +25,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-import networkx as nx
 import numpy as np
 import onnx
 
@@ -487,6 +486,8 @@ def _in_order(nodes: Sequence[onnx.NodeProto]) -> Sequence[onnx.NodeProto]:
     ]
     if all(not before or before[-1] < index for index, before in enumerate(reads)):
         return nodes
+    import networkx as nx  # for the few models whose nodes are in no order
+
     order: nx.DiGraph[int] = nx.DiGraph()
     order.add_nodes_from(range(len(nodes)))
     order.add_edges_from((source, index) for index, before in enumerate(reads) for source in before)

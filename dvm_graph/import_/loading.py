@@ -12,11 +12,11 @@ import os
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from graphlib import CycleError, TopologicalSorter
 from os import PathLike
 from pathlib import Path
 from typing import Any, TypeAlias
 
-import networkx as nx
 import onnx
 import onnx.checker
 import onnx.inliner
@@ -287,14 +287,13 @@ def _callees(functions: Iterable[onnx.FunctionProto]) -> dict[_Function, Counter
         if caller in used:
             raise ModelError(f"function {caller[1]!r} is defined twice")
         used[caller] = _operators(function.node)
-    calls = nx.DiGraph((caller, callee) for caller, uses in used.items() for callee in uses)
-    calls.add_nodes_from(used)
     try:
-        order = reversed(list(nx.topological_sort(calls)))
-        return {name: used[name] for name in order if name in used}
-    except nx.NetworkXUnfeasible:
-        names = " -> ".join(edge[0][1] for edge in nx.find_cycle(calls))
+        order = list(TopologicalSorter(used).static_order())
+    except CycleError as error:
+        called = reversed(error.args[1])  # each in the list is called by the next
+        names = " -> ".join(name for _, name in called)
         raise ModelError(f"functions of the model call themselves: {names}") from None
+    return {name: used[name] for name in order if name in used}
 
 
 def _operators(nodes: Iterable[onnx.NodeProto]) -> Counter[_Function]:

@@ -19,12 +19,13 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, fields, is_dataclass
 from functools import cached_property
 from itertools import pairwise
-from typing import Any
-
-import networkx as nx
+from typing import TYPE_CHECKING, Any
 
 from dvm_graph.errors import InputError
 from dvm_graph.rules.verdicts import Decision, Verdict
+
+if TYPE_CHECKING:
+    import networkx as nx
 
 
 class SubgraphKind(enum.Enum):
@@ -237,6 +238,8 @@ class Report:
 
     @cached_property
     def _flow(self) -> nx.DiGraph[str]:
+        import networkx as nx  # reports that nobody asks for a way do without
+
         flow: nx.DiGraph[str] = nx.DiGraph()
         flow.add_nodes_from(subgraph.name for subgraph in self.subgraphs)
         for subgraph in self.subgraphs:
@@ -294,6 +297,8 @@ class Report:
         return "a concat or reshape lies between them that is done in memory, without a kernel"
 
     def _chain(self, first: Subgraph, second: Subgraph) -> list[str] | None:
+        import networkx as nx
+
         for start, end in ((first, second), (second, first)):
             if nx.has_path(self._flow, start.name, end.name):
                 chain: list[str] = nx.shortest_path(self._flow, start.name, end.name)
