@@ -353,7 +353,7 @@ def disturbed(model: onnx.ModelProto, seed: int) -> onnx.ModelProto:
     types |= {t.name: t.data_type for t in model.graph.initializer}
     constants = {t.name: t for t in model.graph.initializer}
     rng = random.Random(seed)
-    sums = {name for n in model.graph.node if n.op_type in _OF_SEVERAL_NUMBERS for name in n.output}
+    sums = {name for n in model.graph.node if n.op_type not in _OF_ONE_NUMBER for name in n.output}
     result = onnx.ModelProto()
     result.CopyFrom(model)
     graph = result.graph
@@ -427,14 +427,23 @@ def _vary(
 
 _EXACT = frozenset(("Pow", "Resize", "Upsample"))
 """Operators whose further operands say how large results are, or are whole for the sake of negative bases."""
-_OF_SEVERAL_NUMBERS = frozenset(
+_OF_ONE_NUMBER = frozenset(
     (
-        *("BlackmanWindow", "HammingWindow", "HannWindow", "MatMul", "Gemm", "Einsum", "CumSum"),
-        *("Conv", "ConvTranspose", "AveragePool", "LpPool", "Resize", "Upsample", "DFT", "STFT"),
-        *("ReduceSum", "ReduceMean", "ReduceProd", "ReduceL1", "ReduceL2", "ReduceSumSquare"),
+        *("Abs", "Acos", "Acosh", "Asin", "Asinh", "Atan", "Atanh", "Cast", "Ceil", "Celu", "Clip"),
+        *("Compress", "Concat", "ConstantOfShape", "Cos", "Cosh", "DepthToSpace", "Dropout", "Elu"),
+        *("Erf", "Exp", "Expand", "EyeLike", "Flatten", "Floor", "Gather", "GatherElements"),
+        *("GatherND", "Gelu", "HardSigmoid", "HardSwish", "Hardmax", "Identity", "If", "LeakyRelu"),
+        *("Log", "Loop", "Max", "MaxPool", "Min", "Mish", "Neg", "OneHot", "Pad", "Range"),
+        *("Reciprocal", "ReduceMax", "ReduceMin", "Relu", "Reshape", "ReverseSequence", "Round"),
+        *("Scan", "ScatterElements", "ScatterND", "Selu", "SequenceAt", "Shrink", "Sigmoid"),
+        *("Sign", "Sin", "Sinh", "Slice", "Softplus", "Softsign", "SpaceToDepth", "Split", "Sqrt"),
+        *("Squeeze", "Tan", "Tanh", "ThresholdedRelu", "Tile", "TopK", "Transpose", "Trilu"),
+        *("Unsqueeze", "Where"),
     )
 )
-"""Operators that may give two elements which are equal, but for roundings, out of unlike numbers."""
+"""Operators each of whose elements is an operand's, or a function of one. What others give out of unlike
+numbers may be equal but for roundings.
+"""
 _CONSTANT_OPERANDS = frozenset(
     ("QuantizeLinear", "DequantizeLinear", "QLinearConv", "QLinearMatMul", "QLinearConcat")
 )
