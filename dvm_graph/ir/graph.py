@@ -19,12 +19,15 @@ import heapq
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
 from dvm_graph.errors import CompileError
 from dvm_graph.ir.dtypes import DType
+
+if TYPE_CHECKING:
+    import networkx as nx
 
 Dim: TypeAlias = Any
 """int or symbolic expression."""
@@ -257,6 +260,20 @@ class Graph:
             seen.update(dict.fromkeys(node.outputs))
         seen.update(dict.fromkeys(self.outputs))
         return (value for value in seen if value is not None)
+
+    def to_networkx(self) -> nx.MultiDiGraph[Node]:
+        """The nodes, and for each use of a result an edge from its producer, with the `value` and the index of
+        the `operand`: a copy, for the algorithms that networkx has.
+        """
+        import networkx as nx  # loads for longer than a small model takes to compile
+
+        result: nx.MultiDiGraph[Node] = nx.MultiDiGraph(name=self.name)
+        result.add_nodes_from(self._nodes)
+        for node in self._nodes:
+            for index, value in enumerate(node.inputs):
+                if value is not None and value.producer is not None:
+                    result.add_edge(value.producer, node, value=value, operand=index)
+        return result
 
     def sole_use(self, value: Value) -> bool:
         """The value has one user, and is no graph output."""

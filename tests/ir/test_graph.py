@@ -25,13 +25,19 @@ def test_sorted_nodes_are_in_the_least_order() -> None:
         for node in random.sample(nodes, len(nodes)):
             graph.add(node)
         order = {node: index for index, node in enumerate(graph.nodes)}
-        digraph = nx.MultiDiGraph()
-        digraph.add_nodes_from(graph.nodes)
-        digraph.add_edges_from(
-            (value.producer, node)
-            for node in graph.nodes
-            for value in node.inputs
-            if value and value.producer
-        )
+        digraph = graph.to_networkx()
         expected = nx.lexicographical_topological_sort(digraph, key=order.__getitem__)
         assert graph.sorted_nodes() == list(expected)
+
+
+def test_a_networkx_graph_has_an_edge_for_each_use() -> None:
+    graph = Graph("g")
+    x = Value("x", DType.FLOAT32, ())
+    y, z = (Value(name, DType.FLOAT32, ()) for name in "yz")
+    first, second = Node("first", "neg", (x,), (y,)), Node("second", "mul", (y, None, y), (z,))
+    for node in (first, second):
+        node.outputs[0].producer = graph.add(node)
+    digraph = graph.to_networkx()
+    assert list(nx.topological_sort(digraph)) == [first, second]
+    uses = {"value": y, "operand": 0}, {"value": y, "operand": 2}
+    assert list(digraph.edges(data=True)) == [(first, second, use) for use in uses]
