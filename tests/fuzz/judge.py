@@ -321,15 +321,17 @@ def _of_outputs(case: Case, feeds: Feeds, kept: Sequence[int]) -> tuple[Case, Fe
 
 def _movement(one: Array, other: Array) -> tuple[Array, Array]:
     """How far elements are apart, and which jump: integers that differ; to, from or between numbers that are
-    not finite.
+    not finite; from one side of a pole to the other.
     """
     if one.dtype.kind in "iubSUO":
         return np.zeros(one.shape), np.asarray(one != other)
     with np.errstate(all="ignore"):
         x, y = one.astype(np.float64), other.astype(np.float64)
         step = np.abs(x - y)
+        large = np.minimum(np.abs(x), np.abs(y)) > _eps(one.dtype) ** -0.5
     same = (x == y) | (np.isnan(x) & np.isnan(y))
-    return np.where(np.isfinite(step), step, 0), ~np.isfinite(step) & ~same
+    pole = large & (np.sign(x) != np.sign(y))
+    return np.where(np.isfinite(step), step, 0), pole | (~np.isfinite(step) & ~same)
 
 
 def _agrees(mine: Any, exact: Any, kind: Any, terms: int) -> bool:

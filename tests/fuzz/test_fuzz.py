@@ -169,6 +169,19 @@ def test_the_order_of_what_mirrored_numbers_give_hangs_on_rounding() -> None:
     assert explained(case, case.feeds[0], [6 - right], [right])
 
 
+def test_at_a_pole_any_large_number_is_as_good() -> None:
+    """The tangent of what is nearly half of pi, half a unit from where others round it to."""
+    case = case_of(
+        "g (float[N] x, float[N] z) => (float[N] y) { p = Add(x, z) y = Tan(p) }",
+        x=np.array([1.2490458, 1.0], np.float32),
+        z=np.array([0.3217506, 0.5], np.float32),
+    )
+    (right,) = Reference(case.model).run(case.feeds[0])
+    assert explained(case, case.feeds[0], [right * np.array([3000, 1], np.float32)], [right])
+    wrong = right * np.array([1, -1], np.float32)
+    assert explained(case, case.feeds[0], [wrong], [right]) is None
+
+
 NAN, INF = np.nan, np.inf
 
 
