@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from dvm_graph.errors import MiscompileError
+from dvm_graph.records import record
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Finding:
     """One result that is not what it has to be."""
 
@@ -35,7 +36,7 @@ class Finding:
         return "; ".join(parts)
 
 
-@dataclass(slots=True)
+@record(frozen=False)
 class Subject:
     """What was checked, as a row of the report."""
 
@@ -59,7 +60,7 @@ class Subject:
     """Why it did not run, if it did not."""
 
 
-@dataclass(slots=True)
+@record(frozen=False)
 class CheckReport:
     """Everything that was checked, and what was found."""
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Set
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from dvm_graph.cluster.axes import Atom, Atoms, AxisSpace, Layout
 from dvm_graph.cluster.groups import Group, GroupGraph, atoms_of
@@ -11,6 +11,7 @@ from dvm_graph.cluster.node_axes import NodeAxes
 from dvm_graph.ir import RELAYOUTS, Dim, Node, Value
 from dvm_graph.ir.operators import MAX_AXES
 from dvm_graph.options import FusionLimits
+from dvm_graph.records import record
 from dvm_graph.rules import Merge, MergeProof, PartKind
 from dvm_graph.symbolic import symbols_of
 
@@ -19,7 +20,7 @@ _OTHER_COLUMNS = (
 )
 
 
-@dataclass(slots=True)
+@record(frozen=False)
 class GroupMeeting:
     """Two groups, the values between them, and what merging them would give."""
 
@@ -366,7 +367,7 @@ class GroupMeeting:
             self.spaces = before
 
 
-@dataclass(slots=True)
+@record(frozen=False)
 class SiblingMeeting(GroupMeeting):
     """Two groups with nothing between them but tensors that both read."""
 

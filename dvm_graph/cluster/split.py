@@ -16,7 +16,7 @@ Invariants: the quotient graph stays acyclic; an operator is in exactly one subg
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from enum import IntEnum
 
 from dvm_graph.cluster.axes import AxisSpace
@@ -35,6 +35,7 @@ from dvm_graph.cluster.subgraph import (
 )
 from dvm_graph.ir import OPERATORS, Graph, Kind, Node, Value
 from dvm_graph.options import Options
+from dvm_graph.records import record
 from dvm_graph.rules import SIBLINGS, Decision, PartKind, Pattern, Verdict, judge
 from dvm_graph.symbolic import Facts
 from dvm_graph.symbolic.dims import equal
@@ -75,7 +76,7 @@ def _used_outside(graph: Graph, nodes: Sequence[Node]) -> set[Value]:
     }
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class _Refusal:
     decision: Decision
     sizes: tuple[int, int]

@@ -16,7 +16,7 @@ Invariants: a kernel follows all its producers; the schedule depends on the grap
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from dvm_graph.cluster.aliases import Aliases, find_aliases
 from dvm_graph.cluster.subgraph import (
@@ -28,27 +28,28 @@ from dvm_graph.cluster.subgraph import (
 )
 from dvm_graph.ir import Graph, Node, Value
 from dvm_graph.options import Options
+from dvm_graph.records import record
 from dvm_graph.rules import Decision, Verdict
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@record(eq=False)
 class Launch:
     stages: tuple[tuple[FusedSubgraph, ...], ...]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@record(eq=False)
 class VendorCall:
     nodes: tuple[Node, ...]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@record(eq=False)
 class HostDims:
     """Dims operators whose tensors the host writes."""
 
     node: Node
 
 
-@dataclass(slots=True, eq=False)
+@record(frozen=False, eq=False)
 class Schedule:
     graph: Graph
     steps: list[Launch | VendorCall | HostDims]

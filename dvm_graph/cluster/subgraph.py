@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import enum
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from dvm_graph.cluster.axes import AxisSpace
 from dvm_graph.cluster.node_axes import NodeAxes
 from dvm_graph.ir import Dim, Graph, Node, Value
+from dvm_graph.records import record
 from dvm_graph.rules import Decision
 
 
@@ -27,7 +28,7 @@ class SubgraphKind(enum.Enum):
         return self in (SubgraphKind.VECTOR, SubgraphKind.CUBE, SubgraphKind.MIX)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Axes:
     """The axis atoms of the operators of a subgraph."""
 
@@ -35,7 +36,7 @@ class Axes:
     nodes: dict[Node, NodeAxes]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@record(eq=False)
 class FusedSubgraph:
     """The operators of one meta-kernel."""
 
@@ -63,7 +64,7 @@ class FusedSubgraph:
         return tuple(dict.fromkeys(name for node in self.nodes for name in node.origin))
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@record(eq=False)
 class Cluster:
     """A convex group of operators of one kind: for kernels, or for the vendor library."""
 
@@ -74,7 +75,7 @@ class Cluster:
     nodes: tuple[Node, ...]
 
 
-@dataclass(slots=True)
+@record(frozen=False)
 class FusionReport:
     """Every decision with its reason, and what came out."""
 
@@ -85,14 +86,14 @@ class FusionReport:
     """Operators that would be kernels of their own without fusion."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@record(eq=False)
 class ClusteredGraph:
     graph: Graph
     clusters: tuple[Cluster, ...]
     report: FusionReport
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@record(eq=False)
 class FusedGraph:
     graph: Graph
     clusters: tuple[Cluster, ...]

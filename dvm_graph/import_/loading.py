@@ -11,7 +11,6 @@ import operator
 import os
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from graphlib import CycleError, TopologicalSorter
 from os import PathLike
 from pathlib import Path
@@ -33,6 +32,7 @@ from dvm_graph.errors import (
     UnsupportedError,
     checked_path,
 )
+from dvm_graph.records import record
 
 Source: TypeAlias = str | PathLike[str] | bytes | onnx.ModelProto
 
@@ -43,7 +43,7 @@ _NOT_INLINED = (
 )
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class ImportedModel:
     """A parsed model. `initializers` are those of the main graph (which `proto` may lack)."""
 

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
-from dataclasses import dataclass, field
+from dataclasses import field
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -25,6 +25,7 @@ import numpy as np
 
 from dvm_graph.errors import CompileError
 from dvm_graph.ir.dtypes import DType
+from dvm_graph.records import record
 
 if TYPE_CHECKING:
     import networkx as nx
@@ -41,7 +42,7 @@ _NO_VERSION = 2**63 - 1
 """Where the file has none."""
 
 
-@dataclass(slots=True, eq=False)
+@record(frozen=False, eq=False)
 class Value:
     """A tensor: graph input, constant, or result of a node."""
 
@@ -84,7 +85,7 @@ class Value:
         return f"%{self.name}:{self.dtype.short}[{dims}]"
 
 
-@dataclass(slots=True, eq=False)
+@record(frozen=False, eq=False)
 class Node:
     """An operator application. `None` among the inputs is an omitted optional operand."""
 
@@ -124,7 +125,7 @@ class Node:
         return f"{self.op}({self.name})"
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class ModelMetadata:
     """What a model's file says about it, as onnxruntime's class of this name gives it."""
 

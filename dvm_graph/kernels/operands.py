@@ -7,7 +7,6 @@ once at load, if its address is that of dense matrices [batch, k, n] under some 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -15,12 +14,13 @@ import numpy as np
 from dvm_graph.cluster.axes import Atom
 from dvm_graph.ir import Dim, DType, Value
 from dvm_graph.kernels.plan import Panels
+from dvm_graph.records import record
 
 _MAX_UNIFORM_CHECK = 4096
 """Elements of a constant that is looked through for being one number repeated."""
 
 
-@dataclass(slots=True)
+@record(frozen=False)
 class Address:
     """Where an operand is read: a value, its buffer, an offset, and a stride for each atom."""
 
@@ -30,14 +30,14 @@ class Address:
     strides: dict[Atom, Dim]
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Extent:
     """Stands for the extent of an atom."""
 
     atom: Atom
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Packed:
     panels: Panels
     strides: dict[Atom, Dim]

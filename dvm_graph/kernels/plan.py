@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TypeAlias
 
 from dvm_graph.ir import DType, Node, Value
+from dvm_graph.records import record
 from dvm_graph.symbolic import DimTable
 
 Slot: TypeAlias = int
@@ -26,7 +27,7 @@ WINDOW_SIZES = (
 """The sizes of a window over channels-last images."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Access:
     """An affine view of a value over the axes of a kernel's domain."""
 
@@ -36,7 +37,7 @@ class Access:
     packed_panels: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class PlanNode:
     op: str
     dtype: DType
@@ -66,7 +67,7 @@ class KernelKind(enum.Enum):
     MIX = "mix"
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class KernelPlan:
     """One meta-kernel."""
 
@@ -84,7 +85,7 @@ class KernelPlan:
     """ONNX node names, for profiles and errors."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class KernelCall:
     """A kernel to launch, speculated or certain.
 
@@ -98,7 +99,7 @@ class KernelCall:
     fallback: tuple[KernelCall, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class LaunchStep:
     """One launch: stages one after the other (temporal stacking, a core barrier between), the calls
     of a stage side by side (spatial stacking).
@@ -107,7 +108,7 @@ class LaunchStep:
     stages: tuple[tuple[KernelCall, ...], ...]
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class VendorStep:
     """A maximal run of vendor operators, executed by onnxruntime."""
 
@@ -126,7 +127,7 @@ def describe_nodes(nodes: Sequence[Node]) -> str:
     return ", ".join(f"{node.attrs.get('op', node.op)} ({' '.join(node.origin)})" for node in nodes)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class DimsStep:
     """The host writes dims into an int64 value (row-major)."""
 
@@ -154,7 +155,7 @@ LEAST_DEPTH = 16
 """Of k for each of them: adding up the lanes takes time, too."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Panels:
     """The constant that a PANELS value packs: B[batch, k, n] seen through strides in elements."""
 
@@ -174,7 +175,7 @@ class Panels:
         return few and not self.bundles
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class PlanValue:
     """A buffer of the model. Contiguous, row-major."""
 
@@ -189,7 +190,7 @@ class PlanValue:
     nothing."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class SymbolBinding:
     """Where a symbol gets its value: `symbol * scale + shift` is the extent of an axis of `value`, a
     model input or a result of a vendor operator.
@@ -202,7 +203,7 @@ class SymbolBinding:
     shift: int = 0
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class DimCheck:
     """An assumption of the compiler that each run confirms: `condition` must not be 0."""
 
@@ -210,7 +211,7 @@ class DimCheck:
     message: str
 
 
-@dataclass(slots=True)
+@record(frozen=False)
 class ModelPlan:
     """The whole model. `inputs` and `outputs` index `values`, in the model's order. Every dim of a
     bound value is checked against its slot, so that contradicting inputs are errors.

@@ -18,7 +18,7 @@ import os
 import sys
 import warnings
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +26,7 @@ from dvm_graph import _core
 from dvm_graph.errors import InputError
 from dvm_graph.npu import calibration
 from dvm_graph.npu.cpu import Cpu, cache_sizes, this_cpu
+from dvm_graph.records import record
 
 SPECS = Path(__file__).parent / "specs" / "host"
 VARIABLE = "DVM_MACHINE"
@@ -49,7 +50,7 @@ class MachineWarning(UserWarning):
     """A file of measurements is of no use; the numbers of the CPU's family serve."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Field:
     """A number that a machine's table, or a part's spec, may hold."""
 
@@ -89,13 +90,13 @@ def fields() -> Mapping[str, Field]:
     }
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Number:
     value: float
     source: str
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Machine:
     """A machine's numbers, by the names of `fields`."""
 

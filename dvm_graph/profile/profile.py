@@ -15,12 +15,14 @@ What it does not do: measure. `collect` does, and the C++ core underneath.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from os import PathLike
 from typing import Any
 
+from dvm_graph.records import record
 
-@dataclass(frozen=True, slots=True)
+
+@record
 class Instruction:
     """All instructions of one family; `tiles` is the scalar unit moving from tile to tile."""
 
@@ -32,7 +34,7 @@ class Instruction:
     core_seconds: float
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Kernel:
     """A kernel, over all its launches of one run."""
 
@@ -77,7 +79,7 @@ class Kernel:
         return self.core_seconds / (cores * self.seconds) if self.seconds else 1.0
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Span:
     """Something that a lane did without a pause."""
 
@@ -94,7 +96,7 @@ class Span:
         return self.start + self.seconds
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Timeline:
     """One run, lane by lane."""
 
@@ -131,7 +133,7 @@ class Timeline:
         return max(self.seconds - self.working - self.vendor, 0.0)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Profile:
     """A model's runs at the shapes of some feeds; `str()` prints the tables of `text`."""
 

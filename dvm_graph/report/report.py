@@ -22,6 +22,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from dvm_graph.errors import InputError
+from dvm_graph.records import record
 from dvm_graph.rules.verdicts import Decision, Verdict
 
 if TYPE_CHECKING:
@@ -40,7 +41,7 @@ class SubgraphKind(enum.Enum):
     """onnxruntime."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Tensor:
     """A value, with its shape as text where it is symbolic; long dims go by a name (`Report.aliases`)."""
 
@@ -53,7 +54,7 @@ class Tensor:
         return f"{self.dtype}[{'?' if self.shape is None else ', '.join(map(str, self.shape))}]"
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Operator:
     """A basic operator, or an ONNX operator left to the vendor."""
 
@@ -66,7 +67,7 @@ class Operator:
     """Names of the ONNX nodes it came from."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Subgraph:
     """Operators that run as one kernel (or as one vendor partition)."""
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 import ctypes
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import ml_dtypes
@@ -18,12 +17,13 @@ import numpy as np
 import onnxruntime
 
 from dvm_graph.errors import InputError
+from dvm_graph.records import record
 from dvm_graph.runtime.arrays import as_array
 
 Array = np.ndarray[Any, Any]
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class ElementType:
     """An ONNX element type that numpy lacks."""
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import atexit
 import functools
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, Any, NoReturn, cast
 
 import numpy as np
@@ -20,6 +20,7 @@ from dvm_graph import _core
 from dvm_graph.errors import InputError, OutOfMemoryError
 from dvm_graph.ir import DType
 from dvm_graph.process import MappedFile
+from dvm_graph.records import record
 from dvm_graph.runtime.arrays import as_array
 from dvm_graph.runtime.run_options import RunOptions
 
@@ -31,7 +32,7 @@ SECONDS_AT_EXIT = 5.0
 atexit.register(_core.end_calls, SECONDS_AT_EXIT)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Port:
     """An input or output of a model."""
 
@@ -46,7 +47,7 @@ class Port:
         object.__setattr__(self, "numpy", self.dtype.numpy)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Ceilings:
     """What the device's cores cannot exceed together, per second."""
 
@@ -57,7 +58,7 @@ class Ceilings:
     read_bytes: float
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class RunStatistics:
     """What one run cost."""
 
@@ -84,7 +85,7 @@ class RunStatistics:
         return self.compile_ns / self.kernels_compiled if self.kernels_compiled else 0.0
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class KernelListing:
     """A kernel and the text of its programs, one per stage and part."""
 
@@ -100,7 +101,7 @@ class KernelListing:
         return f"; {self.name}{f' ({self.why})' if self.why else ''}\n{self.steps}{self.text}"
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class CompileTime:
     """What compiling a kernel costs in nanoseconds, the check of its programs included."""
 

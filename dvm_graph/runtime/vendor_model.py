@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from dvm_graph.ir import DType
+from dvm_graph.records import record
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class VendorResult:
     """A result of a partition, as the program that runs it sees it."""
 
@@ -18,7 +19,7 @@ class VendorResult:
     """Kernels may read it (`Value.computable`)."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class VendorModel:
     """A partition as onnxruntime takes it."""
 

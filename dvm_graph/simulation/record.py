@@ -11,14 +11,15 @@ Invariants: launches do not overlap on the device; a launch does not start befor
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from os import PathLike
 from typing import Any
 
 from dvm_graph.npu.spec import Spec
+from dvm_graph.records import record
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Unit:
     """A queue's unit, over the cores of a stage: parts of the time of these cores."""
 
@@ -32,7 +33,7 @@ class Unit:
     instructions: int
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Span:
     """What a queue of a core did."""
 
@@ -45,7 +46,7 @@ class Span:
     tile: int
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Flag:
     """From when one unit set a flag to when another one went on."""
 
@@ -56,7 +57,7 @@ class Flag:
     taken: float
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Stage:
     kernels: tuple[str, ...]
     kind: str
@@ -112,7 +113,7 @@ class Stage:
         return max(self.units, key=lambda name: self.units[name].busy, default="")
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Host:
     """What the host did for a launch."""
 
@@ -126,7 +127,7 @@ class Host:
         return self.start + self.compile_seconds + self.launch_seconds
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Launch:
     host: Host
     start: float
@@ -140,7 +141,7 @@ class Launch:
         return self.stages[-1].start + self.stages[-1].seconds
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Simulation:
     """A model on a part; `str()` prints its tables."""
 
