@@ -3,8 +3,8 @@
 In: clusters of basic operators. Out: fused subgraphs, each of which becomes one meta-kernel, in
 topological order, with fallbacks where a kernel may turn out not to fit.
 
-The order of the sweeps is the policy: views go to the kernels that read them; element-wise operators
-go into the matrix product before them; what is left of the vector operators merges along its edges;
+The order of the sweeps is the policy: views go to the kernels that read them, and so does what widens
+narrow integers; element-wise operators go into the matrix product before them; what is left of the vector operators merges along its edges;
 reductions along the rows of a product follow, products whose rows the next one reads, and what else
 computes the rows that a product reads; views that no reader could take are stored by their producer;
 kernels that read the same merge in the end. Every sweep visits groups in topological order, so the
@@ -33,12 +33,14 @@ from dvm_graph.cluster.subgraph import (
     FusedSubgraph,
     SubgraphKind,
 )
-from dvm_graph.ir import OPERATORS, Graph, Kind, Node, Value
+from dvm_graph.ir import OPERATORS, DType, Graph, Kind, Node, Value
 from dvm_graph.options import Options
 from dvm_graph.records import record
 from dvm_graph.rules import SIBLINGS, Decision, PartKind, Pattern, Verdict, judge
 from dvm_graph.symbolic import Facts
 from dvm_graph.symbolic.dims import equal
+
+_NARROW = frozenset({DType.INT8, DType.UINT8, DType.INT16, DType.UINT16})
 
 
 def split_clusters(clusters: ClusteredGraph, facts: Facts, options: Options) -> FusedGraph:
@@ -123,6 +125,7 @@ class _Splitter:
     def run(self) -> tuple[FusedSubgraph, ...]:
         self._load_views()
         if self._options.fuse:
+            self._load_widened()
             self._extend_cubes(reductions=False)
             self._merge_vectors()
             self._extend_cubes(reductions=True)
@@ -151,6 +154,18 @@ class _Splitter:
             stored = any(value in self._wanted for value in group.results)
             if group.kind is PartKind.VIEW and len(group.after) == 1 and not stored:
                 self._try_merge(group, next(iter(group.after)))
+
+    def _load_widened(self) -> None:
+        """What constants make of narrow integers joins the one group of vector operators that reads it: stored, it
+        would take as many bytes again as it is wider.
+        """
+        widened = _widened(self._axes)
+        for group in reversed(self._groups.groups):
+            stored = any(value in self._wanted for value in group.results)
+            if group.nodes[0] in widened and len(group.after) == 1 and not stored:
+                reader = next(iter(group.after))
+                if reader.kind is PartKind.VECTOR:
+                    self._try_merge(group, reader)
 
     def _extend_cubes(self, reductions: bool) -> None:
         """Element-wise operators after a matrix product become its epilogue; so may reductions, but
@@ -400,6 +415,20 @@ class _Splitter:
             outputs=outputs,
             axes=Axes(self._space, {node: self._axes[node] for node in nodes}),
         )
+
+
+def _widened(nodes: Iterable[Node]) -> set[Node]:
+    """Element-wise operators of narrow integers, or of what such made of them, and of constants."""
+    found: set[Node] = set()
+    for node in nodes:
+        operands = [value for value in node.inputs if value is not None and not value.is_constant]
+        if OPERATORS[node.op].kind is not Kind.MAP or len(operands) != 1:
+            continue
+        source = operands[0]
+        casts = source.dtype in _NARROW and node.output.dtype not in _NARROW
+        if casts or source.producer in found:
+            found.add(node)
+    return found
 
 
 def _levels(nodes: Iterable[Node]) -> dict[Node, int]:

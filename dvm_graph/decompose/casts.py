@@ -105,10 +105,8 @@ def dynamically_quantized(builder: Builder, x: Value) -> tuple[Value, Value, Val
 
 def dequantized_by(builder: Builder, x: Value, meaning: Dequantized) -> Value:
     """As whole tensors are, of bytes that were moved."""
-    y = builder.cast(x, DType.INT32)
-    if meaning.zero is not None:
-        y = builder.sub(y, builder.cast(builder.reshape(meaning.zero, ()), DType.INT32))
-    y = builder.mul(builder.cast(y, DType.FLOAT32), builder.reshape(meaning.scale, ()))
+    zero = None if meaning.zero is None else builder.reshape(meaning.zero, ())
+    y = builder.mul(_difference(builder, x, zero), builder.reshape(meaning.scale, ()))
     builder.meanings[y] = replace(meaning, x=x)
     return y
 
@@ -124,12 +122,9 @@ def dequantize_linear(builder: Builder, node: Node, operands: Operands) -> Resul
     if not _known_to_fit(builder, node, (scale, zero_point), x):
         return None
     target = _declared(node, "output_dtype", scale.dtype)
-    # Differences of 8 and 16 bit integers do not fit their own type.
-    y = builder.cast(x, DType.INT32)
-    if zero_point is not None:
-        y = builder.sub(y, _placed(builder, node, builder.cast(zero_point, y.dtype), x))
+    zero = None if zero_point is None else _placed(builder, node, zero_point, x)
     wide = builder.cast(scale, DType.FLOAT32)
-    y = builder.mul(builder.cast(y, DType.FLOAT32), _placed(builder, node, wide, x))
+    y = builder.mul(_difference(builder, x, zero), _placed(builder, node, wide, x))
     y = builder.cast(y, target)
     if target is DType.FLOAT32 and scale.dtype is DType.FLOAT32:
         meaning = Dequantized(x, scale, zero_point, 0)
@@ -138,6 +133,15 @@ def dequantize_linear(builder: Builder, node: Node, operands: Operands) -> Resul
             meaning = replace(meaning, axis=axis)
         builder.meanings[y] = meaning
     return [y]
+
+
+def _difference(builder: Builder, x: Value, zero: Value | None) -> Value:
+    """`x - zero` in float32: of 8 and 16 bit integers, whose differences do not fit their own type, exactly."""
+    exact = DType.INT32 if x.dtype is DType.INT32 else DType.FLOAT32
+    y = builder.cast(x, exact)
+    if zero is not None and (zero.data is None or np.any(zero.data)):
+        y = builder.sub(y, builder.cast(zero, exact))
+    return builder.cast(y, DType.FLOAT32)
 
 
 def _declared(node: Node, attribute: str, default: DType) -> DType:

@@ -25,8 +25,8 @@
 //              take up room there
 //        bit 5 joined, a hint: may run together with the next instruction, a strip of vectors at a
 //              time (see strips.h)
-//        bit 6 transient, a hint: only the next joined instruction that is no load reads xd; its
-//              place need not be written
+//        bit 6 transient, a hint: only the next joined instruction that is no load of halves reads
+//              xd; its place need not be written
 //        bit 7 rows, a hint: may run together with the next instruction, a few rows at a time (see
 //              row_blocks.h)
 #pragma once

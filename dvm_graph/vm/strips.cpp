@@ -61,7 +61,7 @@ class Joiner {
                              last_use_[out.index] == static_cast<int32_t>(i) &&
                              !code_.buffers[out.index].kept;
       if (transient) at(j).flags |= kTransient;
-      if (!transient || !is_load(at(j).family)) return;
+      if (!transient || !is_part_of_reader(at(j).family, at(j).dtype)) return;
     }
   }
 

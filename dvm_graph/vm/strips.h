@@ -3,9 +3,10 @@
 // one needs it. A mark is a hint: running the instructions one after the other means the same.
 //
 // Joined instructions are f32 maps over the same loops, the last of which may be a reduction along
-// the innermost of them. Loads and stores of rows of f16 and bf16 count as maps: the conversion is
-// part of the group. No two of them may disagree on where an element of a tile lies that one of
-// them writes; then every strip depends on strips at its own place only.
+// the innermost of them. Loads and stores of rows of f16, bf16 and bytes count as maps: the
+// conversion is part of the group; so do sums and bounds of the i32 that bytes are. No two
+// of them may disagree on where an element of a tile lies that one of them writes; then every strip
+// depends on strips at its own place only.
 #pragma once
 
 #include <vector>
@@ -18,6 +19,7 @@ namespace dvm {
 inline constexpr int kMostJoined = 16;  // instructions
 
 constexpr bool is_half(DType dtype) { return dtype == DType::f16 || dtype == DType::bf16; }
+constexpr bool is_byte(DType dtype) { return dtype == DType::i8 || dtype == DType::u8; }
 constexpr bool is_load(Family family) {
   return family == Family::d_load || family == Family::d_load_view;
 }
@@ -28,11 +30,18 @@ constexpr bool is_store(Family family) {
 // Instructions that a device with joined execution can run as part of a group; loads and stores if
 // both their inner strides are 1.
 constexpr bool joins(Family family, DType dtype) {
-  if (is_load(family) || is_store(family) || family == Family::v_narrow) return is_half(dtype);
+  if (is_load(family) || is_store(family)) return is_half(dtype) || is_byte(dtype);
+  if (family == Family::v_narrow) return is_half(dtype);
+  if (family == Family::v_cast_to_f32) return dtype == DType::i32;
+  if (dtype == DType::i32) {
+    return family == Family::v_add || family == Family::v_min || family == Family::v_max;
+  }
   if (dtype != DType::f32) return false;
   switch (family) {
     case Family::v_abs:
     case Family::v_neg:
+    case Family::v_cast_to_i32:
+    case Family::v_round:
     case Family::v_sqrt:
     case Family::v_rsqrt:
     case Family::v_reciprocal:
@@ -58,6 +67,11 @@ inline bool joins(const TileInstruction& instruction) {
   if (!joins(instruction.family, instruction.dtype)) return false;
   const bool moves = is_load(instruction.family) || is_store(instruction.family);
   return !moves || (instruction.operands[0].inner == 1 && instruction.operands[1].inner == 1);
+}
+
+// Loads that are part of the instruction that reads what they widen.
+constexpr bool is_part_of_reader(Family family, DType dtype) {
+  return is_load(family) && is_half(dtype);
 }
 
 // Vectors of a strip: as many as leave half of the registers to the operations.

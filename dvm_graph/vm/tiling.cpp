@@ -26,7 +26,9 @@ constexpr int64_t kElementBytes = 4;
 // those count that convert as part of what is computed (vm/strips.h).
 bool absorbed(const NormalPlan& plan, const Target& target, const NormalAccess& access, DType dtype,
               bool joined) {
-  const bool converts = joined && dtype == DType::f32 && is_half(access.storage);
+  const bool widens = (dtype == DType::f32 && is_half(access.storage)) ||
+                      (dtype == DType::i32 && is_byte(access.storage));
+  const bool converts = joined && widens;
   if (!target.unified_memory || (access.storage != dtype && !converts)) return false;
   const int64_t inner = plan.rank == 0 ? 0 : access.strides[plan.rank - 1];
   return inner == 0 || inner == 1;

@@ -7,6 +7,7 @@ from pathlib import Path
 from onnx import parser
 
 from dvm_graph.cluster import Launch, Schedule
+from dvm_graph.ir import DType
 from dvm_graph.options import FusionLimits, Options
 from dvm_graph.pipeline import compile_model
 from dvm_graph.rules import Verdict
@@ -121,6 +122,17 @@ def test_no_cycle_through_a_reduction_over_other_axes() -> None:
     { a = Exp(x) c = Gather<axis = 0>(a, i) y = Add(a, c) }"""
     made = kernels(text)
     assert len(made) == 2
+
+
+def test_bytes_lie_between_kernels_where_floats_are_made_of_them() -> None:
+    """The product's epilogue could take in what dequantises its result, but would store four times as many bytes."""
+    text = """g (float[b,s,8] x, float[8,6] w, float[t] r, float[t,b,s,6] z) => (float[t,b,s,6] y)
+    <float s = {0.1}, uint8 o = {3}>
+    { p = MatMul(x, w) q = QuantizeLinear(p, s, o) d = DequantizeLinear(q, s, o) y = Add(d, z) }"""
+    made = schedule(parser.parse_model(f"{HEADER} {text}"))
+    producer, reader = made.report.subgraphs
+    assert [value.dtype for value in producer.outputs] == [DType.UINT8]
+    assert [node.op for node in reader.nodes] == ["cast", "sub", "mul", "add"]
 
 
 def test_kernels_that_read_the_same_points_are_one() -> None:

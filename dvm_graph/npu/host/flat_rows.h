@@ -62,11 +62,7 @@ class FlatRows {
     int buffer = -1;
   };
 
-  From source(int s) const {
-    const Do what = group_.steps[s].what;
-    if (what >= Do::hold) return From::self;
-    return static_cast<From>(static_cast<int>(what) % (static_cast<int>(From::bf16) + 1));
-  }
+  From source(int s) const { return source_of(group_.steps[s].what); }
 
   bool in_buffer(Operand& operand, How how) {
     operand = {how, buffers_in_use_};
@@ -78,7 +74,7 @@ class FlatRows {
     const From from = source(s);
     if (from == From::self) return true;
     if (from == From::value) return in.middle == 0 || in_buffer(in_[s], How::filled);
-    const int64_t element = from == From::row ? kFloat : static_cast<int64_t>(sizeof(Half));
+    const int64_t element = element_bytes(from);
     if (in.inner != element) return false;
     if (in.middle == row_ * element) return true;
     if (in.middle == 0) return in_buffer(in_[s], How::repeated);
@@ -146,7 +142,7 @@ class FlatRows {
   // Vectors may reach beyond the piece: what follows is written later.
   void fill(float* to, const Tile<const std::byte>& values, int64_t at, int64_t block) const {
     each_piece(at, block, [&](int64_t row, int64_t, int64_t i, int64_t n) DVM_LAMBDA_INLINE {
-      const F lanes = splat<F>(value_at(values.at + row * values.middle));
+      const F lanes = value_lanes(values.at + row * values.middle);
       store(to + i, lanes);
       for (int64_t k = (i | (kF - 1)) + 1; k < i + n; k += kF) store(to + k, lanes);
     });

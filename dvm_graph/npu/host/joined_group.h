@@ -2,8 +2,9 @@
 //
 // An instruction becomes one or two steps that change a strip of vectors: load the left operand,
 // unless it is what the instruction before has left, and apply the operation with the right one. A
-// load that widens is no step where the next instruction alone reads it: that one's step reads the
-// 16-bit row. A store that narrows is how the step before it keeps what it leaves.
+// load that widens halves is no step where the next instruction alone reads it: that one's step
+// reads the 16-bit row. A store that narrows is how the step before it keeps what it leaves. Where
+// instructions compute on i32, the strip holds their bits.
 // Compiled per level: see simd.h.
 #pragma once
 
@@ -18,26 +19,34 @@ namespace {
 
 // How a step changes the strip x. Binary operations come in fives: the other operand y is a row,
 // one value for the whole row, x itself, or a row of f16 or bf16.
-#define DVM_BINARY_STEPS(STEP)                 \
-  STEP(load, y)                                \
-  STEP(add, x + y)                             \
-  STEP(subtract, x - y)                        \
-  STEP(subtract_from, y - x)                   \
-  STEP(multiply, x* y)                         \
-  STEP(divide, x / y)                          \
-  STEP(divide_into, y / x)                     \
-  STEP(least, x != x ? x : lesser_lanes(x, y)) \
-  STEP(greatest, x != x ? x : greater_lanes(x, y))
-#define DVM_UNARY_STEPS(STEP)                 \
-  STEP(hold, x)                               \
-  STEP(round_f16, rounded_to<Half>(x))        \
-  STEP(round_bf16, rounded_to<BFloat>(x))     \
-  STEP(absolute, absolute(x))                 \
-  STEP(negate, -x)                            \
-  STEP(sqrt, sqrt_lanes(x))                   \
-  STEP(rsqrt, splat<F>(1.0f) / sqrt_lanes(x)) \
-  STEP(reciprocal, splat<F>(1.0f) / x)        \
+#define DVM_BINARY_STEPS(STEP)                                                             \
+  STEP(load, y)                                                                            \
+  STEP(add, x + y)                                                                         \
+  STEP(subtract, x - y)                                                                    \
+  STEP(subtract_from, y - x)                                                               \
+  STEP(multiply, x* y)                                                                     \
+  STEP(divide, x / y)                                                                      \
+  STEP(divide_into, y / x)                                                                 \
+  STEP(least, x != x ? x : lesser_lanes(x, y))                                             \
+  STEP(greatest, x != x ? x : greater_lanes(x, y))                                         \
+  STEP(add_i32, on_bits(x, y, [](I a, I b) DVM_LAMBDA_INLINE { return sum_of(a, b); }))    \
+  STEP(least_i32, on_bits(x, y, [](I a, I b) DVM_LAMBDA_INLINE { return a < b ? a : b; })) \
+  STEP(greatest_i32, on_bits(x, y, [](I a, I b) DVM_LAMBDA_INLINE { return a > b ? a : b; }))
+#define DVM_UNARY_STEPS(STEP)                   \
+  STEP(hold, x)                                 \
+  STEP(round_f16, rounded_to<Half>(x))          \
+  STEP(round_bf16, rounded_to<BFloat>(x))       \
+  STEP(round, round_lanes(x))                   \
+  STEP(from_i32, convert<float>(bits_as<I>(x))) \
+  STEP(to_i32, bits_as<F>(convert<int32_t>(x))) \
+  STEP(absolute, absolute(x))                   \
+  STEP(negate, -x)                              \
+  STEP(sqrt, sqrt_lanes(x))                     \
+  STEP(rsqrt, splat<F>(1.0f) / sqrt_lanes(x))   \
+  STEP(reciprocal, splat<F>(1.0f) / x)          \
   STEP(log, log_lanes(x))
+// Rows of bytes, as i32.
+#define DVM_BYTE_STEPS(STEP) STEP(load_i8, int8_t) STEP(load_u8, uint8_t)
 // Functions that take a strip as a whole.
 #define DVM_STRIP_STEPS(STEP) STEP(exp) STEP(erf) STEP(tanh) STEP(sigmoid)
 
@@ -48,10 +57,36 @@ enum class Do : uint8_t {
 #define DVM_STEP(name, expression) name,
       DVM_UNARY_STEPS(DVM_STEP)
 #undef DVM_STEP
+#define DVM_STEP(name, type) name,
+          DVM_BYTE_STEPS(DVM_STEP)
+#undef DVM_STEP
 #define DVM_STEP(name) name,
-          DVM_STRIP_STEPS(DVM_STEP)
+              DVM_STRIP_STEPS(DVM_STEP)
 #undef DVM_STEP
 };
+
+// Of the i32 whose bits strips hold; sums wrap.
+template <class Body>
+DVM_INLINE F on_bits(F x, F y, Body body) {
+  return bits_as<F>(body(bits_as<I>(x), bits_as<I>(y)));
+}
+DVM_INLINE I sum_of(I a, I b) {
+  using U = Full<uint32_t>;
+  return bits_as<I>(bits_as<U>(a) + bits_as<U>(b));
+}
+
+// To the nearest integer, half to even.
+DVM_INLINE F round_lanes(F x) {
+#if defined(DVM_AVX512)
+  return bits_as<F>(_mm512_roundscale_ps(bits_as<__m512>(x), _MM_FROUND_TO_NEAREST_INT));
+#elif defined(DVM_AVX2)
+  return bits_as<F>(
+      _mm256_round_ps(bits_as<__m256>(x), _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
+#else
+  for (int i = 0; i < kF; i++) x[i] = __builtin_rintf(x[i]);
+  return x;
+#endif
+}
 
 template <class S>
 DVM_INLINE F rounded_to(F x) {
@@ -63,7 +98,7 @@ enum class Keep : uint8_t { nothing, store, stream };
 struct Step {
   Do what;
   Keep keep;
-  DType kept_as;        // f32, f16, bf16
+  DType kept_as;        // f32 (or the bits of i32), f16, bf16, i8, u8
   const std::byte* in;  // of the current row
   std::byte* out;
 };
@@ -92,6 +127,9 @@ struct Group {
 Do unary_step(Family family, DType dtype) {
   switch (family) {
     case Family::v_narrow: return dtype == DType::f16 ? Do::round_f16 : Do::round_bf16;
+    case Family::v_cast_to_f32: return Do::from_i32;
+    case Family::v_cast_to_i32: return Do::to_i32;
+    case Family::v_round: return Do::round;
     case Family::v_abs: return Do::absolute;
     case Family::v_neg: return Do::negate;
     case Family::v_sqrt: return Do::sqrt;
@@ -107,7 +145,12 @@ Do unary_step(Family family, DType dtype) {
 }
 
 // `turned`: the strip is the right operand.
-Do binary_step(Family family, bool turned) {
+Do binary_step(Family family, DType dtype, bool turned) {
+  if (dtype == DType::i32) {
+    return family == Family::v_add   ? Do::add_i32_row
+           : family == Family::v_min ? Do::least_i32_row
+                                     : Do::greatest_i32_row;
+  }
   switch (family) {
     case Family::v_add: return Do::add_row;
     case Family::v_sub: return turned ? Do::subtract_from_row : Do::subtract_row;
@@ -118,11 +161,31 @@ Do binary_step(Family family, bool turned) {
   }
 }
 
-// What y of a binary step is, in the order of the steps.
-enum class From : uint8_t { row, value, self, f16, bf16 };
+// What a step reads: y of a binary one in the order of the steps; bytes are loaded only.
+enum class From : uint8_t { row, value, self, f16, bf16, i8, u8 };
 
 constexpr Do with_source(Do row, From from) {
+  if (from == From::i8 || from == From::u8) return from == From::i8 ? Do::load_i8 : Do::load_u8;
   return static_cast<Do>(static_cast<int>(row) + static_cast<int>(from));
+}
+constexpr From source_of(Do what) {
+  if (what == Do::load_i8 || what == Do::load_u8) return what == Do::load_i8 ? From::i8 : From::u8;
+  if (what >= Do::hold) return From::self;
+  return static_cast<From>(static_cast<int>(what) % (static_cast<int>(From::bf16) + 1));
+}
+constexpr From from_storage(DType dtype) {
+  switch (dtype) {
+    case DType::f16: return From::f16;
+    case DType::bf16: return From::bf16;
+    case DType::i8: return From::i8;
+    case DType::u8: return From::u8;
+    default: return From::row;
+  }
+}
+// Bytes of an element of a row.
+constexpr int64_t element_bytes(From from) {
+  if (from == From::i8 || from == From::u8) return 1;
+  return from == From::f16 || from == From::bf16 ? 2 : 4;
 }
 
 class Decoder {
@@ -164,7 +227,9 @@ class Decoder {
     loads_ = 0;
     if (form == Form::binary) {
       const Source& other = turned ? x : y;
-      add(with_source(binary_step(family, turned), alike ? From::self : other.from), other.at);
+      add(with_source(binary_step(family, dtype_of(words), turned),
+                      alike ? From::self : other.from),
+          other.at);
     } else if (form == Form::unary) {
       add(unary_step(family, dtype_of(words)), {});
     } else if (form == Form::reduce) {
@@ -178,7 +243,8 @@ class Decoder {
   }
 
   void decode_load(const uint64_t* words) {
-    if ((flags_of(words) & kTransient) != 0 && loads_ < 2) {
+    const bool waits = is_part_of_reader(family_of(words), dtype_of(words));
+    if (waits && (flags_of(words) & kTransient) != 0 && loads_ < 2) {
       waiting_[loads_++] = words;
       return;
     }
@@ -204,19 +270,18 @@ class Decoder {
     for (int i = 0; i < loads_; i++) {
       if (static_cast<uint32_t>(waiting_[i][1]) == address) return widened(waiting_[i]);
     }
-    Tile<const std::byte> at = bytes_at<const std::byte>(word, sizeof(float));
-    if (form == Form::reduce) at = {at.at, 0, at.outer, sizeof(float)};
+    Tile<const std::byte> at = bytes_at<const std::byte>(word, kLane);
+    if (form == Form::reduce) at = {at.at, 0, at.outer, kLane};
     return {false, at.inner == 0 ? From::value : From::row, at};
   }
 
   Source widened(const uint64_t* load) const {
-    const From from = dtype_of(load) == DType::f16 ? From::f16 : From::bf16;
-    return {false, from, bytes_at<const std::byte>(load + 3, sizeof(Half))};
+    const From from = from_storage(dtype_of(load));
+    return {false, from, bytes_at<const std::byte>(load + 3, element_bytes(from))};
   }
 
   template <class Byte>
-  Tile<Byte> bytes_at(const uint64_t* word, size_t element) const {
-    const auto bytes = static_cast<int64_t>(element);
+  Tile<Byte> bytes_at(const uint64_t* word, int64_t bytes) const {
     const Tile<Byte> tile = tile_at<Byte>(core_, word);
     return {tile.at, tile.outer * bytes, tile.middle * bytes, tile.inner * bytes};
   }
@@ -232,11 +297,12 @@ class Decoder {
 
   // The last step keeps what it leaves at the instruction's output.
   void keep(const uint64_t* words, DType dtype) {
-    const size_t element = dtype == DType::f32 ? sizeof(float) : sizeof(Half);
     Place& place = group_.places[group_.count - 1];
-    place.out = bytes_at<std::byte>(words + 1, element);
+    place.out = bytes_at<std::byte>(words + 1, element_bytes(from_storage(dtype)));
     if ((flags_of(words) & kTransient) != 0) return;
-    place.keep = (flags_of(words) & kStream) != 0 ? Keep::stream : Keep::store;
+    // A vector of bytes is a quarter of one, which would go to memory alone.
+    const bool stream = (flags_of(words) & kStream) != 0 && !is_byte(dtype);
+    place.keep = stream ? Keep::stream : Keep::store;
     last_step().keep = place.keep;
     last_step().kept_as = dtype;
     group_.streams |= place.keep == Keep::stream;
@@ -258,6 +324,7 @@ class Decoder {
     }
   }
 
+  static constexpr int64_t kLane = sizeof(float);
   static constexpr uint32_t kNothing = ~0u;  // the address of no operand
 
   Core& core_;

@@ -24,7 +24,18 @@ DVM_INLINE F row_lanes(const std::byte* row, int64_t i, int64_t lanes) {
     return convert_lanes<float, S, kF>(load<V>(from));
 }
 
-DVM_INLINE float value_at(const std::byte* at) { return *reinterpret_cast<const float*>(at); }
+// The bits of i32 that bytes are.
+template <class S, bool Partial>
+DVM_INLINE F byte_lanes(const std::byte* row, int64_t i, int64_t lanes) {
+  const S* const from = reinterpret_cast<const S*>(row) + i;
+  const auto bytes = Partial ? load_partial<Vec<S, kF>>(from, lanes) : load<Vec<S, kF>>(from);
+  return bits_as<F>(convert<int32_t>(bytes));
+}
+
+// A value in all lanes, whatever its bits are.
+DVM_INLINE F value_lanes(const std::byte* at) {
+  return bits_as<F>(splat<I>(*reinterpret_cast<const int32_t*>(at)));
+}
 
 // Where steps are looked up, a function that needs all registers is a call: else the strip would
 // lie in memory for the sake of one step among many.
@@ -55,7 +66,7 @@ DVM_INLINE void apply(const Step& step, int64_t i, int64_t lanes, F (&strip)[K])
 #define DVM_STEP(name, expression)                                            \
   if constexpr (what == Do::name##_row) DVM_EACH(DVM_ROW(float), expression); \
   if constexpr (what == Do::name##_value) {                                   \
-    const F value = splat<F>(value_at(step.in));                              \
+    const F value = value_lanes(step.in);                                     \
     DVM_EACH(value, expression);                                              \
   }                                                                           \
   if constexpr (what == Do::name##_self) DVM_EACH(x, expression);             \
@@ -68,6 +79,11 @@ DVM_INLINE void apply(const Step& step, int64_t i, int64_t lanes, F (&strip)[K])
   DVM_UNARY_STEPS(DVM_STEP)
 #undef DVM_STEP
 #undef DVM_ROW
+#define DVM_STEP(name, type)      \
+  if constexpr (what == Do::name) \
+    DVM_EACH((byte_lanes<type, Partial>(step.in, i + index.k * kLanes<float>, lanes)), y);
+  DVM_BYTE_STEPS(DVM_STEP)
+#undef DVM_STEP
 #undef DVM_EACH
 #define DVM_STEP(name) \
   if constexpr (what == Do::name) name##_strip(strip);
@@ -88,6 +104,9 @@ DVM_INLINE void look_up(const Step& step, int64_t i, int64_t lanes, F (&strip)[K
 #undef DVM_STEP
 #define DVM_STEP(name, expression) DVM_CASE(name)
     DVM_UNARY_STEPS(DVM_STEP)
+#undef DVM_STEP
+#define DVM_STEP(name, type) DVM_CASE(name)
+    DVM_BYTE_STEPS(DVM_STEP)
 #undef DVM_STEP
 #undef DVM_CASE
 #define DVM_STEP(name) \
@@ -125,12 +144,27 @@ DVM_INLINE void keep_as(const Step& step, int64_t i, int64_t lanes, const F (&st
   }
 }
 
+// Wraps, so that it is the same for both signs.
+template <int K, bool Partial>
+DVM_INLINE void keep_bytes(const Step& step, int64_t i, int64_t lanes, const F (&strip)[K]) {
+  auto* const to = reinterpret_cast<uint8_t*>(step.out) + i;
+  each<K>([&](auto index) DVM_LAMBDA_INLINE {
+    const auto bytes = convert<uint8_t>(bits_as<I>(strip[index.k]));
+    if constexpr (Partial)
+      store_partial(to, bytes, lanes);
+    else
+      store(to + index.k * kLanes<float>, bytes);
+  });
+}
+
 template <int K, bool Partial>
 DVM_INLINE void keep(const Step& step, int64_t i, int64_t lanes, const F (&strip)[K]) {
   if (step.keep == Keep::nothing) return;
   switch (step.kept_as) {
     case DType::f16: return keep_as<Half, K, Partial>(step, i, lanes, strip);
     case DType::bf16: return keep_as<BFloat, K, Partial>(step, i, lanes, strip);
+    case DType::i8:
+    case DType::u8: return keep_bytes<K, Partial>(step, i, lanes, strip);
     default: return keep_as<float, K, Partial>(step, i, lanes, strip);
   }
 }

@@ -135,12 +135,22 @@ DVM_INLINE Vec<To, kLanesOf<V>> convert(V v) {
   using Out [[maybe_unused]] = Vec<To, kLanesOf<V>>;
   [[maybe_unused]] constexpr bool kWidensBytes =
       sizeof(Element<V>) == 1 && sizeof(To) == 4 && std::is_integral_v<To>;
+  [[maybe_unused]] constexpr bool kWrapsToBytes =
+      sizeof(To) == 1 && sizeof(Element<V>) == 4 && std::is_integral_v<Element<V>>;
   if constexpr (std::is_same_v<To, Element<V>>) {
     return v;
-#if defined(DVM_AVX512)  // GCC takes bytes that it loads apart one by one
+#if defined(DVM_AVX512)  // GCC takes bytes that it loads or makes apart one by one
+  } else if constexpr (kWrapsToBytes && sizeof(V) == 64) {
+    return bits_as<Out>(_mm512_cvtepi32_epi8(bits_as<__m512i>(v)));
   } else if constexpr (kWidensBytes && sizeof(V) == 16) {
     return bits_as<Out>(std::is_signed_v<Element<V>> ? _mm512_cvtepi8_epi32(bits_as<__m128i>(v))
                                                      : _mm512_cvtepu8_epi32(bits_as<__m128i>(v)));
+#elif defined(DVM_AVX2)
+  } else if constexpr (kWrapsToBytes && sizeof(V) == 32) {
+    const __m256i low = _mm256_and_si256(bits_as<__m256i>(v), _mm256_set1_epi32(0xff));
+    const __m128i words =
+        _mm_packus_epi32(_mm256_castsi256_si128(low), _mm256_extracti128_si256(low, 1));
+    return bits_as<Out>(_mm_cvtsi128_si64(_mm_packus_epi16(words, words)));
 #endif
   } else {
     return __builtin_convertvector(v, Out);

@@ -1,5 +1,5 @@
-// Groups of joined instructions that load and store f16 and bf16, at every instruction-set level:
-// they leave the bits that their instructions leave one after the other (whose conversions
+// Groups of joined instructions that load and store f16, bf16 and bytes, at every instruction-set
+// level: they leave the bits that their instructions leave one after the other (whose conversions
 // test_dma.cpp holds against a reference), over values of every exponent and all that is special.
 #include <cmath>
 #include <cstring>
@@ -14,7 +14,7 @@
 namespace dvm::test {
 namespace {
 
-// Buffers: 16-bit inputs and outputs, f32 results, a value per row, a row for all rows.
+// Buffers: narrow inputs and outputs, f32 results, a value per row, a row for all rows.
 enum Buffer : int { kX, kY, kOut, kOut2, kA, kB, kC, kD, kValue, kRow, kFolded, kBuffers };
 
 class Group {
@@ -30,6 +30,16 @@ class Group {
       append(family, DType::f32, flags, {to, x});
     else
       append(family, DType::f32, flags, {to, x, y});
+  }
+  void whole(Family family, int to, int x, int y, int flags = kJoined | kTransient) {
+    append(family, DType::i32, flags, {to, x, y});
+  }
+  // Between f32 and the i32 that bytes are.
+  void to_f32(int to, int x, int flags = kJoined | kTransient) {
+    append(Family::v_cast_to_f32, DType::i32, flags, {to, x});
+  }
+  void to_i32(int to, int x, int flags = kJoined | kTransient) {
+    append(Family::v_cast_to_i32, DType::f32, flags, {to, x});
   }
   void narrow(int to, int x) { append(Family::v_narrow, half_, kJoined | kTransient, {to, x}); }
   void store(int to, int from, int flags = 0) {
@@ -54,7 +64,9 @@ class Group {
       const auto& want = apart[static_cast<size_t>(b)];
       if (b == kFolded)
         check_folded(got, want);
-      else if (is_half_buffer(b))
+      else if (is_narrow(b) && size_of(half_) == 1)
+        CHECK(got == want);
+      else if (is_narrow(b))
         check_alike<uint16_t>(got, want, half_ == DType::f16 ? 0x7c00 : 0x7f80);
       else
         check_alike<uint32_t>(got, want, 0x7f800000);
@@ -62,7 +74,7 @@ class Group {
   }
 
  private:
-  static bool is_half_buffer(int b) { return b <= kOut2; }
+  static bool is_narrow(int b) { return b <= kOut2; }
   int32_t stride(int b) const {
     if (b == kValue) return 1;
     return b == kRow ? 0 : static_cast<int32_t>(n_ + b % 3);
@@ -93,7 +105,7 @@ class Group {
     for (const int b : buffers) operand(b, 0, stride(b), b == kValue ? 0 : 1);
   }
 
-  // 16-bit inputs hold every bit pattern once there are enough of them.
+  // Narrow inputs hold every bit pattern once there are enough of them.
   std::vector<std::vector<std::byte>> results(bool together) {
     std::vector<std::unique_ptr<Guarded>> memory;
     Core core;
@@ -103,15 +115,15 @@ class Group {
     Random random(3);
     for (int b = 0; b < kBuffers; b++) {
       const int64_t count = b == kValue || b == kFolded ? rows_ : (rows_ - 1) * stride(b) + n_;
-      const size_t element = is_half_buffer(b) ? 2 : 4;
+      const size_t element = is_narrow(b) ? size_of(half_) : 4;
       memory.push_back(std::make_unique<Guarded>(static_cast<size_t>(count) * element));
       std::byte* const data = memory.back()->data();
       for (int64_t i = 0; i < count; i++) {
         const auto any = static_cast<uint16_t>(b == kX ? i * 40503 : random.bits());
         const auto pattern = static_cast<uint16_t>(bounded_ ? any & 0xbfff : any);
         const auto real = static_cast<float>(random.real(-3, 3));
-        if (element == 2)
-          std::memcpy(data + 2 * i, &pattern, 2);
+        if (element < 4)
+          std::memcpy(data + static_cast<int64_t>(element) * i, &pattern, element);
         else
           std::memcpy(data + 4 * i, &real, 4);
       }
@@ -264,6 +276,65 @@ void check_normalised(const InstructionTable& table, DType half, int64_t rows, i
   }
 }
 
+// Bytes that are dequantised, computed on and quantised again.
+void check_bytes(const InstructionTable& table, DType byte, int64_t rows, int64_t n,
+                 uint8_t flags) {
+  using enum Family;
+  const auto group = [&] { return Group(table, byte, rows, n, flags); };
+  {
+    Group g = group();
+    g.load(kA, kX);
+    g.store(kOut, kA);
+    g.check("copy");
+  }
+  {
+    Group g = group();
+    g.load(kA, kX);
+    g.to_f32(kA, kA);
+    g.map(v_sub, kA, kA, kValue);
+    g.map(v_mul, kA, kA, kRow, kJoined);
+    g.load(kB, kY);  // what lies in the strip is read later
+    g.to_f32(kB, kB);
+    g.map(v_add, kB, kB, kA);
+    g.map(v_round, kB, kB, -1);
+    g.to_i32(kB, kB);
+    g.store(kOut, kB);
+    g.check("sum of two");
+  }
+  {
+    Group g = group();
+    g.load(kC, kX, kJoined);  // kept as i32, too
+    g.to_f32(kD, kC, kJoined);
+    g.map(v_mul, kA, kD, kD);
+    g.map(v_min, kA, kA, kRow);
+    g.to_i32(kA, kA);
+    g.store(kOut, kA, kJoined);
+    g.to_f32(kB, kA, kJoined);
+    g.map(v_round, kB, kB, -1);
+    g.to_i32(kB, kB);
+    g.store(kOut2, kB);
+    g.check("two stores");
+  }
+  for (const Family family : {v_add, v_min, v_max}) {
+    Group g = group();  // the bits of rows and values are any i32
+    g.load(kA, kX);
+    g.whole(family, kA, kA, kRow);
+    g.whole(family, kA, kValue, kA, kJoined);
+    g.load(kB, kY);
+    g.whole(family, kB, kB, kA, kJoined);
+    g.to_f32(kC, kB, kJoined);
+    g.store(kOut, kB);
+    g.check("whole numbers");
+  }
+  {
+    Group g = group();
+    g.load(kA, kX);
+    g.to_f32(kA, kA);
+    g.fold(v_reduce_max, kA);
+    g.check("maximum");
+  }
+}
+
 }  // namespace
 }  // namespace dvm::test
 
@@ -279,6 +350,14 @@ int main() {
             check_normalised(*level.table, half, rows, n, flags);
           }
           check_sums(*level.table, half, rows, n);
+        }
+      }
+    }
+    for (const dvm::DType byte : {dvm::DType::i8, dvm::DType::u8}) {
+      for (const int64_t n : {1, 3, 15, 16, 17, 33, 63, 64, 65, 127, 128, 129, 257, 1021, 2049}) {
+        for (const int64_t rows : {1, 2, 5, 40}) {
+          for (const uint8_t flags : {uint8_t{0}, dvm::kStream})
+            check_bytes(*level.table, byte, rows, n, flags);
         }
       }
     }
