@@ -11,7 +11,7 @@ from __future__ import annotations
 import statistics
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,7 +21,6 @@ from numpy.typing import ArrayLike, NDArray
 from dvm_graph.errors import DvmError, InputError, UnsupportedError
 from dvm_graph.feeds import random_feeds
 from dvm_graph.process import load_onnxruntime, vendor_failures
-from dvm_graph.records import record
 
 if TYPE_CHECKING:
     import onnxruntime
@@ -44,7 +43,7 @@ sum of k terms, whose errors are independent, by about 2^-9 of the size of a sum
 largest of many elements is off by five times that, and products behind one another add up: 16 * 2^-9."""
 
 
-@record
+@dataclass(frozen=True, slots=True)
 class OutputComparison:
     name: str
     shape: tuple[int, ...]
@@ -58,7 +57,7 @@ class OutputComparison:
     """How far dvm_graph and onnxruntime are from float64, at most; None: nobody had to ask."""
 
 
-@record
+@dataclass(frozen=True, slots=True)
 class Comparison:
     """One run of both engines. Times are seconds of one run each, after a warm-up run."""
 
@@ -254,7 +253,7 @@ def reference_session(
         raise UnsupportedError(f"onnxruntime does not run this model: {error}") from error
 
 
-@record
+@dataclass(frozen=True, slots=True)
 class Timing:
     """Runs of a model at one shape, in seconds."""
 

@@ -6,12 +6,12 @@ It holds only text and numbers, so that a model can be asked without its graph.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 from dvm_graph.ir import Graph, ModelMetadata, Value
-from dvm_graph.records import record
 
 
-@record
+@dataclass(frozen=True, slots=True)
 class TensorInfo:
     """An input or output, as onnxruntime's `NodeArg` describes it."""
 
@@ -25,7 +25,7 @@ class TensorInfo:
         return f"{self.name} {self.type}[{', '.join(map(str, self.shape))}]"
 
 
-@record
+@dataclass(frozen=True, slots=True)
 class Description:
     inputs: tuple[TensorInfo, ...]
     outputs: tuple[TensorInfo, ...]

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Mapping, Sequence
-from dataclasses import fields, replace
+from dataclasses import dataclass, fields, replace
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,7 +19,6 @@ from dvm_graph.errors import InputError, border, output_path
 from dvm_graph.ir import ModelMetadata
 from dvm_graph.options import Options
 from dvm_graph.process import load_compiler
-from dvm_graph.records import record
 from dvm_graph.runtime import CompileTime, KernelListing, Program, RunOptions, RunStatistics
 from dvm_graph.saving import RUN_OPTIONS, SavedModel, is_saved, load_model, load_report
 from dvm_graph.variants import Variants
@@ -33,7 +32,7 @@ if TYPE_CHECKING:
     from dvm_graph.simulation import Simulation
 
 
-@record
+@dataclass(frozen=True, slots=True)
 class _Compilation:
     """Where a model comes from that was compiled here."""
 

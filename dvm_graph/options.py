@@ -9,12 +9,11 @@ import difflib
 import math
 import reprlib
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import field, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from numbers import Integral, Real
 from typing import Any
 
 from dvm_graph.errors import InputError
-from dvm_graph.records import record
 
 PRECISIONS = ("f32", "bf16")
 """Of the operands of matrix products."""
@@ -22,7 +21,7 @@ FALLBACKS = ("if_needed", "always", "operators")
 """When kernels give way to what runs where they cannot."""
 
 
-@record
+@dataclass(frozen=True, slots=True)
 class FusionLimits:
     """Limits of the fusion patterns. Units: operators, unless said otherwise."""
 
@@ -53,7 +52,7 @@ class FusionLimits:
         _check_least(self, dict.fromkeys(("max_parallel", "max_sequence"), 1))
 
 
-@record
+@dataclass(frozen=True, slots=True)
 class Options:
     """How a model is compiled and run."""
 
@@ -128,18 +127,17 @@ class Options:
                     f"dim_hints say that {name} is in {_short(hint)}, but a range is (low, high), low first"
                 )
 
-    def changed(self, values: Mapping[str, Any]) -> Options:
+    def changed(self, fields: Mapping[str, Any]) -> Options:
         """A copy with other values of some fields.
 
         Raises:
             InputError: there is no such option, or the value makes no sense.
         """
-        known = [field.name for field in fields(self)]
-        for name in values:
-            if name not in known:
-                nearest = difflib.get_close_matches(name, known, 1, 0)
+        for name in fields:
+            if name not in self.__slots__:
+                nearest = difflib.get_close_matches(name, self.__slots__, 1, 0)
                 raise InputError(f"no option {name!r}; did you mean {nearest[0]!r}?")
-        return replace(self, **values)
+        return replace(self, **fields)
 
 
 _MOST_LOCAL_BYTES = 1 << 30

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
 from typing import Any, TypeVar
@@ -37,7 +38,6 @@ from dvm_graph.passes import (
     sink_divisions,
     sink_transposes,
 )
-from dvm_graph.records import record
 from dvm_graph.symbolic import Facts, Meter, Symbols
 
 Source = str | PathLike[str] | bytes | Any
@@ -57,7 +57,7 @@ STAGES = (
 """Everything that has a text form, in order."""
 
 
-@record
+@dataclass(frozen=True, slots=True)
 class Done:
     """A stage that is done."""
 
@@ -75,7 +75,7 @@ Observer = Callable[[Done], None]
 _T = TypeVar("_T")
 
 
-@record
+@dataclass(frozen=True, slots=True)
 class Compiled:
     """What the compiler knows about a model once it is done with it."""
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from os import PathLike
 from typing import Any
 
@@ -24,7 +24,6 @@ from dvm_graph.errors import DvmError, InputError
 from dvm_graph.ir import ModelMetadata
 from dvm_graph.model import open_model
 from dvm_graph.options import Options
-from dvm_graph.records import record
 from dvm_graph.runtime import RunOptions
 from dvm_graph.runtime.ort_values import array_over, as_ort, from_ort
 
@@ -36,7 +35,7 @@ _IGNORED_ARGUMENTS = {"enable_fallback", "disabled_optimizers", "read_config_fro
 """Arguments of onnxruntime's that are about how it makes or repairs its own sessions."""
 
 
-@record
+@dataclass(frozen=True, slots=True)
 class NodeArg:
     """An input or output, as onnxruntime describes it."""
 

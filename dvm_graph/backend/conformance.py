@@ -19,6 +19,7 @@ import time
 import unittest
 from collections import deque
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from multiprocessing.connection import Connection, wait
 from typing import Any
 
@@ -31,7 +32,6 @@ from onnx.backend.test.loader import load_node_model_tests
 
 from dvm_graph.backend import DvmBackend
 from dvm_graph.errors import UnsupportedError
-from dvm_graph.records import record
 
 TIMEOUT_SECONDS = 120.0
 """How long one test may take."""
@@ -44,7 +44,7 @@ class Status(enum.Enum):
     CRASHED = "crashed"
 
 
-@record
+@dataclass(frozen=True, slots=True)
 class Outcome:
     """What became of one test."""
 

@@ -17,14 +17,13 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
 import numpy as np
 
 from dvm_graph.ir import OPERATORS, DType, Kind
 from dvm_graph.ir.numeric import MAPS, apply, highest
-from dvm_graph.records import record
 
 Array: TypeAlias = np.ndarray[Any, Any]
 
@@ -71,7 +70,7 @@ _LARGE = 1 << 16
 _COMPARISONS = frozenset(["eq", "ne", "lt", "le", "gt", "ge"])
 
 
-@record
+@dataclass(frozen=True, slots=True)
 class Bounded:
     """A tensor that is `value`, or at most `error` off it."""
 

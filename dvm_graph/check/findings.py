@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import field
+from dataclasses import dataclass, field
 
 from dvm_graph.errors import MiscompileError
-from dvm_graph.records import record
 
 
-@record
+@dataclass(frozen=True, slots=True)
 class Finding:
     """One result that is not what it has to be."""
 
@@ -36,7 +35,7 @@ class Finding:
         return "; ".join(parts)
 
 
-@record(frozen=False)
+@dataclass(slots=True)
 class Subject:
     """What was checked, as a row of the report."""
 
@@ -60,7 +59,7 @@ class Subject:
     """Why it did not run, if it did not."""
 
 
-@record(frozen=False)
+@dataclass(slots=True)
 class CheckReport:
     """Everything that was checked, and what was found."""
 

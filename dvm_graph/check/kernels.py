@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Any, TypeAlias
 
@@ -47,7 +47,6 @@ from dvm_graph.kernels.plan import (
 )
 from dvm_graph.options import Options
 from dvm_graph.pipeline import Compiled
-from dvm_graph.records import record
 from dvm_graph.runtime.assemble import assemble
 from dvm_graph.symbolic import evaluate
 
@@ -99,7 +98,7 @@ def _shapes(compiled: Compiled) -> Iterator[Any]:
 # -- one kernel
 
 
-@record
+@dataclass(frozen=True, slots=True)
 class _Form:
     """A kernel, or what runs in its place, as a program of its own."""
 

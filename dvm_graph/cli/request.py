@@ -8,6 +8,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -18,13 +19,12 @@ from rich.progress import track
 from dvm_graph.errors import InputError, output_path
 from dvm_graph.model import Model, open_model
 from dvm_graph.options import PRECISIONS, Options
-from dvm_graph.records import record
 from dvm_graph.saving import is_saved
 
 _Item = TypeVar("_Item")
 
 
-@record
+@dataclass(frozen=True, slots=True)
 class Request:
     """A command's model and common options."""
 

@@ -10,16 +10,15 @@ Invariants: the quotient graph of the groups is acyclic, and `order` is a topolo
 from __future__ import annotations
 
 from collections.abc import Iterable, Set
-from dataclasses import field
+from dataclasses import dataclass, field
 
 from dvm_graph.cluster.axes import Atom, Atoms, AxisSpace
 from dvm_graph.cluster.node_axes import NodeAxes
 from dvm_graph.ir import OPERATORS, RELAYOUTS, STRIDED, Dim, Kind, Node, Value
-from dvm_graph.records import record
 from dvm_graph.rules import PartKind
 
 
-@record(frozen=False, eq=False)
+@dataclass(slots=True, eq=False)
 class Group:
     """Operators that will share a kernel."""
 

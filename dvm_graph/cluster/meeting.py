@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Set
-from dataclasses import field
+from dataclasses import dataclass, field
 
 from dvm_graph.cluster.axes import Atom, Atoms, AxisSpace, Layout
 from dvm_graph.cluster.groups import Group, GroupGraph, atoms_of
@@ -11,7 +11,6 @@ from dvm_graph.cluster.node_axes import NodeAxes
 from dvm_graph.ir import RELAYOUTS, Dim, Node, Value
 from dvm_graph.ir.operators import MAX_AXES
 from dvm_graph.options import FusionLimits
-from dvm_graph.records import record
 from dvm_graph.rules import Merge, MergeProof, PartKind
 from dvm_graph.symbolic import symbols_of
 
@@ -20,7 +19,7 @@ _OTHER_COLUMNS = (
 )
 
 
-@record(frozen=False)
+@dataclass(slots=True)
 class GroupMeeting:
     """Two groups, the values between them, and what merging them would give."""
 
@@ -367,7 +366,7 @@ class GroupMeeting:
             self.spaces = before
 
 
-@record(frozen=False)
+@dataclass(slots=True)
 class SiblingMeeting(GroupMeeting):
     """Two groups with nothing between them but tensors that both read."""
 

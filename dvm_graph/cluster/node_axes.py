@@ -10,16 +10,16 @@ from memory in a way that atoms cannot say: a slice, a strided view, a reshape t
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
 from dvm_graph.cluster.axes import Atom, AxisSpace, Layout
 from dvm_graph.ir import OPERATORS, Kind, Node, Shape, Value
-from dvm_graph.records import record
 
 WINDOWS = frozenset({"pool_max", "pool_sum", "depthwise", "patches"})
 """Operators that read images by windows; `patches` is a view that only a matmul can read."""
 
 
-@record(frozen=False)
+@dataclass(slots=True)
 class NodeAxes:
     """The axes of one operator."""
 

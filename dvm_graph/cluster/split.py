@@ -16,7 +16,7 @@ Invariants: the quotient graph stays acyclic; an operator is in exactly one subg
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from enum import IntEnum
 
 from dvm_graph.cluster.axes import AxisSpace
@@ -35,7 +35,6 @@ from dvm_graph.cluster.subgraph import (
 )
 from dvm_graph.ir import OPERATORS, DType, Graph, Kind, Node, Value
 from dvm_graph.options import Options
-from dvm_graph.records import record
 from dvm_graph.rules import SIBLINGS, Decision, PartKind, Pattern, Verdict, judge
 from dvm_graph.symbolic import Facts
 from dvm_graph.symbolic.dims import equal
@@ -78,7 +77,7 @@ def _used_outside(graph: Graph, nodes: Sequence[Node]) -> set[Value]:
     }
 
 
-@record
+@dataclass(frozen=True, slots=True)
 class _Refusal:
     decision: Decision
     sizes: tuple[int, int]

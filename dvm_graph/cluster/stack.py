@@ -16,7 +16,7 @@ Invariants: a kernel follows all its producers; the schedule depends on the grap
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from dvm_graph.cluster.aliases import Aliases, find_aliases
 from dvm_graph.cluster.subgraph import (
@@ -28,28 +28,27 @@ from dvm_graph.cluster.subgraph import (
 )
 from dvm_graph.ir import Graph, Node, Value
 from dvm_graph.options import Options
-from dvm_graph.records import record
 from dvm_graph.rules import Decision, Verdict
 
 
-@record(eq=False)
+@dataclass(frozen=True, slots=True, eq=False)
 class Launch:
     stages: tuple[tuple[FusedSubgraph, ...], ...]
 
 
-@record(eq=False)
+@dataclass(frozen=True, slots=True, eq=False)
 class VendorCall:
     nodes: tuple[Node, ...]
 
 
-@record(eq=False)
+@dataclass(frozen=True, slots=True, eq=False)
 class HostDims:
     """Dims operators whose tensors the host writes."""
 
     node: Node
 
 
-@record(frozen=False, eq=False)
+@dataclass(slots=True, eq=False)
 class Schedule:
     graph: Graph
     steps: list[Launch | VendorCall | HostDims]

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import enum
-from dataclasses import field
+from dataclasses import dataclass, field
 
 from dvm_graph.cluster.axes import AxisSpace
 from dvm_graph.cluster.node_axes import NodeAxes
 from dvm_graph.ir import Dim, Graph, Node, Value
-from dvm_graph.records import record
 from dvm_graph.rules import Decision
 
 
@@ -28,7 +27,7 @@ class SubgraphKind(enum.Enum):
         return self in (SubgraphKind.VECTOR, SubgraphKind.CUBE, SubgraphKind.MIX)
 
 
-@record
+@dataclass(frozen=True, slots=True)
 class Axes:
     """The axis atoms of the operators of a subgraph."""
 
@@ -36,7 +35,7 @@ class Axes:
     nodes: dict[Node, NodeAxes]
 
 
-@record(eq=False)
+@dataclass(frozen=True, slots=True, eq=False)
 class FusedSubgraph:
     """The operators of one meta-kernel."""
 
@@ -64,7 +63,7 @@ class FusedSubgraph:
         return tuple(dict.fromkeys(name for node in self.nodes for name in node.origin))
 
 
-@record(eq=False)
+@dataclass(frozen=True, slots=True, eq=False)
 class Cluster:
     """A convex group of operators of one kind: for kernels, or for the vendor library."""
 
@@ -75,7 +74,7 @@ class Cluster:
     nodes: tuple[Node, ...]
 
 
-@record(frozen=False)
+@dataclass(slots=True)
 class FusionReport:
     """Every decision with its reason, and what came out."""
 
@@ -86,14 +85,14 @@ class FusionReport:
     """Operators that would be kernels of their own without fusion."""
 
 
-@record(eq=False)
+@dataclass(frozen=True, slots=True, eq=False)
 class ClusteredGraph:
     graph: Graph
     clusters: tuple[Cluster, ...]
     report: FusionReport
 
 
-@record(eq=False)
+@dataclass(frozen=True, slots=True, eq=False)
 class FusedGraph:
     graph: Graph
     clusters: tuple[Cluster, ...]

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import reduce
 
 from dvm_graph.decompose.arithmetic import dim_value, positions, scaled, with_axis
@@ -16,7 +17,6 @@ from dvm_graph.decompose.operands import operand, required, shape_of
 from dvm_graph.decompose.registry import Operands, Results, decomposition
 from dvm_graph.decompose.slicing import padded, part
 from dvm_graph.ir import Dim, DType, Node, Value
-from dvm_graph.records import record
 from dvm_graph.symbolic.builder import Builder
 from dvm_graph.symbolic.dims import floordiv, maximum, mul, sub
 
@@ -24,7 +24,7 @@ _PRECISIONS = {1: DType.FLOAT32, 10: DType.FLOAT16, 11: DType.FLOAT64, 16: DType
 """ONNX numbers of the types that `softmax_precision` may name."""
 
 
-@record
+@dataclass(frozen=True, slots=True)
 class _Masks:
     """What decides which keys a query sees."""
 

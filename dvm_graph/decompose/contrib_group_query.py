@@ -11,6 +11,7 @@ positions, and a total length that no dim of the model tells.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from dvm_graph.decompose.arithmetic import dim_value, positions, shifted, widened
 from dvm_graph.decompose.attention import (
@@ -27,7 +28,6 @@ from dvm_graph.decompose.operands import operand, required, shape_of
 from dvm_graph.decompose.registry import MICROSOFT, Operands, Results, decomposition
 from dvm_graph.decompose.slicing import part
 from dvm_graph.ir import Dim, DType, Node, Value
-from dvm_graph.records import record
 from dvm_graph.symbolic.builder import Builder
 from dvm_graph.symbolic.dims import add, maximum, mul, product
 
@@ -36,7 +36,7 @@ _POSITION_IDS, _BIAS, _SINK, _KEY_NORM, _QUERY_LENGTHS = 9, 10, 11, 15, 16
 _LEFT_TO_VENDOR = (_POSITION_IDS, 12, 13, _QUERY_LENGTHS)
 
 
-@record
+@dataclass(frozen=True, slots=True)
 class _Cache:
     """How the cached sequences grow."""
 

@@ -8,12 +8,12 @@ stays inside the axis that it reads, slicing, transposing and broadcasting repla
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
 from dvm_graph.decompose.operands import shape_of
 from dvm_graph.ir import Dim, Node, Value
-from dvm_graph.records import record
 from dvm_graph.symbolic.builder import Builder
 from dvm_graph.symbolic.dims import add, mul, sub
 from dvm_graph.symbolic.facts import Facts
@@ -22,7 +22,7 @@ _LARGEST_CONSTANT = 1 << 16
 """Larger constants are not searched for a count."""
 
 
-@record
+@dataclass(frozen=True, slots=True)
 class Count:
     """The index `start + step * coordinate[axis]`, for `size` coordinates."""
 

@@ -9,19 +9,19 @@ repeated within one operand (a diagonal) is left to the vendor.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from dvm_graph.decompose.matrix import product_of
 from dvm_graph.decompose.operands import present, shape_of
 from dvm_graph.decompose.registry import Operands, Results, decomposition
 from dvm_graph.ir import Dim, Node, Value
-from dvm_graph.records import record
 from dvm_graph.symbolic.builder import Builder
 from dvm_graph.symbolic.dims import product
 
 _ELLIPSIS = "..."
 
 
-@record
+@dataclass(frozen=True, slots=True)
 class _Term:
     """A tensor whose axes carry labels."""
 

@@ -8,7 +8,7 @@ the sums of A's rows.
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -26,7 +26,6 @@ from dvm_graph.decompose.windows import (
     window_over,
 )
 from dvm_graph.ir import DType, Node, Value
-from dvm_graph.records import record
 from dvm_graph.symbolic.builder import Builder
 
 Array: TypeAlias = NDArray[Any]
@@ -36,7 +35,7 @@ _SHIFT = 128
 """From int8 to uint8."""
 
 
-@record
+@dataclass(frozen=True, slots=True)
 class Weights:
     """A constant B operand: `bytes - zeros`, zeros broadcast along the axes that are summed over."""
 

@@ -6,18 +6,19 @@ them in the end, they are left out as unused.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 from numpy.typing import ArrayLike
 
 from dvm_graph.ir import DType, Value
-from dvm_graph.records import record
 from dvm_graph.symbolic.builder import Builder
 
 _LARGEST = 2.0**90
 """Of what is moderate: an int32 times it is far from the largest float32, and its reciprocal from denormal ones."""
 
 
-@record
+@dataclass(frozen=True, slots=True)
 class Dequantized:
     """`(x - zero) * scale`: scale and zero are numbers, or vectors along an axis of x."""
 
@@ -34,7 +35,7 @@ class Dequantized:
         return self.per_tensor() or self.axis == axis % self.x.rank
 
 
-@record
+@dataclass(frozen=True, slots=True)
 class Scaled:
     """`numbers * factor`: whole numbers, and a moderate float32 constant above 0 that broadcasts against them."""
 

@@ -13,9 +13,9 @@ where it ran; none of it leaves this module, nor do dims that only a body knows.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 from dvm_graph.ir import Dim, DType, Graph, Node, Shape, Value
-from dvm_graph.records import record
 from dvm_graph.symbolic import Facts
 from dvm_graph.symbolic.dims import symbols_of
 
@@ -25,7 +25,7 @@ _MOST_ROUNDS = 8
 Operands = Sequence["Value | None"]
 
 
-@record
+@dataclass(frozen=True, slots=True)
 class BodyResults:
     """What a body gives, and what holds where it has run."""
 
@@ -36,7 +36,7 @@ class BodyResults:
 Deduce = Callable[[Graph, Operands], "BodyResults | None"]
 
 
-@record
+@dataclass(frozen=True, slots=True)
 class ResultType:
     dtype: DType = DType.OPAQUE
     shape: Shape | None = None

@@ -8,6 +8,7 @@ elements are meant.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from fractions import Fraction
 
 from dvm_graph.decompose.arithmetic import along_axis, dim_value, positions, shifted, widened
@@ -15,7 +16,6 @@ from dvm_graph.decompose.operands import elements, normalize_axis, operand, requ
 from dvm_graph.decompose.registry import Operands, Results, decomposition
 from dvm_graph.decompose.windows import channels_first, channels_last
 from dvm_graph.ir import Dim, DType, Node, Value
-from dvm_graph.records import record
 from dvm_graph.symbolic.builder import Builder
 from dvm_graph.symbolic.dims import add, floordiv, mul
 
@@ -30,7 +30,7 @@ _NEAREST: Mapping[str, Callable[[Builder, Value], Value]] = {
 }
 
 
-@record
+@dataclass(frozen=True, slots=True)
 class _Sampling:
     """Where results lie among the elements, and what they are read as there."""
 
@@ -39,7 +39,7 @@ class _Sampling:
     nearest: str
 
 
-@record
+@dataclass(frozen=True, slots=True)
 class _Axis:
     extent: Dim
     size: Dim

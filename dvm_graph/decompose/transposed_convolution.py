@@ -9,6 +9,7 @@ have taps of 0, which cost time and make NaN of what is not finite.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -20,13 +21,12 @@ from dvm_graph.decompose.operands import operand, required, shape_of, text
 from dvm_graph.decompose.registry import Operands, Results, decomposition
 from dvm_graph.decompose.windows import channels_first, channels_last, per_axis
 from dvm_graph.ir import Dim, Node, Value
-from dvm_graph.records import record
 from dvm_graph.symbolic.builder import Builder
 from dvm_graph.symbolic.builder_methods import Window
 from dvm_graph.symbolic.dims import add, ceildiv, mul
 
 
-@record
+@dataclass(frozen=True, slots=True)
 class _Axis:
     """A transposed convolution along one axis."""
 

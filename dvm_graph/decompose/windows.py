@@ -7,16 +7,16 @@ are [batch, depth, height, width, channels], and become such images slice by sli
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from dvm_graph.decompose.operands import integers, shape_of, text
 from dvm_graph.ir import Dim, Node, Value
-from dvm_graph.records import record
 from dvm_graph.symbolic.builder import Builder
 from dvm_graph.symbolic.builder_methods import Window
 from dvm_graph.symbolic.dims import add, ceildiv, floordiv, less_equal, maximum, minimum, mul, sub
 
 
-@record
+@dataclass(frozen=True, slots=True)
 class WindowAxis:
     """How a window moves along one axis of an image."""
 

@@ -22,7 +22,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -51,7 +51,6 @@ from dvm_graph.import_.types import read_type
 from dvm_graph.import_.vendor_library import newest_version
 from dvm_graph.ir import Dim, DType, Graph, ModelMetadata, Node, Value
 from dvm_graph.options import Options
-from dvm_graph.records import record
 from dvm_graph.symbolic import Symbols, parse_dim, unsolved_dims
 
 _REGION_ORDER = {"then_branch": 0, "else_branch": 1}
@@ -112,7 +111,7 @@ def _metadata(model: onnx.ModelProto) -> ModelMetadata:
     )
 
 
-@record(frozen=False)
+@dataclass(slots=True)
 class Scope:
     """ONNX names that are visible in one graph."""
 
@@ -145,7 +144,7 @@ class Scope:
         self.values[name] = value
 
 
-@record
+@dataclass(frozen=True, slots=True)
 class Provenance:
     """What imported nodes inherit: of a model nothing, of a function body its call's identity."""
 

@@ -11,6 +11,7 @@ import operator
 import os
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from graphlib import CycleError, TopologicalSorter
 from os import PathLike
 from pathlib import Path
@@ -32,7 +33,6 @@ from dvm_graph.errors import (
     UnsupportedError,
     checked_path,
 )
-from dvm_graph.records import record
 
 Source: TypeAlias = str | PathLike[str] | bytes | onnx.ModelProto
 
@@ -43,7 +43,7 @@ _NOT_INLINED = (
 )
 
 
-@record
+@dataclass(frozen=True, slots=True)
 class ImportedModel:
     """A parsed model. `initializers` are those of the main graph (which `proto` may lack)."""
 

@@ -16,18 +16,18 @@ and what only the vendor library runs (Upsample, Resize 10, Scan 8, DFT 17, Grid
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from dvm_graph.ir import DType
-from dvm_graph.records import record
 
 Array = np.ndarray[Any, Any]
 _Convert = Callable[[Any, DType], Array]
 
 
-@record
+@dataclass(frozen=True, slots=True)
 class MovedAttribute:
     """An attribute that became the operand at `position`."""
 
@@ -36,7 +36,7 @@ class MovedAttribute:
     convert: _Convert
 
 
-@record
+@dataclass(frozen=True, slots=True)
 class Change:
     """The form of an operator from `since` on; `moved` in order of position."""
 
@@ -45,7 +45,7 @@ class Change:
     renamed: str = ""
 
 
-@record
+@dataclass(frozen=True, slots=True)
 class NewForm:
     """What `normalize` made of a node. A None operand is an omitted one."""
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import functools
 import operator
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import onnx
@@ -18,7 +19,6 @@ from onnx import defs
 from dvm_graph.import_ import vendor_library
 from dvm_graph.import_.tensors import dtype_of, dtype_of_array
 from dvm_graph.ir import DType, Value
-from dvm_graph.records import record
 
 _TENSOR_TYPES = {
     f"tensor({name.lower()})": dtype_of(number)
@@ -27,7 +27,7 @@ _TENSOR_TYPES = {
 _DTYPE_ATTRIBUTES = ("to", "dtype", "output_dtype", "output_datatype")
 
 
-@record
+@dataclass(frozen=True, slots=True)
 class Signature:
     """A schema, read once."""
 

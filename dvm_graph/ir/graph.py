@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
-from dataclasses import field
+from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -25,7 +25,6 @@ import numpy as np
 
 from dvm_graph.errors import CompileError
 from dvm_graph.ir.dtypes import DType
-from dvm_graph.records import record
 
 if TYPE_CHECKING:
     import networkx as nx
@@ -42,7 +41,7 @@ _NO_VERSION = 2**63 - 1
 """Where the file has none."""
 
 
-@record(frozen=False, eq=False)
+@dataclass(slots=True, eq=False)
 class Value:
     """A tensor: graph input, constant, or result of a node."""
 
@@ -85,7 +84,7 @@ class Value:
         return f"%{self.name}:{self.dtype.short}[{dims}]"
 
 
-@record(frozen=False, eq=False)
+@dataclass(slots=True, eq=False)
 class Node:
     """An operator application. `None` among the inputs is an omitted optional operand."""
 
@@ -125,7 +124,7 @@ class Node:
         return f"{self.op}({self.name})"
 
 
-@record
+@dataclass(frozen=True, slots=True)
 class ModelMetadata:
     """What a model's file says about it, as onnxruntime's class of this name gives it."""
 

@@ -22,9 +22,9 @@ says otherwise; compares and tests give bool.
 from __future__ import annotations
 
 import enum
+from dataclasses import dataclass
 
 from dvm_graph.ir.dtypes import DType
-from dvm_graph.records import record
 
 MAX_AXES = 10
 """Of the loops of a kernel: what a grid (kMaxGridRank of vm/program.h) and a tile iterate over. A
@@ -53,7 +53,7 @@ class Result(enum.Enum):
     SUM = "int32 of uint8 and int8, else that of the operands"
 
 
-@record
+@dataclass(frozen=True, slots=True)
 class OperatorInfo:
     name: str
     kind: Kind

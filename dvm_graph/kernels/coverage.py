@@ -17,7 +17,7 @@ import functools
 from collections import ChainMap
 from collections.abc import Iterator, MutableMapping, Sequence
 from contextlib import contextmanager
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from dvm_graph.ir import Dim
@@ -33,7 +33,6 @@ from dvm_graph.kernels.plan import (
     Slot,
 )
 from dvm_graph.kernels.regions import Box, Regions, Step
-from dvm_graph.records import record
 from dvm_graph.symbolic import Facts, add, product
 
 _Written: TypeAlias = MutableMapping[int, list[Box]]
@@ -45,7 +44,7 @@ _MOST_PARTS = 64
 """Of a value, in boxes; one that is joined from more is left to numbers."""
 
 
-@record(frozen=False)
+@dataclass(slots=True)
 class Coverage:
     """What was shown about the accesses of a plan."""
 

@@ -7,6 +7,7 @@ once at load, if its address is that of dense matrices [batch, k, n] under some 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -14,13 +15,12 @@ import numpy as np
 from dvm_graph.cluster.axes import Atom
 from dvm_graph.ir import Dim, DType, Value
 from dvm_graph.kernels.plan import Panels
-from dvm_graph.records import record
 
 _MAX_UNIFORM_CHECK = 4096
 """Elements of a constant that is looked through for being one number repeated."""
 
 
-@record(frozen=False)
+@dataclass(slots=True)
 class Address:
     """Where an operand is read: a value, its buffer, an offset, and a stride for each atom."""
 
@@ -30,14 +30,14 @@ class Address:
     strides: dict[Atom, Dim]
 
 
-@record
+@dataclass(frozen=True, slots=True)
 class Extent:
     """Stands for the extent of an atom."""
 
     atom: Atom
 
 
-@record
+@dataclass(frozen=True, slots=True)
 class Packed:
     panels: Panels
     strides: dict[Atom, Dim]

@@ -9,11 +9,10 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from dvm_graph.ir import DType, Node, Value
-from dvm_graph.records import record
 from dvm_graph.symbolic import DimTable
 
 Slot: TypeAlias = int
@@ -27,7 +26,7 @@ WINDOW_SIZES = (
 """The sizes of a window over channels-last images."""
 
 
-@record
+@dataclass(frozen=True, slots=True)
 class Access:
     """An affine view of a value over the axes of a kernel's domain."""
 
@@ -37,7 +36,7 @@ class Access:
     packed_panels: bool = False
 
 
-@record
+@dataclass(frozen=True, slots=True)
 class PlanNode:
     op: str
     dtype: DType
@@ -67,7 +66,7 @@ class KernelKind(enum.Enum):
     MIX = "mix"
 
 
-@record
+@dataclass(frozen=True, slots=True)
 class KernelPlan:
     """One meta-kernel."""
 
@@ -85,7 +84,7 @@ class KernelPlan:
     """ONNX node names, for profiles and errors."""
 
 
-@record
+@dataclass(frozen=True, slots=True)
 class KernelCall:
     """A kernel to launch, speculated or certain.
 
@@ -99,7 +98,7 @@ class KernelCall:
     fallback: tuple[KernelCall, ...] = ()
 
 
-@record
+@dataclass(frozen=True, slots=True)
 class LaunchStep:
     """One launch: stages one after the other (temporal stacking, a core barrier between), the calls
     of a stage side by side (spatial stacking).
@@ -108,7 +107,7 @@ class LaunchStep:
     stages: tuple[tuple[KernelCall, ...], ...]
 
 
-@record
+@dataclass(frozen=True, slots=True)
 class VendorStep:
     """A maximal run of vendor operators, executed by onnxruntime."""
 
@@ -127,7 +126,7 @@ def describe_nodes(nodes: Sequence[Node]) -> str:
     return ", ".join(f"{node.attrs.get('op', node.op)} ({' '.join(node.origin)})" for node in nodes)
 
 
-@record
+@dataclass(frozen=True, slots=True)
 class DimsStep:
     """The host writes dims into an int64 value (row-major)."""
 
@@ -155,7 +154,7 @@ LEAST_DEPTH = 16
 """Of k for each of them: adding up the lanes takes time, too."""
 
 
-@record
+@dataclass(frozen=True, slots=True)
 class Panels:
     """The constant that a PANELS value packs: B[batch, k, n] seen through strides in elements."""
 
@@ -175,7 +174,7 @@ class Panels:
         return few and not self.bundles
 
 
-@record
+@dataclass(frozen=True, slots=True)
 class PlanValue:
     """A buffer of the model. Contiguous, row-major."""
 
@@ -190,7 +189,7 @@ class PlanValue:
     nothing."""
 
 
-@record
+@dataclass(frozen=True, slots=True)
 class SymbolBinding:
     """Where a symbol gets its value: `symbol * scale + shift` is the extent of an axis of `value`, a
     model input or a result of a vendor operator.
@@ -203,7 +202,7 @@ class SymbolBinding:
     shift: int = 0
 
 
-@record
+@dataclass(frozen=True, slots=True)
 class DimCheck:
     """An assumption of the compiler that each run confirms: `condition` must not be 0."""
 
@@ -211,7 +210,7 @@ class DimCheck:
     message: str
 
 
-@record(frozen=False)
+@dataclass(slots=True)
 class ModelPlan:
     """The whole model. `inputs` and `outputs` index `values`, in the model's order. Every dim of a
     bound value is checked against its slot, so that contradicting inputs are errors.

@@ -11,10 +11,10 @@ holds for all extents that the facts allow; where no proof is found, the answer 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from typing import TypeAlias
 
 from dvm_graph.ir import Dim
-from dvm_graph.records import record
 from dvm_graph.symbolic import Facts, Relation, add, mul, sub
 from dvm_graph.symbolic.dims import equal, operands
 from dvm_graph.symbolic.expressions import BroadcastDim, Equal, Select
@@ -25,7 +25,7 @@ Step: TypeAlias = tuple[Dim, Dim]
 """Extent and stride."""
 
 
-@record(eq=False)
+@dataclass(frozen=True, slots=True, eq=False)
 class Box:
     """Boxes are not compared: different ones may be the same elements (`Regions.same`)."""
 

@@ -12,7 +12,7 @@ which lowering would ask for them, and different ones stay different.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from dvm_graph.cluster import FusedSubgraph
@@ -22,7 +22,6 @@ from dvm_graph.kernels.operands import scalar_of
 from dvm_graph.kernels.plan import Access, KernelPlan, Panels
 from dvm_graph.kernels.registers import is_saturated
 from dvm_graph.kernels.value_table import Place, ValueTable
-from dvm_graph.records import record
 
 
 class Questions:
@@ -65,7 +64,7 @@ class Questions:
         return answer
 
 
-@record
+@dataclass(frozen=True, slots=True)
 class _Lowered:
     subgraph: FusedSubgraph
     plan: KernelPlan

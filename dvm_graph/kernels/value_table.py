@@ -8,6 +8,7 @@ concat; aliases share that of their root.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.lib.stride_tricks import as_strided
@@ -16,11 +17,10 @@ from dvm_graph.cluster import Schedule
 from dvm_graph.errors import CompileError
 from dvm_graph.ir import Dim, DType, Value
 from dvm_graph.kernels.plan import ModelPlan, Panels, PlanValue, Slot, Storage
-from dvm_graph.records import record
 from dvm_graph.symbolic.dims import add, mul
 
 
-@record
+@dataclass(frozen=True, slots=True)
 class Place:
     """A strided part of a buffer."""
 

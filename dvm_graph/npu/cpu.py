@@ -8,16 +8,15 @@ from __future__ import annotations
 import contextlib
 import functools
 import re
+from dataclasses import dataclass
 from pathlib import Path
-
-from dvm_graph.records import record
 
 CPUINFO = Path("/proc/cpuinfo")
 CACHES = Path("/sys/devices/system/cpu/cpu0/cache")
 _KIBIBYTES = re.compile(r"(\d+)K")
 
 
-@record
+@dataclass(frozen=True, slots=True)
 class Cpu:
     """A CPU as the system names it."""
 

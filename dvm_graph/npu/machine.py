@@ -18,7 +18,7 @@ import os
 import sys
 import warnings
 from collections.abc import Mapping
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +26,6 @@ from dvm_graph import _core
 from dvm_graph.errors import InputError
 from dvm_graph.npu import calibration
 from dvm_graph.npu.cpu import Cpu, cache_sizes, this_cpu
-from dvm_graph.records import record
 
 SPECS = Path(__file__).parent / "specs" / "host"
 VARIABLE = "DVM_MACHINE"
@@ -50,7 +49,7 @@ class MachineWarning(UserWarning):
     """A file of measurements is of no use; the numbers of the CPU's family serve."""
 
 
-@record
+@dataclass(frozen=True, slots=True)
 class Field:
     """A number that a machine's table, or a part's spec, may hold."""
 
@@ -90,13 +89,13 @@ def fields() -> Mapping[str, Field]:
     }
 
 
-@record
+@dataclass(frozen=True, slots=True)
 class Number:
     value: float
     source: str
 
 
-@record
+@dataclass(frozen=True, slots=True)
 class Machine:
     """A machine's numbers, by the names of `fields`."""
 

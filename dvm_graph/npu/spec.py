@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Iterator, Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -20,7 +20,6 @@ from typing import Any
 from dvm_graph import _core
 from dvm_graph.errors import InputError
 from dvm_graph.npu.machine import Field, read_toml
-from dvm_graph.records import record
 
 SPECS = Path(__file__).parent / "specs"
 CONFIDENCES = ("high", "medium", "low")
@@ -28,7 +27,7 @@ _TARGET_SECTIONS = {"size": "target", "flag": "target", "cost": "costs"}
 _CYCLES = "cycles"
 
 
-@record
+@dataclass(frozen=True, slots=True)
 class Entry:
     """A number of a spec."""
 
@@ -40,7 +39,7 @@ class Entry:
     note: str = ""
 
 
-@record
+@dataclass(frozen=True, slots=True)
 class Spec:
     """A part, by what was published of it."""
 

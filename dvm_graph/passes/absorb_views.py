@@ -15,16 +15,16 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from dvm_graph.ir import RELAYOUTS, STRIDED, Dim, Graph, Node, Value
-from dvm_graph.records import record
 from dvm_graph.symbolic import Answer, Facts
 from dvm_graph.symbolic.dims import add, equal, mul, product, select
 
 _VIEWS = RELAYOUTS | STRIDED
 
 
-@record
+@dataclass(frozen=True, slots=True)
 class _Strided:
     """A strided view of the contiguous buffer of `base`."""
 

@@ -14,10 +14,11 @@ moderate, so that nothing overflows or vanishes that did not before, but at the 
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 
 from dvm_graph.ir import OPERATORS, RELAYOUTS, DType, Graph, Kind, Node, Value
-from dvm_graph.records import record
 from dvm_graph.symbolic import Facts
 from dvm_graph.symbolic.builder import Builder
 
@@ -25,7 +26,7 @@ _MOST = 2.0**14
 """Factors, and their inverses, up to which moving them is harmless."""
 
 
-@record
+@dataclass(frozen=True, slots=True)
 class _Scaled:
     """An operand that is `views(source * factor)`."""
 

@@ -21,15 +21,16 @@ differ in the last bits. A guarded row is 0 also where a value is not finite, wh
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from dvm_graph.ir import DType, Graph, Node, Value
-from dvm_graph.records import record
 from dvm_graph.symbolic import Answer, Facts
 from dvm_graph.symbolic.builder import Builder
 
 _TYPES = (DType.FLOAT32, DType.FLOAT64)
 
 
-@record
+@dataclass(frozen=True, slots=True)
 class _Softmax:
     """An operand that is `weights / total`."""
 

@@ -15,14 +15,12 @@ What it does not do: measure. `collect` does, and the C++ core underneath.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from os import PathLike
 from typing import Any
 
-from dvm_graph.records import record
 
-
-@record
+@dataclass(frozen=True, slots=True)
 class Instruction:
     """All instructions of one family; `tiles` is the scalar unit moving from tile to tile."""
 
@@ -34,7 +32,7 @@ class Instruction:
     core_seconds: float
 
 
-@record
+@dataclass(frozen=True, slots=True)
 class Kernel:
     """A kernel, over all its launches of one run."""
 
@@ -79,7 +77,7 @@ class Kernel:
         return self.core_seconds / (cores * self.seconds) if self.seconds else 1.0
 
 
-@record
+@dataclass(frozen=True, slots=True)
 class Span:
     """Something that a lane did without a pause."""
 
@@ -96,7 +94,7 @@ class Span:
         return self.start + self.seconds
 
 
-@record
+@dataclass(frozen=True, slots=True)
 class Timeline:
     """One run, lane by lane."""
 
@@ -133,7 +131,7 @@ class Timeline:
         return max(self.seconds - self.working - self.vendor, 0.0)
 
 
-@record
+@dataclass(frozen=True, slots=True)
 class Profile:
     """A model's runs at the shapes of some feeds; `str()` prints the tables of `text`."""
 

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
 from dvm_graph.profile.profile import Kernel, Profile
-from dvm_graph.records import record
 
 _LONGEST = 20
 """Rows of a table that are shown; the rest is summed up in one."""
 
 
-@record
+@dataclass(frozen=True, slots=True)
 class Table:
     title: str
     columns: tuple[str, ...]

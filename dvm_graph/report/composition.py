@@ -9,12 +9,12 @@ Units are points; graphviz's y axis points up.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from html import escape
 from itertools import pairwise
 
 import pygraphviz as pgv
 
-from dvm_graph.records import record
 from dvm_graph.report.columns import (
     EDGE_STYLE,
     GRAPH_STYLE,
@@ -46,7 +46,7 @@ _FRAME_KEYS = (
 )  # fmt: skip
 
 
-@record
+@dataclass(frozen=True, slots=True)
 class _Placed:
     """A column and where its lower left corner goes."""
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 
-from dvm_graph.records import record
 from dvm_graph.report.report import SubgraphKind
 
 FONT = "Helvetica"
@@ -15,7 +15,7 @@ FRAME = "#9aa5b4"
 PANEL = "#ffffff"
 
 
-@record
+@dataclass(frozen=True, slots=True)
 class Colours:
     header: str
     body: str

@@ -22,7 +22,6 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from dvm_graph.errors import InputError
-from dvm_graph.records import record
 from dvm_graph.rules.verdicts import Decision, Verdict
 
 if TYPE_CHECKING:
@@ -41,7 +40,7 @@ class SubgraphKind(enum.Enum):
     """onnxruntime."""
 
 
-@record
+@dataclass(frozen=True, slots=True)
 class Tensor:
     """A value, with its shape as text where it is symbolic; long dims go by a name (`Report.aliases`)."""
 
@@ -54,7 +53,7 @@ class Tensor:
         return f"{self.dtype}[{'?' if self.shape is None else ', '.join(map(str, self.shape))}]"
 
 
-@record
+@dataclass(frozen=True, slots=True)
 class Operator:
     """A basic operator, or an ONNX operator left to the vendor."""
 
@@ -67,7 +66,7 @@ class Operator:
     """Names of the ONNX nodes it came from."""
 
 
-@record
+@dataclass(frozen=True, slots=True)
 class Subgraph:
     """Operators that run as one kernel (or as one vendor partition)."""
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
-from dvm_graph.records import record
 from dvm_graph.report.report import Subgraph
 
 _SCOPES_KEY = "pkg.torch.onnx.name_scopes"
@@ -18,7 +18,7 @@ _LARGEST_SINGLE_COLUMN = 20
 _CHUNK = 14
 
 
-@record
+@dataclass(frozen=True, slots=True)
 class Column:
     """Subgraphs to be drawn below each other."""
 

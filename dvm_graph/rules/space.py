@@ -7,10 +7,10 @@ extents; the table of patterns is the same for both.
 from __future__ import annotations
 
 import enum
+from dataclasses import dataclass
 from typing import Protocol
 
 from dvm_graph.options import FusionLimits
-from dvm_graph.records import record
 
 
 class PartKind(enum.Enum):
@@ -32,7 +32,7 @@ class Merge(enum.Enum):
     UNKNOWN = "unknown"
 
 
-@record
+@dataclass(frozen=True, slots=True)
 class MergeProof:
     merge: Merge
     reason: str = ""

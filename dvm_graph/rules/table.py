@@ -8,13 +8,13 @@ symbolic proofs and concrete extents. Nothing here mutates a graph.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
-from dvm_graph.records import record
 from dvm_graph.rules.space import Meeting, Merge, PartKind
 from dvm_graph.rules.verdicts import Verdict
 
 
-@record
+@dataclass(frozen=True, slots=True)
 class Ruling:
     """The answer of a rule, without its subject."""
 
@@ -23,14 +23,14 @@ class Ruling:
     symbols: tuple[str, ...] = ()
 
 
-@record
+@dataclass(frozen=True, slots=True)
 class Predicate:
     name: str
     holds: Callable[[Meeting], bool]
     refusal: Callable[[Meeting], str]
 
 
-@record
+@dataclass(frozen=True, slots=True)
 class Pattern:
     """One row of the table."""
 

@@ -7,8 +7,7 @@ answer would have been another.
 from __future__ import annotations
 
 import enum
-
-from dvm_graph.records import record
+from dataclasses import dataclass
 
 
 class Verdict(enum.Enum):
@@ -26,7 +25,7 @@ class Verdict(enum.Enum):
     """Launches of their own: a vendor operator or a limit stands between."""
 
 
-@record
+@dataclass(frozen=True, slots=True)
 class Decision:
     """One verdict, as reports show it."""
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import ctypes
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import ml_dtypes
@@ -17,13 +18,12 @@ import numpy as np
 import onnxruntime
 
 from dvm_graph.errors import InputError
-from dvm_graph.records import record
 from dvm_graph.runtime.arrays import as_array
 
 Array = np.ndarray[Any, Any]
 
 
-@record
+@dataclass(frozen=True, slots=True)
 class ElementType:
     """An ONNX element type that numpy lacks."""
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import atexit
 import functools
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NoReturn, cast
 
 import numpy as np
@@ -20,7 +20,6 @@ from dvm_graph import _core
 from dvm_graph.errors import InputError, OutOfMemoryError
 from dvm_graph.ir import DType
 from dvm_graph.process import MappedFile
-from dvm_graph.records import record
 from dvm_graph.runtime.arrays import as_array
 from dvm_graph.runtime.run_options import RunOptions
 
@@ -32,7 +31,7 @@ SECONDS_AT_EXIT = 5.0
 atexit.register(_core.end_calls, SECONDS_AT_EXIT)
 
 
-@record
+@dataclass(frozen=True, slots=True)
 class Port:
     """An input or output of a model."""
 
@@ -47,7 +46,7 @@ class Port:
         object.__setattr__(self, "numpy", self.dtype.numpy)
 
 
-@record
+@dataclass(frozen=True, slots=True)
 class Ceilings:
     """What the device's cores cannot exceed together, per second."""
 
@@ -58,7 +57,7 @@ class Ceilings:
     read_bytes: float
 
 
-@record
+@dataclass(frozen=True, slots=True)
 class RunStatistics:
     """What one run cost."""
 
@@ -85,7 +84,7 @@ class RunStatistics:
         return self.compile_ns / self.kernels_compiled if self.kernels_compiled else 0.0
 
 
-@record
+@dataclass(frozen=True, slots=True)
 class KernelListing:
     """A kernel and the text of its programs, one per stage and part."""
 
@@ -101,7 +100,7 @@ class KernelListing:
         return f"; {self.name}{f' ({self.why})' if self.why else ''}\n{self.steps}{self.text}"
 
 
-@record
+@dataclass(frozen=True, slots=True)
 class CompileTime:
     """What compiling a kernel costs in nanoseconds, the check of its programs included."""
 

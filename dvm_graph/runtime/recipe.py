@@ -10,6 +10,7 @@ the device, nor on the options but for those that the plan was made with.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from dvm_graph import _core
@@ -17,7 +18,6 @@ from dvm_graph.errors import CompileError, InputError, OutOfMemoryError
 from dvm_graph.npu.machine import this_machine
 from dvm_graph.options import Options
 from dvm_graph.process import MappedFile, load_onnxruntime
-from dvm_graph.records import record
 from dvm_graph.runtime.program import Port, Program
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ METHODS = frozenset(
 """Those that a recipe may call."""
 
 
-@record
+@dataclass(frozen=True, slots=True)
 class Recipe:
     calls: Sequence[Call]
     inputs: tuple[Port, ...]

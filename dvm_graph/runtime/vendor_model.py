@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 
 from dvm_graph.ir import DType
-from dvm_graph.records import record
 
 
-@record
+@dataclass(frozen=True, slots=True)
 class VendorResult:
     """A result of a partition, as the program that runs it sees it."""
 
@@ -19,7 +18,7 @@ class VendorResult:
     """Kernels may read it (`Value.computable`)."""
 
 
-@record
+@dataclass(frozen=True, slots=True)
 class VendorModel:
     """A partition as onnxruntime takes it."""
 

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 from dvm_graph.description import Description
 from dvm_graph.ir import DType
 from dvm_graph.options import Options
-from dvm_graph.records import record
 from dvm_graph.runtime.program import Port
 from dvm_graph.runtime.vendor_model import VendorResult
 
 
-@record
+@dataclass(frozen=True, slots=True)
 class Place:
     """Where something lies among the contents of the file."""
 
@@ -20,7 +20,7 @@ class Place:
     size: int
 
 
-@record
+@dataclass(frozen=True, slots=True)
 class Array:
     """A constant that is read as it lies."""
 
@@ -30,7 +30,7 @@ class Array:
     place: Place
 
 
-@record
+@dataclass(frozen=True, slots=True)
 class PackedPanels:
     """A constant B operand, packed for a device whose panels have so many columns (vm/panels.h)."""
 
@@ -44,7 +44,7 @@ class PackedPanels:
     place: Place
 
 
-@record
+@dataclass(frozen=True, slots=True)
 class Partition:
     """A vendor partition; its ONNX model is among the contents."""
 
@@ -59,7 +59,7 @@ class Partition:
     model: Place
 
 
-@record
+@dataclass(frozen=True, slots=True)
 class Head:
     name: str
     """Of the model's file, for titles of pictures."""

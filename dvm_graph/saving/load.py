@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import fields
+from dataclasses import dataclass
 from os import PathLike
 from typing import TYPE_CHECKING, Any
 
@@ -22,13 +22,12 @@ from dvm_graph.errors import CompileError, DvmError, InputError
 from dvm_graph.ir import DType
 from dvm_graph.options import Options
 from dvm_graph.process import MappedFile
-from dvm_graph.records import record
 from dvm_graph.runtime.program import Program
 from dvm_graph.runtime.recipe import METHODS, Recipe, make_program
 from dvm_graph.runtime.vendor_model import VendorModel
 from dvm_graph.saving.head import Head, PackedPanels, Partition, Place
 from dvm_graph.saving.objects import object_from_plain
-from dvm_graph.saving.plain import field_kinds, from_plain
+from dvm_graph.saving.plain import from_plain
 from dvm_graph.saving.saved_file import SavedFile
 
 if TYPE_CHECKING:
@@ -44,7 +43,7 @@ _MALFORMED = (
 """What a header that is not as `save_model` writes it makes of the code that reads it."""
 
 
-@record
+@dataclass(frozen=True, slots=True)
 class SavedModel:
     """A model from a file, ready to run."""
 
@@ -66,9 +65,8 @@ def load_model(path: str | PathLike[str], overrides: Mapping[str, Any]) -> Saved
         InputError: an option that there is not, or that was settled when the model was compiled.
         What `make_program` raises.
     """
-    settled = {field.name for field in fields(Options)}.difference(RUN_OPTIONS)
     for name in overrides:
-        if name in settled:
+        if name in Options.__slots__ and name not in RUN_OPTIONS:
             raise InputError(
                 f"option {name} was settled when the model was compiled; a saved model is loaded with "
                 f"{', '.join(RUN_OPTIONS)} alone"
@@ -76,7 +74,7 @@ def load_model(path: str | PathLike[str], overrides: Mapping[str, Any]) -> Saved
     given = Options().changed(overrides)  # before anything is read
     file = SavedFile(path, private=given.private_weights)
     try:
-        head = from_plain(Head, {name: file.header[name] for name in field_kinds(Head)})
+        head = from_plain(Head, {name: file.header[name] for name in Head.__slots__})
         options = head.options.changed({name: getattr(given, name) for name in overrides})
         loader = _Loader(file, head)
         program = make_program(loader.recipe(), options, loader.partitions, loader.fill)

@@ -59,13 +59,13 @@ def _read(kind: Any, data: Any) -> Any:
 
 
 def _read_dataclass(kind: Any, data: Any) -> Any:
-    kinds = field_kinds(kind)
+    kinds = _field_kinds(kind)
     _require(isinstance(data, dict) and data.keys() == kinds.keys(), data)
     return kind(**{name: _read(inner, data[name]) for name, inner in kinds.items()})
 
 
 @functools.cache
-def field_kinds(kind: Any) -> dict[str, Any]:
+def _field_kinds(kind: Any) -> dict[str, Any]:
     """The fields of a dataclass and their types, which Python evaluates from text."""
     hints = typing.get_type_hints(kind)
     return {field.name: hints[field.name] for field in fields(kind) if field.init}

@@ -22,6 +22,7 @@ import os
 import struct
 import threading
 from collections.abc import Iterator
+from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
 from typing import Any, BinaryIO, TypeAlias
@@ -39,7 +40,6 @@ from dvm_graph.errors import (
     writing,
 )
 from dvm_graph.process import MappedFile
-from dvm_graph.records import record
 from dvm_graph.version import __version__
 
 Bytes: TypeAlias = NDArray[np.uint8]
@@ -116,7 +116,7 @@ class SavedWriter:
             file.write(digested + _digest(digested, text))
 
 
-@record
+@dataclass(frozen=True, slots=True)
 class _Checksums:
     """Of the blocks of a file's contents."""
 

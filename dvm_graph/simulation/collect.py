@@ -9,17 +9,17 @@ with the next, while the device works at it: the paper's pipelining.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import groupby
 
 from dvm_graph import _core
 from dvm_graph.errors import InputError
 from dvm_graph.npu.spec import Spec
-from dvm_graph.records import record
 from dvm_graph.runtime import Program
 from dvm_graph.simulation.record import Flag, Host, Launch, Simulation, Span, Stage, Unit
 
 
-@record
+@dataclass(frozen=True, slots=True)
 class Plan:
     """How a model is run and looked at; the defaults are how the paper does it."""
 

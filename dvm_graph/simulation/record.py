@@ -11,15 +11,14 @@ Invariants: launches do not overlap on the device; a launch does not start befor
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from os import PathLike
 from typing import Any
 
 from dvm_graph.npu.spec import Spec
-from dvm_graph.records import record
 
 
-@record
+@dataclass(frozen=True, slots=True)
 class Unit:
     """A queue's unit, over the cores of a stage: parts of the time of these cores."""
 
@@ -33,7 +32,7 @@ class Unit:
     instructions: int
 
 
-@record
+@dataclass(frozen=True, slots=True)
 class Span:
     """What a queue of a core did."""
 
@@ -46,7 +45,7 @@ class Span:
     tile: int
 
 
-@record
+@dataclass(frozen=True, slots=True)
 class Flag:
     """From when one unit set a flag to when another one went on."""
 
@@ -57,7 +56,7 @@ class Flag:
     taken: float
 
 
-@record
+@dataclass(frozen=True, slots=True)
 class Stage:
     kernels: tuple[str, ...]
     kind: str
@@ -113,7 +112,7 @@ class Stage:
         return max(self.units, key=lambda name: self.units[name].busy, default="")
 
 
-@record
+@dataclass(frozen=True, slots=True)
 class Host:
     """What the host did for a launch."""
 
@@ -127,7 +126,7 @@ class Host:
         return self.start + self.compile_seconds + self.launch_seconds
 
 
-@record
+@dataclass(frozen=True, slots=True)
 class Launch:
     host: Host
     start: float
@@ -141,7 +140,7 @@ class Launch:
         return self.stages[-1].start + self.stages[-1].seconds
 
 
-@record
+@dataclass(frozen=True, slots=True)
 class Simulation:
     """A model on a part; `str()` prints its tables."""
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from dvm_graph.profile import Table, print_table
-from dvm_graph.records import record
 from dvm_graph.simulation.record import Simulation, Stage
 
 _LONGEST = 20
@@ -43,7 +44,7 @@ def print_simulation(simulation: Simulation) -> str:
     return "\n\n".join([summary(simulation), *map(print_table, tables(simulation))])
 
 
-@record
+@dataclass(frozen=True, slots=True)
 class _Alike:
     """Stages that do the same: layers of a model."""
 

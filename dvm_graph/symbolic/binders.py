@@ -11,16 +11,16 @@ Only computable values bind symbols: of others the executor does not see the sha
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import sympy
 
 from dvm_graph.ir import Dim, Graph, Node
-from dvm_graph.records import record
 from dvm_graph.symbolic.dims import substitute, symbols_of
 
 
-@record
+@dataclass(frozen=True, slots=True)
 class Solution:
     """A dim that is `scale * symbol + shift`."""
 

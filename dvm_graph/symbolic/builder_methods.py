@@ -7,15 +7,14 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from dataclasses import fields
+from dataclasses import dataclass, fields
 from typing import Any, TypeAlias
 
 from dvm_graph.ir import DType, Value
-from dvm_graph.records import record
 from dvm_graph.symbolic.polynomial import Dim
 
 
-@record
+@dataclass(frozen=True, slots=True)
 class Window:
     """A window over the rows and columns of channels-last images, and the size of the result."""
 

@@ -19,11 +19,11 @@ from __future__ import annotations
 import enum
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
 from dvm_graph.errors import ShapeError
-from dvm_graph.records import record
 from dvm_graph.symbolic import expressions as forms
 from dvm_graph.symbolic.dims import Symbols, operands, rebuild, symbols_of
 from dvm_graph.symbolic.intervals import NONNEGATIVE, Interval, bounds, nonnegative
@@ -54,7 +54,7 @@ class Relation(enum.Enum):
     """Equal, or the left is 1."""
 
 
-@record
+@dataclass(frozen=True, slots=True)
 class Check:
     """An assumption: `left relation right`, which a run has to confirm."""
 

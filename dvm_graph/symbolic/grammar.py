@@ -20,10 +20,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from fractions import Fraction
 
 from dvm_graph.errors import ShapeError
-from dvm_graph.records import record
 from dvm_graph.symbolic import dims
 from dvm_graph.symbolic.dims import Symbols
 from dvm_graph.symbolic.polynomial import Dim, exact_quotient, polynomial, to_dim
@@ -43,7 +43,7 @@ class _MalformedError(Exception):
     """The text is no expression of the grammar; never leaves this module."""
 
 
-@record
+@dataclass(frozen=True, slots=True)
 class _Ratio:
     """top / bottom, before a rounding function makes it an integer."""
 
