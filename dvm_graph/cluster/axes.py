@@ -113,10 +113,21 @@ class AxisSpace:
     def mark(self) -> int:
         return len(self._trail)
 
-    def rollback(self, mark: int) -> None:
+    def rollback(self, mark: int) -> list[tuple[Atom, Atoms]]:
+        """Takes back all bindings since a mark, and gives them to who may want to `redo` them."""
+        taken: list[tuple[Atom, Atoms]] = []
         while len(self._trail) > mark:
             atom, before = self._trail.pop()
+            binding = self._bindings[atom]
+            assert binding is not None, atom
+            taken.append((atom, binding))
             self._bindings[atom] = before
+        return taken
+
+    def redo(self, taken: list[tuple[Atom, Atoms]]) -> None:
+        """Binds again what `rollback` took back last."""
+        for atom, binding in reversed(taken):
+            self._bind(atom, binding)
 
     def unify(self, left: Iterable[Atom], right: Iterable[Atom]) -> tuple[Dim, Dim] | None:
         """Makes two sequences of atoms one, given that the products of their extents are equal.

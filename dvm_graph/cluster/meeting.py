@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Set
+from collections.abc import Iterator, Set
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from dvm_graph.cluster.axes import Atom, Atoms, AxisSpace, Layout
@@ -33,10 +34,11 @@ class GroupMeeting:
     """What others than the operators of the cluster use, results of the model among them."""
     speculate: bool = True
     spaces: dict[Atoms, None] = field(default_factory=dict)
-    """Iteration spaces after `merge_spaces`."""
+    """Iteration spaces of both, merged."""
     guards: list[tuple[Dim, Dim]] = field(default_factory=list)
     _detour: str | None = None
     _edges: list[tuple[Value, Node, int]] | None = None
+    _merges: list[tuple[Atom, Atoms]] = field(default_factory=list)
 
     def edges(self) -> list[tuple[Value, Node, int]]:
         """Values of the producer and where the consumer uses them: neither changes while they meet."""
@@ -113,7 +115,20 @@ class GroupMeeting:
         widths = self._extent(inner[-1]), self._extent(outer[-1])
         return sum(width for width in widths if isinstance(width, int))
 
-    def merge_spaces(self) -> MergeProof:
+    @contextmanager
+    def merged(self) -> Iterator[MergeProof]:
+        mark = self.space.mark()
+        proof = self._merge_spaces()
+        try:
+            yield proof
+        finally:
+            self._merges = self.space.rollback(mark)
+
+    def commit(self) -> None:
+        """Makes the iteration spaces one for good."""
+        self.space.redo(self._merges)
+
+    def _merge_spaces(self) -> MergeProof:
         mark = self.space.mark()
         guards: list[tuple[Dim, Dim]] = []
         feeds = self.feeds_matrix()
@@ -370,7 +385,7 @@ class GroupMeeting:
 class SiblingMeeting(GroupMeeting):
     """Two groups with nothing between them but tensors that both read."""
 
-    def merge_spaces(self) -> MergeProof:
+    def _merge_spaces(self) -> MergeProof:
         """Makes the points at which both read the same tensor one."""
         mark = self.space.mark()
         for value in self.consumer.inputs:

@@ -268,16 +268,15 @@ class _Splitter:
         self, producer: Group, consumer: Group, pattern: Pattern | None = None
     ) -> Group | None:
         meeting = self._meeting(producer, consumer, pattern)
-        mark = self._space.mark()
         ruling = judge(meeting, pattern)
         subject = f"{producer.name} -> {consumer.name}"
         decision = Decision(subject, ruling.verdict, ruling.reason, ruling.symbols)
         if ruling.verdict not in (Verdict.PATTERN, Verdict.SPECULATE):
-            self._space.rollback(mark)
             if pattern is None:
                 self._refused[producer, consumer] = _Refusal(decision, _sizes(producer, consumer))
             return None
         self._decisions.append(decision)
+        meeting.commit()
         if producer.kind is PartKind.VIEW and meeting.needs_memory():
             for node in producer.nodes:
                 self._axes[node].memory = (True,)

@@ -7,6 +7,7 @@ extents; the table of patterns is the same for both.
 from __future__ import annotations
 
 import enum
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -114,8 +115,8 @@ class Meeting(Protocol):
         """
         ...
 
-    def merge_spaces(self) -> MergeProof:
-        """Tries to make the iteration spaces one."""
+    def merged(self) -> AbstractContextManager[MergeProof]:
+        """Whether the iteration spaces can be one; while it is entered they are. Behind it all is as before."""
         ...
 
     def one_domain(self) -> bool:

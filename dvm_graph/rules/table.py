@@ -252,7 +252,7 @@ SIBLINGS = Pattern(
     (LOW_RANK, SAME_DOMAIN),
 )
 """Two groups that read a tensor at the same points, and do not depend on each other: no path leads from
-one to the other, edges included. `merge_spaces` of siblings looks at no edges, so none may be there."""
+one to the other, edges included. `merged` of siblings looks at no edges, so none may be there."""
 
 
 _BY_KINDS = {
@@ -273,7 +273,7 @@ def pattern_of(meeting: Meeting) -> Pattern | None:
 
 def judge(meeting: Meeting, pattern: Pattern | None = None) -> Ruling:
     """PATTERN, SPECULATE, or SEQUENCE with the reason why not; by the pattern of the kinds unless one
-    is given.
+    is given. Nothing that the meeting knows is another afterwards.
     """
     pattern = pattern or pattern_of(meeting)
     if pattern is None:
@@ -282,12 +282,12 @@ def judge(meeting: Meeting, pattern: Pattern | None = None) -> Ruling:
     for predicate in pattern.before:
         if not predicate.holds(meeting):
             return Ruling(Verdict.SEQUENCE, predicate.refusal(meeting))
-    proof = meeting.merge_spaces()
-    if proof.merge is Merge.NO:
-        return Ruling(Verdict.SEQUENCE, proof.reason, proof.symbols)
-    for predicate in pattern.after:
-        if not predicate.holds(meeting):
-            return Ruling(Verdict.SEQUENCE, predicate.refusal(meeting), proof.symbols)
+    with meeting.merged() as proof:
+        if proof.merge is Merge.NO:
+            return Ruling(Verdict.SEQUENCE, proof.reason, proof.symbols)
+        for predicate in pattern.after:
+            if not predicate.holds(meeting):
+                return Ruling(Verdict.SEQUENCE, predicate.refusal(meeting), proof.symbols)
     if proof.merge is Merge.UNKNOWN:
         return Ruling(Verdict.SPECULATE, f"{pattern.name}; {proof.reason}", proof.symbols)
     return Ruling(Verdict.PATTERN, pattern.name, proof.symbols)

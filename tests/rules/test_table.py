@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 import pytest
@@ -62,8 +64,9 @@ class FakeMeeting:
     def sole_consumer(self) -> bool:
         return bool(self.answers.get("sole_consumer", True))
 
-    def merge_spaces(self) -> MergeProof:
-        return self.proof
+    @contextmanager
+    def merged(self) -> Iterator[MergeProof]:
+        yield self.proof
 
     def one_domain(self) -> bool:
         return bool(self.answers.get("one_domain", True))
