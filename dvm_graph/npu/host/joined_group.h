@@ -50,6 +50,13 @@ namespace {
 // Functions that take a strip as a whole.
 #define DVM_STRIP_STEPS(STEP) STEP(exp) STEP(erf) STEP(tanh) STEP(sigmoid)
 
+// Runs of steps between which nothing is kept: what quantises whole numbers ends and begins with.
+// They are looked up as one, which takes as long as what a step does.
+#define DVM_RUNS(RUN)                                                      \
+  RUN(saturate, round, add_value, least_value, to_i32, greatest_i32_value) \
+  RUN(saturate_around_0, round, least_value, to_i32, greatest_i32_value)   \
+  RUN(dequantize, from_i32, subtract_value, multiply_value)
+
 enum class Do : uint8_t {
 #define DVM_STEP(name, expression) name##_row, name##_value, name##_self, name##_f16, name##_bf16,
   DVM_BINARY_STEPS(DVM_STEP)
@@ -63,7 +70,11 @@ enum class Do : uint8_t {
 #define DVM_STEP(name) name,
               DVM_STRIP_STEPS(DVM_STEP)
 #undef DVM_STEP
+#define DVM_RUN(name, ...) name,
+                  DVM_RUNS(DVM_RUN)
+#undef DVM_RUN
 };
+static_assert(static_cast<int>(Do::dequantize) < 0x80);  // room for a mark, see joined_rows.h
 
 // Of the i32 whose bits strips hold; sums wrap.
 template <class Body>
@@ -205,6 +216,7 @@ class Decoder {
       words += (words[0] >> 16) & 0xff;
     } while (joined && group_.count + 2 <= 2 * kMostJoined);
     group_.end = words;
+    for (int s = 0; s < group_.count; s++) find_run(s);
   }
 
  private:
@@ -240,6 +252,28 @@ class Decoder {
     keep(words, form == Form::store ? dtype_of(words) : DType::f32);
     // A store leaves in the strip what it has read, not what was rounded.
     left_ = static_cast<uint32_t>(words[form == Form::store ? 3 : 1]);
+  }
+
+  // Marks the step that begins a run as that. The others stay as they are, with what they read: one
+  // value for all rows.
+  void find_run(int s) {
+    using enum Do;
+#define DVM_RUN(name, ...) \
+  if (begins_run(s, {__VA_ARGS__})) group_.steps[s].what = name;
+    DVM_RUNS(DVM_RUN)
+#undef DVM_RUN
+  }
+
+  bool begins_run(int s, std::initializer_list<Do> run) const {
+    const int end = s + static_cast<int>(run.size());
+    if (end > group_.count) return false;
+    for (const Do what : run) {
+      const Step& step = group_.steps[s];
+      const bool value = source_of(what) == From::value;
+      if (step.what != what || (value && group_.places[s].in.middle != 0)) return false;
+      if (++s < end && step.keep != Keep::nothing) return false;
+    }
+    return true;
   }
 
   void decode_load(const uint64_t* words) {

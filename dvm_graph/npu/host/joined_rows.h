@@ -91,9 +91,19 @@ DVM_INLINE void apply(const Step& step, int64_t i, int64_t lanes, F (&strip)[K])
 #undef DVM_STEP
 }
 
-// A step that is looked up.
+// The steps of a run, `at` the first one; leaves it at the last one.
+template <Do... what, int K>
+DVM_INLINE void apply_run(const Step*& at, int64_t i, int64_t lanes, F (&strip)[K]) {
+  const Step* step = at;
+  (apply<what, K, K == 1>(*step++, i, lanes, strip), ...);
+  at = step - 1;
+}
+
+// A step that is looked up, or a run of them: then `at` is left at the last one.
 template <int K, bool Partial>
-DVM_INLINE void look_up(const Step& step, int64_t i, int64_t lanes, F (&strip)[K]) {
+DVM_INLINE void look_up(const Step*& at, int64_t i, int64_t lanes, F (&strip)[K]) {
+  using enum Do;
+  const Step& step = *at;
   switch (step.what) {
 #define DVM_CASE(name) \
   case Do::name: return apply<Do::name, K, Partial>(step, i, lanes, strip);
@@ -113,6 +123,10 @@ DVM_INLINE void look_up(const Step& step, int64_t i, int64_t lanes, F (&strip)[K
   case Do::name: return run_aside(strip, [](auto& x) DVM_LAMBDA_INLINE { name##_strip(x); });
     DVM_STRIP_STEPS(DVM_STEP)
 #undef DVM_STEP
+#define DVM_RUN(name, ...) \
+  case Do::name: return apply_run<__VA_ARGS__>(at, i, lanes, strip);
+    DVM_RUNS(DVM_RUN)
+#undef DVM_RUN
   }
 }
 
@@ -200,7 +214,7 @@ struct AnySteps {
     constexpr bool kPartial = K == 1;
     F strip[K] = {};
     for (const Step* step = steps; step != steps + count; step++) {
-      look_up<K, kPartial>(*step, i, lanes, strip);
+      look_up<K, kPartial>(step, i, lanes, strip);
       keep<K, kPartial>(*step, i, lanes, strip);
     }
     each<K>([&](auto index) DVM_LAMBDA_INLINE { result[index.k] = strip[index.k]; });
