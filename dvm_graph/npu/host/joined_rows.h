@@ -384,6 +384,15 @@ DVM_INLINE void run_row(const Step* steps, int count, int64_t n, int64_t before,
     Steps::template run<kStrip, false>(steps, count, i, L, strip);
     fold.add(strip);
   }
+  // A fold adds what is left vector by vector, in this order; looking up takes less for several.
+  constexpr int kHalf = kStrip / 2;
+  if constexpr (std::is_same_v<Fold, NoFold> && Steps::kCount == 0) {
+    if (i + kHalf * L <= n) {
+      F half[kHalf] = {};
+      Steps::template run<kHalf, false>(steps, count, i, L, half);
+      i += kHalf * L;
+    }
+  }
   for (; i + L <= n; i += L) {
     F one[1] = {};
     Steps::template run<1, false>(steps, count, i, L, one);
