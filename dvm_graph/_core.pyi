@@ -1,7 +1,7 @@
 """The C++ core. `runtime/` wraps all of it; nothing else imports it."""
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, overload
 
 from numpy.typing import NDArray
 
@@ -174,9 +174,12 @@ def choose_block(target: Target, problem: Mapping[str, float]) -> dict[str, floa
 def choose_tile(target: Target, extents: Sequence[int], reduced: int) -> list[int]: ...
 
 class ModelBuilder:
+    @overload
     def __init__(
         self, cores: int, simd: str, local_bytes: int, machine: Machine, spins: bool
     ) -> None: ...
+    @overload
+    def __init__(self, part: Target, adversarial: bool, simd: str, machine: Machine) -> None: ...
     @property
     def cores(self) -> int: ...
     def panel_columns(self, dtype: str) -> int: ...

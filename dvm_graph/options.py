@@ -17,6 +17,8 @@ from dvm_graph.errors import InputError
 
 PRECISIONS = ("f32", "bf16")
 """Of the operands of matrix products."""
+QUEUES = ("in_order", "adversarial")
+"""How the queues of a simulated part run."""
 FALLBACKS = ("if_needed", "always", "operators")
 """When kernels give way to what runs where they cannot."""
 
@@ -75,6 +77,12 @@ class Options:
     """Instruction-set level of the host device; None: the best the CPU has."""
     local_bytes: int | None = None
     """Local memory of a core in bytes, 4 KiB to 1 GiB; None: from the device."""
+    device: str = ""
+    """A simulated part that computes the values instead of the host, by the name of its spec or a file; "": the host.
+    Slow: for what a part makes of numbers and of schedules. Such a model cannot be saved."""
+    queues: str = "in_order"
+    """Of a simulated part: "in_order" runs one instruction after the other, "adversarial" each of a core's queues as early
+    or as late as flags permit, so that one that is missing gives wrong numbers."""
     check: bool = False
     """Hold every pass and every fused kernel to what its operators mean in float64, at small extents,
     and raise a `MiscompileError` that names the pass, or the kernel and its rules, where they differ."""
@@ -114,6 +122,8 @@ class Options:
             raise InputError(
                 f"precision is {self.precision!r}, but has to be one of {', '.join(PRECISIONS)}"
             )
+        if self.queues not in QUEUES:
+            raise InputError(f"queues is {self.queues!r}, but has to be one of {', '.join(QUEUES)}")
         if self.fallbacks not in FALLBACKS:
             raise InputError(
                 f"fallbacks is {self.fallbacks!r}, but has to be one of {', '.join(FALLBACKS)}"

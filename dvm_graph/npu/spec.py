@@ -203,10 +203,12 @@ def _check_whole(label: str, numbers: Mapping[str, Entry]) -> None:
         raise InputError(
             f"{label}: cores.vector is {vector:g}, which is no multiple of cores.cube, {cube:g}"
         )
-    if numbers["target.cores"].value != vector:
-        raise InputError(
-            f"{label}: target.cores is {numbers['target.cores'].value:g}, but cores.vector is {vector:g}"
-        )
+    for known, cores in (("cores", "vector"), ("cube_cores", "cube")):
+        compiled, part = numbers[f"target.{known}"].value, numbers[f"cores.{cores}"].value
+        if compiled != part:
+            raise InputError(
+                f"{label}: target.{known} is {compiled:g}, but cores.{cores} is {part:g}"
+            )
 
 
 def _by_section(numbers: Mapping[str, Entry]) -> dict[str, dict[str, float]]:

@@ -236,7 +236,12 @@ class PyProgram {
 class ModelBuilder {
  public:
   ModelBuilder(int cores, nb::handle simd, int64_t local_bytes, const Machine& machine, bool spins)
-      : device_(shared_device({cores, take<std::string>(simd), local_bytes, machine, spins})),
+      : device_(shared_device({cores, take<std::string>(simd), local_bytes, machine, spins, {}})),
+        vendor_(std::make_unique<PythonVendor>()) {}
+
+  ModelBuilder(const Target& part, bool adversarial, nb::handle simd, const Machine& machine)
+      : device_(shared_device({0, take<std::string>(simd), 0, machine, true,
+                               std::make_shared<const SimulatedPart>(part, adversarial)})),
         vendor_(std::make_unique<PythonVendor>()) {}
 
   void set_dims(nb::handle symbols, nb::handle instructions) {
@@ -514,6 +519,8 @@ void bind_runtime(nb::module_& module) {
   nb::class_<ModelBuilder>(module, "ModelBuilder")
       .def(nb::init<int, nb::handle, int64_t, const Machine&, bool>(), nb::arg("cores"),
            nb::arg("simd"), nb::arg("local_bytes"), nb::arg("machine"), nb::arg("spins"))
+      .def(nb::init<const Target&, bool, nb::handle, const Machine&>(), nb::arg("part"),
+           nb::arg("adversarial"), nb::arg("simd"), nb::arg("machine"))
       .def_prop_ro("cores", &ModelBuilder::cores)
       .def("panel_columns", &ModelBuilder::panel_columns, nb::arg("dtype"))
       .def("set_dims", &ModelBuilder::set_dims, nb::arg("symbols"), nb::arg("instructions"))

@@ -9,9 +9,25 @@
 #include "npu/host/device.h"
 #include "npu/host/levels.h"
 #include "npu/host/process.h"
+#include "npu/simulator/value_device.h"
 #include "runtime/errors.h"
 
 namespace dvm {
+
+namespace {
+
+// A model's own: it has no threads to share.
+std::shared_ptr<SharedDevice> part_device(const DeviceRequest& request,
+                                          const InstructionTable& table) {
+  Target target = request.part->target;
+  // What the cube unit of the part does not do is left to instructions as this table has them.
+  target.matmul_nr = table.matmul_nr;
+  const QueueRun queues = request.part->adversarial ? QueueRun::adversarial : QueueRun::in_order;
+  return std::make_shared<SharedDevice>(request,
+                                        std::make_unique<ValueDevice>(target, table, queues));
+}
+
+}  // namespace
 
 std::shared_ptr<SharedDevice> shared_device(DeviceRequest request) {
   if (request.cores <= 0) request.cores = available_cores();
@@ -20,6 +36,7 @@ std::shared_ptr<SharedDevice> shared_device(DeviceRequest request) {
   if (table == nullptr) {
     throw std::invalid_argument("no instruction-set level '" + request.simd + "' on this machine");
   }
+  if (request.part != nullptr) return part_device(request, *table);
   static std::map<std::pair<uint32_t, DeviceRequest>, std::weak_ptr<SharedDevice>> devices;
   const std::lock_guard lock(whole_at_fork());
   std::weak_ptr<SharedDevice>& known = devices[{process_generation(), request}];

@@ -11,8 +11,14 @@
 
 #include "npu/device.h"
 #include "npu/host/machine.h"
+#include "vm/target.h"
 
 namespace dvm {
+
+struct SimulatedPart {
+  Target target;
+  bool adversarial = false;  // its queues run as early or as late as flags permit
+};
 
 struct DeviceRequest {
   int cores = 0;            // 0: as many as this process may use
@@ -20,6 +26,8 @@ struct DeviceRequest {
   int64_t local_bytes = 0;  // 0: the device's own choice
   Machine machine;          // what the cores are like
   bool spins = true;        // idle cores spin for a while before they park
+  // Not null: instead of the host, a part that is computed for its values (npu/simulator).
+  std::shared_ptr<const SimulatedPart> part;
 
   auto operator<=>(const DeviceRequest&) const = default;
 };

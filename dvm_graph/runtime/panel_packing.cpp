@@ -52,7 +52,10 @@ void advise(const PanelSource& source, int advice) {
   if (first < end) madvise(reinterpret_cast<void*>(first), end - first, advice);
 }
 
-Family packing(const PanelSource& source) {
+Family packing(const PanelSource& source, const Target& target) {
+  if (!source.bundles && packs_rows(source.panels, target)) {
+    return source.panels == source.dtype ? Family::d_load_l1 : Family::d_load_view;
+  }
   if (source.bundles) return Family::d_pack_b_bundles;
   return source.panels == register_dtype(source.dtype) ? Family::d_pack_b : Family::d_pack_b_stored;
 }
@@ -68,7 +71,7 @@ int64_t steps_of(const PanelSource& source, int64_t k) {
 class Packer {
  public:
   Packer(const PanelSource& source, const Target& target, const InstructionTable& table)
-      : handler_(table.handlers[opcode_of(packing(source), source.dtype)]),
+      : handler_(table.handlers[opcode_of(packing(source, target), source.dtype)]),
         columns_(panel_columns(unit_of(source), target)) {
     if (handler_ == nullptr) throw CompileError("a constant has no panels of that dtype");
     const auto stride = [](int64_t wide) {
@@ -77,15 +80,18 @@ class Packer {
       return narrow;
     };
     Head head{};
-    head.opcode = opcode_of(packing(source), source.dtype);
+    head.opcode = opcode_of(packing(source, target), source.dtype);
     head.words = sizeof words_ / sizeof words_[0];
     head.e1 = 1;
     head.e2 = 2;
     const auto pointer = [](uint32_t index) {
       return (static_cast<uint32_t>(Space::pointer) << kSpaceShift) | index;
     };
+    const bool rows = !source.bundles && packs_rows(source.panels, target);
+    const int64_t row = (source.n + columns_ - 1) / columns_ * columns_;
     const Operand operands[] = {
-        {pointer(0), 1, stride(steps_of(source, source.k) * columns_), stride(columns_)},
+        {pointer(0), 1, rows ? 0 : stride(steps_of(source, source.k) * columns_),
+         stride(rows ? row : columns_)},
         {pointer(1), stride(source.n_stride), 0, stride(source.k_stride)}};
     std::memcpy(words_, &head, sizeof head);
     std::memcpy(words_ + 1, operands, sizeof operands);
@@ -135,7 +141,9 @@ Tensor pack_constant(const PanelSource& source, const Target& target, const Inst
     const int64_t batch = unit / pieces, first = unit % pieces * lines;
     const int64_t k = columns_first ? 0 : first, n = columns_first ? first : 0;
     // n is a multiple of the panel's columns, k one of a bundle's steps.
-    const int64_t at = n * steps + steps_of(source, k) * columns;
+    const int64_t row = (source.n + columns - 1) / columns * columns;
+    const bool rows = !source.bundles && packs_rows(source.panels, target);
+    const int64_t at = rows ? k * row + n : n * steps + steps_of(source, k) * columns;
     const int64_t from =
         source.offset + batch * source.batch_stride + k * source.k_stride + n * source.n_stride;
     pack(packed.data + batch * batch_bytes + at * unit_bytes, source.data + from * element,

@@ -27,7 +27,8 @@ std::string names_of(std::span<const Family> families) {
 // Joined instructions are the vector unit's, but for the loads and stores among them.
 int unit_of(std::span<const Family> families) {
   for (const Family family : families) {
-    if (info_of(family).unit != Unit::dma) return static_cast<int>(info_of(family).unit);
+    const Unit unit = unit_of(info_of(family).queue);
+    if (unit != Unit::dma) return static_cast<int>(unit);
   }
   return static_cast<int>(Unit::dma);
 }
@@ -109,7 +110,8 @@ void Profiler::add_instructions(uint32_t call, double ns_per_tick, KernelProfile
     }
     if (count == 0) continue;
     const auto known = static_cast<Family>(family);
-    kernel.instructions.push_back({name_of(known), kUnits[static_cast<int>(info_of(known).unit)],
+    kernel.instructions.push_back({name_of(known),
+                                   kUnits[static_cast<int>(unit_of(info_of(known).queue))],
                                    static_cast<int64_t>(count), nanoseconds(spent)});
   }
   for (const CoreRecord& record : records_) {

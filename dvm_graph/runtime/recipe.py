@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from dvm_graph import _core
 from dvm_graph.errors import CompileError, InputError, OutOfMemoryError
 from dvm_graph.npu.machine import this_machine
+from dvm_graph.npu.spec import find_spec
 from dvm_graph.options import Options
 from dvm_graph.process import MappedFile, load_onnxruntime
 from dvm_graph.runtime.program import Port, Program
@@ -49,7 +50,7 @@ Fill: TypeAlias = Callable[[_core.ModelBuilder], Sequence[MappedFile]]
 
 
 def make_program(recipe: Recipe, options: Options, partitions: Partitions, fill: Fill) -> Program:
-    """The program on the host device that the options ask for.
+    """The program on the device that the options ask for.
 
     Raises:
         InputError: the options ask for an instruction-set level that the machine lacks, or for products
@@ -58,7 +59,8 @@ def make_program(recipe: Recipe, options: Options, partitions: Partitions, fill:
         CompileError: the recipe is malformed.
     """
     builder = _builder(options)
-    vendor = _vendor(recipe, partitions, builder.cores)
+    cores = _core.available_cores() if options.device else builder.cores
+    vendor = _vendor(recipe, partitions, cores)
     for method, arguments in recipe.calls:
         if method == "add_vendor":
             name, number, inputs, outputs = arguments
@@ -106,6 +108,10 @@ def _builder(options: Options) -> _core.ModelBuilder:
             "leave it out: f32 is as fast here, and a model whose weights are float16 or bfloat16 "
             "reads half the memory all the same"
         )
+    if options.device:
+        part = find_spec(options.device).target
+        adversarial = options.queues == "adversarial"
+        return _core.ModelBuilder(part, adversarial, level, this_machine().core)
     try:
         return _core.ModelBuilder(
             options.cores or 0,

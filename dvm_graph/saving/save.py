@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dvm_graph.description import Description
+from dvm_graph.errors import UnsupportedError
 from dvm_graph.import_ import whole_model
 from dvm_graph.ir import DType
 from dvm_graph.kernels.plan import ModelPlan
@@ -43,6 +44,10 @@ def save_model(
         InputError: it cannot be written.
         UnsupportedError: something in the model is of a kind that files have no place for.
     """
+    if options.device:
+        raise UnsupportedError(
+            f"a model on a simulated part cannot be saved (device={options.device!r})"
+        )
     saver = _Saver(plan, program)
     recipe = recipe_of(plan, options)
     head = Head(

@@ -18,8 +18,6 @@ from dvm_graph.simulation.record import Simulation, Stage
 _UNITS = {
     "vector": "vec",
     "cube": "mac",
-    "dma_in": "mte2",
-    "dma_out": "mte3",
     "mte1": "mte1",
     "mte2": "mte2",
     "mte3": "mte3",

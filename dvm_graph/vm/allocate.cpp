@@ -7,49 +7,39 @@ namespace {
 
 constexpr int64_t kAlignment = 64;
 
-int64_t aligned(int64_t bytes) { return (bytes + kAlignment - 1) / kAlignment * kAlignment; }
-
-// Every output element depends on the input elements at the same loop coordinates only.
-bool is_elementwise(Form form) {
-  switch (form) {
-    case Form::unary:
-    case Form::test:
-    case Form::narrow:
-    case Form::cast_f32:
-    case Form::cast_f64:
-    case Form::cast_i32:
-    case Form::cast_i64:
-    case Form::cast_b8:
-    case Form::check_index:
-    case Form::binary:
-    case Form::compare:
-    case Form::select: return true;
-    default: return false;
-  }
+int64_t bytes_of(const TileBuffer& buffer) {
+  return place_bytes(buffer) * (buffer.two_places ? 2 : 1);
 }
 
 class Allocator {
  public:
-  Allocator(TileCode& code, AllocatorScratch& scratch)
-      : code_(code), free_(scratch.free), lives_(scratch.lives) {}
+  // Of the buffers in one local memory, which begins at an offset.
+  Allocator(TileCode& code, Memory memory, int64_t begin, AllocatorScratch& scratch)
+      : code_(code), memory_(memory), free_(scratch.free), lives_(scratch.lives), top_(begin) {}
 
-  void run() {
+  // Returns where the memory in use ends.
+  int64_t run() {
     find_lives();
     free_.clear();
     for (size_t b = 0; b < code_.buffers.size(); ++b) {
-      if (code_.buffers[b].kept && lives_[b].first >= 0) take(code_.buffers[b]);
+      if (is_here(b) && code_.buffers[b].kept && lives_[b].first >= 0) take(code_.buffers[b]);
     }
     for (size_t i = 0; i < code_.instructions.size(); ++i) place(static_cast<int32_t>(i));
-    code_.local_bytes = top_;
+    return top_;
   }
 
  private:
+  bool is_here(size_t buffer) const { return code_.buffers[buffer].memory == memory_; }
+  bool is_here(const TileOperand& operand) const {
+    return operand.space == Space::local && is_here(static_cast<size_t>(operand.index));
+  }
+
   void find_lives() {
     lives_.assign(code_.buffers.size(), {});
     for (size_t i = 0; i < code_.instructions.size(); ++i) {
       const TileInstruction& instruction = code_.instructions[i];
       for (int k = 0; k < instruction.operand_count; ++k) {
-        if (instruction.operands[k].space != Space::local) continue;
+        if (!is_here(instruction.operands[k])) continue;
         AllocatorScratch::Life& life = lives_[instruction.operands[k].index];
         if (life.first < 0) life.first = static_cast<int32_t>(i);
         life.last = static_cast<int32_t>(i);
@@ -60,7 +50,7 @@ class Allocator {
   void place(int32_t i) {
     const TileInstruction& instruction = code_.instructions[i];
     for (int k = 0; k < instruction.operand_count; ++k) {
-      if (instruction.operands[k].space != Space::local) continue;
+      if (!is_here(instruction.operands[k])) continue;
       TileBuffer& buffer = code_.buffers[instruction.operands[k].index];
       if (buffer.offset >= 0 || buffer.kept) continue;
       if (!take_over_input(instruction, i, buffer)) take(buffer);
@@ -75,7 +65,7 @@ class Allocator {
 
   void give_back_dead(const TileInstruction& instruction, int32_t i) {
     for (int k = 0; k < instruction.operand_count; ++k) {
-      if (instruction.operands[k].space != Space::local) continue;
+      if (!is_here(instruction.operands[k])) continue;
       const int32_t index = instruction.operands[k].index;
       if (lives_[index].last != i || code_.buffers[index].kept) continue;
       lives_[index].last = -1;  // an operand named twice is freed once
@@ -84,11 +74,11 @@ class Allocator {
   }
 
   bool take_over_input(const TileInstruction& instruction, int32_t i, TileBuffer& buffer) {
-    if (!is_elementwise(info_of(instruction.family).form)) return false;
+    if (!is_elementwise(instruction.family)) return false;
     const TileOperand& out = instruction.operands[0];
     for (int k = 1; k < instruction.operand_count; ++k) {
       const TileOperand& in = instruction.operands[k];
-      if (in.space != Space::local || in.offset != 0 || out.offset != 0) continue;
+      if (!is_here(in) || in.offset != 0 || out.offset != 0) continue;
       const TileBuffer& source = code_.buffers[in.index];
       if (source.kept || source.bytes != buffer.bytes || lives_[in.index].last != i) continue;
       if (in.inner != out.inner || in.middle != out.middle || in.outer != out.outer) continue;
@@ -100,7 +90,7 @@ class Allocator {
   }
 
   void take(TileBuffer& buffer) {
-    const int64_t bytes = aligned(buffer.bytes);
+    const int64_t bytes = bytes_of(buffer);
     size_t best = free_.size();
     for (size_t f = 0; f < free_.size(); ++f) {
       if (free_[f].bytes < bytes) continue;
@@ -124,7 +114,7 @@ class Allocator {
   }
 
   void give_back(const TileBuffer& buffer) {
-    AllocatorScratch::Range range{buffer.offset, aligned(buffer.bytes)};
+    AllocatorScratch::Range range{buffer.offset, bytes_of(buffer)};
     auto next = std::lower_bound(free_.begin(), free_.end(), range,
                                  [](const auto& a, const auto& b) { return a.offset < b.offset; });
     if (next != free_.end() && range.offset + range.bytes == next->offset) {
@@ -139,15 +129,37 @@ class Allocator {
   }
 
   TileCode& code_;
+  const Memory memory_;
   std::vector<AllocatorScratch::Range>& free_;
   std::vector<AllocatorScratch::Life>& lives_;
-  int64_t top_ = 0;
+  int64_t top_;
   int32_t group_ = 0;   // the first instruction that has not given back what died with it
   int32_t moved_ = -1;  // input whose memory the output of this instruction took over
 };
 
 }  // namespace
 
-void allocate_local(TileCode& code, AllocatorScratch& scratch) { Allocator(code, scratch).run(); }
+int64_t place_bytes(const TileBuffer& buffer) {
+  return (buffer.bytes + kAlignment - 1) / kAlignment * kAlignment;
+}
+
+void allocate_local(TileCode& code, const Target& target, AllocatorScratch& scratch) {
+  uint32_t used = 0;
+  for (const TileBuffer& buffer : code.buffers) used |= 1u << static_cast<int>(buffer.memory);
+  code.local_bytes = 0;
+  int64_t begin = 0;
+  for (int m = 0; m < kMemories; ++m) {
+    const auto memory = static_cast<Memory>(m);
+    const int64_t end = begin + target.memory_bytes(memory);
+    if (used >> m & 1) {
+      code.local_bytes = Allocator(code, memory, begin, scratch).run();
+      if (code.local_bytes > end) {
+        code.local_bytes = target.memory_end() + 1;
+        return;
+      }
+    }
+    begin = end;
+  }
+}
 
 }  // namespace dvm

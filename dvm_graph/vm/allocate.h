@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "vm/target.h"
 #include "vm/tile_code.h"
 
 namespace dvm {
@@ -21,7 +22,11 @@ struct AllocatorScratch {
   std::vector<Life> lives;
 };
 
-// Sets the offset of every used buffer and code.local_bytes.
-void allocate_local(TileCode& code, AllocatorScratch& scratch);
+// Of one of a buffer's places.
+int64_t place_bytes(const TileBuffer& buffer);
+
+// Sets the offset of every used buffer and code.local_bytes, which ends beyond all local memories
+// where one of them is too small.
+void allocate_local(TileCode& code, const Target& target, AllocatorScratch& scratch);
 
 }  // namespace dvm

@@ -214,7 +214,13 @@ class Assembler {
     ExtentRegister e;
     e.multiplier = static_cast<int32_t>(
         line.number(std::numeric_limits<int32_t>::min(), std::numeric_limits<int32_t>::max()));
-    if (line.accept("*")) e.dim = read_dim(line);
+    if (line.accept("part")) {
+      e.part = static_cast<uint16_t>(line.number(1, std::numeric_limits<uint16_t>::max()));
+      line.expect("of");
+      e.dim = static_cast<int16_t>(read_dim(line));
+    } else if (line.accept("*")) {
+      e.dim = static_cast<int16_t>(read_dim(line));
+    }
     extents_.push_back(e);
   }
 
@@ -260,18 +266,18 @@ class Assembler {
       read_sync(line);
     } else {
       read_extents(line, head);
-      const FormInfo form = form_info(info.form);
-      for (int k = 0; k < form.outputs + form.inputs; ++k) {
+      const FormInfo& form = form_info(info.form);
+      for (int k = 0; k < form.operand_count(); ++k) {
         if (k > 0) line.expect(k == 1 ? "<-" : ",");
         read_operand(line, operand_dtype(info.form, dtype, k));
       }
-      if (info.form == Form::gather) {
+      if (form.extra == Extra::gather) {
         line.expect("stride");
         body_.push_back(static_cast<uint64_t>(line.number()));
       }
-      if (has_window(info.form)) {
+      if (form.extra == Extra::window) {
         read_window(line);
-      } else if (info.form == Form::matmul_clamp) {
+      } else if (form.extra == Extra::bounds) {
         read_bounds(line, dtype);
       } else if (form.extra_words > 0) {
         line.expect("limit");
@@ -327,20 +333,22 @@ class Assembler {
     line.fail("no instruction '" + std::string(name) + "'");
   }
 
-  static Pipe read_pipe(LineReader& line) {
+  static Queue read_queue(LineReader& line) {
     const std::string_view name = line.name();
-    for (int pipe = 0; pipe < kPipes; ++pipe) {
-      if (name == name_of(static_cast<Pipe>(pipe))) return static_cast<Pipe>(pipe);
+    for (int queue = 0; queue < kQueues; ++queue) {
+      if (name == name_of(static_cast<Queue>(queue))) return static_cast<Queue>(queue);
     }
-    line.fail("no pipe '" + std::string(name) + "'");
+    line.fail("no queue '" + std::string(name) + "'");
   }
 
   void read_sync(LineReader& line) {
-    const Pipe from = read_pipe(line);
+    const Queue from = read_queue(line);
     line.expect("->");
-    const Pipe to = read_pipe(line);
+    const Queue to = read_queue(line);
     line.expect("event");
-    body_.push_back(sync_word(from, to, static_cast<int>(line.number(0, 255))));
+    const auto event = static_cast<int>(line.number(0, 255));
+    const int64_t distance = line.accept("across") ? line.number(1, 255) : 0;
+    body_.push_back(sync_word(from, to, event, static_cast<int>(distance)));
   }
 
   static void read_extents(LineReader& line, Head& head) {
@@ -368,6 +376,9 @@ class Assembler {
     if (line.accept("l:")) {
       place = line.hexadecimal();
       operand.address = static_cast<uint32_t>(Space::local) << kSpaceShift;
+    } else if (line.accept("ll:")) {
+      place = line.hexadecimal();
+      operand.address = static_cast<uint32_t>(Space::two_places) << kSpaceShift;
     } else if (line.accept_prefix('p')) {
       place = static_cast<uint64_t>(line.number(0, kPointerRegisters - 1));
       operand.address = static_cast<uint32_t>(Space::pointer) << kSpaceShift;

@@ -6,10 +6,12 @@
 #include "vm/allocate.h"
 #include "vm/apart.h"
 #include "vm/cube.h"
+#include "vm/cut_product.h"
 #include "vm/encode.h"
 #include "vm/lower.h"
 #include "vm/move_loads.h"
 #include "vm/prefetch.h"
+#include "vm/product.h"
 #include "vm/repeat_cheap.h"
 #include "vm/row_blocks.h"
 #include "vm/split_product.h"
@@ -25,6 +27,7 @@ struct CompilerScratch::State {
   NormalPlan plan;
   SplitReduction split;
   SplitProduct product;
+  CutProduct cut;
   ApartPlans apart;
   TileCode code;
   LoweringScratch lowering;
@@ -82,6 +85,11 @@ class Compilation {
   }
 
   CompileStatus cube_kernel() {
+    if (target_.has_cube_memories()) {
+      const CompileStatus status = product_kernel();
+      if (status != CompileStatus::does_not_fit) return status;
+      out_.clear();
+    }
     const CubeProblem problem(scratch_.plan, target_);
     if (scratch_.plan.weighed && problem.costs_more()) return CompileStatus::costs_more;
     if (split_product(problem, scratch_.product)) {
@@ -125,6 +133,7 @@ class Compilation {
   // A product whose k no block is short enough for is done in pieces, shorter and shorter ones
   // until they fit.
   bool product_alone(const NormalPlan& plan) {
+    if (product_stage(plan)) return true;
     const size_t stages = out_.stages.size();
     const uint32_t programs = out_.program_count;
     out_.add_stage();
@@ -147,6 +156,34 @@ class Compilation {
     if (split.has_rest && !cube_program({split.rest, target_})) return false;
     if (!stage(split.join, peak_live_bytes(split.join, target_), {})) return false;
     out_.workspace_bytes = std::max(out_.workspace_bytes, split.workspace_bytes);
+    return true;
+  }
+
+  // On a cube unit with memories of its own: in a program, else in stages before and behind it.
+  CompileStatus product_kernel() {
+    NormalPlan& plan = scratch_.plan;
+    if (product_stage(plan)) return CompileStatus::ok;
+    if (plan.weighed) return CompileStatus::costs_more;  // its fallback keeps rows in memory
+    CutProduct& cut = scratch_.cut;
+    if (!cut_product(plan, cut)) return CompileStatus::does_not_fit;
+    const auto vector_stage = [&](const NormalPlan& part) {
+      return stage(part, peak_live_bytes(part, target_), {});
+    };
+    const bool fits = (!cut.has_prologue || vector_stage(cut.prologue)) &&
+                      product_stage(cut.product) && vector_stage(cut.epilogue);
+    if (!fits) return CompileStatus::does_not_fit;
+    out_.workspace_bytes = std::max(out_.workspace_bytes, cut.workspace_bytes);
+    return CompileStatus::ok;
+  }
+
+  bool product_stage(const NormalPlan& plan) {
+    const ProductPlan product = describe_product(plan, target_);
+    if (product.a < 0) return false;
+    TileCode& code = scratch_.code;
+    code.clear();
+    if (!lower_product(plan, product, target_, code) || !fits(KernelKind::cube)) return false;
+    out_.add_stage();
+    encode(code, target_, scratch_.body, out_.add_program());
     return true;
   }
 
@@ -226,7 +263,7 @@ class Compilation {
     }
     allocate();
     done("allocate");
-    if (code.local_bytes > target_.local_bytes) return false;
+    if (code.overflow || code.local_bytes > target_.memory_end()) return false;
     if (!target_.in_order()) {
       synchronise(code, target_, scratch_.sync);
       done("synchronise");
@@ -258,11 +295,11 @@ class Compilation {
     if (!target_.in_order() && !target_.unified_memory) {
       scratch_.buffers = code.buffers;
       separate_loads(code);
-      allocate_local(code, scratch_.allocator);
-      if (code.local_bytes <= target_.local_bytes) return;
+      allocate_local(code, target_, scratch_.allocator);
+      if (code.local_bytes <= target_.memory_end()) return;
       code.buffers = scratch_.buffers;
     }
-    allocate_local(code, scratch_.allocator);
+    allocate_local(code, target_, scratch_.allocator);
   }
 
   // Tiles that a core takes at a time. What is loaded once per claim should cost little next to the
@@ -286,8 +323,8 @@ class Compilation {
     for (const uint8_t e : instruction.extents) {
       if (e == 0) continue;
       const ExtentRegister& extent = code.extents[e - 1];
-      elements *= extent.multiplier;
-      if (extent.dim >= 0) elements *= static_cast<double>(code.grid[extent.dim].tile);
+      elements *= static_cast<double>(extent.dim < 0 ? extent.multiplier
+                                                     : extent.value(code.grid[extent.dim].tile));
     }
     return elements + target_.costs.in_vector_elements(target_.costs.tile_start);
   }
@@ -322,6 +359,7 @@ CompileStatus compile_kernel(const KernelPlan& plan, const int64_t* dims, const 
   out.clear();
   CompilerScratch::State& state = scratch.state();
   if (!normalise(plan, dims, values, state.plan)) return CompileStatus::empty;
+  if (target.has_cube_memories()) read_packed_rows(state.plan, target);
   Compilation compilation(target, state, out);
   CompileStatus status = CompileStatus::ok;
   if (apart == Apart::always) {

@@ -59,8 +59,9 @@ struct Core {
   Ahead ahead;              // joined instructions and d_prefetch_next fetch it
   Later later[kMostLater];  // the next product fetches so many of them
   int laters = 0;
-  Trap trap;                          // a handler that traps sets kind, value and limit
-  InstructionTimes* times = nullptr;  // not null: instructions are timed
+  Trap trap;                                // a handler that traps sets kind, value and limit
+  InstructionTimes* times = nullptr;        // not null: instructions are timed
+  int64_t share_tile = 0, share_tiles = 0;  // number of the tile in the core's share, and its size
 };
 
 // `words` points at the instruction's head.
@@ -86,6 +87,9 @@ inline std::byte* resolve(const Core& core, const uint64_t* word) {
   switch (static_cast<Space>(address >> kSpaceShift)) {
     case Space::local: return core.local + (address & kAddressMask);
     case Space::pointer: return core.pointers[address & kAddressMask];
+    case Space::two_places:
+      return core.local + (address & kAddressMask) +
+             (core.share_tile % 2 != 0 ? static_cast<uint32_t>(word[1]) : 0);
     default: return reinterpret_cast<std::byte*>(const_cast<uint64_t*>(word + 1));
   }
 }

@@ -15,6 +15,7 @@ void add_operand(Text& text, const uint64_t* words, DType dtype) {
   switch (operand.space()) {
     case Space::local: text.add("l:0x%x", operand.offset()); break;
     case Space::pointer: text.add("p%u", operand.offset()); break;
+    case Space::two_places: text.add("ll:0x%x", operand.offset()); break;
     default: return add_immediate(text, dtype, words[1]);
   }
   text.add("(%d,%d,%d)", operand.outer_stride, operand.middle_stride, operand.inner_stride);
@@ -26,30 +27,29 @@ void add_instruction(Text& text, const uint64_t* words) {
   const auto family = static_cast<Family>(head.opcode / 16);
   const auto dtype = static_cast<DType>(head.opcode % 16);
   const FamilyInfo& info = info_of(family);
+  const uint64_t* extra = extra_words(info.form, words);
   if (info.form == Form::sync) {
-    text.add("%s %s -> %s event %d", name_of(family), name_of(sync_from(words[1])),
-             name_of(sync_to(words[1])), sync_event(words[1]));
+    add_sync(text, family, *extra);
     return add_predicates(text, head.changed_mask, head.flags);
   }
   text.add("%s_%s ", name_of(family), name_of(dtype));
   const uint8_t extents[] = {head.e0, head.e1, head.e2};
   add_extents(text, extents);
-  const FormInfo form = form_info(info.form);
-  for (int k = 0; k < form.outputs + form.inputs; ++k) {
+  const FormInfo& form = form_info(info.form);
+  for (int k = 0; k < form.operand_count(); ++k) {
     if (k > 0) text.add("%s", k == 1 ? " <- " : ", ");
-    add_operand(text, words + 1 + 2 * k, operand_dtype(info.form, dtype, k));
+    add_operand(text, operand_words(words, k), operand_dtype(info.form, dtype, k));
   }
-  const uint64_t* extra = words + 1 + 2 * (form.outputs + form.inputs);
-  if (info.form == Form::gather) {
+  if (form.extra == Extra::gather) {
     text.add(" stride %" PRId64, static_cast<int64_t>(*extra++));
   }
-  if (has_window(info.form)) {
+  if (form.extra == Extra::window) {
     for (int i = 0; i < 2 * kWindowWords; ++i) {
       const uint64_t word = extra[i / 2] >> 32 * (i % 2);
       text.add("%s%d", i == 0 ? " window (" : ", ", static_cast<int32_t>(word));
     }
     text.add(")");
-  } else if (info.form == Form::matmul_clamp) {
+  } else if (form.extra == Extra::bounds) {
     text.add(" clamp (");
     add_immediate(text, dtype, extra[0]);
     text.add(", ");
@@ -66,11 +66,10 @@ void add_values(Text& text, const uint64_t* words, const Program& program, Names
   std::memcpy(&head, words, sizeof head);
   const Form form = info_of(static_cast<Family>(head.opcode / 16)).form;
   if (form == Form::sync) return;
-  const FormInfo info = form_info(form);
+  const FormInfo& info = form_info(form);
   bool written = false, read = false;
-  for (int k = 0; k < info.outputs + info.inputs; ++k) {
-    Operand operand;
-    std::memcpy(&operand, words + 1 + 2 * k, sizeof operand);
+  for (int k = 0; k < info.operand_count(); ++k) {
+    const Operand operand = operand_of(words, k);
     if (operand.space() != Space::pointer) continue;
     const int64_t buffer = program.pointers()[operand.offset()].buffer;
     if (!has_name(buffer, names)) continue;

@@ -11,7 +11,7 @@
 //   body
 //     v_add_f32 [1,e2,e1] l:0x40(0,768,1) <- p0(0,768,1), #1.5 {first_tile}
 //     d_gather_f32 [1,e2,e1] l:0x0(0,768,1) <- p1(0,0,1), l:0x40(0,1,0) stride 768 limit 30522
-//     s_wait_flag dma_in -> vector event 0
+//     s_wait_flag mte2 -> vector event 0
 //   end
 //
 // Extents in brackets are e0, e1, e2; `1` is register 0. An operand is its place and, in

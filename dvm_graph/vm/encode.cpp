@@ -2,6 +2,8 @@
 
 #include <cstring>
 
+#include "vm/allocate.h"
+
 namespace dvm {
 namespace {
 
@@ -21,22 +23,21 @@ uint64_t* encode_operand(const TileCode& code, const TileOperand& operand, uint6
   words.inner_stride = operand.inner;
   words.middle_stride = operand.middle;
   words.outer_stride = operand.outer;
+  if (operand.space == Space::local && code.buffers[operand.index].two_places) {
+    words.address =
+        static_cast<uint32_t>(Space::two_places) << kSpaceShift | (place & kAddressMask);
+    words.outer_stride = static_cast<int32_t>(place_bytes(code.buffers[operand.index]));
+  }
   std::memcpy(to, &words, sizeof words);
   return to + 2;
 }
 
-int extra_words(const TileInstruction& instruction) {
-  return form_info(info_of(instruction.family).form).extra_words;
-}
-
-int words_of(const TileInstruction& instruction) {
-  return 1 + 2 * instruction.operand_count + extra_words(instruction);
-}
+int words_of(const TileInstruction& instruction) { return form_info(instruction.family).words(); }
 
 // Returns where the next instruction goes.
 uint64_t* encode_instruction(const TileCode& code, const TileInstruction& instruction,
                              uint64_t* to) {
-  const int extra = extra_words(instruction), words = words_of(instruction);
+  const int extra = form_info(instruction.family).extra_words, words = words_of(instruction);
   const Head head{opcode_of(instruction.family, instruction.dtype),
                   static_cast<uint8_t>(words),
                   instruction.changed_mask,
@@ -78,7 +79,8 @@ void encode(const TileCode& code, const Target& target, std::vector<uint64_t>& b
   }
   const int64_t group = header.tile_group;
   const int64_t groups = header.tiles / group;
-  header.tiles_per_core = (groups + target.cores - 1) / target.cores * group;
+  const int64_t cores = target.cores_of(code.kind);
+  header.tiles_per_core = (groups + cores - 1) / cores * group;
   header.preferred_claim = (code.preferred_claim + group - 1) / group * group;
   header.local_bytes = code.local_bytes;
   std::memcpy(header.ahead, code.ahead, sizeof header.ahead);

@@ -96,7 +96,7 @@ class TileCursor {
     for (size_t r = 0; r < extents_.size(); ++r) {
       const ExtentRegister& e = extents_[r];
       core_.extents[r + 1] =
-          e.dim < 0 ? e.multiplier : e.multiplier * static_cast<int32_t>(current_[e.dim]);
+          e.dim < 0 ? e.multiplier : static_cast<int32_t>(e.value(current_[e.dim]));
     }
   }
 
@@ -193,7 +193,9 @@ void run(const Program& program, const InstructionTable& table, Core& core,
   const bool fetches = program.header().ahead[0] != 0;
   core.ahead = {};
   core.laters = 0;
+  core.share_tiles = end - begin;
   for (int64_t tile = begin;;) {
+    core.share_tile = tile - begin;
     if (fetches) {
       const int64_t to_next = next < 0 ? 0 : next - tile;
       cursor.look_ahead(program.header(), tile + 1 < end ? 1 : to_next);

@@ -4,7 +4,7 @@ namespace dvm {
 namespace {
 
 constexpr const char* kNames[] = {
-#define DVM_INSN(name, unit, form, dtypes, meaning) #name,
+#define DVM_INSN(name, queue, form, dtypes, meaning) #name,
 #include "vm/isa.def"
 #undef DVM_INSN
 };

@@ -13,6 +13,9 @@
 //   pointer    index of a pointer register: the tile's address in global memory (for v_iota: an
 //              integer base), refreshed by the scalar unit for each tile
 //   immediate  the operand is one value, held in word 1; all strides are 0
+//   two places byte offset into local memory in the tiles of even number in the core's share, and
+//              `outer_stride` bytes behind it in those of odd number: what is loaded for a tile
+//              leaves alone what the tile before it reads
 //
 // `changed_mask`: 0 runs always; otherwise the instruction runs only if a grid coordinate in the
 // mask differs from the previous tile of this core (or this is the core's first tile of the
@@ -41,48 +44,50 @@ namespace dvm {
 
 enum class Unit : uint8_t { scalar, vector, cube, dma };
 
-// Operand roles. `out`/`in` are tiles (two words each); the rest are one word each.
+// Of instructions: those of one queue run in order, queues beside one another. On a device with
+// one queue all are it.
+enum class Queue : uint8_t { scalar, vector, cube, mte1, mte2, mte3, fixp };
+inline constexpr int kQueues = 7;
+
+constexpr Unit unit_of(Queue queue) {
+  constexpr Unit units[] = {Unit::scalar, Unit::vector, Unit::cube, Unit::dma,
+                            Unit::dma,    Unit::dma,    Unit::dma};
+  return units[static_cast<int>(queue)];
+}
+
 enum class Form : uint8_t {
-  sync,            // from:8 | to:8 | event:8
-  load,            // out xd (local), in src (pointer)
-  store,           // out dst (pointer), in xn (local or immediate)
-  gather,          // out xd, in src (pointer), in index (i64), word axis_stride, word limit
-  pack_b,          // out xd: outer = panel stride; in src: middle = k stride, inner = n stride;
-                   //   e1 = k, e2 = n
-  pack_b_stored,   // as pack_b; xd keeps the storage dtype
-  pack_b_bundles,  // as pack_b; xd in bundles of steps of k, as are its strides
-  pack_a_bundles,  // out xd: middle = row stride in bundles; in src (pointer or local): middle =
-                   // row
-                   //   stride, inner = k stride. e1 = m, e2 = k
-  pack_patches,    // out xd: middle = row stride, inner = 1; in images (pointer): no strides; in
-                   //   number (integer pointer, strides = coefficients): middle; window.
-                   //   e1 = windows, e2 = elements of a patch
-  pool,            // out xd, in images, in number, window (kWindowWords words, see window.h)
-  depthwise,       // out xd, in images, in number, in xw (pointer), window
-  prefetch,        // in src (pointer)
-  matmul,          // out xd: middle = row stride; in xa: middle = row stride, inner = k stride (1);
-                   //   in xb: outer = panel stride, middle = k stride, inner = n stride: 1, or any
-                   //   where the k stride is 1. e0 = m, e1 = k, e2 = n
-  matmul_clamp,    // as matmul; in xc: middle = row stride, or 0; words low, high. e0 = m, e2 = n
-  matmul_widen,    // as matmul; xb in its storage dtype, in whole panels
-  matmul_bundles,  // as matmul_widen; xa and xb in bundles, e1 counts bundles
-  unary,
-  test,
-  narrow,  // out, in
-  cast_f32,
-  cast_f64,
-  cast_i32,
-  cast_i64,
-  cast_b8,      // out, in
-  iota,         // out xd, in base (pointer, strides = coefficients)
-  check_index,  // out, in, word limit
-  binary,
-  compare,  // out, in, in
-  select,   // out, in condition (b8), in, in
-  reduce,   // out xd [M,1,N], in xn [M,size,N]; e0 = M, e1 = size, e2 = N
+#define DVM_FORM(name, ...) name,
+#include "vm/forms.def"
+  count_
 };
 
-enum class Space : uint32_t { local = 0, pointer = 1, immediate = 2 };
+// The columns of forms.def.
+enum class Role : uint8_t { writes, updates, reads };
+enum class Place : uint8_t { tile, value, memory, anywhere, integer, l1, l0a, l0b, l0c, bias };
+enum class Type : uint8_t { own, in_register, bundles, f32, f64, i32, i64, b8 };
+enum class Walk : uint8_t {
+  elements,
+  folded,
+  rows,
+  bundled_rows,
+  panels,
+  product,
+  product_rows,
+  columns,
+  panel_columns,
+  steps,
+  row
+};
+enum class Extra : uint8_t { none, event, limit, gather, window, bounds };
+
+struct OperandInfo {
+  Role role;
+  Place place;
+  Type type;
+  Walk walk;
+};
+
+enum class Space : uint32_t { local = 0, pointer = 1, immediate = 2, two_places = 3 };
 inline constexpr uint32_t kSpaceShift = 30;
 inline constexpr uint32_t kAddressMask = (1u << kSpaceShift) - 1;
 
@@ -111,7 +116,7 @@ constexpr uint16_t opcode_of(int family, DType dtype) {
 }
 
 enum class Family : uint16_t {
-#define DVM_INSN(name, unit, form, dtypes, meaning) name,
+#define DVM_INSN(name, queue, form, dtypes, meaning) name,
 #include "vm/isa.def"
 #undef DVM_INSN
   count_
@@ -142,12 +147,12 @@ inline constexpr uint16_t NARROW = STORAGE & static_cast<uint16_t>(~REGISTER);
 
 // Small and here, since every step of the run-time compiler asks for it; the names are apart.
 struct FamilyInfo {
-  Unit unit;
+  Queue queue;
   Form form;
   uint16_t dtypes;
 };
 inline constexpr FamilyInfo kFamilyTable[] = {
-#define DVM_INSN(name, unit, form, dtypes, meaning) {Unit::unit, Form::form, dtype_list::dtypes},
+#define DVM_INSN(name, queue, form, dtypes, meaning) {Queue::queue, Form::form, dtype_list::dtypes},
 #include "vm/isa.def"
 #undef DVM_INSN
 };
@@ -156,46 +161,80 @@ constexpr const FamilyInfo& info_of(Family family) {
 }
 const char* name_of(Family family);
 
-constexpr bool has_window(Form form) {
-  return form == Form::pack_patches || form == Form::pool || form == Form::depthwise;
-}
-constexpr bool is_matmul(Form form) {
-  return form == Form::matmul || form == Form::matmul_clamp || form == Form::matmul_widen ||
-         form == Form::matmul_bundles;
-}
-// B in the dtype of the arithmetic, whose last panel may be ragged.
-constexpr bool has_plain_b(Form form) { return form == Form::matmul || form == Form::matmul_clamp; }
-constexpr bool is_pack_b(Form form) {
-  return form == Form::pack_b || form == Form::pack_b_stored || form == Form::pack_b_bundles;
-}
-// The operand of a form that is an integer, not a place; -1: none.
-constexpr int integer_operand(Form form) {
-  return form == Form::iota ? 1 : has_window(form) ? 2 : -1;
+inline constexpr int kMostOperands = 4;
+
+// What a form declares: operands (two words each, outputs first) and the words behind them.
+struct FormInfo {
+  int outputs = 0, inputs = 0, extra_words = 0;
+  Extra extra = Extra::none;
+  OperandInfo operands[kMostOperands] = {};
+
+  constexpr int operand_count() const { return outputs + inputs; }
+  constexpr int words() const { return 1 + 2 * operand_count() + extra_words; }
+};
+
+namespace form_table {
+using enum Role;
+using enum Place;
+using enum Type;
+using enum Walk;
+
+constexpr int words_of(Extra extra) {
+  constexpr int words[] = {0, 1, 1, 2, kWindowWords, 2};
+  return words[static_cast<int>(extra)];
 }
 
-// Number of tile operands (two words each, outputs first) and of extra words of a form.
-struct FormInfo {
-  int outputs, inputs, extra_words;
-};
-constexpr FormInfo form_info(Form form) {
-  switch (form) {
-    case Form::sync: return {0, 0, 1};
-    case Form::prefetch: return {0, 1, 0};
-    case Form::gather: return {1, 2, 2};
-    case Form::check_index: return {1, 1, 1};
-    case Form::pack_patches:
-    case Form::pool: return {1, 2, kWindowWords};
-    case Form::depthwise: return {1, 3, kWindowWords};
-    case Form::matmul:
-    case Form::matmul_widen:
-    case Form::matmul_bundles:
-    case Form::binary:
-    case Form::compare: return {1, 2, 0};
-    case Form::matmul_clamp: return {1, 3, 2};
-    case Form::select: return {1, 3, 0};
-    default: return {1, 1, 0};
+template <int Count>
+constexpr FormInfo info_of_row(Extra extra, const OperandInfo (&operands)[Count]) {
+  static_assert(Count <= kMostOperands + 1);
+  FormInfo info{0, 0, words_of(extra), extra};
+  for (int k = 0; k + 1 < Count; ++k) {  // the last one ends the list
+    info.operands[k] = operands[k];
+    ++(operands[k].role == reads ? info.inputs : info.outputs);
   }
+  return info;
 }
+
+inline constexpr FormInfo kForms[] = {
+#define DVM_FORM(name, extra, ...) info_of_row(Extra::extra, {__VA_ARGS__ __VA_OPT__(, ){}}),
+#include "vm/forms.def"
+};
+}  // namespace form_table
+
+constexpr const FormInfo& form_info(Form form) {
+  return form_table::kForms[static_cast<int>(form)];
+}
+constexpr const FormInfo& form_info(Family family) { return form_info(info_of(family).form); }
+
+constexpr bool has_window(Form form) { return form_info(form).extra == Extra::window; }
+constexpr bool is_matmul(Form form) {
+  const Walk walk = form_info(form).operands[2].walk;
+  return walk == Walk::columns || walk == Walk::panel_columns;
+}
+constexpr bool is_pack_b(Form form) { return form_info(form).operands[0].walk == Walk::panels; }
+// Every output element depends on the input elements at the same loop coordinates only.
+constexpr bool is_elementwise(Family family) {
+  return info_of(family).queue == Queue::vector &&
+         form_info(family).operands[0].walk == Walk::elements;
+}
+
+// Where an instruction's operand lies in its words, and what stands behind the operands.
+constexpr const uint64_t* operand_words(const uint64_t* words, int k) { return words + 1 + 2 * k; }
+constexpr const uint64_t* extra_words(Form form, const uint64_t* words) {
+  return operand_words(words, form_info(form).operand_count());
+}
+inline Operand operand_of(const uint64_t* words, int k) {
+  Operand operand;
+  std::memcpy(&operand, operand_words(words, k), sizeof operand);
+  return operand;
+}
+inline Head head_of(const uint64_t* words) {
+  Head head;
+  std::memcpy(&head, words, sizeof head);
+  return head;
+}
+constexpr Family family_of(const Head& head) { return static_cast<Family>(head.opcode / 16); }
+constexpr DType dtype_of(const Head& head) { return static_cast<DType>(head.opcode % 16); }
 
 // As wide as a bundle, whose bits say nothing as a number.
 inline constexpr DType kBundle = DType::i32;
@@ -207,34 +246,32 @@ constexpr int64_t bundle_steps(DType dtype) {
 
 // Dtype of an operand's elements (outputs first) of an instruction with this form and dtype.
 constexpr DType operand_dtype(Form form, DType dtype, int operand) {
-  if (operand == 0) {
-    switch (form) {
-      case Form::load:
-      case Form::gather:
-      case Form::pack_b:
-      case Form::pack_patches:
-      case Form::matmul_widen:
-      case Form::matmul_bundles:
-      case Form::narrow: return register_dtype(dtype);
-      case Form::pack_b_bundles:
-      case Form::pack_a_bundles: return kBundle;
-      case Form::test:
-      case Form::compare:
-      case Form::cast_b8: return DType::b8;
-      case Form::cast_f32: return DType::f32;
-      case Form::cast_f64: return DType::f64;
-      case Form::cast_i32: return DType::i32;
-      case Form::cast_i64: return DType::i64;
-      default: return dtype;
-    }
+  switch (form_info(form).operands[operand].type) {
+    case Type::in_register: return register_dtype(dtype);
+    case Type::bundles: return kBundle;
+    case Type::f32: return DType::f32;
+    case Type::f64: return DType::f64;
+    case Type::i32: return DType::i32;
+    case Type::i64: return DType::i64;
+    case Type::b8: return DType::b8;
+    default: return dtype;
   }
-  if (form == Form::store || form == Form::narrow) return register_dtype(dtype);
-  if (form == Form::matmul_bundles) return kBundle;
-  if (form == Form::matmul_widen && operand == 1) return register_dtype(dtype);
-  if (form == Form::gather && operand == 2) return DType::i64;
-  if (has_window(form) && operand == 2) return DType::i64;
-  if (form == Form::select && operand == 1) return DType::b8;
-  return dtype;
+}
+
+// The local memories of a core. Offsets count through all of them: those of one begin where the
+// ones before it end (Target::memory_begin). A device with one has the first.
+enum class Memory : uint8_t { main, l1, l0a, l0b, l0c, bias };
+inline constexpr int kMemories = 6;
+
+constexpr Memory memory_of(Place place) {
+  switch (place) {
+    case Place::l1: return Memory::l1;
+    case Place::l0a: return Memory::l0a;
+    case Place::l0b: return Memory::l0b;
+    case Place::l0c: return Memory::l0c;
+    case Place::bias: return Memory::bias;
+    default: return Memory::main;
+  }
 }
 
 }  // namespace dvm

@@ -6,6 +6,8 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "vm/sync.h"
+
 namespace dvm {
 namespace {
 
@@ -122,6 +124,12 @@ void add_predicates(Text& text, uint8_t changed_mask, uint8_t flags) {
   text.add("}");
 }
 
+void add_sync(Text& text, Family family, uint64_t word) {
+  text.add("%s %s -> %s event %d", name_of(family), name_of(sync_from(word)),
+           name_of(sync_to(word)), sync_event(word));
+  if (sync_distance(word) > 0) text.add(" across %d", sync_distance(word));
+}
+
 void add_grid(Text& text, std::span<const GridDim> grid) {
   for (size_t d = 0; d < grid.size(); ++d) {
     const GridDim& dim = grid[d];
@@ -134,7 +142,11 @@ void add_registers(Text& text, std::span<const ExtentRegister> extents,
                    std::span<const PointerRegister> pointers, size_t grid_rank, Names names) {
   for (size_t r = 0; r < extents.size(); ++r) {
     text.add("  e%zu = %d", r + 1, extents[r].multiplier);
-    if (extents[r].dim >= 0) text.add(" * d%d", extents[r].dim);
+    if (extents[r].part > 0) {
+      text.add(" part %d of d%d", extents[r].part, extents[r].dim);
+    } else if (extents[r].dim >= 0) {
+      text.add(" * d%d", extents[r].dim);
+    }
     text.add("\n");
   }
   for (size_t p = 0; p < pointers.size(); ++p) {

@@ -28,6 +28,7 @@ const char* kind_name(KernelKind kind);
 void add_immediate(Text& text, DType dtype, uint64_t bits);
 void add_extents(Text& text, std::span<const uint8_t, 3> extents);  // "[1,e2,e1] "
 void add_predicates(Text& text, uint8_t changed_mask, uint8_t flags);
+void add_sync(Text& text, Family family, uint64_t word);
 void add_grid(Text& text, std::span<const GridDim> grid);
 void add_registers(Text& text, std::span<const ExtentRegister> extents,
                    std::span<const PointerRegister> pointers, size_t grid_rank, Names names);

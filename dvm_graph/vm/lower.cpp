@@ -12,7 +12,7 @@ constexpr size_t kCompact = 8;  // instructions of one node worth more than a de
 // The vector or matrix instruction of this name; count_: there is none.
 consteval Family family_named(std::string_view name) {
   constexpr std::string_view kNames[] = {
-#define DVM_INSN(name, unit, form, dtypes, meaning) #name,
+#define DVM_INSN(name, queue, form, dtypes, meaning) #name,
 #include "vm/isa.def"
 #undef DVM_INSN
   };

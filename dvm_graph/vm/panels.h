@@ -3,6 +3,9 @@
 // (Access::packed_panels); their buffer in the model *is* this layout, in dtype f32, f64, f16 or
 // bf16. Panels for products that round their operands to bf16, and for those of bytes, hold bundles
 // instead (vm/isa.def): [ceil(n/NR)][ceil(k/2)][NR][2] bf16, or [ceil(n/NR)][ceil(k/4)][NR][4] i8.
+//
+// Where the cube unit has local memories of its own, it is fed with rows: floats that are no
+// bundles lie per batch entry as one panel [k][n], n rounded up to whole panels of the above.
 #pragma once
 
 #include <algorithm>
@@ -17,6 +20,10 @@ namespace dvm {
 // Columns per panel for this register dtype.
 inline int64_t panel_columns(DType dtype, const Target& target) {
   return dtype == DType::f64 ? std::max<int64_t>(1, target.matmul_nr / 2) : target.matmul_nr;
+}
+
+inline bool packs_rows(DType dtype, const Target& target) {
+  return target.has_cube_memories() && dtype != kBundle && dtype != DType::f64;
 }
 
 // Size of the packed buffer; also the batch stride is packed_bytes(k, n, 1, ...).

@@ -13,6 +13,7 @@
 // claims.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -63,9 +64,18 @@ struct GridDim {
 };
 
 // Value: multiplier * (extent of grid dim `dim` at the tile), or the multiplier where dim is -1.
+// With a `part`, counted from 1: what is left for that part where the extent is cut into parts of
+// `multiplier`, which is 0 behind the last.
 struct ExtentRegister {
   int32_t multiplier = 1;
-  int32_t dim = -1;
+  int16_t dim = -1;
+  uint16_t part = 0;
+
+  int64_t value(int64_t extent) const {
+    if (part == 0) return multiplier * extent;
+    return std::clamp<int64_t>(extent - int64_t{multiplier} * (part - 1), 0, multiplier);
+  }
+  bool operator==(const ExtentRegister&) const = default;
 };
 
 // Value: address of `buffer` + base + sum over dims of coordinate * step, in bytes.

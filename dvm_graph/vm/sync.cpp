@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "vm/allocate.h"
+
 namespace dvm {
 namespace {
 
@@ -12,11 +14,12 @@ class Synchroniser {
 
   void run() {
     scratch_.insertions.clear();
-    for (int from = 0; from < kPipes; ++from) {
-      for (int to = 0; to < kPipes; ++to) {
-        if (from == to) continue;
-        order_within_tile(static_cast<Pipe>(from), static_cast<Pipe>(to));
-        order_across_tiles(static_cast<Pipe>(from), static_cast<Pipe>(to));
+    uint32_t used = 0;
+    for (int32_t i = 0; i < count(); ++i) used |= 1u << static_cast<int>(queue(i));
+    for (int from = 0; from < kQueues; ++from) {
+      for (int to = 0; to < kQueues; ++to) {
+        if (from == to || !(used >> from & 1) || !(used >> to & 1)) continue;
+        order(static_cast<Queue>(from), static_cast<Queue>(to));
       }
     }
     merge();
@@ -24,65 +27,112 @@ class Synchroniser {
 
  private:
   const TileInstruction& at(int32_t i) const { return code_.instructions[i]; }
-  Pipe pipe(int32_t i) const { return pipe_of(at(i).family); }
-
-  bool overlap(const TileOperand& a, const TileOperand& b) const {
-    if (a.space != Space::local || b.space != Space::local) return false;
-    const TileBuffer& x = code_.buffers[a.index];
-    const TileBuffer& y = code_.buffers[b.index];
-    return x.offset < y.offset + y.bytes && y.offset < x.offset + x.bytes;
+  int32_t count() const { return static_cast<int32_t>(code_.instructions.size()); }
+  Queue queue(int32_t i) const { return info_of(at(i).family).queue; }
+  const TileBuffer& buffer(const TileOperand& operand) const {
+    return code_.buffers[operand.index];
   }
 
-  bool conflict(int32_t i, int32_t j) const {
+  static bool meet(int64_t a, int64_t a_bytes, int64_t b, int64_t b_bytes) {
+    return a < b + b_bytes && b < a + a_bytes;
+  }
+
+  // In tiles that are `distance` apart. What lies in two places meets in every other tile.
+  bool overlap(const TileOperand& a, const TileOperand& b, int distance) const {
+    if (a.space != Space::local || b.space != Space::local) return false;
+    const TileBuffer &x = buffer(a), &y = buffer(b);
+    if (a.index == b.index && x.two_places) return distance % 2 == 0;
+    const auto whole = [](const TileBuffer& each) {
+      return each.two_places ? 2 * place_bytes(each) : each.bytes;
+    };
+    return meet(x.offset, whole(x), y.offset, whole(y));
+  }
+
+  bool conflict(int32_t i, int32_t j, int distance) const {
+    const FormInfo &first = form_info(at(i).family), &second = form_info(at(j).family);
     for (int a = 0; a < at(i).operand_count; ++a) {
       for (int b = 0; b < at(j).operand_count; ++b) {
-        const bool writes = a == 0 || b == 0;
-        if (writes && overlap(at(i).operands[a], at(j).operands[b])) return true;
+        if (first.operands[a].role == Role::reads && second.operands[b].role == Role::reads)
+          continue;
+        if (overlap(at(i).operands[a], at(j).operands[b], distance)) return true;
       }
     }
     return false;
   }
 
-  void insert(int32_t position, int order, Family family, Pipe from, Pipe to, int event,
-              bool first_tile_only = false) {
-    scratch_.insertions.push_back(
-        {position, order, family, sync_word(from, to, event), first_tile_only});
+  void order(Queue from, Queue to) {
+    find_within(from, to);
+    find_across(from, to);
+    const auto events = static_cast<int>(target_.event_flags);
+    fold_across(std::max(1, events - 1));
+    int event = events;
+    for (const SyncScratch::Pair& pair : scratch_.across) {
+      insert_pair(pair, sync_word(from, to, --event, pair.distance));
+    }
+    for (size_t i = 0; i < scratch_.within.size(); ++i) {
+      const auto turn = static_cast<int>(i) % std::max(1, event);
+      insert_pair(scratch_.within[i], sync_word(from, to, turn, 0));
+    }
   }
 
-  void order_within_tile(Pipe from, Pipe to) {
-    const auto count = static_cast<int32_t>(code_.instructions.size());
+  void insert_pair(const SyncScratch::Pair& pair, uint64_t word) {
+    scratch_.insertions.push_back({pair.last + 1, 0, Family::s_set_flag, word});
+    scratch_.insertions.push_back({pair.first, 1, Family::s_wait_flag, word});
+  }
+
+  // The pairs within a tile of which none follows from the one before.
+  void find_within(Queue from, Queue to) {
+    scratch_.within.clear();
     int32_t ordered = -1;  // instructions of `from` up to here are known to be done
-    int event = 0;
-    for (int32_t j = 0; j < count; ++j) {
-      if (pipe(j) != to) continue;
+    for (int32_t j = 0; j < count(); ++j) {
+      if (queue(j) != to) continue;
       for (int32_t i = j - 1; i > ordered; --i) {
-        if (pipe(i) != from || !conflict(i, j)) continue;
-        insert(i + 1, 0, Family::s_set_flag, from, to, event);
-        insert(j, 1, Family::s_wait_flag, from, to, event);
-        event = (event + 1) % std::max(1, static_cast<int>(target_.event_flags) - 1);
+        if (queue(i) != from || !conflict(i, j, 0)) continue;
+        scratch_.within.push_back({i, j, 0});
         ordered = i;
         break;
       }
     }
   }
 
-  void order_across_tiles(Pipe from, Pipe to) {
+  // The pairs across tiles of which none follows from another one. What has ended within its tile
+  // has ended before any later one begins.
+  void find_across(Queue from, Queue to) {
+    std::vector<SyncScratch::Pair>& pairs = scratch_.across;
+    pairs.clear();
     if (code_.grid.empty()) return;
-    const auto count = static_cast<int32_t>(code_.instructions.size());
-    int32_t last = -1, first = count;
-    for (int32_t i = 0; i < count; ++i) {
-      if (pipe(i) != from) continue;
-      for (int32_t j = 0; j < count; ++j) {
-        if (pipe(j) != to || !conflict(i, j)) continue;
-        last = std::max(last, i);
-        first = std::min(first, j);
+    const int32_t ended = scratch_.within.empty() ? -1 : scratch_.within.back().last;
+    for (int distance = 1; distance <= kMostDistance; ++distance) {
+      int32_t ordered = ended;
+      for (int32_t j = 0; j < count(); ++j) {
+        if (queue(j) != to) continue;
+        for (int32_t i = count() - 1; i > ordered; --i) {
+          if (queue(i) != from || !conflict(i, j, distance)) continue;
+          if (!follows({i, j, distance})) pairs.push_back({i, j, distance});
+          ordered = i;
+          break;
+        }
       }
     }
-    if (last < 0) return;
-    const int event = static_cast<int>(target_.event_flags) - 1;
-    insert(0, -1, Family::s_set_flag, from, to, event, true);
-    insert(first, 1, Family::s_wait_flag, from, to, event);
-    insert(last + 1, 0, Family::s_set_flag, from, to, event);
+  }
+
+  // What ends by the next tile has ended by the one after it, too.
+  bool follows(const SyncScratch::Pair& pair) const {
+    return std::ranges::any_of(scratch_.across, [&](const SyncScratch::Pair& known) {
+      const bool sooner = known.distance < pair.distance;
+      return known.distance <= pair.distance && known.last >= pair.last &&
+             (sooner || known.first <= pair.first);
+    });
+  }
+
+  // Two pairs at a time become one that orders as much.
+  void fold_across(int most) {
+    std::vector<SyncScratch::Pair>& pairs = scratch_.across;
+    while (static_cast<int>(pairs.size()) > most) {
+      SyncScratch::Pair &a = pairs[pairs.size() - 2], &b = pairs.back();
+      a = {std::max(a.last, b.last), std::min(a.first, b.first), std::min(a.distance, b.distance)};
+      pairs.pop_back();
+    }
   }
 
   void merge() {
@@ -92,16 +142,14 @@ class Synchroniser {
         });
     scratch_.merged.clear();
     size_t next = 0;
-    const auto count = static_cast<int32_t>(code_.instructions.size());
-    for (int32_t i = 0; i <= count; ++i) {
+    for (int32_t i = 0; i <= count(); ++i) {
       for (; next < scratch_.insertions.size() && scratch_.insertions[next].position == i; ++next) {
         const SyncScratch::Insertion& insertion = scratch_.insertions[next];
         TileInstruction& sync = scratch_.merged.emplace_back();
         sync.family = insertion.family;
         sync.extra[0] = insertion.word;
-        if (insertion.first_tile_only) sync.changed_mask = kFirstTileOnly;
       }
-      if (i < count) scratch_.merged.push_back(at(i));
+      if (i < count()) scratch_.merged.push_back(at(i));
     }
     std::swap(code_.instructions, scratch_.merged);
   }
@@ -113,24 +161,24 @@ class Synchroniser {
 
 }  // namespace
 
-Pipe pipe_of(Family family) {
-  const FamilyInfo& info = info_of(family);
-  switch (info.unit) {
-    case Unit::vector: return Pipe::vector;
-    case Unit::cube: return Pipe::cube;
-    case Unit::dma: return info.form == Form::store ? Pipe::dma_out : Pipe::dma_in;
-    default: return Pipe::scalar;
+Queue queue_of(const uint64_t* words) {
+  const Family family = family_of(head_of(words));
+  const uint64_t word = *operand_words(words, 0);
+  switch (family) {
+    case Family::s_set_flag: return sync_from(word);
+    case Family::s_wait_flag: return sync_to(word);
+    default: return info_of(family).queue;
   }
 }
 
-const char* name_of(Pipe pipe) {
-  constexpr const char* names[] = {"dma_in", "vector", "cube", "dma_out", "scalar"};
-  return names[static_cast<int>(pipe)];
+const char* name_of(Queue queue) {
+  constexpr const char* names[] = {"scalar", "vector", "cube", "mte1", "mte2", "mte3", "fixp"};
+  return names[static_cast<int>(queue)];
 }
 
 void separate_loads(TileCode& code) {
   for (const TileInstruction& instruction : code.instructions) {
-    if (pipe_of(instruction.family) != Pipe::dma_in) continue;
+    if (info_of(instruction.family).queue != Queue::mte2) continue;
     code.buffers[instruction.operands[0].index].kept = true;
   }
 }

@@ -1,14 +1,18 @@
-// Synchronisation between the pipes of a core: DMA-in, vector, cube and DMA-out each run their
-// instructions in order, but beside one another. Set/wait flags order two instructions on different
-// pipes that touch the same local memory, at least one of them writing.
+// Synchronisation between the queues of a core: each runs its instructions in order, but beside the
+// others. Set/wait flags order two instructions of different queues that touch the same local
+// memory, at least one of them writing.
 //
-// A flag is a counter per (from, to, event): `set` adds one when pipe `from` has done all it was
-// given before, `wait` holds pipe `to` until it can take one. All sync instructions run in every
-// tile, whatever predicates the ordered instructions have.
-//   - Forward, within a tile: set after the last conflicting instruction of `from`, wait before the
-//     first of `to` that needs it. Events 0 .. event_flags-2 in turn.
-//   - Backward, to the next tile: one pair per direction, on the last event. Its wait comes before
-//     its set, so a set that runs in the first tile only opens it; one signal is left at the end.
+// A flag is a counter per (from, to, event): `set` adds one when queue `from` has done all it was
+// given before, `wait` holds queue `to` until it can take one. Sync instructions run whatever
+// predicates the ordered instructions have, in the tiles that their `distance` says:
+//   - 0, within a tile: set behind the last conflicting instruction of `from`, wait before the
+//   first
+//     of `to` that needs it.
+//   - d > 0, across tiles: a set is for the wait in the d-th tile from its own. In the last d tiles
+//     of a core's share nothing is set, in the first d of them nothing is waited for, so no signal
+//     is ever left behind. 1, or 2 where what conflicts lies in two places.
+// The events of a direction are dealt out: one to each pair across tiles, the others in turn to the
+// pairs within a tile. Where pairs across tiles are many, two become one that orders as much.
 // Devices that execute in order (Target::queues is 1) need none.
 #pragma once
 
@@ -20,20 +24,27 @@
 
 namespace dvm {
 
-enum class Pipe : uint8_t { dma_in, vector, cube, dma_out, scalar };
-inline constexpr int kPipes = 4;  // those with queues of their own
-
-Pipe pipe_of(Family family);
-const char* name_of(Pipe pipe);
+const char* name_of(Queue queue);
 
 // The word of a sync instruction.
-constexpr uint64_t sync_word(Pipe from, Pipe to, int event) {
+constexpr uint64_t sync_word(Queue from, Queue to, int event, int distance) {
   return static_cast<uint64_t>(from) | static_cast<uint64_t>(to) << 8 |
-         static_cast<uint64_t>(event) << 16;
+         static_cast<uint64_t>(event) << 16 | static_cast<uint64_t>(distance) << 24;
 }
-constexpr Pipe sync_from(uint64_t word) { return static_cast<Pipe>(word & 0xff); }
-constexpr Pipe sync_to(uint64_t word) { return static_cast<Pipe>(word >> 8 & 0xff); }
+constexpr Queue sync_from(uint64_t word) { return static_cast<Queue>(word & 0xff); }
+constexpr Queue sync_to(uint64_t word) { return static_cast<Queue>(word >> 8 & 0xff); }
 constexpr int sync_event(uint64_t word) { return static_cast<int>(word >> 16 & 0xff); }
+constexpr int sync_distance(uint64_t word) { return static_cast<int>(word >> 24 & 0xff); }
+inline constexpr int kMostDistance = 2;
+
+// The queue that runs an instruction: a set flag is that of `from`, a wait that of `to`.
+Queue queue_of(const uint64_t* words);
+
+// Whether a sync instruction runs in a tile of a core's share of tiles.
+constexpr bool sync_runs(Family family, uint64_t word, int64_t tile, int64_t tiles) {
+  const int distance = sync_distance(word);
+  return family == Family::s_set_flag ? tile + distance < tiles : tile >= distance;
+}
 
 struct SyncScratch {
   struct Insertion {
@@ -41,9 +52,14 @@ struct SyncScratch {
     int32_t order;     // among insertions at one position
     Family family;
     uint64_t word;
-    bool first_tile_only;
+  };
+  // Instruction `last` of a tile comes before `first` of the one that is `distance` behind.
+  struct Pair {
+    int32_t last, first;
+    int distance;
   };
   std::vector<Insertion> insertions;
+  std::vector<Pair> within, across;
   std::vector<TileInstruction> merged;
 };
 

@@ -6,6 +6,9 @@
 #include <compare>
 #include <cstdint>
 
+#include "kernels/plan.h"
+#include "vm/isa.h"
+
 namespace dvm {
 
 // All of them positive once a device has filled them in.
@@ -36,6 +39,23 @@ struct Target {
   Costs costs;
 
   bool in_order() const { return queues <= 1; }
+  // The cube unit has local memories of its own, from L1 to its sums.
+  bool has_cube_memories() const { return l1_bytes > 0; }
+  int64_t cores_of(KernelKind kind) const {
+    return kind == KernelKind::vector || cube_cores == 0 ? cores : cube_cores;
+  }
+  int64_t memory_bytes(Memory memory) const {
+    const int64_t sizes[] = {local_bytes, l1_bytes, l0a_bytes, l0b_bytes, l0c_bytes, bias_bytes};
+    return sizes[static_cast<int>(memory)];
+  }
+  // Offsets in local memory count through all of them.
+  int64_t memory_begin(Memory memory) const {
+    int64_t begin = 0;
+    for (int m = 0; m < static_cast<int>(memory); ++m)
+      begin += memory_bytes(static_cast<Memory>(m));
+    return begin;
+  }
+  int64_t memory_end() const { return memory_begin(Memory::bias) + bias_bytes; }
   // Stores of a value of this size bypass the caches.
   bool streams(int64_t bytes) const { return stream_bytes > 0 && bytes >= stream_bytes; }
 };

@@ -48,11 +48,20 @@ void TileCode::add_dim(int axis) {
 uint8_t TileCode::extent_register(int64_t multiplier, int dim) {
   if (multiplier == 1 && dim < 0) return 0;
   if (multiplier > std::numeric_limits<int32_t>::max()) overflow = true;
-  const ExtentRegister wanted{static_cast<int32_t>(multiplier), dim};
+  return intern({static_cast<int32_t>(multiplier), static_cast<int16_t>(dim), 0});
+}
+
+uint8_t TileCode::part_register(int64_t size, int dim, int64_t part) {
+  if (size > std::numeric_limits<int32_t>::max() || part >= std::numeric_limits<uint16_t>::max()) {
+    overflow = true;
+  }
+  return intern(
+      {static_cast<int32_t>(size), static_cast<int16_t>(dim), static_cast<uint16_t>(part + 1)});
+}
+
+uint8_t TileCode::intern(const ExtentRegister& wanted) {
   for (size_t r = 0; r < extents.size(); ++r) {
-    if (extents[r].multiplier == wanted.multiplier && extents[r].dim == wanted.dim) {
-      return static_cast<uint8_t>(r + 1);
-    }
+    if (extents[r] == wanted) return static_cast<uint8_t>(r + 1);
   }
   if (extents.size() + 1 >= kExtentRegisters) {
     overflow = true;
@@ -78,11 +87,11 @@ int32_t TileCode::pointer_register(const PointerRegister& pointer) {
 int64_t TileCode::full_extent(uint8_t extent) const {
   if (extent == 0) return 1;
   const ExtentRegister& r = extents[extent - 1];
-  return r.dim < 0 ? r.multiplier : r.multiplier * grid[r.dim].tile;
+  return r.dim < 0 ? r.multiplier : r.value(grid[r.dim].tile);
 }
 
-int32_t TileCode::add_buffer(int64_t bytes, bool kept) {
-  buffers.push_back({bytes, kept, -1});
+int32_t TileCode::add_buffer(int64_t bytes, bool kept, Memory memory, bool two_places) {
+  buffers.push_back({bytes, kept, -1, memory, two_places});
   return static_cast<int32_t>(buffers.size() - 1);
 }
 

@@ -15,6 +15,8 @@ struct TileBuffer {
   int64_t bytes = 0;
   bool kept = false;    // lives from tile to tile: never shares its memory
   int64_t offset = -1;  // set by the allocator
+  Memory memory = Memory::main;
+  bool two_places = false;  // one for the tiles of even number, one for the others
 };
 
 struct TileOperand {
@@ -80,12 +82,17 @@ struct TileCode {
 
   // Interned registers.
   uint8_t extent_register(int64_t multiplier, int dim);
+  // Part number `part`, from 0, of the extent of a grid dim cut into parts of `size`.
+  uint8_t part_register(int64_t size, int dim, int64_t part);
   int32_t pointer_register(const PointerRegister& pointer);
+
+  uint8_t intern(const ExtentRegister& wanted);
 
   // What an extent register holds in a full tile; 0 stands for no loop, which is 1.
   int64_t full_extent(uint8_t extent) const;
 
-  int32_t add_buffer(int64_t bytes, bool kept);
+  int32_t add_buffer(int64_t bytes, bool kept, Memory memory = Memory::main,
+                     bool two_places = false);
 
   // Kept buffers that are written and read in the same tiles only need not live from one to the
   // next.

@@ -21,6 +21,8 @@ void add_buffers(Text& text, const TileCode& code) {
   for (size_t b = 0; b < code.buffers.size(); ++b) {
     const TileBuffer& buffer = code.buffers[b];
     text.add("  b%zu: %" PRId64 " bytes%s", b, buffer.bytes, buffer.kept ? " kept" : "");
+    if (buffer.memory != Memory::main) text.add(" in memory %d", static_cast<int>(buffer.memory));
+    if (buffer.two_places) text.add(" at two places");
     if (buffer.offset >= 0) text.add(" at 0x%" PRIx64, static_cast<uint64_t>(buffer.offset));
     text.add("\n");
   }
@@ -37,13 +39,13 @@ void add_operand(Text& text, const TileOperand& operand, DType dtype) {
 }
 
 void add_extra(Text& text, const TileCode& code, const TileInstruction& instruction) {
-  const Form form = info_of(instruction.family).form;
-  if (form == Form::gather) {
+  const Extra extra = form_info(instruction.family).extra;
+  if (extra == Extra::gather) {
     text.add(" stride %" PRId64 " limit %" PRId64, static_cast<int64_t>(instruction.extra[0]),
              static_cast<int64_t>(instruction.extra[1]));
-  } else if (form == Form::check_index) {
+  } else if (extra == Extra::limit) {
     text.add(" limit %" PRId64, static_cast<int64_t>(instruction.extra[0]));
-  } else if (form == Form::matmul_clamp) {
+  } else if (extra == Extra::bounds) {
     text.add(" clamp (");
     add_immediate(text, instruction.dtype, instruction.extra[0]);
     text.add(", ");
@@ -60,13 +62,11 @@ void add_extra(Text& text, const TileCode& code, const TileInstruction& instruct
 
 void add_instruction(Text& text, const TileCode& code, const TileInstruction& instruction) {
   const FamilyInfo& info = info_of(instruction.family);
-  text.add("  %s", name_of(instruction.family));
+  text.add("  ");
   if (info.form == Form::sync) {
-    const uint64_t word = instruction.extra[0];
-    text.add(" %s -> %s event %d", name_of(sync_from(word)), name_of(sync_to(word)),
-             sync_event(word));
+    add_sync(text, instruction.family, instruction.extra[0]);
   } else {
-    text.add("_%s ", name_of(instruction.dtype));
+    text.add("%s_%s ", name_of(instruction.family), name_of(instruction.dtype));
     add_extents(text, instruction.extents);
     for (int k = 0; k < instruction.operand_count; ++k) {
       if (k > 0) text.add("%s", k == 1 ? " <- " : ", ");

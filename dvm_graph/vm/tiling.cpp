@@ -20,7 +20,7 @@ constexpr double kLeastHeld = 4;    // bytes per element assumed after an attemp
 constexpr int kMaxNodes = 256;      // of which liveness is followed
 constexpr int64_t kLeastLines = 4;  // of a row of a tile that is read across rows
 constexpr int64_t kLongRows = 4;    // times as long, where results are streamed
-constexpr int64_t kElementBytes = 4;
+constexpr int64_t kElementBytes = 4, kWidestBytes = 8;
 
 // Loads and stores that vanish on unified memory, as far as the plan alone can tell. `joined`:
 // those count that convert as part of what is computed (vm/strips.h).
@@ -157,7 +157,17 @@ class Tiler {
     return all;
   }
 
-  int64_t vector_elements() const { return target_.vector_bytes / kElementBytes; }
+  // What cuts along the contiguous axis are multiples of: whole vectors or, where everything is
+  // moved to local memory, whole blocks of it in the narrowest storage.
+  int64_t vector_elements() const {
+    if (target_.unified_memory) return target_.vector_bytes / kElementBytes;
+    int64_t narrowest = kWidestBytes;
+    for (const NormalAccess& access : plan_.accesses) {
+      if (access.value == kPlainInteger) continue;
+      narrowest = std::min(narrowest, static_cast<int64_t>(size_of(access.storage)));
+    }
+    return std::max<int64_t>(1, target_.line_bytes / narrowest);
+  }
   // Least elements each way of a tile that is read across rows.
   int64_t least_row() const { return kLeastLines * target_.line_bytes / kElementBytes; }
 
@@ -241,7 +251,7 @@ class Tiler {
     }
   }
 
-  // hardware_align_div: whole vectors along the contiguous axis, where it is cut.
+  // hardware_align_div: along the contiguous axis, where it is cut.
   int64_t align(int axis, int64_t tile, int64_t most) const {
     const int64_t vector = vector_elements();
     if (axis != plan_.rank - 1 || tile < vector || tile == plan_.extents[axis]) return tile;

@@ -92,9 +92,9 @@ class Verifier {
         tables / sizeof(uint64_t) + static_cast<uint64_t>(header_.code_words) != words) {
       return fail("the code size does not match the program's length");
     }
-    if (header_.local_bytes < 0 || header_.local_bytes > target_.local_bytes) {
+    if (header_.local_bytes < 0 || header_.local_bytes > target_.memory_end()) {
       return fail("needs " + std::to_string(header_.local_bytes) + " bytes of local memory, has " +
-                  std::to_string(target_.local_bytes));
+                  std::to_string(target_.memory_end()));
     }
     return true;
   }
@@ -128,7 +128,8 @@ class Verifier {
       const ExtentRegister& e = program_.extents()[r];
       const auto name = [&] { return "extent register e" + std::to_string(r + 1); };
       if (e.dim >= header_.grid_rank || e.dim < -1) return fail(name() + " names no grid dim");
-      const int64_t most = e.dim < 0 ? 1 : program_.grid()[e.dim].tile;
+      if (e.part > 0 && (e.dim < 0 || e.multiplier <= 0)) return fail(name() + " is no part");
+      const int64_t most = e.dim < 0 || e.part > 0 ? 1 : program_.grid()[e.dim].tile;
       if (e.multiplier < 0 || most > INT32_MAX / std::max(e.multiplier, 1)) {
         return fail(name() + " is out of range");
       }
@@ -179,10 +180,8 @@ class Verifier {
     if (!(info.dtypes >> (head.opcode % 16) & 1)) {
       return fail(std::string(name_of(static_cast<Family>(family))) + " has no such dtype");
     }
-    const FormInfo form = form_info(info.form);
-    const int words = 1 + 2 * (form.outputs + form.inputs) + form.extra_words;
-    const int actual = info.form == Form::sync ? 2 : words;
-    if (head.words != actual) return fail("wrong length for its form");
+    const FormInfo& form = form_info(info.form);
+    if (head.words != form.words()) return fail("wrong length for its form");
     if (head.words > words_left) return fail("runs beyond the code");
     if (head.flags & ~kKnownFlags) return fail("unknown flags");
     if (head.changed_mask & ~kFirstTileOnly & ~((1u << header_.grid_rank) - 1)) {
@@ -191,8 +190,7 @@ class Verifier {
     for (const uint8_t e : {head.e0, head.e1, head.e2}) {
       if (e > header_.extent_registers) return fail("undefined extent register");
     }
-    const bool folds =
-        info.form == Form::reduce || (is_matmul(info.form) && info.form != Form::matmul_clamp);
+    const bool folds = form.outputs > 0 && form.operands[0].role == Role::updates;
     if (!folds && (head.flags & (kAccumulate | kAccumulateAlways))) {
       return fail("accumulates, but is no reduction or matmul");
     }
@@ -200,19 +198,20 @@ class Verifier {
   }
 
   bool check_instruction(const Head& head, const uint64_t* words) {
-    const FamilyInfo& info = info_of(static_cast<Family>(head.opcode / 16));
-    const auto dtype = static_cast<DType>(head.opcode % 16);
-    if (info.form == Form::sync) {
+    const Family family = family_of(head);
+    const FamilyInfo& info = info_of(family);
+    const DType dtype = dtype_of(head);
+    const FormInfo& form = form_info(info.form);
+    const uint64_t* const extra = extra_words(info.form, words);
+    if (form.extra == Extra::event) {
       any_flags_ = true;
-      return check_sync(words[1]);
+      return check_sync(family, *extra);
     }
-    const FormInfo form = form_info(info.form);
-    const bool flat = head.opcode / 16 == static_cast<int>(Family::d_load) ||
-                      head.opcode / 16 == static_cast<int>(Family::d_store);
-    for (int k = 0; k < form.outputs + form.inputs; ++k) {
-      Operand operand;
-      std::memcpy(&operand, words + 1 + 2 * k, sizeof operand);
-      if (!check_place(info, operand, k) || !check_strides(info, flat, operand, dtype, k)) {
+    const bool flat = family == Family::d_load || family == Family::d_store;
+    for (int k = 0; k < form.operand_count(); ++k) {
+      const Operand operand = operand_of(words, k);
+      if (!check_place(form.operands[k].place, operand) ||
+          !check_strides(info, flat, operand, dtype, k)) {
         return false;
       }
     }
@@ -220,46 +219,46 @@ class Verifier {
     well_formed_ = true;
     if (has_window(info.form) && !check_window_sizes(window_of(info.form, words))) return false;
     const Loops loops = loops_of(head);
-    for (int k = 0; k < form.outputs + form.inputs; ++k) {
-      Operand operand;
-      std::memcpy(&operand, words + 1 + 2 * k, sizeof operand);
+    for (int k = 0; k < form.operand_count(); ++k) {
+      const Operand operand = operand_of(words, k);
       if (operand.space() == Space::immediate) continue;
-      if (integer_operand(info.form) == k) continue;
+      if (form.operands[k].place == Place::integer) continue;
       if (!check_reach(head, loops, info.form, operand, operand_dtype(info.form, dtype, k), k,
                        words)) {
         return false;
       }
     }
-    if (has_window(info.form)) return check_window(head, loops, info.form, words);
-    if (info.form == Form::matmul_clamp) return check_clamp(dtype, words);
-    if (form.extra_words > 0 && static_cast<int64_t>(words[head.words - 1]) < 0) {
-      return fail("negative limit");
+    switch (form.extra) {
+      case Extra::window: return check_window(head, loops, info.form, words);
+      case Extra::bounds: return check_bounds(dtype, operand_of(words, 3), words);
+      case Extra::limit: return static_cast<int64_t>(extra[0]) >= 0 || fail("negative limit");
+      case Extra::gather: return static_cast<int64_t>(extra[1]) >= 0 || fail("negative limit");
+      default: return true;
     }
-    return true;
   }
 
   // The addend, where it is a number, and the bounds.
-  bool check_clamp(DType dtype, const uint64_t* words) {
-    Operand addend;
-    std::memcpy(&addend, words + 7, sizeof addend);
-    if (addend.space() == Space::immediate && words[8] != 0) return fail("a number added is not 0");
+  bool check_bounds(DType dtype, const Operand& addend, const uint64_t* words) {
+    const uint64_t* const bounds = extra_words(Form::matmul_clamp, words);
+    if (addend.space() == Space::immediate && bounds[-1] != 0)
+      return fail("a number added is not 0");
     const auto real = [dtype](uint64_t bits) {
       if (dtype == DType::f64) return std::bit_cast<double>(bits);
       return static_cast<double>(std::bit_cast<float>(static_cast<uint32_t>(bits)));
     };
-    return real(words[9]) <= real(words[10]) || fail("low is not up to high");
+    return real(bounds[0]) <= real(bounds[1]) || fail("low is not up to high");
   }
 
-  // Spaces that the form allows.
-  bool check_place(const FamilyInfo& info, const Operand& operand, int k) {
-    const bool integer = integer_operand(info.form) == k;
+  // Whether an operand lies where forms.def has it.
+  bool check_place(Place place, const Operand& operand) {
+    const bool integer = place == Place::integer;
     switch (operand.space()) {
       case Space::local:
+      case Space::two_places:
         if (integer) return fail("an integer comes from a pointer register");
-        if (info.form == Form::pack_a_bundles) return true;  // of a computed A, too
-        if (info.unit == Unit::dma && (k == 1 || has_window(info.form)) && k > 0 &&
-            info.form != Form::store) {
-          return fail("a memory instruction reads global memory");
+        if (place == Place::memory) return fail("a memory instruction reads global memory");
+        if (memory_of(place) != Memory::main && !target_.has_cube_memories()) {
+          return fail("this target has one local memory");
         }
         return true;
       case Space::pointer: {
@@ -270,23 +269,16 @@ class Verifier {
         if (integer != (pointer.buffer == kPlainInteger)) {
           return fail("an integer is not an address");
         }
-        const bool memory_side =
-            info.unit == Unit::dma &&
-            (info.form == Form::prefetch || k == (info.form == Form::store ? 0 : 1) ||
-             (has_window(info.form) && k > 0));
-        if (!target_.unified_memory && !memory_side && !integer) {
+        if (integer || place == Place::memory || place == Place::anywhere) return true;
+        if (memory_of(place) != Memory::main || !target_.unified_memory) {
           return fail("only memory instructions touch global memory on this target");
         }
         return true;
       }
-      case Space::immediate:
-        if (k == 0 || (info.unit == Unit::cube && k != 3) || info.form == Form::reduce || integer ||
-            (info.unit == Unit::dma && info.form != Form::store)) {
-          return fail("operand cannot be immediate");
-        }
+      default:
+        if (place != Place::value) return fail("operand cannot be immediate");
         if (operand.inner_stride != 0) return fail("an immediate has no strides");
         return true;
-      default: return fail("operand in no memory space");
     }
   }
 
@@ -294,24 +286,39 @@ class Verifier {
   bool check_strides(const FamilyInfo& info, bool flat, const Operand& operand, DType dtype,
                      int k) {
     if (operand.space() == Space::immediate) return true;
-    const bool rows = info.unit == Unit::vector && integer_operand(info.form) != k;
+    const OperandInfo& form = form_info(info.form).operands[k];
+    const bool rows = info.queue == Queue::vector && form.place != Place::integer;
     const int inner = operand.inner_stride;
     if (rows && inner != 1 && (k == 0 || inner != 0)) {
       return fail("a vector operand needs an inner stride of 0 or 1, an output of 1");
     }
-    if (is_matmul(info.form) && inner != 1) {
-      const int64_t panel = int64_t{inner} * panel_columns(dtype, target_);
-      if (k != 2 || !has_plain_b(info.form)) return fail("rows of a matmul are contiguous");
-      if (operand.middle_stride != 1 || operand.outer_stride != panel) {
-        return fail("neither rows nor columns of a matmul's B are contiguous");
-      }
+    if (operand.space() == Space::two_places) {
+      if (form.walk != Walk::rows) return fail("such an operand has one place");
+      if (operand.outer_stride < 0) return fail("the second place lies before the first");
+    }
+    switch (form.walk) {
+      case Walk::columns:
+        if (inner == 1) break;
+        if (operand.middle_stride != 1 ||
+            operand.outer_stride != int64_t{inner} * panel_columns(dtype, target_)) {
+          return fail("neither rows nor columns of a matmul's B are contiguous");
+        }
+        break;
+      case Walk::product:
+      case Walk::product_rows:
+      case Walk::panel_columns:
+      case Walk::steps:
+      case Walk::row:
+        if (inner != 1) return fail("rows of a matmul are contiguous");
+        break;
+      default: break;
     }
     if (flat && inner != 1) return fail("a contiguous tile has stride 1");
     return true;
   }
 
   // How an operand's address follows the loops e0, e1, e2, in elements.
-  struct Walk {
+  struct Steps {
     int64_t strides[3];
     int64_t panel_columns = 0;  // not 0: loop e2 counts columns of panels, strides[2] is per panel
     bool padded = false;        // the last panel is touched in full
@@ -320,26 +327,31 @@ class Verifier {
   };
 
   // `made_of`: the dtype of the instruction, `dtype` that of the operand.
-  Walk walk_of(Form form, DType made_of, const Operand& operand, DType dtype, int k) const {
+  Steps steps_of(const OperandInfo& info, DType made_of, const Operand& operand,
+                 DType dtype) const {
     const int64_t outer = operand.outer_stride, middle = operand.middle_stride,
                   inner = operand.inner_stride;
-    if (k > 0 && !is_matmul(form)) return {{outer, middle, inner}};
     const int64_t columns = panel_columns(dtype, target_);
-    if (form == Form::reduce && k == 0) return {{outer, 0, inner}};
-    if (is_pack_b(form) && k == 0) {
-      const bool bundles = form == Form::pack_b_bundles;
-      return {{0, columns, outer}, columns, true, bundles ? 1 : -1, bundle_steps(made_of)};
+    const bool bundles = info.type == Type::bundles;
+    switch (info.walk) {
+      case Walk::folded: return {{outer, 0, inner}};
+      case Walk::rows:
+      case Walk::steps: return {{0, middle, inner}};
+      case Walk::bundled_rows: return {{0, middle, inner}, 0, false, 2, bundle_steps(made_of)};
+      case Walk::panels:
+        return {{0, columns, outer}, columns, true, bundles ? 1 : -1, bundle_steps(made_of)};
+      case Walk::product: return {{middle, 0, inner}};
+      case Walk::product_rows: return {{middle, inner, 0}};
+      case Walk::columns:
+        if (inner != 1) return {{0, middle, inner}};
+        return {{0, middle, outer}, columns, false};
+      case Walk::panel_columns: return {{0, middle, outer}, columns, true};
+      case Walk::row: return {{0, 0, inner}};
+      default: return {{outer, middle, inner}};
     }
-    if (form == Form::pack_a_bundles && k == 0)
-      return {{0, middle, inner}, 0, false, 2, bundle_steps(made_of)};
-    if (is_matmul(form) && (k == 0 || k == 3)) return {{middle, 0, inner}};
-    if (is_matmul(form) && k == 1) return {{middle, inner, 0}};
-    if (has_plain_b(form) && k == 2 && inner != 1) return {{0, middle, inner}};
-    if (is_matmul(form) && k == 2) return {{0, middle, outer}, columns, !has_plain_b(form)};
-    return {{outer, middle, inner}};
   }
 
-  static int64_t last_offset(const Walk& walk, int loop, int64_t extent) {
+  static int64_t last_offset(const Steps& walk, int loop, int64_t extent) {
     if (extent <= 0) return 0;
     if (loop == walk.bundled_loop) extent = (extent + walk.steps - 1) / walk.steps;
     if (loop != 2 || walk.panel_columns == 0) {
@@ -368,8 +380,8 @@ class Verifier {
       if (extent.dim < 0) continue;
       const GridDim& dim = program_.grid()[extent.dim];
       loops.dims[loop] = extent.dim;
-      loops.tail[loop] = extent.multiplier * dim.tail();
-      loops.full[loop] *= dim.tile;
+      loops.tail[loop] = extent.value(dim.tail());
+      loops.full[loop] = extent.value(dim.tile);
       loops.followed |= 1u << extent.dim;
     }
     return loops;
@@ -377,7 +389,7 @@ class Verifier {
 
   // Offsets over all tiles: separable by grid dim, and linear in the coordinate except that the
   // last tile may be smaller, so the first, the last full and the last tile are the extremes.
-  Reach reach_of(const Loops& loops, const Walk& walk, int64_t element,
+  Reach reach_of(const Loops& loops, const Steps& walk, int64_t element,
                  const int64_t* steps) const {
     Reach reach;  // of loops that follow no grid dim
     for (int loop = 0; loop < 3; ++loop) {
@@ -414,16 +426,19 @@ class Verifier {
   bool check_reach(const Head& head, const Loops& loops, Form form, const Operand& operand,
                    DType dtype, int k, const uint64_t* words) {
     const auto element = static_cast<int64_t>(size_of(dtype));
-    const Walk walk = walk_of(form, static_cast<DType>(head.opcode % 16), operand, dtype, k);
-    const bool local = operand.space() == Space::local;
+    const OperandInfo& info = form_info(form).operands[k];
+    const Steps walk = steps_of(info, dtype_of(head), operand, dtype);
+    const bool local = operand.space() != Space::pointer;
     if (walk.panel_columns != 0 && walk.strides[2] < walk.panel_columns && head.e2 != 0 &&
         last_offset(walk, 2, widest(head.e2)) >= walk.panel_columns) {
       return fail("panels overlap");
     }
     const PointerRegister* pointer = local ? nullptr : &program_.pointers()[operand.offset()];
     Reach reach = reach_of(loops, walk, element, local ? nullptr : pointer->steps);
+    if (operand.space() == Space::two_places) reach.add(operand.outer_stride);
     if (form == Form::gather && k == 1) {
-      const auto stride = static_cast<int64_t>(words[7]), limit = static_cast<int64_t>(words[8]);
+      const uint64_t* const extra = extra_words(form, words);
+      const auto stride = static_cast<int64_t>(extra[0]), limit = static_cast<int64_t>(extra[1]);
       if (limit == 0) return true;  // no index is valid: it reads nothing
       if (beyond(stride, kTooFar / limit)) return fail("gathers from too far away");
       reach.add((limit - 1) * stride * element);
@@ -437,8 +452,11 @@ class Verifier {
       if (k == 3) reach.add((window.taps() - 1) * channels * element);
     }
     const int64_t base = local ? operand.offset() : pointer->base;
-    const int64_t least = local ? 0 : pointer->low;
-    const int64_t most = local ? header_.local_bytes : pointer->high;
+    const Memory memory = memory_of(info.place);
+    const int64_t begin = local ? target_.memory_begin(memory) : 0;
+    const int64_t least = local ? begin : pointer->low;
+    const int64_t most =
+        local ? std::min(header_.local_bytes, begin + target_.memory_bytes(memory)) : pointer->high;
     int64_t bits = base;  // of all terms of the address; sizes of elements are powers of two
     for (int d = 0; !local && d < header_.grid_rank; ++d) bits |= pointer->steps[d];
     if ((bits & (element - 1)) != 0) return fail("misaligned address");
@@ -450,9 +468,8 @@ class Verifier {
   }
 
   static Window window_of(Form form, const uint64_t* words) {
-    const FormInfo info = form_info(form);
     Window window;
-    std::memcpy(&window, words + 1 + 2 * (info.outputs + info.inputs), sizeof window);
+    std::memcpy(&window, extra_words(form, words), sizeof window);
     return window;
   }
 
@@ -478,11 +495,11 @@ class Verifier {
   // Every number is that of a window, and every element one of a patch.
   bool check_window(const Head& head, const Loops& loops, Form form, const uint64_t* words) {
     const Window window = window_of(form, words);
-    Operand number;
-    std::memcpy(&number, words + 5, sizeof number);
+    const Operand number = operand_of(words, 2);
     const PointerRegister& base = program_.pointers()[number.offset()];
     const Reach reach =
-        reach_of(loops, walk_of(form, DType::i64, number, DType::i64, 2), 1, base.steps);
+        reach_of(loops, steps_of(form_info(form).operands[2], DType::i64, number, DType::i64), 1,
+                 base.steps);
     if (base.base + reach.low < 0 || base.base + reach.high >= window.windows()) {
       return fail("number of a window out of range");
     }
@@ -495,52 +512,66 @@ class Verifier {
 
   int64_t widest(uint8_t e) const {
     const ExtentRegister& r = program_.extents()[e - 1];
-    return r.dim < 0 ? r.multiplier : r.multiplier * program_.grid()[r.dim].tile;
+    return r.dim < 0 ? r.multiplier : r.value(program_.grid()[r.dim].tile);
   }
 
-  bool check_sync(uint64_t word) {
-    well_formed_ =
-        static_cast<int>(sync_from(word)) < kPipes && static_cast<int>(sync_to(word)) < kPipes;
-    if (!well_formed_) return fail("no such pipe");
-    if (sync_event(word) >= std::max<int64_t>(target_.event_flags, 1) || word >> 24 != 0) {
+  bool check_sync(Family family, uint64_t word) {
+    const auto known = [](Queue queue) {
+      return queue != Queue::scalar && static_cast<int>(queue) < kQueues;
+    };
+    well_formed_ = known(sync_from(word)) && known(sync_to(word));
+    if (!well_formed_) return fail("no such queue");
+    if (sync_event(word) >= std::max<int64_t>(target_.event_flags, 1) || word >> 32 != 0) {
       return fail("no such event flag");
     }
+    if (sync_distance(word) > kMostDistance) return fail("a flag for a tile too far away");
+    if (sync_distance(word) > 0 && family == Family::s_barrier) return fail("a barrier is at once");
     return true;
   }
 
-  // In every tile a wait finds a signal, and as many are set as waited for.
+  // The sync instructions of one event of one direction.
+  struct Event {
+    int sets = 0, waits = 0;
+    int distance = -1;
+  };
+
+  // Signals are balanced over any number of tiles, and every wait comes behind its signal in the
+  // order of issue, so no two queues wait for each other:
+  //   - all instructions of an event have one distance d and no predicate, as many of them set as
+  //     wait
+  //   - at d = 0 as many are set before each wait in the body as wait up to it
+  //   - at d > 0 the signal for a wait is of an earlier tile; sets of the last d tiles and waits of
+  //     the first d are left out (sync_runs), which are as many
   bool check_flags() {
-    constexpr int kKeys = kPipes * kPipes * 256;
-    thread_local int16_t balance[kKeys], opened[kKeys];
-    std::fill_n(balance, kKeys, 0);
-    std::fill_n(opened, kKeys, 0);
-    for (const int pass : {0, 1}) {
-      const std::span<const uint64_t> body = program_.body();
-      for (size_t pc = 0; pc < body.size();) {
-        Head head;
-        std::memcpy(&head, &body[pc], sizeof head);
-        const auto family = static_cast<Family>(head.opcode / 16);
-        if (family == Family::s_set_flag || family == Family::s_wait_flag) {
-          const uint64_t word = body[pc + 1];
-          const int key =
-              (static_cast<int>(sync_from(word)) * kPipes + static_cast<int>(sync_to(word))) * 256 +
-              sync_event(word);
-          const bool sets = family == Family::s_set_flag;
-          const bool opens = head.changed_mask == kFirstTileOnly && sets;
-          if (!opens && (head.changed_mask != 0 || head.flags != 0)) {
-            return fail("word " + std::to_string(pc) + ": a flag has a predicate");
-          }
-          if (pass == 0 && opens) ++balance[key], ++opened[key];
-          if (pass == 1 && !opens && (balance[key] += sets ? 1 : -1) < 0) {
-            return fail("word " + std::to_string(pc) + ", " + disassemble_instruction(&body[pc]) +
-                        ": waits for a flag nobody has set");
-          }
-        }
-        pc += head.words;
+    constexpr int kKeys = kQueues * kQueues * 256;
+    thread_local Event events[kKeys];
+    std::fill_n(events, kKeys, Event{});
+    const std::span<const uint64_t> body = program_.body();
+    for (size_t pc = 0; pc < body.size(); pc += head_of(&body[pc]).words) {
+      const Head head = head_of(&body[pc]);
+      const Family family = family_of(head);
+      if (family != Family::s_set_flag && family != Family::s_wait_flag) continue;
+      const auto wrong = [&](const char* what) {
+        return fail("word " + std::to_string(pc) + ", " + disassemble_instruction(&body[pc]) +
+                    ": " + what);
+      };
+      if (head.changed_mask != 0 || head.flags != 0) return wrong("a flag has a predicate");
+      const uint64_t word = *extra_words(Form::sync, &body[pc]);
+      const int direction =
+          static_cast<int>(sync_from(word)) * kQueues + static_cast<int>(sync_to(word));
+      Event& event = events[direction * 256 + sync_event(word)];
+      if (event.distance >= 0 && event.distance != sync_distance(word)) {
+        return wrong("an event within tiles and across them");
+      }
+      event.distance = sync_distance(word);
+      ++(family == Family::s_set_flag ? event.sets : event.waits);
+      if (event.distance == 0 && event.waits > event.sets) {
+        return wrong("waits for a flag nobody has set");
       }
     }
-    for (int key = 0; key < kKeys; ++key) {
-      if (balance[key] != opened[key]) return fail("a flag is set more often than waited for");
+    for (const Event& event : events) {
+      if (event.sets > event.waits) return fail("a flag is set more often than waited for");
+      if (event.sets < event.waits) return fail("a flag is waited for more often than set");
     }
     return true;
   }

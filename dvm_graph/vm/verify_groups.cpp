@@ -15,12 +15,13 @@ bool may_join(const Head& head, const uint64_t* words) {
   const auto family = static_cast<Family>(head.opcode / 16);
   if (!joins(family, static_cast<DType>(head.opcode % 16))) return false;
   const bool moves = is_load(family) || is_store(family);
-  return !moves || (words[1] >> 32 == 1 && words[3] >> 32 == 1);
+  return !moves ||
+         (operand_of(words, 0).inner_stride == 1 && operand_of(words, 1).inner_stride == 1);
 }
 
 // The reduction folds rows without gaps, one value for each.
 bool folds_rows(const Head& head, const uint64_t* words) {
-  return head.e2 == 0 && static_cast<int32_t>(words[4] >> 32) == 1;
+  return head.e2 == 0 && operand_of(words, 1).middle_stride == 1;
 }
 
 }  // namespace

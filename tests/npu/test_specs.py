@@ -29,6 +29,10 @@ def test_derived_numbers_agree(name: str) -> None:
     assert peak == pytest.approx(spec["cube.peak_bf16"], rel=0.01)
     assert spec["target.local_bytes"] <= spec["memory.vector_local"]
     assert spec["target.cores"] == spec["cores.vector"] == 2 * spec["cores.cube"]
+    assert spec["target.cube_cores"] == spec["cores.cube"]
+    for memory in ("l1", "l0a", "l0b", "l0c"):
+        assert spec[f"target.{memory}_bytes"] == spec[f"memory.{memory}"]
+    assert spec["target.shared_bytes"] == spec["memory.l2"]
     rates = spec["vector.bytes_per_cycle"] / 4 * spec["cores.frequency"]
     assert spec["costs.vector_elements"] == pytest.approx(rates)
     assert spec["costs.stage_start"] == spec["startup.vector_kernel"]

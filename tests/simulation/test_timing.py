@@ -74,7 +74,9 @@ def cycles(name: str, part: Spec, **dims: int) -> float:
 
 
 def test_twice_the_cores_at_most_halve_the_time() -> None:
-    half = SPEC.changed("half", cores__cube=12, cores__vector=24, target__cores=24)
+    half = SPEC.changed(
+        "half", cores__cube=12, cores__vector=24, target__cores=24, target__cube_cores=12
+    )
     for name, dims in (
         ("chain", {"n": 1 << 22}),
         ("norm", {"b": 4096, "h": 1024}),

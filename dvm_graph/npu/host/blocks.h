@@ -490,9 +490,9 @@ void panels_handler(Core& core, const uint64_t* words) {
   const Extents e = extents_of(core, words);
   if (e.outer <= 0 || e.inner <= 0) return;
   const uint8_t flags = flags_of(words);
-  const auto c = tile_at<typename Product<Step>::C>(core, words + 1);
-  const auto a = tile_at<const typename Step::A>(core, words + 3);
-  const auto b = tile_at<const typename Step::B>(core, words + 5);
+  const auto c = tile_at<typename Product<Step>::C>(core, operand_words(words, 0));
+  const auto a = tile_at<const typename Step::A>(core, operand_words(words, 1));
+  const auto b = tile_at<const typename Step::B>(core, operand_words(words, 2));
   Product<Step> x{};
   x.a = a.at;
   x.a_row = a.middle;

@@ -136,8 +136,8 @@ template <class Op, class T>
 void test_handler(Core& core, const uint64_t* words) {
   Extents e = extents_of(core, words);
   if (e.empty()) return;
-  Tile<uint8_t> out = tile_at<uint8_t>(core, words + 1);
-  Tile<const T> in = tile_at<const T>(core, words + 3);
+  Tile<uint8_t> out = tile_at<uint8_t>(core, operand_words(words, 0));
+  Tile<const T> in = tile_at<const T>(core, operand_words(words, 1));
   merge_loops(e, out, in);
   for_rows(
       e,
@@ -152,8 +152,9 @@ template <class Op, class T>
 void compare_handler(Core& core, const uint64_t* words) {
   Extents e = extents_of(core, words);
   if (e.empty()) return;
-  Tile<uint8_t> out = tile_at<uint8_t>(core, words + 1);
-  Tile<const T> a = tile_at<const T>(core, words + 3), b = tile_at<const T>(core, words + 5);
+  Tile<uint8_t> out = tile_at<uint8_t>(core, operand_words(words, 0));
+  Tile<const T> a = tile_at<const T>(core, operand_words(words, 1)),
+                b = tile_at<const T>(core, operand_words(words, 2));
   merge_loops(e, out, a, b);
   with_strides(a.inner, b.inner, [&](auto stride_a, auto stride_b) {
     for_rows(
@@ -169,9 +170,10 @@ template <class T>
 void select_handler(Core& core, const uint64_t* words) {
   Extents e = extents_of(core, words);
   if (e.empty()) return;
-  Tile<T> out = tile_at<T>(core, words + 1);
-  Tile<const uint8_t> condition = tile_at<const uint8_t>(core, words + 3);
-  Tile<const T> a = tile_at<const T>(core, words + 5), b = tile_at<const T>(core, words + 7);
+  Tile<T> out = tile_at<T>(core, operand_words(words, 0));
+  Tile<const uint8_t> condition = tile_at<const uint8_t>(core, operand_words(words, 1));
+  Tile<const T> a = tile_at<const T>(core, operand_words(words, 2)),
+                b = tile_at<const T>(core, operand_words(words, 3));
   merge_loops(e, out, condition, a, b);
   const int64_t n = e.inner;
   const bool stream = streams(words);
@@ -229,8 +231,8 @@ template <class Row, class To, class From>
 void cast_handler(Core& core, const uint64_t* words) {
   Extents e = extents_of(core, words);
   if (e.empty()) return;
-  Tile<To> out = tile_at<To>(core, words + 1);
-  Tile<const From> in = tile_at<const From>(core, words + 3);
+  Tile<To> out = tile_at<To>(core, operand_words(words, 0));
+  Tile<const From> in = tile_at<const From>(core, operand_words(words, 1));
   merge_loops(e, out, in);
   for_rows(
       e,
@@ -244,9 +246,9 @@ void cast_handler(Core& core, const uint64_t* words) {
 void iota_handler(Core& core, const uint64_t* words) {
   const Extents e = extents_of(core, words);
   if (e.empty()) return;
-  const Tile<int64_t> out = tile_at<int64_t>(core, words + 1);
-  const Tile<int64_t> source = tile_at<int64_t>(core, words + 3);
-  const auto address = static_cast<uint32_t>(words[3]);
+  const Tile<int64_t> out = tile_at<int64_t>(core, operand_words(words, 0));
+  const Tile<int64_t> source = tile_at<int64_t>(core, operand_words(words, 1));
+  const auto address = static_cast<uint32_t>(*operand_words(words, 1));
   // A pointer register over no buffer holds the integer itself.
   const int64_t base = address >> kSpaceShift == static_cast<uint32_t>(Space::pointer)
                            ? reinterpret_cast<int64_t>(source.at)
@@ -263,9 +265,9 @@ void iota_handler(Core& core, const uint64_t* words) {
 void check_index_handler(Core& core, const uint64_t* words) {
   const Extents e = extents_of(core, words);
   if (e.empty()) return;
-  const Tile<int64_t> out = tile_at<int64_t>(core, words + 1);
-  const Tile<const int64_t> in = tile_at<const int64_t>(core, words + 3);
-  const auto limit = static_cast<int64_t>(words[5]);
+  const Tile<int64_t> out = tile_at<int64_t>(core, operand_words(words, 0));
+  const Tile<const int64_t> in = tile_at<const int64_t>(core, operand_words(words, 1));
+  const auto limit = static_cast<int64_t>(*extra_words(Form::check_index, words));
   for_rows(
       e,
       [&](int64_t* to, const int64_t* from) {

@@ -199,8 +199,9 @@ void matmul_handler(Core& core, const uint64_t* words) {
   const Extents e = extents_of(core, words);
   if (e.outer <= 0 || e.inner <= 0) return;
   const uint8_t flags = flags_of(words);
-  const Tile<T> c = tile_at<T>(core, words + 1);
-  const Tile<const T> a = tile_at<const T>(core, words + 3), b = tile_at<const T>(core, words + 5);
+  const Tile<T> c = tile_at<T>(core, operand_words(words, 0));
+  const Tile<const T> a = tile_at<const T>(core, operand_words(words, 1)),
+                      b = tile_at<const T>(core, operand_words(words, 2));
   Matmul<T> x{};
   x.a = a.at;
   x.a_row = a.middle;
@@ -216,14 +217,15 @@ void matmul_handler(Core& core, const uint64_t* words) {
   x.low = -kInfinite<T>;
   x.high = kInfinite<T>;
   if constexpr (Clamps) {
-    x.accumulate = !is_immediate(words + 7);
+    x.accumulate = !is_immediate(operand_words(words, 3));
     if (x.accumulate) {
-      const Tile<const T> from = tile_at<const T>(core, words + 7);
+      const Tile<const T> from = tile_at<const T>(core, operand_words(words, 3));
       x.from = from.at;
       x.from_row = from.middle;
     }
-    __builtin_memcpy(&x.low, words + 9, sizeof x.low);
-    __builtin_memcpy(&x.high, words + 10, sizeof x.high);
+    const uint64_t* const bounds = extra_words(Form::matmul_clamp, words);
+    __builtin_memcpy(&x.low, bounds, sizeof x.low);
+    __builtin_memcpy(&x.high, bounds + 1, sizeof x.high);
     x.stream = streams(words);
   } else {
     x.accumulate =

@@ -206,7 +206,8 @@ template <class S, class R>
 void load_handler(Core& core, const uint64_t* words) {
   const Extents e = extents_of(core, words);
   if (e.empty()) return;
-  move(Move<R, S>{e, tile_at<R>(core, words + 1), tile_at<const S>(core, words + 3)},
+  move(Move<R, S>{e, tile_at<R>(core, operand_words(words, 0)),
+                  tile_at<const S>(core, operand_words(words, 1))},
        streams(words));
 }
 
@@ -214,7 +215,8 @@ template <class S, class R>
 void store_handler(Core& core, const uint64_t* words) {
   const Extents e = extents_of(core, words);
   if (e.empty()) return;
-  move(Move<S, R>{e, tile_at<S>(core, words + 1), tile_at<const R>(core, words + 3)},
+  move(Move<S, R>{e, tile_at<S>(core, operand_words(words, 0)),
+                  tile_at<const R>(core, operand_words(words, 1))},
        streams(words));
 }
 
@@ -264,10 +266,11 @@ template <class S, class R>
 void gather_handler(Core& core, const uint64_t* words) {
   const Extents e = extents_of(core, words);
   if (e.empty()) return;
-  const Tile<R> to = tile_at<R>(core, words + 1);
-  const Tile<const S> from = tile_at<const S>(core, words + 3);
-  const Tile<const int64_t> index = tile_at<const int64_t>(core, words + 5);
-  const auto axis_stride = static_cast<int64_t>(words[7]), limit = static_cast<int64_t>(words[8]);
+  const Tile<R> to = tile_at<R>(core, operand_words(words, 0));
+  const Tile<const S> from = tile_at<const S>(core, operand_words(words, 1));
+  const Tile<const int64_t> index = tile_at<const int64_t>(core, operand_words(words, 2));
+  const uint64_t* const extra = extra_words(Form::gather, words);
+  const auto axis_stride = static_cast<int64_t>(extra[0]), limit = static_cast<int64_t>(extra[1]);
   const bool by_rows = index.inner == 0 || e.inner == 1;
   for (int64_t o = 0; o < e.outer; o++) {
     for (int64_t m = 0; m < e.middle; m++) {
@@ -356,8 +359,8 @@ void pack_b_handler(Core& core, const uint64_t* words) {
   constexpr int64_t kNR = 2 * kLanes<R>;
   const Extents e = extents_of(core, words);
   if (e.empty()) return;
-  const Tile<R> to = tile_at<R>(core, words + 1);
-  const Tile<const S> from = tile_at<const S>(core, words + 3);
+  const Tile<R> to = tile_at<R>(core, operand_words(words, 0));
+  const Tile<const S> from = tile_at<const S>(core, operand_words(words, 1));
   int64_t n = 0, panel = 0;
   if constexpr (std::is_same_v<S, R> && std::is_floating_point_v<R>) {
     if (from.inner == 1) {
@@ -377,7 +380,7 @@ template <class S, bool Next>
 void prefetch_handler(Core& core, const uint64_t* words) {
   const Extents e = extents_of(core, words);
   if (e.empty() || core.laters == kMostLater) return;
-  const Tile<const S> from = tile_at<const S>(core, words + 1);
+  const Tile<const S> from = tile_at<const S>(core, operand_words(words, 0));
   constexpr auto kElement = static_cast<int64_t>(sizeof(S));
   auto at = reinterpret_cast<uintptr_t>(from.at);  // a number: it may leave the memory
   if constexpr (Next) {

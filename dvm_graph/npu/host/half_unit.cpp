@@ -113,8 +113,8 @@ template <class S>
 void pack_a_bundles_handler(Core& core, const uint64_t* words) {
   const Extents e = extents_of(core, words);
   if (e.empty()) return;
-  const auto to = tile_at<uint32_t>(core, words + 1);
-  const auto from = tile_at<const S>(core, words + 3);
+  const auto to = tile_at<uint32_t>(core, operand_words(words, 0));
+  const auto from = tile_at<const S>(core, operand_words(words, 1));
   for (int64_t m = 0; m < e.middle; m++) {
     uint32_t* out = to.at + m * to.middle;
     const S* in = from.at + m * from.middle;
@@ -173,8 +173,8 @@ template <class S>
 void pack_b_bundles_handler(Core& core, const uint64_t* words) {
   const Extents e = extents_of(core, words);
   if (e.empty()) return;
-  const auto to = tile_at<uint32_t>(core, words + 1);
-  const auto from = tile_at<const S>(core, words + 3);
+  const auto to = tile_at<uint32_t>(core, operand_words(words, 0));
+  const auto from = tile_at<const S>(core, operand_words(words, 1));
   uint32_t* out = to.at;
   for (int64_t n = 0; n < e.inner; n += kNR, out += to.outer) {
     const int64_t columns = lesser(e.inner - n, kNR);
@@ -199,8 +199,8 @@ void pack_b_bundles_handler(Core& core, const uint64_t* words) {
 void pack_b_stored_handler(Core& core, const uint64_t* words) {
   const Extents e = extents_of(core, words);
   if (e.empty()) return;
-  const auto to = tile_at<uint16_t>(core, words + 1);
-  const auto from = tile_at<const uint16_t>(core, words + 3);
+  const auto to = tile_at<uint16_t>(core, operand_words(words, 0));
+  const auto from = tile_at<const uint16_t>(core, operand_words(words, 1));
   uint16_t* panel = to.at;
   for (int64_t n = 0; n < e.inner; n += kNR, panel += to.outer) {
     const int64_t columns = lesser(e.inner - n, kNR);

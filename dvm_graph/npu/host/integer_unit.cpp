@@ -95,8 +95,8 @@ template <class S>
 void pack_a_handler(Core& core, const uint64_t* words) {
   const Extents e = extents_of(core, words);
   if (e.empty()) return;
-  const auto to = tile_at<uint32_t>(core, words + 1);
-  const auto from = tile_at<const S>(core, words + 3);
+  const auto to = tile_at<uint32_t>(core, operand_words(words, 0));
+  const auto from = tile_at<const S>(core, operand_words(words, 1));
   const int64_t padded = (e.inner + kSteps - 1) / kSteps * kSteps;
   for (int64_t m = 0; m < e.middle; m++) {
     auto* out = reinterpret_cast<uint8_t*>(to.at + m * to.middle);
@@ -124,8 +124,8 @@ template <class S>
 void pack_b_handler(Core& core, const uint64_t* words) {
   const Extents e = extents_of(core, words);
   if (e.empty()) return;
-  const auto to = tile_at<uint32_t>(core, words + 1);
-  const auto from = tile_at<const S>(core, words + 3);
+  const auto to = tile_at<uint32_t>(core, operand_words(words, 0));
+  const auto from = tile_at<const S>(core, operand_words(words, 1));
   uint32_t* panel = to.at;
   for (int64_t n = 0; n < e.inner; n += kNR, panel += to.outer) {
     const int64_t columns = lesser(e.inner - n, kNR);

@@ -231,9 +231,11 @@ class Decoder {
     const Family family = family_of(words);
     if (is_load(family)) return decode_load(words);
     const Form form = form_of(family);
-    const uint64_t* const last = form == Form::binary ? words + 5 : words + 3;
-    const Source x = source(words + 3, form), y = source(last, form);
-    const bool alike = words[3] == last[0] && words[4] == last[1];
+    const uint64_t* const last =
+        form == Form::binary ? operand_words(words, 2) : operand_words(words, 1);
+    const Source x = source(operand_words(words, 1), form), y = source(last, form);
+    const bool alike =
+        operand_words(words, 1)[0] == last[0] && operand_words(words, 1)[1] == last[1];
     const bool turned = form == Form::binary && y.left_behind && !x.left_behind;
     if (!x.left_behind && !turned) load(x);
     loads_ = 0;
@@ -251,7 +253,7 @@ class Decoder {
     }
     keep(words, form == Form::store ? dtype_of(words) : DType::f32);
     // A store leaves in the strip what it has read, not what was rounded.
-    left_ = static_cast<uint32_t>(words[form == Form::store ? 3 : 1]);
+    left_ = static_cast<uint32_t>(*operand_words(words, form == Form::store ? 1 : 0));
   }
 
   // Marks the step that begins a run as that. The others stay as they are, with what they read: one
@@ -284,7 +286,7 @@ class Decoder {
     }
     load(widened(words));
     keep(words, DType::f32);
-    left_ = static_cast<uint32_t>(words[1]);
+    left_ = static_cast<uint32_t>(*operand_words(words, 0));
   }
 
   static Family family_of(const uint64_t* words) {
@@ -332,7 +334,7 @@ class Decoder {
   // The last step keeps what it leaves at the instruction's output.
   void keep(const uint64_t* words, DType dtype) {
     Place& place = group_.places[group_.count - 1];
-    place.out = bytes_at<std::byte>(words + 1, element_bytes(from_storage(dtype)));
+    place.out = bytes_at<std::byte>(operand_words(words, 0), element_bytes(from_storage(dtype)));
     if ((flags_of(words) & kTransient) != 0) return;
     // A vector of bytes is a quarter of one, which would go to memory alone.
     const bool stream = (flags_of(words) & kStream) != 0 && !is_byte(dtype);
@@ -344,7 +346,7 @@ class Decoder {
 
   void finish(Family family, const uint64_t* words) {
     const uint8_t flags = flags_of(words);
-    const Tile<float> out = tile_at<float>(core_, words + 1);
+    const Tile<float> out = tile_at<float>(core_, operand_words(words, 0));
     group_.fold = family;
     group_.folded = {out.at, 0, out.outer, 0};
     group_.accumulate =

@@ -163,7 +163,7 @@ DVM_INLINE void fill_family(Handler* handlers, std::integer_sequence<int, D...>)
 
 template <class Select>
 void fill_handlers(Handler* handlers) {
-#define DVM_INSN(name, unit, form, dtypes, meaning)                  \
+#define DVM_INSN(name, queue, form, dtypes, meaning)                 \
   fill_family<Select, Family::name, Form::form, dtype_list::dtypes>( \
       handlers, std::make_integer_sequence<int, kDTypes>{});
 #include "vm/isa.def"

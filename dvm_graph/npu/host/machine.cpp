@@ -22,6 +22,7 @@ Target host_target(int cores, const Registers& registers, const Machine& machine
   target.ways = caches.first_ways;
   target.way_bytes = caches.first_bytes / caches.first_ways;
   target.private_bytes = caches.private_bytes;
+  target.shared_bytes = caches.shared_bytes;
   target.local_bytes = round_down(caches.private_bytes * 3 / 4, caches.line_bytes);
   // More than there is of it: of what is live, joined instructions keep most in registers.
   target.vector_tile_bytes = caches.first_bytes * 4 / 3;

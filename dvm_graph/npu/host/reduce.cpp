@@ -215,8 +215,8 @@ void reduce_handler(Core& core, const uint64_t* words) {
   const uint8_t flags = flags_of(words);
   const bool accumulate =
       (flags & kAccumulateAlways) != 0 || ((flags & kAccumulate) != 0 && !core.first_chunk);
-  const Tile<T> out = tile_at<T>(core, words + 1);
-  const Tile<const T> in = tile_at<const T>(core, words + 3);
+  const Tile<T> out = tile_at<T>(core, operand_words(words, 0));
+  const Tile<const T> in = tile_at<const T>(core, operand_words(words, 1));
   if (e.inner > 1 && in.inner == 1 && out.inner == 1) {
     for (int64_t o = 0; o < e.outer; o++) {
       fold_matrix_columns<Op>(out.at + o * out.outer, in.at + o * in.outer, e.middle, in.middle,

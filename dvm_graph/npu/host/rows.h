@@ -80,8 +80,8 @@ template <class Op, class T>
 void unary_handler(Core& core, const uint64_t* words) {
   Extents e = extents_of(core, words);
   if (e.empty()) return;
-  Tile<T> out = tile_at<T>(core, words + 1);
-  Tile<const T> in = tile_at<const T>(core, words + 3);
+  Tile<T> out = tile_at<T>(core, operand_words(words, 0));
+  Tile<const T> in = tile_at<const T>(core, operand_words(words, 1));
   merge_loops(e, out, in);
   const bool broadcast = in.inner == 0, stream = streams(words);
   for_rows(
@@ -102,8 +102,9 @@ template <class Op, class T>
 void binary_handler(Core& core, const uint64_t* words) {
   Extents e = extents_of(core, words);
   if (e.empty()) return;
-  Tile<T> out = tile_at<T>(core, words + 1);
-  Tile<const T> a = tile_at<const T>(core, words + 3), b = tile_at<const T>(core, words + 5);
+  Tile<T> out = tile_at<T>(core, operand_words(words, 0));
+  Tile<const T> a = tile_at<const T>(core, operand_words(words, 1)),
+                b = tile_at<const T>(core, operand_words(words, 2));
   merge_loops(e, out, a, b);
   const int64_t n = e.inner;
   const bool stream = streams(words);

@@ -25,7 +25,14 @@ constexpr bool is_math(Family family) {
 
 constexpr Part part_of(Family family, Form form, DType dtype) {
   switch (form) {
-    case Form::sync: return Part::none;  // the host device executes in order
+    case Form::sync:     // the host device executes in order
+    case Form::load_l1:  // and its cores have one local memory
+    case Form::load_l0a:
+    case Form::load_l0b:
+    case Form::load_bias:
+    case Form::mmad:
+    case Form::mmad_bias:
+    case Form::store_l0c: return Part::none;
     case Form::load:
     case Form::store:
     case Form::gather:

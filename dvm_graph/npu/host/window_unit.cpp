@@ -55,12 +55,12 @@ struct Position {
 
 DVM_INLINE Window window_at(const uint64_t* words, int operands) {
   Window window;
-  __builtin_memcpy(&window, words + 1 + 2 * operands, sizeof window);
+  __builtin_memcpy(&window, operand_words(words, operands), sizeof window);
   return window;
 }
 
 DVM_INLINE Tile<const std::byte> numbers_at(const Core& core, const uint64_t* words) {
-  return tile_at<const std::byte>(core, words + 5);
+  return tile_at<const std::byte>(core, operand_words(words, 2));
 }
 DVM_INLINE int64_t first_number(const Tile<const std::byte>& numbers) {
   return reinterpret_cast<int64_t>(numbers.at);
@@ -206,10 +206,10 @@ template <class S, class R>
 void pack_patches_handler(Core& core, const uint64_t* words) {
   const Extents e = extents_of(core, words);
   if (e.empty()) return;
-  const Tile<R> to = tile_at<R>(core, words + 1);
+  const Tile<R> to = tile_at<R>(core, operand_words(words, 0));
   const Tile<const std::byte> numbers = numbers_at(core, words);
   const Window w = window_at(words, 3);
-  const Patches<R, S> patches(tile_at<const S>(core, words + 3).at, w, e.inner);
+  const Patches<R, S> patches(tile_at<const S>(core, operand_words(words, 1)).at, w, e.inner);
   if constexpr (std::is_same_v<R, S>) {
     if (patches.length <= kLanes<R>) return pack_patches<0>(patches, to, e.middle, numbers);
     if (patches.length <= 2 * kLanes<R>) return pack_patches<1>(patches, to, e.middle, numbers);
@@ -406,11 +406,11 @@ template <class Op, class T>
 void reduce_handler(Core& core, const uint64_t* words) {
   Extents e = extents_of(core, words);
   if (e.empty()) return;
-  Tile<T> to = tile_at<T>(core, words + 1);
-  Tile<const T> images = tile_at<const T>(core, words + 3);
+  Tile<T> to = tile_at<T>(core, operand_words(words, 0));
+  Tile<const T> images = tile_at<const T>(core, operand_words(words, 1));
   Tile<const std::byte> numbers = numbers_at(core, words);
   Tile<const T> weights{nullptr, 0, 0, 0};
-  if constexpr (Op::kWeighted) weights = tile_at<const T>(core, words + 7);
+  if constexpr (Op::kWeighted) weights = tile_at<const T>(core, operand_words(words, 3));
   const Window w = window_at(words, Op::kWeighted ? 4 : 3);
   const bool by_channels = numbers.inner == 0 && to.inner == 1 && images.inner == 1 &&
                            (!Op::kWeighted || weights.inner == 1);

@@ -62,14 +62,14 @@ std::vector<std::string> vector_instructions() {
   std::vector<std::string> names;
   for (int family = 0; family < kFamilies; ++family) {
     const auto known = static_cast<Family>(family);
-    if (info_of(known).unit == Unit::vector) names.emplace_back(name_of(known));
+    if (info_of(known).queue == Queue::vector) names.emplace_back(name_of(known));
   }
   return names;
 }
 
-std::vector<std::string> pipe_names() {
+std::vector<std::string> queue_names() {
   std::vector<std::string> names;
-  for (int pipe = 0; pipe < kPipes; ++pipe) names.emplace_back(name_of(static_cast<Pipe>(pipe)));
+  for (int q = 0; q < kUnitQueues; ++q) names.emplace_back(name_of(static_cast<Queue>(q + 1)));
   return names;
 }
 
@@ -91,7 +91,7 @@ void bind_part(nb::module_& module) {
   module.def("model_numbers", &model_numbers, "Of them, those that timing rests on: section.name.");
   module.def("vector_instructions", &vector_instructions,
              "Instructions whose cycles a part may give.");
-  module.def("pipe_names", &pipe_names, "Queues of a core, in the order of StageTiming.units.");
+  module.def("pipe_names", &queue_names, "Queues of a core, in the order of StageTiming.units.");
   nb::class_<UnitTiming>(module, "UnitTiming", "See npu/simulator/stage_timing.h.")
       .def_ro("busy", &UnitTiming::busy)
       .def_ro("for_decode", &UnitTiming::for_decode)

@@ -44,15 +44,13 @@ void note_instructions(const Program& program, std::vector<Region>& regions) {
   std::vector<char> met(regions.size());
   const std::span<const uint64_t> body = program.body();
   for (size_t pc = 0; pc < body.size();) {
-    Head head;
-    std::memcpy(&head, &body[pc], sizeof head);
-    const FormInfo form = form_info(info_of(static_cast<Family>(head.opcode / 16)).form);
-    for (int k = 0; k < form.outputs + form.inputs; ++k) {
-      Operand operand;
-      std::memcpy(&operand, &body[pc + 1 + 2 * static_cast<size_t>(k)], sizeof operand);
+    const Head head = head_of(&body[pc]);
+    const FormInfo& form = form_info(family_of(head));
+    for (int k = 0; k < form.operand_count(); ++k) {
+      const Operand operand = operand_of(&body[pc], k);
       if (operand.space() != Space::pointer) continue;
       Region& region = regions[operand.offset()];
-      region.written |= k < form.outputs;
+      region.written |= form.operands[k].role != Role::reads;
       const bool again = met[operand.offset()] != 0 && region.when == kEveryTile;
       if (!again)
         region.when =

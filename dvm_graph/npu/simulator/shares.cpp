@@ -16,11 +16,11 @@ double tile_cost(const Program& program, const NpuPart& part) {
   std::vector<TileClass> tiles;
   work.classes(0, 1, tiles);
   const double cores = on_cube(program) ? part.cores_cube : part.cores_vector;
-  double queues[kPipes] = {};
+  double queues[kUnitQueues] = {};
   for (const UnitStep& step : work.steps(tiles[0])) {
     queues[step.queue] += step.cycles + step.memory_bytes * cores / part.memory_rate();
   }
-  return std::max(1.0, *std::max_element(queues, queues + kPipes));
+  return std::max(1.0, *std::max_element(queues, queues + kUnitQueues));
 }
 
 // Programs of one kind, one after the other along so many cores.

@@ -19,7 +19,7 @@ constexpr int64_t kLeastToSkip = 4;  // tiles that are worth looking for a perio
 
 // Totals that a skipped period adds to: one for each core that is simulated.
 struct Totals {
-  std::array<UnitTiming, kPipes> units{};
+  std::array<UnitTiming, kUnitQueues> units{};
   double decoding = 0, read = 0, written = 0, memory_read = 0, memory_written = 0;
   double flops = 0, instructions = 0;
 };
@@ -70,8 +70,8 @@ class Waiting {
   size_t first_ = 0, size_ = 0;
 };
 
-struct Queue {
-  explicit Queue(size_t most) : waiting(most) {}
+struct UnitQueue {
+  explicit UnitQueue(size_t most) : waiting(most) {}
 
   Waiting waiting;
   bool holds_decoder = false;   // the scalar unit waits for a place in it
@@ -100,7 +100,7 @@ struct CoreState {
   int64_t tile = 0;  // being decoded
   size_t step = 0;
   double scalar = 0;
-  std::vector<Queue> queues;
+  std::vector<UnitQueue> queues;
   std::vector<Signals> flags;  // by key
   Totals totals;
   double end = 0;
@@ -162,8 +162,8 @@ class Simulation {
         like->weight += 1;
         continue;
       }
-      state.queues.resize(kPipes, Queue(static_cast<size_t>(part_.scalar_queue)));
-      state.flags.resize(size_t{kPipes} * kPipes * kMostEvents);
+      state.queues.resize(kUnitQueues, UnitQueue(static_cast<size_t>(part_.scalar_queue)));
+      state.flags.resize(size_t{kUnitQueues} * kUnitQueues * kMostEvents);
       cores_.push_back(std::move(state));
     }
   }
@@ -173,16 +173,16 @@ class Simulation {
     CoreState& core = cores_[index];
     for (bool moved = true; moved;) {
       moved = decode(core);
-      for (int q = 0; q < kPipes; ++q) moved |= drain(index, q);
+      for (int q = 0; q < kUnitQueues; ++q) moved |= drain(index, q);
     }
     if (!core.decoded()) return;
     if (!idle(core)) return;
-    for (const Queue& queue : core.queues) core.end = std::max(core.end, queue.ready);
+    for (const UnitQueue& queue : core.queues) core.end = std::max(core.end, queue.ready);
   }
 
   static bool idle(const CoreState& core) {
     return std::all_of(core.queues.begin(), core.queues.end(),
-                       [](const Queue& queue) { return queue.idle(); });
+                       [](const UnitQueue& queue) { return queue.idle(); });
   }
 
   bool decode(CoreState& core) {
@@ -191,7 +191,7 @@ class Simulation {
       auto& [until, work] = core.programs[core.program];
       if (core.tile == until) {  // the next program begins when this one is done
         if (!idle(core)) return moved;
-        for (Queue& queue : core.queues) core.scalar = std::max(core.scalar, queue.ready);
+        for (UnitQueue& queue : core.queues) core.scalar = std::max(core.scalar, queue.ready);
         for (Signals& signals : core.flags) signals.count = 0;
         ++core.program;
         continue;
@@ -200,7 +200,7 @@ class Simulation {
           work->steps(core.tiles[static_cast<size_t>(core.tile)]);
       while (core.step < steps.size()) {
         const UnitStep& step = steps[core.step];
-        Queue& queue = core.queues[step.queue];
+        UnitQueue& queue = core.queues[step.queue];
         if (queue.waiting.full()) {
           queue.holds_decoder = true;
           return moved;
@@ -222,7 +222,7 @@ class Simulation {
   // Runs what a queue can run; whether it did anything.
   bool drain(uint32_t index, int q) {
     CoreState& core = cores_[index];
-    Queue& queue = core.queues[static_cast<size_t>(q)];
+    UnitQueue& queue = core.queues[static_cast<size_t>(q)];
     UnitTiming& unit = core.totals.units[static_cast<size_t>(q)];
     bool moved = false;
     while (queue.moving.step == nullptr && !queue.waiting.empty()) {
@@ -255,7 +255,7 @@ class Simulation {
 
   void run(uint32_t index, int q, const Issued& issued) {
     CoreState& core = cores_[index];
-    Queue& queue = core.queues[static_cast<size_t>(q)];
+    UnitQueue& queue = core.queues[static_cast<size_t>(q)];
     const UnitStep& step = *issued.step;
     if (step.kind == UnitStep::Kind::set) {
       Signals& signals = core.flags[key(step.queue, step.peer, step.event)];
@@ -270,7 +270,7 @@ class Simulation {
       queue.moving = issued;
       queue.began = queue.ready;
       starts_.push_back(
-          {queue.began + step.cycles, order_++, index * kPipes + static_cast<uint32_t>(q)});
+          {queue.began + step.cycles, order_++, index * kUnitQueues + static_cast<uint32_t>(q)});
       std::push_heap(starts_.begin(), starts_.end());
       return;
     }
@@ -280,7 +280,7 @@ class Simulation {
   }
 
   static size_t key(int from, int to, int event) {
-    return static_cast<size_t>((from * kPipes + to) * kMostEvents + event);
+    return static_cast<size_t>((from * kUnitQueues + to) * kMostEvents + event);
   }
 
   // The next thing that happens. False: nothing does any more.
@@ -304,8 +304,8 @@ class Simulation {
   }
 
   void move(uint32_t transfer) {
-    CoreState& core = cores_[transfer / kPipes];
-    Queue& queue = core.queues[transfer % kPipes];
+    CoreState& core = cores_[transfer / kUnitQueues];
+    UnitQueue& queue = core.queues[transfer % kUnitQueues];
     const UnitStep& step = *queue.moving.step;
     queue.alone = step.cycles + std::max(step.bytes / step.limit,
                                          step.memory_bytes / part_.bandwidth_hbm_per_core);
@@ -321,15 +321,15 @@ class Simulation {
   }
 
   void end_flow(uint32_t transfer) {
-    Queue& queue = cores_[transfer / kPipes].queues[transfer % kPipes];
+    UnitQueue& queue = cores_[transfer / kUnitQueues].queues[transfer % kUnitQueues];
     if (--queue.flows == 0) end_transfer(transfer);
   }
 
   void end_transfer(uint32_t transfer) {
-    const uint32_t index = transfer / kPipes;
-    const auto q = static_cast<int>(transfer % kPipes);
+    const uint32_t index = transfer / kUnitQueues;
+    const auto q = static_cast<int>(transfer % kUnitQueues);
     CoreState& core = cores_[index];
-    Queue& queue = core.queues[static_cast<size_t>(q)];
+    UnitQueue& queue = core.queues[static_cast<size_t>(q)];
     const Issued issued = std::exchange(queue.moving, {});
     const UnitStep& step = *issued.step;
     queue.ready = now_;
@@ -379,7 +379,7 @@ class Simulation {
       state.push_back(static_cast<double>(core.step));
       state.push_back(static_cast<double>(core.program));
       state.push_back(from_now(core.scalar));
-      for (const Queue& queue : core.queues) {
+      for (const UnitQueue& queue : core.queues) {
         state.push_back(static_cast<double>(queue.waiting.size()));
         state.push_back(from_now(queue.ready));
         for (size_t i = 0; i < queue.waiting.size(); ++i) {
@@ -393,7 +393,7 @@ class Simulation {
       }
     }
     const size_t fixed = state.size();
-    state.resize(fixed + 2 * cores_.size() * kPipes);
+    state.resize(fixed + 2 * cores_.size() * kUnitQueues);
     l2_.remaining(now_, [&](uint32_t flow, double bytes) { state[fixed + 2 * flow] = bytes; });
     memory_.remaining(now_,
                       [&](uint32_t flow, double bytes) { state[fixed + 2 * flow + 1] = bytes; });
@@ -442,10 +442,10 @@ class Simulation {
       CoreState& core = cores_[c];
       const int64_t tiles = periods * (core.tile - since.tiles[c]);
       if (core.decoded()) continue;
-      trace(core, kPipes, Family::count_, now_, now_ + delay, tiles);
+      trace(core, kUnitQueues, Family::count_, now_, now_ + delay, tiles);
       core.tile += tiles;
       core.scalar += delay;
-      for (Queue& queue : core.queues) {
+      for (UnitQueue& queue : core.queues) {
         queue.ready += delay;
         queue.began += delay;
         queue.moving.tile += tiles;

@@ -32,15 +32,15 @@ using CoreShares = std::vector<Share>;
 // Of all cores together, in cycles.
 struct UnitTiming {
   double busy = 0;
-  double for_decode = 0;                  // idle: nothing was decoded yet
-  std::array<double, kPipes> for_flag{};  // idle: waits for another unit
+  double for_decode = 0;                       // idle: nothing was decoded yet
+  std::array<double, kUnitQueues> for_flag{};  // idle: waits for another unit
   double for_others = 0;  // of busy: transfers that share bandwidth take so much longer
   double instructions = 0;
 };
 
 struct TracedSpan {
   uint32_t core = 0;  // that stands for all of its kind
-  uint8_t queue = 0;  // kPipes: the scalar unit
+  uint8_t queue = 0;  // kUnitQueues: the scalar unit
   Family family{};    // count_: tiles that were skipped
   double start = 0, end = 0;
   int64_t tile = 0;  // how many, where they were skipped
@@ -61,7 +61,7 @@ struct TracedCore {
 struct StageTiming {
   double cycles = 0;  // until the last core is done
   int64_t cores = 0;  // that have tiles
-  std::array<UnitTiming, kPipes> units{};
+  std::array<UnitTiming, kUnitQueues> units{};
   double decoding = 0;           // of the scalar units
   double read = 0, written = 0;  // bytes through the shared cache
   double memory_read = 0, memory_written = 0;

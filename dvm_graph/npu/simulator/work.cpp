@@ -25,12 +25,6 @@ bool enabled(const Head& head, uint8_t changed, bool first, bool last) {
   return (head.flags & kLastChunk) == 0 || last;
 }
 
-Operand operand_at(const uint64_t* words, int k) {
-  Operand operand;
-  std::memcpy(&operand, words + 1 + 2 * k, sizeof operand);
-  return operand;
-}
-
 }  // namespace
 
 ProgramWork::ProgramWork(const Program& program, const NpuPart& part, MissShares misses)
@@ -56,7 +50,11 @@ void ProgramWork::classes(int64_t begin, int64_t end, std::vector<TileClass>& ou
       first &= at[d] == 0;
       last &= at_end;
     }
-    out.push_back(class_of(tails, changed, first, last));
+    const auto near = [](int64_t tiles) {
+      return static_cast<int>(std::min<int64_t>(tiles, kMostDistance));
+    };
+    out.push_back(
+        class_of(tails, changed, first, last, {near(tile - begin), near(end - 1 - tile)}));
     changed = 0;
     for (size_t d = grid.size(); d-- > 0;) {
       changed |= static_cast<uint8_t>(1u << d);
@@ -66,15 +64,16 @@ void ProgramWork::classes(int64_t begin, int64_t end, std::vector<TileClass>& ou
   }
 }
 
-TileClass ProgramWork::class_of(uint32_t tails, uint8_t changed, bool first, bool last) {
-  const uint64_t key = uint64_t{tails} << 16 | uint64_t{changed} << 8 | uint64_t{first} << 1 |
-                       static_cast<uint64_t>(last);
+TileClass ProgramWork::class_of(uint32_t tails, uint8_t changed, bool first, bool last, Ends ends) {
+  const auto near = static_cast<uint64_t>(ends.before << 2 | ends.behind);
+  const uint64_t key = uint64_t{tails} << 16 | uint64_t{changed} << 8 | near << 2 |
+                       uint64_t{first} << 1 | static_cast<uint64_t>(last);
   const auto [entry, fresh] = known_.try_emplace(key, static_cast<TileClass>(steps_.size()));
-  if (fresh) decode(tails, changed, first, last, steps_.emplace_back());
+  if (fresh) decode(tails, changed, first, last, ends, steps_.emplace_back());
   return entry->second;
 }
 
-void ProgramWork::decode(uint32_t tails, uint8_t changed, bool first, bool last,
+void ProgramWork::decode(uint32_t tails, uint8_t changed, bool first, bool last, Ends ends,
                          std::vector<UnitStep>& out) {
   int64_t extents[kExtentRegisters] = {1};
   for (size_t r = 0; r < program_.extents().size(); ++r) {
@@ -82,13 +81,18 @@ void ProgramWork::decode(uint32_t tails, uint8_t changed, bool first, bool last,
     extents[r + 1] = e.multiplier;
     if (e.dim < 0) continue;
     const GridDim& dim = program_.grid()[static_cast<size_t>(e.dim)];
-    extents[r + 1] *= (tails >> e.dim & 1) != 0 ? dim.tail() : dim.tile;
+    extents[r + 1] = e.value((tails >> e.dim & 1) != 0 ? dim.tail() : dim.tile);
   }
   const std::span<const uint64_t> body = program_.body();
   for (size_t pc = 0; pc < body.size();) {
-    Head head;
-    std::memcpy(&head, &body[pc], sizeof head);
-    if (enabled(head, changed, first, last)) out.push_back(step_of(head, &body[pc], extents));
+    const Head head = head_of(&body[pc]);
+    const Family family = family_of(head);
+    const bool flag = family == Family::s_set_flag || family == Family::s_wait_flag;
+    const bool runs = !flag || sync_runs(family, *extra_words(Form::sync, &body[pc]), ends.before,
+                                         ends.before + ends.behind + 1);
+    if (runs && enabled(head, changed, first, last)) {
+      out.push_back(step_of(head, &body[pc], extents));
+    }
     pc += head.words;
   }
   if (!out.empty()) out.front().decode += static_cast<float>(part_.scalar_tile);
@@ -97,44 +101,46 @@ void ProgramWork::decode(uint32_t tails, uint8_t changed, bool first, bool last,
 UnitStep ProgramWork::step_of(const Head& head, const uint64_t* words,
                               const int64_t* extents) const {
   UnitStep step;
-  step.family = static_cast<Family>(head.opcode / 16);
+  step.family = family_of(head);
   const FamilyInfo& info = info_of(step.family);
   if (info.form == Form::sync) {
     step.decode = static_cast<float>(part_.scalar_sync);
-    const auto from = static_cast<uint8_t>(sync_from(words[1]));
-    const auto to = static_cast<uint8_t>(sync_to(words[1]));
+    const uint64_t word = *extra_words(info.form, words);
+    const uint8_t from = index_of(sync_from(word)), to = index_of(sync_to(word));
     const bool sets = step.family == Family::s_set_flag;
     step.kind = sets ? UnitStep::Kind::set : UnitStep::Kind::wait;
     step.queue = sets || step.family == Family::s_barrier ? from : to;
     step.peer = sets ? to : from;
-    step.event = static_cast<uint8_t>(sync_event(words[1]));
+    step.event = static_cast<uint8_t>(sync_event(word));
     if (step.family == Family::s_barrier) step.kind = UnitStep::Kind::work;
     return step;
   }
   step.decode = static_cast<float>(part_.scalar_decode);
-  step.queue = static_cast<uint8_t>(pipe_of(step.family));
-  const auto dtype = static_cast<DType>(head.opcode % 16);
+  step.queue = index_of(info.queue);
+  const auto dtype = dtype_of(head);
   const Extents over{{extents[head.e0], extents[head.e1], extents[head.e2]}};
-  const FormInfo form = form_info(info.form);
-  for (int k = 0; k < form.outputs + form.inputs; ++k) {
-    const Operand operand = operand_at(words, k);
-    if (operand.space() != Space::pointer || integer_operand(info.form) == k) continue;
+  const FormInfo& form = form_info(info.form);
+  for (int k = 0; k < form.operand_count(); ++k) {
+    const Operand operand = operand_of(words, k);
+    if (operand.space() != Space::pointer || form.operands[k].place == Place::integer) continue;
     add_transfer(head, operand, operand_dtype(info.form, dtype, k), over, k < form.outputs, step);
   }
   if (step.kind == UnitStep::Kind::transfer) {
     step.cycles = on_cube() ? part_.startup_cube_load : part_.startup_vector_load;
     step.limit = transfer_limit(step.writes);
-  } else if (info.unit == Unit::cube) {
+  } else if (info.queue == Queue::cube) {
     step.cycles = part_.startup_cube + cube_cycles(dtype, over);
     step.flops = 2.0 * static_cast<double>(over.loops[0]) * static_cast<double>(over.loops[1]) *
                  static_cast<double>(over.loops[2]);
-  } else if (info.unit == Unit::vector) {
+  } else if (info.queue == Queue::vector) {
     step.cycles = part_.startup_vector + vector_cycles(head, words, over);
     if (on_cube()) step.cycles /= part_.vector_per_cube();
-  } else if (form.outputs + form.inputs > 0) {  // between local memories
+  } else if (form.operand_count() > 0) {  // between local memories
     const double bytes = static_cast<double>(over.loops[0] * over.loops[1] * over.loops[2]) *
                          static_cast<double>(size_of(operand_dtype(info.form, dtype, 0)));
-    step.cycles = part_.startup_l1_to_l0 + bytes / part_.bandwidth_l1_to_l0a;
+    const bool right = step.family == Family::d_load_l0b;
+    step.cycles = part_.startup_l1_to_l0 +
+                  bytes / (right ? part_.bandwidth_l1_to_l0b : part_.bandwidth_l1_to_l0a);
   }
   return step;
 }
@@ -144,7 +150,7 @@ UnitStep ProgramWork::step_of(const Head& head, const uint64_t* words,
 void ProgramWork::add_transfer(const Head& head, const Operand& operand, DType dtype, Extents over,
                                bool writes, UnitStep& step) const {
   const auto element = static_cast<double>(size_of(dtype));
-  const auto family = static_cast<Family>(head.opcode / 16);
+  const auto family = family_of(head);
   const bool flat = family == Family::d_load || family == Family::d_store;
   const bool has_strides = !has_window(info_of(family).form);
   const int64_t strides[3] = {operand.outer_stride, operand.middle_stride,
@@ -183,16 +189,15 @@ double ProgramWork::transfer_limit(bool writes) const {
 }
 
 double ProgramWork::vector_cycles(const Head& head, const uint64_t* words, Extents over) const {
-  const auto family = static_cast<Family>(head.opcode / 16);
+  const auto family = family_of(head);
   const FamilyInfo& info = info_of(family);
-  const FormInfo form = form_info(info.form);
+  const FormInfo& form = form_info(info.form);
   size_t element = 1;
   bool flat = info.form != Form::reduce;
   int64_t outer = over.loops[0], middle = over.loops[1], inner = over.loops[2];
-  for (int k = 0; k < form.outputs + form.inputs; ++k) {
-    element = std::max(element,
-                       size_of(operand_dtype(info.form, static_cast<DType>(head.opcode % 16), k)));
-    const Operand operand = operand_at(words, k);
+  for (int k = 0; k < form.operand_count(); ++k) {
+    element = std::max(element, size_of(operand_dtype(info.form, dtype_of(head), k)));
+    const Operand operand = operand_of(words, k);
     if (operand.space() != Space::local) continue;
     const bool follows = (middle == 1 || operand.middle_stride == inner) &&
                          (outer == 1 || operand.outer_stride == middle * inner) &&

@@ -1,8 +1,8 @@
 // What the instructions of a program ask of a core's units, tile by tile.
 //
 // Tiles are of one *class* where the same instructions run over the same extents: they ask for the
-// same steps. A program has few classes (inside or at the end along each grid dim, and which
-// coordinates moved), whatever its number of tiles.
+// same steps. A program has few classes (inside or at the end along each grid dim, which
+// coordinates moved, and how near the ends of the core's share are), whatever its number of tiles.
 //
 // The queue of an instruction and what it reads and writes come from the instruction table; how
 // long it takes comes from the part.
@@ -18,6 +18,12 @@
 #include "vm/sync.h"
 
 namespace dvm {
+
+// Those of units: all but the scalar one's, in the order of Queue.
+inline constexpr int kUnitQueues = kQueues - 1;
+constexpr uint8_t index_of(Queue queue) {
+  return static_cast<uint8_t>(static_cast<int>(queue) - 1);
+}
 
 struct UnitStep {
   enum class Kind : uint8_t { work, transfer, set, wait };
@@ -53,12 +59,17 @@ class ProgramWork {
   bool on_cube() const { return program_.header().kind != KernelKind::vector; }
 
  private:
+  // Tiles of the core's share before and behind one, as far as flags look.
+  struct Ends {
+    int before, behind;
+  };
   struct Extents {
     int64_t loops[3];
   };
 
-  TileClass class_of(uint32_t tails, uint8_t changed, bool first, bool last);
-  void decode(uint32_t tails, uint8_t changed, bool first, bool last, std::vector<UnitStep>& out);
+  TileClass class_of(uint32_t tails, uint8_t changed, bool first, bool last, Ends ends);
+  void decode(uint32_t tails, uint8_t changed, bool first, bool last, Ends ends,
+              std::vector<UnitStep>& out);
   UnitStep step_of(const Head& head, const uint64_t* words, const int64_t* extents) const;
   void add_transfer(const Head& head, const Operand& operand, DType dtype, Extents over,
                     bool writes, UnitStep& step) const;

@@ -143,7 +143,7 @@ struct Row {
   uint16_t dtypes;
 };
 inline constexpr Row kRows[] = {
-#define DVM_INSN(name, unit, form, dtypes, meaning) \
+#define DVM_INSN(name, queue, form, dtypes, meaning) \
   {#name, Family::name, Form::form, dtype_list::dtypes},
 #include "vm/isa.def"
 #undef DVM_INSN

@@ -76,26 +76,18 @@ void check_flags() {
   p1 = v1 + 0 in [0, 65536) d0: 1664
   p2 = v2 + 0 in [0, 65536) d0: 1664
 body
-  s_set_flag dma_in -> vector event 7 {first_tile}
-  s_set_flag vector -> dma_in event 7 {first_tile}
-  s_set_flag vector -> dma_out event 7 {first_tile}
-  s_set_flag dma_out -> vector event 7 {first_tile}
-  s_wait_flag vector -> dma_in event 7
+  s_wait_flag vector -> mte2 event 7 across 1
   d_load_f16 [1,1,e1] l:0x0(0,0,1) <- p0(0,0,1)
   d_load_f16 [1,1,e1] l:0xd00(0,0,1) <- p1(0,0,1)
-  s_set_flag dma_in -> vector event 0
-  s_set_flag dma_in -> vector event 7
-  s_wait_flag dma_in -> vector event 0
-  s_wait_flag dma_in -> vector event 7
-  s_wait_flag dma_out -> vector event 7
+  s_set_flag mte2 -> vector event 0
+  s_wait_flag mte2 -> vector event 0
+  s_wait_flag mte3 -> vector event 7 across 1
   v_add_f32 [1,1,e1] l:0x1a00(0,0,1) <- l:0x0(0,0,1), l:0xd00(0,0,1)
-  s_set_flag vector -> dma_in event 7
-  s_set_flag vector -> dma_out event 0
-  s_set_flag vector -> dma_out event 7
-  s_wait_flag vector -> dma_out event 0
-  s_wait_flag vector -> dma_out event 7
+  s_set_flag vector -> mte2 event 7 across 1
+  s_set_flag vector -> mte3 event 0
+  s_wait_flag vector -> mte3 event 0
   d_store_f16 [1,1,e1] p2(0,0,1) <- l:0x1a00(0,0,1)
-  s_set_flag dma_out -> vector event 7
+  s_set_flag mte3 -> vector event 7 across 1
 end
 )");
 }

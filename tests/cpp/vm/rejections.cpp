@@ -73,8 +73,8 @@ void check_verifier() {
       "  p1 = v1 + 0 in [0, 400) d0: 120\n"
       "body\n"
       "  d_load_f32 [1,1,e1] l:0x0(0,0,1) <- p0(0,0,1)\n"
-      "  s_set_flag dma_in -> vector event 0\n"
-      "  s_wait_flag dma_in -> vector event 0\n"
+      "  s_set_flag mte2 -> vector event 0\n"
+      "  s_wait_flag mte2 -> vector event 0\n"
       "  v_add_f32 [1,1,e1] l:0x0(0,0,1) <- l:0x0(0,0,1), #1\n"
       "  d_store_f32 [1,1,e1] p1(0,0,1) <- l:0x0(0,0,1)\n"
       "end\n";
@@ -133,9 +133,9 @@ void check_verifier() {
   check_rejected("tiles", good, "tiles 4 per", "tiles 3 per", "does not match the grid");
   check_rejected("direct access", good, "<- l:0x0(0,0,1), #1", "<- p0(0,0,1), #1",
                  "only memory instructions");
-  check_rejected("unpaired set", good, "  s_wait_flag dma_in -> vector event 0\n", "",
+  check_rejected("unpaired set", good, "  s_wait_flag mte2 -> vector event 0\n", "",
                  "set more often");
-  check_rejected("unpaired wait", good, "  s_set_flag dma_in -> vector event 0\n", "",
+  check_rejected("unpaired wait", good, "  s_set_flag mte2 -> vector event 0\n", "",
                  "nobody has set");
   check_rejected("event", good, "event 0", "event 9", "no such event");
   check_rejected("flags", good, ", #1", ", #1 {accumulate}", "no reduction");

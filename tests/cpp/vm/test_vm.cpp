@@ -14,6 +14,7 @@
 #include "check.h"
 #include "listings.h"
 #include "pipes.h"
+#include "products.h"
 #include "random_plan.h"
 #include "reference_device.h"
 #include "reference_plan.h"
@@ -169,6 +170,7 @@ int main(int argc, char** argv) {
   check_cases();
   check_rejections();
   check_listings();
+  check_products();
   report("vector plans", check_random_plans(first, count, random_vector_plan));
   report("cube plans", check_random_plans(first, count, [](Random& random) {
            return random_cube_plan(random, dvm::reference::kColumnsPerPanel);

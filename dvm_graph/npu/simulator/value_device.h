@@ -1,0 +1,58 @@
+// A part that is not at hand, for the values that it computes: programs for its target run on this
+// machine, in order, or as its queues might.
+//
+// Every core has a static share of the tiles of each program, and its own local memories, whose
+// contents live on from stage to stage. Shares run one after the other on the calling thread, so
+// nothing depends on how many cores this machine has.
+#pragma once
+
+#include <span>
+#include <string>
+#include <vector>
+
+#include "npu/device.h"
+#include "npu/simulator/queues.h"
+
+namespace dvm {
+
+enum class QueueRun : uint8_t {
+  in_order,     // one instruction after the other
+  adversarial,  // queues beside one another, by the orders of adversarial_orders in turn
+};
+
+class ValueDevice final : public Device {
+ public:
+  // `base` has what the instructions of all devices compute.
+  ValueDevice(const Target& target, const InstructionTable& base, QueueRun queues);
+
+  const Target& target() const override { return target_; }
+  const InstructionTable& table() const override { return table_; }
+  int cores() const override { return static_cast<int>(target_.cores); }
+
+  void wake() override {}
+  // Runs the stage at once.
+  void submit(std::span<const Task> tasks) override;
+  Trap finish() override { return trap_; }
+  bool has_unclaimed_tiles() const override { return false; }
+  void rest() override {}
+  bool resting() const override { return false; }
+  void record(std::span<CoreRecord> records) override { records_ = records; }
+  void heed(Interruption* interruption) override { interruption_ = interruption; }
+  Standby* standby() override { return nullptr; }
+
+ private:
+  void run_share(std::span<const Task> tasks, size_t number, int64_t begin, int64_t end);
+  void run(const Task& task, Core& core, int64_t begin, int64_t end);
+
+  const Target target_;
+  const InstructionTable table_;
+  const QueueRun queues_;
+  const std::vector<QueueOrder> orders_;
+  size_t turn_ = 0;
+  Trap trap_;
+  std::vector<std::byte> local_, scratch_;
+  std::span<CoreRecord> records_;
+  Interruption* interruption_ = nullptr;
+};
+
+}  // namespace dvm

@@ -1,0 +1,43 @@
+// The block shape of a product on a core whose cube unit has local memories of its own, by closed
+// forms over the target (vm/target.def).
+//
+// A tile is one chunk of k of a block of C: it comes to L1 in two places, so that the next one
+// arrives meanwhile, and goes on to L0A and L0B in steps of k, in two places each. The sums stay in
+// L0C until the last chunk.
+#pragma once
+
+#include <cstdint>
+
+#include "vm/target.h"
+
+namespace dvm {
+
+struct ProductProblem {
+  int64_t batch = 1, m = 1, n = 1, k = 1;
+  int64_t a_batch = 1, b_batch = 1;  // different matrices among those of the batch
+  int64_t element_bytes = 2;         // of what is multiplied
+  int64_t result_bytes = 2;
+  bool bias = false;
+};
+
+struct ProductBlock {
+  int64_t rows = 0, columns = 0;  // rows 0: nothing fits
+  int64_t chunk = 0, step = 0;    // of k; steps cut the chunk
+  bool rows_outer = false;        // walk n innermost instead of m
+  double seconds = 0;             // predicted
+};
+
+// What a block takes, and the whole product.
+struct ProductCost {
+  double multiply = 0, load = 0, feed = 0;  // of a block, beside one another
+  double fill = 0, drain = 0;               // before the first and behind the last of them
+  double waves = 0;                         // blocks one after the other
+  double memory = 0;                        // to bring all of it from global memory
+
+  double total() const;
+};
+ProductCost cost_of(const ProductProblem& problem, const Target& target, const ProductBlock& block);
+
+ProductBlock choose_product_block(const ProductProblem& problem, const Target& target);
+
+}  // namespace dvm

@@ -1,0 +1,219 @@
+#include "products.h"
+
+#include <cstdio>
+#include <cstring>
+#include <functional>
+#include <string>
+
+#include "../targets.h"
+#include "check.h"
+#include "npu/simulator/cube_values.h"
+#include "npu/simulator/queues.h"
+#include "plan_builder.h"
+#include "random_plan.h"
+#include "reference_device.h"
+#include "reference_plan.h"
+#include "vm/assemble.h"
+#include "vm/disassemble.h"
+#include "vm/interpret.h"
+#include "vm/verify.h"
+
+namespace dvm::testing {
+namespace {
+
+// Small memories, so that small products have many chunks and steps.
+Target cube_target() {
+  Target target = plain_target();
+  target.name = "cube";
+  target.cores = 4;
+  target.cube_cores = 2;
+  target.local_bytes = target.vector_tile_bytes = 4096;
+  target.l1_bytes = 8192;
+  target.l0a_bytes = target.l0b_bytes = 1024;
+  target.l0c_bytes = 4096;
+  target.bias_bytes = 256;
+  target.shared_bytes = 1 << 20;
+  target.line_bytes = 16;
+  target.matmul_nr = target.matmul_mr = 8;
+  target.unified_memory = false;
+  run_pipes(target, 8);
+  return target;
+}
+
+struct Problem {
+  int64_t batch, m, n, k;
+  DType multiplied, stored;
+  bool turned_a, turned_b;  // k outermost in A, innermost in B
+  bool one_b;               // for the whole batch
+  bool bias, relu;
+
+  std::string text() const {
+    return std::to_string(batch) + " x [" + std::to_string(m) + ", " + std::to_string(k) + "] x [" +
+           std::to_string(k) + ", " + std::to_string(n) + "] " + name_of(multiplied) + " to " +
+           name_of(stored) + (turned_a ? ", A turned" : "") + (turned_b ? ", B turned" : "") +
+           (one_b ? ", one B" : "") + (bias ? ", bias" : "") + (relu ? ", relu" : "");
+  }
+};
+
+PlanBuilder build(const Problem& p) {
+  PlanBuilder b;
+  const int batch = b.axis(p.batch), m = b.axis(p.m), n = b.axis(p.n), k = b.axis(p.k);
+  const auto set = [](std::initializer_list<int> axes) {
+    uint32_t all = 0;
+    for (const int axis : axes) all |= 1u << axis;
+    return all;
+  };
+  b.plan.kind = p.bias || p.relu ? KernelKind::mix : KernelKind::cube;
+  b.plan.m_axis = m;
+  b.plan.n_axis = n;
+  b.plan.k_axis = k;
+  const Access a = p.turned_a ? b.dense(p.multiplied, {batch, k, m}, 3)
+                              : b.dense(p.multiplied, {batch, m, k}, 0, 1);
+  std::vector<int> of_b = p.turned_b ? std::vector<int>{n, k} : std::vector<int>{k, n};
+  uint32_t b_axes = set({k, n});
+  if (!p.one_b) {
+    of_b.insert(of_b.begin(), batch);
+    b_axes |= set({batch});
+  }
+  const int32_t left = b.load(a, set({batch, m, k}));
+  const int32_t right = b.load(b.dense(p.multiplied, of_b), b_axes);
+  int32_t c = b.matmul(left, right);
+  if (p.bias) {
+    c = b.map(PlanOp::add_, {c, b.load(b.dense(p.stored, {n}), set({n}))});
+  }
+  if (p.relu) c = b.map(PlanOp::max_, {c, b.fill(DType::f32, 0)});
+  b.store(c, b.dense(p.stored, {batch, m, n}), set({batch, m, n}));
+  return b;
+}
+
+const InstructionTable& table() {
+  static const InstructionTable made = with_cube_memories(reference::device());
+  return made;
+}
+
+using Runner = std::function<bool(const Program&, Core&, std::byte* const*, int64_t, int64_t)>;
+
+// The static shares of all cores, one after the other. False: queues wait for each other.
+bool run_shares(const Program& program, const Target& target, std::byte* const* buffers,
+                const Runner& run) {
+  const ProgramHeader& header = program.header();
+  std::vector<std::byte> local(static_cast<size_t>(target.memory_end()), std::byte{0x5a});
+  for (int64_t begin = 0; begin < header.tiles; begin += header.tiles_per_core) {
+    Core core;
+    core.local = local.data();
+    core.local_bytes = local.size();
+    if (!run(program, core, buffers, begin, std::min(begin + header.tiles_per_core, header.tiles)))
+      return false;
+  }
+  return true;
+}
+
+bool equal_bits(const PlanBuilder& b, const Buffers& x, const Buffers& y) {
+  for (size_t v = 0; v < b.values.size(); ++v) {
+    if (std::memcmp(x.at(v), y.at(v), static_cast<size_t>(b.values[v].bytes)) != 0) return false;
+  }
+  return true;
+}
+
+struct Flags {
+  int waits = 0, caught = 0;
+};
+
+// Runs the program by every adversarial order; returns whether all gave the bits that are wanted.
+bool same_for_all_orders(const PlanBuilder& b, const Program& program, const Target& target,
+                         const Buffers& inputs, const Buffers& want) {
+  for (const QueueOrder& order : adversarial_orders()) {
+    Buffers got(b.values, 0);
+    got.copy_from(inputs, b.values);
+    const bool ended = run_shares(
+        program, target, got.table(),
+        [&](const Program& p, Core& core, std::byte* const* buffers, int64_t begin, int64_t end) {
+          return run_queues(p, table(), core, buffers, begin, end, order);
+        });
+    if (!ended || !equal_bits(b, want, got)) return false;
+  }
+  return true;
+}
+
+// Leaves out one wait after the other.
+void check_missing_flags(const PlanBuilder& b, const Program& program, const Target& target,
+                         const Buffers& inputs, const Buffers& want, const std::string& what,
+                         Flags& flags) {
+  const size_t body = program.words().size() - program.body().size();
+  for (size_t pc = 0; pc < program.body().size(); pc += head_of(&program.body()[pc]).words) {
+    Head head = head_of(&program.body()[pc]);
+    if (family_of(head) != Family::s_wait_flag) continue;
+    Program broken = program;
+    head.opcode = opcode_of(Family::s_barrier, DType::f32);
+    std::memcpy(broken.mutable_words() + body + pc, &head, sizeof head);
+    const std::string wait = disassemble_instruction(&program.body()[pc]);
+    CHECK(!verify(broken, b.values.data(), b.values.size(), 0, target).empty(),
+          "%s without %s passes", what.c_str(), wait.c_str());
+    const bool same = same_for_all_orders(b, broken, target, inputs, want);
+    CHECK(!same, "%s without %s at word %zu computes the same\n%s", what.c_str(), wait.c_str(), pc,
+          disassemble(program).c_str());
+    ++flags.waits;
+    flags.caught += !same;
+  }
+}
+
+void check_problem(const Problem& p, unsigned seed, Flags& flags) {
+  const PlanBuilder b = build(p);
+  const Target target = cube_target();
+  const std::string what = p.text();
+  CompilerScratch scratch;
+  CompiledKernel kernel;
+  const CompileStatus status =
+      compile_kernel(b.plan, b.dims.data(), b.values.data(), target, scratch, kernel);
+  CHECK(status == CompileStatus::ok && kernel.program_count == 1, "%s: status %d", what.c_str(),
+        static_cast<int>(status));
+  if (status != CompileStatus::ok || kernel.program_count != 1) return;
+  const Program& program = kernel.programs[0];
+  const std::string text = disassemble(program);
+  CHECK(text.find("m_mmad") != std::string::npos, "%s: not on the cube unit\n%s", what.c_str(),
+        text.c_str());
+  const std::string error = verify(program, b.values.data(), b.values.size(), 0, target);
+  CHECK(error.empty(), "%s: %s\n%s", what.c_str(), error.c_str(), text.c_str());
+  CHECK(assemble(text) == program, "%s: text does not read back\n%s", what.c_str(), text.c_str());
+  if (!error.empty()) return;
+  Random random(seed);
+  Buffers inputs(b.values, 0), want(b.values, 0), got(b.values, 0);
+  inputs.randomise(b.values, random);
+  want.copy_from(inputs, b.values);
+  got.copy_from(inputs, b.values);
+  reference::run_plan(b.plan, b.dims.data(), b.values.data(), want.table(),
+                      reference::kColumnsPerPanel);
+  run_shares(
+      program, target, got.table(),
+      [](const Program& each, Core& core, std::byte* const* buffers, int64_t begin, int64_t end) {
+        run_tiles(each, table(), core, buffers, begin, end);
+        return true;
+      });
+  // Quarters, whose sums are exact in f32, are rounded once.
+  const std::string wrong = difference(b.values, want, got, 0);
+  CHECK(wrong.empty(), "%s: %s\n%s", what.c_str(), wrong.c_str(), text.c_str());
+  CHECK(same_for_all_orders(b, program, target, inputs, got), "%s: an order of queues differs\n%s",
+        what.c_str(), text.c_str());
+  check_missing_flags(b, program, target, inputs, got, what, flags);
+}
+
+}  // namespace
+
+void check_products() {
+  constexpr DType f16 = DType::f16, bf16 = DType::bf16, f32 = DType::f32;
+  const Problem problems[] = {
+      {1, 45, 53, 150, f16, f16, false, false, false, false, false},
+      {1, 45, 53, 150, f16, f32, false, false, false, true, false},
+      {1, 33, 64, 97, bf16, bf16, true, true, false, true, true},
+      {3, 20, 17, 64, f32, f32, false, true, false, false, false},
+      {3, 20, 40, 77, f16, f16, true, false, true, false, true},
+      {3, 1, 100, 40, f16, f16, false, false, false, false, false},
+      {1, 7, 5, 1, f16, f16, false, false, false, true, false},
+  };
+  Flags flags;
+  unsigned seed = 0;
+  for (const Problem& problem : problems) check_problem(problem, seed++, flags);
+  std::printf("products: %d waits, %d of them caught when left out\n", flags.waits, flags.caught);
+}
+
+}  // namespace dvm::testing

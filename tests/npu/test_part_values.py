@@ -1,0 +1,107 @@
+"""Values on a simulated part: programs for its memories and queues compute what the host does.
+
+The host is held to onnxruntime elsewhere; here a part is held to the host within the tolerance table, and
+its queues, run as early or as late as flags permit, to the bits of one instruction after the other.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import pytest
+from onnx import parser
+
+import dvm_graph
+from dvm_graph.errors import InputError, UnsupportedError
+from models import random_feeds, tiny_path
+from tests.tolerances import assert_close
+
+Array = np.ndarray[Any, Any]
+PART = "ascend910b2"
+HEAD = '<ir_version: 8, opset_import: ["" : 17]>\n'
+GRAPHS = {
+    "add": "g (float16[m,n] x, float16[m,n] y) => (float16[m,n] o) { o = Add(x, y) }",
+    "matmul_f16": "g (float16[m,k] x, float16[k,n] y) => (float16[m,n] o) { o = MatMul(x, y) }",
+    "matmul_f32": "g (float[b,m,k] x, float[k,n] y) => (float[b,m,n] o) { o = MatMul(x, y) }",
+    "addmm": "g (float16[m,k] x, float16[n,k] y, float16[n] c) => (float16[m,n] o) {"
+    " o = Gemm<transB=1>(x, y, c) }",
+    "turned": "g (float16[k,m] x, float16[k,n] y) => (float16[m,n] o) { o = Gemm<transA=1>(x, y) }",
+    "relu": "g (float16[m,k] x, float16[k,n] y, float16[n] c) => (float16[m,n] o) {"
+    " p = MatMul(x, y) s = Add(p, c) o = Relu(s) }",
+    "gelu": "g (float[m,k] x, float[k,n] y, float[n] c) => (float[m,n] o) {"
+    " p = MatMul(x, y) s = Add(p, c) e = Erf(s) t = Mul(e, s) o = Add(t, s) }",
+    "computed": "g (float[m,k] x, float[k,n] y) => (float[m,n] o) { e = Tanh(x) o = MatMul(e, y) }",
+    "scores": "g (float[b,m,k] x, float[b,n,k] y) => (float[b,m,n] o) {"
+    " t = Transpose<perm=[0,2,1]>(y) p = MatMul(x, t) o = Softmax<axis=-1>(p) }",
+    "norm": "g (float[m,n] x, float[n] w, float[n] c) => (float[m,n] o) {"
+    " o = LayerNormalization<axis=-1>(x, w, c) }",
+    "doubles": "g (double[m,k] x, double[k,n] y) => (double[m,n] o) { o = MatMul(x, y) }",
+}
+DIMS = ({"b": 2, "m": 45, "n": 53, "k": 150}, {"b": 3, "m": 1, "n": 300, "k": 17})
+ON_THE_CUBE = ("matmul_f16", "matmul_f32", "addmm", "turned", "relu", "gelu", "computed", "scores")
+
+
+@functools.cache
+def model(name: str, device: str = "", queues: str = "in_order") -> dvm_graph.Model:
+    source = parser.parse_model(HEAD + GRAPHS[name])
+    return dvm_graph.optimize(source, device=device, queues=queues)
+
+
+def feeds(name: str, dims: Mapping[str, int]) -> dict[str, Array]:
+    random = np.random.default_rng(7)
+    graph = parser.parse_model(HEAD + GRAPHS[name]).graph
+    types = {1: np.float32, 10: np.float16, 11: np.float64}
+    return {
+        value.name: random.standard_normal(
+            [dims[dim.dim_param] for dim in value.type.tensor_type.shape.dim]
+        ).astype(types[value.type.tensor_type.elem_type])
+        for value in graph.input
+    }
+
+
+@pytest.mark.parametrize("dims", DIMS, ids=str)
+@pytest.mark.parametrize("name", GRAPHS)
+def test_a_part_computes_what_the_host_does(name: str, dims: Mapping[str, int]) -> None:
+    given = feeds(name, dims)
+    (expected,) = model(name).run(given)
+    (actual,) = model(name, PART).run(given)
+    least = min((array.dtype for array in given.values()), key=lambda dtype: dtype.itemsize)
+    assert_close(actual, expected, least, dims["k"])
+    (queued,) = model(name, PART, "adversarial").run(given)
+    np.testing.assert_array_equal(queued, actual)
+
+
+@pytest.mark.parametrize("name", ON_THE_CUBE)
+def test_products_go_through_the_cube_unit(name: str) -> None:
+    text = model(name, PART).disassemble(feeds(name, DIMS[0]))
+    assert "m_mmad" in text and "d_store_l0c" in text
+    assert "joined" not in text and "rows" not in text and "prefetch" not in text
+
+
+def test_the_worked_example_of_the_paper() -> None:
+    text = model("add", "ascend910b3").disassemble(feeds("add", {"m": 32, "n": 1024}))
+    assert "grid d0: 40 tiles of 832 in 32768" in text
+    assert 32768 - 39 * 832 == 320
+
+
+@pytest.mark.parametrize("name", ["bert", "gpt2", "llama", "mmoe"])
+def test_models_on_a_part(name: str) -> None:
+    dims = {"mmoe": {"batch": 5}}.get(name, {"batch": 2, "seq": 9})
+    path = tiny_path(name)
+    host = dvm_graph.optimize(path)
+    given = random_feeds(path, dims)
+    expected = host.run(given)
+    for queues in ("in_order", "adversarial"):
+        found = dvm_graph.optimize(path, device=PART, queues=queues).run(given)
+        for array, like in zip(found, expected, strict=True):
+            assert_close(array, like, reduction_length=4096)
+
+
+def test_what_a_part_cannot_do() -> None:
+    with pytest.raises(InputError, match="spec file"):
+        model("add", "no_such_part")
+    with pytest.raises(UnsupportedError, match="cannot be saved"):
+        model("add", PART).save("part.dvm")
