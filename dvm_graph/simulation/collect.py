@@ -87,10 +87,11 @@ def _launches(
     for group in groups:
         if not plan.overlap:
             host = max(host, device)
-        compiled = sum(stage.compile_seconds for stage in group)
+        kernels = sum(stage.compiled for stage in group) if plan.compile else 0
+        seconds = sum(stage.compile_seconds for stage in group) if kernels else 0.0
         if not plan.measured:
-            compiled = spec["host.compile"] * sum(stage.compiled for stage in group)
-        work = Host(host, compiled if plan.compile else 0.0, spec["host.launch"])
+            seconds = spec["host.compile"] * kernels
+        work = Host(host, kernels, seconds, spec["host.launch"])
         host = work.end
         cube = any(kind != "vector" for stage in group for kind in stage.kinds)
         startup = spec["startup.matrix_kernel" if cube else "startup.vector_kernel"]

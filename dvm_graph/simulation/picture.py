@@ -104,7 +104,8 @@ def _timeline(simulation: Simulation, lanes: list[str]) -> Iterator[str]:
     bottom = _TOP + len(lanes) * (_LANE + _GAP) + 12
     for tick in range(6):
         at = simulation.seconds * tick / 5
-        yield _text(_LEFT + at * scale, bottom, f"{at * 1e6:.0f} us", anchor="middle", fill=MUTED)
+        anchor = "end" if tick == 5 else "middle"
+        yield _text(_LEFT + at * scale, bottom, f"{at * 1e6:.0f} us", anchor=anchor, fill=MUTED)
 
 
 def _roofline(simulation: Simulation, top: float) -> Iterator[str]:

@@ -117,8 +117,9 @@ class Host:
     """What the host did for a launch."""
 
     start: float
+    kernels: int
+    """That it compiled: those first met here."""
     compile_seconds: float
-    """Of kernels first met here."""
     launch_seconds: float
 
     @property

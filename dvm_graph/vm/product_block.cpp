@@ -34,8 +34,12 @@ bool cut_depth(const ProductProblem& p, const Target& t, ProductBlock& block) {
       std::min((t.l1_bytes - bias) / (row + column) / unit * unit, step * kMostSteps);
   if (step <= 0 || chunk <= 0) return false;
   const int64_t depth = round_up(p.k, unit);
-  block.chunk = round_up(ceil_div(depth, ceil_div(depth, chunk)), unit);
-  block.step = round_up(ceil_div(block.chunk, ceil_div(block.chunk, step)), unit);
+  // Steps in pairs: the first one of a tile then takes another place than the last one before it.
+  const int64_t most = chunk / step, steps = most > 1 ? most / kPlaces * kPlaces : 1;
+  const int64_t length = steps > 1 ? steps * step : chunk;
+  const int64_t even = ceil_div(depth, ceil_div(depth, length));
+  block.step = round_up(ceil_div(even, std::min(steps, ceil_div(even, unit))), unit);
+  block.chunk = std::min(length, round_up(even, block.step));
   return true;
 }
 

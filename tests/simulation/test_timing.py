@@ -23,6 +23,7 @@ GRAPHS = {
     " o = LayerNormalization<axis=-1>(x, w, c) }",
     "chain": "g (float[n] x) => (float[n] o) { a = Erf(x) b = Sin(a) c = Exp(b) d = Tanh(c) o = Erf(d) }",
     "product": "g (float[m,k] x, float[k,n] y) => (float[m,n] o) { o = MatMul(x, y) }",
+    "half": "g (float16[m,k] x, float16[k,n] y) => (float16[m,n] o) { o = MatMul(x, y) }",
     "softmax_twice": "g (float[b,h] x) => (float[h,b] o) { s = Softmax<axis=1>(x)"
     " t = Transpose<perm=[1,0]>(s) o = Softmax<axis=1>(t) }",
     "side_by_side": "g (float[n] x, float[m] y) => (float[n] o, float[m] p) { o = Exp(x) p = Exp(y) }",
@@ -52,6 +53,23 @@ def test_a_bandwidth_bound_kernel_approaches_the_bandwidth() -> None:
     assert 0.85 * bandwidth < rate <= bandwidth * (1 + 1e-9)
     assert stage.memory_bytes == pytest.approx(stage.bytes, rel=1e-6)
     assert stage.read + stage.written == pytest.approx(stage.bytes, rel=1e-6)
+
+
+def test_a_cube_bound_kernel_approaches_its_peak() -> None:
+    peak = 2 * SPEC["cube.tile"] ** 3 * SPEC["cores.cube"] * SPEC["cores.frequency"]
+    (stage,) = simulate("half", m=8192, n=8192, k=8192).stages
+    assert 0.9 * peak < stage.flops_per_second <= peak
+    assert stage.units["cube"].busy > 0.9
+
+
+@pytest.mark.parametrize(
+    ("m", "n", "k"), [(8000, 8192, 28672), (8000, 28672, 8192), (5000, 5120, 5120)]
+)
+def test_cores_of_a_product_share_what_they_read(m: int, n: int, k: int) -> None:
+    """Operands larger than the cache come from memory a few times, not once for each block."""
+    (stage,) = simulate("half", m=m, n=n, k=k).stages
+    assert stage.bytes <= stage.memory_bytes * (1 + 1e-9)
+    assert stage.memory_bytes < 4 * stage.bytes and stage.read > 8 * stage.bytes
 
 
 def test_time_grows_with_work_once_cores_are_busy() -> None:

@@ -73,12 +73,27 @@ class Follower {
         misses_(regions.size()),
         last_(regions.size()) {}
 
-  void follow(std::span<const Share> shares) {
-    int64_t longest = 0;
-    for (const Share& share : shares) longest = std::max(longest, share.end - share.begin);
-    for (int64_t i = 0; i < longest; ++i) {
-      for (const Share& share : shares) {
-        if (share.begin + i < share.end) read_tile(share.begin + i, i == 0);
+  // Each core goes through its tiles in order, one of each core after the other.
+  void follow(uint32_t program, const std::vector<CoreShares>& cores) {
+    std::vector<Walk> walks;
+    for (const CoreShares& core : cores) {
+      Walk walk;
+      for (const Share& share : core) {
+        if (share.program == program) walk.shares.push_back(share);
+      }
+      if (!walk.shares.empty()) walks.push_back(std::move(walk));
+    }
+    for (bool any = !walks.empty(); any;) {
+      any = false;
+      for (Walk& walk : walks) {
+        if (walk.share == walk.shares.size()) continue;
+        const Share& share = walk.shares[walk.share];
+        read_tile(share.begin + walk.tile, walk.tile == 0);
+        if (share.begin + ++walk.tile == share.end) {
+          ++walk.share;
+          walk.tile = 0;
+        }
+        any = true;
       }
     }
   }
@@ -89,6 +104,12 @@ class Follower {
   }
 
  private:
+  struct Walk {
+    std::vector<Share> shares;
+    size_t share = 0;
+    int64_t tile = 0;  // of the share
+  };
+
   void read_tile(int64_t tile, bool first) {
     const std::span<const GridDim> grid = program_.grid();
     int64_t at[kMaxGridRank] = {}, before[kMaxGridRank] = {};
@@ -135,16 +156,6 @@ class Follower {
   std::vector<double> reads_, misses_;
   std::vector<std::unordered_map<int64_t, double>> last_;  // by pointer: when a block was read
 };
-
-std::vector<Share> shares_of(uint32_t program, const std::vector<CoreShares>& cores) {
-  std::vector<Share> shares;
-  for (const CoreShares& core : cores) {
-    for (const Share& share : core) {
-      if (share.program == program) shares.push_back(share);
-    }
-  }
-  return shares;
-}
 
 }  // namespace
 
@@ -204,7 +215,7 @@ std::vector<std::vector<double>> miss_shares(std::span<const PlacedProgram> prog
     const bool follows = again && program.header().tiles <= kMostFollowed;
     Follower follower(program, regions[i],
                       overflow > 0 ? cache.capacity() : std::numeric_limits<double>::infinity());
-    if (follows) follower.follow(shares_of(i, cores));
+    if (follows) follower.follow(i, cores);
     std::vector<double>& of_program = misses.emplace_back();
     for (size_t p = 0; p < regions[i].size(); ++p) {
       const PointerRegister& pointer = program.pointers()[p];

@@ -76,6 +76,7 @@ struct UnitQueue {
   Waiting waiting;
   bool holds_decoder = false;   // the scalar unit waits for a place in it
   double ready = 0;             // when it is done with all before
+  double request = 0;           // from when on the next transfer may ask for its bytes
   Issued moving;                // the transfer that is begun; no step: none is
   double began = 0, alone = 0;  // of it: its start, and its time without others
   int flows = 0;                // of it, in flight
@@ -236,17 +237,19 @@ class Simulation {
         std::copy_n(signals.at.begin() + 1, --signals.count, signals.at.begin());
         unit.for_decode += start - queue.ready;
         unit.for_flag[step.peer] += std::max(0.0, set - start);
+        queue.request = std::max({queue.request, issued.at, set});
         queue.ready = std::max(start, set);
         trace_flag(core, step, set, queue.ready);
       } else {
         unit.for_decode += start - queue.ready;
+        queue.request = std::max(queue.request, issued.at);
         queue.ready = start;
         run(index, q, issued);
       }
       queue.waiting.pop();
       if (queue.holds_decoder) {
         queue.holds_decoder = false;
-        core.scalar = std::max(core.scalar, start);
+        core.scalar = std::max({core.scalar, start, now_});
       }
       moved = true;
     }
@@ -269,8 +272,9 @@ class Simulation {
     if (step.kind == UnitStep::Kind::transfer) {
       queue.moving = issued;
       queue.began = queue.ready;
-      starts_.push_back(
-          {queue.began + step.cycles, order_++, index * kUnitQueues + static_cast<uint32_t>(q)});
+      // Its start-up is latency: it passes while the queue moves what was asked for before.
+      const double first = std::max(queue.ready, queue.request + step.cycles);
+      starts_.push_back({first, order_++, index * kUnitQueues + static_cast<uint32_t>(q)});
       std::push_heap(starts_.begin(), starts_.end());
       return;
     }
@@ -307,8 +311,9 @@ class Simulation {
     CoreState& core = cores_[transfer / kUnitQueues];
     UnitQueue& queue = core.queues[transfer % kUnitQueues];
     const UnitStep& step = *queue.moving.step;
-    queue.alone = step.cycles + std::max(step.bytes / step.limit,
-                                         step.memory_bytes / part_.bandwidth_hbm_per_core);
+    queue.alone =
+        now_ - queue.began +
+        std::max(step.bytes / step.limit, step.memory_bytes / part_.bandwidth_hbm_per_core);
     if (step.bytes > 0) {
       l2_.start(now_, step.limit, core.weight, step.bytes, transfer);
       ++queue.flows;
@@ -382,6 +387,7 @@ class Simulation {
       for (const UnitQueue& queue : core.queues) {
         state.push_back(static_cast<double>(queue.waiting.size()));
         state.push_back(from_now(queue.ready));
+        state.push_back(std::max(queue.request - now_, -kLongAgo));
         for (size_t i = 0; i < queue.waiting.size(); ++i) {
           state.push_back(static_cast<double>(core.tile - queue.waiting[i].tile));
           state.push_back(from_now(queue.waiting[i].at));
@@ -447,6 +453,7 @@ class Simulation {
       core.scalar += delay;
       for (UnitQueue& queue : core.queues) {
         queue.ready += delay;
+        queue.request += delay;
         queue.began += delay;
         queue.moving.tile += tiles;
         for (size_t i = 0; i < queue.waiting.size(); ++i) {
@@ -503,6 +510,9 @@ class Simulation {
     timing.flags = std::move(flags_);
     return timing;
   }
+
+  // Before now, a time makes no difference any more: longer than any start-up.
+  static constexpr double kLongAgo = 1e5;
 
   std::vector<ProgramWork>& programs_;
   const NpuPart& part_;
