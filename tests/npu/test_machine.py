@@ -27,10 +27,10 @@ def _fresh(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
     monkeypatch.delenv(machine.VARIABLE, raising=False)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     machine._machine.cache_clear()
-    machine._toml.cache_clear()
+    machine.read_toml.cache_clear()
     yield
     machine._machine.cache_clear()
-    machine._toml.cache_clear()
+    machine.read_toml.cache_clear()
 
 
 def test_the_families_that_users_are_promised_are_there() -> None:

@@ -279,7 +279,7 @@ def copying(strides: int, axes: int, extent: int, *, launched: bool = True) -> _
         "copy", "vector", [extent], [load, store], accesses, (-1, -1, -1, -1), False, []
     )
     number = builder.add_call(kernel, -1, [])
-    builder.add_launch([number] if launched else [])
+    builder.add_launch([number] if launched else [], follows=False)
     builder.set_ports([0], [1])
     return builder
 
