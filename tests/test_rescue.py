@@ -69,6 +69,12 @@ def test_a_decomposition_that_fails(monkeypatch: pytest.MonkeyPatch) -> None:
     assert rescued(words="tanh").report().vendor_operators == ("Tanh (tanh)",)
 
 
+def test_a_file_that_is_missing_is_nobodys_defect(tmp_path: Path) -> None:
+    """onnxruntime has an exception of its own for it, which nobody knew."""
+    with pytest.raises(dvm_graph.ModelError, match=r"cannot read model .*gone.*No such file"):
+        dvm_graph.optimize(tmp_path / "gone.onnx")
+
+
 def test_nobody_is_to_blame(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     def broken(*_: Any) -> Any:
         raise dvm_graph.CompileError("a defect")

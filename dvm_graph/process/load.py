@@ -31,18 +31,12 @@ def vendor_failures() -> tuple[type[Exception], ...]:
     load_onnxruntime()
     from onnxruntime.capi import onnxruntime_pybind11_state as state
 
-    return (
-        state.EPFail,
-        state.EngineError,
-        state.Fail,
-        state.InvalidArgument,
-        state.InvalidGraph,
-        state.InvalidProtobuf,
-        state.NotImplemented,
-        state.RuntimeException,
-        RuntimeError,
-        ValueError,
+    refusals = (
+        raised
+        for raised in vars(state).values()
+        if isinstance(raised, type) and issubclass(raised, Exception)
     )
+    return (*refusals, RuntimeError, ValueError)
 
 
 def _load(module: str) -> None:
