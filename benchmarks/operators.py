@@ -26,23 +26,21 @@ COUNT = 60
 HELD = 3
 """Points held at once: enough for a visit to begin at one that the engine did not run last (`measure`)."""
 
-_SCALE = 8
-MAX_M = 8192 // _SCALE
-WEIGHTS: tuple[tuple[int, int], ...] = tuple(
-    (n // _SCALE, k // _SCALE)
-    for n, k in (
-        (4096, 4096),
-        (11008, 4096),
-        (4096, 11008),
-        (5120, 5120),
-        (13696, 5120),
-        (5120, 13696),
-        (8192, 8192),
-        (28672, 8192),
-        (8192, 28672),
-    )
+LLM_WEIGHTS = (
+    (4096, 4096),
+    (11008, 4096),
+    (4096, 11008),
+    (5120, 5120),
+    (13696, 5120),
+    (5120, 13696),
+    (8192, 8192),
+    (28672, 8192),
+    (8192, 28672),
 )
 """(n, k) of common LLMs: the paper's D."""
+_SCALE = 8
+MAX_M = 8192 // _SCALE
+WEIGHTS = tuple((n // _SCALE, k // _SCALE) for n, k in LLM_WEIGHTS)
 MAX_B, SEQUENCE = 60, 8192 // _SCALE
 WIDTHS = tuple(h // _SCALE for h in (1024, 2048, 3072, 4096))
 BRANCH_LIMITS = {"b": 256 // 4, "s": 512 // 2, "f": 3072}

@@ -26,24 +26,12 @@ import numpy as np
 from onnx import parser
 
 import dvm_graph
+from benchmarks.operators import LLM_WEIGHTS
 from dvm_graph.npu.spec import Spec, find_spec
 
 PART = "ascend910b2"
 SAMPLES, SEEDS = 60, 20
 _HEAD = '<ir_version: 8, opset_import: ["" : 17]>\n'
-_WEIGHTS = (
-    (4096, 4096),
-    (11008, 4096),
-    (4096, 11008),
-    (5120, 5120),
-    (13696, 5120),
-    (5120, 13696),
-    (8192, 8192),
-    (28672, 8192),
-    (8192, 28672),
-)
-"""(n, k): the paper's D."""
-
 Dims = dict[str, int]
 
 
@@ -69,7 +57,7 @@ class Dataset:
 
 
 def _product(generator: np.random.Generator) -> Dims:
-    n, k = _WEIGHTS[generator.integers(len(_WEIGHTS))]
+    n, k = LLM_WEIGHTS[generator.integers(len(LLM_WEIGHTS))]
     return {"m": int(generator.integers(1, 8193)), "n": n, "k": k}
 
 
