@@ -451,6 +451,14 @@ uint32_t NormalPlan::reduced_axes() const {
   return axes;
 }
 
+void drop_unused_axes(NormalPlan& plan) {
+  uint32_t used = 0;
+  for (const NormalNode& node : plan.nodes) used |= node.axes | node.reduce_axes;
+  for (int axis = 0; axis < plan.rank; ++axis) {
+    if (!(used & bit(axis))) plan.extents[axis] = 1;
+  }
+}
+
 void order_axes(NormalPlan& plan) {
   thread_local std::vector<uint8_t> keep;
   thread_local std::vector<int32_t> renumber;

@@ -40,11 +40,7 @@ class Taker {
     const int32_t result = add_node(node, plan);
     for (int k = 0; k < 3; ++k) plan.nodes[result].inputs[k] = inputs[k];
     if (node.op != PlanOp::store_) hand_over(index, result, plan);
-    uint32_t used = 0;
-    for (const NormalNode& each : plan.nodes) used |= each.axes | each.reduce_axes;
-    for (int axis = 0; axis < plan.rank; ++axis) {
-      if (!(used & bit(axis))) plan.extents[axis] = 1;
-    }
+    drop_unused_axes(plan);
     order_axes(plan);
   }
 

@@ -115,11 +115,7 @@ class Cutter {
   }
 
   static void end(NormalPlan& plan) {
-    uint32_t used = 0;
-    for (const NormalNode& node : plan.nodes) used |= node.axes | node.reduce_axes;
-    for (int axis = 0; axis < plan.rank; ++axis) {
-      if (!(used & bit(axis))) plan.extents[axis] = 1;
-    }
+    drop_unused_axes(plan);
     order_axes(plan);
   }
 

@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "kernels/numbers.h"
+#include "kernels/order_axes.h"
 #include "vm/program.h"
 
 namespace dvm {
@@ -92,11 +93,7 @@ class Splitter {
 
   // The join's domain: the pieces instead of the split axis, no axes that it does not use.
   void shrink_join() {
-    uint32_t used = 0;
-    for (const NormalNode& node : out_.join.nodes) used |= node.axes | node.reduce_axes;
-    for (int axis = 0; axis < plan_.rank; ++axis) {
-      if (!(used & bit(axis))) out_.join.extents[axis] = 1;
-    }
+    drop_unused_axes(out_.join);
     out_.join.extents[axis_] = pieces_;
   }
 
