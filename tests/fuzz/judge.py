@@ -33,7 +33,7 @@ from tests.tolerances import tolerance
 
 Array: TypeAlias = np.ndarray[Any, Any]
 
-SAMPLES = 8
+SAMPLES = 24
 ULPS = (-4, -2, -1, 1, 2, 4)
 """By how many units in its last place an operand moves: the instructions of functions may be off by 4."""
 MARGIN = 16.0
@@ -354,6 +354,7 @@ def disturbed(model: onnx.ModelProto, seed: int) -> onnx.ModelProto:
     types = {v.name: v.type.tensor_type.elem_type for v in values}
     types |= {t.name: t.data_type for t in model.graph.initializer}
     constants = {t.name: t for t in model.graph.initializer}
+    version = next(o.version for o in model.opset_import if o.domain in ("", "ai.onnx"))
     rng = random.Random(seed)
     sums = {name for n in model.graph.node if n.op_type not in _OF_ONE_NUMBER for name in n.output}
     result = onnx.ModelProto()
@@ -378,12 +379,7 @@ def disturbed(model: onnx.ModelProto, seed: int) -> onnx.ModelProto:
                 array = np.asarray(numpy_helper.to_array(constants[name]) * (1 + ulps), kind)
                 graph.initializer.append(numpy_helper.from_array(array, near))
             elif seed % 4 == 2 and name in sums:
-                limits = {"low": 1 - abs(ulps), "high": 1 + abs(ulps), "seed": rng.uniform(0, 1000)}
-                factors = helper.make_node(
-                    "RandomUniformLike", [name], [f"{near}.factors"], **limits
-                )
-                mul = helper.make_node("Mul", [name, f"{near}.factors"], [near])
-                graph.node.extend((factors, mul))
+                _scatter(graph, name, near, kind, abs(ulps), rng.randrange(_PRIME // 2), version)
             elif seed % 2:
                 frequency = rng.uniform(0.1, 1) / _eps(kind)
                 _vary(graph, name, near, dtype, frequency, ulps)
@@ -427,6 +423,48 @@ def _vary(
     graph.node.append(helper.make_node("Cast", [varied], [near], to=dtype))
 
 
+def _scatter(
+    graph: onnx.GraphProto,
+    name: str,
+    near: str,
+    kind: np.dtype[Any],
+    ulps: float,
+    seed: int,
+    version: int,
+) -> None:
+    """Appends `near = name * factors`, each of which is of its own and off 1 by at most `ulps`.
+
+    onnxruntime draws uniform numbers for operator sets before 22; those behind them scatter by position.
+    """
+    factors = f"{near}.factors"
+    if version < 22:
+        limits = {"low": 1 - ulps, "high": 1 + ulps, "seed": float(seed)}
+        graph.node.append(helper.make_node("RandomUniformLike", [name], [factors], **limits))
+    else:
+        wide = ("first", 0), ("one", 1), ("by", 2 * seed + 1), ("prime", _PRIME)
+        narrow = ("step", 2 * ulps / _PRIME), ("least", 1 - ulps)
+        for numbers, dtype in ((wide, np.dtype(np.int64)), (narrow, kind)):
+            for part, value in numbers:
+                array = np.array(value, dtype)
+                graph.initializer.append(numpy_helper.from_array(array, f"{near}.{part}"))
+        for op, operands, result, attributes in (
+            ("Size", "", "size", {}),
+            ("Shape", "", "shape", {}),
+            ("Range", "first size one", "positions", {}),
+            ("Mul", "positions by", "spread", {}),
+            ("Mod", "spread prime", "drawn", {}),
+            ("Cast", "drawn", "number", {"to": helper.np_dtype_to_tensor_dtype(kind)}),
+            ("Mul", "number step", "off", {}),
+            ("Add", "off least", "row", {}),
+            ("Reshape", "row shape", "factors", {"allowzero": 1}),
+        ):
+            read = [f"{near}.{part}" for part in operands.split()] or [name]
+            graph.node.append(helper.make_node(op, read, [f"{near}.{result}"], **attributes))
+    graph.node.append(helper.make_node("Mul", [name, factors], [near]))
+
+
+_PRIME = 9973
+"""How many numbers positions are scattered over."""
 _EXACT = frozenset(("Pow", "Resize", "Upsample"))
 """Operators whose further operands say how large results are, or are whole for the sake of negative bases."""
 _OF_ONE_NUMBER = frozenset(
