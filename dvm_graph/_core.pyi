@@ -126,7 +126,9 @@ class UnitTiming:
 class StageTiming:
     cycles: float
     cores: int
+    lanes: int
     units: list[UnitTiming]
+    lane_units: list[UnitTiming]
     decoding: float
     read: float
     written: float
@@ -137,7 +139,7 @@ class StageTiming:
     simulated: int
     traced_cores: list[tuple[int, int]]
     spans: list[tuple[int, int, str, float, float, int]]
-    flags: list[tuple[int, int, int, float, float]]
+    flags: list[tuple[int, int, int, int, float, float]]
 
 class SimulatedStage:
     step: int

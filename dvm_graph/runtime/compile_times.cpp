@@ -36,10 +36,7 @@ std::vector<CompileTime> compile_times(const Model& model, const Dims& dims, con
       const int64_t start = now_ns();
       compile_plan(kernel.plan, name, dims, arguments.data(), target, scratch, compiled,
                    kernel.apart);
-      for (uint32_t p = 0; p < compiled.program_count; p++) {
-        verify(compiled.programs[p], arguments.data(), arguments.size(), compiled.workspace_bytes,
-               target);
-      }
+      verify_kernel(compiled, arguments.data(), arguments.size(), target);
       times.push_back(now_ns() - start);
     }
     CompileTime& time = result.emplace_back(CompileTime{name, times[0], 0, 0});

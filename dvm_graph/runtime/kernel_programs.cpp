@@ -47,13 +47,10 @@ void KernelPrograms::forget() {
 }
 
 void KernelPrograms::verify_programs(uint32_t call) const {
-  const CompiledKernel& kernel = compiled(call);
-  for (uint32_t i = 0; i < kernel.program_count; i++) {
-    const std::string complaint = verify(kernel.programs[i], arguments_.data(), arguments_.size(),
-                                         kernel.workspace_bytes, target_);
-    if (complaint.empty()) continue;
-    throw CompileError("kernel " + name_of(call) + " was compiled to a bad program: " + complaint);
-  }
+  const std::string complaint =
+      verify_kernel(compiled(call), arguments_.data(), arguments_.size(), target_);
+  if (complaint.empty()) return;
+  throw CompileError("kernel " + name_of(call) + " was compiled to a bad program: " + complaint);
 }
 
 }  // namespace dvm

@@ -63,10 +63,7 @@ void Rehearsal::compile(const BoundKernel& kernel) {
   const DistinctKernel& distinct = table_.kernels[kernel.kernel];
   compile_kernel(distinct.plan, dims_.data(), arguments_.data(), target, compiler_, compiled_,
                  distinct.apart);
-  for (uint32_t i = 0; i < compiled_.program_count; i++) {
-    (void)verify(compiled_.programs[i], arguments_.data(), arguments_.size(),
-                 compiled_.workspace_bytes, target);
-  }
+  (void)verify_kernel(compiled_, arguments_.data(), arguments_.size(), target);
 }
 
 }  // namespace dvm

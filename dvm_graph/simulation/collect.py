@@ -110,6 +110,7 @@ def _stage(stage: _core.SimulatedStage, start: float, spec: Spec) -> Stage:
     second = 1 / spec["cores.frequency"]
     names = _core.pipe_names()
     of_cores = timing.cycles * timing.cores or 1.0
+    of_lanes = timing.cycles * timing.lanes or 1.0
 
     def name(queue: int) -> str:
         return names[queue] if queue < len(names) else "scalar"
@@ -137,14 +138,26 @@ def _stage(stage: _core.SimulatedStage, start: float, spec: Spec) -> Stage:
         timing.memory_read + timing.memory_written,
         round(timing.instructions),
         timing.simulated,
+        {
+            names[queue]: _unit(unit, of_lanes, names)
+            for queue, unit in enumerate(timing.lane_units)
+            if unit.instructions
+        },
         dict(timing.traced_cores),
         tuple(
             Span(core, name(queue), instruction, start + begin * second, start + end * second, tile)
             for core, queue, instruction, begin, end, tile in timing.spans
         ),
         tuple(
-            Flag(core, names[source], names[target], start + at * second, start + taken * second)
-            for core, source, target, at, taken in timing.flags
+            Flag(
+                core,
+                from_core,
+                names[source],
+                names[target],
+                start + at * second,
+                start + taken * second,
+            )
+            for core, from_core, source, target, at, taken in timing.flags
         ),
     )
 

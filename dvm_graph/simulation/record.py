@@ -47,9 +47,10 @@ class Span:
 
 @dataclass(frozen=True, slots=True)
 class Flag:
-    """From when one unit set a flag to when another one went on."""
+    """From when one unit set a flag to when another one, of this core, went on."""
 
     core: int
+    from_core: int
     source: str
     target: str
     set: float
@@ -83,6 +84,8 @@ class Stage:
     instructions: int
     simulated: int
     """Of the instructions, those that were looked at one by one; the others are of tiles alike."""
+    lane_units: Mapping[str, Unit]
+    """Of pairs: those of the vector cores that go on with a cube core's blocks, over the time of these cores."""
     alike: Mapping[int, int]
     """How many cores do the same as the one of that number."""
     spans: tuple[Span, ...] = ()

@@ -2,18 +2,19 @@
 
 A row for each stage of a kernel. Times of units are those of all cores together over the number of cores, as the
 profiler gives them; ratios are parts of the time of these cores. aic columns are of cube and mix kernels,
-aiv columns of vector kernels.
+aiv columns of vector kernels, and of the vector cores that go on with a cube core's blocks.
 """
 
 from __future__ import annotations
 
 import csv
 import io
+from collections.abc import Mapping
 from os import PathLike
 from pathlib import Path
 
 from dvm_graph.errors import writing
-from dvm_graph.simulation.record import Simulation, Stage
+from dvm_graph.simulation.record import Simulation, Stage, Unit
 
 _UNITS = {
     "vector": "vec",
@@ -80,17 +81,26 @@ def _row(simulation: Simulation, stage: Stage, waited: float) -> dict[str, str]:
         "hbm_bw(GB/s)": _rate(stage.memory_bytes, stage.seconds),
         "TFLOP/s": f"{stage.flops_per_second / 1e12:.3f}",
     }
-    shares = {_UNITS[name]: unit.busy for name, unit in stage.units.items()} | {
-        "scalar": stage.scalar
+    row |= _units(stage, part, stage.units) | {
+        f"{part}_scalar_time(us)": f"{stage.scalar * stage.seconds * 1e6:.3f}",
+        f"{part}_scalar_ratio": f"{stage.scalar:.4f}",
     }
-    for unit in _PARTS[part]:
-        share = shares.get(unit, 0.0)
-        row[f"{part}_{unit}_time(us)"] = f"{share * stage.seconds * 1e6:.3f}"
-        row[f"{part}_{unit}_ratio"] = f"{share:.4f}"
+    if stage.lane_units:
+        row |= _units(stage, "aiv", stage.lane_units)
     if part == "aiv":
         row["aiv_gm_to_ub_bw(GB/s)"] = _rate(stage.read, stage.seconds)
         row["aiv_ub_to_gm_bw(GB/s)"] = _rate(stage.written, stage.seconds)
     return row
+
+
+def _units(stage: Stage, part: str, units: Mapping[str, Unit]) -> dict[str, str]:
+    busy = {_UNITS[name]: unit.busy for name, unit in units.items()}
+    cells = {}
+    for unit in _PARTS[part]:
+        share = busy.get(unit, 0.0)
+        cells[f"{part}_{unit}_time(us)"] = f"{share * stage.seconds * 1e6:.3f}"
+        cells[f"{part}_{unit}_ratio"] = f"{share:.4f}"
+    return cells
 
 
 def _rate(moved: float, seconds: float) -> str:

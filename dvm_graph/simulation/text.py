@@ -98,7 +98,11 @@ def _stages(simulation: Simulation) -> Table:
 
 
 def _names(simulation: Simulation) -> list[str]:
-    return list(dict.fromkeys(unit for stage in simulation.stages for unit in stage.units))
+    return list(
+        dict.fromkeys(
+            unit for stage in simulation.stages for unit in (*stage.units, *stage.lane_units)
+        )
+    )
 
 
 def _units(simulation: Simulation) -> Table:
@@ -108,13 +112,18 @@ def _units(simulation: Simulation) -> Table:
         units = alike.stage.units
         cells = [f"{units[n].busy:.0%}" if n in units else "" for n in names]
         rows.append((alike.name, *cells, f"{alike.stage.scalar:.0%}"))
+        if lanes := alike.stage.lane_units:
+            cells = [f"{lanes[n].busy:.0%}" if n in lanes else "" for n in names]
+            rows.append((f"{alike.name}: vector cores", *cells, ""))
     return Table("How busy units are", ("kernel", *names, "scalar"), tuple(rows))
 
 
 def _stalls(simulation: Simulation) -> Table:
     rows = []
     for alike in _longest(simulation)[:_STALLS]:
-        for name, unit in alike.stage.units.items():
+        units = [*alike.stage.units.items()]
+        units += [(f"vector cores' {name}", unit) for name, unit in alike.stage.lane_units.items()]
+        for name, unit in units:
             waits = sorted(unit.for_flag.items(), key=lambda item: -item[1])
             flags = ", ".join(f"{other} {time:.0%}" for other, time in waits if time >= 0.005)
             count = f"{unit.instructions:,}"

@@ -106,18 +106,21 @@ def _cores(simulation: Simulation) -> Iterator[Event]:
                 facts,
             )
         for flag in stage.flags:
-            ends = (("s", flag.source, flag.set), ("f", flag.target, flag.taken))
-            if any((flag.core, unit) not in lanes for _, unit, _ in ends):
+            ends = (
+                ("s", flag.from_core, flag.source, flag.set),
+                ("f", flag.core, flag.target, flag.taken),
+            )
+            if any((core, unit) not in lanes for _, core, unit, _ in ends):
                 continue
             arrow += 1
-            for phase, unit, at in ends:
+            for phase, core, unit, at in ends:
                 event: Event = {
                     "ph": phase,
                     "name": "flag",
                     "cat": "flag",
                     "id": arrow,
                     "pid": _CORES,
-                    "tid": lanes[flag.core, unit],
+                    "tid": lanes[core, unit],
                     "ts": at * 1e6,
                 }
                 yield event | ({"bp": "e"} if phase == "f" else {})

@@ -158,6 +158,10 @@ class Assembler {
       read_grid(line);
     } else if (line.accept("tiles")) {
       read_tiles(line);
+    } else if (line.accept("regions")) {
+      read_regions(line);
+    } else if (line.accept("ring")) {
+      read_ring(line);
     } else if (line.accept_prefix('e')) {
       read_extent(line);
     } else if (line.accept_prefix('p')) {
@@ -204,6 +208,27 @@ class Assembler {
       if (!line.accept_prefix('p')) return;
       pointer = static_cast<uint8_t>(line.number(0, kPointerRegisters - 1) + 1);
     }
+  }
+
+  void read_regions(LineReader& line) {
+    header_.regions[0] = static_cast<uint16_t>(line.number(1, UINT16_MAX));
+    line.expect("x");
+    header_.regions[1] = static_cast<uint16_t>(line.number(1, UINT16_MAX));
+  }
+
+  void read_ring(LineReader& line) {
+    if (!line.accept_prefix('p')) line.fail("expected a pointer register");
+    header_.ring_pointer = static_cast<uint8_t>(line.number(0, kPointerRegisters - 1) + 1);
+    line.expect("lanes");
+    header_.lanes = static_cast<uint8_t>(line.number(1, UINT8_MAX));
+    line.expect("slots");
+    header_.ring_slots = static_cast<uint16_t>(line.number(1, UINT16_MAX));
+    line.expect("of");
+    header_.ring_bytes = line.number();
+    if (!line.accept("pieces")) return;
+    header_.pieces = line.number();
+    line.expect("line");
+    header_.line_tiles = line.number();
   }
 
   void read_extent(LineReader& line) {
@@ -348,7 +373,8 @@ class Assembler {
     line.expect("event");
     const auto event = static_cast<int>(line.number(0, 255));
     const int64_t distance = line.accept("across") ? line.number(1, 255) : 0;
-    body_.push_back(sync_word(from, to, event, static_cast<int>(distance)));
+    const uint64_t word = sync_word(from, to, event, static_cast<int>(distance));
+    body_.push_back(line.accept("between_cores") ? between_cores(word) : word);
   }
 
   static void read_extents(LineReader& line, Head& head) {

@@ -10,6 +10,7 @@
 #include "vm/encode.h"
 #include "vm/lower.h"
 #include "vm/move_loads.h"
+#include "vm/pair.h"
 #include "vm/prefetch.h"
 #include "vm/product.h"
 #include "vm/repeat_cheap.h"
@@ -27,7 +28,7 @@ struct CompilerScratch::State {
   NormalPlan plan;
   SplitReduction split;
   SplitProduct product;
-  CutProduct cut;
+  CutProduct cut, pair;
   ApartPlans apart;
   TileCode code;
   LoweringScratch lowering;
@@ -65,6 +66,7 @@ namespace {
 
 constexpr int kAttempts = 6;            // each with half the memory of the one before
 constexpr int kLeastClaimsPerCore = 4;  // of a vector kernel
+constexpr double kPlacesOfPieces = 2;   // one is loaded while another is computed
 constexpr double kClaimPerOnce = 32;    // work of a claim over what is done once per claim
 constexpr int64_t kLeastTiles[] = {4096, 64, 1};  // elements of tiles, where nothing else fits
 
@@ -169,11 +171,68 @@ class Compilation {
     const auto vector_stage = [&](const NormalPlan& part) {
       return stage(part, peak_live_bytes(part, target_), {});
     };
-    const bool fits = (!cut.has_prologue || vector_stage(cut.prologue)) &&
-                      product_stage(cut.product) && vector_stage(cut.epilogue);
-    if (!fits) return CompileStatus::does_not_fit;
+    if (cut.has_prologue && !vector_stage(cut.prologue)) return CompileStatus::does_not_fit;
+    const size_t stages = out_.stages.size();
+    const uint32_t programs = out_.program_count;
+    if (pair_stage(plan)) return CompileStatus::ok;
+    out_.stages.resize(stages);
+    out_.program_count = programs;
+    if (!product_stage(cut.product) || !vector_stage(cut.epilogue))
+      return CompileStatus::does_not_fit;
     out_.workspace_bytes = std::max(out_.workspace_bytes, cut.workspace_bytes);
     return CompileStatus::ok;
+  }
+
+  // The product of a plan that was cut, and what follows it, side by side. Leaves the epilogue as
+  // it found it where it fails.
+  bool pair_stage(const NormalPlan& plan) {
+    CutProduct& cut = scratch_.cut;
+    ProductPlan product = describe_product(cut.product, target_);
+    if (product.a < 0 || lanes_of(target_) == 0 || !cut_epilogue(plan, scratch_.pair)) return false;
+    product.ring_first = cut.prologue_bytes;
+    product.ring_slots = ring_slots_of(target_) * target_.cube_cores;
+    TileCode& code = scratch_.code;
+    code.clear();
+    ProductBlock block;
+    out_.add_stage();
+    ProgramHeader header;
+    const auto half = [&](KernelKind kind) {
+      if (!enter_ring(target_, product.ring_first, block, code, header) || !fits(kind))
+        return false;
+      synchronise_ring(code, header.ring_pointer - 1, header.ring_slots, scratch_.sync);
+      done("synchronise_ring");
+      encode(code, target_, header, scratch_.body, out_.add_program());
+      return true;
+    };
+    if (!lower_product(cut.product, product, target_, code, block)) return false;
+    set_regions(product.problem, block, header);
+    if (!half(KernelKind::cube)) return false;
+    NormalPlan& epilogue = scratch_.pair.epilogue;
+    const double live = peak_live_bytes(epilogue, target_).local;
+    const double room = static_cast<double>(target_.vector_tile_bytes) / kPlacesOfPieces;
+    int64_t pieces = 1;
+    while (static_cast<double>(block.rows * block.columns / pieces) * live > room) pieces *= 2;
+    for (int attempt = 0; attempt < kAttempts; ++attempt, pieces *= 2) {
+      code.clear();
+      header = {};
+      if (!tile_pieces(epilogue, product.ring_first, block, pieces, code, header)) return false;
+      Lowering(epilogue, target_, code, scratch_.lowering, 0).lower_all();
+      if (!half(KernelKind::vector)) continue;
+      out_.workspace_bytes = std::max(out_.workspace_bytes,
+                                      product.ring_first + product.ring_slots * slot_bytes(block));
+      return true;
+    }
+    return false;
+  }
+
+  // How the cores share the blocks of a product whose program has just been lowered.
+  void set_regions(const ProductProblem& problem, const ProductBlock& block,
+                   ProgramHeader& header) const {
+    const TileCode& code = scratch_.code;
+    if (problem.batch > 1 || code.chunk_dim != 2) return;
+    const Regions regions = choose_regions(problem, target_, block);
+    header.regions[0] = static_cast<uint16_t>(regions.outer);
+    header.regions[1] = static_cast<uint16_t>(regions.inner);
   }
 
   bool product_stage(const NormalPlan& plan) {
@@ -181,9 +240,13 @@ class Compilation {
     if (product.a < 0) return false;
     TileCode& code = scratch_.code;
     code.clear();
-    if (!lower_product(plan, product, target_, code) || !fits(KernelKind::cube)) return false;
+    ProductBlock block;
+    if (!lower_product(plan, product, target_, code, block)) return false;
+    ProgramHeader header;
+    set_regions(product.problem, block, header);
+    if (!fits(KernelKind::cube)) return false;
     out_.add_stage();
-    encode(code, target_, scratch_.body, out_.add_program());
+    encode(code, target_, header, scratch_.body, out_.add_program());
     return true;
   }
 

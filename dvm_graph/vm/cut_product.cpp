@@ -1,5 +1,6 @@
 #include "vm/cut_product.h"
 
+#include <algorithm>
 #include <vector>
 
 #include "kernels/numbers.h"
@@ -38,10 +39,32 @@ class Cutter {
       handed = workspace(a.axes, stored.storage);
       make_prologue(product.inputs[0], handed);
     }
+    out_.prologue_bytes = out_.workspace_bytes;
     const NormalAccess sums = workspace(product.axes, DType::f32);
     make_product(handed, sums);
     make_epilogue(sums);
     return true;
+  }
+
+  // For a plan that was cut.
+  bool make_pointwise_epilogue() {
+    for (size_t i = 0; i < plan_.nodes.size(); ++i) {
+      if (plan_.nodes[i].op == PlanOp::matmul_) product_ = static_cast<int32_t>(i);
+    }
+    NormalAccess sums;
+    sums.value = kWorkspace;
+    fill_epilogue(sums);
+    NormalPlan& plan = out_.epilogue;
+    plan.extents[plan_.k_axis] = 1;
+    plan.m_axis = plan_.m_axis;
+    plan.n_axis = plan_.n_axis;
+    const uint32_t axes = plan_.nodes[product_].axes;
+    return std::ranges::all_of(plan.nodes, [&](const NormalNode& node) {
+      const bool access = info_of(node.op).kind == PlanOpKind::access;
+      if (access && node.op != PlanOp::load_ && node.op != PlanOp::store_) return false;
+      if (info_of(node.op).kind == PlanOpKind::reduce) return false;
+      return node.op != PlanOp::store_ || node.axes == axes;
+    });
   }
 
  private:
@@ -141,13 +164,17 @@ class Cutter {
 
   // Everything that is stored, from the product in the workspace on.
   void make_epilogue(const NormalAccess& from) {
+    fill_epilogue(from);
+    end(out_.epilogue);
+  }
+
+  void fill_epilogue(const NormalAccess& from) {
     NormalPlan& plan = out_.epilogue;
     begin(plan, KernelKind::vector);
     renumbered_[product_] = load(plan, plan_.nodes[product_].axes, from);
     for (size_t i = 0; i < plan_.nodes.size(); ++i) {
       if (plan_.nodes[i].op == PlanOp::store_) copy(plan, static_cast<int32_t>(i));
     }
-    end(plan);
   }
 
   const NormalPlan& plan_;
@@ -159,5 +186,9 @@ class Cutter {
 }  // namespace
 
 bool cut_product(const NormalPlan& plan, CutProduct& out) { return Cutter(plan, out).run(); }
+
+bool cut_epilogue(const NormalPlan& plan, CutProduct& out) {
+  return Cutter(plan, out).make_pointwise_epilogue();
+}
 
 }  // namespace dvm

@@ -12,10 +12,15 @@ namespace dvm {
 struct CutProduct {
   bool has_prologue = false;
   NormalPlan prologue, product, epilogue;
-  int64_t workspace_bytes = 0;
+  int64_t prologue_bytes = 0, workspace_bytes = 0;  // of the workspace: for A, and for all
 };
 
 // False: the plan has an inner product, or one that is not of floats.
 bool cut_product(const NormalPlan& plan, CutProduct& out);
+
+// Sets the epilogue of a plan that was cut to what a pair has (vm/pair.h), over the axes of the
+// plan but k: its first access is that of the sums, which says nothing yet of where they lie.
+// False: something reduces, looks around or is stored elsewhere than at its own points.
+bool cut_epilogue(const NormalPlan& plan, CutProduct& out);
 
 }  // namespace dvm

@@ -93,6 +93,14 @@ void add_header(Text& text, const Program& program, Names names) {
     if (pointer > 0) text.add(" p%d", pointer - 1);
   }
   text.add("\n");
+  if (header.regions[0] > 0) text.add("  regions %d x %d\n", header.regions[0], header.regions[1]);
+  if (header.in_pair()) {
+    text.add("  ring p%d lanes %d slots %d of %" PRId64, header.ring_pointer - 1, header.lanes,
+             header.ring_slots, header.ring_bytes);
+    if (header.follows_cube())
+      text.add(" pieces %" PRId64 " line %" PRId64, header.pieces, header.line_tiles);
+    text.add("\n");
+  }
   add_registers(text, program.extents(), program.pointers(), program.grid().size(), names);
 }
 

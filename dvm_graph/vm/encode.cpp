@@ -62,6 +62,11 @@ uint64_t* encode_instruction(const TileCode& code, const TileInstruction& instru
 
 void encode(const TileCode& code, const Target& target, std::vector<uint64_t>& body,
             Program& program) {
+  encode(code, target, {}, body, program);
+}
+
+void encode(const TileCode& code, const Target& target, const ProgramHeader& as,
+            std::vector<uint64_t>& body, Program& program) {
   int words = 0;
   for (const TileInstruction& instruction : code.instructions) words += words_of(instruction);
   body.resize(static_cast<size_t>(words));
@@ -69,7 +74,7 @@ void encode(const TileCode& code, const Target& target, std::vector<uint64_t>& b
   for (const TileInstruction& instruction : code.instructions) {
     to = encode_instruction(code, instruction, to);
   }
-  ProgramHeader header;
+  ProgramHeader header = as;
   header.kind = code.kind;
   header.chunk_dim = static_cast<uint8_t>(code.chunk_dim);
   header.tiles = 1;

@@ -13,4 +13,8 @@ namespace dvm {
 void encode(const TileCode& code, const Target& target, std::vector<uint64_t>& body,
             Program& program);
 
+// `as` says of pairs and regions what tile code does not.
+void encode(const TileCode& code, const Target& target, const ProgramHeader& as,
+            std::vector<uint64_t>& body, Program& program);
+
 }  // namespace dvm

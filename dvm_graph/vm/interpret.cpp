@@ -174,9 +174,28 @@ bool run_body(std::span<const uint64_t> body, const InstructionTable& table, Cor
   return true;
 }
 
+// Where tiles lie in a core's share, and of a pair the place that they go through.
+struct InShare {
+  int64_t number = 0, tiles = 0;
+  std::byte* slot = nullptr;
+};
+
+void enter_slot(const Program& program, Core& core, const InShare& in_share, int64_t tile,
+                int64_t end) {
+  const ProgramHeader& header = program.header();
+  const size_t ring = header.ring_pointer - 1u;
+  const int64_t number = core.share_tile - in_share.number;  // of the group's tiles
+  core.pointers[ring] = in_share.slot;
+  if (!header.follows_cube()) return;
+  if (header.grid_rank > 0)
+    core.pointers[ring] += number * program.pointers()[ring].steps[header.grid_rank - 1];
+  core.first_chunk = number == 0;
+  core.last_chunk = tile + 1 == end;
+}
+
 template <bool Timed>
 void run(const Program& program, const InstructionTable& table, Core& core,
-         std::byte* const* buffers, int64_t begin, int64_t end, int64_t next) {
+         std::byte* const* buffers, int64_t begin, int64_t end, int64_t next, InShare in_share) {
   uint64_t since = Timed ? ticks() : 0;
   const auto moved = [&] {
     if constexpr (Timed) {
@@ -193,9 +212,10 @@ void run(const Program& program, const InstructionTable& table, Core& core,
   const bool fetches = program.header().ahead[0] != 0;
   core.ahead = {};
   core.laters = 0;
-  core.share_tiles = end - begin;
+  core.share_tiles = in_share.tiles;
   for (int64_t tile = begin;;) {
-    core.share_tile = tile - begin;
+    core.share_tile = in_share.number + tile - begin;
+    if (in_share.slot != nullptr) enter_slot(program, core, in_share, tile, end);
     if (fetches) {
       const int64_t to_next = next < 0 ? 0 : next - tile;
       cursor.look_ahead(program.header(), tile + 1 < end ? 1 : to_next);
@@ -213,7 +233,23 @@ void run_tiles(const Program& program, const InstructionTable& table, Core& core
                std::byte* const* buffers, int64_t begin, int64_t end, int64_t next) {
   if (begin >= end) return;
   const auto runner = core.times == nullptr ? &run<false> : &run<true>;
-  runner(program, table, core, buffers, begin, end, next);
+  runner(program, table, core, buffers, begin, end, next, {0, end - begin});
+}
+
+void run_of_share(const Program& program, const InstructionTable& table, Core& core,
+                  std::byte* const* buffers, const TileRun& tiles, int64_t share_tiles,
+                  std::byte* slot) {
+  const auto runner = core.times == nullptr ? &run<false> : &run<true>;
+  runner(program, table, core, buffers, tiles.begin, tiles.end, -1,
+         {tiles.number, share_tiles, slot});
+}
+
+std::byte* slot_of(const Program& program, std::byte* const* buffers, int64_t core,
+                   const TileRun& run) {
+  const ProgramHeader& header = program.header();
+  const int64_t slot = core * header.ring_slots + run.group % header.ring_slots;
+  const PointerRegister& ring = program.pointers()[header.ring_pointer - 1u];
+  return buffers[ring.buffer] + ring.base + slot * header.ring_bytes;
 }
 
 }  // namespace dvm

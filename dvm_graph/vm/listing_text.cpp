@@ -128,6 +128,7 @@ void add_sync(Text& text, Family family, uint64_t word) {
   text.add("%s %s -> %s event %d", name_of(family), name_of(sync_from(word)),
            name_of(sync_to(word)), sync_event(word));
   if (sync_distance(word) > 0) text.add(" across %d", sync_distance(word));
+  if (is_between_cores(word)) text.add(" between_cores");
 }
 
 void add_grid(Text& text, std::span<const GridDim> grid) {

@@ -145,8 +145,8 @@ class Description {
 class ProductLowering {
  public:
   ProductLowering(const NormalPlan& plan, const ProductPlan& product, const Target& target,
-                  TileCode& code)
-      : plan_(plan), product_(product), target_(target), code_(code) {}
+                  TileCode& code, ProductBlock& block)
+      : plan_(plan), product_(product), target_(target), code_(code), block_(block) {}
 
   bool run() {
     block_ = choose_product_block(product_.problem, target_);
@@ -229,6 +229,20 @@ class ProductLowering {
     return tile;
   }
 
+  // The slot at hand, all of whose rows have the columns of a full block.
+  TileOperand ring() {
+    PointerRegister slot;
+    slot.buffer = kWorkspace;
+    slot.base = slot.low = product_.ring_first;
+    slot.high = slot.low + product_.ring_slots * slot_bytes(block_);
+    TileOperand tile;
+    tile.space = Space::pointer;
+    tile.index = code_.pointer_register(slot);
+    tile.middle = stride(block_.columns);
+    tile.inner = 1;
+    return tile;
+  }
+
   TileInstruction instruction(Family family, DType dtype, uint8_t e1, uint8_t e2) {
     TileInstruction made;
     made.family = family;
@@ -308,7 +322,8 @@ class ProductLowering {
         product_.relu ? Family::d_store_l0c_relu : Family::d_store_l0c,
         plan_.accesses[product_.c].storage, extent_of(plan_.m_axis), extent_of(plan_.n_axis));
     store.flags = kLastChunk;
-    store.operands[0] = global(product_.c, plan_.m_axis, plan_.n_axis);
+    store.operands[0] =
+        product_.ring_slots > 0 ? ring() : global(product_.c, plan_.m_axis, plan_.n_axis);
     store.operands[1] = sums_;
     code_.instructions.push_back(store);
   }
@@ -317,7 +332,7 @@ class ProductLowering {
   const ProductPlan& product_;
   const Target& target_;
   TileCode& code_;
-  ProductBlock block_;
+  ProductBlock& block_;
   TileOperand sums_, bias_;
   TileOperand a_[kSlots], b_[kSlots];
 };
@@ -354,8 +369,8 @@ ProductPlan describe_product(const NormalPlan& plan, const Target& target) {
 }
 
 bool lower_product(const NormalPlan& plan, const ProductPlan& product, const Target& target,
-                   TileCode& code) {
-  return ProductLowering(plan, product, target, code).run();
+                   TileCode& code, ProductBlock& block) {
+  return ProductLowering(plan, product, target, code, block).run();
 }
 
 }  // namespace dvm

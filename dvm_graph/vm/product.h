@@ -21,6 +21,8 @@ struct ProductPlan {
   int32_t a = -1, b = -1, bias = -1;  // accesses
   int32_t c = -1;
   bool relu = false;
+  int64_t ring_slots = 0;  // C goes there, slot by slot (vm/pair.h); 0: to memory
+  int64_t ring_first = 0;  // byte of the workspace
   DType multiplied = DType::f16;
   ProductProblem problem;
 };
@@ -31,6 +33,6 @@ ProductPlan describe_product(const NormalPlan& plan, const Target& target);
 
 // False: no block fits, or registers do not suffice.
 bool lower_product(const NormalPlan& plan, const ProductPlan& product, const Target& target,
-                   TileCode& code);
+                   TileCode& code, ProductBlock& block);
 
 }  // namespace dvm

@@ -10,6 +10,7 @@ namespace {
 constexpr int64_t kMostSteps = 8;  // of a chunk: instructions of the body
 constexpr int64_t kPlaces = 2;
 constexpr int64_t kSumBytes = 4;
+constexpr double kMostUneven = 1.15;  // blocks of a core, over those of even shares
 
 int64_t round_up(int64_t a, int64_t b) { return ceil_div(a, b) * b; }
 
@@ -86,6 +87,44 @@ ProductCost cost_of(const ProductProblem& p, const Target& t, const ProductBlock
       (outer + inner * (held ? 1 : passes)) / (costs.memory_read * static_cast<double>(t.cores)) +
       c / (costs.memory_write * static_cast<double>(t.cores));
   return cost;
+}
+
+// Of all cuts that give no core much more than its share, the one that takes least, for the cube
+// units and for memory: the cores of one row of regions read the same blocks of one operand, those
+// of one column the same of the other. What a step reads stays for the next one; what is walked
+// again stays if the cache has room.
+Regions choose_regions(const ProductProblem& p, const Target& t, const ProductBlock& block) {
+  const int64_t cores = t.cores_of(KernelKind::cube);
+  const int64_t row_blocks = ceil_div(p.m, block.rows),
+                column_blocks = ceil_div(p.n, block.columns);
+  const int64_t outer = block.rows_outer ? row_blocks : column_blocks;
+  const int64_t inner = block.rows_outer ? column_blocks : row_blocks;
+  const auto bytes_of = [&](int64_t extent) {
+    return static_cast<double>(extent * p.k * p.element_bytes);
+  };
+  const double of_outer = bytes_of(block.rows_outer ? p.m : p.n);
+  const double of_inner = bytes_of(block.rows_outer ? p.n : p.m);
+  const double multiply = cost_of(p, t, block).multiply;
+  const double rate = t.costs.memory_read * static_cast<double>(t.cores);
+  const auto room = static_cast<double>(t.shared_bytes);
+  Regions best;
+  double least = 0;
+  for (int64_t across = 1; across <= cores; ++across) {
+    if (cores % across != 0) continue;
+    const int64_t along = cores / across;
+    const int64_t high = ceil_div(outer, across), wide = ceil_div(inner, along);
+    const auto most = static_cast<double>(high * wide);
+    if (most > kMostUneven * static_cast<double>(ceil_div(outer * inner, cores))) continue;
+    const double row = of_outer / static_cast<double>(outer) * static_cast<double>(across);
+    const double column = of_inner / static_cast<double>(inner) * static_cast<double>(along);
+    const double bytes = of_outer * (row + column <= room ? 1 : static_cast<double>(wide)) +
+                         of_inner * (row + of_inner <= room ? 1 : static_cast<double>(high));
+    const double seconds = std::max(most * multiply, bytes / rate);
+    if (best.outer > 0 && seconds >= least) continue;
+    best = {across, along};
+    least = seconds;
+  }
+  return best;
 }
 
 ProductBlock choose_product_block(const ProductProblem& problem, const Target& target) {

@@ -27,6 +27,11 @@ struct ProductBlock {
   double seconds = 0;             // predicted
 };
 
+// Of sums that are handed over as they are: those of a block.
+constexpr int64_t slot_bytes(const ProductBlock& block) {
+  return block.rows * block.columns * static_cast<int64_t>(sizeof(float));
+}
+
 // What a block takes, and the whole product.
 struct ProductCost {
   double multiply = 0, load = 0, feed = 0;  // of a block, beside one another
@@ -37,6 +42,15 @@ struct ProductCost {
   double total() const;
 };
 ProductCost cost_of(const ProductProblem& problem, const Target& target, const ProductBlock& block);
+
+// How many parts the blocks of C are cut into along either dim of the grid, one for each core, so
+// that cores which work side by side read the same rows and columns: what the paper's swizzles are
+// for. 0: no cut is even, or better than lines of blocks.
+struct Regions {
+  int64_t outer = 0, inner = 0;
+};
+Regions choose_regions(const ProductProblem& problem, const Target& target,
+                       const ProductBlock& block);
 
 ProductBlock choose_product_block(const ProductProblem& problem, const Target& target);
 

@@ -8,6 +8,16 @@
 // `chunk_dim` on walk over the chunks of one reduction: their tiles form a *group* that one core
 // runs in order, and `first chunk` / `last chunk` are the ends of a group.
 //
+// *Pairs*: a program of the cube unit and, right behind it in its stage, one of the vector unit
+// that goes on with its blocks. A cube core and each of its vector cores (*lanes*) run both side by
+// side: block after block goes through a ring of slots of the core's own in the workspace. Group
+// number g of a core's share lies in slot g mod `ring_slots`, and is lane g mod `lanes`'s. The
+// tiles of the vector program that make up a group are `pieces` tiles, fewer at the end of a line
+// of `line_tiles` (0: all tiles are one line).
+//
+// *Regions*: the blocks of a product as cores share them, that many along the last two dims before
+// the chunks: cores that work side by side read the same rows and columns (vm/shares.h).
+//
 // Invariants: whole > 0, 0 < tile <= whole, count == ceil(whole / tile) for every grid dim; tiles
 // is the product of the counts; tile_group divides preferred_claim, which divides into whole
 // claims.
@@ -19,6 +29,7 @@
 #include <span>
 #include <vector>
 
+#include "kernels/numbers.h"
 #include "kernels/plan.h"
 #include "vm/isa.h"
 
@@ -47,6 +58,13 @@ struct ProgramHeader {
   // without gaps, along the last grid dim; d_prefetch_next fetches through the first.
   uint8_t ahead[kAheadStreams] = {};
   uint8_t ahead_lines = 0;
+  uint8_t ring_pointer = 0;     // of a pair: pointer register plus 1 of the slots; 0: of none
+  uint8_t lanes = 0;            // of a pair
+  uint16_t ring_slots = 0;      // of a pair, for each cube core
+  uint16_t regions[2] = {};     // of a product's blocks; 0: shares are lines
+  int64_t ring_bytes = 0;       // of a slot
+  int64_t pieces = 0;           // of a pair's vector program: tiles of a group
+  int64_t line_tiles = 0;       // of them, those along its last grid dim
   int64_t code_words = 0;       // size of the body
   int64_t tiles = 0;            // total
   int64_t tiles_per_core = 0;   // share of a core in the static partition of the target
@@ -54,6 +72,19 @@ struct ProgramHeader {
   int64_t preferred_claim = 1;  // consecutive tiles that share once-loaded operands;
                                 // a multiple of tile_group
   int64_t local_bytes = 0;      // local memory in use
+
+  bool in_pair() const { return ring_pointer > 0; }
+  // The half that takes over blocks: it goes with the program before it.
+  bool follows_cube() const { return pieces > 0; }
+  int64_t groups() const {
+    return follows_cube() ? tiles / line_tiles * ceil_div(line_tiles, pieces) : tiles / tile_group;
+  }
+  // The first tile of a group; of the one behind the last, where tiles end.
+  int64_t first_tile(int64_t group) const {
+    if (!follows_cube()) return group * tile_group;
+    const int64_t each = ceil_div(line_tiles, pieces);
+    return group / each * line_tiles + group % each * pieces;
+  }
 };
 
 struct GridDim {

@@ -187,4 +187,33 @@ void synchronise(TileCode& code, const Target& target, SyncScratch& scratch) {
   Synchroniser(code, target, scratch).run();
 }
 
+// A slot is filled by fixp and emptied by mte2: the one waits for the other before its first
+// instruction at it, and signals behind its last.
+void synchronise_ring(TileCode& code, int32_t pointer, int slots, SyncScratch& scratch) {
+  const auto at_ring = [&](const TileInstruction& instruction) {
+    return std::any_of(instruction.operands, instruction.operands + instruction.operand_count,
+                       [&](const TileOperand& operand) {
+                         return operand.space == Space::pointer && operand.index == pointer;
+                       });
+  };
+  const std::vector<TileInstruction>& all = code.instructions;
+  const auto first = std::find_if(all.begin(), all.end(), at_ring);
+  const auto last = std::find_if(all.rbegin(), all.rend(), at_ring).base();
+  const bool fills = info_of(first->family).queue == Queue::fixp;
+  const uint64_t full = between_cores(sync_word(Queue::fixp, Queue::mte2, 0, 0));
+  const uint64_t empty = between_cores(sync_word(Queue::mte2, Queue::fixp, 0, slots));
+  const auto add = [&](Family family, uint64_t word, uint8_t when) {
+    TileInstruction& sync = scratch.merged.emplace_back();
+    sync.family = family;
+    sync.extra[0] = word;
+    sync.flags = when;
+  };
+  scratch.merged.assign(all.begin(), first);
+  add(Family::s_wait_flag, fills ? empty : full, fills ? kLastChunk : kFirstChunk);
+  scratch.merged.insert(scratch.merged.end(), first, last);
+  add(Family::s_set_flag, fills ? full : empty, kLastChunk);
+  scratch.merged.insert(scratch.merged.end(), last, all.end());
+  std::swap(code.instructions, scratch.merged);
+}
+
 }  // namespace dvm

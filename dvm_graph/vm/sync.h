@@ -11,6 +11,11 @@
 //   - d > 0, across tiles: a set is for the wait in the d-th tile from its own. In the last d tiles
 //     of a core's share nothing is set, in the first d of them nothing is waited for, so no signal
 //     is ever left behind. 1, or 2 where what conflicts lies in two places.
+// A flag *between cores* orders the two programs of a pair (vm/program.h): its `from` is a queue of
+// the one core and `to` one of the other, and its distance is in groups. Where a group begins or
+// ends is a predicate of the instruction: first chunk, last chunk. A cube core has a counter for
+// each of its lanes, and means the lane of the group.
+//
 // The events of a direction are dealt out: one to each pair across tiles, the others in turn to the
 // pairs within a tile. Where pairs across tiles are many, two become one that orders as much.
 // Devices that execute in order (Target::queues is 1) need none.
@@ -37,10 +42,14 @@ constexpr int sync_event(uint64_t word) { return static_cast<int>(word >> 16 & 0
 constexpr int sync_distance(uint64_t word) { return static_cast<int>(word >> 24 & 0xff); }
 inline constexpr int kMostDistance = 2;
 
+constexpr uint64_t between_cores(uint64_t word) { return word | uint64_t{1} << 32; }
+constexpr bool is_between_cores(uint64_t word) { return (word >> 32 & 1) != 0; }
+
 // The queue that runs an instruction: a set flag is that of `from`, a wait that of `to`.
 Queue queue_of(const uint64_t* words);
 
-// Whether a sync instruction runs in a tile of a core's share of tiles.
+// Whether a sync instruction runs in a tile of a core's share of tiles; between cores: in a group
+// of its share of groups.
 constexpr bool sync_runs(Family family, uint64_t word, int64_t tile, int64_t tiles) {
   const int distance = sync_distance(word);
   return family == Family::s_set_flag ? tile + distance < tiles : tile >= distance;
@@ -68,5 +77,9 @@ void separate_loads(TileCode& code);
 
 // Inserts s_set_flag and s_wait_flag into the allocated code.
 void synchronise(TileCode& code, const Target& target, SyncScratch& scratch);
+
+// Adds the flags between the cores of a pair: around the instructions that reach the ring through
+// this pointer register, with which the cube's half fills a slot and the vector's empties it.
+void synchronise_ring(TileCode& code, int32_t pointer, int slots, SyncScratch& scratch);
 
 }  // namespace dvm

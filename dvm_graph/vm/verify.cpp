@@ -6,6 +6,7 @@
 
 #include "vm/core.h"
 #include "vm/disassemble.h"
+#include "vm/pair.h"
 #include "vm/panels.h"
 #include "vm/sync.h"
 #include "vm/verify_groups.h"
@@ -15,6 +16,7 @@ namespace {
 
 constexpr uint8_t kKnownFlags =
     kAccumulate | kChunks | kAccumulateAlways | kStream | kJoined | kTransient | kRows;
+constexpr int64_t kMostPieces = 1 << 20;
 constexpr int64_t kTooFar = int64_t{1} << 55;  // no sum of products of checked numbers overflows
 
 bool beyond(int64_t number, int64_t limit) { return number > limit || number < -limit; }
@@ -38,7 +40,9 @@ class Verifier {
         target_(target) {}
 
   std::string run() {
-    if (!check_header() || !check_grid() || !check_extents() || !check_pointers()) return error_;
+    if (!check_header() || !check_grid() || !check_extents() || !check_pointers() ||
+        !check_sharing())
+      return error_;
     const std::span<const uint64_t> body = program_.body();
     for (size_t pc = 0; pc < body.size();) {
       Head head;
@@ -52,6 +56,8 @@ class Verifier {
       pc += head.words;
     }
     if (any_flags_ && !check_flags()) return error_;
+    if (header_.in_pair() && !(reaches_ring_ && between_waits_ == 1 && between_sets_ == 1))
+      return "a half of a pair does not hand on its slots";
     const char* const wrong = groups_.end();
     return wrong == nullptr ? std::string() : wrong;
   }
@@ -97,6 +103,39 @@ class Verifier {
                   std::to_string(target_.memory_end()));
     }
     return true;
+  }
+
+  // What a pair and regions need of a header; the grid and the pointers are sound.
+  bool check_sharing() {
+    const bool regions = header_.regions[0] > 0 || header_.regions[1] > 0;
+    if (regions && (header_.regions[0] == 0 || header_.regions[1] == 0 || header_.chunk_dim < 2))
+      return fail("regions of no blocks");
+    if (!header_.in_pair()) {
+      const bool none = header_.lanes == 0 && header_.ring_slots == 0 && header_.pieces == 0;
+      return none || fail("half of a pair without a ring");
+    }
+    if (header_.ring_pointer > header_.pointer_registers) return fail("undefined ring");
+    if (header_.follows_cube() && header_.line_tiles <= 0) return fail("lines without tiles");
+    if (header_.lanes != lanes_of(target_) || header_.lanes == 0)
+      return fail("another number of lanes");
+    if (header_.ring_slots == 0 || header_.ring_slots % header_.lanes != 0)
+      return fail("slots are not shared out evenly");
+    const PointerRegister& ring = program_.pointers()[header_.ring_pointer - 1];
+    const int64_t slots = target_.cube_cores * header_.ring_slots;
+    if (ring.buffer != kWorkspace || ring.base != ring.low || header_.ring_bytes <= 0 ||
+        header_.ring_bytes > kTooFar / slots || ring.high - ring.low != slots * header_.ring_bytes)
+      return fail("the ring is not of so many slots");
+    const int last = header_.grid_rank - 1;
+    for (int d = 0; d < header_.grid_rank; ++d) {
+      if (ring.steps[d] != 0 && (d != last || !header_.follows_cube() || ring.steps[d] < 0))
+        return fail("the ring moves with blocks");
+    }
+    if (!header_.follows_cube()) return header_.kind != KernelKind::vector || fail("no cube unit");
+    const int64_t along = header_.grid_rank == 0 ? 1 : program_.grid().back().count;
+    const bool line = header_.line_tiles == along || header_.line_tiles == 1;
+    return (header_.kind == KernelKind::vector && header_.pieces <= kMostPieces && line &&
+            header_.chunk_dim == header_.grid_rank) ||
+           fail("no pieces of blocks");
   }
 
   // Names of registers are put together only for messages: this runs for every compiled kernel.
@@ -205,7 +244,8 @@ class Verifier {
     const uint64_t* const extra = extra_words(info.form, words);
     if (form.extra == Extra::event) {
       any_flags_ = true;
-      return check_sync(family, *extra);
+      if (!check_sync(family, *extra)) return false;
+      return !is_between_cores(*extra) || check_between(head, false);
     }
     const bool flat = family == Family::d_load || family == Family::d_store;
     for (int k = 0; k < form.operand_count(); ++k) {
@@ -223,6 +263,11 @@ class Verifier {
       const Operand operand = operand_of(words, k);
       if (operand.space() == Space::immediate) continue;
       if (form.operands[k].place == Place::integer) continue;
+      if (operand.space() == Space::pointer && operand.offset() + 1 == header_.ring_pointer) {
+        if (!check_between(head, true)) return false;
+        if (info.queue != (header_.follows_cube() ? Queue::mte2 : Queue::fixp))
+          return fail("another queue uses the ring");
+      }
       if (!check_reach(head, loops, info.form, operand, operand_dtype(info.form, dtype, k), k,
                        words)) {
         return false;
@@ -434,7 +479,10 @@ class Verifier {
       return fail("panels overlap");
     }
     const PointerRegister* pointer = local ? nullptr : &program_.pointers()[operand.offset()];
-    Reach reach = reach_of(loops, walk, element, local ? nullptr : pointer->steps);
+    const bool ring = !local && operand.offset() + 1 == header_.ring_pointer;
+    Reach reach = reach_of(loops, walk, element, local || ring ? nullptr : pointer->steps);
+    if (ring && header_.grid_rank > 0)
+      reach.add((header_.pieces - 1) * std::max<int64_t>(pointer->steps[header_.grid_rank - 1], 0));
     if (operand.space() == Space::two_places) reach.add(operand.outer_stride);
     if (form == Form::gather && k == 1) {
       const uint64_t* const extra = extra_words(form, words);
@@ -455,8 +503,9 @@ class Verifier {
     const Memory memory = memory_of(info.place);
     const int64_t begin = local ? target_.memory_begin(memory) : 0;
     const int64_t least = local ? begin : pointer->low;
-    const int64_t most =
-        local ? std::min(header_.local_bytes, begin + target_.memory_bytes(memory)) : pointer->high;
+    const int64_t most = local ? std::min(header_.local_bytes, begin + target_.memory_bytes(memory))
+                         : ring ? pointer->low + header_.ring_bytes
+                                : pointer->high;
     int64_t bits = base;  // of all terms of the address; sizes of elements are powers of two
     for (int d = 0; !local && d < header_.grid_rank; ++d) bits |= pointer->steps[d];
     if ((bits & (element - 1)) != 0) return fail("misaligned address");
@@ -521,11 +570,41 @@ class Verifier {
     };
     well_formed_ = known(sync_from(word)) && known(sync_to(word));
     if (!well_formed_) return fail("no such queue");
-    if (sync_event(word) >= std::max<int64_t>(target_.event_flags, 1) || word >> 32 != 0) {
+    if (sync_event(word) >= std::max<int64_t>(target_.event_flags, 1) || word >> 33 != 0) {
       return fail("no such event flag");
+    }
+    if (is_between_cores(word)) {
+      if (family == Family::s_barrier) return fail("a barrier between cores");
+      return check_between(family, word);
     }
     if (sync_distance(word) > kMostDistance) return fail("a flag for a tile too far away");
     if (sync_distance(word) > 0 && family == Family::s_barrier) return fail("a barrier is at once");
+    return true;
+  }
+
+  // The halves of a pair wait for each other once in a group, and signal once: the cube's fills a
+  // slot that was emptied as many groups before as there are slots, the vector's empties it.
+  bool check_between(Family family, uint64_t word) {
+    if (!header_.in_pair()) return fail("a flag between cores, in no pair");
+    const bool fills = !header_.follows_cube(), sets = family == Family::s_set_flag;
+    const bool full = fills == sets;
+    const uint64_t expected = full ? sync_word(Queue::fixp, Queue::mte2, 0, 0)
+                                   : sync_word(Queue::mte2, Queue::fixp, 0, header_.ring_slots);
+    if (word != between_cores(expected)) return fail("a flag between cores that nobody takes");
+    ++(sets ? between_sets_ : between_waits_);
+    return true;
+  }
+
+  // Behind the wait and before the signal.
+  bool check_between(const Head& head, bool at_ring) {
+    const bool waits = family_of(head) == Family::s_wait_flag;
+    if (at_ring) {
+      reaches_ring_ = true;
+      return (between_waits_ == 1 && between_sets_ == 0) || fail("uses a slot that is not its own");
+    }
+    const bool before = waits && header_.follows_cube();
+    if (head.changed_mask != 0 || head.flags != (before ? kFirstChunk : kLastChunk))
+      return fail("a flag between cores at the wrong tile of a group");
     return true;
   }
 
@@ -555,8 +634,9 @@ class Verifier {
         return fail("word " + std::to_string(pc) + ", " + disassemble_instruction(&body[pc]) +
                     ": " + what);
       };
-      if (head.changed_mask != 0 || head.flags != 0) return wrong("a flag has a predicate");
       const uint64_t word = *extra_words(Form::sync, &body[pc]);
+      if (is_between_cores(word)) continue;
+      if (head.changed_mask != 0 || head.flags != 0) return wrong("a flag has a predicate");
       const int direction =
           static_cast<int>(sync_from(word)) * kQueues + static_cast<int>(sync_to(word));
       Event& event = events[direction * 256 + sync_event(word)];
@@ -584,6 +664,8 @@ class Verifier {
   const Target& target_;
   bool well_formed_ = false;
   bool any_flags_ = false;
+  int between_sets_ = 0, between_waits_ = 0;  // so far
+  bool reaches_ring_ = false;
   GroupVerifier groups_;
   std::string error_;
 };
@@ -593,6 +675,27 @@ class Verifier {
 std::string verify(const Program& program, const ValueInfo* values, size_t value_count,
                    int64_t workspace_bytes, const Target& target) {
   return Verifier(program, values, value_count, workspace_bytes, target).run();
+}
+
+std::string verify_kernel(const CompiledKernel& kernel, const ValueInfo* values, size_t value_count,
+                          const Target& target) {
+  for (const CompiledKernel::Stage& stage : kernel.stages) {
+    for (uint32_t i = 0; i < stage.program_count; ++i) {
+      const Program& program = kernel.programs[stage.first_program + i];
+      std::string wrong = verify(program, values, value_count, kernel.workspace_bytes, target);
+      if (!wrong.empty()) return wrong;
+      const ProgramHeader& header = program.header();
+      if (!header.in_pair()) continue;
+      const uint32_t other = header.follows_cube() ? i - 1 : i + 1;
+      if (other >= stage.program_count) return "half of a pair is missing";
+      const ProgramHeader& half = kernel.programs[stage.first_program + other].header();
+      const bool same = half.in_pair() && half.follows_cube() != header.follows_cube() &&
+                        half.ring_slots == header.ring_slots &&
+                        half.ring_bytes == header.ring_bytes && half.groups() == header.groups();
+      if (!same) return "the halves of a pair hand over different blocks";
+    }
+  }
+  return {};
 }
 
 }  // namespace dvm

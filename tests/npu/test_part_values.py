@@ -33,6 +33,10 @@ GRAPHS = {
     " p = MatMul(x, y) s = Add(p, c) o = Relu(s) }",
     "gelu": "g (float[m,k] x, float[k,n] y, float[n] c) => (float[m,n] o) {"
     " p = MatMul(x, y) s = Add(p, c) e = Erf(s) t = Mul(e, s) o = Add(t, s) }",
+    "matrix": "g (float16[m,k] x, float16[k,n] y, float16[m,n] c) => (float16[m,n] o) {"
+    " p = MatMul(x, y) o = Add(p, c) }",
+    "computed_gelu": "g (float[m,k] x, float[k,n] y, float[n] c, float[m,n] r) => (float[m,n] o) {"
+    " h = Tanh(x) p = MatMul(h, y) s = Add(p, c) e = Erf(s) t = Mul(e, s) o = Add(t, r) }",
     "computed": "g (float[m,k] x, float[k,n] y) => (float[m,n] o) { e = Tanh(x) o = MatMul(e, y) }",
     "scores": "g (float[b,m,k] x, float[b,n,k] y) => (float[b,m,n] o) {"
     " t = Transpose<perm=[0,2,1]>(y) p = MatMul(x, t) o = Softmax<axis=-1>(p) }",
@@ -40,8 +44,11 @@ GRAPHS = {
     " o = LayerNormalization<axis=-1>(x, w, c) }",
     "doubles": "g (double[m,k] x, double[k,n] y) => (double[m,n] o) { o = MatMul(x, y) }",
 }
+PAIRED = ("matrix", "gelu", "computed_gelu")
 DIMS = ({"b": 2, "m": 45, "n": 53, "k": 150}, {"b": 3, "m": 1, "n": 300, "k": 17})
-ON_THE_CUBE = ("matmul_f16", "matmul_f32", "addmm", "turned", "relu", "gelu", "computed", "scores")
+LARGE = {"m": 2100, "n": 1030, "k": 40}
+"""More blocks than a ring has places."""
+ON_THE_CUBE = ("matmul_f16", "matmul_f32", "addmm", "turned", "relu", "computed", "scores", *PAIRED)
 
 
 @functools.cache
@@ -79,6 +86,21 @@ def test_products_go_through_the_cube_unit(name: str) -> None:
     text = model(name, PART).disassemble(feeds(name, DIMS[0]))
     assert "m_mmad" in text and "d_store_l0c" in text
     assert "joined" not in text and "rows" not in text and "prefetch" not in text
+
+
+@pytest.mark.parametrize("name", PAIRED)
+def test_vector_cores_go_on_with_blocks_of_a_product(name: str) -> None:
+    given = feeds(name, LARGE)
+    part = model(name, PART)
+    text = part.disassemble(given)
+    assert text.count("between_cores") == 4 and "ring" in text
+    (expected,) = model(name).run(given)
+    (actual,) = part.run(given)
+    least = min((array.dtype for array in given.values()), key=lambda dtype: dtype.itemsize)
+    assert_close(actual, expected, least, LARGE["k"])
+    for _ in range(3):  # another core of each pair goes first
+        (queued,) = model(name, PART, "adversarial").run(given)
+        np.testing.assert_array_equal(queued, actual)
 
 
 def test_the_worked_example_of_the_paper() -> None:

@@ -24,6 +24,8 @@ GRAPHS = {
     "chain": "g (float[n] x) => (float[n] o) { a = Erf(x) b = Sin(a) c = Exp(b) d = Tanh(c) o = Erf(d) }",
     "product": "g (float[m,k] x, float[k,n] y) => (float[m,n] o) { o = MatMul(x, y) }",
     "half": "g (float16[m,k] x, float16[k,n] y) => (float16[m,n] o) { o = MatMul(x, y) }",
+    "added": "g (float16[m,k] x, float16[k,n] y, float16[m,n] c) => (float16[m,n] o)"
+    " { p = MatMul(x, y) o = Add(p, c) }",
     "softmax_twice": "g (float[b,h] x) => (float[h,b] o) { s = Softmax<axis=1>(x)"
     " t = Transpose<perm=[1,0]>(s) o = Softmax<axis=1>(t) }",
     "side_by_side": "g (float[n] x, float[m] y) => (float[n] o, float[m] p) { o = Exp(x) p = Exp(y) }",
@@ -70,6 +72,26 @@ def test_cores_of_a_product_share_what_they_read(m: int, n: int, k: int) -> None
     (stage,) = simulate("half", m=m, n=n, k=k).stages
     assert stage.bytes <= stage.memory_bytes * (1 + 1e-9)
     assert stage.memory_bytes < 4 * stage.bytes and stage.read > 8 * stage.bytes
+
+
+def test_vector_cores_add_a_matrix_while_the_cube_unit_goes_on() -> None:
+    """The sums do not go to memory and back, and what vector cores do hides behind the products."""
+    dims = {"m": 4096, "n": 4096, "k": 4096}
+    (product,), (added,) = simulate("half", **dims).stages, simulate("added", **dims).stages
+    assert added.kind == "cube+vector"
+    assert set(added.lane_units) == {"vector", "mte2", "mte3"}
+    matrix = 2 * dims["m"] * dims["n"]
+    assert added.memory_bytes < product.memory_bytes + 1.1 * matrix
+    assert (
+        added.read + added.written > product.read + product.written + 2 * 4 * dims["m"] * dims["n"]
+    )
+    assert 0.95 * product.seconds < added.seconds < 1.1 * product.seconds
+
+
+def test_a_slower_vector_unit_never_makes_a_pair_faster() -> None:
+    dims = {"m": 1000, "n": 4096, "k": 256}
+    slow = SPEC.changed("slow", vector__bytes_per_cycle=16, startup__vector=400)
+    assert device("added", slow, **dims) > 1.2 * device("added", **dims)
 
 
 def test_time_grows_with_work_once_cores_are_busy() -> None:

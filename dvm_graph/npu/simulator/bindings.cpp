@@ -101,7 +101,9 @@ void bind_part(nb::module_& module) {
   nb::class_<StageTiming>(module, "StageTiming", "See npu/simulator/stage_timing.h.")
       .def_ro("cycles", &StageTiming::cycles)
       .def_ro("cores", &StageTiming::cores)
+      .def_ro("lanes", &StageTiming::lanes)
       .def_ro("units", &StageTiming::units)
+      .def_ro("lane_units", &StageTiming::lane_units)
       .def_ro("decoding", &StageTiming::decoding)
       .def_ro("read", &StageTiming::read)
       .def_ro("written", &StageTiming::written)
@@ -129,9 +131,9 @@ void bind_part(nb::module_& module) {
             return spans;
           })
       .def_prop_ro("flags", [](const StageTiming& timing) {
-        std::vector<std::tuple<uint32_t, int, int, double, double>> flags;
+        std::vector<std::tuple<uint32_t, uint32_t, int, int, double, double>> flags;
         for (const TracedFlag& flag : timing.flags) {
-          flags.emplace_back(flag.core, flag.from, flag.to, flag.set, flag.taken);
+          flags.emplace_back(flag.core, flag.from_core, flag.from, flag.to, flag.set, flag.taken);
         }
         return flags;
       });

@@ -61,14 +61,29 @@ void note_instructions(const Program& program, std::vector<Region>& regions) {
   }
 }
 
+bool is_ring(const Program& program, size_t pointer) {
+  return program.header().ring_pointer == pointer + 1;
+}
+
+// What the vector half of a pair touches besides the ring.
+double streamed(const Program& program, std::span<const Region> regions) {
+  double bytes = 0;
+  for (size_t p = 0; p < regions.size(); ++p) {
+    if (regions[p].used && !is_ring(program, p)) bytes += regions[p].distinct;
+  }
+  return bytes;
+}
+
 // Follows what the cores read, tile by tile, side by side: a block of an operand that was read
 // within the last `capacity` bytes is in the cache.
 class Follower {
  public:
-  Follower(const Program& program, std::span<const Region> regions, double capacity)
+  // `beside`: bytes that others bring into the cache with every tile.
+  Follower(const Program& program, std::span<const Region> regions, double capacity, double beside)
       : program_(program),
         regions_(regions),
         capacity_(capacity),
+        beside_(beside),
         reads_(regions.size()),
         misses_(regions.size()),
         last_(regions.size()) {}
@@ -79,18 +94,20 @@ class Follower {
     for (const CoreShares& core : cores) {
       Walk walk;
       for (const Share& share : core) {
-        if (share.program == program) walk.shares.push_back(share);
+        if (share.program != program) continue;
+        ShareWalk all(program_.header(), share.groups);
+        for (TileRun run; all.next(run);) walk.runs.push_back(run);
       }
-      if (!walk.shares.empty()) walks.push_back(std::move(walk));
+      if (!walk.runs.empty()) walks.push_back(std::move(walk));
     }
     for (bool any = !walks.empty(); any;) {
       any = false;
       for (Walk& walk : walks) {
-        if (walk.share == walk.shares.size()) continue;
-        const Share& share = walk.shares[walk.share];
-        read_tile(share.begin + walk.tile, walk.tile == 0);
-        if (share.begin + ++walk.tile == share.end) {
-          ++walk.share;
+        if (walk.run == walk.runs.size()) continue;
+        const TileRun& run = walk.runs[walk.run];
+        read_tile(run.begin + walk.tile, walk.tile == 0);
+        if (run.begin + ++walk.tile == run.end) {
+          ++walk.run;
           walk.tile = 0;
         }
         any = true;
@@ -105,12 +122,13 @@ class Follower {
 
  private:
   struct Walk {
-    std::vector<Share> shares;
-    size_t share = 0;
-    int64_t tile = 0;  // of the share
+    std::vector<TileRun> runs;
+    size_t run = 0;
+    int64_t tile = 0;  // of the run
   };
 
   void read_tile(int64_t tile, bool first) {
+    clock_ += beside_;
     const std::span<const GridDim> grid = program_.grid();
     int64_t at[kMaxGridRank] = {}, before[kMaxGridRank] = {};
     coordinates(tile, at);
@@ -151,7 +169,7 @@ class Follower {
 
   const Program& program_;
   std::span<const Region> regions_;
-  const double capacity_;
+  const double capacity_, beside_;
   double clock_ = 0;  // bytes that came into the cache
   std::vector<double> reads_, misses_;
   std::vector<std::unordered_map<int64_t, double>> last_;  // by pointer: when a block was read
@@ -213,8 +231,12 @@ std::vector<std::vector<double>> miss_shares(std::span<const PlacedProgram> prog
     const bool again = std::any_of(regions[i].begin(), regions[i].end(),
                                    [](const Region& region) { return region.again; });
     const bool follows = again && program.header().tiles <= kMostFollowed;
-    Follower follower(program, regions[i],
-                      overflow > 0 ? cache.capacity() : std::numeric_limits<double>::infinity());
+    const double room = overflow > 0 ? cache.capacity() : std::numeric_limits<double>::infinity();
+    const bool leads = program.header().in_pair() && !program.header().follows_cube();
+    Follower follower(program, regions[i], room,
+                      leads ? streamed(*programs[i + 1].program, regions[i + 1]) /
+                                  static_cast<double>(program.header().tiles)
+                            : 0);
     if (follows) follower.follow(i, cores);
     std::vector<double>& of_program = misses.emplace_back();
     for (size_t p = 0; p < regions[i].size(); ++p) {
@@ -229,7 +251,8 @@ std::vector<std::vector<double>> miss_shares(std::span<const PlacedProgram> prog
   }
   for (uint32_t i = 0; i < programs.size(); ++i) {
     for (size_t p = 0; p < regions[i].size(); ++p) {
-      if (!regions[i][p].written) continue;
+      if (is_ring(*programs[i].program, p)) misses[i][p] = 0;  // used again at once
+      if (!regions[i][p].written || is_ring(*programs[i].program, p)) continue;
       const bool fresh = programs[i].is_fresh(programs[i].program->pointers()[p].buffer);
       misses[i][p] = fresh ? 1 : overflow;
     }

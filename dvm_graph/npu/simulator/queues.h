@@ -1,14 +1,16 @@
 // A core's queues as they may run beside one another: each in order, and one before another
 // whenever the flags between them permit. What a missing flag would have ordered then runs the
-// wrong way round for some schedule, and computes other numbers.
+// wrong way round for some schedule, and computes other numbers. So may the cores of a pair.
 #pragma once
 
 #include <array>
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "vm/core.h"
 #include "vm/program.h"
+#include "vm/shares.h"
 
 namespace dvm {
 
@@ -18,9 +20,23 @@ using QueueOrder = std::array<Queue, kQueues>;
 // For every two queues, an order in which the one is first and the other last.
 std::vector<QueueOrder> adversarial_orders();
 
-// Runs tiles [begin, end) of a program as run_tiles (vm/interpret.h) does, by an order of queues.
-// False: the queues wait for each other for ever.
-bool run_queues(const Program& program, const InstructionTable& table, Core& core,
-                std::byte* const* buffers, int64_t begin, int64_t end, const QueueOrder& order);
+// What a core has to do: of a pair, with the lane that it is of its cube core.
+struct QueuedCore {
+  const Program* program = nullptr;
+  Core* core = nullptr;
+  std::byte* const* buffers = nullptr;
+  std::span<const GroupRange> groups;  // of its share
+  int64_t number = 0;                  // of the cube core, whose ring it is
+  int64_t lane = 0;
+};
+
+// Runs the shares of a core, or of a pair's cores, by an order of queues; of several cores the
+// first of `cores` goes first. False: the queues wait for each other for ever.
+bool run_queues(std::span<const QueuedCore> cores, const InstructionTable& table,
+                const QueueOrder& order);
+
+// The same, one instruction after the other; of a pair, each lane goes on with a block as soon as
+// it is there. The first of `cores` is the cube core, its lanes follow.
+void run_in_order(std::span<const QueuedCore> cores, const InstructionTable& table);
 
 }  // namespace dvm

@@ -90,9 +90,12 @@ struct Signals {
   int count = 0;
 };
 
-// A core, with all that do the same.
+// A core, with all that do the same. The lanes of a cube core follow it.
 struct CoreState {
   uint32_t first = 0;
+  int lane = -1;           // that it is, of the core `head`
+  uint32_t head = 0;       // itself, if it is none
+  uint32_t followers = 0;  // lanes behind it
   double weight = 1;
   // What it runs: classes of tiles, with the program of each stretch.
   std::vector<TileClass> tiles;
@@ -102,10 +105,24 @@ struct CoreState {
   size_t step = 0;
   double scalar = 0;
   std::vector<UnitQueue> queues;
-  std::vector<Signals> flags;  // by key
+  std::vector<Signals> flags;      // by key
+  std::vector<Signals> for_lane;   // of a cube core: to each lane,
+  std::vector<Signals> from_lane;  // and from each
   Totals totals;
   double end = 0;
 
+  // The lane that a group of the pair at hand is for.
+  size_t lane_of(int64_t tile_number) const {
+    const auto at = std::upper_bound(
+        programs.begin(), programs.end(), tile_number,
+        [](int64_t number, const auto& stretch) { return number < stretch.first; });
+    const ProgramHeader& header = at->second->program().header();
+    const int64_t begin = at == programs.begin() ? 0 : std::prev(at)->first;
+    return static_cast<size_t>((tile_number - begin) / header.tile_group % header.lanes);
+  }
+  bool same_work(const CoreState& other) const {
+    return other.programs == programs && other.tiles == tiles;
+  }
   bool decoded() const { return tile == static_cast<int64_t>(tiles.size()); }
 };
 
@@ -143,34 +160,81 @@ class Simulation {
   }
 
  private:
-  // Cores whose tiles are of the same classes become one.
+  // Cores whose tiles, and whose lanes' tiles, are of the same classes become one.
   void gather(const std::vector<CoreShares>& cores) {
-    for (uint32_t core = 0; core < cores.size(); ++core) {
-      CoreState state;
-      state.first = core;
-      for (const Share& share : cores[core]) {
-        if (share.begin >= share.end) continue;
-        ProgramWork& work = programs_[share.program];
-        work.classes(share.begin, share.end, state.tiles);
-        state.programs.emplace_back(static_cast<int64_t>(state.tiles.size()), &work);
+    std::vector<CoreState> team;
+    for (uint32_t number = 0; number < cores.size(); ++number) {
+      team.assign(1, {});
+      team[0].first = number;
+      int64_t lanes = 0;
+      for (const Share& share : cores[number]) {
+        lanes = std::max<int64_t>(lanes, programs_[share.program].program().header().lanes);
+        add_share(team[0], share.program, share.groups, 0);
       }
-      if (state.tiles.empty()) continue;
+      if (team[0].tiles.empty()) continue;
       ++used_cores_;
-      const auto like = std::find_if(cores_.begin(), cores_.end(), [&](const CoreState& other) {
-        return other.programs == state.programs && other.tiles == state.tiles;
-      });
-      if (like != cores_.end()) {
-        like->weight += 1;
-        continue;
+      for (int lane = 0; lane < lanes; ++lane) {
+        CoreState& state = team.emplace_back();
+        state.first = static_cast<uint32_t>(cores.size()) + number * static_cast<uint32_t>(lanes) +
+                      static_cast<uint32_t>(lane);
+        state.lane = lane;
+        for (const Share& share : cores[number]) {
+          if (programs_[share.program].program().header().in_pair())
+            add_share(state, share.program + 1, share.groups, lane);
+        }
+        used_lanes_ += !state.tiles.empty();
       }
+      if (!merge(team)) add_team(team);
+    }
+  }
+
+  void add_share(CoreState& state, uint32_t program, std::span<const GroupRange> groups,
+                 int64_t lane) {
+    ProgramWork& work = programs_[program];
+    const size_t before = state.tiles.size();
+    work.classes(groups, lane, state.tiles);
+    if (state.tiles.size() > before)
+      state.programs.emplace_back(static_cast<int64_t>(state.tiles.size()), &work);
+  }
+
+  bool merge(const std::vector<CoreState>& team) {
+    for (size_t c = 0; c < cores_.size(); c += 1 + cores_[c].followers) {
+      if (cores_[c].followers + 1 != team.size()) continue;
+      const auto* const known = &cores_[c];
+      if (!std::equal(team.begin(), team.end(), known,
+                      [](const CoreState& a, const CoreState& b) { return a.same_work(b); }))
+        continue;
+      for (size_t i = 0; i < team.size(); ++i) cores_[c + i].weight += 1;
+      return true;
+    }
+    return false;
+  }
+
+  void add_team(std::vector<CoreState>& team) {
+    const auto head = static_cast<uint32_t>(cores_.size());
+    for (CoreState& state : team) {
+      state.head = head;
       state.queues.resize(kUnitQueues, UnitQueue(static_cast<size_t>(part_.scalar_queue)));
       state.flags.resize(size_t{kUnitQueues} * kUnitQueues * kMostEvents);
       cores_.push_back(std::move(state));
     }
+    CoreState& cube = cores_[head];
+    cube.followers = static_cast<uint32_t>(team.size() - 1);
+    cube.for_lane.resize(cube.followers);
+    cube.from_lane.resize(cube.followers);
   }
 
   // What a core does until it waits for a transfer.
   void progress(uint32_t index) {
+    progress_alone(index);
+    while (!signalled_.empty()) {
+      const uint32_t other = signalled_.back();
+      signalled_.pop_back();
+      progress_alone(other);
+    }
+  }
+
+  void progress_alone(uint32_t index) {
     CoreState& core = cores_[index];
     for (bool moved = true; moved;) {
       moved = decode(core);
@@ -231,7 +295,8 @@ class Simulation {
       const UnitStep& step = *issued.step;
       const double start = std::max(queue.ready, issued.at);
       if (step.kind == UnitStep::Kind::wait) {
-        Signals& signals = core.flags[key(step.peer, step.queue, step.event)];
+        Signals& signals = step.between_cores ? between(core, issued, false)
+                                              : core.flags[key(step.peer, step.queue, step.event)];
         if (signals.count == 0) return moved;
         const double set = signals.at[0];
         std::copy_n(signals.at.begin() + 1, --signals.count, signals.at.begin());
@@ -239,7 +304,7 @@ class Simulation {
         unit.for_flag[step.peer] += std::max(0.0, set - start);
         queue.request = std::max({queue.request, issued.at, set});
         queue.ready = std::max(start, set);
-        trace_flag(core, step, set, queue.ready);
+        trace_flag(core, issued, set, queue.ready);
       } else {
         unit.for_decode += start - queue.ready;
         queue.request = std::max(queue.request, issued.at);
@@ -261,7 +326,9 @@ class Simulation {
     UnitQueue& queue = core.queues[static_cast<size_t>(q)];
     const UnitStep& step = *issued.step;
     if (step.kind == UnitStep::Kind::set) {
-      Signals& signals = core.flags[key(step.queue, step.peer, step.event)];
+      Signals& signals = step.between_cores ? between(core, issued, true)
+                                            : core.flags[key(step.queue, step.peer, step.event)];
+      if (step.between_cores) signalled_.push_back(partner(core, issued));
       if (signals.count == kMostSignals) throw std::logic_error("a flag is set without a wait");
       signals.at[static_cast<size_t>(signals.count++)] = queue.ready;
       return;
@@ -281,6 +348,20 @@ class Simulation {
     unit.busy += step.cycles;
     trace(core, q, step.family, queue.ready, queue.ready + step.cycles, issued.tile);
     queue.ready += step.cycles;
+  }
+
+  size_t lane_of(const CoreState& core, const Issued& issued) const {
+    return core.lane < 0 ? core.lane_of(issued.tile) : static_cast<size_t>(core.lane);
+  }
+  uint32_t partner(const CoreState& core, const Issued& issued) const {
+    if (core.lane >= 0) return core.head;
+    return core.head + 1 + static_cast<uint32_t>(lane_of(core, issued));
+  }
+  // The signals that a flag between cores adds to, or takes from.
+  Signals& between(const CoreState& core, const Issued& issued, bool sets) {
+    CoreState& cube = cores_[core.head];
+    const size_t lane = lane_of(core, issued);
+    return (core.lane < 0) == sets ? cube.for_lane[lane] : cube.from_lane[lane];
   }
 
   static size_t key(int from, int to, int event) {
@@ -393,9 +474,13 @@ class Simulation {
           state.push_back(from_now(queue.waiting[i].at));
         }
       }
-      for (const Signals& signals : core.flags) {
-        for (int i = 0; i < signals.count; ++i)
-          state.push_back(from_now(signals.at[static_cast<size_t>(i)]));
+      for (const Signals& signals : core.for_lane) state.push_back(signals.count);
+      for (const Signals& signals : core.from_lane) state.push_back(signals.count);
+      for (const auto* const flags : {&core.flags, &core.for_lane, &core.from_lane}) {
+        for (const Signals& signals : *flags) {
+          for (int i = 0; i < signals.count; ++i)
+            state.push_back(from_now(signals.at[static_cast<size_t>(i)]));
+        }
       }
     }
     const size_t fixed = state.size();
@@ -461,8 +546,10 @@ class Simulation {
           queue.waiting[i].tile += tiles;
         }
       }
-      for (Signals& signals : core.flags) {
-        for (double& set : signals.at) set += delay;
+      for (auto* const flags : {&core.flags, &core.for_lane, &core.from_lane}) {
+        for (Signals& signals : *flags) {
+          for (double& set : signals.at) set += delay;
+        }
       }
       Totals period = here.totals[c];
       change_all(period, since.totals[c], [](double& a, double b) { a -= b; });
@@ -482,24 +569,30 @@ class Simulation {
     if (spans_.size() >= most_spans_) return;
     spans_.push_back({core.first, static_cast<uint8_t>(queue), family, start, end, tile});
   }
-  void trace_flag(const CoreState& core, const UnitStep& step, double set, double taken) {
+  void trace_flag(const CoreState& core, const Issued& issued, double set, double taken) {
     if (flags_.size() >= most_spans_ || spans_.size() >= most_spans_) return;
-    flags_.push_back({core.first, step.peer, step.queue, set, taken});
+    const UnitStep& step = *issued.step;
+    const uint32_t from = step.between_cores ? cores_[partner(core, issued)].first : core.first;
+    flags_.push_back({core.first, from, step.peer, step.queue, set, taken});
   }
 
   StageTiming result() {
     StageTiming timing;
     timing.cores = used_cores_;
+    timing.lanes = used_lanes_;
     timing.simulated = simulated_;
-    Totals all;
+    Totals all, of_cores, of_lanes;
     for (const CoreState& core : cores_) {
       if (!idle(core)) throw std::logic_error("a program waits for a flag that nobody sets");
       timing.cycles = std::max(timing.cycles, core.end);
-      change_all(all, core.totals, [&](double& a, double b) { a += core.weight * b; });
+      const auto add = [&](double& a, double b) { a += core.weight * b; };
+      change_all(all, core.totals, add);
+      change_all(core.lane < 0 ? of_cores : of_lanes, core.totals, add);
       timing.traced_cores.push_back({core.first, static_cast<int64_t>(core.weight)});
     }
-    timing.units = all.units;
-    timing.decoding = all.decoding;
+    timing.units = of_cores.units;
+    timing.lane_units = of_lanes.units;
+    timing.decoding = of_cores.decoding;
     timing.read = all.read;
     timing.written = all.written;
     timing.memory_read = all.memory_read;
@@ -518,7 +611,8 @@ class Simulation {
   const NpuPart& part_;
   const size_t most_spans_;
   std::vector<CoreState> cores_;
-  int64_t used_cores_ = 0;
+  int64_t used_cores_ = 0, used_lanes_ = 0;
+  std::vector<uint32_t> signalled_;  // cores that may go on
   SharedRate memory_, l2_;
   std::vector<Start> starts_;  // a heap
   uint64_t order_ = 0;

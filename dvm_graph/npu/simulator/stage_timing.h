@@ -6,6 +6,9 @@
 // there, to or from memory, whose bandwidths it shares with all transfers in flight. Everything
 // else takes a time of its own.
 //
+// A cube core and the lanes of its pairs (vm/program.h) are cores of their own, which signal each
+// other.
+//
 // Cores whose shares ask for the same steps do the same at the same time: one of them is simulated,
 // and counts for all. Where the state of all cores repeats, but for the time, after some tiles, and
 // the tiles to come are the same again, they are not simulated but counted (*skipped*): what equal
@@ -20,10 +23,11 @@
 
 namespace dvm {
 
-// Consecutive tiles of a program; `program` counts the programs of the stage.
+// Groups of a program's tiles; `program` counts the programs of the stage. Of a pair the first one
+// stands for both: the lanes of the core have the other.
 struct Share {
   uint32_t program = 0;
-  int64_t begin = 0, end = 0;
+  std::vector<GroupRange> groups;
 
   bool operator==(const Share&) const = default;
 };
@@ -46,9 +50,10 @@ struct TracedSpan {
   int64_t tile = 0;  // how many, where they were skipped
 };
 
-// A flag: from when one queue set it to when another one went on.
+// A flag: from when one queue set it to when another one, of this core, went on.
 struct TracedFlag {
   uint32_t core = 0;
+  uint32_t from_core = 0;
   uint8_t from = 0, to = 0;
   double set = 0, taken = 0;
 };
@@ -60,8 +65,10 @@ struct TracedCore {
 
 struct StageTiming {
   double cycles = 0;  // until the last core is done
-  int64_t cores = 0;  // that have tiles
+  int64_t cores = 0;  // that have tiles; of a pair: cube cores
+  int64_t lanes = 0;  // of them all together, that have tiles
   std::array<UnitTiming, kUnitQueues> units{};
+  std::array<UnitTiming, kUnitQueues> lane_units{};
   double decoding = 0;           // of the scalar units
   double read = 0, written = 0;  // bytes through the shared cache
   double memory_read = 0, memory_written = 0;

@@ -6,6 +6,7 @@
 
 #include "npu/simulator/cube_values.h"
 #include "vm/interpret.h"
+#include "vm/pair.h"
 #include "vm/program.h"
 
 namespace dvm {
@@ -29,47 +30,74 @@ ValueDevice::ValueDevice(const Target& target, const InstructionTable& base, Que
       table_(with_cube_memories(base)),
       queues_(queues),
       orders_(adversarial_orders()),
-      local_(static_cast<size_t>(target.memory_end()) + kAlignment),
+      local_(1 + static_cast<size_t>(lanes_of(target)),
+             std::vector<std::byte>(static_cast<size_t>(target.memory_end()) + kAlignment)),
       scratch_(static_cast<size_t>(kScratchBytes) + kAlignment) {}
 
 void ValueDevice::submit(std::span<const Task> tasks) {
   trap_ = {};
   for (size_t t = 0; t < tasks.size(); ++t) {
-    const int64_t share = std::max<int64_t>(tasks[t].program->header().tiles_per_core, 1);
-    for (int64_t begin = 0; begin < tasks[t].tiles; begin += share) {
+    const ProgramHeader& header = tasks[t].program->header();
+    if (header.follows_cube()) continue;  // it went with the one before
+    for (int64_t core = 0; core < target_.cores_of(header.kind); ++core) {
       if (interruption_ != nullptr && interruption_->requested()) return;
-      run_share(tasks, t, begin, std::min(begin + share, tasks[t].tiles));
+      run_share(tasks, t, core);
       if (trap_.kind != TrapKind::none) return;
     }
   }
 }
 
-void ValueDevice::run_share(std::span<const Task> tasks, size_t number, int64_t begin,
-                            int64_t end) {
-  const Task& task = tasks[number];
+Core ValueDevice::core_of(size_t place) {
   Core core;
-  core.local = aligned(local_);
+  core.local = aligned(local_[place]);
   core.local_bytes = static_cast<size_t>(target_.memory_end());
   core.scratch = aligned(scratch_);
-  const auto of_core = static_cast<size_t>(begin / (end - begin)) % static_cast<size_t>(cores());
-  CoreRecord* const record = of_core < records_.size() ? &records_[of_core] : nullptr;
-  const int64_t start = record != nullptr ? now_ns() : 0;
-  if (record != nullptr) core.times = &record->times[task.tag];
-  run(task, core, begin, end);
-  if (record != nullptr) record->spans.push_back({task.tag, start, now_ns(), end - begin});
-  if (core.trap.kind == TrapKind::none) return;
-  trap_ = core.trap;
-  trap_.core = static_cast<int32_t>(of_core);
-  trap_.task = static_cast<uint32_t>(number);
+  return core;
 }
 
-void ValueDevice::run(const Task& task, Core& core, int64_t begin, int64_t end) {
-  if (queues_ == QueueRun::in_order) {
-    return run_tiles(*task.program, table_, core, task.buffers, begin, end);
+void ValueDevice::run_share(std::span<const Task> tasks, size_t number, int64_t of_core) {
+  const Program& program = *tasks[number].program;
+  std::vector<GroupRange> groups;
+  share_of(program, of_core, target_.cores_of(program.header().kind), groups);
+  if (groups.empty()) return;
+  const size_t lanes = program.header().lanes;
+  std::vector<Core> cores;
+  for (size_t place = 0; place <= lanes; ++place) cores.push_back(core_of(place));
+  std::vector<QueuedCore> queued;
+  for (size_t place = 0; place <= lanes; ++place) {
+    const Task& task = tasks[place == 0 ? number : number + 1];
+    queued.push_back({task.program, &cores[place], task.buffers, groups, of_core,
+                      static_cast<int64_t>(place) - 1});
   }
-  core.times = nullptr;
+  const auto place = static_cast<size_t>(of_core);
+  CoreRecord* const record = place < records_.size() ? &records_[place] : nullptr;
+  const uint32_t tag = tasks[number].tag;
+  const int64_t start = record != nullptr ? now_ns() : 0;
+  if (record != nullptr) {
+    for (Core& core : cores) core.times = &record->times[tag];
+  }
+  run(queued);
+  if (record != nullptr) {
+    const int64_t tiles = ShareWalk(program.header(), groups).tiles();
+    record->spans.push_back({tag, start, now_ns(), tiles});
+  }
+  for (size_t each = 0; each < cores.size(); ++each) {
+    if (cores[each].trap.kind == TrapKind::none) continue;
+    trap_ = cores[each].trap;
+    trap_.core = static_cast<int32_t>(of_core);
+    trap_.task = static_cast<uint32_t>(each == 0 ? number : number + 1);
+    return;
+  }
+}
+
+void ValueDevice::run(std::span<const QueuedCore> cores) {
+  if (queues_ == QueueRun::in_order) return run_in_order(cores, table_);
+  for (const QueuedCore& each : cores) each.core->times = nullptr;
+  // Another core of a pair goes first each time.
+  std::vector<QueuedCore> turned(cores.begin(), cores.end());
+  std::ranges::rotate(turned, turned.begin() + static_cast<std::ptrdiff_t>(turn_ % cores.size()));
   const QueueOrder& order = orders_[turn_++ % orders_.size()];
-  if (!run_queues(*task.program, table_, core, task.buffers, begin, end, order)) {
+  if (!run_queues(turned, table_, order)) {
     throw std::logic_error("the queues of a core wait for each other");
   }
 }

@@ -1,8 +1,9 @@
 // A part that is not at hand, for the values that it computes: programs for its target run on this
 // machine, in order, or as its queues might.
 //
-// Every core has a static share of the tiles of each program, and its own local memories, whose
-// contents live on from stage to stage. Shares run one after the other on the calling thread, so
+// Every core has a static share of the tiles of each program (vm/shares.h), and its own local
+// memories, whose contents live on from stage to stage. In order, the cores of a pair take turns,
+// block by block. Shares run one after the other on the calling thread, so
 // nothing depends on how many cores this machine has.
 #pragma once
 
@@ -41,8 +42,9 @@ class ValueDevice final : public Device {
   Standby* standby() override { return nullptr; }
 
  private:
-  void run_share(std::span<const Task> tasks, size_t number, int64_t begin, int64_t end);
-  void run(const Task& task, Core& core, int64_t begin, int64_t end);
+  void run_share(std::span<const Task> tasks, size_t number, int64_t cube_core);
+  void run(std::span<const QueuedCore> cores);
+  Core core_of(size_t place);
 
   const Target target_;
   const InstructionTable table_;
@@ -50,7 +52,8 @@ class ValueDevice final : public Device {
   const std::vector<QueueOrder> orders_;
   size_t turn_ = 0;
   Trap trap_;
-  std::vector<std::byte> local_, scratch_;
+  std::vector<std::vector<std::byte>> local_;  // of a core, or of a pair's
+  std::vector<std::byte> scratch_;
   std::span<CoreRecord> records_;
   Interruption* interruption_ = nullptr;
 };

@@ -30,43 +30,56 @@ bool enabled(const Head& head, uint8_t changed, bool first, bool last) {
 ProgramWork::ProgramWork(const Program& program, const NpuPart& part, MissShares misses)
     : program_(program), part_(part), misses_(misses.begin(), misses.end()) {}
 
-void ProgramWork::classes(int64_t begin, int64_t end, std::vector<TileClass>& out) {
+void ProgramWork::classes(std::span<const GroupRange> groups, int64_t lane,
+                          std::vector<TileClass>& out) {
   const std::span<const GridDim> grid = program_.grid();
-  const size_t chunk_dim = program_.header().chunk_dim;
-  int64_t at[kMaxGridRank] = {};
-  int64_t rest = begin;
-  for (size_t d = grid.size(); d-- > 0;) {
-    at[d] = rest % grid[d].count;
-    rest /= grid[d].count;
-  }
-  uint8_t changed = kEverythingChanged;
-  for (int64_t tile = begin; tile < end; ++tile) {
-    uint32_t tails = 0;
-    bool first = true, last = true;
-    for (size_t d = 0; d < grid.size(); ++d) {
-      const bool at_end = at[d] + 1 == grid[d].count;
-      if (at_end && grid[d].tail() != grid[d].tile) tails |= 1u << d;
-      if (d < chunk_dim) continue;
-      first &= at[d] == 0;
-      last &= at_end;
-    }
-    const auto near = [](int64_t tiles) {
-      return static_cast<int>(std::min<int64_t>(tiles, kMostDistance));
-    };
-    out.push_back(
-        class_of(tails, changed, first, last, {near(tile - begin), near(end - 1 - tile)}));
-    changed = 0;
+  const ProgramHeader& header = program_.header();
+  const auto near = [](int64_t before, int64_t most) {
+    return static_cast<int>(std::min(before, most));
+  };
+  ShareWalk walk(header, groups, lane);
+  for (TileRun run; walk.next(run);) {
+    int64_t at[kMaxGridRank] = {};
+    int64_t rest = run.begin;
     for (size_t d = grid.size(); d-- > 0;) {
-      changed |= static_cast<uint8_t>(1u << d);
-      if (++at[d] < grid[d].count) break;
-      at[d] = 0;
+      at[d] = rest % grid[d].count;
+      rest /= grid[d].count;
+    }
+    uint8_t changed = kEverythingChanged;
+    for (int64_t tile = run.begin; tile < run.end; ++tile) {
+      uint32_t tails = 0;
+      bool first = true, last = true;
+      for (size_t d = 0; d < grid.size(); ++d) {
+        const bool at_end = at[d] + 1 == grid[d].count;
+        if (at_end && grid[d].tail() != grid[d].tile) tails |= 1u << d;
+        if (d < header.chunk_dim) continue;
+        first &= at[d] == 0;
+        last &= at_end;
+      }
+      if (header.follows_cube()) {
+        first = tile == run.begin;
+        last = tile + 1 == run.end;
+      }
+      const int64_t number = run.number + tile - run.begin;
+      const int64_t slots = header.ring_slots;
+      out.push_back(
+          class_of(tails, changed, first, last,
+                   {near(number, kMostDistance), near(walk.tiles() - 1 - number, kMostDistance),
+                    near(run.group, slots), near(walk.groups() - 1 - run.group, slots)}));
+      changed = 0;
+      for (size_t d = grid.size(); d-- > 0;) {
+        changed |= static_cast<uint8_t>(1u << d);
+        if (++at[d] < grid[d].count) break;
+        at[d] = 0;
+      }
     }
   }
 }
 
 TileClass ProgramWork::class_of(uint32_t tails, uint8_t changed, bool first, bool last, Ends ends) {
   const auto near = static_cast<uint64_t>(ends.before << 2 | ends.behind);
-  const uint64_t key = uint64_t{tails} << 16 | uint64_t{changed} << 8 | near << 2 |
+  const auto groups = static_cast<uint64_t>(ends.groups_before << 16 | ends.groups_behind);
+  const uint64_t key = groups << 32 | uint64_t{tails} << 16 | uint64_t{changed} << 8 | near << 2 |
                        uint64_t{first} << 1 | static_cast<uint64_t>(last);
   const auto [entry, fresh] = known_.try_emplace(key, static_cast<TileClass>(steps_.size()));
   if (fresh) decode(tails, changed, first, last, ends, steps_.emplace_back());
@@ -88,8 +101,11 @@ void ProgramWork::decode(uint32_t tails, uint8_t changed, bool first, bool last,
     const Head head = head_of(&body[pc]);
     const Family family = family_of(head);
     const bool flag = family == Family::s_set_flag || family == Family::s_wait_flag;
-    const bool runs = !flag || sync_runs(family, *extra_words(Form::sync, &body[pc]), ends.before,
-                                         ends.before + ends.behind + 1);
+    const uint64_t word = flag ? *extra_words(Form::sync, &body[pc]) : 0;
+    const bool of_groups = is_between_cores(word);
+    const int before = of_groups ? ends.groups_before : ends.before;
+    const int behind = of_groups ? ends.groups_behind : ends.behind;
+    const bool runs = !flag || sync_runs(family, word, before, before + behind + 1);
     if (runs && enabled(head, changed, first, last)) {
       out.push_back(step_of(head, &body[pc], extents));
     }
@@ -112,6 +128,7 @@ UnitStep ProgramWork::step_of(const Head& head, const uint64_t* words,
     step.queue = sets || step.family == Family::s_barrier ? from : to;
     step.peer = sets ? to : from;
     step.event = static_cast<uint8_t>(sync_event(word));
+    step.between_cores = is_between_cores(word);
     if (step.family == Family::s_barrier) step.kind = UnitStep::Kind::work;
     return step;
   }

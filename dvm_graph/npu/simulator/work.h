@@ -15,6 +15,7 @@
 
 #include "npu/simulator/part.h"
 #include "vm/program.h"
+#include "vm/shares.h"
 #include "vm/sync.h"
 
 namespace dvm {
@@ -31,6 +32,7 @@ struct UnitStep {
   uint8_t queue = 0;  // that it goes through
   uint8_t peer = 0;   // of a flag: whom it signals, or who is waited for
   uint8_t event = 0;
+  bool between_cores = false;  // of a flag
   Family family{};
   bool writes = false;      // a transfer to memory
   float decode = 0;         // cycles of the scalar unit
@@ -51,17 +53,18 @@ class ProgramWork {
   // The program and the part have to outlive this. `misses` by pointer register.
   ProgramWork(const Program& program, const NpuPart& part, MissShares misses);
 
-  // The classes of tiles [begin, end), run in this order by one core.
-  void classes(int64_t begin, int64_t end, std::vector<TileClass>& out);
+  // The classes of the tiles that a core has of these groups, in this order.
+  void classes(std::span<const GroupRange> groups, int64_t lane, std::vector<TileClass>& out);
   std::span<const UnitStep> steps(TileClass tile_class) const { return steps_[tile_class]; }
 
   const Program& program() const { return program_; }
   bool on_cube() const { return program_.header().kind != KernelKind::vector; }
 
  private:
-  // Tiles of the core's share before and behind one, as far as flags look.
+  // Tiles of the core's share before and behind one, and groups, as far as flags look.
   struct Ends {
     int before, behind;
+    int groups_before, groups_behind;
   };
   struct Extents {
     int64_t loops[3];

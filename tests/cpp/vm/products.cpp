@@ -1,8 +1,8 @@
 #include "products.h"
 
+#include <algorithm>
 #include <cstdio>
 #include <cstring>
-#include <functional>
 #include <string>
 
 #include "../targets.h"
@@ -15,7 +15,7 @@
 #include "reference_plan.h"
 #include "vm/assemble.h"
 #include "vm/disassemble.h"
-#include "vm/interpret.h"
+#include "vm/shares.h"
 #include "vm/verify.h"
 
 namespace dvm::testing {
@@ -46,12 +46,14 @@ struct Problem {
   bool turned_a, turned_b;  // k outermost in A, innermost in B
   bool one_b;               // for the whole batch
   bool bias, relu;
+  bool matrix = false;  // one is added, and the sum multiplied by a row
 
   std::string text() const {
     return std::to_string(batch) + " x [" + std::to_string(m) + ", " + std::to_string(k) + "] x [" +
            std::to_string(k) + ", " + std::to_string(n) + "] " + name_of(multiplied) + " to " +
            name_of(stored) + (turned_a ? ", A turned" : "") + (turned_b ? ", B turned" : "") +
-           (one_b ? ", one B" : "") + (bias ? ", bias" : "") + (relu ? ", relu" : "");
+           (one_b ? ", one B" : "") + (bias ? ", bias" : "") + (relu ? ", relu" : "") +
+           (matrix ? ", a matrix added" : "");
   }
 };
 
@@ -63,7 +65,7 @@ PlanBuilder build(const Problem& p) {
     for (const int axis : axes) all |= 1u << axis;
     return all;
   };
-  b.plan.kind = p.bias || p.relu ? KernelKind::mix : KernelKind::cube;
+  b.plan.kind = p.bias || p.relu || p.matrix ? KernelKind::mix : KernelKind::cube;
   b.plan.m_axis = m;
   b.plan.n_axis = n;
   b.plan.k_axis = k;
@@ -82,6 +84,11 @@ PlanBuilder build(const Problem& p) {
     c = b.map(PlanOp::add_, {c, b.load(b.dense(p.stored, {n}), set({n}))});
   }
   if (p.relu) c = b.map(PlanOp::max_, {c, b.fill(DType::f32, 0)});
+  if (p.matrix) {
+    const uint32_t all = set({batch, m, n});
+    c = b.map(PlanOp::add_, {c, b.load(b.dense(p.stored, {batch, m, n}), all)});
+    c = b.map(PlanOp::mul_, {b.load(b.dense(p.stored, {n}), set({n})), c});
+  }
   b.store(c, b.dense(p.stored, {batch, m, n}), set({batch, m, n}));
   return b;
 }
@@ -91,19 +98,33 @@ const InstructionTable& table() {
   return made;
 }
 
-using Runner = std::function<bool(const Program&, Core&, std::byte* const*, int64_t, int64_t)>;
+// A kernel of one program, or of a pair.
+using Programs = std::vector<Program>;
 
-// The static shares of all cores, one after the other. False: queues wait for each other.
-bool run_shares(const Program& program, const Target& target, std::byte* const* buffers,
-                const Runner& run) {
-  const ProgramHeader& header = program.header();
-  std::vector<std::byte> local(static_cast<size_t>(target.memory_end()), std::byte{0x5a});
-  for (int64_t begin = 0; begin < header.tiles; begin += header.tiles_per_core) {
-    Core core;
-    core.local = local.data();
-    core.local_bytes = local.size();
-    if (!run(program, core, buffers, begin, std::min(begin + header.tiles_per_core, header.tiles)))
-      return false;
+// By this order of queues, or in order where there is none; `turn` says which core of a pair comes
+// first. False: queues wait for each other.
+bool run_shares(const Programs& programs, const Target& target, std::byte* const* buffers,
+                const QueueOrder* order, size_t turn) {
+  const size_t lanes = programs[0].header().lanes;
+  std::vector<std::vector<std::byte>> local(
+      1 + lanes, std::vector<std::byte>(static_cast<size_t>(target.memory_end()), std::byte{0x5a}));
+  for (int64_t number = 0; number < target.cube_cores; ++number) {
+    std::vector<GroupRange> groups;
+    share_of(programs[0], number, target.cube_cores, groups);
+    std::vector<Core> cores(1 + lanes);
+    std::vector<QueuedCore> queued;
+    for (size_t place = 0; place <= lanes; ++place) {
+      cores[place].local = local[place].data();
+      cores[place].local_bytes = local[place].size();
+      queued.push_back({&programs[place == 0 ? 0 : 1], &cores[place], buffers, groups, number,
+                        static_cast<int64_t>(place) - 1});
+    }
+    if (order == nullptr) {
+      run_in_order(queued, table());
+      continue;
+    }
+    std::ranges::rotate(queued, queued.begin() + static_cast<std::ptrdiff_t>(turn % queued.size()));
+    if (!run_queues(queued, table(), *order)) return false;
   }
   return true;
 }
@@ -119,41 +140,47 @@ struct Flags {
   int waits = 0, caught = 0;
 };
 
-// Runs the program by every adversarial order; returns whether all gave the bits that are wanted.
-bool same_for_all_orders(const PlanBuilder& b, const Program& program, const Target& target,
-                         const Buffers& inputs, const Buffers& want) {
+// Runs the programs by every adversarial order, every core of a pair first; returns whether all
+// gave the bits that are wanted.
+bool same_for_all_orders(const PlanBuilder& b, const Programs& programs, const Target& target,
+                         int64_t workspace, const Buffers& inputs, const Buffers& want) {
   for (const QueueOrder& order : adversarial_orders()) {
-    Buffers got(b.values, 0);
-    got.copy_from(inputs, b.values);
-    const bool ended = run_shares(
-        program, target, got.table(),
-        [&](const Program& p, Core& core, std::byte* const* buffers, int64_t begin, int64_t end) {
-          return run_queues(p, table(), core, buffers, begin, end, order);
-        });
-    if (!ended || !equal_bits(b, want, got)) return false;
+    for (size_t turn = 0; turn <= programs[0].header().lanes; ++turn) {
+      Buffers got(b.values, workspace);
+      got.copy_from(inputs, b.values);
+      if (!run_shares(programs, target, got.table(), &order, turn) || !equal_bits(b, want, got))
+        return false;
+    }
   }
   return true;
 }
 
 // Leaves out one wait after the other.
-void check_missing_flags(const PlanBuilder& b, const Program& program, const Target& target,
+void check_missing_flags(const PlanBuilder& b, const CompiledKernel& kernel, const Target& target,
                          const Buffers& inputs, const Buffers& want, const std::string& what,
                          Flags& flags) {
-  const size_t body = program.words().size() - program.body().size();
-  for (size_t pc = 0; pc < program.body().size(); pc += head_of(&program.body()[pc]).words) {
-    Head head = head_of(&program.body()[pc]);
-    if (family_of(head) != Family::s_wait_flag) continue;
-    Program broken = program;
-    head.opcode = opcode_of(Family::s_barrier, DType::f32);
-    std::memcpy(broken.mutable_words() + body + pc, &head, sizeof head);
-    const std::string wait = disassemble_instruction(&program.body()[pc]);
-    CHECK(!verify(broken, b.values.data(), b.values.size(), 0, target).empty(),
+  const Programs whole(kernel.programs.begin(), kernel.programs.begin() + kernel.program_count);
+  for (size_t number = 0; number < whole.size(); ++number) {
+    const Program& program = whole[number];
+    const size_t body = program.words().size() - program.body().size();
+    for (size_t pc = 0; pc < program.body().size(); pc += head_of(&program.body()[pc]).words) {
+      Head head = head_of(&program.body()[pc]);
+      if (family_of(head) != Family::s_wait_flag) continue;
+      Programs broken = whole;
+      head.opcode = opcode_of(Family::s_barrier, DType::f32);
+      std::memcpy(broken[number].mutable_words() + body + pc, &head, sizeof head);
+      const std::string wait = disassemble_instruction(&program.body()[pc]);
+      CHECK(
+          !verify(broken[number], b.values.data(), b.values.size(), kernel.workspace_bytes, target)
+               .empty(),
           "%s without %s passes", what.c_str(), wait.c_str());
-    const bool same = same_for_all_orders(b, broken, target, inputs, want);
-    CHECK(!same, "%s without %s at word %zu computes the same\n%s", what.c_str(), wait.c_str(), pc,
-          disassemble(program).c_str());
-    ++flags.waits;
-    flags.caught += !same;
+      const bool same =
+          same_for_all_orders(b, broken, target, kernel.workspace_bytes, inputs, want);
+      CHECK(!same, "%s without %s at word %zu computes the same\n%s", what.c_str(), wait.c_str(),
+            pc, disassemble(program).c_str());
+      ++flags.waits;
+      flags.caught += !same;
+    }
   }
 }
 
@@ -165,36 +192,39 @@ void check_problem(const Problem& p, unsigned seed, Flags& flags) {
   CompiledKernel kernel;
   const CompileStatus status =
       compile_kernel(b.plan, b.dims.data(), b.values.data(), target, scratch, kernel);
-  CHECK(status == CompileStatus::ok && kernel.program_count == 1, "%s: status %d", what.c_str(),
-        static_cast<int>(status));
-  if (status != CompileStatus::ok || kernel.program_count != 1) return;
-  const Program& program = kernel.programs[0];
-  const std::string text = disassemble(program);
+  const uint32_t expected = p.matrix ? 2 : 1;
+  CHECK(
+      status == CompileStatus::ok && kernel.program_count == expected && kernel.stages.size() == 1,
+      "%s: status %d, %u programs", what.c_str(), static_cast<int>(status), kernel.program_count);
+  if (status != CompileStatus::ok || kernel.program_count != expected) return;
+  const Programs programs(kernel.programs.begin(), kernel.programs.begin() + kernel.program_count);
+  std::string text;
+  for (const Program& program : programs) {
+    const std::string listing = disassemble(program);
+    text += listing;
+    CHECK(assemble(listing) == program, "%s: text does not read back\n%s", what.c_str(),
+          listing.c_str());
+  }
   CHECK(text.find("m_mmad") != std::string::npos, "%s: not on the cube unit\n%s", what.c_str(),
         text.c_str());
-  const std::string error = verify(program, b.values.data(), b.values.size(), 0, target);
+  const std::string error = verify_kernel(kernel, b.values.data(), b.values.size(), target);
   CHECK(error.empty(), "%s: %s\n%s", what.c_str(), error.c_str(), text.c_str());
-  CHECK(assemble(text) == program, "%s: text does not read back\n%s", what.c_str(), text.c_str());
   if (!error.empty()) return;
   Random random(seed);
-  Buffers inputs(b.values, 0), want(b.values, 0), got(b.values, 0);
+  const int64_t workspace = kernel.workspace_bytes;
+  Buffers inputs(b.values, 0), want(b.values, 0), got(b.values, workspace);
   inputs.randomise(b.values, random);
   want.copy_from(inputs, b.values);
   got.copy_from(inputs, b.values);
   reference::run_plan(b.plan, b.dims.data(), b.values.data(), want.table(),
                       reference::kColumnsPerPanel);
-  run_shares(
-      program, target, got.table(),
-      [](const Program& each, Core& core, std::byte* const* buffers, int64_t begin, int64_t end) {
-        run_tiles(each, table(), core, buffers, begin, end);
-        return true;
-      });
+  run_shares(programs, target, got.table(), nullptr, 0);
   // Quarters, whose sums are exact in f32, are rounded once.
   const std::string wrong = difference(b.values, want, got, 0);
   CHECK(wrong.empty(), "%s: %s\n%s", what.c_str(), wrong.c_str(), text.c_str());
-  CHECK(same_for_all_orders(b, program, target, inputs, got), "%s: an order of queues differs\n%s",
-        what.c_str(), text.c_str());
-  check_missing_flags(b, program, target, inputs, got, what, flags);
+  CHECK(same_for_all_orders(b, programs, target, workspace, inputs, got),
+        "%s: an order of queues differs\n%s", what.c_str(), text.c_str());
+  check_missing_flags(b, kernel, target, inputs, got, what, flags);
 }
 
 }  // namespace
@@ -209,6 +239,9 @@ void check_products() {
       {3, 20, 40, 77, f16, f16, true, false, true, false, true},
       {3, 1, 100, 40, f16, f16, false, false, false, false, false},
       {1, 7, 5, 1, f16, f16, false, false, false, true, false},
+      {1, 150, 170, 40, f16, f16, false, false, false, false, false, true},
+      {1, 301, 65, 97, f16, f16, false, false, false, true, false, true},
+      {3, 64, 140, 33, f32, f32, false, true, true, false, true, true},
   };
   Flags flags;
   unsigned seed = 0;
