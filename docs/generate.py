@@ -127,7 +127,7 @@ def operators_page() -> str:
             ", ".join(f"`{attr}`" for attr in row.attrs),
         )
         for row in OPERATORS.values()
-        if row.kind is not Kind.VENDOR
+        if row.kind is not Kind.CALL
     ]
     lines += _table(("operator", "kind", "operands", "result dtype", "attributes"), rows)
     lines += [
@@ -137,6 +137,12 @@ def operators_page() -> str:
         "Decomposed natively, in the configurations that basic operators can express. Other operators "
         "are decomposed by the function body in their schema where they have one; the rest, of any domain "
         "that the installed onnxruntime knows, run as vendor operators on it, and a report names them.",
+        "",
+        "`If`, `Loop` and `Scan` (from opset 9 on) run natively: their bodies are compiled with the model, to programs "
+        "of their own. They are vendor operators where a result or something that a body reads is of unknown rank or "
+        "no tensor (sequences, optional values), and where the body of a `Loop` or `Scan` has a vendor operator. "
+        "`LSTM`, `GRU` and `RNN` of fewer than 512 hidden values run on onnxruntime all the same, which is faster at "
+        "them, but under `strict=True` and at `layout=1`.",
         "",
     ]
     domains: dict[str, list[str]] = {}

@@ -8,8 +8,9 @@ plan in C++ at each run (`runtime/`).
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from copy import copy
+from dataclasses import dataclass, field
 from os import PathLike
 from pathlib import Path
 from typing import Any, TypeVar
@@ -86,6 +87,8 @@ class Compiled:
     facts: Facts
     rescued: tuple[str, ...] = ()
     """What could not be compiled and runs on onnxruntime instead, and why (`rescue.py`)."""
+    bodies: Mapping[Graph, Compiled] = field(default_factory=dict)
+    """The bodies of control flow in the graph, each with those inside."""
 
     @property
     def report(self) -> FusionReport:
@@ -113,6 +116,15 @@ def compile_model(source: Source, options: Options, observe: Observer | None = N
     if options.strict:
         _refuse_vendor_operators(graph)
 
+    for body in _bodies(graph):  # of control flow: programs of their own, on the same way
+        _simplify(body, facts.bodies[body], stages.of_body())
+    _simplify(graph, facts, stages)
+    verify(graph, Dialect.BASIC)
+
+    return _fuse_and_lower(graph, facts, options, stages)
+
+
+def _simplify(graph: Graph, facts: Facts, stages: _StageLog) -> None:
     stages.run("fold_constants", graph, lambda: fold_constants(graph, facts))
     stages.run("sink_transposes", graph, lambda: sink_transposes(graph, facts))
     stages.run("simplify", graph, lambda: simplify(graph, facts))
@@ -122,9 +134,14 @@ def compile_model(source: Source, options: Options, observe: Observer | None = N
     stages.run("absorb_views", graph, lambda: absorb_views(graph, facts))
     stages.run("eliminate_common", graph, lambda: eliminate_common(graph))
     stages.run("eliminate_dead", graph, lambda: eliminate_dead(graph))
-    verify(graph, Dialect.BASIC)
 
-    return _fuse_and_lower(graph, facts, options, stages)
+
+def _bodies(graph: Graph) -> Iterator[Graph]:
+    """The bodies of control flow, those inside first."""
+    for node in graph.sorted_nodes():
+        for body in node.bodies:
+            yield from _bodies(body)
+            yield body
 
 
 def compile_whole(graph: Graph, options: Options) -> Compiled:
@@ -134,14 +151,20 @@ def compile_whole(graph: Graph, options: Options) -> Compiled:
 
 
 def _fuse_and_lower(graph: Graph, facts: Facts, options: Options, stages: _StageLog) -> Compiled:
+    bodies = {
+        body: _fuse_and_lower(body, facts.bodies[body], options, stages.of_body())
+        for node in graph.sorted_nodes()
+        for body in node.bodies
+    }
     clusters = stages.done("cluster", cluster(graph), print_clusters)
     subgraphs = stages.done(
         "split_clusters", split_clusters(clusters, facts, options), print_subgraphs
     )
     schedule = stages.done("stack", stack(subgraphs, options), print_schedule)
-    plan = stages.done("lower_kernels", lower_kernels(schedule, facts, options), print_plan)
+    plans = {body: compiled.plan for body, compiled in bodies.items()}
+    plan = stages.done("lower_kernels", lower_kernels(schedule, facts, options, plans), print_plan)
     verify_plan(plan, facts, most_samples=1)
-    return Compiled(graph, plan, schedule, facts)
+    return Compiled(graph, plan, schedule, facts, bodies=bodies)
 
 
 def stage_text(source: Source, options: Options, stage: str) -> str:
@@ -173,7 +196,8 @@ class _Stopped(Exception):  # noqa: N818 - it is no error
 
 
 def _refuse_vendor_operators(graph: Graph) -> None:
-    vendor = [node for node in graph.nodes if node.op == "vendor"]
+    graphs = (graph, *_bodies(graph))
+    vendor = [node for part in graphs for node in part.nodes if node.op == "vendor"]
     if vendor:
         names = ", ".join(f"{node.attrs['op']} ({', '.join(node.origin)})" for node in vendor[:5])
         raise StrictError(
@@ -197,6 +221,12 @@ class _StageLog:
             self._observers.append(_dump_to(Path("dvm_dump" if folder == "all" else folder)))
         if observe is not None:  # the last: it may end the compilation
             self._observers.append(observe)
+
+    def of_body(self) -> _StageLog:
+        """For a body of control flow, which is no stage of its own: the text forms around it show it."""
+        log = copy(self)
+        log._observers = []
+        return log
 
     def run(self, name: str, graph: Graph, transform: Callable[[], bool]) -> None:
         if name not in self._disabled:

@@ -19,11 +19,12 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from dvm_graph.check.bounded import Bounded, differs, rounded
+from dvm_graph.check.calls import run_call
 from dvm_graph.check.compare import compare
 from dvm_graph.check.extents import Extents, choose_extents, satisfied
 from dvm_graph.check.findings import CheckReport, Finding, Subject
 from dvm_graph.check.inputs import STYLES, draw, index_range
-from dvm_graph.check.oracle import Oracle, boxed, run_vendor
+from dvm_graph.check.oracle import Oracle, boxed
 from dvm_graph.check.reference import Reference
 from dvm_graph.errors import DvmError, InputError, ShapeError
 from dvm_graph.ir import DType, Graph, Node, Value
@@ -84,7 +85,7 @@ class GraphCheck:
         chosen = choose_extents(facts, symbols, count, self._seed, shapes)
         oracle = Oracle(self._imported)
         oracle.begin(graph, subject)
-        vendor = any(node.op == "vendor" for node in graph.nodes)
+        vendor = any(node.is_call for node in graph.nodes)
         for number, extents in enumerate(chosen):
             if vendor and 0 in extents.dims(shapes):  # here and below
                 continue  # onnxruntime ends the process on some operators over nothing
@@ -242,8 +243,8 @@ class _Run:
         memo: _Memo = {}
         within = Reference(self.extents)  # with the errors since the results of ONNX nodes
         for node in _live_nodes(graph):
-            if node.op == "vendor":
-                self._run_vendor(node, memo)
+            if node.is_call:
+                self._run_call(node, memo)
                 within.known.update((v, self.reference.known[v]) for v in node.outputs)
                 continue
             for value in node.inputs:
@@ -279,8 +280,8 @@ class _Run:
         self.reference.known = {v: x for v, x in old.items() if v.producer is None}
         changed: list[Node] = []
         for node in nodes:
-            if node.op == "vendor":
-                self._run_vendor(node, memo)
+            if node.is_call:
+                self._run_call(node, memo)
                 continue
             key, operands = self._key(node)
             done = self._done.get(key)
@@ -306,12 +307,12 @@ class _Run:
         key, operands = self._key(node)
         memo[key] = ([self.reference.known[node.output]], operands)
 
-    def _run_vendor(self, node: Node, memo: _Memo) -> None:
+    def _run_call(self, node: Node, memo: _Memo) -> None:
         operands = [self.reference.operand(v) for v in node.inputs if v is not None]
         key = (node.name, *(id(x.value) for x in operands))
         done = self._done.get(key)
         if done is None:
-            arrays = run_vendor(node, node.outputs, self.reference)
+            arrays = run_call(node, self.reference)
             exact = not any(operand.errors.any() for operand in operands if operand.is_number)
             done = ([_foreign(array, exact) for array in arrays], operands)
         memo[key] = done
@@ -326,7 +327,7 @@ class _Run:
 
 def _live_nodes(graph: Graph) -> list[Node]:
     """What outputs and dims depend on, in topological order."""
-    return graph.needed_nodes(node for node in graph.nodes if node.op == "vendor")
+    return graph.needed_nodes(node for node in graph.nodes if node.is_call)
 
 
 def _foreign(array: Array, exact: bool) -> Bounded:

@@ -11,8 +11,8 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from dvm_graph.check.calls import run_call
 from dvm_graph.check.extents import Extents
-from dvm_graph.check.oracle import run_vendor
 from dvm_graph.check.reference import Reference
 from dvm_graph.decompose import decompose
 from dvm_graph.import_ import import_onnx
@@ -45,10 +45,10 @@ def float64_outputs(source: Source, feeds: Mapping[str, Array]) -> list[Array]:
 
 
 def _run(node: Node, extents: Extents, reference: Reference) -> None:
-    if node.op != "vendor":
+    if not node.is_call:
         reference.known[node.output] = reference.result(node)
         return
-    for value, array in zip(node.outputs, run_vendor(node, node.outputs, reference), strict=True):
+    for value, array in zip(node.outputs, run_call(node, reference), strict=True):
         _bind(extents, value, array)
         reference.give(value, array)
 

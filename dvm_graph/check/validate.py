@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -56,6 +56,13 @@ def checked_compile(source: Source, options: Options) -> Compiled:
     return compiled
 
 
+def _programs(compiled: Compiled) -> Iterator[Compiled]:
+    """The model, and each body of control flow in it."""
+    yield compiled
+    for body in compiled.bodies.values():
+        yield from _programs(body)
+
+
 def _validate(
     source: Source,
     options: Options,
@@ -67,7 +74,8 @@ def _validate(
     report = CheckReport()
     stages = GraphCheck(report, seed, feeds)
     compiled = compile_model(source, options, stages)
-    check_kernels(compiled, options, report, seed, larger)
+    for part in _programs(compiled):
+        check_kernels(part, options, report, seed, larger)
     if report.passed:  # else what is wrong would be found again
         check_whole(compiled, options, report, stages.feeds())
     report.seconds = time.perf_counter() - begin

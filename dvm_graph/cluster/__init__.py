@@ -3,7 +3,7 @@
 from dvm_graph.cluster.axes import AxisSpace
 from dvm_graph.cluster.clusters import cluster
 from dvm_graph.cluster.split import split_clusters
-from dvm_graph.cluster.stack import HostDims, Launch, Schedule, VendorCall, stack
+from dvm_graph.cluster.stack import ControlCall, HostDims, Launch, Schedule, Step, VendorCall, stack
 from dvm_graph.cluster.subgraph import (
     Axes,
     Cluster,
@@ -15,6 +15,7 @@ from dvm_graph.cluster.subgraph import (
 )
 
 __all__ = [
+    "ControlCall",
     "Axes",
     "AxisSpace",
     "Cluster",
@@ -26,6 +27,7 @@ __all__ = [
     "Launch",
     "Schedule",
     "SubgraphKind",
+    "Step",
     "VendorCall",
     "cluster",
     "split_clusters",

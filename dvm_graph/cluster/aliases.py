@@ -43,7 +43,7 @@ def find_aliases(
     placed: set[Value] = set()
     movable: set[Value] = set()
     for node in graph.nodes:
-        if node.op == "vendor":
+        if node.is_call:
             demanded.update(value for value in node.inputs if value is not None)
         if node.op == "concat":
             placed.update(value for value in node.inputs if value is not None)

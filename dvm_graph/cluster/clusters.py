@@ -55,7 +55,7 @@ def _raise_phases(
     """
     grew = False
     for node in order:
-        vendor = node.op == "vendor"
+        vendor = node.is_call
         phase = max(phases[node], int(vendor))
         needed = [v.producer for v in node.inputs if v is not None]
         if binders:
@@ -107,6 +107,12 @@ def _components(nodes: list[Node], vendor: bool) -> list[list[Node]]:
     return list(components.values())
 
 
+_CALLED = {
+    "vendor": "{} runs on the vendor library",
+    "control": "{} is control flow: its bodies are programs of their own",
+}
+
+
 def _explain(clusters: list[Cluster], phases: dict[Node, int], report: FusionReport) -> None:
     for part in clusters:
         if not part.vendor:
@@ -119,6 +125,6 @@ def _explain(clusters: list[Cluster], phases: dict[Node, int], report: FusionRep
                         Decision(
                             f"{producer.name} -> {node.name}",
                             Verdict.SEPARATE,
-                            f"{node.attrs.get('op', 'vendor')} runs on the vendor library",
+                            _CALLED[node.op].format(node.attrs.get("op", "vendor")),
                         )
                     )

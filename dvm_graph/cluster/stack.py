@@ -17,6 +17,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
+from itertools import groupby
+from typing import TypeAlias
 
 from dvm_graph.cluster.aliases import Aliases, find_aliases
 from dvm_graph.cluster.subgraph import (
@@ -42,16 +44,24 @@ class VendorCall:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class ControlCall:
+    node: Node
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class HostDims:
     """Dims operators whose tensors the host writes."""
 
     node: Node
 
 
+Step: TypeAlias = Launch | VendorCall | ControlCall | HostDims
+
+
 @dataclass(slots=True, eq=False)
 class Schedule:
     graph: Graph
-    steps: list[Launch | VendorCall | HostDims]
+    steps: list[Step]
     aliases: Aliases
     joins: list[Node]
     """Concats, whose operands are stored in place."""
@@ -68,7 +78,8 @@ def stack(fused: FusedGraph, options: Options) -> Schedule:
         phases.setdefault(part.phase, []).append(part)
     for phase in sorted(phases):
         if phase % 2 == 1:
-            schedule.steps += [VendorCall(part.nodes) for part in phases[phase]]
+            for part in phases[phase]:
+                schedule.steps += _calls(part.nodes)
             continue
         subgraphs = [
             replace(s, kind=SubgraphKind.VECTOR) if s in copies else s
@@ -77,6 +88,15 @@ def stack(fused: FusedGraph, options: Options) -> Schedule:
         ]
         _stack_phase(subgraphs, schedule, options)
     return schedule
+
+
+def _calls(nodes: Iterable[Node]) -> Iterator[VendorCall | ControlCall]:
+    """Vendor operators that follow each other run in one call."""
+    for is_vendor, group in groupby(nodes, lambda node: node.op == "vendor"):
+        if is_vendor:
+            yield VendorCall(tuple(group))
+        else:
+            yield from map(ControlCall, group)
 
 
 def _stack_phase(subgraphs: list[FusedSubgraph], schedule: Schedule, options: Options) -> None:

@@ -1,8 +1,9 @@
-"""Types of what control-flow operators give, deduced from their bodies.
+"""What control-flow operators give, deduced from their bodies, and their bodies as they were decomposed for it.
 
-In: an If, Loop or Scan, its operands, and a way to deduce what a body gives for operands of given
+In: an If, Loop or Scan, its operands, and a way to decompose a body for operands of given
 types. Out: a type per result, without a shape where the rank is not known; then kernels can go on
-behind the operator.
+behind the operator. And the bodies as graphs of basic operators for the types that hold at every turn, to be
+compiled (`decompose.control`).
 
 What a Loop or Scan carries from turn to turn keeps its shape by induction: if the body gives operands
 of the initial shape results of that shape, then any number of turns does, none included. Extents that
@@ -27,10 +28,14 @@ Operands = Sequence["Value | None"]
 
 @dataclass(frozen=True, slots=True)
 class BodyResults:
-    """What a body gives, and what holds where it has run."""
+    """What a body was decomposed to, and what holds where it has run."""
 
-    values: Sequence[Value]
+    graph: Graph
     facts: Facts
+
+    @property
+    def values(self) -> Sequence[Value]:
+        return self.graph.outputs
 
 
 Deduce = Callable[[Graph, Operands], "BodyResults | None"]
@@ -42,13 +47,26 @@ class ResultType:
     shape: Shape | None = None
 
 
-def result_types(
-    node: Node, operands: Operands, facts: Facts, deduce: Deduce
-) -> Sequence[ResultType]:
+@dataclass(frozen=True, slots=True)
+class Deduced:
+    """What is known of a control-flow operator."""
+
+    types: Sequence[ResultType] = ()
+    """Of its results, whoever runs it."""
+    bodies: Sequence[BodyResults] = ()
+    """For the types that hold at every turn; none where they are not known."""
+    collected: Sequence[ResultType] = ()
+    """Types of what is collected along the first axis, over no turns too, if the bodies are compiled."""
+
+
+_NOTHING = Deduced()
+
+
+def deduce_control(node: Node, operands: Operands, facts: Facts, deduce: Deduce) -> Deduced:
     """The types of the results of a control-flow operator, as far as its bodies tell them."""
     rule = {"If": _of_if, "Loop": _of_loop, "Scan": _of_scan}.get(node.op)
     if rule is None or node.domain:
-        return ()
+        return _NOTHING
     return rule(_Site(node, operands, facts, deduce))
 
 
@@ -75,8 +93,8 @@ class _Site:
 
     def carried(
         self, states: Operands, given: Callable[[Operands], Operands], skipped: int
-    ) -> tuple[list[ResultType], Sequence[Value]] | None:
-        """The types of states after any number of turns, and the body's results behind them.
+    ) -> tuple[list[ResultType], Sequence[Value], BodyResults] | None:
+        """The types of states after any number of turns, the body's results behind them, and the body.
 
         `given` makes the body's operands of the states; `skipped` results come before theirs.
         """
@@ -97,9 +115,15 @@ class _Site:
                     ResultType(result.dtype, None if shape is None else self.outside(shape))
                     for shape, result in zip(shapes, results, strict=False)
                 ]
-                return types, results[len(shapes) :]
+                return types, results[len(shapes) :], body
             shapes = after
         return None
+
+    def collected(self, shape: Shape | None, turns: Dim) -> Shape | None:
+        """The shape of what is collected of rows; over no turns, what is not known is made up."""
+        if shape is None:
+            return None
+        return (turns, *(dim if isinstance(dim, int) else self.fresh() for dim in shape))
 
     def _widened(self, before: Shape | None, after: Shape | None, facts: Facts) -> Shape | None:
         if before is None or after is None or len(before) != len(after):
@@ -113,22 +137,22 @@ class _Site:
         return self.fresh()
 
 
-def _of_if(site: _Site) -> Sequence[ResultType]:
-    branches = [site.deduce(region, ()) for region in site.node.regions]
-    bodies = [branch.values for branch in branches if branch is not None]
-    if len(bodies) != 2:
-        return ()
+def _of_if(site: _Site) -> Deduced:
+    deduced = [site.deduce(region, ()) for region in site.node.regions]
+    branches = [branch for branch in deduced if branch is not None]
+    if len(branches) != 2:
+        return _NOTHING
     types = []
-    for then, other in zip(*bodies, strict=False):
+    for then, other in zip(*(branch.values for branch in branches), strict=False):
         shape: Shape | None = None
         if then.shape is not None and other.shape is not None and then.rank == other.rank:
             pairs = zip(then.shape, other.shape, strict=True)
             shape = site.outside(tuple(a if a == b else site.fresh() for a, b in pairs))
         types.append(ResultType(then.dtype if then.dtype is other.dtype else DType.OPAQUE, shape))
-    return types
+    return Deduced(types, branches)
 
 
-def _of_loop(site: _Site) -> Sequence[ResultType]:
+def _of_loop(site: _Site) -> Deduced:
     (region,) = site.node.regions
     counters = [
         Value("", dtype, () if declared.shape is None else declared.shape)
@@ -136,40 +160,38 @@ def _of_loop(site: _Site) -> Sequence[ResultType]:
     ]
     found = site.carried(site.operands[2:], lambda states: (*counters, *states), 1)
     if found is None:
-        return ()
-    states, collected = found
+        return _NOTHING
+    states, collected, body = found
     # What is collected over no turns has the shape that the vendor library makes up.
-    return [*states, *(ResultType(value.dtype) for value in collected)]
+    types = [*states, *(ResultType(value.dtype) for value in collected)]
+    turns = site.fresh() if collected else 0
+    whole = [ResultType(value.dtype, site.collected(value.shape, turns)) for value in collected]
+    return Deduced(types, [body], whole)
 
 
-def _of_scan(site: _Site) -> Sequence[ResultType]:
+def _of_scan(site: _Site) -> Deduced:
     attrs = site.node.attrs
     count = attrs.get("num_scan_inputs", 0)
     if site.node.version < 9 or not 0 < count <= len(site.operands):
-        return ()
+        return _NOTHING
     states, scanned = site.operands[:-count], site.operands[-count:]
     axes = attrs.get("scan_input_axes") or (0,) * count
     if any(v is None or v.shape is None or not -v.rank <= a < v.rank
            for v, a in zip(scanned, axes, strict=True)):  # fmt: skip
-        return ()
+        return _NOTHING
     slices = [_as(v, _without(v.shape, axis)) for v, axis in zip(scanned, axes, strict=True) if v]
     found = site.carried(states, lambda turn: (*turn, *slices), 0)
     if found is None:
-        return ()
+        return _NOTHING
     first = scanned[0]
     assert first is not None and first.shape is not None
     turns = first.shape[axes[0]]
-    types, collected = found
+    types, collected, body = found
+    rows = [ResultType(value.dtype, site.collected(value.shape, turns)) for value in collected]
     where = attrs.get("scan_output_axes") or (0,) * len(collected)
-    for value, axis in zip(collected, where, strict=False):
-        shape: Shape | None = None
-        if value.shape is not None:
-            # Over no turns, the vendor library makes up what it does not know.
-            inner = tuple(dim if isinstance(dim, int) else site.fresh() for dim in value.shape)
-            at = axis + len(inner) + 1 if axis < 0 else axis
-            shape = (*inner[:at], turns, *inner[at:])
-        types.append(ResultType(value.dtype, shape))
-    return types
+    for row, axis in zip(rows, where, strict=False):
+        types.append(ResultType(row.dtype, _with_first_at(row.shape, axis)))
+    return Deduced(types, [body], rows)
 
 
 def _as(value: Value | None, shape: Shape | None) -> Value | None:
@@ -177,6 +199,14 @@ def _as(value: Value | None, shape: Shape | None) -> Value | None:
     if value is None:
         return None
     return Value("", value.dtype, shape, opaque_type=value.opaque_type)
+
+
+def _with_first_at(shape: Shape | None, axis: int) -> Shape | None:
+    if shape is None:
+        return None
+    first, inner = shape[0], shape[1:]
+    at = axis % len(shape)
+    return (*inner[:at], first, *inner[at:])
 
 
 def _without(shape: Shape | None, axis: int) -> Shape:

@@ -11,8 +11,8 @@ Nodes that no output depends on are left out.
 
 Invariants: one pass in topological order, deterministic; a way that fails or breaks leaves
 nothing behind.
-Regions of other control-flow operators stay ONNX graphs, for the vendor library; what they give is
-deduced from them (`regions`).
+Control-flow operators keep their regions as ONNX graphs, for the vendor library; what they give is
+deduced from them (`regions`), and what they are decomposed to for that is compiled, if it can be (`control`).
 """
 
 from __future__ import annotations
@@ -22,8 +22,9 @@ from collections.abc import Callable, Sequence
 from typing import TypeAlias
 
 from dvm_graph.decompose.branches import MAX_BRANCH_NODES, may_speculate
+from dvm_graph.decompose.control import build_control
 from dvm_graph.decompose.moving import moved
-from dvm_graph.decompose.regions import BodyResults, ResultType, result_types
+from dvm_graph.decompose.regions import BodyResults, Deduced, ResultType, deduce_control
 from dvm_graph.decompose.registry import faster_as_vendor, find
 from dvm_graph.decompose.vendor_limits import expect_survival
 from dvm_graph.decompose.words import has_odd_words
@@ -84,8 +85,11 @@ class _Walk:
         """By ONNX value, where that is not the value itself."""
         self._named: set[Value] = set()
         """Results that carry the name of an ONNX value."""
+        self._last: tuple[Node, Deduced] | None = None
+        """The control-flow operator that was looked into last."""
         self._tentative = False
-        """Whether what is walked stands for a node only if no part of it is a vendor operator."""
+        """Whether what is walked stands for a node only if no part of it is a step of its own: a vendor
+        operator, or control flow."""
 
     def run(self) -> Graph:
         source, graph = self._source, self._graph
@@ -110,7 +114,10 @@ class _Walk:
         """False: the node would be a vendor operator, where there is to be none."""
         operands = [None if value is None else self._value(value) for value in node.inputs]
         with self._builder.scope(node):
-            ways = (self._try_taken, self._try_native, self._try_body, self._try_branches)
+            ways = (
+                *(self._try_taken, self._try_native, self._try_body, self._try_branches),
+                self._try_control,
+            )
             asked_to = not self._options.vendor_nodes.isdisjoint(node.origin)
             left_alone = asked_to or has_odd_words(node)
             try:
@@ -243,6 +250,21 @@ class _Walk:
             results.append(self._builder.op("select", scalar, taken, other))
         return results
 
+    def _try_control(self, node: Node, operands: Sequence[Value | None]) -> bool:
+        if not node.regions or self._tentative:
+            return False
+        results = build_control(self._builder, node, operands, self._deduced(node, operands))
+        if results is not None:
+            self._bind(node, results)
+        return results is not None
+
+    def _deduced(self, node: Node, operands: Sequence[Value | None]) -> Deduced:
+        """What the bodies of a control-flow operator tell; they are walked once."""
+        if self._last is None or self._last[0] is not node:
+            found = deduce_control(node, operands, self._facts, self._deduce_body)
+            self._last = (node, found)
+        return self._last[1]
+
     def _vendor(self, node: Node, operands: Sequence[Value | None]) -> Sequence[Value]:
         """The node itself, for the vendor library."""
         vendor = Node(
@@ -262,7 +284,7 @@ class _Walk:
         )
         infer_vendor(vendor, self._facts)
         expect_survival(node, operands, self._facts)
-        types = result_types(node, operands, self._facts, self._deduce_body)
+        types = self._deduced(node, operands).types
         for value, deduced in zip(vendor.outputs, types, strict=False):
             _refine(value, deduced)
         self._graph.add(vendor)
@@ -272,15 +294,19 @@ class _Walk:
         """What a body gives for operands; what it is decomposed to goes nowhere."""
         if self._depth == _MAX_DEPTH or len(region.inputs) != len(operands):
             return None
-        facts, depth = self._facts.branch(), self._depth + 1
+        facts, depth = self._facts.body(), self._depth + 1
         inner = _Walk(region, facts, region.scratch(), self._options, depth)
+        given = []
         for value, operand in zip(region.inputs, operands, strict=True):
             if operand is not None:
-                inner._values[value] = _stand_in(operand, value.name)
+                inner._values[value] = stand_in = _stand_in(operand, value.name)
+                given.append(stand_in)
         try:
-            return BodyResults(inner.run().outputs, inner._facts)
+            graph = inner.run()
         except DvmError:  # the vendor library says so if that body runs
             return None
+        graph.inputs = [value for value in given if not value.is_constant]
+        return BodyResults(graph, inner._facts)
 
     def _bind(self, node: Node, results: Sequence[Value | None]) -> None:
         """Lets the results stand for the node's outputs, and gives them their ONNX names."""

@@ -36,6 +36,7 @@ BASIC = "dvm"
 
 
 _NO_USES: dict[Any, int] = {}
+_CALLS = ("vendor", "control")
 
 _NO_VERSION = 2**63 - 1
 """Where the file has none."""
@@ -104,6 +105,13 @@ class Node:
     """ONNX nodes: the serialised NodeProto, what a vendor operator runs."""
     regions: tuple[Graph, ...] = ()
     """Bodies of control-flow operators, in attribute order."""
+    bodies: tuple[Graph, ...] = ()
+    """Of `control` operators (`ir.control`): the bodies as graphs of basic operators, each closed."""
+
+    @property
+    def is_call(self) -> bool:
+        """A step of its own between kernels, whose results may bind symbols."""
+        return self.op in _CALLS
 
     @property
     def output(self) -> Value:
@@ -352,8 +360,8 @@ class Graph:
         dead = [node]
         while dead:
             candidate = dead.pop()
-            if candidate not in self._nodes or candidate.op == "vendor":
-                continue  # whether a vendor operator binds a symbol is for eliminate_dead to see
+            if candidate not in self._nodes or candidate.is_call:
+                continue  # whether a call binds a symbol is for eliminate_dead to see
             if any(self.users(v) or self.is_output(v) for v in candidate.outputs):
                 continue
             dead += [v.producer for v in candidate.inputs if v is not None and v.producer]

@@ -16,7 +16,8 @@ says otherwise; compares and tests give bool.
               `dilations`, `pads` (at the top and left) and `size` (of the result) are pairs of dims;
               taps outside the image are left out
     SOURCE    no tensor operands
-    VENDOR    one ONNX node left to the vendor library
+    CALL      a step between kernels: one ONNX node left to the vendor library (`vendor`), or an If, Loop or
+              Scan whose bodies are compiled (`control`, laid out as `ir.control` says)
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ class Kind(enum.Enum):
     GATHER = "gather"
     WINDOW = "window"
     SOURCE = "source"
-    VENDOR = "vendor"
+    CALL = "call"
 
     __hash__ = object.__hash__  # as DType's
 
@@ -120,7 +121,8 @@ def _rows() -> list[OperatorInfo]:
         OperatorInfo("iota", Kind.SOURCE, 0, attrs=("shape", "axis", "start", "step")),
         # int64 tensor holding dims: attrs `elements` (flat, row-major) and `shape`
         OperatorInfo("dims", Kind.SOURCE, 0, attrs=("elements", "shape")),
-        OperatorInfo("vendor", Kind.VENDOR, -1, Result.ATTR),
+        OperatorInfo("vendor", Kind.CALL, -1, Result.ATTR),
+        OperatorInfo("control", Kind.CALL, -1, Result.ATTR),
     ]
     return rows
 

@@ -214,7 +214,13 @@ class _GraphParser:
         has_regions = cursor.opens_block()
         origin = cursor.origin()
         regions: list[Graph] = []
+        bodies: list[Graph] = []
         while has_regions and not cursor.accept("}"):
+            if operator == "control":
+                cursor.expect("body")
+                bodies.append(Graph(cursor.name()))
+                _GraphParser(cursor, self._parse_dim).body(bodies[-1])
+                continue
             cursor.expect("region")
             region = graph.new_region(cursor.name())
             _GraphParser(cursor, self._parse_dim).body(region)
@@ -230,6 +236,7 @@ class _GraphParser:
                 version=version,
                 origin=origin,
                 regions=tuple(regions),
+                bodies=tuple(bodies),
             )
         )
 

@@ -9,7 +9,8 @@
 
 Nodes stand in topological order, ties by insertion; constants before them, in order of first use.
 ONNX operators are written `domain::Op@version`; a value without brackets has an unknown shape; the
-known contents of a shape tensor follow its shape in braces; regions follow their node.
+known contents of a shape tensor follow its shape in braces; regions follow their node, or the bodies that
+they were compiled to.
 
 Left out: contents of constants of more than 16 elements, node names, metadata and `Node.source`.
 """
@@ -72,12 +73,14 @@ def _graph_lines(graph: Graph, keyword: str, indent: str) -> Iterator[str]:
 
 
 def _node_lines(node: Node, indent: str) -> Iterator[str]:
-    if not node.regions:
+    if not node.regions and not node.bodies:
         yield indent + _node_text(node)
         return
     yield f"{indent}{_assignment(node)} {{{_origin(node)}"
-    for region in node.regions:
+    for region in () if node.bodies else node.regions:
         yield from _graph_lines(region, "region", indent + _INDENT)
+    for body in node.bodies:
+        yield from _graph_lines(body, "body", indent + _INDENT)
     yield f"{indent}}}"
 
 

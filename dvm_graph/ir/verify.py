@@ -28,7 +28,7 @@ class Dialect(enum.Enum):
 
 
 def verify(graph: Graph, dialect: Dialect) -> None:
-    """Checks a graph and its regions.
+    """Checks a graph, its regions and bodies.
 
     Raises:
         CompileError: an invariant does not hold.
@@ -40,6 +40,8 @@ def verify(graph: Graph, dialect: Dialect) -> None:
         check(node)
         for region in node.regions:
             _check_structure(region)
+        for body in node.bodies:
+            verify(body, Dialect.BASIC)
     for value in graph.values():
         _check_value(value)
 
@@ -139,9 +141,11 @@ def _check_basic(node: Node) -> None:
     info = OPERATORS.get(node.op)
     if node.domain != BASIC or info is None:
         raise _fail(node, f"no basic operator (domain {node.domain or 'ai.onnx'!r})")
-    if info.kind is Kind.VENDOR:
-        if not node.source:
+    if info.kind is Kind.CALL:
+        if node.op == "vendor" and not node.source:
             raise _fail(node, "a vendor operator without its ONNX node")
+        if node.op == "control" and (not node.bodies or None in node.inputs):
+            raise _fail(node, "control flow without bodies, or with operands left out")
         return
     if len(node.outputs) != 1:
         raise _fail(node, f"{len(node.outputs)} results, not 1")

@@ -8,15 +8,18 @@ names of kernels are unique and number them in the order of the schedule.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Any
+from collections.abc import Iterable, Mapping
+from types import MappingProxyType
+from typing import Any, TypeAlias
 
-from dvm_graph.cluster import FusedSubgraph, HostDims, Launch, Schedule, VendorCall
+from dvm_graph.cluster import ControlCall, FusedSubgraph, HostDims, Launch, Schedule, VendorCall
 from dvm_graph.errors import CompileError, UnsupportedError
-from dvm_graph.ir import Dim, Node, Value
+from dvm_graph.ir import Dim, Graph, Node, Value
 from dvm_graph.kernels.lower_subgraph import lower_subgraph
 from dvm_graph.kernels.plan import (
     NO_SLOT,
+    BodyPlan,
+    ControlStep,
     DimCheck,
     DimsStep,
     KernelCall,
@@ -33,15 +36,21 @@ from dvm_graph.options import Options
 from dvm_graph.symbolic import DimTable, Facts, solve
 from dvm_graph.symbolic.dims import logical_and, symbols_of
 
+Bodies: TypeAlias = Mapping[Graph, ModelPlan]
+"""Plans of the bodies of control flow."""
 
-def lower_kernels(schedule: Schedule, facts: Facts, options: Options) -> ModelPlan:
-    """The plan of the whole model."""
-    return _ModelLowering(schedule, facts, options).run()
+
+def lower_kernels(
+    schedule: Schedule, facts: Facts, options: Options, bodies: Bodies = MappingProxyType({})
+) -> ModelPlan:
+    """The plan of the whole model, or of a body of control flow in it."""
+    return _ModelLowering(schedule, facts, options, bodies).run()
 
 
 class _ModelLowering:
-    def __init__(self, schedule: Schedule, facts: Facts, options: Options) -> None:
+    def __init__(self, schedule: Schedule, facts: Facts, options: Options, bodies: Bodies) -> None:
         self._schedule, self._facts, self._options = schedule, facts, options
+        self._bodies = bodies
         self._graph = schedule.graph
         self._plan = ModelPlan(DimTable())
         self._values = ValueTable(schedule, self._plan)
@@ -60,14 +69,18 @@ class _ModelLowering:
         plan.output_names = self._graph.output_names
         for check in self._facts.checks:
             plan.checks.append(DimCheck(plan.dims.condition(check), str(check)))
+        outside = self._facts.outside
+        plan.given = [i for i, symbol in enumerate(plan.dims.symbols) if symbol in outside]
         return plan
 
-    def _step(self, step: Launch | VendorCall | HostDims) -> Step:
+    def _step(self, step: Launch | VendorCall | ControlCall | HostDims) -> Step:
         if isinstance(step, Launch):
             return LaunchStep(tuple(self._stage(stage) for stage in step.stages))
         if isinstance(step, HostDims):
             slots = tuple(self._plan.dims.slot(dim) for dim in step.node.attrs["elements"])
             return DimsStep(self._values.number(step.node.output), slots)
+        if isinstance(step, ControlCall):
+            return self._control(step.node)
         return self._vendor(step.nodes)
 
     def _stage(self, stage: Iterable[FusedSubgraph]) -> tuple[KernelCall, ...]:
@@ -121,6 +134,23 @@ class _ModelLowering:
             tuple(self._values.number(value) for value in outputs),
         )
         for value in outputs:
+            self._bind(value)
+        return step
+
+    def _control(self, node: Node) -> ControlStep:
+        bodies = []
+        for graph in node.bodies:
+            body = self._bodies[graph]
+            given = [(at, self._plan.dims.slot(body.dims.symbols[at])) for at in body.given]
+            bodies.append(BodyPlan(body, tuple(given)))
+        step = ControlStep(
+            node,
+            tuple(self._values.number(value) for value in node.inputs if value is not None),
+            tuple(self._values.number(value) for value in node.outputs),
+            tuple(bodies),
+            node.attrs["turns"],
+        )
+        for value in node.outputs:
             self._bind(value)
         return step
 

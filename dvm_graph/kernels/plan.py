@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from dvm_graph.ir import DType, Node, Value
+from dvm_graph.ir.control import Turns
 from dvm_graph.symbolic import DimTable
 
 Slot: TypeAlias = int
@@ -121,6 +122,31 @@ class VendorStep:
         return describe_nodes(self.nodes)
 
 
+@dataclass(frozen=True, slots=True)
+class BodyPlan:
+    """A body of control flow: a plan of its own."""
+
+    plan: ModelPlan
+    dims: tuple[tuple[int, Slot], ...]
+    """Its symbols that have their values from around it, and the slots of those."""
+
+
+@dataclass(frozen=True, slots=True)
+class ControlStep:
+    """An If, Loop or Scan; operands, results and those of the bodies are laid out as `ir.control` says."""
+
+    node: Node
+    inputs: tuple[int, ...]
+    outputs: tuple[int, ...]
+    bodies: tuple[BodyPlan, ...]
+    turns: Turns | None
+    """None: the bodies are branches."""
+
+    @property
+    def name(self) -> str:
+        return describe_nodes((self.node,))
+
+
 def describe_nodes(nodes: Sequence[Node]) -> str:
     """As a vendor call of theirs is named."""
     return ", ".join(f"{node.attrs.get('op', node.op)} ({' '.join(node.origin)})" for node in nodes)
@@ -134,7 +160,7 @@ class DimsStep:
     slots: tuple[Slot, ...]
 
 
-Step: TypeAlias = LaunchStep | VendorStep | DimsStep
+Step: TypeAlias = LaunchStep | VendorStep | ControlStep | DimsStep
 
 
 class Storage(enum.Enum):
@@ -145,7 +171,7 @@ class Storage(enum.Enum):
     """A constant B operand, packed into panels at load; `source` and `matrix` say from what."""
     ARENA = "arena"
     VENDOR = "vendor"
-    """Result of a vendor operator: memory of onnxruntime."""
+    """Result of a vendor operator, memory of onnxruntime, or of a control-flow operator."""
 
 
 FEW_COLUMNS = 4
@@ -223,5 +249,7 @@ class ModelPlan:
     checks: list[DimCheck] = field(default_factory=list)
     inputs: Sequence[int] = ()
     outputs: Sequence[int] = ()
+    given: Sequence[int] = ()
+    """Of a body: the symbols whose values come from around it."""
     output_names: Sequence[str] = ()
     """What the model calls them, whatever the values are called."""

@@ -25,6 +25,7 @@ from dvm_graph.ir.printer import print_node
 from dvm_graph.kernels.plan import (
     NO_SLOT,
     Access,
+    ControlStep,
     DimsStep,
     KernelCall,
     KernelKind,
@@ -34,6 +35,7 @@ from dvm_graph.kernels.plan import (
     PlanNode,
     PlanValue,
     Slot,
+    Step,
     VendorStep,
 )
 
@@ -83,7 +85,7 @@ def _value(value: PlanValue) -> str:
     )
 
 
-def _step(step: LaunchStep | VendorStep | DimsStep) -> Iterator[str]:
+def _step(step: Step) -> Iterator[str]:
     match step:
         case LaunchStep():
             for number, stage in enumerate(step.stages):
@@ -94,6 +96,14 @@ def _step(step: LaunchStep | VendorStep | DimsStep) -> Iterator[str]:
             yield f"vendor library {_values(step.inputs)} -> {_values(step.outputs)}"
             for node in step.nodes:
                 yield _INDENT + print_node(node)
+        case ControlStep():
+            yield f"control {_values(step.inputs)} -> {_values(step.outputs)}"
+            yield _INDENT + print_node(step.node)
+            for body in step.bodies:
+                dims = [f"{body.plan.dims.symbols[at]} = s{slot}" for at, slot in body.dims]
+                yield f"{_INDENT}body{' where ' if dims else ''}{', '.join(dims)}"
+                for line in print_plan(body.plan).splitlines():
+                    yield 2 * _INDENT + line
         case DimsStep():
             yield f"host writes v{step.value} = {_slots(step.slots)}"
 

@@ -124,7 +124,7 @@ class ValueTable:
             return Storage.CONSTANT
         if value in self._inputs:
             return Storage.INPUT
-        if value.producer is not None and value.producer.op == "vendor":
+        if value.producer is not None and value.producer.is_call:
             return Storage.VENDOR
         if not value.computable:
             raise CompileError(f"a kernel makes {value!r}, which only the vendor library can hold")

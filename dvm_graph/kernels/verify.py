@@ -34,6 +34,7 @@ from dvm_graph.kernels.coverage import check_at_run, prove_coverage
 from dvm_graph.kernels.plan import (
     NO_SLOT,
     Access,
+    ControlStep,
     DimsStep,
     KernelCall,
     KernelKind,
@@ -234,7 +235,7 @@ class _Follower:
         if isinstance(step, LaunchStep):
             for stage in step.stages:
                 self._stage(stage)
-        elif isinstance(step, VendorStep):
+        elif isinstance(step, VendorStep | ControlStep):
             for value in step.inputs:
                 self.expect_whole(value)
             self._written.update(dict.fromkeys(step.outputs))

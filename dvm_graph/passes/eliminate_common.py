@@ -33,7 +33,7 @@ def eliminate_common(graph: Graph) -> bool:
         if any(a is not b for a, b in zip(inputs, node.inputs, strict=True)):
             graph.set_inputs(node, inputs)
             changed = True
-        if node.op == "vendor":
+        if node.is_call:
             continue
         key = (
             node.op,

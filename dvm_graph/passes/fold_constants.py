@@ -34,7 +34,7 @@ def fold_constants(graph: Graph, facts: Facts) -> bool:
 
 
 def _foldable(node: Node) -> bool:
-    if not node.inputs or node.op == "vendor":
+    if not node.inputs or node.is_call:
         return False
     operands = 0
     for value in node.inputs:

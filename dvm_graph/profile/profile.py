@@ -83,7 +83,7 @@ class Span:
 
     name: str
     category: str
-    """A kind of kernel; of the host "bind", "memory", "stage", "vendor", "compile"."""
+    """A kind of kernel; of the host "bind", "memory", "stage", "vendor", "control", "compile"."""
     start: float
     """From the start of the run."""
     seconds: float
@@ -126,9 +126,14 @@ class Timeline:
         return sum(span.seconds for span in self.host if span.category == "vendor")
 
     @property
+    def control(self) -> float:
+        """Seconds in the bodies of control flow, their kernels included."""
+        return sum(span.seconds for span in self.host if span.category == "control")
+
+    @property
     def host_alone(self) -> float:
-        """Seconds in neither: binding dims, memory, waiting for kernels to be compiled, launching."""
-        return max(self.seconds - self.working - self.vendor, 0.0)
+        """Seconds in none of these: binding dims, memory, waiting for kernels to be compiled, launching."""
+        return max(self.seconds - self.working - self.vendor - self.control, 0.0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,7 +170,7 @@ class Profile:
         """Of all core-seconds of the typical run, by kernel and vendor call; all cores wait for the latter."""
         found = {kernel.name: self.share(kernel.core_seconds) for kernel in self.kernels}
         for span in self.typical.host:
-            if span.category == "vendor":
+            if span.category in ("vendor", "control"):
                 share = self.share(self.cores * span.seconds)
                 found[span.name] = found.get(span.name, 0.0) + share
         return found
@@ -204,6 +209,7 @@ class Profile:
             "busy": self.typical.busy,
             "idle": self.typical.idle,
             "vendor": self.typical.vendor,
+            "control": self.typical.control,
             "host_alone": self.typical.host_alone,
             "compile_seconds": self.compile_seconds,
             "units": self.units(),

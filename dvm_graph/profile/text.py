@@ -70,6 +70,7 @@ def _cores(profile: Profile) -> Table:
         ("in kernels", run.busy),
         ("idle while another core works", run.idle),
         ("vendor library", run.vendor * profile.cores),
+        *([("control flow", run.control * profile.cores)] if run.control else []),
         ("host alone", run.host_alone * profile.cores),
     )
     rows = ((name, _milliseconds(time), _percent(profile.share(time))) for name, time in parts)

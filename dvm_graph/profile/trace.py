@@ -92,7 +92,14 @@ def name_event(what: str, pid: int, tid: int, name: str) -> Event:
 
 def _complete(pid: int, tid: int, span: Span, kernel: Kernel | None) -> Event:
     arguments: dict[str, Any] = {}
-    if kernel is not None and span.category not in ("compile", "vendor", "stage", "bind", "memory"):
+    if kernel is not None and span.category not in (
+        "compile",
+        "vendor",
+        "control",
+        "stage",
+        "bind",
+        "memory",
+    ):
         arguments = {
             "tiles": span.tiles,
             "of tiles": kernel.tiles,

@@ -12,9 +12,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from dvm_graph.cluster import FusedSubgraph, HostDims, Launch, VendorCall
+from dvm_graph.cluster import ControlCall, FusedSubgraph, Launch, Step, VendorCall
 from dvm_graph.ir import OPERATORS, Kind, Node, Value
-from dvm_graph.kernels.plan import KernelCall, LaunchStep, VendorStep
+from dvm_graph.kernels.plan import ControlStep, KernelCall, LaunchStep, VendorStep
 from dvm_graph.report.report import Operator, Report, Subgraph, SubgraphKind, Tensor, sides
 from dvm_graph.report.scopes import scope_of
 from dvm_graph.rules.verdicts import Decision, Verdict
@@ -46,10 +46,19 @@ def make_report(compiled: Compiled) -> Report:
         basic_operators=record.basic_operators,
         launches=sum(isinstance(step, LaunchStep) for step in compiled.plan.steps),
         constant_bytes=sum(_bytes(value) for value in constants),
-        vendor_operators=tuple(f"{node.attrs['op']} ({_title(node)})" for node in record.vendor),
+        vendor_operators=tuple(_vendor_operators(compiled)),
         rescued=compiled.rescued,
         aliases=collector.aliases,
     )
+
+
+def _vendor_operators(compiled: Compiled) -> Iterator[str]:
+    """Those of bodies, too, which may run more often than once, or never."""
+    for node in compiled.report.vendor:
+        if node.op == "vendor":
+            yield f"{node.attrs['op']} ({_title(node)})"
+    for body in compiled.bodies.values():
+        yield from _vendor_operators(body)
 
 
 class _Collector:
@@ -57,6 +66,7 @@ class _Collector:
 
     def __init__(self, compiled: Compiled, aliases: Aliases) -> None:
         self._aliases = aliases
+        self._bodies = compiled.bodies
         self._steps = list(zip(compiled.schedule.steps, compiled.plan.steps, strict=True))
         self._judged = _judged(compiled.report.decisions)
         self._stored = set(compiled.graph.inputs)
@@ -91,6 +101,9 @@ class _Collector:
                 for node in step.nodes:
                     assert isinstance(planned, VendorStep)
                     yield self._single(node, SubgraphKind.VENDOR, launch, planned.name)
+            elif isinstance(step, ControlCall):
+                assert isinstance(planned, ControlStep)
+                yield self._control(step.node, launch, planned.name)
             else:
                 yield self._single(step.node, SubgraphKind.HOST, launch)
 
@@ -116,11 +129,25 @@ class _Collector:
             timed_as=tuple(_kernel_names(call)),
         )
 
+    def _control(self, node: Node, launch: int, call: str) -> Subgraph:
+        """Control flow, with what its bodies do among its operators."""
+        bodies = tuple(make_report(self._bodies[body]) for body in node.bodies)
+        inside = (o for body in bodies for part in body.subgraphs for o in part.operators)
+        single = self._single(node, SubgraphKind.CONTROL, launch, call)
+        operators = (replace(o, name=f"{single.name}/{o.name}") for o in inside)
+        counts = " and ".join(f"{body.kernels} in {body.launches} launches" for body in bodies)
+        return replace(
+            single,
+            operators=(*single.operators, *operators),
+            reason=f"control flow; kernels of its bodies, programs of their own: {counts}",
+            bodies=bodies,
+        )
+
     def _single(self, node: Node, kind: SubgraphKind, launch: int, call: str = "") -> Subgraph:
-        """A vendor operator, or dims that the host writes."""
+        """A call, or dims that the host writes."""
         operands = [value for value in node.inputs if value is not None]
         constants = [value for value in operands if value.is_constant]
-        is_vendor = kind is SubgraphKind.VENDOR
+        is_call = kind is not SubgraphKind.HOST
         return Subgraph(
             name=_title(node),
             kind=kind,
@@ -129,8 +156,8 @@ class _Collector:
             outputs=tuple(self.tensor(value) for value in node.outputs),
             constants=tuple(self.tensor(value) for value in constants),
             constant_bytes=sum(_bytes(value) for value in constants),
-            verdict=Verdict.SEPARATE if is_vendor else None,
-            reason=_VENDOR_REASON if is_vendor else "dims that the host writes into a tensor",
+            verdict=Verdict.SEPARATE if is_call else None,
+            reason=_VENDOR_REASON if is_call else "dims that the host writes into a tensor",
             symbols=(),
             scope=scope_of(node.metadata, node.origin),
             launch=launch,
@@ -180,7 +207,7 @@ def _kernel_names(call: KernelCall) -> Iterator[str]:
         yield from _kernel_names(part)
 
 
-def _results(step: Launch | VendorCall | HostDims) -> Iterator[Value]:
+def _results(step: Step) -> Iterator[Value]:
     """The values that a step leaves in memory."""
     if isinstance(step, Launch):
         for stage in step.stages:
@@ -203,7 +230,7 @@ def _judged(decisions: Iterable[Decision]) -> Mapping[str, list[Decision]]:
 
 def _operator(node: Node) -> Operator:
     is_view = OPERATORS[node.op].kind is Kind.VIEW
-    name = node.attrs["op"] if node.op == "vendor" else node.op
+    name = node.attrs["op"] if node.is_call else node.op
     return Operator(node.name, name, is_view, node.origin)
 
 

@@ -28,5 +28,6 @@ KINDS: Mapping[SubgraphKind, Colours] = {
     SubgraphKind.CUBE: Colours("#b45309", "#fdf3e3", "cube kernel"),
     SubgraphKind.MIX: Colours("#6d3fc0", "#f2ecfc", "mix kernel (cube and vector)"),
     SubgraphKind.VENDOR: Colours("#b4232f", "#fdecec", "vendor operator (onnxruntime)"),
+    SubgraphKind.CONTROL: Colours("#0f766e", "#e6f6f4", "control flow (compiled bodies)"),
     SubgraphKind.HOST: Colours("#4b5563", "#f1f3f5", "dims written by the host"),
 }

@@ -38,6 +38,8 @@ class SubgraphKind(enum.Enum):
     """Dims that the host writes into a tensor: no kernel."""
     VENDOR = "vendor"
     """onnxruntime."""
+    CONTROL = "control"
+    """Control flow: what its bodies were compiled to."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +95,8 @@ class Subgraph:
     """Kernels that run instead where a guard fails or a tile does not fit local memory."""
     timed_as: tuple[str, ...] = ()
     """What profiles call its work: the vendor call, or the kernel, its fallbacks and theirs."""
+    bodies: tuple[Report, ...] = ()
+    """Of control flow."""
 
     @property
     def onnx_nodes(self) -> tuple[str, ...]:
@@ -108,7 +112,7 @@ class Subgraph:
 
     @property
     def is_kernel(self) -> bool:
-        return self.kind not in (SubgraphKind.HOST, SubgraphKind.VENDOR)
+        return self.kind in (SubgraphKind.VECTOR, SubgraphKind.CUBE, SubgraphKind.MIX)
 
 
 @dataclass(frozen=True, repr=False)
@@ -271,10 +275,10 @@ class Report:
         if judged:
             yield from dict.fromkeys(describe(decision) for decision in judged)
             return
-        vendor = [s.name for s in (first, second) if s.kind is SubgraphKind.VENDOR]
-        if vendor:
-            yield f"{vendor[0]} runs on onnxruntime (a vendor operator)"
-            return
+        for side in (first, second):
+            if side.kind in _CALLS:
+                yield f"{side.name} {_CALLS[side.kind]}"
+                return
         chain = self._chain(first, second)
         if chain is None:
             yield "neither needs a result of the other; kernels that are independent are stacked"
@@ -290,10 +294,10 @@ class Report:
     def _between_neighbours(self, first: Subgraph, second: Subgraph) -> str:
         """Why no rule was asked about a kernel and one that reads its result."""
         low, high = sorted((first.launch, second.launch))
-        vendor = [s for s in self.subgraphs if s.kind is SubgraphKind.VENDOR]
-        between = [s.name for s in vendor if low <= s.launch < high]
+        calls = [s for s in self.subgraphs if s.kind in _CALLS]
+        between = [s.name for s in calls if low <= s.launch < high]
         if between:
-            return f"{between[0]} (a vendor operator) has to run between them"
+            return f"{between[0]} (a vendor operator, or control flow) has to run between them"
         return "a concat or reshape lies between them that is done in memory, without a kernel"
 
     def _chain(self, first: Subgraph, second: Subgraph) -> list[str] | None:
@@ -304,6 +308,12 @@ class Report:
                 chain: list[str] = nx.shortest_path(self._flow, start.name, end.name)
                 return chain
         return None
+
+
+_CALLS = {
+    SubgraphKind.VENDOR: "runs on onnxruntime (a vendor operator)",
+    SubgraphKind.CONTROL: "is control flow: its bodies are programs of their own",
+}
 
 
 def sides(decision: Decision) -> tuple[str, ...]:

@@ -63,6 +63,7 @@ _MEANINGS = {
     "vector": "element-wise operators, reductions, gathers and views",
     "host": "dims that the host writes into a tensor; no kernel",
     "vendor": "operators that onnxruntime runs",
+    "control": "an If, Loop or Scan, whose bodies are programs of their own",
     "pattern": "fused: a pattern allows it, and the shapes are proven to fit",
     "speculate": "fused where a condition on the dims of a run holds, else the fallback runs",
     "parallel": "not fused, but side by side on the cores",
@@ -90,7 +91,7 @@ def count_operators(names: tuple[str, ...]) -> list[str]:
 def _summary(report: Report) -> Iterator[str]:
     for note in report.rescued:
         yield from _wrapped("NOT COMPILED: ", note)
-    if report.vendor_operators and not report.kernels:
+    if report.vendor_operators and not any(s.is_kernel or s.bodies for s in report.subgraphs):
         yield "NOTHING IS COMPILED: every operator runs on onnxruntime"
     for subgraph in report.subgraphs:
         if subgraph.is_constant:
@@ -115,6 +116,9 @@ def _subgraphs(report: Report) -> Iterator[str]:
             launch = subgraph.launch
             yield f"launch {launch}"
         yield from _block(subgraph)
+        for name, body in zip(body_names(subgraph), subgraph.bodies, strict=True):
+            yield f"      {name}: {headline(body)}"
+            yield from (f"        {line}" for line in _subgraphs(body))
 
 
 def _block(subgraph: Subgraph) -> Iterator[str]:
@@ -131,6 +135,11 @@ def _block(subgraph: Subgraph) -> Iterator[str]:
         yield from _wrapped("      verdict    ", text)
     if subgraph.fallback:
         yield from _wrapped("      else       ", " ".join(subgraph.fallback))
+
+
+def body_names(subgraph: Subgraph) -> tuple[str, ...]:
+    """What the bodies of control flow are called."""
+    return ("then", "else") if len(subgraph.bodies) == 2 else ("body",) * len(subgraph.bodies)
 
 
 def _operators(subgraph: Subgraph) -> list[str]:

@@ -19,6 +19,7 @@ from dvm_graph import _core
 from dvm_graph.errors import CompileError
 from dvm_graph.ir import DType, Value
 from dvm_graph.kernels.plan import (
+    ControlStep,
     DimsStep,
     KernelCall,
     KernelPlan,
@@ -47,16 +48,33 @@ def assemble(plan: ModelPlan, options: Options, *, release_packed: bool = False)
         UnsupportedError: onnxruntime refuses a vendor partition.
         What `make_program` raises.
     """
-    contents = _Contents(plan)
-    program = make_program(
+    program = _assemble(plan, options)
+    if release_packed:
+        _release_packed([plan, *_plans_inside(plan)])
+    return program
+
+
+def _assemble(plan: ModelPlan, options: Options) -> Program:
+    return make_program(
         recipe_of(plan, options),
         options,
         lambda cores: [_partition(plan, step, cores) for step in _vendor_steps(plan)],
-        contents.fill,
+        _Contents(plan).fill,
+        [_assemble(body, options) for body in bodies_of(plan)],
     )
-    if release_packed:
-        contents.release_packed()
-    return program
+
+
+def bodies_of(plan: ModelPlan) -> list[ModelPlan]:
+    """The plans of the bodies of its control flow, numbered as recipes do."""
+    return [
+        body.plan for step in plan.steps if isinstance(step, ControlStep) for body in step.bodies
+    ]
+
+
+def _plans_inside(plan: ModelPlan) -> Iterator[ModelPlan]:
+    for body in bodies_of(plan):
+        yield body
+        yield from _plans_inside(body)
 
 
 def recipe_of(plan: ModelPlan, options: Options) -> Recipe:
@@ -106,12 +124,13 @@ def _hint_checks(plan: ModelPlan, options: Options) -> Iterator[tuple[int, str]]
 
 
 class _Steps:
-    """Calls for the steps of a plan; kernels, calls and partitions are numbered as the builder does."""
+    """Calls for the steps of a plan; kernels, calls, partitions and bodies are numbered as the builder does."""
 
     def __init__(self) -> None:
         self._kernels = count()
         self._calls = count()
         self._partitions = count()
+        self._bodies = count()
 
     def calls(self, plan: ModelPlan) -> Iterator[Call]:
         for step in plan.steps:
@@ -123,6 +142,9 @@ class _Steps:
                     yield "add_launch", (numbers, at > 0)
             elif isinstance(step, DimsStep):
                 yield "add_dims_write", (step.value, step.slots)
+            elif isinstance(step, ControlStep):
+                bodies = [(next(self._bodies), body.dims) for body in step.bodies]
+                yield "add_control", (step.name, bodies, step.inputs, step.outputs, step.turns)
             elif step.outputs:
                 number = next(self._partitions)
                 yield "add_vendor", (step.name, number, step.inputs, step.outputs)
@@ -223,26 +245,28 @@ class _Contents:
             _file_of(array) is not None,
         )
 
-    def release_packed(self) -> None:
-        """Drops the contents of constants that nothing reads in place."""
-        for value in self._plan.values:
-            if value.panels is None or value.panels.source in self._in_place:
+
+def _release_packed(plans: Sequence[ModelPlan]) -> None:
+    """Drops the contents of constants that no plan reads in place."""
+    in_place = {id(plan.values[index].constant) for plan in plans for index in _touched(plan)}
+    for plan in plans:
+        for value in plan.values:
+            constant = None if value.panels is None else plan.values[value.panels.source].constant
+            if constant is None or constant.data is None or id(constant) in in_place:
                 continue
-            constant = self._plan.values[value.panels.source].constant
-            if constant is not None and constant.data is not None:
-                nothing = np.zeros((), constant.data.dtype)
-                constant.data = np.broadcast_to(nothing, constant.data.shape).view(_Released)
+            nothing = np.zeros((), constant.data.dtype)
+            constant.data = np.broadcast_to(nothing, constant.data.shape).view(_Released)
 
 
 def _touched(plan: ModelPlan) -> Iterator[int]:
-    """Values that kernels, vendor operators or the caller read or write."""
+    """Values that kernels, calls or the caller read or write."""
     yield from plan.outputs
     for step in plan.steps:
         if isinstance(step, LaunchStep):
             for stage in step.stages:
                 for call in stage:
                     yield from _touched_by(call)
-        elif isinstance(step, VendorStep):
+        elif isinstance(step, VendorStep | ControlStep):
             yield from step.inputs
 
 

@@ -58,8 +58,9 @@ void DimBinder::bind(uint32_t value, std::span<const int64_t> shape, Dims& dims)
       dims.bind(number, bound);
       bound_by_[binding->symbol] = value;
     } else if (dims.symbol(number) != bound) {
+      const int64_t by = bound_by_[binding->symbol];  // -1: whoever runs this as a body
       throw ShapeError(symbol + " is " + std::to_string(dims.symbol(number)) + " by " +
-                       name_of(static_cast<uint32_t>(bound_by_[binding->symbol])) + " and " +
+                       (by < 0 ? "what is around" : name_of(static_cast<uint32_t>(by))) + " and " +
                        std::to_string(bound) + " by " + name_of(value) + at_axis(binding->axis));
     }
   }

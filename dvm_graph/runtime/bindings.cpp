@@ -104,17 +104,21 @@ class PyProgram {
  public:
   PyProgram(Model model, std::shared_ptr<SharedDevice> device, std::unique_ptr<PythonVendor> vendor,
             std::vector<nb::object> constants)
-      : executor_(std::move(model), std::move(device), std::move(vendor)),
+      : executor_(
+            std::make_shared<Executor>(std::move(model), std::move(device), std::move(vendor))),
         constants_(std::move(constants)) {}
+
+  // To be run by a control-flow operator, which has runners of its own.
+  std::shared_ptr<const Executor> body() { return executor_; }
 
   // None stands for an absent input, or an output wanted fresh. `options` go on to partitions.
   nb::list run(const nb::list& inputs, const nb::list& given, bool profile, const StopFlag* stop,
                nb::handle options) {
     Call call;
-    const std::vector<uint32_t>& outputs = executor_.model().outputs;
+    const std::vector<uint32_t>& outputs = executor_->model().outputs;
     std::vector<ArrayView> arrays;
     arrays.reserve(inputs.size() + given.size());
-    const std::vector<Tensor> feeds = tensors(inputs, executor_.model().inputs, arrays);
+    const std::vector<Tensor> feeds = tensors(inputs, executor_->model().inputs, arrays);
     const std::vector<Tensor> targets = tensors(given, outputs, arrays);
     std::vector<Tensor> results;
     void* const context = options.is_none() ? nullptr : options.ptr();
@@ -126,7 +130,7 @@ class PyProgram {
     }
     nb::list list = nb::borrow<nb::list>(checked(PyList_New(0)));
     for (size_t i = 0; i < results.size(); i++) {
-      const bool opaque = executor_.model().values[outputs[i]].opaque;
+      const bool opaque = executor_->model().values[outputs[i]].opaque;
       const bool was_given = i < targets.size() && !targets[i].absent();
       list.append(was_given ? nb::object(given[i])
                   : opaque  ? kept_object(results[i])
@@ -135,15 +139,15 @@ class PyProgram {
     return list;
   }
 
-  void forget() { executor_.forget(); }
+  void forget() { executor_->forget(); }
 
   std::map<std::string, int64_t> bind(const nb::list& inputs) {
     const Call call;
     std::vector<ArrayView> arrays;
     arrays.reserve(inputs.size());
-    const std::vector<Tensor> feeds = tensors(inputs, executor_.model().inputs, arrays);
+    const std::vector<Tensor> feeds = tensors(inputs, executor_->model().inputs, arrays);
     const nb::gil_scoped_release unlock;
-    return executor_.bind(feeds);
+    return executor_->bind(feeds);
   }
 
   // Kernel, the text of its programs, why it runs in this form, and the steps to there.
@@ -152,7 +156,7 @@ class PyProgram {
     const Call call;
     const nb::gil_scoped_release unlock;
     std::vector<std::tuple<std::string, std::string, std::string, std::string>> listings;
-    for (Listing& listing : executor_.disassemble(symbols, steps)) {
+    for (Listing& listing : executor_->disassemble(symbols, steps)) {
       listings.emplace_back(std::move(listing.kernel), std::move(listing.text),
                             std::move(listing.why), std::move(listing.steps));
     }
@@ -165,7 +169,7 @@ class PyProgram {
     const Call call;
     const nb::gil_scoped_release unlock;
     std::vector<std::tuple<std::string, int64_t, int64_t, int64_t>> times;
-    for (const CompileTime& time : executor_.compile_times(symbols, repeats)) {
+    for (const CompileTime& time : executor_->compile_times(symbols, repeats)) {
       times.emplace_back(time.kernel, time.first_ns, time.median_ns, time.least_ns);
     }
     return times;
@@ -175,22 +179,22 @@ class PyProgram {
                           const NpuPart& part, const SimulationRequest& request) const {
     const Call call;
     const nb::gil_scoped_release unlock;
-    return executor_.simulate(symbols, target, part, request);
+    return executor_->simulate(symbols, target, part, request);
   }
 
   // What a constant holds, panels as they are packed: an array over its memory, or the object.
   nb::object contents(uint32_t index) const {
-    const ModelValue& value = executor_.model().values.at(index);
+    const ModelValue& value = executor_->model().values.at(index);
     if (value.contents.absent()) return nb::none();
     return value.opaque ? kept_object(value.contents) : array_over(value.contents);
   }
 
-  int panel_columns(nb::handle dtype) const { return columns_of(dtype, executor_.device()); }
+  int panel_columns(nb::handle dtype) const { return columns_of(dtype, executor_->device()); }
 
-  RunStatistics statistics() const { return executor_.statistics(); }
+  RunStatistics statistics() const { return executor_->statistics(); }
 
-  int cores() const { return executor_.device().device->cores(); }
-  std::string simd() const { return executor_.device().device->table().name; }
+  int cores() const { return executor_->device().device->cores(); }
+  std::string simd() const { return executor_->device().device->table().name; }
 
  private:
   // False: Ctrl-C ended the run, and its handler has nothing against another one.
@@ -200,7 +204,7 @@ class PyProgram {
     request.interruption = &interruption;
     try {
       const nb::gil_scoped_release unlock;
-      results = executor_.run(feeds, targets, request);
+      results = executor_->run(feeds, targets, request);
       return true;
     } catch (const CancelledError&) {
       if (!interruption.by_signal()) throw;
@@ -213,7 +217,7 @@ class PyProgram {
                               std::vector<ArrayView>& arrays) const {
     std::vector<Tensor> tensors(values.size());
     for (size_t i = 0; i < std::min(objects.size(), values.size()); i++) {
-      const ModelValue& value = executor_.model().values[values[i]];
+      const ModelValue& value = executor_->model().values[values[i]];
       nb::object object = nb::borrow(objects[i]);
       if (value.opaque) {  // an optional value may be None
         tensors[i] = tensor_keeping(std::move(object));
@@ -229,7 +233,7 @@ class PyProgram {
     return tensors;
   }
 
-  Executor executor_;
+  const std::shared_ptr<Executor> executor_;
   std::vector<nb::object> constants_;  // keep the memory of constants alive
 };
 
@@ -340,8 +344,38 @@ class ModelBuilder {
       partition.outputs.push_back(model_.values.at(value).dtype);
     }
     vendor_->add(std::move(partition));
-    model_.steps.emplace_back(
-        VendorCall{partitions_++, std::move(inputs), std::move(outputs), take<std::string>(name)});
+    model_.steps.emplace_back(VendorCall{
+        {std::move(inputs), std::move(outputs), take<std::string>(name)}, partitions_++});
+  }
+
+  // `bodies`: programs, and their symbols with the slots that they equal. `turns`: none where the
+  // bodies are branches, else the fields of ControlCall from `counted` on.
+  void add_control(nb::handle name, nb::handle bodies, nb::handle from, nb::handle to,
+                   nb::handle turns) {
+    ControlCall call{{take<std::vector<uint32_t>>(from), take<std::vector<uint32_t>>(to),
+                      take<std::string>(name)}};
+    const Py_ssize_t count = PySequence_Size(bodies.ptr());
+    for (Py_ssize_t i = 0; i < count; i++) {
+      const nb::object pair = checked(PySequence_GetItem(bodies.ptr(), i));
+      nb::object program = checked(PySequence_GetItem(pair.ptr(), 0));
+      const nb::object dims = checked(PySequence_GetItem(pair.ptr(), 1));
+      call.bodies.push_back({nb::cast<PyProgram&>(program).body(),
+                             take<std::vector<std::pair<uint32_t, DimSlot>>>(dims)});
+      constants_.push_back(std::move(program));  // which keeps the contents of its constants
+    }
+    call.branches = turns.is_none();
+    if (!call.branches) {
+      using Turns =
+          std::tuple<bool, int32_t, int32_t, uint32_t, std::vector<bool>, std::vector<bool>>;
+      const auto [counted, most_turns, goes_on, states, scanned, collected] = take<Turns>(turns);
+      call.counted = counted;
+      call.most_turns = most_turns;
+      call.goes_on = goes_on;
+      call.states = states;
+      call.scanned.assign(scanned.begin(), scanned.end());
+      call.collected.assign(collected.begin(), collected.end());
+    }
+    model_.steps.emplace_back(std::move(call));
   }
 
   void add_dims_write(uint32_t value, nb::handle slots) {
@@ -540,6 +574,8 @@ void bind_runtime(nb::module_& module) {
       .def("add_launch", &ModelBuilder::add_launch, nb::arg("calls"), nb::arg("follows"))
       .def("add_vendor", &ModelBuilder::add_vendor, nb::arg("name"), nb::arg("function"),
            nb::arg("inputs"), nb::arg("outputs"))
+      .def("add_control", &ModelBuilder::add_control, nb::arg("name"), nb::arg("bodies"),
+           nb::arg("inputs"), nb::arg("outputs"), nb::arg("turns").none())
       .def("add_dims_write", &ModelBuilder::add_dims_write, nb::arg("value"), nb::arg("slots"))
       .def("add_binding", &ModelBuilder::add_binding, nb::arg("symbol"), nb::arg("value"),
            nb::arg("axis"), nb::arg("scale"), nb::arg("shift"))

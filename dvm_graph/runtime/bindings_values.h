@@ -41,6 +41,14 @@ struct From<std::vector<T>> {
   }
 };
 
+template <typename A, typename B>
+struct From<std::pair<A, B>> {
+  static std::pair<A, B> python(nanobind::handle object) {
+    auto [first, second] = From<std::tuple<A, B>>::python(object);
+    return {std::move(first), std::move(second)};
+  }
+};
+
 template <typename... T>
 struct From<std::tuple<T...>> {
   static std::tuple<T...> python(nanobind::handle object) {

@@ -60,6 +60,9 @@ class Executor {
   // The symbols that inputs of these shapes bind.
   std::map<std::string, int64_t> bind(std::span<const Tensor> inputs);
 
+  // A runner of its own, for whoever runs this as a body (runtime/control.h).
+  std::unique_ptr<Runner> make_runner() const;
+
   RunStatistics statistics() const;  // of the run that ended last
   const Model& model() const { return model_; }
   const SharedDevice& device() const { return *device_; }
@@ -67,7 +70,6 @@ class Executor {
  private:
   class Turn;
 
-  std::unique_ptr<Runner> make_runner() const;
   Dims dims_of(const std::map<std::string, int64_t>& symbols) const;
 
   const Model model_;

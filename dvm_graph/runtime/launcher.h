@@ -8,6 +8,7 @@
 
 #include <cstdint>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "runtime/ahead_compiler.h"
@@ -28,6 +29,9 @@ struct RunRequest {
   bool profile = false;                  // record where the time goes, in the statistics
   Interruption* interruption = nullptr;  // asked between tiles and between steps
   void* context = nullptr;               // for the vendor library
+  // Symbols with their values, which whoever runs the model as a body knows; inputs bind the
+  // others.
+  std::span<const std::pair<uint32_t, int64_t>> symbols;
 };
 
 // Throws CancelledError where somebody interrupts the run.

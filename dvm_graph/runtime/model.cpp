@@ -1,6 +1,7 @@
 #include "runtime/model.h"
 
 #include "runtime/errors.h"
+#include "runtime/executor.h"
 #include "runtime/plan_dims.h"
 
 namespace dvm {
@@ -135,8 +136,8 @@ class Checker {
                                   ", which nothing writes");
     };
     for (const Step& step : model_.steps) {
-      if (const auto* call = std::get_if<VendorCall>(&step)) {
-        for (const uint32_t value : call->inputs) require_written(value, "a vendor partition");
+      if (const OuterCall* const call = outer_call(step)) {
+        for (const uint32_t value : call->inputs) require_written(value, call->name.c_str());
       }
     }
     for (const uint32_t value : model_.outputs) require_written(value, "the caller");
@@ -186,13 +187,42 @@ class Checker {
       require(call < model_.calls.size(), "launch of an unknown call");
     }
   }
-  void check_step(const VendorCall& call) const {
-    for (const uint32_t value : call.inputs) check_buffer(value, "a vendor partition");
+  void check_step(const OuterCall& call) const {
+    for (const uint32_t value : call.inputs) check_buffer(value, call.name);
     for (const uint32_t value : call.outputs) {
-      check_value_index(value, "a vendor partition");
+      check_value_index(value, call.name);
       require(model_.values[value].storage == Storage::vendor,
-              model_.values[value].name + " comes from a vendor operator, but is stored elsewhere");
+              model_.values[value].name + " comes from a call, but is stored elsewhere");
     }
+  }
+  void check_step(const ControlCall& call) const {
+    check_step(static_cast<const OuterCall&>(call));
+    const size_t own = (call.most_turns >= 0) + (call.goes_on >= 0);
+    const auto is_input = [&](int32_t index) {
+      return index < static_cast<int32_t>(call.inputs.size());
+    };
+    require(is_input(call.most_turns) && is_input(call.goes_on),
+            call.name + " reads no such input");
+    require(call.bodies.size() == (call.branches ? 2 : 1), call.name + " has other bodies");
+    for (const Body& body : call.bodies) {
+      const Model& inner = body.program->model();
+      for (const auto& [symbol, slot] : body.dims) {
+        check_slot(slot, call.name);
+        require(symbol < inner.dims.symbols.size(), call.name + " gives an unknown symbol");
+      }
+      const size_t before = call.counted ? 2 : 0;
+      const size_t given =
+          call.branches ? call.inputs.size() - 1 : call.inputs.size() - own + before;
+      const size_t wanted = call.outputs.size() + (call.counted ? 1 : 0);
+      require(!call.inputs.empty() || !call.branches, call.name + " has no condition");
+      require(inner.inputs.size() == given && inner.outputs.size() == wanted,
+              call.name + " has a body of other inputs or outputs");
+    }
+    if (call.branches) return;
+    require(call.states + call.collected.size() == call.outputs.size(),
+            call.name + " gives other values than it makes");
+    require(own + call.states + call.scanned.size() <= call.inputs.size(),
+            call.name + " lacks inputs");
   }
   void check_step(const DimsWrite& write) const {
     check_value_index(write.value, "a write of dims");

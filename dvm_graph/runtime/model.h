@@ -6,6 +6,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <utility>
 #include <variant>
 #include <vector>
 
@@ -47,10 +48,34 @@ struct LaunchStage {
   bool follows = false;  // in one launch with the stage before
 };
 
-struct VendorCall {
-  uint32_t partition = 0;  // what VendorLibrary::run is given
+// A step of its own, between launches. What it gives may bind symbols.
+struct OuterCall {
   std::vector<uint32_t> inputs, outputs;
   std::string name;  // its operators and ONNX nodes
+};
+
+struct VendorCall : OuterCall {
+  uint32_t partition = 0;  // what VendorLibrary::run is given
+};
+
+class Executor;
+
+// A body of a control-flow operator: a program of its own, whose dims may rest on those around it.
+struct Body {
+  std::shared_ptr<const Executor> program;
+  std::vector<std::pair<uint32_t, DimSlot>> dims;  // its symbols, and the slots that they equal
+};
+
+// An If, whose first input is the condition and whose bodies are the branches, or a Loop or Scan,
+// whose one body runs turn by turn (runtime/control.h).
+struct ControlCall : OuterCall {
+  std::vector<Body> bodies;
+  bool branches = false;
+  // Of what runs in turns:
+  bool counted = false;  // the body reads turn and condition, and says whether to go on
+  int32_t most_turns = -1, goes_on = -1;  // inputs; -1: as many as it takes, and true
+  uint32_t states = 0;                    // carried from turn to turn
+  std::vector<char> scanned, collected;   // an entry for each; whether it is from the last row on
 };
 
 struct DimsWrite {
@@ -58,7 +83,13 @@ struct DimsWrite {
   std::vector<DimSlot> slots;
 };
 
-using Step = std::variant<LaunchStage, VendorCall, DimsWrite>;
+using Step = std::variant<LaunchStage, VendorCall, ControlCall, DimsWrite>;
+
+// The call that a step is, or null.
+inline const OuterCall* outer_call(const Step& step) {
+  if (const auto* vendor = std::get_if<VendorCall>(&step)) return vendor;
+  return std::get_if<ControlCall>(&step);
+}
 
 // `symbol * scale + shift` is the extent of an axis of a value: a model input or a vendor's result.
 struct SymbolBinding {

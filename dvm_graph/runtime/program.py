@@ -121,8 +121,11 @@ class Program:
         outputs: Sequence[Port],
         files: Sequence[MappedFile] = (),
         partitions: Sequence[VendorPartition] = (),
+        bodies: Sequence[Program] = (),
     ) -> None:
         self._core = core
+        self.bodies = tuple(bodies)
+        """Of its control flow, by number: run by the steps of this one."""
         self.partitions = tuple(partitions)
         """What runs on onnxruntime, by number."""
         self._inputs = tuple(inputs)
@@ -137,7 +140,13 @@ class Program:
         """Vendor operators that onnxruntime has for wider types only: "Compress (node): bfloat16 as
         float".
         """
-        return tuple(cast for partition in self.partitions for cast in partition.model.casts)
+        own = (cast for partition in self.partitions for cast in partition.model.casts)
+        return (*own, *(cast for body in self.bodies for cast in body.vendor_casts))
+
+    @property
+    def core(self) -> _core.Program:
+        """For the program that this one is a body of."""
+        return self._core
 
     def contents(self, value: int) -> Any:
         """What a constant of the plan holds, panels as they are packed; None where nothing reads it."""

@@ -25,12 +25,12 @@ if TYPE_CHECKING:
     from dvm_graph.runtime.vendor import VendorPartition
 
 Call: TypeAlias = tuple[str, Sequence[Any]]
-"""A method of the builder and its arguments. A partition is its number."""
+"""A method of the builder and its arguments. A partition is its number, as is a body of control flow."""
 
 METHODS = frozenset(
     (
         *("set_dims", "add_value", "add_kernel", "add_call", "take_apart", "add_launch"),
-        *("add_vendor", "add_dims_write", "add_binding", "add_check", "set_ports"),
+        *("add_vendor", "add_control", "add_dims_write", "add_binding", "add_check", "set_ports"),
     )
 )
 """Those that a recipe may call."""
@@ -49,8 +49,14 @@ Fill: TypeAlias = Callable[[_core.ModelBuilder], Sequence[MappedFile]]
 """Gives constants their contents, and says which files those are pages of."""
 
 
-def make_program(recipe: Recipe, options: Options, partitions: Partitions, fill: Fill) -> Program:
-    """The program on the device that the options ask for.
+def make_program(
+    recipe: Recipe,
+    options: Options,
+    partitions: Partitions,
+    fill: Fill,
+    bodies: Sequence[Program] = (),
+) -> Program:
+    """The program on the device that the options ask for; `bodies` are those of its control flow, by number.
 
     Raises:
         InputError: the options ask for an instruction-set level that the machine lacks, or for products
@@ -67,6 +73,10 @@ def make_program(recipe: Recipe, options: Options, partitions: Partitions, fill:
             model = vendor[number].model
             _require((len(model.inputs), len(model.results)) == (len(inputs), len(outputs)), name)
             builder.add_vendor(name, vendor[number].run, inputs, outputs)
+        elif method == "add_control":
+            name, inside, inputs, outputs, turns = arguments
+            programs = [(bodies[number].core, dims) for number, dims in inside]
+            builder.add_control(name, programs, inputs, outputs, turns)
         else:
             if method == "set_ports":
                 for ports, values in zip((recipe.inputs, recipe.outputs), arguments, strict=True):
@@ -75,7 +85,7 @@ def make_program(recipe: Recipe, options: Options, partitions: Partitions, fill:
     _require(sum(method == "set_ports" for method, _ in recipe.calls) == 1, "the caller")
     _require(len({port.name for port in recipe.inputs}) == len(recipe.inputs), "the caller")
     files = fill(builder)
-    return Program(builder.finish(), recipe.inputs, recipe.outputs, files, vendor)
+    return Program(builder.finish(), recipe.inputs, recipe.outputs, files, vendor, bodies)
 
 
 def _require(as_many: bool, user: str) -> None:

@@ -91,6 +91,11 @@ Runner::Runner(const Model& model, const Schedule& schedule, std::shared_ptr<Sha
   for (uint32_t value = 0; value < model_.values.size(); value++) {
     buffer(value) = model_.values[value].contents.data;
   }
+  for (uint32_t step = 0; step < model_.steps.size(); step++) {
+    if (const auto* call = std::get_if<ControlCall>(&model_.steps[step])) {
+      controls_.try_emplace(step, *call);
+    }
+  }
 }
 
 std::vector<Tensor> Runner::run(std::span<const Tensor> inputs, std::span<const Tensor> given,
@@ -108,6 +113,7 @@ std::vector<Tensor> Runner::run(std::span<const Tensor> inputs, std::span<const 
 void Runner::forget() {
   for (Placed& placed : placed_) placed.valid = false;  // which invalidates the steps
   launcher_.forget();
+  for (auto& [_, control] : controls_) control.forget();
 }
 
 std::vector<Tensor> Runner::run_steps(std::span<const Tensor> inputs, std::span<const Tensor> given,
@@ -115,7 +121,7 @@ std::vector<Tensor> Runner::run_steps(std::span<const Tensor> inputs, std::span<
   statistics_ = RunStatistics{};
   launcher_.begin_run();
   int64_t since = profiler == nullptr ? 0 : now_ns();
-  bind_inputs(inputs);
+  bind_inputs(inputs, request);
   refuse_overlaps(given, model_);
   if (profiler != nullptr) profiler->did("bind", "bind inputs", since);
   for (size_t index = 0; index < schedule_.segments.size(); index++) {
@@ -134,9 +140,10 @@ std::vector<Tensor> Runner::run_steps(std::span<const Tensor> inputs, std::span<
   return outputs;
 }
 
-void Runner::bind_inputs(std::span<const Tensor> inputs) {
+void Runner::bind_inputs(std::span<const Tensor> inputs, const RunRequest& request) {
   dims_.clear();
   binder_.clear();
+  for (const auto& [symbol, value] : request.symbols) dims_.bind(static_cast<int>(symbol), value);
   for (size_t i = 0; i < model_.inputs.size(); i++) {
     const ModelValue& value = model_.values[model_.inputs[i]];
     if (i >= inputs.size() || inputs[i].absent()) {
@@ -252,9 +259,11 @@ void Runner::run_segment(const Segment& segment, const RunContext& run) {
     if (const auto* vendor = std::get_if<VendorCall>(&model_.steps[step])) {
       run_vendor(*vendor, run);
       step++;
+    } else if (const auto* control = std::get_if<ControlCall>(&model_.steps[step])) {
+      run_control(step, *control, run);
+      step++;
     } else {
-      const auto is_vendor = [](const Step& s) { return std::holds_alternative<VendorCall>(s); };
-      while (step < segment.end_step && !is_vendor(model_.steps[step])) step++;
+      while (step < segment.end_step && outer_call(model_.steps[step]) == nullptr) step++;
       launcher_.run(first, step, run);
     }
     release_dying(first, step);
@@ -272,13 +281,26 @@ void Runner::run_vendor(const VendorCall& call, const RunContext& run) {
     throw ExecutionError("the process was forked in the middle of this run: run it again");
   }
   if (run.profiler != nullptr) run.profiler->did("vendor", call.name, start);
-  for (size_t i = 0; i < outputs.size(); i++) {
+  accept_results(call, outputs);
+}
+
+void Runner::run_control(uint32_t step, const ControlCall& call, const RunContext& run) {
+  std::vector<Tensor> inputs;
+  for (const uint32_t value : call.inputs) inputs.push_back(view_of(value));
+  const int64_t start = run.profiler == nullptr ? 0 : now_ns();
+  const std::vector<Tensor> outputs = controls_.at(step).run(inputs, run);
+  if (run.profiler != nullptr) run.profiler->did("control", call.name, start);
+  accept_results(call, outputs);
+}
+
+void Runner::accept_results(const OuterCall& call, std::span<const Tensor> results) {
+  for (size_t i = 0; i < results.size(); i++) {
     const ModelValue& value = model_.values[call.outputs[i]];
-    if (!value.opaque && outputs[i].dtype != value.dtype) {
-      throw ExecutionError("vendor operator gave " + value.name + " as " +
-                           numpy_name(outputs[i].dtype) + " instead of " + numpy_name(value.dtype));
+    if (!value.opaque && results[i].dtype != value.dtype) {
+      throw ExecutionError(call.name + " gave " + value.name + " as " +
+                           numpy_name(results[i].dtype) + " instead of " + numpy_name(value.dtype));
     }
-    accept(call.outputs[i], outputs[i]);
+    accept(call.outputs[i], results[i]);
   }
 }
 
@@ -339,12 +361,13 @@ void Runner::put_shape(uint32_t value, std::vector<int64_t>& shape) const {
 int64_t Runner::held_bytes() const {
   int64_t bytes = launcher_.scratch_bytes();
   for (const Placed& placed : placed_) bytes += placed.arena.capacity();
+  for (const auto& [_, control] : controls_) bytes += control.held_bytes();
   return bytes;
 }
 
 std::map<std::string, int64_t> Runner::bind(std::span<const Tensor> inputs) {
   const RunGuard guard(*this);
-  bind_inputs(inputs);
+  bind_inputs(inputs, {});
   evaluate_dims();
   std::map<std::string, int64_t> symbols;
   for (size_t i = 0; i < model_.dims.symbols.size(); i++) {

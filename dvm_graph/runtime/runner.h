@@ -18,6 +18,7 @@
 #include <vector>
 
 #include "runtime/binding.h"
+#include "runtime/control.h"
 #include "runtime/device_pool.h"
 #include "runtime/launcher.h"
 #include "runtime/memory.h"
@@ -74,7 +75,7 @@ class Runner {
 
   std::vector<Tensor> run_steps(std::span<const Tensor> inputs, std::span<const Tensor> given,
                                 const RunRequest& request, Profiler* profiler);
-  void bind_inputs(std::span<const Tensor> inputs);
+  void bind_inputs(std::span<const Tensor> inputs, const RunRequest& request);
   void accept(uint32_t value, const Tensor& tensor);
   void evaluate_dims();
   void enter_segment(size_t index, std::span<const Tensor> given);
@@ -85,6 +86,8 @@ class Runner {
   void write_dims(const DimsWrite& write, int64_t bytes);
   void run_segment(const Segment& segment, const RunContext& run);
   void run_vendor(const VendorCall& call, const RunContext& run);
+  void run_control(uint32_t step, const ControlCall& call, const RunContext& run);
+  void accept_results(const OuterCall& call, std::span<const Tensor> results);
   void release_dying(uint32_t first_step, uint32_t end_step);
   Tensor view_of(uint32_t value) const;
   std::vector<Tensor> collect(std::span<const Tensor> given);
@@ -103,8 +106,9 @@ class Runner {
   Launcher launcher_;
   MemoryPlanner planner_;
   OutputPool output_pool_;
-  std::vector<Placed> placed_;       // by segment
-  std::vector<std::byte*> buffers_;  // kReservedBuffers, then by value
+  std::map<uint32_t, ControlRunner> controls_;  // by step
+  std::vector<Placed> placed_;                  // by segment
+  std::vector<std::byte*> buffers_;             // kReservedBuffers, then by value
   std::vector<Tensor> tensors_;      // by value: inputs, outputs and vendor results of this run
   std::vector<uint32_t> unchecked_;  // bound values whose dims await evaluation
   RunStatistics statistics_;

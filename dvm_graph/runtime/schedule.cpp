@@ -41,8 +41,8 @@ class Scheduler {
     Segment segment;
     for (uint32_t i = 0; i < model_.steps.size(); i++) {
       if (std::holds_alternative<DimsWrite>(model_.steps[i])) segment.dims_writes.push_back(i);
-      const auto* vendor = std::get_if<VendorCall>(&model_.steps[i]);
-      if (vendor == nullptr || !binds(*vendor) || i + 1 == model_.steps.size()) continue;
+      const OuterCall* const call = outer_call(model_.steps[i]);
+      if (call == nullptr || !binds(*call) || i + 1 == model_.steps.size()) continue;
       segment.end_step = i + 1;
       schedule_.segments.push_back(segment);
       segment = Segment{i + 1, i + 1, {}, {}, {}, {}};
@@ -51,7 +51,7 @@ class Scheduler {
     schedule_.segments.push_back(std::move(segment));
   }
 
-  bool binds(const VendorCall& call) const {
+  bool binds(const OuterCall& call) const {
     return std::any_of(model_.bindings.begin(), model_.bindings.end(), [&](const auto& binding) {
       return std::find(call.outputs.begin(), call.outputs.end(), binding.value) !=
              call.outputs.end();
@@ -80,7 +80,7 @@ class Scheduler {
     }
     for (const uint32_t fallback : call.fallback) visit_call(fallback, true);
   }
-  void visit(const VendorCall& call) {
+  void visit(const OuterCall& call) {
     for (const uint32_t value : call.inputs) touch(value, false, false);
     for (const uint32_t value : call.outputs) touch(value, true, false);
   }

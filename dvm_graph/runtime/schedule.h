@@ -1,8 +1,8 @@
 // What is known about a model's run before any shape is: lifetimes of values and segments of steps.
 //
-// A *segment* is a run of steps whose dims are all known when it starts: it ends behind a vendor
-// call that binds symbols. Memory is laid out when a segment starts, for the values that it
-// defines.
+// A *segment* is a run of steps whose dims are all known when it starts: it ends behind a call
+// of the vendor library or of control flow that binds symbols. Memory is laid out when a segment
+// starts, for the values that it defines.
 //
 // A value may be written over one that the same call reads for the last time (runtime/in_place.h).
 //

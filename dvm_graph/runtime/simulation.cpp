@@ -54,8 +54,8 @@ class Simulator {
  private:
   void run_steps() {
     for (uint32_t step = 0; step < model_.steps.size(); ++step) {
-      if (const auto* vendor = std::get_if<VendorCall>(&model_.steps[step])) {
-        result_.vendor_calls.push_back(vendor->name);
+      if (const OuterCall* const call = outer_call(model_.steps[step])) {
+        result_.vendor_calls.push_back(call->name);
       } else if (const auto* stage = std::get_if<LaunchStage>(&model_.steps[step])) {
         run_step(step, *stage);
       }

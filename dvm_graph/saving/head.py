@@ -1,4 +1,4 @@
-"""What the header of a saved model says, but for the calls of its recipe, which go to the core as they come."""
+"""What the header of a saved model says, but for the calls of recipes, which go to the core as they come."""
 
 from __future__ import annotations
 
@@ -60,14 +60,23 @@ class Partition:
 
 
 @dataclass(frozen=True, slots=True)
-class Head:
-    name: str
-    """Of the model's file, for titles of pictures."""
+class Part:
+    """A program: that of the model, or of a body of control flow in it."""
+
     inputs: tuple[Port, ...]
     outputs: tuple[Port, ...]
     arrays: tuple[Array, ...]
     panels: tuple[PackedPanels, ...]
     partitions: tuple[Partition, ...]
+    bodies: tuple[Part, ...]
+    """Of its control flow, as the calls of its recipe number them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Head:
+    name: str
+    """Of the model's file, for titles of pictures."""
+    program: Part
     report: Place
     description: Description
     options: Options

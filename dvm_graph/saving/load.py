@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from os import PathLike
 from typing import TYPE_CHECKING, Any
@@ -25,7 +25,7 @@ from dvm_graph.process import MappedFile
 from dvm_graph.runtime.program import Program
 from dvm_graph.runtime.recipe import METHODS, Recipe, make_program
 from dvm_graph.runtime.vendor_model import VendorModel
-from dvm_graph.saving.head import Head, PackedPanels, Partition, Place
+from dvm_graph.saving.head import Head, PackedPanels, Part, Partition, Place
 from dvm_graph.saving.objects import object_from_plain
 from dvm_graph.saving.plain import from_plain
 from dvm_graph.saving.saved_file import SavedFile
@@ -38,7 +38,7 @@ RUN_OPTIONS = ("cores", "spin", "simd", "local_bytes", "private_weights")
 """Options that a saved model can be loaded with; the others were settled when it was compiled."""
 _MALFORMED = (
     *(TypeError, ValueError, KeyError, IndexError, OverflowError, AttributeError, RuntimeError),
-    *(CompileError, RecursionError),
+    *(CompileError, RecursionError, StopIteration),
 )
 """What a header that is not as `save_model` writes it makes of the code that reads it."""
 
@@ -76,8 +76,7 @@ def load_model(path: str | PathLike[str], overrides: Mapping[str, Any]) -> Saved
     try:
         head = from_plain(Head, {name: file.header[name] for name in Head.__slots__})
         options = head.options.changed({name: getattr(given, name) for name in overrides})
-        loader = _Loader(file, head)
-        program = make_program(loader.recipe(), options, loader.partitions, loader.fill)
+        program = _program(file, head.program, iter(file.header["recipes"]), options)
         return SavedModel(head.name, program, head.description, options, head.report, file)
     except _MALFORMED as error:
         if isinstance(error, DvmError) and not isinstance(error, CompileError):
@@ -93,23 +92,34 @@ def load_report(model: SavedModel) -> Report:
     return from_plain(Report, json.loads(model.file.copy(place.offset, place.size)))
 
 
+def _program(
+    file: SavedFile, part: Part, recipes: Iterator[Mapping[str, Any]], options: Options
+) -> Program:
+    """The program of a part; recipes of bodies follow that of what they are in."""
+    loader = _Loader(file, part, next(recipes))
+    recipe = loader.recipe()
+    bodies = [_program(file, body, recipes, options) for body in part.bodies]
+    return make_program(recipe, options, loader.partitions, loader.fill, bodies)
+
+
 class _Loader:
-    def __init__(self, file: SavedFile, head: Head) -> None:
+    def __init__(self, file: SavedFile, part: Part, saved: Mapping[str, Any]) -> None:
         self._file = file
-        self._head = head
+        self._part = part
+        self._saved = saved
 
     def recipe(self) -> Recipe:
-        calls = self._file.header["calls"]
+        calls = self._saved["calls"]
         unknown = {method for method, _ in calls} - METHODS
         if unknown:
             raise self._file.damaged(f"it calls {min(unknown)}")
-        return Recipe(calls, self._head.inputs, self._head.outputs)
+        return Recipe(calls, self._part.inputs, self._part.outputs)
 
     def partitions(self, cores: int) -> Sequence[VendorPartition]:
         from dvm_graph.runtime.vendor import FAILURES, VendorPartition
 
         partitions = []
-        for saved in self._head.partitions:
+        for saved in self._part.partitions:
             try:
                 partitions.append(VendorPartition(self._vendor_model(saved), cores))
             except FAILURES as error:
@@ -130,9 +140,9 @@ class _Loader:
         )
 
     def fill(self, builder: _core.ModelBuilder) -> list[MappedFile]:
-        for array in self._head.arrays:
+        for array in self._part.arrays:
             builder.set_constant(array.value, self._array(array.place, array.dtype, array.shape))
-        for panels in self._head.panels:
+        for panels in self._part.panels:
             flat = self._array(panels.place, panels.dtype, (-1,))
             unit = DType.FLOAT32 if panels.bundles else panels.dtype
             if panels.columns == builder.panel_columns(unit.short):
@@ -140,7 +150,7 @@ class _Loader:
             else:
                 self._file.verify(panels.place.offset, panels.place.size)
                 _pack_anew(builder, panels, flat)
-        for value, contents in self._file.header["objects"]:
+        for value, contents in self._saved["objects"]:
             builder.set_object(value, object_from_plain(contents))
         return [] if self._file.pages is None else [self._file.pages]
 

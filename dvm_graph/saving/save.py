@@ -19,8 +19,8 @@ from dvm_graph.kernels.plan import ModelPlan
 from dvm_graph.options import Options
 from dvm_graph.report import Report
 from dvm_graph.runtime import Program
-from dvm_graph.runtime.assemble import recipe_of
-from dvm_graph.saving.head import Array, Head, PackedPanels, Partition, Place
+from dvm_graph.runtime.assemble import bodies_of, recipe_of
+from dvm_graph.saving.head import Array, Head, PackedPanels, Part, Partition, Place
 from dvm_graph.saving.objects import object_to_plain
 from dvm_graph.saving.plain import to_plain
 from dvm_graph.saving.saved_file import SavedWriter
@@ -48,33 +48,42 @@ def save_model(
         raise UnsupportedError(
             f"a model on a simulated part cannot be saved (device={options.device!r})"
         )
-    saver = _Saver(plan, program)
+    writer = SavedWriter()
+    recipes: list[Any] = []
+    part = _part(plan, program, options, writer, recipes)
+    place = Place(*writer.add(json.dumps(to_plain(report)).encode()))
+    head = Head(name, part, place, description, options)
+    writer.write(target, {**to_plain(head), "recipes": recipes}, program.cores)
+
+
+def _part(
+    plan: ModelPlan, program: Program, options: Options, writer: SavedWriter, recipes: list[Any]
+) -> Part:
+    """What is saved of a program; adds what its recipe says, that of each body behind it."""
+    saver = _Saver(plan, program, writer)
     recipe = recipe_of(plan, options)
-    head = Head(
-        name,
+    recipes.append({"calls": recipe.calls, "objects": list(saver.objects())})
+    pairs = zip(bodies_of(plan), program.bodies, strict=True)
+    return Part(
         recipe.inputs,
         recipe.outputs,
         tuple(saver.arrays()),
         tuple(saver.panels()),
         tuple(saver.partition(partition) for partition in program.partitions),
-        saver.place(json.dumps(to_plain(report)).encode()),
-        description,
-        options,
+        tuple(_part(body, inner, options, writer, recipes) for body, inner in pairs),
     )
-    header = {**to_plain(head), "calls": recipe.calls, "objects": list(saver.objects())}
-    saver.writer.write(target, header, program.cores)
 
 
 class _Saver:
-    def __init__(self, plan: ModelPlan, program: Program) -> None:
-        self.writer = SavedWriter()
+    def __init__(self, plan: ModelPlan, program: Program, writer: SavedWriter) -> None:
+        self._writer = writer
         contents = ((index, program.contents(index)) for index in range(len(plan.values)))
         self._contents = {index: array for index, array in contents if array is not None}
         self._plan = plan
         self._program = program
 
     def place(self, contents: Any) -> Place:
-        return Place(*self.writer.add(contents))
+        return Place(*self._writer.add(contents))
 
     def arrays(self) -> Iterator[Array]:
         for index, array in self._contents.items():

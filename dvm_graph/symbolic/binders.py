@@ -59,7 +59,7 @@ def find_binders(graph: Graph, order: Iterable[Node]) -> dict[sympy.Symbol, Node
     given = {s for value in graph.inputs if value.computable for s in _symbols_of(value.shape)}
     binders: dict[sympy.Symbol, Node] = {}
     for node in order:
-        if node.op == "vendor":
+        if node.is_call:
             for value in node.outputs:
                 for symbol in _symbols_of(value.shape):
                     if value.computable and symbol not in given:

@@ -78,6 +78,10 @@ class Facts:
         self.symbols = Symbols() if symbols is None else symbols
         self.meter = Meter() if meter is None else meter
         self.checks: list[Check] = []
+        self.outside: frozenset[Any] = frozenset()
+        """Of a body of control flow: the symbols whose values come from around it."""
+        self.bodies: dict[Any, Facts] = {}
+        """Of the compiled bodies of control flow, by their graphs."""
         self._representative: dict[Any, Dim] = {}
         self._reasons: dict[Any, str] = {}
         self._ranges: dict[Any, Interval] = {}
@@ -97,6 +101,14 @@ class Facts:
         copy._ranges = dict(self._ranges)
         copy._notes = list(self._notes)
         copy._expected = set(self._expected)
+        copy.outside, copy.bodies = self.outside, self.bodies
+        return copy
+
+    def body(self) -> Facts:
+        """A branch for a body that is compiled to a program of its own: it checks what it assumes itself."""
+        copy = self.branch()
+        copy.checks = []
+        copy.outside = frozenset(self.symbols.order)
         return copy
 
     # -- assuming

@@ -22,7 +22,7 @@ from dvm_graph.symbolic.dims import is_static, product
 Array: TypeAlias = np.ndarray[Any, Any]
 
 _HALVES = (DType.FLOAT16, DType.BFLOAT16)
-_UNFOLDED = (Kind.SOURCE, Kind.VENDOR, Kind.WINDOW)
+_UNFOLDED = (Kind.SOURCE, Kind.CALL, Kind.WINDOW)
 
 
 def evaluate_constant(node: Node, max_elements: float = math.inf) -> Array | None:

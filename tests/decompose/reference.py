@@ -114,6 +114,11 @@ def vendor_operators(graph: Graph) -> list[str]:
     return [node.attrs["op"] for node in graph.needed_nodes() if node.op == "vendor"]
 
 
+def calls(graph: Graph) -> list[str]:
+    """ONNX operators that are steps between kernels: vendor operators and control flow."""
+    return [node.attrs["op"] for node in graph.needed_nodes() if node.is_call]
+
+
 def session(model: onnx.ModelProto) -> ort.InferenceSession:
     options = ort.SessionOptions()
     options.log_severity_level = 4

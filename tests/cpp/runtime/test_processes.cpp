@@ -100,7 +100,7 @@ Model visited_model() {
   const uint32_t x = add_vector(model, "x", Storage::input);
   const uint32_t v = add_vector(model, "v", Storage::vendor);
   const uint32_t y = add_vector(model, "y", Storage::output);
-  model.steps.emplace_back(VendorCall{0, {x}, {v}, "visit"});
+  model.steps.emplace_back(VendorCall{{{x}, {v}, "visit"}, 0});
   add_launch(model, {add_map(model, PlanOp::neg_, {v}, y)});
   return model;
 }

@@ -438,8 +438,8 @@ void test_failed_segments_leave_nothing_behind() {
   const uint32_t y = add_vector(model, "y", Storage::output);
   model.values[v].shape = model.values[y].shape = {kM};
   model.bindings.push_back({1, v, 0, 1, 0});
-  model.steps.emplace_back(VendorCall{0, {x}, {v}, "first"});
-  model.steps.emplace_back(VendorCall{1, {x}, {w}, "second"});
+  model.steps.emplace_back(VendorCall{{{x}, {v}, "first"}, 0});
+  model.steps.emplace_back(VendorCall{{{x}, {w}, "second"}, 1});
   add_launch(model, {add_map(model, PlanOp::neg_, {v}, y)});
   model.kernels.back().plan.extents = {kM};
   int failing = 1;

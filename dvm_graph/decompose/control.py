@@ -1,0 +1,161 @@
+"""`If`, `Loop` and `Scan` as `control` operators: their bodies become programs of their own.
+
+In: an operator, its operands and what was deduced of it (`regions`). Out: the `control` operator, or nothing
+where its bodies are not to be compiled: where a type is not known or none that kernels compute with (sequences,
+optional values, strings), and where the vendor library would have to be called in every turn.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from dvm_graph.decompose.regions import BodyResults, Deduced, Operands, ResultType
+from dvm_graph.ir import DType, Graph, Node, Value
+from dvm_graph.ir.control import Turns, captures
+from dvm_graph.symbolic.builder import Builder
+
+CONTROL = "control"
+
+
+def build_control(
+    builder: Builder, node: Node, operands: Operands, deduced: Deduced
+) -> list[Value] | None:
+    """The results of the operator with compiled bodies; None: that is not for its bodies."""
+    types = [*deduced.types[: len(deduced.types) - len(deduced.collected)], *deduced.collected]
+    if not deduced.bodies or not _compilable(node, operands, deduced.bodies, types):
+        return None
+    own = len(operands) - len(node.attrs.get("captures", ()))
+    given = [
+        value
+        for index, value in enumerate(_rows_first(builder, node, operands))
+        if value is not None and (index < own or not value.is_constant)
+    ]
+    turns = _turns(node, operands)
+    results = add_control(builder, node, given, deduced.bodies, turns, types)
+    return _rows_in_place(builder, node, results)
+
+
+def add_control(
+    builder: Builder,
+    node: Node,
+    operands: Sequence[Value],
+    bodies: Sequence[BodyResults],
+    turns: Turns | None,
+    types: Sequence[ResultType],
+) -> list[Value]:
+    """The results of a `control` operator that stands for an ONNX node; what no body reads is left out."""
+    first, first_inside = captures(turns)
+    unread = [
+        at
+        for at in range(len(operands) - first)
+        if not any(_reads(body.graph, body.graph.inputs[first_inside + at]) for body in bodies)
+    ]
+    for body in bodies:
+        inputs = enumerate(body.graph.inputs)
+        body.graph.inputs = [value for i, value in inputs if i - first_inside not in unread]
+        builder.facts.bodies[body.graph] = body.facts
+    control = Node(
+        name=builder.graph.unique_name(node.name),
+        op=CONTROL,
+        inputs=tuple(value for i, value in enumerate(operands) if i - first not in unread),
+        outputs=tuple(
+            Value(builder.graph.unique_name(f"{node.name}.result"), type_.dtype, type_.shape)
+            for type_ in types
+        ),
+        attrs={"op": node.op, "turns": turns},
+        origin=node.origin,
+        metadata=node.metadata,
+        bodies=tuple(body.graph for body in bodies),
+    )
+    builder.graph.add(control)
+    return list(control.outputs)
+
+
+def _reads(body: Graph, value: Value) -> bool:
+    return body.is_output(value) or bool(body.users(value))
+
+
+def _compilable(
+    node: Node, operands: Operands, bodies: Sequence[BodyResults], types: Sequence[ResultType]
+) -> bool:
+    given = [value for value in operands if value is not None]
+    if len(types) != len(node.outputs) or not all(value.computable for value in given):
+        return False
+    if any(type_.shape is None or type_.dtype is DType.OPAQUE for type_ in types):
+        return False
+    if any(not value.computable for body in bodies for value in body.values):
+        return False
+    vendor = [[inner.op == "vendor" for inner in body.graph.nodes] for body in bodies]
+    if node.op != "If":
+        return not any(
+            any(inner) or _calls_vendor(body.graph)
+            for inner, body in zip(vendor, bodies, strict=True)
+        )
+    return not all(inner and all(inner) for inner in vendor)
+
+
+def _calls_vendor(graph: Graph) -> bool:
+    """Whether some body inside calls the vendor library."""
+    inside = [body for node in graph.nodes for body in node.bodies]
+    return any(
+        any(node.op == "vendor" for node in body.nodes) or _calls_vendor(body) for body in inside
+    )
+
+
+def _turns(node: Node, operands: Operands) -> Turns | None:
+    """How the operands are laid out, where rows lie along the first axes."""
+    if node.op == "If":
+        return None
+    own = len(operands) - len(node.attrs.get("captures", ()))
+    if node.op == "Loop":
+        most_turns, goes_on = (value is not None for value in operands[:2])
+        states = own - 2
+        collected = (False,) * (len(node.outputs) - states)
+        return Turns(True, most_turns - 1, most_turns if goes_on else -1, states, (), collected)
+    scanned = node.attrs["num_scan_inputs"]
+    states = own - scanned
+    return Turns(
+        False,
+        -1,
+        -1,
+        states,
+        _flags(node, "scan_input_directions", scanned),
+        _flags(node, "scan_output_directions", len(node.outputs) - states),
+    )
+
+
+def _flags(node: Node, attribute: str, count: int) -> tuple[bool, ...]:
+    return tuple(map(bool, node.attrs.get(attribute) or (0,) * count))
+
+
+def _axes(node: Node, attribute: str, values: Sequence[Value | None]) -> list[int]:
+    given = node.attrs.get(attribute) or (0,) * len(values)
+    return [axis % value.rank for axis, value in zip(given, values, strict=True) if value]
+
+
+def _rows_first(builder: Builder, node: Node, operands: Operands) -> Operands:
+    """The operands of a Scan with the scanned axes first; of others as they are."""
+    if node.op != "Scan":
+        return operands
+    end = len(operands) - len(node.attrs.get("captures", ()))
+    start = end - node.attrs["num_scan_inputs"]
+    scanned = [value for value in operands[start:end] if value is not None]
+    axes = _axes(node, "scan_input_axes", scanned)
+    moved = [
+        builder.op("transpose", value, perm=(axis, *(i for i in range(value.rank) if i != axis)))
+        for value, axis in zip(scanned, axes, strict=True)
+    ]
+    return [*operands[:start], *moved, *operands[end:]]
+
+
+def _rows_in_place(builder: Builder, node: Node, results: Sequence[Value]) -> list[Value]:
+    """The results with what was collected along the first axis where a Scan wants it."""
+    if not node.attrs.get("scan_output_axes"):
+        return list(results)
+    first = len(results) - len(node.attrs["scan_output_axes"])
+    collected = results[first:]
+    moved = [
+        builder.op("transpose", value, perm=(*range(1, axis + 1), 0, *range(axis + 1, value.rank)))
+        for value, axis in zip(collected, _axes(node, "scan_output_axes", collected), strict=True)
+    ]
+    return [*results[:first], *moved]

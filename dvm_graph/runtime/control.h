@@ -1,0 +1,63 @@
+// Runs control-flow operators: the branch that an If takes, the turns of a Loop or Scan.
+//
+//   If      the condition and what the branches read; both branches read the same
+//   turns   [most turns] [whether to begin] states, scanned tensors, what the body reads of around
+//           -> last states, collected tensors
+//   body    [turn, whether it goes on] states, a row of each scanned tensor, what it reads of
+//   around
+//           -> [whether to go on] states, a row for each collected tensor
+//
+// A body is a program of its own (executor.h), compiled once, whose runners live here: a turn at
+// the dims of the turn before finds its kernels compiled and its memory laid out, and other dims
+// are bound anew. States stay where a turn left them until the next one has read them; then the
+// memory serves again. Rows of scanned tensors are read where they lie, rows of collected ones are
+// stored where they belong, into memory that grows by half if nobody knows how many will come.
+// Nothing but conditions is read by the host.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "runtime/launcher.h"
+#include "runtime/model.h"
+
+namespace dvm {
+
+class Runner;
+
+class ControlRunner {
+ public:
+  explicit ControlRunner(const ControlCall& call);
+  ~ControlRunner();
+  ControlRunner(const ControlRunner&) = delete;
+  ControlRunner& operator=(const ControlRunner&) = delete;
+
+  // Inputs and results in the order of the call; results own their memory. Throws what bodies do,
+  // and CancelledError between turns.
+  std::vector<Tensor> run(std::span<const Tensor> inputs, const RunContext& run);
+
+  void forget();
+  int64_t held_bytes() const { return held_bytes_; }
+
+ private:
+  struct Rows;
+
+  std::vector<Tensor> take_branch(std::span<const Tensor> inputs, const RunContext& run);
+  std::vector<Tensor> take_turns(std::span<const Tensor> inputs, const RunContext& run);
+  std::vector<Tensor> run_turn(std::span<const Tensor> operands, std::span<const Tensor> given,
+                               const RunContext& run);
+  int64_t most_turns(std::span<const Tensor> inputs) const;
+  std::vector<Tensor> run_body(size_t body, std::span<const Tensor> inputs,
+                               std::span<const Tensor> given, const RunContext& run);
+  RunRequest request_for(size_t body, const RunContext& run);
+
+  const ControlCall& call_;
+  std::vector<std::unique_ptr<Runner>> bodies_;
+  std::vector<std::pair<uint32_t, int64_t>> symbols_;  // of the body at hand
+  int64_t held_bytes_ = 0;                             // after the last run
+};
+
+}  // namespace dvm

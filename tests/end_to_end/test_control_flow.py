@@ -1,0 +1,247 @@
+"""`If`, `Loop` and `Scan` whose bodies are compiled, against onnxruntime."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx.parser
+import pytest
+
+import dvm_graph
+from dvm_graph.errors import ShapeError
+from tests.decompose.reference import session
+
+Feeds = Mapping[str, Any]
+
+BRANCHES = """g (bool c, float[n, m] x, float[n, m] y, float[m, m] w) => (float[k, l] z, float[i, j] u) {
+  e = Exp(x)
+  t, s = If (c) <
+    then_branch = p () => (float[a, b] t1, float[d, e] s1) { q = MatMul(e, w) t1 = Relu(q) s1 = Softmax(q) },
+    else_branch = o () => (float[a, b] t2, float[d, e] s2) {
+      r = ReduceSum(y)
+      t2 = Add(r, e)
+      one = Constant<value_ints = [1]>()
+      s2 = ReduceMax(y, one)
+    }
+  >
+  z = Neg(t)
+  u = Abs(s)
+}"""
+TURNS = """g (int64 n, bool c, float[b, h] x, float[h, h] w, float limit) => (float[b, h] z, float[b, h] s, float[t, p, q] u) {
+  e = Exp(x)
+  y, s, u = Loop (n, c, e, x) <
+    body = turn (int64 i, bool go, float[b, h] one, float[b, h] two) =>
+      (bool more, float[b, h] next, float[b, h] sum, float[b, h] row) {
+        m = MatMul(one, w)
+        next = Tanh(m)
+        f = Cast<to = 1>(i)
+        row = Add(next, f)
+        sum = Add(two, e)
+        largest = ReduceMax<keepdims = 0>(sum)
+        more = Less(largest, limit)
+      }
+  >
+  z = Neg(y)
+}"""
+GROWTH = """g (int64 n, float[k, 2] x) => (float[a, b] y) {
+  y = Loop (n, "", x) <
+    body = turn (int64 i, bool go, float[a, b] s) => (bool more, float[c, d] t) {
+      more = Identity(go)
+      r = Neg(s)
+      t = Concat<axis = 0>(s, r)
+    }
+  >
+}"""
+NESTED = """g (int64 n, float[k] x) => (float[k] y) {
+  y = Loop (n, "", x) <
+    body = turn (int64 i, bool go, float[k] s) => (bool more, float[k] t) {
+      more = Identity(go)
+      two = Constant<value = int64 {2}>()
+      zero = Constant<value = int64 {0}>()
+      rest = Mod(i, two)
+      even = Equal(rest, zero)
+      t = If (even) <
+        then_branch = p () => (float[k] a) {
+          a = Loop (i, "", s) <
+            body = inner (int64 j, bool on, float[k] v) => (bool still, float[k] w) {
+              still = Identity(on)
+              q = ReduceSum(x)
+              p2 = Sin(v)
+              w = Add(p2, q)
+            }
+          >
+        },
+        else_branch = o () => (float[k] b) { m = ReduceMean(s) b = Sub(s, m) }
+      >
+    }
+  >
+}"""
+SCAN = """g (float[b, h] x, float[p, q, r] rows, float[h, h] w) => (float[b, h] z, float[t, f, g] u) {
+  e = Exp(x)
+  y, u = Scan <num_scan_inputs = 1, %s
+    body = turn (float[b, h] s, float[b, h] row) => (float[b, h] next, float[b, h] out) {
+      m = MatMul(s, w)
+      a = Add(m, row)
+      next = Tanh(a)
+      out = Sub(next, e)
+    }>(e, rows)
+  z = Neg(y)
+}"""
+
+
+def parse(text: str, opset: int = 20) -> onnx.ModelProto:
+    model = onnx.parser.parse_model(f'<ir_version: 8, opset_import: ["": {opset}]> {text}')
+    onnx.checker.check_model(model)
+    return model
+
+
+def agrees(model: onnx.ModelProto, *runs: Feeds, **options: Any) -> dvm_graph.Model:
+    compiled, reference = dvm_graph.optimize(model, strict=True, cores=2, **options), session(model)
+    for feeds in (*runs, *runs[::-1]):
+        for got, want in zip(compiled.run(feeds), reference.run(None, feeds), strict=True):
+            assert got.shape == want.shape
+            np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-5)
+    return compiled
+
+
+def normal(*shape: int) -> np.ndarray[Any, Any]:
+    return np.random.default_rng(sum(shape)).standard_normal(shape).astype(np.float32)
+
+
+def branch_feeds(taken: bool, n: int, m: int) -> Feeds:
+    return {"c": np.array(taken), "x": normal(n, m), "y": normal(m, n).T.copy(), "w": normal(m, m)}
+
+
+def turn_feeds(n: int, b: int, h: int, limit: float = 1e9, begin: bool = True) -> Feeds:
+    w = normal(h, h) * np.float32(0.5 / h**0.5)
+    limits = np.array(limit, np.float32)
+    return {"n": np.array(n), "c": np.array(begin), "x": normal(b, h), "w": w, "limit": limits}
+
+
+def test_branches_of_other_operators_reads_and_shapes() -> None:
+    sizes = ((3, 4), (1, 1), (17, 33))
+    runs = [branch_feeds(taken, *size) for size in sizes for taken in (True, False)]
+    agrees(parse(BRANCHES), *runs)
+
+
+def test_turns_by_number_by_condition_and_by_both() -> None:
+    agrees(
+        parse(TURNS),
+        *(turn_feeds(3, 3, 4), turn_feeds(0, 3, 4), turn_feeds(5, 3, 4, begin=False)),
+        *(turn_feeds(-1, 3, 4), turn_feeds(50, 1, 1, limit=20), turn_feeds(500, 5, 33)),
+        turn_feeds(2**62, 2, 8, limit=900),
+    )
+
+
+def test_what_is_carried_may_grow() -> None:
+    runs = [{"n": np.array(n), "x": normal(k, 2)} for n in (0, 1, 5) for k in (1, 3)]
+    agrees(parse(GROWTH), *runs)
+
+
+def test_nested() -> None:
+    agrees(
+        parse(NESTED), *({"n": np.array(n), "x": normal(k) / 8} for n in (0, 1, 5) for k in (1, 7))
+    )
+
+
+@pytest.mark.parametrize(
+    ("attributes", "axis"),
+    [
+        ("", 0),
+        ("scan_input_axes = [1], scan_output_axes = [-1], scan_input_directions = [1],", 1),
+        ("scan_input_axes = [-1], scan_output_directions = [1], scan_output_axes = [1],", 2),
+    ],
+)
+def test_scans_along_any_axis_in_either_direction(attributes: str, axis: int) -> None:
+    runs = [
+        {
+            "x": normal(b, h),
+            "rows": np.moveaxis(normal(n, b, h), 0, axis).copy(),
+            "w": normal(h, h) / h,
+        }
+        for n, b, h in ((3, 3, 4), (1, 1, 1), (17, 5, 33))
+    ]
+    agrees(parse(SCAN % attributes), *runs)
+
+
+@pytest.mark.parametrize("text", [BRANCHES, TURNS, GROWTH, NESTED, SCAN % ""])
+def test_checked(text: str) -> None:
+    dvm_graph.optimize(parse(text), check=True, strict=True)
+
+
+def test_saved_with_its_bodies(tmp_path: Path) -> None:
+    model = dvm_graph.optimize(parse(TURNS))
+    model.save(tmp_path / "turns.dvm")
+    loaded = dvm_graph.load(tmp_path / "turns.dvm")
+    feeds = turn_feeds(7, 3, 5)
+    for got, want in zip(loaded.run(feeds), model.run(feeds), strict=True):
+        np.testing.assert_array_equal(got, want)
+    assert str(loaded.report()) == str(model.report())
+
+
+def test_values_on_a_simulated_part() -> None:
+    feeds = turn_feeds(7, 3, 5)
+    part = dvm_graph.optimize(parse(TURNS), device="ascend910b2").run(feeds)
+    for got, want in zip(part, dvm_graph.optimize(parse(TURNS)).run(feeds), strict=True):
+        np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-5)
+
+
+def test_the_report_says_what_is_in_bodies() -> None:
+    report = dvm_graph.optimize(parse(BRANCHES)).report()
+    assert report.vendor_operators == ()
+    (control,) = (s for s in report.subgraphs if s.kind.value == "control")
+    assert [body.kernels for body in control.bodies] == [1, 3]
+    assert "then: " in str(report) and "else: " in str(report)
+    assert report.find("MatMul:q") == [control]
+
+
+def test_a_vendor_operator_in_a_branch_is_named_and_refused_by_strict() -> None:
+    text = """g (bool c, float[n, n] x) => (float[n, n] y) {
+      y = If (c) < then_branch = p () => (float[n, n] a) { d = Det(x) s = MatMul(x, x) a = Add(s, d) },
+                   else_branch = o () => (float[n, n] b) { b = MatMul(x, x) } > }"""
+    model = dvm_graph.optimize(parse(text))
+    assert model.report().vendor_operators == ("Det (Det:d)",)
+    for taken in (True, False):
+        feeds = {"c": np.array(taken), "x": normal(3, 3)}
+        want = session(parse(text)).run(None, feeds)
+        np.testing.assert_allclose(model.run(feeds)[0], want[0], rtol=1e-4, atol=1e-5)
+    with pytest.raises(dvm_graph.errors.StrictError):
+        dvm_graph.optimize(parse(text), strict=True)
+
+
+def test_rows_of_other_shapes_are_refused_and_the_model_stays_usable() -> None:
+    text = """g (int64 n, float[k] x) => (float[a] y, float[t, b] rows) {
+      y, rows = Loop (n, "", x) <
+        body = turn (int64 i, bool go, float[a] s) => (bool more, float[d] t, float[f] row) {
+          more = Identity(go)
+          t = Concat<axis = 0>(s, x)
+          row = Neg(t)
+        } > }"""
+    model = dvm_graph.optimize(parse(text), strict=True)
+    with pytest.raises(ShapeError, match="row"):
+        model.run({"n": np.array(3), "x": normal(2)})
+    y, rows = model.run({"n": np.array(1), "x": normal(2)})
+    assert y.shape == (4,) and rows.shape == (1, 4)
+
+
+def test_several_threads() -> None:
+    model = dvm_graph.optimize(parse(NESTED), strict=True)
+    feeds = [{"n": np.array(n), "x": normal(k) / 8} for n in (3, 6) for k in (2, 5)]
+    wanted = [model.run(f)[0] for f in feeds]
+    wrong: list[int] = []
+
+    def work(index: int) -> None:
+        for _ in range(20):
+            if model.run(feeds[index])[0].tobytes() != wanted[index].tobytes():
+                wrong.append(index)
+
+    threads = [threading.Thread(target=work, args=(index,)) for index in range(len(feeds))]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not wrong
