@@ -16,6 +16,7 @@ from dvm_graph.decompose import (  # noqa: F401 - enters their decompositions in
     normalization,
     pooling,
     quantized_products,
+    recurrent,
     reductions,
     resizing,
     shapes,

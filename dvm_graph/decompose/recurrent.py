@@ -1,0 +1,414 @@
+"""`LSTM`, `GRU` and `RNN`: products of all steps with W at once, then turns of what depends on the step before.
+
+In: the operator and its operands. Out: a product of X with W (and the biases that are added to it) for each
+direction, and one `control` operator whose body does a step of every direction: the product of the states with R,
+gates, states. Constant R is packed once, states stay in memory from step to step, rows of the result are stored
+where they belong. A reverse direction reads and stores rows from the last one on.
+
+Behind its length, a sequence of a batch keeps its states and gives zeros; the reverse direction comes past that
+end first, keeps the initial states meanwhile, and so begins at the last element, as ONNX says.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+
+from dvm_graph.decompose.arithmetic import scaled, shifted
+from dvm_graph.decompose.control import add_control
+from dvm_graph.decompose.operands import operand, required, shape_of, text
+from dvm_graph.decompose.regions import BodyResults, ResultType
+from dvm_graph.decompose.registry import Operands, Results, decomposition, find, unless
+from dvm_graph.ir import Dim, DType, Node, Value
+from dvm_graph.ir.control import Turns
+from dvm_graph.symbolic.builder import Builder
+
+Function = Callable[[Builder, Value], Value]
+
+_GATES = {"LSTM": 4, "GRU": 3, "RNN": 1}
+_FUNCTIONS = {
+    "LSTM": ("Sigmoid", "Tanh", "Tanh"),
+    "GRU": ("Sigmoid", "Tanh"),
+    "RNN": ("Tanh",),
+}
+_PARAMETERS: dict[str, tuple[float | None, ...]] = {
+    "Affine": (None, None),
+    "Elu": (1.0,),
+    "HardSigmoid": (0.2, 0.5),
+    "LeakyRelu": (0.01,),
+    "ScaledTanh": (None, None),
+    "ThresholdedRelu": (None,),
+}
+"""Defaults of alpha and beta, of the functions that have them; None: ONNX names none, or onnxruntime takes
+another one."""
+_PLAIN = ("Relu", "Sigmoid", "Softplus", "Softsign", "Tanh")
+_LONG_STEPS = 512
+"""Hidden values of a state from which on a step takes no longer here than in onnxruntime, whatever the batch."""
+_DIRECTIONS: dict[str, tuple[bool, ...]] = {
+    "forward": (False,),
+    "reverse": (True,),
+    "bidirectional": (False, True),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class _Cell:
+    """What a step of one direction works with, inside the body."""
+
+    builder: Builder
+    node: Node
+    hidden: int
+    functions: Sequence[Function]
+    recurrence: Value
+    """[hidden, gates * hidden]"""
+    recurrent_bias: Value | None
+    """[gates * hidden], where it is not added to the product with W."""
+    peepholes: Sequence[Value | None]
+    """[hidden] each"""
+
+    def gate(self, x: Value, at: int, count: int = 1) -> Value:
+        """Columns of gates that lie side by side."""
+        rows, _ = shape_of(x)
+        starts, sizes = (0, at * self.hidden), (rows, count * self.hidden)
+        return self.builder.op("slice", x, starts=starts, steps=(1, 1), sizes=sizes)
+
+    def bounded(self, x: Value) -> Value:
+        clip = self.node.attrs.get("clip")
+        if not clip:
+            return x
+        low, high = (self.builder.scalar(limit, x.dtype) for limit in (-clip, clip))
+        return self.builder.min(self.builder.max(x, low), high)
+
+    def call(self, which: int, x: Value) -> Value:
+        return self.functions[which](self.builder, self.bounded(x))
+
+    def product(self, h: Value) -> Value:
+        result = self.builder.matmul(h, self.recurrence)
+        if self.recurrent_bias is not None:
+            result = self.builder.add(result, self.recurrent_bias)
+        return result
+
+
+def _lstm(cell: _Cell, x: Value, states: Sequence[Value]) -> list[Value]:
+    builder, (h, c) = cell.builder, states
+    gates = builder.add(x, cell.product(h))
+    i, o, f, g = (cell.gate(gates, at) for at in range(4))
+    look_i, look_o, look_f = cell.peepholes
+    i = cell.call(0, _looking(builder, i, look_i, c))
+    if cell.node.attrs.get("input_forget", 0):
+        f = builder.sub(builder.scalar(1, i.dtype), i)
+    else:
+        f = cell.call(0, _looking(builder, f, look_f, c))
+    c = builder.add(builder.mul(f, c), builder.mul(i, cell.call(1, g)))
+    o = cell.call(0, _looking(builder, o, look_o, c))
+    return [builder.mul(o, cell.functions[2](builder, c)), c]
+
+
+def _looking(builder: Builder, gate: Value, weights: Value | None, c: Value) -> Value:
+    return gate if weights is None else builder.add(gate, builder.mul(weights, c))
+
+
+def _gru(cell: _Cell, x: Value, states: Sequence[Value]) -> list[Value]:
+    builder, (h,) = cell.builder, states
+    if cell.node.attrs.get("linear_before_reset", 0):
+        product = cell.product(h)
+        gates = builder.add(cell.gate(x, 0, 2), cell.gate(product, 0, 2))
+        z, r = (cell.call(0, cell.gate(gates, at)) for at in range(2))
+        new = builder.add(cell.gate(x, 2), builder.mul(r, cell.gate(product, 2)))
+    else:
+        both, rest = cell.gate(cell.recurrence, 0, 2), cell.gate(cell.recurrence, 2)
+        gates = builder.add(cell.gate(x, 0, 2), builder.matmul(h, both))
+        z, r = (cell.call(0, cell.gate(gates, at)) for at in range(2))
+        new = builder.add(cell.gate(x, 2), builder.matmul(builder.mul(r, h), rest))
+    new = cell.call(1, new)
+    kept = builder.mul(z, builder.sub(h, new))
+    return [builder.add(new, kept)]
+
+
+def _rnn(cell: _Cell, x: Value, states: Sequence[Value]) -> list[Value]:
+    return [cell.call(0, cell.builder.add(x, cell.product(states[0])))]
+
+
+_STEPS = {"LSTM": _lstm, "GRU": _gru, "RNN": _rnn}
+
+
+@dataclass(slots=True)
+class _Body:
+    """The body while it is built: values around it, and what stands for them inside."""
+
+    builder: Builder
+    states: list[tuple[Value, Value]] = field(default_factory=list)
+    rows: list[tuple[Value, Value]] = field(default_factory=list)
+    backward: list[bool] = field(default_factory=list)
+    captured: dict[Value, Value] = field(default_factory=dict)
+
+    def state(self, initial: Value) -> Value:
+        self.states.append((initial, self._inside(initial, shape_of(initial))))
+        return self.states[-1][1]
+
+    def row(self, scanned: Value, backward: bool) -> Value:
+        self.backward.append(backward)
+        self.rows.append((scanned, self._inside(scanned, shape_of(scanned)[1:])))
+        return self.rows[-1][1]
+
+    def capture(self, value: Value) -> Value:
+        """What the body reads as it is; constants it holds itself."""
+        if value.is_constant:
+            return value
+        if value not in self.captured:
+            self.captured[value] = self._inside(value, shape_of(value))
+        return self.captured[value]
+
+    def pairs(self) -> list[tuple[Value, Value]]:
+        """Operands, and the inputs of the body."""
+        return [*self.states, *self.rows, *self.captured.items()]
+
+    def _inside(self, value: Value, shape: Sequence[Dim]) -> Value:
+        name = self.builder.graph.unique_name(f"{value.name}.inside")
+        return Value(name, value.dtype, tuple(shape))
+
+
+def has_short_steps(node: Node, operands: Operands) -> bool:
+    """Whether a step takes about as long as to launch it: onnxruntime calls its product where the loop is."""
+    if node.attrs.get("layout", 0):
+        return False  # it has no kernel for that
+    shape = shape_of(required(node, operands, 2))
+    return len(shape) == 3 and isinstance(shape[2], int) and shape[2] < _LONG_STEPS
+
+
+@unless(has_short_steps)
+@decomposition("LSTM", "GRU", "RNN")
+def recurrent(builder: Builder, node: Node, operands: Operands) -> Results:
+    operator = _Operator.of(builder, node, operands)
+    if operator is None:
+        return None
+    body = _Body(Builder(builder.graph.scratch(), builder.facts.body()))
+    states: list[Value] = []
+    rows: list[Value] = []
+    with body.builder.scope(node):
+        for number in range(len(operator.directions)):
+            after, row = _step(operator, body, number)
+            states += after
+            rows.append(row)
+    return _results(operator, body, states, rows)
+
+
+@dataclass(frozen=True, slots=True)
+class _Operator:
+    """The operator around the body; X has the steps first."""
+
+    builder: Builder
+    node: Node
+    operands: Operands
+    x: Value
+    hidden: int
+    directions: Sequence[bool]
+    """Whether each goes backward."""
+    functions: Sequence[Sequence[Function]]
+
+    @staticmethod
+    def of(builder: Builder, node: Node, operands: Operands) -> _Operator | None:
+        """None: its operands are not of the shapes that its definition says."""
+        x, w, r = (required(node, operands, index) for index in range(3))
+        directions = _DIRECTIONS.get(text(node, "direction", "forward"), ())
+        functions = _functions(node, len(directions))
+        if functions is None or {x.rank, w.rank, r.rank} != {3}:
+            return None
+        hidden = shape_of(r)[2]
+        gates = _GATES[node.op]
+        if not isinstance(hidden, int) or shape_of(r)[:2] != (len(directions), gates * hidden):
+            return None
+        if shape_of(w)[:2] != shape_of(r)[:2]:
+            return None
+        if node.attrs.get("layout", 0):
+            x = builder.op("transpose", x, perm=(1, 0, 2))
+        return _Operator(builder, node, operands, x, hidden, directions, functions)
+
+    @property
+    def steps(self) -> Dim:
+        return shape_of(self.x)[0]
+
+    @property
+    def state_shape(self) -> tuple[Dim, ...]:
+        return (shape_of(self.x)[1], self.hidden)
+
+    def part(self, index: int, number: int) -> Value | None:
+        """What an operand that has one for each direction holds for one of them."""
+        value = operand(self.operands, index)
+        if value is None:
+            return None
+        if value.data is not None:
+            return self.builder.graph.constant(value.data[number], f"{value.name}.{number}")
+        return _taken(self.builder, value, 0, number)
+
+    def bias(self, number: int) -> tuple[Value | None, Value | None]:
+        """What is added to the products with W, and what to those with R."""
+        both = self.part(3, number)
+        if both is None:
+            return None, None
+        length = _GATES[self.node.op] * self.hidden
+        w, r = (_span(self.builder, both, start, length) for start in (0, length))
+        if self.node.op == "GRU" and self.node.attrs.get("linear_before_reset", 0):
+            return w, r
+        return self.builder.add(w, r), None
+
+    @property
+    def whole(self) -> bool:
+        """There is one direction: states and rows keep the axis of directions, and nothing is copied for it."""
+        return len(self.directions) == 1 and not self.node.attrs.get("layout", 0)
+
+    def initial(self, index: int, number: int) -> Value:
+        value = operand(self.operands, index)
+        if value is None:
+            zero = self.builder.scalar(0, self.x.dtype)
+            shape = (1, *self.state_shape) if self.whole else self.state_shape
+            return self.builder.op("broadcast_to", zero, shape=shape)
+        if self.whole:
+            return value
+        return _taken(self.builder, value, 1 if self.node.attrs.get("layout", 0) else 0, number)
+
+
+def _step(operator: _Operator, body: _Body, number: int) -> tuple[list[Value], Value]:
+    """The states of a direction behind a step, and the row that it gives."""
+    builder, node = operator.builder, operator.node
+    backward = operator.directions[number]
+    w, r = operator.part(1, number), operator.part(2, number)
+    assert w is not None and r is not None
+    bias, recurrent_bias = operator.bias(number)
+    projected = builder.matmul(operator.x, builder.op("transpose", w, perm=(1, 0)))
+    if bias is not None:
+        projected = builder.add(projected, bias)
+    row = body.row(projected, backward)
+    indices = (5, 6) if node.op == "LSTM" else (5,)
+    shape = operator.state_shape
+    before = [
+        body.builder.op("reshape", body.state(operator.initial(index, number)), shape=shape)
+        for index in indices
+    ]
+    looks = operator.part(7, number) if node.op == "LSTM" else None
+    inside = body.builder
+    peepholes: list[Value | None] = [None] * 3
+    if looks is not None:
+        looks = body.capture(looks)
+        peepholes = [_span(inside, looks, at * operator.hidden, operator.hidden) for at in range(3)]
+    cell = _Cell(
+        inside,
+        node,
+        operator.hidden,
+        operator.functions[number],
+        inside.op("transpose", body.capture(r), perm=(1, 0)),
+        None if recurrent_bias is None else body.capture(recurrent_bias),
+        peepholes,
+    )
+    after = _STEPS[node.op](cell, row, before)
+    lengths = operand(operator.operands, 4)
+    if lengths is None:
+        return after, after[0]
+    going = _going(operator, body, lengths, backward)
+    kept = [inside.op("select", going, new, old) for new, old in zip(after, before, strict=True)]
+    return kept, inside.op("select", going, after[0], inside.scalar(0, row.dtype))
+
+
+def _going(operator: _Operator, body: _Body, lengths: Value, backward: bool) -> Value:
+    """Whether a step is one of each sequence of the batch: [batch, 1]."""
+    builder, inside = operator.builder, body.builder
+    count = body.capture(builder.cast(lengths, DType.INT64))
+    steps = builder.op("iota", shape=(operator.steps,), axis=0, start=0, step=1)
+    batch, _ = operator.state_shape
+    return inside.op("reshape", inside.lt(body.row(steps, backward), count), shape=(batch, 1))
+
+
+def _results(
+    operator: _Operator, body: _Body, states: Sequence[Value], rows: Sequence[Value]
+) -> list[Value | None]:
+    builder, node = operator.builder, operator.node
+    graph = body.builder.graph
+    operands, graph.inputs = map(list, zip(*body.pairs(), strict=True))
+    shape, dtype = operator.state_shape, operator.x.dtype
+    if operator.whole:
+        shape = (1, *shape)
+    with body.builder.scope(node):
+        graph.outputs = [body.builder.op("reshape", v, shape=shape) for v in (*states, *rows)]
+    graph.output_names = tuple(value.name for value in graph.outputs)
+    types = [ResultType(dtype, shape)] * len(states)
+    types += [ResultType(dtype, (operator.steps, *shape))] * len(rows)
+    turns = Turns(False, -1, -1, len(states), tuple(body.backward), tuple(operator.directions))
+    results = add_control(
+        builder, node, operands, [BodyResults(graph, body.builder.facts)], turns, types
+    )
+    last, collected = results[: len(states)], results[len(states) :]
+    if operator.whole:
+        return [*collected, *last]
+    each = len(states) // len(rows)
+    batch_first = bool(node.attrs.get("layout", 0))
+    y = _joined(builder, collected, 1)
+    ends = [_joined(builder, last[at::each], 0) for at in range(each)]
+    if batch_first:
+        y = builder.op("transpose", y, perm=(2, 0, 1, 3))
+        ends = [builder.op("transpose", end, perm=(1, 0, 2)) for end in ends]
+    return [y, *ends]
+
+
+def _joined(builder: Builder, values: Sequence[Value], axis: int) -> Value:
+    """Values of all directions along a new axis."""
+    parts = []
+    for value in values:
+        shape = shape_of(value)
+        parts.append(builder.op("reshape", value, shape=(*shape[:axis], 1, *shape[axis:])))
+    return parts[0] if len(parts) == 1 else builder.op("concat", *parts, axis=axis)
+
+
+def _taken(builder: Builder, value: Value, axis: int, index: int) -> Value:
+    """One of an axis, without the axis."""
+    shape = shape_of(value)
+    starts = tuple(index if i == axis else 0 for i in range(len(shape)))
+    sizes = tuple(1 if i == axis else dim for i, dim in enumerate(shape))
+    one = builder.op("slice", value, starts=starts, steps=(1,) * len(shape), sizes=sizes)
+    return builder.op("reshape", one, shape=(*shape[:axis], *shape[axis + 1 :]))
+
+
+def _span(builder: Builder, vector: Value, start: int, length: int) -> Value:
+    return builder.op("slice", vector, starts=(start,), steps=(1,), sizes=(length,))
+
+
+def _functions(node: Node, directions: int) -> list[list[Function]] | None:
+    """The activation functions of each direction; None: one of them is not defined."""
+    defaults = _FUNCTIONS[node.op]
+    given = node.attrs.get("activations") or defaults * directions
+    names = [name.decode() if isinstance(name, bytes) else name for name in given]
+    names = names[: len(defaults) * directions]  # the schema names two for the one of an RNN
+    known = {name.lower(): name for name in (*_PARAMETERS, *_PLAIN)}
+    if not directions or len(names) != len(defaults) * directions:
+        return None
+    if any(name.lower() not in known for name in names):
+        return None
+    alphas, betas = (list(node.attrs.get(f"activation_{n}") or ()) for n in ("alpha", "beta"))
+    functions = []
+    for name in (known[name.lower()] for name in names):
+        defaulted = zip(_PARAMETERS.get(name, ()), (alphas, betas), strict=False)
+        parameters = [given.pop(0) if given else default for default, given in defaulted]
+        known_parameters = [number for number in parameters if number is not None]
+        if len(known_parameters) < len(parameters):
+            return None
+        functions.append(_function(node, name, known_parameters))
+    count = len(defaults)
+    return [functions[start : start + count] for start in range(0, len(names), count)]
+
+
+def _function(node: Node, name: str, parameters: Sequence[float]) -> Function:
+    if name == "Affine":
+        return lambda builder, x: shifted(builder, scaled(builder, x, parameters[0]), parameters[1])
+    if name == "ScaledTanh":
+        alpha, beta = parameters
+        return lambda builder, x: scaled(builder, builder.tanh(scaled(builder, x, beta)), alpha)
+    attrs = dict(zip(("alpha", "beta"), parameters, strict=False))
+    call = replace(node, op=name, attrs=attrs)
+    function = find(call)
+    assert function is not None, name
+
+    def apply(builder: Builder, x: Value) -> Value:
+        results = function(builder, call, [x])
+        assert results is not None and results[0] is not None
+        return results[0]
+
+    return apply

@@ -1,0 +1,171 @@
+"""`LSTM`, `GRU` and `RNN` without vendor operators, against onnxruntime, at every attribute."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+
+import dvm_graph
+from dvm_graph.errors import StrictError
+from tests.decompose.reference import session
+
+GATES = {"LSTM": 4, "GRU": 3, "RNN": 1}
+FUNCTIONS = {"LSTM": 3, "GRU": 2, "RNN": 1}
+INPUTS, HIDDEN = 4, 6
+
+
+def recurrent(
+    op: str,
+    *,
+    constant: bool = True,
+    bias: bool = True,
+    lengths: bool = False,
+    initial: bool = True,
+    peepholes: bool = False,
+    **attributes: Any,
+) -> onnx.ModelProto:
+    """The operator over any number of steps and batches."""
+    directions = 2 if attributes.get("direction") == "bidirectional" else 1
+    generator = np.random.default_rng(0)
+    rows = GATES[op] * HIDDEN
+    shapes: dict[str, tuple[int, ...]] = {
+        "w": (directions, rows, INPUTS),
+        "r": (directions, rows, HIDDEN),
+    }
+    names = ["x", "w", "r", "", "", ""]
+    inputs = {"x": ("t", "b", INPUTS)}
+    if bias:
+        shapes["b"], names[3] = (directions, 2 * rows), "b"
+    if lengths:
+        names[4] = "lengths"
+    state = ("b", directions, HIDDEN) if attributes.get("layout") else (directions, "b", HIDDEN)
+    if attributes.get("layout"):
+        inputs["x"] = ("b", "t", INPUTS)
+    states = ("h", "c")[: 1 + (op == "LSTM")]
+    if initial:
+        names[5:] = states
+        inputs |= dict.fromkeys(states, state)
+    if peepholes:
+        names += [""] * (7 - len(names)) + ["p"]
+        shapes["p"] = (directions, 3 * HIDDEN)
+    infos = [helper.make_tensor_value_info(n, TensorProto.FLOAT, s) for n, s in inputs.items()]
+    if lengths:
+        infos.append(helper.make_tensor_value_info("lengths", TensorProto.INT32, ["b"]))
+    arrays = {n: generator.uniform(-0.6, 0.6, s).astype(np.float32) for n, s in shapes.items()}
+    if not constant:
+        infos += [helper.make_tensor_value_info(n, TensorProto.FLOAT, s) for n, s in shapes.items()]
+        arrays = {}
+    outputs = ["y", *(f"last_{state}" for state in states)]
+    node = helper.make_node(op, names, outputs, name="n", hidden_size=HIDDEN, **attributes)
+    graph = helper.make_graph(
+        [node],
+        "g",
+        infos,
+        [helper.make_tensor_value_info(n, TensorProto.FLOAT, None) for n in outputs],
+        [numpy_helper.from_array(array, name) for name, array in arrays.items()],
+    )
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 14)], ir_version=8)
+
+
+def feeds_for(model: onnx.ModelProto, steps: int, batch: int) -> dict[str, np.ndarray[Any, Any]]:
+    generator = np.random.default_rng(steps)
+    sizes = {"t": steps, "b": batch}
+    feeds: dict[str, np.ndarray[Any, Any]] = {}
+    for info in model.graph.input:
+        shape = [d.dim_value or sizes[d.dim_param] for d in info.type.tensor_type.shape.dim]
+        feeds[info.name] = generator.uniform(-0.8, 0.8, shape).astype(np.float32)
+        if info.name == "lengths":
+            feeds[info.name] = generator.integers(1, steps + 1, batch).astype(np.int32)
+    return feeds
+
+
+def agrees(model: onnx.ModelProto, sizes: tuple[tuple[int, int], ...] = ((5, 3), (1, 1))) -> None:
+    compiled, reference = dvm_graph.optimize(model, strict=True, cores=2), session(model)
+    for steps, batch in sizes:
+        feeds = feeds_for(model, steps, batch)
+        for got, want in zip(compiled.run(feeds), reference.run(None, feeds), strict=True):
+            assert got.shape == want.shape
+            np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("op", GATES)
+@pytest.mark.parametrize("direction", ["forward", "reverse", "bidirectional"])
+def test_directions(op: str, direction: str) -> None:
+    agrees(recurrent(op, direction=direction), ((5, 3), (1, 1), (40, 2)))
+    agrees(recurrent(op, direction=direction, lengths=True))
+    agrees(
+        recurrent(op, direction=direction, lengths=True, constant=False, bias=False, initial=False)
+    )
+
+
+@pytest.mark.parametrize("op", GATES)
+def test_clip(op: str) -> None:
+    agrees(recurrent(op, clip=0.3))
+    agrees(recurrent(op, clip=0.2, lengths=True, direction="bidirectional"))
+
+
+@pytest.mark.parametrize("direction", ["forward", "bidirectional"])
+@pytest.mark.parametrize("attributes", [{}, {"input_forget": 1}, {"clip": 0.2}], ids=str)
+def test_peepholes(direction: str, attributes: dict[str, Any]) -> None:
+    agrees(recurrent("LSTM", peepholes=True, direction=direction, **attributes))
+
+
+@pytest.mark.parametrize("bias", [False, True])
+def test_linear_before_reset(bias: bool) -> None:
+    agrees(recurrent("GRU", linear_before_reset=1, bias=bias, direction="bidirectional"))
+
+
+@pytest.mark.parametrize("op", GATES)
+@pytest.mark.parametrize(
+    "name",
+    [
+        "Affine",
+        "Elu",
+        "HardSigmoid",
+        "LeakyRelu",
+        "Relu",
+        "ScaledTanh",
+        "Softsign",
+        "ThresholdedRelu",
+    ],
+)
+def test_activations(op: str, name: str) -> None:
+    count = FUNCTIONS[op]
+    agrees(
+        recurrent(
+            op,
+            activations=[name] * count,
+            activation_alpha=[0.7, 0.6, 0.5][:count],
+            activation_beta=[0.3, 0.2, 0.1][:count],
+        )
+    )
+
+
+def test_parameters_without_a_default_are_left_to_onnxruntime() -> None:
+    model = recurrent("RNN", activations=["Affine"])
+    with pytest.raises(StrictError):
+        dvm_graph.optimize(model, strict=True)
+    feeds = feeds_for(model, 2, 2)
+    want = session(model).run(None, feeds)
+    np.testing.assert_allclose(dvm_graph.optimize(model).run(feeds)[0], want[0], rtol=1e-6)
+
+
+@pytest.mark.parametrize("op", GATES)
+def test_batch_first_is_the_same_with_axes_moved(op: str) -> None:
+    """onnxruntime has no kernels for this layout."""
+    feeds = feeds_for(recurrent(op), 5, 3)
+    usual = dvm_graph.optimize(recurrent(op), strict=True).run(feeds)
+    moved = {name: np.ascontiguousarray(np.swapaxes(x, 0, 1)) for name, x in feeds.items()}
+    y, *last = dvm_graph.optimize(recurrent(op, layout=1), strict=True).run(moved)
+    np.testing.assert_allclose(np.transpose(y, (1, 2, 0, 3)), usual[0], rtol=1e-5, atol=1e-6)
+    for got, want in zip(last, usual[1:], strict=True):
+        np.testing.assert_allclose(np.swapaxes(got, 0, 1), want, rtol=1e-5, atol=1e-6)
+
+
+def test_checked() -> None:
+    """Passes and kernels of the body, too."""
+    dvm_graph.optimize(recurrent("LSTM", lengths=True, direction="bidirectional"), check=True)
