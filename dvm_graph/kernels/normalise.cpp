@@ -360,7 +360,7 @@ void merge_axes(NormalPlan& plan, std::vector<uint8_t>& keep, std::vector<int32_
 
 // The longest axis of the products' batch along which no B varies, or -1; the innermost wins a tie.
 int longest_axis_without_b(const NormalPlan& plan) {
-  uint32_t candidates = ~0u;
+  uint32_t candidates = ~plan.reduced_axes();
   for (const NormalNode& node : plan.nodes) {
     if (node.op == PlanOp::matmul_) candidates &= node.axes & ~plan.nodes[node.inputs[1]].axes;
   }
@@ -372,16 +372,31 @@ int longest_axis_without_b(const NormalPlan& plan) {
   return best;
 }
 
-// Products of one row each that share B, as those of a decoder's single token do, are the rows of
-// one product: B is then read once for all of them.
+// Rows that no block of a cube unit exceeds: with fewer of them, each tile has work for a part of
+// it.
+constexpr int64_t kBlockRows = 16;
+
+// Whether another axis of the batch may be the rows instead of these: nothing counts along them.
+bool rows_may_change(const NormalPlan& plan) {
+  return plan.extents[plan.m_axis] == 1 ||
+         (plan.windows.empty() && !(plan.reduced_axes() & bit(plan.m_axis)));
+}
+
+// Products of few rows each that share B are the rows of fewer products: those of a decoder's
+// single token, of which B is then read once for all, or the few pixels that one becomes in a
+// transposed convolution.
 void gather_rows(NormalPlan& plan) {
-  if (plan.m_axis < 0 || plan.extents[plan.m_axis] != 1) return;
+  if (plan.m_axis < 0) return;
+  const int few = plan.m_axis;
+  const int64_t count_of_few = plan.extents[few];
+  if (count_of_few >= kBlockRows || !rows_may_change(plan)) return;
   const int rows = longest_axis_without_b(plan);
-  if (rows < 0) return;
+  if (rows < 0 || (count_of_few > 1 && plan.extents[rows] < 2 * count_of_few)) return;
   int order[kMaxDomainRank];
   int count = 0;
   for (int axis = 0; axis < plan.rank; ++axis) {
-    if (axis != rows) order[count++] = axis == plan.m_axis ? rows : axis;
+    if (axis != rows) order[count++] = axis == few ? rows : axis;
+    if (axis == rows && count_of_few > 1) order[count++] = few;
   }
   plan.m_axis = rows;
   reorder_axes(plan, order, count);

@@ -6,7 +6,7 @@
 //     their identity, stores over them have nothing to write
 //   - axes of extent 1 disappear (cube and mix plans keep m, n, k and inner k)
 //   - adjacent axes merge where every node and every access sees them as one
-//   - an m axis of extent 1 gives way to a batch axis along which B does not vary
+//   - an m axis of few rows gives way to a longer batch axis along which B does not vary
 //   - vector plans get an axis order with reduced axes late and the axis along which most of
 //     what is accessed is contiguous innermost
 //

@@ -255,19 +255,21 @@ void check_split_product(int64_t m, int64_t n, int64_t k, int cores, size_t stag
   CHECK(std::memcmp(got.at(2), again.at(2), b.values[2].bytes) == 0, "the order shows");
 }
 
-// Products of one row each: tiles of the kernel where B varies along an axis of the batch or not.
-void check_gathered_rows(uint32_t b_batch, bool epilogue, int64_t tiles) {
+// Products of few rows each: tiles of the kernel where B varies along an axis of the batch or not.
+void check_gathered_rows(int64_t batch, int64_t rows, uint32_t b_batch, bool epilogue,
+                         int64_t tiles) {
   PlanBuilder b;
-  b.axis(3);
+  b.axis(batch);
   b.axis(2);
   b.plan.kind = epilogue ? KernelKind::mix : KernelKind::cube;
-  b.plan.m_axis = b.axis(1);
+  b.plan.m_axis = b.axis(rows);
   b.plan.n_axis = b.axis(7);
   b.plan.k_axis = b.axis(4);
   int32_t c = b.matmul(b.input(DType::f32, 0b10111), b.input(DType::f32, 0b11000 | b_batch));
   b.plan.nodes[c].axes |= 0b11;
   // No operand of an epilogue varies along an axis of extent 1.
-  if (epilogue) c = b.map(PlanOp::add_, {c, b.input(DType::f32, 0b1011)});
+  const uint32_t varies = rows == 1 ? 0b1011 : 0b1111;
+  if (epilogue) c = b.map(PlanOp::add_, {c, b.input(DType::f32, varies)});
   b.output(c, DType::f32);
   Compiled compiled(b, small_target(2));
   CHECK(compiled.status == CompileStatus::ok, "status %d", static_cast<int>(compiled.status));
@@ -447,10 +449,12 @@ void check_reuse() {
 
 void check_cases() {
   for (const bool epilogue : {false, true}) {
-    check_gathered_rows(0b00, epilogue, 2);  // 6 rows on 2 cores
-    check_gathered_rows(0b01, epilogue, 3);
-    check_gathered_rows(0b10, epilogue, 2);
-    check_gathered_rows(0b11, epilogue, 6);
+    check_gathered_rows(3, 1, 0b00, epilogue, 2);  // 6 rows on 2 cores
+    check_gathered_rows(3, 1, 0b01, epilogue, 3);
+    check_gathered_rows(3, 1, 0b10, epilogue, 2);
+    check_gathered_rows(3, 1, 0b11, epilogue, 6);
+    check_gathered_rows(30, 2, 0b10, epilogue, 4);  // 30 rows, two by two
+    check_gathered_rows(3, 2, 0b10, epilogue, 6);   // too few for that
   }
   check_empty_reductions();
   check_long_reductions(1, 300000, 2, 2);
