@@ -355,9 +355,10 @@ def _agrees(mine: Any, exact: Any, kind: Any, terms: int) -> bool:
 def disturbed(model: onnx.ModelProto, seed: int) -> onnx.ModelProto:
     """The model with every floating-point operand multiplied by about one, each reader's by its own.
 
-    Of odd seeds, by a number that hangs on the element's value: what is equal stays so, and neighbours of
-    a value may change their order. Of every second even one, each element of what was computed of
-    several numbers by its own: no two have to be rounded alike.
+    Of odd seeds, by a number that hangs on the element's value, or on that which a function made it of: what
+    is equal stays so, and neighbours of a value, or of a function's limit, may change their order. Of every
+    second even one, each element of what was computed of several numbers by its own: no two have to be
+    rounded alike.
     """
     typed = onnx.shape_inference.infer_shapes(model)
     values = (*typed.graph.input, *typed.graph.value_info, *typed.graph.output)
@@ -367,6 +368,7 @@ def disturbed(model: onnx.ModelProto, seed: int) -> onnx.ModelProto:
     version = next(o.version for o in model.opset_import if o.domain in ("", "ai.onnx"))
     rng = random.Random(seed)
     sums = {name for n in model.graph.node if n.op_type not in _OF_ONE_NUMBER for name in n.output}
+    functions = {n.output[0]: n.input[0] for n in model.graph.node if n.op_type in _FUNCTIONS}
     result = onnx.ModelProto()
     result.CopyFrom(model)
     graph = result.graph
@@ -392,7 +394,7 @@ def disturbed(model: onnx.ModelProto, seed: int) -> onnx.ModelProto:
                 _scatter(graph, name, near, kind, abs(ulps), rng.randrange(_PRIME // 2), version)
             elif seed % 2:
                 frequency = rng.uniform(0.1, 1) / _eps(kind)
-                _vary(graph, name, near, dtype, frequency, ulps)
+                _vary(graph, name, near, dtype, frequency, ulps, by=functions.get(name, name))
             else:
                 graph.initializer.append(
                     numpy_helper.from_array(np.array(1 + ulps, kind), f"{near}.factor")
@@ -403,9 +405,15 @@ def disturbed(model: onnx.ModelProto, seed: int) -> onnx.ModelProto:
 
 
 def _vary(
-    graph: onnx.GraphProto, name: str, near: str, dtype: int, frequency: float, ulps: float
+    graph: onnx.GraphProto,
+    name: str,
+    near: str,
+    dtype: int,
+    frequency: float,
+    ulps: float,
+    by: str,
 ) -> None:
-    """Appends `near = name * (1 + ulps * sin(frequency * name)) + sign(name) * least`, of finite sines.
+    """Appends `near = name * (1 + ulps * sin(frequency * by)) + sign(name) * least`, of finite sines.
 
     `least` is a step of numbers too small to move by the factor; 0 stays 0.
     """
@@ -424,7 +432,7 @@ def _vary(
         return result
 
     x = node("Cast", name, to=wide)
-    large = node("Mul", x, number(frequency))
+    large = node("Mul", node("Cast", by, to=wide), number(frequency))
     sine = node("Sin", node("Max", node("Min", large, number(1e30)), number(-1e30)))
     factor = node("Add", node("Mul", sine, number(ulps)), number(1.0))
     sign = node("Max", node("Min", node("Mul", x, number(1e37)), number(1e-8)), number(-1e-8))
@@ -477,18 +485,40 @@ _PRIME = 9973
 """How many numbers positions are scattered over."""
 _EXACT = frozenset(("Pow", "Resize", "Upsample"))
 """Operators whose further operands say how large results are, or are whole for the sake of negative bases."""
-_OF_ONE_NUMBER = frozenset(
+_FUNCTIONS = frozenset(
     (
-        *("Abs", "Acos", "Acosh", "Asin", "Asinh", "Atan", "Atanh", "Cast", "Ceil", "Celu", "Clip"),
-        *("Compress", "Concat", "ConstantOfShape", "Cos", "Cosh", "DepthToSpace", "Dropout", "Elu"),
-        *("Erf", "Exp", "Expand", "EyeLike", "Flatten", "Floor", "Gather", "GatherElements"),
-        *("GatherND", "Gelu", "HardSigmoid", "HardSwish", "Hardmax", "Identity", "If", "LeakyRelu"),
-        *("Log", "Loop", "Max", "MaxPool", "Min", "Mish", "Neg", "OneHot", "Pad", "Range"),
-        *("Reciprocal", "ReduceMax", "ReduceMin", "Relu", "Reshape", "ReverseSequence", "Round"),
-        *("Scan", "ScatterElements", "ScatterND", "Selu", "SequenceAt", "Shrink", "Sigmoid"),
-        *("Sign", "Sin", "Sinh", "Slice", "Softplus", "Softsign", "SpaceToDepth", "Split", "Sqrt"),
-        *("Squeeze", "Tan", "Tanh", "ThresholdedRelu", "Tile", "TopK", "Transpose", "Trilu"),
-        *("Unsqueeze", "Where"),
+        *("Acos", "Acosh", "Asin", "Asinh", "Atan", "Atanh", "Celu", "Cos", "Cosh", "Elu", "Erf"),
+        *("Exp", "Gelu", "HardSwish", "Log", "Mish", "Reciprocal", "Selu", "Sigmoid", "Sin"),
+        *("Sinh", "Softplus", "Softsign", "Sqrt", "Tan", "Tanh"),
+    )
+)
+"""Operators that round a function of each element. Near their limits, unlike numbers may give equal ones."""
+_OF_ONE_NUMBER = _FUNCTIONS | frozenset(
+    (
+        *("Abs", "Cast", "Ceil", "Clip", "Compress", "Concat", "ConstantOfShape", "DepthToSpace"),
+        *(
+            "Dropout",
+            "Expand",
+            "EyeLike",
+            "Flatten",
+            "Floor",
+            "Gather",
+            "GatherElements",
+            "GatherND",
+        ),
+        *("HardSigmoid", "Hardmax", "Identity", "If", "LeakyRelu", "Loop", "Max", "MaxPool", "Min"),
+        *("Neg", "OneHot", "Pad", "Range", "ReduceMax", "ReduceMin", "Relu", "Reshape"),
+        *(
+            "ReverseSequence",
+            "Round",
+            "Scan",
+            "ScatterElements",
+            "ScatterND",
+            "SequenceAt",
+            "Shrink",
+        ),
+        *("Sign", "Slice", "SpaceToDepth", "Split", "Squeeze", "ThresholdedRelu", "Tile", "TopK"),
+        *("Transpose", "Trilu", "Unsqueeze", "Where"),
     )
 )
 """Operators each of whose elements is an operand's, or a function of one. What others give out of unlike
