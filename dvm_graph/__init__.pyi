@@ -19,6 +19,9 @@ from dvm_graph.errors import ShapeError as ShapeError
 from dvm_graph.errors import StrictError as StrictError
 from dvm_graph.errors import UnsupportedError as UnsupportedError
 from dvm_graph.ir import ModelMetadata as ModelMetadata
+from dvm_graph.kernel_builder import Kernel as Kernel
+from dvm_graph.kernel_builder import KernelBuilder as KernelBuilder
+from dvm_graph.kernel_builder import kernel as kernel
 from dvm_graph.model import Model as Model
 from dvm_graph.model import load as load
 from dvm_graph.model import optimize as optimize

@@ -116,6 +116,21 @@ def compile_model(source: Source, options: Options, observe: Observer | None = N
     if options.strict:
         _refuse_vendor_operators(graph)
 
+    return _optimise(graph, facts, options, stages)
+
+
+def compile_graph(graph: Graph, facts: Facts, options: Options) -> Compiled:
+    """As `compile_model`, of a graph of basic operators."""
+    return _optimise(graph, facts, options, _StageLog(options, facts, None))
+
+
+def compile_whole(graph: Graph, options: Options) -> Compiled:
+    """As `compile_model`, of a graph that one vendor operator is (`import_whole`)."""
+    facts = Facts(Symbols())
+    return _fuse_and_lower(graph, facts, options, _StageLog(options, facts, None))
+
+
+def _optimise(graph: Graph, facts: Facts, options: Options, stages: _StageLog) -> Compiled:
     for body in _bodies(graph):  # of control flow: programs of their own, on the same way
         _simplify(body, facts.bodies[body], stages.of_body())
     _simplify(graph, facts, stages)
@@ -142,12 +157,6 @@ def _bodies(graph: Graph) -> Iterator[Graph]:
         for body in node.bodies:
             yield from _bodies(body)
             yield body
-
-
-def compile_whole(graph: Graph, options: Options) -> Compiled:
-    """As `compile_model`, of a graph that one vendor operator is (`import_whole`)."""
-    facts = Facts(Symbols())
-    return _fuse_and_lower(graph, facts, options, _StageLog(options, facts, None))
 
 
 def _fuse_and_lower(graph: Graph, facts: Facts, options: Options, stages: _StageLog) -> Compiled:
