@@ -54,6 +54,13 @@ class Result(enum.Enum):
     SUM = "int32 of uint8 and int8, else that of the operands"
 
 
+ANY = frozenset(DType)
+FLOATS = frozenset(dtype for dtype in DType if dtype.is_float)
+INTEGERS = frozenset(dtype for dtype in DType if dtype.is_integer)
+NUMBERS = FLOATS | INTEGERS
+BITS = INTEGERS | {DType.BOOL}
+
+
 @dataclass(frozen=True, slots=True)
 class OperatorInfo:
     name: str
@@ -62,23 +69,39 @@ class OperatorInfo:
     """Number of operands; -1: any."""
     result: Result = Result.SAME
     attrs: tuple[str, ...] = ()
+    takes: frozenset[DType] = ANY
+    """The dtypes of its (last) operand: those that an instruction computes with, by the register they are in
+    (vm/isa.def; a test holds the two together).
+    """
 
 
 _WINDOW = ("kernel", "strides", "dilations", "pads", "size")
 
 
 def _rows() -> list[OperatorInfo]:
-    unary = (
-        "abs neg sign sqrt rsqrt reciprocal exp log log1p sin cos tan asin acos atan sinh cosh "
-        "asinh acosh atanh erf tanh sigmoid floor ceil round trunc logical_not bitwise_not"
+    of_floats = (
+        "sqrt rsqrt reciprocal exp log log1p sin cos tan asin acos atan sinh cosh asinh acosh atanh erf "
+        "tanh sigmoid floor ceil round trunc"
     )
-    binary = (
-        "add sub mul div mod fmod pow min max bitwise_and bitwise_or bitwise_xor shift_left "
-        "shift_right"
-    )
-    rows = [OperatorInfo(name, Kind.MAP, 1) for name in unary.split()]
-    rows += [OperatorInfo(n, Kind.MAP, 1, Result.BOOL) for n in ("isnan", "isinf", "isfinite")]
-    rows += [OperatorInfo(name, Kind.MAP, 2) for name in binary.split()]
+    taken = {
+        NUMBERS: "abs neg sign",
+        FLOATS: of_floats,
+        frozenset({DType.BOOL}): "logical_not",
+        INTEGERS: "bitwise_not",
+    }
+    rows = [
+        OperatorInfo(n, Kind.MAP, 1, takes=t) for t, names in taken.items() for n in names.split()
+    ]
+    tests = ("isnan", "isinf", "isfinite")
+    rows += [OperatorInfo(name, Kind.MAP, 1, Result.BOOL, takes=FLOATS) for name in tests]
+    taken = {
+        NUMBERS: "add sub mul div mod fmod pow min max",
+        BITS: "bitwise_and bitwise_or bitwise_xor",
+        INTEGERS: "shift_left shift_right",
+    }
+    rows += [
+        OperatorInfo(n, Kind.MAP, 2, takes=t) for t, names in taken.items() for n in names.split()
+    ]
     rows += [
         OperatorInfo(n, Kind.MAP, 2, Result.BOOL) for n in ["eq", "ne", "lt", "le", "gt", "ge"]
     ]
@@ -90,8 +113,8 @@ def _rows() -> list[OperatorInfo]:
         OperatorInfo("check_index", Kind.MAP, 1, attrs=("limit",)),
     ]
     rows += [
-        OperatorInfo(f"reduce_{name}", Kind.REDUCE, 1, attrs=("axes",))
-        for name in ("sum", "prod", "max", "min")
+        OperatorInfo(f"reduce_{name}", Kind.REDUCE, 1, attrs=("axes",), takes=takes)
+        for name, takes in (("sum", NUMBERS), ("prod", NUMBERS), ("max", ANY), ("min", ANY))
     ]
     rows += [
         OperatorInfo("matmul", Kind.MATRIX, 2, Result.SUM),

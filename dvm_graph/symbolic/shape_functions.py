@@ -39,6 +39,9 @@ def infer(node: Node, facts: Facts) -> None:
         raise CompileError(f"{describe(node)}: no shape function for this operator")
     result = node.output
     result.shape = rule(node, facts)
+    operand = node.inputs[-1] if node.inputs else None
+    if operand is not None and operand.dtype not in OPERATORS[node.op].takes:
+        raise ModelError(f"{describe(node)}: it does not compute with {operand.dtype.value}")
     result.dtype = _result_dtype(node)
     result.elements = deduce_elements(node)
 

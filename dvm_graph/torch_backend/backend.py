@@ -1,0 +1,105 @@
+"""torch.compile's graphs on dvm_graph: forward and backward, with symbolic extents.
+
+In: the graph of operators that torch traced, and the tensors it was traced with. Out: a callable that torch runs
+in place of it. torch's own passes come first (ahead-of-time autograd, functionalisation, decompositions to the core
+of its operators); what `operators.py` translates is cut out of the graph in pieces as large as torch's partitioner finds,
+each of which becomes a program for any extents. The rest stays in torch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import torch
+from torch._decomp import core_aten_decompositions
+from torch._dynamo.backends.common import aot_autograd
+from torch.fx.passes.infra.partitioner import CapabilityBasedPartitioner
+from torch.fx.passes.operator_support import OperatorSupportBase
+from torch.nn.attention import SDPBackend, sdpa_kernel
+
+from dvm_graph.errors import DvmError
+from dvm_graph.options import Options
+from dvm_graph.process import load_compiler
+from dvm_graph.torch_backend.operators import (
+    DECOMPOSED,
+    VIEWS,
+    is_operator,
+    is_supported,
+)
+from dvm_graph.torch_backend.piece import Piece, compile_piece
+
+
+def dvm(
+    module: torch.fx.GraphModule,
+    inputs: Sequence[Any],
+    *,
+    options: Mapping[str, Any] | None = None,
+    mode: str | None = None,
+) -> Callable[..., Any]:
+    """What `torch.compile(..., backend="dvm")` calls for each graph.
+
+    Args:
+        module: the graph.
+        inputs: tensors and sizes that it was traced with.
+        options: single fields of `dvm_graph.Options` (`options={"cores": 1}`).
+        mode: torch passes it on; there are none.
+
+    Raises:
+        InputError: an option that there is not, or whose value makes no sense.
+    """
+    del mode
+    load_compiler()
+    chosen = Options().changed(dict(options or {}))
+
+    def compile_graph(graph: torch.fx.GraphModule, _inputs: Sequence[Any]) -> Callable[..., Any]:
+        return _compile(graph, chosen)
+
+    compiler = aot_autograd(
+        fw_compiler=compile_graph,
+        bw_compiler=compile_graph,
+        decompositions={**core_aten_decompositions(), **DECOMPOSED},
+    )
+    # Attention as its products and softmax, which fuse; the fused kernels of torch are opaque.
+    with sdpa_kernel(SDPBackend.MATH):
+        compiled: Callable[..., Any] = compiler(module, inputs)
+    return compiled
+
+
+class _Support(OperatorSupportBase):  # type: ignore[misc, unused-ignore]  # torch is untyped here
+    def is_node_supported(
+        self, _modules: Mapping[str, torch.nn.Module], node: torch.fx.Node
+    ) -> bool:
+        return is_supported(node)
+
+
+def _compile(graph: torch.fx.GraphModule, options: Options) -> Callable[..., Any]:
+    partitioner = CapabilityBasedPartitioner(
+        graph, _Support(), allows_single_node_partition=True, non_compute_ops=VIEWS
+    )
+    partitions = partitioner.propose_partitions()
+    partitioner.remove_bookend_non_compute_ops(partitions)
+    cut = partitioner.fuse_partitions(
+        [p for p in partitions if any(is_operator(node) for node in p.nodes)]
+    )
+    for node in cut.graph.nodes:
+        if node.op != "call_module":
+            continue
+        inner = cut.get_submodule(node.target)
+        try:
+            piece = compile_piece(inner, options)
+        except DvmError:  # torch runs it as it is
+            continue
+        setattr(cut, node.target, piece)
+    cut.recompile()
+
+    def run(arguments: list[Any]) -> Any:
+        results = cut(*arguments)
+        arguments.clear()
+        return results
+
+    run._boxed_call = True  # type: ignore[attr-defined]  # torch asks for it
+    return run
+
+
+__all__ = ["Piece", "dvm"]

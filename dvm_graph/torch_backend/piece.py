@@ -1,0 +1,111 @@
+"""A piece of a graph as a program: tensors in and out share their memory with numpy's arrays."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import torch
+
+from dvm_graph.errors import border
+from dvm_graph.ir import DType, Graph, Value
+from dvm_graph.options import Options
+from dvm_graph.pipeline import compile_graph
+from dvm_graph.runtime import Program
+from dvm_graph.runtime.assemble import assemble
+from dvm_graph.symbolic import Dim, Facts, Meter, Symbols, symbols_of
+from dvm_graph.torch_backend.operators import DTYPES, Translation, dim_of, shape_of
+
+
+class Piece(torch.nn.Module):  # type: ignore[misc, unused-ignore]  # torch is untyped here
+    """Runs a program in place of a module."""
+
+    def __init__(
+        self, program: Program, names: Sequence[str], sizes: Sequence[bool], single: bool
+    ) -> None:
+        super().__init__()
+        self._program = program
+        self._names = names
+        """Of the inputs; empty: the program has no use for an argument."""
+        self._sizes = sizes
+        self._single = single
+
+    def forward(self, *arguments: Any) -> Any:
+        feeds = {
+            name: np.empty((argument, 0), np.uint8) if is_size else _array(argument)
+            for name, is_size, argument in zip(self._names, self._sizes, arguments, strict=True)
+            if name
+        }
+        results = [_tensor(array) for array in self._program.run(feeds, None)]
+        return results[0] if self._single else tuple(results)
+
+
+def compile_piece(module: torch.fx.GraphModule, options: Options) -> Piece:
+    """The program of a graph of operators that are all supported.
+
+    Raises:
+        DvmError: it does not compile.
+    """
+    with border("compile a graph of torch"):
+        facts = Facts(Symbols(), Meter(options))
+        graph = Graph("torch")
+        translation = Translation(graph, facts)
+        nodes = list(module.graph.nodes)
+        placeholders = [node for node in nodes if node.op == "placeholder"]
+        tensors = [node for node in placeholders if isinstance(node.meta["val"], torch.Tensor)]
+        for node in tensors:
+            value = Value(node.name, DTYPES[node.meta["val"].dtype], shape_of(node, facts.symbols))
+            graph.inputs.append(value)
+            translation.values[node] = value
+        for node in nodes:
+            if node.op == "call_function":
+                translation.translate(node)
+        (returned,) = (node.args[0] for node in nodes if node.op == "output")
+        single = isinstance(returned, torch.fx.Node)
+        graph.outputs = [translation.values[node] for node in ((returned,) if single else returned)]
+        graph.output_names = tuple(f"output{i}" for i in range(len(graph.outputs)))
+        sizes = _needed_sizes(placeholders, graph, facts.symbols)
+        graph.inputs += sizes.values()
+        compiled = compile_graph(graph, facts, options)
+        program = assemble(compiled.plan, options, release_packed=True)
+    named = {*tensors, *sizes}
+    names = [node.name if node in named else "" for node in placeholders]
+    return Piece(program, names, [node in sizes for node in placeholders], single)
+
+
+def _needed_sizes(
+    placeholders: Sequence[torch.fx.Node], graph: Graph, symbols: Symbols
+) -> dict[torch.fx.Node, Value]:
+    """Sizes among the arguments, as inputs without elements that have them for extents: so they bind symbols as
+    the extents of tensors do. Those of tensors need no help.
+    """
+    bound = {dim for value in graph.inputs for dim in value.shape or () if not isinstance(dim, int)}
+    found: dict[torch.fx.Node, Value] = {}
+    for node in placeholders:
+        if isinstance(node.meta["val"], torch.Tensor):
+            continue
+        dim: Dim = dim_of(node, symbols)
+        if isinstance(dim, int) or not symbols_of(dim) or dim in bound:
+            continue
+        found[node] = Value(node.name, DType.UINT8, (dim, 0))
+    return found
+
+
+def _array(tensor: torch.Tensor) -> np.ndarray[Any, Any]:
+    tensor = tensor.detach()
+    if tensor.dtype is torch.bfloat16:
+        array: np.ndarray[Any, Any] = tensor.contiguous().view(torch.uint16).numpy()
+        return array.view(ml_dtypes.bfloat16)
+    array = tensor.numpy()
+    return array
+
+
+def _tensor(array: np.ndarray[Any, Any]) -> torch.Tensor:
+    if array.dtype == ml_dtypes.bfloat16:
+        return torch.from_numpy(array.view(np.uint16)).view(torch.bfloat16)
+    return torch.from_numpy(array)
+
+
+assert set(DTYPES.values()) <= set(DType)

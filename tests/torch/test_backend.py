@@ -1,0 +1,178 @@
+"""torch.compile on dvm_graph against torch itself: operators one by one, training steps over shapes, what stays in torch."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch.nn import functional as F  # noqa: N812 - as everybody calls it
+from transformers import BertConfig, BertModel, GPT2Config, GPT2Model
+
+import dvm_graph
+from dvm_graph.torch_backend import backend, dvm
+from dvm_graph.torch_backend.piece import Piece
+from tests.tolerances import tolerance
+
+BOUND = tolerance(np.dtype(np.float32), 4096)
+
+
+@pytest.fixture
+def pieces(monkeypatch: pytest.MonkeyPatch) -> list[Piece]:
+    """What is compiled in a test."""
+    made: list[Piece] = []
+    compile_piece = backend.compile_piece
+
+    def noted(*arguments: Any) -> Piece:
+        made.append(compile_piece(*arguments))
+        return made[-1]
+
+    monkeypatch.setattr(backend, "compile_piece", noted)
+    torch._dynamo.reset()
+    return made
+
+
+def close(mine: torch.Tensor, theirs: torch.Tensor, scale: float | None = None) -> None:
+    assert mine.dtype == theirs.dtype and mine.shape == theirs.shape
+    if not mine.is_floating_point():
+        assert torch.equal(mine, theirs)
+        return
+    scale = float(theirs.detach().abs().max()) if scale is None and theirs.numel() else scale or 1
+    atol = BOUND.absolute * max(1.0, scale)
+    torch.testing.assert_close(mine, theirs, rtol=BOUND.relative, atol=atol, equal_nan=True)
+
+
+Function = Callable[..., torch.Tensor]
+
+OPERATORS: dict[str, Function] = {
+    "add with alpha": lambda x, y, i: torch.add(x, y, alpha=3) - torch.sub(x, 2, alpha=2),
+    "division of integers": lambda x, y, i: i / 3 + x.sum(),
+    "types that meet": lambda x, y, i: i * x + (i > 1) + y.to(torch.float64).mean(),
+    "comparisons": lambda x, y, i: (x > y) & ~(x < 0.5) | (i == 2)[:1] | torch.isnan(x),
+    "logic of numbers": lambda x, y, i: torch.logical_or(torch.logical_not(i), i > 2),
+    "functions": lambda x, y, i: torch.tanh(x) + torch.erf(y) + torch.sigmoid(x).log() + x.exp(),
+    "functions of integers": lambda x, y, i: torch.sqrt(i.abs()) + torch.exp(i.to(torch.int32)),
+    "clamp": lambda x, y, i: x.clamp(min=-0.5).clamp(max=0.5) + x.clamp(-0.1, 0.2),
+    "powers": lambda x, y, i: x**2 + x.abs() ** 0.5 + x.abs() ** y + 2.0**x,
+    "where": lambda x, y, i: torch.where(x > 0, x, 1) + torch.where(i > 1, 2.0, x[:, :1])[0, 0],
+    "masked fill": lambda x, y, i: x.masked_fill(x < 0, -1e9),
+    "sums": lambda x, y, i: x.sum(0, keepdim=True) + x.sum((0, 1)) + i.sum() + (x > 0).sum(-1)[0],
+    "means": lambda x, y, i: x.mean(-1, keepdim=True) - x.mean(),
+    "variances": lambda x, y, i: x.var(-1, keepdim=True) + x.std(0, unbiased=False),
+    "extremes": lambda x, y, i: x.amax(0) + x.amin(-1, keepdim=True) + x.max() - x.min(),
+    "any and all": lambda x, y, i: (x > 2).any(0) | (x > -9).all(),
+    "softmax": lambda x, y, i: F.softmax(x, 0) + F.log_softmax(y, -1),
+    "norms": lambda x, y, i: F.layer_norm(x, x.shape[-1:]) + F.normalize(y, dim=0),
+    "activations": lambda x, y, i: (
+        F.gelu(x) + F.gelu(y, approximate="tanh") + F.silu(x) + F.relu(y)
+    ),
+    "more activations": lambda x, y, i: F.elu(x) + F.hardswish(y) + F.softplus(x) + F.leaky_relu(y),
+    "slices": lambda x, y, i: x[1:, ::2].sum() + x[-1] + y[..., -2:].sum() + x[:, 0].sum(),
+    "parts": lambda x, y, i: torch.cat([*x.split(2, 1), y[:, :1]], 1) + x.unbind(0)[1][0],
+    "stacks": lambda x, y, i: torch.stack([x, y], 1).flip(0).transpose(0, 2).reshape(-1),
+    "repeats": lambda x, y, i: x.repeat(2, 1, 3) + F.pad(x, (0, 2 * x.shape[1])).sum(),
+    "pads": lambda x, y, i: F.pad(x, (1, 2, 0, 3), value=7.0),
+    "new tensors": lambda x, y, i: (
+        torch.ones_like(x) + torch.full((x.shape[0], 1), 2.5) + torch.arange(x.shape[1])
+    ),
+    "indices": lambda x, y, i: x[:, i] + F.embedding(i, y)[:, :1].T,
+    "gather": lambda x, y, i: x.gather(1, (x > 0).to(torch.int64)) + x.index_select(1, i[:1]),
+    "counts": lambda x, y, i: x.cumsum(-1) + i.cumsum(0)[0],
+    "products": lambda x, y, i: torch.addmm(x[:, :1], x, y.T, beta=2, alpha=0.5) @ y,
+    "convolution": lambda x, y, i: F.conv1d(x[None, :, :], y[:, None, :2].repeat(1, x.shape[0], 1)),
+    "attention": lambda x, y, i: F.scaled_dot_product_attention(x[None], y[None], y[None]),
+    "half": lambda x, y, i: (x.half() * 2 + y.half()).float(),
+    "bfloat16": lambda x, y, i: x.bfloat16() * 2 + y.bfloat16(),
+}
+
+
+@pytest.mark.parametrize("name", OPERATORS)
+def test_operators_equal_torch(name: str, pieces: list[Piece]) -> None:
+    function = OPERATORS[name]
+    compiled = torch.compile(function, backend=dvm, dynamic=True, fullgraph=True)
+    for rows, columns in ((3, 6), (5, 8)):
+        generator = torch.Generator().manual_seed(rows)
+        x, y = (torch.randn(rows, columns, generator=generator) for _ in range(2))
+        i = torch.arange(rows) % 3
+        theirs = function(x, y, i)
+        if name in ("half", "bfloat16"):
+            theirs, mine = theirs.float(), compiled(x, y, i).float()
+            torch.testing.assert_close(mine, theirs, rtol=1e-2, atol=1e-2)
+        else:
+            close(compiled(x, y, i), theirs)
+    assert pieces, "all of it stayed in torch"
+
+
+def _bert() -> torch.nn.Module:
+    sizes = {"hidden_size": 64, "num_attention_heads": 2, "intermediate_size": 128}
+    none = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
+    return BertModel(BertConfig(num_hidden_layers=2, vocab_size=100, **sizes, **none))
+
+
+def _gpt2() -> torch.nn.Module:
+    none = {"resid_pdrop": 0.0, "embd_pdrop": 0.0, "attn_pdrop": 0.0, "use_cache": False}
+    ends = {"bos_token_id": 0, "eos_token_id": 0}
+    return GPT2Model(GPT2Config(n_layer=2, n_embd=64, n_head=2, vocab_size=100, **none, **ends))
+
+
+@pytest.mark.parametrize("make", [_bert, _gpt2])
+def test_training_steps_equal_torch_at_ten_shapes(
+    make: Callable[[], torch.nn.Module], pieces: list[Piece]
+) -> None:
+    torch.manual_seed(0)
+    mine = make()
+    theirs = copy.deepcopy(mine)
+    compiled = torch.compile(mine, backend=dvm, dynamic=True)
+    counts = []
+    for step in range(10):
+        ids = torch.randint(0, 100, (2 + step % 3, 5 + step))
+        results = [m(input_ids=ids).last_hidden_state for m in (compiled, theirs)]
+        close(*results)
+        for module, result in zip((mine, theirs), results, strict=True):
+            module.zero_grad()
+            result.square().mean().backward()
+        gradients = [
+            (a.grad, b.grad) for a, b in zip(mine.parameters(), theirs.parameters(), strict=True)
+        ]
+        scale = max(float(b.abs().max()) for _, b in gradients if b is not None)
+        for a, b in gradients:
+            assert (a is None) == (b is None)
+            if a is not None and b is not None:
+                close(a, b, scale)
+        counts.append(len(pieces))
+    assert counts[0] >= 2, "forward and backward have a piece each"
+    assert counts[-1] == counts[1], "a new shape compiled something"
+
+
+def test_what_is_not_translated_stays_in_torch(pieces: list[Piece]) -> None:
+    def function(x: torch.Tensor) -> torch.Tensor:
+        return torch.linalg.inv(x + 1) * 2
+
+    x = torch.eye(3) + torch.rand(3, 3)
+    compiled = torch.compile(function, backend=dvm, dynamic=True)
+    close(compiled(x), function(x))
+    assert pieces
+
+
+def test_arguments_that_are_mutated_and_views_of_arguments(pieces: list[Piece]) -> None:
+    def function(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        x.mul_(2)
+        return x.t(), x + 1
+
+    mine, theirs = torch.ones(2, 3), torch.ones(2, 3)
+    compiled = torch.compile(function, backend=dvm, dynamic=True)
+    for a, b in zip(compiled(mine), function(theirs), strict=True):
+        close(a, b)
+    close(mine, theirs)
+    assert pieces
+
+
+def test_options_reach_the_compiler() -> None:
+    torch._dynamo.reset()
+    with pytest.raises(dvm_graph.InputError, match="no option"):
+        dvm(torch.fx.symbolic_trace(torch.nn.ReLU()), [torch.ones(1)], options={"core": 1})
+    compiled = torch.compile(torch.relu, backend="dvm", dynamic=True, options={"cores": 1})
+    assert compiled(torch.tensor([-1.0, 2.0])).tolist() == [0, 2]
