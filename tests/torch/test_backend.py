@@ -50,7 +50,7 @@ Function = Callable[..., torch.Tensor]
 OPERATORS: dict[str, Function] = {
     "add with alpha": lambda x, y, i: torch.add(x, y, alpha=3) - torch.sub(x, 2, alpha=2),
     "division of integers": lambda x, y, i: i / 3 + x.sum(),
-    "types that meet": lambda x, y, i: i * x + (i > 1) + y.to(torch.float64).mean(),
+    "types that meet": lambda x, y, i: i[:, None] * x + (x > 1) + y.to(torch.float64).mean(),
     "comparisons": lambda x, y, i: (x > y) & ~(x < 0.5) | (i == 2)[:1] | torch.isnan(x),
     "logic of numbers": lambda x, y, i: torch.logical_or(torch.logical_not(i), i > 2),
     "functions": lambda x, y, i: torch.tanh(x) + torch.erf(y) + torch.sigmoid(x).log() + x.exp(),
@@ -139,9 +139,11 @@ def test_training_steps_equal_torch_at_ten_shapes(
         ]
         scale = max(float(b.abs().max()) for _, b in gradients if b is not None)
         for a, b in gradients:
-            assert (a is None) == (b is None)
-            if a is not None and b is not None:
+            if b is not None:
+                assert a is not None
                 close(a, b, scale)
+            else:  # of what the loss does not reach, graphs give zeros
+                assert a is None or not a.any()
         counts.append(len(pieces))
     assert counts[0] >= 2, "forward and backward have a piece each"
     assert counts[-1] == counts[1], "a new shape compiled something"
