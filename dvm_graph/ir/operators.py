@@ -110,7 +110,7 @@ def _rows() -> list[OperatorInfo]:
         OperatorInfo("select", Kind.MAP, 3),
         OperatorInfo("cast", Kind.MAP, 1, Result.ATTR, ("dtype",)),
         # int64 index: negatives count from `limit`; outside [0, limit) is an error at run time
-        OperatorInfo("check_index", Kind.MAP, 1, attrs=("limit",)),
+        OperatorInfo("check_index", Kind.MAP, 1, attrs=("limit",), takes=frozenset({DType.INT64})),
     ]
     rows += [
         OperatorInfo(f"reduce_{name}", Kind.REDUCE, 1, attrs=("axes",), takes=takes)

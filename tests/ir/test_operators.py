@@ -1,0 +1,40 @@
+"""The table of basic operators against the instructions that carry them out."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from dvm_graph.ir import OPERATORS, DType, Kind
+
+ISA = Path(__file__).parents[2] / "dvm_graph" / "vm" / "isa.def"
+LISTS = {
+    "FLOATS": "f32 f64",
+    "INTEGERS": "i32 i64",
+    "NUMBER": "f32 f64 i32 i64",
+    "BITS": "i32 i64 b8",
+    "B8": "b8",
+    "I64": "i64",
+    "REGISTER": "f32 f64 i32 i64 b8",
+}
+"""As isa.def's head has them."""
+INSTRUCTIONS = dict(
+    re.findall(
+        r"^DVM_INSN\(v_(\w+), vector, \w+, (\w+),", ISA.read_text(encoding="utf-8"), re.MULTILINE
+    )
+)
+
+
+@pytest.mark.parametrize("name", sorted(OPERATORS.keys() & INSTRUCTIONS.keys() - {"iota"}))
+def test_takes_what_its_instruction_computes_with(name: str) -> None:
+    registers = set(LISTS[INSTRUCTIONS[name]].split())
+    allowed = {d for d in DType if d is not DType.OPAQUE and d.register.short in registers}
+    assert OPERATORS[name].takes - {DType.OPAQUE} == allowed
+
+
+def test_instructions_are_found() -> None:
+    kinds = (Kind.MAP, Kind.REDUCE)
+    computing = {name for name, row in OPERATORS.items() if row.kind in kinds} - {"cast"}
+    assert computing <= INSTRUCTIONS.keys()
