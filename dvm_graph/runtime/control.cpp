@@ -38,11 +38,22 @@ Tensor own_copy(const Tensor& tensor, const std::string& name) {
   return copy;
 }
 
-// A row of a tensor along its first axis.
-Tensor row_of(const Tensor& tensor, int64_t row) {
-  Tensor result{tensor.dtype, {tensor.shape.begin() + 1, tensor.shape.end()}, nullptr, nullptr};
-  result.data = tensor.data + row * bytes_of(result);
-  return result;
+// The first row of a tensor along its first axis.
+Tensor first_row(const Tensor& tensor) {
+  return {tensor.dtype, {tensor.shape.begin() + 1, tensor.shape.end()}, tensor.data, nullptr};
+}
+
+// By state: a turn gives it the shape that it had, whatever that is.
+std::vector<char> steady_states(const ControlCall& call) {
+  const Model& body = call.bodies[0].program->model();
+  const size_t before = call.counted ? 2 : 0, said = call.counted ? 1 : 0;
+  std::vector<char> steady(call.states);
+  for (size_t i = 0; i < steady.size(); i++) {
+    const ModelValue& given = body.values[body.inputs[before + i]];
+    const ModelValue& made = body.values[body.outputs[said + i]];
+    steady[i] = !given.opaque && !made.opaque && given.shape == made.shape;
+  }
+  return steady;
 }
 
 }  // namespace
@@ -101,7 +112,10 @@ struct ControlRunner::Rows {
   }
 
   // Where the row is to be stored.
-  Tensor place(int64_t row) const { return {dtype, shape, at(row), memory}; }
+  void put_place(int64_t row, Tensor& place) const {
+    if (place.owner != memory) place = {dtype, shape, nullptr, memory};
+    place.data = at(row);
+  }
 
   Tensor finish(int64_t count) {
     std::vector<int64_t> whole{count};
@@ -113,6 +127,7 @@ struct ControlRunner::Rows {
 };
 
 ControlRunner::ControlRunner(const ControlCall& call) : call_(call) {
+  if (!call.branches) steady_ = steady_states(call);
   for (const Body& body : call.bodies) bodies_.push_back(body.program->make_runner());
 }
 
@@ -207,18 +222,29 @@ std::vector<Tensor> ControlRunner::take_turns(std::span<const Tensor> inputs,
   for (size_t i = 0; i < rows.size(); i++) rows[i].backward = call_.collected[i] != 0;
   std::vector<Tensor> given(said + states + rows.size());
 
+  for (size_t i = 0; i < scanned.size() && most > 0; i++) {
+    operands[before + states + i] = first_row(scanned[i]);
+  }
+  std::vector<Tensor> spare(states);  // the other of the two places of a state
+
   for (; turn < most && goes_on; turn++) {
     for (size_t i = 0; i < scanned.size(); i++) {
       const int64_t row = call_.scanned[i] != 0 ? most - 1 - turn : turn;
-      operands[before + states + i] = row_of(scanned[i], row);
+      Tensor& part = operands[before + states + i];
+      part.data = scanned[i].data + row * bytes_of(part);
     }
+    for (size_t i = 0; i < states; i++) given[said + i] = std::move(spare[i]);
     for (size_t i = 0; turn > 0 && i < rows.size(); i++) {
       rows[i].grow(turn, most, !call_.counted, call_.name);
-      given[said + states + i] = rows[i].place(turn);
+      rows[i].put_place(turn, given[said + states + i]);
     }
     std::vector<Tensor> results = run_turn(operands, given, run);
     if (call_.counted) goes_on = scalar<bool>(results[0], call_.name);
-    for (size_t i = 0; i < states; i++) operands[before + i] = std::move(results[said + i]);
+    for (size_t i = 0; i < states; i++) {
+      Tensor& state = operands[before + i];
+      spare[i] = steady_[i] != 0 && state.owner.use_count() == 1 ? std::move(state) : Tensor{};
+      state = std::move(results[said + i]);
+    }
     for (size_t i = 0; turn == 0 && i < rows.size(); i++) {
       rows[i].begin(results[said + states + i], most, !call_.counted, call_.name);
     }

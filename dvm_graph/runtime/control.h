@@ -9,9 +9,9 @@
 //
 // A body is a program of its own (executor.h), compiled once, whose runners live here: a turn at
 // the dims of the turn before finds its kernels compiled and its memory laid out, and other dims
-// are bound anew. States stay where a turn left them until the next one has read them; then the
-// memory serves again. Rows of scanned tensors are read where they lie, rows of collected ones are
-// stored where they belong, into memory that grows by half if nobody knows how many will come.
+// are bound anew. States stay where a turn left them; where they keep their shape, they
+// take turns in two places. Rows of scanned tensors are read where they lie, rows of collected ones
+// are stored where they belong, into memory that grows by half if nobody knows how many will come.
 // Nothing but conditions is read by the host.
 #pragma once
 
@@ -56,6 +56,7 @@ class ControlRunner {
 
   const ControlCall& call_;
   std::vector<std::unique_ptr<Runner>> bodies_;
+  std::vector<char> steady_;  // by state: every turn gives it the shape that it had
   std::vector<std::pair<uint32_t, int64_t>> symbols_;  // of the body at hand
   int64_t held_bytes_ = 0;                             // after the last run
 };
