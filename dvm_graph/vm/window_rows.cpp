@@ -82,7 +82,6 @@ class RowCosts {
 
 WindowRows choose_window_rows(const Window& window, const BlockProblem& problem,
                               const BlockShape& shape, const Target& target) {
-  const WindowRows one = describe(window, 1);
   const int64_t step = int64_t{window.stride_width} * window.channels * problem.element_bytes;
   if (shares_sets(step, target)) return {};
   if (window.pixel != window.channels) return {};  // a few channels of each pixel are slow to copy
