@@ -11,7 +11,7 @@ BASE_MODELS := bert gpt2 vit llama llama_decode qwen3 qwen3_decode mmoe resnet m
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:  # targets install into one environment
-.PHONY: help conformance demo test test-cpp test-torch test-trained lint fuzz golden bench bench-docs paper docs models-base models-zoo sanitize clean
+.PHONY: help conformance demo test test-cpp test-torch test-trained lint fuzz audit-npu golden bench bench-docs paper docs models-base models-zoo sanitize clean
 
 help: ## List the targets.
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 16
@@ -40,6 +40,10 @@ lint: $(VENV)/.lint ## Check style, formatting and types.
 fuzz: $(VENV)/.package ## Random models against onnxruntime; FUZZ='--count 5000 --seed 7 --jobs 2 --shrink' and the like.
 	$(RUN) -c 'import dvm_graph'
 	$(RUN) -m tests.fuzz $(FUZZ)
+
+audit-npu: $(VENV)/.package ## Values of a simulated NPU on all models and node tests, and what each flag of its programs is for.
+	$(RUN) -c 'import dvm_graph'
+	$(RUN) -m tests.npu.corpus
 
 golden: $(VENV)/.package ## Rewrite the golden files from what the passes print now.
 	$(RUN) -m pytest -q -m golden --ignore=tests/torch --ignore=tests/trained tests --update-golden

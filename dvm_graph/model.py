@@ -19,7 +19,14 @@ from dvm_graph.errors import InputError, border, output_path
 from dvm_graph.ir import ModelMetadata
 from dvm_graph.options import Options
 from dvm_graph.process import load_compiler
-from dvm_graph.runtime import CompileTime, KernelListing, Program, RunOptions, RunStatistics
+from dvm_graph.runtime import (
+    CompileTime,
+    FlagCounts,
+    KernelListing,
+    Program,
+    RunOptions,
+    RunStatistics,
+)
 from dvm_graph.saving import RUN_OPTIONS, SavedModel, is_saved, load_model, load_report
 from dvm_graph.variants import Variants
 
@@ -158,6 +165,11 @@ class Model:
     def statistics(self) -> RunStatistics:
         """Compile time, run time and memory of the last run."""
         return self._program.statistics
+
+    @property
+    def flags(self) -> FlagCounts:
+        """What the flags are for of the programs that ran so far, on a simulated part with `queues="audited"`."""
+        return self._program.flags
 
     def profile(self, feeds: Mapping[str, ArrayLike], *, repeats: int = 10) -> Profile:
         """Where the time goes at the shapes of these feeds; `str()` prints it.

@@ -17,7 +17,7 @@ from dvm_graph.errors import InputError
 
 PRECISIONS = ("f32", "bf16")
 """Of the operands of matrix products."""
-QUEUES = ("in_order", "adversarial")
+QUEUES = ("in_order", "adversarial", "audited")
 """How the queues of a simulated part run."""
 FALLBACKS = ("if_needed", "always", "operators")
 """When kernels give way to what runs where they cannot."""
@@ -82,7 +82,8 @@ class Options:
     Slow: for what a part makes of numbers and of schedules. Such a model cannot be saved."""
     queues: str = "in_order"
     """Of a simulated part: "in_order" runs one instruction after the other, "adversarial" each of a core's queues as early
-    or as late as flags permit, so that one that is missing gives wrong numbers."""
+    or as late as flags permit, so that one that is missing gives wrong numbers; "audited" counts first, of each program, who
+    would notice a flag that is missing (`Model.flags`)."""
     check: bool = False
     """Hold every pass and every fused kernel to what its operators mean in float64, at small extents,
     and raise a `MiscompileError` that names the pass, or the kernel and its rules, where they differ."""

@@ -12,6 +12,7 @@ test is skipped when the model is valid but neither dvm_graph nor the vendor lib
 from __future__ import annotations
 
 import enum
+import functools
 import itertools
 import multiprocessing
 import re
@@ -61,9 +62,14 @@ class Outcome:
 
 def node_tests(pattern: str = "") -> list[TestCase]:
     """The node tests of onnx whose names a regular expression finds, sorted by name."""
-    with np.errstate(all="ignore"):  # some tests compute their infinities by dividing by zero
-        tests = {test.name: test for test in load_node_model_tests()}
+    tests = _all_node_tests()
     return [tests[name] for name in sorted(tests) if re.search(pattern, name)]
+
+
+@functools.cache
+def _all_node_tests() -> dict[str, TestCase]:
+    with np.errstate(all="ignore"):  # some tests compute their infinities by dividing by zero
+        return {test.name: test for test in load_node_model_tests()}
 
 
 def run_tests(

@@ -194,6 +194,11 @@ class PyProgram {
   RunStatistics statistics() const { return executor_->statistics(); }
 
   int cores() const { return executor_->device().device->cores(); }
+  // Of a simulated part whose flags are audited.
+  FlagCounts flags() const {
+    const std::shared_ptr<const SimulatedPart>& part = executor_->device().request.part;
+    return part == nullptr ? FlagCounts() : part->ledger->counts();
+  }
   std::string simd() const { return executor_->device().device->table().name; }
 
  private:
@@ -243,9 +248,11 @@ class ModelBuilder {
       : device_(shared_device({cores, take<std::string>(simd), local_bytes, machine, spins, {}})),
         vendor_(std::make_unique<PythonVendor>()) {}
 
-  ModelBuilder(const Target& part, bool adversarial, nb::handle simd, const Machine& machine)
-      : device_(shared_device({0, take<std::string>(simd), 0, machine, true,
-                               std::make_shared<const SimulatedPart>(part, adversarial)})),
+  ModelBuilder(const Target& part, const std::string& queues, nb::handle simd,
+               const Machine& machine)
+      : device_(shared_device(
+            {0, take<std::string>(simd), 0, machine, true,
+             std::make_shared<const SimulatedPart>(part, queue_run_from_name(queues))})),
         vendor_(std::make_unique<PythonVendor>()) {}
 
   void set_dims(nb::handle symbols, nb::handle instructions) {
@@ -470,6 +477,15 @@ void bind_statistics(nb::module_& module) {
       });
 }
 
+void bind_flags(nb::module_& module) {
+  nb::class_<FlagCounts>(module, "FlagCounts", "See npu/simulator/flag_audit.h.")
+      .def_ro("waits", &FlagCounts::waits)
+      .def_ro("unbalanced", &FlagCounts::unbalanced)
+      .def_ro("unordered", &FlagCounts::unordered)
+      .def_ro("seen", &FlagCounts::seen)
+      .def_ro("mistaken", &FlagCounts::mistaken);
+}
+
 void bind_profile(nb::module_& module) {
   nb::class_<InstructionProfile>(module, "InstructionProfile")
       .def_ro("family", &InstructionProfile::family)
@@ -514,6 +530,7 @@ void bind_runtime(nb::module_& module) {
   nb::register_exception_translator(translate_error);
   bind_profile(module);
   bind_statistics(module);
+  bind_flags(module);
   nb::class_<StopFlag>(module, "StopFlag")
       .def(nb::init<>())
       .def_prop_rw(
@@ -549,12 +566,13 @@ void bind_runtime(nb::module_& module) {
       .def("panel_columns", &PyProgram::panel_columns, nb::arg("dtype"))
       .def_prop_ro("statistics", &PyProgram::statistics)
       .def_prop_ro("cores", &PyProgram::cores)
+      .def_prop_ro("flags", &PyProgram::flags)
       .def_prop_ro("simd", &PyProgram::simd);
   nb::class_<ModelBuilder>(module, "ModelBuilder")
       .def(nb::init<int, nb::handle, int64_t, const Machine&, bool>(), nb::arg("cores"),
            nb::arg("simd"), nb::arg("local_bytes"), nb::arg("machine"), nb::arg("spins"))
-      .def(nb::init<const Target&, bool, nb::handle, const Machine&>(), nb::arg("part"),
-           nb::arg("adversarial"), nb::arg("simd"), nb::arg("machine"))
+      .def(nb::init<const Target&, const std::string&, nb::handle, const Machine&>(),
+           nb::arg("part"), nb::arg("queues"), nb::arg("simd"), nb::arg("machine"))
       .def_prop_ro("cores", &ModelBuilder::cores)
       .def("panel_columns", &ModelBuilder::panel_columns, nb::arg("dtype"))
       .def("set_dims", &ModelBuilder::set_dims, nb::arg("symbols"), nb::arg("instructions"))

@@ -22,9 +22,9 @@ std::shared_ptr<SharedDevice> part_device(const DeviceRequest& request,
   Target target = request.part->target;
   // What the cube unit of the part does not do is left to instructions as this table has them.
   target.matmul_nr = table.matmul_nr;
-  const QueueRun queues = request.part->adversarial ? QueueRun::adversarial : QueueRun::in_order;
-  return std::make_shared<SharedDevice>(request,
-                                        std::make_unique<ValueDevice>(target, table, queues));
+  return std::make_shared<SharedDevice>(
+      request,
+      std::make_unique<ValueDevice>(target, table, request.part->queues, request.part->ledger));
 }
 
 }  // namespace

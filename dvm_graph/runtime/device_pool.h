@@ -11,13 +11,16 @@
 
 #include "npu/device.h"
 #include "npu/host/machine.h"
+#include "npu/simulator/flag_audit.h"
+#include "npu/simulator/queues.h"
 #include "vm/target.h"
 
 namespace dvm {
 
 struct SimulatedPart {
   Target target;
-  bool adversarial = false;  // its queues run as early or as late as flags permit
+  QueueRun queues = QueueRun::in_order;
+  std::shared_ptr<FlagLedger> ledger = std::make_shared<FlagLedger>();
 };
 
 struct DeviceRequest {

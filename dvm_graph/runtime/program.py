@@ -85,6 +85,21 @@ class RunStatistics:
 
 
 @dataclass(frozen=True, slots=True)
+class FlagCounts:
+    """Of the flags in programs for a simulated part, each program once: who notices one that is missing."""
+
+    waits: int
+    unbalanced: int
+    """Without the wait the verifier refuses the program, since its signal is left over."""
+    unordered: int
+    """Without the wait and its signal, too, since nothing else orders as much. Others are spare."""
+    seen: int
+    """Of those, the ones whose absence gives other numbers in some order of queues."""
+    mistaken: int
+    """Spare ones without which there are other numbers: 0, or the verifier is wrong."""
+
+
+@dataclass(frozen=True, slots=True)
 class KernelListing:
     """A kernel and the text of its programs, one per stage and part."""
 
@@ -165,6 +180,14 @@ class Program:
     def simd(self) -> str:
         """The device's instruction-set level."""
         return self._core.simd
+
+    @property
+    def flags(self) -> FlagCounts:
+        """Of the programs that ran so far, on a part whose queues are audited."""
+        counts = self._core.flags
+        return FlagCounts(
+            counts.waits, counts.unbalanced, counts.unordered, counts.seen, counts.mistaken
+        )
 
     @property
     def statistics(self) -> RunStatistics:

@@ -120,8 +120,7 @@ def _builder(options: Options) -> _core.ModelBuilder:
         )
     if options.device:
         part = find_spec(options.device).target
-        adversarial = options.queues == "adversarial"
-        return _core.ModelBuilder(part, adversarial, level, this_machine().core)
+        return _core.ModelBuilder(part, options.queues, level, this_machine().core)
     try:
         return _core.ModelBuilder(
             options.cores or 0,

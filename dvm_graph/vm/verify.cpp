@@ -9,6 +9,7 @@
 #include "vm/pair.h"
 #include "vm/panels.h"
 #include "vm/sync.h"
+#include "vm/verify_flags.h"
 #include "vm/verify_groups.h"
 
 namespace dvm {
@@ -37,7 +38,8 @@ class Verifier {
         values_(values),
         value_count_(static_cast<int64_t>(value_count)),
         workspace_bytes_(workspace_bytes),
-        target_(target) {}
+        target_(target),
+        follows_flags_(!target.in_order()) {}
 
   std::string run() {
     if (!check_header() || !check_grid() || !check_extents() || !check_pointers() ||
@@ -48,6 +50,7 @@ class Verifier {
       Head head;
       std::memcpy(&head, &body[pc], sizeof head);
       if (!check_head(head, body.size() - pc)) return located(pc);
+      if (follows_flags_) flags_.take(&body[pc]);
       if (!check_instruction(head, &body[pc])) return located(pc);
       if (const char* wrong = groups_.take(head, &body[pc])) {
         fail(wrong);
@@ -55,11 +58,10 @@ class Verifier {
       }
       pc += head.words;
     }
-    if (any_flags_ && !check_flags()) return error_;
+    if (const char* wrong = groups_.end()) return wrong;
     if (header_.in_pair() && !(reaches_ring_ && between_waits_ == 1 && between_sets_ == 1))
       return "a half of a pair does not hand on its slots";
-    const char* const wrong = groups_.end();
-    return wrong == nullptr ? std::string() : wrong;
+    return follows_flags_ ? flags_.check(body, header_.tiles) : std::string();
   }
 
  private:
@@ -243,7 +245,6 @@ class Verifier {
     const FormInfo& form = form_info(info.form);
     const uint64_t* const extra = extra_words(info.form, words);
     if (form.extra == Extra::event) {
-      any_flags_ = true;
       if (!check_sync(family, *extra)) return false;
       return !is_between_cores(*extra) || check_between(head, false);
     }
@@ -483,7 +484,12 @@ class Verifier {
     Reach reach = reach_of(loops, walk, element, local || ring ? nullptr : pointer->steps);
     if (ring && header_.grid_rank > 0)
       reach.add((header_.pieces - 1) * std::max<int64_t>(pointer->steps[header_.grid_rank - 1], 0));
-    if (operand.space() == Space::two_places) reach.add(operand.outer_stride);
+    const int64_t second = operand.space() == Space::two_places ? operand.outer_stride : 0;
+    if (local && follows_flags_) {
+      const int64_t begin = operand.offset();
+      flags_.touch(info.role, begin + reach.low, begin + reach.high + element, second);
+    }
+    reach.add(second);
     if (form == Form::gather && k == 1) {
       const uint64_t* const extra = extra_words(form, words);
       const auto stride = static_cast<int64_t>(extra[0]), limit = static_cast<int64_t>(extra[1]);
@@ -608,54 +614,6 @@ class Verifier {
     return true;
   }
 
-  // The sync instructions of one event of one direction.
-  struct Event {
-    int sets = 0, waits = 0;
-    int distance = -1;
-  };
-
-  // Signals are balanced over any number of tiles, and every wait comes behind its signal in the
-  // order of issue, so no two queues wait for each other:
-  //   - all instructions of an event have one distance d and no predicate, as many of them set as
-  //     wait
-  //   - at d = 0 as many are set before each wait in the body as wait up to it
-  //   - at d > 0 the signal for a wait is of an earlier tile; sets of the last d tiles and waits of
-  //     the first d are left out (sync_runs), which are as many
-  bool check_flags() {
-    constexpr int kKeys = kQueues * kQueues * 256;
-    thread_local Event events[kKeys];
-    std::fill_n(events, kKeys, Event{});
-    const std::span<const uint64_t> body = program_.body();
-    for (size_t pc = 0; pc < body.size(); pc += head_of(&body[pc]).words) {
-      const Head head = head_of(&body[pc]);
-      const Family family = family_of(head);
-      if (family != Family::s_set_flag && family != Family::s_wait_flag) continue;
-      const auto wrong = [&](const char* what) {
-        return fail("word " + std::to_string(pc) + ", " + disassemble_instruction(&body[pc]) +
-                    ": " + what);
-      };
-      const uint64_t word = *extra_words(Form::sync, &body[pc]);
-      if (is_between_cores(word)) continue;
-      if (head.changed_mask != 0 || head.flags != 0) return wrong("a flag has a predicate");
-      const int direction =
-          static_cast<int>(sync_from(word)) * kQueues + static_cast<int>(sync_to(word));
-      Event& event = events[direction * 256 + sync_event(word)];
-      if (event.distance >= 0 && event.distance != sync_distance(word)) {
-        return wrong("an event within tiles and across them");
-      }
-      event.distance = sync_distance(word);
-      ++(family == Family::s_set_flag ? event.sets : event.waits);
-      if (event.distance == 0 && event.waits > event.sets) {
-        return wrong("waits for a flag nobody has set");
-      }
-    }
-    for (const Event& event : events) {
-      if (event.sets > event.waits) return fail("a flag is set more often than waited for");
-      if (event.sets < event.waits) return fail("a flag is waited for more often than set");
-    }
-    return true;
-  }
-
   const Program& program_;
   const ProgramHeader& header_;
   const ValueInfo* values_;
@@ -663,9 +621,10 @@ class Verifier {
   const int64_t workspace_bytes_;
   const Target& target_;
   bool well_formed_ = false;
-  bool any_flags_ = false;
   int between_sets_ = 0, between_waits_ = 0;  // so far
   bool reaches_ring_ = false;
+  const bool follows_flags_;
+  FlagVerifier flags_;
   GroupVerifier groups_;
   std::string error_;
 };

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <map>
+#include <stdexcept>
+#include <string>
 #include <utility>
 
 #include "vm/interpret.h"
@@ -127,6 +129,14 @@ class Run {
 };
 
 }  // namespace
+
+QueueRun queue_run_from_name(std::string_view name) {
+  constexpr std::string_view kNames[] = {"in_order", "adversarial", "audited"};
+  for (size_t i = 0; i < std::size(kNames); ++i) {
+    if (kNames[i] == name) return static_cast<QueueRun>(i);
+  }
+  throw std::invalid_argument("no such run of queues: " + std::string(name));
+}
 
 std::vector<QueueOrder> adversarial_orders() {
   std::vector<QueueOrder> orders;

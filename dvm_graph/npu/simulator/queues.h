@@ -6,6 +6,7 @@
 #include <array>
 #include <cstdint>
 #include <span>
+#include <string_view>
 #include <vector>
 
 #include "vm/core.h"
@@ -13,6 +14,14 @@
 #include "vm/shares.h"
 
 namespace dvm {
+
+// How the queues of a part that is computed for its values run.
+enum class QueueRun : uint8_t {
+  in_order,     // one instruction after the other
+  adversarial,  // beside one another, by the orders of adversarial_orders in turn
+  audited,      // the same, and what the flags of each program are for is counted first
+};
+QueueRun queue_run_from_name(std::string_view name);  // throws std::invalid_argument
 
 // All queues, the one that runs as early as it may first, the one that runs as late as it may last.
 using QueueOrder = std::array<Queue, kQueues>;

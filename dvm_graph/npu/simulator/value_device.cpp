@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <chrono>
 #include <stdexcept>
+#include <utility>
 
 #include "npu/simulator/cube_values.h"
 #include "vm/interpret.h"
@@ -25,26 +26,36 @@ int64_t now_ns() {
 
 }  // namespace
 
-ValueDevice::ValueDevice(const Target& target, const InstructionTable& base, QueueRun queues)
+ValueDevice::ValueDevice(const Target& target, const InstructionTable& base, QueueRun queues,
+                         std::shared_ptr<FlagLedger> ledger)
     : target_(target),
       table_(with_cube_memories(base)),
       queues_(queues),
       orders_(adversarial_orders()),
       local_(1 + static_cast<size_t>(lanes_of(target)),
              std::vector<std::byte>(static_cast<size_t>(target.memory_end()) + kAlignment)),
-      scratch_(static_cast<size_t>(kScratchBytes) + kAlignment) {}
+      scratch_(static_cast<size_t>(kScratchBytes) + kAlignment),
+      ledger_(std::move(ledger)) {}
 
 void ValueDevice::submit(std::span<const Task> tasks) {
   trap_ = {};
   for (size_t t = 0; t < tasks.size(); ++t) {
     const ProgramHeader& header = tasks[t].program->header();
     if (header.follows_cube()) continue;  // it went with the one before
+    if (queues_ == QueueRun::audited) audit(tasks.subspan(t, header.in_pair() ? 2 : 1));
     for (int64_t core = 0; core < target_.cores_of(header.kind); ++core) {
       if (interruption_ != nullptr && interruption_->requested()) return;
       run_share(tasks, t, core);
       if (trap_.kind != TrapKind::none) return;
     }
   }
+}
+
+void ValueDevice::audit(std::span<const Task> programs) {
+  if (!ledger_->opens(*programs[0].program)) return;
+  std::vector<Core> cores;
+  for (size_t place = 0; place < local_.size(); ++place) cores.push_back(core_of(place));
+  ledger_->add(audit_flags(programs, target_, table_, cores));
 }
 
 Core ValueDevice::core_of(size_t place) {

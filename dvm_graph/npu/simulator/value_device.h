@@ -7,24 +7,22 @@
 // nothing depends on how many cores this machine has.
 #pragma once
 
+#include <memory>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "npu/device.h"
+#include "npu/simulator/flag_audit.h"
 #include "npu/simulator/queues.h"
 
 namespace dvm {
 
-enum class QueueRun : uint8_t {
-  in_order,     // one instruction after the other
-  adversarial,  // queues beside one another, by the orders of adversarial_orders in turn
-};
-
 class ValueDevice final : public Device {
  public:
-  // `base` has what the instructions of all devices compute.
-  ValueDevice(const Target& target, const InstructionTable& base, QueueRun queues);
+  // `base` has what the instructions of all devices compute, `ledger` is for what is audited.
+  ValueDevice(const Target& target, const InstructionTable& base, QueueRun queues,
+              std::shared_ptr<FlagLedger> ledger);
 
   const Target& target() const override { return target_; }
   const InstructionTable& table() const override { return table_; }
@@ -44,6 +42,7 @@ class ValueDevice final : public Device {
  private:
   void run_share(std::span<const Task> tasks, size_t number, int64_t cube_core);
   void run(std::span<const QueuedCore> cores);
+  void audit(std::span<const Task> programs);
   Core core_of(size_t place);
 
   const Target target_;
@@ -54,6 +53,7 @@ class ValueDevice final : public Device {
   Trap trap_;
   std::vector<std::vector<std::byte>> local_;  // of a core, or of a pair's
   std::vector<std::byte> scratch_;
+  const std::shared_ptr<FlagLedger> ledger_;
   std::span<CoreRecord> records_;
   Interruption* interruption_ = nullptr;
 };

@@ -20,7 +20,7 @@ Target target_of(bool unified) {
   target.local_bytes = 64 << 10;
   target.matmul_nr = reference::kColumnsPerPanel;
   target.unified_memory = unified;
-  target.event_flags = 8;
+  if (!unified) run_pipes(target, 8);
   return target;
 }
 
@@ -72,11 +72,15 @@ void check_verifier() {
       "  p0 = v0 + 0 in [0, 400) d0: 120\n"
       "  p1 = v1 + 0 in [0, 400) d0: 120\n"
       "body\n"
+      "  s_wait_flag mte3 -> mte2 event 7 across 1\n"
       "  d_load_f32 [1,1,e1] l:0x0(0,0,1) <- p0(0,0,1)\n"
       "  s_set_flag mte2 -> vector event 0\n"
       "  s_wait_flag mte2 -> vector event 0\n"
       "  v_add_f32 [1,1,e1] l:0x0(0,0,1) <- l:0x0(0,0,1), #1\n"
+      "  s_set_flag vector -> mte3 event 0\n"
+      "  s_wait_flag vector -> mte3 event 0\n"
       "  d_store_f32 [1,1,e1] p1(0,0,1) <- l:0x0(0,0,1)\n"
+      "  s_set_flag mte3 -> mte2 event 7 across 1\n"
       "end\n";
   check_rejected("the program itself", good, "tiles 4", "tiles 4", "");
   check_rejected("buffer", good, "[0, 400)", "[0, 404)", "a buffer of 400 bytes");
@@ -137,6 +141,17 @@ void check_verifier() {
                  "set more often");
   check_rejected("unpaired wait", good, "  s_set_flag mte2 -> vector event 0\n", "",
                  "nobody has set");
+  const std::string set = "  s_set_flag mte2 -> vector event 0\n";
+  const std::string wait = "  s_wait_flag mte2 -> vector event 0\n";
+  const std::string load = "  d_load_f32 [1,1,e1] l:0x0(0,0,1) <- p0(0,0,1)\n";
+  check_rejected("no flag", good, (set + wait).c_str(), "", "no flag orders");
+  check_rejected("set too early", good, (load + set).c_str(), (set + load).c_str(),
+                 "no flag orders");
+  const std::string next = "mte3 -> mte2 event 7 across 1\n";
+  std::string alone = good;
+  alone.erase(alone.find("  s_wait_flag " + next), ("  s_wait_flag " + next).size());
+  check_rejected("nothing from tile to tile", alone, ("  s_set_flag " + next).c_str(), "",
+                 "no flag orders");
   check_rejected("event", good, "event 0", "event 9", "no such event");
   check_rejected("flags", good, ", #1", ", #1 {accumulate}", "no reduction");
   check_rejected("misaligned base", good, "v0 + 0", "v0 + 2", "misaligned");

@@ -13,6 +13,7 @@
 #include "cases.h"
 #include "check.h"
 #include "listings.h"
+#include "npu/simulator/flag_audit.h"
 #include "pipes.h"
 #include "products.h"
 #include "random_plan.h"
@@ -30,6 +31,7 @@ namespace {
 struct Outcome {
   int compiled = 0, empty = 0, unfit = 0, split = 0;
   int64_t largest_unfit = 0;  // the largest local memory that a plan did not fit
+  FlagCounts flags;
 };
 
 void check_text(const Program& program, unsigned seed) {
@@ -44,6 +46,8 @@ void check_text(const Program& program, unsigned seed) {
 }
 
 constexpr int64_t kQuickTiles = 200, kQuickExtent = 2000;
+constexpr int64_t kAuditedTiles = 12;  // flags are left out one by one, over and over
+constexpr unsigned kAuditedSeeds = 4;
 
 bool is_quick(const Program& program) {
   int64_t extent = 1;
@@ -73,13 +77,18 @@ void check_mutations(const PlanBuilder& b, const Program& program, int64_t works
 }
 
 void run_out_of_order(const PlanBuilder& b, const CompiledKernel& kernel, const Target& target,
-                      const Buffers& want, Buffers& got, Random& random, unsigned seed) {
+                      const Buffers& want, Buffers& got, Random& random, unsigned seed,
+                      Outcome& outcome) {
   std::vector<std::byte> local(static_cast<size_t>(target.local_bytes), std::byte{0x5a});
   for (uint32_t p = 0; p < kernel.program_count; ++p) {
     const Program& program = kernel.programs[p];
     Core core;
     core.local = local.data();
     core.local_bytes = local.size();
+    if (seed % kAuditedSeeds == 0 && program.header().tiles <= kAuditedTiles) {
+      const Task task{&program, got.table(), program.header().tiles, 1};
+      outcome.flags.add(audit_flags({&task, 1}, target, reference::device(), {&core, 1}));
+    }
     CHECK(run_tiles_out_of_order(program, reference::device(), core, got.table(), 0,
                                  program.header().tiles, random),
           "seed %u: the pipes block each other\n%s", seed, disassemble(program).c_str());
@@ -127,7 +136,7 @@ void check_plan(const PlanBuilder& b, const Target& target, unsigned seed, Compi
   CHECK(wrong.empty(), "seed %u: %s\n%s", seed, wrong.c_str(),
         kernel.program_count ? disassemble(kernel.programs[0]).c_str() : "");
   if (target.event_flags > 0 && wrong.empty()) {
-    run_out_of_order(b, kernel, target, want, again, random, seed);
+    run_out_of_order(b, kernel, target, want, again, random, seed, outcome);
   }
 }
 
@@ -148,6 +157,14 @@ void report(const char* what, const Outcome& o) {
   std::printf("%s: %d compiled (%d of them split), ", what, o.compiled, o.split);
   std::printf("%d empty, %d do not fit, the largest memory %d bytes\n", o.empty, o.unfit,
               static_cast<int>(o.largest_unfit));
+  const FlagCounts& f = o.flags;
+  std::printf("    %d waits: without one %d are unbalanced and, without its set, %d unordered, ",
+              static_cast<int>(f.waits), static_cast<int>(f.unbalanced),
+              static_cast<int>(f.unordered));
+  std::printf("%d of which show in the numbers\n", static_cast<int>(f.seen));
+  CHECK(f.unbalanced == f.waits, "%s: a wait is missing and nobody notices", what);
+  CHECK(f.mistaken == 0, "%s: %d flags are needed that the verifier takes for spare", what,
+        static_cast<int>(f.mistaken));
 }
 
 // A valid plan compiles, taken apart if need be, on every device that options allow.

@@ -1,0 +1,52 @@
+// Whether flags order what a core's queues do beside one another (vm/sync.h): proved for any number
+// of tiles before a program runs.
+//
+// Balance: every wait has its signal, and none is left over.
+//   - all instructions of an event have one distance d and no predicate, as many of them set as
+//   wait
+//   - at d = 0 as many are set before each wait in the body as wait up to it
+//   - at d > 0 the signal for a wait is of an earlier tile; sets of the last d tiles and waits of
+//     the first d are left out (sync_runs), which are as many
+// So every wait comes behind its signal in the order of issue, and no two queues wait for each
+// other.
+//
+// Order: of two instructions of different queues that touch the same bytes of local memory, one of
+// them writing, the queue of the later one has waited for the earlier one, by way of other queues
+// or not. That is looked up for the first three tiles of a share, and holds for all:
+//   - In a later stretch of tiles more is waited for, so queues know no less of each other.
+//   - What is three or more tiles apart touches the same bytes as what is two less apart, for two
+//     places alternate; and a queue runs an instruction of a tile before that of the second next.
+// Flags between cores are no part of it: each half of a pair orders its own queues (vm/verify.cpp
+// holds both to their slots). Predicates do not count: an instruction that does not run orders as
+// much as one that does, for flags have none. Global memory is written where nothing else is read
+// (`kernels/plan.h`).
+#pragma once
+
+#include <span>
+#include <string>
+
+#include "vm/isa.h"
+
+namespace dvm {
+
+class FlagVerifier {
+ public:
+  FlagVerifier();
+
+  // Takes the instructions of a body in turn, each of known opcode and length.
+  void take(const uint64_t* words);
+  // The last one has an operand at [low, high) of local memory, in tiles of odd number `second`
+  // bytes behind.
+  void touch(Role role, int64_t low, int64_t high, int64_t second);
+
+  // What is wrong with the body of a program of so many tiles; empty: nothing.
+  std::string check(std::span<const uint64_t> body, int64_t tiles) const;
+
+ private:
+  struct State;
+  static State& of_thread();
+
+  State& state_;
+};
+
+}  // namespace dvm
