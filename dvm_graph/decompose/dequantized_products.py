@@ -16,12 +16,25 @@ from dvm_graph.decompose.matrix import gemm, matmul
 from dvm_graph.decompose.meanings import Dequantized, dequantized, moderate, real
 from dvm_graph.decompose.operands import operand
 from dvm_graph.decompose.quantized_products import quantized_windows, transposed
-from dvm_graph.decompose.registry import Operands, Results, decomposition
+from dvm_graph.decompose.registry import Operands, Results, decomposition, unless
 from dvm_graph.ir import DType, Node, Value
 from dvm_graph.symbolic.builder import Builder
 
 
+def _by_blocks(node: Node, operands: Operands) -> bool:
+    """Whether the right operand is a constant that the vendor library dequantises, as it does where numbers have a few
+    bits, or scales are of blocks: beside the product, it multiplies them as they are.
+    """
+    del node
+    b = operand(operands, 1)
+    producer = None if b is None else b.producer
+    if producer is None or producer.op != "vendor" or producer.attrs["op"] != "DequantizeLinear":
+        return False
+    return all(value is None or value.data is not None for value in producer.inputs)
+
+
 @decomposition("MatMul")
+@unless(_by_blocks)
 def any_matmul(builder: Builder, node: Node, operands: Operands) -> Results:
     factors = _factors(builder, operands, -1)
     if factors is None:

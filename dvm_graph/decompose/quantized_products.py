@@ -8,6 +8,8 @@ factor. Of products that are not constant, only those under `strict` are done so
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
 from dvm_graph.decompose.arithmetic import along_axis
@@ -15,7 +17,13 @@ from dvm_graph.decompose.casts import dynamically_quantized, quantized
 from dvm_graph.decompose.contrib_attention import attended
 from dvm_graph.decompose.contrib_quantized import as_scalar, centred
 from dvm_graph.decompose.convolution import convolution
-from dvm_graph.decompose.integer_products import integer_convolution, is_bytes, sums, weights_of
+from dvm_graph.decompose.integer_products import (
+    integer_convolution,
+    is_bytes,
+    known,
+    sums,
+    weights_of,
+)
 from dvm_graph.decompose.matrix import multiplied
 from dvm_graph.decompose.operands import operand, required, shape_of
 from dvm_graph.decompose.registry import (
@@ -31,10 +39,10 @@ from dvm_graph.symbolic.builder import Builder
 
 
 def computed_weights(index: int) -> Preference:
-    """Whether the operand at a position is no constant."""
+    """Whether the operand at a position is not known."""
 
     def decide(node: Node, operands: Operands) -> bool:
-        return required(node, operands, index).data is None
+        return known(required(node, operands, index)) is None
 
     return decide
 
@@ -148,6 +156,14 @@ def quantized_windows(
     return None if results is None else results[0]
 
 
+def is_exact(sums: Value, w: Value) -> bool:
+    """Whether sums of so many products of differences of bytes are: in int32, or few in float32."""
+    if sums.dtype is DType.INT32:
+        return True
+    terms = [dim if isinstance(dim, int) else 1 << 24 for dim in shape_of(w)[1:]]
+    return math.prod(terms) * 255 * 255 <= 1 << 24
+
+
 def transposed(builder: Builder, b: Value) -> Value:
     """Constants at once, so that they stay such."""
     if b.data is None:
@@ -194,6 +210,17 @@ def integer_matmul(builder: Builder, node: Node, operands: Operands) -> Results:
         return None
     weights = weights_of(b, b_zero)
     return [sums(builder, a, a_zero, weights)] if weights is not None else None
+
+
+@decomposition("ConvInteger")
+@unless(computed_weights(1))
+def convolution_of_integers(builder: Builder, node: Node, operands: Operands) -> Results:
+    x, w = required(node, operands, 0), required(node, operands, 1)
+    x_zero, w_zero = operand(operands, 2), operand(operands, 3)
+    if not _one(x_zero) or not _per_column(w_zero):
+        return None
+    y = quantized_windows(builder, node, x, x_zero, w, w_zero, None)
+    return None if y is None or not is_exact(y, w) else [builder.cast(y, DType.INT32)]
 
 
 @decomposition("MatMulIntegerToFloat", domain=MICROSOFT)

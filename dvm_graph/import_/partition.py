@@ -140,13 +140,18 @@ def partition_models(
 
 
 def lacks_zero_point(nodes: Sequence[Node]) -> bool:
-    """Whether something is dequantised without a zero point.
+    """Whether something is dequantised without a zero point that others than products read.
 
     onnxruntime's optimiser moves views past such a DequantizeLinear as if all integers were unsigned.
     """
-    found = every_node(map(_source, nodes))
+    found = list(every_node(map(_source, nodes)))
+    moved = {name for node in found if node.op_type != "MatMul" for name in node.input}
+    read = {name for node in found for name in node.input}
     return any(
-        node.op_type == "DequantizeLinear" and "".join(node.input[2:]) == "" for node in found
+        node.op_type == "DequantizeLinear"
+        and "".join(node.input[2:]) == ""
+        and (node.output[0] in moved or node.output[0] not in read)
+        for node in found
     )
 
 

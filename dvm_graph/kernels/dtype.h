@@ -24,6 +24,9 @@ constexpr const char* name_of(DType dtype) {
   return names[static_cast<int>(dtype)];
 }
 
+constexpr bool is_half(DType dtype) { return dtype == DType::f16 || dtype == DType::bf16; }
+constexpr bool is_byte(DType dtype) { return dtype == DType::i8 || dtype == DType::u8; }
+
 // The dtype a tile of this storage dtype has in local memory. u64 has no wider signed type: it is
 // carried as i64 bits, which is right for moves, add, sub, mul and equality only; the Python side
 // (rules) keeps other u64 arithmetic away from kernels.

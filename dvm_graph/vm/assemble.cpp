@@ -304,6 +304,8 @@ class Assembler {
         read_window(line);
       } else if (form.extra == Extra::bounds) {
         read_bounds(line, dtype);
+      } else if (form.extra == Extra::levels) {
+        read_levels(line);
       } else if (form.extra_words > 0) {
         line.expect("limit");
         body_.push_back(static_cast<uint64_t>(line.number()));
@@ -320,6 +322,15 @@ class Assembler {
       line.expect(before);
       line.expect("#");
       body_.push_back(read_bits(line, dtype));
+    }
+    line.expect(")");
+  }
+
+  void read_levels(LineReader& line) {
+    line.expect("levels");
+    for (const char* before : {"(", ",", ","}) {
+      line.expect(before);
+      body_.push_back(static_cast<uint64_t>(line.number()));
     }
     line.expect(")");
   }

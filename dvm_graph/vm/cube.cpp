@@ -1,6 +1,7 @@
 #include "vm/cube.h"
 
 #include <algorithm>
+#include <cstring>
 #include <limits>
 #include <stdexcept>
 
@@ -197,14 +198,20 @@ class CubeLowering {
   };
 
   void emit_product(Lowering& lowering, const BlockedProduct& product) {
-    const Finish finish = &product == &outer_ ? problem_.finish() : Finish{};
+    const Finish finish = finish_of(product);
     if (finish.nodes > 0) leave_to_product(lowering, finish);
     lowering.state(product.node).lowered = true;
     const int32_t result = finish.nodes > 0 ? finish.node : product.node;
     NodeState& c = lowering.state(result);
     c.dims = code_.space.dims_of(plan_.nodes[product.node].axes);
     const uint8_t mask = lowering.changed_mask(c.dims);
-    c.value = lowering.place_for(result, mask != 0);
+    if (finish.store >= 0) {
+      const int32_t access = plan_.nodes[finish.store].access;
+      c.value = lowering.access_value(access, plan_.accesses[access].storage);
+      lowering.state(finish.store).lowered = true;
+    } else {
+      c.value = lowering.place_for(result, mask != 0);
+    }
     const TileValue value = c.value;
     if (product.k_block < 1 || product.n_block < 1) throw std::logic_error("a block is empty");
     if (&product == &outer_ && rows_.rows > 0) return emit_by_rows(lowering, product, value, mask);
@@ -217,6 +224,12 @@ class CubeLowering {
         multiply(lowering, product, value, {part, a, 0, extent_of(plan_.m_axis)});
       }
     }
+  }
+
+  // What is quantised is so at once, with the sums of all of k.
+  Finish finish_of(const BlockedProduct& product) const {
+    const bool whole = product.k_block >= product.steps;
+    return whole || !product.finish.quantizes() ? product.finish : Finish{};
   }
 
   // Whether an instruction multiplies the first or the last block of k.
@@ -235,7 +248,7 @@ class CubeLowering {
   void multiply(Lowering& lowering, const BlockedProduct& product, const TileValue& c,
                 const Multiplication& x) {
     const Part& part = x.part;
-    const Finish finish = &product == &outer_ ? problem_.finish() : Finish{};
+    const Finish finish = finish_of(product);
     TileInstruction matmul;
     matmul.family = bundle_ > 1       ? Family::m_matmul_bundles
                     : widens(product) ? Family::m_matmul_widen
@@ -252,7 +265,9 @@ class CubeLowering {
     matmul.extents[0] = x.rows;
     matmul.extents[1] = code_.extent_register(part.depth, -1);
     matmul.extents[2] = columns_extent(product, part);
-    if (finish.nodes > 0) {
+    if (finish.quantizes()) {
+      quantize_in_passing(lowering, product, part.n, c.dtype, matmul);
+    } else if (finish.nodes > 0) {
       const Ends ends{part.k == 0, part.k + part.depth == product.steps};
       finish_in_passing(lowering, finish, ends, x.row, matmul);
     }
@@ -316,7 +331,8 @@ class CubeLowering {
     for (int i = 0; i < finish.nodes; ++i) {
       lowering.state(node).lowered = true;
       const auto& inputs = plan_.nodes[node].inputs;
-      node = inputs[plan_.nodes[inputs[0]].op == PlanOp::fill_ ? 1 : 0];
+      const PlanOp first = plan_.nodes[inputs[0]].op;
+      node = inputs[first == PlanOp::fill_ || first == PlanOp::load_ ? 1 : 0];
     }
   }
 
@@ -352,6 +368,32 @@ class CubeLowering {
     constexpr double kInfinite = std::numeric_limits<double>::infinity();
     matmul.extra[0] = ends.last ? finish.low : immediate_bits(dtype_, -kInfinite, 0);
     matmul.extra[1] = ends.last ? finish.high : immediate_bits(dtype_, kInfinite, 0);
+  }
+
+  void quantize_in_passing(Lowering& lowering, const BlockedProduct& product, int64_t column,
+                           DType stored, TileInstruction& matmul) {
+    const Finish& finish = product.finish;
+    matmul.family = Family::m_matmul_quantize;
+    matmul.dtype = stored;
+    matmul.operands[matmul.operand_count++] =
+        row_or_number(lowering, finish.addend, column, DType::i32);
+    matmul.operands[matmul.operand_count++] =
+        row_or_number(lowering, finish.factor, column, DType::f32);
+    std::memcpy(matmul.extra, &finish.levels, sizeof finish.levels);
+  }
+
+  // A load, from a column of the tile on, or fill; -1: 0.
+  TileOperand row_or_number(Lowering& lowering, int32_t node, int64_t column, DType dtype) {
+    if (node >= 0 && plan_.nodes[node].op == PlanOp::load_) {
+      const TileValue value = lowering.access_value(plan_.nodes[node].access, dtype);
+      TileOperand row = lowering.emitter().operand(value, column);
+      row.inner = 1;
+      return row;
+    }
+    TileOperand number;
+    number.space = Space::immediate;
+    if (node >= 0) number.immediate = plan_.nodes[node].immediate;
+    return number;
   }
 
   // B lies packed in a narrower dtype, and is read so.

@@ -200,11 +200,16 @@ int CubeProblem::vector_nodes_until(int32_t last) const {
 }
 
 void CubeProblem::find_finish() {
-  finish_.node = outer_.node;
+  outer_.finish.node = outer_.node;
+  if (dtype_ == DType::i32) {
+    find_levels(outer_);
+    if (has_inner()) find_levels(inner_);
+    return;
+  }
   // A B that is read in place passes in short pieces of k: C is better off in local memory.
   const bool packed = outer_.pack_b || (outer_.panels && storage_is_register(outer_.b));
   if (!target_.unified_memory || bundle_ > 1 || !packed) return;
-  Finish finish = finish_;
+  Finish finish = outer_.finish;
   finish.addend = addend_of(only_user(outer_.node));
   if (finish.addend >= 0) {
     finish.node = only_user(outer_.node);
@@ -230,12 +235,94 @@ void CubeProblem::find_finish() {
   if (finish.nodes == 0 || finish.nodes < vector_nodes_until(finish.node)) return;
   if (finish.addend >= 0 && has_all_elements(finish.addend)) {
     const int32_t store = only_user(finish.node);
-    if (store < 0 || plan_.nodes[store].op != PlanOp::store_) return;
-    if (!rows_in_place(store) || !has_all_elements(store)) return;
+    if (!stores_rows(store) || access_of(store).storage != dtype_) return;
   }
   finish.low = immediate_bits(dtype_, low, 0);
   finish.high = immediate_bits(dtype_, high, 0);
-  finish_ = finish;
+  outer_.finish = finish;
+}
+
+int32_t CubeProblem::other_of(int32_t user, int32_t node) const {
+  const auto& inputs = plan_.nodes[user].inputs;
+  return inputs[inputs[0] == node ? 1 : 0];
+}
+
+// Goes on to what alone reads the last node, if it is such an operation.
+bool CubeProblem::follow(Finish& finish, PlanOp op) const {
+  const int32_t user = only_user(finish.node);
+  if (user < 0 || plan_.nodes[user].op != op) return false;
+  finish.node = user;
+  finish.nodes++;
+  return true;
+}
+
+// A whole number that is.
+bool CubeProblem::is_level(int32_t node, int64_t& level) const {
+  const NormalNode& n = plan_.nodes[node];
+  if (n.op != PlanOp::fill_ || (n.dtype != DType::f32 && n.dtype != DType::i32)) return false;
+  const double number = n.dtype == DType::f32
+                            ? real_of(DType::f32, n.immediate)
+                            : std::bit_cast<int32_t>(static_cast<uint32_t>(n.immediate));
+  if (!(std::abs(number) <= kFarthestLevel) || number != std::trunc(number)) return false;
+  level = static_cast<int64_t>(number);
+  return true;
+}
+
+// For each element along an axis, side by side, or for all.
+bool CubeProblem::is_row_or_number(int32_t node, int axis, DType dtype) const {
+  const NormalNode& n = plan_.nodes[node];
+  if (n.op == PlanOp::fill_) return n.dtype == dtype;
+  if (n.op != PlanOp::load_ || n.axes != bit(axis)) return false;
+  const NormalAccess& access = access_of(node);
+  return access.storage == dtype && access.strides[axis] == 1;
+}
+
+// Of an element for each of the product's.
+bool CubeProblem::stores_rows(int32_t store) const {
+  if (store < 0 || plan_.nodes[store].op != PlanOp::store_ || !has_all_elements(store))
+    return false;
+  return access_of(store).strides[plan_.n_axis] == 1 || blocks_.n == 1;
+}
+
+// How sums of bytes are quantised (decompose/casts.py): plus an i32, as f32, times a factor,
+// rounded, plus a zero point, bounded from above, as i32, bounded from below. The levels are whole
+// numbers of f32, so that rounding and the bounds may change places; a NaN ends at the lowest.
+void CubeProblem::find_levels(Product& product) const {
+  if (!target_.unified_memory) return;
+  Finish finish;
+  finish.node = product.node;
+  int32_t before = finish.node;
+  if (follow(finish, PlanOp::add_)) {
+    finish.addend = other_of(finish.node, before);
+    if (!is_row_or_number(finish.addend, product.n_axis, DType::i32)) return;
+  }
+  if (!follow(finish, PlanOp::cast_) || plan_.nodes[finish.node].dtype != DType::f32) return;
+  before = finish.node;
+  if (!follow(finish, PlanOp::mul_)) return;
+  finish.factor = other_of(finish.node, before);
+  if (!is_row_or_number(finish.factor, product.n_axis, DType::f32)) return;
+  if (!follow(finish, PlanOp::round_)) return;
+  const auto level = [&](PlanOp op, int64_t& to) {
+    const int32_t from = finish.node;
+    return follow(finish, op) && is_level(other_of(finish.node, from), to);
+  };
+  const int32_t rounded = only_user(finish.node);
+  if (rounded < 0) return;
+  Levels& levels = finish.levels;
+  if (plan_.nodes[rounded].op == PlanOp::add_ && !level(PlanOp::add_, levels.zero)) return;
+  if (!level(PlanOp::min_, levels.high) || !follow(finish, PlanOp::cast_)) return;
+  if (plan_.nodes[finish.node].dtype != DType::i32 || !level(PlanOp::max_, levels.low)) return;
+  if (levels.low > levels.high) return;
+  // What is stored as it is, others may read at other times than the product stores it.
+  for (size_t i = 0; i < plan_.nodes.size(); ++i) {
+    const NormalNode& user = plan_.nodes[i];
+    const bool stores = user.op == PlanOp::store_ && user.inputs[0] == finish.node;
+    if (stores && access_of(static_cast<int32_t>(i)).storage == dtype_) return;
+  }
+  const int32_t store = only_user(finish.node);
+  const bool at_once = stores_rows(store) && finish.nodes >= vector_nodes_until(finish.node);
+  if (at_once && is_byte(access_of(store).storage)) finish.store = store;
+  product.finish = finish;
 }
 
 bool CubeProblem::describe_vector_nodes() {
@@ -244,10 +331,11 @@ bool CubeProblem::describe_vector_nodes() {
   for (size_t i = 0; i < plan_.nodes.size(); ++i) {
     const NormalNode& node = plan_.nodes[i];
     for (const int32_t input : node.inputs) {
-      if (input != finish_.node) continue;
+      if (input != outer_.finish.node) continue;
       ++consumers;
-      direct_stores +=
-          node.op == PlanOp::store_ && access_of(static_cast<int32_t>(i)).storage == dtype_;
+      const auto store = static_cast<int32_t>(i);
+      direct_stores += node.op == PlanOp::store_ &&
+                       (store == outer_.finish.store || access_of(store).storage == dtype_);
     }
     const PlanOpKind kind = info_of(node.op).kind;
     if (static_cast<int32_t>(i) < outer_.node) {
@@ -267,7 +355,8 @@ bool CubeProblem::describe_vector_nodes() {
       blocks_.epilogue_nodes += kind == PlanOpKind::map && node.axes & bit(plan_.n_axis);
     }
   }
-  blocks_.epilogue_nodes -= finish_.nodes;
+  blocks_.epilogue_nodes -= outer_.finish.nodes;
+  blocks_.prologue.operators -= inner_.finish.nodes;
   blocks_.local_c = !target_.unified_memory || consumers != 1 || direct_stores != 1;
   blocks_.equal_panels = blocks_.panels && !target_.unified_memory;
   return true;

@@ -9,6 +9,21 @@
 
 namespace dvm {
 
+// What the cube unit makes of a product in passing: its sum with as many elements that are
+// loaded, or with a row of them, within bounds; or, of sums of bytes, that sum times a factor,
+// rounded, as one of some levels.
+struct Finish {
+  int nodes = 0;               // behind the product that are no instructions of their own
+  int32_t node = -1;           // the last of them; the product where there are none
+  int32_t addend = -1;         // load, or fill of sums of bytes; -1: there is none
+  uint64_t low = 0, high = 0;  // immediates
+  int32_t factor = -1;         // load or fill; -1: nothing is quantised
+  int32_t store = -1;          // of a quantised result, as bytes; -1: it is left to who reads it
+  Levels levels = {};
+
+  bool quantizes() const { return factor >= 0; }
+};
+
 // One matrix product of the kernel.
 struct Product {
   int32_t node = -1, a = -1, b = -1;
@@ -18,15 +33,7 @@ struct Product {
   bool readable_b = false;          // B can be read in place
   bool columns_b = false;           // and so it is, its columns being contiguous
   bool pack_a = false, pack_b = false;
-};
-
-// What the cube unit makes of the outer product in passing: its sum with as many elements that are
-// loaded, or with a row of them, within bounds.
-struct Finish {
-  int nodes = 0;               // behind the product that are no instructions of their own
-  int32_t node = -1;           // the last of them; the product where there are none
-  int32_t addend = -1;         // load; -1: there is none
-  uint64_t low = 0, high = 0;  // immediates
+  Finish finish;
 };
 
 class CubeProblem {
@@ -38,7 +45,6 @@ class CubeProblem {
   bool possible() const { return possible_; }  // false: cube kernels cannot do the plan
   const Product& outer() const { return outer_; }
   const Product& inner() const { return inner_; }  // whose result A of the outer one is made from
-  const Finish& finish() const { return finish_; }
   bool has_inner() const { return inner_.node >= 0; }
   DType dtype() const { return dtype_; }
   int64_t bundle() const { return bundle_; }  // steps of k that are one element of A and B
@@ -71,6 +77,12 @@ class CubeProblem {
   bool bundled_in_place(const Product& product) const;
   int vector_nodes_until(int32_t last) const;
   void find_finish();
+  void find_levels(Product& product) const;
+  bool follow(Finish& finish, PlanOp op) const;
+  int32_t other_of(int32_t user, int32_t node) const;
+  bool is_level(int32_t node, int64_t& level) const;
+  bool is_row_or_number(int32_t node, int axis, DType dtype) const;
+  bool stores_rows(int32_t store) const;
   bool describe_vector_nodes();
   void extend(Prologue& prologue, const NormalNode& node) const;
   int64_t batch_of(int32_t node) const;
@@ -79,7 +91,6 @@ class CubeProblem {
   const NormalPlan& plan_;
   const Target& target_;
   Product outer_, inner_;
-  Finish finish_;
   DType dtype_ = DType::f32;
   int64_t bundle_ = 1;
   BlockProblem blocks_;

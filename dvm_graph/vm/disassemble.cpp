@@ -55,6 +55,9 @@ void add_instruction(Text& text, const uint64_t* words) {
     text.add(", ");
     add_immediate(text, dtype, extra[1]);
     text.add(")");
+  } else if (form.extra == Extra::levels) {
+    text.add(" levels (%" PRId64 ", %" PRId64 ", %" PRId64 ")", static_cast<int64_t>(extra[0]),
+             static_cast<int64_t>(extra[1]), static_cast<int64_t>(extra[2]));
   } else if (form.extra_words > 0)
     text.add(" limit %" PRId64, static_cast<int64_t>(*extra));
   add_predicates(text, head.changed_mask, head.flags);

@@ -78,7 +78,7 @@ enum class Walk : uint8_t {
   steps,
   row
 };
-enum class Extra : uint8_t { none, event, limit, gather, window, bounds };
+enum class Extra : uint8_t { none, event, limit, gather, window, bounds, levels };
 
 struct OperandInfo {
   Role role;
@@ -161,7 +161,15 @@ constexpr const FamilyInfo& info_of(Family family) {
 }
 const char* name_of(Family family);
 
-inline constexpr int kMostOperands = 4;
+inline constexpr int kMostOperands = 5;
+
+// What a number is quantised to: integers from low to high, at most so far from 0, of which `zero`
+// stands for 0.
+struct Levels {
+  int64_t low, high, zero;
+};
+inline constexpr int kLevelWords = sizeof(Levels) / sizeof(uint64_t);
+inline constexpr int64_t kFarthestLevel = int64_t{1} << 22;  // sums of two are floats
 
 // What a form declares: operands (two words each, outputs first) and the words behind them.
 struct FormInfo {
@@ -180,7 +188,7 @@ using enum Type;
 using enum Walk;
 
 constexpr int words_of(Extra extra) {
-  constexpr int words[] = {0, 1, 1, 2, kWindowWords, 2};
+  constexpr int words[] = {0, 1, 1, 2, kWindowWords, 2, kLevelWords};
   return words[static_cast<int>(extra)];
 }
 

@@ -16,10 +16,8 @@
 
 namespace dvm {
 
-inline constexpr int kMostJoined = 16;  // instructions
+inline constexpr int kMostJoined = 24;  // instructions
 
-constexpr bool is_half(DType dtype) { return dtype == DType::f16 || dtype == DType::bf16; }
-constexpr bool is_byte(DType dtype) { return dtype == DType::i8 || dtype == DType::u8; }
 constexpr bool is_load(Family family) {
   return family == Family::d_load || family == Family::d_load_view;
 }

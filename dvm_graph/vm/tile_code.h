@@ -33,8 +33,8 @@ struct TileInstruction {
   uint8_t changed_mask = 0, flags = 0;
   uint8_t extents[3] = {0, 0, 0};
   uint8_t operand_count = 0;
-  TileOperand operands[4];  // outputs first
-  uint64_t extra[2] = {0, 0};
+  TileOperand operands[kMostOperands];  // outputs first
+  uint64_t extra[kLevelWords] = {};
   int32_t window = -1;  // index into TileCode::windows
 };
 

@@ -51,6 +51,10 @@ void add_extra(Text& text, const TileCode& code, const TileInstruction& instruct
     text.add(", ");
     add_immediate(text, instruction.dtype, instruction.extra[1]);
     text.add(")");
+  } else if (extra == Extra::levels) {
+    text.add(" levels (%" PRId64 ", %" PRId64 ", %" PRId64 ")",
+             static_cast<int64_t>(instruction.extra[0]), static_cast<int64_t>(instruction.extra[1]),
+             static_cast<int64_t>(instruction.extra[2]));
   }
   if (instruction.window < 0) return;
   const Window& window = code.windows[static_cast<size_t>(instruction.window)];

@@ -277,6 +277,7 @@ class Verifier {
     switch (form.extra) {
       case Extra::window: return check_window(head, loops, info.form, words);
       case Extra::bounds: return check_bounds(dtype, operand_of(words, 3), words);
+      case Extra::levels: return check_levels(extra);
       case Extra::limit: return static_cast<int64_t>(extra[0]) >= 0 || fail("negative limit");
       case Extra::gather: return static_cast<int64_t>(extra[1]) >= 0 || fail("negative limit");
       default: return true;
@@ -293,6 +294,15 @@ class Verifier {
       return static_cast<double>(std::bit_cast<float>(static_cast<uint32_t>(bits)));
     };
     return real(bounds[0]) <= real(bounds[1]) || fail("low is not up to high");
+  }
+
+  bool check_levels(const uint64_t* words) {
+    Levels levels;
+    std::memcpy(&levels, words, sizeof levels);
+    for (const int64_t level : {levels.low, levels.high, levels.zero}) {
+      if (beyond(level, kFarthestLevel)) return fail("a level too far from 0");
+    }
+    return levels.low <= levels.high || fail("low is not up to high");
   }
 
   // Whether an operand lies where forms.def has it.

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 import onnx
 import onnxruntime as ort
@@ -42,14 +43,25 @@ def check(
     *feeds: Mapping[str, Array],
     simd: str | None = None,
     like: onnx.ModelProto | None = None,
+    instruction: str = "",
 ) -> None:
     """In kernels alone, and with the same bits as a default session of onnxruntime, maybe of another model."""
     compiled = dvm_graph.optimize(model, strict=True, simd=simd, check=True)
+    assert instruction in compiled.disassemble(feeds[0])
     source = (like or model).SerializeToString()
     reference = ort.InferenceSession(source, providers=["CPUExecutionProvider"])
     for feed in feeds:
         wanted = reference.run(None, dict(feed))
         assert_same_bits(compiled.run(feed), wanted)
+
+
+def unoptimised(model: onnx.ModelProto) -> ort.InferenceSession:
+    """onnxruntime, computing floats where the model has floats."""
+    options = ort.SessionOptions()
+    options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
+    return ort.InferenceSession(
+        model.SerializeToString(), options, providers=["CPUExecutionProvider"]
+    )
 
 
 SHAPES = [(1, 1, 1), (1, 7, 33), (5, 64, 48), (3, 130, 17), (61, 257, 96), (1, 1024, 512)]
@@ -118,7 +130,8 @@ def test_dequantised_products(kind: str) -> None:
     }}"""
     feeds = [{"q": integers(kind, n, 70)} for n in (1, 6, 50)]
     for like in {"uint8": (None, integer), "int8": (integer,)}[kind]:
-        check(model_with(text, constants), *feeds, like=like and model_with(like, constants))
+        like = like and model_with(like, constants)
+        check(model_with(text, constants), *feeds, like=like, instruction="m_matmul_quantize")
 
 
 CONVOLUTIONS = {
@@ -129,6 +142,97 @@ CONVOLUTIONS = {
     "groups": (8, 12, 3, 2, "pads = [1, 1, 1, 1], group = 2"),
     "by channels": (8, 8, 3, 8, "pads = [1, 1, 1, 1], group = 8"),
 }
+
+
+def test_products_of_what_products_leave() -> None:
+    """Both in one kernel, the sums of each quantised in passing."""
+    constants = {
+        "v": integers("int8", 70, 24), "vs": np.linspace(0.01, 0.03, 24, dtype=np.float32),
+        "w": integers("int8", 24, 33), "ws": np.linspace(0.02, 0.04, 33, dtype=np.float32),
+        "vz": np.zeros(24, np.int8), "wz": np.zeros(33, np.int8),
+        "us": np.float32(0.7), "uz": np.uint8(120), **qdq("uint8"),
+    }  # fmt: skip
+    text = """g (uint8[n, 70] q) => (uint8[n, 33] y) {
+        x = DequantizeLinear(q, xs, xz)
+        a = DequantizeLinear<axis = 1>(v, vs, vz)
+        p = MatMul(x, a)
+        u = QuantizeLinear(p, us, uz)
+        f = DequantizeLinear(u, us, uz)
+        b = DequantizeLinear<axis = 1>(w, ws, wz)
+        r = MatMul(f, b)
+        y = QuantizeLinear(r, ys, yz)
+    }"""
+    integer = """g (uint8[n, 70] q) => (uint8[n, 33] y) {
+        u = QLinearMatMul(q, xs, xz, v, vs, vz, us, uz)
+        y = QLinearMatMul(u, us, uz, w, ws, wz, ys, yz)
+    }"""
+    feeds = [{"q": integers("uint8", n, 70)} for n in (1, 6, 50, 300)]
+    model = model_with(text, constants)
+    check(model, *feeds, like=model_with(integer, constants))
+    listing = dvm_graph.optimize(model, strict=True).disassemble(feeds[-1])
+    assert listing.count("m_matmul_quantize") == 2 and "v_round" not in listing
+
+
+@pytest.mark.parametrize("kind", ["uint8", "int8"])
+@pytest.mark.parametrize("case", ["plain", "strided", "points", "few channels"])
+def test_integer_convolutions(case: str, kind: str) -> None:
+    inputs, outputs, kernel, groups, attributes = CONVOLUTIONS[case]
+    constants = {
+        "w": integers("uint8", outputs, inputs // groups, kernel, kernel) // 3 + 80,
+        "z": integers(kind), "v": np.uint8(128),
+    }  # fmt: skip
+    text = f"""g ({kind}[n, {inputs}, h, 9] q) => (int32[n, {outputs}, k, l] y) {{
+        y = ConvInteger<{attributes}>(q, w, z, v)
+    }}"""
+    # onnxruntime has ConvInteger for uint8 alone; int8 is the uint8 that is 128 higher.
+    like = text.replace("int8", "uint8") if kind == "int8" else text
+    higher = {**constants, "z": (constants["z"].astype(int) + 128).astype(np.uint8)}
+    reference = unoptimised(model_with(like, higher if kind == "int8" else constants))
+    mine = dvm_graph.optimize(model_with(text, constants), strict=True)
+    for n, h in ((1, 9), (2, 6)):
+        q = integers(kind, n, inputs, h, 9)
+        fed = (q.astype(int) + 128).astype(np.uint8) if kind == "int8" else q
+        assert_same_bits(mine.run({"q": q}), reference.run(None, {"q": fed}))
+
+
+NOTHING = {
+    "ConvInteger": ("uint8[n, 0, h, 5] a, int8[3, 0, 3, 3] b", "int32[n, 3, k, l]", (2, 3, 4, 3)),
+    "MatMulInteger": ("uint8[n, 0] a, int8[0, 3] b", "int32[n, 3]", (2, 3)),
+}
+
+
+@pytest.mark.parametrize("constant", [True, False])
+@pytest.mark.parametrize("operator", NOTHING)
+def test_sums_over_nothing_are_0(operator: str, constant: bool) -> None:
+    """onnxruntime leaves them unwritten."""
+    operands, result, shape = NOTHING[operator]
+    b = np.zeros((3, 0, 3, 3) if operator == "ConvInteger" else (0, 3), np.int8)
+    if constant:
+        operands = operands.split(", int8")[0]
+    text = f"g ({operands}) => ({result} y) {{ y = {operator}(a, b) }}"
+    model = dvm_graph.optimize(model_with(text, {"b": b} if constant else {}), strict=True)
+    a = np.zeros((2, 0, 6, 5) if operator == "ConvInteger" else (2, 0), np.uint8)
+    for _ in range(2):
+        y = model.run({"a": a} if constant else {"a": a, "b": b})[0]
+        np.testing.assert_array_equal(y, np.zeros(shape, np.int32), strict=True)
+
+
+def test_weights_with_scales_of_blocks_are_multiplied_as_they_are() -> None:
+    """By the vendor library, which reads a quarter of what it would dequantise them to."""
+    constants = {
+        "w": integers("int8", 64, 48) >> 4, "s": np.linspace(0.01, 0.03, 96, dtype=np.float32).reshape(2, 48),
+    }  # fmt: skip
+    constants["w"] = constants["w"].astype(ml_dtypes.int4)
+    text = """g (float[n, 64] x) => (float[n, 48] y) {
+        m = DequantizeLinear<axis = 0, block_size = 32>(w, s)
+        y = MatMul(x, m)
+    }"""
+    model = model_with(text, constants)
+    mine = dvm_graph.optimize(model)
+    reference = ort.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
+    for n in (1, 5):
+        feed = {"x": GENERATOR.standard_normal((n, 64), dtype=np.float32)}
+        assert_same_bits(mine.run(feed), reference.run(None, feed))
 
 
 @pytest.mark.parametrize("kind", ["uint8", "int8"])
@@ -160,15 +264,6 @@ def test_dequantised_convolutions(case: str, kind: str) -> None:
 
 WILD = [0.0, -0.0, 1e-45, 1e-40, 2e-38, 3e36, 1e38, np.inf, -np.inf, np.nan]
 """Scales by which whole numbers are no longer whole numbers of float32, and 0, which stands for none."""
-
-
-def unoptimised(model: onnx.ModelProto) -> ort.InferenceSession:
-    """onnxruntime, computing floats where the model has floats."""
-    options = ort.SessionOptions()
-    options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
-    return ort.InferenceSession(
-        model.SerializeToString(), options, providers=["CPUExecutionProvider"]
-    )
 
 
 @pytest.mark.parametrize("scale", [*WILD, 1e-30, -0.1])

@@ -50,3 +50,44 @@ def test_equals_onnxruntime(name: str) -> None:
             scale, bias = generator.uniform(0.5, 2, (2, columns)).astype(np.float32)
             feeds = {"x": x, "scale": scale, "bias": bias}
             assert_all_close(mine.run(feeds), reference.run(None, feeds), reduction_length=columns)
+
+
+DIVISORS = [
+    3.0,
+    -7.0,
+    1e-3,
+    0.0107977539,
+    1 + 2.0**-23,
+    2 - 2.0**-23,
+    1.7e18,
+    1e-18,
+    1e-30,
+    3e38,
+    1e-40,
+    np.inf,
+]
+
+
+def test_quotients_are_rounded_once() -> None:
+    """By any number, of all floats alike: those that division by a reciprocal could get wrong among them."""
+    model = parser.parse_model("""<ir_version: 10, opset_import: ["" : 20]>
+        g (float[n] x, float by) => (float[n] y) { q = Div(x, by) y = Neg(q) }""")
+    mine = dvm_graph.optimize(model, strict=True)
+    bits = np.random.default_rng(0).integers(0, 1 << 32, 1 << 16, dtype=np.uint32)
+    near = np.random.default_rng(1).integers(0x3F000000, 0x42000000, 1 << 20, dtype=np.uint32)
+    special = np.array([0, -0.0, 1e-45, -1e-45, 1e-38, np.inf, -np.inf, np.nan], np.float32)
+    for x in (
+        bits.view(np.float32),
+        near.view(np.float32),
+        np.tile(special, 40),
+        near[:77].view(np.float32),
+    ):
+        for by in np.float32(DIVISORS):
+            with np.errstate(all="ignore"):
+                wanted = -(x / by)
+            got = mine.run({"x": x, "by": by})[0]
+            assert "joined" in mine.disassemble({"x": x, "by": by})
+            same = (got.view(np.uint32) == wanted.view(np.uint32)) | (
+                np.isnan(got) & np.isnan(wanted)
+            )
+            assert same.all(), (by, x[~same][:4], got[~same][:4], wanted[~same][:4])

@@ -15,7 +15,9 @@
 // of a vector of accumulators and Column of a vector of B; `column(at)`, `column(at, count)` and
 // `scalar(at)` read, `multiply_add(sum, scalar, column)` multiplies; kWidens: a Column is a Sum,
 // but takes time to read; kClamps: C begins with an addend, which lies elsewhere, where it
-// accumulates, and ends within bounds.
+// accumulates, and ends within bounds. A Step with a type Stored makes elements of that of its
+// sums: these start at `Columns`, which go along with the columns, and `store_block(product,
+// ragged, sums)` stores what they end as.
 #pragma once
 
 #include "npu/host/fetch_later.h"
@@ -79,6 +81,22 @@ struct Clamped : Plain<T> {
   static constexpr bool kClamps = true;
 };
 
+template <class Step>
+constexpr bool kStores = requires { typename Step::Stored; };
+
+// What C holds, and what the columns of it bring along.
+template <class Step>
+struct StoredBy {
+  using C = Element<typename Step::Sum>;
+  struct Columns {};
+};
+template <class Step>
+  requires kStores<Step>
+struct StoredBy<Step> {
+  using C = typename Step::Stored;
+  using Columns = typename Step::Columns;
+};
+
 // Memory to fetch into L2 meanwhile: `rows` rows of each panel per kAheadSteps steps of k.
 struct NextPanels {
   const char* at = nullptr;
@@ -94,7 +112,7 @@ struct Product {
   using A = typename Step::A;
   using B = typename Step::B;
   using Sum = typename Step::Sum;
-  using C = Element<Sum>;
+  using C = typename StoredBy<Step>::C;
   static constexpr int64_t kLanes = kLanesOf<Sum>, kColumns = kPanelVectors * kLanes;
   static constexpr int64_t kStepBytes = kColumns * static_cast<int64_t>(sizeof(B));
 
@@ -114,7 +132,13 @@ struct Product {
   C low = 0, high = 0;      // of a Step that clamps
   int64_t chunk_bytes = 0;  // of A, which pass at a time
   bool stream = false;      // C is too large to be read back from a cache
+  [[no_unique_address]] typename StoredBy<Step>::Columns of_columns = {};
 
+  DVM_INLINE void next_columns(int64_t count) {
+    c += count;
+    if constexpr (Step::kClamps) from += count;
+    if constexpr (kStores<Step>) of_columns.next(count);
+  }
   bool direct() const { return b_panel == kColumns && b_step != kColumns; }
 };
 
@@ -287,19 +311,26 @@ template <class Step, int Rows, int Vectors, bool Ragged>
   using V = typename Step::Sum;
   constexpr int64_t L = kLanesOf<V>;
   constexpr int kSums = Rows * Vectors >= kLatencySums ? 1 : kLatencySums / (Rows * Vectors);
-  V sum[kSums * Rows][Vectors];
+  V start[Vectors] = {}, sum[kSums * Rows][Vectors];
+  if constexpr (kStores<Step>) {
+#pragma GCC unroll 4
+    for (int j = 0; j < Vectors; j++)
+      start[j] = Step::template start<Vectors, Ragged>(x, ragged, j);
+  }
 #pragma GCC unroll 64
   for (int i = 0; i < kSums * Rows; i++)
 #pragma GCC unroll 4
-    for (int j = 0; j < Vectors; j++) sum[i][j] = V{};
+    for (int j = 0; j < Vectors; j++) sum[i][j] = i < Rows ? start[j] : V{};
   // Whole lines only: halves would go to memory one by one.
   const bool stream = Step::kClamps && x.stream && Vectors * sizeof(V) % kLineBytes == 0 &&
                       reinterpret_cast<uintptr_t>(x.c) % kLineBytes == 0 &&
                       x.c_row * static_cast<int64_t>(sizeof(*x.c)) % kLineBytes == 0;
   if (!stream) {
+    constexpr int64_t kApart = kStores<Step> ? kLineBytes / int64_t{sizeof(*x.c)} : L;
 #pragma GCC unroll 64
     for (int i = 0; i < Rows; i++)
-      for (int j = 0; j < Vectors; j++) __builtin_prefetch(x.c + i * x.c_row + j * L, 1);
+      for (int64_t n = 0; n < Vectors * L; n += kApart)
+        __builtin_prefetch(x.c + i * x.c_row + n, 1);
   }
   AddendRows<Step, Vectors> addend{x.from, x.from_row, Step::kClamps && x.accumulate ? Rows : 0};
   while (addend.left > (kSums > 1 ? 0 : x.k / kAheadSteps)) addend.fetch();
@@ -307,7 +338,10 @@ template <class Step, int Rows, int Vectors, bool Ragged>
     multiply_in_turns<Step, Rows, Vectors, Ragged, kSums>(x, ragged, sum);
   else
     multiply_steps<Step, Rows, Vectors, Ragged>(x, ragged, sum, addend);
-  store_block<Step, Rows, Vectors, Ragged>(x, ragged, sum, stream);
+  if constexpr (kStores<Step>)
+    Step::template store_block<Rows, Vectors, Ragged>(x, ragged, sum);
+  else
+    store_block<Step, Rows, Vectors, Ragged>(x, ragged, sum, stream);
 }
 
 template <class Step>
@@ -409,8 +443,7 @@ DVM_INLINE void multiply_full_panels(Product<Step>& x, const EvenRows& rows, int
       multiply_panel<Step, Panels * kPanelVectors, false>(x, rows, 0);
     }
     x.b += Panels * x.b_panel;
-    x.c += Panels * kNR;
-    if (Step::kClamps) x.from += Panels * kNR;
+    x.next_columns(Panels * kNR);
     x.ahead.with_a = false;
   }
   x.ahead.rows = 0;
@@ -486,10 +519,7 @@ constexpr int64_t kWidenRows = 4 * kMaxRows + 1;  // for which a panel is widene
 
 // A product whose A and panels of B hold elements of their own (half_unit.cpp, integer_unit.cpp).
 template <class Step>
-void panels_handler(Core& core, const uint64_t* words) {
-  const Extents e = extents_of(core, words);
-  if (e.outer <= 0 || e.inner <= 0) return;
-  const uint8_t flags = flags_of(words);
+DVM_INLINE Product<Step> panels_product(const Core& core, const Extents& e, const uint64_t* words) {
   const auto c = tile_at<typename Product<Step>::C>(core, operand_words(words, 0));
   const auto a = tile_at<const typename Step::A>(core, operand_words(words, 1));
   const auto b = tile_at<const typename Step::B>(core, operand_words(words, 2));
@@ -502,9 +532,19 @@ void panels_handler(Core& core, const uint64_t* words) {
   x.c = c.at;
   x.c_row = c.middle;
   x.k = e.middle;
+  x.chunk_bytes = chunk_bytes(core);
+  return x;
+}
+
+template <class Step>
+void panels_handler(Core& core, const uint64_t* words) {
+  const Extents e = extents_of(core, words);
+  if (e.outer <= 0 || e.inner <= 0) return;
+  const uint8_t flags = flags_of(words);
+  Product<Step> x = panels_product<Step>(core, e, words);
   x.accumulate =
       (flags & kAccumulateAlways) != 0 || ((flags & kAccumulate) != 0 && !core.first_chunk);
-  x.chunk_bytes = chunk_bytes(core);
+  if constexpr (kStores<Step>) x.of_columns = Step::columns(core, words);
   FetchLater later(core, bursts_of(e.outer, e.inner, e.middle, x.kColumns));
   if (later.any()) x.later = &later;
   if (Step::kWidens && core.scratch != nullptr && e.outer >= kWidenRows) {

@@ -1,7 +1,9 @@
 // Matrix products of bytes, summed in 32 bits, and what packs their operands.
 //
-//   m_matmul_bundles  A in u8 and B in i8, four steps of k side by side in 32 bits: one instruction
-//                     of AVX512-VNNI multiplies all four and adds them to an i32
+//   m_matmul_bundles   A in u8 and B in i8, four steps of k side by side in 32 bits: one
+//   instruction
+//                      of AVX512-VNNI multiplies all four and adds them to an i32
+//   m_matmul_quantize  the same, of whose sums levels are made while they are in registers
 //
 // A and panels of B are laid out as those of m_matmul and multiplied by the same loops (blocks.h),
 // in elements of 32 bits; B always comes packed, padded with zeros. Sums wrap: every level gives
@@ -88,6 +90,102 @@ struct Bundled {
 
 #endif
 
+// ---- sums that are quantised
+
+DVM_INLINE Full<int32_t> to_nearest(Full<float> v) {
+#if defined(DVM_AVX512)
+  return bits_as<Full<int32_t>>(_mm512_cvtps_epi32(bits_as<__m512>(v)));
+#elif defined(DVM_AVX2)
+  return bits_as<Full<int32_t>>(_mm256_cvtps_epi32(bits_as<__m256>(v)));
+#elif defined(__x86_64__)
+  return bits_as<Full<int32_t>>(_mm_cvtps_epi32(bits_as<__m128>(v)));
+#else
+  for (int64_t i = 0; i < kLanes<float>; i++) v[i] = __builtin_rintf(v[i]);
+  return convert<int32_t>(v);
+#endif
+}
+
+template <class T>
+struct Quantized : Bundled {
+  using Stored = T;
+  using Floats = Full<float>;
+
+  // An addend and a factor for each column, or (step 0) for all.
+  struct Columns {
+    const uint32_t* addend;
+    const float* factor;
+    int64_t addend_step, factor_step;
+    float low, high;  // less the zero point
+    int32_t zero;
+
+    DVM_INLINE void next(int64_t count) {
+      addend += count * addend_step;
+      factor += count * factor_step;
+    }
+  };
+
+  static Columns columns(const Core& core, const uint64_t* words) {
+    const auto addend = tile_at<const uint32_t>(core, operand_words(words, 3));
+    const auto factor = tile_at<const float>(core, operand_words(words, 4));
+    Levels levels;
+    __builtin_memcpy(&levels, extra_words(Form::matmul_quantize, words), sizeof levels);
+    return {addend.at,
+            factor.at,
+            addend.inner,
+            factor.inner,
+            static_cast<float>(levels.low - levels.zero),
+            static_cast<float>(levels.high - levels.zero),
+            static_cast<int32_t>(levels.zero)};
+  }
+
+  // Of vector j of a block: those of its columns, of which the last one may have fewer.
+  template <class V, int Vectors, bool Ragged>
+  DVM_INLINE static V along(const Element<V>* at, int64_t step, int j, int64_t ragged) {
+    if (step == 0) return splat<V>(*at);
+    at += j * kLanesOf<V>;
+    return Ragged && j == Vectors - 1 ? load_partial<V>(at, ragged) : load<V>(at);
+  }
+
+  template <int Vectors, bool Ragged>
+  DVM_INLINE static Words start(const Product<Quantized>& x, int64_t ragged, int j) {
+    const Columns& of = x.of_columns;
+    return along<Words, Vectors, Ragged>(of.addend, of.addend_step, j, ragged);
+  }
+
+  // By way of memory: factors and bounds beside the sums are more than there are registers, and the
+  // compiler would keep sums in memory already while they are added to.
+  template <int Rows, int Vectors, bool Ragged, class Sums>
+  DVM_INLINE static void store_block(const Product<Quantized>& x, int64_t ragged, const Sums& sum) {
+    constexpr int64_t L = kLanes<float>;
+    const Columns& of = x.of_columns;
+    alignas(kVectorBytes) int32_t sums[Rows][Vectors * L];
+#pragma GCC unroll 64
+    for (int i = 0; i < Rows; i++)
+#pragma GCC unroll 4
+      for (int j = 0; j < Vectors; j++) store(&sums[i][j * L], bits_as<Full<int32_t>>(sum[i][j]));
+    asm volatile("" : "+m"(sums));
+    const Floats low = splat<Floats>(of.low), high = splat<Floats>(of.high);
+    const auto zero = splat<Full<int32_t>>(of.zero);
+    Floats factor[Vectors];
+#pragma GCC unroll 4
+    for (int j = 0; j < Vectors; j++)
+      factor[j] = along<Floats, Vectors, Ragged>(of.factor, of.factor_step, j, ragged);
+    T* c = x.c;
+    for (int i = 0; i < Rows; i++, c += x.c_row) {
+#pragma GCC unroll 4
+      for (int j = 0; j < Vectors; j++) {
+        const Floats scaled = convert<float>(load<Full<int32_t>>(&sums[i][j * L])) * factor[j];
+        const Floats bounded = lesser_lanes(greater_lanes(scaled, low), high);
+        const auto level = convert<T>(to_nearest(bounded) + zero);
+        if (Ragged && j == Vectors - 1)
+          store_partial(c + j * L, level, ragged);
+        else
+          store(c + j * L, level);
+      }
+    }
+  }
+};
+
 // ---- packing
 
 // Rows of A: their low bytes, one after another, zeros up to a whole bundle.
@@ -163,6 +261,8 @@ struct IntegerUnit {
     using S = typename ByteOf<D>::type;
     if constexpr (Form_ == Form::matmul_bundles)
       return &panels_handler<Bundled>;
+    else if constexpr (Form_ == Form::matmul_quantize)  // bytes of both signs wrap alike
+      return &panels_handler<Quantized<S>>;
     else if constexpr (Form_ == Form::pack_a_bundles)
       return &pack_a_handler<S>;
     else if constexpr (Form_ == Form::pack_b_bundles)

@@ -51,6 +51,44 @@ DVM_INLINE void run_aside(F (&strip)[K], Body body) {
   each<K>([&](auto index) DVM_LAMBDA_INLINE { strip[index.k] = copy[index.k]; });
 }
 
+// Divides by one number. Where a division takes many times as long as a multiplication, and all is
+// moderate: a quotient that is off by less than its last bit, and the remainder of it times the
+// rounded reciprocal, give the rounded quotient (P. Markstein, Computation of elementary functions
+// on the IBM RISC System/6000, 1990). Sizes are such that no remainder loses bits.
+template <int K>
+DVM_INLINE void divide_by(const std::byte* at, F (&x)[K]) {
+  const float by = *reinterpret_cast<const float*>(at);
+  const F y = splat<F>(by);
+#if defined(DVM_AVX512)
+  constexpr float kSmall = 0x1p-60f, kLarge = 0x1p60f;
+  const float size = __builtin_fabsf(by);
+  if (size >= kSmall && size <= kLarge) [[likely]] {
+    const __m512 divisor = bits_as<__m512>(y), r = _mm512_set1_ps(1 / by);
+    const __m512i magnitude = _mm512_set1_epi32(0x7fffffff), one = _mm512_set1_epi32(1);
+    // 0 is as good as what is moderate: less 1, it is the largest of all.
+    const __m512i small = _mm512_set1_epi32(__builtin_bit_cast(int32_t, kSmall) - 1);
+    F quotients[K];
+    __mmask16 apart = 0;
+    each<K>([&](auto index) DVM_LAMBDA_INLINE {
+      const __m512 v = bits_as<__m512>(x[index.k]), first = _mm512_mul_ps(v, r);
+      const __m512 near = _mm512_fmadd_ps(_mm512_fnmadd_ps(first, divisor, v), r, first);
+      const __m512 last = _mm512_fmadd_ps(_mm512_fnmadd_ps(near, divisor, v), r, near);
+      // What is infinite, NaN or too large has become NaN; 0 has lost its sign.
+      const __m512i sizes = _mm512_and_si512(_mm512_castps_si512(v), magnitude);
+      apart |= _mm512_cmp_ps_mask(last, last, _CMP_UNORD_Q) |
+               _mm512_cmplt_epu32_mask(_mm512_sub_epi32(sizes, one), small);
+      quotients[index.k] = bits_as<F>(_mm512_ternarylogic_epi32(
+          _mm512_castps_si512(last), _mm512_castps_si512(first), magnitude, 0xf4));
+    });
+    if (apart == 0) [[likely]] {
+      each<K>([&](auto index) DVM_LAMBDA_INLINE { x[index.k] = quotients[index.k]; });
+      return;
+    }
+  }
+#endif
+  each<K>([&](auto index) DVM_LAMBDA_INLINE { x[index.k] = x[index.k] / y; });
+}
+
 // One step on K vectors from element i of the row on; of the last one, `lanes`.
 template <Do what, int K, bool Partial>
 DVM_INLINE void apply(const Step& step, int64_t i, int64_t lanes, F (&strip)[K]) {
@@ -65,7 +103,7 @@ DVM_INLINE void apply(const Step& step, int64_t i, int64_t lanes, F (&strip)[K])
 #define DVM_ROW(S) row_lanes<S, Partial>(step.in, i + index.k * kLanes<float>, lanes)
 #define DVM_STEP(name, expression)                                            \
   if constexpr (what == Do::name##_row) DVM_EACH(DVM_ROW(float), expression); \
-  if constexpr (what == Do::name##_value) {                                   \
+  if constexpr (what == Do::name##_value && what != Do::divide_value) {       \
     const F value = value_lanes(step.in);                                     \
     DVM_EACH(value, expression);                                              \
   }                                                                           \
@@ -74,6 +112,7 @@ DVM_INLINE void apply(const Step& step, int64_t i, int64_t lanes, F (&strip)[K])
   if constexpr (what == Do::name##_bf16) DVM_EACH(DVM_ROW(BFloat), expression);
   DVM_BINARY_STEPS(DVM_STEP)
 #undef DVM_STEP
+  if constexpr (what == Do::divide_value) divide_by(step.in, strip);
 #define DVM_STEP(name, expression) \
   if constexpr (what == Do::name) DVM_EACH(x, expression);
   DVM_UNARY_STEPS(DVM_STEP)

@@ -40,6 +40,7 @@ constexpr Part part_of(Family family, Form form, DType dtype) {
     case Form::pack_b: return Part::dma;
     case Form::pack_b_stored:
     case Form::matmul_widen: return Part::half;
+    case Form::matmul_quantize: return Part::integer;
     case Form::pack_b_bundles:
     case Form::pack_a_bundles:
     case Form::matmul_bundles:

@@ -1,5 +1,7 @@
 // The integer unit of every level: what packs bytes against an element at a time, and its products
 // against int64, over all bytes and, for what saturates on the way, the extreme ones.
+#include <algorithm>
+
 #include "operands.h"
 
 namespace dvm::test {
@@ -64,32 +66,106 @@ void test_pack_b(Machine& machine, Random& random, DType dtype, int64_t nr) {
   CHECK(right);
 }
 
-void test_product(Machine& machine, Random& random, int64_t nr, bool large) {
+// Operands of a product: of so many rows, bundles of k and columns.
+struct Operands {
+  int64_t m, n, k;
+  Array<uint32_t> a, b;
+
+  Operands(Random& random, int64_t nr, int64_t rows, int64_t columns, int64_t depth)
+      : m(rows),
+        n(columns),
+        k(depth),
+        a({1, m, k}, {0, random.chance(0.2) && k <= 1024 ? 1024 : k + 3, 1}),
+        b({(n + nr - 1) / nr, k, nr}, {k * nr, nr, 1}),
+        nr_(nr) {
+    const bool extreme = random.chance(0.3);
+    a.fill([&] { return extreme ? 0xffffffff : static_cast<uint32_t>(random.bits()); });
+    b.fill([&] { return extreme ? 0x80808080 : static_cast<uint32_t>(random.bits()); });
+  }
+  int64_t sum(int64_t i, int64_t j) const {
+    int64_t sum = 0;
+    for (int64_t step = 0; step < 4 * k; step++)
+      sum += int64_t{byte_of(a.at(0, i, step / 4), step)} *
+             static_cast<int8_t>(byte_of(b.at(j / nr_, step / 4, j % nr_), step));
+    return sum;
+  }
+
+ private:
+  int64_t nr_;
+};
+
+Operands random_operands(Random& random, int64_t nr, bool large) {
   constexpr int64_t kDepths[] = {0, 1, 2, 3, 8, 17, 33, 64, 101, 300};
   const int64_t m = large ? 61 : random.chance(0.2) ? random.integer(0, 2) : random.integer(1, 61);
   const int64_t n = large ? 2 * nr + 3 : random_size(random, nr);
   const int64_t k = large ? 4001 : random.pick(kDepths);  // more of A than stays in a cache
-  const bool accumulate = random.chance(0.5), extreme = random.chance(0.3);
-  const int64_t panels = (n + nr - 1) / nr, row = random.chance(0.2) && k <= 1024 ? 1024 : k + 3;
-  Array<uint32_t> a({1, m, k}, {0, row, 1}), b({panels, k, nr}, {k * nr, nr, 1});
-  Array<int32_t> c({1, m, n}, {0, n + random.integer(0, 5), 1});
-  a.fill([&] { return extreme ? 0xffffffff : static_cast<uint32_t>(random.bits()); });
-  b.fill([&] { return extreme ? 0x80808080 : static_cast<uint32_t>(random.bits()); });
+  return {random, nr, m, n, k};
+}
+
+void test_product(Machine& machine, Random& random, int64_t nr, bool large) {
+  const Operands x = random_operands(random, nr, large);
+  const bool accumulate = random.chance(0.5);
+  Array<int32_t> c({1, x.m, x.n}, {0, x.n + random.integer(0, 5), 1});
   c.fill([&] { return static_cast<int32_t>(random.bits()); });
   std::vector<int32_t> wanted = c.copy();
-  for (int64_t i = 0; i < m; i++) {
-    for (int64_t j = 0; j < n; j++) {
-      const auto at = static_cast<size_t>(c.strides().at(0, i, j));
-      int64_t sum = accumulate ? wanted[at] : 0;
-      for (int64_t step = 0; step < 4 * k; step++)
-        sum += int64_t{byte_of(a.at(0, i, step / 4), step)} *
-               static_cast<int8_t>(byte_of(b.at(j / nr, step / 4, j % nr), step));
-      wanted[at] = static_cast<int32_t>(sum);
-    }
-  }
-  context += "m_matmul_bundles " + describe({m, k, n}, {a.strides(), c.strides()});
-  machine.execute(Family::m_matmul_bundles, DType::i8, {m, k, n}, {c.place(), a.place(), b.place()},
-                  {}, accumulate ? kAccumulateAlways : 0);
+  for_each_index({1, x.m, x.n}, [&](int64_t, int64_t i, int64_t j) {
+    int32_t& at = wanted[static_cast<size_t>(c.strides().at(0, i, j))];
+    at = static_cast<int32_t>(x.sum(i, j) + (accumulate ? at : 0));
+  });
+  context += "m_matmul_bundles " + describe({x.m, x.k, x.n}, {x.a.strides(), c.strides()});
+  machine.execute(Family::m_matmul_bundles, DType::i8, {x.m, x.k, x.n},
+                  {c.place(), x.a.place(), x.b.place()}, {}, accumulate ? kAccumulateAlways : 0);
+  CHECK(c.copy() == wanted);
+}
+
+// Step by step, as decompose/casts.py has it.
+int64_t quantized(float scaled, const Levels& levels) {
+  if (std::isnan(scaled)) return levels.low;
+  const auto level = std::nearbyint(static_cast<double>(scaled)) + static_cast<double>(levels.zero);
+  return static_cast<int64_t>(
+      std::clamp(level, static_cast<double>(levels.low), static_cast<double>(levels.high)));
+}
+
+template <class T>
+void test_quantized(Machine& machine, Random& random, DType dtype, int64_t nr, bool large) {
+  using Limits = std::numeric_limits<float>;
+  constexpr float kOdd[] = {
+      0, -0.25f, 0.5f, 1, 1e30f, 1e-30f, Limits::infinity(), Limits::quiet_NaN()};
+  const Operands x = random_operands(random, nr, large);
+  const bool addends = random.chance(0.7), factors = random.chance(0.7);
+  Array<int32_t> addend({1, 1, addends ? x.n : 1}, {0, 0, 1});
+  Array<float> factor({1, 1, factors ? x.n : 1}, {0, 0, 1});
+  addend.fill([&] { return static_cast<int32_t>(random.bits()) >> random.integer(0, 31); });
+  factor.fill([&] {
+    const float usual = static_cast<float>(std::exp2(random.real(-20, 2)));
+    return random.chance(0.1) ? random.pick(kOdd) : usual;
+  });
+  const bool is_signed = std::is_same_v<T, int8_t>;
+  Levels levels{is_signed ? -128 : 0, is_signed ? 127 : 255,
+                random.integer(is_signed ? -128 : 0, 127)};
+  if (random.chance(0.3)) levels = {3, 100, 3};
+  Array<T> c({1, x.m, x.n}, {0, x.n + random.integer(0, 5), 1});
+  c.fill([] { return T{77}; });
+  std::vector<T> wanted = c.copy();
+  for_each_index({1, x.m, x.n}, [&](int64_t, int64_t i, int64_t j) {
+    const auto sum = static_cast<int32_t>(x.sum(i, j) + addend.at(0, 0, addends ? j : 0));
+    const float scaled = static_cast<float>(sum) * factor.at(0, 0, factors ? j : 0);
+    wanted[static_cast<size_t>(c.strides().at(0, i, j))] =
+        static_cast<T>(quantized(scaled, levels));
+  });
+  const auto along = [](const auto& array, bool columns) {
+    using Element = std::remove_cvref_t<decltype(array.at(0, 0, 0))>;
+    if (columns) return array.place();
+    const Element number = array.at(0, 0, 0);
+    int64_t bits = 0;
+    std::memcpy(&bits, &number, sizeof number);
+    return Place{nullptr, {}, true, bits};
+  };
+  context += "m_matmul_quantize " + describe({x.m, x.k, x.n}, {x.a.strides(), c.strides()});
+  machine.execute(
+      Family::m_matmul_quantize, dtype, {x.m, x.k, x.n},
+      {c.place(), x.a.place(), x.b.place(), along(addend, addends), along(factor, factors)},
+      {levels.low, levels.high, levels.zero});
   CHECK(c.copy() == wanted);
 }
 
@@ -115,6 +191,11 @@ int main() {
       test_pack_b<int32_t>(machine, random, DType::i32, nr);
       context = name;
       test_product(machine, random, nr, i == 0);
+      test_quantized<uint8_t>(machine, random, DType::u8, nr, i == 0);
+      context = name;
+      test_quantized<int8_t>(machine, random, DType::i8, nr, false);
+      context = name;
+      test_quantized<int32_t>(machine, random, DType::i32, nr, false);
     }
   }
   return report("integer");

@@ -1,7 +1,10 @@
 #include "reference_device.h"
 
+#include <algorithm>
+#include <cmath>
 #include <cstring>
 #include <string>
+#include <vector>
 
 #include "scalar.h"
 
@@ -29,7 +32,7 @@ struct Decoded {
   PlanOp op;
   DType dtype;
   int64_t e0, e1, e2;
-  Tile tiles[4];
+  Tile tiles[kMostOperands];
   const uint64_t* extra;
 };
 
@@ -182,6 +185,29 @@ void run_matmul_bundles(const Core& core, const Decoded& d) {
   }
 }
 
+void run_matmul_quantize(const Core& core, const Decoded& d) {
+  std::vector<int32_t> sums(static_cast<size_t>(d.e0 * d.e2));
+  Decoded product = d;
+  product.dtype = DType::i8;
+  product.head.flags = 0;
+  product.tiles[0] = {reinterpret_cast<std::byte*>(sums.data()), 0, d.e2, 1, DType::i32};
+  run_matmul_bundles(core, product);
+  Levels levels;
+  std::memcpy(&levels, d.extra, sizeof levels);
+  for (int64_t m = 0; m < d.e0; ++m) {
+    for (int64_t n = 0; n < d.e2; ++n) {
+      const auto sum = static_cast<uint32_t>(sums[static_cast<size_t>(m * d.e2 + n)]) +
+                       static_cast<uint32_t>(d.tiles[3].get(0, 0, n).integer);
+      const float factor = static_cast<float>(d.tiles[4].get(0, 0, n).real);
+      const float scaled = static_cast<float>(static_cast<int32_t>(sum)) * factor;
+      const double level = std::nearbyint(scaled) + static_cast<double>(levels.zero);
+      const auto low = static_cast<double>(levels.low), high = static_cast<double>(levels.high);
+      const double kept = level > low ? std::min(level, high) : low;
+      d.tiles[0].set(0, m, n, {0, static_cast<int64_t>(kept)});
+    }
+  }
+}
+
 // Of a product that is clamped: low or high.
 double bound(const Decoded& d, int which) {
   return read(d.dtype, reinterpret_cast<const std::byte*>(&d.extra[which])).real;
@@ -275,6 +301,7 @@ void execute(Core& core, const uint64_t* words) {
     case Form::matmul_clamp:
     case Form::matmul_widen: return run_matmul(core, d);
     case Form::matmul_bundles: return run_matmul_bundles(core, d);
+    case Form::matmul_quantize: return run_matmul_quantize(core, d);
     case Form::reduce: return run_reduce(core, d);
     case Form::iota: return run_iota(core, words, d);
     case Form::check_index: return run_check_index(core, d);
