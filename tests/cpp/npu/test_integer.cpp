@@ -157,7 +157,7 @@ void test_quantized(Machine& machine, Random& random, DType dtype, int64_t nr, b
     using Element = std::remove_cvref_t<decltype(array.at(0, 0, 0))>;
     if (columns) return array.place();
     const Element number = array.at(0, 0, 0);
-    int64_t bits = 0;
+    uint64_t bits = 0;
     std::memcpy(&bits, &number, sizeof number);
     return Place{nullptr, {}, true, bits};
   };

@@ -239,6 +239,19 @@ int32_t random_a_operand(Random& random, PlanBuilder& b, DType dtype, uint32_t a
   return a;
 }
 
+// Sums of bytes as one of some levels, which the cube unit may make of them.
+int32_t quantised(Random& random, PlanBuilder& b, int32_t sums, int axis) {
+  const auto along = [&](DType dtype, double number) {
+    return chance(random, 60) ? b.input(dtype, 1u << axis) : b.fill(dtype, number);
+  };
+  if (chance(random, 60)) sums = b.map(PlanOp::add_, {sums, along(DType::i32, 3)});
+  int32_t x = b.map(PlanOp::mul_, {b.cast(sums, DType::f32), along(DType::f32, 0.5)});
+  x = b.map(PlanOp::round_, {x});
+  if (chance(random, 60)) x = b.map(PlanOp::add_, {x, b.fill(DType::f32, 2)});
+  x = b.map(PlanOp::min_, {x, b.fill(DType::f32, 20)});
+  return b.map(PlanOp::max_, {b.cast(x, DType::i32), b.fill(DType::i32, -3)});
+}
+
 // A[batch, m, k] as a product of its own, followed by operators along its rows.
 int32_t inner_product(Random& random, PlanBuilder& b, DType dtype, bool rounds, uint32_t batch,
                       int columns_per_panel) {
@@ -250,6 +263,7 @@ int32_t inner_product(Random& random, PlanBuilder& b, DType dtype, bool rounds, 
   int32_t x = b.inner_matmul(left, right);
   if (rounds) b.plan.nodes[x].narrow_to = DType::bf16;
   if (chance(random, 20)) b.output(x, dtype);
+  if (dtype == DType::i32 && chance(random, 50)) x = quantised(random, b, x, b.plan.k_axis);
   if (chance(random, 50))
     x = b.map(PlanOp::add_, {x, b.input(dtype, random_axes(random, batch, 50) | k)});
   if (chance(random, 50)) {
@@ -294,8 +308,13 @@ PlanBuilder random_product(Random& random, int columns_per_panel, bool deep) {
   }
   const int32_t right = random_b_operand(random, b, dtype, rounds, batch, b.plan.k_axis,
                                          b.plan.n_axis, columns_per_panel);
-  const int32_t c = b.matmul(a, right);
+  int32_t c = b.matmul(a, right);
   if (rounds) b.plan.nodes[c].narrow_to = DType::bf16;
+  DType stored = dtype;
+  if (dtype == DType::i32 && chance(random, 60)) {
+    c = quantised(random, b, c, b.plan.n_axis);
+    if (chance(random, 60)) stored = chance(random, 50) ? DType::u8 : DType::i8;
+  }
   const uint32_t unstored = b.plan.inner_k_axis < 0 ? k : k | 1u << b.plan.inner_k_axis;
   Pools pools;
   pools.add(b, c);
@@ -322,7 +341,7 @@ PlanBuilder random_product(Random& random, int columns_per_panel, bool deep) {
   if (b.plan.nodes[last].op != PlanOp::matmul_ || chance(random, 50)) {
     random_outputs(random, b, 2, unstored);
   }
-  b.store(c, random_view(random, b, dtype, c_axes), c_axes);
+  b.store(c, random_view(random, b, stored, c_axes), c_axes);
   return b;
 }
 

@@ -198,6 +198,24 @@ void check_verifier() {
   check_rejected("a sum that accumulates", sum, "#inf)\n", "#inf) {accumulate_always}\n",
                  "accumulate", true);
   check_rejected("bounds without numbers between them", sum, "#inf)", "#-1)", "low", true);
+  const std::string levels =
+      "program cube\n"
+      "  tiles 1 per_core 1 group 1 claim 1 chunks 0 local 0x100\n"
+      "  e1 = 2\n"
+      "  e2 = 3\n"
+      "  e3 = 13\n"
+      "  p0 = v0 + 0 in [0, 52)\n"
+      "  p1 = v1 + 0 in [0, 26)\n"
+      "body\n"
+      "  m_matmul_quantize_u8 [e1,e2,e3] p1(0,13,1) <- l:0x0(0,3,1), l:0x20(24,8,1), p0(0,0,1), "
+      "#0.5 levels (0, 255, 3)\n"
+      "end\n";
+  check_rejected("levels", levels, "[0, 26)", "[0, 26)", "", true);
+  check_rejected("too few addends", levels, "[0, 52)", "[0, 48)", "operand 3 reaches", true);
+  check_rejected("addends apart", levels, "p0(0,0,1)", "p0(0,0,2)",
+                 "rows of a matmul are contiguous", true);
+  check_rejected("no level", levels, "(0, 255", "(256, 255", "low is not up to high", true);
+  check_rejected("what is no float", levels, "255, 3)", "255, 5000000)", "too far from 0", true);
   check_rejected("a bound that is no number", sum, "#inf)", "#nan)", "low", true);
   Program program = assemble(good);
   std::memcpy(program.mutable_words() + program.words().size() - program.body().size(), "\xff\xff",
