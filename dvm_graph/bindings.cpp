@@ -11,6 +11,8 @@ void bind_runtime(nanobind::module_& module);
 
 NB_MODULE(_core, module) {
   module.doc() = "The C++ core of dvm_graph";
+  // What holds programs until the process ends, as torch does compiled graphs, is no leak.
+  nanobind::set_leak_warnings(false);
   dvm::bind_target(module);
   dvm::bind_machine(module);
   dvm::bind_part(module);
