@@ -219,10 +219,12 @@ class Assembler {
   void read_ring(LineReader& line) {
     if (!line.accept_prefix('p')) line.fail("expected a pointer register");
     header_.ring_pointer = static_cast<uint8_t>(line.number(0, kPointerRegisters - 1) + 1);
+    line.expect("by");
+    header_.ring_pointers = static_cast<uint8_t>(line.number(1, kPointerRegisters));
     line.expect("lanes");
     header_.lanes = static_cast<uint8_t>(line.number(1, UINT8_MAX));
     line.expect("slots");
-    header_.ring_slots = static_cast<uint16_t>(line.number(1, UINT16_MAX));
+    header_.ring_slots = static_cast<uint8_t>(line.number(1, UINT8_MAX));
     line.expect("of");
     header_.ring_bytes = line.number();
     if (!line.accept("pieces")) return;

@@ -199,7 +199,7 @@ class Compilation {
     const auto half = [&](KernelKind kind) {
       if (!enter_ring(target_, product.ring_first, block, code, header) || !fits(kind))
         return false;
-      synchronise_ring(code, header.ring_pointer - 1, header.ring_slots, scratch_.sync);
+      synchronise_ring(code, header, scratch_.sync);
       done("synchronise_ring");
       encode(code, target_, header, scratch_.body, out_.add_program());
       return true;

@@ -98,8 +98,8 @@ void add_header(Text& text, const Program& program, Names names) {
   text.add("\n");
   if (header.regions[0] > 0) text.add("  regions %d x %d\n", header.regions[0], header.regions[1]);
   if (header.in_pair()) {
-    text.add("  ring p%d lanes %d slots %d of %" PRId64, header.ring_pointer - 1, header.lanes,
-             header.ring_slots, header.ring_bytes);
+    text.add("  ring p%d by %d lanes %d slots %d of %" PRId64, header.ring_pointer - 1,
+             header.ring_pointers, header.lanes, header.ring_slots, header.ring_bytes);
     if (header.follows_cube())
       text.add(" pieces %" PRId64 " line %" PRId64, header.pieces, header.line_tiles);
     text.add("\n");

@@ -183,12 +183,13 @@ struct InShare {
 void enter_slot(const Program& program, Core& core, const InShare& in_share, int64_t tile,
                 int64_t end) {
   const ProgramHeader& header = program.header();
-  const size_t ring = header.ring_pointer - 1u;
   const int64_t number = core.share_tile - in_share.number;  // of the group's tiles
-  core.pointers[ring] = in_share.slot;
+  for (size_t p = header.ring_pointer - 1u; header.reaches_ring(p); ++p) {
+    const PointerRegister& ring = program.pointers()[p];
+    const int64_t step = header.grid_rank > 0 ? ring.steps[header.grid_rank - 1] : 0;
+    core.pointers[p] = in_share.slot + (ring.base - ring.low) + number * step;
+  }
   if (!header.follows_cube()) return;
-  if (header.grid_rank > 0)
-    core.pointers[ring] += number * program.pointers()[ring].steps[header.grid_rank - 1];
   core.first_chunk = number == 0;
   core.last_chunk = tile + 1 == end;
 }
@@ -249,7 +250,7 @@ std::byte* slot_of(const Program& program, std::byte* const* buffers, int64_t co
   const ProgramHeader& header = program.header();
   const int64_t slot = core * header.ring_slots + run.group % header.ring_slots;
   const PointerRegister& ring = program.pointers()[header.ring_pointer - 1u];
-  return buffers[ring.buffer] + ring.base + slot * header.ring_bytes;
+  return buffers[ring.buffer] + ring.low + slot * header.ring_bytes;
 }
 
 }  // namespace dvm

@@ -45,24 +45,23 @@ bool tile_pieces(NormalPlan& epilogue, int64_t ring_first, const ProductBlock& b
 
 bool enter_ring(const Target& target, int64_t ring_first, const ProductBlock& block, TileCode& code,
                 ProgramHeader& header) {
-  PointerRegister* ring = nullptr;
-  for (PointerRegister& pointer : code.pointers) {
-    if (pointer.buffer != kWorkspace || pointer.low != ring_first) continue;
-    if (ring != nullptr) return false;
-    ring = &pointer;
-  }
-  if (ring == nullptr) return false;
-  const int inner = header.pieces > 0 ? static_cast<int>(code.grid.size()) - 1 : -1;
-  for (int d = 0; d < kMaxGridRank; ++d) {
-    if (d != inner || header.line_tiles == 1) ring->steps[d] = 0;
-  }
   const int64_t slots = ring_slots_of(target);
-  ring->high = ring->low + target.cube_cores * slots * slot_bytes(block);
-  header.ring_pointer = static_cast<uint8_t>(ring - code.pointers.data() + 1);
+  const int inner = header.pieces > 0 ? static_cast<int>(code.grid.size()) - 1 : -1;
+  for (size_t p = 0; p < code.pointers.size(); ++p) {
+    PointerRegister& pointer = code.pointers[p];
+    if (pointer.buffer != kWorkspace || pointer.low != ring_first) continue;
+    if (header.ring_pointers == 0) header.ring_pointer = static_cast<uint8_t>(p + 1);
+    ++header.ring_pointers;
+    if (!header.reaches_ring(p)) return false;
+    for (int d = 0; d < kMaxGridRank; ++d) {
+      if (d != inner || header.line_tiles == 1) pointer.steps[d] = 0;
+    }
+    pointer.high = pointer.low + target.cube_cores * slots * slot_bytes(block);
+  }
   header.lanes = static_cast<uint8_t>(lanes_of(target));
-  header.ring_slots = static_cast<uint16_t>(slots);
+  header.ring_slots = static_cast<uint8_t>(slots);
   header.ring_bytes = slot_bytes(block);
-  return true;
+  return header.in_pair();
 }
 
 }  // namespace dvm

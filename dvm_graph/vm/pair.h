@@ -30,8 +30,8 @@ bool tile_pieces(NormalPlan& epilogue, int64_t ring_first, const ProductBlock& b
                  int64_t pieces, TileCode& code, ProgramHeader& header);
 
 // For both halves, once they are lowered: what the header says of the ring, which begins at this
-// byte of the workspace, and the pointer register that reaches it, which follows pieces alone.
-// False: there is none, or there are several.
+// byte of the workspace, and the pointer registers that reach it, which follow pieces alone.
+// False: there is none, or others are between them.
 bool enter_ring(const Target& target, int64_t ring_first, const ProductBlock& block, TileCode& code,
                 ProgramHeader& header);
 

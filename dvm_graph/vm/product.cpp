@@ -155,19 +155,23 @@ class ProductLowering {
     const TileOperand a = load(product_.a, plan_.m_axis, plan_.k_axis, block_.rows);
     const TileOperand b = load(product_.b, plan_.n_axis, plan_.k_axis, block_.columns);
     if (product_.bias >= 0) load_bias();
-    sums_ = local(Memory::l0c, block_.rows, block_.columns, sizeof(float), true);
+    for (int half = 0; half < block_.halves; ++half)
+      sums_[half] = local(Memory::l0c, block_.rows, half_columns(), sizeof(float), true);
     for (int slot = 0; slot < kSlots; ++slot) {
       a_[slot] = local(Memory::l0a, block_.rows, block_.step, bytes(), true);
-      b_[slot] = local(Memory::l0b, block_.step, block_.columns, bytes(), true);
+      b_[slot] = local(Memory::l0b, block_.step, half_columns(), bytes(), true);
     }
     const int64_t depth = std::min(block_.chunk, product_.problem.k);
-    for (int64_t s = 0; s * block_.step < depth; ++s) multiply(a, b, s);
-    store();
+    for (int half = 0; half < block_.halves; ++half) {
+      for (int64_t s = 0; s * block_.step < depth; ++s) multiply(a, b, s, half);
+    }
+    for (int half = 0; half < block_.halves; ++half) store(half);
     return !code_.overflow;
   }
 
  private:
   int64_t bytes() const { return product_.problem.element_bytes; }
+  int64_t half_columns() const { return block_.columns / block_.halves; }
 
   void lay_out_grid() {
     code_.space.rank = plan_.rank;
@@ -201,6 +205,15 @@ class ProductLowering {
     return code_.extent_register(std::min(block_.step, k.tile - step * block_.step), -1);
   }
 
+  // Of the columns in a half, which may be behind the end of n.
+  uint8_t extent_of_half(int half) {
+    const TileAxis& n = code_.space.axes[plan_.n_axis];
+    if (block_.halves == 1) return extent_of(plan_.n_axis);
+    if (n.ragged()) return code_.part_register(half_columns(), n.dim, half);
+    return code_.extent_register(
+        std::clamp<int64_t>(n.tile - half * half_columns(), 0, half_columns()), -1);
+  }
+
   int32_t stride(int64_t wide) {
     const auto narrow = static_cast<int32_t>(wide);
     if (narrow != wide) code_.overflow = true;
@@ -219,21 +232,22 @@ class ProductLowering {
     return tile;
   }
 
-  TileOperand global(int32_t access, int middle_axis, int inner_axis) {
+  TileOperand global(int32_t access, int middle_axis, int inner_axis, int64_t first = 0) {
     const NormalAccess& a = plan_.accesses[access];
     TileOperand tile;
     tile.space = Space::pointer;
-    tile.index = code_.pointer_register(pointer_of(a, code_.space, 0));
+    tile.index = code_.pointer_register(pointer_of(a, code_.space, first * a.strides[inner_axis]));
     tile.middle = stride(middle_axis < 0 ? 0 : a.strides[middle_axis]);
     tile.inner = stride(a.strides[inner_axis]);
     return tile;
   }
 
-  // The slot at hand, all of whose rows have the columns of a full block.
-  TileOperand ring() {
+  // The slot at hand from a column on, all of whose rows have the columns of a full block.
+  TileOperand ring(int64_t first) {
     PointerRegister slot;
     slot.buffer = kWorkspace;
-    slot.base = slot.low = product_.ring_first;
+    slot.low = product_.ring_first;
+    slot.base = slot.low + first * static_cast<int64_t>(sizeof(float));
     slot.high = slot.low + product_.ring_slots * slot_bytes(block_);
     TileOperand tile;
     tile.space = Space::pointer;
@@ -288,12 +302,12 @@ class ProductLowering {
     code_.instructions.push_back(on);
   }
 
-  // Step number s of the chunk.
-  void multiply(const TileOperand& a, const TileOperand& b, int64_t s) {
-    const uint8_t rows = extent_of(plan_.m_axis), columns = extent_of(plan_.n_axis);
+  // Step number s of the chunk, for a half of the block.
+  void multiply(const TileOperand& a, const TileOperand& b, int64_t s, int half) {
+    const uint8_t rows = extent_of(plan_.m_axis), columns = extent_of_half(half);
     const uint8_t depth = extent_of_step(s);
     const int64_t first = s * block_.step * bytes();
-    const int slot = static_cast<int>(s % kSlots);
+    const int slot = turn_++ % kSlots;
     TileInstruction left = instruction(Family::d_load_l0a, product_.multiplied, rows, depth);
     left.operands[0] = a_[slot];
     left.operands[1] = a;
@@ -302,7 +316,7 @@ class ProductLowering {
     TileInstruction right = instruction(Family::d_load_l0b, product_.multiplied, depth, columns);
     right.operands[0] = b_[slot];
     right.operands[1] = b;
-    right.operands[1].offset = first * b.inner;
+    right.operands[1].offset = first * b.inner + half * half_columns() * bytes() * b.middle;
     std::swap(right.operands[1].middle, right.operands[1].inner);
     code_.instructions.push_back(right);
     const bool begins = s == 0 && product_.bias >= 0;
@@ -310,21 +324,26 @@ class ProductLowering {
                                        product_.multiplied, depth, columns);
     mmad.extents[0] = rows;
     mmad.flags = s == 0 ? kAccumulate : kAccumulateAlways;
-    mmad.operands[0] = sums_;
+    mmad.operands[0] = sums_[half];
     mmad.operands[1] = a_[slot];
     mmad.operands[2] = b_[slot];
-    if (begins) mmad.operands[3] = bias_;
+    if (begins) {
+      mmad.operands[3] = bias_;
+      mmad.operands[3].offset = half * half_columns() * static_cast<int64_t>(sizeof(float));
+    }
     code_.instructions.push_back(mmad);
   }
 
-  void store() {
+  void store(int half) {
+    const int64_t first = half * half_columns();
     TileInstruction store = instruction(
         product_.relu ? Family::d_store_l0c_relu : Family::d_store_l0c,
-        plan_.accesses[product_.c].storage, extent_of(plan_.m_axis), extent_of(plan_.n_axis));
+        plan_.accesses[product_.c].storage, extent_of(plan_.m_axis), extent_of_half(half));
     store.flags = kLastChunk;
-    store.operands[0] =
-        product_.ring_slots > 0 ? ring() : global(product_.c, plan_.m_axis, plan_.n_axis);
-    store.operands[1] = sums_;
+    store.operands[0] = product_.ring_slots > 0
+                            ? ring(first)
+                            : global(product_.c, plan_.m_axis, plan_.n_axis, first);
+    store.operands[1] = sums_[half];
     code_.instructions.push_back(store);
   }
 
@@ -333,7 +352,8 @@ class ProductLowering {
   const Target& target_;
   TileCode& code_;
   ProductBlock& block_;
-  TileOperand sums_, bias_;
+  TileOperand sums_[kMostHalves], bias_;
+  int turn_ = 0;  // of the places in L0A and L0B
   TileOperand a_[kSlots], b_[kSlots];
 };
 

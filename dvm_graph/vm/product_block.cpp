@@ -1,6 +1,7 @@
 #include "vm/product_block.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "kernels/numbers.h"
 
@@ -10,27 +11,44 @@ namespace {
 constexpr int64_t kMostSteps = 8;  // of a chunk: instructions of the body
 constexpr int64_t kPlaces = 2;
 constexpr int64_t kSumBytes = 4;
+constexpr double kHeld = 0.5;         // of the shared cache, that an operand may fill to stay there
 constexpr double kMostUneven = 1.15;  // blocks of a core, over those of even shares
 
 int64_t round_up(int64_t a, int64_t b) { return ceil_div(a, b) * b; }
 
-// Rows and columns that are tried: multiples of the unit's block by 1, 1.5, 2, 3, 4, 6, ...
-template <class Visit>
-void for_each_size(int64_t unit, int64_t extent, Visit visit) {
-  const int64_t whole = round_up(extent, unit);
-  for (int64_t size = unit; size < whole; size *= 2) {
-    visit(size);
-    if (size % (2 * unit) == 0 && size / 2 * 3 < whole) visit(size / 2 * 3);
+// Rows or columns that are tried, and how many blocks they make, the longest first.
+struct Sizes {
+  static constexpr int kMost = 2 * 64;
+  int64_t size[kMost];
+  int64_t blocks[kMost];
+  int count = 0;
+
+  // Multiples of the unit's block by 1, 1.5, 2, 3, 4, 6, ..., and all of the extent.
+  Sizes(int64_t unit, int64_t extent) {
+    const int64_t whole = round_up(extent, unit);
+    add(whole, extent);
+    int64_t size = unit;
+    while (size * 2 < whole) size *= 2;
+    for (; size >= unit && size < whole; size /= 2) {
+      if (size % (2 * unit) == 0 && size / 2 * 3 < whole) add(size / 2 * 3, extent);
+      add(size, extent);
+    }
   }
-  visit(whole);
-}
+
+ private:
+  void add(int64_t each, int64_t extent) {
+    size[count] = each;
+    blocks[count++] = ceil_div(extent, each);
+  }
+};
 
 // Cuts k into chunks and steps of about equal sizes. False: not even one step fits.
 bool cut_depth(const ProductProblem& p, const Target& t, ProductBlock& block) {
   const int64_t unit = t.matmul_mr, e = p.element_bytes;
   const int64_t row = block.rows * e * kPlaces, column = block.columns * e * kPlaces;
   const int64_t bias = p.bias ? block.columns * kSumBytes * kPlaces : 0;
-  const int64_t step = std::min(t.l0a_bytes / row, t.l0b_bytes / column) / unit * unit;
+  const int64_t step =
+      std::min(t.l0a_bytes / row, t.l0b_bytes * block.halves / column) / unit * unit;
   const int64_t chunk =
       std::min((t.l1_bytes - bias) / (row + column) / unit * unit, step * kMostSteps);
   if (step <= 0 || chunk <= 0) return false;
@@ -44,15 +62,36 @@ bool cut_depth(const ProductProblem& p, const Target& t, ProductBlock& block) {
   return true;
 }
 
+int halves_of(const Target& t, const ProductBlock& block) {
+  const bool one = kPlaces * block.rows * block.columns * kSumBytes > t.l0c_bytes;
+  return one && block.columns % (kMostHalves * t.matmul_nr) == 0 ? kMostHalves : 1;
+}
+
 bool fits(const ProductProblem& p, const Target& t, const ProductBlock& block) {
   if (block.rows * block.columns * kSumBytes > t.l0c_bytes) return false;
   return !p.bias || block.columns * kSumBytes <= t.bias_bytes;
 }
 
+// The operand of the inner loop comes again for every round of cores, unless the cache holds it.
+double memory_of(const ProductProblem& p, const Target& t, const ProductBlock& block) {
+  const double cores = static_cast<double>(t.cores_of(KernelKind::cube));
+  const double e = static_cast<double>(p.element_bytes);
+  const double a = static_cast<double>(p.a_batch * p.m * p.k) * e;
+  const double b = static_cast<double>(p.b_batch * p.k * p.n) * e;
+  const int64_t lines = block.rows_outer ? ceil_div(p.m, block.rows) : ceil_div(p.n, block.columns);
+  const double passes = std::max(1.0, static_cast<double>(lines) / cores);
+  const double inner = block.rows_outer ? b : a, outer = block.rows_outer ? a : b;
+  const double c = static_cast<double>(p.batch * p.m * p.n * p.result_bytes);
+  const bool held = inner <= static_cast<double>(t.shared_bytes) * kHeld;
+  return (outer + inner * (held ? 1 : passes)) /
+             (t.costs.memory_read * static_cast<double>(t.cores)) +
+         c / (t.costs.memory_write * static_cast<double>(t.cores));
+}
+
 }  // namespace
 
 double ProductCost::total() const {
-  return std::max(waves * (std::max({multiply, load, feed}) + fill + drain), memory);
+  return std::max(waves * (std::max({multiply, load, feed}) + fill + drain) + last, memory);
 }
 
 ProductCost cost_of(const ProductProblem& p, const Target& t, const ProductBlock& block) {
@@ -60,8 +99,7 @@ ProductCost cost_of(const ProductProblem& p, const Target& t, const ProductBlock
   const double share = static_cast<double>(t.cores) / cores;  // rates are those of a vector core
   const double rows = static_cast<double>(block.rows), columns = static_cast<double>(block.columns);
   const double e = static_cast<double>(p.element_bytes);
-  const double row_blocks = static_cast<double>(ceil_div(p.m, block.rows));
-  const double column_blocks = static_cast<double>(ceil_div(p.n, block.columns));
+  const auto halves = static_cast<double>(block.halves);
   const double chunks = static_cast<double>(ceil_div(p.k, block.chunk));
   const double steps = static_cast<double>(ceil_div(p.k, block.step));
   const double depth = static_cast<double>(round_up(p.k, t.matmul_mr));
@@ -70,22 +108,18 @@ ProductCost cost_of(const ProductProblem& p, const Target& t, const ProductBlock
   const int64_t blocks = p.batch * ceil_div(p.m, block.rows) * ceil_div(p.n, block.columns);
   cost.waves = static_cast<double>(ceil_div(blocks, t.cores_of(KernelKind::cube)));
   cost.multiply =
-      rows * columns * depth / (costs.multiply_adds * share) + steps * costs.block_start;
+      rows * columns * depth / (costs.multiply_adds * share) + halves * steps * costs.block_start;
   cost.load = (rows + columns) * depth * e / costs.shared_read;
-  cost.feed =
-      (rows + columns) * depth * e / (costs.private_read * share) + 2 * steps * costs.block_start;
+  cost.feed = (halves * rows + columns) * depth * e / (costs.private_read * share) +
+              2 * halves * steps * costs.block_start;
   cost.fill = costs.memory_latency + cost.load / chunks / cost.waves;
-  cost.drain = rows * columns * static_cast<double>(p.result_bytes) / (costs.memory_write * share);
-  // The operand of the inner loop comes again for every round of cores, unless the cache holds it.
-  const double a = static_cast<double>(p.a_batch * p.m * p.k) * e;
-  const double b = static_cast<double>(p.b_batch * p.k * p.n) * e;
-  const double passes = std::max(1.0, (block.rows_outer ? row_blocks : column_blocks) / cores);
-  const double inner = block.rows_outer ? b : a, outer = block.rows_outer ? a : b;
-  const double c = static_cast<double>(p.batch * p.m * p.n * p.result_bytes);
-  const bool held = inner <= static_cast<double>(t.shared_bytes) / 2;
-  cost.memory =
-      (outer + inner * (held ? 1 : passes)) / (costs.memory_read * static_cast<double>(t.cores)) +
-      c / (costs.memory_write * static_cast<double>(t.cores));
+  const double leave =
+      rows * columns * static_cast<double>(p.result_bytes) / (costs.memory_write * share);
+  // A half leaves while the other is multiplied by the last chunk, or by the first of the next
+  // block.
+  cost.drain = halves == 1 ? leave : std::max(0.0, leave - cost.multiply / chunks);
+  cost.last = halves == 1 ? 0 : leave / halves;
+  cost.memory = memory_of(p, t, block);
   return cost;
 }
 
@@ -127,20 +161,36 @@ Regions choose_regions(const ProductProblem& p, const Target& t, const ProductBl
   return best;
 }
 
+// Blocks are weighed from the largest down, and only those whose products, or whose operands' way
+// to L1, would take less than the best so far.
 ProductBlock choose_product_block(const ProductProblem& problem, const Target& target) {
+  const Sizes rows(target.matmul_mr, problem.m), columns(target.matmul_nr, problem.n);
+  const auto cores = static_cast<double>(target.cores_of(KernelKind::cube));
+  const auto depth = static_cast<double>(round_up(problem.k, target.matmul_mr));
+  const double multiply =
+      depth / (target.costs.multiply_adds * static_cast<double>(target.cores) / cores);
+  const double load = depth * static_cast<double>(problem.element_bytes) / target.costs.shared_read;
   ProductBlock best;
-  const int64_t unit = target.matmul_mr;
-  for_each_size(target.matmul_mr, problem.m, [&](int64_t rows) {
-    for_each_size(unit, problem.n, [&](int64_t columns) {
-      ProductBlock block{rows, columns, 0, 0, false, 0};
-      if (!fits(problem, target, block) || !cut_depth(problem, target, block)) return;
+  for (int r = 0; r < rows.count; ++r) {
+    for (int c = 0; c < columns.count; ++c) {
+      ProductBlock block{rows.size[r], columns.size[c]};
+      if (!fits(problem, target, block)) continue;
+      const auto high = static_cast<double>(block.rows), wide = static_cast<double>(block.columns);
+      const auto blocks = static_cast<double>(problem.batch * rows.blocks[r] * columns.blocks[c]);
+      const double least =
+          std::ceil(blocks / cores) * std::max(high * wide * multiply, (high + wide) * load);
+      if (best.rows > 0 && least >= best.seconds) continue;
+      block.halves = halves_of(target, block);
+      if (!cut_depth(problem, target, block)) continue;
+      ProductCost cost = cost_of(problem, target, block);
       for (const bool rows_outer : {false, true}) {
         block.rows_outer = rows_outer;
-        block.seconds = cost_of(problem, target, block).total();
+        if (rows_outer) cost.memory = memory_of(problem, target, block);
+        block.seconds = cost.total();
         if (best.rows == 0 || block.seconds < best.seconds) best = block;
       }
-    });
-  });
+    }
+  }
   return best;
 }
 

@@ -3,7 +3,9 @@
 //
 // A tile is one chunk of k of a block of C: it comes to L1 in two places, so that the next one
 // arrives meanwhile, and goes on to L0A and L0B in steps of k, in two places each. The sums stay in
-// L0C until the last chunk.
+// L0C until the last chunk. Blocks of which L0C holds one alone are done in two halves, all steps
+// of the one before those of the other, so that the sums of one leave while the other is
+// multiplied.
 #pragma once
 
 #include <cstdint>
@@ -20,9 +22,12 @@ struct ProductProblem {
   bool bias = false;
 };
 
+inline constexpr int kMostHalves = 2;
+
 struct ProductBlock {
   int64_t rows = 0, columns = 0;  // rows 0: nothing fits
   int64_t chunk = 0, step = 0;    // of k; steps cut the chunk
+  int halves = 1;                 // of the columns: each has sums of its own
   bool rows_outer = false;        // walk n innermost instead of m
   double seconds = 0;             // predicted
 };
@@ -36,6 +41,7 @@ constexpr int64_t slot_bytes(const ProductBlock& block) {
 struct ProductCost {
   double multiply = 0, load = 0, feed = 0;  // of a block, beside one another
   double fill = 0, drain = 0;               // before the first and behind the last of them
+  double last = 0;                          // behind the last block of all
   double waves = 0;                         // blocks one after the other
   double memory = 0;                        // to bring all of it from global memory
 

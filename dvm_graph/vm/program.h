@@ -58,9 +58,10 @@ struct ProgramHeader {
   // without gaps, along the last grid dim; d_prefetch_next fetches through the first.
   uint8_t ahead[kAheadStreams] = {};
   uint8_t ahead_lines = 0;
-  uint8_t ring_pointer = 0;     // of a pair: pointer register plus 1 of the slots; 0: of none
+  uint8_t ring_pointer = 0;     // of a pair: plus 1, the first pointer register of the slots
+  uint8_t ring_pointers = 0;    // and how many follow each other; 0: of no pair
   uint8_t lanes = 0;            // of a pair
-  uint16_t ring_slots = 0;      // of a pair, for each cube core
+  uint8_t ring_slots = 0;       // of a pair, for each cube core
   uint16_t regions[2] = {};     // of a product's blocks; 0: shares are lines
   int64_t ring_bytes = 0;       // of a slot
   int64_t pieces = 0;           // of a pair's vector program: tiles of a group
@@ -73,7 +74,10 @@ struct ProgramHeader {
                                 // a multiple of tile_group
   int64_t local_bytes = 0;      // local memory in use
 
-  bool in_pair() const { return ring_pointer > 0; }
+  bool in_pair() const { return ring_pointers > 0; }
+  bool reaches_ring(size_t pointer) const {
+    return pointer + 1 >= ring_pointer && pointer + 1 < size_t{ring_pointer} + ring_pointers;
+  }
   // The half that takes over blocks: it goes with the program before it.
   bool follows_cube() const { return pieces > 0; }
   int64_t groups() const {

@@ -189,11 +189,12 @@ void synchronise(TileCode& code, const Target& target, SyncScratch& scratch) {
 
 // A slot is filled by fixp and emptied by mte2: the one waits for the other before its first
 // instruction at it, and signals behind its last.
-void synchronise_ring(TileCode& code, int32_t pointer, int slots, SyncScratch& scratch) {
+void synchronise_ring(TileCode& code, const ProgramHeader& header, SyncScratch& scratch) {
   const auto at_ring = [&](const TileInstruction& instruction) {
     return std::any_of(instruction.operands, instruction.operands + instruction.operand_count,
                        [&](const TileOperand& operand) {
-                         return operand.space == Space::pointer && operand.index == pointer;
+                         return operand.space == Space::pointer &&
+                                header.reaches_ring(static_cast<size_t>(operand.index));
                        });
   };
   const std::vector<TileInstruction>& all = code.instructions;
@@ -201,7 +202,7 @@ void synchronise_ring(TileCode& code, int32_t pointer, int slots, SyncScratch& s
   const auto last = std::find_if(all.rbegin(), all.rend(), at_ring).base();
   const bool fills = info_of(first->family).queue == Queue::fixp;
   const uint64_t full = between_cores(sync_word(Queue::fixp, Queue::mte2, 0, 0));
-  const uint64_t empty = between_cores(sync_word(Queue::mte2, Queue::fixp, 0, slots));
+  const uint64_t empty = between_cores(sync_word(Queue::mte2, Queue::fixp, 0, header.ring_slots));
   const auto add = [&](Family family, uint64_t word, uint8_t when) {
     TileInstruction& sync = scratch.merged.emplace_back();
     sync.family = family;

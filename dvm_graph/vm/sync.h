@@ -79,7 +79,8 @@ void separate_loads(TileCode& code);
 void synchronise(TileCode& code, const Target& target, SyncScratch& scratch);
 
 // Adds the flags between the cores of a pair: around the instructions that reach the ring through
-// this pointer register, with which the cube's half fills a slot and the vector's empties it.
-void synchronise_ring(TileCode& code, int32_t pointer, int slots, SyncScratch& scratch);
+// the header's pointer registers, with which the cube's half fills a slot and the vector's empties
+// it.
+void synchronise_ring(TileCode& code, const ProgramHeader& header, SyncScratch& scratch);
 
 }  // namespace dvm

@@ -116,21 +116,27 @@ class Verifier {
       const bool none = header_.lanes == 0 && header_.ring_slots == 0 && header_.pieces == 0;
       return none || fail("half of a pair without a ring");
     }
-    if (header_.ring_pointer > header_.pointer_registers) return fail("undefined ring");
+    if (header_.ring_pointer == 0 ||
+        header_.ring_pointer + header_.ring_pointers - 1 > header_.pointer_registers)
+      return fail("undefined ring");
     if (header_.follows_cube() && header_.line_tiles <= 0) return fail("lines without tiles");
     if (header_.lanes != lanes_of(target_) || header_.lanes == 0)
       return fail("another number of lanes");
     if (header_.ring_slots == 0 || header_.ring_slots % header_.lanes != 0)
       return fail("slots are not shared out evenly");
-    const PointerRegister& ring = program_.pointers()[header_.ring_pointer - 1];
     const int64_t slots = target_.cube_cores * header_.ring_slots;
-    if (ring.buffer != kWorkspace || ring.base != ring.low || header_.ring_bytes <= 0 ||
-        header_.ring_bytes > kTooFar / slots || ring.high - ring.low != slots * header_.ring_bytes)
-      return fail("the ring is not of so many slots");
+    if (header_.ring_bytes <= 0 || header_.ring_bytes > kTooFar / slots) return fail("no slots");
     const int last = header_.grid_rank - 1;
-    for (int d = 0; d < header_.grid_rank; ++d) {
-      if (ring.steps[d] != 0 && (d != last || !header_.follows_cube() || ring.steps[d] < 0))
-        return fail("the ring moves with blocks");
+    const int64_t first = program_.pointers()[header_.ring_pointer - 1].low;
+    for (size_t p = header_.ring_pointer - 1u; header_.reaches_ring(p); ++p) {
+      const PointerRegister& ring = program_.pointers()[p];
+      if (ring.buffer != kWorkspace || ring.low != first || ring.base < ring.low ||
+          ring.high - ring.low != slots * header_.ring_bytes)
+        return fail("the ring is not of so many slots");
+      for (int d = 0; d < header_.grid_rank; ++d) {
+        if (ring.steps[d] != 0 && (d != last || !header_.follows_cube() || ring.steps[d] < 0))
+          return fail("the ring moves with blocks");
+      }
     }
     if (!header_.follows_cube()) return header_.kind != KernelKind::vector || fail("no cube unit");
     const int64_t along = header_.grid_rank == 0 ? 1 : program_.grid().back().count;
@@ -264,7 +270,7 @@ class Verifier {
       const Operand operand = operand_of(words, k);
       if (operand.space() == Space::immediate) continue;
       if (form.operands[k].place == Place::integer) continue;
-      if (operand.space() == Space::pointer && operand.offset() + 1 == header_.ring_pointer) {
+      if (operand.space() == Space::pointer && header_.reaches_ring(operand.offset())) {
         if (!check_between(head, true)) return false;
         if (info.queue != (header_.follows_cube() ? Queue::mte2 : Queue::fixp))
           return fail("another queue uses the ring");
@@ -462,14 +468,17 @@ class Verifier {
         continue;
       }
       Reach full, tail;
+      bool empty_tail = false;  // parts behind the end touch nothing
       for (int loop = 0; loop < 3; ++loop) {
         if (loops.dims[loop] != d) continue;
+        empty_tail |= loops.tail[loop] == 0;
         tail.add(last_offset(walk, loop, loops.tail[loop]) * element);
         if (last > 0) full.add(last_offset(walk, loop, loops.full[loop]) * element);
       }
       int64_t low = tail.low + last * step, high = tail.high + last * step;
       if (last > 0) {
         const int64_t last_full = (last - 1) * step;
+        if (empty_tail) low = high = 0;
         low = std::min(low, full.low + std::min<int64_t>(last_full, 0));
         high = std::max(high, full.high + std::max<int64_t>(last_full, 0));
       }
@@ -490,7 +499,7 @@ class Verifier {
       return fail("panels overlap");
     }
     const PointerRegister* pointer = local ? nullptr : &program_.pointers()[operand.offset()];
-    const bool ring = !local && operand.offset() + 1 == header_.ring_pointer;
+    const bool ring = !local && header_.reaches_ring(operand.offset());
     Reach reach = reach_of(loops, walk, element, local || ring ? nullptr : pointer->steps);
     if (ring && header_.grid_rank > 0)
       reach.add((header_.pieces - 1) * std::max<int64_t>(pointer->steps[header_.grid_rank - 1], 0));

@@ -62,7 +62,7 @@ void note_instructions(const Program& program, std::vector<Region>& regions) {
 }
 
 bool is_ring(const Program& program, size_t pointer) {
-  return program.header().ring_pointer == pointer + 1;
+  return program.header().reaches_ring(pointer);
 }
 
 // What the vector half of a pair touches besides the ring.
