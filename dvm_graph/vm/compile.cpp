@@ -189,6 +189,7 @@ class Compilation {
     CutProduct& cut = scratch_.cut;
     ProductPlan product = describe_product(cut.product, target_);
     if (product.a < 0 || lanes_of(target_) == 0 || !cut_epilogue(plan, scratch_.pair)) return false;
+    product.problem.to_ring = true;
     product.ring_first = cut.prologue_bytes;
     product.ring_slots = ring_slots_of(target_) * target_.cube_cores;
     TileCode& code = scratch_.code;
@@ -210,9 +211,10 @@ class Compilation {
     NormalPlan& epilogue = scratch_.pair.epilogue;
     const double live = peak_live_bytes(epilogue, target_).local;
     const double room = static_cast<double>(target_.vector_tile_bytes) / kPlacesOfPieces;
-    int64_t pieces = 1;
-    while (static_cast<double>(block.rows * block.columns / pieces) * live > room) pieces *= 2;
-    for (int attempt = 0; attempt < kAttempts; ++attempt, pieces *= 2) {
+    const int64_t units = block.rows_outer ? block.columns / target_.matmul_nr : block.rows;
+    const auto volume = static_cast<double>(block.rows * block.columns);
+    for (int64_t pieces = 1; pieces <= units; ++pieces) {
+      if (units % pieces != 0 || volume * live > room * static_cast<double>(pieces)) continue;
       code.clear();
       header = {};
       if (!tile_pieces(epilogue, product.ring_first, block, pieces, code, header)) return false;

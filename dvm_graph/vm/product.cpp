@@ -171,7 +171,7 @@ class ProductLowering {
 
  private:
   int64_t bytes() const { return product_.problem.element_bytes; }
-  int64_t half_columns() const { return block_.columns / block_.halves; }
+  int64_t half_columns() const { return block_.half; }
 
   void lay_out_grid() {
     code_.space.rank = plan_.rank;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <vector>
 
 #include "kernels/numbers.h"
 
@@ -16,29 +17,23 @@ constexpr double kMostUneven = 1.15;  // blocks of a core, over those of even sh
 
 int64_t round_up(int64_t a, int64_t b) { return ceil_div(a, b) * b; }
 
-// Rows or columns that are tried, and how many blocks they make, the longest first.
+// Rows or columns that are tried, the longest first: all multiples of the unit's block up to a most
+// of which none smaller gives as few blocks.
 struct Sizes {
-  static constexpr int kMost = 2 * 64;
-  int64_t size[kMost];
-  int64_t blocks[kMost];
-  int count = 0;
+  struct Size {
+    int64_t size;
+    double blocks, inverse;
+  };
+  std::vector<Size>& all;
 
-  // Multiples of the unit's block by 1, 1.5, 2, 3, 4, 6, ..., and all of the extent.
-  Sizes(int64_t unit, int64_t extent) {
-    const int64_t whole = round_up(extent, unit);
-    add(whole, extent);
-    int64_t size = unit;
-    while (size * 2 < whole) size *= 2;
-    for (; size >= unit && size < whole; size /= 2) {
-      if (size % (2 * unit) == 0 && size / 2 * 3 < whole) add(size / 2 * 3, extent);
-      add(size, extent);
+  Sizes(int64_t unit, int64_t extent, int64_t most, std::vector<Size>& scratch) : all(scratch) {
+    all.clear();
+    for (int64_t size = std::min(round_up(extent, unit), most / unit * unit); size > 0;) {
+      const int64_t blocks = ceil_div(extent, size);
+      const int64_t even = round_up(ceil_div(extent, blocks), unit);
+      all.push_back({even, static_cast<double>(blocks), 1 / static_cast<double>(even)});
+      size = even - unit;
     }
-  }
-
- private:
-  void add(int64_t each, int64_t extent) {
-    size[count] = each;
-    blocks[count++] = ceil_div(extent, each);
   }
 };
 
@@ -48,7 +43,7 @@ bool cut_depth(const ProductProblem& p, const Target& t, ProductBlock& block) {
   const int64_t row = block.rows * e * kPlaces, column = block.columns * e * kPlaces;
   const int64_t bias = p.bias ? block.columns * kSumBytes * kPlaces : 0;
   const int64_t step =
-      std::min(t.l0a_bytes / row, t.l0b_bytes * block.halves / column) / unit * unit;
+      std::min(t.l0a_bytes / row, t.l0b_bytes / (block.half * e * kPlaces)) / unit * unit;
   const int64_t chunk =
       std::min((t.l1_bytes - bias) / (row + column) / unit * unit, step * kMostSteps);
   if (step <= 0 || chunk <= 0) return false;
@@ -62,9 +57,13 @@ bool cut_depth(const ProductProblem& p, const Target& t, ProductBlock& block) {
   return true;
 }
 
-int halves_of(const Target& t, const ProductBlock& block) {
+// Where L0C holds one block alone.
+void halve(const Target& t, ProductBlock& block) {
+  const int64_t half = round_up(ceil_div(block.columns, kMostHalves), t.matmul_nr);
   const bool one = kPlaces * block.rows * block.columns * kSumBytes > t.l0c_bytes;
-  return one && block.columns % (kMostHalves * t.matmul_nr) == 0 ? kMostHalves : 1;
+  const bool two = kMostHalves * block.rows * half * kSumBytes <= t.l0c_bytes;
+  block.halves = one && two && half < block.columns ? kMostHalves : 1;
+  block.half = block.halves == 1 ? block.columns : half;
 }
 
 bool fits(const ProductProblem& p, const Target& t, const ProductBlock& block) {
@@ -90,9 +89,11 @@ double memory_of(const ProductProblem& p, const Target& t, const ProductBlock& b
 
 }  // namespace
 
-double ProductCost::total() const {
-  return std::max(waves * (std::max({multiply, load, feed}) + fill + drain) + last, memory);
+double ProductCost::work() const {
+  return waves * (std::max({multiply, load, feed}) + fill + drain) + last;
 }
+
+double ProductCost::total() const { return std::max(work(), memory); }
 
 ProductCost cost_of(const ProductProblem& p, const Target& t, const ProductBlock& block) {
   const double cores = static_cast<double>(t.cores_of(KernelKind::cube));
@@ -113,8 +114,8 @@ ProductCost cost_of(const ProductProblem& p, const Target& t, const ProductBlock
   cost.feed = (halves * rows + columns) * depth * e / (costs.private_read * share) +
               2 * halves * steps * costs.block_start;
   cost.fill = costs.memory_latency + cost.load / chunks / cost.waves;
-  const double leave =
-      rows * columns * static_cast<double>(p.result_bytes) / (costs.memory_write * share);
+  const double leave = rows * columns * static_cast<double>(p.result_bytes) /
+                       (p.to_ring ? costs.core_transfer : costs.memory_write * share);
   // A half leaves while the other is multiplied by the last chunk, or by the first of the next
   // block.
   cost.drain = halves == 1 ? leave : std::max(0.0, leave - cost.multiply / chunks);
@@ -162,32 +163,42 @@ Regions choose_regions(const ProductProblem& p, const Target& t, const ProductBl
 }
 
 // Blocks are weighed from the largest down, and only those whose products, or whose operands' way
-// to L1, would take less than the best so far.
+// to L1, would take less than the best so far: the latter grows as columns get fewer. Among those
+// that memory makes equal, what the cores take decides.
 ProductBlock choose_product_block(const ProductProblem& problem, const Target& target) {
-  const Sizes rows(target.matmul_mr, problem.m), columns(target.matmul_nr, problem.n);
+  thread_local std::vector<Sizes::Size> of_rows, of_columns;
+  const int64_t sums = target.l0c_bytes / kSumBytes;
+  const Sizes rows(target.matmul_mr, problem.m, sums / target.matmul_nr, of_rows);
+  const Sizes columns(target.matmul_nr, problem.n, sums / target.matmul_mr, of_columns);
   const auto cores = static_cast<double>(target.cores_of(KernelKind::cube));
   const auto depth = static_cast<double>(round_up(problem.k, target.matmul_mr));
   const double multiply =
       depth / (target.costs.multiply_adds * static_cast<double>(target.cores) / cores);
   const double load = depth * static_cast<double>(problem.element_bytes) / target.costs.shared_read;
+  const double area = static_cast<double>(problem.batch * problem.m * problem.n) / cores;
   ProductBlock best;
-  for (int r = 0; r < rows.count; ++r) {
-    for (int c = 0; c < columns.count; ++c) {
-      ProductBlock block{rows.size[r], columns.size[c]};
+  double least_work = 0;
+  for (const Sizes::Size& r : rows.all) {
+    for (const Sizes::Size& c : columns.all) {
+      ProductBlock block{r.size, c.size};
       if (!fits(problem, target, block)) continue;
+      if (best.rows > 0 && area * (r.inverse + c.inverse) * load >= best.seconds) break;
       const auto high = static_cast<double>(block.rows), wide = static_cast<double>(block.columns);
-      const auto blocks = static_cast<double>(problem.batch * rows.blocks[r] * columns.blocks[c]);
-      const double least =
-          std::ceil(blocks / cores) * std::max(high * wide * multiply, (high + wide) * load);
+      const double waves =
+          std::ceil(static_cast<double>(problem.batch) * r.blocks * c.blocks / cores);
+      const double least = waves * std::max(high * wide * multiply, (high + wide) * load);
       if (best.rows > 0 && least >= best.seconds) continue;
-      block.halves = halves_of(target, block);
+      halve(target, block);
       if (!cut_depth(problem, target, block)) continue;
       ProductCost cost = cost_of(problem, target, block);
       for (const bool rows_outer : {false, true}) {
         block.rows_outer = rows_outer;
         if (rows_outer) cost.memory = memory_of(problem, target, block);
         block.seconds = cost.total();
-        if (best.rows == 0 || block.seconds < best.seconds) best = block;
+        const bool equal = block.seconds == best.seconds && cost.work() < least_work;
+        if (best.rows > 0 && block.seconds >= best.seconds && !equal) continue;
+        best = block;
+        least_work = cost.work();
       }
     }
   }

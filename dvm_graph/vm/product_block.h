@@ -20,6 +20,7 @@ struct ProductProblem {
   int64_t element_bytes = 2;         // of what is multiplied
   int64_t result_bytes = 2;
   bool bias = false;
+  bool to_ring = false;  // C stays in the shared cache, where another core takes it over
 };
 
 inline constexpr int kMostHalves = 2;
@@ -28,6 +29,7 @@ struct ProductBlock {
   int64_t rows = 0, columns = 0;  // rows 0: nothing fits
   int64_t chunk = 0, step = 0;    // of k; steps cut the chunk
   int halves = 1;                 // of the columns: each has sums of its own
+  int64_t half = 0;               // columns of one, which the last may have fewer of
   bool rows_outer = false;        // walk n innermost instead of m
   double seconds = 0;             // predicted
 };
@@ -45,7 +47,8 @@ struct ProductCost {
   double waves = 0;                         // blocks one after the other
   double memory = 0;                        // to bring all of it from global memory
 
-  double total() const;
+  double work() const;   // of the core with the most blocks
+  double total() const;  // or of memory
 };
 ProductCost cost_of(const ProductProblem& problem, const Target& target, const ProductBlock& block);
 

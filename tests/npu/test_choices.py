@@ -6,7 +6,9 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import pytest
+from onnx import parser
 
+import dvm_graph
 from dvm_graph import _core
 from dvm_graph.npu.machine import family
 from dvm_graph.npu.spec import find_spec
@@ -82,6 +84,37 @@ def _table(target: _core.Target) -> str:
 @pytest.mark.parametrize("name", DEVICES)
 def test_choices(name: str, check_golden: Callable[[str, str], None]) -> None:
     check_golden(f"choices/{name}.txt", _table(dict(targets())[name]))
+
+
+PART_PRODUCTS = [
+    (1, 768, 768), (77, 768, 768), (128, 768, 3072), (512, 3072, 768), (1000, 4096, 4096),
+    (2048, 2048, 2048), (4565, 8192, 28672), (8192, 4096, 11008), (8192, 1024, 64),
+]  # fmt: skip
+"""m, n, k"""
+PART_GRAPHS = {
+    "f16": "g (float16[m,k] x, float16[k,n] y) => (float16[m,n] o) { o = MatMul(x, y) }",
+    "f16, a matrix added": "g (float16[m,k] x, float16[k,n] y, float16[m,n] c) => (float16[m,n] o)"
+    " { p = MatMul(x, y) o = Add(p, c) }",
+    "f32": "g (float[m,k] x, float[k,n] y) => (float[m,n] o) { o = MatMul(x, y) }",
+}
+
+
+@pytest.mark.golden
+@pytest.mark.parametrize("part", ["ascend910b2", "ascend910b3"])
+def test_products_of_parts(part: str, check_golden: Callable[[str, str], None]) -> None:
+    """Grids, shares and rings of products on cube units with local memories of their own."""
+    shown = ("program", "grid", "regions", "ring")
+    lines = []
+    for label, graph in PART_GRAPHS.items():
+        source = parser.parse_model(f'<ir_version: 8, opset_import: ["" : 17]>\n{graph}')
+        model = dvm_graph.optimize(source, device=part)
+        for m, n, k in PART_PRODUCTS:
+            lines.append(f"{label}: {m} x {k} x {n}")
+            (kernel,) = model.listings({"m": m, "n": n, "k": k})
+            lines += [
+                f"  {s}" for s in map(str.strip, kernel.text.splitlines()) if s.startswith(shown)
+            ]
+    check_golden(f"choices/products_{part}.txt", "\n".join(lines) + "\n")
 
 
 def test_another_device_gets_other_blocks() -> None:
