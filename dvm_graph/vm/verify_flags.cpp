@@ -52,6 +52,7 @@ struct FlagVerifier::State {
   std::vector<int32_t> of_queue[kQueues];  // those that touch something
   std::vector<Signal> signals;
   Event events[kEvents];
+  std::vector<int> used;  // of them, by the program before: the others are as new
 };
 
 namespace {
@@ -62,7 +63,8 @@ std::string at(std::span<const uint64_t> body, const uint64_t* words) {
 
 template <class State>
 std::string check_balance(std::span<const uint64_t> body, State& state) {
-  std::fill_n(state.events, kEvents, Event{});
+  for (const int index : state.used) state.events[index] = {};
+  state.used.clear();
   for (const Step& step : state.steps) {
     if (!is_flag(step.family)) continue;
     const auto wrong = [&](const char* what) { return at(body, step.words) + ": " + what; };
@@ -72,7 +74,9 @@ std::string check_balance(std::span<const uint64_t> body, State& state) {
     if (head.changed_mask != 0 || head.flags != 0) return wrong("a flag has a predicate");
     const int direction =
         static_cast<int>(sync_from(word)) * kQueues + static_cast<int>(sync_to(word));
-    Event& event = state.events[direction * 256 + sync_event(word)];
+    const int index = direction * 256 + static_cast<int>(sync_event(word));
+    Event& event = state.events[index];
+    if (event.sets + event.waits == 0) state.used.push_back(index);
     if (event.distance >= 0 && event.distance != sync_distance(word)) {
       return wrong("an event within tiles and across them");
     }
@@ -82,7 +86,8 @@ std::string check_balance(std::span<const uint64_t> body, State& state) {
       return wrong("waits for a flag nobody has set");
     }
   }
-  for (const Event& event : state.events) {
+  for (const int index : state.used) {
+    const Event& event = state.events[index];
     if (event.sets > event.waits) return "a flag is set more often than waited for";
     if (event.sets < event.waits) return "a flag is waited for more often than set";
   }
