@@ -36,6 +36,8 @@ def make_session(
     options = onnxruntime.SessionOptions()
     if not quantized:
         options.add_session_config_entry("session.disable_quant_qdq", "1")
+    # Of 4-bit weights: products of floats, where the default rounds the left operand to 8 bits.
+    options.add_session_config_entry("session.qdq_matmulnbits_accuracy_level", "1")
     if not optimise:
         options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
     options.intra_op_num_threads = cores

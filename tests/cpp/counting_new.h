@@ -34,6 +34,17 @@ void* operator new(std::size_t bytes) { return dvm::testing::counted(bytes, 16);
 void* operator new(std::size_t bytes, std::align_val_t alignment) {
   return dvm::testing::counted(bytes, static_cast<std::size_t>(alignment));
 }
+// As the library's own, which sanitizers replace by theirs, do.
+void* operator new(std::size_t bytes, std::align_val_t alignment, const std::nothrow_t&) noexcept {
+  try {
+    return operator new(bytes, alignment);
+  } catch (const std::bad_alloc&) {
+    return nullptr;
+  }
+}
+void* operator new(std::size_t bytes, const std::nothrow_t&) noexcept {
+  return operator new(bytes, std::align_val_t{16}, std::nothrow);
+}
 void operator delete(void* memory) noexcept { std::free(memory); }
 void operator delete(void* memory, std::size_t) noexcept { std::free(memory); }
 void operator delete(void* memory, std::align_val_t) noexcept { std::free(memory); }
