@@ -279,13 +279,15 @@ STEPS: dict[str, dict[str, int]] = {
 
 DEVICES = ("zen2", "zen4", "icelake-server", "client-avx2", "neoverse", "ascend910b2")
 """Whose choices of blocks and tiles are kept as tables."""
+PARTS = ("ascend910b2", "ascend910b3")
+"""Whose choices of products on cube units with local memories are."""
 
 GOLDEN: dict[str, tuple[str, ...]] = {
     **PASS_CASES,
     "report": ("bert", "mlp", "unknown_broadcast", "vendor"),
     "disassembly": tuple(LISTINGS),
     "tile_code": tuple(STEPS),
-    "choices": DEVICES,
+    "choices": (*DEVICES, *(f"products_{part}" for part in PARTS)),
 }
 
 

@@ -19,6 +19,7 @@ from onnx import numpy_helper
 import dvm_graph
 from dvm_graph import _core
 from tests.end_to_end.reference import Array, assert_same_bits
+from tests.tolerances import tolerance
 
 GENERATOR = np.random.default_rng(5)
 
@@ -218,7 +219,9 @@ def test_sums_over_nothing_are_0(operator: str, constant: bool) -> None:
 
 
 def test_weights_with_scales_of_blocks_are_multiplied_as_they_are() -> None:
-    """By the vendor library, which reads a quarter of what it would dequantise them to."""
+    """By the vendor library, which reads a quarter of what it would dequantise them to; the left operand, which it
+    would round to 8 bits by itself, stays as it is.
+    """
     constants = {
         "w": integers("int8", 64, 48) >> 4, "s": np.linspace(0.01, 0.03, 96, dtype=np.float32).reshape(2, 48),
     }  # fmt: skip
@@ -229,10 +232,14 @@ def test_weights_with_scales_of_blocks_are_multiplied_as_they_are() -> None:
     }"""
     model = model_with(text, constants)
     mine = dvm_graph.optimize(model)
-    reference = ort.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
+    assert len(mine.report().vendor_operators) == 2
+    exact = constants["w"].astype(np.float64) * np.repeat(constants["s"], 32, axis=0)
+    bound = tolerance(np.dtype(np.float32), 64)
     for n in (1, 5):
-        feed = {"x": GENERATOR.standard_normal((n, 64), dtype=np.float32)}
-        assert_same_bits(mine.run(feed), reference.run(None, feed))
+        x = GENERATOR.standard_normal((n, 64), dtype=np.float32)
+        np.testing.assert_allclose(
+            mine.run({"x": x})[0], x @ exact, rtol=bound.relative, atol=bound.absolute
+        )
 
 
 @pytest.mark.parametrize("kind", ["uint8", "int8"])

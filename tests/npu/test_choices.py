@@ -12,7 +12,7 @@ import dvm_graph
 from dvm_graph import _core
 from dvm_graph.npu.machine import family
 from dvm_graph.npu.spec import find_spec
-from tests.golden_cases import DEVICES
+from tests.golden_cases import DEVICES, PARTS
 
 REGISTERS = {
     "zen2": (32, 16, 6),
@@ -100,7 +100,7 @@ PART_GRAPHS = {
 
 
 @pytest.mark.golden
-@pytest.mark.parametrize("part", ["ascend910b2", "ascend910b3"])
+@pytest.mark.parametrize("part", PARTS)
 def test_products_of_parts(part: str, check_golden: Callable[[str, str], None]) -> None:
     """Grids, shares and rings of products on cube units with local memories of their own."""
     shown = ("program", "grid", "regions", "ring")
