@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch._decomp import core_aten_decompositions
 from torch._dynamo.backends.common import aot_autograd
-from torch.fx.passes.infra.partitioner import CapabilityBasedPartitioner
+from torch.fx.passes.infra.partitioner import CapabilityBasedPartitioner, Partition
 from torch.fx.passes.operator_support import OperatorSupportBase
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
@@ -74,11 +74,13 @@ class _Support(OperatorSupportBase):  # type: ignore[misc, unused-ignore]  # tor
 
 
 def _compile(graph: torch.fx.GraphModule, options: Options) -> Callable[..., Any]:
+    _give_each_its_views(graph)
     partitioner = CapabilityBasedPartitioner(
         graph, _Support(), allows_single_node_partition=True, non_compute_ops=VIEWS
     )
     partitions = partitioner.propose_partitions()
-    partitioner.remove_bookend_non_compute_ops(partitions)
+    for partition in partitions:
+        _leave_views_of_results(partition)
     cut = partitioner.fuse_partitions(
         [p for p in partitions if any(is_operator(node) for node in p.nodes)]
     )
@@ -100,6 +102,25 @@ def _compile(graph: torch.fx.GraphModule, options: Options) -> Callable[..., Any
 
     run._boxed_call = True  # type: ignore[attr-defined]  # torch asks for it
     return run
+
+
+def _give_each_its_views(graph: torch.fx.GraphModule) -> None:
+    """Each reader of a view gets one of its own: what a piece reads by a view is read in place, and what torch
+    reads by it does not become a result of the piece.
+    """
+    for node in reversed(graph.graph.nodes):
+        if node.op != "call_function" or is_operator(node):
+            continue
+        for user in list(node.users)[1:]:
+            with graph.graph.inserting_after(node):
+                user.replace_input_with(node, graph.graph.node_copy(node, lambda operand: operand))
+
+
+def _leave_views_of_results(partition: Partition) -> None:
+    """Views that only torch reads: they cost nothing there."""
+    for node in reversed(list(partition.nodes)):
+        if not is_operator(node) and not any(user in partition.nodes for user in node.users):
+            partition.remove_node(node)
 
 
 __all__ = ["Piece", "dvm"]
