@@ -66,6 +66,11 @@ def _rewrite(node: Node, builder: Builder) -> Value | None:
     with builder.scope(node):
         for rule in rules:
             result = rule(node, builder)
+            if result is not None and result.shape != node.output.shape:
+                assert node.output.shape is not None
+                result = builder.broadcast_to(
+                    result, node.output.shape
+                )  # operands may add axes of 1
             if result is not None:
                 return result
     return None

@@ -6,10 +6,12 @@ import math
 from typing import Any
 
 import numpy as np
+import onnx.parser
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import dvm_graph
 from dvm_graph.ir import DType, Graph, Value
 from dvm_graph.passes import (
     absorb_views,
@@ -503,3 +505,18 @@ def test_choices_that_stay(sketch: Sketch, case: str) -> None:
         output = b.op("add", output, first)
     operators = sketch.after_simplify(output)
     assert operators.index("select") >= 2
+
+
+@pytest.mark.parametrize("op", ["Add", "Sub", "Mul", "Div", "Pow"])
+@pytest.mark.parametrize("number", [0.0, 1.0, 2.0])
+def test_constants_of_higher_rank_keep_it(op: str, number: float) -> None:
+    """Whatever stands for an operator has its shape."""
+    model = onnx.parser.parse_model(
+        f'<ir_version: 8, opset_import: ["" : 17]> g (float x) => (float[1,1,1] y)'
+        f" <float[1,1,1] c = {{{number}}}> {{ y = {op}(x, c) }}"
+    )
+    (y,) = dvm_graph.optimize(model).run({"x": np.float32(-2)})
+    with np.errstate(all="ignore"):
+        function = {"Add": np.add, "Sub": np.subtract, "Mul": np.multiply, "Pow": np.power}
+        exact = function.get(op, np.divide)(np.float32(-2), np.full((1, 1, 1), number, np.float32))
+    np.testing.assert_array_equal(y, exact)
