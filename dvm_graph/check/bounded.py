@@ -65,6 +65,8 @@ _EXACT = frozenset(
 """Operators on floats that round nothing."""
 _STEEPEST = {"erf": 1.13, "tanh": 1.0, "sigmoid": 0.25, "sin": 1.0, "cos": 1.0, "atan": 1.0}
 """The greatest derivative of functions that have one."""
+_AROUND_ZERO = (MAPS["asin"], MAPS["acos"], MAPS["atanh"])
+"""Functions that are defined around 0 only."""
 _LARGE = 1 << 16
 """Elements of a constant operand from which on a looser bound that is cheaper does."""
 _COMPARISONS = frozenset(["eq", "ne", "lt", "le", "gt", "ge"])
@@ -369,8 +371,9 @@ def _moved_modulo(op: str, a: Bounded, b: Bounded) -> Array:
         for right in (-1, 1)
     ]
     one_period = np.logical_and.reduce([corner == corners[0] for corner in corners])
+    signs = 1 if op == "mod" else 2  # results of both, or of the divisor's
     error = np.where(
-        one_period, a.errors + np.abs(corners[0]) * b.errors, np.abs(b.value) + b.errors
+        one_period, a.errors + np.abs(corners[0]) * b.errors, signs * (np.abs(b.value) + b.errors)
     )
     return np.where((np.abs(b.value) <= b.errors) & (b.errors > 0), np.inf, error)
 
@@ -378,13 +381,17 @@ def _moved_modulo(op: str, a: Bounded, b: Bounded) -> Array:
 def _moved_by_corners(
     function: Callable[..., Array], operands: Sequence[Bounded], value: Array
 ) -> Array:
-    """The most that the result differs at the ends of the operands' intervals."""
-    ends = [
-        (operand.value,)
-        if operand.error is None
-        else (operand.value - operand.error, operand.value + operand.error)
-        for operand in operands
-    ]
+    """The most that the result differs at the ends of the operands' intervals.
+
+    Of functions that are defined around 0, next to it, too: both ends may lie outside.
+    """
+    ends = []
+    for operand in operands:
+        low, high = operand.value - operand.errors, operand.value + operand.errors
+        corners = (operand.value,) if operand.error is None else (low, high)
+        if function in _AROUND_ZERO:
+            corners = (*corners, np.clip(0, low, high))
+        ends.append(corners)
     result = np.zeros(value.shape)
     for corner in itertools.product(*ends):
         there = np.asarray(function(*corner))
@@ -395,12 +402,31 @@ def _moved_by_corners(
             same = (there == value) | (np.isnan(there) & np.isnan(value))
             gap = np.where(same, 0.0, np.where(np.isnan(gap), np.inf, gap))
         result = np.maximum(result, gap)
-    if function in (MAPS["div"], MAPS["reciprocal"]):  # through 0, it is not the ends that count
-        divisor = operands[-1]
-        result = np.where(
-            (np.abs(divisor.value) <= divisor.errors) & (divisor.errors > 0), np.inf, result
+    return np.where(_meets_pole(function, operands), np.inf, result)
+
+
+def _meets_pole(function: Callable[..., Array], operands: Sequence[Bounded]) -> Array:
+    """Where a pole, or something undefined, may lie between the ends of an operand's interval."""
+    if function is MAPS["tan"]:
+        (angle,) = operands
+        first, last = (
+            np.floor((angle.value + sign * angle.errors) / np.pi - 0.5) for sign in (-1, 1)
         )
-    return result
+        return np.asarray(first != last)
+    if function is MAPS["pow"]:
+        base, exponent = operands
+        negative = exponent.value - exponent.errors < 0
+        uncertain = (exponent.errors > 0) & (
+            base.value - base.errors < 0
+        )  # defined at integers only
+        return np.asarray(uncertain | (_may_be_zero(base) & negative))
+    elif function in (MAPS["div"], MAPS["reciprocal"]):
+        return _may_be_zero(operands[-1])
+    return np.array(False)
+
+
+def _may_be_zero(operand: Bounded) -> Array:
+    return np.asarray((np.abs(operand.value) <= operand.errors) & (operand.errors > 0))
 
 
 # -- what is not finite, or becomes so

@@ -122,7 +122,7 @@ def satisfied(facts: Facts, extents: Extents, dims: Iterable[Dim]) -> bool:
     table = DimTable()
     slots = [table.slot(dim) for dim in dims if symbols_of(dim) <= extents.symbols.keys()]
     conditions = []
-    for check in facts.checks:
+    for check in facts.conditions():
         sides = symbols_of(check.left) | symbols_of(check.right)
         if sides <= extents.symbols.keys():
             conditions.append(table.condition(check))
@@ -140,7 +140,7 @@ class _Conditions:
         self._symbols = list(dict.fromkeys(symbols))
         derived = {s: facts.canonical(s) for s in self._symbols}
         used = [other for dim in derived.values() for other in symbols_of(dim)]
-        for check in facts.checks:
+        for check in facts.conditions():
             used += [s for side in (check.left, check.right) for s in symbols_of(side)]
         self._symbols = list(dict.fromkeys([*self._symbols, *sorted(used, key=str)]))
         derived = {s: facts.canonical(s) for s in self._symbols}
@@ -148,7 +148,7 @@ class _Conditions:
         self._ranges = [facts.bounds(s) for s in self._symbols]
         self._table = DimTable()
         self._slots = [self._table.slot(derived[s]) for s in self._symbols]
-        self._checks = [self._table.condition(check) for check in facts.checks]
+        self._checks = [self._table.condition(check) for check in facts.conditions()]
         self._dims = [self._table.slot(dim) for dim in dims]
 
     def complete(self, draw: Sequence[int]) -> Extents | None:

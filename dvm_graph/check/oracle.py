@@ -11,7 +11,7 @@ judged once; what onnxruntime refuses is not judged.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any, TypeAlias
 
@@ -186,11 +186,23 @@ def _with_shape_of(value: Value, array: Array) -> Value:
     return Value(value.name, value.dtype, array.shape)
 
 
+_FOLDS: dict[str, Callable[[Array], Any]] = {
+    "ReduceSum": np.sum,
+    "ReduceL1": np.sum,
+    "ReduceSumSquare": lambda size: np.sum(size * size),
+    "ReduceProd": lambda size: np.prod(np.maximum(size, 1)),
+}
+"""What folds of integers may reach at most, by sizes of operands; onnxruntime does not wrap there."""
+
+
 def _undefined(node: Node, operands: Sequence[Array]) -> bool:
     """Integer divisions by 0 end the process in onnxruntime, labels below 0 are read from anywhere, powers
-    that no integer or no float64 holds come out as whatever; the deviation of equal numbers is 0, by which
-    it divides.
+    and folds that no integer or no float64 holds come out as whatever; the deviation of equal numbers is 0, by
+    which it divides.
     """
+    if node.op in _FOLDS and operands[0].dtype.kind in "iu":
+        reach = _FOLDS[node.op](np.abs(operands[0].astype(np.float64)))
+        return bool(reach >= min(np.iinfo(operands[0].dtype).max, _WHOLE))
     if node.op == "MeanVarianceNormalization":
         axes = tuple(node.attrs.get("axes", (0, 2, 3)))
         return bool((operands[0].max(axes) == operands[0].min(axes)).any())

@@ -23,6 +23,7 @@ from dvm_graph.decompose.slicing import part
 from dvm_graph.ir import Dim, DType, Node, Value
 from dvm_graph.symbolic.builder import Builder
 from dvm_graph.symbolic.dims import product
+from dvm_graph.symbolic.facts import Relation
 
 
 @decomposition("Gather")
@@ -102,6 +103,10 @@ def gather_nd(builder: Builder, node: Node, operands: Operands) -> Results:
     points, depth = shape_of(indices)[:-1], shape_of(indices)[-1]
     if not isinstance(depth, int):
         return None
+    reason = f"the batches of {node.op} {node.name!r} are not those of its indices"
+    for own, dim in zip(shape_of(x)[:batch_axes], points, strict=False):
+        if not builder.facts.same(own, dim):
+            builder.facts.expect(own, Relation.EQUAL, dim, lambda: reason)
     coordinates = [positions(builder, points[i], i, len(points)) for i in range(batch_axes)]
     coordinates += _columns(builder, indices, depth)
     given = set(range(batch_axes, len(coordinates)))

@@ -103,6 +103,7 @@ def group_normalization(builder: Builder, node: Node, operands: Operands) -> Res
 @decomposition("InstanceNormalization")
 def instance_normalization(builder: Builder, node: Node, operands: Operands) -> Results:
     x = required(node, operands, 0)
+    _have_channels(builder, node, x, operands[1:3])
     scale, shift = (
         along_axis(builder, required(node, operands, index), 1, x.rank) for index in (1, 2)
     )
@@ -121,6 +122,7 @@ def batch_normalization(builder: Builder, node: Node, operands: Operands) -> Res
     running: list[Value] = []
     if (node.version < 14 and len(node.outputs) > 1) or not node.attrs.get("spatial", 1):
         return None
+    _have_channels(builder, node, x, operands[1:5])
     if node.attrs.get("training_mode", 0):
         momentum = node.attrs.get("momentum", 0.9)
         batch = _batch_statistics(builder, widened(builder, x))
@@ -139,6 +141,15 @@ def batch_normalization(builder: Builder, node: Node, operands: Operands) -> Res
     y = builder.mul(builder.sub(builder.cast(x, factor.dtype), average), factor)
     y = builder.add(y, builder.cast(shift, y.dtype))
     return [builder.cast(y, x.dtype), *running]
+
+
+def _have_channels(builder: Builder, node: Node, x: Value, parameters: Operands) -> None:
+    """Parameters do not broadcast: each has a number for each channel."""
+    for parameter in parameters:
+        if parameter is not None and x.rank > 1:
+            (extent,) = shape_of(parameter)
+            reason = f"{node.name} has parameters for each channel"
+            builder.facts.assume_equal(extent, shape_of(x)[1], reason)
 
 
 def _batch_statistics(builder: Builder, x: Value) -> tuple[Value, Value]:

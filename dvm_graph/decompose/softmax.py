@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dvm_graph.decompose.arithmetic import along_axis, dim_value, positions, with_axis, without_axes
 from dvm_graph.decompose.operands import normalize_axis, operand, required, shape_of, text
 from dvm_graph.decompose.registry import Operands, Results, decomposition
-from dvm_graph.ir import DType, Node, Value
+from dvm_graph.ir import Dim, DType, Node, Value
 from dvm_graph.symbolic.builder import Builder
 from dvm_graph.symbolic.dims import maximum, product
 
@@ -62,19 +62,22 @@ def _likelihood_loss(
     weights = operand(operands, 2)
     rank, dtype = log_probabilities.rank, log_probabilities.dtype
     labels = with_axis(builder, labels, 1)
-    classes = positions(builder, shape_of(log_probabilities)[1], 1, rank)
-    chosen = builder.eq(classes, labels)
     zero = builder.scalar(0, dtype)
     ignored = node.attrs.get("ignore_index")
     if ignored is not None:
         counts = builder.ne(labels, builder.scalar(int(ignored), DType.INT64))
-        chosen = builder.bitwise_and(chosen, counts)
 
-    picked = builder.reduce_sum(builder.select(chosen, log_probabilities, zero), (1,))
+    def of_label(of_classes: Value, count: Dim) -> Value:
+        classes = positions(builder, count, 1, rank)
+        chosen = builder.eq(classes, labels)
+        if ignored is not None:
+            chosen = builder.bitwise_and(chosen, counts)
+        return builder.reduce_sum(builder.select(chosen, of_classes, zero), (1,))
+
+    picked = of_label(log_probabilities, shape_of(log_probabilities)[1])
     weight: Value | None = None
-    if weights is not None:
-        per_class = along_axis(builder, weights, 1, rank)
-        weight = builder.reduce_sum(builder.select(chosen, per_class, zero), (1,))
+    if weights is not None:  # of more classes, too: those are never chosen
+        weight = of_label(along_axis(builder, weights, 1, rank), shape_of(weights)[0])
         picked = builder.mul(picked, weight)
     elif ignored is not None:
         weight = builder.cast(counts, dtype)

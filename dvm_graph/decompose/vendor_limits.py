@@ -46,10 +46,11 @@ def _lstm(node: Node, operands: Operands) -> _Bounds:
 
 
 def _stft(node: Node, operands: Operands) -> _Bounds:
-    """A frame has elements, whether its window or a number says how many."""
+    """A frame has elements, whether its window or a number says how many, unless there are no signals."""
     length = operands[3] if len(operands) > 3 else None
     known = () if length is None else length.elements or ()
-    return [(1, dim) for dim in (*_shape(operands, 2), *known)]
+    some = minimum(1, *_shape(operands, 0)[:1])
+    return [(some, dim) for dim in (*_shape(operands, 2), *known)]
 
 
 def _unique(node: Node, operands: Operands) -> _Bounds:

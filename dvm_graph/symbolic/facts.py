@@ -82,6 +82,8 @@ class Facts:
         """Of a body of control flow: the symbols whose values come from around it."""
         self.bodies: dict[Any, Facts] = {}
         """Of the compiled bodies of control flow, by their graphs."""
+        self.around: Facts | None = None
+        """Of a body: those of what it lies in."""
         self._representative: dict[Any, Dim] = {}
         self._reasons: dict[Any, str] = {}
         self._ranges: dict[Any, Interval] = {}
@@ -109,7 +111,12 @@ class Facts:
         copy = self.branch()
         copy.checks = []
         copy.outside = frozenset(self.symbols.order)
+        copy.around = self
         return copy
+
+    def conditions(self) -> list[Check]:
+        """All that runs confirm before they get here."""
+        return [*(self.around.conditions() if self.around is not None else ()), *self.checks]
 
     # -- assuming
 

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from dvm_graph.check.bounded import Bounded, compute, differs
-from dvm_graph.ir import DType
-from dvm_graph.ir.numeric import apply
+from dvm_graph.ir import OPERATORS, DType, Kind
+from dvm_graph.ir.numeric import MAPS, apply
 
 F32 = DType.FLOAT32
 GENERATOR = np.random.default_rng(0)
@@ -63,6 +63,32 @@ def test_errors_of_operands_travel(op: str) -> None:
         moved = [x + GENERATOR.uniform(-1e-3, 1e-3, x.shape) for x in operands]
         got = np.asarray(apply(op, {}, moved))
         assert not differs(got.astype(np.float32), bound).any()
+
+
+FLOAT_MAPS = sorted(
+    op
+    for op in MAPS
+    if OPERATORS[op].kind is Kind.MAP and F32 in OPERATORS[op].takes and op != "select"
+)
+
+
+@pytest.mark.parametrize("op", FLOAT_MAPS)
+def test_errors_travel_past_poles_edges_and_steps(op: str) -> None:
+    """Whatever lies within the operands' intervals, wide ones and those around 0 too, gives what the bound allows."""
+    shape = (3000,)
+    operands = []
+    for _ in range(OPERATORS[op].arity):
+        values = GENERATOR.standard_normal(shape) * GENERATOR.choice([0.1, 1, 30], shape)
+        values = np.where(GENERATOR.random(shape) < 0.2, np.rint(values), values)
+        operands.append(Bounded(values, GENERATOR.choice([0, 1e-3, 0.5, 4], shape)))
+    bound = compute(op, {}, operands, F32)
+    for _ in range(40):
+        part = [x.value + GENERATOR.uniform(-1, 1, shape) * x.errors for x in operands]
+        with np.errstate(all="ignore"):
+            got = np.asarray(apply(op, {}, part))
+            beyond = np.isfinite(got) & (np.abs(got) > np.finfo(np.float32).max)
+            got = np.where(beyond, np.copysign(np.inf, got), got) if got.dtype != bool else got
+        assert not differs(got, bound).any()
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float16, ml_dtypes.bfloat16])

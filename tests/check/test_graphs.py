@@ -152,6 +152,26 @@ def test_powers_that_no_integer_holds_are_not_compared() -> None:
     assert validate(model_from_text(text)).findings == []
 
 
+@pytest.mark.parametrize("op", ["ReduceProd", "ReduceSum", "ReduceL1", "ReduceSumSquare"])
+def test_folds_that_no_integer_holds_are_not_compared(op: str) -> None:
+    """onnxruntime stops at the ends of the type, where they wrap here."""
+    text = f"g (int32[n] x) => (int32[1] y) <int32 k = {{1000000007}}> {{ l = Mul(x, k) y = {op}<keepdims = 1>(l) }}"
+    assert not validate(model_from_text(text)).findings
+
+
+def test_a_body_is_run_at_extents_that_reach_it() -> None:
+    """What the graph around a body assumes was not asked of its extents: those of a sum that does not broadcast."""
+    text = """g (float[m, k] x, float[j] s) => (float[m, l] y) <int64 turns = {2}> {
+        e = Add(x, s)
+        y = Loop(turns, "", e) <body = step (int64 i, bool c, float[m, l] z) => (bool d, float[m, l] w) {
+            d = Identity(c)
+            a = Abs(e)
+            w = Add(z, a)
+        }>
+    }"""
+    assert not validate(model_from_text(text)).findings
+
+
 def test_infinite_weights_beyond_the_image_add_nothing_or_nan() -> None:
     text = """g (float[n,1,h,w] x) => (float[n,1,h,v] y) <float[1,1,1,2] k = {1.5, inf}>
     { c = Conv<pads = [0, 2, 0, 1]>(x, k) y = Tanh(c) }"""

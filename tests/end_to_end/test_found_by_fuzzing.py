@@ -568,3 +568,77 @@ def test_what_no_integer_stands_for_is_quantised_to_an_end_of_the_type(
     numbers = [np.nan, np.inf, -np.inf, 1e38, -1e38, 3e9, -3e9, 5e9, -5e9, 1e-40, -0.0, 2.0]
     feeds = {"x": np.array(numbers, np.float32)}
     assert_same_bits(dvm_graph.optimize(model).run(feeds), session(model).run(None, feeds))
+
+
+@pytest.mark.parametrize("weights", [1, 2, 5])
+@pytest.mark.parametrize("op", ["NegativeLogLikelihoodLoss", "SoftmaxCrossEntropyLoss"])
+def test_weights_of_more_classes_than_there_are(op: str, weights: int) -> None:
+    """They were summed over all classes where there is one score, which broadcast."""
+    model = model_from_text(
+        f"""g (float[n, c] x, int64[n] t, float[w] s) => (float[n] y) {{
+            y = {op}<reduction = "none">(x, t, s)
+        }}""",
+        opset=15,
+    )
+    generator = np.random.default_rng(0)
+    for classes in range(1, weights + 1):
+        feeds = {
+            "x": generator.standard_normal((4, classes)).astype(np.float32),
+            "t": generator.integers(0, classes, 4),
+            "s": generator.random(weights).astype(np.float32) + 1,
+        }
+        assert_all_close(dvm_graph.optimize(model).run(feeds), session(model).run(None, feeds))
+
+
+def test_batches_of_indices_that_are_not_those_of_the_data() -> None:
+    """What lay at the coordinates was read, or what lay behind the data."""
+    model = model_from_text(
+        """g (float[b, n] x, int64[c, m, 1] at) => (float[c, m] y) {
+            y = GatherND<batch_dims = 1>(x, at)
+        }"""
+    )
+    mine, x = dvm_graph.optimize(model), np.arange(6, dtype=np.float32).reshape(2, 3)
+    at = np.array([[[2], [0]], [[1], [1]]])
+    np.testing.assert_array_equal(mine.run({"x": x, "at": at})[0], [[2, 0], [4, 4]])
+    for batches in (1, 3):
+        with pytest.raises(dvm_graph.ShapeError, match="batches"):
+            mine.run({"x": x, "at": np.zeros((batches, 2, 1), np.int64)})
+    np.testing.assert_array_equal(mine.run({"x": x, "at": at})[0], [[2, 0], [4, 4]])
+
+
+def test_transforms_of_no_signals_have_no_need_of_a_window() -> None:
+    model = model_from_text(
+        "g (float[b, n, 1] x, int64 step, float[w] window) => (float[b, f, k, 2] y)"
+        "{ y = STFT(x, step, window) }"
+    )
+    mine, step = dvm_graph.optimize(model), np.array(2)
+    (y,) = mine.run(
+        {"x": np.zeros((0, 8, 1), np.float32), "step": step, "window": np.ones(4, np.float32)}
+    )
+    assert y.shape[0] == 0 and y.size == 0
+    with pytest.raises(dvm_graph.ShapeError, match="ends the process"):
+        mine.run(
+            {"x": np.ones((1, 8, 1), np.float32), "step": step, "window": np.ones(0, np.float32)}
+        )
+
+
+@pytest.mark.parametrize("op", ["BatchNormalization", "InstanceNormalization"])
+def test_parameters_of_channels_do_not_broadcast(op: str) -> None:
+    """Names of extents that differ made the result's extent one that might be either, and kernels two."""
+    names = "scale, shift, mean, variance" if op == "BatchNormalization" else "scale, shift"
+    ports = ", ".join(f"float[c{i}] {name}" for i, name in enumerate(names.split(", ")))
+    model = dvm_graph.optimize(
+        model_from_text(
+            f"g (float[n, c, w] x, {ports}) => (float[n, c, w] y) {{ y = {op}(x, {names}) }}"
+        )
+    )
+    x = np.random.default_rng(0).standard_normal((2, 3, 5)).astype(np.float32)
+    feeds = {"x": x} | {name: np.ones(3, np.float32) for name in names.split(", ")}
+    centred = x - (0 if op == "BatchNormalization" else x.mean(2, keepdims=True))
+    variance = 1 if op == "BatchNormalization" else x.var(2, keepdims=True)
+    moved = centred - 1 if op == "BatchNormalization" else centred
+    np.testing.assert_allclose(
+        model.run(feeds)[0], moved / np.sqrt(variance + 1e-5) + 1, 1e-5, 1e-5
+    )
+    with pytest.raises(dvm_graph.ShapeError, match="channel"):
+        model.run(feeds | {"shift": np.ones(1, np.float32)})

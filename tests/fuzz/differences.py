@@ -389,12 +389,19 @@ def _resize(step: Step) -> Documented | None:
     if mode == b"nearest" or not _is_float(step.x) or np.isfinite(step.numbers).all():
         return None
 
-    def weight(mask: Array) -> Array:
-        return np.asarray(step.again([mask.astype(step.x.dtype), *step.operands[1:]])[0]) > 0
+    def of(image: Array) -> Array:
+        return np.asarray(step.again([image.astype(step.x.dtype), *step.operands[1:]])[0])
 
     x = step.numbers
-    nan = weight(np.isnan(x)) | (weight(x == np.inf) & weight(x == -np.inf))
-    return _left_open(step, np.isnan(step.results[0].astype(np.float64)) & ~nan)
+    nan, above, below = (of(mask) != 0 for mask in (np.isnan(x), x == np.inf, x == -np.inf))
+    nan |= above & below
+    if mode == b"cubic":  # weights of either sign
+        return _left_open(step, np.isnan(step.results[0].astype(np.float64)) & ~nan)
+    result = of(np.where(np.isfinite(x), x, 0))
+    for where, value in ((above, np.inf), (below, -np.inf), (nan, np.nan)):
+        result = np.where(where, value, result)
+    open_ = np.isnan(step.results[0].astype(np.float64)) & ~nan  # in axes that change, they are
+    return Documented(_replaced(step, result).results, [open_])
 
 
 @_difference("Equal", "Less", "LessOrEqual", "Greater", "GreaterOrEqual")
@@ -432,7 +439,8 @@ def fill(result: Array, open_: Array, place: int, number: int) -> Array:
     """The result with something of its type in each open element of the node at a place.
 
     Elements are filled unlike each other, so that they do not cancel; and each with another thing for each
-    of four even numbers in a row, and of four odd ones, so that what hangs on it is sure to move.
+    of four even numbers in a row, and of four odd ones, so that what hangs on it is sure to move. Of every
+    third number all alike, or not at all: sums of many that are unlike would be NaN every time.
     """
     if result.dtype.kind in "iu":
         ends = np.iinfo(result.dtype)
@@ -443,5 +451,9 @@ def fill(result: Array, open_: Array, place: int, number: int) -> Array:
         values = np.array([True, False])
     else:
         values = np.array(FILLS).astype(result.dtype)
+    if number % 3 == 1:
+        return result
+    if number % 3 == 2:
+        return np.where(open_, values[number // 3 % len(values)], result)
     drawn = np.random.default_rng(place).integers(0, len(values), result.shape)
     return np.where(open_, values[(drawn + number // 2) % len(values)], result)
