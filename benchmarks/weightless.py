@@ -1,6 +1,7 @@
-"""Decoders of large language models without weights: every weight is an input, so that nothing holds its contents.
+"""The paper's models without weights: every weight is an input, so that nothing holds its contents.
 
-In: a name. Out: an ONNX model of the prefill in f16, with dims batch and seq, to simulate from shapes alone.
+In: a name. Out: an ONNX model to simulate from shapes alone: the prefill of a decoder in f16, with dims batch and seq; the
+encoder BERT-base in f32, with the same; the recommender MMoE in f32, with dim batch.
 """
 
 from __future__ import annotations
@@ -31,7 +32,125 @@ DECODERS: Mapping[str, Decoder] = {
     "qwen3-14b": Decoder(40, 5120, 40, 8, 128, 17408, 151936, True),
 }
 
+MODELS = ("bert-base", "mmoe", *DECODERS)
 _HEAD = '<ir_version: 8, opset_import: ["" : 17]>\n'
+
+
+def weightless(name: str) -> onnx.ModelProto:
+    """The model of that name, all of it."""
+    if name == "bert-base":
+        return _encoder(12, 768, 12, 3072, 30522)
+    return _recommender(47104, 8, (512, 256), 2) if name == "mmoe" else decoder(name)
+
+
+class _Graph:
+    """Inputs and lines of a graph in f32, as text."""
+
+    def __init__(self, *inputs: str) -> None:
+        self.inputs = list(inputs)
+        self.lines: list[str] = []
+
+    def input(self, name: str, *extents: object) -> str:
+        self.inputs.append(f"float[{','.join(map(str, extents))}] {name}")
+        return name
+
+    def add(self, *lines: str) -> None:
+        self.lines += lines
+
+    def linear(self, x: str, out: str, width: int, columns: int) -> str:
+        """X times a matrix, plus a bias."""
+        self.add(
+            f"{out}_p = MatMul({x}, {self.input(f'{out}_w', width, columns)})",
+            f"{out} = Add({out}_p, {self.input(f'{out}_b', columns)})",
+        )
+        return out
+
+    def norm(self, x: str, out: str, width: int) -> str:
+        gain, shift = (self.input(f"{out}_{part}", width) for part in ("gain", "shift"))
+        self.add(f"{out} = LayerNormalization<axis = -1, epsilon = 1e-12>({x}, {gain}, {shift})")
+        return out
+
+    def model(self, outputs: str) -> onnx.ModelProto:
+        lines = "\n".join(self.lines)
+        return parser.parse_model(
+            f"{_HEAD}weightless ({', '.join(self.inputs)}) => ({outputs}) {{\n{lines}\n}}"
+        )
+
+
+def _encoder(layers: int, width: int, heads: int, inner: int, vocabulary: int) -> onnx.ModelProto:
+    """BERT's (Devlin et al. 2019), from tokens to the last layer's states."""
+    graph = _Graph("int64[batch,seq] ids", "float[batch,1,1,seq] mask")
+    graph.add(
+        f"heads = Constant<value_ints = [0, 0, {heads}, {width // heads}]>()",
+        f"together = Constant<value_ints = [0, 0, {width}]>()",
+        f"scale = Constant<value_float = {(width // heads) ** -0.5:.9f}>()",
+        "half = Constant<value_float = 0.5>()",
+        "root = Constant<value_float = 0.70710678>()",
+        "one = Constant<value_float = 1.0>()",
+        f"tokens = Gather({graph.input('embedding', vocabulary, width)}, ids)",
+        f"placed = Add(tokens, {graph.input('positions', 'seq', width)})",
+    )
+    x = graph.norm("placed", "x0", width)
+    for i in range(layers):
+        p = f"l{i}_"
+        for part in "qkv":
+            graph.linear(x, f"{p}{part}0", width, width)
+            graph.add(
+                f"{p}{part}1 = Reshape({p}{part}0, heads)",
+                f"{p}{part} = Transpose<perm = [0, 2, 1, 3]>({p}{part}1)",
+            )
+        graph.add(
+            f"{p}kt = Transpose<perm = [0, 1, 3, 2]>({p}k)",
+            f"{p}s0 = MatMul({p}q, {p}kt)",
+            f"{p}s1 = Mul({p}s0, scale)",
+            f"{p}s2 = Add({p}s1, mask)",
+            f"{p}s = Softmax<axis = -1>({p}s2)",
+            f"{p}c0 = MatMul({p}s, {p}v)",
+            f"{p}c1 = Transpose<perm = [0, 2, 1, 3]>({p}c0)",
+            f"{p}c = Reshape({p}c1, together)",
+            f"{p}a = Add({x}, {graph.linear(f'{p}c', f'{p}o', width, width)})",
+        )
+        middle = graph.norm(f"{p}a", f"{p}n", width)
+        graph.linear(middle, f"{p}u", width, inner)
+        graph.add(  # GELU
+            f"{p}e0 = Mul({p}u, root)",
+            f"{p}e1 = Erf({p}e0)",
+            f"{p}e2 = Add({p}e1, one)",
+            f"{p}e3 = Mul({p}u, {p}e2)",
+            f"{p}e = Mul({p}e3, half)",
+            f"{p}f = Add({middle}, {graph.linear(f'{p}e', f'{p}d', inner, width)})",
+        )
+        x = graph.norm(f"{p}f", f"x{i + 1}", width)
+    return graph.model(f"float[batch,seq,{width}] {x}")
+
+
+def _recommender(
+    features: int, experts: int, widths: tuple[int, int], tasks: int
+) -> onnx.ModelProto:
+    """MMoE (Ma et al. 2018), as `models/families/recommendation.py` has it, with all of the paper's features."""
+    hidden, out = widths
+    graph = _Graph(f"float[batch,{features}] x")
+    graph.add("middle = Constant<value_ints = [1]>()", "last = Constant<value_ints = [2]>()")
+    for e in range(experts):
+        graph.linear("x", f"e{e}_u", features, hidden)
+        graph.add(f"e{e}_r = Relu(e{e}_u)")
+        graph.linear(f"e{e}_r", f"e{e}_v", hidden, out)
+        graph.add(f"e{e}_s = Relu(e{e}_v)", f"e{e} = Unsqueeze(e{e}_s, middle)")
+    graph.add(f"all = Concat<axis = 1>({', '.join(f'e{e}' for e in range(experts))})")
+    for t in range(tasks):
+        p = f"t{t}_"
+        graph.add(
+            f"{p}g0 = MatMul(x, {graph.input(f'{p}w', features, experts)})",
+            f"{p}g1 = Softmax<axis = -1>({p}g0)",
+            f"{p}g = Unsqueeze({p}g1, last)",
+            f"{p}m0 = Mul({p}g, all)",
+            f"{p}m = ReduceSum<keepdims = 0>({p}m0, middle)",
+        )
+        graph.linear(f"{p}m", f"{p}h0", out, out // 2)
+        graph.add(
+            f"{p}h = Relu({p}h0)", f"{p} = Sigmoid({graph.linear(f'{p}h', f'{p}z', out // 2, 1)})"
+        )
+    return graph.model(", ".join(f"float[batch,1] t{t}_" for t in range(tasks)))
 
 
 def decoder(name: str, layers: int | None = None) -> onnx.ModelProto:

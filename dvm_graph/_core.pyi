@@ -115,6 +115,8 @@ class Program:
     @property
     def flags(self) -> FlagCounts: ...
     @property
+    def lacking(self) -> list[str]: ...
+    @property
     def simd(self) -> str: ...
 
 class Target:
@@ -158,6 +160,7 @@ class SimulatedStage:
     kinds: list[str]
     origins: list[str]
     tiles: list[int]
+    lacking: list[str]
     fallback: bool
     compiled: int
     compile_seconds: float

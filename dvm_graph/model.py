@@ -217,7 +217,11 @@ class Model:
             return load_report(self._origin)
         from dvm_graph.report import make_report
 
-        return replace(make_report(self._origin.compiled), vendor_casts=self._program.vendor_casts)
+        return replace(
+            make_report(self._origin.compiled),
+            vendor_casts=self._program.vendor_casts,
+            lacking=self._program.lacking,
+        )
 
     def visualize(self, path: str | PathLike[str], *, profile: Profile | None = None) -> None:
         """Draws the fused subgraphs; the suffix picks the format: .html .svg .png .pdf .dot.

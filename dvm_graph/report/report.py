@@ -134,6 +134,9 @@ class Report:
     """`Operator (node name)` for each operator that runs on onnxruntime."""
     vendor_casts: tuple[str, ...] = field(default=())
     """Vendor operators that run on wider types, as onnxruntime has none for their own."""
+    lacking: tuple[str, ...] = field(default=())
+    """Of a simulated part: kernels whose products its cube unit does not have, and what it lacks. They run as on a core
+    with one local memory."""
     rescued: tuple[str, ...] = field(default=())
     """What the compiler failed at, and why; it runs on onnxruntime instead."""
     aliases: tuple[tuple[str, str], ...] = field(default=())

@@ -105,6 +105,8 @@ def _summary(report: Report) -> Iterator[str]:
     yield f"constants  {format_bytes(report.constant_bytes)}"
     if report.vendor_operators:
         yield from _wrapped("vendor     ", ", ".join(count_operators(report.vendor_operators)))
+    if report.lacking:
+        yield from _wrapped("lacking    ", ", ".join(report.lacking))
     if report.vendor_casts:
         yield from _wrapped("cast for   ", ", ".join(report.vendor_casts))
 

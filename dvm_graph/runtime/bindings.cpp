@@ -199,6 +199,11 @@ class PyProgram {
     const std::shared_ptr<const SimulatedPart>& part = executor_->device().request.part;
     return part == nullptr ? FlagCounts() : part->ledger->counts();
   }
+  // Of a simulated part.
+  std::vector<std::string> lacking() const {
+    if (executor_->device().request.part == nullptr) return {};
+    return lacking_products(executor_->model());
+  }
   std::string simd() const { return executor_->device().device->table().name; }
 
  private:
@@ -567,6 +572,7 @@ void bind_runtime(nb::module_& module) {
       .def_prop_ro("statistics", &PyProgram::statistics)
       .def_prop_ro("cores", &PyProgram::cores)
       .def_prop_ro("flags", &PyProgram::flags)
+      .def_prop_ro("lacking", &PyProgram::lacking)
       .def_prop_ro("simd", &PyProgram::simd);
   nb::class_<ModelBuilder>(module, "ModelBuilder")
       .def(nb::init<int, nb::handle, int64_t, const Machine&, bool>(), nb::arg("cores"),

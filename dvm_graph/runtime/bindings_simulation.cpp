@@ -18,6 +18,7 @@ void bind_simulation(nb::module_& module) {
       .def_ro("kinds", &SimulatedStage::kinds)
       .def_ro("origins", &SimulatedStage::origins)
       .def_ro("tiles", &SimulatedStage::tiles)
+      .def_ro("lacking", &SimulatedStage::lacking)
       .def_ro("fallback", &SimulatedStage::fallback)
       .def_ro("compiled", &SimulatedStage::compiled)
       .def_ro("compile_seconds", &SimulatedStage::compile_seconds)

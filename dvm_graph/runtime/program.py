@@ -159,6 +159,11 @@ class Program:
         return (*own, *(cast for body in self.bodies for cast in body.vendor_casts))
 
     @property
+    def lacking(self) -> tuple[str, ...]:
+        """Kernels whose products the cube unit of a simulated part does not have, and what it lacks."""
+        return (*self._core.lacking, *(name for body in self.bodies for name in body.lacking))
+
+    @property
     def core(self) -> _core.Program:
         """For the program that this one is a body of."""
         return self._core

@@ -13,6 +13,7 @@
 #include "runtime/plan_dims.h"
 #include "runtime/value_sizes.h"
 #include "runtime/work.h"
+#include "vm/product.h"
 
 namespace dvm {
 namespace {
@@ -26,6 +27,8 @@ const char* name_of(KernelKind kind) {
 struct Placed {
   uint32_t call, stage, position;
   bool fallback;
+  int64_t compiled = 0;  // kernels that the host compiled to have it
+  double compile_seconds = 0;
 };
 
 class Simulator {
@@ -89,7 +92,8 @@ class Simulator {
       compile(index);
       if (!needs_fallback(programs_.status(index))) {
         for (uint32_t s = 0; s < programs_.compiled(index).stages.size(); ++s) {
-          out.push_back({index, s, position++, fallback});
+          out.push_back({index, s, position++, fallback, std::exchange(compiled_, 0),
+                         std::exchange(compile_seconds_, 0)});
         }
         return;
       }
@@ -140,6 +144,8 @@ class Simulator {
       const CompiledKernel& kernel = programs_.compiled(at.call);
       const auto workspace = -1 - static_cast<int64_t>(at.call);
       describe(at, out);
+      out.compiled += at.compiled;
+      out.compile_seconds += at.compile_seconds;
       for (uint32_t p = 0; p < kernel.stages[at.stage].program_count; ++p) {
         const Program& program = kernel.programs[kernel.stages[at.stage].first_program + p];
         programs.push_back(&program);
@@ -148,10 +154,9 @@ class Simulator {
         out.kernels.push_back(programs_.name_of(at.call));
         out.kinds.emplace_back(name_of(program.header().kind));
         out.tiles.push_back(program.header().tiles);
+        out.lacking.push_back(lacking_of(at.call, program));
       }
     }
-    out.compiled = std::exchange(compiled_, 0);
-    out.compile_seconds = std::exchange(compile_seconds_, 0);
     const std::vector<CoreShares> cores = deal_tiles(programs, part_);
     const std::vector<std::vector<double>> misses = miss_shares(placed, cores, cache_);
     std::vector<ProgramWork> work;
@@ -172,6 +177,14 @@ class Simulator {
     }
     known_.push_back({programs, misses, simulate_stage(work, cores, part_, request_.most_spans)});
     return known_.back().timing;
+  }
+
+  std::string lacking_of(uint32_t call, const Program& program) const {
+    const bool product = program.header().kind != KernelKind::vector;
+    if (!product || !programs_.compiled(call).one_memory) return {};
+    const KernelPlan& plan = model_.kernels[model_.calls[call].kernel].plan;
+    const char* lacks = lacking(plan, infos_.data());
+    return lacks != nullptr ? lacks : "blocks that fit its memories";
   }
 
   void describe(const Placed& at, SimulatedStage& out) const {
@@ -211,6 +224,18 @@ class Simulator {
 SimulatedModel simulate_model(const Model& model, const Dims& dims, const Target& target,
                               const NpuPart& part, const SimulationRequest& request) {
   return Simulator(model, dims, target, part, request).run();
+}
+
+std::vector<std::string> lacking_products(const Model& model) {
+  std::vector<ValueInfo> infos;
+  for (const ModelValue& value : model.values) infos.push_back({value.dtype, 0});
+  std::vector<std::string> found;
+  for (const ModelKernel& kernel : model.kernels) {
+    if (kernel.plan.weighed) continue;  // its fallback runs
+    if (const char* lacks = lacking(kernel.plan, infos.data()))
+      found.push_back(kernel.plan.name + ": " + lacks);
+  }
+  return found;
 }
 
 }  // namespace dvm

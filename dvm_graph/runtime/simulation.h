@@ -29,9 +29,10 @@ struct SimulatedStage {
   std::vector<std::string> kinds;
   std::vector<std::string> origins;  // ONNX nodes, by kernel
   std::vector<int64_t> tiles;
-  bool fallback = false;                          // one of them stands in for another kernel
-  int64_t compiled = 0;                           // kernels that are first met here
-  double compile_seconds = 0;                     // of these, measured
+  std::vector<std::string> lacking;  // by program: why it runs as on a core with one local memory
+  bool fallback = false;             // one of them stands in for another kernel
+  int64_t compiled = 0;              // kernels that are first met here
+  double compile_seconds = 0;        // of these, measured
   double flops = 0, vector_flops = 0, bytes = 0;  // what there is to do, however it is tiled
   StageTiming timing;
 };
@@ -44,5 +45,9 @@ struct SimulatedModel {
 // Throws InputError where a dim is not given, CompileError, ShapeError.
 SimulatedModel simulate_model(const Model& model, const Dims& dims, const Target& target,
                               const NpuPart& part, const SimulationRequest& request);
+
+// Kernels whose products a part's cube unit does not have, and what it lacks: "k3_conv: patches of
+// an image".
+std::vector<std::string> lacking_products(const Model& model);
 
 }  // namespace dvm

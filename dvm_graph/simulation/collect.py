@@ -8,6 +8,7 @@ with the next, while the device works at it: the paper's pipelining.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
@@ -61,14 +62,16 @@ def simulate_program(
         most_spans=chosen.trace,
         compile_repeats=chosen.measured,
     )
-    launches = tuple(_launches(_grouped(found.stages, chosen), spec, chosen))
+    launches = tuple(_launches(_grouped(found.stages, chosen, spec), spec, chosen))
     return Simulation(spec, dict(dims), launches, tuple(found.vendor_calls))
 
 
 def _grouped(
-    stages: Sequence[_core.SimulatedStage], plan: Plan
+    stages: Sequence[_core.SimulatedStage], plan: Plan, spec: Spec
 ) -> Iterator[list[_core.SimulatedStage]]:
-    """Stages by launch."""
+    """Stages by launch: those that follow each other in the plan, as far as the device need not wait until many kernels are
+    compiled.
+    """
     if not plan.temporal_stacking or not plan.spatial_stacking:
         yield from ([stage] for stage in stages)
         return
@@ -76,8 +79,17 @@ def _grouped(
     for stage in stages:
         head = heads.get(stage.step - 1, stage.step) if stage.follows else stage.step
         heads.setdefault(stage.step, head)
+    most = spec["host.launch_kernels"] if plan.compile else math.inf
     for _, group in groupby(stages, key=lambda stage: heads[stage.step]):
-        yield list(group)
+        launch: list[_core.SimulatedStage] = []
+        compiled = 0
+        for stage in group:
+            if launch and stage.compiled and compiled + stage.compiled > most:
+                yield launch
+                launch, compiled = [], 0
+            launch.append(stage)
+            compiled += stage.compiled
+        yield launch
 
 
 def _launches(
@@ -119,6 +131,11 @@ def _stage(stage: _core.SimulatedStage, start: float, spec: Spec) -> Stage:
         tuple(stage.kernels),
         "+".join(dict.fromkeys(stage.kinds)),
         tuple(stage.origins),
+        {
+            kernel: lacks
+            for kernel, lacks in zip(stage.kernels, stage.lacking, strict=True)
+            if lacks
+        },
         stage.fallback,
         start,
         timing.cycles * second,

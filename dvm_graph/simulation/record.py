@@ -64,6 +64,9 @@ class Stage:
     """vector, cube or mix; joined by + where kernels of several kinds run side by side."""
     origin: tuple[str, ...]
     """The ONNX nodes of each."""
+    lacking: Mapping[str, str]
+    """By kernel: what the cube unit lacks of its product, which therefore runs as on a core with one local memory. Such
+    times say nothing of a real part."""
     fallback: bool
     start: float
     seconds: float

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from dvm_graph.profile import Table, print_table
 from dvm_graph.simulation.record import Simulation, Stage
 
+_NAMED = 5
+"""Kernels of a kind that a line names."""
 _LONGEST = 20
 """Stages that are shown; those alike count as one."""
 _STALLS = 8
@@ -31,12 +34,28 @@ def summary(simulation: Simulation) -> str:
         f"{flops / seconds / 1e12:.1f} of {simulation.peak() / 1e12:.0f} TFLOP/s, "
         f"{moved / seconds / 1e9:.0f} of {simulation.memory_rate / 1e9:.0f} GB/s of memory",
     ]
+    lines += _lacking(simulation)
     if simulation.vendor_calls:
         lines.append(
             f"not simulated: {len(simulation.vendor_calls)} calls of the vendor's library, "
             f"{', '.join(simulation.vendor_calls[:3])}{', ...' if len(simulation.vendor_calls) > 3 else ''}"
         )
     return "\n".join(lines)
+
+
+def _lacking(simulation: Simulation) -> Iterator[str]:
+    """Of products that run as on a core with one local memory."""
+    reasons = dict.fromkeys(r for stage in simulation.stages for r in stage.lacking.values())
+    for reason in reasons:
+        stages = [stage for stage in simulation.stages if reason in stage.lacking.values()]
+        names = [
+            *dict.fromkeys(name for s in stages for name, r in s.lacking.items() if r == reason)
+        ]
+        share = sum(stage.seconds for stage in stages) / simulation.device_seconds
+        yield (
+            f"products as on a core with one local memory, for the cube unit lacks {reason}: {len(stages)} stages, "
+            f"{share:.1%} of the device's time: {', '.join(names[:_NAMED])}{', ...' if len(names) > _NAMED else ''}"
+        )
 
 
 def print_simulation(simulation: Simulation) -> str:

@@ -52,6 +52,7 @@ void CompiledKernel::clear() {
   stages.clear();
   program_count = 0;
   workspace_bytes = 0;
+  one_memory = false;
 }
 
 void CompiledKernel::add_stage() { stages.push_back({program_count, 0}); }
@@ -66,7 +67,6 @@ namespace {
 
 constexpr int kAttempts = 6;            // each with half the memory of the one before
 constexpr int kLeastClaimsPerCore = 4;  // of a vector kernel
-constexpr double kPlacesOfPieces = 2;   // one is loaded while another is computed
 constexpr double kClaimPerOnce = 32;    // work of a claim over what is done once per claim
 constexpr int64_t kLeastTiles[] = {4096, 64, 1};  // elements of tiles, where nothing else fits
 
@@ -210,7 +210,7 @@ class Compilation {
     if (!half(KernelKind::cube)) return false;
     NormalPlan& epilogue = scratch_.pair.epilogue;
     const double live = peak_live_bytes(epilogue, target_).local;
-    const double room = static_cast<double>(target_.vector_tile_bytes) / kPlacesOfPieces;
+    const double room = static_cast<double>(target_.vector_tile_bytes / target_.places);
     const int64_t units = block.rows_outer ? block.columns / target_.matmul_nr : block.rows;
     const auto volume = static_cast<double>(block.rows * block.columns);
     for (int64_t pieces = 1; pieces <= units; ++pieces) {
@@ -260,6 +260,7 @@ class Compilation {
       if (!lower_cube(problem, shrink, scratch_.code, scratch_.lowering)) continue;
       if (fits(problem.plan().kind)) {
         encode(scratch_.code, target_, scratch_.body, out_.add_program());
+        out_.one_memory |= target_.has_cube_memories();
         return true;
       }
     }
@@ -357,7 +358,7 @@ class Compilation {
 
   void allocate() {
     TileCode& code = scratch_.code;
-    if (!target_.in_order() && !target_.unified_memory) {
+    if (target_.places > 1 && !target_.unified_memory) {
       scratch_.buffers = code.buffers;
       separate_loads(code);
       allocate_local(code, target_, scratch_.allocator);

@@ -27,6 +27,8 @@ struct CompiledKernel {
   std::vector<Stage> stages;
   uint32_t program_count = 0;
   int64_t workspace_bytes = 0;  // buffer kWorkspace; 0: none needed
+  bool one_memory =
+      false;  // products run as if a cube core had one local memory: it lacks something
 
   void clear();            // keeps capacity
   Program& add_program();  // appends an empty program to the last stage

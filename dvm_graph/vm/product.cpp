@@ -10,7 +10,7 @@
 namespace dvm {
 namespace {
 
-constexpr int kSlots = 2;  // of L0A and of L0B
+constexpr int64_t kMostSlots = 2;  // of L0A and of L0B
 
 bool is_multiplied(DType storage) { return (dtype_list::ROUNDED & dtype_list::bit(storage)) != 0; }
 
@@ -157,7 +157,7 @@ class ProductLowering {
     if (product_.bias >= 0) load_bias();
     for (int half = 0; half < block_.halves; ++half)
       sums_[half] = local(Memory::l0c, block_.rows, half_columns(), sizeof(float), true);
-    for (int slot = 0; slot < kSlots; ++slot) {
+    for (int64_t slot = 0; slot < target_.places; ++slot) {
       a_[slot] = local(Memory::l0a, block_.rows, block_.step, bytes(), true);
       b_[slot] = local(Memory::l0b, block_.step, half_columns(), bytes(), true);
     }
@@ -226,7 +226,8 @@ class ProductLowering {
     const int64_t align = std::max<int64_t>(1, target_.line_bytes / element);
     const int64_t row = ceil_div(columns, align) * align;
     TileOperand tile;
-    tile.index = code_.add_buffer(rows * row * element, kept, memory, two_places);
+    tile.index =
+        code_.add_buffer(rows * row * element, kept, memory, two_places && target_.places > 1);
     tile.middle = stride(row);
     tile.inner = 1;
     return tile;
@@ -307,7 +308,7 @@ class ProductLowering {
     const uint8_t rows = extent_of(plan_.m_axis), columns = extent_of_half(half);
     const uint8_t depth = extent_of_step(s);
     const int64_t first = s * block_.step * bytes();
-    const int slot = turn_++ % kSlots;
+    const int64_t slot = turn_++ % target_.places;
     TileInstruction left = instruction(Family::d_load_l0a, product_.multiplied, rows, depth);
     left.operands[0] = a_[slot];
     left.operands[1] = a;
@@ -354,7 +355,7 @@ class ProductLowering {
   ProductBlock& block_;
   TileOperand sums_[kMostHalves], bias_;
   int turn_ = 0;  // of the places in L0A and L0B
-  TileOperand a_[kSlots], b_[kSlots];
+  TileOperand a_[kMostSlots], b_[kMostSlots];
 };
 
 }  // namespace
@@ -382,6 +383,27 @@ void read_packed_rows(NormalPlan& plan, const Target& target) {
     b.offset = b.panel_first * row;
     b.packed_panels = false;
   }
+}
+
+const char* lacking(const KernelPlan& plan, const ValueInfo* values) {
+  const PlanNode* product = nullptr;
+  for (const PlanNode& node : plan.nodes) {
+    if (node.op == PlanOp::patches_) return "patches of an image";
+    if (node.op != PlanOp::matmul_) continue;
+    if (product != nullptr) return "a product of a product";
+    product = &node;
+  }
+  if (product == nullptr) return nullptr;
+  const PlanNode& b = plan.nodes[static_cast<size_t>(product->inputs[1])];
+  if (product->dtype == DType::f64) return "f64";
+  if (product->dtype != DType::f32) return "integers";
+  if (b.op == PlanOp::gather_) return "a right operand that is gathered";
+  if (b.op != PlanOp::load_) return "a right operand that is computed";
+  const DType stored = values[plan.accesses[static_cast<size_t>(b.access)].value].dtype;
+  if (!is_multiplied(stored)) return "a right operand that is converted";
+  if (product->narrow_to != DType::f32 && stored != product->narrow_to)
+    return "operands that are rounded";
+  return nullptr;
 }
 
 ProductPlan describe_product(const NormalPlan& plan, const Target& target) {

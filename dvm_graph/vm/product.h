@@ -29,6 +29,10 @@ struct ProductPlan {
 // Reads a packed B (vm/panels.h) by its rows.
 void read_packed_rows(NormalPlan& plan, const Target& target);
 
+// What the cube unit lacks of the product of a kernel, in words: the kernel then runs as on a core
+// with one local memory. Null: nothing, or what depends on sizes.
+const char* lacking(const KernelPlan& plan, const ValueInfo* values);
+
 ProductPlan describe_product(const NormalPlan& plan, const Target& target);
 
 // False: no block fits, or registers do not suffice.

@@ -10,7 +10,6 @@ namespace dvm {
 namespace {
 
 constexpr int64_t kMostSteps = 8;  // of a chunk: instructions of the body
-constexpr int64_t kPlaces = 2;
 constexpr int64_t kSumBytes = 4;
 constexpr double kHeld = 0.5;         // of the shared cache, that an operand may fill to stay there
 constexpr double kMostUneven = 1.15;  // blocks of a core, over those of even shares
@@ -18,7 +17,7 @@ constexpr double kMostUneven = 1.15;  // blocks of a core, over those of even sh
 int64_t round_up(int64_t a, int64_t b) { return ceil_div(a, b) * b; }
 
 // Rows or columns that are tried, the longest first: all multiples of the unit's block up to a most
-// of which none smaller gives as few blocks.
+// of which none smaller gives as few blocks; or the most alone.
 struct Sizes {
   struct Size {
     int64_t size;
@@ -26,8 +25,15 @@ struct Sizes {
   };
   std::vector<Size>& all;
 
-  Sizes(int64_t unit, int64_t extent, int64_t most, std::vector<Size>& scratch) : all(scratch) {
+  Sizes(int64_t unit, int64_t extent, int64_t most, bool one, std::vector<Size>& scratch)
+      : all(scratch) {
     all.clear();
+    if (one) {
+      const int64_t size = std::min(round_up(extent, unit), most);
+      all.push_back(
+          {size, static_cast<double>(ceil_div(extent, size)), 1 / static_cast<double>(size)});
+      return;
+    }
     for (int64_t size = std::min(round_up(extent, unit), most / unit * unit); size > 0;) {
       const int64_t blocks = ceil_div(extent, size);
       const int64_t even = round_up(ceil_div(extent, blocks), unit);
@@ -40,16 +46,16 @@ struct Sizes {
 // Cuts k into chunks and steps of about equal sizes. False: not even one step fits.
 bool cut_depth(const ProductProblem& p, const Target& t, ProductBlock& block) {
   const int64_t unit = t.matmul_mr, e = p.element_bytes;
-  const int64_t row = block.rows * e * kPlaces, column = block.columns * e * kPlaces;
-  const int64_t bias = p.bias ? block.columns * kSumBytes * kPlaces : 0;
+  const int64_t row = block.rows * e * t.places, column = block.columns * e * t.places;
+  const int64_t bias = p.bias ? block.columns * kSumBytes * t.places : 0;
   const int64_t step =
-      std::min(t.l0a_bytes / row, t.l0b_bytes / (block.half * e * kPlaces)) / unit * unit;
+      std::min(t.l0a_bytes / row, t.l0b_bytes / (block.half * e * t.places)) / unit * unit;
   const int64_t chunk =
       std::min((t.l1_bytes - bias) / (row + column) / unit * unit, step * kMostSteps);
   if (step <= 0 || chunk <= 0) return false;
   const int64_t depth = round_up(p.k, unit);
   // Steps in pairs: the first one of a tile then takes another place than the last one before it.
-  const int64_t most = chunk / step, steps = most > 1 ? most / kPlaces * kPlaces : 1;
+  const int64_t most = chunk / step, steps = most > 1 ? most / t.places * t.places : 1;
   const int64_t length = steps > 1 ? steps * step : chunk;
   const int64_t even = ceil_div(depth, ceil_div(depth, length));
   block.step = round_up(ceil_div(even, std::min(steps, ceil_div(even, unit))), unit);
@@ -57,10 +63,10 @@ bool cut_depth(const ProductProblem& p, const Target& t, ProductBlock& block) {
   return true;
 }
 
-// Where L0C holds one block alone.
+// Where L0C holds one block alone, and sums may leave while others are made.
 void halve(const Target& t, ProductBlock& block) {
   const int64_t half = round_up(ceil_div(block.columns, kMostHalves), t.matmul_nr);
-  const bool one = kPlaces * block.rows * block.columns * kSumBytes > t.l0c_bytes;
+  const bool one = t.places * block.rows * block.columns * kSumBytes > t.l0c_bytes;
   const bool two = kMostHalves * block.rows * half * kSumBytes <= t.l0c_bytes;
   block.halves = one && two && half < block.columns ? kMostHalves : 1;
   block.half = block.halves == 1 ? block.columns : half;
@@ -90,7 +96,8 @@ double memory_of(const ProductProblem& p, const Target& t, const ProductBlock& b
 }  // namespace
 
 double ProductCost::work() const {
-  return waves * (std::max({multiply, load, feed}) + fill + drain) + last;
+  const double block = in_turn ? multiply + load + feed : std::max({multiply, load, feed});
+  return waves * (block + fill + drain) + last;
 }
 
 double ProductCost::total() const { return std::max(work(), memory); }
@@ -106,6 +113,7 @@ ProductCost cost_of(const ProductProblem& p, const Target& t, const ProductBlock
   const double depth = static_cast<double>(round_up(p.k, t.matmul_mr));
   const Costs& costs = t.costs;
   ProductCost cost;
+  cost.in_turn = t.places == 1;
   const int64_t blocks = p.batch * ceil_div(p.m, block.rows) * ceil_div(p.n, block.columns);
   cost.waves = static_cast<double>(ceil_div(blocks, t.cores_of(KernelKind::cube)));
   cost.multiply =
@@ -168,8 +176,11 @@ Regions choose_regions(const ProductProblem& p, const Target& t, const ProductBl
 ProductBlock choose_product_block(const ProductProblem& problem, const Target& target) {
   thread_local std::vector<Sizes::Size> of_rows, of_columns;
   const int64_t sums = target.l0c_bytes / kSumBytes;
-  const Sizes rows(target.matmul_mr, problem.m, sums / target.matmul_nr, of_rows);
-  const Sizes columns(target.matmul_nr, problem.n, sums / target.matmul_mr, of_columns);
+  const bool one = target.largest_tiles;
+  const int64_t least_rows = one ? target.matmul_rows : target.matmul_mr;
+  const int64_t most_rows = one ? target.matmul_rows : sums / target.matmul_nr;
+  const Sizes rows(target.matmul_mr, problem.m, most_rows, one, of_rows);
+  const Sizes columns(target.matmul_nr, problem.n, sums / least_rows, one, of_columns);
   const auto cores = static_cast<double>(target.cores_of(KernelKind::cube));
   const auto depth = static_cast<double>(round_up(problem.k, target.matmul_mr));
   const double multiply =

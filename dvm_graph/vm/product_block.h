@@ -1,11 +1,11 @@
 // The block shape of a product on a core whose cube unit has local memories of its own, by closed
 // forms over the target (vm/target.def).
 //
-// A tile is one chunk of k of a block of C: it comes to L1 in two places, so that the next one
-// arrives meanwhile, and goes on to L0A and L0B in steps of k, in two places each. The sums stay in
-// L0C until the last chunk. Blocks of which L0C holds one alone are done in two halves, all steps
-// of the one before those of the other, so that the sums of one leave while the other is
-// multiplied.
+// A tile is one chunk of k of a block of C: it comes to L1 in two places (Target::places), so that
+// the next one arrives meanwhile, and goes on to L0A and L0B in steps of k, in two places each. The
+// sums stay in L0C until the last chunk. Blocks of which L0C holds one alone are done in two
+// halves, all steps of the one before those of the other, so that the sums of one leave while the
+// other is multiplied.
 #pragma once
 
 #include <cstdint>
@@ -41,11 +41,12 @@ constexpr int64_t slot_bytes(const ProductBlock& block) {
 
 // What a block takes, and the whole product.
 struct ProductCost {
-  double multiply = 0, load = 0, feed = 0;  // of a block, beside one another
-  double fill = 0, drain = 0;               // before the first and behind the last of them
-  double last = 0;                          // behind the last block of all
-  double waves = 0;                         // blocks one after the other
-  double memory = 0;                        // to bring all of it from global memory
+  double multiply = 0, load = 0, feed = 0;  // of a block, beside one another, or in turn
+  bool in_turn = false;
+  double fill = 0, drain = 0;  // before the first and behind the last of them
+  double last = 0;             // behind the last block of all
+  double waves = 0;            // blocks one after the other
+  double memory = 0;           // to bring all of it from global memory
 
   double work() const;   // of the core with the most blocks
   double total() const;  // or of memory

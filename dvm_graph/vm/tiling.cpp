@@ -189,7 +189,9 @@ class Tiler {
         const int64_t most = std::min(plan_.extents[axis], limit / inner);
         consider_cuts(axis, most, inner, outer_tiles, best_cost, best_axis, best_tile);
       }
-      if (best_axis >= 0 && outer_tiles >= int64_t{kMaxWaves} * target_.cores) break;
+      const bool enough =
+          target_.largest_tiles || outer_tiles >= int64_t{kMaxWaves} * target_.cores;
+      if (best_axis >= 0 && enough) break;
       outer_tiles *= plan_.extents[axis];
     }
     if (best_axis < 0) return false;
@@ -233,7 +235,7 @@ class Tiler {
                      int& best_axis, int64_t& best_tile) const {
     const int64_t extent = plan_.extents[axis];
     const int64_t fewest = ceil_div(extent, most);
-    for (int waves = 0; waves <= kMaxWaves; ++waves) {
+    for (int waves = 0; waves <= (target_.largest_tiles ? 0 : kMaxWaves); ++waves) {
       int64_t blocks = ceil_div(int64_t{waves} * target_.cores, outer_tiles);
       blocks = std::min(std::max(blocks, fewest), extent);
       const int64_t tile = align(axis, ceil_div(extent, blocks), most);

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from benchmarks.paper import DATASETS, Point, points, shapes, summarise, table
+from benchmarks.paper import DATASETS, MODELS, Point, ablations, points, shapes, summarise, table
 
 LIMITS = {
     "matmul": {"m": 8192, "n": 28672, "k": 28672},
@@ -42,6 +42,20 @@ def test_points_become_a_table() -> None:
         assert 0 < point.device < point.running and point.compiling > 0 and point.eager > 0
     text = table([summarise("if-else-add", [found])])
     assert "97.79" in text and f"{sum(p.running for p in found) * 1e3:.2f}" in text
+
+
+def test_ablations_take_each_part_away() -> None:
+    lines = ablations(1).splitlines()
+    cost = {line.split("|")[1].strip(): line.count("(1.00)") for line in lines[2:]}
+    assert cost["as it is"] == len(DATASETS) > cost["double buffering off"]
+    assert (
+        cost["fusion off"] < len(DATASETS) and "tiles of one size instead of Algorithm 1's" in cost
+    )
+
+
+def test_shapes_of_models_are_those_of_the_paper() -> None:
+    assert [dims["batch"] for dims in MODELS["mmoe"]] == [2048, 4096, 8192, 16384]
+    assert {dims["seq"] for dims in MODELS["bert-base"]} == {128}
 
 
 def test_totals_are_means_over_seeds() -> None:

@@ -1,11 +1,11 @@
-"""Decoders without weights: simulated from shapes alone, and their work is that of the published sizes."""
+"""Models without weights: simulated from shapes alone, and their work is that of the published sizes."""
 
 from __future__ import annotations
 
 import pytest
 
 import dvm_graph
-from benchmarks.weightless import DECODERS, decoder
+from benchmarks.weightless import DECODERS, MODELS, decoder, weightless
 
 LAYERS = 2
 
@@ -22,6 +22,21 @@ def test_work_is_that_of_the_sizes(name: str) -> None:
     assert sum(stage.flops for stage in found.stages) == 2 * batch * seq * (weights + attention)
     assert not found.vendor_calls
     assert found.device_seconds > 2 * batch * seq * weights / found.peak()
+
+
+def test_an_encoder_and_a_recommender() -> None:
+    batch, seq, width = 3, 40, 768
+    found = dvm_graph.optimize(weightless("bert-base"), strict=True).simulate(
+        {"batch": batch, "seq": seq}
+    )
+    weights = 12 * (4 * width**2 + 2 * width * 3072)
+    assert sum(stage.flops for stage in found.stages) == 2 * batch * seq * (
+        weights + 12 * 2 * seq * width
+    )
+    found = dvm_graph.optimize(weightless("mmoe"), strict=True).simulate({"batch": batch})
+    weights = 8 * (47104 * 512 + 512 * 256) + 2 * (47104 * 8 + 256 * 128 + 128)
+    assert sum(stage.flops for stage in found.stages) == 2 * batch * weights
+    assert set(MODELS) == {"bert-base", "mmoe", *DECODERS}
 
 
 def test_sizes_are_those_of_the_names() -> None:

@@ -42,7 +42,7 @@ inline Target plain_target() {
   target.matmul_nr = 32;
   target.matmul_mr = 14;
   target.dot_rows = 4;
-  target.queues = 1;
+  target.queues = target.places = 1;
   target.unified_memory = target.joins = target.fetches = true;
   target.costs = plain_costs();
   return target;
@@ -51,6 +51,7 @@ inline Target plain_target() {
 // As many queues as there are pipes, flags to order them by, and no hints.
 inline void run_pipes(Target& target, int64_t event_flags) {
   target.queues = 4;
+  target.places = 2;
   target.event_flags = event_flags;
   target.joins = target.fetches = false;
 }

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -79,6 +80,22 @@ def test_a_part_computes_what_the_host_does(name: str, dims: Mapping[str, int]) 
     assert_close(actual, expected, least, dims["k"])
     (queued,) = model(name, PART, "adversarial").run(given)
     np.testing.assert_array_equal(queued, actual)
+
+
+@pytest.mark.parametrize("name", [*PAIRED, "matmul_f16", "relu", "norm", "add"])
+def test_a_part_with_one_place_and_one_size_of_tiles(name: str, tmp_path: Path) -> None:
+    """What ablations compare with computes the same."""
+    number = 'source = ["A"], confidence = "low"'
+    (tmp_path / "plain.toml").write_text(
+        'name = "plain"\nbase = "ascend910b2"\n[sources]\nA = "here"\n[target]\n'
+        f"places = {{ value = 1, {number} }}\nlargest_tiles = {{ value = true, {number} }}\n",
+        encoding="utf-8",
+    )
+    given = feeds(name, DIMS[0])
+    (expected,) = model(name).run(given)
+    (actual,) = model(name, str(tmp_path / "plain.toml"), "adversarial").run(given)
+    least = min((array.dtype for array in given.values()), key=lambda dtype: dtype.itemsize)
+    assert_close(actual, expected, least, DIMS[0]["k"])
 
 
 @pytest.mark.parametrize("name", ON_THE_CUBE)

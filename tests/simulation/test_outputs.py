@@ -29,6 +29,22 @@ def test_text_names_what_a_reader_asks_for(found: Simulation) -> None:
         assert word in text
 
 
+def test_products_that_the_cube_unit_lacks_are_named() -> None:
+    path = Path(__file__).parents[2] / "models" / "tiny" / "squeezenet.onnx"
+    found = dvm_graph.optimize(path).simulate({"batch": 1, "height": 32, "width": 32})
+    lacking = [stage for stage in found.stages if stage.lacking]
+    reasons = {reason for stage in lacking for reason in stage.lacking.values()}
+    assert reasons == {"patches of an image"}
+    assert f"lacks patches of an image: {len(lacking)} stages" in str(found)
+    assert all(stage.kind != "vector" for stage in lacking)
+    report = dvm_graph.optimize(path, device="ascend910b2").report()
+    named = {line.split(": ")[0] for line in report.lacking}
+    assert {kernel for stage in lacking for kernel in stage.lacking} <= named
+    assert "patches of an image" in str(report)
+    assert not dvm_graph.optimize(path).report().lacking
+    assert not dvm_graph.optimize(BERT, device="ascend910b2").report().lacking
+
+
 def test_csv_has_the_profilers_columns(found: Simulation, tmp_path: Path) -> None:
     found.write_csv(tmp_path / "a.csv")
     with (tmp_path / "a.csv").open(encoding="utf-8", newline="") as file:

@@ -28,6 +28,10 @@ GRAPHS = {
     " { p = MatMul(x, y) o = Add(p, c) }",
     "softmax_twice": "g (float[b,h] x) => (float[h,b] o) { s = Softmax<axis=1>(x)"
     " t = Transpose<perm=[1,0]>(s) o = Softmax<axis=1>(t) }",
+    "experts": "g (float[m,k] x, float[k,n] y, float[k,n] z) => (float[m,n] o, float[m,n] p)"
+    " { o = MatMul(x, y) p = MatMul(x, z) }",
+    "turns": "g (float[b,h] x) => (float[b,h] o) { a = Softmax<axis=0>(x) c = Softmax<axis=1>(a)"
+    " d = Softmax<axis=0>(c) e = Softmax<axis=1>(d) o = Softmax<axis=0>(e) }",
     "side_by_side": "g (float[n] x, float[m] y) => (float[n] o, float[m] p) { o = Exp(x) p = Exp(y) }",
 }
 
@@ -190,6 +194,49 @@ def test_spatial_stacking_raises_utilisation() -> None:
     apart = model("side_by_side").simulate(dims, spatial_stacking=False)
     assert len(list(stacked.stages)) == 1 and len(list(apart.stages)) == 2
     assert stacked.device_seconds < apart.device_seconds
+
+
+def test_products_larger_than_the_cache_take_turns_on_all_cores() -> None:
+    """Side by side, each on some of the cores, they would read their operands more often."""
+    dims = {"m": 4096, "n": 1024, "k": 20000}
+    stacked = model("experts").simulate(dims)
+    apart = model("experts").simulate(dims, spatial_stacking=False)
+    assert len(list(stacked.stages)) == 1 and len(list(apart.stages)) == 2
+    assert stacked.device_seconds == pytest.approx(apart.device_seconds, rel=0.02)
+    read = [sum(stage.read for stage in found.stages) for found in (stacked, apart)]
+    assert read[0] == pytest.approx(read[1])
+
+
+def test_one_place_costs_what_two_would_hide() -> None:
+    one = SPEC.changed("one", target__places=1)
+    dims = {"m": 4096, "n": 4096, "k": 4096}
+    assert device("half", one, **dims) > 1.5 * device("half", **dims)
+    assert device("added", one, **dims) > 1.5 * device("added", **dims)
+    for name, more in (("norm", {"b": 65536, "h": 1024}), ("add", {"n": 1 << 24})):
+        assert device(name, one, **more) >= device(name, **more)
+
+
+def test_tiles_of_one_size_are_no_better() -> None:
+    largest = SPEC.changed("largest", target__largest_tiles=1)
+    for name, dims in (
+        ("add", {"n": 100_000}),
+        ("norm", {"b": 100, "h": 1024}),
+        ("half", {"m": 100, "n": 4096, "k": 4096}),
+    ):
+        assert device(name, largest, **dims) > 1.2 * device(name, **dims), name
+    assert device("norm", largest, b=65536, h=1024) >= 0.999 * device("norm", b=65536, h=1024)
+
+
+def test_the_device_begins_before_everything_is_compiled() -> None:
+    dims = {"b": 4000, "h": 300}
+    found = model("turns").simulate(dims)
+    most = SPEC["host.launch_kernels"]
+    assert len(found.launches) > 1
+    for launch in found.launches:
+        assert launch.host.kernels <= most or len(launch.stages) == 1
+    whole = model("turns").simulate(dims, npu=SPEC.changed("whole", host__launch_kernels=1e6))
+    assert len(whole.launches) == 1 and found.seconds < whole.seconds
+    assert len(model("turns").simulate(dims, compile=False).launches) == 1
 
 
 def test_the_host_compiles_while_the_device_works() -> None:

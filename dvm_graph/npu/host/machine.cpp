@@ -35,7 +35,7 @@ Target host_target(int cores, const Registers& registers, const Machine& machine
   // A block of A takes half of the core's own cache: longer ones push panels of B out of it.
   target.matmul_k_block = caches.private_bytes / 2 / (kTileRows * kFloat);
   target.dot_rows = kDotRows;
-  target.queues = 1;
+  target.queues = target.places = 1;
   target.unified_memory = target.joins = target.fetches = true;
   target.costs = machine.costs;
   return target;

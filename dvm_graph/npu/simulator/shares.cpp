@@ -3,10 +3,13 @@
 #include <algorithm>
 #include <cmath>
 
+#include "kernels/numbers.h"
 #include "npu/simulator/work.h"
 
 namespace dvm {
 namespace {
+
+constexpr double kMostUneven = 1.15;  // groups of a core, over those of even shares
 
 bool on_cube(const Program& program) { return program.header().kind != KernelKind::vector; }
 
@@ -24,19 +27,41 @@ double tile_cost(const Program& program, const NpuPart& part) {
   return std::max(1.0, *std::max_element(queues, queues + kUnitQueues));
 }
 
-// Programs of one kind, one after the other along so many cores.
-void deal(std::span<const Program* const> programs, const std::vector<uint32_t>& chosen,
-          const std::vector<double>& costs, int64_t cores, std::vector<CoreShares>& out) {
+// About as many groups for each core.
+bool fills(const Program& program, int64_t cores) {
+  const int64_t groups = program.header().groups();
+  return static_cast<double>(ceil_div(groups, cores) * cores) <=
+         kMostUneven * static_cast<double>(groups);
+}
+
+// What the programs touch of memory, each for itself.
+double touched(std::span<const Program* const> programs) {
+  int64_t bytes = 0;
+  for (const Program* program : programs) {
+    for (const PointerRegister& pointer : program->pointers()) {
+      if (pointer.buffer != kPlainInteger) bytes += pointer.high - pointer.low;
+    }
+  }
+  return static_cast<double>(bytes);
+}
+
+// Programs of one kind to so many cores: those that fill them `in_turn`, the others one after the
+// other along the cores.
+void deal(std::span<const Program* const> programs, std::vector<uint32_t> chosen,
+          const std::vector<double>& costs, int64_t cores, bool in_turn,
+          std::vector<CoreShares>& out) {
   const size_t first = out.size();
   out.resize(first + static_cast<size_t>(cores));
-  if (chosen.size() == 1) {
+  const bool alone = chosen.size() == 1;
+  std::erase_if(chosen, [&](uint32_t p) {
+    if (!alone && !(in_turn && fills(*programs[p], cores))) return false;
     for (int64_t core = 0; core < cores; ++core) {
-      Share share{chosen[0], {}};
-      share_of(*programs[chosen[0]], core, cores, share.groups);
+      Share share{p, {}};
+      share_of(*programs[p], core, cores, share.groups);
       if (!share.groups.empty()) out[first + static_cast<size_t>(core)].push_back(std::move(share));
     }
-    return;
-  }
+    return true;
+  });
   double all = 0;
   for (const uint32_t p : chosen)
     all += costs[p] * static_cast<double>(programs[p]->header().tiles);
@@ -85,11 +110,13 @@ std::vector<CoreShares> deal_tiles(std::span<const Program* const> programs, con
   } else {
     cubes = 0;
   }
+  const bool in_turn = touched(programs) > part.memory_l2;
   std::vector<CoreShares> out;
-  if (cubes > 0) deal(programs, kinds[1], costs, cubes, out);
+  if (cubes > 0) deal(programs, kinds[1], costs, cubes, in_turn, out);
   const auto vectors =
       static_cast<int64_t>((part.cores_cube - static_cast<double>(cubes)) * part.vector_per_cube());
-  if (!kinds[0].empty()) deal(programs, kinds[0], costs, std::max<int64_t>(vectors, 1), out);
+  if (!kinds[0].empty())
+    deal(programs, kinds[0], costs, std::max<int64_t>(vectors, 1), in_turn, out);
   return out;
 }
 
