@@ -243,6 +243,16 @@ class ModelBuilder:
         outputs: Sequence[int],
         turns: tuple[bool, int, int, int, Sequence[bool], Sequence[bool]] | None,
     ) -> None: ...
+    def add_host(
+        self,
+        name: str,
+        op: str,
+        arguments: Sequence[int],
+        inputs: Sequence[int],
+        outputs: Sequence[int],
+        given: Sequence[bool],
+        wanted: Sequence[bool],
+    ) -> None: ...
     def add_dims_write(self, value: int, slots: Sequence[int]) -> None: ...
     def add_binding(self, symbol: int, value: int, axis: int, scale: int, shift: int) -> None: ...
     def add_check(self, condition: int, message: str) -> None: ...

@@ -1,6 +1,6 @@
-"""Calls between basic operators: vendor operators on onnxruntime, control flow turn by turn.
+"""Calls between basic operators: vendor and host operators on onnxruntime, control flow turn by turn.
 
-In: a `vendor` or `control` operator and what its operands are known to be. Out: arrays for its results. Bodies of
+In: a `vendor`, `host` or `control` operator and what its operands are known to be. Out: arrays for its results. Bodies of
 control flow are computed as the graph around them is: by their basic operators, in float64.
 """
 
@@ -29,7 +29,7 @@ def run_call(node: Node, reference: Reference) -> list[Array]:
     Raises:
         DvmError: onnxruntime refuses a vendor operator.
     """
-    if node.op == "vendor":
+    if node.op != "control":
         return run_vendor(node, node.outputs, reference)
     operands = [reference.operand(value) for value in node.inputs if value is not None]
     turns: Turns | None = node.attrs["turns"]

@@ -3,7 +3,16 @@
 from dvm_graph.cluster.axes import AxisSpace
 from dvm_graph.cluster.clusters import cluster
 from dvm_graph.cluster.split import split_clusters
-from dvm_graph.cluster.stack import ControlCall, HostDims, Launch, Schedule, Step, VendorCall, stack
+from dvm_graph.cluster.stack import (
+    ControlCall,
+    HostCall,
+    HostDims,
+    Launch,
+    Schedule,
+    Step,
+    VendorCall,
+    stack,
+)
 from dvm_graph.cluster.subgraph import (
     Axes,
     Cluster,
@@ -23,6 +32,7 @@ __all__ = [
     "FusedGraph",
     "FusedSubgraph",
     "FusionReport",
+    "HostCall",
     "HostDims",
     "Launch",
     "Schedule",

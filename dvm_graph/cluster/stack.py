@@ -49,13 +49,20 @@ class ControlCall:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class HostCall:
+    """An operator that the host carries out."""
+
+    node: Node
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class HostDims:
     """Dims operators whose tensors the host writes."""
 
     node: Node
 
 
-Step: TypeAlias = Launch | VendorCall | ControlCall | HostDims
+Step: TypeAlias = Launch | VendorCall | ControlCall | HostCall | HostDims
 
 
 @dataclass(slots=True, eq=False)
@@ -90,13 +97,13 @@ def stack(fused: FusedGraph, options: Options) -> Schedule:
     return schedule
 
 
-def _calls(nodes: Iterable[Node]) -> Iterator[VendorCall | ControlCall]:
+def _calls(nodes: Iterable[Node]) -> Iterator[VendorCall | ControlCall | HostCall]:
     """Vendor operators that follow each other run in one call."""
-    for is_vendor, group in groupby(nodes, lambda node: node.op == "vendor"):
-        if is_vendor:
+    for op, group in groupby(nodes, lambda node: node.op):
+        if op == "vendor":
             yield VendorCall(tuple(group))
         else:
-            yield from map(ControlCall, group)
+            yield from map(HostCall if op == "host" else ControlCall, group)
 
 
 def _stack_phase(subgraphs: list[FusedSubgraph], schedule: Schedule, options: Options) -> None:

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from dvm_graph.cluster.stack import ControlCall, HostDims, Launch, Schedule, VendorCall
+from dvm_graph.cluster.stack import ControlCall, HostCall, HostDims, Launch, Schedule, VendorCall
 from dvm_graph.cluster.subgraph import ClusteredGraph, FusedGraph, FusedSubgraph
 from dvm_graph.ir.printer import print_node
 from dvm_graph.rules import Decision
@@ -59,6 +59,9 @@ def print_schedule(schedule: Schedule) -> str:
                 lines += [_INDENT + print_node(node) for node in step.nodes]
             case ControlCall():
                 lines.append("control flow")
+                lines.append(_INDENT + print_node(step.node))
+            case HostCall():
+                lines.append("host operator")
                 lines.append(_INDENT + print_node(step.node))
             case HostDims():
                 lines.append("dims, written by the host")

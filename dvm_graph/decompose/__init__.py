@@ -12,6 +12,7 @@ from dvm_graph.decompose import (  # noqa: F401 - enters their decompositions in
     dequantized_products,
     einsum,
     elementwise,
+    host,
     indexing,
     normalization,
     pooling,

@@ -6,7 +6,6 @@ What bodies of control flow hold is not looked at: whether it runs is known only
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Iterable, Sequence
 
 from dvm_graph.ir import Dim, Node, Value
@@ -53,19 +52,8 @@ def _stft(node: Node, operands: Operands) -> _Bounds:
     return [(some, dim) for dim in (*_shape(operands, 2), *known)]
 
 
-def _unique(node: Node, operands: Operands) -> _Bounds:
-    """Slices along an axis, if there are any, have to have elements behind it, unless there are none before."""
-    axis, shape = node.attrs.get("axis"), _shape(operands, 0)
-    if not isinstance(axis, int) or not -len(shape) <= axis < len(shape):
-        return []
-    axis %= len(shape)
-    some = functools.reduce(minimum, shape[: axis + 1], 1)
-    return [(some, dim) for dim in shape[axis + 1 :]]
-
-
 _LIMITS: dict[str, Callable[[Node, Operands], _Bounds]] = {
     "GRU": _gru,
     "LSTM": _lstm,
     "STFT": _stft,
-    "Unique": _unique,
 }

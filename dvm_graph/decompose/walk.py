@@ -23,6 +23,7 @@ from typing import TypeAlias
 
 from dvm_graph.decompose.branches import MAX_BRANCH_NODES, may_speculate
 from dvm_graph.decompose.control import build_control
+from dvm_graph.decompose.host import HOST_OPERATORS
 from dvm_graph.decompose.moving import moved
 from dvm_graph.decompose.regions import BodyResults, Deduced, ResultType, deduce_control
 from dvm_graph.decompose.registry import faster_as_vendor, find
@@ -369,4 +370,4 @@ def _computable(node: Node, operands: Sequence[Value | None]) -> bool:
     if node.regions or not all(value.computable for value in given) or not takes(node, operands):
         return False
     unsigned = any(value.dtype is DType.UINT64 for value in given)
-    return not unsigned or node.op in _UINT64_OPERATORS.split()
+    return not unsigned or node.op in (*_UINT64_OPERATORS.split(), *HOST_OPERATORS)

@@ -36,7 +36,7 @@ BASIC = "dvm"
 
 
 _NO_USES: dict[Any, int] = {}
-_CALLS = ("vendor", "control")
+_CALLS = ("vendor", "control", "host")
 
 _NO_VERSION = 2**63 - 1
 """Where the file has none."""

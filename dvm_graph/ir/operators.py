@@ -16,8 +16,9 @@ says otherwise; compares and tests give bool.
               `dilations`, `pads` (at the top and left) and `size` (of the result) are pairs of dims;
               taps outside the image are left out
     SOURCE    no tensor operands
-    CALL      a step between kernels: one ONNX node left to the vendor library (`vendor`), or an If, Loop or
-              Scan whose bodies are compiled (`control`, laid out as `ir.control` says)
+    CALL      a step between kernels: one ONNX node left to the vendor library (`vendor`), an If, Loop or
+              Scan whose bodies are compiled (`control`, laid out as `ir.control` says), or an ONNX node that
+              the host carries out (`host`; `decompose/host.py`, `runtime/host_ops`)
 """
 
 from __future__ import annotations
@@ -146,6 +147,7 @@ def _rows() -> list[OperatorInfo]:
         OperatorInfo("dims", Kind.SOURCE, 0, attrs=("elements", "shape")),
         OperatorInfo("vendor", Kind.CALL, -1, Result.ATTR),
         OperatorInfo("control", Kind.CALL, -1, Result.ATTR),
+        OperatorInfo("host", Kind.CALL, -1, Result.ATTR, ("op", "arguments")),
     ]
     return rows
 

@@ -144,6 +144,8 @@ def _check_basic(node: Node) -> None:
     if info.kind is Kind.CALL:
         if node.op == "vendor" and not node.source:
             raise _fail(node, "a vendor operator without its ONNX node")
+        if node.op == "host" and not all(name in node.attrs for name in info.attrs):
+            raise _fail(node, "a host operator without its name or arguments")
         if node.op == "control" and (not node.bodies or None in node.inputs):
             raise _fail(node, "control flow without bodies, or with operands left out")
         return

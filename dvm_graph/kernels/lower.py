@@ -12,7 +12,15 @@ from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 from typing import Any, TypeAlias
 
-from dvm_graph.cluster import ControlCall, FusedSubgraph, HostDims, Launch, Schedule, VendorCall
+from dvm_graph.cluster import (
+    ControlCall,
+    FusedSubgraph,
+    HostCall,
+    HostDims,
+    Launch,
+    Schedule,
+)
+from dvm_graph.cluster import Step as ScheduledStep
 from dvm_graph.errors import CompileError, UnsupportedError
 from dvm_graph.ir import Dim, Graph, Node, Value
 from dvm_graph.kernels.lower_subgraph import lower_subgraph
@@ -22,6 +30,7 @@ from dvm_graph.kernels.plan import (
     ControlStep,
     DimCheck,
     DimsStep,
+    HostStep,
     KernelCall,
     LaunchStep,
     ModelPlan,
@@ -73,7 +82,7 @@ class _ModelLowering:
         plan.given = [i for i, symbol in enumerate(plan.dims.symbols) if symbol in outside]
         return plan
 
-    def _step(self, step: Launch | VendorCall | ControlCall | HostDims) -> Step:
+    def _step(self, step: ScheduledStep) -> Step:
         if isinstance(step, Launch):
             return LaunchStep(tuple(self._stage(stage) for stage in step.stages))
         if isinstance(step, HostDims):
@@ -81,6 +90,8 @@ class _ModelLowering:
             return DimsStep(self._values.number(step.node.output), slots)
         if isinstance(step, ControlCall):
             return self._control(step.node)
+        if isinstance(step, HostCall):
+            return self._host(step.node)
         return self._vendor(step.nodes)
 
     def _stage(self, stage: Iterable[FusedSubgraph]) -> tuple[KernelCall, ...]:
@@ -151,6 +162,23 @@ class _ModelLowering:
             node.attrs["turns"],
         )
         for value in node.outputs:
+            self._bind(value)
+        return step
+
+    def _host(self, node: Node) -> HostStep:
+        wanted = [
+            self._graph.is_output(value) or bool(self._graph.users(value)) or self._binds(value)
+            for value in node.outputs
+        ]
+        outputs = [value for value, wants in zip(node.outputs, wanted, strict=True) if wants]
+        step = HostStep(
+            node,
+            tuple(self._values.number(value) for value in node.inputs if value is not None),
+            tuple(self._values.number(value) for value in outputs),
+            tuple(value is not None for value in node.inputs),
+            tuple(wanted),
+        )
+        for value in outputs:
             self._bind(value)
         return step
 

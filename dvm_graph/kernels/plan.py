@@ -147,6 +147,23 @@ class ControlStep:
         return describe_nodes((self.node,))
 
 
+@dataclass(frozen=True, slots=True)
+class HostStep:
+    """An operator that the host carries out (`runtime/host_ops`)."""
+
+    node: Node
+    inputs: tuple[int, ...]
+    """Of the operands that are given."""
+    outputs: tuple[int, ...]
+    """Of the results that anybody reads."""
+    given: tuple[bool, ...]
+    wanted: tuple[bool, ...]
+
+    @property
+    def name(self) -> str:
+        return describe_nodes((self.node,))
+
+
 def describe_nodes(nodes: Sequence[Node]) -> str:
     """As a vendor call of theirs is named."""
     return ", ".join(f"{node.attrs.get('op', node.op)} ({' '.join(node.origin)})" for node in nodes)
@@ -160,7 +177,7 @@ class DimsStep:
     slots: tuple[Slot, ...]
 
 
-Step: TypeAlias = LaunchStep | VendorStep | ControlStep | DimsStep
+Step: TypeAlias = LaunchStep | VendorStep | ControlStep | HostStep | DimsStep
 
 
 class Storage(enum.Enum):
@@ -171,7 +188,8 @@ class Storage(enum.Enum):
     """A constant B operand, packed into panels at load; `source` and `matrix` say from what."""
     ARENA = "arena"
     VENDOR = "vendor"
-    """Result of a vendor operator, memory of onnxruntime, or of a control-flow operator."""
+    """Result of a vendor operator, memory of onnxruntime, of a control-flow operator, or of one that the host
+    carries out."""
 
 
 FEW_COLUMNS = 4

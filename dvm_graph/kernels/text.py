@@ -27,6 +27,7 @@ from dvm_graph.kernels.plan import (
     Access,
     ControlStep,
     DimsStep,
+    HostStep,
     KernelCall,
     KernelKind,
     KernelPlan,
@@ -104,6 +105,9 @@ def _step(step: Step) -> Iterator[str]:
                 yield f"{_INDENT}body{' where ' if dims else ''}{', '.join(dims)}"
                 for line in print_plan(body.plan).splitlines():
                     yield 2 * _INDENT + line
+        case HostStep():
+            yield f"host operator {_values(step.inputs)} -> {_values(step.outputs)}"
+            yield _INDENT + print_node(step.node)
         case DimsStep():
             yield f"host writes v{step.value} = {_slots(step.slots)}"
 

@@ -36,6 +36,7 @@ from dvm_graph.kernels.plan import (
     Access,
     ControlStep,
     DimsStep,
+    HostStep,
     KernelCall,
     KernelKind,
     KernelPlan,
@@ -235,7 +236,7 @@ class _Follower:
         if isinstance(step, LaunchStep):
             for stage in step.stages:
                 self._stage(stage)
-        elif isinstance(step, VendorStep | ControlStep):
+        elif isinstance(step, VendorStep | ControlStep | HostStep):
             for value in step.inputs:
                 self.expect_whole(value)
             self._written.update(dict.fromkeys(step.outputs))

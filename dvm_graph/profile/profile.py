@@ -83,7 +83,7 @@ class Span:
 
     name: str
     category: str
-    """A kind of kernel; of the host "bind", "memory", "stage", "vendor", "control", "compile"."""
+    """A kind of kernel; of the host "bind", "memory", "stage", "vendor", "control", "host", "compile"."""
     start: float
     """From the start of the run."""
     seconds: float
@@ -131,9 +131,15 @@ class Timeline:
         return sum(span.seconds for span in self.host if span.category == "control")
 
     @property
+    def host_operators(self) -> float:
+        """Seconds in operators that the host carries out."""
+        return sum(span.seconds for span in self.host if span.category == "host")
+
+    @property
     def host_alone(self) -> float:
         """Seconds in none of these: binding dims, memory, waiting for kernels to be compiled, launching."""
-        return max(self.seconds - self.working - self.vendor - self.control, 0.0)
+        calls = self.vendor + self.control + self.host_operators
+        return max(self.seconds - self.working - calls, 0.0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,10 +173,10 @@ class Profile:
         return core_seconds / total if total else 0.0
 
     def shares(self) -> dict[str, float]:
-        """Of all core-seconds of the typical run, by kernel and vendor call; all cores wait for the latter."""
+        """Of all core-seconds of the typical run, by kernel and call; all cores wait for the latter."""
         found = {kernel.name: self.share(kernel.core_seconds) for kernel in self.kernels}
         for span in self.typical.host:
-            if span.category in ("vendor", "control"):
+            if span.category in ("vendor", "control", "host"):
                 share = self.share(self.cores * span.seconds)
                 found[span.name] = found.get(span.name, 0.0) + share
         return found
@@ -210,6 +216,7 @@ class Profile:
             "idle": self.typical.idle,
             "vendor": self.typical.vendor,
             "control": self.typical.control,
+            "host_operators": self.typical.host_operators,
             "host_alone": self.typical.host_alone,
             "compile_seconds": self.compile_seconds,
             "units": self.units(),

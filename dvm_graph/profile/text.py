@@ -71,6 +71,7 @@ def _cores(profile: Profile) -> Table:
         ("idle while another core works", run.idle),
         ("vendor library", run.vendor * profile.cores),
         *([("control flow", run.control * profile.cores)] if run.control else []),
+        *([("host operators", run.host_operators * profile.cores)] if run.host_operators else []),
         ("host alone", run.host_alone * profile.cores),
     )
     rows = ((name, _milliseconds(time), _percent(profile.share(time))) for name, time in parts)

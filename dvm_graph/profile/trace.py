@@ -96,6 +96,7 @@ def _complete(pid: int, tid: int, span: Span, kernel: Kernel | None) -> Event:
         "compile",
         "vendor",
         "control",
+        "host",
         "stage",
         "bind",
         "memory",

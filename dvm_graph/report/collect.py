@@ -12,9 +12,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from dvm_graph.cluster import ControlCall, FusedSubgraph, Launch, Step, VendorCall
+from dvm_graph.cluster import ControlCall, FusedSubgraph, HostCall, Launch, Step, VendorCall
 from dvm_graph.ir import OPERATORS, Kind, Node, Value
-from dvm_graph.kernels.plan import ControlStep, KernelCall, LaunchStep, VendorStep
+from dvm_graph.kernels.plan import ControlStep, HostStep, KernelCall, LaunchStep, VendorStep
 from dvm_graph.report.report import Operator, Report, Subgraph, SubgraphKind, Tensor, sides
 from dvm_graph.report.scopes import scope_of
 from dvm_graph.rules.verdicts import Decision, Verdict
@@ -23,7 +23,11 @@ from dvm_graph.symbolic.aliases import Aliases
 if TYPE_CHECKING:
     from dvm_graph.pipeline import Compiled
 
-_VENDOR_REASON = "no decomposition into basic operators: runs on onnxruntime"
+_REASONS = {
+    SubgraphKind.VENDOR: "no decomposition into basic operators: runs on onnxruntime",
+    SubgraphKind.OPERATOR: "carried out by the host: its sizes are known once it has run",
+    SubgraphKind.HOST: "dims that the host writes into a tensor",
+}
 
 
 def make_report(compiled: Compiled) -> Report:
@@ -104,6 +108,9 @@ class _Collector:
             elif isinstance(step, ControlCall):
                 assert isinstance(planned, ControlStep)
                 yield self._control(step.node, launch, planned.name)
+            elif isinstance(step, HostCall):
+                assert isinstance(planned, HostStep)
+                yield self._single(step.node, SubgraphKind.OPERATOR, launch, planned.name)
             else:
                 yield self._single(step.node, SubgraphKind.HOST, launch)
 
@@ -157,7 +164,7 @@ class _Collector:
             constants=tuple(self.tensor(value) for value in constants),
             constant_bytes=sum(_bytes(value) for value in constants),
             verdict=Verdict.SEPARATE if is_call else None,
-            reason=_VENDOR_REASON if is_call else "dims that the host writes into a tensor",
+            reason=_REASONS.get(kind, ""),
             symbols=(),
             scope=scope_of(node.metadata, node.origin),
             launch=launch,

@@ -29,5 +29,6 @@ KINDS: Mapping[SubgraphKind, Colours] = {
     SubgraphKind.MIX: Colours("#6d3fc0", "#f2ecfc", "mix kernel (cube and vector)"),
     SubgraphKind.VENDOR: Colours("#b4232f", "#fdecec", "vendor operator (onnxruntime)"),
     SubgraphKind.CONTROL: Colours("#0f766e", "#e6f6f4", "control flow (compiled bodies)"),
+    SubgraphKind.OPERATOR: Colours("#8a5a00", "#f9f1e0", "operator carried out by the host"),
     SubgraphKind.HOST: Colours("#4b5563", "#f1f3f5", "dims written by the host"),
 }

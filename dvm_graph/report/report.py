@@ -40,6 +40,8 @@ class SubgraphKind(enum.Enum):
     """onnxruntime."""
     CONTROL = "control"
     """Control flow: what its bodies were compiled to."""
+    OPERATOR = "operator"
+    """An operator that the host carries out, because its sizes are known once it has run."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -300,7 +302,7 @@ class Report:
         calls = [s for s in self.subgraphs if s.kind in _CALLS]
         between = [s.name for s in calls if low <= s.launch < high]
         if between:
-            return f"{between[0]} (a vendor operator, or control flow) has to run between them"
+            return f"{between[0]} (a vendor operator, control flow, or an operator of the host) has to run between them"
         return "a concat or reshape lies between them that is done in memory, without a kernel"
 
     def _chain(self, first: Subgraph, second: Subgraph) -> list[str] | None:
@@ -316,6 +318,7 @@ class Report:
 _CALLS = {
     SubgraphKind.VENDOR: "runs on onnxruntime (a vendor operator)",
     SubgraphKind.CONTROL: "is control flow: its bodies are programs of their own",
+    SubgraphKind.OPERATOR: "is carried out by the host",
 }
 
 

@@ -21,6 +21,7 @@ from dvm_graph.ir import DType, Value
 from dvm_graph.kernels.plan import (
     ControlStep,
     DimsStep,
+    HostStep,
     KernelCall,
     KernelPlan,
     LaunchStep,
@@ -145,6 +146,10 @@ class _Steps:
             elif isinstance(step, ControlStep):
                 bodies = [(next(self._bodies), body.dims) for body in step.bodies]
                 yield "add_control", (step.name, bodies, step.inputs, step.outputs, step.turns)
+            elif isinstance(step, HostStep):
+                attrs, ports = step.node.attrs, (step.inputs, step.outputs)
+                about = (step.name, attrs["op"], attrs["arguments"])
+                yield "add_host", (*about, *ports, step.given, step.wanted)
             elif step.outputs:
                 number = next(self._partitions)
                 yield "add_vendor", (step.name, number, step.inputs, step.outputs)
@@ -266,7 +271,7 @@ def _touched(plan: ModelPlan) -> Iterator[int]:
             for stage in step.stages:
                 for call in stage:
                     yield from _touched_by(call)
-        elif isinstance(step, VendorStep | ControlStep):
+        elif isinstance(step, VendorStep | ControlStep | HostStep):
             yield from step.inputs
 
 

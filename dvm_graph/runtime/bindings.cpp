@@ -390,6 +390,20 @@ class ModelBuilder {
     model_.steps.emplace_back(std::move(call));
   }
 
+  // `given`, `wanted`: of each operand and result of the operator, whether it is among the inputs
+  // and outputs.
+  void add_host(nb::handle name, nb::handle op, nb::handle arguments, nb::handle from,
+                nb::handle to, nb::handle given, nb::handle wanted) {
+    HostCall call{{take<std::vector<uint32_t>>(from), take<std::vector<uint32_t>>(to),
+                   take<std::string>(name)}};
+    call.function = find_host_function(take<std::string>(op));
+    call.arguments = take<std::vector<int64_t>>(arguments);
+    const auto givens = take<std::vector<bool>>(given), wants = take<std::vector<bool>>(wanted);
+    call.given.assign(givens.begin(), givens.end());
+    call.wanted.assign(wants.begin(), wants.end());
+    model_.steps.emplace_back(std::move(call));
+  }
+
   void add_dims_write(uint32_t value, nb::handle slots) {
     model_.steps.emplace_back(DimsWrite{value, take<std::vector<DimSlot>>(slots)});
   }
@@ -600,6 +614,9 @@ void bind_runtime(nb::module_& module) {
            nb::arg("inputs"), nb::arg("outputs"))
       .def("add_control", &ModelBuilder::add_control, nb::arg("name"), nb::arg("bodies"),
            nb::arg("inputs"), nb::arg("outputs"), nb::arg("turns").none())
+      .def("add_host", &ModelBuilder::add_host, nb::arg("name"), nb::arg("op"),
+           nb::arg("arguments"), nb::arg("inputs"), nb::arg("outputs"), nb::arg("given"),
+           nb::arg("wanted"))
       .def("add_dims_write", &ModelBuilder::add_dims_write, nb::arg("value"), nb::arg("slots"))
       .def("add_binding", &ModelBuilder::add_binding, nb::arg("symbol"), nb::arg("value"),
            nb::arg("axis"), nb::arg("scale"), nb::arg("shift"))

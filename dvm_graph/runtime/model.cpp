@@ -1,5 +1,7 @@
 #include "runtime/model.h"
 
+#include <algorithm>
+
 #include "runtime/errors.h"
 #include "runtime/executor.h"
 #include "runtime/plan_dims.h"
@@ -223,6 +225,16 @@ class Checker {
             call.name + " gives other values than it makes");
     require(own + call.states + call.scanned.size() <= call.inputs.size(),
             call.name + " lacks inputs");
+  }
+  void check_step(const HostCall& call) const {
+    check_step(static_cast<const OuterCall&>(call));
+    const auto holds = [](const std::vector<char>& flags, size_t count) {
+      return std::count_if(flags.begin(), flags.end(), [](char flag) { return flag != 0; }) ==
+             static_cast<ptrdiff_t>(count);
+    };
+    require(call.function != nullptr, call.name + " is no operator that the host carries out");
+    require(holds(call.given, call.inputs.size()) && holds(call.wanted, call.outputs.size()),
+            call.name + " has other operands or results than it says");
   }
   void check_step(const DimsWrite& write) const {
     check_value_index(write.value, "a write of dims");

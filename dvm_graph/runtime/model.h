@@ -12,6 +12,7 @@
 
 #include "kernels/plan.h"
 #include "runtime/dims.h"
+#include "runtime/host_ops/host_operator.h"
 #include "runtime/tensor.h"
 #include "vm/compile.h"
 
@@ -78,16 +79,25 @@ struct ControlCall : OuterCall {
   std::vector<char> scanned, collected;   // an entry for each; whether it is from the last row on
 };
 
+// An operator that the host carries out (runtime/host_ops).
+struct HostCall : OuterCall {
+  HostFunction function = nullptr;
+  std::vector<int64_t> arguments;
+  // Of each operand and result that the operator has, whether it is among the call's.
+  std::vector<char> given, wanted;
+};
+
 struct DimsWrite {
   uint32_t value = 0;
   std::vector<DimSlot> slots;
 };
 
-using Step = std::variant<LaunchStage, VendorCall, ControlCall, DimsWrite>;
+using Step = std::variant<LaunchStage, VendorCall, ControlCall, HostCall, DimsWrite>;
 
 // The call that a step is, or null.
 inline const OuterCall* outer_call(const Step& step) {
   if (const auto* vendor = std::get_if<VendorCall>(&step)) return vendor;
+  if (const auto* host = std::get_if<HostCall>(&step)) return host;
   return std::get_if<ControlCall>(&step);
 }
 

@@ -30,7 +30,8 @@ Call: TypeAlias = tuple[str, Sequence[Any]]
 METHODS = frozenset(
     (
         *("set_dims", "add_value", "add_kernel", "add_call", "take_apart", "add_launch"),
-        *("add_vendor", "add_control", "add_dims_write", "add_binding", "add_check", "set_ports"),
+        *("add_vendor", "add_control", "add_host", "add_dims_write", "add_binding", "add_check"),
+        "set_ports",
     )
 )
 """Those that a recipe may call."""

@@ -262,6 +262,9 @@ void Runner::run_segment(const Segment& segment, const RunContext& run) {
     } else if (const auto* control = std::get_if<ControlCall>(&model_.steps[step])) {
       run_control(step, *control, run);
       step++;
+    } else if (const auto* host = std::get_if<HostCall>(&model_.steps[step])) {
+      run_host(*host, run);
+      step++;
     } else {
       while (step < segment.end_step && outer_call(model_.steps[step]) == nullptr) step++;
       launcher_.run(first, step, run);
@@ -291,6 +294,22 @@ void Runner::run_control(uint32_t step, const ControlCall& call, const RunContex
   const std::vector<Tensor> outputs = controls_.at(step).run(inputs, run);
   if (run.profiler != nullptr) run.profiler->did("control", call.name, start);
   accept_results(call, outputs);
+}
+
+void Runner::run_host(const HostCall& call, const RunContext& run) {
+  refuse_interrupted(run.request);
+  std::vector<Tensor> operands(call.given.size()), results(call.wanted.size());
+  auto input = call.inputs.begin();
+  for (size_t i = 0; i < operands.size(); i++) {
+    if (call.given[i] != 0) operands[i] = view_of(*input++);
+  }
+  const int64_t start = run.profiler == nullptr ? 0 : now_ns();
+  HostFrame frame(call.name, call.arguments, operands, call.wanted, results, output_pool_,
+                  host_scratch_);
+  call.function(frame);
+  if (run.profiler != nullptr) run.profiler->did("host", call.name, start);
+  std::erase_if(results, [](const Tensor& result) { return result.absent(); });
+  accept_results(call, results);
 }
 
 void Runner::accept_results(const OuterCall& call, std::span<const Tensor> results) {
@@ -359,7 +378,7 @@ void Runner::put_shape(uint32_t value, std::vector<int64_t>& shape) const {
 }
 
 int64_t Runner::held_bytes() const {
-  int64_t bytes = launcher_.scratch_bytes();
+  int64_t bytes = launcher_.scratch_bytes() + host_scratch_.capacity();
   for (const Placed& placed : placed_) bytes += placed.arena.capacity();
   for (const auto& [_, control] : controls_) bytes += control.held_bytes();
   return bytes;

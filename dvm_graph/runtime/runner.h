@@ -87,6 +87,7 @@ class Runner {
   void run_segment(const Segment& segment, const RunContext& run);
   void run_vendor(const VendorCall& call, const RunContext& run);
   void run_control(uint32_t step, const ControlCall& call, const RunContext& run);
+  void run_host(const HostCall& call, const RunContext& run);
   void accept_results(const OuterCall& call, std::span<const Tensor> results);
   void release_dying(uint32_t first_step, uint32_t end_step);
   Tensor view_of(uint32_t value) const;
@@ -106,6 +107,7 @@ class Runner {
   Launcher launcher_;
   MemoryPlanner planner_;
   OutputPool output_pool_;
+  Arena host_scratch_;                          // of operators that the host carries out
   std::map<uint32_t, ControlRunner> controls_;  // by step
   std::vector<Placed> placed_;                  // by segment
   std::vector<std::byte*> buffers_;             // kReservedBuffers, then by value

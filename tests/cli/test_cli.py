@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import onnx.parser
 import onnxruntime
 import pytest
 from click.testing import CliRunner, Result
@@ -195,7 +196,6 @@ def test_a_broken_model_is_one_message(command: str, tmp_path: Path) -> None:
         (("visualize", BERT, "-o", "/no/such/folder/picture.svg"), "no folder"),
         (("visualize", BERT, "--dim", "batch=3"), "--profile"),
         (("disasm", BERT, "--kernel", "banana"), "no kernel has"),
-        (("run", str(tiny_path("nonzero")), "--strict"), "strict=True"),
     ],
 )
 def test_bad_requests_exit_with_2(arguments: tuple[str, ...], message: str) -> None:
@@ -203,6 +203,17 @@ def test_bad_requests_exit_with_2(arguments: tuple[str, ...], message: str) -> N
     assert result.exit_code == 2, result.output
     assert isinstance(result.exception, SystemExit)
     assert message in result.stderr
+
+
+def test_refusals_of_strict_exit_with_2(tmp_path: Path) -> None:
+    path = tmp_path / "det.onnx"
+    header = '<ir_version: 8, opset_import: ["" : 18]> '
+    onnx.save(
+        onnx.parser.parse_model(header + "g (float[n, m, m] x) => (float[n] y) { y = Det(x) }"),
+        path,
+    )
+    result = CliRunner().invoke(main, ["run", str(path), "--strict"])
+    assert result.exit_code == 2 and "strict=True" in result.output
 
 
 @pytest.mark.parametrize(

@@ -38,7 +38,7 @@ class Evaluator:
     def run(self) -> list[Array]:
         with np.errstate(all="ignore"):
             for node in self._graph.needed_nodes():
-                if node.op == "vendor":
+                if node.is_call:  # vendor operators, and those of the host
                     self._run_vendor(node)
                 else:
                     self._store(node.output, self._result(node))
@@ -68,7 +68,7 @@ class Evaluator:
             assert self.dims(value.elements) == tuple(array.reshape(-1).tolist()), repr(value)
 
     def _bind_symbols(self, value: Value, array: Array) -> None:
-        if value.producer is not None and value.producer.op != "vendor":
+        if value.producer is not None and not value.producer.is_call:
             return
         assert value.shape is not None
         for dim, extent in zip(value.shape, array.shape, strict=True):

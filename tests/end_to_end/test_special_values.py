@@ -358,7 +358,7 @@ def test_cumulative_sums(reverse: int, exclusive: int) -> None:
 
 
 @pytest.mark.parametrize("op, outputs", [("NonZero", 1), ("TopK", 2), ("Unique", 4)])
-def test_vendor_operators_whose_results_are_counted(op: str, outputs: int) -> None:
+def test_operators_whose_results_are_counted(op: str, outputs: int) -> None:
     for shape in ((), (0,), (5,), (0, 3), (1, 1), (3, 4)):
         if op == "TopK" and not shape:
             continue

@@ -9,7 +9,7 @@ import onnx
 import pytest
 
 import dvm_graph
-from tests.end_to_end.reference import assert_all_close, assert_same_bits, model_from_text, session
+from tests.end_to_end.reference import assert_all_close, model_from_text, session
 
 GATES = {"RNN": 1, "GRU": 3, "LSTM": 4}
 EXTENTS = [s for s in itertools.product((0, 2), repeat=3) if 0 in s]
@@ -42,23 +42,6 @@ def test_recurrent_operators_over_nothing(op: str) -> None:
                 assert_all_close([y], [wanted])
     given = feeds((2, 3, 5))
     assert_all_close(mine.run(given), reference.run(None, given), 5)
-
-
-@pytest.mark.parametrize("axis", [0, 1, -1])
-@pytest.mark.parametrize(
-    "shape", [(3, 0, 2), (0, 3, 2), (2, 3, 0), (0, 2, 0), (2, 3, 1), (0, 0, 1)]
-)
-def test_unique_slices_without_elements(axis: int, shape: tuple[int, ...]) -> None:
-    model = model_from_text(
-        f"g (float[n, m, k] x) => (float[a, b, c] y) {{ y = Unique <axis = {axis}> (x) }}"
-    )
-    mine, x = dvm_graph.optimize(model), np.ones(shape, np.float32)
-    axis %= 3
-    if all(shape[: axis + 1]) and not all(shape[axis + 1 :]):
-        with pytest.raises(dvm_graph.ShapeError, match="ends the process"):
-            mine.run({"x": x})
-    else:
-        assert_same_bits(mine.run({"x": x}), session(model).run(None, {"x": x}))
 
 
 @pytest.mark.parametrize("frame", ["window", "length"])

@@ -215,12 +215,13 @@ def test_kernels_go_on_behind_an_if() -> None:
     choice = node(
         "If", "c", "r",
         then_branch=body([node("Concat", "x x", "a", axis=0)], "", "a"),
-        else_branch=body([node("NonZero", "x", "k"), node("Cast", "k", "b", to=1)], "", "b"),
+        else_branch=body([node("ReverseSequence", "x l", "b", time_axis=0)], "", "b"),
     )  # fmt: skip
     nodes = [choice, node("Neg", "r", "y")]
     feeds = [{"x": X.reshape(3, 4), "c": np.array(c)} for c in (True, False)]
-    mine = assert_as_onnxruntime(model(nodes, feeds[0]), *feeds)
-    assert mine.report().vendor_operators == ("NonZero (NonZero:k)",)
+    lengths = {"l": np.array([3, 1, 2, 3])}
+    mine = assert_as_onnxruntime(model(nodes, feeds[0], constants=lengths), *feeds)
+    assert mine.report().vendor_operators == ("ReverseSequence (ReverseSequence:b)",)
     assert mine.report().kernels == 1
 
 

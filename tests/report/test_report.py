@@ -127,7 +127,7 @@ def test_words_are_explained_where_they_are_used() -> None:
 
 
 def test_a_model_of_vendor_operators_alone_says_so() -> None:
-    model = small("g (float[n] x) => (int64[1, c] y) { y = NonZero(x) }")
+    model = small("g (float[n, m, m] x) => (float[n] y) { y = Det(x) }")
     assert str(model.report()).startswith("NOTHING IS COMPILED")
 
 

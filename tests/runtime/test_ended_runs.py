@@ -18,11 +18,14 @@ from dvm_graph.runtime.vendor_session import VendorSession
 from models import tiny_path
 from tests.runtime.children import PROLOGUE, SECONDS, in_child
 
+VENDOR = {"node_NonZero_1"}
+"""Of the model "nonzero", to be left to the vendor library."""
+
 
 def test_options_that_are_set() -> None:
     options = dvm_graph.RunOptions()
     feeds = {"x": np.ones((2, 17), np.float32)}
-    model = dvm_graph.optimize(tiny_path("nonzero"))
+    model = dvm_graph.optimize(tiny_path("nonzero"), vendor_nodes=VENDOR)
     expected = model.run(feeds, run_options=options)
     options.terminate = True
     for _ in range(3):
@@ -92,7 +95,7 @@ def test_the_first_vendor_call_and_making_its_session_leave_the_main_thread_free
         return real(*args, **options)
 
     monkeypatch.setattr(onnxruntime, "InferenceSession", make)
-    dvm_graph.optimize(tiny_path("nonzero"))
+    dvm_graph.optimize(tiny_path("nonzero"), vendor_nodes=VENDOR)
     assert makers and threading.main_thread() not in makers
     session = VendorSession(lambda: None, loops=False)  # not used
     threads = [session.call(lambda *_: threading.current_thread(), None) for _ in range(3)]

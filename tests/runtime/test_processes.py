@@ -25,7 +25,7 @@ def test_children_forked_while_threads_run() -> None:
         + """
         model, feeds, right = bert()
         other, _, other_right = bert()
-        nonzero = dvm_graph.optimize(tiny_path("nonzero"))
+        nonzero = dvm_graph.optimize(tiny_path("nonzero"), vendor_nodes=VENDOR)
         x = {"x": np.ones((2, 17), np.float32)}
         nonzero.run(x)
         stop = False
@@ -62,7 +62,7 @@ def test_children_forked_while_threads_run() -> None:
 def test_runs_inside_runs_of_vendor_operators(disturb: str) -> None:
     in_child(
         f"""
-        model = dvm_graph.optimize(tiny_path("nonzero"))
+        model = dvm_graph.optimize(tiny_path("nonzero"), vendor_nodes=VENDOR)
         x = {{"x": np.ones((2, 17), np.float32)}}
         expected = model.run(x)
         depth = inner = 0
@@ -116,7 +116,7 @@ def test_a_finalizer_runs_a_model_as_the_interpreter_ends() -> None:
 def test_daemon_threads_at_exit(name: str) -> None:
     in_child(
         f"""
-        model = dvm_graph.optimize(tiny_path("{name}"))
+        model = dvm_graph.optimize(tiny_path("{name}"), vendor_nodes=VENDOR)
         feeds = random_feeds("{name}", {{"batch": 2, "seq": 17}})
         def work():
             while True:
@@ -149,11 +149,11 @@ def test_loading_the_vendor_library_is_not_interrupted() -> None:
             signal.signal(signal.SIGALRM, ring)
             signal.setitimer(signal.ITIMER_REAL, seconds)
             try:
-                dvm_graph.optimize(tiny_path("nonzero"))
+                dvm_graph.optimize(tiny_path("nonzero"), vendor_nodes=VENDOR)
                 signal.setitimer(signal.ITIMER_REAL, 0)
             except KeyboardInterrupt:
                 pass
-            model = dvm_graph.optimize(tiny_path("nonzero"))
+            model = dvm_graph.optimize(tiny_path("nonzero"), vendor_nodes=VENDOR)
             return len(model.run({"x": np.ones((2, 17), np.float32)})) > 0
 
         dvm_graph.optimize(tiny_path("bert"))

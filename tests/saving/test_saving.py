@@ -63,9 +63,13 @@ def test_tiny_models(name: str, tmp_path: Path) -> None:
 
 
 def test_loading_and_running_needs_no_compiler(tmp_path: Path) -> None:
-    for name, library in (("bert", set[str]()), ("nonzero", {"onnxruntime"})):
+    vendor = {"vendor_nodes": {"node_NonZero_1"}}
+    needs: list[tuple[str, dict[str, Any], set[str]]] = [
+        ("bert", {}, set()), ("nonzero", {}, set()), ("nonzero", vendor, {"onnxruntime"}),
+    ]  # fmt: skip
+    for name, options, library in needs:
         path, feeds = tmp_path / f"{name}.dvm", tmp_path / "feeds.npz"
-        model = dvm_graph.optimize(tiny_path(name))
+        model = dvm_graph.optimize(tiny_path(name), **options)
         model.save(path)
         np.savez(feeds, **random_feeds(model, {}, 0))
         code = f"import dvm_graph, numpy; dvm_graph.load({str(path)!r}).run(numpy.load({str(feeds)!r}))"

@@ -1,0 +1,116 @@
+"""Operators whose results have sizes that only the run tells, as `host` operators: C++ algorithms of the runtime.
+
+In: an ONNX operator. Out: a `host` operator with the shapes of its results, in which what only its data tells is a
+fresh symbol, bound when it has run. So operators behind it are kernels over the sizes that came out.
+
+A `host` operator has the operands, results and ONNX node of what it stands for, None for omitted operands, and
+the operator's attributes as integers: `runtime/host_ops` says which.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from dvm_graph.decompose.operands import normalize_axis, required, shape_of
+from dvm_graph.decompose.registry import Operands, Results, decomposition
+from dvm_graph.ir import Dim, DType, Node, Shape, Value
+from dvm_graph.symbolic.builder import Builder
+from dvm_graph.symbolic.dims import product
+
+HOST = "host"
+HOST_OPERATORS = frozenset({"Compress", "NonMaxSuppression", "NonZero", "TopK", "Unique"})
+"""ONNX operators that the host carries out, of any type."""
+
+
+def add_host(
+    builder: Builder,
+    node: Node,
+    operands: Operands,
+    arguments: Sequence[int],
+    types: Sequence[tuple[DType, Shape]],
+) -> list[Value]:
+    """The results of a `host` operator that stands for an ONNX node."""
+    host = Node(
+        name=builder.graph.unique_name(node.name),
+        op=HOST,
+        inputs=tuple(operands),
+        outputs=tuple(
+            Value(builder.graph.unique_name(f"{node.name}.result"), dtype, shape)
+            for _, (dtype, shape) in zip(node.outputs, types, strict=False)
+        ),
+        attrs={"op": node.op, "domain": node.domain, "arguments": tuple(map(int, arguments))},
+        version=node.version,
+        origin=node.origin,
+        metadata=node.metadata,
+        source=node.source,
+    )
+    builder.graph.add(host)
+    return list(host.outputs)
+
+
+def _fresh(builder: Builder, node: Node, result: int, axis: int) -> Dim:
+    """A dim that the run tells, named after the result whose it is."""
+    named = node.outputs[min(result, len(node.outputs) - 1)]
+    stem = re.sub(r"\W+", "_", named.name).strip("_")
+    return builder.facts.symbols.fresh(f"{stem}_{axis}")
+
+
+@decomposition("NonZero")
+def non_zero(builder: Builder, node: Node, operands: Operands) -> Results:
+    x = required(node, operands, 0)
+    found = (max(x.rank, 1), _fresh(builder, node, 0, 1))  # a scalar is one element along one axis
+    return add_host(builder, node, operands, (), [(DType.INT64, found)])
+
+
+@decomposition("Compress")
+def compress(builder: Builder, node: Node, operands: Operands) -> Results:
+    x = required(node, operands, 0)
+    if node.attrs.get("axis") is None:
+        kept: Shape = (_fresh(builder, node, 0, 0),)
+        return add_host(builder, node, operands, (), [(x.dtype, kept)])
+    axis = normalize_axis(node, node.attrs["axis"], x.rank)
+    kept = _with_dim(x, axis, _fresh(builder, node, 0, axis))
+    return add_host(builder, node, operands, (axis,), [(x.dtype, kept)])
+
+
+@decomposition("Unique")
+def unique(builder: Builder, node: Node, operands: Operands) -> Results:
+    x = required(node, operands, 0)
+    arguments = [int(node.attrs.get("sorted", 1))]
+    if node.attrs.get("axis") is None:
+        found = _fresh(builder, node, 0, 0)
+        shape, extent = (found,), product(shape_of(x))
+    else:
+        axis = normalize_axis(node, node.attrs["axis"], x.rank)
+        found, extent = _fresh(builder, node, 0, axis), shape_of(x)[axis]
+        shape = _with_dim(x, axis, found)
+        arguments.append(axis)
+    lists = [(DType.INT64, (length,)) for length in (found, extent, found)]
+    return add_host(builder, node, operands, arguments, [(x.dtype, shape), *lists])
+
+
+@decomposition("TopK")
+def top_k(builder: Builder, node: Node, operands: Operands) -> Results:
+    x, k = required(node, operands, 0), required(node, operands, 1)
+    axis = normalize_axis(node, node.attrs.get("axis", -1), x.rank)
+    known = k.elements or ()
+    count = known[0] if len(known) == 1 else _fresh(builder, node, 0, axis)
+    shape = _with_dim(x, axis, count)
+    arguments = (axis, node.attrs.get("largest", 1), node.attrs.get("sorted", 1))
+    return add_host(builder, node, operands, arguments, [(x.dtype, shape), (DType.INT64, shape)])
+
+
+@decomposition("NonMaxSuppression")
+def non_max_suppression(builder: Builder, node: Node, operands: Operands) -> Results:
+    boxes, scores = required(node, operands, 0), required(node, operands, 1)
+    if boxes.rank != 3 or scores.rank != 3:
+        return None
+    arguments = (node.attrs.get("center_point_box", 0),)
+    found = (_fresh(builder, node, 0, 0), 3)
+    return add_host(builder, node, operands, arguments, [(DType.INT64, found)])
+
+
+def _with_dim(x: Value, axis: int, dim: Dim) -> Shape:
+    shape = shape_of(x)
+    return (*shape[:axis], dim, *shape[axis + 1 :])

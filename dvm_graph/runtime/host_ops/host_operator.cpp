@@ -1,0 +1,94 @@
+#include "runtime/host_ops/host_operator.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "runtime/errors.h"
+#include "runtime/host_ops/functions.h"
+#include "runtime/value_sizes.h"
+
+namespace dvm {
+namespace {
+
+struct Entry {
+  std::string_view op;
+  HostFunction function;
+};
+
+constexpr Entry kTable[] = {
+    {"Compress", compress}, {"NonMaxSuppression", non_max_suppression},
+    {"NonZero", non_zero},  {"TopK", top_k},
+    {"Unique", unique},
+};
+
+}  // namespace
+
+HostFunction find_host_function(std::string_view op) {
+  const auto* const found = std::find_if(std::begin(kTable), std::end(kTable),
+                                         [&](const Entry& e) { return e.op == op; });
+  return found == std::end(kTable) ? nullptr : found->function;
+}
+
+std::vector<std::string> host_operators() {
+  std::vector<std::string> names;
+  for (const Entry& entry : kTable) names.emplace_back(entry.op);
+  return names;
+}
+
+std::byte* HostFrame::give(size_t result, DType dtype, std::vector<int64_t> shape, int64_t beyond) {
+  if (!wants(result)) return nullptr;
+  Tensor& tensor = results_[result];
+  tensor = {dtype, std::move(shape), nullptr, nullptr};
+  tensor.owner = pool_.take(bytes_of(tensor) + beyond, name.c_str());
+  tensor.data = static_cast<std::byte*>(tensor.owner.get());
+  return tensor.data;
+}
+
+std::byte* HostFrame::scratch(int64_t bytes) {
+  require_memory(bytes - scratch_.capacity(), name.c_str());
+  scratch_.reserve(bytes);
+  return scratch_.data();
+}
+
+const Tensor& HostFrame::operand(size_t index) const {
+  if (!has(index)) throw CompileError(name + " lacks operand " + std::to_string(index));
+  return operands_[index];
+}
+
+const Tensor& HostFrame::operand_of(size_t index, size_t element_bytes) const {
+  const Tensor& tensor = operand(index);
+  if (size_of(tensor.dtype) == element_bytes) return tensor;
+  throw CompileError("operand " + std::to_string(index) + " of " + name + " is of another type");
+}
+
+int64_t HostFrame::argument(size_t index) const {
+  if (index >= arguments_.size()) throw CompileError(name + " lacks an argument");
+  return arguments_[index];
+}
+
+size_t HostFrame::axis(size_t argument_index, size_t rank) const {
+  const int64_t axis = argument(argument_index);
+  if (axis < 0 || axis >= static_cast<int64_t>(rank)) {
+    throw CompileError(name + " has no axis " + std::to_string(axis));
+  }
+  return static_cast<size_t>(axis);
+}
+
+void HostFrame::require_one(size_t operand) const {
+  if (elements_of(operands_[operand].shape) == 1) return;
+  throw ShapeError("operand " + std::to_string(operand) + " of " + name + " has shape " +
+                   shape_text(operands_[operand].shape) + ", which is not one element");
+}
+
+int64_t elements_of(std::span<const int64_t> shape) {
+  int64_t elements = 1;
+  for (const int64_t extent : shape) elements *= extent;
+  return elements;
+}
+
+AroundAxis::AroundAxis(std::span<const int64_t> shape, size_t axis)
+    : before(elements_of(shape.first(axis))),
+      extent(shape[axis]),
+      behind(elements_of(shape.subspan(axis + 1))) {}
+
+}  // namespace dvm

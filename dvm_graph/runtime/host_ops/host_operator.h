@@ -1,0 +1,105 @@
+// Operators that the host carries out between kernels, because their sizes are known only once
+// their data is: NonZero, TopK and their kin. Each is a function in a file of its own, listed in
+// host_operator.cpp under the name of its ONNX operator.
+//
+// Operands and results are those of the ONNX operator, attributes integers in the order that the
+// function's file says. Results are contiguous, and their sizes bind symbols behind the call.
+//
+// A function runs on the calling thread. It throws ShapeError on operands that contradict each
+// other, InputError on contents that the operator does not take, CompileError where it is called
+// with other arguments and operands than it has, which only a damaged file has it do.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "runtime/memory.h"
+#include "runtime/output_pool.h"
+#include "runtime/tensor.h"
+
+namespace dvm {
+
+// What a function is called with.
+class HostFrame {
+ public:
+  // `operands` and `results` have an entry for each that the operator has; absent are operands that
+  // are omitted. `wanted` says which results anybody reads.
+  HostFrame(const std::string& name, std::span<const int64_t> arguments,
+            std::span<const Tensor> operands, std::span<const char> wanted,
+            std::span<Tensor> results, OutputPool& pool, Arena& scratch)
+      : name(name),
+        arguments_(arguments),
+        operands_(operands),
+        wanted_(wanted),
+        results_(results),
+        pool_(pool),
+        scratch_(scratch) {}
+
+  const std::string& name;  // for messages
+
+  size_t arguments() const { return arguments_.size(); }
+  bool has(size_t operand) const {
+    return operand < operands_.size() && !operands_[operand].absent();
+  }
+  // Throws CompileError where there is none.
+  const Tensor& operand(size_t index) const;
+  // Throws CompileError where its elements have another size.
+  template <class T>
+  const T* data(size_t index) const {
+    return reinterpret_cast<const T*>(operand_of(index, sizeof(T)).data);
+  }
+  // The one element of an operand. Throws ShapeError where it has others.
+  template <class T>
+  T scalar(size_t operand) const {
+    require_one(operand);
+    return *data<T>(operand);
+  }
+
+  // Throw CompileError where there is no such argument, or no such axis of an operand.
+  int64_t argument(size_t index) const;
+  size_t axis(size_t argument, size_t rank) const;
+
+  bool wants(size_t result) const { return result < wanted_.size() && wanted_[result] != 0; }
+  // Memory for a result, and for `beyond` bytes behind it that may be written. Throws ShapeError,
+  // OutOfMemoryError. Null where nobody reads it.
+  std::byte* give(size_t result, DType dtype, std::vector<int64_t> shape, int64_t beyond = 0);
+  template <class T>
+  T* give(size_t result, DType dtype, std::vector<int64_t> shape) {
+    return reinterpret_cast<T*>(give(result, dtype, std::move(shape)));
+  }
+
+  // Memory until the function returns; asked for once. Throws OutOfMemoryError.
+  std::byte* scratch(int64_t bytes);
+
+ private:
+  void require_one(size_t operand) const;
+  const Tensor& operand_of(size_t index, size_t element_bytes) const;
+
+  const std::span<const int64_t> arguments_;
+  const std::span<const Tensor> operands_;
+  const std::span<const char> wanted_;
+  const std::span<Tensor> results_;
+  OutputPool& pool_;
+  Arena& scratch_;
+};
+
+using HostFunction = void (*)(HostFrame&);
+
+// By the name of the ONNX operator; null: there is none.
+HostFunction find_host_function(std::string_view op);
+
+// In the order of their names.
+std::vector<std::string> host_operators();
+
+int64_t elements_of(std::span<const int64_t> shape);
+
+// A tensor seen as [before, extent, behind] around an axis.
+struct AroundAxis {
+  int64_t before, extent, behind;
+  AroundAxis(std::span<const int64_t> shape, size_t axis);
+};
+
+}  // namespace dvm
