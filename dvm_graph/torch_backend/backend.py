@@ -8,6 +8,7 @@ each of which becomes a program for any extents. The rest stays in torch.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -18,16 +19,12 @@ from torch.fx.passes.infra.partitioner import CapabilityBasedPartitioner, Partit
 from torch.fx.passes.operator_support import OperatorSupportBase
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
-from dvm_graph.errors import DvmError
+from dvm_graph.errors import DvmError, RescueWarning
 from dvm_graph.options import Options
 from dvm_graph.process import load_compiler
-from dvm_graph.torch_backend.operators import (
-    DECOMPOSED,
-    VIEWS,
-    is_operator,
-    is_supported,
-)
-from dvm_graph.torch_backend.piece import Piece, compile_piece
+from dvm_graph.torch_backend.operators import DECOMPOSED
+from dvm_graph.torch_backend.piece import compile_piece
+from dvm_graph.torch_backend.translation import VIEWS, is_operator, is_supported
 
 
 def dvm(
@@ -76,7 +73,7 @@ class _Support(OperatorSupportBase):  # type: ignore[misc, unused-ignore]  # tor
 def _compile(graph: torch.fx.GraphModule, options: Options) -> Callable[..., Any]:
     _give_each_its_views(graph)
     partitioner = CapabilityBasedPartitioner(
-        graph, _Support(), allows_single_node_partition=True, non_compute_ops=VIEWS
+        graph, _Support(), allows_single_node_partition=True, non_compute_ops=tuple(VIEWS)
     )
     partitions = partitioner.propose_partitions()
     for partition in partitions:
@@ -90,7 +87,8 @@ def _compile(graph: torch.fx.GraphModule, options: Options) -> Callable[..., Any
         inner = cut.get_submodule(node.target)
         try:
             piece = compile_piece(inner, options)
-        except DvmError:  # torch runs it as it is
+        except DvmError as error:
+            warnings.warn(f"not compiled, torch runs it: {error}", RescueWarning, stacklevel=2)
             continue
         setattr(cut, node.target, piece)
     cut.recompile()
@@ -121,6 +119,3 @@ def _leave_views_of_results(partition: Partition) -> None:
     for node in reversed(list(partition.nodes)):
         if not is_operator(node) and not any(user in partition.nodes for user in node.users):
             partition.remove_node(node)
-
-
-__all__ = ["Piece", "dvm"]

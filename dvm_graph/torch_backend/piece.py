@@ -16,7 +16,7 @@ from dvm_graph.pipeline import compile_graph
 from dvm_graph.runtime import Program
 from dvm_graph.runtime.assemble import assemble
 from dvm_graph.symbolic import Dim, Facts, Meter, Symbols, symbols_of
-from dvm_graph.torch_backend.operators import DTYPES, Translation, dim_of, shape_of
+from dvm_graph.torch_backend.translation import DTYPES, Translation, dim_of, shape_of
 
 
 class Piece(torch.nn.Module):  # type: ignore[misc, unused-ignore]  # torch is untyped here
@@ -79,7 +79,7 @@ def _needed_sizes(
     placeholders: Sequence[torch.fx.Node], graph: Graph, symbols: Symbols
 ) -> dict[torch.fx.Node, Value]:
     """Sizes among the arguments, as inputs without elements that have them for extents: so they bind symbols as
-    the extents of tensors do. Those of tensors need no help.
+    the extents of tensors do. What is the extent of some tensor as it stands needs no help.
     """
     bound = {dim for value in graph.inputs for dim in value.shape or () if not isinstance(dim, int)}
     found: dict[torch.fx.Node, Value] = {}
@@ -106,6 +106,3 @@ def _tensor(array: np.ndarray[Any, Any]) -> torch.Tensor:
     if array.dtype == ml_dtypes.bfloat16:
         return torch.from_numpy(array.view(np.uint16)).view(torch.bfloat16)
     return torch.from_numpy(array)
-
-
-assert set(DTYPES.values()) <= set(DType)

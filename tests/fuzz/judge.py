@@ -632,7 +632,10 @@ def _in_precision(model: onnx.ModelProto, dtype: int) -> onnx.ModelProto:
             array = numpy_helper.to_array(tensor).astype(helper.tensor_dtype_to_np_dtype(dtype))
             tensor.CopyFrom(numpy_helper.from_array(array, tensor.name))
     for node in result.graph.node:
-        schema = onnx.defs.get_schema(node.op_type, model.opset_import[0].version, node.domain)
+        version = model.opset_import[0].version
+        if node.domain or not onnx.defs.has(node.op_type, version, ""):
+            continue
+        schema = onnx.defs.get_schema(node.op_type, version, "")
         named = {attribute.name: attribute for attribute in node.attribute}
         for name in _TYPES & schema.attributes.keys():
             default = schema.attributes[name].default_value

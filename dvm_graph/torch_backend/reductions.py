@@ -1,0 +1,120 @@
+"""Reductions of torch, and what is built on them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+from dvm_graph.ir import Value
+from dvm_graph.symbolic import Dim, product
+from dvm_graph.torch_backend.elementwise import truth
+from dvm_graph.torch_backend.translation import Translation, entry
+
+aten, prims = torch.ops.aten, torch.ops.prims
+
+
+def _axes(x: Value, axes: Any) -> list[int]:
+    listed = [axes] if isinstance(axes, int) else list(axes or ())
+    return sorted({axis % x.rank for axis in listed}) if listed else list(range(x.rank))
+
+
+@entry(aten.sum.default, aten.sum.dim_IntList)
+def _sum(t: Translation, x: Value, axes: Any = None, *_: Any, **__: Any) -> Value:
+    x = t.value(x, t.dtype)
+    return t.builder.reshape(t.builder.reduce_sum(x, _axes(x, axes)), t.shape)
+
+
+@entry(aten.prod.default, aten.prod.dim_int)
+def _prod(t: Translation, x: Value, axes: Any = None, *_: Any, **__: Any) -> Value:
+    x = t.value(x, t.dtype)
+    return t.builder.reshape(t.builder.reduce_prod(x, _axes(x, axes)), t.shape)
+
+
+@entry(aten.mean.default, aten.mean.dim)
+def _mean(t: Translation, x: Value, axes: Any = None, *_: Any, **__: Any) -> Value:
+    x = t.value(x, t.dtype)
+    return t.builder.reshape(_mean_of(t, x, _axes(x, axes)), t.shape)
+
+
+def _mean_of(t: Translation, x: Value, axes: Sequence[int]) -> Value:
+    total = t.builder.reduce_sum(x, axes)
+    return t.builder.div(total, _count(t, x, axes, 0))
+
+
+def _count(t: Translation, x: Value, axes: Sequence[int], correction: float) -> Value:
+    assert x.shape is not None
+    count = product(x.shape[axis] for axis in axes)
+    elements = t.builder.cast(t.builder.dims((count,), ()), x.dtype)
+    if correction == 0:
+        return elements
+    left = t.builder.sub(elements, t.builder.scalar(correction, x.dtype))
+    return t.builder.max(left, t.builder.scalar(0, x.dtype))
+
+
+@entry(aten.amax.default, aten.max.default)
+def _amax(t: Translation, x: Value, axes: Any = None, *_: Any) -> Value:
+    return t.builder.reshape(t.builder.reduce_max(x, _axes(x, axes)), t.shape)
+
+
+@entry(aten.amin.default, aten.min.default)
+def _amin(t: Translation, x: Value, axes: Any = None, *_: Any) -> Value:
+    return t.builder.reshape(t.builder.reduce_min(x, _axes(x, axes)), t.shape)
+
+
+@entry(aten.any.default, aten.any.dim, aten.any.dims)
+def _any(t: Translation, x: Value, axes: Any = None, *_: Any) -> Value:
+    found = t.builder.reduce_max(truth(t, x), _axes(x, axes))
+    return t.builder.reshape(found, t.shape)
+
+
+@entry(aten.all.default, aten.all.dim, aten.all.dims)
+def _all(t: Translation, x: Value, axes: Any = None, *_: Any) -> Value:
+    found = t.builder.reduce_min(truth(t, x), _axes(x, axes))
+    return t.builder.reshape(found, t.shape)
+
+
+def _variance(t: Translation, x: Value, axes: Any, correction: float | None) -> tuple[Value, Value]:
+    correction = 1 if correction is None else correction
+    folded = _axes(x, axes)
+    mean = _mean_of(t, x, folded)
+    off = t.builder.sub(x, mean)
+    total = t.builder.reduce_sum(t.builder.mul(off, off), folded)
+    return t.builder.div(total, _count(t, x, folded, correction)), mean
+
+
+@entry(aten.var.correction, aten.var_mean.correction)
+def _var(
+    t: Translation,
+    x: Value,
+    axes: Any = None,
+    *,
+    correction: float | None = None,
+    keepdim: bool = False,
+) -> Any:
+    del keepdim  # the result's shape says it
+    found = [t.builder.reshape(v, t.shape) for v in _variance(t, x, axes, correction)]
+    return found if isinstance(t.meta, tuple | list) else found[0]
+
+
+@entry(aten.native_layer_norm.default)
+def _layer_norm(
+    t: Translation, x: Value, sizes: Sequence[Dim], scale: Any, shift: Any, epsilon: float
+) -> list[Value]:
+    b, axes = t.builder, list(range(x.rank - len(sizes), x.rank))
+    variance, mean = _variance(t, x, axes, 0)
+    root = b.rsqrt(b.add(variance, b.scalar(epsilon, x.dtype)))
+    y = b.mul(b.sub(x, mean), root)
+    y = y if scale is None else b.mul(y, scale)
+    return [y if shift is None else b.add(y, shift), mean, root]
+
+
+@entry(aten._softmax.default)
+def _softmax(t: Translation, x: Value, axis: int, _half: bool) -> Value:
+    return t.onnx("Softmax", x, axis=axis % x.rank)
+
+
+@entry(aten._log_softmax.default)
+def _log_softmax(t: Translation, x: Value, axis: int, _half: bool) -> Value:
+    return t.onnx("LogSoftmax", x, axis=axis % x.rank)

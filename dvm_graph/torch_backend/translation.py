@@ -1,0 +1,206 @@
+"""A graph of torch as basic operators, node by node.
+
+`TABLE` has a function per operator of torch's core set, which the files of families enter: it takes a translation
+and the operator's arguments, tensors as values, sizes as dims. Where ONNX has the operator too, its decomposition
+is used (`Translation.onnx`).
+
+An operator is supported where its function succeeds on a node's own arguments: nothing else says so.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Sequence
+from typing import Any, TypeAlias, TypeVar
+
+import torch
+from torch.fx import Node
+
+from dvm_graph import ir
+from dvm_graph.decompose.registry import find
+from dvm_graph.errors import DvmError, UnsupportedError
+from dvm_graph.ir import DType, Graph, Value
+from dvm_graph.options import Options
+from dvm_graph.symbolic import Builder, Dim, Facts, Meter, Symbols, parse_dim
+
+DTYPES: dict[torch.dtype, DType] = {
+    torch.float32: DType.FLOAT32,
+    torch.float64: DType.FLOAT64,
+    torch.float16: DType.FLOAT16,
+    torch.bfloat16: DType.BFLOAT16,
+    torch.int8: DType.INT8,
+    torch.int16: DType.INT16,
+    torch.int32: DType.INT32,
+    torch.int64: DType.INT64,
+    torch.uint8: DType.UINT8,
+    torch.bool: DType.BOOL,
+}
+
+Function: TypeAlias = Callable[..., Any]
+_Entered = TypeVar("_Entered", bound=Function)
+TABLE: dict[Any, Function] = {}
+"""By operators of torch."""
+VIEWS: set[str] = set()
+"""Names of those that compute nothing."""
+_ONNX_VERSION = 21
+
+
+class Translation:
+    """Builds the basic operators of a graph's nodes."""
+
+    def __init__(self, graph: Graph, facts: Facts) -> None:
+        self.builder = Builder(graph, facts)
+        self.values: dict[Node, Any] = {}
+        """Of tensors and of lists of them."""
+        self.node: Node | None = None
+
+    @property
+    def dtype(self) -> DType:
+        """Of the (first) result."""
+        return DTYPES[_first(self.meta).dtype]
+
+    @property
+    def shape(self) -> tuple[Dim, ...]:
+        """Of the (first) result."""
+        return self.dims(_first(self.meta).shape)
+
+    @property
+    def meta(self) -> Any:
+        assert self.node is not None
+        return self.node.meta["val"]
+
+    def dims(self, sizes: Sequence[Any]) -> tuple[Dim, ...]:
+        return tuple(_dim(size, self.builder.facts.symbols) for size in sizes)
+
+    def translate(self, node: Node) -> None:
+        """Adds a node whose operands are known.
+
+        Raises:
+            DvmError: its arguments do not allow it.
+        """
+        self.node = node
+        self.builder.inside = (node.name,), {}, f"{node.name}."
+        if node.target is operator.getitem:
+            source, index = node.args
+            self.values[node] = self.values[source][index]
+            return
+        arguments = [self._argument(argument) for argument in node.args]
+        named = {name: self._argument(argument) for name, argument in node.kwargs.items()}
+        result = TABLE[node.target](self, *arguments, **named)
+        for value, meta in zip(_listed(result), _listed(node.meta["val"]), strict=False):
+            if value is not None and value.dtype is not DTYPES[meta.dtype]:
+                raise UnsupportedError(f"{node.target} gives {value.dtype}, not {meta.dtype}")
+        self.values[node] = result
+
+    def _argument(self, argument: Any) -> Any:
+        if isinstance(argument, Node):
+            meta = argument.meta["val"]
+            tensor = isinstance(meta, torch.Tensor | tuple | list)
+            return self.values[argument] if tensor else dim_of(argument, self.builder.facts.symbols)
+        if isinstance(argument, list | tuple):
+            return [self._argument(item) for item in argument]
+        return argument
+
+    def value(self, operand: Any, dtype: DType) -> Value:
+        """An operand, number or not, in this type."""
+        if isinstance(operand, Value):
+            return self.builder.cast(operand, dtype)
+        if isinstance(operand, int | float | bool):
+            return self.builder.scalar(operand, dtype)
+        raise UnsupportedError(f"{operand!r:.50} is computed from sizes")
+
+    def onnx(self, op: str, *operands: Value | None, **attrs: Any) -> Value:
+        """The result of an ONNX operator that has one.
+
+        Raises:
+            UnsupportedError: it has no decomposition for these operands.
+        """
+        result = Value("result", self.dtype)
+        node = ir.Node(op, op, operands, (result,), attrs, domain="", version=_ONNX_VERSION)
+        node.origin = self.builder.inside[0]
+        function = find(node)
+        found = None if function is None else function(self.builder, node, operands)
+        if found is None or found[0] is None:
+            raise UnsupportedError(f"{op} has no decomposition for this")
+        return found[0]
+
+
+def is_supported(node: Node) -> bool:
+    """Whether a node can be translated: found out by doing so, on its own."""
+    if node.op != "call_function":
+        return False
+    if node.target is operator.getitem:
+        return isinstance(node.args[0], Node) and is_supported(node.args[0])
+    if node.target not in TABLE:
+        return False
+    tensors = [*_listed(node.meta["val"]), *(n.meta.get("val") for n in node.all_input_nodes)]
+    if not all(_is_plain(item) for tensor in tensors for item in _listed(tensor)):
+        return False
+    facts = Facts(Symbols(), Meter(Options()))
+    translation = Translation(Graph("one"), facts)
+    for operand in node.all_input_nodes:
+        metas = operand.meta["val"]
+        values = [
+            Value(f"{operand.name}.{i}", DTYPES[meta.dtype], _shape(meta, facts.symbols))
+            for i, meta in enumerate(_listed(metas))
+            if isinstance(meta, torch.Tensor)
+        ]
+        translation.values[operand] = values[0] if isinstance(metas, torch.Tensor) else values
+    try:
+        translation.translate(node)
+    except (DvmError, AssertionError, LookupError, TypeError, ValueError):
+        return False
+    return True
+
+
+def is_operator(node: Node) -> bool:
+    """Whether a node computes: pieces of views alone are not worth a call."""
+    return node.op == "call_function" and _name(node.target) not in VIEWS
+
+
+def dim_of(node: Node, symbols: Symbols) -> Dim:
+    """A size as a dim."""
+    return _dim(node.meta["val"], symbols)
+
+
+def shape_of(node: Node, symbols: Symbols) -> tuple[Dim, ...]:
+    return _shape(node.meta["val"], symbols)
+
+
+def _shape(tensor: torch.Tensor, symbols: Symbols) -> tuple[Dim, ...]:
+    return tuple(_dim(size, symbols) for size in tensor.shape)
+
+
+def _dim(size: Any, symbols: Symbols) -> Dim:
+    return size if isinstance(size, int) else parse_dim(str(size.node.expr), symbols)
+
+
+def _is_plain(item: Any) -> bool:
+    if isinstance(item, torch.Tensor):
+        return item.device.type == "cpu" and item.dtype in DTYPES and item.layout is torch.strided
+    return item is None or isinstance(item, int | torch.SymInt)
+
+
+def _listed(item: Any) -> Sequence[Any]:
+    return item if isinstance(item, list | tuple) else (item,)
+
+
+def _first(meta: Any) -> torch.Tensor:
+    return next(tensor for tensor in _listed(meta) if tensor is not None)
+
+
+def _name(target: Any) -> str:
+    name: str = torch.fx.node._get_qualified_name(target)
+    return name
+
+
+def entry(*targets: Any, view: bool = False) -> Callable[[_Entered], _Entered]:
+    """Enters a function into the table; of a `view`, into the list of those too."""
+
+    def enter(function: _Entered) -> _Entered:
+        TABLE.update(dict.fromkeys(targets, function))
+        if view:
+            VIEWS.update(_name(target) for target in targets)
+        return function
+
+    return enter

@@ -1,0 +1,122 @@
+"""Views of torch, parts of tensors, and what joins or repeats them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+from dvm_graph.ir import Value
+from dvm_graph.symbolic import Dim, add, sub
+from dvm_graph.torch_backend.translation import Translation, entry
+
+aten, prims = torch.ops.aten, torch.ops.prims
+
+
+@entry(
+    *(aten.view.default, aten._unsafe_view.default, aten.reshape.default),
+    *(aten.unsqueeze.default, aten.squeeze.dim, aten.squeeze.dims),
+    view=True,
+)
+def _reshape(t: Translation, x: Value, *_: Any) -> Value:
+    return t.builder.reshape(x, t.shape)
+
+
+@entry(aten.alias.default, aten.clone.default, aten.detach.default, view=True)
+def _same(_t: Translation, x: Value, **_: Any) -> Value:
+    return x
+
+
+@entry(aten.expand.default, view=True)
+def _expand(t: Translation, x: Value, *_: Any, **__: Any) -> Value:
+    return t.builder.broadcast_to(x, t.shape)
+
+
+@entry(aten.permute.default, view=True)
+def _permute(t: Translation, x: Value, order: Sequence[int]) -> Value:
+    return t.builder.transpose(x, [axis % x.rank for axis in order])
+
+
+@entry(aten.slice.Tensor, view=True)
+def _slice(
+    t: Translation, x: Value, axis: int = 0, start: Dim = None, end: Dim = None, step: int = 1
+) -> Value:
+    del end  # the result's shape says it
+    return _part(t, x, axis, 0 if start is None else start, t.shape[axis], step)
+
+
+def _shape(x: Value) -> tuple[Dim, ...]:
+    assert x.shape is not None
+    return x.shape
+
+
+def _part(t: Translation, x: Value, axis: int, start: Dim, size: Dim, step: int = 1) -> Value:
+    axis %= x.rank
+    if isinstance(start, int) and start < 0:
+        start = add(_shape(x)[axis], start)
+    starts: list[Dim] = [0] * x.rank
+    steps, sizes = [1] * x.rank, list(_shape(x))
+    starts[axis], steps[axis], sizes[axis] = start, step, size
+    return t.builder.slice(x, starts, sizes, steps)
+
+
+@entry(aten.select.int, view=True)
+def _select(t: Translation, x: Value, axis: int, index: Dim) -> Value:
+    return t.builder.reshape(_part(t, x, axis, index, 1), t.shape)
+
+
+@entry(aten.flip.default)
+def _flip(t: Translation, x: Value, axes: Sequence[int]) -> Value:
+    turned = {axis % x.rank for axis in axes}
+    starts = [sub(extent, 1) if axis in turned else 0 for axis, extent in enumerate(_shape(x))]
+    steps = [-1 if axis in turned else 1 for axis in range(x.rank)]
+    return t.builder.slice(x, starts, _shape(x), steps)
+
+
+@entry(aten.split_with_sizes.default, aten.split.Tensor, aten.unbind.int)
+def _split(t: Translation, x: Value, *arguments: Any) -> list[Value]:
+    unbind = t.node is not None and t.node.target is aten.unbind.int
+    axis = (arguments[-1] if len(arguments) > 1 - unbind else 0) % x.rank
+    shapes = [t.dims(meta.shape) for meta in t.meta]
+    results, start = [], 0
+    for shape in shapes:
+        size = 1 if unbind else shape[axis]
+        results.append(t.builder.reshape(_part(t, x, axis, start, size), shape))
+        start = add(start, size)
+    return results
+
+
+@entry(aten.cat.default)
+def _cat(t: Translation, parts: Sequence[Value], axis: int = 0) -> Value:
+    # torch leaves out vectors of no elements, whatever the rank of the others
+    rank = len(t.shape)
+    kept = [t.value(part, t.dtype) for part in parts if part.rank == rank]
+    return t.builder.concat(kept, axis)
+
+
+@entry(aten.repeat.default)
+def _repeat(t: Translation, x: Value, repeats: Sequence[Dim]) -> Value:
+    shape = (1,) * (len(repeats) - x.rank) + _shape(x)
+    spread = [dim for pair in zip(repeats, shape, strict=True) for dim in pair]
+    ones = [dim for extent in shape for dim in (1, extent)]
+    return t.builder.reshape(t.builder.broadcast_to(t.builder.reshape(x, ones), spread), t.shape)
+
+
+@entry(aten.constant_pad_nd.default)
+def _pad(t: Translation, x: Value, pads: Sequence[Dim], number: float = 0) -> Value:
+    """Pads come in pairs, from the last axis on; those below 0 cut off."""
+    filler = t.value(number, x.dtype)
+    for axis, (before, behind) in enumerate(zip(pads[::2], pads[1::2], strict=True)):
+        at = x.rank - 1 - axis
+        front, back = (max(0, -pad) if isinstance(pad, int) else 0 for pad in (before, behind))
+        x = _part(t, x, at, front, sub(_shape(x)[at], front + back))
+        shape = _shape(x)
+        first, last = (
+            [t.builder.broadcast_to(filler, (*shape[:at], pad, *shape[at + 1 :]))]
+            if not isinstance(pad, int) or pad > 0
+            else []
+            for pad in (before, behind)
+        )
+        x = t.builder.concat([*first, x, *last], at)
+    return x
