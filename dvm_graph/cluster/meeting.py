@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Set
-from contextlib import contextmanager
+from collections.abc import Set
 from dataclasses import dataclass, field
 
 from dvm_graph.cluster.axes import Atom, Atoms, AxisSpace, Layout
@@ -39,6 +38,7 @@ class GroupMeeting:
     _detour: str | None = None
     _edges: list[tuple[Value, Node, int]] | None = None
     _merges: list[tuple[Atom, Atoms]] = field(default_factory=list)
+    _mark: int = 0
 
     def edges(self) -> list[tuple[Value, Node, int]]:
         """Values of the producer and where the consumer uses them: neither changes while they meet."""
@@ -96,7 +96,7 @@ class GroupMeeting:
     def sole_consumer(self) -> bool:
         return len(self.producer.after) == 1
 
-    def private(self) -> bool:
+    def is_private(self) -> bool:
         return self.sole_consumer() and self.returned.isdisjoint(self.producer.results)
 
     def products(self) -> int:
@@ -115,14 +115,12 @@ class GroupMeeting:
         widths = self._extent(inner[-1]), self._extent(outer[-1])
         return sum(width for width in widths if isinstance(width, int))
 
-    @contextmanager
-    def merged(self) -> Iterator[MergeProof]:
-        mark = self.space.mark()
-        proof = self._merge_spaces()
-        try:
-            yield proof
-        finally:
-            self._merges = self.space.rollback(mark)
+    def merge(self) -> MergeProof:
+        self._mark = self.space.mark()
+        return self._merge_spaces()
+
+    def part(self) -> None:
+        self._merges = self.space.rollback(self._mark)
 
     def commit(self) -> None:
         """Makes the iteration spaces one for good."""

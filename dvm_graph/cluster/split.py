@@ -35,7 +35,7 @@ from dvm_graph.cluster.subgraph import (
 )
 from dvm_graph.ir import OPERATORS, DType, Graph, Kind, Node, Value
 from dvm_graph.options import Options
-from dvm_graph.rules import SIBLINGS, Decision, PartKind, Pattern, Verdict, judge
+from dvm_graph.rules import SIBLINGS, Decision, PartKind, Verdict, judge
 from dvm_graph.symbolic import Facts
 from dvm_graph.symbolic.dims import equal
 
@@ -264,15 +264,13 @@ class _Splitter:
 
     # -- one merge
 
-    def _try_merge(
-        self, producer: Group, consumer: Group, pattern: Pattern | None = None
-    ) -> Group | None:
+    def _try_merge(self, producer: Group, consumer: Group, pattern: str = "") -> Group | None:
         meeting = self._meeting(producer, consumer, pattern)
         ruling = judge(meeting, pattern)
         subject = f"{producer.name} -> {consumer.name}"
         decision = Decision(subject, ruling.verdict, ruling.reason, ruling.symbols)
         if ruling.verdict not in (Verdict.PATTERN, Verdict.SPECULATE):
-            if pattern is None:
+            if not pattern:
                 self._refused[producer, consumer] = _Refusal(decision, _sizes(producer, consumer))
             return None
         self._decisions.append(decision)
@@ -289,10 +287,8 @@ class _Splitter:
         merged.guards.extend(meeting.guards)
         return merged
 
-    def _meeting(
-        self, producer: Group, consumer: Group, pattern: Pattern | None = None
-    ) -> GroupMeeting:
-        kind_of_meeting = SiblingMeeting if pattern is SIBLINGS else GroupMeeting
+    def _meeting(self, producer: Group, consumer: Group, pattern: str = "") -> GroupMeeting:
+        kind_of_meeting = SiblingMeeting if pattern == SIBLINGS else GroupMeeting
         return kind_of_meeting(
             producer,
             consumer,

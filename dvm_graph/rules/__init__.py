@@ -1,11 +1,10 @@
-"""What may fuse or stack: verdicts, and the table of patterns with its predicates."""
+"""What may fuse or stack: verdicts, and the judgement by the table of patterns."""
 
+from dvm_graph.rules.judging import SIBLINGS, Ruling, judge
 from dvm_graph.rules.space import Meeting, Merge, MergeProof, Part, PartKind
-from dvm_graph.rules.table import PATTERNS, SIBLINGS, Pattern, Ruling, judge
 from dvm_graph.rules.verdicts import Decision, Verdict
 
 __all__ = [
-    "PATTERNS",
     "SIBLINGS",
     "Decision",
     "Meeting",
@@ -13,7 +12,6 @@ __all__ = [
     "MergeProof",
     "Part",
     "PartKind",
-    "Pattern",
     "Ruling",
     "Verdict",
     "judge",

@@ -1,13 +1,13 @@
-"""What a rule may ask about two groups of operators that could share a kernel.
+"""What a rule may ask about two groups of operators that could share a kernel, as Python's meetings answer it.
 
-The static fuser answers from proofs over symbolic dims, a streaming fuser would answer from concrete
-extents; the table of patterns is the same for both.
+The static fuser answers from proofs over symbolic dims, the streaming fuser from concrete extents
+(`stream/`); the table of patterns is the same for both (`table.def`), and so are the questions
+(`rules.h`).
 """
 
 from __future__ import annotations
 
 import enum
-from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -98,7 +98,7 @@ class Meeting(Protocol):
         """Nobody else uses the results of the producer."""
         ...
 
-    def private(self) -> bool:
+    def is_private(self) -> bool:
         """Only the consumer uses the results of the producer, the model does not return them."""
         ...
 
@@ -115,8 +115,12 @@ class Meeting(Protocol):
         """
         ...
 
-    def merged(self) -> AbstractContextManager[MergeProof]:
-        """Whether the iteration spaces can be one; while it is entered they are. Behind it all is as before."""
+    def merge(self) -> MergeProof:
+        """Whether the iteration spaces can be one; they are until `part`."""
+        ...
+
+    def part(self) -> None:
+        """All is as it was before `merge`."""
         ...
 
     def one_domain(self) -> bool:

@@ -8,7 +8,7 @@ from dvm_graph.cluster import split
 from dvm_graph.cluster.meeting import GroupMeeting
 from dvm_graph.options import Options
 from dvm_graph.pipeline import compile_model
-from dvm_graph.rules import Pattern, Ruling, Verdict, judge
+from dvm_graph.rules import Ruling, Verdict, judge
 from models import tiny_path
 
 
@@ -16,7 +16,7 @@ from models import tiny_path
 def test_judging_leaves_no_trace(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     judged: list[Verdict] = []
 
-    def twice(meeting: GroupMeeting, pattern: Pattern | None = None) -> Ruling:
+    def twice(meeting: GroupMeeting, pattern: str = "") -> Ruling:
         atoms = range(len(meeting.space._extents))
         before = [meeting.space.resolve((atom,)) for atom in atoms]
         first = judge(meeting, pattern)

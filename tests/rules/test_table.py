@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 import pytest
@@ -34,8 +32,8 @@ class FakeMeeting:
     def feeds_matrix(self) -> bool:
         return bool(self.answers.get("feeds_matrix", False))
 
-    def private(self) -> bool:
-        return bool(self.answers.get("private", True))
+    def is_private(self) -> bool:
+        return bool(self.answers.get("is_private", True))
 
     def arithmetics(self) -> int:
         return 1
@@ -64,9 +62,11 @@ class FakeMeeting:
     def sole_consumer(self) -> bool:
         return bool(self.answers.get("sole_consumer", True))
 
-    @contextmanager
-    def merged(self) -> Iterator[MergeProof]:
-        yield self.proof
+    def merge(self) -> MergeProof:
+        return self.proof
+
+    def part(self) -> None:
+        pass
 
     def one_domain(self) -> bool:
         return bool(self.answers.get("one_domain", True))
@@ -128,7 +128,7 @@ def test_vector_operators_compute_the_a_operand_of_a_product() -> None:
 
 @pytest.mark.parametrize(
     ("answers", "word"),
-    [({"private": False}, "others"), ({"computes_rows": False}, "whole rows")],
+    [({"is_private": False}, "others"), ({"computes_rows": False}, "whole rows")],
 )
 def test_refusals_before_a_product(answers: dict[str, object], word: str) -> None:
     ruling = judge(FakeMeeting(VECTOR, CUBE, answers={"feeds_matrix": True} | answers))
@@ -140,7 +140,7 @@ def test_refusals_before_a_product(answers: dict[str, object], word: str) -> Non
     ("answers", "word"),
     [
         ({"feeds_matrix": False}, "no pattern"),
-        ({"private": False}, "others"),
+        ({"is_private": False}, "others"),
         ({"products": 3}, "two"),
         ({"operand_width": 513}, "max_operand_width"),
         ({"computes_rows": False}, "whole rows"),
