@@ -8,6 +8,7 @@ void bind_machine(nanobind::module_& module);
 void bind_part(nanobind::module_& module);
 void bind_simulation(nanobind::module_& module);
 void bind_runtime(nanobind::module_& module);
+void bind_stream(nanobind::module_& module);
 }  // namespace dvm
 
 NB_MODULE(_core, module) {
@@ -20,4 +21,5 @@ NB_MODULE(_core, module) {
   dvm::bind_part(module);
   dvm::bind_simulation(module);
   dvm::bind_runtime(module);
+  dvm::bind_stream(module);
 }

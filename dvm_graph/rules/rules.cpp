@@ -42,9 +42,9 @@ constexpr unsigned kView = bit(PartKind::view), kVector = bit(PartKind::vector),
 #define DVM_ASKS(...) {__VA_ARGS__}
 #define DVM_PATTERN(name, text, producers, consumers, feeds_matrix, before, after) \
   namespace name##_asks {                                                          \
-  using enum Predicate;                                                            \
-  constexpr Predicate kBefore[] = before;                                          \
-  constexpr Predicate kAfter[] = after;                                            \
+    using enum Predicate;                                                          \
+    constexpr Predicate kBefore[] = before;                                        \
+    constexpr Predicate kAfter[] = after;                                          \
   }
 #include "rules/table.def"
 

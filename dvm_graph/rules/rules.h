@@ -1,8 +1,9 @@
-// What may fuse: the questions that rules ask about two groups of operators, and the judgement by the table of
-// patterns (table.def).
+// What may fuse: the questions that rules ask about two groups of operators, and the judgement by
+// the table of patterns (table.def).
 //
-// Rules are pure: nothing that a meeting knows is another after `judge`. The static fuser's meetings
-// answer by proof (cluster/meeting.py), the streaming fuser's on extents (stream/meeting.h).
+// Rules are pure: nothing that a meeting knows is another after `judge`. The static fuser's
+// meetings answer by proof (cluster/meeting.py), the streaming fuser's on extents
+// (stream/meeting.h).
 #pragma once
 
 #include <cstdint>
@@ -11,7 +12,7 @@
 namespace dvm {
 
 enum class PartKind : uint8_t {
-  view,    // relayouts only
+  view,  // relayouts only
   vector,
   cube,
   host,  // not a kernel: a concat that joins the stores of others, dims written by the host
@@ -90,8 +91,8 @@ class Meeting {
   virtual bool reduces_rows() = 0;
   // The producer iterates over the rows of the A operand as the product reads it and what it
   // contracts itself, varies along all of them, and folds nothing else than whole rows. What a
-  // product of its own has for columns is what the other one contracts, for the same rows, and its B
-  // operand is the same for all rows of a tile.
+  // product of its own has for columns is what the other one contracts, for the same rows, and its
+  // B operand is the same for all rows of a tile.
   virtual bool computes_rows() = 0;
   // All axes of the merged spaces are those of the matrix operator's result.
   virtual bool within_matrix() = 0;
@@ -113,8 +114,8 @@ struct Ruling {
   Verdict verdict = Verdict::sequence;
   PatternName pattern = PatternName::none;
   Merge merge = Merge::yes;
-  bool merged = false;     // the iteration spaces were looked at
-  int8_t predicate = -1;   // the one that refused; -1: none did
+  bool merged = false;    // the iteration spaces were looked at
+  int8_t predicate = -1;  // the one that refused; -1: none did
 };
 
 // By the pattern of the kinds unless one is given.
