@@ -58,7 +58,13 @@ class Locked {
   Locked(const Locked&) = delete;
   Locked& operator=(const Locked&) = delete;
   ~Locked() {
-    const std::vector<ValueRef> dropped = stream_.take_dropped();
+    std::vector<ValueRef> dropped;
+    stream_.take_dropped(dropped);
+    stream_.mutex.unlock();
+    if (dropped.empty()) return;
+    dropped.clear();  // which may run anything, and use this stream
+    if (!stream_.mutex.try_lock()) return;
+    stream_.give_capacity(dropped);
     stream_.mutex.unlock();
   }
 

@@ -49,9 +49,11 @@ Draft& Execution::add_kernel(int32_t level) {
     drafts_.emplace_back();
     compiled_.emplace_back();
     levels_.push_back(0);
+    ready_.push_back(0);
     drafts_.back().plan.name = "stream";
   }
   levels_[count_] = level;
+  ready_[count_] = 0;
   return drafts_[count_++];
 }
 
@@ -84,12 +86,25 @@ void Execution::run(const Graph& graph, std::span<std::byte* const> buffers,
 void Execution::compile(int32_t level, const Graph& graph, Statistics& statistics) {
   const int64_t start = now_ns();
   for (size_t kernel = 0; kernel < count_; kernel++) {
-    if (levels_[kernel] == level) compile(kernel, graph);
+    if (levels_[kernel] != level || ready_[kernel] != 0) continue;
+    compile(kernel, graph, Apart::if_needed);
   }
   statistics.compile_ns += now_ns() - start;
 }
 
-void Execution::compile(size_t kernel, const Graph& graph) {
+int Execution::compile_weighed(const Graph& graph, Statistics& statistics) {
+  const int64_t start = now_ns();
+  int refused = -1;
+  for (size_t kernel = 0; kernel < count_ && refused < 0; kernel++) {
+    if (!drafts_[kernel].plan.weighed) continue;
+    if (needs_fallback(compile(kernel, graph, Apart::never))) refused = static_cast<int>(kernel);
+    ready_[kernel] = 1;
+  }
+  statistics.compile_ns += now_ns() - start;
+  return refused;
+}
+
+CompileStatus Execution::compile(size_t kernel, const Graph& graph, Apart apart) {
   const Draft& draft = drafts_[kernel];
   CompiledKernel& out = compiled_[kernel];
   infos_.clear();
@@ -99,8 +114,10 @@ void Execution::compile(size_t kernel, const Graph& graph) {
         {info.dtype, info.shape.elements() * static_cast<int64_t>(size_of(info.dtype))});
   }
   const Target& target = device().device->target();
+  CompileStatus status = CompileStatus::empty;
   try {
-    compile_kernel(draft.plan, draft.dims.data(), infos_.data(), target, compiler_, out);
+    status =
+        compile_kernel(draft.plan, draft.dims.data(), infos_.data(), target, compiler_, out, apart);
   } catch (const std::logic_error& error) {  // an invariant of the compiler is broken
     throw CompileError(std::string("a kernel of a stream: ") + error.what());
   }
@@ -108,6 +125,7 @@ void Execution::compile(size_t kernel, const Graph& graph) {
   if (!complaint.empty()) {
     throw CompileError("a kernel of a stream was compiled to a bad program: " + complaint);
   }
+  return status;
 }
 
 // The tables of buffers of a level, and its workspaces.

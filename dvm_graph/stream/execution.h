@@ -35,6 +35,10 @@ class Execution {
   std::span<const int32_t> levels() const { return {levels_.data(), count_}; }
   Draft& draft(size_t kernel) { return drafts_[kernel]; }
 
+  // Compiles the kernels whose plans are `weighed`: they keep rows in local memory. Returns the
+  // first that does not fit, or is predicted to take longer than separate ones; -1: none.
+  int compile_weighed(const Graph& graph, Statistics& statistics);
+
   // `buffers`: by value of the graph, where it lies. Throws ExecutionError for a trap,
   // CompileError, OutOfMemoryError.
   void run(const Graph& graph, std::span<std::byte* const> buffers, Statistics& statistics);
@@ -43,7 +47,7 @@ class Execution {
 
  private:
   void compile(int32_t level, const Graph& graph, Statistics& statistics);
-  void compile(size_t kernel, const Graph& graph);
+  CompileStatus compile(size_t kernel, const Graph& graph, Apart apart);
   void bind(int32_t level, std::span<std::byte* const> buffers);
   size_t collect(int32_t level, size_t stage);
   void finish();
@@ -56,6 +60,7 @@ class Execution {
   std::vector<Draft> drafts_;
   std::vector<int32_t> levels_;
   std::vector<CompiledKernel> compiled_;
+  std::vector<char> ready_;  // compiled ahead of their level
   std::vector<size_t> first_buffer_;
   std::vector<ValueInfo> infos_;
   std::vector<std::byte*> buffers_;  // of the level at hand

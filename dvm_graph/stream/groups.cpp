@@ -47,7 +47,7 @@ void Group::reset() {
   results.clear();
   before.clear();
   after.clear();
-  prologue = chained = false;
+  resident = false;
 }
 
 const Input* Group::find_input(int32_t value) const {
@@ -161,7 +161,7 @@ void GroupGraph::mark_between(int32_t producer, int32_t consumer) {
   }
 }
 
-void GroupGraph::merge(int32_t from, int32_t into, const Graph& graph) {
+void GroupGraph::merge(int32_t from, int32_t into, bool feeds_matrix, const Graph& graph) {
   reorder(from, into);
   Group &producer = group(from), &consumer = group(into);
   // Those results of the producer that are still used come first.
@@ -176,9 +176,8 @@ void GroupGraph::merge(int32_t from, int32_t into, const Graph& graph) {
   std::erase_if(consumer.inputs,
                 [&](const Input& input) { return holds(producer.results, input.value); });
   consumer.results.insert(consumer.results.begin(), order_.begin(), order_.end());
-  const bool chains = producer.part.kind == PartKind::cube && consumer.part.kind == PartKind::cube;
-  consumer.chained = consumer.chained || producer.chained || chains;
-  consumer.prologue = consumer.prologue || producer.prologue;
+  const bool behind_cube = producer.part.kind == PartKind::cube && consumer.part.reduces;
+  consumer.resident = consumer.resident || producer.resident || feeds_matrix || behind_cube;
   consumer.nodes.insert(consumer.nodes.begin(), producer.nodes.begin(), producer.nodes.end());
   consumer.part.operators += producer.part.operators;
   consumer.part.reduces = consumer.part.reduces || producer.part.reduces;

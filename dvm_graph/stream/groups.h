@@ -53,8 +53,9 @@ struct Group {
   std::vector<Input> inputs;
   std::vector<int32_t> results;        // those that others use
   std::vector<int32_t> before, after;  // groups
-  bool prologue = false;               // vector operators compute the A operand of its product
-  bool chained = false;  // holds the product that computes the A operand of another one
+  // Keeps whole rows in local memory that could lie in global memory: those that its product reads,
+  // or that its reductions fold behind one.
+  bool resident = false;
 
   void reset();
   const Input* find_input(int32_t value) const;
@@ -81,7 +82,8 @@ class GroupGraph {
 
   // One group of both, in the place of `consumer`; there must be no detour. The caller sets kind
   // and spaces.
-  void merge(int32_t producer, int32_t consumer, const Graph& graph);
+  // `feeds_matrix`: the producer computes the A operand of the consumer's product.
+  void merge(int32_t producer, int32_t consumer, bool feeds_matrix, const Graph& graph);
 
  private:
   void mark_between(int32_t producer, int32_t consumer);

@@ -68,7 +68,7 @@ void Lowering::lower(const Group& group, std::span<const int32_t> outputs, Draft
   plan.accesses.clear();
   plan.extents.clear();
   plan.m_axis = plan.n_axis = plan.k_axis = plan.inner_k_axis = -1;
-  plan.weighed = false;
+  plan.weighed = group.resident;
   out.dims.clear();
   out.arguments.clear();
   out.outputs.assign(outputs.begin(), outputs.end());

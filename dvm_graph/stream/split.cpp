@@ -11,7 +11,8 @@ constexpr bool is_narrow(DType dtype) {
 
 }  // namespace
 
-void Splitter::run(std::vector<Decision>* decisions) {
+void Splitter::run(std::span<const int32_t> apart, std::vector<Decision>* decisions) {
+  apart_ = apart;
   decisions_ = decisions;
   refused_.clear();
   groups_.build(graph_);
@@ -54,6 +55,12 @@ bool Splitter::stored(const Group& group) const {
   });
 }
 
+bool Splitter::is_apart(const Group& group) const {
+  return !apart_.empty() && std::any_of(group.nodes.begin(), group.nodes.end(), [&](int32_t node) {
+    return std::find(apart_.begin(), apart_.end(), node) != apart_.end();
+  });
+}
+
 // Relayouts join the one group that reads them.
 void Splitter::load_views() {
   groups_.list(list_);
@@ -82,6 +89,7 @@ void Splitter::extend_cubes(bool reductions) {
   groups_.list(list_);
   for (const int32_t first : list_) {
     if (group(first).part.kind != PartKind::cube || !groups_.alive(first)) continue;
+    if (reductions && is_apart(group(first))) continue;
     for (int32_t cube = first; cube >= 0;) cube = extend(cube, reductions);
   }
 }
@@ -144,14 +152,15 @@ void Splitter::join_rows(PartKind kind) {
   groups_.list(list_);
   for (const int32_t cube : list_) {
     if (!groups_.alive(cube) || group(cube).part.kind != PartKind::cube) continue;
+    if (is_apart(group(cube))) continue;
     inner_ = group(cube).before;
     for (const int32_t producer : inner_) {
       const std::vector<int32_t>& before = group(cube).before;
       if (!groups_.alive(producer) || group(producer).part.kind != kind) continue;
       if (std::find(before.begin(), before.end(), producer) == before.end()) continue;
       if (kind == PartKind::vector && !feeds_matrix(producer, cube)) continue;
-      const int32_t merged = try_merge(producer, cube);
-      if (merged >= 0 && kind == PartKind::vector) group(merged).prologue = true;
+      if (is_apart(group(producer))) continue;
+      try_merge(producer, cube);
     }
   }
 }
@@ -211,7 +220,7 @@ int32_t Splitter::try_merge(int32_t producer, int32_t consumer, bool siblings) {
       graph_.memory[graph_.nodes[static_cast<size_t>(node)].first_operand] = 1;
     }
   }
-  groups_.merge(producer, consumer, graph_);
+  groups_.merge(producer, consumer, ruling.pattern == PatternName::cube_prologue, graph_);
   const bool cube = from == PartKind::cube || into == PartKind::cube;
   Group& merged = group(consumer);
   merged.part.kind = cube ? PartKind::cube : from == PartKind::view ? into : from;

@@ -2,6 +2,7 @@
 // meetings on extents. The order of the sweeps is the policy, which that file explains.
 #pragma once
 
+#include <span>
 #include <string>
 #include <vector>
 
@@ -23,7 +24,9 @@ class Splitter {
       : graph_(graph), meeting_(graph, groups_, limits) {}
 
   // Afterwards `groups` are those of the graph's operators. `decisions`: null where nobody asks.
-  void run(std::vector<Decision>* decisions);
+  // Products among the nodes `apart` keep no rows in local memory: neither what computes their A
+  // operand nor reductions join their kernels.
+  void run(std::span<const int32_t> apart, std::vector<Decision>* decisions);
 
   GroupGraph& groups() { return groups_; }
 
@@ -47,12 +50,14 @@ class Splitter {
   bool stands_refused(int32_t producer, int32_t consumer) const;
   bool feeds_matrix(int32_t producer, int32_t consumer);
   bool stored(const Group& group) const;
+  bool is_apart(const Group& group) const;
   Group& group(int32_t index) { return groups_.group(index); }
   void sort_by_position(std::vector<int32_t>& list, bool backwards);
 
   Graph& graph_;
   GroupGraph groups_;
   GroupMeeting meeting_;
+  std::span<const int32_t> apart_;
   std::vector<Decision>* decisions_ = nullptr;
   std::vector<char> widened_;  // by node
   std::vector<Refusal> refused_;

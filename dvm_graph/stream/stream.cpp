@@ -186,15 +186,33 @@ void Stream::flush(const char* reason) {
 
 void Stream::run(const char* reason) {
   find_alive();
-  build_graph();
-  if (records_) decisions_.clear();
-  splitter_.run(records_ ? &decisions_ : nullptr);
-  place();
-  make_kernels();
+  apart_.clear();
+  do {
+    fuse();
+  } while (take_apart(execution_.compile_weighed(graph_, statistics_)));
   place_memory();
   execution_.run(graph_, buffers_, statistics_);
   commit();
   if (records_) take_note(reason);
+}
+
+void Stream::fuse() {
+  build_graph();
+  decisions_.clear();
+  splitter_.run(apart_, records_ ? &decisions_ : nullptr);
+  place();
+  make_kernels();
+}
+
+// Has a kernel keep no rows in local memory: the graph is made anew, and numbers its operators as
+// it does now. False: there is none to take apart.
+bool Stream::take_apart(int kernel) {
+  if (kernel < 0) return false;
+  const Group& group = splitter_.groups().group(kernel_groups_[static_cast<size_t>(kernel)]);
+  for (const int32_t node : group.nodes) {
+    if (graph_.nodes[static_cast<size_t>(node)].op == Op::matmul) apart_.push_back(node);
+  }
+  return true;
 }
 
 // What somebody holds, and what that needs.
@@ -350,6 +368,7 @@ bool Stream::is_alias(const Group& group) const {
 
 void Stream::make_kernels() {
   execution_.clear();
+  kernel_groups_.clear();
   level_.assign(graph_.values.size(), 0);
   const auto level = [&](int32_t value) -> int32_t& { return level_[static_cast<size_t>(value)]; };
   for (const int32_t index : order_) {
@@ -363,6 +382,7 @@ void Stream::make_kernels() {
     }
     if (!runs) continue;
     outputs_of(group);
+    kernel_groups_.push_back(index);
     lowering_.lower(group, outputs_, execution_.add_kernel(ready));
   }
 }

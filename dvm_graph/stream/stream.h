@@ -61,7 +61,11 @@ class Stream {
   const Statistics& statistics() const { return statistics_; }
 
   // What the last flushes let go of, to be dropped under no lock: arrays may be the caller's.
-  std::vector<ValueRef> take_dropped() { return std::move(dropped_); }
+  // Afterwards the empty table may be given back.
+  void take_dropped(std::vector<ValueRef>& out) { dropped_.swap(out); }
+  void give_capacity(std::vector<ValueRef>& empty) {
+    if (dropped_.empty() && dropped_.capacity() < empty.capacity()) dropped_.swap(empty);
+  }
 
   std::mutex mutex;
 
@@ -101,6 +105,8 @@ class Stream {
   bool compose_reshape(const Shape& below, const Shape& shape, Strided& view);
 
   void run(const char* reason);
+  void fuse();
+  bool take_apart(int kernel);
   void find_alive();
   void need(const ValueRef& value);
   void build_graph();
@@ -130,10 +136,12 @@ class Stream {
   Places places_;
   Lowering lowering_;
   Execution execution_;
-  std::vector<ValueRef> given_;        // values in memory that the graph reads
-  std::vector<int32_t> given_values_;  // of the graph
-  std::vector<uint32_t> given_table_;  // by hash of address: index into given_ plus 1
-  std::vector<int32_t> order_;         // groups
+  std::vector<ValueRef> given_;         // values in memory that the graph reads
+  std::vector<int32_t> given_values_;   // of the graph
+  std::vector<uint32_t> given_table_;   // by hash of address: index into given_ plus 1
+  std::vector<int32_t> order_;          // groups
+  std::vector<int32_t> kernel_groups_;  // by kernel
+  std::vector<int32_t> apart_;          // nodes whose products keep no rows
   std::vector<int32_t> outputs_;
   std::vector<int32_t> level_;       // by value of the graph: the first level that can read it
   std::vector<std::byte*> buffers_;  // by value of the graph
