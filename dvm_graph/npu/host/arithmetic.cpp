@@ -1,5 +1,7 @@
 // The vector unit's moves and arithmetic: unary and binary instructions that are not math
 // functions.
+#include <type_traits>
+
 #include "npu/host/rows.h"
 #include "npu/host/units.h"
 
@@ -178,6 +180,9 @@ struct Op<Family::v_mod> {
   template <class T>
   DVM_INLINE static T scalar(T a, T b) {
     const T remainder = Op<Family::v_fmod>::scalar(a, b);
+    if constexpr (std::is_floating_point_v<T>) {
+      if (remainder == 0) return b < 0 ? T{-0.0} : T{0};  // has the sign of the divisor
+    }
     return remainder != 0 && (remainder < 0) != (b < 0) ? remainder + b : remainder;
   }
 };
