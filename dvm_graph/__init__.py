@@ -21,7 +21,9 @@ _HOMES = {
     if isinstance(statement, ast.ImportFrom) and statement.module is not None
     for alias in statement.names
 }
-"""The module of each public name. None is called as a module of this package, which would take its place."""
+"""The module of each public name. None is called as a module of this package, which would take its place, but for
+modules that are public themselves: their home is the package.
+"""
 
 __all__ = sorted(_HOMES)
 
@@ -29,7 +31,10 @@ __all__ = sorted(_HOMES)
 def __getattr__(name: str) -> Any:
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = globals()[name] = getattr(importlib.import_module(_HOMES[name]), name)
+    home = _HOMES[name]
+    if home == __name__:
+        return importlib.import_module(f"{home}.{name}")
+    value = globals()[name] = getattr(importlib.import_module(home), name)
     return value
 
 

@@ -1,5 +1,6 @@
 """The public names, and where they come from."""
 
+from dvm_graph import xp as xp
 from dvm_graph.comparison import Comparison as Comparison
 from dvm_graph.comparison import compare as compare
 from dvm_graph.description import TensorInfo as TensorInfo

@@ -1,0 +1,132 @@
+"""Statistical functions: reductions, and formulas of them. Cumulative ones, where each element waits for the one before, are numpy's."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import TypeAlias
+
+from dvm_graph.errors import InputError
+from dvm_graph.xp import dtypes
+from dvm_graph.xp.array import Array, DTypeObject
+from dvm_graph.xp.axes import axes_of
+from dvm_graph.xp.buffer import OnHost, append, lazy
+from dvm_graph.xp.elementwise import divide, sqrt, square, subtract
+from dvm_graph.xp.manipulation import reshape
+from dvm_graph.xp.promotion import as_array, cast, dtype_of
+
+Axes: TypeAlias = "int | tuple[int, ...] | None"
+
+
+def reduced(op: str, x: Array, axes: Sequence[int], keepdims: bool) -> Array:
+    """A reduction over axes that are counted from the front."""
+    y = append(op, (x,), sorted(axes)) if axes else x
+    if keepdims or not axes:
+        return y
+    return reshape(y, tuple(n for axis, n in enumerate(x.shape) if axis not in axes))
+
+
+@lazy
+def sum(  # noqa: A001 - the standard's name
+    x: Array, /, *, axis: Axes = None, dtype: DTypeObject | None = None, keepdims: bool = False
+) -> Array:
+    return reduced("reduce_sum", _summed_in(x, dtype), axes_of(axis, x.ndim), keepdims)
+
+
+@lazy
+def prod(
+    x: Array, /, *, axis: Axes = None, dtype: DTypeObject | None = None, keepdims: bool = False
+) -> Array:
+    return reduced("reduce_prod", _summed_in(x, dtype), axes_of(axis, x.ndim), keepdims)
+
+
+def _summed_in(x: Array, dtype: DTypeObject | None) -> Array:
+    """In the dtype asked for, or that of numpy: integers in 64 bits."""
+    x = as_array(x)
+    if dtype is None:
+        dtype = {"b": dtypes.int64, "i": dtypes.int64, "u": dtypes.uint64}.get(
+            x.dtype.kind, x.dtype
+        )
+    target = dtype_of(dtype)
+    return x if x.dtype == target else cast(x, target)
+
+
+@lazy
+def max(x: Array, /, *, axis: Axes = None, keepdims: bool = False) -> Array:  # noqa: A001 - the standard's name
+    return _extreme("reduce_max", x, axis, keepdims)
+
+
+@lazy
+def min(x: Array, /, *, axis: Axes = None, keepdims: bool = False) -> Array:  # noqa: A001 - the standard's name
+    return _extreme("reduce_min", x, axis, keepdims)
+
+
+def _extreme(op: str, x: Array, axis: Axes, keepdims: bool) -> Array:
+    axes = axes_of(axis, x.ndim)
+    if not math.prod(x.shape[each] for each in axes):
+        raise InputError(f"nothing has no extreme: axes {axes} of shape {x.shape}")
+    return reduced(op, x, axes, keepdims)
+
+
+@lazy
+def mean(x: Array, /, *, axis: Axes = None, keepdims: bool = False) -> Array:
+    axes = axes_of(axis, x.ndim)
+    x = _in_floats(x)
+    return divide(reduced("reduce_sum", x, axes, keepdims), _count(x, axes))
+
+
+@lazy
+def var(
+    x: Array, /, *, axis: Axes = None, correction: float = 0.0, keepdims: bool = False
+) -> Array:
+    """The mean is subtracted first: squares of what is far from 0 would cancel."""
+    axes = axes_of(axis, x.ndim)
+    x = _in_floats(x)
+    off = subtract(x, divide(reduced("reduce_sum", x, axes, True), _count(x, axes)))
+    count = _count(x, axes) - correction
+    total = reduced("reduce_sum", square(off), axes, keepdims)
+    return divide(total, count if count > 0 else 0.0)
+
+
+@lazy
+def std(
+    x: Array, /, *, axis: Axes = None, correction: float = 0.0, keepdims: bool = False
+) -> Array:
+    return sqrt(var(x, axis=axis, correction=correction, keepdims=keepdims))
+
+
+def _in_floats(x: Array) -> Array:
+    """Integers as numpy averages them."""
+    x = as_array(x)
+    return cast(x, dtypes.float64) if x.dtype.kind in "biu" else x
+
+
+def _count(x: Array, axes: Sequence[int]) -> float:
+    return float(math.prod(x.shape[axis] for axis in axes))
+
+
+@lazy
+def cumulative_sum(
+    x: Array,
+    /,
+    *,
+    axis: int | None = None,
+    dtype: DTypeObject | None = None,
+    include_initial: bool = False,
+) -> Array:
+    raise OnHost(_IN_ORDER)
+
+
+@lazy
+def cumulative_prod(
+    x: Array,
+    /,
+    *,
+    axis: int | None = None,
+    dtype: DTypeObject | None = None,
+    include_initial: bool = False,
+) -> Array:
+    raise OnHost(_IN_ORDER)
+
+
+_IN_ORDER = "each element waits for the one before"

@@ -1,0 +1,52 @@
+"""Utility functions."""
+
+from __future__ import annotations
+
+from typing import TypeAlias
+
+from dvm_graph.xp.array import Array
+from dvm_graph.xp.axes import axes_of, axis_of
+from dvm_graph.xp.buffer import lazy
+from dvm_graph.xp.dtypes import bool as boolean
+from dvm_graph.xp.elementwise import not_equal, subtract
+from dvm_graph.xp.manipulation import concat, part
+from dvm_graph.xp.promotion import as_array
+from dvm_graph.xp.statistical import reduced
+
+Axes: TypeAlias = "int | tuple[int, ...] | None"
+
+
+@lazy
+def all(x: Array, /, *, axis: Axes = None, keepdims: bool = False) -> Array:  # noqa: A001 - the standard's name
+    return reduced("reduce_min", _truth(x), axes_of(axis, x.ndim), keepdims)
+
+
+@lazy
+def any(x: Array, /, *, axis: Axes = None, keepdims: bool = False) -> Array:  # noqa: A001 - the standard's name
+    return reduced("reduce_max", _truth(x), axes_of(axis, x.ndim), keepdims)
+
+
+def _truth(x: Array) -> Array:
+    x = as_array(x)
+    return x if x.dtype == boolean else not_equal(x, 0)
+
+
+@lazy
+def diff(
+    x: Array,
+    /,
+    *,
+    axis: int = -1,
+    n: int = 1,
+    prepend: Array | None = None,
+    append: Array | None = None,
+) -> Array:
+    place = axis_of(axis, x.ndim)
+    given = [each for each in (prepend, x, append) if each is not None]
+    if len(given) > 1:
+        x = concat(given, axis=place)
+    for _ in range(n):
+        extent = x.shape[place]
+        later, earlier = part(x, place, 1, extent), part(x, place, 0, extent and extent - 1)
+        x = not_equal(later, earlier) if x.dtype == boolean else subtract(later, earlier)
+    return x
