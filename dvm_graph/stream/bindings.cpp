@@ -218,6 +218,10 @@ Handle append(const std::shared_ptr<Stream>& stream, nb::handle name, nb::handle
     if (PyErr_Occurred() != nullptr) throw nb::python_error();
   }
   const Locked lock(*stream);
+  if (stream->is_full()) {
+    const nb::gil_scoped_release unlock;
+    stream->make_room();
+  }
   return {stream, stream->append(op, values, numbers, dtype_text.empty() ? nullptr : &dtype)};
 }
 

@@ -30,15 +30,7 @@ ValueRef Stream::append(Op op, std::span<const ValueRef> operands, std::span<con
   Shape shape;
   infer(op, operands, attrs, dtype, result, shape);
   if (ValueRef known = without_work(op, operands, shape, attrs)) return known;
-  if (buffer_.size() >= static_cast<size_t>(limits_.max_operators)) {
-    try {
-      flush("full");
-    } catch (...) {  // who asks for the values is told
-    }
-    for (const ValueRef& operand : operands) {
-      if (operand->error) std::rethrow_exception(operand->error);
-    }
-  }
+  reserve_dropped(operands.size());
   auto value = std::make_shared<Value>();
   value->dtype = result;
   value->shape = shape;
@@ -57,6 +49,20 @@ ValueRef Stream::append(Op op, std::span<const ValueRef> operands, std::span<con
   value->pending = static_cast<int32_t>(buffer_.size() - 1);
   statistics_.operators++;
   return value;
+}
+
+void Stream::make_room() {
+  try {
+    flush("full");
+  } catch (...) {  // its values keep it
+  }
+}
+
+// What ends a flush, however it went, takes no memory.
+void Stream::reserve_dropped(size_t operands) {
+  const size_t needed =
+      dropped_.size() + buffer_.size() + views_.size() + 2 * (operands_.size() + operands) + 2;
+  if (dropped_.capacity() < needed) dropped_.reserve(2 * needed);
 }
 
 // Views that change nothing.
@@ -488,7 +494,7 @@ void Stream::take_note(const char* reason) {
 }
 
 // Empties the buffer; what it should have computed keeps the error, if there is one.
-void Stream::drop_all(std::exception_ptr error) {
+void Stream::drop_all(std::exception_ptr error) noexcept {
   for (Operator& op : buffer_) {
     op.result->pending = -1;
     if (op.result->data == nullptr) op.result->error = error;

@@ -47,8 +47,14 @@ class Stream {
   Stream(const Stream&) = delete;
   Stream& operator=(const Stream&) = delete;
 
-  // The result of an operator, which waits from now on. Throws what `infer` throws, and leaves the
-  // buffer as it was then. To be called under `mutex`, as all that follow.
+  // To be called under `mutex`, as all that follow:
+  //
+  // Whether the buffer has to be flushed before it takes another operator. `make_room` does that,
+  // and leaves errors to those who ask for the values.
+  bool is_full() const { return buffer_.size() >= static_cast<size_t>(limits_.max_operators); }
+  void make_room();
+  // The result of an operator, which waits from now on. Throws what `infer` throws, or an operand's
+  // flush threw, and leaves the buffer as it was then.
   ValueRef append(Op op, std::span<const ValueRef> operands, std::span<const int64_t> attrs,
                   const DType* dtype);
   // Runs what waits. Throws what `Execution::run` throws.
@@ -99,6 +105,7 @@ class Stream {
     return {attrs_.data() + op.first_attr, op.attrs};
   }
 
+  void reserve_dropped(size_t operands);
   ValueRef without_work(Op op, std::span<const ValueRef> operands, const Shape& shape,
                         std::span<const int64_t> attrs);
   void compose(Operator& op, const ValueRef& operand, const Shape& shape);
@@ -122,7 +129,7 @@ class Stream {
   void place_memory();
   void commit();
   void take_note(const char* reason);
-  void drop_all(std::exception_ptr error);
+  void drop_all(std::exception_ptr error) noexcept;
 
   const FusionLimits limits_;
   // The buffer:

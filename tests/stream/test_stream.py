@@ -11,7 +11,14 @@ import numpy as np
 import pytest
 
 from dvm_graph import _core
-from dvm_graph.errors import DvmError, ExecutionError, InputError, ShapeError, UnsupportedError
+from dvm_graph.errors import (
+    DvmError,
+    ExecutionError,
+    InputError,
+    OutOfMemoryError,
+    ShapeError,
+    UnsupportedError,
+)
 from dvm_graph.stream import open_stream
 from tests.stream.programs import on_stream, random_program
 from tests.stream.soak import flush_programs, resident_bytes
@@ -206,3 +213,14 @@ def test_rows_stay_only_where_that_is_faster(stream: _core.Stream) -> None:
     weights /= weights.sum(1, keepdims=True)
     assert_close(y.numpy(), (weights @ c).astype(np.float32), reduction_length=200_000)
     assert stream.statistics["kernels"] > 1
+
+
+def test_memory_that_runs_out_is_told_to_who_asks(stream: _core.Stream) -> None:
+    huge = stream.append("broadcast_to", [1.0], [1 << 24, 1 << 24], "float32")
+    other = stream.append("neg", [stream.constant(X)])
+    with pytest.raises(OutOfMemoryError):
+        huge.numpy()
+    with pytest.raises(OutOfMemoryError):
+        other.numpy()
+    del huge, other
+    np.testing.assert_array_equal(stream.append("neg", [stream.constant(X)]).numpy(), -X)
