@@ -30,7 +30,7 @@ def expected_failures() -> set[str]:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("checkout", type=Path, help="of array-api-tests, with its submodule")
-    parser.add_argument("--max-examples", type=int, default=100, help="of each property")
+    parser.add_argument("--max-examples", type=int, default=50, help="of each property")
     arguments = parser.parse_args()
     command = [
         *(sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-rfE", "--tb=no"),
