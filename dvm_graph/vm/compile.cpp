@@ -232,9 +232,8 @@ class Compilation {
                    ProgramHeader& header) const {
     const TileCode& code = scratch_.code;
     if (problem.batch > 1 || code.chunk_dim != 2) return;
-    const Regions regions = choose_regions(problem, target_, block);
-    header.regions[0] = static_cast<uint16_t>(regions.outer);
-    header.regions[1] = static_cast<uint16_t>(regions.inner);
+    header.regions[0] = static_cast<uint16_t>(block.regions.outer);
+    header.regions[1] = static_cast<uint16_t>(block.regions.inner);
   }
 
   bool product_stage(const NormalPlan& plan) {

@@ -11,8 +11,8 @@ namespace {
 
 constexpr int64_t kMostSteps = 8;  // of a chunk: instructions of the body
 constexpr int64_t kSumBytes = 4;
-constexpr double kHeld = 0.5;         // of the shared cache, that an operand may fill to stay there
-constexpr double kMostUneven = 1.15;  // blocks of a core, over those of even shares
+constexpr int32_t kMostCuts = 64;  // of the cores
+constexpr double kHeld = 0.5;      // of the shared cache, that an operand may fill to stay there
 
 int64_t round_up(int64_t a, int64_t b) { return ceil_div(a, b) * b; }
 
@@ -77,30 +77,95 @@ bool fits(const ProductProblem& p, const Target& t, const ProductBlock& block) {
   return !p.bias || block.columns * kSumBytes <= t.bias_bytes;
 }
 
-// The operand of the inner loop comes again for every round of cores, unless the cache holds it.
-double memory_of(const ProductProblem& p, const Target& t, const ProductBlock& block) {
-  const double cores = static_cast<double>(t.cores_of(KernelKind::cube));
+// What a block takes.
+struct ProductCost {
+  double multiply = 0, load = 0, feed = 0;  // beside one another, or in turn
+  bool in_turn = false;
+  double fill = 0, drain = 0;  // before the first and behind the last of them
+  double last = 0;             // behind the last block of all
+  double waves = 0;            // blocks one after the other, at least
+
+  double work(double blocks) const;  // of a core with so many
+};
+
+// What the cores do where each has a region of the blocks of C.
+struct Arrangement {
+  Regions regions;
+  double blocks = 0;  // of the core with most of them
+  double bytes = 0;   // of the operands, that come from memory
+};
+
+// Of one matrix product. The cores of one row of regions read the same blocks of one operand, those
+// of one column the same of the other. What a step reads stays for the next one; what is walked
+// again stays if the cache has room.
+class Arrangements {
+ public:
+  Arrangements(const ProductProblem& p, const Target& t, const ProductBlock& block)
+      : cores_(static_cast<int32_t>(t.cores_of(KernelKind::cube))),
+        room_(static_cast<double>(t.shared_bytes)) {
+    const int64_t rows = ceil_div(p.m, block.rows), columns = ceil_div(p.n, block.columns);
+    const auto depth = static_cast<double>(p.k * p.element_bytes);
+    outer_ = static_cast<int32_t>(block.rows_outer ? rows : columns);
+    inner_ = static_cast<int32_t>(block.rows_outer ? columns : rows);
+    of_outer_ = static_cast<double>(block.rows_outer ? p.m : p.n) * depth;
+    of_inner_ = static_cast<double>(block.rows_outer ? p.n : p.m) * depth;
+    row_ = of_outer_ / outer_;
+    column_ = of_inner_ / inner_;
+  }
+
+  // Lines of blocks, as many for each core. Where these are no whole lines, each core is at another
+  // block of the inner operand.
+  Arrangement lines() const {
+    const int32_t each = up(outer_ * inner_, cores_);
+    const bool whole = each % inner_ == 0;
+    const int32_t lines = std::min(outer_, cores_), beside = whole ? 1 : std::min(inner_, cores_);
+    return made({}, each, row_ * lines, column_ * beside, inner_, whole ? each / inner_ : outer_);
+  }
+
+  Arrangement cut(int32_t across, int32_t along) const {
+    const int32_t high = up(outer_, across), wide = up(inner_, along);
+    return made({across, along}, high * wide, row_ * across, column_ * along, wide, high);
+  }
+
+ private:
+  static int32_t up(int32_t a, int32_t b) { return (a + b - 1) / b; }
+
+  // `row` and `column`: what all cores are at together, of either operand; `wide` and `high`: how
+  // often it comes where it does not stay.
+  Arrangement made(Regions regions, int32_t blocks, double row, double column, int32_t wide,
+                   int32_t high) const {
+    return {regions, static_cast<double>(blocks),
+            of_outer_ * (row + column <= room_ ? 1 : wide) +
+                of_inner_ * (row + of_inner_ <= room_ ? 1 : high)};
+  }
+
+  const int32_t cores_;
+  const double room_;
+  int32_t outer_, inner_;
+  double of_outer_, of_inner_, row_, column_;
+};
+
+// Of a batch, whose matrices the cores share in lines of blocks: the operand of the inner loop
+// comes again for every round of cores, unless the cache holds it.
+Arrangement arrange_batch(const ProductProblem& p, const Target& t, const ProductBlock& block) {
+  const int64_t cores = t.cores_of(KernelKind::cube);
   const double e = static_cast<double>(p.element_bytes);
   const double a = static_cast<double>(p.a_batch * p.m * p.k) * e;
   const double b = static_cast<double>(p.b_batch * p.k * p.n) * e;
-  const int64_t lines = block.rows_outer ? ceil_div(p.m, block.rows) : ceil_div(p.n, block.columns);
-  const double passes = std::max(1.0, static_cast<double>(lines) / cores);
+  const int64_t rows = ceil_div(p.m, block.rows), columns = ceil_div(p.n, block.columns);
+  const double passes = std::max(
+      1.0, static_cast<double>(block.rows_outer ? rows : columns) / static_cast<double>(cores));
   const double inner = block.rows_outer ? b : a, outer = block.rows_outer ? a : b;
-  const double c = static_cast<double>(p.batch * p.m * p.n * p.result_bytes);
   const bool held = inner <= static_cast<double>(t.shared_bytes) * kHeld;
-  return (outer + inner * (held ? 1 : passes)) /
-             (t.costs.memory_read * static_cast<double>(t.cores)) +
-         c / (t.costs.memory_write * static_cast<double>(t.cores));
+  return {{},
+          static_cast<double>(ceil_div(p.batch * rows * columns, cores)),
+          outer + inner * (held ? 1 : passes)};
 }
 
-}  // namespace
-
-double ProductCost::work() const {
+double ProductCost::work(double blocks) const {
   const double block = in_turn ? multiply + load + feed : std::max({multiply, load, feed});
-  return waves * (block + fill + drain) + last;
+  return blocks * (block + fill + drain) + last;
 }
-
-double ProductCost::total() const { return std::max(work(), memory); }
 
 ProductCost cost_of(const ProductProblem& p, const Target& t, const ProductBlock& block) {
   const double cores = static_cast<double>(t.cores_of(KernelKind::cube));
@@ -128,92 +193,129 @@ ProductCost cost_of(const ProductProblem& p, const Target& t, const ProductBlock
   // block.
   cost.drain = halves == 1 ? leave : std::max(0.0, leave - cost.multiply / chunks);
   cost.last = halves == 1 ? 0 : leave / halves;
-  cost.memory = memory_of(p, t, block);
   return cost;
 }
 
-// Of all cuts that give no core much more than its share, the one that takes least, for the cube
-// units and for memory: the cores of one row of regions read the same blocks of one operand, those
-// of one column the same of the other. What a step reads stays for the next one; what is walked
-// again stays if the cache has room.
-Regions choose_regions(const ProductProblem& p, const Target& t, const ProductBlock& block) {
-  const int64_t cores = t.cores_of(KernelKind::cube);
-  const int64_t row_blocks = ceil_div(p.m, block.rows),
-                column_blocks = ceil_div(p.n, block.columns);
-  const int64_t outer = block.rows_outer ? row_blocks : column_blocks;
-  const int64_t inner = block.rows_outer ? column_blocks : row_blocks;
-  const auto bytes_of = [&](int64_t extent) {
-    return static_cast<double>(extent * p.k * p.element_bytes);
-  };
-  const double of_outer = bytes_of(block.rows_outer ? p.m : p.n);
-  const double of_inner = bytes_of(block.rows_outer ? p.n : p.m);
-  const double multiply = cost_of(p, t, block).multiply;
-  const double rate = t.costs.memory_read * static_cast<double>(t.cores);
-  const auto room = static_cast<double>(t.shared_bytes);
-  Regions best;
-  double least = 0;
-  for (int64_t across = 1; across <= cores; ++across) {
-    if (cores % across != 0) continue;
-    const int64_t along = cores / across;
-    const int64_t high = ceil_div(outer, across), wide = ceil_div(inner, along);
-    const auto most = static_cast<double>(high * wide);
-    if (most > kMostUneven * static_cast<double>(ceil_div(outer * inner, cores))) continue;
-    const double row = of_outer / static_cast<double>(outer) * static_cast<double>(across);
-    const double column = of_inner / static_cast<double>(inner) * static_cast<double>(along);
-    const double bytes = of_outer * (row + column <= room ? 1 : static_cast<double>(wide)) +
-                         of_inner * (row + of_inner <= room ? 1 : static_cast<double>(high));
-    const double seconds = std::max(most * multiply, bytes / rate);
-    if (best.outer > 0 && seconds >= least) continue;
-    best = {across, along};
-    least = seconds;
-  }
-  return best;
-}
-
-// Blocks are weighed from the largest down, and only those whose products, or whose operands' way
-// to L1, would take less than the best so far: the latter grows as columns get fewer. Among those
-// that memory makes equal, what the cores take decides.
-ProductBlock choose_product_block(const ProductProblem& problem, const Target& target) {
-  thread_local std::vector<Sizes::Size> of_rows, of_columns;
-  const int64_t sums = target.l0c_bytes / kSumBytes;
-  const bool one = target.largest_tiles;
-  const int64_t least_rows = one ? target.matmul_rows : target.matmul_mr;
-  const int64_t most_rows = one ? target.matmul_rows : sums / target.matmul_nr;
-  const Sizes rows(target.matmul_mr, problem.m, most_rows, one, of_rows);
-  const Sizes columns(target.matmul_nr, problem.n, sums / least_rows, one, of_columns);
-  const auto cores = static_cast<double>(target.cores_of(KernelKind::cube));
-  const auto depth = static_cast<double>(round_up(problem.k, target.matmul_mr));
-  const double multiply =
-      depth / (target.costs.multiply_adds * static_cast<double>(target.cores) / cores);
-  const double load = depth * static_cast<double>(problem.element_bytes) / target.costs.shared_read;
-  const double area = static_cast<double>(problem.batch * problem.m * problem.n) / cores;
-  ProductBlock best;
-  double least_work = 0;
-  for (const Sizes::Size& r : rows.all) {
-    for (const Sizes::Size& c : columns.all) {
-      ProductBlock block{r.size, c.size};
-      if (!fits(problem, target, block)) continue;
-      if (best.rows > 0 && area * (r.inverse + c.inverse) * load >= best.seconds) break;
-      const auto high = static_cast<double>(block.rows), wide = static_cast<double>(block.columns);
-      const double waves =
-          std::ceil(static_cast<double>(problem.batch) * r.blocks * c.blocks / cores);
-      const double least = waves * std::max(high * wide * multiply, (high + wide) * load);
-      if (best.rows > 0 && least >= best.seconds) continue;
-      halve(target, block);
-      if (!cut_depth(problem, target, block)) continue;
-      ProductCost cost = cost_of(problem, target, block);
-      for (const bool rows_outer : {false, true}) {
-        block.rows_outer = rows_outer;
-        if (rows_outer) cost.memory = memory_of(problem, target, block);
-        block.seconds = cost.total();
-        const bool equal = block.seconds == best.seconds && cost.work() < least_work;
-        if (best.rows > 0 && block.seconds >= best.seconds && !equal) continue;
-        best = block;
-        least_work = cost.work();
-      }
+// Blocks are weighed from the largest down, behind one of the preferred size, and only those whose
+// products, or whose operands' way to L1, would take less than the best so far: the latter grows as
+// columns get fewer. Among those that memory makes equal, what the cores take decides.
+class Search {
+ public:
+  Search(const ProductProblem& problem, const Target& target)
+      : problem_(problem),
+        target_(target),
+        cores_(static_cast<double>(target.cores_of(KernelKind::cube))) {
+    const auto depth = static_cast<double>(round_up(problem.k, target.matmul_mr));
+    const double share = static_cast<double>(target.cores) / cores_;
+    multiply_ = depth / (target.costs.multiply_adds * share);
+    load_ = depth * static_cast<double>(problem.element_bytes) / target.costs.shared_read;
+    area_ = static_cast<double>(problem.batch * problem.m * problem.n) / cores_;
+    const double a = static_cast<double>(problem.a_batch * problem.m * problem.k);
+    const double b = static_cast<double>(problem.b_batch * problem.k * problem.n);
+    const auto all = static_cast<double>(target.cores);  // that share memory
+    read_ = 1 / (target.costs.memory_read * all);
+    missed_ = std::max(0.0, read_ - 1 / (target.costs.shared_read * cores_));
+    results_ = static_cast<double>(problem.batch * problem.m * problem.n * problem.result_bytes) /
+               (target.costs.memory_write * all);
+    least_ = (a + b) * static_cast<double>(problem.element_bytes) * read_ + results_;
+    for (int32_t across = 1; across <= kMostCuts && across <= target.cube_cores; ++across) {
+      if (target.cube_cores % across == 0) cuts_[count_++] = across;
     }
   }
-  return best;
+
+  ProductBlock run() {
+    thread_local std::vector<Sizes::Size> of_rows, of_columns;
+    const int64_t sums = target_.l0c_bytes / kSumBytes, preferred = target_.matmul_rows;
+    Sizes(target_.matmul_mr, problem_.m, preferred, true, of_rows);
+    Sizes(target_.matmul_nr, problem_.n, sums / preferred, true, of_columns);
+    if (target_.largest_tiles) {
+      weigh({of_rows[0].size, of_columns[0].size});
+      return best_;
+    }
+    weigh(even(of_rows[0].size, of_columns[0].size));
+    Sizes(target_.matmul_mr, problem_.m, sums / target_.matmul_nr, false, of_rows);
+    Sizes(target_.matmul_nr, problem_.n, sums / target_.matmul_mr, false, of_columns);
+    size_t first = of_columns.size();  // of those that fit beside the rows
+    for (const Sizes::Size& r : of_rows) {
+      while (first > 0 && of_columns[first - 1].size * r.size <= sums) --first;
+      for (size_t i = first; i < of_columns.size(); ++i) {
+        const Sizes::Size& c = of_columns[i];
+        const double load = (r.inverse + c.inverse) * load_;
+        if (best_.rows > 0 && area_ * load >= best_.seconds) break;
+        if (promises(r, c)) weigh({r.size, c.size});
+      }
+    }
+    return best_;
+  }
+
+ private:
+  // As many blocks, of about equal sizes.
+  ProductBlock even(int64_t rows, int64_t columns) const {
+    const auto cut = [](int64_t extent, int64_t size, int64_t unit) {
+      return round_up(ceil_div(extent, ceil_div(extent, size)), unit);
+    };
+    return {cut(problem_.m, rows, target_.matmul_mr), cut(problem_.n, columns, target_.matmul_nr)};
+  }
+
+  bool promises(const Sizes::Size& r, const Sizes::Size& c) const {
+    if (best_.rows == 0) return true;
+    const auto high = static_cast<double>(r.size), wide = static_cast<double>(c.size);
+    const double block = std::max(high * wide * multiply_, (high + wide) * load_);
+    const double each = static_cast<double>(problem_.batch) * r.blocks * c.blocks / cores_;
+    return each * block < best_.seconds && std::ceil(each) * block < best_.seconds;
+  }
+
+  void weigh(ProductBlock block) {
+    if (!fits(problem_, target_, block)) return;
+    halve(target_, block);
+    if (!cut_depth(problem_, target_, block)) return;
+    const ProductCost cost = cost_of(problem_, target_, block);
+    if (!better(std::max(cost.work(cost.waves), least_), cost.work(cost.waves))) return;
+    for (const bool rows_outer : {false, true}) {
+      block.rows_outer = rows_outer;
+      if (problem_.batch > 1) {
+        weigh(block, cost, arrange_batch(problem_, target_, block));
+        continue;
+      }
+      const Arrangements all(problem_, target_, block);
+      weigh(block, cost, all.lines());
+      for (int c = 0; c < count_; ++c) weigh(block, cost, all.cut(cuts_[c], cuts_[count_ - 1 - c]));
+    }
+  }
+
+  void weigh(const ProductBlock& block, const ProductCost& cost, const Arrangement& arranged) {
+    const double work = cost.work(arranged.blocks);
+    const double moved = arranged.blocks * cost.load + arranged.bytes * missed_;
+    const double seconds = std::max({work, moved, arranged.bytes * read_ + results_});
+    if (!better(seconds, work)) return;
+    best_ = block;
+    best_.regions = arranged.regions;
+    best_.seconds = seconds;
+    best_.work = work;
+  }
+
+  bool better(double seconds, double work) const {
+    return best_.rows == 0 || seconds < best_.seconds ||
+           (seconds == best_.seconds && work < best_.work);
+  }
+
+  const ProductProblem& problem_;
+  const Target& target_;
+  const double cores_;
+  double multiply_ = 0, load_ = 0;  // of an element of a block, and of a row or column
+  double area_ = 0;                 // of a core
+  double read_ = 0, results_ = 0;   // of a byte of operands, and of all of C
+  double missed_ = 0;               // of a byte, over what it takes from the cache
+  double least_ = 0;                // of memory
+  int32_t cuts_[kMostCuts];         // that divide the cores, least first
+  int count_ = 0;
+  ProductBlock best_;
+};
+
+}  // namespace
+
+ProductBlock choose_product_block(const ProductProblem& problem, const Target& target) {
+  return Search(problem, target).run();
 }
 
 }  // namespace dvm

@@ -25,42 +25,27 @@ struct ProductProblem {
 
 inline constexpr int kMostHalves = 2;
 
+// How many parts the blocks of C are cut into along either dim of the grid, one for each core, so
+// that cores which work side by side read the same rows and columns: what the paper's swizzles are
+// for. 0: lines of blocks.
+struct Regions {
+  int64_t outer = 0, inner = 0;
+};
+
 struct ProductBlock {
   int64_t rows = 0, columns = 0;  // rows 0: nothing fits
   int64_t chunk = 0, step = 0;    // of k; steps cut the chunk
   int halves = 1;                 // of the columns: each has sums of its own
   int64_t half = 0;               // columns of one, which the last may have fewer of
   bool rows_outer = false;        // walk n innermost instead of m
-  double seconds = 0;             // predicted
+  Regions regions;
+  double seconds = 0, work = 0;  // predicted, in all and of the cores
 };
 
 // Of sums that are handed over as they are: those of a block.
 constexpr int64_t slot_bytes(const ProductBlock& block) {
   return block.rows * block.columns * static_cast<int64_t>(sizeof(float));
 }
-
-// What a block takes, and the whole product.
-struct ProductCost {
-  double multiply = 0, load = 0, feed = 0;  // of a block, beside one another, or in turn
-  bool in_turn = false;
-  double fill = 0, drain = 0;  // before the first and behind the last of them
-  double last = 0;             // behind the last block of all
-  double waves = 0;            // blocks one after the other
-  double memory = 0;           // to bring all of it from global memory
-
-  double work() const;   // of the core with the most blocks
-  double total() const;  // or of memory
-};
-ProductCost cost_of(const ProductProblem& problem, const Target& target, const ProductBlock& block);
-
-// How many parts the blocks of C are cut into along either dim of the grid, one for each core, so
-// that cores which work side by side read the same rows and columns: what the paper's swizzles are
-// for. 0: no cut is even, or better than lines of blocks.
-struct Regions {
-  int64_t outer = 0, inner = 0;
-};
-Regions choose_regions(const ProductProblem& problem, const Target& target,
-                       const ProductBlock& block);
 
 ProductBlock choose_product_block(const ProductProblem& problem, const Target& target);
 

@@ -1,6 +1,7 @@
 #include "vm/sync.h"
 
 #include <algorithm>
+#include <cstdint>
 
 #include "vm/allocate.h"
 
@@ -14,11 +15,11 @@ class Synchroniser {
 
   void run() {
     scratch_.insertions.clear();
-    uint32_t used = 0;
-    for (int32_t i = 0; i < count(); ++i) used |= 1u << static_cast<int>(queue(i));
+    note_touches();
     for (int from = 0; from < kQueues; ++from) {
       for (int to = 0; to < kQueues; ++to) {
-        if (from == to || !(used >> from & 1) || !(used >> to & 1)) continue;
+        const SyncScratch::Reach &first = scratch_.reaches[from], &second = scratch_.reaches[to];
+        if (from == to || !meet(first, second)) continue;
         order(static_cast<Queue>(from), static_cast<Queue>(to));
       }
     }
@@ -28,33 +29,53 @@ class Synchroniser {
  private:
   const TileInstruction& at(int32_t i) const { return code_.instructions[i]; }
   int32_t count() const { return static_cast<int32_t>(code_.instructions.size()); }
-  Queue queue(int32_t i) const { return info_of(at(i).family).queue; }
-  const TileBuffer& buffer(const TileOperand& operand) const {
-    return code_.buffers[operand.index];
+  const std::vector<int32_t>& steps_of(Queue queue) const {
+    return scratch_.reaches[static_cast<int>(queue)].steps;
   }
 
-  static bool meet(int64_t a, int64_t a_bytes, int64_t b, int64_t b_bytes) {
-    return a < b + b_bytes && b < a + a_bytes;
+  void note_touches() {
+    scratch_.touches.clear();
+    scratch_.steps.clear();
+    for (SyncScratch::Reach& reach : scratch_.reaches) {
+      reach.steps.clear();
+      reach.low = INT64_MAX;
+      reach.high = INT64_MIN;
+    }
+    for (int32_t i = 0; i < count(); ++i) {
+      const FamilyInfo& info = info_of(at(i).family);
+      const FormInfo& form = form_info(info.form);
+      SyncScratch::Reach& reach = scratch_.reaches[static_cast<int>(info.queue)];
+      const auto first = static_cast<int32_t>(scratch_.touches.size());
+      for (int k = 0; k < at(i).operand_count; ++k) {
+        const TileOperand& operand = at(i).operands[k];
+        if (operand.space != Space::local) continue;
+        const TileBuffer& buffer = code_.buffers[operand.index];
+        const int64_t bytes = buffer.two_places ? 2 * place_bytes(buffer) : buffer.bytes;
+        scratch_.touches.push_back({buffer.offset, buffer.offset + bytes, operand.index,
+                                    buffer.two_places, form.operands[k].role == Role::reads});
+        reach.low = std::min(reach.low, buffer.offset);
+        reach.high = std::max(reach.high, buffer.offset + bytes);
+      }
+      const auto end = static_cast<int32_t>(scratch_.touches.size());
+      scratch_.steps.push_back({info.queue, first, end});
+      if (end > first) reach.steps.push_back(i);
+    }
+  }
+
+  template <class Range>
+  static bool meet(const Range& a, const Range& b) {
+    return a.low < b.high && b.low < a.high;
   }
 
   // In tiles that are `distance` apart. What lies in two places meets in every other tile.
-  bool overlap(const TileOperand& a, const TileOperand& b, int distance) const {
-    if (a.space != Space::local || b.space != Space::local) return false;
-    const TileBuffer &x = buffer(a), &y = buffer(b);
-    if (a.index == b.index && x.two_places) return distance % 2 == 0;
-    const auto whole = [](const TileBuffer& each) {
-      return each.two_places ? 2 * place_bytes(each) : each.bytes;
-    };
-    return meet(x.offset, whole(x), y.offset, whole(y));
-  }
-
   bool conflict(int32_t i, int32_t j, int distance) const {
-    const FormInfo &first = form_info(at(i).family), &second = form_info(at(j).family);
-    for (int a = 0; a < at(i).operand_count; ++a) {
-      for (int b = 0; b < at(j).operand_count; ++b) {
-        if (first.operands[a].role == Role::reads && second.operands[b].role == Role::reads)
-          continue;
-        if (overlap(at(i).operands[a], at(j).operands[b], distance)) return true;
+    const SyncScratch::Step &first = scratch_.steps[i], &second = scratch_.steps[j];
+    for (int32_t a = first.first; a < first.end; ++a) {
+      const SyncScratch::Touch& x = scratch_.touches[a];
+      for (int32_t b = second.first; b < second.end; ++b) {
+        const SyncScratch::Touch& y = scratch_.touches[b];
+        if ((x.reads && y.reads) || !meet(x, y)) continue;
+        if (x.buffer != y.buffer || !x.two_places || distance % 2 == 0) return true;
       }
     }
     return false;
@@ -83,13 +104,15 @@ class Synchroniser {
   // The pairs within a tile of which none follows from the one before.
   void find_within(Queue from, Queue to) {
     scratch_.within.clear();
+    const std::vector<int32_t>& others = steps_of(from);
     int32_t ordered = -1;  // instructions of `from` up to here are known to be done
-    for (int32_t j = 0; j < count(); ++j) {
-      if (queue(j) != to) continue;
-      for (int32_t i = j - 1; i > ordered; --i) {
-        if (queue(i) != from || !conflict(i, j, 0)) continue;
-        scratch_.within.push_back({i, j, 0});
-        ordered = i;
+    size_t before = 0;     // of the others, those before j
+    for (const int32_t j : steps_of(to)) {
+      while (before < others.size() && others[before] < j) ++before;
+      for (size_t o = before; o-- > 0 && others[o] > ordered;) {
+        if (!conflict(others[o], j, 0)) continue;
+        ordered = others[o];
+        scratch_.within.push_back({ordered, j, 0});
         break;
       }
     }
@@ -101,15 +124,15 @@ class Synchroniser {
     std::vector<SyncScratch::Pair>& pairs = scratch_.across;
     pairs.clear();
     if (code_.grid.empty()) return;
+    const std::vector<int32_t>& others = steps_of(from);
     const int32_t ended = scratch_.within.empty() ? -1 : scratch_.within.back().last;
     for (int distance = 1; distance <= kMostDistance; ++distance) {
       int32_t ordered = ended;
-      for (int32_t j = 0; j < count(); ++j) {
-        if (queue(j) != to) continue;
-        for (int32_t i = count() - 1; i > ordered; --i) {
-          if (queue(i) != from || !conflict(i, j, distance)) continue;
-          if (!follows({i, j, distance})) pairs.push_back({i, j, distance});
-          ordered = i;
+      for (const int32_t j : steps_of(to)) {
+        for (size_t o = others.size(); o-- > 0 && others[o] > ordered;) {
+          if (!conflict(others[o], j, distance)) continue;
+          ordered = others[o];
+          if (!follows({ordered, j, distance})) pairs.push_back({ordered, j, distance});
           break;
         }
       }

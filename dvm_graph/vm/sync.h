@@ -67,6 +67,24 @@ struct SyncScratch {
     int32_t last, first;
     int distance;
   };
+  // What an instruction does to a buffer of local memory, at its one place or at both.
+  struct Touch {
+    int64_t low, high;
+    int32_t buffer;
+    bool two_places, reads;
+  };
+  struct Step {
+    Queue queue;
+    int32_t first, end;  // of its touches
+  };
+  // The instructions of a queue that touch local memory, and what they reach together.
+  struct Reach {
+    std::vector<int32_t> steps;
+    int64_t low, high;
+  };
+  std::vector<Touch> touches;
+  std::vector<Step> steps;
+  Reach reaches[kQueues];
   std::vector<Insertion> insertions;
   std::vector<Pair> within, across;
   std::vector<TileInstruction> merged;

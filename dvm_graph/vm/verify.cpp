@@ -625,6 +625,8 @@ class Verifier {
     const bool waits = family_of(head) == Family::s_wait_flag;
     if (at_ring) {
       reaches_ring_ = true;
+      if (!header_.follows_cube() && header_.tile_group > 1 && (head.flags & kLastChunk) == 0)
+        return fail("uses a slot before the last chunk, where it is waited for");
       return (between_waits_ == 1 && between_sets_ == 0) || fail("uses a slot that is not its own");
     }
     const bool before = waits && header_.follows_cube();

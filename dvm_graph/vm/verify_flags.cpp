@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cstdint>
 #include <vector>
 
 #include "vm/disassemble.h"
@@ -28,6 +29,17 @@ struct Step {
   int32_t touches, end;  // of State::touches
 };
 
+// In all tiles.
+struct Reach {
+  int64_t low = INT64_MAX, high = INT64_MIN;
+
+  void add(const Touch& touch) {
+    low = std::min(low, touch.low + std::min<int64_t>(touch.second, 0));
+    high = std::max(high, touch.high + std::max<int64_t>(touch.second, 0));
+  }
+  bool meets(const Reach& other) const { return low < other.high && other.low < high; }
+};
+
 // How far each queue is, in steps: as somebody knows it.
 using Clock = std::array<int64_t, kQueues>;
 
@@ -50,6 +62,7 @@ struct FlagVerifier::State {
   std::vector<Step> steps;
   std::vector<Touch> touches;
   std::vector<int32_t> of_queue[kQueues];  // those that touch something
+  Reach reaches[kQueues];                  // and what, together
   std::vector<Signal> signals;
   Event events[kEvents];
   std::vector<int> used;  // of them, by the program before: the others are as new
@@ -144,8 +157,11 @@ class Follower {
   // What this step meets and its queue has not waited for; null: nothing.
   const Step* unordered(const Step& step) const {
     if (step.touches == step.end) return nullptr;
+    Reach reach;
+    for (int32_t i = step.touches; i < step.end; ++i)
+      reach.add(state_.touches[static_cast<size_t>(i)]);
     for (int queue = 0; queue < kQueues; ++queue) {
-      if (queue == step.queue) continue;
+      if (queue == step.queue || !state_.reaches[queue].meets(reach)) continue;
       const int64_t done = known_[step.queue][static_cast<size_t>(queue)];
       const std::vector<int32_t>& others = state_.of_queue[queue];
       for (int tile = tile_; tile >= 0 && now(tile + 1, -1) > done; --tile) {
@@ -193,6 +209,7 @@ FlagVerifier::FlagVerifier() : state_(of_thread()) {
   state_.steps.clear();
   state_.touches.clear();
   for (std::vector<int32_t>& queue : state_.of_queue) queue.clear();
+  for (Reach& reach : state_.reaches) reach = {};
 }
 
 void FlagVerifier::take(const uint64_t* words) {
@@ -207,6 +224,7 @@ void FlagVerifier::touch(Role role, int64_t low, int64_t high, int64_t second) {
     state_.of_queue[step.queue].push_back(static_cast<int32_t>(state_.steps.size()) - 1);
   }
   state_.touches.push_back({role, low, high, second});
+  state_.reaches[step.queue].add(state_.touches.back());
   ++step.end;
 }
 

@@ -16,10 +16,17 @@
 //   - In a later stretch of tiles more is waited for, so queues know no less of each other.
 //   - What is three or more tiles apart touches the same bytes as what is two less apart, for two
 //     places alternate; and a queue runs an instruction of a tile before that of the second next.
-// Flags between cores are no part of it: each half of a pair orders its own queues (vm/verify.cpp
-// holds both to their slots). Predicates do not count: an instruction that does not run orders as
-// much as one that does, for flags have none. Global memory is written where nothing else is read
-// (`kernels/plan.h`).
+//
+// Between the cores of a pair: their slots of a ring are all that both touch. In the cube's half
+// fixp alone uses them, in the vector's mte2 alone, between the one wait and the one signal that
+// the half has in a group, both of that queue (vm/verify.cpp holds either half to that, and
+// verify_kernel both to the same groups, slots and lanes). So group g is filled behind the wait for
+// g - slots, emptied behind the signal that it is full, and group g + slots filled behind the
+// signal that it is empty: lanes divide slots, so that both signals are of the lane that waits. All
+// instructions in the order g of the cube, g of its lane, g + 1 of the cube wait for what comes
+// before them: no half waits for ever.
+// Predicates do not count: an instruction that does not run orders as much as one that does, for
+// flags have none. Global memory is written where nothing else is read (`kernels/plan.h`).
 #pragma once
 
 #include <span>

@@ -184,6 +184,23 @@ void check_missing_flags(const PlanBuilder& b, const CompiledKernel& kernel, con
   }
 }
 
+// Lets a block be stored before its last chunk, where nothing has waited for the slot.
+void check_early_stores(const PlanBuilder& b, const CompiledKernel& kernel, const Target& target,
+                        const std::string& what) {
+  const Program& cube = kernel.programs[0];
+  if (!cube.header().in_pair() || cube.header().tile_group == 1) return;
+  const size_t body = cube.words().size() - cube.body().size();
+  for (size_t pc = 0; pc < cube.body().size(); pc += head_of(&cube.body()[pc]).words) {
+    Head head = head_of(&cube.body()[pc]);
+    if (family_of(head) != Family::d_store_l0c) continue;
+    Program broken = cube;
+    head.flags = 0;
+    std::memcpy(broken.mutable_words() + body + pc, &head, sizeof head);
+    CHECK(!verify(broken, b.values.data(), b.values.size(), kernel.workspace_bytes, target).empty(),
+          "%s passes with a block that is stored too early", what.c_str());
+  }
+}
+
 void check_problem(const Problem& p, unsigned seed, Flags& flags) {
   const PlanBuilder b = build(p);
   const Target target = cube_target();
@@ -225,6 +242,7 @@ void check_problem(const Problem& p, unsigned seed, Flags& flags) {
   CHECK(same_for_all_orders(b, programs, target, workspace, inputs, got),
         "%s: an order of queues differs\n%s", what.c_str(), text.c_str());
   check_missing_flags(b, kernel, target, inputs, got, what, flags);
+  check_early_stores(b, kernel, target, what);
 }
 
 }  // namespace
