@@ -11,8 +11,9 @@ namespace {
 
 constexpr int64_t kMostSteps = 8;  // of a chunk: instructions of the body
 constexpr int64_t kSumBytes = 4;
-constexpr int32_t kMostCuts = 64;  // of the cores
-constexpr double kHeld = 0.5;      // of the shared cache, that an operand may fill to stay there
+constexpr int64_t kPreferredBlocks = 8;  // of the cube unit, of rows, where the target says nothing
+constexpr int32_t kMostCuts = 64;        // of the cores
+constexpr double kHeld = 0.5;  // of the shared cache, that an operand may fill to stay there
 
 int64_t round_up(int64_t a, int64_t b) { return ceil_div(a, b) * b; }
 
@@ -29,7 +30,7 @@ struct Sizes {
       : all(scratch) {
     all.clear();
     if (one) {
-      const int64_t size = std::min(round_up(extent, unit), most);
+      const int64_t size = std::min(round_up(extent, unit), std::max(unit, most / unit * unit));
       all.push_back(
           {size, static_cast<double>(ceil_div(extent, size)), 1 / static_cast<double>(size)});
       return;
@@ -225,7 +226,9 @@ class Search {
 
   ProductBlock run() {
     thread_local std::vector<Sizes::Size> of_rows, of_columns;
-    const int64_t sums = target_.l0c_bytes / kSumBytes, preferred = target_.matmul_rows;
+    const int64_t sums = target_.l0c_bytes / kSumBytes;
+    const int64_t preferred =
+        target_.matmul_rows > 0 ? target_.matmul_rows : kPreferredBlocks * target_.matmul_mr;
     Sizes(target_.matmul_mr, problem_.m, preferred, true, of_rows);
     Sizes(target_.matmul_nr, problem_.n, sums / preferred, true, of_columns);
     if (target_.largest_tiles) {
