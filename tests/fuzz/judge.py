@@ -278,23 +278,21 @@ def explained(
         theirs, wrongs = one_by_one, {i: w for i, w in left.items() if w is not None}
     elif all(wrong is None for wrong in left.values()):  # the whole rounds less than its operators
         return Excuse.REFEREE
-    near = {index: np.zeros(np.shape(theirs[index]), bool) for index in wrongs}
-    moved = {index: np.zeros(np.shape(theirs[index])) for index in wrongs}
+    excuse = Excuse.DOCUMENTED if stepwise.met else Excuse.ROUNDING
+    far = {i: _movement(mine[i], theirs[i])[0] for i, w in wrongs.items() if not isinstance(w, str)}
+    left = {index: np.asarray(wrongs[index]) for index in far}
+    moved = {index: np.zeros(np.shape(theirs[index])) for index in far}
     for sample in _samples(case.model, feeds, stepwise.met) if wrongs else ():
         for index in wrongs:
             if np.shape(sample[index]) != np.shape(theirs[index]):
                 return Excuse.ROUNDING  # the shape itself hangs on it
-            step, jumps = _movement(sample[index], theirs[index])
-            moved[index] = np.fmax(moved[index], step)
-            near[index] |= jumps
-    if any(isinstance(wrong, str) for wrong in wrongs.values()):
-        return None
-    for index, wrong in wrongs.items():
-        step, _ = _movement(mine[index], theirs[index])
-        near[index] |= (step > 0) & (step <= MARGIN * moved[index])
-        if not np.all(near[index] | ~np.asarray(wrong)):
-            return None
-    return Excuse.DOCUMENTED if stepwise.met else Excuse.ROUNDING
+        for index, step in far.items():
+            movement, jumps = _movement(sample[index], theirs[index])
+            moved[index] = np.fmax(moved[index], movement)
+            left[index] &= ~jumps & ~((step > 0) & (step <= MARGIN * moved[index]))
+        if len(far) == len(wrongs) and not any(wrong.any() for wrong in left.values()):
+            return excuse
+    return None if wrongs else excuse
 
 
 def _samples(model: onnx.ModelProto, feeds: Feeds, documented: bool) -> Iterator[list[Any]]:
