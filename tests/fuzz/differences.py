@@ -333,6 +333,32 @@ def _vanishing(step: Step) -> Documented | None:
     return _left_open(step, small & (step.numbers < -1))
 
 
+@_difference("ConvInteger")
+def _no_channels(step: Step) -> Documented | None:
+    """Over no channels: whatever lies in memory, where it is left to onnxruntime."""
+    return _left_open(step, np.full(np.shape(step.results[0]), step.x.shape[1] == 0))
+
+
+@_difference("Unique")
+def _unique(step: Step) -> Documented | None:
+    """Of NaN: equal to NaN and behind all numbers."""
+    if not _is_float(step.x) or not np.isnan(step.numbers).any():
+        return None
+    axis: int | None = step.attribute("axis", None)
+    # by the place of each number among all of them
+    places = np.unique(step.numbers, return_inverse=True)[1].reshape(step.x.shape)
+    _, first, inverse, counts = np.unique(
+        places, return_index=True, return_inverse=True, return_counts=True, axis=axis
+    )
+    order = np.arange(len(first)) if step.attribute("sorted", 1) else np.argsort(first)
+    first, counts = first[order], counts[order]
+    inverse = np.argsort(order)[inverse.reshape(-1)]
+    y = step.x.reshape(-1)[first] if axis is None else step.x.take(first, axis)
+    found = zip(step.node.output, (y, first, inverse, counts), strict=False)
+    results = [result for name, result in found if name]
+    return Documented(results, [None] * len(results))
+
+
 @_difference("MeanVarianceNormalization")
 def _mean_variance(step: Step) -> Documented | None:
     """Of equal numbers 0, but for the mean's rounding; onnxruntime divides 0 by 0."""

@@ -301,10 +301,10 @@ def _samples(model: onnx.ModelProto, feeds: Feeds, documented: bool) -> Iterator
     Operator by operator it rounds all results, as a whole it need not.
     """
     for number in range(SAMPLES):
-        if documented:
-            yield Stepwise(model, _session).run(feeds, number)
         moved = disturbed(model, number)
         try:
+            if documented:
+                yield Stepwise(model, _session).run(feeds, number)
             yield Stepwise(moved, _session).run(feeds, number)
             if not documented:
                 yield Reference(moved).run(feeds)

@@ -29,10 +29,19 @@ def straight(model: onnx.ModelProto, run: Run) -> onnx.ModelProto:
         if node is None:
             return model
         found = _Straightened(model, node).build(run)
-        if found is None:
+        if found is None or not _loads(found, run):
             kept.add(tuple(node.output))
         else:
             model = found
+
+
+def _loads(model: onnx.ModelProto, run: Run) -> bool:
+    """What onnxruntime accepts in a body it may refuse outside."""
+    try:
+        run(model)
+    except Exception:  # as in `build`
+        return False
+    return True
 
 
 class _Straightened:
