@@ -78,9 +78,18 @@ class _ModelLowering:
         plan.output_names = self._graph.output_names
         for check in self._facts.checks:
             plan.checks.append(DimCheck(plan.dims.condition(check), str(check)))
+        self._check_around()
         outside = self._facts.outside
         plan.given = [i for i, symbol in enumerate(plan.dims.symbols) if symbol in outside]
         return plan
+
+    def _check_around(self) -> None:
+        """What the graph around a body assumes of the symbols that the body knows: its kernels rest on that, too."""
+        known = set(self._plan.dims.symbols)
+        around = self._facts.around
+        for check in () if around is None else around.conditions():
+            if symbols_of(check.left) | symbols_of(check.right) <= known:
+                self._plan.checks.append(DimCheck(self._plan.dims.condition(check), str(check)))
 
     def _step(self, step: ScheduledStep) -> Step:
         if isinstance(step, Launch):

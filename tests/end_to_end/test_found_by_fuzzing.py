@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import warnings
+
 import numpy as np
 import onnx
 import pytest
@@ -642,3 +644,30 @@ def test_parameters_of_channels_do_not_broadcast(op: str) -> None:
     )
     with pytest.raises(dvm_graph.ShapeError, match="channel"):
         model.run(feeds | {"shift": np.ones(1, np.float32)})
+
+
+def test_a_body_rests_on_what_the_graph_around_it_assumes() -> None:
+    """The numbers that a body's plan was tried with broke it: a product's extents, which are one outside."""
+    model = model_from_text(
+        """g (float[n, m] a, float[k, 1] x, float[l] start) => (float[n, 1] p, float[j] y)
+        <int64[2] twice = {1, 2}> {
+            wide = Tile(a, twice)
+            p = MatMul(wide, x)
+            y, rows = Scan <num_scan_inputs = 1, scan_input_axes = [1],
+                body = add (float[i] state, float[k] row) => (float[i] next, float[i] out) {
+                    next = Add(state, row)
+                    out = Identity(next)
+                }>(start, x)
+        }"""
+    )
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", dvm_graph.RescueWarning)
+        mine = dvm_graph.optimize(model)
+    generator = np.random.default_rng(0)
+    for m in (3, 1):
+        feeds = {
+            "a": generator.random((2, m), np.float32),
+            "x": generator.random((2 * m, 1), np.float32),
+            "start": generator.random(2 * m, np.float32),
+        }
+        assert_all_close(mine.run(feeds), session(model).run(None, feeds), 8)

@@ -115,6 +115,9 @@ class Stepwise:
 
     def _port(self, name: str, value: Any) -> onnx.ValueInfoProto:
         """Arrays as they are: bodies of Scan want to know their shapes."""
+        known = self._types.get(name)
+        if known is not None and known.type.HasField("optional_type"):
+            return known
         if not isinstance(value, np.ndarray):
             return self._types[name]
         kind = helper.np_dtype_to_tensor_dtype(value.dtype)
