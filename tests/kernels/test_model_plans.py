@@ -15,7 +15,7 @@ import pytest
 from onnx import parser
 
 from dvm_graph.import_ import partition_model
-from dvm_graph.kernels.plan import LaunchStep, VendorStep
+from dvm_graph.kernels.plan import HostStep, LaunchStep, VendorStep
 from dvm_graph.options import Options
 from dvm_graph.pipeline import Compiled, compile_model
 from models import ZOO
@@ -41,16 +41,17 @@ HEADER = '<ir_version: 8, opset_import: ["" : 18]>'
 def evaluate(compiled: Compiled, feeds: dict[str, Array], force_fallback: bool) -> list[Array]:
     values = {value.name: value for value in compiled.graph.values()}
 
-    def run_vendor(step: VendorStep, arrays: list[Array]) -> list[Array]:
+    def run_call(step: VendorStep | HostStep, arrays: list[Array]) -> list[Array]:
+        nodes = step.nodes if isinstance(step, VendorStep) else (step.node,)
         names = [compiled.plan.values[i].name for i in step.inputs]
         results = [compiled.plan.values[i].name for i in step.outputs]
         model = partition_model(
-            step.nodes, [values[name] for name in names], [values[name] for name in results]
+            nodes, [values[name] for name in names], [values[name] for name in results]
         )
         return list(session(model).run(results, dict(zip(names, arrays, strict=True))))
 
     arrays = [feeds[value.name] for value in compiled.graph.inputs]
-    return run_plan(compiled.plan, arrays, run_vendor, force_fallback)
+    return run_plan(compiled.plan, arrays, run_call, force_fallback)
 
 
 def session(model: str | bytes) -> onnxruntime.InferenceSession:
