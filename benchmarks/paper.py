@@ -267,7 +267,7 @@ def ablations(samples: int) -> str:
         "half of the L2": (spec.changed("l2", memory__l2=spec["memory.l2"] / 2), True),
     }
     names = tuple(DATASETS)
-    lines = [f"| change | {' | '.join(names)} |", "|---|---|---|"]
+    lines = [f"| change | {' | '.join(names)} |", f"|{'---|' * (1 + len(names))}"]
     base = {name: _total(name, spec, True, samples) for name in names}
     for label, (part, fuse) in cases.items():
         times = {name: _total(name, part, fuse, samples) for name in names}
