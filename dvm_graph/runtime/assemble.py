@@ -252,8 +252,10 @@ class _Contents:
 
 
 def _release_packed(plans: Sequence[ModelPlan]) -> None:
-    """Drops the contents of constants that no plan reads in place."""
+    """Drops the contents of constants that no plan reads in place, and no vendor partition, which may be made anew."""
     in_place = {id(plan.values[index].constant) for plan in plans for index in _touched(plan)}
+    vendor = [node for plan in plans for step in _vendor_steps(plan) for node in step.nodes]
+    in_place |= {id(value) for node in vendor for value in node.inputs}
     for plan in plans:
         for value in plan.values:
             constant = None if value.panels is None else plan.values[value.panels.source].constant

@@ -18,7 +18,7 @@ import dvm_graph
 from dvm_graph._core import simd_levels
 from dvm_graph.errors import CompileError, ExternalDataError, InputError, ModelError, ShapeError
 from dvm_graph.feeds import random_feeds
-from models import ZOO, tiny_path
+from models import PROGRAMS, ZOO, tiny_path
 from models import random_feeds as model_feeds
 from tests.end_to_end.reference import assert_same_bits, model_from_text
 from tests.end_to_end.test_tiny_models import GRIDS
@@ -47,7 +47,7 @@ def saved(model: dvm_graph.Model, folder: Path, **options: Any) -> dvm_graph.Mod
     return dvm_graph.load(path, **options)
 
 
-@pytest.mark.parametrize("name", [*GRIDS, *ZOO])
+@pytest.mark.parametrize("name", [*GRIDS, *ZOO, *PROGRAMS])
 def test_tiny_models(name: str, tmp_path: Path) -> None:
     model = dvm_graph.optimize(tiny_path(name))
     loaded = saved(model, tmp_path)
@@ -281,3 +281,23 @@ def test_threads_may_save_to_one_file(tmp_path: Path) -> None:
     assert [entry.name for entry in tmp_path.iterdir()] == [path.name]
     feeds = random_feeds(model, {}, 0)
     assert_same_bits(dvm_graph.load(path, cores=1).run(feeds), model.run(feeds))
+
+
+def test_weights_of_a_kernel_and_a_vendor_operator(tmp_path: Path) -> None:
+    """Packed for the one, they are still there for the other."""
+    weights = np.random.default_rng(1).standard_normal((16, 16), np.float32)
+    graph = helper.make_graph(
+        [
+            helper.make_node("MatMul", ["x", "w"], ["p"], name="ours"),
+            helper.make_node("MatMul", ["p", "w"], ["y"], name="theirs"),
+        ],
+        "g",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["n", 16])],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, ["n", 16])],
+        [numpy_helper.from_array(weights, "w")],
+    )
+    proto = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)], ir_version=10)
+    model = dvm_graph.optimize(proto, vendor_nodes={"theirs"})
+    x = np.random.default_rng(2).standard_normal((3, 16), np.float32)
+    (y,) = saved(model, tmp_path).run({"x": x})
+    np.testing.assert_allclose(y, x @ weights @ weights, rtol=1e-4, atol=1e-4)
