@@ -11,10 +11,12 @@ from tempfile import TemporaryDirectory
 
 from models.case import InputKind, Size
 from models.feeds import random_feeds
-from models.registry import FAMILIES, ZOO, family
+from models.registry import FAMILIES, MODELS, PROGRAMS, ZOO, family
 
 __all__ = [
     "FAMILIES",
+    "MODELS",
+    "PROGRAMS",
     "ZOO",
     "InputKind",
     "Size",

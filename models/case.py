@@ -40,6 +40,8 @@ class InputKind(Enum):
     """Consecutive integers along the last axis, from the value of the dim `argument` (or from 0)."""
     FLAG = "flag"
     """Booleans."""
+    CHOICE = "choice"
+    """Any of the integers that `argument` lists, with commas between them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +69,8 @@ class ExportCase:
     module: torch.nn.Module
     inputs: tuple[ModelInput, ...]
     output_names: tuple[str, ...] = field(default=())
+    scripted: bool = False
+    """The module has control flow of its own: TorchScript's exporter keeps it."""
 
     def arguments(self, values: Mapping[str, Any]) -> dict[str, Any]:
         """Keyword arguments of `forward` from one value per input, grouped inputs gathered into lists."""

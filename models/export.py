@@ -11,11 +11,11 @@ import click
 
 from models import base_path, export, tiny_path
 from models.case import Size
-from models.registry import FAMILIES, ZOO
+from models.registry import FAMILIES, MODELS, ZOO
 
 
 @click.command()
-@click.argument("names", nargs=-1, type=click.Choice([*FAMILIES, *ZOO]))
+@click.argument("names", nargs=-1, type=click.Choice([*MODELS]))
 @click.option("--zoo", is_flag=True, help="Every model of the zoo, beside those named.")
 @click.option("--size", type=click.Choice([size.value for size in Size]), default="tiny")
 @click.option(
@@ -36,7 +36,7 @@ def main(
     """Export real models with random weights to ONNX."""
     names = (*names, *ZOO) if zoo else names
     if not names:
-        raise click.UsageError(f"name a model, or --zoo; known: {', '.join((*FAMILIES, *ZOO))}")
+        raise click.UsageError(f"name a model, or --zoo; known: {', '.join(MODELS)}")
     if output is not None and len(names) > 1:
         raise click.UsageError("--output takes one model")
     dims = None if dynamic is None else tuple(name.strip() for name in dynamic.split(","))

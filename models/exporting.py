@@ -14,6 +14,7 @@ import warnings
 from collections.abc import Collection
 from pathlib import Path
 
+import onnx
 import onnx_ir
 import torch
 
@@ -37,13 +38,16 @@ def export_case(
     case: ExportCase, path: Path, *, dims: Collection[str] | None, single: bool
 ) -> None:
     """Exports `case` to `path`; `dims` limits which axes stay dynamic (None: all), `single` keeps weights inside."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    if case.scripted:
+        _export_script(case, path, dims)
+        return
     program = _run_exporter(case, dims)
     model = program.model
     for value, source in zip(model.graph.inputs, case.inputs, strict=True):
         model.metadata_props[METADATA_PREFIX + source.name] = source.metadata
         _require_symbolic(value, _dynamic_axes(source, dims))
     _drop_stack_traces(model)
-    path.parent.mkdir(parents=True, exist_ok=True)
     _save(program, path, single=single)
 
 
@@ -75,6 +79,38 @@ def _run_exporter(case: ExportCase, dims: Collection[str] | None) -> torch.onnx.
     if program is None:
         raise RuntimeError("the exporter returned no program")
     return program
+
+
+def _export_script(case: ExportCase, path: Path, dims: Collection[str] | None) -> None:
+    """By TorchScript's exporter, as one file: it keeps loops and branches, and lists become sequences."""
+    partial = path.with_suffix(".partial")
+    with warnings.catch_warnings(), torch.no_grad():
+        warnings.simplefilter("ignore")
+        torch.onnx.export(
+            torch.jit.script(case.module),
+            tuple(source.example for source in case.inputs),
+            str(partial),
+            input_names=[source.name for source in case.inputs],
+            output_names=list(case.output_names),
+            dynamic_axes={source.name: _dynamic_axes(source, dims) for source in case.inputs},
+            opset_version=17,
+            dynamo=False,
+        )
+    model = onnx.load(partial)
+    _drop_doc_strings(model.graph)
+    for source in case.inputs:
+        model.metadata_props.add(key=METADATA_PREFIX + source.name, value=source.metadata)
+    onnx.save(model, partial)
+    os.replace(partial, path)
+
+
+def _drop_doc_strings(graph: onnx.GraphProto) -> None:
+    """They hold paths of the exporting machine."""
+    for node in graph.node:
+        node.ClearField("doc_string")
+        for attribute in node.attribute:
+            if attribute.HasField("g"):
+                _drop_doc_strings(attribute.g)
 
 
 def _require_symbolic(value: onnx_ir.Value, axes: dict[int, str]) -> None:

@@ -18,7 +18,7 @@ import onnx
 from onnx import helper
 
 from models.case import METADATA_PREFIX, InputKind
-from models.registry import FAMILIES, ZOO
+from models.registry import MODELS
 
 _OPERATORS: dict[type[ast.operator], Callable[[int, int], int]] = {
     ast.Add: operator.add,
@@ -36,11 +36,7 @@ def random_feeds(
     `padded` lets attention masks end in zeros, at least one 1 left per row; otherwise they are all ones.
     A dim that the model names and `dims` lacks is a `ValueError`.
     """
-    path = (
-        Path(__file__).parent / "tiny" / f"{model}.onnx"
-        if model in {*FAMILIES, *ZOO}
-        else Path(model)
-    )
+    path = Path(__file__).parent / "tiny" / f"{model}.onnx" if model in MODELS else Path(model)
     proto = onnx.load(path, load_external_data=False)
     metadata = {entry.key: entry.value for entry in proto.metadata_props}
     initializers = {tensor.name for tensor in proto.graph.initializer}
@@ -109,6 +105,8 @@ def _draw(
             return generator.standard_normal(shape)
         case InputKind.TOKEN:
             return generator.integers(0, int(argument), shape)
+        case InputKind.CHOICE:
+            return generator.choice([int(number) for number in argument.split(",")], shape)
         case InputKind.FLAG:
             return generator.integers(0, 2, shape).astype(np.bool_)
         case InputKind.POSITION:

@@ -84,10 +84,19 @@ ZOO: dict[str, Family] = {
 }
 """Varied architectures, chosen for what people run and not for what runs well here."""
 
+PROGRAMS: dict[str, Family] = {
+    "rnn_loop": Family("programs:rnn_loop", _BOTH, "a recurrence as a `Loop` with a list"),
+    "voice_stream": Family("programs:voice_stream", _BOTH, "an LSTM with state behind an `If`"),
+    "beam_search": Family("programs:beam_search", _BOTH, "TopK in a `Loop` over growing texts"),
+    "early_exit": Family("programs:early_exit", _BOTH, "layers that an `If` leaves out"),
+}
+"""Scripted modules, whose course only the run tells."""
+
+MODELS = FAMILIES | ZOO | PROGRAMS
+
 
 def family(name: str) -> Family:
     """The row called `name`; a `ValueError` lists the known names."""
-    known = FAMILIES | ZOO
-    if name not in known:
-        raise ValueError(f"unknown model {name!r}; known: {', '.join(known)}")
-    return known[name]
+    if name not in MODELS:
+        raise ValueError(f"unknown model {name!r}; known: {', '.join(MODELS)}")
+    return MODELS[name]

@@ -1,4 +1,4 @@
-"""Extents that models of the zoo are tested at: each dim has its own, whatever the model."""
+"""Extents that models of the zoo and programs are tested at: each dim has its own, whatever the model."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ EXTENTS = {
     "depth": (8, 5, 9),
     "frames": (40, 17, 96),
     "samples": (800, 1999, 501),
+    "seq": (5, 19, 1),
 }
 
 
