@@ -409,18 +409,16 @@ def _meets_pole(function: Callable[..., Array], operands: Sequence[Bounded]) -> 
     """Where a pole, or something undefined, may lie between the ends of an operand's interval."""
     if function is MAPS["tan"]:
         (angle,) = operands
-        first, last = (
-            np.floor((angle.value + sign * angle.errors) / np.pi - 0.5) for sign in (-1, 1)
-        )
+        ends = (angle.value - angle.errors, angle.value + angle.errors)
+        first, last = (np.floor(end / np.pi - 0.5) for end in ends)
         return np.asarray(first != last)
     if function is MAPS["pow"]:
         base, exponent = operands
         negative = exponent.value - exponent.errors < 0
-        uncertain = (exponent.errors > 0) & (
-            base.value - base.errors < 0
-        )  # defined at integers only
+        # Below 0 defined at integers only.
+        uncertain = (exponent.errors > 0) & (base.value - base.errors < 0)
         return np.asarray(uncertain | (_may_be_zero(base) & negative))
-    elif function in (MAPS["div"], MAPS["reciprocal"]):
+    if function in (MAPS["div"], MAPS["reciprocal"]):
         return _may_be_zero(operands[-1])
     return np.array(False)
 

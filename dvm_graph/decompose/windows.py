@@ -127,7 +127,7 @@ def _axis(
             # No window starts behind the image and the pad before it.
             beyond = less_equal(add(extent, begin), mul(sub(size, 1), stride))
             size = sub(size, beyond)
-    elif node.op in _POOLS and stride > 1 and begin + end < reach:
+    elif node.op in _POOLS and stride > 1 and begin + end <= reach:
         # onnxruntime divides as C does, so that a window that is larger than the image by less than
         # a stride is one that is cut off.
         size = maximum(size, minimum(1, maximum(0, sub(extent, reach + 1 - begin - end - stride))))

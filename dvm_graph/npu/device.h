@@ -8,17 +8,17 @@
 // Not thread-safe: one thread submits and finishes. Separate devices are independent.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <span>
 #include <vector>
 
 #include "vm/core.h"
 #include "vm/instruction_times.h"
+#include "vm/program.h"
 #include "vm/target.h"
 
 namespace dvm {
-
-class Program;
 
 struct Task {
   const Program* program;
@@ -27,6 +27,17 @@ struct Task {
   int64_t claim;     // tiles taken at a time, at least 1
   uint32_t tag = 0;  // what a profile files its work under
 };
+
+// A core takes at least this many claims of a large program, for balance.
+inline constexpr int64_t kClaimsPerCore = 64;
+
+inline Task task_of(const Program& program, std::byte* const* buffers, int cores, uint32_t tag) {
+  const ProgramHeader& header = program.header();
+  const int64_t least = std::max<int64_t>(header.preferred_claim, 1);
+  const int64_t claim =
+      least * std::max<int64_t>(header.tiles / (least * cores * kClaimsPerCore), 1);
+  return {&program, buffers, header.tiles, claim, tag};
+}
 
 // Claims of one task that a core took one after the other.
 struct CoreSpan {

@@ -15,14 +15,6 @@
 namespace dvm {
 namespace {
 
-// A core takes at least this many claims of a large program, for balance.
-constexpr int64_t kClaimsPerCore = 64;
-
-int64_t claim_of(const ProgramHeader& header, int cores) {
-  const int64_t claim = std::max<int64_t>(header.preferred_claim, 1);
-  return claim * std::max<int64_t>(header.tiles / (claim * cores * kClaimsPerCore), 1);
-}
-
 // What a run wants of the device, while this lives: records for a profile, and to heed who may end
 // it.
 class Attention {
@@ -309,10 +301,9 @@ size_t Launcher::collect_tasks(const Prepared& prepared, size_t first, const Run
     const CompiledKernel::Stage& stage = kernel.stages[launch.stage];
     for (uint32_t i = 0; i < stage.program_count; i++) {
       const Program& program = kernel.programs[stage.first_program + i];
-      const int64_t claim = claim_of(program.header(), device_.device->cores());
-      tasks_.push_back(
-          {&program, buffers_of(launch.call), program.header().tiles, claim, launch.call});
-      shares_ |= tasks_.size() > 1 || program.header().tiles > claim;
+      const Task& task = tasks_.emplace_back(
+          task_of(program, buffers_of(launch.call), device_.device->cores(), launch.call));
+      shares_ |= tasks_.size() > 1 || task.tiles > task.claim;
       if (launch.stage > 0 || i > 0) continue;
       run.statistics.kernels_launched++;
       if (run.profiler == nullptr) continue;

@@ -30,10 +30,17 @@ FAILURES = vendor_failures()
 
 
 def make_session(
-    model: str | bytes, cores: int, optimise: bool = True, quantized: bool = True
+    model: str | bytes,
+    cores: int,
+    optimise: bool = True,
+    quantized: bool = True,
+    reuse: bool = True,
 ) -> onnxruntime.InferenceSession:
-    """`optimise`, `quantized`: whether onnxruntime may rewrite the model, and what is quantised in it."""
+    """`optimise`, `quantized`: whether onnxruntime may rewrite the model, and what is quantised in it; `reuse`:
+    whether values may share memory.
+    """
     options = onnxruntime.SessionOptions()
+    options.enable_mem_reuse = reuse
     if not quantized:
         options.add_session_config_entry("session.disable_quant_qdq", "1")
     # Of 4-bit weights: products of floats, where the default rounds the left operand to 8 bits.
@@ -63,11 +70,8 @@ class VendorPartition:
         session: onnxruntime.InferenceSession | None = None,
     ) -> None:
         self.model = model
-        self._session = VendorSession(
-            lambda: make_session(model.model(), cores, model.optimise, model.quantized),
-            session,
-            loops=model.loops,
-        )
+        self._cores, self._reuse = cores, True
+        self._session = VendorSession(self._make, session, loops=model.loops)
         inputs, results = self._session.ports
         kinds = {name: FOREIGN[kind] for name, kind in model.foreign.items()}
         self._by_value = bool(kinds) and made_of_values(inputs)
@@ -75,6 +79,12 @@ class VendorPartition:
         self._tensors = [port.name for port in inputs if port.type[:6] == "tensor"]
         self._outputs = [port.name for port in results]
         self._give = [_giver(result, kinds.get(result.name)) for result in model.results]
+
+    def _make(self) -> onnxruntime.InferenceSession:
+        model = self.model
+        return make_session(
+            model.model(), self._cores, model.optimise, model.quantized, self._reuse
+        )
 
     def run(self, arrays: list[Any], options: RunOptions | None) -> list[Any]:
         feeds = dict(zip(self.model.inputs, arrays, strict=True))
@@ -101,6 +111,10 @@ class VendorPartition:
             where = self.model.nodes
             if options.terminate:
                 raise CancelledError(f"the run was ended in {where}") from error
+            if self._reuse and "re-use buffer" in str(error):
+                # What it shares follows from shapes that it deduced, and some are not its operators'.
+                self._reuse = False
+                return self._run(feeds, self._session.renew(), options)
             if "allocat" in str(error):  # "Failed to allocate memory ...", "bad allocation"
                 raise OutOfMemoryError(f"no memory left for {where}: {error}") from error
             raise ExecutionError(f"onnxruntime failed in {where}: {error}") from error

@@ -78,6 +78,11 @@ class VendorSession:
         finally:
             self._inside.pop()
 
+    def renew(self) -> onnxruntime.InferenceSession:
+        """Makes the session anew; calls at hand go on with the one that they have."""
+        self._session = self._make()
+        return self._session
+
     def _enter_child(self) -> None:
         if self._inside:
             self._session = self._make()

@@ -14,14 +14,6 @@
 namespace dvm::stream {
 namespace {
 
-// A core takes at least this many claims of a large program, for balance.
-constexpr int64_t kClaimsPerCore = 64;
-
-int64_t claim_of(const ProgramHeader& header, int cores) {
-  const int64_t claim = std::max<int64_t>(header.preferred_claim, 1);
-  return claim * std::max<int64_t>(header.tiles / (claim * cores * kClaimsPerCore), 1);
-}
-
 // A stage that is seen through, however the launch ends.
 class OpenStage {
  public:
@@ -168,8 +160,8 @@ size_t Execution::collect(int32_t level, size_t stage) {
     const CompiledKernel::Stage& part = compiled.stages[stage];
     for (uint32_t i = 0; i < part.program_count; i++) {
       const Program& program = compiled.programs[part.first_program + i];
-      tasks_.push_back({&program, buffers_.data() + first_buffer_[kernel], program.header().tiles,
-                        claim_of(program.header(), cores), static_cast<uint32_t>(kernel)});
+      tasks_.push_back(task_of(program, buffers_.data() + first_buffer_[kernel], cores,
+                               static_cast<uint32_t>(kernel)));
     }
   }
   return tasks_.size();

@@ -109,40 +109,30 @@ void GroupGraph::list(std::vector<int32_t>& out) const {
 }
 
 int32_t GroupGraph::detour(int32_t producer, int32_t consumer) {
-  if (group(producer).after.size() == 1) return -1;
-  epoch_++;
-  see(producer);
-  stack_.clear();
-  for (const int32_t next : group(producer).after) {
-    if (next != consumer) stack_.push_back(next);
-  }
-  while (!stack_.empty()) {
-    const int32_t at = stack_.back();
-    stack_.pop_back();
-    if (seen(at) || position(at) > position(consumer)) continue;
-    see(at);
-    if (holds(group(at).after, consumer)) return at;
-    stack_.insert(stack_.end(), group(at).after.begin(), group(at).after.end());
-  }
-  return -1;
+  return group(producer).after.size() == 1 ? -1 : between(producer, consumer);
 }
 
 bool GroupGraph::depends(int32_t first, int32_t second) {
   if (position(first) > position(second)) std::swap(first, second);
-  if (holds(group(first).after, second)) return true;
-  if (group(first).after.empty()) return false;
+  return holds(group(first).after, second) || between(first, second) >= 0;
+}
+
+int32_t GroupGraph::between(int32_t first, int32_t last) {
   epoch_++;
   see(first);
-  stack_.assign(group(first).after.begin(), group(first).after.end());
+  stack_.clear();
+  for (const int32_t next : group(first).after) {
+    if (next != last) stack_.push_back(next);
+  }
   while (!stack_.empty()) {
     const int32_t at = stack_.back();
     stack_.pop_back();
-    if (seen(at) || position(at) > position(second)) continue;
+    if (seen(at) || position(at) > position(last)) continue;
     see(at);
-    if (holds(group(at).after, second)) return true;
+    if (holds(group(at).after, last)) return at;
     stack_.insert(stack_.end(), group(at).after.begin(), group(at).after.end());
   }
-  return false;
+  return -1;
 }
 
 // Marks groups after `producer` in the graph and before `consumer` in the order.

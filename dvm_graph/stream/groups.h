@@ -86,6 +86,8 @@ class GroupGraph {
   void merge(int32_t producer, int32_t consumer, bool feeds_matrix, const Graph& graph);
 
  private:
+  // A group on a path from `first` to `last` of two steps or more; -1: none.
+  int32_t between(int32_t first, int32_t last);
   void mark_between(int32_t producer, int32_t consumer);
   void reorder(int32_t producer, int32_t consumer);
   bool seen(int32_t index) const { return marks_[static_cast<size_t>(index)] == epoch_; }

@@ -16,6 +16,7 @@ from typing import Any
 
 import sympy
 
+from dvm_graph.errors import ShapeError
 from dvm_graph.ir import Dim, Graph, Node
 from dvm_graph.symbolic.dims import substitute, symbols_of
 
@@ -37,7 +38,10 @@ def solve(dim: Dim) -> Solution | None:
     (symbol,) = symbols
     if dim is symbol:
         return Solution(symbol, 1, 0)
-    shift, next_value, third = (substitute(dim, {symbol: x}) for x in (0, 1, 2))
+    try:
+        shift, next_value, third = (substitute(dim, {symbol: x}) for x in (0, 1, 2))
+    except ShapeError:  # not defined at all of them
+        return None
     if not (isinstance(shift, int) and isinstance(next_value, int) and isinstance(third, int)):
         return None
     scale = next_value - shift

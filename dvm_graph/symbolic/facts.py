@@ -103,7 +103,7 @@ class Facts:
         copy._ranges = dict(self._ranges)
         copy._notes = list(self._notes)
         copy._expected = set(self._expected)
-        copy.outside, copy.bodies = self.outside, self.bodies
+        copy.outside, copy.bodies, copy.around = self.outside, self.bodies, self.around
         return copy
 
     def body(self) -> Facts:

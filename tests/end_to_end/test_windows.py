@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import random
 import re
 from collections.abc import Mapping, Sequence
@@ -484,3 +485,26 @@ def test_norms_over_images_pass_in_their_order() -> None:
         for extent in (100, 4)
     )
     assert "in place of" in large and "in place of" not in small
+
+
+@pytest.mark.parametrize("op", ["MaxPool", "AveragePool", "LpPool"])
+@pytest.mark.parametrize("stride", [1, 2, 3])
+def test_pools_over_images_without_rows(op: str, stride: int) -> None:
+    """Of an empty batch, where onnxruntime has no objection: as many windows as its division gives."""
+    for kernel, before, after, ceil in itertools.product((1, 2, 3), (0, 1), (0, 1), (0, 1)):
+        if max(before, after) >= kernel:
+            continue
+        model = onnx.parser.parse_model(
+            f"""<ir_version: 10, opset_import: ["": 20]>
+            g (float[batch, channels, width] x) => (float[?, ?, ?] y) {{
+                y = {op} <kernel_shape = [{kernel}], strides = [{stride}], pads = [{before}, {after}],
+                    ceil_mode = {ceil}> (x)
+            }}"""
+        )
+        x = np.ones((0, 2, 0), np.float32)
+        try:
+            (expected,) = session(model).run(None, {"x": x})
+        except Exception:  # of a size below 0
+            continue
+        (result,) = dvm_graph.optimize(model).run({"x": x})
+        assert result.shape == expected.shape

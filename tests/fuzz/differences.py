@@ -240,34 +240,41 @@ def _extreme(step: Step) -> Documented | None:
     return _replaced(step, y.reshape(step.results[0].shape))
 
 
-@_difference("AveragePool", "LpPool")
-def _pool(step: Step) -> Documented | None:
-    """An image without rows has no windows; onnxruntime has one in each image of an empty batch."""
-    if step.x.size or 0 not in step.x.shape[2:]:
-        return None
-    ones = [1] * (step.x.ndim - 2)
-    pads, strides = step.attribute("pads", [0, 0] * len(ones)), step.attribute("strides", ones)
-    dilations, kernel = step.attribute("dilations", ones), step.attribute("kernel_shape", ones)
-    shape = list(step.results[0].shape)
-    for axis, extent in enumerate(step.x.shape[2:]):
-        if extent == 0:
-            more = pads[axis] + pads[axis + len(ones)] - dilations[axis] * (kernel[axis] - 1) - 1
-            same = step.attribute("auto_pad", b"").startswith(b"SAME")
-            shape[2 + axis] = 0 if same else max(0, more // strides[axis] + 1)
-    return Documented([np.empty(shape, y.dtype) for y in step.results], [None] * len(step.results))
-
-
 @_difference("MaxPool", "GlobalMaxPool")
 def _max_pool(step: Step) -> Documented | None:
     """NaN stays NaN, and -infinity, with which onnxruntime does not begin."""
-    if step.node.op_type == "MaxPool" and not step.x.size:
-        return _pool(step)
-    if not _is_float(step.x):
+    if not _is_float(step.x) or not step.x.size:
         return None
     hides = np.asarray(step.again([np.isnan(step.numbers).astype(step.x.dtype)])[0]) > 0
     y = step.results[0].astype(np.float64)
     y = np.where(y <= float(ml_dtypes.finfo(step.x.dtype).min), -np.inf, y)
     return _replaced(step, np.where(hides, np.nan, y), hides | np.isinf(y))
+
+
+@_difference("Clip")
+def _clip(step: Step) -> Documented | None:
+    """A limit that is NaN leaves nothing but NaN."""
+    limits = [x for x in step.operands[1:] if x is not None]
+    if not _is_float(step.x) or not any(np.isnan(np.asarray(x, np.float64)).any() for x in limits):
+        return None
+    return _replaced(step, np.full(step.results[0].shape, np.nan))
+
+
+@_difference("Sign")
+def _sign(step: Step) -> Documented | None:
+    """Of a float16 NaN, too, NaN."""
+    if not _is_float(step.x):
+        return None
+    return _replaced(step, np.where(np.isnan(step.numbers), np.nan, step.results[0]))
+
+
+@_difference("ArgMax", "ArgMin")
+def _arg(step: Step) -> Documented | None:
+    """As `Hardmax`."""
+    if not _is_float(step.x):
+        return None
+    axis = int(step.attribute("axis", 0))
+    return _left_open(step, np.isnan(step.numbers).any(axis=axis).reshape(step.results[0].shape))
 
 
 @_difference("Hardmax")

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import onnx
+import onnxruntime as ort
 import pytest
 from onnx import helper
 
@@ -224,3 +225,25 @@ def test_threads_do_not_deadlock_over_the_interpreter_lock() -> None:
         thread.join(60)
         assert not thread.is_alive()
     assert not failures
+
+
+def test_shapes_that_onnxruntime_deduces_wrongly_do_not_fail_runs() -> None:
+    """Dilations of a window with SAME pads: its kernel and what it deduces differ, and values share memory."""
+    model = onnx.parser.parse_model(
+        """<ir_version: 8, opset_import: ["": 13]>
+        g (float16[a, b, n] x) => (float16[?, ?, ?] big, float16[?, ?, ?] pooled, int64[?, ?, ?] where)
+        <float[3] scales = {1, 2, 2}> {
+            pooled, where = MaxPool <auto_pad = "SAME_LOWER", dilations = [2], kernel_shape = [3]> (x)
+            soft = LogSoftmax (x)
+            big = Resize (soft, "", scales)
+        }"""
+    )
+    x = np.random.default_rng(5).standard_normal((12, 2, 5)).astype(np.float16)
+    options = ort.SessionOptions()
+    options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
+    expected = ort.InferenceSession(model.SerializeToString(), options).run(None, {"x": x})
+    optimised = dvm_graph.optimize(model)
+    for _ in range(2):
+        results = optimised.run({"x": x})
+        for result, reference in zip(results, expected, strict=True):
+            np.testing.assert_allclose(result, reference, rtol=2e-3, atol=1e-3)

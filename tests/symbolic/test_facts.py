@@ -231,3 +231,14 @@ def test_a_proof_is_no_truth_value(facts: Facts) -> None:
     with pytest.raises(TypeError):
         bool(facts.prove_one(1))
     assert facts.prove_one(1).answer is Answer.YES
+
+
+def test_a_body_and_its_branches_know_what_the_graph_around_assumes(facts: Facts) -> None:
+    s, t = facts.symbols.get("s"), facts.symbols.get("t")
+    facts.assume_equal(s, t, "outside")
+    body = facts.body()
+    body.assume_equal(s, dims.mul(2, facts.symbols.get("u")), "inside")
+    branch = body.branch()
+    assert [check.reason for check in body.conditions()] == ["outside", "inside"]
+    assert [check.reason for check in branch.conditions()] == ["outside", "inside"]
+    assert not facts.body().checks
