@@ -246,6 +246,8 @@ def _error(
     if op in ("matmul", "depthwise", "pool_sum", "reduce_sum"):
         within = max(dtype, DType.FLOAT32, key=_DIGITS.__getitem__)  # half types add up in float32
         error = _error_of_sums(op, attrs, operands, _roundoff(within), _least(within))
+        if any(np.signbit(operand.value).any() for operand in operands):  # of zeros: 0 or -0
+            error = np.where((value == 0) & (error == 0), _least(within), error)
         return error if within is dtype else error + unit * np.abs(value) + least
     if op in ("reduce_max", "reduce_min", "pool_max"):
         return _error_of_extremes(op, attrs, operands)

@@ -161,3 +161,15 @@ def test_products_that_hang_on_their_order_are_open() -> None:
         operand = Bounded(np.array(numbers))
         result = compute("reduce_prod", {"axes": (0,)}, [operand], DType.FLOAT32)
         assert np.isinf(result.errors).all() == is_open, numbers
+
+
+@pytest.mark.parametrize("op", ["reduce_sum", "matmul"])
+def test_the_sign_of_a_sum_of_zeros_is_open(op: str) -> None:
+    zeros = np.full((3, 2), -0.0, np.float32)
+    operands = [of(zeros)] if op == "reduce_sum" else [of(zeros), of(np.ones((2, 1), np.float32))]
+    attrs = {"axes": (1,), "keepdims": True} if op == "reduce_sum" else {}
+    total = compute(op, attrs, operands, F32)
+    inverse = compute("reciprocal", {}, [total], F32)
+    for sign in (-1, 1):
+        assert not differs(np.full((3, 1), sign * np.inf, np.float32), inverse).any()
+    assert differs(np.full((3, 1), 1e-30, np.float32), total).all()
