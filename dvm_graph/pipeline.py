@@ -33,6 +33,7 @@ from dvm_graph.passes import (
     collect_scales,
     eliminate_common,
     eliminate_dead,
+    fill_branches,
     fold_constants,
     simplify,
     sink_concats,
@@ -45,8 +46,8 @@ Source = str | PathLike[str] | bytes | Any
 """A path, the bytes of a model, or an onnx.ModelProto."""
 
 PASSES = (
-    *("fold_constants", "sink_transposes", "simplify", "collect_scales", "sink_divisions"),
-    *("sink_concats", "absorb_views", "eliminate_common", "eliminate_dead"),
+    *("fold_constants", "fill_branches", "sink_transposes", "simplify", "collect_scales"),
+    *("sink_divisions", "sink_concats", "absorb_views", "eliminate_common", "eliminate_dead"),
 )
 """The passes over basic operators, in order; `Options.disable_passes` can leave them out."""
 
@@ -131,16 +132,19 @@ def compile_whole(graph: Graph, options: Options) -> Compiled:
 
 
 def _optimise(graph: Graph, facts: Facts, options: Options, stages: _StageLog) -> Compiled:
-    for body in _bodies(graph):  # of control flow: programs of their own, on the same way
-        _simplify(body, facts.bodies[body], stages.of_body())
-    _simplify(graph, facts, stages)
+    _simplify(graph, facts, options, stages)
     verify(graph, Dialect.BASIC)
 
     return _fuse_and_lower(graph, facts, options, stages)
 
 
-def _simplify(graph: Graph, facts: Facts, stages: _StageLog) -> None:
+def _simplify(graph: Graph, facts: Facts, options: Options, stages: _StageLog) -> None:
+    most = options.limits.max_operators
     stages.run("fold_constants", graph, lambda: fold_constants(graph, facts))
+    stages.run("fill_branches", graph, lambda: fill_branches(graph, facts, most))
+    for node in graph.sorted_nodes():
+        for body in node.bodies:  # of control flow: programs of their own, on the same way
+            _simplify(body, facts.bodies[body], options, stages.of_body())
     stages.run("sink_transposes", graph, lambda: sink_transposes(graph, facts))
     stages.run("simplify", graph, lambda: simplify(graph, facts))
     stages.run("collect_scales", graph, lambda: collect_scales(graph, facts))

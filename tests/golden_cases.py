@@ -68,6 +68,17 @@ g (float[n, 72] x) => (float[n, 72] y)
   [apply] y = Mul (x, weight)
 }}
 """,
+    "branches": """
+g (bool c, float[n, m] x, float[m, m] w) => (float[n, m] y)
+{
+  [before] h = Tanh (x)
+  [branch] r = If (c) <
+    then_branch = then () => (float[n, m] a) { [product] a = MatMul (h, w) },
+    else_branch = other () => (float[n, m] b) { [soft] b = Softmax <axis = -1> (h) }
+  >
+  [behind] y = Relu (r)
+}
+""",
     "transposes": """
 g (float[n, m] x) => (float[n, m] y)
 <float eight = {8}>
@@ -241,6 +252,7 @@ PASS_CASES: dict[str, tuple[str, ...]] = {
     "import_onnx": ("attention", "vendor"),
     "decompose": ("layer_norm", "softmax", "gelu", "shape_chain", "slice_and_pad", "attention"),
     "fold_constants": ("constant_chain",),
+    "fill_branches": ("branches",),
     "sink_transposes": ("convolutions",),
     "simplify": ("transposes", "heads"),
     "collect_scales": ("scaled_product",),

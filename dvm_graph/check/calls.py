@@ -1,7 +1,7 @@
 """Calls between basic operators: vendor and host operators on onnxruntime, control flow turn by turn.
 
-In: a `vendor`, `host` or `control` operator and what its operands are known to be. Out: arrays for its results. Bodies of
-control flow are computed as the graph around them is: by their basic operators, in float64.
+In: a `vendor`, `host` or `control` operator and what its operands are known to be. Out: its results with error bounds.
+Bodies of control flow are computed as the graph around them is: by their basic operators, in float64.
 """
 
 from __future__ import annotations
@@ -12,8 +12,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from dvm_graph.check.bounded import Bounded
-from dvm_graph.check.extents import Extents
-from dvm_graph.check.oracle import run_vendor, stored
+from dvm_graph.check.oracle import run_vendor
 from dvm_graph.check.reference import Reference
 from dvm_graph.ir import Graph, Node, Value
 from dvm_graph.ir.control import Turns, captures
@@ -23,28 +22,41 @@ _MOST_TURNS = 1 << 12
 """A body that does not end, on numbers drawn at random, ends here."""
 
 
-def run_call(node: Node, reference: Reference) -> list[Array]:
-    """The results of a call.
+def run_call(node: Node, reference: Reference) -> list[Bounded]:
+    """The results of a call; those of a vendor operator are open where its operands are not exact.
 
     Raises:
         DvmError: onnxruntime refuses a vendor operator.
     """
-    if node.op != "control":
-        return run_vendor(node, node.outputs, reference)
     operands = [reference.operand(value) for value in node.inputs if value is not None]
+    if node.op != "control":
+        exact = all(map(_is_exact, operands))
+        return [_foreign(array, exact) for array in run_vendor(node, node.outputs, reference)]
     turns: Turns | None = node.attrs["turns"]
     if turns is None:
         taken = node.bodies[0 if operands[0].value.item() else 1]
-        results = _run_body(taken, operands[1:], reference.extents)
-    else:
-        results = _run_turns(node.bodies[0], Turns(*turns), operands, reference.extents)
-    return [
-        stored(result, value.dtype) for result, value in zip(results, node.outputs, strict=True)
-    ]
+        results = _run_body(taken, operands[1:], reference)
+        return results if _is_exact(operands[0]) else list(map(_open, results))
+    return _run_turns(node.bodies[0], Turns(*turns), operands, reference)
+
+
+def _is_exact(operand: Bounded) -> bool:
+    return not operand.is_number or not operand.errors.any()
+
+
+def _open(result: Bounded) -> Bounded:
+    """Nobody knows how far it moves with what it rests on."""
+    if not result.is_number:
+        return result
+    return Bounded(result.value, np.full(result.value.shape, np.inf))
+
+
+def _foreign(array: Array, exact: bool) -> Bounded:
+    return Bounded(array) if exact else _open(Bounded(array))
 
 
 def _run_turns(
-    body: Graph, turns: Turns, operands: Sequence[Bounded], extents: Extents
+    body: Graph, turns: Turns, operands: Sequence[Bounded], around: Reference
 ) -> list[Bounded]:
     first, _ = captures(turns)
     states = list(operands[turns.first : turns.first + turns.states])
@@ -53,50 +65,55 @@ def _run_turns(
     if turns.most_turns >= 0:
         most = min(most, operands[turns.most_turns].value.item())
     goes_on = turns.goes_on < 0 or bool(operands[turns.goes_on].value.item())
-    rows: list[list[Array]] = [[] for _ in turns.collected]
+    exact = all(_is_exact(operands[at]) for at in (turns.most_turns, turns.goes_on) if at >= 0)
+    rows: list[list[Bounded]] = [[] for _ in turns.collected]
     turn = 0
     while turn < most and goes_on:
         count = [Bounded(np.array(turn)), Bounded(np.array(goes_on))] if turns.counted else []
         read = [
-            Bounded(tensor.value[most - 1 - turn if backward else turn])
+            _row(tensor, most - 1 - turn if backward else turn)
             for tensor, backward in zip(scanned, turns.scanned, strict=True)
         ]
-        results = _run_body(body, [*count, *states, *read, *operands[first:]], extents)
+        results = _run_body(body, [*count, *states, *read, *operands[first:]], around)
         if turns.counted:
+            exact &= _is_exact(results[0])
             goes_on = bool(results.pop(0).value.item())
         states = results[: turns.states]
         for collected, row in zip(rows, results[turns.states :], strict=True):
-            collected.append(row.value)
+            collected.append(row)
         turn += 1
-    return [*states, *(_stacked(body, turns, at, found) for at, found in enumerate(rows))]
+    last = [*states, *(_stacked(body, turns, at, found) for at, found in enumerate(rows))]
+    return last if exact else list(map(_open, last))
 
 
-def _stacked(body: Graph, turns: Turns, at: int, rows: list[Array]) -> Bounded:
+def _row(tensor: Bounded, at: int) -> Bounded:
+    return Bounded(tensor.value[at], None if tensor.error is None else tensor.error[at])
+
+
+def _stacked(body: Graph, turns: Turns, at: int, rows: list[Bounded]) -> Bounded:
     if rows:
-        return Bounded(np.stack(rows[::-1] if turns.collected[at] else rows))
+        ordered = rows[::-1] if turns.collected[at] else rows
+        errors = np.stack([row.errors for row in ordered]) if ordered[0].is_number else None
+        return Bounded(np.stack([row.value for row in ordered]), errors)
     row = body.outputs[turns.counted + turns.states + at]
     shape = (dim if isinstance(dim, int) else 0 for dim in row.shape or ())
     return Bounded(np.zeros((0, *shape), row.dtype.numpy))
 
 
-def _run_body(body: Graph, operands: Sequence[Bounded], around: Extents) -> list[Bounded]:
-    extents = Extents(around.symbols)
-    reference = Reference(extents)
+def _run_body(body: Graph, operands: Sequence[Bounded], around: Reference) -> list[Bounded]:
+    reference = around.inside()
     for value, operand in zip(body.inputs, operands, strict=True):
-        scalar = (
-            operand.value.ndim == 0
-        )  # number and condition of a turn, in as many axes as declared
-        _know(
-            reference,
-            value,
-            Bounded(operand.value.reshape((1,) * value.rank)) if scalar else operand,
-        )
+        if operand.value.ndim == 0:  # number and condition of a turn, in as many axes as declared
+            shape = (1,) * value.rank
+            error = None if operand.error is None else operand.error.reshape(shape)
+            operand = Bounded(operand.value.reshape(shape), error)
+        _know(reference, value, operand)
     for node in body.sorted_nodes():
         if node.is_call:
-            for value, array in zip(node.outputs, run_call(node, reference), strict=True):
-                _know(reference, value, Bounded(array))
+            for value, result in zip(node.outputs, run_call(node, reference), strict=True):
+                _know(reference, value, result)
         else:
-            reference.known[node.output] = Bounded(reference.result(node).value)
+            reference.known[node.output] = reference.result(node)
     return [reference.operand(value) for value in body.outputs]
 
 

@@ -245,7 +245,8 @@ class _Run:
         for node in _live_nodes(graph):
             if node.is_call:
                 self._run_call(node, memo)
-                within.known.update((v, self.reference.known[v]) for v in node.outputs)
+                for given in node.outputs:
+                    within.known[given] = rounded(self.reference.known[given], given.dtype)
                 continue
             for value in node.inputs:
                 if value is not None and value not in within.known:
@@ -281,7 +282,7 @@ class _Run:
         changed: list[Node] = []
         for node in nodes:
             if node.is_call:
-                self._run_call(node, memo)
+                self._run_call(node, memo, old)
                 continue
             key, operands = self._key(node)
             done = self._done.get(key)
@@ -307,14 +308,22 @@ class _Run:
         key, operands = self._key(node)
         memo[key] = ([self.reference.known[node.output]], operands)
 
-    def _run_call(self, node: Node, memo: _Memo) -> None:
+    def _run_call(
+        self, node: Node, memo: _Memo, old: Mapping[Value, Bounded] | None = None
+    ) -> None:
+        """`old`: what values are known to be; by default, what comes of exact operands counts as exact."""
         operands = [self.reference.operand(v) for v in node.inputs if v is not None]
-        key = (node.name, *(id(x.value) for x in operands))
+        key = (node.name, *map(id, node.outputs), *(id(x.value) for x in operands))
         done = self._done.get(key)
         if done is None:
-            arrays = run_call(node, self.reference)
-            exact = not any(operand.errors.any() for operand in operands if operand.is_number)
-            done = ([_foreign(array, exact) for array in arrays], operands)
+            results = run_call(node, self.reference)
+            if old is None and not any(x.errors.any() for x in operands if x.is_number):
+                results = [Bounded(result.value) for result in results]
+            for at, value in enumerate(node.outputs):
+                before = None if old is None else old.get(value)
+                if before is not None and _same(before, results[at]):
+                    results[at] = before
+            done = (results, operands)
         memo[key] = done
         for value, result in zip(node.outputs, done[0], strict=True):
             self.reference.known[value] = result
@@ -328,14 +337,6 @@ class _Run:
 def _live_nodes(graph: Graph) -> list[Node]:
     """What outputs and dims depend on, in topological order."""
     return graph.needed_nodes(node for node in graph.nodes if node.is_call)
-
-
-def _foreign(array: Array, exact: bool) -> Bounded:
-    """A vendor operator's result; nobody knows how far it moves with operands that are not exact."""
-    result = Bounded(array)
-    if exact or not result.is_number:
-        return result
-    return Bounded(array, np.full(array.shape, np.inf))
 
 
 def _same(before: Bounded, after: Bounded) -> bool:

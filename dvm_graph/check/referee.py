@@ -48,9 +48,9 @@ def _run(node: Node, extents: Extents, reference: Reference) -> None:
     if not node.is_call:
         reference.known[node.output] = reference.result(node)
         return
-    for value, array in zip(node.outputs, run_call(node, reference), strict=True):
-        _bind(extents, value, array)
-        reference.give(value, array)
+    for value, result in zip(node.outputs, run_call(node, reference), strict=True):
+        _bind(extents, value, result.value)
+        reference.give(value, result.value)
 
 
 def _bind(extents: Extents, value: Value, array: Array) -> None:

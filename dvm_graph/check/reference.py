@@ -27,6 +27,12 @@ class Reference:
         self.known: dict[Value, Bounded] = {}
         self._rounds_to = DType.BFLOAT16 if precision == "bf16" else None
 
+    def inside(self) -> Reference:
+        """For a body of control flow, which knows the sizes around it."""
+        reference = Reference(Extents(self.extents.symbols))
+        reference._rounds_to = self._rounds_to
+        return reference
+
     def give(self, value: Value, array: Array) -> None:
         """What a value is, exactly."""
         self.known[value] = Bounded(array)

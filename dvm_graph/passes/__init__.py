@@ -4,6 +4,7 @@ from dvm_graph.passes.absorb_views import absorb_views
 from dvm_graph.passes.collect_scales import collect_scales
 from dvm_graph.passes.eliminate_common import eliminate_common
 from dvm_graph.passes.eliminate_dead import eliminate_dead
+from dvm_graph.passes.fill_branches import fill_branches
 from dvm_graph.passes.fold_constants import fold_constants
 from dvm_graph.passes.simplify import simplify
 from dvm_graph.passes.sink_concats import sink_concats
@@ -15,6 +16,7 @@ __all__ = [
     "collect_scales",
     "eliminate_common",
     "eliminate_dead",
+    "fill_branches",
     "fold_constants",
     "simplify",
     "sink_concats",

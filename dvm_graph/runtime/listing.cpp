@@ -1,7 +1,9 @@
 #include "runtime/listing.h"
 
 #include <algorithm>
+#include <utility>
 
+#include "runtime/executor.h"
 #include "runtime/plan_dims.h"
 #include "runtime/value_sizes.h"
 #include "vm/compile.h"
@@ -13,8 +15,9 @@ namespace {
 
 class Lister {
  public:
-  Lister(const Model& model, const Dims& dims, const Target& target, bool steps)
-      : model_(model), dims_(dims), target_(target) {
+  Lister(const Model& model, const Dims& dims, const Target& target, bool steps,
+         const std::string& within)
+      : model_(model), dims_(dims), target_(target), within_(within) {
     measure_values(model, dims, infos_);
     for (const ModelValue& value : model.values) names_.push_back(value.name);
     if (!steps) return;
@@ -36,7 +39,7 @@ class Lister {
     }
   }
 
-  std::vector<Listing> take() { return std::move(listing_); }
+  std::vector<Listing> take() { return std::exchange(listing_, {}); }
 
  private:
   // Lists the kernel, or says why its fallback runs.
@@ -53,8 +56,8 @@ class Lister {
     }
     if (status == CompileStatus::does_not_fit) return "which does not fit local memory";
     if (needs_fallback(status)) return "which is predicted to take longer";
-    listing_.push_back(
-        {plan.name, text(), why.empty() || form.empty() ? why + form : why + "; " + form, steps_});
+    listing_.push_back({within_ + plan.name, text(),
+                        why.empty() || form.empty() ? why + form : why + "; " + form, steps_});
     return "";
   }
 
@@ -84,6 +87,7 @@ class Lister {
   const Model& model_;
   const Dims& dims_;
   const Target& target_;
+  const std::string& within_;  // what stands before names of kernels
   std::vector<ValueInfo> infos_;
   std::vector<std::string> names_;  // of values
   CompilerScratch scratch_;
@@ -92,17 +96,42 @@ class Lister {
   std::string steps_, last_step_;  // of the kernel at hand
 };
 
+// The dims of a body as far as those around it tell them.
+Dims dims_inside(const Body& body, const Dims& around) {
+  Dims dims(body.program->model().dims);
+  for (const auto& [symbol, slot] : body.dims) {
+    if (around.ok(slot)) dims.bind(static_cast<int>(symbol), around.values()[slot]);
+  }
+  dims.evaluate();
+  return dims;
+}
+
+void list_steps(const Model& model, const Dims& dims, const Target& target, bool steps,
+                const std::string& within, std::vector<Listing>& listing) {
+  Lister lister(model, dims, target, steps, within);
+  for (const Step& step : model.steps) {
+    if (const auto* stage = std::get_if<LaunchStage>(&step)) {
+      for (const uint32_t call : stage->calls) lister.list(call);
+    }
+    const auto* control = std::get_if<ControlCall>(&step);
+    if (control == nullptr) continue;
+    for (Listing& found : lister.take()) listing.push_back(std::move(found));
+    for (size_t i = 0; i < control->bodies.size(); i++) {
+      const Body& body = control->bodies[i];
+      const std::string inside = within + control->name + " body " + std::to_string(i) + "/";
+      list_steps(body.program->model(), dims_inside(body, dims), target, steps, inside, listing);
+    }
+  }
+  for (Listing& found : lister.take()) listing.push_back(std::move(found));
+}
+
 }  // namespace
 
 std::vector<Listing> list_programs(const Model& model, const Dims& dims, const Target& target,
                                    bool steps) {
-  Lister lister(model, dims, target, steps);
-  for (const Step& step : model.steps) {
-    const auto* stage = std::get_if<LaunchStage>(&step);
-    if (stage == nullptr) continue;
-    for (const uint32_t call : stage->calls) lister.list(call);
-  }
-  return lister.take();
+  std::vector<Listing> listing;
+  list_steps(model, dims, target, steps, "", listing);
+  return listing;
 }
 
 }  // namespace dvm

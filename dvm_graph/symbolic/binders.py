@@ -60,12 +60,12 @@ def unsolved_dims(shapes: Iterable[Sequence[Dim]]) -> list[Dim]:
 
 def find_binders(graph: Graph, order: Iterable[Node]) -> dict[sympy.Symbol, Node]:
     """The vendor operator whose result binds a symbol, for symbols that no input binds."""
-    given = {s for value in graph.inputs if value.computable for s in _symbols_of(value.shape)}
+    given = {s for value in graph.inputs if value.computable for s in symbols_in(value.shape)}
     binders: dict[sympy.Symbol, Node] = {}
     for node in order:
         if node.is_call:
             for value in node.outputs:
-                for symbol in _symbols_of(value.shape):
+                for symbol in symbols_in(value.shape):
                     if value.computable and symbol not in given:
                         binders.setdefault(symbol, node)
     return binders
@@ -77,14 +77,14 @@ def needed_symbols(node: Node) -> Iterator[sympy.Symbol]:
     """
     for value in (*node.inputs, *node.outputs):
         if value is not None:
-            yield from _symbols_of(value.shape)
-    yield from _symbols_of(tuple(node.attrs.values()))
+            yield from symbols_in(value.shape)
+    yield from symbols_in(tuple(node.attrs.values()))
 
 
-def _symbols_of(content: Any) -> Iterator[sympy.Symbol]:
+def symbols_in(content: Any) -> Iterator[sympy.Symbol]:
     """Symbols of a dim, or of dims in nested tuples; of attributes that are no dims none."""
     if isinstance(content, tuple | list):
         for part in content:
-            yield from _symbols_of(part)
+            yield from symbols_in(part)
     elif isinstance(content, sympy.Basic):
         yield from symbols_of(content)

@@ -18,9 +18,12 @@ CARRIED = (*FLOATS[:3], *INTEGERS[:2])
 @recipe("If", kind=REGION, weight=1.5)
 def if_(g: Growth) -> Value:
     _not_too_deep(g)
+    before = _step(g, g.pick(CARRIED)) if g.chance(0.5) else None
     taken, other = g.inside(), g.inside()
-    x = _grown(taken)
+    x = _of_neighbour(taken, before) if before else _grown(taken)
     y = _alike(other, x) if g.chance(0.8) else _grown(other)
+    if before and g.chance(0.5):
+        y = _of_neighbour(other, before)
     if y.dtype != x.dtype or (g.opset < 11 and y.shapes != x.shapes):  # the standard wants it
         y = _alike(other, x)
     shapes = x.shapes if x.shapes == y.shapes else [None] * g.breadth
@@ -28,7 +31,22 @@ def if_(g: Growth) -> Value:
         "then_branch": _region(taken, [], [_inside(taken, x)]),
         "else_branch": _region(other, [], [_inside(other, y)]),
     }
-    return g.add("If", [_condition(g)], [(x.dtype, shapes)], branches)[0]
+    result = g.add("If", [_condition(g)], [(x.dtype, shapes)], branches)[0]
+    for _ in range(g.choose((0, 0, 1, 2))):
+        result = _of_neighbour(g, result)
+    return result
+
+
+def _of_neighbour(g: Growth, x: Value) -> Value:
+    """What kernels compute of a value that another region, or the graph around, makes."""
+    if x.known and g.chance(0.4):
+        if x.rank and g.chance(0.5):
+            operator = g.choose(("ReduceMax", "ReduceMin"))
+            return g.emit(operator, [x], {"keepdims": 1} if g.opset >= 18 else {"axes": [-1]})
+        if x.rank > 1 and x.dtype == TensorProto.FLOAT:
+            right = [(extent, extent) for extent in x.at(-1)]
+            return g.emit("MatMul", [x, g.fresh(x.dtype, right)])
+    return _step(g, x)
 
 
 def _condition(g: Growth) -> Value:
