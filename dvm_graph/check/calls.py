@@ -11,8 +11,9 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from dvm_graph.check.bound_extents import EXTENTS, compute_extents
 from dvm_graph.check.bounded import Bounded
-from dvm_graph.check.oracle import run_vendor
+from dvm_graph.check.oracle import run_vendor, stored
 from dvm_graph.check.reference import Reference
 from dvm_graph.ir import Graph, Node, Value
 from dvm_graph.ir.control import Turns, captures
@@ -26,8 +27,14 @@ def run_call(node: Node, reference: Reference) -> list[Bounded]:
     """The results of a call; those of a vendor operator are open where its operands are not exact.
 
     Raises:
-        DvmError: onnxruntime refuses a vendor operator.
+        DvmError: onnxruntime refuses a vendor operator, or numpy the extents.
     """
+    if node.op == "host" and node.attrs["op"] in EXTENTS:
+        given = [
+            None if value is None else stored(reference.operand(value), value.dtype)
+            for value in node.inputs
+        ]
+        return [Bounded(compute_extents(node.attrs["op"], node.attrs["arguments"], given))]
     operands = [reference.operand(value) for value in node.inputs if value is not None]
     if node.op != "control":
         exact = all(map(_is_exact, operands))

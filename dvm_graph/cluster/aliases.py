@@ -4,8 +4,8 @@ In: the subgraphs of all clusters. Out: for each aliased value the value whose b
 reshapes that have to copy after all.
 
 A value is *demanded* where its own buffer with its own shape is needed: graph outputs and operands of
-vendor operators. A demanded reshape takes over the buffer of its source if that is a kernel's result
-nobody else demands; otherwise it is a copy.
+vendor operators. A demanded reshape takes over the buffer of its source if that is a kernel's result of the same
+phase (before, the extents of the reshape may not be bound) that nobody else demands; otherwise it is a copy.
 """
 
 from __future__ import annotations
@@ -33,34 +33,33 @@ class Aliases:
 
 
 def find_aliases(
-    graph: Graph, subgraphs: Iterable[FusedSubgraph]
+    graph: Graph, subgraphs: Iterable[tuple[int, FusedSubgraph]]
 ) -> tuple[Aliases, set[FusedSubgraph]]:
-    """The shared buffers, and the ALIAS subgraphs that have to be copies."""
-    subgraphs = list(subgraphs)
+    """The shared buffers, and the ALIAS subgraphs that have to be copies, of subgraphs and their phases."""
     aliases = Aliases()
     copies: set[FusedSubgraph] = set()
     demanded = set(graph.outputs)
     placed: set[Value] = set()
-    movable: set[Value] = set()
+    movable: dict[Value, int] = {}
     for node in graph.nodes:
         if node.is_call:
             demanded.update(value for value in node.inputs if value is not None)
         if node.op == "concat":
             placed.update(value for value in node.inputs if value is not None)
-    for subgraph in subgraphs:
+    for phase, subgraph in subgraphs:
         if subgraph.kind is not SubgraphKind.ALIAS:
             if subgraph.kind is not SubgraphKind.DIMS:
-                movable.update(subgraph.outputs)
+                movable.update(dict.fromkeys(subgraph.outputs, phase))
             continue
         source = aliases.root(subgraph.inputs[0])
         own = [value for value in subgraph.outputs if value in demanded]
         if any(value in placed for value in subgraph.outputs) or len(own) > 1:
             copies.add(subgraph)
-            movable.update(subgraph.outputs)
+            movable.update(dict.fromkeys(subgraph.outputs, phase))
         elif not own:
             for value in subgraph.outputs:
                 aliases.join(value, source)
-        elif source in movable and source not in demanded and source not in placed:
+        elif movable.get(source) == phase and source not in demanded and source not in placed:
             for value in (source, *subgraph.outputs):
                 if value is not own[0]:
                     aliases.join(value, own[0])

@@ -44,7 +44,27 @@ def _phases(graph: Graph, order: list[Node]) -> dict[Node, int]:
     for _ in range(len(binders) + 1):
         if not _raise_phases(graph, order, binders, phases):
             break
+    _wait_for_readers(graph, order, phases)
     return phases
+
+
+def _wait_for_readers(graph: Graph, order: list[Node], phases: dict[Node, int]) -> None:
+    """Moves operators of a phase that only later kernels read to the first of those, with which they may fuse.
+
+    Whole components move, or none of their operators: what is fused within a phase stays so.
+    """
+    for phase in sorted(set(phases.values()), reverse=True):
+        if phase % 2 == 1:
+            continue
+        nodes = [node for node in order if phases[node] == phase]
+        for component in _components(nodes, vendor=False):
+            inside = set(component)
+            values = [value for node in component for value in node.outputs]
+            readers = {user for value in values for user in graph.users(value)} - inside
+            later = min((phases[reader] for reader in readers), default=phase)
+            if any(map(graph.is_output, values)) or any(reader.is_call for reader in readers):
+                continue
+            phases.update(dict.fromkeys(component, later))
 
 
 def _raise_phases(

@@ -77,7 +77,7 @@ class Schedule:
 
 def stack(fused: FusedGraph, options: Options) -> Schedule:
     """Orders everything that runs."""
-    everything = [s for part in fused.clusters for s in fused.subgraphs.get(part, ())]
+    everything = [(part.phase, s) for part in fused.clusters for s in fused.subgraphs.get(part, ())]
     aliases, copies = find_aliases(fused.graph, everything)
     schedule = Schedule(fused.graph, [], aliases, [], fused.report)
     phases: dict[int, list[Cluster]] = {}

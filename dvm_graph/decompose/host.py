@@ -4,7 +4,7 @@ In: an ONNX operator. Out: a `host` operator with the shapes of its results, in 
 fresh symbol, bound when it has run. So operators behind it are kernels over the sizes that came out.
 
 A `host` operator has the operands, results and ONNX node of what it stands for, None for omitted operands, and
-the operator's attributes as integers: `runtime/host_ops` says which.
+the operator's attributes as integers: `runtime/host_ops` says which. Those that only read extents are in `extents`.
 """
 
 from __future__ import annotations
@@ -29,8 +29,9 @@ def add_host(
     operands: Operands,
     arguments: Sequence[int],
     types: Sequence[tuple[DType, Shape]],
+    op: str | None = None,
 ) -> list[Value]:
-    """The results of a `host` operator that stands for an ONNX node."""
+    """The results of a `host` operator that stands for an ONNX node, or is a part of it by a name of its own."""
     host = Node(
         name=builder.graph.unique_name(node.name),
         op=HOST,
@@ -39,7 +40,7 @@ def add_host(
             Value(builder.graph.unique_name(f"{node.name}.result"), dtype, shape)
             for _, (dtype, shape) in zip(node.outputs, types, strict=False)
         ),
-        attrs={"op": node.op, "domain": node.domain, "arguments": tuple(map(int, arguments))},
+        attrs={"op": op or node.op, "domain": node.domain, "arguments": tuple(map(int, arguments))},
         version=node.version,
         origin=node.origin,
         metadata=node.metadata,
@@ -49,7 +50,7 @@ def add_host(
     return list(host.outputs)
 
 
-def _fresh(builder: Builder, node: Node, result: int, axis: int) -> Dim:
+def fresh_dim(builder: Builder, node: Node, result: int, axis: int) -> Dim:
     """A dim that the run tells, named after the result whose it is."""
     named = node.outputs[min(result, len(node.outputs) - 1)]
     stem = re.sub(r"\W+", "_", named.name).strip("_")
@@ -59,7 +60,10 @@ def _fresh(builder: Builder, node: Node, result: int, axis: int) -> Dim:
 @decomposition("NonZero")
 def non_zero(builder: Builder, node: Node, operands: Operands) -> Results:
     x = required(node, operands, 0)
-    found = (max(x.rank, 1), _fresh(builder, node, 0, 1))  # a scalar is one element along one axis
+    found = (
+        max(x.rank, 1),
+        fresh_dim(builder, node, 0, 1),
+    )  # a scalar is one element along one axis
     return add_host(builder, node, operands, (), [(DType.INT64, found)])
 
 
@@ -67,10 +71,10 @@ def non_zero(builder: Builder, node: Node, operands: Operands) -> Results:
 def compress(builder: Builder, node: Node, operands: Operands) -> Results:
     x = required(node, operands, 0)
     if node.attrs.get("axis") is None:
-        kept: Shape = (_fresh(builder, node, 0, 0),)
+        kept: Shape = (fresh_dim(builder, node, 0, 0),)
         return add_host(builder, node, operands, (), [(x.dtype, kept)])
     axis = normalize_axis(node, node.attrs["axis"], x.rank)
-    kept = _with_dim(x, axis, _fresh(builder, node, 0, axis))
+    kept = _with_dim(x, axis, fresh_dim(builder, node, 0, axis))
     return add_host(builder, node, operands, (axis,), [(x.dtype, kept)])
 
 
@@ -79,11 +83,11 @@ def unique(builder: Builder, node: Node, operands: Operands) -> Results:
     x = required(node, operands, 0)
     arguments = [int(node.attrs.get("sorted", 1))]
     if node.attrs.get("axis") is None:
-        found = _fresh(builder, node, 0, 0)
+        found = fresh_dim(builder, node, 0, 0)
         shape, extent = (found,), product(shape_of(x))
     else:
         axis = normalize_axis(node, node.attrs["axis"], x.rank)
-        found, extent = _fresh(builder, node, 0, axis), shape_of(x)[axis]
+        found, extent = fresh_dim(builder, node, 0, axis), shape_of(x)[axis]
         shape = _with_dim(x, axis, found)
         arguments.append(axis)
     lists = [(DType.INT64, (length,)) for length in (found, extent, found)]
@@ -95,7 +99,7 @@ def top_k(builder: Builder, node: Node, operands: Operands) -> Results:
     x, k = required(node, operands, 0), required(node, operands, 1)
     axis = normalize_axis(node, node.attrs.get("axis", -1), x.rank)
     known = k.elements or ()
-    count = known[0] if len(known) == 1 else _fresh(builder, node, 0, axis)
+    count = known[0] if len(known) == 1 else fresh_dim(builder, node, 0, axis)
     shape = _with_dim(x, axis, count)
     arguments = (axis, node.attrs.get("largest", 1), node.attrs.get("sorted", 1))
     return add_host(builder, node, operands, arguments, [(x.dtype, shape), (DType.INT64, shape)])
@@ -107,7 +111,7 @@ def non_max_suppression(builder: Builder, node: Node, operands: Operands) -> Res
     if boxes.rank != 3 or scores.rank != 3:
         return None
     arguments = (node.attrs.get("center_point_box", 0),)
-    found = (_fresh(builder, node, 0, 0), 3)
+    found = (fresh_dim(builder, node, 0, 0), 3)
     return add_host(builder, node, operands, arguments, [(DType.INT64, found)])
 
 

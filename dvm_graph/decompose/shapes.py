@@ -1,12 +1,16 @@
 """Operators that rearrange axes, and those that ask for shapes.
 
 Nothing here computes elements: everything ends in views. Target shapes are read from the known
-elements of shape tensors; where those are not known the node is left to the vendor.
+elements of shape tensors, or bound in the run (`extents`); where not even their ranks are known the node is
+left to the vendor.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from dvm_graph.decompose.arithmetic import dim_value
+from dvm_graph.decompose.extents import Content, bound_extents, contents_of, known, shape_operand
 from dvm_graph.decompose.operands import (
     elements,
     integers,
@@ -20,7 +24,7 @@ from dvm_graph.decompose.operands import (
 from dvm_graph.decompose.registry import Operands, Results, decomposition
 from dvm_graph.decompose.reshaping import reshaped
 from dvm_graph.errors import ModelError
-from dvm_graph.ir import Dim, Node
+from dvm_graph.ir import Dim, Node, Shape
 from dvm_graph.symbolic.builder import Builder
 from dvm_graph.symbolic.dims import floordiv, product
 from dvm_graph.symbolic.proofs import Answer
@@ -29,13 +33,35 @@ from dvm_graph.symbolic.shape_functions import broadcast_shapes
 
 @decomposition("Reshape")
 def reshape(builder: Builder, node: Node, operands: Operands) -> Results:
-    x = required(node, operands, 0)
-    wanted = required(node, operands, 1).elements
-    if wanted is None:
-        return None
+    x, target = required(node, operands, 0), required(node, operands, 1)
     zero_copies = not node.attrs.get("allowzero", 0)
+    if target.elements is None:
+        contents = contents_of(target)
+        if contents is None:
+            return None
+        dims = _reshaped_dims(builder, shape_of(x), contents, zero_copies)
+        given = (shape_operand(builder, x), target)
+        return [builder.reshape(x, bound_extents(builder, node, given, dims, [not zero_copies]))]
+    wanted = target.elements
     shape = reshaped(node, shape_of(x), wanted, builder.facts, zero_copies=zero_copies)
     return [builder.reshape(x, shape)]
+
+
+def _reshaped_dims(
+    builder: Builder, shape: Shape, contents: Sequence[Content], zero_copies: bool
+) -> list[Dim | None]:
+    """Dims of the result that are known whatever the others of the target are."""
+    if len(contents) == 1:
+        return [product(shape)]
+    dims: list[Dim | None] = []
+    for axis, content in enumerate(contents):
+        dim = known(content)
+        if zero_copies and isinstance(dim, int) and dim == 0 and axis < len(shape):
+            dim = shape[axis]
+        elif dim is not None and builder.facts.bounds(dim)[0] < 1:
+            dim = shape[axis] if zero_copies and axis < len(shape) and dim is shape[axis] else None
+        dims.append(dim)
+    return dims
 
 
 @decomposition("Flatten")
@@ -90,21 +116,45 @@ def transpose(builder: Builder, node: Node, operands: Operands) -> Results:
 @decomposition("Expand")
 def expand(builder: Builder, node: Node, operands: Operands) -> Results:
     """Broadcasts both ways: a 1 in the wanted shape keeps the operand's dim."""
-    x = required(node, operands, 0)
-    wanted = required(node, operands, 1).elements
-    if wanted is None:
-        return None
-    shape = broadcast_shapes(node, (shape_of(x), tuple(wanted)), builder.facts)
+    x, target = required(node, operands, 0), required(node, operands, 1)
+    if target.elements is None:
+        contents = contents_of(target)
+        if contents is None:
+            return None
+        dims = _expanded_dims(builder, shape_of(x), contents)
+        given = (shape_operand(builder, x), target)
+        return [builder.broadcast_to(x, bound_extents(builder, node, given, dims))]
+    shape = broadcast_shapes(node, (shape_of(x), tuple(target.elements)), builder.facts)
     return [builder.broadcast_to(x, shape)]
+
+
+def _expanded_dims(builder: Builder, shape: Shape, contents: Sequence[Content]) -> list[Dim | None]:
+    """Dims of the result that are known whatever the others of the target are."""
+    rank = max(len(shape), len(contents))
+    own = (*(1,) * (rank - len(shape)), *shape)
+    wanted = (*(1,) * (rank - len(contents)), *map(known, contents))
+    dims: list[Dim | None] = []
+    for dim, other in zip(own, wanted, strict=True):
+        if builder.facts.prove_one(dim).yes:
+            dims.append(other)
+        elif builder.facts.prove_one(dim).no or other == 1 or dim is other:
+            dims.append(dim)
+        else:
+            dims.append(None)
+    return dims
 
 
 @decomposition("Tile")
 def tile(builder: Builder, node: Node, operands: Operands) -> Results:
     """[a, b] tiled by (p, q) is [p, a, q, b] broadcast, reshaped to [p*a, q*b]."""
-    x = required(node, operands, 0)
-    repeats = required(node, operands, 1).elements
+    x, counts = required(node, operands, 0), required(node, operands, 1)
+    repeats = counts.elements
     if repeats is None:
-        return None
+        contents = contents_of(counts)
+        if contents is None or len(contents) != x.rank:
+            return None
+        given = (shape_operand(builder, x), counts)
+        repeats = bound_extents(builder, node, given, [known(content) for content in contents])
     single: list[Dim] = []
     spread: list[Dim] = []
     for dim, count in zip(shape_of(x), repeats, strict=True):

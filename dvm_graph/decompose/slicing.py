@@ -8,9 +8,17 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import TypeAlias
 
 from dvm_graph.decompose.arithmetic import dim_value, positions
+from dvm_graph.decompose.extents import (
+    Content,
+    bound_extents,
+    contents_of,
+    known,
+    shape_operand,
+)
 from dvm_graph.decompose.operands import (
     elements,
     integers,
@@ -37,6 +45,7 @@ from dvm_graph.symbolic.dims import (
     select,
     sub,
 )
+from dvm_graph.symbolic.facts import Relation
 
 _INFINITY = 2**31 - 1
 """Bounds at least this far out mean 'to the end', whatever the extent; steps have no more."""
@@ -81,11 +90,11 @@ def slice_node(builder: Builder, node: Node, operands: Operands) -> Results:
     starts = elements(operands, 1)
     ends = elements(operands, 2)
     if starts is None or ends is None:
-        return None
+        return _bound_slice(builder, node, operands)
     axes = integers(_or_default(operands, 3, range(len(starts))))
     steps = integers(_or_default(operands, 4, (1,) * len(starts)))
     if axes is None or steps is None:
-        return None
+        return _bound_slice(builder, node, operands)
     first: list[Dim] = [0] * x.rank
     strides = [1] * x.rank
     sizes = list(shape_of(x))
@@ -96,6 +105,62 @@ def slice_node(builder: Builder, node: Node, operands: Operands) -> Results:
         step = strides[axis] = max(-_INFINITY, min(step, _INFINITY))
         first[axis], sizes[axis] = clamped_range(start, end, step, sizes[axis])
     return [builder.slice(x, tuple(first), tuple(sizes), tuple(strides))]
+
+
+def _bound_slice(builder: Builder, node: Node, operands: Operands) -> Results:
+    """By bounds that only the run tells."""
+    x = required(node, operands, 0)
+    given = [contents_of(required(node, operands, index)) for index in (1, 2)]
+    starts, ends = given
+    if starts is None or ends is None:
+        return None
+    steps = integers(_or_default(operands, 4, (1,) * len(starts)))
+    axes = integers(_or_default(operands, 3, range(len(starts))))
+    if steps is None or (axes is None and set(steps) != {1}):
+        return None
+    strides = [1] * x.rank
+    dims: list[Dim | None] = [None] * (2 * x.rank)
+    if axes is not None:
+        for axis, extent in enumerate(shape_of(x)):
+            dims[2 * axis : 2 * axis + 2] = 0, extent
+        for start, end, axis, step in zip(starts, ends, axes, steps, strict=True):
+            axis = normalize_axis(node, axis, x.rank)
+            strides[axis] = max(-_INFINITY, min(step, _INFINITY))
+            dims[2 * axis : 2 * axis + 2] = _known_range(start, end, step, shape_of(x)[axis])
+    bounds = (shape_operand(builder, x), *operands[1:])
+    extents = bound_extents(builder, node, bounds, dims)
+    firsts, counts = extents[::2], extents[1::2]
+    for extent, first, count, step in zip(shape_of(x), firsts, counts, strides, strict=True):
+        _assume_inside(builder, node, extent, first, count, step)
+    return [builder.slice(x, firsts, counts, tuple(strides))]
+
+
+def _assume_inside(
+    builder: Builder, node: Node, extent: Dim, first: Dim, count: Dim, step: int
+) -> None:
+    """What the host operator makes sure of."""
+    if first == 0 and count is extent:
+        return
+    ahead = sub(extent, first) if step > 0 else minimum(extent, add(first, 1))
+    last = extent if step > 0 else maximum(0, sub(extent, 1))
+    for value, most in ((count, ceildiv(maximum(ahead, 0), abs(step))), (first, last)):
+        reason = f"{node.op} {node.name} stays inside"
+        if isinstance(most, int):
+            builder.facts.assume_range(value, 0, most, reason)
+        elif not builder.facts.prove_less_equal(value, most).yes:
+            builder.facts.expect(value, Relation.LESS_EQUAL, most, partial(str, reason))
+
+
+def _known_range(
+    start: Content, end: Content, step: int, extent: Dim
+) -> tuple[Dim | None, Dim | None]:
+    """First position and count where the bounds tell; backwards the first depends on whether there are any."""
+    first, last = known(start), known(end)
+    if first is None or step < 0:
+        return None, None
+    if last is None:
+        return clamped_range(first, 0, step, extent)[0], None
+    return clamped_range(first, last, step, extent)
 
 
 def _or_default(operands: Operands, index: int, default: Sequence[int]) -> Sequence[Dim] | None:

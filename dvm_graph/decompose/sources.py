@@ -7,6 +7,7 @@ import math
 import numpy as np
 
 from dvm_graph.decompose.arithmetic import filled, positions, scaled, shifted
+from dvm_graph.decompose.extents import bound_extents, contents_of, known
 from dvm_graph.decompose.operands import constant_scalar, operand, required, shape_of
 from dvm_graph.decompose.registry import Operands, Results, decomposition
 from dvm_graph.ir import Dim, DType, Node, Value
@@ -18,9 +19,9 @@ from dvm_graph.symbolic.dims import ceildiv, maximum, neg, sub
 def range_node(builder: Builder, node: Node, operands: Operands) -> Results:
     start, limit, delta = (required(node, operands, index) for index in range(3))
     if not start.dtype.is_integer:
-        return _float_range(builder, start, limit, delta)
+        return _float_range(builder, node, start, limit, delta)
     if start.elements is None or limit.elements is None or delta.elements is None:
-        return None
+        return _bound_range(builder, node, start, limit, delta)
     first, last, step = start.elements[0], limit.elements[0], delta.elements[0]
     if not isinstance(step, int) or step == 0:
         return None
@@ -36,10 +37,23 @@ def range_count(start: Dim, limit: Dim, step: int) -> Dim:
     return maximum(0, ceildiv(distance, step))
 
 
-def _float_range(builder: Builder, start: Value, limit: Value, delta: Value) -> Results:
+def _bound_range(builder: Builder, node: Node, start: Value, limit: Value, delta: Value) -> Results:
+    """Over values of the run: start + i * delta, as often as they say."""
+    if start.dtype not in _COUNTED:
+        return None
+    (count,) = bound_extents(builder, node, (start, limit, delta), [None])
+    steps = builder.cast(builder.iota((count,), 0, 0, 1), start.dtype)
+    distances = builder.mul(steps, builder.reshape(delta, ()))
+    return [builder.add(distances, builder.reshape(start, ()))]
+
+
+_COUNTED = (DType.INT16, DType.INT32, DType.INT64, DType.FLOAT32, DType.FLOAT64)
+
+
+def _float_range(builder: Builder, node: Node, start: Value, limit: Value, delta: Value) -> Results:
     numbers = [constant_scalar(value) for value in (start, limit, delta)]
     if any(number is None for number in numbers):
-        return None
+        return _bound_range(builder, node, start, limit, delta)
     first, last, step = (float(number) for number in numbers if number is not None)
     if step == 0 or not all(map(math.isfinite, (first, last, step))):
         return None
@@ -51,9 +65,15 @@ def _float_range(builder: Builder, start: Value, limit: Value, delta: Value) -> 
 
 @decomposition("ConstantOfShape")
 def constant_of_shape(builder: Builder, node: Node, operands: Operands) -> Results:
-    shape, dtype = required(node, operands, 0).elements, node.outputs[0].dtype
-    if shape is None or dtype is DType.OPAQUE:
+    extents, dtype = required(node, operands, 0), node.outputs[0].dtype
+    if dtype is DType.OPAQUE:
         return None
+    shape = extents.elements
+    if shape is None:
+        contents = contents_of(extents)
+        if contents is None:
+            return None
+        shape = bound_extents(builder, node, (extents,), [known(content) for content in contents])
     value = np.asarray(node.attrs.get("value", np.zeros(1, np.float32))).reshape(-1)
     return [filled(builder, value[0].item(), dtype, shape)]
 

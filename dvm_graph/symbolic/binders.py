@@ -71,6 +71,15 @@ def find_binders(graph: Graph, order: Iterable[Node]) -> dict[sympy.Symbol, Node
     return binders
 
 
+def holds_run_to(node: Node) -> bool:
+    """Whether an operator refuses runs: one of the host whose result has extents but no elements, whoever reads them."""
+    return (
+        node.op == "host"
+        and node.outputs[0].shape is not None
+        and node.outputs[0].shape[:1] == (0,)
+    )
+
+
 def needed_symbols(node: Node) -> Iterator[sympy.Symbol]:
     """Symbols without whose values an operator cannot run: every one that its attributes, its
     operands or its results mention.

@@ -43,6 +43,7 @@ class Builder(OperatorMethods):
         """Of the loops of an operator built since this was set to 0."""
         self.meanings: dict[Value, object] = {}
         """What decompositions note of values that they built, for those that read them."""
+        self._shared: dict[object, Value] = {}
 
     def scope(self, onnx_node: Node) -> _Scope:
         """Nodes built inside come from this ONNX node: name, origin and metadata."""
@@ -112,6 +113,15 @@ class Builder(OperatorMethods):
             value = self._cast_dims(value, dtype)
         self._dims[key] = value
         return value
+
+    def shared(self, key: object) -> Value | None:
+        """What was shared under a key, if it is still there."""
+        value = self._shared.get(key)
+        return value if value is not None and value.producer in self.graph else None
+
+    def share(self, key: object, value: Value) -> None:
+        """Keeps a result for those that would compute the same."""
+        self._shared[key] = value
 
     def _source_of_dims(self, elements: tuple[Dim, ...], shape: tuple[int, ...]) -> Value:
         result = Value("", DType.INT64)

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import onnxruntime as ort
 
+from dvm_graph.check.bound_extents import EXTENTS, compute_extents
 from dvm_graph.import_ import partition_model
 from dvm_graph.ir import OPERATORS, DType, Graph, Kind, Node, Value
 from dvm_graph.ir.numeric import apply
@@ -37,8 +38,12 @@ class Evaluator:
 
     def run(self) -> list[Array]:
         with np.errstate(all="ignore"):
-            for node in self._graph.needed_nodes():
-                if node.is_call:  # vendor operators, and those of the host
+            for node in self._graph.needed_nodes(n for n in self._graph.nodes if n.is_call):
+                if node.op == "host" and node.attrs["op"] in EXTENTS:
+                    operands = [None if v is None else self.array(v) for v in node.inputs]
+                    extents = compute_extents(node.attrs["op"], node.attrs["arguments"], operands)
+                    self._store(node.output, extents)
+                elif node.is_call:  # vendor operators, and those of the host
                     self._run_vendor(node)
                 else:
                     self._store(node.output, self._result(node))

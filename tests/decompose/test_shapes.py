@@ -170,7 +170,7 @@ def test_slice_by_symbolic_bounds(extent: int) -> None:
     np.testing.assert_array_equal(y, table[:extent])
 
 
-def test_data_dependent_shapes_are_left_to_the_vendor() -> None:
+def test_extents_that_are_values_are_bound_by_the_host() -> None:
     graph = decomposed(
         model(
             """
@@ -181,7 +181,23 @@ def test_data_dependent_shapes_are_left_to_the_vendor() -> None:
             """
         )
     )
-    assert vendor_operators(graph) == ["Expand"]
+    assert [node.op for node in graph.nodes] == ["dims", "host", "broadcast_to", "neg"]
+    (y,) = evaluate(graph, {"x": np.ones(3, np.float32), "shape": ints(2, 3)})
+    np.testing.assert_array_equal(y, -np.ones((2, 3), np.float32))
+
+
+def test_ranks_that_are_values_are_left_to_the_vendor() -> None:
+    graph = decomposed(
+        model(
+            """
+            agraph (float[n] x, int64[r] shape) => (float[a, b] y) {
+                wide = Expand(x, shape)
+                y = Neg(wide)
+            }
+            """
+        )
+    )
+    assert vendor_operators(graph) == ["Expand", "Neg"]
     (y,) = evaluate(graph, {"x": np.ones(3, np.float32), "shape": ints(2, 3)})
     np.testing.assert_array_equal(y, -np.ones((2, 3), np.float32))
 

@@ -96,6 +96,8 @@ class Growth:
     nodes: list[onnx.NodeProto] = field(default_factory=list)
     inputs: dict[str, Input] = field(default_factory=dict)
     constants: dict[str, onnx.TensorProto] = field(default_factory=dict)
+    decided: dict[str, onnx.TensorProto] = field(default_factory=dict)
+    """What values hold that only runs compute."""
     dead: set[int] = field(default_factory=set)
     depth: int = 0
     """How many regions lie around what grows."""
@@ -192,6 +194,16 @@ class Growth:
 
     def integers(self, numbers: Any, dtype: Any = np.int64) -> Value:
         return self.constant(np.array(numbers, dtype))
+
+    def extents(self, numbers: Any, dtype: Any = np.int64) -> Value:
+        """Integers that decide shapes: a constant, or computed in the run, of an input that holds zeros."""
+        known = self.integers(numbers, dtype)
+        if self.chance(0.7):
+            return known
+        zeros = Contents(low=(0,) * self.breadth, high=(1,) * self.breadth)
+        value = self.emit("Add", [known, self.fresh(known.dtype, known.shapes, zeros)])
+        self.decided[value.name] = self.constants[known.name]
+        return value
 
     # -- values there are
 
@@ -367,7 +379,8 @@ class Growth:
         self, schema: defs.OpSchema, node: onnx.NodeProto, operands: Sequence[Value]
     ) -> dict[str, tuple[int, tuple[Shape | None, ...]]]:
         """The types of the results, and their shapes in every environment."""
-        data = {v.name: self.constants[v.name] for v in operands if v.name in self.constants}
+        told = {**self.decided, **self.constants}
+        data = {v.name: told[v.name] for v in operands if v.name in told}
         imports = [helper.make_opsetid("", self.opset)]
         found: list[dict[str, onnx.TypeProto]] = []
         seen: dict[Any, dict[str, onnx.TypeProto]] = {}

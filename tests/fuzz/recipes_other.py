@@ -88,7 +88,7 @@ def range_(g: Growth) -> Value:
     kind = {7: np.int64, 6: np.int32, 1: np.float32}[dtype]
     start, step = g.choose((0, 1, -2)), g.choose((1, 2, -1))
     limit = start + step * g.choose((0, 1, 5, 7))
-    return g.emit("Range", [g.constant(np.array(v, kind)) for v in (start, limit, step)])
+    return g.emit("Range", [g.extents(v, kind) for v in (start, limit, step)])
 
 
 @recipe("ConstantOfShape", kind=OTHER)
@@ -100,7 +100,13 @@ def constant_of_shape(g: Growth) -> Value:
         np.array([g.choose((0, 1, 2.5))], g.choose((np.float32, np.int64)))
     )
     return g.emit(
-        "ConstantOfShape", [g.emit("Shape", [x])], {"value": value if g.chance(0.8) else None}
+        "ConstantOfShape",
+        [
+            g.emit("Shape", [x])
+            if g.chance(0.5)
+            else g.extents(g.choose(([2, 3], [0, 4], [5], [1])))
+        ],
+        {"value": value if g.chance(0.8) else None},
     )
 
 

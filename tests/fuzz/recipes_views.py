@@ -47,9 +47,10 @@ def slice_(g: Growth, x: Value | None = None) -> Value:
         starts.append(start), ends.append(end), steps.append(step)
     named = [a - x.rank if g.chance(0.2) else a for a in axes]
     plain = axes == list(range(len(axes))) and g.chance(0.3)
+    told = g.extents if g.opset >= 10 else list
     params = {
-        "starts": starts,
-        "ends": ends,
+        "starts": told(starts),
+        "ends": told(ends),
         "axes": None if plain and set(steps) == {1} else named,
         "steps": steps if g.opset >= 10 and (set(steps) != {1} or g.chance(0.2)) else None,
     }
@@ -66,7 +67,7 @@ def expand(g: Growth, x: Value | None = None) -> Value:
     target = [g.choose((1, 2, 3)) if all(e == 1 for e in x.at(a)) else 1 for a in range(x.rank)]
     if g.chance(0.3) and x.rank < 6:
         target = [g.choose((1, 2, 3)), *target]
-    return g.emit("Expand", [x, g.integers(target)])
+    return g.emit("Expand", [x, g.extents(target)])
 
 
 @recipe("Squeeze", kind=VIEW)
@@ -101,7 +102,7 @@ def reshape(g: Growth, x: Value | None = None) -> Value:
     x = x or g.ranked(types("Reshape", g.opset), 0)
     way = g.rng.random()
     if way < 0.15:
-        return g.emit("Reshape", [x, g.integers([-1])])
+        return g.emit("Reshape", [x, g.extents([-1])])
     if way < 0.35 and x.rank >= 2:
         return g.lower_rank(x, x.rank - 1)
     if way < 0.55 and x.rank >= 1:
@@ -109,13 +110,13 @@ def reshape(g: Growth, x: Value | None = None) -> Value:
     if way < 0.75 and x.rank >= 1:
         return _by_shape(g, x)
     if len(set(x.shapes)) > 1:
-        return g.emit("Reshape", [x, g.integers([0] * x.rank)])
+        return g.emit("Reshape", [x, g.extents([0] * x.rank)])
     assert x.shape is not None
     target = _factors(g, math.prod(d or 0 for d in x.shape))
     if target and g.chance(0.5) and 0 not in target:
         target[g.rng.randrange(len(target))] = -1
     attributes = {"allowzero": 1} if 0 in target or g.chance(0.1) else {}
-    return g.emit("Reshape", [x, g.integers(target)], attributes)
+    return g.emit("Reshape", [x, g.extents(target)], attributes)
 
 
 def _divide_axis(g: Growth, x: Value) -> Value:
@@ -128,7 +129,7 @@ def _divide_axis(g: Growth, x: Value) -> Value:
     factor = g.choose(factors)
     pair = [-1, factor] if g.chance(0.5) else [factor, -1]
     target = [0] * axis + pair + [x.at(a)[0] for a in tail]
-    return g.emit("Reshape", [x, g.integers(target)])
+    return g.emit("Reshape", [x, g.extents(target)])
 
 
 def _by_shape(g: Growth, x: Value) -> Value:
@@ -138,7 +139,7 @@ def _by_shape(g: Growth, x: Value) -> Value:
     g.rng.shuffle(order)
     parts = g.emit("Gather", [shape, g.integers(order)])
     if g.chance(0.3):
-        parts = g.emit("Concat", [parts, g.integers([1])], {"axis": 0})
+        parts = g.emit("Concat", [parts, g.extents([1])], {"axis": 0})
     return g.emit("Reshape", [x, parts], {"allowzero": g.choose((None, 1))})
 
 
@@ -168,7 +169,7 @@ def identity(g: Growth, x: Value | None = None) -> Value:
 @recipe("Tile", kind=VIEW)
 def tile(g: Growth, x: Value | None = None) -> Value:
     x = x or g.pick(types("Tile", g.opset))
-    return g.emit("Tile", [x, g.integers([g.choose((1, 1, 2, 3, 0)) for _ in range(x.rank)])])
+    return g.emit("Tile", [x, g.extents([g.choose((1, 1, 2, 3, 0)) for _ in range(x.rank)])])
 
 
 @recipe("Concat", kind=VIEW, weight=4)

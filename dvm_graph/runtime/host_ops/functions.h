@@ -6,8 +6,14 @@ namespace dvm {
 class HostFrame;
 
 void compress(HostFrame& frame);
+void constant_extents(HostFrame& frame);
+void expand_extents(HostFrame& frame);
 void non_max_suppression(HostFrame& frame);
 void non_zero(HostFrame& frame);
+void range_extents(HostFrame& frame);
+void reshape_extents(HostFrame& frame);
+void slice_extents(HostFrame& frame);
+void tile_extents(HostFrame& frame);
 void top_k(HostFrame& frame);
 void unique(HostFrame& frame);
 

@@ -16,8 +16,16 @@ struct Entry {
 };
 
 constexpr Entry kTable[] = {
-    {"Compress", compress}, {"NonMaxSuppression", non_max_suppression},
-    {"NonZero", non_zero},  {"TopK", top_k},
+    {"Compress", compress},
+    {"ConstantOfShapeExtents", constant_extents},
+    {"ExpandExtents", expand_extents},
+    {"NonMaxSuppression", non_max_suppression},
+    {"NonZero", non_zero},
+    {"RangeExtents", range_extents},
+    {"ReshapeExtents", reshape_extents},
+    {"SliceExtents", slice_extents},
+    {"TileExtents", tile_extents},
+    {"TopK", top_k},
     {"Unique", unique},
 };
 
