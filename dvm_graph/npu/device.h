@@ -92,6 +92,17 @@ class Interruption {
   ~Interruption() = default;
 };
 
+// Stages that are gone through again and again: what lies between the turns.
+class Turns {
+ public:
+  // Called by the thread that submits, while no core is at tiles, before each turn: buffers may be
+  // exchanged for others. False: there are no more turns.
+  virtual bool begin() noexcept = 0;
+
+ protected:
+  ~Turns() = default;
+};
+
 class Device {
  public:
   Device() = default;
@@ -113,6 +124,19 @@ class Device {
   Trap run(std::span<const Task> tasks) {
     submit(tasks);
     return finish();
+  }
+  // Turn by turn, the stages [0, ends[0]), [ends[0], ends[1]), ... of the tasks, which start as
+  // soon as the one before is done; the first trap, which ends the turns, or kind none. Once memory
+  // was taken for stages as large, none is.
+  virtual Trap run_turns(std::span<const Task> tasks, std::span<const size_t> ends, Turns& turns) {
+    while (turns.begin()) {
+      for (size_t first = 0; const size_t end : ends) {
+        const Trap trap = run(tasks.subspan(first, end - first));
+        if (trap.kind != TrapKind::none) return trap.behind(first);
+        first = end;
+      }
+    }
+    return {};
   }
   // Between submit and finish: the caller has time for other work still.
   virtual bool has_unclaimed_tiles() const = 0;

@@ -2,8 +2,10 @@
 
 #include <algorithm>
 #include <cstring>
+#include <functional>
 #include <limits>
 #include <string>
+#include <utility>
 
 #include "runtime/errors.h"
 #include "runtime/executor.h"
@@ -31,9 +33,14 @@ T scalar(const Tensor& tensor, const std::string& name) {
   return value;
 }
 
+Tensor place_like(const Tensor& tensor, const std::string& name) {
+  Tensor place{tensor.dtype, tensor.shape, nullptr, allocate(bytes_of(tensor), name.c_str())};
+  place.data = static_cast<std::byte*>(place.owner.get());
+  return place;
+}
+
 Tensor own_copy(const Tensor& tensor, const std::string& name) {
-  Tensor copy{tensor.dtype, tensor.shape, nullptr, allocate(bytes_of(tensor), name.c_str())};
-  copy.data = static_cast<std::byte*>(copy.owner.get());
+  Tensor copy = place_like(tensor, name);
   std::memcpy(copy.data, tensor.data, static_cast<size_t>(bytes_of(tensor)));
   return copy;
 }
@@ -100,14 +107,10 @@ struct ControlRunner::Rows {
     std::memcpy(at(0), row.data, static_cast<size_t>(row_bytes));
   }
 
-  // No row came: as in onnxruntime, extents that hang on no run are what they are, others 0.
-  void begin_empty(const Model& body, size_t output, const std::string& name) {
-    const ModelValue& row = body.values[body.outputs[output]];
-    dtype = row.dtype;
-    for (const DimSlot slot : row.shape) {
-      const DimInstruction& dim = body.dims.instructions[static_cast<size_t>(slot)];
-      shape.push_back(dim.op == DimOp::constant ? dim.a : 0);
-    }
+  // No row came.
+  void begin_empty(DType of, std::vector<int64_t> row_shape, const std::string& name) {
+    dtype = of;
+    shape = std::move(row_shape);
     memory = allocate(0, name.c_str());
   }
 
@@ -126,9 +129,75 @@ struct ControlRunner::Rows {
   }
 };
 
-ControlRunner::ControlRunner(const ControlCall& call) : call_(call) {
-  if (!call.branches) steady_ = steady_states(call);
+// Turns while they go on.
+struct ControlRunner::Loop {
+  int64_t turn = 0, most = 0;
+  bool goes_on = true;
+  std::span<const Tensor> scanned;
+  std::vector<Tensor> operands;  // of the body
+  std::vector<Tensor> spare;     // by state: the other one of its two places
+  std::vector<Rows> rows;
+  std::vector<Tensor> given;  // memory for results of the body
+
+  bool is_over() const { return turn >= most || !goes_on; }
+  std::byte* row_of(size_t scan, bool backward, int64_t row_bytes) const {
+    return scanned[scan].data + (backward ? most - 1 - turn : turn) * row_bytes;
+  }
+};
+
+// Turns behind the first, as far as there is memory for rows.
+class ControlRunner::Repeated final : public BodyTurns {
+ public:
+  Repeated(const ControlCall& call, Loop& loop, int64_t end, Interruption* ends)
+      : call_(call), loop_(loop), end_(end), interruption_(ends) {
+    for (const Tensor& operand : loop.operands) operand_bytes_.push_back(bytes_of(operand));
+  }
+
+  bool next(std::span<std::byte*> inputs, std::span<std::byte*> outputs) noexcept override {
+    if (std::exchange(begun_, true)) end_turn();
+    if (loop_.turn >= end_ || !loop_.goes_on) return false;
+    if (interruption_ != nullptr && interruption_->requested()) return false;
+    const size_t before = call_.counted ? 2 : 0, said = call_.counted ? 1 : 0;
+    const size_t states = call_.states, first_row = before + states;
+    for (size_t i = 0; i < inputs.size(); i++) inputs[i] = loop_.operands[i].data;
+    for (size_t i = 0; i < call_.scanned.size(); i++) {
+      const size_t at = first_row + i;
+      inputs[at] = loop_.row_of(i, call_.scanned[i] != 0, operand_bytes_[at]);
+    }
+    if (call_.counted) outputs[0] = reinterpret_cast<std::byte*>(&says_);
+    for (size_t i = 0; i < states; i++) outputs[said + i] = loop_.spare[i].data;
+    for (size_t i = 0; i < loop_.rows.size(); i++) {
+      outputs[said + states + i] = loop_.rows[i].at(loop_.turn);
+    }
+    return true;
+  }
+
+ private:
+  void end_turn() {
+    loop_.turn++;
+    if (call_.counted) loop_.goes_on = says_;
+    for (size_t i = 0; i < call_.states; i++) {
+      Tensor& state = loop_.operands[(call_.counted ? 2 : 0) + i];
+      std::swap(state.data, loop_.spare[i].data);
+      std::swap(state.owner, loop_.spare[i].owner);
+    }
+  }
+
+  const ControlCall& call_;
+  Loop& loop_;
+  const int64_t end_;
+  bool says_ = true;  // by the body: that it goes on
+  Interruption* const interruption_;
+  std::vector<int64_t> operand_bytes_;
+  bool begun_ = false;
+};
+
+ControlRunner::ControlRunner(const Model& around, const ControlCall& call)
+    : around_(around), call_(call) {
   for (const Body& body : call.bodies) bodies_.push_back(body.program->make_runner());
+  if (call.branches) return;
+  steady_ = steady_states(call);
+  repeats_ = bodies_[0]->may_repeat() && std::ranges::all_of(steady_, std::identity{});
 }
 
 ControlRunner::~ControlRunner() = default;
@@ -163,14 +232,18 @@ std::vector<Tensor> ControlRunner::run_body(size_t body, std::span<const Tensor>
   refuse_interrupted(run.request);
   Runner& runner = *bodies_[body];
   std::vector<Tensor> results = runner.run(inputs, given, request_for(body, run));
-  const RunStatistics& part = runner.statistics();
+  add_statistics(body, run);
+  return results;
+}
+
+void ControlRunner::add_statistics(size_t body, const RunContext& run) const {
+  const RunStatistics& part = bodies_[body]->statistics();
   RunStatistics& whole = run.statistics;
   whole.compile_ns += part.compile_ns;
   whole.max_compile_ns = std::max(whole.max_compile_ns, part.max_compile_ns);
   whole.kernels_compiled += part.kernels_compiled;
   whole.kernels_launched += part.kernels_launched;
   whole.fallbacks += part.fallbacks;
-  return results;
 }
 
 // What the body gives for arrays of the first row's shape that do not fit is no input's fault.
@@ -207,61 +280,107 @@ std::vector<Tensor> ControlRunner::take_turns(std::span<const Tensor> inputs,
   bool goes_on =
       call_.goes_on < 0 || scalar<bool>(inputs[static_cast<size_t>(call_.goes_on)], call_.name);
 
-  int64_t turn = 0;
-  std::vector<Tensor> operands(before);
-  operands.insert(operands.end(), inputs.begin() + static_cast<ptrdiff_t>(own), inputs.end());
+  Loop loop;
+  loop.most = most;
+  loop.goes_on = goes_on;
+  loop.scanned = scanned;
+  loop.operands.resize(before);
+  loop.operands.insert(loop.operands.end(), inputs.begin() + static_cast<ptrdiff_t>(own),
+                       inputs.end());
   if (call_.counted) {  // in one element each, whatever rank the body gives them
     const Model& body = call_.bodies[0].program->model();
     const auto one = [&](size_t input) {
       return std::vector<int64_t>(body.values[body.inputs[input]].shape.size(), 1);
     };
-    operands[0] = {DType::i64, one(0), reinterpret_cast<std::byte*>(&turn), nullptr};
-    operands[1] = {DType::b8, one(1), reinterpret_cast<std::byte*>(&goes_on), nullptr};
+    loop.operands[0] = {DType::i64, one(0), reinterpret_cast<std::byte*>(&loop.turn), nullptr};
+    loop.operands[1] = {DType::b8, one(1), reinterpret_cast<std::byte*>(&loop.goes_on), nullptr};
   }
-  std::vector<Rows> rows(call_.collected.size());
-  for (size_t i = 0; i < rows.size(); i++) rows[i].backward = call_.collected[i] != 0;
-  std::vector<Tensor> given(said + states + rows.size());
-
+  loop.rows.resize(call_.collected.size());
+  for (size_t i = 0; i < loop.rows.size(); i++) loop.rows[i].backward = call_.collected[i] != 0;
+  loop.given.resize(said + states + loop.rows.size());
   for (size_t i = 0; i < scanned.size() && most > 0; i++) {
-    operands[before + states + i] = first_row(scanned[i]);
+    loop.operands[before + states + i] = first_row(scanned[i]);
   }
-  std::vector<Tensor> spare(states);  // the other of the two places of a state
+  loop.spare.resize(states);
 
-  for (; turn < most && goes_on; turn++) {
-    for (size_t i = 0; i < scanned.size(); i++) {
-      const int64_t row = call_.scanned[i] != 0 ? most - 1 - turn : turn;
-      Tensor& part = operands[before + states + i];
-      part.data = scanned[i].data + row * bytes_of(part);
-    }
-    for (size_t i = 0; i < states; i++) given[said + i] = std::move(spare[i]);
-    for (size_t i = 0; turn > 0 && i < rows.size(); i++) {
-      rows[i].grow(turn, most, !call_.counted, call_.name);
-      rows[i].put_place(turn, given[said + states + i]);
-    }
-    std::vector<Tensor> results = run_turn(operands, given, run);
-    if (call_.counted) goes_on = scalar<bool>(results[0], call_.name);
-    for (size_t i = 0; i < states; i++) {
-      Tensor& state = operands[before + i];
-      spare[i] = steady_[i] != 0 && state.owner.use_count() == 1 ? std::move(state) : Tensor{};
-      state = std::move(results[said + i]);
-    }
-    for (size_t i = 0; turn == 0 && i < rows.size(); i++) {
-      rows[i].begin(results[said + states + i], most, !call_.counted, call_.name);
+  while (!loop.is_over()) {
+    if (loop.turn > 0 && repeats_) {
+      repeat_turns(loop, run);
+    } else {
+      take_turn(loop, run);
     }
   }
 
   std::vector<Tensor> results;
   for (size_t i = 0; i < states; i++) {
-    Tensor& state = operands[before + i];
-    results.push_back(turn > 0 ? std::move(state) : own_copy(state, call_.name));
+    Tensor& state = loop.operands[before + i];
+    results.push_back(loop.turn > 0 ? std::move(state) : own_copy(state, call_.name));
   }
-  for (size_t i = 0; i < rows.size(); i++) {
-    if (turn == 0) {
-      rows[i].begin_empty(call_.bodies[0].program->model(), said + states + i, call_.name);
+  for (size_t i = 0; i < loop.rows.size(); i++) {
+    Rows& rows = loop.rows[i];
+    if (loop.turn == 0) {
+      const DType dtype = around_.values[call_.outputs[states + i]].dtype;
+      rows.begin_empty(dtype, empty_row(i, run), call_.name);
     }
-    results.push_back(rows[i].finish(turn));
+    results.push_back(rows.finish(loop.turn));
   }
   return results;
+}
+
+// Of a row that never came: extents are what the model says, as far as it knows them without that
+// row, others 0, as in onnxruntime.
+std::vector<int64_t> ControlRunner::empty_row(size_t row, const RunContext& run) const {
+  const ModelValue& collected = around_.values[call_.outputs[call_.states + row]];
+  std::vector<int64_t> shape;
+  for (size_t axis = 1; axis < collected.shape.size(); axis++) {
+    const DimSlot slot = collected.shape[axis];
+    shape.push_back(run.dims.ok(slot) ? run.dims.values()[slot] : 0);
+  }
+  return shape;
+}
+
+// One turn as a run of its own.
+void ControlRunner::take_turn(Loop& loop, const RunContext& run) {
+  const size_t states = call_.states;
+  const size_t before = call_.counted ? 2 : 0, said = call_.counted ? 1 : 0;
+  for (size_t i = 0; i < loop.scanned.size(); i++) {
+    Tensor& part = loop.operands[before + states + i];
+    part.data = loop.row_of(i, call_.scanned[i] != 0, bytes_of(part));
+  }
+  for (size_t i = 0; i < states; i++) loop.given[said + i] = std::move(loop.spare[i]);
+  for (size_t i = 0; loop.turn > 0 && i < loop.rows.size(); i++) {
+    loop.rows[i].grow(loop.turn, loop.most, !call_.counted, call_.name);
+    loop.rows[i].put_place(loop.turn, loop.given[said + states + i]);
+  }
+  std::vector<Tensor> results = run_turn(loop.operands, loop.given, run);
+  if (call_.counted) loop.goes_on = scalar<bool>(results[0], call_.name);
+  for (size_t i = 0; i < states; i++) {
+    Tensor& state = loop.operands[before + i];
+    const bool kept = steady_[i] != 0 && state.owner.use_count() == 1;
+    loop.spare[i] = kept ? std::move(state) : Tensor{};
+    state = std::move(results[said + i]);
+  }
+  for (size_t i = 0; loop.turn == 0 && i < loop.rows.size(); i++) {
+    loop.rows[i].begin(results[said + states + i], loop.most, !call_.counted, call_.name);
+  }
+  loop.turn++;
+}
+
+// Behind the first turn, all of which are like it: as many as there is memory for.
+void ControlRunner::repeat_turns(Loop& loop, const RunContext& run) {
+  refuse_interrupted(run.request);
+  int64_t end = loop.most;
+  for (Rows& rows : loop.rows) {
+    rows.grow(loop.turn, loop.most, !call_.counted, call_.name);
+    end = std::min(end, rows.capacity);
+  }
+  for (size_t i = 0; i < loop.spare.size(); i++) {
+    const Tensor& state = loop.operands[(call_.counted ? 2 : 0) + i];
+    if (loop.spare[i].absent()) loop.spare[i] = place_like(state, call_.name);
+  }
+  Repeated turns(call_, loop, end, run.request.interruption);
+  bodies_[0]->repeat(turns, request_for(0, run));
+  add_statistics(0, run);
 }
 
 }  // namespace dvm

@@ -13,6 +13,9 @@
 // take turns in two places. Rows of scanned tensors are read where they lie, rows of collected ones
 // are stored where they belong, into memory that grows by half if nobody knows how many will come.
 // Nothing but conditions is read by the host.
+//
+// A body of launches only, whose states keep their shapes, is launched once for all turns behind
+// the first (Runner::repeat), or for as many as there is memory for what is collected.
 #pragma once
 
 #include <cstdint>
@@ -30,7 +33,8 @@ class Runner;
 
 class ControlRunner {
  public:
-  explicit ControlRunner(const ControlCall& call);
+  // Of a step of the model `around`.
+  ControlRunner(const Model& around, const ControlCall& call);
   ~ControlRunner();
   ControlRunner(const ControlRunner&) = delete;
   ControlRunner& operator=(const ControlRunner&) = delete;
@@ -44,19 +48,28 @@ class ControlRunner {
 
  private:
   struct Rows;
+  class Repeated;
+  struct Loop;
 
   std::vector<Tensor> take_branch(std::span<const Tensor> inputs, const RunContext& run);
   std::vector<Tensor> take_turns(std::span<const Tensor> inputs, const RunContext& run);
+  void take_turn(Loop& loop, const RunContext& run);
+  void repeat_turns(Loop& loop, const RunContext& run);
   std::vector<Tensor> run_turn(std::span<const Tensor> operands, std::span<const Tensor> given,
                                const RunContext& run);
   int64_t most_turns(std::span<const Tensor> inputs) const;
   std::vector<Tensor> run_body(size_t body, std::span<const Tensor> inputs,
                                std::span<const Tensor> given, const RunContext& run);
   RunRequest request_for(size_t body, const RunContext& run);
+  void add_statistics(size_t body, const RunContext& run) const;
 
+  std::vector<int64_t> empty_row(size_t row, const RunContext& run) const;
+
+  const Model& around_;
   const ControlCall& call_;
   std::vector<std::unique_ptr<Runner>> bodies_;
   std::vector<char> steady_;  // by state: every turn gives it the shape that it had
+  bool repeats_ = false;      // turns behind the first may go in one launch
   std::vector<std::pair<uint32_t, int64_t>> symbols_;  // of the body at hand
   int64_t held_bytes_ = 0;                             // after the last run
 };

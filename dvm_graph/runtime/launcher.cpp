@@ -34,6 +34,10 @@ class Attention {
   Device& device_;
 };
 
+// Turns keep the device for about so long; then others may have it.
+constexpr int64_t kTurnsNs = 10'000'000;
+constexpr int kTurnsPerClockRead = 16;
+
 // A stage that is seen through, however the launch ends.
 class OpenStage {
  public:
@@ -270,6 +274,7 @@ void Launcher::launch(uint32_t step, uint32_t end_step, const RunContext& run) {
   size_t done = 0;
   do {
     const bool first = done == 0;
+    tasks_.clear();
     done = collect_tasks(prepared, done, run);
     const int64_t since = run.profiler == nullptr ? 0 : now_ns();
     const OpenStage stage(*device_.device, tasks_);
@@ -290,9 +295,9 @@ void Launcher::end_launch(uint32_t step, uint32_t end_step, const RunContext& ru
   }
 }
 
-// The tasks of all launches that share a position; returns the index of the first that does not.
+// Adds the tasks of all launches that share a position; returns the index of the first that does
+// not.
 size_t Launcher::collect_tasks(const Prepared& prepared, size_t first, const RunContext& run) {
-  tasks_.clear();
   size_t index = first;
   for (; index < prepared.launches.size(); index++) {
     const Launch& launch = prepared.launches[index];
@@ -314,10 +319,97 @@ size_t Launcher::collect_tasks(const Prepared& prepared, size_t first, const Run
 }
 
 void Launcher::finish(const RunContext& run) {
-  const Trap trap = device_.device->finish();
-  if (trap.kind == TrapKind::none) return refuse_interrupted(run.request);
+  throw_if_trapped(device_.device->finish());
+  refuse_interrupted(run.request);
+}
+
+void Launcher::throw_if_trapped(const Trap& trap) const {
+  if (trap.kind == TrapKind::none) return;
   const ModelKernel& kernel = model_.kernels[model_.calls[tasks_[trap.task].tag].kernel];
   throw ExecutionError(trap_message(trap, kernel, *tasks_[trap.task].program));
+}
+
+// Turns until there are no more, or somebody else should have the device.
+class Launcher::TurnLaunch final : public Turns {
+ public:
+  TurnLaunch(Turns& turns, std::span<const Moving> moving, const RunContext& run)
+      : turns_(turns), moving_(moving), run_(run) {}
+
+  bool begin() noexcept override {
+    if (++count_ % kTurnsPerClockRead == 0 && now_ns() - start_ns_ > kTurnsNs) return false;
+    over_ = !turns_.begin();
+    if (over_) return false;
+    for (const auto& [entry, value] : moving_) *entry = run_.buffers[value];
+    return true;
+  }
+  bool over() const { return over_; }
+  int32_t count() const { return count_ - 1; }  // of turns: one time there was none
+
+ private:
+  Turns& turns_;
+  const std::span<const Moving> moving_;
+  const RunContext& run_;
+  const int64_t start_ns_ = now_ns();
+  int32_t count_ = 0;
+  bool over_ = false;
+};
+
+void Launcher::run_turns(std::span<const uint32_t> moving, Turns& turns, const RunContext& run) {
+  for (bool over = false; !over;) {
+    const std::lock_guard lock(device_.mutex);
+    const Attention attention(*device_.device, run);
+    if (device_.device->resting()) device_.device->wake();
+    const RunStatistics before = run.statistics;
+    collect_turn(run);
+    find_moving(moving);
+    const int32_t launched = run.statistics.kernels_launched - before.kernels_launched;
+    const int32_t fallbacks = run.statistics.fallbacks - before.fallbacks;
+    TurnLaunch launch(turns, moving_, run);
+    throw_if_trapped(device_.device->run_turns(tasks_, turn_ends_, launch));
+    run.statistics.kernels_launched = before.kernels_launched + launched * launch.count();
+    run.statistics.fallbacks = before.fallbacks + fallbacks * launch.count();
+    Interruption* const interruption = run.request.interruption;
+    over = launch.over() || (interruption != nullptr && interruption->requested());
+  }
+}
+
+// The tasks of all steps. Scratch memory moves where it grows, so it does so for all of them first.
+void Launcher::collect_turn(const RunContext& run) {
+  tasks_.clear();
+  turn_ends_.clear();
+  int64_t scratch_bytes = 0;
+  const auto steps = static_cast<uint32_t>(model_.steps.size());
+  const auto launches = [&](uint32_t step) {
+    return std::holds_alternative<LaunchStage>(model_.steps[step]);
+  };
+  for (uint32_t step = 0; step < steps; step++) {
+    if (!is_ready(step)) prepare(step, run);
+    if (launches(step)) scratch_bytes = std::max(scratch_bytes, prepared_[step].scratch_bytes);
+  }
+  if (scratch_bytes > 0) scratch_.grow(scratch_bytes);
+  for (uint32_t step = 0; step < steps; step++) {
+    if (!launches(step)) continue;
+    const Prepared& prepared = prepared_[step];
+    bind_buffers(prepared, run);
+    run.statistics.fallbacks += prepared.fallbacks;
+    for (size_t done = 0; done < prepared.launches.size();) {
+      done = collect_tasks(prepared, done, run);
+      turn_ends_.push_back(tasks_.size());
+    }
+  }
+}
+
+void Launcher::find_moving(std::span<const uint32_t> values) {
+  moving_.clear();
+  uint32_t last = UINT32_MAX;
+  for (const Task& task : tasks_) {
+    if (std::exchange(last, task.tag) == task.tag) continue;  // programs of a stage of one call
+    const std::vector<uint32_t>& arguments = bound(task.tag).arguments;
+    for (size_t i = 0; i < arguments.size(); i++) {
+      if (std::ranges::find(values, arguments[i]) == values.end()) continue;
+      moving_.push_back({buffers_of(task.tag) + i, arguments[i]});
+    }
+  }
 }
 
 }  // namespace dvm

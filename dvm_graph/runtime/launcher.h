@@ -65,6 +65,11 @@ class Launcher {
   // for a trap, CompileError, OutOfMemoryError, CancelledError.
   void run(uint32_t first_step, uint32_t end_step, const RunContext& run);
 
+  // All steps, none of which is an outer call, turn by turn in one launch, after a run at the same
+  // dims. Before each turn `turns` may change where the `moving` values lie, in run.buffers. Throws
+  // as run does; an interruption ends the turns and is for the caller to look at.
+  void run_turns(std::span<const uint32_t> moving, Turns& turns, const RunContext& run);
+
   // Lets the scratch arena shrink to what runs need now.
   void end_run();
   int64_t scratch_bytes() const { return scratch_.capacity(); }
@@ -88,6 +93,12 @@ class Launcher {
     int32_t fallbacks = 0;
   };
   class Ahead;
+  class TurnLaunch;
+  // An entry in the buffers of a call, and the value whose place it holds.
+  struct Moving {
+    std::byte** entry;
+    uint32_t value;
+  };
 
   bool is_ready(uint32_t step) const;
   void prepare(uint32_t step, const RunContext& run);
@@ -105,6 +116,9 @@ class Launcher {
   size_t collect_tasks(const Prepared& prepared, size_t first, const RunContext& run);
   void end_launch(uint32_t step, uint32_t end_step, const RunContext& run);
   void finish(const RunContext& run);
+  void throw_if_trapped(const Trap& trap) const;
+  void collect_turn(const RunContext& run);
+  void find_moving(std::span<const uint32_t> values);
 
   const BoundKernel& bound(uint32_t call) const { return programs_.bound(call); }
   // The buffers of a call, by argument; behind kReservedBuffers entries.
@@ -133,6 +147,9 @@ class Launcher {
   std::vector<BufferRequest> requests_;
   size_t first_request_ = 0;  // of the chain at hand, in Prepared::scratch
   std::vector<Task> tasks_;
+  // Of the turns at hand.
+  std::vector<size_t> turn_ends_;  // of stages, in tasks_
+  std::vector<Moving> moving_;
 };
 
 }  // namespace dvm

@@ -75,6 +75,57 @@ class Runner::RunGuard {
   Runner& runner_;
 };
 
+// Puts the tensors of each turn where they belong.
+class Runner::Repetition final : public Turns {
+ public:
+  Repetition(Runner& runner, BodyTurns& turns)
+      : runner_(runner),
+        turns_(turns),
+        inputs_(runner.model_.inputs.size()),
+        outputs_(runner.model_.outputs.size()) {
+    const Model& model = runner.model_;
+    values_ = model.inputs;
+    for (size_t i = 0; i < outputs_.size(); i++) {
+      const uint32_t value = model.outputs[i];
+      if (model.values[value].storage == Storage::output &&
+          std::ranges::find(values_, value) == values_.end()) {
+        values_.push_back(value);
+        stored_.push_back({value, i, 0});
+      } else {
+        copied_.push_back({value, i, static_cast<size_t>(runner.placed_[0].infos[value].bytes)});
+      }
+    }
+  }
+
+  bool begin() noexcept override {
+    if (std::exchange(begun_, true)) {
+      for (const Result& result : copied_) {
+        std::memcpy(outputs_[result.output], runner_.buffer(result.value), result.bytes);
+      }
+    }
+    if (!turns_.next(inputs_, outputs_)) return false;
+    for (size_t i = 0; i < inputs_.size(); i++) runner_.buffer(values_[i]) = inputs_[i];
+    for (const Result& result : stored_) runner_.buffer(result.value) = outputs_[result.output];
+    runner_.write_dims_of(runner_.schedule_.segments[0]);
+    return true;
+  }
+
+  std::span<const uint32_t> values() const { return values_; }  // that lie elsewhere at each turn
+
+ private:
+  struct Result {
+    uint32_t value;
+    size_t output, bytes;
+  };
+
+  Runner& runner_;
+  BodyTurns& turns_;
+  std::vector<std::byte*> inputs_, outputs_;
+  std::vector<uint32_t> values_;
+  std::vector<Result> stored_, copied_;
+  bool begun_ = false;
+};
+
 Runner::Runner(const Model& model, const Schedule& schedule, std::shared_ptr<SharedDevice> device,
                VendorLibrary* vendor)
     : model_(model),
@@ -93,7 +144,7 @@ Runner::Runner(const Model& model, const Schedule& schedule, std::shared_ptr<Sha
   }
   for (uint32_t step = 0; step < model_.steps.size(); step++) {
     if (const auto* call = std::get_if<ControlCall>(&model_.steps[step])) {
-      controls_.try_emplace(step, *call);
+      controls_.try_emplace(step, model_, *call);
     }
   }
 }
@@ -108,6 +159,21 @@ std::vector<Tensor> Runner::run(std::span<const Tensor> inputs, std::span<const 
   statistics_.run_ns = now_ns() - start;
   if (profiler) statistics_.profile = std::make_shared<const RunProfile>(profiler->finish());
   return outputs;
+}
+
+bool Runner::may_repeat() const {
+  return schedule_.segments.size() == 1 && std::ranges::all_of(model_.steps, [](const Step& step) {
+           return outer_call(step) == nullptr;
+         });
+}
+
+void Runner::repeat(BodyTurns& turns, const RunRequest& request) {
+  statistics_ = RunStatistics{};
+  Repetition repetition(*this, turns);
+  launcher_.run_turns(repetition.values(), repetition,
+                      RunContext{dims_, placed_[0].infos.data(), buffers_.data() + kReservedBuffers,
+                                 statistics_, nullptr, request});
+  statistics_.arena_bytes = held_bytes();
 }
 
 void Runner::forget() {
@@ -184,6 +250,11 @@ void Runner::enter_segment(size_t index, std::span<const Tensor> given) {
     buffer(segment.arena[i]) = placed.arena.data() + placed.requests[i].offset;
   }
   place_outputs(segment, given);
+  write_dims_of(segment);
+}
+
+void Runner::write_dims_of(const Segment& segment) {
+  const Placed& placed = placed_[static_cast<size_t>(&segment - schedule_.segments.data())];
   for (const uint32_t step : segment.dims_writes) {
     const auto& write = std::get<DimsWrite>(model_.steps[step]);
     write_dims(write, placed.infos[write.value].bytes);

@@ -40,6 +40,17 @@ class VendorLibrary {
                    void* context) = 0;
 };
 
+// Where the tensors of a body lie, turn by turn.
+class BodyTurns {
+ public:
+  // Called before each turn, the one before, if any, being done: writes where inputs and outputs of
+  // the next one lie, outputs apart from everything else. False: there is none.
+  virtual bool next(std::span<std::byte*> inputs, std::span<std::byte*> outputs) noexcept = 0;
+
+ protected:
+  ~BodyTurns() = default;
+};
+
 class Runner {
  public:
   // `vendor` may be null where the model has no vendor calls.
@@ -51,6 +62,13 @@ class Runner {
   // OutOfMemoryError, ExecutionError, CancelledError.
   std::vector<Tensor> run(std::span<const Tensor> inputs, std::span<const Tensor> given,
                           const RunRequest& request);
+
+  // Whether the model may run turn by turn: its steps are launches only, which one after the other
+  // need nothing of the host.
+  bool may_repeat() const;
+  // After a run with tensors of the same shapes: turn by turn, in one launch, whatever statistics()
+  // tells. Ends early where somebody interrupts it. Throws ExecutionError, OutOfMemoryError.
+  void repeat(BodyTurns& turns, const RunRequest& request);
 
   // Drops programs and memory layouts.
   void forget();
@@ -72,6 +90,7 @@ class Runner {
     Arena arena;
   };
   class RunGuard;
+  class Repetition;
 
   std::vector<Tensor> run_steps(std::span<const Tensor> inputs, std::span<const Tensor> given,
                                 const RunRequest& request, Profiler* profiler);
@@ -84,6 +103,7 @@ class Runner {
   void take_memory(Tensor& output, const std::string& name);
   bool usable_in_place(const Tensor& given) const;
   void write_dims(const DimsWrite& write, int64_t bytes);
+  void write_dims_of(const Segment& segment);
   void run_segment(const Segment& segment, const RunContext& run);
   void run_vendor(const VendorCall& call, const RunContext& run);
   void run_control(uint32_t step, const ControlCall& call, const RunContext& run);

@@ -23,6 +23,13 @@ struct Trap {
   // Filled in by the device: where it happened.
   int32_t core = 0;
   uint32_t task = 0;  // index among the programs that were launched together
+
+  // With so many programs before those that it counts.
+  Trap behind(size_t programs) const {
+    Trap trap = *this;
+    trap.task += static_cast<uint32_t>(programs);
+    return trap;
+  }
 };
 
 struct InstructionTimes;

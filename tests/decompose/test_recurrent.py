@@ -166,6 +166,39 @@ def test_batch_first_is_the_same_with_axes_moved(op: str) -> None:
         np.testing.assert_allclose(np.swapaxes(got, 0, 1), want, rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.parametrize("op", GATES)
+@pytest.mark.parametrize("direction", ["forward", "reverse", "bidirectional"])
+@pytest.mark.parametrize("batch", [0, 3])
+def test_no_steps_leave_the_states_as_they_are(op: str, direction: str, batch: int) -> None:
+    """onnxruntime gives zeros as the last states, or ends the process."""
+    model = recurrent(op, direction=direction, lengths=True)
+    feeds = feeds_for(model, 1, batch)
+    feeds["x"], feeds["lengths"] = feeds["x"][:0], feeds["lengths"] * 0
+    y, *last = dvm_graph.optimize(model, strict=True).run(feeds)
+    assert y.shape == (0, 1 + (direction == "bidirectional"), batch, HIDDEN)
+    for state, got in zip(("h", "c"), last, strict=False):
+        np.testing.assert_array_equal(got, feeds[state])
+
+
+@pytest.mark.parametrize("op", GATES)
+def test_many_steps_on_one_core_and_on_several(op: str) -> None:
+    model = recurrent(op, direction="bidirectional", lengths=True)
+    feeds = feeds_for(model, 500, 33)
+    want = session(model).run(None, feeds)
+    for cores in (1, 2, 3):
+        compiled = dvm_graph.optimize(model, strict=True, cores=cores)
+        for got, expected in zip(compiled.run(feeds), want, strict=True):
+            np.testing.assert_allclose(got, expected, rtol=1e-4, atol=1e-5)
+
+
+def test_turns_are_bit_for_bit_the_same_every_time() -> None:
+    model = recurrent("LSTM")
+    compiled, feeds = dvm_graph.optimize(model, strict=True, cores=2), feeds_for(model, 300, 8)
+    first = [output.tobytes() for output in compiled.run(feeds)]
+    for _ in range(20):
+        assert [output.tobytes() for output in compiled.run(feeds)] == first
+
+
 def test_checked() -> None:
     """Passes and kernels of the body, too."""
     dvm_graph.optimize(recurrent("LSTM", lengths=True, direction="bidirectional"), check=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,7 @@ import onnx.parser
 import pytest
 
 import dvm_graph
-from dvm_graph.errors import ShapeError
+from dvm_graph.errors import ExecutionError, ShapeError
 from tests.decompose.reference import session
 
 Feeds = Mapping[str, Any]
@@ -140,6 +141,92 @@ def test_turns_by_number_by_condition_and_by_both() -> None:
 def test_what_is_carried_may_grow() -> None:
     runs = [{"n": np.array(n), "x": normal(k, 2)} for n in (0, 1, 5) for k in (1, 3)]
     agrees(parse(GROWTH), *runs)
+
+
+PASSED_ON = """g (int64 n, float[b, h] x, float[b, h] y) => (float[b, h] p, float[b, h] q, float[b, h] r,
+    float[t, c, d] u, float[t, e, f] v, float[t, i, j] w, float[t, k, l] one, float[t, o] sizes) {
+  p, q, r, u, v, w, one, sizes = Loop (n, "", x, y, x) <
+    body = turn (int64 i, bool go, float[b, h] a, float[b, h] s, float[b, h] z) =>
+      (bool more, float[b, h] after, float[b, h] moved, float[b, h] kept, float[b, h] first, float[b, h] again,
+       float[b, h] captured, float[m, s2] ones, float[s1] extents) {
+        more = Identity(go)
+        part = Constant<value = float {0.4}>()
+        sine = Sin(a)
+        sum = Add(sine, s)
+        after = Mul(sum, part)
+        moved = Identity(a)
+        kept = Identity(z)
+        first = Identity(after)
+        again = Identity(after)
+        captured = Identity(x)
+        ones = Constant<value = float[1, 2] {1, 2}>()
+        shape = Shape(a)
+        extents = Cast<to = 1>(shape)
+      }
+  >
+}"""
+
+
+def test_results_of_turns_that_are_not_computed_there() -> None:
+    """States that trade places, are kept, collected twice, captured, constant, or sizes."""
+    sizes = ((1, 1), (3, 5), (40, 33))
+    runs = [
+        {"n": np.array(n), "x": normal(b, h), "y": normal(h, b).T.copy()}
+        for n in (0, 1, 2, 3, 500)
+        for b, h in sizes
+    ]
+    agrees(parse(PASSED_ON), *runs)
+
+
+@pytest.mark.parametrize("limit", [0.5, 30, 300, 5000])
+def test_turns_until_a_condition_in_more_memory_than_there_was(limit: float) -> None:
+    agrees(parse(TURNS), *(turn_feeds(2**62, b, 40, limit=limit) for b in (1, 70)))
+
+
+def test_a_trap_in_a_late_turn_leaves_the_model_usable() -> None:
+    text = """g (int64 n, float[k] x) => (float y, float[t] rows) {
+      zero = Constant<value = float {0}>()
+      y, rows = Loop (n, "", zero) <
+        body = turn (int64 i, bool go, float s) => (bool more, float t, float row) {
+          more = Identity(go)
+          one = Gather(x, i)
+          t = Add(s, one)
+          row = Identity(one)
+        } > }"""
+    model, feeds = dvm_graph.optimize(parse(text), strict=True, cores=2), {"x": normal(100)}
+    for _ in range(3):
+        with pytest.raises(ExecutionError, match="100"):
+            model.run(feeds | {"n": np.array(200)})
+        y, rows = model.run(feeds | {"n": np.array(100)})
+        np.testing.assert_array_equal(rows, feeds["x"])
+        np.testing.assert_allclose(y, feeds["x"].sum(), rtol=1e-4)
+
+
+def test_endless_turns_end_within_a_second() -> None:
+    model, options = dvm_graph.optimize(parse(TURNS), strict=True, cores=2), dvm_graph.RunOptions()
+    feeds = turn_feeds(2**62, 3, 4) | {"limit": np.array(np.inf, np.float32)}
+    small = turn_feeds(20, 3, 4)
+    wanted = [output.tobytes() for output in model.run(small)]
+    times: list[float] = []
+
+    def end() -> None:
+        times.append(time.monotonic())
+        options.terminate = True
+
+    threading.Timer(0.2, end).start()
+    with pytest.raises(dvm_graph.CancelledError):
+        model.run(feeds, run_options=options)
+    assert time.monotonic() - times[0] < 5  # a second on a machine that does nothing else
+    assert [output.tobytes() for output in model.run(small)] == wanted
+
+
+def test_kernels_of_all_turns_are_counted() -> None:
+    model = dvm_graph.optimize(parse(SCAN % ""), strict=True, cores=2)
+    launched = []
+    for n in (1, 2, 400):
+        model.run({"x": normal(3, 4), "rows": normal(n, 3, 4), "w": normal(4, 4) / 4})
+        launched.append(model.statistics.kernels_launched)
+    assert launched[2] - launched[0] == 399 * (launched[1] - launched[0])
 
 
 def test_nested() -> None:

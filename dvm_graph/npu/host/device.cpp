@@ -15,14 +15,9 @@
 namespace dvm {
 namespace {
 
-constexpr uint32_t kOpen = 1u << 11;
-constexpr uint32_t kInside = kOpen - 1;
-constexpr uint32_t kGeneration = 1u << 12;
 constexpr int kSpinsPerCheck = 4096;
 constexpr size_t kArenaAlignment = 64;
 constexpr size_t kHugePage = size_t{2} << 20;
-
-uint32_t generation_of(uint32_t state) { return state & ~(kOpen | kInside); }
 
 // Makes what instructions stored around the caches visible to other cores; see kStream.
 void finish_streams() {
@@ -113,41 +108,45 @@ void HostDevice::wake() {
 }
 
 void HostDevice::submit(std::span<const Task> tasks) {
-  tasks_.assign(tasks.begin(), tasks.end());
-  int64_t claims = 0;
-  for (Task& task : tasks_) {
-    task.claim = std::max<int64_t>(task.claim, 1);
-    claims += claims_of(task);
-  }
+  stage_.take(tasks);
   trap_ = Trap{};
   trapped_.store(false, std::memory_order_relaxed);
+  dropped_.store(false, std::memory_order_relaxed);
   resting_.store(false, std::memory_order_relaxed);
   placement_.keep_off_caller();
-  starts_.reserve((shares_.size() + 1) * tasks_.size());  // finish() cannot fail
-  numbers_.reserve(shares_.size() * tasks_.size());
-  alone_ = claims == 1;
+  stage_.share_out(shares_.size());
+  upwards_.store(!upwards_.load(std::memory_order_relaxed), std::memory_order_relaxed);
+  alone_ = stage_.claims == 1;
   if (alone_) return;
-  share_out();
-  // Opening adds a generation; the low bits are zero here because finish() closed the last stage.
+  offer(stage_);
+  open();
+}
+
+// Adds a generation; the low bits are zero here because the last stage was closed.
+void HostDevice::open() {
   state_.fetch_add(kGeneration | kOpen, std::memory_order_release);
-  if (claims > 1) state_.notify_all();
+  if (at_.load(std::memory_order_relaxed)->claims > 1) state_.notify_all();
 }
 
 Trap HostDevice::finish() {
   if (std::exchange(alone_, false)) {
-    share_out();  // only now: no other core will find it
-    work(*cores_[0]);
+    run_alone(stage_);
     return trap_;
   }
-  if ((state_.load(std::memory_order_relaxed) & kOpen) == 0) return Trap{};
+  if (!is_open()) return Trap{};
   work(*cores_[0]);
+  close();
+  return trap_;
+}
+
+// No worker is inside afterwards.
+void HostDevice::close() {
   state_.fetch_and(~kOpen, std::memory_order_acq_rel);
   for (int spins = 1; (state_.load(std::memory_order_acquire) & kInside) != 0; spins++) {
     relax();
     if (spins % kSpinsPerCheck == 0)
       options_.spin.count() > 0 ? help_workers() : sleep_until_left();
   }
-  return trap_;
 }
 
 // Lets a worker that was kept from running run here instead of the caller.
@@ -171,31 +170,47 @@ void HostDevice::sleep_until_left() {
   if ((state & kInside) != 0) state_.wait(state, std::memory_order_acquire);
 }
 
+void HostDevice::Deal::take(std::span<const Task> given) {
+  tasks.assign(given.begin(), given.end());
+  claims = 0;
+  for (Task& task : tasks) {
+    task.claim = std::max<int64_t>(task.claim, 1);
+    claims += claims_of(task);
+  }
+}
+
 // Deals out every task to all cores, what is left of one evened out by the next.
-void HostDevice::share_out() {
-  const auto cores = static_cast<int64_t>(shares_.size());
-  const size_t tasks = tasks_.size();
-  starts_.assign((shares_.size() + 1) * tasks, 0);
-  numbers_.resize(shares_.size() * tasks);
+void HostDevice::Deal::share_out(size_t of_cores) {
+  const auto cores = static_cast<int64_t>(of_cores);
+  const size_t count = tasks.size();
+  starts.assign((of_cores + 1) * count, 0);
+  numbers.resize(of_cores * count);
+  shares.resize(of_cores);
   int64_t number = 0;
   for (int64_t core = 0; core < cores; core++) {
     const auto first = static_cast<uint64_t>(number);
-    int64_t* const starts = starts_.data() + static_cast<size_t>(core) * tasks;
+    int64_t* const from = starts.data() + static_cast<size_t>(core) * count;
     int64_t wanted = 0;  // by the cores up to this one, over their number
-    for (size_t task = 0; task < tasks; task++) {
-      const int64_t claims = claims_of(tasks_[task]);
-      wanted += claims * (core + 1);
+    for (size_t task = 0; task < count; task++) {
+      const int64_t all = claims_of(tasks[task]);
+      wanted += all * (core + 1);
       // The caller is there already: it gets what is odd.
-      const int64_t end = std::clamp((wanted + cores - 1) / cores, starts[task], claims);
+      const int64_t end = std::clamp((wanted + cores - 1) / cores, from[task], all);
       wanted -= end * cores;
-      starts[tasks + task] = end;
-      numbers_[static_cast<size_t>(core) * tasks + task] = number;
-      number += end - starts[task];
+      from[count + task] = end;
+      numbers[static_cast<size_t>(core) * count + task] = number;
+      number += end - from[task];
     }
-    shares_[static_cast<size_t>(core)].left.store(first | static_cast<uint64_t>(number) << 32,
-                                                  std::memory_order_relaxed);
+    shares[static_cast<size_t>(core)] = first | static_cast<uint64_t>(number) << 32;
   }
-  upwards_ = !upwards_;
+}
+
+// A core that takes a claim finds everything that was written before.
+void HostDevice::offer(const Deal& deal) {
+  at_.store(&deal, std::memory_order_relaxed);
+  for (size_t core = 0; core < shares_.size(); core++) {
+    shares_[core].left.store(deal.shares[core], std::memory_order_release);
+  }
 }
 
 int64_t HostDevice::take(Share& share, bool from_low) {
@@ -204,7 +219,8 @@ int64_t HostDevice::take(Share& share, bool from_low) {
     const uint64_t low = left & UINT32_MAX, high = left >> 32;
     if (low >= high) return -1;
     const uint64_t rest = from_low ? left + 1 : left - (uint64_t{1} << 32);
-    if (share.left.compare_exchange_weak(left, rest, std::memory_order_relaxed)) {
+    if (share.left.compare_exchange_weak(left, rest, std::memory_order_acquire,
+                                         std::memory_order_relaxed)) {
       return static_cast<int64_t>(from_low ? low : high - 1);
     }
   }
@@ -217,30 +233,46 @@ bool HostDevice::has_unclaimed_tiles() const {
   });
 }
 
-void HostDevice::work(Core& core) {
+// The only claim of a stage, which no other core finds.
+void HostDevice::run_alone(const Deal& deal) {
+  const auto only = std::ranges::find_if(deal.tasks, [](const Task& t) { return t.tiles > 0; });
+  if (only == deal.tasks.end()) return;
+  Core& core = *cores_[0];
+  core.trap = Trap{};
+  run_claim(core, records_.empty() ? nullptr : &records_[0], *only, 0, -1, false);
+  finish_streams();
+  if (core.trap.kind == TrapKind::none) return;
+  report(core, deal.first_task + static_cast<size_t>(only - deal.tasks.begin()));
+}
+
+// Takes claims until there are none left; how many it took.
+int64_t HostDevice::work(Core& core) {
   CoreRecord* const record = records_.empty() ? nullptr : &records_[index_of(core)];
   const size_t own = index_of(core);
   Interruption* const interruption = own == 0 ? interruption_ : nullptr;
-  size_t previous = tasks_.size();
+  size_t previous = SIZE_MAX;
+  int64_t taken = 0;
   for (size_t other = 0; other < shares_.size(); other++) {
     Share& share = shares_[(own + other) % shares_.size()];
-    const bool from_low = upwards_ == (other == 0);
-    for (int64_t claim; (claim = take(share, from_low)) >= 0;) {
-      const auto next = std::ranges::upper_bound(numbers_, claim);
-      const auto part = static_cast<size_t>(next - numbers_.begin()) - 1;
-      const size_t index = part % tasks_.size();
-      const Task& task = tasks_[index];
-      const int64_t begin = (starts_[part] + claim - numbers_[part]) * task.claim;
+    const bool from_low = upwards_.load(std::memory_order_relaxed) == (other == 0);
+    for (int64_t claim; (claim = take(share, from_low)) >= 0; taken++) {
+      const Deal& deal = *at_.load(std::memory_order_relaxed);  // until the claim is done
+      const auto next = std::ranges::upper_bound(deal.numbers, claim);
+      const auto part = static_cast<size_t>(next - deal.numbers.begin()) - 1;
+      const size_t index = part % deal.tasks.size();
+      const Task& task = deal.tasks[index];
+      const int64_t begin = (deal.starts[part] + claim - deal.numbers[part]) * task.claim;
       const int64_t neighbour = begin + (from_low ? task.claim : -task.claim);
       core.trap = Trap{};
       run_claim(core, record, task, begin, neighbour < task.tiles ? neighbour : -1,
                 index == previous);
-      if (core.trap.kind != TrapKind::none) report(core, index);
+      if (core.trap.kind != TrapKind::none) report(core, deal.first_task + index);
       previous = index;
       if (interruption != nullptr && interruption->requested()) drop_claims();
     }
   }
   finish_streams();
+  return taken;
 }
 
 void HostDevice::run_claim(Core& core, CoreRecord* record, const Task& task, int64_t begin,
@@ -274,6 +306,7 @@ void HostDevice::report(const Core& core, size_t task) {
 }
 
 void HostDevice::drop_claims() {
+  dropped_.store(true, std::memory_order_relaxed);
   for (Share& share : shares_) share.left.store(0, std::memory_order_relaxed);
 }
 
@@ -344,7 +377,7 @@ void HostDevice::worker_loop(Core& core, bool runs_errands) {
       seen = generation_of(state);
       std::atomic<bool>& inside = shares_[index_of(core)].inside;
       inside.store(true, std::memory_order_release);
-      work(core);
+      in_turns_ ? work_in_turns(core) : (void)work(core);
       inside.store(false, std::memory_order_release);
       state_.fetch_sub(1, std::memory_order_seq_cst);
       if (resting_.load(std::memory_order_seq_cst)) state_.notify_all();

@@ -13,6 +13,12 @@
 // wake-up of a parked thread. A single claim is the caller's, and no worker hears of it: to be
 // handed over it would take longer than to be done.
 //
+// Turns (turns.cpp) are one stage to the workers: they join once, and spin between the stages of
+// the turns, which begin as soon as the claims of the one before are done. What a worker claims is
+// of the stage at hand, whenever it looked. A stage of a single claim stays with the caller here,
+// too. Where a worker is kept from running in the middle of a claim, the caller closes the stage to
+// all of them, as at its end, and opens it anew.
+//
 // On which CPUs the threads run is said in placement.h. A forked child has no workers of its
 // parent's devices, and makes devices of its own (runtime/device_pool.h).
 #pragma once
@@ -58,6 +64,7 @@ class HostDevice final : public Device, private Standby {
   void submit(std::span<const Task> tasks) override;
   // Works as core 0 until the stage is done.
   Trap finish() override;
+  Trap run_turns(std::span<const Task> tasks, std::span<const size_t> ends, Turns& turns) override;
   bool has_unclaimed_tiles() const override;
   void rest() override { resting_.store(true, std::memory_order_relaxed); }
   bool resting() const override { return resting_.load(std::memory_order_relaxed); }
@@ -71,6 +78,19 @@ class HostDevice final : public Device, private Standby {
     std::align_val_t alignment{};
   };
   using Arena = std::unique_ptr<std::byte[], FreeArena>;
+
+  // A stage as it is dealt out to the cores.
+  struct Deal {
+    std::vector<Task> tasks;
+    int64_t claims = 0;            // of all tasks
+    std::vector<int64_t> starts;   // of the share of each core, of each task: claims before it
+    std::vector<int64_t> numbers;  // of the first claims there
+    std::vector<uint64_t> shares;  // of each core: Share::left
+    size_t first_task = 0;         // of the turn's
+
+    void take(std::span<const Task> given);
+    void share_out(size_t cores);
+  };
 
   struct alignas(64) Share {
     // The claims [low, high) of one core that nobody has taken yet, as low | high << 32; they are
@@ -88,9 +108,16 @@ class HostDevice final : public Device, private Standby {
   static Arena allocate_arena(size_t bytes);
   void stop();  // ends and joins the workers
   void drop_claims();
-  void share_out();
+  void offer(const Deal& deal);
   static int64_t take(Share& share, bool from_low);  // -1: nothing is left
-  void work(Core& core);
+  int64_t work(Core& core);
+  void run_alone(const Deal& deal);
+  void open();
+  void close();
+  bool is_open() const { return (state_.load(std::memory_order_acquire) & kOpen) != 0; }
+  void run_turn_stage(const Deal& deal, bool shared);
+  void await_claims();
+  void work_in_turns(Core& core);
   void worker_loop(Core& core, bool runs_errands);
   uint32_t await_stage(uint32_t seen, bool runs_errands);
   void help_workers();
@@ -107,19 +134,24 @@ class HostDevice final : public Device, private Standby {
   std::vector<Arena> arenas_;
   std::vector<std::unique_ptr<Core>> cores_;
 
-  // The stage; written by submit while no worker is inside it.
-  std::vector<Task> tasks_;
-  std::vector<int64_t> starts_;   // of the share of each core, of each task: claims before it
-  std::vector<int64_t> numbers_;  // of the first claims there
+  // Written while no worker is inside.
+  Deal stage_;                     // that was submitted
+  std::vector<Deal> turn_stages_;  // beyond those of the turns at hand, capacity
+  bool in_turns_ = false;
+  std::atomic<const Deal*> at_{nullptr};  // whose claims there are
   Trap trap_;
   std::span<CoreRecord> records_;
   Interruption* interruption_ = nullptr;
 
-  bool alone_ = false;    // the stage is a single claim
-  bool upwards_ = false;  // the order in which cores claim their own shares
+  bool alone_ = false;                          // the stage is a single claim
+  std::atomic<bool> upwards_{false};            // the order in which cores claim their own shares
+  alignas(64) std::atomic<int64_t> undone_{0};  // claims of a stage of turns
   std::vector<Share> shares_;
   alignas(64) std::atomic<bool> trapped_{false};
+  std::atomic<bool> dropped_{false};  // claims, by a trap or an interruption
   // generation:20 | open:1 | workers inside:11. A worker joins by incrementing an open state.
+  static constexpr uint32_t kOpen = 1u << 11, kInside = kOpen - 1, kGeneration = kOpen << 1;
+  static uint32_t generation_of(uint32_t state) { return state & ~(kOpen | kInside); }
   alignas(64) std::atomic<uint32_t> state_{0};
   std::atomic<bool> stopping_{false};
   std::atomic<bool> resting_{false};  // until the next submit; who leaves wakes those that wait

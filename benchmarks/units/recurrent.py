@@ -1,0 +1,206 @@
+"""LSTM, GRU and RNN, and a cell written as a Scan, against onnxruntime, over steps, batch and hidden values.
+
+`python -m benchmarks.units.recurrent [--op LSTM] [--threads 2] [--rounds 40] [--strict]`
+
+Both engines take turns, in processes of their own, which are stopped meanwhile: idle threads of an engine may spin. What
+is shown is onnxruntime's median time over ours, and our median. As many inputs as hidden values. `--strict` leaves
+nothing to onnxruntime.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+import statistics
+import time
+from collections.abc import Callable
+from multiprocessing.connection import Connection
+from typing import Any
+
+import click
+import numpy as np
+import onnx
+import onnxruntime
+from onnx import TensorProto, helper, numpy_helper
+from rich.console import Console
+from rich.table import Table
+
+import dvm_graph
+
+GATES = {"LSTM": 4, "GRU": 3, "RNN": 1}
+STEPS, BATCHES, HIDDEN = (1, 10, 100, 500), (1, 8, 32), (64, 128, 256, 512)
+_SECONDS, _TURN = 0.15, 0.01
+"""Time of an engine at one point, from which on there are no further rounds, and of a turn, about."""
+
+
+def recurrent(op: str, hidden: int, direction: str = "forward") -> onnx.ModelProto:
+    """The operator over any number of steps and batches; `Scan`: h = tanh(x + h R)."""
+    random = np.random.default_rng(0)
+    if op == "Scan":
+        r = (random.standard_normal((hidden, hidden)) / hidden**0.5).astype(np.float32)
+        return _scan(numpy_helper.from_array(r, "r"), hidden)
+    directions = 2 if direction == "bidirectional" else 1
+    rows = GATES[op] * hidden
+    shapes = {
+        "w": (directions, rows, hidden),
+        "r": (directions, rows, hidden),
+        "b": (directions, 2 * rows),
+    }
+    arrays = {n: random.uniform(-1, 1, s) / hidden**0.5 for n, s in shapes.items()}
+    node = helper.make_node(
+        op, ["x", *shapes], ["y"], hidden_size=hidden, direction=direction, name="n"
+    )
+    return _model([node], [_float("x", ["t", "b", hidden])], [_float("y", None)], arrays)
+
+
+def _scan(r: TensorProto, hidden: int) -> onnx.ModelProto:
+    state: list[str | int] = ["b", hidden]
+    nodes = [
+        helper.make_node("MatMul", ["h", "r"], ["m"]),
+        helper.make_node("Add", ["m", "row"], ["a"]),
+        helper.make_node("Tanh", ["a"], ["after"]),
+        helper.make_node("Identity", ["after"], ["out"]),
+    ]
+    body = helper.make_graph(
+        nodes,
+        "turn",
+        [_float("h", state), _float("row", state)],
+        [_float("after", state), _float("out", state)],
+    )
+    first = helper.make_node("ReduceMean", ["x", "axes"], ["first"], keepdims=0)
+    scan = helper.make_node("Scan", ["first", "x"], ["last", "y"], num_scan_inputs=1, body=body)
+    model = _model([first, scan], [_float("x", ["t", *state])], [_float("y", ["t", *state])], {})
+    model.graph.initializer.extend([r, numpy_helper.from_array(np.array([0]), "axes")])
+    return model
+
+
+def _float(name: str, shape: list[str | int] | None) -> onnx.ValueInfoProto:
+    return helper.make_tensor_value_info(name, TensorProto.FLOAT, shape)
+
+
+def _model(
+    nodes: list[onnx.NodeProto],
+    inputs: list[onnx.ValueInfoProto],
+    outputs: list[onnx.ValueInfoProto],
+    arrays: dict[str, np.ndarray[Any, Any]],
+) -> onnx.ModelProto:
+    constants = [numpy_helper.from_array(a.astype(np.float32), n) for n, a in arrays.items()]
+    graph = helper.make_graph(nodes, "g", inputs, outputs, constants)
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=8)
+
+
+def _serve(connection: Connection, ours: bool, threads: int, strict: bool) -> None:
+    """Takes a model, or inputs and how often to run; gives nothing, or the result and the seconds of each run."""
+    run: Callable[[np.ndarray[Any, Any]], Any] | None = None
+    while (message := connection.recv()) is not None:
+        if isinstance(message, bytes):
+            run = _engine(message, ours, threads, strict)
+            connection.send(None)
+            continue
+        x, rounds = message
+        assert run is not None
+        result, times = run(x), []
+        for _ in range(rounds):
+            begin = time.perf_counter()
+            run(x)
+            times.append(time.perf_counter() - begin)
+        connection.send((result, times))
+
+
+def _engine(model: bytes, ours: bool, threads: int, strict: bool) -> Callable[[Any], Any]:
+    if ours:
+        compiled = dvm_graph.optimize(model, cores=threads, strict=strict)
+        return lambda x: compiled.run({"x": x})[0]
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = threads
+    session = onnxruntime.InferenceSession(model, options)
+    return lambda x: session.run(None, {"x": x})[0]
+
+
+class Party:
+    """The process of an engine; it runs only while it is asked."""
+
+    def __init__(self, ours: bool, threads: int, strict: bool) -> None:
+        context = multiprocessing.get_context("spawn")
+        self._connection, there = context.Pipe()
+        self._process = context.Process(
+            target=_serve, args=(there, ours, threads, strict), daemon=True
+        )
+        self._process.start()
+
+    def ask(self, message: object) -> Any:
+        assert self._process.pid is not None
+        os.kill(self._process.pid, signal.SIGCONT)
+        self._connection.send(message)
+        answer = self._connection.recv()
+        os.kill(self._process.pid, signal.SIGSTOP)
+        return answer
+
+    def end(self) -> None:
+        self._process.kill()
+        self._process.join()
+
+
+def medians(
+    ours: Party, theirs: Party, x: np.ndarray[Any, Any], rounds: int
+) -> tuple[float, float]:
+    """Seconds of ours and of onnxruntime's run, which take turns of several runs."""
+    (mine, first), (reference, _) = ours.ask((x, 3)), theirs.ask((x, 3))
+    np.testing.assert_allclose(mine, reference, rtol=1e-3, atol=1e-4)
+    each = max(2, min(50, round(_TURN / min(first))))
+    times: tuple[list[float], list[float]] = ([], [])
+    for _ in range(rounds):
+        for party, taken in zip((ours, theirs), times, strict=True):
+            taken += party.ask((x, each))[1]
+        if sum(times[0]) > _SECONDS:
+            break
+    return statistics.median(times[0]), statistics.median(times[1])
+
+
+@click.command()
+@click.option("--op", "ops", multiple=True, default=("LSTM", "GRU"), help="or RNN, or Scan")
+@click.option("--direction", default="forward")
+@click.option("--threads", default=2)
+@click.option("--rounds", default=40)
+@click.option("--strict", is_flag=True, help="leave nothing to onnxruntime")
+@click.option("--steps", multiple=True, type=int, default=STEPS)
+@click.option("--batch", "batches", multiple=True, type=int, default=BATCHES)
+@click.option("--hidden", "sizes", multiple=True, type=int, default=HIDDEN)
+def main(
+    ops: tuple[str, ...],
+    direction: str,
+    threads: int,
+    rounds: int,
+    strict: bool,
+    steps: tuple[int, ...],
+    batches: tuple[int, ...],
+    sizes: tuple[int, ...],
+) -> None:
+    random = np.random.default_rng(1)
+    mine, peer = Party(True, threads, strict), Party(False, threads, strict)
+    for op in ops:
+        table = Table(title=f"{op}, {direction}: onnxruntime's time over ours (ours in us)")
+        for heading in ("hidden", "batch", *(f"{count} steps" for count in steps)):
+            table.add_column(heading, justify="right")
+        speedups: list[float] = []
+        for hidden in sizes:
+            for party in (mine, peer):
+                party.ask(recurrent(op, hidden, direction).SerializeToString())
+            for batch in batches:
+                cells = []
+                for count in steps:
+                    x = random.standard_normal((count, batch, hidden)).astype(np.float32)
+                    ours, theirs = medians(mine, peer, x, rounds)
+                    speedups.append(theirs / ours)
+                    cells.append(f"{theirs / ours:.2f} ({ours * 1e6:.0f})")
+                table.add_row(str(hidden), str(batch), *cells)
+        Console(width=110).print(table)
+        mean = statistics.geometric_mean(speedups)
+        print(f"{op}: geometric mean {mean:.2f}, least {min(speedups):.2f}", flush=True)
+    for party in (mine, peer):
+        party.end()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,125 @@
+// The host device, turn by turn: the workers stay in one stage while stages of turns come and go.
+//
+// Whether short turns gain by several cores hangs on what handing claims over and memory between
+// them takes here and now, so it is tried: some turns with all cores, some with the caller alone,
+// and what took less goes on. Who works at a claim changes nothing in what it computes.
+#include "npu/host/device.h"
+
+#include <algorithm>
+#include <chrono>
+
+#include "npu/host/relax.h"
+
+namespace dvm {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+constexpr int kSpinsPerClose = 4096;
+constexpr int kTrials = 3;  // turns of each kind; the fastest counts
+// Turns from this on gain by other cores, if they do not just wait for one that is kept from
+// running: much longer than to hand claims over.
+constexpr auto kLongTurn = std::chrono::microseconds(100);
+
+// Whether a turn goes to all cores.
+class Sharing {
+ public:
+  explicit Sharing(bool possible) : shares_(possible), decided_(!possible) {}
+
+  bool shares() const { return shares_; }
+  void begin() {
+    if (!decided_) start_ = Clock::now();
+  }
+  void end() {
+    if (decided_) return;
+    Clock::duration& best = best_[shares_ ? 0 : 1];
+    best = std::min(best, Clock::now() - start_);
+    if (++turns_ < kTrials) return;
+    if (turns_ == kTrials) {
+      shares_ = decided_ = best > kLongTurn;
+    } else if (turns_ == 2 * kTrials) {
+      shares_ = best_[0] < best_[1];
+      decided_ = true;
+    }
+  }
+
+ private:
+  bool shares_, decided_;
+  int turns_ = 0;
+  Clock::time_point start_;
+  Clock::duration best_[2] = {Clock::duration::max(), Clock::duration::max()};  // shared, alone
+};
+
+}  // namespace
+
+Trap HostDevice::run_turns(std::span<const Task> tasks, std::span<const size_t> ends,
+                           Turns& turns) {
+  if (options_.spin.count() == 0) return Device::run_turns(tasks, ends, turns);  // nobody spins
+  if (turn_stages_.size() < ends.size()) turn_stages_.resize(ends.size());
+  for (size_t i = 0, first = 0; i < ends.size(); first = ends[i++]) {
+    Deal& deal = turn_stages_[i];
+    deal.take(tasks.subspan(first, ends[i] - first));
+    deal.share_out(shares_.size());
+    deal.first_task = first;
+  }
+  trap_ = Trap{};
+  trapped_.store(false, std::memory_order_relaxed);
+  dropped_.store(false, std::memory_order_relaxed);
+  resting_.store(false, std::memory_order_relaxed);
+  in_turns_ = true;
+  Sharing sharing(shares_.size() > 1 &&
+                  std::any_of(turn_stages_.begin(),
+                              turn_stages_.begin() + static_cast<std::ptrdiff_t>(ends.size()),
+                              [](const Deal& deal) { return deal.claims > 1; }));
+  while (!dropped_.load(std::memory_order_relaxed) && turns.begin()) {
+    // What a core used last in a turn, it uses first in the next one.
+    upwards_.store(!upwards_.load(std::memory_order_relaxed), std::memory_order_relaxed);
+    sharing.begin();
+    for (size_t i = 0; i < ends.size() && !dropped_.load(std::memory_order_relaxed); i++) {
+      run_turn_stage(turn_stages_[i], sharing.shares());
+    }
+    sharing.end();
+  }
+  if (is_open()) close();
+  in_turns_ = false;
+  return trap_;
+}
+
+void HostDevice::run_turn_stage(const Deal& deal, bool shared) {
+  if (deal.claims <= 1) return run_alone(deal);
+  if (!shared) {
+    if (is_open()) close();
+    offer(deal);
+    (void)work(*cores_[0]);
+    return;
+  }
+  undone_.store(deal.claims, std::memory_order_relaxed);
+  offer(deal);
+  if (!is_open()) {
+    placement_.keep_off_caller();
+    open();
+  }
+  undone_.fetch_sub(work(*cores_[0]), std::memory_order_relaxed);
+  await_claims();
+}
+
+// Those that other cores are at, once there are no more to take.
+void HostDevice::await_claims() {
+  for (int spins = 1; undone_.load(std::memory_order_acquire) != 0; spins++) {
+    if (dropped_.load(std::memory_order_relaxed) || spins % kSpinsPerClose == 0) return close();
+    relax();
+  }
+}
+
+void HostDevice::work_in_turns(Core& core) {
+  do {
+    const int64_t taken = work(core);
+    if (taken > 0) {
+      undone_.fetch_sub(taken, std::memory_order_release);
+    } else {
+      relax();
+    }
+  } while (is_open());
+}
+
+}  // namespace dvm
