@@ -83,6 +83,36 @@ def _slice(operands: _Operands, _arguments: Sequence[int]) -> Sequence[int]:
     return extents
 
 
+def _split(operands: _Operands, arguments: Sequence[int]) -> Sequence[int]:
+    sizes = _numbers(operands, 1)
+    if len(sizes) != arguments[1] or sum(sizes) != _numbers(operands, 0)[arguments[0]]:
+        raise ValueError(f"{sizes} are not the parts")
+    return sizes
+
+
+def _pad(operands: _Operands, _arguments: Sequence[int]) -> Sequence[int]:
+    shape, pads = _numbers(operands, 0), _numbers(operands, 1)
+    axes = _numbers(operands, 2) or range(len(shape))
+    extents = [number for extent in shape for number in (0, extent, 0, 0)]
+    for axis, before, behind in zip(axes, pads[: len(axes)], pads[len(axes) :], strict=True):
+        extent = shape[axis]
+        result = range(-before, extent + behind)  # positions of the operand
+        if before + extent + behind < 0:
+            raise ValueError(f"{pads} leave less than nothing")
+        kept = [at for at in result if 0 <= at < extent]
+        front = sum(at < 0 for at in result) if kept else max(0, before + min(0, extent + behind))
+        first = kept[0] if kept else min(max(0, -before), extent)
+        axis %= len(shape)
+        numbers = first, len(kept), front, len(result) - len(kept) - front
+        extents[4 * axis : 4 * axis + 4] = numbers
+    return extents
+
+
+def _one_hot(operands: _Operands, _arguments: Sequence[int]) -> Sequence[int]:
+    (depth,) = _numbers(operands, 0)
+    return [depth]
+
+
 def _range(operands: _Operands, _arguments: Sequence[int]) -> Sequence[int]:
     start, limit, delta = (np.asarray(operand).reshape(()) for operand in operands)
     if start.dtype.kind == "f":
@@ -93,8 +123,11 @@ def _range(operands: _Operands, _arguments: Sequence[int]) -> Sequence[int]:
 EXTENTS: dict[str, Callable[[_Operands, Sequence[int]], Sequence[int]]] = {
     "ConstantOfShapeExtents": _constant,
     "ExpandExtents": _expand,
+    "OneHotExtents": _one_hot,
+    "PadExtents": _pad,
     "RangeExtents": _range,
     "ReshapeExtents": _reshape,
     "SliceExtents": _slice,
+    "SplitExtents": _split,
     "TileExtents": _tile,
 }

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 
 from dvm_graph.decompose.arithmetic import dim_value, positions, with_axis
 from dvm_graph.decompose.counting import as_count, stays_inside, view_of_points
+from dvm_graph.decompose.extents import bound_extents
 from dvm_graph.decompose.operands import (
     constant_scalar,
     normalize_axis,
@@ -162,7 +163,8 @@ def one_hot(builder: Builder, node: Node, operands: Operands) -> Results:
     indices, depth_value, values = (required(node, operands, index) for index in range(3))
     depth = _one_dim(depth_value)
     if depth is None:
-        return None
+        number = builder.cast(depth_value, DType.INT64)
+        (depth,) = bound_extents(builder, node, (number,), [None])
     axis = normalize_axis(node, node.attrs.get("axis", -1), indices.rank + 1)
     indices = with_axis(builder, builder.cast(indices, DType.INT64), axis)
     depth_tensor = dim_value(builder, depth)

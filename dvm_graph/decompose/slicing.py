@@ -186,7 +186,12 @@ def split(builder: Builder, node: Node, operands: Operands) -> Results:
     if operand(operands, 1) is not None:
         sizes = elements(operands, 1)
         if sizes is None:
-            return None
+            contents = contents_of(required(node, operands, 1))
+            if contents is None or len(contents) != len(node.outputs):
+                return None
+            given = (shape_operand(builder, x), operands[1])
+            dims = [known(content) for content in contents]
+            sizes = bound_extents(builder, node, given, dims, (axis, len(dims)))
         starts = list(itertools.accumulate(sizes, add, initial=0))
         builder.facts.assume_equal(starts.pop(), extent, f"the parts of {node.name} are the whole")
     else:
@@ -216,11 +221,9 @@ Reindex: TypeAlias = Callable[[Builder, Value, Dim], Value]
 def pad(builder: Builder, node: Node, operands: Operands) -> Results:
     x = required(node, operands, 0)
     amounts = elements(operands, 1)
-    if amounts is None:
-        return None
     axes = integers(_or_default(operands, 3, range(x.rank)))
-    if axes is None:
-        return None
+    if amounts is None or axes is None:
+        return _bound_pad(builder, node, operands)
     mode = text(node, "mode", "constant")
     for index, axis in enumerate(axes):
         before, after = amounts[index], amounts[index + len(axes)]
@@ -241,6 +244,33 @@ def pad(builder: Builder, node: Node, operands: Operands) -> Results:
             x = padded(builder, x, axis, before, after, _pad_value(builder, node, operands))
         else:
             x = _pad_by_index(builder, x, axis, before, after, _REINDEX[mode])
+    return [x]
+
+
+def _bound_pad(builder: Builder, node: Node, operands: Operands) -> Results:
+    """By pads that only the run tells."""
+    x, pads = required(node, operands, 0), required(node, operands, 1)
+    amounts = contents_of(pads)
+    if amounts is None or text(node, "mode", "constant") != "constant":
+        return None
+    axes = integers(_or_default(operands, 3, range(x.rank)))
+    dims: list[Dim | None] = [None] * (4 * x.rank)
+    if axes is not None:
+        for axis, extent in enumerate(shape_of(x)):
+            dims[4 * axis : 4 * axis + 4] = 0, extent, 0, 0
+        for index, axis in enumerate(axes):
+            axis = normalize_axis(node, axis, x.rank)
+            before, after = known(amounts[index]), known(amounts[index + len(axes)])
+            cut = 0 if isinstance(before, int) and before >= 0 else None
+            sides = [0 if side == 0 else None for side in (before, after)]
+            dims[4 * axis : 4 * axis + 4] = cut, None, *sides
+    bounds = (shape_operand(builder, x), pads, operand(operands, 3))
+    extents = bound_extents(builder, node, bounds, dims)
+    value = _pad_value(builder, node, operands)
+    for axis in range(x.rank):
+        first, count, before, after = extents[4 * axis : 4 * axis + 4]
+        _assume_inside(builder, node, shape_of(x)[axis], first, count, 1)
+        x = padded(builder, part(builder, x, axis, first, count), axis, before, after, value)
     return [x]
 
 

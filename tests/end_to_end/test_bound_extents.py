@@ -93,6 +93,18 @@ TARGETS = {
     "Tile, known in part":
         "g (float[n, m] x, int64[1] t) => (float[n, b] y) <int64[1] one = {1}> "
         "{ u = Concat<axis = 0>(one, t) y = Tile(x, u) }",
+    "Split":
+        "g (float[n, m] x, int64[2] t) => (float[a, m] y, float[b, m] z) "
+        "{ e = Exp(x) u, z = Split<axis = 0>(e, t) y = Neg(u) }",
+    "Pad": "g (float[n, m] x, int64[4] t) => (float[a, b] y) { e = Exp(x) r = Pad(e, t) y = Neg(r) }",
+    "Pad, known in part":
+        "g (float[n, m] x, int64[1] t) => (float[a, b] y) <int64[3] none = {0, 2, 0}, float seven = {7}> "
+        "{ u = Concat<axis = 0>(none, t) r = Pad(x, u, seven) y = Neg(r) }",
+    "Pad of one axis":
+        'g (float[n, m] x, int64[2] t) => (float[a, b] y) <int64[1] one = {-1}> { y = Pad(x, t, "", one) }',
+    "OneHot":
+        "g (float[n, m] x, int64[1] t) => (float[a, c] y) <int64[4] at = {0, 1, -1, 5}, float[2] v = {0, 3}> "
+        "{ h = OneHot(at, t, v) y = Neg(h) }",
     "ConstantOfShape":
         "g (float[n, m] x, int64[2] t) => (float[a, b] y) { r = ConstantOfShape(t) c = Cos(r) y = Neg(c) }",
 }  # fmt: skip
@@ -335,8 +347,8 @@ def test_products_and_gathers_around() -> None:
 def test_saved_checked_and_profiled(tmp_path: Path) -> None:
     text = f"g (float[n, m] x, {BOUNDS['summed']}"
     model = dvm_graph.optimize(_model(text), check=True, strict=True)
-    dvm_graph.optimize(_model(TARGETS["Expand"]), check=True, strict=True)
-    dvm_graph.optimize(_model(TARGETS["Reshape"]), check=True, strict=True)
+    for name in ("Expand", "Reshape", "Split", "Pad", "OneHot"):
+        dvm_graph.optimize(_model(TARGETS[name]), check=True, strict=True)
     feeds = {"x": np.ones((5, 4), np.float32), "a": np.array([1]), "b": np.array([4])}
     model.save(tmp_path / "cut.dvm")
     loaded = dvm_graph.load(tmp_path / "cut.dvm")

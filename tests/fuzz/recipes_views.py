@@ -209,7 +209,13 @@ def split(g: Growth) -> Value:
     if x.fixed(axis) and g.chance(0.6):
         cuts = sorted(g.rng.randint(0, extent) for _ in range(count - 1))
         sizes = np.diff([0, *cuts, extent]).tolist()
-        return g.emit("Split", [x], {"axis": named}, {"split": sizes}, outputs=count)
+        return g.emit(
+            "Split",
+            [x],
+            {"axis": named},
+            {"split": g.extents(sizes) if g.opset >= 13 else sizes},
+            outputs=count,
+        )
     if g.opset >= 18:
         return g.emit("Split", [x], {"axis": named, "num_outputs": count}, outputs=count)
     return g.emit(
@@ -233,7 +239,7 @@ def pad(g: Growth) -> Value:
     value = g.rng.choice((None, 0, 1, -2))
     if g.opset < 11:
         return g.emit("Pad", [x], {"mode": mode, "pads": pads, "value": value and float(value)})
-    operands: list[Value | None] = [x, g.integers(pads)]
+    operands: list[Value | None] = [x, g.extents(pads)]
     if value is not None:
         operands.append(g.fresh(x.dtype, ((),) * g.breadth))
     if axes is not None:
@@ -352,7 +358,7 @@ def one_hot(g: Growth) -> Value:
         7, [shape] * g.breadth, Contents(low=(-depth,) * g.breadth, high=(depth,) * g.breadth)
     )
     values = g.constant(np.array([0.5, 2], np.float32))
-    return g.emit("OneHot", [index, g.integers(depth), values], {"axis": g.choose((None, -1, 0))})
+    return g.emit("OneHot", [index, g.extents(depth), values], {"axis": g.choose((None, -1, 0))})
 
 
 @recipe("Compress", kind=GATHER)

@@ -1,7 +1,7 @@
-// Extents that are values: what Reshape, Expand, Tile, ConstantOfShape, Slice and Range make of
-// operands that are computed in the run. Each checks its operands as onnxruntime does, and gives
-// the numbers as the extents of a tensor without elements, behind a first extent of 0: there they
-// bind symbols, over which the operator itself is kernels.
+// Extents that are values: what Reshape, Expand, Tile, ConstantOfShape, Slice, Split, Pad, Range
+// and OneHot make of operands that are computed in the run. Each checks its operands as onnxruntime
+// does, and gives the numbers as the extents of a tensor without elements, behind a first extent of
+// 0: there they bind symbols, over which the operator itself is kernels.
 //
 // Operands are those of the ONNX operator but for the tensor, in whose place its shape stands
 // (omitted: a scalar's). Integers of 32 or 64 bits.
@@ -83,6 +83,23 @@ void require_size(const HostFrame& frame, const Integers& shape) {
 void give_extents(HostFrame& frame, Integers extents) {
   extents.insert(extents.begin(), 0);
   frame.give(0, DType::i64, std::move(extents));
+}
+
+// Axes counted from the front, each once.
+std::vector<size_t> distinct_axes(const HostFrame& frame, const Integers& axes, size_t rank) {
+  const auto count = static_cast<int64_t>(rank);
+  std::vector<size_t> found;
+  for (const int64_t given : axes) {
+    if (given < -count || given >= count) {
+      refuse(frame, "no axis " + std::to_string(given) + " of " + std::to_string(rank));
+    }
+    const auto axis = static_cast<size_t>(given < 0 ? given + count : given);
+    if (std::find(found.begin(), found.end(), axis) != found.end()) {
+      refuse(frame, "axis " + std::to_string(axis) + " twice");
+    }
+    found.push_back(axis);
+  }
+  return found;
 }
 
 // The first position and the count of start:end:step over an axis, as onnxruntime has them.
@@ -212,21 +229,74 @@ void slice_extents(HostFrame& frame) {
   require_length(frame, steps, axes.size(), "steps");
   Integers extents;
   for (const int64_t extent : shape) extents.insert(extents.end(), {0, extent});
-  std::vector<char> seen(shape.size(), 0);
-  const auto rank = static_cast<int64_t>(shape.size());
-  for (size_t i = 0; i < axes.size(); i++) {
-    if (axes[i] < -rank || axes[i] >= rank) {
-      refuse(frame, "no axis " + std::to_string(axes[i]) + " of " + std::to_string(rank));
-    }
-    const auto axis = static_cast<size_t>(axes[i] < 0 ? axes[i] + rank : axes[i]);
-    if (seen[axis] != 0) refuse(frame, "axis " + std::to_string(axis) + " twice");
-    if (steps[i] == 0) refuse(frame, "a step of axis " + std::to_string(axis) + " is 0");
-    seen[axis] = 1;
-    const auto [first, count] = sliced(starts[i], ends[i], steps[i], shape[axis]);
-    extents[2 * axis] = first;
-    extents[2 * axis + 1] = count;
+  const std::vector<size_t> at = distinct_axes(frame, axes, shape.size());
+  for (size_t i = 0; i < at.size(); i++) {
+    if (steps[i] == 0) refuse(frame, "a step of axis " + std::to_string(at[i]) + " is 0");
+    const auto [first, count] = sliced(starts[i], ends[i], steps[i], shape[at[i]]);
+    extents[2 * at[i]] = first;
+    extents[2 * at[i] + 1] = count;
   }
   give_extents(frame, extents);
+}
+
+// Arguments (axis, results); the sizes themselves.
+void split_extents(HostFrame& frame) {
+  const Integers shape = integers(frame, 0), sizes = integers(frame, 1);
+  const int64_t extent = shape[frame.axis(0, shape.size())];
+  if (static_cast<int64_t>(sizes.size()) != frame.argument(1)) {
+    refuse(frame, std::to_string(sizes.size()) + " sizes for " + std::to_string(frame.argument(1)) +
+                      " results");
+  }
+  require_nonnegative(frame, sizes, "the sizes");
+  Wide total = 0;
+  for (const int64_t size : sizes) total += size;
+  if (total != extent) {
+    refuse(frame,
+           "the sizes " + shape_text(sizes) + " are not " + std::to_string(extent) + " together");
+  }
+  give_extents(frame, sizes);
+}
+
+// Operands (shape, pads, axes): for every axis in turn where what is kept begins, how much that is,
+// and what goes before and behind it. What a negative pad cuts beyond the elements comes off the
+// other pad.
+void pad_extents(HostFrame& frame) {
+  const Integers shape = integers(frame, 0), pads = integers(frame, 1);
+  Integers axes = integers(frame, 2);
+  if (!frame.has(2)) {
+    for (size_t axis = 0; axis < shape.size(); axis++) axes.push_back(static_cast<int64_t>(axis));
+  }
+  require_length(frame, pads, 2 * axes.size(), "pads");
+  Integers extents, padded = shape;
+  for (const int64_t extent : shape) extents.insert(extents.end(), {0, extent, 0, 0});
+  const std::vector<size_t> at = distinct_axes(frame, axes, shape.size());
+  for (size_t i = 0; i < at.size(); i++) {
+    const Wide extent = shape[at[i]], before = pads[i], behind = pads[i + at.size()];
+    const Wide size = extent + before + behind;
+    if (size < 0 || size > kLast) {
+      refuse(frame,
+             "the pads " + shape_text(pads) + " leave no axis of " + std::to_string(shape[at[i]]));
+    }
+    const Wide front_cut = std::max<Wide>(0, -before);
+    const Wide cut = front_cut + std::max<Wide>(0, -behind);
+    const Wide lacking = std::max<Wide>(0, cut - extent);
+    const Wide found[] = {std::min(front_cut, extent), std::max<Wide>(0, extent - cut),
+                          std::max<Wide>(0, before - lacking), std::max<Wide>(0, behind - lacking)};
+    for (size_t k = 0; k < 4; k++) extents[4 * at[i] + k] = static_cast<int64_t>(found[k]);
+    padded[at[i]] = static_cast<int64_t>(size);
+  }
+  require_size(frame, padded);
+  give_extents(frame, extents);
+}
+
+// Operands (depth).
+void one_hot_extents(HostFrame& frame) {
+  const Integers depth = integers(frame, 0);
+  if (depth.size() != 1 || depth[0] <= 0) {
+    refuse(frame, "the depth is " + shape_text(depth) + ", which is not one number above 0");
+  }
+  require_size(frame, depth);
+  give_extents(frame, depth);
 }
 
 // Operands (start, limit, delta): the count.
