@@ -142,7 +142,7 @@ def operators_page() -> str:
         "of their own. Operators around an `If` move into its branches where they can fuse with them (`fill_branches`), "
         "so that what lies before, in the branch that is taken and behind may be one kernel. "
         "They are vendor operators where a result or something that a body reads is of unknown rank or "
-        "no tensor (sequences, optional values), and where the body of a `Loop` or `Scan` has a vendor operator. "
+        "of a type that kernels do not compute with, and where the body of a `Loop` or `Scan` has a vendor operator. "
         "`LSTM`, `GRU` and `RNN` of fewer than 512 hidden values run on onnxruntime all the same, which is faster at "
         "them, but under `strict=True` and at `layout=1`.",
         "",

@@ -110,7 +110,8 @@ def _stacked(body: Graph, turns: Turns, at: int, rows: list[Bounded]) -> Bounded
 def _run_body(body: Graph, operands: Sequence[Bounded], around: Reference) -> list[Bounded]:
     reference = around.inside()
     for value, operand in zip(body.inputs, operands, strict=True):
-        if operand.value.ndim == 0:  # number and condition of a turn, in as many axes as declared
+        # Number and condition of a turn, in as many axes as declared.
+        if operand.value.ndim == 0 and value.computable:
             shape = (1,) * value.rank
             error = None if operand.error is None else operand.error.reshape(shape)
             operand = Bounded(operand.value.reshape(shape), error)

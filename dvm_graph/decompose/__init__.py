@@ -20,6 +20,7 @@ from dvm_graph.decompose import (  # noqa: F401 - enters their decompositions in
     recurrent,
     reductions,
     resizing,
+    sequences,
     shapes,
     slicing,
     softmax,

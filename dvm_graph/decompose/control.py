@@ -1,8 +1,8 @@
 """`If`, `Loop` and `Scan` as `control` operators: their bodies become programs of their own.
 
 In: an operator, its operands and what was deduced of it (`regions`). Out: the `control` operator, or nothing
-where its bodies are not to be compiled: where a type is not known or none that kernels compute with (sequences,
-optional values, strings), and where the vendor library would have to be called in every turn.
+where its bodies are not to be compiled: where a type is not known, or neither one that kernels compute with nor a
+sequence or optional value of such, and where the vendor library would have to be called in every turn.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from dvm_graph.decompose.regions import BodyResults, Deduced, Operands, ResultType
-from dvm_graph.ir import DType, Graph, Node, Value
+from dvm_graph.ir import Graph, Node, Value
 from dvm_graph.ir.control import Turns, captures
 from dvm_graph.symbolic.builder import Builder
 
@@ -59,7 +59,12 @@ def add_control(
         op=CONTROL,
         inputs=tuple(value for i, value in enumerate(operands) if i - first not in unread),
         outputs=tuple(
-            Value(builder.graph.unique_name(f"{node.name}.result"), type_.dtype, type_.shape)
+            Value(
+                builder.graph.unique_name(f"{node.name}.result"),
+                type_.dtype,
+                type_.shape,
+                holds=type_.holds,
+            )
             for type_ in types
         ),
         attrs={"op": node.op, "turns": turns},
@@ -79,11 +84,11 @@ def _compilable(
     node: Node, operands: Operands, bodies: Sequence[BodyResults], types: Sequence[ResultType]
 ) -> bool:
     given = [value for value in operands if value is not None]
-    if len(types) != len(node.outputs) or not all(value.computable for value in given):
+    if len(types) != len(node.outputs) or not all(value.native for value in given):
         return False
-    if any(type_.shape is None or type_.dtype is DType.OPAQUE for type_ in types):
+    if any(not type_.native for type_ in types):
         return False
-    if any(not value.computable for body in bodies for value in body.values):
+    if any(not value.native for body in bodies for value in body.values):
         return False
     vendor = [[inner.op == "vendor" for inner in body.graph.nodes] for body in bodies]
     if node.op != "If":

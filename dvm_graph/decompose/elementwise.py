@@ -7,7 +7,7 @@ from functools import reduce
 from dvm_graph.decompose.arithmetic import filled, scaled
 from dvm_graph.decompose.counting import as_count
 from dvm_graph.decompose.operands import constant_scalar, operand, present, required, shape_of
-from dvm_graph.decompose.registry import Operands, Results, decomposition
+from dvm_graph.decompose.registry import Operands, Results, decomposition, of_containers
 from dvm_graph.ir import DType, Node, Value
 from dvm_graph.symbolic.builder import Builder
 from dvm_graph.symbolic.shape_functions import broadcast_shapes
@@ -84,6 +84,7 @@ def mean_of_operands(builder: Builder, node: Node, operands: Operands) -> Result
 
 
 @decomposition("Identity")
+@of_containers
 def identity(builder: Builder, node: Node, operands: Operands) -> Results:
     return [required(node, operands, 0)]
 

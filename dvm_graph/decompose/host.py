@@ -20,7 +20,7 @@ from dvm_graph.symbolic.dims import product
 
 HOST = "host"
 HOST_OPERATORS = frozenset({"Compress", "NonMaxSuppression", "NonZero", "TopK", "Unique"})
-"""ONNX operators that the host carries out, of any type."""
+"""ONNX operators over tensors that the host carries out, of any type."""
 
 
 def add_host(
@@ -28,7 +28,7 @@ def add_host(
     node: Node,
     operands: Operands,
     arguments: Sequence[int],
-    types: Sequence[tuple[DType, Shape]],
+    types: Sequence[tuple[DType, Shape | None]],
     op: str | None = None,
 ) -> list[Value]:
     """The results of a `host` operator that stands for an ONNX node, or is a part of it by a name of its own."""

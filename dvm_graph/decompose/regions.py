@@ -16,9 +16,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from dvm_graph.ir import Dim, DType, Graph, Node, Shape, Value
+from dvm_graph.ir import Dim, DType, Graph, Holding, Node, Shape, Value
 from dvm_graph.symbolic import Facts
 from dvm_graph.symbolic.dims import symbols_of
+from dvm_graph.symbolic.holdings import in_terms_of, joined
 
 _MOST_ROUNDS = 8
 """How often a body is looked at before the shapes that it carries count as unknown."""
@@ -45,6 +46,13 @@ Deduce = Callable[[Graph, Operands], "BodyResults | None"]
 class ResultType:
     dtype: DType = DType.OPAQUE
     shape: Shape | None = None
+    holds: Holding | None = None
+
+    @property
+    def native(self) -> bool:
+        """As of values."""
+        known = self.shape is not None and self.dtype is not DType.OPAQUE
+        return known or self.holds is not None
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +85,7 @@ class _Site:
         own = len(operands) - len(node.attrs.get("captures", ()))
         self.node = node
         self.operands, self._captured = operands[:own], operands[own:]
-        self._facts = facts
+        self.facts = facts
         self._deduce = deduce
         self._outside = set(facts.symbols.order)
 
@@ -85,7 +93,7 @@ class _Site:
         return self._deduce(region, (*operands, *self._captured))
 
     def fresh(self) -> Dim:
-        return self._facts.symbols.fresh(f"{self.node.name}_dim")
+        return self.facts.symbols.fresh(f"{self.node.name}_dim")
 
     def outside(self, shape: Shape) -> Shape:
         """A shape without dims that only a body knows."""
@@ -99,25 +107,37 @@ class _Site:
         `given` makes the body's operands of the states; `skipped` results come before theirs.
         """
         (region,) = self.node.regions
-        shapes = [None if state is None else state.shape for state in states]
+        types = [ResultType() if state is None else _type_of(state) for state in states]
         for _ in range(_MOST_ROUNDS):
-            turn = [_as(state, shape) for state, shape in zip(states, shapes, strict=True)]
+            turn = [_as(state, type_) for state, type_ in zip(states, types, strict=True)]
             body = self.deduce(region, given(turn))
             if body is None:
                 return None
             results = body.values[skipped:]
             after = [
-                self._widened(shape, result.shape, body.facts)
-                for shape, result in zip(shapes, results, strict=False)
+                ResultType(
+                    type_.dtype,
+                    self._widened(type_.shape, result.shape, body.facts),
+                    self.alike(type_.holds, result.holds, body.facts),
+                )
+                for type_, result in zip(types, results, strict=False)
             ]
-            if after == shapes:
-                types = [
-                    ResultType(result.dtype, None if shape is None else self.outside(shape))
-                    for shape, result in zip(shapes, results, strict=False)
+            if after == types:
+                last = [
+                    ResultType(
+                        result.dtype,
+                        None if type_.shape is None else self.outside(type_.shape),
+                        type_.holds,
+                    )
+                    for type_, result in zip(types, results, strict=False)
                 ]
-                return types, results[len(shapes) :], body
-            shapes = after
+                return last, results[len(types) :], body
+            types = after
         return None
+
+    def alike(self, a: Holding | None, b: Holding | None, facts: Facts) -> Holding | None:
+        """What holds of both, without dims that only a body knows."""
+        return in_terms_of(joined(a, b, facts), lambda dim: symbols_of(dim) <= self._outside)
 
     def collected(self, shape: Shape | None, turns: Dim) -> Shape | None:
         """The shape of what is collected of rows; over no turns, what is not known is made up."""
@@ -148,7 +168,8 @@ def _of_if(site: _Site) -> Deduced:
         if then.shape is not None and other.shape is not None and then.rank == other.rank:
             pairs = zip(then.shape, other.shape, strict=True)
             shape = site.outside(tuple(a if a == b else site.fresh() for a, b in pairs))
-        types.append(ResultType(then.dtype if then.dtype is other.dtype else DType.OPAQUE, shape))
+        dtype = then.dtype if then.dtype is other.dtype else DType.OPAQUE
+        types.append(ResultType(dtype, shape, site.alike(then.holds, other.holds, site.facts)))
     return Deduced(types, branches)
 
 
@@ -179,7 +200,11 @@ def _of_scan(site: _Site) -> Deduced:
     if any(v is None or v.shape is None or not -v.rank <= a < v.rank
            for v, a in zip(scanned, axes, strict=True)):  # fmt: skip
         return _NOTHING
-    slices = [_as(v, _without(v.shape, axis)) for v, axis in zip(scanned, axes, strict=True) if v]
+    slices = [
+        Value("", v.dtype, _without(v.shape, axis), opaque_type=v.opaque_type)
+        for v, axis in zip(scanned, axes, strict=True)
+        if v
+    ]
     found = site.carried(states, lambda turn: (*turn, *slices), 0)
     if found is None:
         return _NOTHING
@@ -194,11 +219,15 @@ def _of_scan(site: _Site) -> Deduced:
     return Deduced(types, [body], rows)
 
 
-def _as(value: Value | None, shape: Shape | None) -> Value | None:
-    """A value of another shape; what it holds is not known."""
+def _type_of(value: Value) -> ResultType:
+    return ResultType(value.dtype, value.shape, value.holds)
+
+
+def _as(value: Value | None, type_: ResultType) -> Value | None:
+    """A value of another shape, or holding others; which it holds is not known."""
     if value is None:
         return None
-    return Value("", value.dtype, shape, opaque_type=value.opaque_type)
+    return Value("", value.dtype, type_.shape, opaque_type=value.opaque_type, holds=type_.holds)
 
 
 def _with_first_at(shape: Shape | None, axis: int) -> Shape | None:

@@ -24,6 +24,7 @@ MICROSOFT = "com.microsoft"
 Preference: TypeAlias = Callable[[Node, Operands], bool]
 
 _TABLE: dict[tuple[str, str], Decomposition] = {}
+_OF_CONTAINERS: set[Decomposition] = set()
 _PREFERENCES: dict[Decomposition, Preference] = {}
 
 
@@ -37,6 +38,16 @@ def decomposition(*operators: str, domain: str = "") -> Callable[[Decomposition]
         return function
 
     return enter
+
+
+def of_containers(function: Decomposition) -> Decomposition:
+    """Marks one whose operands may be sequences and optional values."""
+    _OF_CONTAINERS.add(function)
+    return function
+
+
+def takes_containers(function: Decomposition) -> bool:
+    return function in _OF_CONTAINERS
 
 
 def unless(preference: Preference) -> Callable[[Decomposition], Decomposition]:

@@ -26,7 +26,7 @@ from dvm_graph.decompose.control import build_control
 from dvm_graph.decompose.host import HOST_OPERATORS
 from dvm_graph.decompose.moving import moved
 from dvm_graph.decompose.regions import BodyResults, Deduced, ResultType, deduce_control
-from dvm_graph.decompose.registry import faster_as_vendor, find
+from dvm_graph.decompose.registry import faster_as_vendor, find, takes_containers
 from dvm_graph.decompose.vendor_limits import expect_survival
 from dvm_graph.decompose.words import has_odd_words
 from dvm_graph.errors import (
@@ -154,7 +154,12 @@ class _Walk:
 
     def _try_native(self, node: Node, operands: Sequence[Value | None]) -> bool:
         function = find(node)
-        if function is None or not _computable(node, operands):
+        if function is None:
+            return False
+        native = takes_containers(function) and all(
+            value is None or value.native for value in operands
+        )
+        if not native and not _computable(node, operands):
             return False
         if not self._options.strict and faster_as_vendor(function, node, operands):
             return False
@@ -335,13 +340,14 @@ def _stand_in(operand: Value, name: str) -> Value:
         operand.shape,
         elements=operand.elements,
         opaque_type=operand.opaque_type,
+        holds=operand.holds,
     )
 
 
 def _refine(value: Value, deduced: ResultType) -> None:
     """Takes over what the inference did not find."""
     if value.dtype is DType.OPAQUE and not value.opaque_type:
-        value.dtype = deduced.dtype
+        value.dtype, value.holds = deduced.dtype, deduced.holds
     if deduced.shape is None:
         return
     if value.shape is None:

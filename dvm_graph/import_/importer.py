@@ -47,7 +47,7 @@ from dvm_graph.import_.tensors import (
     sparse_to_array,
     tensor_to_array,
 )
-from dvm_graph.import_.types import read_type
+from dvm_graph.import_.types import read_holding, read_type
 from dvm_graph.import_.vendor_library import newest_version
 from dvm_graph.ir import Dim, DType, Graph, ModelMetadata, Node, Value
 from dvm_graph.options import Options
@@ -227,6 +227,7 @@ class Importer:
             value = Value(scope.graph.unique_name(info.name), dtype, shape)
             if dtype is DType.OPAQUE:
                 value.opaque_type = info.type.SerializeToString()
+                value.holds = read_holding(info.type)
             scope.define(info.name, value, "an input")
             scope.graph.inputs.append(value)
 

@@ -26,7 +26,7 @@ from dvm_graph.import_.partition import build_partition
 from dvm_graph.import_.ranks import result_rank
 from dvm_graph.import_.schemas import signature
 from dvm_graph.import_.tensors import dtype_of, onnx_type_of
-from dvm_graph.import_.types import read_type
+from dvm_graph.import_.types import read_holding, read_type
 from dvm_graph.ir import Dim, DType, Node, Shape, Value
 from dvm_graph.symbolic import Facts
 
@@ -154,6 +154,7 @@ def _set_type(
     if value.dtype is DType.OPAQUE:
         if proto.ByteSize():
             value.opaque_type = proto.SerializeToString()
+            value.holds = read_holding(proto)
     elif value.shape is None:
         value.shape = _fallback_shape(node, declared, stem, facts)
 

@@ -6,11 +6,12 @@ Symbolic dims are written as their text, so equal dims have equal `dim_param`s.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import onnx
 
 from dvm_graph.import_.tensors import dtype_of, element_name, onnx_type_of
-from dvm_graph.ir import Dim, DType, Shape, Value
+from dvm_graph.ir import Dim, DType, Holding, Shape, Value
 
 DimReader = Callable[[onnx.TensorShapeProto.Dimension, int], Dim]
 """The dim of a dimension at an axis."""
@@ -19,6 +20,8 @@ DimReader = Callable[[onnx.TensorShapeProto.Dimension, int], Dim]
 def type_proto(value: Value) -> onnx.TypeProto:
     """The type of a value; empty where nothing is known."""
     result = onnx.TypeProto()
+    if value.holds is not None and not value.opaque_type:
+        return _holding_proto(value.holds)
     if value.dtype is DType.OPAQUE:
         result.ParseFromString(value.opaque_type)
         for entry in result.tensor_type.shape.dim:
@@ -35,6 +38,35 @@ def type_proto(value: Value) -> onnx.TypeProto:
             else:
                 entry.dim_param = str(dim)
     return result
+
+
+def _holding_proto(holding: Holding) -> onnx.TypeProto:
+    held = onnx.TypeProto()
+    held.tensor_type.elem_type = onnx_type_of(holding.dtype)
+    if holding.sequence:
+        held = onnx.helper.make_sequence_type_proto(held)
+    return onnx.helper.make_optional_type_proto(held) if holding.optional else held
+
+
+def read_holding(proto: onnx.TypeProto) -> Holding | None:
+    """What a sequence or optional value of a type holds; None: not tensors that kernels can hold."""
+    held, kinds = proto, []
+    while (kind := held.WhichOneof("value")) in ("optional_type", "sequence_type"):
+        kinds.append(kind)
+        held = getattr(held, kind).elem_type
+    if kinds not in (["sequence_type"], ["optional_type"], ["optional_type", "sequence_type"]):
+        return None
+    dtype, shape = read_type(held, lambda dim, _: dim.dim_value if dim.dim_value > 0 else None)
+    if dtype in (DType.OPAQUE, DType.BFLOAT16):  # arrays have no such type
+        return None
+    return Holding(dtype, shape, "sequence_type" in kinds, "optional_type" in kinds)
+
+
+def optional_of(proto: bytes) -> Holding | None:
+    """An optional value of a serialised type that holds nothing."""
+    held = onnx.TypeProto.FromString(proto)
+    holding = read_holding(onnx.helper.make_optional_type_proto(held))
+    return None if holding is None else replace(holding, shape=None, empty=True)
 
 
 def type_text(value: Value) -> str:

@@ -1,7 +1,7 @@
 """The graph, its element types and basic operators, its text form and its verifier."""
 
 from dvm_graph.ir.dtypes import DType
-from dvm_graph.ir.graph import BASIC, Dim, Graph, ModelMetadata, Node, Shape, Value
+from dvm_graph.ir.graph import BASIC, Dim, Graph, Holding, ModelMetadata, Node, Shape, Value
 from dvm_graph.ir.operators import (
     OPERATORS,
     RELAYOUTS,
@@ -14,6 +14,7 @@ from dvm_graph.ir.operators import (
 
 __all__ = [
     "BASIC",
+    "Holding",
     "OPERATORS",
     "RELAYOUTS",
     "STRIDED",

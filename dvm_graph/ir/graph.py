@@ -42,22 +42,40 @@ _NO_VERSION = 2**63 - 1
 """Where the file has none."""
 
 
+@dataclass(frozen=True, slots=True)
+class Holding:
+    """What a sequence or an optional value holds: tensors that are alike."""
+
+    dtype: DType
+    shape: Shape | None = None
+    """What their shapes have in common, None for a dim that they have not; None where ranks are not known."""
+    sequence: bool = True
+    """A sequence, or an optional one; else an optional tensor."""
+    optional: bool = False
+    empty: bool = False
+    """It holds none: tensors of any shape may be added."""
+
+
 @dataclass(slots=True, eq=False)
 class Value:
-    """A tensor: graph input, constant, or result of a node."""
+    """A tensor, or what is `OPAQUE`: graph input, constant, or result of a node."""
 
     name: str
     dtype: DType
     shape: Shape | None = None
     """None until deduced, or where only the run tells the rank (see `computable`)."""
     data: np.ndarray[Any, Any] | None = None
-    """Contents of a constant (possibly memory-mapped); read-only."""
+    """Holding of a constant (possibly memory-mapped); read-only."""
     elements: tuple[Dim, ...] | None = None
-    """Contents of a small integer tensor as dims, flat and row-major, where they are known."""
+    """Holding of a small integer tensor as dims, flat and row-major, where they are known."""
     producer: Node | None = None
     opaque_type: bytes = b""
     """Serialised ONNX TypeProto: that of an OPAQUE value where known, else what the model declares a
     result to be (its rank counts where inference finds none)."""
+    holds: Holding | None = None
+    """Of OPAQUE values that are sequences and optional values of tensors that kernels can hold."""
+    members: tuple[Value, ...] | None = None
+    """What such a value holds, where it is known: tensors of the same graph."""
 
     @property
     def rank(self) -> int:
@@ -75,6 +93,11 @@ class Value:
         operators as they come, and bind no dims.
         """
         return self.shape is not None and self.dtype is not DType.OPAQUE
+
+    @property
+    def native(self) -> bool:
+        """Not for the vendor library alone: a tensor for kernels, or a sequence or optional value of such."""
+        return self.computable or self.holds is not None
 
     def made_by(self, op: str) -> Node | None:
         """The producer, where it is an operator of this name."""

@@ -229,8 +229,9 @@ class PlanValue:
     constant: Value | None = None
     panels: Panels | None = None
     opaque: bool = False
-    """Only vendor operators and the caller look at it (`Value.computable`); its shape counts for
-    nothing."""
+    """Kernels do not look at it (`Value.computable`); its shape counts for nothing."""
+    element: DType | None = None
+    """The dtype of the tensors in a sequence or optional value."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -116,7 +116,15 @@ class ValueTable:
         constant = value if value.is_constant else None
         storage = self._storage(value)
         return self._append(
-            PlanValue(value.name, value.dtype, shape, storage, constant, opaque=opaque)
+            PlanValue(
+                value.name,
+                value.dtype,
+                shape,
+                storage,
+                constant,
+                opaque=opaque,
+                element=None if value.holds is None else value.holds.dtype,
+            )
         )
 
     def _storage(self, value: Value) -> Storage:

@@ -109,7 +109,7 @@ def _ports(plan: ModelPlan, indices: Sequence[int], names: Sequence[str]) -> tup
     if missing:
         raise CompileError(f"malformed model plan: no value {missing[0]}, used by the caller")
     values = [plan.values[index] for index in indices]
-    return tuple(Port(n, v.dtype, v.opaque) for n, v in zip(names, values, strict=True))
+    return tuple(Port(n, v.dtype, v.opaque, v.element) for n, v in zip(names, values, strict=True))
 
 
 def _hint_checks(plan: ModelPlan, options: Options) -> Iterator[tuple[int, str]]:

@@ -69,7 +69,8 @@ class PythonVendor final : public VendorLibrary {
     const Partition& partition = partitions_[index];
     nb::list arguments = nb::borrow<nb::list>(checked(PyList_New(0)));
     for (size_t i = 0; i < inputs.size(); i++) {
-      arguments.append(partition.opaque_inputs[i] ? kept_object(inputs[i]) : array_over(inputs[i]));
+      arguments.append(partition.opaque_inputs[i] ? value_object(inputs[i], true)
+                                                  : array_over(inputs[i]));
     }
     const nb::handle options = context == nullptr ? Py_None : static_cast<PyObject*>(context);
     const nb::object returned = checked(PyObject_CallFunctionObjArgs(
@@ -79,7 +80,7 @@ class PythonVendor final : public VendorLibrary {
     for (size_t i = 0; i < outputs.size(); i++) {
       nb::object result = nb::borrow(results[i]);
       if (partition.opaque_outputs[i]) {
-        outputs[i] = tensor_keeping(std::move(result));
+        outputs[i] = value_keeping(std::move(result));
         continue;
       }
       ArrayView array;
@@ -130,10 +131,12 @@ class PyProgram {
     }
     nb::list list = nb::borrow<nb::list>(checked(PyList_New(0)));
     for (size_t i = 0; i < results.size(); i++) {
-      const bool opaque = executor_->model().values[outputs[i]].opaque;
+      const ModelValue& value = executor_->model().values[outputs[i]];
+      // Tensors of a sequence may have come out as results of their own.
+      const bool shares = value.opaque || value.storage == Storage::vendor;
       const bool was_given = i < targets.size() && !targets[i].absent();
       list.append(was_given ? nb::object(given[i])
-                  : opaque  ? kept_object(results[i])
+                  : shares  ? value_object(results[i], false)
                             : array_over(results[i]));
     }
     return list;
@@ -186,7 +189,7 @@ class PyProgram {
   nb::object contents(uint32_t index) const {
     const ModelValue& value = executor_->model().values.at(index);
     if (value.contents.absent()) return nb::none();
-    return value.opaque ? kept_object(value.contents) : array_over(value.contents);
+    return value.opaque ? value_object(value.contents, true) : array_over(value.contents);
   }
 
   int panel_columns(nb::handle dtype) const { return columns_of(dtype, executor_->device()); }
@@ -229,8 +232,8 @@ class PyProgram {
     for (size_t i = 0; i < std::min(objects.size(), values.size()); i++) {
       const ModelValue& value = executor_->model().values[values[i]];
       nb::object object = nb::borrow(objects[i]);
-      if (value.opaque) {  // an optional value may be None
-        tensors[i] = tensor_keeping(std::move(object));
+      if (value.opaque) {
+        tensors[i] = value_keeping(std::move(object));
         continue;
       }
       if (object.is_none()) continue;

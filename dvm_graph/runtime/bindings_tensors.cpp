@@ -1,11 +1,14 @@
 #include "runtime/bindings_tensors.h"
 
 #include <algorithm>
+#include <cstring>
 #include <iterator>
 #include <memory>
 #include <vector>
 
 #include "runtime/errors.h"
+#include "runtime/memory.h"
+#include "runtime/sequence.h"
 #include "runtime/value_sizes.h"
 
 namespace nb = nanobind;
@@ -33,6 +36,13 @@ const char* format_of(DType dtype) {
     if (kFormats[i].dtype == dtype) return codes[i];
   }
   throw CompileError("dtype without a numpy counterpart");
+}
+
+Tensor copy_of(const Tensor& tensor) {
+  Tensor copy{tensor.dtype, tensor.shape, nullptr, allocate(bytes_of(tensor), "a sequence")};
+  copy.data = static_cast<std::byte*>(copy.owner.get());
+  std::memcpy(copy.data, tensor.data, static_cast<size_t>(bytes_of(tensor)));
+  return copy;
 }
 
 // numpy arrays of no elements may have no address.
@@ -106,17 +116,23 @@ bool ArrayView::open(nb::handle object) {
 }
 
 Tensor ArrayView::tensor(DType expected) const {
+  std::optional<Tensor> known = known_tensor(expected);
+  if (known) return *std::move(known);
+  throw InputError("an array has a dtype that tensors do not have");
+}
+
+std::optional<Tensor> ArrayView::known_tensor(DType expected) const {
   // "q" and "Q" are what "l" and "L" are.
   const char code = view_.format[0] == 'q' ? 'l' : view_.format[0] == 'Q' ? 'L' : view_.format[0];
   for (const auto& [dtype, known] : kFormats) {
     if (code != known || view_.format[1] != 0) continue;
     const bool bits = expected == DType::bf16 && dtype == DType::u16;
-    return {bits ? DType::bf16 : dtype,
-            {view_.shape, view_.shape + view_.ndim},
-            address_of(view_),
-            nullptr};
+    return Tensor{bits ? DType::bf16 : dtype,
+                  {view_.shape, view_.shape + view_.ndim},
+                  address_of(view_),
+                  nullptr};
   }
-  throw InputError("an array has a dtype that tensors do not have");
+  return std::nullopt;
 }
 
 std::shared_ptr<void> keep_alive(nb::object object) {
@@ -127,11 +143,45 @@ std::shared_ptr<void> keep_alive(nb::object object) {
 }
 
 Tensor tensor_keeping(nb::object object) {
-  return {DType::u8, {}, nullptr, keep_alive(std::move(object))};
+  return {DType::u8, {}, nullptr, keep_alive(std::move(object)), ValueKind::object};
 }
 
-nb::object kept_object(const Tensor& tensor) {
-  return nb::borrow(static_cast<PyObject*>(tensor.owner.get()));
+Tensor value_keeping(nb::object object) {
+  if (object.is_none()) return no_value();
+  if (PyList_CheckExact(object.ptr())) {
+    Sequence sequence;
+    for (Py_ssize_t i = 0; i < PyList_GET_SIZE(object.ptr()); i++) {
+      ArrayView array;
+      if (!array.open(PyList_GET_ITEM(object.ptr(), i))) return tensor_keeping(std::move(object));
+      const std::optional<Tensor> given = array.known_tensor(DType::u8);
+      if (!given) return tensor_keeping(std::move(object));
+      sequence.push_back(std::make_shared<const Tensor>(copy_of(*given)));
+    }
+    return tensor_of(std::move(sequence));
+  }
+  ArrayView array;
+  if (!array.open(object)) return tensor_keeping(std::move(object));
+  std::optional<Tensor> given = array.known_tensor(DType::u8);
+  if (!given) return tensor_keeping(std::move(object));
+  given->owner = keep_alive(std::move(object));
+  return *std::move(given);
+}
+
+nb::object value_object(const Tensor& value, bool lends) {
+  switch (value.kind) {
+    case ValueKind::tensor:
+      return array_over(lends || value.owner.use_count() <= 1 ? value : copy_of(value));
+    case ValueKind::none: return nb::none();
+    case ValueKind::object: return nb::borrow(static_cast<PyObject*>(value.owner.get()));
+    case ValueKind::sequence: break;
+  }
+  nb::list list = nb::borrow<nb::list>(checked(PyList_New(0)));
+  const bool shared = value.owner.use_count() > 1;
+  for (const auto& part : *sequence_in(value)) {
+    const bool own = !shared && part.use_count() == 1 && part->owner.use_count() == 1;
+    list.append(array_over(own || lends ? *part : copy_of(*part)));
+  }
+  return list;
 }
 
 nb::object array_over(const Tensor& tensor) {

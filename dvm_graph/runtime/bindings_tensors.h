@@ -5,6 +5,7 @@
 #include <nanobind/nanobind.h>
 
 #include <cstddef>
+#include <optional>
 #include <span>
 #include <utility>
 
@@ -28,6 +29,8 @@ class ArrayView {
   // As a tensor that does not own it. numpy has no bfloat16: where `expected` is bf16, the array is
   // its bits as uint16. Throws InputError for dtypes the core does not know.
   Tensor tensor(DType expected) const;
+  // Nothing for dtypes the core does not know.
+  std::optional<Tensor> known_tensor(DType expected) const;
   int64_t bytes() const { return view_.len; }
   std::span<const std::byte> raw() const {
     return {static_cast<const std::byte*>(view_.buf), static_cast<size_t>(view_.len)};
@@ -40,7 +43,14 @@ class ArrayView {
 // Any object, kept alive by the tensor wherever its last copy dies.
 Tensor tensor_keeping(nanobind::object object);
 std::shared_ptr<void> keep_alive(nanobind::object object);
-nanobind::object kept_object(const Tensor& tensor);
+
+// An opaque value as it comes. Arrays are tensors that keep them, lists of arrays sequences of
+// copies, None is an optional value that holds nothing; anything else is the object.
+Tensor value_keeping(nanobind::object object);
+
+// The reverse. `lends`: whoever gets it reads it only, and lets go of it soon; else arrays that
+// others hold, too, are copies.
+nanobind::object value_object(const Tensor& value, bool lends);
 
 // A numpy array over the tensor's memory. It shares ownership, or borrows where there is none.
 nanobind::object array_over(const Tensor& tensor);

@@ -40,6 +40,7 @@ Tensor place_like(const Tensor& tensor, const std::string& name) {
 }
 
 Tensor own_copy(const Tensor& tensor, const std::string& name) {
+  if (tensor.kind != ValueKind::tensor) return tensor;  // nobody changes it
   Tensor copy = place_like(tensor, name);
   std::memcpy(copy.data, tensor.data, static_cast<size_t>(bytes_of(tensor)));
   return copy;

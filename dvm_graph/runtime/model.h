@@ -23,7 +23,7 @@ enum class Storage : uint8_t { input, output, constant, panels, arena, vendor };
 struct ModelValue {
   std::string name;
   DType dtype = DType::f32;
-  bool opaque = false;  // strings, sequences: only vendor operators touch it
+  bool opaque = false;  // strings, sequences, of unknown rank: kernels do not touch it
   Storage storage = Storage::arena;
   std::vector<DimSlot> shape;
   Tensor contents;  // constants and panels

@@ -38,7 +38,9 @@ class Port:
     name: str
     dtype: DType
     opaque: bool = False
-    """Passed as it comes: only vendor operators look at it."""
+    """Passed as it comes: kernels do not look at it."""
+    element: DType | None = None
+    """Of a sequence or optional value that is no affair of the vendor library alone: the dtype of its tensors."""
     numpy: np.dtype[Any] = field(init=False, repr=False)
     """The dtype of its arrays: asked for at every run."""
 
@@ -346,12 +348,26 @@ def _input_array(port: Port, feed: ArrayLike) -> object:
 
 
 def _as_it_comes(port: Port, feed: ArrayLike) -> object:
+    if port.element is not None:
+        return _held(port.name, port.element, feed)
     if port.dtype is DType.OPAQUE:
         return feed
     array = np.asarray(_converted(port, feed), order="C")
     if array.dtype != port.numpy:
         raise InputError(f"input {port.name} is {array.dtype}, but the model wants {port.numpy}")
     return array
+
+
+def _held(name: str, element: DType, feed: ArrayLike) -> object:
+    """A list of arrays, an array, or None, with rows that lie without gaps."""
+    if feed is None:
+        return None
+    parts = feed if isinstance(feed, list) else [feed]
+    arrays = [np.asarray(part, order="C") for part in parts]
+    wrong = [array.dtype for array in arrays if array.dtype != element.numpy]
+    if wrong:
+        raise InputError(f"input {name} holds {wrong[0]}, but the model wants {element.value}")
+    return arrays if isinstance(feed, list) else arrays[0]
 
 
 def _converted(port: Port, feed: ArrayLike) -> NDArray[Any]:

@@ -30,6 +30,7 @@ void let_go(Tensor& tensor) {
   tensor.shape.clear();
   tensor.data = nullptr;
   tensor.owner.reset();
+  tensor.kind = ValueKind::tensor;
 }
 
 void check_given(const ModelValue& value, const Tensor& given, const Tensor& wanted) {

@@ -1,4 +1,5 @@
-// A tensor that crosses the border of the executor: an input, an output, or a vendor's result.
+// A tensor that crosses the border of the executor: an input, an output, or a call's result; or
+// what is there of an opaque value, which need not be one.
 #pragma once
 
 #include <cstddef>
@@ -12,14 +13,22 @@
 
 namespace dvm {
 
+enum class ValueKind : uint8_t {
+  tensor,
+  sequence,  // runtime/sequence.h
+  none,      // an optional value that holds nothing
+  object     // what the executor does not look into: strings, maps
+};
+
 struct Tensor {
   DType dtype = DType::f32;
   std::vector<int64_t> shape;   // contiguous, row-major
   std::byte* data = nullptr;    // null: absent
-  std::shared_ptr<void> owner;  // keeps `data` alive, where somebody has to; for an opaque
-                                // value (strings, sequences) the thing itself, without data
+  std::shared_ptr<void> owner;  // keeps `data` alive, where somebody has to; of what is no tensor
+                                // the thing itself, without data
+  ValueKind kind = ValueKind::tensor;
 
-  bool absent() const { return data == nullptr && owner == nullptr; }
+  bool absent() const { return kind == ValueKind::tensor && data == nullptr && owner == nullptr; }
 };
 
 // For messages: "[2, 3]".

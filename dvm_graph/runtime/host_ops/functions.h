@@ -6,16 +6,27 @@ namespace dvm {
 class HostFrame;
 
 void compress(HostFrame& frame);
+void concat_from_sequence(HostFrame& frame);
 void constant_extents(HostFrame& frame);
 void expand_extents(HostFrame& frame);
 void non_max_suppression(HostFrame& frame);
 void non_zero(HostFrame& frame);
 void one_hot_extents(HostFrame& frame);
+void optional(HostFrame& frame);
+void optional_get_element(HostFrame& frame);
+void optional_has_element(HostFrame& frame);
 void pad_extents(HostFrame& frame);
 void range_extents(HostFrame& frame);
 void reshape_extents(HostFrame& frame);
+void sequence_at(HostFrame& frame);
+void sequence_construct(HostFrame& frame);
+void sequence_empty(HostFrame& frame);
+void sequence_erase(HostFrame& frame);
+void sequence_insert(HostFrame& frame);
+void sequence_length(HostFrame& frame);
 void slice_extents(HostFrame& frame);
 void split_extents(HostFrame& frame);
+void split_to_sequence(HostFrame& frame);
 void tile_extents(HostFrame& frame);
 void top_k(HostFrame& frame);
 void unique(HostFrame& frame);

@@ -1,6 +1,7 @@
 #include "runtime/host_ops/host_operator.h"
 
 #include <algorithm>
+#include <cstring>
 #include <utility>
 
 #include "runtime/errors.h"
@@ -17,16 +18,27 @@ struct Entry {
 
 constexpr Entry kTable[] = {
     {"Compress", compress},
+    {"ConcatFromSequence", concat_from_sequence},
     {"ConstantOfShapeExtents", constant_extents},
     {"ExpandExtents", expand_extents},
     {"NonMaxSuppression", non_max_suppression},
     {"NonZero", non_zero},
     {"OneHotExtents", one_hot_extents},
+    {"Optional", optional},
+    {"OptionalGetElement", optional_get_element},
+    {"OptionalHasElement", optional_has_element},
     {"PadExtents", pad_extents},
     {"RangeExtents", range_extents},
     {"ReshapeExtents", reshape_extents},
+    {"SequenceAt", sequence_at},
+    {"SequenceConstruct", sequence_construct},
+    {"SequenceEmpty", sequence_empty},
+    {"SequenceErase", sequence_erase},
+    {"SequenceInsert", sequence_insert},
+    {"SequenceLength", sequence_length},
     {"SliceExtents", slice_extents},
     {"SplitExtents", split_extents},
+    {"SplitToSequence", split_to_sequence},
     {"TileExtents", tile_extents},
     {"TopK", top_k},
     {"Unique", unique},
@@ -48,11 +60,55 @@ std::vector<std::string> host_operators() {
 
 std::byte* HostFrame::give(size_t result, DType dtype, std::vector<int64_t> shape, int64_t beyond) {
   if (!wants(result)) return nullptr;
-  Tensor& tensor = results_[result];
-  tensor = {dtype, std::move(shape), nullptr, nullptr};
+  results_[result] = fresh(dtype, std::move(shape), beyond);
+  return results_[result].data;
+}
+
+void HostFrame::give_value(size_t result, Tensor value) {
+  if (wants(result)) results_[result] = std::move(value);
+}
+
+Tensor HostFrame::fresh(DType dtype, std::vector<int64_t> shape, int64_t beyond) {
+  Tensor tensor{dtype, std::move(shape), nullptr, nullptr};
   tensor.owner = pool_.take(bytes_of(tensor) + beyond, name.c_str());
   tensor.data = static_cast<std::byte*>(tensor.owner.get());
-  return tensor.data;
+  return tensor;
+}
+
+Tensor HostFrame::keep(size_t index) {
+  const Tensor& given = operand(index);
+  if (given.kind == ValueKind::object) {
+    throw InputError("operand " + std::to_string(index) + " of " + name +
+                     " is neither a tensor nor a sequence of tensors");
+  }
+  if (given.kind != ValueKind::tensor || given.owner != nullptr) return given;
+  Tensor copy = fresh(given.dtype, given.shape);
+  std::memcpy(copy.data, given.data, static_cast<size_t>(bytes_of(given)));
+  return copy;
+}
+
+const Sequence& HostFrame::sequence(size_t index) const {
+  const Sequence* const found = sequence_in(operand(index));
+  if (found != nullptr) return *found;
+  throw InputError("operand " + std::to_string(index) + " of " + name +
+                   " is no sequence of tensors");
+}
+
+int64_t HostFrame::integer(size_t index) const {
+  operand(index);
+  require_one(index);
+  return integers(index)[0];
+}
+
+std::vector<int64_t> HostFrame::integers(size_t index) const {
+  const Tensor& tensor = operand(index);
+  const auto count = static_cast<size_t>(elements_of(tensor.shape));
+  if (tensor.dtype == DType::i32) {
+    const auto* const given = data<int32_t>(index);
+    return {given, given + count};
+  }
+  const auto* const given = data<int64_t>(index);
+  return {given, given + count};
 }
 
 std::byte* HostFrame::scratch(int64_t bytes) {

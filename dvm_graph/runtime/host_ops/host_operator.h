@@ -1,5 +1,6 @@
 // Operators that the host carries out between kernels, because their sizes are known only once
-// their data is: NonZero, TopK and their kin. Each is a function in a file of its own, listed in
+// their data is (NonZero, TopK and their kin), or because they are about sequences and optional
+// values (sequence.h). Each is a function in a file of its own, listed in
 // host_operator.cpp under the name of its ONNX operator.
 //
 // Operands and results are those of the ONNX operator, attributes integers in the order that the
@@ -18,6 +19,7 @@
 
 #include "runtime/memory.h"
 #include "runtime/output_pool.h"
+#include "runtime/sequence.h"
 #include "runtime/tensor.h"
 
 namespace dvm {
@@ -41,6 +43,7 @@ class HostFrame {
   const std::string& name;  // for messages
 
   size_t arguments() const { return arguments_.size(); }
+  size_t operands() const { return operands_.size(); }
   bool has(size_t operand) const {
     return operand < operands_.size() && !operands_[operand].absent();
   }
@@ -58,6 +61,14 @@ class HostFrame {
     return *data<T>(operand);
   }
 
+  // The one element of an operand of int32 or int64, and all of one. Throw as `scalar` and `data`.
+  int64_t integer(size_t operand) const;
+  std::vector<int64_t> integers(size_t operand) const;
+  // Throws InputError where the operand is none.
+  const Sequence& sequence(size_t operand) const;
+  // An operand, whatever it is, for longer than the call: tensors own their memory, if by a copy.
+  Tensor keep(size_t operand);
+
   // Throw CompileError where there is no such argument, or no such axis of an operand.
   int64_t argument(size_t index) const;
   size_t axis(size_t argument, size_t rank) const;
@@ -70,6 +81,11 @@ class HostFrame {
   T* give(size_t result, DType dtype, std::vector<int64_t> shape) {
     return reinterpret_cast<T*>(give(result, dtype, std::move(shape)));
   }
+
+  // A result that is there already.
+  void give_value(size_t result, Tensor value);
+  // A tensor with memory of its own.
+  Tensor fresh(DType dtype, std::vector<int64_t> shape, int64_t beyond = 0);
 
   // Memory until the function returns; asked for once. Throws OutOfMemoryError.
   std::byte* scratch(int64_t bytes);
