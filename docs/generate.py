@@ -138,7 +138,7 @@ def operators_page() -> str:
         "are decomposed by the function body in their schema where they have one; the rest, of any domain "
         "that the installed onnxruntime knows, run as vendor operators on it, and a report names them.",
         "",
-        "`If`, `Loop` and `Scan` (from opset 9 on) run natively: their bodies are compiled with the model, to programs "
+        "`If`, `Loop` and `Scan` (of opset 8 without lengths) run natively: their bodies are compiled with the model, to programs "
         "of their own. Operators around an `If` move into its branches where they can fuse with them (`fill_branches`), "
         "so that what lies before, in the branch that is taken and behind may be one kernel. "
         "They are vendor operators where a result or something that a body reads is of unknown rank or "

@@ -24,6 +24,7 @@ from typing import TypeAlias
 from dvm_graph.decompose.branches import MAX_BRANCH_NODES, may_speculate
 from dvm_graph.decompose.control import build_control
 from dvm_graph.decompose.host import HOST_OPERATORS
+from dvm_graph.decompose.loops import as_loop
 from dvm_graph.decompose.moving import moved
 from dvm_graph.decompose.regions import BodyResults, Deduced, ResultType, deduce_control
 from dvm_graph.decompose.registry import faster_as_vendor, find, takes_containers
@@ -91,6 +92,8 @@ class _Walk:
         self._tentative = False
         """Whether what is walked stands for a node only if no part of it is a step of its own: a vendor
         operator, or control flow."""
+        self._native = False
+        """Whether it does only if no part of it is a vendor operator."""
 
     def run(self) -> Graph:
         source, graph = self._source, self._graph
@@ -117,16 +120,17 @@ class _Walk:
         with self._builder.scope(node):
             ways = (
                 *(self._try_taken, self._try_native, self._try_body, self._try_branches),
-                self._try_control,
+                *(self._try_control, self._try_loop),
             )
             asked_to = not self._options.vendor_nodes.isdisjoint(node.origin)
             left_alone = asked_to or has_odd_words(node)
             try:
                 if not left_alone and any(self._taken(way, node, operands) for way in ways):
                     return True
-                if not self._tentative:
-                    self._bind(node, self._vendor(node, operands))
-                return not self._tentative
+                if self._tentative or self._native:
+                    return False
+                self._bind(node, self._vendor(node, operands))
+                return True
             except (CompileError, ShapeError, UnsupportedError) as error:
                 error.nodes = error.nodes or node.origin
                 raise
@@ -263,6 +267,24 @@ class _Walk:
         if results is not None:
             self._bind(node, results)
         return results is not None
+
+    def _try_loop(self, node: Node, operands: Sequence[Value | None]) -> bool:
+        """A Loop that stands for the node, if it is compiled."""
+        if self._tentative or not all(value is None or value.native for value in operands):
+            return False
+        nodes = as_loop(node, operands, self._graph)
+        if nodes is None:
+            return False
+        mark, native = len(self._graph), self._native
+        self._native = True
+        try:
+            if all(self._decompose(inner) for inner in nodes):
+                self._bind(node, [self._value(value) for value in node.outputs])
+                return True
+        finally:
+            self._native = native
+        self._take_back(mark)
+        return False
 
     def _deduced(self, node: Node, operands: Sequence[Value | None]) -> Deduced:
         """What the bodies of a control-flow operator tell; they are walked once."""
