@@ -78,7 +78,7 @@ class _Prover:
         self._plan = plan
         self._dims = plan.dims.dims()
         self._regions = Regions(facts)
-        self._guarded: dict[Slot, Regions] = {NO_SLOT: self._regions}
+        self._guarded: dict[Slot, Regions | None] = {NO_SLOT: self._regions}
         self._guard: Slot = NO_SLOT
         """That of the kernel that is looked at: it holds."""
         self._coverage = Coverage()
@@ -111,8 +111,12 @@ class _Prover:
             more = self._call(part, seen, inner)
             _add(seen, more)
             _add(result, more)
+        regions = self._where(call.guard)
+        if regions is None:
+            stores.extend(inner)
+            return result
         own: list[_Store] = []
-        with self._where(call.guard):
+        with self._under(call.guard, regions):
             written = self._kernel(call.plan, before, own)
             for value, plan, node in own:
                 self._count(self._equal(value, written[value], result.get(value, [])), plan, node)
@@ -123,12 +127,16 @@ class _Prover:
                 self._count(self._fills(value, result[value]), plan, node)
         return {value: result.get(value, []) for value in written}
 
-    @contextmanager
-    def _where(self, guard: Slot) -> Iterator[None]:
-        before = self._regions, self._guard
+    def _where(self, guard: Slot) -> Regions | None:
+        """What can be shown where the guard holds; None: the kernel never runs."""
         if guard not in self._guarded:
             self._guarded[guard] = self._regions.where(self._dims.get(guard, 1))
-        self._regions, self._guard = self._guarded[guard], guard
+        return self._guarded[guard]
+
+    @contextmanager
+    def _under(self, guard: Slot, regions: Regions) -> Iterator[None]:
+        before = self._regions, self._guard
+        self._regions, self._guard = regions, guard
         yield
         self._regions, self._guard = before
 

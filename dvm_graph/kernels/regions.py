@@ -14,6 +14,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
+from dvm_graph.errors import ShapeError
 from dvm_graph.ir import Dim
 from dvm_graph.symbolic import Facts, Relation, add, mul, sub
 from dvm_graph.symbolic.dims import equal, operands
@@ -44,14 +45,19 @@ class Regions:
             if check.relation in (Relation.BROADCASTS, Relation.BROADCASTS_TO)
         }
 
-    def where(self, condition: Dim) -> Regions:
-        """The same where a condition, equal dims joined by and, holds."""
+    def where(self, condition: Dim) -> Regions | None:
+        """The same where a condition, equal dims joined by and, holds; None: it never does."""
         facts = self._facts.branch()
         factors = operands(condition) if getattr(condition, "is_Mul", False) else (condition,)
         for factor in factors:
+            if factor == 0:
+                return None
             if isinstance(factor, Equal):
                 left, right = operands(factor)
-                facts.assume_equal(left, right, "the guard of the kernel")
+                try:
+                    facts.assume_equal(left, right, "the guard of the kernel")
+                except ShapeError:  # each may hold, but not with those before it
+                    return None
         return Regions(facts)
 
     def read(self, offset: Dim, steps: Iterable[Step]) -> Box:

@@ -21,6 +21,7 @@ from dvm_graph.kernels.verify import verify_plan
 from dvm_graph.options import Options
 from dvm_graph.pipeline import compile_model
 from dvm_graph.symbolic import Facts, Symbols, add, floordiv, mul, product, substitute
+from dvm_graph.symbolic.dims import equal
 from models import tiny_path
 from tests.end_to_end.reference import assert_all_close, model_from_text
 from tests.kernels.test_verify import JOINED, SOFTMAX, edited
@@ -105,6 +106,23 @@ def test_what_is_stored_twice_or_in_part_is_not_whole() -> None:
     (hole,) = regions.union(halves)
     assert not regions.covers(hole, mul(2, A))
     assert not regions.covers(hole, add(mul(2, A), 1))
+
+
+def test_a_kernel_whose_guard_never_holds_says_nothing() -> None:
+    """Two equal dims that each may be, but not both: its fallback is all that runs."""
+    text = """g (float[1, 1, N, "N + 1"] x) => (float[2, 2, 3, P, Q] y) <int64[5] rows = {2, 2, 3, 1, 1}> {
+        e = Expand(x, rows) t = Transpose<perm = [0, 1, 3, 2]>(x) s = Shape(t) y = Expand(e, s) }"""
+    compiled = compile_model(model_from_text(text), Options())
+    assert prove_coverage(compiled.plan, compiled.facts).open == []
+    model = dvm_graph.optimize(model_from_text(text))
+    assert model.run({"x": np.ones((1, 1, 0, 1), np.float32)})[0].shape == (2, 2, 3, 0, 0)
+    broken = edited(
+        compiled.plan, lambda plan: replace(plan, accesses=tuple(map(shifted, plan.accesses)))
+    )
+    assert prove_coverage(broken, compiled.facts).open
+    regions = Regions(Facts(SYMBOLS))
+    assert regions.where(mul(equal(A, B), equal(add(A, 1), B))) is None
+    assert regions.where(equal(A, B)) is not None
 
 
 # -- plans that are wrong
