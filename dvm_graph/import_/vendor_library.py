@@ -157,16 +157,11 @@ def import_whole(source: Source) -> Graph:
     Raises:
         UnsupportedError: onnxruntime does not run it either.
     """
-    load_onnxruntime()
-    import onnxruntime
-
     model = whole_source(source)
-    options = onnxruntime.SessionOptions()
-    options.log_severity_level = 4  # failures are raised
     try:
-        session = onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
-    except vendor_failures() as error:
-        raise UnsupportedError(f"onnxruntime refuses it: {error}") from error
+        session = _session(model, optimise=True)
+    except UnsupportedError:  # of what it rewrites it may refuse some
+        session = _session(model, optimise=False)
     about = session.get_modelmeta()
     graph = Graph()
     graph.about = ModelMetadata(
@@ -224,25 +219,32 @@ def _port_value(port: Any, graph: Graph) -> Value:
 
 def _ask(model: onnx.ModelProto) -> tuple[dict[str, onnx.TypeProto], list[str]]:
     """The types of the outputs, and the tensors among them whose rank is 0 or not known."""
-    load_onnxruntime()
-    import onnxruntime
-
-    options = onnxruntime.SessionOptions()
-    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
-    options.intra_op_num_threads = 1
-    options.log_severity_level = 4  # failures are raised
-    try:
-        session = onnxruntime.InferenceSession(
-            model.SerializeToString(), options, providers=["CPUExecutionProvider"]
-        )
-    except vendor_failures() as error:
-        raise UnsupportedError(f"onnxruntime refuses it: {error}") from error
+    session = _session(model.SerializeToString(), optimise=False)
     types, ranks_in_doubt = {}, []
     for port in session.get_outputs():
         proto = types[port.name] = _described(port)
         if proto.HasField("tensor_type") and not port.shape:
             ranks_in_doubt.append(port.name)
     return types, ranks_in_doubt
+
+
+def _session(model: str | bytes, *, optimise: bool) -> Any:
+    """
+    Raises:
+        UnsupportedError: onnxruntime refuses the model.
+    """
+    load_onnxruntime()
+    import onnxruntime
+
+    options = onnxruntime.SessionOptions()
+    if not optimise:
+        options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
+    options.intra_op_num_threads = 1
+    options.log_severity_level = 4  # failures are raised
+    try:
+        return onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
+    except vendor_failures() as error:
+        raise UnsupportedError(f"onnxruntime refuses it: {error}") from error
 
 
 def _described(port: Any) -> onnx.TypeProto:

@@ -25,7 +25,8 @@ from dvm_graph.runtime.vendor import (
 )
 from dvm_graph.runtime.vendor_model import VendorModel, VendorResult
 
-_Candidates = Callable[[], Iterator[tuple[str | bytes, Sequence[str]]]]
+_Candidate = tuple[str | bytes, Sequence[str]]
+_Candidates = Callable[[], Iterator[_Candidate]]
 
 
 def make_partition(
@@ -34,7 +35,7 @@ def make_partition(
     """A session over the nodes.
 
     Inputs of its runs are those of `partition_inputs`, in that order. `optimise`: onnxruntime may
-    rewrite the nodes to others.
+    rewrite the nodes to others, if it takes them then.
 
     Raises:
         UnsupportedError: onnxruntime does not run these operators.
@@ -42,14 +43,14 @@ def make_partition(
     candidates = _candidates(nodes, outputs)
     quantized = not lacks_zero_point(nodes)
     refusal: Exception | None = None
-    for number, (model, casts) in enumerate(candidates()):
+    for rewrites, number, (model, casts) in _attempts(candidates, optimise):
         try:
-            session = make_session(model, cores, optimise, quantized)
+            session = make_session(model, cores, rewrites, quantized)
             foreign = foreign_ports(session.get_outputs())
             cast: tuple[str, ...] = ()
             if foreign and not made_of_values(session.get_inputs()) and isinstance(model, bytes):
                 cast = tuple(foreign)
-                session = make_session(cast_outputs(model, cast), cores, optimise, quantized)
+                session = make_session(cast_outputs(model, cast), cores, rewrites, quantized)
         except FAILURES as error:
             refusal = refusal or error
             continue
@@ -61,7 +62,7 @@ def make_partition(
             foreign,
             tuple(casts),
             any(node.attrs.get("op") == "Loop" for node in nodes),
-            optimise,
+            rewrites,
             quantized,
         )
         return VendorPartition(found, cores, session)
@@ -101,6 +102,16 @@ def _candidates(nodes: Sequence[Node], outputs: Sequence[Value]) -> _Candidates:
         return lambda: iter([(alone, ())])
     inputs = partition_inputs(nodes)
     return lambda: partition_models(nodes, inputs, outputs, newest_opset())
+
+
+def _attempts(candidates: _Candidates, optimise: bool) -> Iterator[tuple[bool, int, _Candidate]]:
+    """Whether onnxruntime may rewrite the model, and the model with its number among the candidates.
+
+    What it rewrites to it may refuse: in a branch that never runs it infers types of what it folded.
+    """
+    for rewrites in (True, False) if optimise else (False,):
+        for number, candidate in enumerate(candidates()):
+            yield rewrites, number, candidate
 
 
 def _candidate(candidates: _Candidates, number: int, cast: Sequence[str]) -> str | bytes:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 from typing import Any
 
@@ -247,3 +248,40 @@ def test_shapes_that_onnxruntime_deduces_wrongly_do_not_fail_runs() -> None:
         results = optimised.run({"x": x})
         for result, reference in zip(results, expected, strict=True):
             np.testing.assert_allclose(result, reference, rtol=2e-3, atol=1e-3)
+
+
+FOLDS_TO_WHAT_IT_REFUSES = """<ir_version: 8, opset_import: ["": 18]>
+    g (float[n, n] x, float low, float high, bool which) => (float[] y) <int64[2] wrong = {1, -5}> {
+        r = If (which) <
+            then_branch = t () => (float[] a) { bins = Identity (wrong)
+                                                a = MelWeightMatrix (bins, bins, bins, low, high) },
+            else_branch = e () => (float[] b) { b = Det (x) }
+        >
+        y = Neg (r)
+    }"""
+
+
+@pytest.mark.parametrize("whole", [False, True])
+def test_what_onnxruntime_refuses_of_its_own_rewriting_runs_as_it_is(
+    whole: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = onnx.parser.parse_model(FOLDS_TO_WHAT_IT_REFUSES)
+    with pytest.raises(Exception, match="num_mel_bins input must be scalar"):
+        ort.InferenceSession(model.SerializeToString())
+    if whole:
+        monkeypatch.setattr(
+            "dvm_graph.rescue.compile_model", lambda *_: (_ for _ in ()).throw(ShapeError("broken"))
+        )
+    feeds = {
+        "x": np.array([[2, 1], [1, 3]], np.float32),
+        "low": np.float32(0),
+        "high": np.float32(1),
+        "which": np.array(False),
+    }
+    with contextlib.ExitStack() as stack:
+        if whole:
+            stack.enter_context(pytest.warns(dvm_graph.RescueWarning, match="the whole model"))
+        optimised = dvm_graph.optimize(model)
+    (result,) = optimised.run(feeds)
+    np.testing.assert_allclose(result, -np.linalg.det(feeds["x"]), rtol=1e-6)
+    assert result.shape == ()
