@@ -52,6 +52,8 @@ class Documented:
     """Which elements of each result nobody promises."""
     spread: Array | None = None
     """How far elements of the first result may be off."""
+    unsigned: Array | None = None
+    """Which zeros of the first result may have either sign."""
 
 
 Difference = Callable[[Step], "Documented | None"]
@@ -142,6 +144,8 @@ def _reduce(step: Step) -> Documented | None:
     """Integers wrap, where onnxruntime stops at the ends of the type."""
     if step.node.op_type == "ReduceProd" and _is_float(step.x):
         return _product(step)
+    if step.node.op_type == "ReduceSum" and _is_float(step.x) and _axes(step):
+        return _sum_of_zeros(step)
     if step.x.dtype.kind not in "iu":
         return None
     x = step.x
@@ -157,9 +161,31 @@ def _reduce(step: Step) -> Documented | None:
 def _einsum(step: Step) -> Documented | None:
     """Integers wrap, where onnxruntime's sums stop at the ends of the type."""
     if step.x.dtype.kind not in "iu":
-        return None
+        return _sum_of_zeros(step)
     y = np.einsum(step.attribute("equation", b"").decode(), *step.operands, dtype=step.x.dtype)
     return _replaced(step, np.asarray(y).reshape(step.results[0].shape))
+
+
+@_difference("GlobalAveragePool")
+def _sum_of_zeros(step: Step) -> Documented | None:
+    """Of nothing but -0, be it one product: sums begin with 0, or with what they add first."""
+    y = np.asarray(step.results[0])
+    if not _is_float(y) or not (y == 0).any():
+        return None
+
+    def of(change: Callable[[Array], Array]) -> Array:
+        given = [np.asarray(x) for x in step.operands if x is not None]
+        operands = [change(x) if _is_float(x) else x for x in given]
+        return np.asarray(step.again(operands)[0]).astype(np.float64)
+
+    terms = of(np.ones_like)
+    negative = (terms > 0) & (of(lambda x: np.copysign(np.ones_like(x), x)) == -terms)
+    return Documented(step.results, [None], unsigned=negative & (y == 0) & (of(np.abs) == 0))
+
+
+@_difference("ReduceMean")
+def _mean_of_zeros(step: Step) -> Documented | None:
+    return _sum_of_zeros(step) if _is_float(step.x) and _axes(step) else None
 
 
 @_difference("ReduceL2", "ReduceLogSum", "ReduceLogSumExp")
@@ -466,6 +492,12 @@ def shake(result: Array, spread: Array, place: int, number: int) -> Array:
         return np.asarray(np.where(spread > 0, near, result).astype(result.dtype))
     part = np.random.default_rng((place, number)).uniform(-1, 1, result.shape)
     return np.asarray((result.astype(np.float64) + part * spread).astype(result.dtype))
+
+
+def turn(result: Array, unsigned: Array, place: int, number: int) -> Array:
+    """The result with zeros of some sign or other: each its own, as they are, or all turned."""
+    turned = np.random.default_rng((place, number)).random(result.shape) < (0.5, 0, 1)[number % 3]
+    return np.where(unsigned & turned, -result, result)
 
 
 def fill(result: Array, open_: Array, place: int, number: int) -> Array:

@@ -13,7 +13,7 @@ import numpy as np
 import onnx
 from onnx import helper
 
-from tests.fuzz.differences import DIFFERENCES, Step, fill, shake
+from tests.fuzz.differences import DIFFERENCES, Step, fill, shake, turn
 from tests.fuzz.growth import names_read
 
 Session = Callable[[onnx.ModelProto], Callable[[dict[str, Any]], list[Any]]]
@@ -93,6 +93,9 @@ class Stepwise:
         if documented.spread is not None:
             found[0] = shake(found[0], documented.spread, place, number)
             self.met |= bool(documented.spread.any())
+        if documented.unsigned is not None:
+            found[0] = turn(found[0], documented.unsigned, place, number)
+            self.met |= bool(documented.unsigned.any())
         pairs = zip(documented.results, results, strict=True)
         self.met |= any(mask is not None and mask.any() for mask in documented.open) or not all(
             np.array_equal(_bits(one), _bits(other)) for one, other in pairs
