@@ -21,6 +21,7 @@ result that has one which somebody needs stays.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from dvm_graph.errors import ShapeError
@@ -53,6 +54,9 @@ class _Branch:
         """By operand of the `If`, and by result."""
         for outer, inner in zip(control.inputs[1:], body.inputs, strict=True):
             assert outer is not None
+            if outer.is_constant:  # folded since the body was made
+                body.replace_uses(inner, self.find(outer))
+                continue
             known = self.inside.setdefault(outer, inner)
             if known is not inner:  # what is read under two names is read once
                 body.replace_uses(inner, known)
@@ -63,11 +67,14 @@ class _Branch:
         return inner is not None and (bool(self.graph.users(inner)) or self.graph.is_output(inner))
 
     def find(self, value: Value) -> Value:
-        """What stands for a value: itself if constant; what is not there yet is to become an input."""
-        if value.is_constant:
-            return value
+        """What stands for a value: itself if constant, unless something there has its name; what is not there yet is
+        to become an input.
+        """
         if value not in self.inside:
             name = self.graph.unique_name(value.name)
+            if value.is_constant:
+                self.inside[value] = value if name == value.name else replace(value, name=name)
+                return self.inside[value]
             self.inside[value] = Value(name, value.dtype, value.shape, elements=value.elements)
             self._know((value.shape,))
         return self.inside[value]

@@ -234,3 +234,30 @@ def test_a_vendor_operator_in_a_branch() -> None:
     for run in RUNS:
         (got,), (want,) = optimised.run(run), reference.run(None, run)
         np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-5)
+
+
+def test_an_operand_that_folds() -> None:
+    """A branch reads it as an input, until all that it is made of is known."""
+    text = """g (bool c, float[n, m] x) => (float[k, l] r)
+      <float[20, 1] column = {COLUMN}, float[1, 10] row = {ROW}, float[10, 2] w = {COLUMN}> {
+        h = Mul(column, row)
+        r = If (c) <
+          then_branch = p () => (float[k, l] a) { a = MatMul(h, w) },
+          else_branch = o () => (float[k, l] b) { b = Sub(h, h) }
+        >
+    }"""
+    for name, count in (("COLUMN", 20), ("ROW", 10)):
+        text = text.replace(name, ", ".join(str(i % 7 - 3) for i in range(count)))
+    agrees(parse(text), *({"c": np.array(c), "x": normal(1, 1)} for c in (True, False)), check=True)
+
+
+def test_constants_of_one_name() -> None:
+    """Those of an operator that moves, and those that a branch has."""
+    constants = " ".join(
+        f"a{i} = LeakyRelu<alpha = 0.{i + 1}>({'h' if not i else f'a{i - 1}'})" for i in range(6)
+    )
+    behind = " ".join(
+        f"q{i} = LeakyRelu<alpha = 0.{i + 1}5>({'r' if not i else f'q{i - 1}'})" for i in range(6)
+    )
+    model = between(f"{constants} a = Neg(a5)", "b = Add(h, y)", f"{behind} z = Neg(q5)")
+    agrees(model, *RUNS)
