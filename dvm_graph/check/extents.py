@@ -8,13 +8,24 @@ what an assumption refuses is drawn again, from larger numbers where small ones 
 
 from __future__ import annotations
 
+import itertools
 import random
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from dvm_graph.errors import InputError, ShapeError
 from dvm_graph.ir import Dim, Node
-from dvm_graph.symbolic import DimTable, Facts, evaluate, substitute, symbols_of
+from dvm_graph.symbolic import (
+    Check,
+    DimTable,
+    Facts,
+    Relation,
+    evaluate,
+    substitute,
+    symbols_of,
+)
+from dvm_graph.symbolic.dims import operands
+from dvm_graph.symbolic.expressions import BroadcastDim
 
 _PRIMES = (2, 3, 5, 7, 11, 13)
 _SMALL = (0, 1, 1, 2, 2, 3, 4, 5, 7, 11)
@@ -66,7 +77,7 @@ class Extents:
 
 
 def choose_extents(
-    facts: Facts, symbols: Sequence[Any], count: int, seed: int, dims: Iterable[Dim] = ()
+    facts: Facts, symbols: Sequence[Any], count: int, seed: int, dims: Sequence[Dim] = ()
 ) -> list[Extents]:
     """Up to `count` assignments; none: no small numbers satisfy what the model assumes.
 
@@ -86,7 +97,7 @@ def choose_extents(
     return chosen
 
 
-def larger_extents(facts: Facts, symbols: Sequence[Any], dims: Iterable[Dim] = ()) -> list[Extents]:
+def larger_extents(facts: Facts, symbols: Sequence[Any], dims: Sequence[Dim] = ()) -> list[Extents]:
     """Assignments from large to small, each symbol in turn the largest; none of small extents are among them."""
     conditions = _Conditions(facts, symbols, dims)
     chosen = []
@@ -117,12 +128,24 @@ def _draws(free: int, seed: int) -> Iterator[tuple[int, ...]]:
             yield tuple(generator.choice(pool) for _ in range(free))
 
 
-def satisfied(facts: Facts, extents: Extents, dims: Iterable[Dim]) -> bool:
+def _broadcasts(dims: Iterable[Dim]) -> Iterator[Check]:
+    """That extents which broadcast in these dims do: in a body of control flow it is the body that says so."""
+    pending = [dim for dim in dims if not isinstance(dim, int)]
+    while pending:
+        dim = pending.pop()
+        parts = operands(dim)
+        if isinstance(dim, BroadcastDim):
+            for left, right in itertools.combinations(parts, 2):
+                yield Check(left, Relation.BROADCASTS, right, "operands broadcast")
+        pending += [part for part in parts if not isinstance(part, int)]
+
+
+def satisfied(facts: Facts, extents: Extents, dims: Sequence[Dim]) -> bool:
     """Whether what the model assumes holds, as far as the extents tell, and no dim is below 0."""
     table = DimTable()
     slots = [table.slot(dim) for dim in dims if symbols_of(dim) <= extents.symbols.keys()]
     conditions = []
-    for check in facts.conditions():
+    for check in (*facts.conditions(), *_broadcasts(dims)):
         sides = symbols_of(check.left) | symbols_of(check.right)
         if sides <= extents.symbols.keys():
             conditions.append(table.condition(check))
@@ -136,7 +159,7 @@ def satisfied(facts: Facts, extents: Extents, dims: Iterable[Dim]) -> bool:
 class _Conditions:
     """What an assignment has to satisfy."""
 
-    def __init__(self, facts: Facts, symbols: Sequence[Any], dims: Iterable[Dim]) -> None:
+    def __init__(self, facts: Facts, symbols: Sequence[Any], dims: Sequence[Dim]) -> None:
         self._symbols = list(dict.fromkeys(symbols))
         derived = {s: facts.canonical(s) for s in self._symbols}
         used = [other for dim in derived.values() for other in symbols_of(dim)]
@@ -148,7 +171,8 @@ class _Conditions:
         self._ranges = [facts.bounds(s) for s in self._symbols]
         self._table = DimTable()
         self._slots = [self._table.slot(derived[s]) for s in self._symbols]
-        self._checks = [self._table.condition(check) for check in facts.conditions()]
+        checks = (*facts.conditions(), *_broadcasts(dims))
+        self._checks = [self._table.condition(check) for check in checks]
         self._dims = [self._table.slot(dim) for dim in dims]
 
     def complete(self, draw: Sequence[int]) -> Extents | None:

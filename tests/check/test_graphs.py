@@ -208,3 +208,14 @@ def test_indices_into_an_axis_that_only_the_run_knows(body: str) -> None:
     text = f"""g (float[a, b] x, int64[c] at, int64[c, 1] places) => (int64[d, e] y) {{
         found = NonZero(x) {body} }}"""
     assert validate(model_from_text(text)).findings == []
+
+
+def test_extents_that_only_a_body_of_control_flow_holds_together() -> None:
+    text = """g (float[n, k] x, float[n, m] y) => (float[a, b] z) <int64 last = {-1}> {
+      s = SequenceConstruct(x)
+      t = SequenceMap(s, y) <
+        body = each (float[a, b] one, float[n, m] two) => (float[a, b] r) { r = Add(one, two) }
+      >
+      z = SequenceAt(t, last)
+    }"""
+    dvm_graph.optimize(model_from_text(text), check=True)
