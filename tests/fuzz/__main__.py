@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 import onnx
 
-from tests.fuzz.case import Case, generate
+from tests.fuzz.case import KINDS, OPSETS, Case, Favour, generate
 from tests.fuzz.check import (
     Excused,
     Finding,
@@ -39,9 +39,10 @@ def main() -> int:
 
 def _many(arguments: argparse.Namespace) -> int:
     seed, started = arguments.seed, time.monotonic()
+    favour = _favour(arguments)
 
     def work(index: int, phase: Callable[[Phase], None]) -> Report:
-        case = generate(seed, index)
+        case = generate(seed, index, favour)
         return check(case, _used(arguments, index, case), phase)
 
     until = started + 60 * arguments.minutes if arguments.minutes else None
@@ -59,7 +60,7 @@ def _many(arguments: argparse.Namespace) -> int:
         elif isinstance(report, Finding):
             kinds[report.kind.value] += 1
             if not report.operators:
-                report = _named(report, generate(seed, index), arguments, index)
+                report = _named(report, generate(seed, index, favour), arguments, index)
             _tell(arguments, index, report, found)
         if count % PROGRESS == 0:
             each = 1e3 * (time.monotonic() - started) / count
@@ -94,6 +95,10 @@ def _named(finding: Finding, case: Case, arguments: argparse.Namespace, index: i
     return replace(finding, operators=case.operators, variant=variant)
 
 
+def _favour(arguments: argparse.Namespace) -> Favour:
+    return Favour(arguments.favour, arguments.opset)
+
+
 def _shares(arguments: argparse.Namespace) -> list[Iterator[int]]:
     """The indices of each job."""
     jobs, end = arguments.jobs, arguments.start + arguments.count
@@ -109,7 +114,7 @@ def _tell(arguments: argparse.Namespace, index: int, finding: Finding, found: se
     if not arguments.shrink:
         print(f"{where} {_line(finding)}", flush=True)
         return
-    case = generate(arguments.seed, index)
+    case = generate(arguments.seed, index, _favour(arguments))
     case, small = shrink(case, finding, _used(arguments, index, case), SHRINK_SECONDS)
     if small.signature != finding.signature and small.signature in found:
         return
@@ -132,7 +137,7 @@ def _text(case: Case) -> str:
 
 
 def _one(arguments: argparse.Namespace) -> int:
-    case = generate(arguments.seed, arguments.index)
+    case = generate(arguments.seed, arguments.index, _favour(arguments))
     print(case.text)
     for index, feeds in enumerate(case.feeds):
         shapes = ", ".join(f"{k}: {v.dtype}{list(v.shape)}" for k, v in feeds.items())
@@ -148,8 +153,11 @@ def _one(arguments: argparse.Namespace) -> int:
         print(f"\n{_text(case)}\n{_line(report)}")
     if arguments.save:
         onnx.save(case.model, arguments.save)
+    ways = "".join(
+        f" --{way} {value}" for way in ("favour", "opset") if (value := getattr(arguments, way))
+    )
     print(
-        f"reproduce with: python -m tests.fuzz --seed {arguments.seed} --index {arguments.index} --shrink"
+        f"reproduce with: python -m tests.fuzz --seed {arguments.seed} --index {arguments.index}{ways} --shrink"
     )
     return 1
 
@@ -165,6 +173,8 @@ def _arguments() -> argparse.Namespace:
     add("--shrink", action="store_true", help="make what fails small")
     add("--index", type=int, help="only this graph, with its text")
     add("--save", type=Path, help="with --index: write a model that fails to this file")
+    add("--favour", choices=KINDS, help="half of the nodes are of this kind")
+    add("--opset", type=int, choices=OPSETS, metavar="N", help="all graphs are of this one")
     add(
         "--vendor", action="store_true", help="the other way to compile: all is left to onnxruntime"
     )

@@ -60,13 +60,24 @@ class Case:
 
 KINDS = (ELEMENTWISE, PRODUCT, REDUCTION, WINDOW, GATHER, VIEW, OTHER)
 KINDS = (*KINDS, REGION, SEQUENCE, TEXT, CONTRIB)
-WEIGHTS = (6, 4, 4, 2, 1, 4, 2, 0.6, 0.5, 0.4, 0.6)
+WEIGHTS = (6, 4, 4, 2, 1, 4, 2, 0.6, 0.8, 0.4, 0.6)
 
 
-def generate(seed: int, index: int) -> Case:
+@dataclass(frozen=True, slots=True)
+class Favour:
+    """What graphs have more of than they would."""
+
+    kind: str | None = None
+    opset: int | None = None
+
+
+def generate(seed: int, index: int, favour: Favour = Favour()) -> Case:
     """The case of this number: nothing else decides what it is."""
     rng = random.Random(f"{seed}:{index}")
-    g = Growth(rng, _opset(rng), _environments(rng), _dtypes(rng), special=rng.random() < 0.08)
+    drawn = _opset(rng)
+    g = Growth(
+        rng, favour.opset or drawn, _environments(rng), _dtypes(rng), special=rng.random() < 0.08
+    )
     wide = rng.random() < 0.35  # any operator, rather than kinds in proportion
     nodes = rng.choice((1, 2, 2, 3, 3, 3, 4, 4, 5, 6, 8, 12))
     tries = 0
@@ -74,6 +85,8 @@ def generate(seed: int, index: int) -> Case:
         tries += 1
         before = len(g.nodes)
         kind = None if wide and rng.random() < 0.6 else rng.choices(KINDS, WEIGHTS)[0]
+        if favour.kind and rng.random() < 0.5:
+            kind = favour.kind
         try:
             operators.grow(g, kind)
         except RefusedError:

@@ -48,6 +48,8 @@ class Value:
     """In each environment; None: of unknown rank."""
     data: Array | None = None
     """Of a constant."""
+    holds: onnx.TypeProto | None = None
+    """The type of what is no tensor."""
 
     @property
     def shape(self) -> Shape | None:

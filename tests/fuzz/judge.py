@@ -576,13 +576,18 @@ def _without_opaque(case: Case, feeds: Feeds) -> tuple[Case, Feeds]:
     whole.graph.output.extend(infos[name] for name in sorted(names))
     values = dict(zip(sorted(names), Reference(whole).run(feeds), strict=True))
     for name, value in values.items():
-        kind = helper.np_dtype_to_tensor_dtype(np.asarray(value).dtype)
-        model.graph.input.append(helper.make_tensor_value_info(name, kind, None))
+        port = infos[name]
+        if isinstance(value, np.ndarray):
+            kind = helper.np_dtype_to_tensor_dtype(value.dtype)
+            port = helper.make_tensor_value_info(name, kind, None)
+        model.graph.input.append(port)
     model.graph.node.extend(left)
     return replace(case, model=model), {**feeds, **values}
 
 
-def _is_float(array: Array) -> bool:
+def _is_float(array: Any) -> bool:
+    if not isinstance(array, np.ndarray):
+        return False
     return array.dtype == BFLOAT16 or array.dtype.kind == "f"
 
 

@@ -8,6 +8,7 @@ from typing import Any
 from onnx import defs
 
 from tests.fuzz import (  # noqa: F401 - they register their recipes
+    recipes_carried,
     recipes_contrib,
     recipes_other,
     recipes_products,
@@ -25,11 +26,8 @@ EXCLUDED = {
     "RandomNormal": "random", "RandomNormalLike": "random", "RandomUniform": "random",
     "RandomUniformLike": "random", "Bernoulli": "random", "Multinomial": "random",
     "ImageDecoder": "reads files of pictures",
-    "SequenceMap": "a function of a loop",
-    "SequenceAt": "see SequenceConstruct", "SequenceErase": "see SequenceConstruct",
-    "SequenceInsert": "see SequenceConstruct", "SequenceLength": "see SequenceConstruct",
-    "ConcatFromSequence": "see SequenceConstruct",
-    "OptionalGetElement": "see Optional", "OptionalHasElement": "see Optional",
+    "SequenceLength": "see SequenceConstruct", "ConcatFromSequence": "see SequenceConstruct",
+    "OptionalGetElement": "see Optional",
     "TfIdfVectorizer": "strings",
     "Constant": "initializers stand for it",
 }  # fmt: skip

@@ -15,7 +15,7 @@ import pytest
 from onnx import TensorProto, helper
 
 import dvm_graph
-from tests.fuzz.case import Case, generate, nodes_of
+from tests.fuzz.case import Case, Favour, generate, nodes_of
 from tests.fuzz.check import Finding, Kind, Phase, Report, Skipped, check
 from tests.fuzz.judge import NOT_RUN, Excuse, Reference, difference, explained
 from tests.fuzz.operators import EXCLUDED, names
@@ -74,6 +74,22 @@ def test_regions_sequences_strings_and_narrow_types_are_drawn() -> None:
     for ops in (["If"], ["Loop"], ["Scan"], ["SequenceAt"], ["string"], ["com.microsoft"]):
         assert sum(drawn[op] for op in ops) >= 2, (ops, drawn)
     assert drawn["Optional"] + drawn["SplitToSequence"] >= 2
+
+
+def test_what_is_favoured_is_drawn() -> None:
+    drawn: collections.Counter[str] = collections.Counter()
+    for index in range(150):
+        graph = generate(9, index, Favour("sequence", 18)).model.graph
+        drawn.update(node.op_type for node in nodes_of(graph))
+        for node in graph.node if index % 3 == 0 else ():
+            given = [a.g for a in node.attribute if a.HasField("g")]
+            inside = (v for g in given for v in (*g.input, *g.output))
+            drawn.update(f"{node.op_type} {v.type.WhichOneof('value')}" for v in inside)
+        graph = generate(9, index, Favour("region", 8)).model.graph
+        drawn.update({f"{node.op_type} of 8" for node in nodes_of(graph)})
+    for op in ("SequenceMap", "Loop sequence_type", "If sequence_type", "Scan of 8"):
+        assert drawn[op] >= 2, (op, drawn)
+    assert drawn["OptionalHasElement"] >= 2
 
 
 def test_models_mean_the_same_without_their_regions() -> None:
