@@ -1,6 +1,6 @@
 // Element types. A *storage* dtype is how a tensor lies in global memory; a *register* dtype is how
-// a tile lies in local memory. Loads and stores convert; every other instruction works on register
-// dtypes only (f32 f64 i32 i64 b8), so that narrow types need no arithmetic of their own.
+// a tile lies in local memory. Loads and stores convert; other instructions work on register dtypes
+// only (f32 f64 i32 i64 b8), but on devices that compute in f16 themselves (Target::computes).
 #pragma once
 
 #include <cstddef>

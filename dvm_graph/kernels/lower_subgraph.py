@@ -311,6 +311,7 @@ class _Lowering:
                 operands,
                 reduce_axes=reduce_axes,
                 limit=limit,
+                element=_element(node),
             )
         )
         extreme = extreme_of_nothing(node.op, dtype)
@@ -517,6 +518,16 @@ _KINDS = {
     SubgraphKind.CUBE: KernelKind.CUBE,
     SubgraphKind.MIX: KernelKind.MIX,
 }
+
+
+def _element(node: Node) -> DType | None:
+    """The dtype of 16 bits in which a device may do the operator: that of its floating operands and result."""
+    dtypes = {value.dtype for value in (*node.inputs, node.output) if value is not None}
+    halves = dtypes - {DType.BOOL}
+    return halves.pop() if len(halves) == 1 and halves <= _HALVES else None
+
+
+_HALVES = {DType.FLOAT16, DType.BFLOAT16}
 
 
 def _is_view(node: Node) -> bool:

@@ -5,6 +5,7 @@
 #include <limits>
 #include <stdexcept>
 
+#include "kernels/half.h"
 #include "kernels/numbers.h"
 #include "kernels/order_axes.h"
 
@@ -192,6 +193,7 @@ void evaluate(const KernelPlan& plan, const int64_t* dims, const ValueInfo* valu
     NormalNode& node = out.nodes.emplace_back();
     node.op = source.op;
     node.dtype = source.dtype;
+    node.element = source.element;
     node.narrow_to = source.narrow_to;
     node.axes = source.axes;
     node.reduce_axes = is_reduce(source.op) ? source.reduce_axes : 0;
@@ -453,6 +455,7 @@ uint64_t immediate_bits(DType dtype, double scalar, int64_t integer) {
   switch (dtype) {
     case DType::f32: put(static_cast<float>(scalar)); break;
     case DType::f64: put(scalar); break;
+    case DType::f16: put(half_of_float(static_cast<float>(scalar))); break;
     case DType::i32: put(static_cast<int32_t>(integer)); break;
     case DType::b8: put(static_cast<uint8_t>(integer != 0)); break;
     default: put(integer); break;

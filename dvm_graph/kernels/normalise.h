@@ -44,6 +44,7 @@ struct NormalAccess {
 struct NormalNode {
   PlanOp op = PlanOp::fill_;
   DType dtype = DType::f32;
+  DType element = DType::f32;  // as in PlanNode
   DType narrow_to = DType::f32;
   uint32_t axes = 0;
   uint32_t reduce_axes = 0;
@@ -79,7 +80,7 @@ struct NormalPlan {
 bool normalise(const KernelPlan& plan, const int64_t* dims, const ValueInfo* values,
                NormalPlan& out);
 
-// The bits of a scalar as an immediate operand of this register dtype.
+// The bits of a scalar as an immediate operand of this register dtype, or of f16.
 uint64_t immediate_bits(DType dtype, double scalar, int64_t integer);
 
 }  // namespace dvm

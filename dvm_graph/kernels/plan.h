@@ -79,6 +79,7 @@ struct Access {
 struct PlanNode {
   PlanOp op;
   DType dtype;                       // register dtype of the result (store: of its input)
+  DType element = DType::f32;        // f16, bf16: of a tensor of that dtype; f32: of any other
   uint32_t axes = 0;                 // domain axes along which the result varies
   int32_t inputs[3] = {-1, -1, -1};  // earlier nodes of this plan; gather: its index
   int32_t access = -1;               // of memory: index into KernelPlan::accesses; of windows over

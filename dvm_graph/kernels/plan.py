@@ -54,6 +54,9 @@ class PlanNode:
     weights: int = -1
     window: tuple[Slot, ...] = ()
     """Of windows: one slot for each of `WINDOW_SIZES`."""
+    element: DType | None = None
+    """float16, bfloat16: what it stands for is a tensor of that dtype, which `dtype` holds more of; None: of any
+    other."""
 
     @property
     def window_sizes(self) -> dict[str, Slot]:

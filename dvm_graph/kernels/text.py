@@ -146,6 +146,8 @@ def _node(plan: KernelPlan, node: PlanNode) -> str:
         parts.append(str(node.scalar if node.dtype.is_float else node.integer))
     if node.narrow_to is not None:
         parts.append(f"to {node.narrow_to.short}")
+    if node.element is not None:
+        parts.append(f"as {node.element.short}")
     if node.strides:
         parts.append(f"strides {_slots(node.strides)}")
     if node.window:

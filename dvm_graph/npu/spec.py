@@ -2,8 +2,8 @@
 simulator knows of its times.
 
 Every number has a value, a unit, sources by name and a confidence. Sections `target` and `costs` are the
-rows of `vm/target.def`, `cycles` names vector instructions of `vm/isa.def`, all others are the rows of
-`npu/simulator/part.def`. A file may stand on another one (`base = "ascend910b2"`) and name the
+rows of `vm/target.def`, `cycles` names vector instructions of `vm/isa.def`, `f16` and `bf16` those that the
+vector unit does in that dtype, all others are the rows of `npu/simulator/part.def`. A file may stand on another one (`base = "ascend910b2"`) and name the
 numbers that differ, with sources of its own. What is missing, unknown, absurd, in another unit or without a
 source is an `InputError` that names the file and the field.
 """
@@ -53,7 +53,12 @@ class Spec:
 
     def __post_init__(self) -> None:
         sections = _by_section(self.numbers)
-        object.__setattr__(self, "target", _core.Target(sections["target"] | sections["costs"]))
+        arithmetic = {
+            dtype: [name for name, does in sections.get(dtype, {}).items() if does]
+            for dtype in _arithmetic()
+        }
+        target = _core.Target(sections["target"] | sections["costs"], arithmetic)
+        object.__setattr__(self, "target", target)
         known = {name: self.numbers[name].value for name in _core.model_numbers()}
         object.__setattr__(self, "part", _core.NpuPart(self.name, known, sections.get(_CYCLES, {})))
 
@@ -88,7 +93,21 @@ def fields() -> Mapping[str, Field]:
     found += [
         Field(_CYCLES, name, "cycles", 1e-3, 1e6, meaning) for name in _core.vector_instructions()
     ]
+    found += [
+        Field(dtype, name, "", 0, 1, f"the vector unit does it in {dtype}")
+        for dtype, names in _arithmetic().items()
+        for name in names
+    ]
     return {f"{known.section}.{known.name}": known for known in found}
+
+
+@functools.cache
+def _arithmetic() -> Mapping[str, tuple[str, ...]]:
+    """The vector instructions that a part may do in dtypes of 16 bits."""
+    found: dict[str, tuple[str, ...]] = {}
+    for dtype, name in _core.half_instructions():
+        found[dtype] = (*found.get(dtype, ()), name)
+    return found
 
 
 def parts() -> tuple[str, ...]:
@@ -193,8 +212,9 @@ def _entry(path: Path, name: str, row: Any, sources: Mapping[str, Any]) -> Entry
 
 def _check_whole(label: str, numbers: Mapping[str, Entry]) -> None:
     """What is wrong with numbers that are fine one by one."""
+    optional = (_CYCLES, *_arithmetic())
     missing = [
-        name for name in fields() if name not in numbers and not name.startswith(f"{_CYCLES}.")
+        name for name in fields() if name not in numbers and name.split(".")[0] not in optional
     ]
     if missing:
         raise InputError(f"{label} has no {missing[0]}; docs/npu.md lists what a part needs")
@@ -209,6 +229,16 @@ def _check_whole(label: str, numbers: Mapping[str, Entry]) -> None:
             raise InputError(
                 f"{label}: target.{known} is {compiled:g}, but cores.{cores} is {part:g}"
             )
+    _check_arithmetic(label, numbers)
+
+
+def _check_arithmetic(label: str, numbers: Mapping[str, Entry]) -> None:
+    """A part that computes in a dtype of 16 bits converts to f32 and back."""
+    for dtype, names in _arithmetic().items():
+        done = [name for name in names if (row := numbers.get(f"{dtype}.{name}")) and row.value]
+        for cast in ("v_cast_to_f32", "v_cast_from_f32"):
+            if done and cast not in done:
+                raise InputError(f"{label} does {done[0]} in {dtype}, but has no {dtype}.{cast}")
 
 
 def _by_section(numbers: Mapping[str, Entry]) -> dict[str, dict[str, float]]:

@@ -1,6 +1,7 @@
 // Python's way to the run-time compiler's choices: what a target's numbers make of a problem.
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/map.h>
+#include <nanobind/stl/pair.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
@@ -8,6 +9,7 @@
 #include <map>
 #include <string>
 #include <tuple>
+#include <utility>
 #include <vector>
 
 #include "vm/bindings.h"
@@ -19,8 +21,48 @@ namespace nb = nanobind;
 namespace dvm {
 namespace {
 
-Target target_of(const Numbers& numbers) {
+constexpr DType kHalves[] = {DType::f16, DType::bf16};
+
+// What is only moved needs no unit that computes.
+bool is_computed(Family family, DType dtype) {
+  const FamilyInfo& info = info_of(family);
+  return (info.dtypes & dtype_list::bit(dtype)) != 0 && info.queue == Queue::vector &&
+         is_in_halves(family, dtype) && family != Family::v_copy && family != Family::v_broadcast;
+}
+
+std::vector<std::pair<std::string, std::string>> half_instructions() {
+  std::vector<std::pair<std::string, std::string>> found;
+  for (const DType dtype : kHalves) {
+    for (int f = 0; f < kFamilies; ++f) {
+      const auto family = static_cast<Family>(f);
+      if (is_computed(family, dtype)) found.emplace_back(name_of(dtype), name_of(family));
+    }
+  }
+  return found;
+}
+
+std::pair<Family, uint16_t> computed_in(const std::string& name, const std::string& dtype_name) {
+  for (const DType dtype : kHalves) {
+    for (int f = 0; f < kFamilies; ++f) {
+      const auto family = static_cast<Family>(f);
+      if (is_computed(family, dtype) && name == name_of(family) && dtype_name == name_of(dtype))
+        return {family, dtype_list::bit(dtype)};
+    }
+  }
+  throw nb::value_error((name + " is not done in " + dtype_name).c_str());
+}
+
+// Instructions by the names of dtypes.
+using Arithmetic = std::map<std::string, std::vector<std::string>>;
+
+Target target_of(const Numbers& numbers, const Arithmetic& arithmetic) {
   Target target;
+  for (const auto& [dtype, names] : arithmetic) {
+    for (const std::string& name : names) {
+      const auto [family, bit] = computed_in(name, dtype);
+      target.computes_in[static_cast<size_t>(family)] |= bit;
+    }
+  }
   FieldSetter setter(numbers);
 #define DVM_SIZE(name, unit, least, most, meaning) setter.set(#name, target.name);
 #define DVM_FLAG(name, meaning)                    setter.set(#name, target.name);
@@ -133,8 +175,14 @@ std::vector<int64_t> tile(const Target& target, const std::vector<int64_t>& exte
 
 void bind_target(nb::module_& module) {
   nb::class_<Target>(module, "Target", "See vm/target.h.")
-      .def("__init__",
-           [](Target* target, const Numbers& numbers) { new (target) Target(target_of(numbers)); });
+      .def(
+          "__init__",
+          [](Target* target, const Numbers& numbers, const Arithmetic& arithmetic) {
+            new (target) Target(target_of(numbers, arithmetic));
+          },
+          nb::arg("numbers"), nb::arg("arithmetic") = Arithmetic());
+  module.def("half_instructions", &half_instructions,
+             "Dtype and name of the vector instructions that a device may do in 16 bits.");
   module.def(
       "target_fields",
       [] {

@@ -8,6 +8,7 @@
 #include "vm/cube.h"
 #include "vm/cut_product.h"
 #include "vm/encode.h"
+#include "vm/halves.h"
 #include "vm/lower.h"
 #include "vm/move_loads.h"
 #include "vm/pair.h"
@@ -32,6 +33,7 @@ struct CompilerScratch::State {
   ApartPlans apart;
   TileCode code;
   LoweringScratch lowering;
+  HalvesScratch halves;
   JoinScratch join;
   RowScratch rows;
   AllocatorScratch allocator;
@@ -76,6 +78,7 @@ class Compilation {
       : target_(target), scratch_(scratch), out_(out) {}
 
   CompileStatus vector_kernel(bool has_fallback) {
+    halve(scratch_.plan);
     const NormalPlan& plan = scratch_.plan;
     const LiveBytes live = peak_live_bytes(plan, target_);
     if (has_fallback && prefers_fallback(live)) return CompileStatus::costs_more;
@@ -105,8 +108,9 @@ class Compilation {
   // A stage for each operator.
   CompileStatus apart() {
     out_.clear();
+    if (scratch_.plan.kind == KernelKind::vector) halve(scratch_.plan);
     take_apart(scratch_.plan, scratch_.apart);
-    for (const NormalPlan& plan : scratch_.apart.plans) {
+    for (NormalPlan& plan : scratch_.apart.plans) {
       if (!alone(plan)) return CompileStatus::does_not_fit;
     }
     out_.workspace_bytes = std::max(out_.workspace_bytes, scratch_.apart.workspace_bytes);
@@ -122,8 +126,9 @@ class Compilation {
            reads_across(plan, target_, scratch_.code);
   }
 
-  bool alone(const NormalPlan& plan) {
+  bool alone(NormalPlan& plan) {
     if (plan.kind != KernelKind::vector) return product_alone(plan);
+    halve(plan);
     if (stage(plan, peak_live_bytes(plan, target_), {})) return true;
     for (const int64_t elements : kLeastTiles) {
       scratch_.code.clear();
@@ -152,7 +157,8 @@ class Compilation {
   }
 
   bool split_cube_kernel() {
-    const SplitProduct& split = scratch_.product;
+    SplitProduct& split = scratch_.product;
+    halve(split.join);
     out_.add_stage();
     if (!cube_program({split.partial, target_})) return false;
     if (split.has_rest && !cube_program({split.rest, target_})) return false;
@@ -161,6 +167,8 @@ class Compilation {
     return true;
   }
 
+  void halve(NormalPlan& plan) { compute_halves(plan, target_, scratch_.halves); }
+
   // On a cube unit with memories of its own: in a program, else in stages before and behind it.
   CompileStatus product_kernel() {
     NormalPlan& plan = scratch_.plan;
@@ -168,7 +176,8 @@ class Compilation {
     if (plan.weighed) return CompileStatus::costs_more;  // its fallback keeps rows in memory
     CutProduct& cut = scratch_.cut;
     if (!cut_product(plan, cut)) return CompileStatus::does_not_fit;
-    const auto vector_stage = [&](const NormalPlan& part) {
+    const auto vector_stage = [&](NormalPlan& part) {
+      halve(part);
       return stage(part, peak_live_bytes(part, target_), {});
     };
     if (cut.has_prologue && !vector_stage(cut.prologue)) return CompileStatus::does_not_fit;
@@ -209,6 +218,7 @@ class Compilation {
     set_regions(product.problem, block, header);
     if (!half(KernelKind::cube)) return false;
     NormalPlan& epilogue = scratch_.pair.epilogue;
+    halve(epilogue);
     const double live = peak_live_bytes(epilogue, target_).local;
     const double room = static_cast<double>(target_.vector_tile_bytes / target_.places);
     const int64_t units = block.rows_outer ? block.columns / target_.matmul_nr : block.rows;

@@ -142,6 +142,9 @@ inline constexpr uint16_t BF16 = bit(DType::bf16), HALVES = bit(DType::f16) | BF
 inline constexpr uint16_t ROUNDED = bit(DType::f32) | HALVES;
 inline constexpr uint16_t BYTES = bit(DType::i32) | bit(DType::i8) | bit(DType::u8);
 inline constexpr uint16_t BUNDLED = ROUNDED | BYTES, MULTIPLIED = BF16 | bit(DType::i8);
+inline constexpr uint16_t F16 = bit(DType::f16);
+inline constexpr uint16_t NUMBER_F16 = NUMBER | F16, REGISTER_F16 = REGISTER | F16;
+inline constexpr uint16_t MOVED = REGISTER | HALVES;
 inline constexpr uint16_t NARROW = STORAGE & static_cast<uint16_t>(~REGISTER);
 }  // namespace dtype_list
 
@@ -224,6 +227,17 @@ constexpr bool is_pack_b(Form form) { return form_info(form).operands[0].walk ==
 constexpr bool is_elementwise(Family family) {
   return info_of(family).queue == Queue::vector &&
          form_info(family).operands[0].walk == Walk::elements;
+}
+
+// What it reads or writes in local memory lies there in 16 bits: of devices that compute so.
+constexpr bool is_in_halves(Family family, DType dtype) {
+  const FamilyInfo& info = info_of(family);
+  switch (info.form) {
+    case Form::load_stored:
+    case Form::store_stored:
+    case Form::gather_stored: return true;
+    default: return info.queue == Queue::vector && info.form != Form::narrow && is_half(dtype);
+  }
 }
 
 // Where an instruction's operand lies in its words, and what stands behind the operands.

@@ -31,6 +31,8 @@ constexpr Family kFamilyOf[] = {
 
 Family cast_to(DType dtype) {
   switch (dtype) {
+    case DType::f16:
+    case DType::bf16: return Family::v_cast_from_f32;
     case DType::f32: return Family::v_cast_to_f32;
     case DType::f64: return Family::v_cast_to_f64;
     case DType::i32: return Family::v_cast_to_i32;
@@ -223,7 +225,8 @@ void Lowering::lower(int32_t node) {
 void Lowering::load_to_local(int32_t node) {
   const NormalNode& n = plan_.nodes[node];
   const DType storage = plan_.accesses[n.access].storage;
-  Instruction load = begin(node, Family::d_load_view, storage);
+  const bool as_stored = is_half(n.dtype);
+  Instruction load = begin(node, as_stored ? Family::d_load_stored : Family::d_load_view, storage);
   if (streams(nodes_[node].stored_by)) load.flags |= kStream;
   const TileValue operands[] = {place_for(node, load.changed_mask != 0),
                                 access_value(n.access, storage)};
@@ -245,7 +248,8 @@ void Lowering::lower_gather(int32_t node) {
   const NormalNode& n = plan_.nodes[node];
   materialise_immediate(n.inputs[0]);
   const DType storage = plan_.accesses[n.access].storage;
-  Instruction gather = begin(node, Family::d_gather, storage);
+  const bool as_stored = is_half(n.dtype);
+  Instruction gather = begin(node, as_stored ? Family::d_gather_stored : Family::d_gather, storage);
   gather.extra[0] = static_cast<uint64_t>(n.axis_stride);
   gather.extra[1] = static_cast<uint64_t>(n.limit);
   const TileValue operands[] = {place_for(node, gather.changed_mask != 0),
@@ -314,6 +318,7 @@ void Lowering::lower_map(int32_t node) {
   DType dtype = n.op == PlanOp::select_ ? n.dtype : in;
   if (n.op == PlanOp::narrow_) dtype = n.narrow_to;
   if (n.op == PlanOp::cast_) family = in == n.dtype ? Family::v_copy : cast_to(n.dtype);
+  if (family == Family::v_cast_from_f32) dtype = n.dtype;
   Instruction map = begin(node, family, dtype);
   if (n.op == PlanOp::check_index_) map.extra[0] = static_cast<uint64_t>(n.limit);
   emit_compactly(node, [&] {
@@ -353,7 +358,8 @@ void Lowering::lower_store(int32_t node) {
   if (source.stored_by == node) return;
   const DType storage = plan_.accesses[n.access].storage;
   const bool moves = source.value.space == Space::pointer;
-  Instruction store = begin(node, moves ? Family::v_copy : Family::d_store_view, storage);
+  const Family stores = is_half(n.dtype) ? Family::d_store_stored : Family::d_store_view;
+  Instruction store = begin(node, moves ? Family::v_copy : stores, storage);
   if (streams(node)) store.flags |= kStream;
   const TileValue operands[] = {access_value(n.access, storage), source.value};
   emitter_.elementwise(store, n.axes, operands, 2, moves);

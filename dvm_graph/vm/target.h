@@ -3,6 +3,7 @@
 // closed forms over it, and nothing in vm/ knows a number of one machine.
 #pragma once
 
+#include <array>
 #include <compare>
 #include <cstdint>
 
@@ -37,7 +38,15 @@ struct Target {
 #define DVM_FLAG(name, meaning)                    bool name = false;
 #include "vm/target.def"
   Costs costs;
+  // Besides register dtypes, those of 16 bits in which the vector unit does an instruction: bits of
+  // dtype_list by family. Where it casts there and back, values of the dtype lie in local memory as
+  // they are stored.
+  std::array<uint16_t, kFamilies> computes_in = {};
 
+  bool computes(Family family, DType dtype) const {
+    return (computes_in[static_cast<size_t>(family)] & dtype_list::bit(dtype)) != 0;
+  }
+  bool holds(DType dtype) const { return computes(Family::v_cast_to_f32, dtype); }
   bool in_order() const { return queues <= 1; }
   // The cube unit has local memories of its own, from L1 to its sums.
   bool has_cube_memories() const { return l1_bytes > 0; }

@@ -50,7 +50,8 @@ class Tiler {
         target_(target),
         request_(request),
         code_(code),
-        tile_start_(target.costs.in_vector_elements(target.costs.tile_start)) {
+        tile_start_(target.costs.in_vector_elements(target.costs.tile_start) * kElementBytes /
+                    static_cast<double>(computed_bytes())) {
     reduced_ = plan.reduced_axes();
     preferred_ = elements_in(target.vector_tile_bytes, request.live.cached,
                              target.private_bytes / kElementBytes);
@@ -167,6 +168,16 @@ class Tiler {
       narrowest = std::min(narrowest, static_cast<int64_t>(size_of(access.storage)));
     }
     return std::max<int64_t>(1, target_.line_bytes / narrowest);
+  }
+  // Of the widest numbers that are computed: the unit does as many more of narrower ones at a time.
+  int64_t computed_bytes() const {
+    if (target_.unified_memory) return kElementBytes;
+    int64_t widest = 1;
+    for (const NormalNode& node : plan_.nodes) {
+      if (info_of(node.op).kind != PlanOpKind::access)
+        widest = std::max(widest, static_cast<int64_t>(size_of(node.dtype)));
+    }
+    return widest;
   }
   // Least elements each way of a tile that is read across rows.
   int64_t least_row() const { return kLeastLines * target_.line_bytes / kElementBytes; }

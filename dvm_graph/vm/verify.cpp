@@ -509,7 +509,7 @@ class Verifier {
       flags_.touch(info.role, begin + reach.low, begin + reach.high + element, second);
     }
     reach.add(second);
-    if (form == Form::gather && k == 1) {
+    if (form_info(form).extra == Extra::gather && k == 1) {
       const uint64_t* const extra = extra_words(form, words);
       const auto stride = static_cast<int64_t>(extra[0]), limit = static_cast<int64_t>(extra[1]);
       if (limit == 0) return true;  // no index is valid: it reads nothing

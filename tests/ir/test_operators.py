@@ -18,6 +18,8 @@ LISTS = {
     "B8": "b8",
     "I64": "i64",
     "REGISTER": "f32 f64 i32 i64 b8",
+    "NUMBER_F16": "f32 f64 i32 i64 f16",
+    "REGISTER_F16": "f32 f64 i32 i64 b8 f16",
 }
 """As isa.def's head has them."""
 INT64_ALONE = {"iota", "check_index"}

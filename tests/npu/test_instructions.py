@@ -40,10 +40,12 @@ LISTS = {
     "REGISTER": "f32 f64 i32 i64 b8", "NUMBER": "f32 f64 i32 i64", "FLOATS": "f32 f64",
     "INTEGERS": "i32 i64", "BITS": "i32 i64 b8", "B8": "b8", "I64": "i64",
     "NARROW": "f16 bf16 i8 i16 u8 u16 u32",
+    "NUMBER_F16": "f32 f64 i32 i64", "REGISTER_F16": "f32 f64 i32 i64 b8", "MOVED": "f32 f64 i32 i64 b8",
 }  # fmt: skip
+"""Of the host: what parts do in 16 bits, `test_halves.py` holds to numpy."""
 ELSEWHERE = {
     "v_copy": "tests/cpp/npu/test_elementwise.cpp", "v_broadcast": "tests/cpp/npu/test_elementwise.cpp",
-    "v_iota": "tests/cpp/npu/test_elementwise.cpp",
+    "v_cast_from_f32": "tests/npu/test_halves.py", "v_iota": "tests/cpp/npu/test_elementwise.cpp",
     "v_check_index": "tests/cpp/npu/test_elementwise.cpp",
     "v_reduce_sum": "tests/cpp/npu/test_reduce.cpp", "v_reduce_prod": "tests/cpp/npu/test_reduce.cpp",
     "v_reduce_max": "tests/cpp/npu/test_reduce.cpp", "v_reduce_min": "tests/cpp/npu/test_reduce.cpp",

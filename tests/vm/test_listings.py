@@ -33,6 +33,9 @@ _DTYPES = {
     "NUMBER": ["f32", "f64", "i32", "i64"],
     "BITS": ["i32", "i64", "b8"],
     "REGISTER": _REGISTER,
+    "NUMBER_F16": ["f32", "f64", "i32", "i64", "f16"],
+    "REGISTER_F16": [*_REGISTER, "f16"],
+    "MOVED": [*_REGISTER, "f16", "bf16"],
     "NARROW": ["f16", "bf16", "i8", "u8", "i16", "u16", "u32", "u64"],
     "STORAGE": [*_REGISTER, "f16", "bf16", "i8", "u8", "i16", "u16", "u32", "u64"],
 }

@@ -24,6 +24,7 @@ constexpr bool is_math(Family family) {
 }
 
 constexpr Part part_of(Family family, Form form, DType dtype) {
+  if (is_in_halves(family, dtype)) return Part::none;  // the host computes halves as f32
   switch (form) {
     case Form::sync:     // the host device executes in order
     case Form::load_l1:  // and its cores have one local memory

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "npu/simulator/cube_values.h"
+#include "npu/simulator/half_values.h"
 #include "vm/interpret.h"
 #include "vm/pair.h"
 #include "vm/program.h"
@@ -29,7 +30,7 @@ int64_t now_ns() {
 ValueDevice::ValueDevice(const Target& target, const InstructionTable& base, QueueRun queues,
                          std::shared_ptr<FlagLedger> ledger)
     : target_(target),
-      table_(with_cube_memories(base)),
+      table_(with_halves(with_cube_memories(base))),
       queues_(queues),
       orders_(adversarial_orders()),
       local_(1 + static_cast<size_t>(lanes_of(target)),

@@ -149,12 +149,13 @@ inline constexpr Row kRows[] = {
 #undef DVM_INSN
 };
 
-// Calls body(row, dtype) for every instruction.
+// Calls body(row, dtype) for every instruction but those in 16 bits, which the host's units lack.
 template <class Body>
 void for_each_instruction(Body body) {
   for (const Row& row : kRows) {
     for (int d = 0; d < kDTypes; d++) {
-      if ((row.dtypes >> d) & 1) body(row, static_cast<DType>(d));
+      const auto dtype = static_cast<DType>(d);
+      if (((row.dtypes >> d) & 1) && !is_in_halves(row.family, dtype)) body(row, dtype);
     }
   }
 }

@@ -8,6 +8,7 @@
 #include "../targets.h"
 #include "check.h"
 #include "npu/simulator/cube_values.h"
+#include "npu/simulator/half_values.h"
 #include "npu/simulator/queues.h"
 #include "plan_builder.h"
 #include "random_plan.h"
@@ -94,7 +95,7 @@ PlanBuilder build(const Problem& p) {
 }
 
 const InstructionTable& table() {
-  static const InstructionTable made = with_cube_memories(reference::device());
+  static const InstructionTable made = with_halves(with_cube_memories(reference::device()));
   return made;
 }
 

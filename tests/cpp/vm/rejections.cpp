@@ -33,7 +33,7 @@ void check_assembly_errors() {
       {"", 0, "ends before"},
       {"program square\n", 1, "vector, cube or mix"},
       {"program vector\n  tiles 1\n", 2, "per_core"},
-      {"program vector\nbody\n  v_add_f16 [1,1,1] l:0x0(0,0,1) <- #1, #2\nend\n", 3, "v_add_f16"},
+      {"program vector\nbody\n  v_add_i8 [1,1,1] l:0x0(0,0,1) <- #1, #2\nend\n", 3, "v_add_i8"},
       {"program vector\nbody\n  v_add_f32 [1,1,1] l:0x0(0,0) <- #1, #2\nend\n", 3, "expected ','"},
       {"program vector\nbody\n  v_neg_f32 [1,1,1] l:0x0(0,0,1) <- #1 {often}\nend\n", 3,
        "predicate"},
