@@ -230,7 +230,10 @@ class Regions:
         for extent in extents:
             if facts.bounds(extent)[1] < 1:
                 return True
-            facts.assume_range(extent, 1, None, "it has elements")
+            try:
+                facts.assume_range(extent, 1, None, "it has elements")
+            except ShapeError:  # it has none, as follows from an equality
+                return True
         return self._at_most(facts, 0, low) and self._at_most(facts, high, last)
 
     def _at_least(self, a: Dim, number: int) -> bool:

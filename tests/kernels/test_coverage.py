@@ -125,6 +125,16 @@ def test_a_kernel_whose_guard_never_holds_says_nothing() -> None:
     assert regions.where(equal(A, B)) is not None
 
 
+def test_a_box_without_elements_lies_in_any_value() -> None:
+    """Two extents multiply to 0, as a product's axes say: that there are elements contradicts it."""
+    text = """g (float[s, s, 1] x, int64[1] t, float[1, 0] w) => (float[a, b] y)
+    <int64[3] starts = {0, 5, 0}, int64[3] stops = {-1, 9, 0}, int64[3] steps = {1, 1, 3}, int64[2] to = {-1, 0}> {
+        ends = Add(stops, t) c = Slice(x, starts, ends, "", steps) r = Reshape(c, to)
+        y = Gemm<transA = 1, transB = 1>(r, w) }"""
+    compiled = compile_model(model_from_text(text), Options())
+    assert prove_coverage(compiled.plan, compiled.facts).open == []
+
+
 # -- plans that are wrong
 
 
