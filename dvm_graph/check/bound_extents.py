@@ -46,6 +46,8 @@ def _reshape(operands: _Operands, arguments: Sequence[int]) -> Sequence[int]:
         shape[axis] if extent == 0 and not arguments[0] else extent
         for axis, extent in enumerate(target)
     ]
+    if any(extent < -1 for extent in copied):  # numpy takes them for -1
+        raise ValueError(f"{target} is no shape")
     if arguments[0] and 0 in shape and 0 in copied and -1 in copied:  # of what is not 0
         rest = math.prod(extent or 1 for extent in shape)
         part = math.prod(extent or 1 for extent in copied if extent != -1)

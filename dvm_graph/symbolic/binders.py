@@ -58,17 +58,34 @@ def unsolved_dims(shapes: Iterable[Sequence[Dim]]) -> list[Dim]:
     return [dim for dim in dict.fromkeys(found) if not solved.issuperset(symbols_of(dim))]
 
 
-def find_binders(graph: Graph, order: Iterable[Node]) -> dict[sympy.Symbol, Node]:
-    """The vendor operator whose result binds a symbol, for symbols that no input binds."""
+def find_binders(graph: Graph, order: Sequence[Node]) -> dict[sympy.Symbol, Node]:
+    """The vendor operator whose result binds a symbol, for symbols that no input binds.
+
+    Results of others may mention it, too: what an operator reads to begin with it does not bind, and it may stand
+    before the one that does, since no edge says that it needs that one.
+    """
     given = {s for value in graph.inputs if value.computable for s in symbols_in(value.shape)}
+    told = {node: set(_told(node)) - given for node in order if node.is_call}
+    wanted = set().union(*told.values())
     binders: dict[sympy.Symbol, Node] = {}
+    if not wanted:
+        return binders
+    before: dict[Node, set[sympy.Symbol]] = {}
     for node in order:
-        if node.is_call:
-            for value in node.outputs:
-                for symbol in symbols_in(value.shape):
-                    if value.computable and symbol not in given:
-                        binders.setdefault(symbol, node)
+        made_by = [v.producer for v in node.inputs if v is not None and v.producer is not None]
+        read = (*(v.shape for v in node.inputs if v is not None), tuple(node.attrs.values()))
+        before[node] = wanted.intersection(symbols_in(read)).union(
+            *map(before.__getitem__, made_by)
+        )
+        for symbol in _told(node) if node.is_call else ():
+            if symbol not in given and symbol not in before[node]:
+                binders.setdefault(symbol, node)
     return binders
+
+
+def _told(node: Node) -> Iterator[sympy.Symbol]:
+    """What shapes of an operator's results mention."""
+    return (s for value in node.outputs if value.computable for s in symbols_in(value.shape))
 
 
 def holds_run_to(node: Node) -> bool:

@@ -12,6 +12,7 @@ import onnxruntime as ort
 import pytest
 
 import dvm_graph
+from dvm_graph.check.bound_extents import compute_extents
 from dvm_graph.errors import DvmError, ShapeError
 
 Array = np.ndarray[Any, Any]
@@ -342,6 +343,36 @@ def test_products_and_gathers_around() -> None:
         for a in (0, 1, 3)
     ]
     _check(PRODUCT, feeds, 10)
+
+
+def test_extents_that_a_result_behind_mentions() -> None:
+    """What a Reshape makes of them mentions them, too, but does not tell them."""
+    text = """g (float[m, 1, 1] x, int64[1] t, float[m, 1, k] w, bool c, int64[1] u) => (int64[] p, float[] y) {
+      r = Reshape(x, t)
+      p = ArgMin(r)
+      v = If (c) <
+        then_branch = one () => (float[?, 3, 3] a) { a = Abs(r) },
+        else_branch = two () => (float[?, 3, 3] b) { b = Add(w, r) }
+      >
+      q = Reshape(v, u)
+      y = Tanh(q)
+    }"""
+    model, reference = dvm_graph.optimize(_model(text, 8)), _reference(_model(text, 8))
+    for k, target in ((1, 0), (1, -1), (4, -1), (3, 3)):
+        feeds = {
+            "x": np.full((1, 1, 1), 0.5, np.float32),
+            "t": np.array([0]),
+            "w": np.linspace(-1, 1, k, dtype=np.float32).reshape(1, 1, k),
+            "c": np.array(False),
+            "u": np.array([target]),
+        }
+        for got, want in zip(model.run(feeds), reference.run(None, feeds), strict=True):
+            np.testing.assert_allclose(got, want, rtol=1e-6)
+
+
+def test_a_target_below_any_extent_is_none_for_checks() -> None:
+    with pytest.raises(ShapeError, match="is no shape"):
+        compute_extents("ReshapeExtents", [0], [np.array([2, 3]), np.array([-7])])
 
 
 def test_saved_checked_and_profiled(tmp_path: Path) -> None:
