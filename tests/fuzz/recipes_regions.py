@@ -19,6 +19,7 @@ from tests.fuzz.bodies import (
 from tests.fuzz.contents import Contents
 from tests.fuzz.growth import Growth, RefusedError, Shape, Value
 from tests.fuzz.registry import REGION, recipe
+from tests.fuzz.straight import MOST_TURNS
 
 BOOL, INT64 = TensorProto.BOOL, TensorProto.INT64
 
@@ -126,6 +127,8 @@ def _scan_of_batches(g: Growth) -> Value:
     if any(0 in s for s in x.shapes):
         raise RefusedError
     batch, rows = x.at(0), x.at(1)
+    if any(n * m > MOST_TURNS for n, m in zip(batch, rows, strict=True)):
+        raise RefusedError
     part = [s[2:] for s in x.shapes]
     state = g.fresh(x.dtype, [(n, *s) for n, s in zip(batch, part, strict=True)])
     body = g.inside()

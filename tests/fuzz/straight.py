@@ -104,7 +104,7 @@ class _Straightened:
 
     def _scan(self, run: Run) -> bool:
         if self._version < 9:
-            return False
+            return self._scan_of_batches(run)
         body: onnx.GraphProto = self._attributes["body"]
         count = self._attributes["num_scan_inputs"]
         states, scanned = self._node.input[:-count], self._node.input[-count:]
@@ -133,6 +133,49 @@ class _Straightened:
         turned = self._attributes.get("scan_output_directions") or none
         for row, result, axis, back in zip(rows, collected, places, turned, strict=True):
             self._stacked(row[::-1] if back else row, result, axis)
+        return True
+
+    def _scan_of_batches(self, run: Run) -> bool:
+        """As it was in opset 8: sequence by sequence, what is missing of a row filled up with zeros."""
+        body: onnx.GraphProto = self._attributes["body"]
+        count = self._attributes["num_scan_inputs"]
+        lengths, *operands = self._node.input
+        backwards = self._attributes.get("directions") or [0] * count
+        shapes = self._asked(run, operands[-count:], "Shape")
+        batch, most = (int(extent) for extent in shapes[0][:2])
+        rows = self._asked(run, [lengths])[0].tolist() if lengths else [most] * batch
+        if not batch or not most or batch * most > MOST_TURNS or not all(rows):
+            return False
+        results = self._asked(run, self._node.output)
+        zeros = [self._constant(np.zeros((), result.dtype)) for result in results]
+        collected: list[list[str]] = [[] for _ in self._node.output]
+        for sequence, length in enumerate(rows):
+            at = self._number(sequence)
+            given = [f"{name}.{self._node.output[0]}/{sequence}" for name in operands]
+            for name, part in zip(operands, given, strict=True):
+                self._add("Gather", [name, at], part, axis=0)
+            states, scanned = given[:-count], given[-count:]
+            made: list[list[str]] = [[] for _ in self._node.output[len(states) :]]
+            for turn in range(length):
+                parts = []
+                for name, turned in zip(scanned, backwards, strict=True):
+                    place = length - 1 - turn if turned else turn
+                    parts.append(f"{name}@{turn}")
+                    self._add("Gather", [name, self._number(place)], parts[-1], axis=0)
+                given_back = self._instance(body, (*states, *parts), f"/{sequence}@{turn}")
+                states = list(given_back[: len(states)])
+                for row, name in zip(made, given_back[len(states) :], strict=True):
+                    row.append(name)
+            for place, row in enumerate(made):
+                zero, extents = f"{row[0]}.zero", f"{row[0]}.shape"
+                self._add("Shape", [row[0]], extents)
+                self._add("Expand", [zeros[len(states)], extents], zero)
+                states.append(f"{self._node.output[0]}.{place}/{sequence}")
+                self._stacked([*row, *[zero] * (most - length)], states[-1], 0)
+            for known, name in zip(collected, states, strict=True):
+                known.append(name)
+        for found, result in zip(collected, self._node.output, strict=True):
+            self._stacked(found, result, 0)
         return True
 
     # -- asking
@@ -193,6 +236,9 @@ class _Straightened:
 
     def _add(self, op: str, operands: Sequence[str], result: str, **attributes: Any) -> None:
         self._nodes.append(helper.make_node(op, operands, [result], **attributes))
+
+    def _number(self, number: int) -> str:
+        return self._constant(np.array(number, np.int64))
 
     def _constant(self, array: Any) -> str:
         name = f"{self._node.output[0] or self._node.output[-1]}.constant{len(self._constants)}"

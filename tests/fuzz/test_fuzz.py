@@ -113,6 +113,28 @@ def test_models_mean_the_same_without_their_regions() -> None:
     assert all(met[op] >= 5 and left[op] < met[op] / 2 for op in REGIONS), (met, left)
 
 
+@pytest.mark.parametrize("lengths", ["", "n"])
+def test_a_scan_of_opset_8_is_as_its_turns(lengths: str) -> None:
+    read = "int64[2] n, " if lengths else ""
+    text = f"""<ir_version: 8, opset_import: ["" : 8]>
+    g ({read}float[2, 3] x, float[2, 4, 3] y, float[2, 4, 3] z) => (float[?, ?] u, float[?, ?, ?] v) {{
+      u, v = Scan<num_scan_inputs = 2, directions = [1, 0],
+        body = b (float[3] s, float[3] p, float[3] q) => (float[3] t, float[3] r) {{
+          a = Add(s, p) t = Mul(a, q) r = Neg(t)
+        }}>({lengths or '""'}, x, y, z)
+    }}"""
+    rng = np.random.default_rng(1)
+    shapes = {"x": (2, 3), "y": (2, 4, 3), "z": (2, 4, 3)}
+    feeds = {name: rng.standard_normal(shape).astype(np.float32) for name, shape in shapes.items()}
+    if lengths:
+        feeds["n"] = np.array([4, 2])
+    model = onnx.parser.parse_model(text)
+    found = straight(model, lambda probe: Reference(probe).run(feeds))
+    assert "Scan" not in {node.op_type for node in found.graph.node}
+    for one, other in zip(Reference(found).run(feeds), Reference(model).run(feeds), strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-6)
+
+
 def reports(work: Callable[[int, Callable[[Phase], None]], Report], count: int) -> list[Report]:
     return [report for _, report in sorted(run([range(count)], work), key=lambda pair: pair[0])]
 
