@@ -73,7 +73,8 @@ def find_binders(graph: Graph, order: Sequence[Node]) -> dict[sympy.Symbol, Node
     before: dict[Node, set[sympy.Symbol]] = {}
     for node in order:
         made_by = [v.producer for v in node.inputs if v is not None and v.producer is not None]
-        read = (*(v.shape for v in node.inputs if v is not None), tuple(node.attrs.values()))
+        shapes = (v.shape for v in node.inputs if v is not None and v.computable)
+        read = (*shapes, tuple(node.attrs.values()))
         before[node] = wanted.intersection(symbols_in(read)).union(
             *map(before.__getitem__, made_by)
         )

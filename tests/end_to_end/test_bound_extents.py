@@ -370,6 +370,18 @@ def test_extents_that_a_result_behind_mentions() -> None:
             np.testing.assert_allclose(got, want, rtol=1e-6)
 
 
+def test_extents_that_only_a_vendor_operator_on_strings_tells() -> None:
+    text = """g (string[n] x, int64[1] t) => (int64[] y) {
+      parts, counts = StringSplit<delimiter = ".">(x)
+      more = Tile(counts, t)
+      y = Neg(more)
+    }"""
+    model, reference = dvm_graph.optimize(_model(text, 20)), _reference(_model(text, 20))
+    for words, times in ((["a.b", "c"], 2), (["a"], 3), (["a.b.c", "", "."], 1)):
+        feeds = {"x": np.array(words, object), "t": np.array([times])}
+        np.testing.assert_array_equal(model.run(feeds)[0], reference.run(None, feeds)[0])
+
+
 def test_a_target_below_any_extent_is_none_for_checks() -> None:
     with pytest.raises(ShapeError, match="is no shape"):
         compute_extents("ReshapeExtents", [0], [np.array([2, 3]), np.array([-7])])
