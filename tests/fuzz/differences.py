@@ -52,8 +52,8 @@ class Documented:
     """Which elements of each result nobody promises."""
     spread: Array | None = None
     """How far elements of the first result may be off."""
-    unsigned: Array | None = None
-    """Which zeros of the first result may have either sign."""
+    unsigned: Sequence[Array | None] = ()
+    """Which zeros of each result may have either sign."""
 
 
 Difference = Callable[[Step], "Documented | None"]
@@ -180,12 +180,27 @@ def _sum_of_zeros(step: Step) -> Documented | None:
 
     terms = of(np.ones_like)
     negative = (terms > 0) & (of(lambda x: np.copysign(np.ones_like(x), x)) == -terms)
-    return Documented(step.results, [None], unsigned=negative & (y == 0) & (of(np.abs) == 0))
+    return Documented(step.results, [None], unsigned=[negative & (y == 0) & (of(np.abs) == 0)])
 
 
 @_difference("ReduceMean")
 def _mean_of_zeros(step: Step) -> Documented | None:
     return _sum_of_zeros(step) if _is_float(step.x) and _axes(step) else None
+
+
+@_difference("LayerNormalization")
+def _mean_of_layer(step: Step) -> Documented | None:
+    """As `ReduceMean`, if somebody asks for the mean."""
+    names = [name for name in step.node.output if name]
+    if len(step.node.output) < 2 or not step.node.output[1] or not _is_float(step.x):
+        return None
+    at = names.index(step.node.output[1])
+    axis = int(step.attribute("axis", -1)) % step.x.ndim
+    negative = (step.numbers == 0) & np.signbit(step.numbers)
+    zeros = negative.all(axis=tuple(range(axis, step.x.ndim)), keepdims=True)
+    zeros &= np.asarray(step.results[at]) == 0
+    masks = [zeros if place == at else None for place in range(len(names))]
+    return Documented(step.results, [None] * len(names), unsigned=masks) if zeros.any() else None
 
 
 @_difference("ReduceL2", "ReduceLogSum", "ReduceLogSumExp")

@@ -93,9 +93,10 @@ class Stepwise:
         if documented.spread is not None:
             found[0] = shake(found[0], documented.spread, place, number)
             self.met |= bool(documented.spread.any())
-        if documented.unsigned is not None:
-            found[0] = turn(found[0], documented.unsigned, place, number)
-            self.met |= bool(documented.unsigned.any())
+        for at, mask in enumerate(documented.unsigned):
+            if mask is not None:
+                found[at] = turn(found[at], mask, place, number)
+                self.met |= bool(mask.any())
         pairs = zip(documented.results, results, strict=True)
         self.met |= any(mask is not None and mask.any() for mask in documented.open) or not all(
             np.array_equal(_bits(one), _bits(other)) for one, other in pairs

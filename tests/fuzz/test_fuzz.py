@@ -285,6 +285,10 @@ DOCUMENTED = {
         "e = ReduceSum<keepdims = 0>(x, one) y = Reciprocal(e)",
         np.array([[-0.0, -0.0], [-0.0, 2]]),
     ),
+    "a mean of zeros": (
+        "b, m = LayerNormalization(x, scales) y = Reciprocal(m)",
+        np.array([[-0.0, -0.0], [-0.0, 2]]),
+    ),
     "padding": (
         "y = Conv<pads = [1, 1]>(x, wild)",
         np.array([[[1, -2, 3, 4]]]),
