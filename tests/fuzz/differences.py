@@ -208,11 +208,26 @@ def _root(step: Step) -> Documented | None:
     """Integers: computed in floats, of which the type need not hold the result."""
     (y,) = step.results
     if y.dtype.kind not in "iu":
-        return None
+        return _log_of_exponentials(step) if step.node.op_type == "ReduceLogSumExp" else None
     ends = np.iinfo(y.dtype)
     size = np.sqrt(np.sum(np.square(step.numbers), _axes(step))).reshape(y.shape)
     extreme = (y == ends.max) | (y == ends.min) | (size >= float(ends.max) * (1 - 1e-6))
     return _left_open(step, np.asarray(extreme))
+
+
+def _log_of_exponentials(step: Step) -> Documented | None:
+    """The greatest is taken out first, which the function that stands for newer operators does not do."""
+    (y,) = step.results
+    axes = _axes(step)
+    if not step.x.size:
+        return None
+    greatest = np.max(step.numbers, axes, keepdims=True)
+    with np.errstate(all="ignore"):
+        rest = np.log(np.sum(np.exp(step.numbers - greatest), axes, keepdims=True))
+    far = np.isinf(y) & np.isfinite(greatest).reshape(y.shape)
+    return (
+        _replaced(step, np.where(far, (greatest + rest).reshape(y.shape), y)) if far.any() else None
+    )
 
 
 def _product(step: Step) -> Documented | None:
