@@ -8,6 +8,7 @@ time, so that a busy machine makes no findings; one of real time, far larger, is
 from __future__ import annotations
 
 import faulthandler
+import gc
 import itertools
 import mmap
 import multiprocessing
@@ -56,7 +57,9 @@ class Worker:
         context = multiprocessing.get_context("fork")
         self._state[:] = _STATE.pack(0, Phase.GENERATE, time.monotonic())
         self.process = context.Process(target=_serve, args=(batch, self._work, sender, self._state))
+        gc.freeze()  # a child that collects a session of the parent waits for threads it has not
         self.process.start()
+        gc.unfreeze()
         sender.close()
 
     def collect(self) -> Iterator[tuple[Item, Report]]:
