@@ -17,7 +17,7 @@ import click
 from rich.console import Console
 from rich.progress import MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from benchmarks import memory_bound, models, operators, stream
+from benchmarks import branches, memory_bound, models, operators, stream
 from benchmarks.cpus import this_machine
 from benchmarks.engines import DEFAULT, ENGINES
 from benchmarks.first import first_measured, first_table
@@ -173,6 +173,15 @@ def memory_bound_command(datasets: str, **options: Any) -> None:
     _memory_bound(_request(**options), _chosen(datasets, memory_bound.OPERATORS))
 
 
+@main.command("branches")
+@_shared_options
+@click.option("--datasets", default=",".join(branches.DATASETS), show_default=True)
+@click.option("--count", default=branches.COUNT, show_default=True, help="Shapes of a dataset.")
+def branches_command(datasets: str, count: int, **options: Any) -> None:
+    """Branches between element-wise operators, at random shapes and conditions."""
+    _branches(_request(**options), _chosen(datasets, branches.DATASETS), count)
+
+
 @main.command("models")
 @_shared_options
 @click.option("--models", "names", default="", help=f"Of {','.join(models.GRIDS)}; default: all.")
@@ -220,6 +229,7 @@ def all_command(**options: Any) -> None:
     request = _request(**options)
     _operators(request, list(operators.DATASETS), operators.COUNT)
     _memory_bound(request, list(memory_bound.OPERATORS))
+    _branches(request, list(branches.DATASETS), branches.COUNT)
     _models(request, "")
     _zoo(request, "")
     _stream(request, "bert", 2000, stream.MAX_BATCH, stream.SEQUENCES)
@@ -270,6 +280,15 @@ def _memory_bound(request: Request, datasets: Sequence[str]) -> None:
     _run(request, "memory-bound", chosen)
 
 
+def _branches(request: Request, datasets: Sequence[str], count: int) -> None:
+    request = replace(request, engines=request.engines or branches.ENGINES)
+    graphs = request.output / "graphs"
+    count = min(count, 10) if request.quick else count
+    make = branches.workload
+    chosen = [make(name, request.seed, count, graphs) for name in datasets]
+    _run(request, "branches", chosen)
+
+
 def _models(request: Request, names: str) -> None:
     default = _QUICK_MODELS if request.quick else tuple(models.GRIDS)
     chosen = _chosen(names, models.GRIDS) if names else list(default)
@@ -309,6 +328,8 @@ def _whole(request: Request, part: str, name: str, count: int) -> Workload:
         return models.workload(name, request.seed, quick=False)
     if part == "memory-bound":
         return memory_bound.workload(name, request.seed, False, graphs)
+    if part == "branches":
+        return branches.workload(name, request.seed, count, graphs)
     if name in operators.DATASETS:
         return operators.workload(name, request.seed, count, graphs)
     return operators.constant_weight_workload(request.seed, graphs)

@@ -199,6 +199,14 @@ class InductorStatic(InductorDynamic):
     dynamic = False
 
 
+class InductorBranches(InductorDynamic):
+    """Is told which branch to take by a Python bool, and compiles anew for each."""
+
+    def prepare(self, feeds: Feeds) -> Any:
+        prepared = super().prepare(feeds)
+        return {name: _python_bool(value) for name, value in prepared.items()}
+
+
 class MindSpore(Engine):
     """Graph mode O0 on its CPU backend, with dynamic inputs; operators and subgraphs only."""
 
@@ -250,11 +258,20 @@ ENGINES: Mapping[str, type[Engine]] = {
     "torch": TorchEager,
     "inductor_dynamic": InductorDynamic,
     "inductor_static": InductorStatic,
+    "inductor_branches": InductorBranches,
     "mindspore": MindSpore,
 }
 
-DEFAULT = tuple(n for n, engine in ENGINES.items() if not engine.rounds and n != EARLIER)
+DEFAULT = tuple(
+    name
+    for name, engine in ENGINES.items()
+    if not engine.rounds and name not in (EARLIER, "inductor_branches")
+)
 """Those that take part where none are named."""
+
+
+def _python_bool(tensor: Any) -> Any:
+    return bool(tensor) if str(tensor.dtype) == "torch.bool" and not tensor.ndim else tensor
 
 
 def _torch_module(source: Source) -> tuple[Any, Any]:

@@ -15,6 +15,14 @@ from onnx import numpy_helper, parser
 
 _HEADER = '<ir_version: 8, opset_import: ["" : 20]>\n'
 
+
+def _chain(unary: str, binary: str, length: int = 10) -> str:
+    """s9 of h, by two operators a step."""
+    steps = range(length)
+    lines = (f"t{i} = {unary}({f's{i - 1}' if i else 'h'}) s{i} = {binary}(t{i}, h)" for i in steps)
+    return " ".join(lines)
+
+
 GRAPHS: Mapping[str, str] = {
     "matmul": "(float[m, k] a, float[k, n] b) => (float[m, n] out) { out = MatMul(a, b) }",
     "matmul_constant": "(float[m, 640] a) => (float[m, 640] out) { out = MatMul(a, b) }",
@@ -38,6 +46,46 @@ GRAPHS: Mapping[str, str] = {
             }
         >
         out = Add(scaled, y)
+    }""",
+    "branch_product": """(bool c, float[m, k] x, float[m, k] y, float[k, k] w) => (float[m, k] out) {
+        squared = Mul(x, x)
+        h = Tanh(squared)
+        r = If (c) <
+            then_branch = product () => (float[m, k] multiplied) { multiplied = MatMul(h, w) },
+            else_branch = normal () => (float[m, k] softened) { softened = Softmax<axis = -1>(h) }
+        >
+        sum = Add(r, y)
+        out = Relu(sum)
+    }""",
+    "branch_long": f"""(bool c, float[m, k] x, float[m, k] y) => (float[m, k] out) {{
+        h = Mul(x, y)
+        r = If (c) <
+            then_branch = waves () => (float[m, k] wave) {{
+                {_chain("Sigmoid", "Mul")}
+                wave = Neg(s9)
+            }},
+            else_branch = slopes () => (float[m, k] slope) {{
+                {_chain("Tanh", "Add")}
+                slope = Abs(s9)
+            }}
+        >
+        sum = Add(r, y)
+        out = Relu(sum)
+    }}""",
+    "branch_reads": """(bool c, float[m, k] x, float[m, k] y, float[k, k] w) => (float[m, k] out) {
+        h = Tanh(x)
+        g = Mul(y, y)
+        r = If (c) <
+            then_branch = product () => (float[m, k] multiplied) { multiplied = MatMul(h, w) },
+            else_branch = normal () => (float[m, k] divided) {
+                axes = Constant<value_ints = [-1]>()
+                raised = Exp(g)
+                total = ReduceSum<keepdims = 1>(raised, axes)
+                divided = Div(raised, total)
+            }
+        >
+        sum = Add(r, x)
+        out = Relu(sum)
     }""",
     "softmax": "(float[r, c] x) => (float[r, c] out) { out = Softmax<axis = -1>(x) }",
     "rms_norm": """(float[b, s, h] x, float[h] scale) => (float[b, s, h] out) {

@@ -22,6 +22,7 @@ _COLORS = {
     "torch": "tab:gray",
     "inductor_dynamic": "tab:orange",
     "inductor_static": "tab:brown",
+    "inductor_branches": "tab:brown",
     "mindspore": "tab:purple",
 }
 

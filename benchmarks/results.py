@@ -16,7 +16,7 @@ from benchmarks.paired import workloads
 from benchmarks.rows import Row, read_rows
 from benchmarks.stream import StreamMemory, StreamRow
 
-PARTS = ("operators", "memory-bound", "models", "zoo")
+PARTS = ("operators", "memory-bound", "branches", "models", "zoo")
 _REGION = re.compile(r"<!-- results: ([a-z-]+) on ([a-z0-9-]+) -->\n.*?<!-- end -->\n", re.DOTALL)
 
 

@@ -24,6 +24,7 @@ from benchmarks.turns import REFERENCE, SUBJECT
 ENGINE_TITLES: Mapping[str, str] = {
     "inductor_dynamic": "Inductor dynamic",
     "inductor_static": "Inductor static",
+    "inductor_branches": "Inductor per branch",
     "torch": "torch eager",
     "mindspore": "MindSpore O0",
     "openvino": "OpenVINO",

@@ -29,6 +29,35 @@ def if_else_add(a: Tensor, b: Tensor, x: Tensor, y: Tensor) -> Tensor:
     return scaled + y
 
 
+def branch_product(c: Tensor, x: Tensor, y: Tensor, w: Tensor) -> Tensor:
+    h = torch.tanh(x * x)
+    r = h @ w if c else torch.softmax(h, -1)
+    return torch.relu(r + y)
+
+
+def branch_long(c: Tensor, x: Tensor, y: Tensor) -> Tensor:
+    h = r = x * y
+    if c:
+        for _ in range(10):
+            r = torch.sigmoid(r) * h
+        r = -r
+    else:
+        for _ in range(10):
+            r = torch.tanh(r) + h
+        r = torch.abs(r)
+    return torch.relu(r + y)
+
+
+def branch_reads(c: Tensor, x: Tensor, y: Tensor, w: Tensor) -> Tensor:
+    h, g = torch.tanh(x), y * y
+    if c:
+        r = h @ w
+    else:
+        raised = torch.exp(g)
+        r = raised / raised.sum(-1, keepdim=True)
+    return torch.relu(r + x)
+
+
 def softmax(x: Tensor) -> Tensor:
     return torch.softmax(x, dim=-1)
 

@@ -49,7 +49,7 @@ class Workload:
     """A model or a dataset."""
 
     part: str
-    """`operators`, `memory-bound`, `models` or `zoo`."""
+    """`operators`, `memory-bound`, `branches`, `models` or `zoo`."""
     name: str
     source: Source
     points: tuple[Point, ...]

@@ -141,6 +141,8 @@ def operators_page() -> str:
         "`If`, `Loop` and `Scan` (of opset 8 without lengths) run natively: their bodies are compiled with the model, to programs "
         "of their own. Operators around an `If` move into its branches where they can fuse with them (`fill_branches`), "
         "so that what lies before, in the branch that is taken and behind may be one kernel. "
+        "A `Loop` of a constant number of turns, with no more operators in all of them than one kernel may have "
+        "(`limits.max_operators`), and none that is a step of its own, is unrolled, and its turns fuse. "
         "They are vendor operators where a result or something that a body reads is of unknown rank or "
         "of a type that kernels do not compute with, and where the body of a `Loop` or `Scan` has a vendor operator. "
         "`LSTM`, `GRU` and `RNN` of fewer than 512 hidden values run on onnxruntime all the same, which is faster at "

@@ -21,6 +21,8 @@ import logging
 from collections.abc import Callable, Sequence
 from typing import TypeAlias
 
+import numpy as np
+
 from dvm_graph.decompose.branches import MAX_BRANCH_NODES, may_speculate
 from dvm_graph.decompose.control import build_control
 from dvm_graph.decompose.host import HOST_OPERATORS
@@ -94,6 +96,8 @@ class _Walk:
         operator, or control flow."""
         self._native = False
         """Whether it does only if no part of it is a vendor operator."""
+        self._repeats = False
+        """Whether what is walked may be walked again: names of its values would be those of several."""
 
     def run(self) -> Graph:
         source, graph = self._source, self._graph
@@ -120,7 +124,7 @@ class _Walk:
         with self._builder.scope(node):
             ways = (
                 *(self._try_taken, self._try_native, self._try_body, self._try_branches),
-                *(self._try_control, self._try_loop),
+                *(self._try_unrolled, self._try_control, self._try_loop),
             )
             asked_to = not self._options.vendor_nodes.isdisjoint(node.origin)
             left_alone = asked_to or has_odd_words(node)
@@ -260,6 +264,56 @@ class _Walk:
             results.append(self._builder.op("select", scalar, taken, other))
         return results
 
+    def _try_unrolled(self, node: Node, operands: Sequence[Value | None]) -> bool:
+        """A Loop of a few turns as the operators of all its turns, which fuse with each other and with what is around."""
+        turns = few_turns(node, operands, self._options.limits.max_operators)
+        if turns == 0 or not all(value is None or value.computable for value in operands):
+            return False
+        mark, repeats = len(self._graph), self._repeats
+        self._repeats = True
+        try:
+            results = self._unroll(node, operands, turns)
+        except (ModelError, ShapeError):  # the run says so, after as many turns as fit
+            results = None
+        finally:
+            self._repeats = repeats
+        if results is None or len(self._graph) - mark > self._options.limits.max_operators:
+            self._take_back(mark)
+            return False
+        self._bind(node, results)
+        return True
+
+    def _unroll(
+        self, node: Node, operands: Sequence[Value | None], turns: int
+    ) -> list[Value] | None:
+        """The results of at most so many turns; None: a turn is no operators, or only a run tells whether it comes."""
+        (region,) = node.regions
+        own = len(operands) - len(node.attrs.get("captures", ()))
+        states, captured = list(operands[2:own]), operands[own:]
+        rows: list[list[Value]] = [[] for _ in range(len(node.outputs) - len(states))]
+        goes_on = self._builder.constant(np.array(True))
+        for turn in range(turns):
+            counter = self._builder.constant(np.array(turn, np.int64))
+            self._capture(region, [counter, goes_on, *states, *captured])
+            self._last = None  # it was looked into for the turn before
+            if not self._decompose_all(region.needed_nodes()):
+                return None
+            ahead, *results = (self._value(value) for value in region.outputs)
+            if ahead.data is None or not all(value.computable for value in results):
+                return None
+            states = list(results[: len(states)])
+            for found, row in zip(rows, results[len(states) :], strict=True):
+                found.append(row)
+            if not ahead.data.all():
+                break
+        return [*(v for v in states if v is not None), *map(self._stacked, rows)]
+
+    def _stacked(self, rows: Sequence[Value]) -> Value:
+        build = self._builder
+        return build.concat(
+            [build.op("reshape", row, shape=(1, *(row.shape or ()))) for row in rows], 0
+        )
+
     def _try_control(self, node: Node, operands: Sequence[Value | None]) -> bool:
         if not node.regions or self._tentative:
             return False
@@ -342,7 +396,9 @@ class _Walk:
             if result is None:
                 continue
             self._values[output] = result
-            if result.producer is not None and result not in self._named:
+            if result.producer is None or self._repeats:
+                continue
+            if result not in self._named:
                 self._named.add(result)
                 result.name = output.name
 
@@ -377,6 +433,19 @@ def _refine(value: Value, deduced: ResultType) -> None:
     elif len(deduced.shape) == value.rank:
         pairs = zip(value.shape, deduced.shape, strict=True)
         value.shape = tuple(known if isinstance(known, int) else dim for known, dim in pairs)
+
+
+def few_turns(node: Node, operands: Sequence[Value | None], most: int) -> int:
+    """The turns of a Loop that begins and has a constant number of them, no more than make `most` operators; else 0."""
+    if node.domain or node.op != "Loop" or len(operands) < 2 or len(node.regions) != 1:
+        return 0
+    number, goes_on = operands[:2]
+    if number is None or number.data is None or number.data.size != 1:
+        return 0
+    if goes_on is not None and (goes_on.data is None or not goes_on.data.all()):
+        return 0
+    turns = max(0, int(number.data.item()))
+    return turns if turns * max(1, len(node.regions[0])) <= most else 0
 
 
 def _selectable(node: Node, operands: Sequence[Value | None]) -> bool:

@@ -9,7 +9,7 @@ import onnx
 import onnxruntime
 import pytest
 
-from benchmarks import memory_bound, models, operators, stream
+from benchmarks import branches, memory_bound, models, operators, stream
 from benchmarks.flops import count_work
 from benchmarks.graphs import GRAPHS, write_graph
 from benchmarks.workload import narrowed, spread
@@ -92,7 +92,8 @@ def test_feeds_fit_the_graph_and_bytes_are_those_of_its_tensors(name: str, tmp_p
 
 
 def test_every_graph_is_in_a_dataset(tmp_path: Path) -> None:
-    assert set(GRAPHS) == {*operators.DATASETS, *memory_bound.OPERATORS, "matmul_constant"}
+    datasets = {*operators.DATASETS, *memory_bound.OPERATORS, *branches.DATASETS}
+    assert set(GRAPHS) == {*datasets, "matmul_constant"}
     workload = operators.constant_weight_workload(0, tmp_path)
     session = onnxruntime.InferenceSession(workload.source.path)
     (out,) = session.run(None, dict(workload.points[0].feeds()))
