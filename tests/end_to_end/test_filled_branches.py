@@ -228,6 +228,13 @@ def test_a_value_under_two_names() -> None:
     agrees(parse(text), *({"c": np.array(c), "x": normal(3, 4)} for c in (True, False)), check=True)
 
 
+def test_constants_of_one_name_inside_and_outside() -> None:
+    gelu = "m = MatMul(h, w) a = Gelu(m)", 's = Softmax(h) b = Gelu<approximate = "tanh">(s)'
+    agrees(
+        between(*gelu, behind='q = Gelu<approximate = "tanh">(r) z = Gelu(q)'), *RUNS, check=True
+    )
+
+
 def test_a_vendor_operator_in_a_branch() -> None:
     model = between("d = Det(w) a = Mul(h, d)", "b = Softmax(h)")
     optimised, reference = dvm_graph.optimize(model, check=True), session(model)
