@@ -291,7 +291,25 @@ class GroupMeeting:
         """Whether an element-wise operator uses one value for each row of A."""
         if self.axes[node].memory[index] or self.axes[node].operands[index] is None:
             return False
-        return columns.isdisjoint(self.space.flat(self._result_layout(value)))
+        assert value.producer is not None
+        return self._is_of_rows(value.producer, columns)
+
+    def _is_of_rows(self, node: Node, columns: set[Atom]) -> bool:
+        """Whether a node of the producer varies along no columns, nor, up to reductions over them, what it rests
+        on: the one column of a product may be read as none.
+        """
+        inside, left, seen = set(self.producer.nodes), [node], {node}
+        while left:
+            node = left.pop()
+            axes = self.axes[node]
+            if not columns.isdisjoint(self.space.flat(axes.result)):
+                return False
+            if columns.isdisjoint(self.space.resolve(axes.reduced)):
+                producers = {value.producer for value in node.inputs if value is not None}
+                before = [other for other in inside & producers if other not in seen]
+                left.extend(before)
+                seen.update(before)
+        return True
 
     def _join_rows(self, result: Layout, operand: Layout) -> bool:
         """Makes the columns of the producer's product the axis that the consumer's contracts."""

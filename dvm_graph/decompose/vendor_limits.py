@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 from dvm_graph.ir import Dim, Node, Value
 from dvm_graph.symbolic import Facts
-from dvm_graph.symbolic.dims import minimum
+from dvm_graph.symbolic.dims import maximum, minimum
 from dvm_graph.symbolic.facts import Relation
 
 Operands = Sequence[Value | None]
@@ -48,8 +48,9 @@ def _stft(node: Node, operands: Operands) -> _Bounds:
     """A frame has elements, whether its window or a number says how many, unless there are no signals."""
     length = operands[3] if len(operands) > 3 else None
     known = () if length is None else length.elements or ()
-    some = minimum(1, *_shape(operands, 0)[:1])
-    return [(some, dim) for dim in (*_shape(operands, 2), *known)]
+    signals = _shape(operands, 0)
+    some = minimum(1, signals[0]) if signals else 1
+    return [(some, maximum(0, dim)) for dim in (*_shape(operands, 2), *known)]
 
 
 _LIMITS: dict[str, Callable[[Node, Operands], _Bounds]] = {

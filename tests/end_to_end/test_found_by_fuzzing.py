@@ -671,3 +671,49 @@ def test_a_body_rests_on_what_the_graph_around_it_assumes() -> None:
             "start": generator.random(2 * m, np.float32),
         }
         assert_all_close(mine.run(feeds), session(model).run(None, feeds), 8)
+
+
+@pytest.mark.parametrize("tail", ["y = Add(m, h)", "s = Relu(m) y = Sub(h, s)"])
+def test_the_one_column_of_a_product_behind_the_next(tail: str) -> None:
+    """Read at an extent of 1, it did not seem to vary along what the second product contracts."""
+    model = model_from_text(
+        f"""g (float[?, ?] x, float[k, 1] v, float[1, n] w) => (float[?, ?] y) {{
+            p = MatMul(x, v)
+            h = HardSigmoid(p)
+            m = MatMul(p, w)
+            {tail}
+        }}"""
+    )
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", dvm_graph.RescueWarning)
+        mine = dvm_graph.optimize(model, check=True)
+    generator = np.random.default_rng(0)
+    for m, k, n in ((1, 1, 1), (3, 4, 5), (17, 2, 1), (40, 33, 70)):
+        feeds = {
+            name: generator.standard_normal(shape, np.float32)
+            for name, shape in (("x", (m, k)), ("v", (k, 1)), ("w", (1, n)))
+        }
+        assert_all_close(mine.run(feeds), session(model).run(None, feeds), 8)
+
+
+@pytest.mark.parametrize("signals", ["float[n, 8]", "float[?, ?]"])
+def test_any_length_of_frames_of_no_signals(signals: str) -> None:
+    model = model_from_text(
+        f"g ({signals} x, int64 step) => (float[?, ?, ?, ?] y) <int64[1, 1] length = {{-1}}>"
+        '{ y = STFT(x, step, "", length) }'
+    )
+    (y,) = dvm_graph.optimize(model).run({"x": np.zeros((0, 8), np.float32), "step": np.array(2)})
+    assert y.shape[0] == 0
+
+
+def test_frames_of_signals_of_no_known_rank() -> None:
+    model = model_from_text(
+        """g (float[n, 8, 1] x, int64[?] to, float[w] window) => (float[?, ?, ?, ?] y)
+        <int64 step = {2}> { z = Reshape(x, to) y = STFT(z, step, window) }"""
+    )
+    feeds = {
+        "x": np.random.default_rng(0).random((2, 8, 1), np.float32),
+        "to": np.array([2, 8, 1]),
+        "window": np.ones(4, np.float32),
+    }
+    assert_all_close(dvm_graph.optimize(model).run(feeds), session(model).run(None, feeds), 8)
