@@ -143,7 +143,8 @@ uint8_t Lowering::changed_mask(uint32_t dims) const {
 void Lowering::depend_on_inputs(int32_t node) {
   NodeState& state = nodes_[node];
   const NormalNode& n = plan_.nodes[node];
-  state.dims = code_.space.dims_of(n.axes);
+  // What a tile holds of a reduced axis may be a piece of it, a result of its own.
+  state.dims = code_.space.dims_of(n.axes | n.reduce_axes);
   for (const int32_t input : n.inputs) {
     if (input < 0) continue;
     lower(input);

@@ -717,3 +717,26 @@ def test_frames_of_signals_of_no_known_rank() -> None:
         "window": np.ones(4, np.float32),
     }
     assert_all_close(dvm_graph.optimize(model).run(feeds), session(model).run(None, feeds), 8)
+
+
+@pytest.mark.parametrize("cores", [1, 2])
+@pytest.mark.parametrize("op", ["ReduceSum", "ReduceMax", "ReduceL2", "ReduceMean"])
+@pytest.mark.parametrize("repeats", ["3, 3, 1, 3", "7, 1, 1, 1", "5, 2, 3, 1"])
+def test_pieces_of_a_reduction_that_read_the_same(repeats: str, op: str, cores: int) -> None:
+    """Each piece has a result to store, though what repeats along the axis was computed once for all of a core."""
+    model = model_from_text(
+        f"""g (float[1, a, n, 4] x) => (float[?, ?, ?, ?] y)
+        <int64[4] repeats = {{{repeats}}}> {{ z = Tile(x, repeats) y = {op}(z) }}"""
+    )
+    mine, generator = dvm_graph.optimize(model, cores=cores), np.random.default_rng(0)
+    count = np.prod([int(repeat) for repeat in repeats.split(",")])
+    for n in (1, 1000, 2500, 4093, 30000):
+        x = generator.random((1, 1, n, 4), np.float32)
+        wide = x.astype(np.float64)
+        expected = {
+            "ReduceSum": count * wide.sum(),
+            "ReduceMax": wide.max(),
+            "ReduceL2": np.sqrt(count * np.square(wide).sum()),
+            "ReduceMean": wide.mean(),
+        }[op]
+        np.testing.assert_allclose(mine.run({"x": x})[0].item(), expected, 1e-4)
