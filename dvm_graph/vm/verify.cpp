@@ -275,6 +275,7 @@ class Verifier {
         if (info.queue != (header_.follows_cube() ? Queue::mte2 : Queue::fixp))
           return fail("another queue uses the ring");
       }
+      if (!check_predicate(head, operand)) return false;
       if (!check_reach(head, loops, info.form, operand, operand_dtype(info.form, dtype, k), k,
                        words)) {
         return false;
@@ -309,6 +310,18 @@ class Verifier {
       if (beyond(level, kFarthestLevel)) return fail("a level too far from 0");
     }
     return levels.low <= levels.high || fail("low is not up to high");
+  }
+
+  // What runs only where some grid coordinates change goes where the others do not move.
+  bool check_predicate(const Head& head, const Operand& operand) {
+    if (head.changed_mask == 0 || operand.space() != Space::pointer) return true;
+    const PointerRegister& pointer = program_.pointers()[operand.offset()];
+    for (uint32_t d = 0; d < header_.grid_rank; ++d) {
+      if (pointer.steps[d] != 0 && !(head.changed_mask >> d & 1)) {
+        return fail("runs for some tiles only, but its operand moves with each");
+      }
+    }
+    return true;
   }
 
   // Whether an operand lies where forms.def has it.
