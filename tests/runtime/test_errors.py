@@ -272,8 +272,8 @@ def copying(strides: int, axes: int, extent: int, *, launched: bool = True) -> _
     builder.add_value("x", "f32", "input", [0])
     builder.add_value("y", "f32", "output", [0])
     none: tuple[int, ...] = ()
-    load = ("load", "f32", axes, none, 0, 0, "", 0.0, 0, -1, -1, none, -1, none)
-    store = ("store", "f32", axes, (0,), 1, 0, "", 0.0, 0, -1, -1, none, -1, none)
+    load = ("load", "f32", axes, none, 0, 0, "", 0.0, 0, -1, -1, none, -1, none, "")
+    store = ("store", "f32", axes, (0,), 1, 0, "", 0.0, 0, -1, -1, none, -1, none, "")
     accesses = [(value, (1,) * strides, -1, False) for value in (0, 1)]
     kernel = builder.add_kernel(
         "copy", "vector", [extent], [load, store], accesses, (-1, -1, -1, -1), False, []
