@@ -17,6 +17,7 @@ from tests.golden_cases import DEVICES, PARTS
 REGISTERS = {
     "zen2": (32, 16, 6),
     "zen4": (64, 32, 14),
+    "zen5": (64, 32, 14),
     "icelake-server": (64, 32, 14),
     "client-avx2": (32, 16, 6),
     "neoverse": (16, 8, 12),

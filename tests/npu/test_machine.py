@@ -34,7 +34,7 @@ def _fresh(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
 
 
 def test_the_families_that_users_are_promised_are_there() -> None:
-    promised = {"zen2", "zen4", "icelake-server", "cascadelake", "client-avx2", "neoverse"}
+    promised = {"zen2", "zen4", "zen5", "icelake-server", "cascadelake", "client-avx2", "neoverse"}
     generic = {"generic", "generic-x86-64-v3", "generic-x86-64-v4"}
     assert set(FAMILIES) == promised | generic
 
@@ -67,6 +67,7 @@ def test_nearer_memory_is_no_slower_in_a_shipped_table(name: str) -> None:
         (cpu_in(GRAVITON), "neoverse"),
         (Cpu("AuthenticAMD", 23, 49), "zen2"),
         (Cpu("AuthenticAMD", 25, 1), "zen2"),
+        (Cpu("AuthenticAMD", 26, 2), "zen5"),
         (Cpu("GenuineIntel", 6, 106), "icelake-server"),
         (Cpu("GenuineIntel", 6, 85), "cascadelake"),
         (Cpu("GenuineIntel", 6, 158), "client-avx2"),
