@@ -9,6 +9,7 @@ what an assumption refuses is drawn again, from larger numbers where small ones 
 from __future__ import annotations
 
 import itertools
+import math
 import random
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
@@ -32,6 +33,8 @@ _SMALL = (0, 1, 1, 2, 2, 3, 4, 5, 7, 11)
 _LARGER = (*_SMALL, 8, 16, 17, 24, 32, 48, 64, 65, 96, 128, 224)
 _DESCENDING = (4093, 2039, 1021, 509, 257, 131, 67, 37, 19, 7, 3)
 _TRIES = 400
+_MANY = 1 << 22
+"""Elements: numbers are drawn for more of them in no less than tens of milliseconds."""
 
 
 class Extents:
@@ -77,29 +80,41 @@ class Extents:
 
 
 def choose_extents(
-    facts: Facts, symbols: Sequence[Any], count: int, seed: int, dims: Sequence[Dim] = ()
+    facts: Facts,
+    symbols: Sequence[Any],
+    count: int,
+    seed: int,
+    shapes: Sequence[Sequence[Dim]] = (),
 ) -> list[Extents]:
     """Up to `count` assignments; none: no small numbers satisfy what the model assumes.
 
-    `dims` have to have a value, too, and none below 0.
+    Dims of `shapes` have to have a value, too, and none below 0. Extents at which a shape has many elements
+    are taken only where there are no others, and then the least of them.
     """
     chosen: list[Extents] = []
+    spare: tuple[int, Extents] | None = None
     keys = set()
-    conditions = _Conditions(facts, symbols, dims)
+    conditions = _Conditions(facts, symbols, [dim for shape in shapes for dim in shape])
     for draw in _draws(len(conditions.free), seed):
         extents = conditions.complete(draw)
         if extents is None or tuple(extents.symbols.values()) in keys:
             continue
         keys.add(tuple(extents.symbols.values()))
-        chosen.append(extents)
+        elements = max((math.prod(extents.dims(shape)) for shape in shapes), default=0)
+        if elements <= _MANY:
+            chosen.append(extents)
+        elif spare is None or elements < spare[0]:
+            spare = elements, extents
         if len(chosen) == count or not conditions.free:
             break
-    return chosen
+    return chosen or ([spare[1]] if spare else [])
 
 
-def larger_extents(facts: Facts, symbols: Sequence[Any], dims: Sequence[Dim] = ()) -> list[Extents]:
+def larger_extents(
+    facts: Facts, symbols: Sequence[Any], shapes: Sequence[Sequence[Dim]] = ()
+) -> list[Extents]:
     """Assignments from large to small, each symbol in turn the largest; none of small extents are among them."""
-    conditions = _Conditions(facts, symbols, dims)
+    conditions = _Conditions(facts, symbols, [dim for shape in shapes for dim in shape])
     chosen = []
     free = len(conditions.free)
     for at, extent in enumerate(_DESCENDING[:-3]):

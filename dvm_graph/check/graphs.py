@@ -13,6 +13,7 @@ What is computed from constants alone keeps its error: folding rounds it to its 
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeAlias
 
@@ -78,8 +79,13 @@ class GraphCheck:
             s for value in graph.inputs for dim in value.shape or () for s in symbols_of(dim)
         ]
         given = set(symbols)
-        dims = {dim for value in graph.values() for dim in value.shape or ()}
-        shapes = [dim for dim in sorted(dims, key=str) if symbols_of(dim) <= given]
+        known = {
+            tuple(dim for dim in value.shape if symbols_of(dim) <= given)
+            for value in graph.values()
+            if value.shape
+        }
+        shapes = sorted(known, key=str)
+        dims = list(itertools.chain.from_iterable(shapes))
         constants = {value: value.data.size for value in graph.values() if value.data is not None}
         count = 1 if sum(constants.values()) > _LARGE else len(STYLES) + 1
         chosen = choose_extents(facts, symbols, count, self._seed, shapes)
@@ -87,7 +93,7 @@ class GraphCheck:
         oracle.begin(graph, subject)
         vendor = any(node.is_call for node in graph.nodes)
         for number, extents in enumerate(chosen):
-            if vendor and 0 in extents.dims(shapes):  # here and below
+            if vendor and 0 in extents.dims(dims):  # here and below
                 continue  # onnxruntime ends the process on some operators over nothing
             extents = Extents({s: n for s, n in extents.symbols.items() if s in given})
             for style in STYLES if len(chosen) == 1 < count else (STYLES[number % len(STYLES)],):
@@ -95,7 +101,7 @@ class GraphCheck:
         empty = [feed for feed in (self._given or {}).values() if np.size(feed) == 0]
         if self._given is not None and not (vendor and empty):
             extents = _extents_of(graph, self._given)
-            if satisfied(facts, extents, shapes):
+            if satisfied(facts, extents, dims):
                 self._try(graph, extents, self._given, subject, oracle)
         self._report.findings += oracle.findings
         if not chosen:

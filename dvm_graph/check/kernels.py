@@ -64,7 +64,7 @@ def check_kernels(
 ) -> None:
     """Runs every distinct kernel of the plan, at larger extents, too, if asked to."""
     dims = compiled.plan.dims
-    shapes = list(_shapes(compiled))
+    shapes = list(dict.fromkeys(value.shape for value in compiled.graph.values() if value.shape))
     extents = choose_extents(compiled.facts, list(dims.symbols), 6, seed, shapes)
     large = larger_extents(compiled.facts, list(dims.symbols), shapes) if larger else []
     places = Places(compiled)
@@ -88,11 +88,6 @@ def _with_fallbacks(
     for part, inner in zip(subgraph.fallback, call.fallback, strict=True):
         if inner.fallback:
             yield from _with_fallbacks(part, inner)
-
-
-def _shapes(compiled: Compiled) -> Iterator[Any]:
-    for value in compiled.graph.values():
-        yield from value.shape or ()
 
 
 # -- one kernel

@@ -56,7 +56,13 @@ def _mean(builder: Builder, x: Value, axes: Axes) -> Value:
         wide = builder.cast(x, DType.FLOAT64 if x.dtype.itemsize == 8 else DType.INT64)
     total = builder.reduce_sum(wide, axes)
     count = dim_value(builder, maximum(1, reduced_count(x, axes)), wide.dtype)
-    return builder.cast(builder.div(total, count), x.dtype)
+    mean = builder.div(total, count)
+    result = builder.cast(mean, x.dtype)
+    if x.dtype.is_float or x.dtype.itemsize < 8:
+        return result
+    greatest = np.iinfo(x.dtype.value).max
+    fits = builder.lt(mean, builder.scalar(float(greatest), wide.dtype))  # which rounds up
+    return builder.select(fits, result, builder.scalar(int(greatest), x.dtype))
 
 
 def _sum_square(builder: Builder, x: Value, axes: Axes) -> Value:

@@ -186,6 +186,8 @@ def _view(attrs: Attrs, x: Array) -> Array:
 def strided_indices(offset: int, shape: Sequence[int], strides: Sequence[int]) -> Array:
     """Where the elements of a strided part of a buffer lie in it."""
     index: Array = np.asarray(offset)
+    if 0 in shape:  # the axes before it may be long
+        return np.empty(tuple(shape), index.dtype)
     for extent, stride in zip(shape, strides, strict=True):
         index = index[..., np.newaxis] + np.arange(extent) * stride
     return index

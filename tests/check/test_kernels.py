@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -128,3 +129,24 @@ def test_kernels_run_through_several_tiles(name: str) -> None:
 def test_an_accepted_model_runs(tmp_path: Path) -> None:
     model = dvm_graph.optimize(tiny_path("if_else_add"), check=True)
     assert model.get_inputs()
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        """g (bool[M, K, 1, n, K] x, int64[4] starts) => (bool[a, b, c, d, e] y)
+        <int64[4] lows = {0, 4, 3, 3}, int64[4] ends = {9223372036854775807, 5, 11, -9223372036854775808},
+         int64[4] axes = {0, -4, 3, 4}, int64[4] steps = {1, 1, 3, -2}>
+        { moved = Add (starts, lows) y = Slice (x, moved, ends, axes, steps) }""",
+        """g (float[n, n, m, 1] x) => (float[a, b, c, 0] y)
+        <int64[4] repeats = {3, 1, 2, 0}> { wide = Tile (x, repeats) y = Reciprocal (wide) }""",
+    ],
+)
+def test_a_check_takes_little_memory(text: str) -> None:
+    """Be it that few small extents satisfy what the model assumes, or that long axes hold nothing."""
+    tracemalloc.start()
+    try:
+        assert validate(model_from_text(text)).passed
+        assert tracemalloc.get_traced_memory()[1] < 1 << 29
+    finally:
+        tracemalloc.stop()

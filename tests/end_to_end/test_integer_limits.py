@@ -181,3 +181,13 @@ def test_clip(dtype: str) -> None:
         model = node_model("Clip", {"x": x}, {}, bounds)
         (expected,) = session(model).run(None, {"x": x})
         np.testing.assert_array_equal(dvm_graph.optimize(model).run({"x": x})[0], expected)
+
+
+@pytest.mark.parametrize("dtype", ["int32", "int64"])
+def test_means_next_to_the_ends(dtype: str) -> None:
+    """float64, in which int64 is averaged, rounds the greatest number up beyond the type."""
+    model = node_model("ReduceMean", {"x": np.zeros(1, dtype)}, {"keepdims": 0}, opset=18)
+    mine, low, high = dvm_graph.optimize(model), np.iinfo(dtype).min, np.iinfo(dtype).max
+    for numbers in ([high], [high, high], [high, high - 1], [low, low], [low, high], [low]):
+        feeds = {"x": np.array(numbers, dtype)}
+        np.testing.assert_array_equal(mine.run(feeds)[0], session(model).run(None, feeds)[0])
