@@ -5,8 +5,6 @@
 namespace dvm {
 namespace {
 
-constexpr int64_t kAlignment = 64;
-
 int64_t bytes_of(const TileBuffer& buffer) {
   return place_bytes(buffer) * (buffer.two_places ? 2 : 1);
 }

@@ -8,7 +8,6 @@
 namespace dvm {
 namespace {
 
-constexpr int64_t kAlignment = 64;
 class Taker {
  public:
   Taker(const NormalPlan& plan, ApartPlans& out) : plan_(plan), out_(out) {}

@@ -10,35 +10,27 @@ namespace {
 
 int64_t round_up(int64_t a, int64_t b) { return ceil_div(a, b) * b; }
 
-// Shares of what moving an element takes, the same for every device.
-constexpr double kUnderMultiplyAdds = 0.5;  // what stays visible beside multiply-adds
-constexpr double kShortRuns = 2;            // as long as long ones take
-constexpr double kNotAhead = 0.5;           // of what nobody has asked for ahead
-constexpr double kWindowRows = 6;           // as long as rows of whole tiles take
-constexpr double kInFlight = 10;            // accesses to memory at a time
-constexpr double kInFlightPacking = 30;     // where nothing else waits for them
-
 }  // namespace
 
 CubeTerms::CubeTerms(const Target& target) {
   const Costs& costs = target.costs;
   passing = costs.per_element(costs.private_read);
-  near = kUnderMultiplyAdds * passing;
+  near = costs.beside_products * passing;
   far = costs.per_element(costs.shared_read);
   read_far = costs.per_element(costs.memory_read);
   write_far = costs.per_element(costs.memory_write);
   stream_far = costs.per_element(costs.memory_stream);
   read_near = near;
-  write_near = kUnderMultiplyAdds * costs.per_element(costs.private_write);
-  from_rows = kShortRuns * read_far;
+  write_near = costs.beside_products * costs.per_element(costs.private_write);
+  from_rows = costs.runs_apart * read_far;
   passed = costs.per_element(costs.core_transfer);
-  first_panel = kNotAhead * far;
-  first_of_row = costs.in_multiply_adds(costs.memory_latency) / kInFlight;
-  first_of_packed_row = costs.in_multiply_adds(costs.memory_latency) / kInFlightPacking;
+  first_panel = costs.unannounced * far;
+  first_of_row = costs.in_multiply_adds(costs.memory_latency) / costs.in_flight;
+  first_of_packed_row = costs.in_multiply_adds(costs.memory_latency) / costs.in_flight_packing;
   pack = costs.multiply_adds / costs.pack_elements;
   pack_rows = pack + passing;
   vector_operation = costs.multiply_adds / costs.epilogue_elements;
-  far_window = kWindowRows * far;
+  far_window = costs.windows_apart * far;
   block_start = costs.in_multiply_adds(costs.block_start);
   tile_start = costs.in_multiply_adds(costs.tile_start);
   stage_start = costs.in_multiply_adds(costs.stage_start);

@@ -7,11 +7,10 @@
 #include "kernels/order_axes.h"
 #include "vm/isa.h"
 #include "vm/program.h"
+#include "vm/target.h"
 
 namespace dvm {
 namespace {
-
-constexpr int64_t kAlignment = 64;
 
 class Cutter {
  public:

@@ -26,6 +26,11 @@ inline Costs plain_costs() {
   costs.pass_start = 1024;
   costs.set_conflict = 0.005;
   costs.late_core = 0.08;
+  costs.beside_products = costs.unannounced = 0.5;
+  costs.runs_apart = 2;
+  costs.windows_apart = 6;
+  costs.in_flight = 10;
+  costs.in_flight_packing = 30;
   return costs;
 }
 

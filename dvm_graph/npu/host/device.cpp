@@ -16,7 +16,6 @@ namespace dvm {
 namespace {
 
 constexpr int kSpinsPerCheck = 4096;
-constexpr size_t kArenaAlignment = 64;
 constexpr size_t kHugePage = size_t{2} << 20;
 
 // Makes what instructions stored around the caches visible to other cores; see kStream.
@@ -46,7 +45,7 @@ void HostDevice::FreeArena::operator()(std::byte* arena) const {
 
 HostDevice::Arena HostDevice::allocate_arena(size_t bytes) {
   // A huge page, where the system grants one, keeps the whole arena in one TLB entry.
-  const size_t alignment = bytes >= kHugePage / 4 ? kHugePage : kArenaAlignment;
+  const size_t alignment = bytes >= kHugePage / 4 ? kHugePage : size_t{kAlignment};
   const size_t rounded = (std::max<size_t>(bytes, 1) + alignment - 1) / alignment * alignment;
   void* arena = ::operator new(rounded, std::align_val_t(alignment));
   if (alignment == kHugePage) madvise(arena, rounded, MADV_HUGEPAGE);

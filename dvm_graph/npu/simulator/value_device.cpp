@@ -14,8 +14,6 @@
 namespace dvm {
 namespace {
 
-constexpr size_t kAlignment = 64;
-
 std::byte* aligned(std::vector<std::byte>& memory) {
   const auto at = reinterpret_cast<uintptr_t>(memory.data());
   return memory.data() + (kAlignment - at % kAlignment) % kAlignment;
