@@ -3,12 +3,14 @@
 A convolution whose kernel is one element is a matrix product of the image itself; one that convolves
 each channel by itself is an operator of its own. The result is transposed back to the order of ONNX;
 simplification moves such transposes on until they meet and vanish. With three spatial axes, the slices
-that a window reaches lie beside each other as channels of images, over which two axes are left.
+that a window reaches lie beside each other as channels of images, over which two axes are left; of channels
+by themselves, what each slice gives is added.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import reduce
 from typing import Any
 
 import numpy as np
@@ -29,7 +31,7 @@ from dvm_graph.decompose.windows import (
 from dvm_graph.ir import Node, Value
 from dvm_graph.symbolic.builder import Builder
 from dvm_graph.symbolic.builder_methods import Window
-from dvm_graph.symbolic.dims import mul
+from dvm_graph.symbolic.dims import floordiv, mul
 
 _ROWS = 64
 """Of a matrix of weights, copied at a time: of 512 columns and nine taps, what they come from stays in a core's cache."""
@@ -51,43 +53,75 @@ def convolution(builder: Builder, node: Node, operands: Operands) -> Results:
     weights = widened_weights(builder, weights)
     if weights.rank == 3:
         weights = builder.reshape(weights, (outputs, inputs, 1, shape_of(weights)[2]))
-    if len(axes) == 3:
-        if groups > 1 and axes[0].kernel > 1:
-            return None
-        y = _over_slices(builder, image, weights, (axes[0], axes[1], axes[2]), groups)
-    else:
-        y = convolved(builder, image, weights, window_over(planar(axes)), groups)
+    y = convolved(builder, image, weights, axes, groups)
     if bias is not None:
         y = builder.add(y, widened(builder, bias))
     return [channels_first(builder, builder.cast(y, x.dtype), x.rank)]
 
 
-def _over_slices(
-    builder: Builder,
-    volume: Value,
-    weights: Value,
-    axes: tuple[WindowAxis, WindowAxis, WindowAxis],
-    groups: int,
+def convolved(
+    builder: Builder, image: Value, weights: Value, axes: Sequence[WindowAxis], groups: int
 ) -> Value:
-    """`volume` [batch, depth, height, width, channels] by `weights` [outputs, inputs, depth, height, width].
+    """`image` [batch, (depth,) height, width, channels] by `weights` [outputs, inputs, kernel...].
 
-    A window's slices are laid beside each other as channels: of several groups, there is one slice.
+    Inputs are those of a group; one axis is that of columns. The result is channels-last, too.
     """
-    depth, rows, columns = axes
+    if len(axes) < 3:
+        return _over_image(builder, image, weights, window_over(planar(axes)), groups)
+    depth, *planes = axes
     outputs, inputs, deep = (int(extent) for extent in shape_of(weights)[:3])
-    batch, _, height, width, channels = shape_of(volume)
-    if deep > 1 or depth.stride > 1 or depth.pads != (0, 0):
-        room = padded(builder, volume, 1, *depth.pads, builder.scalar(0, volume.dtype))
-        slices = [
-            part(builder, room, 1, tap * depth.dilation, depth.size, depth.stride)
-            for tap in range(deep)
-        ]
-        volume = slices[0] if deep == 1 else builder.concat(slices, 4)
-    flat = builder.reshape(volume, (mul(batch, depth.size), height, width, mul(deep, channels)))
-    shape = (outputs, deep * inputs, rows.kernel, columns.kernel)
-    matrix = _arranged(builder, weights, (0, 2, 1, 3, 4), shape)
-    y = convolved(builder, flat, matrix, window_over((rows, columns)), groups)
-    return builder.reshape(y, (batch, depth.size, rows.size, columns.size, outputs))
+    batch = shape_of(image)[0]
+    slices = _slices(builder, image, depth)
+    window = window_over(planar(planes))
+    if outputs == groups and inputs == 1:
+        kernels = (_slice_of(builder, weights, tap) for tap in range(deep))
+        parts = (
+            _over_image(builder, below, kernel, window, groups)
+            for below, kernel in zip(slices, kernels, strict=True)
+        )
+        y = reduce(builder.add, parts)
+    else:
+        beside = _beside_each_other(builder, slices, groups)
+        shape = (outputs, deep * inputs, *window.kernel)
+        matrix = arranged(builder, weights, (0, 2, 1, 3, 4), shape)
+        y = _over_image(builder, beside, matrix, window, groups)
+    return builder.reshape(y, (batch, depth.size, *window.size, outputs))
+
+
+def _slices(builder: Builder, volume: Value, depth: WindowAxis) -> list[Value]:
+    """Those that windows of a volume meet first, and so on, all as images: [batch * positions, height, width, channels]."""
+    batch, extent, *plane = shape_of(volume)
+    flat = (mul(batch, depth.size), *plane)
+    if depth.kernel == 1 and depth.stride == 1 and depth.pads == (0, 0) and depth.size == extent:
+        return [builder.reshape(volume, flat)]
+    room = padded(builder, volume, 1, *depth.pads, builder.scalar(0, volume.dtype))
+    parts = (
+        part(builder, room, 1, tap * depth.dilation, depth.size, depth.stride)
+        for tap in range(depth.kernel)
+    )
+    return [builder.reshape(found, flat) for found in parts]
+
+
+def _slice_of(builder: Builder, weights: Value, at: int) -> Value:
+    """[outputs, inputs, height, width] of the weights of volumes; constants at once."""
+    outputs, inputs, _, *kernel = shape_of(weights)
+    data = contents(weights)
+    if data is not None:
+        return builder.constant(np.ascontiguousarray(data[:, :, at]))
+    return builder.reshape(part(builder, weights, 2, at, 1), (outputs, inputs, *kernel))
+
+
+def _beside_each_other(builder: Builder, slices: Sequence[Value], groups: int) -> Value:
+    """Images as channels of one, those of a group together."""
+    if len(slices) == 1:
+        return slices[0]
+    batch, height, width, channels = shape_of(slices[0])
+    if groups == 1:
+        return builder.concat(slices, 3)
+    each = floordiv(channels, groups)
+    apart = [builder.reshape(image, (batch, height, width, groups, each)) for image in slices]
+    whole = builder.concat(apart, 4)
+    return builder.reshape(whole, (batch, height, width, mul(groups, mul(each, len(slices)))))
 
 
 def widened_weights(builder: Builder, weights: Value) -> Value:
@@ -98,11 +132,10 @@ def widened_weights(builder: Builder, weights: Value) -> Value:
     return builder.constant(np.asarray(weights.data).astype(np.float32))
 
 
-def convolved(builder: Builder, image: Value, weights: Value, window: Window, groups: int) -> Value:
-    """`image` [batch, height, width, channels] by `weights` [outputs, inputs, kernel...].
-
-    Inputs are those of a group. The result is channels-last, too.
-    """
+def _over_image(
+    builder: Builder, image: Value, weights: Value, window: Window, groups: int
+) -> Value:
+    """`image` [batch, height, width, channels] by `weights` [outputs, inputs, height, width]."""
     outputs, inputs = (int(extent) for extent in shape_of(weights)[:2])
     taps = window.kernel[0] * window.kernel[1]
     builder.facts.assume_equal(
@@ -113,20 +146,20 @@ def convolved(builder: Builder, image: Value, weights: Value, window: Window, gr
         flat = builder.reshape(weights, (outputs, inputs))
         return builder.matmul(image, builder.transpose(flat, (1, 0)))
     if inputs == 1 and outputs == groups:
-        per_tap = _arranged(builder, weights, (2, 3, 0, 1), (taps, outputs))
+        per_tap = arranged(builder, weights, (2, 3, 0, 1), (taps, outputs))
         return builder.depthwise(image, per_tap, window)
     if groups == 1:
-        matrix = _arranged(builder, weights, (2, 3, 1, 0), (taps * inputs, outputs))
+        matrix = arranged(builder, weights, (2, 3, 1, 0), (taps * inputs, outputs))
         return builder.matmul(builder.patches(image, window), matrix)
     each = outputs // groups
     split = builder.reshape(weights, (groups, each, inputs, *window.kernel))
-    matrix = _arranged(builder, split, (0, 3, 4, 2, 1), (groups, 1, 1, taps * inputs, each))
+    matrix = arranged(builder, split, (0, 3, 4, 2, 1), (groups, 1, 1, taps * inputs, each))
     y = builder.matmul(builder.patches(image, window, groups), matrix)
     batch, (rows, columns) = shape_of(image)[0], window.size
     return builder.reshape(builder.transpose(y, (1, 2, 3, 0, 4)), (batch, rows, columns, outputs))
 
 
-def _arranged(
+def arranged(
     builder: Builder, weights: Value, perm: Sequence[int], shape: tuple[int, ...]
 ) -> Value:
     """Weights transposed, then reshaped; constants at once, since no stride says what they become."""

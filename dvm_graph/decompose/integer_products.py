@@ -23,7 +23,6 @@ from dvm_graph.decompose.windows import (
     channels_last,
     planar,
     spatial_axes,
-    window_over,
 )
 from dvm_graph.ir import DType, Node, Value
 from dvm_graph.symbolic.builder import Builder
@@ -148,7 +147,7 @@ def integer_convolution(
             image = padded(builder, image, axis, *window.pads, outside)
         rows, columns = replace(rows, pads=(0, 0)), replace(columns, pads=(0, 0))
     whole = builder.constant(filters.reshape(outputs, inputs, rows.kernel, columns.kernel))
-    y = convolved(builder, image, whole, window_over((rows, columns)), groups)
+    y = convolved(builder, image, whole, (rows, columns), groups)
     totals = filters.reshape(outputs, -1).sum(axis=1, dtype=np.int32)
     return channels_first(builder, _centred(builder, y, zero, totals, bias), x.rank)
 

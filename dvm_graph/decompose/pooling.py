@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from functools import reduce
-from math import prod
 
 import numpy as np
 
-from dvm_graph.decompose.arithmetic import dim_value, shifted, widened
+from dvm_graph.decompose.arithmetic import dim_value, shifted, widened, without_axes
 from dvm_graph.decompose.operands import required, shape_of, text
 from dvm_graph.decompose.registry import Operands, Results, decomposition
+from dvm_graph.decompose.slicing import padded
 from dvm_graph.decompose.windows import (
     WindowAxis,
     channels_first,
@@ -22,7 +23,7 @@ from dvm_graph.decompose.windows import (
 from dvm_graph.ir import Dim, DType, Node, Value
 from dvm_graph.symbolic.builder import Builder
 from dvm_graph.symbolic.builder_methods import Window
-from dvm_graph.symbolic.dims import add, floordiv, mul, neg
+from dvm_graph.symbolic.dims import add, floordiv, maximum, mul, neg, product, sub
 
 _EXACT_AS_FLOATS = frozenset({DType.INT8, DType.UINT8, DType.INT16, DType.UINT16})
 
@@ -61,18 +62,126 @@ def _pooled(
 
 @decomposition("MaxPool")
 def max_pool(builder: Builder, node: Node, operands: Operands) -> Results:
-    """Without the indices of the maxima."""
     x = required(node, operands, 0)
     axes = _axes(node, x)
-    known = x.dtype.is_float or x.dtype in _EXACT_AS_FLOATS
-    if axes is None or not known or any(output.name for output in node.outputs[1:]):
+    if axes is None or not (x.dtype.is_float or x.dtype in _EXACT_AS_FLOATS):
         return None
     wide = widened(builder, x) if x.dtype.is_float else builder.cast(x, DType.FLOAT32)
+    if any(output.name for output in node.outputs[1:]):
+        by_columns = bool(node.attrs.get("storage_order", 0))
+        y, index = _with_indices(builder, wide, axes, by_columns)
+        return [builder.cast(_without_nothing(builder, y, x, axes), x.dtype), index]
     y = _pooled(builder, builder.pool_max, wide, axes)
-    if not x.dtype.is_float and any(axis.dilation > 1 for axis in axes):
-        # A dilated window may have no tap in the image.
-        y = builder.max(y, builder.scalar(int(np.iinfo(x.dtype.value).min), y.dtype))
-    return [channels_first(builder, builder.cast(y, x.dtype), x.rank)]
+    y = builder.cast(_without_nothing(builder, y, x, axes), x.dtype)
+    return [channels_first(builder, y, x.rank)]
+
+
+def _without_nothing(builder: Builder, y: Value, x: Value, axes: Sequence[WindowAxis]) -> Value:
+    """The greatest of no integers is the least there is: a dilated window may have no tap in the image."""
+    if x.dtype.is_float or all(axis.dilation == 1 for axis in axes):
+        return y
+    return builder.max(y, builder.scalar(int(np.iinfo(x.dtype.value).min), y.dtype))
+
+
+def _with_indices(
+    builder: Builder, x: Value, axes: Sequence[WindowAxis], by_columns: bool
+) -> tuple[Value, Value]:
+    """The greatest elements of windows of `x`, channels-first, and where in `x` the first of each lies. A NaN is the greatest.
+
+    The taps of all windows are the outermost axes of a view of the padded image, and are folded twice: to the greatest,
+    and to the number of the first tap that is it.
+    """
+    count, (batch, channels, *_) = len(axes), shape_of(x)
+    room, whole = x, list(shape_of(x))
+    for at, axis in enumerate(axes):
+        last = add(mul(add(axis.size, -1), axis.stride), axis.dilation * (axis.kernel - 1) + 1)
+        after = maximum(0, sub(last, add(axis.extent, axis.pads[0])))
+        least = builder.scalar(-math.inf, x.dtype)
+        room = padded(builder, room, 2 + at, axis.pads[0], after, least)
+        whole[2 + at] = shape_of(room)[2 + at]
+    steps = [product(whole[at + 1 :]) for at in range(x.rank)]
+    kernel = tuple(axis.kernel for axis in axes)
+    sizes = (batch, channels, *(axis.size for axis in axes))
+    taps = builder.op(
+        "view",
+        room,
+        shape=(*kernel, *sizes),
+        strides=(
+            *(mul(axis.dilation, steps[2 + at]) for at, axis in enumerate(axes)),
+            *steps[:2],
+            *(mul(axis.stride, steps[2 + at]) for at, axis in enumerate(axes)),
+        ),
+        offset=0,
+    )
+    folded = range(count)
+    greatest = builder.reduce_max(taps, folded)
+    found = builder.bitwise_or(builder.eq(taps, greatest), builder.isnan(taps))
+    inside = _inside(builder, axes, taps.rank)
+    if inside is not None:
+        found = builder.bitwise_and(found, inside)
+    total = math.prod(kernel)
+    numbers = np.arange(total, dtype=np.int32).reshape(*kernel, *(1,) * x.rank)
+    none = builder.scalar(total, DType.INT32)
+    number = builder.reduce_min(builder.select(found, builder.constant(numbers), none), folded)
+    y = without_axes(builder, greatest, folded)
+    return y, _index(builder, x, axes, without_axes(builder, number, folded), by_columns)
+
+
+def _inside(builder: Builder, axes: Sequence[WindowAxis], rank: int) -> Value | None:
+    """Which taps are in the image, where some may not be."""
+    found = None
+    for at, axis in enumerate(axes):
+        last = add(mul(add(axis.size, -1), axis.stride), axis.dilation * (axis.kernel - 1) + 1)
+        if axis.pads[0] == 0 and builder.facts.prove_less_equal(last, axis.extent).yes:
+            continue
+        first = builder.iota(
+            _only(rank, rank - len(axes) + at, axis.size),
+            rank - len(axes) + at,
+            neg(axis.pads[0]),
+            axis.stride,
+        )
+        place = builder.add(first, builder.iota(_only(rank, at, axis.kernel), at, 0, axis.dilation))
+        least, most = builder.scalar(0, DType.INT64), dim_value(builder, axis.extent)
+        within = builder.bitwise_and(builder.ge(place, least), builder.lt(place, most))
+        found = within if found is None else builder.bitwise_and(found, within)
+    return found
+
+
+def _index(
+    builder: Builder, x: Value, axes: Sequence[WindowAxis], number: Value, by_columns: bool
+) -> Value:
+    """Where the tap of a number lies in `x`; of each plane the columns one after the other, if `by_columns`."""
+    batch, channels, *spatial = shape_of(x)
+    number = builder.cast(number, DType.INT64)
+    steps = _steps(spatial, by_columns)
+    planes = builder.iota((mul(batch, channels),), 0, 0, product(spatial))
+    index = builder.reshape(planes, (batch, channels, *(1,) * len(axes)))
+    below = math.prod(axis.kernel for axis in axes)
+    for at, (axis, step) in enumerate(zip(axes, steps, strict=True)):
+        below //= axis.kernel
+        tap = builder.mod(
+            builder.div(number, builder.scalar(below, DType.INT64)),
+            builder.scalar(axis.kernel, DType.INT64),
+        )
+        tap = builder.mul(tap, dim_value(builder, mul(axis.dilation, step)))
+        first = builder.iota(
+            _only(x.rank, 2 + at, axis.size),
+            2 + at,
+            neg(mul(axis.pads[0], step)),
+            mul(axis.stride, step),
+        )
+        index = builder.add(index, builder.add(first, tap))
+    return index
+
+
+def _steps(spatial: Sequence[Dim], by_columns: bool) -> list[Dim]:
+    """How far neighbours along each axis lie apart."""
+    ahead = [spatial[:at] if by_columns else spatial[at + 1 :] for at in range(len(spatial))]
+    return [product(dims) for dims in ahead]
+
+
+def _only(rank: int, at: int, extent: Dim) -> tuple[Dim, ...]:
+    return tuple(extent if index == at else 1 for index in range(rank))
 
 
 @decomposition("AveragePool")
@@ -85,7 +194,7 @@ def average_pool(builder: Builder, node: Node, operands: Operands) -> Results:
     padded = bool(node.attrs.get("count_include_pad", 0))
     if padded and node.version < 19 and not node.attrs.get("ceil_mode", 0):
         # onnxruntime counts the taps beyond the padded image, too, where that is the smaller one.
-        count = builder.scalar(prod(axis.kernel for axis in axes), total.dtype)
+        count = builder.scalar(math.prod(axis.kernel for axis in axes), total.dtype)
     else:
         first = total.rank - 1 - len(axes)
         counts = (

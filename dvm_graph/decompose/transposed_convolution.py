@@ -1,143 +1,216 @@
-"""Transposed convolutions: convolutions that compute a block of outputs at each position.
+"""Transposed convolutions: a convolution of stride 1 for each phase of the outputs, interleaved in space.
 
-With a stride of s, an output at q * s + r comes from the inputs up to q with every s-th tap, those
-from r on: a convolution of stride 1 with the taps dealt out to s * s times as many channels, which
-are then interleaved in space. The stride has to divide the kernel: else some of the channels would
-have taps of 0, which cost time and make NaN of what is not finite.
+Along an axis of stride s and dilation d, tap t of input i adds to output i * s + t * d, pads aside. So an output at
+q * s + r, of phase r, has every (s / g)-th tap from the first one with t * d = r modulo s, g being what s and d have
+in common; these meet the inputs up to q, d / g apart: a window of stride 1, with its taps in reverse. A phase that no
+tap reaches, as there are where strides are longer than kernels, is 0.
+
+Neighbouring phases whose windows lie alike are one convolution with so many times the outputs: all of them, where the
+stride divides the kernel. No tap is there twice, and none is 0 to fill a window.
 """
 
 from __future__ import annotations
 
+import itertools
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from dvm_graph.decompose.arithmetic import widened
-from dvm_graph.decompose.convolution import contents, convolved, widened_weights
+from dvm_graph.decompose.arithmetic import filled, widened
+from dvm_graph.decompose.convolution import arranged, contents, convolved, widened_weights
 from dvm_graph.decompose.operands import operand, required, shape_of, text
 from dvm_graph.decompose.registry import Operands, Results, decomposition
-from dvm_graph.decompose.windows import channels_first, channels_last, per_axis
+from dvm_graph.decompose.windows import WindowAxis, channels_first, channels_last, per_axis
 from dvm_graph.ir import Dim, Node, Value
 from dvm_graph.symbolic.builder import Builder
-from dvm_graph.symbolic.builder_methods import Window
-from dvm_graph.symbolic.dims import add, ceildiv, mul
+from dvm_graph.symbolic.dims import add, ceildiv, floordiv, maximum, mul, sub
+
+
+@dataclass(frozen=True, slots=True)
+class _Phases:
+    """Neighbouring phases of the outputs whose windows meet the same inputs."""
+
+    taps: tuple[tuple[int, ...], ...]
+    """Of each phase, from the first input of its window to the last."""
+    back: int
+    """How far the first input of a window lies before the position."""
+    dilation: int
 
 
 @dataclass(frozen=True, slots=True)
 class _Axis:
     """A transposed convolution along one axis."""
 
+    extent: Dim
     stride: int
-    taps: int
-    """Of each output."""
-    pad: int
-    """Before the image, for the convolution."""
-    crop: int
+    phases: tuple[_Phases, ...]
+    first: int
+    """Position of the first output that is computed."""
+    crop: Dim
     """Outputs to drop at the front."""
     size: Dim
 
     @property
     def positions(self) -> Dim:
-        """Of the convolution."""
         return ceildiv(add(self.size, self.crop), self.stride)
+
+    def window(self, phases: _Phases) -> WindowAxis:
+        taps = len(phases.taps[0])
+        before = phases.back - self.first
+        reach = phases.dilation * (taps - 1)
+        after = sub(add(self.positions, reach - before), self.extent)
+        pads = (before, maximum(0, after))
+        return WindowAxis(self.extent, taps, 1, phases.dilation, pads, self.positions)
 
 
 @decomposition("ConvTranspose")
 def transposed_convolution(builder: Builder, node: Node, operands: Operands) -> Results:
-    """With constant weights, strides that divide the kernel, and pads that say what the size is."""
     x, bias = required(node, operands, 0), operand(operands, 2)
-    weights = contents(widened_weights(builder, required(node, operands, 1)))
+    weights = widened_weights(builder, required(node, operands, 1))
+    if not x.dtype.is_float or x.rank not in (3, 4, 5) or weights.rank != x.rank:
+        return None
+    known = contents(weights)
+    if known is not None and not np.isfinite(known).all():
+        return None  # the zeros around the image make NaN of them
     groups = int(node.attrs.get("group", 1))
-    if weights is None or not x.dtype.is_float or x.rank not in (3, 4) or weights.ndim != x.rank:
+    shape = [dim for dim in shape_of(weights) if isinstance(dim, int)]
+    if len(shape) != x.rank or 0 in shape or groups < 1 or shape[0] % groups != 0:
         return None
-    if not np.isfinite(weights).all():  # the zeros around the image make NaN of them
-        return None
-    if groups < 1 or len(weights) % groups != 0:
-        return None
-    axes = _axes(node, shape_of(x)[2:], weights.shape[2:])
+    apart = groups == shape[0] and shape[1] == 1  # channels by themselves, as far as phases are
+    axes = _axes(node, shape_of(x)[2:], shape[2:], apart)
     if axes is None:
         return None
     image = channels_last(builder, widened(builder, x))
     if x.rank == 3:
-        weights = weights[:, :, None]
+        axes = [_FLAT, *axes]
+        weights = builder.reshape(weights, (*shape[:2], 1, shape[2]))
     y = _interleaved(builder, image, weights, axes, groups)
     if bias is not None:
         y = builder.add(y, widened(builder, bias))
     return [channels_first(builder, builder.cast(y, x.dtype), x.rank)]
 
 
-_FLAT = _Axis(stride=1, taps=1, pad=0, crop=0, size=1)
+_FLAT = _Axis(1, 1, (_Phases(((0,),), 0, 1),), 0, 0, 1)
+"""The height of images that have none."""
 
 
-def _axes(node: Node, spatial: Sequence[Dim], kernel: Sequence[int]) -> tuple[_Axis, _Axis] | None:
+def _axes(
+    node: Node, spatial: Sequence[Dim], kernel: Sequence[int], apart: bool
+) -> list[_Axis] | None:
+    """None: attributes are malformed."""
     count = len(kernel)
     strides, dilations = per_axis(node, "strides", count), per_axis(node, "dilations", count)
     more, pads = per_axis(node, "output_padding", count, 0), per_axis(node, "pads", 2 * count, 0)
     if strides is None or dilations is None or more is None or pads is None:
         return None
-    given = text(node, "auto_pad", "NOTSET") in ("NOTSET", "VALID")
-    divided = all(taps % stride == 0 for taps, stride in zip(kernel, strides, strict=True))
-    if not given or node.attrs.get("output_shape") or not divided or set(dilations) != {1}:
+    given = tuple(int(size) for size in node.attrs.get("output_shape") or ())
+    if len(given) not in (0, count, count + 2) or any(size < 0 for size in given):
         return None
+    sizes = given[-count:] if given else (None,) * count
+    automatic = text(node, "auto_pad", "NOTSET")
     axes = []
-    for extent, taps, stride, begin, end, extra in zip(
-        spatial, kernel, strides, pads[:count], pads[count:], more, strict=True
+    for at, (extent, taps, stride, dilation) in enumerate(
+        zip(spatial, kernel, strides, dilations, strict=True)
     ):
-        size = add(mul(add(extent, -1), stride), taps + extra - begin - end)
-        first, crop = divmod(begin, stride)
-        axes.append(_Axis(stride, taps // stride, taps // stride - 1 - first, crop, size))
-    if any(axis.pad < 0 for axis in axes):
-        return None
-    return (_FLAT, axes[0]) if count == 1 else (axes[0], axes[1])
+        reach = dilation * (taps - 1)
+        whole = add(mul(add(extent, -1), stride), reach + 1 + more[at])
+        size: Dim | None = sizes[at]
+        begin: Dim = pads[at]
+        if size is None and automatic.startswith("SAME"):
+            size = mul(extent, stride)
+        if size is None:
+            size = sub(whole, pads[at] + pads[count + at])
+        elif sizes[at] is not None or automatic.startswith("SAME"):
+            total = maximum(0, sub(whole, size))
+            smaller = floordiv(total, 2)
+            begin = smaller if automatic == "SAME_UPPER" else sub(total, smaller)
+            size = sub(whole, total) if sizes[at] is None else size
+        phases = _phases(taps, stride, dilation, apart)
+        nearest = min((phase.back for phase in phases if phase.taps[0]), default=0)
+        first = min(begin // stride, nearest) if isinstance(begin, int) else 0
+        axes.append(_Axis(extent, stride, phases, first, sub(begin, first * stride), size))
+    return axes
+
+
+def _phases(kernel: int, stride: int, dilation: int, apart: bool) -> tuple[_Phases, ...]:
+    """All phases, in order; `apart`: each for itself."""
+    common = math.gcd(stride, dilation)
+    found: list[_Phases] = []
+    for phase in range(stride):
+        reaching = range(kernel) if dilation % stride == 0 else range(min(kernel, stride))
+        start = next((tap for tap in reaching if tap * dilation % stride == phase), kernel)
+        taps = tuple(range(start, kernel, stride // common))[::-1]
+        back = (taps[0] * dilation - phase) // stride if taps else 0
+        last = found[-1] if found else None
+        if last and not apart and len(last.taps[0]) == len(taps) and last.back == back:
+            found[-1] = _Phases((*last.taps, taps), back, last.dilation)
+        else:
+            found.append(_Phases((taps,), back, dilation // common))
+    return tuple(found)
 
 
 def _interleaved(
-    builder: Builder,
-    image: Value,
-    weights: NDArray[Any],
-    axes: tuple[_Axis, _Axis],
-    groups: int,
+    builder: Builder, image: Value, weights: Value, axes: Sequence[_Axis], groups: int
 ) -> Value:
-    """`image` [batch, height, width, channels] by `weights` [channels, outputs, kernel...]."""
-    rows, columns = axes
-    outputs = weights.shape[1]
-    y = convolved(
-        builder,
-        image,
-        builder.constant(_dealt(weights, axes, groups)),
-        Window(
-            kernel=(rows.taps, columns.taps),
-            strides=(1, 1),
-            dilations=(1, 1),
-            pads=(rows.pad, columns.pad),
-            size=(rows.positions, columns.positions),
-        ),
-        groups,
-    )
-    batch = shape_of(image)[0]
-    high, wide = rows.positions, columns.positions
-    y = builder.reshape(y, (batch, high, wide, groups, rows.stride, columns.stride, outputs))
-    y = builder.transpose(y, (0, 1, 4, 2, 5, 3, 6))
-    whole = (mul(high, rows.stride), mul(wide, columns.stride))
-    channels = groups * outputs
-    y = builder.reshape(y, (batch, *whole, channels))
-    sizes = (batch, rows.size, columns.size, channels)
+    """`image` channels-last by `weights` [channels, outputs, kernel...]; the result is channels-last, too."""
+    batch, count = shape_of(image)[0], len(axes)
+    outputs = groups * int(shape_of(weights)[1])
+    blocks = [
+        _block(builder, image, weights, axes, phases, groups)
+        for phases in itertools.product(*(axis.phases for axis in axes))
+    ]
+    for at in reversed(range(count)):  # the last axis changes first
+        several = len(axes[at].phases)
+        rows = [blocks[start : start + several] for start in range(0, len(blocks), several)]
+        blocks = [builder.concat(row, 2 + 2 * at) if several > 1 else row[0] for row in rows]
+    (y,) = blocks
+    whole = [mul(axis.positions, axis.stride) for axis in axes]
+    y = builder.reshape(y, (batch, *whole, outputs))
+    sizes = (batch, *(axis.size for axis in axes), outputs)
     if shape_of(y) == sizes:
         return y
-    return builder.slice(y, (0, rows.crop, columns.crop, 0), sizes)
+    return builder.slice(y, (0, *(axis.crop for axis in axes), 0), sizes)
 
 
-def _dealt(weights: NDArray[Any], axes: tuple[_Axis, _Axis], groups: int) -> NDArray[Any]:
-    """Weights of the convolution, [groups * strides... * outputs, channels of a group, taps...]."""
-    channels, outputs = weights.shape[:2]
-    rows, columns = axes
-    inputs = channels // groups
-    dealt = weights.reshape(
-        groups, inputs, outputs, rows.taps, rows.stride, columns.taps, columns.stride
-    )
-    # A window meets the last of the inputs that an output comes from with its first tap.
-    dealt = dealt[:, :, :, ::-1, :, ::-1, :].transpose(0, 4, 6, 2, 1, 3, 5)
-    return np.ascontiguousarray(dealt).reshape(-1, inputs, rows.taps, columns.taps)
+def _block(
+    builder: Builder,
+    image: Value,
+    weights: Value,
+    axes: Sequence[_Axis],
+    phases: Sequence[_Phases],
+    groups: int,
+) -> Value:
+    """[batch, positions, phases, ..., channels], positions and phases of each axis."""
+    channels, outputs = (int(extent) for extent in shape_of(weights)[:2])
+    batch, count = shape_of(image)[0], len(axes)
+    numbers = [len(phase.taps) for phase in phases]
+    positions = [axis.positions for axis in axes]
+    taps = [len(phase.taps[0]) for phase in phases]
+    places = [dim for pair in zip(positions, numbers, strict=True) for dim in pair]
+    if 0 in taps:
+        return filled(builder, 0, image.dtype, (batch, *places, groups * outputs))
+    kernel = shape_of(weights)[2:]
+    dealt = builder.reshape(weights, (groups, channels // groups, outputs, *kernel))
+    for at, phase in enumerate(phases):
+        dealt = _picked(builder, dealt, phase.taps, 3 + 2 * at)
+    order = (0, *range(3, 3 + 2 * count, 2), 2, 1, *range(4, 4 + 2 * count, 2))
+    shape = (groups * math.prod(numbers) * outputs, channels // groups, *taps)
+    dealt = arranged(builder, dealt, order, shape)
+    windows = [axis.window(phase) for axis, phase in zip(axes, phases, strict=True)]
+    y = convolved(builder, image, dealt, windows, groups)
+    if math.prod(numbers) == 1:
+        return builder.reshape(y, (batch, *places, groups * outputs))
+    y = builder.reshape(y, (batch, *positions, groups, *numbers, outputs))
+    pairs = [axis for at in range(count) for axis in (1 + at, 2 + count + at)]
+    y = builder.transpose(y, (0, *pairs, 1 + count, 2 + 2 * count))
+    return builder.reshape(y, (batch, *places, groups * outputs))
+
+
+def _picked(builder: Builder, weights: Value, taps: Sequence[Sequence[int]], axis: int) -> Value:
+    """Taps of phases, as two axes in place of one; of constants at once."""
+    index, data = np.array(taps, np.int64), contents(weights)
+    if data is None:
+        return builder.gather(weights, builder.constant(index), axis)
+    return builder.constant(np.take(data, index, axis))

@@ -30,7 +30,7 @@ def one_node(
 ) -> onnx.ModelProto:
     """A model of one operator on images whose batch and spatial dims are dynamic."""
     element = helper.np_dtype_to_tensor_dtype(np.dtype(dtype))
-    spatial = ["height", "width"][4 - rank :]
+    spatial = ["depth", "height", "width"][5 - rank :]
     shape = ["batch", channels, *spatial]
     names = [f"w{index}" for index in range(len(weights))]
     graph = helper.make_graph(
@@ -54,6 +54,9 @@ def check(
     for shape in shapes:
         x = generator.integers(-9, 9, shape).astype(dtype) / (8 if dtype.kind == "f" else 1)
         feeds = {"x": x.astype(dtype)}
+        for weights in model.graph.input[1:]:
+            dims = [dim.dim_value for dim in weights.type.tensor_type.shape.dim]
+            feeds[weights.name] = weights_of(generator, *dims)
         assert_all_close(mine.run(feeds), reference.run(None, feeds), reduction_length=terms)
 
 
@@ -145,11 +148,12 @@ def test_pads_around_single_taps(pads: list[int]) -> None:
     check(one_node("Conv", 4, 3, {"pads": pads}, [weights]), [(2, 3, 5, 4)], terms=3)
 
 
+@pytest.mark.parametrize("computed", [False, True])
 @pytest.mark.parametrize("seed", range(DRAWN))
-def test_drawn_transposed_convolutions(seed: int) -> None:
+def test_drawn_transposed_convolutions(seed: int, computed: bool) -> None:
     draw, generator = random.Random(seed), np.random.default_rng(seed)
-    rank = draw.choice((3, 4, 4, 4))
-    sizes = [tuple(draw.choice((1, 2, 7, 16)) for _ in range(rank - 2)) for _ in range(2)]
+    rank = draw.choice((3, 4, 4, 5))
+    sizes = [tuple(draw.choice((1, 2, 3, 7)) for _ in range(rank - 2)) for _ in range(2)]
     axes = [drawn_transposed_axis(draw, min(extents)) for extents in zip(*sizes, strict=True)]
     groups, outputs, inputs = (
         draw.choice((1, 1, 2, 3)),
@@ -165,18 +169,62 @@ def test_drawn_transposed_convolutions(seed: int) -> None:
         attrs["output_padding"] = [axis["more"] for axis in axes]
     model = one_node("ConvTranspose", rank, groups * inputs, attrs, weights)
     shapes = [(batch, groups * inputs, *size) for batch, size in zip((1, 3), sizes, strict=True)]
-    check(model, shapes, terms=inputs * int(np.prod(kernel)))
+    terms = inputs * int(np.prod(kernel))
+    if computed:
+        model = with_inputs(model)
+    check(model, [*shapes, (0, *shapes[0][1:])], terms, check=seed % 6 == 0)
+
+
+def with_inputs(model: onnx.ModelProto) -> onnx.ModelProto:
+    """The model with weights that feeds give."""
+    graph = model.graph
+    for tensor in graph.initializer:
+        graph.input.append(
+            helper.make_tensor_value_info(tensor.name, tensor.data_type, tensor.dims)
+        )
+    del graph.initializer[:]
+    return model
 
 
 def drawn_transposed_axis(draw: random.Random, extent: int) -> dict[str, int]:
-    """Such that something is left of the result behind the pads."""
+    """Such that something is left of the result behind the pads, and onnxruntime takes it."""
     while True:
-        stride, taps = draw.choice((1, 2, 2, 3, 4)), draw.choice((1, 1, 2, 3))
-        axis = {"kernel": taps * stride, "stride": stride, "dilation": 1}
-        axis["begin"], axis["end"] = (draw.randint(0, axis["kernel"] - 1) for _ in range(2))
-        axis["more"] = draw.randint(0, stride - 1)
-        if extent * stride + axis["kernel"] + axis["more"] > stride + axis["begin"] + axis["end"]:
+        axis = {
+            "kernel": draw.choice((1, 2, 3, 4, 5, 6)),
+            "stride": draw.choice((1, 2, 2, 3, 4)),
+            "dilation": draw.choice((1, 1, 1, 2, 3)),
+        }
+        axis["begin"], axis["end"] = (draw.randint(0, axis["kernel"]) for _ in range(2))
+        axis["more"] = draw.randint(0, axis["stride"] - 1)
+        reach = axis["dilation"] * (axis["kernel"] - 1) + 1 + axis["more"]
+        if (extent - 1) * axis["stride"] + reach > axis["begin"] + axis["end"]:
             return axis
+
+
+@pytest.mark.parametrize("automatic", ["NOTSET", "SAME_UPPER", "SAME_LOWER"])
+@pytest.mark.parametrize(
+    "axis",
+    [
+        {"strides": [2], "kernel_shape": [3]},
+        {"strides": [3], "kernel_shape": [2]},
+        {"strides": [2], "kernel_shape": [4], "dilations": [2]},
+        {"strides": [1], "kernel_shape": [6]},
+    ],
+    ids=str,
+)
+def test_sizes_of_transposed_convolutions_say_the_pads(
+    axis: dict[str, list[int]], automatic: str
+) -> None:
+    """Also where the size is asked for, and pads follow from the extent of the run."""
+    weights = weights_of(np.random.default_rng(0), 3, 4, 1, *axis["kernel_shape"])
+    attrs = {name: [1, *numbers] for name, numbers in axis.items()}
+    model = one_node("ConvTranspose", 4, 3, attrs | {"auto_pad": automatic}, [weights])
+    check(model, [(1, 3, 2, 5), (2, 3, 1, 1), (1, 3, 1, 8)], terms=18)
+    reach = axis.get("dilations", [1])[0] * (axis["kernel_shape"][0] - 1)
+    natural = 4 * axis["strides"][0] + reach + 1
+    for size in (natural, natural - 1, natural - 2):
+        attrs |= {"output_shape": [2, size], "auto_pad": automatic}
+        check(one_node("ConvTranspose", 4, 3, attrs, [weights]), [(1, 3, 2, 5)], terms=18)
 
 
 def test_transposed_convolution_of_what_is_not_finite() -> None:
@@ -188,27 +236,6 @@ def test_transposed_convolution_of_what_is_not_finite() -> None:
     feeds = {"x": x}
     actual = dvm_graph.optimize(model, strict=True).run(feeds)
     assert_all_close(actual, session(model).run(None, feeds), reduction_length=8)
-
-
-@pytest.mark.parametrize(
-    "attrs",
-    [
-        {"strides": [2, 2]},
-        {"dilations": [2, 1]},
-        {"strides": [3, 3], "auto_pad": "SAME_UPPER"},
-        {"strides": [3, 3], "output_shape": [14, 8]},
-        {"strides": [3, 3], "pads": [3, 3, 0, 0]},
-    ],
-    ids=str,
-)
-def test_transposed_convolutions_of_the_vendor_library(attrs: dict[str, Any]) -> None:
-    weights = weights_of(np.random.default_rng(0), 2, 3, 3, 3)
-    model = one_node("ConvTranspose", 4, 2, attrs, [weights])
-    feeds = {"x": np.random.default_rng(1).standard_normal((2, 2, 5, 3)).astype(np.float32)}
-    with pytest.raises(dvm_graph.StrictError):
-        dvm_graph.optimize(model, strict=True)
-    actual = dvm_graph.optimize(model).run(feeds)
-    assert_all_close(actual, session(model).run(None, feeds), reduction_length=18)
 
 
 @pytest.mark.parametrize("op", ["Conv", "ConvTranspose"])
@@ -246,6 +273,55 @@ def test_drawn_pools(op: str, seed: int) -> None:
     model = one_node(op, rank, channels, attrs)
     shapes = [(batch, channels, *size) for batch, size in zip((1, 2), sizes, strict=True)]
     check(model, shapes, terms=64)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float16, np.int8, np.uint8])
+@pytest.mark.parametrize("seed", range(DRAWN // 3))
+def test_drawn_indices_of_maxima(dtype: type[np.generic], seed: int) -> None:
+    """Of few different numbers: the first of equal ones counts."""
+    draw = random.Random(seed)
+    rank = draw.choice((3, 4, 4, 5))
+    sizes = [tuple(draw.choice((1, 2, 3, 7, 16)) for _ in range(rank - 2)) for _ in range(2)]
+    axes = [drawn_axis(draw, extents) for extents in zip(*sizes, strict=True)]
+    for axis in axes:
+        if axis["dilation"] > 1:  # a window may have no tap
+            axis["begin"] = axis["end"] = 0
+        if any(extents[0] < axis["dilation"] * (axis["kernel"] - 1) + 1 for extents in sizes):
+            axis |= {"dilation": 1, "kernel": 1, "begin": 0, "end": 0}
+    attrs = attributes(axes) | {
+        "ceil_mode": draw.randint(0, 1),
+        "storage_order": draw.randint(0, 1),
+    }
+    model = with_indices(one_node("MaxPool", rank, 3, attrs, (), dtype))
+    shapes = [(batch, 3, *size) for batch, size in zip((1, 2), sizes, strict=True)]
+    check(model, [*shapes, (0, *shapes[0][1:])], check=seed % 5 == 0)
+
+
+def with_indices(model: onnx.ModelProto) -> onnx.ModelProto:
+    model.graph.node[0].output.append("indices")
+    model.graph.output.append(
+        helper.make_tensor_value_info("indices", onnx.TensorProto.INT64, None)
+    )
+    return model
+
+
+@pytest.mark.parametrize("automatic", ["SAME_UPPER", "SAME_LOWER", "VALID"])
+def test_indices_of_maxima_under_automatic_pads(automatic: str) -> None:
+    attrs = {"auto_pad": automatic, "kernel_shape": [4, 3], "strides": [3, 2]}
+    model = with_indices(one_node("MaxPool", 4, 2, attrs))
+    check(model, [(1, 2, size, size + 1) for size in (5, 6, 7, 12, 13)])
+
+
+def test_the_first_of_infinities_and_of_nan_is_the_greatest() -> None:
+    """Padding is none of them."""
+    attrs = {"kernel_shape": [2, 2], "strides": [2, 2], "pads": [1, 1, 1, 1]}
+    model = with_indices(one_node("MaxPool", 4, 1, attrs))
+    x = np.full((1, 1, 4, 4), -np.inf, np.float32)
+    x[0, 0, 1, 1] = x[0, 0, 1, 2] = np.nan
+    y, indices = dvm_graph.optimize(model, strict=True).run({"x": x})
+    expected = np.array([[0, 1, 3], [4, 5, 7], [12, 13, 15]])
+    np.testing.assert_array_equal(indices[0, 0], expected)
+    np.testing.assert_array_equal(np.isnan(y[0, 0]), expected == 5)
 
 
 @pytest.mark.parametrize("op", ["MaxPool", "AveragePool"])

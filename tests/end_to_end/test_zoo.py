@@ -19,11 +19,7 @@ TERMS = 4096
 """Terms that one output of a tiny model sums, layer upon layer, to the order of magnitude."""
 LEFT_TO_VENDOR: Mapping[str, set[str]] = {
     "crnn": {"LSTM"},
-    "fsrcnn": {"ConvTranspose"},
-    "style_transfer": {"ConvTranspose"},
-    "unet_3d": {"ConvTranspose"},
     "vad": {"LSTM"},
-    "vocoder": {"ConvTranspose"},
 }
 """Operators that are left to onnxruntime; of models that are not here, none: they are compiled strictly."""
 

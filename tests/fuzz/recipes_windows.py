@@ -59,9 +59,15 @@ def conv_transpose(g: Growth) -> Value:
     channels = x.at(1)[0]
     group = g.choose((1, 1, channels or 1))
     out = g.choose((1, 2, 3))
-    attributes = window(g, x)
+    attributes = window(g, x, kernel=5)
+    n = x.rank - 2
     if g.chance(0.2):
-        attributes["output_padding"] = [g.choose((0, 1)) for _ in range(x.rank - 2)]
+        attributes["output_padding"] = [g.choose((0, 1)) for _ in range(n)]
+    if g.chance(0.2) and all(x.fixed(axis) for axis in range(2, x.rank)):
+        attributes["output_shape"] = [
+            max(1, stride * (x.at(2 + axis)[0] - 1) + g.choose((1, 2, 3)))
+            for axis, stride in enumerate(attributes.get("strides", [1] * n))
+        ]
     w = g.fresh(x.dtype, [(channels, out, *attributes["kernel_shape"])] * g.breadth)
     b = maybe(g, lambda: g.fresh(x.dtype, [(out * group,)] * g.breadth))
     return g.emit("ConvTranspose", [x, w, b], {**attributes, "group": group})
