@@ -8,6 +8,7 @@ the sums of A's rows.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
@@ -123,11 +124,11 @@ def integer_convolution(
     bias: Value | None,
 ) -> Value | None:
     """The sums of a convolution over x - zero, channels-first, by weights [outputs, inputs, kernel...], and an int32 bias
-    for each output. What lies outside of the image is the zero point. None: it convolves channels by themselves, has three spatial axes, or is malformed.
+    for each output. What lies outside of the image is the zero point. None: it convolves channels by themselves, or is malformed.
     """
     assert weights.zeros is None
     filters = weights.bytes
-    if x.rank not in (3, 4) or filters.ndim != x.rank:
+    if x.rank not in (3, 4, 5) or filters.ndim != x.rank:
         return None
     axes = spatial_axes(node, shape_of(x)[2:], filters.shape[2:])
     groups = int(node.attrs.get("group", 1))
@@ -135,19 +136,22 @@ def integer_convolution(
     if axes is None or groups < 1 or outputs % groups != 0 or (groups > 1 and inputs == 1):
         return None
     x, zero = unsigned(builder, x, zero)
-    image, (rows, columns) = channels_last(builder, x), planar(axes)
+    image = channels_last(builder, x)
+    if len(axes) < 3:
+        axes = list(planar(axes))
+    kernel = tuple(axis.kernel for axis in axes)
     more = -inputs % _BUNDLE
-    if rows.kernel * columns.kernel > 1 and groups == 1 and more * 3 <= inputs:
-        image = padded(builder, image, 3, 0, more, builder.scalar(0, DType.UINT8))
+    if math.prod(kernel) > 1 and groups == 1 and more * 3 <= inputs:
+        image = padded(builder, image, image.rank - 1, 0, more, builder.scalar(0, DType.UINT8))
         filters = np.pad(filters, ((0, 0), (0, more)) + ((0, 0),) * (filters.ndim - 2))
         inputs += more
     if zero is not None:
         outside = builder.cast(zero, DType.UINT8)
-        for axis, window in ((1, rows), (2, columns)):
-            image = padded(builder, image, axis, *window.pads, outside)
-        rows, columns = replace(rows, pads=(0, 0)), replace(columns, pads=(0, 0))
-    whole = builder.constant(filters.reshape(outputs, inputs, rows.kernel, columns.kernel))
-    y = convolved(builder, image, whole, (rows, columns), groups)
+        for at, axis in enumerate(axes):
+            image = padded(builder, image, 1 + at, *axis.pads, outside)
+        axes = [replace(axis, pads=(0, 0)) for axis in axes]
+    whole = builder.constant(filters.reshape(outputs, inputs, *kernel))
+    y = convolved(builder, image, whole, axes, groups)
     totals = filters.reshape(outputs, -1).sum(axis=1, dtype=np.int32)
     return channels_first(builder, _centred(builder, y, zero, totals, bias), x.rank)
 

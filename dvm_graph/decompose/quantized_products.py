@@ -3,7 +3,8 @@
 Bytes by constant bytes are multiplied as they are, with exact sums in int32 (`integer_products`). Otherwise the
 differences `q - zero point` are multiplied as float32: each product is exact, and so is a sum of 258 of
 them (2^24 / 255^2); a longer one is off by roundings of 2^-24 of its partial sums. Scales come last, in one
-factor. Of products that are not constant, only those under `strict` are done so: the vendor library has them as integers.
+factor. Of products that are not constant, and of convolutions with such sums, only those under `strict` are done so: the vendor
+library has them as integers.
 """
 
 from __future__ import annotations
@@ -47,10 +48,10 @@ def computed_weights(index: int) -> Preference:
     return decide
 
 
-def _always(node: Node, operands: Operands) -> bool:
-    """Whole networks of QLinear convolutions take the vendor library two thirds of the time."""
-    del node, operands
-    return True
+def _rounded_sums(node: Node, operands: Operands) -> bool:
+    """Whether weights of a convolution are not known, or no bytes without their zero points."""
+    weights = weights_of(required(node, operands, 3), operand(operands, 5), 0)
+    return weights is None or weights.zeros is not None
 
 
 def _per_column(*parameters: Value | None) -> bool:
@@ -104,7 +105,7 @@ def quantized_matmul(builder: Builder, node: Node, operands: Operands) -> Result
 
 @decomposition("QLinearConv")
 @decomposition("QLinearConv", domain=MICROSOFT)
-@unless(_always)
+@unless(_rounded_sums)
 def quantized_convolution(builder: Builder, node: Node, operands: Operands) -> Results:
     """Pads are zero points, and so zeros of the differences. The bias has the scale of a product."""
     x, x_scale, x_zero, w, w_scale, w_zero, y_scale, y_zero = (

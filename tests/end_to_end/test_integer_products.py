@@ -269,6 +269,47 @@ def test_dequantised_convolutions(case: str, kind: str) -> None:
     check(model_with(text, constants), *feeds, like=reference)
 
 
+@pytest.mark.parametrize("kind", ["uint8", "int8"])
+@pytest.mark.parametrize("kernel", [(3,), (3, 3), (1, 1), (2, 3, 3), (3, 1, 1)])
+@pytest.mark.parametrize("groups", [1, 2, 6])
+def test_convolutions_of_integers_are_left_to_nobody(
+    kernel: tuple[int, ...], groups: int, kind: str
+) -> None:
+    """Of any number of axes, also where nothing asks for it."""
+    axes = len(kernel)
+    parameters = qdq(kind)
+    constants = {
+        "w": integers("int8", 12, 6 // groups, *kernel), "ws": np.linspace(0.01, 0.03, 12, dtype=np.float32),
+        "wz": np.zeros(12, np.int8), "b": integers("int16", 12).astype(np.int32), **parameters,
+    }  # fmt: skip
+    dims, sizes = ("d, h, w"[-3 * axes + 2 :], ", ".join("klm"[:axes]))
+    pads = [1] * axes + [size // 2 for size in kernel]
+    text = f"""g ({kind}[n, 6, {dims}] q) => ({kind}[n, 12, {sizes}] y) {{
+        y = QLinearConv<group = {groups}, pads = {pads}, strides = {[2, *[1] * (axes - 1)]}>(
+            q, xs, xz, w, ws, wz, ys, yz, b)
+    }}"""
+    model = model_with(text, constants)
+    assert not dvm_graph.optimize(model).report().vendor_operators
+    shapes = ((1, 6, *(7, 5, 11)[:axes]), (3, 6, *(1, 2, 13)[:axes]), (0, 6, *(3, 4, 5)[:axes]))
+    check(model, *({"q": integers(kind, *shape)} for shape in shapes))
+
+
+def test_convolutions_whose_sums_would_be_rounded_are_left_to_onnxruntime() -> None:
+    constants = {
+        "w": integers("uint8", 3, 40, 3, 3), "ws": np.float32(0.02),
+        "wz": np.array([0, 128, 255], np.uint8), **qdq("uint8"),
+    }  # fmt: skip
+    text = """g (uint8[n, 40, h, w2] q) => (uint8[n, 3, k, l] y) {
+        y = QLinearConv(q, xs, xz, w, ws, wz, ys, yz)
+    }"""
+    model = model_with(text, constants)
+    compiled = dvm_graph.optimize(model)
+    assert len(compiled.report().vendor_operators) == 1
+    q = integers("uint8", 2, 40, 5, 4)
+    reference = ort.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
+    assert_same_bits(compiled.run({"q": q}), reference.run(None, {"q": q}))
+
+
 WILD = [0.0, -0.0, 1e-45, 1e-40, 2e-38, 3e36, 1e38, np.inf, -np.inf, np.nan]
 """Scales by which whole numbers are no longer whole numbers of float32, and 0, which stands for none."""
 
