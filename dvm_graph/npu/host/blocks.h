@@ -366,18 +366,22 @@ struct EvenRows {
 
   DVM_INLINE EvenRows(int64_t all, int64_t most)
       : rows(all),
-        count(ceil_div(all, most)),
-        step(ceil_div(all, count)),
-        last(all - (all - 1) / step * step) {}
+        count(all <= most ? 1 : ceil_div(all, most)),
+        step(count == 1 ? all : ceil_div(all, count)),
+        last(count == 1 ? all : all - (all - 1) / step * step) {}
 };
 
-// One panel of B, those of a wide block, or the `Vectors` vectors of a ragged one.
+// One panel of B, those of a wide block, or the `Vectors` vectors of a ragged one. Leaves x as it
+// was: a copy would read as vectors what has just been written field by field, and wait for it.
 template <class Step, int Vectors, bool Ragged>
-DVM_INLINE void multiply_panel(const Product<Step>& panel, const EvenRows& rows, int64_t ragged) {
+DVM_INLINE void multiply_panel(Product<Step>& x, const EvenRows& rows, int64_t ragged) {
   const Block<Step> block = block_of<Step, Vectors, Ragged>(rows.step);
   const Block<Step> last = block_of<Step, Vectors, Ragged>(rows.last);
-  const int64_t ahead_rows = ceil_div(panel.k, kAheadSteps) * panel.ahead.rows;
-  Product<Step> x = panel;
+  const int64_t ahead_rows = ceil_div(x.k, kAheadSteps) * x.ahead.rows;
+  const auto* const a = x.a;
+  auto* const c = x.c;
+  const auto* const from = x.from;
+  const char* const ahead = x.ahead.at;
   for (int64_t m = 0; m < rows.rows; m += rows.step) {
     (m + rows.step <= rows.rows ? block : last)(x, ragged);
     x.a += rows.step * x.a_row;
@@ -385,6 +389,10 @@ DVM_INLINE void multiply_panel(const Product<Step>& panel, const EvenRows& rows,
     if (Step::kClamps) x.from += rows.step * x.from_row;
     x.ahead.at += ahead_rows * x.ahead.stride;
   }
+  x.a = a;
+  x.c = c;
+  x.from = from;
+  x.ahead.at = ahead;
 }
 
 // A panel that many blocks of rows read is widened once.
@@ -449,11 +457,17 @@ DVM_INLINE void multiply_full_panels(Product<Step>& x, const EvenRows& rows, int
   x.ahead.rows = 0;
 }
 
-// Full panels in wide blocks, those that are left in narrow ones of at most `most` rows.
+// Full panels in wide blocks, those that are left in narrow ones of at most `most` rows. Leaves x
+// as it was, but for what it fetches ahead.
 template <class Step>
-DVM_INLINE void multiply_panels(Product<Step> x, int64_t rows, int64_t columns, bool wide,
+DVM_INLINE void multiply_panels(Product<Step>& x, int64_t rows, int64_t columns, bool wide,
                                 int64_t most) {
   constexpr int64_t L = Product<Step>::kLanes;
+  const auto* const b = x.b;
+  auto* const c = x.c;
+  const auto* const from = x.from;
+  const auto of_columns = x.of_columns;
+  x.ahead.with_a = true;
   if constexpr (kWideRows > 0) {
     if (wide) multiply_full_panels<Step, kWidePanels>(x, EvenRows(rows, kWideRows), columns);
   }
@@ -464,6 +478,10 @@ DVM_INLINE void multiply_panels(Product<Step> x, int64_t rows, int64_t columns, 
   } else if (columns > 0) {
     multiply_panel<Step, 1, true>(x, blocks, columns);
   }
+  x.b = b;
+  x.c = c;
+  x.from = from;
+  x.of_columns = of_columns;
 }
 
 // Of A: stays in L2, of which local memory is a part, beside two panels of B.
@@ -476,9 +494,10 @@ DVM_INLINE int64_t bursts_of(int64_t rows, int64_t columns, int64_t k, int64_t p
   return ceil_div(rows, kMaxRows) * (columns / panel_columns) * ceil_div(k, kAheadSteps);
 }
 
-// C[rows, columns] (+)= A * B. No more than `depth` steps of k pass at a time.
+// C[rows, columns] (+)= A * B. No more than `depth` steps of k pass at a time. Uses x up.
 template <class Step>
-void multiply_blocks(Product<Step> x, int64_t rows, int64_t columns, int64_t depth) {
+void multiply_blocks(Product<Step>& x, int64_t rows, int64_t columns, int64_t depth) {
+  using C = typename Product<Step>::C;
   constexpr auto kElement = static_cast<int64_t>(sizeof(*x.a));
   const int64_t row_bytes = x.a_row * kElement;
   const bool crowded = row_bytes != 0 && row_bytes % (kWayBytes / 2) == 0 && rows > kSetRows;
@@ -490,28 +509,37 @@ void multiply_blocks(Product<Step> x, int64_t rows, int64_t columns, int64_t dep
   const int64_t wider = wide ? 2 * (kWidePanels - 1) * panel_bytes : 0;
   const int64_t resident = (x.chunk_bytes - wider) / ((x.k + 1) * kElement);
   const EvenRows chunks(rows, resident > most ? resident : most);
+  const auto* const b = x.b;
+  const C* from = x.from;
+  const int64_t whole = x.k, from_row = x.from_row;
+  const bool accumulate = x.accumulate, stream = x.stream;
+  const C low = x.low, high = x.high;
   for (int64_t m = 0; m < rows; m += chunks.step) {
-    Product<Step> part = x;
-    for (int64_t k = 0; k == 0 || k < x.k; k += depth) {
-      part.k = lesser(x.k - k, depth);
+    const auto* const a = x.a;
+    for (int64_t k = 0; k == 0 || k < whole; k += depth) {
+      x.k = lesser(whole - k, depth);
       if constexpr (Step::kClamps) {
-        const bool last = k + depth >= x.k;
-        part.low = last ? x.low : -kInfinite<typename Product<Step>::C>;
-        part.high = last ? x.high : kInfinite<typename Product<Step>::C>;
-        part.stream = last && x.stream;
+        const bool last = k + depth >= whole;
+        x.low = last ? low : -kInfinite<C>;
+        x.high = last ? high : kInfinite<C>;
+        x.stream = last && stream;
       }
-      multiply_panels(part, lesser(rows - m, chunks.step), columns, wide, most);
-      part.accumulate = true;
+      multiply_panels(x, lesser(rows - m, chunks.step), columns, wide, most);
+      x.accumulate = true;
       if (Step::kClamps) {
-        part.from = part.c;
-        part.from_row = part.c_row;
+        x.from = x.c;
+        x.from_row = x.c_row;
       }
-      part.a += depth;
-      part.b += depth * x.b_step;
+      x.a += depth;
+      x.b += depth * x.b_step;
     }
-    x.a += chunks.step * x.a_row;
+    x.a = a + chunks.step * x.a_row;
+    x.b = b;
     x.c += chunks.step * x.c_row;
-    if (Step::kClamps) x.from += chunks.step * x.from_row;
+    x.accumulate = accumulate;
+    if (Step::kClamps) from += chunks.step * from_row;
+    x.from = from;
+    x.from_row = from_row;
   }
 }
 

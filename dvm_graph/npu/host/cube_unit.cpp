@@ -163,7 +163,7 @@ void clamp_rows(const Matmul<T>& x, int64_t rows, int64_t columns) {
 }
 
 template <class T>
-void multiply(const Matmul<T>& x, int64_t rows, int64_t columns) {
+void multiply(Matmul<T>& x, int64_t rows, int64_t columns) {
   if (x.contiguous_columns(columns)) {
     multiply_columns(x, rows, columns);
     return clamp_rows(x, rows, columns);
