@@ -345,9 +345,16 @@ def _error_of_select(operands: Sequence[Bounded], value: Array) -> Array | None:
 
 
 def _travelled(op: str, operands: Sequence[Bounded], value: Array) -> Array | None:
-    """How far the result moves as the operands move by their errors."""
+    """How far the result moves as the operands move by their errors; one that is open may be no number."""
     if all(operand.error is None for operand in operands):
         return None
+    is_open = np.logical_or.reduce(
+        [np.broadcast_to(np.isinf(operand.errors), value.shape) for operand in operands]
+    )
+    return np.where(is_open, np.inf, _moved_within(op, operands, value))
+
+
+def _moved_within(op: str, operands: Sequence[Bounded], value: Array) -> Array:
     if op in ("add", "sub", "neg", "abs"):
         return np.broadcast_to(sum(operand.errors for operand in operands), value.shape)
     if op in ("min", "max"):
@@ -357,7 +364,7 @@ def _travelled(op: str, operands: Sequence[Bounded], value: Array) -> Array | No
     if op in _COMPARISONS:
         a, b = operands
         near = a.errors + b.errors
-        is_open = (np.abs(a.value - b.value) <= near) & (near > 0) | np.isinf(near)
+        is_open = (np.abs(a.value - b.value) <= near) & (near > 0)
         return np.where(is_open, np.inf, 0.0)
     if op in ("mod", "fmod"):
         return _moved_modulo(op, *operands)

@@ -13,8 +13,10 @@ import numpy as np
 
 from dvm_graph.check.bound_extents import EXTENTS, compute_extents
 from dvm_graph.check.bounded import Bounded
+from dvm_graph.check.extents import satisfied
 from dvm_graph.check.oracle import run_vendor, stored
 from dvm_graph.check.reference import Reference
+from dvm_graph.errors import ShapeError
 from dvm_graph.ir import Graph, Node, Value
 from dvm_graph.ir.control import Turns, captures
 
@@ -27,7 +29,7 @@ def run_call(node: Node, reference: Reference) -> list[Bounded]:
     """The results of a call; those of a vendor operator are open where its operands are not exact.
 
     Raises:
-        DvmError: onnxruntime refuses a vendor operator, or numpy the extents.
+        DvmError: onnxruntime refuses a vendor operator, numpy or a body the extents.
     """
     if node.op == "host" and node.attrs["op"] in EXTENTS:
         given = [
@@ -42,7 +44,7 @@ def run_call(node: Node, reference: Reference) -> list[Bounded]:
     turns: Turns | None = node.attrs["turns"]
     if turns is None:
         taken = node.bodies[0 if operands[0].value.item() else 1]
-        results = _run_body(taken, operands[1:], reference)
+        results = _run_body(taken, operands[1:], reference, first=True)
         return results if _is_exact(operands[0]) else list(map(_open, results))
     return _run_turns(node.bodies[0], Turns(*turns), operands, reference)
 
@@ -81,7 +83,8 @@ def _run_turns(
             _row(tensor, most - 1 - turn if backward else turn)
             for tensor, backward in zip(scanned, turns.scanned, strict=True)
         ]
-        results = _run_body(body, [*count, *states, *read, *operands[first:]], around)
+        given = [*count, *states, *read, *operands[first:]]
+        results = _run_body(body, given, around, first=turn == 0)
         if turns.counted:
             exact &= _is_exact(results[0])
             goes_on = bool(results.pop(0).value.item())
@@ -107,7 +110,10 @@ def _stacked(body: Graph, turns: Turns, at: int, rows: list[Bounded]) -> Bounded
     return Bounded(np.zeros((0, *shape), row.dtype.numpy))
 
 
-def _run_body(body: Graph, operands: Sequence[Bounded], around: Reference) -> list[Bounded]:
+def _run_body(
+    body: Graph, operands: Sequence[Bounded], around: Reference, *, first: bool
+) -> list[Bounded]:
+    """`first`: in the turns that follow, what it assumes of extents is not looked at again."""
     reference = around.inside()
     for value, operand in zip(body.inputs, operands, strict=True):
         # Number and condition of a turn, in as many axes as declared.
@@ -116,6 +122,9 @@ def _run_body(body: Graph, operands: Sequence[Bounded], around: Reference) -> li
             error = None if operand.error is None else operand.error.reshape(shape)
             operand = Bounded(operand.value.reshape(shape), error)
         _know(reference, value, operand)
+    facts = around.bodies.get(body) if first else None
+    if facts is not None and not satisfied(facts, reference.extents, ()):
+        raise ShapeError(f"{reference.extents} break what a body assumes")
     for node in body.sorted_nodes():
         if node.is_call:
             for value, result in zip(node.outputs, run_call(node, reference), strict=True):

@@ -51,6 +51,7 @@ class GraphCheck:
         """`feeds`: arrays for the inputs, to evaluate the graph with besides random ones."""
         self._report, self._seed, self._given = report, seed, feeds
         self._imported: Graph | None = None
+        self._bodies: Mapping[Graph, Facts] = {}
         self._runs: list[_Run] = []
 
     def __call__(self, done: Done) -> None:
@@ -75,6 +76,7 @@ class GraphCheck:
 
     def _begin(self, graph: Graph, facts: Facts) -> None:
         subject = self._subject("decompose", "decompose")
+        self._bodies = facts.bodies
         symbols = [
             s for value in graph.inputs for dim in value.shape or () for s in symbols_of(dim)
         ]
@@ -134,7 +136,7 @@ class GraphCheck:
         oracle: Oracle,
     ) -> bool:
         """Evaluates the decomposed graph on some numbers. False: an index is out of range."""
-        run = _Run(Extents(extents.symbols), feeds)
+        run = _Run(Extents(extents.symbols), feeds, self._bodies)
         for value in graph.inputs:
             run.reference.give(value, boxed(feeds[value.name]))
         try:
@@ -232,9 +234,11 @@ _Memo: TypeAlias = dict[Any, tuple[list[Bounded], list[Bounded]]]
 class _Run:
     """The values of the graph at some extents, stage by stage."""
 
-    def __init__(self, extents: Extents, feeds: Mapping[str, Array]) -> None:
+    def __init__(
+        self, extents: Extents, feeds: Mapping[str, Array], bodies: Mapping[Graph, Facts]
+    ) -> None:
         self.extents, self.feeds = extents, feeds
-        self.reference = Reference(extents)
+        self.reference = Reference(extents, bodies=bodies)
         self.outputs: list[Bounded] = []
         self.changed: tuple[str, ...] = ()
         """ONNX nodes of the first values that the last pass changed."""
@@ -283,7 +287,7 @@ class _Run:
     def advance(self, nodes: Sequence[Node]) -> None:
         """The live nodes of the graph behind a pass."""
         old, memo = self.reference.known, _Memo()
-        self.reference = Reference(self.extents)
+        self.reference = Reference(self.extents, bodies=self.reference.bodies)
         self.reference.known = {v: x for v, x in old.items() if v.producer is None}
         changed: list[Node] = []
         for node in nodes:

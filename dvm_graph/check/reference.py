@@ -6,7 +6,7 @@ operands stay in their own type as long as they are only moved. Vendor operators
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -14,7 +14,8 @@ import numpy as np
 from dvm_graph.check.bounded import Bounded, compute
 from dvm_graph.check.extents import Extents
 from dvm_graph.errors import InputError
-from dvm_graph.ir import DType, Node, Value
+from dvm_graph.ir import DType, Graph, Node, Value
+from dvm_graph.symbolic import Facts
 
 Array: TypeAlias = np.ndarray[Any, Any]
 
@@ -22,14 +23,18 @@ Array: TypeAlias = np.ndarray[Any, Any]
 class Reference:
     """Results of basic operators at some extents."""
 
-    def __init__(self, extents: Extents, precision: str = "f32") -> None:
+    def __init__(
+        self, extents: Extents, precision: str = "f32", bodies: Mapping[Graph, Facts] | None = None
+    ) -> None:
+        """`bodies`: what is assumed in the bodies of control flow, at which extents have to fit, too."""
         self.extents = extents
+        self.bodies = bodies or {}
         self.known: dict[Value, Bounded] = {}
         self._rounds_to = DType.BFLOAT16 if precision == "bf16" else None
 
     def inside(self) -> Reference:
         """For a body of control flow, which knows the sizes around it."""
-        reference = Reference(Extents(self.extents.symbols))
+        reference = Reference(Extents(self.extents.symbols), bodies=self.bodies)
         reference._rounds_to = self._rounds_to
         return reference
 

@@ -121,6 +121,8 @@ def partition_models(
 
     The partition as it is; another opset at which there are kernels; then with casts around operators for
     whose types there are none. Where onnxruntime would take it and refuse at the run, the casts come first.
+    Around bodies at last without extents: those that the model had not told onnxruntime may not fit in a
+    branch that is never taken.
     """
     refused = any(map(refused_at_runs, every_node(map(_source, nodes))))
     if not refused:
@@ -137,6 +139,12 @@ def partition_models(
         yield model.SerializeToString(), notes
     if refused:
         yield partition_model(nodes, inputs, outputs, newest_opset), []
+    if any(node.regions for node in nodes):
+        model = build_partition(nodes, inputs, outputs, newest_opset)
+        for info in (*model.graph.input, *model.graph.value_info, *model.graph.output):
+            for dim in info.type.tensor_type.shape.dim:
+                dim.Clear()
+        yield model.SerializeToString(), []
 
 
 def lacks_zero_point(nodes: Sequence[Node]) -> bool:

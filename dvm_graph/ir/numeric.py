@@ -195,6 +195,9 @@ def strided_indices(offset: int, shape: Sequence[int], strides: Sequence[int]) -
 
 def _gather(attrs: Attrs, x: Array, index: Array) -> Array:
     axis: int = attrs["axis"]
+    shape = (*x.shape[:axis], *index.shape, *x.shape[axis + 1 :])
+    if 0 in shape:  # nothing is looked up
+        return np.empty(shape, x.dtype)
     return x.take(_wrapped(index, x.shape[axis]), axis)
 
 

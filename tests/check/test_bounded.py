@@ -92,6 +92,20 @@ def test_errors_travel_past_poles_edges_and_steps(op: str) -> None:
         assert not differs(got, bound).any()
 
 
+@pytest.mark.parametrize("op", FLOAT_MAPS)
+@pytest.mark.parametrize("number", [np.nan, np.inf, -np.inf])
+def test_what_is_open_stays_open(op: str, number: float) -> None:
+    """Whatever comes of an overflow that nobody promises: the remainder of infinity is no number."""
+    generator = np.random.default_rng(0)
+    values = [generator.standard_normal(50) for _ in range(OPERATORS[op].arity)]
+    for at in range(len(values)):
+        errors = [np.full(50, np.inf if place == at else 0.0) for place in range(len(values))]
+        bound = compute(op, {}, list(map(Bounded, values, errors)), F32)
+        given = [np.full(50, number) if place == at else x for place, x in enumerate(values)]
+        with np.errstate(all="ignore"):
+            assert not differs(np.asarray(apply(op, {}, given)), bound).any()
+
+
 @pytest.mark.parametrize("dtype", [np.float32, np.float16, ml_dtypes.bfloat16])
 @pytest.mark.parametrize("length", [1, 7, 300])
 def test_sums_in_any_order_are_within(dtype: Any, length: int) -> None:

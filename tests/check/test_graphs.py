@@ -219,3 +219,37 @@ def test_extents_that_only_a_body_of_control_flow_holds_together() -> None:
       z = SequenceAt(t, last)
     }"""
     dvm_graph.optimize(model_from_text(text), check=True)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        # of onnxruntime's float16, taken for what the next node reads
+        """g (int64[n] i) => (float16[n, 1] y) <int64[2] axes = {0, 1}, float16 c = {48128}> {
+            e = Celu(c) u = Unsqueeze(e, axes) y = Gather(u, i) }""",
+        """g (float[1] s, float[1] b) => (float[a, c, d, e] y)
+        <int64[4] axes = {0, 1, 2, 3}, float c = {1.0104164}> {
+            x = Unsqueeze(c, axes) y = InstanceNormalization(x, s, b) }""",
+    ],
+)
+def test_what_rounding_inside_of_a_node_makes_is_not_wrong(text: str) -> None:
+    model = onnx.parser.parse_model(f'<ir_version: 11, opset_import: ["" : 26]>\n{text}')
+    assert validate(model).findings == []
+
+
+def test_an_index_into_nothing_is_not_looked_at() -> None:
+    text = """g (float[n, s, m] x, int64[k] i) => (float[a, b, c] y) <int64[3] repeats = {0, 1, 2}> {
+        t = Tile(x, repeats) g = Gather<axis = 1>(t, i) y = ReduceProd(g) }"""
+    assert validate(model_from_text(text)).findings == []
+
+
+def test_what_a_body_assumes_of_extents_around_it() -> None:
+    text = """<ir_version: 10, opset_import: ["" : 21, "com.microsoft" : 1]>
+    g (float[n, 6, q, 3] x, float[1, k, 1] z, float[1] s) => (float[a, b, c, d] v) <float w = {0.3}, int64[3] axes = {0, 1, 2}> {
+        a, v = Scan(w, x) <num_scan_inputs = 1, body = each (float c, float[6, q, 3] d) => (float e, float[?, ?, ?] r) {
+            e = Add(c, c) u = Unsqueeze(c, axes) r = com.microsoft.SkipLayerNormalization(u, z, s)
+        }>
+    }"""
+    report = validate(onnx.parser.parse_model(text))
+    assert report.findings == []
+    assert next(subject for subject in report.subjects if subject.kind == "run").runs

@@ -740,3 +740,21 @@ def test_pieces_of_a_reduction_that_read_the_same(repeats: str, op: str, cores: 
             "ReduceMean": wide.mean(),
         }[op]
         np.testing.assert_allclose(mine.run({"x": x})[0].item(), expected, 1e-4)
+
+
+def test_a_branch_that_is_not_taken_need_not_fit() -> None:
+    """Of a rank that is known, extents that onnxruntime had not inferred were told it: it refused the branch."""
+    model = onnx.parser.parse_model(
+        """<ir_version: 8, opset_import: ["" : 15]>
+        g (float[s, m, ?, 1, 6] x, float[4, ?] z, bool which) => (float[?, ?, ?, ?, 4] y) {
+            p = AveragePool<ceil_mode = 1, kernel_shape = [3, 2, 1], strides = [2, 2, 2]>(x)
+            q = Identity(p)
+            y = If (which) <
+                then_branch = t () => (float[?, ?, ?, 2, 4] u) { u = MatMul(q, z) },
+                else_branch = e () => (float[?, ?, ?, 2, 4] v) { v = Add(p, p) }
+            >
+        }"""
+    )
+    x = np.random.default_rng(0).standard_normal((2, 3, 3, 1, 6)).astype(np.float32)
+    feeds = {"x": x, "z": np.ones((4, 4), np.float32), "which": np.array(False)}
+    assert_all_close(dvm_graph.optimize(model).run(feeds), session(model).run(None, feeds))
