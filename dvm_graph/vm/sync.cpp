@@ -1,7 +1,9 @@
 #include "vm/sync.h"
 
 #include <algorithm>
+#include <bit>
 #include <cstdint>
+#include <utility>
 
 #include "vm/allocate.h"
 
@@ -16,83 +18,112 @@ class Synchroniser {
   void run() {
     scratch_.insertions.clear();
     note_touches();
-    for (int from = 0; from < kQueues; ++from) {
-      for (int to = 0; to < kQueues; ++to) {
-        const SyncScratch::Reach &first = scratch_.reaches[from], &second = scratch_.reaches[to];
-        if (from == to || !meet(first, second)) continue;
-        order(static_cast<Queue>(from), static_cast<Queue>(to));
-      }
+    find_pairs();
+    uint64_t directions = 0;
+    for (const SyncScratch::Ordered& ordered : scratch_.ordered)
+      directions |= uint64_t{1} << (ordered.from * kQueues + ordered.to);
+    for (; directions != 0; directions &= directions - 1) {
+      const int direction = std::countr_zero(directions);
+      insert_pairs(direction / kQueues, direction % kQueues);
     }
     merge();
   }
 
  private:
-  const TileInstruction& at(int32_t i) const { return code_.instructions[i]; }
+  const TileInstruction& at(int32_t i) const { return code_.instructions[static_cast<size_t>(i)]; }
   int32_t count() const { return static_cast<int32_t>(code_.instructions.size()); }
-  const std::vector<int32_t>& steps_of(Queue queue) const {
-    return scratch_.reaches[static_cast<int>(queue)].steps;
-  }
 
   void note_touches() {
-    scratch_.touches.clear();
-    scratch_.steps.clear();
-    for (SyncScratch::Reach& reach : scratch_.reaches) {
-      reach.steps.clear();
-      reach.low = INT64_MAX;
-      reach.high = INT64_MIN;
-    }
-    for (int32_t i = 0; i < count(); ++i) {
-      const FamilyInfo& info = info_of(at(i).family);
+    QueueSteps& steps = scratch_.steps;
+    steps.clear();
+    for (const TileInstruction& instruction : code_.instructions) {
+      const FamilyInfo& info = info_of(instruction.family);
       const FormInfo& form = form_info(info.form);
-      SyncScratch::Reach& reach = scratch_.reaches[static_cast<int>(info.queue)];
-      const auto first = static_cast<int32_t>(scratch_.touches.size());
-      for (int k = 0; k < at(i).operand_count; ++k) {
-        const TileOperand& operand = at(i).operands[k];
+      steps.add(info.queue);
+      for (int k = 0; k < instruction.operand_count; ++k) {
+        const TileOperand& operand = instruction.operands[k];
         if (operand.space != Space::local) continue;
         const TileBuffer& buffer = code_.buffers[operand.index];
-        const int64_t bytes = buffer.two_places ? 2 * place_bytes(buffer) : buffer.bytes;
-        scratch_.touches.push_back({buffer.offset, buffer.offset + bytes, operand.index,
-                                    buffer.two_places, form.operands[k].role == Role::reads});
-        reach.low = std::min(reach.low, buffer.offset);
-        reach.high = std::max(reach.high, buffer.offset + bytes);
+        const int64_t second = buffer.two_places ? place_bytes(buffer) : 0;
+        steps.touch(form.operands[k].role == Role::reads, buffer.offset,
+                    buffer.offset + (second > 0 ? second : buffer.bytes), second);
       }
-      const auto end = static_cast<int32_t>(scratch_.touches.size());
-      scratch_.steps.push_back({info.queue, first, end});
-      if (end > first) reach.steps.push_back(i);
+    }
+    steps.end();
+  }
+
+  int tiles() const {
+    int64_t tiles = 1;
+    for (const GridDim& dim : code_.grid) {
+      tiles = std::min<int64_t>(tiles * std::min<int64_t>(dim.count, kOrderedTiles), kOrderedTiles);
+    }
+    return static_cast<int>(tiles);
+  }
+
+  // Issues the instructions for a few tiles, and adds a pair where a queue does not know what it
+  // has to. What came last is asked for first: it may know of what came before.
+  void find_pairs() {
+    const QueueSteps& all = scratch_.steps;
+    scratch_.ordered.clear();
+    scratch_.waited.assign(static_cast<size_t>(count()), -1);
+    scratch_.clocks.resize(static_cast<size_t>(tiles() * count()));
+    QueueKnowledge known(all);
+    for (int tile = 0; tile < tiles(); ++tile) {
+      for (int32_t i = 0; i < count(); ++i) {
+        const QueueSteps::Step& step = all.steps[static_cast<size_t>(i)];
+        for (int32_t p = scratch_.waited[static_cast<size_t>(i)]; p >= 0;) {
+          const SyncScratch::Ordered& ordered = scratch_.ordered[static_cast<size_t>(p)];
+          const auto& [last, first, distance] = ordered.pair;
+          if (distance <= tile)
+            known.learn(step.queue, clock_of(known.time_of(tile - distance, last)));
+          p = ordered.next;
+        }
+        if (step.first < step.end) order(known, tile, i);
+        known.issue(tile, i);
+        clock_of(known.time_of(tile, i)) = known.of(step.queue);
+      }
     }
   }
 
-  template <class Range>
-  static bool meet(const Range& a, const Range& b) {
-    return a.low < b.high && b.low < a.high;
-  }
+  QueueClock& clock_of(int32_t time) { return scratch_.clocks[static_cast<size_t>(time - 1)]; }
 
-  // In tiles that are `distance` apart. What lies in two places meets in every other tile.
-  bool conflict(int32_t i, int32_t j, int distance) const {
-    const SyncScratch::Step &first = scratch_.steps[i], &second = scratch_.steps[j];
-    for (int32_t a = first.first; a < first.end; ++a) {
-      const SyncScratch::Touch& x = scratch_.touches[a];
-      for (int32_t b = second.first; b < second.end; ++b) {
-        const SyncScratch::Touch& y = scratch_.touches[b];
-        if ((x.reads && y.reads) || !meet(x, y)) continue;
-        if (x.buffer != y.buffer || !x.two_places || distance % 2 == 0) return true;
-      }
+  void order(QueueKnowledge& known, int tile, int32_t i) {
+    const int to = scratch_.steps.steps[static_cast<size_t>(i)].queue;
+    QueueClock missing{};  // when it was issued, by queue; 0: nothing is
+    known.missing(tile, i, [&](int from, int32_t time) { missing[from] = time; });
+    for (;;) {
+      const auto latest = std::ranges::max_element(missing);
+      const int32_t time = std::exchange(*latest, 0);
+      if (time == 0) return;
+      const auto from = static_cast<size_t>(latest - missing.begin());
+      if (known.of(to)[from] >= time) continue;
+      const int32_t last = (time - 1) % count();
+      const int distance = tile - (time - 1) / count();
+      int32_t& waited = scratch_.waited[static_cast<size_t>(i)];
+      scratch_.ordered.push_back({{last, i, distance}, static_cast<int>(from), to, waited});
+      waited = static_cast<int32_t>(scratch_.ordered.size()) - 1;
+      known.learn(to, clock_of(time));
     }
-    return false;
   }
 
-  void order(Queue from, Queue to) {
-    find_within(from, to);
-    find_across(from, to);
+  void insert_pairs(int from, int to) {
+    scratch_.within.clear();
+    scratch_.across.clear();
+    for (const SyncScratch::Ordered& ordered : scratch_.ordered) {
+      if (ordered.from != from || ordered.to != to) continue;
+      (ordered.pair.distance == 0 ? scratch_.within : scratch_.across).push_back(ordered.pair);
+    }
+    sort_within();
     const auto events = static_cast<int>(target_.event_flags);
     fold_across(std::max(1, events - 1));
     int event = events;
-    for (const SyncScratch::Pair& pair : scratch_.across) {
-      insert_pair(pair, sync_word(from, to, --event, pair.distance));
-    }
+    const auto word = [&](int number, int distance) {
+      return sync_word(static_cast<Queue>(from), static_cast<Queue>(to), number, distance);
+    };
+    for (const SyncScratch::Pair& pair : scratch_.across)
+      insert_pair(pair, word(--event, pair.distance));
     for (size_t i = 0; i < scratch_.within.size(); ++i) {
-      const auto turn = static_cast<int>(i) % std::max(1, event);
-      insert_pair(scratch_.within[i], sync_word(from, to, turn, 0));
+      insert_pair(scratch_.within[i], word(static_cast<int>(i) % std::max(1, event), 0));
     }
   }
 
@@ -101,50 +132,17 @@ class Synchroniser {
     scratch_.insertions.push_back({pair.first, 1, Family::s_wait_flag, word});
   }
 
-  // The pairs within a tile of which none follows from the one before.
-  void find_within(Queue from, Queue to) {
-    scratch_.within.clear();
-    const std::vector<int32_t>& others = steps_of(from);
-    int32_t ordered = -1;  // instructions of `from` up to here are known to be done
-    size_t before = 0;     // of the others, those before j
-    for (const int32_t j : steps_of(to)) {
-      while (before < others.size() && others[before] < j) ++before;
-      for (size_t o = before; o-- > 0 && others[o] > ordered;) {
-        if (!conflict(others[o], j, 0)) continue;
-        ordered = others[o];
-        scratch_.within.push_back({ordered, j, 0});
-        break;
-      }
-    }
-  }
-
-  // The pairs across tiles of which none follows from another one. What has ended within its tile
-  // has ended before any later one begins.
-  void find_across(Queue from, Queue to) {
-    std::vector<SyncScratch::Pair>& pairs = scratch_.across;
-    pairs.clear();
-    if (code_.grid.empty()) return;
-    const std::vector<int32_t>& others = steps_of(from);
-    const int32_t ended = scratch_.within.empty() ? -1 : scratch_.within.back().last;
-    for (int distance = 1; distance <= kMostDistance; ++distance) {
-      int32_t ordered = ended;
-      for (const int32_t j : steps_of(to)) {
-        for (size_t o = others.size(); o-- > 0 && others[o] > ordered;) {
-          if (!conflict(others[o], j, distance)) continue;
-          ordered = others[o];
-          if (!follows({ordered, j, distance})) pairs.push_back({ordered, j, distance});
-          break;
-        }
-      }
-    }
-  }
-
-  // What ends by the next tile has ended by the one after it, too.
-  bool follows(const SyncScratch::Pair& pair) const {
-    return std::ranges::any_of(scratch_.across, [&](const SyncScratch::Pair& known) {
-      const bool sooner = known.distance < pair.distance;
-      return known.distance <= pair.distance && known.last >= pair.last &&
-             (sooner || known.first <= pair.first);
+  // Pairs that share an event take its signals in turn: they are in one order at both ends. A pair
+  // that was found for tiles of odd number alone may order what was found before, too.
+  void sort_within() {
+    std::vector<SyncScratch::Pair>& pairs = scratch_.within;
+    const auto before = [](const SyncScratch::Pair& a, const SyncScratch::Pair& b) {
+      return a.first != b.first ? a.first < b.first : a.last > b.last;
+    };
+    if (!std::ranges::is_sorted(pairs, before)) std::ranges::sort(pairs, before);
+    int32_t last = -1;
+    std::erase_if(pairs, [&](const SyncScratch::Pair& pair) {
+      return pair.last <= std::exchange(last, std::max(last, pair.last));
     });
   }
 

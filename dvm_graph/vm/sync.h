@@ -16,6 +16,8 @@
 // ends is a predicate of the instruction: first chunk, last chunk. A cube core has a counter for
 // each of its lanes, and means the lane of the group.
 //
+// A pair of instructions gets a flag only where those before it order less (vm/order.h).
+//
 // The events of a direction are dealt out: one to each pair across tiles, the others in turn to the
 // pairs within a tile. Where pairs across tiles are many, two become one that orders as much.
 // Devices that execute in order (Target::queues is 1) need none.
@@ -24,6 +26,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "vm/order.h"
 #include "vm/target.h"
 #include "vm/tile_code.h"
 
@@ -67,24 +70,15 @@ struct SyncScratch {
     int32_t last, first;
     int distance;
   };
-  // What an instruction does to a buffer of local memory, at its one place or at both.
-  struct Touch {
-    int64_t low, high;
-    int32_t buffer;
-    bool two_places, reads;
+  struct Ordered {
+    Pair pair;
+    int from, to;
+    int32_t next;  // of those with the same `first`; -1: the last
   };
-  struct Step {
-    Queue queue;
-    int32_t first, end;  // of its touches
-  };
-  // The instructions of a queue that touch local memory, and what they reach together.
-  struct Reach {
-    std::vector<int32_t> steps;
-    int64_t low, high;
-  };
-  std::vector<Touch> touches;
-  std::vector<Step> steps;
-  Reach reaches[kQueues];
+  QueueSteps steps;
+  std::vector<Ordered> ordered;
+  std::vector<int32_t> waited;  // by instruction: the last of those that it is first of; -1: none
+  std::vector<QueueClock> clocks;  // of each instruction's queue behind it, tile by tile
   std::vector<Insertion> insertions;
   std::vector<Pair> within, across;
   std::vector<TileInstruction> merged;

@@ -1,51 +1,23 @@
 #include "vm/verify_flags.h"
 
 #include <algorithm>
-#include <array>
 #include <cstdint>
 #include <vector>
 
 #include "vm/disassemble.h"
+#include "vm/order.h"
 #include "vm/sync.h"
 
 namespace dvm {
 namespace {
 
-constexpr int64_t kTiles = 3;
-
 bool is_flag(Family family) {
   return family == Family::s_set_flag || family == Family::s_wait_flag;
 }
 
-struct Touch {
-  Role role;
-  int64_t low, high, second;
-};
-
-struct Step {
-  const uint64_t* words;
-  Family family;
-  int queue;
-  int32_t touches, end;  // of State::touches
-};
-
-// In all tiles.
-struct Reach {
-  int64_t low = INT64_MAX, high = INT64_MIN;
-
-  void add(const Touch& touch) {
-    low = std::min(low, touch.low + std::min<int64_t>(touch.second, 0));
-    high = std::max(high, touch.high + std::max<int64_t>(touch.second, 0));
-  }
-  bool meets(const Reach& other) const { return low < other.high && other.low < high; }
-};
-
-// How far each queue is, in steps: as somebody knows it.
-using Clock = std::array<int64_t, kQueues>;
-
 struct Signal {
   uint64_t word;
-  Clock known;
+  QueueClock known;
 };
 
 // The sync instructions of one event of one direction.
@@ -59,10 +31,8 @@ constexpr int kEvents = kQueues * kQueues * 256;
 
 // Of a thread, which verifies one program at a time: nothing takes memory anew.
 struct FlagVerifier::State {
-  std::vector<Step> steps;
-  std::vector<Touch> touches;
-  std::vector<int32_t> of_queue[kQueues];  // those that touch something
-  Reach reaches[kQueues];                  // and what, together
+  QueueSteps steps;
+  std::vector<const uint64_t*> words;  // of each
   std::vector<Signal> signals;
   Event events[kEvents];
   std::vector<int> used;  // of them, by the program before: the others are as new
@@ -78,12 +48,12 @@ template <class State>
 std::string check_balance(std::span<const uint64_t> body, State& state) {
   for (const int index : state.used) state.events[index] = {};
   state.used.clear();
-  for (const Step& step : state.steps) {
-    if (!is_flag(step.family)) continue;
-    const auto wrong = [&](const char* what) { return at(body, step.words) + ": " + what; };
-    const uint64_t word = *extra_words(Form::sync, step.words);
+  for (const uint64_t* const words : state.words) {
+    const Head head = head_of(words);
+    if (!is_flag(family_of(head))) continue;
+    const auto wrong = [&](const char* what) { return at(body, words) + ": " + what; };
+    const uint64_t word = *extra_words(Form::sync, words);
     if (is_between_cores(word)) continue;
-    const Head head = head_of(step.words);
     if (head.changed_mask != 0 || head.flags != 0) return wrong("a flag has a predicate");
     const int direction =
         static_cast<int>(sync_from(word)) * kQueues + static_cast<int>(sync_to(word));
@@ -94,7 +64,7 @@ std::string check_balance(std::span<const uint64_t> body, State& state) {
       return wrong("an event within tiles and across them");
     }
     event.distance = sync_distance(word);
-    ++(step.family == Family::s_set_flag ? event.sets : event.waits);
+    ++(family_of(head) == Family::s_set_flag ? event.sets : event.waits);
     if (event.distance == 0 && event.waits > event.sets) {
       return wrong("waits for a flag nobody has set");
     }
@@ -112,90 +82,57 @@ template <class State>
 class Follower {
  public:
   Follower(std::span<const uint64_t> body, int64_t tiles, State& state)
-      : body_(body), tiles_(static_cast<int>(std::min(tiles, kTiles))), state_(state) {
+      : body_(body),
+        tiles_(static_cast<int>(std::min<int64_t>(tiles, kOrderedTiles))),
+        state_(state),
+        known_(state.steps) {
     state_.signals.clear();
   }
 
   std::string run() {
-    for (tile_ = 0; tile_ < tiles_; ++tile_) {
-      for (index_ = 0; index_ < count(); ++index_) {
-        const Step& step = state_.steps[static_cast<size_t>(index_)];
-        if (is_flag(step.family)) {
-          follow(step);
-        } else if (const Step* earlier = unordered(step)) {
-          return at(body_, step.words) + ": touches what " + at(body_, earlier->words) +
-                 " does, and no flag orders them";
+    const QueueSteps& all = state_.steps;
+    for (int tile = 0; tile < tiles_; ++tile) {
+      for (int32_t i = 0; i < all.count(); ++i) {
+        const uint64_t* const words = state_.words[static_cast<size_t>(i)];
+        const QueueSteps::Step& step = all.steps[static_cast<size_t>(i)];
+        if (step.first < step.end) {
+          int32_t earlier = 0;
+          known_.missing(tile, i, [&](int, int32_t time) { earlier = time; });
+          if (earlier != 0) return wrong(words, earlier);
+        } else if (const Family family = family_of(head_of(words)); is_flag(family)) {
+          follow(family, *extra_words(Form::sync, words), step.queue, tile);
         }
-        known_[step.queue][static_cast<size_t>(step.queue)] = now(tile_, index_);
+        known_.issue(tile, i);
       }
     }
     return {};
   }
 
  private:
-  int32_t count() const { return static_cast<int32_t>(state_.steps.size()); }
-  int64_t now(int64_t tile, int32_t index) const { return tile * count() + index + 1; }
+  std::string wrong(const uint64_t* words, int32_t time) const {
+    const auto earlier = static_cast<size_t>((time - 1) % state_.steps.count());
+    return at(body_, words) + ": touches what " + at(body_, state_.words[earlier]) +
+           " does, and no flag orders them";
+  }
 
-  void follow(const Step& step) {
-    const uint64_t word = *extra_words(Form::sync, step.words);
+  void follow(Family family, uint64_t word, int queue, int tile) {
     if (is_between_cores(word)) return;
-    if (!sync_runs(step.family, word, tile_, tile_ + kMostDistance + 1)) return;
+    if (!sync_runs(family, word, tile, tile + kMostDistance + 1)) return;
     std::vector<Signal>& signals = state_.signals;
-    Clock& mine = known_[step.queue];
-    if (step.family == Family::s_set_flag) {
-      signals.push_back({word, mine});
+    if (family == Family::s_set_flag) {
+      signals.push_back({word, known_.of(queue)});
       return;
     }
     const auto signal = std::ranges::find(signals, word, &Signal::word);
     if (signal == signals.end()) return;
-    for (size_t queue = 0; queue < kQueues; ++queue) {
-      mine[queue] = std::max(mine[queue], signal->known[queue]);
-    }
+    known_.learn(queue, signal->known);
     signals.erase(signal);
-  }
-
-  // What this step meets and its queue has not waited for; null: nothing.
-  const Step* unordered(const Step& step) const {
-    if (step.touches == step.end) return nullptr;
-    Reach reach;
-    for (int32_t i = step.touches; i < step.end; ++i)
-      reach.add(state_.touches[static_cast<size_t>(i)]);
-    for (int queue = 0; queue < kQueues; ++queue) {
-      if (queue == step.queue || !state_.reaches[queue].meets(reach)) continue;
-      const int64_t done = known_[step.queue][static_cast<size_t>(queue)];
-      const std::vector<int32_t>& others = state_.of_queue[queue];
-      for (int tile = tile_; tile >= 0 && now(tile + 1, -1) > done; --tile) {
-        for (auto other = others.rbegin(); other != others.rend(); ++other) {
-          if (tile == tile_ && *other > index_) continue;
-          if (now(tile, *other) <= done) break;
-          const Step& earlier = state_.steps[static_cast<size_t>(*other)];
-          if (meet(earlier, tile, step, tile_)) return &earlier;
-        }
-      }
-    }
-    return nullptr;
-  }
-
-  bool meet(const Step& a, int a_tile, const Step& b, int b_tile) const {
-    for (int32_t i = a.touches; i < a.end; ++i) {
-      const Touch& x = state_.touches[static_cast<size_t>(i)];
-      const int64_t x_low = x.low + a_tile % 2 * x.second, x_high = x.high + a_tile % 2 * x.second;
-      for (int32_t j = b.touches; j < b.end; ++j) {
-        const Touch& y = state_.touches[static_cast<size_t>(j)];
-        if (x.role == Role::reads && y.role == Role::reads) continue;
-        const int64_t shift = b_tile % 2 * y.second;
-        if (x_low < y.high + shift && y.low + shift < x_high) return true;
-      }
-    }
-    return false;
   }
 
   const std::span<const uint64_t> body_;
   const int tiles_;
   State& state_;
-  int tile_ = 0;
-  int32_t index_ = 0;
-  Clock known_[kQueues] = {};
+  QueueKnowledge known_;
 };
 
 }  // namespace
@@ -207,28 +144,20 @@ FlagVerifier::State& FlagVerifier::of_thread() {
 
 FlagVerifier::FlagVerifier() : state_(of_thread()) {
   state_.steps.clear();
-  state_.touches.clear();
-  for (std::vector<int32_t>& queue : state_.of_queue) queue.clear();
-  for (Reach& reach : state_.reaches) reach = {};
+  state_.words.clear();
 }
 
 void FlagVerifier::take(const uint64_t* words) {
-  const auto touches = static_cast<int32_t>(state_.touches.size());
-  state_.steps.push_back(
-      {words, family_of(head_of(words)), static_cast<int>(queue_of(words)), touches, touches});
+  state_.words.push_back(words);
+  state_.steps.add(queue_of(words));
 }
 
 void FlagVerifier::touch(Role role, int64_t low, int64_t high, int64_t second) {
-  Step& step = state_.steps.back();
-  if (step.touches == step.end) {
-    state_.of_queue[step.queue].push_back(static_cast<int32_t>(state_.steps.size()) - 1);
-  }
-  state_.touches.push_back({role, low, high, second});
-  state_.reaches[step.queue].add(state_.touches.back());
-  ++step.end;
+  state_.steps.touch(role == Role::reads, low, high, second);
 }
 
 std::string FlagVerifier::check(std::span<const uint64_t> body, int64_t tiles) const {
+  state_.steps.end();
   std::string wrong = check_balance(body, state_);
   return wrong.empty() ? Follower(body, tiles, state_).run() : wrong;
 }

@@ -12,10 +12,7 @@
 //
 // Order: of two instructions of different queues that touch the same bytes of local memory, one of
 // them writing, the queue of the later one has waited for the earlier one, by way of other queues
-// or not. That is looked up for the first three tiles of a share, and holds for all:
-//   - In a later stretch of tiles more is waited for, so queues know no less of each other.
-//   - What is three or more tiles apart touches the same bytes as what is two less apart, for two
-//     places alternate; and a queue runs an instruction of a tile before that of the second next.
+// or not (vm/order.h). That is looked up for the first three tiles of a share, and holds for all.
 //
 // Between the cores of a pair: their slots of a ring are all that both touch. In the cube's half
 // fixp alone uses them, in the vector's mte2 alone, between the one wait and the one signal that
