@@ -17,32 +17,28 @@ constexpr double kHeld = 0.5;  // of the shared cache, that an operand may fill 
 
 int64_t round_up(int64_t a, int64_t b) { return ceil_div(a, b) * b; }
 
-// Rows or columns that are tried, the longest first: all multiples of the unit's block up to a most
-// of which none smaller gives as few blocks; or the most alone.
-struct Sizes {
-  struct Size {
-    int64_t size;
-    double blocks, inverse;
-  };
-  std::vector<Size>& all;
-
-  Sizes(int64_t unit, int64_t extent, int64_t most, bool one, std::vector<Size>& scratch)
-      : all(scratch) {
-    all.clear();
-    if (one) {
-      const int64_t size = std::min(round_up(extent, unit), std::max(unit, most / unit * unit));
-      all.push_back(
-          {size, static_cast<double>(ceil_div(extent, size)), 1 / static_cast<double>(size)});
-      return;
-    }
-    for (int64_t size = std::min(round_up(extent, unit), most / unit * unit); size > 0;) {
-      const int64_t blocks = ceil_div(extent, size);
-      const int64_t even = round_up(ceil_div(extent, blocks), unit);
-      all.push_back({even, static_cast<double>(blocks), 1 / static_cast<double>(even)});
-      size = even - unit;
-    }
-  }
+// Rows or columns that are tried.
+struct Size {
+  int64_t size;
+  double blocks, inverse;
 };
+
+// The most, in multiples of the unit's block.
+int64_t largest_size(int64_t unit, int64_t extent, int64_t most) {
+  return std::min(round_up(extent, unit), std::max(unit, most / unit * unit));
+}
+
+// The longest first: all multiples of the unit's block above a least and up to a most of which none
+// smaller gives as few blocks.
+void list_sizes(int64_t unit, int64_t extent, int64_t least, int64_t most, std::vector<Size>& out) {
+  out.clear();
+  for (int64_t size = std::min(round_up(extent, unit), most / unit * unit); size > least;) {
+    const int64_t blocks = ceil_div(extent, size);
+    const int64_t even = round_up(ceil_div(extent, blocks), unit);
+    out.push_back({even, static_cast<double>(blocks), 1 / static_cast<double>(even)});
+    size = even - unit;
+  }
+}
 
 // Cuts k into chunks and steps of about equal sizes. False: not even one step fits.
 bool cut_depth(const ProductProblem& p, const Target& t, ProductBlock& block) {
@@ -168,6 +164,12 @@ double ProductCost::work(double blocks) const {
   return blocks * (block + fill + drain) + last;
 }
 
+// Seconds until an element of C has left L0C.
+double leaving(const ProductProblem& p, const Target& t, double share) {
+  return static_cast<double>(p.result_bytes) /
+         (p.to_ring ? t.costs.core_transfer : t.costs.memory_write * share);
+}
+
 ProductCost cost_of(const ProductProblem& p, const Target& t, const ProductBlock& block) {
   const double cores = static_cast<double>(t.cores_of(KernelKind::cube));
   const double share = static_cast<double>(t.cores) / cores;  // rates are those of a vector core
@@ -188,8 +190,7 @@ ProductCost cost_of(const ProductProblem& p, const Target& t, const ProductBlock
   cost.feed = (halves * rows + columns) * depth * e / (costs.private_read * share) +
               2 * halves * steps * costs.block_start;
   cost.fill = costs.memory_latency + cost.load / chunks / cost.waves;
-  const double leave = rows * columns * static_cast<double>(p.result_bytes) /
-                       (p.to_ring ? costs.core_transfer : costs.memory_write * share);
+  const double leave = rows * columns * leaving(p, t, share);
   // A half leaves while the other is multiplied by the last chunk, or by the first of the next
   // block.
   cost.drain = halves == 1 ? leave : std::max(0.0, leave - cost.multiply / chunks);
@@ -210,6 +211,12 @@ class Search {
     const double share = static_cast<double>(target.cores) / cores_;
     multiply_ = depth / (target.costs.multiply_adds * share);
     load_ = depth * static_cast<double>(problem.element_bytes) / target.costs.shared_read;
+    latency_ = target.costs.memory_latency;
+    leave_ = leaving(problem, target, share);
+    const double starts = static_cast<double>(problem.k * problem.element_bytes * target.places) *
+                          target.costs.block_start;
+    left_ = starts / static_cast<double>(target.l0a_bytes);
+    right_ = starts / static_cast<double>(target.l0b_bytes);
     area_ = static_cast<double>(problem.batch * problem.m * problem.n) / cores_;
     const double a = static_cast<double>(problem.a_batch * problem.m * problem.k);
     const double b = static_cast<double>(problem.b_batch * problem.k * problem.n);
@@ -225,33 +232,43 @@ class Search {
   }
 
   ProductBlock run() {
-    thread_local std::vector<Sizes::Size> of_rows, of_columns;
+    thread_local std::vector<Size> of_rows, of_columns;
     const int64_t sums = target_.l0c_bytes / kSumBytes;
     const int64_t preferred =
         target_.matmul_rows > 0 ? target_.matmul_rows : kPreferredBlocks * target_.matmul_mr;
-    Sizes(target_.matmul_mr, problem_.m, preferred, true, of_rows);
-    Sizes(target_.matmul_nr, problem_.n, sums / preferred, true, of_columns);
+    const int64_t rows = largest_size(target_.matmul_mr, problem_.m, preferred);
+    const int64_t columns = largest_size(target_.matmul_nr, problem_.n, sums / preferred);
     if (target_.largest_tiles) {
-      weigh({of_rows[0].size, of_columns[0].size});
+      weigh(halved({rows, columns}));
       return best_;
     }
-    weigh(even(of_rows[0].size, of_columns[0].size));
-    Sizes(target_.matmul_mr, problem_.m, sums / target_.matmul_nr, false, of_rows);
-    Sizes(target_.matmul_nr, problem_.n, sums / target_.matmul_mr, false, of_columns);
+    weigh(halved(even(rows, columns)));
+    // Of either, so that the way to L1 alone does not take as long.
+    const auto least =
+        best_.rows > 0 ? static_cast<int64_t>(area_ * load_ / best_.seconds) : int64_t{0};
+    list_sizes(target_.matmul_mr, problem_.m, least, sums / std::max(least, target_.matmul_nr),
+               of_rows);
+    list_sizes(target_.matmul_nr, problem_.n, least, sums / std::max(least, target_.matmul_mr),
+               of_columns);
     size_t first = of_columns.size();  // of those that fit beside the rows
-    for (const Sizes::Size& r : of_rows) {
+    for (const Size& r : of_rows) {
       while (first > 0 && of_columns[first - 1].size * r.size <= sums) --first;
       for (size_t i = first; i < of_columns.size(); ++i) {
-        const Sizes::Size& c = of_columns[i];
+        const Size& c = of_columns[i];
         const double load = (r.inverse + c.inverse) * load_;
         if (best_.rows > 0 && area_ * load >= best_.seconds) break;
-        if (promises(r, c)) weigh({r.size, c.size});
+        weigh(r, c);
       }
     }
     return best_;
   }
 
  private:
+  ProductBlock halved(ProductBlock block) const {
+    halve(target_, block);
+    return block;
+  }
+
   // As many blocks, of about equal sizes.
   ProductBlock even(int64_t rows, int64_t columns) const {
     const auto cut = [](int64_t extent, int64_t size, int64_t unit) {
@@ -260,17 +277,25 @@ class Search {
     return {cut(problem_.m, rows, target_.matmul_mr), cut(problem_.n, columns, target_.matmul_nr)};
   }
 
-  bool promises(const Sizes::Size& r, const Sizes::Size& c) const {
+  void weigh(const Size& r, const Size& c) {
+    const ProductBlock block = halved({r.size, c.size});
+    if (promises(block, r.blocks * c.blocks)) weigh(block);
+  }
+
+  // From below, without what the cuts of k add.
+  bool promises(const ProductBlock& block, double blocks) const {
     if (best_.rows == 0) return true;
-    const auto high = static_cast<double>(r.size), wide = static_cast<double>(c.size);
-    const double block = std::max(high * wide * multiply_, (high + wide) * load_);
-    const double each = static_cast<double>(problem_.batch) * r.blocks * c.blocks / cores_;
-    return each * block < best_.seconds && std::ceil(each) * block < best_.seconds;
+    const auto high = static_cast<double>(block.rows), wide = static_cast<double>(block.columns);
+    const auto halves = static_cast<double>(block.halves);
+    const double step = std::max(high * left_, static_cast<double>(block.half) * right_);
+    const double multiply = high * wide * multiply_ + halves * step;
+    const double leave = block.halves == 1 ? high * wide * leave_ : 0;
+    const double each = std::ceil(static_cast<double>(problem_.batch) * blocks / cores_);
+    return each * (std::max(multiply, (high + wide) * load_) + latency_ + leave) < best_.seconds;
   }
 
   void weigh(ProductBlock block) {
     if (!fits(problem_, target_, block)) return;
-    halve(target_, block);
     if (!cut_depth(problem_, target_, block)) return;
     const ProductCost cost = cost_of(problem_, target_, block);
     if (!better(std::max(cost.work(cost.waves), least_), cost.work(cost.waves))) return;
@@ -306,6 +331,9 @@ class Search {
   const Target& target_;
   const double cores_;
   double multiply_ = 0, load_ = 0;  // of an element of a block, and of a row or column
+  double latency_ = 0;              // of a block
+  double leave_ = 0;                // of an element of a block that is done in one part
+  double left_ = 0, right_ = 0;     // of a row and of a column of one part: starts of steps
   double area_ = 0;                 // of a core
   double read_ = 0, results_ = 0;   // of a byte of operands, and of all of C
   double missed_ = 0;               // of a byte, over what it takes from the cache
