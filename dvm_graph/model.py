@@ -292,11 +292,27 @@ class Model:
         """The bytecode of every kernel for the shapes of these inputs, in the assembler's text form."""
         return self._program.disassemble(feeds)
 
-    def listings(self, dims: Mapping[str, int], *, steps: bool = False) -> list[KernelListing]:
-        """As `disassemble`, kernel by kernel and for named dims instead of inputs; `steps`: with the tile code
-        behind each step of the run-time compiler.
+    def listings(
+        self,
+        dims: Mapping[str, int],
+        *,
+        steps: bool = False,
+        npu: str | PathLike[str] | Spec | None = None,
+    ) -> list[KernelListing]:
+        """As `disassemble`, kernel by kernel and for named dims instead of inputs.
+
+        Args:
+            dims: the extent of every dim by its name.
+            steps: with the tile code behind each step of the run-time compiler.
+            npu: as for `simulate`: what the kernels are for that part; None: what they are here.
+
+        Raises:
+            InputError: a dim is unknown, or the spec is wrong.
         """
-        return self._program.listings(dims, steps=steps)
+        from dvm_graph.npu.spec import find_spec
+
+        target = None if npu is None else find_spec(npu).target
+        return self._program.listings(dims, steps=steps, target=target)
 
     def compile_times(self, dims: Mapping[str, int], repeats: int = 100) -> list[CompileTime]:
         """What compiling each distinct kernel for named dims costs, each `repeats` times in a row."""

@@ -8,8 +8,9 @@ from pathlib import Path
 import click
 
 from dvm_graph.cli.dims import DimRanges, dim_option, single_dims
-from dvm_graph.cli.request import Request, model_command, output_option, print_json
+from dvm_graph.cli.request import Request, model_command, npu_option, output_option, print_json
 from dvm_graph.errors import InputError
+from dvm_graph.npu.spec import Spec
 
 
 @click.command()
@@ -17,13 +18,19 @@ from dvm_graph.errors import InputError
 @dim_option("Extent of a dim: batch=4. Default: 2.")
 @click.option("--kernel", help="Only kernels whose name has this text in it.")
 @click.option("--steps", is_flag=True, help="Tile code behind each step of the compiler, too.")
+@npu_option("For a part by its name, or a spec file, instead of this machine.")
 @output_option("-o", "--output", text="Write to this file.")
 def disasm(
-    request: Request, dims: DimRanges, kernel: str | None, steps: bool, output: Path | None
+    request: Request,
+    dims: DimRanges,
+    kernel: str | None,
+    steps: bool,
+    npu: Spec | None,
+    output: Path | None,
 ) -> None:
     """Print the bytecode that the kernels of MODEL get for some extents."""
     model = request.optimize()
-    listings = model.listings(single_dims(model, dims), steps=steps)
+    listings = model.listings(single_dims(model, dims), steps=steps, npu=npu)
     chosen = [listing for listing in listings if kernel is None or kernel in listing.name]
     if not chosen:
         names = ", ".join(listing.name for listing in listings[:8])

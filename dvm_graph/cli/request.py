@@ -18,6 +18,7 @@ from rich.progress import track
 
 from dvm_graph.errors import InputError, output_path
 from dvm_graph.model import Model, open_model
+from dvm_graph.npu.spec import Spec, find_spec
 from dvm_graph.options import PRECISIONS, Options
 from dvm_graph.saving import is_saved
 
@@ -95,6 +96,19 @@ def output_option(*names: str, text: str) -> Callable[[Callable[..., Any]], Call
 
     kind = click.Path(dir_okay=False, path_type=Path)
     return click.option(*names, type=kind, callback=look, help=text)
+
+
+def npu_option(
+    text: str, default: str | None = None
+) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """`--npu`: a part that comes with the package, or a spec file of one; the command gets its `Spec`."""
+
+    def look(_context: click.Context, _option: click.Parameter, part: str | None) -> Spec | None:
+        return None if part is None else find_spec(part)
+
+    return click.option(
+        "--npu", default=default, show_default=default is not None, callback=look, help=text
+    )
 
 
 def print_json(data: Any) -> None:

@@ -7,8 +7,15 @@ from pathlib import Path
 import click
 
 from dvm_graph.cli.dims import DimRanges, dim_option, single_dims
-from dvm_graph.cli.request import Request, model_command, output_option, print_json, working
-from dvm_graph.npu.spec import find_spec
+from dvm_graph.cli.request import (
+    Request,
+    model_command,
+    npu_option,
+    output_option,
+    print_json,
+    working,
+)
+from dvm_graph.npu.spec import Spec
 
 _SPANS = 4000
 """Of a stage in a trace: the first tiles of each core."""
@@ -17,9 +24,7 @@ _SPANS = 4000
 @click.command()
 @model_command
 @dim_option("Extent of a dim: batch=4. Default: 2.")
-@click.option(
-    "--npu", default="ascend910b2", show_default=True, help="A part by its name, or a spec file."
-)
+@npu_option("A part by its name, or a spec file.", default="ascend910b2")
 @click.option("--warm", is_flag=True, help="Begin with what a run before left in the shared cache.")
 @click.option("--measured", is_flag=True, help="Take the time that this machine takes to compile.")
 @output_option("--csv", text="Write a row for each stage, with CANN's column names.")
@@ -28,7 +33,7 @@ _SPANS = 4000
 def simulate(
     request: Request,
     dims: DimRanges,
-    npu: str,
+    npu: Spec,
     warm: bool,
     measured: bool,
     csv: Path | None,
@@ -36,12 +41,11 @@ def simulate(
     picture: Path | None,
 ) -> None:
     """Simulate MODEL on an NPU from shapes alone: time, units, bandwidth, stalls."""
-    spec = find_spec(npu)
     model = request.optimize()
-    with working(f"simulating on {spec.name}"):
+    with working(f"simulating on {npu.name}"):
         found = model.simulate(
             single_dims(model, dims),
-            npu=spec,
+            npu=npu,
             cold_cache=not warm,
             measured=5 if measured else 0,
             trace=_SPANS if trace or picture else 0,

@@ -155,11 +155,11 @@ class PyProgram {
 
   // Kernel, the text of its programs, why it runs in this form, and the steps to there.
   std::vector<std::tuple<std::string, std::string, std::string, std::string>> disassemble(
-      const std::map<std::string, int64_t>& symbols, bool steps) const {
+      const std::map<std::string, int64_t>& symbols, bool steps, const Target* target) const {
     const Call call;
     const nb::gil_scoped_release unlock;
     std::vector<std::tuple<std::string, std::string, std::string, std::string>> listings;
-    for (Listing& listing : executor_->disassemble(symbols, steps)) {
+    for (Listing& listing : executor_->disassemble(symbols, steps, target)) {
       listings.emplace_back(std::move(listing.kernel), std::move(listing.text),
                             std::move(listing.why), std::move(listing.steps));
     }
@@ -572,7 +572,8 @@ void bind_runtime(nb::module_& module) {
            nb::arg("stop").none() = nb::none(), nb::arg("options").none() = nb::none())
       .def("forget", &PyProgram::forget)
       .def("bind", &PyProgram::bind, nb::arg("inputs"))
-      .def("disassemble", &PyProgram::disassemble, nb::arg("symbols"), nb::arg("steps"))
+      .def("disassemble", &PyProgram::disassemble, nb::arg("symbols"), nb::arg("steps"),
+           nb::arg("target").none())
       .def("compile_times", &PyProgram::compile_times, nb::arg("symbols"), nb::arg("repeats"))
       .def(
           "simulate",

@@ -107,8 +107,9 @@ Dims Executor::dims_of(const std::map<std::string, int64_t>& symbols) const {
 }
 
 std::vector<Listing> Executor::disassemble(const std::map<std::string, int64_t>& symbols,
-                                           bool steps) const {
-  return list_programs(model_, dims_of(symbols), device_->device->target(), steps);
+                                           bool steps, const Target* target) const {
+  const Target& of = target != nullptr ? *target : device_->device->target();
+  return list_programs(model_, dims_of(symbols), of, steps);
 }
 
 std::vector<CompileTime> Executor::compile_times(const std::map<std::string, int64_t>& symbols,

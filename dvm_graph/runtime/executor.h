@@ -47,7 +47,9 @@ class Executor {
 
   // The programs of every kernel for given symbols (by name), in text form: kernel name, text.
   // Kernels whose dims depend on other symbols are left out.
-  std::vector<Listing> disassemble(const std::map<std::string, int64_t>& symbols, bool steps) const;
+  // Of the device, or of another target.
+  std::vector<Listing> disassemble(const std::map<std::string, int64_t>& symbols, bool steps,
+                                   const Target* target) const;
 
   // How long each distinct kernel takes to compile, for given symbols; leaves out as disassemble.
   std::vector<CompileTime> compile_times(const std::map<std::string, int64_t>& symbols,

@@ -262,15 +262,23 @@ class Program:
         symbols = self._core.bind(self._arrays(feeds))
         return "".join(map(str, self.listings(symbols)))
 
-    def listings(self, dims: Mapping[str, int], *, steps: bool = False) -> list[KernelListing]:
-        """As `disassemble`, kernel by kernel and for named dims; `steps`: with those to there.
+    def listings(
+        self,
+        dims: Mapping[str, int],
+        *,
+        steps: bool = False,
+        target: _core.Target | None = None,
+    ) -> list[KernelListing]:
+        """As `disassemble`, kernel by kernel and for named dims; `steps`: with those to there; `target`: for another one
+        than the device.
 
         Kernels that depend on dims which are not named are left out.
         """
         for name, extent in dims.items():
             if extent < 0:
                 raise InputError(f"dim {name} is {extent}, but extents are 0 or more")
-        return [KernelListing(*listing) for listing in self._core.disassemble(dict(dims), steps)]
+        found = self._core.disassemble(dict(dims), steps, target)
+        return [KernelListing(*listing) for listing in found]
 
     def compile_times(self, dims: Mapping[str, int], repeats: int) -> list[CompileTime]:
         """What compiling each distinct kernel for named dims costs, each `repeats` times in a row.

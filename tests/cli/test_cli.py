@@ -135,6 +135,25 @@ def test_disasm_picks_kernels() -> None:
     assert all("v_erf_f32" in listing["text"] for listing in listings)
 
 
+def test_disasm_shows_the_programs_of_a_part(tmp_path: Path) -> None:
+    command = ("disasm", BERT, "--dim", "seq=9", "--dim", "batch=1", "--kernel", "erf")
+    here = call(*command).stdout
+    part = answer(*command, "--npu", "ascend910b2", "--json")
+    text = "".join(listing["text"] for listing in part)
+    for instruction in ("d_load_l1", "m_mmad", "s_set_flag", "s_wait_flag"):
+        assert instruction in text and instruction not in here
+    spec = tmp_path / "mine.toml"  # of one place: nothing is in two
+    spec.write_text(
+        'name = "mine"\nbase = "ascend910b2"\n[sources]\nM = "a test"\n'
+        '[target]\nplaces = { value = 1, unit = "places", source = ["M"], confidence = "low" }\n'
+    )
+    mine = call(*command, "--npu", str(spec))
+    assert mine.exit_code == 0, mine.output
+    assert (
+        "d_load_l1" in mine.stdout and mine.stdout != call(*command, "--npu", "ascend910b2").stdout
+    )
+
+
 def test_dump_stops_where_it_is_told() -> None:
     simplified = call("dump", BERT, "--stop-after", "simplify").stdout
     assert simplified.startswith("graph ")
@@ -196,6 +215,8 @@ def test_a_broken_model_is_one_message(command: str, tmp_path: Path) -> None:
         (("visualize", BERT, "-o", "/no/such/folder/picture.svg"), "no folder"),
         (("visualize", BERT, "--dim", "batch=3"), "--profile"),
         (("disasm", BERT, "--kernel", "banana"), "no kernel has"),
+        (("disasm", BERT, "--npu", "banana"), "npu is 'banana'"),
+        (("simulate", BERT, "--npu", "banana"), "npu is 'banana'"),
     ],
 )
 def test_bad_requests_exit_with_2(arguments: tuple[str, ...], message: str) -> None:
