@@ -293,6 +293,9 @@ class Stream:
         limits: object,
     ) -> None: ...
     def constant(self, array: Array, dtype: str = "") -> StreamValue: ...
+    def constant_at(
+        self, address: int, shape: Sequence[int], dtype: str, owner: object
+    ) -> StreamValue: ...
     def append(
         self,
         op: str,

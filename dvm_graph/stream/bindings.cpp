@@ -109,6 +109,17 @@ bool is_pending(const Handle& handle) {
   return handle.value->pending >= 0;
 }
 
+Handle given(const std::shared_ptr<Stream>& stream, const Tensor& tensor, nb::object owner) {
+  if (tensor.shape.size() > kMaxRank) throw UnsupportedError("a tensor has more than 8 axes");
+  auto value = std::make_shared<Value>();
+  value->dtype = tensor.dtype;
+  value->shape.rank = static_cast<int8_t>(tensor.shape.size());
+  std::copy(tensor.shape.begin(), tensor.shape.end(), value->shape.extents);
+  value->data = tensor.data;
+  value->memory = keep_alive(std::move(owner));
+  return {stream, std::move(value)};
+}
+
 Handle constant(const std::shared_ptr<Stream>& stream, nb::object array, nb::handle dtype) {
   ArrayView view;
   if (!view.open(array)) throw InputError("a constant of a stream is a C-contiguous array");
@@ -116,15 +127,18 @@ Handle constant(const std::shared_ptr<Stream>& stream, nb::object array, nb::han
   if (const auto name = take<std::string>(dtype); !name.empty() && !find_dtype(name, expected)) {
     throw InputError("there is no dtype " + name);
   }
-  const Tensor tensor = view.tensor(expected);
-  if (tensor.shape.size() > kMaxRank) throw UnsupportedError("a tensor has more than 8 axes");
-  auto value = std::make_shared<Value>();
-  value->dtype = tensor.dtype;
-  value->shape.rank = static_cast<int8_t>(tensor.shape.size());
-  std::copy(tensor.shape.begin(), tensor.shape.end(), value->shape.extents);
-  value->data = tensor.data;
-  value->memory = keep_alive(std::move(array));
-  return {stream, std::move(value)};
+  return given(stream, view.tensor(expected), std::move(array));
+}
+
+// The same of memory at an address, for owners that have no buffer protocol.
+Handle constant_at(const std::shared_ptr<Stream>& stream, uintptr_t address, nb::handle shape,
+                   nb::handle dtype, nb::object owner) {
+  Tensor tensor;
+  const auto name = take<std::string>(dtype);
+  if (!find_dtype(name, tensor.dtype)) throw InputError("there is no dtype " + name);
+  for (const int64_t extent : take<std::vector<int64_t>>(shape)) tensor.shape.push_back(extent);
+  tensor.data = reinterpret_cast<std::byte*>(address);
+  return given(stream, tensor, std::move(owner));
 }
 
 // A Python number of a dtype.
@@ -355,6 +369,13 @@ void bind_stream(nb::module_& module) {
             return constant(stream, std::move(array), dtype);
           },
           nb::arg("array"), nb::arg("dtype") = "")
+      .def(
+          "constant_at",
+          [](std::shared_ptr<Stream> stream, uintptr_t address, nb::handle shape, nb::handle dtype,
+             nb::object owner) {
+            return constant_at(stream, address, shape, dtype, std::move(owner));
+          },
+          nb::arg("address"), nb::arg("shape"), nb::arg("dtype"), nb::arg("owner"))
       .def(
           "append",
           [](std::shared_ptr<Stream> stream, nb::handle op, nb::handle operands, nb::handle attrs,

@@ -117,6 +117,27 @@ def scaled(t: Translation, x: Any, factor: float) -> Value:
     return value if factor == 1 else t.builder.mul(value, t.builder.scalar(factor, t.dtype))
 
 
+@entry(aten.rsub.Tensor, aten.rsub.Scalar)
+def _rsub(t: Translation, a: Any, b: Any, alpha: float = 1) -> Value:
+    return _sub(t, b, a, alpha)
+
+
+@entry(aten.addcmul.default)
+def _addcmul(t: Translation, x: Value, a: Value, b: Value, *, value: float = 1) -> Value:
+    product = t.builder.mul(t.value(a, t.dtype), t.value(b, t.dtype))
+    return t.builder.add(t.value(x, t.dtype), scaled(t, product, value))
+
+
+@entry(aten.masked_fill.Scalar, aten.masked_fill.Tensor)
+def _masked_fill(t: Translation, x: Value, mask: Value, number: Any) -> Value:
+    return t.builder.select(mask, t.value(number, t.dtype), x)
+
+
+@entry(aten.silu.default)
+def _silu(t: Translation, x: Value) -> Value:
+    return t.builder.mul(x, t.builder.sigmoid(x))
+
+
 @entry(aten.relu.default)
 def _relu(t: Translation, x: Value) -> Value:
     return t.builder.max(x, t.builder.scalar(0, x.dtype))
@@ -159,6 +180,16 @@ def _cast(t: Translation, x: Value, *_: Any, **__: Any) -> Value:
 @entry(aten.full.default, aten.full_like.default)
 def _full(t: Translation, _: Any, number: Any, **__: Any) -> Value:
     return t.builder.broadcast_to(t.value(number, t.dtype), t.shape)
+
+
+@entry(aten.fill.Scalar, aten.fill.Tensor, aten.copy.default)
+def _copy(t: Translation, _: Value, source: Any, *__: Any) -> Value:
+    return t.builder.broadcast_to(t.value(source, t.dtype), t.shape)
+
+
+@entry(aten.zero.default)
+def _zero(t: Translation, _: Value) -> Value:
+    return _full(t, _, 0)
 
 
 @entry(aten.scalar_tensor.default)

@@ -15,7 +15,7 @@ from dvm_graph.options import Options
 from dvm_graph.pipeline import compile_graph
 from dvm_graph.runtime import Program
 from dvm_graph.runtime.assemble import assemble
-from dvm_graph.symbolic import Dim, Facts, Meter, Symbols, symbols_of
+from dvm_graph.symbolic import Builder, Dim, Facts, Meter, Symbols, symbols_of
 from dvm_graph.torch_backend.translation import DTYPES, Translation, dim_of, shape_of
 
 
@@ -51,7 +51,7 @@ def compile_piece(module: torch.fx.GraphModule, options: Options) -> Piece:
     with border("compile a graph of torch"):
         facts = Facts(Symbols(), Meter(options))
         graph = Graph("torch")
-        translation = Translation(graph, facts)
+        translation = Translation(Builder(graph, facts))
         nodes = list(module.graph.nodes)
         placeholders = [node for node in nodes if node.op == "placeholder"]
         tensors = [node for node in placeholders if isinstance(node.meta["val"], torch.Tensor)]

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Sequence
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, TypeAlias, TypeVar, cast
 
 import torch
 from torch.fx import Node
@@ -22,6 +22,7 @@ from dvm_graph.errors import DvmError, UnsupportedError
 from dvm_graph.ir import DType, Graph, Value
 from dvm_graph.options import Options
 from dvm_graph.symbolic import Builder, Dim, Facts, Meter, Symbols, parse_dim
+from dvm_graph.torch_backend.stream_builder import StreamBuilder
 
 DTYPES: dict[torch.dtype, DType] = {
     torch.float32: DType.FLOAT32,
@@ -42,17 +43,24 @@ TABLE: dict[Any, Function] = {}
 """By operators of torch."""
 VIEWS: set[str] = set()
 """Names of those that compute nothing."""
+UNSUPPORTED = (DvmError, AssertionError, LookupError, TypeError, ValueError)
+"""What functions of the table raise for arguments that they do not take."""
 _ONNX_VERSION = 21
 
 
 class Translation:
-    """Builds the basic operators of a graph's nodes."""
+    """Builds the basic operators of torch's: with a `Builder` those of a graph's nodes, with a `StreamBuilder` those
+    of eager calls.
+    """
 
-    def __init__(self, graph: Graph, facts: Facts) -> None:
-        self.builder = Builder(graph, facts)
+    def __init__(self, builder: Builder | StreamBuilder) -> None:
+        self.builder = builder
         self.values: dict[Node, Any] = {}
         """Of tensors and of lists of them."""
-        self.node: Node | None = None
+        self.target: Any = None
+        """The operator at hand."""
+        self.meta: Any = None
+        """What it gives: tensors with dtypes and sizes."""
 
     @property
     def dtype(self) -> DType:
@@ -64,11 +72,6 @@ class Translation:
         """Of the (first) result."""
         return self.dims(_first(self.meta).shape)
 
-    @property
-    def meta(self) -> Any:
-        assert self.node is not None
-        return self.node.meta["val"]
-
     def dims(self, sizes: Sequence[Any]) -> tuple[Dim, ...]:
         return tuple(_dim(size, self.builder.facts.symbols) for size in sizes)
 
@@ -78,7 +81,6 @@ class Translation:
         Raises:
             DvmError: its arguments do not allow it.
         """
-        self.node = node
         self.builder.inside = (node.name,), {}, f"{node.name}."
         if node.target is operator.getitem:
             source, index = node.args
@@ -86,11 +88,20 @@ class Translation:
             return
         arguments = [self._argument(argument) for argument in node.args]
         named = {name: self._argument(argument) for name, argument in node.kwargs.items()}
-        result = TABLE[node.target](self, *arguments, **named)
-        for value, meta in zip(_listed(result), _listed(node.meta["val"]), strict=False):
-            if value is not None and value.dtype is not DTYPES[meta.dtype]:
-                raise UnsupportedError(f"{node.target} gives {value.dtype}, not {meta.dtype}")
-        self.values[node] = result
+        self.values[node] = self.call(node.target, node.meta["val"], arguments, named)
+
+    def call(self, target: Any, meta: Any, arguments: Sequence[Any], named: dict[str, Any]) -> Any:
+        """The result of an operator; tensors among its arguments are values.
+
+        Raises:
+            DvmError: its arguments do not allow it.
+        """
+        self.target, self.meta = target, meta
+        result = TABLE[target](self, *arguments, **named)
+        for value, given in zip(_listed(result), _listed(meta), strict=False):
+            if value is not None and value.dtype is not DTYPES[given.dtype]:
+                raise UnsupportedError(f"{target} gives {value.dtype}, not {given.dtype}")
+        return result
 
     def _argument(self, argument: Any) -> Any:
         if isinstance(argument, Node):
@@ -119,7 +130,9 @@ class Translation:
         node = ir.Node(op, op, operands, (result,), attrs, domain="", version=_ONNX_VERSION)
         node.origin = self.builder.inside[0]
         function = find(node)
-        found = None if function is None else function(self.builder, node, operands)
+        # What decompositions ask of a builder, a stream's has too.
+        builder = cast(Builder, self.builder)
+        found = None if function is None else function(builder, node, operands)
         if found is None or found[0] is None:
             raise UnsupportedError(f"{op} has no decomposition for this")
         return found[0]
@@ -137,7 +150,7 @@ def is_supported(node: Node) -> bool:
     if not all(_is_plain(item) for tensor in tensors for item in _listed(tensor)):
         return False
     facts = Facts(Symbols(), Meter(Options()))
-    translation = Translation(Graph("one"), facts)
+    translation = Translation(Builder(Graph("one"), facts))
     for operand in node.all_input_nodes:
         metas = operand.meta["val"]
         values = [
@@ -148,7 +161,7 @@ def is_supported(node: Node) -> bool:
         translation.values[operand] = values[0] if isinstance(metas, torch.Tensor) else values
     try:
         translation.translate(node)
-    except (DvmError, AssertionError, LookupError, TypeError, ValueError):
+    except UNSUPPORTED:
         return False
     return True
 

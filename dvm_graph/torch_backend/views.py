@@ -16,7 +16,7 @@ aten, prims = torch.ops.aten, torch.ops.prims
 
 @entry(
     *(aten.view.default, aten._unsafe_view.default, aten.reshape.default),
-    *(aten.unsqueeze.default, aten.squeeze.dim, aten.squeeze.dims),
+    *(aten.unsqueeze.default, aten.squeeze.default, aten.squeeze.dim, aten.squeeze.dims),
     view=True,
 )
 def _reshape(t: Translation, x: Value, *_: Any) -> Value:
@@ -36,6 +36,18 @@ def _expand(t: Translation, x: Value, *_: Any, **__: Any) -> Value:
 @entry(aten.permute.default, view=True)
 def _permute(t: Translation, x: Value, order: Sequence[int]) -> Value:
     return t.builder.transpose(x, [axis % x.rank for axis in order])
+
+
+@entry(aten.transpose.int, view=True)
+def _transpose(t: Translation, x: Value, first: int, second: int) -> Value:
+    order = list(range(x.rank))
+    order[first], order[second] = order[second], order[first]
+    return t.builder.transpose(x, order)
+
+
+@entry(aten.t.default, view=True)
+def _t(t: Translation, x: Value) -> Value:
+    return t.builder.transpose(x, list(reversed(range(x.rank))))
 
 
 @entry(aten.slice.Tensor, view=True)
@@ -76,7 +88,7 @@ def _flip(t: Translation, x: Value, axes: Sequence[int]) -> Value:
 
 @entry(aten.split_with_sizes.default, aten.split.Tensor, aten.unbind.int)
 def _split(t: Translation, x: Value, *arguments: Any) -> list[Value]:
-    unbind = t.node is not None and t.node.target is aten.unbind.int
+    unbind = t.target is aten.unbind.int
     axis = (arguments[-1] if len(arguments) > 1 - unbind else 0) % x.rank
     shapes = [t.dims(meta.shape) for meta in t.meta]
     results, start = [], 0
