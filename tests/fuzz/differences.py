@@ -183,6 +183,43 @@ def _sum_of_zeros(step: Step) -> Documented | None:
     return Documented(step.results, [None], unsigned=[negative & (y == 0) & (of(np.abs) == 0)])
 
 
+@_difference("MatMul", "Gemm")
+def _overflowing(step: Step) -> Documented | None:
+    """Terms of both signs, some of which overflow together: infinite or no number, by their order."""
+    if step.x.dtype not in (np.float32, np.float64) or np.isfinite(step.results[0]).all():
+        return None
+    factors = [np.asarray(x) for x in step.operands[:2]]
+    rest = [None if x is None else np.zeros_like(x) for x in step.operands[2:]]
+    info = np.finfo(step.x.dtype)
+    unit = 2.0 ** -(int(info.maxexp) // 2)
+    least = 0.5 * float(info.max) * unit**2
+
+    def of(change: Callable[[Array], Array]) -> Array:
+        given = [np.asarray(change(x)).astype(step.x.dtype) for x in factors]
+        return np.asarray(step.again([*given, *rest])[0]).astype(np.float64)
+
+    def sign(x: Array) -> Array:
+        return np.where(np.isnan(x), 0, np.sign(x))
+
+    def finite(x: Array) -> Array:
+        return np.where(np.isfinite(x), x, 0)
+
+    def parts(change: Callable[[Array], Array]) -> tuple[Array, Array]:
+        """The sums of the terms above 0 and of those below."""
+        total, size = of(change), of(lambda x: np.abs(change(x)))
+        return (size + total) / 2, (size - total) / 2
+
+    reached = []
+    for all_, settled, large in zip(
+        parts(sign),
+        parts(lambda x: sign(finite(x))),
+        parts(lambda x: finite(x) * unit),
+        strict=True,
+    ):
+        reached.append((all_ > settled) | (large >= least))
+    return _left_open(step, np.logical_and(*reached))
+
+
 @_difference("ReduceMean")
 def _mean_of_zeros(step: Step) -> Documented | None:
     return _sum_of_zeros(step) if _is_float(step.x) and _axes(step) else None
@@ -424,13 +461,23 @@ def _unique(step: Step) -> Documented | None:
 
 @_difference("MeanVarianceNormalization")
 def _mean_variance(step: Step) -> Documented | None:
-    """Of equal numbers 0, but for the mean's rounding; onnxruntime divides 0 by 0."""
+    """The deviation is not quite 0: of equal numbers 0, but for the mean's rounding; onnxruntime divides 0 by 0."""
     axes = tuple(step.attribute("axes", (0, 2, 3)))
     x = step.numbers
     if not x.size:
         return None
     equal = np.max(x, axes, keepdims=True) == np.min(x, axes, keepdims=True)
-    return _left_open(step, np.broadcast_to(equal & np.isfinite(x), x.shape))
+    result, deviation = step.results[0].astype(np.float64), x.std(axes, keepdims=True)
+    exact = (x - x.mean(axes, keepdims=True)) / (deviation + LEAST_DEVIATION)
+    small = (deviation < 1e6 * LEAST_DEVIATION) & ~equal
+    if not (equal | small).any():
+        return None
+    open_ = np.broadcast_to(equal & np.isfinite(x), x.shape)
+    return _replaced(step, np.where(small, exact, result), open_)
+
+
+LEAST_DEVIATION = 1e-9
+"""Is added to a deviation by the function that the standard has for MeanVarianceNormalization."""
 
 
 @_difference("InstanceNormalization")

@@ -360,7 +360,7 @@ def disturbed(model: onnx.ModelProto, seed: int) -> onnx.ModelProto:
     Of odd seeds, by a number that hangs on the element's value, or on that which a function made it of: what
     is equal stays so, and neighbours of a value, or of a function's limit, may change their order. Of every
     second even one, each element of what was computed of several numbers by its own: no two have to be
-    rounded alike.
+    rounded alike. So does each element that a mean is taken of, which is rounded, and then taken from.
     """
     typed = onnx.shape_inference.infer_shapes(model)
     values = (*typed.graph.input, *typed.graph.value_info, *typed.graph.output)
@@ -389,10 +389,11 @@ def disturbed(model: onnx.ModelProto, seed: int) -> onnx.ModelProto:
             kind = helper.tensor_dtype_to_np_dtype(dtype)
             near = copy.input[place] = f"{node.output[0]}_{place}_near"
             ulps = rng.choice(ULPS) * _eps(kind)
-            if name in constants:  # stays one
+            alike = seed % 4 != 2 or not (name in sums or (not place and node.op_type in _CENTRED))
+            if name in constants and alike:  # stays one
                 array = np.asarray(numpy_helper.to_array(constants[name]) * (1 + ulps), kind)
                 graph.initializer.append(numpy_helper.from_array(array, near))
-            elif seed % 4 == 2 and name in sums:
+            elif not alike:
                 _scatter(graph, name, near, kind, abs(ulps), rng.randrange(_PRIME // 2), version)
             elif seed % 2:
                 frequency = rng.uniform(0.1, 1) / _eps(kind)
@@ -497,6 +498,13 @@ _FUNCTIONS = frozenset(
     )
 )
 """Operators that round a function of each element. Near their limits, unlike numbers may give equal ones."""
+_CENTRED = frozenset(
+    (
+        *("BatchNormalization", "GroupNormalization", "InstanceNormalization"),
+        *("LayerNormalization", "MeanVarianceNormalization", "SkipLayerNormalization"),
+    )
+)
+"""Operators that take a mean from numbers: of equal ones, rounding is left."""
 _OF_ONE_NUMBER = _FUNCTIONS | frozenset(
     (
         *("Abs", "Cast", "Ceil", "Clip", "Compress", "Concat", "ConstantOfShape", "DepthToSpace"),

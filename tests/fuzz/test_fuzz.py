@@ -376,3 +376,36 @@ def test_feeds_fit_the_declared_inputs() -> None:
                 tensor = value.type.tensor_type
                 assert helper.tensor_dtype_to_np_dtype(tensor.elem_type) == feeds[value.name].dtype
                 assert len(tensor.shape.dim) == feeds[value.name].ndim
+
+
+@pytest.mark.parametrize(("last", "excused"), [(-0.25, False), (-8e37, True)])
+def test_terms_that_overflow_beside_an_infinite_one_are_infinite_or_no_number(
+    last: float, excused: bool
+) -> None:
+    """Only where they are of the other sign."""
+    case = case_of(
+        "g (float[1, N] x, float[N, 1] w) => (float[1, 1] y) { y = MatMul(x, w) }",
+        x=np.array([[INF, 8e37]], np.float32),
+        w=np.array([[1], [last]], np.float32),
+    )
+    mine, theirs = (np.array([[number]], np.float32) for number in (NAN, INF))
+    assert bool(explained(case, case.feeds[0], [mine], [theirs])) is excused
+
+
+@pytest.mark.parametrize(
+    ("node", "left"),
+    [("InstanceNormalization(t, s, b)", 6e-5), ("MeanVarianceNormalization(t)", 1.0)],
+)
+def test_of_nearly_equal_numbers_a_mean_leaves_rounding(node: str, left: float) -> None:
+    """And no more than that; of others, what it should."""
+    text = f"""g (float[1, 1, N, 1] x) => (float[1, 1, N, 1] y)
+        <float[1] s = {{1}}, float[1] b = {{0}}> {{ t = Tanh(x) y = {node} }}"""
+
+    def excuse(x: float | list[float], off: float) -> Excuse | None:
+        case = case_of(text, x=np.broadcast_to(np.float32(x), 4).reshape(1, 1, 4, 1).copy())
+        theirs = Reference(case.model).run(case.feeds[0])
+        return explained(case, case.feeds[0], [np.nan_to_num(theirs[0]) + np.float32(off)], theirs)
+
+    assert excuse(0.95, left)
+    assert excuse([0.1, 0.9, -0.3, 0.4], 1e-3) is None
+    assert excuse([0.1, 0.1, 0.1001, 0.1], 0.1) is None
