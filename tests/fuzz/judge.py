@@ -28,7 +28,7 @@ from onnxruntime.capi import onnxruntime_pybind11_state
 
 from tests.fuzz.case import Case, Feeds, prune
 from tests.fuzz.growth import FLOATS, names_read
-from tests.fuzz.stepwise import Stepwise
+from tests.fuzz.stepwise import Stepwise, inferred
 from tests.fuzz.straight import straight
 from tests.tolerances import tolerance
 
@@ -362,7 +362,7 @@ def disturbed(model: onnx.ModelProto, seed: int) -> onnx.ModelProto:
     second even one, each element of what was computed of several numbers by its own: no two have to be
     rounded alike. So does each element that a mean is taken of, which is rounded, and then taken from.
     """
-    typed = onnx.shape_inference.infer_shapes(model)
+    typed = inferred(model)
     values = (*typed.graph.input, *typed.graph.value_info, *typed.graph.output)
     types = {v.name: v.type.tensor_type.elem_type for v in values}
     types |= {t.name: t.data_type for t in model.graph.initializer}
@@ -575,7 +575,7 @@ def _without_opaque(case: Case, feeds: Feeds) -> tuple[Case, Feeds]:
     model, whole = onnx.ModelProto(), onnx.ModelProto()
     model.CopyFrom(case.model)
     whole.CopyFrom(case.model)
-    typed = onnx.shape_inference.infer_shapes(model)
+    typed = inferred(model)
     infos = {info.name: info for info in (*typed.graph.value_info, *typed.graph.output)}
     nodes = list(whole.graph.node)
     left = [node for node in nodes if not _is_opaque(node)]

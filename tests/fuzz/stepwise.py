@@ -20,12 +20,20 @@ Session = Callable[[onnx.ModelProto], Callable[[dict[str, Any]], list[Any]]]
 """Makes of a model what runs it."""
 
 
+def inferred(model: onnx.ModelProto) -> onnx.ModelProto:
+    """The model with what onnx infers of its values; as it is where onnx refuses what onnxruntime runs."""
+    try:
+        return onnx.shape_inference.infer_shapes(model)
+    except onnx.shape_inference.InferenceError:
+        return model
+
+
 class Stepwise:
     """A model that contains an operator of `DIFFERENCES`."""
 
     def __init__(self, model: onnx.ModelProto, session: Session) -> None:
         self._model, self._session = model, session
-        typed = onnx.shape_inference.infer_shapes(model)
+        typed = inferred(model)
         infos = (*typed.graph.input, *typed.graph.value_info, *typed.graph.output)
         self._types = {info.name: info for info in infos}
         self._runs: dict[int, Callable[[dict[str, Any]], list[Any]]] = {}
