@@ -11,6 +11,7 @@ source is an `InputError` that names the file and the field.
 from __future__ import annotations
 
 import functools
+import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from os import PathLike
@@ -125,7 +126,7 @@ def find_spec(part: str | PathLike[str] | Spec) -> Spec:
         return part
     if str(part) in parts():
         return read_spec(SPECS / f"{part}.toml")
-    if not Path(part).is_file():
+    if not os.path.isfile(part):  # noqa: PTH113 - Path raises where a name is too long for one
         raise InputError(
             f"npu is {str(part)!r}, but has to be a spec file, or one of {', '.join(parts())}"
         )

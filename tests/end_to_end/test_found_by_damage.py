@@ -244,3 +244,10 @@ def test_windows_that_move_further_than_kernels_count(size: str) -> None:
     )
     feeds = {"x": np.arange(10, dtype=np.float32).reshape(2, 1, 5)}
     assert_same_bits(dvm_graph.optimize(model).run(feeds), session(model).run(None, feeds))
+
+
+def test_a_device_whose_name_is_too_long_for_a_file() -> None:
+    text = '<ir_version: 8, opset_import: ["" : 13]> g (float[n] x) => (float[n] y) { y = Neg(x) }'
+    model = onnx.parser.parse_model(text)
+    with pytest.raises(dvm_graph.InputError, match="has to be a spec file"):
+        dvm_graph.optimize(model, device="x" * 5000)
