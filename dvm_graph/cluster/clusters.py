@@ -130,7 +130,7 @@ def _components(nodes: list[Node], vendor: bool) -> list[list[Node]]:
 _CALLED = {
     "vendor": "{} runs on the vendor library",
     "control": "{} is control flow: its bodies are programs of their own",
-    "host": "{} is carried out by the host: its sizes are known once it has run",
+    "host": "{} is carried out by the host",
 }
 
 

@@ -1,4 +1,5 @@
 """Operators whose results have sizes that only the run tells, as `host` operators: C++ algorithms of the runtime.
+So are long cumulative sums (`reductions`), whose numbers follow one from the other.
 
 In: an ONNX operator. Out: a `host` operator with the shapes of its results, in which what only its data tells is a
 fresh symbol, bound when it has run. So operators behind it are kernels over the sizes that came out.

@@ -19,6 +19,7 @@ from dvm_graph.decompose.arithmetic import (
     with_axis,
     without_axes,
 )
+from dvm_graph.decompose.host import add_host
 from dvm_graph.decompose.operands import (
     elements,
     integers,
@@ -211,26 +212,39 @@ def hardmax(builder: Builder, node: Node, operands: Operands) -> Results:
 
 @decomposition("CumSum", "CumProd")
 def cumulative(builder: Builder, node: Node, operands: Operands) -> Results:
-    """A reduction over a masked square: out[i] folds x[j] for j <= i."""
+    """A short one is a reduction over a masked square, which fuses: out[i] folds x[j] for j <= i. The work grows with
+    the square, so what is longer, or may be, is the host's, which takes one element after the other.
+    """
     x = required(node, operands, 0)
     known = integers(required(node, operands, 1).elements)
     if known is None:
         return None
     axis = normalize_axis(node, known[0], x.rank)
     extent = shape_of(x)[axis]
-    if isinstance(extent, int) and extent > _LONGEST_SQUARE:
-        return None
+    exclusive, reverse = (int(node.attrs.get(name, 0)) for name in ("exclusive", "reverse"))
+    longest = _LONGEST_FOLDED if x.is_constant else _LONGEST_SQUARE
+    short = isinstance(extent, int) and extent <= longest
+    if not short and x.dtype in _CUMULATIVE:
+        return add_host(
+            builder, node, operands, (axis, exclusive, reverse), [(x.dtype, shape_of(x))]
+        )
     square = with_axis(builder, x, axis)
     target = positions(builder, extent, axis, x.rank + 1)
     source = positions(builder, extent, axis + 1, x.rank + 1)
-    if node.attrs.get("reverse", 0):
+    if reverse:
         target, source = source, target
-    compare = builder.lt if node.attrs.get("exclusive", 0) else builder.le
+    compare = builder.lt if exclusive else builder.le
     unit = builder.scalar(0 if node.op == "CumSum" else 1, x.dtype)
     masked = builder.select(compare(source, target), square, unit)
     fold = builder.reduce_sum if node.op == "CumSum" else builder.reduce_prod
     return [without_axes(builder, fold(masked, (axis + 1,)), (axis + 1,))]
 
 
-_LONGEST_SQUARE = 4096
-"""Known extents above this are left to the vendor: the work grows with the square."""
+_LONGEST_SQUARE = 32
+"""Up to which an element of a square costs less than what a call of the host keeps from fusing."""
+_LONGEST_FOLDED = 4096
+"""The same for constants, whose square is computed once."""
+_CUMULATIVE = frozenset(
+    (DType.FLOAT32, DType.FLOAT64, DType.INT32, DType.INT64, DType.FLOAT16, DType.BFLOAT16)
+)
+"""What `runtime/host_ops/cumulative.cpp` adds."""

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 _REASONS = {
     SubgraphKind.VENDOR: "no decomposition into basic operators: runs on onnxruntime",
-    SubgraphKind.OPERATOR: "carried out by the host: its sizes are known once it has run",
+    SubgraphKind.OPERATOR: "carried out by the host",
     SubgraphKind.HOST: "dims that the host writes into a tensor",
 }
 

@@ -64,7 +64,7 @@ _MEANINGS = {
     "host": "dims that the host writes into a tensor; no kernel",
     "vendor": "operators that onnxruntime runs",
     "control": "an If, Loop or Scan, whose bodies are programs of their own",
-    "operator": "an operator whose sizes are known once it has run, carried out by the host",
+    "operator": "an operator carried out by the host: its sizes are known once it has run, or its numbers follow from each other",
     "pattern": "fused: a pattern allows it, and the shapes are proven to fit",
     "speculate": "fused where a condition on the dims of a run holds, else the fallback runs",
     "parallel": "not fused, but side by side on the cores",

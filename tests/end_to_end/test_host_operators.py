@@ -30,6 +30,7 @@ RUN_BY_ONNXRUNTIME = {
     "Compress": "float float16 double int8 int16 int32 int64 uint8 uint16 uint32 uint64 bool",
     "TopK": "float float16 double int8 int16 int32 int64 uint8",
     "Unique": "float float16 double int8 int64",
+    "CumSum": "float double int32 int64",
 }
 SHAPES = ((0,), (1,), (7,), (40,), (0, 3), (3, 0), (4, 6), (3, 1), (2, 3, 5), (1, 2, 2, 3))
 
@@ -142,6 +143,43 @@ def test_largest_and_smallest(kind: str, largest: int, ordered: int) -> None:
             extent, x = shape[axis], _drawn(generator, kind, shape)
             counts = {k for k in (0, 1, 2, 3, 5, 20, extent - 1, extent) if 0 <= k <= extent}
             _check(model, *({"x": x, "k": np.array([k])} for k in sorted(counts)))
+
+
+@pytest.mark.parametrize("kind", RUN_BY_ONNXRUNTIME["CumSum"].split())
+@pytest.mark.parametrize("exclusive", [0, 1])
+@pytest.mark.parametrize("reverse", [0, 1])
+def test_sums_of_those_before(kind: str, exclusive: int, reverse: int) -> None:
+    generator = np.random.default_rng(5)
+    for rank in (1, 3):
+        shapes = [s for s in (*SHAPES, (17, 33, 1), (2, 40, 1100), (40, 1, 3)) if len(s) == rank]
+        for axis in range(rank):
+            signature = f"g ({kind}[{_axes(rank)}] x) => ({kind}[{_axes(rank)}] y)"
+            attributes = f"exclusive = {exclusive}, reverse = {reverse}"
+            body = f"<int64 k = {{{axis}}}> {{ y = CumSum<{attributes}>(x, k) }}"
+            drawn = [_drawn(generator, kind, shape) for shape in shapes]
+            mine = _check(_model(f"{signature} {body}"), *({"x": x} for x in drawn))
+            assert "carried out by the host" in str(mine.report())
+
+
+@pytest.mark.parametrize("kind", ["float16", "bfloat16"])
+def test_sums_of_16_bits_round_once(kind: str) -> None:
+    """onnxruntime has none: each is that of the numbers as floats."""
+    x = np.random.default_rng(6).standard_normal((3, 50)).astype(ONNX_TYPES[kind])
+    model = _model(
+        f"g ({kind}[a, b] x) => ({kind}[a, b] y) <int64 k = {{1}}> {{ y = CumSum(x, k) }}"
+    )
+    (y,) = dvm_graph.optimize(model, strict=True).run({"x": x})
+    wide = np.add.accumulate(x.astype(np.float32), axis=1, dtype=np.float32)
+    np.testing.assert_array_equal(y, wide.astype(x.dtype))
+
+
+def test_products_of_those_before() -> None:
+    x = np.random.default_rng(7).integers(-3, 4, (3, 50))
+    model = _model(
+        "g (int64[a, b] x) => (int64[a, b] y) <int64 k = {1}> { y = CumProd(x, k) }", opset=26
+    )
+    (y,) = dvm_graph.optimize(model, strict=True).run({"x": x})
+    np.testing.assert_array_equal(y, np.cumprod(x, axis=1))
 
 
 @pytest.mark.parametrize("kind", ["float", "double", "float16"])

@@ -20,6 +20,8 @@ constexpr Entry kTable[] = {
     {"Compress", compress},
     {"ConcatFromSequence", concat_from_sequence},
     {"ConstantOfShapeExtents", constant_extents},
+    {"CumProd", cumulative_product},
+    {"CumSum", cumulative_sum},
     {"ExpandExtents", expand_extents},
     {"NonMaxSuppression", non_max_suppression},
     {"NonZero", non_zero},

@@ -1,0 +1,114 @@
+// CumSum, CumProd: arguments (axis, exclusive, reverse); operands x, axis. Each number is the one
+// before, rounded to its type, plus (times) the next element, as the standard's loop has it;
+// numbers of 16 bits are kept as floats in between. Integers wrap.
+//
+// Lanes that are independent of each other advance together: the elements behind the axis, which
+// lie side by side or, where there are none, rows.
+#include <algorithm>
+#include <functional>
+#include <type_traits>
+
+#include "kernels/half.h"
+#include "runtime/errors.h"
+#include "runtime/host_ops/functions.h"
+#include "runtime/host_ops/host_operator.h"
+
+namespace dvm {
+namespace {
+
+constexpr int64_t kSideBySide = 1024;  // lanes whose numbers stay in the first-level cache
+constexpr int64_t kRows = 16;          // enough to hide the latency of additions
+
+// How elements are stored, and the numbers that are added.
+template <class T>
+struct Plain {
+  using Stored = T;
+  // Unsigned integers wrap where signed ones must not.
+  using Number = typename std::conditional_t<std::is_integral_v<T>, std::make_unsigned<T>,
+                                             std::type_identity<T>>::type;
+  static Number read(Stored x) { return static_cast<Number>(x); }
+  static Stored write(Number x) { return static_cast<Stored>(x); }
+};
+
+template <float (*Read)(uint16_t), uint16_t (*Write)(float)>
+struct Half {
+  using Stored = uint16_t;
+  using Number = float;
+  static Number read(Stored x) { return Read(x); }
+  static Stored write(Number x) { return Write(x); }
+};
+
+struct Walk {
+  int64_t steps, step;  // along the axis, and the elements from one to the next
+  bool exclusive;
+};
+
+// `lanes` of them, whose elements lie `lane` apart; at most kSideBySide.
+template <class Type, class Fold, class Lane>
+void advance(const typename Type::Stored* in, typename Type::Stored* out, const Walk& walk,
+             int64_t lanes, Lane lane, typename Type::Number unit) {
+  typename Type::Number numbers[kSideBySide];
+  std::fill_n(numbers, lanes, unit);
+  const auto write = [&] {
+    for (int64_t i = 0; i < lanes; i++) out[i * lane] = Type::write(numbers[i]);
+  };
+  for (int64_t at = 0; at < walk.steps; at++, in += walk.step, out += walk.step) {
+    if (walk.exclusive) write();
+    if (at == 0 && !walk.exclusive) {  // not added to the unit, which would take the sign of -0
+      for (int64_t i = 0; i < lanes; i++) numbers[i] = Type::read(in[i * lane]);
+    } else {
+      for (int64_t i = 0; i < lanes; i++) numbers[i] = Fold()(numbers[i], Type::read(in[i * lane]));
+    }
+    if (!walk.exclusive) write();
+  }
+}
+
+template <class Type, class Fold>
+void fold_along(HostFrame& frame, typename Type::Number unit) {
+  const Tensor& x = frame.operand(0);
+  const AroundAxis around(x.shape, frame.axis(0, x.shape.size()));
+  const auto* in = frame.data<typename Type::Stored>(0);
+  auto* out = frame.give<typename Type::Stored>(0, x.dtype, x.shape);
+  if (out == nullptr || elements_of(x.shape) == 0) return;
+  const bool reverse = frame.argument(2) != 0;
+  const Walk walk{around.extent, reverse ? -around.behind : around.behind, frame.argument(1) != 0};
+  const int64_t block = around.extent * around.behind, first = reverse ? block - around.behind : 0;
+  if (around.behind == 1) {
+    for (int64_t row = 0; row < around.before; row += kRows) {
+      const int64_t from = row * block + first, rows = std::min(kRows, around.before - row);
+      advance<Type, Fold>(in + from, out + from, walk, rows, block, unit);
+    }
+    return;
+  }
+  for (int64_t before = 0; before < around.before; before++) {
+    for (int64_t lane = 0; lane < around.behind; lane += kSideBySide) {
+      const int64_t from = before * block + first + lane;
+      const int64_t lanes = std::min(kSideBySide, around.behind - lane);
+      advance<Type, Fold>(in + from, out + from, walk, lanes, std::integral_constant<int64_t, 1>(),
+                          unit);
+    }
+  }
+}
+
+template <template <class> class Fold>
+void cumulate(HostFrame& frame, int unit) {
+  switch (frame.operand(0).dtype) {
+    case DType::f32: return fold_along<Plain<float>, Fold<float>>(frame, unit);
+    case DType::f64: return fold_along<Plain<double>, Fold<double>>(frame, unit);
+    case DType::i32: return fold_along<Plain<int32_t>, Fold<uint32_t>>(frame, unit);
+    case DType::i64: return fold_along<Plain<int64_t>, Fold<uint64_t>>(frame, unit);
+    case DType::f16:
+      return fold_along<Half<float_of_half, half_of_float>, Fold<float>>(frame, unit);
+    case DType::bf16:
+      return fold_along<Half<float_of_bfloat, bfloat_of_float>, Fold<float>>(frame, unit);
+    default: throw CompileError(frame.name + " does not add elements of this type");
+  }
+}
+
+}  // namespace
+
+void cumulative_product(HostFrame& frame) { cumulate<std::multiplies>(frame, 1); }
+
+void cumulative_sum(HostFrame& frame) { cumulate<std::plus>(frame, 0); }
+
+}  // namespace dvm
