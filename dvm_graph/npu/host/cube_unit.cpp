@@ -5,6 +5,7 @@
 // there, and only long contiguous reads get it. A B whose columns are contiguous (k stride 1) is
 // read in place, too: elements of C are dot products, for which few rows or columns of C pay.
 #include "npu/host/blocks.h"
+#include "npu/host/transpose.h"
 #include "npu/host/units.h"
 
 namespace dvm::DVM_LEVEL {
@@ -77,13 +78,28 @@ DVM_INLINE bool multiply_streamed(const Matmul<T>& x, int64_t rows, int64_t colu
 }
 
 template <class V>
-DVM_INLINE Element<V> sum_lanes(V v) {
-  if constexpr (sizeof(V) > 16) {
-    return sum_lanes(low_half(v) + high_half(v));
-  } else if constexpr (kLanesOf<V> == 4) {
-    return (v[0] + v[2]) + (v[1] + v[3]);
+DVM_INLINE auto fold_halves(V v) {
+  if constexpr (sizeof(V) > 16)
+    return fold_halves(low_half(v) + high_half(v));
+  else
+    return v;
+}
+
+// Lane i is the sum of the lanes of v[i]: as many vectors as lanes of 16 bytes. Each step halves
+// them, which takes a third of what sums one by one take.
+template <class V, int Count>
+DVM_INLINE auto sum_lanes(const V (&v)[Count]) {
+  if constexpr (Count == 1) {
+    return fold_halves(v[0]);
   } else {
-    return v[0] + v[1];
+    constexpr auto kLane = std::make_integer_sequence<int, kLanesOf<V>>{};
+    constexpr int kHalf = Count / 2;
+    V half[kHalf];
+#pragma GCC unroll 4
+    for (int i = 0; i < kHalf; i++)
+      half[i] = merge_low<kHalf>(v[i], v[i + kHalf], kLane) +
+                merge_high<kHalf>(v[i], v[i + kHalf], kLane);
+    return sum_lanes(half);
   }
 }
 
@@ -109,20 +125,36 @@ DVM_INLINE void multiply_dots(const Matmul<T>& x) {
   if (k < x.k) {
     step([k, n = x.k - k](const T* at) DVM_LAMBDA_INLINE { return load_partial<V>(at + k, n); });
   }
+  constexpr int kAtOnce = 16 / sizeof(T);
+#pragma GCC unroll 8
+  for (int first = 0; first < Rows * Columns; first += kAtOnce) {
+    V some[kAtOnce];
 #pragma GCC unroll 4
-  for (int i = 0; i < Rows; i++) {
+    for (int i = 0; i < kAtOnce; i++) {
+      const int at = lesser(first + i, Rows * Columns - 1);
+      some[i] = sum[at / Columns][at % Columns];
+    }
+    const auto sums = sum_lanes(some);
 #pragma GCC unroll 4
-    for (int j = 0; j < Columns; j++) {
-      const T before = x.accumulate ? x.from[i * x.from_row + j] : T{0};
-      x.c[i * x.c_row + j] = sum_lanes(sum[i][j]) + before;
+    for (int i = 0; i < lesser(kAtOnce, Rows * Columns - first); i++) {
+      const int row = (first + i) / Columns, column = (first + i) % Columns;
+      const T before = x.accumulate ? x.from[row * x.from_row + column] : T{0};
+      x.c[row * x.c_row + column] = sums[i] + before;
     }
   }
 }
 
+// So many blocks of rows, one after the other: of A, only pointers move.
 template <class T, int Rows>
-[[gnu::noinline]] void multiply_dot_rows(Matmul<T> x, int64_t columns) {
+[[gnu::noinline]] void multiply_dot_rows(Matmul<T> x, int64_t blocks, int64_t columns) {
   const auto take = [&]<int Columns>(std::integral_constant<int, Columns>) DVM_LAMBDA_INLINE {
-    multiply_dots<T, Rows, Columns>(x);
+    Matmul<T> block = x;
+    for (int64_t left = blocks; left > 0; left--) {
+      multiply_dots<T, Rows, Columns>(block);
+      block.a += Rows * x.a_row;
+      block.c += Rows * x.c_row;
+      block.from += Rows * x.from_row;
+    }
     x.b += Columns * x.b_column;
     x.c += Columns;
     x.from += Columns;
@@ -135,15 +167,15 @@ template <class T, int Rows>
 
 template <class T>
 void multiply_columns(Matmul<T> x, int64_t rows, int64_t columns) {
-  for (; rows >= kDots; rows -= kDots) {
-    multiply_dot_rows<T, kDots>(x, columns);
-    x.a += kDots * x.a_row;
-    x.c += kDots * x.c_row;
-    x.from += kDots * x.from_row;
-  }
-  if (rows == 3) multiply_dot_rows<T, 3>(x, columns);
-  if (rows == 2) multiply_dot_rows<T, 2>(x, columns);
-  if (rows == 1) multiply_dot_rows<T, 1>(x, columns);
+  const int64_t blocks = rows / kDots;
+  if (blocks > 0) multiply_dot_rows<T, kDots>(x, blocks, columns);
+  x.a += blocks * kDots * x.a_row;
+  x.c += blocks * kDots * x.c_row;
+  x.from += blocks * kDots * x.from_row;
+  rows -= blocks * kDots;
+  if (rows == 3) multiply_dot_rows<T, 3>(x, 1, columns);
+  if (rows == 2) multiply_dot_rows<T, 2>(x, 1, columns);
+  if (rows == 1) multiply_dot_rows<T, 1>(x, 1, columns);
 }
 
 // What is no block of C is clamped behind the product.
