@@ -144,9 +144,7 @@ def operators_page() -> str:
         "A `Loop` of a constant number of turns, with no more operators in all of them than one kernel may have "
         "(`limits.max_operators`), and none that is a step of its own, is unrolled, and its turns fuse. "
         "They are vendor operators where a result or something that a body reads is of unknown rank or "
-        "of a type that kernels do not compute with, and where the body of a `Loop` or `Scan` has a vendor operator. "
-        "`LSTM`, `GRU` and `RNN` of fewer than 512 hidden values run on onnxruntime all the same, which is faster at "
-        "them, but under `strict=True` and at `layout=1`.",
+        "of a type that kernels do not compute with, and where the body of a `Loop` or `Scan` has a vendor operator.",
         "",
     ]
     domains: dict[str, list[str]] = {}

@@ -18,7 +18,7 @@ from dvm_graph.decompose.arithmetic import scaled, shifted
 from dvm_graph.decompose.control import add_control
 from dvm_graph.decompose.operands import operand, required, shape_of, text
 from dvm_graph.decompose.regions import BodyResults, ResultType
-from dvm_graph.decompose.registry import Operands, Results, decomposition, find, unless
+from dvm_graph.decompose.registry import Operands, Results, decomposition, find
 from dvm_graph.ir import Dim, DType, Node, Value
 from dvm_graph.ir.control import Turns
 from dvm_graph.symbolic.builder import Builder
@@ -42,8 +42,6 @@ _PARAMETERS: dict[str, tuple[float | None, ...]] = {
 """Defaults of alpha and beta, of the functions that have them; None: ONNX names none, or onnxruntime takes
 another one."""
 _PLAIN = ("Relu", "Sigmoid", "Softplus", "Softsign", "Tanh")
-_LONG_STEPS = 512
-"""Hidden values of a state from which on a step takes no longer here than in onnxruntime, whatever the batch."""
 _DIRECTIONS: dict[str, tuple[bool, ...]] = {
     "forward": (False,),
     "reverse": (True,),
@@ -168,15 +166,6 @@ class _Body:
         return Value(name, value.dtype, tuple(shape))
 
 
-def has_short_steps(node: Node, operands: Operands) -> bool:
-    """Whether a step takes about as long as to launch it: onnxruntime calls its product where the loop is."""
-    if node.attrs.get("layout", 0):
-        return False  # it has no kernel for that
-    shape = shape_of(required(node, operands, 2))
-    return len(shape) == 3 and isinstance(shape[2], int) and shape[2] < _LONG_STEPS
-
-
-@unless(has_short_steps)
 @decomposition("LSTM", "GRU", "RNN")
 def recurrent(builder: Builder, node: Node, operands: Operands) -> Results:
     operator = _Operator.of(builder, node, operands)
@@ -222,7 +211,34 @@ class _Operator:
             return None
         if node.attrs.get("layout", 0):
             x = builder.op("transpose", x, perm=(1, 0, 2))
-        return _Operator(builder, node, operands, x, hidden, directions, functions)
+        operator = _Operator(builder, node, operands, x, hidden, directions, functions)
+        return operator if operator._takes_shapes() else None
+
+    def _takes_shapes(self) -> bool:
+        """Takes the other operands to have the shapes that the definition says, which runs confirm. False: they
+        have others.
+        """
+        facts, count = self.builder.facts, len(self.directions)
+        batch, hidden = self.state_shape
+        state: tuple[Dim, ...] = (count, batch, hidden)
+        if self.node.attrs.get("layout", 0):
+            state = (batch, count, hidden)
+        biases = (count, 2 * _GATES[self.node.op] * hidden)
+        wanted = {3: biases, 4: (batch,), 5: state, 6: state, 7: (count, 3 * hidden)}
+        pairs: list[tuple[Dim, Dim]] = []
+        for index, shape in wanted.items():
+            value = operand(self.operands, index)
+            if value is not None:
+                if value.rank != len(shape):
+                    return False
+                pairs += zip(shape_of(value), shape, strict=True)
+        if any(facts.prove_equal(own, dim).no for own, dim in pairs):
+            return False
+        for own, dim in pairs:
+            facts.assume_equal(
+                own, dim, f"operands of {self.node.name} are of its definition's shapes"
+            )
+        return True
 
     @property
     def steps(self) -> Dim:

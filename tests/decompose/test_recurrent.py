@@ -10,7 +10,7 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 import dvm_graph
-from dvm_graph.errors import StrictError
+from dvm_graph.errors import ShapeError, StrictError
 from tests.decompose.reference import session
 
 GATES = {"LSTM": 4, "GRU": 3, "RNN": 1}
@@ -152,6 +152,23 @@ def test_parameters_without_a_default_are_left_to_onnxruntime() -> None:
     feeds = feeds_for(model, 2, 2)
     want = session(model).run(None, feeds)
     np.testing.assert_allclose(dvm_graph.optimize(model).run(feeds)[0], want[0], rtol=1e-6)
+
+
+@pytest.mark.parametrize("op", GATES)
+def test_operands_of_unknown_extents(op: str) -> None:
+    """They are taken for what the operator says, and runs refuse others."""
+    model = recurrent(op, constant=False, lengths=True)
+    feeds = feeds_for(model, 2, 3)
+    for given in model.graph.input:
+        if given.name in ("b", "h", "c", "lengths"):
+            for number, dim in enumerate(given.type.tensor_type.shape.dim):
+                dim.dim_param = f"{given.name}{number}"
+    compiled = dvm_graph.optimize(model, strict=True)
+    for got, want in zip(compiled.run(feeds), session(model).run(None, feeds), strict=True):
+        np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-5)
+    feeds["b"] = feeds["b"][:, :-1]
+    with pytest.raises(ShapeError):
+        compiled.run(feeds)
 
 
 @pytest.mark.parametrize("op", GATES)

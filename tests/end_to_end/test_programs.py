@@ -19,7 +19,6 @@ TERMS = 4096
 """Terms that one output of a tiny model sums, layer upon layer, to the order of magnitude."""
 SEEDS = 4
 LEFT_TO_VENDOR: Mapping[str, set[str]] = {
-    "voice_stream": {"LSTM"},
     "beam_search": {"Loop", "ConcatFromSequence"},
 }
 """Operators that are left to onnxruntime, in bodies, too; of models that are not here, none."""
