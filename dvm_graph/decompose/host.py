@@ -1,5 +1,5 @@
-"""Operators whose results have sizes that only the run tells, as `host` operators: C++ algorithms of the runtime.
-So are long cumulative sums (`reductions`), whose numbers follow one from the other.
+"""Operators whose results have sizes or places that only the run tells, as `host` operators: C++ algorithms of the
+runtime. So are long cumulative sums (`reductions`), whose numbers follow one from the other.
 
 In: an ONNX operator. Out: a `host` operator with the shapes of its results, in which what only its data tells is a
 fresh symbol, bound when it has run. So operators behind it are kernels over the sizes that came out.
@@ -13,11 +13,12 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from dvm_graph.decompose.operands import normalize_axis, required, shape_of
+from dvm_graph.decompose.operands import normalize_axis, operand, required, shape_of
 from dvm_graph.decompose.registry import Operands, Results, decomposition
+from dvm_graph.decompose.windows import per_axis
 from dvm_graph.ir import Dim, DType, Node, Shape, Value
 from dvm_graph.symbolic.builder import Builder
-from dvm_graph.symbolic.dims import product
+from dvm_graph.symbolic.dims import add, maximum, mul, product
 
 HOST = "host"
 HOST_OPERATORS = frozenset({"Compress", "NonMaxSuppression", "NonZero", "TopK", "Unique"})
@@ -104,6 +105,39 @@ def top_k(builder: Builder, node: Node, operands: Operands) -> Results:
     shape = _with_dim(x, axis, count)
     arguments = (axis, node.attrs.get("largest", 1), node.attrs.get("sorted", 1))
     return add_host(builder, node, operands, arguments, [(x.dtype, shape), (DType.INT64, shape)])
+
+
+@decomposition("MaxUnpool")
+def max_unpool(builder: Builder, node: Node, operands: Operands) -> Results:
+    """Places count over the whole result, also one of a shape that is given, as in onnxruntime."""
+    x, places, given = (
+        required(node, operands, 0),
+        required(node, operands, 1),
+        operand(operands, 2),
+    )
+    count = x.rank - 2
+    kernel = tuple(int(size) for size in node.attrs.get("kernel_shape", ()))
+    strides, pads = per_axis(node, "strides", count), per_axis(node, "pads", 2 * count, 0)
+    if x.dtype is not DType.FLOAT32 or len(kernel) != count or strides is None or pads is None:
+        return None
+    more = [
+        size - stride - before - after
+        for size, stride, before, after in zip(
+            kernel, strides, pads[:count], pads[count:], strict=True
+        )
+    ]
+    shape = list(shape_of(x))
+    for at, stride in enumerate(strides):
+        shape[2 + at] = maximum(0, add(mul(shape[2 + at], stride), more[at]))
+    if given is not None:
+        known = given.elements or [fresh_dim(builder, node, 0, axis) for axis in range(x.rank)]
+        shape = list(known)
+    if len(shape) != x.rank:
+        return None
+    arguments = [number for pair in zip(strides, more, strict=True) for number in pair]
+    return add_host(
+        builder, node, [x, places, given][: len(operands)], arguments, [(x.dtype, tuple(shape))]
+    )
 
 
 @decomposition("NonMaxSuppression")

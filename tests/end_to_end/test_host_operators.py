@@ -411,3 +411,37 @@ def test_memory_stays_flat_while_sizes_change() -> None:
     for n, m in sizes:
         model.run(_rows(n, m + 1))
     assert model.statistics.arena_bytes < 1 << 20
+
+
+@pytest.mark.parametrize(
+    ("attributes", "given"),
+    [
+        ("kernel_shape = [2, 2], strides = [2, 2]", None),
+        ("kernel_shape = [3, 2], strides = [2, 1], pads = [1, 0, 0, 1]", None),
+        ("kernel_shape = [2, 2], strides = [2, 2]", (2, 3, 15, 16)),
+    ],
+)
+def test_maxima_go_back_to_where_they_were(attributes: str, given: tuple[int, ...] | None) -> None:
+    """A shape that is computed in the run may leave room; indices count over it then."""
+    shape = ", int64[4] shape" if given else ""
+    model = _model(f"""g (float[n, c, h, w] x, int64[n, c, h, w] i{shape}) => (float[a, b, k, l] y) {{
+        y = MaxUnpool<{attributes}>(x, i{", shape" if given else ""}) }}""")
+    mine, reference = dvm_graph.optimize(model, strict=True), session(model)
+    rng = np.random.default_rng(0)
+    for extents in ((2, 3, 7, 5), (1, 1, 2, 3), (0, 3, 4, 4)):
+        if given and extents[:2] != given[:2]:
+            continue
+        x = rng.standard_normal(extents).astype(np.float32)
+        places = rng.permutation(4 * x.size)[: x.size] // 4  # the last of equal ones counts
+        feeds = {"x": x, "i": places.reshape(extents).astype(np.int64)}
+        feeds |= {"shape": np.array(given)} if given else {}
+        _assert_equal(mine.run(feeds), reference.run(None, feeds))
+
+
+@pytest.mark.parametrize("place", [-1, 16])
+def test_places_outside_of_the_result_are_refused(place: int) -> None:
+    model = _model("""g (float[1, 1, 2, 2] x, int64[1, 1, 2, 2] i) => (float[1, 1, 4, 4] y) {
+        y = MaxUnpool<kernel_shape = [2, 2], strides = [2, 2]>(x, i) }""")
+    places = np.array([0, 5, place, 3]).reshape(1, 1, 2, 2)
+    with pytest.raises(dvm_graph.InputError, match=f"index {place} of"):
+        dvm_graph.optimize(model).run({"x": np.ones((1, 1, 2, 2), np.float32), "i": places})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -94,6 +95,18 @@ def pool(g: Growth, op: str) -> Value:
     }
     outputs = 2 if op == "MaxPool" and g.chance(0.2) else 1
     return g.emit(op, [x], attributes, outputs=outputs)
+
+
+@recipe("MaxUnpool", kind=WINDOW, weight=0.7)
+def max_unpool(g: Growth) -> Value:
+    x = g.ranked((1,), 3, g.choose((4, 4, 5)))
+    n = x.rank - 2
+    if any(math.prod(shape) == 0 for shape in x.shapes):
+        raise RefusedError  # there is no place for an index
+    attributes = {"kernel_shape": [g.choose((2, 3))] * n, "strides": [g.choose((1, 2))] * n}
+    ends = tuple(math.prod(shape) for shape in x.shapes)  # results are no smaller
+    where = Contents(low=(0,) * g.breadth, high=ends)
+    return g.emit("MaxUnpool", [x, g.fresh(7, x.shapes, where)], attributes)
 
 
 @recipe("GlobalAveragePool", "GlobalMaxPool", "GlobalLpPool", kind=WINDOW)

@@ -23,6 +23,7 @@ constexpr Entry kTable[] = {
     {"CumProd", cumulative_product},
     {"CumSum", cumulative_sum},
     {"ExpandExtents", expand_extents},
+    {"MaxUnpool", max_unpool},
     {"NonMaxSuppression", non_max_suppression},
     {"NonZero", non_zero},
     {"OneHotExtents", one_hot_extents},
