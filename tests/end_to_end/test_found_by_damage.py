@@ -22,20 +22,20 @@ def optimized(model: onnx.ModelProto) -> dvm_graph.Model:
 def test_a_constant_that_only_bodies_read_at_an_old_opset() -> None:
     """The partition had the version of the format in which constants had to be inputs as well."""
     model = onnx.parser.parse_model(
-        """<ir_version: 8, opset_import: ["" : 8]> g (bool c, float[n, 2, 1] x) => (float[n, 1, 2, 4] y) {
+        """<ir_version: 8, opset_import: ["" : 8]> g (bool c, float[n, 2, 6, 6] x) => (float[k, 2, 2, 2] y)
+        <float[2, 5] r = {0, 0, 0, 3, 3, 0, 1, 2, 5, 5}> {
             y = If (c) <
-              then_branch = p () => (float[n, 1, 2, 4] a) { a = RNN <hidden_size = 4> (x, w, r) },
-              else_branch = q () => (float[n, 1, 2, 4] b) { b = RNN <hidden_size = 4, direction = "reverse"> (x, w, r) }
+              then_branch = p () => (float[k, 2, 2, 2] a) { a = MaxRoiPool <pooled_shape = [2, 2]> (x, r) },
+              else_branch = q () => (float[k, 2, 2, 2] b) { b = MaxRoiPool <pooled_shape = [2, 2], spatial_scale = 0.5> (x, r) }
             >
         }"""
     )
-    generator = np.random.default_rng(0)
-    for name, shape in (("w", (1, 4, 1)), ("r", (1, 4, 4))):
-        array = generator.standard_normal(shape).astype(np.float32)
-        model.graph.initializer.append(onnx.numpy_helper.from_array(array, name))
-    feeds = {"c": np.array(True), "x": generator.standard_normal((3, 2, 1)).astype(np.float32)}
-    (y,) = optimized(model).run(feeds)
-    np.testing.assert_array_equal(y, session(model).run(None, feeds)[0])
+    x = np.random.default_rng(0).standard_normal((3, 2, 6, 6)).astype(np.float32)
+    mine, reference = optimized(model), session(model)
+    assert mine.report().vendor_operators
+    for c in (True, False):
+        feeds = {"c": np.array(c), "x": x}
+        np.testing.assert_array_equal(mine.run(feeds)[0], reference.run(None, feeds)[0])
 
 
 FUNCTIONS = """<ir_version: 10, opset_import: ["" : 21, "f" : 1]>

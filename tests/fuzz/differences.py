@@ -523,6 +523,18 @@ def _conv(step: Step) -> Documented | None:
     return _left_open(step, inside < whole.reshape(-1, *(1,) * (wild.ndim - 2)))
 
 
+@_difference("ConvTranspose")
+def _transposed_conv(step: Step) -> Documented | None:
+    """As `Conv`, for the channels that weights which are not finite lead to."""
+    weights = np.asarray(step.operands[1])
+    wild = ~np.isfinite(weights.astype(np.float64)).all(axis=tuple(range(2, weights.ndim)))
+    if not wild.any():
+        return None
+    group, shape = int(step.attribute("group", 1)), np.shape(step.results[0])
+    channels = wild.reshape(group, -1, wild.shape[1]).any(axis=1).reshape(-1)
+    return _left_open(step, np.broadcast_to(channels.reshape(-1, *(1,) * (len(shape) - 2)), shape))
+
+
 @_difference("FusedConv")
 def _fused_conv(step: Step) -> Documented | None:
     """As `Conv`, behind an activation."""

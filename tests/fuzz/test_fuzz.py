@@ -67,7 +67,7 @@ def test_every_operator_of_the_standard_is_drawn_or_left_out_by_name() -> None:
 
 def test_regions_sequences_strings_and_narrow_types_are_drawn() -> None:
     drawn: collections.Counter[str] = collections.Counter()
-    for index in range(250):
+    for index in range(400):
         graph = generate(9, index).model.graph
         drawn.update({node.domain or node.op_type for node in nodes_of(graph)})
         drawn.update({"string" for v in graph.input if v.type.tensor_type.elem_type == STRING})

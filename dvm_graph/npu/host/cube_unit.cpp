@@ -136,7 +136,8 @@ DVM_INLINE void multiply_dots(const Matmul<T>& x) {
     }
     const auto sums = sum_lanes(some);
 #pragma GCC unroll 4
-    for (int i = 0; i < lesser(kAtOnce, Rows * Columns - first); i++) {
+    for (int i = 0; i < kAtOnce; i++) {
+      if (first + i == Rows * Columns) break;
       const int row = (first + i) / Columns, column = (first + i) % Columns;
       const T before = x.accumulate ? x.from[row * x.from_row + column] : T{0};
       x.c[row * x.c_row + column] = sums[i] + before;
