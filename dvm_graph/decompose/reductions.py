@@ -224,7 +224,7 @@ def cumulative(builder: Builder, node: Node, operands: Operands) -> Results:
     exclusive, reverse = (int(node.attrs.get(name, 0)) for name in ("exclusive", "reverse"))
     longest = _LONGEST_FOLDED if x.is_constant else _LONGEST_SQUARE
     short = isinstance(extent, int) and extent <= longest
-    if not short and x.dtype in _CUMULATIVE:
+    if not short:
         return add_host(
             builder, node, operands, (axis, exclusive, reverse), [(x.dtype, shape_of(x))]
         )
@@ -244,7 +244,3 @@ _LONGEST_SQUARE = 32
 """Up to which an element of a square costs less than what a call of the host keeps from fusing."""
 _LONGEST_FOLDED = 4096
 """The same for constants, whose square is computed once."""
-_CUMULATIVE = frozenset(
-    (DType.FLOAT32, DType.FLOAT64, DType.INT32, DType.INT64, DType.FLOAT16, DType.BFLOAT16)
-)
-"""What `runtime/host_ops/cumulative.cpp` adds."""

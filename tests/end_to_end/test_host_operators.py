@@ -173,6 +173,15 @@ def test_sums_of_16_bits_round_once(kind: str) -> None:
     np.testing.assert_array_equal(y, wide.astype(x.dtype))
 
 
+def test_sums_of_a_type_that_onnxruntime_lacks() -> None:
+    x = np.random.default_rng(8).integers(0, 1 << 32, (3, 5000), np.uint32)
+    model = _model(
+        "g (uint32[a, 5000] x) => (uint32[a, 5000] y) <int64 k = {1}> { y = CumSum(x, k) }"
+    )
+    (y,) = dvm_graph.optimize(model, strict=True).run({"x": x})
+    np.testing.assert_array_equal(y, np.cumsum(x, axis=1, dtype=np.uint32))
+
+
 def test_products_of_those_before() -> None:
     x = np.random.default_rng(7).integers(-3, 4, (3, 50))
     model = _model(

@@ -97,6 +97,8 @@ void cumulate(HostFrame& frame, int unit) {
     case DType::f64: return fold_along<Plain<double>, Fold<double>>(frame, unit);
     case DType::i32: return fold_along<Plain<int32_t>, Fold<uint32_t>>(frame, unit);
     case DType::i64: return fold_along<Plain<int64_t>, Fold<uint64_t>>(frame, unit);
+    case DType::u32: return fold_along<Plain<uint32_t>, Fold<uint32_t>>(frame, unit);
+    case DType::u64: return fold_along<Plain<uint64_t>, Fold<uint64_t>>(frame, unit);
     case DType::f16:
       return fold_along<Half<float_of_half, half_of_float>, Fold<float>>(frame, unit);
     case DType::bf16:
