@@ -52,6 +52,16 @@ void evaluate_strides(const std::vector<DimSlot>& slots, const int64_t* dims, ui
   }
 }
 
+// Nothing moves along an axis of one element, whose stride may be any number (of a Slice by a far
+// step, say): one that an instruction cannot hold is none.
+void drop_far_strides(const NormalPlan& plan, Strides& strides) {
+  for (int axis = 0; axis < plan.rank; ++axis) {
+    if (plan.extents[axis] == 1 && strides[axis] != static_cast<int32_t>(strides[axis])) {
+      strides[axis] = 0;
+    }
+  }
+}
+
 // A view of memory, without what the node adds to its addresses.
 NormalAccess& add_view(const KernelPlan& plan, int32_t index, uint32_t axes, const int64_t* dims,
                        const ValueInfo* values, NormalPlan& out) {
@@ -64,6 +74,7 @@ NormalAccess& add_view(const KernelPlan& plan, int32_t index, uint32_t axes, con
   access.element_bytes = static_cast<int64_t>(size_of(access.storage));
   access.offset = value_of(view.offset, dims);
   evaluate_strides(view.strides, dims, axes, access.strides);
+  drop_far_strides(out, access.strides);
   return access;
 }
 

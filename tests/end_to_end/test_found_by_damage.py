@@ -251,3 +251,29 @@ def test_a_device_whose_name_is_too_long_for_a_file() -> None:
     model = onnx.parser.parse_model(text)
     with pytest.raises(dvm_graph.InputError, match="has to be a spec file"):
         dvm_graph.optimize(model, device="x" * 5000)
+
+
+@pytest.mark.parametrize("step", [2**31 - 1, 2**31, 2**40, 2**62, -(2**31), -(2**62)])
+@pytest.mark.parametrize("axis", [0, 1, 2])
+@pytest.mark.parametrize("product", ["MatMul (t, u)", "MatMul (u, t)"])
+def test_products_of_slices_by_steps_beyond_32_bits(step: int, axis: int, product: str) -> None:
+    """One element is left of the axis: how far it is to the next did not fit an instruction."""
+    start, end = (0, 2**62) if step > 0 else (-1, -(2**62))
+    model = onnx.parser.parse_model(
+        f"""<ir_version: 8, opset_import: ["" : 17]> g (float[b, n, n] x, float[b, n, n] w) => (float[i, j, k] y)
+        <int64[1] s = {{{start}}}, int64[1] e = {{{end}}}, int64[1] a = {{{axis}}}, int64[1] d = {{{step}}},
+         int64[1] c = {{{3 - axis if axis else 0}}}> {{
+            t = Slice (x, s, e, a, d)
+            u = Slice (w, s, e, c, d)
+            y = {product}
+        }}"""
+    )
+    generator = np.random.default_rng(7)
+    mine, reference = optimized(model), session(model)
+    for shape in ((2, 5, 5), (1, 1, 1), (3, 18, 18)):
+        feeds = {name: generator.standard_normal(shape, np.float32) for name in ("x", "w")}
+        try:
+            wanted = reference.run(None, feeds)
+        except Exception:  # rows of one do not meet one column of the other
+            continue
+        assert_all_close(mine.run(feeds), wanted)
