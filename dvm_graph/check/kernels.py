@@ -349,7 +349,7 @@ class _KernelCheck:
         names = {node.name for node in self._subgraph.nodes}
         for decision in self._compiled.report.decisions:
             ends = decision.subject.split(" -> ")
-            if len(ends) == 2 and names.issuperset(ends):
+            if len(ends) == 2 and names.issuperset(ends) and not decision.in_fallback:
                 yield f"{decision.verdict.value}, {decision.reason}"
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Set
+from collections.abc import Sequence, Set
 from dataclasses import dataclass, field
 
 from dvm_graph.cluster.axes import Atom, Atoms, AxisSpace, Layout
@@ -151,10 +151,7 @@ class GroupMeeting:
             self.space.rollback(mark)
             return MergeProof(Merge.NO, "an axis would meet itself (a diagonal)")
         self.guards = guards
-        if guards:
-            text = " and ".join(f"{a} = {b}" for a, b in guards)
-            return MergeProof(Merge.UNKNOWN, f"if {text}", _names(*guards[0]))
-        return MergeProof(Merge.YES)
+        return _proof(guards)
 
     def one_domain(self) -> bool:
         return self._one_domain()
@@ -402,17 +399,41 @@ class SiblingMeeting(GroupMeeting):
     """Two groups with nothing between them but tensors that both read."""
 
     def _merge_spaces(self) -> MergeProof:
-        """Makes the points at which both read the same tensor one."""
+        """Makes the points at which both read the same tensor one, and so the other axes where they read it by
+        broadcast.
+        """
         mark = self.space.mark()
         for value in self.consumer.inputs:
             for left in self.producer.inputs.get(value, ()):
                 for right in self.consumer.inputs[value]:
-                    if self._read_together(left, right):
+                    guards: list[tuple[Dim, Dim]] = []
+                    if self._read_together(left, right) and self._iterate_together(guards):
                         self._collect_spaces()
                         if self.same_domain() and not self._repeats():
-                            return MergeProof(Merge.YES)
+                            self.guards = guards
+                            return _proof(guards)
                     self.space.rollback(mark)
         return MergeProof(Merge.NO, "they read no tensor at the same points")
+
+    def _iterate_together(self, guards: list[tuple[Dim, Dim]]) -> bool:
+        """Makes the axes one, in order, along which what is shared does not vary. Any two of a length would do: the
+        groups do not depend on each other.
+        """
+        mine, others = (atoms_of(self._resolved(group)) for group in (self.producer, self.consumer))
+        rest = [atom for atom in mine if atom not in others]
+        met = [atom for atom in others if atom not in mine]
+        if len(rest) != len(met) or (rest and len(rest) == len(mine)):  # one number is shared
+            return False
+        return all(self._meet(a, b, guards) for a, b in zip(rest, met, strict=True))
+
+    def _meet(self, a: Atom, b: Atom, guards: list[tuple[Dim, Dim]]) -> bool:
+        if self.space.identify(a, b):
+            return True
+        extents = self.space.extent(a), self.space.extent(b)
+        if not self.speculate or not self.space.facts.prove_equal(*extents).unknown:
+            return False
+        guards.append(extents)
+        return self.space.bind_assumed(a, b)
 
     def _read_together(self, left: tuple[Node, int], right: tuple[Node, int]) -> bool:
         layouts = [self.axes[node].operands[index] for node, index in (left, right)]
@@ -423,6 +444,13 @@ class SiblingMeeting(GroupMeeting):
             return False
         first, second = (layout for layout in layouts if layout is not None)
         return self.space.unify_layouts(first, second) is None
+
+
+def _proof(guards: Sequence[tuple[Dim, Dim]]) -> MergeProof:
+    if not guards:
+        return MergeProof(Merge.YES)
+    text = " and ".join(f"{a} = {b}" for a, b in guards)
+    return MergeProof(Merge.UNKNOWN, f"if {text}", _names(*guards[0]))
 
 
 def _names(*dims: Dim) -> tuple[str, ...]:

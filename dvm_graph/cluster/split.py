@@ -270,8 +270,11 @@ class _Splitter:
         subject = f"{producer.name} -> {consumer.name}"
         decision = Decision(subject, ruling.verdict, ruling.reason, ruling.symbols)
         if ruling.verdict not in (Verdict.PATTERN, Verdict.SPECULATE):
-            if not pattern:
-                self._refused[producer, consumer] = _Refusal(decision, _sizes(producer, consumer))
+            refusal = _Refusal(decision, _sizes(producer, consumer))
+            if pattern:  # what was said of the one feeding the other stands
+                self._refused.setdefault((producer, consumer), refusal)
+            else:
+                self._refused[producer, consumer] = refusal
             return None
         self._decisions.append(decision)
         meeting.commit()
@@ -338,6 +341,7 @@ class _Splitter:
             rows = self._rows
             if not group.guards:
                 rows = _Rows.PRODUCTS if group.prologue else _Rows.APART
+            judged: list[Decision] = []
             splitter = _Splitter(
                 self._graph,
                 set(outputs),
@@ -345,11 +349,13 @@ class _Splitter:
                 self._facts,
                 self._options,
                 self._repeats,
-                [],
+                judged,
                 speculate=self._speculate and not group.guards,
                 rows=rows,
             )
-            return splitter.run()
+            fused = splitter.run()
+            self._decisions.extend(replace(decision, in_fallback=True) for decision in judged)
+            return fused
         stored = set(outputs)
         if group.parts is not None:
             cube, rest = group.parts

@@ -20,7 +20,6 @@ from collections.abc import Iterator
 from dvm_graph.cluster.stack import ControlCall, HostCall, HostDims, Launch, Schedule, VendorCall
 from dvm_graph.cluster.subgraph import ClusteredGraph, FusedGraph, FusedSubgraph
 from dvm_graph.ir.printer import print_node
-from dvm_graph.rules import Decision
 
 _INDENT = "  "
 
@@ -31,7 +30,7 @@ def print_clusters(clustered: ClusteredGraph) -> str:
         library = ", vendor library" if part.vendor else ""
         lines.append(f"cluster {part.index}, phase {part.phase}{library}")
         lines += [_INDENT + print_node(node) for node in part.nodes]
-    return _text([*lines, *_decisions(clustered.report.decisions)])
+    return _text([*lines, *map(str, clustered.report.decisions)])
 
 
 def print_subgraphs(fused: FusedGraph) -> str:
@@ -42,7 +41,7 @@ def print_subgraphs(fused: FusedGraph) -> str:
         lines.append(f"cluster {part.index}, phase {part.phase}")
         for subgraph in fused.subgraphs[part]:
             lines += _subgraph(subgraph, _INDENT)
-    return _text([*lines, *_decisions(fused.report.decisions)])
+    return _text([*lines, *map(str, fused.report.decisions)])
 
 
 def print_schedule(schedule: Schedule) -> str:
@@ -66,7 +65,7 @@ def print_schedule(schedule: Schedule) -> str:
             case HostDims():
                 lines.append("dims, written by the host")
                 lines.append(_INDENT + print_node(step.node))
-    return _text([*lines, *_decisions(schedule.report.decisions)])
+    return _text([*lines, *map(str, schedule.report.decisions)])
 
 
 def _subgraph(subgraph: FusedSubgraph, indent: str) -> Iterator[str]:
@@ -81,14 +80,6 @@ def _subgraph(subgraph: FusedSubgraph, indent: str) -> Iterator[str]:
         yield f"{inner}else"
         for other in subgraph.fallback:
             yield from _subgraph(other, inner + _INDENT)
-
-
-def _decisions(decisions: list[Decision]) -> list[str]:
-    return [
-        f"{decision.subject}: {decision.verdict.value}, {decision.reason}"
-        + (f" (depends on {', '.join(decision.symbols)})" if decision.symbols else "")
-        for decision in decisions
-    ]
 
 
 def _text(lines: list[str]) -> str:

@@ -2,7 +2,7 @@
 
 from dvm_graph.report.collect import make_report
 from dvm_graph.report.draw import FORMATS, draw_report, picture_path
-from dvm_graph.report.report import Operator, Report, Subgraph, SubgraphKind, Tensor, describe
+from dvm_graph.report.report import Operator, Report, Subgraph, SubgraphKind, Tensor
 from dvm_graph.report.times import Times
 
 __all__ = [
@@ -13,7 +13,6 @@ __all__ = [
     "SubgraphKind",
     "Tensor",
     "Times",
-    "describe",
     "draw_report",
     "make_report",
     "picture_path",

@@ -228,9 +228,10 @@ def _results(step: Step) -> Iterator[Value]:
 
 
 def _judged(decisions: Iterable[Decision]) -> Mapping[str, list[Decision]]:
+    """By operator; not those about fallbacks, which do not make the kernel."""
     table: dict[str, list[Decision]] = {}
     for decision in decisions:
-        for side in sides(decision):
+        for side in () if decision.in_fallback else sides(decision):
             table.setdefault(side, []).append(decision)
     return table
 

@@ -15,7 +15,7 @@ from typing import Any
 
 from dvm_graph.report.columns import kernel_node
 from dvm_graph.report.composition import GUTTER, ROW_GAP, block_class
-from dvm_graph.report.report import Report, Subgraph, Tensor, describe
+from dvm_graph.report.report import Report, Subgraph, Tensor
 from dvm_graph.report.scopes import arrange
 from dvm_graph.report.text import format_bytes
 from dvm_graph.report.times import Times
@@ -67,7 +67,7 @@ def _data(report: Report, times: Times | None) -> dict[str, Any]:
             for index, subgraph in enumerate(report.subgraphs)
             for tensor in subgraph.outputs
         },
-        "decisions": [describe(decision) for decision in report.decisions],
+        "decisions": [str(decision) for decision in report.decisions],
         "summary": _summary(report),
     }
 
@@ -123,7 +123,7 @@ def _details(report: Report, subgraph: Subgraph) -> dict[str, Any]:
         "constants": _tensors(subgraph.constants),
         "constantSize": format_bytes(subgraph.constant_bytes),
         "onnx": list(subgraph.onnx_nodes),
-        "decisions": [describe(d) for d in report.decisions_about(subgraph)],
+        "decisions": [str(d) for d in report.decisions_about(subgraph)],
     }
 
 

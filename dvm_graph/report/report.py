@@ -278,7 +278,7 @@ class Report:
     def _refusals(self, first: Subgraph, second: Subgraph) -> Iterator[str]:
         judged = list(self._between(first, second))
         if judged:
-            yield from dict.fromkeys(describe(decision) for decision in judged)
+            yield from dict.fromkeys(map(str, judged))
             return
         for side in (first, second):
             if side.kind in _CALLS:
@@ -294,7 +294,7 @@ class Report:
         yield "they are not neighbours, the way between them is " + " -> ".join(chain)
         for left, right in pairwise(chain):
             for decision in self._between(self._owner[left], self._owner[right]):
-                yield f"  {describe(decision)}"
+                yield f"  {decision}"
 
     def _between_neighbours(self, first: Subgraph, second: Subgraph) -> str:
         """Why no rule was asked about a kernel and one that reads its result."""
@@ -325,12 +325,6 @@ _CALLS = {
 def sides(decision: Decision) -> tuple[str, ...]:
     """The names in a decision's subject: producer and consumer, or kernels side by side."""
     return tuple(re.split(r" -> |, ", decision.subject))
-
-
-def describe(decision: Decision) -> str:
-    """One line: who was judged, how, and why."""
-    hung = f" (depends on {', '.join(decision.symbols)})" if decision.symbols else ""
-    return f"{decision.subject}: {decision.verdict.value}, {decision.reason}{hung}"
 
 
 def _plain(value: Any) -> Any:

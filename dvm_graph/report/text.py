@@ -7,7 +7,7 @@ import textwrap
 from collections import Counter
 from collections.abc import Iterator
 
-from dvm_graph.report.report import Report, Subgraph, Tensor, describe
+from dvm_graph.report.report import Report, Subgraph, Tensor
 from dvm_graph.rules.verdicts import Verdict
 
 _WIDTH = 100
@@ -157,7 +157,7 @@ def _refusals(report: Report) -> Iterator[str]:
     yield ""
     yield f"not fused ({len(refused)} decisions)"
     for decision in refused:
-        yield from _wrapped("  ", describe(decision))
+        yield from _wrapped("  ", str(decision))
 
 
 def _tensors(tensors: tuple[Tensor, ...]) -> str:

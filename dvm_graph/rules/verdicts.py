@@ -35,3 +35,11 @@ class Decision:
     reason: str
     symbols: tuple[str, ...] = ()
     """Names of the symbols the answer hung on; empty: none."""
+    in_fallback: bool = False
+    """Between operators of one kernel, as its fallback was fused; once for all kernels that are alike."""
+
+    def __str__(self) -> str:
+        """One line: who was judged, how, and why."""
+        where = "in the fallback, " if self.in_fallback else ""
+        hung = f" (depends on {', '.join(self.symbols)})" if self.symbols else ""
+        return f"{where}{self.subject}: {self.verdict.value}, {self.reason}{hung}"

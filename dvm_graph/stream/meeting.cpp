@@ -163,7 +163,7 @@ Merge GroupMeeting::merge_siblings() {
     if (other == nullptr) continue;
     for (int32_t left = other->first; left >= 0; left = groups_.use(left).next) {
       for (int32_t right = mine.first; right >= 0; right = groups_.use(right).next) {
-        if (read_together(groups_.use(left), groups_.use(right))) {
+        if (read_together(groups_.use(left), groups_.use(right)) && iterate_together()) {
           collect_spaces();
           if (same_domain() && !repeats()) return Merge::yes;
         }
@@ -370,6 +370,25 @@ bool GroupMeeting::read_together(const Use& left, const Use& right) {
   const std::span<const int64_t> mine = graph_.attributes(a), others = graph_.attributes(b);
   return std::equal(mine.begin(), mine.end(), others.begin(), others.end()) &&
          space_.unify(a.result, b.result);
+}
+
+// Makes the axes one, in order, along which what is shared does not vary: any two of a length would
+// do, as the groups do not depend on each other.
+bool GroupMeeting::iterate_together() {
+  const AtomList mine = atoms_of(from()), others = atoms_of(into());
+  AtomList rest, met;
+  for (const Atom atom : mine) {
+    if (!others.contains(atom)) rest.push_back(atom);
+  }
+  for (const Atom atom : others) {
+    if (!mine.contains(atom)) met.push_back(atom);
+  }
+  if (rest.size() != met.size()) return false;
+  if (!rest.empty() && rest.size() == mine.size()) return false;  // one number is shared
+  for (uint32_t i = 0; i < rest.size(); i++) {
+    if (!space_.identify(rest[i], met[i])) return false;
+  }
+  return true;
 }
 
 std::string stem_of(const Graph& graph, const Group& group) {

@@ -89,6 +89,7 @@ class GroupMeeting final : public Meeting {
   void share_inputs();
   void share_input(const Input& mine, const Input& other);
   bool read_together(const Use& left, const Use& right);
+  bool iterate_together();
 
   Graph& graph_;
   AxisSpace& space_;

@@ -146,6 +146,31 @@ def test_kernels_over_other_points_of_a_tensor_are_two() -> None:
     assert len(kernels(text)) == 2
 
 
+SHARED = """g (float[1,20] x, float[{b},20] p, float[{c},20] q) => (float[{b},20] y, float[{c},20] z)
+    {{ y = Add(x, p) z = Mul(x, q) }}"""
+
+
+def test_kernels_that_read_a_tensor_by_broadcast_are_one() -> None:
+    assert kernels(SHARED.format(b="b", c="b")) == [["add", "mul"]]
+    assert len(kernels(SHARED.format(b="b", c=7))) == 1  # if b is 7
+    assert len(kernels(SHARED.format(b=5, c=7))) == 2
+
+
+def test_kernels_that_read_a_tensor_by_broadcast_are_speculated_on() -> None:
+    made = schedule(parser.parse_model(f"{HEADER} {SHARED.format(b='b', c='c')}"))
+    (subgraph,) = made.report.subgraphs
+    assert [str(guard) for guard in subgraph.guards] == ["(b==c)"]
+    assert [[node.op for node in part.nodes] for part in subgraph.fallback] == [["add"], ["mul"]]
+
+
+def test_kernels_that_share_one_number_are_two() -> None:
+    text = """g (float x, float[b] p, float[b] q) => (float[b] y, float[b] z)
+    { y = Add(x, p) z = Mul(x, q) }"""
+    made = schedule(parser.parse_model(f"{HEADER} {text}"))
+    assert len(made.report.subgraphs) == 2
+    assert "they read no tensor at the same points" in [d.reason for d in made.report.decisions]
+
+
 def test_kernels_one_of_which_waits_for_the_other_are_two() -> None:
     text = """g (float[s,8] x, int64[s] i) => (float[s,8] z)
     { y = Sin(x) c = Gather<axis = 0>(y, i) e = Exp(c) z = Add(x, e) }"""

@@ -82,3 +82,32 @@ def test_dims_that_do_not_broadcast(fuse: bool) -> None:
     with pytest.raises(dvm_graph.ShapeError):
         model.run({"a": ones, "b": np.ones((4, 2), np.float32)})
     assert model.run({"a": ones, "b": np.ones((1, 3), np.float32)})[0].shape == (4, 3)
+
+
+@pytest.mark.parametrize("fallbacks", ["if_needed", "always", "operators"])
+def test_two_that_read_one_by_broadcast_equal_the_reference(fallbacks: str) -> None:
+    """One kernel where they iterate over as much, whatever they are called; two elsewhere."""
+    proto = model_from_text(
+        """g (float[1, n] a, float[m, n, k] b, float[p, n, k] c, float[n, k] d) => (float[m, n, k] y, float[p, n, k] z) {
+            t = Transpose<perm = [1, 0]>(a) s = Exp(b)
+            e = Add(t, s) y = Tanh(e)
+            f = Mul(t, c) g = Add(f, d) z = Sub(g, c)
+        }"""
+    )
+    model = dvm_graph.optimize(proto, fallbacks=fallbacks)
+    assert model.report().kernels == 1
+    reference = ReferenceEvaluator(proto)
+    generator = np.random.default_rng(1)
+    for m, p, n, k in (
+        (3, 3, 5, 7),
+        (3, 4, 5, 7),
+        (1, 6, 5, 1),
+        (6, 1, 33, 40),
+        (0, 2, 3, 3),
+        (2, 2, 0, 3),
+    ):
+        shapes = {"a": (1, n), "b": (m, n, k), "c": (p, n, k), "d": (n, k)}
+        feeds = {
+            name: generator.standard_normal(shape, np.float32) for name, shape in shapes.items()
+        }
+        assert_all_close(model.run(feeds), reference.run(None, feeds))
