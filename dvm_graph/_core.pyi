@@ -24,14 +24,13 @@ class KernelProfile:
     kind: str
     origin: list[str]
     fallback: bool
+    launches: int
     programs: int
     tiles: int
     matmul_flops: int
     vector_flops: int
     read_bytes: int
     written_bytes: int
-    compile_start_ns: int
-    compile_ns: int
     instructions: list[InstructionProfile]
 
 class KernelSpan:
@@ -40,6 +39,11 @@ class KernelSpan:
     start_ns: int
     end_ns: int
     tiles: int
+
+class CompileSpan:
+    kernel: int
+    start_ns: int
+    end_ns: int
 
 class HostSpan:
     category: str
@@ -51,6 +55,7 @@ class RunProfile:
     run_ns: int
     kernels: list[KernelProfile]
     spans: list[KernelSpan]
+    compilations: list[CompileSpan]
     host: list[HostSpan]
 
 class RunStatistics:

@@ -35,7 +35,7 @@ class Description:
     table_rows: Mapping[str, int]
     """See `feeds.table_rows`."""
     onnx_operators: Mapping[str, str]
-    """Of the ONNX nodes, by name."""
+    """Of the ONNX nodes, those in bodies of control flow too, by name."""
 
 
 def describe(graph: Graph) -> Description:
@@ -48,8 +48,16 @@ def describe(graph: Graph) -> Description:
         tuple(_describe(value.name, value) for value in graph.overridable),
         graph.about,
         table_rows(graph),
-        graph.onnx_operators,
+        _onnx_operators(graph),
     )
+
+
+def _onnx_operators(graph: Graph) -> dict[str, str]:
+    names = dict(graph.onnx_operators)
+    for node in graph.nodes:
+        for body in node.bodies:
+            names |= _onnx_operators(body)
+    return names
 
 
 def _describe(name: str, value: Value) -> TensorInfo:

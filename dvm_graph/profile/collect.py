@@ -76,16 +76,18 @@ def _timeline(run: RunProfile, cores: int) -> Timeline:
         name, kind = kernels[span.kernel]
         lanes[span.core].append(_span(name, kind, span.start_ns, span.end_ns, span.tiles))
     compiler = [
-        _span(k.name, "compile", k.compile_start_ns, k.compile_start_ns + k.compile_ns)
-        for k in run.kernels
-        if k.compile_ns > 0
+        _span(kernels[span.kernel][0], "compile", span.start_ns, span.end_ns)
+        for span in run.compilations
     ]
+    host = (_span(span.name, span.category, span.start_ns, span.end_ns) for span in run.host)
     return Timeline(
-        run.run_ns * _NANO,
-        tuple(map(tuple, lanes)),
-        tuple(_span(span.name, span.category, span.start_ns, span.end_ns) for span in run.host),
-        tuple(sorted(compiler, key=lambda span: span.start)),
+        run.run_ns * _NANO, tuple(map(_in_order, lanes)), _in_order(host), _in_order(compiler)
     )
+
+
+def _in_order(spans: Iterable[Span]) -> tuple[Span, ...]:
+    """By time; what holds others stands before them."""
+    return tuple(sorted(spans, key=lambda span: (span.start, -span.seconds)))
 
 
 def _span(name: str, category: str, start_ns: int, end_ns: int, tiles: int = 0) -> Span:
@@ -96,47 +98,47 @@ def _kernels(
     first: RunProfile, typical: RunProfile, onnx_operators: Mapping[str, str]
 ) -> Iterable[Kernel]:
     compile_ns: dict[str, int] = {}
-    for kernel in first.kernels:
-        compile_ns[kernel.name] = compile_ns.get(kernel.name, 0) + kernel.compile_ns
-    launches: dict[str, list[int]] = {}
-    for index, kernel in enumerate(typical.kernels):
-        launches.setdefault(kernel.name, []).append(index)
-    for name, indices in launches.items():
-        spans = [span for span in typical.spans if span.kernel in indices]
-        yield _kernel(
-            [typical.kernels[index] for index in indices],
-            [_span(name, "", span.start_ns, span.end_ns) for span in spans],
-            compile_ns.get(name, 0) * _NANO,
-            onnx_operators,
-        )
+    for compilation in first.compilations:
+        name = first.kernels[compilation.kernel].name
+        compile_ns.setdefault(name, 0)
+        compile_ns[name] += compilation.end_ns - compilation.start_ns
+    spans: dict[str, list[Span]] = {kernel.name: [] for kernel in typical.kernels}
+    for span in typical.spans:
+        name = typical.kernels[span.kernel].name
+        spans[name].append(_span(name, "", span.start_ns, span.end_ns))
+    calls: dict[str, list[KernelProfile]] = {name: [] for name in spans}
+    for kernel in typical.kernels:
+        calls[kernel.name].append(kernel)
+    for name in calls:
+        yield _kernel(calls[name], spans[name], compile_ns.get(name, 0) * _NANO, onnx_operators)
 
 
 def _kernel(
-    launches: list[KernelProfile],
+    calls: list[KernelProfile],
     spans: list[Span],
     compile_seconds: float,
     onnx_operators: Mapping[str, str],
 ) -> Kernel:
-    origin = tuple(dict.fromkeys(node for launch in launches for node in launch.origin))
+    origin = tuple(dict.fromkeys(node for call in calls for node in call.origin))
     return Kernel(
-        launches[0].name,
-        launches[0].kind,
+        calls[0].name,
+        calls[0].kind,
         origin,
         tuple(dict.fromkeys(onnx_operators[node] for node in origin if node in onnx_operators)),
-        launches[0].fallback,
-        len(launches),
-        sum(launch.programs for launch in launches),
-        sum(launch.tiles for launch in launches),
+        calls[0].fallback,
+        sum(call.launches for call in calls),
+        sum(call.programs for call in calls),
+        sum(call.tiles for call in calls),
         sum(span.seconds for span in spans),
         covered(spans),
         compile_seconds,
-        sum(launch.matmul_flops for launch in launches),
-        sum(launch.vector_flops for launch in launches),
-        sum(launch.read_bytes for launch in launches),
-        sum(launch.written_bytes for launch in launches),
+        sum(call.matmul_flops for call in calls),
+        sum(call.vector_flops for call in calls),
+        sum(call.read_bytes for call in calls),
+        sum(call.written_bytes for call in calls),
         merge_instructions(
             Instruction(entry.family, entry.unit, entry.count, entry.ns * _NANO)
-            for launch in launches
-            for entry in launch.instructions
+            for call in calls
+            for entry in call.instructions
         ),
     )

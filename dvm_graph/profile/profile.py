@@ -6,8 +6,9 @@ one operation for each result of an element-wise operator and each element that 
 are those of distinct elements read or written in global memory. So reading an operand twice lowers the
 rate, and what stays in a cache between two kernels may exceed the ceiling of copies.
 
-Invariants: `Profile.kernels` name each launched kernel once; the spans of a lane do not overlap and lie
-within the run.
+Invariants: `Profile.kernels` name each launched kernel once, those in bodies of control flow with the body they are
+in ("Loop (l) body 0/k0_add"); the spans of a lane lie within the run, and do not overlap but for those of bodies, which lie
+within the span of their control flow.
 
 What it does not do: measure. `collect` does, and the C++ core underneath.
 """
@@ -101,7 +102,7 @@ class Timeline:
     seconds: float
     cores: tuple[tuple[Span, ...], ...]
     host: tuple[Span, ...]
-    """What the calling thread did: it has kernels carried out in stages."""
+    """What the calling thread did: it has kernels carried out in stages; within control flow, what its bodies do."""
     compiler: tuple[Span, ...]
     """The compilation of kernels, on whichever core."""
 
@@ -123,23 +124,32 @@ class Timeline:
     @property
     def vendor(self) -> float:
         """Seconds in the vendor library."""
-        return sum(span.seconds for span in self.host if span.category == "vendor")
-
-    @property
-    def control(self) -> float:
-        """Seconds in the bodies of control flow, their kernels included."""
-        return sum(span.seconds for span in self.host if span.category == "control")
+        return sum(span.seconds for span in self._of("vendor"))
 
     @property
     def host_operators(self) -> float:
         """Seconds in operators that the host carries out."""
-        return sum(span.seconds for span in self.host if span.category == "host")
+        return sum(span.seconds for span in self._of("host"))
+
+    @property
+    def control(self) -> float:
+        """Seconds in control flow but in none of these: turn by turn, what `host_alone` is of the whole."""
+        computing = list(self._computing())
+        return covered([*computing, *self._of("control")]) - covered(computing)
 
     @property
     def host_alone(self) -> float:
         """Seconds in none of these: binding dims, memory, waiting for kernels to be compiled, launching."""
-        calls = self.vendor + self.control + self.host_operators
-        return max(self.seconds - self.working - calls, 0.0)
+        return self.seconds - covered([*self._computing(), *self._of("control")])
+
+    def _of(self, category: str) -> Iterator[Span]:
+        return (span for span in self.host if span.category == category)
+
+    def _computing(self) -> Iterator[Span]:
+        for lane in self.cores:
+            yield from lane
+        yield from self._of("vendor")
+        yield from self._of("host")
 
 
 @dataclass(frozen=True, slots=True)

@@ -519,14 +519,13 @@ void bind_profile(nb::module_& module) {
       .def_ro("kind", &KernelProfile::kind)
       .def_ro("origin", &KernelProfile::origin)
       .def_ro("fallback", &KernelProfile::fallback)
+      .def_ro("launches", &KernelProfile::launches)
       .def_ro("programs", &KernelProfile::programs)
       .def_ro("tiles", &KernelProfile::tiles)
       .def_prop_ro("matmul_flops", [](const KernelProfile& k) { return k.work.matmul_flops; })
       .def_prop_ro("vector_flops", [](const KernelProfile& k) { return k.work.vector_flops; })
       .def_prop_ro("read_bytes", [](const KernelProfile& k) { return k.work.read_bytes; })
       .def_prop_ro("written_bytes", [](const KernelProfile& k) { return k.work.written_bytes; })
-      .def_ro("compile_start_ns", &KernelProfile::compile_start_ns)
-      .def_ro("compile_ns", &KernelProfile::compile_ns)
       .def_ro("instructions", &KernelProfile::instructions);
   nb::class_<KernelSpan>(module, "KernelSpan")
       .def_ro("core", &KernelSpan::core)
@@ -534,6 +533,10 @@ void bind_profile(nb::module_& module) {
       .def_ro("start_ns", &KernelSpan::start_ns)
       .def_ro("end_ns", &KernelSpan::end_ns)
       .def_ro("tiles", &KernelSpan::tiles);
+  nb::class_<CompileSpan>(module, "CompileSpan")
+      .def_ro("kernel", &CompileSpan::kernel)
+      .def_ro("start_ns", &CompileSpan::start_ns)
+      .def_ro("end_ns", &CompileSpan::end_ns);
   nb::class_<HostSpan>(module, "HostSpan")
       .def_ro("category", &HostSpan::category)
       .def_ro("name", &HostSpan::name)
@@ -543,6 +546,7 @@ void bind_profile(nb::module_& module) {
       .def_ro("run_ns", &RunProfile::run_ns)
       .def_ro("kernels", &RunProfile::kernels)
       .def_ro("spans", &RunProfile::spans)
+      .def_ro("compilations", &RunProfile::compilations)
       .def_ro("host", &RunProfile::host);
 }
 

@@ -7,6 +7,7 @@
 #include <string>
 #include <utility>
 
+#include "runtime/clock.h"
 #include "runtime/errors.h"
 #include "runtime/executor.h"
 #include "runtime/memory.h"
@@ -225,19 +226,20 @@ RunRequest ControlRunner::request_for(size_t body, const RunContext& run) {
   for (const auto& [symbol, slot] : call_.bodies[body].dims) {
     if (run.dims.ok(slot)) symbols_.emplace_back(symbol, run.dims.values()[slot]);
   }
-  return {false, run.request.interruption, run.request.context, symbols_};
+  return {run.profiler != nullptr, run.request.interruption, run.request.context, symbols_};
 }
 
 std::vector<Tensor> ControlRunner::run_body(size_t body, std::span<const Tensor> inputs,
                                             std::span<const Tensor> given, const RunContext& run) {
   refuse_interrupted(run.request);
-  Runner& runner = *bodies_[body];
-  std::vector<Tensor> results = runner.run(inputs, given, request_for(body, run));
-  add_statistics(body, run);
+  const int64_t start = run.profiler == nullptr ? 0 : now_ns();
+  std::vector<Tensor> results = bodies_[body]->run(inputs, given, request_for(body, run));
+  add_statistics(body, run, start);
   return results;
 }
 
-void ControlRunner::add_statistics(size_t body, const RunContext& run) const {
+// Of the run of a body that began then.
+void ControlRunner::add_statistics(size_t body, const RunContext& run, int64_t start_ns) const {
   const RunStatistics& part = bodies_[body]->statistics();
   RunStatistics& whole = run.statistics;
   whole.compile_ns += part.compile_ns;
@@ -245,6 +247,9 @@ void ControlRunner::add_statistics(size_t body, const RunContext& run) const {
   whole.kernels_compiled += part.kernels_compiled;
   whole.kernels_launched += part.kernels_launched;
   whole.fallbacks += part.fallbacks;
+  if (run.profiler != nullptr) {
+    run.profiler->include(*part.profile, start_ns, call_.inside(body));
+  }
 }
 
 // What the body gives for arrays of the first row's shape that do not fit is no input's fault.
@@ -380,8 +385,9 @@ void ControlRunner::repeat_turns(Loop& loop, const RunContext& run) {
     if (loop.spare[i].absent()) loop.spare[i] = place_like(state, call_.name);
   }
   Repeated turns(call_, loop, end, run.request.interruption);
+  const int64_t start = run.profiler == nullptr ? 0 : now_ns();
   bodies_[0]->repeat(turns, request_for(0, run));
-  add_statistics(0, run);
+  add_statistics(0, run, start);
 }
 
 }  // namespace dvm

@@ -61,7 +61,7 @@ class ControlRunner {
   std::vector<Tensor> run_body(size_t body, std::span<const Tensor> inputs,
                                std::span<const Tensor> given, const RunContext& run);
   RunRequest request_for(size_t body, const RunContext& run);
-  void add_statistics(size_t body, const RunContext& run) const;
+  void add_statistics(size_t body, const RunContext& run, int64_t start_ns) const;
 
   std::vector<int64_t> empty_row(size_t row, const RunContext& run) const;
 

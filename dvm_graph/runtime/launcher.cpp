@@ -283,6 +283,7 @@ void Launcher::launch(uint32_t step, uint32_t end_step, const RunContext& run) {
     finish(run);
     if (run.profiler != nullptr) run.profiler->did("stage", stage_name(step, tasks_.size()), since);
   } while (done < prepared.launches.size());
+  profile_launches(prepared, 1, run);
   run.statistics.fallbacks += prepared.fallbacks;
 }
 
@@ -311,11 +312,18 @@ size_t Launcher::collect_tasks(const Prepared& prepared, size_t first, const Run
       shares_ |= tasks_.size() > 1 || task.tiles > task.claim;
       if (launch.stage > 0 || i > 0) continue;
       run.statistics.kernels_launched++;
-      if (run.profiler == nullptr) continue;
-      run.profiler->launched(launch.call, kernel, run.dims, run.values);
     }
   }
   return index;
+}
+
+void Launcher::profile_launches(const Prepared& prepared, int64_t times, const RunContext& run) {
+  if (run.profiler == nullptr) return;
+  for (const Launch& launch : prepared.launches) {
+    const CompiledKernel& kernel = programs_.compiled(launch.call);
+    if (launch.stage != 0 || kernel.stages[0].program_count == 0) continue;
+    run.profiler->launched(launch.call, kernel, run.dims, run.values, times);
+  }
 }
 
 void Launcher::finish(const RunContext& run) {
@@ -366,6 +374,7 @@ void Launcher::run_turns(std::span<const uint32_t> moving, Turns& turns, const R
     const int32_t fallbacks = run.statistics.fallbacks - before.fallbacks;
     TurnLaunch launch(turns, moving_, run);
     throw_if_trapped(device_.device->run_turns(tasks_, turn_ends_, launch));
+    for (const Prepared& prepared : prepared_) profile_launches(prepared, launch.count(), run);
     run.statistics.kernels_launched = before.kernels_launched + launched * launch.count();
     run.statistics.fallbacks = before.fallbacks + fallbacks * launch.count();
     Interruption* const interruption = run.request.interruption;

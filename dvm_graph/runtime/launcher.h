@@ -114,6 +114,7 @@ class Launcher {
   void prepare_ahead(uint32_t end_step, const RunContext& run);
   void launch(uint32_t step, uint32_t end_step, const RunContext& run);
   size_t collect_tasks(const Prepared& prepared, size_t first, const RunContext& run);
+  void profile_launches(const Prepared& prepared, int64_t times, const RunContext& run);
   void end_launch(uint32_t step, uint32_t end_step, const RunContext& run);
   void finish(const RunContext& run);
   void throw_if_trapped(const Trap& trap) const;

@@ -118,7 +118,7 @@ void list_steps(const Model& model, const Dims& dims, const Target& target, bool
     for (Listing& found : lister.take()) listing.push_back(std::move(found));
     for (size_t i = 0; i < control->bodies.size(); i++) {
       const Body& body = control->bodies[i];
-      const std::string inside = within + control->name + " body " + std::to_string(i) + "/";
+      const std::string inside = within + control->inside(i);
       list_steps(body.program->model(), dims_inside(body, dims), target, steps, inside, listing);
     }
   }

@@ -41,7 +41,7 @@ Profiler::Profiler(const Model& model, int cores, int64_t start_ns)
       start_ticks_(ticks()),
       records_(static_cast<size_t>(cores)),
       fallback_(model.calls.size()),
-      compilations_(model.calls.size()) {
+      kernels_(model.calls.size(), -1) {
   for (CoreRecord& record : records_) record.times.resize(model.calls.size());
   for (const KernelCall& call : model.calls) {
     for (const uint32_t fallback : call.fallback) fallback_[fallback] = true;
@@ -49,23 +49,73 @@ Profiler::Profiler(const Model& model, int cores, int64_t start_ns)
 }
 
 void Profiler::compiled(uint32_t call, int64_t start_ns, int64_t elapsed_ns) {
-  compilations_[call] = {start_ns - start_ns_, elapsed_ns};
+  compilations_.push_back({call, start_ns - start_ns_, elapsed_ns});
 }
 
 void Profiler::launched(uint32_t call, const CompiledKernel& compiled, const Dims& dims,
-                        const ValueInfo* values) {
+                        const ValueInfo* values, int64_t times) {
   const ModelKernel& described = model_.kernels[model_.calls[call].kernel];
-  calls_.push_back(call);
-  KernelProfile& kernel = profile_.kernels.emplace_back();
-  kernel.name = described.plan.name;
-  kernel.kind = kKinds[static_cast<int>(described.plan.kind)];
-  kernel.origin = described.origin;
-  kernel.fallback = fallback_[call];
-  kernel.programs = static_cast<int32_t>(compiled.program_count);
-  for (uint32_t i = 0; i < compiled.program_count; i++) {
-    kernel.tiles += compiled.programs[i].header().tiles;
+  if (kernels_[call] < 0) {
+    kernels_[call] = static_cast<int32_t>(profile_.kernels.size());
+    KernelProfile& kernel = profile_.kernels.emplace_back();
+    kernel.name = described.plan.name;
+    kernel.kind = kKinds[static_cast<int>(described.plan.kind)];
+    kernel.origin = described.origin;
+    kernel.fallback = fallback_[call];
   }
-  kernel.work = work_of(described.plan, dims.values(), values);
+  KernelProfile& kernel = profile_.kernels[static_cast<size_t>(kernels_[call])];
+  kernel.launches += times;
+  kernel.programs += times * compiled.program_count;
+  for (uint32_t i = 0; i < compiled.program_count; i++) {
+    kernel.tiles += times * compiled.programs[i].header().tiles;
+  }
+  kernel.work.add(work_of(described.plan, dims.values(), values), times);
+}
+
+uint32_t Profiler::included(const KernelProfile& kernel, std::string name) {
+  const auto [place, fresh] =
+      included_.try_emplace(std::move(name), static_cast<uint32_t>(profile_.kernels.size()));
+  if (fresh) {
+    profile_.kernels.push_back(kernel);
+    profile_.kernels.back().name = place->first;
+    return place->second;
+  }
+  KernelProfile& known = profile_.kernels[place->second];
+  known.launches += kernel.launches;
+  known.programs += kernel.programs;
+  known.tiles += kernel.tiles;
+  known.work.add(kernel.work);
+  for (const InstructionProfile& one : kernel.instructions) {
+    const auto same =
+        std::ranges::find(known.instructions, one.family, &InstructionProfile::family);
+    if (same == known.instructions.end()) {
+      known.instructions.push_back(one);
+    } else {
+      same->count += one.count;
+      same->ns += one.ns;
+    }
+  }
+  return place->second;
+}
+
+void Profiler::include(const RunProfile& body, int64_t start_ns, const std::string& within) {
+  const int64_t after = start_ns - start_ns_;
+  std::vector<uint32_t> known;
+  for (const KernelProfile& kernel : body.kernels) {
+    known.push_back(included(kernel, within + kernel.name));
+  }
+  for (const KernelSpan& span : body.spans) {
+    profile_.spans.push_back(
+        {span.core, known[span.kernel], span.start_ns + after, span.end_ns + after, span.tiles});
+  }
+  for (const CompileSpan& span : body.compilations) {
+    profile_.compilations.push_back(
+        {known[span.kernel], span.start_ns + after, span.end_ns + after});
+  }
+  for (const HostSpan& span : body.host) {
+    profile_.host.push_back(
+        {span.category, within + span.name, span.start_ns + after, span.end_ns + after});
+  }
 }
 
 void Profiler::did(std::string category, std::string name, int64_t start_ns) {
@@ -77,18 +127,20 @@ RunProfile Profiler::finish() {
   profile_.run_ns = now_ns() - start_ns_;
   const auto elapsed = static_cast<double>(ticks() - start_ticks_);
   const double ns_per_tick = static_cast<double>(profile_.run_ns) / std::max(elapsed, 1.0);
-  std::vector<uint32_t> position(model_.calls.size());
-  for (uint32_t i = 0; i < calls_.size(); i++) {
-    position[calls_[i]] = i;
-    KernelProfile& kernel = profile_.kernels[i];
-    kernel.compile_start_ns = compilations_[calls_[i]].start_ns;
-    kernel.compile_ns = compilations_[calls_[i]].elapsed_ns;
-    add_instructions(calls_[i], ns_per_tick, kernel);
+  for (uint32_t call = 0; call < kernels_.size(); call++) {
+    if (kernels_[call] < 0) continue;
+    add_instructions(call, ns_per_tick, profile_.kernels[static_cast<size_t>(kernels_[call])]);
+  }
+  for (const Compilation& one : compilations_) {
+    if (kernels_[one.call] < 0) continue;  // its fallback ran
+    profile_.compilations.push_back(
+        {static_cast<uint32_t>(kernels_[one.call]), one.start_ns, one.start_ns + one.elapsed_ns});
   }
   for (size_t core = 0; core < records_.size(); core++) {
     if (records_[core].lost) throw std::bad_alloc();
     for (const CoreSpan& span : records_[core].spans) {
-      profile_.spans.push_back({static_cast<int32_t>(core), position[span.tag],
+      profile_.spans.push_back({static_cast<int32_t>(core),
+                                static_cast<uint32_t>(kernels_[span.tag]),
                                 span.start_ns - start_ns_, span.end_ns - start_ns_, span.tiles});
     }
   }

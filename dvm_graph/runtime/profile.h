@@ -1,11 +1,14 @@
 // Where the time of one run went: a record that grows while the run goes on.
 //
-// Times are nanoseconds since the start of the run. A kernel is known by the call that launched it.
+// Times are nanoseconds since the start of the run. A kernel is known by the call that launched it;
+// those in the bodies of control flow are named with the body they are in, and what ran several
+// times is told as one.
 #pragma once
 
 #include <cstdint>
 #include <span>
 #include <string>
+#include <unordered_map>
 #include <vector>
 
 #include "npu/device.h"
@@ -26,10 +29,10 @@ struct KernelProfile {
   std::string name, kind;
   std::vector<std::string> origin;  // names of ONNX nodes
   bool fallback = false;
-  int32_t programs = 0;
+  int64_t launches = 0;
+  int64_t programs = 0;
   int64_t tiles = 0;  // of all programs
-  KernelWork work;
-  int64_t compile_start_ns = 0, compile_ns = 0;  // 0: programs made earlier served
+  KernelWork work;    // of all launches, as are programs, tiles and instructions
   std::vector<InstructionProfile> instructions;
 };
 
@@ -41,8 +44,15 @@ struct KernelSpan {
   int64_t tiles = 0;
 };
 
+// On whichever core.
+struct CompileSpan {
+  uint32_t kernel = 0;
+  int64_t start_ns = 0, end_ns = 0;
+};
+
 // What the calling thread was at: "bind" and "memory" ahead of a segment, "stage" from the first of
-// its launches to the last, "vendor".
+// its launches to the last, "vendor", "host",
+// "control", in which lie those of the bodies.
 struct HostSpan {
   std::string category, name;
   int64_t start_ns = 0, end_ns = 0;
@@ -50,9 +60,10 @@ struct HostSpan {
 
 struct RunProfile {
   int64_t run_ns = 0;
-  std::vector<KernelProfile> kernels;  // those launched, in the order of launches
-  std::vector<KernelSpan> spans;       // core by core, in the order of time
-  std::vector<HostSpan> host;          // in the order of time
+  std::vector<KernelProfile> kernels;  // those launched
+  std::vector<KernelSpan> spans;
+  std::vector<CompileSpan> compilations;
+  std::vector<HostSpan> host;
 };
 
 class Profiler {
@@ -64,25 +75,30 @@ class Profiler {
 
   void compiled(uint32_t call, int64_t start_ns, int64_t elapsed_ns);
   void launched(uint32_t call, const CompiledKernel& kernel, const Dims& dims,
-                const ValueInfo* values);
+                const ValueInfo* values, int64_t times);
+  // Of the run of a body that began then.
+  void include(const RunProfile& body, int64_t start_ns, const std::string& within);
   void did(std::string category, std::string name, int64_t start_ns);
 
   RunProfile finish();
 
  private:
   struct Compilation {
+    uint32_t call = 0;
     int64_t start_ns = 0, elapsed_ns = 0;
   };
 
+  uint32_t included(const KernelProfile& kernel, std::string name);
   void add_instructions(uint32_t call, double ns_per_tick, KernelProfile& kernel) const;
 
   const Model& model_;
   const int64_t start_ns_;
   const uint64_t start_ticks_;
   std::vector<CoreRecord> records_;
-  std::vector<char> fallback_;             // by call: stands in for another one
-  std::vector<Compilation> compilations_;  // by call
-  std::vector<uint32_t> calls_;            // of profile_.kernels
+  std::vector<char> fallback_;    // by call: stands in for another one
+  std::vector<int32_t> kernels_;  // by call: index in profile_.kernels, or -1
+  std::vector<Compilation> compilations_;
+  std::unordered_map<std::string, uint32_t> included_;  // kernels of bodies, by name
   RunProfile profile_;
 };
 

@@ -170,11 +170,16 @@ bool Runner::may_repeat() const {
 
 void Runner::repeat(BodyTurns& turns, const RunRequest& request) {
   statistics_ = RunStatistics{};
+  const int64_t start = now_ns();
+  std::optional<Profiler> profiler;
+  if (request.profile) profiler.emplace(model_, device_->device->cores(), start);
   Repetition repetition(*this, turns);
   launcher_.run_turns(repetition.values(), repetition,
                       RunContext{dims_, placed_[0].infos.data(), buffers_.data() + kReservedBuffers,
-                                 statistics_, nullptr, request});
+                                 statistics_, profiler ? &*profiler : nullptr, request});
+  statistics_.run_ns = now_ns() - start;
   statistics_.arena_bytes = held_bytes();
+  if (profiler) statistics_.profile = std::make_shared<const RunProfile>(profiler->finish());
 }
 
 void Runner::forget() {

@@ -93,6 +93,13 @@ class Counter {
 
 }  // namespace
 
+void KernelWork::add(const KernelWork& other, int64_t count) {
+  matmul_flops = plus(matmul_flops, times(other.matmul_flops, count));
+  vector_flops = plus(vector_flops, times(other.vector_flops, count));
+  read_bytes = plus(read_bytes, times(other.read_bytes, count));
+  written_bytes = plus(written_bytes, times(other.written_bytes, count));
+}
+
 KernelWork work_of(const KernelPlan& plan, const int64_t* dims, const ValueInfo* values) {
   return Counter(plan, dims, values).count();
 }

@@ -14,6 +14,8 @@ struct KernelWork {
   int64_t vector_flops = 0;
   // Of distinct elements in global memory: what moves if nothing is read or written twice.
   int64_t read_bytes = 0, written_bytes = 0;
+
+  void add(const KernelWork& other, int64_t count = 1);  // overflowing sums saturate
 };
 
 // Overflowing counts saturate.

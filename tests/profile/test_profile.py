@@ -270,3 +270,48 @@ def test_work_of_attention_has_both_products() -> None:
     feeds = {name: np.ones(shape, np.float32) for name, shape in shapes.items()}
     kernels = dvm_graph.optimize(model).profile(feeds, repeats=1).kernels
     assert sum(kernel.matmul_flops for kernel in kernels) == 2 * 3 * 70 * 50 * (8 + 4)
+
+
+TURNS = """(int64 m, float[k, k] s, bool c) => (float[k, k] t, float[p] y) <int64[1] last = {1}> {
+    t = Loop (m, , s) <body = step (int64 i, bool on, float[k, k] a) => (bool onward, float[k, k] b) {
+        onward = Identity (on) p = MatMul (a, a) b = Tanh (p)
+    }>
+    y = If (c) <
+        then_branch = one () => (float[k] u) { n = Neg (t) r = ReduceMax <keepdims = 0, axes = [1]> (n) u = Exp (r) },
+        else_branch = two () => (float[p] v) { h = MatMul (t, t) v = ReduceSum <keepdims = 0> (h, last) }
+    >
+}"""
+
+HOST_TURN = "z = NonZero (p) r = ReduceMax <keepdims = 0> (z) f = Cast <to = 1> (r) q = Add (p, f) b = Tanh (q)"
+
+
+@pytest.mark.parametrize("repeats", [True, False])
+def test_bodies_of_control_flow_are_told(repeats: bool, tmp_path: Path) -> None:
+    """Turns in one launch, or each as a run of its own: where an operator of the host is among them."""
+    text = TURNS if repeats else TURNS.replace("b = Tanh (p)", HOST_TURN)
+    model = dvm_graph.optimize(matmul(text))
+    turns = 50
+    feeds = {"m": np.array(turns), "s": np.eye(5, dtype=np.float32), "c": np.array(True)}
+    profile = model.profile(feeds, repeats=2)
+    inside = {k.name: k for k in profile.kernels if " body 0/" in k.name}
+    assert inside.keys() == {k.name for k in profile.kernels}
+    steps = [k for k in inside.values() if k.name.startswith("Loop")]
+    assert {k.launches for k in steps} == {turns}
+    assert sum(k.matmul_flops for k in steps) == turns * 2 * 5**3
+    assert sum(k.launches for k in inside.values()) == model.statistics.kernels_launched
+    run = profile.typical
+    assert run.busy == pytest.approx(sum(k.core_seconds for k in profile.kernels))
+    assert sum(span.category == "host" for span in run.host) == (0 if repeats else turns)
+    alone = run.host_operators + run.control + run.host_alone
+    whole = run.busy + run.idle + profile.cores * alone
+    assert whole == pytest.approx(profile.cores * run.seconds)
+    assert 0 < run.control < run.seconds
+    calls = [span for span in run.host if span.category == "control"]
+    assert [span.name.split()[0] for span in calls] == ["Loop", "If"]
+    for lane in run.cores:
+        assert all(any(c.start <= s.start <= s.end <= c.end for c in calls) for s in lane)
+    assert {"MatMul", "Tanh"} <= {one for k in steps for one in k.operators}
+    compiled = {span.name for span in profile.first.compiler}
+    assert compiled == {k.name for k in profile.kernels if k.compile_seconds} == set(inside)
+    profile.write_trace(tmp_path / "trace.json")
+    assert "Loop" in (tmp_path / "trace.json").read_text()
