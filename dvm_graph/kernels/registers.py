@@ -3,7 +3,8 @@
 Tiles of int8, int16, uint8, uint16 and uint32 live in wider registers, and only loads and stores
 convert. Where an operator may leave the range of the storage dtype, its result is wrapped at once by a
 `narrow`, so that what follows sees what it would have read from memory. float16 and bfloat16 stay wide
-between operators; an explicit cast rounds.
+between operators; an explicit cast rounds, and memory does, but for what an ONNX operator computes on its way
+(`value_table`).
 """
 
 from __future__ import annotations

@@ -3,6 +3,9 @@
 In: a schedule. Out: plan values, numbered as they are first asked for, and *places*: buffer, offset
 and strides of a value. Operands of a concat lie inside its buffer, which may lie in that of another
 concat; aliases share that of their root.
+
+What an ONNX operator of half floats computes on the way to its result may leave their range: between kernels it
+stays as wide as it is in registers.
 """
 
 from __future__ import annotations
@@ -16,6 +19,7 @@ from numpy.lib.stride_tricks import as_strided
 from dvm_graph.cluster import Schedule
 from dvm_graph.errors import CompileError
 from dvm_graph.ir import Dim, DType, Value
+from dvm_graph.ir.operators import OPERATORS, Kind
 from dvm_graph.kernels.plan import ModelPlan, Panels, PlanValue, Slot, Storage
 from dvm_graph.symbolic.dims import add, mul
 
@@ -44,6 +48,7 @@ class ValueTable:
 
     def __init__(self, schedule: Schedule, plan: ModelPlan) -> None:
         self._plan = plan
+        self._graph = schedule.graph
         self._aliases = schedule.aliases
         self._inputs = set(schedule.graph.inputs)
         self._outputs = set(schedule.graph.outputs)
@@ -115,10 +120,11 @@ class ValueTable:
         shape = () if opaque else tuple(self._slot(extent) for extent in value.shape or ())
         constant = value if value.is_constant else None
         storage = self._storage(value)
+        wide = storage is Storage.ARENA and value.dtype.is_float and self._is_inner(value)
         return self._append(
             PlanValue(
                 value.name,
-                value.dtype,
+                value.dtype.register if wide else value.dtype,
                 shape,
                 storage,
                 constant,
@@ -126,6 +132,19 @@ class ValueTable:
                 element=None if value.holds is None else value.holds.dtype,
             )
         )
+
+    def _is_inner(self, value: Value) -> bool:
+        """All that reads a value, be it through views, is of the ONNX operator that it was computed for."""
+        assert value.producer is not None
+        origin = set(value.producer.origin)
+        reached = [value]
+        for at in reached:
+            for user in self._graph.users(at):
+                if user.is_call or origin.isdisjoint(user.origin):
+                    return False
+                if OPERATORS[user.op].kind is Kind.VIEW:
+                    reached.append(user.output)
+        return not any(self._graph.is_output(at) for at in reached)
 
     def _storage(self, value: Value) -> Storage:
         if value.is_constant:

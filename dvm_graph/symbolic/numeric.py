@@ -4,7 +4,7 @@ Purpose: fold operators whose operands are constants. Arithmetic is that of the 
 that half types compute in float32 and are rounded once, as kernels do.
 
 What it does not do: sources and vendor operators; windows; results above the asked size; what differs
-from machine to machine.
+from machine to machine; what a half type has no range for, since kernels hold it in more.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from __future__ import annotations
 import math
 from typing import Any, TypeAlias
 
+import ml_dtypes
 import numpy as np
 
 from dvm_graph.errors import ShapeError
@@ -55,7 +56,10 @@ def evaluate_constant(node: Node, max_elements: float = math.inf) -> Array | Non
         origin = ", ".join(node.origin) or node.name
         raise ShapeError(f"{node.op} of {origin}: {error}") from error
     with np.errstate(all="ignore"):
-        return np.ascontiguousarray(data.astype(result.dtype.numpy)).reshape(result.shape)
+        rounded = data.astype(result.dtype.numpy)
+        if result.dtype in _HALVES and node.op != "cast" and not _in_range(data, rounded):
+            return None
+        return np.ascontiguousarray(rounded).reshape(result.shape)
 
 
 def _has_numbers(node: Node) -> bool:
@@ -66,6 +70,13 @@ def _has_numbers(node: Node) -> bool:
 
 def _widened(array: Array) -> Array:
     return array.astype(np.float32) if array.dtype.name in ("float16", "bfloat16") else array
+
+
+def _in_range(wide: Array, rounded: Array) -> bool:
+    """Half floats hold what kernels compute in more, but for rounding."""
+    info: Any = ml_dtypes.finfo(rounded.dtype)  # type: ignore[no-untyped-call]  # the library is untyped
+    least = float(info.tiny)
+    return not np.any((rounded != wide) & (np.isinf(rounded) | (np.abs(wide) < least)))
 
 
 def _portable(array: Array, dtype: DType) -> bool:

@@ -164,3 +164,31 @@ def test_large_results_around_the_caches(simd: str, dtype: np.dtype[Any]) -> Non
     got = run("(T[r, c] x, T[c] y) => (T[r, c] z) { z = Add(x, y) }", dtype, simd, x=x, y=x[7])
     with np.errstate(all="ignore"):
         assert_same(got, x.astype(np.float64) + x[7].astype(np.float64), dtype)
+
+
+LONG = 300_000
+"""Of ones more than float16 can count, and a row that stays in no core's memory."""
+BEYOND: dict[str, tuple[str, Array, float]] = {
+    "sum of exponentials": ("y = Softmax<axis = -1>(x)", np.ones((1, LONG)), 1 / LONG),
+    "its logarithm": ("y = LogSoftmax<axis = -1>(x)", np.ones((1, LONG)), -np.log(LONG)),
+    "norm": ("y = LpNormalization<axis = -1>(x)", np.full((1, LONG), 300), LONG**-0.5),
+    "squares": ("y = LpNormalization<axis = -1>(x)", np.full((2, 9), 300), 1 / 3),
+    "small squares": ("y = LpNormalization<axis = -1>(x)", np.full((2, 9), 2.0**-14), 1 / 3),
+    "sum": ("y = Mean(x, x, x)", np.full((2, 3), 40000), 40000),
+    "sum of constants": ("z = Mean(c, c) y = Min(x, z)", np.full((2, 3), 50000), 40000),
+    "product": ("y = Gemm<alpha = 0.5, transB = 1>(x, x)", np.full((3, 2), 200), 40000),
+    "biased": ("y = Gemm<transB = 1>(x, x, d)", np.full((3, 2), 200), 40000),
+}
+
+
+@pytest.mark.parametrize("options", [{}, {"fuse": False}, {"fallbacks": "always"}], ids=str)
+@pytest.mark.parametrize("what", BEYOND)
+def test_what_an_operator_computes_on_the_way_may_leave_the_range(
+    what: str, options: dict[str, Any]
+) -> None:
+    body, x, expected = BEYOND[what]
+    proto = onnx.parser.parse_model(f"""<ir_version: 8, opset_import: ["" : 17]>
+        agraph (float16[r, c] x) => (float16[r, d] y)
+        <float most = {{40000}}> {{ c = Cast<to = 10>(most) d = Neg(c) {body} }}""")
+    (got,) = dvm_graph.optimize(proto, **options).run({"x": x.astype(np.float16)})
+    assert_near(got, np.full(got.shape, expected, np.float64), F16)
