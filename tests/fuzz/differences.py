@@ -50,8 +50,8 @@ class Documented:
     results: Sequence[Any]
     open: Sequence[Array | None]
     """Which elements of each result nobody promises."""
-    spread: Array | None = None
-    """How far elements of the first result may be off."""
+    spread: Sequence[Array] = ()
+    """How far elements of the first results may be off."""
     unsigned: Sequence[Array | None] = ()
     """Which zeros of each result may have either sign."""
 
@@ -285,7 +285,7 @@ def _sums(step: Step) -> Documented | None:
         np.where(np.isfinite(step.numbers), np.abs(step.numbers), 0), axis, keepdims=True
     )
     spread = float(ml_dtypes.finfo(step.x.dtype).eps) * np.broadcast_to(total, step.x.shape)
-    return Documented(step.results, [None], spread)
+    return Documented(step.results, [None], [spread])
 
 
 @_difference("CumProd")
@@ -371,15 +371,26 @@ def _arg(step: Step) -> Documented | None:
 
 
 @_difference("GRU", "LSTM", "RNN")
-def _no_steps(step: Step) -> Documented | None:
-    """The last states are the first ones, where onnxruntime gives zeros."""
-    if step.x.shape[0] > 0:
-        return None
+def _recurrent(step: Step) -> Documented | None:
+    """Each turn rounds what the next one goes on with. Over no steps the last states are the first ones, where
+    onnxruntime gives zeros.
+    """
+    turns = step.x.shape[int(step.attribute("layout", 0))]
+    none = [None] * len(step.results)
+    if turns > 0:
+        unit = RECURRENT_ULPS * float(np.finfo(step.x.dtype).eps)
+        sizes = (np.abs(y, where=np.isfinite(y), out=np.zeros_like(y)) for y in step.results)
+        spread = [np.full(size.shape, turns * unit * np.max(size, initial=0)) for size in sizes]
+        return Documented(step.results, none, spread)
     first = dict(enumerate(step.operands[5:7], 1))
     named = [at for at, name in enumerate(step.node.output) if name]
     pairs = zip(named, step.results, strict=True)
     results = [y if first.get(at) is None else first[at] for at, y in pairs]
-    return Documented(results, [None] * len(results))
+    return Documented(results, none)
+
+
+RECURRENT_ULPS = 4
+"""Of the largest state: what the functions of one turn may be off."""
 
 
 @_difference("Hardmax")
@@ -433,7 +444,7 @@ def _gelu(step: Step) -> Documented | None:
     size = np.abs(step.numbers + bias)
     eps = 4 * float(np.finfo(np.float32).eps)
     spread = np.where(np.isfinite(size) & (step.numbers + bias < 0), size * eps, 0)
-    return Documented(step.results, [None], spread.reshape(step.results[0].shape))
+    return Documented(step.results, [None], [spread.reshape(step.results[0].shape)])
 
 
 @_difference("QuickGelu", "Sigmoid", "Swish")
@@ -473,19 +484,23 @@ def _unique(step: Step) -> Documented | None:
 
 @_difference("MeanVarianceNormalization")
 def _mean_variance(step: Step) -> Documented | None:
-    """The deviation is not quite 0: of equal numbers 0, but for the mean's rounding; onnxruntime divides 0 by 0."""
+    """The deviation is not quite 0: of equal numbers 0, but for the mean's rounding, which is divided by little more
+    than itself; onnxruntime divides 0 by 0.
+    """
     axes = tuple(step.attribute("axes", (0, 2, 3)))
     x = step.numbers
     if not x.size:
         return None
     equal = np.max(x, axes, keepdims=True) == np.min(x, axes, keepdims=True)
+    equal = equal & np.isfinite(x)
     result, deviation = step.results[0].astype(np.float64), x.std(axes, keepdims=True)
     exact = (x - x.mean(axes, keepdims=True)) / (deviation + LEAST_DEVIATION)
     small = (deviation < 1e6 * LEAST_DEVIATION) & ~equal
     if not (equal | small).any():
         return None
-    open_ = np.broadcast_to(equal & np.isfinite(x), x.shape)
-    return _replaced(step, np.where(small, exact, result), open_)
+    result = np.where(equal, 0, np.where(small, exact, result))
+    spread = np.where(equal & (x != 0), 1.0, 0.0)
+    return Documented(_replaced(step, result).results, [None], [spread])
 
 
 LEAST_DEVIATION = 1e-9

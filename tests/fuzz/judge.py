@@ -34,7 +34,8 @@ from tests.tolerances import tolerance
 
 Array: TypeAlias = np.ndarray[Any, Any]
 
-SAMPLES = 24
+SAMPLES = 64
+"""As long as something is not explained: the order of many neighbours is not all other at once."""
 ULPS = (-4, -2, -1, 1, 2, 4)
 """By how many units in its last place an operand moves: the instructions of functions may be off by 4."""
 MARGIN = 16.0

@@ -98,9 +98,9 @@ class Stepwise:
             result if mask is None else fill(result, mask, place, number)
             for result, mask in zip(documented.results, documented.open, strict=True)
         ]
-        if documented.spread is not None:
-            found[0] = shake(found[0], documented.spread, place, number)
-            self.met |= bool(documented.spread.any())
+        for at, spread in enumerate(documented.spread):
+            found[at] = shake(found[at], spread, place, number)
+            self.met |= bool(spread.any())
         for at, mask in enumerate(documented.unsigned):
             if mask is not None:
                 found[at] = turn(found[at], mask, place, number)
