@@ -115,7 +115,7 @@ def _forget_disputed_extents(
     inference, which is the same, say otherwise than its kernels do.
 
     It counts a window that starts behind the image where a pool rounds up, which kernels, as opset 22 says,
-    do not; it pads for dilated windows as if they were not; it adds `output_padding` to what `SAME`
+    do not; it pads for dilated windows as if they were not, and has one over nothing where strides are longer; it adds `output_padding` to what `SAME`
     determines; before opset 11 it names a slice's extent after the whole axis; it takes what one branch
     knows for true of the other, and what a body's results are for what they are over no turns. Models all of
     whose operators are left to onnxruntime (`tests/fuzz`) find further ones.
@@ -124,8 +124,7 @@ def _forget_disputed_extents(
     same = attributes.get("auto_pad", b"NOTSET").startswith(b"SAME")
     first, disputed = 0, node.op_type in ("If", *_NAMED)
     if node.op_type in ("AveragePool", "LpPool", "MaxPool"):
-        dilated = any(step != 1 for step in attributes.get("dilations", ()))
-        first, disputed = 2, attributes.get("ceil_mode") or (same and dilated)
+        first, disputed = 2, attributes.get("ceil_mode") or same
     elif node.op_type == "ConvTranspose":
         first, disputed = 2, same and any(attributes.get("output_padding", ()))
     elif node.op_type == "Slice" and version != 10:

@@ -758,3 +758,17 @@ def test_a_branch_that_is_not_taken_need_not_fit() -> None:
     x = np.random.default_rng(0).standard_normal((2, 3, 3, 1, 6)).astype(np.float32)
     feeds = {"x": x, "z": np.ones((4, 4), np.float32), "which": np.array(False)}
     assert_all_close(dvm_graph.optimize(model).run(feeds), session(model).run(None, feeds))
+
+
+@pytest.mark.parametrize("op", ["AveragePool", "LpPool", "MaxPool"])
+@pytest.mark.parametrize("auto_pad", ["SAME_UPPER", "SAME_LOWER"])
+@pytest.mark.parametrize("rows", [0, 3])
+def test_pads_that_keep_the_extent_of_nothing(op: str, auto_pad: str, rows: int) -> None:
+    """The inference says that one window is left of it where strides are longer than windows."""
+    model = model_from_text(
+        f"""g (float[0, 1, {rows}, 2] x) => (float[?, ?, ?, ?] y) {{
+            y = {op}<auto_pad = "{auto_pad}", kernel_shape = [1, 2], strides = [2, 1]>(x)
+        }}"""
+    )
+    feeds = {"x": np.zeros((0, 1, rows, 2), np.float32)}
+    assert_same_bits(dvm_graph.optimize(model).run(feeds), session(model).run(None, feeds))
