@@ -463,6 +463,11 @@ def _checked_signature(node: onnx.NodeProto, where: str, domain: str, version: i
             f"{where}: {len(node.input)} operands, but {node.op_type} takes "
             f"{schema.min_inputs} to {schema.max_inputs}"
         )
+    for at, (given, name) in enumerate(zip(node.input, schema.needed, strict=False)):
+        if name and not given:
+            raise ModelError(
+                f"{where}: {node.op_type} needs operand {at} ({name}), which is left out"
+            )
     if not schema.min_outputs <= len(node.output) <= schema.max_outputs:
         raise ModelError(
             f"{where}: {len(node.output)} results, but {node.op_type} gives "

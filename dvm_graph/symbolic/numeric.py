@@ -12,7 +12,6 @@ from __future__ import annotations
 import math
 from typing import Any, TypeAlias
 
-import ml_dtypes
 import numpy as np
 
 from dvm_graph.errors import ShapeError
@@ -22,7 +21,8 @@ from dvm_graph.symbolic.dims import is_static, product
 
 Array: TypeAlias = np.ndarray[Any, Any]
 
-_HALVES = (DType.FLOAT16, DType.BFLOAT16)
+_HALVES = {DType.FLOAT16: 2.0**-14, DType.BFLOAT16: 2.0**-126}
+"""Half types, and the least number that each holds all bits of."""
 _UNFOLDED = (Kind.SOURCE, Kind.CALL, Kind.WINDOW)
 
 
@@ -57,8 +57,10 @@ def evaluate_constant(node: Node, max_elements: float = math.inf) -> Array | Non
         raise ShapeError(f"{node.op} of {origin}: {error}") from error
     with np.errstate(all="ignore"):
         rounded = data.astype(result.dtype.numpy)
-        if result.dtype in _HALVES and node.op != "cast" and not _in_range(data, rounded):
-            return None
+        if node.op != "cast" and result.dtype in _HALVES:
+            small = np.abs(data) < _HALVES[result.dtype]
+            if np.any((rounded != data) & (np.isinf(rounded) | small)):
+                return None
         return np.ascontiguousarray(rounded).reshape(result.shape)
 
 
@@ -70,13 +72,6 @@ def _has_numbers(node: Node) -> bool:
 
 def _widened(array: Array) -> Array:
     return array.astype(np.float32) if array.dtype.name in ("float16", "bfloat16") else array
-
-
-def _in_range(wide: Array, rounded: Array) -> bool:
-    """Half floats hold what kernels compute in more, but for rounding."""
-    info: Any = ml_dtypes.finfo(rounded.dtype)  # type: ignore[no-untyped-call]  # the library is untyped
-    least = float(info.tiny)
-    return not np.any((rounded != wide) & (np.isinf(rounded) | (np.abs(wide) < least)))
 
 
 def _portable(array: Array, dtype: DType) -> bool:

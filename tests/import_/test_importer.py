@@ -155,6 +155,24 @@ def test_omitted_operands_and_results() -> None:
     verify(graph, Dialect.ONNX)
 
 
+@pytest.mark.parametrize(
+    ("node", "operand"),
+    [
+        ('Where(c, "", x)', r"operand 1 \(X\)"),
+        ('com.microsoft.BiasGelu(x, "")', r"operand 1 \(B\)"),
+        (
+            """If<then_branch = t () => (float[n] p) { p = Neg(x) },
+                  else_branch = e () => (float[n] q) { q = Abs(x) }>("")""",
+            r"operand 0 \(cond\)",
+        ),
+    ],
+)
+def test_operands_that_may_not_be_left_out(node: str, operand: str) -> None:
+    text = f"g (float[n] x, bool[n] c) => (float[n] y) {{ y = {node} }}"
+    with pytest.raises(ModelError, match=operand):
+        load(parse(text))
+
+
 def test_nodes_out_of_order_are_sorted() -> None:
     model = parse("g (float[n] x) => (float[n] y) { t = Relu(x)\n y = Exp(t) }")
     nodes = list(model.graph.node)
