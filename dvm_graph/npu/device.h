@@ -154,4 +154,16 @@ class Device {
   virtual Standby* standby() = 0;
 };
 
+// A stage that is seen through, however the launch ends.
+class OpenStage {
+ public:
+  OpenStage(Device& device, std::span<const Task> tasks) : device_(device) { device.submit(tasks); }
+  OpenStage(const OpenStage&) = delete;
+  OpenStage& operator=(const OpenStage&) = delete;
+  ~OpenStage() { device_.finish(); }
+
+ private:
+  Device& device_;
+};
+
 }  // namespace dvm

@@ -38,18 +38,6 @@ class Attention {
 constexpr int64_t kTurnsNs = 10'000'000;
 constexpr int kTurnsPerClockRead = 16;
 
-// A stage that is seen through, however the launch ends.
-class OpenStage {
- public:
-  OpenStage(Device& device, std::span<const Task> tasks) : device_(device) { device.submit(tasks); }
-  OpenStage(const OpenStage&) = delete;
-  OpenStage& operator=(const OpenStage&) = delete;
-  ~OpenStage() { device_.finish(); }
-
- private:
-  Device& device_;
-};
-
 std::string stage_name(uint32_t step, size_t programs) {
   return "step " + std::to_string(step) + ": " + std::to_string(programs) +
          (programs == 1 ? " program" : " programs");

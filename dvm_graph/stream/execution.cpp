@@ -12,21 +12,6 @@
 #include "vm/verify.h"
 
 namespace dvm::stream {
-namespace {
-
-// A stage that is seen through, however the launch ends.
-class OpenStage {
- public:
-  OpenStage(Device& device, std::span<const Task> tasks) : device_(device) { device.submit(tasks); }
-  OpenStage(const OpenStage&) = delete;
-  OpenStage& operator=(const OpenStage&) = delete;
-  ~OpenStage() { device_.finish(); }
-
- private:
-  Device& device_;
-};
-
-}  // namespace
 
 SharedDevice& Execution::device() {
   if (device_ == nullptr || process_ != process_generation()) {

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 import numpy as np
 import onnx
 import onnxruntime
@@ -11,33 +9,8 @@ import pytest
 
 import models
 from tests.models import zoo_dims
+from tests.models.family_dims import GRIDS
 
-SEQUENCES = ({"batch": 1, "seq": 1}, {"batch": 3, "seq": 77}, {"batch": 8, "seq": 128})
-BATCHES = ({"batch": 1}, {"batch": 2}, {"batch": 7})
-CACHES = ({"batch": 1, "past_seq": 1}, {"batch": 4, "past_seq": 0}, {"batch": 2, "past_seq": 77})
-IMAGES = (
-    {"batch": 1, "height": 32, "width": 32},
-    {"batch": 3, "height": 33, "width": 47},
-    {"batch": 2, "height": 96, "width": 64},
-)
-CUBOIDS = ({"batch": 1, "seq": 1, "features": 1}, {"batch": 4, "seq": 17, "features": 33})
-
-GRIDS: dict[str, tuple[Mapping[str, int], ...]] = {
-    "bert": SEQUENCES,
-    "gpt2": SEQUENCES,
-    "vit": BATCHES,
-    "llama": SEQUENCES,
-    "llama_decode": CACHES,
-    "qwen3": SEQUENCES,
-    "qwen3_decode": CACHES,
-    "mmoe": BATCHES,
-    "resnet": IMAGES,
-    "mobilenet": IMAGES,
-    "convnext": IMAGES,
-    "unet": IMAGES,
-    "if_else_add": CUBOIDS,
-    "nonzero": SEQUENCES,
-}
 EXPECTED_OPERATORS = {
     "bert": {"Softmax", "LayerNormalization", "Gelu", "Shape", "Gather"},
     "gpt2": {"Softmax", "LayerNormalization", "Tanh"},

@@ -21,7 +21,7 @@ from dvm_graph.feeds import random_feeds
 from models import PROGRAMS, ZOO, tiny_path
 from models import random_feeds as model_feeds
 from tests.end_to_end.reference import assert_same_bits, model_from_text
-from tests.end_to_end.test_tiny_models import GRIDS
+from tests.models.family_dims import GRIDS
 from tests.models.zoo_dims import grid
 from tests.test_imports import loaded_by
 from tests.test_variants import X, source
