@@ -70,35 +70,50 @@ def _extreme(op: str, x: Array, axis: Axes, keepdims: bool) -> Array:
 
 @lazy
 def mean(x: Array, /, *, axis: Axes = None, keepdims: bool = False) -> Array:
-    axes = axes_of(axis, x.ndim)
-    x = _in_floats(x)
-    return divide(reduced("reduce_sum", x, axes, keepdims), _count(x, axes))
+    wide, dtype = _widened(x)
+    return _rounded(_mean(wide, axes_of(axis, x.ndim), keepdims), dtype)
 
 
 @lazy
 def var(
     x: Array, /, *, axis: Axes = None, correction: float = 0.0, keepdims: bool = False
 ) -> Array:
-    """The mean is subtracted first: squares of what is far from 0 would cancel."""
-    axes = axes_of(axis, x.ndim)
-    x = _in_floats(x)
-    off = subtract(x, divide(reduced("reduce_sum", x, axes, True), _count(x, axes)))
-    count = _count(x, axes) - correction
-    total = reduced("reduce_sum", square(off), axes, keepdims)
-    return divide(total, count if count > 0 else 0.0)
+    wide, dtype = _widened(x)
+    return _rounded(_variance(wide, axes_of(axis, x.ndim), correction, keepdims), dtype)
 
 
 @lazy
 def std(
     x: Array, /, *, axis: Axes = None, correction: float = 0.0, keepdims: bool = False
 ) -> Array:
-    return sqrt(var(x, axis=axis, correction=correction, keepdims=keepdims))
+    wide, dtype = _widened(x)
+    return _rounded(sqrt(_variance(wide, axes_of(axis, x.ndim), correction, keepdims)), dtype)
 
 
-def _in_floats(x: Array) -> Array:
-    """Integers as numpy averages them."""
+def _mean(x: Array, axes: Sequence[int], keepdims: bool) -> Array:
+    return divide(reduced("reduce_sum", x, axes, keepdims), _count(x, axes))
+
+
+def _variance(x: Array, axes: Sequence[int], correction: float, keepdims: bool) -> Array:
+    """The mean is subtracted first: squares of what is far from 0 would cancel."""
+    total = reduced("reduce_sum", square(subtract(x, _mean(x, axes, True))), axes, keepdims)
+    count = _count(x, axes) - correction
+    return divide(total, count if count > 0 else 0.0)
+
+
+def _widened(x: Array) -> tuple[Array, DTypeObject]:
+    """What numbers are averaged in, and the dtype of their average: integers' as numpy has it; sums, squares and
+    counts may leave the range of half floats.
+    """
     x = as_array(x)
-    return cast(x, dtypes.float64) if x.dtype.kind in "biu" else x
+    if x.dtype.kind in "biu":
+        return cast(x, dtypes.float64), dtypes.float64
+    wide = cast(x, dtypes.float32) if x.dtype in (dtypes.float16, dtypes.bfloat16) else x
+    return wide, x.dtype
+
+
+def _rounded(x: Array, dtype: DTypeObject) -> Array:
+    return x if x.dtype == dtype else cast(x, dtype)
 
 
 def _count(x: Array, axes: Sequence[int]) -> float:

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 import dvm_graph.xp as xp
+from tests.tolerances import assert_close
 
 X = np.arange(24, dtype=np.float32).reshape(2, 3, 4)
 
@@ -86,6 +87,20 @@ def test_bfloat16() -> None:
     y = xp.asarray(x) + 1
     assert y.dtype == xp.bfloat16
     np.testing.assert_array_equal(np.asarray(y).astype(np.float32), X + 1)
+
+
+@pytest.mark.parametrize("dtype", [np.float16, ml_dtypes.bfloat16])
+@pytest.mark.parametrize("count", [8, 300_000])
+def test_averages_of_half_floats_whose_sums_they_do_not_hold(dtype: Any, count: int) -> None:
+    x = np.tile(np.array([20000, -20000, 30000, 10000], dtype), (2, count // 4))
+    lazy, wide = xp.asarray(x), x.astype(np.float64)
+    for found, expected in (
+        (xp.mean(lazy, axis=1), wide.mean(axis=1)),
+        (xp.std(lazy), wide.std()),
+        (xp.var(xp.asarray(x * dtype(2.0**-10)), axis=1), (wide * 2.0**-10).var(axis=1)),
+    ):
+        assert found.dtype == dtype
+        assert_close(np.asarray(found), expected.astype(dtype))
 
 
 KEYS: dict[str, Any] = {
