@@ -1,4 +1,4 @@
-"""Reductions of torch, and what is built on them."""
+"""Reductions of torch, and what is built on them: averages of half floats in float32, which holds their sums and counts."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import torch
 from dvm_graph.ir import Value
 from dvm_graph.symbolic import Dim, product
 from dvm_graph.torch_backend.elementwise import truth
-from dvm_graph.torch_backend.translation import Translation, entry
+from dvm_graph.torch_backend.translation import DTYPES, Translation, entry
 
 aten, prims = torch.ops.aten, torch.ops.prims
 
@@ -34,8 +34,9 @@ def _prod(t: Translation, x: Value, axes: Any = None, *_: Any, **__: Any) -> Val
 
 @entry(aten.mean.default, aten.mean.dim)
 def _mean(t: Translation, x: Value, axes: Any = None, *_: Any, **__: Any) -> Value:
-    x = t.value(x, t.dtype)
-    return t.builder.reshape(_mean_of(t, x, _axes(x, axes)), t.shape)
+    x = t.value(x, t.dtype.register)
+    mean = t.builder.cast(_mean_of(t, x, _axes(x, axes)), t.dtype)
+    return t.builder.reshape(mean, t.shape)
 
 
 def _mean_of(t: Translation, x: Value, axes: Sequence[int]) -> Value:
@@ -94,7 +95,8 @@ def _var(
     keepdim: bool = False,
 ) -> Any:
     del keepdim  # the result's shape says it
-    found = [t.builder.reshape(v, t.shape) for v in _variance(t, x, axes, correction)]
+    wide = _variance(t, t.value(x, x.dtype.register), axes, correction)
+    found = [t.builder.reshape(t.builder.cast(v, x.dtype), t.shape) for v in wide]
     return found if isinstance(t.meta, tuple | list) else found[0]
 
 
@@ -103,11 +105,14 @@ def _layer_norm(
     t: Translation, x: Value, sizes: Sequence[Dim], scale: Any, shift: Any, epsilon: float
 ) -> list[Value]:
     b, axes = t.builder, list(range(x.rank - len(sizes), x.rank))
-    variance, mean = _variance(t, x, axes, 0)
-    root = b.rsqrt(b.add(variance, b.scalar(epsilon, x.dtype)))
-    y = b.mul(b.sub(x, mean), root)
-    y = y if scale is None else b.mul(y, scale)
-    return [y if shift is None else b.add(y, shift), mean, root]
+    dtype = x.dtype.register
+    wide = t.value(x, dtype)
+    variance, mean = _variance(t, wide, axes, 0)
+    root = b.rsqrt(b.add(variance, b.scalar(epsilon, dtype)))
+    y = b.mul(b.sub(wide, mean), root)
+    y = y if scale is None else b.mul(y, t.value(scale, dtype))
+    y = y if shift is None else b.add(y, t.value(shift, dtype))
+    return [b.cast(v, DTYPES[meta.dtype]) for v, meta in zip((y, mean, root), t.meta, strict=True)]
 
 
 @entry(aten._softmax.default)

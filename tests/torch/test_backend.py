@@ -13,7 +13,7 @@ from torch.nn import functional as F  # noqa: N812 - as everybody calls it
 from transformers import BertConfig, BertModel, GPT2Config, GPT2Model
 
 import dvm_graph
-from dvm_graph.torch_backend import backend, dvm
+from dvm_graph.torch_backend import backend, dvm, eager
 from dvm_graph.torch_backend.piece import Piece
 from tests.tolerances import tolerance
 
@@ -104,6 +104,31 @@ def test_operators_equal_torch(name: str, pieces: list[Piece]) -> None:
         else:
             close(compiled(x, y, i), theirs)
     assert pieces, "all of it stayed in torch"
+
+
+def _averages(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+    size = x.shape[-1:]
+    return x.mean(-1), x.var(-1), F.layer_norm(x, size), x.softmax(-1), x.log_softmax(-1)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+@pytest.mark.parametrize("how", ["compiled", "eager"])
+def test_averages_of_half_floats_whose_sums_they_do_not_hold(
+    how: str, dtype: torch.dtype, pieces: list[Piece]
+) -> None:
+    compiled = torch.compile(_averages, backend=dvm, dynamic=True, fullgraph=True)
+    for columns in (6, 300_000):
+        x = (torch.arange(2 * columns) % 3 - 1).reshape(2, columns).to(dtype)
+        if how == "compiled":
+            mine = compiled(x)
+        else:
+            with eager():
+                mine = _averages(x)
+        for found, wide in zip(mine, _averages(x.double()), strict=True):
+            assert found.dtype == dtype
+            bound = 2 * torch.finfo(dtype).eps
+            torch.testing.assert_close(found, wide.to(dtype), rtol=bound, atol=bound / columns)
+    assert pieces or how == "eager", "all of it stayed in torch"
 
 
 def _bert() -> torch.nn.Module:
