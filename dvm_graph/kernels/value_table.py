@@ -140,10 +140,10 @@ class ValueTable:
         reached = [value]
         for at in reached:
             for user in self._graph.users(at):
-                if user.is_call or origin.isdisjoint(user.origin):
-                    return False
                 if OPERATORS[user.op].kind is Kind.VIEW:
                     reached.append(user.output)
+                elif user.is_call or origin.isdisjoint(user.origin):
+                    return False
         return not any(self._graph.is_output(at) for at in reached)
 
     def _storage(self, value: Value) -> Storage:

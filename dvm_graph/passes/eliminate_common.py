@@ -3,7 +3,7 @@
     Requires: basic operators. Ensures: no two operators have the same op, operands and attributes; no two
     constants that operators read have the same bytes.
 
-    a = exp(x); b = exp(x); return a + b   =>   a = exp(x); return a + a
+    a = exp(x); b = exp(x); return a + b   =>   a = exp(x); return a + a, where a is of both origins
 
 Constants are compared in full only where a few of their elements are the same, so that mapped ones
 are not read for it. Vendor operators stay, they may be impure.
@@ -43,6 +43,7 @@ def eliminate_common(graph: Graph) -> bool:
         first = known.setdefault(key, node)
         if first is node or node.output in outputs:
             continue
+        first.origin = tuple(dict.fromkeys((*first.origin, *node.origin)))
         graph.replace_uses(node.output, first.output)
         graph.remove(node)
         changed = True

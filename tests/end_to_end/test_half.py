@@ -171,6 +171,11 @@ LONG = 300_000
 BEYOND: dict[str, tuple[str, Array, float]] = {
     "sum of exponentials": ("y = Softmax<axis = -1>(x)", np.ones((1, LONG)), 1 / LONG),
     "its logarithm": ("y = LogSoftmax<axis = -1>(x)", np.ones((1, LONG)), -np.log(LONG)),
+    "shared sum": (
+        "s = Softmax<axis = -1>(x) l = LogSoftmax<axis = -1>(x) y = Mul(s, l)",
+        np.ones((1, LONG)),
+        -np.log(LONG) / LONG,
+    ),
     "norm": ("y = LpNormalization<axis = -1>(x)", np.full((1, LONG), 300), LONG**-0.5),
     "squares": ("y = LpNormalization<axis = -1>(x)", np.full((2, 9), 300), 1 / 3),
     "small squares": ("y = LpNormalization<axis = -1>(x)", np.full((2, 9), 2.0**-14), 1 / 3),
