@@ -14,7 +14,7 @@ import functools
 import math
 import random
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any, TypeAlias
 
@@ -121,7 +121,7 @@ def precision(model: onnx.ModelProto, feeds: Feeds, results: Sequence[Any]) -> n
 
     Operators that are functions have constants of float32, as the standard writes them down.
     """
-    kinds = {np.asarray(a).dtype for a in (*feeds.values(), *results)}
+    kinds = {array.dtype for array in arrays_of((*feeds.values(), *results))}
     kinds |= {helper.tensor_dtype_to_np_dtype(t.data_type) for t in model.graph.initializer}
     for node in model.graph.node:
         kinds |= {helper.tensor_dtype_to_np_dtype(a.i) for a in node.attribute if a.name == "to"}
@@ -139,9 +139,18 @@ def _is_function(op: str, opset: int) -> bool:
     return bool(schema.has_function or schema.has_context_dependent_function)
 
 
+def arrays_of(values: Iterable[Any]) -> Iterator[Array]:
+    """The arrays among values and in their sequences; none of optional values that are not there."""
+    for value in values:
+        if isinstance(value, list):
+            yield from arrays_of(value)
+        elif value is not None:
+            yield np.asarray(value)
+
+
 def longest(results: Sequence[Any], feeds: Feeds, model: onnx.ModelProto) -> int:
     """A cautious bound of the terms of one sum: the elements of the largest operand."""
-    sizes = [np.asarray(a).size for a in (*feeds.values(), *results)]
+    sizes = [array.size for array in arrays_of((*feeds.values(), *results))]
     sizes += [math.prod(t.dims) for t in model.graph.initializer]
     return max([1, *sizes])
 
@@ -155,7 +164,12 @@ def difference(mine: Any, theirs: Any, kind: np.dtype[Any], terms: int) -> str |
 
 
 def outside(mine: Any, theirs: Any, kind: np.dtype[Any], terms: int) -> Array | str | None:
-    """Which elements are outside the bound; a text where types or shapes differ; None: none is."""
+    """Which elements are outside the bound; a text where types or shapes differ, or elements of a sequence; None: none is."""
+    if isinstance(mine, list) and isinstance(theirs, list):
+        if len(mine) != len(theirs):
+            return f"{len(mine)} elements of a sequence instead of {len(theirs)}"
+        found = (difference(a, b, kind, terms) for a, b in zip(mine, theirs, strict=True))
+        return next((f"[{at}] {wrong}" for at, wrong in enumerate(found) if wrong), None)
     if not isinstance(mine, np.ndarray) or not isinstance(theirs, np.ndarray):
         return None if type(mine) is type(theirs) else f"{type(mine)} instead of {type(theirs)}"
     if mine.dtype != theirs.dtype:
@@ -285,7 +299,7 @@ def explained(
     moved = {index: np.zeros(np.shape(theirs[index])) for index in far}
     for sample in _samples(case.model, feeds, stepwise.met) if wrongs else ():
         for index in wrongs:
-            if np.shape(sample[index]) != np.shape(theirs[index]):
+            if _shape(sample[index]) != _shape(theirs[index]):
                 return Excuse.ROUNDING  # the shape itself hangs on it
         for index, step in far.items():
             movement, jumps = _movement(sample[index], theirs[index])
@@ -348,11 +362,17 @@ def _movement(one: Array, other: Array) -> tuple[Array, Array]:
 
 
 def _agrees(mine: Any, exact: Any, kind: Any, terms: int) -> bool:
+    if isinstance(mine, list):
+        return isinstance(exact, list) and outside(mine, exact, kind, terms) is None
     exact = np.asarray(exact)
     return bool(
         np.shape(mine) == exact.shape
         and outside(mine, exact.astype(mine.dtype), kind, terms) is None
     )
+
+
+def _shape(value: Any) -> tuple[Any, ...]:
+    return tuple(map(_shape, value)) if isinstance(value, list) else np.shape(value)
 
 
 def disturbed(model: onnx.ModelProto, seed: int) -> onnx.ModelProto:

@@ -16,7 +16,7 @@ from onnx import TensorProto, helper
 
 import dvm_graph
 from tests.fuzz.case import Case, Favour, generate, nodes_of
-from tests.fuzz.check import Finding, Kind, Phase, Report, Skipped, check
+from tests.fuzz.check import Excused, Finding, Kind, Phase, Report, Skipped, check, compare
 from tests.fuzz.judge import MARGIN, NOT_RUN, Excuse, Reference, difference, explained
 from tests.fuzz.operators import EXCLUDED, names
 from tests.fuzz.registry import GATHER, PRODUCT, REDUCTION, VIEW, WINDOW
@@ -240,6 +240,43 @@ def test_at_a_pole_any_large_number_is_as_good() -> None:
     assert explained(case, case.feeds[0], [right * np.array([3000, 1], np.float32)], [right])
     wrong = right * np.array([1, -1], np.float32)
     assert explained(case, case.feeds[0], [wrong], [right]) is None
+
+
+def test_sequences_are_compared_element_by_element() -> None:
+    case = case_of(
+        """g (float[N] x, float[M] z) => (seq(float) y) { t = Tanh(x) y = SequenceConstruct(t, z) }""",
+        x=np.array([0.1, 0.2], np.float32),
+        z=np.ones(3, np.float32),
+    )
+    assert check(case) is None
+    ((first, second),) = right = Reference(case.model).run(case.feeds[0])
+    assert compare(case, case.feeds[0], [[first * np.float32(1 + 1e-7), second]], right) is None
+    for wrong in ([first, second + 1], [first], [second, first]):
+        assert isinstance(compare(case, case.feeds[0], [wrong], right), str)
+
+
+def test_what_onnxruntime_refuses_with_its_optimisations_may_be_refused(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Without them its inference does not see numbers that are no scalars; it sees them where they are folded."""
+    mel = case_of(
+        """g (float[1] low) => (float[?, ?] y) <int32 n = {4}, int64[1] one = {1}, float[1] high = {2}> {
+            v = Reshape(n, one) y = MelWeightMatrix(v, n, v, low, high) }""",
+        low=np.zeros(1, np.float32),
+    )
+    report = check(mel)
+    assert isinstance(report, Excused)
+    assert report.excuses == {Excuse.VENDOR}
+
+    def refuse(*_: Any) -> None:
+        raise dvm_graph.UnsupportedError("no reason")
+
+    small = case_of(SMALL, x=np.ones(3, np.float32))
+    monkeypatch.setattr(dvm_graph, "optimize", refuse)
+    monkeypatch.setattr("tests.fuzz.check._device", lambda *_: None)
+    report = check(small)
+    assert isinstance(report, Finding)
+    assert report.kind is Kind.REFUSED
 
 
 NAN, INF = np.nan, np.inf
