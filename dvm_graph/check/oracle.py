@@ -5,7 +5,7 @@ an ONNX node gives something else on the same operands.
 
 A node is judged on the numbers that its operands have here, so that no error builds up from node to
 node. It is a witness of meaning, not of rounding: the bound is several times that of the operators, and
-at least a small part of the largest magnitude. Nodes that differ in the values they touch alone are
+at least a small part of the largest magnitude, be it inside of the node. Nodes that differ in the values they touch alone are
 judged once; what onnxruntime refuses is not judged.
 """
 
@@ -28,6 +28,8 @@ Array: TypeAlias = np.ndarray[Any, Any]
 
 _SLACK = 64.0
 _SMALL_PART = 2.0**-18
+_GATED = frozenset(("GRU", "LSTM", "RNN"))
+"""Operators whose steps compute numbers of about 1, however small the states are that come of them."""
 _SMALL = 64
 """Elements up to which the contents of an operand tell nodes apart."""
 _SAMPLES = 8
@@ -85,10 +87,11 @@ class Oracle:
         except (DvmError, KeyError, TypeError, IndexError):
             return
         has_nan = any(map(_has_nan, operands.values()))
-        problem, error = self._compare(array, result, has_nan)
+        inside = 1.0 if node.op in _GATED else 0.0
+        problem, error = self._compare(array, result, has_nan, inside)
         if problem and array.dtype.kind in "fV" and array.shape == result.value.shape:
             moved = _movement(node, node.outputs[index], operands, array)
-            problem, error = self._compare(array, result, has_nan, _MARGIN * moved)
+            problem, error = self._compare(array, result, has_nan, inside, _MARGIN * moved)
         if problem and node not in self._wrong:
             self._wrong.add(node)
             extents = str(reference.extents)
@@ -97,9 +100,15 @@ class Oracle:
             self._subject.failed = True
 
     def _compare(
-        self, array: Array, result: Bounded, has_nan: bool, moved: Array | float = 0.0
+        self,
+        array: Array,
+        result: Bounded,
+        has_nan: bool,
+        inside: float,
+        moved: Array | float = 0.0,
     ) -> tuple[str, float]:
         """`has_nan`: an operand has, and engines differ in what the least of such numbers is.
+        `inside`: the size of what the node computes on its way.
         `moved`: what rounding inside of the node may make of it besides.
         """
         wanted = result.wide()
@@ -110,7 +119,7 @@ class Oracle:
         if not wanted.is_float:
             return compare(array, wanted, self._subject)
         size = np.abs(wanted.value)
-        greatest = float(np.max(size, where=np.isfinite(size), initial=0.0))
+        greatest = float(np.max(size, where=np.isfinite(size), initial=inside))
         bound = wanted.errors * _SLACK + greatest * _SMALL_PART + moved
         if has_nan:
             bound = np.where(np.isnan(wanted.value), np.inf, bound)

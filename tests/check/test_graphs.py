@@ -14,7 +14,7 @@ from dvm_graph import pipeline
 from dvm_graph.check import validate
 from dvm_graph.decompose import registry
 from dvm_graph.errors import MiscompileError
-from dvm_graph.ir import Graph, Node
+from dvm_graph.ir import Graph, Node, Value
 from dvm_graph.symbolic import Facts
 from dvm_graph.symbolic.builder import Builder
 from tests.end_to_end.reference import model_from_text
@@ -235,6 +235,34 @@ def test_extents_that_only_a_body_of_control_flow_holds_together() -> None:
 def test_what_rounding_inside_of_a_node_makes_is_not_wrong(text: str) -> None:
     model = onnx.parser.parse_model(f'<ir_version: 11, opset_import: ["" : 26]>\n{text}')
     assert validate(model).findings == []
+
+
+def test_small_states_come_of_gates_that_are_nearly_1(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What rounding leaves of 1 less such a gate is no small part of them; states that are wrong are found."""
+    text = """<ir_version: 11, opset_import: ["" : 26]>
+    g (float[K, n, m] x1, float[2, 3, m] x2, float[2, 3, 1] x3, float[2, 6] x4, float[K, 2, l, 1] x13)
+      => (float[a, b, c, d] v21) {
+        [GRU_v5] v5 = GRU<direction = "bidirectional", hidden_size = 1, linear_before_reset = 1>(x1, x2, x3, x4)
+        s = SplitToSequence(v5)
+        v19 = SequenceMap(s, x13, x2) <
+          body = g18 (float[] b12, float[] b15, float[] b16) => (float[] v17) { v17 = Add(b12, b15) }
+        >
+        v21 = ConcatFromSequence<axis = 1>(v19)
+    }"""
+    model = onnx.parser.parse_model(text)
+    assert validate(model).findings == []
+    find = registry.find
+
+    def wrong(builder: Builder, node: Node, operands: list[Value | None]) -> list[Value]:
+        gru = find(node)
+        assert gru is not None
+        results = [result for result in gru(builder, node, operands) or () if result is not None]
+        return [builder.mul(result, builder.scalar(0.5, result.dtype)) for result in results]
+
+    monkeypatch.setattr(
+        "dvm_graph.decompose.walk.find", lambda node: wrong if node.op == "GRU" else find(node)
+    )
+    assert [finding.where for finding in validate(model).findings] == ["decompose"]
 
 
 def test_an_index_into_nothing_is_not_looked_at() -> None:
