@@ -10,7 +10,7 @@ stays as wide as it is in registers.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from dataclasses import dataclass
 
 import numpy as np
@@ -134,7 +134,10 @@ class ValueTable:
         )
 
     def _is_inner(self, value: Value) -> bool:
-        """All that reads a value, be it through views, is of the ONNX operator that it was computed for."""
+        """An ONNX operator computes it for itself alone: whatever reads it, be it through views, belongs to it.
+
+        What is one of the numbers that the operator reads is none: it equals them as they are in memory.
+        """
         assert value.producer is not None
         origin = set(value.producer.origin)
         reached = [value]
@@ -144,7 +147,7 @@ class ValueTable:
                     reached.append(user.output)
                 elif user.is_call or origin.isdisjoint(user.origin):
                     return False
-        return not any(self._graph.is_output(at) for at in reached)
+        return not any(self._graph.is_output(at) for at in reached) and _computes(value, origin)
 
     def _storage(self, value: Value) -> Storage:
         if value.is_constant:
@@ -163,3 +166,25 @@ class ValueTable:
 
     def _slot(self, extent: Dim) -> Slot:
         return self._plan.dims.slot(extent)
+
+
+_CHOOSES = frozenset(
+    {"abs", "cast", "gather", "max", "min", "neg", "pool_max", "reduce_max", "reduce_min", "select"}
+)
+"""Operators of floats whose results their operands' type holds."""
+
+
+def _computes(value: Value, origin: Set[str]) -> bool:
+    """Whether arithmetic of the ONNX operators in `origin` is what a value comes of."""
+    reached = [value]
+    seen = {value}
+    for at in reached:
+        node = at.producer
+        if node is None or node.is_call or origin.isdisjoint(node.origin):
+            continue
+        if node.op not in _CHOOSES and OPERATORS[node.op].kind is not Kind.VIEW:
+            return True
+        new = {v for v in node.inputs if v is not None and v.dtype is value.dtype} - seen
+        reached += new
+        seen |= new
+    return False

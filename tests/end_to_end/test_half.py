@@ -197,3 +197,31 @@ def test_what_an_operator_computes_on_the_way_may_leave_the_range(
         <float most = {{40000}}> {{ c = Cast<to = 10>(most) d = Neg(c) {body} }}""")
     (got,) = dvm_graph.optimize(proto, **options).run({"x": x.astype(np.float16)})
     assert_near(got, np.full(got.shape, expected, np.float64), F16)
+
+
+CHOSEN = {
+    "ArgMax": ("y = ArgMax<axis = 1, keepdims = 0>(s)", lambda s: s.argmax(1)),
+    "ArgMin": ("y = ArgMin<axis = 1, keepdims = 0>(s)", lambda s: s.argmin(1)),
+    "Hardmax": ("h = Hardmax<axis = 1>(s) y = Cast<to = 7>(h)", lambda s: np.eye(9)[s.argmax(1)]),
+    "MaxPool": (
+        """u = Unsqueeze(s, one) v, i = MaxPool<kernel_shape = [9]>(u) y = Squeeze(i, ends)""",
+        lambda s: s.argmax(1) + 9 * np.arange(len(s)),
+    ),
+}
+
+
+@types
+@pytest.mark.parametrize("options", [{}, {"fuse": False}, {"fallbacks": "always"}], ids=str)
+@pytest.mark.parametrize("what", CHOSEN)
+def test_what_is_chosen_is_found_in_memory(
+    what: str, options: dict[str, Any], dtype: np.dtype[Any]
+) -> None:
+    """The greatest of numbers that were rounded is one of them as they were before: it is to be rounded, too."""
+    body, choose = CHOSEN[what]
+    proto = onnx.parser.parse_model(f"""<ir_version: 8, opset_import: ["" : 17]>
+        agraph ({NAMES[dtype]}[r, 9] x) => (int64[?] y, {NAMES[dtype]}[r, 9] s)
+        <int64[1] one = {{1}}, int64[2] ends = {{1, 2}}> {{ s = Softsign(x) {body} }}""")
+    x = np.random.default_rng(3).permuted(np.tile(np.linspace(-4, 4, 9), (50, 1)), axis=1)
+    x = (x + 0.3).astype(dtype)
+    got, _ = dvm_graph.optimize(proto, **options).run({"x": x})
+    np.testing.assert_array_equal(got, choose(x.astype(np.float64)))
