@@ -251,6 +251,7 @@ class ModelBuilder:
         inputs: Sequence[int],
         outputs: Sequence[int],
         turns: tuple[bool, int, int, int, Sequence[bool], Sequence[bool]] | None,
+        strands: int,
     ) -> None: ...
     def add_host(
         self,

@@ -42,8 +42,11 @@ def add_control(
     bodies: Sequence[BodyResults],
     turns: Turns | None,
     types: Sequence[ResultType],
+    strands: str | None = None,
 ) -> list[Value]:
-    """The results of a `control` operator that stands for an ONNX node; what no body reads is left out."""
+    """The results of a `control` operator that stands for an ONNX node; what no body reads is left out. For `strands` see
+    `ir.control`.
+    """
     first, first_inside = captures(turns)
     unread = [
         at
@@ -67,7 +70,7 @@ def add_control(
             )
             for type_ in types
         ),
-        attrs={"op": node.op, "turns": turns},
+        attrs={"op": node.op, "turns": turns} | ({} if strands is None else {"strands": strands}),
         origin=node.origin,
         metadata=node.metadata,
         bodies=tuple(body.graph for body in bodies),

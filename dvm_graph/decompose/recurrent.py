@@ -7,6 +7,9 @@ where they belong. A reverse direction reads and stores rows from the last one o
 
 Behind its length, a sequence of a batch keeps its states and gives zeros; the reverse direction comes past that
 end first, keeps the initial states meanwhile, and so begins at the last element, as ONNX says.
+
+Elements of the batch have nothing to do with each other. The body has a symbol of its own for their number, so that
+each core may take the turns of some of them by itself (`ir.control`).
 """
 
 from __future__ import annotations
@@ -135,18 +138,25 @@ class _Body:
     """The body while it is built: values around it, and what stands for them inside."""
 
     builder: Builder
+    batch: Dim
+    """As the body knows it: a symbol of its own, unless it is 1."""
     states: list[tuple[Value, Value]] = field(default_factory=list)
     rows: list[tuple[Value, Value]] = field(default_factory=list)
     backward: list[bool] = field(default_factory=list)
     captured: dict[Value, Value] = field(default_factory=dict)
 
     def state(self, initial: Value) -> Value:
-        self.states.append((initial, self._inside(initial, shape_of(initial))))
+        *directions, _, hidden = shape_of(initial)
+        self.states.append((initial, self._inside(initial, (*directions, self.batch, hidden))))
         return self.states[-1][1]
 
     def row(self, scanned: Value, backward: bool) -> Value:
+        """Of [steps, batch, ...], or of [steps]."""
+        shape = shape_of(scanned)[1:]
         self.backward.append(backward)
-        self.rows.append((scanned, self._inside(scanned, shape_of(scanned)[1:])))
+        self.rows.append(
+            (scanned, self._inside(scanned, (self.batch, *shape[1:]) if shape else ()))
+        )
         return self.rows[-1][1]
 
     def capture(self, value: Value) -> Value:
@@ -155,6 +165,11 @@ class _Body:
             return value
         if value not in self.captured:
             self.captured[value] = self._inside(value, shape_of(value))
+        return self.captured[value]
+
+    def per_sequence(self, value: Value) -> Value:
+        """As `capture`, of [batch]."""
+        self.captured[value] = self._inside(value, (self.batch,))
         return self.captured[value]
 
     def pairs(self) -> list[tuple[Value, Value]]:
@@ -171,7 +186,11 @@ def recurrent(builder: Builder, node: Node, operands: Operands) -> Results:
     operator = _Operator.of(builder, node, operands)
     if operator is None:
         return None
-    body = _Body(Builder(builder.graph.scratch(), builder.facts.body()))
+    inside = Builder(builder.graph.scratch(), builder.facts.body())
+    batch, _ = operator.state_shape
+    if batch != 1:
+        batch = builder.facts.symbols.fresh(f"{node.name}_batch")
+    body = _Body(inside, batch)
     states: list[Value] = []
     rows: list[Value] = []
     with body.builder.scope(node):
@@ -296,7 +315,7 @@ def _step(operator: _Operator, body: _Body, number: int) -> tuple[list[Value], V
         projected = builder.add(projected, bias)
     row = body.row(projected, backward)
     indices = (5, 6) if node.op == "LSTM" else (5,)
-    shape = operator.state_shape
+    shape = (body.batch, operator.hidden)
     before = [
         body.builder.op("reshape", body.state(operator.initial(index, number)), shape=shape)
         for index in indices
@@ -328,10 +347,10 @@ def _step(operator: _Operator, body: _Body, number: int) -> tuple[list[Value], V
 def _going(operator: _Operator, body: _Body, lengths: Value, backward: bool) -> Value:
     """Whether a step is one of each sequence of the batch: [batch, 1]."""
     builder, inside = operator.builder, body.builder
-    count = body.capture(builder.cast(lengths, DType.INT64))
+    count = body.per_sequence(builder.cast(lengths, DType.INT64))
     steps = builder.op("iota", shape=(operator.steps,), axis=0, start=0, step=1)
-    batch, _ = operator.state_shape
-    return inside.op("reshape", inside.lt(body.row(steps, backward), count), shape=(batch, 1))
+    goes_on = inside.lt(body.row(steps, backward), count)
+    return inside.op("reshape", goes_on, shape=(body.batch, 1))
 
 
 def _results(
@@ -341,17 +360,18 @@ def _results(
     graph = body.builder.graph
     operands, graph.inputs = map(list, zip(*body.pairs(), strict=True))
     shape, dtype = operator.state_shape, operator.x.dtype
+    inside: tuple[Dim, ...] = (body.batch, operator.hidden)
     if operator.whole:
-        shape = (1, *shape)
+        shape, inside = (1, *shape), (1, *inside)
     with body.builder.scope(node):
-        graph.outputs = [body.builder.op("reshape", v, shape=shape) for v in (*states, *rows)]
+        graph.outputs = [body.builder.op("reshape", v, shape=inside) for v in (*states, *rows)]
     graph.output_names = tuple(value.name for value in graph.outputs)
     types = [ResultType(dtype, shape)] * len(states)
     types += [ResultType(dtype, (operator.steps, *shape))] * len(rows)
     turns = Turns(False, -1, -1, len(states), tuple(body.backward), tuple(operator.directions))
-    results = add_control(
-        builder, node, operands, [BodyResults(graph, body.builder.facts)], turns, types
-    )
+    bodies = [BodyResults(graph, body.builder.facts)]
+    strands = str(body.batch) if body.batch != 1 else None
+    results = add_control(builder, node, operands, bodies, turns, types, strands)
     last, collected = results[: len(states)], results[len(states) :]
     if operator.whole:
         return [*collected, *last]

@@ -7,6 +7,9 @@
 
 Tensors are scanned and collected along their first axis. Bodies are closed but for dims: symbols from around
 them mean there what they mean here. What is constant is none of the operands; bodies hold it themselves.
+
+Attribute `strands` of turns names a symbol of the body: elements along axes of that extent have nothing to do with each
+other. Whatever has such an axis, states and rows at least, has it behind axes of extent 1 only.
 """
 
 from __future__ import annotations

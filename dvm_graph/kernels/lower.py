@@ -169,10 +169,18 @@ class _ModelLowering:
             tuple(self._values.number(value) for value in node.outputs),
             tuple(bodies),
             node.attrs["turns"],
+            self._strands(node),
         )
         for value in node.outputs:
             self._bind(value)
         return step
+
+    def _strands(self, node: Node) -> Slot:
+        for body in map(self._bodies.__getitem__, node.bodies):
+            for symbol in body.dims.symbols:
+                if str(symbol) == node.attrs.get("strands"):
+                    return body.dims.slot(symbol)
+        return NO_SLOT
 
     def _host(self, node: Node) -> HostStep:
         wanted = [

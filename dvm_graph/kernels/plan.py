@@ -144,6 +144,8 @@ class ControlStep:
     bodies: tuple[BodyPlan, ...]
     turns: Turns | None
     """None: the bodies are branches."""
+    strands: Slot
+    """Of the body: the extent of axes whose elements have nothing to do with each other; NO_SLOT: nobody knows one."""
 
     @property
     def name(self) -> str:

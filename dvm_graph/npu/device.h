@@ -103,6 +103,13 @@ class Turns {
   ~Turns() = default;
 };
 
+// Tasks that go through their turns on one core, one after the other, and need nothing of the other
+// cores. Turns::begin is called by the core.
+struct TurnLoop {
+  std::span<const Task> tasks;
+  Turns* turns;
+};
+
 class Device {
  public:
   Device() = default;
@@ -135,6 +142,21 @@ class Device {
         if (trap.kind != TrapKind::none) return trap.behind(first);
         first = end;
       }
+    }
+    return {};
+  }
+  // Loops that know nothing of each other, each to its end; the first trap, which ends all of them,
+  // or kind none. It counts the tasks of loops one after the other.
+  virtual Trap run_loops(std::span<const TurnLoop> loops) {
+    size_t before = 0;
+    for (const TurnLoop& loop : loops) {
+      while (loop.turns->begin()) {
+        for (size_t task = 0; task < loop.tasks.size(); task++) {
+          const Trap trap = run(loop.tasks.subspan(task, 1));
+          if (trap.kind != TrapKind::none) return trap.behind(before + task);
+        }
+      }
+      before += loop.tasks.size();
     }
     return {};
   }

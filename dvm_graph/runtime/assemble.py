@@ -145,7 +145,8 @@ class _Steps:
                 yield "add_dims_write", (step.value, step.slots)
             elif isinstance(step, ControlStep):
                 bodies = [(next(self._bodies), body.dims) for body in step.bodies]
-                yield "add_control", (step.name, bodies, step.inputs, step.outputs, step.turns)
+                ports = (step.inputs, step.outputs)
+                yield "add_control", (step.name, bodies, *ports, step.turns, step.strands)
             elif isinstance(step, HostStep):
                 attrs, ports = step.node.attrs, (step.inputs, step.outputs)
                 about = (step.name, attrs["op"], attrs["arguments"])

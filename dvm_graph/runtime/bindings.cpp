@@ -366,7 +366,7 @@ class ModelBuilder {
   // `bodies`: programs, and their symbols with the slots that they equal. `turns`: none where the
   // bodies are branches, else the fields of ControlCall from `counted` on.
   void add_control(nb::handle name, nb::handle bodies, nb::handle from, nb::handle to,
-                   nb::handle turns) {
+                   nb::handle turns, DimSlot strands) {
     ControlCall call{{take<std::vector<uint32_t>>(from), take<std::vector<uint32_t>>(to),
                       take<std::string>(name)}};
     const Py_ssize_t count = PySequence_Size(bodies.ptr());
@@ -389,6 +389,7 @@ class ModelBuilder {
       call.states = states;
       call.scanned.assign(scanned.begin(), scanned.end());
       call.collected.assign(collected.begin(), collected.end());
+      call.strands = strands;
     }
     model_.steps.emplace_back(std::move(call));
   }
@@ -621,7 +622,7 @@ void bind_runtime(nb::module_& module) {
       .def("add_vendor", &ModelBuilder::add_vendor, nb::arg("name"), nb::arg("function"),
            nb::arg("inputs"), nb::arg("outputs"))
       .def("add_control", &ModelBuilder::add_control, nb::arg("name"), nb::arg("bodies"),
-           nb::arg("inputs"), nb::arg("outputs"), nb::arg("turns").none())
+           nb::arg("inputs"), nb::arg("outputs"), nb::arg("turns").none(), nb::arg("strands"))
       .def("add_host", &ModelBuilder::add_host, nb::arg("name"), nb::arg("op"),
            nb::arg("arguments"), nb::arg("inputs"), nb::arg("outputs"), nb::arg("given"),
            nb::arg("wanted"))

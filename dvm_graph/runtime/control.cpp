@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <deque>
 #include <functional>
 #include <limits>
 #include <string>
@@ -142,55 +143,84 @@ struct ControlRunner::Loop {
   std::vector<Tensor> given;  // memory for results of the body
 
   bool is_over() const { return turn >= most || !goes_on; }
-  std::byte* row_of(size_t scan, bool backward, int64_t row_bytes) const {
-    return scanned[scan].data + (backward ? most - 1 - turn : turn) * row_bytes;
+  std::byte* row_of(size_t scan, int64_t at, bool backward, int64_t row_bytes) const {
+    return scanned[scan].data + (backward ? most - 1 - at : at) * row_bytes;
   }
 };
 
-// Turns behind the first, as far as there is memory for rows.
-class ControlRunner::Repeated final : public BodyTurns {
+// Turns behind the first, as far as there is memory for rows, of all strands or of some of them.
+class alignas(kLinePair) ControlRunner::Repeated final : public BodyTurns {
  public:
-  Repeated(const ControlCall& call, Loop& loop, int64_t end, Interruption* ends)
-      : call_(call), loop_(loop), end_(end), interruption_(ends) {
-    for (const Tensor& operand : loop.operands) operand_bytes_.push_back(bytes_of(operand));
+  // The strands [first, first + count) of `all`.
+  struct Range {
+    int64_t first = 0, count = 1, all = 1;
+  };
+
+  Repeated(const ControlRunner& runner, Loop& loop, int64_t end, const Range& range,
+           Interruption* ends)
+      : call_(runner.call_), loop_(loop), end_(end), range_(range), interruption_(ends) {
+    for (size_t i = 0; i < loop.operands.size(); i++) {
+      const Tensor& operand = loop.operands[i];
+      operand_bytes_.push_back(bytes_of(operand));
+      const bool stranded = range.all > 1 && runner.strand_axes_[i] >= 0;
+      inputs_.push_back(operand.data + (stranded ? skipped(operand_bytes_[i]) : 0));
+      skipped_.push_back(inputs_[i] - operand.data);
+    }
+    for (size_t i = 0; i < loop.spare.size(); i++) {
+      spare_.push_back(loop.spare[i].data + skipped(bytes_of(loop.spare[i])));
+    }
   }
+  Repeated(const Repeated&) = delete;
+  Repeated& operator=(const Repeated&) = delete;
 
   bool next(std::span<std::byte*> inputs, std::span<std::byte*> outputs) noexcept override {
     if (std::exchange(begun_, true)) end_turn();
-    if (loop_.turn >= end_ || !loop_.goes_on) return false;
+    if (turn_ >= end_ || !goes_on_) return false;
     if (interruption_ != nullptr && interruption_->requested()) return false;
-    const size_t before = call_.counted ? 2 : 0, said = call_.counted ? 1 : 0;
-    const size_t states = call_.states, first_row = before + states;
-    for (size_t i = 0; i < inputs.size(); i++) inputs[i] = loop_.operands[i].data;
+    const size_t said = call_.counted ? 1 : 0, states = spare_.size();
+    const size_t first_row = first_state() + states;
+    std::ranges::copy(inputs_, inputs.begin());
     for (size_t i = 0; i < call_.scanned.size(); i++) {
       const size_t at = first_row + i;
-      inputs[at] = loop_.row_of(i, call_.scanned[i] != 0, operand_bytes_[at]);
+      inputs[at] = loop_.row_of(i, turn_, call_.scanned[i] != 0, operand_bytes_[at]) + skipped_[at];
     }
-    if (call_.counted) outputs[0] = reinterpret_cast<std::byte*>(&says_);
-    for (size_t i = 0; i < states; i++) outputs[said + i] = loop_.spare[i].data;
+    if (call_.counted) outputs[0] = reinterpret_cast<std::byte*>(&goes_on_);
+    for (size_t i = 0; i < states; i++) outputs[said + i] = spare_[i];
     for (size_t i = 0; i < loop_.rows.size(); i++) {
-      outputs[said + states + i] = loop_.rows[i].at(loop_.turn);
+      const Rows& rows = loop_.rows[i];
+      outputs[said + states + i] = rows.at(turn_) + skipped(rows.row_bytes);
     }
     return true;
   }
 
- private:
-  void end_turn() {
-    loop_.turn++;
-    if (call_.counted) loop_.goes_on = says_;
-    for (size_t i = 0; i < call_.states; i++) {
-      Tensor& state = loop_.operands[(call_.counted ? 2 : 0) + i];
-      std::swap(state.data, loop_.spare[i].data);
-      std::swap(state.owner, loop_.spare[i].owner);
+  // Takes the loop to where these turns, and those of all other strands, have ended.
+  void finish() const {
+    for (size_t i = 0; i < spare_.size() && (turn_ - first_) % 2 != 0; i++) {
+      std::swap(loop_.operands[first_state() + i].data, loop_.spare[i].data);
+      std::swap(loop_.operands[first_state() + i].owner, loop_.spare[i].owner);
     }
+    loop_.turn = turn_;
+    loop_.goes_on = goes_on_;
+  }
+
+ private:
+  size_t first_state() const { return call_.counted ? 2 : 0; }
+  int64_t skipped(int64_t bytes) const { return bytes / range_.all * range_.first; }
+  void end_turn() {
+    turn_++;
+    if (call_.counted) loop_.turn = turn_;  // the body reads it there
+    for (size_t i = 0; i < spare_.size(); i++) std::swap(inputs_[first_state() + i], spare_[i]);
   }
 
   const ControlCall& call_;
   Loop& loop_;
-  const int64_t end_;
-  bool says_ = true;  // by the body: that it goes on
+  const int64_t first_ = loop_.turn, end_;
+  const Range range_;
   Interruption* const interruption_;
-  std::vector<int64_t> operand_bytes_;
+  int64_t turn_ = first_;
+  bool goes_on_ = true;  // so says the body
+  std::vector<int64_t> operand_bytes_, skipped_;
+  OwnLines<std::byte*> inputs_, spare_;
   bool begun_ = false;
 };
 
@@ -200,18 +230,39 @@ ControlRunner::ControlRunner(const Model& around, const ControlCall& call)
   if (call.branches) return;
   steady_ = steady_states(call);
   repeats_ = bodies_[0]->may_repeat() && std::ranges::all_of(steady_, std::identity{});
+  if (!repeats_ || call.strands == kNoSlot) return;
+  const Model& body = call.bodies[0].program->model();
+  const auto axes_of = [&](const std::vector<uint32_t>& values, size_t first) {
+    std::vector<int> axes;
+    for (size_t i = first; i < values.size(); i++) {
+      const std::vector<DimSlot>& shape = body.values[values[i]].shape;
+      const auto at = std::ranges::find(shape, call.strands);
+      axes.push_back(at == shape.end() ? -1 : static_cast<int>(at - shape.begin()));
+    }
+    return axes;
+  };
+  strand_axes_ = axes_of(body.inputs, 0);
+  row_axes_ = axes_of(body.outputs, call.states);
+  for (const ModelValue& value : body.values) {
+    if (value.contents.data != nullptr) constant_bytes_ += bytes_of(value.contents);
+  }
+  const auto has = [](int axis) { return axis >= 0; };
+  stranded_ = std::all_of(strand_axes_.begin(), strand_axes_.begin() + call.states, has) &&
+              std::ranges::all_of(row_axes_, has);
 }
 
 ControlRunner::~ControlRunner() = default;
 
 void ControlRunner::forget() {
   for (const auto& body : bodies_) body->forget();
+  for (const auto& runner : alone_) runner->forget();
 }
 
 std::vector<Tensor> ControlRunner::run(std::span<const Tensor> inputs, const RunContext& run) {
   std::vector<Tensor> results = call_.branches ? take_branch(inputs, run) : take_turns(inputs, run);
   held_bytes_ = 0;
   for (const auto& body : bodies_) held_bytes_ += body->statistics().arena_bytes;
+  for (const auto& runner : alone_) held_bytes_ += runner->statistics().arena_bytes;
   return results;
 }
 
@@ -233,21 +284,23 @@ std::vector<Tensor> ControlRunner::run_body(size_t body, std::span<const Tensor>
                                             std::span<const Tensor> given, const RunContext& run) {
   refuse_interrupted(run.request);
   const int64_t start = run.profiler == nullptr ? 0 : now_ns();
-  std::vector<Tensor> results = bodies_[body]->run(inputs, given, request_for(body, run));
-  add_statistics(body, run, start);
+  Runner& runner = *bodies_[body];
+  std::vector<Tensor> results = runner.run(inputs, given, request_for(body, run));
+  add_statistics(body, runner, run, start);
   return results;
 }
 
 // Of the run of a body that began then.
-void ControlRunner::add_statistics(size_t body, const RunContext& run, int64_t start_ns) const {
-  const RunStatistics& part = bodies_[body]->statistics();
+void ControlRunner::add_statistics(size_t body, const Runner& runner, const RunContext& run,
+                                   int64_t start_ns) const {
+  const RunStatistics& part = runner.statistics();
   RunStatistics& whole = run.statistics;
   whole.compile_ns += part.compile_ns;
   whole.max_compile_ns = std::max(whole.max_compile_ns, part.max_compile_ns);
   whole.kernels_compiled += part.kernels_compiled;
   whole.kernels_launched += part.kernels_launched;
   whole.fallbacks += part.fallbacks;
-  if (run.profiler != nullptr) {
+  if (part.profile != nullptr) {
     run.profiler->include(*part.profile, start_ns, call_.inside(body));
   }
 }
@@ -351,7 +404,7 @@ void ControlRunner::take_turn(Loop& loop, const RunContext& run) {
   const size_t before = call_.counted ? 2 : 0, said = call_.counted ? 1 : 0;
   for (size_t i = 0; i < loop.scanned.size(); i++) {
     Tensor& part = loop.operands[before + states + i];
-    part.data = loop.row_of(i, call_.scanned[i] != 0, bytes_of(part));
+    part.data = loop.row_of(i, loop.turn, call_.scanned[i] != 0, bytes_of(part));
   }
   for (size_t i = 0; i < states; i++) loop.given[said + i] = std::move(loop.spare[i]);
   for (size_t i = 0; loop.turn > 0 && i < loop.rows.size(); i++) {
@@ -384,10 +437,73 @@ void ControlRunner::repeat_turns(Loop& loop, const RunContext& run) {
     const Tensor& state = loop.operands[(call_.counted ? 2 : 0) + i];
     if (loop.spare[i].absent()) loop.spare[i] = place_like(state, call_.name);
   }
-  Repeated turns(call_, loop, end, run.request.interruption);
+  const int64_t strands = strands_of(loop), cores = bodies_[0]->cores();
+  if (cores > 1 && strands >= cores && pays_alone(loop, strands / cores)) {
+    return repeat_apart(loop, end, strands, run);
+  }
+  Repeated turns(*this, loop, end, {}, run.request.interruption);
   const int64_t start = run.profiler == nullptr ? 0 : now_ns();
   bodies_[0]->repeat(turns, request_for(0, run));
-  add_statistics(0, run, start);
+  turns.finish();
+  add_statistics(0, *bodies_[0], run, start);
+}
+
+// That lie one after the other in all that has some; 1 where they are not known.
+int64_t ControlRunner::strands_of(const Loop& loop) const {
+  if (!stranded_) return 1;
+  int64_t strands = 0;
+  const auto lie_in = [&](const std::vector<int64_t>& shape, int axis) {
+    if (axis < 0) return true;
+    const auto at = shape.begin() + axis;
+    if (strands == 0) strands = *at;
+    return *at == strands && std::all_of(shape.begin(), at, [](int64_t e) { return e == 1; });
+  };
+  for (size_t i = 0; i < loop.operands.size(); i++) {
+    if (!lie_in(loop.operands[i].shape, strand_axes_[i])) return 1;
+  }
+  for (size_t i = 0; i < loop.rows.size(); i++) {
+    if (!lie_in(loop.rows[i].shape, row_axes_[i])) return 1;
+  }
+  return strands;
+}
+
+// Whether a core with so many strands multiplies for as long as it takes to read what all of them
+// share, and each core then reads by itself.
+bool ControlRunner::pays_alone(const Loop& loop, int64_t strands) const {
+  const Target& target = bodies_[0]->target();
+  int64_t shared_bytes = constant_bytes_;
+  for (size_t i = 0; i < loop.operands.size(); i++) {
+    if (strand_axes_[i] < 0) shared_bytes += bytes_of(loop.operands[i]);
+  }
+  const bool near = shared_bytes <= target.private_bytes;
+  const double bytes = near ? target.costs.private_read : target.costs.shared_read;
+  return static_cast<double>(strands) * bytes >= sizeof(float) * target.costs.multiply_adds;
+}
+
+// Each core sees its share of the strands through.
+void ControlRunner::repeat_apart(Loop& loop, int64_t end, int64_t strands, const RunContext& run) {
+  const int64_t cores = bodies_[0]->cores();
+  while (static_cast<int64_t>(alone_.size()) < cores) {
+    alone_.push_back(call_.bodies[0].program->make_runner(Cores::one));
+  }
+  std::deque<Repeated> turns;
+  std::vector<Runner::Part> parts;
+  for (int64_t core = 0; core < cores; core++) {
+    const int64_t first = strands * core / cores, next = strands * (core + 1) / cores;
+    turns.emplace_back(*this, loop, end, Repeated::Range{first, next - first, strands}, nullptr);
+    Runner::Part& part = parts.emplace_back(
+        Runner::Part{alone_[static_cast<size_t>(core)].get(), loop.operands, &turns.back()});
+    for (size_t i = 0; i < part.inputs.size(); i++) {
+      if (strand_axes_[i] >= 0) {
+        part.inputs[i].shape[static_cast<size_t>(strand_axes_[i])] = next - first;
+      }
+    }
+  }
+  const int64_t start = run.profiler == nullptr ? 0 : now_ns();
+  Runner::repeat_apart(parts, request_for(0, run));
+  refuse_interrupted(run.request);
+  turns.front().finish();
+  for (const Runner::Part& part : parts) add_statistics(0, *part.runner, run, start);
 }
 
 }  // namespace dvm

@@ -15,7 +15,9 @@
 // Nothing but conditions is read by the host.
 //
 // A body of launches only, whose states keep their shapes, is launched once for all turns behind
-// the first (Runner::repeat), or for as many as there is memory for what is collected.
+// the first (Runner::repeat), or for as many as there is memory for what is collected. Where it has
+// strands, elements of states and rows that have nothing to do with others, each core takes a share
+// of them through all these turns, and waits for nobody (Runner::repeat_apart).
 #pragma once
 
 #include <cstdint>
@@ -61,7 +63,11 @@ class ControlRunner {
   std::vector<Tensor> run_body(size_t body, std::span<const Tensor> inputs,
                                std::span<const Tensor> given, const RunContext& run);
   RunRequest request_for(size_t body, const RunContext& run);
-  void add_statistics(size_t body, const RunContext& run, int64_t start_ns) const;
+  void add_statistics(size_t body, const Runner& runner, const RunContext& run,
+                      int64_t start_ns) const;
+  int64_t strands_of(const Loop& loop) const;
+  bool pays_alone(const Loop& loop, int64_t strands) const;
+  void repeat_apart(Loop& loop, int64_t end, int64_t strands, const RunContext& run);
 
   std::vector<int64_t> empty_row(size_t row, const RunContext& run) const;
 
@@ -70,6 +76,12 @@ class ControlRunner {
   std::vector<std::unique_ptr<Runner>> bodies_;
   std::vector<char> steady_;  // by state: every turn gives it the shape that it had
   bool repeats_ = false;      // turns behind the first may go in one launch
+  // Where the body says what strands there are: their axes in its inputs, -1 in what has none, and
+  // in rows that are collected.
+  bool stranded_ = false;
+  std::vector<int> strand_axes_, row_axes_;
+  int64_t constant_bytes_ = 0;
+  std::vector<std::unique_ptr<Runner>> alone_;  // by core, of the body for its share of the strands
   std::vector<std::pair<uint32_t, int64_t>> symbols_;  // of the body at hand
   int64_t held_bytes_ = 0;                             // after the last run
 };

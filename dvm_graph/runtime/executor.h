@@ -63,7 +63,7 @@ class Executor {
   std::map<std::string, int64_t> bind(std::span<const Tensor> inputs);
 
   // A runner of its own, for whoever runs this as a body (runtime/control.h).
-  std::unique_ptr<Runner> make_runner() const;
+  std::unique_ptr<Runner> make_runner(Cores cores = Cores::all) const;
 
   RunStatistics statistics() const;  // of the run that ended last
   const Model& model() const { return model_; }

@@ -1,6 +1,7 @@
 #include "runtime/launcher.h"
 
 #include <algorithm>
+#include <deque>
 #include <mutex>
 #include <string>
 #include <tuple>
@@ -38,6 +39,11 @@ class Attention {
 constexpr int64_t kTurnsNs = 10'000'000;
 constexpr int kTurnsPerClockRead = 16;
 
+Target target_for(Cores cores, Target target) {
+  if (cores == Cores::one) target.cores = 1;
+  return target;
+}
+
 std::string stage_name(uint32_t step, size_t programs) {
   return "step " + std::to_string(step) + ": " + std::to_string(programs) +
          (programs == 1 ? " program" : " programs");
@@ -72,11 +78,12 @@ class Launcher::Ahead {
   const RunContext& run_;
 };
 
-Launcher::Launcher(const Model& model, const Schedule& schedule, SharedDevice& device)
+Launcher::Launcher(const Model& model, const Schedule& schedule, SharedDevice& device, Cores cores)
     : model_(model),
       schedule_(schedule),
       device_(device),
-      programs_(model, device.device->target()),
+      target_(target_for(cores, device.device->target())),
+      programs_(model, target_),
       ahead_(model, programs_, device.device->standby(), waiting_compiler_),
       rehearsal_(*device.device, programs_.table(), waiting_compiler_),
       prepared_(model.steps.size()) {
@@ -326,25 +333,43 @@ void Launcher::throw_if_trapped(const Trap& trap) const {
 }
 
 // Turns until there are no more, or somebody else should have the device.
-class Launcher::TurnLaunch final : public Turns {
+class alignas(kLinePair) Launcher::TurnLaunch final : public Turns {
  public:
-  TurnLaunch(Turns& turns, std::span<const Moving> moving, const RunContext& run)
-      : turns_(turns), moving_(moving), run_(run) {}
+  TurnLaunch(Launcher& launcher, std::span<const uint32_t> moving, Turns& turns,
+             const RunContext& run)
+      : launcher_(launcher),
+        turns_(turns),
+        run_(run),
+        launched_before_(run.statistics.kernels_launched),
+        fallbacks_before_(run.statistics.fallbacks) {
+    launcher.collect_turn(run);
+    launcher.find_moving(moving);
+  }
+  TurnLaunch(const TurnLaunch&) = delete;
+  TurnLaunch& operator=(const TurnLaunch&) = delete;
 
   bool begin() noexcept override {
     if (++count_ % kTurnsPerClockRead == 0 && now_ns() - start_ns_ > kTurnsNs) return false;
     over_ = !turns_.begin();
     if (over_) return false;
-    for (const auto& [entry, value] : moving_) *entry = run_.buffers[value];
+    for (const auto& [entry, value] : launcher_.moving_) *entry = run_.buffers[value];
     return true;
   }
   bool over() const { return over_; }
-  int32_t count() const { return count_ - 1; }  // of turns: one time there was none
+  // Tells of as many launches as there were turns.
+  void count() const {
+    const int32_t turns = std::max(count_ - 1, 0);  // one time there was none
+    for (const Prepared& one : launcher_.prepared_) launcher_.profile_launches(one, turns, run_);
+    RunStatistics& counts = run_.statistics;
+    counts.kernels_launched += (counts.kernels_launched - launched_before_) * (turns - 1);
+    counts.fallbacks += (counts.fallbacks - fallbacks_before_) * (turns - 1);
+  }
 
  private:
+  Launcher& launcher_;
   Turns& turns_;
-  const std::span<const Moving> moving_;
   const RunContext& run_;
+  const int32_t launched_before_, fallbacks_before_;
   const int64_t start_ns_ = now_ns();
   int32_t count_ = 0;
   bool over_ = false;
@@ -355,19 +380,45 @@ void Launcher::run_turns(std::span<const uint32_t> moving, Turns& turns, const R
     const std::lock_guard lock(device_.mutex);
     const Attention attention(*device_.device, run);
     if (device_.device->resting()) device_.device->wake();
-    const RunStatistics before = run.statistics;
-    collect_turn(run);
-    find_moving(moving);
-    const int32_t launched = run.statistics.kernels_launched - before.kernels_launched;
-    const int32_t fallbacks = run.statistics.fallbacks - before.fallbacks;
-    TurnLaunch launch(turns, moving_, run);
+    TurnLaunch launch(*this, moving, turns, run);
     throw_if_trapped(device_.device->run_turns(tasks_, turn_ends_, launch));
-    for (const Prepared& prepared : prepared_) profile_launches(prepared, launch.count(), run);
-    run.statistics.kernels_launched = before.kernels_launched + launched * launch.count();
-    run.statistics.fallbacks = before.fallbacks + fallbacks * launch.count();
-    Interruption* const interruption = run.request.interruption;
-    over = launch.over() || (interruption != nullptr && interruption->requested());
+    launch.count();
+    over = launch.over() || is_interrupted(run);
   }
+}
+
+void Launcher::run_loops(std::span<const Loop> loops) {
+  const RunContext& run = loops[0].run;
+  SharedDevice& device = loops[0].launcher->device_;
+  std::vector<const Loop*> left;
+  for (const Loop& loop : loops) left.push_back(&loop);
+  while (!left.empty() && !is_interrupted(run)) {
+    const std::lock_guard lock(device.mutex);
+    const Attention attention(*device.device, run);
+    if (device.device->resting()) device.device->wake();
+    std::deque<TurnLaunch> launches;
+    std::vector<TurnLoop> given;
+    for (const Loop* loop : left) {
+      launches.emplace_back(*loop->launcher, loop->moving, *loop->turns, loop->run);
+      given.push_back({loop->launcher->tasks_, &launches.back()});
+    }
+    Trap trap = device.device->run_loops(given);
+    for (const Loop* loop : left) {
+      const std::vector<Task>& tasks = loop->launcher->tasks_;
+      if (trap.task < tasks.size()) loop->launcher->throw_if_trapped(trap);
+      trap.task -= static_cast<uint32_t>(tasks.size());
+    }
+    std::vector<const Loop*> again;
+    for (size_t i = 0; i < left.size(); i++) {
+      launches[i].count();
+      if (!launches[i].over()) again.push_back(left[i]);
+    }
+    left = std::move(again);
+  }
+}
+
+bool Launcher::is_interrupted(const RunContext& run) {
+  return run.request.interruption != nullptr && run.request.interruption->requested();
 }
 
 // The tasks of all steps. Scratch memory moves where it grows, so it does so for all of them first.

@@ -47,9 +47,12 @@ struct RunContext {
   const RunRequest& request;
 };
 
+// How many cores of the device programs are made for.
+enum class Cores : uint8_t { all, one };
+
 class Launcher {
  public:
-  Launcher(const Model& model, const Schedule& schedule, SharedDevice& device);
+  Launcher(const Model& model, const Schedule& schedule, SharedDevice& device, Cores cores);
 
   // What is prepared of these steps is out of date.
   void invalidate(uint32_t first_step, uint32_t end_step);
@@ -69,6 +72,16 @@ class Launcher {
   // dims. Before each turn `turns` may change where the `moving` values lie, in run.buffers. Throws
   // as run does; an interruption ends the turns and is for the caller to look at.
   void run_turns(std::span<const uint32_t> moving, Turns& turns, const RunContext& run);
+
+  // What one core does by itself, in as many turns as there are.
+  struct Loop {
+    Launcher* launcher;  // of programs for one core
+    std::span<const uint32_t> moving;
+    Turns* turns;
+    RunContext run;
+  };
+  // As run_turns, of loops that know nothing of each other, in one launch.
+  static void run_loops(std::span<const Loop> loops);
 
   // Lets the scratch arena shrink to what runs need now.
   void end_run();
@@ -118,6 +131,7 @@ class Launcher {
   void end_launch(uint32_t step, uint32_t end_step, const RunContext& run);
   void finish(const RunContext& run);
   void throw_if_trapped(const Trap& trap) const;
+  static bool is_interrupted(const RunContext& run);
   void collect_turn(const RunContext& run);
   void find_moving(std::span<const uint32_t> values);
 
@@ -128,6 +142,7 @@ class Launcher {
   const Model& model_;
   const Schedule& schedule_;
   SharedDevice& device_;
+  const Target target_;
   // Of the caller, and of the worker that runs errands, where rehearsals leave it in the caches.
   CompilerScratch compiler_, waiting_compiler_;
   KernelPrograms programs_;
@@ -136,7 +151,7 @@ class Launcher {
   Rehearsal rehearsal_;
   MemoryPlanner planner_;
   std::vector<size_t> first_buffer_;  // by call, into buffers_
-  std::vector<std::byte*> buffers_;
+  OwnLines<std::byte*> buffers_;
   std::vector<Prepared> prepared_;  // by step
   Arena scratch_;
   int64_t largest_scratch_ = 0;  // of this run

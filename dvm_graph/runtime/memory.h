@@ -5,8 +5,30 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <new>
+#include <vector>
 
 namespace dvm {
+
+// Two cache lines: a core that fetches one may fetch the other.
+inline constexpr size_t kLinePair = 128;
+
+template <class T>
+struct LineAllocator {
+  using value_type = T;
+  LineAllocator() = default;
+  template <class U>
+  LineAllocator(const LineAllocator<U>&) {}
+  T* allocate(size_t count) {
+    const size_t bytes = (count * sizeof(T) + kLinePair - 1) / kLinePair * kLinePair;
+    return static_cast<T*>(::operator new(bytes, std::align_val_t(kLinePair)));
+  }
+  void deallocate(T* at, size_t) { ::operator delete(at, std::align_val_t(kLinePair)); }
+  bool operator==(const LineAllocator&) const = default;
+};
+// What a core writes again and again, in lines that no other core touches.
+template <class T>
+using OwnLines = std::vector<T, LineAllocator<T>>;
 
 // Bytes this process could still take: physical memory and the limits of its control group.
 int64_t available_memory();

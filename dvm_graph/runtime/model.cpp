@@ -225,6 +225,11 @@ class Checker {
             call.name + " gives other values than it makes");
     require(own + call.states + call.scanned.size() <= call.inputs.size(),
             call.name + " lacks inputs");
+    if (call.strands == kNoSlot) return;
+    const Model& body = call.bodies[0].program->model();
+    require(!call.counted && call.strands >= 0 &&
+                static_cast<size_t>(call.strands) < body.dims.instructions.size(),
+            call.name + " has no such strands");
   }
   void check_step(const HostCall& call) const {
     check_step(static_cast<const OuterCall&>(call));

@@ -77,6 +77,9 @@ struct ControlCall : OuterCall {
   int32_t most_turns = -1, goes_on = -1;  // inputs; -1: as many as it takes, and true
   uint32_t states = 0;                    // carried from turn to turn
   std::vector<char> scanned, collected;   // an entry for each; whether it is from the last row on
+  // Of the body: the extent of axes, behind others of 1, whose elements have nothing to do with
+  // each other.
+  DimSlot strands = kNoSlot;
 
   // What stands before names of kernels in a body: "If (r) body 0/".
   std::string inside(size_t body) const { return name + " body " + std::to_string(body) + "/"; }

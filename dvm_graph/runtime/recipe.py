@@ -75,9 +75,9 @@ def make_program(
             _require((len(model.inputs), len(model.results)) == (len(inputs), len(outputs)), name)
             builder.add_vendor(name, vendor[number].run, inputs, outputs)
         elif method == "add_control":
-            name, inside, inputs, outputs, turns = arguments
+            name, inside, *about = arguments
             programs = [(bodies[number].core, dims) for number, dims in inside]
-            builder.add_control(name, programs, inputs, outputs, turns)
+            builder.add_control(name, programs, *about)
         else:
             if method == "set_ports":
                 for ports, values in zip((recipe.inputs, recipe.outputs), arguments, strict=True):

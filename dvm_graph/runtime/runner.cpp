@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <deque>
 #include <optional>
 #include <utility>
 
@@ -77,7 +78,7 @@ class Runner::RunGuard {
 };
 
 // Puts the tensors of each turn where they belong.
-class Runner::Repetition final : public Turns {
+class alignas(kLinePair) Runner::Repetition final : public Turns {
  public:
   Repetition(Runner& runner, BodyTurns& turns)
       : runner_(runner),
@@ -121,14 +122,14 @@ class Runner::Repetition final : public Turns {
 
   Runner& runner_;
   BodyTurns& turns_;
-  std::vector<std::byte*> inputs_, outputs_;
+  OwnLines<std::byte*> inputs_, outputs_;
   std::vector<uint32_t> values_;
   std::vector<Result> stored_, copied_;
   bool begun_ = false;
 };
 
 Runner::Runner(const Model& model, const Schedule& schedule, std::shared_ptr<SharedDevice> device,
-               VendorLibrary* vendor)
+               VendorLibrary* vendor, Cores cores)
     : model_(model),
       schedule_(schedule),
       device_(std::move(device)),
@@ -136,7 +137,7 @@ Runner::Runner(const Model& model, const Schedule& schedule, std::shared_ptr<Sha
       process_(process_generation()),
       dims_(model_.dims),
       binder_(model_),
-      launcher_(model_, schedule_, *device_),
+      launcher_(model_, schedule_, *device_, cores),
       placed_(schedule_.segments.size()),
       buffers_(model_.values.size() + kReservedBuffers),
       tensors_(model_.values.size()) {
@@ -180,6 +181,31 @@ void Runner::repeat(BodyTurns& turns, const RunRequest& request) {
   statistics_.run_ns = now_ns() - start;
   statistics_.arena_bytes = held_bytes();
   if (profiler) statistics_.profile = std::make_shared<const RunProfile>(profiler->finish());
+}
+
+void Runner::repeat_apart(std::span<const Part> parts, const RunRequest& request) {
+  Runner& first = *parts[0].runner;
+  const int64_t start = now_ns();
+  std::optional<Profiler> profiler;  // of all: they are of one model
+  if (request.profile) profiler.emplace(first.model_, first.cores(), start);
+  std::deque<Repetition> repetitions;
+  std::vector<Launcher::Loop> loops;
+  for (const Part& part : parts) {
+    Runner& runner = *part.runner;
+    const RunGuard guard(runner);
+    runner.statistics_ = RunStatistics{};
+    runner.bind_inputs(part.inputs, request);
+    runner.lay_out_segment(0);
+    Repetition& repetition = repetitions.emplace_back(runner, *part.turns);
+    loops.push_back({&runner.launcher_, repetition.values(), &repetition,
+                     RunContext{runner.dims_, runner.placed_[0].infos.data(),
+                                runner.buffers_.data() + kReservedBuffers, runner.statistics_,
+                                profiler ? &*profiler : nullptr, request}});
+  }
+  Launcher::run_loops(loops);
+  for (const Part& part : parts) part.runner->statistics_.arena_bytes = part.runner->held_bytes();
+  first.statistics_.run_ns = now_ns() - start;
+  if (profiler) first.statistics_.profile = std::make_shared<const RunProfile>(profiler->finish());
 }
 
 void Runner::forget() {
@@ -247,6 +273,13 @@ void Runner::evaluate_dims() {
 }
 
 void Runner::enter_segment(size_t index, std::span<const Tensor> given) {
+  lay_out_segment(index);
+  const Segment& segment = schedule_.segments[index];
+  place_outputs(segment, given);
+  write_dims_of(segment);
+}
+
+void Runner::lay_out_segment(size_t index) {
   evaluate_dims();
   const Segment& segment = schedule_.segments[index];
   Placed& placed = placed_[index];
@@ -255,8 +288,6 @@ void Runner::enter_segment(size_t index, std::span<const Tensor> given) {
   for (size_t i = 0; i < segment.arena.size(); i++) {
     buffer(segment.arena[i]) = placed.arena.data() + placed.requests[i].offset;
   }
-  place_outputs(segment, given);
-  write_dims_of(segment);
 }
 
 void Runner::write_dims_of(const Segment& segment) {

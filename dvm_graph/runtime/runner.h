@@ -54,8 +54,9 @@ class BodyTurns {
 class Runner {
  public:
   // `vendor` may be null where the model has no vendor calls.
+  // `cores`: of the device, that it makes programs for.
   Runner(const Model& model, const Schedule& schedule, std::shared_ptr<SharedDevice> device,
-         VendorLibrary* vendor);
+         VendorLibrary* vendor, Cores cores = Cores::all);
 
   // `inputs` in the model's order; absent ones are errors. `given` holds caller-owned arrays for
   // outputs, absent where a fresh one is wanted; it may be empty. Throws InputError, ShapeError,
@@ -70,12 +71,24 @@ class Runner {
   // tells. Ends early where somebody interrupts it. Throws ExecutionError, OutOfMemoryError.
   void repeat(BodyTurns& turns, const RunRequest& request);
 
+  // What one core repeats by itself.
+  struct Part {
+    Runner* runner;              // of programs for one core, which need not have run
+    std::vector<Tensor> inputs;  // of the first turn, for their shapes
+    BodyTurns* turns;
+  };
+  // As repeat, of parts that know nothing of each other, in one launch. All are of one model; the
+  // profile is in the statistics of the first.
+  static void repeat_apart(std::span<const Part> parts, const RunRequest& request);
+
   // Drops programs and memory layouts.
   void forget();
 
   // The symbols that inputs of these shapes bind.
   std::map<std::string, int64_t> bind(std::span<const Tensor> inputs);
 
+  int cores() const { return device_->device->cores(); }
+  const Target& target() const { return device_->device->target(); }
   const RunStatistics& statistics() const { return statistics_; }  // of the last run
   uint32_t process() const { return process_; }                    // that it belongs to
 
@@ -98,6 +111,7 @@ class Runner {
   void accept(uint32_t value, const Tensor& tensor);
   void evaluate_dims();
   void enter_segment(size_t index, std::span<const Tensor> given);
+  void lay_out_segment(size_t index);
   void plan_memory(size_t index);
   void place_outputs(const Segment& segment, std::span<const Tensor> given);
   void take_memory(Tensor& output, const std::string& name);
@@ -130,7 +144,7 @@ class Runner {
   Arena host_scratch_;                          // of operators that the host carries out
   std::map<uint32_t, ControlRunner> controls_;  // by step
   std::vector<Placed> placed_;                  // by segment
-  std::vector<std::byte*> buffers_;             // kReservedBuffers, then by value
+  OwnLines<std::byte*> buffers_;                // kReservedBuffers, then by value
   std::vector<Tensor> tensors_;      // by value: inputs, outputs and vendor results of this run
   std::vector<uint32_t> unchecked_;  // bound values whose dims await evaluation
   RunStatistics statistics_;

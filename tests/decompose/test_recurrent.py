@@ -208,6 +208,27 @@ def test_many_steps_on_one_core_and_on_several(op: str) -> None:
             np.testing.assert_allclose(got, expected, rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.parametrize("op", GATES)
+@pytest.mark.parametrize("direction", ["forward", "reverse", "bidirectional"])
+@pytest.mark.parametrize("options", [{"constant": False}, {"initial": False}], ids=str)
+def test_shares_of_a_batch(op: str, direction: str, options: dict[str, bool]) -> None:
+    model = recurrent(op, direction=direction, lengths=True, peepholes=op == "LSTM", **options)
+    agrees(model, ((30, 8), (30, 5), (2, 9), (1, 8), (7, 1), (30, 8)))
+
+
+def test_each_core_takes_a_share_of_a_batch_through_all_turns() -> None:
+    model = recurrent("LSTM")
+    launched = {}
+    for cores in (1, 2):
+        compiled = dvm_graph.optimize(model, strict=True, cores=cores)
+        for steps in (5, 9):
+            compiled.run(feeds_for(model, steps, 8))
+            launched[cores, steps] = compiled.statistics.kernels_launched
+    turn = (launched[1, 9] - launched[1, 5]) // 4
+    assert turn > 0
+    assert launched[2, 9] - launched[2, 5] == 2 * 4 * turn
+
+
 def test_turns_are_bit_for_bit_the_same_every_time() -> None:
     model = recurrent("LSTM")
     compiled, feeds = dvm_graph.optimize(model, strict=True, cores=2), feeds_for(model, 300, 8)

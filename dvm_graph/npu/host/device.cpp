@@ -18,18 +18,17 @@ namespace {
 constexpr int kSpinsPerCheck = 4096;
 constexpr size_t kHugePage = size_t{2} << 20;
 
-// Makes what instructions stored around the caches visible to other cores; see kStream.
-void finish_streams() {
-#if defined(__x86_64__)
-  __builtin_ia32_sfence();
-#endif
-}
-
 int64_t claims_of(const Task& task) {
   return (std::max<int64_t>(task.tiles, 0) + task.claim - 1) / task.claim;
 }
 
 }  // namespace
+
+void HostDevice::finish_streams() {
+#if defined(__x86_64__)
+  __builtin_ia32_sfence();
+#endif
+}
 
 int available_cores() {
   cpu_set_t set;
@@ -118,13 +117,13 @@ void HostDevice::submit(std::span<const Task> tasks) {
   alone_ = stage_.claims == 1;
   if (alone_) return;
   offer(stage_);
-  open();
+  open(stage_.claims > 1);
 }
 
 // Adds a generation; the low bits are zero here because the last stage was closed.
-void HostDevice::open() {
+void HostDevice::open(bool wakes) {
   state_.fetch_add(kGeneration | kOpen, std::memory_order_release);
-  if (at_.load(std::memory_order_relaxed)->claims > 1) state_.notify_all();
+  if (wakes) state_.notify_all();
 }
 
 Trap HostDevice::finish() {
@@ -238,7 +237,7 @@ void HostDevice::run_alone(const Deal& deal) {
   if (only == deal.tasks.end()) return;
   Core& core = *cores_[0];
   core.trap = Trap{};
-  run_claim(core, records_.empty() ? nullptr : &records_[0], *only, 0, -1, false);
+  run_claim(core, records_.empty() ? nullptr : &records_[0], *only, 0, only->claim, -1, false);
   finish_streams();
   if (core.trap.kind == TrapKind::none) return;
   report(core, deal.first_task + static_cast<size_t>(only - deal.tasks.begin()));
@@ -263,7 +262,7 @@ int64_t HostDevice::work(Core& core) {
       const int64_t begin = (deal.starts[part] + claim - deal.numbers[part]) * task.claim;
       const int64_t neighbour = begin + (from_low ? task.claim : -task.claim);
       core.trap = Trap{};
-      run_claim(core, record, task, begin, neighbour < task.tiles ? neighbour : -1,
+      run_claim(core, record, task, begin, task.claim, neighbour < task.tiles ? neighbour : -1,
                 index == previous);
       if (core.trap.kind != TrapKind::none) report(core, deal.first_task + index);
       previous = index;
@@ -275,8 +274,8 @@ int64_t HostDevice::work(Core& core) {
 }
 
 void HostDevice::run_claim(Core& core, CoreRecord* record, const Task& task, int64_t begin,
-                           int64_t next, bool goes_on) {
-  const int64_t end = std::min(begin + task.claim, task.tiles);
+                           int64_t tiles, int64_t next, bool goes_on) {
+  const int64_t end = std::min(begin + tiles, task.tiles);
   if (record == nullptr) {
     options_.runner(*task.program, table_, core, task.buffers, begin, end, next);
     return;
@@ -376,7 +375,10 @@ void HostDevice::worker_loop(Core& core, bool runs_errands) {
       seen = generation_of(state);
       std::atomic<bool>& inside = shares_[index_of(core)].inside;
       inside.store(true, std::memory_order_release);
-      in_turns_ ? work_in_turns(core) : (void)work(core);
+      if (!loops_.empty())
+        work_at_loops(core);
+      else
+        in_turns_ ? work_in_turns(core) : (void)work(core);
       inside.store(false, std::memory_order_release);
       state_.fetch_sub(1, std::memory_order_seq_cst);
       if (resting_.load(std::memory_order_seq_cst)) state_.notify_all();

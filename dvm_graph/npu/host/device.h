@@ -19,6 +19,8 @@
 // too. Where a worker is kept from running in the middle of a claim, the caller closes the stage to
 // all of them, as at its end, and opens it anew.
 //
+// Loops are one stage, too, a claim each: a core sees all turns of one through.
+//
 // On which CPUs the threads run is said in placement.h. A forked child has no workers of its
 // parent's devices, and makes devices of its own (runtime/device_pool.h).
 #pragma once
@@ -65,6 +67,7 @@ class HostDevice final : public Device, private Standby {
   // Works as core 0 until the stage is done.
   Trap finish() override;
   Trap run_turns(std::span<const Task> tasks, std::span<const size_t> ends, Turns& turns) override;
+  Trap run_loops(std::span<const TurnLoop> loops) override;
   bool has_unclaimed_tiles() const override;
   void rest() override { resting_.store(true, std::memory_order_relaxed); }
   bool resting() const override { return resting_.load(std::memory_order_relaxed); }
@@ -112,19 +115,23 @@ class HostDevice final : public Device, private Standby {
   static int64_t take(Share& share, bool from_low);  // -1: nothing is left
   int64_t work(Core& core);
   void run_alone(const Deal& deal);
-  void open();
+  void open(bool wakes);
   void close();
   bool is_open() const { return (state_.load(std::memory_order_acquire) & kOpen) != 0; }
   void run_turn_stage(const Deal& deal, bool shared);
   void await_claims();
   void work_in_turns(Core& core);
+  void work_at_loops(Core& core);
+  void run_loop(Core& core, const TurnLoop& loop, size_t first_task);
   void worker_loop(Core& core, bool runs_errands);
   uint32_t await_stage(uint32_t seen, bool runs_errands);
   void help_workers();
   void sleep_until_left();
   void run_errand();
-  void run_claim(Core& core, CoreRecord* record, const Task& task, int64_t begin, int64_t next,
-                 bool goes_on);
+  void run_claim(Core& core, CoreRecord* record, const Task& task, int64_t begin, int64_t tiles,
+                 int64_t next, bool goes_on);
+  // Makes what instructions stored around the caches visible to other cores; see kStream.
+  static void finish_streams();
   void report(const Core& core, size_t task);
   size_t index_of(const Core& core) const;
 
@@ -138,6 +145,7 @@ class HostDevice final : public Device, private Standby {
   Deal stage_;                     // that was submitted
   std::vector<Deal> turn_stages_;  // beyond those of the turns at hand, capacity
   bool in_turns_ = false;
+  std::span<const TurnLoop> loops_;       // empty: there are none
   std::atomic<const Deal*> at_{nullptr};  // whose claims there are
   Trap trap_;
   std::span<CoreRecord> records_;
@@ -146,6 +154,7 @@ class HostDevice final : public Device, private Standby {
   bool alone_ = false;                          // the stage is a single claim
   std::atomic<bool> upwards_{false};            // the order in which cores claim their own shares
   alignas(64) std::atomic<int64_t> undone_{0};  // claims of a stage of turns
+  std::atomic<size_t> next_loop_{0};            // that nobody has taken
   std::vector<Share> shares_;
   alignas(64) std::atomic<bool> trapped_{false};
   std::atomic<bool> dropped_{false};  // claims, by a trap or an interruption

@@ -52,6 +52,47 @@ class Sharing {
 
 }  // namespace
 
+// Rows of a batch, say: nobody waits for anybody before the end.
+Trap HostDevice::run_loops(std::span<const TurnLoop> loops) {
+  if (loops.empty()) return {};
+  trap_ = Trap{};
+  trapped_.store(false, std::memory_order_relaxed);
+  dropped_.store(false, std::memory_order_relaxed);
+  resting_.store(false, std::memory_order_relaxed);
+  placement_.keep_off_caller();
+  loops_ = loops;
+  next_loop_.store(0, std::memory_order_relaxed);
+  open(true);
+  work_at_loops(*cores_[0]);
+  close();
+  loops_ = {};
+  return trap_;
+}
+
+void HostDevice::work_at_loops(Core& core) {
+  size_t at;
+  while ((at = next_loop_.fetch_add(1, std::memory_order_relaxed)) < loops_.size()) {
+    size_t first_task = 0;
+    for (const TurnLoop& before : loops_.first(at)) first_task += before.tasks.size();
+    run_loop(core, loops_[at], first_task);
+  }
+  finish_streams();
+}
+
+void HostDevice::run_loop(Core& core, const TurnLoop& loop, size_t first_task) {
+  const size_t own = index_of(core);
+  CoreRecord* const record = records_.empty() ? nullptr : &records_[own];
+  Interruption* const interruption = own == 0 ? interruption_ : nullptr;
+  while (!dropped_.load(std::memory_order_relaxed) && loop.turns->begin()) {
+    for (size_t task = 0; task < loop.tasks.size(); task++) {
+      core.trap = Trap{};
+      run_claim(core, record, loop.tasks[task], 0, loop.tasks[task].tiles, -1, false);
+      if (core.trap.kind != TrapKind::none) return report(core, first_task + task);
+    }
+    if (interruption != nullptr && interruption->requested()) drop_claims();
+  }
+}
+
 Trap HostDevice::run_turns(std::span<const Task> tasks, std::span<const size_t> ends,
                            Turns& turns) {
   if (options_.spin.count() == 0) return Device::run_turns(tasks, ends, turns);  // nobody spins
@@ -97,7 +138,7 @@ void HostDevice::run_turn_stage(const Deal& deal, bool shared) {
   offer(deal);
   if (!is_open()) {
     placement_.keep_off_caller();
-    open();
+    open(true);
   }
   undone_.fetch_sub(work(*cores_[0]), std::memory_order_relaxed);
   await_claims();

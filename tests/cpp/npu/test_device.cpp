@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <deque>
 #include <memory>
 #include <numeric>
 #include <span>
@@ -383,6 +384,57 @@ void test_order_of_turns(int cores) {
   }
 }
 
+// Loops know nothing of each other: each runs its tasks in order, in as many turns as it has.
+void test_loops(int cores, std::chrono::microseconds spin) {
+  HostDevice device = make_device(cores, spin);
+  Random random(static_cast<uint64_t>(cores) + 9);
+  for (int round = 0; round < 60; round++) {
+    context = std::to_string(cores) + " cores, loops " + std::to_string(round);
+    std::vector<std::vector<std::unique_ptr<Stage>>> stages(
+        static_cast<size_t>(random.integer(0, 5)));
+    std::deque<CountedTurns> turns;
+    std::vector<TurnLoop> loops;
+    for (auto& of_loop : stages) {
+      Stage& stage = *of_loop.emplace_back(std::make_unique<Stage>());
+      for (int64_t t = random.integer(0, 3); t > 0; t--) {
+        stage.add(random.integer(0, 20), random.integer(1, 5), some_program());
+      }
+      turns.emplace_back(of_loop, static_cast<int>(random.integer(0, 40)));
+      loops.push_back({stage.tasks, &turns.back()});
+    }
+    CHECK(device.run_loops(loops).kind == TrapKind::none);
+    for (CountedTurns& loop : turns) CHECK(!loop.begin() && loop.right());
+    Stage after;
+    after.add(random.integer(0, 20), 2, some_program());
+    CHECK(device.run(after.tasks).kind == TrapKind::none);
+    for (const int64_t runs : after.records[0]->plain) CHECK(runs == 1);
+  }
+}
+
+// A trap ends all loops, and says in which task of all.
+void test_trapped_loop(int cores) {
+  HostDevice device = make_device(cores, std::chrono::microseconds(1000));
+  for (uint32_t at = 0; at < 6; at++) {
+    context = "trapped loop " + std::to_string(at);
+    Stage stages[3];
+    std::deque<CountedTurns> turns;
+    std::vector<TurnLoop> loops;
+    for (uint32_t i = 0; i < 3; i++) {
+      for (uint32_t t = 0; t < 2; t++) {
+        stages[i].add(4, 1, some_program());
+        if (2 * i + t == at) stages[i].records.back()->trap_at = 2;
+      }
+      turns.emplace_back(std::span<const std::unique_ptr<Stage>>{}, at == 2 * i + 1 ? 50 : 3);
+      loops.push_back({stages[i].tasks, &turns.back()});
+    }
+    const Trap trap = device.run_loops(loops);
+    CHECK(trap.kind == TrapKind::index_out_of_range && trap.task == at);
+    CountedTurns others({}, 10);
+    const TurnLoop other{{}, &others};
+    CHECK(device.run_loops({&other, 1}).kind == TrapKind::none && others.begun() == 10);
+  }
+}
+
 // A trap ends the turns, and says in which task of all.
 void test_trapped_turns(int cores) {
   HostDevice device = make_device(cores, std::chrono::microseconds(500));
@@ -627,6 +679,9 @@ int main() {
     test_turns(cores, microseconds(0));
     test_order_of_turns(cores);
     test_trapped_turns(cores);
+    test_loops(cores, microseconds(1000));
+    test_loops(cores, microseconds(0));
+    test_trapped_loop(cores);
   }
   for (const int cores : {1, 2, 4}) test_errands(cores);
   test_recalled_errands();
