@@ -8,7 +8,8 @@ graph before it. Values that outlive a pass are where it is looked at: one that 
 exact from there on, so bounds are those of the few operators that changed, and nothing else is computed
 again. One that is something else is followed; where it changes an output of the graph, that is a finding.
 
-What is computed from constants alone keeps its error: folding rounds it to its type.
+What is computed from constants alone keeps its error: folding rounds it to its type. So does what a pass folds on its
+way.
 """
 
 from __future__ import annotations
@@ -227,6 +228,15 @@ def _output_differs(before: Bounded, after: Bounded, subject: Subject) -> tuple[
     return compare(new.value, Bounded(old.value, allowed), subject)
 
 
+def _folded(value: Value) -> Bounded:
+    """A constant that a pass has made, be it by an operator on others: rounded to its type."""
+    exact = Bounded(np.asarray(value.data))
+    errors = rounded(exact, value.dtype).errors
+    return Bounded(exact.value, _FOLDED_ULPS * errors) if exact.is_float else exact
+
+
+_FOLDED_ULPS = 4
+"""What functions of constants may be off."""
 _Memo: TypeAlias = dict[Any, tuple[list[Bounded], list[Bounded]]]
 """Results and operands by operator, attributes and the arrays of the operands, which stay alive."""
 
@@ -291,6 +301,9 @@ class _Run:
         self.reference.known = {v: x for v, x in old.items() if v.producer is None}
         changed: list[Node] = []
         for node in nodes:
+            for value in node.inputs:
+                if value is not None and value.data is not None and value not in old:
+                    self.reference.known[value] = _folded(value)
             if node.is_call:
                 self._run_call(node, memo, old)
                 continue

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import onnx
@@ -17,6 +18,7 @@ from dvm_graph.errors import MiscompileError
 from dvm_graph.ir import Graph, Node, Value
 from dvm_graph.symbolic import Facts
 from dvm_graph.symbolic.builder import Builder
+from dvm_graph.symbolic.numeric import evaluate_constant
 from tests.end_to_end.reference import model_from_text
 
 TRANSPOSED = (
@@ -104,6 +106,24 @@ def test_constants_may_be_folded_in_their_own_type() -> None:
         "{ r = Sqrt(c) q = Div(one, r) p = Mul(q, q) s = ReduceSum(p) y = Mul(x, s) }"
     )
     assert validate(model_from_text(text)).findings == []
+
+
+def test_constants_that_a_pass_folds_on_its_way_are_rounded(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The pads are behind the function when the concat is; others than they are wrong."""
+    text = """g (float[n] x) => (float[m] y) <int64[2] pads = {2, 0}, float value = {-2}> {
+        p = Pad(x, pads, value) y = Sigmoid(p) }"""
+    model = model_from_text(text)
+    assert validate(model).findings == []
+    fold = evaluate_constant
+
+    def wrong(node: Node, *most: float) -> Any:
+        data = fold(node, *most)
+        return data * np.float32(1.00001) if node.op == "sigmoid" and data is not None else data
+
+    monkeypatch.setattr("dvm_graph.symbolic.builder.evaluate_constant", wrong)
+    assert validate(model).findings
 
 
 @pytest.mark.parametrize("half", [onnx.TensorProto.FLOAT16, onnx.TensorProto.BFLOAT16])
