@@ -46,7 +46,7 @@ def run_call(node: Node, reference: Reference) -> list[Bounded]:
         taken = node.bodies[0 if operands[0].value.item() else 1]
         results = _run_body(taken, operands[1:], reference, first=True)
         return results if _is_exact(operands[0]) else list(map(_open, results))
-    return _run_turns(node.bodies[0], Turns(*turns), operands, reference)
+    return _run_turns(node.bodies, Turns(*turns), operands, reference)
 
 
 def _is_exact(operand: Bounded) -> bool:
@@ -65,7 +65,7 @@ def _foreign(array: Array, exact: bool) -> Bounded:
 
 
 def _run_turns(
-    body: Graph, turns: Turns, operands: Sequence[Bounded], around: Reference
+    bodies: Sequence[Graph], turns: Turns, operands: Sequence[Bounded], around: Reference
 ) -> list[Bounded]:
     first, _ = captures(turns)
     states = list(operands[turns.first : turns.first + turns.states])
@@ -84,7 +84,8 @@ def _run_turns(
             for tensor, backward in zip(scanned, turns.scanned, strict=True)
         ]
         given = [*count, *states, *read, *operands[first:]]
-        results = _run_body(body, given, around, first=turn == 0)
+        body = bodies[-1 if turn == 0 else 0]
+        results = _run_body(body, given, around, first=turn < len(bodies))
         if turns.counted:
             exact &= _is_exact(results[0])
             goes_on = bool(results.pop(0).value.item())
@@ -92,7 +93,7 @@ def _run_turns(
         for collected, row in zip(rows, results[turns.states :], strict=True):
             collected.append(row)
         turn += 1
-    last = [*states, *(_stacked(body, turns, at, found) for at, found in enumerate(rows))]
+    last = [*states, *(_stacked(bodies[0], turns, at, found) for at, found in enumerate(rows))]
     return last if exact else list(map(_open, last))
 
 

@@ -3,7 +3,8 @@
 In: the operator and its operands. Out: a product of X with W (and the biases that are added to it) for each
 direction, and one `control` operator whose body does a step of every direction: the product of the states with R,
 gates, states. Constant R is packed once, states stay in memory from step to step, rows of the result are stored
-where they belong. A reverse direction reads and stores rows from the last one on.
+where they belong. A reverse direction reads and stores rows from the last one on. Where it begins with h = 0, the
+first step has a body of its own, without the product.
 
 Behind its length, a sequence of a batch keeps its states and gives zeros; the reverse direction comes past that
 end first, keeps the initial states meanwhile, and so begins at the last element, as ONNX says.
@@ -16,6 +17,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+
+import numpy as np
 
 from dvm_graph.decompose.arithmetic import scaled, shifted
 from dvm_graph.decompose.control import add_control
@@ -66,6 +69,8 @@ class _Cell:
     """[gates * hidden], where it is not added to the product with W."""
     peepholes: Sequence[Value | None]
     """[hidden] each"""
+    rests: bool
+    """The step is the first one, before which h is 0."""
 
     def gate(self, x: Value, at: int, count: int = 1) -> Value:
         """Columns of gates that lie side by side."""
@@ -83,8 +88,14 @@ class _Cell:
     def call(self, which: int, x: Value) -> Value:
         return self.functions[which](self.builder, self.bounded(x))
 
+    def times(self, h: Value, weights: Value) -> Value:
+        if not self.rests:
+            return self.builder.matmul(h, weights)
+        shape = (shape_of(h)[0], shape_of(weights)[1])
+        return self.builder.op("broadcast_to", self.builder.scalar(0, h.dtype), shape=shape)
+
     def product(self, h: Value) -> Value:
-        result = self.builder.matmul(h, self.recurrence)
+        result = self.times(h, self.recurrence)
         if self.recurrent_bias is not None:
             result = self.builder.add(result, self.recurrent_bias)
         return result
@@ -118,7 +129,7 @@ def _gru(cell: _Cell, x: Value, states: Sequence[Value]) -> list[Value]:
         new = builder.add(cell.gate(x, 2), builder.mul(r, cell.gate(product, 2)))
     else:
         both, rest = cell.gate(cell.recurrence, 0, 2), cell.gate(cell.recurrence, 2)
-        gates = builder.add(cell.gate(x, 0, 2), builder.matmul(h, both))
+        gates = builder.add(cell.gate(x, 0, 2), cell.times(h, both))
         z, r = (cell.call(0, cell.gate(gates, at)) for at in range(2))
         new = builder.add(cell.gate(x, 2), builder.matmul(builder.mul(r, h), rest))
     new = cell.call(1, new)
@@ -186,19 +197,17 @@ def recurrent(builder: Builder, node: Node, operands: Operands) -> Results:
     operator = _Operator.of(builder, node, operands)
     if operator is None:
         return None
-    inside = Builder(builder.graph.scratch(), builder.facts.body())
+    inside = [
+        Builder(builder.graph.scratch(), builder.facts.body()) for _ in range(1 + operator.rests)
+    ]
     batch, _ = operator.state_shape
     if batch != 1:
         batch = builder.facts.symbols.fresh(f"{node.name}_batch")
-    body = _Body(inside, batch)
-    states: list[Value] = []
-    rows: list[Value] = []
-    with body.builder.scope(node):
-        for number in range(len(operator.directions)):
-            after, row = _step(operator, body, number)
-            states += after
-            rows.append(row)
-    return _results(operator, body, states, rows)
+    directions = [_direction(operator, number) for number in range(len(operator.directions))]
+    bodies = [_Body(one, batch) for one in inside]
+    for body, rests in zip(bodies, (False, True), strict=False):
+        _fill(operator, body, directions, rests)
+    return _results(operator, bodies)
 
 
 @dataclass(frozen=True, slots=True)
@@ -292,6 +301,13 @@ class _Operator:
         """There is one direction: states and rows keep the axis of directions, and nothing is copied for it."""
         return len(self.directions) == 1 and not self.node.attrs.get("layout", 0)
 
+    @property
+    def rests(self) -> bool:
+        """It begins with h = 0, which makes the first product 0: not so by weights that are not finite."""
+        h, r = operand(self.operands, 5), operand(self.operands, 2)
+        begins = h is None or (h.data is not None and not h.data.any())
+        return begins and r is not None and r.data is not None and bool(np.isfinite(r.data).all())
+
     def initial(self, index: int, number: int) -> Value:
         value = operand(self.operands, index)
         if value is None:
@@ -303,79 +319,125 @@ class _Operator:
         return _taken(self.builder, value, 1 if self.node.attrs.get("layout", 0) else 0, number)
 
 
-def _step(operator: _Operator, body: _Body, number: int) -> tuple[list[Value], Value]:
-    """The states of a direction behind a step, and the row that it gives."""
-    builder, node = operator.builder, operator.node
-    backward = operator.directions[number]
+@dataclass(frozen=True, slots=True)
+class _Direction:
+    """What the steps of a direction read of around the body."""
+
+    backward: bool
+    functions: Sequence[Function]
+    projected: Value
+    """[steps, batch, gates * hidden]"""
+    initial: Sequence[Value]
+    recurrence: Value
+    recurrent_bias: Value | None
+    peepholes: Value | None
+    lengths: tuple[Value, Value] | None
+    """Of sequences, and the number of each step."""
+
+
+def _direction(operator: _Operator, number: int) -> _Direction:
+    builder, lstm = operator.builder, operator.node.op == "LSTM"
     w, r = operator.part(1, number), operator.part(2, number)
     assert w is not None and r is not None
     bias, recurrent_bias = operator.bias(number)
     projected = builder.matmul(operator.x, builder.op("transpose", w, perm=(1, 0)))
     if bias is not None:
         projected = builder.add(projected, bias)
-    row = body.row(projected, backward)
-    indices = (5, 6) if node.op == "LSTM" else (5,)
+    lengths = operand(operator.operands, 4)
+    if lengths is not None:
+        steps = builder.op("iota", shape=(operator.steps,), axis=0, start=0, step=1)
+    return _Direction(
+        operator.directions[number],
+        operator.functions[number],
+        projected,
+        [operator.initial(index, number) for index in ((5, 6) if lstm else (5,))],
+        r,
+        recurrent_bias,
+        operator.part(7, number) if lstm else None,
+        None if lengths is None else (builder.cast(lengths, DType.INT64), steps),
+    )
+
+
+def _fill(operator: _Operator, body: _Body, directions: Sequence[_Direction], rests: bool) -> None:
+    """A step of all directions, with its inputs and outputs."""
+    builder, graph = body.builder, body.builder.graph
+    shape: tuple[Dim, ...] = (body.batch, operator.hidden)
+    if operator.whole:
+        shape = (1, *shape)
+    states: list[Value] = []
+    rows: list[Value] = []
+    with builder.scope(operator.node):
+        for direction in directions:
+            after, row = _step(operator, body, direction, rests)
+            states += after
+            rows.append(row)
+        graph.outputs = [builder.op("reshape", v, shape=shape) for v in (*states, *rows)]
+    graph.inputs = [inner for _, inner in body.pairs()]
+    graph.output_names = tuple(value.name for value in graph.outputs)
+
+
+def _step(
+    operator: _Operator, body: _Body, direction: _Direction, rests: bool
+) -> tuple[list[Value], Value]:
+    """The states of a direction behind a step, and the row that it gives."""
+    node, inside = operator.node, body.builder
+    row = body.row(direction.projected, direction.backward)
     shape = (body.batch, operator.hidden)
     before = [
-        body.builder.op("reshape", body.state(operator.initial(index, number)), shape=shape)
-        for index in indices
+        inside.op("reshape", body.state(initial), shape=shape) for initial in direction.initial
     ]
-    looks = operator.part(7, number) if node.op == "LSTM" else None
-    inside = body.builder
     peepholes: list[Value | None] = [None] * 3
-    if looks is not None:
-        looks = body.capture(looks)
+    if direction.peepholes is not None:
+        looks = body.capture(direction.peepholes)
         peepholes = [_span(inside, looks, at * operator.hidden, operator.hidden) for at in range(3)]
+    bias = direction.recurrent_bias
     cell = _Cell(
         inside,
         node,
         operator.hidden,
-        operator.functions[number],
-        inside.op("transpose", body.capture(r), perm=(1, 0)),
-        None if recurrent_bias is None else body.capture(recurrent_bias),
+        direction.functions,
+        inside.op("transpose", body.capture(direction.recurrence), perm=(1, 0)),
+        None if bias is None else body.capture(bias),
         peepholes,
+        rests,
     )
     after = _STEPS[node.op](cell, row, before)
-    lengths = operand(operator.operands, 4)
-    if lengths is None:
+    if direction.lengths is None:
         return after, after[0]
-    going = _going(operator, body, lengths, backward)
+    going = _going(body, *direction.lengths, direction.backward)
     kept = [inside.op("select", going, new, old) for new, old in zip(after, before, strict=True)]
     return kept, inside.op("select", going, after[0], inside.scalar(0, row.dtype))
 
 
-def _going(operator: _Operator, body: _Body, lengths: Value, backward: bool) -> Value:
+def _going(body: _Body, lengths: Value, steps: Value, backward: bool) -> Value:
     """Whether a step is one of each sequence of the batch: [batch, 1]."""
-    builder, inside = operator.builder, body.builder
-    count = body.per_sequence(builder.cast(lengths, DType.INT64))
-    steps = builder.op("iota", shape=(operator.steps,), axis=0, start=0, step=1)
+    inside, count = body.builder, body.per_sequence(lengths)
     goes_on = inside.lt(body.row(steps, backward), count)
     return inside.op("reshape", goes_on, shape=(body.batch, 1))
 
 
-def _results(
-    operator: _Operator, body: _Body, states: Sequence[Value], rows: Sequence[Value]
-) -> list[Value | None]:
-    builder, node = operator.builder, operator.node
-    graph = body.builder.graph
-    operands, graph.inputs = map(list, zip(*body.pairs(), strict=True))
+def _results(operator: _Operator, bodies: Sequence[_Body]) -> list[Value | None]:
+    builder, node, every = operator.builder, operator.node, bodies[0]
     shape, dtype = operator.state_shape, operator.x.dtype
-    inside: tuple[Dim, ...] = (body.batch, operator.hidden)
     if operator.whole:
-        shape, inside = (1, *shape), (1, *inside)
-    with body.builder.scope(node):
-        graph.outputs = [body.builder.op("reshape", v, shape=inside) for v in (*states, *rows)]
-    graph.output_names = tuple(value.name for value in graph.outputs)
-    types = [ResultType(dtype, shape)] * len(states)
-    types += [ResultType(dtype, (operator.steps, *shape))] * len(rows)
-    turns = Turns(False, -1, -1, len(states), tuple(body.backward), tuple(operator.directions))
-    bodies = [BodyResults(graph, body.builder.facts)]
-    strands = str(body.batch) if body.batch != 1 else None
-    results = add_control(builder, node, operands, bodies, turns, types, strands)
-    last, collected = results[: len(states)], results[len(states) :]
+        shape = (1, *shape)
+    states = len(every.states)
+    types = [ResultType(dtype, shape)] * states
+    types += [ResultType(dtype, (operator.steps, *shape))] * len(operator.directions)
+    turns = Turns(False, -1, -1, states, tuple(every.backward), tuple(operator.directions))
+    results = add_control(
+        builder,
+        node,
+        [outer for outer, _ in every.pairs()],
+        [BodyResults(body.builder.graph, body.builder.facts) for body in bodies],
+        turns,
+        types,
+        str(every.batch) if every.batch != 1 else None,
+    )
+    last, collected = results[:states], results[states:]
     if operator.whole:
         return [*collected, *last]
-    each = len(states) // len(rows)
+    each = states // len(collected)
     batch_first = bool(node.attrs.get("layout", 0))
     y = _joined(builder, collected, 1)
     ends = [_joined(builder, last[at::each], 0) for at in range(each)]

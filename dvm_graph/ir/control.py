@@ -3,7 +3,8 @@
     If      operands (condition, what branches read...), bodies (then, else) of what branches read
     turns   operands ([most turns] [whether to begin] states, scanned, what the body reads...), one body of
             ([turn, whether it goes on] states, a row of each scanned, what it reads...), which gives
-            ([whether to go on] states, a row for each collected); results (last states, collected)
+            ([whether to go on] states, a row for each collected), and maybe another one, for the first turn, that
+            does the same for the states that there are then; results (last states, collected)
 
 Tensors are scanned and collected along their first axis. Bodies are closed but for dims: symbols from around
 them mean there what they mean here. What is constant is none of the operands; bodies hold it themselves.

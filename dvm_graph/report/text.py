@@ -142,7 +142,9 @@ def _block(subgraph: Subgraph) -> Iterator[str]:
 
 def body_names(subgraph: Subgraph) -> tuple[str, ...]:
     """What the bodies of control flow are called."""
-    return ("then", "else") if len(subgraph.bodies) == 2 else ("body",) * len(subgraph.bodies)
+    branches = any(operator.op == "If" for operator in subgraph.operators[:1])
+    names = ("then", "else") if branches else ("body", "first turn")
+    return names[: len(subgraph.bodies)]
 
 
 def _operators(subgraph: Subgraph) -> list[str]:

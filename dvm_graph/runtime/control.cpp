@@ -306,10 +306,10 @@ void ControlRunner::add_statistics(size_t body, const Runner& runner, const RunC
 }
 
 // What the body gives for arrays of the first row's shape that do not fit is no input's fault.
-std::vector<Tensor> ControlRunner::run_turn(std::span<const Tensor> operands,
+std::vector<Tensor> ControlRunner::run_turn(size_t body, std::span<const Tensor> operands,
                                             std::span<const Tensor> given, const RunContext& run) {
   try {
-    return run_body(0, operands, given, run);
+    return run_body(body, operands, given, run);
   } catch (const InputError& error) {
     throw ShapeError("a turn of " + call_.name + " is unlike those before: " + error.what());
   }
@@ -411,7 +411,8 @@ void ControlRunner::take_turn(Loop& loop, const RunContext& run) {
     loop.rows[i].grow(loop.turn, loop.most, !call_.counted, call_.name);
     loop.rows[i].put_place(loop.turn, loop.given[said + states + i]);
   }
-  std::vector<Tensor> results = run_turn(loop.operands, loop.given, run);
+  const size_t body = loop.turn == 0 ? bodies_.size() - 1 : 0;
+  std::vector<Tensor> results = run_turn(body, loop.operands, loop.given, run);
   if (call_.counted) loop.goes_on = scalar<bool>(results[0], call_.name);
   for (size_t i = 0; i < states; i++) {
     Tensor& state = loop.operands[before + i];
@@ -443,7 +444,7 @@ void ControlRunner::repeat_turns(Loop& loop, const RunContext& run) {
   }
   Repeated turns(*this, loop, end, {}, run.request.interruption);
   const int64_t start = run.profiler == nullptr ? 0 : now_ns();
-  bodies_[0]->repeat(turns, request_for(0, run));
+  bodies_[0]->repeat(loop.operands, turns, request_for(0, run));
   turns.finish();
   add_statistics(0, *bodies_[0], run, start);
 }

@@ -12,7 +12,8 @@
 // are bound anew. States stay where a turn left them; where they keep their shape, they
 // take turns in two places. Rows of scanned tensors are read where they lie, rows of collected ones
 // are stored where they belong, into memory that grows by half if nobody knows how many will come.
-// Nothing but conditions is read by the host.
+// Nothing but conditions is read by the host. The first turn may have a body of its own, which says
+// the same of the states that there are then.
 //
 // A body of launches only, whose states keep their shapes, is launched once for all turns behind
 // the first (Runner::repeat), or for as many as there is memory for what is collected. Where it has
@@ -57,8 +58,8 @@ class ControlRunner {
   std::vector<Tensor> take_turns(std::span<const Tensor> inputs, const RunContext& run);
   void take_turn(Loop& loop, const RunContext& run);
   void repeat_turns(Loop& loop, const RunContext& run);
-  std::vector<Tensor> run_turn(std::span<const Tensor> operands, std::span<const Tensor> given,
-                               const RunContext& run);
+  std::vector<Tensor> run_turn(size_t body, std::span<const Tensor> operands,
+                               std::span<const Tensor> given, const RunContext& run);
   int64_t most_turns(std::span<const Tensor> inputs) const;
   std::vector<Tensor> run_body(size_t body, std::span<const Tensor> inputs,
                                std::span<const Tensor> given, const RunContext& run);

@@ -205,7 +205,8 @@ class Checker {
     };
     require(is_input(call.most_turns) && is_input(call.goes_on),
             call.name + " reads no such input");
-    require(call.bodies.size() == (call.branches ? 2 : 1), call.name + " has other bodies");
+    const size_t bodies = call.bodies.size();
+    require(bodies == 2 || (bodies == 1 && !call.branches), call.name + " has other bodies");
     for (const Body& body : call.bodies) {
       const Model& inner = body.program->model();
       for (const auto& [symbol, slot] : body.dims) {

@@ -70,7 +70,7 @@ struct Body {
 // An If, whose first input is the condition and whose bodies are the branches, or a Loop or Scan,
 // whose one body runs turn by turn (runtime/control.h).
 struct ControlCall : OuterCall {
-  std::vector<Body> bodies;
+  std::vector<Body> bodies;  // of all turns, and maybe of the first one; or branches
   bool branches = false;
   // Of what runs in turns:
   bool counted = false;  // the body reads turn and condition, and says whether to go on

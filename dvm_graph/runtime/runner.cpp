@@ -169,9 +169,16 @@ bool Runner::may_repeat() const {
          });
 }
 
-void Runner::repeat(BodyTurns& turns, const RunRequest& request) {
+void Runner::begin_turns(std::span<const Tensor> inputs, const RunRequest& request) {
+  const RunGuard guard(*this);
   statistics_ = RunStatistics{};
+  bind_inputs(inputs, request);
+  lay_out_segment(0);
+}
+
+void Runner::repeat(std::span<const Tensor> inputs, BodyTurns& turns, const RunRequest& request) {
   const int64_t start = now_ns();
+  begin_turns(inputs, request);
   std::optional<Profiler> profiler;
   if (request.profile) profiler.emplace(model_, device_->device->cores(), start);
   Repetition repetition(*this, turns);
@@ -192,10 +199,7 @@ void Runner::repeat_apart(std::span<const Part> parts, const RunRequest& request
   std::vector<Launcher::Loop> loops;
   for (const Part& part : parts) {
     Runner& runner = *part.runner;
-    const RunGuard guard(runner);
-    runner.statistics_ = RunStatistics{};
-    runner.bind_inputs(part.inputs, request);
-    runner.lay_out_segment(0);
+    runner.begin_turns(part.inputs, request);
     Repetition& repetition = repetitions.emplace_back(runner, *part.turns);
     loops.push_back({&runner.launcher_, repetition.values(), &repetition,
                      RunContext{runner.dims_, runner.placed_[0].infos.data(),

@@ -67,14 +67,14 @@ class Runner {
   // Whether the model may run turn by turn: its steps are launches only, which one after the other
   // need nothing of the host.
   bool may_repeat() const;
-  // After a run with tensors of the same shapes: turn by turn, in one launch, whatever statistics()
-  // tells. Ends early where somebody interrupts it. Throws ExecutionError, OutOfMemoryError.
-  void repeat(BodyTurns& turns, const RunRequest& request);
+  // Turn by turn, in one launch, with tensors of these shapes. Ends early where somebody interrupts
+  // it. Throws as run does.
+  void repeat(std::span<const Tensor> inputs, BodyTurns& turns, const RunRequest& request);
 
   // What one core repeats by itself.
   struct Part {
-    Runner* runner;              // of programs for one core, which need not have run
-    std::vector<Tensor> inputs;  // of the first turn, for their shapes
+    Runner* runner;  // of programs for one core
+    std::vector<Tensor> inputs;
     BodyTurns* turns;
   };
   // As repeat, of parts that know nothing of each other, in one launch. All are of one model; the
@@ -112,6 +112,7 @@ class Runner {
   void evaluate_dims();
   void enter_segment(size_t index, std::span<const Tensor> given);
   void lay_out_segment(size_t index);
+  void begin_turns(std::span<const Tensor> inputs, const RunRequest& request);
   void plan_memory(size_t index);
   void place_outputs(const Segment& segment, std::span<const Tensor> given);
   void take_memory(Tensor& output, const std::string& name);

@@ -229,6 +229,36 @@ def test_each_core_takes_a_share_of_a_batch_through_all_turns() -> None:
     assert launched[2, 9] - launched[2, 5] == 2 * 4 * turn
 
 
+@pytest.mark.parametrize("op", GATES)
+@pytest.mark.parametrize("attributes", [{}, {"linear_before_reset": 1}], ids=str)
+def test_the_first_step_multiplies_no_zeros(op: str, attributes: dict[str, Any]) -> None:
+    if attributes and op != "GRU":
+        attributes = {"clip": 0.5}
+    for direction in ("forward", "bidirectional"):
+        model = recurrent(op, initial=False, direction=direction, **attributes)
+        agrees(model, ((1, 1), (1, 3), (2, 1), (6, 4), (6, 3)))
+        profile = dvm_graph.optimize(model, strict=True).profile(feeds_for(model, 3, 2), repeats=1)
+        flops = {k.name: k.matmul_flops for k in profile.kernels if "/" in k.name}
+        later = sum(flops[name] for name in flops if "body 0" in name)
+        first = sum(flops[name] for name in flops if "body 1" in name)
+        # Of a GRU, the new gate's product is of r times h, and r may be no number.
+        assert later > 2 * first >= 0
+        assert op == "GRU" or first == 0
+
+
+def test_weights_that_are_not_finite_make_zeros_something_else() -> None:
+    model = recurrent("LSTM", initial=False)
+    for tensor in model.graph.initializer:
+        if tensor.name == "r":
+            r = numpy_helper.to_array(tensor).copy()
+            r[0, 1, 2] = np.inf
+            tensor.CopyFrom(numpy_helper.from_array(r, "r"))
+    feeds = feeds_for(model, 2, 3)
+    y, *_ = dvm_graph.optimize(model, strict=True).run(feeds)
+    assert np.isnan(y[0, 0, :, 1]).all()  # 0 times infinite, in an input gate
+    assert not np.isnan(y[0, 0, :, 0]).any()
+
+
 def test_turns_are_bit_for_bit_the_same_every_time() -> None:
     model = recurrent("LSTM")
     compiled, feeds = dvm_graph.optimize(model, strict=True, cores=2), feeds_for(model, 300, 8)
