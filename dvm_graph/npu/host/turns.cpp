@@ -17,14 +17,15 @@ using Clock = std::chrono::steady_clock;
 
 constexpr int kSpinsPerClose = 4096;
 constexpr int kTrials = 3;  // turns of each kind; the fastest counts
-// Turns from this on gain by other cores, if they do not just wait for one that is kept from
-// running: much longer than to hand claims over.
-constexpr auto kLongTurn = std::chrono::microseconds(100);
 
 // Whether a turn goes to all cores.
 class Sharing {
  public:
-  explicit Sharing(bool possible) : shares_(possible), decided_(!possible) {}
+  // `handing_over`: what the barriers of a turn are predicted to take. One that takes longer than
+  // twice that with all cores gains by them, if it does not just wait for one that is kept from
+  // running.
+  Sharing(bool possible, std::chrono::duration<double> handing_over)
+      : handing_over_(handing_over), shares_(possible), decided_(!possible) {}
 
   bool shares() const { return shares_; }
   void begin() {
@@ -36,7 +37,7 @@ class Sharing {
     best = std::min(best, Clock::now() - start_);
     if (++turns_ < kTrials) return;
     if (turns_ == kTrials) {
-      shares_ = decided_ = best > kLongTurn;
+      shares_ = decided_ = best > 2 * handing_over_;
     } else if (turns_ == 2 * kTrials) {
       shares_ = best_[0] < best_[1];
       decided_ = true;
@@ -44,6 +45,7 @@ class Sharing {
   }
 
  private:
+  const std::chrono::duration<double> handing_over_;
   bool shares_, decided_;
   int turns_ = 0;
   Clock::time_point start_;
@@ -108,10 +110,12 @@ Trap HostDevice::run_turns(std::span<const Task> tasks, std::span<const size_t> 
   dropped_.store(false, std::memory_order_relaxed);
   resting_.store(false, std::memory_order_relaxed);
   in_turns_ = true;
-  Sharing sharing(shares_.size() > 1 &&
-                  std::any_of(turn_stages_.begin(),
-                              turn_stages_.begin() + static_cast<std::ptrdiff_t>(ends.size()),
-                              [](const Deal& deal) { return deal.claims > 1; }));
+  const auto shared = std::count_if(turn_stages_.begin(),
+                                    turn_stages_.begin() + static_cast<std::ptrdiff_t>(ends.size()),
+                                    [](const Deal& deal) { return deal.claims > 1; });
+  Sharing sharing(
+      shares_.size() > 1 && shared > 0,
+      std::chrono::duration<double>(static_cast<double>(shared) * target_.costs.stage_start));
   while (!dropped_.load(std::memory_order_relaxed) && turns.begin()) {
     // What a core used last in a turn, it uses first in the next one.
     upwards_.store(!upwards_.load(std::memory_order_relaxed), std::memory_order_relaxed);
