@@ -120,7 +120,8 @@ class ValueTable:
         shape = () if opaque else tuple(self._slot(extent) for extent in value.shape or ())
         constant = value if value.is_constant else None
         storage = self._storage(value)
-        wide = storage is Storage.ARENA and value.dtype.is_float and self._is_inner(value)
+        widens = value.dtype.is_float and value.dtype.register is not value.dtype
+        wide = widens and storage is Storage.ARENA and self._is_inner(value)
         return self._append(
             PlanValue(
                 value.name,
