@@ -341,6 +341,7 @@ class Compilation {
     if (code.overflow || code.local_bytes > target_.memory_end()) return false;
     if (!target_.in_order()) {
       synchronise(code, target_, scratch_.sync);
+      if (code.overflow) return false;
       done("synchronise");
     }
     if (target_.fetches && kind != KernelKind::vector) {

@@ -13,6 +13,7 @@
 // before that of the second next. Three tiles thus stand for any number.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <bit>
 #include <cstdint>
@@ -24,23 +25,30 @@ namespace dvm {
 
 inline constexpr int kOrderedTiles = 3;
 
-// The instructions of a tile, by queue, and what they touch of local memory.
+// The instructions of a tile, by queue, and what they touch of local memory: cells, which are what
+// lies between neighbours of all places where something that is touched begins or ends.
 struct QueueSteps {
+  struct Cells {
+    int32_t first, end;
+  };
   // [low, high) in tiles of even number, `second` bytes behind it in others.
-  struct Touch {
+  struct Place {
     int64_t low, high, second;
+    Cells cells[2];  // in tiles of even number and of odd
+  };
+  struct Touch {
+    int32_t place;
     bool reads;
+    Cells cells[2];  // of the place
   };
   struct Step {
     int queue;
     int32_t first, end;  // of its touches
-    int64_t low, high;   // all that it touches, in all tiles
-    uint32_t others;     // bits of the other queues that touch something between these
   };
+  std::vector<Place> places;
   std::vector<Touch> touches;
   std::vector<Step> steps;
-  std::vector<int32_t> of_queue[kQueues];  // those that touch something
-  int64_t low[kQueues], high[kQueues];     // and what, together
+  int32_t cells = 0;
 
   void clear();
   void add(Queue queue);
@@ -50,77 +58,91 @@ struct QueueSteps {
   void end();
 
   int32_t count() const { return static_cast<int32_t>(steps.size()); }
-  bool meet(const Step& a, int a_tile, const Step& b, int b_tile) const;
+
+ private:
+  // A place's begin or end.
+  struct Cut {
+    int64_t at;
+    int32_t* cell;
+  };
+
+  std::vector<Cut> cuts_;
 };
 
 // How far each queue is, as somebody knows it: the number of a step among those of all tiles, from
-// 1.
-using QueueClock = std::array<int32_t, kQueues>;
+// 1. Always written whole: a vector cannot be read soon behind a part of it that was written.
+class QueueClock {
+ public:
+  QueueClock() = default;
+  // Of one queue.
+  QueueClock(int queue, int time)
+      : times_((kNumbers == static_cast<int16_t>(queue)) & static_cast<int16_t>(time)) {}
 
+  int operator[](int queue) const { return times_[queue]; }
+
+  void advance(const QueueClock& to) { times_ = times_ > to.times_ ? times_ : to.times_; }
+  // In some queue.
+  bool is_ahead_of(const QueueClock& other) const {
+    const Times ahead = times_ > other.times_;
+    const auto words = std::bit_cast<std::array<uint64_t, sizeof(Times) / sizeof(uint64_t)>>(ahead);
+    return std::ranges::any_of(words, [](uint64_t word) { return word != 0; });
+  }
+
+ private:
+  static constexpr size_t kRoom = std::bit_ceil(static_cast<unsigned>(kQueues));
+  typedef int16_t Times __attribute__((vector_size(kRoom * sizeof(int16_t))));
+  static constexpr Times kNumbers = {0, 1, 2, 3, 4, 5, 6, 7};
+
+  Times times_ = {};
+};
+// Of a tile: what clocks have room for.
+inline constexpr size_t kMostOrdered = INT16_MAX / kOrderedTiles;
+
+// What has been issued, and what queues know of it.
 class QueueKnowledge {
  public:
-  explicit QueueKnowledge(const QueueSteps& steps) : steps_(steps) {}
+  // Nothing is, of steps that have ended.
+  void begin(const QueueSteps& steps);
 
-  int32_t time_of(int tile, int32_t step) const { return tile * steps_.count() + step + 1; }
+  int time_of(int tile, int32_t step) const { return tile * steps_->count() + step + 1; }
   const QueueClock& of(int queue) const { return known_[queue]; }
 
-  void learn(int queue, const QueueClock& clock) {
-    for (size_t i = 0; i < clock.size(); ++i) {
-      if (known_[queue][i] < clock[i]) known_[queue][i] = clock[i];
-    }
-  }
-  void issue(int tile, int32_t step) {
-    const auto queue = static_cast<size_t>(steps_.steps[static_cast<size_t>(step)].queue);
-    known_[queue][queue] = time_of(tile, step);
-  }
+  void learn(int queue, const QueueClock& clock) { known_[queue].advance(clock); }
 
-  // Tells for each queue that has done something which this step meets, and of which its queue does
-  // not know, when the last of that was issued.
+  // Issues a step that touches something. Tells for each other queue that has done something which
+  // it meets, and of which its queue does not know, when the last of that was issued.
   template <class Missing>
-  void missing(int tile, int32_t step, Missing take) const {
-    const QueueSteps::Step& later = steps_.steps[static_cast<size_t>(step)];
-    for (uint32_t left = later.others; left != 0; left &= left - 1) {
-      const int queue = std::countr_zero(left);
-      if (const int32_t time = unordered(tile, step, queue)) take(queue, time);
+  void issue(int tile, int32_t step, Missing missing) {
+    const QueueSteps::Step& issued = steps_->steps[static_cast<size_t>(step)];
+    QueueClock& known = known_[issued.queue];
+    const QueueClock now(issued.queue, time_of(tile, step));
+    known.advance(now);
+    QueueClock met;
+    for (int32_t t = issued.first; t < issued.end; ++t) {
+      const QueueSteps::Touch& touch = steps_->touches[static_cast<size_t>(t)];
+      const auto [first, end] = touch.cells[tile % 2];
+      for (int32_t c = first; c < end; ++c) {
+        Cell& cell = cells_[static_cast<size_t>(c)];
+        met.advance(cell.written);
+        if (!touch.reads) met.advance(cell.read);
+        (touch.reads ? cell.read : cell.written).advance(now);
+      }
+    }
+    if (!met.is_ahead_of(known)) return;
+    for (int queue = 0; queue < kQueues; ++queue) {
+      if (met[queue] > known[queue]) missing(queue, met[queue]);
     }
   }
 
  private:
-  int32_t unordered(int tile, int32_t step, int queue) const;
+  // When each queue read it last, and when it wrote it.
+  struct Cell {
+    QueueClock read, written;
+  };
 
-  const QueueSteps& steps_;
-  QueueClock known_[kQueues] = {};
+  const QueueSteps* steps_ = nullptr;
+  QueueClock known_[kQueues];
+  std::vector<Cell> cells_;
 };
-
-inline bool QueueSteps::meet(const Step& a, int a_tile, const Step& b, int b_tile) const {
-  if (a.low >= b.high || b.low >= a.high) return false;
-  for (int32_t i = a.first; i < a.end; ++i) {
-    const Touch& x = touches[static_cast<size_t>(i)];
-    const int64_t x_low = x.low + a_tile % 2 * x.second, x_high = x.high + a_tile % 2 * x.second;
-    for (int32_t j = b.first; j < b.end; ++j) {
-      const Touch& y = touches[static_cast<size_t>(j)];
-      if (x.reads && y.reads) continue;
-      const int64_t shift = b_tile % 2 * y.second;
-      if (x_low < y.high + shift && y.low + shift < x_high) return true;
-    }
-  }
-  return false;
-}
-
-inline int32_t QueueKnowledge::unordered(int tile, int32_t step, int queue) const {
-  const QueueSteps::Step& later = steps_.steps[static_cast<size_t>(step)];
-  const std::vector<int32_t>& others = steps_.of_queue[queue];
-  const int32_t known = known_[later.queue][static_cast<size_t>(queue)];
-  size_t left = others.size();  // in the tile at hand, those before the step
-  while (left > 0 && others[left - 1] > step) --left;
-  for (int earlier = tile; earlier >= 0; --earlier, left = others.size()) {
-    for (; left > 0; --left) {
-      const int32_t other = others[left - 1], time = time_of(earlier, other);
-      if (time <= known) return 0;
-      if (steps_.meet(steps_.steps[static_cast<size_t>(other)], earlier, later, tile)) return time;
-    }
-  }
-  return 0;
-}
 
 }  // namespace dvm

@@ -258,8 +258,9 @@ class ProductLowering {
     return tile;
   }
 
-  TileInstruction instruction(Family family, DType dtype, uint8_t e1, uint8_t e2) {
-    TileInstruction made;
+  // The last one of the code, until another is added.
+  TileInstruction& add(Family family, DType dtype, uint8_t e1, uint8_t e2) {
+    TileInstruction& made = code_.instructions.emplace_back(kNoInstruction);
     made.family = family;
     made.dtype = dtype;
     made.extents[1] = e1;
@@ -276,11 +277,10 @@ class ProductLowering {
     const int rows = along_k ? axis : k_axis, columns = along_k ? k_axis : axis;
     TileOperand chunk = along_k ? local(Memory::l1, extent, block_.chunk, bytes(), false, true)
                                 : local(Memory::l1, block_.chunk, extent, bytes(), false, true);
-    TileInstruction load =
-        instruction(Family::d_load_l1, product_.multiplied, extent_of(rows), extent_of(columns));
+    TileInstruction& load =
+        add(Family::d_load_l1, product_.multiplied, extent_of(rows), extent_of(columns));
     load.operands[0] = chunk;
     load.operands[1] = global(access, rows, columns);
-    code_.instructions.push_back(load);
     if (!along_k) std::swap(chunk.middle, chunk.inner);
     return chunk;
   }
@@ -290,17 +290,16 @@ class ProductLowering {
     const DType storage = plan_.accesses[product_.bias].storage;
     const auto element = static_cast<int64_t>(size_of(storage));
     const uint8_t columns = extent_of(plan_.n_axis);
-    TileInstruction load = instruction(Family::d_load_l1, storage, 0, columns);
+    TileInstruction& load = add(Family::d_load_l1, storage, 0, columns);
     load.flags = kFirstChunk;
-    load.operands[0] = local(Memory::l1, 1, block_.columns, element, false, true);
+    const TileOperand row = local(Memory::l1, 1, block_.columns, element, false, true);
+    load.operands[0] = row;
     load.operands[1] = global(product_.bias, -1, plan_.n_axis);
-    code_.instructions.push_back(load);
     bias_ = local(Memory::bias, 1, block_.columns, sizeof(float), true);
-    TileInstruction on = instruction(Family::d_load_bias, storage, 0, columns);
+    TileInstruction& on = add(Family::d_load_bias, storage, 0, columns);
     on.flags = kFirstChunk;
     on.operands[0] = bias_;
-    on.operands[1] = load.operands[0];
-    code_.instructions.push_back(on);
+    on.operands[1] = row;
   }
 
   // Step number s of the chunk, for a half of the block.
@@ -309,20 +308,18 @@ class ProductLowering {
     const uint8_t depth = extent_of_step(s);
     const int64_t first = s * block_.step * bytes();
     const int64_t slot = turn_++ % target_.places;
-    TileInstruction left = instruction(Family::d_load_l0a, product_.multiplied, rows, depth);
+    TileInstruction& left = add(Family::d_load_l0a, product_.multiplied, rows, depth);
     left.operands[0] = a_[slot];
     left.operands[1] = a;
     left.operands[1].offset = first * a.inner;
-    code_.instructions.push_back(left);
-    TileInstruction right = instruction(Family::d_load_l0b, product_.multiplied, depth, columns);
+    TileInstruction& right = add(Family::d_load_l0b, product_.multiplied, depth, columns);
     right.operands[0] = b_[slot];
     right.operands[1] = b;
     right.operands[1].offset = first * b.inner + half * half_columns() * bytes() * b.middle;
     std::swap(right.operands[1].middle, right.operands[1].inner);
-    code_.instructions.push_back(right);
     const bool begins = s == 0 && product_.bias >= 0;
-    TileInstruction mmad = instruction(begins ? Family::m_mmad_bias : Family::m_mmad,
-                                       product_.multiplied, depth, columns);
+    TileInstruction& mmad =
+        add(begins ? Family::m_mmad_bias : Family::m_mmad, product_.multiplied, depth, columns);
     mmad.extents[0] = rows;
     mmad.flags = s == 0 ? kAccumulate : kAccumulateAlways;
     mmad.operands[0] = sums_[half];
@@ -332,20 +329,18 @@ class ProductLowering {
       mmad.operands[3] = bias_;
       mmad.operands[3].offset = half * half_columns() * static_cast<int64_t>(sizeof(float));
     }
-    code_.instructions.push_back(mmad);
   }
 
   void store(int half) {
     const int64_t first = half * half_columns();
-    TileInstruction store = instruction(
-        product_.relu ? Family::d_store_l0c_relu : Family::d_store_l0c,
-        plan_.accesses[product_.c].storage, extent_of(plan_.m_axis), extent_of_half(half));
+    TileInstruction& store =
+        add(product_.relu ? Family::d_store_l0c_relu : Family::d_store_l0c,
+            plan_.accesses[product_.c].storage, extent_of(plan_.m_axis), extent_of_half(half));
     store.flags = kLastChunk;
     store.operands[0] = product_.ring_slots > 0
                             ? ring(first)
                             : global(product_.c, plan_.m_axis, plan_.n_axis, first);
     store.operands[1] = sums_[half];
-    code_.instructions.push_back(store);
   }
 
   const NormalPlan& plan_;

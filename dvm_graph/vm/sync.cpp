@@ -17,6 +17,10 @@ class Synchroniser {
 
   void run() {
     scratch_.insertions.clear();
+    if (code_.instructions.size() > kMostOrdered) {
+      code_.overflow = true;
+      return;
+    }
     note_touches();
     find_pairs();
     uint64_t directions = 0;
@@ -27,6 +31,7 @@ class Synchroniser {
       insert_pairs(direction / kQueues, direction % kQueues);
     }
     merge();
+    code_.overflow |= code_.instructions.size() > kMostOrdered;
   }
 
  private:
@@ -67,7 +72,8 @@ class Synchroniser {
     scratch_.ordered.clear();
     scratch_.waited.assign(static_cast<size_t>(count()), -1);
     scratch_.clocks.resize(static_cast<size_t>(tiles() * count()));
-    QueueKnowledge known(all);
+    QueueKnowledge& known = scratch_.known;
+    known.begin(all);
     for (int tile = 0; tile < tiles(); ++tile) {
       for (int32_t i = 0; i < count(); ++i) {
         const QueueSteps::Step& step = all.steps[static_cast<size_t>(i)];
@@ -79,7 +85,6 @@ class Synchroniser {
           p = ordered.next;
         }
         if (step.first < step.end) order(known, tile, i);
-        known.issue(tile, i);
         clock_of(known.time_of(tile, i)) = known.of(step.queue);
       }
     }
@@ -89,18 +94,24 @@ class Synchroniser {
 
   void order(QueueKnowledge& known, int tile, int32_t i) {
     const int to = scratch_.steps.steps[static_cast<size_t>(i)].queue;
-    QueueClock missing{};  // when it was issued, by queue; 0: nothing is
-    known.missing(tile, i, [&](int from, int32_t time) { missing[from] = time; });
-    for (;;) {
-      const auto latest = std::ranges::max_element(missing);
-      const int32_t time = std::exchange(*latest, 0);
-      if (time == 0) return;
-      const auto from = static_cast<size_t>(latest - missing.begin());
+    int32_t missing[kQueues] = {};  // when it was issued, by queue; 0: nothing is
+    int left = 0;
+    known.issue(tile, i, [&](int from, int time) {
+      missing[from] = time;
+      ++left;
+    });
+    for (; left > 0; --left) {
+      const auto from = static_cast<int>(std::ranges::max_element(missing) - missing);
+      const int32_t time = std::exchange(missing[from], 0);
       if (known.of(to)[from] >= time) continue;
       const int32_t last = (time - 1) % count();
       const int distance = tile - (time - 1) / count();
       int32_t& waited = scratch_.waited[static_cast<size_t>(i)];
-      scratch_.ordered.push_back({{last, i, distance}, static_cast<int>(from), to, waited});
+      SyncScratch::Ordered& ordered = scratch_.ordered.emplace_back();
+      ordered.pair = {last, i, distance};
+      ordered.from = from;
+      ordered.to = to;
+      ordered.next = waited;
       waited = static_cast<int32_t>(scratch_.ordered.size()) - 1;
       known.learn(to, clock_of(time));
     }
@@ -128,8 +139,15 @@ class Synchroniser {
   }
 
   void insert_pair(const SyncScratch::Pair& pair, uint64_t word) {
-    scratch_.insertions.push_back({pair.last + 1, 0, Family::s_set_flag, word});
-    scratch_.insertions.push_back({pair.first, 1, Family::s_wait_flag, word});
+    insert(pair.last + 1, Family::s_set_flag, word);
+    insert(pair.first, Family::s_wait_flag, word);
+  }
+
+  void insert(int32_t position, Family family, uint64_t word) {
+    SyncScratch::Insertion& insertion = scratch_.insertions.emplace_back();
+    insertion.position = position;
+    insertion.family = family;
+    insertion.word = word;
   }
 
   // Pairs that share an event take its signals in turn: they are in one order at both ends. A pair
@@ -156,19 +174,31 @@ class Synchroniser {
     }
   }
 
+  // By position, signals before what is waited for there, each in the order in which they were
+  // found.
+  void sort_insertions() {
+    const auto key = [](const SyncScratch::Insertion& insertion) {
+      return static_cast<size_t>(2 * insertion.position +
+                                 (insertion.family == Family::s_wait_flag ? 1 : 0));
+    };
+    std::vector<int32_t>& ends = scratch_.ends;  // of those before each key, then of each
+    ends.assign(static_cast<size_t>(2 * count()) + 3, 0);
+    for (const SyncScratch::Insertion& insertion : scratch_.insertions) ++ends[key(insertion) + 1];
+    for (size_t i = 1; i < ends.size(); ++i) ends[i] += ends[i - 1];
+    scratch_.sorted.resize(scratch_.insertions.size());
+    for (const SyncScratch::Insertion& insertion : scratch_.insertions)
+      scratch_.sorted[static_cast<size_t>(ends[key(insertion)]++)] = insertion;
+  }
+
   void merge() {
-    std::stable_sort(
-        scratch_.insertions.begin(), scratch_.insertions.end(), [](const auto& a, const auto& b) {
-          return a.position != b.position ? a.position < b.position : a.order < b.order;
-        });
+    sort_insertions();
     scratch_.merged.clear();
-    size_t next = 0;
+    auto next = scratch_.sorted.begin();
     for (int32_t i = 0; i <= count(); ++i) {
-      for (; next < scratch_.insertions.size() && scratch_.insertions[next].position == i; ++next) {
-        const SyncScratch::Insertion& insertion = scratch_.insertions[next];
-        TileInstruction& sync = scratch_.merged.emplace_back();
-        sync.family = insertion.family;
-        sync.extra[0] = insertion.word;
+      for (; next != scratch_.sorted.end() && next->position == i; ++next) {
+        TileInstruction& sync = scratch_.merged.emplace_back(kNoInstruction);
+        sync.family = next->family;
+        sync.extra[0] = next->word;
       }
       if (i < count()) scratch_.merged.push_back(at(i));
     }

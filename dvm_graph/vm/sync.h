@@ -61,7 +61,6 @@ constexpr bool sync_runs(Family family, uint64_t word, int64_t tile, int64_t til
 struct SyncScratch {
   struct Insertion {
     int32_t position;  // before this instruction
-    int32_t order;     // among insertions at one position
     Family family;
     uint64_t word;
   };
@@ -76,10 +75,12 @@ struct SyncScratch {
     int32_t next;  // of those with the same `first`; -1: the last
   };
   QueueSteps steps;
+  QueueKnowledge known;
   std::vector<Ordered> ordered;
   std::vector<int32_t> waited;  // by instruction: the last of those that it is first of; -1: none
   std::vector<QueueClock> clocks;  // of each instruction's queue behind it, tile by tile
-  std::vector<Insertion> insertions;
+  std::vector<Insertion> insertions, sorted;
+  std::vector<int32_t> ends;
   std::vector<Pair> within, across;
   std::vector<TileInstruction> merged;
 };
@@ -87,7 +88,7 @@ struct SyncScratch {
 // Gives loads memory that nothing else uses, so that the next tile's loads can run early.
 void separate_loads(TileCode& code);
 
-// Inserts s_set_flag and s_wait_flag into the allocated code.
+// Inserts s_set_flag and s_wait_flag into the allocated code. Overflow: it is too long.
 void synchronise(TileCode& code, const Target& target, SyncScratch& scratch);
 
 // Adds the flags between the cores of a pair: around the instructions that reach the ring through

@@ -22,7 +22,7 @@ struct TileBuffer {
 struct TileOperand {
   Space space = Space::local;
   int32_t index = 0;   // buffer, or pointer register
-  int64_t offset = 0;  // bytes into the buffer
+  int32_t offset = 0;  // bytes into the buffer
   int32_t inner = 0, outer = 0, middle = 0;
   uint64_t immediate = 0;
 };
@@ -37,6 +37,9 @@ struct TileInstruction {
   uint64_t extra[kLevelWords] = {};
   int32_t window = -1;  // index into TileCode::windows
 };
+
+// What others begin as: a copy is faster than one that is made.
+inline constexpr TileInstruction kNoInstruction{};
 
 inline bool is_reduction(const TileInstruction& instruction) {
   return info_of(instruction.family).form == Form::reduce;

@@ -34,7 +34,7 @@ void add_operand(Text& text, const TileOperand& operand, DType dtype) {
     case Space::pointer: text.add("p%d", operand.index); break;
     default: return add_immediate(text, dtype, operand.immediate);
   }
-  if (operand.offset != 0) text.add("+%" PRId64, operand.offset);
+  if (operand.offset != 0) text.add("+%d", operand.offset);
   text.add("(%d,%d,%d)", operand.outer, operand.middle, operand.inner);
 }
 

@@ -11,29 +11,37 @@
 namespace dvm {
 namespace {
 
-bool is_flag(Family family) {
-  return family == Family::s_set_flag || family == Family::s_wait_flag;
-}
-
-struct Signal {
+// A sync instruction within a core.
+struct Flag {
+  int32_t step;
+  bool sets;
+  int32_t other = -1;  // of a set: the next one of its event; of a wait: whose signal it takes
   uint64_t word;
-  QueueClock known;
 };
 
-// The sync instructions of one event of one direction.
+// The flags of one event of one direction.
 struct Event {
   int sets = 0, waits = 0;
   int distance = -1;
+  int32_t first = -1, last = -1;  // that sets it
 };
 constexpr int kEvents = kQueues * kQueues * 256;
+
+int event_of(uint64_t word) {
+  const int direction =
+      static_cast<int>(sync_from(word)) * kQueues + static_cast<int>(sync_to(word));
+  return direction * 256 + sync_event(word);
+}
 
 }  // namespace
 
 // Of a thread, which verifies one program at a time: nothing takes memory anew.
 struct FlagVerifier::State {
   QueueSteps steps;
+  QueueKnowledge known;
   std::vector<const uint64_t*> words;  // of each
-  std::vector<Signal> signals;
+  std::vector<Flag> flags;
+  std::vector<QueueClock> signals;  // what was known at each flag, tile by tile
   Event events[kEvents];
   std::vector<int> used;  // of them, by the program before: the others are as new
 };
@@ -48,31 +56,38 @@ template <class State>
 std::string check_balance(std::span<const uint64_t> body, State& state) {
   for (const int index : state.used) state.events[index] = {};
   state.used.clear();
-  for (const uint64_t* const words : state.words) {
+  for (size_t f = 0; f < state.flags.size(); ++f) {
+    const Flag& flag = state.flags[f];
+    const uint64_t* const words = state.words[static_cast<size_t>(flag.step)];
     const Head head = head_of(words);
-    if (!is_flag(family_of(head))) continue;
     const auto wrong = [&](const char* what) { return at(body, words) + ": " + what; };
-    const uint64_t word = *extra_words(Form::sync, words);
-    if (is_between_cores(word)) continue;
     if (head.changed_mask != 0 || head.flags != 0) return wrong("a flag has a predicate");
-    const int direction =
-        static_cast<int>(sync_from(word)) * kQueues + static_cast<int>(sync_to(word));
-    const int index = direction * 256 + static_cast<int>(sync_event(word));
+    const int index = event_of(flag.word);
     Event& event = state.events[index];
     if (event.sets + event.waits == 0) state.used.push_back(index);
-    if (event.distance >= 0 && event.distance != sync_distance(word)) {
+    if (event.distance >= 0 && event.distance != sync_distance(flag.word)) {
       return wrong("an event within tiles and across them");
     }
-    event.distance = sync_distance(word);
-    ++(family_of(head) == Family::s_set_flag ? event.sets : event.waits);
+    event.distance = sync_distance(flag.word);
+    ++(flag.sets ? event.sets : event.waits);
     if (event.distance == 0 && event.waits > event.sets) {
       return wrong("waits for a flag nobody has set");
     }
+    if (!flag.sets) continue;
+    (event.last < 0 ? event.first : state.flags[static_cast<size_t>(event.last)].other) =
+        static_cast<int32_t>(f);
+    event.last = static_cast<int32_t>(f);
   }
   for (const int index : state.used) {
     const Event& event = state.events[index];
     if (event.sets > event.waits) return "a flag is set more often than waited for";
     if (event.sets < event.waits) return "a flag is waited for more often than set";
+  }
+  for (Flag& flag : state.flags) {  // waits take the signals of an event in turn
+    if (flag.sets) continue;
+    Event& event = state.events[event_of(flag.word)];
+    flag.other = event.first;
+    event.first = state.flags[static_cast<size_t>(event.first)].other;
   }
   return {};
 }
@@ -85,54 +100,53 @@ class Follower {
       : body_(body),
         tiles_(static_cast<int>(std::min<int64_t>(tiles, kOrderedTiles))),
         state_(state),
-        known_(state.steps) {
-    state_.signals.clear();
+        known_(state.known) {
+    known_.begin(state.steps);
+    state_.signals.resize(state_.flags.size() * static_cast<size_t>(tiles_));
   }
 
   std::string run() {
     const QueueSteps& all = state_.steps;
     for (int tile = 0; tile < tiles_; ++tile) {
+      auto flag = state_.flags.begin();
       for (int32_t i = 0; i < all.count(); ++i) {
-        const uint64_t* const words = state_.words[static_cast<size_t>(i)];
         const QueueSteps::Step& step = all.steps[static_cast<size_t>(i)];
         if (step.first < step.end) {
-          int32_t earlier = 0;
-          known_.missing(tile, i, [&](int, int32_t time) { earlier = time; });
-          if (earlier != 0) return wrong(words, earlier);
-        } else if (const Family family = family_of(head_of(words)); is_flag(family)) {
-          follow(family, *extra_words(Form::sync, words), step.queue, tile);
+          int earlier = 0;
+          known_.issue(tile, i, [&](int, int time) { earlier = time; });
+          if (earlier != 0) return wrong(i, earlier);
+        } else if (flag != state_.flags.end() && flag->step == i) {
+          follow(*flag++, step.queue, tile);
         }
-        known_.issue(tile, i);
       }
     }
     return {};
   }
 
  private:
-  std::string wrong(const uint64_t* words, int32_t time) const {
-    const auto earlier = static_cast<size_t>((time - 1) % state_.steps.count());
-    return at(body_, words) + ": touches what " + at(body_, state_.words[earlier]) +
-           " does, and no flag orders them";
+  std::string wrong(int32_t step, int32_t time) const {
+    const int32_t earlier = (time - 1) % state_.steps.count();
+    const auto named = [&](int32_t i) { return at(body_, state_.words[static_cast<size_t>(i)]); };
+    return named(step) + ": touches what " + named(earlier) + " does, and no flag orders them";
   }
 
-  void follow(Family family, uint64_t word, int queue, int tile) {
-    if (is_between_cores(word)) return;
-    if (!sync_runs(family, word, tile, tile + kMostDistance + 1)) return;
-    std::vector<Signal>& signals = state_.signals;
-    if (family == Family::s_set_flag) {
-      signals.push_back({word, known_.of(queue)});
-      return;
+  QueueClock& signal(int tile, int32_t flag) {
+    return state_
+        .signals[static_cast<size_t>(tile) * state_.flags.size() + static_cast<size_t>(flag)];
+  }
+
+  void follow(const Flag& flag, int queue, int tile) {
+    if (flag.sets) {
+      signal(tile, static_cast<int32_t>(&flag - state_.flags.data())) = known_.of(queue);
+    } else if (const int distance = sync_distance(flag.word); tile >= distance) {
+      known_.learn(queue, signal(tile - distance, flag.other));
     }
-    const auto signal = std::ranges::find(signals, word, &Signal::word);
-    if (signal == signals.end()) return;
-    known_.learn(queue, signal->known);
-    signals.erase(signal);
   }
 
   const std::span<const uint64_t> body_;
   const int tiles_;
   State& state_;
-  QueueKnowledge known_;
+  QueueKnowledge& known_;
 };
 
 }  // namespace
@@ -145,11 +159,20 @@ FlagVerifier::State& FlagVerifier::of_thread() {
 FlagVerifier::FlagVerifier() : state_(of_thread()) {
   state_.steps.clear();
   state_.words.clear();
+  state_.flags.clear();
 }
 
 void FlagVerifier::take(const uint64_t* words) {
   state_.words.push_back(words);
   state_.steps.add(queue_of(words));
+  const Family family = family_of(head_of(words));
+  if (family != Family::s_set_flag && family != Family::s_wait_flag) return;
+  const uint64_t word = *extra_words(Form::sync, words);
+  if (is_between_cores(word)) return;
+  Flag& flag = state_.flags.emplace_back();
+  flag.step = state_.steps.count() - 1;
+  flag.sets = family == Family::s_set_flag;
+  flag.word = word;
 }
 
 void FlagVerifier::touch(Role role, int64_t low, int64_t high, int64_t second) {
@@ -157,6 +180,7 @@ void FlagVerifier::touch(Role role, int64_t low, int64_t high, int64_t second) {
 }
 
 std::string FlagVerifier::check(std::span<const uint64_t> body, int64_t tiles) const {
+  if (state_.words.size() > kMostOrdered) return "too many instructions to prove their order";
   state_.steps.end();
   std::string wrong = check_balance(body, state_);
   return wrong.empty() ? Follower(body, tiles, state_).run() : wrong;

@@ -8,6 +8,7 @@
 #include "check.h"
 #include "reference_device.h"
 #include "vm/assemble.h"
+#include "vm/order.h"
 #include "vm/row_blocks.h"
 #include "vm/steps.h"
 #include "vm/verify.h"
@@ -152,6 +153,14 @@ void check_verifier() {
   alone.erase(alone.find("  s_wait_flag " + next), ("  s_wait_flag " + next).size());
   check_rejected("nothing from tile to tile", alone, ("  s_set_flag " + next).c_str(), "",
                  "no flag orders");
+  // Of the last 4 bytes alone, beside what the tile before left.
+  const std::string apart = "  d_load_f32 [1,1,1] l:0x74(0,0,1) <- p0(0,0,1)\n";
+  check_rejected("a part that overlaps", good, ("  s_set_flag vector -> mte3 event 0\n"),
+                 (apart + "  s_set_flag vector -> mte3 event 0\n").c_str(), "no flag orders");
+  std::string pairs = set + wait;
+  for (size_t i = 0; i < kMostOrdered / 2; ++i) pairs += set + wait;
+  check_rejected("too long to follow", good, (set + wait).c_str(), pairs.c_str(),
+                 "too many instructions");
   check_rejected("event", good, "event 0", "event 9", "no such event");
   check_rejected("flags", good, ", #1", ", #1 {accumulate}", "no reduction");
   check_rejected("misaligned base", good, "v0 + 0", "v0 + 2", "misaligned");
