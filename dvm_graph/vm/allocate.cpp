@@ -9,19 +9,38 @@ int64_t bytes_of(const TileBuffer& buffer) {
   return place_bytes(buffer) * (buffer.two_places ? 2 : 1);
 }
 
+void find_lives(const TileCode& code, std::vector<AllocatorScratch::Life>& lives) {
+  lives.assign(code.buffers.size(), {});
+  for (size_t i = 0; i < code.instructions.size(); ++i) {
+    const TileInstruction& instruction = code.instructions[i];
+    for (int k = 0; k < instruction.operand_count; ++k) {
+      if (instruction.operands[k].space != Space::local) continue;
+      AllocatorScratch::Life& life = lives[static_cast<size_t>(instruction.operands[k].index)];
+      if (life.first < 0) life.first = static_cast<int32_t>(i);
+      life.last = static_cast<int32_t>(i);
+    }
+  }
+}
+
 class Allocator {
  public:
-  // Of the buffers in one local memory, which begins at an offset.
+  // Of the buffers in one local memory, which begins at an offset; their lives are known.
   Allocator(TileCode& code, Memory memory, int64_t begin, AllocatorScratch& scratch)
       : code_(code), memory_(memory), free_(scratch.free), lives_(scratch.lives), top_(begin) {}
 
   // Returns where the memory in use ends.
   int64_t run() {
-    find_lives();
     free_.clear();
+    bool shared = false;
     for (size_t b = 0; b < code_.buffers.size(); ++b) {
-      if (is_here(b) && code_.buffers[b].kept && lives_[b].first >= 0) take(code_.buffers[b]);
+      if (!is_here(b) || lives_[b].first < 0) continue;
+      if (code_.buffers[b].kept) {
+        take(code_.buffers[b]);
+      } else {
+        shared = true;
+      }
     }
+    if (!shared) return top_;
     for (size_t i = 0; i < code_.instructions.size(); ++i) place(static_cast<int32_t>(i));
     return top_;
   }
@@ -30,19 +49,6 @@ class Allocator {
   bool is_here(size_t buffer) const { return code_.buffers[buffer].memory == memory_; }
   bool is_here(const TileOperand& operand) const {
     return operand.space == Space::local && is_here(static_cast<size_t>(operand.index));
-  }
-
-  void find_lives() {
-    lives_.assign(code_.buffers.size(), {});
-    for (size_t i = 0; i < code_.instructions.size(); ++i) {
-      const TileInstruction& instruction = code_.instructions[i];
-      for (int k = 0; k < instruction.operand_count; ++k) {
-        if (!is_here(instruction.operands[k])) continue;
-        AllocatorScratch::Life& life = lives_[instruction.operands[k].index];
-        if (life.first < 0) life.first = static_cast<int32_t>(i);
-        life.last = static_cast<int32_t>(i);
-      }
-    }
   }
 
   void place(int32_t i) {
@@ -144,6 +150,7 @@ int64_t place_bytes(const TileBuffer& buffer) {
 void allocate_local(TileCode& code, const Target& target, AllocatorScratch& scratch) {
   uint32_t used = 0;
   for (const TileBuffer& buffer : code.buffers) used |= 1u << static_cast<int>(buffer.memory);
+  find_lives(code, scratch.lives);
   code.local_bytes = 0;
   int64_t begin = 0;
   for (int m = 0; m < kMemories; ++m) {

@@ -1,7 +1,6 @@
 #include "vm/product_block.h"
 
 #include <algorithm>
-#include <cmath>
 #include <vector>
 
 #include "kernels/numbers.h"
@@ -16,6 +15,11 @@ constexpr int32_t kMostCuts = 64;        // of the cores
 constexpr double kHeld = 0.5;  // of the shared cache, that an operand may fill to stay there
 
 int64_t round_up(int64_t a, int64_t b) { return ceil_div(a, b) * b; }
+
+double up(double number) {  // as std::ceil, which is a call on some machines
+  const auto whole = static_cast<double>(static_cast<int64_t>(number));
+  return whole + (whole < number ? 1.0 : 0.0);
+}
 
 // Rows or columns that are tried.
 struct Size {
@@ -32,11 +36,15 @@ int64_t largest_size(int64_t unit, int64_t extent, int64_t most) {
 // smaller gives as few blocks.
 void list_sizes(int64_t unit, int64_t extent, int64_t least, int64_t most, std::vector<Size>& out) {
   out.clear();
-  for (int64_t size = std::min(round_up(extent, unit), most / unit * unit); size > least;) {
-    const int64_t blocks = ceil_div(extent, size);
-    const int64_t even = round_up(ceil_div(extent, blocks), unit);
-    out.push_back({even, static_cast<double>(blocks), 1 / static_cast<double>(even)});
-    size = even - unit;
+  // In units: whole numbers that divide fast.
+  const auto all = static_cast<int32_t>(std::min<int64_t>(ceil_div(extent, unit), INT32_MAX / 2));
+  const auto end = static_cast<int32_t>(std::min<int64_t>(least / unit, all));
+  for (auto size = static_cast<int32_t>(std::min<int64_t>(all, most / unit)); size > end;) {
+    const int32_t blocks = (all + size - 1) / size;
+    const int32_t even = (all + blocks - 1) / blocks;
+    const int64_t length = even * unit;
+    out.push_back({length, static_cast<double>(blocks), 1 / static_cast<double>(length)});
+    size = even - 1;
   }
 }
 
@@ -290,7 +298,7 @@ class Search {
     const double step = std::max(high * left_, static_cast<double>(block.half) * right_);
     const double multiply = high * wide * multiply_ + halves * step;
     const double leave = block.halves == 1 ? high * wide * leave_ : 0;
-    const double each = std::ceil(static_cast<double>(problem_.batch) * blocks / cores_);
+    const double each = up(static_cast<double>(problem_.batch) * blocks / cores_);
     return each * (std::max(multiply, (high + wide) * load_) + latency_ + leave) < best_.seconds;
   }
 

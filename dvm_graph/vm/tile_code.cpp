@@ -1,5 +1,6 @@
 #include "vm/tile_code.h"
 
+#include <algorithm>
 #include <cstring>
 #include <limits>
 
@@ -97,6 +98,7 @@ int32_t TileCode::add_buffer(int64_t bytes, bool kept, Memory memory, bool two_p
 
 void TileCode::release_buffers() {
   constexpr uint8_t kWhen = kAccumulate | kChunks | kAccumulateAlways;
+  if (std::ranges::none_of(instructions, &TileInstruction::changed_mask)) return;
   for (size_t b = 0; b < buffers.size(); ++b) {
     if (!buffers[b].kept) continue;
     const TileInstruction* writer = nullptr;

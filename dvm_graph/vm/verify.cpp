@@ -399,6 +399,11 @@ class Verifier {
     bool padded = false;        // the last panel is touched in full
     int bundled_loop = -1;      // it counts elements, of which a bundle is one of the operand's
     int64_t steps = 1;          // of a bundle
+
+    // Longer loops do not reach less far.
+    bool rises() const {
+      return panel_columns == 0 && bundled_loop < 0 && (strides[0] | strides[1] | strides[2]) >= 0;
+    }
   };
 
   // `made_of`: the dtype of the instruction, `dtype` that of the operand.
@@ -443,6 +448,7 @@ class Verifier {
     uint8_t registers[3];
     int dims[3] = {-1, -1, -1};                        // that they depend on
     int64_t full[3] = {1, 1, 1}, tail[3] = {1, 1, 1};  // in a full tile, in the last one of the dim
+    int64_t most[3] = {1, 1, 1};                       // in any tile
     uint32_t followed = 0;                             // grid dims that they depend on
   };
 
@@ -451,12 +457,13 @@ class Verifier {
     for (int loop = 0; loop < 3; ++loop) {
       if (loops.registers[loop] == 0) continue;
       const ExtentRegister& extent = program_.extents()[loops.registers[loop] - 1];
-      loops.full[loop] = extent.multiplier;
+      loops.full[loop] = loops.most[loop] = extent.multiplier;
       if (extent.dim < 0) continue;
       const GridDim& dim = program_.grid()[extent.dim];
       loops.dims[loop] = extent.dim;
       loops.tail[loop] = extent.value(dim.tail());
       loops.full[loop] = extent.value(dim.tile);
+      loops.most[loop] = dim.count > 1 ? loops.full[loop] : loops.tail[loop];
       loops.followed |= 1u << extent.dim;
     }
     return loops;
@@ -466,8 +473,13 @@ class Verifier {
   // last tile may be smaller, so the first, the last full and the last tile are the extremes.
   Reach reach_of(const Loops& loops, const Steps& walk, int64_t element,
                  const int64_t* steps) const {
-    Reach reach;  // of loops that follow no grid dim
-    for (int loop = 0; loop < 3; ++loop) {
+    Reach reach;
+    if (steps == nullptr && walk.rises()) {
+      for (int loop = 0; loop < 3; ++loop)
+        reach.high += last_offset(walk, loop, loops.most[loop]) * element;
+      return reach;
+    }
+    for (int loop = 0; loop < 3; ++loop) {  // those that follow no grid dim
       if (loops.dims[loop] >= 0) continue;
       if (loops.registers[loop] == 0 && walk.panel_columns == 0) continue;
       reach.add(last_offset(walk, loop, loops.full[loop]) * element);
