@@ -2,13 +2,13 @@
 
 A convolution whose kernel is one element is a matrix product of the image itself; one that convolves
 each channel by itself is an operator of its own. The result is transposed back to the order of ONNX;
-simplification moves such transposes on until they meet and vanish. With three spatial axes, the slices
-that a window reaches lie beside each other as channels of images, over which two axes are left; of channels
-by themselves, what each slice gives is added.
+simplification moves such transposes on until they meet and vanish. With three spatial axes, of channels by
+themselves, what each slice that a window reaches gives is added.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from functools import reduce
 from typing import Any
@@ -31,7 +31,7 @@ from dvm_graph.decompose.windows import (
 from dvm_graph.ir import Node, Value
 from dvm_graph.symbolic.builder import Builder
 from dvm_graph.symbolic.builder_methods import Window
-from dvm_graph.symbolic.dims import floordiv, mul
+from dvm_graph.symbolic.dims import mul
 
 _ROWS = 64
 """Of a matrix of weights, copied at a time: of 512 columns and nine taps, what they come from stays in a core's cache."""
@@ -66,26 +66,22 @@ def convolved(
 
     Inputs are those of a group; one axis is that of columns. The result is channels-last, too.
     """
+    outputs, inputs = (int(extent) for extent in shape_of(weights)[:2])
     if len(axes) < 3:
         return _over_image(builder, image, weights, window_over(planar(axes)), groups)
+    if inputs > 1 or outputs != groups:
+        return _over_image(builder, image, weights, window_over(axes), groups)
     depth, *planes = axes
-    outputs, inputs, deep = (int(extent) for extent in shape_of(weights)[:3])
-    batch = shape_of(image)[0]
+    deep = int(shape_of(weights)[2])
     slices = _slices(builder, image, depth)
-    window = window_over(planar(planes))
-    if outputs == groups and inputs == 1:
-        kernels = (_slice_of(builder, weights, tap) for tap in range(deep))
-        parts = (
-            _over_image(builder, below, kernel, window, groups)
-            for below, kernel in zip(slices, kernels, strict=True)
-        )
-        y = reduce(builder.add, parts)
-    else:
-        beside = _beside_each_other(builder, slices, groups)
-        shape = (outputs, deep * inputs, *window.kernel)
-        matrix = arranged(builder, weights, (0, 2, 1, 3, 4), shape)
-        y = _over_image(builder, beside, matrix, window, groups)
-    return builder.reshape(y, (batch, depth.size, *window.size, outputs))
+    kernels = (_slice_of(builder, weights, tap) for tap in range(deep))
+    window = window_over(planes)
+    parts = (
+        _over_image(builder, below, kernel, window, groups)
+        for below, kernel in zip(slices, kernels, strict=True)
+    )
+    y = reduce(builder.add, parts)
+    return builder.reshape(y, (shape_of(image)[0], depth.size, *window.size, outputs))
 
 
 def _slices(builder: Builder, volume: Value, depth: WindowAxis) -> list[Value]:
@@ -111,19 +107,6 @@ def _slice_of(builder: Builder, weights: Value, at: int) -> Value:
     return builder.reshape(part(builder, weights, 2, at, 1), (outputs, inputs, *kernel))
 
 
-def _beside_each_other(builder: Builder, slices: Sequence[Value], groups: int) -> Value:
-    """Images as channels of one, those of a group together."""
-    if len(slices) == 1:
-        return slices[0]
-    batch, height, width, channels = shape_of(slices[0])
-    if groups == 1:
-        return builder.concat(slices, 3)
-    each = floordiv(channels, groups)
-    apart = [builder.reshape(image, (batch, height, width, groups, each)) for image in slices]
-    whole = builder.concat(apart, 4)
-    return builder.reshape(whole, (batch, height, width, mul(groups, mul(each, len(slices)))))
-
-
 def widened_weights(builder: Builder, weights: Value) -> Value:
     """Half floats as float32; constants at once, so that they can be packed."""
     wide = widened(builder, weights)
@@ -135,28 +118,31 @@ def widened_weights(builder: Builder, weights: Value) -> Value:
 def _over_image(
     builder: Builder, image: Value, weights: Value, window: Window, groups: int
 ) -> Value:
-    """`image` [batch, height, width, channels] by `weights` [outputs, inputs, height, width]."""
+    """`image` [batch, (depth,) height, width, channels] by `weights` [outputs, inputs, kernel...]."""
     outputs, inputs = (int(extent) for extent in shape_of(weights)[:2])
-    taps = window.kernel[0] * window.kernel[1]
+    spatial = len(window.kernel)
+    kernel = range(2, 2 + spatial)  # axes of weights
+    taps = math.prod(window.kernel)
     builder.facts.assume_equal(
-        shape_of(image)[3], inputs * groups, "a convolution has weights for each channel"
+        shape_of(image)[-1], inputs * groups, "a convolution has weights for each channel"
     )
-    everywhere = window.pads == (0, 0) and window.size == shape_of(image)[1:3]
-    if groups == 1 and taps == 1 and window.strides == (1, 1) and everywhere:
+    still = not any(window.pads) and set(window.strides) == {1}
+    if groups == 1 and taps == 1 and still and window.size == shape_of(image)[1:-1]:
         flat = builder.reshape(weights, (outputs, inputs))
         return builder.matmul(image, builder.transpose(flat, (1, 0)))
-    if inputs == 1 and outputs == groups:
+    if inputs == 1 and outputs == groups and spatial == 2:
         per_tap = arranged(builder, weights, (2, 3, 0, 1), (taps, outputs))
         return builder.depthwise(image, per_tap, window)
     if groups == 1:
-        matrix = arranged(builder, weights, (2, 3, 1, 0), (taps * inputs, outputs))
+        matrix = arranged(builder, weights, (*kernel, 1, 0), (taps * inputs, outputs))
         return builder.matmul(builder.patches(image, window), matrix)
     each = outputs // groups
     split = builder.reshape(weights, (groups, each, inputs, *window.kernel))
-    matrix = arranged(builder, split, (0, 3, 4, 2, 1), (groups, 1, 1, taps * inputs, each))
+    order = (0, *(axis + 1 for axis in kernel), 2, 1)
+    matrix = arranged(builder, split, order, (groups, *[1] * spatial, taps * inputs, each))
     y = builder.matmul(builder.patches(image, window, groups), matrix)
-    batch, (rows, columns) = shape_of(image)[0], window.size
-    return builder.reshape(builder.transpose(y, (1, 2, 3, 0, 4)), (batch, rows, columns, outputs))
+    y = builder.transpose(y, (*range(1, spatial + 2), 0, spatial + 2))
+    return builder.reshape(y, (shape_of(image)[0], *window.size, outputs))
 
 
 def arranged(

@@ -1,7 +1,7 @@
 """Windows over images, as convolutions and pools move them: sizes, pads, and the channels-last form.
 
 Basic operators read images as [batch, height, width, channels]. Images of rank 3 get a height of 1; volumes, of rank 5,
-are [batch, depth, height, width, channels], and become such images slice by slice.
+are [batch, depth, height, width, channels], of which patches are read, and become such images slice by slice for others.
 """
 
 from __future__ import annotations
@@ -94,14 +94,13 @@ def spatial_axes(
     ]
 
 
-def window_over(axes: tuple[WindowAxis, WindowAxis]) -> Window:
-    rows, columns = axes
+def window_over(axes: Sequence[WindowAxis]) -> Window:
     return Window(
-        kernel=(rows.kernel, columns.kernel),
-        strides=(rows.stride, columns.stride),
-        dilations=(rows.dilation, columns.dilation),
-        pads=(rows.pads[0], columns.pads[0]),
-        size=(rows.size, columns.size),
+        kernel=tuple(axis.kernel for axis in axes),
+        strides=tuple(axis.stride for axis in axes),
+        dilations=tuple(axis.dilation for axis in axes),
+        pads=tuple(axis.pads[0] for axis in axes),
+        size=tuple(axis.size for axis in axes),
     )
 
 

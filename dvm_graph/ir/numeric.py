@@ -234,19 +234,21 @@ def _depthwise(attrs: Attrs, x: Array, weights: Array) -> Array:
 def _patches(attrs: Attrs, x: Array) -> Array:
     groups: int = attrs["groups"]
     windows = _windows(attrs, x, 0)
-    width = math.prod(windows.shape[3:5]) * (x.shape[3] // groups)
-    split = windows.reshape(*windows.shape[:-1], groups, x.shape[3] // groups)
+    channels = x.shape[-1] // groups
+    split = windows.reshape(*windows.shape[:-1], groups, channels)
     grouped = np.moveaxis(split, -2, 0)
-    grouped = grouped.reshape(*grouped.shape[:4], width)
+    kernel: tuple[int, ...] = attrs["kernel"]
+    positions = grouped.shape[: 2 + len(kernel)]
+    grouped = grouped.reshape(*positions, math.prod(kernel) * channels)
     return grouped[0] if groups == 1 else grouped
 
 
 def _windows(attrs: Attrs, x: Array, outside: Any) -> Array:
-    """[n, h, w, c] as [n, rows, columns, tap row, tap column, c]."""
+    """[n, (d,) h, w, c] as [n, (slices,) rows, columns, (tap slice,) tap row, tap column, c]."""
     sizes = [attrs[name] for name in ("kernel", "strides", "dilations", "pads", "size")]
     result = x
     for number, (kernel, stride, dilation, pad, size) in enumerate(zip(*sizes, strict=True)):
-        axis = 1 + number  # the taps of the rows lie behind the columns and channels by then
+        axis = 1 + number  # the taps of the axes before lie behind the channels by then
         at = np.arange(size)[:, None] * stride - pad + np.arange(kernel) * dilation
         inside = (at >= 0) & (at < x.shape[axis])
         if x.shape[axis]:
@@ -258,7 +260,7 @@ def _windows(attrs: Attrs, x: Array, outside: Any) -> Array:
         around[axis : axis + 2] = inside.shape
         result = np.where(inside.reshape(around), taken, x.dtype.type(outside))
         result = np.moveaxis(result, axis + 1, -1)
-    return np.moveaxis(result, 3, -1)
+    return np.moveaxis(result, x.ndim - 1, -1)
 
 
 _WITH_ATTRS: Mapping[str, Callable[..., Array]] = {

@@ -137,8 +137,8 @@ def _rows() -> list[OperatorInfo]:
         OperatorInfo("pool_sum", Kind.WINDOW, 1, attrs=_WINDOW),
         # sum over the window of element * weight; operands: x, weights[taps, c]
         OperatorInfo("depthwise", Kind.WINDOW, 2, attrs=_WINDOW),
-        # the elements of each window, row-major (tap row, tap column, channel), 0 outside the image:
-        # [n, h, w, c] to [n, *size, taps * c]; with several `groups` of channels to
+        # the elements of each window, row-major (tap row, tap column, channel), of volumes by tap slice first, 0 outside:
+        # [n, (d,) h, w, c] to [n, *size, taps * c]; with several `groups` of channels to
         # [groups, n, *size, taps * c / groups]. Only a matmul can read it, as its left operand
         OperatorInfo("patches", Kind.WINDOW, 1, attrs=(*_WINDOW, "groups")),
         # int64: out[i...] = start + i[axis] * step (start, step are dims)

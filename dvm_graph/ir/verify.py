@@ -236,10 +236,11 @@ def _check_gather(node: Node) -> None:
 
 
 def _check_window(node: Node) -> None:
-    if node.required(0).rank != 4:
-        raise _fail(node, f"rank {node.required(0).rank} is not that of images")
-    if any(len(node.attrs[name]) != 2 for name in OPERATORS[node.op].attrs[:5]):
-        raise _fail(node, "the sizes of its window are no pairs")
+    rank = node.required(0).rank
+    if rank not in ((4, 5) if node.op == "patches" else (4,)):
+        raise _fail(node, f"rank {rank} is not that of images")
+    if any(len(node.attrs[name]) != rank - 2 for name in OPERATORS[node.op].attrs[:5]):
+        raise _fail(node, f"the sizes of its window are not {rank - 2}")
 
 
 _KIND_CHECKS: dict[Kind, Callable[[Node], None]] = {

@@ -23,6 +23,8 @@ from typing import TypeAlias
 from dvm_graph.ir import Dim
 from dvm_graph.kernels.plan import (
     NO_SLOT,
+    PIXELS,
+    TAPS,
     Access,
     DimCheck,
     KernelCall,
@@ -259,10 +261,11 @@ class _Prover:
     ) -> tuple[bool, list[Box]]:
         """Whether channels and windows are numbered within what there is, and what each access reads whole."""
         size = {name: self._dim(slot) for name, slot in node.window_sizes.items()}
-        images, height, width, pixel = (size[n] for n in ("images", "height", "width", "pixel"))
-        taps = product((size["kernel_height"], size["kernel_width"], size["channels"]))
-        counts = [(product((images, height, width, pixel)), pixel), (taps, size["channels"])]
-        windows = product((images, size["out_height"], size["out_width"]))
+        pixels = product(size[name] for name in PIXELS)
+        taps = product(size[name] for name in TAPS)
+        counts = [(pixels, size["pixel"]), (taps, size["channels"])]
+        windows = product(size[f"out_{name}"] for name in ("depth", "height", "width"))
+        windows = product((size["images"], windows))
         numbers = self._regions.read(0, self._steps(plan, node, node.strides))
         inside, reads = self._regions.within(numbers, windows), []
         for access, (count, period) in zip(accesses, counts, strict=False):

@@ -10,7 +10,7 @@ once); the nodes are in topological order; loads of one place are one node.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -38,7 +38,7 @@ from dvm_graph.kernels.repeats import Questions
 from dvm_graph.kernels.value_table import row_major
 from dvm_graph.options import Options
 from dvm_graph.symbolic import DimTable, Facts
-from dvm_graph.symbolic.dims import add, equal, floordiv, mul, select
+from dvm_graph.symbolic.dims import add, equal, floordiv, mul, product, select
 
 
 def lower_subgraph(
@@ -380,20 +380,24 @@ class _Lowering:
     def _window(self, node: Node) -> int:
         """Images are read by the number of the window, an affine function of the axes."""
         images, result = node.required(0), self._axes[node].result
-        count, height, width, pixel = shape_of(images)
+        count, *extents, pixel = shape_of(images)
         groups: int = node.attrs.get("groups", 1)
         channels = floordiv(pixel, groups)
-        rows, columns = node.attrs["size"]
-        numbers = self._per_atom(result[-4:-1], (mul(rows, columns), columns, 1))
+        size: Sequence[Dim] = node.attrs["size"]
+        outer, last = len(result) - len(size) - 2, len(result) - 1
+        steps = [product(size[axis:]) for axis in range(len(size) + 1)]
+        numbers = self._per_atom(result[outer:last], steps)
         if node.op == "patches":
-            strides = self._per_atom(result[:-4], (channels,) * (len(result) - 4))
+            strides = self._per_atom(result[:outer], (channels,) * outer)
         else:
             strides = self._per_atom(result[-1:], (1,))
         weights = -1
         if node.op == "depthwise":
             weights = self._add_access(self._access(self._whole(node.required(1), strides)))
-        sizes = (count, height, width, pixel, channels, rows, columns)
-        pairs = ("kernel", "strides", "dilations", "pads")
+        flat = [1] * (3 - len(size))  # the axes that images lack
+        sizes = [count, *flat, *extents, pixel, channels, *flat, *size]
+        for name, alone in (("kernel", 1), ("strides", 1), ("dilations", 1), ("pads", 0)):
+            sizes += [*(alone for _ in flat), *node.attrs[name]]
         return self._emit(
             PlanNode(
                 node.op,
@@ -402,10 +406,7 @@ class _Lowering:
                 access=self._add_access(self._access(self._whole(images, strides))),
                 strides=tuple(self._slot(numbers.get(atom, 0)) for atom in self._domain),
                 weights=weights,
-                window=tuple(
-                    self._slot(size)
-                    for size in (*sizes, *(dim for name in pairs for dim in node.attrs[name]))
-                ),
+                window=tuple(self._slot(dim) for dim in sizes),
             )
         )
 

@@ -20,11 +20,18 @@ Slot: TypeAlias = int
 NO_SLOT: Slot = -1
 
 WINDOW_SIZES = (
-    *("images", "height", "width", "pixel", "channels", "out_height", "out_width"),
-    *("kernel_height", "kernel_width", "stride_height", "stride_width"),
-    *("dilation_height", "dilation_width", "pad_top", "pad_left"),
+    *("images", "depth", "height", "width", "pixel", "channels"),
+    *("out_depth", "out_height", "out_width"),
+    *("kernel_depth", "kernel_height", "kernel_width"),
+    *("stride_depth", "stride_height", "stride_width"),
+    *("dilation_depth", "dilation_height", "dilation_width"),
+    *("pad_front", "pad_top", "pad_left"),
 )
-"""The sizes of a window over channels-last images."""
+"""The sizes of a window over channels-last volumes; of flat images, the depth is 1."""
+PIXELS = ("images", "depth", "height", "width", "pixel")
+"""The sizes whose product is the elements of the images."""
+TAPS = ("kernel_depth", "kernel_height", "kernel_width", "channels")
+"""And those of the weights of a depth-wise convolution."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -33,6 +33,8 @@ from dvm_graph.errors import CompileError, ShapeError
 from dvm_graph.kernels.coverage import check_at_run, prove_coverage
 from dvm_graph.kernels.plan import (
     NO_SLOT,
+    PIXELS,
+    TAPS,
     Access,
     ControlStep,
     DimsStep,
@@ -325,12 +327,10 @@ class _Follower:
             yield self._marked(plan, node, plan.accesses[node.access], self._addresses(plan, node))
         elif node.op in WINDOWS:
             sizes = node.window_sizes
-            pixels = self._product(sizes[name] for name in ("images", "height", "width", "pixel"))
+            pixels = self._product(sizes[name] for name in PIXELS)
             yield self._marked(plan, node, plan.accesses[node.access], pixels)
             if node.op == "depthwise":
-                taps = self._product(
-                    sizes[name] for name in ("kernel_height", "kernel_width", "channels")
-                )
+                taps = self._product(sizes[name] for name in TAPS)
                 yield self._marked(plan, node, plan.accesses[node.weights], taps)
 
     def _product(self, slots: Iterator[Slot]) -> NDArray[np.int64] | None:

@@ -16,14 +16,16 @@ from dvm_graph.symbolic.polynomial import Dim
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """A window over the rows and columns of channels-last images, and the size of the result."""
+    """A window over the rows and columns of channels-last images, and the size of the result; patches may be of
+    volumes, slices before rows.
+    """
 
-    kernel: tuple[int, int]
-    strides: tuple[int, int]
-    dilations: tuple[int, int]
-    pads: tuple[Dim, Dim]
-    """At the top and left; what lies below and right follows from the size."""
-    size: tuple[Dim, Dim]
+    kernel: tuple[int, ...]
+    strides: tuple[int, ...]
+    dilations: tuple[int, ...]
+    pads: tuple[Dim, ...]
+    """At the front, top and left; what lies behind, below and right follows from the size."""
+    size: tuple[Dim, ...]
 
     @property
     def attrs(self) -> dict[str, Any]:

@@ -321,16 +321,16 @@ def _depthwise(node: Node, facts: Facts) -> Shape:
 
 
 def _patches(node: Node, _facts: Facts) -> Shape:
-    images, _rows, _columns, channels = _images(node)
+    images, *_extents, channels = _images(node, 4, 5)
     groups = node.attrs["groups"]
     elements = dims.mul(dims.product(node.attrs["kernel"]), dims.floordiv(channels, groups))
     result = (images, *node.attrs["size"], elements)
     return result if groups == 1 else (groups, *result)
 
 
-def _images(node: Node) -> Shape:
+def _images(node: Node, *ranks: int) -> Shape:
     shape = _shape(node)
-    if len(shape) != 4:
+    if len(shape) not in (ranks or (4,)):
         _fail(node, f"rank {len(shape)} is not that of images")
     return shape
 

@@ -302,13 +302,12 @@ class Assembler {
         line.expect("stride");
         body_.push_back(static_cast<uint64_t>(line.number()));
       }
-      if (form.extra == Extra::window) {
-        read_window(line);
-      } else if (form.extra == Extra::bounds) {
+      if (has_window(info.form)) read_window(line);
+      if (has_bounds(info.form)) {
         read_bounds(line, dtype);
       } else if (form.extra == Extra::levels) {
         read_levels(line);
-      } else if (form.extra_words > 0) {
+      } else if (form.extra == Extra::gather || form.extra == Extra::limit) {
         line.expect("limit");
         body_.push_back(static_cast<uint64_t>(line.number()));
       }

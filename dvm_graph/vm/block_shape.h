@@ -2,8 +2,11 @@
 // how its operands get to the cube unit.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
+#include <numeric>
 
+#include "kernels/numbers.h"
 #include "vm/target.h"
 
 namespace dvm {
@@ -80,6 +83,14 @@ int64_t choose_piece(const BlockProblem& problem, const Target& target, double w
 constexpr bool shares_sets(int64_t stride_bytes, const Target& target) {
   constexpr int64_t kFewRows = 4;
   return stride_bytes % (target.way_bytes / kFewRows) == 0;
+}
+
+// Of so many rows, those that share a set of the first-level cache.
+constexpr int64_t rows_in_set(int64_t stride_bytes, int64_t rows, const Target& target) {
+  if (stride_bytes == 0) return 1;
+  const int64_t way = target.way_bytes;
+  const int64_t sets = way / std::max(std::gcd(stride_bytes, way), target.line_bytes);
+  return ceil_div(rows, sets);
 }
 
 // Elements from row to row of a packed block of A: rows must not share sets of a cache.

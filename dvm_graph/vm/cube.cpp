@@ -6,7 +6,7 @@
 #include <stdexcept>
 
 #include "kernels/numbers.h"
-#include "vm/window_rows.h"
+#include "vm/window_tiles.h"
 
 namespace dvm {
 namespace {
@@ -40,7 +40,7 @@ class CubeLowering {
     const auto local = static_cast<int64_t>(static_cast<double>(target_.local_bytes) * shrink);
     shape_ = shrink == 1 ? problem_.shape() : choose_block(blocks_, target_, local);
     if (shape_.rows == 0) return false;
-    if (shrink == 1) choose_rows();
+    if (shrink == 1) choose_windows();
     apply_shape();
     lay_out_grid();
     if (code_.overflow) return false;
@@ -52,23 +52,25 @@ class CubeLowering {
   }
 
  private:
-  // Tiles of whole output rows, where windows are read without packing their patches.
-  void choose_rows() {
+  // Tiles of which windows are read without packing their patches.
+  void choose_windows() {
     const NormalNode& a = plan_.nodes[outer_.a];
     if (a.op != PlanOp::patches_ || bundle_ > 1 || problem_.has_inner()) return;
     if (!outer_.panels && !outer_.columns_b) return;
     const Window& window = plan_.windows[a.window];
     if (!target_.unified_memory || !counts_windows(plan_.accesses[a.numbers], window)) return;
-    if (!problem_.storage_is_register(outer_.a)) return;
-    rows_ = choose_window_rows(window, blocks_, shape_, target_);
-    if (rows_.rows == 0) return;
-    shape_.rows = rows_.rows * rows_.windows;
-    shape_.k_block = rows_.depth;
+    if (!problem_.storage_is_register(outer_.a) || widens(outer_)) return;
+    const int64_t windows = choose_window_tile(window, blocks_, shape_, target_);
+    in_place_ = windows > 0;
+    if (!in_place_) return;
+    shape_.rows = windows;
+    shape_.k_block = outer_.steps;
+    shape_.pack_a = shape_.keep_a = false;
   }
 
   // The m axis goes through the windows of whole images, in order.
   bool counts_windows(const NormalAccess& numbers, const Window& window) const {
-    const int64_t image = int64_t{window.out_height} * window.out_width;
+    const int64_t image = window.windows_of_image();
     if (numbers.offset != 0 || numbers.step_axis >= 0 || blocks_.m % image != 0) return false;
     for (int axis = 0; axis < plan_.rank; ++axis) {
       const int64_t step = numbers.strides[axis];
@@ -214,14 +216,14 @@ class CubeLowering {
     }
     const TileValue value = c.value;
     if (product.k_block < 1 || product.n_block < 1) throw std::logic_error("a block is empty");
-    if (&product == &outer_ && rows_.rows > 0) return emit_by_rows(lowering, product, value, mask);
+    if (&product == &outer_ && in_place_) return multiply_windows(lowering, product, value, mask);
     for (int64_t k = 0; k < product.steps; k += product.k_block) {
       const int64_t depth = std::min(product.k_block, product.steps - k);
       const TileOperand a = operand_a(lowering, product, k, depth, mask);
       const int64_t width = product.blocks_columns ? product.n : product.n_block;
       for (int64_t n = 0; n < width; n += product.n_block) {
         const Part part{k, depth, n, std::min(product.n_block, width - n), mask};
-        multiply(lowering, product, value, {part, a, 0, extent_of(plan_.m_axis)});
+        multiply(lowering, product, value, part, a);
       }
     }
   }
@@ -237,17 +239,8 @@ class CubeLowering {
     bool first, last;
   };
 
-  // What one instruction multiplies: rows of A by a part of B, from a row of the tile on.
-  struct Multiplication {
-    Part part;
-    TileOperand a;
-    int64_t row;
-    uint8_t rows;
-  };
-
   void multiply(Lowering& lowering, const BlockedProduct& product, const TileValue& c,
-                const Multiplication& x) {
-    const Part& part = x.part;
+                const Part& part, const TileOperand& a) {
     const Finish finish = finish_of(product);
     TileInstruction matmul;
     matmul.family = bundle_ > 1       ? Family::m_matmul_bundles
@@ -259,70 +252,44 @@ class CubeLowering {
     matmul.changed_mask = part.mask;
     matmul.flags = part.k > 0 ? kAccumulateAlways : 0;
     matmul.operand_count = 3;
-    matmul.operands[0] = rows_of(lowering, c, x.row, part.n * c.strides[product.n_axis]);
-    matmul.operands[1] = x.a;
+    matmul.operands[0] = rows_of(lowering, c, part.n * c.strides[product.n_axis]);
+    matmul.operands[1] = a;
     matmul.operands[2] = operand_b(lowering, product, part);
-    matmul.extents[0] = x.rows;
+    matmul.extents[0] = extent_of(plan_.m_axis);
     matmul.extents[1] = code_.extent_register(part.depth, -1);
     matmul.extents[2] = columns_extent(product, part);
     if (finish.quantizes()) {
       quantize_in_passing(lowering, product, part.n, c.dtype, matmul);
     } else if (finish.nodes > 0) {
       const Ends ends{part.k == 0, part.k + part.depth == product.steps};
-      finish_in_passing(lowering, finish, ends, x.row, matmul);
+      finish_in_passing(lowering, finish, ends, matmul);
     }
     code_.instructions.push_back(matmul);
   }
 
-  // Output row by output row, each over the rows of a window (window_rows.h).
-  void emit_by_rows(Lowering& lowering, const BlockedProduct& product, const TileValue& c,
-                    uint8_t mask) {
-    const Window& window = plan_.windows[plan_.nodes[product.a].window];
-    const TileOperand image = operand_image(lowering, product, mask);
-    const uint8_t windows = code_.extent_register(rows_.windows, -1);
-    const int64_t columns = rows_.segments / window.kernel_height;  // of taps that are runs of k
-    for (int64_t row = 0; row < rows_.rows; ++row) {
-      for (int64_t segment = 0; segment < rows_.segments; ++segment) {
-        const int64_t y = row * window.stride_height + segment / columns * window.dilation_height;
-        const int64_t x = segment % columns * window.dilation_width;
-        TileOperand a = image;
-        a.offset = (y * rows_.width + x) * window.channels * blocks_.element_bytes;
-        a.middle = stride(int64_t{window.stride_width} * window.channels);
-        const Part part{segment * rows_.depth, rows_.depth, 0, product.n_block, mask};
-        multiply(lowering, product, c, {part, a, row * rows_.windows, windows});
-      }
-    }
-  }
-
-  // What the windows of a tile see of the image, as the patch of a window that is as large.
-  TileOperand operand_image(Lowering& lowering, const BlockedProduct& product, uint8_t mask) {
+  // Windows over images in one instruction, with what follows the product in passing.
+  void multiply_windows(Lowering& lowering, const BlockedProduct& product, const TileValue& c,
+                        uint8_t mask) {
     const NormalNode& node = plan_.nodes[product.a];
-    const Window& window = plan_.windows[node.window];
-    const int64_t elements = rows_.pixels() * window.channels;
-    TileInstruction pack;
-    pack.family = Family::d_pack_patches;
-    pack.dtype = dtype_;
-    pack.changed_mask = product.keep_a ? kept_mask(lowering, product.a) : mask;
-    pack.extents[2] = code_.extent_register(elements, -1);
-    pack.operand_count = 3;
-    TileOperand& out = pack.operands[0];
-    out.index = code_.add_buffer(elements * blocks_.element_bytes,
-                                 product.keep_a && pack.changed_mask != 0);
-    out.inner = 1;
-    pack.operands[1] = lowering.emitter().operand(lowering.access_value(node.access, dtype_), 0);
-    PointerRegister tile;
-    tile.buffer = kPlainInteger;
-    for (int axis = 0; axis < plan_.rank; ++axis) {
-      const TileAxis& along = code_.space.axes[axis];
-      const int64_t windows = plan_.accesses[node.numbers].strides[axis] * along.tile;
-      if (along.dim >= 0) tile.steps[along.dim] = windows / (rows_.rows * rows_.windows);
-    }
-    pack.operands[2].space = Space::pointer;
-    pack.operands[2].index = code_.pointer_register(tile);
-    pack.window = static_cast<int32_t>(code_.windows.size());
-    code_.windows.push_back(window_of_tiles(window, rows_));
-    code_.instructions.push_back(pack);
-    return out;
+    const Part part{0, product.steps, 0, product.n_block, mask};
+    TileInstruction matmul;
+    matmul.dtype = dtype_;
+    matmul.changed_mask = mask;
+    matmul.operand_count = 4;
+    matmul.operands[0] = rows_of(lowering, c, 0);
+    matmul.operands[1] = lowering.emitter().operand(lowering.access_value(node.access, dtype_), 0);
+    matmul.operands[2] =
+        lowering.emitter().operand(lowering.access_value(node.numbers, DType::i64), 0);
+    matmul.operands[2].outer = 1;
+    matmul.operands[3] = operand_b(lowering, product, part);
+    matmul.extents[0] = extent_of(plan_.m_axis);
+    matmul.extents[1] = code_.extent_register(part.depth, -1);
+    matmul.extents[2] = columns_extent(product, part);
+    matmul.window = static_cast<int32_t>(code_.windows.size());
+    code_.windows.push_back(plan_.windows[node.window]);
+    finish_in_passing(lowering, product.finish, {true, true}, matmul);
+    matmul.family = Family::m_matmul_windows;
+    code_.instructions.push_back(matmul);
   }
 
   // From a product's node to what finishes it, all are its own.
@@ -336,17 +303,16 @@ class CubeLowering {
     }
   }
 
-  // Rows of the tile from `row` on, `offset` elements into them.
-  TileOperand rows_of(Lowering& lowering, const TileValue& value, int64_t row, int64_t offset) {
-    const int64_t first = row * value.strides[plan_.m_axis];
-    TileOperand rows = lowering.emitter().operand(value, first + offset);
+  // Rows of the tile, `offset` elements into them.
+  TileOperand rows_of(Lowering& lowering, const TileValue& value, int64_t offset) {
+    TileOperand rows = lowering.emitter().operand(value, offset);
     rows.middle = stride(value.strides[plan_.m_axis]);
     rows.inner = 1;
     return rows;
   }
 
   // The first block of k adds to the addend, the last one keeps to the bounds.
-  void finish_in_passing(Lowering& lowering, const Finish& finish, Ends ends, int64_t row,
+  void finish_in_passing(Lowering& lowering, const Finish& finish, Ends ends,
                          TileInstruction& matmul) {
     const bool adds = ends.first && finish.addend >= 0;
     if (!adds && !ends.last) return;
@@ -354,7 +320,7 @@ class CubeLowering {
     addend.space = Space::immediate;
     if (adds) {
       const int32_t access = plan_.nodes[finish.addend].access;
-      addend = rows_of(lowering, lowering.access_value(access, dtype_), row, 0);
+      addend = rows_of(lowering, lowering.access_value(access, dtype_), 0);
     } else if (!ends.first) {
       addend = matmul.operands[0];
     }
@@ -627,7 +593,7 @@ class CubeLowering {
   LoweringScratch& scratch_;
   BlockedProduct outer_, inner_;
   BlockShape shape_;
-  WindowRows rows_;
+  bool in_place_ = false;  // windows are read where they lie
 };
 
 }  // namespace

@@ -206,6 +206,9 @@ void CubeProblem::find_finish() {
     if (has_inner()) find_levels(inner_);
     return;
   }
+  constexpr double kInfinite = std::numeric_limits<double>::infinity();
+  outer_.finish.low = immediate_bits(dtype_, -kInfinite, 0);
+  outer_.finish.high = immediate_bits(dtype_, kInfinite, 0);
   // A B that is read in place passes in short pieces of k: C is better off in local memory.
   const bool packed = outer_.pack_b || (outer_.panels && storage_is_register(outer_.b));
   if (!target_.unified_memory || bundle_ > 1 || !packed) return;
@@ -215,7 +218,7 @@ void CubeProblem::find_finish() {
     finish.node = only_user(outer_.node);
     finish.nodes++;
   }
-  double low = -std::numeric_limits<double>::infinity(), high = -low;
+  double low = -kInfinite, high = kInfinite;
   // Users come behind what they use: the chain ends.
   for (int32_t user = 0; (user = only_user(finish.node)) >= 0;) {
     const NormalNode& node = plan_.nodes[user];
@@ -399,10 +402,7 @@ int CubeProblem::rows_per_set() const {
   const int64_t rows = std::min(blocks_.m, std::max<int64_t>(1, target_.matmul_mr));
   const NormalAccess& a = access_of(outer_.a);
   const int64_t stride = a.strides[plan_.m_axis] * static_cast<int64_t>(size_of(a.storage));
-  if (stride == 0) return 1;
-  const int64_t way = target_.way_bytes;
-  const int64_t sets = way / std::max(std::gcd(stride, way), target_.line_bytes);
-  return static_cast<int>(ceil_div(rows, sets));
+  return static_cast<int>(rows_in_set(stride, rows, target_));
 }
 
 int64_t CubeProblem::panel_bytes(const Product& product) const {

@@ -43,23 +43,26 @@ void add_instruction(Text& text, const uint64_t* words) {
   if (form.extra == Extra::gather) {
     text.add(" stride %" PRId64, static_cast<int64_t>(*extra++));
   }
-  if (form.extra == Extra::window) {
+  if (has_window(info.form)) {
     for (int i = 0; i < 2 * kWindowWords; ++i) {
       const uint64_t word = extra[i / 2] >> 32 * (i % 2);
       text.add("%s%d", i == 0 ? " window (" : ", ", static_cast<int32_t>(word));
     }
     text.add(")");
-  } else if (form.extra == Extra::bounds) {
+  }
+  if (has_bounds(info.form)) {
+    const uint64_t* const bounds = bounds_of(info.form, words);
     text.add(" clamp (");
-    add_immediate(text, dtype, extra[0]);
+    add_immediate(text, dtype, bounds[0]);
     text.add(", ");
-    add_immediate(text, dtype, extra[1]);
+    add_immediate(text, dtype, bounds[1]);
     text.add(")");
   } else if (form.extra == Extra::levels) {
     text.add(" levels (%" PRId64 ", %" PRId64 ", %" PRId64 ")", static_cast<int64_t>(extra[0]),
              static_cast<int64_t>(extra[1]), static_cast<int64_t>(extra[2]));
-  } else if (form.extra_words > 0)
+  } else if (form.extra == Extra::gather || form.extra == Extra::limit) {
     text.add(" limit %" PRId64, static_cast<int64_t>(*extra));
+  }
   add_predicates(text, head.changed_mask, head.flags);
 }
 

@@ -37,7 +37,8 @@ int words_of(const TileInstruction& instruction) { return form_info(instruction.
 // Returns where the next instruction goes.
 uint64_t* encode_instruction(const TileCode& code, const TileInstruction& instruction,
                              uint64_t* to) {
-  const int extra = form_info(instruction.family).extra_words, words = words_of(instruction);
+  const int words = words_of(instruction);
+  int extra = form_info(instruction.family).extra_words;
   const Head head{opcode_of(instruction.family, instruction.dtype),
                   static_cast<uint8_t>(words),
                   instruction.changed_mask,
@@ -52,7 +53,8 @@ uint64_t* encode_instruction(const TileCode& code, const TileInstruction& instru
   }
   if (instruction.window >= 0) {
     std::memcpy(to, &code.windows[instruction.window], sizeof(Window));
-    return to + extra;
+    to += kWindowWords;
+    extra -= kWindowWords;
   }
   for (int i = 0; i < extra; ++i) *to++ = instruction.extra[i];
   return to;

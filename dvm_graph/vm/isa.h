@@ -78,7 +78,7 @@ enum class Walk : uint8_t {
   steps,
   row
 };
-enum class Extra : uint8_t { none, event, limit, gather, window, bounds, levels };
+enum class Extra : uint8_t { none, event, limit, gather, window, bounds, levels, window_bounds };
 
 struct OperandInfo {
   Role role;
@@ -165,6 +165,7 @@ constexpr const FamilyInfo& info_of(Family family) {
 const char* name_of(Family family);
 
 inline constexpr int kMostOperands = 5;
+inline constexpr int kBoundWords = 2;
 
 // What a number is quantised to: integers from low to high, at most so far from 0, of which `zero`
 // stands for 0.
@@ -191,7 +192,8 @@ using enum Type;
 using enum Walk;
 
 constexpr int words_of(Extra extra) {
-  constexpr int words[] = {0, 1, 1, 2, kWindowWords, 2, kLevelWords};
+  constexpr int words[] = {
+      0, 1, 1, 2, kWindowWords, kBoundWords, kLevelWords, kWindowWords + kBoundWords};
   return words[static_cast<int>(extra)];
 }
 
@@ -217,10 +219,20 @@ constexpr const FormInfo& form_info(Form form) {
 }
 constexpr const FormInfo& form_info(Family family) { return form_info(info_of(family).form); }
 
-constexpr bool has_window(Form form) { return form_info(form).extra == Extra::window; }
+// The words of a window come before other ones.
+constexpr bool has_window(Form form) {
+  const Extra extra = form_info(form).extra;
+  return extra == Extra::window || extra == Extra::window_bounds;
+}
+constexpr bool has_bounds(Form form) {
+  const Extra extra = form_info(form).extra;
+  return extra == Extra::bounds || extra == Extra::window_bounds;
+}
 constexpr bool is_matmul(Form form) {
-  const Walk walk = form_info(form).operands[2].walk;
-  return walk == Walk::columns || walk == Walk::panel_columns;
+  for (const OperandInfo& operand : form_info(form).operands) {
+    if (operand.walk == Walk::columns || operand.walk == Walk::panel_columns) return true;
+  }
+  return false;
 }
 constexpr bool is_pack_b(Form form) { return form_info(form).operands[0].walk == Walk::panels; }
 // Every output element depends on the input elements at the same loop coordinates only.
@@ -244,6 +256,9 @@ constexpr bool is_in_halves(Family family, DType dtype) {
 constexpr const uint64_t* operand_words(const uint64_t* words, int k) { return words + 1 + 2 * k; }
 constexpr const uint64_t* extra_words(Form form, const uint64_t* words) {
   return operand_words(words, form_info(form).operand_count());
+}
+constexpr const uint64_t* bounds_of(Form form, const uint64_t* words) {
+  return extra_words(form, words) + (has_window(form) ? kWindowWords : 0);
 }
 inline Operand operand_of(const uint64_t* words, int k) {
   Operand operand;

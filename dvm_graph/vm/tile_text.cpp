@@ -38,14 +38,24 @@ void add_operand(Text& text, const TileOperand& operand, DType dtype) {
   text.add("(%d,%d,%d)", operand.outer, operand.middle, operand.inner);
 }
 
+void add_window(Text& text, const Window& window) {
+  text.add(" window (");
+#define DVM_WINDOW_SIZE(name) text.add("%d, ", window.name);
+#include "kernels/plan.def"
+  text.add("%d)", window.first);
+}
+
 void add_extra(Text& text, const TileCode& code, const TileInstruction& instruction) {
-  const Extra extra = form_info(instruction.family).extra;
+  const Form form = info_of(instruction.family).form;
+  const Extra extra = form_info(form).extra;
+  if (instruction.window >= 0)
+    add_window(text, code.windows[static_cast<size_t>(instruction.window)]);
   if (extra == Extra::gather) {
     text.add(" stride %" PRId64 " limit %" PRId64, static_cast<int64_t>(instruction.extra[0]),
              static_cast<int64_t>(instruction.extra[1]));
   } else if (extra == Extra::limit) {
     text.add(" limit %" PRId64, static_cast<int64_t>(instruction.extra[0]));
-  } else if (extra == Extra::bounds) {
+  } else if (has_bounds(form)) {
     text.add(" clamp (");
     add_immediate(text, instruction.dtype, instruction.extra[0]);
     text.add(", ");
@@ -56,12 +66,6 @@ void add_extra(Text& text, const TileCode& code, const TileInstruction& instruct
              static_cast<int64_t>(instruction.extra[0]), static_cast<int64_t>(instruction.extra[1]),
              static_cast<int64_t>(instruction.extra[2]));
   }
-  if (instruction.window < 0) return;
-  const Window& window = code.windows[static_cast<size_t>(instruction.window)];
-  text.add(" window (");
-#define DVM_WINDOW_SIZE(name) text.add("%d, ", window.name);
-#include "kernels/plan.def"
-  text.add("%d)", window.first);
 }
 
 void add_instruction(Text& text, const TileCode& code, const TileInstruction& instruction) {

@@ -281,9 +281,9 @@ class Verifier {
         return false;
       }
     }
+    if (has_window(info.form) && !check_window(head, loops, info.form, words)) return false;
+    if (has_bounds(info.form) && !check_bounds(info.form, dtype, words)) return false;
     switch (form.extra) {
-      case Extra::window: return check_window(head, loops, info.form, words);
-      case Extra::bounds: return check_bounds(dtype, operand_of(words, 3), words);
       case Extra::levels: return check_levels(extra);
       case Extra::limit: return static_cast<int64_t>(extra[0]) >= 0 || fail("negative limit");
       case Extra::gather: return static_cast<int64_t>(extra[1]) >= 0 || fail("negative limit");
@@ -292,10 +292,11 @@ class Verifier {
   }
 
   // The addend, where it is a number, and the bounds.
-  bool check_bounds(DType dtype, const Operand& addend, const uint64_t* words) {
-    const uint64_t* const bounds = extra_words(Form::matmul_clamp, words);
-    if (addend.space() == Space::immediate && bounds[-1] != 0)
-      return fail("a number added is not 0");
+  bool check_bounds(Form form, DType dtype, const uint64_t* words) {
+    const int addend = form_info(form).operand_count() - 1;
+    const bool number = operand_of(words, addend).space() == Space::immediate;
+    if (number && operand_words(words, addend)[1] != 0) return fail("a number added is not 0");
+    const uint64_t* const bounds = bounds_of(form, words);
     const auto real = [dtype](uint64_t bits) {
       if (dtype == DType::f64) return std::bit_cast<double>(bits);
       return static_cast<double>(std::bit_cast<float>(static_cast<uint32_t>(bits)));
@@ -541,13 +542,14 @@ class Verifier {
       if (beyond(stride, kTooFar / limit)) return fail("gathers from too far away");
       reach.add((limit - 1) * stride * element);
     }
-    if (has_window(form) && k > 0) {
+    const bool weighs = form == Form::depthwise && k == 3;
+    if (has_window(form) && (k == 1 || weighs)) {
       const Window window = window_of(form, words);
       if (window.pixels() == 0) return true;  // it reads nothing
       const int64_t pixel = window.pixel, channels = window.channels;
       if (k == 1) reach.add((window.pixels() - 1) * pixel * element);
-      if (k == 1 && form == Form::pack_patches) reach.add((channels - 1) * element);
-      if (k == 3) reach.add((window.taps() - 1) * channels * element);
+      if (k == 1 && moves_patches(form)) reach.add((channels - 1) * element);
+      if (weighs) reach.add((window.taps() - 1) * channels * element);
     }
     const int64_t base = local ? operand.offset() : pointer->base;
     const Memory memory = memory_of(info.place);
@@ -574,17 +576,19 @@ class Verifier {
 
   // Sizes in range, whose products do not overflow.
   bool check_window_sizes(const Window& w) {
-    for (const int32_t size :
-         {w.images, w.height, w.width, w.pixel, w.channels, w.out_height, w.out_width, w.first}) {
+    for (const int32_t size : {w.images, w.depth, w.height, w.width, w.pixel, w.channels,
+                               w.out_depth, w.out_height, w.out_width, w.first}) {
       if (size < 0) return fail("a window has a negative size");
     }
-    for (const int32_t size : {w.kernel_height, w.kernel_width, w.stride_height, w.stride_width,
-                               w.dilation_height, w.dilation_width}) {
+    for (const int32_t size :
+         {w.kernel_depth, w.kernel_height, w.kernel_width, w.stride_depth, w.stride_height,
+          w.stride_width, w.dilation_depth, w.dilation_height, w.dilation_width}) {
       if (size <= 0) return fail("a window needs a kernel, strides and dilations");
     }
-    const double elements = static_cast<double>(w.images) * w.height * w.width * w.pixel;
-    const double patch = static_cast<double>(w.kernel_height) * w.kernel_width * w.channels;
-    const double windows = static_cast<double>(w.images) * w.out_height * w.out_width;
+    const double elements = static_cast<double>(w.images) * w.depth * w.height * w.width * w.pixel;
+    const double patch =
+        static_cast<double>(w.kernel_depth) * w.kernel_height * w.kernel_width * w.channels;
+    const double windows = static_cast<double>(w.images) * w.out_depth * w.out_height * w.out_width;
     if (elements > kTooFar || patch > kTooFar || windows > kTooFar) {
       return fail("a window over too many elements");
     }
@@ -602,11 +606,26 @@ class Verifier {
     if (base.base + reach.low < 0 || base.base + reach.high >= window.windows()) {
       return fail("number of a window out of range");
     }
-    const int64_t depth = head.e2 == 0 ? 1 : widest(head.e2);
-    if (form == Form::pack_patches && window.first + depth > window.taps() * window.channels) {
-      return fail("more elements than a patch has");
-    }
-    return true;
+    if (!moves_patches(form)) return window.is_flat() || fail("a pool over volumes");
+    const bool multiplies = form == Form::matmul_windows;
+    const uint8_t along = multiplies ? head.e1 : head.e2;
+    const int64_t depth = along == 0 ? 1 : widest(along);
+    const int64_t patch = window.taps() * window.channels;
+    if (window.first + depth > patch) return fail("more elements than a patch has");
+    if (!multiplies) return true;
+    if (depth != patch || narrowest(along) != patch) return fail("multiplies a part of windows");
+    return number.outer_stride == 1 || fail("windows of a product come in order");
+  }
+
+  // Tells elements of a tap apart.
+  static constexpr bool moves_patches(Form form) {
+    return form == Form::pack_patches || form == Form::matmul_windows;
+  }
+
+  int64_t narrowest(uint8_t e) const {
+    if (e == 0) return 1;
+    const ExtentRegister& r = program_.extents()[e - 1];
+    return r.dim < 0 ? r.multiplier : r.value(program_.grid()[r.dim].tail());
   }
 
   int64_t widest(uint8_t e) const {

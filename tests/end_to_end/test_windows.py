@@ -92,9 +92,10 @@ def attributes(axes: Sequence[Mapping[str, int]], kernel: bool = True) -> dict[s
 @pytest.mark.parametrize("seed", range(DRAWN))
 def test_drawn_convolutions(seed: int) -> None:
     draw, generator = random.Random(seed), np.random.default_rng(seed)
-    rank = draw.choice((3, 4, 4, 4))
-    sizes = [tuple(draw.choice((1, 3, 7, 16, 33)) for _ in range(rank - 2)) for _ in range(2)]
-    axes = [drawn_axis(draw, extents) for extents in zip(*sizes, strict=True)]
+    rank = draw.choice((3, 4, 4, 4, 5))
+    extents = (1, 3, 7) if rank == 5 else (1, 3, 7, 16, 33)
+    sizes = [tuple(draw.choice(extents) for _ in range(rank - 2)) for _ in range(2)]
+    axes = [drawn_axis(draw, along) for along in zip(*sizes, strict=True)]
     groups = draw.choice((1, 1, 2, 3, 17))
     depthwise = draw.random() < 0.4
     inputs = 1 if depthwise else draw.choice((1, 3, 8))
@@ -126,20 +127,34 @@ def test_drawn_convolutions(seed: int) -> None:
         ),
         pytest.param(3, (9, 9), {"pads": [4, 4, 4, 4]}, (20, 64), id="dot products"),
         pytest.param(16, (1, 7), {"pads": [0, 3, 0, 3]}, (1, 300), id="one row"),
+        pytest.param(
+            24, (3, 3), {"dilations": [18, 18], "pads": [18] * 4}, (28, 26), id="few taps inside"
+        ),
+        pytest.param(12, (3, 3), {"group": 2, "pads": [1, 1, 1, 1]}, (16, 30), id="groups"),
+        pytest.param(16, (3, 3, 3), {"pads": [1] * 6}, (4, 12, 30), id="volumes"),
+        pytest.param(
+            16,
+            (3, 2, 3),
+            {"strides": [2, 1, 1], "dilations": [1, 1, 2], "pads": [0, 1, 2, 1, 0, 2]},
+            (5, 9, 28),
+            id="strided slices",
+        ),
+        pytest.param(2, (2, 3, 3), {"pads": [1] * 6}, (3, 8, 20), id="dot products of volumes"),
     ],
 )
 def test_windows_are_read_where_they_lie(
-    outputs: int, kernel: tuple[int, int], attrs: dict[str, Any], size: tuple[int, int]
+    outputs: int, kernel: tuple[int, ...], attrs: dict[str, Any], size: tuple[int, ...]
 ) -> None:
-    """Tiles of whole output rows over a copy of the image, instead of patches."""
+    """Tiles of whole output rows, without patches."""
     generator = np.random.default_rng(outputs)
     inputs = 72  # taps that are no neighbours are runs of k of their own: long enough
-    weights = [weights_of(generator, outputs, inputs, *kernel), weights_of(generator, outputs)]
-    model = one_node("Conv", 4, inputs, attrs, weights)
-    check(model, [(2, inputs, *size), (1, inputs, *size)], inputs * kernel[0] * kernel[1])
-    dims = {"batch": 2, "height": size[0], "width": size[1]}
+    each = inputs // attrs.get("group", 1)
+    weights = [weights_of(generator, outputs, each, *kernel), weights_of(generator, outputs)]
+    model = one_node("Conv", 2 + len(size), inputs, attrs, weights)
+    check(model, [(2, inputs, *size), (1, inputs, *size)], each * int(np.prod(kernel)))
+    dims = {"batch": 2, **dict(zip(("depth", "height", "width")[-len(size) :], size, strict=True))}
     listings = "".join(map(str, dvm_graph.optimize(model).listings(dims)))
-    assert "d_pack_patches_f32 [1,1," in listings
+    assert "m_matmul_windows_f32" in listings
 
 
 @pytest.mark.parametrize("pads", [[0, 0, 1, 2], [1, 0, 0, 0], [0, 2, 0, 0]])

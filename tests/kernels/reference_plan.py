@@ -255,20 +255,25 @@ class _Kernel:
         """Tap by tap, at the points of the node's axes."""
         sizes = {n: self.run.at(s) for n, s in zip(WINDOW_SIZES, node.window, strict=True)}
         numbers = self.addresses(Access(-1, node.strides, node.offset), node.axes)
-        images, rows, columns = (sizes[name] for name in ("images", "height", "width"))
+        images, slices, rows, columns = (
+            sizes[name] for name in ("images", "depth", "height", "width")
+        )
         number, column = np.divmod(numbers, sizes["out_width"])
-        image, row = np.divmod(number, sizes["out_height"])
+        number, row = np.divmod(number, sizes["out_height"])
+        image, deep = np.divmod(number, sizes["out_depth"])
         assert not image.size or (image.min() >= 0 and image.max() < images)
         start = self.addresses(self.plan.accesses[node.access], node.axes)
         source = _buffer(self.run, self.plan.accesses[node.access].value)
         result = np.full(start.shape, -np.inf if node.op == "pool_max" else 0, node.dtype.numpy)
         channels = sizes["channels"]
-        for tap in range(sizes["kernel_height"] * sizes["kernel_width"]):
-            tap_y, tap_x = divmod(tap, sizes["kernel_width"])
+        plane = sizes["kernel_height"] * sizes["kernel_width"]
+        for tap in range(sizes["kernel_depth"] * plane):
+            tap_z, (tap_y, tap_x) = tap // plane, divmod(tap % plane, sizes["kernel_width"])
+            z = deep * sizes["stride_depth"] - sizes["pad_front"] + tap_z * sizes["dilation_depth"]
             y = row * sizes["stride_height"] - sizes["pad_top"] + tap_y * sizes["dilation_height"]
             x = column * sizes["stride_width"] - sizes["pad_left"] + tap_x * sizes["dilation_width"]
-            inside = (y >= 0) & (y < rows) & (x >= 0) & (x < columns)
-            at = start + ((image * rows + y) * columns + x) * sizes["pixel"]
+            inside = (y >= 0) & (y < rows) & (x >= 0) & (x < columns) & (z >= 0) & (z < slices)
+            at = start + (((image * slices + z) * rows + y) * columns + x) * sizes["pixel"]
             if node.op == "patches":
                 inner = self.plan.inner_k_axis
                 axis = inner if inner >= 0 and node.axes >> inner & 1 else self.plan.k_axis

@@ -15,7 +15,8 @@
 // of a vector of accumulators and Column of a vector of B; `column(at)`, `column(at, count)` and
 // `scalar(at)` read, `multiply_add(sum, scalar, column)` multiplies; kWidens: a Column is a Sum,
 // but takes time to read; kClamps: C begins with an addend, which lies elsewhere, where it
-// accumulates, and ends within bounds. A Step with a type Stored makes elements of that of its
+// accumulates, and ends within bounds; kRuns: k is not one run of steps, but those that `runs` says
+// (window_product_unit.cpp). A Step with a type Stored makes elements of that of its
 // sums: these start at `Columns`, which go along with the columns, and `store_block(product,
 // ragged, sums)` stores what they end as.
 #pragma once
@@ -53,9 +54,6 @@ constexpr int64_t kDirectDepth = 128;  // of k: rows of a direct B stay in L2
 // Panels of a direct B whose rows are fetched in one run: those of a panel alone are so short that
 // misses of the TLB and of the pages of DRAM would cost more than the reading.
 constexpr int64_t kDirectRun = 2;
-constexpr int64_t kLineBytes = 64;
-
-constexpr int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
 // Operands in the dtype of the arithmetic.
 template <class T>
@@ -64,7 +62,7 @@ struct Plain {
   using B = T;
   using Sum = Full<T>;
   using Column = Sum;
-  static constexpr bool kWidens = false, kClamps = false;
+  static constexpr bool kWidens = false, kClamps = false, kRuns = false;
   DVM_INLINE static Column column(const B* at) { return load<Column>(at); }
   DVM_INLINE static Column column(const B* at, int64_t count) {
     return load_partial<Column>(at, count);
@@ -80,6 +78,17 @@ template <class T>
 struct Clamped : Plain<T> {
   static constexpr bool kClamps = true;
 };
+
+// Runs of k in slices, rows and columns: `k` steps each. Steps between them are those of A, in
+// elements, and of k.
+struct Runs {
+  int64_t slices = 1, rows = 1, columns = 1;
+  int64_t a_slice = 0, a_row = 0, a_column = 0;
+  int64_t k_slice = 0, k_row = 0, k_column = 0;
+
+  int64_t count() const { return slices * rows * columns; }
+};
+struct OneRun {};
 
 template <class Step>
 constexpr bool kStores = requires { typename Step::Stored; };
@@ -120,6 +129,7 @@ struct Product {
   int64_t a_row;  // strides, in elements
   const B* b;
   int64_t b_step, b_panel;
+  int64_t b_column = 1;  // not 1: k is contiguous
   C* c;
   int64_t c_row;
   int64_t k;
@@ -133,6 +143,7 @@ struct Product {
   int64_t chunk_bytes = 0;  // of A, which pass at a time
   bool stream = false;      // C is too large to be read back from a cache
   [[no_unique_address]] typename StoredBy<Step>::Columns of_columns = {};
+  [[no_unique_address]] std::conditional_t<Step::kRuns, Runs, OneRun> runs = {};
 
   DVM_INLINE void next_columns(int64_t count) {
     c += count;
@@ -154,11 +165,12 @@ struct Cursor {
   const typename Step::B* b;
   const int64_t a_row, b_step, b_panel, ragged;
 
-  DVM_INLINE Cursor(const Product<Step>& x, int64_t ragged)
-      : b(x.b), a_row(x.a_row), b_step(x.b_step), b_panel(x.b_panel), ragged(ragged) {
+  DVM_INLINE Cursor(const Product<Step>& x, int64_t ragged, const typename Step::A* a,
+                    const typename Step::B* b)
+      : b(b), a_row(x.a_row), b_step(x.b_step), b_panel(x.b_panel), ragged(ragged) {
 #pragma GCC unroll 8
     for (int g = 0; g < kGroups; g++) {
-      group[g] = x.a + g * kGroup * a_row;
+      group[g] = a + g * kGroup * a_row;
       asm("" : "+r"(group[g]));
     }
   }
@@ -222,6 +234,25 @@ DVM_INLINE void fetch_lines(const char* at, int64_t bytes) {
     __builtin_prefetch(at + byte, 0, 2);
 }
 
+// Calls `body` with where A and B begin in each run of k.
+template <class Step, class Body>
+DVM_INLINE void for_each_run(const Product<Step>& x, Body body) {
+  if constexpr (Step::kRuns) {
+    const Runs& runs = x.runs;
+    for (int64_t slice = 0; slice < runs.slices; slice++) {
+      for (int64_t row = 0; row < runs.rows; row++) {
+        const int64_t a = slice * runs.a_slice + row * runs.a_row;
+        const int64_t k = slice * runs.k_slice + row * runs.k_row;
+        for (int64_t column = 0; column < runs.columns; column++) {
+          body(x.a + a + column * runs.a_column, x.b + (k + column * runs.k_column) * x.b_step);
+        }
+      }
+    }
+  } else {
+    body(x.a, x.b);
+  }
+}
+
 // All of k on one set of accumulators, in bursts between which prefetches go out.
 template <class Step, int Rows, int Vectors, bool Ragged, class Sums>
 DVM_INLINE void multiply_steps(const Product<Step>& x, int64_t ragged, Sums& sum,
@@ -229,41 +260,45 @@ DVM_INLINE void multiply_steps(const Product<Step>& x, int64_t ragged, Sums& sum
   constexpr bool kPrefetches =
       Rows * kPanelVectors * kLineBytes >= kAheadVectors * Product<Step>::kStepBytes ||
       Rows == kMaxRows || Vectors > kPanelVectors;
-  Cursor<Step, Rows, Vectors, Ragged> at(x, ragged);
   NextPanels ahead = x.ahead;
   const bool one_run = ahead.is_one_run();
-  for (int64_t left = x.k; left > 0; left -= kAheadSteps) {
-    if (Step::kClamps && addend.left > 0) addend.fetch();
-    if constexpr (kPrefetches) {
-      if (one_run) [[likely]] {
-        fetch_lines(ahead.at, ahead.row_bytes);
-        ahead.at += ahead.stride;
-      } else {
-        if (ahead.with_a) at.fetch_next_rows();
-        for (int64_t row = 0; row < ahead.rows; row++, ahead.at += ahead.stride)
-          for (int64_t panel = 0; panel < ahead.panels; panel++)
-            fetch_lines(ahead.at + panel * ahead.panel_bytes, ahead.row_bytes);
+  for_each_run(x, [&](const auto* a, const auto* b) DVM_LAMBDA_INLINE {
+    Cursor<Step, Rows, Vectors, Ragged> at(x, ragged, a, b);
+    for (int64_t left = x.k; left > 0; left -= kAheadSteps) {
+      if (Step::kClamps && addend.left > 0) addend.fetch();
+      if constexpr (kPrefetches) {
+        if (one_run) [[likely]] {
+          fetch_lines(ahead.at, ahead.row_bytes);
+          ahead.at += ahead.stride;
+        } else {
+          if (ahead.with_a) at.fetch_next_rows();
+          for (int64_t row = 0; row < ahead.rows; row++, ahead.at += ahead.stride)
+            for (int64_t panel = 0; panel < ahead.panels; panel++)
+              fetch_lines(ahead.at + panel * ahead.panel_bytes, ahead.row_bytes);
+        }
+        if (x.later != nullptr) x.later->fetch();
       }
-      if (x.later != nullptr) x.later->fetch();
+      if (left >= kAheadSteps) {
+        for (int64_t k = 0; k < kAheadSteps; k++) at.template step<kPrefetches>(sum, 0);
+      } else {
+        for (int64_t k = 0; k < left; k++) at.template step<kPrefetches>(sum, 0);
+      }
     }
-    if (left >= kAheadSteps) {
-      for (int64_t k = 0; k < kAheadSteps; k++) at.template step<kPrefetches>(sum, 0);
-    } else {
-      for (int64_t k = 0; k < left; k++) at.template step<kPrefetches>(sum, 0);
-    }
-  }
+  });
 }
 
 // Steps of k take turns with several sets of accumulators, which are summed.
 template <class Step, int Rows, int Vectors, bool Ragged, int Turns, class Sums>
 DVM_INLINE void multiply_in_turns(const Product<Step>& x, int64_t ragged, Sums& sum) {
-  Cursor<Step, Rows, Vectors, Ragged> at(x, ragged);
-  int64_t k = 0;
-  for (; k + Turns <= x.k; k += Turns) {
+  for_each_run(x, [&](const auto* a, const auto* b) DVM_LAMBDA_INLINE {
+    Cursor<Step, Rows, Vectors, Ragged> at(x, ragged, a, b);
+    int64_t k = 0;
+    for (; k + Turns <= x.k; k += Turns) {
 #pragma GCC unroll 8
-    for (int turn = 0; turn < Turns; turn++) at.template step<false>(sum, turn * Rows);
-  }
-  for (; k < x.k; k++) at.template step<false>(sum, 0);
+      for (int turn = 0; turn < Turns; turn++) at.template step<false>(sum, turn * Rows);
+    }
+    for (; k < x.k; k++) at.template step<false>(sum, 0);
+  });
 #pragma GCC unroll 64
   for (int i = Rows; i < Turns * Rows; i++)
 #pragma GCC unroll 4

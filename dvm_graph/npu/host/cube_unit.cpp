@@ -4,8 +4,7 @@
 // A row-major B under very few rows is streamed row by row instead: bandwidth is all that counts
 // there, and only long contiguous reads get it. A B whose columns are contiguous (k stride 1) is
 // read in place, too: elements of C are dot products, for which few rows or columns of C pay.
-#include "npu/host/blocks.h"
-#include "npu/host/transpose.h"
+#include "npu/host/dots.h"
 #include "npu/host/units.h"
 
 namespace dvm::DVM_LEVEL {
@@ -17,15 +16,12 @@ constexpr int kStreamScalars = 16;  // elements of A in registers while rows of 
 constexpr int kStreamScalars = 8;
 #endif
 constexpr int kStreamRows = kStreamScalars / 4;
-constexpr int kDots = 4;  // rows, and columns, of a block of dot products
 
 template <class T>
 struct Matmul : Product<Plain<T>> {
-  int64_t b_column;
-
   bool bounded() const { return this->low > -kInfinite<T> || this->high < kInfinite<T>; }
   bool contiguous_columns(int64_t columns) const {
-    return this->b_step == 1 && (b_column != 1 || columns == 1);
+    return this->b_step == 1 && (this->b_column != 1 || columns == 1);
   }
 };
 
@@ -77,81 +73,13 @@ DVM_INLINE bool multiply_streamed(const Matmul<T>& x, int64_t rows, int64_t colu
   return ((rows == Rows + 1 && (multiply_streamed<T, Rows + 1>(x, columns), true)) || ...);
 }
 
-template <class V>
-DVM_INLINE auto fold_halves(V v) {
-  if constexpr (sizeof(V) > 16)
-    return fold_halves(low_half(v) + high_half(v));
-  else
-    return v;
-}
-
-// Lane i is the sum of the lanes of v[i]: as many vectors as lanes of 16 bytes. Each step halves
-// them, which takes a third of what sums one by one take.
-template <class V, int Count>
-DVM_INLINE auto sum_lanes(const V (&v)[Count]) {
-  if constexpr (Count == 1) {
-    return fold_halves(v[0]);
-  } else {
-    constexpr auto kLane = std::make_integer_sequence<int, kLanesOf<V>>{};
-    constexpr int kHalf = Count / 2;
-    V half[kHalf];
-#pragma GCC unroll 4
-    for (int i = 0; i < kHalf; i++)
-      half[i] = merge_low<kHalf>(v[i], v[i + kHalf], kLane) +
-                merge_high<kHalf>(v[i], v[i + kHalf], kLane);
-    return sum_lanes(half);
-  }
-}
-
-// A block of C: rows of A by columns of B, both contiguous along k.
-template <class T, int Rows, int Columns>
-DVM_INLINE void multiply_dots(const Matmul<T>& x) {
-  using V = Full<T>;
-  constexpr int64_t L = kLanes<T>;
-  V sum[Rows][Columns] = {};
-  const auto step = [&](auto load_at) DVM_LAMBDA_INLINE {
-    V column[Columns];
-#pragma GCC unroll 4
-    for (int j = 0; j < Columns; j++) column[j] = load_at(x.b + j * x.b_column);
-#pragma GCC unroll 4
-    for (int i = 0; i < Rows; i++) {
-      const V row = load_at(x.a + i * x.a_row);
-#pragma GCC unroll 4
-      for (int j = 0; j < Columns; j++) sum[i][j] += row * column[j];
-    }
-  };
-  int64_t k = 0;
-  for (; k + L <= x.k; k += L) step([k](const T* at) DVM_LAMBDA_INLINE { return load<V>(at + k); });
-  if (k < x.k) {
-    step([k, n = x.k - k](const T* at) DVM_LAMBDA_INLINE { return load_partial<V>(at + k, n); });
-  }
-  constexpr int kAtOnce = 16 / sizeof(T);
-#pragma GCC unroll 8
-  for (int first = 0; first < Rows * Columns; first += kAtOnce) {
-    V some[kAtOnce];
-#pragma GCC unroll 4
-    for (int i = 0; i < kAtOnce; i++) {
-      const int at = lesser(first + i, Rows * Columns - 1);
-      some[i] = sum[at / Columns][at % Columns];
-    }
-    const auto sums = sum_lanes(some);
-#pragma GCC unroll 4
-    for (int i = 0; i < kAtOnce; i++) {
-      if (first + i == Rows * Columns) break;
-      const int row = (first + i) / Columns, column = (first + i) % Columns;
-      const T before = x.accumulate ? x.from[row * x.from_row + column] : T{0};
-      x.c[row * x.c_row + column] = sums[i] + before;
-    }
-  }
-}
-
 // So many blocks of rows, one after the other: of A, only pointers move.
 template <class T, int Rows>
 [[gnu::noinline]] void multiply_dot_rows(Matmul<T> x, int64_t blocks, int64_t columns) {
   const auto take = [&]<int Columns>(std::integral_constant<int, Columns>) DVM_LAMBDA_INLINE {
     Matmul<T> block = x;
     for (int64_t left = blocks; left > 0; left--) {
-      multiply_dots<T, Rows, Columns>(block);
+      multiply_dots<Plain<T>, Rows, Columns>(block);
       block.a += Rows * x.a_row;
       block.c += Rows * x.c_row;
       block.from += Rows * x.from_row;

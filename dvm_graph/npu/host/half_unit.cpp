@@ -32,7 +32,7 @@ struct Widened {
   using B = LaneType<S>;
   using Sum = Full<float>;
   using Column = Sum;
-  static constexpr bool kWidens = true, kClamps = false;
+  static constexpr bool kWidens = true, kClamps = false, kRuns = false;
   DVM_INLINE static Column column(const B* at) {
     return convert_lanes<float, S, L>(load<Vec<B, L>>(at));
   }
@@ -46,7 +46,7 @@ struct Paired {
   using B = uint32_t;
   using Sum = Full<float>;
   using Column = Pairs;
-  static constexpr bool kWidens = false, kClamps = false;
+  static constexpr bool kWidens = false, kClamps = false, kRuns = false;
   DVM_INLINE static Column column(const B* at) { return load<Pairs>(at); }
   DVM_INLINE static Column column(const B* at, int64_t) { return column(at); }
   DVM_INLINE static Pairs scalar(const A* at) { return splat<Pairs>(*at); }

@@ -34,7 +34,7 @@ struct Bundled {
   using B = uint32_t;
   using Sum = Words;
   using Column = Words;
-  static constexpr bool kWidens = false, kClamps = false;
+  static constexpr bool kWidens = false, kClamps = false, kRuns = false;
   DVM_INLINE static Column column(const B* at) { return load<Words>(at); }
   DVM_INLINE static Column column(const B* at, int64_t) { return column(at); }
   DVM_INLINE static Words scalar(const A* at) { return splat<Words>(word_at(at)); }
@@ -71,7 +71,7 @@ struct Bundled {
   using B = uint32_t;
   using Sum = Words;
   using Column = Halves;
-  static constexpr bool kWidens = false, kClamps = false;
+  static constexpr bool kWidens = false, kClamps = false, kRuns = false;
   DVM_INLINE static Column column(const B* at) {
     using Signed = Full<int16_t>;
     const Words words = load<Words>(at);

@@ -11,6 +11,10 @@
 namespace dvm::DVM_LEVEL {
 namespace {
 
+constexpr int64_t kLineBytes = 64;
+
+constexpr int64_t ceil_div(int64_t a, int64_t b) { return a >= 0 ? (a + b - 1) / b : -(-a / b); }
+
 template <DType D>
 struct ElementOf;
 template <>

@@ -16,7 +16,8 @@ enum class Part : uint8_t {
   cube,
   half,
   integer,
-  window
+  window,
+  window_product
 };
 
 constexpr bool is_math(Family family) {
@@ -51,6 +52,7 @@ constexpr Part part_of(Family family, Form form, DType dtype) {
     case Form::depthwise: return Part::window;
     case Form::matmul:
     case Form::matmul_clamp: return Part::cube;
+    case Form::matmul_windows: return Part::window_product;
     case Form::reduce: return Part::reduce;
     case Form::unary:
     case Form::binary: return is_math(family) ? Part::math : Part::arithmetic;
@@ -83,6 +85,7 @@ struct Limits {
   void fill_half(Handler* handlers);                  \
   void fill_integer(Handler* handlers);               \
   void fill_window(Handler* handlers);                \
+  void fill_window_product(Handler* handlers);        \
   const uint64_t* run_joined(Core&, const uint64_t*); \
   extern const LevelInfo level_info;                  \
   extern const Limits limits;                         \

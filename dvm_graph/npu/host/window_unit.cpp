@@ -7,64 +7,17 @@
 // in their taps, several vectors of one window. Block follows block along the channels, as they lie
 // in memory. Rows of a large image come from far: those that the next row of windows reads first
 // are fetched meanwhile. Compiled per level: see simd.h.
-#include "kernels/window.h"
 #include "npu/host/loops.h"
 #include "npu/host/rows.h"
 #include "npu/host/storage.h"
 #include "npu/host/units.h"
+#include "npu/host/windows.h"
 
 namespace dvm::DVM_LEVEL {
 namespace {
 
-constexpr int64_t kLineBytes = 64;
 constexpr int64_t kFarBytes = int64_t{1} << 20;  // of an image that does not stay in L2
 constexpr int kBlock = 8;  // sums at once, of windows or channels: they hide the latency of FMAs
-
-DVM_INLINE int64_t ceil_div(int64_t a, int64_t b) { return a >= 0 ? (a + b - 1) / b : -(-a / b); }
-
-// A range of taps along one axis.
-struct Taps {
-  int64_t begin, end;
-};
-
-// The taps of a window that lie inside an axis: first + tap * dilation in [0, extent).
-DVM_INLINE Taps taps_inside(int64_t first, int64_t dilation, int64_t extent, int64_t kernel) {
-  const int64_t begin = first < 0 ? ceil_div(-first, dilation) : 0;
-  const int64_t end = first < extent ? (extent - 1 - first) / dilation + 1 : 0;
-  return {lesser(begin, kernel), lesser(greater<int64_t>(end, 0), kernel)};
-}
-
-// The position of a window.
-struct Position {
-  int64_t image, y, x;
-
-  DVM_INLINE Position(const Window& w, int64_t number) {
-    x = number % w.out_width;
-    const int64_t row = number / w.out_width;
-    y = row % w.out_height;
-    image = row / w.out_height;
-  }
-  DVM_INLINE void advance(const Window& w) {
-    if (++x < w.out_width) return;
-    x = 0;
-    if (++y < w.out_height) return;
-    y = 0;
-    ++image;
-  }
-};
-
-DVM_INLINE Window window_at(const uint64_t* words, int operands) {
-  Window window;
-  __builtin_memcpy(&window, operand_words(words, operands), sizeof window);
-  return window;
-}
-
-DVM_INLINE Tile<const std::byte> numbers_at(const Core& core, const uint64_t* words) {
-  return tile_at<const std::byte>(core, operand_words(words, 2));
-}
-DVM_INLINE int64_t first_number(const Tile<const std::byte>& numbers) {
-  return reinterpret_cast<int64_t>(numbers.at);
-}
 
 // ---- patches
 
@@ -122,9 +75,10 @@ struct Patches {
   const S* images;
   const Window& w;
   int64_t elements;  // of each, from w.first on
-  int64_t kernel_row, image_row;
+  int64_t kernel_row, image_row, slice;
   bool neighbours;         // taps of a kernel row are
   int64_t pieces, length;  // of a kernel row
+  int64_t first_row;       // of the kernel
   bool whole_rows;         // elements are those of whole kernel rows
 
   Patches(const S* at, const Window& window, int64_t count)
@@ -133,21 +87,25 @@ struct Patches {
         elements(count),
         kernel_row(int64_t{w.kernel_width} * w.channels),
         image_row(int64_t{w.width} * w.pixel),
+        slice(w.height * image_row),
         neighbours(w.dilation_width == 1 && w.pixel == w.channels),
         pieces(neighbours ? 1 : w.kernel_width),
         length(neighbours ? kernel_row : w.channels),
+        first_row(w.first / kernel_row),
         whole_rows(w.first % kernel_row == 0 && count % kernel_row == 0) {}
 
   template <int Vectors>
   DVM_INLINE void pack(R* to, const Position& at) const {
-    const S* image = images + at.image * w.height * image_row;
+    const S* image = images + at.image * w.depth * slice;
+    const int64_t first_z = at.z * w.stride_depth - w.pad_front;
     const int64_t first_y = at.y * w.stride_height - w.pad_top;
     const int64_t first_x = at.x * w.stride_width - w.pad_left;
-    if (whole_rows && inside(first_y, w.kernel_height, w.dilation_height, w.height) &&
+    if (whole_rows && inside(first_z, w.kernel_depth, w.dilation_depth, w.depth) &&
+        inside(first_y, w.kernel_height, w.dilation_height, w.height) &&
         inside(first_x, w.kernel_width, w.dilation_width, w.width)) {
-      pack_inside<Vectors>(to, image + first_y * image_row + first_x * w.pixel);
+      pack_inside<Vectors>(to, image + first_z * slice + first_y * image_row + first_x * w.pixel);
     } else {
-      pack_at_border(to, image, first_y, first_x);
+      pack_at_border(to, image, first_z, first_y, first_x);
     }
   }
 
@@ -161,25 +119,37 @@ struct Patches {
   DVM_INLINE void pack_inside(R* to, const S* from) const {
     const int64_t step = int64_t{w.dilation_width} * w.pixel;
     const int64_t down = w.dilation_height * image_row;
-    from += w.first / kernel_row * down;
+    const int64_t behind = w.dilation_depth * slice - w.kernel_height * down;  // a slice's last row
+    int64_t rows = w.kernel_height;  // to come, of the slice
+    if (first_row > 0) {
+      from += first_row / w.kernel_height * w.dilation_depth * slice;
+      from += first_row % w.kernel_height * down;
+      rows -= first_row % w.kernel_height;
+    }
     for (int64_t left = elements; left > 0; left -= kernel_row, from += down) {
       const S* piece = from;
       for (int64_t i = 0; i < pieces; i++, piece += step, to += length)
         copy_piece<Vectors>(to, piece, length);
+      if (--rows > 0) continue;
+      rows = w.kernel_height;
+      from += behind;
     }
   }
 
-  void pack_at_border(R* to, const S* image, int64_t first_y, int64_t first_x) const {
-    int64_t kernel_y = w.first / kernel_row, begin = w.first % kernel_row;
-    for (int64_t left = elements; left > 0; kernel_y++, begin = 0) {
+  void pack_at_border(R* to, const S* image, int64_t first_z, int64_t first_y,
+                      int64_t first_x) const {
+    int64_t row = first_row, begin = w.first - first_row * kernel_row;  // of the kernel
+    for (int64_t left = elements; left > 0; row++, begin = 0) {
       const int64_t end = lesser(kernel_row, begin + left);
-      const int64_t y = first_y + kernel_y * w.dilation_height;
-      if (y < 0 || y >= w.height) {
+      const int64_t z = first_z + row / w.kernel_height * w.dilation_depth;
+      const int64_t y = first_y + row % w.kernel_height * w.dilation_height;
+      const S* const from = image + z * slice + y * image_row;
+      if (z < 0 || z >= w.depth || y < 0 || y >= w.height) {
         fill_row(to, end - begin, R{});
       } else if (neighbours) {
-        pack_neighbours(to, image + y * image_row, w, first_x, begin, end);
+        pack_neighbours(to, from, w, first_x, begin, end);
       } else {
-        pack_taps(to, image + y * image_row, w, first_x, begin, end);
+        pack_taps(to, from, w, first_x, begin, end);
       }
       to += end - begin;
       left -= end - begin;

@@ -2,71 +2,23 @@
 // against their definition, from and to memory that ends at an inaccessible page.
 #include <array>
 
-#include "kernels/window.h"
-#include "operands.h"
+#include "drawn_windows.h"
 #include "reference.h"
 
 namespace dvm::test {
 namespace {
 
-int32_t draw(Random& random, int low, int high) {
-  return static_cast<int32_t>(random.integer(low, high));
-}
-
-Window random_window(Random& random) {
-  Window w{};
-  w.images = draw(random, 1, 3);
-  w.height = draw(random, 1, 9);
-  w.width = draw(random, 1, 20);
-  constexpr int32_t kChannels[] = {1, 3, 8, 16, 17, 33, 70};
-  w.channels = random.pick(kChannels);
-  w.pixel = w.channels + (random.chance(0.3) ? draw(random, 1, 9) : 0);
-  w.out_height = draw(random, 1, 7);
-  w.out_width = draw(random, 1, 19);
-  w.kernel_height = draw(random, 1, 4);
-  w.kernel_width = draw(random, 1, 4);
-  w.stride_height = draw(random, 1, 3);
-  w.stride_width = draw(random, 1, 3);
-  w.dilation_height = draw(random, 1, 2);
-  w.dilation_width = draw(random, 1, 2);
-  w.pad_top = draw(random, 0, 5);
-  w.pad_left = draw(random, 0, 5);
-  return w;
-}
-
-// Elements from the first of the images to the tap of a window; -1: outside the image.
-int64_t place_of_tap(const Window& w, int64_t number, int64_t tap) {
-  const int64_t x =
-      number % w.out_width * w.stride_width - w.pad_left + tap % w.kernel_width * w.dilation_width;
-  const int64_t row = number / w.out_width;
-  const int64_t y =
-      row % w.out_height * w.stride_height - w.pad_top + tap / w.kernel_width * w.dilation_height;
-  const int64_t image = row / w.out_height;
-  if (x < 0 || x >= w.width || y < 0 || y >= w.height) return -1;
-  return ((image * w.height + y) * w.width + x) * w.pixel;
-}
-
-Place number_place(int64_t first, Strides strides) {
-  return {reinterpret_cast<std::byte*>(first), strides};
-}
-
 void execute(Machine& machine, Family family, DType dtype, const Shape& shape,
              std::initializer_list<Place> places, const Window& w) {
   std::array<int64_t, kWindowWords> e;
   std::memcpy(e.data(), &w, sizeof w);
-  machine.execute(family, dtype, shape, places, {e[0], e[1], e[2], e[3], e[4], e[5], e[6], e[7]});
-}
-
-template <class T>
-void fill_small(Random& random, const Array<T>& array) {
-  for (int64_t i = 0; i < array.count(); ++i) {
-    array.data()[i] = static_cast<T>(random.integer(-8, 8));
-  }
+  machine.execute(family, dtype, shape, places,
+                  {e[0], e[1], e[2], e[3], e[4], e[5], e[6], e[7], e[8], e[9], e[10]});
 }
 
 template <class T>
 void test_patches(Machine& machine, Random& random, DType dtype) {
-  Window w = random_window(random);
+  Window w = random_window(random, false);
   const Array<T> images({1, w.pixels(), w.channels}, {0, w.pixel, 1});
   fill_small(random, images);
   const int64_t elements = w.taps() * w.channels;
@@ -107,7 +59,7 @@ T reduced(Family family, const Window& w, const T* images, const T* weights, int
 // Small integers: sums are exact in any order.
 template <class T>
 void test_reduction(Machine& machine, Random& random, DType dtype, Family family) {
-  const Window w = random_window(random);
+  const Window w = random_window(random, true);
   const Array<T> images({1, w.pixels(), w.channels}, {0, w.pixel, 1});
   fill_small(random, images);
   Array<T> weights({1, w.taps(), w.channels}, {0, w.channels, 1});

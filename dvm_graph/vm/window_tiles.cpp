@@ -1,0 +1,156 @@
+#include "vm/window_tiles.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "kernels/numbers.h"
+#include "vm/block_cost.h"
+
+namespace dvm {
+namespace {
+
+// Windows along one axis of an image.
+struct Positions {
+  int64_t count, whole;  // all, and those with all their taps inside the image
+  double inside;         // of the taps of all, the part that is
+};
+
+Positions positions_of(int64_t windows, int64_t stride, int64_t pad, int64_t dilation,
+                       int64_t extent, int64_t kernel) {
+  // The windows whose tap at this place of the kernel is inside.
+  const auto first = [&](int64_t tap) {
+    const int64_t before = pad - tap * dilation;
+    return before <= 0 ? 0 : std::min(ceil_div(before, stride), windows);
+  };
+  const auto end = [&](int64_t tap) {
+    const int64_t behind = extent + pad - tap * dilation;
+    return behind <= 0 ? 0 : std::min(ceil_div(behind, stride), windows);
+  };
+  int64_t taps = 0;
+  for (int64_t tap = 0; tap < kernel; ++tap) taps += std::max<int64_t>(end(tap) - first(tap), 0);
+  const int64_t whole = std::max<int64_t>(end(kernel - 1) - first(0), 0);
+  return {windows, whole, static_cast<double>(taps) / static_cast<double>(windows * kernel)};
+}
+
+// Whole output rows, or a part of one.
+struct WindowTile {
+  int64_t rows, columns;
+
+  int64_t windows() const { return rows * columns; }
+};
+
+// Of all tiles on the core that has most of them: what multiply-adds, packing and register blocks
+// take.
+class WindowCosts {
+ public:
+  WindowCosts(const Window& window, const BlockProblem& problem, const BlockShape& shape,
+              const Target& target)
+      : window_(window),
+        problem_(problem),
+        terms_(target),
+        cores_(target.cores),
+        register_rows_(std::max<int64_t>(1, target.matmul_mr)),
+        panels_(ceil_div(shape.columns, problem.columns_per_panel)),
+        n_blocks_(ceil_div(problem.n, shape.columns)),
+        packs_once_(shape.keep_a),
+        slices_(positions_of(window.out_depth, window.stride_depth, window.pad_front,
+                             window.dilation_depth, window.depth, window.kernel_depth)),
+        rows_(positions_of(window.out_height, window.stride_height, window.pad_top,
+                           window.dilation_height, window.height, window.kernel_height)),
+        columns_(positions_of(window.out_width, window.stride_width, window.pad_left,
+                              window.dilation_width, window.width, window.kernel_width)) {}
+
+  // Each piece of k brings B in once and reads it again for every register block; each further
+  // piece reads and writes C once more.
+  double patches(int64_t rows, int64_t pieces) const {
+    const double packed = static_cast<double>(rows * problem_.k) * terms_.pack_rows;
+    const double c = static_cast<double>(rows * (pieces - 1)) * columns() * 2 * terms_.passing;
+    const int64_t blocks = ceil_div(rows, register_rows_);
+    const double once = packs_once_ ? packed / static_cast<double>(n_blocks_) : packed;
+    return tiles(rows) *
+           (product(static_cast<double>(rows), blocks, static_cast<double>(pieces), 1) + once + c);
+  }
+
+  // Windows at the border are blocks of their own, along the rows of the tile.
+  double in_place(const WindowTile& tile) const {
+    constexpr int64_t kLeastRows = 4;      // as fast as fewer in a block
+    constexpr double kRunStart = 1.0 / 8;  // of that of a block, whose sums stay where they are
+    const int64_t whole = columns_.whole * tile.columns / columns_.count;
+    const int64_t border = tile.columns - whole;
+    const int64_t blocks_down = ceil_div(tile.rows, register_rows_);
+    const int64_t blocks = tile.rows * ceil_div(whole, register_rows_) + border * blocks_down;
+    const int64_t windows =
+        tile.rows * whole + border * std::max(tile.rows, kLeastRows * blocks_down);
+    const bool neighbours = window_.dilation_width == 1 && window_.pixel == window_.channels;
+    const int64_t runs = window_.taps() / (neighbours ? window_.kernel_width : 1);
+    const double starts = 1 + kRunStart * static_cast<double>(runs - 1);
+    const double inside = slices_.inside * rows_.inside * columns_.inside;
+    return tiles(tile.windows()) * product(static_cast<double>(windows), blocks, starts, inside);
+  }
+
+ private:
+  double tiles(int64_t rows) const {
+    const int64_t all = problem_.batch * ceil_div(problem_.m, rows) * n_blocks_;
+    return static_cast<double>(ceil_div(all, cores_));
+  }
+  double columns() const { return static_cast<double>(panels_ * problem_.columns_per_panel); }
+  // `starts`: of each block; `part`: of k, that is multiplied.
+  double product(double rows, int64_t blocks, double starts, double part) const {
+    const double k = static_cast<double>(problem_.k) * part;
+    const double b = terms_.far + static_cast<double>(blocks - 1) * terms_.row_block;
+    return columns() * k * (rows + b) +
+           starts * static_cast<double>(blocks * panels_) * terms_.block_start + terms_.tile_start;
+  }
+
+  const Window& window_;
+  const BlockProblem& problem_;
+  const CubeTerms terms_;
+  const int64_t cores_, register_rows_, panels_, n_blocks_;
+  const bool packs_once_;
+  const Positions slices_, rows_, columns_;
+};
+
+// Of an image, that the windows of a tile see.
+int64_t pixels_seen(const Window& window, const WindowTile& tile) {
+  const int64_t apart = (tile.rows - 1) * window.stride_height + 1;
+  const int64_t together = apart + int64_t{window.kernel_height - 1} * window.dilation_height;
+  const int64_t rows = std::min({together, apart * window.kernel_height, int64_t{window.height}});
+  const int64_t columns = (tile.columns - 1) * window.stride_width + 1 +
+                          int64_t{window.kernel_width - 1} * window.dilation_width;
+  return std::min(window.kernel_depth, window.depth) * rows *
+         std::min<int64_t>(columns, window.width);
+}
+
+}  // namespace
+
+int64_t choose_window_tile(const Window& window, const BlockProblem& problem,
+                           const BlockShape& shape, const Target& target) {
+  constexpr int64_t kLeastBlocks = 4;  // of registers, in a part of an output row
+  const CubeTerms terms(target);
+  const int64_t step = int64_t{window.stride_width} * window.pixel * problem.element_bytes;
+  const int64_t register_rows = std::max<int64_t>(1, target.matmul_mr);
+  const int64_t block = std::min<int64_t>(register_rows, window.out_width);
+  if (rows_in_set(step, block, target) > terms.room_in_set) return 0;
+  const WindowCosts costs(window, problem, shape, target);
+  double least =
+      costs.patches(shape.rows, ceil_div(problem.k, std::max<int64_t>(1, shape.k_block)));
+  int64_t best = 0;
+  const auto consider = [&](const WindowTile& tile) {
+    const int64_t c = problem.local_c ? 2 * tile.windows() * shape.columns : 0;
+    const int64_t elements = pixels_seen(window, tile) * window.pixel + c;
+    if (elements * problem.element_bytes > target.local_bytes / 2) return;
+    const double cost = costs.in_place(tile);
+    if (cost >= least) return;
+    least = cost;
+    best = tile.windows();
+  };
+  for (int64_t rows = 1; rows <= window.out_height; rows = rows < 4 ? rows + 1 : rows * 3 / 2) {
+    const int64_t even = ceil_div(window.out_height, ceil_div(window.out_height, rows));
+    consider({even, window.out_width});
+  }
+  for (int64_t parts = 2; parts * kLeastBlocks * register_rows <= window.out_width; parts *= 2)
+    consider({1, ceil_div(window.out_width, parts)});
+  return best;
+}
+
+}  // namespace dvm
