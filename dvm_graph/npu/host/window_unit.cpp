@@ -372,6 +372,27 @@ DVM_INLINE void reduce_series(const Window& w, const T* images, const T* weights
   }
 }
 
+// Channels are the middle loop and neighbours in the images, windows the inner one and in order:
+// vectors of channels are reduced for a few windows, and turned around.
+template <class Op, class T>
+void reduce_across(const Window& w, const T* images, const T* weights, const Tile<T>& to,
+                   int64_t number, int64_t channels, int64_t windows) {
+  constexpr int64_t L = kLanes<T>, kWindows = 64;
+  alignas(kLineBytes) T block[kWindows * L];
+  for (int64_t first = 0; first < windows; first += kWindows) {
+    const int64_t count = lesser(windows - first, kWindows);
+    for (int64_t c = 0; c < channels; c += L) {
+      const int64_t lanes = lesser(channels - c, L);
+      const T* const weight = Op::kWeighted ? weights + c : weights;
+      reduce_series<Op, T>(w, images + c, weight, block, L, number + first, count, lanes);
+      for (int64_t lane = 0; lane < lanes; lane++) {
+        T* const row = to.at + (c + lane) * to.middle + first * to.inner;
+        for (int64_t i = 0; i < count; i++) row[i * to.inner] = block[i * L + lane];
+      }
+    }
+  }
+}
+
 template <class Op, class T>
 void reduce_handler(Core& core, const uint64_t* words) {
   Extents e = extents_of(core, words);
@@ -384,7 +405,18 @@ void reduce_handler(Core& core, const uint64_t* words) {
   const Window w = window_at(words, Op::kWeighted ? 4 : 3);
   const bool by_channels = numbers.inner == 0 && to.inner == 1 && images.inner == 1 &&
                            (!Op::kWeighted || weights.inner == 1);
-  if (!by_channels && e.inner > 1) {  // windows, or scattered channels, are the inner loop
+  const bool across = numbers.inner == 1 && numbers.middle == 0 && images.inner == 0 &&
+                      images.middle == 1 &&
+                      (!Op::kWeighted || (weights.inner == 0 && weights.middle == 1));
+  if (!by_channels && across) {
+    for (int64_t o = 0; o < e.outer; o++) {
+      reduce_across<Op, T>(w, images.at + o * images.outer, weights.at + o * weights.outer,
+                           {to.at + o * to.outer, 0, to.middle, to.inner},
+                           first_number(numbers) + o * numbers.outer, e.middle, e.inner);
+    }
+    return;
+  }
+  if (!by_channels && e.inner > 1) {  // scattered windows or channels are the inner loop
     for (int64_t o = 0; o < e.outer; o++) {
       for (int64_t m = 0; m < e.middle; m++) {
         for (int64_t i = 0; i < e.inner; i++) {
