@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from dvm_graph.decompose.regions import BodyResults, Deduced, Operands, ResultType
-from dvm_graph.ir import Graph, Node, Value
+from dvm_graph.ir import DType, Graph, Node, Value
 from dvm_graph.ir.control import Turns, captures
 from dvm_graph.symbolic.builder import Builder
 
@@ -93,6 +93,8 @@ def _compilable(
         return False
     if any(not value.native for body in bodies for value in body.values):
         return False
+    if node.op == "Loop" and bodies[0].values[0].dtype is not DType.BOOL:
+        return False  # whether it goes on
     vendor = [[inner.op == "vendor" for inner in body.graph.nodes] for body in bodies]
     if node.op != "If":
         return not any(

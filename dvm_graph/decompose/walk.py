@@ -127,7 +127,7 @@ class _Walk:
                 *(self._try_unrolled, self._try_control, self._try_loop),
             )
             asked_to = not self._options.vendor_nodes.isdisjoint(node.origin)
-            left_alone = asked_to or has_odd_words(node)
+            left_alone = asked_to or has_odd_words(node) or not _is_typed(node, operands)
             try:
                 if not left_alone and any(self._taken(way, node, operands) for way in ways):
                     return True
@@ -446,6 +446,12 @@ def few_turns(node: Node, operands: Sequence[Value | None], most: int) -> int:
         return 0
     turns = max(0, int(number.data.item()))
     return turns if turns * max(1, len(node.regions[0])) <= most else 0
+
+
+def _is_typed(node: Node, operands: Sequence[Value | None]) -> bool:
+    """Whether a control-flow operator is defined for its operands: runs read the number of turns as it is."""
+    own = len(operands) - len(node.attrs.get("captures", ()))
+    return not node.regions or takes(node, operands[:own])
 
 
 def _selectable(node: Node, operands: Sequence[Value | None]) -> bool:

@@ -6,6 +6,7 @@ from dvm_graph.import_.inference import infer_vendor
 from dvm_graph.import_.loading import ImportedModel, load_model
 from dvm_graph.import_.partition import (
     cast_outputs,
+    has_dilated_pools,
     lacks_zero_point,
     opset_probes,
     partition_model,
@@ -22,6 +23,7 @@ __all__ = [
     "declared_shape",
     "dtype_of",
     "expand_function",
+    "has_dilated_pools",
     "import_onnx",
     "import_whole",
     "infer_vendor",

@@ -163,6 +163,18 @@ def lacks_zero_point(nodes: Sequence[Node]) -> bool:
     )
 
 
+def has_dilated_pools(nodes: Sequence[Node]) -> bool:
+    """Whether windows of a pool are dilated.
+
+    onnxruntime's optimiser has it work on blocks of channels, and ends the process where no window fits the image.
+    """
+    return any(
+        node.op_type in ("AveragePool", "MaxPool")
+        and any(a.name == "dilations" and set(a.ints) != {1} for a in node.attribute)
+        for node in every_node(map(_source, nodes))
+    )
+
+
 def cast_outputs(partition: bytes, names: Sequence[str]) -> bytes:
     """The model with some outputs cast to types that numpy has, which hold all their values."""
     model = onnx.ModelProto.FromString(partition)

@@ -13,7 +13,13 @@ from itertools import islice
 import onnxruntime
 
 from dvm_graph.errors import UnsupportedError
-from dvm_graph.import_ import cast_outputs, lacks_zero_point, opset_probes, partition_models
+from dvm_graph.import_ import (
+    cast_outputs,
+    has_dilated_pools,
+    lacks_zero_point,
+    opset_probes,
+    partition_models,
+)
 from dvm_graph.ir import Node, Value
 from dvm_graph.kernels.plan import describe_nodes
 from dvm_graph.runtime.vendor import (
@@ -41,6 +47,7 @@ def make_partition(
         UnsupportedError: onnxruntime does not run these operators.
     """
     candidates = _candidates(nodes, outputs)
+    optimise = optimise and not has_dilated_pools(nodes)
     quantized = not lacks_zero_point(nodes)
     refusal: Exception | None = None
     for rewrites, number, (model, casts) in _attempts(candidates, optimise):

@@ -277,3 +277,41 @@ def test_products_of_slices_by_steps_beyond_32_bits(step: int, axis: int, produc
         except Exception:  # rows of one do not meet one column of the other
             continue
         assert_all_close(mine.run(feeds), wanted)
+
+
+LOOP = """g ({turns} m, float[N] x) => (float[N] y) {{
+    y = Loop<body = b (int64 i, bool c, float[N] s) => ({condition} d, float[N] t) {{
+        d = Cast<to = {kind}>(c) t = Neg(s)
+    }}>(m, "", x)
+}}"""
+
+
+@pytest.mark.parametrize("turns", ["bool", "int32"])
+def test_numbers_of_turns_are_read_as_what_they_are(turns: str) -> None:
+    """Of one byte, eight were read: so many turns that the run did not end."""
+    model = onnx.parser.parse_model(
+        '<ir_version: 8, opset_import: ["" : 17]>'
+        + LOOP.format(turns=turns, condition="bool", kind=9)
+    )
+    feeds = {"m": np.array(1, turns), "x": np.ones(3, np.float32)}
+    (y,) = dvm_graph.optimize(model).run(feeds)
+    np.testing.assert_array_equal(y, -feeds["x"])
+
+
+@pytest.mark.parametrize(
+    ("turns", "condition", "kind", "error"),
+    [
+        ("float", "bool", 9, dvm_graph.UnsupportedError),
+        ("int64", "float", 1, dvm_graph.ExecutionError),
+    ],
+)
+def test_loops_over_other_types_are_refused(
+    turns: str, condition: str, kind: int, error: type[Exception]
+) -> None:
+    model = onnx.parser.parse_model(
+        '<ir_version: 8, opset_import: ["" : 17]>'
+        + LOOP.format(turns=turns, condition=condition, kind=kind)
+    )
+    feeds = {"m": np.array(2, {"float": "float32"}.get(turns, turns)), "x": np.ones(3, np.float32)}
+    with pytest.raises(error):
+        dvm_graph.optimize(model).run(feeds)

@@ -7,6 +7,7 @@ import json
 
 import numpy as np
 import onnx
+import onnxruntime
 import pytest
 
 import dvm_graph
@@ -54,6 +55,30 @@ def test_recurrent_operators_over_nothing_in_onnxruntime(op: str, functions: lis
     shapes = {"x": (2, 0, 2), "w": (1, rows, 2), "r": (1, rows, 4)}
     with pytest.raises(dvm_graph.ShapeError, match="ends the process"):
         dvm_graph.optimize(model).run({n: np.ones(s, np.float32) for n, s in shapes.items()})
+
+
+@pytest.mark.parametrize("op", ["AveragePool", "MaxPool"])
+@pytest.mark.parametrize(
+    ("auto_pad", "rows"), [("SAME_LOWER", 3), ("SAME_LOWER", 5), ("VALID", 4), ("VALID", 6)]
+)
+def test_dilated_windows_that_no_image_holds(op: str, auto_pad: str, rows: int) -> None:
+    """Over a block of channels onnxruntime's optimised kernels divide by the rows that are left."""
+    model = model_from_text(
+        f"""g (float[n, 16, h, w] x) => (float[?, ?, ?, ?] y) {{
+            y = {op}<auto_pad = "{auto_pad}", dilations = [4, 1], kernel_shape = [2, 1]>(x)
+        }}"""
+    )
+    x = np.random.default_rng(0).standard_normal((1, 16, rows, 3))
+    feeds = {"x": x.astype(np.float32)}
+    options = onnxruntime.SessionOptions()
+    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
+    data = model.SerializeToString()
+    plain = onnxruntime.InferenceSession(data, options, providers=["CPUExecutionProvider"])
+    (wanted,) = plain.run(None, feeds)
+    nodes = frozenset(node.name for node in model.graph.node)
+    for vendor_nodes in (frozenset[str](), nodes):
+        (y,) = dvm_graph.optimize(model, vendor_nodes=vendor_nodes).run(feeds)
+        assert_all_close([y], [wanted], 2)
 
 
 @pytest.mark.parametrize("frame", ["window", "length"])
