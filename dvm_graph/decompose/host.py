@@ -16,6 +16,7 @@ from collections.abc import Sequence
 from dvm_graph.decompose.operands import normalize_axis, operand, required, shape_of
 from dvm_graph.decompose.registry import Operands, Results, decomposition
 from dvm_graph.decompose.windows import per_axis
+from dvm_graph.errors import ModelError
 from dvm_graph.ir import Dim, DType, Node, Shape, Value
 from dvm_graph.symbolic.builder import Builder
 from dvm_graph.symbolic.dims import add, maximum, mul, product
@@ -75,7 +76,7 @@ def compress(builder: Builder, node: Node, operands: Operands) -> Results:
     if node.attrs.get("axis") is None:
         kept: Shape = (fresh_dim(builder, node, 0, 0),)
         return add_host(builder, node, operands, (), [(x.dtype, kept)])
-    axis = normalize_axis(node, node.attrs["axis"], x.rank)
+    axis = _axis_of(node, x)
     kept = _with_dim(x, axis, fresh_dim(builder, node, 0, axis))
     return add_host(builder, node, operands, (axis,), [(x.dtype, kept)])
 
@@ -88,7 +89,7 @@ def unique(builder: Builder, node: Node, operands: Operands) -> Results:
         found = fresh_dim(builder, node, 0, 0)
         shape, extent = (found,), product(shape_of(x))
     else:
-        axis = normalize_axis(node, node.attrs["axis"], x.rank)
+        axis = _axis_of(node, x)
         found, extent = fresh_dim(builder, node, 0, axis), shape_of(x)[axis]
         shape = _with_dim(x, axis, found)
         arguments.append(axis)
@@ -99,7 +100,7 @@ def unique(builder: Builder, node: Node, operands: Operands) -> Results:
 @decomposition("TopK")
 def top_k(builder: Builder, node: Node, operands: Operands) -> Results:
     x, k = required(node, operands, 0), required(node, operands, 1)
-    axis = normalize_axis(node, node.attrs.get("axis", -1), x.rank)
+    axis = _axis_of(node, x)
     known = k.elements or ()
     count = known[0] if len(known) == 1 else fresh_dim(builder, node, 0, axis)
     shape = _with_dim(x, axis, count)
@@ -148,6 +149,18 @@ def non_max_suppression(builder: Builder, node: Node, operands: Operands) -> Res
     arguments = (node.attrs.get("center_point_box", 0),)
     found = (fresh_dim(builder, node, 0, 0), 3)
     return add_host(builder, node, operands, arguments, [(DType.INT64, found)])
+
+
+def _axis_of(node: Node, x: Value) -> int:
+    """The axis that a node names, the last by default.
+
+    Raises:
+        ModelError: there is none such; others than these operators have one of a scalar.
+    """
+    axis = node.attrs.get("axis", -1)
+    if not x.rank:
+        raise ModelError(f"{node.op} {node.name!r}: a scalar has no axis {axis}")
+    return normalize_axis(node, axis, x.rank)
 
 
 def _with_dim(x: Value, axis: int, dim: Dim) -> Shape:

@@ -90,7 +90,11 @@ def as_ort(array: Array) -> onnxruntime.OrtValue:
 
 
 def from_ort(value: onnxruntime.OrtValue) -> Any:
-    """An array over the tensor's memory, where numpy has its type or ml_dtypes has."""
+    """An array over the tensor's memory, where numpy has its type or ml_dtypes has; None: an optional value that is not there."""
+    if (
+        not value.has_value()
+    ):  # which has no type either: onnxruntime ends the process if it is asked
+        return None
     kind = FOREIGN.get(value.data_type())
     if kind is None and value.data_type() == "tensor(string)":
         return value.numpy()

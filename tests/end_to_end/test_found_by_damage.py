@@ -6,9 +6,11 @@ import warnings
 
 import numpy as np
 import onnx
+import onnxruntime
 import pytest
 
 import dvm_graph
+from dvm_graph.runtime.ort_values import from_ort
 from tests.end_to_end.reference import Array, assert_all_close, assert_same_bits, session
 
 
@@ -315,3 +317,34 @@ def test_loops_over_other_types_are_refused(
     feeds = {"m": np.array(2, {"float": "float32"}.get(turns, turns)), "x": np.ones(3, np.float32)}
     with pytest.raises(error):
         dvm_graph.optimize(model).run(feeds)
+
+
+@pytest.mark.parametrize(
+    "node",
+    ["y = Compress<axis = 0>(s, c)", "y = Unique<axis = 0>(s)", "y, i = TopK<axis = 0>(s, k)"],
+)
+def test_a_scalar_has_no_axis_0(node: str) -> None:
+    model = onnx.parser.parse_model(
+        f"""<ir_version: 8, opset_import: ["" : 18]>
+        g (int64[n] x, bool[1] c) => (int64[a] y) <int64[1] k = {{1}}, int64[0] none = {{}}> {{
+            s = Reshape(x, none) {node}
+        }}"""
+    )
+    with pytest.raises(dvm_graph.ModelError, match="a scalar has no axis 0"):
+        dvm_graph.optimize(model)
+
+
+def test_an_optional_value_that_is_not_there_has_no_type() -> None:
+    """onnxruntime ended the process when it was asked for it, in a partition over types that numpy lacks."""
+    model = onnx.parser.parse_model(
+        """<ir_version: 10, opset_import: ["" : 21]>
+        g (bool c) => (optional(float[n]) y) {
+            y = If(c) <then_branch = t () => (optional(float[n]) p) { x = Constant<value_floats = [1.0]>() p = Optional(x) },
+                       else_branch = e () => (optional(float[n]) q) { q = Optional<type: type_proto = float[n]>() }>
+        }"""
+    )
+    for there in (True, False):
+        given = {"c": onnxruntime.OrtValue.ortvalue_from_numpy(np.array(there))}
+        (value,) = session(model).run_with_ort_values(["y"], given, None)
+        found = from_ort(value)
+        assert found is None if not there else found.tolist() == [1]
