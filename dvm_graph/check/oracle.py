@@ -248,10 +248,12 @@ _FOLDS: dict[str, Callable[[Array], Any]] = {
 
 
 def _undefined(node: Node, operands: Sequence[Array]) -> bool:
-    """Integer divisions by 0 end the process in onnxruntime, labels below 0 are read from anywhere, powers
+    """A Celu that divides by 0 is one thing or another by its type. Integer divisions by 0 end the process in onnxruntime, labels below 0 are read from anywhere, powers
     and folds that no integer or no float64 holds come out as whatever; of equal numbers less their mean rounding is
     left, which is divided by a deviation of nothing.
     """
+    if node.op == "Celu":
+        return not node.attrs.get("alpha", 1.0)
     if node.op in _FOLDS and operands[0].dtype.kind in "iu":
         reach = _FOLDS[node.op](np.abs(operands[0].astype(np.float64)))
         return bool(reach >= min(np.iinfo(operands[0].dtype).max, _WHOLE))

@@ -463,7 +463,8 @@ def _checked_signature(node: onnx.NodeProto, where: str, domain: str, version: i
             f"{where}: {len(node.input)} operands, but {node.op_type} takes "
             f"{schema.min_inputs} to {schema.max_inputs}"
         )
-    for at, (given, name) in enumerate(zip(node.input, schema.needed, strict=False)):
+    for at, given in enumerate(node.input):
+        name = schema.needed[min(at, len(schema.needed) - 1)]
         if name and not given:
             raise ModelError(
                 f"{where}: {node.op_type} needs operand {at} ({name}), which is left out"

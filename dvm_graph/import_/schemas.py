@@ -39,7 +39,7 @@ class Signature:
     min_inputs: int
     max_inputs: int
     needed: tuple[str, ...]
-    """The names of operands; none of those that may be left out."""
+    """The names of operands, the last of all behind it, too; none of those that may be left out."""
     min_outputs: int
     max_outputs: int
     attribute_types: Mapping[str, int]
@@ -124,7 +124,7 @@ def _read(schema: Any, definition: Any | None) -> Signature:
         definition=definition,
         min_inputs=schema.min_input,
         max_inputs=schema.max_input,
-        needed=tuple(formal.name if formal.option.name == "Single" else "" for formal in inputs),
+        needed=tuple("" if formal.option.name == "Optional" else formal.name for formal in inputs),
         min_outputs=schema.min_output,
         max_outputs=schema.max_output,
         attribute_types={name: int(a.type.value) for name, a in attributes.items()},

@@ -456,6 +456,14 @@ def _vanishing(step: Step) -> Documented | None:
     return _left_open(step, small & (step.numbers < -1))
 
 
+@_difference("Celu")
+def _divided_by_nothing(step: Step) -> Documented | None:
+    """Of an alpha of 0, infinity times 0: NaN in float32 and float64, and else what is above 0 as it is."""
+    if step.attribute("alpha", 1.0):
+        return None
+    return _left_open(step, ~(step.numbers < 0))
+
+
 @_difference("ConvInteger")
 def _no_channels(step: Step) -> Documented | None:
     """Over no channels: whatever lies in memory, where it is left to onnxruntime."""

@@ -326,6 +326,7 @@ DOCUMENTED = {
         "b, m = LayerNormalization(x, scales) y = Reciprocal(m)",
         np.array([[-0.0, -0.0], [-0.0, 2]]),
     ),
+    "a division by 0": ("y = Celu<alpha = 0.0>(x)", np.array([-1.5, -0.5, 2.0])),
     "padding": (
         "y = Conv<pads = [1, 1]>(x, wild)",
         np.array([[[1, -2, 3, 4]]]),

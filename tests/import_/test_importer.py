@@ -160,6 +160,7 @@ def test_omitted_operands_and_results() -> None:
     [
         ('Where(c, "", x)', r"operand 1 \(X\)"),
         ('com.microsoft.BiasGelu(x, "")', r"operand 1 \(B\)"),
+        ('Max(x, "", x)', r"operand 1 \(data_0\)"),
         (
             """If<then_branch = t () => (float[n] p) { p = Neg(x) },
                   else_branch = e () => (float[n] q) { q = Abs(x) }>("")""",
