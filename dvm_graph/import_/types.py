@@ -33,11 +33,15 @@ def type_proto(value: Value) -> onnx.TypeProto:
         result.tensor_type.shape.SetInParent()
         for dim in value.shape:
             entry = result.tensor_type.shape.dim.add()
-            if isinstance(dim, int):
-                entry.dim_value = dim
-            else:
+            if not isinstance(dim, int):
                 entry.dim_param = str(dim)
+            elif dim <= _MOST:  # else no tensor has it
+                entry.dim_value = dim
     return result
+
+
+_MOST = 2**63 - 1
+"""The largest extent that the format has a place for."""
 
 
 def _holding_proto(holding: Holding) -> onnx.TypeProto:

@@ -348,3 +348,12 @@ def test_an_optional_value_that_is_not_there_has_no_type() -> None:
         (value,) = session(model).run_with_ort_values(["y"], given, None)
         found = from_ort(value)
         assert found is None if not there else found.tolist() == [1]
+
+
+def test_a_result_of_more_elements_than_the_format_counts() -> None:
+    model = onnx.parser.parse_model(
+        """<ir_version: 8, opset_import: ["" : 11]>
+        g (uint8[n, 9223372036854775807] x) => (uint8[a, b] y) { y = Concat<axis = 1>(x, x) }"""
+    )
+    with pytest.raises(dvm_graph.DvmError, match="extent 3, expected 9223372036854775807"):
+        dvm_graph.optimize(model).run({"x": np.zeros((2, 3), np.uint8)})
