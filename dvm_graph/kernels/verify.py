@@ -93,9 +93,19 @@ def samples(plan: ModelPlan) -> Iterator[list[int]]:
             dims = evaluate(plan.dims, symbols)
         except ShapeError:
             continue
-        sizes = (dims[slot] for value in plan.values for slot in value.shape)
-        if all(dims[check.condition] for check in plan.checks) and all(size >= 0 for size in sizes):
+        if all(dims[check.condition] for check in plan.checks) and all(
+            dims[slot] >= 0 for slot in _sizes(plan, dims)
+        ):
             yield dims
+
+
+def _sizes(plan: ModelPlan, dims: Sequence[int]) -> Iterator[Slot]:
+    """Extents of values, and of the kernels that run: of what a reshape stands for there may be no value."""
+    for value in plan.values:
+        yield from value.shape
+    for call in _calls(plan.steps):
+        if call.guard == NO_SLOT or dims[call.guard]:
+            yield from call.plan.extents
 
 
 def _calls(steps: Sequence[Step]) -> Iterator[KernelCall]:

@@ -772,3 +772,23 @@ def test_pads_that_keep_the_extent_of_nothing(op: str, auto_pad: str, rows: int)
     )
     feeds = {"x": np.zeros((0, 1, rows, 2), np.float32)}
     assert_same_bits(dvm_graph.optimize(model).run(feeds), session(model).run(None, feeds))
+
+
+def test_extents_below_zero_of_what_a_reshape_stands_for() -> None:
+    """Two of them multiplied gave a result elements that nothing wrote: the plan was refused over dims that no run has."""
+    model = model_from_text(
+        """g (int64[3] s, bool[e, f] u, float[a, b, c, d] x) => (bool[p, q, r] v, float[g, h] y) {
+            v = Expand(u, s)
+            z = AveragePool<kernel_shape = [3, 3]>(x)
+            y = Flatten(z)
+        }"""
+    )
+    mine, reference = dvm_graph.optimize(model, strict=True), session(model)
+    generator = np.random.default_rng(3)
+    for shape in ((1, 2, 2, 2), (2, 3, 5, 4), (3, 1, 3, 3)):
+        feeds = {
+            "s": np.array([2, 3, 1]),
+            "u": generator.random((3, 4)) < 0.5,
+            "x": generator.standard_normal(shape, np.float32),
+        }
+        assert_all_close(mine.run(feeds), reference.run(None, feeds))

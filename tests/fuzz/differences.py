@@ -456,12 +456,20 @@ def _vanishing(step: Step) -> Documented | None:
     return _left_open(step, small & (step.numbers < -1))
 
 
-@_difference("Celu")
-def _divided_by_nothing(step: Step) -> Documented | None:
-    """Of an alpha of 0, infinity times 0: NaN in float32 and float64, and else what is above 0 as it is."""
-    if step.attribute("alpha", 1.0):
-        return None
-    return _left_open(step, ~(step.numbers < 0))
+@_difference("Celu", "Elu", "Selu")
+def _exponential_less_one(step: Step) -> Documented | None:
+    """Near 0, what rounding leaves of nearly 1 less 1, a 0 of either sign too. Of a Celu by an alpha of 0, infinity times
+    0: NaN in float32 and float64, and else what is above 0 as it is.
+    """
+    selu = step.node.op_type == "Selu"
+    alpha = abs(step.attribute("alpha", 1.6732632 if selu else 1.0))
+    if step.node.op_type == "Celu" and not alpha:
+        return _left_open(step, ~(step.numbers < 0))
+    eps = float(ml_dtypes.finfo(step.x.dtype).eps)
+    size = alpha * (step.attribute("gamma", 1.050701) if selu else 1.0)
+    near = (step.numbers <= -eps) & (step.numbers > -1)
+    nothing = (step.numbers <= 0) & (step.numbers > -eps)
+    return Documented(step.results, [None], [np.where(near, size * eps, 0)], [nothing])
 
 
 @_difference("ConvInteger")

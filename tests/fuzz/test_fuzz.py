@@ -327,6 +327,7 @@ DOCUMENTED = {
         np.array([[-0.0, -0.0], [-0.0, 2]]),
     ),
     "a division by 0": ("y = Celu<alpha = 0.0>(x)", np.array([-1.5, -0.5, 2.0])),
+    "nearly 1 less 1": ("e = Selu(x) y = Reciprocal(e)", np.array([-5.9e-39, -0.0, 2.0])),
     "padding": (
         "y = Conv<pads = [1, 1]>(x, wild)",
         np.array([[[1, -2, 3, 4]]]),
