@@ -41,15 +41,16 @@ Profiler::Profiler(const Model& model, int cores, int64_t start_ns)
       start_ticks_(ticks()),
       records_(static_cast<size_t>(cores)),
       fallback_(model.calls.size()),
-      kernels_(model.calls.size(), -1) {
+      kernels_(model.calls.size(), -1),
+      compilations_(model.calls.size()) {
   for (CoreRecord& record : records_) record.times.resize(model.calls.size());
   for (const KernelCall& call : model.calls) {
     for (const uint32_t fallback : call.fallback) fallback_[fallback] = true;
   }
 }
 
-void Profiler::compiled(uint32_t call, int64_t start_ns, int64_t elapsed_ns) {
-  compilations_.push_back({call, start_ns - start_ns_, elapsed_ns});
+void Profiler::compiled(uint32_t call, int64_t start_ns, int64_t elapsed_ns) noexcept {
+  compilations_[call] = {start_ns - start_ns_, elapsed_ns};
 }
 
 void Profiler::launched(uint32_t call, const CompiledKernel& compiled, const Dims& dims,
@@ -130,11 +131,10 @@ RunProfile Profiler::finish() {
   for (uint32_t call = 0; call < kernels_.size(); call++) {
     if (kernels_[call] < 0) continue;
     add_instructions(call, ns_per_tick, profile_.kernels[static_cast<size_t>(kernels_[call])]);
-  }
-  for (const Compilation& one : compilations_) {
-    if (kernels_[one.call] < 0) continue;  // its fallback ran
-    profile_.compilations.push_back(
-        {static_cast<uint32_t>(kernels_[one.call]), one.start_ns, one.start_ns + one.elapsed_ns});
+    const Compilation& compiled = compilations_[call];
+    if (compiled.elapsed_ns == 0) continue;  // programs made earlier served
+    profile_.compilations.push_back({static_cast<uint32_t>(kernels_[call]), compiled.start_ns,
+                                     compiled.start_ns + compiled.elapsed_ns});
   }
   for (size_t core = 0; core < records_.size(); core++) {
     if (records_[core].lost) throw std::bad_alloc();

@@ -73,7 +73,7 @@ class Profiler {
   // What the device records into while launches of this run have it; tags are calls.
   std::span<CoreRecord> records() { return records_; }
 
-  void compiled(uint32_t call, int64_t start_ns, int64_t elapsed_ns);
+  void compiled(uint32_t call, int64_t start_ns, int64_t elapsed_ns) noexcept;
   void launched(uint32_t call, const CompiledKernel& kernel, const Dims& dims,
                 const ValueInfo* values, int64_t times);
   // Of the run of a body that began then.
@@ -84,7 +84,6 @@ class Profiler {
 
  private:
   struct Compilation {
-    uint32_t call = 0;
     int64_t start_ns = 0, elapsed_ns = 0;
   };
 
@@ -95,9 +94,9 @@ class Profiler {
   const int64_t start_ns_;
   const uint64_t start_ticks_;
   std::vector<CoreRecord> records_;
-  std::vector<char> fallback_;    // by call: stands in for another one
-  std::vector<int32_t> kernels_;  // by call: index in profile_.kernels, or -1
-  std::vector<Compilation> compilations_;
+  std::vector<char> fallback_;                          // by call: stands in for another one
+  std::vector<int32_t> kernels_;                        // by call: index in profile_.kernels, or -1
+  std::vector<Compilation> compilations_;               // by call
   std::unordered_map<std::string, uint32_t> included_;  // kernels of bodies, by name
   RunProfile profile_;
 };
