@@ -155,6 +155,12 @@ def compute(
 
 def _moved(op: str, attrs: Mapping[str, Any], operands: Sequence[Bounded]) -> Bounded:
     value = apply(op, attrs, [operand.value for operand in operands])
+    if op == "patches" and operands[0].is_float:
+        # A pad is a 0 or is left out, which differ in front of what is infinite.
+        inside = apply(op, attrs, [np.ones(operands[0].value.shape)])
+        if not inside.all():
+            moved = np.asarray(apply(op, attrs, [operands[0].errors]))
+            return Bounded(value, np.where(inside > 0, moved, np.nextafter(0.0, 1.0)))
     if all(operand.error is None for operand in operands):
         return Bounded(value)
     if op == "concat":

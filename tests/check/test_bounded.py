@@ -187,3 +187,29 @@ def test_the_sign_of_a_sum_of_zeros_is_open(op: str) -> None:
     for sign in (-1, 1):
         assert not differs(np.full((3, 1), sign * np.inf, np.float32), inverse).any()
     assert differs(np.full((3, 1), 1e-30, np.float32), total).all()
+
+
+def test_a_pad_in_front_of_an_infinite_weight_is_0_or_left_out() -> None:
+    """Open with a pixel of 0 there, too; other pixels, and pads in front of finite weights, tell what is wrong."""
+    attrs = {
+        **{
+            "kernel": (1, 2),
+            "strides": (1, 1),
+            "dilations": (1, 1),
+            "pads": (0, 1),
+            "size": (1, 3),
+        },
+        "groups": 1,
+    }
+    image = Bounded(np.array([[[[0.0], [2.0], [3.0]]]], np.float32))
+    patches = compute("patches", attrs, [image], DType.FLOAT32)
+    np.testing.assert_array_equal(patches.value.reshape(-1, 2), [[0, 0], [0, 2], [2, 3]])
+    weights = Bounded(np.array([[-np.inf, 1.0], [1.0, 1.0]], np.float32))
+    product = compute("matmul", {}, [patches, weights], DType.FLOAT32)
+    right = np.array([[0, 0], [np.nan, 2], [-np.inf, 5]], np.float32).reshape(product.value.shape)
+    assert not differs(right, product).any()
+    for at, wrong in (((2, 0), 7.0), ((0, 1), 1e-30), ((1, 1), 2.5), ((2, 1), 4.0)):
+        found = right.reshape(3, 2).copy()
+        found[at] = wrong
+        mine = differs(found.reshape(right.shape), product).reshape(3, 2)
+        assert mine[at] and mine.sum() == 1, at
