@@ -461,11 +461,13 @@ def _settled(
         error = np.where(np.isnan(error), np.inf, error)
         finite = np.isfinite(value)
         if not finite.all():
-            error = np.where(finite, error, _error_of_nonfinite(op, operands, value))
+            error = np.where(finite, error, _error_of_nonfinite(op, attrs, operands, value))
     return _limited(Bounded(value, error), dtype)
 
 
-def _error_of_nonfinite(op: str, operands: Sequence[Bounded], value: Array) -> Array:
+def _error_of_nonfinite(
+    op: str, attrs: Mapping[str, Any], operands: Sequence[Bounded], value: Array
+) -> Array:
     """0 where the result is NaN or infinite whatever the errors of the operands."""
     if all(operand.error is None for operand in operands):
         return np.zeros(value.shape)
@@ -475,6 +477,10 @@ def _error_of_nonfinite(op: str, operands: Sequence[Bounded], value: Array) -> A
             is_open = ~np.isfinite(operand.value) & np.isinf(operand.errors)
             error = np.where(is_open, np.inf, error)
         return error
+    if op == "matmul":
+        a, b = ((operand.errors > 0).astype(np.float64) for operand in operands)
+        reached = apply(op, attrs, [a, np.ones_like(b)]) + apply(op, attrs, [np.ones_like(a), b])
+        return np.where(reached > 0, np.inf, 0.0)
     return np.full(value.shape, np.inf)
 
 
