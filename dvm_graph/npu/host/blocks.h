@@ -578,22 +578,47 @@ void multiply_blocks(Product<Step>& x, int64_t rows, int64_t columns, int64_t de
   }
 }
 
+// Where an instruction has C, and its right operand, which is number `b`.
+template <class Step>
+DVM_INLINE void read_operands(Product<Step>& x, const Core& core, const uint64_t* words, int b) {
+  const auto c = tile_at<typename Product<Step>::C>(core, operand_words(words, 0));
+  const auto right = tile_at<const typename Step::B>(core, operand_words(words, b));
+  x.b = right.at;
+  x.b_step = right.middle;
+  x.b_panel = right.outer;
+  x.b_column = right.inner;
+  x.c = c.at;
+  x.c_row = c.middle;
+  x.from = c.at;
+  x.from_row = c.middle;
+}
+
+// The addend, behind the operands that come before it, and the bounds of one that clamps.
+template <class Step>
+DVM_INLINE void read_clamp(Product<Step>& x, const Core& core, const uint64_t* words, Form form,
+                           int addend) {
+  x.accumulate = !is_immediate(operand_words(words, addend));
+  if (x.accumulate) {
+    const auto from = tile_at<const typename Product<Step>::C>(core, operand_words(words, addend));
+    x.from = from.at;
+    x.from_row = from.middle;
+  }
+  const uint64_t* const bounds = bounds_of(form, words);
+  __builtin_memcpy(&x.low, bounds, sizeof x.low);
+  __builtin_memcpy(&x.high, bounds + 1, sizeof x.high);
+  x.stream = streams(words);
+}
+
 constexpr int64_t kWidenRows = 4 * kMaxRows + 1;  // for which a panel is widened once
 
 // A product whose A and panels of B hold elements of their own (half_unit.cpp, integer_unit.cpp).
 template <class Step>
 DVM_INLINE Product<Step> panels_product(const Core& core, const Extents& e, const uint64_t* words) {
-  const auto c = tile_at<typename Product<Step>::C>(core, operand_words(words, 0));
   const auto a = tile_at<const typename Step::A>(core, operand_words(words, 1));
-  const auto b = tile_at<const typename Step::B>(core, operand_words(words, 2));
   Product<Step> x{};
+  read_operands(x, core, words, 2);
   x.a = a.at;
   x.a_row = a.middle;
-  x.b = b.at;
-  x.b_step = b.middle;
-  x.b_panel = b.outer;
-  x.c = c.at;
-  x.c_row = c.middle;
   x.k = e.middle;
   x.chunk_bytes = chunk_bytes(core);
   return x;

@@ -160,34 +160,16 @@ void matmul_handler(Core& core, const uint64_t* words) {
   const Extents e = extents_of(core, words);
   if (e.outer <= 0 || e.inner <= 0) return;
   const uint8_t flags = flags_of(words);
-  const Tile<T> c = tile_at<T>(core, operand_words(words, 0));
-  const Tile<const T> a = tile_at<const T>(core, operand_words(words, 1)),
-                      b = tile_at<const T>(core, operand_words(words, 2));
+  const Tile<const T> a = tile_at<const T>(core, operand_words(words, 1));
   Matmul<T> x{};
+  read_operands(x, core, words, 2);
   x.a = a.at;
   x.a_row = a.middle;
-  x.b = b.at;
-  x.b_step = b.middle;
-  x.b_panel = b.outer;
-  x.b_column = b.inner;
-  x.c = c.at;
-  x.c_row = c.middle;
   x.k = e.middle;
-  x.from = c.at;
-  x.from_row = c.middle;
   x.low = -kInfinite<T>;
   x.high = kInfinite<T>;
   if constexpr (Clamps) {
-    x.accumulate = !is_immediate(operand_words(words, 3));
-    if (x.accumulate) {
-      const Tile<const T> from = tile_at<const T>(core, operand_words(words, 3));
-      x.from = from.at;
-      x.from_row = from.middle;
-    }
-    const uint64_t* const bounds = extra_words(Form::matmul_clamp, words);
-    __builtin_memcpy(&x.low, bounds, sizeof x.low);
-    __builtin_memcpy(&x.high, bounds + 1, sizeof x.high);
-    x.stream = streams(words);
+    read_clamp(x, core, words, Form::matmul_clamp, 3);
   } else {
     x.accumulate =
         (flags & kAccumulateAlways) != 0 || ((flags & kAccumulate) != 0 && !core.first_chunk);

@@ -227,28 +227,10 @@ template <class T>
 void matmul_windows_handler(Core& core, const uint64_t* words) {
   const Extents e = extents_of(core, words);
   if (e.outer <= 0 || e.inner <= 0) return;
-  const Tile<T> c = tile_at<T>(core, operand_words(words, 0));
-  const Tile<const T> images = tile_at<const T>(core, operand_words(words, 1)),
-                      b = tile_at<const T>(core, operand_words(words, 3));
+  const Tile<const T> images = tile_at<const T>(core, operand_words(words, 1));
   Product<InRuns<T>> x{};
-  x.b = b.at;
-  x.b_step = b.middle;
-  x.b_panel = b.outer;
-  x.b_column = b.inner;
-  x.c = c.at;
-  x.c_row = c.middle;
-  x.from = c.at;
-  x.from_row = c.middle;
-  x.accumulate = !is_immediate(operand_words(words, 4));
-  if (x.accumulate) {
-    const Tile<const T> from = tile_at<const T>(core, operand_words(words, 4));
-    x.from = from.at;
-    x.from_row = from.middle;
-  }
-  const uint64_t* const bounds = bounds_of(Form::matmul_windows, words);
-  __builtin_memcpy(&x.low, bounds, sizeof x.low);
-  __builtin_memcpy(&x.high, bounds + 1, sizeof x.high);
-  x.stream = streams(words);
+  read_operands(x, core, words, 3);
+  read_clamp(x, core, words, Form::matmul_windows, 4);
   FetchLater later(core, bursts_of(e.outer, e.inner, e.middle, x.kColumns));
   if (later.any()) x.later = &later;
   Convolution<T>(x, images.at, window_at(words, 5), first_number(numbers_at(core, words)), e.outer)
