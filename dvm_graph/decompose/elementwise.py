@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from functools import reduce
 
-from dvm_graph.decompose.arithmetic import filled, scaled
+from dvm_graph.decompose.arithmetic import filled, scalar_of, scaled
 from dvm_graph.decompose.counting import as_count
 from dvm_graph.decompose.operands import constant_scalar, operand, present, required, shape_of
 from dvm_graph.decompose.registry import Operands, Results, decomposition, of_containers
@@ -151,21 +151,14 @@ def is_inf(builder: Builder, node: Node, operands: Operands) -> Results:
 @decomposition("Clip")
 def clip(builder: Builder, node: Node, operands: Operands) -> Results:
     x = required(node, operands, 0)
-    low, high = (
-        builder.scalar(node.attrs[name], x.dtype)
-        if name in node.attrs
-        else operand(operands, index)
-        for index, name in ((1, "min"), (2, "max"))
-    )
-    if low is not None:
-        x = builder.max(x, _scalar_like(builder, low))
-    if high is not None:
-        x = builder.min(x, _scalar_like(builder, high))
+    limits = (("min", 1, builder.max), ("max", 2, builder.min))
+    for name, index, choose in limits:
+        limit = operand(operands, index)
+        if name in node.attrs:  # as an activation of another operator
+            x = choose(x, builder.scalar(node.attrs[name], x.dtype))
+        elif limit is not None:
+            x = choose(x, scalar_of(builder, limit, x.dtype))
     return [x]
-
-
-def _scalar_like(builder: Builder, value: Value) -> Value:
-    return builder.reshape(value, ()) if value.rank else value
 
 
 @decomposition("SwiGLU")

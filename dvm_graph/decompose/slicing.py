@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TypeAlias
 
-from dvm_graph.decompose.arithmetic import dim_value, positions
+from dvm_graph.decompose.arithmetic import dim_value, positions, scalar_of
 from dvm_graph.decompose.extents import (
     Content,
     bound_extents,
@@ -278,8 +278,8 @@ def _pad_value(builder: Builder, node: Node, operands: Operands) -> Value:
     value = operand(operands, 2)
     dtype = required(node, operands, 0).dtype
     if value is None:
-        return builder.scalar(node.attrs.get("value", 0), dtype)
-    return builder.reshape(value, ())
+        return builder.scalar(0, dtype)
+    return scalar_of(builder, value, dtype)
 
 
 def padded(builder: Builder, x: Value, axis: int, before: Dim, after: Dim, value: Value) -> Value:

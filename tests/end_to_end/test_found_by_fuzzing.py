@@ -832,3 +832,14 @@ def test_steps_of_a_recurrence_whose_operands_are_constants(before: int) -> None
     feeds = {"n0": np.ones(2, np.float32)}
     mine = dvm_graph.optimize(model, strict=True).run(feeds)
     assert_all_close(mine, session(model).run(None, feeds))
+
+
+@pytest.mark.parametrize("node", ["Pad<pads = [0, 0, 1, 1]>(e)", "Clip<max = 0.5>(f)"])
+def test_numbers_for_a_tensor_whose_type_inference_does_not_tell(node: str) -> None:
+    """They were of float32, and met float64."""
+    model = onnx.parser.parse_model(
+        f"""<ir_version: 8, opset_import: ["" : 10]>
+        g (double[n, m] x) => (y) {{ e = EyeLike(x) f = EyeLike<dtype = 1>(x) y = {node} }}"""
+    )
+    feeds = {"x": np.ones((2, 3))}
+    assert_same_bits(dvm_graph.optimize(model).run(feeds), session(model).run(None, feeds))
