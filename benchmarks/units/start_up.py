@@ -1,9 +1,12 @@
-"""What a start costs: `python -m benchmarks.units.start_up MODEL [--dim name=extent ...] [--rounds N]`.
+"""What a start costs: `python -m benchmarks.units.start_up [MODEL ...] [--dim name=extent ...] [--rounds N]`.
 
 Each start is a process of its own: one imports the package and compiles the model, one loads it from a file
 that it was saved to, and one makes a session of onnxruntime. Turn by turn, medians of seconds: processor time, which
 other work on the machine hardly changes, and real time. Behind it the first run, at the dims that were given, and the
 same made once more, when everything that it needs is loaded.
+
+Of several models (all that are exported, where none is named) a table says how long making each takes the first time and
+once more, beside onnxruntime's session.
 """
 
 from __future__ import annotations
@@ -15,11 +18,16 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Sequence
 from pathlib import Path
+
+from rich.console import Console
+from rich.table import Table
 
 import dvm_graph
 from dvm_graph.cli.arrays import save_arrays
 from dvm_graph.feeds import random_feeds
+from models import FAMILIES, base_path
 
 WAYS = ("optimize", "load", "onnxruntime")
 STEPS = ("import", "make", "first run", "make again")
@@ -42,10 +50,11 @@ else:
 lap()
 model = make(path)
 lap()
-arrays = dict(numpy.load(feeds))
-last = time.process_time(), time.perf_counter()
-model.run(None, arrays) if way == "onnxruntime" else model.run(arrays)
-lap()
+if feeds:
+    arrays = dict(numpy.load(feeds))
+    last = time.process_time(), time.perf_counter()
+    model.run(None, arrays) if way == "onnxruntime" else model.run(arrays)
+    lap()
 another = make(path)
 lap()
 print(json.dumps(laps))
@@ -54,24 +63,69 @@ print(json.dumps(laps))
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("model", type=Path)
+    parser.add_argument("models", type=Path, nargs="*")
     parser.add_argument("--dim", action="append", default=[], help="name=extent of the first run")
     parser.add_argument("--rounds", type=int, default=5)
     arguments = parser.parse_args()
-    dims = {name: int(extent) for name, extent in (text.split("=") for text in arguments.dim)}
+    if len(arguments.models) == 1:
+        dims = {name: int(extent) for name, extent in (text.split("=") for text in arguments.dim)}
+        in_steps(arguments.models[0], dims, arguments.rounds)
+    else:
+        exported = [path for path in map(base_path, FAMILIES) if path.exists()]
+        table(arguments.models or exported, arguments.rounds)
+
+
+def table(models: Sequence[Path], rounds: int) -> None:
+    """Making each model, and once more, beside onnxruntime's session."""
+    result = Table(
+        title=f"seconds of real time, medians of {rounds}; ratios to onnxruntime's, real (processor) time"
+    )
+    for column in (
+        "model",
+        "optimize",
+        "again",
+        "onnxruntime",
+        "again",
+        "first ratio",
+        "ratio again",
+    ):
+        result.add_column(column, justify="left" if column == "model" else "right")
+    for model in models:
+        ways = ("optimize", "onnxruntime")
+        starts = [{way: _start(way, model) for way in ways} for _ in range(rounds)]
+        # import, make, make again: processor time and real time of each
+        seconds = [
+            f"{statistics.median(start[way][step][1] for start in starts):.3f}"
+            for way in ways
+            for step in (1, 2)
+        ]
+        ratios = []
+        for step in (1, 2):
+            cpu, real = (
+                statistics.median(
+                    start["optimize"][step][which] / start["onnxruntime"][step][which]
+                    for start in starts
+                )
+                for which in (0, 1)
+            )
+            ratios.append(f"{real:.2f} ({cpu:.2f})")
+        result.add_row(model.stem, *seconds, *ratios)
+    Console(width=110).print(result)
+
+
+def in_steps(path: Path, dims: dict[str, int], rounds: int) -> None:
+    """One model: import, making, first run and making once more, each way."""
     with tempfile.TemporaryDirectory() as folder:
         feeds, saved = Path(folder) / "feeds.npz", Path(folder) / "model.dvm"
-        model = dvm_graph.optimize(arguments.model)
+        model = dvm_graph.optimize(path)
         begin = time.process_time()
         model.save(saved)
-        print(f"{arguments.model.name}: saved in {time.process_time() - begin:.2f} s", end=", ")
+        print(f"{path.name}: saved in {time.process_time() - begin:.2f} s", end=", ")
         print(f"{saved.stat().st_size / 2**20:.1f} MiB")
         save_arrays(feeds, random_feeds(model, dims, 0))
         del model
-        paths = {"optimize": arguments.model, "load": saved, "onnxruntime": arguments.model}
-        starts = [
-            {way: _start(way, paths[way], feeds) for way in WAYS} for _ in range(arguments.rounds)
-        ]
+        paths = {"optimize": path, "load": saved, "onnxruntime": path}
+        starts = [{way: _start(way, paths[way], feeds) for way in WAYS} for _ in range(rounds)]
     for way in WAYS:
         cells = []
         for number, step in enumerate(STEPS):
@@ -90,9 +144,10 @@ def main() -> None:
     print(f"  optimize again: {again:.2f} times onnxruntime's session again, in real time")
 
 
-def _start(way: str, path: Path, feeds: Path) -> list[list[float]]:
+def _start(way: str, path: Path, feeds: Path | None = None) -> list[list[float]]:
+    """Processor and real time of each step; of the first run only where there are feeds for it."""
     done = subprocess.run(
-        [sys.executable, "-c", _CHILD, way, str(path), str(feeds)],
+        [sys.executable, "-c", _CHILD, way, str(path), "" if feeds is None else str(feeds)],
         check=True,
         capture_output=True,
         text=True,
