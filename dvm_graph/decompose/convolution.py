@@ -33,9 +33,6 @@ from dvm_graph.symbolic.builder import Builder
 from dvm_graph.symbolic.builder_methods import Window
 from dvm_graph.symbolic.dims import mul
 
-_ROWS = 64
-"""Of a matrix of weights, copied at a time: of 512 columns and nine taps, what they come from stays in a core's cache."""
-
 
 def convolution(builder: Builder, node: Node, operands: Operands) -> Results:
     x, weights = required(node, operands, 0), required(node, operands, 1)
@@ -134,12 +131,13 @@ def _over_image(
         per_tap = arranged(builder, weights, (2, 3, 0, 1), (taps, outputs))
         return builder.depthwise(image, per_tap, window)
     if groups == 1:
-        matrix = arranged(builder, weights, (*kernel, 1, 0), (taps * inputs, outputs))
-        return builder.matmul(builder.patches(image, window), matrix)
+        columns = arranged(builder, weights, (0, *kernel, 1), (outputs, taps * inputs))
+        return builder.matmul(builder.patches(image, window), builder.transpose(columns, (1, 0)))
     each = outputs // groups
     split = builder.reshape(weights, (groups, each, inputs, *window.kernel))
-    order = (0, *(axis + 1 for axis in kernel), 2, 1)
-    matrix = arranged(builder, split, order, (groups, *[1] * spatial, taps * inputs, each))
+    order = (0, 1, *(axis + 1 for axis in kernel), 2)
+    columns = arranged(builder, split, order, (groups, *[1] * spatial, each, taps * inputs))
+    matrix = builder.transpose(columns, (*range(1 + spatial), 2 + spatial, 1 + spatial))
     y = builder.matmul(builder.patches(image, window, groups), matrix)
     y = builder.transpose(y, (*range(1, spatial + 2), 0, spatial + 2))
     return builder.reshape(y, (shape_of(image)[0], *window.size, outputs))
@@ -152,17 +150,7 @@ def arranged(
     data = contents(weights)
     if data is None:
         return builder.reshape(builder.transpose(weights, perm), shape)
-    return builder.constant(_in_order(data.transpose(perm)).reshape(shape))
-
-
-def _in_order(view: NDArray[Any]) -> NDArray[Any]:
-    """A transposed array, copied some rows at a time: of all at once, each line of the source would be read anew
-    for every element in it, since the taps of a window lie together there and far apart in the result.
-    """
-    result = np.empty(view.shape, view.dtype)
-    for start in range(0, view.shape[-2], _ROWS):
-        result[..., start : start + _ROWS, :] = view[..., start : start + _ROWS, :]
-    return result
+    return builder.constant(np.ascontiguousarray(data.transpose(perm)).reshape(shape))
 
 
 def contents(weights: Value) -> NDArray[Any] | None:
