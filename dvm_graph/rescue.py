@@ -54,7 +54,7 @@ def build(source: Source, options: Options) -> tuple[Compiled, Program]:
     attempt = options
     for _ in range(_MOST_ATTEMPTS):
         try:
-            with border("compile the model"):
+            with border("compile the model"), _collector_paused():
                 compiled = replace(_compile(source, attempt), rescued=tuple(notes))
                 return compiled, assemble(compiled.plan, options, release_packed=True)
         except _CAUGHT as error:
@@ -74,8 +74,7 @@ def _compile(source: Source, options: Options) -> Compiled:
         from dvm_graph.check import checked_compile
 
         return checked_compile(source, options)
-    with _collector_paused():
-        return compile_model(source, options)
+    return compile_model(source, options)
 
 
 def _run_whole(source: Source, options: Options, error: DvmError) -> tuple[Compiled, Program]:
