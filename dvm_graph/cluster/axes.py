@@ -21,7 +21,7 @@ from collections.abc import Iterable, Sequence
 from typing import TypeAlias
 
 from dvm_graph.ir import Dim
-from dvm_graph.symbolic import Answer, Facts, floordiv
+from dvm_graph.symbolic import Facts, floordiv
 
 Atom: TypeAlias = int
 Atoms: TypeAlias = tuple[Atom, ...]
@@ -63,6 +63,12 @@ class AxisSpace:
     def resolve(self, atoms: Iterable[Atom]) -> Atoms:
         """The free atoms that these stand for."""
         bindings, result = self._bindings, []
+        if type(atoms) is tuple:
+            for atom in atoms:
+                if bindings[atom] is not None:
+                    break
+            else:
+                return atoms
         for atom in atoms:
             binding = bindings[atom]
             if binding is None:
@@ -106,7 +112,7 @@ class AxisSpace:
     def divides(self, divisor: Dim, dividend: Dim) -> bool:
         if isinstance(divisor, int) and isinstance(dividend, int):
             return divisor > 0 and dividend % divisor == 0
-        return self.facts.prove_divides(divisor, dividend).answer is Answer.YES
+        return self.facts.divides(divisor, dividend)
 
     # -- binding
 

@@ -186,13 +186,15 @@ class GroupGraph:
 
     def _reorder(self, producer: Group, consumer: Group) -> None:
         """Moves what depends on `producer` behind `consumer`, and drops `producer`."""
+        low, high = self.position.pop(producer), self.position[consumer]
+        self.at[low] = None
         late = self.between(producer, consumer)
-        low, high = self.position[producer], self.position[consumer]
+        if not late:
+            return
         region = [g for g in self.at[low + 1 : high] if g is not None]
         order: list[Group | None] = [g for g in region if g not in late]
         order.append(consumer)
         order += [g for g in region if g in late]
-        self.at[low] = None
         start = high + 1 - len(order)
         for index in range(low + 1, start):
             self.at[index] = None
@@ -200,7 +202,6 @@ class GroupGraph:
             assert group is not None
             self.at[index] = group
             self.position[group] = index
-        del self.position[producer]
 
 
 def _parts(producer: Group, consumer: Group) -> tuple[list[Node], list[Node]] | None:

@@ -18,7 +18,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from dvm_graph.ir import RELAYOUTS, STRIDED, Dim, Graph, Node, Value
-from dvm_graph.symbolic import Answer, Facts
+from dvm_graph.symbolic import Facts
 from dvm_graph.symbolic.dims import add, equal, mul, product, select
 
 _VIEWS = RELAYOUTS | STRIDED
@@ -163,7 +163,7 @@ def _next_group(old: Sequence[Dim], new: Sequence[Dim], facts: Facts) -> tuple[i
 
 
 def _within(inner: Dim, outer: Dim, facts: Facts) -> bool:
-    return facts.prove_divides(inner, outer).answer is Answer.YES
+    return facts.divides(inner, outer)
 
 
 def _merged_stride(below: _Strided, start: int, stop: int, facts: Facts) -> Dim | None:

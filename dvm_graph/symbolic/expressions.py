@@ -35,14 +35,27 @@ class IntegerForm(sympy.Expr):  # type: ignore[misc]  # sympy has no types
         return form
 
     def _sympystr(self, printer: StrPrinter) -> str:
+        """Dims nest those of layers before, and printing sums takes long: what was written once is kept."""
+        text = _TEXTS.get(self)
+        if text is None:
+            if len(_TEXTS) >= _MOST_TEXTS:
+                _TEXTS.clear()
+            text = _TEXTS[self] = self._written(printer)
+        return text
+
+    def _written(self, printer: StrPrinter) -> str:
         operands = ", ".join(printer.doprint(arg) for arg in self.args)
         return f"{type(self).__name__}({operands})"
+
+
+_TEXTS: dict[IntegerForm, str] = {}
+_MOST_TEXTS = 1 << 12
 
 
 class _Infix(IntegerForm):
     symbol = ""
 
-    def _sympystr(self, printer: StrPrinter) -> str:
+    def _written(self, printer: StrPrinter) -> str:
         left, right = (printer.parenthesize(arg, PRECEDENCE["Pow"]) for arg in self.args)
         return f"({left}{self.symbol}{right})"
 
@@ -89,7 +102,7 @@ class BroadcastDim(IntegerForm):
     Symmetric where the extents do broadcast.
     """
 
-    def _sympystr(self, printer: StrPrinter) -> str:
+    def _written(self, printer: StrPrinter) -> str:
         return f"broadcast({', '.join(printer.doprint(arg) for arg in self.args)})"
 
 

@@ -91,6 +91,7 @@ class Facts:
         self._canonical: dict[Any, Dim] = {}
         self._equalities: dict[tuple[Dim, Dim], Proof] = {}
         self._same: dict[tuple[Dim, Dim], bool] = {}
+        self._divides: dict[tuple[Dim, Dim], bool] = {}
         self._active: set[Any] = set()
         self._expected: set[tuple[Dim, Relation, Dim]] = set()
 
@@ -260,21 +261,16 @@ class Facts:
             return Proof(Answer.NO, "{} is above {}", (a, b), self._used(a, b))
         return Proof(Answer.UNKNOWN, "{} may be above {}", (a, b))
 
-    def prove_divides(self, divisor: Dim, a: Dim) -> Proof:
-        """Whether a is a multiple of the divisor (0 is one of every number)."""
-        self.meter.step()
-        d, top = self.canonical(divisor), self.canonical(a)
-        if isinstance(d, int) and isinstance(top, int):
-            divides = top == 0 if d == 0 else top % d == 0
-            answer = Answer.YES if divides else Answer.NO
-            return Proof(answer, "{} into {}", (divisor, a), self._used(divisor, a))
-        if self._is_multiple(top, d):
-            reasons = self._used(divisor, a)
-            return Proof(Answer.YES, "{} is a multiple of {}", (a, divisor), reasons)
-        if self._is_no_multiple(top, d):
-            reasons = self._used(divisor, a)
-            return Proof(Answer.NO, "{} is never a multiple of {}", (a, divisor), reasons)
-        return Proof(Answer.UNKNOWN, "{} may leave a rest divided by {}", (a, divisor))
+    def divides(self, divisor: Dim, a: Dim) -> bool:
+        """Whether a is certainly a multiple of the divisor (0 is one of every number)."""
+        if isinstance(divisor, int) and isinstance(a, int):
+            return a == 0 if divisor == 0 else a % divisor == 0
+        known = self._divides.get((divisor, a))
+        if known is None:
+            self.meter.step()
+            known = self._is_multiple(self.canonical(a), self.canonical(divisor))
+            self._divides[divisor, a] = known
+        return known
 
     # -- equalities
 
@@ -395,6 +391,7 @@ class Facts:
         self._canonical.clear()
         self._equalities.clear()
         self._same.clear()
+        self._divides.clear()
 
     # -- ranges and divisors
 
@@ -434,16 +431,6 @@ class Facts:
         if divisor == 1 or top == 0:
             return True
         return divisor != 0 and exact_quotient(polynomial(top), polynomial(divisor)) is not None
-
-    def _is_no_multiple(self, top: Dim, divisor: Dim) -> bool:
-        poly = polynomial(top)
-        positive = self._above_zero(poly)
-        if positive and self._above_zero(plus(polynomial(divisor), poly, -1)):
-            return True
-        if not isinstance(divisor, int) or divisor == 0:
-            return False
-        rest = poly.get(UNIT, 0)
-        return bool(rest % divisor) and all(c % divisor == 0 for m, c in poly.items() if m)
 
 
 def _has_no_root(gap: Polynomial) -> bool:

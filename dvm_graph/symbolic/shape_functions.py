@@ -123,7 +123,8 @@ def _equate(node: Node, a: Dim, b: Dim, facts: Facts, why: str) -> None:
         return
     if isinstance(a, int) and isinstance(b, int):
         _fail(node, f"{why}, but {a} is not {b}")
-    facts.assume_equal(a, b, _because(why, node))
+    if not facts.same(a, b):
+        facts.assume_equal(a, b, _because(why, node))
 
 
 def _because(why: str, node: Node) -> str:
