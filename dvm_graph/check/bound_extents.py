@@ -92,7 +92,7 @@ def _split(operands: _Operands, arguments: Sequence[int]) -> Sequence[int]:
     return sizes
 
 
-def _pad(operands: _Operands, _arguments: Sequence[int]) -> Sequence[int]:
+def _pad(operands: _Operands, arguments: Sequence[int]) -> Sequence[int]:
     shape, pads = _numbers(operands, 0), _numbers(operands, 1)
     axes = _numbers(operands, 2) or range(len(shape))
     extents = [number for extent in shape for number in (0, extent, 0, 0)]
@@ -102,6 +102,8 @@ def _pad(operands: _Operands, _arguments: Sequence[int]) -> Sequence[int]:
         if before + extent + behind < 0:
             raise ValueError(f"{pads} leave less than nothing")
         kept = [at for at in result if 0 <= at < extent]
+        if arguments[0] and result and not kept:
+            raise ValueError("nothing to repeat")
         front = sum(at < 0 for at in result) if kept else max(0, before + min(0, extent + behind))
         first = kept[0] if kept else min(max(0, -before), extent)
         axis %= len(shape)
@@ -113,6 +115,16 @@ def _pad(operands: _Operands, _arguments: Sequence[int]) -> Sequence[int]:
 def _one_hot(operands: _Operands, _arguments: Sequence[int]) -> Sequence[int]:
     (depth,) = _numbers(operands, 0)
     return [depth]
+
+
+def _resize(operands: _Operands, arguments: Sequence[int]) -> Sequence[int]:
+    shape, sizes = _numbers(operands, 0), _numbers(operands, 2)
+    if operands[1] is not None:
+        scales = operands[1].astype(np.float32)
+        sizes = [int(s * np.float32(shape[a])) for a, s in zip(arguments, scales, strict=True)]
+    if len(sizes) != len(arguments):
+        raise ValueError(f"{sizes} are not for axes {list(arguments)}")
+    return sizes
 
 
 def _range(operands: _Operands, _arguments: Sequence[int]) -> Sequence[int]:
@@ -129,6 +141,7 @@ EXTENTS: dict[str, Callable[[_Operands, Sequence[int]], Sequence[int]]] = {
     "PadExtents": _pad,
     "RangeExtents": _range,
     "ReshapeExtents": _reshape,
+    "ResizeExtents": _resize,
     "SliceExtents": _slice,
     "SplitExtents": _split,
     "TileExtents": _tile,

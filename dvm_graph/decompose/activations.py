@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import math
 
-from dvm_graph.decompose.arithmetic import scaled, shifted
+import numpy as np
+
+from dvm_graph.decompose.arithmetic import scaled, shifted, widened
 from dvm_graph.decompose.meanings import real, whole_numbers
 from dvm_graph.decompose.operands import required, text
 from dvm_graph.decompose.registry import Operands, Results, decomposition
@@ -18,6 +20,13 @@ def _zero(builder: Builder, x: Value) -> Value:
 
 def _is_negative(builder: Builder, x: Value) -> Value:
     return builder.lt(x, _zero(builder, x))
+
+
+def _holding(builder: Builder, x: Value, *numbers: float) -> Value:
+    """`x`, in a type that has these numbers: half floats may round them to 0 or infinity."""
+    with np.errstate(over="ignore"):
+        rounded = np.array(numbers).astype(x.dtype.numpy).astype(np.float64)
+    return x if np.array_equal(rounded, numbers, equal_nan=True) else widened(builder, x)
 
 
 def _clamped(builder: Builder, x: Value) -> Value:
@@ -48,8 +57,10 @@ def leaky_relu(builder: Builder, node: Node, operands: Operands) -> Results:
 
 def leaky(builder: Builder, node: Node, x: Value) -> Value:
     """`x`, or `alpha * x` where it is negative."""
-    slope = scaled(builder, x, node.attrs.get("alpha", 0.01))
-    return builder.select(_is_negative(builder, x), slope, x)
+    alpha = node.attrs.get("alpha", 0.01)
+    wide = _holding(builder, x, alpha)
+    y = builder.select(_is_negative(builder, wide), scaled(builder, wide, alpha), wide)
+    return builder.cast(y, x.dtype)
 
 
 @decomposition("PRelu")
@@ -60,9 +71,10 @@ def prelu(builder: Builder, node: Node, operands: Operands) -> Results:
 
 @decomposition("Elu")
 def elu(builder: Builder, node: Node, operands: Operands) -> Results:
-    x = required(node, operands, 0)
-    tail = scaled(builder, shifted(builder, builder.exp(x), -1), node.attrs.get("alpha", 1.0))
-    return [builder.select(_is_negative(builder, x), tail, x)]
+    x, alpha = required(node, operands, 0), node.attrs.get("alpha", 1.0)
+    wide = _holding(builder, x, alpha)
+    tail = scaled(builder, shifted(builder, builder.exp(wide), -1), alpha)
+    return [builder.cast(builder.select(_is_negative(builder, wide), tail, wide), x.dtype)]
 
 
 @decomposition("Selu")
@@ -70,8 +82,11 @@ def selu(builder: Builder, node: Node, operands: Operands) -> Results:
     x = required(node, operands, 0)
     alpha = node.attrs.get("alpha", 1.6732632423543772)
     gamma = node.attrs.get("gamma", 1.0507009873554805)
-    tail = scaled(builder, shifted(builder, builder.exp(x), -1), alpha)
-    return [scaled(builder, builder.select(_is_negative(builder, x), tail, x), gamma)]
+    wide = _holding(builder, x, alpha, gamma)
+    tail = scaled(builder, shifted(builder, builder.exp(wide), -1), alpha)
+    positive = builder.gt(wide, _zero(builder, wide))
+    y = scaled(builder, builder.select(positive, wide, tail), gamma)
+    return [builder.cast(y, x.dtype)]
 
 
 @decomposition("Celu")
@@ -79,9 +94,12 @@ def celu(builder: Builder, node: Node, operands: Operands) -> Results:
     x = required(node, operands, 0)
     alpha = node.attrs.get("alpha", 1.0)
     inverse = 1 / alpha if alpha else math.copysign(math.inf, alpha)
-    tail = scaled(builder, shifted(builder, builder.exp(scaled(builder, x, inverse)), -1), alpha)
-    zero = _zero(builder, x)
-    return [builder.add(builder.max(x, zero), builder.min(tail, zero))]
+    wide = _holding(builder, x, alpha, inverse)
+    growth = builder.exp(scaled(builder, wide, inverse))
+    tail = scaled(builder, shifted(builder, growth, -1), alpha)
+    zero = _zero(builder, wide)
+    y = builder.add(builder.max(wide, zero), builder.min(tail, zero))
+    return [builder.cast(y, x.dtype)]
 
 
 @decomposition("Gelu")
@@ -104,8 +122,10 @@ def gelu_of(builder: Builder, x: Value, *, tanh: bool) -> Value:
 
 @decomposition("HardSigmoid")
 def hard_sigmoid(builder: Builder, node: Node, operands: Operands) -> Results:
-    x = scaled(builder, required(node, operands, 0), node.attrs.get("alpha", 0.2))
-    return [_clamped(builder, shifted(builder, x, node.attrs.get("beta", 0.5)))]
+    x = required(node, operands, 0)
+    alpha, beta = node.attrs.get("alpha", 0.2), node.attrs.get("beta", 0.5)
+    line = shifted(builder, scaled(builder, _holding(builder, x, alpha, beta), alpha), beta)
+    return [builder.cast(_clamped(builder, line), x.dtype)]
 
 
 @decomposition("HardSwish")
@@ -117,8 +137,10 @@ def hard_swish(builder: Builder, node: Node, operands: Operands) -> Results:
 
 @decomposition("Swish")
 def swish(builder: Builder, node: Node, operands: Operands) -> Results:
-    x = required(node, operands, 0)
-    return [builder.mul(x, builder.sigmoid(scaled(builder, x, node.attrs.get("alpha", 1.0))))]
+    x, alpha = required(node, operands, 0), node.attrs.get("alpha", 1.0)
+    wide = _holding(builder, x, alpha)
+    y = builder.mul(wide, builder.sigmoid(scaled(builder, wide, alpha)))
+    return [builder.cast(y, x.dtype)]
 
 
 @decomposition("Mish")
@@ -140,8 +162,9 @@ def softsign(builder: Builder, node: Node, operands: Operands) -> Results:
 
 @decomposition("ThresholdedRelu")
 def thresholded_relu(builder: Builder, node: Node, operands: Operands) -> Results:
-    x = required(node, operands, 0)
-    passes = builder.gt(x, builder.scalar(node.attrs.get("alpha", 1.0), x.dtype))
+    x, alpha = required(node, operands, 0), node.attrs.get("alpha", 1.0)
+    wide = _holding(builder, x, alpha)
+    passes = builder.gt(wide, builder.scalar(alpha, wide.dtype))
     return [builder.select(passes, x, _zero(builder, x))]
 
 
@@ -149,8 +172,10 @@ def thresholded_relu(builder: Builder, node: Node, operands: Operands) -> Result
 def shrink(builder: Builder, node: Node, operands: Operands) -> Results:
     """Integers are compared and moved as numbers: neither bound nor bias need be of their type."""
     x = required(node, operands, 0)
-    wide = x if x.dtype.is_float else builder.cast(x, DType.FLOAT32)
     limit, bias = node.attrs.get("lambd", 0.5), node.attrs.get("bias", 0.0)
+    wide = builder.cast(x, DType.FLOAT32)
+    if x.dtype.is_float:
+        wide = _holding(builder, x, limit, bias)
     below = builder.lt(wide, builder.scalar(-limit, wide.dtype))
     above = builder.gt(wide, builder.scalar(limit, wide.dtype))
     upper = builder.select(above, shifted(builder, wide, -bias), _zero(builder, wide))

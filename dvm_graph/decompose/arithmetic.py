@@ -27,6 +27,11 @@ def widened(builder: Builder, value: Value) -> Value:
     return builder.cast(value, DType.FLOAT32) if value.dtype in _HALVES else value
 
 
+def scalar_of(builder: Builder, value: Value, dtype: DType) -> Value:
+    """One number, of whatever rank, as rank-0 tensor of a type."""
+    return builder.cast(builder.reshape(value, ()), dtype)
+
+
 def dim_value(builder: Builder, dim: Dim, dtype: DType = DType.INT64) -> Value:
     """A dim as rank-0 tensor."""
     if isinstance(dim, int):

@@ -17,6 +17,7 @@ from dvm_graph.decompose.registry import Operands, Results, decomposition
 from dvm_graph.ir import Dim, Node, Value
 from dvm_graph.symbolic.builder import Builder
 from dvm_graph.symbolic.dims import product
+from dvm_graph.symbolic.shape_functions import broadcast_shapes
 
 _ELLIPSIS = "..."
 
@@ -55,7 +56,7 @@ def einsum(builder: Builder, node: Node, operands: Operands) -> Results:
     result = _only_needed(builder, terms[0], _needed(terms[1:], output))
     for index in range(1, len(terms)):
         needed = _needed(terms[index + 1 :], output)
-        result = _contracted(builder, result, terms[index], needed)
+        result = _contracted(builder, node, result, terms[index], needed)
     return [_arranged(builder, result, output)]
 
 
@@ -96,10 +97,26 @@ def _narrowed(builder: Builder, term: _Term, other: _Term, needed: set[str]) -> 
     return _Term(builder.reshape(term.value, tuple(term.dim(label) for label in kept)), kept)
 
 
-def _contracted(builder: Builder, left: _Term, right: _Term, needed: set[str]) -> _Term:
+def _stretched(
+    builder: Builder, node: Node, left: _Term, right: _Term, needed: set[str]
+) -> tuple[_Term, _Term]:
+    """With equal extents of the labels to contract, where only a run knows whether one of them is 1."""
+    both = [label for label in left.labels if label in right.labels and label not in needed]
+    shapes = [tuple(term.dim(label) for label in both) for term in (left, right)]
+    extents = dict(zip(both, broadcast_shapes(node, shapes, builder.facts), strict=True))
+
+    def stretched(term: _Term) -> _Term:
+        dims = tuple(extents.get(label, term.dim(label)) for label in term.labels)
+        return _Term(builder.broadcast_to(term.value, dims), term.labels)
+
+    return stretched(left), stretched(right)
+
+
+def _contracted(builder: Builder, node: Node, left: _Term, right: _Term, needed: set[str]) -> _Term:
     left, right = _narrowed(builder, left, right, needed), _narrowed(builder, right, left, needed)
     left = _only_needed(builder, left, needed | set(right.labels))
     right = _only_needed(builder, right, needed | set(left.labels))
+    left, right = _stretched(builder, node, left, right, needed)
     shared = [label for label in left.labels if label in right.labels]
     batch = [label for label in shared if label in needed]
     inner = [label for label in shared if label not in needed]

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from functools import reduce
 
-from dvm_graph.decompose.arithmetic import filled, scaled
+from dvm_graph.decompose.arithmetic import filled, scalar_of, scaled
 from dvm_graph.decompose.counting import as_count
 from dvm_graph.decompose.operands import constant_scalar, operand, present, required, shape_of
 from dvm_graph.decompose.registry import Operands, Results, decomposition, of_containers
@@ -109,7 +110,7 @@ def bit_shift(builder: Builder, node: Node, operands: Operands) -> Results:
 
 @decomposition("Pow")
 def power(builder: Builder, node: Node, operands: Operands) -> Results:
-    """Small whole exponents become products: exact, and far cheaper than `pow`."""
+    """Small whole exponents become products, a half a root: exact, and far cheaper than `pow`."""
     base, exponent = required(node, operands, 0), required(node, operands, 1)
     constant = constant_scalar(exponent) if exponent.rank <= base.rank else None
     if constant is not None and exponent.rank:
@@ -119,11 +120,19 @@ def power(builder: Builder, node: Node, operands: Operands) -> Results:
         return [reduce(builder.mul, [base] * int(constant))]
     if base.dtype.is_float:
         if constant == 0.5:
-            return [builder.sqrt(base)]
+            return [_root(builder, base)]
         return [builder.pow(base, builder.cast(exponent, base.dtype))]
     wide = DType.FLOAT64 if exponent.dtype.is_float else DType.INT64
     result = builder.pow(builder.cast(base, wide), builder.cast(exponent, wide))
     return [builder.cast(result, base.dtype)]
+
+
+def _root(builder: Builder, base: Value) -> Value:
+    """`pow(base, 0.5)`: the square root, but 0 of -0 and infinity of -infinity."""
+    infinity = builder.scalar(math.inf, base.dtype)
+    lost = builder.eq(base, builder.scalar(-math.inf, base.dtype))
+    positive = builder.add(base, builder.scalar(0.0, base.dtype))
+    return builder.sqrt(builder.select(lost, infinity, positive))
 
 
 @decomposition("IsInf")
@@ -142,21 +151,14 @@ def is_inf(builder: Builder, node: Node, operands: Operands) -> Results:
 @decomposition("Clip")
 def clip(builder: Builder, node: Node, operands: Operands) -> Results:
     x = required(node, operands, 0)
-    low, high = (
-        builder.scalar(node.attrs[name], x.dtype)
-        if name in node.attrs
-        else operand(operands, index)
-        for index, name in ((1, "min"), (2, "max"))
-    )
-    if low is not None:
-        x = builder.max(x, _scalar_like(builder, low))
-    if high is not None:
-        x = builder.min(x, _scalar_like(builder, high))
+    limits = (("min", 1, builder.max), ("max", 2, builder.min))
+    for name, index, choose in limits:
+        limit = operand(operands, index)
+        if name in node.attrs:  # as an activation of another operator
+            x = choose(x, builder.scalar(node.attrs[name], x.dtype))
+        elif limit is not None:
+            x = choose(x, scalar_of(builder, limit, x.dtype))
     return [x]
-
-
-def _scalar_like(builder: Builder, value: Value) -> Value:
-    return builder.reshape(value, ()) if value.rank else value
 
 
 @decomposition("SwiGLU")

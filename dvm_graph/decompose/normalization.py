@@ -178,7 +178,9 @@ def lp_normalization(builder: Builder, node: Node, operands: Operands) -> Result
 @decomposition("MeanVarianceNormalization")
 def mean_variance_normalization(builder: Builder, node: Node, operands: Operands) -> Results:
     x = required(node, operands, 0)
-    axes = normalize_axes(node, node.attrs.get("axes", (0, 2, 3)), x.rank)
+    axes = node.attrs.get("axes", (0, 2, 3))
+    # Of images by default; of axes that a tensor has not, onnxruntime takes the others.
+    axes = normalize_axes(node, [axis for axis in axes if axis < x.rank] or axes, x.rank)
     wide = widened(builder, x)
     centred = builder.sub(wide, mean(builder, wide, axes))
     variance = mean(builder, builder.mul(centred, centred), axes)

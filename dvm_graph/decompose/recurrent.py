@@ -198,7 +198,8 @@ def recurrent(builder: Builder, node: Node, operands: Operands) -> Results:
     if operator is None:
         return None
     inside = [
-        Builder(builder.graph.scratch(), builder.facts.body()) for _ in range(1 + operator.rests)
+        Builder(builder.graph.new_region(node.name), builder.facts.body())
+        for _ in range(1 + operator.rests)
     ]
     batch, _ = operator.state_shape
     if batch != 1:

@@ -11,9 +11,18 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 
-from dvm_graph.decompose.arithmetic import along_axis, dim_value, positions, shifted, widened
+from dvm_graph.decompose.arithmetic import (
+    along_axis,
+    dim_value,
+    positions,
+    scalar_of,
+    shifted,
+    widened,
+)
+from dvm_graph.decompose.extents import bound_extents, contents_of, known, shape_operand
 from dvm_graph.decompose.operands import elements, normalize_axis, operand, required, shape_of, text
 from dvm_graph.decompose.registry import Operands, Results, decomposition
+from dvm_graph.decompose.slicing import part
 from dvm_graph.decompose.windows import channels_first, channels_last
 from dvm_graph.ir import Dim, DType, Node, Value
 from dvm_graph.symbolic.builder import Builder
@@ -43,13 +52,13 @@ class _Sampling:
 class _Axis:
     extent: Dim
     size: Dim
-    scale: Fraction | None
-    """None: size over extent."""
+    scale: Fraction | Value | None
+    """A value: which the run tells, of rank 0. None: size over extent."""
 
 
 @decomposition("Resize")
 def resize(builder: Builder, node: Node, operands: Operands) -> Results:
-    """Of spatial axes, by nearest elements or linearly, to sizes or by constant scales."""
+    """Of spatial axes, by nearest elements or linearly, to sizes or by scales."""
     x, sampling = required(node, operands, 0), _sampling(node)
     if sampling is None or (sampling.linear and not x.dtype.is_float):
         return None
@@ -85,12 +94,16 @@ def _sampling(node: Node) -> _Sampling | None:
 
 
 def _axes(builder: Builder, node: Node, operands: Operands, x: Value) -> dict[int, _Axis] | None:
-    """The axes that change; None: not only spatial ones, or to sizes that are not known."""
+    """The axes that change; None: not only spatial ones."""
     if x.rank not in (3, 4, 5):
         return None
     listed = node.attrs.get("axes") or range(x.rank)
     order = [normalize_axis(node, int(axis), x.rank) for axis in listed]
-    found = _scaled(operands, x, order) or _sized(operands, x, order)
+    found = (
+        _scaled(operands, x, order)
+        or _sized(operands, x, order)
+        or _bound(builder, node, operands, x, order)
+    )
     if found is None:
         return None
     changed = {
@@ -126,9 +139,36 @@ def _sized(operands: Operands, x: Value, order: list[int]) -> dict[int, _Axis] |
     }
 
 
+def _bound(
+    builder: Builder, node: Node, operands: Operands, x: Value, order: list[int]
+) -> dict[int, _Axis] | None:
+    """By sizes or scales that only the run tells."""
+    scales, sizes = operand(operands, 2), operand(operands, 3)
+    dims: list[Dim | None] = [None] * len(order)
+    by: list[Value | None] = [None] * len(order)
+    if sizes is not None and sizes.shape != (0,):
+        contents, scales = contents_of(sizes), None
+        if contents is None or len(contents) != len(order):
+            return None
+        dims = [known(content) for content in contents]
+    elif scales is None or scales.data is not None or scales.shape != (len(order),):
+        return None
+    if any(axis < 2 and dim is None for axis, dim in zip(order, dims, strict=True)):
+        return None
+    given = (shape_operand(builder, x), scales, None if scales is not None else sizes)
+    found = bound_extents(builder, node, given, dims, order)
+    if scales is not None:
+        each = (part(builder, scales, 0, at, 1) for at in range(len(order)))
+        by = [scalar_of(builder, scale, DType.FLOAT32) for scale in each]
+    return {
+        axis: _Axis(shape_of(x)[axis], size, scale)
+        for axis, size, scale in zip(order, found, by, strict=True)
+    }
+
+
 def _repeats(sampling: _Sampling, axis: _Axis) -> bool:
     """Whether each element is the nearest one of as many results."""
-    if axis.scale is None or axis.scale.denominator != 1:
+    if not isinstance(axis.scale, Fraction) or axis.scale.denominator != 1:
         return False
     if sampling.transform == "asymmetric":
         return sampling.nearest == "floor"
@@ -137,7 +177,7 @@ def _repeats(sampling: _Sampling, axis: _Axis) -> bool:
 
 
 def _repeated(builder: Builder, x: Value, at: int, axis: _Axis) -> Value:
-    assert axis.scale is not None
+    assert isinstance(axis.scale, Fraction)
     shape = shape_of(x)
     y = builder.reshape(x, (*shape[: at + 1], 1, *shape[at + 1 :]))
     y = builder.broadcast_to(y, (*shape[: at + 1], axis.scale.numerator, *shape[at + 1 :]))
@@ -181,7 +221,9 @@ def _positions(builder: Builder, sampling: _Sampling, axis: _Axis) -> Value:
 
 
 def _asymmetric(builder: Builder, index: Value, axis: _Axis) -> Value:
-    if axis.scale is not None:
+    if isinstance(axis.scale, Value):
+        scale = axis.scale
+    elif axis.scale is not None:
         scale = builder.scalar(float(axis.scale), DType.FLOAT32)
     else:
         size, extent = (dim_value(builder, dim, DType.FLOAT32) for dim in (axis.size, axis.extent))

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TypeAlias
 
-from dvm_graph.decompose.arithmetic import dim_value, positions
+from dvm_graph.decompose.arithmetic import dim_value, positions, scalar_of
 from dvm_graph.decompose.extents import (
     Content,
     bound_extents,
@@ -108,31 +108,42 @@ def slice_node(builder: Builder, node: Node, operands: Operands) -> Results:
 
 
 def _bound_slice(builder: Builder, node: Node, operands: Operands) -> Results:
-    """By bounds that only the run tells."""
+    """By bounds that only the run tells; along axes whose step it tells, too, elements are gathered."""
     x = required(node, operands, 0)
-    given = [contents_of(required(node, operands, index)) for index in (1, 2)]
-    starts, ends = given
+    starts, ends = (contents_of(required(node, operands, index)) for index in (1, 2))
     if starts is None or ends is None:
         return None
-    steps = integers(_or_default(operands, 4, (1,) * len(starts)))
+    given = operand(operands, 4)
+    steps = (1,) * len(starts) if given is None else contents_of(given)
     axes = integers(_or_default(operands, 3, range(len(starts))))
     if steps is None or (axes is None and set(steps) != {1}):
         return None
-    strides = [1] * x.rank
+    strides: list[int] = [1] * x.rank
+    by_index: dict[int, Value] = {}
     dims: list[Dim | None] = [None] * (2 * x.rank)
     if axes is not None:
         for axis, extent in enumerate(shape_of(x)):
             dims[2 * axis : 2 * axis + 2] = 0, extent
-        for start, end, axis, step in zip(starts, ends, axes, steps, strict=True):
-            axis = normalize_axis(node, axis, x.rank)
-            strides[axis] = max(-_INFINITY, min(step, _INFINITY))
-            dims[2 * axis : 2 * axis + 2] = _known_range(start, end, step, shape_of(x)[axis])
+        for at, (start, end, axis) in enumerate(zip(starts, ends, axes, strict=True)):
+            axis, step = normalize_axis(node, axis, x.rank), steps[at]
+            if isinstance(step, int):
+                strides[axis] = max(-_INFINITY, min(step, _INFINITY))
+                dims[2 * axis : 2 * axis + 2] = _known_range(start, end, step, shape_of(x)[axis])
+            else:
+                assert given is not None
+                by_index[axis] = scalar_of(builder, part(builder, given, 0, at, 1), DType.INT64)
+                dims[2 * axis : 2 * axis + 2] = None, None
     bounds = (shape_operand(builder, x), *operands[1:])
     extents = bound_extents(builder, node, bounds, dims)
-    firsts, counts = extents[::2], extents[1::2]
-    for extent, first, count, step in zip(shape_of(x), firsts, counts, strides, strict=True):
-        _assume_inside(builder, node, extent, first, count, step)
-    return [builder.slice(x, firsts, counts, tuple(strides))]
+    for axis, step in by_index.items():
+        first, count = extents[2 * axis : 2 * axis + 2]
+        index = builder.mul(positions(builder, count, 0, 1), step)
+        x = builder.gather(x, builder.add(index, dim_value(builder, first)), axis)
+    firsts = [0 if axis in by_index else extents[2 * axis] for axis in range(x.rank)]
+    counts = extents[1::2]
+    for extent, first, count, stride in zip(shape_of(x), firsts, counts, strides, strict=True):
+        _assume_inside(builder, node, extent, first, count, stride)
+    return [builder.slice(x, tuple(firsts), counts, tuple(strides))]
 
 
 def _assume_inside(
@@ -224,7 +235,6 @@ def pad(builder: Builder, node: Node, operands: Operands) -> Results:
     axes = integers(_or_default(operands, 3, range(x.rank)))
     if amounts is None or axes is None:
         return _bound_pad(builder, node, operands)
-    mode = text(node, "mode", "constant")
     for index, axis in enumerate(axes):
         before, after = amounts[index], amounts[index + len(axes)]
         if isinstance(before, int) and isinstance(after, int) and before == after == 0:
@@ -240,18 +250,25 @@ def pad(builder: Builder, node: Node, operands: Operands) -> Results:
             lacking = maximum(0, sub(cut, extent))
             before, after = sub(before, lacking), sub(after, lacking)
         before, after = maximum(0, before), maximum(0, after)
-        if mode == "constant":
-            x = padded(builder, x, axis, before, after, _pad_value(builder, node, operands))
-        else:
-            x = _pad_by_index(builder, x, axis, before, after, _REINDEX[mode])
+        x = _grown(builder, node, operands, x, axis, before, after)
     return [x]
+
+
+def _grown(
+    builder: Builder, node: Node, operands: Operands, x: Value, axis: int, before: Dim, after: Dim
+) -> Value:
+    """`x` with pads of the node's mode, neither of which is negative."""
+    mode = text(node, "mode", "constant")
+    if mode == "constant":
+        return padded(builder, x, axis, before, after, _pad_value(builder, node, operands))
+    return _pad_by_index(builder, x, axis, before, after, _REINDEX[mode])
 
 
 def _bound_pad(builder: Builder, node: Node, operands: Operands) -> Results:
     """By pads that only the run tells."""
     x, pads = required(node, operands, 0), required(node, operands, 1)
     amounts = contents_of(pads)
-    if amounts is None or text(node, "mode", "constant") != "constant":
+    if amounts is None:
         return None
     axes = integers(_or_default(operands, 3, range(x.rank)))
     dims: list[Dim | None] = [None] * (4 * x.rank)
@@ -265,12 +282,14 @@ def _bound_pad(builder: Builder, node: Node, operands: Operands) -> Results:
             sides = [0 if side == 0 else None for side in (before, after)]
             dims[4 * axis : 4 * axis + 4] = cut, None, *sides
     bounds = (shape_operand(builder, x), pads, operand(operands, 3))
-    extents = bound_extents(builder, node, bounds, dims)
-    value = _pad_value(builder, node, operands)
+    repeats = text(node, "mode", "constant") != "constant"
+    extents = bound_extents(builder, node, bounds, dims, (repeats,))
     for axis in range(x.rank):
         first, count, before, after = extents[4 * axis : 4 * axis + 4]
         _assume_inside(builder, node, shape_of(x)[axis], first, count, 1)
-        x = padded(builder, part(builder, x, axis, first, count), axis, before, after, value)
+        if (before, after) != (0, 0) or count is not shape_of(x)[axis]:
+            x = part(builder, x, axis, first, count)
+            x = _grown(builder, node, operands, x, axis, before, after)
     return [x]
 
 
@@ -278,8 +297,8 @@ def _pad_value(builder: Builder, node: Node, operands: Operands) -> Value:
     value = operand(operands, 2)
     dtype = required(node, operands, 0).dtype
     if value is None:
-        return builder.scalar(node.attrs.get("value", 0), dtype)
-    return builder.reshape(value, ())
+        return builder.scalar(0, dtype)
+    return scalar_of(builder, value, dtype)
 
 
 def padded(builder: Builder, x: Value, axis: int, before: Dim, after: Dim, value: Value) -> Value:

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from onnx.reference import ReferenceEvaluator
 
+import dvm_graph
 from tests.decompose.evaluate import evaluate
 from tests.decompose.reference import Case, Tensor, check, decomposed, vendor_operators
 from tests.tolerances import assert_close
@@ -58,6 +59,42 @@ def test_products_equal_onnxruntime(case: Case) -> None:
 @pytest.mark.parametrize("equation, shapes", [(e, s) for e, *s in EINSUMS])
 def test_einsum_equals_onnxruntime(equation: str, shapes: list[tuple[Any, ...]]) -> None:
     check(Case("Einsum", [Tensor(s) for s in shapes], {"equation": equation}, empty=False))
+
+
+SPREAD = [
+    ("ij,jk->ik", (5, 1), (3, 4)),
+    ("ij,jk->ik", (5, 3), (1, 4)),
+    ("ij,jk->ik", (5, 3), (3, 4)),
+    ("abc,abc->a", (2, 3, 4), (2, 1, 4)),
+    ("abc,abc->a", (2, 1, 4), (1, 3, 1)),
+    ("bij,bjk->bik", (1, 5, 3), (2, 1, 4)),
+]
+
+
+@pytest.mark.parametrize(("equation", "a", "b"), SPREAD)
+def test_einsum_spreads_what_a_run_finds_to_be_1(
+    equation: str, a: tuple[int, ...], b: tuple[int, ...]
+) -> None:
+    generator = np.random.default_rng(0)
+    x, y = (generator.standard_normal(shape, np.float32) for shape in (a, b))
+    (result,) = einsum_of_any(equation, x, y)
+    wide = np.einsum(equation, x.astype(np.float64), y.astype(np.float64))
+    assert_close(result, wide.astype(np.float32), np.float32, 12)
+
+
+def einsum_of_any(equation: str, *arrays: Any) -> Any:
+    """Of operands all of whose extents are unlike by name."""
+    names = [tuple(f"d{i}{at}" for at in range(x.ndim)) for i, x in enumerate(arrays)]
+    model = Case("Einsum", [Tensor(dims) for dims in names], {"equation": equation}).model()
+    feeds = {value.name: x for value, x in zip(model.graph.input, arrays, strict=True)}
+    return dvm_graph.optimize(model, strict=True).run(feeds)
+
+
+def test_einsum_contracts_equal_extents_only() -> None:
+    """Not what only has as many elements."""
+    x, y = np.ones((2, 3, 4), np.float32), np.ones((2, 4, 3), np.float32)
+    with pytest.raises(dvm_graph.ShapeError):
+        einsum_of_any("abc,abc->a", x, y)
 
 
 def test_einsum_with_a_diagonal_is_left_to_the_vendor() -> None:

@@ -133,6 +133,11 @@ BOUNDS = {
     "from a value": "int64[1] a) => (float[n, q] y) <int64[1] axis = {1}, int64[1] end = {9223372036854775807}> "
         "{ y = Slice(x, a, end, axis) }",
     "32 bits": "int32[1] a, int32[1] b) => (float[p, m] y) { y = Slice(x, a, b) }",
+    "by a step that is a value": "int64[1] a, int64[1] b, int64[1] c) => (float[n, q] y) <int64[1] axis = {1}> "
+        "{ e = Exp(x) r = Slice(e, a, b, axis, c) y = Neg(r) }",
+    "one of two steps": "int64[1] a, int64[1] b, int64[1] c) => (float[p, q] y) <int64[1] two = {2}, "
+        "int64[2] axes = {1, 0}> { u = Concat<axis = 0>(a, two) v = Concat<axis = 0>(two, b) "
+        "s = Concat<axis = 0>(c, two) r = Slice(x, u, v, axes, s) y = Relu(r) }",
     "both axes": "int64[1] a, int64[1] b) => (float[p, q] y) "
         "<int64[2] axes = {1, 0}, int64[2] steps = {1, -1}, int64[1] two = {2}> "
         "{ u = Concat<axis = 0>(a, two) v = Concat<axis = 0>(two, b) r = Slice(x, u, v, axes, steps) y = Relu(r) }",
@@ -398,3 +403,69 @@ def test_saved_checked_and_profiled(tmp_path: Path) -> None:
     np.testing.assert_array_equal(loaded.run(feeds)[0], model.run(feeds)[0])
     names = [s.name for s in model.profile(feeds).typical.host if s.category == "host"]
     assert [name.split(" ")[0] for name in names] == ["SliceExtents"]
+
+
+@pytest.mark.parametrize("mode", ["edge", "reflect", "wrap"])
+def test_pads_of_elements_from_elsewhere(mode: str) -> None:
+    """By less than there are: beyond that onnxruntime reads other memory, or refuses."""
+    text = f"""g (float[n, m] x, int64[4] t) => (float[a, b] y) {{
+        e = Exp(x) r = Pad<mode = "{mode}">(e, t) y = Neg(r) }}"""
+    generator = np.random.default_rng(5)
+    feeds = []
+    for _ in range(30):
+        shape = generator.integers(2, 6, 2)
+        pads = np.array([generator.integers(0, extent) for extent in (*shape, *shape)])
+        feeds.append({"x": generator.standard_normal(shape, np.float32), "t": pads})
+    assert _check(text, feeds, 30, opset=19).report().vendor_operators == ()
+
+
+RESIZED = {
+    "nearest": 'mode = "nearest"',
+    "floor": 'mode = "nearest", nearest_mode = "floor", coordinate_transformation_mode = "asymmetric"',
+    "linear": 'mode = "linear"',
+    "corners": 'mode = "linear", coordinate_transformation_mode = "align_corners"',
+    "pytorch": 'mode = "linear", coordinate_transformation_mode = "pytorch_half_pixel"',
+}
+
+
+@pytest.mark.parametrize("way", RESIZED)
+@pytest.mark.parametrize("by", ["sizes", "scales"])
+def test_images_resized_as_a_run_says(way: str, by: str) -> None:
+    kind, operands = ("int64", '"", "", t') if by == "sizes" else ("float", '"", t')
+    text = f"""g (float[n, 3, h, w] x, {kind}[2] t) => (float[n, 3, p, q] y) {{
+        e = Exp(x) r = Resize<axes = [2, 3], {RESIZED[way]}>(e, {operands}) y = Neg(r) }}"""
+    generator = np.random.default_rng(len(way))
+    feeds = []
+    for _ in range(40):
+        n, h, w = generator.integers(1, 7, 3)
+        sizes = generator.integers(1, 12, 2)
+        scales = generator.choice([0.3, 0.5, 1, 1.5, 2, 2.7, 3], 2).astype(np.float32)
+        x = generator.standard_normal((n, 3, h, w), np.float32)
+        feeds.append({"x": x, "t": sizes if by == "sizes" else scales})
+    assert _check(text, feeds, 20).report().vendor_operators == ()
+
+
+def test_an_image_resized_to_that_of_another_shape() -> None:
+    """Sizes that are known in part, as exporters write them."""
+    text = """g (float[n, c, h, w] x, int64[2] t) => (float[n, c, p, q] y)
+        <int64[1] zero = {0}, int64[1] two = {2}> {
+            s = Shape(x) b = Slice(s, zero, two) u = Concat<axis = 0>(b, t)
+            y = Resize<mode = "linear">(x, "", "", u)
+        }"""
+    generator = np.random.default_rng(6)
+    feeds = [
+        {
+            "x": generator.standard_normal(generator.integers(1, 6, 4), np.float32),
+            "t": generator.integers(1, 9, 2),
+        }
+        for _ in range(20)
+    ]
+    assert _check(text, feeds, 20).report().vendor_operators == ()
+
+
+def test_nothing_is_repeated_of_an_axis_without_elements() -> None:
+    text = 'g (float[n, m] x, int64[4] t) => (float[a, b] y) { y = Pad<mode = "edge">(x, t) }'
+    feeds = [
+        {"x": np.ones((0, 2), np.float32), "t": np.array(t)} for t in ([0, 1, 0, 0], [1, 0, 0, 0])
+    ]
+    _check(text, feeds, 1)

@@ -9,7 +9,13 @@ import onnx
 import pytest
 
 import dvm_graph
-from tests.end_to_end.reference import assert_all_close, assert_same_bits, model_from_text, session
+from tests.end_to_end.reference import (
+    assert_all_close,
+    assert_same_bits,
+    model_from_text,
+    session,
+)
+from tests.end_to_end.test_special_values import node_model
 
 
 @pytest.mark.parametrize("count", [0, 1, 5])
@@ -792,3 +798,48 @@ def test_extents_below_zero_of_what_a_reshape_stands_for() -> None:
             "x": generator.standard_normal(shape, np.float32),
         }
         assert_all_close(mine.run(feeds), reference.run(None, feeds))
+
+
+@pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
+@pytest.mark.parametrize("exponent", [-1, 0, 0.5, 1, 1.5, 2, 3])
+def test_powers_of_what_is_infinite_or_a_negative_zero(dtype: str, exponent: float) -> None:
+    """A root gives -0 of -0, and no number of -infinity."""
+    x = np.array([-np.inf, np.inf, -0.0, 0, -1, np.nan, 4, -4, 1], dtype)
+    model = node_model("Pow", {"x": x}, {}, {"e": np.array(exponent, dtype)})
+    (mine,) = dvm_graph.optimize(model).run({"x": x})
+    (theirs,) = session(model).run(None, {"x": x})
+    np.testing.assert_array_equal(mine, theirs)
+    known = ~np.isnan(theirs)
+    np.testing.assert_array_equal(np.signbit(mine[known]), np.signbit(theirs[known]))
+
+
+@pytest.mark.parametrize("before", range(1, 10))
+def test_steps_of_a_recurrence_whose_operands_are_constants(before: int) -> None:
+    """What the step computed of constants had names that those around it took again, by the count of nodes before."""
+    chain = " ".join(f"n{at + 1} = Selu(n{at})" for at in range(before))
+    generator = np.random.default_rng(0)
+    shapes = {"x": (1, 2, 1), "w": (2, 9, 1), "r": (2, 9, 3), "b": (2, 18)}
+    model = onnx.parser.parse_model(
+        f"""<ir_version: 8, opset_import: ["" : 14]>
+        g (float[2] n0) => (float[1, 2, 2, 3] y, float[2] n{before}) {{
+            {chain}
+            y = GRU<direction = "bidirectional", hidden_size = 3, linear_before_reset = 1>(x, w, r, b)
+        }}"""
+    )
+    for name, shape in shapes.items():
+        array = generator.standard_normal(shape, np.float32)
+        model.graph.initializer.append(onnx.numpy_helper.from_array(array, name))
+    feeds = {"n0": np.ones(2, np.float32)}
+    mine = dvm_graph.optimize(model, strict=True).run(feeds)
+    assert_all_close(mine, session(model).run(None, feeds))
+
+
+@pytest.mark.parametrize("node", ["Pad<pads = [0, 0, 1, 1]>(e)", "Clip<max = 0.5>(f)"])
+def test_numbers_for_a_tensor_whose_type_inference_does_not_tell(node: str) -> None:
+    """They were of float32, and met float64."""
+    model = onnx.parser.parse_model(
+        f"""<ir_version: 8, opset_import: ["" : 10]>
+        g (double[n, m] x) => (y) {{ e = EyeLike(x) f = EyeLike<dtype = 1>(x) y = {node} }}"""
+    )
+    feeds = {"x": np.ones((2, 3))}
+    assert_same_bits(dvm_graph.optimize(model).run(feeds), session(model).run(None, feeds))

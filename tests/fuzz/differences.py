@@ -145,7 +145,7 @@ def _reduce(step: Step) -> Documented | None:
     if step.node.op_type == "ReduceProd" and _is_float(step.x):
         return _product(step)
     if step.node.op_type == "ReduceSum" and _is_float(step.x) and _axes(step):
-        return _sum_of_zeros(step)
+        return _means(step)
     if step.x.dtype.kind not in "iu":
         return None
     x = step.x
@@ -161,12 +161,11 @@ def _reduce(step: Step) -> Documented | None:
 def _einsum(step: Step) -> Documented | None:
     """Integers wrap, where onnxruntime's sums stop at the ends of the type."""
     if step.x.dtype.kind not in "iu":
-        return _sum_of_zeros(step)
+        return _both(_sum_of_zeros(step), _overflowing(step, len(step.operands)))
     y = np.einsum(step.attribute("equation", b"").decode(), *step.operands, dtype=step.x.dtype)
     return _replaced(step, np.asarray(y).reshape(step.results[0].shape))
 
 
-@_difference("GlobalAveragePool")
 def _sum_of_zeros(step: Step) -> Documented | None:
     """Of nothing but -0, be it one product: sums begin with 0, or with what they add first."""
     y = np.asarray(step.results[0])
@@ -184,19 +183,34 @@ def _sum_of_zeros(step: Step) -> Documented | None:
 
 
 @_difference("MatMul", "Gemm")
-def _overflowing(step: Step) -> Documented | None:
-    """Terms of both signs, some of which overflow together: infinite or no number, by their order."""
-    if step.x.dtype not in (np.float32, np.float64) or np.isfinite(step.results[0]).all():
+def _products_of_two(step: Step) -> Documented | None:
+    return _overflowing(step, 2)
+
+
+_MEANS = ("AveragePool", "GlobalAveragePool", "ReduceMean")
+
+
+def _overflowing(step: Step, factors: int) -> Documented | None:
+    """Terms of both signs, some of which overflow together: infinite or no number, by their order.
+
+    Of an operator whose results are sums, or means, of products of so many operands; what follows is added.
+    """
+    floats = (np.float32, np.float64)
+    if step.x.dtype not in floats or np.isfinite(step.results[0]).all():
         return None
-    factors = [np.asarray(x) for x in step.operands[:2]]
-    rest = [None if x is None else np.zeros_like(x) for x in step.operands[2:]]
     info = np.finfo(step.x.dtype)
     unit = 2.0 ** -(int(info.maxexp) // 2)
-    least = 0.5 * float(info.max) * unit**2
+    terms = step.x.size if step.node.op_type in _MEANS else 1
+    least = 0.5 * float(info.max) * unit**factors / terms
 
-    def of(change: Callable[[Array], Array]) -> Array:
-        given = [np.asarray(change(x)).astype(step.x.dtype) for x in factors]
-        return np.asarray(step.again([*given, *rest])[0]).astype(np.float64)
+    def of(change: Callable[[Array, int], Array]) -> Array:
+        given = [
+            x
+            if x is None or np.asarray(x).dtype not in floats
+            else change(np.asarray(x), 1 if at < factors else factors).astype(step.x.dtype)
+            for at, x in enumerate(step.operands)
+        ]
+        return np.asarray(step.again(given)[0]).astype(np.float64)
 
     def sign(x: Array) -> Array:
         return np.where(np.isnan(x), 0, np.sign(x))
@@ -204,25 +218,41 @@ def _overflowing(step: Step) -> Documented | None:
     def finite(x: Array) -> Array:
         return np.where(np.isfinite(x), x, 0)
 
-    def parts(change: Callable[[Array], Array]) -> tuple[Array, Array]:
+    def parts(change: Callable[[Array, int], Array]) -> tuple[Array, Array]:
         """The sums of the terms above 0 and of those below."""
-        total, size = of(change), of(lambda x: np.abs(change(x)))
+        total, size = of(change), of(lambda x, power: np.abs(change(x, power)))
         return (size + total) / 2, (size - total) / 2
 
     reached = []
     for all_, settled, large in zip(
-        parts(sign),
-        parts(lambda x: sign(finite(x))),
-        parts(lambda x: finite(x) * unit),
+        parts(lambda x, _: sign(x)),
+        parts(lambda x, _: sign(finite(x))),
+        parts(lambda x, power: finite(x) * unit**power),
         strict=True,
     ):
         reached.append((all_ > settled) | (large >= least))
     return _left_open(step, np.logical_and(*reached))
 
 
+def _both(one: Documented | None, other: Documented | None) -> Documented | None:
+    """Of the same results: what either leaves open."""
+    if one is None or other is None:
+        return one or other
+    pairs = zip(one.open, other.open, strict=True)
+    open_ = [b if a is None else a if b is None else a | b for a, b in pairs]
+    return Documented(
+        one.results, open_, one.spread or other.spread, one.unsigned or other.unsigned
+    )
+
+
+@_difference("AveragePool", "GlobalAveragePool")
+def _means(step: Step) -> Documented | None:
+    return _both(_sum_of_zeros(step), _overflowing(step, 1))
+
+
 @_difference("ReduceMean")
-def _mean_of_zeros(step: Step) -> Documented | None:
-    return _sum_of_zeros(step) if _is_float(step.x) and _axes(step) else None
+def _reduced_means(step: Step) -> Documented | None:
+    return _means(step) if _is_float(step.x) and _axes(step) else None
 
 
 @_difference("LayerNormalization")
@@ -373,20 +403,44 @@ def _arg(step: Step) -> Documented | None:
 @_difference("GRU", "LSTM", "RNN")
 def _recurrent(step: Step) -> Documented | None:
     """Each turn rounds what the next one goes on with. Over no steps the last states are the first ones, where
-    onnxruntime gives zeros.
+    onnxruntime gives zeros. Its activations take NaN for a number: a batch that meets one is open.
     """
-    turns = step.x.shape[int(step.attribute("layout", 0))]
+    batch_first = bool(step.attribute("layout", 0))
+    turns = step.x.shape[int(batch_first)]
     none = [None] * len(step.results)
     if turns > 0:
+        lost = _lost_batches(step, batch_first)
         unit = RECURRENT_ULPS * float(np.finfo(step.x.dtype).eps)
         sizes = (np.abs(y, where=np.isfinite(y), out=np.zeros_like(y)) for y in step.results)
         spread = [np.full(size.shape, turns * unit * np.max(size, initial=0)) for size in sizes]
-        return Documented(step.results, none, spread)
+        axes = (0 if batch_first else y.ndim - 2 for y in step.results)
+        open_ = [_of_batches(lost, y, at) for y, at in zip(step.results, axes, strict=True)]
+        return Documented(step.results, open_, spread)
     first = dict(enumerate(step.operands[5:7], 1))
     named = [at for at, name in enumerate(step.node.output) if name]
     pairs = zip(named, step.results, strict=True)
     results = [y if first.get(at) is None else first[at] for at, y in pairs]
     return Documented(results, none)
+
+
+def _lost_batches(step: Step, batch_first: bool) -> Array:
+    """Which batches some gate is NaN of: infinities that cancel, or meet a weight of 0."""
+    x = np.moveaxis(step.numbers, 0, int(not batch_first))  # [batch, turns, width]
+    weights, carried, *others = (
+        np.asarray(0 if given is None else given, np.float64)
+        for at, given in enumerate(step.operands[1:])
+        if at != 3  # the lengths
+    )
+    gates = np.einsum("btk,dgk->bdgt", x, weights)
+    lost = np.isnan(gates).any(axis=(1, 2, 3))
+    finite = all(np.isfinite(given).all() for given in (weights, carried, *others))
+    return np.asarray(lost | (not finite))
+
+
+def _of_batches(which: Array, result: Array, axis: int) -> Array:
+    shape = [1] * result.ndim
+    shape[axis] = len(which)
+    return np.broadcast_to(which.reshape(shape), result.shape)
 
 
 RECURRENT_ULPS = 4
@@ -543,6 +597,10 @@ def _instance_norm(step: Step) -> Documented | None:
 
 @_difference("Conv")
 def _conv(step: Step) -> Documented | None:
+    return _both(_beyond_the_image(step), _overflowing(step, 2))
+
+
+def _beyond_the_image(step: Step) -> Documented | None:
     """The padding adds nothing to what weights that are not finite give, or NaN."""
     weights = np.asarray(step.operands[1])
     wild = ~np.isfinite(weights.astype(np.float64))
@@ -556,6 +614,10 @@ def _conv(step: Step) -> Documented | None:
 
 @_difference("ConvTranspose")
 def _transposed_conv(step: Step) -> Documented | None:
+    return _both(_wild_channels(step), _overflowing(step, 2))
+
+
+def _wild_channels(step: Step) -> Documented | None:
     """As `Conv`, for the channels that weights which are not finite lead to."""
     weights = np.asarray(step.operands[1])
     wild = ~np.isfinite(weights.astype(np.float64)).all(axis=tuple(range(2, weights.ndim)))

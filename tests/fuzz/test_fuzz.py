@@ -370,6 +370,21 @@ def test_the_order_of_many_neighbours_hangs_on_rounding_and_that_of_others_does_
     assert explained(case, case.feeds[0], [right[::-1].copy()], [right]) is None
 
 
+@pytest.mark.parametrize("batch", range(3))
+def test_a_gate_of_no_number_may_be_taken_for_one(batch: int) -> None:
+    """Of the batch that meets it."""
+    case = case_of(
+        """g (float[1, B, 2] x) => (float[1, 1, B, 1] y)
+        <float[1, 1, 2] w = {1, -1}, float[1, 1, 1] r = {0.5}> { y = RNN<hidden_size = 1>(x, w, r) }""",
+        x=np.array([[[INF, INF], [INF, 1], [1, 3]]], np.float32),
+    )
+    theirs = Reference(case.model).run(case.feeds[0])
+    mine = np.nan_to_num(theirs[0])
+    assert explained(case, case.feeds[0], [mine], theirs) is Excuse.DOCUMENTED
+    mine[0, 0, batch] -= 0.5
+    assert bool(explained(case, case.feeds[0], [mine], theirs)) is (batch == 0)
+
+
 @pytest.mark.parametrize("unit", [0, 1])
 def test_what_turns_of_a_recurrence_round_is_excused_next_to_a_step_and_nowhere_else(
     unit: int,
@@ -468,17 +483,33 @@ def test_feeds_fit_the_declared_inputs() -> None:
                 assert len(tensor.shape.dim) == feeds[value.name].ndim
 
 
-@pytest.mark.parametrize(("last", "excused"), [(-0.25, False), (-8e37, True)])
+SUMS = (
+    "MatMul(x, w)",
+    'Einsum<equation = "abc,acd->abd">(x, w)',
+    "Conv(x, v)",
+    "ReduceSum(p, last)",
+    "ReduceMean(p, last)",
+    "AveragePool<kernel_shape = [3]>(p)",
+    "GlobalAveragePool(p)",
+)
+"""Of the products of x [1, 1, 3] and w [1, 3, 1]."""
+
+
+@pytest.mark.parametrize(("weight", "excused"), [(-0.1, False), (-1, True)])
+@pytest.mark.parametrize("node", SUMS)
 def test_terms_that_overflow_beside_an_infinite_one_are_infinite_or_no_number(
-    last: float, excused: bool
+    node: str, weight: float, excused: bool
 ) -> None:
     """Only where they are of the other sign."""
     case = case_of(
-        "g (float[1, N] x, float[N, 1] w) => (float[1, 1] y) { y = MatMul(x, w) }",
-        x=np.array([[INF, 8e37]], np.float32),
-        w=np.array([[1], [last]], np.float32),
+        f"""g (float[1, 1, K] x, float[1, K, 1] w) => (float[1, 1, 1] y)
+        <int64[3] row = {{1, 1, -1}}, int64[1] last = {{2}}> {{
+            v = Reshape(w, row) p = Mul(x, v) y = {node}
+        }}""",
+        x=np.array([[[INF, 3e38, 3e38]]], np.float32),
+        w=np.array([[[1], [weight], [weight]]], np.float32),
     )
-    mine, theirs = (np.array([[number]], np.float32) for number in (NAN, INF))
+    mine, theirs = (np.full((1, 1, 1), number, np.float32) for number in (NAN, INF))
     assert bool(explained(case, case.feeds[0], [mine], [theirs])) is excused
 
 

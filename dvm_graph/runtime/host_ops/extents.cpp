@@ -257,9 +257,9 @@ void split_extents(HostFrame& frame) {
   give_extents(frame, sizes);
 }
 
-// Operands (shape, pads, axes): for every axis in turn where what is kept begins, how much that is,
-// and what goes before and behind it. What a negative pad cuts beyond the elements comes off the
-// other pad.
+// Arguments (whether pads repeat elements, of which there have to be some), operands (shape, pads,
+// axes): for every axis in turn where what is kept begins, how much that is, and what goes before
+// and behind it. What a negative pad cuts beyond the elements comes off the other pad.
 void pad_extents(HostFrame& frame) {
   const Integers shape = integers(frame, 0), pads = integers(frame, 1);
   Integers axes = integers(frame, 2);
@@ -282,11 +282,34 @@ void pad_extents(HostFrame& frame) {
     const Wide lacking = std::max<Wide>(0, cut - extent);
     const Wide found[] = {std::min(front_cut, extent), std::max<Wide>(0, extent - cut),
                           std::max<Wide>(0, before - lacking), std::max<Wide>(0, behind - lacking)};
+    if (frame.argument(0) != 0 && found[1] == 0 && size > 0) {
+      refuse(frame, "no elements of axis " + std::to_string(at[i]) + " to repeat");
+    }
     for (size_t k = 0; k < 4; k++) extents[4 * at[i] + k] = static_cast<int64_t>(found[k]);
     padded[at[i]] = static_cast<int64_t>(size);
   }
   require_size(frame, padded);
   give_extents(frame, extents);
+}
+
+// Operands (shape, scales in float32, sizes), one of the latter two for each of the axes that are
+// the arguments: the sizes of those, as onnxruntime multiplies.
+void resize_extents(HostFrame& frame) {
+  Integers shape = integers(frame, 0), sizes = integers(frame, 2);
+  const size_t count = frame.arguments();
+  const bool scaled = frame.has(1);
+  if (scaled) sizes.assign(static_cast<size_t>(elements_of(frame.operand(1).shape)), 0);
+  require_length(frame, sizes, count, scaled ? "scales" : "sizes");
+  for (size_t at = 0; scaled && at < count; at++) {
+    const float scale = frame.data<float>(1)[at];
+    const float size = scale * static_cast<float>(shape[frame.axis(at, shape.size())]);
+    if (!(scale > 0) || !(size < 0x1p62F)) refuse(frame, "a scale of " + std::to_string(scale));
+    sizes[at] = static_cast<int64_t>(size);
+  }
+  require_nonnegative(frame, sizes, "the sizes");
+  for (size_t at = 0; at < count; at++) shape[frame.axis(at, shape.size())] = sizes[at];
+  require_size(frame, shape);
+  give_extents(frame, sizes);
 }
 
 // Operands (depth).

@@ -21,6 +21,7 @@ void optional_has_element(HostFrame& frame);
 void pad_extents(HostFrame& frame);
 void range_extents(HostFrame& frame);
 void reshape_extents(HostFrame& frame);
+void resize_extents(HostFrame& frame);
 void sequence_at(HostFrame& frame);
 void sequence_construct(HostFrame& frame);
 void sequence_empty(HostFrame& frame);

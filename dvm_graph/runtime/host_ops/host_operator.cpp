@@ -33,6 +33,7 @@ constexpr Entry kTable[] = {
     {"PadExtents", pad_extents},
     {"RangeExtents", range_extents},
     {"ReshapeExtents", reshape_extents},
+    {"ResizeExtents", resize_extents},
     {"SequenceAt", sequence_at},
     {"SequenceConstruct", sequence_construct},
     {"SequenceEmpty", sequence_empty},
