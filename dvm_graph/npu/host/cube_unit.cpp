@@ -18,12 +18,13 @@ constexpr int kStreamScalars = 8;
 constexpr int kStreamRows = kStreamScalars / 4;
 
 template <class T>
-struct Matmul : Product<Plain<T>> {
-  bool bounded() const { return this->low > -kInfinite<T> || this->high < kInfinite<T>; }
-  bool contiguous_columns(int64_t columns) const {
-    return this->b_step == 1 && (this->b_column != 1 || columns == 1);
-  }
-};
+using Matmul = Product<Plain<T>>;
+
+template <class Step>
+bool is_bounded(const Product<Step>& x) {
+  using T = typename Step::A;
+  return x.low > -kInfinite<T> || x.high < kInfinite<T>;
+}
 
 // Rows of C, a row-major B: C += Depth columns of A * Depth rows of B.
 template <class T, int Rows, int Depth>
@@ -111,7 +112,7 @@ void multiply_columns(Matmul<T> x, int64_t rows, int64_t columns) {
 template <class T>
 void clamp_rows(const Matmul<T>& x, int64_t rows, int64_t columns) {
   using V = Full<T>;
-  if (!x.bounded()) return;
+  if (!is_bounded(x)) return;
   const V low = splat<V>(x.low), high = splat<V>(x.high);
   for (int64_t m = 0; m < rows; m++) {
     T* row = x.c + m * x.c_row;
@@ -123,36 +124,63 @@ void clamp_rows(const Matmul<T>& x, int64_t rows, int64_t columns) {
   }
 }
 
+// Where columns of B are contiguous, or few rows of C read rows of it. False: neither is so.
 template <class T>
-void multiply(Matmul<T>& x, int64_t rows, int64_t columns) {
-  if (x.contiguous_columns(columns)) {
+bool multiply_in_place(const Matmul<T>& x, bool contiguous_columns, int64_t rows, int64_t columns) {
+  constexpr auto kRows = std::make_integer_sequence<int, kStreamRows>{};
+  if (contiguous_columns)
     multiply_columns(x, rows, columns);
-    return clamp_rows(x, rows, columns);
+  else if (!multiply_streamed(x, rows, columns, kRows))
+    return false;
+  clamp_rows(x, rows, columns);
+  return true;
+}
+
+template <class T>
+Matmul<T> without_clamp(const Product<Clamped<T>>& x) {
+  Matmul<T> plain{};
+  plain.a = x.a;
+  plain.a_row = x.a_row;
+  plain.b = x.b;
+  plain.b_step = x.b_step;
+  plain.b_panel = x.b_panel;
+  plain.b_column = x.b_column;
+  plain.c = x.c;
+  plain.c_row = x.c_row;
+  plain.k = x.k;
+  plain.accumulate = x.accumulate;
+  plain.later = x.later;
+  plain.from = x.from;
+  plain.from_row = x.from_row;
+  plain.low = x.low;
+  plain.high = x.high;
+  plain.chunk_bytes = x.chunk_bytes;
+  plain.stream = x.stream;
+  return plain;
+}
+template <class T>
+const Matmul<T>& without_clamp(const Matmul<T>& x) {
+  return x;
+}
+
+// Blocks of packed panels take x as it is: short products would wait for a copy of what has just
+// been written.
+template <class Step>
+void multiply(Product<Step>& x, int64_t rows, int64_t columns) {
+  using T = typename Step::A;
+  const bool contiguous_columns = x.b_step == 1 && (x.b_column != 1 || columns == 1);
+  const bool direct = x.direct();
+  if (contiguous_columns || (direct && x.k > 0)) {
+    if (multiply_in_place<T>(without_clamp(x), contiguous_columns, rows, columns)) return;
   }
-  if (x.direct() && x.k > 0 &&
-      multiply_streamed(x, rows, columns, std::make_integer_sequence<int, kStreamRows>{})) {
-    return clamp_rows(x, rows, columns);
+  const int64_t depth = direct ? kDirectDepth : x.k + 1;
+  if constexpr (Step::kClamps) {
+    if (x.from == x.c && !is_bounded(x)) {
+      Matmul<T> plain = without_clamp(x);
+      return multiply_blocks(plain, rows, columns, depth);
+    }
   }
-  const int64_t depth = x.direct() ? kDirectDepth : x.k + 1;
-  if (x.from == x.c && !x.bounded()) return multiply_blocks<Plain<T>>(x, rows, columns, depth);
-  Product<Clamped<T>> clamped{};
-  clamped.a = x.a;
-  clamped.a_row = x.a_row;
-  clamped.b = x.b;
-  clamped.b_step = x.b_step;
-  clamped.b_panel = x.b_panel;
-  clamped.c = x.c;
-  clamped.c_row = x.c_row;
-  clamped.k = x.k;
-  clamped.accumulate = x.accumulate;
-  clamped.later = x.later;
-  clamped.from = x.from;
-  clamped.from_row = x.from_row;
-  clamped.low = x.low;
-  clamped.high = x.high;
-  clamped.chunk_bytes = x.chunk_bytes;
-  clamped.stream = x.stream;
-  multiply_blocks(clamped, rows, columns, depth);
+  multiply_blocks(x, rows, columns, depth);
 }
 
 template <class T, bool Clamps>
@@ -161,7 +189,7 @@ void matmul_handler(Core& core, const uint64_t* words) {
   if (e.outer <= 0 || e.inner <= 0) return;
   const uint8_t flags = flags_of(words);
   const Tile<const T> a = tile_at<const T>(core, operand_words(words, 1));
-  Matmul<T> x{};
+  Product<std::conditional_t<Clamps, Clamped<T>, Plain<T>>> x{};
   read_operands(x, core, words, 2);
   x.a = a.at;
   x.a_row = a.middle;
