@@ -37,11 +37,14 @@ class FusionLimits:
     """Reductions along the rows of a matrix product join its kernel, and so does what computes the
     rows that it reads (whole rows have to fit local memory, else a fallback runs)."""
     weigh_resident: bool = True
-    """Such a kernel runs only where it is predicted to be faster than its fallback, for the sizes of
-    the run; False: wherever it fits."""
+    """Such a kernel, or one of several products, runs only where it is predicted to be faster than its fallback, for
+    the sizes of the run; False: wherever it fits."""
     max_operand_width: int = 512
     """Elements of the B operands of two products in one kernel, per column of the first (attention:
     twice the size of a head): they are read again for each block of rows."""
+    max_products: int = 4
+    """Matrix products of the same rows in one kernel, where operators behind them read them together (the gates of
+    an LSTM); 1: each has a kernel of its own."""
     max_recomputed: int = 10
     """Operators of a producer that is computed again along axes only its consumer has."""
     max_parallel: int = 8

@@ -38,19 +38,21 @@ class Group:
     """Pairs of dims that must be equal for the group to be valid."""
     parts: tuple[list[Node], list[Node]] | None = None
     """Row-resident kernels: the operators of the cube kernel and the others, if it does not fit."""
+    beside: bool = False
+    """Holds several products of the same rows."""
     chained: bool = False
     """Holds the product that computes the A operand of another one."""
     prologue: bool = False
     """Vector operators compute the A operand of its product, or of the first of two."""
-    apart: tuple[Group, Group] | None = None
-    """The two that became one so that rows need not be stored, as they were."""
+    apart: tuple[Group, ...] = ()
+    """Those that became one so that rows, or the products beside others, need not be stored, as they were."""
     before: dict[Group, None] = field(default_factory=dict)
     after: dict[Group, None] = field(default_factory=dict)
 
     @property
     def resident(self) -> bool:
-        """Keeps whole rows in local memory that could lie in global memory."""
-        return self.chained or self.prologue or self.parts is not None
+        """Keeps in local memory what could lie in global memory: whole rows, or products beside others."""
+        return self.beside or self.chained or self.prologue or self.parts is not None
 
     @property
     def name(self) -> str:
@@ -165,7 +167,8 @@ class GroupGraph:
         consumer.operators += producer.operators
         consumer.reduces |= producer.reduces
         consumer.gathers |= producer.gathers
-        consumer.chained |= producer.chained or producer.kind is consumer.kind is PartKind.CUBE
+        consumer.beside |= producer.beside
+        consumer.chained |= producer.chained
         consumer.prologue |= producer.prologue
         consumer.guards = producer.guards + consumer.guards
         for value, uses in producer.inputs.items():

@@ -61,7 +61,7 @@ class GroupMeeting:
     def feeds_matrix(self) -> bool:
         edges = self.edges()
         feeding = [edge for edge in edges if self._is_a_operand(edge[1], edge[2])]
-        if not feeding:
+        if len(feeding) != 1:
             return False
         columns = self._columns(*feeding[0])
         return all(
@@ -106,6 +106,15 @@ class GroupMeeting:
         nodes = (*self.producer.nodes, *self.consumer.nodes)
         return len({node.output.dtype.register for node in nodes if node.op == "matmul"})
 
+    def shares_rows(self) -> bool:
+        read = {
+            _outside(node.required(0), set(group.nodes))
+            for group in (self.producer, self.consumer)
+            for node in group.nodes
+            if node.op == "matmul"
+        }
+        return len(read) == 1 and None not in read
+
     def operand_width(self) -> int:
         if self.producer.kind is not PartKind.CUBE:
             return 0
@@ -130,6 +139,10 @@ class GroupMeeting:
         mark = self.space.mark()
         guards: list[tuple[Dim, Dim]] = []
         feeds = self.feeds_matrix()
+        beside = self.producer.kind is self.consumer.kind is PartKind.CUBE and not feeds
+        if beside and not self._lay_beside():
+            self.space.rollback(mark)
+            return MergeProof(Merge.NO, "their matrix products are of other sizes")
         for value, node, index in self.edges():
             result = self._result_layout(value)
             operand = self.axes[node].operands[index]
@@ -220,6 +233,13 @@ class GroupMeeting:
         domain = set(self.space.resolve(self.axes[matmul].domain))
         other = self.consumer if cube is self.producer else self.producer
         return set(atoms_of(self._resolved(other))) <= result and self._inside(domain)
+
+    def one_matrix(self) -> bool:
+        nodes = (*self.producer.nodes, *self.consumer.nodes)
+        products = [self.axes[node] for node in nodes if node.op == "matmul"]
+        domains = {self.space.resolve(axes.domain) for axes in products}
+        columns = {self.space.flat(axes.operands[1] or ()) for axes in products}
+        return len(domains) == len(columns) == 1 and self._inside(set(*domains))
 
     # -- how
 
@@ -312,6 +332,24 @@ class GroupMeeting:
         """Makes the columns of the producer's product the axis that the consumer's contracts."""
         left, right = self.space.resolve(result[-1]), self.space.resolve(operand[-1])
         return len(left) == len(right) == 1 and self.space.identify(left[0], right[0])
+
+    def _lay_beside(self) -> bool:
+        """Makes the axes of the producer's product those of the consumer's."""
+        first, second = (self.axes[self._matmul(g)] for g in (self.producer, self.consumer))
+        pairs = [(first.result, second.result), (first.operands[0], second.operands[0])]
+        return all(
+            left is not None
+            and right is not None
+            and len(left) == len(right)
+            and all(self._make_one(a, b) for a, b in zip(left, right, strict=True))
+            for left, right in pairs
+        )
+
+    def _make_one(self, left: Atoms, right: Atoms) -> bool:
+        a, b = self.space.resolve(left), self.space.resolve(right)
+        if len(a) == len(b) == 1:
+            return self.space.identify(a[0], b[0])
+        return self.space.unify(a, b) is None
 
     def _inside(self, domain: set[Atom]) -> bool:
         return set(atoms_of(self.spaces)) <= domain
@@ -444,6 +482,15 @@ class SiblingMeeting(GroupMeeting):
             return False
         first, second = (layout for layout in layouts if layout is not None)
         return self.space.unify_layouts(first, second) is None
+
+
+def _outside(value: Value, nodes: Set[Node]) -> Value | None:
+    """What these operators read a value of, through relayouts; None: they compute it."""
+    while (producer := value.producer) in nodes:
+        if producer is None or producer.op not in RELAYOUTS:
+            return None
+        value = producer.required(0)
+    return value
 
 
 def _proof(guards: Sequence[tuple[Dim, Dim]]) -> MergeProof:

@@ -5,8 +5,8 @@ topological order, with fallbacks where a kernel may turn out not to fit.
 
 The order of the sweeps is the policy: views go to the kernels that read them, and so does what widens
 narrow integers; element-wise operators go into the matrix product before them; what is left of the vector operators merges along its edges;
-reductions along the rows of a product follow, products whose rows the next one reads, and what else
-computes the rows that a product reads; views that no reader could take are stored by their producer;
+reductions along the rows of a product follow, products whose rows the next one reads, or whose columns meet those of another one of
+the same rows, and what else computes the rows that a product reads; views that no reader could take are stored by their producer;
 kernels that read the same merge in the end. Every sweep visits groups in topological order, so the
 result is deterministic.
 
@@ -213,9 +213,15 @@ class _Splitter:
         return changed
 
     def _chain_cubes(self) -> None:
-        """Rows of one matrix product, with what follows them, stay for the next one."""
+        """Rows of one matrix product, with what follows them, stay for the next one; or two of the same rows, with
+        what follows the one and reads the other, are one kernel.
+        """
         for producer, cube in self._before_cubes(PartKind.CUBE):
-            self._join_rows(producer, cube)
+            feeds = self._feeds_matrix(producer, cube)
+            merged = self._join_rows(producer, cube)
+            if merged is not None:
+                merged.chained |= feeds
+                merged.beside |= not feeds
 
     def _prepend_rows(self) -> None:
         """Vector operators that compute the A operand of a matrix product become its prologue."""
@@ -227,10 +233,16 @@ class _Splitter:
 
     def _join_rows(self, producer: Group, cube: Group) -> Group | None:
         """One kernel of two, which remembers them: it may turn out not to fit."""
-        first, second = (replace(g, inputs=dict(g.inputs)) for g in (producer, cube))
+        apart = [
+            part
+            for group in (producer, cube)
+            for part in (
+                group.apart if group.beside else (replace(group, inputs=dict(group.inputs)),)
+            )
+        ]
         merged = self._try_merge(producer, cube)
         if merged is not None:
-            merged.apart = first, second
+            merged.apart = tuple(apart)
         return merged
 
     def _before_cubes(self, kind: PartKind) -> Iterator[tuple[Group, Group]]:
@@ -329,7 +341,7 @@ class _Splitter:
         if not kind.is_kernel:
             return subgraph
         parts = None if group.parts is None else tuple(map(len, group.parts))
-        how = self._speculate, self._rows, group.chained, group.prologue, parts
+        how = self._speculate, self._rows, group.beside, group.chained, group.prologue, parts
         return self._repeats.complete(subgraph, lambda: self._fallback(group, kind, outputs), *how)
 
     def _fallback(
@@ -337,7 +349,7 @@ class _Splitter:
     ) -> tuple[FusedSubgraph, ...]:
         if not group.guards and (parts := self._whole_parts(group)):
             return tuple([self._finish(part) for part in parts])
-        if group.guards or group.chained or group.prologue:
+        if group.guards or group.beside or group.chained or group.prologue:
             rows = self._rows
             if not group.guards:
                 rows = _Rows.PRODUCTS if group.prologue else _Rows.APART
@@ -368,10 +380,10 @@ class _Splitter:
         return ()
 
     def _whole_parts(self, group: Group) -> tuple[Group, ...]:
-        """The two kernels that one keeps rows instead of, where they are what fusing without that would give: the
-        one took in nothing since, and their axes are as they were.
+        """The kernels that one is instead of, where they are what fusing without that would give: the one took in
+        nothing since, and their axes are as they were.
         """
-        parts = group.apart or ()
+        parts = group.apart
         if sum(len(part.nodes) for part in parts) < len(group.nodes):
             return ()
         kept = all(not part.prologue and self._iterates_as_before(part) for part in parts)

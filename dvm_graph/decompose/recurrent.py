@@ -1,8 +1,9 @@
 """`LSTM`, `GRU` and `RNN`: products of all steps with W at once, then turns of what depends on the step before.
 
 In: the operator and its operands. Out: a product of X with W (and the biases that are added to it) for each
-direction, and one `control` operator whose body does a step of every direction: the product of the states with R,
-gates, states. Constant R is packed once, states stay in memory from step to step, rows of the result are stored
+direction, and one `control` operator whose body does a step of every direction: products of the states with R, gates,
+states. Gates that meet have a product each, of columns for the same hidden values, so that what follows is their epilogue;
+those of a GRU that come before another product share one. Constant R is packed once, states stay in memory from step to step, rows of the result are stored
 where they belong. A reverse direction reads and stores rows from the last one on. Where it begins with h = 0, the
 first step has a body of its own, without the product.
 
@@ -64,9 +65,9 @@ class _Cell:
     hidden: int
     functions: Sequence[Function]
     recurrence: Value
-    """[hidden, gates * hidden]"""
+    """[gates * hidden, hidden]"""
     recurrent_bias: Value | None
-    """[gates * hidden], where it is not added to the product with W."""
+    """[gates * hidden], where it is not added to the products with W."""
     peepholes: Sequence[Value | None]
     """[hidden] each"""
     rests: bool
@@ -88,23 +89,38 @@ class _Cell:
     def call(self, which: int, x: Value) -> Value:
         return self.functions[which](self.builder, self.bounded(x))
 
-    def times(self, h: Value, weights: Value) -> Value:
-        if not self.rests:
-            return self.builder.matmul(h, weights)
-        shape = (shape_of(h)[0], shape_of(weights)[1])
-        return self.builder.op("broadcast_to", self.builder.scalar(0, h.dtype), shape=shape)
-
-    def product(self, h: Value) -> Value:
-        result = self.times(h, self.recurrence)
+    def product(self, h: Value, at: int, count: int = 1) -> Value:
+        """What such gates take of the states, but for peepholes."""
+        if self.rests:
+            zero, shape = self.builder.scalar(0, h.dtype), (shape_of(h)[0], count * self.hidden)
+            result = self.builder.op("broadcast_to", zero, shape=shape)
+        else:
+            result = self.builder.matmul(h, self._weights(at, count))
         if self.recurrent_bias is not None:
-            result = self.builder.add(result, self.recurrent_bias)
+            bias = _span(self.builder, self.recurrent_bias, at * self.hidden, count * self.hidden)
+            result = self.builder.add(result, bias)
         return result
+
+    def _weights(self, at: int, count: int) -> Value:
+        """[hidden, count * hidden]"""
+        first, rows = at * self.hidden, count * self.hidden
+        if self.recurrence.data is not None:
+            part = self.recurrence.data[first : first + rows]
+            gates = self.builder.graph.constant(part, f"{self.recurrence.name}.{at}")
+        else:
+            starts, sizes = (first, 0), (rows, self.hidden)
+            gates = self.builder.op(
+                "slice", self.recurrence, starts=starts, steps=(1, 1), sizes=sizes
+            )
+        return self.builder.op("transpose", gates, perm=(1, 0))
+
+    def sum(self, x: Value, h: Value, at: int, count: int = 1) -> Value:
+        return self.builder.add(self.gate(x, at, count), self.product(h, at, count))
 
 
 def _lstm(cell: _Cell, x: Value, states: Sequence[Value]) -> list[Value]:
     builder, (h, c) = cell.builder, states
-    gates = builder.add(x, cell.product(h))
-    i, o, f, g = (cell.gate(gates, at) for at in range(4))
+    i, o, f, g = (cell.sum(x, h, at) for at in range(4))
     look_i, look_o, look_f = cell.peepholes
     i = cell.call(0, _looking(builder, i, look_i, c))
     if cell.node.attrs.get("input_forget", 0):
@@ -123,22 +139,19 @@ def _looking(builder: Builder, gate: Value, weights: Value | None, c: Value) -> 
 def _gru(cell: _Cell, x: Value, states: Sequence[Value]) -> list[Value]:
     builder, (h,) = cell.builder, states
     if cell.node.attrs.get("linear_before_reset", 0):
-        product = cell.product(h)
-        gates = builder.add(cell.gate(x, 0, 2), cell.gate(product, 0, 2))
-        z, r = (cell.call(0, cell.gate(gates, at)) for at in range(2))
-        new = builder.add(cell.gate(x, 2), builder.mul(r, cell.gate(product, 2)))
+        z, r = (cell.call(0, cell.sum(x, h, at)) for at in range(2))
+        new = builder.add(cell.gate(x, 2), builder.mul(r, cell.product(h, 2)))
     else:
-        both, rest = cell.gate(cell.recurrence, 0, 2), cell.gate(cell.recurrence, 2)
-        gates = builder.add(cell.gate(x, 0, 2), cell.times(h, both))
+        gates = cell.sum(x, h, 0, 2)
         z, r = (cell.call(0, cell.gate(gates, at)) for at in range(2))
-        new = builder.add(cell.gate(x, 2), builder.matmul(builder.mul(r, h), rest))
+        new = cell.sum(x, builder.mul(r, h), 2)
     new = cell.call(1, new)
     kept = builder.mul(z, builder.sub(h, new))
     return [builder.add(new, kept)]
 
 
 def _rnn(cell: _Cell, x: Value, states: Sequence[Value]) -> list[Value]:
-    return [cell.call(0, cell.builder.add(x, cell.product(states[0])))]
+    return [cell.call(0, cell.sum(x, states[0], 0))]
 
 
 _STEPS = {"LSTM": _lstm, "GRU": _gru, "RNN": _rnn}
@@ -397,7 +410,7 @@ def _step(
         node,
         operator.hidden,
         direction.functions,
-        inside.op("transpose", body.capture(direction.recurrence), perm=(1, 0)),
+        body.capture(direction.recurrence),
         None if bias is None else body.capture(bias),
         peepholes,
         rests,

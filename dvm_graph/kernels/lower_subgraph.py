@@ -122,11 +122,12 @@ class _Lowering:
         return (*extra, *best)
 
     def _matrix_domain(self, *products: Node) -> Atoms:
-        """`products` are in order: the one before the last computes the A operand of that."""
-        *inner, node = products
+        """`products` are in order: those before the last one have its axes, or one computes its A operand."""
+        node = products[-1]
         axes = self._axes[node]
         *batch, rows, columns = axes.result
         k = self._contracted(node)
+        inner = [product for product in products if self._contracted(product) != k]
         n = self._space.resolve(columns)[0]
         row_atoms = self._space.resolve(rows) or (self._space.atom(1),)
         m = row_atoms[-1]

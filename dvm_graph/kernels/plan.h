@@ -21,6 +21,9 @@
 // prologue reduced, and never varies along k. `m_axis, n_axis, k_axis` name the roles. All products
 // of a kernel have one `narrow_to`.
 //
+// There may be several such products, side by side: of one A input, a load, and with a B of its own
+// each (the gates of an LSTM). Nodes behind one of them may read the others.
+//
 // The prologue may hold a matmul node of its own, the *inner product* (attention: the scores): its
 // A input varies along (some batch, m, inner k) and may have a prologue, too, its B input is a load
 // along (some batch, inner k, k), its result varies along (some batch, m, k), which tells it from
@@ -40,6 +43,7 @@ namespace dvm {
 using DimSlot = int32_t;
 inline constexpr DimSlot kNoSlot = -1;
 inline constexpr int kMaxDomainRank = 12;
+inline constexpr int kMaxProducts = 4;  // side by side
 
 enum class PlanOp : uint8_t {
 #define DVM_PLAN_OP(name, kind, arity) name##_,

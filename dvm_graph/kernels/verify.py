@@ -186,9 +186,13 @@ class _KernelVerifier:
             return
         inner = [at for at in products if plan.nodes[at].axes >> plan.k_axis & 1]
         outer = [at for at in products if at not in inner]
-        if len(outer) != 1 or len(inner) != (plan.inner_k_axis >= 0):
+        if not outer or len(inner) != (plan.inner_k_axis >= 0) or min(len(outer) - 1, len(inner)):
             _refuse(plan, f"it has {len(outer)} products and {len(inner)} inner ones")
-        self._check_product(outer[0], plan.n_axis, plan.k_axis)
+        for at in outer:
+            self._check_product(at, plan.n_axis, plan.k_axis)
+            first, other = plan.nodes[outer[0]], plan.nodes[at]
+            same = first.inputs[0] == other.inputs[0] and first.axes == other.axes
+            self._require(same, at, "has other rows than the first product")
         for at in inner:
             self._check_product(at, plan.k_axis, plan.inner_k_axis)
             if at not in self._ancestors(outer[0]):

@@ -38,6 +38,7 @@ struct Names {
   DVM_NAME(is_private)
   DVM_NAME(products)
   DVM_NAME(arithmetics)
+  DVM_NAME(shares_rows)
   DVM_NAME(operand_width)
   DVM_NAME(merge)
   DVM_NAME(part)
@@ -50,6 +51,7 @@ struct Names {
   DVM_NAME(reduces_rows)
   DVM_NAME(computes_rows)
   DVM_NAME(within_matrix)
+  DVM_NAME(one_matrix)
 #undef DVM_NAME
 };
 
@@ -126,6 +128,7 @@ class PythonMeeting final : public Meeting {
   DVM_ASKED(bool, is_private, truth)
   DVM_ASKED(int64_t, products, integer)
   DVM_ASKED(int64_t, arithmetics, integer)
+  DVM_ASKED(bool, shares_rows, truth)
   DVM_ASKED(int64_t, operand_width, integer)
   DVM_ASKED(bool, one_domain, truth)
   DVM_ASKED(bool, same_domain, truth)
@@ -136,6 +139,7 @@ class PythonMeeting final : public Meeting {
   DVM_ASKED(bool, reduces_rows, truth)
   DVM_ASKED(bool, computes_rows, truth)
   DVM_ASKED(bool, within_matrix, truth)
+  DVM_ASKED(bool, one_matrix, truth)
 #undef DVM_ASKED
 
   bool has_detour() override { return truth(ask(names().detour)); }

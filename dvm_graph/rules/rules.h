@@ -45,7 +45,7 @@ class Meeting {
 
   // The consumer reads by a slice, an index or as a matrix operand: from memory only.
   virtual bool needs_memory() = 0;
-  // The consumer reads the producer as the A operand of its matrix product, maybe through views;
+  // The consumer reads the producer as the A operand of one matrix product, maybe through views;
   // beside it at most one number for each of its rows, behind the product.
   virtual bool feeds_matrix() = 0;
   // The consumer reads by strides of its own, as a slice does: no view can lie between.
@@ -65,6 +65,8 @@ class Meeting {
   virtual int64_t products() = 0;
   // Number of types in which the matrix products of both are summed.
   virtual int64_t arithmetics() = 0;
+  // All matrix products of both read one tensor from outside as their A operand.
+  virtual bool shares_rows() = 0;
   // Elements of the B operands of both matrix products per column of the producer's, as far as they
   // are numbers: what is read again for each block of rows. 0: the producer holds none.
   virtual int64_t operand_width() = 0;
@@ -96,6 +98,9 @@ class Meeting {
   virtual bool computes_rows() = 0;
   // All axes of the merged spaces are those of the matrix operator's result.
   virtual bool within_matrix() = 0;
+  // The matrix products of both, and their B operands, iterate over the same axes, and nothing over
+  // others.
+  virtual bool one_matrix() = 0;
 
  protected:
   ~Meeting() = default;

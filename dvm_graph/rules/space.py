@@ -73,7 +73,7 @@ class Meeting(Protocol):
         ...
 
     def feeds_matrix(self) -> bool:
-        """The consumer reads the producer as the A operand of its matrix product, maybe through views;
+        """The consumer reads the producer as the A operand of one matrix product, maybe through views;
         beside it at most one number for each of its rows, behind the product.
         """
         ...
@@ -108,6 +108,10 @@ class Meeting(Protocol):
 
     def arithmetics(self) -> int:
         """Number of types in which the matrix products of both are summed."""
+
+    def shares_rows(self) -> bool:
+        """All matrix products of both read one tensor from outside as their A operand."""
+        ...
 
     def operand_width(self) -> int:
         """Elements of the B operands of both matrix products per column of the producer's, as far as
@@ -161,4 +165,8 @@ class Meeting(Protocol):
 
     def within_matrix(self) -> bool:
         """All axes of the merged spaces are those of the matrix operator's result."""
+        ...
+
+    def one_matrix(self) -> bool:
+        """The matrix products of both, and their B operands, iterate over the same axes, and nothing over others."""
         ...

@@ -151,7 +151,7 @@ void GroupGraph::mark_between(int32_t producer, int32_t consumer) {
   }
 }
 
-void GroupGraph::merge(int32_t from, int32_t into, bool feeds_matrix, const Graph& graph) {
+void GroupGraph::merge(int32_t from, int32_t into, bool resides, const Graph& graph) {
   reorder(from, into);
   Group &producer = group(from), &consumer = group(into);
   // Those results of the producer that are still used come first.
@@ -167,7 +167,7 @@ void GroupGraph::merge(int32_t from, int32_t into, bool feeds_matrix, const Grap
                 [&](const Input& input) { return holds(producer.results, input.value); });
   consumer.results.insert(consumer.results.begin(), order_.begin(), order_.end());
   const bool behind_cube = producer.part.kind == PartKind::cube && consumer.part.reduces;
-  consumer.resident = consumer.resident || producer.resident || feeds_matrix || behind_cube;
+  consumer.resident = consumer.resident || producer.resident || resides || behind_cube;
   consumer.nodes.insert(consumer.nodes.begin(), producer.nodes.begin(), producer.nodes.end());
   consumer.part.operators += producer.part.operators;
   consumer.part.reduces = consumer.part.reduces || producer.part.reduces;

@@ -53,8 +53,8 @@ struct Group {
   std::vector<Input> inputs;
   std::vector<int32_t> results;        // those that others use
   std::vector<int32_t> before, after;  // groups
-  // Keeps whole rows in local memory that could lie in global memory: those that its product reads,
-  // or that its reductions fold behind one.
+  // Keeps in local memory what could lie in global memory: whole rows that its product reads, or
+  // that its reductions fold behind one, or products beside others.
   bool resident = false;
 
   void reset();
@@ -82,8 +82,8 @@ class GroupGraph {
 
   // One group of both, in the place of `consumer`; there must be no detour. The caller sets kind
   // and spaces.
-  // `feeds_matrix`: the producer computes the A operand of the consumer's product.
-  void merge(int32_t producer, int32_t consumer, bool feeds_matrix, const Graph& graph);
+  // `resides`: what one of them reads of the other could lie in global memory.
+  void merge(int32_t producer, int32_t consumer, bool resides, const Graph& graph);
 
  private:
   // A group on a path from `first` to `last` of two steps or more; -1: none.

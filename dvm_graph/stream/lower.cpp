@@ -108,13 +108,15 @@ void Lowering::lower(const Group& group, std::span<const int32_t> outputs, Draft
 void Lowering::order_axes(const Group& group, std::span<const int32_t> outputs) {
   domain_.clear();
   has_roles_ = false;
-  const Node *inner = nullptr, *product = nullptr;
+  const Node *first = nullptr, *product = nullptr;
   for (const int32_t index : group.nodes) {
     const Node& node = graph_.nodes[static_cast<size_t>(index)];
     if (node.op != Op::matmul) continue;
-    inner = product;
+    if (first == nullptr) first = &node;
     product = &node;
   }
+  const bool chained = product != nullptr && contracted(*first) != contracted(*product);
+  const Node* const inner = chained ? first : nullptr;
   if (product != nullptr) return order_matrix(inner, *product);
   const auto iterates = [&](const Node& node) {
     return !is_view(node.op) ||

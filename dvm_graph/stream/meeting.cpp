@@ -48,9 +48,9 @@ bool GroupMeeting::needs_memory() {
 }
 
 bool GroupMeeting::feeds_matrix() {
-  const auto first = std::find_if(edges_.begin(), edges_.end(),
-                                  [&](const Edge& edge) { return is_a_operand(edge); });
-  if (first == edges_.end()) return false;
+  const auto feeds = [&](const Edge& edge) { return is_a_operand(edge); };
+  const auto first = std::find_if(edges_.begin(), edges_.end(), feeds);
+  if (first == edges_.end() || std::any_of(first + 1, edges_.end(), feeds)) return false;
   const AtomList columns = columns_of(*first);
   return std::all_of(edges_.begin(), edges_.end(), [&](const Edge& edge) {
     return is_a_operand(edge) || is_row_value(edge, columns);
@@ -114,6 +114,29 @@ int64_t GroupMeeting::arithmetics() {
   return __builtin_popcount(types);
 }
 
+bool GroupMeeting::shares_rows() {
+  int32_t shared = -1;
+  for (const Group* const group : {&from(), &into()}) {
+    for (const int32_t index : group->nodes) {
+      if (node(index).op != Op::matmul) continue;
+      const int32_t read = outside(*group, graph_.operands(node(index))[0]);
+      if (read < 0 || (shared >= 0 && read != shared)) return false;
+      shared = read;
+    }
+  }
+  return true;
+}
+
+// What a group reads a value of, through relayouts; -1: it computes it.
+int32_t GroupMeeting::outside(const Group& group, int32_t value) const {
+  for (;;) {
+    const int32_t producer = graph_.values[static_cast<size_t>(value)].producer;
+    if (producer < 0 || !holds(group.nodes, producer)) return value;
+    if (!is_relayout(node(producer).op)) return -1;
+    value = graph_.operands(node(producer))[0];
+  }
+}
+
 int64_t GroupMeeting::operand_width() {
   if (producer().kind != PartKind::cube) return 0;
   int64_t width = 0;
@@ -143,6 +166,8 @@ Merge GroupMeeting::refused(const char* reason) {
 
 Merge GroupMeeting::merge_edges() {
   const bool feeds = feeds_matrix();
+  const bool beside = producer().kind == PartKind::cube && consumer().kind == PartKind::cube;
+  if (beside && !feeds && !lay_beside()) return refused("their matrix products are of other sizes");
   for (const Edge& edge : edges_) {
     const Layout result = result_of(edge.value), operand = layout(edge);
     if (!operand.known()) continue;
@@ -248,6 +273,20 @@ bool GroupMeeting::within_matrix() {
   return result.includes(atoms_of(first ? into() : from())) && domain.includes(spaces_.all());
 }
 
+bool GroupMeeting::one_matrix() {
+  const Node& last = product(into(), true);
+  const AtomList domain = space_.resolved(last.iterated());
+  const AtomList columns = space_.resolved(graph_.layout(last, 1).all());
+  for (const Group* const group : {&from(), &into()}) {
+    for (const int32_t index : group->nodes) {
+      if (node(index).op != Op::matmul) continue;
+      if (!(space_.resolved(node(index).iterated()) == domain)) return false;
+      if (!(space_.resolved(graph_.layout(node(index), 1).all()) == columns)) return false;
+    }
+  }
+  return domain.includes(spaces_.all());
+}
+
 // The first or the last matrix product of a group.
 const Node& GroupMeeting::product(const Group& group, bool last) const {
   const Node* found = nullptr;
@@ -309,6 +348,24 @@ bool GroupMeeting::computes_columns(const Node& product, const AtomList& columns
 bool GroupMeeting::join_rows(const Layout& result, const Layout& operand) {
   const AtomList left = space_.resolved(result.back()), right = space_.resolved(operand.back());
   return left.size() == 1 && right.size() == 1 && space_.identify(left[0], right[0]);
+}
+
+// Makes the axes of the producer's product those of the consumer's.
+bool GroupMeeting::lay_beside() {
+  const Node &first = product(from(), true), &second = product(into(), true);
+  return make_one(first.result, second.result) &&
+         make_one(graph_.layout(first, 0), graph_.layout(second, 0));
+}
+
+bool GroupMeeting::make_one(const Layout& left, const Layout& right) {
+  if (!left.known() || !right.known() || left.rank != right.rank) return false;
+  for (int axis = 0; axis < left.rank; axis++) {
+    const AtomList a = space_.resolved(left.axes[axis]), b = space_.resolved(right.axes[axis]);
+    const bool one = a.size() == 1 && b.size() == 1;
+    if (one ? !space_.identify(a[0], b[0]) : !space_.unify(left.axes[axis], right.axes[axis]))
+      return false;
+  }
+  return true;
 }
 
 void GroupMeeting::resolve(const Group& group, Spaces& out) {

@@ -38,6 +38,7 @@ class GroupMeeting final : public Meeting {
   bool is_private() override;
   int64_t products() override;
   int64_t arithmetics() override;
+  bool shares_rows() override;
   int64_t operand_width() override;
   Merge merge() override;
   void part() override;
@@ -51,6 +52,7 @@ class GroupMeeting final : public Meeting {
   bool reduces_rows() override;
   bool computes_rows() override;
   bool within_matrix() override;
+  bool one_matrix() override;
 
   // Of the loops of a kernel (ir/operators.py).
   static constexpr int64_t kMaxAxes = 10;
@@ -79,6 +81,9 @@ class GroupMeeting final : public Meeting {
   bool ends_in_columns(const Layout& operand);
   bool computes_columns(const Node& product, const AtomList& columns, const AtomList& row);
   bool join_rows(const Layout& result, const Layout& operand);
+  int32_t outside(const Group& group, int32_t value) const;
+  bool lay_beside();
+  bool make_one(const Layout& left, const Layout& right);
   Merge merge_edges();
   Merge merge_siblings();
   Merge refused(const char* reason);

@@ -147,7 +147,7 @@ bool Splitter::absorb_producers(int32_t into) {
 }
 
 // Rows that a matrix product reads stay with it: those of another product, and then those that
-// vector operators compute.
+// vector operators compute. So do the columns of products of the same rows.
 void Splitter::join_rows(PartKind kind) {
   groups_.list(list_);
   for (const int32_t cube : list_) {
@@ -220,7 +220,9 @@ int32_t Splitter::try_merge(int32_t producer, int32_t consumer, bool siblings) {
       graph_.memory[graph_.nodes[static_cast<size_t>(node)].first_operand] = 1;
     }
   }
-  groups_.merge(producer, consumer, ruling.pattern == PatternName::cube_prologue, graph_);
+  const bool resides =
+      ruling.pattern == PatternName::cube_prologue || ruling.pattern == PatternName::cube_beside;
+  groups_.merge(producer, consumer, resides, graph_);
   const bool cube = from == PartKind::cube || into == PartKind::cube;
   Group& merged = group(consumer);
   merged.part.kind = cube ? PartKind::cube : from == PartKind::view ? into : from;

@@ -36,7 +36,8 @@ CubeTerms::CubeTerms(const Target& target) {
   stage_start = costs.in_multiply_adds(costs.stage_start);
   row_block = costs.per_element(costs.direct_read);
   set_conflict = costs.set_conflict;
-  late_core = costs.late_core;
+  late_core = target.cores > 1 ? costs.late_core : 0;
+  pass_start = costs.in_multiply_adds(costs.pass_start);
   room_in_set = static_cast<int>(target.ways / 2);  // lines of B pass through the other half
 }
 
@@ -69,11 +70,12 @@ BlockModel::BlockModel(const BlockProblem& problem, const Target& target)
       sharing_(problem.batch / problem.b_batch),
       panels_(ceil_div(problem.n, problem.columns_per_panel)),
       register_rows_(std::max<int64_t>(1, target.matmul_mr)),
+      products_(problem.products),
       panel_share_(problem.panels ? static_cast<double>(problem.panel_bytes) /
                                         static_cast<double>(problem.element_bytes)
                                   : 1),
-      first_packed_(static_cast<double>(steps_) * first_of_row(true)),
-      first_(static_cast<double>(steps_) * first_of_row(false)),
+      first_packed_(products_ * static_cast<double>(steps_) * first_of_row(true)),
+      first_(products_ * static_cast<double>(steps_) * first_of_row(false)),
       passed_(t_.passed * static_cast<double>(problem.batch * problem.m) /
               static_cast<double>(target.cores) *
               (passed_share(problem.k) * static_cast<double>(problem.k) +
@@ -98,11 +100,13 @@ BlockModel::Rows BlockModel::of_rows(int64_t rows) const {
   r.a = r.count * k * (passes ? t_.passing : t_.far);
   r.prologue = prologue(p_.prologue, rows, p_.k);
   r.passed = passed_by(p_.batch * r.m_blocks);
-  if (r.share_sets) r.in_sets = r.count * k * t_.set_conflict * p_.rows_per_set;
-  r.k_block_of_column =
-      static_cast<double>(ceil_div(rows, register_rows_)) * t_.block_start / p_.columns_per_panel;
-  r.column = r.count * (k + t_.vector_operation * (1 + p_.epilogue_nodes)) +
-             k * traffic_of_b(rows) * panel_share_ + r.k_block_of_column;
+  if (r.share_sets) r.in_sets = products_ * r.count * k * t_.set_conflict * p_.rows_per_set;
+  r.k_block_of_column = products_ * static_cast<double>(ceil_div(rows, register_rows_)) *
+                        t_.block_start / p_.columns_per_panel;
+  // Behind a single product, `vector_operation` stands for this, too.
+  if (p_.products > 1) r.passes = r.count * t_.pass_start * p_.epilogue_nodes;
+  r.column = r.count * (products_ * k + t_.vector_operation * (products_ + p_.epilogue_nodes)) +
+             products_ * k * traffic_of_b(rows) * panel_share_ + r.k_block_of_column;
   return r;
 }
 
@@ -126,7 +130,7 @@ double BlockModel::tile(const Grid& grid, const BlockShape& shape) const {
   return static_cast<double>(grid.columns) *
              (grid.rows.column + (shape.pack_a ? 0 : grid.rows.in_sets)) +
          grid.rows.a / tiles_near_a(grid, shape) + (shape.pack_b ? first_packed_ : first_) +
-         t_.tile_start;
+         grid.rows.passes + t_.tile_start;
 }
 
 // Tiles that share a kept operand go together.
@@ -216,7 +220,7 @@ double BlockModel::first_of_row(bool packs) const {
 
 // The choice avoids all of it the same: other work on the machine may make it dearer.
 double BlockModel::hidden(const Grid& grid, const BlockShape& shape) const {
-  const auto b = static_cast<double>(grid.columns * steps_) * panel_share_;
+  const auto b = products_ * static_cast<double>(grid.columns * steps_) * panel_share_;
   const auto inner_b = static_cast<double>(p_.inner.k == 0 ? 0 : padded_inner() * inner_steps_);
   return b * std::min(grid.rows.count, traffic_of_b(shape.rows)) +
          inner_b * std::min(grid.rows.count, t_.near) / tiles_of_a(grid, shape);
@@ -224,7 +228,7 @@ double BlockModel::hidden(const Grid& grid, const BlockShape& shape) const {
 
 double BlockModel::above(const Grid& grid, const BlockShape& shape) const {
   const Rows& rows = grid.rows;
-  const auto columns = static_cast<double>(grid.columns);
+  const auto columns = products_ * static_cast<double>(grid.columns);
   const auto k = static_cast<double>(steps_);
   const auto k_blocks = static_cast<double>(ceil_div(steps_, shape.k_block));
   const auto traffic = [&](double elements) {
@@ -232,9 +236,10 @@ double BlockModel::above(const Grid& grid, const BlockShape& shape) const {
     return bytes <= 0.5 * static_cast<double>(target_.local_bytes) ? t_.near : t_.far;
   };
   // Every further block of k reads and writes C once more.
-  double cost = columns * (k_blocks - 1) *
-                (rows.k_block_of_column + 2 * rows.count * traffic(rows.count * columns));
-  if (rows.count > columns) {
+  double cost =
+      columns * (k_blocks - 1) *
+      (rows.k_block_of_column / products_ + 2 * rows.count * traffic(rows.count * columns));
+  if (rows.count > static_cast<double>(grid.columns)) {
     cost += columns * k * traffic(columns * static_cast<double>(shape.k_block));
   }
   if (shape.pack_b) {

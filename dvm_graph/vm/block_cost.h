@@ -32,6 +32,7 @@ struct CubeTerms {
   double row_block;     // of B, read once more for each register block of rows instead of packed
   double set_conflict;  // of the time, for each row of A in a set of the first-level cache
   double late_core;     // tiles, until the last core is done
+  double pass_start;    // of an operator over a row of a tile
   int room_in_set;      // rows of A in a set that do no harm
 };
 
@@ -65,7 +66,8 @@ class BlockModel {
     double count = 0;              // rows
     double a = 0;                  // cost of A as it comes from memory
     double prologue = 0;           // of computing it
-    double column = 0;             // of a column of the tile, in one block of k
+    double passes = 0;             // of what follows, over the rows of a tile
+    double column = 0;             // of a column of each product's tile, in one block of k
     double in_sets = 0;            // and that on top, where A that shares sets is read in place
     double k_block_of_column = 0;  // what each further one adds, without C
     double passed = 0;             // rows that cores touch beyond their shares
@@ -113,6 +115,7 @@ class BlockModel {
   const int64_t steps_, inner_steps_;
   const int64_t sharing_;  // matrices A that a matrix B serves
   const int64_t panels_, register_rows_;
+  const double products_;     // side by side
   const double panel_share_;  // bytes of an element of B as it comes from memory, over those in use
   const double first_packed_, first_;  // of the rows of B, packed or not
   const double passed_;                // of touching as many rows once more

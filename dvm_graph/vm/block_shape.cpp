@@ -121,7 +121,7 @@ class Search {
     shape.keep_a = rows_outer && pack_a && !p_.whole_k;
     if (p_.inner.k > 0) return consider_inner(grid, shape);
     shape.keep_b = p_.pack_b && !shape.rows_outer && grid.rows.m_blocks > 1 &&
-                   grid.columns * steps_ * p_.element_bytes <= local_bytes_ / 2;
+                   p_.products * grid.columns * steps_ * p_.element_bytes <= local_bytes_ / 2;
     if (judge(grid, shape) || !shape.keep_a) return;
     shape.keep_a = false;
     judge(grid, shape);
@@ -165,11 +165,11 @@ class Search {
   // Shortens the k block until the operands fit; false where nothing does.
   bool fit(BlockShape& shape, int64_t columns) const {
     const bool block_a = shape.pack_a && !p_.whole_k;
-    const int64_t c = p_.local_c ? 2 * shape.rows * shape.columns : 0;
+    const int64_t c = p_.local_c ? (p_.products + 1) * shape.rows * shape.columns : 0;
     const int64_t inner_b = shape.keep_inner_b ? model_.padded_inner() * inner_steps_ : 0;
     const int64_t computed = 2 * shape.rows * p_.k + (p_.bundle > 1 ? shape.rows * steps_ : 0);
-    const int64_t fixed =
-        c + (p_.whole_k ? computed : 0) + (shape.keep_b ? columns * steps_ : 0) + inner_b;
+    const int64_t fixed = c + (p_.whole_k ? computed : 0) +
+                          (shape.keep_b ? p_.products * columns * steps_ : 0) + inner_b;
     const int64_t rows = shape.rows * p_.packed_a;
     int64_t per_step = 0;
     if (block_a) per_step += shape.keep_a ? 0 : rows;
@@ -243,6 +243,13 @@ double cost_apart(const BlockProblem& problem, const Target& target) {
     return part.whole_rows || part.whole_k ? std::min(cost, cost_apart(part, target)) : cost;
   };
   const auto rows = static_cast<double>(problem.batch * problem.m);
+  if (problem.products > 1) {
+    BlockProblem one = problem;
+    one.products = 1;
+    one.epilogue_nodes /= problem.products;
+    const double passing = rows * static_cast<double>(problem.n * (problem.products - 1));
+    return problem.products * cost_of(one) + cost_of_passing(passing, problem, target);
+  }
   const bool chained = problem.inner.k > 0;
   if (chained ? problem.inner.whole_k : problem.whole_k) {
     BlockProblem rest = problem;

@@ -31,6 +31,7 @@ struct InnerProblem {
 struct BlockProblem {
   int64_t batch = 1, m = 1, n = 1, k = 1;
   int64_t b_batch = 1;  // matrices B; each serves batch / b_batch matrices A
+  int products = 1;     // of the same A, each with a B and columns C of its own
   int64_t element_bytes = 4;
   int64_t panel_bytes = 4;  // of an element of B that is packed already
   int bundle = 1;  // steps of k that are one element of A and B, and multiplied as fast as one

@@ -96,7 +96,8 @@ class Compilation {
       out_.clear();
     }
     const CubeProblem problem(scratch_.plan, target_);
-    if (scratch_.plan.weighed && problem.costs_more()) return CompileStatus::costs_more;
+    const bool unlike = !problem.possible() && problem.beside().size() > 1;  // matrices B
+    if (scratch_.plan.weighed && (unlike || problem.costs_more())) return CompileStatus::costs_more;
     if (split_product(problem, scratch_.product)) {
       if (split_cube_kernel()) return CompileStatus::ok;
       out_.clear();

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 #include <limits>
+#include <span>
 #include <stdexcept>
 
 #include "kernels/numbers.h"
@@ -30,8 +31,8 @@ class CubeLowering {
         bundle_(problem.bundle()),
         code_(code),
         scratch_(scratch),
-        outer_{problem.outer()},
         inner_{problem.inner()} {
+    for (const Product& product : problem.beside()) outers_[outer_count_++] = {product};
     inner_.blocks_columns = true;
   }
 
@@ -45,26 +46,30 @@ class CubeLowering {
     lay_out_grid();
     if (code_.overflow) return false;
     Lowering lowering(plan_, target_, code_, scratch_, 0);
-    compute_a(lowering, outer_);
-    emit_product(lowering, outer_);
+    compute_a(lowering, outer());
+    emit_products(lowering, outers());
     lowering.lower_all();
     return !code_.overflow;
   }
 
  private:
+  std::span<BlockedProduct> outers() { return {outers_, outer_count_}; }
+  BlockedProduct& outer() { return outers_[0]; }
+  const BlockedProduct& outer() const { return outers_[0]; }
+
   // Tiles of which windows are read without packing their patches.
   void choose_windows() {
-    const NormalNode& a = plan_.nodes[outer_.a];
+    const NormalNode& a = plan_.nodes[outer().a];
     if (a.op != PlanOp::patches_ || bundle_ > 1 || problem_.has_inner()) return;
-    if (!outer_.panels && !outer_.columns_b) return;
+    if (!outer().panels && !outer().columns_b) return;
     const Window& window = plan_.windows[a.window];
     if (!target_.unified_memory || !counts_windows(plan_.accesses[a.numbers], window)) return;
-    if (!problem_.storage_is_register(outer_.a) || widens(outer_)) return;
+    if (!problem_.storage_is_register(outer().a) || widens(outer())) return;
     const int64_t windows = choose_window_tile(window, blocks_, shape_, target_);
     in_place_ = windows > 0;
     if (!in_place_) return;
     shape_.rows = windows;
-    shape_.k_block = outer_.steps;
+    shape_.k_block = outer().steps;
     shape_.pack_a = shape_.keep_a = false;
   }
 
@@ -80,12 +85,14 @@ class CubeLowering {
   }
 
   void apply_shape() {
-    outer_.n_block = shape_.columns;
-    outer_.k_block = shape_.k_block;
-    outer_.keep_a = shape_.keep_a;
-    outer_.keep_b = shape_.keep_b;
-    outer_.pack_a = shape_.pack_a;
-    outer_.pack_b = shape_.pack_b;
+    for (BlockedProduct& outer : outers()) {
+      outer.n_block = shape_.columns;
+      outer.k_block = shape_.k_block;
+      outer.keep_a = shape_.keep_a;
+      outer.keep_b = shape_.keep_b;
+      outer.pack_a = shape_.pack_a;
+      outer.pack_b = shape_.pack_b;
+    }
     inner_.n_block = shape_.inner_columns;
     inner_.k_block = shape_.inner_k_block;
     inner_.keep_b = shape_.keep_inner_b;
@@ -111,7 +118,7 @@ class CubeLowering {
 
   // Tiles along the innermost dims share an operand: they go to one core if there are runs enough.
   void choose_claim() {
-    uint32_t axes = plan_.nodes[shape_.rows_outer ? outer_.a : outer_.b].axes;
+    uint32_t axes = plan_.nodes[shape_.rows_outer ? outer().a : outer().b].axes;
     if (problem_.has_inner() && !shape_.rows_outer) axes |= plan_.nodes[inner_.b].axes;
     const uint32_t moves = code_.space.dims_of(axes);
     size_t inner_rank = code_.grid.size();
@@ -119,16 +126,16 @@ class CubeLowering {
     while (inner_rank > 0 && !(moves >> (inner_rank - 1) & 1))
       run *= code_.grid[--inner_rank].count;
     for (size_t d = 0; d < inner_rank; ++d) runs *= code_.grid[d].count;
-    const bool kept = outer_.keep_a || outer_.keep_b || inner_.keep_b || blocks_.whole_k;
+    const bool kept = outer().keep_a || outer().keep_b || inner_.keep_b || blocks_.whole_k;
     code_.preferred_claim = claimed_run(runs, run, kept, target_.cores);
   }
 
   // Runs the prologue of a product on its block of A and makes the rows contiguous.
   void compute_a(Lowering& lowering, BlockedProduct& product) {
     if (!problem_.is_computed(product.a)) return;
-    if (&product == &outer_ && problem_.has_inner()) {
+    if (&product == &outer() && problem_.has_inner()) {
       compute_a(lowering, inner_);
-      emit_product(lowering, inner_);
+      emit_products(lowering, {&inner_, 1});
     }
     lowering.lower(product.a);
     fold_rows(lowering, product);
@@ -199,14 +206,43 @@ class CubeLowering {
     uint8_t mask;
   };
 
-  void emit_product(Lowering& lowering, const BlockedProduct& product) {
+  // Products of the same rows and sizes: a block of A serves all of them.
+  void emit_products(Lowering& lowering, std::span<const BlockedProduct> products) {
+    const BlockedProduct& first = products.front();
+    if (first.k_block < 1 || first.n_block < 1) throw std::logic_error("a block is empty");
+    const uint8_t mask = lowering.changed_mask(dims_of(first));
+    TileValue values[kMaxProducts];
+    for (size_t i = 0; i < products.size(); ++i) {
+      // Vector operators before the others in the plan may read where it is stored.
+      if (products.size() > 1) lowering.state(products[i].finish.node).stored_by = -1;
+      values[i] = place_result(lowering, products[i], mask);
+    }
+    if (&first == &outer() && in_place_) return multiply_windows(lowering, first, values[0], mask);
+    for (int64_t k = 0; k < first.steps; k += first.k_block) {
+      const int64_t depth = std::min(first.k_block, first.steps - k);
+      const TileOperand a = operand_a(lowering, first, k, depth, mask);
+      const int64_t width = first.blocks_columns ? first.n : first.n_block;
+      for (size_t i = 0; i < products.size(); ++i) {
+        for (int64_t n = 0; n < width; n += first.n_block) {
+          const Part part{k, depth, n, std::min(first.n_block, width - n), mask};
+          multiply(lowering, products[i], values[i], part, a);
+        }
+      }
+    }
+  }
+
+  uint32_t dims_of(const BlockedProduct& product) const {
+    return code_.space.dims_of(plan_.nodes[product.node].axes);
+  }
+
+  // Where a product goes, with what finishes it in passing.
+  TileValue place_result(Lowering& lowering, const BlockedProduct& product, uint8_t mask) {
     const Finish finish = finish_of(product);
     if (finish.nodes > 0) leave_to_product(lowering, finish);
     lowering.state(product.node).lowered = true;
     const int32_t result = finish.nodes > 0 ? finish.node : product.node;
     NodeState& c = lowering.state(result);
-    c.dims = code_.space.dims_of(plan_.nodes[product.node].axes);
-    const uint8_t mask = lowering.changed_mask(c.dims);
+    c.dims = dims_of(product);
     if (finish.store >= 0) {
       const int32_t access = plan_.nodes[finish.store].access;
       c.value = lowering.access_value(access, plan_.accesses[access].storage);
@@ -214,18 +250,7 @@ class CubeLowering {
     } else {
       c.value = lowering.place_for(result, mask != 0);
     }
-    const TileValue value = c.value;
-    if (product.k_block < 1 || product.n_block < 1) throw std::logic_error("a block is empty");
-    if (&product == &outer_ && in_place_) return multiply_windows(lowering, product, value, mask);
-    for (int64_t k = 0; k < product.steps; k += product.k_block) {
-      const int64_t depth = std::min(product.k_block, product.steps - k);
-      const TileOperand a = operand_a(lowering, product, k, depth, mask);
-      const int64_t width = product.blocks_columns ? product.n : product.n_block;
-      for (int64_t n = 0; n < width; n += product.n_block) {
-        const Part part{k, depth, n, std::min(product.n_block, width - n), mask};
-        multiply(lowering, product, value, part, a);
-      }
-    }
+    return c.value;
   }
 
   // What is quantised is so at once, with the sums of all of k.
@@ -591,7 +616,8 @@ class CubeLowering {
   const int64_t bundle_;
   TileCode& code_;
   LoweringScratch& scratch_;
-  BlockedProduct outer_, inner_;
+  BlockedProduct outers_[kMaxProducts], inner_;
+  size_t outer_count_ = 0;
   BlockShape shape_;
   bool in_place_ = false;  // windows are read where they lie
 };

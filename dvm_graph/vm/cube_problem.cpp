@@ -24,24 +24,30 @@ double real_of(DType dtype, uint64_t bits) {
 
 CubeProblem::CubeProblem(const NormalPlan& plan, const Target& target)
     : plan_(plan), target_(target) {
-  for (size_t i = 0; i < plan.nodes.size(); ++i) {
-    if (plan.nodes[i].op != PlanOp::matmul_) continue;
-    Product& product = plan.is_inner(plan.nodes[i]) ? inner_ : outer_;
-    if (product.node >= 0) throw std::invalid_argument("a cube kernel holds too many matmuls");
-    product.node = static_cast<int32_t>(i);
-    product.a = plan.nodes[i].inputs[0];
-    product.b = plan.nodes[i].inputs[1];
-  }
-  if (outer_.node < 0) throw std::invalid_argument("a cube kernel holds no matmul");
-  outer_.n_axis = plan.n_axis;
-  outer_.k_axis = plan.k_axis;
-  inner_.n_axis = plan.k_axis;
-  inner_.k_axis = plan.inner_k_axis;
-  dtype_ = plan.nodes[outer_.node].dtype;
-  const bool rounds = plan.nodes[outer_.node].narrow_to == DType::bf16 && dtype_ == DType::f32;
+  find_products();
+  dtype_ = plan.nodes[outer().node].dtype;
+  const bool rounds = plan.nodes[outer().node].narrow_to == DType::bf16 && dtype_ == DType::f32;
   if (rounds || dtype_ == DType::i32) bundle_ = bundle_steps(multiplied());
   possible_ = describe();
   if (possible_) shape_ = choose_block(blocks_, target_, target_.local_bytes);
+}
+
+void CubeProblem::find_products() {
+  blocks_.products = 0;
+  for (size_t i = 0; i < plan_.nodes.size(); ++i) {
+    const NormalNode& node = plan_.nodes[i];
+    if (node.op != PlanOp::matmul_) continue;
+    const bool inner = plan_.is_inner(node);
+    const bool full = inner ? has_inner() : blocks_.products == kMaxProducts;
+    if (full) throw std::invalid_argument("a cube kernel holds too many matmuls");
+    Product& product = inner ? inner_ : products_[blocks_.products++];
+    product.node = static_cast<int32_t>(i);
+    product.a = node.inputs[0];
+    product.b = node.inputs[1];
+    product.n_axis = inner ? plan_.k_axis : plan_.n_axis;
+    product.k_axis = inner ? plan_.inner_k_axis : plan_.k_axis;
+  }
+  if (blocks_.products == 0) throw std::invalid_argument("a cube kernel holds no matmul");
 }
 
 bool CubeProblem::costs_more() const {
@@ -49,8 +55,9 @@ bool CubeProblem::costs_more() const {
 }
 
 int64_t CubeProblem::piece() const {
-  if (!possible_ || has_inner() || plan_.nodes[outer_.a].op != PlanOp::load_) return 0;
+  if (!possible_ || has_inner() || plan_.nodes[outer().a].op != PlanOp::load_) return 0;
   if (blocks_.prologue_folds) return 0;  // the epilogue wants numbers of whole rows
+  if (blocks_.products > 1) return 0;
   return choose_piece(blocks_, target_, shape_.cost);
 }
 
@@ -76,21 +83,21 @@ bool CubeProblem::describe() {
   blocks_.element_bytes = static_cast<int64_t>(size_of(dtype_));
   blocks_.columns_per_panel = static_cast<int>(panel_columns(dtype_, target_));
   blocks_.bundle = static_cast<int>(bundle_);
-  blocks_.whole_k = is_computed(outer_.a);
-  if (!describe_operands(outer_)) return false;
-  blocks_.panels = outer_.panels;
-  blocks_.panel_bytes = panel_bytes(outer_);
+  blocks_.whole_k = is_computed(outer().a);
+  if (!describe_operands(outer()) || !describe_beside()) return false;
+  blocks_.panels = outer().panels;
+  blocks_.panel_bytes = panel_bytes(outer());
   // Bundles, and before them the elements.
-  if (bundle_ > 1 && plan_.nodes[outer_.a].op == PlanOp::patches_ && !bundled_patches(outer_.a))
+  if (bundle_ > 1 && plan_.nodes[outer().a].op == PlanOp::patches_ && !bundled_patches(outer().a))
     blocks_.packed_a = static_cast<int>(bundle_) + 1;
-  blocks_.pack_a = outer_.pack_a;
+  blocks_.pack_a = outer().pack_a;
   // Beside a B that is packed in passing, and so near, the cube unit does without packing.
-  const bool in_place = !blocks_.whole_k && !outer_.pack_a && !outer_.pack_b;
+  const bool in_place = !blocks_.whole_k && !outer().pack_a && !outer().pack_b;
   if (in_place) blocks_.rows_per_set = rows_per_set();
-  blocks_.pack_b = outer_.pack_b;
-  blocks_.readable_b = outer_.readable_b;
-  blocks_.columns_b = outer_.columns_b;
-  blocks_.b_batch = batch_of(outer_.b);
+  blocks_.pack_b = outer().pack_b;
+  blocks_.readable_b = outer().readable_b;
+  blocks_.columns_b = outer().columns_b;
+  blocks_.b_batch = batch_of(outer().b);
   if (has_inner()) {
     if (!describe_operands(inner_)) return false;
     blocks_.inner = {inner_.k,
@@ -102,6 +109,22 @@ bool CubeProblem::describe() {
                      {}};
   }
   return describe_vector_nodes();
+}
+
+// What is said of the first product holds for those beside it.
+bool CubeProblem::describe_beside() {
+  for (int i = 1; i < blocks_.products; ++i) {
+    Product& product = products_[i];
+    if (product.a != outer().a || plan_.nodes[product.a].op != PlanOp::load_) return false;
+    if (!describe_operands(product)) return false;
+    const NormalAccess &b = access_of(product.b), &first = access_of(outer().b);
+    const bool alike = product.panels == outer().panels && product.pack_b == outer().pack_b &&
+                       product.readable_b == outer().readable_b &&
+                       product.columns_b == outer().columns_b && b.storage == first.storage &&
+                       plan_.nodes[product.b].axes == plan_.nodes[outer().b].axes;
+    if (!alike) return false;
+  }
+  return true;
 }
 
 bool CubeProblem::has_role(int axis) const {
@@ -169,14 +192,14 @@ bool CubeProblem::rows_in_place(int32_t node) const {
 
 // With an element for each of the product's; else, a bias has one row for all.
 bool CubeProblem::has_all_elements(int32_t node) const {
-  return plan_.nodes[node].axes == plan_.nodes[outer_.node].axes;
+  return plan_.nodes[node].axes == plan_.nodes[outer().node].axes;
 }
 
 // What the product is added to, if the cube unit can do so; else -1.
-int32_t CubeProblem::addend_of(int32_t sum) const {
+int32_t CubeProblem::addend_of(int32_t product, int32_t sum) const {
   if (sum < 0 || plan_.nodes[sum].op != PlanOp::add_) return -1;
   const auto& inputs = plan_.nodes[sum].inputs;
-  const int32_t addend = inputs[0] == outer_.node ? inputs[1] : inputs[0];
+  const int32_t addend = inputs[0] == product ? inputs[1] : inputs[0];
   if (plan_.nodes[addend].op != PlanOp::load_ || !rows_in_place(addend)) return -1;
   if (plan_.nodes[addend].axes == bit(plan_.n_axis)) return addend;
   // The sum may lie where it does, and comes first.
@@ -200,22 +223,26 @@ int CubeProblem::vector_nodes_until(int32_t last) const {
 }
 
 void CubeProblem::find_finish() {
-  outer_.finish.node = outer_.node;
-  if (dtype_ == DType::i32) {
-    find_levels(outer_);
+  for (Product& product : products_) product.finish.node = product.node;
+  if (dtype_ != DType::i32) {
+    for (int i = 0; i < blocks_.products; ++i) find_sum(products_[i]);
+  } else if (blocks_.products == 1) {
+    find_levels(outer());
     if (has_inner()) find_levels(inner_);
-    return;
   }
+}
+
+void CubeProblem::find_sum(Product& product) const {
   constexpr double kInfinite = std::numeric_limits<double>::infinity();
-  outer_.finish.low = immediate_bits(dtype_, -kInfinite, 0);
-  outer_.finish.high = immediate_bits(dtype_, kInfinite, 0);
+  product.finish.low = immediate_bits(dtype_, -kInfinite, 0);
+  product.finish.high = immediate_bits(dtype_, kInfinite, 0);
   // A B that is read in place passes in short pieces of k: C is better off in local memory.
-  const bool packed = outer_.pack_b || (outer_.panels && storage_is_register(outer_.b));
+  const bool packed = product.pack_b || (product.panels && storage_is_register(product.b));
   if (!target_.unified_memory || bundle_ > 1 || !packed) return;
-  Finish finish = outer_.finish;
-  finish.addend = addend_of(only_user(outer_.node));
+  Finish finish = product.finish;
+  finish.addend = addend_of(product.node, only_user(product.node));
   if (finish.addend >= 0) {
-    finish.node = only_user(outer_.node);
+    finish.node = only_user(product.node);
     finish.nodes++;
   }
   double low = -kInfinite, high = kInfinite;
@@ -235,14 +262,17 @@ void CubeProblem::find_finish() {
     finish.node = user;
     finish.nodes++;
   }
-  if (finish.nodes == 0 || finish.nodes < vector_nodes_until(finish.node)) return;
-  if (finish.addend >= 0 && has_all_elements(finish.addend)) {
+  if (finish.nodes == 0) return;
+  // Beside others, it goes to local memory, and what is stored comes behind all products.
+  const bool beside = blocks_.products > 1;
+  if (!beside && finish.nodes < vector_nodes_until(finish.node)) return;
+  if (!beside && finish.addend >= 0 && has_all_elements(finish.addend)) {
     const int32_t store = only_user(finish.node);
     if (!stores_rows(store) || access_of(store).storage != dtype_) return;
   }
   finish.low = immediate_bits(dtype_, low, 0);
   finish.high = immediate_bits(dtype_, high, 0);
-  outer_.finish = finish;
+  product.finish = finish;
 }
 
 int32_t CubeProblem::other_of(int32_t user, int32_t node) const {
@@ -334,14 +364,14 @@ bool CubeProblem::describe_vector_nodes() {
   for (size_t i = 0; i < plan_.nodes.size(); ++i) {
     const NormalNode& node = plan_.nodes[i];
     for (const int32_t input : node.inputs) {
-      if (input != outer_.finish.node) continue;
+      if (input != outer().finish.node) continue;
       ++consumers;
       const auto store = static_cast<int32_t>(i);
       direct_stores += node.op == PlanOp::store_ &&
-                       (store == outer_.finish.store || access_of(store).storage == dtype_);
+                       (store == outer().finish.store || access_of(store).storage == dtype_);
     }
     const PlanOpKind kind = info_of(node.op).kind;
-    if (static_cast<int32_t>(i) < outer_.node) {
+    if (static_cast<int32_t>(i) < outer().node) {
       const uint32_t touched = node.axes | node.reduce_axes;
       if (has_inner() && touched & bit(plan_.inner_k_axis)) {
         if (node.reduce_axes & ~bit(plan_.inner_k_axis)) return false;
@@ -358,9 +388,10 @@ bool CubeProblem::describe_vector_nodes() {
       blocks_.epilogue_nodes += kind == PlanOpKind::map && node.axes & bit(plan_.n_axis);
     }
   }
-  blocks_.epilogue_nodes -= outer_.finish.nodes;
+  for (const Product& product : beside()) blocks_.epilogue_nodes -= product.finish.nodes;
   blocks_.prologue.operators -= inner_.finish.nodes;
-  blocks_.local_c = !target_.unified_memory || consumers != 1 || direct_stores != 1;
+  blocks_.local_c =
+      !target_.unified_memory || blocks_.products > 1 || consumers != 1 || direct_stores != 1;
   blocks_.equal_panels = blocks_.panels && !target_.unified_memory;
   return true;
 }
@@ -400,7 +431,7 @@ bool CubeProblem::bundled_in_place(const Product& product) const {
 // Of a register block of the outer product's A that is read in place.
 int CubeProblem::rows_per_set() const {
   const int64_t rows = std::min(blocks_.m, std::max<int64_t>(1, target_.matmul_mr));
-  const NormalAccess& a = access_of(outer_.a);
+  const NormalAccess& a = access_of(outer().a);
   const int64_t stride = a.strides[plan_.m_axis] * static_cast<int64_t>(size_of(a.storage));
   return static_cast<int>(rows_in_set(stride, rows, target_));
 }

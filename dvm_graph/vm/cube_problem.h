@@ -3,6 +3,9 @@
 // whether the kernel runs whole, split along k or as its fallback is decided from it.
 #pragma once
 
+#include <array>
+#include <span>
+
 #include "kernels/normalise.h"
 #include "vm/block_shape.h"
 #include "vm/target.h"
@@ -43,7 +46,11 @@ class CubeProblem {
   const NormalPlan& plan() const { return plan_; }
   const Target& target() const { return target_; }
   bool possible() const { return possible_; }  // false: cube kernels cannot do the plan
-  const Product& outer() const { return outer_; }
+  const Product& outer() const { return products_[0]; }
+  // Those side by side, `outer` first: they differ in node and B.
+  std::span<const Product> beside() const {
+    return {products_.data(), static_cast<size_t>(blocks_.products)};
+  }
   const Product& inner() const { return inner_; }  // whose result A of the outer one is made from
   bool has_inner() const { return inner_.node >= 0; }
   DType dtype() const { return dtype_; }
@@ -68,15 +75,19 @@ class CubeProblem {
   int64_t piece() const;
 
  private:
+  Product& outer() { return products_[0]; }
+  void find_products();
   bool describe();
+  bool describe_beside();
   bool describe_operands(Product& product) const;
   int32_t only_user(int32_t node) const;
-  int32_t addend_of(int32_t sum) const;
+  int32_t addend_of(int32_t product, int32_t sum) const;
   bool rows_in_place(int32_t node) const;
   bool has_all_elements(int32_t node) const;
   bool bundled_in_place(const Product& product) const;
   int vector_nodes_until(int32_t last) const;
   void find_finish();
+  void find_sum(Product& product) const;
   void find_levels(Product& product) const;
   bool follow(Finish& finish, PlanOp op) const;
   int32_t other_of(int32_t user, int32_t node) const;
@@ -90,7 +101,8 @@ class CubeProblem {
 
   const NormalPlan& plan_;
   const Target& target_;
-  Product outer_, inner_;
+  std::array<Product, kMaxProducts> products_;
+  Product inner_;
   DType dtype_ = DType::f32;
   int64_t bundle_ = 1;
   BlockProblem blocks_;

@@ -100,6 +100,40 @@ def test_three_products_are_not_one_kernel() -> None:
     assert sorted(made.count("matmul") for made in kernels(text)) == [1, 2]
 
 
+GATED = """g (float[s,8] x, float[8,6] a, float[{k},6] b{more}) => (float[s,6] y{out})
+    {{ p = MatMul(x, a) g = Sigmoid(p) q = MatMul({rows}, b) y = Mul(g, q) }}"""
+
+
+def test_products_of_the_same_rows_that_meet_are_one_kernel() -> None:
+    text = GATED.format(rows="x", k=8, more="", out="")
+    (made,) = kernels(text)
+    assert made.count("matmul") == 2
+    assert len(kernels(text, max_products=1)) == 2
+
+
+def test_products_of_other_rows_are_two_kernels() -> None:
+    for k, more in ((8, ", float[s,8] z"), (5, ", float[s,5] z")):
+        assert len(kernels(GATED.format(rows="z", k=k, more=more, out=""))) == 2
+
+
+def test_a_product_that_others_read_has_a_kernel_of_its_own() -> None:
+    text = GATED.format(rows="x", k=8, more="", out=", float[s,6] q")
+    assert len(kernels(text)) == 2
+
+
+def test_what_computes_the_rows_of_several_products_is_stored() -> None:
+    text = """g (float[s,8] x, float[8,6] a, float[8,6] b) => (float[s,6] y)
+    { w = Softmax(x) p = MatMul(w, a) g = Sigmoid(p) q = MatMul(w, b) y = Mul(g, q) }"""
+    assert sorted(made.count("matmul") for made in kernels(text)) == [0, 2]
+
+
+def test_the_fallback_of_products_of_the_same_rows_is_one_for_each() -> None:
+    text = """g (float[s,8] x, float[8,6] a, float[8,6] b, float[8,6] c) => (float[s,6] y)
+    { p = MatMul(x, a) q = MatMul(x, b) r = MatMul(x, c) t = Mul(p, q) y = Add(t, r) }"""
+    (subgraph,) = schedule(parser.parse_model(f"{HEADER} {text}")).report.subgraphs
+    assert [[n.op for n in part.nodes].count("matmul") for part in subgraph.fallback] == [1, 1, 1]
+
+
 def test_groups_of_heads_share_keys_without_copies() -> None:
     text = """g (float[b,4,s,8] q, float[b,2,8,t] k, float[b,2,t,8] v) => (float[b,4,s,8] y)
     <int64[1] axis = {2}, int64[5] wide = {1,1,2,1,1}, int64[4] ks = {0,4,8,-1}, int64[4] vs = {0,4,-1,8}>

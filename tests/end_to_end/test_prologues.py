@@ -131,8 +131,8 @@ def test_a_depth_wise_convolution_in_the_kernel_of_its_projection(
 
 
 def test_rows_that_others_read_are_computed_once() -> None:
-    model = rows_model(ROWS["layer_norm"], 33, "q = MatMul(a, w) c = Add(p, q)")
-    model.graph.node[-2].input[1] = "u"
+    model = rows_model(ROWS["layer_norm"], 33, "q = MatMul(a, w) s = Softmax(q) c = Add(p, s)")
+    model.graph.node[-3].input[1] = "u"
     model.graph.initializer.append(numpy_helper.from_array(_weights(K, 33) + 1, "u"))
     compiled = kernels(model)
     reasons = [decision.reason for decision in compiled.report().decisions]

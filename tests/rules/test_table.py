@@ -41,6 +41,12 @@ class FakeMeeting:
     def products(self) -> int:
         return int(str(self.answers.get("products", 2)))
 
+    def shares_rows(self) -> bool:
+        return bool(self.answers.get("shares_rows", True))
+
+    def one_matrix(self) -> bool:
+        return bool(self.answers.get("one_matrix", True))
+
     def operand_width(self) -> int:
         return int(str(self.answers.get("operand_width", 128)))
 
@@ -105,6 +111,7 @@ CUBE = FakePart(PartKind.CUBE)
         (FakePart(PartKind.VIEW), CUBE, "view load"),
         (VECTOR, FakePart(PartKind.VIEW), "view store"),
         (VECTOR, CUBE, "cube side input"),
+        (CUBE, CUBE, "cube beside"),
     ],
 )
 def test_patterns(producer: FakePart, consumer: FakePart, pattern: str) -> None:
@@ -113,7 +120,24 @@ def test_patterns(producer: FakePart, consumer: FakePart, pattern: str) -> None:
 
 
 def test_no_pattern() -> None:
-    assert judge(FakeMeeting(CUBE, CUBE)).verdict is Verdict.SEQUENCE
+    assert "no pattern" in judge(FakeMeeting(CUBE, FakePart(PartKind.HOST))).reason
+
+
+@pytest.mark.parametrize(
+    ("answers", "word"),
+    [
+        ({"needs_memory": True}, "memory"),
+        ({"shares_rows": False}, "same rows"),
+        ({"products": 5}, "max_products"),
+        ({"is_private": False}, "others"),
+        ({"detour": "softmax"}, "softmax"),
+        ({"one_matrix": False}, "same points"),
+    ],
+)
+def test_refusals_of_products_beside_each_other(answers: dict[str, object], word: str) -> None:
+    ruling = judge(FakeMeeting(CUBE, CUBE, answers=answers))
+    assert ruling.verdict is Verdict.SEQUENCE
+    assert word in ruling.reason
 
 
 def test_a_product_computes_the_a_operand_of_another() -> None:
@@ -139,7 +163,6 @@ def test_refusals_before_a_product(answers: dict[str, object], word: str) -> Non
 @pytest.mark.parametrize(
     ("answers", "word"),
     [
-        ({"feeds_matrix": False}, "no pattern"),
         ({"is_private": False}, "others"),
         ({"products": 3}, "two"),
         ({"operand_width": 513}, "max_operand_width"),

@@ -75,6 +75,46 @@ def random_program(seed: int, most_steps: int = 14) -> Program:
     return program
 
 
+def gated_program(seed: int) -> Program:
+    """Products of the same rows, or of others, that meet behind; some are wanted themselves."""
+    draw, numbers = random.Random(seed), np.random.default_rng(seed)
+    rows, k, n = draw.choice((1, 3, 6)), draw.choice((2, 5)), draw.choice((1, 4))
+    batch = draw.choice(((), (2,)))
+    program = Program([numbers.integers(-3, 4, (*batch, rows, k)).astype(np.float32)])
+    count = draw.randint(2, 5)
+    for _ in range(count):
+        shape = (*draw.choice(((), batch)), k, n)
+        program.given.append(numbers.integers(-3, 4, shape).astype(np.float32))
+    program.values = list(program.given)
+
+    def add(op: str, operands: tuple[int, ...], result: Array, attrs: tuple[int, ...] = ()) -> int:
+        program.steps.append(Step(op, operands, attrs))
+        program.values.append(result)
+        return len(program.values) - 1
+
+    met = -1
+    for at in range(1, count + 1):
+        x, left = 0, program.values[0]
+        if draw.random() < 0.1:
+            x = add("neg", (0,), left := np.negative(left))
+        elif batch and draw.random() < 0.2:
+            left = left.reshape(2 * rows, k).reshape(2, rows, k)
+            x = add("reshape", (0,), left.reshape(2 * rows, k), (2 * rows, k))
+            x = add("reshape", (x,), left, left.shape)
+        made = add("matmul", (x, at), np.matmul(left, program.values[at]))
+        for _ in range(draw.randint(0, 2)):
+            op = draw.choice(sorted(_UNARY))
+            made = add(op, (made,), _UNARY[op](program.values[made]))
+        if draw.random() < 0.1:
+            program.wanted.append(made)
+        if met >= 0:
+            op = draw.choice(("add", "sub", "max"))
+            made = add(op, (met, made), _BINARY[op](program.values[met], program.values[made]))
+        met = made
+    program.wanted = sorted({*program.wanted, met})
+    return program
+
+
 def _random_step(
     draw: random.Random, values: list[Array], given: list[Array]
 ) -> tuple[Step, Array]:

@@ -12,7 +12,7 @@ from dvm_graph.cluster import cluster, split_clusters
 from dvm_graph.options import Options
 from dvm_graph.passes import absorb_views, eliminate_dead
 from dvm_graph.stream import open_stream
-from tests.stream.programs import Program, as_graph, on_stream, random_program
+from tests.stream.programs import Program, as_graph, gated_program, on_stream, random_program
 
 SEEDS = 300
 
@@ -74,3 +74,17 @@ def test_kernels_are_those_of_the_static_fuser(stream: _core.Stream, chunk: int)
         if any(step.op == "concat" for step in program.steps):
             continue  # preparing a graph puts the copies into a concat last, where ties end otherwise
         assert stream_kernels(program, stream) == static_kernels(program), f"seed {seed}"
+
+
+def test_products_of_the_same_rows_are_as_in_numpy_and_in_the_static_fuser(
+    stream: _core.Stream,
+) -> None:
+    several = 0
+    for seed in range(100):
+        program = gated_program(seed)
+        for index, value in on_stream(program, stream).items():
+            np.testing.assert_array_equal(value.numpy(), program.values[index], f"seed {seed}")
+        kernels = static_kernels(program)
+        assert stream_kernels(program, stream) == kernels, f"seed {seed}"
+        several += any(" ".join(ops).count("matmul") > 1 for _, ops in kernels)
+    assert several > 50

@@ -331,7 +331,7 @@ void check_prefetches() {
   constexpr int64_t kSizes[][2] = {{96, 8}, {12, 160}, {96, 160}};
   for (const auto [rows, columns] : kSizes) {
     const PlanBuilder b = matmul_bias_gelu(rows, columns, 40, reference::kColumnsPerPanel);
-    Target target = small_target(1);
+    Target target = small_target(1, 256 << 10);
     target.matmul_rows = 96;
     const Compiled c(b, target);
     const std::string text = disassemble(c.kernel.programs[0]);
@@ -399,7 +399,7 @@ void check_prefetches_of_rows(bool epilogue) {
     result = b.map(PlanOp::exp_, {sum});
   }
   b.output(result, DType::f32);
-  Target target = small_target(1, 256 << 10);
+  Target target = small_target(2, 256 << 10);
   target.matmul_rows = kRows;
   target.matmul_k_block = 300;
   const Compiled c(b, target);

@@ -280,6 +280,17 @@ int32_t inner_product(Random& random, PlanBuilder& b, DType dtype, bool rounds, 
 
 namespace {
 
+// A B operand that lies as another one does.
+int32_t same_operand(PlanBuilder& b, int32_t other) {
+  const PlanNode node = b.plan.nodes[static_cast<size_t>(other)];
+  Access access = b.plan.accesses[static_cast<size_t>(node.access)];
+  const auto value = static_cast<size_t>(access.value);
+  access.value = b.value(b.values[value].dtype, b.value_elements[value]);
+  const int32_t load = b.load(access, node.axes);
+  b.plan.nodes[static_cast<size_t>(load)].dtype = node.dtype;
+  return load;
+}
+
 PlanBuilder random_product(Random& random, int columns_per_panel, bool deep) {
   PlanBuilder b;
   b.plan.name = "random";
@@ -318,6 +329,16 @@ PlanBuilder random_product(Random& random, int columns_per_panel, bool deep) {
   const uint32_t unstored = b.plan.inner_k_axis < 0 ? k : k | 1u << b.plan.inner_k_axis;
   Pools pools;
   pools.add(b, c);
+  const bool beside = b.plan.nodes[a].op == PlanOp::load_ && chance(random, 40);
+  const int64_t others = beside ? 1 + below(random, kMaxProducts - 1) : 0;
+  for (int64_t i = 0; i < others; ++i) {
+    const uint32_t axes = b.plan.nodes[right].axes;
+    const Access view = random_view(random, b, factor_storage(random, dtype), axes);
+    const bool alike = chance(random, 80);
+    const int32_t product = b.matmul(a, alike ? same_operand(b, right) : b.load(view, axes));
+    if (rounds) b.plan.nodes[product].narrow_to = DType::bf16;
+    pools.add(b, product);
+  }
   const uint32_t c_axes = b.plan.nodes[c].axes;
   const int operators = static_cast<int>(below(random, 5));
   int products = 0;
