@@ -365,9 +365,12 @@ def _extreme(step: Step) -> Documented | None:
 
 @_difference("MaxPool", "GlobalMaxPool")
 def _max_pool(step: Step) -> Documented | None:
-    """NaN stays NaN, and -infinity, with which onnxruntime does not begin."""
-    if not _is_float(step.x) or not step.x.size:
+    """NaN stays NaN, and -infinity, with which onnxruntime does not begin. Nobody promises a place of what is not there."""
+    if not step.x.size:
         return None
+    if not _is_float(step.x):
+        empty = np.asarray(step.again([np.ones_like(step.x)])[0]) != 1
+        return Documented(step.results, [None, empty][: len(step.results)])
     hides = np.asarray(step.again([np.isnan(step.numbers).astype(step.x.dtype)])[0]) > 0
     y = step.results[0].astype(np.float64)
     y = np.where(y <= float(ml_dtypes.finfo(step.x.dtype).min), -np.inf, y)

@@ -263,8 +263,10 @@ void test_groups_of_version_1() {
 int main() {
   using namespace dvm::testing;
   test_runs_inside_runs();
-#if !defined(__SANITIZE_THREAD__)  // which follows no threads of forked children
+#if !defined(__SANITIZE_THREAD__)   // which follows no threads of forked children
+#if !defined(__SANITIZE_ADDRESS__)  // whose allocator's locks children inherit as they are
   for (const int cores : {1, 2, 3}) test_forks(cores);
+#endif
   test_fork_inside_run();
 #endif
   test_ended_runs();
