@@ -440,7 +440,10 @@ void ControlRunner::repeat_turns(Loop& loop, const RunContext& run) {
   }
   const int64_t strands = strands_of(loop), cores = bodies_[0]->cores();
   if (cores > 1 && strands >= cores && pays_alone(loop, strands / cores)) {
-    return repeat_apart(loop, end, strands, run);
+    return repeat_apart(loop, end, strands, cores, run);
+  }
+  if (cores > 1 && !bodies_[0]->pays_shared(loop.operands, request_for(0, run))) {
+    return repeat_apart(loop, end, 1, 1, run);
   }
   Repeated turns(*this, loop, end, {}, run.request.interruption);
   const int64_t start = run.profiler == nullptr ? 0 : now_ns();
@@ -481,9 +484,9 @@ bool ControlRunner::pays_alone(const Loop& loop, int64_t strands) const {
   return static_cast<double>(strands) * bytes >= sizeof(float) * target.costs.multiply_adds;
 }
 
-// Each core sees its share of the strands through.
-void ControlRunner::repeat_apart(Loop& loop, int64_t end, int64_t strands, const RunContext& run) {
-  const int64_t cores = bodies_[0]->cores();
+// So many cores see their shares of the strands through, or one of them all that there is.
+void ControlRunner::repeat_apart(Loop& loop, int64_t end, int64_t strands, int64_t cores,
+                                 const RunContext& run) {
   while (static_cast<int64_t>(alone_.size()) < cores) {
     alone_.push_back(call_.bodies[0].program->make_runner(Cores::one));
   }
@@ -495,7 +498,7 @@ void ControlRunner::repeat_apart(Loop& loop, int64_t end, int64_t strands, const
     Runner::Part& part = parts.emplace_back(
         Runner::Part{alone_[static_cast<size_t>(core)].get(), loop.operands, &turns.back()});
     for (size_t i = 0; i < part.inputs.size(); i++) {
-      if (strand_axes_[i] >= 0) {
+      if (cores > 1 && strand_axes_[i] >= 0) {
         part.inputs[i].shape[static_cast<size_t>(strand_axes_[i])] = next - first;
       }
     }

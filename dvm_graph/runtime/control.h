@@ -68,7 +68,7 @@ class ControlRunner {
                       int64_t start_ns) const;
   int64_t strands_of(const Loop& loop) const;
   bool pays_alone(const Loop& loop, int64_t strands) const;
-  void repeat_apart(Loop& loop, int64_t end, int64_t strands, const RunContext& run);
+  void repeat_apart(Loop& loop, int64_t end, int64_t strands, int64_t cores, const RunContext& run);
 
   std::vector<int64_t> empty_row(size_t row, const RunContext& run) const;
 

@@ -10,6 +10,7 @@
 #include "runtime/clock.h"
 #include "runtime/errors.h"
 #include "runtime/value_sizes.h"
+#include "runtime/work.h"
 
 namespace dvm {
 namespace {
@@ -176,6 +177,35 @@ void Runner::begin_turns(std::span<const Tensor> inputs, const RunRequest& reque
   lay_out_segment(0);
 }
 
+// Cores that stay awake between stages wait for half of what starting one takes.
+bool Runner::pays_shared(std::span<const Tensor> inputs, const RunRequest& request) {
+  begin_turns(inputs, request);
+  Placed& placed = placed_[0];
+  if (placed.turn_seconds < 0) placed.turn_seconds = predict_turn();
+  const auto stages = std::ranges::count_if(
+      model_.steps, [](const Step& step) { return std::holds_alternative<LaunchStage>(step); });
+  const double saved = placed.turn_seconds * (1 - 1.0 / cores());
+  return saved > static_cast<double>(stages) * target().costs.stage_start / 2;
+}
+
+// All that it touches lies in the core's caches.
+double Runner::predict_turn() const {
+  KernelWork work;
+  for (const Step& step : model_.steps) {
+    const auto* const stage = std::get_if<LaunchStage>(&step);
+    if (stage == nullptr) continue;
+    for (const uint32_t call : stage->calls) {
+      const KernelPlan& plan = model_.kernels[model_.calls[call].kernel].plan;
+      work.add(work_of(plan, dims_.values(), placed_[0].infos.data()));
+    }
+  }
+  const Costs& costs = target().costs;
+  return static_cast<double>(work.matmul_flops) / 2 / costs.multiply_adds +
+         static_cast<double>(work.vector_flops) / costs.vector_elements +
+         (static_cast<double>(work.read_bytes) + static_cast<double>(work.written_bytes)) /
+             costs.private_read;
+}
+
 void Runner::repeat(std::span<const Tensor> inputs, BodyTurns& turns, const RunRequest& request) {
   const int64_t start = now_ns();
   begin_turns(inputs, request);
@@ -321,6 +351,7 @@ void Runner::plan_memory(size_t index) {
   }
   placed.bytes = planner_.plan(placed.requests, device_->device->target().stream_bytes);
   placed.dims = dims_.all();
+  placed.turn_seconds = -1;
   placed.valid = true;
 }
 

@@ -70,6 +70,8 @@ class Runner {
   // Turn by turn, in one launch, with tensors of these shapes. Ends early where somebody interrupts
   // it. Throws as run does.
   void repeat(std::span<const Tensor> inputs, BodyTurns& turns, const RunRequest& request);
+  // Whether such turns are predicted to take one core longer than all cores with their barriers.
+  bool pays_shared(std::span<const Tensor> inputs, const RunRequest& request);
 
   // What one core repeats by itself.
   struct Part {
@@ -101,6 +103,7 @@ class Runner {
     std::vector<BufferRequest> requests;  // of Segment::arena
     int64_t bytes = 0;
     Arena arena;
+    double turn_seconds = -1;  // of one core; -1: nobody has asked yet
   };
   class RunGuard;
   class Repetition;
@@ -113,6 +116,7 @@ class Runner {
   void enter_segment(size_t index, std::span<const Tensor> given);
   void lay_out_segment(size_t index);
   void begin_turns(std::span<const Tensor> inputs, const RunRequest& request);
+  double predict_turn() const;
   void plan_memory(size_t index);
   void place_outputs(const Segment& segment, std::span<const Tensor> given);
   void take_memory(Tensor& output, const std::string& name);

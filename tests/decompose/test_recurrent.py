@@ -55,7 +55,8 @@ def recurrent(
     infos = [helper.make_tensor_value_info(n, TensorProto.FLOAT, s) for n, s in inputs.items()]
     if lengths:
         infos.append(helper.make_tensor_value_info("lengths", TensorProto.INT32, ["b"]))
-    arrays = {n: generator.uniform(-0.6, 0.6, s).astype(np.float32) for n, s in shapes.items()}
+    most = 1.5 / HIDDEN**0.5  # so that errors of a step fade
+    arrays = {n: generator.uniform(-most, most, s).astype(np.float32) for n, s in shapes.items()}
     if not constant:
         infos += [helper.make_tensor_value_info(n, TensorProto.FLOAT, s) for n, s in shapes.items()]
         arrays = {}
@@ -270,3 +271,19 @@ def test_turns_are_bit_for_bit_the_same_every_time() -> None:
 def test_checked() -> None:
     """Passes and kernels of the body, too."""
     dvm_graph.optimize(recurrent("LSTM", lengths=True, direction="bidirectional"), check=True)
+
+
+@pytest.mark.parametrize("op", GATES)
+@pytest.mark.parametrize("hidden", [32, 512])
+def test_short_steps_and_those_that_cores_share(
+    op: str, hidden: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One core takes steps that are over sooner than cores have met, and nobody else has any."""
+    monkeypatch.setattr("tests.decompose.test_recurrent.HIDDEN", hidden)
+    model = recurrent(op, initial=False)
+    agrees(model, ((20, 1), (3, 2), (2, 1)))
+    compiled, feeds = dvm_graph.optimize(model, strict=True, cores=2), feeds_for(model, 40, 1)
+    record = compiled.profile(feeds)
+    steps = [kernel for kernel in record.kernels if kernel.launches >= 39]
+    assert steps
+    assert all((kernel.tiles > kernel.launches) == (hidden == 512) for kernel in steps)

@@ -61,12 +61,14 @@ Trap HostDevice::run_loops(std::span<const TurnLoop> loops) {
   trapped_.store(false, std::memory_order_relaxed);
   dropped_.store(false, std::memory_order_relaxed);
   resting_.store(false, std::memory_order_relaxed);
-  placement_.keep_off_caller();
   loops_ = loops;
   next_loop_.store(0, std::memory_order_relaxed);
-  open(true);
+  if (loops.size() > 1) {
+    placement_.keep_off_caller();
+    open(true);
+  }
   work_at_loops(*cores_[0]);
-  close();
+  if (is_open()) close();
   loops_ = {};
   return trap_;
 }
