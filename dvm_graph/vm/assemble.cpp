@@ -162,6 +162,11 @@ class Assembler {
       read_regions(line);
     } else if (line.accept("ring")) {
       read_ring(line);
+    } else if (line.accept("lines")) {
+      line.expect("of");
+      header_.line_blocks = static_cast<int32_t>(line.number(1, INT32_MAX));
+    } else if (line.accept("pieces")) {
+      read_pieces(line);
     } else if (line.accept_prefix('e')) {
       read_extent(line);
     } else if (line.accept_prefix('p')) {
@@ -217,17 +222,25 @@ class Assembler {
   }
 
   void read_ring(LineReader& line) {
+    const Handed handed = line.accept("rows") ? Handed::rows : Handed::sums;
+    if (handed == Handed::sums) line.expect("sums");
+    Ring& ring = header_.ring(handed);
     if (!line.accept_prefix('p')) line.fail("expected a pointer register");
-    header_.ring_pointer = static_cast<uint8_t>(line.number(0, kPointerRegisters - 1) + 1);
+    ring.pointer = static_cast<uint8_t>(line.number(0, kPointerRegisters - 1) + 1);
     line.expect("by");
-    header_.ring_pointers = static_cast<uint8_t>(line.number(1, kPointerRegisters));
+    ring.pointers = static_cast<uint8_t>(line.number(1, kPointerRegisters));
     line.expect("lanes");
-    header_.lanes = static_cast<uint8_t>(line.number(1, UINT8_MAX));
+    ring.first_lane = static_cast<uint8_t>(line.number(0, UINT8_MAX - 1));
+    line.expect("to");
+    ring.lanes =
+        static_cast<uint8_t>(line.number(ring.first_lane, UINT8_MAX - 1) - ring.first_lane + 1);
     line.expect("slots");
-    header_.ring_slots = static_cast<uint8_t>(line.number(1, UINT8_MAX));
+    ring.slots = static_cast<uint8_t>(line.number(1, UINT8_MAX));
     line.expect("of");
-    header_.ring_bytes = line.number();
-    if (!line.accept("pieces")) return;
+    ring.bytes = line.number();
+  }
+
+  void read_pieces(LineReader& line) {
     header_.pieces = line.number();
     line.expect("line");
     header_.line_tiles = line.number();

@@ -1,6 +1,7 @@
 #include "vm/compile.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "kernels/normalise.h"
 #include "vm/allocate.h"
@@ -29,7 +30,9 @@ struct CompilerScratch::State {
   NormalPlan plan;
   SplitReduction split;
   SplitProduct product;
-  CutProduct cut, pair;
+  CutProduct cut;
+  CutChain chain;
+  NormalPlan prologue, epilogue;  // of a pair
   ApartPlans apart;
   TileCode code;
   LoweringScratch lowering;
@@ -70,7 +73,9 @@ namespace {
 constexpr int kAttempts = 6;            // each with half the memory of the one before
 constexpr int kLeastClaimsPerCore = 4;  // of a vector kernel
 constexpr double kClaimPerOnce = 32;    // work of a claim over what is done once per claim
-constexpr int64_t kLeastTiles[] = {4096, 64, 1};  // elements of tiles, where nothing else fits
+constexpr int64_t kPiecesOfBlock = 4, kWide = 512;  // columns of C
+constexpr int64_t kTilesOfLane = 2;                 // of rows, in a slot, at least
+constexpr int64_t kLeastTiles[] = {4096, 64, 1};    // elements of tiles, where nothing else fits
 
 class Compilation {
  public:
@@ -91,7 +96,7 @@ class Compilation {
 
   CompileStatus cube_kernel() {
     if (target_.has_cube_memories()) {
-      const CompileStatus status = product_kernel();
+      const CompileStatus status = product_kernel(scratch_.plan, 0);
       if (status != CompileStatus::does_not_fit) return status;
       out_.clear();
     }
@@ -170,70 +175,213 @@ class Compilation {
 
   void halve(NormalPlan& plan) { compute_halves(plan, target_, scratch_.halves); }
 
-  // On a cube unit with memories of its own: in a program, else in stages before and behind it.
-  CompileStatus product_kernel() {
-    NormalPlan& plan = scratch_.plan;
+  bool vector_stage(NormalPlan& part) {
+    halve(part);
+    return stage(part, peak_live_bytes(part, target_), {});
+  }
+
+  struct Mark {
+    size_t stages;
+    uint32_t programs;
+  };
+  Mark mark() const { return {out_.stages.size(), out_.program_count}; }
+  void back_to(const Mark& mark) {
+    out_.stages.resize(mark.stages);
+    out_.program_count = mark.programs;
+  }
+
+  // What the cube unit does of a product that was cut.
+  struct CubeHalf {
+    ProductPlan product;
+    const NormalPlan* plan = nullptr;  // of it
+    bool whole = false;                // nothing is left behind it
+    bool paired = false;               // a vector half takes over its sums
+  };
+
+  // On a cube unit with memories of its own: in a program, else beside vector programs, else
+  // between stages of those. The workspace is taken up to its byte number `used`.
+  CompileStatus product_kernel(const NormalPlan& plan, int64_t used) {
     if (product_stage(plan)) return CompileStatus::ok;
-    if (plan.weighed) return CompileStatus::costs_more;  // its fallback keeps rows in memory
+    if (plan.inner_k_axis >= 0) return chained_kernel(plan);
     CutProduct& cut = scratch_.cut;
-    if (!cut_product(plan, cut)) return CompileStatus::does_not_fit;
-    const auto vector_stage = [&](NormalPlan& part) {
-      halve(part);
-      return stage(part, peak_live_bytes(part, target_), {});
-    };
+    const CompileStatus otherwise =
+        plan.weighed ? CompileStatus::costs_more : CompileStatus::does_not_fit;
+    if (!cut_product(plan, used, cut)) return otherwise;
+    CubeHalf half = describe_half(plan);
+    if (half.product.a < 0) return otherwise;
+    const Mark nothing = mark();
+    if (cut.has_prologue && fed_pair(plan, half, used)) return CompileStatus::ok;
+    back_to(nothing);
+    if (plan.weighed) return otherwise;  // its fallback keeps rows in memory
     if (cut.has_prologue && !vector_stage(cut.prologue)) return CompileStatus::does_not_fit;
-    const size_t stages = out_.stages.size();
-    const uint32_t programs = out_.program_count;
-    if (pair_stage(plan)) return CompileStatus::ok;
-    out_.stages.resize(stages);
-    out_.program_count = programs;
-    if (!product_stage(cut.product) || !vector_stage(cut.epilogue))
-      return CompileStatus::does_not_fit;
+    out_.workspace_bytes = std::max(out_.workspace_bytes, cut.prologue_bytes);
+    if (half.whole) return product_stage(cut.rest) ? CompileStatus::ok : otherwise;
+    const Mark prologue = mark();
+    const ProductProblem& problem = half.product.problem;
+    if (half.paired && pair_stage(half, choose_product_block(problem, target_), cut.prologue_bytes))
+      return CompileStatus::ok;
+    back_to(prologue);
+    if (!product_stage(cut.product) || !vector_stage(cut.epilogue)) return otherwise;
     out_.workspace_bytes = std::max(out_.workspace_bytes, cut.workspace_bytes);
     return CompileStatus::ok;
   }
 
-  // The product of a plan that was cut, and what follows it, side by side. Leaves the epilogue as
-  // it found it where it fails.
-  bool pair_stage(const NormalPlan& plan) {
-    CutProduct& cut = scratch_.cut;
-    ProductPlan product = describe_product(cut.product, target_);
-    if (product.a < 0 || lanes_of(target_) == 0 || !cut_epilogue(plan, scratch_.pair)) return false;
-    product.problem.to_ring = true;
-    product.ring_first = cut.prologue_bytes;
-    product.ring_slots = ring_slots_of(target_) * target_.cube_cores;
-    TileCode& code = scratch_.code;
-    code.clear();
-    ProductBlock block;
-    out_.add_stage();
+  // A product of a product: the inner one, then the other beside what its A is computed from.
+  CompileStatus chained_kernel(const NormalPlan& plan) {
+    CutChain& chain = scratch_.chain;
+    const CompileStatus otherwise =
+        plan.weighed ? CompileStatus::costs_more : CompileStatus::does_not_fit;
+    if (!cut_chain(plan, chain)) return otherwise;
+    out_.workspace_bytes = chain.workspace_bytes;
+    const CompileStatus inner = product_kernel(chain.inner, chain.workspace_bytes);
+    return inner == CompileStatus::ok ? product_kernel(chain.rest, chain.workspace_bytes)
+                                      : otherwise;
+  }
+
+  CubeHalf describe_half(const NormalPlan& plan) {
+    const CutProduct& cut = scratch_.cut;
+    CubeHalf half;
+    if (cut.has_prologue) half = {describe_product(cut.rest, target_), &cut.rest, true};
+    if (half.product.a >= 0) return half;
+    half = {describe_product(cut.product, target_), &cut.product};
+    half.paired = lanes_of(target_) > 0 && paired_epilogue(plan, scratch_.epilogue);
+    if (half.paired) halve(scratch_.epilogue);
+    half.product.problem.to_ring = half.paired;
+    return half;
+  }
+
+  // The product beside what computes A, where that is predicted to take less than one after the
+  // other.
+  bool fed_pair(const NormalPlan& plan, CubeHalf half, int64_t used) {
+    NormalPlan& prologue = scratch_.prologue;
+    const auto lanes = static_cast<double>(lanes_of(target_));
+    const double at_rows = half.paired ? std::floor(lanes / 2) : lanes;
+    if (at_rows == 0 || !(half.whole || half.paired) ||
+        !paired_prologue(plan, half.product.multiplied, prologue))
+      return false;
+    halve(prologue);
+    const LaneCost row = lane_cost(prologue, prologue.nodes.back().axes, target_);
+    ProductProblem& problem = half.product.problem;
+    const double rows = static_cast<double>(problem.a_batch * problem.m * problem.k);
+    const double stored = problem.left_bytes / target_.costs.memory_write;
+    const double apart = choose_product_block(problem, target_).seconds +
+                         rows * std::max(row.seconds, stored) / static_cast<double>(target_.cores) +
+                         target_.costs.stage_start;
+    problem.from_ring = true;
+    // What follows takes blocks in pieces, which have to be equal.
+    if (half.paired && problem.n >= kWide) problem.column_blocks = kPiecesOfBlock;
+    problem.row_seconds = row.seconds / at_rows;
+    problem.left_bytes = row.memory_bytes;
+    const ProductBlock block = choose_product_block(problem, target_);
+    return block.rows > 0 && std::max(block.seconds, behind(half, lanes - at_rows)) < apart &&
+           pair_stage(half, block, used);
+  }
+
+  // Seconds that so many lanes of each cube core need for what follows a product.
+  double behind(const CubeHalf& half, double lanes) const {
+    if (!half.paired) return 0;
+    const NormalPlan& epilogue = scratch_.epilogue;
+    const ProductProblem& p = half.product.problem;
+    const LaneCost each = lane_cost(epilogue, epilogue.nodes[0].axes, target_);
+    return each.seconds * static_cast<double>(p.batch * p.m * p.n) /
+           (lanes * static_cast<double>(target_.cube_cores));
+  }
+
+  // The product of a plan that was cut beside vector halves. The rings begin at that byte of the
+  // workspace.
+  bool pair_stage(CubeHalf half, const ProductBlock& block, int64_t used) {
+    ProductPlan& product = half.product;
     ProgramHeader header;
-    const auto half = [&](KernelKind kind) {
-      if (!enter_ring(target_, product.ring_first, block, code, header) || !fits(kind))
-        return false;
-      synchronise_ring(code, header, scratch_.sync);
-      done("synchronise_ring");
-      encode(code, target_, header, scratch_.body, out_.add_program());
-      return true;
-    };
-    if (!lower_product(cut.product, product, target_, code, block)) return false;
+    if (block.rows == 0 || !plan_rings(product.problem, block, target_, header)) return false;
+    for (const Handed handed : kHanded) {
+      const Ring& ring = header.ring(handed);
+      (handed == Handed::rows ? product.rows : product.sums) = {
+          used, target_.cube_cores * ring.slots, ring.bytes};
+      used += target_.cube_cores * ring.slots * ring.bytes;
+    }
+    out_.add_stage();
+    out_.add_program();
+    const uint32_t cube = out_.program_count - 1;
+    if (product.problem.to_ring && !sums_half(product, block, header)) return false;
+    if (product.problem.from_ring && !rows_half(product, block, header)) return false;
+    scratch_.code.clear();
+    if (!lower_product(*half.plan, product, block, target_, scratch_.code)) return false;
     set_regions(product.problem, block, header);
-    if (!half(KernelKind::cube)) return false;
-    NormalPlan& epilogue = scratch_.pair.epilogue;
-    halve(epilogue);
+    if (!synchronised(KernelKind::cube, product, header)) return false;
+    encode(scratch_.code, target_, header, scratch_.body, out_.programs[cube]);
+    out_.workspace_bytes = std::max(out_.workspace_bytes, used);
+    return true;
+  }
+
+  bool synchronised(KernelKind kind, const ProductPlan& product, ProgramHeader& header) {
+    TileCode& code = scratch_.code;
+    for (const Handed handed : kHanded) {
+      const RingPlace& place = handed == Handed::rows ? product.rows : product.sums;
+      if (header.ring(handed).lanes > 0 && !enter_ring(target_, handed, place.first, code, header))
+        return false;
+    }
+    if (!fits(kind)) return false;
+    synchronise_rings(code, header, scratch_.sync);
+    done("synchronise_rings");
+    return true;
+  }
+
+  // A program that lanes run, whose tiles are chosen.
+  bool lane_program(const NormalPlan& plan, const ProductPlan& product, ProgramHeader& header) {
+    TileCode& code = scratch_.code;
+    Lowering(plan, target_, code, scratch_.lowering, 0).lower_all();
+    if (!synchronised(KernelKind::vector, product, header)) return false;
+    encode(code, target_, header, scratch_.body, out_.add_program());
+    return true;
+  }
+
+  double lane_room() const {
+    return static_cast<double>(target_.vector_tile_bytes / target_.places);
+  }
+
+  bool sums_half(const ProductPlan& product, const ProductBlock& block, const ProgramHeader& cube) {
+    NormalPlan& epilogue = scratch_.epilogue;
     const double live = peak_live_bytes(epilogue, target_).local;
-    const double room = static_cast<double>(target_.vector_tile_bytes / target_.places);
     const int64_t units = block.rows_outer ? block.columns / target_.matmul_nr : block.rows;
     const auto volume = static_cast<double>(block.rows * block.columns);
     for (int64_t pieces = 1; pieces <= units; ++pieces) {
-      if (units % pieces != 0 || volume * live > room * static_cast<double>(pieces)) continue;
-      code.clear();
-      header = {};
-      if (!tile_pieces(epilogue, product.ring_first, block, pieces, code, header)) return false;
-      Lowering(epilogue, target_, code, scratch_.lowering, 0).lower_all();
-      if (!half(KernelKind::vector)) continue;
-      out_.workspace_bytes = std::max(out_.workspace_bytes,
-                                      product.ring_first + product.ring_slots * slot_bytes(block));
-      return true;
+      if (units % pieces != 0 || volume * live > lane_room() * static_cast<double>(pieces))
+        continue;
+      scratch_.code.clear();
+      ProgramHeader header;
+      header.ring(Handed::sums) = cube.ring(Handed::sums);
+      if (!tile_pieces(epilogue, product.sums.first, block, pieces, scratch_.code, header))
+        return false;
+      if (lane_program(epilogue, product, header)) return true;
+    }
+    return false;
+  }
+
+  // Whole rows, several of them for each lane; parts of one, where it does not fit and may be cut.
+  // One lane where the last line has too few.
+  bool rows_half(const ProductPlan& product, const ProductBlock& block, ProgramHeader& cube) {
+    NormalPlan& prologue = scratch_.prologue;
+    Ring& ring = cube.ring(Handed::rows);
+    const bool whole = prologue.reduced_axes() != 0;
+    const int64_t k = product.problem.k, unit = target_.vector_bytes / int64_t{sizeof(float)};
+    const double row = static_cast<double>(k) * peak_live_bytes(prologue, target_).local;
+    for (; ring.lanes > 0; ring.lanes /= 2) {
+      for (int64_t each = kTilesOfLane * ring.lanes; each <= block.rows; ++each) {
+        if (block.rows % each != 0) continue;
+        const int64_t rows = block.rows / each;
+        const auto parts =
+            static_cast<int64_t>(std::ceil(row * static_cast<double>(rows) / lane_room()));
+        if (parts > 1 && (rows > 1 || (whole && parts > target_.places))) continue;
+        const int64_t depth = whole || parts <= 1 ? k : ceil_div(ceil_div(k, parts), unit) * unit;
+        scratch_.code.clear();
+        ProgramHeader header;
+        header.ring(Handed::rows) = ring;
+        header.line_blocks = cube.line_blocks;
+        if (tile_rows(prologue, product.rows.first, product.problem, block, target_, rows, depth,
+                      scratch_.code, header) &&
+            lane_program(prologue, product, header))
+          return true;
+      }
     }
     return false;
   }
@@ -250,10 +398,11 @@ class Compilation {
   bool product_stage(const NormalPlan& plan) {
     const ProductPlan product = describe_product(plan, target_);
     if (product.a < 0) return false;
+    const ProductBlock block = choose_product_block(product.problem, target_);
+    if (block.rows == 0) return false;
     TileCode& code = scratch_.code;
     code.clear();
-    ProductBlock block;
-    if (!lower_product(plan, product, target_, code, block)) return false;
+    if (!lower_product(plan, product, block, target_, code)) return false;
     ProgramHeader header;
     set_regions(product.problem, block, header);
     if (!fits(KernelKind::cube)) return false;

@@ -14,9 +14,9 @@ namespace {
 
 class Cutter {
  public:
-  Cutter(const NormalPlan& plan, CutProduct& out) : plan_(plan), out_(out) {}
+  explicit Cutter(const NormalPlan& plan) : plan_(plan) {}
 
-  bool run() {
+  bool run(int64_t first, CutProduct& out) {
     for (size_t i = 0; i < plan_.nodes.size(); ++i) {
       if (plan_.nodes[i].op == PlanOp::patches_) return false;
       if (plan_.nodes[i].op != PlanOp::matmul_) continue;
@@ -31,32 +31,61 @@ class Cutter {
     const NormalAccess& stored = plan_.accesses[b.access];
     if (stored.packed_panels || !(dtype_list::ROUNDED >> static_cast<int>(stored.storage) & 1))
       return false;
-    out_.workspace_bytes = 0;
-    out_.has_prologue = a.op != PlanOp::load_ || plan_.accesses[a.access].storage != stored.storage;
+    out.workspace_bytes = first;
+    out.has_prologue = a.op != PlanOp::load_ || plan_.accesses[a.access].storage != stored.storage;
     NormalAccess handed;
-    if (out_.has_prologue) {
-      handed = workspace(a.axes, stored.storage);
-      make_prologue(product.inputs[0], handed);
+    if (out.has_prologue) {
+      handed = workspace(a.axes, stored.storage, out.workspace_bytes);
+      fill_prologue(out.prologue, product.inputs[0], handed);
+      end(out.prologue);
+      make_rest(out.rest, handed);
     }
-    out_.prologue_bytes = out_.workspace_bytes;
-    const NormalAccess sums = workspace(product.axes, DType::f32);
-    make_product(handed, sums);
-    make_epilogue(sums);
+    out.prologue_bytes = out.workspace_bytes;
+    const NormalAccess sums = workspace(product.axes, DType::f32, out.workspace_bytes);
+    make_product(out, handed, sums);
+    fill_epilogue(out.epilogue, sums);
+    end(out.epilogue);
     return true;
   }
 
-  // For a plan that was cut.
-  bool make_pointwise_epilogue() {
+  bool run_chain(CutChain& out) {
+    int32_t inner = -1;
     for (size_t i = 0; i < plan_.nodes.size(); ++i) {
-      if (plan_.nodes[i].op == PlanOp::matmul_) product_ = static_cast<int32_t>(i);
+      const NormalNode& node = plan_.nodes[i];
+      if (node.op == PlanOp::patches_) return false;
+      if (node.op != PlanOp::matmul_) continue;
+      int32_t& found = plan_.is_inner(node) ? inner : product_;
+      if (found >= 0) return false;
+      found = static_cast<int32_t>(i);
     }
+    if (inner < 0 || product_ < 0) return false;
+    const int32_t last = last_behind(inner);
+    const NormalNode& handed = plan_.nodes[last];
+    if (handed.dtype != DType::f32) return false;
+    // As between kernels.
+    const DType storage = handed.op == PlanOp::narrow_ ? handed.narrow_to : handed.element;
+    out.workspace_bytes = 0;
+    const NormalAccess place = workspace(handed.axes, storage, out.workspace_bytes);
+    begin(out.inner, KernelKind::mix);
+    out.inner.m_axis = plan_.m_axis;
+    out.inner.n_axis = plan_.k_axis;
+    out.inner.k_axis = plan_.inner_k_axis;
+    out.inner.extents[plan_.n_axis] = 1;
+    store(out.inner, copy(out.inner, last), place);
+    begin_product(out.rest, KernelKind::mix);
+    out.rest.weighed = plan_.weighed;
+    out.rest.extents[plan_.inner_k_axis] = 1;
+    renumbered_[last] = load(out.rest, handed.axes, place);
+    copy_stores(out.rest);
+    return true;
+  }
+
+  bool make_paired_epilogue(NormalPlan& plan) {
+    find_product();
     NormalAccess sums;
     sums.value = kWorkspace;
-    fill_epilogue(sums);
-    NormalPlan& plan = out_.epilogue;
-    plan.extents[plan_.k_axis] = 1;
-    plan.m_axis = plan_.m_axis;
-    plan.n_axis = plan_.n_axis;
+    fill_epilogue(plan, sums);
+    keep_axes(plan, plan_.k_axis);
     const uint32_t axes = plan_.nodes[product_].axes;
     return std::ranges::all_of(plan.nodes, [&](const NormalNode& node) {
       const bool access = info_of(node.op).kind == PlanOpKind::access;
@@ -66,20 +95,62 @@ class Cutter {
     });
   }
 
+  bool make_paired_prologue(NormalPlan& plan, DType storage) {
+    find_product();
+    NormalAccess rows;
+    rows.value = kWorkspace;
+    rows.storage = storage;
+    rows.element_bytes = static_cast<int64_t>(size_of(storage));
+    const int32_t a = plan_.nodes[product_].inputs[0];
+    fill_prologue(plan, a, rows);
+    keep_axes(plan, plan_.n_axis);
+    const uint32_t both = bit(plan_.m_axis) | bit(plan_.k_axis);
+    return (plan_.nodes[a].axes & both) == both &&
+           (plan.reduced_axes() & ~bit(plan_.k_axis)) == 0 &&
+           std::ranges::none_of(plan.nodes,
+                                [](const NormalNode& node) { return node.window >= 0; });
+  }
+
  private:
-  NormalAccess workspace(uint32_t axes, DType storage) {
+  void find_product() {
+    for (size_t i = 0; i < plan_.nodes.size(); ++i) {
+      if (plan_.nodes[i].op == PlanOp::matmul_) product_ = static_cast<int32_t>(i);
+    }
+  }
+
+  // The last node behind one that follows it, one after the other, element by element.
+  int32_t last_behind(int32_t node) const {
+    for (;;) {
+      int32_t user = -1;
+      int users = 0;
+      for (size_t i = 0; i < plan_.nodes.size(); ++i) {
+        const NormalNode& each = plan_.nodes[i];
+        if (std::ranges::find(each.inputs, node) == std::end(each.inputs)) continue;
+        user = static_cast<int32_t>(i);
+        ++users;
+      }
+      if (users != 1) return node;
+      const NormalNode& next = plan_.nodes[user];
+      if (info_of(next.op).kind != PlanOpKind::map || next.axes != plan_.nodes[node].axes ||
+          next.dtype != DType::f32)
+        return node;
+      node = user;
+    }
+  }
+
+  NormalAccess workspace(uint32_t axes, DType storage, int64_t& used) const {
     NormalAccess place;
     place.value = kWorkspace;
     place.storage = storage;
     place.element_bytes = static_cast<int64_t>(size_of(storage));
-    place.offset = out_.workspace_bytes / place.element_bytes;
+    place.offset = used / place.element_bytes;
     int64_t volume = 1;
     for (int axis = plan_.rank - 1; axis >= 0; --axis) {
       if (!(axes & bit(axis))) continue;
       place.strides[axis] = volume;
       volume *= plan_.extents[axis];
     }
-    out_.workspace_bytes += ceil_div(volume * place.element_bytes, kAlignment) * kAlignment;
+    used += ceil_div(volume * place.element_bytes, kAlignment) * kAlignment;
     return place;
   }
 
@@ -89,6 +160,14 @@ class Cutter {
     plan.rank = plan_.rank;
     plan.extents = plan_.extents;
     renumbered_.assign(plan_.nodes.size(), -1);
+  }
+
+  // All but one, along which nothing varies.
+  void keep_axes(NormalPlan& plan, int but) const {
+    plan.extents[but] = 1;
+    plan.m_axis = plan_.m_axis;
+    plan.n_axis = plan_.n_axis;
+    plan.k_axis = plan_.k_axis;
   }
 
   static int32_t add_access(NormalPlan& plan, const NormalAccess& access) {
@@ -141,53 +220,69 @@ class Cutter {
     order_axes(plan);
   }
 
-  void make_prologue(int32_t a, const NormalAccess& to) {
-    begin(out_.prologue, KernelKind::vector);
-    store(out_.prologue, copy(out_.prologue, a), to);
-    end(out_.prologue);
+  void fill_prologue(NormalPlan& plan, int32_t a, const NormalAccess& to) {
+    begin(plan, KernelKind::vector);
+    store(plan, copy(plan, a), to);
   }
 
-  void make_product(const NormalAccess& a, const NormalAccess& to) {
-    NormalPlan& plan = out_.product;
-    begin(plan, KernelKind::cube);
+  void begin_product(NormalPlan& plan, KernelKind kind) {
+    begin(plan, kind);
     plan.m_axis = plan_.m_axis;
     plan.n_axis = plan_.n_axis;
     plan.k_axis = plan_.k_axis;
+  }
+
+  void make_product(CutProduct& out, const NormalAccess& a, const NormalAccess& to) {
+    NormalPlan& plan = out.product;
+    begin_product(plan, KernelKind::cube);
     NormalNode product = plan_.nodes[product_];
     const NormalNode& left = plan_.nodes[product.inputs[0]];
-    product.inputs[0] =
-        out_.has_prologue ? load(plan, left.axes, a) : copy(plan, product.inputs[0]);
+    product.inputs[0] = out.has_prologue ? load(plan, left.axes, a) : copy(plan, product.inputs[0]);
     product.inputs[1] = copy(plan, product.inputs[1]);
     store(plan, add(plan, product), to);
   }
 
-  // Everything that is stored, from the product in the workspace on.
-  void make_epilogue(const NormalAccess& from) {
-    fill_epilogue(from);
-    end(out_.epilogue);
+  // Everything but what A is computed from.
+  void make_rest(NormalPlan& plan, const NormalAccess& a) {
+    begin_product(plan, KernelKind::mix);
+    const int32_t left = plan_.nodes[product_].inputs[0];
+    renumbered_[left] = load(plan, plan_.nodes[left].axes, a);
+    copy_stores(plan);
   }
 
-  void fill_epilogue(const NormalAccess& from) {
-    NormalPlan& plan = out_.epilogue;
+  // From the product in the workspace on.
+  void fill_epilogue(NormalPlan& plan, const NormalAccess& from) {
     begin(plan, KernelKind::vector);
     renumbered_[product_] = load(plan, plan_.nodes[product_].axes, from);
+    copy_stores(plan);
+  }
+
+  // All of them, and what they need.
+  void copy_stores(NormalPlan& plan) {
     for (size_t i = 0; i < plan_.nodes.size(); ++i) {
       if (plan_.nodes[i].op == PlanOp::store_) copy(plan, static_cast<int32_t>(i));
     }
   }
 
   const NormalPlan& plan_;
-  CutProduct& out_;
   int32_t product_ = -1;
   std::vector<int32_t> renumbered_;  // nodes of the plan at hand
 };
 
 }  // namespace
 
-bool cut_product(const NormalPlan& plan, CutProduct& out) { return Cutter(plan, out).run(); }
+bool cut_product(const NormalPlan& plan, int64_t first, CutProduct& out) {
+  return Cutter(plan).run(first, out);
+}
 
-bool cut_epilogue(const NormalPlan& plan, CutProduct& out) {
-  return Cutter(plan, out).make_pointwise_epilogue();
+bool cut_chain(const NormalPlan& plan, CutChain& out) { return Cutter(plan).run_chain(out); }
+
+bool paired_epilogue(const NormalPlan& plan, NormalPlan& out) {
+  return Cutter(plan).make_paired_epilogue(out);
+}
+
+bool paired_prologue(const NormalPlan& plan, DType storage, NormalPlan& out) {
+  return Cutter(plan).make_paired_prologue(out, storage);
 }
 
 }  // namespace dvm

@@ -100,13 +100,16 @@ void add_header(Text& text, const Program& program, Names names) {
   }
   text.add("\n");
   if (header.regions[0] > 0) text.add("  regions %d x %d\n", header.regions[0], header.regions[1]);
-  if (header.in_pair()) {
-    text.add("  ring p%d by %d lanes %d slots %d of %" PRId64, header.ring_pointer - 1,
-             header.ring_pointers, header.lanes, header.ring_slots, header.ring_bytes);
-    if (header.follows_cube())
-      text.add(" pieces %" PRId64 " line %" PRId64, header.pieces, header.line_tiles);
-    text.add("\n");
+  for (const Handed handed : kHanded) {
+    const Ring& ring = header.ring(handed);
+    if (!ring.exists()) continue;
+    text.add("  ring %s p%d by %d lanes %d to %d slots %d of %" PRId64 "\n", name_of(handed),
+             ring.pointer - 1, ring.pointers, ring.first_lane, ring.end_lane() - 1, ring.slots,
+             ring.bytes);
   }
+  if (header.line_blocks > 1) text.add("  lines of %" PRId64 "\n", header.line_blocks);
+  if (header.beside_cube())
+    text.add("  pieces %" PRId64 " line %" PRId64 "\n", header.pieces, header.line_tiles);
   add_registers(text, program.extents(), program.pointers(), program.grid().size(), names);
 }
 

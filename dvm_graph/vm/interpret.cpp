@@ -174,24 +174,34 @@ bool run_body(std::span<const uint64_t> body, const InstructionTable& table, Cor
   return true;
 }
 
-// Where tiles lie in a core's share, and of a pair the place that they go through.
+// Where tiles lie in a core's share, and of a pair the slots that they are at.
 struct InShare {
   int64_t number = 0, tiles = 0;
-  std::byte* slot = nullptr;
+  std::byte* slots[kRings] = {};
+  int64_t first = 0;  // the tile at which they begin
 };
 
-void enter_slot(const Program& program, Core& core, const InShare& in_share, int64_t tile,
-                int64_t end) {
-  const ProgramHeader& header = program.header();
-  const int64_t number = core.share_tile - in_share.number;  // of the group's tiles
-  for (size_t p = header.ring_pointer - 1u; header.reaches_ring(p); ++p) {
-    const PointerRegister& ring = program.pointers()[p];
-    const int64_t step = header.grid_rank > 0 ? ring.steps[header.grid_rank - 1] : 0;
-    core.pointers[p] = in_share.slot + (ring.base - ring.low) + number * step;
+int64_t offset_at(const Program& program, const PointerRegister& pointer, int64_t tile) {
+  int64_t offset = 0;
+  for (size_t d = program.grid().size(); d-- > 0;) {
+    const int64_t count = program.grid()[d].count;
+    offset += tile % count * pointer.steps[d];
+    tile /= count;
   }
-  if (!header.follows_cube()) return;
-  core.first_chunk = number == 0;
-  core.last_chunk = tile + 1 == end;
+  return offset;
+}
+
+void enter_slots(const Program& program, Core& core, const InShare& in_share, int64_t tile) {
+  const ProgramHeader& header = program.header();
+  for (const Handed handed : kHanded) {
+    const Ring& ring = header.ring(handed);
+    for (size_t p = ring.pointer - 1u; ring.reaches(p); ++p) {
+      const PointerRegister& pointer = program.pointers()[p];
+      core.pointers[p] = in_share.slots[static_cast<int>(handed)] + (pointer.base - pointer.low) +
+                         offset_at(program, pointer, tile) -
+                         offset_at(program, pointer, in_share.first);
+    }
+  }
 }
 
 template <bool Timed>
@@ -211,12 +221,13 @@ void run(const Program& program, const InstructionTable& table, Core& core,
   uint8_t changed = kEverythingChanged;
   const std::span<const uint64_t> body = program.body();
   const bool fetches = program.header().ahead[0] != 0;
+  const bool in_pair = program.header().in_pair();
   core.ahead = {};
   core.laters = 0;
   core.share_tiles = in_share.tiles;
   for (int64_t tile = begin;;) {
     core.share_tile = in_share.number + tile - begin;
-    if (in_share.slot != nullptr) enter_slot(program, core, in_share, tile, end);
+    if (in_pair) enter_slots(program, core, in_share, tile);
     if (fetches) {
       const int64_t to_next = next < 0 ? 0 : next - tile;
       cursor.look_ahead(program.header(), tile + 1 < end ? 1 : to_next);
@@ -234,23 +245,24 @@ void run_tiles(const Program& program, const InstructionTable& table, Core& core
                std::byte* const* buffers, int64_t begin, int64_t end, int64_t next) {
   if (begin >= end) return;
   const auto runner = core.times == nullptr ? &run<false> : &run<true>;
-  runner(program, table, core, buffers, begin, end, next, {0, end - begin});
+  runner(program, table, core, buffers, begin, end, next, {0, end - begin, {}, begin});
 }
 
 void run_of_share(const Program& program, const InstructionTable& table, Core& core,
                   std::byte* const* buffers, const TileRun& tiles, int64_t share_tiles,
-                  std::byte* slot) {
+                  int64_t ring_core) {
+  InShare in_share{tiles.number, share_tiles, {}, tiles.first};
+  for (const Handed handed : kHanded) {
+    const Ring& ring = program.header().ring(handed);
+    if (!ring.exists()) continue;
+    const int64_t number = handed == Handed::rows ? tiles.line : tiles.group;
+    const PointerRegister& pointer = program.pointers()[ring.pointer - 1u];
+    in_share.slots[static_cast<int>(handed)] =
+        buffers[pointer.buffer] + pointer.low +
+        (ring_core * ring.slots + number % ring.slots) * ring.bytes;
+  }
   const auto runner = core.times == nullptr ? &run<false> : &run<true>;
-  runner(program, table, core, buffers, tiles.begin, tiles.end, -1,
-         {tiles.number, share_tiles, slot});
-}
-
-std::byte* slot_of(const Program& program, std::byte* const* buffers, int64_t core,
-                   const TileRun& run) {
-  const ProgramHeader& header = program.header();
-  const int64_t slot = core * header.ring_slots + run.group % header.ring_slots;
-  const PointerRegister& ring = program.pointers()[header.ring_pointer - 1u];
-  return buffers[ring.buffer] + ring.low + slot * header.ring_bytes;
+  runner(program, table, core, buffers, tiles.begin, tiles.end, -1, in_share);
 }
 
 }  // namespace dvm

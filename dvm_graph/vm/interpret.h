@@ -26,14 +26,10 @@ namespace dvm {
 void run_tiles(const Program& program, const InstructionTable& table, Core& core,
                std::byte* const* buffers, int64_t begin, int64_t end, int64_t next = -1);
 
-// Runs some consecutive tiles of a share of so many (vm/shares.h). Of a pair: `slot` is where the
-// group's place in the ring begins.
+// Runs some consecutive tiles of a share of so many (vm/shares.h). Of a pair: in the rings of cube
+// core number `ring_core`.
 void run_of_share(const Program& program, const InstructionTable& table, Core& core,
                   std::byte* const* buffers, const TileRun& run, int64_t share_tiles,
-                  std::byte* slot = nullptr);
-
-// That place, in the ring of cube core number `core`.
-std::byte* slot_of(const Program& program, std::byte* const* buffers, int64_t core,
-                   const TileRun& run);
+                  int64_t ring_core = 0);
 
 }  // namespace dvm

@@ -11,7 +11,31 @@ int64_t lanes_of(const Target& target) {
   return target.cores / target.cube_cores;
 }
 
-int64_t ring_slots_of(const Target& target) { return std::max<int64_t>(lanes_of(target), 2); }
+bool plan_rings(const ProductProblem& problem, const ProductBlock& block, const Target& target,
+                ProgramHeader& header) {
+  const int64_t lanes = lanes_of(target);
+  const int64_t of_rows = problem.from_ring ? problem.to_ring ? lanes / 2 : lanes : 0;
+  const int64_t of_sums = problem.to_ring ? lanes - of_rows : 0;
+  if (problem.to_ring) {
+    if (of_sums == 0) return false;
+    Ring& sums = header.ring(Handed::sums);
+    sums.slots = static_cast<uint8_t>(std::max<int64_t>(of_sums, 2));
+    sums.lanes = static_cast<uint8_t>(of_sums);
+    sums.bytes = slot_bytes(block);
+  }
+  if (problem.from_ring) {
+    if (of_rows == 0) return false;
+    Ring& rows = header.ring(Handed::rows);
+    rows.slots = static_cast<uint8_t>(kRowSlots);
+    rows.first_lane = static_cast<uint8_t>(of_sums);
+    rows.lanes = static_cast<uint8_t>(of_rows);
+    rows.bytes = block.rows * row_of_slot(problem, target) * problem.element_bytes;
+    const int64_t blocks = ceil_div(problem.n, block.columns);
+    if (blocks > INT32_MAX) return false;
+    header.line_blocks = static_cast<int32_t>(blocks);
+  }
+  return true;
+}
 
 bool tile_pieces(NormalPlan& epilogue, int64_t ring_first, const ProductBlock& block,
                  int64_t pieces, TileCode& code, ProgramHeader& header) {
@@ -43,25 +67,85 @@ bool tile_pieces(NormalPlan& epilogue, int64_t ring_first, const ProductBlock& b
   return !code.overflow;
 }
 
-bool enter_ring(const Target& target, int64_t ring_first, const ProductBlock& block, TileCode& code,
+bool tile_rows(NormalPlan& prologue, int64_t ring_first, const ProductProblem& problem,
+               const ProductBlock& block, const Target& target, int64_t rows, int64_t depth,
+               TileCode& code, ProgramHeader& header) {
+  const int m = prologue.m_axis, k = prologue.k_axis;
+  for (const NormalNode& node : prologue.nodes) {
+    if (node.op != PlanOp::store_) continue;
+    NormalAccess& slot = prologue.accesses[node.access];
+    slot.offset = ring_first / slot.element_bytes;
+    slot.strides = {};
+    slot.strides[m] = row_of_slot(problem, target);
+    slot.strides[k] = 1;
+  }
+  code.space.rank = prologue.rank;
+  for (int axis = 0; axis < prologue.rank; ++axis)
+    code.space.axes[axis] = {prologue.extents[axis], 1, -1};
+  code.space.axes[m].tile = std::min(rows, problem.m);
+  code.space.axes[k].tile = std::min(depth, problem.k);
+  for (int axis = 0; axis < prologue.rank; ++axis) {
+    if (axis != m && axis != k) code.add_dim(axis);
+  }
+  code.add_dim(m);
+  code.add_dim(k);
+  code.chunk_dim = static_cast<int>(code.grid.size());
+  const int64_t parts = ceil_div(problem.k, depth);
+  header.pieces = block.rows / rows * parts;
+  header.line_tiles = ceil_div(problem.m, rows) * parts;
+  const int64_t least = (header.line_tiles - 1) % header.pieces + 1;
+  return !code.overflow && least >= header.ring(Handed::rows).lanes;
+}
+
+bool enter_ring(const Target& target, Handed handed, int64_t ring_first, TileCode& code,
                 ProgramHeader& header) {
-  const int64_t slots = ring_slots_of(target);
-  const int inner = header.pieces > 0 ? static_cast<int>(code.grid.size()) - 1 : -1;
+  Ring& ring = header.ring(handed);
+  // Dims that move within a slot: the chunks, or those of the line that is cut into pieces.
+  int inner = header.beside_cube() ? static_cast<int>(code.grid.size()) : code.chunk_dim;
+  for (int64_t line = 1; line < header.line_tiles; line *= code.grid[inner].count) --inner;
   for (size_t p = 0; p < code.pointers.size(); ++p) {
     PointerRegister& pointer = code.pointers[p];
     if (pointer.buffer != kWorkspace || pointer.low != ring_first) continue;
-    if (header.ring_pointers == 0) header.ring_pointer = static_cast<uint8_t>(p + 1);
-    ++header.ring_pointers;
-    if (!header.reaches_ring(p)) return false;
-    for (int d = 0; d < kMaxGridRank; ++d) {
-      if (d != inner || header.line_tiles == 1) pointer.steps[d] = 0;
-    }
-    pointer.high = pointer.low + target.cube_cores * slots * slot_bytes(block);
+    if (ring.pointers == 0) ring.pointer = static_cast<uint8_t>(p + 1);
+    ++ring.pointers;
+    if (!ring.reaches(p)) return false;
+    for (int d = 0; d < inner; ++d) pointer.steps[d] = 0;
+    pointer.high = pointer.low + target.cube_cores * ring.slots * ring.bytes;
   }
-  header.lanes = static_cast<uint8_t>(lanes_of(target));
-  header.ring_slots = static_cast<uint8_t>(slots);
-  header.ring_bytes = slot_bytes(block);
-  return header.in_pair();
+  return ring.exists();
+}
+
+LaneCost lane_cost(const NormalPlan& plan, uint32_t axes, const Target& target) {
+  LaneCost cost;
+  double loaded = 0, stored = 0, computed = 0, elements = 1;
+  for (int axis = 0; axis < plan.rank; ++axis) {
+    if (axes & bit(axis)) elements *= static_cast<double>(plan.extents[axis]);
+  }
+  for (const NormalNode& node : plan.nodes) {
+    double share = 1;  // of the elements
+    for (int axis = 0; axis < plan.rank; ++axis) {
+      if (axes & ~node.axes & bit(axis)) share /= static_cast<double>(plan.extents[axis]);
+    }
+    if (node.access < 0) {
+      const bool reduces = info_of(node.op).kind == PlanOpKind::reduce;
+      computed += node.op == PlanOp::fill_ ? 0 : reduces ? 1 : share;
+      continue;
+    }
+    const NormalAccess& access = plan.accesses[node.access];
+    const bool stores = node.op == PlanOp::store_;
+    const double bytes = share * static_cast<double>(access.element_bytes);
+    const Costs& costs = target.costs;
+    const bool in_ring = access.value == kWorkspace && access.strides == Strides{};
+    const bool stays = access.value == kWorkspace &&
+                       bytes * elements <= kHeld * static_cast<double>(target.shared_bytes);
+    const bool here = in_ring || stays;  // in the cache
+    (stores ? stored : loaded) += bytes / (here     ? costs.core_transfer
+                                           : stores ? costs.memory_write
+                                                    : costs.memory_read);
+    if (!here && !stores) cost.memory_bytes += bytes;
+  }
+  cost.seconds = std::max({loaded, stored, computed / target.costs.epilogue_elements});
+  return cost;
 }
 
 }  // namespace dvm

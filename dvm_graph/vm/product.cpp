@@ -123,6 +123,7 @@ class Description {
     p.m = plan_.extents[plan_.m_axis];
     p.n = plan_.extents[plan_.n_axis];
     p.k = plan_.extents[plan_.k_axis];
+    const bool handed = plan_.accesses[product_.a].value == kWorkspace;
     for (int axis = 0; axis < plan_.rank; ++axis) {
       if (axis == plan_.m_axis || axis == plan_.n_axis || axis == plan_.k_axis) continue;
       p.batch *= plan_.extents[axis];
@@ -130,6 +131,9 @@ class Description {
       if (plan_.accesses[product_.b].strides[axis] != 0) p.b_batch *= plan_.extents[axis];
     }
     p.element_bytes = static_cast<int64_t>(size_of(product_.multiplied));
+    const auto left = static_cast<double>(p.a_batch * p.m * p.k * p.element_bytes);
+    const bool stays = handed && left <= kHeld * static_cast<double>(target_.shared_bytes);
+    p.left_bytes = stays ? 0 : static_cast<double>(p.element_bytes);
     p.result_bytes = plan_.accesses[product_.c].element_bytes;
     p.bias = product_.bias >= 0;
   }
@@ -144,13 +148,11 @@ class Description {
 
 class ProductLowering {
  public:
-  ProductLowering(const NormalPlan& plan, const ProductPlan& product, const Target& target,
-                  TileCode& code, ProductBlock& block)
-      : plan_(plan), product_(product), target_(target), code_(code), block_(block) {}
+  ProductLowering(const NormalPlan& plan, const ProductPlan& product, const ProductBlock& block,
+                  const Target& target, TileCode& code)
+      : plan_(plan), product_(product), block_(block), target_(target), code_(code) {}
 
   bool run() {
-    block_ = choose_product_block(product_.problem, target_);
-    if (block_.rows == 0) return false;
     lay_out_grid();
     const TileOperand a = load(product_.a, plan_.m_axis, plan_.k_axis, block_.rows);
     const TileOperand b = load(product_.b, plan_.n_axis, plan_.k_axis, block_.columns);
@@ -243,19 +245,28 @@ class ProductLowering {
     return tile;
   }
 
-  // The slot at hand from a column on, all of whose rows have the columns of a full block.
-  TileOperand ring(int64_t first) {
+  // The slot of a ring at hand from a byte on, with rows of so many elements.
+  TileOperand ring(const RingPlace& ring, int64_t first, int64_t row, int64_t chunk_step) {
     PointerRegister slot;
     slot.buffer = kWorkspace;
-    slot.low = product_.ring_first;
-    slot.base = slot.low + first * static_cast<int64_t>(sizeof(float));
-    slot.high = slot.low + product_.ring_slots * slot_bytes(block_);
+    slot.low = ring.first;
+    slot.base = slot.low + first;
+    slot.high = ring.end();
+    const int chunks = code_.space.axes[plan_.k_axis].dim;
+    if (chunks >= 0) slot.steps[chunks] = chunk_step;
     TileOperand tile;
     tile.space = Space::pointer;
     tile.index = code_.pointer_register(slot);
-    tile.middle = stride(block_.columns);
+    tile.middle = stride(row);
     tile.inner = 1;
     return tile;
+  }
+  // Columns of sums: their rows are those of a full block.
+  TileOperand sums_ring(int64_t first) {
+    return ring(product_.sums, first * static_cast<int64_t>(sizeof(float)), block_.columns, 0);
+  }
+  TileOperand rows_ring() {
+    return ring(product_.rows, 0, row_of_slot(product_.problem, target_), block_.chunk * bytes());
   }
 
   // The last one of the code, until another is added.
@@ -273,14 +284,15 @@ class ProductLowering {
   // steps along its own axis as middle and those along k as inner stride.
   TileOperand load(int32_t access, int axis, int k_axis, int64_t extent) {
     const NormalAccess& from = plan_.accesses[access];
-    const bool along_k = from.strides[k_axis] == 1 || from.strides[axis] != 1;
+    const bool fed = axis == plan_.m_axis && product_.rows.slots > 0;
+    const bool along_k = fed || from.strides[k_axis] == 1 || from.strides[axis] != 1;
     const int rows = along_k ? axis : k_axis, columns = along_k ? k_axis : axis;
     TileOperand chunk = along_k ? local(Memory::l1, extent, block_.chunk, bytes(), false, true)
                                 : local(Memory::l1, block_.chunk, extent, bytes(), false, true);
     TileInstruction& load =
         add(Family::d_load_l1, product_.multiplied, extent_of(rows), extent_of(columns));
     load.operands[0] = chunk;
-    load.operands[1] = global(access, rows, columns);
+    load.operands[1] = fed ? rows_ring() : global(access, rows, columns);
     if (!along_k) std::swap(chunk.middle, chunk.inner);
     return chunk;
   }
@@ -337,17 +349,17 @@ class ProductLowering {
         add(product_.relu ? Family::d_store_l0c_relu : Family::d_store_l0c,
             plan_.accesses[product_.c].storage, extent_of(plan_.m_axis), extent_of_half(half));
     store.flags = kLastChunk;
-    store.operands[0] = product_.ring_slots > 0
-                            ? ring(first)
+    store.operands[0] = product_.sums.slots > 0
+                            ? sums_ring(first)
                             : global(product_.c, plan_.m_axis, plan_.n_axis, first);
     store.operands[1] = sums_[half];
   }
 
   const NormalPlan& plan_;
   const ProductPlan& product_;
+  const ProductBlock& block_;
   const Target& target_;
   TileCode& code_;
-  ProductBlock& block_;
   TileOperand sums_[kMostHalves], bias_;
   int turn_ = 0;  // of the places in L0A and L0B
   TileOperand a_[kMostSlots], b_[kMostSlots];
@@ -405,9 +417,9 @@ ProductPlan describe_product(const NormalPlan& plan, const Target& target) {
   return Description(plan, target).run();
 }
 
-bool lower_product(const NormalPlan& plan, const ProductPlan& product, const Target& target,
-                   TileCode& code, ProductBlock& block) {
-  return ProductLowering(plan, product, target, code, block).run();
+bool lower_product(const NormalPlan& plan, const ProductPlan& product, const ProductBlock& block,
+                   const Target& target, TileCode& code) {
+  return ProductLowering(plan, product, block, target, code).run();
 }
 
 }  // namespace dvm

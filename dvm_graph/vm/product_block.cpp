@@ -12,7 +12,6 @@ constexpr int64_t kMostSteps = 8;  // of a chunk: instructions of the body
 constexpr int64_t kSumBytes = 4;
 constexpr int64_t kPreferredBlocks = 8;  // of the cube unit, of rows, where the target says nothing
 constexpr int32_t kMostCuts = 64;        // of the cores
-constexpr double kHeld = 0.5;  // of the shared cache, that an operand may fill to stay there
 
 int64_t round_up(int64_t a, int64_t b) { return ceil_div(a, b) * b; }
 
@@ -79,6 +78,12 @@ void halve(const Target& t, ProductBlock& block) {
 
 bool fits(const ProductProblem& p, const Target& t, const ProductBlock& block) {
   if (block.rows * block.columns * kSumBytes > t.l0c_bytes) return false;
+  if (p.from_ring) {
+    const int64_t slot = block.rows * row_of_slot(p, t) * p.element_bytes;
+    const int64_t slots = t.cores_of(KernelKind::cube) * kRowSlots;
+    if (static_cast<double>(slots * slot) > kHeld * static_cast<double>(t.shared_bytes))
+      return false;
+  }
   return !p.bias || block.columns * kSumBytes <= t.bias_bytes;
 }
 
@@ -98,6 +103,7 @@ struct Arrangement {
   Regions regions;
   double blocks = 0;  // of the core with most of them
   double bytes = 0;   // of the operands, that come from memory
+  double lines = 1;   // of blocks, of which the core has some
 };
 
 // Of one matrix product. The cores of one row of regions read the same blocks of one operand, those
@@ -114,6 +120,10 @@ class Arrangements {
     inner_ = static_cast<int32_t>(block.rows_outer ? columns : rows);
     of_outer_ = static_cast<double>(block.rows_outer ? p.m : p.n) * depth;
     of_inner_ = static_cast<double>(block.rows_outer ? p.n : p.m) * depth;
+    const double left = p.left_bytes / static_cast<double>(p.element_bytes);
+    outer_from_memory_ = of_outer_ * (block.rows_outer ? left : 1);
+    inner_from_memory_ = of_inner_ * (block.rows_outer ? 1 : left);
+    from_ring_ = p.from_ring;
     row_ = of_outer_ / outer_;
     column_ = of_inner_ / inner_;
   }
@@ -124,30 +134,35 @@ class Arrangements {
     const int32_t each = up(outer_ * inner_, cores_);
     const bool whole = each % inner_ == 0;
     const int32_t lines = std::min(outer_, cores_), beside = whole ? 1 : std::min(inner_, cores_);
-    return made({}, each, row_ * lines, column_ * beside, inner_, whole ? each / inner_ : outer_);
+    const int32_t high = whole ? each / inner_ : from_ring_ ? up(each, inner_) + 1 : outer_;
+    const int32_t copies = whole ? 1 : up(cores_ * high, outer_);
+    return made({}, each, row_ * lines, column_ * beside, inner_, high, copies);
   }
 
   Arrangement cut(int32_t across, int32_t along) const {
     const int32_t high = up(outer_, across), wide = up(inner_, along);
-    return made({across, along}, high * wide, row_ * across, column_ * along, wide, high);
+    return made({across, along}, high * wide, row_ * across, column_ * along, wide, high, along);
   }
 
  private:
   static int32_t up(int32_t a, int32_t b) { return (a + b - 1) / b; }
 
   // `row` and `column`: what all cores are at together, of either operand; `wide` and `high`: how
-  // often it comes where it does not stay.
+  // often it comes where it does not stay. From a ring each of `copies` cores has rows of its own.
   Arrangement made(Regions regions, int32_t blocks, double row, double column, int32_t wide,
-                   int32_t high) const {
+                   int32_t high, int32_t copies) const {
+    const int32_t rows = from_ring_ ? copies : row + column <= room_ ? 1 : wide;
     return {regions, static_cast<double>(blocks),
-            of_outer_ * (row + column <= room_ ? 1 : wide) +
-                of_inner_ * (row + of_inner_ <= room_ ? 1 : high)};
+            outer_from_memory_ * rows + inner_from_memory_ * (row + of_inner_ <= room_ ? 1 : high),
+            static_cast<double>(high)};
   }
 
   const int32_t cores_;
   const double room_;
   int32_t outer_, inner_;
   double of_outer_, of_inner_, row_, column_;
+  double outer_from_memory_, inner_from_memory_;
+  bool from_ring_;
 };
 
 // Of a batch, whose matrices the cores share in lines of blocks: the operand of the inner loop
@@ -155,16 +170,19 @@ class Arrangements {
 Arrangement arrange_batch(const ProductProblem& p, const Target& t, const ProductBlock& block) {
   const int64_t cores = t.cores_of(KernelKind::cube);
   const double e = static_cast<double>(p.element_bytes);
-  const double a = static_cast<double>(p.a_batch * p.m * p.k) * e;
+  const double a = static_cast<double>(p.a_batch * p.m * p.k) * p.left_bytes;
   const double b = static_cast<double>(p.b_batch * p.k * p.n) * e;
   const int64_t rows = ceil_div(p.m, block.rows), columns = ceil_div(p.n, block.columns);
+  const int64_t each = ceil_div(p.batch * rows * columns, cores);
+  const int64_t lines = ceil_div(each, columns) + (each % columns == 0 ? 0 : 1);
   const double passes = std::max(
       1.0, static_cast<double>(block.rows_outer ? rows : columns) / static_cast<double>(cores));
   const double inner = block.rows_outer ? b : a, outer = block.rows_outer ? a : b;
   const bool held = inner <= static_cast<double>(t.shared_bytes) * kHeld;
   return {{},
-          static_cast<double>(ceil_div(p.batch * rows * columns, cores)),
-          outer + inner * (held ? 1 : passes)};
+          static_cast<double>(each),
+          outer + inner * (held ? 1 : passes),
+          static_cast<double>(lines)};
 }
 
 double ProductCost::work(double blocks) const {
@@ -233,7 +251,8 @@ class Search {
     missed_ = std::max(0.0, read_ - 1 / (target.costs.shared_read * cores_));
     results_ = static_cast<double>(problem.batch * problem.m * problem.n * problem.result_bytes) /
                (target.costs.memory_write * all);
-    least_ = (a + b) * static_cast<double>(problem.element_bytes) * read_ + results_;
+    least_ = (a * problem.left_bytes + b * static_cast<double>(problem.element_bytes)) * read_ +
+             results_;
     for (int32_t across = 1; across <= kMostCuts && across <= target.cube_cores; ++across) {
       if (target.cube_cores % across == 0) cuts_[count_++] = across;
     }
@@ -245,7 +264,8 @@ class Search {
     const int64_t preferred =
         target_.matmul_rows > 0 ? target_.matmul_rows : kPreferredBlocks * target_.matmul_mr;
     const int64_t rows = largest_size(target_.matmul_mr, problem_.m, preferred);
-    const int64_t columns = largest_size(target_.matmul_nr, problem_.n, sums / preferred);
+    const int64_t wide = target_.matmul_nr * problem_.column_blocks;
+    const int64_t columns = largest_size(wide, problem_.n, sums / preferred);
     if (target_.largest_tiles) {
       weigh(halved({rows, columns}));
       return best_;
@@ -256,8 +276,7 @@ class Search {
         best_.rows > 0 ? static_cast<int64_t>(area_ * load_ / best_.seconds) : int64_t{0};
     list_sizes(target_.matmul_mr, problem_.m, least, sums / std::max(least, target_.matmul_nr),
                of_rows);
-    list_sizes(target_.matmul_nr, problem_.n, least, sums / std::max(least, target_.matmul_mr),
-               of_columns);
+    list_sizes(wide, problem_.n, least, sums / std::max(least, target_.matmul_mr), of_columns);
     size_t first = of_columns.size();  // of those that fit beside the rows
     for (const Size& r : of_rows) {
       while (first > 0 && of_columns[first - 1].size * r.size <= sums) --first;
@@ -282,7 +301,8 @@ class Search {
     const auto cut = [](int64_t extent, int64_t size, int64_t unit) {
       return round_up(ceil_div(extent, ceil_div(extent, size)), unit);
     };
-    return {cut(problem_.m, rows, target_.matmul_mr), cut(problem_.n, columns, target_.matmul_nr)};
+    return {cut(problem_.m, rows, target_.matmul_mr),
+            cut(problem_.n, columns, target_.matmul_nr * problem_.column_blocks)};
   }
 
   void weigh(const Size& r, const Size& c) {
@@ -308,6 +328,7 @@ class Search {
     const ProductCost cost = cost_of(problem_, target_, block);
     if (!better(std::max(cost.work(cost.waves), least_), cost.work(cost.waves))) return;
     for (const bool rows_outer : {false, true}) {
+      if (problem_.from_ring && !rows_outer) continue;
       block.rows_outer = rows_outer;
       if (problem_.batch > 1) {
         weigh(block, cost, arrange_batch(problem_, target_, block));
@@ -322,7 +343,12 @@ class Search {
   void weigh(const ProductBlock& block, const ProductCost& cost, const Arrangement& arranged) {
     const double work = cost.work(arranged.blocks);
     const double moved = arranged.blocks * cost.load + arranged.bytes * missed_;
-    const double seconds = std::max({work, moved, arranged.bytes * read_ + results_});
+    double seconds = std::max({work, moved, arranged.bytes * read_ + results_});
+    if (problem_.from_ring) {  // a line's rows beside the products of the one before
+      const double rows =
+          static_cast<double>(std::min(block.rows, problem_.m) * problem_.k) * problem_.row_seconds;
+      seconds = std::max(seconds + rows, arranged.lines * rows + seconds / arranged.lines);
+    }
     if (!better(seconds, work)) return;
     best_ = block;
     best_.regions = arranged.regions;

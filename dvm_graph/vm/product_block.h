@@ -6,10 +6,15 @@
 // sums stay in L0C until the last chunk. Blocks of which L0C holds one alone are done in two
 // halves, all steps of the one before those of the other, so that the sums of one leave while the
 // other is multiplied.
+//
+// Where A is computed beside the product, cores walk along lines of blocks, whose rows they get one
+// after the other. Several cores of a line each compute its rows anew.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 
+#include "kernels/numbers.h"
 #include "vm/target.h"
 
 namespace dvm {
@@ -18,9 +23,13 @@ struct ProductProblem {
   int64_t batch = 1, m = 1, n = 1, k = 1;
   int64_t a_batch = 1, b_batch = 1;  // different matrices among those of the batch
   int64_t element_bytes = 2;         // of what is multiplied
+  double left_bytes = 2;             // of memory, that come for an element of A
   int64_t result_bytes = 2;
   bool bias = false;
-  bool to_ring = false;  // C stays in the shared cache, where another core takes it over
+  int64_t column_blocks = 1;  // of the cube unit: columns are a multiple of so many
+  bool to_ring = false;       // C stays in the shared cache, where another core takes it over
+  bool from_ring = false;     // other cores compute A beside, line by line of blocks, for each core
+  double row_seconds = 0;     // that this takes for an element
 };
 
 inline constexpr int kMostHalves = 2;
@@ -41,6 +50,17 @@ struct ProductBlock {
   Regions regions;
   double seconds = 0, work = 0;  // predicted, in all and of the cores
 };
+
+inline constexpr double kHeld = 0.5;  // of the shared cache, that an operand may fill to stay there
+
+// Slots of a ring of rows: the next line's are computed while one is multiplied.
+inline constexpr int64_t kRowSlots = 2;
+
+// Elements of a row of such a slot, of which it has the rows of a block.
+constexpr int64_t row_of_slot(const ProductProblem& problem, const Target& target) {
+  const int64_t line = std::max<int64_t>(1, target.line_bytes / problem.element_bytes);
+  return ceil_div(problem.k, line) * line;
+}
 
 // Of sums that are handed over as they are: those of a block.
 constexpr int64_t slot_bytes(const ProductBlock& block) {

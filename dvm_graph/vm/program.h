@@ -8,12 +8,18 @@
 // `chunk_dim` on walk over the chunks of one reduction: their tiles form a *group* that one core
 // runs in order, and `first chunk` / `last chunk` are the ends of a group.
 //
-// *Pairs*: a program of the cube unit and, right behind it in its stage, one of the vector unit
-// that goes on with its blocks. A cube core and each of its vector cores (*lanes*) run both side by
-// side: block after block goes through a ring of slots of the core's own in the workspace. Group
-// number g of a core's share lies in slot g mod `ring_slots`, and is lane g mod `lanes`'s. The
-// tiles of the vector program that make up a group are `pieces` tiles, fewer at the end of a line
-// of `line_tiles` (0: all tiles are one line).
+// *Pairs*: a program of the cube unit and, right behind it in its stage, one or two of the vector
+// unit: one goes on with the blocks of the product, one computes the rows of its left operand. A
+// cube core and its vector cores (*lanes*) run them side by side, and hand over through *rings*:
+// slots of the core's own in the workspace, in the order of `Handed` as their vector programs are.
+// Each lane is at one ring.
+//   sums: the cube unit fills a slot with a block, a lane takes it over. Group number g of a core's
+//     share goes through slot g mod `slots`, and is the lane's whose number is g mod `lanes`.
+//   rows: all lanes of the ring fill a slot, each a part of it, with what A is along a *line*: the
+//     groups of `line_blocks` blocks that follow one another and multiply the same rows, as far as
+//     they follow each other in the core's share. The cube unit takes it over for all of them.
+// The tiles of a vector program that fill or empty a slot are `pieces` tiles, fewer at the end of
+// its own lines of `line_tiles`.
 //
 // *Regions*: the blocks of a product as cores share them, that many along the last two dims before
 // the chunks: cores that work side by side read the same rows and columns (vm/shares.h).
@@ -27,6 +33,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <type_traits>
 #include <vector>
 
 #include "kernels/numbers.h"
@@ -47,6 +54,27 @@ inline constexpr int kReservedBuffers = 2;
 
 inline constexpr int kAheadStreams = 2;
 
+// What a cube core hands to its lanes, and what they hand to it.
+enum class Handed : uint8_t { sums, rows };
+inline constexpr Handed kHanded[] = {Handed::sums, Handed::rows};
+inline constexpr int kRings = 2;
+
+struct Ring {
+  uint8_t pointer = 0;                // plus 1, the first pointer register of the slots
+  uint8_t pointers = 0;               // and how many follow each other; 0: there is no ring
+  uint8_t slots = 0;                  // for each cube core
+  uint8_t first_lane = 0, lanes = 0;  // that are at it
+  uint8_t unused[3] = {};
+  int64_t bytes = 0;  // of a slot
+
+  bool exists() const { return pointers > 0; }
+  bool reaches(size_t register_number) const {
+    return register_number + 1 >= pointer && register_number + 1 < size_t{pointer} + pointers;
+  }
+  bool has_lane(int64_t lane) const { return lane >= first_lane && lane < end_lane(); }
+  int end_lane() const { return first_lane + lanes; }
+};
+
 struct ProgramHeader {
   KernelKind kind = KernelKind::vector;
   uint8_t grid_rank = 0;
@@ -58,14 +86,11 @@ struct ProgramHeader {
   // without gaps, along the last grid dim; d_prefetch_next fetches through the first.
   uint8_t ahead[kAheadStreams] = {};
   uint8_t ahead_lines = 0;
-  uint8_t ring_pointer = 0;     // of a pair: plus 1, the first pointer register of the slots
-  uint8_t ring_pointers = 0;    // and how many follow each other; 0: of no pair
-  uint8_t lanes = 0;            // of a pair
-  uint8_t ring_slots = 0;       // of a pair, for each cube core
   uint16_t regions[2] = {};     // of a product's blocks; 0: shares are lines
-  int64_t ring_bytes = 0;       // of a slot
-  int64_t pieces = 0;           // of a pair's vector program: tiles of a group
-  int64_t line_tiles = 0;       // of them, those along its last grid dim
+  int32_t line_blocks = 1;      // of the programs at a ring of rows: groups that share a slot
+  Ring rings[kRings];           // of a pair, by what is handed over: of a vector program one
+  int64_t pieces = 0;           // of a pair's vector program: tiles of a slot
+  int64_t line_tiles = 0;       // of them, those along its last grid dims
   int64_t code_words = 0;       // size of the body
   int64_t tiles = 0;            // total
   int64_t tiles_per_core = 0;   // share of a core in the static partition of the target
@@ -74,20 +99,34 @@ struct ProgramHeader {
                                 // a multiple of tile_group
   int64_t local_bytes = 0;      // local memory in use
 
-  bool in_pair() const { return ring_pointers > 0; }
+  const Ring& ring(Handed handed) const { return rings[static_cast<int>(handed)]; }
+  Ring& ring(Handed handed) { return rings[static_cast<int>(handed)]; }
+  bool in_pair() const { return ring(Handed::sums).exists() || ring(Handed::rows).exists(); }
   bool reaches_ring(size_t pointer) const {
-    return pointer + 1 >= ring_pointer && pointer + 1 < size_t{ring_pointer} + ring_pointers;
+    return rings[0].reaches(pointer) || rings[1].reaches(pointer);
   }
-  // The half that takes over blocks: it goes with the program before it.
-  bool follows_cube() const { return pieces > 0; }
+  // A half on lanes: it goes with the program before it that is none.
+  bool beside_cube() const { return pieces > 0; }
+  // It computes rows of A.
+  bool feeds() const { return beside_cube() && ring(Handed::rows).exists(); }
+  int lanes() const { return std::max(rings[0].end_lane(), rings[1].end_lane()); }
+  // Of a cube program: those that go together, itself counted, and the number among them of the one
+  // that a lane runs.
+  size_t programs() const {
+    return beside_cube() ? 1u : 1u + rings[0].exists() + rings[1].exists();
+  }
+  size_t program_of(int64_t lane) const {
+    return !rings[0].has_lane(lane) && rings[0].exists() ? 2 : 1;
+  }
   int64_t groups() const {
-    return follows_cube() ? tiles / line_tiles * ceil_div(line_tiles, pieces) : tiles / tile_group;
+    if (!beside_cube()) return tiles / tile_group;
+    return tiles / line_tiles * ceil_div(line_tiles, pieces) * line_blocks;
   }
-  // The first tile of a group; of the one behind the last, where tiles end.
+  // The first tile of a group; of a vector program the one at which its slot begins.
   int64_t first_tile(int64_t group) const {
-    if (!follows_cube()) return group * tile_group;
-    const int64_t each = ceil_div(line_tiles, pieces);
-    return group / each * line_tiles + group % each * pieces;
+    if (!beside_cube()) return group * tile_group;
+    const int64_t slot = group / line_blocks, each = ceil_div(line_tiles, pieces);
+    return slot / each * line_tiles + slot % each * pieces;
   }
 };
 
@@ -166,6 +205,7 @@ class Program {
   std::vector<uint64_t> words_;
 };
 
+static_assert(std::has_unique_object_representations_v<ProgramHeader>);  // words are compared
 static_assert(sizeof(ProgramHeader) % 8 == 0 && sizeof(GridDim) == 24);
 static_assert(sizeof(ExtentRegister) == 8 && sizeof(PointerRegister) == 32 + 8 * kMaxGridRank);
 

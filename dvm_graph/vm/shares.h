@@ -21,11 +21,22 @@ struct GroupRange {
 // region. Ranges are not empty, and in the order in which the core runs them.
 void share_of(const Program& program, int64_t core, int64_t cores, std::vector<GroupRange>& out);
 
-// Consecutive tiles of a share: a range of it, or one group, where programs are of a pair.
+// Consecutive tiles of a share: a range of it, or in pairs one group of the cube unit's, or what a
+// lane does at one slot.
 struct TileRun {
   int64_t begin = 0, end = 0;
-  int64_t number = 0;  // of its first tile in the share
-  int64_t group = 0;   // of its first group in the share
+  int64_t number = 0;                           // of its first tile in the share
+  int64_t group = 0;                            // of its first group in the share
+  int64_t line = 0;                             // of a line, as far as it is in the share
+  bool begins_line = false, ends_line = false;  // at its first group and its last
+  int64_t first = 0;                            // tile of the group, which another lane may run
+};
+
+// The slot of a ring that a tile is at.
+struct HandOver {
+  int64_t number = 0, count = 0;      // among those of the share
+  bool begins = false, ends = false;  // with this tile
+  int first_lane = 0, end_lane = 0;   // who are at it
 };
 
 // Goes through the tiles that a core has of a share. Of a pair's vector program each lane has its
@@ -35,18 +46,20 @@ class ShareWalk {
   ShareWalk(const ProgramHeader& header, std::span<const GroupRange> groups, int64_t lane = 0);
 
   bool next(TileRun& run);
+  HandOver hand_over(Handed handed, const TileRun& run, int64_t tile) const;
   int64_t tiles() const { return tiles_; }    // all of the core's
   int64_t groups() const { return groups_; }  // of the share: of all lanes
 
  private:
   bool step(TileRun& run);
+  bool is_mine(TileRun& run) const;
 
   const ProgramHeader& header_;
   std::span<const GroupRange> ranges_;
   const int64_t lane_;
-  int64_t tiles_ = 0, groups_ = 0;
+  int64_t tiles_ = 0, groups_ = 0, lines_ = 0;
   size_t range_ = 0;
-  int64_t in_range_ = 0, group_ = 0, tile_ = 0;
+  int64_t in_range_ = 0, group_ = 0, line_ = 0, tile_ = 0;
 };
 
 }  // namespace dvm

@@ -227,6 +227,8 @@ const char* name_of(Queue queue) {
   return names[static_cast<int>(queue)];
 }
 
+const char* name_of(Handed handed) { return handed == Handed::sums ? "sums" : "rows"; }
+
 void separate_loads(TileCode& code) {
   for (const TileInstruction& instruction : code.instructions) {
     if (info_of(instruction.family).queue != Queue::mte2) continue;
@@ -238,34 +240,42 @@ void synchronise(TileCode& code, const Target& target, SyncScratch& scratch) {
   Synchroniser(code, target, scratch).run();
 }
 
-// A slot is filled by fixp and emptied by mte2: the one waits for the other before its first
-// instruction at it, and signals behind its last.
-void synchronise_ring(TileCode& code, const ProgramHeader& header, SyncScratch& scratch) {
+namespace {
+
+// The half waits before its first instruction at the ring, and signals behind its last.
+void synchronise_ring(TileCode& code, const ProgramHeader& header, Handed handed,
+                      SyncScratch& scratch) {
+  const Ring& ring = header.ring(handed);
   const auto at_ring = [&](const TileInstruction& instruction) {
     return std::any_of(instruction.operands, instruction.operands + instruction.operand_count,
                        [&](const TileOperand& operand) {
                          return operand.space == Space::pointer &&
-                                header.reaches_ring(static_cast<size_t>(operand.index));
+                                ring.reaches(static_cast<size_t>(operand.index));
                        });
   };
   const std::vector<TileInstruction>& all = code.instructions;
   const auto first = std::find_if(all.begin(), all.end(), at_ring);
   const auto last = std::find_if(all.rbegin(), all.rend(), at_ring).base();
-  const bool fills = info_of(first->family).queue == Queue::fixp;
-  const uint64_t full = between_cores(sync_word(Queue::fixp, Queue::mte2, 0, 0));
-  const uint64_t empty = between_cores(sync_word(Queue::mte2, Queue::fixp, 0, header.ring_slots));
-  const auto add = [&](Family family, uint64_t word, uint8_t when) {
-    TileInstruction& sync = scratch.merged.emplace_back();
+  const bool fill = fills(handed, header.beside_cube());
+  const auto add = [&](Family family, bool full) {
+    TileInstruction& sync = scratch.merged.emplace_back(kNoInstruction);
     sync.family = family;
-    sync.extra[0] = word;
-    sync.flags = when;
+    sync.extra[0] = ring_word(handed, full, ring.slots);
   };
   scratch.merged.assign(all.begin(), first);
-  add(Family::s_wait_flag, fills ? empty : full, fills ? kLastChunk : kFirstChunk);
+  add(Family::s_wait_flag, !fill);
   scratch.merged.insert(scratch.merged.end(), first, last);
-  add(Family::s_set_flag, fills ? full : empty, kLastChunk);
+  add(Family::s_set_flag, fill);
   scratch.merged.insert(scratch.merged.end(), last, all.end());
   std::swap(code.instructions, scratch.merged);
+}
+
+}  // namespace
+
+void synchronise_rings(TileCode& code, const ProgramHeader& header, SyncScratch& scratch) {
+  for (const Handed handed : kHanded) {
+    if (header.ring(handed).exists()) synchronise_ring(code, header, handed, scratch);
+  }
 }
 
 }  // namespace dvm

@@ -59,8 +59,11 @@ class Verifier {
       pc += head.words;
     }
     if (const char* wrong = groups_.end()) return wrong;
-    if (header_.in_pair() && !(reaches_ring_ && between_waits_ == 1 && between_sets_ == 1))
-      return "a half of a pair does not hand on its slots";
+    for (const Handed handed : kHanded) {
+      const AtRing& at = at_ring_[static_cast<int>(handed)];
+      if (header_.ring(handed).exists() && !(at.used && at.waits == 1 && at.sets == 1))
+        return "a half of a pair does not hand on its slots";
+    }
     return follows_flags_ ? flags_.check(body, header_.tiles) : std::string();
   }
 
@@ -113,35 +116,72 @@ class Verifier {
     if (regions && (header_.regions[0] == 0 || header_.regions[1] == 0 || header_.chunk_dim < 2))
       return fail("regions of no blocks");
     if (!header_.in_pair()) {
-      const bool none = header_.lanes == 0 && header_.ring_slots == 0 && header_.pieces == 0;
+      const bool none = header_.pieces == 0 && header_.line_blocks == 1;
       return none || fail("half of a pair without a ring");
     }
-    if (header_.ring_pointer == 0 ||
-        header_.ring_pointer + header_.ring_pointers - 1 > header_.pointer_registers)
+    if (header_.line_blocks < 1) return fail("lines of no blocks");
+    for (const Handed handed : kHanded) {
+      if (header_.ring(handed).exists() && !check_ring(handed)) return false;
+    }
+    if (header_.rings[0].exists() && header_.rings[1].exists()) return check_two_rings();
+    if (!header_.beside_cube()) return header_.kind != KernelKind::vector || fail("no cube unit");
+    return check_pieces();
+  }
+
+  bool check_two_rings() {
+    const Ring &a = header_.rings[0], &b = header_.rings[1];
+    if (header_.beside_cube()) return fail("a lane is at one ring");
+    if (header_.kind == KernelKind::vector) return fail("no cube unit");
+    if (a.first_lane < b.end_lane() && b.first_lane < a.end_lane())
+      return fail("a lane is at one ring");
+    const int64_t a_low = program_.pointers()[a.pointer - 1u].low;
+    const int64_t b_low = program_.pointers()[b.pointer - 1u].low;
+    const int64_t a_high = a_low + target_.cube_cores * a.slots * a.bytes;
+    const int64_t b_high = b_low + target_.cube_cores * b.slots * b.bytes;
+    return a_high <= b_low || b_high <= a_low || fail("rings overlap");
+  }
+
+  bool check_ring(Handed handed) {
+    const Ring& ring = header_.ring(handed);
+    if (ring.pointer == 0 || ring.pointer + ring.pointers - 1 > header_.pointer_registers)
       return fail("undefined ring");
-    if (header_.follows_cube() && header_.line_tiles <= 0) return fail("lines without tiles");
-    if (header_.lanes != lanes_of(target_) || header_.lanes == 0)
-      return fail("another number of lanes");
-    if (header_.ring_slots == 0 || header_.ring_slots % header_.lanes != 0)
+    if (ring.lanes == 0 || ring.end_lane() > lanes_of(target_)) return fail("no such lanes");
+    if (ring.slots == 0 || (handed == Handed::sums && ring.slots % ring.lanes != 0))
       return fail("slots are not shared out evenly");
-    const int64_t slots = target_.cube_cores * header_.ring_slots;
-    if (header_.ring_bytes <= 0 || header_.ring_bytes > kTooFar / slots) return fail("no slots");
-    const int last = header_.grid_rank - 1;
-    const int64_t first = program_.pointers()[header_.ring_pointer - 1].low;
-    for (size_t p = header_.ring_pointer - 1u; header_.reaches_ring(p); ++p) {
-      const PointerRegister& ring = program_.pointers()[p];
-      if (ring.buffer != kWorkspace || ring.low != first || ring.base < ring.low ||
-          ring.high - ring.low != slots * header_.ring_bytes)
+    const int64_t slots = target_.cube_cores * ring.slots;
+    if (ring.bytes <= 0 || ring.bytes > kTooFar / slots) return fail("no slots");
+    if (handed == Handed::sums && header_.beside_cube() && header_.line_blocks != 1)
+      return fail("sums of several blocks");
+    const int64_t first = program_.pointers()[ring.pointer - 1u].low;
+    for (size_t p = ring.pointer - 1u; ring.reaches(p); ++p) {
+      const PointerRegister& pointer = program_.pointers()[p];
+      if (pointer.buffer != kWorkspace || pointer.low != first || pointer.base < pointer.low ||
+          pointer.high - pointer.low != slots * ring.bytes)
         return fail("the ring is not of so many slots");
       for (int d = 0; d < header_.grid_rank; ++d) {
-        if (ring.steps[d] != 0 && (d != last || !header_.follows_cube() || ring.steps[d] < 0))
-          return fail("the ring moves with blocks");
+        if (pointer.steps[d] < 0) return fail("a ring is walked from its beginning");
       }
     }
-    if (!header_.follows_cube()) return header_.kind != KernelKind::vector || fail("no cube unit");
-    const int64_t along = header_.grid_rank == 0 ? 1 : program_.grid().back().count;
-    const bool line = header_.line_tiles == along || header_.line_tiles == 1;
-    return (header_.kind == KernelKind::vector && header_.pieces <= kMostPieces && line &&
+    return true;
+  }
+
+  // Lines of tiles are those of the last dims of the grid, and are cut into pieces along one of
+  // them.
+  bool check_pieces() {
+    int64_t line = 1, pieces = header_.pieces;
+    int d = header_.grid_rank;
+    while (d > 0 && line < header_.line_tiles) line *= program_.grid()[--d].count;
+    const bool lines = header_.line_tiles > 0 && line == header_.line_tiles;
+    for (int inner = header_.grid_rank - 1; inner >= d && pieces < header_.line_tiles; --inner) {
+      const int64_t count = program_.grid()[inner].count;
+      if (pieces < count) break;
+      if (pieces % count != 0) return fail("no pieces of blocks");
+      pieces /= count;
+    }
+    const int64_t least = lines ? (header_.line_tiles - 1) % header_.pieces + 1 : 0;
+    if (header_.feeds() && least < header_.ring(Handed::rows).lanes)
+      return fail("a lane has no part of a slot");
+    return (header_.kind == KernelKind::vector && header_.pieces <= kMostPieces && lines &&
             header_.chunk_dim == header_.grid_rank) ||
            fail("no pieces of blocks");
   }
@@ -250,10 +290,7 @@ class Verifier {
     const DType dtype = dtype_of(head);
     const FormInfo& form = form_info(info.form);
     const uint64_t* const extra = extra_words(info.form, words);
-    if (form.extra == Extra::event) {
-      if (!check_sync(family, *extra)) return false;
-      return !is_between_cores(*extra) || check_between(head, false);
-    }
+    if (form.extra == Extra::event) return check_sync(head, family, *extra);
     const bool flat = family == Family::d_load || family == Family::d_store;
     for (int k = 0; k < form.operand_count(); ++k) {
       const Operand operand = operand_of(words, k);
@@ -270,11 +307,9 @@ class Verifier {
       const Operand operand = operand_of(words, k);
       if (operand.space() == Space::immediate) continue;
       if (form.operands[k].place == Place::integer) continue;
-      if (operand.space() == Space::pointer && header_.reaches_ring(operand.offset())) {
-        if (!check_between(head, true)) return false;
-        if (info.queue != (header_.follows_cube() ? Queue::mte2 : Queue::fixp))
-          return fail("another queue uses the ring");
-      }
+      if (operand.space() == Space::pointer && header_.reaches_ring(operand.offset()) &&
+          !check_at_ring(info.queue, operand.offset(), k < form.outputs))
+        return false;
       if (!check_predicate(head, operand)) return false;
       if (!check_reach(head, loops, info.form, operand, operand_dtype(info.form, dtype, k), k,
                        words)) {
@@ -514,6 +549,33 @@ class Verifier {
     return reach;
   }
 
+  // Over the tiles that are at a slot, from where it begins: a half on lanes comes through the last
+  // dims of its grid, of one of them maybe in part; the cube unit's through the chunks.
+  Reach reach_in_slot(const Loops& loops, const Steps& walk, int64_t element,
+                      const PointerRegister& pointer) const {
+    int64_t steps[kMaxGridRank] = {};
+    Reach part;
+    int64_t left =
+        header_.beside_cube() ? std::min(header_.pieces, header_.line_tiles) : header_.tile_group;
+    for (int d = header_.grid_rank - 1; d >= 0 && left > 1; --d) {
+      const int64_t count = program_.grid()[d].count;
+      if (left >= count) {
+        steps[d] = pointer.steps[d];
+      } else {
+        part.add((left - 1) * pointer.steps[d]);
+      }
+      left = left % count == 0 ? left / count : 1;
+    }
+    Reach reach = reach_of(loops, walk, element, steps);
+    reach.low += part.low;
+    reach.high += part.high;
+    return reach;
+  }
+
+  const Ring& ring_at(size_t pointer) const {
+    return header_.rings[header_.rings[0].reaches(pointer) ? 0 : 1];
+  }
+
   bool check_reach(const Head& head, const Loops& loops, Form form, const Operand& operand,
                    DType dtype, int k, const uint64_t* words) {
     const auto element = static_cast<int64_t>(size_of(dtype));
@@ -526,9 +588,8 @@ class Verifier {
     }
     const PointerRegister* pointer = local ? nullptr : &program_.pointers()[operand.offset()];
     const bool ring = !local && header_.reaches_ring(operand.offset());
-    Reach reach = reach_of(loops, walk, element, local || ring ? nullptr : pointer->steps);
-    if (ring && header_.grid_rank > 0)
-      reach.add((header_.pieces - 1) * std::max<int64_t>(pointer->steps[header_.grid_rank - 1], 0));
+    Reach reach = ring ? reach_in_slot(loops, walk, element, *pointer)
+                       : reach_of(loops, walk, element, local ? nullptr : pointer->steps);
     const int64_t second = operand.space() == Space::two_places ? operand.outer_stride : 0;
     if (local && follows_flags_) {
       const int64_t begin = operand.offset();
@@ -556,7 +617,7 @@ class Verifier {
     const int64_t begin = local ? target_.memory_begin(memory) : 0;
     const int64_t least = local ? begin : pointer->low;
     const int64_t most = local ? std::min(header_.local_bytes, begin + target_.memory_bytes(memory))
-                         : ring ? pointer->low + header_.ring_bytes
+                         : ring ? pointer->low + ring_at(operand.offset()).bytes
                                 : pointer->high;
     int64_t bits = base;  // of all terms of the address; sizes of elements are powers of two
     for (int d = 0; !local && d < header_.grid_rank; ++d) bits |= pointer->steps[d];
@@ -633,7 +694,7 @@ class Verifier {
     return r.dim < 0 ? r.multiplier : r.value(program_.grid()[r.dim].tile);
   }
 
-  bool check_sync(Family family, uint64_t word) {
+  bool check_sync(const Head& head, Family family, uint64_t word) {
     const auto known = [](Queue queue) {
       return queue != Queue::scalar && static_cast<int>(queue) < kQueues;
     };
@@ -644,6 +705,7 @@ class Verifier {
     }
     if (is_between_cores(word)) {
       if (family == Family::s_barrier) return fail("a barrier between cores");
+      if (head.changed_mask != 0 || head.flags != 0) return fail("a flag has a predicate");
       return check_between(family, word);
     }
     if (sync_distance(word) > kMostDistance) return fail("a flag for a tile too far away");
@@ -651,33 +713,37 @@ class Verifier {
     return true;
   }
 
-  // The halves of a pair wait for each other once in a group, and signal once: the cube's fills a
-  // slot that was emptied as many groups before as there are slots, the vector's empties it.
+  // The halves of a pair wait for each other once at a slot of a ring, and signal once: the one
+  // fills a slot that was emptied as many before as there are, the other empties it.
   bool check_between(Family family, uint64_t word) {
-    if (!header_.in_pair()) return fail("a flag between cores, in no pair");
-    const bool fills = !header_.follows_cube(), sets = family == Family::s_set_flag;
-    const bool full = fills == sets;
-    const uint64_t expected = full ? sync_word(Queue::fixp, Queue::mte2, 0, 0)
-                                   : sync_word(Queue::mte2, Queue::fixp, 0, header_.ring_slots);
-    if (word != between_cores(expected)) return fail("a flag between cores that nobody takes");
-    ++(sets ? between_sets_ : between_waits_);
+    if (sync_event(word) >= kRings || !header_.ring(ring_of(word)).exists())
+      return fail("a flag between cores, of no ring");
+    const Handed handed = ring_of(word);
+    const bool sets = family == Family::s_set_flag;
+    const bool full = fills(handed, header_.beside_cube()) == sets;
+    if (word != ring_word(handed, full, header_.ring(handed).slots))
+      return fail("a flag between cores that nobody takes");
+    AtRing& at = at_ring_[sync_event(word)];
+    ++(sets ? at.sets : at.waits);
     return true;
   }
 
   // Behind the wait and before the signal.
-  bool check_between(const Head& head, bool at_ring) {
-    const bool waits = family_of(head) == Family::s_wait_flag;
-    if (at_ring) {
-      reaches_ring_ = true;
-      if (!header_.follows_cube() && header_.tile_group > 1 && (head.flags & kLastChunk) == 0)
-        return fail("uses a slot before the last chunk, where it is waited for");
-      return (between_waits_ == 1 && between_sets_ == 0) || fail("uses a slot that is not its own");
-    }
-    const bool before = waits && header_.follows_cube();
-    if (head.changed_mask != 0 || head.flags != (before ? kFirstChunk : kLastChunk))
-      return fail("a flag between cores at the wrong tile of a group");
-    return true;
+  bool check_at_ring(Queue queue, size_t pointer, bool writes) {
+    const Handed handed = header_.rings[0].reaches(pointer) ? Handed::sums : Handed::rows;
+    const bool fill = fills(handed, header_.beside_cube());
+    if (queue != (fill ? filling(handed) : kEmptying) || writes != fill)
+      return fail("another queue uses the ring");
+    AtRing& at = at_ring_[static_cast<int>(handed)];
+    at.used = true;
+    return (at.waits == 1 && at.sets == 0) || fail("uses a slot that is not its own");
   }
+
+  // What was met so far.
+  struct AtRing {
+    int sets = 0, waits = 0;
+    bool used = false;
+  };
 
   const Program& program_;
   const ProgramHeader& header_;
@@ -686,13 +752,27 @@ class Verifier {
   const int64_t workspace_bytes_;
   const Target& target_;
   bool well_formed_ = false;
-  int between_sets_ = 0, between_waits_ = 0;  // so far
-  bool reaches_ring_ = false;
+  AtRing at_ring_[kRings];
   const bool follows_flags_;
   FlagVerifier flags_;
   GroupVerifier groups_;
   std::string error_;
 };
+
+// Whether a program is that number of a pair with this one of the cube unit.
+bool goes_with(const Program& cube, const Program& half, size_t number) {
+  const ProgramHeader &a = cube.header(), &b = half.header();
+  const Handed handed = b.feeds() ? Handed::rows : Handed::sums;
+  const Ring &there = a.ring(handed), &here = b.ring(handed);
+  const auto first = [](const Program& program, const Ring& ring) {
+    return program.pointers()[ring.pointer - 1u].low;
+  };
+  return there.exists() && a.program_of(here.first_lane) == number &&
+         here.first_lane == there.first_lane && here.lanes == there.lanes &&
+         here.slots == there.slots && here.bytes == there.bytes &&
+         first(half, here) == first(cube, there) && a.groups() == b.groups() &&
+         (!b.feeds() || a.line_blocks == b.line_blocks);
+}
 
 }  // namespace
 
@@ -704,20 +784,24 @@ std::string verify(const Program& program, const ValueInfo* values, size_t value
 std::string verify_kernel(const CompiledKernel& kernel, const ValueInfo* values, size_t value_count,
                           const Target& target) {
   for (const CompiledKernel::Stage& stage : kernel.stages) {
+    const Program* cube = nullptr;  // of the pair at hand
+    size_t next = 1;                // of its programs
+    const auto missing = [&] { return cube != nullptr && next < cube->header().programs(); };
     for (uint32_t i = 0; i < stage.program_count; ++i) {
       const Program& program = kernel.programs[stage.first_program + i];
       std::string wrong = verify(program, values, value_count, kernel.workspace_bytes, target);
       if (!wrong.empty()) return wrong;
-      const ProgramHeader& header = program.header();
-      if (!header.in_pair()) continue;
-      const uint32_t other = header.follows_cube() ? i - 1 : i + 1;
-      if (other >= stage.program_count) return "half of a pair is missing";
-      const ProgramHeader& half = kernel.programs[stage.first_program + other].header();
-      const bool same = half.in_pair() && half.follows_cube() != header.follows_cube() &&
-                        half.ring_slots == header.ring_slots &&
-                        half.ring_bytes == header.ring_bytes && half.groups() == header.groups();
-      if (!same) return "the halves of a pair hand over different blocks";
+      if (program.header().beside_cube()) {
+        if (!missing()) return "half of a pair is missing";
+        if (!goes_with(*cube, program, next++))
+          return "the halves of a pair hand over different slots";
+        continue;
+      }
+      if (missing()) return "half of a pair is missing";
+      cube = program.header().in_pair() ? &program : nullptr;
+      next = 1;
     }
+    if (missing()) return "half of a pair is missing";
   }
   return {};
 }

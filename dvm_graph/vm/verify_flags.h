@@ -14,16 +14,17 @@
 // them writing, the queue of the later one has waited for the earlier one, by way of other queues
 // or not (vm/order.h). That is looked up for the first three tiles of a share, and holds for all.
 //
-// Between the cores of a pair: their slots of a ring are all that both touch. In the cube's half
-// fixp alone uses them, in the vector's mte2 alone, between the one wait and the one signal that
-// the half has in a group, both of that queue (vm/verify.cpp holds either half to that, and
-// verify_kernel both to the same groups, slots and lanes). So group g is filled behind the wait for
-// g - slots, emptied behind the signal that it is full, and group g + slots filled behind the
-// signal that it is empty: lanes divide slots, so that both signals are of the lane that waits. All
-// instructions in the order g of the cube, g of its lane, g + 1 of the cube wait for what comes
-// before them: no half waits for ever.
-// Predicates do not count: an instruction that does not run orders as much as one that does, for
-// flags have none. Global memory is written where nothing else is read (`kernels/plan.h`).
+// Between the cores of a pair: the slots of their rings are all that they touch both. In either
+// half one queue alone is at a ring, between the one wait and the one signal that the half has for
+// a slot, both of that queue (vm/verify.cpp holds each half to that, and verify_kernel all of them
+// to the same groups, lines, slots and lanes). So slot number i is filled behind the wait for the
+// signal that i - slots is empty, emptied behind the signal that it is full, and i + slots filled
+// behind the signal that it is empty. A lane counts its own signals alone: at a ring of sums lanes
+// divide slots, so that the lane of i is that of i - slots; at one of rows all lanes are at every
+// slot, each at another part of it. Nobody waits for ever: in the order of lines, of each the rows,
+// then its groups, of each the cube unit's and then its lane's, all wait for what comes before
+// them. Predicates do not count: an instruction that does not run orders as much as one that does,
+// for flags have none. Global memory is written where nothing else is read (`kernels/plan.h`).
 #pragma once
 
 #include <span>

@@ -89,7 +89,7 @@ def test_choices(name: str, check_golden: Callable[[str, str], None]) -> None:
 
 PART_PRODUCTS = [
     (1, 768, 768), (77, 768, 768), (128, 768, 3072), (512, 3072, 768), (1000, 4096, 4096),
-    (2048, 2048, 2048), (4565, 8192, 28672), (8192, 4096, 11008), (8192, 1024, 64),
+    (2048, 2048, 2048), (4565, 8192, 28672), (8192, 4096, 11008), (8192, 1024, 64), (30000, 128, 512),
 ]  # fmt: skip
 """m, n, k"""
 PART_GRAPHS = {
@@ -97,6 +97,9 @@ PART_GRAPHS = {
     "f16, a matrix added": "g (float16[m,k] x, float16[k,n] y, float16[m,n] c) => (float16[m,n] o)"
     " { p = MatMul(x, y) o = Add(p, c) }",
     "f32": "g (float[m,k] x, float[k,n] y) => (float[m,n] o) { o = MatMul(x, y) }",
+    "f16, A computed": "g (float16[m,k] x, float16[k,n] y) => (float16[m,n] o) { s = Mul(x, x) o = MatMul(s, y) }",
+    "f16, A computed and a matrix added": "g (float16[m,k] x, float16[k,n] y, float16[m,n] c) => (float16[m,n] o)"
+    " { s = Mul(x, x) p = MatMul(s, y) o = Add(p, c) }",
 }
 
 
@@ -104,14 +107,14 @@ PART_GRAPHS = {
 @pytest.mark.parametrize("part", PARTS)
 def test_products_of_parts(part: str, check_golden: Callable[[str, str], None]) -> None:
     """Grids, shares and rings of products on cube units with local memories of their own."""
-    shown = ("program", "grid", "regions", "ring")
+    shown = ("program", "grid", "regions", "ring", "lines", "pieces")
     lines = []
     for label, graph in PART_GRAPHS.items():
         source = parser.parse_model(f'<ir_version: 8, opset_import: ["" : 17]>\n{graph}')
         model = dvm_graph.optimize(source, device=part)
         for m, n, k in PART_PRODUCTS:
             lines.append(f"{label}: {m} x {k} x {n}")
-            (kernel,) = model.listings({"m": m, "n": n, "k": k})
+            kernel, *_ = model.listings({"m": m, "n": n, "k": k})
             lines += [
                 f"  {s}" for s in map(str.strip, kernel.text.splitlines()) if s.startswith(shown)
             ]

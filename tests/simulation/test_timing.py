@@ -26,6 +26,10 @@ GRAPHS = {
     "half": "g (float16[m,k] x, float16[k,n] y) => (float16[m,n] o) { o = MatMul(x, y) }",
     "added": "g (float16[m,k] x, float16[k,n] y, float16[m,n] c) => (float16[m,n] o)"
     " { p = MatMul(x, y) o = Add(p, c) }",
+    "squared": "g (float16[m,k] x) => (float16[m,k] o) { o = Mul(x, x) }",
+    "of_squares": "g (float16[m,k] x, float16[k,n] y) => (float16[m,n] o) { s = Mul(x, x) o = MatMul(s, y) }",
+    "of_squares_added": "g (float16[m,k] x, float16[k,n] y, float16[m,n] c) => (float16[m,n] o)"
+    " { s = Mul(x, x) p = MatMul(s, y) o = Add(p, c) }",
     "softmax_twice": "g (float[b,h] x) => (float[h,b] o) { s = Softmax<axis=1>(x)"
     " t = Transpose<perm=[1,0]>(s) o = Softmax<axis=1>(t) }",
     "experts": "g (float[m,k] x, float[k,n] y, float[k,n] z) => (float[m,n] o, float[m,n] p)"
@@ -92,10 +96,33 @@ def test_vector_cores_add_a_matrix_while_the_cube_unit_goes_on() -> None:
     assert 0.95 * product.seconds < added.seconds < 1.1 * product.seconds
 
 
-def test_a_slower_vector_unit_never_makes_a_pair_faster() -> None:
-    dims = {"m": 1000, "n": 4096, "k": 256}
+@pytest.mark.parametrize(("name", "after"), [("of_squares", "half"), ("of_squares_added", "added")])
+def test_rows_computed_beside_a_product_do_not_go_to_memory(name: str, after: str) -> None:
+    """Where memory is what takes long, a pair takes less than the two kernels that it replaces."""
+    dims = {"m": 200_000, "n": 128, "k": 512}
+    (pair,) = simulate(name, **dims).stages
+    (squares,) = simulate("squared", m=dims["m"], k=dims["k"]).stages
+    (product,) = simulate(after, **dims).stages
+    assert pair.kind == "cube+vector"
+    assert pair.memory_bytes == pytest.approx(product.memory_bytes, rel=0.02)
+    rows = 2 * dims["m"] * dims["k"]
+    assert pair.read + pair.written > product.read + product.written + 1.9 * rows
+    assert pair.seconds < 0.65 * (squares.seconds + product.seconds)
+    bandwidth = SPEC["bandwidth.hbm"] * SPEC["bandwidth.hbm_efficiency"]
+    assert pair.memory_bytes / pair.seconds > 0.8 * bandwidth
+
+
+def test_rows_that_many_cores_need_are_computed_before() -> None:
+    """By all vector cores, once: each cube core would compute all of them for itself."""
+    found = simulate("of_squares", m=64, n=4096, k=4096)
+    assert [stage.kind for stage in found.stages] == ["vector", "cube"]
+
+
+@pytest.mark.parametrize("name", ["added", "of_squares", "of_squares_added"])
+def test_a_slower_vector_unit_never_makes_a_pair_faster(name: str) -> None:
+    dims = {"m": 4000, "n": 1024, "k": 256}
     slow = SPEC.changed("slow", vector__bytes_per_cycle=16, startup__vector=400)
-    assert device("added", slow, **dims) > 1.2 * device("added", **dims)
+    assert device(name, slow, **dims) > 1.2 * device(name, **dims)
 
 
 def test_time_grows_with_work_once_cores_are_busy() -> None:

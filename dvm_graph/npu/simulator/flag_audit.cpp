@@ -23,7 +23,8 @@ struct FlagPair {
   uint64_t word;
 };
 
-// Of every event, the n-th wait of a tile takes the n-th signal; between cores, that of the other.
+// Of every event, the n-th wait of a tile takes the n-th signal; between cores, that of another
+// half.
 std::vector<FlagPair> flag_pairs(std::span<const Task> halves) {
   struct Event {
     std::vector<std::pair<size_t, size_t>> sets, waits;
@@ -97,7 +98,7 @@ class Rehearsal {
   // Whether programs in place of the tasks' compute other bits, trap or never end, whichever core
   // of a pair goes first.
   bool differ(const Programs& programs, const QueueOrder& order) {
-    for (size_t turn = 0; turn <= programs[0].header().lanes; ++turn) {
+    for (size_t turn = 0; turn <= static_cast<size_t>(programs[0].header().lanes()); ++turn) {
       restore();
       if (!run(programs, &order, turn) || contents() != after_) return true;
     }
@@ -119,7 +120,7 @@ class Rehearsal {
         const Operand operand = operand_of(words, k);
         if (operand.space() != Space::pointer) continue;
         const PointerRegister& pointer = program.pointers()[operand.offset()];
-        const bool ring = operand.offset() + 1 == program.header().ring_pointer;
+        const bool ring = program.header().reaches_ring(operand.offset());
         (ring ? rings_ : places_)
             .push_back({task.buffers[pointer.buffer] + pointer.low,
                         static_cast<size_t>(pointer.high - pointer.low)});
@@ -160,11 +161,11 @@ class Rehearsal {
   // Local memory holds nothing that an earlier run left there, nor do rings: it might be right.
   bool run_share(const Programs& programs, std::span<const GroupRange> groups, int64_t number,
                  const QueueOrder* order, size_t turn) const {
-    const size_t places = 1 + size_t{programs[0].header().lanes};
+    const auto places = 1 + static_cast<size_t>(programs[0].header().lanes());
     std::vector<Core> cores(cores_.begin(), cores_.begin() + static_cast<std::ptrdiff_t>(places));
     std::vector<QueuedCore> queued;
     for (size_t place = 0; place < places; ++place) {
-      const size_t half = place == 0 ? 0 : 1;
+      const size_t half = half_of(programs[0].header(), place);
       std::memset(cores[place].local, kGarbage,
                   static_cast<size_t>(programs[half].header().local_bytes));
       queued.push_back({&programs[half], &cores[place], tasks_[half].buffers, groups, number,

@@ -65,7 +65,14 @@ bool is_ring(const Program& program, size_t pointer) {
   return program.header().reaches_ring(pointer);
 }
 
-// What the vector half of a pair touches besides the ring.
+// Of the bytes of a ring, those that others push out of the cache before they are used: sums are
+// taken over at once, rows are read for all blocks of a line.
+double ring_misses(const Program& program, size_t pointer, const Region& region, double capacity) {
+  if (program.header().ring(Handed::sums).reaches(pointer)) return 0;
+  return std::max(0.0, 1 - capacity / region.distinct);
+}
+
+// What a vector half of a pair touches besides its ring.
 double streamed(const Program& program, std::span<const Region> regions) {
   double bytes = 0;
   for (size_t p = 0; p < regions.size(); ++p) {
@@ -232,11 +239,11 @@ std::vector<std::vector<double>> miss_shares(std::span<const PlacedProgram> prog
                                    [](const Region& region) { return region.again; });
     const bool follows = again && program.header().tiles <= kMostFollowed;
     const double room = overflow > 0 ? cache.capacity() : std::numeric_limits<double>::infinity();
-    const bool leads = program.header().in_pair() && !program.header().follows_cube();
+    double beside = 0;  // of what goes with it
+    for (uint32_t half = i + 1; half < i + program.header().programs(); ++half)
+      beside += streamed(*programs[half].program, regions[half]);
     Follower follower(program, regions[i], room,
-                      leads ? streamed(*programs[i + 1].program, regions[i + 1]) /
-                                  static_cast<double>(program.header().tiles)
-                            : 0);
+                      beside / static_cast<double>(program.header().tiles));
     if (follows) follower.follow(i, cores);
     std::vector<double>& of_program = misses.emplace_back();
     for (size_t p = 0; p < regions[i].size(); ++p) {
@@ -251,7 +258,8 @@ std::vector<std::vector<double>> miss_shares(std::span<const PlacedProgram> prog
   }
   for (uint32_t i = 0; i < programs.size(); ++i) {
     for (size_t p = 0; p < regions[i].size(); ++p) {
-      if (is_ring(*programs[i].program, p)) misses[i][p] = 0;  // used again at once
+      if (is_ring(*programs[i].program, p))
+        misses[i][p] = ring_misses(*programs[i].program, p, regions[i][p], cache.capacity());
       if (!regions[i][p].written || is_ring(*programs[i].program, p)) continue;
       const bool fresh = programs[i].is_fresh(programs[i].program->pointers()[p].buffer);
       misses[i][p] = fresh ? 1 : overflow;

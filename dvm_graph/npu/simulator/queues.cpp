@@ -15,7 +15,7 @@ namespace {
 struct Issued {
   size_t tile;
   const uint64_t* words;
-  int64_t lane;  // that a flag between cores is of
+  int first_lane, end_lane;  // that a flag between cores is for
 };
 
 // What the scalar unit of a core has issued: registers are those of the tile.
@@ -23,7 +23,8 @@ struct Issue {
   std::vector<Core> tiles;
   std::vector<Issued> queues[kQueues];
   size_t next[kQueues] = {};
-  int64_t group = 0, groups = 0, lane = 0;  // at hand
+  const ShareWalk* walk = nullptr;
+  TileRun run;  // at hand
 
   bool done() const {
     for (int queue = 0; queue < kQueues; ++queue) {
@@ -36,19 +37,23 @@ struct Issue {
 thread_local Issue* issue = nullptr;
 
 void record(Core& core, const uint64_t* words) {
+  HandOver at;
   const Family family = family_of(head_of(words));
   if (family == Family::s_wait_flag || family == Family::s_set_flag) {
     const uint64_t word = *extra_words(Form::sync, words);
-    const bool runs = is_between_cores(word)
-                          ? sync_runs(family, word, issue->group, issue->groups)
-                          : sync_runs(family, word, core.share_tile, core.share_tiles);
-    if (!runs) return;
+    if (is_between_cores(word)) {
+      const TileRun& run = issue->run;
+      at = issue->walk->hand_over(ring_of(word), run, run.begin + core.share_tile - run.number);
+      if (!sync_runs(family, word, at)) return;
+    } else if (!sync_runs(family, word, core.share_tile, core.share_tiles)) {
+      return;
+    }
   }
   if (issue->tiles.empty() || issue->tiles.back().share_tile != core.share_tile) {
     issue->tiles.push_back(core);
   }
   issue->queues[static_cast<int>(queue_of(words))].push_back(
-      {issue->tiles.size() - 1, words, issue->lane});
+      {issue->tiles.size() - 1, words, at.first_lane, at.end_lane});
 }
 
 void issue_all(const QueuedCore& of, Issue& issued) {
@@ -58,15 +63,10 @@ void issue_all(const QueuedCore& of, Issue& issued) {
     return made;
   }();
   issue = &issued;
-  const ProgramHeader& header = of.program->header();
-  ShareWalk walk(header, of.groups, of.lane);
-  issued.groups = walk.groups();
-  for (TileRun run; walk.next(run);) {
-    issued.group = run.group;
-    issued.lane = header.in_pair() ? run.group % header.lanes : 0;
-    std::byte* const slot =
-        header.in_pair() ? slot_of(*of.program, of.buffers, of.number, run) : nullptr;
-    run_of_share(*of.program, recorder, *of.core, of.buffers, run, walk.tiles(), slot);
+  ShareWalk walk(of.program->header(), of.groups, of.lane);
+  issued.walk = &walk;
+  while (walk.next(issued.run)) {
+    run_of_share(*of.program, recorder, *of.core, of.buffers, issued.run, walk.tiles(), of.number);
   }
   issue = nullptr;
 }
@@ -97,16 +97,12 @@ class Run {
   bool advance(size_t number, int queue) {
     Issue& issued = issues_[number];
     if (issued.next[queue] == issued.queues[queue].size()) return false;
-    const auto [tile, words, lane] = issued.queues[queue][issued.next[queue]];
+    const Issued& next = issued.queues[queue][issued.next[queue]];
+    const auto [tile, words] = std::pair(next.tile, next.words);
     const Head head = head_of(words);
     const Family family = family_of(head);
     if (family == Family::s_wait_flag || family == Family::s_set_flag) {
-      const uint64_t word = *extra_words(Form::sync, words);
-      // Of a core, or between the cores of a lane.
-      const auto whose = is_between_cores(word) ? lane : static_cast<int64_t>(number);
-      int& signals = signals_[{word, whose}];
-      if (family == Family::s_wait_flag && signals == 0) return false;
-      signals += family == Family::s_set_flag ? 1 : -1;
+      if (!pass_flag(family, *extra_words(Form::sync, words), number, next)) return false;
     } else if (const Handler handler = table_.handlers[head.opcode]) {
       Core& core = issued.tiles[tile];
       handler(core, words);
@@ -121,11 +117,23 @@ class Run {
     return true;
   }
 
+  // Of a core, or between a cube core and its lanes, all of which are signalled or waited for.
+  bool pass_flag(Family family, uint64_t word, size_t number, const Issued& issued) {
+    const bool between = is_between_cores(word), sets = family == Family::s_set_flag;
+    const auto first = between ? issued.first_lane : static_cast<int>(number);
+    const auto end = between ? issued.end_lane : first + 1;
+    for (int whose = first; whose < end; ++whose) {
+      if (!sets && signals_[{word, whose}] == 0) return false;
+    }
+    for (int whose = first; whose < end; ++whose) signals_[{word, whose}] += sets ? 1 : -1;
+    return true;
+  }
+
   std::span<const QueuedCore> cores_;
   std::vector<Issue>& issues_;
   const InstructionTable& table_;
   bool trapped_ = false;
-  std::map<std::pair<uint64_t, int64_t>, int> signals_;
+  std::map<std::pair<uint64_t, int>, int> signals_;
 };
 
 }  // namespace
@@ -167,18 +175,30 @@ void run_in_order(std::span<const QueuedCore> cores, const InstructionTable& tab
   std::vector<ShareWalk> walks;
   for (const QueuedCore& each : cores)
     walks.emplace_back(each.program->header(), each.groups, each.lane);
+  TileRun run;
+  const auto take = [&](size_t place) { return walks[place].next(run); };
   const auto go_on = [&](size_t place) {
     const QueuedCore& at = cores[place];
-    TileRun run;
-    if (!walks[place].next(run)) return int64_t{-1};
-    std::byte* const slot =
-        at.program->header().in_pair() ? slot_of(*at.program, at.buffers, at.number, run) : nullptr;
-    run_of_share(*at.program, table, *at.core, at.buffers, run, walks[place].tiles(), slot);
-    return at.core->trap.kind == TrapKind::none ? run.group : -1;
+    run_of_share(*at.program, table, *at.core, at.buffers, run, walks[place].tiles(), at.number);
+    return at.core->trap.kind == TrapKind::none;
   };
-  for (int64_t group = go_on(0); group >= 0; group = go_on(0)) {
-    if (cores.size() == 1) continue;
-    if (go_on(1 + static_cast<size_t>(group) % (cores.size() - 1)) < 0) return;
+  const auto lanes_go_on = [&](Handed handed, const TileRun& group) {
+    const HandOver at = walks[0].hand_over(handed, group, group.begin);
+    for (int lane = at.first_lane; lane < at.end_lane; ++lane) {
+      const auto place = static_cast<size_t>(lane) + 1;
+      if (take(place) && !go_on(place)) return false;
+    }
+    return true;
+  };
+  const ProgramHeader& header = cores[0].program->header();
+  while (take(0)) {
+    const TileRun group = run;
+    if (header.ring(Handed::rows).exists() && group.begins_line &&
+        !lanes_go_on(Handed::rows, group))
+      return;
+    run = group;
+    if (!go_on(0)) return;
+    if (header.ring(Handed::sums).exists() && !lanes_go_on(Handed::sums, group)) return;
   }
 }
 

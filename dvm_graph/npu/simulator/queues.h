@@ -29,6 +29,12 @@ using QueueOrder = std::array<Queue, kQueues>;
 // For every two queues, an order in which the one is first and the other last.
 std::vector<QueueOrder> adversarial_orders();
 
+// The number of the program, among those of a pair, that its cube core runs, which comes first of
+// its cores, or one of its lanes.
+inline size_t half_of(const ProgramHeader& cube, size_t place) {
+  return place == 0 ? 0 : cube.program_of(static_cast<int64_t>(place) - 1);
+}
+
 // What a core has to do: of a pair, with the lane that it is of its cube core.
 struct QueuedCore {
   const Program* program = nullptr;

@@ -95,8 +95,9 @@ std::vector<CoreShares> deal_tiles(std::span<const Program* const> programs, con
   double work[2] = {};  // in cycles of the cores they would have alone
   for (uint32_t p = 0; p < programs.size(); ++p) {
     const bool cube = on_cube(*programs[p]);
-    costs.push_back(programs.size() > 1 ? tile_cost(*programs[p], part) : 1);
-    if (programs[p]->header().follows_cube()) continue;
+    const bool beside = programs[p]->header().beside_cube();
+    costs.push_back(programs.size() > 1 && !beside ? tile_cost(*programs[p], part) : 1);
+    if (beside) continue;
     kinds[cube].push_back(p);
     work[cube] += costs[p] * static_cast<double>(programs[p]->header().tiles) /
                   (cube ? part.cores_cube : part.cores_vector);

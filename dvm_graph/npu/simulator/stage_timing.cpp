@@ -111,14 +111,19 @@ struct CoreState {
   Totals totals;
   double end = 0;
 
-  // The lane that a group of the pair at hand is for.
-  size_t lane_of(int64_t tile_number) const {
+  // The lanes that a flag between cores is for.
+  std::pair<int, int> lanes_at(Handed handed, int64_t tile_number) const {
+    if (lane >= 0) return {lane, lane + 1};
     const auto at = std::upper_bound(
         programs.begin(), programs.end(), tile_number,
         [](int64_t number, const auto& stretch) { return number < stretch.first; });
     const ProgramHeader& header = at->second->program().header();
     const int64_t begin = at == programs.begin() ? 0 : std::prev(at)->first;
-    return static_cast<size_t>((tile_number - begin) / header.tile_group % header.lanes);
+    const Ring& ring = header.ring(handed);
+    if (handed == Handed::rows) return {ring.first_lane, ring.end_lane()};
+    const auto turn = (tile_number - begin) / header.tile_group % ring.lanes;
+    const int first = ring.first_lane + static_cast<int>(turn);
+    return {first, first + 1};
   }
   bool same_work(const CoreState& other) const {
     return other.programs == programs && other.tiles == tiles;
@@ -168,19 +173,22 @@ class Simulation {
       team[0].first = number;
       int64_t lanes = 0;
       for (const Share& share : cores[number]) {
-        lanes = std::max<int64_t>(lanes, programs_[share.program].program().header().lanes);
+        lanes = std::max<int64_t>(lanes, programs_[share.program].program().header().lanes());
         add_share(team[0], share.program, share.groups, 0);
       }
       if (team[0].tiles.empty()) continue;
       ++used_cores_;
       for (int lane = 0; lane < lanes; ++lane) {
         CoreState& state = team.emplace_back();
-        state.first = static_cast<uint32_t>(cores.size()) + number * static_cast<uint32_t>(lanes) +
+        state.first = static_cast<uint32_t>(cores.size()) +
+                      number * static_cast<uint32_t>(part_.vector_per_cube()) +
                       static_cast<uint32_t>(lane);
         state.lane = lane;
         for (const Share& share : cores[number]) {
-          if (programs_[share.program].program().header().in_pair())
-            add_share(state, share.program + 1, share.groups, lane);
+          const ProgramHeader& header = programs_[share.program].program().header();
+          if (lane >= header.lanes()) continue;
+          add_share(state, share.program + static_cast<uint32_t>(header.program_of(lane)),
+                    share.groups, lane);
         }
         used_lanes_ += !state.tiles.empty();
       }
@@ -295,16 +303,14 @@ class Simulation {
       const UnitStep& step = *issued.step;
       const double start = std::max(queue.ready, issued.at);
       if (step.kind == UnitStep::Kind::wait) {
-        Signals& signals = step.between_cores ? between(core, issued, false)
-                                              : core.flags[key(step.peer, step.queue, step.event)];
-        if (signals.count == 0) return moved;
-        const double set = signals.at[0];
-        std::copy_n(signals.at.begin() + 1, --signals.count, signals.at.begin());
+        uint32_t from = index;
+        const double set = take_signal(core, issued, from);
+        if (set < 0) return moved;
         unit.for_decode += start - queue.ready;
         unit.for_flag[step.peer] += std::max(0.0, set - start);
         queue.request = std::max({queue.request, issued.at, set});
         queue.ready = std::max(start, set);
-        trace_flag(core, issued, set, queue.ready);
+        trace_flag(core, issued, cores_[from].first, set, queue.ready);
       } else {
         unit.for_decode += start - queue.ready;
         queue.request = std::max(queue.request, issued.at);
@@ -326,11 +332,7 @@ class Simulation {
     UnitQueue& queue = core.queues[static_cast<size_t>(q)];
     const UnitStep& step = *issued.step;
     if (step.kind == UnitStep::Kind::set) {
-      Signals& signals = step.between_cores ? between(core, issued, true)
-                                            : core.flags[key(step.queue, step.peer, step.event)];
-      if (step.between_cores) signalled_.push_back(partner(core, issued));
-      if (signals.count == kMostSignals) throw std::logic_error("a flag is set without a wait");
-      signals.at[static_cast<size_t>(signals.count++)] = queue.ready;
+      set_flag(core, issued, queue.ready);
       return;
     }
     UnitTiming& unit = core.totals.units[static_cast<size_t>(q)];
@@ -350,18 +352,46 @@ class Simulation {
     queue.ready += step.cycles;
   }
 
-  size_t lane_of(const CoreState& core, const Issued& issued) const {
-    return core.lane < 0 ? core.lane_of(issued.tile) : static_cast<size_t>(core.lane);
-  }
-  uint32_t partner(const CoreState& core, const Issued& issued) const {
-    if (core.lane >= 0) return core.head;
-    return core.head + 1 + static_cast<uint32_t>(lane_of(core, issued));
-  }
-  // The signals that a flag between cores adds to, or takes from.
-  Signals& between(const CoreState& core, const Issued& issued, bool sets) {
+  // What a flag adds to or takes from: that of the core, or those between a cube core and lanes.
+  template <class Visit>
+  void visit_signals(CoreState& core, const Issued& issued, bool sets, Visit visit) {
+    const UnitStep& step = *issued.step;
+    if (!step.between_cores) {
+      const int from = sets ? step.queue : step.peer, to = sets ? step.peer : step.queue;
+      return visit(core.flags[key(from, to, step.event)], core.first);
+    }
     CoreState& cube = cores_[core.head];
-    const size_t lane = lane_of(core, issued);
-    return (core.lane < 0) == sets ? cube.for_lane[lane] : cube.from_lane[lane];
+    const auto [first, end] = core.lanes_at(static_cast<Handed>(step.event), issued.tile);
+    for (int lane = first; lane < end; ++lane) {
+      const auto number = static_cast<size_t>(lane);
+      visit((core.lane < 0) == sets ? cube.for_lane[number] : cube.from_lane[number],
+            core.lane < 0 ? core.head + 1 + static_cast<uint32_t>(lane) : core.head);
+    }
+  }
+
+  // When the last signal was given that a wait takes, and by whom; less than 0: not all are.
+  double take_signal(CoreState& core, const Issued& issued, uint32_t& from) {
+    bool all = true;
+    double set = 0;
+    visit_signals(core, issued, false, [&](const Signals& signals, uint32_t by) {
+      all &= signals.count > 0;
+      if (signals.count == 0 || signals.at[0] < set) return;
+      set = signals.at[0];
+      if (issued.step->between_cores) from = by;
+    });
+    if (!all) return -1;
+    visit_signals(core, issued, false, [](Signals& signals, uint32_t) {
+      std::copy_n(signals.at.begin() + 1, --signals.count, signals.at.begin());
+    });
+    return set;
+  }
+
+  void set_flag(CoreState& core, const Issued& issued, double at) {
+    visit_signals(core, issued, true, [&](Signals& signals, uint32_t other) {
+      if (signals.count == kMostSignals) throw std::logic_error("a flag is set without a wait");
+      signals.at[static_cast<size_t>(signals.count++)] = at;
+      if (issued.step->between_cores) signalled_.push_back(other);
+    });
   }
 
   static size_t key(int from, int to, int event) {
@@ -569,10 +599,10 @@ class Simulation {
     if (spans_.size() >= most_spans_) return;
     spans_.push_back({core.first, static_cast<uint8_t>(queue), family, start, end, tile});
   }
-  void trace_flag(const CoreState& core, const Issued& issued, double set, double taken) {
+  void trace_flag(const CoreState& core, const Issued& issued, uint32_t from, double set,
+                  double taken) {
     if (flags_.size() >= most_spans_ || spans_.size() >= most_spans_) return;
     const UnitStep& step = *issued.step;
-    const uint32_t from = step.between_cores ? cores_[partner(core, issued)].first : core.first;
     flags_.push_back({core.first, from, step.peer, step.queue, set, taken});
   }
 

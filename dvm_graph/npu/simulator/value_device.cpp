@@ -40,8 +40,8 @@ void ValueDevice::submit(std::span<const Task> tasks) {
   trap_ = {};
   for (size_t t = 0; t < tasks.size(); ++t) {
     const ProgramHeader& header = tasks[t].program->header();
-    if (header.follows_cube()) continue;  // it went with the one before
-    if (queues_ == QueueRun::audited) audit(tasks.subspan(t, header.in_pair() ? 2 : 1));
+    if (header.beside_cube()) continue;  // it went with the one before
+    if (queues_ == QueueRun::audited) audit(tasks.subspan(t, header.programs()));
     for (int64_t core = 0; core < target_.cores_of(header.kind); ++core) {
       if (interruption_ != nullptr && interruption_->requested()) return;
       run_share(tasks, t, core);
@@ -70,12 +70,12 @@ void ValueDevice::run_share(std::span<const Task> tasks, size_t number, int64_t 
   std::vector<GroupRange> groups;
   share_of(program, of_core, target_.cores_of(program.header().kind), groups);
   if (groups.empty()) return;
-  const size_t lanes = program.header().lanes;
+  const auto lanes = static_cast<size_t>(program.header().lanes());
   std::vector<Core> cores;
   for (size_t place = 0; place <= lanes; ++place) cores.push_back(core_of(place));
   std::vector<QueuedCore> queued;
   for (size_t place = 0; place <= lanes; ++place) {
-    const Task& task = tasks[place == 0 ? number : number + 1];
+    const Task& task = tasks[number + half_of(program.header(), place)];
     queued.push_back({task.program, &cores[place], task.buffers, groups, of_core,
                       static_cast<int64_t>(place) - 1});
   }
@@ -95,7 +95,7 @@ void ValueDevice::run_share(std::span<const Task> tasks, size_t number, int64_t 
     if (cores[each].trap.kind == TrapKind::none) continue;
     trap_ = cores[each].trap;
     trap_.core = static_cast<int32_t>(of_core);
-    trap_.task = static_cast<uint32_t>(each == 0 ? number : number + 1);
+    trap_.task = static_cast<uint32_t>(number + half_of(program.header(), each));
     return;
   }
 }

@@ -25,6 +25,9 @@ bool enabled(const Head& head, uint8_t changed, bool first, bool last) {
   return (head.flags & kLastChunk) == 0 || last;
 }
 
+// As far as anybody asks.
+int near(int64_t before, int64_t most) { return static_cast<int>(std::min(before, most)); }
+
 }  // namespace
 
 ProgramWork::ProgramWork(const Program& program, const NpuPart& part, MissShares misses)
@@ -34,9 +37,6 @@ void ProgramWork::classes(std::span<const GroupRange> groups, int64_t lane,
                           std::vector<TileClass>& out) {
   const std::span<const GridDim> grid = program_.grid();
   const ProgramHeader& header = program_.header();
-  const auto near = [](int64_t before, int64_t most) {
-    return static_cast<int>(std::min(before, most));
-  };
   ShareWalk walk(header, groups, lane);
   for (TileRun run; walk.next(run);) {
     int64_t at[kMaxGridRank] = {};
@@ -47,25 +47,27 @@ void ProgramWork::classes(std::span<const GroupRange> groups, int64_t lane,
     }
     uint8_t changed = kEverythingChanged;
     for (int64_t tile = run.begin; tile < run.end; ++tile) {
-      uint32_t tails = 0;
-      bool first = true, last = true;
+      Situation at_hand;
+      at_hand.changed = changed;
       for (size_t d = 0; d < grid.size(); ++d) {
         const bool at_end = at[d] + 1 == grid[d].count;
-        if (at_end && grid[d].tail() != grid[d].tile) tails |= 1u << d;
+        if (at_end && grid[d].tail() != grid[d].tile) at_hand.tails |= 1u << d;
         if (d < header.chunk_dim) continue;
-        first &= at[d] == 0;
-        last &= at_end;
-      }
-      if (header.follows_cube()) {
-        first = tile == run.begin;
-        last = tile + 1 == run.end;
+        at_hand.first_chunk &= at[d] == 0;
+        at_hand.last_chunk &= at_end;
       }
       const int64_t number = run.number + tile - run.begin;
-      const int64_t slots = header.ring_slots;
-      out.push_back(
-          class_of(tails, changed, first, last,
-                   {near(number, kMostDistance), near(walk.tiles() - 1 - number, kMostDistance),
-                    near(run.group, slots), near(walk.groups() - 1 - run.group, slots)}));
+      at_hand.before = near(number, kMostDistance);
+      at_hand.behind = near(walk.tiles() - 1 - number, kMostDistance);
+      for (const Handed handed : kHanded) {
+        const Ring& ring = header.ring(handed);
+        if (!ring.exists()) continue;
+        const HandOver slot = walk.hand_over(handed, run, tile);
+        at_hand.rings[static_cast<size_t>(handed)] = {
+            near(slot.number, ring.slots), near(slot.count - 1 - slot.number, ring.slots),
+            slot.begins, slot.ends};
+      }
+      out.push_back(class_of(at_hand));
       changed = 0;
       for (size_t d = grid.size(); d-- > 0;) {
         changed |= static_cast<uint8_t>(1u << d);
@@ -76,42 +78,40 @@ void ProgramWork::classes(std::span<const GroupRange> groups, int64_t lane,
   }
 }
 
-TileClass ProgramWork::class_of(uint32_t tails, uint8_t changed, bool first, bool last, Ends ends) {
-  const auto near = static_cast<uint64_t>(ends.before << 2 | ends.behind);
-  const auto groups = static_cast<uint64_t>(ends.groups_before << 16 | ends.groups_behind);
-  const uint64_t key = groups << 32 | uint64_t{tails} << 16 | uint64_t{changed} << 8 | near << 2 |
-                       uint64_t{first} << 1 | static_cast<uint64_t>(last);
-  const auto [entry, fresh] = known_.try_emplace(key, static_cast<TileClass>(steps_.size()));
-  if (fresh) decode(tails, changed, first, last, ends, steps_.emplace_back());
+TileClass ProgramWork::class_of(const Situation& situation) {
+  const auto [entry, fresh] = known_.try_emplace(situation, static_cast<TileClass>(steps_.size()));
+  if (fresh) decode(situation, steps_.emplace_back());
   return entry->second;
 }
 
-void ProgramWork::decode(uint32_t tails, uint8_t changed, bool first, bool last, Ends ends,
-                         std::vector<UnitStep>& out) {
+void ProgramWork::decode(const Situation& at_hand, std::vector<UnitStep>& out) {
   int64_t extents[kExtentRegisters] = {1};
   for (size_t r = 0; r < program_.extents().size(); ++r) {
     const ExtentRegister& e = program_.extents()[r];
     extents[r + 1] = e.multiplier;
     if (e.dim < 0) continue;
     const GridDim& dim = program_.grid()[static_cast<size_t>(e.dim)];
-    extents[r + 1] = e.value((tails >> e.dim & 1) != 0 ? dim.tail() : dim.tile);
+    extents[r + 1] = e.value((at_hand.tails >> e.dim & 1) != 0 ? dim.tail() : dim.tile);
   }
   const std::span<const uint64_t> body = program_.body();
   for (size_t pc = 0; pc < body.size();) {
     const Head head = head_of(&body[pc]);
-    const Family family = family_of(head);
-    const bool flag = family == Family::s_set_flag || family == Family::s_wait_flag;
-    const uint64_t word = flag ? *extra_words(Form::sync, &body[pc]) : 0;
-    const bool of_groups = is_between_cores(word);
-    const int before = of_groups ? ends.groups_before : ends.before;
-    const int behind = of_groups ? ends.groups_behind : ends.behind;
-    const bool runs = !flag || sync_runs(family, word, before, before + behind + 1);
-    if (runs && enabled(head, changed, first, last)) {
-      out.push_back(step_of(head, &body[pc], extents));
-    }
+    if (runs(head, &body[pc], at_hand)) out.push_back(step_of(head, &body[pc], extents));
     pc += head.words;
   }
   if (!out.empty()) out.front().decode += static_cast<float>(part_.scalar_tile);
+}
+
+bool ProgramWork::runs(const Head& head, const uint64_t* words, const Situation& at_hand) {
+  if (!enabled(head, at_hand.changed, at_hand.first_chunk, at_hand.last_chunk)) return false;
+  const Family family = family_of(head);
+  if (family != Family::s_set_flag && family != Family::s_wait_flag) return true;
+  const uint64_t word = *extra_words(Form::sync, words);
+  if (!is_between_cores(word))
+    return sync_runs(family, word, at_hand.before, at_hand.before + at_hand.behind + 1);
+  const Situation::AtRing& at = at_hand.rings[static_cast<size_t>(ring_of(word))];
+  return sync_runs(family, word,
+                   HandOver{at.before, at.before + at.behind + 1, at.begins, at.ends});
 }
 
 UnitStep ProgramWork::step_of(const Head& head, const uint64_t* words,

@@ -8,6 +8,7 @@
 // long it takes comes from the part.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <map>
 #include <span>
@@ -32,7 +33,7 @@ struct UnitStep {
   uint8_t queue = 0;  // that it goes through
   uint8_t peer = 0;   // of a flag: whom it signals, or who is waited for
   uint8_t event = 0;
-  bool between_cores = false;  // of a flag
+  bool between_cores = false;  // of a flag: the event is its ring
   Family family{};
   bool writes = false;      // a transfer to memory
   float decode = 0;         // cycles of the scalar unit
@@ -61,18 +62,31 @@ class ProgramWork {
   bool on_cube() const { return program_.header().kind != KernelKind::vector; }
 
  private:
-  // Tiles of the core's share before and behind one, and groups, as far as flags look.
-  struct Ends {
-    int before, behind;
-    int groups_before, groups_behind;
+  // What decides the instructions of a tile and over what they run.
+  struct Situation {
+    uint32_t tails = 0;  // grid dims at their end, which is shorter
+    uint8_t changed = 0;
+    bool first_chunk = true, last_chunk = true;
+    int before = 0, behind = 0;  // tiles of the core's share, as far as flags look
+    // Slots of the rings, as far as flags look, and whether the tile is the first or the last at
+    // it.
+    struct AtRing {
+      int before = 0, behind = 0;
+      bool begins = false, ends = false;
+
+      auto operator<=>(const AtRing&) const = default;
+    };
+    std::array<AtRing, kRings> rings;
+
+    auto operator<=>(const Situation&) const = default;
   };
   struct Extents {
     int64_t loops[3];
   };
 
-  TileClass class_of(uint32_t tails, uint8_t changed, bool first, bool last, Ends ends);
-  void decode(uint32_t tails, uint8_t changed, bool first, bool last, Ends ends,
-              std::vector<UnitStep>& out);
+  TileClass class_of(const Situation& situation);
+  void decode(const Situation& situation, std::vector<UnitStep>& out);
+  static bool runs(const Head& head, const uint64_t* words, const Situation& situation);
   UnitStep step_of(const Head& head, const uint64_t* words, const int64_t* extents) const;
   void add_transfer(const Head& head, const Operand& operand, DType dtype, Extents over,
                     bool writes, UnitStep& step) const;
@@ -83,7 +97,7 @@ class ProgramWork {
   const Program& program_;
   const NpuPart& part_;
   const std::vector<double> misses_;
-  std::map<uint64_t, TileClass> known_;
+  std::map<Situation, TileClass> known_;
   std::vector<std::vector<UnitStep>> steps_;  // by class
 };
 

@@ -34,6 +34,7 @@ Target cube_target() {
   target.l0c_bytes = 4096;
   target.bias_bytes = 256;
   target.shared_bytes = 1 << 20;
+  target.costs.stage_start = 1e12;  // pairs pay
   target.line_bytes = 16;
   target.matmul_nr = target.matmul_mr = 8;
   target.unified_memory = false;
@@ -47,14 +48,20 @@ struct Problem {
   bool turned_a, turned_b;  // k outermost in A, innermost in B
   bool one_b;               // for the whole batch
   bool bias, relu;
-  bool matrix = false;  // one is added, and the sum multiplied by a row
+  bool matrix = false;                        // one is added, and the sum multiplied by a row
+  enum { given, mapped, reduced } a = given;  // A is computed, element by element or along its rows
+
+  uint32_t programs() const { return 1u + matrix + (a != given); }
 
   std::string text() const {
     return std::to_string(batch) + " x [" + std::to_string(m) + ", " + std::to_string(k) + "] x [" +
            std::to_string(k) + ", " + std::to_string(n) + "] " + name_of(multiplied) + " to " +
            name_of(stored) + (turned_a ? ", A turned" : "") + (turned_b ? ", B turned" : "") +
            (one_b ? ", one B" : "") + (bias ? ", bias" : "") + (relu ? ", relu" : "") +
-           (matrix ? ", a matrix added" : "");
+           (matrix ? ", a matrix added" : "") +
+           (a == given    ? ""
+            : a == mapped ? ", A computed"
+                          : ", A computed along its rows");
   }
 };
 
@@ -66,7 +73,8 @@ PlanBuilder build(const Problem& p) {
     for (const int axis : axes) all |= 1u << axis;
     return all;
   };
-  b.plan.kind = p.bias || p.relu || p.matrix ? KernelKind::mix : KernelKind::cube;
+  b.plan.kind =
+      p.bias || p.relu || p.matrix || p.a != Problem::given ? KernelKind::mix : KernelKind::cube;
   b.plan.m_axis = m;
   b.plan.n_axis = n;
   b.plan.k_axis = k;
@@ -78,7 +86,10 @@ PlanBuilder build(const Problem& p) {
     of_b.insert(of_b.begin(), batch);
     b_axes |= set({batch});
   }
-  const int32_t left = b.load(a, set({batch, m, k}));
+  int32_t left = b.load(a, set({batch, m, k}));
+  if (p.a == Problem::reduced)
+    left = b.map(PlanOp::sub_, {left, b.reduce(PlanOp::reduce_max_, left, set({k}))});
+  if (p.a != Problem::given) left = b.map(PlanOp::max_, {left, b.fill(DType::f32, -1)});
   const int32_t right = b.load(b.dense(p.multiplied, of_b), b_axes);
   int32_t c = b.matmul(left, right);
   if (p.bias) {
@@ -106,7 +117,7 @@ using Programs = std::vector<Program>;
 // first. False: queues wait for each other.
 bool run_shares(const Programs& programs, const Target& target, std::byte* const* buffers,
                 const QueueOrder* order, size_t turn) {
-  const size_t lanes = programs[0].header().lanes;
+  const auto lanes = static_cast<size_t>(programs[0].header().lanes());
   std::vector<std::vector<std::byte>> local(
       1 + lanes, std::vector<std::byte>(static_cast<size_t>(target.memory_end()), std::byte{0x5a}));
   for (int64_t number = 0; number < target.cube_cores; ++number) {
@@ -117,8 +128,8 @@ bool run_shares(const Programs& programs, const Target& target, std::byte* const
     for (size_t place = 0; place <= lanes; ++place) {
       cores[place].local = local[place].data();
       cores[place].local_bytes = local[place].size();
-      queued.push_back({&programs[place == 0 ? 0 : 1], &cores[place], buffers, groups, number,
-                        static_cast<int64_t>(place) - 1});
+      queued.push_back({&programs[half_of(programs[0].header(), place)], &cores[place], buffers,
+                        groups, number, static_cast<int64_t>(place) - 1});
     }
     if (order == nullptr) {
       run_in_order(queued, table());
@@ -146,7 +157,7 @@ struct Flags {
 bool same_for_all_orders(const PlanBuilder& b, const Programs& programs, const Target& target,
                          int64_t workspace, const Buffers& inputs, const Buffers& want) {
   for (const QueueOrder& order : adversarial_orders()) {
-    for (size_t turn = 0; turn <= programs[0].header().lanes; ++turn) {
+    for (size_t turn = 0; turn <= static_cast<size_t>(programs[0].header().lanes()); ++turn) {
       Buffers got(b.values, workspace);
       got.copy_from(inputs, b.values);
       if (!run_shares(programs, target, got.table(), &order, turn) || !equal_bits(b, want, got))
@@ -185,21 +196,40 @@ void check_missing_flags(const PlanBuilder& b, const CompiledKernel& kernel, con
   }
 }
 
-// Lets a block be stored before its last chunk, where nothing has waited for the slot.
-void check_early_stores(const PlanBuilder& b, const CompiledKernel& kernel, const Target& target,
+// Rings that are not what the halves agree on.
+void check_broken_rings(const PlanBuilder& b, const CompiledKernel& kernel, const Target& target,
                         const std::string& what) {
-  const Program& cube = kernel.programs[0];
-  if (!cube.header().in_pair() || cube.header().tile_group == 1) return;
-  const size_t body = cube.words().size() - cube.body().size();
-  for (size_t pc = 0; pc < cube.body().size(); pc += head_of(&cube.body()[pc]).words) {
-    Head head = head_of(&cube.body()[pc]);
-    if (family_of(head) != Family::d_store_l0c) continue;
-    Program broken = cube;
-    head.flags = 0;
-    std::memcpy(broken.mutable_words() + body + pc, &head, sizeof head);
-    CHECK(!verify(broken, b.values.data(), b.values.size(), kernel.workspace_bytes, target).empty(),
-          "%s passes with a block that is stored too early", what.c_str());
+  for (uint32_t number = 0; number < kernel.program_count; ++number) {
+    const auto passes = [&](const char* how, auto change) {
+      CompiledKernel broken = kernel;
+      Program& program = broken.programs[number];
+      ProgramHeader header = program.header();
+      change(header);
+      const std::vector<uint64_t> body(program.body().begin(), program.body().end());
+      program.assign(header, kernel.programs[number].grid(), kernel.programs[number].extents(),
+                     kernel.programs[number].pointers(), body);
+      CHECK(!verify_kernel(broken, b.values.data(), b.values.size(), target).empty(),
+            "%s passes with %s in program %u", what.c_str(), how, number);
+    };
+    for (const Handed handed : kHanded) {
+      if (!kernel.programs[number].header().ring(handed).exists()) continue;
+      passes("more slots", [&](ProgramHeader& header) { ++header.ring(handed).slots; });
+      passes("shorter slots", [&](ProgramHeader& header) { header.ring(handed).bytes -= 64; });
+      passes("other lanes", [&](ProgramHeader& header) { ++header.ring(handed).first_lane; });
+      passes("no ring", [&](ProgramHeader& header) { header.ring(handed) = {}; });
+      if (handed == Handed::rows)
+        passes("longer lines", [&](ProgramHeader& header) { ++header.line_blocks; });
+    }
+    const ProgramHeader& header = kernel.programs[number].header();
+    if (header.beside_cube() && header.pieces < header.line_tiles)
+      passes("other pieces", [&](ProgramHeader& header) { ++header.pieces; });
   }
+  if (kernel.program_count == 1) return;
+  CompiledKernel missing = kernel;
+  --missing.program_count;
+  --missing.stages[0].program_count;
+  CHECK(!verify_kernel(missing, b.values.data(), b.values.size(), target).empty(),
+        "%s passes without its last half", what.c_str());
 }
 
 void check_problem(const Problem& p, unsigned seed, Flags& flags) {
@@ -210,7 +240,7 @@ void check_problem(const Problem& p, unsigned seed, Flags& flags) {
   CompiledKernel kernel;
   const CompileStatus status =
       compile_kernel(b.plan, b.dims.data(), b.values.data(), target, scratch, kernel);
-  const uint32_t expected = p.matrix ? 2 : 1;
+  const uint32_t expected = p.programs();
   CHECK(
       status == CompileStatus::ok && kernel.program_count == expected && kernel.stages.size() == 1,
       "%s: status %d, %u programs", what.c_str(), static_cast<int>(status), kernel.program_count);
@@ -243,7 +273,7 @@ void check_problem(const Problem& p, unsigned seed, Flags& flags) {
   CHECK(same_for_all_orders(b, programs, target, workspace, inputs, got),
         "%s: an order of queues differs\n%s", what.c_str(), text.c_str());
   check_missing_flags(b, kernel, target, inputs, got, what, flags);
-  check_early_stores(b, kernel, target, what);
+  check_broken_rings(b, kernel, target, what);
 }
 
 }  // namespace
@@ -261,6 +291,11 @@ void check_products() {
       {1, 150, 170, 40, f16, f16, false, false, false, false, false, true},
       {1, 301, 65, 97, f16, f16, false, false, false, true, false, true},
       {3, 64, 140, 33, f32, f32, false, true, true, false, true, true},
+      {1, 150, 170, 40, f16, f16, false, false, false, false, false, false, Problem::mapped},
+      {1, 130, 65, 97, f16, f16, false, true, false, true, true, false, Problem::reduced},
+      {3, 45, 140, 33, f32, f32, false, true, false, false, false, true, Problem::mapped},
+      {3, 100, 17, 50, f32, f32, false, false, true, false, false, true, Problem::reduced},
+      {7, 1, 100, 300, f32, f32, false, false, false, false, false, false, Problem::mapped},
   };
   Flags flags;
   unsigned seed = 0;
