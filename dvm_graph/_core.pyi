@@ -160,6 +160,16 @@ class StageTiming:
     spans: list[tuple[int, int, str, float, float, int]]
     flags: list[tuple[int, int, int, int, float, float]]
 
+class SimulatedPart:
+    program: int
+    begin: int
+    end: int
+
+class SimulatedCore:
+    cube: bool
+    number: int
+    parts: list[SimulatedPart]
+
 class SimulatedStage:
     step: int
     follows: bool
@@ -175,6 +185,7 @@ class SimulatedStage:
     flops: float
     vector_flops: float
     bytes: float
+    cores: list[SimulatedCore]
     timing: StageTiming
 
 class SimulatedModel:

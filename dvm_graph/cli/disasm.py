@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import asdict
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
@@ -12,6 +13,9 @@ from dvm_graph.cli.request import Request, model_command, npu_option, output_opt
 from dvm_graph.errors import InputError
 from dvm_graph.npu.spec import Spec
 
+if TYPE_CHECKING:
+    from dvm_graph.simulation import Stage
+
 
 @click.command()
 @model_command
@@ -19,6 +23,7 @@ from dvm_graph.npu.spec import Spec
 @click.option("--kernel", help="Only kernels whose name has this text in it.")
 @click.option("--steps", is_flag=True, help="Tile code behind each step of the compiler, too.")
 @npu_option("For a part by its name, or a spec file, instead of this machine.")
+@click.option("--tiles", is_flag=True, help="With --npu: which core runs which tiles, too.")
 @output_option("-o", "--output", text="Write to this file.")
 def disasm(
     request: Request,
@@ -26,21 +31,37 @@ def disasm(
     kernel: str | None,
     steps: bool,
     npu: Spec | None,
+    tiles: bool,
     output: Path | None,
 ) -> None:
     """Print the bytecode that the kernels of MODEL get for some extents."""
+    if tiles and npu is None:
+        raise InputError("--tiles is of a part, which --npu names")
     model = request.optimize()
-    listings = model.listings(single_dims(model, dims), steps=steps, npu=npu)
+    at = single_dims(model, dims)
+    listings = model.listings(at, steps=steps, npu=npu)
     chosen = [listing for listing in listings if kernel is None or kernel in listing.name]
     if not chosen:
         names = ", ".join(listing.name for listing in listings[:8])
         raise InputError(f"no kernel has {kernel!r} in its name; there are {names}, ...")
+    stages = []
+    if tiles and npu is not None:
+        shown = {listing.name for listing in chosen}
+        found = model.simulate(at, npu=npu).stages
+        stages = [stage for stage in found if not shown.isdisjoint(stage.kernels)]
     if request.as_json:
-        print_json([asdict(listing) for listing in chosen])
+        kernels = [asdict(listing) for listing in chosen]
+        tables = [{"stage": s.name, "cores": [asdict(c) for c in s.core_tiles]} for s in stages]
+        print_json({"kernels": kernels, "stages": tables} if tiles else kernels)
         return
-    text = "".join(map(str, chosen))
+    text = "".join(map(str, chosen)) + "".join(map(_core_table, stages))
     if output is None:
         click.echo(text, nl=False)
     else:
         output.write_text(text)
         click.echo(f"written to {output}")
+
+
+def _core_table(stage: Stage) -> str:
+    lines = [f"stage {stage.name}", *(f"  {core}" for core in stage.core_tiles)]
+    return "".join(f"{line}\n" for line in lines)

@@ -10,6 +10,14 @@ namespace nb = nanobind;
 namespace dvm {
 
 void bind_simulation(nb::module_& module) {
+  nb::class_<SimulatedCore::Part>(module, "SimulatedPart", "See runtime/simulation.h.")
+      .def_ro("program", &SimulatedCore::Part::program)
+      .def_ro("begin", &SimulatedCore::Part::begin)
+      .def_ro("end", &SimulatedCore::Part::end);
+  nb::class_<SimulatedCore>(module, "SimulatedCore", "See runtime/simulation.h.")
+      .def_ro("cube", &SimulatedCore::cube)
+      .def_ro("number", &SimulatedCore::number)
+      .def_ro("parts", &SimulatedCore::parts);
   nb::class_<SimulatedStage>(module, "SimulatedStage", "See runtime/simulation.h.")
       .def_ro("step", &SimulatedStage::step)
       .def_ro("follows", &SimulatedStage::follows)
@@ -25,6 +33,7 @@ void bind_simulation(nb::module_& module) {
       .def_ro("flops", &SimulatedStage::flops)
       .def_ro("vector_flops", &SimulatedStage::vector_flops)
       .def_ro("bytes", &SimulatedStage::bytes)
+      .def_ro("cores", &SimulatedStage::cores)
       .def_ro("timing", &SimulatedStage::timing);
   nb::class_<SimulatedModel>(module, "SimulatedModel", "See runtime/simulation.h.")
       .def_ro("stages", &SimulatedModel::stages)

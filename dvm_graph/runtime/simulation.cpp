@@ -163,6 +163,7 @@ class Simulator {
     work.reserve(programs.size());
     for (size_t i = 0; i < programs.size(); ++i) work.emplace_back(*programs[i], part_, misses[i]);
     out.timing = timing_of(programs, misses, work, cores);
+    describe(programs, cores, out);
     result_.stages.push_back(std::move(out));
   }
 
@@ -177,6 +178,26 @@ class Simulator {
     }
     known_.push_back({programs, misses, simulate_stage(work, cores, part_, request_.most_spans)});
     return known_.back().timing;
+  }
+
+  // Vector cores are the last ones: the first may go with cube cores.
+  void describe(const std::vector<const Program*>& programs, const std::vector<CoreShares>& cores,
+                SimulatedStage& out) const {
+    for (size_t i = 0; i < cores.size(); ++i) {
+      if (cores[i].empty()) continue;
+      SimulatedCore& core = out.cores.emplace_back();
+      core.cube = programs[cores[i][0].program]->header().kind != KernelKind::vector;
+      const size_t behind = cores.size() - i;
+      core.number =
+          static_cast<int64_t>(core.cube ? i : static_cast<size_t>(part_.cores_vector) - behind);
+      for (const Share& share : cores[i]) {
+        const ProgramHeader& header = programs[share.program]->header();
+        for (const GroupRange& range : share.groups) {
+          core.parts.push_back(
+              {share.program, header.first_tile(range.begin), header.first_tile(range.end)});
+        }
+      }
+    }
   }
 
   std::string lacking_of(uint32_t call, const Program& program) const {

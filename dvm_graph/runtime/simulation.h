@@ -20,6 +20,19 @@ struct SimulationRequest {
   int compile_repeats = 0;   // measure how long kernels take to compile, so often; 0: do not
 };
 
+// What a core does of a stage: tiles [begin, end) of its programs, in this order. Of a pair that
+// of the cube unit, with whose groups its lanes go.
+struct SimulatedCore {
+  struct Part {
+    uint32_t program = 0;
+    int64_t begin = 0, end = 0;
+  };
+
+  bool cube = false;
+  int64_t number = 0;  // among the cores of its kind
+  std::vector<Part> parts;
+};
+
 // Kernels that run side by side, or one stage of them.
 struct SimulatedStage {
   uint32_t step = 0;                 // of the model
@@ -34,6 +47,7 @@ struct SimulatedStage {
   int64_t compiled = 0;              // kernels that are first met here
   double compile_seconds = 0;        // of these, measured
   double flops = 0, vector_flops = 0, bytes = 0;  // what there is to do, however it is tiled
+  std::vector<SimulatedCore> cores;               // that have something to do
   StageTiming timing;
 };
 

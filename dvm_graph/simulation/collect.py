@@ -17,7 +17,7 @@ from dvm_graph import _core
 from dvm_graph.errors import InputError
 from dvm_graph.npu.spec import Spec
 from dvm_graph.runtime import Program
-from dvm_graph.simulation.record import Flag, Host, Launch, Simulation, Span, Stage, Unit
+from dvm_graph.simulation.record import CoreTiles, Flag, Host, Launch, Simulation, Span, Stage, Unit
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,6 +161,7 @@ def _stage(stage: _core.SimulatedStage, start: float, spec: Spec) -> Stage:
             if unit.instructions
         },
         dict(timing.traced_cores),
+        tuple(_core_tiles(stage)),
         tuple(
             Span(core, name(queue), instruction, start + begin * second, start + end * second, tile)
             for core, queue, instruction, begin, end, tile in timing.spans
@@ -177,6 +178,12 @@ def _stage(stage: _core.SimulatedStage, start: float, spec: Spec) -> Stage:
             for core, from_core, source, target, at, taken in timing.flags
         ),
     )
+
+
+def _core_tiles(stage: _core.SimulatedStage) -> Iterator[CoreTiles]:
+    for core in stage.cores:
+        parts = tuple((stage.kernels[p.program], p.begin, p.end) for p in core.parts)
+        yield CoreTiles("cube" if core.cube else "vector", core.number, parts)
 
 
 def _unit(unit: _core.UnitTiming, of_cores: float, names: Sequence[str]) -> Unit:

@@ -58,6 +58,23 @@ class Flag:
 
 
 @dataclass(frozen=True, slots=True)
+class CoreTiles:
+    """What one core does of a stage, in this order: tiles [begin, end) of kernels.
+
+    Of a pair the cube core is named, and its tiles; its vector cores go with them.
+    """
+
+    kind: str
+    """cube or vector."""
+    core: int
+    tiles: tuple[tuple[str, int, int], ...]
+
+    def __str__(self) -> str:
+        parts = ", ".join(f"{kernel} {begin}..{end - 1}" for kernel, begin, end in self.tiles)
+        return f"{self.kind} core {self.core}: {parts}"
+
+
+@dataclass(frozen=True, slots=True)
 class Stage:
     kernels: tuple[str, ...]
     kind: str
@@ -91,6 +108,8 @@ class Stage:
     """Of pairs: those of the vector cores that go on with a cube core's blocks, over the time of these cores."""
     alike: Mapping[int, int]
     """How many cores do the same as the one of that number."""
+    core_tiles: tuple[CoreTiles, ...]
+    """Of the cores that have something to do."""
     spans: tuple[Span, ...] = ()
     flags: tuple[Flag, ...] = ()
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import io
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -135,6 +136,15 @@ def test_disasm_picks_kernels() -> None:
     assert all("v_erf_f32" in listing["text"] for listing in listings)
 
 
+def test_disasm_shows_the_tiles_of_cores() -> None:
+    command = ("disasm", BERT, "--dim", "seq=9", "--dim", "batch=1", "--kernel", "erf", "--tiles")
+    text = call(*command, "--npu", "ascend910b2").stdout
+    table = text.partition("\nstage ")[2].splitlines()
+    assert "erf" in table[0] and re.fullmatch(r"  cube core 0: \w+ 0\.\.\d+", table[1])
+    found = answer(*command, "--npu", "ascend910b2", "--json")
+    assert found["stages"][0]["cores"][0]["kind"] == "cube"
+
+
 def test_disasm_shows_the_programs_of_a_part(tmp_path: Path) -> None:
     command = ("disasm", BERT, "--dim", "seq=9", "--dim", "batch=1", "--kernel", "erf")
     here = call(*command).stdout
@@ -216,6 +226,7 @@ def test_a_broken_model_is_one_message(command: str, tmp_path: Path) -> None:
         (("visualize", BERT, "--dim", "batch=3"), "--profile"),
         (("disasm", BERT, "--kernel", "banana"), "no kernel has"),
         (("disasm", BERT, "--npu", "banana"), "npu is 'banana'"),
+        (("disasm", BERT, "--tiles"), "--tiles is of a part"),
         (("simulate", BERT, "--npu", "banana"), "npu is 'banana'"),
     ],
 )

@@ -144,6 +144,27 @@ def cycles(name: str, part: Spec, **dims: int) -> float:
     return sum(stage.timing.cycles for stage in found.stages)
 
 
+def test_every_tile_is_of_one_core() -> None:
+    found = [simulate("bert.onnx", batch=3, seq=17), simulate("experts", m=400, n=500, k=600)]
+    found += [simulate("of_squares", m=5000, n=128, k=512), simulate("side_by_side", n=9000, m=70)]
+    for stage in (stage for each in found for stage in each.stages):
+        tiles: dict[str, list[tuple[int, int]]] = {}
+        for core in stage.core_tiles:
+            for kernel, begin, end in core.tiles:
+                tiles.setdefault(kernel, []).append((begin, end))
+        cores = [(core.kind, core.core) for core in stage.core_tiles]
+        assert len(set(cores)) == len(cores) == stage.cores
+        assert all(core < SPEC[f"cores.{kind}"] for kind, core in cores)
+        assert tiles.keys() == set(stage.kernels)
+        for kernel, ranges in tiles.items():
+            ranges.sort()
+            of_kernel = [
+                n for name, n in zip(stage.kernels, stage.tiles, strict=True) if name == kernel
+            ]
+            assert all(a[1] == b[0] for a, b in itertools.pairwise([(0, 0), *ranges]))
+            assert ranges[-1][1] in of_kernel
+
+
 def test_twice_the_cores_at_most_halve_the_time() -> None:
     half = SPEC.changed(
         "half", cores__cube=12, cores__vector=24, target__cores=24, target__cube_cores=12
