@@ -103,8 +103,7 @@ BlockModel::Rows BlockModel::of_rows(int64_t rows) const {
   if (r.share_sets) r.in_sets = products_ * r.count * k * t_.set_conflict * p_.rows_per_set;
   r.k_block_of_column = products_ * static_cast<double>(ceil_div(rows, register_rows_)) *
                         t_.block_start / p_.columns_per_panel;
-  // Behind a single product, `vector_operation` stands for this, too.
-  if (p_.products > 1) r.passes = r.count * t_.pass_start * p_.epilogue_nodes;
+  if (p_.counts_passes) r.passes = r.count * t_.pass_start * p_.epilogue_nodes;
   r.column = r.count * (products_ * k + t_.vector_operation * (products_ + p_.epilogue_nodes)) +
              products_ * k * traffic_of_b(rows) * panel_share_ + r.k_block_of_column;
   return r;

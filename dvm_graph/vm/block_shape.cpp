@@ -246,7 +246,7 @@ double cost_apart(const BlockProblem& problem, const Target& target) {
   if (problem.products > 1) {
     BlockProblem one = problem;
     one.products = 1;
-    one.epilogue_nodes /= problem.products;
+    one.epilogue_nodes = (problem.epilogue_nodes + problem.products - 1) / problem.products;
     const double passing = rows * static_cast<double>(problem.n * (problem.products - 1));
     return problem.products * cost_of(one) + cost_of_passing(passing, problem, target);
   }
