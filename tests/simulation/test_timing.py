@@ -112,6 +112,15 @@ def test_rows_computed_beside_a_product_do_not_go_to_memory(name: str, after: st
     assert pair.memory_bytes / pair.seconds > 0.8 * bandwidth
 
 
+def test_traces_have_the_flags_of_both_rings() -> None:
+    found = model("of_squares_added").simulate(
+        {"m": 200_000, "n": 128, "k": 512}, npu=SPEC, trace=3000
+    )
+    flags = [flag for stage in found.stages for flag in stage.flags]
+    between = {(flag.source, flag.target) for flag in flags if flag.core != flag.from_core}
+    assert between == {("fixp", "mte2"), ("mte2", "fixp"), ("mte3", "mte2"), ("mte2", "mte3")}
+
+
 def test_rows_that_many_cores_need_are_computed_before() -> None:
     """By all vector cores, once: each cube core would compute all of them for itself."""
     found = simulate("of_squares", m=64, n=4096, k=4096)
