@@ -135,6 +135,8 @@ def compute(
         if op == "cast":
             return _cast(operands[0], attrs["dtype"])
         value = apply(op, attrs, values)
+        if kind is Kind.UNPACK:  # a difference and a product, both rounded
+            return Bounded(value, 2 * _roundoff(dtype) * np.abs(value) + _least(dtype))
         if not any(operand.is_float for operand in operands):
             return Bounded(value, _open(op, attrs, operands, value))
         if rounds_to is not None and op == "matmul":

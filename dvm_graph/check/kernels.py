@@ -186,8 +186,7 @@ class _KernelCheck:
             if index not in numbers:
                 value = model.values[index]
                 if value.panels is not None:
-                    source = number(value.panels.source)
-                    value = replace(value, panels=replace(value.panels, source=source))
+                    value = replace(value, panels=value.panels.over(number))
                 elif value.constant is None:
                     inner = Storage.OUTPUT if index in stored else Storage.ARENA
                     value = replace(value, storage=inner if index in written else Storage.INPUT)

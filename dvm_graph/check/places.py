@@ -64,7 +64,7 @@ def _call_key(plan: ModelPlan, call: KernelCall, numbers: dict[int, int]) -> Any
 
 
 def _value_key(value: PlanValue) -> Any:
-    panels = None if value.panels is None else replace(value.panels, source=0)
+    panels = None if value.panels is None else value.panels.over(lambda _: 0)
     return value.dtype, value.shape, value.constant is None, panels
 
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 
 from dvm_graph.cluster.axes import Atom, Atoms, AxisSpace
 from dvm_graph.cluster.node_axes import NodeAxes
-from dvm_graph.ir import OPERATORS, RELAYOUTS, STRIDED, Dim, Kind, Node, Value
+from dvm_graph.ir import FOR_PRODUCTS, OPERATORS, RELAYOUTS, STRIDED, Dim, Kind, Node, Value
 from dvm_graph.rules import PartKind
 
 
@@ -60,7 +60,7 @@ class Group:
 
 
 def kind_of(node: Node) -> PartKind:
-    if node.op in RELAYOUTS or node.op in STRIDED or node.op == "patches":
+    if node.op in RELAYOUTS or node.op in STRIDED or node.op in FOR_PRODUCTS:
         return PartKind.VIEW
     if node.op == "matmul":
         return PartKind.CUBE

@@ -156,6 +156,12 @@ def _window(node: Node, space: AxisSpace) -> NodeAxes:
     return NodeAxes(result, (None,) * count, ((),) * count, (True,) * count)
 
 
+def _unpack_blocks(node: Node, space: AxisSpace) -> NodeAxes:
+    count = len(node.inputs)
+    result = tuple((space.atom(extent),) for extent in shape_of(node.output))
+    return NodeAxes(result, (None,) * count, ((),) * count, (True,) * count)
+
+
 def _source(node: Node, space: AxisSpace) -> NodeAxes:
     return NodeAxes(space.layout(shape_of(node.output)), (), (), ())
 
@@ -169,6 +175,7 @@ _SPECIAL: dict[str, Callable[[Node, AxisSpace], NodeAxes]] = {
     "slice": _strided,
     "gather": _gather,
     **dict.fromkeys(WINDOWS, _window),
+    "unpack_blocks": _unpack_blocks,
     "iota": _source,
     "dims": _source,
 }

@@ -13,7 +13,7 @@ Invariants: no value changes; afterwards the result of a relayout or of a stride
 from __future__ import annotations
 
 from dvm_graph.cluster.node_axes import shape_of
-from dvm_graph.ir import OPERATORS, RELAYOUTS, STRIDED, Graph, Kind, Node, Value
+from dvm_graph.ir import FOR_PRODUCTS, OPERATORS, RELAYOUTS, STRIDED, Graph, Kind, Node, Value
 
 _MAX_SCALAR_CHAIN = 8
 """Operators in a computation of scalars that is repeated for each user."""
@@ -67,7 +67,7 @@ def _joins_only(graph: Graph, value: Value, operands: list[Value]) -> bool:
 def _repeat_cheap(graph: Graph) -> None:
     scalars = _scalar_chains(graph)
     for node in reversed(graph.sorted_nodes()):
-        view = node.op in RELAYOUTS or node.op in STRIDED or node.op == "patches"
+        view = node.op in RELAYOUTS or node.op in STRIDED or node.op in FOR_PRODUCTS
         if view or node in scalars:
             _repeat(graph, node)
 

@@ -61,7 +61,7 @@ def split_clusters(clusters: ClusteredGraph, facts: Facts, options: Options) -> 
         1
         for cluster in clusters.clusters
         for node in cluster.nodes
-        if OPERATORS[node.op].kind not in (Kind.VIEW, Kind.SOURCE, Kind.CALL)
+        if OPERATORS[node.op].kind not in (Kind.VIEW, Kind.UNPACK, Kind.SOURCE, Kind.CALL)
     )
     return FusedGraph(graph, clusters.clusters, subgraphs, report)
 

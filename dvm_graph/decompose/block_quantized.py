@@ -1,10 +1,9 @@
 """MatMulNBits of onnxruntime: products with weights of 2, 4 or 8 bits, with a scale for each block of k.
 
-Constant weights are dequantised here, once, to a float32 matrix. That takes 16, 8 or 4 times their memory,
-and every run reads as much more: where weights are few it stays in the caches and the product fuses with
-what is around it (at 2^18 weights of 4 bits it takes 0.3 to 0.85 of the time,
-`python -m benchmarks.units.quantized`); the many of a language model, for which they were quantised, are
-left to the vendor library, which multiplies them as they are. `strict` dequantises them, too.
+Where constant weights are few they are dequantised here, once, to a float32 matrix, which stays in the caches
+(`python -m benchmarks.units.quantized`). The many of a language model, for which they were quantised, stay as they are: the
+cube unit reads levels of 4 bits (`unpack_blocks`, `python -m benchmarks.units.few_bits`). Those of 2 and 8 bits are left to
+the vendor library, but `strict` dequantises them.
 """
 
 from __future__ import annotations
@@ -19,19 +18,26 @@ from dvm_graph.decompose.matrix import multiplied
 from dvm_graph.decompose.operands import operand, required
 from dvm_graph.decompose.registry import MICROSOFT, Operands, Results, decomposition, unless
 from dvm_graph.ir import Node, Value
+from dvm_graph.ir.numeric import few_bits, unpack_blocks
 from dvm_graph.symbolic.builder import Builder
 
 FEW_WEIGHTS = 1 << 18
 """A MiB as float32: they stay in the caches of one core from run to run."""
+_READ_PACKED = 4
+"""Bits of levels that the cube unit reads."""
 
 
-def _many_weights(node: Node, operands: Operands) -> bool:
-    del operands
+def _many_weights(node: Node) -> bool:
     return int(node.attrs["K"]) * int(node.attrs["N"]) > FEW_WEIGHTS
 
 
+def _many_of_other_bits(node: Node, operands: Operands) -> bool:
+    del operands
+    return _many_weights(node) and node.attrs["bits"] != _READ_PACKED
+
+
 @decomposition("MatMulNBits", domain=MICROSOFT)
-@unless(_many_weights)
+@unless(_many_of_other_bits)
 def matmul_of_few_bits(builder: Builder, node: Node, operands: Operands) -> Results:
     """`A @ dequantised(B).T + bias`; B is [n, blocks of k, bytes]."""
     a, packed, scales = (required(node, operands, index) for index in range(3))
@@ -41,34 +47,30 @@ def matmul_of_few_bits(builder: Builder, node: Node, operands: Operands) -> Resu
         return None
     if any(data is None or data.size == 0 for data in constants):
         return None
-    weights = _dequantized(node, packed, scales, points)
-    y = multiplied(builder, widened(builder, a), builder.constant(weights))
+    weights = _weights(builder, node, packed, scales, points)
+    y = multiplied(builder, widened(builder, a), weights)
     if bias is not None:
         y = builder.add(y, widened(builder, bias))
     return [builder.cast(y, a.dtype)]
 
 
-def _dequantized(
-    node: Node, packed: Value, scales: Value, points: Value | None
-) -> NDArray[np.float32]:
+def _weights(
+    builder: Builder, node: Node, packed: Value, scales: Value, points: Value | None
+) -> Value:
     """(quantised - zero point) * scale, as [k, n]. The default zero point is the middle of the range."""
     k, n, size, bits = (int(node.attrs[name]) for name in ("K", "N", "block_size", "bits"))
     blocks = -(-k // size)
-    numbers = _unpacked(np.asarray(packed.data), bits).reshape(n, blocks, size)
-    if points is None:
-        zeros = np.full((n, blocks), 1 << (bits - 1), np.float32)
-    elif points.dtype.is_float:
-        zeros = np.asarray(points.data).astype(np.float32).reshape(n, blocks)
-    else:
-        # Each row is padded to whole bytes.
-        zeros = _unpacked(np.asarray(points.data).reshape(n, -1), bits)[:, :blocks]
-    factors = np.asarray(scales.data).astype(np.float32).reshape(n, blocks, 1)
-    weights = (numbers.astype(np.float32) - zeros[..., None]) * factors
-    return np.ascontiguousarray(weights.reshape(n, blocks * size)[:, :k].T)
-
-
-def _unpacked(data: NDArray[Any], bits: int) -> NDArray[Any]:
-    """Numbers of a few bits out of bytes, the lowest bits first, along the last axis."""
-    shifts = np.arange(0, 8, bits, dtype=np.uint8)
-    numbers = (data[..., None] >> shifts) & np.uint8((1 << bits) - 1)
-    return np.asarray(numbers.reshape(*data.shape[:-1], -1))
+    levels = np.asarray(packed.data).reshape(n, blocks, -1)
+    factors = np.asarray(scales.data).astype(np.float32).reshape(n, blocks)
+    zeros: list[NDArray[Any]] = []
+    if points is not None and points.dtype.is_float:
+        zeros.append(np.asarray(points.data).astype(np.float32).reshape(n, blocks))
+    elif points is not None:  # each row is padded to whole bytes
+        levels_of_zeros = few_bits(np.asarray(points.data).reshape(n, -1), bits)
+        zeros.append(levels_of_zeros[:, :blocks].astype(np.float32))
+    if not _many_weights(node) or bits != _READ_PACKED:
+        return builder.constant(unpack_blocks({"bits": bits, "k": k}, levels, *zeros, factors))
+    points = builder.constant(zeros[0]) if zeros else None
+    return builder.unpack_blocks(
+        builder.constant(levels), points, builder.constant(factors), bits, k
+    )

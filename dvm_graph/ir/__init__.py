@@ -3,6 +3,7 @@
 from dvm_graph.ir.dtypes import DType
 from dvm_graph.ir.graph import BASIC, Dim, Graph, Holding, ModelMetadata, Node, Shape, Value
 from dvm_graph.ir.operators import (
+    FOR_PRODUCTS,
     OPERATORS,
     RELAYOUTS,
     STRIDED,
@@ -16,6 +17,7 @@ __all__ = [
     "BASIC",
     "Holding",
     "OPERATORS",
+    "FOR_PRODUCTS",
     "RELAYOUTS",
     "STRIDED",
     "DType",

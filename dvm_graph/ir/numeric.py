@@ -243,6 +243,24 @@ def _patches(attrs: Attrs, x: Array) -> Array:
     return grouped[0] if groups == 1 else grouped
 
 
+def unpack_blocks(attrs: Attrs, levels: Array, *numbers: Array) -> Array:
+    """`(level - zero) * scale` as [k, n]; `numbers` are zeros, if there are any, and scales."""
+    bits: int = attrs["bits"]
+    *zeros, scales = numbers
+    n, blocks = scales.shape
+    unpacked = few_bits(levels, bits).reshape(n, blocks, -1).astype(scales.dtype)
+    centred = unpacked - (zeros[0][..., None] if zeros else scales.dtype.type(1 << (bits - 1)))
+    weights = (centred * scales[..., None]).reshape(n, -1)[:, : attrs["k"]]
+    return np.ascontiguousarray(weights.T)
+
+
+def few_bits(data: Array, bits: int) -> Array:
+    """Numbers of a few bits out of bytes, the lowest bits first, along the last axis."""
+    shifts = np.arange(0, 8, bits, dtype=np.uint8)
+    numbers = (data[..., None] >> shifts) & np.uint8((1 << bits) - 1)
+    return np.asarray(numbers.reshape(*data.shape[:-1], -1))
+
+
 def _windows(attrs: Attrs, x: Array, outside: Any) -> Array:
     """[n, (d,) h, w, c] as [n, (slices,) rows, columns, (tap slice,) tap row, tap column, c]."""
     sizes = [attrs[name] for name in ("kernel", "strides", "dilations", "pads", "size")]
@@ -281,6 +299,7 @@ _WITH_ATTRS: Mapping[str, Callable[..., Array]] = {
     "pool_sum": _pool_sum,
     "depthwise": _depthwise,
     "patches": _patches,
+    "unpack_blocks": unpack_blocks,
     "iota": _iota,
     "dims": _dims,
 }

@@ -15,6 +15,7 @@ says otherwise; compares and tests give bool.
     WINDOW    reads channels-last images x[n, h, w, c] by a moving window; attrs `kernel`, `strides`,
               `dilations`, `pads` (at the top and left) and `size` (of the result) are pairs of dims;
               taps outside the image are left out
+    UNPACK    makes of constants that are packed otherwise what only a matmul can read, as its right operand
     SOURCE    no tensor operands
     CALL      a step between kernels: one ONNX node left to the vendor library (`vendor`), an If, Loop or
               Scan whose bodies are compiled (`control`, laid out as `ir.control` says), or an ONNX node that
@@ -40,6 +41,7 @@ class Kind(enum.Enum):
     VIEW = "view"
     GATHER = "gather"
     WINDOW = "window"
+    UNPACK = "unpack"
     SOURCE = "source"
     CALL = "call"
 
@@ -141,6 +143,9 @@ def _rows() -> list[OperatorInfo]:
         # [n, (d,) h, w, c] to [n, *size, taps * c]; with several `groups` of channels to
         # [groups, n, *size, taps * c / groups]. Only a matmul can read it, as its left operand
         OperatorInfo("patches", Kind.WINDOW, 1, attrs=(*_WINDOW, "groups")),
+        # f32[k, n] = (level - zero) * scale: levels of a few bits, the lowest first, in uint8[n, blocks, bytes];
+        # operands: levels, zeros f32[n, blocks] where they are not the middle of the levels, scales f32[n, blocks]
+        OperatorInfo("unpack_blocks", Kind.UNPACK, -1, attrs=("bits", "k")),
         # int64: out[i...] = start + i[axis] * step (start, step are dims)
         OperatorInfo("iota", Kind.SOURCE, 0, attrs=("shape", "axis", "start", "step")),
         # int64 tensor holding dims: attrs `elements` (flat, row-major) and `shape`
@@ -158,6 +163,8 @@ RELAYOUTS = frozenset({"reshape", "transpose", "broadcast_to"})
 """View operators that only rename the axes of what they read."""
 STRIDED = frozenset({"view", "slice"})
 """View operators that read memory at an offset or with strides."""
+FOR_PRODUCTS = frozenset({"patches", "unpack_blocks"})
+"""Operators whose results are nothing without the matmul that reads them."""
 
 
 def sum_of_products(a: DType, b: DType) -> DType | None:

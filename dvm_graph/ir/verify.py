@@ -243,6 +243,13 @@ def _check_window(node: Node) -> None:
         raise _fail(node, f"the sizes of its window are not {rank - 2}")
 
 
+def _check_unpack(node: Node) -> None:
+    if any(value is None or not value.is_constant for value in node.inputs):
+        raise _fail(node, "what it unpacks is no constant")
+    if node.required(0).dtype is not DType.UINT8 or node.required(0).rank != 3:
+        raise _fail(node, f"its levels are {node.required(0)!r}, not bytes of blocks")
+
+
 _KIND_CHECKS: dict[Kind, Callable[[Node], None]] = {
     Kind.MAP: _check_map,
     Kind.REDUCE: _check_reduce,
@@ -250,4 +257,5 @@ _KIND_CHECKS: dict[Kind, Callable[[Node], None]] = {
     Kind.VIEW: _check_view,
     Kind.GATHER: _check_gather,
     Kind.WINDOW: _check_window,
+    Kind.UNPACK: _check_unpack,
 }

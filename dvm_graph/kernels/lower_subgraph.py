@@ -272,6 +272,8 @@ class _Lowering:
     def _lower(self, node: Node) -> None:
         if _is_view(node):
             self._lower_view(node)
+        elif node.op == "unpack_blocks":
+            pass  # its product reads it as it is packed
         elif node.op == "matmul":
             self._at[node.output] = self._matmul(node)
         elif node.op == "gather":
@@ -427,6 +429,8 @@ class _Lowering:
 
     def _rounded(self, product: Node) -> bool:
         """Its operands are rounded to bf16 before they are multiplied."""
+        if product.required(1).made_by("unpack_blocks") is not None:
+            return False
         return self._rounds and product.output.dtype.register is DType.FLOAT32
 
     def _matrix_operand(self, node: Node, index: int) -> int:
@@ -439,6 +443,8 @@ class _Lowering:
         if index == 0 and value in self._at:
             return self._at[value]
         atoms = [atom for axis in layout for atom in axis]
+        if (unpack := value.made_by("unpack_blocks")) is not None:
+            return self._load_blocks(unpack, atoms)
         address = self._address(node, index)
         packed = self._packed(node, address) if index == 1 else None
         few = packed is not None and packed.panels.are_columns
@@ -451,6 +457,13 @@ class _Lowering:
         if packed is not None:
             address = self._columns(node, address.source, packed)
         return self._load(address, value.dtype, atoms)
+
+    def _load_blocks(self, unpack: Node, atoms: Iterable[Atom]) -> int:
+        """B as levels of 4 bits."""
+        buffer, blocks = self._values.blocks(unpack.output)
+        strides = (NO_SLOT,) * len(self._domain)
+        at = self._add_access(Access(buffer, strides, NO_SLOT, True, blocks.block, blocks.rows))
+        return self._emit(PlanNode("load", DType.FLOAT32, self._mask(atoms), access=at))
 
     def _packed(self, product: Node, address: Address) -> Packed | None:
         """The packed form of a constant B operand, if it has one."""

@@ -71,6 +71,8 @@ NormalAccess& add_view(const KernelPlan& plan, int32_t index, uint32_t axes, con
   access.storage = values[view.value].dtype;
   access.value_bytes = values[view.value].bytes;
   access.packed_panels = view.packed_panels;
+  access.block = view.block;
+  access.block_rows = view.block_rows;
   access.element_bytes = static_cast<int64_t>(size_of(access.storage));
   access.offset = value_of(view.offset, dims);
   evaluate_strides(view.strides, dims, axes, access.strides);

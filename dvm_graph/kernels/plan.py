@@ -8,8 +8,8 @@ integer program that the executor evaluates once per run.
 from __future__ import annotations
 
 import enum
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
 from dvm_graph.ir import DType, Node, Value
@@ -42,6 +42,8 @@ class Access:
     strides: tuple[Slot, ...]
     offset: Slot = NO_SLOT
     packed_panels: bool = False
+    block: int = 0
+    block_rows: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,7 +199,7 @@ class Storage(enum.Enum):
     OUTPUT = "output"
     CONSTANT = "constant"
     PANELS = "panels"
-    """A constant B operand, packed into panels at load; `source` and `matrix` say from what."""
+    """A constant B operand, packed into panels at load; `panels` says from what."""
     ARENA = "arena"
     VENDOR = "vendor"
     """Result of a vendor operator, memory of onnxruntime, of a control-flow operator, or of one that the host
@@ -229,6 +231,40 @@ class Panels:
         few = 0 < self.n <= FEW_COLUMNS and self.k >= LEAST_DEPTH * self.n
         return few and not self.bundles
 
+    @property
+    def sources(self) -> tuple[int, ...]:
+        return (self.source,)
+
+    def over(self, number: Callable[[int], int]) -> Panels:
+        """The same of a constant with another number."""
+        return replace(self, source=number(self.source))
+
+
+@dataclass(frozen=True, slots=True)
+class Blocks:
+    """The constants that a PANELS value packs where levels of 4 bits stand for B[k, n] (vm/panels.h)."""
+
+    levels: int
+    scales: int
+    zeros: int
+    """-1: the middle of the levels."""
+    block: int
+    """Steps of k for each scale."""
+
+    @property
+    def sources(self) -> tuple[int, ...]:
+        return (self.levels, self.scales, *((self.zeros,) if self.zeros >= 0 else ()))
+
+    @property
+    def rows(self) -> int:
+        """Of words that a block of a panel is: scales, zeros if there are any, and levels, eight in a word."""
+        return 1 + (self.zeros >= 0) + self.block // 8
+
+    def over(self, number: Callable[[int], int]) -> Blocks:
+        """The same of constants with other numbers."""
+        zeros = -1 if self.zeros < 0 else number(self.zeros)
+        return replace(self, levels=number(self.levels), scales=number(self.scales), zeros=zeros)
+
 
 @dataclass(frozen=True, slots=True)
 class PlanValue:
@@ -239,7 +275,7 @@ class PlanValue:
     shape: tuple[Slot, ...]
     storage: Storage
     constant: Value | None = None
-    panels: Panels | None = None
+    panels: Panels | Blocks | None = None
     opaque: bool = False
     """Kernels do not look at it (`Value.computable`); its shape counts for nothing."""
     element: DType | None = None

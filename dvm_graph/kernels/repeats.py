@@ -19,7 +19,7 @@ from dvm_graph.cluster import FusedSubgraph
 from dvm_graph.cluster.repeats import Renaming, renaming
 from dvm_graph.ir import DType, Value
 from dvm_graph.kernels.operands import scalar_of
-from dvm_graph.kernels.plan import Access, KernelPlan, Panels
+from dvm_graph.kernels.plan import Blocks, KernelPlan, Panels
 from dvm_graph.kernels.registers import is_saturated
 from dvm_graph.kernels.value_table import Place, ValueTable
 
@@ -50,6 +50,11 @@ class Questions:
     def columns(self, panels: Panels, source: Value) -> int:
         answer = self._table.columns(panels, source)
         self.asked.append((_Again.same_columns, source, panels, answer))
+        return answer
+
+    def blocks(self, unpacked: Value) -> tuple[int, Blocks]:
+        answer = self._table.blocks(unpacked)
+        self.asked.append((_Again.same_blocks, unpacked, None, answer))
         return answer
 
     def scalar(self, value: Value) -> Any | None:
@@ -110,12 +115,7 @@ class _Again:
         buffers = self._buffers
         if len(set(buffers.values())) < len(buffers):
             return None
-        accesses = tuple(
-            [
-                Access(buffers[old.value], old.strides, old.offset, old.packed_panels)
-                for old in first.plan.accesses
-            ]
-        )
+        accesses = tuple([replace(old, value=buffers[old.value]) for old in first.plan.accesses])
         return replace(first.plan, name=name, accesses=accesses, origin=origin)
 
     def same_place(self, value: Value, _: None, answer: Place) -> bool:
@@ -133,6 +133,13 @@ class _Again:
     def same_columns(self, source: Value, panels: Panels, answer: int) -> bool:
         own = replace(panels, source=self._buffers[panels.source])
         return self._pairs(answer, self._table.columns(own, source))
+
+    def same_blocks(self, unpacked: Value, _: None, answer: tuple[int, Blocks]) -> bool:
+        buffer, blocks = self._table.blocks(unpacked)
+        old_buffer, old = answer
+        constants = zip(old.sources, blocks.sources, strict=True)
+        same = (old.block, len(old.sources)) == (blocks.block, len(blocks.sources))
+        return same and all(self._pairs(*pair) for pair in (*constants, (old_buffer, buffer)))
 
     def same_scalar(self, value: Value, _: None, answer: Any | None) -> bool:
         scalar = scalar_of(value)

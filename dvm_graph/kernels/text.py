@@ -25,6 +25,7 @@ from dvm_graph.ir.printer import print_node
 from dvm_graph.kernels.plan import (
     NO_SLOT,
     Access,
+    Blocks,
     ControlStep,
     DimsStep,
     HostStep,
@@ -75,9 +76,12 @@ def _instruction(plan: ModelPlan, op: str, a: int, b: int) -> str:
 
 def _value(value: PlanValue) -> str:
     text = f"{value.storage.value} {value.name}:{value.dtype.short}{_slots(value.shape)}"
-    if value.panels is None:
-        return text
     panels = value.panels
+    if panels is None:
+        return text
+    if isinstance(panels, Blocks):
+        sources = ", ".join(f"v{source}" for source in panels.sources)
+        return f"{text} packs {sources} in blocks of {panels.block}"
     strides = ", ".join(map(str, panels.strides))
     sizes = f"[{panels.batch}, {panels.k}, {panels.n}]"
     bundles = " in bundles" if panels.bundles else ""
@@ -160,6 +164,7 @@ def _node(plan: KernelPlan, node: PlanNode) -> str:
 
 def _access(access: Access) -> str:
     panels = " panels" if access.packed_panels else ""
+    panels += f" of blocks of {access.block}" if access.block else ""
     offset = f" + s{access.offset}" if access.offset != NO_SLOT else ""
     return f"v{access.value}{_slots(access.strides)}{offset}{panels}"
 

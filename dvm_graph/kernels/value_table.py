@@ -17,10 +17,11 @@ import numpy as np
 from numpy.lib.stride_tricks import as_strided
 
 from dvm_graph.cluster import Schedule
+from dvm_graph.cluster.node_axes import shape_of
 from dvm_graph.errors import CompileError
 from dvm_graph.ir import Dim, DType, Value
 from dvm_graph.ir.operators import OPERATORS, Kind
-from dvm_graph.kernels.plan import ModelPlan, Panels, PlanValue, Slot, Storage
+from dvm_graph.kernels.plan import Blocks, ModelPlan, Panels, PlanValue, Slot, Storage
 from dvm_graph.symbolic.dims import add, mul
 
 
@@ -53,7 +54,7 @@ class ValueTable:
         self._inputs = set(schedule.graph.inputs)
         self._outputs = set(schedule.graph.outputs)
         self._numbers: dict[Value, int] = {}
-        self._panels: dict[Panels, int] = {}
+        self._panels: dict[Panels | Blocks, int] = {}
         self._columns: dict[Panels, int] = {}
         self._parts: dict[Value, tuple[Value, int, Dim]] = {}
         for node in schedule.joins:
@@ -102,6 +103,25 @@ class ValueTable:
             )
             known = self._panels[panels] = self._append(value)
         return known
+
+    def blocks(self, unpacked: Value) -> tuple[int, Blocks]:
+        """The buffer of a matrix operand of 4 bits: what `unpack_blocks` makes."""
+        node = unpacked.made_by("unpack_blocks")
+        assert node is not None
+        levels, *zeros, scales = (node.required(index) for index in range(len(node.inputs)))
+        blocks = Blocks(
+            self.number(levels),
+            self.number(scales),
+            self.number(zeros[0]) if zeros else -1,
+            shape_of(levels)[-1] * 2,
+        )
+        known = self._panels.get(blocks)
+        if known is None:
+            shape = tuple(self._slot(extent) for extent in (1, *(unpacked.shape or ())))
+            name = f"{levels.name}.panels"
+            value = PlanValue(name, DType.UINT32, shape, Storage.PANELS, panels=blocks)
+            known = self._panels[blocks] = self._append(value)
+        return known, blocks
 
     def columns(self, panels: Panels, source: Value) -> int:
         """The buffer of a constant matrix operand, transposed: [batch, n, k]."""

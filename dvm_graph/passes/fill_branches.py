@@ -25,7 +25,7 @@ from dataclasses import replace
 from typing import Any
 
 from dvm_graph.errors import ShapeError
-from dvm_graph.ir import OPERATORS, Dim, Graph, Kind, Node, Value
+from dvm_graph.ir import FOR_PRODUCTS, OPERATORS, Dim, Graph, Kind, Node, Value
 from dvm_graph.symbolic import Facts, substitute, symbols_of
 from dvm_graph.symbolic.binders import find_binders, needed_symbols, symbols_in
 from dvm_graph.symbolic.builder import Builder
@@ -386,10 +386,11 @@ class _Filling:
 
 
 def _fuses(node: Node) -> bool:
-    """Whether kernels fuse the operator; the patches of images are nothing without their product."""
+    """Whether kernels fuse the operator, and what it reads is something without it."""
     if OPERATORS[node.op].kind not in _FUSED:
         return False
-    return not any(value is not None and value.made_by("patches") for value in node.inputs)
+    producers = (value.producer for value in node.inputs if value is not None)
+    return not any(producer is not None and producer.op in FOR_PRODUCTS for producer in producers)
 
 
 def _fusible(branch: _Branch, result: Value) -> bool:

@@ -237,7 +237,7 @@ def _judged(decisions: Iterable[Decision]) -> Mapping[str, list[Decision]]:
 
 
 def _operator(node: Node) -> Operator:
-    is_view = OPERATORS[node.op].kind is Kind.VIEW
+    is_view = OPERATORS[node.op].kind in (Kind.VIEW, Kind.UNPACK)
     name = node.attrs["op"] if node.is_call else node.op
     return Operator(node.name, name, is_view, node.origin)
 

@@ -19,6 +19,7 @@ from dvm_graph import _core
 from dvm_graph.errors import CompileError
 from dvm_graph.ir import DType, Value
 from dvm_graph.kernels.plan import (
+    Blocks,
     ControlStep,
     DimsStep,
     HostStep,
@@ -32,6 +33,7 @@ from dvm_graph.kernels.plan import (
 )
 from dvm_graph.options import Options
 from dvm_graph.process import MappedFile
+from dvm_graph.runtime.block_packing import packed_blocks
 from dvm_graph.runtime.program import Port, Program
 from dvm_graph.runtime.recipe import Call, Recipe, make_program
 
@@ -236,10 +238,16 @@ class _Contents:
     def _pack(self, builder: _core.ModelBuilder, index: int, value: PlanValue) -> None:
         panels = value.panels
         assert panels is not None
+        for number in panels.sources:
+            if self._plan.values[number].constant is None:
+                name = self._plan.values[number].name
+                raise CompileError(f"{value.name} packs {name}, which is no constant")
+        if isinstance(panels, Blocks):
+            arrays = [_contents(self._constant(number)) for number in panels.sources]
+            builder.set_constant(index, packed_blocks(builder.panel_columns("f32"), *arrays))
+            return
         source = self._plan.values[panels.source]
-        if source.constant is None:
-            raise CompileError(f"{value.name} packs {source.name}, which is no constant")
-        array = _contents(source.constant)
+        array = _contents(self._constant(panels.source))
         builder.pack(
             index,
             _bits(array, source.dtype),
@@ -251,6 +259,11 @@ class _Contents:
             _file_of(array) is not None,
         )
 
+    def _constant(self, number: int) -> Value:
+        constant = self._plan.values[number].constant
+        assert constant is not None
+        return constant
+
 
 def _release_packed(plans: Sequence[ModelPlan]) -> None:
     """Drops the contents of constants that no plan reads in place, and no vendor partition, which may be made anew."""
@@ -258,12 +271,18 @@ def _release_packed(plans: Sequence[ModelPlan]) -> None:
     vendor = [node for plan in plans for step in _vendor_steps(plan) for node in step.nodes]
     in_place |= {id(value) for node in vendor for value in node.inputs}
     for plan in plans:
-        for value in plan.values:
-            constant = None if value.panels is None else plan.values[value.panels.source].constant
+        for source in _packed_sources(plan):
+            constant = plan.values[source].constant
             if constant is None or constant.data is None or id(constant) in in_place:
                 continue
             nothing = np.zeros((), constant.data.dtype)
             constant.data = np.broadcast_to(nothing, constant.data.shape).view(_Released)
+
+
+def _packed_sources(plan: ModelPlan) -> Iterator[int]:
+    for value in plan.values:
+        if value.panels is not None:
+            yield from value.panels.sources
 
 
 def _touched(plan: ModelPlan) -> Iterator[int]:

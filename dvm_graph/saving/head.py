@@ -45,6 +45,17 @@ class PackedPanels:
 
 
 @dataclass(frozen=True, slots=True)
+class PackedBlocks:
+    """One in levels of 4 bits, in so many blocks along k."""
+
+    value: int
+    n: int
+    blocks: int
+    columns: int
+    place: Place
+
+
+@dataclass(frozen=True, slots=True)
 class Partition:
     """A vendor partition; its ONNX model is among the contents."""
 
@@ -67,6 +78,7 @@ class Part:
     outputs: tuple[Port, ...]
     arrays: tuple[Array, ...]
     panels: tuple[PackedPanels, ...]
+    blocks: tuple[PackedBlocks, ...]
     partitions: tuple[Partition, ...]
     bodies: tuple[Part, ...]
     """Of its control flow, as the calls of its recipe number them."""

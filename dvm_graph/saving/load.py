@@ -22,6 +22,7 @@ from dvm_graph.errors import CompileError, DvmError, InputError
 from dvm_graph.ir import DType
 from dvm_graph.options import Options
 from dvm_graph.process import MappedFile
+from dvm_graph.runtime.block_packing import repacked_blocks
 from dvm_graph.runtime.program import Program
 from dvm_graph.runtime.recipe import METHODS, Recipe, make_program
 from dvm_graph.runtime.vendor_model import VendorModel
@@ -150,6 +151,13 @@ class _Loader:
             else:
                 self._file.verify(panels.place.offset, panels.place.size)
                 _pack_anew(builder, panels, flat)
+        for blocks in self._part.blocks:
+            flat = self._array(blocks.place, DType.UINT32, (-1,))
+            columns = builder.panel_columns(DType.FLOAT32.short)
+            if blocks.columns != columns:
+                self._file.verify(blocks.place.offset, blocks.place.size)
+                flat = repacked_blocks(flat, blocks.columns, blocks.n, blocks.blocks, columns)
+            builder.set_constant(blocks.value, flat)
         for value, contents in self._saved["objects"]:
             builder.set_object(value, object_from_plain(contents))
         return [] if self._file.pages is None else [self._file.pages]

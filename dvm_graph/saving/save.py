@@ -15,12 +15,12 @@ from dvm_graph.description import Description
 from dvm_graph.errors import UnsupportedError
 from dvm_graph.import_ import whole_model
 from dvm_graph.ir import DType
-from dvm_graph.kernels.plan import ModelPlan
+from dvm_graph.kernels.plan import Blocks, ModelPlan, Panels
 from dvm_graph.options import Options
 from dvm_graph.report import Report
 from dvm_graph.runtime import Program
 from dvm_graph.runtime.assemble import bodies_of, recipe_of
-from dvm_graph.saving.head import Array, Head, PackedPanels, Part, Partition, Place
+from dvm_graph.saving.head import Array, Head, PackedBlocks, PackedPanels, Part, Partition, Place
 from dvm_graph.saving.objects import object_to_plain
 from dvm_graph.saving.plain import to_plain
 from dvm_graph.saving.saved_file import SavedWriter
@@ -69,6 +69,7 @@ def _part(
         recipe.outputs,
         tuple(saver.arrays()),
         tuple(saver.panels()),
+        tuple(saver.blocks()),
         tuple(saver.partition(partition) for partition in program.partitions),
         tuple(_part(body, inner, options, writer, recipes) for body, inner in pairs),
     )
@@ -93,13 +94,22 @@ class _Saver:
 
     def panels(self) -> Iterator[PackedPanels]:
         for index, array in self._contents.items():
-            value = self._plan.values[index]
-            if value.panels is not None:
-                p = value.panels
+            value, p = self._plan.values[index], self._plan.values[index].panels
+            if isinstance(p, Panels):
                 columns = self._program.panel_columns(unit_of(value.dtype, p.bundles))
                 yield PackedPanels(
                     index, value.dtype, p.batch, p.k, p.n, p.bundles, columns, self.place(array)
                 )
+
+    def blocks(self) -> Iterator[PackedBlocks]:
+        for index, array in self._contents.items():
+            packed = self._plan.values[index].panels
+            if isinstance(packed, Blocks):
+                columns = self._program.panel_columns(DType.FLOAT32)
+                scales = self._plan.values[packed.scales].constant
+                assert scales is not None and scales.shape is not None
+                n, blocks = scales.shape
+                yield PackedBlocks(index, n, blocks, columns, self.place(array))
 
     def objects(self) -> Iterator[tuple[int, dict[str, Any]]]:
         for index, contents in self._contents.items():

@@ -175,6 +175,12 @@ class OperatorMethods(ABC):
     def patches(self, x: Value, window: Window, groups: int = 1) -> Value:
         return self.op("patches", x, **window.attrs, groups=groups)
 
+    def unpack_blocks(
+        self, levels: Value, zeros: Value | None, scales: Value, bits: int, k: int
+    ) -> Value:
+        numbers = (scales,) if zeros is None else (zeros, scales)
+        return self.op("unpack_blocks", levels, *numbers, bits=bits, k=k)
+
     def iota(self, shape: Sequence[Dim], axis: int = 0, start: Dim = 0, step: Dim = 1) -> Value:
         return self.op("iota", shape=tuple(shape), axis=axis, start=start, step=step)
 

@@ -3,7 +3,7 @@
 Purpose: fold operators whose operands are constants. Arithmetic is that of the element type, except
 that half types compute in float32 and are rounded once, as kernels do.
 
-What it does not do: sources and vendor operators; windows; results above the asked size; what differs
+What it does not do: sources and vendor operators; windows; what is packed, which is so to take less memory; results above the asked size; what differs
 from machine to machine; what a half type has no range for, since kernels hold it in more.
 """
 
@@ -23,7 +23,7 @@ Array: TypeAlias = np.ndarray[Any, Any]
 
 _HALVES = {DType.FLOAT16: 2.0**-14, DType.BFLOAT16: 2.0**-126}
 """Half types, and the least number that each holds all bits of."""
-_UNFOLDED = (Kind.SOURCE, Kind.CALL, Kind.WINDOW)
+_UNFOLDED = (Kind.SOURCE, Kind.CALL, Kind.WINDOW, Kind.UNPACK)
 
 
 def evaluate_constant(node: Node, max_elements: float = math.inf) -> Array | None:

@@ -329,6 +329,18 @@ def _patches(node: Node, _facts: Facts) -> Shape:
     return result if groups == 1 else (groups, *result)
 
 
+def _unpack_blocks(node: Node, _facts: Facts) -> Shape:
+    n, blocks, packed = _shape(node)
+    bits, k = node.attrs["bits"], node.attrs["k"]
+    block = packed * 8 // bits
+    numbers = [value.shape for value in node.inputs[1:] if value is not None]
+    if len(numbers) not in (1, 2) or any(shape != (n, blocks) for shape in numbers):
+        _fail(node, f"no zeros and scales for {n} times {blocks} blocks")
+    if not (blocks - 1) * block < k <= blocks * block:
+        _fail(node, f"k is {k} in {blocks} blocks of {block}")
+    return (k, n)
+
+
 def _images(node: Node, *ranks: int) -> Shape:
     shape = _shape(node)
     if len(shape) not in (ranks or (4,)):
@@ -350,6 +362,7 @@ _BY_NAME: dict[str, ShapeFunction] = {
     "pool_sum": _pool,
     "depthwise": _depthwise,
     "patches": _patches,
+    "unpack_blocks": _unpack_blocks,
     "iota": _source,
     "dims": _dims,
 }

@@ -320,6 +320,9 @@ class Assembler {
         read_bounds(line, dtype);
       } else if (form.extra == Extra::levels) {
         read_levels(line);
+      } else if (form.extra == Extra::block) {
+        line.expect("block");
+        body_.push_back(static_cast<uint64_t>(line.number()));
       } else if (form.extra == Extra::gather || form.extra == Extra::limit) {
         line.expect("limit");
         body_.push_back(static_cast<uint64_t>(line.number()));

@@ -71,8 +71,7 @@ BlockModel::BlockModel(const BlockProblem& problem, const Target& target)
       panels_(ceil_div(problem.n, problem.columns_per_panel)),
       register_rows_(std::max<int64_t>(1, target.matmul_mr)),
       products_(problem.products),
-      panel_share_(problem.panels ? static_cast<double>(problem.panel_bytes) /
-                                        static_cast<double>(problem.element_bytes)
+      panel_share_(problem.panels ? problem.panel_bytes / static_cast<double>(problem.element_bytes)
                                   : 1),
       first_packed_(products_ * static_cast<double>(steps_) * first_of_row(true)),
       first_(products_ * static_cast<double>(steps_) * first_of_row(false)),
@@ -245,6 +244,7 @@ double BlockModel::above(const Grid& grid, const BlockShape& shape) const {
     const int64_t uses = shape.keep_b ? rows.m_blocks * sharing_ : 1;
     cost += columns * k * pack() / static_cast<double>(uses);
   }
+  if (p_.unpacks) cost += columns * k * pack();
   double once = rows.prologue + inner_product(grid, shape);  // for all tiles that share A
   if (shape.pack_a) once += rows.count * k * (p_.pack_a ? pack() : t_.pack_rows);
   if (p_.whole_k && p_.bundle > 1) once += rows.count * k * pack();

@@ -33,11 +33,12 @@ struct BlockProblem {
   int64_t b_batch = 1;  // matrices B; each serves batch / b_batch matrices A
   int products = 1;     // of the same A, each with a B and columns C of its own
   int64_t element_bytes = 4;
-  int64_t panel_bytes = 4;  // of an element of B that is packed already
+  double panel_bytes = 4;  // of an element of B that is packed already
   int bundle = 1;  // steps of k that are one element of A and B, and multiplied as fast as one
   int columns_per_panel = 32;
   bool whole_rows = false;  // the epilogue reduces along n: a tile holds all columns
   bool panels = false;      // B is packed already
+  bool unpacks = false;     // in such a way that each tile unpacks it
   bool pack_a = false, pack_b = false;
   int packed_a = 1;           // elements in local memory for each one that is packed
   bool readable_b = false;    // B need not be packed

@@ -87,15 +87,20 @@ class CubeLowering {
   void apply_shape() {
     for (BlockedProduct& outer : outers()) {
       outer.n_block = shape_.columns;
-      outer.k_block = shape_.k_block;
+      outer.k_block = whole_blocks(outer, shape_.k_block);
       outer.keep_a = shape_.keep_a;
       outer.keep_b = shape_.keep_b;
       outer.pack_a = shape_.pack_a;
       outer.pack_b = shape_.pack_b;
     }
     inner_.n_block = shape_.inner_columns;
-    inner_.k_block = shape_.inner_k_block;
+    inner_.k_block = whole_blocks(inner_, shape_.inner_k_block);
     inner_.keep_b = shape_.keep_inner_b;
+  }
+
+  // Steps of k rounded up to those of whole blocks of levels.
+  static int64_t whole_blocks(const Product& product, int64_t steps) {
+    return product.block > 0 ? ceil_div(steps, product.block) * product.block : steps;
   }
 
   void lay_out_grid() {
@@ -268,9 +273,11 @@ class CubeLowering {
                 const Part& part, const TileOperand& a) {
     const Finish finish = finish_of(product);
     TileInstruction matmul;
-    matmul.family = bundle_ > 1       ? Family::m_matmul_bundles
-                    : widens(product) ? Family::m_matmul_widen
-                                      : Family::m_matmul;
+    matmul.family = bundle_ > 1         ? Family::m_matmul_bundles
+                    : product.block > 0 ? Family::m_matmul_blocks
+                    : widens(product)   ? Family::m_matmul_widen
+                                        : Family::m_matmul;
+    if (product.block > 0) matmul.extra[0] = static_cast<uint64_t>(product.block);
     matmul.dtype = bundle_ > 1       ? problem_.multiplied()
                    : widens(product) ? problem_.access_of(product.b).storage
                                      : dtype_;
@@ -389,8 +396,8 @@ class CubeLowering {
 
   // B lies packed in a narrower dtype, and is read so.
   bool widens(const BlockedProduct& product) const {
-    return product.panels && bundle_ == 1 && !problem_.storage_is_register(product.b) &&
-           target_.unified_memory;
+    return product.panels && product.block == 0 && bundle_ == 1 &&
+           !problem_.storage_is_register(product.b) && target_.unified_memory;
   }
 
   // Elements of k that so many steps from step `first` on are.
@@ -525,19 +532,20 @@ class CubeLowering {
     pack.extents[1] = code_.extent_register(elements_of(product, part.k, part.depth), -1);
     pack.extents[2] = columns_extent(product, part);
     pack.operand_count = 2;
-    pack.operands[0] = panel_buffer(part, product.keep_b && pack.changed_mask != 0);
+    pack.operands[0] = panel_buffer(product, part, product.keep_b && pack.changed_mask != 0);
     pack.operands[1] = from;
     code_.instructions.push_back(pack);
     return pack.operands[0];
   }
 
-  TileOperand panel_buffer(const Part& part, bool kept) {
+  TileOperand panel_buffer(const BlockedProduct& product, const Part& part, bool kept) {
     const int64_t columns = blocks_.columns_per_panel;
     const int64_t padded = ceil_div(part.columns, columns) * columns;
+    const int64_t rows = panel_rows(product, part.depth);
     TileOperand panels;
-    panels.index = code_.add_buffer(padded * part.depth * blocks_.element_bytes, kept);
-    panels.outer = stride(part.depth * columns);
-    panels.middle = stride(columns);
+    panels.index = code_.add_buffer(padded * rows * blocks_.element_bytes, kept);
+    panels.outer = stride(rows * columns);
+    panels.middle = stride(step_rows(product) * columns);
     panels.inner = 1;
     return panels;
   }
@@ -548,22 +556,33 @@ class CubeLowering {
     TileOperand from;
     from.space = Space::pointer;
     from.index = code_.pointer_register(panel_pointer(product, part));
-    from.outer = stride(packed_steps(product) * columns);
-    from.middle = stride(columns);
+    from.outer = stride(packed_rows(product) * columns);
+    from.middle = stride(step_rows(product) * columns);
     from.inner = 1;
     if (target_.unified_memory) return from;
     TileInstruction load;
     load.family = Family::d_load_view;
-    load.dtype = bundle_ > 1 ? kBundle : problem_.access_of(product.b).storage;
+    load.dtype = bundle_ > 1 || product.block > 0 ? kBundle : problem_.access_of(product.b).storage;
     load.changed_mask = kept_mask(lowering, product.b);
     load.extents[0] = code_.extent_register(ceil_div(part.columns, columns), -1);
-    load.extents[1] = code_.extent_register(part.depth, -1);
+    load.extents[1] = code_.extent_register(panel_rows(product, part.depth), -1);
     load.extents[2] = code_.extent_register(columns, -1);
     load.operand_count = 2;
-    load.operands[0] = panel_buffer(part, load.changed_mask != 0);
+    const TileOperand panels = panel_buffer(product, part, load.changed_mask != 0);
+    load.operands[0] = panels;
+    load.operands[0].middle = stride(columns);
     load.operands[1] = from;
+    load.operands[1].middle = stride(columns);
     code_.instructions.push_back(load);
-    return load.operands[0];
+    return panels;
+  }
+
+  // Rows of a panel that so many steps are, and those of one step, or of a block of them.
+  static int64_t panel_rows(const BlockedProduct& product, int64_t steps) {
+    return product.block > 0 ? ceil_div(steps, product.block) * product.block_rows : steps;
+  }
+  static int64_t step_rows(const BlockedProduct& product) {
+    return product.block > 0 ? product.block_rows : 1;
   }
 
   // Of k in the panels, which may hold more of it than the plan multiplies.
@@ -571,24 +590,25 @@ class CubeLowering {
     const int64_t whole = problem_.access_of(product.b).panel_k;
     return whole > 0 ? whole : product.k;
   }
-  int64_t packed_steps(const BlockedProduct& product) const {
-    return ceil_div(packed_k(product), bundle_);
+  int64_t packed_rows(const BlockedProduct& product) const {
+    return panel_rows(product, ceil_div(packed_k(product), bundle_));
   }
 
   PointerRegister panel_pointer(const BlockedProduct& product, const Part& part) const {
     const NormalAccess& access = problem_.access_of(product.b);
     const int64_t columns = blocks_.columns_per_panel;
-    const int64_t steps = packed_steps(product);
-    const int64_t entry = ceil_div(product.n, columns) * columns * steps;
+    const int64_t rows = packed_rows(product);
+    const int64_t entry = ceil_div(product.n, columns) * columns * rows;
     const int64_t bytes = problem_.panel_bytes(product);
     PointerRegister pointer;
     pointer.buffer = access.value;
-    pointer.base = ((access.panel_first / bundle_ + part.k) * columns + part.n * steps) * bytes;
+    const int64_t first = panel_rows(product, access.panel_first / bundle_ + part.k);
+    pointer.base = (first * columns + part.n * rows) * bytes;
     pointer.high = entry * bytes;
     for (int axis = 0; axis < plan_.rank; ++axis) {
       const TileAxis& a = code_.space.axes[axis];
       if (axis == product.n_axis && a.dim >= 0) {
-        pointer.steps[a.dim] = a.tile * steps * bytes;
+        pointer.steps[a.dim] = a.tile * rows * bytes;
       }
       if (axis == plan_.piece_axis && a.dim >= 0) {
         pointer.steps[a.dim] = product.steps * columns * bytes;

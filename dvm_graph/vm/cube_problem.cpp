@@ -56,6 +56,7 @@ bool CubeProblem::costs_more() const {
 
 int64_t CubeProblem::piece() const {
   if (!possible_ || has_inner() || plan_.nodes[outer().a].op != PlanOp::load_) return 0;
+  if (outer().block > 0) return 0;       // pieces need not be whole blocks
   if (blocks_.prologue_folds) return 0;  // the epilogue wants numbers of whole rows
   if (blocks_.products > 1) return 0;
   return choose_piece(blocks_, target_, shape_.cost);
@@ -86,7 +87,12 @@ bool CubeProblem::describe() {
   blocks_.whole_k = is_computed(outer().a);
   if (!describe_operands(outer()) || !describe_beside()) return false;
   blocks_.panels = outer().panels;
-  blocks_.panel_bytes = panel_bytes(outer());
+  blocks_.panel_bytes = static_cast<double>(panel_bytes(outer()));
+  blocks_.unpacks = outer().block > 0;
+  if (blocks_.unpacks) {
+    blocks_.panel_bytes *= static_cast<double>(outer().block_rows);
+    blocks_.panel_bytes /= static_cast<double>(outer().block);
+  }
   // Bundles, and before them the elements.
   if (bundle_ > 1 && plan_.nodes[outer().a].op == PlanOp::patches_ && !bundled_patches(outer().a))
     blocks_.packed_a = static_cast<int>(bundle_) + 1;
@@ -121,6 +127,7 @@ bool CubeProblem::describe_beside() {
     const bool alike = product.panels == outer().panels && product.pack_b == outer().pack_b &&
                        product.readable_b == outer().readable_b &&
                        product.columns_b == outer().columns_b && b.storage == first.storage &&
+                       product.block == outer().block && product.block_rows == outer().block_rows &&
                        plan_.nodes[product.b].axes == plan_.nodes[outer().b].axes;
     if (!alike) return false;
   }
@@ -147,6 +154,8 @@ bool CubeProblem::describe_operands(Product& product) const {
   product.steps = ceil_div(product.k, bundle_);
   const NormalAccess& b = access_of(product.b);
   product.panels = b.packed_panels;
+  product.block = b.block;
+  product.block_rows = b.block_rows;
   const bool b_rows = b.strides[product.n_axis] == 1 || product.n == 1;
   // Packing a B that can be read in place pays where register blocks read it so often that this
   // costs more.

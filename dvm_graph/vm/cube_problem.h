@@ -31,10 +31,11 @@ struct Finish {
 struct Product {
   int32_t node = -1, a = -1, b = -1;
   int n_axis = -1, k_axis = -1;
-  int64_t n = 1, k = 1, steps = 1;  // steps: k in elements of A and B, which may be bundles
-  bool panels = false;              // B is packed already
-  bool readable_b = false;          // B can be read in place
-  bool columns_b = false;           // and so it is, its columns being contiguous
+  int64_t n = 1, k = 1, steps = 1;    // steps: k in elements of A and B, which may be bundles
+  bool panels = false;                // B is packed already
+  int64_t block = 0, block_rows = 0;  // of levels of 4 bits, as in Access
+  bool readable_b = false;            // B can be read in place
+  bool columns_b = false;             // and so it is, its columns being contiguous
   bool pack_a = false, pack_b = false;
   Finish finish;
 };
@@ -64,7 +65,7 @@ class CubeProblem {
   bool storage_is_register(int32_t node) const;
   bool bundled_patches(int32_t node) const;  // of images whose bundles are elements of A
   bool is_computed(int32_t node) const;
-  int64_t panel_bytes(const Product& product) const;  // of a step of k in packed panels
+  int64_t panel_bytes(const Product& product) const;  // of an element of a row of packed panels
 
   // Whether the plan, which keeps rows in local memory, is predicted to take longer than separate
   // kernels that keep them in global memory.

@@ -60,6 +60,8 @@ void add_instruction(Text& text, const uint64_t* words) {
   } else if (form.extra == Extra::levels) {
     text.add(" levels (%" PRId64 ", %" PRId64 ", %" PRId64 ")", static_cast<int64_t>(extra[0]),
              static_cast<int64_t>(extra[1]), static_cast<int64_t>(extra[2]));
+  } else if (form.extra == Extra::block) {
+    text.add(" block %" PRId64, static_cast<int64_t>(*extra));
   } else if (form.extra == Extra::gather || form.extra == Extra::limit) {
     text.add(" limit %" PRId64, static_cast<int64_t>(*extra));
   }

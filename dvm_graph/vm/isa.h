@@ -75,10 +75,21 @@ enum class Walk : uint8_t {
   product_rows,
   columns,
   panel_columns,
+  panel_blocks,
   steps,
   row
 };
-enum class Extra : uint8_t { none, event, limit, gather, window, bounds, levels, window_bounds };
+enum class Extra : uint8_t {
+  none,
+  event,
+  limit,
+  gather,
+  window,
+  bounds,
+  levels,
+  window_bounds,
+  block
+};
 
 struct OperandInfo {
   Role role;
@@ -132,6 +143,7 @@ namespace dtype_list {
 constexpr uint16_t bit(DType d) { return static_cast<uint16_t>(1u << static_cast<int>(d)); }
 inline constexpr uint16_t NONE = bit(DType::f32);  // one opcode; the dtype is not printed
 inline constexpr uint16_t B8 = bit(DType::b8), I64 = bit(DType::i64);
+inline constexpr uint16_t F32 = bit(DType::f32);
 inline constexpr uint16_t FLOATS = bit(DType::f32) | bit(DType::f64);
 inline constexpr uint16_t INTEGERS = bit(DType::i32) | bit(DType::i64);
 inline constexpr uint16_t NUMBER = FLOATS | INTEGERS;
@@ -193,7 +205,7 @@ using enum Walk;
 
 constexpr int words_of(Extra extra) {
   constexpr int words[] = {
-      0, 1, 1, 2, kWindowWords, kBoundWords, kLevelWords, kWindowWords + kBoundWords};
+      0, 1, 1, 2, kWindowWords, kBoundWords, kLevelWords, kWindowWords + kBoundWords, 1};
   return words[static_cast<int>(extra)];
 }
 
@@ -230,7 +242,10 @@ constexpr bool has_bounds(Form form) {
 }
 constexpr bool is_matmul(Form form) {
   for (const OperandInfo& operand : form_info(form).operands) {
-    if (operand.walk == Walk::columns || operand.walk == Walk::panel_columns) return true;
+    if (operand.walk == Walk::columns || operand.walk == Walk::panel_columns ||
+        operand.walk == Walk::panel_blocks) {
+      return true;
+    }
   }
   return false;
 }
@@ -280,6 +295,9 @@ inline constexpr DType kBundle = DType::i32;
 constexpr int64_t bundle_steps(DType dtype) {
   return dtype_list::BYTES & dtype_list::bit(dtype) ? 4 : 2;
 }
+
+// Levels of 4 bits in a word of a panel, and the most steps of k of a block of them.
+inline constexpr int64_t kWordLevels = 8, kMostBlock = int64_t{1} << 16;
 
 // Dtype of an operand's elements (outputs first) of an instruction with this form and dtype.
 constexpr DType operand_dtype(Form form, DType dtype, int operand) {

@@ -372,7 +372,7 @@ void read_packed_rows(NormalPlan& plan, const Target& target) {
     if (node.op != PlanOp::matmul_ || node.dtype != DType::f32 || node.narrow_to != DType::f32)
       continue;
     NormalAccess& b = plan.accesses[plan.nodes[node.inputs[1]].access];
-    if (!b.packed_panels || !packs_rows(b.storage, target)) continue;
+    if (!b.packed_panels || b.block > 0 || !packs_rows(b.storage, target)) continue;
     const bool inner = plan.is_inner(node);
     const int n_axis = inner ? plan.k_axis : plan.n_axis;
     const int k_axis = inner ? plan.inner_k_axis : plan.k_axis;

@@ -55,6 +55,8 @@ void add_extra(Text& text, const TileCode& code, const TileInstruction& instruct
              static_cast<int64_t>(instruction.extra[1]));
   } else if (extra == Extra::limit) {
     text.add(" limit %" PRId64, static_cast<int64_t>(instruction.extra[0]));
+  } else if (extra == Extra::block) {
+    text.add(" block %" PRId64, static_cast<int64_t>(instruction.extra[0]));
   } else if (has_bounds(form)) {
     text.add(" clamp (");
     add_immediate(text, instruction.dtype, instruction.extra[0]);

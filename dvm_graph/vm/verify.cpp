@@ -300,6 +300,7 @@ class Verifier {
       }
     }
     if (flat && (head.e0 != 0 || head.e1 != 0)) return fail("a contiguous tile has one loop");
+    if (form.extra == Extra::block && !check_block(info.form, words)) return false;
     well_formed_ = true;
     if (has_window(info.form) && !check_window_sizes(window_of(info.form, words))) return false;
     const Loops loops = loops_of(head);
@@ -324,6 +325,16 @@ class Verifier {
       case Extra::gather: return static_cast<int64_t>(extra[1]) >= 0 || fail("negative limit");
       default: return true;
     }
+  }
+
+  // Whole words of levels, beside scales and maybe zeros.
+  bool check_block(Form form, const uint64_t* words) {
+    const auto block = static_cast<int64_t>(*extra_words(form, words));
+    if (block <= 0 || block > kMostBlock || block % kWordLevels != 0) return fail("no block");
+    const int64_t row = panel_columns(kBundle, target_), levels = block / kWordLevels;
+    const int64_t middle = operand_of(words, 2).middle_stride;
+    return middle == (levels + 1) * row || middle == (levels + 2) * row ||
+           fail("a block has other rows than scales, zeros and levels");
   }
 
   // The addend, where it is a number, and the bounds.
@@ -418,6 +429,7 @@ class Verifier {
       case Walk::product:
       case Walk::product_rows:
       case Walk::panel_columns:
+      case Walk::panel_blocks:
       case Walk::steps:
       case Walk::row:
         if (inner != 1) return fail("rows of a matmul are contiguous");
@@ -462,6 +474,7 @@ class Verifier {
         if (inner != 1) return {{0, middle, inner}};
         return {{0, middle, outer}, columns, false};
       case Walk::panel_columns: return {{0, middle, outer}, columns, true};
+      case Walk::panel_blocks: return {{0, middle, outer}, columns, true, 1};  // steps: check_reach
       case Walk::row: return {{0, 0, inner}};
       default: return {{outer, middle, inner}};
     }
@@ -580,7 +593,9 @@ class Verifier {
                    DType dtype, int k, const uint64_t* words) {
     const auto element = static_cast<int64_t>(size_of(dtype));
     const OperandInfo& info = form_info(form).operands[k];
-    const Steps walk = steps_of(info, dtype_of(head), operand, dtype);
+    Steps walk = steps_of(info, dtype_of(head), operand, dtype);
+    if (info.walk == Walk::panel_blocks)
+      walk.steps = static_cast<int64_t>(*extra_words(form, words));
     const bool local = operand.space() != Space::pointer;
     if (walk.panel_columns != 0 && walk.strides[2] < walk.panel_columns && head.e2 != 0 &&
         last_offset(walk, 2, widest(head.e2)) >= walk.panel_columns) {
@@ -596,6 +611,9 @@ class Verifier {
       flags_.touch(info.role, begin + reach.low, begin + reach.high + element, second);
     }
     reach.add(second);
+    if (info.walk == Walk::panel_blocks) {  // blocks in full
+      reach.add((int64_t{operand.middle_stride} - walk.panel_columns) * element);
+    }
     if (form_info(form).extra == Extra::gather && k == 1) {
       const uint64_t* const extra = extra_words(form, words);
       const auto stride = static_cast<int64_t>(extra[0]), limit = static_cast<int64_t>(extra[1]);

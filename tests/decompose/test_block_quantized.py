@@ -53,12 +53,18 @@ def test_equals_onnxruntime(case: Case) -> None:
     check(case)
 
 
-def test_the_weights_of_a_language_model_stay_packed() -> None:
+@pytest.mark.parametrize("bits", [2, 4, 8])
+def test_the_weights_of_a_language_model_stay_packed(bits: int) -> None:
     k, n, size = 512, 1024, 32
-    packed = GENERATOR.integers(0, 256, (n, k // size, size // 2)).astype(np.uint8)
+    packed = GENERATOR.integers(0, 256, (n, k // size, size * bits // 8)).astype(np.uint8)
     scales = np.ones((n, k // size), np.float32)
     case = contrib(
-        "MatMulNBits", [Tensor(("m", k)), packed, scales], K=k, N=n, bits=4, block_size=size
+        "MatMulNBits", [Tensor(("m", k)), packed, scales], K=k, N=n, bits=bits, block_size=size
     )
-    assert vendor_operators(decomposed(case.model())) == ["MatMulNBits"]
+    graph = decomposed(case.model())
+    if bits == 4:
+        (unpack,) = (node for node in graph.nodes if node.op == "unpack_blocks")
+        assert unpack.required(0).data is not None and unpack.required(0).data.nbytes == k * n // 2
+    else:
+        assert vendor_operators(graph) == ["MatMulNBits"]
     assert not vendor_operators(decomposed(case.model(), strict=True))

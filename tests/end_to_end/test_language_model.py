@@ -7,6 +7,7 @@ SkipSimplifiedLayerNormalization that hands on its sums.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from unittest import mock
 
 import numpy as np
 import onnx
@@ -14,6 +15,7 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 import dvm_graph
+from dvm_graph.decompose import block_quantized
 from tests.end_to_end.reference import Array, assert_all_close, session
 
 LAYERS, HEADS, SHARED, SIZE, VOCABULARY, INNER, CAPACITY = 2, 4, 2, 16, 48, 96, 32
@@ -123,10 +125,14 @@ class _Builder:
         return helper.make_model(graph, opset_imports=opsets, ir_version=10)
 
 
+@pytest.mark.parametrize("few", [block_quantized.FEW_WEIGHTS, 0])
 @pytest.mark.parametrize("dtype", ["float32", "float16"])
-def test_generates_what_onnxruntime_generates(dtype: str) -> None:
+def test_generates_what_onnxruntime_generates(dtype: str, few: int) -> None:
+    """With weights that are dequantised when it is compiled, and such as stay packed."""
     model = _Builder(dtype).model()
-    compiled, reference = dvm_graph.optimize(model, strict=True), session(model)
+    with mock.patch.object(block_quantized, "FEW_WEIGHTS", few):
+        compiled = dvm_graph.optimize(model, strict=True)
+    reference = session(model)
     names = [info.name for info in model.graph.input][2:]
     generator = np.random.default_rng(1)
     for batch, prompt in ((1, 5), (2, 3)):

@@ -18,7 +18,7 @@ struct LevelCode {
   const LevelInfo* info;
   const Limits* limits;
   JoinedHandler joined;
-  void (*fill[10])(Handler*);
+  void (*fill[11])(Handler*);
   bool multiplies_bf16 = false, multiplies_i8 = false;
 };
 
@@ -27,7 +27,7 @@ struct LevelCode {
     name, runs_##level(), &level::level_info, &level::limits, &level::run_joined, {             \
       &level::fill_arithmetic, &level::fill_math, &level::fill_conversion, &level::fill_reduce, \
           &level::fill_dma, &level::fill_cube, &level::fill_window, &level::fill_half,          \
-          &level::fill_integer, &level::fill_window_product                                     \
+          &level::fill_integer, &level::fill_window_product, &level::fill_block                 \
     }                                                                                           \
   }
 

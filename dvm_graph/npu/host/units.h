@@ -16,6 +16,7 @@ enum class Part : uint8_t {
   cube,
   half,
   integer,
+  block,
   window,
   window_product
 };
@@ -42,6 +43,7 @@ constexpr Part part_of(Family family, Form form, DType dtype) {
     case Form::pack_b: return Part::dma;
     case Form::pack_b_stored:
     case Form::matmul_widen: return Part::half;
+    case Form::matmul_blocks: return Part::block;
     case Form::matmul_quantize: return Part::integer;
     case Form::pack_b_bundles:
     case Form::pack_a_bundles:
@@ -84,6 +86,7 @@ struct Limits {
   void fill_cube(Handler* handlers);                  \
   void fill_half(Handler* handlers);                  \
   void fill_integer(Handler* handlers);               \
+  void fill_block(Handler* handlers);                 \
   void fill_window(Handler* handlers);                \
   void fill_window_product(Handler* handlers);        \
   const uint64_t* run_joined(Core&, const uint64_t*); \

@@ -185,6 +185,29 @@ void run_matmul_bundles(const Core& core, const Decoded& d) {
   }
 }
 
+void run_matmul_blocks(const Core& core, const Decoded& d) {
+  constexpr int64_t width = kColumnsPerPanel;
+  const bool add = accumulates(core, d.head.flags);
+  const auto block = static_cast<int64_t>(d.extra[0]);
+  const Tile& b = d.tiles[2];
+  const bool zeros = b.middle / width == block / kWordLevels + 2;
+  for (int64_t m = 0; m < d.e0; ++m) {
+    for (int64_t n = 0; n < d.e2; ++n) {
+      double sum = add ? d.tiles[0].get(0, m, n).real : 0;
+      for (int64_t k = 0; k < d.e1; ++k) {
+        const auto row = [&](DType dtype, int64_t at) {
+          return read(dtype, b.element(n / width, k / block, at * width + n % width));
+        };
+        const double zero = zeros ? row(DType::f32, 1).real : 0;
+        const int64_t word = row(DType::i32, 1 + zeros + k % block / kWordLevels).integer;
+        const auto level = static_cast<double>(word >> 4 * (k % kWordLevels) & 15) - 8;
+        sum += d.tiles[1].get(0, m, k).real * (level - zero) * row(DType::f32, 0).real;
+      }
+      d.tiles[0].set(0, m, n, {sum, 0});
+    }
+  }
+}
+
 void run_matmul_quantize(const Core& core, const Decoded& d) {
   std::vector<int32_t> sums(static_cast<size_t>(d.e0 * d.e2));
   Decoded product = d;
@@ -301,6 +324,7 @@ void execute(Core& core, const uint64_t* words) {
     case Form::matmul_clamp:
     case Form::matmul_widen: return run_matmul(core, d);
     case Form::matmul_bundles: return run_matmul_bundles(core, d);
+    case Form::matmul_blocks: return run_matmul_blocks(core, d);
     case Form::matmul_quantize: return run_matmul_quantize(core, d);
     case Form::reduce: return run_reduce(core, d);
     case Form::iota: return run_iota(core, words, d);

@@ -185,6 +185,21 @@ void check_verifier() {
       "end\n";
   check_rejected("whole panels", panels, "[0, 96)", "[0, 96)", "", true);
   check_rejected("a ragged panel", panels, "[0, 96)", "[0, 90)", "operand 2 reaches", true);
+  const std::string blocks =
+      "program cube\n"
+      "  tiles 1 per_core 1 group 1 claim 1 chunks 0 local 0x200\n"
+      "  e1 = 2\n"
+      "  e2 = 12\n"
+      "  e3 = 13\n"
+      "  p0 = v0 + 0 in [0, 256)\n"
+      "body\n"
+      "  m_matmul_blocks_f32 [e1,e2,e3] l:0x180(0,13,1) <- l:0x0(0,12,1), p0(32,16,1) block 8\n"
+      "end\n";
+  check_rejected("whole blocks", blocks, "[0, 256)", "[0, 256)", "", true);
+  check_rejected("a block that ends behind its panels", blocks, "[0, 256)", "[0, 252)",
+                 "operand 2 reaches", true);
+  check_rejected("a block of no words", blocks, "block 8", "block 12", "no block", true);
+  check_rejected("a block of other rows", blocks, "(32,16,1)", "(32,40,1)", "other rows", true);
   const std::string sum =
       "program cube\n"
       "  tiles 1 per_core 1 group 1 claim 1 chunks 0 local 0x100\n"

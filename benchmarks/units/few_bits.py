@@ -1,0 +1,114 @@
+"""MatMulNBits of 4 bits against onnxruntime's, which multiplies floats (accuracy level 0) or bytes that it rounds A to (4).
+
+`python -m benchmarks.units.few_bits [--threads 2] [--rounds 20]`
+
+Both engines take turns, in processes of their own, which are stopped meanwhile. What is shown is onnxruntime's median time
+over ours at each number of rows, and the rate at which one row reads its weights, scales and zeros, packed as they are
+in the model.
+"""
+
+from __future__ import annotations
+
+import statistics
+from typing import Any
+
+import click
+import numpy as np
+import onnx
+from numpy.typing import NDArray
+from onnx import TensorProto, helper, numpy_helper
+from rich.console import Console
+from rich.table import Table
+
+from benchmarks.units.recurrent import Party
+
+ROWS = (1, 8, 128)
+SIZES = ((4096, 4096), (4096, 11008))
+_SECONDS = 0.4
+
+
+def product(k: int, n: int, block: int, zeros: bool, level: int) -> tuple[bytes, int]:
+    """The model, and the bytes of its weights."""
+    random = np.random.default_rng(0)
+    blocks = k // block
+    arrays: dict[str, NDArray[Any]] = {
+        "levels": random.integers(0, 256, (n, blocks, block // 2)).astype(np.uint8),
+        "scales": random.uniform(0.001, 0.01, (n, blocks)).astype(np.float32),
+    }
+    if zeros:
+        arrays["points"] = random.integers(0, 256, (n, (blocks + 1) // 2)).astype(np.uint8)
+    attrs: dict[str, Any] = {
+        "K": k,
+        "N": n,
+        "bits": 4,
+        "block_size": block,
+        "accuracy_level": level,
+    }
+    node = helper.make_node("MatMulNBits", ["x", *arrays], ["y"], domain="com.microsoft", **attrs)
+    info = helper.make_tensor_value_info
+    graph = helper.make_graph(
+        [node],
+        "g",
+        [info("x", TensorProto.FLOAT, ["m", k])],
+        [info("y", TensorProto.FLOAT, ["m", n])],
+        [numpy_helper.from_array(array, name) for name, array in arrays.items()],
+    )
+    opsets = [helper.make_opsetid("", 21), helper.make_opsetid("com.microsoft", 1)]
+    model: onnx.ModelProto = helper.make_model(graph, opset_imports=opsets, ir_version=10)
+    return bytes(model.SerializeToString()), sum(array.nbytes for array in arrays.values())
+
+
+@click.command()
+@click.option("--threads", default=2, show_default=True)
+@click.option("--rounds", default=20, show_default=True)
+def main(threads: int, rounds: int) -> None:
+    """Onnxruntime's time over ours."""
+    ours, floats, rounded = (Party(mine, threads, False) for mine in (True, False, False))
+    random = np.random.default_rng(1)
+    headings = (
+        "k x n",
+        "block",
+        "zeros",
+        *(f"m={m}, level {level}" for m in ROWS for level in (0, 4)),
+    )
+    table = Table(title="4-bit products: onnxruntime's time over ours")
+    for heading in (*headings, "GB/s at m=1"):
+        table.add_column(heading, justify="right")
+    for k, n in SIZES:
+        for block in (32, 128):
+            for zeros in (False, True):
+                model, bytes_ = product(k, n, block, zeros, 0)
+                for party in (ours, floats):
+                    party.ask(model)
+                rounded.ask(product(k, n, block, zeros, 4)[0])
+                cells, rate = [], 0.0
+                for m in ROWS:
+                    x = random.standard_normal((m, k)).astype(np.float32)
+                    times = _medians((ours, floats, rounded), x, rounds)
+                    cells += [f"{theirs / times[0]:.2f}" for theirs in times[1:]]
+                    if m == 1:
+                        rate = bytes_ / times[0] / 1e9
+                table.add_row(
+                    f"{k} x {n}", str(block), "yes" if zeros else "no", *cells, f"{rate:.1f}"
+                )
+    Console(width=140).print(table)
+    for party in (ours, floats, rounded):
+        party.end()
+
+
+def _medians(parties: tuple[Party, ...], x: NDArray[Any], rounds: int) -> list[float]:
+    results = [party.ask((x, 2))[0] for party in parties]
+    np.testing.assert_allclose(
+        results[0], results[1], rtol=1e-3, atol=1e-3 * np.abs(results[1]).max()
+    )
+    times: list[list[float]] = [[] for _ in parties]
+    for _ in range(rounds):
+        for party, taken in zip(parties, times, strict=True):
+            taken += party.ask((x, 3))[1]
+        if sum(times[0]) > _SECONDS:
+            break
+    return [statistics.median(taken) for taken in times]
+
+
+if __name__ == "__main__":
+    main()

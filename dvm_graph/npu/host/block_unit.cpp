@@ -1,0 +1,266 @@
+// Matrix products whose right operand is levels of 4 bits, with a scale for each block of k.
+//
+//   m_matmul_blocks  f32 A times panels of words of eight levels: a level less 8 is looked up in a
+//                    table, where a register holds one, and multiplied by A as it is; sums over a
+//                    block are multiplied by its scale
+//
+// Few rows read each word once, from memory, and make of it what they need: as fast as that is
+// read. More rows would do so again and again: for them a panel is unpacked into the core's scratch
+// memory, a part of k at a time, and multiplied by the loops of blocks.h.
+#include "npu/host/blocks.h"
+#include "npu/host/units.h"
+
+namespace dvm::DVM_LEVEL {
+namespace {
+
+using Sum = Full<float>;
+using Words = Full<uint32_t>;
+
+constexpr int64_t L = kLanes<float>, kNR = Product<Plain<float>>::kColumns;
+// Rows whose sums, and those of a block, are in registers; passes over a panel before it is cheaper
+// to unpack it; what a panel is fetched before its use.
+constexpr int kFewRows = kMaxRows > 8 ? 6 : 2;
+constexpr int64_t kMostPasses = 3;
+constexpr int64_t kAheadBytes = 2048;
+
+// Of a product: where A, panels and C lie.
+struct Blocks {
+  const float* a;
+  int64_t a_row;
+  const uint32_t* b;
+  int64_t panel, block_words;  // words from panel to panel, and from block to block
+  int64_t block;               // steps of k
+  bool zeros;
+  float* c;
+  int64_t c_row;
+  int64_t k;
+  bool accumulate;
+};
+
+#if defined(DVM_AVX512)
+// What levels stand for, less 8: the lowest 4 bits of a lane pick a lane of the table.
+struct Table {
+  __m512 table = _mm512_setr_ps(-8, -7, -6, -5, -4, -3, -2, -1, 0, 1, 2, 3, 4, 5, 6, 7);
+
+  DVM_INLINE Sum operator()(Words words) const {
+    return bits_as<Sum>(_mm512_permutexvar_ps(bits_as<__m512i>(words), table));
+  }
+};
+#else
+struct Table {
+  DVM_INLINE Sum operator()(Words words) const {
+    return convert<float>(bits_as<Full<int32_t>>(words & 15)) - 8;
+  }
+};
+#endif
+
+// What a block of two vectors of columns begins with.
+template <bool Zeros>
+struct BlockHead {
+  Sum scale[kPanelVectors], zero[kPanelVectors];
+  const uint32_t* levels;
+
+  DVM_INLINE explicit BlockHead(const uint32_t* block) : levels(block + (Zeros ? 2 : 1) * kNR) {
+    const auto* numbers = reinterpret_cast<const float*>(block);
+#pragma GCC unroll 2
+    for (int j = 0; j < kPanelVectors; j++) {
+      scale[j] = load<Sum>(numbers + j * L);
+      if constexpr (Zeros) zero[j] = load<Sum>(numbers + kNR + j * L);
+    }
+  }
+};
+
+// Adds the products of so many levels of a word.
+template <int Rows, int Sums, bool Zeros, class Partial>
+DVM_INLINE void multiply_word(const Table& table, const BlockHead<Zeros>& head,
+                              const uint32_t* levels, const float* a, int64_t a_row, int count,
+                              Partial& partial) {
+  Words words[kPanelVectors];
+#pragma GCC unroll 2
+  for (int j = 0; j < kPanelVectors; j++) words[j] = load<Words>(levels + j * L);
+  const auto step = [&](int i, int set) DVM_LAMBDA_INLINE {
+    Sum column[kPanelVectors];
+#pragma GCC unroll 2
+    for (int j = 0; j < kPanelVectors; j++) {
+      column[j] = table(words[j] >> (4 * i));
+      if constexpr (Zeros) column[j] -= head.zero[j];
+    }
+#pragma GCC unroll 4
+    for (int r = 0; r < Rows; r++) {
+      const Sum scalar = splat<Sum>(a[r * a_row + i]);
+#pragma GCC unroll 2
+      for (int j = 0; j < kPanelVectors; j++) partial[set][r][j] += scalar * column[j];
+    }
+  };
+  if (count == kWordLevels) {
+#pragma GCC unroll 8
+    for (int i = 0; i < kWordLevels; i++) step(i, i % Sums);
+  } else {
+    for (int i = 0; i < count; i++) step(i, 0);
+  }
+}
+
+// A panel of C, of which there are so many columns.
+template <int Rows, bool Zeros>
+[[gnu::noinline]] void multiply_panel_of_blocks(const Blocks& x, const uint32_t* b, float* c,
+                                                int64_t columns) {
+  constexpr int kSums = Rows == 1 ? 2 : 1;  // hide the latency of the FMAs
+  const Table table;
+  Sum sum[Rows][kPanelVectors] = {};
+  for (int64_t first = 0; first < x.k; first += x.block, b += x.block_words) {
+    const BlockHead<Zeros> head(b);
+    const int64_t steps = lesser(x.block, x.k - first);
+    Sum partial[kSums][Rows][kPanelVectors] = {};
+    const uint32_t* levels = head.levels;
+    const float* a = x.a + first;
+    int64_t k = 0;
+    for (; k + kWordLevels <= steps; k += kWordLevels, levels += kNR) {
+#pragma GCC unroll 4
+      for (int64_t byte = 0; byte < kNR * 4; byte += kLineBytes)
+        __builtin_prefetch(reinterpret_cast<const char*>(levels) + kAheadBytes + byte);
+      multiply_word<Rows, kSums>(table, head, levels, a + k, x.a_row, kWordLevels, partial);
+    }
+    if (k < steps) {
+      multiply_word<Rows, kSums>(table, head, levels, a + k, x.a_row, static_cast<int>(steps - k),
+                                 partial);
+    }
+#pragma GCC unroll 4
+    for (int r = 0; r < Rows; r++) {
+#pragma GCC unroll 2
+      for (int j = 0; j < kPanelVectors; j++) {
+        Sum part = partial[0][r][j];
+        if constexpr (kSums > 1) part += partial[1][r][j];
+        sum[r][j] += part * head.scale[j];
+      }
+    }
+  }
+  for (int r = 0; r < Rows; r++, c += x.c_row) {
+    for (int j = 0; j < kPanelVectors && j * L < columns; j++) {
+      const int64_t lanes = lesser<int64_t>(L, columns - j * L);
+      Sum result = sum[r][j];
+      if (x.accumulate) result += load_partial<Sum>(c + j * L, lanes);
+      store_partial(c + j * L, result, lanes);
+    }
+  }
+}
+
+using FewRows = void (*)(const Blocks&, const uint32_t*, float*, int64_t);
+
+template <bool Zeros, int... Rows>
+constexpr FewRows few_rows(int64_t rows, std::integer_sequence<int, Rows...>) {
+  constexpr FewRows kFunctions[] = {&multiply_panel_of_blocks<Rows + 1, Zeros>...};
+  return kFunctions[rows - 1];
+}
+FewRows few_rows(const Blocks& x, int64_t rows) {
+  constexpr auto kCounts = std::make_integer_sequence<int, kFewRows>{};
+  return x.zeros ? few_rows<true>(rows, kCounts) : few_rows<false>(rows, kCounts);
+}
+
+// Each panel by all rows, a few at a time.
+void multiply_packed(Blocks x, int64_t rows, int64_t columns) {
+  const EvenRows groups(rows, kFewRows);
+  const FewRows group = few_rows(x, groups.step), last = few_rows(x, groups.last);
+  const float* const a = x.a;
+  for (int64_t n = 0; n < columns; n += kNR) {
+    for (int64_t m = 0; m < rows; m += groups.step) {
+      x.a = a + m * x.a_row;
+      (m + groups.step <= rows ? group : last)(x, x.b + n / kNR * x.panel, x.c + m * x.c_row + n,
+                                               columns - n);
+    }
+  }
+}
+
+// Steps [first, first + count) of a panel as f32; `first` begins a word.
+template <bool Zeros>
+void unpack(const Blocks& x, const uint32_t* panel, int64_t first, int64_t count, float* to) {
+  const Table table;
+  for (int64_t done = 0; done < count;) {
+    const int64_t at = (first + done) % x.block;
+    const BlockHead<Zeros> head(panel + (first + done) / x.block * x.block_words);
+    const int64_t steps = lesser(x.block - at, count - done);
+    for (int64_t k = 0; k < steps; k += kWordLevels) {
+      Words words[kPanelVectors];
+      for (int j = 0; j < kPanelVectors; j++)
+        words[j] = load<Words>(head.levels + (at + k) / kWordLevels * kNR + j * L);
+      const int64_t levels = lesser(kWordLevels, steps - k);
+      for (int64_t i = 0; i < levels; i++, to += kNR) {
+        for (int j = 0; j < kPanelVectors; j++) {
+          Sum level = table(words[j]);
+          if constexpr (Zeros) level -= head.zero[j];
+          store(to + j * L, level * head.scale[j]);
+          words[j] >>= 4;
+        }
+      }
+    }
+    done += steps;
+  }
+}
+
+void multiply_unpacked(const Blocks& x, float* room, int64_t rows, int64_t columns,
+                       int64_t chunk_bytes) {
+  constexpr int64_t kDepth = kScratchBytes / (kNR * int64_t{sizeof(float)});
+  for (int64_t k = 0; k < x.k; k += kDepth) {
+    const int64_t depth = lesser(kDepth, x.k - k);
+    for (int64_t n = 0; n < columns; n += kNR) {
+      const uint32_t* panel = x.b + n / kNR * x.panel;
+      (x.zeros ? &unpack<true> : &unpack<false>)(x, panel, k, depth, room);
+      Product<Plain<float>> wide{};
+      wide.a = x.a + k;
+      wide.a_row = x.a_row;
+      wide.b = room;
+      wide.b_step = wide.b_panel = kNR;
+      wide.c = x.c + n;
+      wide.from = wide.c;
+      wide.c_row = x.c_row;
+      wide.from_row = x.c_row;
+      wide.k = depth;
+      wide.accumulate = x.accumulate || k > 0;
+      wide.chunk_bytes = chunk_bytes;
+      multiply_blocks(wide, rows, lesser(kNR, columns - n), depth + 1);
+    }
+  }
+}
+
+void clear(const Blocks& x, int64_t rows, int64_t columns) {
+  for (int64_t m = 0; m < rows; m++)
+    for (int64_t n = 0; n < columns; n++) x.c[m * x.c_row + n] = 0;
+}
+
+void blocks_handler(Core& core, const uint64_t* words) {
+  const Extents e = extents_of(core, words);
+  if (e.outer <= 0 || e.inner <= 0) return;
+  const uint8_t flags = flags_of(words);
+  const auto c = tile_at<float>(core, operand_words(words, 0));
+  const auto a = tile_at<const float>(core, operand_words(words, 1));
+  const auto b = tile_at<const uint32_t>(core, operand_words(words, 2));
+  const auto block = static_cast<int64_t>(*extra_words(Form::matmul_blocks, words));
+  const bool zeros = b.middle > (block / kWordLevels + 1) * kNR;
+  const bool accumulate =
+      (flags & kAccumulateAlways) != 0 || ((flags & kAccumulate) != 0 && !core.first_chunk);
+  core.laters = 0;
+  const Blocks x{a.at,  a.middle, b.at,     b.outer,  b.middle,  block,
+                 zeros, c.at,     c.middle, e.middle, accumulate};
+  if (x.k <= 0) {
+    if (!accumulate) clear(x, e.outer, e.inner);
+    return;
+  }
+  if (e.outer <= kMostPasses * kFewRows || core.scratch == nullptr)
+    return multiply_packed(x, e.outer, e.inner);
+  multiply_unpacked(x, reinterpret_cast<float*>(core.scratch), e.outer, e.inner, chunk_bytes(core));
+}
+
+struct BlockUnit {
+  static constexpr bool accepts(Family family, Form form, DType dtype) {
+    return part_of(family, form, dtype) == Part::block;
+  }
+  template <Family F, Form Form_, DType D>
+  static constexpr auto handler() {
+    return &blocks_handler;
+  }
+};
+
+}  // namespace
+
+void fill_block(Handler* handlers) { fill_handlers<BlockUnit>(handlers); }
+
+}  // namespace dvm::DVM_LEVEL
