@@ -48,6 +48,7 @@ DimState apply(DimOp op, int64_t a, int64_t b, int64_t& out) {
     case DimOp::le: out = a <= b; break;
     case DimOp::logical_and: out = a != 0 && b != 0; break;
     case DimOp::logical_or: out = a != 0 || b != 0; break;
+    case DimOp::when: out = b; break;  // where it is 0: see Dims::step
     case DimOp::constant:
     case DimOp::symbol: break;  // leaves: see Dims::step
   }
@@ -112,6 +113,10 @@ DimState Dims::step(const DimInstruction& instruction, int64_t& out) const {
     return DimState::ok;
   }
   if (states_[a] != DimState::ok) return states_[a];
+  if (instruction.op == DimOp::when && values_[a] == 0) {
+    out = 0;
+    return DimState::ok;
+  }
   if (states_[b] != DimState::ok) return states_[b];
   return apply(instruction.op, values_[a], values_[b], out);
 }

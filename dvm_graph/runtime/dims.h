@@ -17,6 +17,7 @@ namespace dvm {
 
 // DVM_DIM_OP(enumerator, name in lower.py, infix form). Operands a and b are earlier slots, except
 // for the two leaves. Division rounds down, mod has the sign of the divisor; 0 divided by 0 is 0.
+// `when` is 0 where its condition a is, even if b is bad.
 #define DVM_DIM_OPS(DVM_DIM_OP)           \
   DVM_DIM_OP(constant, "const", "")       \
   DVM_DIM_OP(symbol, "symbol", "")        \
@@ -32,7 +33,8 @@ namespace dvm {
   DVM_DIM_OP(lt, "lt", " < ")             \
   DVM_DIM_OP(le, "le", " <= ")            \
   DVM_DIM_OP(logical_and, "and", " and ") \
-  DVM_DIM_OP(logical_or, "or", " or ")
+  DVM_DIM_OP(logical_or, "or", " or ")    \
+  DVM_DIM_OP(when, "when", " ? ")
 
 enum class DimOp : uint8_t {
 #define DVM_DIM_OP(enumerator, name, infix) enumerator,

@@ -37,7 +37,7 @@ _LARGEST = 2**63 - 1
 
 
 def _fits(number: int) -> bool:
-    return -_LARGEST <= number <= _LARGEST
+    return -_LARGEST - 1 <= number <= _LARGEST
 
 
 def _floordiv(a: int, b: int) -> int:
@@ -68,6 +68,7 @@ OPS: dict[str, Callable[[int, int], int]] = {
     "le": lambda a, b: int(a <= b),
     "and": lambda a, b: int(bool(a) and bool(b)),
     "or": lambda a, b: int(bool(a) or bool(b)),
+    "when": lambda a, b: b if a else 0,
 }
 """Binary operators of the program and their meaning; `const` and `symbol` are the leaves."""
 
@@ -210,8 +211,10 @@ class DimTable:
         return result
 
     def _select(self, condition: int, then: int, other: int) -> int:
-        gap = self.emit("sub", then, other)
-        return self.emit("add", other, self.emit("mul", condition, gap))
+        otherwise = self.emit("eq", condition, self.slot(0))
+        return self.emit(
+            "add", self.emit("when", condition, then), self.emit("when", otherwise, other)
+        )
 
 
 def evaluate(table: DimTable, symbol_values: Sequence[int]) -> list[int]:

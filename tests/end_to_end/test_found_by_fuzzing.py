@@ -843,3 +843,20 @@ def test_numbers_for_a_tensor_whose_type_inference_does_not_tell(node: str) -> N
     )
     feeds = {"x": np.ones((2, 3))}
     assert_same_bits(dvm_graph.optimize(model).run(feeds), session(model).run(None, feeds))
+
+
+@pytest.mark.parametrize("rows", [1, 7])
+@pytest.mark.parametrize(("end", "other"), [(-(2**63), -4), (2**63 - 1, -4), (-(2**63), 2**63 - 1)])
+def test_extents_chosen_among_the_ends_of_integers(end: int, other: int, rows: int) -> None:
+    """Of which the difference is none."""
+    model = model_from_text(
+        f"""g (float[n, 1] x) => (int64[1] v, float[m, 1] y)
+        <int64 first = {{0}}, int64 five = {{5}}, int64[1] a = {{{end}}}, int64[1] b = {{{other}}},
+         int64[1] zero = {{0}}> {{
+            s = Shape(x) n = Gather(s, first) few = Less(n, five)
+            v = Where(few, a, b)
+            y = Slice(x, zero, v, zero)
+        }}"""
+    )
+    feeds = {"x": np.arange(rows, dtype=np.float32).reshape(rows, 1)}
+    assert_same_bits(dvm_graph.optimize(model).run(feeds), session(model).run(None, feeds))
