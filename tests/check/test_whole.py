@@ -5,13 +5,20 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
+import onnx.parser
 import pytest
 
+import dvm_graph
 from dvm_graph import pipeline
 from dvm_graph.check import validate
+from dvm_graph.check.extents import Extents
+from dvm_graph.check.findings import CheckReport
+from dvm_graph.check.whole import check_whole
 from dvm_graph.cluster import Launch, Schedule
-from dvm_graph.errors import CompileError
+from dvm_graph.errors import CompileError, ShapeError
 from dvm_graph.kernels.value_table import Place, ValueTable
+from dvm_graph.options import Options
 from tests.end_to_end.reference import model_from_text
 
 CHAIN = (
@@ -60,3 +67,34 @@ def test_parts_of_a_concat_in_each_others_place_are_found(monkeypatch: pytest.Mo
     findings = validate(model).findings
     assert findings
     assert {finding.where for finding in findings} == {"whole run"}
+
+
+def test_what_lies_in_sequences_need_not_fit_at_any_extents() -> None:
+    """What a Loop collects over no turns has no rows, beside which a row does not fit."""
+    model = onnx.parser.parse_model(
+        """<ir_version: 8, opset_import: ["" : 15]>
+        g (int64 turns, bool few, int64[1, 1] x, int64[1, 2] row) => (int64[p, q] y)
+        <int64 one = {1}> {
+            last, rows = Loop(turns, "", x) <body = b (int64 i, bool c, int64[1, 1] s) => (bool d, int64[1, 1] t, int64[2] r) {
+                r = Shape(x) d = Identity(c) t = Neg(s)
+            }>
+            all = SequenceConstruct(rows)
+            chosen = If(few) <
+                then_branch = t () => (seq(int64[p, q]) v) { v = SequenceInsert(all, row, one) },
+                else_branch = e () => (seq(int64[p, q]) u) { u = SequenceErase(all) }
+            >
+            y = ConcatFromSequence<axis = 1>(chosen)
+        }"""
+    )
+    options, report = Options(), CheckReport()
+    feeds = {
+        "turns": np.array(0),
+        "few": np.array(True),
+        "x": np.zeros((1, 1), np.int64),
+        "row": np.array([[4, 5]]),
+    }
+    compiled = pipeline.compile_model(model, options)
+    with pytest.raises(ShapeError):
+        dvm_graph.optimize(model).run(feeds)
+    check_whole(compiled, options, report, [(Extents({}), feeds)])
+    assert report.passed
