@@ -298,7 +298,8 @@ def _pad_value(builder: Builder, node: Node, operands: Operands) -> Value:
     dtype = required(node, operands, 0).dtype
     if value is None:
         return builder.scalar(0, dtype)
-    return scalar_of(builder, value, dtype)
+    both = value.dtype.is_float and dtype.is_float  # an attribute was one before the type was known
+    return scalar_of(builder, value, dtype if both else value.dtype)
 
 
 def padded(builder: Builder, x: Value, axis: int, before: Dim, after: Dim, value: Value) -> Value:

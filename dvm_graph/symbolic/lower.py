@@ -211,10 +211,12 @@ class DimTable:
         return result
 
     def _select(self, condition: int, then: int, other: int) -> int:
-        otherwise = self.emit("eq", condition, self.slot(0))
-        return self.emit(
-            "add", self.emit("when", condition, then), self.emit("when", otherwise, other)
-        )
+        zero = self.slot(0)
+        left = zero if then == zero else self.emit("when", condition, then)
+        if other == zero:
+            return left
+        right = self.emit("when", self.emit("eq", condition, zero), other)
+        return right if left == zero else self.emit("add", left, right)
 
 
 def evaluate(table: DimTable, symbol_values: Sequence[int]) -> list[int]:
