@@ -124,7 +124,8 @@ def precision(model: onnx.ModelProto, feeds: Feeds, results: Sequence[Any]) -> n
     kinds = {array.dtype for array in arrays_of((*feeds.values(), *results))}
     kinds |= {helper.tensor_dtype_to_np_dtype(t.data_type) for t in model.graph.initializer}
     for node in model.graph.node:
-        kinds |= {helper.tensor_dtype_to_np_dtype(a.i) for a in node.attribute if a.name == "to"}
+        named = {a.i for a in node.attribute if a.name == "to"} & set(TensorProto.DataType.values())
+        kinds |= {helper.tensor_dtype_to_np_dtype(number) for number in named - {0}}
         if not node.domain and _is_function(node.op_type, model.opset_import[0].version):
             kinds.add(np.dtype(np.float32))
     order = (np.dtype(ml_dtypes.bfloat16), np.dtype(np.float16), np.dtype(np.float32))
