@@ -124,8 +124,9 @@ def _bound_slice(builder: Builder, node: Node, operands: Operands) -> Results:
     if axes is not None:
         for axis, extent in enumerate(shape_of(x)):
             dims[2 * axis : 2 * axis + 2] = 0, extent
-        for at, (start, end, axis) in enumerate(zip(starts, ends, axes, strict=True)):
-            axis, step = normalize_axis(node, axis, x.rank), steps[at]
+        bounds = zip(starts, ends, axes, steps, strict=True)
+        for at, (start, end, axis, step) in enumerate(bounds):
+            axis = normalize_axis(node, axis, x.rank)
             if isinstance(step, int):
                 strides[axis] = max(-_INFINITY, min(step, _INFINITY))
                 dims[2 * axis : 2 * axis + 2] = _known_range(start, end, step, shape_of(x)[axis])
@@ -133,8 +134,8 @@ def _bound_slice(builder: Builder, node: Node, operands: Operands) -> Results:
                 assert given is not None
                 by_index[axis] = scalar_of(builder, part(builder, given, 0, at, 1), DType.INT64)
                 dims[2 * axis : 2 * axis + 2] = None, None
-    bounds = (shape_operand(builder, x), *operands[1:])
-    extents = bound_extents(builder, node, bounds, dims)
+    operands = (shape_operand(builder, x), *operands[1:])
+    extents = bound_extents(builder, node, operands, dims)
     for axis, step in by_index.items():
         first, count = extents[2 * axis : 2 * axis + 2]
         index = builder.mul(positions(builder, count, 0, 1), step)
