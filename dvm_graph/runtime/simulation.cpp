@@ -158,7 +158,7 @@ class Simulator {
       }
     }
     const std::vector<CoreShares> cores = deal_tiles(programs, part_);
-    const std::vector<std::vector<double>> misses = miss_shares(placed, cores, cache_);
+    const std::vector<std::vector<double>> misses = miss_shares(placed, cores, cache_, followed_);
     std::vector<ProgramWork> work;
     work.reserve(programs.size());
     for (size_t i = 0; i < programs.size(); ++i) work.emplace_back(*programs[i], part_, misses[i]);
@@ -227,6 +227,7 @@ class Simulator {
   const SimulationRequest request_;
   KernelPrograms programs_;
   CacheContents cache_;
+  FollowedReads followed_;
   CompilerScratch scratch_;
   std::vector<ValueInfo> infos_;
   struct Known {

@@ -1,10 +1,9 @@
 #include "npu/simulator/footprint.h"
 
 #include <algorithm>
-#include <cstring>
+#include <array>
 #include <limits>
 #include <map>
-#include <unordered_map>
 
 namespace dvm {
 namespace {
@@ -12,16 +11,6 @@ namespace {
 constexpr int64_t kMostFollowed = 1 << 20;  // tiles whose reads are followed one by one
 
 constexpr uint8_t kEveryTile = 0, kEverythingChanged = 0xff;
-
-// What a program touches through a pointer register.
-struct Region {
-  bool used = false;
-  bool written = false;
-  uint8_t when = kEveryTile;  // a changed_mask
-  double tile = 0;            // bytes in a tile
-  double distinct = 0;        // over all tiles
-  bool again = false;         // by several tiles
-};
 
 Region region_of(const Program& program, const PointerRegister& pointer, double buffer_bytes) {
   Region region;
@@ -85,23 +74,25 @@ double streamed(const Program& program, std::span<const Region> regions) {
 // within the last `capacity` bytes is in the cache.
 class Follower {
  public:
-  // `beside`: bytes that others bring into the cache with every tile.
-  Follower(const Program& program, std::span<const Region> regions, double capacity, double beside)
-      : program_(program),
-        regions_(regions),
-        capacity_(capacity),
-        beside_(beside),
-        reads_(regions.size()),
-        misses_(regions.size()),
-        last_(regions.size()) {}
+  explicit Follower(const FollowedReads::Reads& reads)
+      : reads_(reads), program_(*reads.stage[reads.program]) {
+    for (size_t p = 0; p < reads.regions.size(); ++p) {
+      const Region& region = reads.regions[p];
+      if (!region.used) continue;
+      Followed& followed = followed_.emplace_back();
+      followed.pointer = p;
+      followed.region = region;
+      if (region.again) number_blocks(followed);
+    }
+  }
 
   // Each core goes through its tiles in order, one of each core after the other.
-  void follow(uint32_t program, const std::vector<CoreShares>& cores) {
+  void follow(const std::vector<CoreShares>& cores) {
     std::vector<Walk> walks;
     for (const CoreShares& core : cores) {
       Walk walk;
       for (const Share& share : core) {
-        if (share.program != program) continue;
+        if (share.program != reads_.program) continue;
         ShareWalk all(program_.header(), share.groups);
         for (TileRun run; all.next(run);) walk.runs.push_back(run);
       }
@@ -112,7 +103,12 @@ class Follower {
       for (Walk& walk : walks) {
         if (walk.run == walk.runs.size()) continue;
         const TileRun& run = walk.runs[walk.run];
-        read_tile(run.begin + walk.tile, walk.tile == 0);
+        if (walk.tile == 0) {
+          go_to(run.begin, walk.at);
+          read_tile(walk.at, kEverythingChanged);
+        } else {
+          read_tile(walk.at, step(walk.at));
+        }
         if (run.begin + ++walk.tile == run.end) {
           ++walk.run;
           walk.tile = 0;
@@ -122,64 +118,90 @@ class Follower {
     }
   }
 
-  // Of what is read, the part that was not read lately.
-  double share(size_t pointer) const {
-    return reads_[pointer] > 0 ? misses_[pointer] / reads_[pointer] : 1;
+  // By pointer register: of what is read, the part that was not read lately.
+  std::vector<double> misses() const {
+    std::vector<double> found(reads_.regions.size(), 1);
+    for (const Followed& followed : followed_) {
+      if (followed.reads > 0) found[followed.pointer] = followed.misses / followed.reads;
+    }
+    return found;
   }
 
  private:
+  using Coordinates = std::array<int64_t, kMaxGridRank>;
+  static constexpr double kNever = -1;
+
   struct Walk {
     std::vector<TileRun> runs;
     size_t run = 0;
     int64_t tile = 0;  // of the run
+    Coordinates at = {};
   };
 
-  void read_tile(int64_t tile, bool first) {
-    clock_ += beside_;
+  struct Followed {
+    size_t pointer = 0;
+    Region region;
+    Coordinates numbers = {};  // of blocks: steps along the dims of the grid
+    std::vector<double> last;  // when a block was read, by number
+    double reads = 0, misses = 0;
+  };
+
+  // Of the blocks that the pointer goes to.
+  void number_blocks(Followed& followed) const {
     const std::span<const GridDim> grid = program_.grid();
-    int64_t at[kMaxGridRank] = {}, before[kMaxGridRank] = {};
-    coordinates(tile, at);
-    uint8_t changed = kEverythingChanged;
-    if (!first) {
-      coordinates(tile - 1, before);
-      changed = 0;
-      for (size_t d = 0; d < grid.size(); ++d) changed |= (at[d] != before[d] ? 1u : 0u) << d;
+    int64_t blocks = 1;
+    for (size_t d = grid.size(); d-- > 0;) {
+      if (program_.pointers()[followed.pointer].steps[d] == 0) continue;
+      followed.numbers[d] = blocks;
+      blocks *= grid[d].count;
     }
-    for (size_t p = 0; p < regions_.size(); ++p) {
-      if (!regions_[p].used) continue;
-      const PointerRegister& pointer = program_.pointers()[p];
-      int64_t key = 0;
-      for (size_t d = 0; d < grid.size(); ++d) key += at[d] * pointer.steps[d];
-      const uint8_t when = regions_[p].when;
-      if (when != kEveryTile && (when & changed) == 0) continue;  // it stays with the core
-      reads_[p] += 1;
-      if (!regions_[p].again) {
-        misses_[p] += 1;
-        clock_ += regions_[p].tile;
+    followed.last.assign(static_cast<size_t>(blocks), kNever);
+  }
+
+  void read_tile(const Coordinates& at, uint8_t changed) {
+    clock_ += reads_.beside;
+    for (Followed& followed : followed_) {
+      const Region& region = followed.region;
+      if (region.when != kEveryTile && (region.when & changed) == 0) continue;  // it stays there
+      followed.reads += 1;
+      if (!region.again) {
+        followed.misses += 1;
+        clock_ += region.tile;
         continue;
       }
-      const auto [entry, fresh] = last_[p].try_emplace(key, clock_);
-      if (fresh || clock_ - entry->second > capacity_) {
-        misses_[p] += 1;
-        clock_ += regions_[p].tile;
+      int64_t block = 0;
+      for (size_t d = 0; d < program_.grid().size(); ++d) block += at[d] * followed.numbers[d];
+      double& last = followed.last[static_cast<size_t>(block)];
+      if (last == kNever || clock_ - last > reads_.capacity) {
+        followed.misses += 1;
+        clock_ += region.tile;
       }
-      entry->second = clock_;
+      last = clock_;
     }
   }
 
-  void coordinates(int64_t tile, int64_t* at) const {
+  void go_to(int64_t tile, Coordinates& at) const {
     for (size_t d = program_.grid().size(); d-- > 0;) {
       at[d] = tile % program_.grid()[d].count;
       tile /= program_.grid()[d].count;
     }
   }
 
+  // To the next tile; which coordinates change.
+  uint8_t step(Coordinates& at) const {
+    uint8_t changed = 0;
+    for (size_t d = program_.grid().size(); d-- > 0;) {
+      if (program_.grid()[d].count > 1) changed |= static_cast<uint8_t>(1u << d);
+      if (++at[d] < program_.grid()[d].count) break;
+      at[d] = 0;
+    }
+    return changed;
+  }
+
+  const FollowedReads::Reads& reads_;
   const Program& program_;
-  std::span<const Region> regions_;
-  const double capacity_, beside_;
   double clock_ = 0;  // bytes that came into the cache
-  std::vector<double> reads_, misses_;
-  std::vector<std::unordered_map<int64_t, double>> last_;  // by pointer: when a block was read
+  std::vector<Followed> followed_;
 };
 
 }  // namespace
@@ -209,12 +231,24 @@ void CacheContents::touch(int64_t buffer, double bytes) {
   }
 }
 
+const std::vector<double>& FollowedReads::misses(const Reads& reads,
+                                                 const std::vector<CoreShares>& cores) {
+  for (const Known& known : known_) {
+    if (known.reads == reads) return known.misses;
+  }
+  Follower follower(reads);
+  follower.follow(cores);
+  return known_.emplace_back(reads, follower.misses()).misses;
+}
+
 std::vector<std::vector<double>> miss_shares(std::span<const PlacedProgram> programs,
                                              const std::vector<CoreShares>& cores,
-                                             CacheContents& cache) {
+                                             CacheContents& cache, FollowedReads& followed) {
   std::vector<std::vector<Region>> regions;
+  std::vector<const Program*> stage;
   std::map<int64_t, double> touched;  // bytes by buffer
   for (const PlacedProgram& placed : programs) {
+    stage.push_back(placed.program);
     std::vector<Region>& of_program = regions.emplace_back();
     for (const PointerRegister& pointer : placed.program->pointers()) {
       const bool plain = pointer.buffer == kPlainInteger;
@@ -242,18 +276,12 @@ std::vector<std::vector<double>> miss_shares(std::span<const PlacedProgram> prog
     double beside = 0;  // of what goes with it
     for (uint32_t half = i + 1; half < i + program.header().programs(); ++half)
       beside += streamed(*programs[half].program, regions[half]);
-    Follower follower(program, regions[i], room,
-                      beside / static_cast<double>(program.header().tiles));
-    if (follows) follower.follow(i, cores);
-    std::vector<double>& of_program = misses.emplace_back();
+    beside /= static_cast<double>(program.header().tiles);
+    std::vector<double>& of_program = misses.emplace_back(regions[i].size(), 1);
+    if (follows) of_program = followed.misses({stage, i, regions[i], room, beside}, cores);
     for (size_t p = 0; p < regions[i].size(); ++p) {
-      const PointerRegister& pointer = program.pointers()[p];
-      if (!regions[i][p].used) {
-        of_program.push_back(0);
-        continue;
-      }
-      const double cold = 1 - cache.share(programs[i].buffer_of(pointer.buffer));
-      of_program.push_back(follows ? follower.share(p) * cold : cold);
+      const int64_t buffer = program.pointers()[p].buffer;
+      of_program[p] *= regions[i][p].used ? 1 - cache.share(programs[i].buffer_of(buffer)) : 0;
     }
   }
   for (uint32_t i = 0; i < programs.size(); ++i) {

@@ -12,6 +12,7 @@
 #pragma once
 
 #include <cstdint>
+#include <deque>
 #include <list>
 #include <span>
 #include <vector>
@@ -43,6 +44,43 @@ class CacheContents {
   std::list<Used> used_;  // the last one first
 };
 
+// What a program touches through a pointer register.
+struct Region {
+  bool used = false;
+  bool written = false;
+  uint8_t when = 0;     // a changed_mask; 0: in every tile
+  double tile = 0;      // bytes in a tile
+  double distinct = 0;  // over all tiles
+  bool again = false;   // by several tiles
+
+  bool operator==(const Region&) const = default;
+};
+
+// What cores read again within a program, followed tile by tile. Stages of the same programs are
+// dealt out alike, so that each is followed once.
+class FollowedReads {
+ public:
+  struct Reads {
+    std::vector<const Program*> stage;
+    uint32_t program = 0;         // of them
+    std::vector<Region> regions;  // of it, by pointer register
+    double capacity = 0;          // of the cache
+    double beside = 0;            // bytes that others bring there with every tile
+
+    bool operator==(const Reads&) const = default;
+  };
+
+  // By pointer register: of what is read, the part that was not read lately.
+  const std::vector<double>& misses(const Reads& reads, const std::vector<CoreShares>& cores);
+
+ private:
+  struct Known {
+    Reads reads;
+    std::vector<double> misses;
+  };
+  std::deque<Known> known_;
+};
+
 // A program of a stage, and the buffers behind its arguments.
 struct PlacedProgram {
   const Program* program = nullptr;
@@ -67,6 +105,6 @@ struct PlacedProgram {
 // stage touched.
 std::vector<std::vector<double>> miss_shares(std::span<const PlacedProgram> programs,
                                              const std::vector<CoreShares>& cores,
-                                             CacheContents& cache);
+                                             CacheContents& cache, FollowedReads& followed);
 
 }  // namespace dvm

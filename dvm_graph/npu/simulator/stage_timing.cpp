@@ -105,7 +105,7 @@ struct CoreState {
   size_t step = 0;
   double scalar = 0;
   std::vector<UnitQueue> queues;
-  std::vector<Signals> flags;      // by key
+  std::vector<Signals> flags;      // within it, by the number of the flag
   std::vector<Signals> for_lane;   // of a cube core: to each lane,
   std::vector<Signals> from_lane;  // and from each
   Totals totals;
@@ -223,7 +223,6 @@ class Simulation {
     for (CoreState& state : team) {
       state.head = head;
       state.queues.resize(kUnitQueues, UnitQueue(static_cast<size_t>(part_.scalar_queue)));
-      state.flags.resize(size_t{kUnitQueues} * kUnitQueues * kMostEvents);
       cores_.push_back(std::move(state));
     }
     CoreState& cube = cores_[head];
@@ -358,7 +357,9 @@ class Simulation {
     const UnitStep& step = *issued.step;
     if (!step.between_cores) {
       const int from = sets ? step.queue : step.peer, to = sets ? step.peer : step.queue;
-      return visit(core.flags[key(from, to, step.event)], core.first);
+      const size_t number = number_of(from, to, step.event);
+      if (number >= core.flags.size()) core.flags.resize(number + 1);
+      return visit(core.flags[number], core.first);
     }
     CoreState& cube = cores_[core.head];
     const auto [first, end] = core.lanes_at(static_cast<Handed>(step.event), issued.tile);
@@ -394,8 +395,12 @@ class Simulation {
     });
   }
 
-  static size_t key(int from, int to, int event) {
-    return static_cast<size_t>((from * kUnitQueues + to) * kMostEvents + event);
+  // Flags are numbered as they are met: programs use few of all there are.
+  size_t number_of(int from, int to, int event) {
+    const int flag = (from * kUnitQueues + to) * kMostEvents + event;
+    uint16_t& number = flag_numbers_[static_cast<size_t>(flag)];
+    if (number == 0) number = ++flags_met_;
+    return number - 1u;
   }
 
   // The next thing that happens. False: nothing does any more.
@@ -472,10 +477,8 @@ class Simulation {
     if (static_cast<int64_t>(core.tiles.size()) - core.tile < kLeastToSkip) return;
     Snapshot snapshot = take_snapshot();
     for (auto known = snapshots_.rbegin(); known != snapshots_.rend(); ++known) {
-      if (!same(*known, snapshot)) continue;
-      const int64_t periods = periods_ahead(*known);
-      if (periods < 1) continue;
-      skip(*known, snapshot, periods);
+      if (periods_ahead(*known, 1) < 1 || !same(*known, snapshot)) continue;
+      skip(*known, snapshot, periods_ahead(*known, INT64_MAX));
       return;
     }
     if (snapshots_.size() == kSnapshots) snapshots_.pop_front();
@@ -534,9 +537,11 @@ class Simulation {
     return true;
   }
 
-  // For how many periods since the snapshot all cores go on with the same tiles.
-  int64_t periods_ahead(const Snapshot& since) const {
-    int64_t periods = INT64_MAX;
+  // For how many periods since the snapshot, no more than so many, all cores go on with the same
+  // tiles.
+  int64_t periods_ahead(const Snapshot& since, int64_t most) const {
+    int64_t periods = most;
+    bool any = false;
     for (size_t c = 0; c < cores_.size(); ++c) {
       const CoreState& core = cores_[c];
       const int64_t period = core.tile - since.tiles[c];
@@ -544,16 +549,19 @@ class Simulation {
         if (!core.decoded()) return 0;
         continue;
       }
-      const int64_t until = core.programs[core.program].first;
+      any = true;
       if (core.program > 0 && since.tiles[c] < core.programs[core.program - 1].first) return 0;
+      const int64_t left = core.programs[core.program].first - core.tile;
+      const int64_t until = core.tile + (left / period > periods ? periods * period + 1 : left);
       int64_t like = core.tile;
       while (like < until && core.tiles[static_cast<size_t>(like)] ==
                                  core.tiles[static_cast<size_t>(like - period)]) {
         ++like;
       }
       periods = std::min(periods, (like - 1 - core.tile) / period);
+      if (periods < 1) return 0;
     }
-    return periods == INT64_MAX ? 0 : periods;
+    return any ? periods : 0;
   }
 
   void skip(const Snapshot& since, const Snapshot& here, int64_t periods) {
@@ -643,6 +651,8 @@ class Simulation {
   std::vector<CoreState> cores_;
   int64_t used_cores_ = 0, used_lanes_ = 0;
   std::vector<uint32_t> signalled_;  // cores that may go on
+  std::array<uint16_t, kUnitQueues * kUnitQueues * kMostEvents> flag_numbers_{};  // from 1
+  uint16_t flags_met_ = 0;
   SharedRate memory_, l2_;
   std::vector<Start> starts_;  // a heap
   uint64_t order_ = 0;
