@@ -32,6 +32,7 @@ struct CompilerScratch::State {
   SplitProduct product;
   CutProduct cut;
   CutChain chain;
+  NormalPlan scaled;              // of products whose rows are scaled before
   NormalPlan prologue, epilogue;  // of a pair
   ApartPlans apart;
   TileCode code;
@@ -96,7 +97,8 @@ class Compilation {
 
   CompileStatus cube_kernel() {
     if (target_.has_cube_memories()) {
-      const CompileStatus status = product_kernel(scratch_.plan, 0);
+      const bool scaled = scale_rows_before(scratch_.plan, scratch_.scaled);
+      const CompileStatus status = product_kernel(scaled ? scratch_.scaled : scratch_.plan, 0);
       if (status != CompileStatus::does_not_fit) return status;
       out_.clear();
     }

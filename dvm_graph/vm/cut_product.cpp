@@ -80,6 +80,32 @@ class Cutter {
     return true;
   }
 
+  bool scale_before(NormalPlan& out) {
+    for (size_t i = 0; i < plan_.nodes.size(); ++i) {
+      const NormalNode& node = plan_.nodes[i];
+      if (node.op != PlanOp::matmul_ || plan_.is_inner(node)) continue;
+      if (product_ >= 0) return false;
+      product_ = static_cast<int32_t>(i);
+    }
+    const NormalNode& product = plan_.nodes[product_];
+    const int32_t a = product.inputs[0];
+    if (product.dtype != DType::f32 || product.narrow_to != DType::f32) return false;
+    const std::vector<int32_t> scales = scales_of_rows(plan_.nodes[a].axes);
+    if (scales.empty()) return false;
+    begin_product(out, plan_.kind);
+    out.inner_k_axis = plan_.inner_k_axis;
+    out.weighed = plan_.weighed;
+    for (int32_t i = 0; i < product_; ++i) copy(out, i);
+    renumbered_[product_] = renumbered_[a];
+    for (const int32_t scale : scales) out.nodes[copy(out, scale)].axes = plan_.nodes[a].axes;
+    NormalNode scaled = product;
+    scaled.inputs[0] = renumbered_[scales.back()];
+    scaled.inputs[1] = renumbered_[product.inputs[1]];
+    renumbered_[scales.back()] = add(out, scaled);
+    for (size_t i = 0; i < plan_.nodes.size(); ++i) copy(out, static_cast<int32_t>(i));
+    return true;
+  }
+
   bool make_paired_epilogue(NormalPlan& plan) {
     find_product();
     NormalAccess sums;
@@ -118,24 +144,57 @@ class Cutter {
     }
   }
 
+  // The node that alone follows one, element by element; -1: there is none.
+  int32_t next_behind(int32_t node) const {
+    int32_t user = -1;
+    for (size_t i = 0; i < plan_.nodes.size(); ++i) {
+      const NormalNode& each = plan_.nodes[i];
+      if (std::ranges::find(each.inputs, node) == std::end(each.inputs)) continue;
+      if (user >= 0) return -1;
+      user = static_cast<int32_t>(i);
+    }
+    if (user < 0) return -1;
+    const NormalNode& next = plan_.nodes[user];
+    const bool follows = info_of(next.op).kind == PlanOpKind::map &&
+                         next.axes == plan_.nodes[node].axes && next.dtype == DType::f32;
+    return follows ? user : -1;
+  }
+
   // The last node behind one that follows it, one after the other, element by element.
   int32_t last_behind(int32_t node) const {
-    for (;;) {
-      int32_t user = -1;
-      int users = 0;
-      for (size_t i = 0; i < plan_.nodes.size(); ++i) {
-        const NormalNode& each = plan_.nodes[i];
-        if (std::ranges::find(each.inputs, node) == std::end(each.inputs)) continue;
-        user = static_cast<int32_t>(i);
-        ++users;
-      }
-      if (users != 1) return node;
-      const NormalNode& next = plan_.nodes[user];
-      if (info_of(next.op).kind != PlanOpKind::map || next.axes != plan_.nodes[node].axes ||
-          next.dtype != DType::f32)
-        return node;
-      node = user;
+    for (int32_t next; (next = next_behind(node)) >= 0;) node = next;
+    return node;
+  }
+
+  // Nodes that scale the product's rows one after the other, up to the last that does so by what is
+  // folded along k; A varies along these axes.
+  std::vector<int32_t> scales_of_rows(uint32_t axes) const {
+    std::vector<int32_t> scales;
+    size_t folded = 0;
+    for (int32_t node = product_, next; (next = next_behind(node)) >= 0; node = next) {
+      const NormalNode& scale = plan_.nodes[next];
+      const bool zeroes =
+          scale.op == PlanOp::select_ && scale.inputs[2] == node && is_zero(scale.inputs[1]);
+      if (scale.op != PlanOp::mul_ && !zeroes) break;
+      const int32_t by = scale.inputs[0] == node ? scale.inputs[1] : scale.inputs[0];
+      if (by == node || (plan_.nodes[by].axes & ~axes) != 0) break;
+      scales.push_back(next);
+      if (folds_k(by)) folded = scales.size();
     }
+    scales.resize(folded);
+    return scales;
+  }
+
+  bool is_zero(int32_t node) const {
+    return plan_.nodes[node].op == PlanOp::fill_ && plan_.nodes[node].immediate == 0;
+  }
+
+  // Whether a node rests on something that is folded along k.
+  bool folds_k(int32_t index) const {
+    const NormalNode& node = plan_.nodes[index];
+    if ((node.reduce_axes & bit(plan_.k_axis)) != 0) return true;
+    return std::ranges::any_of(node.inputs,
+                               [&](int32_t input) { return input >= 0 && folds_k(input); });
   }
 
   NormalAccess workspace(uint32_t axes, DType storage, int64_t& used) const {
@@ -276,6 +335,10 @@ bool cut_product(const NormalPlan& plan, int64_t first, CutProduct& out) {
 }
 
 bool cut_chain(const NormalPlan& plan, CutChain& out) { return Cutter(plan).run_chain(out); }
+
+bool scale_rows_before(const NormalPlan& plan, NormalPlan& out) {
+  return Cutter(plan).scale_before(out);
+}
 
 bool paired_epilogue(const NormalPlan& plan, NormalPlan& out) {
   return Cutter(plan).make_paired_epilogue(out);

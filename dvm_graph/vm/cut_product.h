@@ -32,6 +32,11 @@ struct CutChain {
 // False: there is no such product, or several.
 bool cut_chain(const NormalPlan& plan, CutChain& out);
 
+// A product whose rows are scaled behind it by what its prologue folds along k (a softmax is
+// divided by its sums there: passes/sink_divisions.py), as one whose A is scaled, of whose prologue
+// nothing is needed behind the product. False: it is none.
+bool scale_rows_before(const NormalPlan& plan, NormalPlan& out);
+
 // Of a plan that was cut, the parts of pairs, over the axes of the plan.
 
 // The epilogue: its first access is that of the sums, which says nothing yet of where they lie.

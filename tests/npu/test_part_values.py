@@ -48,6 +48,12 @@ GRAPHS = {
     " e = LayerNormalization<axis=-1>(x, w, d) p = MatMul(e, y) s = Add(p, c) o = Relu(s) }",
     "weights": "g (float16[b,m,k] x, float16[b,k,n] y) => (float16[b,m,n] o) {"
     " e = Softmax<axis=-1>(x) o = MatMul(e, y) }",
+    "sunk_weights": "g (float[b,m,k] x, float[b,k,20] y) => (float[b,m,20] o) {"
+    " e = Softmax<axis=-1>(x) o = MatMul(e, y) }",
+    "guarded_weights": "g (float[b,m,k] x, float[b,k,20] y, float[20] c) => (float[b,m,20] o) {"
+    " e = Softmax<axis=-1>(x) w = IsNaN(e) z = Constant<value_float=0.0>() s = Where(w, z, e) p = MatMul(s, y) o = Add(p, c) }",
+    "attention_f32": "g (float[b,m,64] q, float[b,n,64] c, float[b,n,64] v, float[b,m,n] k) => (float[b,m,64] o) {"
+    " t = Transpose<perm=[0,2,1]>(c) p = MatMul(q, t) s = Add(p, k) e = Softmax<axis=-1>(s) o = MatMul(e, v) }",
     "attention": "g (float16[b,m,64] q, float16[b,n,64] c, float16[b,n,64] v, float16[b,m,n] k) => (float16[b,m,64] o) {"
     " t = Transpose<perm=[0,2,1]>(c) p = MatMul(q, t) s = Add(p, k) e = Softmax<axis=-1>(s) o = MatMul(e, v) }",
     "normed_gelu": "g (float[m,k] x, float[k] w, float[k,n] y, float[m,n] r) => (float[m,n] o) {"
@@ -59,7 +65,10 @@ GRAPHS = {
     "doubles": "g (double[m,k] x, double[k,n] y) => (double[m,n] o) { o = MatMul(x, y) }",
 }
 PAIRED = ("matrix", "gelu", "computed_gelu")
-FED = ("computed", "cast", "gated", "normed", "weights", "normed_gelu", "computed_gelu")
+FED = (
+    *("computed", "cast", "gated", "normed", "weights", "sunk_weights", "guarded_weights"),
+    *("normed_gelu", "computed_gelu"),
+)
 FED_AND_PAIRED = ("normed_gelu", "computed_gelu")
 """Their left operands may be computed beside the products, and what follows as well."""
 DIMS = ({"b": 2, "m": 45, "n": 53, "k": 150}, {"b": 3, "m": 1, "n": 300, "k": 17})
@@ -187,17 +196,28 @@ def test_no_flag_of_a_pair_is_spare(name: str, beside: str) -> None:
     assert flags.seen >= 0.75 * flags.waits
 
 
-def test_attention_is_two_pairs(beside: str) -> None:
+@pytest.mark.parametrize("name", ["attention", "attention_f32"])
+def test_attention_is_two_pairs(name: str, beside: str) -> None:
     """The scores with a mask added, then their softmax beside the product with the values."""
-    given = feeds("attention", {"b": 3, "m": 200, "n": 333})
-    text = model("attention", beside).disassemble(given)
+    given = feeds(name, {"b": 3, "m": 200, "n": 333})
+    text = model(name, beside).disassemble(given)
     assert text.count("program mix") + text.count("program cube") == 2
     assert text.count("program vector") == 2 and "ring sums" in text and "ring rows" in text
-    (expected,) = model("attention").run(given)
-    (actual,) = model("attention", beside).run(given)
-    assert_close(actual, expected, np.float16, 333)
-    (queued,) = model("attention", beside, "adversarial").run(given)
+    (expected,) = model(name).run(given)
+    (actual,) = model(name, beside).run(given)
+    assert_close(actual, expected, given["q"].dtype, 333)
+    (queued,) = model(name, beside, "adversarial").run(given)
     np.testing.assert_array_equal(queued, actual)
+
+
+def test_rows_without_a_key_are_zero_before_the_product_too(beside: str) -> None:
+    given = feeds("guarded_weights", {"b": 2, "m": 60, "k": 90})
+    given["x"][1, 17] = -np.inf
+    given["x"][0, 3, 20:] = -np.inf
+    (expected,) = model("guarded_weights").run(given)
+    (actual,) = model("guarded_weights", beside).run(given)
+    assert_close(actual, expected, reduction_length=90)
+    np.testing.assert_array_equal(actual[1, 17], given["c"])
 
 
 def test_rows_that_local_memory_holds_in_part(beside: str) -> None:
