@@ -199,11 +199,13 @@ def split(builder: Builder, node: Node, operands: Operands) -> Results:
         sizes = elements(operands, 1)
         if sizes is None:
             contents = contents_of(required(node, operands, 1))
-            if contents is None or len(contents) != len(node.outputs):
+            if contents is None:
                 return None
             given = (shape_operand(builder, x), operands[1])
             dims = [known(content) for content in contents]
             sizes = bound_extents(builder, node, given, dims, (axis, len(dims)))
+        if len(sizes) != len(node.outputs):
+            return None
         starts = list(itertools.accumulate(sizes, add, initial=0))
         builder.facts.assume_equal(starts.pop(), extent, f"the parts of {node.name} are the whole")
     else:

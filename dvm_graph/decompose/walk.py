@@ -115,7 +115,9 @@ class _Walk:
         """What stands for an ONNX value in the new graph; constants and inputs for themselves."""
         found = self._values.get(value, value)
         if found.producer is not None and found.producer not in self._graph:
-            raise CompileError(f"{value.name!r} is used, but its producer did not build it")
+            error = CompileError(f"{value.name!r} is used, but its producer did not build it")
+            error.nodes = () if value.producer is None else value.producer.origin
+            raise error
         return found
 
     def _decompose(self, node: Node) -> bool:
@@ -167,7 +169,7 @@ class _Walk:
         native = takes_containers(function) and all(
             value is None or value.native for value in operands
         )
-        if not native and not _computable(node, operands):
+        if not (native and takes(node, operands)) and not _computable(node, operands):
             return False
         if not self._options.strict and faster_as_vendor(function, node, operands):
             return False

@@ -179,9 +179,12 @@ class Importer:
         initializers: Iterable[onnx.TensorProto],
         parent: Scope | None = None,
     ) -> Scope:
-        """Fills a graph from a GraphProto."""
+        """Fills a graph from a GraphProto. Initializers that nothing reads may hold, or lack, whatever they do."""
         scope = Scope(graph, parent)
-        self._import_initializers(scope, initializers, proto.sparse_initializer)
+        read = {name for node in proto.node for name in _names_read(node)}
+        read.update(info.name for info in (*proto.input, *proto.output))
+        kept = (tensor for tensor in initializers if not tensor.name or tensor.name in read)
+        self._import_initializers(scope, kept, proto.sparse_initializer)
         self._import_inputs(scope, proto.input)
         if parent is None:
             self._free_unsolved_dims(graph)

@@ -244,7 +244,8 @@ void compact(NormalPlan& plan, const std::vector<uint8_t>& keep, std::vector<int
   plan.nodes.resize(count);
 }
 
-// Rewrites the plan so that nothing varies along the empty axes. False: nothing is left to write.
+// Rewrites the plan so that nothing varies along the empty axes, nor along others of what they empty.
+// False: nothing is left to write.
 bool remove_empty_axes(NormalPlan& plan, uint32_t empty, std::vector<uint8_t>& keep,
                        std::vector<int32_t>& renumber) {
   for (NormalNode& node : plan.nodes) {
@@ -282,8 +283,10 @@ bool remove_empty_axes(NormalPlan& plan, uint32_t empty, std::vector<uint8_t>& k
     plan.kind = KernelKind::vector;
     plan.m_axis = plan.n_axis = plan.k_axis = -1;
   }
+  uint32_t left = 0;
+  for (const NormalNode& node : plan.nodes) left |= node.axes | node.reduce_axes;
   for (int axis = 0; axis < plan.rank; ++axis) {
-    if (empty & bit(axis)) plan.extents[axis] = 1;
+    if ((empty | ~left) & bit(axis)) plan.extents[axis] = 1;
   }
   return writes;
 }

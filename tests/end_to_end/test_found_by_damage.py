@@ -8,6 +8,7 @@ import numpy as np
 import onnx
 import onnxruntime
 import pytest
+from onnxruntime.capi.onnxruntime_pybind11_state import Fail, InvalidGraph
 
 import dvm_graph
 from dvm_graph.runtime.ort_values import from_ort
@@ -357,3 +358,47 @@ def test_a_result_of_more_elements_than_the_format_counts() -> None:
     )
     with pytest.raises(dvm_graph.DvmError, match="extent 3, expected 9223372036854775807"):
         dvm_graph.optimize(model).run({"x": np.zeros((2, 3), np.uint8)})
+
+
+@pytest.mark.parametrize("keeps", [0, 1])
+def test_what_is_folded_to_nothing_has_any_extents(keeps: int) -> None:
+    """Of two axes that are reduced, one of nothing, the other one counts for nothing, however long it is."""
+    model = onnx.parser.parse_model(
+        f"""<ir_version: 8, opset_import: ["" : 13]>
+        g (float[n, m] x) => (float[] p, float[] s) <int64[3] shape = {{0, {2**62}, 0}}> {{
+            r = Reshape(x, shape)
+            p = ReduceProd<keepdims = {keeps}>(r)
+            s = ReduceLogSumExp<keepdims = {keeps}, axes = [0, 1, 2]>(r)
+        }}"""
+    )
+    model.graph.initializer[0].CopyFrom(
+        onnx.numpy_helper.from_array(np.array([0, 2**62, 1]), "shape")
+    )
+    feeds = {"x": np.zeros((0, 3), np.float32)}
+    assert_same_bits(optimized(model).run(feeds), session(model).run(None, feeds))
+
+
+OF_OTHER_TYPES = {
+    "a sequence for a place": """g (float[n] x, int64 i) => (float[m] y) {
+        s = SequenceConstruct(x) t = SequenceInsert(s, x, s) y = SequenceAt(t, i) }""",
+    "a tensor for a sequence": """g (float[n] x, int64 i) => (float[m] y) { y = SequenceAt(x, i) }""",
+    "a sequence in a sequence": """g (float[n] x, int64 i) => (float[m] y) {
+        s = SequenceConstruct(x) t = SequenceConstruct(s, s) y = SequenceAt(t, i) }""",
+    "fewer parts than results": """g (float[6] x) => (float[m] y, float[k] z) <int64[1] sizes = {6}> {
+        y, z = Split<axis = 0>(x, sizes) }""",
+    "more parts than results": """g (float[6] x) => (float[m] y, float[k] z) <int64[3] sizes = {2, 2, 2}> {
+        y, z = Split<axis = 0>(x, sizes) }""",
+}
+
+
+@pytest.mark.parametrize("strict", [False, True])
+@pytest.mark.parametrize("what", OF_OTHER_TYPES)
+def test_operands_of_other_kinds_and_numbers_are_no_defect(what: str, strict: bool) -> None:
+    """Decompositions took them for what the operator wants, and the compiler for its own mistake."""
+    head = '<ir_version: 8, opset_import: ["" : 17]>'
+    model = onnx.parser.parse_model(f"{head} {OF_OTHER_TYPES[what]}")
+    with pytest.raises((Fail, InvalidGraph)):
+        session(model)
+    with pytest.raises(dvm_graph.DvmError) as caught:
+        dvm_graph.optimize(model, strict=strict)
+    assert not isinstance(caught.value, dvm_graph.CompileError)

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import onnx
+import onnxruntime
 import pytest
 
 from dvm_graph.errors import ExternalDataError
@@ -102,6 +103,17 @@ def test_missing_file(tmp_path: Path) -> None:
 def test_missing_location(tmp_path: Path) -> None:
     with pytest.raises(ExternalDataError, match="without a location"):
         load(write_model(tmp_path, offset="0"))
+
+
+def test_what_nothing_reads_may_be_missing(tmp_path: Path) -> None:
+    path = write_model(tmp_path, offset="0")
+    model = onnx.load(path, load_external_data=False)
+    del model.graph.node[:]
+    model.graph.node.append(onnx.helper.make_node("Identity", ["x"], ["y"]))
+    model.graph.output[0].type.CopyFrom(model.graph.input[0].type)
+    path.write_bytes(model.SerializeToString())
+    onnxruntime.InferenceSession(path)
+    assert [node.op for node in load(path).nodes] == ["Identity"]
 
 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs named pipes")
