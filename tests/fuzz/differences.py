@@ -56,6 +56,10 @@ class Documented:
     """Which zeros of each result may have either sign."""
 
 
+class RefusedError(RuntimeError):
+    """The operator is documented to be refused where onnxruntime makes something of it."""
+
+
 Difference = Callable[[Step], "Documented | None"]
 DIFFERENCES: dict[str, Difference] = {}
 """By operator; None: what onnxruntime gives is what is documented."""
@@ -253,6 +257,24 @@ def _means(step: Step) -> Documented | None:
 @_difference("ReduceMean")
 def _reduced_means(step: Step) -> Documented | None:
     return _means(step) if _is_float(step.x) and _axes(step) else None
+
+
+@_difference("SkipLayerNormalization", "SkipSimplifiedLayerNormalization")
+def _skipped(step: Step) -> Documented | None:
+    """A second operand with a larger batch than the first, of which onnxruntime reads the first."""
+    skip = np.asarray(step.operands[1])
+    if skip.ndim == step.x.ndim and len(skip) > len(step.x):
+        raise RefusedError
+    return None
+
+
+@_difference("GatherND")
+def _gathered(step: Step) -> Documented | None:
+    """`batch_dims` axes that are not those of the indices: onnxruntime reads other batches."""
+    batch = step.attribute("batch_dims", 0)
+    if step.x.shape[:batch] != np.shape(step.operands[1])[:batch]:
+        raise RefusedError
+    return None
 
 
 @_difference("LayerNormalization")

@@ -84,9 +84,13 @@ class Reference:
             f"{k}_wide" if _is_bfloat16(v) else k: v.astype(np.float32) if _is_bfloat16(v) else v
             for k, v in feeds.items()
         }
+        try:
+            results = self._session.run(None, wide)
+        except ValueError as error:  # of its binding: numpy has no array of such extents
+            raise RuntimeError(str(error)) from error
         return [
             result.astype(BFLOAT16) if narrow else result
-            for result, narrow in zip(self._session.run(None, wide), self._narrow, strict=True)
+            for result, narrow in zip(results, self._narrow, strict=True)
         ]
 
 

@@ -6,10 +6,10 @@ from typing import Any
 
 from onnx import TensorProto
 
-from tests.fuzz.contents import Contents
+from tests.fuzz.contents import Contents, draw
 from tests.fuzz.growth import Growth, RefusedError, Shape, Value
-from tests.fuzz.operands import INT8S, along, maybe, scales
-from tests.fuzz.registry import CONTRIB, recipe
+from tests.fuzz.operands import INT8S, along, maybe, met, scales
+from tests.fuzz.registry import CONTRIB, PRODUCT, recipe
 
 MICROSOFT = "com.microsoft"
 FLOAT, UINT8 = TensorProto.FLOAT, TensorProto.UINT8
@@ -45,8 +45,9 @@ def fused_matmul(g: Growth, op: str) -> Value:
     n = g.choose((1, 3, 8, 17))
     b = g.fresh(FLOAT, along(a, n, (inner,)) if right else along(a, (inner,), n))
     shapes = [(*s[:-2], s[rows], n) for s in a.shapes]
-    alpha = g.choose((None, 0.5, -2.0))
-    return _add(g, op, [a, b], a, shapes, transA=left, transB=right, alpha=alpha)
+    given = {"transA": left, "transB": right, "alpha": g.choose((None, 0.5, -2.0))}
+    product = _add(g, op, [a, b], a, shapes, **given)
+    return met(g, product, lambda: _add(g, op, [a, g.fresh(FLOAT, b.shapes)], a, shapes, **given))
 
 
 @recipe(*_named("FusedGemm"), kind=CONTRIB)
@@ -113,19 +114,41 @@ def qlinear_concat(g: Growth, op: str) -> Value:
     return _add(g, op, operands, x, shapes, axis=axis)
 
 
-@recipe(*_named("MatMulNBits"), kind=CONTRIB)
+@recipe(*_named("MatMulNBits"), kind=PRODUCT, weight=2)
 def matmul_n_bits(g: Growth, op: str) -> Value:
-    k, n, block = g.choose((32, 64, 80)), g.choose((1, 5, 16)), g.choose((16, 32))
-    leading = g.ranked((FLOAT,), 1, 2)
-    a = g.fresh(FLOAT, [(*s, k) for s in leading.shapes])
+    a = g.ranked((FLOAT, FLOAT, TensorProto.FLOAT16), 1, 4)
+    if g.chance(0.4) or not a.fixed(-1) or not a.at(-1)[0]:
+        k = g.choose((1, 8, 32, 64, 80, 130))
+        a = g.fresh(a.dtype, [(*s[:-1], k) for s in a.shapes])
+    n, block = g.choose((1, 5, 16, 33)), g.choose((16, 16, 32, 64, 128))
+    bits = g.choose((4, 4, 4, 4, 2, 8))
+    product = _of_few_bits(g, a, n, block, bits)
+    return met(g, product, lambda: _of_few_bits(g, a, n, block, bits))
+
+
+def _of_few_bits(g: Growth, a: Value, n: int, block: int, bits: int) -> Value:
+    """A product by packed weights, all of which are constants mostly."""
+    k, constant = a.at(-1)[0], g.chance(0.9)
     blocks = -(-k // block)
-    contents = Contents(low=(0,) * g.breadth, high=(256,) * g.breadth)
-    b = g.fresh(UINT8, [(n, blocks, block // 2)] * g.breadth, contents)
-    scale = g.fresh(FLOAT, [(n * blocks,)] * g.breadth, Contents(positive=True))
-    zero = maybe(g, lambda: g.fresh(UINT8, [(n * -(-blocks // 2),)] * g.breadth, contents))
+
+    def weights(dtype: int, shape: Shape, contents: Contents) -> Value:
+        shapes = [shape] * g.breadth
+        if not constant:
+            return g.fresh(dtype, shapes, contents)
+        return g.constant(draw(g.numpy_seed(), dtype, shape, contents, 0))
+
+    words = Contents(low=(0,) * g.breadth, high=(256,) * g.breadth)
+    operands: list[Value | None] = [
+        a,
+        weights(UINT8, (n, blocks, block * bits // 8), words),
+        weights(a.dtype, (n * blocks,), Contents(positive=True)),
+        maybe(g, lambda: weights(UINT8, (n * -(-blocks * bits // 8),), words)),
+        None,
+        g.fresh(a.dtype, [(n,)] * g.breadth) if g.chance(0.3) else None,
+    ]
     shapes = [(*s[:-1], n) for s in a.shapes]
-    sizes = {"K": k, "N": n, "bits": 4, "block_size": block}
-    return _add(g, op, [a, b, scale, zero], a, shapes, **sizes)
+    sizes = {"K": k, "N": n, "bits": bits, "block_size": block}
+    return g.add("MatMulNBits", operands, [(a.dtype, shapes)], sizes, MICROSOFT)[0]
 
 
 @recipe(*_named("NhwcMaxPool"), kind=CONTRIB, weight=0.5)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tests.fuzz.growth import FLOATS, Growth, RefusedError, Value
-from tests.fuzz.operands import INT8S, along, extents, maybe, scales
+from tests.fuzz.operands import INT8S, along, extents, maybe, met, scales
 from tests.fuzz.registry import PRODUCT, recipe, types
 
 
@@ -29,7 +29,10 @@ def matmul(g: Growth) -> Value:
             b = g.fresh(a.dtype, [(s[-1],) for s in a.shapes])
     if g.chance(0.2) and b.known and b.rank >= 2 and b.at(-1) == a.at(-2 if a.rank > 1 else -1):
         a, b = b, a
-    return g.emit("MatMul", [a, b])
+    product = g.emit("MatMul", [a, b])
+    if not b.known:
+        return product
+    return met(g, product, lambda: g.emit("MatMul", [a, g.fresh(b.dtype, b.shapes)]))
 
 
 @recipe("Gemm", kind=PRODUCT, weight=3)
@@ -43,7 +46,9 @@ def gemm(g: Growth) -> Value:
     if g.opset < 11 or g.chance(0.6):
         c = g.fresh(a.dtype, g.part(along(a, (outer,), n)))
     scale = {k: g.choose((None, None, 0.5, 2.0, 0.0, -1.0)) for k in ("alpha", "beta")}
-    return g.emit("Gemm", [a, b, c], {"transA": left or None, "transB": right or None, **scale})
+    attributes = {"transA": left or None, "transB": right or None, **scale}
+    product = g.emit("Gemm", [a, b, c], attributes)
+    return met(g, product, lambda: g.emit("Gemm", [a, g.fresh(b.dtype, b.shapes), c], attributes))
 
 
 @recipe("MatMulInteger", kind=PRODUCT)

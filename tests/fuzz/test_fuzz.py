@@ -8,6 +8,7 @@ import signal
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
+from unittest import mock
 
 import numpy as np
 import onnx
@@ -15,9 +16,19 @@ import pytest
 from onnx import TensorProto, helper
 
 import dvm_graph
+from dvm_graph.decompose import block_quantized
+from dvm_graph.pipeline import compile_model
 from tests.fuzz.case import Case, Favour, generate, nodes_of
 from tests.fuzz.check import Excused, Finding, Kind, Phase, Report, Skipped, check, compare
-from tests.fuzz.judge import MARGIN, NOT_RUN, Excuse, Reference, difference, explained
+from tests.fuzz.judge import (
+    MARGIN,
+    NOT_RUN,
+    Excuse,
+    Reference,
+    difference,
+    explained,
+    refused_as_documented,
+)
 from tests.fuzz.operators import EXCLUDED, names
 from tests.fuzz.registry import GATHER, PRODUCT, REDUCTION, VIEW, WINDOW
 from tests.fuzz.shrink import _PASSES
@@ -74,6 +85,28 @@ def test_regions_sequences_strings_and_narrow_types_are_drawn() -> None:
     for ops in (["If"], ["Loop"], ["Scan"], ["SequenceAt"], ["string"], ["com.microsoft"]):
         assert sum(drawn[op] for op in ops) >= 2, (ops, drawn)
     assert drawn["Optional"] + drawn["SplitToSequence"] >= 2
+
+
+def test_products_of_the_same_rows_and_by_weights_of_4_bits_share_kernels() -> None:
+    products: collections.Counter[str] = collections.Counter()
+    for index in range(150):
+        try:
+            with mock.patch.object(block_quantized, "FEW_WEIGHTS", 0):
+                compiled = compile_model(
+                    generate(5, index, Favour(PRODUCT)).data, dvm_graph.Options()
+                )
+        except dvm_graph.DvmError:
+            continue
+        for kernel in compiled.schedule.report.subgraphs:
+            found = [node for node in kernel.nodes if node.op == "matmul"]
+            packed = any(node.required(1).made_by("unpack_blocks") for node in found)
+            beside = len(found) > len({node.required(0) for node in found})
+            products["packed"] += packed
+            products["beside"] += beside
+            products["packed and beside"] += packed and beside
+    assert products["packed"] >= 10
+    assert products["beside"] >= 5
+    assert products["packed and beside"] >= 2
 
 
 def test_what_is_favoured_is_drawn() -> None:
@@ -280,6 +313,34 @@ def test_what_onnxruntime_refuses_with_its_optimisations_may_be_refused(
 
 
 NAN, INF = np.nan, np.inf
+
+
+@pytest.mark.parametrize("batch", [1, 3])
+def test_what_is_documented_to_be_refused_may_be(batch: int) -> None:
+    """A second operand with a larger batch, of which onnxruntime reads the first."""
+    text = """<ir_version: 10, opset_import: ["" : 21, "com.microsoft" : 1]>
+        g (bool c, float[b, 2, 4] x, float[d, 2, 4] s, float[4] w) => (float[e, 2, 4] y) {
+            y = If(c) <
+                then_branch = t () => (float[h, 2, 4] p) { p = com.microsoft.SkipLayerNormalization(x, s, w) },
+                else_branch = o () => (float[k, 2, 4] q) { q = Neg(x) }
+            >
+        }"""
+    feeds = {
+        "c": np.array(True),
+        "x": np.ones((1, 2, 4), np.float32),
+        "s": np.ones((batch, 2, 4), np.float32),
+        "w": np.ones(4, np.float32),
+    }
+    assert refused_as_documented(onnx.parser.parse_model(text), feeds) == (batch > 1)
+
+
+def test_extents_that_numpy_has_not_are_what_onnxruntime_does_not_run() -> None:
+    text = f"""g (float[n] x) => (float[i, j] y) <int64[2] shape = {{{2**62}, 0}}> {{
+        y = Reshape<allowzero = 1>(x, shape) }}"""
+    case = case_of(text, x=np.zeros(0, np.float32))
+    report = check(case)
+    assert isinstance(report, Skipped)
+    assert "too big" in report.reason
 
 
 def test_infinity_times_what_the_order_of_a_sum_leaves_is_infinite_or_no_number() -> None:

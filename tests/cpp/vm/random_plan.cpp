@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <cstring>
 
 #include "../targets.h"
 #include "reference_device.h"
@@ -228,6 +229,22 @@ int32_t random_b_operand(Random& random, PlanBuilder& b, DType dtype, bool round
   return b.load(random_view(random, b, factor_storage(random, dtype), all), all);
 }
 
+// A constant B operand in levels of 4 bits, each block of k with a scale and maybe a zero.
+int32_t levels_operand(Random& random, PlanBuilder& b, int columns_per_panel) {
+  constexpr int32_t steps[] = {8, 16, 32, 128};
+  Access panels;
+  panels.strides.assign(b.plan.extents.size(), kNoSlot);
+  panels.packed_panels = true;
+  panels.block = one_of(random, steps);
+  panels.block_rows = static_cast<int32_t>(panels.block / kWordLevels + 1 + below(random, 2));
+  const int64_t columns = (b.extent(b.plan.n_axis) + columns_per_panel - 1) / columns_per_panel;
+  const int64_t blocks = (b.extent(b.plan.k_axis) + panels.block - 1) / panels.block;
+  panels.value = b.value(DType::u32, columns * columns_per_panel * blocks * panels.block_rows);
+  const int32_t load = b.load(panels, 1u << b.plan.k_axis | 1u << b.plan.n_axis);
+  b.plan.nodes[static_cast<size_t>(load)].dtype = DType::f32;
+  return load;
+}
+
 // An A operand that is loaded, or computed along its rows.
 int32_t random_a_operand(Random& random, PlanBuilder& b, DType dtype, uint32_t axes, int k_axis) {
   const uint32_t k = 1u << k_axis;
@@ -317,8 +334,11 @@ PlanBuilder random_product(Random& random, int columns_per_panel, bool deep) {
             ? b.load(random_view(random, b, factor_storage(random, dtype), a_axes), a_axes)
             : random_a_operand(random, b, dtype, a_axes, b.plan.k_axis);
   }
-  const int32_t right = random_b_operand(random, b, dtype, rounds, batch, b.plan.k_axis,
-                                         b.plan.n_axis, columns_per_panel);
+  const bool levels =
+      dtype == DType::f32 && !rounds && b.plan.inner_k_axis < 0 && chance(random, 25);
+  const int32_t right = levels ? levels_operand(random, b, columns_per_panel)
+                               : random_b_operand(random, b, dtype, rounds, batch, b.plan.k_axis,
+                                                  b.plan.n_axis, columns_per_panel);
   int32_t c = b.matmul(a, right);
   if (rounds) b.plan.nodes[c].narrow_to = DType::bf16;
   DType stored = dtype;
@@ -374,6 +394,22 @@ PlanBuilder random_cube_plan(Random& random, int columns_per_panel) {
 
 PlanBuilder random_deep_plan(Random& random, int columns_per_panel) {
   return random_product(random, columns_per_panel, true);
+}
+
+void fill_levels(const PlanBuilder& b, int columns_per_panel, Buffers& buffers, Random& random) {
+  for (const Access& access : b.plan.accesses) {
+    if (access.block == 0) continue;
+    const auto value = static_cast<size_t>(access.value);
+    const int64_t numbers = access.block_rows - access.block / kWordLevels;
+    for (int64_t i = 0; i < b.value_elements[value]; ++i) {
+      const int64_t row = i / columns_per_panel % access.block_rows;
+      const float scale = chance(random, 50) ? 0.25f : 0.5f;
+      const float zero = static_cast<float>(below(random, 17) - 8) * 0.25f;
+      const uint32_t word = row < numbers ? std::bit_cast<uint32_t>(row == 0 ? scale : zero)
+                                          : static_cast<uint32_t>(random());
+      std::memcpy(buffers.at(value) + i * 4, &word, sizeof word);
+    }
+  }
 }
 
 Target random_target(Random& random) {

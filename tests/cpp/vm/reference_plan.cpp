@@ -86,8 +86,23 @@ class Evaluation {
     return index;
   }
 
+  // A level of 4 bits, less its zero, times its scale.
+  Scalar unpacked(const Access& access, int64_t n, int64_t k) const {
+    const int64_t blocks = (extents_[plan_.k_axis] + access.block - 1) / access.block;
+    const int64_t first = access.block_rows - access.block / kWordLevels;
+    const auto row = [&](DType dtype, int64_t at) {
+      const int64_t block = n / columns_ * blocks + k / access.block;
+      const int64_t element = (block * access.block_rows + at) * columns_ + n % columns_;
+      return read(dtype, buffers_[access.value] + element * 4);
+    };
+    const int64_t word = row(DType::i32, first + k % access.block / kWordLevels).integer;
+    const auto level = static_cast<double>(word >> 4 * (k % kWordLevels) & 15) - 8;
+    return {(level - (first == 2 ? row(DType::f32, 1).real : 0)) * row(DType::f32, 0).real, 0};
+  }
+
   Scalar panel_element(const PlanNode& node, const Coordinates& at) const {
     const Access& access = plan_.accesses[node.access];
+    if (access.block > 0) return unpacked(access, at[plan_.n_axis], at[plan_.k_axis]);
     const int64_t width = node.dtype == DType::f64 ? columns_ / 2 : columns_;
     const bool inner = plan_.inner_k_axis >= 0 && (node.axes >> plan_.inner_k_axis & 1);
     const int n_axis = inner ? plan_.k_axis : plan_.n_axis;

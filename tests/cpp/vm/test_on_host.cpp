@@ -36,6 +36,7 @@ void check_plan(const PlanBuilder& b, const Target& target, const InstructionTab
   Random random(seed);
   Buffers want(b.values, 0), got(b.values, kernel.workspace_bytes);
   want.randomise(b.values, random);
+  fill_levels(b, target.matmul_nr, want, random);
   got.copy_from(want, b.values);
   reference::run_plan(b.plan, b.dims.data(), b.values.data(), want.table(), target.matmul_nr);
   run_kernel(kernel, table, target.cores, static_cast<size_t>(target.local_bytes), got.table());

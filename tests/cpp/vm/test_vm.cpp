@@ -115,6 +115,7 @@ void check_plan(const PlanBuilder& b, const Target& target, unsigned seed, Compi
   ++(status == CompileStatus::ok ? outcome.compiled : outcome.empty);
   Buffers want(b.values, 0), got(b.values, kernel.workspace_bytes);
   want.randomise(b.values, random);
+  fill_levels(b, reference::kColumnsPerPanel, want, random);
   got.copy_from(want, b.values);
   Buffers again(b.values, kernel.workspace_bytes);
   again.copy_from(want, b.values);
