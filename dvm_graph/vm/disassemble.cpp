@@ -109,7 +109,7 @@ void add_header(Text& text, const Program& program, Names names) {
              ring.pointer - 1, ring.pointers, ring.first_lane, ring.end_lane() - 1, ring.slots,
              ring.bytes);
   }
-  if (header.line_blocks > 1) text.add("  lines of %" PRId64 "\n", header.line_blocks);
+  if (header.line_blocks > 1) text.add("  lines of %d\n", header.line_blocks);
   if (header.beside_cube())
     text.add("  pieces %" PRId64 " line %" PRId64 "\n", header.pieces, header.line_tiles);
   add_registers(text, program.extents(), program.pointers(), program.grid().size(), names);
