@@ -38,6 +38,8 @@ def run_call(node: Node, reference: Reference) -> list[Bounded]:
         ]
         return [Bounded(compute_extents(node.attrs["op"], node.attrs["arguments"], given))]
     operands = [reference.operand(value) for value in node.inputs if value is not None]
+    if node.op == "host" and node.attrs["op"] == "ConcatFromSequence":
+        _expect_join(operands[0].value.item(), *node.attrs["arguments"])
     if node.op != "control":
         exact = all(map(_is_exact, operands))
         return [_foreign(array, exact) for array in run_vendor(node, node.outputs, reference)]
@@ -47,6 +49,13 @@ def run_call(node: Node, reference: Reference) -> list[Bounded]:
         results = _run_body(taken, operands[1:], reference, first=True)
         return results if _is_exact(operands[0]) else list(map(_open, results))
     return _run_turns(node.bodies, Turns(*turns), operands, reference)
+
+
+def _expect_join(parts: Sequence[Array], axis: int, stacks: int) -> None:
+    """Extents beside the axis are equal; onnxruntime joins what has no elements with anything."""
+    shapes = {part.shape if stacks else np.delete(part.shape, axis).tobytes() for part in parts}
+    if len(shapes) > 1:
+        raise ShapeError(f"{len(parts)} tensors of unlike extents are joined")
 
 
 def _is_exact(operand: Bounded) -> bool:

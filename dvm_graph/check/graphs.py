@@ -354,7 +354,9 @@ class _Run:
                 if not isinstance(dim, int) and dim.is_Symbol:
                     self.extents.bind(dim, extent)
             if value.shape is not None and self.extents.dims(value.shape) != result.value.shape:
-                raise InputError(f"{value.name} is {list(result.value.shape)} for these numbers")
+                # What host operators give is deduced here, what vendor operators do by onnx.
+                problem = _WrongShapeError if node.op == "host" else InputError
+                raise problem(f"{value.name} is {list(result.value.shape)} for these numbers")
 
 
 def _live_nodes(graph: Graph) -> list[Node]:

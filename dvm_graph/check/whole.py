@@ -21,7 +21,7 @@ from dvm_graph.check.extents import Extents
 from dvm_graph.check.findings import CheckReport, Finding, Subject
 from dvm_graph.check.places import Places, calls_of, identity, read
 from dvm_graph.check.reference import Reference
-from dvm_graph.errors import DvmError, ShapeError, UnsupportedError
+from dvm_graph.errors import DvmError, UnsupportedError
 from dvm_graph.ir import DType, Node, Value
 from dvm_graph.kernels.plan import DimsStep, LaunchStep, ModelPlan, Storage
 from dvm_graph.options import Options
@@ -48,8 +48,6 @@ def check_whole(
             subject.skipped = str(error)
             return
         except DvmError as error:
-            if isinstance(error, ShapeError) and check.holds_sequences:
-                continue  # extents do not say what lies in one
             check.found((), extents, f"raised {type(error).__name__}: {error}")
         if subject.failed:
             return
@@ -64,7 +62,6 @@ class _WholeCheck:
         self._places = Places(compiled)
         self._observed = _observed(compiled.plan)
         self._programs: list[Any] = []
-        self.holds_sequences = any(v.dtype is DType.OPAQUE for v in compiled.plan.values)
 
     def found(
         self, origin: tuple[str, ...], extents: Extents, problem: str, error: float = np.inf

@@ -12,13 +12,11 @@ import pytest
 import dvm_graph
 from dvm_graph import pipeline
 from dvm_graph.check import validate
-from dvm_graph.check.extents import Extents
-from dvm_graph.check.findings import CheckReport
-from dvm_graph.check.whole import check_whole
 from dvm_graph.cluster import Launch, Schedule
 from dvm_graph.errors import CompileError, ShapeError
+from dvm_graph.ir import Shape
 from dvm_graph.kernels.value_table import Place, ValueTable
-from dvm_graph.options import Options
+from dvm_graph.symbolic import Facts, holdings
 from tests.end_to_end.reference import model_from_text
 
 CHAIN = (
@@ -86,15 +84,32 @@ def test_what_lies_in_sequences_need_not_fit_at_any_extents() -> None:
             y = ConcatFromSequence<axis = 1>(chosen)
         }"""
     )
-    options, report = Options(), CheckReport()
     feeds = {
         "turns": np.array(0),
         "few": np.array(True),
         "x": np.zeros((1, 1), np.int64),
         "row": np.array([[4, 5]]),
     }
-    compiled = pipeline.compile_model(model, options)
     with pytest.raises(ShapeError):
         dvm_graph.optimize(model).run(feeds)
-    check_whole(compiled, options, report, [(Extents({}), feeds)])
-    assert report.passed
+    assert validate(model, feeds=feeds).passed
+
+
+def test_wrong_extents_of_what_lies_in_sequences_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    model = model_from_text(
+        """g (float[n,m] x, float[k,m] y, int64 i) => (float[a,b] z) {
+            s = SequenceConstruct(x, y) e = SequenceAt(s, i) z = Neg(e) }"""
+    )
+    feeds = {
+        "x": np.ones((2, 3), np.float32),
+        "y": np.ones((4, 3), np.float32),
+        "i": np.array(1),
+    }
+    assert validate(model, feeds=feeds).passed
+
+    def wrong(a: Shape | None, b: Shape | None, facts: Facts) -> Shape | None:
+        return a
+
+    monkeypatch.setattr(holdings, "common", wrong)
+    findings = validate(model, feeds=feeds).findings
+    assert {finding.where for finding in findings} == {"decompose"}

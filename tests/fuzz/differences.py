@@ -268,6 +268,20 @@ def _skipped(step: Step) -> Documented | None:
     return None
 
 
+@_difference("Concat", "ConcatFromSequence")
+def _joined(step: Step) -> Documented | None:
+    """Of a tensor without elements any extents are taken."""
+    parts = step.operands[0] if step.node.op_type == "ConcatFromSequence" else step.operands
+    axis = step.attribute("axis", 0)
+    if step.attribute("new_axis", 0):
+        shapes = {part.shape for part in parts}
+    else:
+        shapes = {tuple(np.delete(part.shape, axis)) for part in parts}
+    if len(shapes) > 1:
+        raise RefusedError
+    return None
+
+
 @_difference("GatherND")
 def _gathered(step: Step) -> Documented | None:
     """`batch_dims` axes that are not those of the indices: onnxruntime reads other batches."""

@@ -101,7 +101,7 @@ def pool(g: Growth, op: str) -> Value:
 def max_unpool(g: Growth) -> Value:
     x = g.ranked((1,), 3, g.choose((4, 4, 5)))
     n = x.rank - 2
-    if any(math.prod(shape) == 0 for shape in x.shapes):
+    if not x.known or any(0 in shape for shape in x.shapes):
         raise RefusedError  # there is no place for an index
     attributes = {"kernel_shape": [g.choose((2, 3))] * n, "strides": [g.choose((1, 2))] * n}
     ends = tuple(math.prod(shape) for shape in x.shapes)  # results are no smaller
