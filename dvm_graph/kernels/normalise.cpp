@@ -244,8 +244,8 @@ void compact(NormalPlan& plan, const std::vector<uint8_t>& keep, std::vector<int
   plan.nodes.resize(count);
 }
 
-// Rewrites the plan so that nothing varies along the empty axes, nor along others of what they empty.
-// False: nothing is left to write.
+// Rewrites the plan so that nothing varies along the empty axes, nor along others of what they
+// empty. False: nothing is left to write.
 bool remove_empty_axes(NormalPlan& plan, uint32_t empty, std::vector<uint8_t>& keep,
                        std::vector<int32_t>& renumber) {
   for (NormalNode& node : plan.nodes) {
