@@ -16,6 +16,17 @@ namespace dvm {
 
 namespace {
 
+// The best level; for a part, the best whose panels are as wide as the part's, if there is one:
+// what is compiled for it then hangs on no machine.
+const InstructionTable& usual_table(const DeviceRequest& request) {
+  if (request.part != nullptr) {
+    for (const Level& level : available_levels()) {
+      if (level.table->matmul_nr == request.part->target.matmul_nr) return *level.table;
+    }
+  }
+  return best_table();
+}
+
 // A model's own: it has no threads to share.
 std::shared_ptr<SharedDevice> part_device(const DeviceRequest& request,
                                           const InstructionTable& table) {
@@ -31,7 +42,7 @@ std::shared_ptr<SharedDevice> part_device(const DeviceRequest& request,
 
 std::shared_ptr<SharedDevice> shared_device(DeviceRequest request) {
   if (request.cores <= 0) request.cores = available_cores();
-  if (request.simd.empty()) request.simd = best_table().name;
+  if (request.simd.empty()) request.simd = usual_table(request).name;
   const InstructionTable* table = table_by_name(request.simd);
   if (table == nullptr) {
     throw std::invalid_argument("no instruction-set level '" + request.simd + "' on this machine");
