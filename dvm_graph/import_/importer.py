@@ -179,11 +179,11 @@ class Importer:
         initializers: Iterable[onnx.TensorProto],
         parent: Scope | None = None,
     ) -> Scope:
-        """Fills a graph from a GraphProto. Initializers that nothing reads may hold, or lack, whatever they do."""
+        """Fills a graph from a GraphProto. External data that nothing reads may be missing."""
         scope = Scope(graph, parent)
         read = {name for node in proto.node for name in _names_read(node)}
         read.update(info.name for info in (*proto.input, *proto.output))
-        kept = (tensor for tensor in initializers if not tensor.name or tensor.name in read)
+        kept = (t for t in initializers if t.name in read or not _is_external(t))
         self._import_initializers(scope, kept, proto.sparse_initializer)
         self._import_inputs(scope, proto.input)
         if parent is None:
@@ -507,6 +507,10 @@ def _in_order(nodes: Sequence[onnx.NodeProto]) -> Sequence[onnx.NodeProto]:
         cycle = [_label(nodes[edge[0]]) for edge in nx.find_cycle(order)]
         shown = " -> ".join([*cycle[:8], "..."] if len(cycle) > 8 else [*cycle, cycle[0]])
         raise ModelError(f"the graph has a cycle: {shown}") from None
+
+
+def _is_external(tensor: onnx.TensorProto) -> bool:
+    return tensor.data_location == onnx.TensorProto.EXTERNAL
 
 
 def _names_read(node: onnx.NodeProto) -> Iterable[str]:
