@@ -12,6 +12,7 @@ constexpr int64_t kMostSteps = 8;  // of a chunk: instructions of the body
 constexpr int64_t kSumBytes = 4;
 constexpr int64_t kPreferredBlocks = 8;  // of the cube unit, of rows, where the target says nothing
 constexpr int32_t kMostCuts = 64;        // of the cores
+constexpr double kTie = 1 + 1e-9;        // as long, but for roundings
 
 int64_t round_up(int64_t a, int64_t b) { return ceil_div(a, b) * b; }
 
@@ -251,8 +252,9 @@ class Search {
     missed_ = std::max(0.0, read_ - 1 / (target.costs.shared_read * cores_));
     results_ = static_cast<double>(problem.batch * problem.m * problem.n * problem.result_bytes) /
                (target.costs.memory_write * all);
-    least_ = (a * problem.left_bytes + b * static_cast<double>(problem.element_bytes)) * read_ +
-             results_;
+    const double bytes = a * problem.left_bytes + b * static_cast<double>(problem.element_bytes);
+    least_ = bytes * read_ + results_;
+    least_missed_ = bytes * missed_;
     for (int32_t across = 1; across <= kMostCuts && across <= target.cube_cores; ++across) {
       if (target.cube_cores % across == 0) cuts_[count_++] = across;
     }
@@ -272,8 +274,9 @@ class Search {
     }
     weigh(halved(even(rows, columns)));
     // Of either, so that the way to L1 alone does not take as long.
-    const auto least =
-        best_.rows > 0 ? static_cast<int64_t>(area_ * load_ / best_.seconds) : int64_t{0};
+    const auto least = best_.rows > 0
+                           ? static_cast<int64_t>(area_ * load_ / (best_.seconds - least_missed_))
+                           : int64_t{0};
     list_sizes(target_.matmul_mr, problem_.m, least, sums / std::max(least, target_.matmul_nr),
                of_rows);
     list_sizes(wide, problem_.n, least, sums / std::max(least, target_.matmul_mr), of_columns);
@@ -283,7 +286,7 @@ class Search {
       for (size_t i = first; i < of_columns.size(); ++i) {
         const Size& c = of_columns[i];
         const double load = (r.inverse + c.inverse) * load_;
-        if (best_.rows > 0 && area_ * load >= best_.seconds) break;
+        if (best_.rows > 0 && !may_win(area_ * load + least_missed_)) break;
         weigh(r, c);
       }
     }
@@ -319,7 +322,9 @@ class Search {
     const double multiply = high * wide * multiply_ + halves * step;
     const double leave = block.halves == 1 ? high * wide * leave_ : 0;
     const double each = up(static_cast<double>(problem_.batch) * blocks / cores_);
-    return each * (std::max(multiply, (high + wide) * load_) + latency_ + leave) < best_.seconds;
+    const double load = (high + wide) * load_;
+    return may_win(each * load + least_missed_) &&
+           each * (std::max(multiply, load) + latency_ + leave) < best_.seconds;
   }
 
   void weigh(ProductBlock block) {
@@ -356,6 +361,9 @@ class Search {
     best_.work = work;
   }
 
+  // What takes no less, where blocks that take as long may do less work.
+  bool may_win(double least) const { return least <= best_.seconds * kTie; }
+
   bool better(double seconds, double work) const {
     return best_.rows == 0 || seconds < best_.seconds ||
            (seconds == best_.seconds && work < best_.work);
@@ -372,6 +380,7 @@ class Search {
   double read_ = 0, results_ = 0;   // of a byte of operands, and of all of C
   double missed_ = 0;               // of a byte, over what it takes from the cache
   double least_ = 0;                // of memory
+  double least_missed_ = 0;         // over what the cache takes for all operands
   int32_t cuts_[kMostCuts];         // that divide the cores, least first
   int count_ = 0;
   ProductBlock best_;
