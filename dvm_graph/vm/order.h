@@ -17,6 +17,7 @@
 #include <array>
 #include <bit>
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "vm/isa.h"
@@ -118,11 +119,13 @@ class QueueKnowledge {
     const QueueClock now(issued.queue, time_of(tile, step));
     known.advance(now);
     QueueClock met;
-    for (int32_t t = issued.first; t < issued.end; ++t) {
-      const QueueSteps::Touch& touch = steps_->touches[static_cast<size_t>(t)];
-      const auto [first, end] = touch.cells[tile % 2];
-      for (int32_t c = first; c < end; ++c) {
-        Cell& cell = cells_[static_cast<size_t>(c)];
+    const int odd = tile % 2;
+    const std::span touches(steps_->touches.data() + issued.first,
+                            static_cast<size_t>(issued.end - issued.first));
+    Cell* const cells = cells_.data();
+    for (const QueueSteps::Touch& touch : touches) {
+      const auto [first, end] = touch.cells[odd];
+      for (Cell& cell : std::span(cells + first, cells + end)) {
         met.advance(cell.written);
         if (!touch.reads) met.advance(cell.read);
         (touch.reads ? cell.read : cell.written).advance(now);
