@@ -104,7 +104,10 @@ class Calibration(quantization.CalibrationDataReader):  # untyped
 def test_quantized_dynamically(name: str, tmp_path: Path) -> None:
     path = tmp_path / "quantized.onnx"
     quantization.quantize_dynamic(
-        TINY / f"{name}.onnx", path, weight_type=quantization.QuantType.QInt8
+        TINY / f"{name}.onnx",
+        path,
+        weight_type=quantization.QuantType.QInt8,
+        reduce_range=True,  # else the reference cuts sums on CPUs without VNNI
     )
     model = onnx.load(path)
     assert any(node.op_type in ("MatMulInteger", "ConvInteger") for node in model.graph.node)
@@ -123,6 +126,7 @@ def test_quantized_statically(name: str, form: str, tmp_path: Path) -> None:
         quant_format=getattr(quantization.QuantFormat, form),
         activation_type=quantization.QuantType.QUInt8,
         weight_type=quantization.QuantType.QInt8,
+        reduce_range=True,
     )
     model = onnx.load(path)
     operators = {node.op_type for node in model.graph.node}
