@@ -49,7 +49,15 @@ constexpr int kLatencySums = 8;  // accumulators that keep the FMA units busy
 // down.
 constexpr int kAheadVectors = 9;
 constexpr int64_t kAheadSteps = 16;    // of k between bursts of prefetches into L2
-constexpr int64_t kNearSteps = 32;     // of k that B comes into L1 before its use
+// Of k that B comes into L1 before its use; 0: none, where multiply-adds leave no room for the
+// prefetches. A core's other thread, which may be somebody else's, takes half of the issue slots.
+#if defined(DVM_AVX2) && !defined(DVM_AVX512)
+constexpr int64_t kNearSteps = 0;
+#else
+constexpr int64_t kNearSteps = 32;
+#endif
+// Steps of so few multiply-adds are unrolled, for the same reason: of more, the counting is little.
+constexpr int kFewSums = 16, kUnrolledSteps = 4;
 constexpr int64_t kDirectDepth = 128;  // of k: rows of a direct B stay in L2
 // Panels of a direct B whose rows are fetched in one run: those of a panel alone are so short that
 // misses of the TLB and of the pages of DRAM would cost more than the reading.
@@ -203,7 +211,7 @@ struct Cursor {
     }
 #pragma GCC unroll 8
     for (int g = 0; g < kGroups; g++) group[g]++;
-    if constexpr (Prefetches) {
+    if constexpr (Prefetches && kNearSteps > 0) {
 #pragma GCC unroll 4
       for (int64_t n = 0; n < Vectors * L; n += kLineElements)
         __builtin_prefetch(b + kNearSteps * b_step + n / (kPanelVectors * L) * b_panel +
@@ -260,6 +268,7 @@ DVM_INLINE void multiply_steps(const Product<Step>& x, int64_t ragged, Sums& sum
   constexpr bool kPrefetches =
       Rows * kPanelVectors * kLineBytes >= kAheadVectors * Product<Step>::kStepBytes ||
       Rows == kMaxRows || Vectors > kPanelVectors;
+  constexpr int64_t kUnrolled = Rows * Vectors <= kFewSums ? kUnrolledSteps : 1;
   NextPanels ahead = x.ahead;
   const bool one_run = ahead.is_one_run();
   for_each_run(x, [&](const auto* a, const auto* b) DVM_LAMBDA_INLINE {
@@ -279,7 +288,10 @@ DVM_INLINE void multiply_steps(const Product<Step>& x, int64_t ragged, Sums& sum
         if (x.later != nullptr) x.later->fetch();
       }
       if (left >= kAheadSteps) {
-        for (int64_t k = 0; k < kAheadSteps; k++) at.template step<kPrefetches>(sum, 0);
+        for (int64_t k = 0; k < kAheadSteps; k += kUnrolled) {
+#pragma GCC unroll 4
+          for (int64_t n = 0; n < kUnrolled; n++) at.template step<kPrefetches>(sum, 0);
+        }
       } else {
         for (int64_t k = 0; k < left; k++) at.template step<kPrefetches>(sum, 0);
       }
