@@ -57,7 +57,7 @@ constexpr int64_t kNearSteps = 0;
 constexpr int64_t kNearSteps = 32;
 #endif
 // Steps of so few multiply-adds are unrolled, for the same reason: of more, the counting is little.
-constexpr int kFewSums = 16, kUnrolledSteps = 4;
+constexpr int kFewSums = 16;
 constexpr int64_t kDirectDepth = 128;  // of k: rows of a direct B stay in L2
 // Panels of a direct B whose rows are fetched in one run: those of a panel alone are so short that
 // misses of the TLB and of the pages of DRAM would cost more than the reading.
@@ -268,7 +268,6 @@ DVM_INLINE void multiply_steps(const Product<Step>& x, int64_t ragged, Sums& sum
   constexpr bool kPrefetches =
       Rows * kPanelVectors * kLineBytes >= kAheadVectors * Product<Step>::kStepBytes ||
       Rows == kMaxRows || Vectors > kPanelVectors;
-  constexpr int64_t kUnrolled = Rows * Vectors <= kFewSums ? kUnrolledSteps : 1;
   NextPanels ahead = x.ahead;
   const bool one_run = ahead.is_one_run();
   for_each_run(x, [&](const auto* a, const auto* b) DVM_LAMBDA_INLINE {
@@ -288,9 +287,11 @@ DVM_INLINE void multiply_steps(const Product<Step>& x, int64_t ragged, Sums& sum
         if (x.later != nullptr) x.later->fetch();
       }
       if (left >= kAheadSteps) {
-        for (int64_t k = 0; k < kAheadSteps; k += kUnrolled) {
+        if constexpr (Rows * Vectors <= kFewSums) {
 #pragma GCC unroll 4
-          for (int64_t n = 0; n < kUnrolled; n++) at.template step<kPrefetches>(sum, 0);
+          for (int64_t k = 0; k < kAheadSteps; k++) at.template step<kPrefetches>(sum, 0);
+        } else {
+          for (int64_t k = 0; k < kAheadSteps; k++) at.template step<kPrefetches>(sum, 0);
         }
       } else {
         for (int64_t k = 0; k < left; k++) at.template step<kPrefetches>(sum, 0);
