@@ -50,12 +50,16 @@ namespace {
 // Functions that take a strip as a whole.
 #define DVM_STRIP_STEPS(STEP) STEP(exp) STEP(erf) STEP(tanh) STEP(sigmoid)
 
-// Runs of steps between which nothing is kept: what quantises whole numbers ends and begins with.
-// They are looked up as one, which takes as long as what a step does.
+// Runs of steps between which nothing is kept: what quantises whole numbers ends and begins with,
+// and what follows convolutions. They are looked up as one, which takes as long as what a step does.
 #define DVM_RUNS(RUN)                                                      \
   RUN(saturate, round, add_value, least_value, to_i32, greatest_i32_value) \
   RUN(saturate_around_0, round, least_value, to_i32, greatest_i32_value)   \
-  RUN(dequantize, from_i32, subtract_value, multiply_value)
+  RUN(dequantize, from_i32, subtract_value, multiply_value)                \
+  RUN(bounded, greatest_value, least_value)                                \
+  RUN(hard_sigmoid, multiply_value, add_value, greatest_value, least_value) \
+  RUN(shifted_relu, add_row, greatest_value)                               \
+  RUN(batch_norm_relu, subtract_row, multiply_row, add_row, greatest_value)
 
 enum class Do : uint8_t {
 #define DVM_STEP(name, expression) name##_row, name##_value, name##_self, name##_f16, name##_bf16,
@@ -74,7 +78,7 @@ enum class Do : uint8_t {
                   DVM_RUNS(DVM_RUN)
 #undef DVM_RUN
 };
-static_assert(static_cast<int>(Do::dequantize) < 0x80);  // room for a mark, see joined_rows.h
+static_assert(static_cast<int>(Do::batch_norm_relu) < 0x80);  // room for a mark, see joined_rows.h
 
 // Of the i32 whose bits strips hold; sums wrap.
 template <class Body>

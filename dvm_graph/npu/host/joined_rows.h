@@ -11,6 +11,8 @@ namespace dvm::DVM_LEVEL {
 namespace {
 
 constexpr int kStrip = strip_vectors(kVectorBytes);
+// Strips at a time where steps are looked up, which takes as long for many vectors as for a few.
+constexpr int kStripsLookedUp = kVectorBytes == 32 ? 2 : 1;
 
 // Lanes of a row of this storage type, from element i on: a whole vector, or the first `lanes`.
 template <class S, bool Partial>
@@ -45,10 +47,14 @@ template <int K, class Body>
 }
 template <int K, class Body>
 DVM_INLINE void run_aside(F (&strip)[K], Body body) {
-  F copy[K];
-  each<K>([&](auto index) DVM_LAMBDA_INLINE { copy[index.k] = strip[index.k]; });
-  call_on(copy, body);
-  each<K>([&](auto index) DVM_LAMBDA_INLINE { strip[index.k] = copy[index.k]; });
+  constexpr int kPart = K < kStrip ? K : kStrip;
+  each<K / kPart>([&](auto part) DVM_LAMBDA_INLINE {
+    constexpr int kFirst = decltype(part)::k * kPart;
+    F copy[kPart];
+    each<kPart>([&](auto index) DVM_LAMBDA_INLINE { copy[index.k] = strip[kFirst + index.k]; });
+    call_on(copy, body);
+    each<kPart>([&](auto index) DVM_LAMBDA_INLINE { strip[kFirst + index.k] = copy[index.k]; });
+  });
 }
 
 // Divides by one number. Where a division takes many times as long as a multiplication, and all is
@@ -417,6 +423,16 @@ DVM_INLINE void run_row(const Step* steps, int count, int64_t n, int64_t before,
   };
   int64_t i = 0;
   for (; i < before; i += lesser(L, before - i)) part(i, lesser(L, before - i));
+  if constexpr (Steps::kCount == 0 && kStripsLookedUp > 1) {
+    constexpr int kVectors = kStripsLookedUp * kStrip;
+    for (; i + kVectors * L <= n; i += kVectors * L) {
+      F strips[kStripsLookedUp][kStrip] = {};
+      each<kStripsLookedUp>([&](auto) DVM_LAMBDA_INLINE { ahead.strip(); });
+      Steps::template run<kVectors, false>(steps, count, i, L,
+                                           reinterpret_cast<F(&)[kVectors]>(strips));
+      each<kStripsLookedUp>([&](auto index) DVM_LAMBDA_INLINE { fold.add(strips[index.k]); });
+    }
+  }
   for (; i + kStrip * L <= n; i += kStrip * L) {
     F strip[kStrip] = {};
     ahead.strip();
