@@ -48,7 +48,7 @@ constexpr int kLatencySums = 8;  // accumulators that keep the FMA units busy
 // blocks run at the speed of the hardware's own prefetching, which software prefetches only slow
 // down.
 constexpr int kAheadVectors = 9;
-constexpr int64_t kAheadSteps = 16;    // of k between bursts of prefetches into L2
+constexpr int64_t kAheadSteps = 16;  // of k between bursts of prefetches into L2
 // Of k that B comes into L1 before its use; 0: none, where multiply-adds leave no room for the
 // prefetches. A core's other thread, which may be somebody else's, takes half of the issue slots.
 #if defined(DVM_AVX2) && !defined(DVM_AVX512)

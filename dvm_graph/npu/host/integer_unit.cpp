@@ -80,8 +80,12 @@ struct Bundled {
   }
   DVM_INLINE static Column column(const B* at, int64_t) { return column(at); }
   DVM_INLINE static Halves scalar(const A* at) {
-    const uint32_t word = word_at(at);
-    return {splat<Words>(word & 0xff00ff), splat<Words>(word >> 8 & 0xff00ff)};
+    using Pairs = Full<uint16_t>;
+    Words word = splat<Words>(word_at(at));
+#if defined(DVM_AVX2) && !defined(DVM_AVX512)
+    asm("" : "+x"(word));  // else halves are made, and moved to vectors, one by one
+#endif
+    return {word & splat<Words>(0xff00ff), bits_as<Words>(bits_as<Pairs>(word) >> 8)};
   }
   DVM_INLINE static Sum multiply_add(Sum sum, Halves a, const Column& b) {
     return sum + multiply_pairs(a.even, b.even) + multiply_pairs(a.odd, b.odd);

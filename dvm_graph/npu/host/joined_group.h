@@ -51,14 +51,15 @@ namespace {
 #define DVM_STRIP_STEPS(STEP) STEP(exp) STEP(erf) STEP(tanh) STEP(sigmoid)
 
 // Runs of steps between which nothing is kept: what quantises whole numbers ends and begins with,
-// and what follows convolutions. They are looked up as one, which takes as long as what a step does.
-#define DVM_RUNS(RUN)                                                      \
-  RUN(saturate, round, add_value, least_value, to_i32, greatest_i32_value) \
-  RUN(saturate_around_0, round, least_value, to_i32, greatest_i32_value)   \
-  RUN(dequantize, from_i32, subtract_value, multiply_value)                \
-  RUN(bounded, greatest_value, least_value)                                \
+// and what follows convolutions. They are looked up as one, which takes as long as what a step
+// does.
+#define DVM_RUNS(RUN)                                                       \
+  RUN(saturate, round, add_value, least_value, to_i32, greatest_i32_value)  \
+  RUN(saturate_around_0, round, least_value, to_i32, greatest_i32_value)    \
+  RUN(dequantize, from_i32, subtract_value, multiply_value)                 \
+  RUN(bounded, greatest_value, least_value)                                 \
   RUN(hard_sigmoid, multiply_value, add_value, greatest_value, least_value) \
-  RUN(shifted_relu, add_row, greatest_value)                               \
+  RUN(shifted_relu, add_row, greatest_value)                                \
   RUN(batch_norm_relu, subtract_row, multiply_row, add_row, greatest_value)
 
 enum class Do : uint8_t {
