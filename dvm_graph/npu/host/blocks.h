@@ -43,6 +43,12 @@ constexpr int kPanelVectors = 2;
 constexpr int64_t kWayBytes = 4096;
 constexpr int kSetRows = 8, kNarrowRows = kMaxRows < 11 ? kMaxRows : 11;
 constexpr int kWidePanels = 2, kWideRows = kMaxRows > kSetRows ? 6 : 0;
+// Rows of a block of one vector, and of one of a panel and a vector, which the last columns are.
+#if defined(DVM_AVX2) && !defined(DVM_AVX512)
+constexpr int kHalfPanelRows = 12, kLastPanelRows = 4;
+#else
+constexpr int kHalfPanelRows = kMaxRows, kLastPanelRows = 0;
+#endif
 constexpr int kLatencySums = 8;  // accumulators that keep the FMA units busy
 // Multiply-adds to a cache line of B from which they leave time to fetch the next panel; shorter
 // blocks run at the speed of the hardware's own prefetching, which software prefetches only slow
@@ -403,7 +409,10 @@ constexpr Block<Step> block_of(int rows, std::integer_sequence<int, Rows...>) {
 }
 template <class Step, int Vectors, bool Ragged>
 DVM_INLINE Block<Step> block_of(int64_t rows) {
-  constexpr int kMost = Vectors > kPanelVectors ? kWideRows : kMaxRows;
+  constexpr int kMost = Vectors < kPanelVectors    ? kHalfPanelRows
+                        : Vectors == kPanelVectors ? kMaxRows
+                        : Ragged                   ? kLastPanelRows
+                                                   : kWideRows;
   return block_of<Step, Vectors, Ragged>(static_cast<int>(rows),
                                          std::make_integer_sequence<int, kMost>{});
 }
@@ -519,12 +528,20 @@ DVM_INLINE void multiply_panels(Product<Step>& x, int64_t rows, int64_t columns,
   if constexpr (kWideRows > 0) {
     if (wide) multiply_full_panels<Step, kWidePanels>(x, EvenRows(rows, kWideRows), columns);
   }
+  constexpr int64_t kNR = Product<Step>::kColumns;
   const EvenRows blocks(rows, most);
+  const int64_t ragged = columns % kNR;
+  const bool together = kLastPanelRows > 0 && columns > kNR && ragged > 0 && ragged <= L;
+  if (together) columns -= kNR + ragged;
   multiply_full_panels<Step, 1>(x, blocks, columns);
+  if constexpr (kLastPanelRows > 0) {
+    if (together) multiply_panel<Step, 3, true>(x, EvenRows(rows, kLastPanelRows), ragged);
+  }
   if (columns > L) {
     multiply_panel<Step, 2, true>(x, blocks, columns - L);
   } else if (columns > 0) {
-    multiply_panel<Step, 1, true>(x, blocks, columns);
+    const int64_t rows_of_block = kHalfPanelRows > kMaxRows ? kHalfPanelRows : most;
+    multiply_panel<Step, 1, true>(x, EvenRows(rows, rows_of_block), columns);
   }
   x.b = b;
   x.c = c;

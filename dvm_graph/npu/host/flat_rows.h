@@ -62,7 +62,7 @@ class FlatRows {
     int buffer = -1;
   };
 
-  From source(int s) const { return source_of(group_.steps[s].what); }
+  From source(int s) const { return group_.places[s].from; }
 
   bool in_buffer(Operand& operand, How how) {
     operand = {how, buffers_in_use_};

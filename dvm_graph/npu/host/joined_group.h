@@ -119,12 +119,16 @@ struct Step {
   std::byte* out;
 };
 
+// What a step reads: y of a binary one in the order of the steps; bytes are loaded only.
+enum class From : uint8_t { row, value, self, f16, bf16, i8, u8 };
+
 // Where the rows of a step's operands begin, with strides in bytes; `outer` is the one between runs
 // of rows.
 struct Place {
   Tile<const std::byte> in;
   Tile<std::byte> out;
   Keep keep;  // as the step's, but for rows where a stream is not aligned
+  From from;  // what `in` is, also of a step by which a run begins
 };
 
 struct Group {
@@ -177,9 +181,6 @@ Do binary_step(Family family, DType dtype, bool turned) {
   }
 }
 
-// What a step reads: y of a binary one in the order of the steps; bytes are loaded only.
-enum class From : uint8_t { row, value, self, f16, bf16, i8, u8 };
-
 constexpr Do with_source(Do row, From from) {
   if (from == From::i8 || from == From::u8) return from == From::i8 ? Do::load_i8 : Do::load_u8;
   return static_cast<Do>(static_cast<int>(row) + static_cast<int>(from));
@@ -221,6 +222,7 @@ class Decoder {
       words += (words[0] >> 16) & 0xff;
     } while (joined && group_.count + 2 <= 2 * kMostJoined);
     group_.end = words;
+    for (int s = 0; s < group_.count; s++) group_.places[s].from = source_of(group_.steps[s].what);
     for (int s = 0; s < group_.count; s++) find_run(s);
   }
 
@@ -331,7 +333,7 @@ class Decoder {
 
   void add(Do what, const Tile<const std::byte>& in) {
     group_.steps[group_.count] = {what, Keep::nothing, DType::f32, nullptr, nullptr};
-    group_.places[group_.count++] = {in, {}, Keep::nothing};
+    group_.places[group_.count++] = {in, {}, Keep::nothing, From::self};
   }
 
   Step& last_step() { return group_.steps[group_.count - 1]; }
