@@ -39,7 +39,7 @@ def signs(seed: int, *shape: int, dtype: Any = np.float32) -> Array:
 
 def run_split(proto: onnx.ModelProto, feeds: dict[str, Array], **options: Any) -> list[Array]:
     """The outputs; the product was done in pieces, the same way at every run."""
-    compiled = dvm_graph.optimize(proto, **{"cores": 5, **options})
+    compiled = dvm_graph.optimize(proto, **{"cores": 12, **options})
     dims = {
         dim.dim_param: extent
         for value in proto.graph.input

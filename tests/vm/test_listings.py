@@ -134,7 +134,8 @@ def test_kernels_of_unknown_dims_are_left_out() -> None:
     assert len(model_of("bert").listings({"batch": 2})) < len(listings_of("bert", 2))
 
 
-def test_listings_say_what_is_a_fallback() -> None:
+def test_listings_say_what_is_a_fallback(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DVM_MACHINE", "zen4")  # on others, some are predicted to be faster
     dims = {"batch": 2, "seq": 300}
     path = tiny_path("gpt2")
     model = dvm_graph.optimize(path)

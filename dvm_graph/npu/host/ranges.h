@@ -53,10 +53,10 @@ DVM_INLINE F sigmoid_lanes(F x) {
 DVM_INLINE F tanh_lanes(F x) {
   const F magnitude = absolute(x);
   const F square = x * x;
-  const F inner = multiply_add(x * square, polynomial(square, kTanhInner), x);
+  const F inner = multiply_add(magnitude * square, polynomial(square, kTanhInner), magnitude);
   const F doubled = at_most(magnitude + magnitude, kTanhLimit);
   const F outer = 1.0f - 2.0f / (exp_in_range(doubled) + 1.0f);
-  return magnitude < splat<F>(kTanhJoint) ? inner : with_sign_of(outer, x);
+  return with_sign_of(magnitude < splat<F>(kTanhJoint) ? inner : outer, x);
 }
 
 // Inner: x p(x^2). Outer: 1 - e^p(|x|), the polynomial being ln(erfc).
