@@ -28,9 +28,7 @@ def bert_feeds(batch: int = 3, seq: int = 37) -> dict[str, Any]:
 
 @pytest.fixture(scope="module", params=[1, 2])
 def profiled(request: pytest.FixtureRequest) -> tuple[dvm_graph.Model, Profile]:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("DVM_MACHINE", "zen4")  # on others, some kernels give way to their fallbacks
-        model = dvm_graph.optimize(BERT, cores=request.param)
+    model = dvm_graph.optimize(BERT, cores=request.param)
     return model, model.profile(bert_feeds(), repeats=3)
 
 
@@ -96,7 +94,10 @@ def test_only_the_first_run_compiles(profiled: tuple[dvm_graph.Model, Profile]) 
     assert compiled == {k.name: k.compile_seconds for k in profile.kernels if k.compile_seconds}
     model.forget()
     model.run(bert_feeds())
-    assert len(compiled) == model.statistics.kernels_compiled > 0
+    # What gives way to its fallback has been compiled, but runs nowhere.
+    given_up = any(listing.why for listing in model.listings({"batch": 3, "seq": 37}))
+    assert 0 < len(compiled) <= model.statistics.kernels_compiled
+    assert (len(compiled) < model.statistics.kernels_compiled) == given_up
 
 
 def test_instructions_match_the_bytecode(profiled: tuple[dvm_graph.Model, Profile]) -> None:
