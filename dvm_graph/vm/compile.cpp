@@ -26,6 +26,13 @@
 
 namespace dvm {
 
+// Tiles of what computes rows of A.
+struct RowCut {
+  uint8_t lanes;
+  int64_t rows, depth;  // of a tile
+  double seconds;       // of a slot
+};
+
 struct CompilerScratch::State {
   NormalPlan plan;
   SplitReduction split;
@@ -34,6 +41,7 @@ struct CompilerScratch::State {
   CutChain chain;
   NormalPlan scaled;              // of products whose rows are scaled before
   NormalPlan prologue, epilogue;  // of a pair
+  std::vector<RowCut> cuts;
   ApartPlans apart;
   TileCode code;
   LoweringScratch lowering;
@@ -74,9 +82,8 @@ namespace {
 constexpr int kAttempts = 6;            // each with half the memory of the one before
 constexpr int kLeastClaimsPerCore = 4;  // of a vector kernel
 constexpr double kClaimPerOnce = 32;    // work of a claim over what is done once per claim
-constexpr int64_t kPiecesOfBlock = 4, kWide = 512;  // columns of C
-constexpr int64_t kTilesOfLane = 2;                 // of rows, in a slot, at least
-constexpr int64_t kLeastTiles[] = {4096, 64, 1};    // elements of tiles, where nothing else fits
+constexpr int64_t kTilesOfLane = 2;     // of rows, in a slot, at least
+constexpr int64_t kLeastTiles[] = {4096, 64, 1};  // elements of tiles, where nothing else fits
 
 class Compilation {
  public:
@@ -249,6 +256,7 @@ class Compilation {
     half.paired = lanes_of(target_) > 0 && paired_epilogue(plan, scratch_.epilogue);
     if (half.paired) halve(scratch_.epilogue);
     half.product.problem.to_ring = half.paired;
+    if (half.paired) half.product.problem.piece_elements = piece_elements();
     return half;
   }
 
@@ -266,12 +274,14 @@ class Compilation {
     ProductProblem& problem = half.product.problem;
     const double rows = static_cast<double>(problem.a_batch * problem.m * problem.k);
     const double stored = problem.left_bytes / target_.costs.memory_write;
-    const double apart = choose_product_block(problem, target_).seconds +
-                         rows * std::max(row.seconds, stored) / static_cast<double>(target_.cores) +
-                         target_.costs.stage_start;
+    // In a stage of its own, whose first tile waits for what it loads and whose last one for what
+    // it stores.
+    const double share = rows / static_cast<double>(target_.cores);
+    const double tile = lane_room() / std::max(1.0, peak_live_bytes(prologue, target_).local);
+    const double apart =
+        choose_product_block(problem, target_).seconds + share * std::max(row.seconds, stored) +
+        std::min(share, tile) * (row.alone - row.seconds) + target_.costs.stage_start;
     problem.from_ring = true;
-    // What follows takes blocks in pieces, which have to be equal.
-    if (half.paired && problem.n >= kWide) problem.column_blocks = kPiecesOfBlock;
     problem.row_seconds = row.seconds / at_rows;
     problem.left_bytes = row.memory_bytes;
     const ProductBlock block = choose_product_block(problem, target_);
@@ -337,18 +347,19 @@ class Compilation {
     return true;
   }
 
+  // Of what follows a product, that a lane holds at once.
+  double piece_elements() const {
+    return lane_room() / std::max(1.0, peak_live_bytes(scratch_.epilogue, target_).local);
+  }
+
   double lane_room() const {
     return static_cast<double>(target_.vector_tile_bytes / target_.places);
   }
 
   bool sums_half(const ProductPlan& product, const ProductBlock& block, const ProgramHeader& cube) {
     NormalPlan& epilogue = scratch_.epilogue;
-    const double live = peak_live_bytes(epilogue, target_).local;
-    const int64_t units = block.rows_outer ? block.columns / target_.matmul_nr : block.rows;
-    const auto volume = static_cast<double>(block.rows * block.columns);
-    for (int64_t pieces = 1; pieces <= units; ++pieces) {
-      if (units % pieces != 0 || volume * live > lane_room() * static_cast<double>(pieces))
-        continue;
+    const double most = product.problem.piece_elements;
+    for (int64_t pieces = 0; (pieces = pieces_of(block, most, target_, pieces + 1)) > 0;) {
       scratch_.code.clear();
       ProgramHeader header;
       header.ring(Handed::sums) = cube.ring(Handed::sums);
@@ -360,32 +371,49 @@ class Compilation {
   }
 
   // Whole rows, several of them for each lane; parts of one, where it does not fit and may be cut.
-  // One lane where the last line has too few.
+  // The last line may have too few for all lanes: then one lane does it, or all with shorter tiles.
   bool rows_half(const ProductPlan& product, const ProductBlock& block, ProgramHeader& cube) {
     NormalPlan& prologue = scratch_.prologue;
     Ring& ring = cube.ring(Handed::rows);
+    list_cuts(product.problem, block, ring.lanes);
+    for (const RowCut& cut : scratch_.cuts) {
+      ring.lanes = cut.lanes;
+      scratch_.code.clear();
+      ProgramHeader header;
+      header.ring(Handed::rows) = ring;
+      header.line_blocks = cube.line_blocks;
+      if (tile_rows(prologue, product.rows.first, product.problem, block, target_, cut.rows,
+                    cut.depth, scratch_.code, header) &&
+          lane_program(prologue, product, header))
+        return true;
+    }
+    return false;
+  }
+
+  // How the rows of a block may be cut, what is predicted to take least first: a lane's share of
+  // the work, and the starts of its tiles.
+  void list_cuts(const ProductProblem& problem, const ProductBlock& block, uint8_t most_lanes) {
+    const NormalPlan& prologue = scratch_.prologue;
     const bool whole = prologue.reduced_axes() != 0;
-    const int64_t k = product.problem.k, unit = target_.vector_bytes / int64_t{sizeof(float)};
+    const int64_t k = problem.k, unit = target_.vector_bytes / int64_t{sizeof(float)};
     const double row = static_cast<double>(k) * peak_live_bytes(prologue, target_).local;
-    for (; ring.lanes > 0; ring.lanes /= 2) {
-      for (int64_t each = kTilesOfLane * ring.lanes; each <= block.rows; ++each) {
+    const double work = static_cast<double>(block.rows * k * most_lanes) * problem.row_seconds;
+    const double start = static_cast<double>(prologue.nodes.size()) * target_.costs.block_start;
+    std::vector<RowCut>& cuts = scratch_.cuts;
+    cuts.clear();
+    for (uint8_t lanes = most_lanes; lanes > 0; lanes /= 2) {
+      for (int64_t each = kTilesOfLane * lanes; each <= block.rows; ++each) {
         if (block.rows % each != 0) continue;
         const int64_t rows = block.rows / each;
         const auto parts =
             static_cast<int64_t>(std::ceil(row * static_cast<double>(rows) / lane_room()));
         if (parts > 1 && (rows > 1 || (whole && parts > target_.places))) continue;
         const int64_t depth = whole || parts <= 1 ? k : ceil_div(ceil_div(k, parts), unit) * unit;
-        scratch_.code.clear();
-        ProgramHeader header;
-        header.ring(Handed::rows) = ring;
-        header.line_blocks = cube.line_blocks;
-        if (tile_rows(prologue, product.rows.first, product.problem, block, target_, rows, depth,
-                      scratch_.code, header) &&
-            lane_program(prologue, product, header))
-          return true;
+        const auto tiles = static_cast<double>(ceil_div(each * ceil_div(k, depth), lanes));
+        cuts.push_back({lanes, rows, depth, work / lanes + tiles * start});
       }
     }
-    return false;
+    std::ranges::stable_sort(cuts, {}, &RowCut::seconds);
   }
 
   // How the cores share the blocks of a product whose program has just been lowered.

@@ -144,7 +144,9 @@ LaneCost lane_cost(const NormalPlan& plan, uint32_t axes, const Target& target) 
                                                     : costs.memory_read);
     if (!here && !stores) cost.memory_bytes += bytes;
   }
-  cost.seconds = std::max({loaded, stored, computed / target.costs.epilogue_elements});
+  computed /= target.costs.epilogue_elements;
+  cost.seconds = std::max({loaded, stored, computed});
+  cost.alone = loaded + stored + computed;
   return cost;
 }
 

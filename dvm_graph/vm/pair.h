@@ -54,6 +54,7 @@ bool enter_ring(const Target& target, Handed handed, int64_t ring_first, TileCod
 // are chosen.
 struct LaneCost {
   double seconds = 0;       // beside others
+  double alone = 0;         // of a tile beside which there is no other
   double memory_bytes = 0;  // read from there
 };
 LaneCost lane_cost(const NormalPlan& plan, uint32_t axes, const Target& target);

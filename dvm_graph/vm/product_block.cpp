@@ -12,6 +12,7 @@ constexpr int64_t kMostSteps = 8;  // of a chunk: instructions of the body
 constexpr int64_t kSumBytes = 4;
 constexpr int64_t kPreferredBlocks = 8;  // of the cube unit, of rows, where the target says nothing
 constexpr int32_t kMostCuts = 64;        // of the cores
+constexpr double kMostPieces = 2;        // of a block, over those that there have to be
 constexpr double kTie = 1 + 1e-9;        // as long, but for roundings
 
 int64_t round_up(int64_t a, int64_t b) { return ceil_div(a, b) * b; }
@@ -266,8 +267,7 @@ class Search {
     const int64_t preferred =
         target_.matmul_rows > 0 ? target_.matmul_rows : kPreferredBlocks * target_.matmul_mr;
     const int64_t rows = largest_size(target_.matmul_mr, problem_.m, preferred);
-    const int64_t wide = target_.matmul_nr * problem_.column_blocks;
-    const int64_t columns = largest_size(wide, problem_.n, sums / preferred);
+    const int64_t columns = largest_size(target_.matmul_nr, problem_.n, sums / preferred);
     if (target_.largest_tiles) {
       weigh(halved({rows, columns}));
       return best_;
@@ -279,7 +279,8 @@ class Search {
                            : int64_t{0};
     list_sizes(target_.matmul_mr, problem_.m, least, sums / std::max(least, target_.matmul_nr),
                of_rows);
-    list_sizes(wide, problem_.n, least, sums / std::max(least, target_.matmul_mr), of_columns);
+    list_sizes(target_.matmul_nr, problem_.n, least, sums / std::max(least, target_.matmul_mr),
+               of_columns);
     size_t first = of_columns.size();  // of those that fit beside the rows
     for (const Size& r : of_rows) {
       while (first > 0 && of_columns[first - 1].size * r.size <= sums) --first;
@@ -304,8 +305,7 @@ class Search {
     const auto cut = [](int64_t extent, int64_t size, int64_t unit) {
       return round_up(ceil_div(extent, ceil_div(extent, size)), unit);
     };
-    return {cut(problem_.m, rows, target_.matmul_mr),
-            cut(problem_.n, columns, target_.matmul_nr * problem_.column_blocks)};
+    return {cut(problem_.m, rows, target_.matmul_mr), cut(problem_.n, columns, target_.matmul_nr)};
   }
 
   void weigh(const Size& r, const Size& c) {
@@ -335,6 +335,7 @@ class Search {
     for (const bool rows_outer : {false, true}) {
       if (problem_.from_ring && !rows_outer) continue;
       block.rows_outer = rows_outer;
+      if (problem_.piece_elements > 0 && !cuts_well(block)) continue;
       if (problem_.batch > 1) {
         weigh(block, cost, arrange_batch(problem_, target_, block));
         continue;
@@ -359,6 +360,14 @@ class Search {
     best_.regions = arranged.regions;
     best_.seconds = seconds;
     best_.work = work;
+  }
+
+  // Into not many more pieces than there have to be.
+  bool cuts_well(const ProductBlock& block) const {
+    const auto volume = static_cast<double>(block.rows * block.columns);
+    const int64_t pieces = pieces_of(block, problem_.piece_elements, target_);
+    return pieces > 0 &&
+           static_cast<double>(pieces) <= kMostPieces * up(volume / problem_.piece_elements);
   }
 
   // What takes no less, where blocks that take as long may do less work.
@@ -387,6 +396,15 @@ class Search {
 };
 
 }  // namespace
+
+int64_t pieces_of(const ProductBlock& block, double piece_elements, const Target& target,
+                  int64_t least) {
+  const int64_t units = block.rows_outer ? block.columns / target.matmul_nr : block.rows;
+  const auto volume = static_cast<double>(block.rows * block.columns);
+  int64_t pieces = std::max(least, static_cast<int64_t>(up(volume / piece_elements)));
+  while (pieces <= units && units % pieces != 0) ++pieces;
+  return pieces <= units ? pieces : 0;
+}
 
 ProductBlock choose_product_block(const ProductProblem& problem, const Target& target) {
   return Search(problem, target).run();

@@ -26,8 +26,8 @@ struct ProductProblem {
   double left_bytes = 2;             // of memory, that come for an element of A
   int64_t result_bytes = 2;
   bool bias = false;
-  int64_t column_blocks = 1;  // of the cube unit: columns are a multiple of so many
-  bool to_ring = false;       // C stays in the shared cache, where another core takes it over
+  bool to_ring = false;       // C stays in the shared cache, where another core takes it over,
+  double piece_elements = 0;  // in equal pieces along the inner loop, of no more elements
   bool from_ring = false;     // other cores compute A beside, line by line of blocks, for each core
   double row_seconds = 0;     // that this takes for an element
 };
@@ -66,6 +66,11 @@ constexpr int64_t row_of_slot(const ProductProblem& problem, const Target& targe
 constexpr int64_t slot_bytes(const ProductBlock& block) {
   return block.rows * block.columns * static_cast<int64_t>(sizeof(float));
 }
+
+// The least number of equal pieces that a block is cut into along its inner loop, each of whole
+// columns of the unit or whole rows; 0: as many as there could be are too few.
+int64_t pieces_of(const ProductBlock& block, double piece_elements, const Target& target,
+                  int64_t least = 1);
 
 ProductBlock choose_product_block(const ProductProblem& problem, const Target& target);
 
