@@ -11,19 +11,18 @@ judged once; what onnxruntime refuses is not judged.
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any, TypeAlias
 
 import numpy as np
-import onnx.parser
 
 from dvm_graph.check.bounded import Bounded
 from dvm_graph.check.compare import compare
 from dvm_graph.check.findings import Finding, Subject
 from dvm_graph.check.reference import Reference
 from dvm_graph.errors import DvmError, UnsupportedError
+from dvm_graph.import_ import cuts_sums_of_bytes
 from dvm_graph.ir import DType, Graph, Node, Value
 
 Array: TypeAlias = np.ndarray[Any, Any]
@@ -255,7 +254,7 @@ def _undefined(node: Node, operands: Sequence[Array]) -> bool:
     left, which is divided by a deviation of nothing.
     """
     types = {operand.dtype.str for operand in operands}
-    if node.op in _OF_BYTES and types >= {"|u1", "|i1"} and _cuts_sums():
+    if node.op in _OF_BYTES and types >= {"|u1", "|i1"} and cuts_sums_of_bytes():
         return True
     if node.op == "Celu":
         return not node.attrs.get("alpha", 1.0)
@@ -284,20 +283,6 @@ _OF_BYTES = frozenset(
         *("QAttention", "QGemm", "QLinearConv", "QLinearMatMul"),
     )
 )
-
-
-@functools.cache
-def _cuts_sums() -> bool:
-    """Onnxruntime adds two products of uint8 by int8 in 16 bits, as CPUs without VNNI do where it may not rewrite a model."""
-    from dvm_graph.runtime.vendor import make_session
-
-    model = onnx.parser.parse_model(
-        """<ir_version: 8, opset_import: ["" : 17]>
-        g (uint8[m, k] a, int8[k, n] b) => (int32[m, n] c) { c = MatMulInteger(a, b) }"""
-    )
-    operands = {"a": np.full((1, 64), 255, np.uint8), "b": np.full((64, 1), 127, np.int8)}
-    (sums,) = make_session(model.SerializeToString(), 1).run(None, operands)
-    return bool(sums.item() != 64 * 255 * 127)
 
 
 def _has_nan(array: Array) -> bool:

@@ -15,11 +15,12 @@ from dvm_graph.import_.partition import (
 )
 from dvm_graph.import_.tensors import dtype_of
 from dvm_graph.import_.types import declared_shape, type_text
-from dvm_graph.import_.vendor_library import import_whole, whole_model
+from dvm_graph.import_.vendor_library import cuts_sums_of_bytes, import_whole, whole_model
 
 __all__ = [
     "ImportedModel",
     "cast_outputs",
+    "cuts_sums_of_bytes",
     "declared_shape",
     "dtype_of",
     "expand_function",
