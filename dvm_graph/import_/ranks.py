@@ -12,14 +12,18 @@ from collections.abc import Callable
 
 from dvm_graph.ir import Node
 
+_MOST_AXES = 64
+"""Of an array of numpy. An operand may be declared to be as long as numbers go."""
+
 _Rule = Callable[[Node], "int | None"]
 
 
 def result_rank(node: Node) -> int | None:
-    """The rank of all results of an ONNX operator; None where it is not known, or they differ."""
+    """The rank of all results of an ONNX operator; None where it is not known, they differ, or nobody has such tensors."""
     operator = node.attrs.get("op", node.op)
     rule = None if node.attrs.get("domain", node.domain) else _RULES.get(operator)
-    return None if rule is None else rule(node)
+    rank = None if rule is None else rule(node)
+    return None if rank is None or rank > _MOST_AXES else rank
 
 
 def _rank(node: Node, index: int) -> int | None:

@@ -402,3 +402,15 @@ def test_operands_of_other_kinds_and_numbers_are_no_defect(what: str, strict: bo
     with pytest.raises(dvm_graph.DvmError) as caught:
         dvm_graph.optimize(model, strict=strict)
     assert not isinstance(caught.value, dvm_graph.CompileError)
+
+
+@pytest.mark.parametrize("node", ["Reshape(x, target)", "Expand(x, target)"])
+def test_a_target_of_more_axes_than_there_are(node: str) -> None:
+    """A dim was made for each of 2^62."""
+    model = onnx.parser.parse_model(
+        f"""<ir_version: 8, opset_import: ["" : 17]>
+        g (float[n] x, int64[{2**62}] target) => (y) {{ y = {node} }}"""
+    )
+    feeds = {"x": np.ones(1, np.float32), "target": np.ones(1, np.int64)}
+    with pytest.raises(dvm_graph.DvmError, match=f"expected {2**62}"):
+        dvm_graph.optimize(model).run(feeds)

@@ -596,8 +596,8 @@ def _mean_variance(step: Step) -> Documented | None:
     """The deviation is not quite 0: of equal numbers 0, but for the mean's rounding, which is divided by little more
     than itself; onnxruntime divides 0 by 0.
     """
-    axes = tuple(step.attribute("axes", (0, 2, 3)))
     x = step.numbers
+    axes = tuple(axis for axis in step.attribute("axes", (0, 2, 3)) if axis < x.ndim)
     if not x.size:
         return None
     equal = np.max(x, axes, keepdims=True) == np.min(x, axes, keepdims=True)

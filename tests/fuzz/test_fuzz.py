@@ -334,6 +334,12 @@ def test_what_is_documented_to_be_refused_may_be(batch: int) -> None:
     assert refused_as_documented(onnx.parser.parse_model(text), feeds) == (batch > 1)
 
 
+def test_a_mean_along_axes_that_a_matrix_has_not_is_judged() -> None:
+    text = "g (float[n, 8] x) => (float[n, 8] y) { y = MeanVarianceNormalization(x) }"
+    case = case_of(text, x=np.arange(16, dtype=np.float32).reshape(2, 8))
+    assert not refused_as_documented(case.model, case.feeds[0])
+
+
 def test_extents_that_numpy_has_not_are_what_onnxruntime_does_not_run() -> None:
     text = f"""g (float[n] x) => (float[i, j] y) <int64[2] shape = {{{2**62}, 0}}> {{
         y = Reshape<allowzero = 1>(x, shape) }}"""
