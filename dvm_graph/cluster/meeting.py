@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from dvm_graph.cluster.axes import Atom, Atoms, AxisSpace, Layout
 from dvm_graph.cluster.groups import Group, GroupGraph, atoms_of
-from dvm_graph.cluster.node_axes import NodeAxes
+from dvm_graph.cluster.node_axes import NodeAxes, shape_of
 from dvm_graph.ir import RELAYOUTS, Dim, Node, Value
 from dvm_graph.ir.operators import MAX_AXES
 from dvm_graph.options import FusionLimits
@@ -107,13 +107,13 @@ class GroupMeeting:
         return len({node.output.dtype.register for node in nodes if node.op == "matmul"})
 
     def shares_rows(self) -> bool:
+        pairs = ((node, group) for group in (self.producer, self.consumer) for node in group.nodes)
         read = {
-            _outside(node.required(0), set(group.nodes))
-            for group in (self.producer, self.consumer)
-            for node in group.nodes
+            (_outside(node.required(0), set(group.nodes)), _repeats_rows(node))
+            for node, group in pairs
             if node.op == "matmul"
         }
-        return len(read) == 1 and None not in read
+        return len(read) == 1 and next(iter(read))[0] is not None
 
     def operand_width(self) -> int:
         if self.producer.kind is not PartKind.CUBE:
@@ -491,6 +491,12 @@ def _outside(value: Value, nodes: Set[Node]) -> Value | None:
             return None
         value = producer.required(0)
     return value
+
+
+def _repeats_rows(product: Node) -> tuple[bool, ...]:
+    """Which axes of a batch may have one matrix of rows for all: they are read with other strides."""
+    rows, result = shape_of(product.required(0)), shape_of(product.output)
+    return tuple(row != dim for row, dim in zip(rows[-3::-1], result[-3::-1], strict=False))
 
 
 def _proof(guards: Sequence[tuple[Dim, Dim]]) -> MergeProof:

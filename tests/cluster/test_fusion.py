@@ -116,6 +116,14 @@ def test_products_of_other_rows_are_two_kernels() -> None:
         assert len(kernels(GATED.format(rows="z", k=k, more=more, out=""))) == 2
 
 
+def test_products_that_repeat_their_rows_otherwise_are_two_kernels() -> None:
+    """The one reads as many matrices of rows as there are, the other maybe the same one for all of a batch."""
+    text = """g (float[b,s,8] x, float[b,8,6] a, float[c,8,6] d) => (float[i,s,6] y)
+    { p = MatMul(x, a) g = Sigmoid(p) q = MatMul(x, d) y = Mul(g, q) }"""
+    assert [made.count("matmul") for made in kernels(text)] == [1, 1]
+    assert [made.count("matmul") for made in kernels(text.replace("[c", "[b"))] == [2]
+
+
 def test_a_product_that_others_read_has_a_kernel_of_its_own() -> None:
     text = GATED.format(rows="x", k=8, more="", out=", float[s,6] q")
     assert len(kernels(text)) == 2
