@@ -20,7 +20,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from dvm_graph.errors import DvmError, InputError, UnsupportedError
 from dvm_graph.feeds import random_feeds
-from dvm_graph.process import EXACT_PRODUCTS_OF_BYTES, load_onnxruntime, vendor_failures
+from dvm_graph.process import load_onnxruntime, vendor_failures
 
 if TYPE_CHECKING:
     import onnxruntime
@@ -237,7 +237,6 @@ def reference_session(
 
     options = ort.SessionOptions()
     options.log_severity_level = 3
-    options.add_session_config_entry(*EXACT_PRODUCTS_OF_BYTES)
     if threads is not None:
         options.intra_op_num_threads = threads
     if not spin_between_runs:

@@ -1,16 +1,10 @@
 """What the process does besides compiling and running: calls aside, modules loaded late, files mapped."""
 
 from dvm_graph.process.aside import call_aside, in_main_thread
-from dvm_graph.process.load import (
-    EXACT_PRODUCTS_OF_BYTES,
-    load_compiler,
-    load_onnxruntime,
-    vendor_failures,
-)
+from dvm_graph.process.load import load_compiler, load_onnxruntime, vendor_failures
 from dvm_graph.process.mapped_file import MappedFile
 
 __all__ = [
-    "EXACT_PRODUCTS_OF_BYTES",
     "MappedFile",
     "call_aside",
     "in_main_thread",

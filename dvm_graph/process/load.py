@@ -13,10 +13,6 @@ import threading
 from dvm_graph.errors import OutOfMemoryError
 from dvm_graph.process.aside import call_aside, in_main_thread
 
-EXACT_PRODUCTS_OF_BYTES = ("session.x64quantprecision", "1")
-"""An entry of a session's options: without it onnxruntime adds products of bytes in 16 bits, where they saturate, on
-x86 CPUs that lack VNNI."""
-
 _LOADED: dict[str, threading.Event] = {}
 
 

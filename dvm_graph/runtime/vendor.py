@@ -18,12 +18,7 @@ import onnxruntime
 
 from dvm_graph.errors import CancelledError, ExecutionError, OutOfMemoryError
 from dvm_graph.ir import DType
-from dvm_graph.process import (
-    EXACT_PRODUCTS_OF_BYTES,
-    call_aside,
-    in_main_thread,
-    vendor_failures,
-)
+from dvm_graph.process import call_aside, in_main_thread, vendor_failures
 from dvm_graph.runtime.arrays import as_array
 from dvm_graph.runtime.ort_values import FOREIGN, ElementType, from_ort, to_ort
 from dvm_graph.runtime.run_options import RunOptions
@@ -46,7 +41,6 @@ def make_session(
     """
     options = onnxruntime.SessionOptions()
     options.enable_mem_reuse = reuse
-    options.add_session_config_entry(*EXACT_PRODUCTS_OF_BYTES)
     if not quantized:
         options.add_session_config_entry("session.disable_quant_qdq", "1")
     # Of 4-bit weights: products of floats, where the default rounds the left operand to 8 bits.
