@@ -249,9 +249,10 @@ _FOLDS: dict[str, Callable[[Array], Any]] = {
 
 
 def _undefined(node: Node, operands: Sequence[Array]) -> bool:
-    """Sums of products of bytes may be cut. A Celu that divides by 0 is one thing or another by its type. Integer divisions by 0 end the process in onnxruntime, labels below 0 are read from anywhere, powers
-    and folds that no integer or no float64 holds come out as whatever; of equal numbers less their mean rounding is
-    left, which is divided by a deviation of nothing.
+    """Sums of products of bytes may be cut. A Celu that divides by 0 is one thing or another by its type. Integer
+    divisions by 0 end the process in onnxruntime, labels below 0 are read from anywhere, powers and folds that no integer
+    or no float64 holds come out as whatever; of equal numbers less their mean rounding is left, which is divided by a
+    deviation of nothing.
     """
     types = {operand.dtype.str for operand in operands}
     if node.op in _OF_BYTES and types >= {"|u1", "|i1"} and cuts_sums_of_bytes():

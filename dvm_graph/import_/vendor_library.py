@@ -1,8 +1,8 @@
 """What the installed onnxruntime knows beyond onnx: its own operators, and the types of their results.
 
 In: the name of an operator, or a partition of a few nodes. Out: the operator's schema; the types that
-onnxruntime gives the partition's outputs; whether its sums of bytes are exact here. Nothing about operators is written down here: what the
-installed onnxruntime runs, this module finds.
+onnxruntime gives the partition's outputs; whether its sums of bytes are exact on this CPU. Nothing about
+operators is written down here: what the installed onnxruntime runs, this module finds.
 
 onnxruntime is loaded when first asked, which only models with operators that onnx does not know, or
 whose results it cannot type, make necessary.
