@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from dvm_graph.import_ import cuts_sums_of_bytes
 from tests.decompose.reference import Array, Case, Tensor, decomposed, vendor_operators
 from tests.decompose.test_contrib_fused import contrib
 from tests.decompose.test_contrib_quantized import I8, U8, check_quantized, scale, zero
@@ -18,9 +19,10 @@ COLUMNS = np.float32([0.01, 0.02, 0.03, 0.04, 0.05])
 
 
 def integers(shape: Sequence[int], dtype: str = "int8") -> Array:
-    """Weights. Products by uint8 of larger int8 the reference cuts to 16 bits, two at a time, without VNNI."""
-    low, high = (-64, 64) if dtype == "int8" else (0, 256)
-    return GENERATOR.integers(low, high, shape).astype(dtype)
+    """Weights; int8 of 7 bits where the reference cuts sums of two products by uint8 to 16."""
+    limits = np.iinfo(dtype)
+    all_bits = GENERATOR.integers(limits.min, int(limits.max) + 1, shape).astype(dtype)
+    return all_bits >> cuts_sums_of_bytes() if dtype == "int8" else all_bits
 
 
 def zeros(values: Sequence[int], dtype: str = "int8") -> Array:

@@ -18,6 +18,7 @@ from onnx import numpy_helper
 
 import dvm_graph
 from dvm_graph import _core
+from dvm_graph.import_ import cuts_sums_of_bytes
 from tests.end_to_end.reference import Array, assert_same_bits
 from tests.tolerances import tolerance
 
@@ -30,8 +31,8 @@ def integers(dtype: str, *shape: int) -> Array:
 
 
 def weights(*shape: int) -> Array:
-    """int8 whose products by uint8 the reference sums exactly: without VNNI it cuts sums of two to 16 bits."""
-    return GENERATOR.integers(-64, 64, shape).astype(np.int8)
+    """int8 whose products by uint8 the reference sums exactly: of 7 bits where it cuts sums of two to 16."""
+    return integers("int8", *shape) >> cuts_sums_of_bytes()
 
 
 def model_with(text: str, constants: Mapping[str, Any]) -> onnx.ModelProto:
