@@ -54,7 +54,7 @@ struct Later {
 };
 inline constexpr int kMostLater = 4;
 
-inline constexpr int64_t kScratchBytes = int64_t{128} << 10;
+inline constexpr int64_t kScratchBytes = int64_t{1} << 20;
 
 struct Core {
   std::byte* local = nullptr;  // local memory, 64-byte aligned

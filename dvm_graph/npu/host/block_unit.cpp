@@ -7,7 +7,7 @@
 // Few rows read each word once, from memory, and make of it what they need: as fast as that is
 // read. More rows would do so again and again: for them a panel is unpacked into the core's scratch
 // memory, a part of k at a time, and multiplied by the loops of blocks.h.
-#include "npu/host/blocks.h"
+#include "npu/host/products.h"
 #include "npu/host/units.h"
 
 namespace dvm::DVM_LEVEL {
@@ -198,7 +198,7 @@ void unpack(const Blocks& x, const uint32_t* panel, int64_t first, int64_t count
 
 void multiply_unpacked(const Blocks& x, float* room, int64_t rows, int64_t columns,
                        int64_t chunk_bytes) {
-  constexpr int64_t kDepth = kScratchBytes / (kNR * int64_t{sizeof(float)});
+  constexpr int64_t kDepth = kWidenedBytes / (kNR * int64_t{sizeof(float)});
   for (int64_t k = 0; k < x.k; k += kDepth) {
     const int64_t depth = lesser(kDepth, x.k - k);
     for (int64_t n = 0; n < columns; n += kNR) {

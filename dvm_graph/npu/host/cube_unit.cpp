@@ -5,6 +5,7 @@
 // there, and only long contiguous reads get it. A B whose columns are contiguous (k stride 1) is
 // read in place, too: elements of C are dot products, for which few rows or columns of C pay.
 #include "npu/host/dots.h"
+#include "npu/host/products.h"
 #include "npu/host/units.h"
 
 namespace dvm::DVM_LEVEL {
@@ -155,6 +156,7 @@ Matmul<T> without_clamp(const Product<Clamped<T>>& x) {
   plain.low = x.low;
   plain.high = x.high;
   plain.chunk_bytes = x.chunk_bytes;
+  plain.scratch = x.scratch;
   plain.stream = x.stream;
   return plain;
 }
@@ -203,6 +205,7 @@ void matmul_handler(Core& core, const uint64_t* words) {
         (flags & kAccumulateAlways) != 0 || ((flags & kAccumulate) != 0 && !core.first_chunk);
   }
   x.chunk_bytes = chunk_bytes(core);
+  x.scratch = core.scratch;
   FetchLater later(core, bursts_of(e.outer, e.inner, e.middle, x.kColumns));
   if (later.any()) x.later = &later;
   multiply(x, e.outer, e.inner);

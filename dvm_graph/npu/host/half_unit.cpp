@@ -12,7 +12,7 @@
 // gives denormal results as 0. Elsewhere pairs are widened and multiplied by FMAs.
 //
 // This file is compiled once more for AVX-512 with AVX512-BF16, in a namespace of its own.
-#include "npu/host/blocks.h"
+#include "npu/host/products.h"
 #include "npu/host/rows.h"
 #include "npu/host/storage.h"
 #include "npu/host/transpose.h"
@@ -33,6 +33,7 @@ struct Widened {
   using Sum = Full<float>;
   using Column = Sum;
   static constexpr bool kWidens = true, kClamps = false, kRuns = false;
+  static constexpr int kPartsOfB = std::is_same_v<S, BFloat> ? 1 : 2;
   DVM_INLINE static Column column(const B* at) {
     return convert_lanes<float, S, L>(load<Vec<B, L>>(at));
   }

@@ -11,7 +11,7 @@
 // products in 32; the instruction that multiplies bytes adds them in 16, which may saturate.
 //
 // This file is compiled once more for AVX-512 with AVX512-VNNI, in a namespace of its own.
-#include "npu/host/blocks.h"
+#include "npu/host/products.h"
 #include "npu/host/units.h"
 
 namespace dvm::DVM_LEVEL {

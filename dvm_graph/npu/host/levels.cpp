@@ -49,6 +49,17 @@ std::vector<LevelCode> compiled_levels() {
     compiled.back().fill[8] = &x86_64_v4_vnni::fill_integer;
   }
 #endif
+#if defined(DVM_BUILT_x86_64_v4_amx)
+  if (runs_x86_64_v4_amx()) {
+    LevelCode tiled = compiled.back();
+    tiled.name = "x86-64-v4-amx";
+    tiled.fill[5] = &x86_64_v4_amx::fill_cube;
+    tiled.fill[7] = &x86_64_v4_amx::fill_half;
+    tiled.fill[8] = &x86_64_v4_amx::fill_integer;
+    tiled.fill[9] = &x86_64_v4_amx::fill_window_product;
+    compiled.insert(compiled.begin(), tiled);
+  }
+#endif
 #if defined(DVM_BUILT_x86_64_v3)
   compiled.push_back(DVM_LEVEL_CODE(x86_64_v3, "x86-64-v3"));
 #endif

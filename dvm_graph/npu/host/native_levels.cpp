@@ -13,6 +13,7 @@ int main() {
              stdout);
   if (dvm::runs_x86_64_v4_bf16()) std::fputs(";x86-64-v4-bf16", stdout);
   if (dvm::runs_x86_64_v4_vnni()) std::fputs(";x86-64-v4-vnni", stdout);
+  if (dvm::runs_x86_64_v4_amx()) std::fputs(";x86-64-v4-amx", stdout);
 #else
   std::fputs("portable", stdout);
 #endif

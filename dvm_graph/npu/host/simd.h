@@ -19,7 +19,12 @@
 #endif
 
 #if defined(__AVX512F__) && defined(__AVX512BW__) && defined(__AVX512DQ__) && defined(__AVX512VL__)
-#if defined(__AVX512BF16__)
+#if defined(__AMX_INT8__)
+#define DVM_LEVEL       x86_64_v4_amx
+#define DVM_AMX         1
+#define DVM_AVX512_BF16 1
+#define DVM_AVX512_VNNI 1
+#elif defined(__AVX512BF16__)
 #define DVM_LEVEL       x86_64_v4_bf16
 #define DVM_AVX512_BF16 1
 #elif defined(__AVX512VNNI__)

@@ -11,6 +11,7 @@
 // packed, and no pad is multiplied. For each panel of B all windows are done before the next one; a
 // B whose columns are contiguous passes as dot products. Compiled per level: see simd.h.
 #include "npu/host/dots.h"
+#include "npu/host/products.h"
 #include "npu/host/units.h"
 #include "npu/host/windows.h"
 

@@ -1,0 +1,153 @@
+// Products of the cube unit: their operands, and the chunks of rows and of k in which they pass by
+// way of blocks in registers (blocks.h) or in tiles (tiles.h).
+#pragma once
+
+#include "npu/host/tiles.h"
+
+namespace dvm::DVM_LEVEL {
+namespace {
+
+// Of A: stays in L2, of which local memory is a part, beside two panels of B.
+DVM_INLINE int64_t chunk_bytes(const Core& core) {
+  return static_cast<int64_t>(core.local_bytes) * 17 / 24;
+}
+
+// Bursts of prefetches that the blocks of a product make.
+DVM_INLINE int64_t bursts_of(int64_t rows, int64_t columns, int64_t k, int64_t panel_columns) {
+  return ceil_div(rows, kMaxRows) * (columns / panel_columns) * ceil_div(k, kAheadSteps);
+}
+
+// C[rows, columns] (+)= A * B. No more than `depth` steps of k pass at a time. Uses x up.
+template <class Step>
+void multiply_blocks(Product<Step>& x, int64_t rows, int64_t columns, int64_t depth) {
+  using C = typename Product<Step>::C;
+  constexpr auto kElement = static_cast<int64_t>(sizeof(*x.a));
+  const int64_t row_bytes = x.a_row * kElement;
+  const bool crowded = row_bytes != 0 && row_bytes % (kWayBytes / 2) == 0 && rows > kSetRows;
+  const int64_t panel_bytes = lesser(x.k, depth) * x.kStepBytes;
+  const bool wide =
+      kWideRows > 0 && crowded && x.room == nullptr && 4 * panel_bytes < x.chunk_bytes;
+  const int64_t most = row_bytes % kWayBytes == 0 ? kNarrowRows : kMaxRows;
+  // Wide blocks need room for more panels, and leave half for rows of A.
+  const int64_t wider = wide ? 2 * (kWidePanels - 1) * panel_bytes : 0;
+  const int64_t resident = (x.chunk_bytes - wider) / ((x.k + 1) * kElement);
+  int64_t chunk = resident > most ? resident : most;
+  [[maybe_unused]] TileShape shape;
+  [[maybe_unused]] bool tiled = false;
+  if constexpr (kTiled<Step>) {
+    tiled = x.scratch != nullptr && tiles_pay(x, rows, columns);
+    if (tiled) set_tiled_chunks(x, chunk, depth);
+  }
+  const EvenRows chunks(rows, chunk);
+  const auto* const b = x.b;
+  const C* from = x.from;
+  const int64_t whole = x.k, from_row = x.from_row;
+  const bool accumulate = x.accumulate, stream = x.stream;
+  const C low = x.low, high = x.high;
+  for (int64_t m = 0; m < rows; m += chunks.step) {
+    const auto* const a = x.a;
+    for (int64_t k = 0; k == 0 || k < whole; k += depth) {
+      x.k = lesser(whole - k, depth);
+      if constexpr (Step::kClamps) {
+        const bool last = k + depth >= whole;
+        x.low = last ? low : -kInfinite<C>;
+        x.high = last ? high : kInfinite<C>;
+        x.stream = last && stream;
+      }
+      const int64_t count = lesser(rows - m, chunks.step);
+      if constexpr (kTiled<Step>) {
+        if (tiled)
+          multiply_tile_panels(x, count, columns, x.scratch, shape);
+        else
+          multiply_panels(x, count, columns, wide, most);
+      } else {
+        multiply_panels(x, count, columns, wide, most);
+      }
+      x.accumulate = true;
+      if (Step::kClamps) {
+        x.from = x.c;
+        x.from_row = x.c_row;
+      }
+      x.a += depth;
+      x.b += depth * x.b_step;
+    }
+    x.a = a + chunks.step * x.a_row;
+    x.b = b;
+    x.c += chunks.step * x.c_row;
+    x.accumulate = accumulate;
+    if (Step::kClamps) from += chunks.step * from_row;
+    x.from = from;
+    x.from_row = from_row;
+  }
+}
+
+// Where an instruction has C, and its right operand, which is number `b`.
+template <class Step>
+DVM_INLINE void read_operands(Product<Step>& x, const Core& core, const uint64_t* words, int b) {
+  const auto c = tile_at<typename Product<Step>::C>(core, operand_words(words, 0));
+  const auto right = tile_at<const typename Step::B>(core, operand_words(words, b));
+  x.b = right.at;
+  x.b_step = right.middle;
+  x.b_panel = right.outer;
+  x.b_column = right.inner;
+  x.c = c.at;
+  x.c_row = c.middle;
+  x.from = c.at;
+  x.from_row = c.middle;
+}
+
+// The addend, behind the operands that come before it, and the bounds of one that clamps.
+template <class Step>
+DVM_INLINE void read_clamp(Product<Step>& x, const Core& core, const uint64_t* words, Form form,
+                           int addend) {
+  x.accumulate = !is_immediate(operand_words(words, addend));
+  if (x.accumulate) {
+    const auto from = tile_at<const typename Product<Step>::C>(core, operand_words(words, addend));
+    x.from = from.at;
+    x.from_row = from.middle;
+  }
+  const uint64_t* const bounds = bounds_of(form, words);
+  __builtin_memcpy(&x.low, bounds, sizeof x.low);
+  __builtin_memcpy(&x.high, bounds + 1, sizeof x.high);
+  x.stream = streams(words);
+}
+
+constexpr int64_t kWidenRows = 4 * kMaxRows + 1;  // for which a panel is widened once
+constexpr int64_t kWidenedBytes = int64_t{128} << 10;  // of a panel
+static_assert(kWidenedBytes <= kScratchBytes);
+
+// A product whose A and panels of B hold elements of their own (half_unit.cpp, integer_unit.cpp).
+template <class Step>
+DVM_INLINE Product<Step> panels_product(const Core& core, const Extents& e, const uint64_t* words) {
+  const auto a = tile_at<const typename Step::A>(core, operand_words(words, 1));
+  Product<Step> x{};
+  read_operands(x, core, words, 2);
+  x.a = a.at;
+  x.a_row = a.middle;
+  x.k = e.middle;
+  x.chunk_bytes = chunk_bytes(core);
+  x.scratch = core.scratch;
+  return x;
+}
+
+template <class Step>
+void panels_handler(Core& core, const uint64_t* words) {
+  const Extents e = extents_of(core, words);
+  if (e.outer <= 0 || e.inner <= 0) return;
+  const uint8_t flags = flags_of(words);
+  Product<Step> x = panels_product<Step>(core, e, words);
+  x.accumulate =
+      (flags & kAccumulateAlways) != 0 || ((flags & kAccumulate) != 0 && !core.first_chunk);
+  if constexpr (kStores<Step>) x.of_columns = Step::columns(core, words);
+  FetchLater later(core, bursts_of(e.outer, e.inner, e.middle, x.kColumns));
+  if (later.any()) x.later = &later;
+  if (Step::kWidens && core.scratch != nullptr && e.outer >= kWidenRows) {
+    x.room = reinterpret_cast<typename Product<Step>::C*>(core.scratch);
+    multiply_blocks(x, e.outer, e.inner, kWidenedBytes / (x.kColumns * int64_t{sizeof(float)}));
+  } else {
+    multiply_blocks(x, e.outer, e.inner, x.k + 1);
+  }
+}
+
+}  // namespace
+}  // namespace dvm::DVM_LEVEL
