@@ -99,11 +99,19 @@ BlockModel::Rows BlockModel::of_rows(int64_t rows) const {
   r.a = r.count * k * (passes ? t_.passing : t_.far);
   r.prologue = prologue(p_.prologue, rows, p_.k);
   r.passed = passed_by(p_.batch * r.m_blocks);
-  if (r.share_sets) r.in_sets = products_ * r.count * k * t_.set_conflict * p_.rows_per_set;
   r.k_block_of_column = products_ * static_cast<double>(ceil_div(rows, register_rows_)) *
                         t_.block_start / p_.columns_per_panel;
   if (p_.counts_passes) r.passes = r.count * t_.pass_start * p_.epilogue_nodes;
-  r.column = r.count * (products_ * k + t_.vector_operation * (products_ + p_.epilogue_nodes)) +
+  r.multiply = products_ * r.count * k;
+  if (splits()) {
+    const auto whole = static_cast<double>(round_up(rows, target_.split_rows));
+    const double multiply = static_cast<double>(target_.split_percent) / 100 * whole;
+    r.split = products_ * k * (multiply + static_cast<double>(target_.split_b));
+    r.split_a = products_ * r.count * k * static_cast<double>(target_.split_a);
+  }
+  const bool in_place = r.split == 0 || r.split >= r.multiply;
+  if (r.share_sets && in_place) r.in_sets = r.multiply * t_.set_conflict * p_.rows_per_set;
+  r.column = r.multiply + r.count * t_.vector_operation * (products_ + p_.epilogue_nodes) +
              products_ * k * traffic_of_b(rows) * panel_share_ + r.k_block_of_column;
   return r;
 }
@@ -113,6 +121,10 @@ BlockModel::Grid BlockModel::grid(const Rows& rows, int64_t width) const {
   grid.rows = rows;
   grid.columns = width * p_.columns_per_panel;
   grid.n_blocks = ceil_div(panels_, width);
+  if (rows.split > 0) {
+    const double saved = rows.multiply - rows.split;
+    grid.saved = std::max(0.0, static_cast<double>(grid.columns) * saved - rows.split_a);
+  }
   grid.least_waves = static_cast<double>(p_.batch * rows.m_blocks * grid.n_blocks) /
                      static_cast<double>(target_.cores);
   return grid;
@@ -121,14 +133,22 @@ BlockModel::Grid BlockModel::grid(const Rows& rows, int64_t width) const {
 double BlockModel::least(const Rows& rows) const {
   const double tiles =
       static_cast<double>(p_.batch * rows.m_blocks) / static_cast<double>(target_.cores);
-  return tiles * static_cast<double>(panels_ * p_.columns_per_panel) * rows.column + rows.passed;
+  const double saved = rows.split > 0 ? std::max(0.0, rows.multiply - rows.split) : 0;
+  return tiles * static_cast<double>(panels_ * p_.columns_per_panel) * (rows.column - saved) +
+         rows.passed;
 }
 
 double BlockModel::tile(const Grid& grid, const BlockShape& shape) const {
   return static_cast<double>(grid.columns) *
              (grid.rows.column + (shape.pack_a ? 0 : grid.rows.in_sets)) +
          grid.rows.a / tiles_near_a(grid, shape) + (shape.pack_b ? first_packed_ : first_) +
-         grid.rows.passes + t_.tile_start;
+         grid.rows.passes + t_.tile_start - grid.saved;
+}
+
+// Windows are multiplied where they lie.
+bool BlockModel::splits() const {
+  return target_.split_rows > 0 && p_.element_bytes == sizeof(float) && p_.bundle == 1 &&
+         !p_.columns_b && p_.prologue.taps == 0;
 }
 
 // Tiles that share a kept operand go together.

@@ -68,6 +68,9 @@ class BlockModel {
     double prologue = 0;           // of computing it
     double passes = 0;             // of what follows, over the rows of a tile
     double column = 0;             // of a column of each product's tile, in one block of k
+    double multiply = 0;           // of it, the multiply-adds
+    double split = 0;              // of those by way of parts, and of splitting B; 0: there is none
+    double split_a = 0;            // of splitting A, once for all columns
     double in_sets = 0;            // and that on top, where A that shares sets is read in place
     double k_block_of_column = 0;  // what each further one adds, without C
     double passed = 0;             // rows that cores touch beyond their shares
@@ -79,6 +82,7 @@ class BlockModel {
     Rows rows;
     int64_t columns = 0, n_blocks = 1;
     double least_waves = 0;  // tiles over cores: no order of them takes fewer
+    double saved = 0;        // of a tile's multiply-adds, by way of parts
   };
   Grid grid(const Rows& rows, int64_t width) const;
 
@@ -106,6 +110,7 @@ class BlockModel {
   double tiles_of_a(const Grid& grid, const BlockShape& shape) const;
   double tiles_near_a(const Grid& grid, const BlockShape& shape) const;
   double traffic_of_b(int64_t rows) const;
+  bool splits() const;
   double first_of_row(bool packs) const;
   double pack() const { return t_.pack * p_.bundle; }
 

@@ -72,7 +72,7 @@ void bind_machine(nb::module_& module) {
       "host_target",
       [](int cores, const std::tuple<int, int, int>& registers, const Machine& machine) {
         const auto& [vector_bytes, panel_columns, rows] = registers;
-        return host_target(cores, {vector_bytes, panel_columns, rows}, machine);
+        return host_target(cores, LevelInfo{vector_bytes, panel_columns, rows, {}}, machine);
       },
       nb::arg("cores"), nb::arg("registers"), nb::arg("machine"),
       "A machine as a target; registers: bytes of a vector, columns and rows of the cube unit's.");

@@ -560,6 +560,46 @@ DVM_INLINE void multiply_panels(Product<Step>& x, int64_t rows, int64_t columns,
   x.from = from;
   x.of_columns = of_columns;
 }
+// C in chunks of at most so many rows and steps of k, one after the other: multiply(rows) does the
+// one that x is at.
+template <class Step, class Multiply>
+DVM_INLINE void multiply_chunks(Product<Step>& x, int64_t rows, int64_t most_rows, int64_t depth,
+                                Multiply multiply) {
+  using C = typename Product<Step>::C;
+  const EvenRows chunks(rows, most_rows);
+  const auto* const b = x.b;
+  const C* from = x.from;
+  const int64_t whole = x.k, from_row = x.from_row;
+  const bool accumulate = x.accumulate, stream = x.stream;
+  const C low = x.low, high = x.high;
+  for (int64_t m = 0; m < rows; m += chunks.step) {
+    const auto* const a = x.a;
+    for (int64_t k = 0; k == 0 || k < whole; k += depth) {
+      x.k = lesser(whole - k, depth);
+      if constexpr (Step::kClamps) {
+        const bool last = k + depth >= whole;
+        x.low = last ? low : -kInfinite<C>;
+        x.high = last ? high : kInfinite<C>;
+        x.stream = last && stream;
+      }
+      multiply(lesser(rows - m, chunks.step));
+      x.accumulate = true;
+      if (Step::kClamps) {
+        x.from = x.c;
+        x.from_row = x.c_row;
+      }
+      x.a += depth;
+      x.b += depth * x.b_step;
+    }
+    x.a = a + chunks.step * x.a_row;
+    x.b = b;
+    x.c += chunks.step * x.c_row;
+    x.accumulate = accumulate;
+    if (Step::kClamps) from += chunks.step * from_row;
+    x.from = from;
+    x.from_row = from_row;
+  }
+}
 
 }  // namespace
 }  // namespace dvm::DVM_LEVEL

@@ -226,6 +226,6 @@ struct Cube {
 void fill_cube(Handler* handlers) { fill_handlers<Cube>(handlers); }
 
 extern const LevelInfo level_info;
-const LevelInfo level_info = {kVectorBytes, kPanelVectors * kLanes<float>, kMaxRows};
+const LevelInfo level_info = {kVectorBytes, kPanelVectors * kLanes<float>, kMaxRows, kSplitting};
 
 }  // namespace dvm::DVM_LEVEL

@@ -53,10 +53,10 @@ std::vector<LevelCode> compiled_levels() {
   if (runs_x86_64_v4_amx()) {
     LevelCode tiled = compiled.back();
     tiled.name = "x86-64-v4-amx";
+    tiled.info = &x86_64_v4_amx::level_info;
     tiled.fill[5] = &x86_64_v4_amx::fill_cube;
     tiled.fill[7] = &x86_64_v4_amx::fill_half;
     tiled.fill[8] = &x86_64_v4_amx::fill_integer;
-    tiled.fill[9] = &x86_64_v4_amx::fill_window_product;
     compiled.insert(compiled.begin(), tiled);
   }
 #endif
@@ -91,7 +91,7 @@ struct Tables {
       table.multiplies_i8 = code.multiplies_i8;
       for (const auto fill : code.fill) fill(table.handlers);
       table.joined = code.joined;
-      levels.push_back({&table, code.info->vector_bytes, code.limits});
+      levels.push_back({&table, code.info, code.limits});
     }
   }
 };
@@ -122,11 +122,10 @@ const InstructionTable* table_by_name(std::string_view name) {
 }
 
 Target host_target(int cores, const InstructionTable& table, const Machine& machine) {
-  Registers registers{0, table.matmul_nr, table.matmul_mr};
   for (const Level& level : available_levels()) {
-    if (level.table == &table) registers.vector_bytes = level.vector_bytes;
+    if (level.table == &table) return host_target(cores, *level.info, machine);
   }
-  return host_target(cores, registers, machine);
+  throw std::invalid_argument("a table of no level of this CPU");
 }
 
 }  // namespace dvm

@@ -12,7 +12,7 @@ namespace dvm {
 
 struct Level {
   const InstructionTable* table;
-  int vector_bytes;
+  const LevelInfo* info;
   const Limits* limits;
 };
 

@@ -11,7 +11,7 @@ int64_t round_up(int64_t a, int64_t b) { return (a + b - 1) / b * b; }
 
 }  // namespace
 
-Target host_target(int cores, const Registers& registers, const Machine& machine) {
+Target host_target(int cores, const LevelInfo& level, const Machine& machine) {
   constexpr int64_t kFloat = sizeof(float);
   const Caches& caches = machine.caches;
   Target target;
@@ -28,12 +28,16 @@ Target host_target(int cores, const Registers& registers, const Machine& machine
   target.vector_tile_bytes = caches.first_bytes * 4 / 3;
   // What was read lies there, too, and other processes share it.
   target.stream_bytes = caches.shared_bytes / 3;
-  target.vector_bytes = registers.vector_bytes;
-  target.matmul_nr = registers.panel_columns;
-  target.matmul_mr = registers.rows;
-  target.matmul_rows = round_up(kTileRows, registers.rows);
+  target.vector_bytes = level.vector_bytes;
+  target.matmul_nr = level.matmul_nr;
+  target.matmul_mr = level.matmul_mr;
+  target.matmul_rows = round_up(kTileRows, level.matmul_mr);
   // A block of A takes half of the core's own cache: longer ones push panels of B out of it.
   target.matmul_k_block = caches.private_bytes / 2 / (kTileRows * kFloat);
+  target.split_rows = level.splitting.rows;
+  target.split_percent = level.splitting.percent;
+  target.split_a = level.splitting.a;
+  target.split_b = level.splitting.b;
   target.dot_rows = kDotRows;
   target.queues = target.places = 1;
   target.unified_memory = target.joins = target.fetches = true;

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <string>
 
+#include "npu/host/level_info.h"
 #include "vm/core.h"
 #include "vm/target.h"
 
@@ -26,12 +27,8 @@ struct Machine {
   auto operator<=>(const Machine&) const = default;
 };
 
-// The registers of the cube unit, as a level of the instruction set has them.
-struct Registers {
-  int vector_bytes = 0, panel_columns = 0, rows = 0;
-};
-
-// What the run-time compiler should know about so many cores of the machine.
-Target host_target(int cores, const Registers& registers, const Machine& machine);
+// What the run-time compiler should know about so many cores of the machine, at a level of the
+// instruction set.
+Target host_target(int cores, const LevelInfo& level, const Machine& machine);
 
 }  // namespace dvm

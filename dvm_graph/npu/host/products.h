@@ -31,54 +31,14 @@ void multiply_blocks(Product<Step>& x, int64_t rows, int64_t columns, int64_t de
   // Wide blocks need room for more panels, and leave half for rows of A.
   const int64_t wider = wide ? 2 * (kWidePanels - 1) * panel_bytes : 0;
   const int64_t resident = (x.chunk_bytes - wider) / ((x.k + 1) * kElement);
-  int64_t chunk = resident > most ? resident : most;
-  [[maybe_unused]] TileShape shape;
-  [[maybe_unused]] bool tiled = false;
+  const int64_t chunk = resident > most ? resident : most;
   if constexpr (kTiled<Step>) {
-    tiled = x.scratch != nullptr && tiles_pay(x, rows, columns);
-    if (tiled) set_tiled_chunks(x, chunk, depth);
+    if (x.scratch != nullptr && tiles_pay(x, rows, columns))
+      return multiply_by_tiles(x, rows, columns, chunk, depth);
   }
-  const EvenRows chunks(rows, chunk);
-  const auto* const b = x.b;
-  const C* from = x.from;
-  const int64_t whole = x.k, from_row = x.from_row;
-  const bool accumulate = x.accumulate, stream = x.stream;
-  const C low = x.low, high = x.high;
-  for (int64_t m = 0; m < rows; m += chunks.step) {
-    const auto* const a = x.a;
-    for (int64_t k = 0; k == 0 || k < whole; k += depth) {
-      x.k = lesser(whole - k, depth);
-      if constexpr (Step::kClamps) {
-        const bool last = k + depth >= whole;
-        x.low = last ? low : -kInfinite<C>;
-        x.high = last ? high : kInfinite<C>;
-        x.stream = last && stream;
-      }
-      const int64_t count = lesser(rows - m, chunks.step);
-      if constexpr (kTiled<Step>) {
-        if (tiled)
-          multiply_tile_panels(x, count, columns, x.scratch, shape);
-        else
-          multiply_panels(x, count, columns, wide, most);
-      } else {
-        multiply_panels(x, count, columns, wide, most);
-      }
-      x.accumulate = true;
-      if (Step::kClamps) {
-        x.from = x.c;
-        x.from_row = x.c_row;
-      }
-      x.a += depth;
-      x.b += depth * x.b_step;
-    }
-    x.a = a + chunks.step * x.a_row;
-    x.b = b;
-    x.c += chunks.step * x.c_row;
-    x.accumulate = accumulate;
-    if (Step::kClamps) from += chunks.step * from_row;
-    x.from = from;
-    x.from_row = from_row;
-  }
+  multiply_chunks(x, rows, chunk, depth, [&](int64_t count) DVM_LAMBDA_INLINE {
+    multiply_panels(x, count, columns, wide, most);
+  });
 }
 
 // Where an instruction has C, and its right operand, which is number `b`.

@@ -14,6 +14,7 @@
 
 #include "npu/host/blocks.h"
 #include "npu/host/lanes.h"
+#include "npu/host/units.h"
 
 namespace dvm::DVM_LEVEL {
 namespace {
@@ -22,11 +23,12 @@ namespace {
 
 template <class Step>
 constexpr bool kTiled = false;
-struct TileShape {};
+constexpr Splitting kSplitting = {};
 
 #else
 
-constexpr int64_t kTile = 16, kBlockRows = 2 * kTile;  // rows, and columns, of sums
+constexpr int kTile = 16;  // rows, and columns, of sums
+constexpr int64_t kBlockRows = 2 * kTile;
 constexpr int64_t kTileRow = 64, kTileBytes = kTile * kTileRow;
 constexpr int64_t kBundles = kTileRow / 4, kSplitSteps = kTileRow / 2;  // of k, in a tile of A
 constexpr int kPartsOfA = 3;
@@ -34,9 +36,10 @@ constexpr int kPartsOfA = 3;
 // Steps of k of a chunk of floats, at most; rows as scratch memory has room for, beside a panel.
 constexpr int64_t kSplitDepth = 640;
 
-// What splitting costs pays from so many rows on; bundles have no such cost, but FMA units stream
-// panels faster than tiles do where there is little to multiply them by.
-constexpr int64_t kLeastSplitRows = 48, kLeastRows = 8;
+// Whoever reads the parts pays for the splitting: many columns for A, many rows for B.
+constexpr Splitting kSplitting = {.rows = kTile, .percent = 67, .a = 20, .b = 13};
+// Bundles have no such cost, but of few rows FMA units read panels as fast.
+constexpr int64_t kLeastRows = 12;
 
 // Parts are no denormals that count, and products neither overflow nor vanish, where the largest
 // elements of both operands are within these bounds.
@@ -79,10 +82,10 @@ constexpr auto passes_of() {
 }
 
 // Tiles in memory. Strides in bytes: of rows in a tile, to the tile below (of A) or beside (of B),
-// to that of the next steps of k, and to that of the next part.
+// to that of the next part, to that of the next steps of k, and to the next block.
 struct Tiles {
   const std::byte* at = nullptr;
-  int64_t row = kTileRow, tile = 0, step = kTileBytes, part = 0;
+  int64_t row = kTileRow, tile = kTileBytes, part = 2 * kTileBytes, step = 0, block = 0;
 };
 
 // Rows of the tiles of a block: 0 to 3 are sums, 4 and 5 of A, 6 and 7 of B.
@@ -223,18 +226,21 @@ DVM_INLINE bool split_rows(const float* a, int64_t a_row, int64_t rows, int64_t 
   using F = Full<float>;
   F largest{};
   for (int64_t m = 0; m < rows; m++, a += a_row) {
-    auto* out = const_cast<std::byte*>(to.at) + m / kTile * to.tile + m % kTile * to.row;
+    auto* out = const_cast<std::byte*>(to.at) + m / kBlockRows * to.block +
+                m % kBlockRows / kTile * to.tile + m % kTile * to.row;
     const auto put = [&](F low, F high) DVM_LAMBDA_INLINE {
       largest = larger(larger(largest, low), high);
       each<kPartsOfA>([&]<int Part>(Index<Part>) DVM_LAMBDA_INLINE {
-        const auto first = take_part<Part, kPartsOfA>(low), second = take_part<Part, kPartsOfA>(high);
+        const auto first = take_part<Part, kPartsOfA>(low);
+        const auto second = take_part<Part, kPartsOfA>(high);
         store(reinterpret_cast<uint32_t*>(out + Part * to.part), upper_halves(first, second));
       });
       out += to.step;
     };
-    int64_t left = k;
     const float* in = a;
-    for (; left >= 2 * L; left -= 2 * L, in += 2 * L) put(load<F>(in), load<F>(in + L));
+    int64_t left = k;
+    for (; left >= kSplitSteps; left -= kSplitSteps, in += kSplitSteps)
+      put(load<F>(in), load<F>(in + L));
     if (left > L)
       put(load<F>(in), load_partial<F>(in + L, left - L));
     else if (left > 0)
@@ -268,14 +274,18 @@ DVM_INLINE bool split_panel(const Product<Step>& x, int64_t columns, const Tiles
             (low >> 16) | (high & 0xffff0000));
     });
   };
+  const auto next_row = [&](int64_t k) DVM_LAMBDA_INLINE {
+    out += to.row;
+    if ((k + 2) % kSplitSteps == 0) out += to.step - kTile * to.row;
+  };
   int64_t k = 0;
-  for (; k < x.k; k += 2, in += 2 * x.b_step, out += to.row) {
+  for (; k < x.k; next_row(k), k += 2, in += 2 * x.b_step) {
     const bool both = k + 1 < x.k;
     for (int64_t n = 0; n < 2 * L; n += L)
       put(column(in, n), both ? column(in + x.b_step, n) : F{}, out + n * 4);
   }
   // To a whole tile: what is left there from before might be NaN, times the zeros of A.
-  for (; k % kSplitSteps != 0; k += 2, out += to.row) {
+  for (; k % kSplitSteps != 0; next_row(k), k += 2) {
     for (int part = 0; part < kParts; part++)
       for (int64_t n = 0; n < 2 * L; n += L)
         store(reinterpret_cast<uint32_t*>(out + part * to.part) + n, Full<uint32_t>{});
@@ -338,8 +348,8 @@ template <class Step, int Vectors, bool Ragged>
       store_tile_rows<Step, kTogether, Vectors, Ragged>(x, ragged, sums + i, stream);
     for (; i < count; i++)
       store_tile_rows<Step, 1, Vectors, Ragged>(x, ragged, sums + i, stream);
-    a.at += 2 * a.tile;
-    tail.at += 2 * tail.tile;
+    a.at += a.block;
+    tail.at += tail.block;
   }
   x.c = c;
   x.from = from;
@@ -356,8 +366,7 @@ DVM_INLINE void copy_last_bundles(const uint32_t* a, int64_t a_row, int64_t rows
 // All panels of B by so many rows of A, which fit in scratch memory where they are split. Leaves x
 // as it was, but for what it fetches ahead.
 template <class Step>
-void multiply_tile_panels(Product<Step>& x, int64_t rows, int64_t columns, std::byte* scratch,
-                          TileShape& shape) {
+void multiply_tile_panels(Product<Step>& x, int64_t rows, int64_t columns, TileShape& shape) {
   constexpr int64_t L = kLanes<float>, kNR = Product<Step>::kColumns;
   constexpr int64_t kRowBytes = kBlockRows * 4;  // of a panel, as tiles read it
   const auto* const b = x.b;
@@ -365,19 +374,19 @@ void multiply_tile_panels(Product<Step>& x, int64_t rows, int64_t columns, std::
   const auto* const from = x.from;
   const auto of_columns = x.of_columns;
   const bool direct = x.direct();
+  std::byte* const scratch = x.scratch;
   Tiles left, right, last_left, last_right;
   right.row = last_right.row = kRowBytes;
   right.tile = last_right.tile = kTileRow;
-  right.step = kTile * kRowBytes;
   int64_t steps, rest = 0;
   [[maybe_unused]] bool split = true;
   if constexpr (kSplits<Step>) {
     steps = ceil_div(x.k, kSplitSteps);
     left.at = scratch;
-    left.tile = steps * kTileBytes;
-    left.part = ceil_div(rows, kTile) * left.tile;
-    right.at = scratch + kPartsOfA * left.part;
-    right.part = steps * right.step;
+    left.step = kPartsOfA * left.part;
+    left.block = steps * left.step;
+    right.at = scratch + ceil_div(rows, kBlockRows) * left.block;
+    right.step = Step::kPartsOfB * right.part;
     split = split_rows(x.a, x.a_row, rows, x.k, left);
   } else {
     steps = x.k / kBundles;
@@ -385,10 +394,12 @@ void multiply_tile_panels(Product<Step>& x, int64_t rows, int64_t columns, std::
     left.at = reinterpret_cast<const std::byte*>(x.a);
     left.row = x.a_row * 4;
     left.tile = kTile * left.row;
+    left.block = 2 * left.tile;
     left.step = kTileRow;
+    right.step = kTile * kRowBytes;
     last_right.at = scratch;
     last_left.at = scratch + kTile * kRowBytes;
-    last_left.tile = kTileBytes;
+    last_left.block = 2 * kTileBytes;
     if (rest > 0)
       copy_last_bundles(x.a + x.k - rest, x.a_row, rows, rest, scratch + kTile * kRowBytes);
   }
@@ -430,23 +441,34 @@ void multiply_tile_panels(Product<Step>& x, int64_t rows, int64_t columns, std::
   x.of_columns = of_columns;
 }
 
-// Whether tiles multiply so many rows faster than blocks in registers do.
-template <class Step>
-DVM_INLINE bool tiles_pay(const Product<Step>& x, int64_t rows, int64_t columns) {
-  if constexpr (kSplits<Step>)
-    return rows >= kLeastSplitRows && x.k >= kSplitSteps && columns > kTile;
-  else
-    return rows >= kLeastRows && x.k >= kBundles;
+DVM_INLINE int64_t whole_tiles(int64_t extent, int64_t tile) {
+  return ceil_div(extent, tile) * tile;
 }
 
-// Rows and steps of k that pass at a time by way of tiles; by way of blocks it is what they are.
+// Whether tiles multiply so much faster than blocks in registers do.
 template <class Step>
-DVM_INLINE void set_tiled_chunks(const Product<Step>& x, int64_t& rows, int64_t& depth) {
+DVM_INLINE bool tiles_pay(const Product<Step>& x, int64_t rows, int64_t columns) {
+  if constexpr (!kSplits<Step>) return rows >= kLeastRows && x.k >= kBundles;
+  const int64_t across = whole_tiles(columns, kTile), of_a = rows * x.k;
+  const int64_t by_tiles = whole_tiles(rows, kTile) * across * whole_tiles(x.k, kSplitSteps);
+  return by_tiles * kSplitting.percent / 100 + of_a * kSplitting.a + x.k * columns * kSplitting.b <
+         of_a * across;
+}
+
+// C[rows, columns] (+)= A * B by way of tiles. Bundles pass in such chunks as blocks do, floats in
+// as many rows and steps of k as scratch memory has room for.
+template <class Step>
+void multiply_by_tiles(Product<Step>& x, int64_t rows, int64_t columns, int64_t chunk,
+                       int64_t depth) {
   if constexpr (kSplits<Step>) {
-    depth = ceil_div(ceil_div(x.k, ceil_div(x.k, kSplitDepth)), kSplitSteps) * kSplitSteps;
-    const int64_t of_parts = kScratchBytes / (int64_t{sizeof(uint16_t)} * depth);
-    rows = (of_parts - Step::kPartsOfB * kBlockRows) / (kPartsOfA * kTile) * kTile;
+    depth = whole_tiles(ceil_div(x.k, ceil_div(x.k, kSplitDepth)), kSplitSteps);
+    const int64_t room = kScratchBytes / (int64_t{sizeof(uint16_t)} * depth);
+    chunk = (room - Step::kPartsOfB * kBlockRows) / (kPartsOfA * kBlockRows) * kBlockRows;
   }
+  TileShape shape;
+  multiply_chunks(x, rows, chunk, depth, [&](int64_t count) DVM_LAMBDA_INLINE {
+    multiply_tile_panels(x, count, columns, shape);
+  });
 }
 #endif
 

@@ -2,6 +2,7 @@
 // every row of isa.def belongs to exactly one part, which fails to compile if it lacks a handler.
 #pragma once
 
+#include "npu/host/level_info.h"
 #include "vm/core.h"
 
 namespace dvm {
@@ -61,11 +62,6 @@ constexpr Part part_of(Family family, Form form, DType dtype) {
     default: return Part::conversion;
   }
 }
-
-struct LevelInfo {
-  int vector_bytes;
-  int matmul_nr, matmul_mr;  // f32 register block of the cube unit
-};
 
 // Loops that keep one unit of a core as busy as it can be. `count` is of f32 elements, a multiple
 // of 512 bytes in all; `copy` stores around the caches, to addresses aligned to 64 bytes.

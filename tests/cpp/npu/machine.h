@@ -98,10 +98,21 @@ class Machine {
     handler(core, words.data());
   }
 
+  // Or takes it away. Whatever is in it, bits of NaN here, must not matter.
+  void lend_scratch(bool lend) {
+    if (lend) std::fill(scratch_.begin(), scratch_.end(), Line{});
+    core.scratch = lend ? scratch_.front().bytes : nullptr;
+  }
+
   Core core;
   uint8_t hints = 0;  // flags that must not change results
 
  private:
+  struct alignas(64) Line {
+    Line() { std::fill(std::begin(bytes), std::end(bytes), std::byte{0xff}); }
+    std::byte bytes[64];
+  };
+
   void append(std::vector<uint64_t>& words, const Place& place, uint32_t reg) {
     if (place.is_immediate) {
       words.push_back(static_cast<uint64_t>(Space::immediate) << kSpaceShift);
@@ -119,6 +130,7 @@ class Machine {
   }
 
   const InstructionTable& table_;
+  std::vector<Line> scratch_ = std::vector<Line>(kScratchBytes / sizeof(Line));
 };
 
 }  // namespace dvm::test

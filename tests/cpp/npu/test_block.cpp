@@ -53,8 +53,7 @@ void test_blocks(Machine& machine, Random& random, int64_t nr, bool large) {
     if (zeros) b.at(p, at, nr + column) = bits_of(quarter(random));
   });
   const std::vector<float> before = c.copy();
-  alignas(64) static std::byte scratch[kScratchBytes];
-  machine.core.scratch = large || random.chance(0.7) ? scratch : nullptr;
+  machine.lend_scratch(large || random.chance(0.7));
   context += "m_matmul_blocks " + describe({m, k, n}, {a.strides(), c.strides()});
   machine.execute(Family::m_matmul_blocks, DType::f32, {m, k, n}, {c.place(), a.place(), b.place()},
                   {block}, accumulate ? kAccumulateAlways : 0);

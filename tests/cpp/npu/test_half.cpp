@@ -166,7 +166,10 @@ struct Sizes {
 Sizes random_sizes(Random& random, int64_t nr, bool large) {
   constexpr int64_t kDepths[] = {0, 1, 2, 3, 8, 17, 33, 64, 101, 300};
   if (large) return {61, 2 * nr + 3, 4001, random.chance(0.5)};  // more of A than stays in a cache
-  return {random.chance(0.2) ? random.integer(0, 2) : random.integer(1, 61),
+  const int64_t rows = random.integer(0, 9);
+  return {rows < 2   ? random.integer(0, 2)
+          : rows < 8 ? random.integer(1, 61)
+                     : random.integer(90, 170),
           random_size(random, nr), random.pick(kDepths), random.chance(0.5)};
 }
 
@@ -189,8 +192,7 @@ void test_widen(Machine& machine, Random& random, DType dtype, int64_t nr, bool 
     return dtype == DType::f16 ? random.pick(kF16) : random.pick(kBf16);
   });
   const std::vector<float> before = c.copy();
-  alignas(64) static std::byte scratch[kScratchBytes];
-  machine.core.scratch = large || random.chance(0.5) ? scratch : nullptr;
+  machine.lend_scratch(large || random.chance(0.5));
   context += "m_matmul_widen " + describe({m, k, n}, {a.strides(), c.strides()});
   machine.execute(Family::m_matmul_widen, dtype, {m, k, n}, {c.place(), a.place(), b.place()}, {},
                   accumulate ? kAccumulateAlways : 0);
@@ -211,6 +213,7 @@ void test_pairs(Machine& machine, Random& random, int64_t nr, bool large) {
   b.fill(pair);
   c.fill([&] { return quarter(random); });
   const std::vector<float> before = c.copy();
+  machine.lend_scratch(large || random.chance(0.7));
   context += "m_matmul_bundles " + describe({m, k, n}, {a.strides(), c.strides()});
   machine.execute(Family::m_matmul_bundles, DType::bf16, {m, k, n},
                   {c.place(), a.place(), b.place()}, {}, accumulate ? kAccumulateAlways : 0);
@@ -232,7 +235,7 @@ int main() {
   for (const dvm::Level& level : dvm::available_levels()) {
     Machine machine(*level.table);
     Random random(11);
-    const int64_t nr = level.table->matmul_nr, lane = level.vector_bytes / 4;
+    const int64_t nr = level.table->matmul_nr, lane = level.info->vector_bytes / 4;
     const std::string name = std::string(level.table->name) + " ";
     for (int i = 0; i < 300; i++) {
       for (const DType dtype : {DType::f16, DType::bf16}) {

@@ -112,6 +112,7 @@ void test_product(Machine& machine, Random& random, int64_t nr, bool large) {
     int32_t& at = wanted[static_cast<size_t>(c.strides().at(0, i, j))];
     at = static_cast<int32_t>(x.sum(i, j) + (accumulate ? at : 0));
   });
+  machine.lend_scratch(random.chance(0.7));
   context += "m_matmul_bundles " + describe({x.m, x.k, x.n}, {x.a.strides(), c.strides()});
   machine.execute(Family::m_matmul_bundles, DType::i8, {x.m, x.k, x.n},
                   {c.place(), x.a.place(), x.b.place()}, {}, accumulate ? kAccumulateAlways : 0);
@@ -178,7 +179,7 @@ int main() {
   for (const dvm::Level& level : dvm::available_levels()) {
     Machine machine(*level.table);
     Random random(11);
-    const int64_t nr = level.table->matmul_nr, lane = level.vector_bytes / 4;
+    const int64_t nr = level.table->matmul_nr, lane = level.info->vector_bytes / 4;
     const std::string name = std::string(level.table->name) + " ";
     for (int i = 0; i < 300; i++) {
       context = name + "u8 ";

@@ -34,7 +34,7 @@ void test_copy(const Limits& limits, int64_t count) {
 
 void test_operations(const Level& level) {
   const int64_t one = level.limits->multiply_add(1);
-  CHECK(one > 0 && one % (2 * level.vector_bytes / static_cast<int>(sizeof(float))) == 0);
+  CHECK(one > 0 && one % (2 * level.info->vector_bytes / static_cast<int>(sizeof(float))) == 0);
   CHECK(level.limits->multiply_add(0) == 0);
   CHECK(level.limits->multiply_add(7) == 7 * one);
 }

@@ -1,7 +1,8 @@
 // m_matmul and m_matmul_clamp of every level against long double: every row count around the
 // register block, packed and direct B, B with contiguous columns, ragged columns, strided A and C,
 // accumulation; addends with rows of their own, with one row for all, and in C itself; bounds,
-// which NaN passes, and streams. What d_prefetch announces must make no difference.
+// which NaN passes, and streams; rows and columns enough for tiles, and elements that those do not
+// take. What d_prefetch announces must make no difference.
 #include "operands.h"
 #include "reference.h"
 
@@ -18,6 +19,7 @@ struct Layout {
   Addend addend = Addend::none;
   double low = -HUGE_VAL, high = HUGE_VAL;
   int64_t b_column = 1;  // not 1: columns of B are contiguous
+  bool extreme = false;  // some elements are as large and as small as floats are, or infinite
 };
 
 Layout random_layout(Random& random, int64_t nr) {
@@ -85,6 +87,21 @@ int64_t bits_of(T value) {
   return bits;
 }
 
+// Rows and columns enough for tiles, of one chunk or several.
+Layout many_rows(Random& random, int64_t nr) {
+  constexpr int64_t kDepths[] = {32, 33, 64, 101, 300, 640, 641, 1300};
+  Layout x = random_layout(random, nr);
+  x.m = random.integer(40, 700);
+  x.k = random.pick(kDepths);
+  x.n = random.integer(nr + 1, 5 * nr);
+  x.a_row = random.chance(0.2) ? 2048 : x.k + random.integer(0, 5);
+  x.b_row = random.chance(0.6) ? 0 : x.n + random.integer(0, 5);
+  x.b_column = 1;
+  x.c_row = x.n + random.integer(0, 5);
+  x.extreme = random.chance(0.3);
+  return x;
+}
+
 template <class T>
 void test_layout(Machine& machine, Random& random, DType dtype, const Layout& x) {
   const Shape a_shape{1, x.m, x.k}, c_shape{1, x.m, x.n};
@@ -101,6 +118,17 @@ void test_layout(Machine& machine, Random& random, DType dtype, const Layout& x)
     array->fill([&] { return static_cast<T>(random.real(-1, 1)); });
   if (x.m > 0 && x.k > 0 && random.chance(0.3)) {
     a.at(0, random.integer(0, x.m - 1), random.integer(0, x.k - 1)) = std::nan("");
+  }
+  if (x.extreme) {
+    constexpr double kExtremes[] = {1e30, -1e30, 1e-30, 1e-40, HUGE_VAL, -HUGE_VAL, 0};
+    for (Array<T>* array : {&a, &b}) {
+      if (random.chance(0.3)) continue;
+      const Shape& shape = array == &a ? a_shape : b_shape;
+      const double extreme = random.pick(kExtremes);
+      for (int i = 0; i < 3; i++)
+        array->at(random.integer(0, shape.outer - 1), random.integer(0, shape.middle - 1),
+                  random.integer(0, shape.inner - 1)) = static_cast<T>(extreme);
+    }
   }
   const std::vector<T> before = c.copy();
   Place b_place = b.place();
@@ -145,8 +173,9 @@ void test_layout(Machine& machine, Random& random, DType dtype, const Layout& x)
       expected_gaps[at] = 0;
       return;
     }
-    right = right && std::fabs(c.at(0, m, n) - sum) <=
-                         scale * std::numeric_limits<T>::epsilon() * (2 + x.k / 8);
+    right = right && (c.at(0, m, n) == sum ||
+                      std::fabs(c.at(0, m, n) - sum) <=
+                          scale * std::numeric_limits<T>::epsilon() * (2 + x.k / 8));
     expected_gaps[at] = c.at(0, m, n);
   });
   CHECK(right);
@@ -169,6 +198,12 @@ int main() {
       context = std::string(level.table->name) + " m_matmul_f64 ";
       test_layout<double>(machine, random, dvm::DType::f64,
                           random_layout(random, level.table->matmul_nr / 2));
+    }
+    for (int i = 0; i < 40; i++) {
+      machine.lend_scratch(random.chance(0.9));
+      context = std::string(level.table->name) + " m_matmul_f32 of many rows ";
+      test_layout<float>(machine, random, dvm::DType::f32,
+                         many_rows(random, level.table->matmul_nr));
     }
     for (const bool packed : {true, false}) {
       context = std::string(level.table->name) + " large m_matmul_f32 ";
