@@ -147,8 +147,8 @@ def table_of(cpu: Cpu) -> str:
     known = family_and_table(cpu)
     if known is not None:
         return known[1]
-    generic = f"generic-{next(iter(_core.simd_levels()), None)}"
-    return generic if generic in families() else "generic"
+    generic = (f"generic-{level}" for level in _core.simd_levels())
+    return next((name for name in generic if name in families()), "generic")
 
 
 @functools.cache

@@ -121,7 +121,7 @@ def _builder(options: Options) -> _core.ModelBuilder:
         )
     if options.device:
         part = find_spec(options.device).target
-        return _core.ModelBuilder(part, options.queues, level, this_machine().core)
+        return _core.ModelBuilder(part, options.queues, options.simd or "", this_machine().core)
     try:
         return _core.ModelBuilder(
             options.cores or 0,

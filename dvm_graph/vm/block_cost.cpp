@@ -104,10 +104,10 @@ BlockModel::Rows BlockModel::of_rows(int64_t rows) const {
   if (p_.counts_passes) r.passes = r.count * t_.pass_start * p_.epilogue_nodes;
   r.multiply = products_ * r.count * k;
   if (splits()) {
-    const auto whole = static_cast<double>(round_up(rows, target_.split_rows));
-    const double multiply = static_cast<double>(target_.split_percent) / 100 * whole;
-    r.split = products_ * k * (multiply + static_cast<double>(target_.split_b));
-    r.split_a = products_ * r.count * k * static_cast<double>(target_.split_a);
+    const auto whole = static_cast<double>(round_up(rows, target_.splitting.rows));
+    const double multiply = static_cast<double>(target_.splitting.percent) / 100 * whole;
+    r.split = products_ * k * (multiply + static_cast<double>(target_.splitting.b));
+    r.split_a = products_ * r.count * k * static_cast<double>(target_.splitting.a);
   }
   const bool in_place = r.split == 0 || r.split >= r.multiply;
   if (r.share_sets && in_place) r.in_sets = r.multiply * t_.set_conflict * p_.rows_per_set;
@@ -147,7 +147,7 @@ double BlockModel::tile(const Grid& grid, const BlockShape& shape) const {
 
 // Windows are multiplied where they lie.
 bool BlockModel::splits() const {
-  return target_.split_rows > 0 && p_.element_bytes == sizeof(float) && p_.bundle == 1 &&
+  return target_.splitting.rows > 0 && p_.element_bytes == sizeof(float) && p_.bundle == 1 &&
          !p_.columns_b && p_.prologue.taps == 0;
 }
 

@@ -9,6 +9,7 @@
 
 #include "kernels/plan.h"
 #include "vm/isa.h"
+#include "vm/splitting.h"
 
 namespace dvm {
 
@@ -41,6 +42,7 @@ struct Target {
 #define DVM_FLAG(name, meaning)                    bool name = false;
 #include "vm/target.def"
   Costs costs;
+  Splitting splitting;  // of floats, many rows by many columns, where that is faster
   // Besides register dtypes, those of 16 bits in which the vector unit does an instruction: bits of
   // dtype_list by family. Where it casts there and back, values of the dtype lie in local memory as
   // they are stored.

@@ -148,7 +148,7 @@ from dvm_graph import _core
 from dvm_graph.errors import OutOfMemoryError
 from dvm_graph.npu.machine import this_machine
 machine = this_machine().core
-resource.setrlimit(resource.RLIMIT_AS, (2 << 30, 2 << 30))
+resource.setrlimit(resource.RLIMIT_AS, (12 << 30, 12 << 30))
 try:
     _core.ModelBuilder(2000, "", 1 << 16, machine, True)
 except OutOfMemoryError as error:

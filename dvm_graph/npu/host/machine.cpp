@@ -34,10 +34,7 @@ Target host_target(int cores, const LevelInfo& level, const Machine& machine) {
   target.matmul_rows = round_up(kTileRows, level.matmul_mr);
   // A block of A takes half of the core's own cache: longer ones push panels of B out of it.
   target.matmul_k_block = caches.private_bytes / 2 / (kTileRows * kFloat);
-  target.split_rows = level.splitting.rows;
-  target.split_percent = level.splitting.percent;
-  target.split_a = level.splitting.a;
-  target.split_b = level.splitting.b;
+  target.splitting = level.splitting;
   target.dot_rows = kDotRows;
   target.queues = target.places = 1;
   target.unified_memory = target.joins = target.fetches = true;
