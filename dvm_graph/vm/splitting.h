@@ -6,11 +6,9 @@
 namespace dvm {
 
 struct Splitting {
-  int rows = 0;     // of A that are multiplied at a time; 0: the cube unit does not split
-  int percent = 0;  // of the time of its other multiply-adds that those of parts take
+  int rows = 0;      // of A that are multiplied at a time; 0: the cube unit does not split
+  int percent = 0;   // of the time of its other multiply-adds that those of parts take
   int a = 0, b = 0;  // what splitting an element takes, in multiply-adds
-
-  bool operator==(const Splitting&) const = default;
 };
 
 }  // namespace dvm

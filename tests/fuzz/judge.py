@@ -24,6 +24,7 @@ import onnx
 import onnxruntime as ort
 from onnx import TensorProto, helper, numpy_helper
 from onnx.reference import ReferenceEvaluator
+from onnx.reference.op_run import OpRun
 from onnxruntime.capi import onnxruntime_pybind11_state
 
 from tests.fuzz.case import Case, Feeds, prune
@@ -573,9 +574,7 @@ def referees(case: Case, feeds: Feeds) -> Iterator[list[Array]]:
     The bodies of functions hold constants of one precision, and do not run in the other. What regions and
     operators of other sets give is taken from onnxruntime: the evaluator has not all of them.
     """
-    if any(
-        attribute.HasField("g") for node in case.model.graph.node for attribute in node.attribute
-    ):
+    if any(map(_is_opaque, case.model.graph.node)):
         try:
             case, feeds = _without_opaque(case, feeds)
         except Exception:
@@ -587,13 +586,44 @@ def referees(case: Case, feeds: Feeds) -> Iterator[list[Array]]:
         try:
             with np.errstate(all="ignore"), warnings.catch_warnings():
                 warnings.simplefilter("ignore")
-                yield list(ReferenceEvaluator(model).run(None, given))
+                yield list(ReferenceEvaluator(model, new_ops=[MatMulNBits]).run(None, given))
         except Exception:
             continue
 
 
+class MatMulNBits(OpRun):  # type: ignore[misc]
+    """onnxruntime's operator, for the evaluator: in the precision of A."""
+
+    op_domain = "com.microsoft"
+
+    def _run(
+        self,
+        a: Array,
+        words: Array,
+        scales: Array,
+        points: Array | None = None,
+        _: Array | None = None,
+        bias: Array | None = None,
+        **sizes: int,
+    ) -> tuple[Array]:
+        k, n, bits, block = (sizes[name] for name in ("K", "N", "bits", "block_size"))
+
+        def levels(words: Array, count: int) -> Array:
+            few = np.unpackbits(words.reshape(n, -1), axis=1, bitorder="little")
+            weights = 1 << np.arange(bits)
+            return np.asarray((few.reshape(n, -1, bits) * weights).sum(2)[:, :count])
+
+        blocks = -(-k // block)
+        zero = np.full((n, blocks), 1 << bits - 1) if points is None else levels(points, blocks)
+        whole = levels(words, blocks * block).reshape(n, blocks, block) - zero[..., None]
+        matrix = (whole.astype(a.dtype) * scales.reshape(n, blocks, 1)).reshape(n, -1)[:, :k]
+        y = a @ matrix.T.astype(a.dtype)
+        return (np.asarray(y if bias is None else y + bias, a.dtype),)
+
+
 def _is_opaque(node: onnx.NodeProto) -> bool:
-    return bool(node.domain) or any(attribute.HasField("g") for attribute in node.attribute)
+    regions = any(attribute.HasField("g") for attribute in node.attribute)
+    return regions or bool(node.domain) and node.op_type != MatMulNBits.__name__
 
 
 def _without_opaque(case: Case, feeds: Feeds) -> tuple[Case, Feeds]:

@@ -33,7 +33,9 @@ def levels_of(folder: Path) -> list[str]:
 def test_levels_of_a_build(tmp_path: Path, levels: str, most: int | None) -> None:
     done = configure(tmp_path, levels)
     assert done.returncode == 0, done.stderr
-    whole = [level for level in _core.simd_levels() if level != "x86-64-v4-amx"]  # some units once more
+    whole = [
+        level for level in _core.simd_levels() if level != "x86-64-v4-amx"
+    ]  # some units once more
     assert set(levels_of(tmp_path)) >= set(whole[:most])
     assert most is None or len(levels_of(tmp_path)) == most
 

@@ -34,7 +34,16 @@ def _fresh(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
 
 
 def test_the_families_that_users_are_promised_are_there() -> None:
-    promised = {"zen2", "zen4", "zen5", "icelake-server", "sapphire-rapids", "cascadelake", "client-avx2", "neoverse"}
+    promised = {
+        "zen2",
+        "zen4",
+        "zen5",
+        "icelake-server",
+        "sapphire-rapids",
+        "cascadelake",
+        "client-avx2",
+        "neoverse",
+    }
     generic = {"generic", "generic-x86-64-v3", "generic-x86-64-v4"}
     assert set(FAMILIES) == promised | generic
 

@@ -72,7 +72,7 @@ DVM_INLINE void read_clamp(Product<Step>& x, const Core& core, const uint64_t* w
   x.stream = streams(words);
 }
 
-constexpr int64_t kWidenRows = 4 * kMaxRows + 1;  // for which a panel is widened once
+constexpr int64_t kWidenRows = 4 * kMaxRows + 1;       // for which a panel is widened once
 constexpr int64_t kWidenedBytes = int64_t{128} << 10;  // of a panel
 static_assert(kWidenedBytes <= kScratchBytes);
 

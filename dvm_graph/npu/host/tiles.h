@@ -152,8 +152,7 @@ DVM_INLINE void multiply_passes(const Tiles& a, const Tiles& b) {
     if constexpr (Lower) _tile_loadd(5, at + a.tile, a.row);
   }
   multiply_tiles<Step, Lower, Right>();
-  if constexpr (Number + 1 < kCount)
-    multiply_passes<Step, Lower, Right, Number + 1>(a, b);
+  if constexpr (Number + 1 < kCount) multiply_passes<Step, Lower, Right, Number + 1>(a, b);
 }
 
 using TileSums = uint32_t[kBlockRows][kBlockRows];
@@ -161,9 +160,8 @@ using TileSums = uint32_t[kBlockRows][kBlockRows];
 // The sums of a block over so many tiles of k, and over one more, of what is left of it.
 template <class Step, bool Lower, bool Right>
 [[gnu::noinline]] void multiply_tile_block(Tiles a, Tiles b, int64_t steps, const Tiles* last_a,
-                                           const Tiles* last_b, FetchLater* later,
-                                           TileSums& sums) {
-  constexpr int kBursts = 4;  // as many as blocks in registers make
+                                           const Tiles* last_b, FetchLater* later, TileSums& sums) {
+  constexpr int kBursts = 4;      // as many as blocks in registers make
   asm volatile("" ::: "memory");  // tiles are loaded and stored behind the compiler's back
   _tile_zero(0);
   if constexpr (Right) _tile_zero(1);
@@ -212,9 +210,9 @@ DVM_INLINE bool is_split_exactly(Full<float> largest) {
 
 // Upper halves of the lanes of both, one after the other.
 DVM_INLINE Full<uint32_t> upper_halves(Full<uint32_t> low, Full<uint32_t> high) {
-  alignas(64) static constexpr uint16_t kUpper[32] = {
-      1,  3,  5,  7,  9,  11, 13, 15, 17, 19, 21, 23, 25, 27, 29, 31,
-      33, 35, 37, 39, 41, 43, 45, 47, 49, 51, 53, 55, 57, 59, 61, 63};
+  alignas(64) static constexpr uint16_t kUpper[32] = {1,  3,  5,  7,  9,  11, 13, 15, 17, 19, 21,
+                                                      23, 25, 27, 29, 31, 33, 35, 37, 39, 41, 43,
+                                                      45, 47, 49, 51, 53, 55, 57, 59, 61, 63};
   return bits_as<Full<uint32_t>>(_mm512_permutex2var_epi16(
       bits_as<__m512i>(low), _mm512_load_si512(kUpper), bits_as<__m512i>(high)));
 }
@@ -297,8 +295,8 @@ DVM_INLINE bool split_panel(const Product<Step>& x, int64_t columns, const Tiles
 
 // Rows of a block, whose sums are in memory, as blocks in registers store them.
 template <class Step, int Rows, int Vectors, bool Ragged>
-DVM_INLINE void store_tile_rows(Product<Step>& x, int64_t ragged, const uint32_t (*sums)[kBlockRows],
-                                bool stream) {
+DVM_INLINE void store_tile_rows(Product<Step>& x, int64_t ragged,
+                                const uint32_t (*sums)[kBlockRows], bool stream) {
   using V = typename Step::Sum;
   V sum[Rows][Vectors];
 #pragma GCC unroll 8
@@ -346,8 +344,7 @@ template <class Step, int Vectors, bool Ragged>
     int64_t i = 0;
     for (; i + kTogether <= count; i += kTogether)
       store_tile_rows<Step, kTogether, Vectors, Ragged>(x, ragged, sums + i, stream);
-    for (; i < count; i++)
-      store_tile_rows<Step, 1, Vectors, Ragged>(x, ragged, sums + i, stream);
+    for (; i < count; i++) store_tile_rows<Step, 1, Vectors, Ragged>(x, ragged, sums + i, stream);
     a.at += a.block;
     tail.at += tail.block;
   }

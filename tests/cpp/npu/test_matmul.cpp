@@ -173,9 +173,9 @@ void test_layout(Machine& machine, Random& random, DType dtype, const Layout& x)
       expected_gaps[at] = 0;
       return;
     }
-    right = right && (c.at(0, m, n) == sum ||
-                      std::fabs(c.at(0, m, n) - sum) <=
-                          scale * std::numeric_limits<T>::epsilon() * (2 + x.k / 8));
+    right = right &&
+            (c.at(0, m, n) == sum || std::fabs(c.at(0, m, n) - sum) <=
+                                         scale * std::numeric_limits<T>::epsilon() * (2 + x.k / 8));
     expected_gaps[at] = c.at(0, m, n);
   });
   CHECK(right);
