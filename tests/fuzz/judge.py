@@ -623,7 +623,7 @@ class MatMulNBits(OpRun):  # type: ignore[misc]
 
 def _is_opaque(node: onnx.NodeProto) -> bool:
     regions = any(attribute.HasField("g") for attribute in node.attribute)
-    return regions or bool(node.domain) and node.op_type != MatMulNBits.__name__
+    return regions or (bool(node.domain) and node.op_type != MatMulNBits.__name__)
 
 
 def _without_opaque(case: Case, feeds: Feeds) -> tuple[Case, Feeds]:
