@@ -127,7 +127,10 @@ class Program:
 
 class Target:
     def __init__(
-        self, numbers: Mapping[str, float], arithmetic: Mapping[str, Sequence[str]] = ...
+        self,
+        numbers: Mapping[str, float],
+        arithmetic: Mapping[str, Sequence[str]] = ...,
+        cycles: Mapping[str, float] = ...,
     ) -> None: ...
 
 class NpuPart:

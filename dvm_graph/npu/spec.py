@@ -58,10 +58,11 @@ class Spec:
             dtype: [name for name, does in sections.get(dtype, {}).items() if does]
             for dtype in _arithmetic()
         }
-        target = _core.Target(sections["target"] | sections["costs"], arithmetic)
+        cycles = sections.get(_CYCLES, {})
+        target = _core.Target(sections["target"] | sections["costs"], arithmetic, cycles)
         object.__setattr__(self, "target", target)
         known = {name: self.numbers[name].value for name in _core.model_numbers()}
-        object.__setattr__(self, "part", _core.NpuPart(self.name, known, sections.get(_CYCLES, {})))
+        object.__setattr__(self, "part", _core.NpuPart(self.name, known, cycles))
 
     def __getitem__(self, name: str) -> float:
         return self.numbers[name].value

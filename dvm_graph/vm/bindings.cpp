@@ -55,8 +55,9 @@ std::pair<Family, uint16_t> computed_in(const std::string& name, const std::stri
 // Instructions by the names of dtypes.
 using Arithmetic = std::map<std::string, std::vector<std::string>>;
 
-Target target_of(const Numbers& numbers, const Arithmetic& arithmetic) {
+Target target_of(const Numbers& numbers, const Arithmetic& arithmetic, const Numbers& cycles) {
   Target target;
+  target.cycles = cycles_of(cycles);
   for (const auto& [dtype, names] : arithmetic) {
     for (const std::string& name : names) {
       const auto [family, bit] = computed_in(name, dtype);
@@ -177,10 +178,11 @@ void bind_target(nb::module_& module) {
   nb::class_<Target>(module, "Target", "See vm/target.h.")
       .def(
           "__init__",
-          [](Target* target, const Numbers& numbers, const Arithmetic& arithmetic) {
-            new (target) Target(target_of(numbers, arithmetic));
+          [](Target* target, const Numbers& numbers, const Arithmetic& arithmetic,
+             const Numbers& cycles) {
+            new (target) Target(target_of(numbers, arithmetic, cycles));
           },
-          nb::arg("numbers"), nb::arg("arithmetic") = Arithmetic());
+          nb::arg("numbers"), nb::arg("arithmetic") = Arithmetic(), nb::arg("cycles") = Numbers());
   module.def("half_instructions", &half_instructions,
              "Dtype and name of the vector instructions that a device may do in 16 bits.");
   module.def(

@@ -3,10 +3,13 @@
 
 #include <nanobind/nanobind.h>
 
+#include <array>
 #include <map>
 #include <set>
 #include <string>
 #include <tuple>
+
+#include "vm/isa.h"
 
 namespace dvm {
 
@@ -45,5 +48,18 @@ class FieldSetter {
   const Numbers& numbers_;
   std::set<std::string> known_;
 };
+
+// Section cycles of a part: of instructions by name, 1 where nobody says.
+inline std::array<double, kFamilies> cycles_of(const Numbers& numbers) {
+  std::array<double, kFamilies> cycles;
+  FieldSetter setter(numbers);
+  for (int family = 0; family < kFamilies; ++family) {
+    double& cost = cycles[static_cast<size_t>(family)];
+    cost = 1;
+    setter.set_any(name_of(static_cast<Family>(family)), cost);
+  }
+  setter.finish();
+  return cycles;
+}
 
 }  // namespace dvm

@@ -278,9 +278,11 @@ class Compilation {
     // it stores.
     const double share = rows / static_cast<double>(target_.cores);
     const double tile = lane_room() / std::max(1.0, peak_live_bytes(prologue, target_).local);
-    const double apart =
-        choose_product_block(problem, target_).seconds + share * std::max(row.seconds, stored) +
-        std::min(share, tile) * (row.alone - row.seconds) + target_.costs.stage_start;
+    const double product =
+        std::max(choose_product_block(problem, target_).seconds, behind(half, lanes));
+    const double apart = product + share * std::max(row.seconds, stored) +
+                         std::min(share, tile) * (row.alone - row.seconds) +
+                         target_.costs.stage_start;
     problem.from_ring = true;
     problem.row_seconds = row.seconds / at_rows;
     problem.left_bytes = row.memory_bytes;

@@ -50,6 +50,11 @@ bool is_lazy(PlanOp op) {
 
 Family family_of(PlanOp op) { return kFamilyOf[static_cast<int>(op)]; }
 
+Family family_of(const NormalPlan& plan, const NormalNode& node) {
+  if (node.op != PlanOp::cast_) return family_of(node.op);
+  return plan.nodes[node.inputs[0]].dtype == node.dtype ? Family::v_copy : cast_to(node.dtype);
+}
+
 Lowering::Lowering(const NormalPlan& plan, const Target& target, TileCode& code,
                    LoweringScratch& scratch, uint32_t chunk_axes)
     : plan_(plan),
@@ -315,10 +320,9 @@ void Lowering::emit_compactly(int32_t node, Emit emit) {
 void Lowering::lower_map(int32_t node) {
   const NormalNode& n = plan_.nodes[node];
   const DType in = plan_.nodes[n.inputs[0]].dtype;
-  Family family = family_of(n.op);
+  const Family family = family_of(plan_, n);
   DType dtype = n.op == PlanOp::select_ ? n.dtype : in;
   if (n.op == PlanOp::narrow_) dtype = n.narrow_to;
-  if (n.op == PlanOp::cast_) family = in == n.dtype ? Family::v_copy : cast_to(n.dtype);
   if (family == Family::v_cast_from_f32) dtype = n.dtype;
   Instruction map = begin(node, family, dtype);
   if (n.op == PlanOp::check_index_) map.extra[0] = static_cast<uint64_t>(n.limit);

@@ -87,5 +87,7 @@ bool is_lazy(PlanOp op);
 
 // The instruction family of a map, reduce or matrix operator.
 Family family_of(PlanOp op);
+// That of a map or reduce operator of this plan, where casts are told apart.
+Family family_of(const NormalPlan& plan, const NormalNode& node);
 
 }  // namespace dvm

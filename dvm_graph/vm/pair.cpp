@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "kernels/numbers.h"
+#include "vm/lower.h"
 
 namespace dvm {
 
@@ -115,6 +116,21 @@ bool enter_ring(const Target& target, Handed handed, int64_t ring_first, TileCod
   return ring.exists();
 }
 
+namespace {
+
+// Of a vector instruction, in those of f32 that take a cycle for each repeat.
+double operations(const NormalPlan& plan, const NormalNode& node, const Target& target) {
+  const Family family = family_of(plan, node);
+  size_t widest = size_of(node.dtype);
+  for (const int32_t input : node.inputs) {
+    if (input >= 0) widest = std::max(widest, size_of(plan.nodes[input].dtype));
+  }
+  const double cycles = family == Family::count_ ? 1 : target.cycles[static_cast<size_t>(family)];
+  return cycles * static_cast<double>(widest) / sizeof(float);
+}
+
+}  // namespace
+
 LaneCost lane_cost(const NormalPlan& plan, uint32_t axes, const Target& target) {
   LaneCost cost;
   double loaded = 0, stored = 0, computed = 0, elements = 1;
@@ -128,7 +144,8 @@ LaneCost lane_cost(const NormalPlan& plan, uint32_t axes, const Target& target) 
     }
     if (node.access < 0) {
       const bool reduces = info_of(node.op).kind == PlanOpKind::reduce;
-      computed += node.op == PlanOp::fill_ ? 0 : reduces ? 1 : share;
+      if (node.op != PlanOp::fill_)
+        computed += operations(plan, node, target) * (reduces ? 1 : share);
       continue;
     }
     const NormalAccess& access = plan.accesses[node.access];

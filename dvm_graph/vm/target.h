@@ -47,6 +47,8 @@ struct Target {
   // dtype_list by family. Where it casts there and back, values of the dtype lie in local memory as
   // they are stored.
   std::array<uint16_t, kFamilies> computes_in = {};
+  // Of a vector instruction, for as many bytes of results as the unit gives in a cycle.
+  std::array<double, kFamilies> cycles = {};
 
   bool computes(Family family, DType dtype) const {
     return (computes_in[static_cast<size_t>(family)] & dtype_list::bit(dtype)) != 0;

@@ -30,6 +30,8 @@ GRAPHS = {
     "of_squares": "g (float16[m,k] x, float16[k,n] y) => (float16[m,n] o) { s = Mul(x, x) o = MatMul(s, y) }",
     "of_squares_added": "g (float16[m,k] x, float16[k,n] y, float16[m,n] c) => (float16[m,n] o)"
     " { s = Mul(x, x) p = MatMul(s, y) o = Add(p, c) }",
+    "of_relu_erf": "g (float16[m,k] x, float16[k,n] y) => (float16[m,n] o)"
+    " { r = Relu(x) p = MatMul(r, y) o = Erf(p) }",
     "weighted": "g (float16[m,k] x, float16[k,n] y) => (float16[m,n] o) { w = Softmax<axis=-1>(x) o = MatMul(w, y) }",
     "softmax_twice": "g (float[b,h] x) => (float[h,b] o) { s = Softmax<axis=1>(x)"
     " t = Transpose<perm=[1,0]>(s) o = Softmax<axis=1>(t) }",
@@ -133,6 +135,17 @@ def test_rows_that_many_cores_need_are_computed_before() -> None:
     """By all vector cores, once: each cube core would compute all of them for itself."""
     found = simulate("of_squares", m=64, n=4096, k=4096)
     assert [stage.kind for stage in found.stages] == ["vector", "cube"]
+
+
+def test_a_function_that_takes_long_behind_a_product_has_all_lanes() -> None:
+    """Beside rows it has half of them: they are computed before, unless the part has it in few cycles."""
+    dims = {"m": 9427, "n": 2048, "k": 128}
+    fast = SPEC.changed("fast", cycles__v_erf=1)
+    assert [stage.kind for stage in simulate("of_relu_erf", **dims).stages] == [
+        "vector",
+        "cube+vector",
+    ]
+    assert [stage.kind for stage in simulate("of_relu_erf", fast, **dims).stages] == ["cube+vector"]
 
 
 @pytest.mark.parametrize("name", ["added", "of_squares", "of_squares_added"])

@@ -28,13 +28,7 @@ NpuPart part_of(const std::string& label, const Numbers& numbers, const Numbers&
   setter.set(#section "." #name, part.section##_##name);
 #include "npu/simulator/part.def"
   setter.finish();
-  FieldSetter costs(cycles);
-  for (int family = 0; family < kFamilies; ++family) {
-    double& cost = part.cycles[static_cast<size_t>(family)];
-    cost = 1;
-    costs.set_any(name_of(static_cast<Family>(family)), cost);
-  }
-  costs.finish();
+  part.cycles = cycles_of(cycles);
   return part;
 }
 
