@@ -20,7 +20,6 @@ DVM_INLINE int64_t bursts_of(int64_t rows, int64_t columns, int64_t k, int64_t p
 // C[rows, columns] (+)= A * B. No more than `depth` steps of k pass at a time. Uses x up.
 template <class Step>
 void multiply_blocks(Product<Step>& x, int64_t rows, int64_t columns, int64_t depth) {
-  using C = typename Product<Step>::C;
   constexpr auto kElement = static_cast<int64_t>(sizeof(*x.a));
   const int64_t row_bytes = x.a_row * kElement;
   const bool crowded = row_bytes != 0 && row_bytes % (kWayBytes / 2) == 0 && rows > kSetRows;

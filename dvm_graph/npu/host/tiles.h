@@ -352,6 +352,9 @@ template <class Step, int Vectors, bool Ragged>
   x.from = from;
 }
 
+constexpr int64_t kRowBytes = kBlockRows * 4;           // of a panel, as tiles read it
+constexpr int64_t kLastPanelBytes = kTile * kRowBytes;  // of what is left of k
+
 // What is left of k behind whole tiles, as a tile padded with zeros for each 16 rows of A.
 DVM_INLINE void copy_last_bundles(const uint32_t* a, int64_t a_row, int64_t rows, int64_t bundles,
                                   std::byte* to) {
@@ -360,12 +363,11 @@ DVM_INLINE void copy_last_bundles(const uint32_t* a, int64_t a_row, int64_t rows
     store(out, load_partial<Full<uint32_t>>(a, bundles));
 }
 
-// All panels of B by so many rows of A, which fit in scratch memory where they are split. Leaves x
-// as it was, but for what it fetches ahead.
+// All panels of B by so many rows of A: what scratch memory has to hold of them fits. Leaves x as
+// it was.
 template <class Step>
 void multiply_tile_panels(Product<Step>& x, int64_t rows, int64_t columns, TileShape& shape) {
   constexpr int64_t L = kLanes<float>, kNR = Product<Step>::kColumns;
-  constexpr int64_t kRowBytes = kBlockRows * 4;  // of a panel, as tiles read it
   const auto* const b = x.b;
   auto* const c = x.c;
   const auto* const from = x.from;
@@ -393,12 +395,12 @@ void multiply_tile_panels(Product<Step>& x, int64_t rows, int64_t columns, TileS
     left.tile = kTile * left.row;
     left.block = 2 * left.tile;
     left.step = kTileRow;
-    right.step = kTile * kRowBytes;
+    right.step = kLastPanelBytes;
     last_right.at = scratch;
-    last_left.at = scratch + kTile * kRowBytes;
+    last_left.at = scratch + kLastPanelBytes;
     last_left.block = 2 * kTileBytes;
     if (rest > 0)
-      copy_last_bundles(x.a + x.k - rest, x.a_row, rows, rest, scratch + kTile * kRowBytes);
+      copy_last_bundles(x.a + x.k - rest, x.a_row, rows, rest, scratch + kLastPanelBytes);
   }
   while (columns > 0) {
     const int64_t ragged = columns < kNR ? columns : 0;
@@ -412,7 +414,7 @@ void multiply_tile_panels(Product<Step>& x, int64_t rows, int64_t columns, TileS
         const auto* in = x.b + (x.k - rest) * x.b_step;
         __builtin_memcpy(scratch, in, static_cast<size_t>(rest * kRowBytes));
         __builtin_memset(scratch + rest * kRowBytes, 0,
-                         static_cast<size_t>((kTile - rest) * kRowBytes));
+                         static_cast<size_t>(kLastPanelBytes - rest * kRowBytes));
       }
     }
     const Tiles* const last_a = rest > 0 ? &last_left : nullptr;
@@ -452,8 +454,9 @@ DVM_INLINE bool tiles_pay(const Product<Step>& x, int64_t rows, int64_t columns)
          of_a * across;
 }
 
-// C[rows, columns] (+)= A * B by way of tiles. Bundles pass in such chunks as blocks do, floats in
-// as many rows and steps of k as scratch memory has room for.
+// C[rows, columns] (+)= A * B by way of tiles. Bundles pass in such chunks as blocks do, but no
+// more rows than scratch memory has room for the last steps of; floats in as many rows and steps of
+// k as it holds.
 template <class Step>
 void multiply_by_tiles(Product<Step>& x, int64_t rows, int64_t columns, int64_t chunk,
                        int64_t depth) {
@@ -461,6 +464,8 @@ void multiply_by_tiles(Product<Step>& x, int64_t rows, int64_t columns, int64_t 
     depth = whole_tiles(ceil_div(x.k, ceil_div(x.k, kSplitDepth)), kSplitSteps);
     const int64_t room = kScratchBytes / (int64_t{sizeof(uint16_t)} * depth);
     chunk = (room - Step::kPartsOfB * kBlockRows) / (kPartsOfA * kBlockRows) * kBlockRows;
+  } else {
+    chunk = lesser(chunk, (kScratchBytes - kLastPanelBytes) / kTileRow);
   }
   TileShape shape;
   multiply_chunks(x, rows, chunk, depth, [&](int64_t count) DVM_LAMBDA_INLINE {

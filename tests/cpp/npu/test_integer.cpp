@@ -94,6 +94,9 @@ struct Operands {
   int64_t nr_;
 };
 
+// More rows than scratch memory holds what is left of k of.
+Operands many_rows(Random& random, int64_t nr) { return {random, nr, 20000, nr + 3, 17}; }
+
 Operands random_operands(Random& random, int64_t nr, bool large) {
   constexpr int64_t kDepths[] = {0, 1, 2, 3, 8, 17, 33, 64, 101, 300};
   const int64_t m = large ? 61 : random.chance(0.2) ? random.integer(0, 2) : random.integer(1, 61);
@@ -102,8 +105,7 @@ Operands random_operands(Random& random, int64_t nr, bool large) {
   return {random, nr, m, n, k};
 }
 
-void test_product(Machine& machine, Random& random, int64_t nr, bool large) {
-  const Operands x = random_operands(random, nr, large);
+void test_product(Machine& machine, Random& random, const Operands& x) {
   const bool accumulate = random.chance(0.5);
   Array<int32_t> c({1, x.m, x.n}, {0, x.n + random.integer(0, 5), 1});
   c.fill([&] { return static_cast<int32_t>(random.bits()); });
@@ -112,7 +114,7 @@ void test_product(Machine& machine, Random& random, int64_t nr, bool large) {
     int32_t& at = wanted[static_cast<size_t>(c.strides().at(0, i, j))];
     at = static_cast<int32_t>(x.sum(i, j) + (accumulate ? at : 0));
   });
-  machine.lend_scratch(random.chance(0.7));
+  machine.lend_scratch(x.m > 1000 || random.chance(0.7));
   context += "m_matmul_bundles " + describe({x.m, x.k, x.n}, {x.a.strides(), c.strides()});
   machine.execute(Family::m_matmul_bundles, DType::i8, {x.m, x.k, x.n},
                   {c.place(), x.a.place(), x.b.place()}, {}, accumulate ? kAccumulateAlways : 0);
@@ -191,13 +193,16 @@ int main() {
       context = name + "i32 ";
       test_pack_b<int32_t>(machine, random, DType::i32, nr);
       context = name;
-      test_product(machine, random, nr, i == 0);
+      test_product(machine, random, random_operands(random, nr, i == 0));
       test_quantized<uint8_t>(machine, random, DType::u8, nr, i == 0);
       context = name;
       test_quantized<int8_t>(machine, random, DType::i8, nr, false);
       context = name;
       test_quantized<int32_t>(machine, random, DType::i32, nr, false);
     }
+    context = name;
+    machine.core.local_bytes = size_t{1} << 30;
+    test_product(machine, random, many_rows(random, nr));
   }
   return report("integer");
 }
