@@ -155,12 +155,23 @@ DVM_INLINE void multiply_passes(const Tiles& a, const Tiles& b) {
   if constexpr (Number + 1 < kCount) multiply_passes<Step, Lower, Right, Number + 1>(a, b);
 }
 
+// Memory to fetch into L2 meanwhile, so many lines with each step: constants may come from afar.
+struct NextLines {
+  const char* at;
+  int64_t lines;
+
+  DVM_INLINE void fetch() {
+    for (int64_t i = 0; i < lines; i++, at += kLineBytes) __builtin_prefetch(at, 0, 2);
+  }
+};
+
 using TileSums = uint32_t[kBlockRows][kBlockRows];
 
 // The sums of a block over so many tiles of k, and over one more, of what is left of it.
 template <class Step, bool Lower, bool Right>
 [[gnu::noinline]] void multiply_tile_block(Tiles a, Tiles b, int64_t steps, const Tiles* last_a,
-                                           const Tiles* last_b, FetchLater* later, TileSums& sums) {
+                                           const Tiles* last_b, NextLines& next, FetchLater* later,
+                                           TileSums& sums) {
   constexpr int kBursts = 4;      // as many as blocks in registers make
   asm volatile("" ::: "memory");  // tiles are loaded and stored behind the compiler's back
   _tile_zero(0);
@@ -171,6 +182,7 @@ template <class Step, bool Lower, bool Right>
     multiply_passes<Step, Lower, Right>(a, b);
     a.at += a.step;
     b.at += b.step;
+    next.fetch();
     if (later != nullptr) {
       for (int i = 0; i < kBursts; i++) later->fetch();
     }
@@ -323,7 +335,7 @@ DVM_INLINE void store_tile_rows(Product<Step>& x, int64_t ragged,
 template <class Step, int Vectors, bool Ragged>
 [[gnu::noinline]] void multiply_tile_panel(Product<Step>& x, int64_t rows, int64_t ragged, Tiles a,
                                            const Tiles& b, int64_t steps, const Tiles* last_a,
-                                           const Tiles* last_b, TileShape& shape) {
+                                           const Tiles* last_b, NextLines next, TileShape& shape) {
   constexpr bool kRight = Vectors > 1;
   constexpr int kTogether = 4;
   alignas(kLineBytes) TileSums sums;
@@ -336,10 +348,10 @@ template <class Step, int Vectors, bool Ragged>
     const Tiles* last = last_a == nullptr ? nullptr : &tail;
     if (count > kTile) {
       shape.set(kTile, count - kTile);
-      multiply_tile_block<Step, true, kRight>(a, b, steps, last, last_b, x.later, sums);
+      multiply_tile_block<Step, true, kRight>(a, b, steps, last, last_b, next, x.later, sums);
     } else {
       shape.set(count, 0);
-      multiply_tile_block<Step, false, kRight>(a, b, steps, last, last_b, x.later, sums);
+      multiply_tile_block<Step, false, kRight>(a, b, steps, last, last_b, next, x.later, sums);
     }
     int64_t i = 0;
     for (; i + kTogether <= count; i += kTogether)
@@ -402,8 +414,13 @@ void multiply_tile_panels(Product<Step>& x, int64_t rows, int64_t columns, TileS
     if (rest > 0)
       copy_last_bundles(x.a + x.k - rest, x.a_row, rows, rest, scratch + kLastPanelBytes);
   }
+  // Packed panels lie one behind the other; behind the last one come the next steps of k.
+  const int64_t lines = direct ? 0 : ceil_div(x.k * x.kStepBytes, kLineBytes);
+  NextLines next{nullptr, ceil_div(lines, ceil_div(rows, kBlockRows) * steps)};
   while (columns > 0) {
     const int64_t ragged = columns < kNR ? columns : 0;
+    const auto* const next_panel = columns > kNR ? x.b + x.b_panel : b + x.k * x.b_step;
+    next.at = reinterpret_cast<const char*>(next_panel);
     bool by_tiles = true;
     if constexpr (kSplits<Step>) {
       by_tiles = split && (ragged > 0 && direct ? split_panel<Step, true>(x, columns, right)
@@ -421,14 +438,14 @@ void multiply_tile_panels(Product<Step>& x, int64_t rows, int64_t columns, TileS
     if (!by_tiles) {
       multiply_panels(x, rows, lesser(columns, kNR), false, kMaxRows);
     } else if (ragged == 0) {
-      multiply_tile_panel<Step, 2, false>(x, rows, 0, left, right, steps, last_a, &last_right,
+      multiply_tile_panel<Step, 2, false>(x, rows, 0, left, right, steps, last_a, &last_right, next,
                                           shape);
     } else if (ragged > L) {
       multiply_tile_panel<Step, 2, true>(x, rows, ragged - L, left, right, steps, last_a,
-                                         &last_right, shape);
+                                         &last_right, next, shape);
     } else {
       multiply_tile_panel<Step, 1, true>(x, rows, ragged, left, right, steps, last_a, &last_right,
-                                         shape);
+                                         next, shape);
     }
     columns -= kNR;
     x.b += x.b_panel;
