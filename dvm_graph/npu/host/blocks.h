@@ -560,6 +560,7 @@ DVM_INLINE void multiply_panels(Product<Step>& x, int64_t rows, int64_t columns,
   x.from = from;
   x.of_columns = of_columns;
 }
+
 // C in chunks of at most so many rows and steps of k, one after the other: multiply(rows) does the
 // one that x is at.
 template <class Step, class Multiply>

@@ -8,8 +8,8 @@
 // nearest to the rest, and the rest of that, 8 bits each. Of the nine products of parts the six
 // above 2^-26 of the whole are summed, so that results are as exact as those of FMAs. A panel of
 // bf16 is one part, one of f16 two. Parts lie tile by tile in the core's scratch memory: a chunk of
-// A is split once for all panels, a panel once for all rows of the chunk. Chunks with elements that
-// are not finite, or for which parts would be denormals, which tiles take for 0, go by FMAs.
+// A is split once for all panels, a panel once for all rows of the chunk. Chunks with infinite
+// elements, or for which parts would be denormals, which tiles take for 0, go by FMAs.
 #pragma once
 
 #include "npu/host/blocks.h"
