@@ -1,4 +1,4 @@
-"""Models without regions: what `If`, `Loop` and `Scan` run for these feeds stands in their place.
+"""Models without regions: what they run for these feeds stands in their place.
 
 Names are unlike in all graphs of a model (`growth`), so that only those of turns have to be told apart.
 What a Loop collects over no turns has no shape that follows: such a Loop stays.
@@ -13,7 +13,7 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
-REGIONS = ("If", "Loop", "Scan")
+REGIONS = ("If", "Loop", "Scan", "SequenceMap")
 MOST_TURNS = 64
 
 Run = Callable[[onnx.ModelProto], Sequence[Any]]
@@ -56,9 +56,9 @@ class _Straightened:
         self._infos: list[onnx.ValueInfoProto] = []
 
     def build(self, run: Run) -> onnx.ModelProto | None:
-        build = {"If": self._branch, "Loop": self._loop, "Scan": self._scan}[self._node.op_type]
+        builds = zip(REGIONS, (self._branch, self._loop, self._scan, self._map), strict=True)
         try:
-            if not build(run):
+            if not dict(builds)[self._node.op_type](run):
                 return None
         except Exception:  # whatever the reference raises of the question
             return None
@@ -176,6 +176,26 @@ class _Straightened:
                 known.append(name)
         for found, result in zip(collected, self._node.output, strict=True):
             self._stacked(found, result, 0)
+        return True
+
+    def _map(self, run: Run) -> bool:
+        body: onnx.GraphProto = self._attributes["body"]
+        operands = self._asked(run, self._node.input)
+        mapped = [isinstance(value, list) for value in operands]
+        turns = len(operands[0])
+        if turns > MOST_TURNS or turns == 0:
+            return False
+        rows: list[list[str]] = [[] for _ in self._node.output]
+        for turn in range(turns):
+            parts = list(self._node.input)
+            for place in (place for place, of_many in enumerate(mapped) if of_many):
+                parts[place] = f"{parts[place]}.{self._node.output[0]}@{turn}"
+                self._add("SequenceAt", [self._node.input[place], self._number(turn)], parts[place])
+            for row, name in zip(rows, self._instance(body, parts, f"@{turn}"), strict=True):
+                row.append(name)
+        for row, result in zip(rows, self._node.output, strict=True):
+            if result:
+                self._add("SequenceConstruct", row, result)
         return True
 
     # -- asking
