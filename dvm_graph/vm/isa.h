@@ -232,14 +232,14 @@ constexpr const FormInfo& form_info(Form form) {
 constexpr const FormInfo& form_info(Family family) { return form_info(info_of(family).form); }
 
 // The words of a window come before other ones.
-constexpr bool has_window(Form form) {
-  const Extra extra = form_info(form).extra;
-  return extra == Extra::window || extra == Extra::window_bounds;
+constexpr bool has_window(const FormInfo& form) {
+  return form.extra == Extra::window || form.extra == Extra::window_bounds;
 }
-constexpr bool has_bounds(Form form) {
-  const Extra extra = form_info(form).extra;
-  return extra == Extra::bounds || extra == Extra::window_bounds;
+constexpr bool has_window(Form form) { return has_window(form_info(form)); }
+constexpr bool has_bounds(const FormInfo& form) {
+  return form.extra == Extra::bounds || form.extra == Extra::window_bounds;
 }
+constexpr bool has_bounds(Form form) { return has_bounds(form_info(form)); }
 constexpr bool is_matmul(Form form) {
   for (const OperandInfo& operand : form_info(form).operands) {
     if (operand.walk == Walk::columns || operand.walk == Walk::panel_columns ||

@@ -10,30 +10,6 @@ void QueueSteps::clear() {
   steps.clear();
 }
 
-void QueueSteps::add(Queue queue) {
-  const auto at = static_cast<int32_t>(touches.size());
-  steps.push_back({static_cast<int>(queue), at, at});
-}
-
-void QueueSteps::touch(bool reads, int64_t low, int64_t high, int64_t second) {
-  const auto is_other = [&](const Place& p) {
-    return p.low != low || p.high != high || p.second != second;
-  };
-  size_t place = places.size();  // mostly one that was touched a short while ago
-  while (place > 0 && is_other(places[place - 1])) --place;
-  if (place == 0) {
-    Place& made = places.emplace_back();
-    made.low = low;
-    made.high = high;
-    made.second = second;
-    place = places.size();
-  }
-  Touch& made = touches.emplace_back();
-  made.place = static_cast<int32_t>(place) - 1;
-  made.reads = reads;
-  ++steps.back().end;
-}
-
 void QueueSteps::end() {
   cuts_.clear();
   for (Place& p : places) {

@@ -36,6 +36,8 @@ struct QueueSteps {
   struct Place {
     int64_t low, high, second;
     Cells cells[2];  // in tiles of even number and of odd
+
+    bool is(int64_t l, int64_t h, int64_t s) const { return low == l && high == h && second == s; }
   };
   struct Touch {
     int32_t place;
@@ -52,9 +54,15 @@ struct QueueSteps {
   int32_t cells = 0;
 
   void clear();
-  void add(Queue queue);
+  void add(Queue queue) {
+    const auto at = static_cast<int32_t>(touches.size());
+    steps.push_back({static_cast<int>(queue), at, at});
+  }
   // By the step that was added last.
-  void touch(bool reads, int64_t low, int64_t high, int64_t second);
+  void touch(bool reads, int64_t low, int64_t high, int64_t second) {
+    touches.push_back({place_of(low, high, second), reads, {}});
+    ++steps.back().end;
+  }
   // All steps are added.
   void end();
 
@@ -67,7 +75,22 @@ struct QueueSteps {
     int32_t* cell;
   };
 
+  static constexpr int kRecentBits = 6;
+
+  int32_t place_of(int64_t low, int64_t high, int64_t second) {
+    constexpr uint64_t kSpread = 0x9e3779b97f4a7c15;
+    const uint64_t bits = static_cast<uint64_t>(low) + (static_cast<uint64_t>(high) << 20);
+    int32_t& recent = recent_[bits * kSpread >> (64 - kRecentBits)];
+    const auto count = static_cast<int32_t>(places.size());
+    if (recent < count && places[static_cast<size_t>(recent)].is(low, high, second)) return recent;
+    places.push_back({low, high, second, {}});
+    return recent = count;
+  }
+
   std::vector<Cut> cuts_;
+  // The place that was added last of those of a hash. One that is added again is another with the
+  // same cells.
+  int32_t recent_[size_t{1} << kRecentBits] = {};
 };
 
 // How far each queue is, as somebody knows it: the number of a step among those of all tiles, from

@@ -14,6 +14,7 @@ constexpr int64_t kPreferredBlocks = 8;  // of the cube unit, of rows, where the
 constexpr int32_t kMostCuts = 64;        // of the cores
 constexpr double kMostPieces = 2;        // of a block, over those that there have to be
 constexpr double kTie = 1 + 1e-9;        // as long, but for roundings
+static_assert(kMostHalves == 2);
 
 int64_t round_up(int64_t a, int64_t b) { return ceil_div(a, b) * b; }
 
@@ -25,6 +26,7 @@ double up(double number) {  // as std::ceil, which is a call on some machines
 // Rows or columns that are tried.
 struct Size {
   int64_t size;
+  int64_t half;  // of them, in multiples of the unit's block
   double blocks, inverse;
 };
 
@@ -43,8 +45,8 @@ void list_sizes(int64_t unit, int64_t extent, int64_t least, int64_t most, std::
   for (auto size = static_cast<int32_t>(std::min<int64_t>(all, most / unit)); size > end;) {
     const int32_t blocks = (all + size - 1) / size;
     const int32_t even = (all + blocks - 1) / blocks;
-    const int64_t length = even * unit;
-    out.push_back({length, static_cast<double>(blocks), 1 / static_cast<double>(length)});
+    const int64_t length = even * unit, half = (even + 1) / 2 * unit;
+    out.push_back({length, half, static_cast<double>(blocks), 1 / static_cast<double>(length)});
     size = even - 1;
   }
 }
@@ -69,9 +71,9 @@ bool cut_depth(const ProductProblem& p, const Target& t, ProductBlock& block) {
   return true;
 }
 
-// Where L0C holds one block alone, and sums may leave while others are made.
-void halve(const Target& t, ProductBlock& block) {
-  const int64_t half = round_up(ceil_div(block.columns, kMostHalves), t.matmul_nr);
+// Where L0C holds one block alone, and sums may leave while others are made. `half`: of its
+// columns.
+void halve(const Target& t, int64_t half, ProductBlock& block) {
   const bool one = t.places * block.rows * block.columns * kSumBytes > t.l0c_bytes;
   const bool two = kMostHalves * block.rows * half * kSumBytes <= t.l0c_bytes;
   block.halves = one && two && half < block.columns ? kMostHalves : 1;
@@ -296,7 +298,7 @@ class Search {
 
  private:
   ProductBlock halved(ProductBlock block) const {
-    halve(target_, block);
+    halve(target_, round_up(ceil_div(block.columns, kMostHalves), target_.matmul_nr), block);
     return block;
   }
 
@@ -309,7 +311,8 @@ class Search {
   }
 
   void weigh(const Size& r, const Size& c) {
-    const ProductBlock block = halved({r.size, c.size});
+    ProductBlock block{r.size, c.size};
+    halve(target_, c.half, block);
     if (promises(block, r.blocks * c.blocks)) weigh(block);
   }
 

@@ -23,20 +23,14 @@ class Synchroniser {
     }
     note_touches();
     find_pairs();
-    uint64_t directions = 0;
-    for (const SyncScratch::Ordered& ordered : scratch_.ordered)
-      directions |= uint64_t{1} << (ordered.from * kQueues + ordered.to);
-    for (; directions != 0; directions &= directions - 1) {
-      const int direction = std::countr_zero(directions);
-      insert_pairs(direction / kQueues, direction % kQueues);
-    }
+    for (; directions_ != 0; directions_ &= directions_ - 1)
+      insert_pairs(std::countr_zero(directions_));
     merge();
     code_.overflow |= code_.instructions.size() > kMostOrdered;
   }
 
  private:
   const TileInstruction& at(int32_t i) const { return code_.instructions[static_cast<size_t>(i)]; }
-  int32_t count() const { return static_cast<int32_t>(code_.instructions.size()); }
 
   void note_touches() {
     QueueSteps& steps = scratch_.steps;
@@ -55,6 +49,7 @@ class Synchroniser {
       }
     }
     steps.end();
+    count_ = steps.count();
   }
 
   int tiles() const {
@@ -70,12 +65,13 @@ class Synchroniser {
   void find_pairs() {
     const QueueSteps& all = scratch_.steps;
     scratch_.ordered.clear();
-    scratch_.waited.assign(static_cast<size_t>(count()), -1);
-    scratch_.clocks.resize(static_cast<size_t>(tiles() * count()));
+    const int tiles = this->tiles();
+    scratch_.waited.assign(static_cast<size_t>(count_), -1);
+    scratch_.clocks.resize(static_cast<size_t>(tiles * count_));
     QueueKnowledge& known = scratch_.known;
     known.begin(all);
-    for (int tile = 0; tile < tiles(); ++tile) {
-      for (int32_t i = 0; i < count(); ++i) {
+    for (int tile = 0; tile < tiles; ++tile) {
+      for (int32_t i = 0; i < count_; ++i) {
         const QueueSteps::Step& step = all.steps[static_cast<size_t>(i)];
         for (int32_t p = scratch_.waited[static_cast<size_t>(i)]; p >= 0;) {
           const SyncScratch::Ordered& ordered = scratch_.ordered[static_cast<size_t>(p)];
@@ -104,24 +100,35 @@ class Synchroniser {
       const auto from = static_cast<int>(std::ranges::max_element(missing) - missing);
       const int32_t time = std::exchange(missing[from], 0);
       if (known.of(to)[from] >= time) continue;
-      const int32_t last = (time - 1) % count();
-      const int distance = tile - (time - 1) / count();
-      int32_t& waited = scratch_.waited[static_cast<size_t>(i)];
-      SyncScratch::Ordered& ordered = scratch_.ordered.emplace_back();
-      ordered.pair = {last, i, distance};
-      ordered.from = from;
-      ordered.to = to;
-      ordered.next = waited;
-      waited = static_cast<int32_t>(scratch_.ordered.size()) - 1;
+      const int32_t last = (time - 1) % count_;
+      const int distance = tile - (time - 1) / count_;
+      add_pair({last, i, distance}, from * kQueues + to);
       known.learn(to, clock_of(time));
     }
   }
 
-  void insert_pairs(int from, int to) {
+  void add_pair(const SyncScratch::Pair& pair, int direction) {
+    const auto number = static_cast<int32_t>(scratch_.ordered.size());
+    int32_t& waited = scratch_.waited[static_cast<size_t>(pair.first)];
+    scratch_.ordered.push_back({pair, std::exchange(waited, number), -1});
+    SyncScratch::Direction& along = scratch_.directions[direction];
+    const uint64_t bit = uint64_t{1} << direction;
+    if ((directions_ & bit) == 0) {
+      along.first = number;
+    } else {
+      scratch_.ordered[static_cast<size_t>(along.last)].next_along = number;
+    }
+    along.last = number;
+    directions_ |= bit;
+  }
+
+  void insert_pairs(int direction) {
+    const int from = direction / kQueues, to = direction % kQueues;
     scratch_.within.clear();
     scratch_.across.clear();
-    for (const SyncScratch::Ordered& ordered : scratch_.ordered) {
-      if (ordered.from != from || ordered.to != to) continue;
+    for (int32_t p = scratch_.directions[direction].first; p >= 0;) {
+      const SyncScratch::Ordered& ordered = scratch_.ordered[static_cast<size_t>(p)];
+      p = ordered.next_along;
       (ordered.pair.distance == 0 ? scratch_.within : scratch_.across).push_back(ordered.pair);
     }
     sort_within();
@@ -182,7 +189,7 @@ class Synchroniser {
                                  (insertion.family == Family::s_wait_flag ? 1 : 0));
     };
     std::vector<int32_t>& ends = scratch_.ends;  // of those before each key, then of each
-    ends.assign(static_cast<size_t>(2 * count()) + 3, 0);
+    ends.assign(static_cast<size_t>(2 * count_) + 3, 0);
     for (const SyncScratch::Insertion& insertion : scratch_.insertions) ++ends[key(insertion) + 1];
     for (size_t i = 1; i < ends.size(); ++i) ends[i] += ends[i - 1];
     scratch_.sorted.resize(scratch_.insertions.size());
@@ -194,13 +201,13 @@ class Synchroniser {
     sort_insertions();
     scratch_.merged.clear();
     auto next = scratch_.sorted.begin();
-    for (int32_t i = 0; i <= count(); ++i) {
+    for (int32_t i = 0; i <= count_; ++i) {
       for (; next != scratch_.sorted.end() && next->position == i; ++next) {
         TileInstruction& sync = scratch_.merged.emplace_back(kNoInstruction);
         sync.family = next->family;
         sync.extra[0] = next->word;
       }
-      if (i < count()) scratch_.merged.push_back(at(i));
+      if (i < count_) scratch_.merged.push_back(at(i));
     }
     std::swap(code_.instructions, scratch_.merged);
   }
@@ -208,6 +215,8 @@ class Synchroniser {
   TileCode& code_;
   const Target& target_;
   SyncScratch& scratch_;
+  int32_t count_ = 0;        // of the instructions that were given
+  uint64_t directions_ = 0;  // of pairs: bits
 };
 
 }  // namespace

@@ -95,12 +95,17 @@ struct SyncScratch {
   };
   struct Ordered {
     Pair pair;
-    int from, to;
-    int32_t next;  // of those with the same `first`; -1: the last
+    int32_t next;        // of those with the same `first`; -1: the last
+    int32_t next_along;  // of those of the same direction; -1: the last
+  };
+  // Of the pairs from one queue to another.
+  struct Direction {
+    int32_t first = -1, last = -1;
   };
   QueueSteps steps;
   QueueKnowledge known;
   std::vector<Ordered> ordered;
+  Direction directions[kQueues * kQueues];
   std::vector<int32_t> waited;  // by instruction: the last of those that it is first of; -1: none
   std::vector<QueueClock> clocks;  // of each instruction's queue behind it, tile by tile
   std::vector<Insertion> insertions, sorted;

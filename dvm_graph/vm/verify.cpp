@@ -50,7 +50,7 @@ class Verifier {
       Head head;
       std::memcpy(&head, &body[pc], sizeof head);
       if (!check_head(head, body.size() - pc)) return located(pc);
-      if (follows_flags_) flags_.take(&body[pc]);
+      if (follows_flags_) flags_.take(family_of(head), &body[pc]);
       if (!check_instruction(head, &body[pc])) return located(pc);
       if (const char* wrong = groups_.take(head, &body[pc])) {
         fail(wrong);
@@ -106,6 +106,12 @@ class Verifier {
     if (header_.local_bytes < 0 || header_.local_bytes > target_.memory_end()) {
       return fail("needs " + std::to_string(header_.local_bytes) + " bytes of local memory, has " +
                   std::to_string(target_.memory_end()));
+    }
+    int64_t begin = 0;
+    for (int m = 0; m < kMemories; ++m) {
+      const int64_t end = begin + target_.memory_bytes(static_cast<Memory>(m));
+      rooms_[m] = {begin, std::min(end, header_.local_bytes)};
+      begin = end;
     }
     return true;
   }
@@ -211,6 +217,7 @@ class Verifier {
   }
 
   bool check_extents() {
+    loops_[0] = {-1, 1, 1, 1};
     for (size_t r = 0; r < program_.extents().size(); ++r) {
       const ExtentRegister& e = program_.extents()[r];
       const auto name = [&] { return "extent register e" + std::to_string(r + 1); };
@@ -220,6 +227,7 @@ class Verifier {
       if (e.multiplier < 0 || most > INT32_MAX / std::max(e.multiplier, 1)) {
         return fail(name() + " is out of range");
       }
+      loops_[r + 1] = loop_of(e);
     }
     return true;
   }
@@ -302,7 +310,7 @@ class Verifier {
     if (flat && (head.e0 != 0 || head.e1 != 0)) return fail("a contiguous tile has one loop");
     if (form.extra == Extra::block && !check_block(info.form, words)) return false;
     well_formed_ = true;
-    if (has_window(info.form) && !check_window_sizes(window_of(info.form, words))) return false;
+    if (has_window(form) && !check_window_sizes(window_of(info.form, words))) return false;
     const Loops loops = loops_of(head);
     for (int k = 0; k < form.operand_count(); ++k) {
       const Operand operand = operand_of(words, k);
@@ -312,13 +320,12 @@ class Verifier {
           !check_at_ring(info.queue, operand.offset(), k < form.outputs))
         return false;
       if (!check_predicate(head, operand)) return false;
-      if (!check_reach(head, loops, info.form, operand, operand_dtype(info.form, dtype, k), k,
-                       words)) {
+      if (!check_reach(head, loops, form, operand, operand_dtype(info.form, dtype, k), k, words)) {
         return false;
       }
     }
-    if (has_window(info.form) && !check_window(head, loops, info.form, words)) return false;
-    if (has_bounds(info.form) && !check_bounds(info.form, dtype, words)) return false;
+    if (has_window(form) && !check_window(head, loops, info.form, words)) return false;
+    if (has_bounds(form) && !check_bounds(info.form, dtype, words)) return false;
     switch (form.extra) {
       case Extra::levels: return check_levels(extra);
       case Extra::limit: return static_cast<int64_t>(extra[0]) >= 0 || fail("negative limit");
@@ -492,30 +499,33 @@ class Verifier {
            (walk.padded ? walk.panel_columns - 1 : last);
   }
 
-  // The loops of an instruction, which all its operands run over.
+  // A loop over what an extent register holds.
+  struct Loop {
+    int dim;             // that it depends on; -1: none
+    int64_t full, tail;  // in a full tile, in the last one of the dim
+    int64_t most;        // in any tile
+  };
+  // Those of an instruction, which all its operands run over.
   struct Loops {
-    uint8_t registers[3];
-    int dims[3] = {-1, -1, -1};                        // that they depend on
-    int64_t full[3] = {1, 1, 1}, tail[3] = {1, 1, 1};  // in a full tile, in the last one of the dim
-    int64_t most[3] = {1, 1, 1};                       // in any tile
-    uint32_t followed = 0;                             // grid dims that they depend on
+    const Loop* at[3];
+
+    const Loop& operator[](int loop) const { return *at[loop]; }
+    bool follow_none() const { return (at[0]->dim & at[1]->dim & at[2]->dim) < 0; }
+    bool follow(int dim) const {
+      return at[0]->dim == dim || at[1]->dim == dim || at[2]->dim == dim;
+    }
   };
 
+  Loop loop_of(const ExtentRegister& extent) const {
+    const int64_t all = extent.multiplier;
+    if (extent.dim < 0) return {-1, all, 1, all};
+    const GridDim& dim = program_.grid()[extent.dim];
+    const int64_t full = extent.value(dim.tile), tail = extent.value(dim.tail());
+    return {extent.dim, full, tail, dim.count > 1 ? full : tail};
+  }
+
   Loops loops_of(const Head& head) const {
-    Loops loops{{head.e0, head.e1, head.e2}};
-    for (int loop = 0; loop < 3; ++loop) {
-      if (loops.registers[loop] == 0) continue;
-      const ExtentRegister& extent = program_.extents()[loops.registers[loop] - 1];
-      loops.full[loop] = loops.most[loop] = extent.multiplier;
-      if (extent.dim < 0) continue;
-      const GridDim& dim = program_.grid()[extent.dim];
-      loops.dims[loop] = extent.dim;
-      loops.tail[loop] = extent.value(dim.tail());
-      loops.full[loop] = extent.value(dim.tile);
-      loops.most[loop] = dim.count > 1 ? loops.full[loop] : loops.tail[loop];
-      loops.followed |= 1u << extent.dim;
-    }
-    return loops;
+    return {{&loops_[head.e0], &loops_[head.e1], &loops_[head.e2]}};
   }
 
   // Offsets over all tiles: separable by grid dim, and linear in the coordinate except that the
@@ -524,30 +534,31 @@ class Verifier {
                  const int64_t* steps) const {
     Reach reach;
     if (steps == nullptr && walk.rises()) {
-      for (int loop = 0; loop < 3; ++loop)
-        reach.high += last_offset(walk, loop, loops.most[loop]) * element;
+      for (int loop = 0; loop < 3; ++loop) {
+        const int64_t last = std::max<int64_t>(loops[loop].most - 1, 0);
+        reach.high += std::min(walk.strides[loop] * last, kTooFar) * element;
+      }
       return reach;
     }
-    for (int loop = 0; loop < 3; ++loop) {  // those that follow no grid dim
-      if (loops.dims[loop] >= 0) continue;
-      if (loops.registers[loop] == 0 && walk.panel_columns == 0) continue;
-      reach.add(last_offset(walk, loop, loops.full[loop]) * element);
+    for (int loop = 0; loop < 3; ++loop) {
+      if (loops[loop].dim >= 0) continue;
+      reach.add(last_offset(walk, loop, loops[loop].full) * element);
     }
-    if (loops.followed == 0 && steps == nullptr) return reach;
+    if (steps == nullptr && loops.follow_none()) return reach;
     for (int d = 0; d < header_.grid_rank; ++d) {
       const int64_t step = steps == nullptr ? 0 : steps[d];
       const int64_t last = program_.grid()[d].count - 1;
-      if ((loops.followed >> d & 1) == 0) {
+      if (!loops.follow(d)) {
         reach.add(last * step);
         continue;
       }
       Reach full, tail;
       bool empty_tail = false;  // parts behind the end touch nothing
       for (int loop = 0; loop < 3; ++loop) {
-        if (loops.dims[loop] != d) continue;
-        empty_tail |= loops.tail[loop] == 0;
-        tail.add(last_offset(walk, loop, loops.tail[loop]) * element);
-        if (last > 0) full.add(last_offset(walk, loop, loops.full[loop]) * element);
+        if (loops[loop].dim != d) continue;
+        empty_tail |= loops[loop].tail == 0;
+        tail.add(last_offset(walk, loop, loops[loop].tail) * element);
+        if (last > 0) full.add(last_offset(walk, loop, loops[loop].full) * element);
       }
       int64_t low = tail.low + last * step, high = tail.high + last * step;
       if (last > 0) {
@@ -589,13 +600,13 @@ class Verifier {
     return header_.rings[header_.rings[0].reaches(pointer) ? 0 : 1];
   }
 
-  bool check_reach(const Head& head, const Loops& loops, Form form, const Operand& operand,
-                   DType dtype, int k, const uint64_t* words) {
+  bool check_reach(const Head& head, const Loops& loops, const FormInfo& form,
+                   const Operand& operand, DType dtype, int k, const uint64_t* words) {
     const auto element = static_cast<int64_t>(size_of(dtype));
-    const OperandInfo& info = form_info(form).operands[k];
+    const OperandInfo& info = form.operands[k];
+    const uint64_t* const extra = operand_words(words, form.operand_count());
     Steps walk = steps_of(info, dtype_of(head), operand, dtype);
-    if (info.walk == Walk::panel_blocks)
-      walk.steps = static_cast<int64_t>(*extra_words(form, words));
+    if (info.walk == Walk::panel_blocks) walk.steps = static_cast<int64_t>(*extra);
     const bool local = operand.space() != Space::pointer;
     if (walk.panel_columns != 0 && walk.strides[2] < walk.panel_columns && head.e2 != 0 &&
         last_offset(walk, 2, widest(head.e2)) >= walk.panel_columns) {
@@ -614,27 +625,26 @@ class Verifier {
     if (info.walk == Walk::panel_blocks) {  // blocks in full
       reach.add((int64_t{operand.middle_stride} - walk.panel_columns) * element);
     }
-    if (form_info(form).extra == Extra::gather && k == 1) {
-      const uint64_t* const extra = extra_words(form, words);
+    if (form.extra == Extra::gather && k == 1) {
       const auto stride = static_cast<int64_t>(extra[0]), limit = static_cast<int64_t>(extra[1]);
       if (limit == 0) return true;  // no index is valid: it reads nothing
       if (beyond(stride, kTooFar / limit)) return fail("gathers from too far away");
       reach.add((limit - 1) * stride * element);
     }
-    const bool weighs = form == Form::depthwise && k == 3;
+    const Form windows = info_of(family_of(head)).form;
+    const bool weighs = windows == Form::depthwise && k == 3;
     if (has_window(form) && (k == 1 || weighs)) {
-      const Window window = window_of(form, words);
+      const Window window = window_of(windows, words);
       if (window.pixels() == 0) return true;  // it reads nothing
       const int64_t pixel = window.pixel, channels = window.channels;
       if (k == 1) reach.add((window.pixels() - 1) * pixel * element);
-      if (k == 1 && moves_patches(form)) reach.add((channels - 1) * element);
+      if (k == 1 && moves_patches(windows)) reach.add((channels - 1) * element);
       if (weighs) reach.add((window.taps() - 1) * channels * element);
     }
     const int64_t base = local ? operand.offset() : pointer->base;
-    const Memory memory = memory_of(info.place);
-    const int64_t begin = local ? target_.memory_begin(memory) : 0;
-    const int64_t least = local ? begin : pointer->low;
-    const int64_t most = local ? std::min(header_.local_bytes, begin + target_.memory_bytes(memory))
+    const Room& room = rooms_[static_cast<int>(memory_of(info.place))];
+    const int64_t least = local ? room.begin : pointer->low;
+    const int64_t most = local  ? room.end
                          : ring ? pointer->low + ring_at(operand.offset()).bytes
                                 : pointer->high;
     int64_t bits = base;  // of all terms of the address; sizes of elements are powers of two
@@ -701,16 +711,8 @@ class Verifier {
     return form == Form::pack_patches || form == Form::matmul_windows;
   }
 
-  int64_t narrowest(uint8_t e) const {
-    if (e == 0) return 1;
-    const ExtentRegister& r = program_.extents()[e - 1];
-    return r.dim < 0 ? r.multiplier : r.value(program_.grid()[r.dim].tail());
-  }
-
-  int64_t widest(uint8_t e) const {
-    const ExtentRegister& r = program_.extents()[e - 1];
-    return r.dim < 0 ? r.multiplier : r.value(program_.grid()[r.dim].tile);
-  }
+  int64_t narrowest(uint8_t e) const { return loops_[e].dim < 0 ? widest(e) : loops_[e].tail; }
+  int64_t widest(uint8_t e) const { return loops_[e].full; }
 
   bool check_sync(const Head& head, Family family, uint64_t word) {
     const auto known = [](Queue queue) {
@@ -770,6 +772,12 @@ class Verifier {
   const int64_t workspace_bytes_;
   const Target& target_;
   bool well_formed_ = false;
+  // Local memories: where each lies, as far as the program uses it.
+  struct Room {
+    int64_t begin, end;
+  };
+  Room rooms_[kMemories];
+  Loop loops_[kExtentRegisters];  // by extent register; 0: no loop
   AtRing at_ring_[kRings];
   const bool follows_flags_;
   FlagVerifier flags_;

@@ -15,7 +15,7 @@ namespace {
 struct Flag {
   int32_t step;
   bool sets;
-  int32_t other = -1;  // of a set: the next one of its event; of a wait: whose signal it takes
+  int32_t other;  // of a set: the next one of its event; of a wait: whose signal it takes
   uint64_t word;
 };
 
@@ -27,10 +27,11 @@ struct Event {
 };
 constexpr int kEvents = kQueues * kQueues * 256;
 
+// Events of low number lie together, for which devices have few.
 int event_of(uint64_t word) {
   const int direction =
       static_cast<int>(sync_from(word)) * kQueues + static_cast<int>(sync_to(word));
-  return direction * 256 + sync_event(word);
+  return sync_event(word) * kQueues * kQueues + direction;
 }
 
 }  // namespace
@@ -100,23 +101,25 @@ class Follower {
       : body_(body),
         tiles_(static_cast<int>(std::min<int64_t>(tiles, kOrderedTiles))),
         state_(state),
-        known_(state.known) {
+        known_(state.known),
+        flags_(state.flags) {
     known_.begin(state.steps);
-    state_.signals.resize(state_.flags.size() * static_cast<size_t>(tiles_));
+    state_.signals.resize(flags_.size() * static_cast<size_t>(tiles_));
   }
 
   std::string run() {
-    const QueueSteps& all = state_.steps;
-    for (int tile = 0; tile < tiles_; ++tile) {
-      auto flag = state_.flags.begin();
-      for (int32_t i = 0; i < all.count(); ++i) {
-        const QueueSteps::Step& step = all.steps[static_cast<size_t>(i)];
-        if (step.first < step.end) {
+    const std::span<const QueueSteps::Step> steps = state_.steps.steps;
+    QueueClock* signals = state_.signals.data();  // of the tile
+    for (int tile = 0; tile < tiles_; ++tile, signals += flags_.size()) {
+      size_t flag = 0;
+      for (size_t i = 0; i < steps.size(); ++i) {
+        if (steps[i].first < steps[i].end) {
+          const auto step = static_cast<int32_t>(i);
           int earlier = 0;
-          known_.issue(tile, i, [&](int, int time) { earlier = time; });
-          if (earlier != 0) return wrong(i, earlier);
-        } else if (flag != state_.flags.end() && flag->step == i) {
-          follow(*flag++, step.queue, tile);
+          known_.issue(tile, step, [&](int, int time) { earlier = time; });
+          if (earlier != 0) return wrong(step, earlier);
+        } else if (flag < flags_.size() && flags_[flag].step == static_cast<int32_t>(i)) {
+          follow(flag++, steps[i].queue, tile, signals);
         }
       }
     }
@@ -130,16 +133,13 @@ class Follower {
     return named(step) + ": touches what " + named(earlier) + " does, and no flag orders them";
   }
 
-  QueueClock& signal(int tile, int32_t flag) {
-    return state_
-        .signals[static_cast<size_t>(tile) * state_.flags.size() + static_cast<size_t>(flag)];
-  }
-
-  void follow(const Flag& flag, int queue, int tile) {
+  void follow(size_t number, int queue, int tile, QueueClock* signals) {
+    const Flag& flag = flags_[number];
     if (flag.sets) {
-      signal(tile, static_cast<int32_t>(&flag - state_.flags.data())) = known_.of(queue);
+      signals[number] = known_.of(queue);
     } else if (const int distance = sync_distance(flag.word); tile >= distance) {
-      known_.learn(queue, signal(tile - distance, flag.other));
+      const auto before = static_cast<std::ptrdiff_t>(flags_.size()) * distance;
+      known_.learn(queue, signals[flag.other - before]);
     }
   }
 
@@ -147,6 +147,7 @@ class Follower {
   const int tiles_;
   State& state_;
   QueueKnowledge& known_;
+  const std::span<const Flag> flags_;
 };
 
 }  // namespace
@@ -162,17 +163,14 @@ FlagVerifier::FlagVerifier() : state_(of_thread()) {
   state_.flags.clear();
 }
 
-void FlagVerifier::take(const uint64_t* words) {
+void FlagVerifier::take(Family family, const uint64_t* words) {
+  const auto step = static_cast<int32_t>(state_.words.size());
   state_.words.push_back(words);
-  state_.steps.add(queue_of(words));
-  const Family family = family_of(head_of(words));
-  if (family != Family::s_set_flag && family != Family::s_wait_flag) return;
+  const bool sets = family == Family::s_set_flag;
+  if (!sets && family != Family::s_wait_flag) return state_.steps.add(info_of(family).queue);
   const uint64_t word = *extra_words(Form::sync, words);
-  if (is_between_cores(word)) return;
-  Flag& flag = state_.flags.emplace_back();
-  flag.step = state_.steps.count() - 1;
-  flag.sets = family == Family::s_set_flag;
-  flag.word = word;
+  state_.steps.add(sets ? sync_from(word) : sync_to(word));
+  if (!is_between_cores(word)) state_.flags.push_back({step, sets, -1, word});
 }
 
 void FlagVerifier::touch(Role role, int64_t low, int64_t high, int64_t second) {

@@ -39,7 +39,7 @@ class FlagVerifier {
   FlagVerifier();
 
   // Takes the instructions of a body in turn, each of known opcode and length.
-  void take(const uint64_t* words);
+  void take(Family family, const uint64_t* words);
   // The last one has an operand at [low, high) of local memory, in tiles of odd number `second`
   // bytes behind.
   void touch(Role role, int64_t low, int64_t high, int64_t second);

@@ -26,7 +26,7 @@ bool folds_rows(const Head& head, const uint64_t* words) {
 
 }  // namespace
 
-const char* GroupVerifier::take(const Head& head, const uint64_t* words) {
+const char* GroupVerifier::take_together(const Head& head, const uint64_t* words) {
   if (const char* wrong = take_joined(head, words)) return wrong;
   return take_rows(head, words);
 }

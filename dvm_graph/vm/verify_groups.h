@@ -11,12 +11,16 @@ class GroupVerifier {
  public:
   // Takes the instructions of a body in turn, each of known opcode and length. What is wrong with
   // this one; null: nothing.
-  const char* take(const Head& head, const uint64_t* words);
+  const char* take(const Head& head, const uint64_t* words) {
+    const bool alone = (head.flags & (kJoined | kTransient | kRows)) == 0 && !open_ && rows_ == 0;
+    return alone ? nullptr : take_together(head, words);
+  }
 
   // What is wrong with the end of the body here; null: nothing.
   const char* end() const;
 
  private:
+  const char* take_together(const Head& head, const uint64_t* words);
   const char* take_joined(const Head& head, const uint64_t* words);
   const char* take_rows(const Head& head, const uint64_t* words);
 
