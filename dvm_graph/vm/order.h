@@ -149,9 +149,9 @@ class QueueKnowledge {
     for (const QueueSteps::Touch& touch : touches) {
       const auto [first, end] = touch.cells[odd];
       for (Cell& cell : std::span(cells + first, cells + end)) {
-        met.advance(cell.written);
-        if (!touch.reads) met.advance(cell.read);
-        (touch.reads ? cell.read : cell.written).advance(now);
+        met.advance(cell.done[kWritten]);
+        met.advance(cell.done[touch.reads ? kWritten : kRead]);
+        cell.done[touch.reads ? kRead : kWritten].advance(now);
       }
     }
     if (!met.is_ahead_of(known)) return;
@@ -162,8 +162,9 @@ class QueueKnowledge {
 
  private:
   // When each queue read it last, and when it wrote it.
+  static constexpr int kRead = 0, kWritten = 1;
   struct Cell {
-    QueueClock read, written;
+    QueueClock done[2];
   };
 
   const QueueSteps* steps_ = nullptr;

@@ -90,15 +90,17 @@ class Synchroniser {
 
   void order(QueueKnowledge& known, int tile, int32_t i) {
     const int to = scratch_.steps.steps[static_cast<size_t>(i)].queue;
-    int32_t missing[kQueues] = {};  // when it was issued, by queue; 0: nothing is
+    struct Missing {
+      int32_t time;  // when it was issued
+      int from;
+    };
+    Missing missing[kQueues];
     int left = 0;
-    known.issue(tile, i, [&](int from, int time) {
-      missing[from] = time;
-      ++left;
-    });
-    for (; left > 0; --left) {
-      const auto from = static_cast<int>(std::ranges::max_element(missing) - missing);
-      const int32_t time = std::exchange(missing[from], 0);
+    known.issue(tile, i, [&](int from, int time) { missing[left++] = {time, from}; });
+    while (left > 0) {
+      const auto last_issued =
+          std::ranges::max_element(missing, missing + left, {}, &Missing::time);
+      const auto [time, from] = std::exchange(*last_issued, missing[--left]);
       if (known.of(to)[from] >= time) continue;
       const int32_t last = (time - 1) % count_;
       const int distance = tile - (time - 1) / count_;

@@ -285,8 +285,8 @@ class Verifier {
     for (const uint8_t e : {head.e0, head.e1, head.e2}) {
       if (e > header_.extent_registers) return fail("undefined extent register");
     }
-    const bool folds = form.outputs > 0 && form.operands[0].role == Role::updates;
-    if (!folds && (head.flags & (kAccumulate | kAccumulateAlways))) {
+    const bool accumulates = (head.flags & (kAccumulate | kAccumulateAlways)) != 0;
+    if (accumulates && (form.outputs == 0 || form.operands[0].role != Role::updates)) {
       return fail("accumulates, but is no reduction or matmul");
     }
     return true;
@@ -421,10 +421,10 @@ class Verifier {
     if (rows && inner != 1 && (k == 0 || inner != 0)) {
       return fail("a vector operand needs an inner stride of 0 or 1, an output of 1");
     }
-    if (operand.space() == Space::two_places) {
-      if (form.walk != Walk::rows) return fail("such an operand has one place");
-      if (operand.outer_stride < 0) return fail("the second place lies before the first");
-    }
+    const bool two_places = operand.space() == Space::two_places;
+    if (two_places & (form.walk != Walk::rows)) return fail("such an operand has one place");
+    if (two_places & (operand.outer_stride < 0))
+      return fail("the second place lies before the first");
     switch (form.walk) {
       case Walk::columns:
         if (inner == 1) break;
@@ -466,22 +466,23 @@ class Verifier {
                  DType dtype) const {
     const int64_t outer = operand.outer_stride, middle = operand.middle_stride,
                   inner = operand.inner_stride;
-    const int64_t columns = panel_columns(dtype, target_);
     const bool bundles = info.type == Type::bundles;
+    const auto columns = [&] { return panel_columns(dtype, target_); };
     switch (info.walk) {
       case Walk::folded: return {{outer, 0, inner}};
       case Walk::rows:
       case Walk::steps: return {{0, middle, inner}};
       case Walk::bundled_rows: return {{0, middle, inner}, 0, false, 2, bundle_steps(made_of)};
       case Walk::panels:
-        return {{0, columns, outer}, columns, true, bundles ? 1 : -1, bundle_steps(made_of)};
+        return {{0, columns(), outer}, columns(), true, bundles ? 1 : -1, bundle_steps(made_of)};
       case Walk::product: return {{middle, 0, inner}};
       case Walk::product_rows: return {{middle, inner, 0}};
       case Walk::columns:
         if (inner != 1) return {{0, middle, inner}};
-        return {{0, middle, outer}, columns, false};
-      case Walk::panel_columns: return {{0, middle, outer}, columns, true};
-      case Walk::panel_blocks: return {{0, middle, outer}, columns, true, 1};  // steps: check_reach
+        return {{0, middle, outer}, columns(), false};
+      case Walk::panel_columns: return {{0, middle, outer}, columns(), true};
+      case Walk::panel_blocks:
+        return {{0, middle, outer}, columns(), true, 1};  // steps: check_reach
       case Walk::row: return {{0, 0, inner}};
       default: return {{outer, middle, inner}};
     }
@@ -729,7 +730,7 @@ class Verifier {
       return check_between(family, word);
     }
     if (sync_distance(word) > kMostDistance) return fail("a flag for a tile too far away");
-    if (sync_distance(word) > 0 && family == Family::s_barrier) return fail("a barrier is at once");
+    if (family == Family::s_barrier && sync_distance(word) > 0) return fail("a barrier is at once");
     return true;
   }
 

@@ -21,9 +21,12 @@ struct Flag {
 
 // The flags of one event of one direction.
 struct Event {
-  int sets = 0, waits = 0;
+  int count[2] = {};  // of those that wait, and of those that set
   int distance = -1;
   int32_t first = -1, last = -1;  // that sets it
+
+  int waits() const { return count[0]; }
+  int sets() const { return count[1]; }
 };
 constexpr int kEvents = kQueues * kQueues * 256;
 
@@ -43,8 +46,12 @@ struct FlagVerifier::State {
   std::vector<const uint64_t*> words;  // of each
   std::vector<Flag> flags;
   std::vector<QueueClock> signals;  // what was known at each flag, tile by tile
-  Event events[kEvents];
-  std::vector<int> used;  // of them, by the program before: the others are as new
+  Event events[kEvents];            // as new but while balance is checked
+
+  // As new again.
+  void clear_events() {
+    for (const Flag& flag : flags) events[event_of(flag.word)] = {};
+  }
 };
 
 namespace {
@@ -55,23 +62,19 @@ std::string at(std::span<const uint64_t> body, const uint64_t* words) {
 
 template <class State>
 std::string check_balance(std::span<const uint64_t> body, State& state) {
-  for (const int index : state.used) state.events[index] = {};
-  state.used.clear();
   for (size_t f = 0; f < state.flags.size(); ++f) {
     const Flag& flag = state.flags[f];
     const uint64_t* const words = state.words[static_cast<size_t>(flag.step)];
     const Head head = head_of(words);
     const auto wrong = [&](const char* what) { return at(body, words) + ": " + what; };
     if (head.changed_mask != 0 || head.flags != 0) return wrong("a flag has a predicate");
-    const int index = event_of(flag.word);
-    Event& event = state.events[index];
-    if (event.sets + event.waits == 0) state.used.push_back(index);
+    Event& event = state.events[event_of(flag.word)];
     if (event.distance >= 0 && event.distance != sync_distance(flag.word)) {
       return wrong("an event within tiles and across them");
     }
     event.distance = sync_distance(flag.word);
-    ++(flag.sets ? event.sets : event.waits);
-    if (event.distance == 0 && event.waits > event.sets) {
+    ++event.count[flag.sets ? 1 : 0];
+    if (event.distance == 0 && event.waits() > event.sets()) {
       return wrong("waits for a flag nobody has set");
     }
     if (!flag.sets) continue;
@@ -79,10 +82,10 @@ std::string check_balance(std::span<const uint64_t> body, State& state) {
         static_cast<int32_t>(f);
     event.last = static_cast<int32_t>(f);
   }
-  for (const int index : state.used) {
-    const Event& event = state.events[index];
-    if (event.sets > event.waits) return "a flag is set more often than waited for";
-    if (event.sets < event.waits) return "a flag is waited for more often than set";
+  for (const Flag& flag : state.flags) {
+    const Event& event = state.events[event_of(flag.word)];
+    if (event.sets() > event.waits()) return "a flag is set more often than waited for";
+    if (event.sets() < event.waits()) return "a flag is waited for more often than set";
   }
   for (Flag& flag : state.flags) {  // waits take the signals of an event in turn
     if (flag.sets) continue;
@@ -181,6 +184,7 @@ std::string FlagVerifier::check(std::span<const uint64_t> body, int64_t tiles) c
   if (state_.words.size() > kMostOrdered) return "too many instructions to prove their order";
   state_.steps.end();
   std::string wrong = check_balance(body, state_);
+  state_.clear_events();
   return wrong.empty() ? Follower(body, tiles, state_).run() : wrong;
 }
 
