@@ -102,6 +102,22 @@ def test_cpp_includes(room: str) -> None:
                 assert target in ROOMS[room] | {room}, f"{path} includes {included}"
 
 
+def test_no_file_of_the_vm_names_a_device() -> None:
+    """But for comments: specs, the folders of devices, makers, and vector units of CPUs."""
+    npu = PACKAGE / "npu"
+    names = {path.stem for path in (npu / "specs").rglob("*.toml")} - {"families", "generic"}
+    names |= {path.name for path in npu.iterdir() if any(path.glob("*.cpp"))}
+    assert {"ascend910b2", "zen4", "host", "simulator"} <= names
+    names |= {"ascend", "intel", "amd", "avx", "amx", "neon"}
+    pattern = "|".join(re.escape(name).replace(r"\-", "[-_]?") for name in sorted(names))
+    named = re.compile(rf"(?<![a-z])(?:{pattern})(?![a-z])", re.IGNORECASE)
+    for path in CPP:
+        if room_of(path) != "vm":
+            continue
+        for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
+            assert not named.search(line.split("//")[0]), f"{path}:{number}: {line}"
+
+
 def test_includes_name_files_from_the_package_on() -> None:
     for path in CPP:
         for line in path.read_text(encoding="utf-8").splitlines():

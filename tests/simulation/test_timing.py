@@ -274,6 +274,17 @@ def test_spatial_stacking_raises_utilisation() -> None:
     assert stacked.device_seconds < apart.device_seconds
 
 
+def test_kernels_side_by_side_are_one_launch_whose_table_says_what_a_core_runs() -> None:
+    [launch] = model("side_by_side").simulate({"n": 30000, "m": 30000}).launches
+    [stage] = launch.stages
+    assert launch.startup_seconds == SPEC["startup.vector_kernel"]
+    assert launch.host.launch_seconds == SPEC["host.launch"]
+    run = [tuple(kernel for kernel, *_ in core.tiles) for core in stage.core_tiles]
+    first, second = stage.kernels
+    assert set(run) <= {(first,), (first, second), (second,)} and run.count((first, second)) <= 1
+    assert run[0] == (first,) and run[-1] == (second,)
+
+
 def test_products_larger_than_the_cache_take_turns_on_all_cores() -> None:
     """Side by side, each on some of the cores, they would read their operands more often."""
     dims = {"m": 4096, "n": 1024, "k": 20000}
