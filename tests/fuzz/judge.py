@@ -388,12 +388,15 @@ def disturbed(model: onnx.ModelProto, seed: int) -> onnx.ModelProto:
     is equal stays so, and neighbours of a value, or of a function's limit, may change their order. Of every
     second even one, each element of what was computed of several numbers by its own: no two have to be
     rounded alike. So does each element that a mean is taken of, which is rounded, and then taken from.
+    Of every third seed, products add up backwards instead: terms that cancel exactly go on doing so.
     """
     typed = inferred(model)
     values = (*typed.graph.input, *typed.graph.value_info, *typed.graph.output)
     types = {v.name: v.type.tensor_type.elem_type for v in values}
     types |= {t.name: t.data_type for t in model.graph.initializer}
     constants = {t.name: t for t in model.graph.initializer}
+    ranks = {v.name: len(v.type.tensor_type.shape.dim) for v in values}
+    ranks |= {t.name: len(t.dims) for t in model.graph.initializer}
     version = next(o.version for o in model.opset_import if o.domain in ("", "ai.onnx"))
     rng = random.Random(seed)
     sums = {name for n in model.graph.node if n.op_type not in _OF_ONE_NUMBER for name in n.output}
@@ -404,6 +407,10 @@ def disturbed(model: onnx.ModelProto, seed: int) -> onnx.ModelProto:
     del graph.node[:]
     for node in model.graph.node:
         copy = onnx.NodeProto.FromString(node.SerializeToString())
+        if seed % 3 == 1 and node.op_type in ("MatMul", "Gemm") and version >= 10:
+            _turn(graph, copy, [ranks.get(name, 0) for name in node.input[:2]])
+            graph.node.append(copy)
+            continue
         for place, name in enumerate(node.input):
             dtype = types.get(name, 0)
             if dtype not in FLOATS or dtype == TensorProto.BFLOAT16:
@@ -432,6 +439,25 @@ def disturbed(model: onnx.ModelProto, seed: int) -> onnx.ModelProto:
                 graph.node.append(helper.make_node("Mul", [name, f"{near}.factor"], [near]))
         graph.node.append(copy)
     return result
+
+
+def _turn(graph: onnx.GraphProto, product: onnx.NodeProto, ranks: Sequence[int]) -> None:
+    """Appends slices that turn the axes along which the product adds up, where they are known."""
+    given = {a.name: a.i for a in product.attribute}
+    turned = [bool(given.get(name)) for name in ("transA", "transB")]
+    if not all(ranks):
+        return
+    for place, rank in enumerate(ranks):
+        axis = rank - 1 if rank == 1 or turned[place] != (place == 0) else rank - 2
+        name, result = product.input[place], f"{product.output[0]}_{place}_turned"
+        parts = {"starts": -1, "ends": -(2**63), "axes": axis, "steps": -1}
+        for part, number in parts.items():
+            tensor = numpy_helper.from_array(np.array([number], np.int64), f"{result}.{part}")
+            graph.initializer.append(tensor)
+        graph.node.append(
+            helper.make_node("Slice", [name, *(f"{result}.{part}" for part in parts)], [result])
+        )
+        product.input[place] = result
 
 
 def _vary(

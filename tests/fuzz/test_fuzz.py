@@ -439,6 +439,25 @@ def test_the_order_of_many_neighbours_hangs_on_rounding_and_that_of_others_does_
     assert explained(case, case.feeds[0], [right[::-1].copy()], [right]) is None
 
 
+@pytest.mark.parametrize("cancels", [True, False])
+@pytest.mark.parametrize("product", ["MatMul(x, w)", "Gemm<transA = 1, transB = 1>(a, b)"])
+def test_what_cancels_may_hang_on_the_order_of_a_sum(product: str, cancels: bool) -> None:
+    """What the least of its terms is multiplied by: infinity, or 0 and no number."""
+    case = case_of(
+        f"""g (float[1, K] x, float[K, 1] w, float z) => (float[1, 1] y) {{
+            a = Transpose(x) b = Transpose(w) p = {product} y = Mul(p, z)
+        }}""",
+        x=np.array([[-3, 3 if cancels else 2, 2**-126, 0]], np.float32),
+        w=np.ones((4, 1), np.float32),
+        z=np.array(INF, np.float32),
+    )
+    theirs = Reference(case.model).run(case.feeds[0])
+    assert np.isinf(theirs).all()
+    mine = [np.full((1, 1), np.nan, np.float32)]
+    found = explained(case, case.feeds[0], mine, theirs)
+    assert found is (Excuse.ROUNDING if cancels else None)
+
+
 @pytest.mark.parametrize("batch", range(3))
 def test_a_gate_of_no_number_may_be_taken_for_one(batch: int) -> None:
     """Of the batch that meets it."""
