@@ -73,11 +73,19 @@ bool cut_depth(const ProductProblem& p, const Target& t, ProductBlock& block) {
 
 // Where L0C holds one block alone, and sums may leave while others are made. `half`: of its
 // columns.
-void halve(const Target& t, int64_t half, ProductBlock& block) {
-  const bool one = t.places * block.rows * block.columns * kSumBytes > t.l0c_bytes;
-  const bool two = kMostHalves * block.rows * half * kSumBytes <= t.l0c_bytes;
-  block.halves = one && two && half < block.columns ? kMostHalves : 1;
-  block.half = block.halves == 1 ? block.columns : half;
+bool is_halved(const Target& t, int64_t rows, int64_t columns, int64_t half) {
+  const bool one = t.places * rows * columns * kSumBytes > t.l0c_bytes;
+  const bool two = kMostHalves * rows * half * kSumBytes <= t.l0c_bytes;
+  return one & two & (half < columns);
+}
+
+ProductBlock block_of(int64_t rows, int64_t columns, bool halved, int64_t half) {
+  ProductBlock block;
+  block.rows = rows;
+  block.columns = columns;
+  block.halves = halved ? kMostHalves : 1;
+  block.half = halved ? half : columns;
+  return block;
 }
 
 bool fits(const ProductProblem& p, const Target& t, const ProductBlock& block) {
@@ -271,10 +279,10 @@ class Search {
     const int64_t rows = largest_size(target_.matmul_mr, problem_.m, preferred);
     const int64_t columns = largest_size(target_.matmul_nr, problem_.n, sums / preferred);
     if (target_.largest_tiles) {
-      weigh(halved({rows, columns}));
+      weigh(rows, columns);
       return best_;
     }
-    weigh(halved(even(rows, columns)));
+    weigh(even(problem_.m, rows, target_.matmul_mr), even(problem_.n, columns, target_.matmul_nr));
     // Of either, so that the way to L1 alone does not take as long.
     const auto least = best_.rows > 0
                            ? static_cast<int64_t>(area_ * load_ / (best_.seconds - least_missed_))
@@ -290,41 +298,33 @@ class Search {
         const Size& c = of_columns[i];
         const double load = (r.inverse + c.inverse) * load_;
         if (best_.rows > 0 && !may_win(area_ * load + least_missed_)) break;
-        weigh(r, c);
+        const bool halved = is_halved(target_, r.size, c.size, c.half);
+        if (best_.rows == 0 || promises(r, c, halved))
+          weigh(block_of(r.size, c.size, halved, c.half));
       }
     }
     return best_;
   }
 
  private:
-  ProductBlock halved(ProductBlock block) const {
-    halve(target_, round_up(ceil_div(block.columns, kMostHalves), target_.matmul_nr), block);
-    return block;
-  }
-
   // As many blocks, of about equal sizes.
-  ProductBlock even(int64_t rows, int64_t columns) const {
-    const auto cut = [](int64_t extent, int64_t size, int64_t unit) {
-      return round_up(ceil_div(extent, ceil_div(extent, size)), unit);
-    };
-    return {cut(problem_.m, rows, target_.matmul_mr), cut(problem_.n, columns, target_.matmul_nr)};
+  static int64_t even(int64_t extent, int64_t size, int64_t unit) {
+    return round_up(ceil_div(extent, ceil_div(extent, size)), unit);
   }
 
-  void weigh(const Size& r, const Size& c) {
-    ProductBlock block{r.size, c.size};
-    halve(target_, c.half, block);
-    if (promises(block, r.blocks * c.blocks)) weigh(block);
+  void weigh(int64_t rows, int64_t columns) {
+    const int64_t half = round_up(ceil_div(columns, kMostHalves), target_.matmul_nr);
+    weigh(block_of(rows, columns, is_halved(target_, rows, columns, half), half));
   }
 
   // From below, without what the cuts of k add.
-  bool promises(const ProductBlock& block, double blocks) const {
-    if (best_.rows == 0) return true;
-    const auto high = static_cast<double>(block.rows), wide = static_cast<double>(block.columns);
-    const auto halves = static_cast<double>(block.halves);
-    const double step = std::max(high * left_, static_cast<double>(block.half) * right_);
-    const double multiply = high * wide * multiply_ + halves * step;
-    const double leave = block.halves == 1 ? high * wide * leave_ : 0;
-    const double each = up(static_cast<double>(problem_.batch) * blocks / cores_);
+  bool promises(const Size& r, const Size& c, bool halved) const {
+    const auto high = static_cast<double>(r.size), wide = static_cast<double>(c.size);
+    const double half = halved ? static_cast<double>(c.half) : wide;
+    const double step = std::max(high * left_, half * right_);
+    const double multiply = high * wide * multiply_ + (halved ? kMostHalves : 1) * step;
+    const double leave = halved ? 0 : high * wide * leave_;
+    const double each = up(static_cast<double>(problem_.batch) * (r.blocks * c.blocks) / cores_);
     const double load = (high + wide) * load_;
     return may_win(each * load + least_missed_) &&
            each * (std::max(multiply, load) + latency_ + leave) < best_.seconds;

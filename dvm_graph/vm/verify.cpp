@@ -50,8 +50,12 @@ class Verifier {
       Head head;
       std::memcpy(&head, &body[pc], sizeof head);
       if (!check_head(head, body.size() - pc)) return located(pc);
-      if (follows_flags_) flags_.take(family_of(head), &body[pc]);
-      if (!check_instruction(head, &body[pc])) return located(pc);
+      const Family family = family_of(head);
+      if (follows_flags_) flags_.take(family, &body[pc]);
+      const bool sound = info_of(family).form == Form::sync
+                             ? check_sync(head, family, *extra_words(Form::sync, &body[pc]))
+                             : check_instruction(head, &body[pc]);
+      if (!sound) return located(pc);
       if (const char* wrong = groups_.take(head, &body[pc])) {
         fail(wrong);
         return located(pc);
@@ -298,7 +302,6 @@ class Verifier {
     const DType dtype = dtype_of(head);
     const FormInfo& form = form_info(info.form);
     const uint64_t* const extra = extra_words(info.form, words);
-    if (form.extra == Extra::event) return check_sync(head, family, *extra);
     const bool flat = family == Family::d_load || family == Family::d_store;
     for (int k = 0; k < form.operand_count(); ++k) {
       const Operand operand = operand_of(words, k);

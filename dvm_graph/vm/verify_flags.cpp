@@ -17,6 +17,7 @@ struct Flag {
   bool sets;
   int32_t other;  // of a set: the next one of its event; of a wait: whose signal it takes
   uint64_t word;
+  const uint64_t* words;  // of the body
 };
 
 // The flags of one event of one direction.
@@ -43,7 +44,6 @@ int event_of(uint64_t word) {
 struct FlagVerifier::State {
   QueueSteps steps;
   QueueKnowledge known;
-  std::vector<const uint64_t*> words;  // of each
   std::vector<Flag> flags;
   std::vector<QueueClock> signals;  // what was known at each flag, tile by tile
   Event events[kEvents];            // as new but while balance is checked
@@ -64,9 +64,8 @@ template <class State>
 std::string check_balance(std::span<const uint64_t> body, State& state) {
   for (size_t f = 0; f < state.flags.size(); ++f) {
     const Flag& flag = state.flags[f];
-    const uint64_t* const words = state.words[static_cast<size_t>(flag.step)];
-    const Head head = head_of(words);
-    const auto wrong = [&](const char* what) { return at(body, words) + ": " + what; };
+    const Head head = head_of(flag.words);
+    const auto wrong = [&](const char* what) { return at(body, flag.words) + ": " + what; };
     if (head.changed_mask != 0 || head.flags != 0) return wrong("a flag has a predicate");
     Event& event = state.events[event_of(flag.word)];
     if (event.distance >= 0 && event.distance != sync_distance(flag.word)) {
@@ -132,7 +131,11 @@ class Follower {
  private:
   std::string wrong(int32_t step, int32_t time) const {
     const int32_t earlier = (time - 1) % state_.steps.count();
-    const auto named = [&](int32_t i) { return at(body_, state_.words[static_cast<size_t>(i)]); };
+    const auto named = [&](int32_t i) {
+      const uint64_t* words = body_.data();
+      for (; i > 0; --i) words += head_of(words).words;
+      return at(body_, words);
+    };
     return named(step) + ": touches what " + named(earlier) + " does, and no flag orders them";
   }
 
@@ -162,18 +165,16 @@ FlagVerifier::State& FlagVerifier::of_thread() {
 
 FlagVerifier::FlagVerifier() : state_(of_thread()) {
   state_.steps.clear();
-  state_.words.clear();
   state_.flags.clear();
 }
 
 void FlagVerifier::take(Family family, const uint64_t* words) {
-  const auto step = static_cast<int32_t>(state_.words.size());
-  state_.words.push_back(words);
+  const int32_t step = state_.steps.count();
   const bool sets = family == Family::s_set_flag;
   if (!sets && family != Family::s_wait_flag) return state_.steps.add(info_of(family).queue);
   const uint64_t word = *extra_words(Form::sync, words);
   state_.steps.add(sets ? sync_from(word) : sync_to(word));
-  if (!is_between_cores(word)) state_.flags.push_back({step, sets, -1, word});
+  if (!is_between_cores(word)) state_.flags.push_back({step, sets, -1, word, words});
 }
 
 void FlagVerifier::touch(Role role, int64_t low, int64_t high, int64_t second) {
@@ -181,7 +182,7 @@ void FlagVerifier::touch(Role role, int64_t low, int64_t high, int64_t second) {
 }
 
 std::string FlagVerifier::check(std::span<const uint64_t> body, int64_t tiles) const {
-  if (state_.words.size() > kMostOrdered) return "too many instructions to prove their order";
+  if (state_.steps.steps.size() > kMostOrdered) return "too many instructions to prove their order";
   state_.steps.end();
   std::string wrong = check_balance(body, state_);
   state_.clear_events();
