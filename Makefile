@@ -7,6 +7,7 @@ JOBS ?= 2
 VENV := .venv
 RUN := $(VENV)/bin/python
 PIP := $(RUN) -m pip --disable-pip-version-check install --quiet
+CORE := build/core
 CPP_FILES = $(shell git ls-files -- '*.cpp' '*.h')
 BASE_MODELS := bert gpt2 vit llama llama_decode qwen3 qwen3_decode mmoe resnet mobilenet convnext unet
 
@@ -73,20 +74,25 @@ models-zoo: $(VENV)/.torch ## Export the architectures of the zoo to build/model
 models-base: $(VENV)/.torch ## Export the models at their base sizes to build/models.
 	$(RUN) -m models.export $(BASE_MODELS) --size base --skip-existing
 
-# Builds and runs the C++ tests in a folder of their own: $(call cpp-tests,<folder>,<CMake options>)
+# Builds and runs the C++ tests in a build folder: $(call cpp-tests,<folder>)
 define cpp-tests
+	$(VENV)/bin/cmake --build $(1) -j $(JOBS) --target dvm_tests -- --quiet
+	$(VENV)/bin/ctest --test-dir $(1) --output-on-failure -j $(JOBS)
+endef
+
+# The same under sanitizers, with this machine's units: $(call sanitized-tests,<folder>,<sanitizers>)
+define sanitized-tests
 	$(VENV)/bin/cmake -S . -B $(1) -G Ninja -DCMAKE_MAKE_PROGRAM=$(CURDIR)/$(VENV)/bin/ninja \
-	    -DCMAKE_BUILD_TYPE=Release -DDVM_BUILD_PYTHON=OFF -DDVM_BUILD_TESTS=ON $(2) >/dev/null
-	$(VENV)/bin/cmake --build $(1) -j $(JOBS) -- --quiet
-	$(VENV)/bin/ctest --test-dir $(1) --output-on-failure
+	    -DDVM_BUILD_PYTHON=OFF -DDVM_LEVELS=native -DDVM_SANITIZE=$(2) >/dev/null
+	$(call cpp-tests,$(1))
 endef
 
 test-cpp: $(VENV)/.package ## Run the tests of the C++ rooms.
-	$(call cpp-tests,build/cpp,)
+	$(call cpp-tests,$(CORE))
 
 sanitize: $(VENV)/.native ## Run the tests of the C++ rooms under the sanitizers, with this machine's units.
-	$(call cpp-tests,build/sanitize-address,-DDVM_LEVELS=native -DDVM_SANITIZE=address$(COMMA)undefined)
-	$(call cpp-tests,build/sanitize-thread,-DDVM_LEVELS=native -DDVM_SANITIZE=thread)
+	$(call sanitized-tests,build/sanitize-address,address$(COMMA)undefined)
+	$(call sanitized-tests,build/sanitize-thread,thread)
 
 clean: ## Remove the environment and everything built, exported base models too.
 	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
@@ -109,7 +115,7 @@ $(VENV)/.libraries: pyproject.toml $(VENV)/.python
 define build-core
 	@echo "Building the C++ core: some minutes, once."
 	@$(RUN) .ci/building.py $(PIP) -vv --no-build-isolation --no-deps \
-	    --config-settings=cmake.define.DVM_LEVELS=$(1) --editable .
+	    --config-settings=build-dir=$(CORE) --config-settings=cmake.define.DVM_LEVELS=$(1) --editable .
 endef
 
 $(VENV)/.package: $(VENV)/.libraries
