@@ -289,7 +289,16 @@ STEPS: dict[str, dict[str, int]] = {
 }
 """Models whose tile code is listed step by step."""
 
-DEVICES = ("zen2", "zen4", "zen5", "icelake-server", "client-avx2", "neoverse", "ascend910b2")
+DEVICES = (
+    "zen2",
+    "zen4",
+    "zen5",
+    "icelake-server",
+    "sapphire-rapids",
+    "client-avx2",
+    "neoverse",
+    "ascend910b2",
+)
 """Whose choices of blocks and tiles are kept as tables."""
 PARTS = ("ascend910b2", "ascend910b3")
 """Whose choices of products on cube units with local memories are."""

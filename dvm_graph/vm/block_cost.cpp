@@ -105,9 +105,8 @@ BlockModel::Rows BlockModel::of_rows(int64_t rows) const {
   r.multiply = products_ * r.count * k;
   if (splits()) {
     const auto whole = static_cast<double>(round_up(rows, target_.splitting.rows));
-    const double multiply = static_cast<double>(target_.splitting.percent) / 100 * whole;
-    r.split = products_ * k * (multiply + static_cast<double>(target_.splitting.b));
-    r.split_a = products_ * r.count * k * static_cast<double>(target_.splitting.a);
+    r.split = products_ * k * (target_.splitting.multiply * whole + target_.splitting.b);
+    r.split_a = products_ * r.count * k * target_.splitting.a;
   }
   const bool in_place = r.split == 0 || r.split >= r.multiply;
   if (r.share_sets && in_place) r.in_sets = r.multiply * t_.set_conflict * p_.rows_per_set;

@@ -6,6 +6,7 @@
 #include <cstdint>
 
 #include "vm/isa.h"
+#include "vm/splitting.h"
 
 namespace dvm {
 
@@ -60,6 +61,7 @@ struct Core {
   std::byte* local = nullptr;  // local memory, 64-byte aligned
   size_t local_bytes = 0;
   std::byte* scratch = nullptr;       // kScratchBytes for the time of one instruction; null: none
+  Splitting splitting;                // of floats, for which scratch memory is needed
   int32_t extents[kExtentRegisters];  // register 0 is 1
   std::byte* pointers[kPointerRegisters];
   bool first_chunk = true, last_chunk = true;

@@ -16,7 +16,7 @@ namespace dvm {
 // Bytes, of values in local memory and in workspaces: as wide as the widest vector of any device.
 inline constexpr int64_t kAlignment = 64;
 
-// All of them positive once a device has filled them in.
+// All of them positive once a device has filled them in, but for what it does not do.
 struct Costs {
 #define DVM_COST(name, unit, least, most, meaning) double name = 0;
 #include "vm/target.def"

@@ -15,6 +15,8 @@ inline Costs plain_costs() {
   costs.vector_elements = 1 / kVectorElement;
   costs.epilogue_elements = 1.0 / 6;
   costs.pack_elements = 1.0 / 8;
+  costs.split_multiply_adds = 2;
+  costs.split_a_elements = costs.split_b_elements = 1.0 / 4;
   costs.private_read = costs.private_write = kElementBytes / 2;
   costs.direct_read = kElementBytes;
   costs.shared_read = kElementBytes / 4;

@@ -70,12 +70,14 @@ void bind_machine(nb::module_& module) {
              "Costs by name, those that can be measured: a second or two. See npu/host/rates.h.");
   module.def(
       "host_target",
-      [](int cores, const std::tuple<int, int, int>& registers, const Machine& machine) {
-        const auto& [vector_bytes, panel_columns, rows] = registers;
-        return host_target(cores, LevelInfo{vector_bytes, panel_columns, rows, {}}, machine);
+      [](int cores, const std::tuple<int, int, int, int>& registers, const Machine& machine) {
+        const auto& [vector_bytes, panel_columns, rows, split_rows] = registers;
+        return host_target(cores, LevelInfo{vector_bytes, panel_columns, rows, split_rows},
+                           machine);
       },
       nb::arg("cores"), nb::arg("registers"), nb::arg("machine"),
-      "A machine as a target; registers: bytes of a vector, columns and rows of the cube unit's.");
+      "A machine as a target; registers: bytes of a vector, columns and rows of the cube unit's, "
+      "and rows of its tiles, or 0.");
 }
 
 }  // namespace dvm

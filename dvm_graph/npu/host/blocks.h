@@ -159,10 +159,11 @@ struct Product {
   FetchLater* later = nullptr;  // null: there is nothing to fetch for later
   const C* from = nullptr;      // what C begins with where it accumulates: C, or an addend
   int64_t from_row = 0;
-  C low = 0, high = 0;           // of a Step that clamps
-  int64_t chunk_bytes = 0;       // of A, which pass at a time
-  std::byte* scratch = nullptr;  // of the core; null: none
-  bool stream = false;           // C is too large to be read back from a cache
+  C low = 0, high = 0;                   // of a Step that clamps
+  int64_t chunk_bytes = 0;               // of A, which pass at a time
+  std::byte* scratch = nullptr;          // of the core; null: none
+  const Splitting* splitting = nullptr;  // where there is scratch memory
+  bool stream = false;                   // C is too large to be read back from a cache
   [[no_unique_address]] typename StoredBy<Step>::Columns of_columns = {};
   [[no_unique_address]] std::conditional_t<Step::kRuns, Runs, OneRun> runs = {};
 

@@ -157,6 +157,7 @@ Matmul<T> without_clamp(const Product<Clamped<T>>& x) {
   plain.high = x.high;
   plain.chunk_bytes = x.chunk_bytes;
   plain.scratch = x.scratch;
+  plain.splitting = x.splitting;
   plain.stream = x.stream;
   return plain;
 }
@@ -206,6 +207,7 @@ void matmul_handler(Core& core, const uint64_t* words) {
   }
   x.chunk_bytes = chunk_bytes(core);
   x.scratch = core.scratch;
+  x.splitting = &core.splitting;
   FetchLater later(core, bursts_of(e.outer, e.inner, e.middle, x.kColumns));
   if (later.any()) x.later = &later;
   multiply(x, e.outer, e.inner);
@@ -226,6 +228,6 @@ struct Cube {
 void fill_cube(Handler* handlers) { fill_handlers<Cube>(handlers); }
 
 extern const LevelInfo level_info;
-const LevelInfo level_info = {kVectorBytes, kPanelVectors * kLanes<float>, kMaxRows, kSplitting};
+const LevelInfo level_info = {kVectorBytes, kPanelVectors * kLanes<float>, kMaxRows, kSplitRows};
 
 }  // namespace dvm::DVM_LEVEL

@@ -71,6 +71,7 @@ HostDevice::HostDevice(int cores, const InstructionTable& table, const Target& t
     core->local = arenas_.back().get();
     core->scratch = core->local + local;
     core->local_bytes = static_cast<size_t>(target.local_bytes);
+    core->splitting = target.splitting;
   }
   try {
     for (int i = 1; i < cores; i++) {

@@ -9,6 +9,16 @@ constexpr int64_t kDotRows = 4;     // the cube unit has a loop for so few
 int64_t round_down(int64_t a, int64_t b) { return a / b * b; }
 int64_t round_up(int64_t a, int64_t b) { return (a + b - 1) / b * b; }
 
+// Parts of B are not multiplied before all of a panel is split, so that it waits for memory.
+Splitting splitting_of(const LevelInfo& level, const Costs& costs) {
+  if (level.split_rows == 0 || costs.split_multiply_adds == 0) return {};
+  const auto per = [&](double rate) { return costs.multiply_adds / rate; };
+  return {.rows = level.split_rows,
+          .multiply = per(costs.split_multiply_adds),
+          .a = per(costs.split_a_elements),
+          .b = per(costs.split_b_elements) + costs.per_element(costs.memory_read)};
+}
+
 }  // namespace
 
 Target host_target(int cores, const LevelInfo& level, const Machine& machine) {
@@ -34,7 +44,7 @@ Target host_target(int cores, const LevelInfo& level, const Machine& machine) {
   target.matmul_rows = round_up(kTileRows, level.matmul_mr);
   // A block of A takes half of the core's own cache: longer ones push panels of B out of it.
   target.matmul_k_block = caches.private_bytes / 2 / (kTileRows * kFloat);
-  target.splitting = level.splitting;
+  target.splitting = splitting_of(level, machine.costs);
   target.dot_rows = kDotRows;
   target.queues = target.places = 1;
   target.unified_memory = target.joins = target.fetches = true;

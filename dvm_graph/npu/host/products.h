@@ -86,6 +86,7 @@ DVM_INLINE Product<Step> panels_product(const Core& core, const Extents& e, cons
   x.k = e.middle;
   x.chunk_bytes = chunk_bytes(core);
   x.scratch = core.scratch;
+  x.splitting = &core.splitting;
   return x;
 }
 

@@ -23,7 +23,7 @@ namespace {
 
 template <class Step>
 constexpr bool kTiled = false;
-constexpr Splitting kSplitting = {};
+constexpr int kSplitRows = 0;
 
 #else
 
@@ -33,11 +33,11 @@ constexpr int64_t kTileRow = 64, kTileBytes = kTile * kTileRow;
 constexpr int64_t kBundles = kTileRow / 4, kSplitSteps = kTileRow / 2;  // of k, in a tile of A
 constexpr int kPartsOfA = 3;
 
-// Steps of k of a chunk of floats, at most; rows as scratch memory has room for, beside a panel.
-constexpr int64_t kSplitDepth = 640;
+// Steps of k of a chunk of floats: as many as leave scratch memory room for all rows beside a
+// panel, but within these bounds.
+constexpr int64_t kLeastDepth = 384, kMostDepth = 1024;
 
-// Whoever reads the parts pays for the splitting: many columns for A, many rows for B.
-constexpr Splitting kSplitting = {.rows = kTile, .percent = 67, .a = 20, .b = 13};
+constexpr int kSplitRows = kTile;
 // Bundles have no such cost, but of few rows FMA units read panels as fast.
 constexpr int64_t kLeastRows = 12;
 
@@ -167,18 +167,31 @@ struct NextLines {
 
 using TileSums = uint32_t[kBlockRows][kBlockRows];
 
-// The sums of a block over so many tiles of k, and over one more, of what is left of it.
+// A panel of B by rows of A, over so many tiles of k, and over one more, of what is left of it.
+struct TilePanel {
+  Tiles a, b, last_a, last_b;
+  int64_t steps = 0;
+  bool has_last = false;
+  NextLines next = {};
+  TileShape* shape = nullptr;
+
+  void next_rows() {
+    a.at += a.block;
+    last_a.at += last_a.block;
+  }
+};
+
 template <class Step, bool Lower, bool Right>
-[[gnu::noinline]] void multiply_tile_block(Tiles a, Tiles b, int64_t steps, const Tiles* last_a,
-                                           const Tiles* last_b, NextLines& next, FetchLater* later,
-                                           TileSums& sums) {
+[[gnu::noinline]] void multiply_tile_block(TilePanel& panel, FetchLater* later, TileSums& sums) {
   constexpr int kBursts = 4;      // as many as blocks in registers make
   asm volatile("" ::: "memory");  // tiles are loaded and stored behind the compiler's back
   _tile_zero(0);
   if constexpr (Right) _tile_zero(1);
   if constexpr (Lower) _tile_zero(2);
   if constexpr (Lower && Right) _tile_zero(3);
-  for (int64_t step = 0; step < steps; step++) {
+  Tiles a = panel.a, b = panel.b;
+  NextLines next = panel.next;
+  for (int64_t step = 0; step < panel.steps; step++) {
     multiply_passes<Step, Lower, Right>(a, b);
     a.at += a.step;
     b.at += b.step;
@@ -187,7 +200,8 @@ template <class Step, bool Lower, bool Right>
       for (int i = 0; i < kBursts; i++) later->fetch();
     }
   }
-  if (last_a != nullptr) multiply_passes<Step, Lower, Right>(*last_a, *last_b);
+  panel.next = next;
+  if (panel.has_last) multiply_passes<Step, Lower, Right>(panel.last_a, panel.last_b);
   _tile_stored(0, sums[0], sizeof *sums);
   if constexpr (Right) _tile_stored(1, sums[0] + kTile, sizeof *sums);
   if constexpr (Lower) _tile_stored(2, sums[kTile], sizeof *sums);
@@ -331,34 +345,30 @@ DVM_INLINE void store_tile_rows(Product<Step>& x, int64_t ragged,
   if (Step::kClamps) x.from += Rows * x.from_row;
 }
 
-// A panel of B by all rows of a chunk; x is where C is.
+// Rows of a chunk; x is where C is. The last panel has so many columns in its last vector.
 template <class Step, int Vectors, bool Ragged>
-[[gnu::noinline]] void multiply_tile_panel(Product<Step>& x, int64_t rows, int64_t ragged, Tiles a,
-                                           const Tiles& b, int64_t steps, const Tiles* last_a,
-                                           const Tiles* last_b, NextLines next, TileShape& shape) {
+[[gnu::noinline]] void multiply_tile_panel(Product<Step>& x, int64_t rows, int64_t ragged,
+                                           const TilePanel& whole) {
   constexpr bool kRight = Vectors > 1;
   constexpr int kTogether = 4;
-  alignas(kLineBytes) TileSums sums;
   const bool stream = streams_to_c<Step, Vectors>(x);
   auto* const c = x.c;
   const auto* const from = x.from;
-  Tiles tail = last_a == nullptr ? Tiles{} : *last_a;
-  for (int64_t m = 0; m < rows; m += kBlockRows) {
+  alignas(kLineBytes) TileSums sums;
+  TilePanel panel = whole;
+  for (int64_t m = 0; m < rows; m += kBlockRows, panel.next_rows()) {
     const int64_t count = lesser(rows - m, kBlockRows);
-    const Tiles* last = last_a == nullptr ? nullptr : &tail;
     if (count > kTile) {
-      shape.set(kTile, count - kTile);
-      multiply_tile_block<Step, true, kRight>(a, b, steps, last, last_b, next, x.later, sums);
+      panel.shape->set(kTile, count - kTile);
+      multiply_tile_block<Step, true, kRight>(panel, x.later, sums);
     } else {
-      shape.set(count, 0);
-      multiply_tile_block<Step, false, kRight>(a, b, steps, last, last_b, next, x.later, sums);
+      panel.shape->set(count, 0);
+      multiply_tile_block<Step, false, kRight>(panel, x.later, sums);
     }
     int64_t i = 0;
     for (; i + kTogether <= count; i += kTogether)
       store_tile_rows<Step, kTogether, Vectors, Ragged>(x, ragged, sums + i, stream);
     for (; i < count; i++) store_tile_rows<Step, 1, Vectors, Ragged>(x, ragged, sums + i, stream);
-    a.at += a.block;
-    tail.at += tail.block;
   }
   x.c = c;
   x.from = from;
@@ -375,77 +385,84 @@ DVM_INLINE void copy_last_bundles(const uint32_t* a, int64_t a_row, int64_t rows
     store(out, load_partial<Full<uint32_t>>(a, bundles));
 }
 
+// Rows of C, by whichever vectors the columns at hand take.
+template <class Step>
+DVM_INLINE void multiply_tile_panel(Product<Step>& x, int64_t rows, int64_t columns,
+                                    const TilePanel& panel) {
+  constexpr int64_t L = kLanes<float>;
+  if (columns >= Product<Step>::kColumns)
+    multiply_tile_panel<Step, 2, false>(x, rows, 0, panel);
+  else if (columns > L)
+    multiply_tile_panel<Step, 2, true>(x, rows, columns - L, panel);
+  else
+    multiply_tile_panel<Step, 1, true>(x, rows, columns, panel);
+}
+
 // All panels of B by so many rows of A: what scratch memory has to hold of them fits. Leaves x as
 // it was.
 template <class Step>
 void multiply_tile_panels(Product<Step>& x, int64_t rows, int64_t columns, TileShape& shape) {
-  constexpr int64_t L = kLanes<float>, kNR = Product<Step>::kColumns;
+  constexpr int64_t kNR = Product<Step>::kColumns;
   const auto* const b = x.b;
   auto* const c = x.c;
   const auto* const from = x.from;
   const auto of_columns = x.of_columns;
   const bool direct = x.direct();
   std::byte* const scratch = x.scratch;
-  Tiles left, right, last_left, last_right;
-  right.row = last_right.row = kRowBytes;
-  right.tile = last_right.tile = kTileRow;
-  int64_t steps, rest = 0;
+  TilePanel panel;
+  panel.shape = &shape;
+  panel.b.row = panel.last_b.row = kRowBytes;
+  panel.b.tile = panel.last_b.tile = kTileRow;
+  int64_t rest = 0;
   [[maybe_unused]] bool split = true;
   if constexpr (kSplits<Step>) {
-    steps = ceil_div(x.k, kSplitSteps);
-    left.at = scratch;
-    left.step = kPartsOfA * left.part;
-    left.block = steps * left.step;
-    right.at = scratch + ceil_div(rows, kBlockRows) * left.block;
-    right.step = Step::kPartsOfB * right.part;
-    split = split_rows(x.a, x.a_row, rows, x.k, left);
+    panel.steps = ceil_div(x.k, kSplitSteps);
+    panel.b.at = scratch;
+    panel.b.step = Step::kPartsOfB * panel.b.part;
+    panel.a.at = scratch + panel.steps * panel.b.step;
+    panel.a.step = kPartsOfA * panel.a.part;
+    panel.a.block = panel.steps * panel.a.step;
+    split = split_rows(x.a, x.a_row, rows, x.k, panel.a);
   } else {
-    steps = x.k / kBundles;
+    panel.steps = x.k / kBundles;
     rest = x.k % kBundles;
-    left.at = reinterpret_cast<const std::byte*>(x.a);
-    left.row = x.a_row * 4;
-    left.tile = kTile * left.row;
-    left.block = 2 * left.tile;
-    left.step = kTileRow;
-    right.step = kLastPanelBytes;
-    last_right.at = scratch;
-    last_left.at = scratch + kLastPanelBytes;
-    last_left.block = 2 * kTileBytes;
+    panel.has_last = rest > 0;
+    panel.a.at = reinterpret_cast<const std::byte*>(x.a);
+    panel.a.row = x.a_row * 4;
+    panel.a.tile = kTile * panel.a.row;
+    panel.a.block = 2 * panel.a.tile;
+    panel.a.step = kTileRow;
+    panel.b.step = kLastPanelBytes;
+    panel.last_b.at = scratch;
+    panel.last_a.at = scratch + kLastPanelBytes;
+    panel.last_a.block = 2 * kTileBytes;
     if (rest > 0)
       copy_last_bundles(x.a + x.k - rest, x.a_row, rows, rest, scratch + kLastPanelBytes);
   }
   // Packed panels lie one behind the other; behind the last one come the next steps of k.
   const int64_t lines = direct ? 0 : ceil_div(x.k * x.kStepBytes, kLineBytes);
-  NextLines next{nullptr, ceil_div(lines, ceil_div(rows, kBlockRows) * steps)};
+  panel.next.lines = ceil_div(lines, ceil_div(rows, kBlockRows) * panel.steps);
   while (columns > 0) {
-    const int64_t ragged = columns < kNR ? columns : 0;
-    const auto* const next_panel = columns > kNR ? x.b + x.b_panel : b + x.k * x.b_step;
-    next.at = reinterpret_cast<const char*>(next_panel);
-    bool by_tiles = true;
+    const auto* const next = columns > kNR ? x.b + x.b_panel : b + x.k * x.b_step;
+    panel.next.at = reinterpret_cast<const char*>(next);
+    const int64_t count = lesser(columns, kNR);
     if constexpr (kSplits<Step>) {
-      by_tiles = split && (ragged > 0 && direct ? split_panel<Step, true>(x, columns, right)
-                                                : split_panel<Step, false>(x, kNR, right));
+      const bool exact =
+          split && (count < kNR && direct ? split_panel<Step, true>(x, count, panel.b)
+                                          : split_panel<Step, false>(x, kNR, panel.b));
+      if (exact)
+        multiply_tile_panel(x, rows, count, panel);
+      else
+        multiply_panels(x, rows, count, false, kMaxRows);
     } else {
-      right.at = reinterpret_cast<const std::byte*>(x.b);
+      panel.b.at = reinterpret_cast<const std::byte*>(x.b);
       if (rest > 0) {
         const auto* in = x.b + (x.k - rest) * x.b_step;
         __builtin_memcpy(scratch, in, static_cast<size_t>(rest * kRowBytes));
         __builtin_memset(scratch + rest * kRowBytes, 0,
                          static_cast<size_t>(kLastPanelBytes - rest * kRowBytes));
       }
-    }
-    const Tiles* const last_a = rest > 0 ? &last_left : nullptr;
-    if (!by_tiles) {
-      multiply_panels(x, rows, lesser(columns, kNR), false, kMaxRows);
-    } else if (ragged == 0) {
-      multiply_tile_panel<Step, 2, false>(x, rows, 0, left, right, steps, last_a, &last_right, next,
-                                          shape);
-    } else if (ragged > L) {
-      multiply_tile_panel<Step, 2, true>(x, rows, ragged - L, left, right, steps, last_a,
-                                         &last_right, next, shape);
-    } else {
-      multiply_tile_panel<Step, 1, true>(x, rows, ragged, left, right, steps, last_a, &last_right,
-                                         next, shape);
+      multiply_tile_panel(x, rows, count, panel);
     }
     columns -= kNR;
     x.b += x.b_panel;
@@ -461,14 +478,17 @@ DVM_INLINE int64_t whole_tiles(int64_t extent, int64_t tile) {
   return ceil_div(extent, tile) * tile;
 }
 
-// Whether tiles multiply so much faster than blocks in registers do.
+// Whether tiles multiply so much faster than blocks in registers do. Whoever reads the parts pays
+// for the splitting: many columns for A, many rows for B.
 template <class Step>
 DVM_INLINE bool tiles_pay(const Product<Step>& x, int64_t rows, int64_t columns) {
   if constexpr (!kSplits<Step>) return rows >= kLeastRows && x.k >= kBundles;
-  const int64_t across = whole_tiles(columns, kTile), of_a = rows * x.k;
-  const int64_t by_tiles = whole_tiles(rows, kTile) * across * whole_tiles(x.k, kSplitSteps);
-  return by_tiles * kSplitting.percent / 100 + of_a * kSplitting.a + x.k * columns * kSplitting.b <
-         of_a * across;
+  const Splitting& of = *x.splitting;
+  const auto m = static_cast<double>(rows), n = static_cast<double>(whole_tiles(columns, kTile));
+  const double whole_m = static_cast<double>(whole_tiles(rows, kTile));
+  const double share =
+      static_cast<double>(whole_tiles(x.k, kSplitSteps)) / static_cast<double>(x.k);
+  return of.rows > 0 && whole_m * n * share * of.multiply + m * of.a + n * of.b < m * n;
 }
 
 // C[rows, columns] (+)= A * B by way of tiles. Bundles pass in such chunks as blocks do, but no
@@ -478,9 +498,14 @@ template <class Step>
 void multiply_by_tiles(Product<Step>& x, int64_t rows, int64_t columns, int64_t chunk,
                        int64_t depth) {
   if constexpr (kSplits<Step>) {
-    depth = whole_tiles(ceil_div(x.k, ceil_div(x.k, kSplitDepth)), kSplitSteps);
-    const int64_t room = kScratchBytes / (int64_t{sizeof(uint16_t)} * depth);
-    chunk = (room - Step::kPartsOfB * kBlockRows) / (kPartsOfA * kBlockRows) * kBlockRows;
+    constexpr auto kHalf = static_cast<int64_t>(sizeof(uint16_t));
+    constexpr int64_t kPanel = Step::kPartsOfB * kBlockRows;
+    const int64_t room =
+        kScratchBytes / (kHalf * (kPartsOfA * whole_tiles(rows, kBlockRows) + kPanel));
+    const int64_t most = room < kLeastDepth ? kLeastDepth : lesser(room, kMostDepth);
+    depth =
+        whole_tiles(ceil_div(x.k, ceil_div(x.k, most / kSplitSteps * kSplitSteps)), kSplitSteps);
+    chunk = (kScratchBytes / (kHalf * depth) - kPanel) / (kPartsOfA * kBlockRows) * kBlockRows;
   } else {
     chunk = lesser(chunk, (kScratchBytes - kLastPanelBytes) / kTileRow);
   }

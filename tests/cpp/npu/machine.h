@@ -102,6 +102,7 @@ class Machine {
   void lend_scratch(bool lend) {
     if (lend) std::fill(scratch_.begin(), scratch_.end(), Line{});
     core.scratch = lend ? scratch_.front().bytes : nullptr;
+    core.splitting = {.rows = 16, .multiply = 0.5, .a = 1, .b = 1};
   }
 
   Core core;
