@@ -181,6 +181,7 @@ struct TilePanel {
   }
 };
 
+// The sums of the next block of rows.
 template <class Step, bool Lower, bool Right>
 [[gnu::noinline]] void multiply_tile_block(TilePanel& panel, FetchLater* later, TileSums& sums) {
   constexpr int kBursts = 4;      // as many as blocks in registers make
