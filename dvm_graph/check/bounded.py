@@ -68,7 +68,8 @@ _STEEPEST = {"erf": 1.13, "tanh": 1.0, "sigmoid": 0.25, "sin": 1.0, "cos": 1.0, 
 _AROUND_ZERO = (MAPS["asin"], MAPS["acos"], MAPS["atanh"])
 """Functions that are defined around 0 only."""
 _LARGE = 1 << 16
-"""Elements of a constant operand from which on a looser bound that is cheaper does."""
+"""Elements of a constant operand from which on a looser bound that is cheaper does, and of a tensor that is kept
+in half its memory."""
 _COMPARISONS = frozenset(["eq", "ne", "lt", "le", "gt", "ge"])
 
 
@@ -96,9 +97,27 @@ class Bounded:
 
     def wide(self) -> Bounded:
         """Floats in float64."""
-        if not self.is_float or self.value.dtype == np.float64:
+        error = self.error
+        if error is not None and error.dtype != np.float64:
+            error = error.astype(np.float64)
+        value = self.value
+        if self.is_float and value.dtype != np.float64:
+            value = value.astype(np.float64)
+        return self if value is self.value and error is self.error else Bounded(value, error)
+
+    def narrow(self) -> Bounded:
+        """To be kept for long: large floats in float32 where that holds them, errors rounded up to it."""
+        if self.value.size < _LARGE:
             return self
-        return Bounded(self.value.astype(np.float64), self.error)
+        value, error = self.value, self.error
+        with np.errstate(all="ignore"):
+            if value.dtype == np.float64:
+                near = value.astype(np.float32)
+                value = near if np.array_equal(near, value, equal_nan=True) else value
+            if error is not None:
+                above = error.astype(np.float32)
+                error = np.where(above < error, np.nextafter(above, np.float32(np.inf)), above)
+        return Bounded(value, error)
 
 
 def differs(got: Array, wanted: Bounded) -> Array:

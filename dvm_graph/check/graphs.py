@@ -14,12 +14,15 @@ way.
 
 from __future__ import annotations
 
+import contextlib
 import itertools
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeAlias
 
 import numpy as np
 
+from dvm_graph._core import available_memory
 from dvm_graph.check.bounded import Bounded, differs, rounded
 from dvm_graph.check.calls import run_call
 from dvm_graph.check.compare import compare
@@ -90,8 +93,10 @@ class GraphCheck:
         shapes = sorted(known, key=str)
         dims = list(itertools.chain.from_iterable(shapes))
         constants = {value: value.data.size for value in graph.values() if value.data is not None}
+        chosen = choose_extents(facts, symbols, len(STYLES) + 1, self._seed, shapes)
         count = 1 if sum(constants.values()) > _LARGE else len(STYLES) + 1
-        chosen = choose_extents(facts, symbols, count, self._seed, shapes)
+        if count == 1:
+            chosen = _roomy(graph, chosen)
         oracle = Oracle(self._imported)
         oracle.begin(graph, subject)
         vendor = any(node.is_call for node in graph.nodes)
@@ -114,6 +119,12 @@ class GraphCheck:
         self, graph: Graph, extents: Extents, style: str, subject: Subject, oracle: Oracle
     ) -> None:
         """Evaluates the decomposed graph; smaller integers where indices would be out of range."""
+        needed, available = _memory(graph, extents), available_memory()
+        if needed > available:
+            subject.skipped = (
+                f"values at {extents} need {needed >> 20} MiB of {available >> 20} available"
+            )
+            return
         low, high = _range(graph, extents)
         for least, greatest in ((low, high), (0, high), (0, 1)):
             generator = np.random.default_rng(self._seed)
@@ -192,6 +203,29 @@ def _range(graph: Graph, extents: Extents) -> tuple[int, int]:
     return (low, high) if high > 0 else (0, 1)
 
 
+def _memory(graph: Graph, extents: Extents) -> int:
+    """Bytes that the values of the graph take while its passes are checked, as far as extents tell."""
+    elements = 0
+    for node in _live_nodes(graph):
+        for value in node.outputs:
+            with contextlib.suppress(InputError, ShapeError):  # a dim that only the run knows
+                elements += math.prod(extents.dims(value.shape or ()))
+    return elements * _BYTES
+
+
+def _roomy(graph: Graph, chosen: Sequence[Extents]) -> list[Extents]:
+    """The first that takes a small part of what memory is left, or else the one that takes the least."""
+    available = available_memory()
+    for extents in chosen:
+        if _memory(graph, extents) < available // 4:
+            return [extents]
+    return sorted(chosen, key=lambda extents: _memory(graph, extents))[:1]
+
+
+_BYTES = 10
+"""Of an element: a number, mostly in float64, and mostly an error in float32."""
+
+
 def _extents_of(graph: Graph, feeds: Mapping[str, Array]) -> Extents:
     """The extents that arrays have; of symbols in expressions alone, the least that fit."""
     extents = Extents({})
@@ -261,8 +295,10 @@ class _Run:
         """The decomposed graph, held to the oracle at the results of ONNX nodes."""
         oracle.begin_run()
         memo: _Memo = {}
+        nodes = _live_nodes(graph)
+        last = {value: node for node in nodes for value in node.inputs if value is not None}
         within = Reference(self.extents)  # with the errors since the results of ONNX nodes
-        for node in _live_nodes(graph):
+        for node in nodes:
             if node.is_call:
                 self._run_call(node, memo)
                 for given in node.outputs:
@@ -276,13 +312,17 @@ class _Run:
             constant = all(v is None or v.is_constant or v in self._rounded for v in node.inputs)
             if constant:
                 self._rounded.add(node.output)
-                self.reference.known[node.output] = result
+                self.reference.known[node.output] = result.narrow()
             else:
-                self.reference.known[node.output] = Bounded(result.value, self._carried(node))
+                exact = Bounded(result.value, self._carried(node))
+                self.reference.known[node.output] = exact.narrow()
                 if oracle.judges(node.output):
                     oracle.judge(node.output, result, self.reference)
                     result = rounded(Bounded(result.value), node.output.dtype)
             within.known[node.output] = result
+            for value in node.inputs:
+                if value is not None and last[value] is node:
+                    within.known.pop(value, None)
             self._remember(memo, node)
         self._done = memo
         self.outputs = [self.reference.operand(value) for value in graph.outputs]
@@ -309,7 +349,7 @@ class _Run:
                 continue
             key, operands = self._key(node)
             done = self._done.get(key)
-            result = self.reference.result(node) if done is None else done[0][0]
+            result = self.reference.result(node).narrow() if done is None else done[0][0]
             if done is None:
                 _check_shape(node, result.value, self.extents)
             before = old.get(node.output)

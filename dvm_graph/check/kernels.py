@@ -54,9 +54,11 @@ Array: TypeAlias = np.ndarray[Any, Any]
 
 _ADDING = (Kind.REDUCE, Kind.MATRIX, Kind.WINDOW)
 _MOST_POINTS = 1 << 20
-"""Of the loops of a kernel, and elements of what it touches, at large extents."""
+"""Of the loops of a kernel, and elements of what it touches, where it runs at more than a few extents."""
 _MOST_PRODUCTS = 1 << 27
 """Of the loops of a matrix product."""
+_LEAST_SAMPLES = 2
+"""Extents at which a kernel runs however many elements it has."""
 
 
 def check_kernels(
@@ -144,6 +146,8 @@ class _KernelCheck:
     def _samples(
         self, extents: Sequence[Extents], larger: Sequence[Extents]
     ) -> Iterator[tuple[Extents, str]]:
+        quick = [at for at in extents if self._is_quick(at)]
+        extents = quick if len(quick) >= _LEAST_SAMPLES else extents[:_LEAST_SAMPLES]
         for number, at in enumerate(extents):
             for style in STYLES if len(extents) == 1 else (STYLES[number % len(STYLES)],):
                 yield at, style

@@ -74,9 +74,11 @@ def _validate(
     report = CheckReport()
     stages = GraphCheck(report, seed, feeds)
     compiled = compile_model(source, options, stages)
+    runs = stages.feeds()
+    del stages  # and with it the values of the graph
     for part in _programs(compiled):
         check_kernels(part, options, report, seed, larger)
     if report.passed:  # else what is wrong would be found again
-        check_whole(compiled, options, report, stages.feeds())
+        check_whole(compiled, options, report, runs)
     report.seconds = time.perf_counter() - begin
     return compiled, report

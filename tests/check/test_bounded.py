@@ -213,3 +213,17 @@ def test_a_pad_in_front_of_an_infinite_weight_is_0_or_left_out() -> None:
         found[at] = wrong
         mine = differs(found.reshape(right.shape), product).reshape(3, 2)
         assert mine[at] and mine.sum() == 1, at
+
+
+@pytest.mark.parametrize("exponent", [-330, -60, 0, 60, 300])
+def test_what_is_kept_narrow_admits_no_less(exponent: int) -> None:
+    """Errors are rounded up, and numbers that float32 does not hold stay."""
+    held = GENERATOR.standard_normal(1 << 16).astype(np.float32).astype(np.float64)
+    errors = np.abs(GENERATOR.standard_normal(1 << 16)) * 10.0**exponent
+    errors[:3] = 0, np.inf, np.nextafter(0, 1)
+    narrow = Bounded(held, errors).narrow()
+    assert narrow.value.dtype == np.float32
+    np.testing.assert_array_equal(narrow.wide().value, held)
+    assert (narrow.wide().errors >= errors).all()
+    np.testing.assert_array_equal(narrow.errors == 0, errors == 0)
+    assert Bounded(held + 2.0**-40, errors).narrow().value.dtype == np.float64

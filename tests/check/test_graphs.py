@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -12,10 +13,12 @@ from onnx import TensorProto, helper, numpy_helper
 
 import dvm_graph
 from dvm_graph import pipeline
-from dvm_graph.check import validate
+from dvm_graph.check import graphs, validate
+from dvm_graph.check.findings import CheckReport
 from dvm_graph.decompose import registry
 from dvm_graph.errors import MiscompileError
 from dvm_graph.ir import Graph, Node, Value
+from dvm_graph.options import Options
 from dvm_graph.symbolic import Facts
 from dvm_graph.symbolic.builder import Builder
 from dvm_graph.symbolic.numeric import evaluate_constant
@@ -303,3 +306,30 @@ def test_what_a_body_assumes_of_extents_around_it() -> None:
     report = validate(onnx.parser.parse_model(text))
     assert report.findings == []
     assert next(subject for subject in report.subjects if subject.kind == "run").runs
+
+
+def test_values_that_memory_does_not_hold_are_skipped(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A pass is told to be unchecked, and kernels are checked all the same."""
+    monkeypatch.setattr(graphs, "available_memory", lambda: 100)
+    report = validate(model_from_text(TRANSPOSED))
+    assert report.passed
+    (decomposed,) = (s for s in report.subjects if s.kind == "decompose")
+    assert decomposed.runs == 1  # over nothing
+    assert "need" in decomposed.skipped
+    assert "of 0 available" in decomposed.skipped
+    assert any(subject.runs for subject in report.subjects if subject.kind == "kernel")
+
+
+def test_large_constants_have_one_assignment_that_fits(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first where there is room, else the least."""
+    monkeypatch.setattr(graphs, "_LARGE", 0)
+    monkeypatch.setattr(graphs, "_BYTES", 1 << 20)
+    runs = {}
+    for mib in (1 << 20, 4 * 6 + 1):
+        monkeypatch.setattr(graphs, "available_memory", lambda mib=mib: mib << 20)
+        check = graphs.GraphCheck(report := CheckReport(), 0)
+        pipeline.compile_model(model_from_text(SCALED), Options(), check)
+        assert report.passed
+        (runs[mib],) = (extents for extents, _ in check.feeds())
+    more, less = (math.prod(extents.symbols.values()) for extents in runs.values())
+    assert less == 1 < more
