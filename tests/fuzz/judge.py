@@ -44,6 +44,7 @@ MARGIN = 16.0
 
 
 BFLOAT16 = np.dtype(ml_dtypes.bfloat16)
+HALVES = (BFLOAT16, np.dtype(np.float16))
 NOT_RUN: tuple[type[Exception], ...] = (
     RuntimeError,
     onnx.shape_inference.InferenceError,
@@ -133,7 +134,7 @@ def precision(model: onnx.ModelProto, feeds: Feeds, results: Sequence[Any]) -> n
         kinds |= {helper.tensor_dtype_to_np_dtype(number) for number in named - {0}}
         if not node.domain and _is_function(node.op_type, model.opset_import[0].version):
             kinds.add(np.dtype(np.float32))
-    order = (np.dtype(ml_dtypes.bfloat16), np.dtype(np.float16), np.dtype(np.float32))
+    order = (*HALVES, np.dtype(np.float32))
     return next((kind for kind in order if kind in kinds), np.dtype(np.float64))
 
 
@@ -287,6 +288,9 @@ def explained(
     wrongs: dict[int, Any] = {index: found[place] for index, place in enumerate(kept)}
     for exact in referees(case, feeds):
         wrongs = {i: w for i, w in wrongs.items() if not _agrees(mine[i], exact[i], kind, terms)}
+        if kind in HALVES:
+            left = {i: _but_kept(w, mine[i], theirs[i], exact[i], terms) for i, w in wrongs.items()}
+            wrongs = {i: w for i, w in left.items() if isinstance(w, str) or w.any()}
     if not wrongs:
         return Excuse.REFEREE
     stepwise = Stepwise(case.model, _session)
@@ -375,6 +379,19 @@ def _agrees(mine: Any, exact: Any, kind: Any, terms: int) -> bool:
         np.shape(mine) == exact.shape
         and outside(mine, exact.astype(mine.dtype), kind, terms) is None
     )
+
+
+def _but_kept(wrong: Any, mine: Any, theirs: Any, exact: Any, terms: int) -> Any:
+    """Without elements that are what wider types make of them. Where these alone make a number that fits, it hangs on which
+    of the values that overflow were kept wider for a while whether the others are infinite, of either sign, or no number.
+    """
+    if isinstance(wrong, str) or mine.shape != np.shape(exact) or mine.dtype not in HALVES:
+        return wrong
+    with np.errstate(all="ignore"):
+        rounded = np.asarray(exact).astype(mine.dtype)
+    other = outside(mine, rounded, mine.dtype, terms)
+    fits, here, there = (np.isfinite(x.astype(np.float64)) for x in (rounded, mine, theirs))
+    return wrong & (other if isinstance(other, np.ndarray) else False) & ~(fits & ~here & ~there)
 
 
 def _shape(value: Any) -> tuple[Any, ...]:

@@ -672,3 +672,20 @@ def test_the_evaluator_multiplies_by_few_bits_as_onnxruntime_does(bits: int, poi
     (expected,) = Reference(model).run({"x": x})
     (found,) = ReferenceEvaluator(model, new_ops=[MatMulNBits]).run(None, {"x": x})
     np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-4)
+
+
+def test_of_two_values_that_overflow_each_engine_may_keep_one_wider() -> None:
+    """Infinite less finite, finite less infinite, or no number; what is infinite in wider types, too, is that."""
+    case = case_of(
+        "g (float16[1] x) => (float16[3] y)"
+        "<float16[3] a = {16896, 16896, 15360}, float16[3] b = {16384, 15360, 15360}>"
+        "{ p = Mul(x, a) q = Mul(x, b) s = Softplus(p) y = Sub(s, q) }",
+        x=np.array([33056], np.float16),
+    )
+    right = np.array([np.inf, np.inf, 0], np.float16)
+    for wide in (np.inf, -np.inf, np.nan, 33056):
+        mine = np.array([wide, np.inf, 0], np.float16)
+        assert explained(case, case.feeds[0], [mine], [right])
+    for wrong in ([np.inf, np.inf, np.inf], [-np.inf, np.inf, 33056]):
+        mine = np.array(wrong, np.float16)
+        assert explained(case, case.feeds[0], [mine], [right]) is None
