@@ -22,7 +22,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from dvm_graph._core import available_memory
+from dvm_graph import _core
 from dvm_graph.check.bounded import Bounded, differs, rounded
 from dvm_graph.check.calls import run_call
 from dvm_graph.check.compare import compare
@@ -119,7 +119,7 @@ class GraphCheck:
         self, graph: Graph, extents: Extents, style: str, subject: Subject, oracle: Oracle
     ) -> None:
         """Evaluates the decomposed graph; smaller integers where indices would be out of range."""
-        needed, available = _memory(graph, extents), available_memory()
+        needed, available = _memory(graph, extents), _core.available_memory()
         if needed > available:
             subject.skipped = (
                 f"values at {extents} need {needed >> 20} MiB of {available >> 20} available"
@@ -215,7 +215,7 @@ def _memory(graph: Graph, extents: Extents) -> int:
 
 def _roomy(graph: Graph, chosen: Sequence[Extents]) -> list[Extents]:
     """The first that takes a small part of what memory is left, or else the one that takes the least."""
-    available = available_memory()
+    available = _core.available_memory()
     for extents in chosen:
         if _memory(graph, extents) < available // 4:
             return [extents]

@@ -5,7 +5,7 @@ atoms become the axes of the domain, values become nodes that vary along some of
 become affine accesses; views are gone.
 
 Invariants: a node varies along no more axes than its operands do (so what is broadcast is computed
-once); the nodes are in topological order; loads of one place are one node.
+once); the nodes are in topological order; loads of one place are one node, and so is what one number fills.
 """
 
 from __future__ import annotations
@@ -71,6 +71,7 @@ class _Lowering:
         self._accesses: list[Access] = []
         self._at: dict[Value, int] = {}
         self._loads: dict[tuple[Access, int], int] = {}
+        self._fills: dict[tuple[DType, str], int] = {}
         self._roles: tuple[Atom, Atom, Atom] | None = None
         self._inner_k: Atom | None = None
         self._domain = self._order_axes()
@@ -261,11 +262,17 @@ class _Lowering:
 
     def _fill(self, scalar: Any, dtype: DType) -> int:
         if dtype.is_float:
-            return self._emit(PlanNode("fill", dtype.register, 0, scalar=float(scalar)))
-        number = int(scalar)
-        if number >= 2**63:  # unsigned: the same bits
-            number -= 2**64
-        return self._emit(PlanNode("fill", dtype.register, 0, integer=number))
+            number = float(scalar)
+            node = PlanNode("fill", dtype.register, 0, scalar=number)
+        else:
+            number = int(scalar)
+            if number >= 2**63:  # unsigned: the same bits
+                number -= 2**64
+            node = PlanNode("fill", dtype.register, 0, integer=number)
+        key = dtype.register, repr(number)  # tells -0.0 from 0.0, and NaN is NaN
+        if key not in self._fills:
+            self._fills[key] = self._emit(node)
+        return self._fills[key]
 
     # -- operators
 

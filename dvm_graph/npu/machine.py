@@ -39,6 +39,7 @@ _PER_CYCLE = frozenset(
         "split_a_elements",
         "split_b_elements",
         "block_start",
+        "run_start",
         "pass_start",
         "tile_start",
     )

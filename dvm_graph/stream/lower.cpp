@@ -1,6 +1,7 @@
 #include "stream/lower.h"
 
 #include <algorithm>
+#include <bit>
 
 #include "runtime/errors.h"
 #include "stream/meeting.h"
@@ -325,13 +326,24 @@ int32_t Lowering::load(const Address& address, DType dtype, uint32_t axes) {
 }
 
 int32_t Lowering::fill(const GraphValue& constant) {
-  if (!is_float(constant.dtype)) return fill_integer(constant.integer, constant.dtype);
-  emit(PlanOp::fill_, register_dtype(constant.dtype), 0).scalar = constant.scalar;
-  return last();
+  return is_float(constant.dtype) ? fill_number(constant.scalar, 0, constant.dtype)
+                                  : fill_number(0, constant.integer, constant.dtype);
 }
 
-int32_t Lowering::fill_integer(int64_t number, DType dtype) {
-  emit(PlanOp::fill_, register_dtype(dtype), 0).integer = number;
+// One node for one number: products that read it read the same rows.
+int32_t Lowering::fill_number(double scalar, int64_t integer, DType dtype) {
+  const DType type = register_dtype(dtype);
+  const auto bits = [](double number) { return std::bit_cast<uint64_t>(number); };
+  const std::vector<PlanNode>& nodes = draft_->plan.nodes;
+  for (size_t i = 0; i < nodes.size(); i++) {
+    if (nodes[i].op == PlanOp::fill_ && nodes[i].dtype == type && nodes[i].integer == integer &&
+        bits(nodes[i].scalar) == bits(scalar)) {
+      return static_cast<int32_t>(i);
+    }
+  }
+  PlanNode& node = emit(PlanOp::fill_, type, 0);
+  node.scalar = scalar;
+  node.integer = integer;
   return last();
 }
 
@@ -377,7 +389,7 @@ int32_t Lowering::compute(const Node& node) {
   made.reduce_axes = reduced;
   int32_t result = last();
   if (int64_t extreme = 0; extreme_of_nothing(node.op, dtype, extreme)) {
-    const int32_t least = fill_integer(extreme, dtype);
+    const int32_t least = fill_number(0, extreme, dtype);
     const PlanOp join = node.op == Op::reduce_max ? PlanOp::max_ : PlanOp::min_;
     PlanNode& joined = emit(join, register_dtype(dtype), axes & ~reduced);
     joined.inputs[0] = result;

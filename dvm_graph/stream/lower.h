@@ -113,7 +113,7 @@ class Lowering {
   void check_points(const Node& node, uint32_t index);
   int32_t load(const Address& address, DType dtype, uint32_t axes);
   int32_t fill(const GraphValue& constant);
-  int32_t fill_integer(int64_t number, DType dtype);
+  int32_t fill_number(double scalar, int64_t integer, DType dtype);
   int32_t narrow(int32_t operand, DType dtype);
 
   void lower_node(const Node& node);

@@ -32,12 +32,14 @@ CubeTerms::CubeTerms(const Target& target) {
   vector_operation = costs.multiply_adds / costs.epilogue_elements;
   far_window = costs.windows_apart * far;
   block_start = costs.in_multiply_adds(costs.block_start);
+  run_start = costs.in_multiply_adds(costs.run_start);
   tile_start = costs.in_multiply_adds(costs.tile_start);
   stage_start = costs.in_multiply_adds(costs.stage_start);
   row_block = costs.per_element(costs.direct_read);
   set_conflict = costs.set_conflict;
   late_core = target.cores > 1 ? costs.late_core : 0;
   pass_start = costs.in_multiply_adds(costs.pass_start);
+  least_rows = costs.least_rows;
   room_in_set = static_cast<int>(target.ways / 2);  // lines of B pass through the other half
 }
 

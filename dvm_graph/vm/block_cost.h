@@ -29,10 +29,12 @@ struct CubeTerms {
   double vector_operation;     // of one operator behind or before a product
   double far_window;           // of a row of a window, where B has pushed the image out
   double block_start, tile_start, stage_start;  // each
+  double run_start;                             // of one more run of k in a block
   double row_block;     // of B, read once more for each register block of rows instead of packed
   double set_conflict;  // of the time, for each row of A in a set of the first-level cache
   double late_core;     // tiles, until the last core is done
   double pass_start;    // of an operator over a row of a tile
+  double least_rows;    // of a block of windows
   int room_in_set;      // rows of A in a set that do no harm
 };
 

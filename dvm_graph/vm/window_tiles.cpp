@@ -67,25 +67,25 @@ class WindowCosts {
     const double c = static_cast<double>(rows * (pieces - 1)) * columns() * 2 * terms_.passing;
     const int64_t blocks = ceil_div(rows, register_rows_);
     const double once = packs_once_ ? packed / static_cast<double>(n_blocks_) : packed;
-    return tiles(rows) *
-           (product(static_cast<double>(rows), blocks, static_cast<double>(pieces), 1) + once + c);
+    const double starts = static_cast<double>(pieces) * terms_.block_start;
+    return tiles(rows) * (product(static_cast<double>(rows), blocks, starts, 1) + once + c);
   }
 
   // Windows at the border are blocks of their own, along the rows of the tile.
   double in_place(const WindowTile& tile) const {
-    constexpr int64_t kLeastRows = 4;      // as fast as fewer in a block
-    constexpr double kRunStart = 1.0 / 8;  // of that of a block, whose sums stay where they are
     const int64_t whole = columns_.whole * tile.columns / columns_.count;
     const int64_t border = tile.columns - whole;
     const int64_t blocks_down = ceil_div(tile.rows, register_rows_);
     const int64_t blocks = tile.rows * ceil_div(whole, register_rows_) + border * blocks_down;
-    const int64_t windows =
-        tile.rows * whole + border * std::max(tile.rows, kLeastRows * blocks_down);
+    const double down = terms_.least_rows * static_cast<double>(blocks_down);
+    const double windows =
+        static_cast<double>(tile.rows * whole) +
+        static_cast<double>(border) * std::max(static_cast<double>(tile.rows), down);
     const bool neighbours = window_.dilation_width == 1 && window_.pixel == window_.channels;
     const int64_t runs = window_.taps() / (neighbours ? window_.kernel_width : 1);
-    const double starts = 1 + kRunStart * static_cast<double>(runs - 1);
+    const double starts = terms_.block_start + terms_.run_start * static_cast<double>(runs - 1);
     const double inside = slices_.inside * rows_.inside * columns_.inside;
-    return tiles(tile.windows()) * product(static_cast<double>(windows), blocks, starts, inside);
+    return tiles(tile.windows()) * product(windows, blocks, starts, inside);
   }
 
  private:
@@ -94,12 +94,12 @@ class WindowCosts {
     return static_cast<double>(ceil_div(all, cores_));
   }
   double columns() const { return static_cast<double>(panels_ * problem_.columns_per_panel); }
-  // `starts`: of each block; `part`: of k, that is multiplied.
+  // `starts`: what those of a block take; `part`: of k, that is multiplied.
   double product(double rows, int64_t blocks, double starts, double part) const {
     const double k = static_cast<double>(problem_.k) * part;
     const double b = terms_.far + static_cast<double>(blocks - 1) * terms_.row_block;
-    return columns() * k * (rows + b) +
-           starts * static_cast<double>(blocks * panels_) * terms_.block_start + terms_.tile_start;
+    return columns() * k * (rows + b) + starts * static_cast<double>(blocks * panels_) +
+           terms_.tile_start;
   }
 
   const Window& window_;

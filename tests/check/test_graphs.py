@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -310,7 +311,7 @@ def test_what_a_body_assumes_of_extents_around_it() -> None:
 
 def test_values_that_memory_does_not_hold_are_skipped(monkeypatch: pytest.MonkeyPatch) -> None:
     """A pass is told to be unchecked, and kernels are checked all the same."""
-    monkeypatch.setattr(graphs, "available_memory", lambda: 100)
+    monkeypatch.setattr(graphs, "_core", SimpleNamespace(available_memory=lambda: 100))
     report = validate(model_from_text(TRANSPOSED))
     assert report.passed
     (decomposed,) = (s for s in report.subjects if s.kind == "decompose")
@@ -326,7 +327,8 @@ def test_large_constants_have_one_assignment_that_fits(monkeypatch: pytest.Monke
     monkeypatch.setattr(graphs, "_BYTES", 1 << 20)
     runs = {}
     for mib in (1 << 20, 4 * 6 + 1):
-        monkeypatch.setattr(graphs, "available_memory", lambda mib=mib: mib << 20)
+        core = SimpleNamespace(available_memory=lambda mib=mib: mib << 20)
+        monkeypatch.setattr(graphs, "_core", core)
         check = graphs.GraphCheck(report := CheckReport(), 0)
         pipeline.compile_model(model_from_text(SCALED), Options(), check)
         assert report.passed

@@ -25,7 +25,9 @@ inline Costs plain_costs() {
   costs.memory_latency = 6000;
   costs.memory_run = 2048;
   costs.block_start = 1500;
+  costs.run_start = costs.block_start / 8;
   costs.pass_start = 1024;
+  costs.least_rows = 4;
   costs.set_conflict = 0.005;
   costs.late_core = 0.08;
   costs.beside_products = costs.unannounced = 0.5;

@@ -860,3 +860,22 @@ def test_extents_chosen_among_the_ends_of_integers(end: int, other: int, rows: i
     )
     feeds = {"x": np.arange(rows, dtype=np.float32).reshape(rows, 1)}
     assert_same_bits(dvm_graph.optimize(model).run(feeds), session(model).run(None, feeds))
+
+
+@pytest.mark.parametrize("number", [2.0, -0.0, float("nan")])
+def test_products_of_one_number_share_its_rows(number: float) -> None:
+    """Each read a node of its own, and the plan was refused."""
+    model = model_from_text(
+        f"""g (float[m] x, float[5, 7] u, float[5, 7] w) => (float[m, 7] y)
+        <int64[1] five = {{5}}, float c = {{{number}}}> {{
+            n = Shape(x) s = Concat<axis = 0>(n, five)
+            a = Expand(c, s)
+            p = MatMul(a, u) q = MatMul(a, w) y = Mul(p, q)
+        }}"""
+    )
+    generator = np.random.default_rng(0)
+    u, w = (generator.standard_normal((5, 7), np.float32) for _ in "uw")
+    compiled = dvm_graph.optimize(model, strict=True)
+    for rows in (1, 3, 0, 70):
+        feeds = {"x": np.zeros(rows, np.float32), "u": u, "w": w}
+        assert_all_close(compiled.run(feeds), session(model).run(None, feeds))
