@@ -188,6 +188,7 @@ class Importer:
         self._import_inputs(scope, proto.input)
         if parent is None:
             self._free_unsolved_dims(graph)
+            self._symbols.end_of_inputs()
         for node in self.import_nodes(scope, proto.node, {}):
             graph.add(node)
         _keep_declared_types(scope, proto)

@@ -60,10 +60,25 @@ class Symbols:
 
     def __init__(self) -> None:
         self._symbols: dict[str, sympy.Symbol] = {}
+        self._places: dict[sympy.Symbol, int] = {}
+        self._given = 0
 
     @property
     def order(self) -> list[sympy.Symbol]:
-        return list(self._symbols.values())
+        return list(self._places)
+
+    def place(self, symbol: sympy.Symbol) -> int:
+        """In the order of appearance; behind all others for one of another model."""
+        return self._places.get(symbol, len(self._places))
+
+    def end_of_inputs(self) -> None:
+        """What has appeared so far, a run's inputs tell."""
+        self._given = len(self._places)
+
+    def lateness(self, dim: Dim) -> int:
+        """When a run knows a dim: 0 with its inputs, else when the last of its symbols has appeared."""
+        places = (self.place(symbol) for symbol in symbols_of(dim))
+        return max((place for place in places if place >= self._given), default=0)
 
     def __contains__(self, name: str) -> bool:
         return name in self._symbols
@@ -73,6 +88,7 @@ class Symbols:
         symbol = self._symbols.get(name)
         if symbol is None:
             symbol = self._symbols[name] = sympy.Symbol(name, integer=True, nonnegative=True)
+            self._places[symbol] = len(self._places)
         return symbol
 
     def fresh(self, stem: str) -> sympy.Symbol:

@@ -325,7 +325,8 @@ class Facts:
         gap = {monomial: c // number for monomial, c in gap.items()}
         solution = self._solve(gap)
         if solution is None:
-            key, value = (b, a) if isinstance(a, int) else (a, b)
+            later = self.symbols.lateness
+            key, value = (b, a) if isinstance(a, int) or later(a) < later(b) else (a, b)
             if not isinstance(value, int) and value.has(key):
                 key, value = value, key
             solution = (key, value)
@@ -335,8 +336,11 @@ class Facts:
         self._represent(key, value, reason)
 
     def _solve(self, gap: Polynomial) -> tuple[Any, Dim] | None:
-        """`gap == 0` solved for an atom of coefficient 1 or -1, the latest symbol if there is one."""
-        order = {symbol: index for index, symbol in enumerate(self.symbols.order)}
+        """`gap == 0` solved for an atom of coefficient 1 or -1, the latest symbol if there is one.
+
+        A run has to know what stands for a symbol as soon as the symbol.
+        """
+        latest = max(self.symbols.lateness(atom) for monomial in gap for atom, _ in monomial)
         best: tuple[int, Any, Dim] | None = None
         for monomial, coefficient in gap.items():
             if len(monomial) != 1 or abs(coefficient) != 1:
@@ -345,7 +349,9 @@ class Facts:
             rest = to_dim({m: -c * coefficient for m, c in gap.items() if m != monomial})
             if power != 1 or (not isinstance(rest, int) and rest.has(atom)):
                 continue
-            rank = order.get(atom, len(order)) if atom.is_Symbol else -1
+            if self.symbols.lateness(atom) < latest:
+                continue
+            rank = self.symbols.place(atom) if atom.is_Symbol else -1
             if best is None or rank > best[0]:
                 best = (rank, atom, rest)
         return None if best is None else best[1:]

@@ -879,3 +879,26 @@ def test_products_of_one_number_share_its_rows(number: float) -> None:
     for rows in (1, 3, 0, 70):
         feeds = {"x": np.zeros(rows, np.float32), "u": u, "w": w}
         assert_all_close(compiled.run(feeds), session(model).run(None, feeds))
+
+
+def test_an_extent_that_is_given_is_not_told_by_later_ones() -> None:
+    """A Reshape behind made the product of its extents what stood for the one of its operand."""
+    model = onnx.parser.parse_model(
+        """<ir_version: 8, opset_import: ["" : 8]>
+        g (float[t, b, 1] x, float[2, 12, 1] w, float[2, 12, 4] r, float[n, 2, 1, 4] z, bool c, int64[4] s, float[k] v)
+            => (float[i, j, k, l] y, float[] o, float[m] a) <int64[4] more = {0, -1, 1, 1}, float[1] three = {3}> {
+            o = If (c) <
+                else_branch = other () => (float[] p) { p = Add(z, z) },
+                then_branch = one () => (float[e, 2, 1, 4] q) {
+                    q = GRU<direction = "bidirectional", hidden_size = 4, linear_before_reset = 1>(x, w, r)
+                }
+            >
+            e = Add(more, s) y = Reshape(v, e)
+            a = Add(v, three)
+        }"""
+    )
+    generator = np.random.default_rng(0)
+    shapes = {"x": (1, 1, 1), "w": (2, 12, 1), "r": (2, 12, 4), "z": (1, 2, 1, 4), "v": (6,)}
+    feeds = {name: generator.standard_normal(shape, np.float32) for name, shape in shapes.items()}
+    feeds |= {"c": np.array(True), "s": np.array([2, 0, 0, 0])}
+    assert_all_close(dvm_graph.optimize(model).run(feeds), session(model).run(None, feeds))

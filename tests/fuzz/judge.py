@@ -9,6 +9,7 @@ there is wrong.
 
 from __future__ import annotations
 
+import contextlib
 import enum
 import functools
 import math
@@ -213,7 +214,7 @@ class Excuse(enum.Enum):
     """Why an answer that differs from the reference's is not wrong."""
 
     REFEREE = (
-        "answers as onnx's evaluator or as onnxruntime operator by operator, not as the whole on it"
+        "answers as onnx's evaluator, or as onnxruntime operator by operator or with its optimisations, not as the whole on it"
     )
     ROUNDING = "answers that hang on rounding"
     VENDOR = "refusals of onnxruntime with its optimisations"
@@ -612,7 +613,8 @@ _CONSTANT_OPERANDS = frozenset(
 
 
 def referees(case: Case, feeds: Feeds) -> Iterator[list[Array]]:
-    """What onnx's own evaluator makes of the model, with floats in double and single precision too.
+    """What onnx's own evaluator makes of the model, with floats in double and single precision too, and onnxruntime
+    with its optimisations.
 
     The bodies of functions hold constants of one precision, and do not run in the other. What regions and
     operators of other sets give is taken from onnxruntime: the evaluator has not all of them.
@@ -632,6 +634,8 @@ def referees(case: Case, feeds: Feeds) -> Iterator[list[Array]]:
                 yield list(ReferenceEvaluator(model, new_ops=[MatMulNBits]).run(None, given))
         except Exception:
             continue
+    with contextlib.suppress(*NOT_RUN):  # what is left to it runs so
+        yield Reference(case.model, optimise=True).run(feeds)
 
 
 class MatMulNBits(OpRun):  # type: ignore[misc]

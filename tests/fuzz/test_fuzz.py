@@ -689,3 +689,20 @@ def test_of_two_values_that_overflow_each_engine_may_keep_one_wider() -> None:
     for wrong in ([np.inf, np.inf, np.inf], [-np.inf, np.inf, 33056]):
         mine = np.array(wrong, np.float16)
         assert explained(case, case.feeds[0], [mine], [right]) is None
+
+
+def test_what_onnxruntime_makes_of_a_model_with_its_optimisations_is_right() -> None:
+    """It moves a transpose behind a Hardmax of several axes, whose first of equal elements is another one then."""
+    x = np.zeros((3, 2, 1, 2, 3, 1), np.float32)
+    x[0, 0, 0, 1, 2, 0] = x[0, 1, 0, 0, 0, 0] = 3
+    model = onnx.parser.parse_model(
+        """<ir_version: 8, opset_import: ["" : 8]>
+        g (float[a, b, c, d, e, f] x) => (float[k, l, m, n] y) {
+            s = Squeeze(x) t = Transpose<perm = [0, 2, 1, 3]>(s) y = Hardmax(t)
+        }"""
+    )
+    case = Case(model, ({"x": x},))
+    theirs, mine = (Reference(case.model, optimise).run(case.feeds[0]) for optimise in (False, True))
+    assert not np.array_equal(theirs[0], mine[0])
+    assert explained(case, case.feeds[0], mine, theirs) is Excuse.REFEREE
+    assert explained(case, case.feeds[0], [1 - mine[0]], theirs) is None

@@ -244,3 +244,23 @@ def test_a_body_and_its_branches_know_what_the_graph_around_assumes(facts: Facts
     assert [check.reason for check in body.conditions()] == ["outside", "inside"]
     assert [check.reason for check in branch.conditions()] == ["outside", "inside"]
     assert not facts.body().checks
+
+
+@settings(max_examples=400, deadline=None)
+@given(facts_strategy, small_trees, st.integers(0, len(NAMES)))
+def test_what_stands_for_a_dim_is_known_as_early(
+    given_facts: list[tuple[str, Tree, Tree]], tree: Tree, inputs: int
+) -> None:
+    facts = Facts()
+    for number, name in enumerate(NAMES):
+        if number == inputs:
+            facts.symbols.end_of_inputs()
+        facts.symbols.get(name)
+    try:
+        for fact in given_facts:
+            _assume(facts, fact)
+        dim = build(tree, facts.symbols)
+    except ShapeError:
+        assume(False)
+    for one in (dim, *facts.symbols.order):
+        assert facts.symbols.lateness(facts.canonical(one)) <= facts.symbols.lateness(one)
