@@ -213,9 +213,7 @@ def _describe(mine: Array, theirs: Array, wrong: Array) -> str:
 class Excuse(enum.Enum):
     """Why an answer that differs from the reference's is not wrong."""
 
-    REFEREE = (
-        "answers as onnx's evaluator, or as onnxruntime operator by operator or with its optimisations, not as the whole on it"
-    )
+    REFEREE = "answers as onnx's evaluator, or as onnxruntime operator by operator or with its optimisations, not as the whole on it"
     ROUNDING = "answers that hang on rounding"
     VENDOR = "refusals of onnxruntime with its optimisations"
     DOCUMENTED = "answers that differ as documented, or where nothing is promised"

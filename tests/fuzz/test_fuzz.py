@@ -702,7 +702,9 @@ def test_what_onnxruntime_makes_of_a_model_with_its_optimisations_is_right() -> 
         }"""
     )
     case = Case(model, ({"x": x},))
-    theirs, mine = (Reference(case.model, optimise).run(case.feeds[0]) for optimise in (False, True))
+    theirs, mine = (
+        Reference(case.model, optimise).run(case.feeds[0]) for optimise in (False, True)
+    )
     assert not np.array_equal(theirs[0], mine[0])
     assert explained(case, case.feeds[0], mine, theirs) is Excuse.REFEREE
     assert explained(case, case.feeds[0], [1 - mine[0]], theirs) is None
