@@ -60,11 +60,11 @@ class Counter {
   }
 
   // Along axes of stride 0 an access meets the same elements again; a gather goes where its index
-  // says.
+  // says, and panels lie in an order of their own.
   void count_access(const PlanNode& node) {
     const Access& access = plan_.accesses[static_cast<size_t>(node.access)];
     uint32_t axes = node.axes;
-    if (node.op != PlanOp::gather_) {
+    if (node.op != PlanOp::gather_ && !access.packed_panels) {
       for (size_t axis = 0; axis < plan_.extents.size(); axis++) {
         const DimSlot stride = axis < access.strides.size() ? access.strides[axis] : kNoSlot;
         if (stride == kNoSlot || dims_[stride] == 0) axes &= ~(1u << axis);

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import onnx
 import pytest
-from onnx import parser
+from onnx import numpy_helper, parser
 
 import dvm_graph
 from dvm_graph.errors import InputError
@@ -129,6 +129,14 @@ def test_work_of_a_batched_matmul_with_a_shared_operand() -> None:
     assert (kernel.matmul_flops, kernel.vector_flops) == (2 * 6 * 5 * 3 * 7, 6 * 5 * 3)
     assert kernel.read_bytes == 4 * (6 * 5 * 7 + 7 * 3 + 3)
     assert kernel.written_bytes == 4 * 6 * 5 * 3
+
+
+def test_work_of_a_product_with_packed_weights_reads_them() -> None:
+    """Panels have no strides: they lie in an order of their own."""
+    model = matmul("(float[m, 40] a) => (float[m, 64] c) { c = MatMul(a, w) }")
+    model.graph.initializer.append(numpy_helper.from_array(np.ones((40, 64), np.float32), "w"))
+    kernel = only_kernel(model, {"a": np.ones((3, 40), np.float32)})
+    assert (kernel.read_bytes, kernel.written_bytes) == (4 * (3 * 40 + 40 * 64), 4 * 3 * 64)
 
 
 def test_work_of_element_wise_operators_and_reductions() -> None:
