@@ -1,6 +1,7 @@
 #include "runtime/listing.h"
 
 #include <algorithm>
+#include <span>
 #include <utility>
 
 #include "runtime/executor.h"
@@ -96,11 +97,35 @@ class Lister {
   std::string steps_, last_step_;  // of the kernel at hand
 };
 
+// The slots of the shape of what a turn gives an input of its body; none: a number, or its turn.
+std::span<const DimSlot> shape_of_operand(const Model& model, const ControlCall& control,
+                                          size_t input) {
+  const size_t before = control.counted ? 2 : 0;
+  if (input < before) return {};
+  const size_t own = (control.most_turns >= 0) + (control.goes_on >= 0), operand = input - before;
+  const ModelValue& value = model.values[control.inputs[own + operand]];
+  const bool scanned =
+      operand >= control.states && operand - control.states < control.scanned.size();
+  return std::span(value.shape).subspan(scanned ? 1 : 0);
+}
+
 // The dims of a body as far as those around it tell them.
-Dims dims_inside(const Body& body, const Dims& around) {
-  Dims dims(body.program->model().dims);
+Dims dims_inside(const Model& model, const ControlCall& control, const Body& body,
+                 const Dims& around) {
+  const Model& inside = body.program->model();
+  Dims dims(inside.dims);
   for (const auto& [symbol, slot] : body.dims) {
     if (around.ok(slot)) dims.bind(static_cast<int>(symbol), around.values()[slot]);
+  }
+  for (const SymbolBinding& binding : inside.bindings) {
+    const auto input = std::ranges::find(inside.inputs, binding.value) - inside.inputs.begin();
+    if (control.branches || static_cast<size_t>(input) == inside.inputs.size()) continue;
+    const auto shape = shape_of_operand(model, control, static_cast<size_t>(input));
+    if (binding.axis >= shape.size() || !around.ok(shape[binding.axis])) continue;
+    const int64_t extent = around.values()[shape[binding.axis]] - binding.shift;
+    if (extent % binding.scale == 0) {
+      dims.bind(static_cast<int>(binding.symbol), extent / binding.scale);
+    }
   }
   dims.evaluate();
   return dims;
@@ -119,7 +144,8 @@ void list_steps(const Model& model, const Dims& dims, const Target& target, bool
     for (size_t i = 0; i < control->bodies.size(); i++) {
       const Body& body = control->bodies[i];
       const std::string inside = within + control->inside(i);
-      list_steps(body.program->model(), dims_inside(body, dims), target, steps, inside, listing);
+      list_steps(body.program->model(), dims_inside(model, *control, body, dims), target, steps,
+                 inside, listing);
     }
   }
   for (Listing& found : lister.take()) listing.push_back(std::move(found));

@@ -326,3 +326,38 @@ def test_bodies_of_control_flow_are_told(repeats: bool, tmp_path: Path) -> None:
     assert compiled == {k.name for k in profile.kernels if k.compile_seconds} == set(inside)
     profile.write_trace(tmp_path / "trace.json")
     assert "Loop" in (tmp_path / "trace.json").read_text()
+
+
+SCANNED = """(float[n] z, float[n, t, k] x) => (float[n] h, float[t, n] y) {
+    h, y = Scan <num_scan_inputs = 1, scan_input_axes = [1], scan_output_axes = [0], body = step
+        (float[q] a, float[q, k] row) => (float[q] b, float[q] c) {
+            r = ReduceMax <axes = [1], keepdims = 0> (row) p = Add (a, r) b = Tanh (p) c = Exp (b)
+        }
+    > (z, x)
+}"""
+RECURRENT = """(float[t, b, 16] x, float[1, 64, 16] w, float[1, 64, 16] r) => (float[t, 1, b, 16] y) {
+    y = LSTM <hidden_size = 16> (x, w, r)
+}"""
+
+
+@pytest.mark.parametrize(
+    ("text", "dims", "shapes"),
+    [
+        (TURNS, {"k": 5}, {"s": (5, 5)}),
+        (SCANNED, {"n": 3, "t": 7, "k": 5}, {"z": (3,), "x": (3, 7, 5)}),
+        (RECURRENT, {"t": 7, "b": 4}, {"x": (7, 4, 16), "w": (1, 64, 16), "r": (1, 64, 16)}),
+    ],
+    ids=["Loop", "Scan", "LSTM"],
+)
+def test_kernels_of_turns_are_listed_at_the_dims_of_a_run(
+    text: str, dims: dict[str, int], shapes: dict[str, tuple[int, ...]]
+) -> None:
+    """Extents inside are those of what a turn is given."""
+    feeds: dict[str, Any] = {n: np.ones(shape, np.float32) for n, shape in shapes.items()}
+    if text is TURNS:
+        feeds |= {"m": np.array(9), "c": np.array(True)}
+    model = dvm_graph.optimize(matmul(text))
+    ran = {kernel.name for kernel in model.profile(feeds, repeats=1).kernels}
+    listed = {listing.name for listing in model.listings(dims)}
+    assert any(" body 0/" in name for name in ran)
+    assert ran <= listed
