@@ -142,7 +142,7 @@ class GroupMeeting:
         beside = self.producer.kind is self.consumer.kind is PartKind.CUBE and not feeds
         if beside and not self._lay_beside():
             self.space.rollback(mark)
-            return MergeProof(Merge.NO, "their matrix products are of other sizes")
+            return MergeProof(Merge.NO, "their matrix products are of other sizes or rows")
         for value, node, index in self.edges():
             result = self._result_layout(value)
             operand = self.axes[node].operands[index]
@@ -337,13 +337,24 @@ class GroupMeeting:
         """Makes the axes of the producer's product those of the consumer's."""
         first, second = (self.axes[self._matmul(g)] for g in (self.producer, self.consumer))
         pairs = [(first.result, second.result), (first.operands[0], second.operands[0])]
-        return all(
-            left is not None
-            and right is not None
-            and len(left) == len(right)
-            and all(self._make_one(a, b) for a, b in zip(left, right, strict=True))
-            for left, right in pairs
+        return (
+            all(
+                left is not None
+                and right is not None
+                and len(left) == len(right)
+                and all(self._make_one(a, b) for a, b in zip(left, right, strict=True))
+                for left, right in pairs
+            )
+            and self._rows_read(self.producer) == self._rows_read(self.consumer) is not None
         )
+
+    def _rows_read(self, group: Group) -> tuple[Atoms, ...] | None:
+        """How a product goes through what it reads its rows of, behind relayouts."""
+        node, nodes = self._matmul(group), set(group.nodes)
+        while (producer := node.required(0).producer) is not None and producer in nodes:
+            node = producer
+        layout = self.axes[node].operands[0]
+        return None if layout is None else tuple(self.space.resolve(axis) for axis in layout)
 
     def _make_one(self, left: Atoms, right: Atoms) -> bool:
         a, b = self.space.resolve(left), self.space.resolve(right)

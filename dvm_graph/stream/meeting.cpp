@@ -167,7 +167,8 @@ Merge GroupMeeting::refused(const char* reason) {
 Merge GroupMeeting::merge_edges() {
   const bool feeds = feeds_matrix();
   const bool beside = producer().kind == PartKind::cube && consumer().kind == PartKind::cube;
-  if (beside && !feeds && !lay_beside()) return refused("their matrix products are of other sizes");
+  if (beside && !feeds && !lay_beside())
+    return refused("their matrix products are of other sizes or rows");
   for (const Edge& edge : edges_) {
     const Layout result = result_of(edge.value), operand = layout(edge);
     if (!operand.known()) continue;
@@ -353,8 +354,27 @@ bool GroupMeeting::join_rows(const Layout& result, const Layout& operand) {
 // Makes the axes of the producer's product those of the consumer's.
 bool GroupMeeting::lay_beside() {
   const Node &first = product(from(), true), &second = product(into(), true);
-  return make_one(first.result, second.result) &&
-         make_one(graph_.layout(first, 0), graph_.layout(second, 0));
+  if (!make_one(first.result, second.result) ||
+      !make_one(graph_.layout(first, 0), graph_.layout(second, 0))) {
+    return false;
+  }
+  const Layout &one = rows_read(from(), first), &other = rows_read(into(), second);
+  for (int axis = 0; axis < one.rank; axis++) {
+    const AtomList mine = space_.resolved(one.axes[axis]), its = space_.resolved(other.axes[axis]);
+    if (!(mine == its)) return false;
+  }
+  return true;
+}
+
+// How a product goes through what it reads its rows of, behind relayouts.
+const Layout& GroupMeeting::rows_read(const Group& group, const Node& product) const {
+  const Node* reader = &product;
+  for (;;) {
+    const int32_t value = graph_.operands(*reader)[0];
+    const int32_t producer = graph_.values[static_cast<size_t>(value)].producer;
+    if (producer < 0 || !holds(group.nodes, producer)) return graph_.layout(*reader, 0);
+    reader = &node(producer);
+  }
 }
 
 bool GroupMeeting::make_one(const Layout& left, const Layout& right) {

@@ -83,6 +83,7 @@ class GroupMeeting final : public Meeting {
   bool join_rows(const Layout& result, const Layout& operand);
   int32_t outside(const Group& group, int32_t value) const;
   bool lay_beside();
+  const Layout& rows_read(const Group& group, const Node& product) const;
   bool make_one(const Layout& left, const Layout& right);
   Merge merge_edges();
   Merge merge_siblings();

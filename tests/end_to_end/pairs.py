@@ -1,7 +1,8 @@
 """Every pair of operator kinds with every view between them, in chains and diamonds, as small models.
 
 A `Pair` names a producer, a view, a consumer, what else reads the producer's result, and how the dims are declared.
-`pairs()` lists them all in a fixed order; `build` makes the model, or None where the consumer cannot read what the
+A `Meeting` names two views of one producer's result, and the operators that read them and meet behind. `pairs()` and
+`meetings()` list them all in a fixed order; `build` makes the model, or None where an operator cannot read what a
 view gives. `python -m tests.end_to_end.pairs` runs them all against onnxruntime, `test_pairs.py` some of them.
 """
 
@@ -281,6 +282,8 @@ VIEWS: dict[str, Step] = {
 }
 OF_SOMETHING = ("average", "mean", "maximum", "softmax")
 """Operators of which the result over nothing is no number that engines agree on."""
+MET: dict[str, Step] = {"input": lambda s, x: x, **OPERATORS}
+READERS = ("element-wise", "product", "right operand", "sum of rows", "softmax", "gather")
 BESIDE = ("nothing", "result", "reader", "consumer")
 """What reads the producer's result besides: nothing, the caller, another operator, the consumer's result by way of
 its sum.
@@ -301,12 +304,38 @@ def pairs() -> Iterator[Pair]:
         yield Pair(*names)
 
 
-def build(pair: Pair) -> onnx.ModelProto | None:
+@dataclass(frozen=True)
+class Meeting:
+    producer: str
+    left_view: str
+    left: str
+    right_view: str
+    right: str
+    declared: str
+
+
+def meetings() -> Iterator[Meeting]:
+    """Readers that are alike meet most readily, those of squares wherever they do; and some that are not."""
+    for producer, declared in itertools.product(MET, DECLARED):
+        for views in itertools.product(VIEWS, repeat=2):
+            for readers in itertools.product(READERS, repeat=2):
+                yield Meeting(producer, views[0], readers[0], views[1], readers[1], declared)
+
+
+def _sketch(case: Pair | Meeting) -> tuple[Sketch, list[str]] | None:
+    """The model on its way, and its results."""
     s = Sketch()
-    result = OPERATORS[pair.producer](s, s.input(DECLARED[pair.declared][0]))
-    seen = None if result is None else VIEWS[pair.view](s, result)
+    result = MET[case.producer](s, s.input(DECLARED[case.declared][0]))
+    if result is None:
+        return None
+    outputs = _paired(case, s, result) if isinstance(case, Pair) else _met(case, s, result)
+    return None if outputs is None else (s, outputs)
+
+
+def _paired(pair: Pair, s: Sketch, result: str) -> list[str] | None:
+    seen = VIEWS[pair.view](s, result)
     read = None if seen is None else CONSUMERS[pair.consumer](s, seen)
-    if result is None or read is None:
+    if read is None:
         return None
     outputs = [read]
     if pair.beside == "result":
@@ -316,6 +345,27 @@ def build(pair: Pair) -> onnx.ModelProto | None:
     elif pair.beside == "consumer":
         total = s.add("ReduceSum", read, s.numbers(0, 1, 2, 3), dims=(1, 1, 1, 1))
         outputs = [s.add("Add", result, total, dims=s.dims[result])]
+    return outputs
+
+
+def _met(meeting: Meeting, s: Sketch, result: str) -> list[str] | None:
+    ends = []
+    for view, reader in ((meeting.left_view, meeting.left), (meeting.right_view, meeting.right)):
+        seen = VIEWS[view](s, result)
+        read = None if seen is None else OPERATORS[reader](s, seen)
+        if read is None:
+            return None
+        ends.append(read)
+    if s.dims[ends[0]] != s.dims[ends[1]]:
+        return None
+    return [s.add("Mul", *ends, dims=s.dims[ends[0]])]
+
+
+def build(case: Pair | Meeting) -> onnx.ModelProto | None:
+    sketched = _sketch(case)
+    if sketched is None:
+        return None
+    s, outputs = sketched
 
     def info(name: str) -> onnx.ValueInfoProto:
         kind = TensorProto.INT64 if name in s.integers else TensorProto.FLOAT
@@ -332,16 +382,13 @@ def build(pair: Pair) -> onnx.ModelProto | None:
     return helper.make_model(graph, ir_version=10, opset_imports=[helper.make_opsetid("", 21)])
 
 
-def feeds_of(pair: Pair) -> Iterator[dict[str, Array]]:
+def feeds_of(case: Pair | Meeting) -> Iterator[dict[str, Array]]:
     """Feeds at each of the extents. Whole numbers, so that sums are exact."""
-    s = Sketch()
-    declared, runs = DECLARED[pair.declared]
-    result = OPERATORS[pair.producer](s, s.input(declared))
-    assert result is not None
-    seen = VIEWS[pair.view](s, result)
-    assert seen is not None
-    CONSUMERS[pair.consumer](s, seen)
-    averages = any(word in name for word in OF_SOMETHING for name in (pair.producer, pair.consumer))
+    declared, runs = DECLARED[case.declared]
+    sketched = _sketch(case)
+    assert sketched is not None
+    s, _ = sketched
+    averages = any(word in name for word in OF_SOMETHING for name in vars(case).values())
     for extents in runs:
         if averages and 0 in extents:
             continue
@@ -370,13 +417,13 @@ def _extent(dim: Dim, known: dict[str, int]) -> int:
     return int(np.prod([known[part] if part in known else int(part) for part in dim.split("*")]))
 
 
-def check(pair: Pair, options: dvm_graph.Options) -> None:
-    """Holds a pair to onnxruntime, wherever that gives an answer."""
-    model = build(pair)
+def check(case: Pair | Meeting, options: dvm_graph.Options) -> None:
+    """Holds a model to onnxruntime, wherever that gives an answer."""
+    model = build(case)
     assert model is not None
     reference = session(model)
     mine = dvm_graph.optimize(model, options)
-    for feeds in feeds_of(pair):
+    for feeds in feeds_of(case):
         try:
             expected = reference.run(None, feeds)
         except (Fail, InvalidArgument):  # an index into nothing, a dim of -1 among empty ones
@@ -397,19 +444,21 @@ def main() -> None:
     parser.add_argument("--step", type=int, default=1, help="every so many pairs")
     parser.add_argument("--offset", type=int, default=0, help="the first pair")
     parser.add_argument("--options", choices=sorted(OPTIONS), default="as it is")
+    parser.add_argument("--meetings", action="store_true", help="those instead of pairs")
     arguments = parser.parse_args()
     warnings.simplefilter("error", dvm_graph.RescueWarning)
     done = wrong = 0
-    for pair in itertools.islice(pairs(), arguments.offset, None, arguments.step):
-        if build(pair) is None:
+    cases: Iterator[Pair | Meeting] = meetings() if arguments.meetings else pairs()
+    for case in itertools.islice(cases, arguments.offset, None, arguments.step):
+        if build(case) is None:
             continue
         done += 1
         try:
-            check(pair, OPTIONS[arguments.options])
-        except (AssertionError, dvm_graph.DvmError) as error:
+            check(case, OPTIONS[arguments.options])
+        except (AssertionError, dvm_graph.DvmError, dvm_graph.RescueWarning) as error:
             wrong += 1
-            print(pair, f"{type(error).__name__}: {str(error)[:200]!r}", flush=True)
-    print(f"{done} pairs, {wrong} wrong")
+            print(case, f"{type(error).__name__}: {str(error)[:200]!r}", flush=True)
+    print(f"{done} models, {wrong} wrong")
 
 
 if __name__ == "__main__":
