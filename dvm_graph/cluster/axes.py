@@ -147,6 +147,7 @@ class AxisSpace:
         for end in (-1, 0):
             while a and b and self._match(a, b, end):
                 pass
+        a, b = list(self.resolve(a)), list(self.resolve(b))
         for rest in (a, b):
             if not (a and b):
                 while rest and self.is_one(self._extents[rest[-1]]):
@@ -190,7 +191,11 @@ class AxisSpace:
         return result
 
     def _match(self, a: list[Atom], b: list[Atom], end: int) -> bool:
-        """Matches the atoms at one end of two sequences; False: cannot."""
+        """Matches the free atoms at one end of two sequences; False: cannot."""
+        if self._bindings[a[end]] is not None or self._bindings[b[end]] is not None:  # by a match before
+            for atoms in (a, b):
+                atoms[:] = self.resolve(atoms)
+            return True
         x, y = a[end], b[end]
         if x == y:
             a.pop(end)
@@ -212,8 +217,13 @@ class AxisSpace:
     def _split(self, longer: list[Atom], shorter: list[Atom], end: int) -> bool:
         """Splits the atom at the end of `longer` so that one part is that of `shorter`."""
         whole, part = longer[end], shorter[end]
-        if self._rigid[whole] or self.is_one(self._extents[whole]):
+        if self._rigid[whole] or self._extents[whole] == 0 or self.is_one(self._extents[whole]):
             return False
+        if self.is_one(self._extents[part]):  # what is left would be as long
+            if self._rigid[part]:
+                return False
+            self._bind_to_nothing(shorter.pop(end))
+            return True
         if not self.divides(self._extents[part], self._extents[whole]):
             return False
         rest = self.atom(floordiv(self._extents[whole], self._extents[part]))

@@ -84,6 +84,8 @@ bool AxisSpace::unify(std::span<const Atom> left, std::span<const Atom> right) {
   for (const bool back : {true, false}) {
     while (!a.empty() && !b.empty() && match(a, b, back)) continue;
   }
+  a = resolved(a);
+  b = resolved(b);
   for (AtomList* const rest : {&a, &b}) {
     if (!a.empty() && !b.empty()) break;
     while (!rest->empty() && extent(rest->back()) == 1) {
@@ -110,9 +112,14 @@ bool AxisSpace::identify(Atom left, Atom right) {
   return true;
 }
 
-// Matches the atoms at one end of two sequences; false: it cannot.
+// Matches the free atoms at one end of two sequences; false: it cannot.
 bool AxisSpace::match(AtomList& a, AtomList& b, bool back) {
   const Atom x = a.end_of(back), y = b.end_of(back);
+  if (!is_free(x) || !is_free(y)) {  // by a match before
+    a = resolved(a);
+    b = resolved(b);
+    return true;
+  }
   if (x != y) {
     if (extent(x) != extent(y)) return split(a, b, back) || split(b, a, back);
     if (rigid_[static_cast<size_t>(x)] && rigid_[static_cast<size_t>(y)]) return false;
@@ -130,7 +137,13 @@ bool AxisSpace::match(AtomList& a, AtomList& b, bool back) {
 // Splits the atom at the end of `longer` so that one part is that of `shorter`.
 bool AxisSpace::split(AtomList& longer, AtomList& shorter, bool back) {
   const Atom whole = longer.end_of(back), part = shorter.end_of(back);
-  if (rigid_[static_cast<size_t>(whole)] || extent(whole) == 1) return false;
+  if (rigid_[static_cast<size_t>(whole)] || extent(whole) <= 1) return false;
+  if (extent(part) == 1) {  // what is left would be as long
+    if (rigid_[static_cast<size_t>(part)]) return false;
+    bind(part, {});
+    shorter.pop(back);
+    return true;
+  }
   if (extent(part) <= 0 || extent(whole) % extent(part) != 0) return false;
   const Atom rest = atom(extent(whole) / extent(part));
   const Atom parts[] = {back ? rest : part, back ? part : rest};

@@ -158,6 +158,7 @@ class AxisSpace {
   bool match(AtomList& a, AtomList& b, bool back);
   bool split(AtomList& longer, AtomList& shorter, bool back);
   void bind(Atom atom, std::span<const Atom> to);
+  bool is_free(Atom atom) const { return bindings_[static_cast<size_t>(atom)].count < 0; }
   const Atom* bound(const Binding& binding) const { return pool_.data() + binding.first; }
   void follow(Atom atom, AtomList& out);
 

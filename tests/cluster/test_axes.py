@@ -93,3 +93,27 @@ def test_regrouped_axes_unify(extents: list[int], data: st.DataObject) -> None:
         for atom in side:
             parts = [space.extent(part) for part in space.resolve([atom])]
             assert math.prod(parts) == space.extent(atom)
+
+
+@given(
+    st.lists(st.sampled_from([0, 1, 2, 3, 4, 6, 9]), min_size=1, max_size=4),
+    st.lists(st.tuples(st.lists(st.integers(0, 3), min_size=1, max_size=4), st.data()), max_size=3),
+)
+def test_sequences_that_share_atoms_end(
+    extents: list[int], wanted: list[tuple[list[int], st.DataObject]]
+) -> None:
+    """A flat square and its transpose have the same atoms in another order: one bound to the other is free no more."""
+    space = AxisSpace(Facts(Symbols()))
+    atoms = [space.atom(extent) for extent in extents]
+    for chosen, data in wanted:
+        left = [atoms[at % len(atoms)] for at in chosen]
+        right = data.draw(st.permutations(left))
+        before = [space.resolve([atom]) for atom in atoms]
+        mark = space.mark()
+        if space.unify(left, right) is None:
+            assert space.resolve(left) == space.resolve(right)
+        else:
+            space.rollback(mark)
+            assert [space.resolve([atom]) for atom in atoms] == before
+        for atom, extent in zip(atoms, extents, strict=True):
+            assert math.prod(space.extent(part) for part in space.resolve([atom])) == extent

@@ -267,8 +267,9 @@ class Decoder {
   // value for all rows.
   void find_run(int s) {
     using enum Do;
-#define DVM_RUN(name, ...) \
-  if (begins_run(s, {__VA_ARGS__})) group_.steps[s].what = name;
+    const Do what = group_.steps[s].what;  // most begin none
+#define DVM_RUN(name, first, ...) \
+  if (what == first && begins_run(s, {first, __VA_ARGS__})) group_.steps[s].what = name;
     DVM_RUNS(DVM_RUN)
 #undef DVM_RUN
   }
