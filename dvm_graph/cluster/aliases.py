@@ -5,7 +5,8 @@ reshapes that have to copy after all.
 
 A value is *demanded* where its own buffer with its own shape is needed: graph outputs and operands of
 vendor operators. A demanded reshape takes over the buffer of its source if that is a kernel's result of the same
-phase (before, the extents of the reshape may not be bound) that nobody else demands; otherwise it is a copy.
+phase (before, the extents of the reshape may not be bound), all parts of a concat among it, that nobody else demands;
+otherwise it is a copy.
 """
 
 from __future__ import annotations
@@ -48,7 +49,9 @@ def find_aliases(
             placed.update(value for value in node.inputs if value is not None)
     for phase, subgraph in subgraphs:
         if subgraph.kind is not SubgraphKind.ALIAS:
-            if subgraph.kind is not SubgraphKind.DIMS:
+            parts = [v for node in subgraph.nodes if node.op == "concat" for v in node.inputs]
+            at_once = all(v is not None and movable.get(v, phase) == phase for v in parts)
+            if subgraph.kind is not SubgraphKind.DIMS and at_once:
                 movable.update(dict.fromkeys(subgraph.outputs, phase))
             continue
         source = aliases.root(subgraph.inputs[0])

@@ -11,6 +11,7 @@ What must hold, by structure, for all dims:
   * whatever is read was written by an earlier stage, or by an earlier call of the same fallback; what a kernel
     writes, its fallback writes
   * no two calls of a stage write the same value, unless each writes a part of it
+  * where a step begins, the run knows the shapes of all values that its kernels touch
 
 And for all dims, by proof (`coverage`): what is read was written before, nothing lies outside its value, every
 result is written wholly, and a fallback writes what its kernel writes. Plans of which that is not shown are followed
@@ -76,6 +77,7 @@ def verify_plan(
             _KernelVerifier(call.plan).run()
             held.add(key)
     _follow(plan, None)
+    _check_shapes(plan)
     coverage = None if facts is None else prove_coverage(plan, facts)
     if coverage is not None and not coverage.open:
         return
@@ -228,6 +230,36 @@ class _KernelVerifier:
 
 
 # -- what is written before it is read
+
+
+def _check_shapes(plan: ModelPlan) -> None:
+    """What a step gives may bind symbols; memory for what earlier ones touch has its size before."""
+    made = {
+        value: at
+        for at, step in enumerate(plan.steps)
+        if isinstance(step, VendorStep | ControlStep | HostStep)
+        for value in step.outputs
+    }
+    bound: dict[int, int] = {}  # by symbol: the first step that tells it; others are known from the begin
+    for binding in plan.bindings:
+        at = made.get(binding.value, -1)
+        bound[binding.symbol] = min(at, bound.get(binding.symbol, at))
+    if max(bound.values(), default=-1) < 0:
+        return
+    told: list[int] = []  # by slot
+    for op, a, b in plan.dims.instructions:
+        if op == "symbol":
+            told.append(bound.get(a, -1))
+        elif op == "const":
+            told.append(-1)
+        else:
+            told.append(told[a] if op == "when" else max(told[a], told[b]))
+    for at, step in enumerate(plan.steps):
+        for call in _calls([step]):
+            for access in call.plan.accesses:
+                value = plan.values[access.value]
+                if any(told[slot] >= at for slot in value.shape):
+                    _refuse(call.plan, f"it touches {value.name}, whose shape no step before tells")
 
 
 def _follow(plan: ModelPlan, dims: list[int] | None) -> None:

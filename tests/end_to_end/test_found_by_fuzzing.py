@@ -902,3 +902,42 @@ def test_an_extent_that_is_given_is_not_told_by_later_ones() -> None:
     feeds = {name: generator.standard_normal(shape, np.float32) for name, shape in shapes.items()}
     feeds |= {"c": np.array(True), "s": np.array([2, 0, 0, 0])}
     assert_all_close(dvm_graph.optimize(model).run(feeds), session(model).run(None, feeds))
+
+
+def test_a_buffer_that_is_written_before_its_extents_are_known() -> None:
+    """A concat's first part was stored in a result whose shape the host told behind it."""
+    model = onnx.parser.parse_model(
+        """<ir_version: 10, opset_import: ["" : 21]>
+        g (float[k, 1, c] x, int64[1] r, int64[3] s) => (int64[1, 7, 2] y)
+        <int64[1] less = {-1}, int64[1] n = {13}, int64[1] zero = {0}, int64[3] more = {0, -1, 2}> {
+            a = Add(less, r) flat = Reshape(x, a) v, i = TopK(flat, n)
+            p = Concat<axis = -1>(r, i) q = Unsqueeze(p, zero)
+            t = Add(more, s) y = Reshape(q, t)
+        }"""
+    )
+    x = np.random.default_rng(0).standard_normal((5, 1, 3), np.float32)
+    feeds = {"x": x, "r": np.array([0]), "s": np.array([0, 0, 0])}
+    mine = dvm_graph.optimize(model, strict=True).run(feeds)
+    assert_same_bits(mine, session(model).run(None, feeds))
+
+
+@pytest.mark.parametrize("extent", ["3", "n"])
+def test_views_of_a_square_that_end_in_one_loop(extent: str) -> None:
+    """The fuser bound an axis to itself by way of another, and followed it for ever."""
+    model = onnx.parser.parse_model(
+        f"""<ir_version: 10, opset_import: ["" : 21]>
+        g (float[{extent}, {extent}, {extent}, {extent}] x, float[{extent}] w) => (float[{extent}, {extent}, 1, 1] y)
+        <int64[4] rows = {{0, 0, 1, -1}}, int64[1] axis = {{2}}> {{
+            p = Mul(x, w)
+            a = Reshape(p, rows) l = ReduceMax(a, axis)
+            t = Transpose<perm = [0, 1, 3, 2]>(p) b = Reshape(t, rows) r = ReduceMax(b, axis)
+            y = Mul(l, r)
+        }}"""
+    )
+    model.graph.output[0].type.tensor_type.ClearField("shape")
+    generator = np.random.default_rng(0)
+    feeds = {
+        "x": generator.standard_normal((3, 3, 3, 3), np.float32),
+        "w": generator.standard_normal(3, np.float32),
+    }
+    assert_all_close(dvm_graph.optimize(model).run(feeds), session(model).run(None, feeds))
