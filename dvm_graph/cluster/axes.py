@@ -192,7 +192,9 @@ class AxisSpace:
 
     def _match(self, a: list[Atom], b: list[Atom], end: int) -> bool:
         """Matches the free atoms at one end of two sequences; False: cannot."""
-        if self._bindings[a[end]] is not None or self._bindings[b[end]] is not None:  # by a match before
+        if (
+            self._bindings[a[end]] is not None or self._bindings[b[end]] is not None
+        ):  # by a match before
             for atoms in (a, b):
                 atoms[:] = self.resolve(atoms)
             return True
