@@ -192,9 +192,7 @@ class AxisSpace:
 
     def _match(self, a: list[Atom], b: list[Atom], end: int) -> bool:
         """Matches the free atoms at one end of two sequences; False: cannot."""
-        if (
-            self._bindings[a[end]] is not None or self._bindings[b[end]] is not None
-        ):  # by a match before
+        if any(self._bindings[atoms[end]] is not None for atoms in (a, b)):  # by a match before
             for atoms in (a, b):
                 atoms[:] = self.resolve(atoms)
             return True

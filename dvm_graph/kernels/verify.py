@@ -240,9 +240,7 @@ def _check_shapes(plan: ModelPlan) -> None:
         if isinstance(step, VendorStep | ControlStep | HostStep)
         for value in step.outputs
     }
-    bound: dict[
-        int, int
-    ] = {}  # by symbol: the first step that tells it; others are known from the begin
+    bound: dict[int, int] = {}  # by symbol, the first step that tells it; others are given
     for binding in plan.bindings:
         at = made.get(binding.value, -1)
         bound[binding.symbol] = min(at, bound.get(binding.symbol, at))

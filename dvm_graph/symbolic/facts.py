@@ -340,7 +340,8 @@ class Facts:
 
         A run has to know what stands for a symbol as soon as the symbol.
         """
-        latest = max(self.symbols.lateness(atom) for monomial in gap for atom, _ in monomial)
+        atoms = (atom for monomial in gap for atom, _ in monomial)
+        latest = max(map(self.symbols.lateness, atoms), default=0)
         best: tuple[int, Any, Dim] | None = None
         for monomial, coefficient in gap.items():
             if len(monomial) != 1 or abs(coefficient) != 1:
