@@ -56,7 +56,7 @@ Tensor first_row(const Tensor& tensor) {
 // By state: a turn gives it the shape that it had, whatever that is.
 std::vector<char> steady_states(const ControlCall& call) {
   const Model& body = call.bodies[0].program->model();
-  const size_t before = call.counted ? 2 : 0, said = call.counted ? 1 : 0;
+  const size_t before = call.told(), said = call.counted ? 1 : 0;
   std::vector<char> steady(call.states);
   for (size_t i = 0; i < steady.size(); i++) {
     const ModelValue& given = body.values[body.inputs[before + i]];
@@ -178,7 +178,7 @@ class alignas(kLinePair) ControlRunner::Repeated final : public BodyTurns {
     if (turn_ >= end_ || !goes_on_) return false;
     if (interruption_ != nullptr && interruption_->requested()) return false;
     const size_t said = call_.counted ? 1 : 0, states = spare_.size();
-    const size_t first_row = first_state() + states;
+    const size_t first_row = call_.told() + states;
     std::ranges::copy(inputs_, inputs.begin());
     for (size_t i = 0; i < call_.scanned.size(); i++) {
       const size_t at = first_row + i;
@@ -196,20 +196,19 @@ class alignas(kLinePair) ControlRunner::Repeated final : public BodyTurns {
   // Takes the loop to where these turns, and those of all other strands, have ended.
   void finish() const {
     for (size_t i = 0; i < spare_.size() && (turn_ - first_) % 2 != 0; i++) {
-      std::swap(loop_.operands[first_state() + i].data, loop_.spare[i].data);
-      std::swap(loop_.operands[first_state() + i].owner, loop_.spare[i].owner);
+      std::swap(loop_.operands[call_.told() + i].data, loop_.spare[i].data);
+      std::swap(loop_.operands[call_.told() + i].owner, loop_.spare[i].owner);
     }
     loop_.turn = turn_;
     loop_.goes_on = goes_on_;
   }
 
  private:
-  size_t first_state() const { return call_.counted ? 2 : 0; }
   int64_t skipped(int64_t bytes) const { return bytes / range_.all * range_.first; }
   void end_turn() {
     turn_++;
     if (call_.counted) loop_.turn = turn_;  // the body reads it there
-    for (size_t i = 0; i < spare_.size(); i++) std::swap(inputs_[first_state() + i], spare_[i]);
+    for (size_t i = 0; i < spare_.size(); i++) std::swap(inputs_[call_.told() + i], spare_[i]);
   }
 
   const ControlCall& call_;
@@ -332,8 +331,8 @@ int64_t ControlRunner::most_turns(std::span<const Tensor> inputs) const {
 
 std::vector<Tensor> ControlRunner::take_turns(std::span<const Tensor> inputs,
                                               const RunContext& run) {
-  const size_t own = (call_.most_turns >= 0) + (call_.goes_on >= 0), states = call_.states;
-  const size_t before = call_.counted ? 2 : 0, said = call_.counted ? 1 : 0;
+  const size_t own = call_.own_inputs(), states = call_.states;
+  const size_t before = call_.told(), said = call_.counted ? 1 : 0;
   const std::span<const Tensor> scanned = inputs.subspan(own + states, call_.scanned.size());
   const int64_t most = most_turns(inputs);
   bool goes_on =
@@ -401,7 +400,7 @@ std::vector<int64_t> ControlRunner::empty_row(size_t row, const RunContext& run)
 // One turn as a run of its own.
 void ControlRunner::take_turn(Loop& loop, const RunContext& run) {
   const size_t states = call_.states;
-  const size_t before = call_.counted ? 2 : 0, said = call_.counted ? 1 : 0;
+  const size_t before = call_.told(), said = call_.counted ? 1 : 0;
   for (size_t i = 0; i < loop.scanned.size(); i++) {
     Tensor& part = loop.operands[before + states + i];
     part.data = loop.row_of(i, loop.turn, call_.scanned[i] != 0, bytes_of(part));
@@ -435,7 +434,7 @@ void ControlRunner::repeat_turns(Loop& loop, const RunContext& run) {
     end = std::min(end, rows.capacity);
   }
   for (size_t i = 0; i < loop.spare.size(); i++) {
-    const Tensor& state = loop.operands[(call_.counted ? 2 : 0) + i];
+    const Tensor& state = loop.operands[call_.told() + i];
     if (loop.spare[i].absent()) loop.spare[i] = place_like(state, call_.name);
   }
   const int64_t strands = strands_of(loop), cores = bodies_[0]->cores();

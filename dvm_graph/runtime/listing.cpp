@@ -100,10 +100,9 @@ class Lister {
 // The slots of the shape of what a turn gives an input of its body; none: a number, or its turn.
 std::span<const DimSlot> shape_of_operand(const Model& model, const ControlCall& control,
                                           size_t input) {
-  const size_t before = control.counted ? 2 : 0;
-  if (input < before) return {};
-  const size_t own = (control.most_turns >= 0) + (control.goes_on >= 0), operand = input - before;
-  const ModelValue& value = model.values[control.inputs[own + operand]];
+  if (input < control.told()) return {};
+  const size_t operand = input - control.told();
+  const ModelValue& value = model.values[control.inputs[control.own_inputs() + operand]];
   const bool scanned =
       operand >= control.states && operand - control.states < control.scanned.size();
   return std::span(value.shape).subspan(scanned ? 1 : 0);

@@ -199,7 +199,6 @@ class Checker {
   }
   void check_step(const ControlCall& call) const {
     check_step(static_cast<const OuterCall&>(call));
-    const size_t own = (call.most_turns >= 0) + (call.goes_on >= 0);
     const auto is_input = [&](int32_t index) {
       return index < static_cast<int32_t>(call.inputs.size());
     };
@@ -213,9 +212,8 @@ class Checker {
         check_slot(slot, call.name);
         require(symbol < inner.dims.symbols.size(), call.name + " gives an unknown symbol");
       }
-      const size_t before = call.counted ? 2 : 0;
-      const size_t given =
-          call.branches ? call.inputs.size() - 1 : call.inputs.size() - own + before;
+      const size_t given = call.branches ? call.inputs.size() - 1
+                                         : call.inputs.size() - call.own_inputs() + call.told();
       const size_t wanted = call.outputs.size() + (call.counted ? 1 : 0);
       require(!call.inputs.empty() || !call.branches, call.name + " has no condition");
       require(inner.inputs.size() == given && inner.outputs.size() == wanted,
@@ -224,7 +222,7 @@ class Checker {
     if (call.branches) return;
     require(call.states + call.collected.size() == call.outputs.size(),
             call.name + " gives other values than it makes");
-    require(own + call.states + call.scanned.size() <= call.inputs.size(),
+    require(call.own_inputs() + call.states + call.scanned.size() <= call.inputs.size(),
             call.name + " lacks inputs");
     if (call.strands == kNoSlot) return;
     const Model& body = call.bodies[0].program->model();

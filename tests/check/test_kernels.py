@@ -11,7 +11,7 @@ import pytest
 
 import dvm_graph
 from dvm_graph import pipeline
-from dvm_graph.check import validate
+from dvm_graph.check import kernels, validate
 from dvm_graph.errors import MiscompileError
 from dvm_graph.kernels import lower
 from dvm_graph.kernels.plan import KernelPlan
@@ -150,3 +150,18 @@ def test_a_check_takes_little_memory(text: str) -> None:
         assert tracemalloc.get_traced_memory()[1] < 1 << 29
     finally:
         tracemalloc.stop()
+
+
+def test_large_kernels_run_at_few_extents(monkeypatch: pytest.MonkeyPatch) -> None:
+    """At two of them, and once with special numbers."""
+    most = {
+        s.name: s.runs for s in validate(model_from_text(SOFTMAX)).subjects if s.kind == "kernel"
+    }
+    for name in ("_MOST_POINTS", "_MOST_PRODUCTS"):
+        monkeypatch.setattr(kernels, name, -1)
+    report = validate(model_from_text(SOFTMAX))
+    assert report.passed
+    few = {s.name: s.runs for s in report.subjects if s.kind == "kernel"}
+    assert few.keys() == most.keys()
+    assert set(few.values()) == {3}
+    assert min(most.values()) > 3

@@ -142,3 +142,15 @@ def test_a_fallback_that_writes_less_is_found() -> None:
     assert any(call.fallback for step in steps for stage in step.stages for call in stage)
     with pytest.raises(CompileError, match="fallback does not write"):
         verify_plan(replace(plan, steps=steps))
+
+
+def test_a_shape_that_comes_too_late_is_found() -> None:
+    """A buffer is written by a launch in front of the step that tells its extents."""
+    plan = plan_of("g (float[n] x) => (int64[1, k] y) { e = Exp(x) i = NonZero(e) y = Neg(i) }")
+    verify_plan(plan)
+    (early,) = (i for i, value in enumerate(plan.values) if value.name == "e")
+    (late,) = plan.outputs
+    values = list(plan.values)
+    values[early] = replace(values[early], shape=values[late].shape)
+    with pytest.raises(CompileError, match="whose shape no step before tells"):
+        verify_plan(replace(plan, values=values))
