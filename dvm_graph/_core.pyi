@@ -109,6 +109,8 @@ class Program:
         part: NpuPart,
         cold_cache: bool,
         side_by_side: bool,
+        stacked: bool,
+        launch_kernels: int,
         most_spans: int,
         compile_repeats: int,
     ) -> SimulatedModel: ...
@@ -174,9 +176,6 @@ class SimulatedCore:
     parts: list[SimulatedPart]
 
 class SimulatedStage:
-    step: int
-    follows: bool
-    position: int
     kernels: list[str]
     kinds: list[str]
     origins: list[str]
@@ -191,8 +190,14 @@ class SimulatedStage:
     cores: list[SimulatedCore]
     timing: StageTiming
 
-class SimulatedModel:
+class SimulatedLaunch:
     stages: list[SimulatedStage]
+    words: int
+    programs: int
+    stack_seconds: float
+
+class SimulatedModel:
+    launches: list[SimulatedLaunch]
     vendor_calls: list[str]
 
 class Machine:
@@ -216,7 +221,9 @@ class ModelBuilder:
         self, cores: int, simd: str, local_bytes: int, machine: Machine, spins: bool
     ) -> None: ...
     @overload
-    def __init__(self, part: Target, queues: str, simd: str, machine: Machine) -> None: ...
+    def __init__(
+        self, target: Target, part: NpuPart, queues: str, simd: str, machine: Machine
+    ) -> None: ...
     @property
     def cores(self) -> int: ...
     def panel_columns(self, dtype: str) -> int: ...

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -14,7 +14,7 @@ from dvm_graph.errors import InputError
 from dvm_graph.npu.spec import Spec
 
 if TYPE_CHECKING:
-    from dvm_graph.simulation import Stage
+    from dvm_graph.simulation import Launch
 
 
 @click.command()
@@ -44,17 +44,20 @@ def disasm(
     if not chosen:
         names = ", ".join(listing.name for listing in listings[:8])
         raise InputError(f"no kernel has {kernel!r} in its name; there are {names}, ...")
-    stages = []
+    launches: list[Launch] = []
     if tiles and npu is not None:
         shown = {listing.name for listing in chosen}
-        found = model.simulate(at, npu=npu).stages
-        stages = [stage for stage in found if not shown.isdisjoint(stage.kernels)]
+        launches = [
+            launch
+            for launch in model.simulate(at, npu=npu).launches
+            if any(not shown.isdisjoint(stage.kernels) for stage in launch.stages)
+        ]
     if request.as_json:
         kernels = [asdict(listing) for listing in chosen]
-        tables = [{"stage": s.name, "cores": [asdict(c) for c in s.core_tiles]} for s in stages]
-        print_json({"kernels": kernels, "stages": tables} if tiles else kernels)
+        tables = list(map(_plain, launches))
+        print_json({"kernels": kernels, "launches": tables} if tiles else kernels)
         return
-    text = "".join(map(str, chosen)) + "".join(map(_core_table, stages))
+    text = "".join(map(str, chosen)) + "".join(map(_core_tables, launches))
     if output is None:
         click.echo(text, nl=False)
     else:
@@ -62,6 +65,19 @@ def disasm(
         click.echo(f"written to {output}")
 
 
-def _core_table(stage: Stage) -> str:
-    lines = [f"stage {stage.name}", *(f"  {core}" for core in stage.core_tiles)]
+def _plain(launch: Launch) -> dict[str, Any]:
+    return {
+        "programs": launch.programs,
+        "program_bytes": launch.program_bytes,
+        "stages": [
+            {"stage": stage.name, "cores": [asdict(core) for core in stage.core_tiles]}
+            for stage in launch.stages
+        ],
+    }
+
+
+def _core_tables(launch: Launch) -> str:
+    lines = [f"launch of one program of {launch.program_bytes:,} bytes, {launch.programs} in it"]
+    for stage in launch.stages:
+        lines += [f"  stage {stage.name}", *(f"    {core}" for core in stage.core_tiles)]
     return "".join(f"{line}\n" for line in lines)

@@ -256,11 +256,11 @@ class ModelBuilder {
       : device_(shared_device({cores, take<std::string>(simd), local_bytes, machine, spins, {}})),
         vendor_(std::make_unique<PythonVendor>()) {}
 
-  ModelBuilder(const Target& part, const std::string& queues, nb::handle simd,
-               const Machine& machine)
+  ModelBuilder(const Target& target, const NpuPart& part, const std::string& queues,
+               nb::handle simd, const Machine& machine)
       : device_(shared_device(
             {0, take<std::string>(simd), 0, machine, true,
-             std::make_shared<const SimulatedPart>(part, queue_run_from_name(queues))})),
+             std::make_shared<const SimulatedPart>(target, part, queue_run_from_name(queues))})),
         vendor_(std::make_unique<PythonVendor>()) {}
 
   void set_dims(nb::handle symbols, nb::handle instructions) {
@@ -584,12 +584,14 @@ void bind_runtime(nb::module_& module) {
           "simulate",
           [](const PyProgram& program, const std::map<std::string, int64_t>& symbols,
              const Target& target, const NpuPart& part, bool cold_cache, bool side_by_side,
-             size_t most_spans, int compile_repeats) {
-            return program.simulate(symbols, target, part,
-                                    {cold_cache, side_by_side, most_spans, compile_repeats});
+             bool stacked, int64_t launch_kernels, size_t most_spans, int compile_repeats) {
+            return program.simulate(
+                symbols, target, part,
+                {cold_cache, side_by_side, stacked, launch_kernels, most_spans, compile_repeats});
           },
           nb::arg("symbols"), nb::arg("target"), nb::arg("part"), nb::arg("cold_cache"),
-          nb::arg("side_by_side"), nb::arg("most_spans"), nb::arg("compile_repeats"))
+          nb::arg("side_by_side"), nb::arg("stacked"), nb::arg("launch_kernels"),
+          nb::arg("most_spans"), nb::arg("compile_repeats"))
       .def("contents", &PyProgram::contents, nb::arg("value"))
       .def("panel_columns", &PyProgram::panel_columns, nb::arg("dtype"))
       .def_prop_ro("statistics", &PyProgram::statistics)
@@ -600,8 +602,10 @@ void bind_runtime(nb::module_& module) {
   nb::class_<ModelBuilder>(module, "ModelBuilder")
       .def(nb::init<int, nb::handle, int64_t, const Machine&, bool>(), nb::arg("cores"),
            nb::arg("simd"), nb::arg("local_bytes"), nb::arg("machine"), nb::arg("spins"))
-      .def(nb::init<const Target&, const std::string&, nb::handle, const Machine&>(),
-           nb::arg("part"), nb::arg("queues"), nb::arg("simd"), nb::arg("machine"))
+      .def(
+          nb::init<const Target&, const NpuPart&, const std::string&, nb::handle, const Machine&>(),
+          nb::arg("target"), nb::arg("part"), nb::arg("queues"), nb::arg("simd"),
+          nb::arg("machine"))
       .def_prop_ro("cores", &ModelBuilder::cores)
       .def("panel_columns", &ModelBuilder::panel_columns, nb::arg("dtype"))
       .def("set_dims", &ModelBuilder::set_dims, nb::arg("symbols"), nb::arg("instructions"))

@@ -19,9 +19,6 @@ void bind_simulation(nb::module_& module) {
       .def_ro("number", &SimulatedCore::number)
       .def_ro("parts", &SimulatedCore::parts);
   nb::class_<SimulatedStage>(module, "SimulatedStage", "See runtime/simulation.h.")
-      .def_ro("step", &SimulatedStage::step)
-      .def_ro("follows", &SimulatedStage::follows)
-      .def_ro("position", &SimulatedStage::position)
       .def_ro("kernels", &SimulatedStage::kernels)
       .def_ro("kinds", &SimulatedStage::kinds)
       .def_ro("origins", &SimulatedStage::origins)
@@ -35,8 +32,13 @@ void bind_simulation(nb::module_& module) {
       .def_ro("bytes", &SimulatedStage::bytes)
       .def_ro("cores", &SimulatedStage::cores)
       .def_ro("timing", &SimulatedStage::timing);
+  nb::class_<SimulatedLaunch>(module, "SimulatedLaunch", "See runtime/simulation.h.")
+      .def_ro("stages", &SimulatedLaunch::stages)
+      .def_ro("words", &SimulatedLaunch::words)
+      .def_ro("programs", &SimulatedLaunch::programs)
+      .def_ro("stack_seconds", &SimulatedLaunch::stack_seconds);
   nb::class_<SimulatedModel>(module, "SimulatedModel", "See runtime/simulation.h.")
-      .def_ro("stages", &SimulatedModel::stages)
+      .def_ro("launches", &SimulatedModel::launches)
       .def_ro("vendor_calls", &SimulatedModel::vendor_calls);
 }
 

@@ -34,8 +34,8 @@ std::shared_ptr<SharedDevice> part_device(const DeviceRequest& request,
   // What the cube unit of the part does not do is left to instructions as this table has them.
   target.matmul_nr = table.matmul_nr;
   return std::make_shared<SharedDevice>(
-      request,
-      std::make_unique<ValueDevice>(target, table, request.part->queues, request.part->ledger));
+      request, std::make_unique<ValueDevice>(target, request.part->part, table,
+                                             request.part->queues, request.part->ledger));
 }
 
 }  // namespace

@@ -12,6 +12,7 @@
 #include "npu/device.h"
 #include "npu/host/machine.h"
 #include "npu/simulator/flag_audit.h"
+#include "npu/simulator/part.h"
 #include "npu/simulator/queues.h"
 #include "vm/target.h"
 
@@ -19,6 +20,7 @@ namespace dvm {
 
 struct SimulatedPart {
   Target target;
+  NpuPart part;
   QueueRun queues = QueueRun::in_order;
   std::shared_ptr<FlagLedger> ledger = std::make_shared<FlagLedger>();
 };

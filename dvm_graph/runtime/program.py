@@ -295,12 +295,22 @@ class Program:
         *,
         cold_cache: bool,
         side_by_side: bool,
+        stacked: bool,
+        launch_kernels: int,
         most_spans: int,
         compile_repeats: int,
     ) -> _core.SimulatedModel:
         """What the stages of the program take on a part, at named dims (`simulation/`)."""
         return self._core.simulate(
-            dict(dims), target, part, cold_cache, side_by_side, most_spans, compile_repeats
+            dict(dims),
+            target,
+            part,
+            cold_cache,
+            side_by_side,
+            stacked,
+            launch_kernels,
+            most_spans,
+            compile_repeats,
         )
 
     def _arrays(self, feeds: Mapping[str, ArrayLike]) -> list[Any]:

@@ -120,8 +120,10 @@ def _builder(options: Options) -> _core.ModelBuilder:
             "reads half the memory all the same"
         )
     if options.device:
-        part = find_spec(options.device).target
-        return _core.ModelBuilder(part, options.queues, options.simd or "", this_machine().core)
+        spec = find_spec(options.device)
+        return _core.ModelBuilder(
+            spec.target, spec.part, options.queues, options.simd or "", this_machine().core
+        )
     try:
         return _core.ModelBuilder(
             options.cores or 0,

@@ -3,10 +3,12 @@
 #include <algorithm>
 #include <deque>
 #include <iterator>
+#include <map>
 #include <utility>
 
 #include "npu/simulator/footprint.h"
 #include "npu/simulator/shares.h"
+#include "npu/simulator/stacked_program.h"
 #include "runtime/clock.h"
 #include "runtime/errors.h"
 #include "runtime/kernel_programs.h"
@@ -29,6 +31,23 @@ struct Placed {
   bool fallback;
   int64_t compiled = 0;  // kernels that the host compiled to have it
   double compile_seconds = 0;
+};
+
+// What lies behind the arguments of a call.
+struct Arguments {
+  std::vector<int64_t> buffers;
+  std::vector<double> bytes;
+  std::vector<char> fresh;
+  int64_t workspace = 0;
+  double workspace_bytes = 0;
+};
+
+// A stage of the launch that is put together.
+struct OpenStage {
+  SimulatedStage out;
+  StackedProgram::Stage stage;
+  std::vector<Arguments> arguments;
+  std::vector<size_t> of;  // by program: its arguments
 };
 
 class Simulator {
@@ -60,12 +79,14 @@ class Simulator {
       if (const OuterCall* const call = outer_call(model_.steps[step])) {
         result_.vendor_calls.push_back(call->name);
       } else if (const auto* stage = std::get_if<LaunchStage>(&model_.steps[step])) {
-        run_step(step, *stage);
+        if (!stage->follows) end_launch();
+        run_step(*stage);
       }
     }
+    end_launch();
   }
 
-  void run_step(uint32_t step, const LaunchStage& stage) {
+  void run_step(const LaunchStage& stage) {
     std::vector<Placed> placed;
     for (const uint32_t call : stage.calls) {
       uint32_t position = 0;
@@ -78,10 +99,10 @@ class Simulator {
       std::copy_if(placed.begin(), placed.end(), std::back_inserter(side_by_side),
                    [&](const Placed& p) { return p.position == position; });
       if (request_.side_by_side) {
-        run_stage(step, stage.follows, position, side_by_side);
+        add_stage(side_by_side);
         continue;
       }
-      for (const Placed& p : side_by_side) run_stage(step, stage.follows, position, {p});
+      for (const Placed& p : side_by_side) add_stage({p});
     }
   }
 
@@ -123,60 +144,116 @@ class Simulator {
     if (request_.compile_repeats > 0) compile_seconds_ += static_cast<double>(least) * 1e-9;
   }
 
-  void run_stage(uint32_t step, bool follows, uint32_t position, const std::vector<Placed>& calls) {
-    SimulatedStage out;
-    out.step = step;
-    out.follows = follows;
-    out.position = position;
-    std::vector<const Program*> programs;
-    std::vector<PlacedProgram> placed;
-    std::vector<std::vector<int64_t>> buffers(calls.size());
-    std::vector<std::vector<double>> sizes(calls.size());
-    std::vector<std::vector<char>> fresh(calls.size());
-    for (size_t i = 0; i < calls.size(); ++i) {
-      const Placed& at = calls[i];
+  // A stage goes into the launch that is open, or begins one.
+  void add_stage(const std::vector<Placed>& calls) {
+    int64_t compiled = 0;
+    for (const Placed& at : calls) compiled += at.compiled;
+    const bool many = request_.launch_kernels > 0 && compiled > 0 &&
+                      launch_compiled_ + compiled > request_.launch_kernels;
+    if (many || !request_.side_by_side || !request_.stacked) end_launch();
+    launch_compiled_ += compiled;
+    OpenStage& open = launch_.emplace_back();
+    SimulatedStage& out = open.out;
+    out.compiled = compiled;
+    for (const Placed& at : calls) {
       const BoundKernel& bound = programs_.bound(at.call);
+      const uint64_t first_buffer = launch_buffers_;
+      Arguments& arguments = open.arguments.emplace_back();
+      arguments.workspace = -1 - static_cast<int64_t>(at.call);
       for (const uint32_t value : bound.arguments) {
-        buffers[i].push_back(value);
-        sizes[i].push_back(static_cast<double>(infos_[value].bytes));
-        fresh[i].push_back(model_.values[value].storage == Storage::output);
+        arguments.buffers.push_back(value);
+        arguments.bytes.push_back(static_cast<double>(infos_[value].bytes));
+        arguments.fresh.push_back(model_.values[value].storage == Storage::output);
       }
+      launch_buffers_ += bound.arguments.size();
       const CompiledKernel& kernel = programs_.compiled(at.call);
-      const auto workspace = -1 - static_cast<int64_t>(at.call);
+      arguments.workspace_bytes = static_cast<double>(kernel.workspace_bytes);
       describe(at, out);
-      out.compiled += at.compiled;
       out.compile_seconds += at.compile_seconds;
       for (uint32_t p = 0; p < kernel.stages[at.stage].program_count; ++p) {
         const Program& program = kernel.programs[kernel.stages[at.stage].first_program + p];
-        programs.push_back(&program);
-        placed.push_back({&program, buffers[i], sizes[i], fresh[i], workspace,
-                          static_cast<double>(kernel.workspace_bytes)});
+        open.stage.programs.push_back(&program);
+        open.stage.buffers.push_back(first_buffer);
+        open.of.push_back(open.arguments.size() - 1);
         out.kernels.push_back(programs_.name_of(at.call));
         out.kinds.emplace_back(name_of(program.header().kind));
         out.tiles.push_back(program.header().tiles);
         out.lacking.push_back(lacking_of(at.call, program));
       }
     }
-    const std::vector<CoreShares> cores = deal_tiles(programs, part_);
+  }
+
+  void end_launch() {
+    if (launch_.empty()) return;
+    SimulatedLaunch& out = result_.launches.emplace_back();
+    out.stack_seconds = stack();
+    out.words = static_cast<int64_t>(stacked_.words().size());
+    out.programs = static_cast<int64_t>(stacked_.different_programs());
+    for (size_t s = 0; s < launch_.size(); ++s) {
+      run_stage(launch_[s], stacked_.programs(s), stacked_.cores(s));
+      out.stages.push_back(std::move(launch_[s].out));
+    }
+    launch_.clear();
+    launch_compiled_ = 0;
+    launch_buffers_ = 0;
+  }
+
+  // Makes the launch one program; the time that it takes, where that is asked for. A kernel alone
+  // is not stacked: its cores find their shares themselves.
+  double stack() {
+    const StackedProgram::Stage& first = launch_[0].stage;
+    const bool alone =
+        launch_.size() == 1 && first.programs.size() == first.programs[0]->header().programs();
+    const int repeats = alone ? 0 : request_.compile_repeats;
+    int64_t least = 0;
+    for (int round = 0; round < std::max(repeats, 1); ++round) {
+      const int64_t start = now_ns();
+      stages_.clear();
+      dealt_.clear();
+      for (OpenStage& open : launch_) {
+        open.stage.cores = dealt(open.stage.programs);
+        stages_.push_back(open.stage);
+      }
+      stacked_.assign(stages_);
+      const int64_t elapsed = now_ns() - start;
+      least = round == 0 ? elapsed : std::min(least, elapsed);
+    }
+    return repeats > 0 ? static_cast<double>(least) * 1e-9 : 0;
+  }
+
+  // Equal layers are dealt out once.
+  const std::vector<CoreShares>* dealt(const std::vector<const Program*>& programs) {
+    const auto [entry, fresh] = dealt_.try_emplace(programs);
+    if (fresh) entry->second = deal_tiles(programs, part_);
+    return &entry->second;
+  }
+
+  void run_stage(OpenStage& open, const std::vector<ProgramView>& programs,
+                 const std::vector<CoreShares>& cores) {
+    std::vector<PlacedProgram> placed;
+    for (size_t p = 0; p < programs.size(); ++p) {
+      const Arguments& of = open.arguments[open.of[p]];
+      placed.push_back({open.stage.programs[p], of.buffers, of.bytes, of.fresh, of.workspace,
+                        of.workspace_bytes});
+    }
     const std::vector<std::vector<double>> misses = miss_shares(placed, cores, cache_, followed_);
-    std::vector<ProgramWork> work;
-    work.reserve(programs.size());
-    for (size_t i = 0; i < programs.size(); ++i) work.emplace_back(*programs[i], part_, misses[i]);
-    out.timing = timing_of(programs, misses, work, cores);
-    describe(programs, cores, out);
-    result_.stages.push_back(std::move(out));
+    open.out.timing = timing_of(open.stage.programs, programs, misses, cores);
+    describe(open.stage.programs, cores, open.out);
   }
 
   // Equal layers take the same time: a stage of the same programs, of whose reads the cache answers
   // the same, is simulated once.
-  const StageTiming& timing_of(const std::vector<const Program*>& programs,
+  const StageTiming& timing_of(const std::vector<const Program*>& names,
+                               const std::vector<ProgramView>& programs,
                                const std::vector<std::vector<double>>& misses,
-                               std::vector<ProgramWork>& work,
                                const std::vector<CoreShares>& cores) {
     for (const Known& known : known_) {
-      if (known.programs == programs && known.misses == misses) return known.timing;
+      if (known.programs == names && known.misses == misses) return known.timing;
     }
-    known_.push_back({programs, misses, simulate_stage(work, cores, part_, request_.most_spans)});
+    std::vector<ProgramWork> work;
+    work.reserve(programs.size());
+    for (size_t i = 0; i < programs.size(); ++i) work.emplace_back(programs[i], part_, misses[i]);
+    known_.push_back({names, misses, simulate_stage(work, cores, part_, request_.most_spans)});
     return known_.back().timing;
   }
 
@@ -238,6 +315,13 @@ class Simulator {
   std::deque<Known> known_;
   int64_t compiled_ = 0;
   double compile_seconds_ = 0;
+  // The launch that is open: kernels compiled for it, and arguments that it has.
+  std::vector<OpenStage> launch_;
+  int64_t launch_compiled_ = 0;
+  uint64_t launch_buffers_ = 0;
+  std::map<std::vector<const Program*>, std::vector<CoreShares>> dealt_;  // of the launch
+  std::vector<StackedProgram::Stage> stages_;
+  StackedProgram stacked_;
   SimulatedModel result_;
 };
 

@@ -15,9 +15,12 @@ namespace dvm {
 
 struct SimulationRequest {
   bool cold_cache = true;    // else the shared cache holds what a run before left there
-  bool side_by_side = true;  // kernels of a stage; else one after the other
-  size_t most_spans = 0;     // of the trace of a stage
-  int compile_repeats = 0;   // measure how long kernels take to compile, so often; 0: do not
+  bool side_by_side = true;  // kernels of a stage; else one after the other, each a launch
+  bool stacked = true;       // stages that follow each other are one launch; else each is
+  // A launch ends where more kernels would have to be compiled for it: the device begins early.
+  int64_t launch_kernels = 0;  // 0: however many
+  size_t most_spans = 0;       // of the trace of a stage
+  int compile_repeats = 0;     // measure how long kernels take to compile, so often; 0: do not
 };
 
 // What a core does of a stage: tiles [begin, end) of its programs, in this order. Of a pair that
@@ -35,9 +38,6 @@ struct SimulatedCore {
 
 // Kernels that run side by side, or one stage of them.
 struct SimulatedStage {
-  uint32_t step = 0;                 // of the model
-  bool follows = false;              // in one launch with the step before
-  uint32_t position = 0;             // among the stages of the step's kernels
   std::vector<std::string> kernels;  // one for each program
   std::vector<std::string> kinds;
   std::vector<std::string> origins;  // ONNX nodes, by kernel
@@ -51,8 +51,16 @@ struct SimulatedStage {
   StageTiming timing;
 };
 
-struct SimulatedModel {
+// What the host hands to the device at once: the program of a kernel, or a stacked one.
+struct SimulatedLaunch {
   std::vector<SimulatedStage> stages;
+  int64_t words = 0;         // of its program, 64 bits each
+  int64_t programs = 0;      // that it is made of and that differ
+  double stack_seconds = 0;  // to deal out their tiles and stack them, measured
+};
+
+struct SimulatedModel {
+  std::vector<SimulatedLaunch> launches;
   std::vector<std::string> vendor_calls;  // whose time nobody knows
 };
 

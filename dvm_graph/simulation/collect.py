@@ -8,10 +8,8 @@ with the next, while the device works at it: the paper's pipelining.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import groupby
 
 from dvm_graph import _core
 from dvm_graph.errors import InputError
@@ -59,48 +57,25 @@ def simulate_program(
         spec.part,
         cold_cache=chosen.cold_cache,
         side_by_side=chosen.spatial_stacking,
+        stacked=chosen.temporal_stacking,
+        launch_kernels=round(spec["host.launch_kernels"]) if chosen.compile else 0,
         most_spans=chosen.trace,
         compile_repeats=chosen.measured,
     )
-    launches = tuple(_launches(_grouped(found.stages, chosen, spec), spec, chosen))
+    launches = tuple(_launches(found.launches, spec, chosen))
     return Simulation(spec, dict(dims), launches, tuple(found.vendor_calls))
 
 
-def _grouped(
-    stages: Sequence[_core.SimulatedStage], plan: Plan, spec: Spec
-) -> Iterator[list[_core.SimulatedStage]]:
-    """Stages by launch: those that follow each other in the plan, as far as the device need not wait until many kernels are
-    compiled.
-    """
-    if not plan.temporal_stacking or not plan.spatial_stacking:
-        yield from ([stage] for stage in stages)
-        return
-    heads: dict[int, int] = {}  # by step: the first of its launch
-    for stage in stages:
-        head = heads.get(stage.step - 1, stage.step) if stage.follows else stage.step
-        heads.setdefault(stage.step, head)
-    most = spec["host.launch_kernels"] if plan.compile else math.inf
-    for _, group in groupby(stages, key=lambda stage: heads[stage.step]):
-        launch: list[_core.SimulatedStage] = []
-        compiled = 0
-        for stage in group:
-            if launch and stage.compiled and compiled + stage.compiled > most:
-                yield launch
-                launch, compiled = [], 0
-            launch.append(stage)
-            compiled += stage.compiled
-        yield launch
-
-
-def _launches(
-    groups: Iterable[list[_core.SimulatedStage]], spec: Spec, plan: Plan
-) -> Iterator[Launch]:
+def _launches(found: Iterable[_core.SimulatedLaunch], spec: Spec, plan: Plan) -> Iterator[Launch]:
     host, device = 0.0, 0.0
-    for group in groups:
+    for launch in found:
+        group = launch.stages
         if not plan.overlap:
             host = max(host, device)
         kernels = sum(stage.compiled for stage in group) if plan.compile else 0
-        seconds = sum(stage.compile_seconds for stage in group) if kernels else 0.0
+        seconds = 0.0
+        if plan.compile:
+            seconds = sum(stage.compile_seconds for stage in group) + launch.stack_seconds
         if not plan.measured:
             seconds = spec["host.compile"] * kernels
         work = Host(host, kernels, seconds, spec["host.launch"])
@@ -114,7 +89,9 @@ def _launches(
             made.append(_stage(stage, device, spec))
             device += made[-1].seconds
         barriers = spec["startup.barrier"] * (len(group) - 1)
-        yield Launch(work, start, startup + barriers, tuple(made))
+        yield Launch(
+            work, start, startup + barriers, launch.words * 8, launch.programs, tuple(made)
+        )
 
 
 def _stage(stage: _core.SimulatedStage, start: float, spec: Spec) -> Stage:

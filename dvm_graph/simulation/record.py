@@ -145,6 +145,7 @@ class Host:
     kernels: int
     """That it compiled: those first met here."""
     compile_seconds: float
+    """Of these, and to make several kernels one program."""
     launch_seconds: float
 
     @property
@@ -159,6 +160,10 @@ class Launch:
     """Of the device's work for it."""
     startup_seconds: float
     """Until the cores are at it, and at barriers between its stages."""
+    program_bytes: int
+    """Of the one program that its kernels are stacked to, with the table of what each core runs."""
+    programs: int
+    """That it is made of and that differ: kernels that are alike have one."""
     stages: tuple[Stage, ...]
 
     @property

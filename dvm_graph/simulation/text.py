@@ -30,7 +30,8 @@ def summary(simulation: Simulation) -> str:
         f"{simulation.seconds * 1e3:.3f} ms on {spec.name}: {simulation.device_seconds * 1e3:.3f} ms in "
         f"{len(stages)} stages of {len(simulation.launches)} launches; the device waits "
         f"{simulation.exposed_seconds * 1e3:.3f} ms for the host, which compiles for "
-        f"{simulation.compile_seconds * 1e6:.1f} us",
+        f"{simulation.compile_seconds * 1e6:.1f} us; programs of launches take up to "
+        f"{max((launch.program_bytes for launch in simulation.launches), default=0) / 1024:.1f} KiB",
         f"{flops / seconds / 1e12:.1f} of {simulation.peak() / 1e12:.0f} TFLOP/s, "
         f"{moved / seconds / 1e9:.0f} of {simulation.memory_rate / 1e9:.0f} GB/s of memory",
     ]

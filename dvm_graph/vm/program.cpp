@@ -21,8 +21,9 @@ void Program::assign(const ProgramHeader& header, std::span<const GridDim> grid,
   complete.extent_registers = static_cast<uint8_t>(extents.size());
   complete.pointer_registers = static_cast<uint8_t>(pointers.size());
   complete.code_words = static_cast<int64_t>(body.size());
-  words_.resize(words_of(sizeof complete + grid.size_bytes() + extents.size_bytes() +
-                         pointers.size_bytes() + body.size_bytes()));
+  words_.resize((sizeof complete + grid.size_bytes() + extents.size_bytes() +
+                 pointers.size_bytes() + body.size_bytes()) /
+                sizeof(uint64_t));
   uint64_t* to = append(words_.data(), std::span<const ProgramHeader>(&complete, 1));
   to = append(to, grid);
   to = append(to, extents);

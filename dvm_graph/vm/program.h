@@ -162,8 +162,11 @@ struct PointerRegister {
   int64_t steps[kMaxGridRank] = {};
 };
 
-class Program {
+// The words of a program, wherever they lie: they have to outlive this.
+class ProgramView {
  public:
+  explicit ProgramView(const uint64_t* words) : words_(words) {}
+
   const ProgramHeader& header() const { return *at<ProgramHeader>(0); }
   std::span<const GridDim> grid() const { return {at<GridDim>(grid_offset()), header().grid_rank}; }
   std::span<const ExtentRegister> extents() const {
@@ -173,8 +176,38 @@ class Program {
     return {at<PointerRegister>(pointer_offset()), header().pointer_registers};
   }
   std::span<const uint64_t> body() const {
-    return {words_.data() + body_offset(), static_cast<size_t>(header().code_words)};
+    return {words_ + body_offset(), static_cast<size_t>(header().code_words)};
   }
+  std::span<const uint64_t> words() const {
+    return {words_, body_offset() + static_cast<size_t>(header().code_words)};
+  }
+
+ private:
+  static constexpr size_t words_of(size_t bytes) { return bytes / sizeof(uint64_t); }
+  template <typename T>
+  const T* at(size_t word) const {
+    return reinterpret_cast<const T*>(words_ + word);
+  }
+  size_t grid_offset() const { return words_of(sizeof(ProgramHeader)); }
+  size_t extent_offset() const {
+    return grid_offset() + header().grid_rank * words_of(sizeof(GridDim));
+  }
+  size_t pointer_offset() const { return extent_offset() + header().extent_registers; }
+  size_t body_offset() const {
+    return pointer_offset() + header().pointer_registers * words_of(sizeof(PointerRegister));
+  }
+
+  const uint64_t* words_;
+};
+
+class Program {
+ public:
+  ProgramView view() const { return ProgramView(words_.data()); }
+  const ProgramHeader& header() const { return view().header(); }
+  std::span<const GridDim> grid() const { return view().grid(); }
+  std::span<const ExtentRegister> extents() const { return view().extents(); }
+  std::span<const PointerRegister> pointers() const { return view().pointers(); }
+  std::span<const uint64_t> body() const { return view().body(); }
   std::span<const uint64_t> words() const { return words_; }
 
   // Replaces the whole program; keeps the capacity.
@@ -188,20 +221,6 @@ class Program {
   bool operator==(const Program&) const = default;
 
  private:
-  static constexpr size_t words_of(size_t bytes) { return bytes / sizeof(uint64_t); }
-  template <typename T>
-  const T* at(size_t word) const {
-    return reinterpret_cast<const T*>(words_.data() + word);
-  }
-  size_t grid_offset() const { return words_of(sizeof(ProgramHeader)); }
-  size_t extent_offset() const {
-    return grid_offset() + header().grid_rank * words_of(sizeof(GridDim));
-  }
-  size_t pointer_offset() const { return extent_offset() + header().extent_registers; }
-  size_t body_offset() const {
-    return pointer_offset() + header().pointer_registers * words_of(sizeof(PointerRegister));
-  }
-
   std::vector<uint64_t> words_;
 };
 

@@ -139,10 +139,13 @@ def test_disasm_picks_kernels() -> None:
 def test_disasm_shows_the_tiles_of_cores() -> None:
     command = ("disasm", BERT, "--dim", "seq=9", "--dim", "batch=1", "--kernel", "erf", "--tiles")
     text = call(*command, "--npu", "ascend910b2").stdout
-    table = text.partition("\nstage ")[2].splitlines()
-    assert "erf" in table[0] and re.fullmatch(r"  cube core 0: \w+ 0\.\.\d+", table[1])
-    found = answer(*command, "--npu", "ascend910b2", "--json")
-    assert found["stages"][0]["cores"][0]["kind"] == "cube"
+    launch, _, table = text.partition("\nlaunch ")[2].partition("\n")
+    assert re.fullmatch(r"of one program of [\d,]+ bytes, \d+ in it", launch)
+    stage = table[table.index("  stage ") :].splitlines()
+    assert re.fullmatch(r"    (cube|vector) core 0: \w+ 0\.\.\d+", stage[1])
+    found = answer(*command, "--npu", "ascend910b2", "--json")["launches"]
+    kinds = {core["kind"] for stage in found[0]["stages"] for core in stage["cores"]}
+    assert "cube" in kinds and found[0]["programs"] > 0
 
 
 def test_disasm_shows_the_programs_of_a_part(tmp_path: Path) -> None:

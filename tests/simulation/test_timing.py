@@ -168,10 +168,12 @@ def cycles(name: str, part: Spec, **dims: int) -> float:
         part.part,
         cold_cache=True,
         side_by_side=True,
+        stacked=True,
+        launch_kernels=0,
         most_spans=0,
         compile_repeats=0,
     )
-    return sum(stage.timing.cycles for stage in found.stages)
+    return sum(stage.timing.cycles for launch in found.launches for stage in launch.stages)
 
 
 def test_every_tile_is_of_one_core() -> None:
@@ -283,6 +285,21 @@ def test_kernels_side_by_side_are_one_launch_whose_table_says_what_a_core_runs()
     first, second = stage.kernels
     assert set(run) <= {(first,), (first, second), (second,)} and run.count((first, second)) <= 1
     assert run[0] == (first,) and run[-1] == (second,)
+
+
+def test_kernels_of_a_launch_are_one_program_that_has_what_is_alike_once() -> None:
+    launches = simulate("bert.onnx", batch=3, seq=17).launches
+    assert any(launch.programs < sum(len(s.kernels) for s in launch.stages) for launch in launches)
+    for launch in launches:
+        assert launch.programs <= sum(len(stage.kernels) for stage in launch.stages)
+        assert launch.program_bytes > 300 * launch.programs  # a header each
+
+
+def test_to_stack_kernels_takes_the_host_time() -> None:
+    dims = {"n": 30000, "m": 60}
+    stacked = model("side_by_side").simulate(dims, measured=3)
+    assert stacked.compile_seconds > 0
+    assert model("side_by_side").simulate(dims, measured=3, compile=False).compile_seconds == 0
 
 
 def test_products_larger_than_the_cache_take_turns_on_all_cores() -> None:

@@ -15,7 +15,7 @@ bool on_cube(const Program& program) { return program.header().kind != KernelKin
 
 // Cycles of the longest queue for the first tile, with an equal share of memory's bandwidth.
 double tile_cost(const Program& program, const NpuPart& part) {
-  ProgramWork work(program, part, {});
+  ProgramWork work(program.view(), part, {});
   std::vector<TileClass> tiles;
   const GroupRange first{0, 1};
   work.classes({&first, 1}, 0, tiles);
@@ -96,7 +96,11 @@ std::vector<CoreShares> deal_tiles(std::span<const Program* const> programs, con
   for (uint32_t p = 0; p < programs.size(); ++p) {
     const bool cube = on_cube(*programs[p]);
     const bool beside = programs[p]->header().beside_cube();
-    costs.push_back(programs.size() > 1 && !beside ? tile_cost(*programs[p], part) : 1);
+    const auto same =
+        static_cast<uint32_t>(std::ranges::find(programs, programs[p]) - programs.begin());
+    costs.push_back(programs.size() == 1 || beside ? 1
+                    : same < p                     ? costs[same]
+                                                   : tile_cost(*programs[p], part));
     if (beside) continue;
     kinds[cube].push_back(p);
     work[cube] += costs[p] * static_cast<double>(programs[p]->header().tiles) /

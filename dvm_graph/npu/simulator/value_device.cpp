@@ -7,6 +7,7 @@
 
 #include "npu/simulator/cube_values.h"
 #include "npu/simulator/half_values.h"
+#include "npu/simulator/shares.h"
 #include "vm/interpret.h"
 #include "vm/pair.h"
 #include "vm/program.h"
@@ -25,9 +26,10 @@ int64_t now_ns() {
 
 }  // namespace
 
-ValueDevice::ValueDevice(const Target& target, const InstructionTable& base, QueueRun queues,
-                         std::shared_ptr<FlagLedger> ledger)
+ValueDevice::ValueDevice(const Target& target, const NpuPart& part, const InstructionTable& base,
+                         QueueRun queues, std::shared_ptr<FlagLedger> ledger)
     : target_(target),
+      part_(part),
       table_(with_halves(with_cube_memories(base))),
       queues_(queues),
       orders_(adversarial_orders()),
@@ -38,13 +40,18 @@ ValueDevice::ValueDevice(const Target& target, const InstructionTable& base, Que
 
 void ValueDevice::submit(std::span<const Task> tasks) {
   trap_ = {};
+  std::vector<const Program*> programs;
   for (size_t t = 0; t < tasks.size(); ++t) {
-    const ProgramHeader& header = tasks[t].program->header();
-    if (header.beside_cube()) continue;  // it went with the one before
-    if (queues_ == QueueRun::audited) audit(tasks.subspan(t, header.programs()));
-    for (int64_t core = 0; core < target_.cores_of(header.kind); ++core) {
-      if (interruption_ != nullptr && interruption_->requested()) return;
-      run_share(tasks, t, core);
+    programs.push_back(tasks[t].program);
+    const ProgramHeader& header = programs[t]->header();
+    if (queues_ == QueueRun::audited && !header.beside_cube())
+      audit(tasks.subspan(t, header.programs()));
+  }
+  const std::vector<CoreShares> cores = deal_tiles(programs, part_);
+  for (size_t core = 0; core < cores.size(); ++core) {
+    if (interruption_ != nullptr && interruption_->requested()) return;
+    for (const Share& share : cores[core]) {
+      run_share(tasks, share, static_cast<int64_t>(core));
       if (trap_.kind != TrapKind::none) return;
     }
   }
@@ -65,18 +72,16 @@ Core ValueDevice::core_of(size_t place) {
   return core;
 }
 
-void ValueDevice::run_share(std::span<const Task> tasks, size_t number, int64_t of_core) {
+void ValueDevice::run_share(std::span<const Task> tasks, const Share& share, int64_t of_core) {
+  const size_t number = share.program;
   const Program& program = *tasks[number].program;
-  std::vector<GroupRange> groups;
-  share_of(program, of_core, target_.cores_of(program.header().kind), groups);
-  if (groups.empty()) return;
   const auto lanes = static_cast<size_t>(program.header().lanes());
   std::vector<Core> cores;
   for (size_t place = 0; place <= lanes; ++place) cores.push_back(core_of(place));
   std::vector<QueuedCore> queued;
   for (size_t place = 0; place <= lanes; ++place) {
     const Task& task = tasks[number + half_of(program.header(), place)];
-    queued.push_back({task.program, &cores[place], task.buffers, groups, of_core,
+    queued.push_back({task.program, &cores[place], task.buffers, share.groups, of_core,
                       static_cast<int64_t>(place) - 1});
   }
   const auto place = static_cast<size_t>(of_core);
@@ -88,7 +93,7 @@ void ValueDevice::run_share(std::span<const Task> tasks, size_t number, int64_t 
   }
   run(queued);
   if (record != nullptr) {
-    const int64_t tiles = ShareWalk(program.header(), groups).tiles();
+    const int64_t tiles = ShareWalk(program.header(), share.groups).tiles();
     record->spans.push_back({tag, start, now_ns(), tiles});
   }
   for (size_t each = 0; each < cores.size(); ++each) {

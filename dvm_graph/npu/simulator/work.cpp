@@ -30,7 +30,7 @@ int near(int64_t before, int64_t most) { return static_cast<int>(std::min(before
 
 }  // namespace
 
-ProgramWork::ProgramWork(const Program& program, const NpuPart& part, MissShares misses)
+ProgramWork::ProgramWork(ProgramView program, const NpuPart& part, MissShares misses)
     : program_(program), part_(part), misses_(misses.begin(), misses.end()) {}
 
 void ProgramWork::classes(std::span<const GroupRange> groups, int64_t lane,

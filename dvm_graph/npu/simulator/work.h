@@ -51,14 +51,14 @@ using MissShares = std::span<const double>;
 
 class ProgramWork {
  public:
-  // The program and the part have to outlive this. `misses` by pointer register.
-  ProgramWork(const Program& program, const NpuPart& part, MissShares misses);
+  // The program's words and the part have to outlive this. `misses` by pointer register.
+  ProgramWork(ProgramView program, const NpuPart& part, MissShares misses);
 
   // The classes of the tiles that a core has of these groups, in this order.
   void classes(std::span<const GroupRange> groups, int64_t lane, std::vector<TileClass>& out);
   std::span<const UnitStep> steps(TileClass tile_class) const { return steps_[tile_class]; }
 
-  const Program& program() const { return program_; }
+  ProgramView program() const { return program_; }
   bool on_cube() const { return program_.header().kind != KernelKind::vector; }
 
  private:
@@ -94,7 +94,7 @@ class ProgramWork {
   double vector_cycles(const Head& head, const uint64_t* words, Extents over) const;
   double cube_cycles(DType dtype, Extents over) const;
 
-  const Program& program_;
+  const ProgramView program_;
   const NpuPart& part_;
   const std::vector<double> misses_;
   std::map<Situation, TileClass> known_;
