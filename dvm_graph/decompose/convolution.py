@@ -1,7 +1,7 @@
 """Convolutions: matrix products of patches of channels-last images with the weights.
 
 A convolution whose kernel is one element is a matrix product of the image itself; one that convolves
-each channel by itself is an operator of its own. The result is transposed back to the order of ONNX;
+each channel by itself is an operator of its own, to a few results each of the channel repeated. The result is transposed back to the order of ONNX;
 simplification moves such transposes on until they meet and vanish. With three spatial axes, of channels by
 themselves, what each slice that a window reaches gives is added.
 """
@@ -32,6 +32,11 @@ from dvm_graph.ir import Node, Value
 from dvm_graph.symbolic.builder import Builder
 from dvm_graph.symbolic.builder_methods import Window
 from dvm_graph.symbolic.dims import mul
+
+_MOST_REPEATS = 8
+"""Results of a channel alone up to which the channel is repeated for them. More are columns of a matrix product, which fill
+its panels better than reading and writing the image as often is worth.
+"""
 
 
 def convolution(builder: Builder, node: Node, operands: Operands) -> Results:
@@ -127,20 +132,30 @@ def _over_image(
     if groups == 1 and taps == 1 and still and window.size == shape_of(image)[1:-1]:
         flat = builder.reshape(weights, (outputs, inputs))
         return builder.matmul(image, builder.transpose(flat, (1, 0)))
-    if inputs == 1 and outputs == groups and spatial == 2:
+    repeats = outputs // groups
+    if inputs == 1 and spatial == 2 and (repeats == 1 or (groups > 1 and repeats <= _MOST_REPEATS)):
         per_tap = arranged(builder, weights, (2, 3, 0, 1), (taps, outputs))
-        return builder.depthwise(image, per_tap, window)
+        return builder.depthwise(_repeated(builder, image, repeats), per_tap, window)
     if groups == 1:
         columns = arranged(builder, weights, (0, *kernel, 1), (outputs, taps * inputs))
         return builder.matmul(builder.patches(image, window), builder.transpose(columns, (1, 0)))
-    each = outputs // groups
-    split = builder.reshape(weights, (groups, each, inputs, *window.kernel))
+    split = builder.reshape(weights, (groups, repeats, inputs, *window.kernel))
     order = (0, 1, *(axis + 1 for axis in kernel), 2)
-    columns = arranged(builder, split, order, (groups, *[1] * spatial, each, taps * inputs))
+    columns = arranged(builder, split, order, (groups, *[1] * spatial, repeats, taps * inputs))
     matrix = builder.transpose(columns, (*range(1 + spatial), 2 + spatial, 1 + spatial))
     y = builder.matmul(builder.patches(image, window, groups), matrix)
     y = builder.transpose(y, (*range(1, spatial + 2), 0, spatial + 2))
     return builder.reshape(y, (shape_of(image)[0], *window.size, outputs))
+
+
+def _repeated(builder: Builder, image: Value, times: int) -> Value:
+    """Each channel as many times in a row."""
+    if times == 1:
+        return image
+    *outer, channels = shape_of(image)
+    wide = builder.reshape(image, (*outer, channels, 1))
+    wide = builder.broadcast_to(wide, (*outer, channels, times))
+    return builder.reshape(wide, (*outer, mul(channels, times)))
 
 
 def arranged(

@@ -1,4 +1,4 @@
-"""Resizing of images: reading the nearest element, or between the two nearest ones, axis by axis.
+"""Resizing of images: reading the nearest element, or between the two or four nearest ones, axis by axis.
 
 Positions are computed in float32 as the vendor library computes them, since what is nearest may
 hang on the last bit. An axis that grows by a whole number is a view where the nearest of its
@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import reduce
 
 from dvm_graph.decompose.arithmetic import (
     along_axis,
@@ -43,9 +44,13 @@ _NEAREST: Mapping[str, Callable[[Builder, Value], Value]] = {
 class _Sampling:
     """Where results lie among the elements, and what they are read as there."""
 
-    linear: bool
+    mode: str
     transform: str
     nearest: str
+    slope: float
+    """Of cubic interpolation: at the neighbours of the nearest elements."""
+    inside_only: bool
+    """Elements outside have no share in cubic interpolation, rather than that of the last one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,18 +63,23 @@ class _Axis:
 
 @decomposition("Resize")
 def resize(builder: Builder, node: Node, operands: Operands) -> Results:
-    """Of spatial axes, by nearest elements or linearly, to sizes or by scales."""
+    """Of spatial axes, by nearest elements, linearly or by cubic polynomials, to sizes or by scales."""
     x, sampling = required(node, operands, 0), _sampling(node)
-    if sampling is None or (sampling.linear and not x.dtype.is_float):
+    if sampling is None or (sampling.mode != "nearest" and not x.dtype.is_float):
         return None
     axes = _axes(builder, node, operands, x)
     if axes is None:
         return None
-    y = channels_last(builder, widened(builder, x) if sampling.linear else x)
+    if sampling.mode == "cubic" and axes:  # an infinite neighbour has a share of 0 in those, too
+        kept = {at: _Axis(extent, extent, None) for at, extent in enumerate(shape_of(x)) if at > 1}
+        axes = kept | axes
+    y = channels_last(builder, x if sampling.mode == "nearest" else widened(builder, x))
     for axis, resized in axes.items():
         at = axis - 1 if x.rank > 3 else axis
-        if sampling.linear:
+        if sampling.mode == "linear":
             y = _between(builder, sampling, y, at, resized)
+        elif sampling.mode == "cubic":
+            y = _among(builder, sampling, y, at, resized)
         elif _repeats(sampling, resized):
             y = _repeated(builder, y, at, resized)
         else:
@@ -83,14 +93,17 @@ def _sampling(node: Node) -> _Sampling | None:
     transform = text(node, "coordinate_transformation_mode", "half_pixel")
     nearest = text(node, "nearest_mode", "round_prefer_floor")
     known = (
-        mode in ("nearest", "linear")
+        mode in ("nearest", "linear", "cubic")
         and transform in _TRANSFORMS
         and nearest in _NEAREST
         and text(node, "keep_aspect_ratio_policy", "stretch") == "stretch"
         and not node.attrs.get("antialias", 0)
         and node.version >= 11
     )
-    return _Sampling(mode == "linear", transform, nearest) if known else None
+    if not known:
+        return None
+    slope = float(node.attrs.get("cubic_coeff_a", -0.75))
+    return _Sampling(mode, transform, nearest, slope, bool(node.attrs.get("exclude_outside", 0)))
 
 
 def _axes(builder: Builder, node: Node, operands: Operands, x: Value) -> dict[int, _Axis] | None:
@@ -203,6 +216,49 @@ def _between(builder: Builder, sampling: _Sampling, x: Value, at: int, axis: _Ax
     )
     rest = builder.sub(builder.scalar(1, x.dtype), share)
     return builder.add(builder.mul(low, rest), builder.mul(high, share))
+
+
+def _among(builder: Builder, sampling: _Sampling, x: Value, at: int, axis: _Axis) -> Value:
+    """Among the four nearest elements, by cubic polynomials of how far they are."""
+    position = _positions(builder, sampling, axis)
+    below = builder.floor(position)
+    past = builder.sub(position, below)
+    taps = [shifted(builder, below, float(step)) for step in (-1, 0, 1, 2)]
+    shares = _cubic_shares(builder, past, sampling.slope)
+    if sampling.inside_only:
+        zero = builder.scalar(0, DType.FLOAT32)
+        shares = [
+            builder.select(builder.eq(tap, _inside(builder, tap, axis)), share, zero)
+            for tap, share in zip(taps, shares, strict=True)
+        ]
+        whole = reduce(builder.add, shares)
+        shares = [builder.div(share, whole) for share in shares]
+    parts = []
+    for tap, share in zip(taps, shares, strict=True):
+        index = builder.cast(_inside(builder, tap, axis), DType.INT64)
+        along = along_axis(builder, builder.cast(share, x.dtype), at, x.rank)
+        parts.append(builder.mul(builder.gather(x, index, at), along))
+    return reduce(builder.add, parts)
+
+
+def _cubic_shares(builder: Builder, past: Value, slope: float) -> list[Value]:
+    """Of the elements from the one before the nearest below on, which the position is `past` by a part of 1."""
+
+    def polynomial(x: Value, *factors: float) -> Value:
+        """By Horner's rule, the highest power first."""
+        first, *others = (builder.scalar(factor, DType.FLOAT32) for factor in factors)
+        return reduce(lambda sum_, factor: builder.add(builder.mul(sum_, x), factor), others, first)
+
+    a = slope
+    rest = builder.sub(builder.scalar(1, DType.FLOAT32), past)
+    near = (a + 2, -(a + 3), 0.0, 1.0)
+    far = (a, -5 * a, 8 * a, -4 * a)
+    return [
+        polynomial(shifted(builder, past, 1.0), *far),
+        polynomial(past, *near),
+        polynomial(rest, *near),
+        polynomial(shifted(builder, rest, 1.0), *far),
+    ]
 
 
 def _inside(builder: Builder, position: Value, axis: _Axis) -> Value:

@@ -69,7 +69,14 @@ def test_nearest(transform: str, rounding: str, scales: tuple[float, ...]) -> No
     check(model_of(scales, coordinate_transformation_mode=transform, nearest_mode=rounding))
 
 
-@pytest.mark.parametrize("mode", ["nearest", "linear"])
+@pytest.mark.parametrize("transform", TRANSFORMS)
+@pytest.mark.parametrize("scales", SCALES)
+@pytest.mark.parametrize("attrs", [{}, {"exclude_outside": 1, "cubic_coeff_a": -0.5}], ids=str)
+def test_cubic(transform: str, scales: tuple[float, ...], attrs: dict[str, Any]) -> None:
+    check(model_of(scales, mode="cubic", coordinate_transformation_mode=transform, **attrs))
+
+
+@pytest.mark.parametrize("mode", ["nearest", "linear", "cubic"])
 @pytest.mark.parametrize("transform", TRANSFORMS)
 def test_sizes_known_at_run_time(mode: str, transform: str) -> None:
     model = model_of(None, mode=mode, coordinate_transformation_mode=transform)
@@ -113,10 +120,22 @@ def test_infinite_ends() -> None:
     assert_all_close(dvm_graph.optimize(model, strict=True).run({"x": x}), expected)
 
 
+@pytest.mark.parametrize("scales", [(2.0, 3.0), (1.0, 3.0)])
+@pytest.mark.parametrize("outside", [0, 1])
+def test_cubic_neighbours_of_infinity(scales: tuple[float, ...], outside: int) -> None:
+    """They have a share of 0 in elements of an axis that does not change."""
+    model = model_of(scales, mode="cubic", exclude_outside=outside)
+    x = images((2, 3, 11, 13))
+    x[0, 0, 4, 5], x[1, 1, 0, 0], x[1, 2, 10, 12] = np.inf, np.nan, -np.inf
+    expected = session(model).run(None, {"x": x})
+    mine = dvm_graph.optimize(model, strict=True).run({"x": x})
+    assert_all_close(mine, expected, reduction_length=16)
+
+
 @pytest.mark.parametrize(
     "attrs",
     [
-        {"mode": "cubic"},
+        {"mode": "cubic", "antialias": 1},
         {"mode": "linear", "antialias": 1},
         {"coordinate_transformation_mode": "half_pixel_symmetric"},
     ],

@@ -157,6 +157,20 @@ def test_windows_are_read_where_they_lie(
     assert "m_matmul_windows_f32" in listings
 
 
+@pytest.mark.parametrize("groups", [3, 20])
+@pytest.mark.parametrize("each", [2, 3, 4, 8, 9])
+def test_a_few_results_of_each_channel(groups: int, each: int) -> None:
+    """No matrix products, whose columns would be as few."""
+    generator = np.random.default_rng(each)
+    weights = [weights_of(generator, groups * each, 1, 3, 3), weights_of(generator, groups * each)]
+    attrs = {"group": groups, "pads": [1, 0, 0, 1], "strides": [2, 1]}
+    model = one_node("Conv", 4, groups, attrs, weights)
+    check(model, [(2, groups, 9, 14), (1, groups, 16, 5)], terms=9)
+    dims = {"batch": 2, "height": 9, "width": 14}
+    listings = "".join(map(str, dvm_graph.optimize(model).listings(dims)))
+    assert ("d_depthwise" in listings) == (each <= 8) and ("m_matmul" in listings) == (each > 8)
+
+
 @pytest.mark.parametrize("pads", [[0, 0, 1, 2], [1, 0, 0, 0], [0, 2, 0, 0]])
 def test_pads_around_single_taps(pads: list[int]) -> None:
     weights = weights_of(np.random.default_rng(0), 5, 3, 1, 1)

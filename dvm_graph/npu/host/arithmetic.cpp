@@ -207,13 +207,63 @@ struct Op<Family::v_shift_right> {
   }
 };
 
+// Lanes [First, First + L) of a vector's elements, each `Times` times in a row.
+template <int Times, int First, class V, int... I>
+DVM_INLINE V repeated_lanes(V v, std::integer_sequence<int, I...>) {
+  return __builtin_shufflevector(v, v, ((First + I) / Times)...);
+}
+
+// Each of `count` elements `Times` times in a row.
+template <int Times, class T>
+void repeat_elements(T* to, const T* from, int64_t count) {
+  constexpr int L = kLanes<T>;
+  int64_t i = 0;
+  for (; i + L <= count; i += L, to += L * Times) {
+    const auto v = load<Full<T>>(from + i);
+    [&]<int... Part>(std::integer_sequence<int, Part...>) DVM_LAMBDA_INLINE {
+      constexpr auto kLane = std::make_integer_sequence<int, L>{};
+      (store(to + Part * L, repeated_lanes<Times, Part * L>(v, kLane)), ...);
+    }(std::make_integer_sequence<int, Times>{});
+  }
+  for (; i < count; i++)
+    for (int t = 0; t < Times; t++) *to++ = from[i];
+}
+
+// Rows shorter than a vector, of one value each, which a row function would take longer for.
+template <class T>
+void broadcast_handler(Core& core, const uint64_t* words) {
+  Extents e = extents_of(core, words);
+  Tile<T> out = tile_at<T>(core, operand_words(words, 0));
+  Tile<const T> in = tile_at<const T>(core, operand_words(words, 1));
+  merge_loops(e, out, in);
+  if (e.inner >= kLanes<T> || in.inner != 0 || out.inner != 1)
+    return unary_handler<Op<Family::v_broadcast>, T>(core, words);
+  for (int64_t o = 0; o < e.outer; o++) {
+    T* to = out.at + o * out.outer;
+    const T* from = in.at + o * in.outer;
+    const bool in_one_row = in.middle == 1 && out.middle == e.inner;
+    if (in_one_row && e.inner == 2) {
+      repeat_elements<2>(to, from, e.middle);
+      continue;
+    }
+    if (in_one_row && e.inner == 4) {
+      repeat_elements<4>(to, from, e.middle);
+      continue;
+    }
+    for (int64_t m = 0; m < e.middle; m++, to += out.middle, from += in.middle)
+      for (int64_t i = 0; i < e.inner; i++) to[i] = *from;
+  }
+}
+
 struct Arithmetic {
   static constexpr bool accepts(Family family, Form form, DType dtype) {
     return part_of(family, form, dtype) == Part::arithmetic;
   }
   template <Family F, Form Form_, DType D>
   static constexpr auto handler() {
-    if constexpr (Form_ == Form::unary)
+    if constexpr (F == Family::v_broadcast)
+      return &broadcast_handler<ElementType<D>>;
+    else if constexpr (Form_ == Form::unary)
       return &unary_handler<Op<F>, ElementType<D>>;
     else
       return &binary_handler<Op<F>, ElementType<D>>;

@@ -203,6 +203,28 @@ void test_instruction(const Case& c) {
   }
 }
 
+// Rows shorter than a vector, of one value each: elements that are repeated a few times.
+template <class T>
+void test_repeats(Machine& machine, Random& random, DType dtype) {
+  for (int i = 0; i < 100; i++) {
+    const Shape shape{random.integer(1, 3), random.integer(1, 70), random.integer(1, 9)};
+    const int64_t row = shape.inner + (random.chance(0.3) ? random.integer(1, 3) : 0);
+    const int64_t step = random.chance(0.6) ? 1 : random.integer(0, 5);
+    Array<T> out(shape, {shape.middle * row + random.integer(0, 4), row, 1});
+    Array<T> in(shape, {shape.middle * step, step, 0});
+    out.fill_random(random);
+    in.fill_random(random);
+    const std::vector<T> before = out.copy();
+    context = std::string("repeats ") + name_of(dtype) + " " +
+              describe(shape, {out.strides(), in.strides()});
+    machine.execute(Family::v_broadcast, dtype, shape, {out.place(), in.place()});
+    check_output(out, before, shape, [&](T got, int64_t o, int64_t m, int64_t n) {
+      const T expected = in.at(o, m, n);
+      return std::memcmp(&got, &expected, sizeof(T)) == 0;
+    });
+  }
+}
+
 void test_indices(Machine& machine, Random& random) {
   for (int i = 0; i < 200; i++) {
     const Shape shape = random_shape(random);
@@ -250,6 +272,10 @@ void test_level(const Level& level) {
       with_register_type(dtype, [&](auto element) { test_instruction<decltype(element)>(c); });
     }
   });
+  for (const DType dtype : {DType::f32, DType::f64, DType::i32, DType::i64, DType::b8}) {
+    with_register_type(
+        dtype, [&](auto element) { test_repeats<decltype(element)>(machine, random, dtype); });
+  }
   test_indices(machine, random);
 }
 
