@@ -19,7 +19,7 @@ from dvm_graph.cluster import FusionReport, Schedule, cluster, split_clusters, s
 from dvm_graph.cluster.text import print_clusters, print_schedule, print_subgraphs
 from dvm_graph.decompose import decompose
 from dvm_graph.errors import InputError, StrictError, border, writing
-from dvm_graph.import_ import import_onnx
+from dvm_graph.import_ import compute_vendor, import_onnx
 from dvm_graph.ir import Graph
 from dvm_graph.ir.printer import print_graph
 from dvm_graph.ir.verify import Dialect, verify
@@ -114,9 +114,6 @@ def compile_model(source: Source, options: Options, observe: Observer | None = N
     verify(graph, Dialect.ONNX)
 
     graph = stages.done("decompose", decompose(graph, facts, options), print_graph)
-    if options.strict:
-        _refuse_vendor_operators(graph)
-
     return _optimise(graph, facts, options, stages)
 
 
@@ -134,13 +131,15 @@ def compile_whole(graph: Graph, options: Options) -> Compiled:
 def _optimise(graph: Graph, facts: Facts, options: Options, stages: _StageLog) -> Compiled:
     _simplify(graph, facts, options, stages)
     verify(graph, Dialect.BASIC)
+    if options.strict:
+        _refuse_vendor_operators(graph)
 
     return _fuse_and_lower(graph, facts, options, stages)
 
 
 def _simplify(graph: Graph, facts: Facts, options: Options, stages: _StageLog) -> None:
     most = options.limits.max_operators
-    stages.run("fold_constants", graph, lambda: fold_constants(graph, facts))
+    stages.run("fold_constants", graph, lambda: fold_constants(graph, facts, compute_vendor))
     stages.run("fill_branches", graph, lambda: fill_branches(graph, facts, most))
     for node in graph.sorted_nodes():
         for body in node.bodies:  # of control flow: programs of their own, on the same way

@@ -1,5 +1,6 @@
 """ONNX in, and vendor partitions out; the only importer of `onnx`."""
 
+from dvm_graph.import_.constants import compute_vendor
 from dvm_graph.import_.functions import expand_function, takes
 from dvm_graph.import_.importer import import_onnx
 from dvm_graph.import_.inference import infer_vendor
@@ -20,6 +21,7 @@ from dvm_graph.import_.vendor_library import cuts_sums_of_bytes, import_whole, w
 __all__ = [
     "ImportedModel",
     "cast_outputs",
+    "compute_vendor",
     "cuts_sums_of_bytes",
     "declared_shape",
     "dtype_of",

@@ -230,6 +230,16 @@ def _ask(model: onnx.ModelProto) -> tuple[dict[str, onnx.TypeProto], list[str]]:
     return types, ranks_in_doubt
 
 
+def compute(model: bytes) -> list[Any]:
+    """The results of a model without inputs.
+
+    Raises:
+        UnsupportedError: onnxruntime refuses the model.
+        vendor_failures(): it refuses to run it.
+    """
+    return list(_session(model, optimise=False).run(None, {}))
+
+
 @functools.cache
 def cuts_sums_of_bytes() -> bool:
     """Whether it adds two products of uint8 by int8 in 16 bits, as on x86 CPUs without VNNI where it may not rewrite a

@@ -5,16 +5,21 @@
 
     a = exp([0, 1]); return x * a   =>   return x * [1, 2.7182817]
 
-Views of constants are kept where a kernel can read the constant as it lies (weights are not copied).
+Views of constants are kept where a kernel can read the constant as it lies (weights are not copied). What the vendor
+library makes of constants is asked for once, too.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+from typing import TypeAlias
+
 import numpy as np
 
-from dvm_graph.ir import OPERATORS, Graph, Kind, Node
+from dvm_graph.ir import OPERATORS, Graph, Kind, Node, Value
 from dvm_graph.symbolic import Facts
-from dvm_graph.symbolic.numeric import evaluate_constant
+from dvm_graph.symbolic.dims import is_static, product
+from dvm_graph.symbolic.numeric import Array, evaluate_constant
 
 _MAX_BYTES = 1 << 20
 _MAX_ELEMENTS = 1 << 20
@@ -22,15 +27,58 @@ _MAX_ELEMENTS = 1 << 20
 _MAX_VIEW_BYTES = 1 << 12
 """Larger views of constants stay views."""
 
+ComputeVendor: TypeAlias = Callable[[Node], Sequence[Array] | None]
+"""The results of a vendor operator whose operands are constants; None where they are not to be kept."""
 
-def fold_constants(graph: Graph, facts: Facts) -> bool:
+
+def fold_constants(graph: Graph, facts: Facts, compute_vendor: ComputeVendor) -> bool:
     """True if something was computed."""
     del facts
     changed = False
+    made: set[Value] = set()  # of constants alone, at every run
     for node in graph.sorted_nodes():
-        if _foldable(node):
-            changed |= _fold(graph, node)
+        if not all(v is None or v.data is not None or v in made for v in node.inputs):
+            continue
+        if node.op == "vendor":
+            changed |= _fold_vendor(graph, node, compute_vendor)
+        elif _foldable(node) and _fold(graph, node):
+            changed = True
+        elif (node.inputs or node.op == "iota") and not node.is_call:
+            made.add(node.output)
     return changed
+
+
+def _fold_vendor(graph: Graph, node: Node, compute: ComputeVendor) -> bool:
+    """Its operands would be made of constants at every run; they are kept instead where they are not too large."""
+    if not node.inputs or not all(_is_small(value) for value in (*node.inputs, *node.outputs)):
+        return False
+    for value in node.inputs:
+        if value is not None and not _settle(graph, value):
+            return False
+    results = compute(node)
+    if results is None:
+        return False
+    for value, data in zip(node.outputs, results, strict=True):
+        graph.replace_uses(value, graph.constant(data, value.name))
+    graph.remove(node)
+    return True
+
+
+def _is_small(value: Value | None) -> bool:
+    if value is None:
+        return True
+    known = value.shape is not None and is_static(value.shape)
+    return known and product(value.shape or ()) <= _MAX_ELEMENTS
+
+
+def _settle(graph: Graph, value: Value) -> bool:
+    """Computes a value of constants alone, whatever it is made by."""
+    if value.data is not None:
+        return True
+    node = value.producer
+    assert node is not None
+    settled = all(_settle(graph, operand) for operand in node.inputs if operand is not None)
+    return settled and _fold(graph, node, sources=True)
 
 
 def _foldable(node: Node) -> bool:
@@ -50,8 +98,8 @@ def _foldable(node: Node) -> bool:
     return size <= limit
 
 
-def _fold(graph: Graph, node: Node) -> bool:
-    data = evaluate_constant(node, _MAX_ELEMENTS)
+def _fold(graph: Graph, node: Node, *, sources: bool = False) -> bool:
+    data = evaluate_constant(node, _MAX_ELEMENTS, sources=sources)
     if data is None:
         return False
     result = graph.constant(np.asarray(data), node.output.name)

@@ -26,14 +26,18 @@ _HALVES = {DType.FLOAT16: 2.0**-14, DType.BFLOAT16: 2.0**-126}
 _UNFOLDED = (Kind.SOURCE, Kind.CALL, Kind.WINDOW, Kind.UNPACK)
 
 
-def evaluate_constant(node: Node, max_elements: float = math.inf) -> Array | None:
-    """The result of a basic node over constants; None where it is not one to fold.
+def evaluate_constant(
+    node: Node, max_elements: float = math.inf, *, sources: bool = False
+) -> Array | None:
+    """The result of a basic node over constants; None where it is not one to fold. What counts on from a number is one
+    under `sources` only: kernels make it as they go.
 
     Raises:
         ShapeError: an index is out of range.
     """
     result = node.output
-    if OPERATORS[node.op].kind in _UNFOLDED or node.op == "view":
+    counts = sources and node.op == "iota"
+    if node.op == "view" or (OPERATORS[node.op].kind in _UNFOLDED and not counts):
         return None
     if result.shape is None or not is_static(result.shape):
         return None
@@ -67,7 +71,8 @@ def evaluate_constant(node: Node, max_elements: float = math.inf) -> Array | Non
 def _has_numbers(node: Node) -> bool:
     """Attributes that may be dims are ints."""
     starts = (*node.attrs.get("starts", ()), *node.attrs.get("steps", ()))
-    return is_static(starts) and isinstance(node.attrs.get("limit", 0), int)
+    single = (node.attrs.get(name, 0) for name in ("limit", "start", "step"))
+    return is_static(starts) and all(isinstance(number, int) for number in single)
 
 
 def _widened(array: Array) -> Array:

@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import dvm_graph
+from dvm_graph.import_ import compute_vendor
 from dvm_graph.ir import DType, Graph, Value
 from dvm_graph.passes import (
     absorb_views,
@@ -116,17 +117,50 @@ def test_constants_fold(sketch: Sketch) -> None:
     weights = sketch.graph.constant(np.arange(200, dtype=np.float32))
     result = sketch.build.op("add", sketch.input("b", 200), sketch.build.op("neg", weights))
     sketch.graph.outputs = [result]
-    fold_constants(sketch.graph, sketch.facts)
+    fold_constants(sketch.graph, sketch.facts, compute_vendor)
     assert [node.op for node in sketch.graph.nodes] == ["add"]
     folded = result.producer.inputs[1]
     np.testing.assert_array_equal(folded.data, -np.arange(200))
+
+
+VENDOR_OF_CONSTANTS = """<ir_version: 8, opset_import: ["" : 18]>
+    g (float[n, 4] x) => (float[n, 4] y)
+    <float[4] zeros = {0, 0, 0, 0}, float[3] u = {5, 6, 7}, int64 a = {1}, int64 b = {4}, int64 c = {1},
+     int64[2] shape = {3, 1}>
+    { r = Range(a, b, c) i = Reshape(r, shape) s = ScatterND(zeros, i, u) t = OP y = Add(x, t) }"""
+
+
+@pytest.mark.parametrize("op", ["ScatterND(s, i, u)", "Identity(s)", "ScatterND(zeros, i, u)"])
+def test_vendor_operators_of_constants_fold(op: str) -> None:
+    model = onnx.parser.parse_model(VENDOR_OF_CONSTANTS.replace("OP", op))
+    x = np.arange(8, dtype=np.float32).reshape(2, 4)
+    (found,) = dvm_graph.optimize(model, strict=True).run({"x": x})
+    np.testing.assert_array_equal(found, x + np.array([0, 5, 6, 7], np.float32))
+
+
+def test_what_is_drawn_at_random_does_not_fold() -> None:
+    model = onnx.parser.parse_model(VENDOR_OF_CONSTANTS.replace("OP", "RandomUniformLike(s)"))
+    mine = dvm_graph.optimize(model)
+    x = np.zeros((1, 4), np.float32)
+    assert not np.array_equal(mine.run({"x": x}), mine.run({"x": x}))
+
+
+def test_what_the_vendor_refuses_does_not_fold() -> None:
+    """An index out of range is for the run to tell, if anybody asks for the result."""
+    model = onnx.parser.parse_model(
+        VENDOR_OF_CONSTANTS.replace("int64 b = {4}", "int64 b = {9}")
+        .replace("int64 c = {1}", "int64 c = {3}")
+        .replace("OP", "Identity(s)")
+    )
+    with pytest.raises(dvm_graph.DvmError):
+        dvm_graph.optimize(model).run({"x": np.zeros((1, 4), np.float32)})
 
 
 def test_transposed_weights_are_not_copied(sketch: Sketch) -> None:
     weights = sketch.graph.constant(np.zeros((300, 200), np.float32))
     turned = sketch.build.op("transpose", weights, perm=(1, 0))
     sketch.graph.outputs = [sketch.build.op("matmul", sketch.input("b", 200), turned)]
-    assert not fold_constants(sketch.graph, sketch.facts)
+    assert not fold_constants(sketch.graph, sketch.facts, compute_vendor)
 
 
 def test_neutral_operands_go_only_where_exact(sketch: Sketch) -> None:
