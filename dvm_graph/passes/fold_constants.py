@@ -11,12 +11,13 @@ library makes of constants is asked for once, too.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import TypeAlias
 
 import numpy as np
 
-from dvm_graph.ir import OPERATORS, Graph, Kind, Node, Value
+from dvm_graph.ir import OPERATORS, DType, Graph, Kind, Node, Value
 from dvm_graph.symbolic import Facts
 from dvm_graph.symbolic.dims import is_static, product
 from dvm_graph.symbolic.numeric import Array, evaluate_constant
@@ -26,6 +27,8 @@ _MAX_ELEMENTS = 1 << 20
 """Of any operand or result."""
 _MAX_VIEW_BYTES = 1 << 12
 """Larger views of constants stay views."""
+_MAX_VENDOR_BYTES = 8 * _MAX_ELEMENTS
+"""Of an operand or a result of the vendor library."""
 
 ComputeVendor: TypeAlias = Callable[[Node], Sequence[Array] | None]
 """The results of a vendor operator whose operands are constants; None where they are not to be kept."""
@@ -49,8 +52,12 @@ def fold_constants(graph: Graph, facts: Facts, compute_vendor: ComputeVendor) ->
 
 
 def _fold_vendor(graph: Graph, node: Node, compute: ComputeVendor) -> bool:
-    """Its operands would be made of constants at every run; they are kept instead where they are not too large."""
-    if not node.inputs or not all(_is_small(value) for value in (*node.inputs, *node.outputs)):
+    """Its operands would be made of constants at every run. They are not too large, and the results no larger: what is packed
+    is so to take less memory.
+    """
+    sizes = [_bytes(value) for value in (*node.inputs, *node.outputs)]
+    given = len(node.inputs)
+    if max(sizes) > _MAX_VENDOR_BYTES or sum(sizes[given:]) > sum(sizes[:given]):
         return False
     for value in node.inputs:
         if value is not None and not _settle(graph, value):
@@ -64,11 +71,12 @@ def _fold_vendor(graph: Graph, node: Node, compute: ComputeVendor) -> bool:
     return True
 
 
-def _is_small(value: Value | None) -> bool:
-    if value is None:
-        return True
+def _bytes(value: Value | None) -> float:
+    """None of what only the vendor knows: integers of 4 bits, strings."""
+    if value is None or value.dtype is DType.OPAQUE:
+        return 0
     known = value.shape is not None and is_static(value.shape)
-    return known and product(value.shape or ()) <= _MAX_ELEMENTS
+    return product(value.shape or ()) * value.dtype.itemsize if known else math.inf
 
 
 def _settle(graph: Graph, value: Value) -> bool:
