@@ -95,7 +95,7 @@ class Options:
     disable_passes: frozenset[str] = frozenset()
     """Graph passes to leave out, by name (`PASSES` in dvm_graph/pipeline.py)."""
     vendor_nodes: frozenset[str] = frozenset()
-    """Names of ONNX nodes to leave to the vendor library, whether they can be compiled or not."""
+    """Names of ONNX nodes to leave to the vendor library, whether they can be compiled or not. Those of constants alone run there while the model is compiled."""
     private_weights: bool = False
     """Read weights in files of their own (external data) into the memory of the process. False: large
     files stay mapped, so that processes share them; a run after somebody wrote to one is an error, and one that is cut

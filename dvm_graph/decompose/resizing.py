@@ -30,6 +30,8 @@ from dvm_graph.symbolic.builder import Builder
 from dvm_graph.symbolic.dims import add, floordiv, mul
 
 _LARGEST_SCALE, _LARGEST_DENOMINATOR = 4096, 64
+_SURE_SCALE = Fraction(3, 2)
+"""From which on every extent grows, but for that of a single element."""
 _HALF_PIXELS = frozenset({"half_pixel", "pytorch_half_pixel"})
 
 _NEAREST: Mapping[str, Callable[[Builder, Value], Value]] = {
@@ -49,8 +51,8 @@ class _Sampling:
     nearest: str
     slope: float
     """Of cubic interpolation: at the neighbours of the nearest elements."""
-    inside_only: bool
-    """Elements outside have no share in cubic interpolation, rather than that of the last one."""
+    exclude_outside: bool
+    """Of cubic interpolation: elements outside have no share, rather than that of the last one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,23 +65,28 @@ class _Axis:
 
 @decomposition("Resize")
 def resize(builder: Builder, node: Node, operands: Operands) -> Results:
-    """Of spatial axes, by nearest elements, linearly or by cubic polynomials, to sizes or by scales."""
+    """Of spatial axes, by nearest elements, linearly or by cubic polynomials, to sizes or by scales.
+
+    Cubic ones of one axis or three, which onnxruntime refuses, are as onnx defines them. Shares are float32 for all types.
+    """
     x, sampling = required(node, operands, 0), _sampling(node)
     if sampling is None or (sampling.mode != "nearest" and not x.dtype.is_float):
         return None
     axes = _axes(builder, node, operands, x)
     if axes is None:
         return None
-    if sampling.mode == "cubic" and axes:  # an infinite neighbour has a share of 0 in those, too
+    if (
+        sampling.mode == "cubic" and axes
+    ):  # the vendor library samples both: an infinite neighbour has a share of 0
         kept = {at: _Axis(extent, extent, None) for at, extent in enumerate(shape_of(x)) if at > 1}
         axes = kept | axes
     y = channels_last(builder, x if sampling.mode == "nearest" else widened(builder, x))
     for axis, resized in axes.items():
         at = axis - 1 if x.rank > 3 else axis
         if sampling.mode == "linear":
-            y = _between(builder, sampling, y, at, resized)
+            y = _linear(builder, sampling, y, at, resized)
         elif sampling.mode == "cubic":
-            y = _among(builder, sampling, y, at, resized)
+            y = _cubic(builder, sampling, y, at, resized)
         elif _repeats(sampling, resized):
             y = _repeated(builder, y, at, resized)
         else:
@@ -119,12 +126,27 @@ def _axes(builder: Builder, node: Node, operands: Operands, x: Value) -> dict[in
     )
     if found is None:
         return None
+    facts = builder.facts
+    if all(facts.same(resized.size, resized.extent) for resized in found.values()):
+        return {}  # a copy, whatever the scales
     changed = {
         axis: resized
         for axis, resized in found.items()
-        if resized.scale != 1 and not builder.facts.same(resized.size, resized.extent)
+        if resized.scale != 1
+        and not (resized.scale is None and facts.same(resized.size, resized.extent))
     }
+    if changed and not any(map(_differs, changed.values())):
+        return None
     return changed if all(axis >= 2 for axis in changed) else None
+
+
+def _differs(axis: _Axis) -> bool:
+    """Whether the size differs from the extent at every run, or the two are 1 or asked for as sizes are: where no size of a
+    result differs, the vendor library copies, whatever the scales.
+    """
+    if not isinstance(axis.scale, Fraction) or not 1 < axis.scale < _SURE_SCALE:
+        return True
+    return isinstance(axis.extent, int) and axis.size != axis.extent
 
 
 def _scaled(operands: Operands, x: Value, order: list[int]) -> dict[int, _Axis] | None:
@@ -202,7 +224,7 @@ def _nearest(builder: Builder, sampling: _Sampling, axis: _Axis) -> Value:
     return builder.cast(_inside(builder, index, axis), DType.INT64)
 
 
-def _between(builder: Builder, sampling: _Sampling, x: Value, at: int, axis: _Axis) -> Value:
+def _linear(builder: Builder, sampling: _Sampling, x: Value, at: int, axis: _Axis) -> Value:
     """Between the two nearest elements, by how near they are."""
     position = _inside(builder, _positions(builder, sampling, axis), axis)
     below = builder.floor(position)
@@ -218,14 +240,14 @@ def _between(builder: Builder, sampling: _Sampling, x: Value, at: int, axis: _Ax
     return builder.add(builder.mul(low, rest), builder.mul(high, share))
 
 
-def _among(builder: Builder, sampling: _Sampling, x: Value, at: int, axis: _Axis) -> Value:
+def _cubic(builder: Builder, sampling: _Sampling, x: Value, at: int, axis: _Axis) -> Value:
     """Among the four nearest elements, by cubic polynomials of how far they are."""
     position = _positions(builder, sampling, axis)
     below = builder.floor(position)
     past = builder.sub(position, below)
     taps = [shifted(builder, below, float(step)) for step in (-1, 0, 1, 2)]
     shares = _cubic_shares(builder, past, sampling.slope)
-    if sampling.inside_only:
+    if sampling.exclude_outside:
         zero = builder.scalar(0, DType.FLOAT32)
         shares = [
             builder.select(builder.eq(tap, _inside(builder, tap, axis)), share, zero)

@@ -4,22 +4,23 @@
     result would be larger than its operands and than `_MAX_BYTES`.
 
     a = exp([0, 1]); return x * a   =>   return x * [1, 2.7182817]
+    a = ScatterND([0, 0], [[1]], [5]); return x * a   =>   return x * [0, 5]
 
-Views of constants are kept where a kernel can read the constant as it lies (weights are not copied). What the vendor
-library makes of constants is asked for once, too.
+Views of constants are kept where a kernel can read the constant as it lies (weights are not copied). Kept are vendor
+operators, too, of results that are large, or drawn at random.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import TypeAlias
 
 import numpy as np
 
-from dvm_graph.ir import OPERATORS, DType, Graph, Kind, Node, Value
+from dvm_graph.ir import OPERATORS, Graph, Kind, Node, Value
 from dvm_graph.symbolic import Facts
-from dvm_graph.symbolic.dims import is_static, product
 from dvm_graph.symbolic.numeric import Array, evaluate_constant
 
 _MAX_BYTES = 1 << 20
@@ -27,8 +28,6 @@ _MAX_ELEMENTS = 1 << 20
 """Of any operand or result."""
 _MAX_VIEW_BYTES = 1 << 12
 """Larger views of constants stay views."""
-_MAX_VENDOR_BYTES = 8 * _MAX_ELEMENTS
-"""Of an operand or a result of the vendor library."""
 
 ComputeVendor: TypeAlias = Callable[[Node], Sequence[Array] | None]
 """The results of a vendor operator whose operands are constants; None where they are not to be kept."""
@@ -38,31 +37,37 @@ def fold_constants(graph: Graph, facts: Facts, compute_vendor: ComputeVendor) ->
     """True if something was computed."""
     del facts
     changed = False
-    made: set[Value] = set()  # of constants alone, at every run
+    derived: dict[Value, Node] = {}  # made of constants alone, in this order, and left as that
     for node in graph.sorted_nodes():
-        if not all(v is None or v.data is not None or v in made for v in node.inputs):
+        if not all(v is None or v.data is not None or v in derived for v in node.inputs):
             continue
         if node.op == "vendor":
-            changed |= _fold_vendor(graph, node, compute_vendor)
+            changed |= _fold_vendor(graph, node, derived, compute_vendor)
         elif _foldable(node) and _fold(graph, node):
             changed = True
         elif (node.inputs or node.op == "iota") and not node.is_call:
-            made.add(node.output)
+            derived[node.output] = node
     return changed
 
 
-def _fold_vendor(graph: Graph, node: Node, compute: ComputeVendor) -> bool:
-    """Its operands would be made of constants at every run. They are not too large, and the results no larger: what is packed
-    is so to take less memory.
-    """
-    sizes = [_bytes(value) for value in (*node.inputs, *node.outputs)]
-    given = len(node.inputs)
-    if max(sizes) > _MAX_VENDOR_BYTES or sum(sizes[given:]) > sum(sizes[:given]):
+def _fold_vendor(
+    graph: Graph, node: Node, derived: dict[Value, Node], compute: ComputeVendor
+) -> bool:
+    """What its operands are made of stays for others to read as it is, often a view of a single number."""
+    needed = dict.fromkeys(value for value in node.inputs if value is not None)
+    for value in reversed(derived):
+        if value in needed:
+            needed |= dict.fromkeys(v for v in derived[value].inputs if v is not None)
+    if not sum(map(_bytes, node.outputs)) <= _most_bytes(node, needed):
         return False
-    for value in node.inputs:
-        if value is not None and not _settle(graph, value):
-            return False
-    results = compute(node)
+    held = {value: value for value in needed if value.data is not None}
+    for value, maker in derived.items():
+        if value in needed:
+            data = evaluate_constant(_over(maker, held), _MAX_ELEMENTS, with_iota=True)
+            if data is None:
+                return False
+            held[value] = replace(value, data=data, producer=None)
+    results = compute(_over(node, held))
     if results is None:
         return False
     for value, data in zip(node.outputs, results, strict=True):
@@ -71,22 +76,24 @@ def _fold_vendor(graph: Graph, node: Node, compute: ComputeVendor) -> bool:
     return True
 
 
-def _bytes(value: Value | None) -> float:
-    """None of what only the vendor knows: integers of 4 bits, strings."""
-    if value is None or value.dtype is DType.OPAQUE:
-        return 0
-    known = value.shape is not None and is_static(value.shape)
-    return product(value.shape or ()) * value.dtype.itemsize if known else math.inf
+def _over(node: Node, held: Mapping[Value, Value]) -> Node:
+    """The node of constants instead of values that hold as much; it is in no graph."""
+    return replace(node, inputs=tuple(None if v is None else held[v] for v in node.inputs))
 
 
-def _settle(graph: Graph, value: Value) -> bool:
-    """Computes a value of constants alone, whatever it is made by."""
-    if value.data is not None:
-        return True
-    node = value.producer
-    assert node is not None
-    settled = all(_settle(graph, operand) for operand in node.inputs if operand is not None)
-    return settled and _fold(graph, node, sources=True)
+def _bytes(value: Value) -> float:
+    """As far as known."""
+    extents = [dim for dim in value.shape or () if isinstance(dim, int)]
+    known = value.shape is not None and len(extents) == len(value.shape)
+    return math.prod(extents) * value.dtype.itemsize if known else math.inf
+
+
+def _most_bytes(node: Node, needed: Iterable[Value]) -> int:
+    """Of results: as many as the constants have that they are made of, and a few more, but not where these are packed to
+    be small.
+    """
+    constants = sum(value.data.nbytes for value in needed if value.data is not None)
+    return constants if node.attrs["op"] == "DequantizeLinear" else max(constants, _MAX_BYTES)
 
 
 def _foldable(node: Node) -> bool:
@@ -106,8 +113,8 @@ def _foldable(node: Node) -> bool:
     return size <= limit
 
 
-def _fold(graph: Graph, node: Node, *, sources: bool = False) -> bool:
-    data = evaluate_constant(node, _MAX_ELEMENTS, sources=sources)
+def _fold(graph: Graph, node: Node) -> bool:
+    data = evaluate_constant(node, _MAX_ELEMENTS)
     if data is None:
         return False
     result = graph.constant(np.asarray(data), node.output.name)

@@ -4,6 +4,7 @@
 #include <deque>
 #include <iterator>
 #include <map>
+#include <span>
 #include <utility>
 
 #include "npu/simulator/footprint.h"
@@ -33,21 +34,23 @@ struct Placed {
   double compile_seconds = 0;
 };
 
-// What lies behind the arguments of a call.
-struct Arguments {
-  std::vector<int64_t> buffers;
+// The table of buffers that a launch is handed: what lies behind the arguments of its programs.
+struct Buffers {
+  std::vector<int64_t> values;
   std::vector<double> bytes;
   std::vector<char> fresh;
-  int64_t workspace = 0;
-  double workspace_bytes = 0;
+};
+
+struct Workspace {
+  int64_t buffer = 0;
+  double bytes = 0;
 };
 
 // A stage of the launch that is put together.
 struct OpenStage {
   SimulatedStage out;
   StackedProgram::Stage stage;
-  std::vector<Arguments> arguments;
-  std::vector<size_t> of;  // by program: its arguments
+  std::vector<Workspace> workspaces;  // by program
 };
 
 class Simulator {
@@ -77,6 +80,7 @@ class Simulator {
   void run_steps() {
     for (uint32_t step = 0; step < model_.steps.size(); ++step) {
       if (const OuterCall* const call = outer_call(model_.steps[step])) {
+        end_launch();
         result_.vendor_calls.push_back(call->name);
       } else if (const auto* stage = std::get_if<LaunchStage>(&model_.steps[step])) {
         if (!stage->follows) end_launch();
@@ -156,25 +160,22 @@ class Simulator {
     SimulatedStage& out = open.out;
     out.compiled = compiled;
     for (const Placed& at : calls) {
-      const BoundKernel& bound = programs_.bound(at.call);
-      const uint64_t first_buffer = launch_buffers_;
-      Arguments& arguments = open.arguments.emplace_back();
-      arguments.workspace = -1 - static_cast<int64_t>(at.call);
-      for (const uint32_t value : bound.arguments) {
-        arguments.buffers.push_back(value);
-        arguments.bytes.push_back(static_cast<double>(infos_[value].bytes));
-        arguments.fresh.push_back(model_.values[value].storage == Storage::output);
+      const uint64_t first_buffer = buffers_.values.size();
+      for (const uint32_t value : programs_.bound(at.call).arguments) {
+        buffers_.values.push_back(value);
+        buffers_.bytes.push_back(static_cast<double>(infos_[value].bytes));
+        buffers_.fresh.push_back(model_.values[value].storage == Storage::output);
       }
-      launch_buffers_ += bound.arguments.size();
       const CompiledKernel& kernel = programs_.compiled(at.call);
-      arguments.workspace_bytes = static_cast<double>(kernel.workspace_bytes);
+      const Workspace workspace{-1 - static_cast<int64_t>(at.call),
+                                static_cast<double>(kernel.workspace_bytes)};
       describe(at, out);
       out.compile_seconds += at.compile_seconds;
       for (uint32_t p = 0; p < kernel.stages[at.stage].program_count; ++p) {
         const Program& program = kernel.programs[kernel.stages[at.stage].first_program + p];
         open.stage.programs.push_back(&program);
         open.stage.buffers.push_back(first_buffer);
-        open.of.push_back(open.arguments.size() - 1);
+        open.workspaces.push_back(workspace);
         out.kernels.push_back(programs_.name_of(at.call));
         out.kinds.emplace_back(name_of(program.header().kind));
         out.tiles.push_back(program.header().tiles);
@@ -190,12 +191,12 @@ class Simulator {
     out.words = static_cast<int64_t>(stacked_.words().size());
     out.programs = static_cast<int64_t>(stacked_.different_programs());
     for (size_t s = 0; s < launch_.size(); ++s) {
-      run_stage(launch_[s], stacked_.programs(s), stacked_.cores(s));
+      run_stage(launch_[s], s);
       out.stages.push_back(std::move(launch_[s].out));
     }
     launch_.clear();
     launch_compiled_ = 0;
-    launch_buffers_ = 0;
+    buffers_ = {};
   }
 
   // Makes the launch one program; the time that it takes, where that is asked for. A kernel alone
@@ -228,13 +229,17 @@ class Simulator {
     return &entry->second;
   }
 
-  void run_stage(OpenStage& open, const std::vector<ProgramView>& programs,
-                 const std::vector<CoreShares>& cores) {
+  // As the launch's program says.
+  void run_stage(OpenStage& open, size_t number) {
+    const std::vector<ProgramView> programs = stacked_.programs(number);
+    const std::vector<uint64_t> buffers = stacked_.buffers(number);
+    const std::vector<CoreShares> cores = stacked_.cores(number);
     std::vector<PlacedProgram> placed;
     for (size_t p = 0; p < programs.size(); ++p) {
-      const Arguments& of = open.arguments[open.of[p]];
-      placed.push_back({open.stage.programs[p], of.buffers, of.bytes, of.fresh, of.workspace,
-                        of.workspace_bytes});
+      placed.push_back({open.stage.programs[p], std::span(buffers_.values).subspan(buffers[p]),
+                        std::span(buffers_.bytes).subspan(buffers[p]),
+                        std::span(buffers_.fresh).subspan(buffers[p]), open.workspaces[p].buffer,
+                        open.workspaces[p].bytes});
     }
     const std::vector<std::vector<double>> misses = miss_shares(placed, cores, cache_, followed_);
     open.out.timing = timing_of(open.stage.programs, programs, misses, cores);
@@ -315,10 +320,10 @@ class Simulator {
   std::deque<Known> known_;
   int64_t compiled_ = 0;
   double compile_seconds_ = 0;
-  // The launch that is open: kernels compiled for it, and arguments that it has.
+  // The launch that is open, and how many kernels are compiled for it.
   std::vector<OpenStage> launch_;
+  Buffers buffers_;
   int64_t launch_compiled_ = 0;
-  uint64_t launch_buffers_ = 0;
   std::map<std::vector<const Program*>, std::vector<CoreShares>> dealt_;  // of the launch
   std::vector<StackedProgram::Stage> stages_;
   StackedProgram stacked_;

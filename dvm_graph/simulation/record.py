@@ -145,7 +145,7 @@ class Host:
     kernels: int
     """That it compiled: those first met here."""
     compile_seconds: float
-    """Of these, and to make several kernels one program."""
+    """Of these; where it is measured, to make several kernels one program, too."""
     launch_seconds: float
 
     @property

@@ -27,16 +27,16 @@ _UNFOLDED = (Kind.SOURCE, Kind.CALL, Kind.WINDOW, Kind.UNPACK)
 
 
 def evaluate_constant(
-    node: Node, max_elements: float = math.inf, *, sources: bool = False
+    node: Node, max_elements: float = math.inf, *, with_iota: bool = False
 ) -> Array | None:
-    """The result of a basic node over constants; None where it is not one to fold. What counts on from a number is one
-    under `sources` only: kernels make it as they go.
+    """The result of a basic node over constants; None where it is not one to fold. An iota, which kernels make as they go, is one
+    only `with_iota`.
 
     Raises:
         ShapeError: an index is out of range.
     """
     result = node.output
-    counts = sources and node.op == "iota"
+    counts = with_iota and node.op == "iota"
     if node.op == "view" or (OPERATORS[node.op].kind in _UNFOLDED and not counts):
         return None
     if result.shape is None or not is_static(result.shape):

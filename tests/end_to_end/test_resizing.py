@@ -120,6 +120,26 @@ def test_infinite_ends() -> None:
     assert_all_close(dvm_graph.optimize(model, strict=True).run({"x": x}), expected)
 
 
+KEEPING = ((1.125, 2.0), (1.125, 1.125), (1.125, 1.0), (1.25, 1.25), (1.5, 1.5), (0.75, 1.125))
+"""By some of these scales an axis, or both, of few elements is as long as before."""
+
+
+@pytest.mark.parametrize("mode", ["nearest", "linear", "cubic"])
+@pytest.mark.parametrize("scales", KEEPING)
+@pytest.mark.parametrize("known", [False, True])
+def test_axes_that_stay_as_long(mode: str, scales: tuple[float, ...], known: bool) -> None:
+    """They are sampled by their scale all the same, but where all of them stay so."""
+    for shape in ((2, 3, 5, 7), (2, 3, 1, 1), (2, 3, 9, 3), (1, 3, 2, 3)):
+        model = model_of(scales, mode=mode)
+        if known:
+            dims = model.graph.input[0].type.tensor_type.shape.dim
+            for dim, extent in zip(dims, shape, strict=True):
+                dim.dim_value = extent
+        x = images(shape)
+        expected = session(model).run(None, {"x": x})
+        assert_all_close(dvm_graph.optimize(model).run({"x": x}), expected, reduction_length=16)
+
+
 @pytest.mark.parametrize("scales", [(2.0, 3.0), (1.0, 3.0)])
 @pytest.mark.parametrize("outside", [0, 1])
 def test_cubic_neighbours_of_infinity(scales: tuple[float, ...], outside: int) -> None:

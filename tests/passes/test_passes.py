@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,7 @@ from hypothesis import strategies as st
 
 import dvm_graph
 from dvm_graph.import_ import compute_vendor
-from dvm_graph.ir import DType, Graph, Value
+from dvm_graph.ir import DType, Graph, Node, Value
 from dvm_graph.passes import (
     absorb_views,
     collect_scales,
@@ -143,6 +144,32 @@ def test_what_is_drawn_at_random_does_not_fold() -> None:
     mine = dvm_graph.optimize(model)
     x = np.zeros((1, 4), np.float32)
     assert not np.array_equal(mine.run({"x": x}), mine.run({"x": x}))
+
+
+@pytest.mark.parametrize("op", ["RandomNormalLike(d)", "Bernoulli(d)", "ScatterND(d, i, u)"])
+def test_what_vendor_operators_read_is_not_kept_whole(op: str, tmp_path: Path) -> None:
+    """A number that is expanded stays one, whether what is made of it folds or not."""
+    model = onnx.parser.parse_model(
+        """<ir_version: 8, opset_import: ["" : 18]>
+        g (float[1000, 1000] x) => (float[1000, 1000] y, float[1000, 1000] z)
+        <float one = {1}, int64[2] shape = {1000, 1000}, int64[1, 2] i = {3, 4}, float[1] u = {5}>
+        { d = Expand(one, shape) s = OP y = Add(x, s) z = Mul(x, d) }""".replace("OP", op)
+    )
+    path = tmp_path / "model.dvm"
+    dvm_graph.optimize(model).save(path)
+    assert path.stat().st_size < 1e5
+
+
+def test_long_chains_of_constants_fold(sketch: Sketch) -> None:
+    """Without a call of Python for each link."""
+    value = sketch.build.op("broadcast_to", sketch.number(1.0), shape=(70, 70))
+    for _ in range(1500):
+        value = sketch.build.op("neg", value)
+    node = Node("v", "vendor", (value,), (Value("w", DType.FLOAT32, (70, 70)),), {"op": "Det"})
+    sketch.graph.add(node)
+    sketch.graph.outputs = [node.output]
+    assert fold_constants(sketch.graph, sketch.facts, lambda node: [node.required(0).data])
+    np.testing.assert_array_equal(sketch.graph.outputs[0].data, np.ones((70, 70)))
 
 
 def test_what_the_vendor_refuses_does_not_fold() -> None:

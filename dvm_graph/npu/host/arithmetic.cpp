@@ -233,6 +233,7 @@ void repeat_elements(T* to, const T* from, int64_t count) {
 template <class T>
 void broadcast_handler(Core& core, const uint64_t* words) {
   Extents e = extents_of(core, words);
+  if (e.empty()) return;
   Tile<T> out = tile_at<T>(core, operand_words(words, 0));
   Tile<const T> in = tile_at<const T>(core, operand_words(words, 1));
   merge_loops(e, out, in);
