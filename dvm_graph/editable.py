@@ -27,11 +27,11 @@ def _import_as_built() -> None:
 
 
 def _warn_if_changed(module: Path) -> None:
-    """Compares the compiled module with the C++ that it was built from."""
-    built = module.stat().st_mtime if module.exists() else 0.0
+    """Compares the compiled module with the C++ that it was built from; installed files have times in whole seconds."""
+    built = int(module.stat().st_mtime) if module.exists() else 0
     for pattern in ("*.cpp", "*.h", "*.def"):
         for source in Path(__file__).parent.rglob(pattern):
-            if source.stat().st_mtime > built:
+            if int(source.stat().st_mtime) > built:
                 warnings.warn(
                     f"{source} is newer than {module}, which cannot be rebuilt where it is: "
                     "dvm_graph runs as it was built",
