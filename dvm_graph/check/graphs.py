@@ -299,17 +299,20 @@ class _Run:
         last = {value: node for node in nodes for value in node.inputs if value is not None}
         within = Reference(self.extents)  # with the errors since the results of ONNX nodes
         for node in nodes:
+            constant = all(v is None or v.is_constant or v in self._rounded for v in node.inputs)
             if node.is_call:
                 self._run_call(node, memo)
                 for given in node.outputs:
                     within.known[given] = rounded(self.reference.known[given], given.dtype)
+                    if constant and node.op == "vendor":  # which a pass may compute in advance
+                        self._rounded.add(given)
+                        self.reference.known[given] = within.known[given]
                 continue
             for value in node.inputs:
                 if value is not None and value not in within.known:
                     within.known[value] = self.reference.operand(value)
             result = within.result(node)
             _check_shape(node, result.value, self.extents)
-            constant = all(v is None or v.is_constant or v in self._rounded for v in node.inputs)
             if constant:
                 self._rounded.add(node.output)
                 self.reference.known[node.output] = result.narrow()

@@ -139,6 +139,20 @@ def test_vendor_operators_of_constants_fold(op: str) -> None:
     np.testing.assert_array_equal(found, x + np.array([0, 5, 6, 7], np.float32))
 
 
+def test_sums_of_the_vendor_are_rounded_where_they_fold() -> None:
+    """Translation validation does not take that for another value."""
+    generator = np.random.default_rng(3)
+    columns = ", ".join(f"{x:.8f}" for x in generator.uniform(-2, 2, 2 * 12 * 9))
+    model = onnx.parser.parse_model(
+        f"""<ir_version: 8, opset_import: ["" : 18]>
+        g (float[n, 3, 1, 1] x) => (float[n, 3, 1, 1] y, float[2, 3, 1, 1] p)
+        <float[2, 12, 9] c = {{{columns}}}, int64[2] size = {{4, 4}}, int64[2] block = {{2, 2}},
+         int64[1] a = {{0}}, int64[1] b = {{1}}>
+        {{ v = Col2Im(c, size, block) p = GlobalAveragePool(v) q = Slice(p, a, b) y = Add(x, q) }}"""
+    )
+    dvm_graph.optimize(model, check=True)
+
+
 def test_what_is_drawn_at_random_does_not_fold() -> None:
     model = onnx.parser.parse_model(VENDOR_OF_CONSTANTS.replace("OP", "RandomUniformLike(s)"))
     mine = dvm_graph.optimize(model)
