@@ -75,11 +75,8 @@ def resize(builder: Builder, node: Node, operands: Operands) -> Results:
     axes = _axes(builder, node, operands, x)
     if axes is None:
         return None
-    if (
-        sampling.mode == "cubic" and axes
-    ):  # the vendor library samples both: an infinite neighbour has a share of 0
-        kept = {at: _Axis(extent, extent, None) for at, extent in enumerate(shape_of(x)) if at > 1}
-        axes = kept | axes
+    if sampling.mode == "cubic" and axes:
+        axes = _all_spatial(x) | axes
     y = channels_last(builder, x if sampling.mode == "nearest" else widened(builder, x))
     for axis, resized in axes.items():
         at = axis - 1 if x.rank > 3 else axis
@@ -92,6 +89,11 @@ def resize(builder: Builder, node: Node, operands: Operands) -> Results:
         else:
             y = builder.gather(y, _nearest(builder, sampling, resized), at)
     return [channels_first(builder, builder.cast(y, x.dtype), x.rank)]
+
+
+def _all_spatial(x: Value) -> dict[int, _Axis]:
+    """As they are. Cubic interpolation samples those that stay, too: an infinite neighbour has a share of 0, which is NaN."""
+    return {at: _Axis(extent, extent, None) for at, extent in enumerate(shape_of(x)) if at > 1}
 
 
 def _sampling(node: Node) -> _Sampling | None:
@@ -141,8 +143,9 @@ def _axes(builder: Builder, node: Node, operands: Operands, x: Value) -> dict[in
 
 
 def _differs(axis: _Axis) -> bool:
-    """Whether the size differs from the extent at every run, or the two are 1 or asked for as sizes are: where no size of a
-    result differs, the vendor library copies, whatever the scales.
+    """Whether an axis is as long as before at no run, but for one of a single element.
+
+    Where all axes of a result stay as long, onnxruntime copies, whatever the scales: 5 by 1.125 is 5.
     """
     if not isinstance(axis.scale, Fraction) or not 1 < axis.scale < _SURE_SCALE:
         return True

@@ -10,6 +10,7 @@ import pytest
 from onnx import parser
 
 import dvm_graph
+from dvm_graph import _core
 from dvm_graph.errors import InputError
 from dvm_graph.npu.spec import Spec, find_spec
 from dvm_graph.simulation import Simulation
@@ -162,18 +163,11 @@ def test_time_grows_with_work_once_cores_are_busy() -> None:
 
 def cycles(name: str, part: Spec, **dims: int) -> float:
     """Of the programs for the whole part, whatever part they run on."""
-    found = model(name)._program.simulate(
-        dims,
-        SPEC.target,
-        part.part,
-        cold_cache=True,
-        side_by_side=True,
-        stacked=True,
-        launch_kernels=0,
-        most_spans=0,
-        compile_repeats=0,
+    return sum(
+        stage.timing.cycles
+        for launch in found_launches(name, 0, part, **dims)
+        for stage in launch.stages
     )
-    return sum(stage.timing.cycles for launch in found.launches for stage in launch.stages)
 
 
 def test_every_tile_is_of_one_core() -> None:
@@ -296,10 +290,32 @@ def test_kernels_of_a_launch_are_one_program_that_has_what_is_alike_once() -> No
 
 
 def test_to_stack_kernels_takes_the_host_time() -> None:
+    """But for a kernel alone, whose cores find their shares themselves; and it counts where compiling is measured."""
     dims = {"n": 30000, "m": 60}
-    stacked = model("side_by_side").simulate(dims, measured=3)
-    assert stacked.compile_seconds > 0
+    [alone] = found_launches("add", 3, n=30000)
+    [stacked] = found_launches("side_by_side", 3, **dims)
+    assert alone.stack_seconds == 0 < stacked.stack_seconds
+    assert found_launches("side_by_side", 0, **dims)[0].stack_seconds == 0
+    [launch] = model("side_by_side").simulate(dims, measured=3).launches
+    assert launch.host.compile_seconds > 0
     assert model("side_by_side").simulate(dims, measured=3, compile=False).compile_seconds == 0
+
+
+def found_launches(
+    name: str, repeats: int, part: Spec = SPEC, /, **dims: int
+) -> list[_core.SimulatedLaunch]:
+    found = model(name)._program.simulate(
+        dims,
+        SPEC.target,
+        part.part,
+        cold_cache=True,
+        side_by_side=True,
+        stacked=True,
+        launch_kernels=0,
+        most_spans=0,
+        compile_repeats=repeats,
+    )
+    return found.launches
 
 
 def test_products_larger_than_the_cache_take_turns_on_all_cores() -> None:
