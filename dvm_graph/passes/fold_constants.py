@@ -19,6 +19,7 @@ from typing import TypeAlias
 
 import numpy as np
 
+from dvm_graph.errors import ShapeError
 from dvm_graph.ir import OPERATORS, Graph, Kind, Node, Value
 from dvm_graph.symbolic import Facts
 from dvm_graph.symbolic.numeric import Array, evaluate_constant
@@ -61,12 +62,15 @@ def _fold_vendor(
     if not sum(map(_bytes, node.outputs)) <= _most_bytes(node, needed):
         return False
     held = {value: value for value in needed if value.data is not None}
-    for value, maker in derived.items():
-        if value in needed:
-            data = evaluate_constant(_over(maker, held), _MAX_ELEMENTS, with_iota=True)
-            if data is None:
-                return False
-            held[value] = replace(value, data=data, producer=None)
+    try:
+        for value, maker in derived.items():
+            if value in needed:
+                data = evaluate_constant(_over(maker, held), _MAX_ELEMENTS, with_iota=True)
+                if data is None:
+                    return False
+                held[value] = replace(value, data=data, producer=None)
+    except ShapeError:  # an index out of range: for the run to tell, as of other derived values
+        return False
     results = compute(_over(node, held))
     if results is None:
         return False

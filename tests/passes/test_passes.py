@@ -174,6 +174,19 @@ def test_what_vendor_operators_read_is_not_kept_whole(op: str, tmp_path: Path) -
     assert path.stat().st_size < 1e5
 
 
+def test_an_index_that_is_out_of_range_behind_a_vendor_operator_is_for_the_run() -> None:
+    model = onnx.parser.parse_model(
+        """<ir_version: 8, opset_import: ["" : 18]>
+        g (float[2] x) => (float[2] y)
+        <float one = {1}, int64[1] shape = {5000}, int64[2] k = {1, 9000}, int64[1, 1] i = {0},
+         float[1] u = {5}>
+        { d = Expand(one, shape) g1 = Gather(d, k) s = ScatterND(g1, i, u) y = Add(x, s) }"""
+    )
+    mine = dvm_graph.optimize(model)
+    with pytest.raises(dvm_graph.ExecutionError, match=r"kernel .* index 9000 is out of range"):
+        mine.run({"x": np.zeros(2, np.float32)})
+
+
 def test_long_chains_of_constants_fold(sketch: Sketch) -> None:
     """Without a call of Python for each link."""
     value = sketch.build.op("broadcast_to", sketch.number(1.0), shape=(70, 70))
