@@ -297,6 +297,8 @@ def _error_of_sums(
 ) -> Array:
     """Of a sum of n terms: n units of the sum of their sizes, in whatever order they are added."""
     terms = _terms(op, attrs, operands[0].value.shape)
+    if op == "depthwise":
+        terms = operands[1].value.shape[0]
     first = np.abs(operands[0].value) * (terms * unit)
     if operands[0].error is not None:
         first = first + operands[0].error
@@ -358,7 +360,7 @@ def _meets_padding(attrs: Mapping[str, Any], x: Array, weights: Array) -> Array:
     """Whether a weight that is not finite lies outside of the image: times nothing, or times 0."""
     wild = (~np.isfinite(weights)).astype(np.float64)
     inside = apply("depthwise", attrs, [np.ones_like(x), wild])
-    return np.asarray(inside < wild.reshape(-1, x.shape[3]).sum(axis=0))
+    return np.asarray(inside < wild.sum(axis=0))
 
 
 def _error_of_select(operands: Sequence[Bounded], value: Array) -> Array | None:

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 
 from dvm_graph.cluster.axes import Atom, AxisSpace, Layout
 from dvm_graph.ir import OPERATORS, Kind, Node, Shape, Value
+from dvm_graph.symbolic import floordiv
 
 WINDOWS = frozenset({"pool_max", "pool_sum", "depthwise", "patches"})
 """Operators that read images by windows; `patches` is a view that only a matmul can read."""
@@ -153,6 +154,10 @@ def _window(node: Node, space: AxisSpace) -> NodeAxes:
     result = space.layout(extents)
     if node.op == "patches":  # what becomes the k axis of a matmul is one even where it is short
         result = (*result[:-1], (space.atom(extents[-1]),))
+    elif node.op == "depthwise":
+        groups: int = node.attrs["groups"]
+        split = space.layout((groups, floordiv(extents[-1], groups)))
+        result = (*result[:-1], tuple(atom for atoms in split for atom in atoms))
     return NodeAxes(result, (None,) * count, ((),) * count, (True,) * count)
 
 

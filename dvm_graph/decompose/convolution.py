@@ -1,7 +1,7 @@
 """Convolutions: matrix products of patches of channels-last images with the weights.
 
-A convolution whose kernel is one element is a matrix product of the image itself; one that convolves
-each channel by itself is an operator of its own, to a few results each of the channel repeated. The result is transposed back to the order of ONNX;
+A convolution whose kernel is one element is a matrix product of the image itself; one of groups with few channels and
+results each is an operator of its own. The result is transposed back to the order of ONNX;
 simplification moves such transposes on until they meet and vanish. With three spatial axes, of channels by
 themselves, what each slice that a window reaches gives is added.
 """
@@ -33,9 +33,9 @@ from dvm_graph.symbolic.builder import Builder
 from dvm_graph.symbolic.builder_methods import Window
 from dvm_graph.symbolic.dims import mul
 
-_MOST_REPEATS = 8
-"""Results of a channel alone up to which the channel is repeated for them. More are columns of a matrix product, which fill
-its panels better than reading and writing the image as often is worth.
+_MOST_LANES = 8
+"""Results of a group up to which groups side by side are the lanes of vectors. More are columns of a matrix product, which
+fill its panels well enough to be worth packing patches.
 """
 
 
@@ -133,9 +133,9 @@ def _over_image(
         flat = builder.reshape(weights, (outputs, inputs))
         return builder.matmul(image, builder.transpose(flat, (1, 0)))
     repeats = outputs // groups
-    if inputs == 1 and spatial == 2 and (repeats == 1 or (groups > 1 and repeats <= _MOST_REPEATS)):
-        per_tap = arranged(builder, weights, (2, 3, 0, 1), (taps, outputs))
-        return builder.depthwise(_repeated(builder, image, repeats), per_tap, window)
+    if spatial == 2 and _by_lanes(groups, inputs, repeats):
+        per_channel = arranged(builder, weights, (2, 3, 1, 0), (taps * inputs, outputs))
+        return builder.depthwise(image, per_channel, window, groups)
     if groups == 1:
         columns = arranged(builder, weights, (0, *kernel, 1), (outputs, taps * inputs))
         return builder.matmul(builder.patches(image, window), builder.transpose(columns, (1, 0)))
@@ -148,14 +148,12 @@ def _over_image(
     return builder.reshape(y, (shape_of(image)[0], *window.size, outputs))
 
 
-def _repeated(builder: Builder, image: Value, times: int) -> Value:
-    """Each channel as many times in a row."""
-    if times == 1:
-        return image
-    *outer, channels = shape_of(image)
-    wide = builder.reshape(image, (*outer, channels, 1))
-    wide = builder.broadcast_to(wide, (*outer, channels, times))
-    return builder.reshape(wide, (*outer, mul(channels, times)))
+def _by_lanes(groups: int, channels: int, results: int) -> bool:
+    """Whether vectors hold results of several groups, each of which reads the channels of its own."""
+    if groups == 1 or results > _MOST_LANES:
+        return channels == results == 1
+    whole = results & (results - 1) == 0  # groups to a vector
+    return channels == 1 or (channels <= results and whole)
 
 
 def arranged(

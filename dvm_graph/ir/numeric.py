@@ -226,9 +226,17 @@ def _pool_sum(attrs: Attrs, x: Array) -> Array:
 
 
 def _depthwise(attrs: Attrs, x: Array, weights: Array) -> Array:
-    taps = weights.reshape(*attrs["kernel"], x.shape[3])
-    result: Array = (_windows(attrs, x, 0) * taps).sum(axis=(3, 4), dtype=x.dtype)
-    return result
+    groups: int = attrs["groups"]
+    channels, results = x.shape[3] // groups, weights.shape[1] // groups
+    windows = _windows(attrs, x, 0)
+    if channels == results == 1:
+        taps = weights.reshape(*attrs["kernel"], groups)
+        alone: Array = (windows * taps).sum(axis=(3, 4), dtype=x.dtype)
+        return alone
+    split = windows.reshape(*windows.shape[:5], groups, channels)
+    taps = weights.reshape(*attrs["kernel"], channels, groups, results)
+    result: Array = np.einsum("nyxabgc,abcgr->nyxgr", split, taps)
+    return result.reshape(*result.shape[:3], groups * results)
 
 
 def _patches(attrs: Attrs, x: Array) -> Array:

@@ -137,8 +137,9 @@ def _rows() -> list[OperatorInfo]:
         # reductions over windows: [n, h, w, c] to [n, *size, c]
         OperatorInfo("pool_max", Kind.WINDOW, 1, attrs=_WINDOW),
         OperatorInfo("pool_sum", Kind.WINDOW, 1, attrs=_WINDOW),
-        # sum over the window of element * weight; operands: x, weights[taps, c]
-        OperatorInfo("depthwise", Kind.WINDOW, 2, attrs=_WINDOW),
+        # each of the `groups` of channels convolved by itself; operands: x, weights[taps * c / groups, outputs], rows in the
+        # order of patches, outputs group by group: [n, h, w, c] to [n, *size, outputs]
+        OperatorInfo("depthwise", Kind.WINDOW, 2, attrs=(*_WINDOW, "groups")),
         # the elements of each window, row-major (tap row, tap column, channel), of volumes by tap slice first, 0 outside:
         # [n, (d,) h, w, c] to [n, *size, taps * c]; with several `groups` of channels to
         # [groups, n, *size, taps * c / groups]. Only a matmul can read it, as its left operand

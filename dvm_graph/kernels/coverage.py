@@ -263,14 +263,14 @@ class _Prover:
         size = {name: self._dim(slot) for name, slot in node.window_sizes.items()}
         pixels = product(size[name] for name in PIXELS)
         taps = product(size[name] for name in TAPS)
-        counts = [(pixels, size["pixel"]), (taps, size["channels"])]
+        counts = [(pixels, size["pixel"]), (taps, size["weights"])]
         windows = product(size[f"out_{name}"] for name in ("depth", "height", "width"))
         windows = product((size["images"], windows))
         numbers = self._regions.read(0, self._steps(plan, node, node.strides))
         inside, reads = self._regions.within(numbers, windows), []
         for access, (count, period) in zip(accesses, counts, strict=False):
             channels = self._regions.read(0, self._steps(plan, node, access.strides))
-            if node.op == "patches":  # and those of the group
+            if access is accesses[0]:  # and those of the group
                 channels = self._regions.read(0, [*channels.steps, (size["channels"], 1)])
             inside = inside and self._regions.within(channels, period)
             reads.append(self._regions.read(self._dim(access.offset), [(count, 1)]))

@@ -391,21 +391,23 @@ class _Lowering:
         """Images are read by the number of the window, an affine function of the axes."""
         images, result = node.required(0), self._axes[node].result
         count, *extents, pixel = shape_of(images)
-        groups: int = node.attrs.get("groups", 1)
-        channels = floordiv(pixel, groups)
+        groups: int | None = node.attrs.get("groups")
+        channels = 1 if groups is None else floordiv(pixel, groups)  # of which one result is made
         size: Sequence[Dim] = node.attrs["size"]
         outer, last = len(result) - len(size) - 2, len(result) - 1
         steps = [product(size[axis:]) for axis in range(len(size) + 1)]
         numbers = self._per_atom(result[outer:last], steps)
+        weights, outputs = -1, shape_of(node.output)[-1]
         if node.op == "patches":
             strides = self._per_atom(result[:outer], (channels,) * outer)
-        else:
+        elif groups is None:
             strides = self._per_atom(result[-1:], (1,))
-        weights = -1
-        if node.op == "depthwise":
-            weights = self._add_access(self._access(self._whole(node.required(1), strides)))
+        else:
+            each = self._per_atom(result[-1:], (1,))
+            weights = self._add_access(self._access(self._whole(node.required(1), each)))
+            strides = self._of_groups(result[-1], floordiv(outputs, groups), channels)
         flat = [1] * (3 - len(size))  # the axes that images lack
-        sizes = [count, *flat, *extents, pixel, channels, *flat, *size]
+        sizes = [count, *flat, *extents, pixel, channels, outputs, *flat, *size]
         for name, alone in (("kernel", 1), ("strides", 1), ("dilations", 1), ("pads", 0)):
             sizes += [*(alone for _ in flat), *node.attrs[name]]
         return self._emit(
@@ -419,6 +421,19 @@ class _Lowering:
                 window=tuple(self._slot(dim) for dim in sizes),
             )
         )
+
+    def _of_groups(self, axis: Atoms, results: Dim, channels: Dim) -> dict[Atom, Dim]:
+        """How the first channel of a group follows the results along an axis, which are so many for each group."""
+        strides: dict[Atom, Dim] = {}
+        of_group: Dim = 1
+        for atom in reversed(self._space.resolve(axis)):
+            extent = self._space.extent(atom)
+            if of_group == results:
+                strides[atom] = channels
+                channels = mul(channels, extent)
+            else:
+                of_group = mul(of_group, extent)
+        return strides
 
     def _whole(self, value: Value, strides: dict[Atom, Dim]) -> Address:
         """The start of a value, and how it follows some of the axes."""

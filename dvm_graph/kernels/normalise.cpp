@@ -123,14 +123,13 @@ void add_window(const KernelPlan& plan, const PlanNode& source, const int64_t* d
   node.access = static_cast<int32_t>(out.accesses.size());
   NormalAccess& images = add_view(plan, source.access, source.axes, dims, values, out);
   images.unread = window.pixels() == 0;
-  images.gather_reach = (window.pixels() - 1) * window.pixel;
-  if (source.op == PlanOp::patches_) images.gather_reach += window.channels - 1;
+  images.gather_reach = (window.pixels() - 1) * window.pixel + window.channels - 1;
   node.numbers = static_cast<int32_t>(out.accesses.size());
   add_numbers(source, dims, out);
   if (source.op != PlanOp::depthwise_) return;
   node.weights = static_cast<int32_t>(out.accesses.size());
   NormalAccess& weights = add_view(plan, source.weights, source.axes, dims, values, out);
-  weights.gather_reach = (window.taps() - 1) * window.channels;
+  weights.gather_reach = (window.taps() * window.channels - 1) * window.weights;
 }
 
 void check_node(const KernelPlan& plan, size_t index) {
@@ -421,19 +420,26 @@ void gather_rows(NormalPlan& plan) {
 }
 
 // The axis along which most of what is read and written lies contiguous; the innermost axis wins a
-// tie.
+// tie. Windows read their images, and weights, anew for each of them.
 int most_contiguous_axis(const NormalPlan& plan) {
   double elements[kMaxDomainRank] = {};  // no overflow, whatever the extents
-  for (const NormalNode& node : plan.nodes) {
-    if (!touches_memory(node.op)) continue;
-    const NormalAccess& access = plan.accesses[node.access];
-    double count = 1;
+  const auto count_access = [&](const NormalAccess& access, uint32_t anew, double times) {
+    double count = times;
     for (int axis = 0; axis < plan.rank; ++axis) {
-      if (access.strides[axis] != 0) count *= static_cast<double>(plan.extents[axis]);
+      if (access.strides[axis] != 0 || anew & bit(axis))
+        count *= static_cast<double>(plan.extents[axis]);
     }
     for (int axis = 0; axis < plan.rank; ++axis) {
       if (access.strides[axis] == 1) elements[axis] += count;
     }
+  };
+  for (const NormalNode& node : plan.nodes) {
+    if (!touches_memory(node.op)) continue;
+    const bool windows = is_window(node.op);
+    const double times = windows ? static_cast<double>(plan.windows[node.window].taps()) : 1;
+    const uint32_t anew = windows ? node.axes : 0;
+    count_access(plan.accesses[node.access], anew, times);
+    if (node.weights >= 0) count_access(plan.accesses[node.weights], anew, times);
   }
   int best = plan.rank - 1;
   for (int axis = plan.rank - 2; axis >= 0; --axis) {
@@ -442,19 +448,33 @@ int most_contiguous_axis(const NormalPlan& plan) {
   return best;
 }
 
+// The axis of groups whose results, of windows, lie along `inner`: together they are contiguous.
+// -1: none.
+int axis_of_groups(const NormalPlan& plan, int inner) {
+  for (const NormalNode& node : plan.nodes) {
+    if (node.weights < 0) continue;
+    const Strides& strides = plan.accesses[node.weights].strides;
+    for (int axis = 0; axis < plan.rank; ++axis) {
+      if (axis != inner && strides[inner] == 1 && strides[axis] == plan.extents[inner]) return axis;
+    }
+  }
+  return -1;
+}
+
 void choose_axis_order(NormalPlan& plan, std::vector<uint8_t>& keep,
                        std::vector<int32_t>& renumber) {
   if (plan.rank < 2) return;
   const uint32_t reduced = plan.reduced_axes();
-  const int inner = most_contiguous_axis(plan);
+  const int inner = most_contiguous_axis(plan), groups = axis_of_groups(plan, inner);
   int order[kMaxDomainRank];
   int count = 0;
-  for (int axis = 0; axis < plan.rank; ++axis) {
-    if (axis != inner && !(reduced & bit(axis))) order[count++] = axis;
+  for (const bool is_reduced : {false, true}) {
+    for (int axis = 0; axis < plan.rank; ++axis) {
+      const bool last = axis == inner || axis == groups;
+      if (!last && ((reduced & bit(axis)) != 0) == is_reduced) order[count++] = axis;
+    }
   }
-  for (int axis = 0; axis < plan.rank; ++axis) {
-    if (axis != inner && (reduced & bit(axis))) order[count++] = axis;
-  }
+  if (groups >= 0) order[count++] = groups;
   order[count++] = inner;
   bool moved = false;
   for (int i = 0; i < count; ++i) moved |= order[i] != i;

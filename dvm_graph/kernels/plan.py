@@ -20,7 +20,7 @@ Slot: TypeAlias = int
 NO_SLOT: Slot = -1
 
 WINDOW_SIZES = (
-    *("images", "depth", "height", "width", "pixel", "channels"),
+    *("images", "depth", "height", "width", "pixel", "channels", "weights"),
     *("out_depth", "out_height", "out_width"),
     *("kernel_depth", "kernel_height", "kernel_width"),
     *("stride_depth", "stride_height", "stride_width"),
@@ -30,7 +30,7 @@ WINDOW_SIZES = (
 """The sizes of a window over channels-last volumes; of flat images, the depth is 1."""
 PIXELS = ("images", "depth", "height", "width", "pixel")
 """The sizes whose product is the elements of the images."""
-TAPS = ("kernel_depth", "kernel_height", "kernel_width", "channels")
+TAPS = ("kernel_depth", "kernel_height", "kernel_width", "channels", "weights")
 """And those of the weights of a depth-wise convolution."""
 
 

@@ -12,13 +12,15 @@ namespace dvm {
 // The order of the fields is that of PlanNode::window and of the words of an instruction.
 struct Window {
   int32_t images, depth, height, width, pixel;
-  int32_t channels;  // of a tap in a patch; depthwise: elements between the weights of two taps
+  int32_t channels;  // of a pixel, that one element of the result is made of, or a tap of a patch
+  int32_t weights;   // depthwise: elements between the weights of two channels
   int32_t out_depth, out_height, out_width;
   int32_t kernel_depth, kernel_height, kernel_width;
   int32_t stride_depth, stride_height, stride_width;
   int32_t dilation_depth, dilation_height, dilation_width;
   int32_t pad_front, pad_top, pad_left;
-  int32_t first;  // element of the patch to start with (of k blocks; 0 in plans)
+  int32_t first;   // element of the patch to start with (of k blocks; 0 in plans)
+  int32_t unused;  // 0
 
   int64_t pixels() const { return int64_t{images} * depth * height * width; }
   int64_t windows() const { return images * windows_of_image(); }
@@ -29,8 +31,8 @@ struct Window {
   }
 };
 
-inline constexpr int kWindowSizes = 21;  // fields that a plan gives
-inline constexpr int kWindowWords = 11;  // of an instruction
+inline constexpr int kWindowSizes = 22;  // fields that a plan gives
+inline constexpr int kWindowWords = 12;  // of an instruction
 static_assert(sizeof(Window) == kWindowWords * sizeof(uint64_t));
 
 }  // namespace dvm

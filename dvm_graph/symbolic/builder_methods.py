@@ -168,9 +168,9 @@ class OperatorMethods(ABC):
     def pool_sum(self, x: Value, window: Window) -> Value:
         return self.op("pool_sum", x, **window.attrs)
 
-    def depthwise(self, x: Value, weights: Value, window: Window) -> Value:
-        """Each channel convolved by itself; `weights` are [taps, channels]."""
-        return self.op("depthwise", x, weights, **window.attrs)
+    def depthwise(self, x: Value, weights: Value, window: Window, groups: int) -> Value:
+        """Each group of channels convolved by itself; `weights` are [taps * channels of a group, results]."""
+        return self.op("depthwise", x, weights, **window.attrs, groups=groups)
 
     def patches(self, x: Value, window: Window, groups: int = 1) -> Value:
         return self.op("patches", x, **window.attrs, groups=groups)

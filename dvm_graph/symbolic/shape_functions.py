@@ -315,10 +315,13 @@ def _pool(node: Node, _facts: Facts) -> Shape:
 def _depthwise(node: Node, facts: Facts) -> Shape:
     _check_same_dtypes(node, _operands(node, 2))
     images, _rows, _columns, channels = _images(node)
-    taps, weighted = _shape(node, 1)
-    _equate(node, taps, dims.product(node.attrs["kernel"]), facts, "there is a weight for each tap")
-    _equate(node, weighted, channels, facts, "channels are equal")
-    return (images, *node.attrs["size"], channels)
+    weighted, results = _shape(node, 1)
+    groups = node.attrs["groups"]
+    if any(isinstance(extent, int) and extent % groups for extent in (channels, results)):
+        _fail(node, f"{channels} channels and {results} results are no {groups} groups")
+    elements = dims.mul(dims.product(node.attrs["kernel"]), dims.floordiv(channels, groups))
+    _equate(node, weighted, elements, facts, "there is a weight for each channel of a tap")
+    return (images, *node.attrs["size"], results)
 
 
 def _patches(node: Node, _facts: Facts) -> Shape:

@@ -233,10 +233,15 @@ class Tiler {
     const int64_t high = plan_.extents[axis], wide = plan_.extents[inner];
     if (high * wide <= volume) return false;
     int64_t side = std::min(high, least_row());
-    const int64_t row = std::min(wide, align(inner, std::max(volume / side, least_row()), wide));
-    side = std::min(high, std::max(side, volume / row));
-    if (row * side > largest_) return false;
+    const int64_t least = std::max(volume / side, least_row());
+    const int64_t row = std::min(wide, align(inner, least, wide));
+    const int next = parallel_[parallel_count_ - 2];  // short rows take some of it
+    const int64_t rows =
+        next == axis ? 1 : std::clamp<int64_t>(least / row, 1, plan_.extents[next]);
+    side = std::min(high, std::max(side, volume / (row * rows)));
+    if (row * rows * side > largest_) return false;
     for (int i = 0; i < parallel_count_; ++i) tile_of(parallel_[i]) = 1;
+    tile_of(next) = rows;
     tile_of(axis) = side;
     tile_of(inner) = row;
     return true;
@@ -264,12 +269,21 @@ class Tiler {
     }
   }
 
-  // hardware_align_div: along the contiguous axis, where it is cut.
+  // hardware_align_div: along the contiguous axis, where it is cut; along windows, to whole rows of
+  // them.
   int64_t align(int axis, int64_t tile, int64_t most) const {
-    const int64_t vector = vector_elements();
-    if (axis != plan_.rank - 1 || tile < vector || tile == plan_.extents[axis]) return tile;
-    const int64_t up = ceil_div(tile, vector) * vector;
-    return up <= most ? up : tile / vector * vector;
+    const int64_t unit = axis == plan_.rank - 1 ? vector_elements() : row_of_windows(axis);
+    if (tile < unit || tile == plan_.extents[axis]) return tile;
+    const int64_t up = ceil_div(tile, unit) * unit;
+    return up <= most ? up : tile / unit * unit;
+  }
+
+  int64_t row_of_windows(int axis) const {
+    for (const NormalNode& node : plan_.nodes) {
+      if (is_window(node.op) && plan_.accesses[node.numbers].strides[axis] == 1)
+        return std::max(plan_.windows[node.window].out_width, 1);
+    }
+    return 1;
   }
 
   // Rows that exceed the preferred size: as little as possible next to the reduced axes.

@@ -641,9 +641,8 @@ class Verifier {
       const Window window = window_of(windows, words);
       if (window.pixels() == 0) return true;  // it reads nothing
       const int64_t pixel = window.pixel, channels = window.channels;
-      if (k == 1) reach.add((window.pixels() - 1) * pixel * element);
-      if (k == 1 && moves_patches(windows)) reach.add((channels - 1) * element);
-      if (weighs) reach.add((window.taps() - 1) * channels * element);
+      if (k == 1) reach.add(((window.pixels() - 1) * pixel + channels - 1) * element);
+      if (weighs) reach.add((window.taps() * channels - 1) * window.weights * element);
     }
     const int64_t base = local ? operand.offset() : pointer->base;
     const Room& room = rooms_[static_cast<int>(memory_of(info.place))];
@@ -669,7 +668,7 @@ class Verifier {
 
   // Sizes in range, whose products do not overflow.
   bool check_window_sizes(const Window& w) {
-    for (const int32_t size : {w.images, w.depth, w.height, w.width, w.pixel, w.channels,
+    for (const int32_t size : {w.images, w.depth, w.height, w.width, w.pixel, w.channels, w.weights,
                                w.out_depth, w.out_height, w.out_width, w.first}) {
       if (size < 0) return fail("a window has a negative size");
     }
@@ -682,7 +681,7 @@ class Verifier {
     const double patch =
         static_cast<double>(w.kernel_depth) * w.kernel_height * w.kernel_width * w.channels;
     const double windows = static_cast<double>(w.images) * w.out_depth * w.out_height * w.out_width;
-    if (elements > kTooFar || patch > kTooFar || windows > kTooFar) {
+    if (elements > kTooFar || patch * std::max(w.weights, 1) > kTooFar || windows > kTooFar) {
       return fail("a window over too many elements");
     }
     return true;

@@ -137,6 +137,18 @@ def _depthwise(s: Sketch, x: str) -> str | None:
     return s.add("Conv", x, weights, dims=s.dims[x], group=channels, pads=[1, 1, 1, 1])
 
 
+def _grouped(s: Sketch, x: str) -> str | None:
+    """Groups of two channels; channels alone, two results of each, where their number is odd."""
+    n, channels, h, w = s.dims[x]
+    if not isinstance(channels, int):
+        return None
+    alone = channels % 2
+    results = channels * 2 if alone else channels
+    weights = s.input((results, 1 if alone else 2, 3, 3))
+    dims = (n, results, h, w)
+    return s.add("Conv", x, weights, dims=dims, group=results // 2, pads=[1, 1, 1, 1])
+
+
 def _gather(axis: int) -> Step:
     def gather(s: Sketch, x: str) -> str:
         dims = s.dims[x]
@@ -182,6 +194,7 @@ OPERATORS: dict[str, Step] = {
     "average": _pool("AveragePool"),
     "maximum": _pool("MaxPool"),
     "depth-wise": _depthwise,
+    "grouped": _grouped,
     "gather": _gather(2),
     "gather rows": _gather(0),
     "concat": _concat(1),

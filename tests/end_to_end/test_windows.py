@@ -15,6 +15,7 @@ from onnx import helper, numpy_helper
 from onnx.reference import ReferenceEvaluator
 
 import dvm_graph
+from dvm_graph import _core
 from tests.end_to_end.reference import Array, assert_all_close, session
 
 DRAWN = 60
@@ -98,8 +99,8 @@ def test_drawn_convolutions(seed: int) -> None:
     axes = [drawn_axis(draw, along) for along in zip(*sizes, strict=True)]
     groups = draw.choice((1, 1, 2, 3, 17))
     depthwise = draw.random() < 0.4
-    inputs = 1 if depthwise else draw.choice((1, 3, 8))
-    outputs = 1 if depthwise else draw.choice((1, 2, 5, 33))
+    inputs = 1 if depthwise else draw.choice((1, 2, 3, 4, 8))
+    outputs = 1 if depthwise else draw.choice((1, 2, 4, 5, 8, 33))
     kernel = [axis["kernel"] for axis in axes]
     weights = [weights_of(generator, groups * outputs, inputs, *kernel)]
     if draw.random() < 0.5:
@@ -169,6 +170,63 @@ def test_a_few_results_of_each_channel(groups: int, each: int) -> None:
     dims = {"batch": 2, "height": 9, "width": 14}
     listings = "".join(map(str, dvm_graph.optimize(model).listings(dims)))
     assert ("d_depthwise" in listings) == (each <= 8) and ("m_matmul" in listings) == (each > 8)
+
+
+OF_GROUPS = [(2, 4, 4), (20, 2, 2), (3, 8, 8), (5, 2, 8), (6, 3, 4), (40, 4, 4)]
+"""Groups, channels of each, results of each."""
+
+
+@pytest.mark.parametrize("simd", _core.simd_levels())
+@pytest.mark.parametrize(("groups", "channels", "results"), OF_GROUPS)
+def test_groups_side_by_side(groups: int, channels: int, results: int, simd: str) -> None:
+    """Results of several groups are a vector, which columns of one group's product would not fill; in each order of
+    what follows, on whole images and on rows that slide.
+    """
+    outputs = groups * results
+    generator = np.random.default_rng(groups)
+    sizes = f"group = {groups}, pads = [1, 1, 1, 1]"
+    model = with_weights(
+        f"""<ir_version: 10, opset_import: ["" : 21]>
+        g (float[n, {groups * channels}, h, w] x, float[{outputs}, {channels}, 3, 3] a, float[{outputs}] b,
+          float[{outputs}, {channels}, 2, 3] c, float[5, {outputs}, 1, 1] d) =>
+          (float[n, {outputs}, h, w] y, float[n, {outputs}, p, q] shuffled, float[n, 5, h, w] z) {{
+            y = Conv<{sizes}>(x, a, b)
+            r = Relu(y)
+            z = Conv(r, d)
+            s = Conv<{sizes}, strides = [2, 1], dilations = [1, 2]>(x, c)
+            size = Shape(s)
+            place = Constant<value_ints = [2, 3]>()
+            rows = Gather(size, place)
+            parts = Constant<value_ints = [0, 2, {outputs // 2}]>()
+            all = Concat<axis = 0>(parts, rows)
+            t = Reshape(s, all)
+            u = Transpose<perm = [0, 2, 1, 3, 4]>(t)
+            v = Reshape(u, size)
+            shuffled = Neg(v)
+        }}"""
+    )
+    reference = session(model)
+    compiled = dvm_graph.optimize(model, strict=True, simd=simd)
+    for shape in ((2, groups * channels, 9, 14), (1, groups * channels, 6, 5)):
+        feeds = {"x": weights_of(generator, *shape)}
+        wanted = reference.run(None, feeds)
+        assert_all_close(compiled.run(feeds), wanted, reduction_length=channels * 9 * outputs)
+    listed = "".join(map(str, compiled.listings({"n": 2, "h": 9, "w": 14})))
+    assert "d_depthwise" in listed and "d_pack_patches" not in listed
+
+
+def test_groups_keep_what_is_infinite() -> None:
+    """Nothing of one group is multiplied for another, not even by 0."""
+    generator = np.random.default_rng(0)
+    weights = weights_of(generator, 32, 4, 3, 3)
+    model = dvm_graph.optimize(one_node("Conv", 4, 32, {"group": 8, "pads": [1] * 4}, [weights]))
+    x = weights_of(generator, 1, 32, 6, 9)
+    (finite,) = model.run({"x": x})
+    x[:, 5] = np.inf
+    (wild,) = model.run({"x": x})
+    others = [channel for channel in range(32) if channel // 4 != 1]
+    np.testing.assert_array_equal(wild[:, others], finite[:, others])
+    assert not np.isfinite(wild[:, 4:8]).any()
 
 
 @pytest.mark.parametrize("pads", [[0, 0, 1, 2], [1, 0, 0, 0], [0, 2, 0, 0]])

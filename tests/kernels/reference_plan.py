@@ -283,17 +283,20 @@ class _Kernel:
                 element = element.reshape(shape)
                 inside = inside & (element >= 0) & (element < channels)
                 at = at + element
-            self.checked(at[np.broadcast_to(inside, at.shape)], source.size)
-            value = source[np.where(inside, at, 0)] if source.size else np.zeros(at.shape)
-            if node.op == "depthwise":
-                access = self.plan.accesses[node.weights]
-                weights = _buffer(self.run, access.value)
-                index = self.addresses(access, node.axes) + tap * channels
-                value = value * weights[self.checked(index, weights.size)]
-            if node.op == "pool_max":
-                result = np.where(inside, np.maximum(result, value), result)
-            else:
-                result = np.where(inside, result + value, result)
+            for channel in range(channels if node.op == "depthwise" else 1):
+                place = at + channel
+                self.checked(place[np.broadcast_to(inside, at.shape)], source.size)
+                value = source[np.where(inside, place, 0)] if source.size else np.zeros(at.shape)
+                if node.op == "depthwise":
+                    access = self.plan.accesses[node.weights]
+                    weights = _buffer(self.run, access.value)
+                    first = (tap * channels + channel) * sizes["weights"]
+                    index = self.addresses(access, node.axes) + first
+                    value = value * weights[self.checked(index, weights.size)]
+                if node.op == "pool_max":
+                    result = np.where(inside, np.maximum(result, value), result)
+                else:
+                    result = np.where(inside, result + value, result)
         return result.astype(node.dtype.numpy)
 
     def columns_and_steps(self, node: PlanNode) -> tuple[int, int]:

@@ -1,4 +1,4 @@
-// Windows over images on every level: patches, pools and depth-wise convolutions of drawn sizes
+// Windows over images on every level: patches, pools and convolutions of groups of drawn sizes
 // against their definition, from and to memory that ends at an inaccessible page.
 #include <array>
 
@@ -13,7 +13,7 @@ void execute(Machine& machine, Family family, DType dtype, const Shape& shape,
   std::array<int64_t, kWindowWords> e;
   std::memcpy(e.data(), &w, sizeof w);
   machine.execute(family, dtype, shape, places,
-                  {e[0], e[1], e[2], e[3], e[4], e[5], e[6], e[7], e[8], e[9], e[10]});
+                  {e[0], e[1], e[2], e[3], e[4], e[5], e[6], e[7], e[8], e[9], e[10], e[11]});
 }
 
 template <class T>
@@ -50,7 +50,7 @@ T reduced(Family family, const Window& w, const T* images, const T* weights, int
     if (family == Family::d_pool_max) {
       result = std::max(result, x);
     } else {
-      result += family == Family::d_depthwise ? x * weights[tap * w.channels + channel] : x;
+      result += family == Family::d_depthwise ? x * weights[tap * w.weights + channel] : x;
     }
   }
   return result;
@@ -59,14 +59,17 @@ T reduced(Family family, const Window& w, const T* images, const T* weights, int
 // Small integers: sums are exact in any order.
 template <class T>
 void test_reduction(Machine& machine, Random& random, DType dtype, Family family) {
-  const Window w = random_window(random, true);
-  const Array<T> images({1, w.pixels(), w.channels}, {0, w.pixel, 1});
+  Window w = random_window(random, true);
+  const int64_t channels = w.channels;
+  w.channels = 1;
+  w.weights = static_cast<int32_t>(channels);
+  const Array<T> images({1, w.pixels(), channels}, {0, w.pixel, 1});
   fill_small(random, images);
-  Array<T> weights({1, w.taps(), w.channels}, {0, w.channels, 1});
+  Array<T> weights({1, w.taps(), channels}, {0, channels, 1});
   fill_small(random, weights);
-  const int64_t channel = random.integer(0, w.channels - 1);
+  const int64_t channel = random.integer(0, channels - 1);
   const bool by_channels = random.chance(0.8);
-  Shape shape{1, random.integer(1, w.windows()), random.integer(1, w.channels - channel)};
+  Shape shape{1, random.integer(1, w.windows()), random.integer(1, channels - channel)};
   Strides numbers{0, 1, 0}, along{0, 0, 1};
   if (random.chance(0.2) && w.windows() >= 2 * shape.middle) {  // every other window
     shape.outer = 2;
@@ -101,6 +104,72 @@ void test_reduction(Machine& machine, Random& random, DType dtype, Family family
   CHECK(right);
 }
 
+// Convolutions of groups: windows, groups and results of a group are the loops, in any order, and
+// some of them in part.
+template <class T>
+void test_groups(Machine& machine, Random& random, DType dtype) {
+  constexpr int32_t kOfGroup[] = {1, 1, 2, 3, 4, 8, 16}, kResults[] = {1, 2, 3, 4, 6, 8, 16, 24};
+  Window w = random_window(random, true);
+  w.channels = random.pick(kOfGroup);
+  if (random.chance(0.5)) w.kernel_width = 3, w.dilation_width = w.stride_width;
+  const int64_t of_group = w.channels, groups = random.integer(1, 9);
+  const int64_t results = random.chance(0.4) ? of_group : random.pick(kResults);
+  w.weights = static_cast<int32_t>(groups * results);
+  w.pixel = static_cast<int32_t>(groups * of_group + (random.chance(0.3) ? 5 : 0));
+  const Array<T> images({1, w.pixels(), groups * of_group}, {0, w.pixel, 1});
+  fill_small(random, images);
+  const int64_t rows = w.taps() * of_group;
+  Array<T> weights({1, rows, w.weights}, {0, w.weights, 1});
+  fill_small(random, weights);
+
+  using Order = std::array<size_t, 3>;
+  constexpr Order kOrders[] = {{0, 1, 2}, {0, 1, 2}, {0, 1, 2}, {1, 0, 2},
+                               {1, 2, 0}, {0, 2, 1}, {2, 0, 1}, {2, 1, 0}};
+  const Order order = random.pick(kOrders);
+  const int64_t whole[3] = {w.windows(), groups, results};
+  int64_t first[3], extents[3];
+  for (size_t loop = 0; loop < 3; ++loop) {
+    const bool all = loop > 0 && random.chance(0.7);
+    first[loop] = all ? 0 : random.integer(0, whole[loop] - 1);
+    extents[loop] = all ? whole[loop] : random.integer(1, whole[loop] - first[loop]);
+  }
+  const auto strides = [&](int64_t of_windows, int64_t of_groups, int64_t of_results) {
+    const int64_t steps[] = {of_windows, of_groups, of_results};
+    return Strides{steps[order[0]], steps[order[1]], steps[order[2]]};
+  };
+  const Shape shape{extents[order[0]], extents[order[1]], extents[order[2]]};
+  const bool turned = order[2] == 0;  // windows lie side by side
+  const int64_t row = turned ? extents[0] : extents[1] * extents[2] + random.integer(0, 3);
+  const Strides to_strides =
+      turned ? strides(1, row * extents[2], row) : strides(row, extents[2], 1);
+  Array<T> to(shape, to_strides);
+  Place from = images.place(), weight = weights.place();
+  constexpr auto kElement = static_cast<int64_t>(sizeof(T));
+  from.at += first[1] * of_group * kElement;
+  weight.at += (first[1] * results + first[2]) * kElement;
+  from.strides = strides(0, of_group, 0);
+  weight.strides = strides(0, results, 1);
+  machine.lend_scratch(random.chance(0.7));
+  context += "groups " + describe(shape, {to.strides()});
+  execute(machine, Family::d_depthwise, dtype, shape,
+          {to.place(), from, number_place(first[0], strides(1, 0, 0)), weight}, w);
+  bool right = true;
+  for_each_index(shape, [&](int64_t o, int64_t m, int64_t i) {
+    const int64_t at[] = {o, m, i};
+    int64_t place[3];
+    for (size_t loop = 0; loop < 3; ++loop) place[order[loop]] = first[order[loop]] + at[loop];
+    T expected{0};
+    for (int64_t row_at = 0; row_at < rows; ++row_at) {
+      const int64_t tap = place_of_tap(w, place[0], row_at / of_group);
+      if (tap < 0) continue;
+      const T x = images.data()[tap + place[1] * of_group + row_at % of_group];
+      expected += x * weights.data()[row_at * w.weights + place[1] * results + place[2]];
+    }
+    right = right && to.at(o, m, i) == expected;
+  });
+  CHECK(right);
+}
+
 }  // namespace
 }  // namespace dvm::test
 
@@ -122,6 +191,8 @@ int main() {
               context = name;
               test_reduction<T>(machine, random, dtype, family);
             }
+            context = name;
+            test_groups<T>(machine, random, dtype);
           }
         }
       });

@@ -56,7 +56,7 @@ void test_product(Machine& machine, Random& random, DType dtype, int64_t nr) {
   std::memcpy(e.data(), &w, sizeof w);
   machine.execute(Family::m_matmul_windows, dtype, {shape.middle, k, shape.inner},
                   {c.place(), images.place(), number_place(number, {1, 0, 0}), b_place, from},
-                  {e[0], e[1], e[2], e[3], e[4], e[5], e[6], e[7], e[8], e[9], e[10],
+                  {e[0], e[1], e[2], e[3], e[4], e[5], e[6], e[7], e[8], e[9], e[10], e[11],
                    bits_of<T>(low), bits_of<T>(high)},
                   random.chance(0.5) ? kStream : uint8_t{0});
   std::vector<T> expected = before;  // what lies between the rows, too
