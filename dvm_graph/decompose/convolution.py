@@ -33,7 +33,7 @@ from dvm_graph.symbolic.builder import Builder
 from dvm_graph.symbolic.builder_methods import Window
 from dvm_graph.symbolic.dims import mul
 
-_MOST_LANES = 8
+_MOST_LANES = 16
 """Results of a group up to which groups side by side are the lanes of vectors. More are columns of a matrix product, which
 fill its panels well enough to be worth packing patches.
 """

@@ -72,12 +72,17 @@ class Tiler {
         parallel_[parallel_count_++] = axis;
       }
     }
+    // Windows are reduced a vector of results at a time, however few there are.
+    if (!plan.windows.empty()) {
+      least_beside_ = vector_elements();
+      preferred_ = std::clamp(held_ * least_beside_, preferred_, std::max(preferred_, largest_));
+    }
   }
 
   bool whole() {
     if (parallel_count_ == 0) {
       if (held_ > largest_) return false;
-    } else if (square_tile()) {
+    } else if (square_tile() || tile_of_groups()) {
       // both cuts are made
     } else if (!cut_one_axis(preferred_) && !smallest_tile()) {
       return false;
@@ -247,6 +252,40 @@ class Tiler {
     return true;
   }
 
+  // Convolutions of groups read the weights of a tile's groups once for all its windows: as many windows
+  // as there are, or fit, by no more groups than make rows long enough or leave each core its share. False:
+  // there is none, or an axis between.
+  bool tile_of_groups() {
+    const int results = plan_.rank - 1, groups = plan_.rank - 2, windows = plan_.rank - 3;
+    if (held_ > 1 || windows < 0 || parallel_count_ < plan_.rank) return false;
+    const auto of_groups = std::ranges::find_if(plan_.nodes, [&](const NormalNode& node) {
+      if (node.weights < 0 || plan_.windows[node.window].channels == 1) return false;
+      const Strides& weights = plan_.accesses[node.weights].strides;
+      return plan_.accesses[node.numbers].strides[windows] == 1 && weights[results] == 1 &&
+             weights[groups] == plan_.extents[results];
+    });
+    if (of_groups == plan_.nodes.end()) return false;
+    const int64_t each = plan_.extents[results];
+    const int64_t least = std::min(plan_.extents[groups], ceil_div(least_row(), each));
+    const int64_t all = plan_.extents[windows];
+    const int64_t fits = std::clamp<int64_t>(preferred_ / (least * each), 1, all);
+    if (least * each > largest_) return false;
+    int64_t others = ceil_div(plan_.extents[groups], least);
+    for (int axis = 0; axis < windows; ++axis) others *= plan_.extents[axis];
+    int cut = windows;
+    int64_t wide = fits, tile = least;
+    double cost = INFINITY;
+    consider_cuts(windows, fits, least * each, others, cost, cut, wide);
+    others = others / ceil_div(plan_.extents[groups], least) * ceil_div(all, wide);
+    const int64_t most = std::clamp(preferred_ / (wide * each), least, plan_.extents[groups]);
+    cost = INFINITY;
+    consider_cuts(groups, most, wide * each, others, cost, cut, tile);
+    for (int axis = 0; axis < windows; ++axis) tile_of(axis) = 1;
+    tile_of(windows) = wide;
+    tile_of(groups) = std::max(tile, least);
+    return true;
+  }
+
   void consider_cuts(int axis, int64_t most, int64_t inner, int64_t outer_tiles, double& best_cost,
                      int& best_axis, int64_t& best_tile) const {
     const int64_t extent = plan_.extents[axis];
@@ -258,8 +297,9 @@ class Tiler {
       const int64_t tiles = outer_tiles * ceil_div(extent, tile);
       // Another core joins in for about as much as a tile takes to start.
       const double joining = tiles > 1 ? tile_start_ : 0;
+      const int64_t beside = ceil_div(tile * inner / held_, least_beside_) * least_beside_;
       const double cost = static_cast<double>(ceil_div(tiles, target_.cores)) *
-                              (static_cast<double>(tile * inner) + tile_start_) +
+                              (static_cast<double>(held_ * beside) + tile_start_) +
                           joining;
       if (cost < best_cost * 0.999) {
         best_cost = cost;
@@ -307,6 +347,7 @@ class Tiler {
   int parallel_count_ = 0;
   int64_t held_ = 1;  // elements of a tile along the reduced and forced axes
   int held_rank_ = 0;
+  int64_t least_beside_ = 1;  // of other elements, how many take as long as one
   int64_t forced_tiles_ = 1;
   int64_t preferred_ = 0, largest_ = 0;
   const double tile_start_;  // in elements

@@ -1,0 +1,280 @@
+// Convolutions of groups of few channels, over channels-last images: results of several groups are
+// a vector, or those of one are whole vectors, and the channels of a group pass one by one, each
+// brought to the lanes of its group's results. Nothing of one group is multiplied for another.
+//
+// A block of sums in registers, of neighbouring windows by a vector of results, stays while taps
+// and channels pass. Windows at the borders are in the same blocks: taps outside of the image are
+// left out. Compiled per level: see simd.h.
+#pragma once
+
+#include "npu/host/rows.h"
+#include "npu/host/windows.h"
+
+namespace dvm::DVM_LEVEL {
+namespace {
+
+constexpr int kGroupWindows = 8;  // sums at once: they hide the latency of FMAs
+constexpr int kTaps = 3;          // columns of taps that have code of their own
+constexpr int64_t kGroupWeights =
+    16384;  // bytes, that stay in the first-level cache beside an image
+
+// What vectors of results read. A Place is that of the results from `c` on: of their first channel
+// in a pixel, and where their lanes are; `read` has some lanes of channel number `j` of each
+// result, of a place at `from`.
+
+// Several groups to a vector, which are shuffled. Whole: vectors of results read whole vectors.
+template <class T, bool Whole>
+class Shuffled {
+ public:
+  using V = Full<T>;
+  using Number = std::conditional_t<sizeof(T) == 4, int32_t, int64_t>;
+  struct Place {
+    int64_t first;
+    Full<Number> lanes;  // of what is loaded, where the first channels of the groups are
+    int64_t elements;    // that a vector reads
+  };
+
+  Shuffled(int64_t channels, int64_t results)
+      : channels_(channels), results_(results), period_(kLanes<T> % results == 0 ? 1 : results) {
+    for (int64_t c = 0; c < period_; c++)
+      for (int64_t lane = 0; lane < kLanes<T>; lane++)
+        lanes_[c][lane] = static_cast<Number>((c + lane) / results * channels);
+  }
+
+  DVM_INLINE int64_t channels() const { return channels_; }
+  DVM_INLINE Place place(int64_t c) const {
+    const int64_t group = c / results_, in_group = period_ == 1 ? 0 : c - group * results_;
+    const int64_t groups = (in_group + kLanes<T> - 1) / results_ + 1;
+    return {group * channels_, lanes_[in_group], groups * channels_};
+  }
+  template <bool Partial>
+  DVM_INLINE V read(const Place& place, const T* from, int64_t j, int64_t lanes) const {
+    if constexpr (Partial) {
+      const int64_t last = place.lanes[lanes - 1];  // a channel of the last group
+      return shuffled(load_partial<V>(from, last + channels_), place, j);
+    } else if constexpr (Whole) {
+      return shuffled(load<V>(from), place, j);
+    } else {
+      return shuffled(load_partial<V>(from, place.elements), place, j);
+    }
+  }
+
+ private:
+  DVM_INLINE static V shuffled(V x, const Place& place, int64_t j) {
+    return __builtin_shuffle(x, place.lanes + static_cast<Number>(j));
+  }
+
+  const int64_t channels_, results_;
+  const int64_t period_;  // of results, behind which places have the same lanes; 1: all have
+  Full<Number> lanes_[kLanes<T>];
+};
+
+// Whether no vector of results reads more than a vector.
+template <class T>
+bool fits_shuffles(int64_t channels, int64_t results) {
+  constexpr int64_t L = kLanes<T>;
+  if (results >= L) return false;
+  const int64_t groups = L % results == 0 ? L / results : (results + L - 2) / results + 1;
+  return groups * channels <= L;
+}
+
+// Vectors of results of one group.
+template <class T>
+struct Splat {
+  using V = Full<T>;
+  struct Place {
+    int64_t first;
+  };
+  int64_t of_group, results;
+
+  DVM_INLINE int64_t channels() const { return of_group; }
+  DVM_INLINE Place place(int64_t c) const { return {c / results * of_group}; }
+  template <bool>
+  DVM_INLINE static V read(const Place&, const T* from, int64_t j, int64_t) {
+    return splat<V>(from[j]);
+  }
+};
+
+// Neighbouring windows of an output row.
+template <class T>
+struct GroupRow {
+  T* out;
+  int64_t out_step;
+  const T* at;   // the first tap of the first row of taps inside the image; maybe outside of it
+  int64_t rows;  // of taps, inside the image
+  int64_t step, column_step, row_step;  // between windows, columns and rows of taps
+  const T* weights;
+  int64_t weight_step, weight_row_step;  // the former between channels of a tap, and taps
+  // Columns of pixels, and of taps over them.
+  int64_t first, width, stride, dilation, taps;
+
+  DVM_INLINE bool inside(int64_t window, int64_t tap) const {
+    const int64_t column = first + window * stride + tap * dilation;
+    return column >= 0 && column < width;
+  }
+  // From window `x` on.
+  DVM_INLINE GroupRow from(int64_t x) const {
+    GroupRow row = *this;
+    row.out += x * out_step;
+    row.at += x * step;
+    row.first += x * stride;
+    return row;
+  }
+};
+
+template <class T, int Windows, bool Partial>
+DVM_INLINE void store_sums(const GroupRow<T>& row, const Full<T> (&sum)[Windows], int64_t c,
+                           int64_t lanes) {
+#pragma GCC unroll 16
+  for (int i = 0; i < Windows; i++) {
+    T* const to = row.out + c + i * row.out_step;
+    if constexpr (Partial)
+      store_partial(to, sum[i], lanes);
+    else
+      store(to, sum[i]);
+  }
+}
+
+template <class T, bool Partial>
+DVM_INLINE Full<T> load_weights(const T* at, int64_t lanes) {
+  return Partial ? load_partial<Full<T>>(at, lanes) : load<Full<T>>(at);
+}
+
+// Windows that are a tap apart, by kTaps columns of taps: a pixel is read once for all windows that
+// see it. Near: only the first and the last pixel may be outside of the image.
+template <class T, int Windows, bool Near, bool Partial, class Reads>
+DVM_INLINE void slide_block(const GroupRow<T>& row, const Reads& reads, int64_t c, int64_t lanes) {
+  using V = Full<T>;
+  constexpr int kPixels = Windows + kTaps - 1;
+  const bool begins = row.inside(0, 0), ends = row.inside(kPixels - 1, 0);
+  const auto place = reads.place(c);
+  V sum[Windows];
+#pragma GCC unroll 16
+  for (int i = 0; i < Windows; i++) sum[i] = V{};
+  for (int64_t y = 0; y < row.rows; y++) {
+    const T* const tap = row.at + place.first + y * row.row_step;
+    const T* weight = row.weights + c + y * row.weight_row_step;
+    const bool is_last = y + 1 == row.rows;  // then come the first taps of the next block
+    const T* const next = is_last ? row.at + place.first + Windows * row.step : tap + row.row_step;
+#pragma GCC unroll 16
+    for (int p = 0; p < kPixels; p++) __builtin_prefetch(next + p * row.step);
+    for (int64_t j = 0; j < reads.channels(); j++, weight += row.weight_step) {
+      V w[kTaps];
+#pragma GCC unroll 16
+      for (int x = 0; x < kTaps; x++)
+        w[x] = load_weights<T, Partial>(weight + x * reads.channels() * row.weight_step, lanes);
+#pragma GCC unroll 16
+      for (int p = 0; p < kPixels; p++) {
+        if (!Near && !row.inside(p, 0)) continue;
+        if (Near && ((p == 0 && !begins) || (p == kPixels - 1 && !ends))) continue;
+        const V v = reads.template read<Partial>(place, tap + p * row.step, j, lanes);
+#pragma GCC unroll 16
+        for (int x = 0; x < kTaps; x++)
+          if (p >= x && p - x < Windows) sum[p - x] += v * w[x];
+      }
+    }
+  }
+  store_sums<T, Windows, Partial>(row, sum, c, lanes);
+}
+
+// Any windows, column by column of taps. Inside: all taps are inside of the image.
+template <class T, int Windows, bool Inside, bool Partial, class Reads>
+DVM_INLINE void tap_block(const GroupRow<T>& row, const Reads& reads, int64_t c, int64_t lanes) {
+  using V = Full<T>;
+  const auto place = reads.place(c);
+  V sum[Windows];
+#pragma GCC unroll 16
+  for (int i = 0; i < Windows; i++) sum[i] = V{};
+  for (int64_t y = 0; y < row.rows; y++) {
+    const T* tap = row.at + place.first + y * row.row_step;
+    const T* weight = row.weights + c + y * row.weight_row_step;
+    for (int64_t x = 0; x < row.taps; x++, tap += row.column_step) {
+      unsigned outside = 0;  // a bit a window
+      if constexpr (!Inside)
+        for (int i = 0; i < Windows; i++) outside |= unsigned{!row.inside(i, x)} << i;
+#pragma GCC unroll 16
+      for (int i = 0; i < Windows; i++) __builtin_prefetch(tap + row.row_step + i * row.step);
+      for (int64_t j = 0; j < reads.channels(); j++, weight += row.weight_step) {
+        const V w = load_weights<T, Partial>(weight, lanes);
+#pragma GCC unroll 16
+        for (int i = 0; i < Windows; i++) {
+          if (!Inside && (outside >> i & 1) != 0) continue;
+          sum[i] += reads.template read<Partial>(place, tap + i * row.step, j, lanes) * w;
+        }
+      }
+    }
+  }
+  store_sums<T, Windows, Partial>(row, sum, c, lanes);
+}
+
+// All results of so many windows; the last block may do some once more.
+template <class T, class Reads>
+void reduce_group_row(const GroupRow<T>& row, const Reads& reads, int64_t windows,
+                      int64_t results) {
+  const bool slides = row.taps == kTaps && row.stride == row.dilation;
+  const auto take = [&]<int Count>(std::integral_constant<int, Count>) DVM_LAMBDA_INLINE {
+    constexpr int64_t L = kLanes<T>;
+    for (int64_t done = 0; done < windows; done += Count) {
+      const GroupRow<T> block = row.from(lesser(done, windows - Count));
+      const int64_t end = block.first + (Count - 1) * row.stride + (row.taps - 1) * row.dilation;
+      const int64_t apart = slides ? row.stride : 0;  // so far outside, only one pixel is
+      const bool inside = block.first + apart >= 0 && end - apart < row.width;
+      int64_t c = 0;
+      for (; c + L <= results; c += L) {
+        if (slides && inside)
+          slide_block<T, Count, true, false>(block, reads, c, L);
+        else if (slides)
+          slide_block<T, Count, false, false>(block, reads, c, L);
+        else if (inside)
+          tap_block<T, Count, true, false>(block, reads, c, L);
+        else
+          tap_block<T, Count, false, false>(block, reads, c, L);
+      }
+      if (c < results) tap_block<T, Count, false, true>(block, reads, c, results - c);
+    }
+  };
+  // The block that goes over the fewest windows twice; networks halve 224 columns down to 7.
+  if (windows % kGroupWindows == 0 || windows >= kGroupWindows * kGroupWindows)
+    return take(std::integral_constant<int, kGroupWindows>{});
+  if (windows >= kGroupWindows - 1) return take(std::integral_constant<int, kGroupWindows - 1>{});
+  if (windows >= kGroupWindows / 2) return take(std::integral_constant<int, kGroupWindows / 2>{});
+  take(std::integral_constant<int, 1>{});
+}
+
+// A series of windows: output row by output row.
+template <class T, class Reads>
+void reduce_group_series(const Window& w, const Reads& reads, const T* images, const T* weights,
+                         T* out, int64_t out_step, int64_t number, int64_t count, int64_t results) {
+  const int64_t image_row = int64_t{w.width} * w.pixel, tap_weights = reads.channels() * w.weights;
+  GroupRow<T> row;
+  row.out_step = out_step;
+  row.step = int64_t{w.stride_width} * w.pixel;
+  row.column_step = int64_t{w.dilation_width} * w.pixel;
+  row.row_step = w.dilation_height * image_row;
+  row.weight_step = w.weights;
+  row.weight_row_step = w.kernel_width * tap_weights;
+  row.width = w.width;
+  row.stride = w.stride_width;
+  row.dilation = w.dilation_width;
+  row.taps = w.kernel_width;
+  Position at(w, number);
+  while (count > 0) {
+    const int64_t windows = lesser(w.out_width - at.x, count);
+    const int64_t top = at.y * w.stride_height - w.pad_top;
+    const Taps rows = taps_inside(top, w.dilation_height, w.height, w.kernel_height);
+    row.rows = rows.count();
+    row.first = at.x * w.stride_width - w.pad_left;
+    row.at = images + at.image * w.height * image_row +
+             (top + rows.begin * w.dilation_height) * image_row + row.first * w.pixel;
+    row.weights = weights + rows.begin * row.weight_row_step;
+    row.out = out;
+    reduce_group_row(row, reads, windows, results);
+    out += windows * out_step;
+    count -= windows;
+    at.x += windows - 1;
+    at.advance(w);
+  }
+}
+
+}  // namespace
+}  // namespace dvm::DVM_LEVEL
