@@ -34,8 +34,7 @@ from dvm_graph.symbolic.builder_methods import Window
 from dvm_graph.symbolic.dims import mul
 
 _MOST_LANES = 16
-"""Results of a group up to which groups side by side are the lanes of vectors. More are columns of a matrix product, which
-fill its panels well enough to be worth packing patches.
+"""Results of a group up to which they are lanes of vectors. More are columns of a matrix product, which fill its panels.
 """
 
 
@@ -149,7 +148,7 @@ def _over_image(
 
 
 def _by_lanes(groups: int, channels: int, results: int) -> bool:
-    """Whether vectors hold results of several groups, each of which reads the channels of its own."""
+    """Whether results of groups side by side are the lanes of vectors."""
     if groups == 1 or results > _MOST_LANES:
         return channels == results == 1
     whole = results & (results - 1) == 0  # groups to a vector

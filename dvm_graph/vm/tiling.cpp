@@ -75,6 +75,7 @@ class Tiler {
     // Windows are reduced a vector of results at a time, however few there are.
     if (!plan.windows.empty()) {
       least_beside_ = vector_elements();
+      for (const Window& window : plan.windows) beside_groups_ |= window.channels > 1;
       preferred_ = std::clamp(held_ * least_beside_, preferred_, std::max(preferred_, largest_));
     }
   }
@@ -200,7 +201,7 @@ class Tiler {
       const bool last = i + 1 == parallel_count_;
       int64_t inner = held_;
       for (int j = i + 1; j < parallel_count_; ++j) inner *= plan_.extents[parallel_[j]];
-      const int rank = parallel_count_ - i + held_rank_;
+      const int rank = parallel_count_ - i + held_rank_ - beside_groups_;
       if (inner <= limit && (rank <= kMaxTileRank || last)) {
         const int64_t most = std::min(plan_.extents[axis], limit / inner);
         consider_cuts(axis, most, inner, outer_tiles, best_cost, best_axis, best_tile);
@@ -252,9 +253,9 @@ class Tiler {
     return true;
   }
 
-  // Convolutions of groups read the weights of a tile's groups once for all its windows: as many windows
-  // as there are, or fit, by no more groups than make rows long enough or leave each core its share. False:
-  // there is none, or an axis between.
+  // Convolutions of groups read the weights of a tile's groups once for all its windows: as many
+  // windows as there are, or fit, by no more groups than make rows long enough or leave each core
+  // its share. False: there is none, or an axis between.
   bool tile_of_groups() {
     const int results = plan_.rank - 1, groups = plan_.rank - 2, windows = plan_.rank - 3;
     if (held_ > 1 || windows < 0 || parallel_count_ < plan_.rank) return false;
@@ -348,6 +349,8 @@ class Tiler {
   int64_t held_ = 1;  // elements of a tile along the reduced and forced axes
   int held_rank_ = 0;
   int64_t least_beside_ = 1;  // of other elements, how many take as long as one
+  bool beside_groups_ =
+      false;  // a group's results are one loop with its neighbours', but for windows
   int64_t forced_tiles_ = 1;
   int64_t preferred_ = 0, largest_ = 0;
   const double tile_start_;  // in elements

@@ -159,7 +159,7 @@ def test_windows_are_read_where_they_lie(
 
 
 @pytest.mark.parametrize("groups", [3, 20])
-@pytest.mark.parametrize("each", [2, 3, 4, 8, 9])
+@pytest.mark.parametrize("each", [2, 3, 4, 8, 9, 16, 17])
 def test_a_few_results_of_each_channel(groups: int, each: int) -> None:
     """No matrix products, whose columns would be as few."""
     generator = np.random.default_rng(each)
@@ -169,7 +169,7 @@ def test_a_few_results_of_each_channel(groups: int, each: int) -> None:
     check(model, [(2, groups, 9, 14), (1, groups, 16, 5)], terms=9)
     dims = {"batch": 2, "height": 9, "width": 14}
     listings = "".join(map(str, dvm_graph.optimize(model).listings(dims)))
-    assert ("d_depthwise" in listings) == (each <= 8) and ("m_matmul" in listings) == (each > 8)
+    assert ("d_depthwise" in listings) == (each <= 16) and ("m_matmul" in listings) == (each > 16)
 
 
 OF_GROUPS = [(2, 4, 4), (20, 2, 2), (3, 8, 8), (5, 2, 8), (6, 3, 4), (40, 4, 4)]
