@@ -297,8 +297,6 @@ def _error_of_sums(
 ) -> Array:
     """Of a sum of n terms: n units of the sum of their sizes, in whatever order they are added."""
     terms = _terms(op, attrs, operands[0].value.shape)
-    if op == "depthwise":
-        terms = operands[1].value.shape[0]
     first = np.abs(operands[0].value) * (terms * unit)
     if operands[0].error is not None:
         first = first + operands[0].error
@@ -325,7 +323,8 @@ def _terms(op: str, attrs: Mapping[str, Any], shape: Sequence[int]) -> int:
         return shape[-1]
     if op == "reduce_sum":
         return int(np.prod([shape[axis] for axis in attrs["axes"]], dtype=np.int64))
-    return int(np.prod(attrs["kernel"], dtype=np.int64))
+    channels = shape[-1] // attrs["groups"] if op == "depthwise" else 1
+    return int(np.prod(attrs["kernel"], dtype=np.int64)) * channels
 
 
 def _error_of_extremes(

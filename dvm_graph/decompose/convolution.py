@@ -152,7 +152,7 @@ def _by_lanes(groups: int, channels: int, results: int) -> bool:
     if groups == 1 or results > _MOST_LANES:
         return channels == results == 1
     whole = results & (results - 1) == 0  # groups to a vector
-    return channels == 1 or (channels <= results and whole)
+    return channels == 1 or (1 < channels <= results and whole)
 
 
 def arranged(

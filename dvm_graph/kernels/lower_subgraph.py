@@ -397,7 +397,8 @@ class _Lowering:
         outer, last = len(result) - len(size) - 2, len(result) - 1
         steps = [product(size[axis:]) for axis in range(len(size) + 1)]
         numbers = self._per_atom(result[outer:last], steps)
-        weights, outputs = -1, shape_of(node.output)[-1]
+        weights = -1
+        results: Dim = 1
         if node.op == "patches":
             strides = self._per_atom(result[:outer], (channels,) * outer)
         elif groups is None:
@@ -405,9 +406,10 @@ class _Lowering:
         else:
             each = self._per_atom(result[-1:], (1,))
             weights = self._add_access(self._access(self._whole(node.required(1), each)))
-            strides = self._of_groups(result[-1], floordiv(outputs, groups), channels)
+            results = shape_of(node.output)[-1]
+            strides = self._of_groups(result[-1], floordiv(results, groups), channels)
         flat = [1] * (3 - len(size))  # the axes that images lack
-        sizes = [count, *flat, *extents, pixel, channels, outputs, *flat, *size]
+        sizes = [count, *flat, *extents, pixel, channels, results, *flat, *size]
         for name, alone in (("kernel", 1), ("strides", 1), ("dilations", 1), ("pads", 0)):
             sizes += [*(alone for _ in flat), *node.attrs[name]]
         return self._emit(

@@ -215,6 +215,40 @@ def test_groups_side_by_side(groups: int, channels: int, results: int, simd: str
     assert "d_depthwise" in listed and "d_pack_patches" not in listed
 
 
+@pytest.mark.parametrize(
+    ("behind", "results"),
+    [
+        pytest.param("y = GlobalAveragePool(r)", "float[n, 96, 1, 1] y", id="means"),
+        pytest.param("y = Identity(r)", "float[n, 96, p, q] y", id="channels first"),
+        pytest.param(
+            """
+            parts = Constant<value_ints = [0, 2, 48, -1]>()
+            size = Shape(r)
+            s = Reshape(r, parts)
+            t = Transpose<perm = [0, 2, 1, 3]>(s)
+            y = Reshape(t, size)""",
+            "float[n, 96, p, q] y",
+            id="shuffled",
+        ),
+    ],
+)
+def test_tiles_of_groups_fill_vectors(behind: str, results: str) -> None:
+    """Whatever follows: tiles of one result or of one window each would leave most lanes empty."""
+    proto = with_weights(f"""<ir_version: 10, opset_import: ["" : 21]>
+    g (float[n, 96, h, w] x, float[96, 8, 3, 3] k) => ({results}) {{
+        c = Conv<group = 12, pads = [1, 1, 1, 1]>(x, k)
+        r = Relu(c)
+        {behind}
+    }}""")
+    model = dvm_graph.optimize(proto, strict=True)
+    listed = model.listings({"n": 1, "h": 40, "w": 40})
+    (text,) = [kernel.text for kernel in listed if "d_depthwise" in kernel.text]
+    (tiles,) = re.findall(r"^  tiles (\d+) ", text.split("body")[0], re.MULTILINE)[:1]
+    assert int(tiles) <= 40 * 40 * 96 // (16 * 64)
+    x = weights_of(np.random.default_rng(2), 1, 96, 11, 13)
+    assert_all_close(model.run({"x": x}), session(proto).run(None, {"x": x}), reduction_length=143)
+
+
 def test_groups_keep_what_is_infinite() -> None:
     """Nothing of one group is multiplied for another, not even by 0."""
     generator = np.random.default_rng(0)
