@@ -40,6 +40,9 @@ GRAPHS = {
     " { o = MatMul(x, y) p = MatMul(x, z) }",
     "turns": "g (float[b,h] x) => (float[b,h] o) { a = Softmax<axis=0>(x) c = Softmax<axis=1>(a)"
     " d = Softmax<axis=0>(c) e = Softmax<axis=1>(d) o = Softmax<axis=0>(e) }",
+    "taps_9": "g (float[n,64,h,w] x, float[64,1,3,3] k) => (float[n,64,p,q] o) { o = Conv<group=64>(x, k) }",
+    "taps_49": "g (float[n,64,h,w] x, float[64,1,7,7] k) => (float[n,64,p,q] o) { o = Conv<group=64>(x, k) }",
+    "taps_of_4": "g (float[n,64,h,w] x, float[64,4,3,3] k) => (float[n,64,p,q] o) { o = Conv<group=16>(x, k) }",
     "side_by_side": "g (float[n] x, float[m] y) => (float[n] o, float[m] p) { o = Exp(x) p = Exp(y) }",
 }
 
@@ -433,3 +436,13 @@ def test_dims_have_to_be_given() -> None:
 
 def test_no_work_takes_no_time() -> None:
     assert simulate("norm", b=0, h=8).seconds == 0
+
+
+def test_windows_take_the_time_of_their_taps() -> None:
+    """As many cycles of the queue that they come through as a vector unit would take to add them up."""
+    busy = {}
+    for name in ("taps_9", "taps_49", "taps_of_4"):
+        stage = simulate(name, n=8, h=128, w=128).launches[-1].stages[-1]
+        busy[name] = stage.units["mte2"].busy * stage.seconds
+    assert busy["taps_49"] / busy["taps_9"] == pytest.approx(49 / 9, rel=0.2)  # images are smaller
+    assert busy["taps_of_4"] / busy["taps_9"] == pytest.approx(4, rel=0.05)

@@ -145,6 +145,10 @@ UnitStep ProgramWork::step_of(const Head& head, const uint64_t* words,
   if (step.kind == UnitStep::Kind::transfer) {
     step.cycles = on_cube() ? part_.startup_cube_load : part_.startup_vector_load;
     step.limit = transfer_limit(step.writes);
+    if (info.form == Form::pool || info.form == Form::depthwise) {
+      const double busy = window_cycles(info.form, words, dtype, over);
+      if (busy > 0) step.limit = std::min(step.limit, step.bytes / busy);
+    }
   } else if (info.queue == Queue::cube) {
     step.cycles = part_.startup_cube + cube_cycles(dtype, over);
     step.flops = 2.0 * static_cast<double>(over.loops[0]) * static_cast<double>(over.loops[1]) *
@@ -203,6 +207,19 @@ double ProgramWork::transfer_limit(bool writes) const {
   }
   const double cores = on_cube() ? part_.vector_per_cube() : 1;
   return std::min(part_.bandwidth_vector_store * cores, part_.bandwidth_l2_write_per_core);
+}
+
+// What windows are reduced by passes by as fast as a vector unit adds up their taps: it multiplies
+// them by their weights first, if there are any.
+double ProgramWork::window_cycles(Form form, const uint64_t* words, DType dtype,
+                                  const Extents& over) const {
+  Window window;
+  std::memcpy(&window, extra_words(form, words), sizeof window);
+  const bool weighs = form == Form::depthwise;
+  const double terms = static_cast<double>(window.taps()) * (weighs ? window.channels : 1);
+  const double results = static_cast<double>(over.loops[0] * over.loops[1] * over.loops[2]);
+  const double bytes = results * static_cast<double>(size_of(dtype));
+  return terms * (weighs ? 2 : 1) * bytes / part_.vector_bytes_per_cycle;
 }
 
 double ProgramWork::vector_cycles(const Head& head, const uint64_t* words, Extents over) const {

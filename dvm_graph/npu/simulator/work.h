@@ -91,6 +91,7 @@ class ProgramWork {
   void add_transfer(const Head& head, const Operand& operand, DType dtype, Extents over,
                     bool writes, UnitStep& step) const;
   double transfer_limit(bool writes) const;
+  double window_cycles(Form form, const uint64_t* words, DType dtype, const Extents& over) const;
   double vector_cycles(const Head& head, const uint64_t* words, Extents over) const;
   double cube_cycles(DType dtype, Extents over) const;
 
