@@ -2,8 +2,8 @@
 
 A convolution whose kernel is one element is a matrix product of the image itself; one of groups with few channels and
 results each is an operator of its own. The result is transposed back to the order of ONNX;
-simplification moves such transposes on until they meet and vanish. With three spatial axes, of channels by
-themselves, what each slice that a window reaches gives is added.
+simplification moves such transposes on until they meet and vanish. With three spatial axes, of such groups, what each slice
+that a window reaches gives is added.
 """
 
 from __future__ import annotations
@@ -36,6 +36,8 @@ from dvm_graph.symbolic.dims import mul
 _MOST_LANES = 16
 """Results of a group up to which they are lanes of vectors. More are columns of a matrix product, which fill its panels.
 """
+_MOST_OF_VOLUMES = 8
+"""The same of volumes, whose slices are passed over and added one by one."""
 
 
 def convolution(builder: Builder, node: Node, operands: Operands) -> Results:
@@ -70,7 +72,8 @@ def convolved(
     outputs, inputs = (int(extent) for extent in shape_of(weights)[:2])
     if len(axes) < 3:
         return _over_image(builder, image, weights, window_over(planar(axes)), groups)
-    if inputs > 1 or outputs != groups:
+    results = outputs // groups
+    if results > _MOST_OF_VOLUMES or not _by_lanes(groups, inputs, results):
         return _over_image(builder, image, weights, window_over(axes), groups)
     depth, *planes = axes
     deep = int(shape_of(weights)[2])
