@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from dvm_graph.cluster.axes import Atom, Atoms, AxisSpace, Layout
 from dvm_graph.cluster.groups import Group, GroupGraph, atoms_of
-from dvm_graph.cluster.node_axes import NodeAxes, shape_of
+from dvm_graph.cluster.node_axes import WINDOWS, NodeAxes, shape_of
 from dvm_graph.ir import RELAYOUTS, Dim, Node, Value
 from dvm_graph.ir.operators import MAX_AXES
 from dvm_graph.options import FusionLimits
@@ -223,6 +223,8 @@ class GroupMeeting:
                     return False
             elif axes.reduced and self.space.resolve(axes.reduced) != columns:
                 return False
+            elif node.op in WINDOWS and self.space.resolve(axes.result[-1]) != columns:
+                return False  # windows are reduced for all channels of a pixel at a time
         iterated = set(atoms_of(self._resolved(self.producer)))
         return written <= read and iterated == read | contracted and contracted.isdisjoint(written)
 

@@ -1,6 +1,7 @@
 #include "vm/emit.h"
 
 #include <algorithm>
+#include <cstdlib>
 #include <limits>
 #include <stdexcept>
 
@@ -10,6 +11,7 @@ namespace dvm {
 namespace {
 
 constexpr int kMaxUnrolled = 64;  // instructions one operation may take
+constexpr int kNumbers = 2;       // operand of windows: their numbers
 
 }  // namespace
 
@@ -103,14 +105,23 @@ void Emitter::elementwise(const Instruction& instruction, uint32_t axes, const T
       single.strides[i] = operands[i].space == Space::immediate ? 0 : 1;
     }
   }
-  // What three loops cannot hold is unrolled: the smallest fixed loops outside the innermost one.
+  // What three loops cannot hold is unrolled: the smallest fixed loops outside the innermost one;
+  // of windows, rather rows of them than what they read side by side.
   Loop unrolled[kMaxDomainRank];
   int unrolled_count = 0;
+  const auto number = [&](const Loop& loop) {
+    return instruction.window < 0 ? int64_t{0} : std::abs(loop.strides[kNumbers]);
+  };
   while (loops.count > 3) {
     int pick = -1;
     for (int i = 0; i + 1 < loops.count; ++i) {
       const Loop& loop = loops.items[i];
-      if (loop.dim < 0 && (pick < 0 || loop.extent < loops.items[pick].extent)) pick = i;
+      if (loop.dim >= 0) continue;
+      const auto sooner = [&](const Loop& other) {
+        if (number(loop) != number(other)) return number(loop) > number(other);
+        return loop.extent < other.extent;
+      };
+      if (pick < 0 || sooner(loops.items[pick])) pick = i;
     }
     if (pick < 0) {
       code_.overflow = true;

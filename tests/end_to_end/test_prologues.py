@@ -130,6 +130,34 @@ def test_a_depth_wise_convolution_in_the_kernel_of_its_projection(
     assert "depthwise" in product
 
 
+@pytest.mark.parametrize(
+    "windows",
+    [
+        "p = MaxPool<kernel_shape = [3, 3], pads = [1, 1, 1, 1]>(x)",
+        "p = Conv<group = 8, pads = [1, 1, 1, 1]>(x, k)",
+    ],
+)
+@pytest.mark.parametrize("turned", ["q = Identity(p)", "q = Transpose<perm = [0, 1, 3, 2]>(p)"])
+def test_windows_are_computed_for_all_channels_of_a_pixel(windows: str, turned: str) -> None:
+    """Not one channel at a time, for a product that contracts rows or columns of images."""
+    proto = parser.parse_model(f"""<ir_version: 10, opset_import: ["" : 21]>
+    g (float[n, 8, h, h] x, float[8, 1, 3, 3] k, float[h, 16] w) => (float[n, 8, h, 16] c) {{
+        {windows}
+        {turned}
+        c = MatMul(q, w)
+    }}""")
+    compiled = dvm_graph.optimize(proto, strict=True)
+    for kernel in compiled.report().subgraphs:
+        operators = {operator.op for operator in kernel.operators}
+        assert "matmul" not in operators or not operators & {"pool_max", "depthwise"}
+    random = np.random.default_rng(0)
+    feeds = {"x": (2, 8, 7, 7), "k": (8, 1, 3, 3), "w": (7, 16)}
+    arrays = {
+        name: random.standard_normal(shape).astype(np.float32) for name, shape in feeds.items()
+    }
+    check(compiled, proto, arrays, 63)
+
+
 def test_rows_that_others_read_are_computed_once() -> None:
     model = rows_model(ROWS["layer_norm"], 33, "q = MatMul(a, w) s = Softmax(q) c = Add(p, s)")
     model.graph.node[-3].input[1] = "u"
