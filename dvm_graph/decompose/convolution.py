@@ -33,8 +33,9 @@ from dvm_graph.symbolic.builder import Builder
 from dvm_graph.symbolic.builder_methods import Window
 from dvm_graph.symbolic.dims import mul
 
-_MOST_LANES = 16
-"""Results of a group up to which they are lanes of vectors. More are columns of a matrix product, which fill its panels.
+MOST_LANES = 16
+"""Results of a group up to which they are lanes of vectors. More are columns of a matrix product, which fill its panels. Measured
+with vectors of 16 and of 8 (docs/performance.md, architectures of timm).
 """
 _MOST_OF_VOLUMES = 8
 """The same of volumes, whose slices are passed over and added one by one."""
@@ -73,7 +74,7 @@ def convolved(
     if len(axes) < 3:
         return _over_image(builder, image, weights, window_over(planar(axes)), groups)
     results = outputs // groups
-    if results > _MOST_OF_VOLUMES or not _by_lanes(groups, inputs, results):
+    if results > _MOST_OF_VOLUMES or not _by_lanes(image, groups, inputs, results):
         return _over_image(builder, image, weights, window_over(axes), groups)
     depth, *planes = axes
     deep = int(shape_of(weights)[2])
@@ -135,7 +136,7 @@ def _over_image(
         flat = builder.reshape(weights, (outputs, inputs))
         return builder.matmul(image, builder.transpose(flat, (1, 0)))
     repeats = outputs // groups
-    if spatial == 2 and _by_lanes(groups, inputs, repeats):
+    if spatial == 2 and _by_lanes(image, groups, inputs, repeats):
         per_channel = arranged(builder, weights, (2, 3, 1, 0), (taps * inputs, outputs))
         return builder.depthwise(image, per_channel, window, groups)
     if groups == 1:
@@ -150,12 +151,17 @@ def _over_image(
     return builder.reshape(y, (shape_of(image)[0], *window.size, outputs))
 
 
-def _by_lanes(groups: int, channels: int, results: int) -> bool:
-    """Whether results of groups side by side are the lanes of vectors."""
-    if groups == 1 or results > _MOST_LANES:
-        return channels == results == 1
-    whole = results & (results - 1) == 0  # groups to a vector
-    return channels == 1 or (1 < channels <= results and whole)
+def _by_lanes(image: Value, groups: int, channels: int, results: int) -> bool:
+    """Whether results of groups side by side are the lanes of vectors.
+
+    So they are where a vector of them reads no more than a vector of channels: those of whole groups, if it holds
+    such.
+    """
+    if not image.dtype.is_float or results > MOST_LANES:
+        return False
+    if groups == 1 or channels == 1:
+        return channels == 1 and (groups > 1 or results == 1)
+    return 1 < channels <= results and results & (results - 1) == 0
 
 
 def arranged(

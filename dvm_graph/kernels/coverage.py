@@ -24,7 +24,7 @@ from dvm_graph.ir import Dim
 from dvm_graph.kernels.plan import (
     NO_SLOT,
     PIXELS,
-    TAPS,
+    WEIGHTS,
     Access,
     DimCheck,
     KernelCall,
@@ -262,17 +262,16 @@ class _Prover:
         """Whether channels and windows are numbered within what there is, and what each access reads whole."""
         size = {name: self._dim(slot) for name, slot in node.window_sizes.items()}
         pixels = product(size[name] for name in PIXELS)
-        taps = product(size[name] for name in TAPS)
-        counts = [(pixels, size["pixel"]), (taps, size["weights"])]
+        weights = product(size[name] for name in WEIGHTS)
         windows = product(size[f"out_{name}"] for name in ("depth", "height", "width"))
         windows = product((size["images"], windows))
         numbers = self._regions.read(0, self._steps(plan, node, node.strides))
         inside, reads = self._regions.within(numbers, windows), []
-        for access, (count, period) in zip(accesses, counts, strict=False):
-            channels = self._regions.read(0, self._steps(plan, node, access.strides))
-            if access is accesses[0]:  # and those of the group
-                channels = self._regions.read(0, [*channels.steps, (size["channels"], 1)])
-            inside = inside and self._regions.within(channels, period)
+        of_group = (size["channels"], 1)  # channels that each result is made of
+        parts = [(pixels, size["pixel"], [of_group]), (weights, size["weights"], [])]
+        for access, (count, period, more) in zip(accesses, parts, strict=False):
+            steps = [*self._steps(plan, node, access.strides), *more]
+            inside = inside and self._regions.within(self._regions.read(0, steps), period)
             reads.append(self._regions.read(self._dim(access.offset), [(count, 1)]))
         return inside, reads
 

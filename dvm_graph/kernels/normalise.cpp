@@ -449,7 +449,7 @@ int most_contiguous_axis(const NormalPlan& plan) {
 }
 
 // The axis of groups whose results, of windows, lie along `inner`: together they are contiguous.
-// -1: none.
+// -1: none. It goes next to `inner` even where it is reduced.
 int axis_of_groups(const NormalPlan& plan, int inner) {
   for (const NormalNode& node : plan.nodes) {
     if (node.weights < 0) continue;

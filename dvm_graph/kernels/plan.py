@@ -30,8 +30,8 @@ WINDOW_SIZES = (
 """The sizes of a window over channels-last volumes; of flat images, the depth is 1."""
 PIXELS = ("images", "depth", "height", "width", "pixel")
 """The sizes whose product is the elements of the images."""
-TAPS = ("kernel_depth", "kernel_height", "kernel_width", "channels", "weights")
-"""And those of the weights of a depth-wise convolution."""
+WEIGHTS = ("kernel_depth", "kernel_height", "kernel_width", "channels", "weights")
+"""And that of the weights of a convolution of groups."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -35,7 +35,7 @@ from dvm_graph.kernels.coverage import check_at_run, prove_coverage
 from dvm_graph.kernels.plan import (
     NO_SLOT,
     PIXELS,
-    TAPS,
+    WEIGHTS,
     Access,
     ControlStep,
     DimsStep,
@@ -376,7 +376,7 @@ class _Follower:
             pixels = self._product(sizes[name] for name in PIXELS)
             yield self._marked(plan, node, plan.accesses[node.access], pixels)
             if node.op == "depthwise":
-                taps = self._product(sizes[name] for name in TAPS)
+                taps = self._product(sizes[name] for name in WEIGHTS)
                 yield self._marked(plan, node, plan.accesses[node.weights], taps)
 
     def _product(self, slots: Iterator[Slot]) -> NDArray[np.int64] | None:

@@ -12,7 +12,8 @@ namespace dvm {
 // The order of the fields is that of PlanNode::window and of the words of an instruction.
 struct Window {
   int32_t images, depth, height, width, pixel;
-  int32_t channels;  // of a pixel, that one element of the result is made of, or a tap of a patch
+  int32_t channels;  // of a pixel, that an element of the result is made of: 1 of pools, a group's
+                     // of convolutions; of patches, all that are in one
   int32_t weights;   // depthwise: elements between the weights of two channels
   int32_t out_depth, out_height, out_width;
   int32_t kernel_depth, kernel_height, kernel_width;

@@ -318,7 +318,7 @@ def _depthwise(node: Node, facts: Facts) -> Shape:
     weighted, results = _shape(node, 1)
     groups = node.attrs["groups"]
     if any(isinstance(extent, int) and extent % groups for extent in (channels, results)):
-        _fail(node, f"{channels} channels and {results} results are no {groups} groups")
+        _fail(node, f"{channels} channels and {results} results do not divide into {groups} groups")
     elements = dims.mul(dims.product(node.attrs["kernel"]), dims.floordiv(channels, groups))
     _equate(node, weighted, elements, facts, "there is a weight for each channel of a tap")
     return (images, *node.attrs["size"], results)

@@ -74,9 +74,9 @@ class Tiler {
     }
     // Windows are reduced a vector of results at a time, however few there are.
     if (!plan.windows.empty()) {
-      least_beside_ = vector_elements();
-      for (const Window& window : plan.windows) beside_groups_ |= window.channels > 1;
-      preferred_ = std::clamp(held_ * least_beside_, preferred_, std::max(preferred_, largest_));
+      lanes_ = vector_elements();
+      for (const Window& window : plan.windows) group_loops_ |= window.channels > 1 ? 1 : 0;
+      preferred_ = std::clamp(held_ * lanes_, preferred_, std::max(preferred_, largest_));
     }
   }
 
@@ -192,30 +192,28 @@ class Tiler {
 
   // Algorithm 1. False: no cut within the limit.
   bool cut_one_axis(int64_t limit) {
-    double best_cost = INFINITY;
-    int best_axis = -1;
-    int64_t best_tile = 0;
+    Cut best;
     int64_t outer_tiles = forced_tiles_;
     for (int i = 0; i < parallel_count_; ++i) {
       const int axis = parallel_[i];
       const bool last = i + 1 == parallel_count_;
       int64_t inner = held_;
       for (int j = i + 1; j < parallel_count_; ++j) inner *= plan_.extents[parallel_[j]];
-      const int rank = parallel_count_ - i + held_rank_ - beside_groups_;
+      const int rank = parallel_count_ - i + held_rank_ - group_loops_;
       if (inner <= limit && (rank <= kMaxTileRank || last)) {
         const int64_t most = std::min(plan_.extents[axis], limit / inner);
-        consider_cuts(axis, most, inner, outer_tiles, best_cost, best_axis, best_tile);
+        consider_cuts(axis, most, inner, outer_tiles, best);
       }
       const bool enough =
           target_.largest_tiles || outer_tiles >= int64_t{kMaxWaves} * target_.cores;
-      if (best_axis >= 0 && enough) break;
+      if (best.axis >= 0 && enough) break;
       outer_tiles *= plan_.extents[axis];
     }
-    if (best_axis < 0) return false;
-    for (int i = 0; i < parallel_count_ && parallel_[i] != best_axis; ++i) {
+    if (best.axis < 0) return false;
+    for (int i = 0; i < parallel_count_ && parallel_[i] != best.axis; ++i) {
       tile_of(parallel_[i]) = 1;
     }
-    tile_of(best_axis) = best_tile;
+    tile_of(best.axis) = best.tile;
     return true;
   }
 
@@ -268,27 +266,30 @@ class Tiler {
     if (of_groups == plan_.nodes.end()) return false;
     const int64_t each = plan_.extents[results];
     const int64_t least = std::min(plan_.extents[groups], ceil_div(least_row(), each));
-    const int64_t all = plan_.extents[windows];
-    const int64_t fits = std::clamp<int64_t>(preferred_ / (least * each), 1, all);
     if (least * each > largest_) return false;
-    int64_t others = ceil_div(plan_.extents[groups], least);
-    for (int axis = 0; axis < windows; ++axis) others *= plan_.extents[axis];
-    int cut = windows;
-    int64_t wide = fits, tile = least;
-    double cost = INFINITY;
-    consider_cuts(windows, fits, least * each, others, cost, cut, wide);
-    others = others / ceil_div(plan_.extents[groups], least) * ceil_div(all, wide);
-    const int64_t most = std::clamp(preferred_ / (wide * each), least, plan_.extents[groups]);
-    cost = INFINITY;
-    consider_cuts(groups, most, wide * each, others, cost, cut, tile);
+    int64_t outer = 1;
+    for (int axis = 0; axis < windows; ++axis) outer *= plan_.extents[axis];
+    const int64_t all = plan_.extents[windows];
+    Cut cut;
+    consider_cuts(windows, std::clamp<int64_t>(preferred_ / (least * each), 1, all), least * each,
+                  outer * ceil_div(plan_.extents[groups], least), cut);
+    const int64_t wide = cut.tile;
+    cut = {};
+    consider_cuts(groups, std::clamp(preferred_ / (wide * each), least, plan_.extents[groups]),
+                  wide * each, outer * ceil_div(all, wide), cut);
     for (int axis = 0; axis < windows; ++axis) tile_of(axis) = 1;
     tile_of(windows) = wide;
-    tile_of(groups) = std::max(tile, least);
+    tile_of(groups) = std::max(cut.tile, least);
     return true;
   }
 
-  void consider_cuts(int axis, int64_t most, int64_t inner, int64_t outer_tiles, double& best_cost,
-                     int& best_axis, int64_t& best_tile) const {
+  struct Cut {
+    double cost = INFINITY;
+    int axis = -1;
+    int64_t tile = 0;
+  };
+
+  void consider_cuts(int axis, int64_t most, int64_t inner, int64_t outer_tiles, Cut& best) const {
     const int64_t extent = plan_.extents[axis];
     const int64_t fewest = ceil_div(extent, most);
     for (int waves = 0; waves <= (target_.largest_tiles ? 0 : kMaxWaves); ++waves) {
@@ -298,15 +299,11 @@ class Tiler {
       const int64_t tiles = outer_tiles * ceil_div(extent, tile);
       // Another core joins in for about as much as a tile takes to start.
       const double joining = tiles > 1 ? tile_start_ : 0;
-      const int64_t beside = ceil_div(tile * inner / held_, least_beside_) * least_beside_;
+      const int64_t beside = ceil_div(tile * inner / held_, lanes_) * lanes_;
       const double cost = static_cast<double>(ceil_div(tiles, target_.cores)) *
                               (static_cast<double>(held_ * beside) + tile_start_) +
                           joining;
-      if (cost < best_cost * 0.999) {
-        best_cost = cost;
-        best_axis = axis;
-        best_tile = tile;
-      }
+      if (cost < best.cost * 0.999) best = {cost, axis, tile};
     }
   }
 
@@ -348,9 +345,8 @@ class Tiler {
   int parallel_count_ = 0;
   int64_t held_ = 1;  // elements of a tile along the reduced and forced axes
   int held_rank_ = 0;
-  int64_t least_beside_ = 1;  // of other elements, how many take as long as one
-  bool beside_groups_ =
-      false;  // a group's results are one loop with its neighbours', but for windows
+  int64_t lanes_ = 1;    // elements beside the held ones are computed in multiples of it
+  int group_loops_ = 0;  // loops of windows, over groups, that are one with the next to all others
   int64_t forced_tiles_ = 1;
   int64_t preferred_ = 0, largest_ = 0;
   const double tile_start_;  // in elements

@@ -73,6 +73,9 @@ CONVOLUTIONS = [
                   [*image(I8), integers((4, 1, 3, 3)), CHANNELS[:4], zeros([0] * 4), scale(1),
                    zero(-7, "int8"), BIAS[:4]], "depth-wise", group=4, pads=(1, 1, 1, 1)),
     onnx_operator("QLinearConv",
+                  [*image(), integers((4, 2, 3, 3)), CHANNELS[:4], zeros([0] * 4), scale(2), zero(120),
+                   BIAS[:4]], "groups", group=2, pads=(1, 1, 1, 1)),
+    onnx_operator("QLinearConv",
                   [*image(), integers((6, 4, 1, 1), "uint8"), scale(0.01), zero(128), scale(1), zero(120)],
                   "points"),
     contrib("QLinearConv",
@@ -84,6 +87,13 @@ B = [scale(0.01), zero(4, "int8")]
 INTEGERS = [
     onnx_operator("MatMulInteger", [A, W], "plain"),
     onnx_operator("MatMulInteger", [A, W, zero(3), POINTS], "columns"),
+    onnx_operator(
+        "ConvInteger",
+        [image()[0], integers((4, 2, 3, 3)), zero(30)],
+        "groups",
+        group=2,
+        pads=(1, 1, 1, 1),
+    ),
     onnx_operator(
         "MatMulInteger", [Tensor(("n", 40), *I8), integers((40, 3)), zero(-3, "int8")], "i8"
     ),

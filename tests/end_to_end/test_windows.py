@@ -16,6 +16,7 @@ from onnx.reference import ReferenceEvaluator
 
 import dvm_graph
 from dvm_graph import _core
+from dvm_graph.decompose.convolution import MOST_LANES
 from tests.end_to_end.reference import Array, assert_all_close, session
 
 DRAWN = 60
@@ -169,7 +170,8 @@ def test_a_few_results_of_each_channel(groups: int, each: int) -> None:
     check(model, [(2, groups, 9, 14), (1, groups, 16, 5)], terms=9)
     dims = {"batch": 2, "height": 9, "width": 14}
     listings = "".join(map(str, dvm_graph.optimize(model).listings(dims)))
-    assert ("d_depthwise" in listings) == (each <= 16) and ("m_matmul" in listings) == (each > 16)
+    lanes = each <= MOST_LANES
+    assert ("d_depthwise" in listings) == lanes and ("m_matmul" in listings) != lanes
 
 
 OF_GROUPS = [(2, 4, 4), (20, 2, 2), (3, 8, 8), (5, 2, 8), (6, 3, 4), (40, 4, 4)]
@@ -244,9 +246,32 @@ def test_tiles_of_groups_fill_vectors(behind: str, results: str) -> None:
     listed = model.listings({"n": 1, "h": 40, "w": 40})
     (text,) = [kernel.text for kernel in listed if "d_depthwise" in kernel.text]
     (tiles,) = re.findall(r"^  tiles (\d+) ", text.split("body")[0], re.MULTILINE)[:1]
-    assert int(tiles) <= 40 * 40 * 96 // (16 * 64)
+    assert int(tiles) <= 40  # no more than rows: not one for each of 96 results, or 1600 windows
     x = weights_of(np.random.default_rng(2), 1, 96, 11, 13)
     assert_all_close(model.run({"x": x}), session(proto).run(None, {"x": x}), reduction_length=143)
+
+
+@pytest.mark.parametrize("summed", ["z", "a"])
+@pytest.mark.parametrize(("few", "many"), [(4, 8), (2, 16), (3, 6), (8, 16)])
+def test_other_groups_that_meet(few: int, many: int, summed: str) -> None:
+    """Kernels split the groups of the one by those of the other; the sum holds windows in a tile."""
+    generator = np.random.default_rng(few)
+    channels = many * 2
+    proto = with_weights(f"""<ir_version: 10, opset_import: ["" : 21]>
+    g (float[n, {channels}, h, w] x, float[{channels}, {channels // few}, 1, 1] k,
+      float[{channels}, {channels // many}, 3, 3] l) => (float[n, {channels}, h, w] z, float[n, {channels}] s) {{
+        a = Conv<group = {few}>(x, k)
+        b = Conv<group = {many}, pads = [1, 1, 1, 1]>(x, l)
+        z = Add(a, b)
+        axes = Constant<value_ints = [2, 3]>()
+        s = ReduceSum<keepdims = 0>({summed}, axes)
+    }}""")
+    reference = session(proto)
+    for options in ({}, {"cores": 1}, {"fuse": False}):
+        compiled = dvm_graph.optimize(proto, strict=True, **options)
+        for shape in ((1, channels, 1, 2), (2, channels, 5, 4), (1, channels, 14, 17)):
+            feeds = {"x": weights_of(generator, *shape)}
+            assert_all_close(compiled.run(feeds), reference.run(None, feeds), reduction_length=2000)
 
 
 def test_groups_keep_what_is_infinite() -> None:

@@ -15,12 +15,23 @@ namespace {
 
 constexpr int kGroupWindows = 8;  // sums at once: they hide the latency of FMAs
 constexpr int kTaps = 3;          // columns of taps that have code of their own
-constexpr int64_t kGroupWeights =
+constexpr int64_t kGroupWeightBytes =
     16384;  // bytes, that stay in the first-level cache beside an image
 
 // What vectors of results read. A Place is that of the results from `c` on: of their first channel
 // in a pixel, and where their lanes are; `read` has some lanes of channel number `j` of each
 // result, of a place at `from`.
+
+// To which a vector of results belongs that begins at one of a group's.
+template <class T>
+DVM_INLINE int64_t groups_of_vector(int64_t in_group, int64_t results) {
+  return (in_group + kLanes<T> - 1) / results + 1;
+}
+// Whether all vectors begin with a group.
+template <class T>
+DVM_INLINE bool begins_groups(int64_t results) {
+  return kLanes<T> % results == 0;
+}
 
 // Several groups to a vector, which are shuffled. Whole: vectors of results read whole vectors.
 template <class T, bool Whole>
@@ -35,7 +46,7 @@ class Shuffled {
   };
 
   Shuffled(int64_t channels, int64_t results)
-      : channels_(channels), results_(results), period_(kLanes<T> % results == 0 ? 1 : results) {
+      : channels_(channels), results_(results), period_(begins_groups<T>(results) ? 1 : results) {
     for (int64_t c = 0; c < period_; c++)
       for (int64_t lane = 0; lane < kLanes<T>; lane++)
         lanes_[c][lane] = static_cast<Number>((c + lane) / results * channels);
@@ -44,8 +55,8 @@ class Shuffled {
   DVM_INLINE int64_t channels() const { return channels_; }
   DVM_INLINE Place place(int64_t c) const {
     const int64_t group = c / results_, in_group = period_ == 1 ? 0 : c - group * results_;
-    const int64_t groups = (in_group + kLanes<T> - 1) / results_ + 1;
-    return {group * channels_, lanes_[in_group], groups * channels_};
+    return {group * channels_, lanes_[in_group],
+            groups_of_vector<T>(in_group, results_) * channels_};
   }
   template <bool Partial>
   DVM_INLINE V read(const Place& place, const T* from, int64_t j, int64_t lanes) const {
@@ -72,10 +83,9 @@ class Shuffled {
 // Whether no vector of results reads more than a vector.
 template <class T>
 bool fits_shuffles(int64_t channels, int64_t results) {
-  constexpr int64_t L = kLanes<T>;
-  if (results >= L) return false;
-  const int64_t groups = L % results == 0 ? L / results : (results + L - 2) / results + 1;
-  return groups * channels <= L;
+  if (results >= kLanes<T>) return false;
+  const int64_t latest = begins_groups<T>(results) ? 0 : results - 1;
+  return groups_of_vector<T>(latest, results) * channels <= kLanes<T>;
 }
 
 // Vectors of results of one group.
@@ -233,7 +243,8 @@ void reduce_group_row(const GroupRow<T>& row, const Reads& reads, int64_t window
       if (c < results) tap_block<T, Count, false, true>(block, reads, c, results - c);
     }
   };
-  // The block that goes over the fewest windows twice; networks halve 224 columns down to 7.
+  // The block that does the fewest windows twice: rows are often 7 times a power of two long. Of
+  // long ones those that are done twice are few.
   if (windows % kGroupWindows == 0 || windows >= kGroupWindows * kGroupWindows)
     return take(std::integral_constant<int, kGroupWindows>{});
   if (windows >= kGroupWindows - 1) return take(std::integral_constant<int, kGroupWindows - 1>{});

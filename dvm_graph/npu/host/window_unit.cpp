@@ -189,7 +189,7 @@ void pack_patches_handler(Core& core, const uint64_t* words) {
   pack_patches<kAnyLength>(patches, to, e.middle, numbers);
 }
 
-// ---- pooling and depth-wise convolution
+// ---- pooling, and convolution of channels alone and of groups
 
 struct Max {
   static constexpr bool kWeighted = false;
@@ -470,15 +470,17 @@ void reduce_across(const Window& w, const Series& series, const Operands<T>& x, 
   }
 }
 
-// All results of windows, group by group side by side, in pieces of so many that their weights stay
-// in the first-level cache from window to window; they are brought together for it.
+// All results of windows, group by group side by side, in pieces of so many that the weights of a
+// piece stay in the first-level cache from window to window. Weights that are the same for the
+// whole middle loop are brought together first: rows of them may lie far apart.
 template <class T, class Reads>
 void reduce_pieces(const Core& core, const Window& w, const Reads& reads, const Operands<T>& x,
                    Extents e, int64_t results) {
   const int64_t rows = w.taps() * w.channels, all = e.inner;
-  int64_t piece = greater<int64_t>(kGroupWeights / (rows * kVectorBytes), 1) * kLanes<T>;
+  int64_t piece = greater<int64_t>(kGroupWeightBytes / (rows * kVectorBytes), 1) * kLanes<T>;
   if (piece % results != 0) piece *= results;  // it begins with a group
-  const bool packs = core.scratch != nullptr && rows * piece * int64_t{sizeof(T)} <= kScratchBytes;
+  const bool packs = x.weights.middle == 0 && core.scratch != nullptr &&
+                     rows * piece * int64_t{sizeof(T)} <= kScratchBytes;
   Window of_piece = w;
   for (int64_t c = 0; c < all; c += piece) {
     e.inner = lesser(piece, all - c);
@@ -508,7 +510,7 @@ void reduce_groups(const Core& core, const Window& w, const Operands<T>& x, cons
       x.images.middle == channels && x.to.middle == results && x.weights.middle == results;
   const Extents all{1, e.outer, groups * results};
   if (neighbours && fits_shuffles<T>(channels, results)) {
-    if (channels == results && kLanes<T> % results == 0) {
+    if (channels == results && begins_groups<T>(results)) {
       const Shuffled<T, true> reads(channels, results);
       return reduce_pieces(core, w, reads, x.turned(), all, results);
     }

@@ -209,8 +209,8 @@ double ProgramWork::transfer_limit(bool writes) const {
   return std::min(part_.bandwidth_vector_store * cores, part_.bandwidth_l2_write_per_core);
 }
 
-// What windows are reduced by passes by as fast as a vector unit adds up their taps: it multiplies
-// them by their weights first, if there are any.
+// That a vector unit would take to add up the taps of these results, and to multiply each by its
+// weight where there are weights; rows that do not fill it count as what they are.
 double ProgramWork::window_cycles(Form form, const uint64_t* words, DType dtype,
                                   const Extents& over) const {
   Window window;

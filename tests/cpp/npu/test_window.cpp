@@ -170,6 +170,46 @@ void test_groups(Machine& machine, Random& random, DType dtype) {
   CHECK(right);
 }
 
+// Groups are two loops, of one window: as where others split them.
+template <class T>
+void test_split_groups(Machine& machine, Random& random, DType dtype) {
+  constexpr int32_t kOfGroup[] = {1, 2, 4, 8, 16};
+  Window w = random_window(random, true);
+  w.channels = random.pick(kOfGroup);
+  const int64_t of_group = w.channels, outer = random.integer(1, 4), middle = random.integer(1, 4);
+  const int64_t results = random.chance(0.6) ? of_group : random.integer(1, 17);
+  w.weights = static_cast<int32_t>(outer * middle * results);
+  w.pixel = static_cast<int32_t>(outer * middle * of_group);
+  const Array<T> images({1, w.pixels(), w.pixel}, {0, w.pixel, 1});
+  fill_small(random, images);
+  const int64_t rows = w.taps() * of_group;
+  Array<T> weights({1, rows, w.weights}, {0, w.weights, 1});
+  fill_small(random, weights);
+  const Shape shape{outer, middle, results};
+  Array<T> to(shape, {middle * results, results, 1});
+  const int64_t number = random.integer(0, w.windows() - 1);
+  Place from = images.place(), weight = weights.place();
+  from.strides = {middle * of_group, of_group, 0};
+  weight.strides = {middle * results, results, 1};
+  machine.lend_scratch(random.chance(0.7));
+  context += "split groups " + describe(shape, {to.strides()});
+  execute(machine, Family::d_depthwise, dtype, shape,
+          {to.place(), from, number_place(number, {0, 0, 0}), weight}, w);
+  bool right = true;
+  for_each_index(shape, [&](int64_t o, int64_t m, int64_t i) {
+    const int64_t group = o * middle + m;
+    T expected{0};
+    for (int64_t row = 0; row < rows; ++row) {
+      const int64_t tap = place_of_tap(w, number, row / of_group);
+      if (tap < 0) continue;
+      const T x = images.data()[tap + group * of_group + row % of_group];
+      expected += x * weights.data()[row * w.weights + group * results + i];
+    }
+    right = right && to.at(o, m, i) == expected;
+  });
+  CHECK(right);
+}
+
 }  // namespace
 }  // namespace dvm::test
 
@@ -193,6 +233,8 @@ int main() {
             }
             context = name;
             test_groups<T>(machine, random, dtype);
+            context = name;
+            test_split_groups<T>(machine, random, dtype);
           }
         }
       });
