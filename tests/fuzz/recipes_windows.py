@@ -44,7 +44,7 @@ def conv(g: Growth, op: str = "Conv") -> Value:
     channels = x.at(1)[0]
     group = g.choose([f for f in range(1, channels + 1) if channels % f == 0] or [1])
     group = g.choose((1, group, channels or 1))
-    out = group * g.choose((1, 1, 2, 3))
+    out = group * g.choose((1, 2, 3, channels // group or 1))
     attributes = window(g, x)
     kernel = attributes["kernel_shape"]
     if g.chance(0.3):
