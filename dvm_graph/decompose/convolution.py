@@ -135,16 +135,16 @@ def _over_image(
     if groups == 1 and taps == 1 and still and window.size == shape_of(image)[1:-1]:
         flat = builder.reshape(weights, (outputs, inputs))
         return builder.matmul(image, builder.transpose(flat, (1, 0)))
-    repeats = outputs // groups
-    if spatial == 2 and _by_lanes(image, groups, inputs, repeats):
+    results = outputs // groups
+    if spatial == 2 and _by_lanes(image, groups, inputs, results):
         per_channel = arranged(builder, weights, (2, 3, 1, 0), (taps * inputs, outputs))
         return builder.depthwise(image, per_channel, window, groups)
     if groups == 1:
         columns = arranged(builder, weights, (0, *kernel, 1), (outputs, taps * inputs))
         return builder.matmul(builder.patches(image, window), builder.transpose(columns, (1, 0)))
-    split = builder.reshape(weights, (groups, repeats, inputs, *window.kernel))
+    split = builder.reshape(weights, (groups, results, inputs, *window.kernel))
     order = (0, 1, *(axis + 1 for axis in kernel), 2)
-    columns = arranged(builder, split, order, (groups, *[1] * spatial, repeats, taps * inputs))
+    columns = arranged(builder, split, order, (groups, *[1] * spatial, results, taps * inputs))
     matrix = builder.transpose(columns, (*range(1 + spatial), 2 + spatial, 1 + spatial))
     y = builder.matmul(builder.patches(image, window, groups), matrix)
     y = builder.transpose(y, (*range(1, spatial + 2), 0, spatial + 2))
@@ -154,8 +154,8 @@ def _over_image(
 def _by_lanes(image: Value, groups: int, channels: int, results: int) -> bool:
     """Whether results of groups side by side are the lanes of vectors.
 
-    So they are where a vector of them reads no more than a vector of channels: those of whole groups, if it holds
-    such.
+    So they are where none of the vectors reads more than a vector of channels: each group has one, or no more than
+    results, whose number divides vectors.
     """
     if not image.dtype.is_float or results > MOST_LANES:
         return False

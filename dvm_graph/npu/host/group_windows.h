@@ -13,16 +13,11 @@
 namespace dvm::DVM_LEVEL {
 namespace {
 
-constexpr int kGroupWindows = 8;  // sums at once: they hide the latency of FMAs
-constexpr int kTaps = 3;          // columns of taps that have code of their own
-constexpr int64_t kGroupWeightBytes =
-    16384;  // bytes, that stay in the first-level cache beside an image
+constexpr int kGroupWindows = 8;              // sums at once: they hide the latency of FMAs
+constexpr int kTaps = 3;                      // columns of taps that have code of their own
+constexpr int64_t kGroupWeightBytes = 16384;  // at a time: half of the least first-level cache
 
-// What vectors of results read. A Place is that of the results from `c` on: of their first channel
-// in a pixel, and where their lanes are; `read` has some lanes of channel number `j` of each
-// result, of a place at `from`.
-
-// To which a vector of results belongs that begins at one of a group's.
+// How many groups a vector of results has some of, that begins at one of a group's.
 template <class T>
 DVM_INLINE int64_t groups_of_vector(int64_t in_group, int64_t results) {
   return (in_group + kLanes<T> - 1) / results + 1;
@@ -32,6 +27,10 @@ template <class T>
 DVM_INLINE bool begins_groups(int64_t results) {
   return kLanes<T> % results == 0;
 }
+
+// What vectors of results read is a Shuffled or a Splat. A Place is that of the results from `c`
+// on: of their first channel in a pixel, and where their lanes are; `read` has some lanes of
+// channel number `j` of each result, of a place at `from`.
 
 // Several groups to a vector, which are shuffled. Whole: vectors of results read whole vectors.
 template <class T, bool Whole>
@@ -145,15 +144,10 @@ DVM_INLINE void store_sums(const GroupRow<T>& row, const Full<T> (&sum)[Windows]
   }
 }
 
-template <class T, bool Partial>
-DVM_INLINE Full<T> load_weights(const T* at, int64_t lanes) {
-  return Partial ? load_partial<Full<T>>(at, lanes) : load<Full<T>>(at);
-}
-
 // Windows that are a tap apart, by kTaps columns of taps: a pixel is read once for all windows that
 // see it. Near: only the first and the last pixel may be outside of the image.
-template <class T, int Windows, bool Near, bool Partial, class Reads>
-DVM_INLINE void slide_block(const GroupRow<T>& row, const Reads& reads, int64_t c, int64_t lanes) {
+template <class T, int Windows, bool Near, class Reads>
+DVM_INLINE void slide_block(const GroupRow<T>& row, const Reads& reads, int64_t c) {
   using V = Full<T>;
   constexpr int kPixels = Windows + kTaps - 1;
   const bool begins = row.inside(0, 0), ends = row.inside(kPixels - 1, 0);
@@ -172,19 +166,19 @@ DVM_INLINE void slide_block(const GroupRow<T>& row, const Reads& reads, int64_t 
       V w[kTaps];
 #pragma GCC unroll 16
       for (int x = 0; x < kTaps; x++)
-        w[x] = load_weights<T, Partial>(weight + x * reads.channels() * row.weight_step, lanes);
+        w[x] = load<V>(weight + x * reads.channels() * row.weight_step);
 #pragma GCC unroll 16
       for (int p = 0; p < kPixels; p++) {
         if (!Near && !row.inside(p, 0)) continue;
         if (Near && ((p == 0 && !begins) || (p == kPixels - 1 && !ends))) continue;
-        const V v = reads.template read<Partial>(place, tap + p * row.step, j, lanes);
+        const V v = reads.template read<false>(place, tap + p * row.step, j, kLanes<T>);
 #pragma GCC unroll 16
         for (int x = 0; x < kTaps; x++)
           if (p >= x && p - x < Windows) sum[p - x] += v * w[x];
       }
     }
   }
-  store_sums<T, Windows, Partial>(row, sum, c, lanes);
+  store_sums<T, Windows, false>(row, sum, c, kLanes<T>);
 }
 
 // Any windows, column by column of taps. Inside: all taps are inside of the image.
@@ -205,7 +199,7 @@ DVM_INLINE void tap_block(const GroupRow<T>& row, const Reads& reads, int64_t c,
 #pragma GCC unroll 16
       for (int i = 0; i < Windows; i++) __builtin_prefetch(tap + row.row_step + i * row.step);
       for (int64_t j = 0; j < reads.channels(); j++, weight += row.weight_step) {
-        const V w = load_weights<T, Partial>(weight, lanes);
+        const V w = Partial ? load_partial<V>(weight, lanes) : load<V>(weight);
 #pragma GCC unroll 16
         for (int i = 0; i < Windows; i++) {
           if (!Inside && (outside >> i & 1) != 0) continue;
@@ -232,9 +226,9 @@ void reduce_group_row(const GroupRow<T>& row, const Reads& reads, int64_t window
       int64_t c = 0;
       for (; c + L <= results; c += L) {
         if (slides && inside)
-          slide_block<T, Count, true, false>(block, reads, c, L);
+          slide_block<T, Count, true>(block, reads, c);
         else if (slides)
-          slide_block<T, Count, false, false>(block, reads, c, L);
+          slide_block<T, Count, false>(block, reads, c);
         else if (inside)
           tap_block<T, Count, true, false>(block, reads, c, L);
         else

@@ -216,7 +216,7 @@ double ProgramWork::window_cycles(Form form, const uint64_t* words, DType dtype,
   Window window;
   std::memcpy(&window, extra_words(form, words), sizeof window);
   const bool weighs = form == Form::depthwise;
-  const double terms = static_cast<double>(window.taps()) * (weighs ? window.channels : 1);
+  const double terms = static_cast<double>(window.taps()) * window.channels;
   const double results = static_cast<double>(over.loops[0] * over.loops[1] * over.loops[2]);
   const double bytes = results * static_cast<double>(size_of(dtype));
   return terms * (weighs ? 2 : 1) * bytes / part_.vector_bytes_per_cycle;
