@@ -13,7 +13,7 @@ import itertools
 import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 import onnx
@@ -64,7 +64,7 @@ class Sketch:
         self.constants.append(onnx.numpy_helper.from_array(np.array(values, np.int64), name))
         return name
 
-    def add(self, op: str, *operands: str, dims: Dims, **attributes: object) -> str:
+    def add(self, op: str, *operands: str, dims: Dims, **attributes: Any) -> str:
         name = f"v{len(self.nodes)}"
         self.nodes.append(helper.make_node(op, list(operands), [name], **attributes))
         self.dims[name] = dims
