@@ -229,7 +229,9 @@ ControlRunner::ControlRunner(const Model& around, const ControlCall& call)
   if (call.branches) return;
   steady_ = steady_states(call);
   repeats_ = bodies_[0]->may_repeat() && std::ranges::all_of(steady_, std::identity{});
-  if (!repeats_ || call.strands == kNoSlot) return;
+  if (!repeats_) return;
+  chains_ = chains_of(call.bodies[0].program->model(), call);
+  if (call.strands == kNoSlot) return;
   const Model& body = call.bodies[0].program->model();
   const auto axes_of = [&](const std::vector<uint32_t>& values, size_t first) {
     std::vector<int> axes;
@@ -254,14 +256,14 @@ ControlRunner::~ControlRunner() = default;
 
 void ControlRunner::forget() {
   for (const auto& body : bodies_) body->forget();
-  for (const auto& runner : alone_) runner->forget();
+  for (const auto& [_, runner] : alone_) runner->forget();
 }
 
 std::vector<Tensor> ControlRunner::run(std::span<const Tensor> inputs, const RunContext& run) {
   std::vector<Tensor> results = call_.branches ? take_branch(inputs, run) : take_turns(inputs, run);
   held_bytes_ = 0;
   for (const auto& body : bodies_) held_bytes_ += body->statistics().arena_bytes;
-  for (const auto& runner : alone_) held_bytes_ += runner->statistics().arena_bytes;
+  for (const auto& [_, runner] : alone_) held_bytes_ += runner->statistics().arena_bytes;
   return results;
 }
 
@@ -437,13 +439,9 @@ void ControlRunner::repeat_turns(Loop& loop, const RunContext& run) {
     const Tensor& state = loop.operands[call_.told() + i];
     if (loop.spare[i].absent()) loop.spare[i] = place_like(state, call_.name);
   }
-  const int64_t strands = strands_of(loop), cores = bodies_[0]->cores();
-  if (cores > 1 && strands >= cores && pays_alone(loop, strands / cores)) {
-    return repeat_apart(loop, end, strands, cores, run);
-  }
-  if (cores > 1 && !bodies_[0]->pays_shared(loop.operands, request_for(0, run))) {
-    return repeat_apart(loop, end, 1, 1, run);
-  }
+  const int64_t strands = strands_of(loop);
+  const Division division = divide(loop, strands, run);
+  if (division.shares > 0) return repeat_apart(loop, end, strands, division, run);
   Repeated turns(*this, loop, end, {}, run.request.interruption);
   const int64_t start = run.profiler == nullptr ? 0 : now_ns();
   bodies_[0]->repeat(loop.operands, turns, request_for(0, run));
@@ -483,22 +481,53 @@ bool ControlRunner::pays_alone(const Loop& loop, int64_t strands) const {
   return static_cast<double>(strands) * bytes >= sizeof(float) * target.costs.multiply_adds;
 }
 
-// So many cores see their shares of the strands through, or one of them all that there is.
-void ControlRunner::repeat_apart(Loop& loop, int64_t end, int64_t strands, int64_t cores,
+// What is predicted to be over first.
+ControlRunner::Division ControlRunner::divide(const Loop& loop, int64_t strands,
+                                              const RunContext& run) {
+  const int64_t cores = bodies_[0]->cores();
+  if (cores == 1) return {};
+  const auto pays = [&](int64_t shares) {
+    return strands >= shares && pays_alone(loop, strands / shares);
+  };
+  const std::span<const double> seconds =
+      bodies_[0]->predict_turn(loop.operands, request_for(0, run), chains_);
+  const double one = seconds[0], evenly = one / static_cast<double>(cores);
+  const double shared = evenly + bodies_[0]->barriers_of_turn();
+  const Division whole{false, pays(cores) ? cores : one <= shared ? 1 : 0};
+  if (chains_.empty()) return whole;
+  const int64_t shares = cores / static_cast<int64_t>(chains_.size());
+  const Division chains{true, shares > 1 && pays(shares) ? shares : 1};
+  const double longest = std::ranges::max(seconds.subspan(1)) / static_cast<double>(chains.shares);
+  const double otherwise = whole.shares == cores ? evenly : std::min(one, shared);
+  return std::max(longest, evenly) <= otherwise ? chains : whole;
+}
+
+// Each share, of each chain, is seen through by a core.
+void ControlRunner::repeat_apart(Loop& loop, int64_t end, int64_t strands, const Division& division,
                                  const RunContext& run) {
-  while (static_cast<int64_t>(alone_.size()) < cores) {
-    alone_.push_back(call_.bodies[0].program->make_runner(Cores::one));
+  std::vector<const Chain*> chains{nullptr};
+  if (division.by_chain) {
+    chains.clear();
+    for (const Chain& chain : chains_) chains.push_back(&chain);
   }
+  const int64_t shares = division.shares;
   std::deque<Repeated> turns;
   std::vector<Runner::Part> parts;
-  for (int64_t core = 0; core < cores; core++) {
-    const int64_t first = strands * core / cores, next = strands * (core + 1) / cores;
-    turns.emplace_back(*this, loop, end, Repeated::Range{first, next - first, strands}, nullptr);
-    Runner::Part& part = parts.emplace_back(
-        Runner::Part{alone_[static_cast<size_t>(core)].get(), loop.operands, &turns.back()});
-    for (size_t i = 0; i < part.inputs.size(); i++) {
-      if (cores > 1 && strand_axes_[i] >= 0) {
-        part.inputs[i].shape[static_cast<size_t>(strand_axes_[i])] = next - first;
+  for (const Chain* chain : chains) {
+    for (int64_t share = 0; share < shares; share++) {
+      Repeated::Range range;
+      if (shares > 1) {
+        const int64_t first = strands * share / shares, next = strands * (share + 1) / shares;
+        range = {first, next - first, strands};
+      }
+      turns.emplace_back(*this, loop, end, range, nullptr);
+      std::unique_ptr<Runner>& runner = alone_[{chain, share}];
+      if (runner == nullptr) runner = call_.bodies[0].program->make_runner(Cores::one, chain);
+      Runner::Part& part =
+          parts.emplace_back(Runner::Part{runner.get(), loop.operands, &turns.back()});
+      for (size_t i = 0; shares > 1 && i < part.inputs.size(); i++) {
+        if (strand_axes_[i] < 0) continue;
+        part.inputs[i].shape[static_cast<size_t>(strand_axes_[i])] = range.count;
       }
     }
   }

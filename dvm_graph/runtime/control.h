@@ -17,16 +17,19 @@
 //
 // A body of launches only, whose states keep their shapes, is launched once for all turns behind
 // the first (Runner::repeat), or for as many as there is memory for what is collected. Where it has
-// strands, elements of states and rows that have nothing to do with others, each core takes a share
-// of them through all these turns, and waits for nobody (Runner::repeat_apart).
+// strands, elements of states and rows that have nothing to do with others, or chains, calls that
+// have (runtime/chains.h), each core takes a share of them through all these turns, and waits for
+// nobody (Runner::repeat_apart).
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <span>
 #include <utility>
 #include <vector>
 
+#include "runtime/chains.h"
 #include "runtime/launcher.h"
 #include "runtime/model.h"
 
@@ -53,6 +56,12 @@ class ControlRunner {
   struct Rows;
   class Repeated;
   struct Loop;
+  // What cores take through turns by themselves: each chain or all of them at once, in so many
+  // shares of the strands. No shares: all cores share every turn.
+  struct Division {
+    bool by_chain = false;
+    int64_t shares = 0;
+  };
 
   std::vector<Tensor> take_branch(std::span<const Tensor> inputs, const RunContext& run);
   std::vector<Tensor> take_turns(std::span<const Tensor> inputs, const RunContext& run);
@@ -68,7 +77,9 @@ class ControlRunner {
                       int64_t start_ns) const;
   int64_t strands_of(const Loop& loop) const;
   bool pays_alone(const Loop& loop, int64_t strands) const;
-  void repeat_apart(Loop& loop, int64_t end, int64_t strands, int64_t cores, const RunContext& run);
+  Division divide(const Loop& loop, int64_t strands, const RunContext& run);
+  void repeat_apart(Loop& loop, int64_t end, int64_t strands, const Division& division,
+                    const RunContext& run);
 
   std::vector<int64_t> empty_row(size_t row, const RunContext& run) const;
 
@@ -82,7 +93,9 @@ class ControlRunner {
   bool stranded_ = false;
   std::vector<int> strand_axes_, row_axes_;
   int64_t constant_bytes_ = 0;
-  std::vector<std::unique_ptr<Runner>> alone_;  // by core, of the body for its share of the strands
+  std::vector<Chain> chains_;  // of the body, if it has several
+  // Of the body or a chain of it for one core, by chain and share of the strands.
+  std::map<std::pair<const Chain*, int64_t>, std::unique_ptr<Runner>> alone_;
   std::vector<std::pair<uint32_t, int64_t>> symbols_;  // of the body at hand
   int64_t held_bytes_ = 0;                             // after the last run
 };

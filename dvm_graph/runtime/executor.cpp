@@ -71,9 +71,9 @@ Executor::~Executor() {
   if (runner_ != nullptr && runner_->process() != process_generation()) (void)runner_.release();
 }
 
-std::unique_ptr<Runner> Executor::make_runner(Cores cores) const {
+std::unique_ptr<Runner> Executor::make_runner(Cores cores, const Chain* chain) const {
   return std::make_unique<Runner>(model_, schedule_, shared_device(device_->request), vendor_.get(),
-                                  cores);
+                                  cores, chain);
 }
 
 std::vector<Tensor> Executor::run(std::span<const Tensor> inputs, std::span<const Tensor> given,

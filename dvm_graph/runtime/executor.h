@@ -63,7 +63,8 @@ class Executor {
   std::map<std::string, int64_t> bind(std::span<const Tensor> inputs);
 
   // A runner of its own, for whoever runs this as a body (runtime/control.h).
-  std::unique_ptr<Runner> make_runner(Cores cores = Cores::all) const;
+  // `chain`, of the model, is all that it runs, if it is not null; it has to outlive the runner.
+  std::unique_ptr<Runner> make_runner(Cores cores = Cores::all, const Chain* chain = nullptr) const;
 
   RunStatistics statistics() const;  // of the run that ended last
   const Model& model() const { return model_; }

@@ -78,9 +78,11 @@ class Launcher::Ahead {
   const RunContext& run_;
 };
 
-Launcher::Launcher(const Model& model, const Schedule& schedule, SharedDevice& device, Cores cores)
+Launcher::Launcher(const Model& model, const Schedule& schedule, SharedDevice& device, Cores cores,
+                   std::span<const char> calls)
     : model_(model),
       schedule_(schedule),
+      launched_(calls),
       device_(device),
       target_(target_for(cores, device.device->target())),
       programs_(model, target_),
@@ -139,6 +141,7 @@ void Launcher::prepare(uint32_t step, const RunContext& run) {
   out.scratch_bytes = 0;
   out.fallbacks = 0;
   for (const uint32_t call : std::get<LaunchStage>(model_.steps[step]).calls) {
+    if (!launched_.empty() && launched_[call] == 0) continue;
     position_ = 0;
     first_request_ = out.scratch.size();
     requests_.clear();

@@ -52,7 +52,9 @@ enum class Cores : uint8_t { all, one };
 
 class Launcher {
  public:
-  Launcher(const Model& model, const Schedule& schedule, SharedDevice& device, Cores cores);
+  // `calls`: by call, whether it is launched; empty: all are.
+  Launcher(const Model& model, const Schedule& schedule, SharedDevice& device, Cores cores,
+           std::span<const char> calls);
 
   // What is prepared of these steps is out of date.
   void invalidate(uint32_t first_step, uint32_t end_step);
@@ -141,6 +143,7 @@ class Launcher {
 
   const Model& model_;
   const Schedule& schedule_;
+  const std::span<const char> launched_;  // by call; empty: all are
   SharedDevice& device_;
   const Target target_;
   // Of the caller, and of the worker that runs errands, where rehearsals leave it in the caches.

@@ -89,6 +89,7 @@ class alignas(kLinePair) Runner::Repetition final : public Turns {
     const Model& model = runner.model_;
     values_ = model.inputs;
     for (size_t i = 0; i < outputs_.size(); i++) {
+      if (runner.chain_ != nullptr && runner.chain_->outputs[i] == 0) continue;
       const uint32_t value = model.outputs[i];
       if (model.values[value].storage == Storage::output &&
           std::ranges::find(values_, value) == values_.end()) {
@@ -130,15 +131,17 @@ class alignas(kLinePair) Runner::Repetition final : public Turns {
 };
 
 Runner::Runner(const Model& model, const Schedule& schedule, std::shared_ptr<SharedDevice> device,
-               VendorLibrary* vendor, Cores cores)
+               VendorLibrary* vendor, Cores cores, const Chain* chain)
     : model_(model),
       schedule_(schedule),
+      chain_(chain),
       device_(std::move(device)),
       vendor_(vendor),
       process_(process_generation()),
       dims_(model_.dims),
       binder_(model_),
-      launcher_(model_, schedule_, *device_, cores),
+      launcher_(model_, schedule_, *device_, cores,
+                chain == nullptr ? std::span<const char>{} : std::span<const char>(chain->calls)),
       placed_(schedule_.segments.size()),
       buffers_(model_.values.size() + kReservedBuffers),
       tensors_(model_.values.size()) {
@@ -177,24 +180,33 @@ void Runner::begin_turns(std::span<const Tensor> inputs, const RunRequest& reque
   lay_out_segment(0);
 }
 
-// Cores that stay awake between stages wait for half of what starting one takes.
-bool Runner::pays_shared(std::span<const Tensor> inputs, const RunRequest& request) {
+std::span<const double> Runner::predict_turn(std::span<const Tensor> inputs,
+                                             const RunRequest& request,
+                                             std::span<const Chain> chains) {
   begin_turns(inputs, request);
-  Placed& placed = placed_[0];
-  if (placed.turn_seconds < 0) placed.turn_seconds = predict_turn();
+  std::vector<double>& seconds = placed_[0].turn_seconds;
+  if (seconds.empty()) {
+    seconds.push_back(seconds_of(nullptr));
+    for (const Chain& chain : chains) seconds.push_back(seconds_of(&chain));
+  }
+  return seconds;
+}
+
+// Cores that stay awake between stages wait for half of what starting one takes.
+double Runner::barriers_of_turn() const {
   const auto stages = std::ranges::count_if(
       model_.steps, [](const Step& step) { return std::holds_alternative<LaunchStage>(step); });
-  const double saved = placed.turn_seconds * (1 - 1.0 / cores());
-  return saved > static_cast<double>(stages) * target().costs.stage_start / 2;
+  return static_cast<double>(stages) * target().costs.stage_start / 2;
 }
 
 // All that it touches lies in the core's caches.
-double Runner::predict_turn() const {
+double Runner::seconds_of(const Chain* chain) const {
   KernelWork work;
   for (const Step& step : model_.steps) {
     const auto* const stage = std::get_if<LaunchStage>(&step);
     if (stage == nullptr) continue;
     for (const uint32_t call : stage->calls) {
+      if (chain != nullptr && chain->calls[call] == 0) continue;
       const KernelPlan& plan = model_.kernels[model_.calls[call].kernel].plan;
       work.add(work_of(plan, dims_.values(), placed_[0].infos.data()));
     }
@@ -351,7 +363,7 @@ void Runner::plan_memory(size_t index) {
   }
   placed.bytes = planner_.plan(placed.requests, device_->device->target().stream_bytes);
   placed.dims = dims_.all();
-  placed.turn_seconds = -1;
+  placed.turn_seconds.clear();
   placed.valid = true;
 }
 

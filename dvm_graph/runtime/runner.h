@@ -18,6 +18,7 @@
 #include <vector>
 
 #include "runtime/binding.h"
+#include "runtime/chains.h"
 #include "runtime/control.h"
 #include "runtime/device_pool.h"
 #include "runtime/launcher.h"
@@ -54,9 +55,10 @@ class BodyTurns {
 class Runner {
  public:
   // `vendor` may be null where the model has no vendor calls.
-  // `cores`: of the device, that it makes programs for.
+  // `cores`: of the device, that it makes programs for. `chain`: all that it runs; null:
+  // everything.
   Runner(const Model& model, const Schedule& schedule, std::shared_ptr<SharedDevice> device,
-         VendorLibrary* vendor, Cores cores = Cores::all);
+         VendorLibrary* vendor, Cores cores = Cores::all, const Chain* chain = nullptr);
 
   // `inputs` in the model's order; absent ones are errors. `given` holds caller-owned arrays for
   // outputs, absent where a fresh one is wanted; it may be empty. Throws InputError, ShapeError,
@@ -70,8 +72,12 @@ class Runner {
   // Turn by turn, in one launch, with tensors of these shapes. Ends early where somebody interrupts
   // it. Throws as run does.
   void repeat(std::span<const Tensor> inputs, BodyTurns& turns, const RunRequest& request);
-  // Whether such turns are predicted to take one core longer than all cores with their barriers.
-  bool pays_shared(std::span<const Tensor> inputs, const RunRequest& request);
+  // Seconds that one core is predicted to take for a turn at the dims of the run at hand: all of
+  // it, and then each of the chains.
+  std::span<const double> predict_turn(std::span<const Tensor> inputs, const RunRequest& request,
+                                       std::span<const Chain> chains);
+  // And those for which cores that share a turn wait for each other.
+  double barriers_of_turn() const;
 
   // What one core repeats by itself.
   struct Part {
@@ -103,7 +109,7 @@ class Runner {
     std::vector<BufferRequest> requests;  // of Segment::arena
     int64_t bytes = 0;
     Arena arena;
-    double turn_seconds = -1;  // of one core; -1: nobody has asked yet
+    std::vector<double> turn_seconds;  // empty: nobody has asked yet
   };
   class RunGuard;
   class Repetition;
@@ -116,7 +122,7 @@ class Runner {
   void enter_segment(size_t index, std::span<const Tensor> given);
   void lay_out_segment(size_t index);
   void begin_turns(std::span<const Tensor> inputs, const RunRequest& request);
-  double predict_turn() const;
+  double seconds_of(const Chain* chain) const;
   void plan_memory(size_t index);
   void place_outputs(const Segment& segment, std::span<const Tensor> given);
   void take_memory(Tensor& output, const std::string& name);
@@ -137,6 +143,7 @@ class Runner {
 
   const Model& model_;
   const Schedule& schedule_;
+  const Chain* const chain_;
   const std::shared_ptr<SharedDevice> device_;
   VendorLibrary* const vendor_;
   const uint32_t process_;
