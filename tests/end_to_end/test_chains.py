@@ -124,7 +124,9 @@ def test_each_chain_is_seen_through_by_one_core() -> None:
     turns, given = 30, feeds(30, 1, 512)
     for _ in range(200):  # a worker that comes late finds all chains taken
         run = compiled.profile(given, repeats=1).typical
-        each = [Counter(span.name for span in spans if " body " in span.name) for spans in run.cores]
+        each = [
+            Counter(span.name for span in spans if " body " in span.name) for spans in run.cores
+        ]
         names = set().union(*each)
         most = {name: max(counts[name] for counts in each) for name in names}
         assert len(names) > 1
