@@ -5,6 +5,7 @@ from dvm_graph.decompose import (  # noqa: F401 - enters their decompositions in
     attention,
     block_quantized,
     casts,
+    classical,
     contrib_attention,
     contrib_fused,
     contrib_group_query,

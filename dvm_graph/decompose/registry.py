@@ -20,6 +20,8 @@ Decomposition: TypeAlias = Callable[[Builder, Node, Operands], Results]
 
 MICROSOFT = "com.microsoft"
 """The domain of onnxruntime's own operators."""
+CLASSICAL = "ai.onnx.ml"
+"""That of classical machine learning, which is ONNX's, too."""
 
 Preference: TypeAlias = Callable[[Node, Operands], bool]
 

@@ -23,7 +23,7 @@ from dvm_graph.import_ import vendor_library
 from dvm_graph.import_.loading import default_domain
 from dvm_graph.import_.onnx_inference import infer_shapes
 from dvm_graph.import_.partition import build_partition
-from dvm_graph.import_.ranks import result_rank
+from dvm_graph.import_.ranks import result_ranks
 from dvm_graph.import_.schemas import signature
 from dvm_graph.import_.tensors import dtype_of, onnx_type_of
 from dvm_graph.import_.types import read_holding, read_type
@@ -55,9 +55,9 @@ def infer_vendor(node: Node, facts: Facts) -> None:
         dims |= _show_elements(model.graph, value)
     _untype_outputs(model.graph)
     types = _infer_types(node, model)
-    for value in node.outputs:
+    for index, value in enumerate(node.outputs):
         if value.name in types:
-            _set_type(node, value, types[value.name], dims, facts)
+            _set_type(node, index, types[value.name], dims, facts)
     x = node.operand(0)
     if node.attrs.get("op") == "NonZero" and x is not None and x.shape == ():
         value = node.output  # a scalar counts as one element along one axis, not along none
@@ -85,7 +85,10 @@ def _infer_types(node: Node, model: onnx.ModelProto) -> Mapping[str, onnx.TypePr
         types = {info.name: info.type for info in inferred.graph.output} if inferred else {}
         _forget_disputed_rank(node, types)
         _forget_disputed_extents(proto, node.version, types)
-        if (types and all(map(_has_rank, types.values()))) or result_rank(node) is not None:
+        if types and all(map(_has_rank, types.values())):
+            return types
+        typed = (v.dtype is not DType.OPAQUE or _has_type(types.get(v.name)) for v in node.outputs)
+        if None not in result_ranks(node) and all(typed):
             return types
     try:
         types |= vendor_library.result_types(model)
@@ -135,14 +138,20 @@ def _forget_disputed_extents(
                 dim.Clear()
 
 
+def _has_type(proto: onnx.TypeProto | None) -> bool:
+    kind = None if proto is None else proto.WhichOneof("value")
+    return kind is not None and (kind != "tensor_type" or proto.tensor_type.elem_type != 0)
+
+
 def _has_rank(proto: onnx.TypeProto) -> bool:
     kind = proto.WhichOneof("value")
     return kind is not None and (kind != "tensor_type" or proto.tensor_type.HasField("shape"))
 
 
 def _set_type(
-    node: Node, value: Value, proto: onnx.TypeProto, dims: dict[str, Dim], facts: Facts
+    node: Node, index: int, proto: onnx.TypeProto, dims: dict[str, Dim], facts: Facts
 ) -> None:
+    value = node.outputs[index]
     stem = re.sub(r"\W+", "_", value.name).strip("_")
     read_dim = functools.partial(_read_dim, dims, stem, facts)
     declared = onnx.TypeProto.FromString(value.opaque_type)
@@ -155,7 +164,7 @@ def _set_type(
             value.opaque_type = proto.SerializeToString()
             value.holds = read_holding(proto)
     elif value.shape is None:
-        value.shape = _fallback_shape(node, declared, stem, facts)
+        value.shape = _fallback_shape(node, index, declared, stem, facts)
 
 
 def _read_dim(
@@ -175,9 +184,11 @@ def _read_dim(
     return symbol
 
 
-def _fallback_shape(node: Node, declared: onnx.TypeProto, stem: str, facts: Facts) -> Shape | None:
+def _fallback_shape(
+    node: Node, index: int, declared: onnx.TypeProto, stem: str, facts: Facts
+) -> Shape | None:
     """Fresh dims where the inference does not find the rank, but the operator or the model tells it."""
-    rank = result_rank(node)
+    rank = result_ranks(node)[index]
     collects = (
         node.attrs.get("op") == "Loop"
     )  # over no turns, onnxruntime makes up a rank of its own

@@ -8,22 +8,24 @@ operand's length is a number, whatever its contents.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from dvm_graph.ir import Node
 
 _MOST_AXES = 64
 """Of an array of numpy. An operand may be declared to be as long as numbers go."""
 
-_Rule = Callable[[Node], "int | None"]
+_Rule = Callable[[Node], "int | Sequence[int] | None"]
+"""The rank of all results, or of each."""
 
 
-def result_rank(node: Node) -> int | None:
-    """The rank of all results of an ONNX operator; None where it is not known, they differ, or nobody has such tensors."""
-    operator = node.attrs.get("op", node.op)
-    rule = None if node.attrs.get("domain", node.domain) else _RULES.get(operator)
-    rank = None if rule is None else rule(node)
-    return None if rank is None or rank > _MOST_AXES else rank
+def result_ranks(node: Node) -> Sequence[int | None]:
+    """The ranks of the results of an ONNX operator; None where one is not known, or nobody has such tensors."""
+    operator = node.attrs.get("op", node.op), node.attrs.get("domain", node.domain)
+    rule = _RULES.get(operator)
+    ranks = None if rule is None else rule(node)
+    each = ranks if isinstance(ranks, Sequence) else (ranks,) * len(node.outputs)
+    return [None if rank is None or rank > _MOST_AXES else rank for rank in each]
 
 
 def _rank(node: Node, index: int) -> int | None:
@@ -96,7 +98,7 @@ _REDUCTIONS = (
     "ReduceSum ReduceSumSquare"
 )
 
-_RULES: dict[str, _Rule] = {
+_OF_ONNX: dict[str, _Rule] = {
     **dict.fromkeys(_SAME.split(), _as_operand(0)),
     **dict.fromkeys(_REDUCTIONS.split(), _reduced),
     "AffineGrid": _length_of(1),
@@ -113,4 +115,18 @@ _RULES: dict[str, _Rule] = {
     "Size": _always(0),
     "Squeeze": _squeezed,
     "Unsqueeze": _changed_by_length(1, 1),
+}
+
+_OF_CLASSICAL: dict[str, _Rule] = {
+    **dict.fromkeys(("Imputer", "LabelEncoder", "Normalizer", "Scaler"), _as_operand(0)),
+    **dict.fromkeys(("LinearRegressor", "SVMRegressor", "TreeEnsembleRegressor"), _always(2)),
+    **dict.fromkeys(
+        ("LinearClassifier", "SVMClassifier", "TreeEnsembleClassifier"), lambda node: (1, 2)
+    ),
+    "FeatureVectorizer": _always(2),
+}
+"""Labels and scores of a batch; of one element, where the operand has no axis for it."""
+_RULES: dict[tuple[str, str], _Rule] = {
+    **{(op, ""): rule for op, rule in _OF_ONNX.items()},
+    **{(op, "ai.onnx.ml"): rule for op, rule in _OF_CLASSICAL.items()},
 }

@@ -74,10 +74,8 @@ def find_binders(graph: Graph, order: Sequence[Node]) -> dict[sympy.Symbol, Node
     for node in order:
         made_by = [v.producer for v in node.inputs if v is not None and v.producer is not None]
         shapes = (v.shape for v in node.inputs if v is not None and v.computable)
-        read = (*shapes, tuple(node.attrs.values()))
-        before[node] = wanted.intersection(symbols_in(read)).union(
-            *map(before.__getitem__, made_by)
-        )
+        read = (*symbols_in(tuple(shapes)), *_of_attributes(node))
+        before[node] = wanted.intersection(read).union(*map(before.__getitem__, made_by))
         for symbol in _told(node) if node.is_call else ():
             if symbol not in given and symbol not in before[node]:
                 binders.setdefault(symbol, node)
@@ -105,7 +103,12 @@ def needed_symbols(node: Node) -> Iterator[sympy.Symbol]:
     for value in (*node.inputs, *node.outputs):
         if value is not None:
             yield from symbols_in(value.shape)
-    yield from symbols_in(tuple(node.attrs.values()))
+    yield from _of_attributes(node)
+
+
+def _of_attributes(node: Node) -> Iterator[sympy.Symbol]:
+    """Those of a vendor operator are its NodeProto's: numbers and texts, of a tree ensemble millions."""
+    return symbols_in(tuple(node.attrs.values()) if node.op != "vendor" else ())
 
 
 def symbols_in(content: Any) -> Iterator[sympy.Symbol]:

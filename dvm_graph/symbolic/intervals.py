@@ -9,9 +9,8 @@ Inputs: a dim or polynomial, and the intervals of symbols that have better ones 
 
 from __future__ import annotations
 
-import itertools
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from fractions import Fraction
 from functools import lru_cache
 from typing import Any, TypeAlias
@@ -42,6 +41,8 @@ Interval: TypeAlias = tuple[float, float]
 """Lowest and highest value: ints, or infinite."""
 Ranges: TypeAlias = Mapping[Any, Interval]
 _End: TypeAlias = "float | Fraction"
+_Terms: TypeAlias = frozenset[tuple[Monomial, Any]]
+"""Of a polynomial."""
 
 LARGEST_EXTENT = 2**48
 """No symbol is taken to be larger: no tensor is, and the ends of slices (2**63 - 1) lie beyond."""
@@ -108,28 +109,58 @@ def nonnegative(poly: Polynomial, ranges: Ranges = NO_RANGES) -> bool:
     above or below (`s // 2 <= s / 2`, `min(a, b) <= a`), so that terms may cancel: a search, which
     ends after `_MAX_RELAXATIONS`.
     """
-    return _relaxes(poly, ranges, _RELAXATION_DEPTH, itertools.count())
-
-
-def _relaxes(poly: Polynomial, ranges: Ranges, depth: int, tried: Iterator[int]) -> bool:
     if polynomial_bounds(poly, ranges)[0] >= 0:
         return True
-    if depth == 0 or len(poly) > _MAX_TERMS:
-        return False
-    for monomial, coefficient in poly.items():
-        if len(monomial) != 1:
-            continue
-        ((atom, power),) = monomial
-        relax = _RELAXATIONS.get(type(atom))
-        if power != 1 or relax is None:
-            continue
-        if next(tried) > _MAX_RELAXATIONS:
-            return False
-        rest = {m: c for m, c in poly.items() if m != monomial}
-        choices, demand = relax(atom, coefficient, rest, ranges)
-        if choices and demand(_relaxes(choice, ranges, depth - 1, tried) for choice in choices):
+    if not ranges:
+        return _proves_by_default(tuple(poly.items()))
+    return _Relaxation(ranges).proves(poly, _RELAXATION_DEPTH)
+
+
+@lru_cache(maxsize=1 << 14)
+def _proves_by_default(terms: tuple[tuple[Monomial, Any], ...]) -> bool:
+    return _Relaxation(NO_RANGES).proves(dict(terms), _RELAXATION_DEPTH)
+
+
+class _Relaxation:
+    """A search for one proof. The same polynomial comes by several ways, one for each order of what was replaced."""
+
+    def __init__(self, ranges: Ranges) -> None:
+        self._ranges = ranges
+        self._tried = 0
+        self._proved: set[_Terms] = set()
+        self._failed: dict[_Terms, int] = {}
+        """And the depth left to those that did."""
+
+    def proves(self, poly: Polynomial, depth: int) -> bool:
+        key = frozenset(poly.items())
+        if key in self._proved:
             return True
-    return False
+        if depth <= self._failed.get(key, -1):
+            return False
+        if polynomial_bounds(poly, self._ranges)[0] >= 0 or self._relaxed(poly, depth):
+            self._proved.add(key)
+            return True
+        self._failed[key] = depth
+        return False
+
+    def _relaxed(self, poly: Polynomial, depth: int) -> bool:
+        if depth == 0 or len(poly) > _MAX_TERMS:
+            return False
+        for monomial, coefficient in poly.items():
+            if len(monomial) != 1:
+                continue
+            ((atom, power),) = monomial
+            relax = _RELAXATIONS.get(type(atom))
+            if power != 1 or relax is None:
+                continue
+            if self._tried > _MAX_RELAXATIONS:
+                return False
+            self._tried += 1
+            rest = {m: c for m, c in poly.items() if m != monomial}
+            choices, demand = relax(atom, coefficient, rest, self._ranges)
+            if choices and demand(self.proves(choice, depth - 1) for choice in choices):
+                return True
+        return False
 
 
 _Relaxed: TypeAlias = tuple[list[Polynomial], Callable[..., bool]]

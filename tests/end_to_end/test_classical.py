@@ -1,0 +1,129 @@
+"""Operators of `ai.onnx.ml` and networks behind them, against onnxruntime."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+
+import dvm_graph
+from tests.decompose.reference import session
+
+DTYPES = {
+    TensorProto.FLOAT: np.float32,
+    TensorProto.DOUBLE: np.float64,
+    TensorProto.INT64: np.int64,
+}
+LEAF = {
+    **{f"nodes_{name}": [0] for name in ("treeids", "nodeids", "featureids")},
+    **{f"nodes_{name}": [0] for name in ("truenodeids", "falsenodeids")},
+    "nodes_modes": ["LEAF"],
+    "nodes_values": [0.0],
+}
+VECTORS = {
+    "support_vectors": [1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0],
+    "rho": [0.1],
+    "kernel_type": "RBF",
+    "kernel_params": [0.1, 0.0, 3.0],
+}
+OPERATORS: dict[str, tuple[dict[str, Any], int]] = {
+    "Scaler": ({"offset": [1.0, 2.0, 3.0, 4.0], "scale": [2.0, 0.5, 3.0, 1.0]}, 4),
+    "Normalizer": ({"norm": "L2"}, 4),
+    "Imputer": ({"imputed_value_floats": [1.0], "replaced_value_float": 0.0}, 4),
+    "Binarizer": ({"threshold": 0.1}, 4),
+    "FeatureVectorizer": ({"inputdimensions": [4]}, 4),
+    "LinearRegressor": ({"coefficients": [1.0, 2.0, 3.0, 4.0], "intercepts": [1.0]}, 1),
+    "SVMRegressor": ({**VECTORS, "coefficients": [1.0, 2.0], "n_supports": 2}, 1),
+    "TreeEnsembleRegressor": (
+        {**LEAF, **{f"target_{n}": [0] for n in ("treeids", "nodeids", "ids")}}
+        | {"target_weights": [2.0], "n_targets": 1},
+        1,
+    ),
+    "LinearClassifier": (
+        {"coefficients": [*map(float, range(8))], "intercepts": [1.0, 2.0]}
+        | {"classlabels_ints": [0, 1]},
+        2,
+    ),
+    "SVMClassifier": (
+        {**VECTORS, "coefficients": [1.0, -1.0], "vectors_per_class": [1, 1]}
+        | {"classlabels_ints": [0, 1]},
+        2,
+    ),
+    "TreeEnsembleClassifier": (
+        {**LEAF, **{f"class_{n}": [0] for n in ("treeids", "nodeids", "ids")}}
+        | {"class_weights": [2.0], "classlabels_int64s": [0, 1]},
+        2,
+    ),
+}
+"""Attributes, of four features, and the columns of what is given last."""
+
+
+def model(
+    op: str, attributes: dict[str, Any], columns: int, element: int, dims: list[Any]
+) -> onnx.ModelProto:
+    """The operator and a product behind what it gives last, which is of float32."""
+    weights = np.random.default_rng(0).standard_normal((columns, 5)).astype(np.float32)
+    results = ["label", "s"] if op.endswith("Classifier") else ["s"]
+    nodes = [
+        helper.make_node(op, ["x"], results, domain="ai.onnx.ml", **attributes),
+        helper.make_node("MatMul", ["s", "w"], ["m"]),
+        helper.make_node("Tanh", ["m"], ["y"]),
+    ]
+    outputs = [helper.make_tensor_value_info("y", TensorProto.FLOAT, None)]
+    if "label" in results:
+        outputs.append(helper.make_tensor_value_info("label", TensorProto.INT64, None))
+    graph = helper.make_graph(
+        nodes,
+        "g",
+        [helper.make_tensor_value_info("x", element, dims)],
+        outputs,
+        [numpy_helper.from_array(weights, "w")],
+    )
+    imports = [helper.make_opsetid("", 17), helper.make_opsetid("ai.onnx.ml", 1)]
+    return helper.make_model(graph, opset_imports=imports, ir_version=8)
+
+
+def outcome(run: Any, x: np.ndarray[Any, Any]) -> list[np.ndarray[Any, Any]] | None:
+    """None: it is refused."""
+    try:
+        return list(run({"x": x}))
+    except Exception:
+        return None
+
+
+def assert_agrees(proto: onnx.ModelProto, *feeds: np.ndarray[Any, Any]) -> dvm_graph.Model:
+    compiled, reference = dvm_graph.optimize(proto), session(proto)
+    for x in feeds:
+        got, wanted = outcome(compiled.run, x), outcome(lambda f: reference.run(None, f), x)
+        assert (got is None) == (wanted is None), x.shape
+        for one, other in zip(got or (), wanted or (), strict=True):
+            assert one.dtype == other.dtype and one.shape == other.shape
+            np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-6)
+    return compiled
+
+
+@pytest.mark.parametrize("op", OPERATORS)
+def test_networks_behind_operators_are_compiled(op: str) -> None:
+    attributes, columns = OPERATORS[op]
+    random = np.random.default_rng(1)
+    feeds = [random.standard_normal((n, 4)).astype(np.float32) for n in (3, 1, 0, 7)]
+    compiled = assert_agrees(model(op, attributes, columns, TensorProto.FLOAT, ["n", 4]), *feeds)
+    report = compiled.report()
+    assert report.kernels >= 1
+    assert all("MatMul" not in each and "Tanh" not in each for each in report.vendor_operators)
+
+
+@pytest.mark.parametrize("element", DTYPES)
+@pytest.mark.parametrize("dims", [["n"], ["n", "f"], ["n", 4], ["n", "f", "g"], [2, "f"]])
+@pytest.mark.parametrize("features", [1, 4])
+def test_scaler(element: int, dims: list[Any], features: int) -> None:
+    attributes = {
+        "offset": [1.0, 2.0, 3.0, 4.0][:features],
+        "scale": [2.0, 0.5, 3.0, 1.0][:features],
+    }
+    shapes = ((4,), (1,), (2, 4), (2, 1), (0, 4), (2, 3), (2, 3, 4), (2, 4, 4))
+    feeds = [np.arange(np.prod(s)).reshape(s).astype(DTYPES[element]) for s in shapes]
+    assert_agrees(model("Scaler", attributes, 4, element, dims), *feeds)
