@@ -143,6 +143,7 @@ def operators_page() -> str:
         "so that what lies before, in the branch that is taken and behind may be one kernel. "
         "A `Loop` of a constant number of turns, with no more operators in all of them than one kernel may have "
         "(`limits.max_operators`), and none that is a step of its own, is unrolled, and its turns fuse. "
+        "Behind an `If` whose branches give other ranks, what rests on them becomes a part of either branch. "
         "They are vendor operators where a result or something that a body reads is of unknown rank or "
         "of a type that kernels do not compute with, and where the body of a `Loop` or `Scan` has a vendor operator.",
         "",

@@ -18,12 +18,14 @@ deduced from them (`regions`), and what they are decomposed to for that is compi
 from __future__ import annotations
 
 import logging
+from collections import deque
 from collections.abc import Callable, Sequence
 from typing import TypeAlias
 
 import numpy as np
 
 from dvm_graph.decompose.branches import MAX_BRANCH_NODES, may_speculate
+from dvm_graph.decompose.continuations import Behind, Opened, continued
 from dvm_graph.decompose.control import build_control
 from dvm_graph.decompose.host import HOST_OPERATORS
 from dvm_graph.decompose.loops import as_loop
@@ -98,14 +100,32 @@ class _Walk:
         """Whether it does only if no part of it is a vendor operator."""
         self._repeats = False
         """Whether what is walked may be walked again: names of its values would be those of several."""
+        self._apart: dict[Node, Behind] = {}
+        """What an `If` that was continued stands for."""
+        self._tried: set[Node] = set()
+        """Those that it was continued from."""
 
     def run(self) -> Graph:
         source, graph = self._source, self._graph
         graph.inputs = list(source.inputs)
         graph.about = source.about
-        for node in source.needed_nodes():
-            self._decompose(node)
+        pending: deque[Node | Opened] = deque(source.needed_nodes())
+        while pending:
+            node = pending.popleft()
+            if isinstance(node, Opened):
+                self._bind(node.node, [self._value(value) for value in node.region.outputs])
+                continue
             graph.onnx_operators |= dict.fromkeys(node.origin, node.op)
+            if (region := self._open(node)) is not None:
+                pending.extendleft([Opened(node, region), *reversed(region.needed_nodes())])
+                continue
+            if (ordered := self._continue(node, pending)) is not None:
+                pending = deque(ordered)
+                continue
+            self._native = node in self._apart
+            if not self._decompose(node):
+                pending.extendleft(reversed(self._apart[node]))
+            self._native = False
         graph.outputs = [self._value(value) for value in source.outputs]
         graph.output_names = source.output_names
         graph.overridable = source.overridable
@@ -120,16 +140,23 @@ class _Walk:
             raise error
         return found
 
+    def _operands(self, node: Node) -> list[Value | None]:
+        return [None if value is None else self._value(value) for value in node.inputs]
+
+    def _left_alone(self, node: Node) -> bool:
+        """Whether the vendor library is to run it whatever it is."""
+        asked_to = not self._options.vendor_nodes.isdisjoint(node.origin)
+        return asked_to or has_odd_words(node) or not _is_typed(node, self._operands(node))
+
     def _decompose(self, node: Node) -> bool:
         """False: the node would be a vendor operator, where there is to be none."""
-        operands = [None if value is None else self._value(value) for value in node.inputs]
+        operands = self._operands(node)
         with self._builder.scope(node):
             ways = (
                 *(self._try_taken, self._try_native, self._try_body, self._try_branches),
                 *(self._try_unrolled, self._try_control, self._try_loop),
             )
-            asked_to = not self._options.vendor_nodes.isdisjoint(node.origin)
-            left_alone = asked_to or has_odd_words(node) or not _is_typed(node, operands)
+            left_alone = self._left_alone(node)
             try:
                 if not left_alone and any(self._taken(way, node, operands) for way in ways):
                     return True
@@ -210,15 +237,41 @@ class _Walk:
         """
         if node.domain or node.op != "If":
             return False
-        condition, *captured = operands
-        if condition is None or condition.data is None or condition.data.size != 1:
+        region = self._branch_of(node, operands)
+        if region is None:
             return False
-        region = node.regions[0 if condition.data.item() else 1]
-        self._capture(region, captured)
         if not all(self._decompose(inner) for inner in region.needed_nodes()):
             return False
         self._bind(node, [self._value(value) for value in region.outputs])
         return True
+
+    def _branch_of(self, node: Node, operands: Sequence[Value | None]) -> Graph | None:
+        """The branch that a constant condition takes, its operands being known by those of the `If`."""
+        condition, *captured = operands
+        if condition is None or condition.data is None or condition.data.size != 1:
+            return None
+        region = node.regions[0 if condition.data.item() else 1]
+        self._capture(region, captured)
+        return region
+
+    def _open(self, node: Node) -> Graph | None:
+        """As `_try_taken`, for whoever walks the branch as a part of the graph around it."""
+        if node.domain or node.op != "If" or self._left_alone(node):
+            return None
+        return self._branch_of(node, self._operands(node))
+
+    def _continue(self, node: Node, behind: Behind) -> Behind | None:
+        """What comes behind an `If`, and then one that takes what rests on it into its branches; None: nothing does."""
+        if node.domain or node.op != "If" or node in self._tried or self._left_alone(node):
+            return None
+        deduced = self._deduced(node, self._operands(node))
+        found = continued(node, deduced, behind, self._source, self._depth)
+        if found is None:
+            return None
+        whole, resting, rest = found
+        self._tried.add(node)
+        self._apart[whole] = [node, *resting]
+        return [*rest, whole]
 
     def _capture(self, region: Graph, captured: Sequence[Value | None]) -> None:
         pairs = zip(region.inputs, captured, strict=True)
@@ -350,7 +403,13 @@ class _Walk:
         return self._last[1]
 
     def _vendor(self, node: Node, operands: Sequence[Value | None]) -> Sequence[Value]:
-        """The node itself, for the vendor library."""
+        """The node itself, for the vendor library.
+
+        Raises:
+            CompileError: it stands for others, and is none that the library could run.
+        """
+        if not node.source:
+            raise CompileError(f"{node.name} stands for several operators")
         vendor = Node(
             name=self._graph.unique_name(node.name),
             op=VENDOR,

@@ -87,7 +87,10 @@ def _infer_types(node: Node, model: onnx.ModelProto) -> Mapping[str, onnx.TypePr
         _forget_disputed_extents(proto, node.version, types)
         if types and all(map(_has_rank, types.values())):
             return types
-        typed = (v.dtype is not DType.OPAQUE or _has_type(types.get(v.name)) for v in node.outputs)
+        typed = (
+            v.dtype is not DType.OPAQUE or _has_type(types.get(v.name, onnx.TypeProto()))
+            for v in node.outputs
+        )
         if None not in result_ranks(node) and all(typed):
             return types
     try:
@@ -138,8 +141,8 @@ def _forget_disputed_extents(
                 dim.Clear()
 
 
-def _has_type(proto: onnx.TypeProto | None) -> bool:
-    kind = None if proto is None else proto.WhichOneof("value")
+def _has_type(proto: onnx.TypeProto) -> bool:
+    kind = proto.WhichOneof("value")
     return kind is not None and (kind != "tensor_type" or proto.tensor_type.elem_type != 0)
 
 

@@ -116,13 +116,15 @@ def partition_models(
     inputs: Sequence[Value],
     outputs: Sequence[Value],
     newest_opset: int | None = None,
+    *,
+    in_branch: bool = False,
 ) -> Iterator[tuple[bytes, list[str]]]:
     """What to try in turn until onnxruntime takes one, and what is done in it that nobody asked for.
 
     The partition as it is; another opset at which there are kernels; then with casts around operators for
     whose types there are none. Where onnxruntime would take it and refuse at the run, the casts come first.
     Around bodies at last without extents: those that the model had not told onnxruntime may not fit in a
-    branch that is never taken.
+    branch that is never taken. In a branch (`in_branch`) at last without ranks, which then were not told, either.
     """
     refused = any(map(refused_at_runs, every_node(map(_source, nodes))))
     if not refused:
@@ -144,6 +146,11 @@ def partition_models(
         for info in (*model.graph.input, *model.graph.value_info, *model.graph.output):
             for dim in info.type.tensor_type.shape.dim:
                 dim.Clear()
+        yield model.SerializeToString(), []
+    if in_branch:
+        model = build_partition(nodes, inputs, outputs, newest_opset)
+        for info in (*model.graph.input, *model.graph.value_info, *model.graph.output):
+            info.type.tensor_type.ClearField("shape")
         yield model.SerializeToString(), []
 
 

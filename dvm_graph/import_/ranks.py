@@ -15,17 +15,18 @@ from dvm_graph.ir import Node
 _MOST_AXES = 64
 """Of an array of numpy. An operand may be declared to be as long as numbers go."""
 
-_Rule = Callable[[Node], "int | Sequence[int] | None"]
-"""The rank of all results, or of each."""
+_Rule = Callable[[Node], "int | None"]
+"""The rank of all results."""
 
 
 def result_ranks(node: Node) -> Sequence[int | None]:
     """The ranks of the results of an ONNX operator; None where one is not known, or nobody has such tensors."""
     operator = node.attrs.get("op", node.op), node.attrs.get("domain", node.domain)
+    if operator in _CLASSIFIERS:
+        return (1, 2)[: len(node.outputs)]
     rule = _RULES.get(operator)
-    ranks = None if rule is None else rule(node)
-    each = ranks if isinstance(ranks, Sequence) else (ranks,) * len(node.outputs)
-    return [None if rank is None or rank > _MOST_AXES else rank for rank in each]
+    rank = None if rule is None else rule(node)
+    return (None if rank is None or rank > _MOST_AXES else rank,) * len(node.outputs)
 
 
 def _rank(node: Node, index: int) -> int | None:
@@ -120,12 +121,12 @@ _OF_ONNX: dict[str, _Rule] = {
 _OF_CLASSICAL: dict[str, _Rule] = {
     **dict.fromkeys(("Imputer", "LabelEncoder", "Normalizer", "Scaler"), _as_operand(0)),
     **dict.fromkeys(("LinearRegressor", "SVMRegressor", "TreeEnsembleRegressor"), _always(2)),
-    **dict.fromkeys(
-        ("LinearClassifier", "SVMClassifier", "TreeEnsembleClassifier"), lambda node: (1, 2)
-    ),
     "FeatureVectorizer": _always(2),
 }
-"""Labels and scores of a batch; of one element, where the operand has no axis for it."""
+_CLASSIFIERS = [
+    (op, "ai.onnx.ml") for op in ("LinearClassifier", "SVMClassifier", "TreeEnsembleClassifier")
+]
+"""They give labels and scores of a batch; of one element, where the operand has no axis for it."""
 _RULES: dict[tuple[str, str], _Rule] = {
     **{(op, ""): rule for op, rule in _OF_ONNX.items()},
     **{(op, "ai.onnx.ml"): rule for op, rule in _OF_CLASSICAL.items()},

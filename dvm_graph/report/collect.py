@@ -28,6 +28,12 @@ _REASONS = {
     SubgraphKind.OPERATOR: "carried out by the host",
     SubgraphKind.HOST: "dims that the host writes into a tensor",
 }
+_OF_UNKNOWN = "reads what kernels do not hold, of unknown rank or type: runs on onnxruntime"
+
+
+def _reason(node: Node, kind: SubgraphKind) -> str:
+    unknown = any(value is not None and not value.native for value in node.inputs)
+    return _OF_UNKNOWN if unknown and kind is SubgraphKind.VENDOR else _REASONS.get(kind, "")
 
 
 def make_report(compiled: Compiled) -> Report:
@@ -164,7 +170,7 @@ class _Collector:
             constants=tuple(self.tensor(value) for value in constants),
             constant_bytes=sum(_bytes(value) for value in constants),
             verdict=Verdict.SEPARATE if is_call else None,
-            reason=_REASONS.get(kind, ""),
+            reason=_reason(node, kind),
             symbols=(),
             scope=scope_of(node.metadata, node.origin),
             launch=launch,

@@ -57,13 +57,19 @@ def assemble(plan: ModelPlan, options: Options, *, release_packed: bool = False)
     return program
 
 
-def _assemble(plan: ModelPlan, options: Options) -> Program:
+def _assemble(plan: ModelPlan, options: Options, *, in_branch: bool = False) -> Program:
+    inside = [
+        _assemble(body.plan, options, in_branch=in_branch or step.turns is None)
+        for step in plan.steps
+        if isinstance(step, ControlStep)
+        for body in step.bodies
+    ]
     return make_program(
         recipe_of(plan, options),
         options,
-        lambda cores: [_partition(plan, step, cores) for step in _vendor_steps(plan)],
+        lambda cores: [_partition(plan, step, cores, in_branch) for step in _vendor_steps(plan)],
         _Contents(plan).fill,
-        [_assemble(body, options) for body in bodies_of(plan)],
+        inside,
     )
 
 
@@ -199,14 +205,15 @@ def _vendor_steps(plan: ModelPlan) -> list[VendorStep]:
     return [step for step in plan.steps if isinstance(step, VendorStep) and step.outputs]
 
 
-def _partition(plan: ModelPlan, step: VendorStep, cores: int) -> VendorPartition:
+def _partition(plan: ModelPlan, step: VendorStep, cores: int, in_branch: bool) -> VendorPartition:
     from dvm_graph.runtime.partitions import make_partition, partition_inputs
 
     results = {value.name: value for node in step.nodes for value in node.outputs}
     names = [plan.values[index].name for index in step.outputs]
     if len(partition_inputs(step.nodes)) != len(step.inputs):
         raise CompileError(f"a vendor partition reads other values than {step.inputs}")
-    return make_partition(step.nodes, [results[name] for name in names], cores)
+    outputs = [results[name] for name in names]
+    return make_partition(step.nodes, outputs, cores, in_branch=in_branch)
 
 
 class _Released(np.ndarray[Any, Any]):

@@ -36,17 +36,23 @@ _Candidates = Callable[[], Iterator[_Candidate]]
 
 
 def make_partition(
-    nodes: Sequence[Node], outputs: Sequence[Value], cores: int, *, optimise: bool = True
+    nodes: Sequence[Node],
+    outputs: Sequence[Value],
+    cores: int,
+    *,
+    optimise: bool = True,
+    in_branch: bool = False,
 ) -> VendorPartition:
     """A session over the nodes.
 
     Inputs of its runs are those of `partition_inputs`, in that order. `optimise`: onnxruntime may
-    rewrite the nodes to others, if it takes them then.
+    rewrite the nodes to others, if it takes them then. `in_branch`: they may never run, and it is for runs to tell what
+    does not fit.
 
     Raises:
         UnsupportedError: onnxruntime does not run these operators.
     """
-    candidates = _candidates(nodes, outputs)
+    candidates = _candidates(nodes, outputs, in_branch)
     optimise = optimise and not has_dilated_pools(nodes)
     quantized = not lacks_zero_point(nodes)
     refusal: Exception | None = None
@@ -101,14 +107,14 @@ def newest_opset() -> int:
     raise UnsupportedError(f"onnxruntime {onnxruntime.__version__} runs no ONNX model")
 
 
-def _candidates(nodes: Sequence[Node], outputs: Sequence[Value]) -> _Candidates:
+def _candidates(nodes: Sequence[Node], outputs: Sequence[Value], in_branch: bool) -> _Candidates:
     """Models of the partition, the plainest first, and the casts that they come with."""
     whole: str | bytes | None = nodes[0].attrs.get("model")  # it was not taken apart
     if whole is not None:
         alone = whole
         return lambda: iter([(alone, ())])
     inputs = partition_inputs(nodes)
-    return lambda: partition_models(nodes, inputs, outputs, newest_opset())
+    return lambda: partition_models(nodes, inputs, outputs, newest_opset(), in_branch=in_branch)
 
 
 def _attempts(candidates: _Candidates, optimise: bool) -> Iterator[tuple[bool, int, _Candidate]]:

@@ -1,0 +1,146 @@
+"""What comes behind an `If` whose branches give tensors of different ranks, as a part of both branches.
+
+Nobody knows a rank behind such an `If`, and kernels cannot be made there; within a branch all ranks are known. So the
+operators that rest on its results go into either branch, once each:
+
+    z = If(c) <x squeezed, x>; y = f(z)    ->    y = If(c) <f(x squeezed), f(x)>
+
+In: the `If`, and what comes behind it in its graph, in order. Out: another `If`, and what is left behind. Nothing where
+branches do not differ so, or nothing rests on that.
+
+Invariant: no graph but the new regions changes; operators in these read copies of what those that they stand for read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import TypeAlias
+
+import numpy as np
+
+from dvm_graph.decompose.regions import Deduced
+from dvm_graph.ir import Graph, Node, Value
+
+_MOST = 4000
+"""Operators that are doubled, again and again inside of each other: all branches take time to compile."""
+
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """The results of an `If` whose taken branch was put in its place: they are what that branch gives."""
+
+    node: Node
+    region: Graph
+
+    @property
+    def inputs(self) -> Sequence[Value | None]:
+        return self.region.outputs
+
+    @property
+    def outputs(self) -> Sequence[Value]:
+        return self.node.outputs
+
+
+Behind: TypeAlias = "Sequence[Node | Opened]"
+
+
+def continued(
+    node: Node, deduced: Deduced, behind: Behind, graph: Graph, depth: int
+) -> tuple[Node, Behind, Behind] | None:
+    """An `If` that stands for `node` and all that rests on it, the latter, and what of `behind` is left, which comes
+    before it; None: there is none. `depth`: how many bodies lie around the graph.
+    """
+    differing = _differing(node, deduced)
+    resting, rest = _resting(node, behind)
+    if not any(value in differing for each in resting for value in each.inputs):
+        return None
+    if len(resting) << depth > _MOST:
+        return None
+    made = [*node.outputs, *(value for each in resting for value in each.outputs)]
+    results = [value for value in made if value in graph.outputs]
+    own = set(made)
+    read = dict.fromkeys(
+        value
+        for each in resting
+        for value in each.inputs
+        if value is not None and value not in own and not value.is_constant
+    )
+    captured = [*node.inputs[1:], *read]
+    regions = tuple(
+        _region(node, taken, resting, captured, results, graph) for taken in (True, False)
+    )
+    names = tuple("" if value is None else value.name for value in captured)
+    whole = replace(
+        node,
+        name=graph.unique_name(node.name),
+        inputs=(node.inputs[0], *captured),
+        outputs=tuple(results),
+        attrs={**node.attrs, "captures": names},
+        source=b"",
+        regions=regions,
+    )
+    return whole, resting, rest
+
+
+def _differing(node: Node, deduced: Deduced) -> set[Value]:
+    """Results that are tensors of other ranks in the other branch."""
+    if node.domain or node.op != "If" or len(deduced.bodies) != 2:
+        return set()
+    branches = zip(*(body.values for body in deduced.bodies), strict=False)
+    return {
+        result
+        for result, (then, other) in zip(node.outputs, branches, strict=False)
+        if then.computable and other.computable and then.rank != other.rank
+    }
+
+
+def _resting(node: Node, behind: Behind) -> tuple[list[Node | Opened], list[Node | Opened]]:
+    """What rests on the results of a node, and what does not."""
+    results, resting, rest = set(node.outputs), [], []
+    for each in behind:
+        if results.isdisjoint(v for v in each.inputs if v is not None):
+            rest.append(each)
+        else:
+            resting.append(each)
+            results.update(each.outputs)
+    return resting, rest
+
+
+def _region(
+    node: Node,
+    taken: bool,
+    resting: Behind,
+    captured: Sequence[Value | None],
+    results: Sequence[Value],
+    graph: Graph,
+) -> Graph:
+    """A branch of the `If` as one of a constant condition, and what rests on it."""
+    region = graph.new_region(node.regions[0 if taken else 1].name)
+    given = dict.fromkeys(value for value in captured if value is not None)
+    inside: dict[Value | None, Value | None] = {value: _copy(value, region) for value in given}
+    inside[None] = None
+    region.inputs = [value for outer in captured if (value := inside[outer]) is not None]
+
+    def add(each: Node, inputs: Sequence[Value | None]) -> None:
+        outputs = [_copy(value, region) for value in each.outputs]
+        inside.update(zip(each.outputs, outputs, strict=True))
+        name = region.unique_name(each.name)
+        region.add(replace(each, name=name, inputs=tuple(inputs), outputs=tuple(outputs)))
+
+    condition = region.constant(np.array(taken), f"{node.name}.taken")
+    add(node, [condition, *(inside[value] for value in node.inputs[1:])])
+    for each in resting:
+        inputs = [inside.get(value, value) for value in each.inputs]
+        if isinstance(each, Opened):
+            inside.update(zip(each.outputs, inputs, strict=True))
+        else:
+            add(each, inputs)
+    region.outputs = [value for result in results if (value := inside[result]) is not None]
+    region.output_names = tuple(value.name for value in region.outputs)
+    return region
+
+
+def _copy(value: Value, region: Graph) -> Value:
+    """As declared; what is deduced of it is another thing in either branch."""
+    return replace(value, name=region.unique_name(value.name), producer=None)
