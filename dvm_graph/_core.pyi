@@ -215,6 +215,9 @@ def measure_rates(cores: int, simd: str, machine: Machine) -> dict[str, float]: 
 def choose_block(target: Target, problem: Mapping[str, float]) -> dict[str, float]: ...
 def choose_tile(target: Target, extents: Sequence[int], reduced: int) -> list[int]: ...
 
+class PackedConstant:
+    """What a builder packed, for others of programs that run together."""
+
 class ModelBuilder:
     @overload
     def __init__(
@@ -243,7 +246,8 @@ class ModelBuilder:
         offset: int,
         bundles: bool,
         mapped: bool,
-    ) -> None: ...
+    ) -> PackedConstant: ...
+    def set_packed(self, value: int, packed: PackedConstant) -> None: ...
     def add_kernel(
         self,
         name: str,

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Generator, Iterator, Sequence
+from dataclasses import replace
 from itertools import count
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -51,15 +52,17 @@ def assemble(plan: ModelPlan, options: Options, *, release_packed: bool = False)
         UnsupportedError: onnxruntime refuses a vendor partition.
         What `make_program` raises.
     """
-    program = _assemble(plan, options)
+    program = _assemble(plan, options, {})
     if release_packed:
         _release_packed([plan, *_plans_inside(plan)])
     return program
 
 
-def _assemble(plan: ModelPlan, options: Options, *, in_branch: bool = False) -> Program:
+def _assemble(
+    plan: ModelPlan, options: Options, packed: _Packed, *, in_branch: bool = False
+) -> Program:
     inside = [
-        _assemble(body.plan, options, in_branch=in_branch or step.turns is None)
+        _assemble(body.plan, options, packed, in_branch=in_branch or step.turns is None)
         for step in plan.steps
         if isinstance(step, ControlStep)
         for body in step.bodies
@@ -68,7 +71,7 @@ def _assemble(plan: ModelPlan, options: Options, *, in_branch: bool = False) -> 
         recipe_of(plan, options),
         options,
         lambda cores: [_partition(plan, step, cores, in_branch) for step in _vendor_steps(plan)],
-        _Contents(plan).fill,
+        _Contents(plan, packed).fill,
         inside,
     )
 
@@ -220,11 +223,16 @@ class _Released(np.ndarray[Any, Any]):
     """Shape and dtype of a constant whose contents were given up; its elements are all one zero."""
 
 
+_Packed: TypeAlias = "dict[tuple[Any, ...], tuple[NDArray[Any], _core.PackedConstant]]"
+"""What bodies packed of a constant, and that constant, by which, as what and how."""
+
+
 class _Contents:
     """The constants of a plan."""
 
-    def __init__(self, plan: ModelPlan) -> None:
+    def __init__(self, plan: ModelPlan, packed: _Packed) -> None:
         self._plan = plan
+        self._packed = packed
         self._in_place = set(_touched(plan))
 
     def fill(self, builder: _core.ModelBuilder) -> list[MappedFile]:
@@ -254,8 +262,14 @@ class _Contents:
             builder.set_constant(index, packed_blocks(builder.panel_columns("f32"), *arrays))
             return
         source = self._plan.values[panels.source]
+        constant = self._constant(panels.source).data
+        assert constant is not None
+        key = (id(constant), source.dtype, value.dtype, replace(panels, source=0))
+        if key in self._packed:
+            builder.set_packed(index, self._packed[key][1])
+            return
         array = _contents(self._constant(panels.source))
-        builder.pack(
+        packed = builder.pack(
             index,
             _bits(array, source.dtype),
             source.dtype.short,
@@ -265,6 +279,7 @@ class _Contents:
             panels.bundles,
             _file_of(array) is not None,
         )
+        self._packed[key] = (constant, packed)
 
     def _constant(self, number: int) -> Value:
         constant = self._plan.values[number].constant

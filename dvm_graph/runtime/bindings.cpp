@@ -250,6 +250,11 @@ class PyProgram {
   std::vector<nb::object> constants_;  // keep the memory of constants alive
 };
 
+// Panels that a builder made, for others of bodies that read the same constant.
+struct PackedConstant {
+  Tensor contents;
+};
+
 class ModelBuilder {
  public:
   ModelBuilder(int cores, nb::handle simd, int64_t local_bytes, const Machine& machine, bool spins)
@@ -293,8 +298,8 @@ class ModelBuilder {
     model_.values.at(index).contents = tensor_keeping(std::move(object));
   }
 
-  void pack(uint32_t index, nb::handle array, nb::handle dtype, nb::handle sizes,
-            nb::handle strides, int64_t offset, bool bundles, bool mapped) {
+  PackedConstant pack(uint32_t index, nb::handle array, nb::handle dtype, nb::handle sizes,
+                      nb::handle strides, int64_t offset, bool bundles, bool mapped) {
     using Three = std::tuple<int64_t, int64_t, int64_t>;
     const Call call;
     PanelSource source;
@@ -310,8 +315,13 @@ class ModelBuilder {
     source.offset = offset;
     source.mapped = mapped;
     const nb::gil_scoped_release unlock;
-    model_.values.at(index).contents =
-        pack_constant(source, device_->device->target(), device_->device->table(), store_);
+    Tensor& contents = model_.values.at(index).contents;
+    contents = pack_constant(source, device_->device->target(), device_->device->table(), store_);
+    return {contents};
+  }
+
+  void set_packed(uint32_t index, const PackedConstant& packed) {
+    model_.values.at(index).contents = packed.contents;
   }
 
   uint32_t add_kernel(nb::handle name, nb::handle kind, nb::handle extents, nb::handle nodes,
@@ -599,6 +609,7 @@ void bind_runtime(nb::module_& module) {
       .def_prop_ro("flags", &PyProgram::flags)
       .def_prop_ro("lacking", &PyProgram::lacking)
       .def_prop_ro("simd", &PyProgram::simd);
+  nb::class_<PackedConstant>(module, "PackedConstant");
   nb::class_<ModelBuilder>(module, "ModelBuilder")
       .def(nb::init<int, nb::handle, int64_t, const Machine&, bool>(), nb::arg("cores"),
            nb::arg("simd"), nb::arg("local_bytes"), nb::arg("machine"), nb::arg("spins"))
@@ -616,6 +627,7 @@ void bind_runtime(nb::module_& module) {
       .def("pack", &ModelBuilder::pack, nb::arg("value"), nb::arg("array"), nb::arg("dtype"),
            nb::arg("sizes"), nb::arg("strides"), nb::arg("offset"), nb::arg("bundles"),
            nb::arg("mapped"))
+      .def("set_packed", &ModelBuilder::set_packed, nb::arg("value"), nb::arg("packed"))
       .def("add_kernel", &ModelBuilder::add_kernel, nb::arg("name"), nb::arg("kind"),
            nb::arg("extents"), nb::arg("nodes"), nb::arg("accesses"), nb::arg("matmul_axes"),
            nb::arg("weighed"), nb::arg("origin"))

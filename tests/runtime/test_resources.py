@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 from pathlib import Path
 from typing import Any
@@ -9,7 +10,7 @@ from typing import Any
 import numpy as np
 import onnx
 import pytest
-from onnx import TensorProto, helper
+from onnx import TensorProto, helper, numpy_helper
 
 import dvm_graph
 from dvm_graph import _core
@@ -137,3 +138,31 @@ def test_parsing_without_memory_is_no_truncated_model() -> None:
             raise AssertionError("there was memory enough")
         """
     )
+
+
+def test_branches_share_what_is_packed_of_a_constant(tmp_path: Path) -> None:
+    width = 2048  # 16 MiB of weights
+    text = f"""<ir_version: 8, opset_import: ["": 17]> g (bool c, float[n, {width}] x) => (float[n, {width}] y)
+      <float[{width}, {width}] w> {{
+        y = If (c) < then_branch = t () => (float[n, {width}] a) {{ a = MatMul(x, w) }},
+                     else_branch = e () => (float[n, {width}] b) {{ b1 = MatMul(x, w) b2 = ReduceMax(b1) b = Sub(b1, b2) }} >
+      }}"""
+    proto = onnx.parser.parse_model(text)
+    weights = np.random.default_rng(0).standard_normal((width, width)).astype(np.float32)
+    del proto.graph.initializer[:]
+    proto.graph.initializer.append(numpy_helper.from_array(weights, "w"))
+    onnx.save(proto, tmp_path / "model.onnx")
+    x = np.ones((3, width), np.float32)
+
+    def resident() -> int:
+        gc.collect()
+        return int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1]) * 4096
+
+    kept = [dvm_graph.optimize(tmp_path / "model.onnx")]  # what is loaded once is there now
+    before = resident()
+    kept += [dvm_graph.optimize(tmp_path / "model.onnx") for _ in range(3)]
+    assert resident() - before < 3 * 1.5 * weights.nbytes
+    for taken in (True, False):
+        (y,) = kept[-1].run({"c": np.array(taken), "x": x})
+        wanted = x @ weights
+        np.testing.assert_allclose(y, wanted if taken else wanted - wanted.max(), atol=1e-2)
