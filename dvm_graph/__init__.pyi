@@ -6,6 +6,7 @@ from dvm_graph.comparison import compare as compare
 from dvm_graph.description import TensorInfo as TensorInfo
 from dvm_graph.errors import CancelledError as CancelledError
 from dvm_graph.errors import CompileError as CompileError
+from dvm_graph.errors import ContradictionError as ContradictionError
 from dvm_graph.errors import DamagedError as DamagedError
 from dvm_graph.errors import DvmError as DvmError
 from dvm_graph.errors import ExecutionError as ExecutionError

@@ -45,6 +45,10 @@ class ShapeError(DvmError):
     """Shapes contradict each other, in the model or in the inputs of a run."""
 
 
+class ContradictionError(ShapeError):
+    """Inputs of a run differ in dims that the model gives one name, and operators need them equal."""
+
+
 class InputError(DvmError, ValueError):
     """An input of a run is missing, unknown, or of a wrong dtype or rank."""
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from numpy.typing import ArrayLike, NDArray
 
 from dvm_graph.description import Description, TensorInfo, describe
-from dvm_graph.errors import InputError, border, output_path
+from dvm_graph.errors import ContradictionError, InputError, ShapeError, border, output_path
 from dvm_graph.ir import ModelMetadata
 from dvm_graph.options import Options
 from dvm_graph.process import load_compiler
@@ -135,14 +135,17 @@ class Model:
 
         Raises:
             InputError: an input is missing, unknown, or has a wrong dtype or rank.
-            ShapeError: two inputs contradict each other about a dim.
+            ShapeError: two inputs contradict each other about a dim, and not by its name alone.
             OutOfMemoryError: the shapes need more memory than there is.
             ExecutionError: an operator failed, an index out of range for example.
             CancelledError: `run_options` ended the run.
             ExternalDataError: a file of weights was written to since the model was loaded.
         """
         program = self._variants.find(feeds) or self._program
-        results = program.run(feeds, outputs, options=run_options)
+        try:
+            results = program.run(feeds, outputs, options=run_options)
+        except ContradictionError as error:
+            results = self._run_apart(feeds, outputs, run_options, error)
         if output_names is None:
             return results
         unknown = [name for name in output_names if name not in self._output_names]
@@ -151,6 +154,22 @@ class Model:
                 f"no output named {unknown[0]!r}; outputs are {', '.join(self._output_names)}"
             )
         return [results[self._output_names.index(name)] for name in output_names]
+
+    def _run_apart(
+        self,
+        feeds: Mapping[str, ArrayLike],
+        outputs: Mapping[str, NDArray[Any]] | None,
+        run_options: RunOptions | None,
+        error: ContradictionError,
+    ) -> list[NDArray[Any]]:
+        """What comes out where names of dims count for nothing; `error` if operators need what they say."""
+        program = self._variants.find(feeds, dims_by_name=False)
+        if program is None:
+            raise error
+        try:
+            return program.run(feeds, outputs, options=run_options)
+        except ShapeError:
+            raise error from None
 
     def forget(self) -> None:
         """Makes the next run compile every kernel, as the first at a new shape does."""

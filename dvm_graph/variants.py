@@ -1,7 +1,8 @@
-"""The program of a model for feeds that override some of its initializers.
+"""The programs of a model for feeds that it was not compiled for: that override some of its initializers, or
+contradict the names of its dims.
 
-In: the feeds of a run. Out: a program with the initializers that they name as inputs, compiled when it
-is first asked for; None where they name none, which most models have none to name.
+In: the feeds of a run. Out: a program with the initializers that they name as inputs, or whose dims are known by nothing
+but the run, compiled when it is first asked for; None where the model's own does.
 """
 
 from __future__ import annotations
@@ -31,27 +32,30 @@ class Variants:
         self._source = source
         self._options = options
         self._names = frozenset(value.name for value in overridable)
-        self._programs: OrderedDict[frozenset[str], Program] = OrderedDict()
+        self._programs: OrderedDict[tuple[frozenset[str], bool], Program] = OrderedDict()
         self._lock = threading.Lock()
 
-    def find(self, feeds: Mapping[str, Any]) -> Program | None:
+    def find(self, feeds: Mapping[str, Any], *, dims_by_name: bool = True) -> Program | None:
         """The program that takes these feeds, if it is not the model's own.
+
+        `dims_by_name`: see `Options`; False, and there is no ONNX model to compile: None.
 
         Raises:
             DvmError: the model does not compile with those initializers as inputs.
             InputError: there is no ONNX model to compile.
         """
-        if not self._names or not isinstance(feeds, Mapping):
+        fed = self._names.intersection(feeds if isinstance(feeds, Mapping) else ())
+        if not fed and (dims_by_name or self._source is None or not self._options.dims_by_name):
             return None
-        fed = self._names.intersection(feeds)
-        if not fed:
-            return None
+        key = (fed, dims_by_name)
         with self._lock:
-            program = self._programs.get(fed)
+            program = self._programs.get(key)
             if program is None:
                 options = replace(
                     self._options, fed_initializers=self._options.fed_initializers | fed
                 )
+                if not dims_by_name:
+                    options = replace(options, dims_by_name=False, dim_hints={})
                 if self._source is None:
                     raise InputError(
                         f"{min(fed)!r} is an initializer, and the model was loaded from a file that it was saved "
@@ -59,8 +63,8 @@ class Variants:
                     )
                 from dvm_graph.rescue import build
 
-                program = self._programs[fed] = build(self._source, options)[1]
+                program = self._programs[key] = build(self._source, options)[1]
                 if len(self._programs) > _MOST:
                     self._programs.popitem(last=False)
-            self._programs.move_to_end(fed)
+            self._programs.move_to_end(key)
             return program

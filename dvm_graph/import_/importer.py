@@ -73,7 +73,10 @@ def import_onnx(source: Source, options: Options, symbols: Symbols) -> Graph:
     model = load_model(source, options.max_nodes)
     graph = Graph(model.proto.graph.name or "main")
     importer = Importer(
-        model.opsets, ExternalData(model.folder, private=options.private_weights), symbols
+        model.opsets,
+        ExternalData(model.folder, private=options.private_weights),
+        symbols,
+        dims_by_name=options.dims_by_name,
     )
     fed = options.fed_initializers
     overridable = _overridable(model)
@@ -162,11 +165,14 @@ class Importer:
         external: ExternalData,
         symbols: Symbols,
         provenance: Provenance | None = None,
+        *,
+        dims_by_name: bool = True,
     ) -> None:
         self._opsets = opsets
         self._external = external
         self._symbols = symbols
         self._provenance = provenance or Provenance()
+        self._dims_by_name = dims_by_name
         self._free: dict[Dim, Dim] = {}
         """Dims of inputs that nothing can be solved from, as the symbols that they become."""
 
@@ -249,7 +255,7 @@ class Importer:
     def _dim(self, name: str, dim: onnx.TensorShapeProto.Dimension, axis: int) -> Dim:
         if dim.HasField("dim_value") and dim.dim_value >= 0:
             return dim.dim_value
-        if dim.dim_param:
+        if dim.dim_param and self._dims_by_name:
             parsed = parse_dim(dim.dim_param, self._symbols)
             if not isinstance(parsed, int) or parsed >= 0:
                 return self._free.get(parsed, parsed)

@@ -122,7 +122,7 @@ def _forget_disputed_extents(
 
     It counts a window that starts behind the image where a pool rounds up, which kernels, as opset 22 says,
     do not; it pads for dilated windows as if they were not, and has one over nothing where strides are longer; it adds `output_padding` to what `SAME`
-    determines; before opset 11 it names a slice's extent after the whole axis; it takes what one branch
+    determines; it takes half of a spectrum for all of it, where the length is no constant; before opset 11 it names a slice's extent after the whole axis; it takes what one branch
     knows for true of the other, and what a body's results are for what they are over no turns. Models all of
     whose operators are left to onnxruntime (`tests/fuzz`) find further ones.
     """
@@ -135,6 +135,8 @@ def _forget_disputed_extents(
         first, disputed = 2, same and any(attributes.get("output_padding", ()))
     elif node.op_type == "Slice" and version != 10:
         disputed = False
+    elif node.op_type == "DFT":
+        disputed = bool(attributes.get("onesided"))
     for proto in types.values() if disputed else ():
         for dim in proto.tensor_type.shape.dim[first:]:
             if node.op_type not in _NAMED or dim.dim_param:

@@ -7,12 +7,34 @@ two, and what takes long in a library keeps no handler waiting.
 from __future__ import annotations
 
 import gc
+import os
 import sys
 import threading
 from collections.abc import Callable
-from typing import TypeVar
+from queue import SimpleQueue
+from typing import Any, TypeVar
 
 _T = TypeVar("_T")
+
+
+class _Helper:
+    """A thread that waits for work: to start one for each call takes longer than most calls do."""
+
+    def __init__(self) -> None:
+        self.process = os.getpid()
+        self._work: SimpleQueue[Callable[[], None]] = SimpleQueue()
+        threading.Thread(target=self._serve, name="dvm_graph.call_aside", daemon=True).start()
+
+    def give(self, work: Callable[[], None]) -> None:
+        self._work.put(work)
+
+    def _serve(self) -> None:
+        while True:
+            self._work.get()()
+
+
+_idle: list[_Helper] = []
+"""Of this process, or of the one that it was forked from, whose threads are not here. The main thread's."""
 
 
 def in_main_thread() -> bool:
@@ -30,34 +52,41 @@ def call_aside(work: Callable[[], _T], interrupted: Callable[[], None]) -> _T:
     """
     if sys.is_finalizing():
         return work()
-    results: list[_T] = []
-    failures: list[BaseException] = []
-    ended = threading.Event()
+    outcome: SimpleQueue[tuple[Any, BaseException | None]] = SimpleQueue()
 
     def run() -> None:
         try:
-            results.append(work())
+            outcome.put((work(), None))
         except BaseException as error:
-            failures.append(error)
-        finally:
-            ended.set()
+            outcome.put((None, error))
 
     interruption: BaseException | None = None
     collects = gc.isenabled()
     gc.disable()
     try:
-        threading.Thread(target=run, name="dvm_graph.call_aside").start()
-        while not ended.is_set():
+        helper = _take_helper()
+        helper.give(run)
+        while True:
             try:
-                ended.wait()  # Thread.join takes a thread for ended whose wait was interrupted
+                result, failure = outcome.get()
+                break
             except BaseException as error:
                 interruption = error
                 interrupted()
+        _idle.append(helper)
     finally:
         if collects:
             gc.enable()
     if interruption is not None:
         raise interruption
-    if failures:
-        raise failures[0]
-    return results[0]
+    if failure is not None:
+        raise failure
+    return result  # type: ignore[no-any-return]
+
+
+def _take_helper() -> _Helper:
+    while _idle:
+        helper = _idle.pop()
+        if helper.process == os.getpid():
+            return helper
+    return _Helper()

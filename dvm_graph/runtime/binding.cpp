@@ -1,5 +1,6 @@
 #include "runtime/binding.h"
 
+#include <algorithm>
 #include <set>
 
 #include "runtime/errors.h"
@@ -47,10 +48,10 @@ void DimBinder::bind(uint32_t value, std::span<const int64_t> shape, Dims& dims)
     const std::string& symbol = model_.dims.symbols[binding->symbol];
     const int64_t scaled = extent - binding->shift;
     if (scaled % binding->scale != 0 || scaled / binding->scale < 0) {
-      throw ShapeError(name_of(value) + at_axis(binding->axis) + " has extent " +
-                       std::to_string(extent) + ", which is not " +
-                       model_.dims.text(model_.values[value].shape[binding->axis]) +
-                       " for any non-negative integer " + symbol);
+      contradicted(value, name_of(value) + at_axis(binding->axis) + " has extent " +
+                              std::to_string(extent) + ", which is not " +
+                              model_.dims.text(model_.values[value].shape[binding->axis]) +
+                              " for any non-negative integer " + symbol);
     }
     const int64_t bound = scaled / binding->scale;
     const auto number = static_cast<int>(binding->symbol);
@@ -59,9 +60,10 @@ void DimBinder::bind(uint32_t value, std::span<const int64_t> shape, Dims& dims)
       bound_by_[binding->symbol] = value;
     } else if (dims.symbol(number) != bound) {
       const int64_t by = bound_by_[binding->symbol];  // -1: whoever runs this as a body
-      throw ShapeError(symbol + " is " + std::to_string(dims.symbol(number)) + " by " +
-                       (by < 0 ? "what is around" : name_of(static_cast<uint32_t>(by))) + " and " +
-                       std::to_string(bound) + " by " + name_of(value) + at_axis(binding->axis));
+      contradicted(value, symbol + " is " + std::to_string(dims.symbol(number)) + " by " +
+                              (by < 0 ? "what is around" : name_of(static_cast<uint32_t>(by))) +
+                              " and " + std::to_string(bound) + " by " + name_of(value) +
+                              at_axis(binding->axis));
     }
   }
 }
@@ -74,15 +76,22 @@ void DimBinder::check(uint32_t value, std::span<const int64_t> shape, const Dims
     const DimInstruction& dim = model_.dims.instructions[static_cast<size_t>(slots[axis])];
     const std::string text = model_.dims.text(slots[axis]), actual = std::to_string(shape[axis]);
     if (dim.op == DimOp::symbol) {
-      throw ShapeError(text + " is " + std::to_string(expected) + binders_of(slots[axis], dims) +
-                       " and " + actual + " by " + name_of(value) + at_axis(axis));
+      contradicted(value, text + " is " + std::to_string(expected) + binders_of(slots[axis], dims) +
+                              " and " + actual + " by " + name_of(value) + at_axis(axis));
     }
     const std::string because = dim.op == DimOp::constant
                                     ? std::string()
                                     : ", which is " + text + binders_of(slots[axis], dims);
-    throw ShapeError(name_of(value) + at_axis(axis) + " has extent " + actual + ", expected " +
-                     std::to_string(expected) + because);
+    const std::string what = name_of(value) + at_axis(axis) + " has extent " + actual +
+                             ", expected " + std::to_string(expected) + because;
+    if (dim.op == DimOp::constant) throw ShapeError(what);
+    contradicted(value, what);
   }
+}
+
+void DimBinder::contradicted(uint32_t value, const std::string& what) const {
+  if (std::ranges::find(model_.inputs, value) == model_.inputs.end()) throw ShapeError(what);
+  throw ContradictionError(what);
 }
 
 void DimBinder::check_assumptions(const Dims& dims) const {

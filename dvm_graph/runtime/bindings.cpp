@@ -481,6 +481,8 @@ void translate_error(const std::exception_ptr& exception, void*) {
     std::rethrow_exception(exception);
   } catch (const InputError& error) {
     raise("InputError", error);
+  } catch (const ContradictionError& error) {
+    raise("ContradictionError", error);
   } catch (const ShapeError& error) {
     raise("ShapeError", error);
   } catch (const OutOfMemoryError& error) {

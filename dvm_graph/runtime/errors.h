@@ -15,6 +15,11 @@ class ShapeError : public std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
+// Inputs of a run do, in dims that the model gives one name.
+class ContradictionError : public ShapeError {
+  using ShapeError::ShapeError;
+};
+
 // The run needs more memory than there is.
 class OutOfMemoryError : public std::runtime_error {
   using std::runtime_error::runtime_error;
