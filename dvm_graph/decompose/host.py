@@ -13,7 +13,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from dvm_graph.decompose.operands import normalize_axis, operand, required, shape_of
+from dvm_graph.decompose.operands import normalize_axis, operand, required, shape_of, text
 from dvm_graph.decompose.registry import Operands, Results, decomposition
 from dvm_graph.decompose.windows import per_axis
 from dvm_graph.errors import ModelError
@@ -22,7 +22,9 @@ from dvm_graph.symbolic.builder import Builder
 from dvm_graph.symbolic.dims import add, maximum, mul, product
 
 HOST = "host"
-HOST_OPERATORS = frozenset({"Compress", "NonMaxSuppression", "NonZero", "TopK", "Unique"})
+HOST_OPERATORS = frozenset(
+    {"Compress", "NonMaxSuppression", "NonZero", "ScatterElements", "ScatterND", "TopK", "Unique"}
+)
 """ONNX operators over tensors that the host carries out, of any type."""
 
 
@@ -139,6 +141,25 @@ def max_unpool(builder: Builder, node: Node, operands: Operands) -> Results:
     return add_host(
         builder, node, [x, places, given][: len(operands)], arguments, [(x.dtype, tuple(shape))]
     )
+
+
+_REDUCTIONS = ("none", "add", "mul", "max", "min")
+"""Of what is scattered, as the host numbers them."""
+
+
+@decomposition("ScatterElements", "ScatterND")
+def scatter(builder: Builder, node: Node, operands: Operands) -> Results:
+    x, indices = required(node, operands, 0), required(node, operands, 1)
+    reduction = text(node, "reduction", "none")
+    narrow = (DType.FLOAT16, DType.BFLOAT16, DType.BOOL)
+    if reduction not in _REDUCTIONS or (reduction != "none" and x.dtype in narrow):
+        return None
+    arguments = [_REDUCTIONS.index(reduction)]
+    if not (indices if node.op == "ScatterND" else x).rank:
+        return None
+    if node.op == "ScatterElements":
+        arguments.insert(0, normalize_axis(node, node.attrs.get("axis", 0), x.rank))
+    return add_host(builder, node, operands, arguments, [(x.dtype, x.shape)])
 
 
 @decomposition("NonMaxSuppression")

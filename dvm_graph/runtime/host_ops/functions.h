@@ -22,6 +22,8 @@ void pad_extents(HostFrame& frame);
 void range_extents(HostFrame& frame);
 void reshape_extents(HostFrame& frame);
 void resize_extents(HostFrame& frame);
+void scatter_elements(HostFrame& frame);
+void scatter_nd(HostFrame& frame);
 void sequence_at(HostFrame& frame);
 void sequence_construct(HostFrame& frame);
 void sequence_empty(HostFrame& frame);

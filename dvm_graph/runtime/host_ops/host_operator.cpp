@@ -34,6 +34,8 @@ constexpr Entry kTable[] = {
     {"RangeExtents", range_extents},
     {"ReshapeExtents", reshape_extents},
     {"ResizeExtents", resize_extents},
+    {"ScatterElements", scatter_elements},
+    {"ScatterND", scatter_nd},
     {"SequenceAt", sequence_at},
     {"SequenceConstruct", sequence_construct},
     {"SequenceEmpty", sequence_empty},

@@ -1,6 +1,6 @@
 // Operators that the host carries out between kernels, because their sizes are known only once
 // their data is (NonZero, TopK and their kin), because only their data tells where elements go
-// (MaxUnpool), because each number takes the one before (CumSum), or because they are about
+// (MaxUnpool, ScatterElements), because each number takes the one before (CumSum), or because they are about
 // sequences and optional values (sequence.h). Each is a function in a file of its own, listed in
 // host_operator.cpp under the name of its ONNX operator.
 //
