@@ -39,6 +39,8 @@ class Regions:
 
     def __init__(self, facts: Facts) -> None:
         self._facts = facts
+        self._filled: dict[tuple[Dim, ...], Facts | None] = {}
+        """What is known where some extents are not 0, as far as anybody asked."""
         self._broadcasts = {
             frozenset((check.left, check.right))
             for check in facts.checks
@@ -226,15 +228,23 @@ class Regions:
         last = sub(size, 1)
         if self._at_most(self._facts, 0, low) and self._at_most(self._facts, high, last):
             return True
+        named = tuple(dict.fromkeys(e for e in extents if not isinstance(e, int) or e < 1))
+        if named not in self._filled:
+            self._filled[named] = self._with_elements(named)
+        facts = self._filled[named]
+        return facts is None or (self._at_most(facts, 0, low) and self._at_most(facts, high, last))
+
+    def _with_elements(self, extents: Sequence[Dim]) -> Facts | None:
+        """What is known where no extent is 0; None: one always is."""
         facts = self._facts.branch()
         for extent in extents:
             if facts.bounds(extent)[1] < 1:
-                return True
+                return None
             try:
                 facts.assume_range(extent, 1, None, "it has elements")
             except ShapeError:  # it has none, as follows from an equality
-                return True
-        return self._at_most(facts, 0, low) and self._at_most(facts, high, last)
+                return None
+        return facts
 
     def _at_least(self, a: Dim, number: int) -> bool:
         return self._at_most(self._facts, number, a)

@@ -111,14 +111,32 @@ def nonnegative(poly: Polynomial, ranges: Ranges = NO_RANGES) -> bool:
     """
     if polynomial_bounds(poly, ranges)[0] >= 0:
         return True
-    if not ranges:
-        return _proves_by_default(tuple(poly.items()))
-    return _Relaxation(ranges).proves(poly, _RELAXATION_DEPTH)
+    return _searched(tuple(poly.items()), _told_of(poly, ranges) if ranges else ())
+
+
+def _told_of(poly: Polynomial, ranges: Ranges) -> tuple[tuple[Any, Interval], ...]:
+    """The ranges that may have a say: branches of what is known differ in others, mostly."""
+    symbols: set[Any] = set()
+    for monomial in poly:
+        for atom, _ in monomial:
+            symbols |= _symbols_of(atom)
+    return tuple(
+        (atom, interval)
+        for atom, interval in ranges.items()
+        if not atom.is_Symbol or atom in symbols
+    )
 
 
 @lru_cache(maxsize=1 << 14)
-def _proves_by_default(terms: tuple[tuple[Monomial, Any], ...]) -> bool:
-    return _Relaxation(NO_RANGES).proves(dict(terms), _RELAXATION_DEPTH)
+def _symbols_of(atom: Atom) -> frozenset[Any]:
+    return frozenset(atom.free_symbols)
+
+
+@lru_cache(maxsize=1 << 14)
+def _searched(
+    terms: tuple[tuple[Monomial, Any], ...], ranges: tuple[tuple[Any, Interval], ...]
+) -> bool:
+    return _Relaxation(dict(ranges)).proves(dict(terms), _RELAXATION_DEPTH)
 
 
 class _Relaxation:
