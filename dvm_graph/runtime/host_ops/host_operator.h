@@ -1,8 +1,8 @@
 // Operators that the host carries out between kernels, because their sizes are known only once
 // their data is (NonZero, TopK and their kin), because only their data tells where elements go
-// (MaxUnpool, ScatterElements), because each number takes the one before (CumSum), or because they are about
-// sequences and optional values (sequence.h). Each is a function in a file of its own, listed in
-// host_operator.cpp under the name of its ONNX operator.
+// (MaxUnpool, ScatterElements), because each number takes the one before (CumSum), or because they
+// are about sequences and optional values (sequence.h). Each is a function in a file of its own,
+// listed in host_operator.cpp under the name of its ONNX operator.
 //
 // Operands and results are those of the ONNX operator, attributes integers in the order that the
 // function's file says. Results are contiguous, and their sizes bind symbols behind the call.
