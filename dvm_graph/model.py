@@ -6,16 +6,25 @@ Conventions follow onnxruntime's Python API where it has one (`run`, `get_inputs
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
+import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from dvm_graph.description import Description, TensorInfo, describe
-from dvm_graph.errors import ContradictionError, InputError, ShapeError, border, output_path
+from dvm_graph.errors import (
+    CompileError,
+    ContradictionError,
+    InputError,
+    ShapeError,
+    UnsupportedError,
+    border,
+    output_path,
+)
 from dvm_graph.ir import ModelMetadata
 from dvm_graph.options import Options
 from dvm_graph.process import load_compiler
@@ -37,6 +46,9 @@ if TYPE_CHECKING:
     from dvm_graph.profile import Profile
     from dvm_graph.report import Report
     from dvm_graph.simulation import Simulation
+
+
+_Result = TypeVar("_Result")
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +74,7 @@ class Model:
         options: Options,
         origin: _Compilation | SavedModel,
     ) -> None:
-        self._program = program
+        self._program = self._ran = program
         self._description = description
         self._options = options
         self.precision = options.precision
@@ -141,11 +153,9 @@ class Model:
             CancelledError: `run_options` ended the run.
             ExternalDataError: a file of weights was written to since the model was loaded.
         """
-        program = self._variants.find(feeds) or self._program
-        try:
-            results = program.run(feeds, outputs, options=run_options)
-        except ContradictionError as error:
-            results = self._run_apart(feeds, outputs, run_options, error)
+        results = self._on_program(
+            feeds, lambda program: program.run(feeds, outputs, options=run_options)
+        )
         if output_names is None:
             return results
         unknown = [name for name in output_names if name not in self._output_names]
@@ -155,25 +165,41 @@ class Model:
             )
         return [results[self._output_names.index(name)] for name in output_names]
 
-    def _run_apart(
-        self,
-        feeds: Mapping[str, ArrayLike],
-        outputs: Mapping[str, NDArray[Any]] | None,
-        run_options: RunOptions | None,
-        error: ContradictionError,
-    ) -> list[NDArray[Any]]:
-        """What comes out where names of dims count for nothing; `error` if operators need what they say."""
-        program = self._variants.find(feeds, dims_by_name=False)
-        if program is None:
-            raise error
+    def _on_program(
+        self, feeds: Mapping[str, ArrayLike], action: Callable[[Program], _Result]
+    ) -> _Result:
+        """What comes out with the program that takes these feeds. Where they contradict the names of dims, it is one to
+        which those are nothing, if operators do not need what they say.
+        """
+        program = self._ran = self._variants.find(feeds) or self._program
         try:
-            return program.run(feeds, outputs, options=run_options)
-        except ShapeError:
-            raise error from None
+            return action(program)
+        except ContradictionError as error:
+            contradiction = error
+        try:
+            apart = self._variants.find(feeds, dims_by_name=False)
+            if apart is not None and self._within_hints(feeds):
+                result = action(apart)
+                self._ran = apart
+                return result
+        except (CompileError, ShapeError, UnsupportedError):
+            pass
+        raise contradiction
+
+    def _within_hints(self, feeds: Mapping[str, ArrayLike]) -> bool:
+        """Whether each dim with a hint is in its range, where inputs say otherwise about dims of one name."""
+        hints = self._options.dim_hints
+        for info in self._description.inputs if hints else ():
+            for dim, extent in zip(info.shape, np.shape(feeds[info.name]), strict=False):
+                low, high = hints.get(str(dim), (extent, extent))
+                if not low <= extent <= high:
+                    return False
+        return True
 
     def forget(self) -> None:
         """Makes the next run compile every kernel, as the first at a new shape does."""
         self._program.forget()
+        self._variants.forget()
 
     @property
     def cores(self) -> int:
@@ -183,7 +209,7 @@ class Model:
     @property
     def statistics(self) -> RunStatistics:
         """Compile time, run time and memory of the last run."""
-        return self._program.statistics
+        return self._ran.statistics
 
     @property
     def flags(self) -> FlagCounts:
@@ -200,7 +226,10 @@ class Model:
         """
         from dvm_graph.profile import profile_program
 
-        return profile_program(self._program, feeds, repeats, self._description.onnx_operators)
+        names = self._description.onnx_operators
+        return self._on_program(
+            feeds, lambda program: profile_program(program, feeds, repeats, names)
+        )
 
     def simulate(
         self,
@@ -309,7 +338,7 @@ class Model:
 
     def disassemble(self, feeds: Mapping[str, ArrayLike]) -> str:
         """The bytecode of every kernel for the shapes of these inputs, in the assembler's text form."""
-        return self._program.disassemble(feeds)
+        return self._on_program(feeds, lambda program: program.disassemble(feeds))
 
     def listings(
         self,

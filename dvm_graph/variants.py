@@ -14,7 +14,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from dvm_graph.description import TensorInfo
-from dvm_graph.errors import InputError
+from dvm_graph.errors import DvmError, InputError, OutOfMemoryError
 from dvm_graph.options import Options
 from dvm_graph.runtime import Program
 
@@ -32,8 +32,8 @@ class Variants:
         self._source = source
         self._options = options
         self._names = frozenset(value.name for value in overridable)
-        self._programs: OrderedDict[tuple[frozenset[str], bool], Program] = OrderedDict()
-        self._lock = threading.Lock()
+        self._programs: OrderedDict[tuple[frozenset[str], bool], Program | DvmError] = OrderedDict()
+        self._lock = threading.RLock()  # a signal handler may run the model here
 
     def find(self, feeds: Mapping[str, Any], *, dims_by_name: bool = True) -> Program | None:
         """The program that takes these feeds, if it is not the model's own.
@@ -50,21 +50,40 @@ class Variants:
         key = (fed, dims_by_name)
         with self._lock:
             program = self._programs.get(key)
-            if program is None:
-                options = replace(
-                    self._options, fed_initializers=self._options.fed_initializers | fed
-                )
-                if not dims_by_name:
-                    options = replace(options, dims_by_name=False, dim_hints={})
-                if self._source is None:
-                    raise InputError(
-                        f"{min(fed)!r} is an initializer, and the model was loaded from a file that it was saved "
-                        "to: compile the ONNX model with Options.fed_initializers, and save that"
-                    )
-                from dvm_graph.rescue import build
-
-                program = self._programs[key] = build(self._source, options)[1]
-                if len(self._programs) > _MOST:
-                    self._programs.popitem(last=False)
+        if program is None:  # whoever runs the model meanwhile may compile it, too
+            program = self._compile(fed, dims_by_name)
+        with self._lock:
+            program = self._programs.setdefault(key, program)
             self._programs.move_to_end(key)
-            return program
+            if len(self._programs) > _MOST:
+                self._programs.popitem(last=False)
+        if isinstance(program, DvmError):
+            raise program.with_traceback(None)
+        return program
+
+    def forget(self) -> None:
+        """As `Program.forget`."""
+        with self._lock:
+            programs = list(self._programs.values())
+        for program in programs:
+            if isinstance(program, Program):
+                program.forget()
+
+    def _compile(self, fed: frozenset[str], dims_by_name: bool) -> Program | DvmError:
+        """Or why there is none."""
+        if self._source is None:
+            raise InputError(
+                f"{min(fed)!r} is an initializer, and the model was loaded from a file that it was saved "
+                "to: compile the ONNX model with Options.fed_initializers, and save that"
+            )
+        from dvm_graph.rescue import build
+
+        options = replace(self._options, fed_initializers=self._options.fed_initializers | fed)
+        if not dims_by_name:
+            options = replace(options, dims_by_name=False, dim_hints={})
+        try:
+            return build(self._source, options)[1]
+        except OutOfMemoryError:  # another time there may be more
+            raise
+        except DvmError as error:
+            return error

@@ -116,10 +116,7 @@ class _Walk:
                 self._bind(node.node, [self._value(value) for value in node.region.outputs])
                 continue
             graph.onnx_operators |= dict.fromkeys(node.origin, node.op)
-            if (region := self._open(node)) is not None:
-                pending.extendleft([Opened(node, region), *reversed(region.needed_nodes())])
-                continue
-            if (ordered := self._continue(node, pending)) is not None:
+            if (ordered := self._rearranged(node, pending)) is not None:
                 pending = deque(ordered)
                 continue
             self._native = node in self._apart
@@ -231,7 +228,8 @@ class _Walk:
         return all(self._decompose(node) for node in nodes)
 
     def _try_taken(self, node: Node, operands: Sequence[Value | None]) -> bool:
-        """The branch that a constant condition takes, whatever is in it, in place of the `If`.
+        """The branch that a constant condition takes, whatever is in it, in place of an `If` within what is only tried; see
+        `_rearranged`.
 
         onnxruntime does so as well, and has ended the process over such branches inside others.
         """
@@ -254,16 +252,23 @@ class _Walk:
         self._capture(region, captured)
         return region
 
-    def _open(self, node: Node) -> Graph | None:
-        """As `_try_taken`, for whoever walks the branch as a part of the graph around it."""
+    def _rearranged(self, node: Node, behind: Behind) -> Behind | None:
+        """What is to be walked in place of an `If` and of what comes behind it: the branch that it is known to take,
+        as a part of the graph around it, or an `If` that takes what rests on it into its branches. None: themselves.
+        """
         if node.domain or node.op != "If" or self._left_alone(node):
             return None
-        return self._branch_of(node, self._operands(node))
-
-    def _continue(self, node: Node, behind: Behind) -> Behind | None:
-        """What comes behind an `If`, and then one that takes what rests on it into its branches; None: nothing does."""
-        if node.domain or node.op != "If" or node in self._tried or self._left_alone(node):
+        try:
+            region = self._branch_of(node, self._operands(node))
+            if region is not None:
+                return [*region.needed_nodes(), Opened(node, region), *behind]
+            return None if node in self._tried else self._continued(node, behind)
+        except _BROKEN as error:  # see `_taken`
+            _LOG.info("%s %s stays: %s: %s", node.op, node.name, type(error).__name__, error)
             return None
+
+    def _continued(self, node: Node, behind: Behind) -> Behind | None:
+        """What comes behind an `If`, and then one that takes what rests on it into its branches; None: nothing does."""
         deduced = self._deduced(node, self._operands(node))
         found = continued(node, deduced, behind, self._source, self._depth)
         if found is None:

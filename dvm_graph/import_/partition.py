@@ -150,7 +150,8 @@ def partition_models(
     if in_branch:
         model = build_partition(nodes, inputs, outputs, newest_opset)
         for info in (*model.graph.input, *model.graph.value_info, *model.graph.output):
-            info.type.tensor_type.ClearField("shape")
+            if info.type.WhichOneof("value") == "tensor_type":
+                info.type.tensor_type.ClearField("shape")
         yield model.SerializeToString(), []
 
 

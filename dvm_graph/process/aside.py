@@ -12,29 +12,44 @@ import sys
 import threading
 from collections.abc import Callable
 from queue import SimpleQueue
-from typing import Any, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 _T = TypeVar("_T")
+Outcome: TypeAlias = "tuple[Any, BaseException | None]"
 
 
 class _Helper:
-    """A thread that waits for work: to start one for each call takes longer than most calls do."""
+    """A thread that waits for work: to start one for each call takes longer than most calls do.
+
+    Invariant: an interruption at any point leaves it as it was, or at work.
+    """
 
     def __init__(self) -> None:
         self.process = os.getpid()
-        self._work: SimpleQueue[Callable[[], None]] = SimpleQueue()
-        threading.Thread(target=self._serve, name="dvm_graph.call_aside", daemon=True).start()
+        self._calls: SimpleQueue[Callable[[], None]] = SimpleQueue()
+        self._serves = False
+        self._outcomes: list[Outcome] | None = None
 
-    def give(self, work: Callable[[], None]) -> None:
-        self._work.put(work)
+    @property
+    def waits(self) -> bool:
+        """It is of this process, and its last call is over."""
+        return self.process == os.getpid() and self._outcomes != []
+
+    def give(self, call: Callable[[], None], outcomes: list[Outcome]) -> None:
+        """A call that puts down its outcome."""
+        self._outcomes = outcomes
+        if not self._serves:
+            threading.Thread(target=self._serve, name="dvm_graph.call_aside", daemon=True).start()
+        self._calls.put(call)
 
     def _serve(self) -> None:
+        self._serves = True
         while True:
-            self._work.get()()
+            self._calls.get()()
 
 
-_idle: list[_Helper] = []
-"""Of this process, or of the one that it was forked from, whose threads are not here. The main thread's."""
+_helpers: list[_Helper] = []
+"""The main thread's: one, and more where handlers call while it is at work."""
 
 
 def in_main_thread() -> bool:
@@ -52,41 +67,48 @@ def call_aside(work: Callable[[], _T], interrupted: Callable[[], None]) -> _T:
     """
     if sys.is_finalizing():
         return work()
-    outcome: SimpleQueue[tuple[Any, BaseException | None]] = SimpleQueue()
+    begun = threading.Lock()  # by one of those that it was given to
+    outcomes: list[Outcome] = []
+    bell: SimpleQueue[None] = SimpleQueue()
 
     def run() -> None:
+        if not begun.acquire(blocking=False):
+            return
         try:
-            outcome.put((work(), None))
+            outcomes.append((work(), None))
         except BaseException as error:
-            outcome.put((None, error))
+            outcomes.append((None, error))
+        finally:
+            bell.put(None)
 
     interruption: BaseException | None = None
+    given = False
     collects = gc.isenabled()
     gc.disable()
     try:
-        helper = _take_helper()
-        helper.give(run)
-        while True:
-            try:
-                result, failure = outcome.get()
-                break
+        while not outcomes:
+            try:  # an interruption may come behind anything that is done here
+                if not given:
+                    _waiting_helper().give(run, outcomes)
+                    given = True
+                bell.get()
             except BaseException as error:
                 interruption = error
                 interrupted()
-        _idle.append(helper)
     finally:
         if collects:
             gc.enable()
     if interruption is not None:
         raise interruption
+    result, failure = outcomes[0]
     if failure is not None:
         raise failure
     return result  # type: ignore[no-any-return]
 
 
-def _take_helper() -> _Helper:
-    while _idle:
-        helper = _idle.pop()
-        if helper.process == os.getpid():
+def _waiting_helper() -> _Helper:
+    for helper in _helpers:
+        if helper.waits:
             return helper
-    return _Helper()
+    _helpers.append(_Helper())
+    return _helpers[-1]

@@ -12,6 +12,7 @@ import dvm_graph
 from dvm_graph.errors import ContradictionError
 from tests.decompose.reference import session
 from tests.end_to_end.test_control_flow import normal, parse
+from tests.runtime.children import in_child
 
 APART = "g (float[n] x, float[n] y) => (float[k] u, float[l] v) { u = Exp(x) v = Tanh(y) }"
 TOGETHER = "g (float[n] x, float[n] y) => (float[k] u) { u = Add(x, y) }"
@@ -67,6 +68,8 @@ def test_a_saved_model_has_nothing_to_compile(tmp_path: Path) -> None:
 def test_with_hints_of_dims() -> None:
     model = dvm_graph.optimize(parse(APART), dim_hints={"n": (1, 4)})
     assert_runs(model, session(parse(APART)), x=normal(3), y=normal(2))
+    with pytest.raises(ContradictionError):
+        model.run({"x": normal(3), "y": normal(5)})
     with pytest.raises(dvm_graph.ShapeError, match=r"n is in 1\.\.4"):
         model.run({"x": normal(5), "y": normal(5)})
 
@@ -85,3 +88,53 @@ def test_spectra_of_computed_lengths(onesided: int) -> None:
     model, reference = dvm_graph.optimize(parse(text)), session(parse(text))
     for n in (10, 7, 1):
         assert_runs(model, reference, x=normal(2, n, 1))
+
+
+def test_what_does_not_compile_so_is_told_as_a_contradiction() -> None:
+    text = """g (float[n] x, float[n] y) => (float[k] v) {
+      s = Shape(x)
+      t = Shape(y)
+      zero = Constant<value_ints = [0]>()
+      equal = Equal(s, t)
+      q = Squeeze(equal, zero)
+      v = If (q) < then_branch = p () => (float[i] a) { a = Add(x, y) },
+                   else_branch = o () => (float[] b) { d = Concat<axis = 0>(x, y) b = ReduceSum<keepdims = 0>(d) } >
+    }"""
+    proto = parse(text)
+    proto.graph.output[0].type.tensor_type.ClearField("shape")
+    model = dvm_graph.optimize(
+        proto, strict=True
+    )  # x and y are of one length: no result has another rank
+    for _ in range(2):
+        with pytest.raises(ContradictionError, match="n is 3 by x and 5 by y"):
+            model.run({"x": normal(3), "y": normal(5)})
+    assert_runs(dvm_graph.optimize(proto), session(proto), x=normal(3), y=normal(5))
+
+
+def test_what_is_told_of_a_run_is_of_the_program_that_ran() -> None:
+    model = dvm_graph.optimize(parse(APART))
+    feeds = {"x": normal(3), "y": normal(5)}
+    model.run(feeds)
+    assert model.statistics.kernels_launched == 2 and model.statistics.run_ns > 0
+    assert len(model.profile(feeds, repeats=1).kernels) == 2
+    assert "v_tanh" in model.disassemble(feeds)
+
+
+def test_a_run_within_the_one_that_compiles() -> None:
+    """A signal handler's, say: it waits for nobody."""
+    inside = """
+        import signal
+        from tests.end_to_end.test_contradictions import *
+        model = dvm_graph.optimize(parse(APART))
+        feeds = {"x": normal(3), "y": normal(5)}
+        ran = []
+        def handle(*_):
+            ran.append([y.shape for y in model.run(feeds)])
+        signal.signal(signal.SIGALRM, handle)
+        signal.setitimer(signal.ITIMER_REAL, 0.01, 0.02)
+        for _ in range(5):
+            assert [y.shape for y in model.run(feeds)] == [(3,), (5,)]
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        assert all(shapes == [(3,), (5,)] for shapes in ran)
+    """
+    in_child(inside)

@@ -179,3 +179,32 @@ def test_commands_end_with_status_130(source: str, arguments: list[str], tmp_pat
     _, errors = child.communicate(timeout=SECONDS)
     assert child.returncode == 130, errors
     assert "interrupted" in errors and "Traceback" not in errors
+
+
+def test_interrupts_about_when_a_call_aside_ends() -> None:
+    """One that came with the outcome took it along, and the caller waited for another one."""
+    in_child(
+        """
+        from dvm_graph.process import call_aside
+
+        class Stopped(Exception):
+            pass
+
+        def stop(*_):
+            raise Stopped
+
+        signal.signal(signal.SIGALRM, stop)
+        stopped = 0
+        for number in range(3000):
+            try:
+                try:
+                    signal.setitimer(signal.ITIMER_REAL, 1e-6 + number % 100 * 2e-6)
+                    assert call_aside(lambda: number, lambda: None) == number
+                finally:
+                    signal.setitimer(signal.ITIMER_REAL, 0)
+            except Stopped:
+                stopped += 1
+        assert stopped > 100, stopped
+        assert call_aside(lambda: 5, lambda: None) == 5
+        """
+    )

@@ -36,12 +36,16 @@ void combine(T& into, T from) {
   }
 }
 
+[[noreturn]] void refuse(const HostFrame& frame, int64_t index, int64_t extent) {
+  throw InputError("index " + std::to_string(index) + " of " + frame.name +
+                   " lies outside of an axis of " + std::to_string(extent) + " elements");
+}
+
 // The index itself, counted from the end where it is negative.
 int64_t inside(const HostFrame& frame, int64_t index, int64_t extent) {
   const int64_t place = index < 0 ? index + extent : index;
-  if (place >= 0 && place < extent) return place;
-  throw InputError("index " + std::to_string(index) + " of " + frame.name +
-                   " lies outside of an axis of " + std::to_string(extent) + " elements");
+  if (place < 0 || place >= extent) refuse(frame, index, extent);
+  return place;
 }
 
 std::vector<int64_t> strides_of(std::span<const int64_t> shape) {
@@ -56,62 +60,54 @@ std::vector<int64_t> strides_of(std::span<const int64_t> shape) {
                    " writes them to, " + shape_text(frame.operand(0).shape));
 }
 
-// Walks along updates: calls put(place in x, number of the update, how many follow each other).
-class Places {
- public:
-  explicit Places(HostFrame& frame) : frame_(frame), x_(frame.operand(0).shape) {
-    const Tensor& indices = frame.operand(1);
-    if (indices.dtype == DType::i32) {
-      narrow_ = frame.data<int32_t>(1);
-    } else {
-      wide_ = frame.data<int64_t>(1);
+// Calls put(place in x, number of the update) for each element that is scattered along an axis.
+template <bool along_last, class Index, class Put>
+void walk_elements(HostFrame& frame, size_t axis, const Put& put) {
+  const std::vector<int64_t>&x = frame.operand(0).shape, &shape = frame.operand(1).shape;
+  const std::vector<int64_t> strides = strides_of(x);
+  const auto* const indices = frame.data<Index>(1);
+  const size_t last = shape.size() - 1;
+  std::vector<int64_t> at(shape.size(), 0);
+  const int64_t count = elements_of(shape), length = shape[last];
+  const int64_t extent = x[axis], stride = strides[axis];
+  for (int64_t first = 0; first < count; first += length) {
+    int64_t base = 0;
+    for (size_t i = 0; i < last; i++) base += i == axis ? 0 : at[i] * strides[i];
+    for (int64_t i = 0; i < length; i++) {
+      const int64_t place = inside(frame, indices[first + i], extent);
+      put(base + (along_last ? place : place * stride + i), first + i);
+    }
+    for (size_t i = last; i-- > 0;) {
+      if (++at[i] < shape[i]) break;
+      at[i] = 0;
     }
   }
+}
 
-  template <class Put>
-  void of_elements(size_t axis, const Put& put) const {
-    const std::vector<int64_t>&shape = frame_.operand(1).shape, strides = strides_of(x_);
-    const size_t last = shape.size() - 1;
-    std::vector<int64_t> at(shape.size(), 0);
-    const int64_t count = elements_of(shape), length = shape[last];
-    for (int64_t first = 0; first < count; first += length) {
-      int64_t base = 0;
-      for (size_t i = 0; i < last; i++) base += i == axis ? 0 : at[i] * strides[i];
-      for (int64_t i = 0; i < length; i++) {
-        const int64_t place = inside(frame_, index(first + i), x_[axis]) * strides[axis];
-        put(base + place + (axis == last ? 0 : i), first + i, 1);
-      }
-      for (size_t i = last; i-- > 0;) {
-        if (++at[i] < shape[i]) break;
-        at[i] = 0;
-      }
+// Calls put(place in x, number of the first update, how many) for each slice.
+template <class Index, class Put>
+void walk_slices(HostFrame& frame, const Put& put) {
+  const std::vector<int64_t>&x = frame.operand(0).shape, &shape = frame.operand(1).shape;
+  const std::vector<int64_t> strides = strides_of(x);
+  const auto* indices = frame.data<Index>(1);
+  const auto depth = static_cast<size_t>(shape.back());
+  const int64_t slice = elements_of(std::span(x).subspan(depth));
+  const int64_t count = elements_of(std::span(shape).first(shape.size() - 1));
+  for (int64_t i = 0; i < count; i++, indices += depth) {
+    int64_t place = 0;
+    for (size_t axis = 0; axis < depth; axis++) {
+      place += inside(frame, indices[axis], x[axis]) * strides[axis];
     }
+    put(place, i * slice, slice);
   }
+}
 
-  template <class Put>
-  void of_slices(const Put& put) const {
-    const std::vector<int64_t>&shape = frame_.operand(1).shape, strides = strides_of(x_);
-    const auto depth = static_cast<size_t>(shape.back());
-    const int64_t slice = elements_of(std::span(x_).subspan(depth));
-    const int64_t count = elements_of(std::span(shape).first(shape.size() - 1));
-    for (int64_t i = 0; i < count; i++) {
-      int64_t place = 0;
-      for (size_t axis = 0; axis < depth; axis++) {
-        const int64_t number = index(i * shape.back() + static_cast<int64_t>(axis));
-        place += inside(frame_, number, x_[axis]) * strides[axis];
-      }
-      put(place, i * slice, slice);
-    }
-  }
-
- private:
-  int64_t index(int64_t at) const { return narrow_ == nullptr ? wide_[at] : narrow_[at]; }
-
-  HostFrame& frame_;
-  const std::vector<int64_t>& x_;
-  const int32_t* narrow_ = nullptr;
-  const int64_t* wide_ = nullptr;
-};
+// Runs walk(index type) for the type of the indices.
+template <class Walk>
+void by_index(HostFrame& frame, const Walk& walk) {
+  if (frame.operand(1).dtype == DType::i32) return walk(int32_t{});
+  walk(int64_t{});
+}
 
 template <class T, class Walk>
 void scatter_as(HostFrame& frame, Reduction reduction, const Walk& walk) {
@@ -121,7 +117,7 @@ void scatter_as(HostFrame& frame, Reduction reduction, const Walk& walk) {
   std::memcpy(out, x.data, static_cast<size_t>(bytes_of(x)));
   const auto* const updates = frame.data<T>(2);
   const auto put = [&]<Reduction kind>(std::integral_constant<Reduction, kind>) {
-    walk([&](int64_t place, int64_t update, int64_t count) {
+    walk([&](int64_t place, int64_t update, int64_t count = 1) {
       for (int64_t i = 0; i < count; i++) combine<kind>(out[place + i], updates[update + i]);
     });
   };
@@ -171,8 +167,12 @@ void scatter_elements(HostFrame& frame) {
   for (size_t i = 0; i < x.size(); i++) {
     if (i != axis && indices[i] > x[i]) misfit(frame);
   }
-  const Places places(frame);
-  scatter(frame, reduction_of(frame, 1), [&](const auto& put) { places.of_elements(axis, put); });
+  scatter(frame, reduction_of(frame, 1), [&](const auto& put) {
+    by_index(frame, [&]<class Index>(Index) {
+      if (axis + 1 == x.size()) return walk_elements<true, Index>(frame, axis, put);
+      walk_elements<false, Index>(frame, axis, put);
+    });
+  });
 }
 
 void scatter_nd(HostFrame& frame) {
@@ -183,8 +183,9 @@ void scatter_nd(HostFrame& frame) {
   std::vector<int64_t> wanted(indices.begin(), indices.end() - 1);
   wanted.insert(wanted.end(), x.begin() + static_cast<std::ptrdiff_t>(depth), x.end());
   if (frame.operand(2).shape != wanted) misfit(frame);
-  const Places places(frame);
-  scatter(frame, reduction_of(frame, 0), [&](const auto& put) { places.of_slices(put); });
+  scatter(frame, reduction_of(frame, 0), [&](const auto& put) {
+    by_index(frame, [&]<class Index>(Index) { walk_slices<Index>(frame, put); });
+  });
 }
 
 }  // namespace dvm
