@@ -52,8 +52,11 @@ def continued(
     before it; None: there is none. `depth`: how many bodies lie around the graph.
     """
     differing = _differing(node, deduced)
+    if not differing:
+        return None
     resting, rest = _resting(node, behind)
-    if not any(value in differing for each in resting for value in each.inputs):
+    read_there = (value for each in resting for value in each.inputs)
+    if differing.isdisjoint(v for v in read_there if v is not None):
         return None
     if len(resting) << depth > _MOST:
         return None
@@ -85,8 +88,6 @@ def continued(
 
 def _differing(node: Node, deduced: Deduced) -> set[Value]:
     """Results that are tensors of other ranks in the other branch."""
-    if node.domain or node.op != "If" or len(deduced.bodies) != 2:
-        return set()
     branches = zip(*(body.values for body in deduced.bodies), strict=False)
     return {
         result

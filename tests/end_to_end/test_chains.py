@@ -10,85 +10,42 @@ from collections import Counter
 from typing import Any
 
 import numpy as np
-import onnx.helper
-import onnx.numpy_helper
+import onnx
 import pytest
-from onnx import TensorProto
 
 import dvm_graph
 from tests.decompose.reference import session
+from tests.end_to_end.test_control_flow import parse
 
 WAYS = {
-    "own": "Tanh(Add({own}, {row}))",
-    "product": "Tanh(MatMul({own}, w))",
-    "other": "Sub({other}, {row})",
-    "both": "Mul({own}, {other})",
-    "kept": "{own}",
-    "row": "{row}",
-    "captured": "{c}",
+    "own": "t{i} = Add(s{i}, r{i}) a{i} = Tanh(t{i})",
+    "product": "t{i} = MatMul(s{i}, w) a{i} = Tanh(t{i})",
+    "other": "a{i} = Sub(s{j}, r{i})",
+    "both": "a{i} = Mul(s{i}, s{j})",
+    "kept": "a{i} = Identity(s{i})",
+    "row": "a{i} = Identity(r{i})",
+    "captured": "a{i} = Identity(c)",
 }
-"""What a turn leaves of a state: of it, of the other one, of a row, or of what is captured."""
+"""What a turn leaves of state i: of it, of the other one, of a row, or of what is captured."""
+SCAN = """g (float[b, h] x0, float[b, h] x1, float[b, h] c, float[h, h] w, float[t, b, h] p0, float[t, b, h] p1)
+  => (float[b, h] y0, float[b, h] y1, float[t, k, l] z0, float[t, k1, l1] z1, float[t, k2, l2] z2, float[t, k3, l3] z3) {{
+  y0, y1, z0, z1, z2, z3 = Scan <num_scan_inputs = 2, scan_input_directions = [0, 1], scan_output_directions = [0, 0, 1, 0],
+    body = turn (float[b, h] s0, float[b, h] s1, float[b, h] r0, float[b, h] r1)
+      => (float[b, h] a0, float[b, h] a1, float[b, h] o0, float[b, h] o1, float[b, h] o2, float[b, h] o3) {{
+      {first}
+      {second}
+      o0 = Identity(a0)
+      o1 = Exp(a1)
+      o2 = Mul(r0, c)
+      o3 = Identity(r1)
+    }}>(x0, x1, p0, p1)
+}}"""
 
 
-def scan(first: str, second: str, directions: tuple[int, int] = (0, 1)) -> onnx.ModelProto:
-    """States s0 and s1 of [b, h] and their rows; what is collected is of each, of both, and of neither."""
-    nodes: list[onnx.NodeProto] = []
-
-    def value(expression: str, names: dict[str, str]) -> str:
-        expression = expression.strip()
-        if "(" not in expression:
-            return names.get(expression[1:-1], expression)
-        op, inside = expression.split("(", 1)
-        inside = inside[:-1]
-        depth, parts, begin = 0, [], 0
-        for at, letter in enumerate(inside + ","):
-            depth += {"(": 1, ")": -1}.get(letter, 0)
-            if letter == "," and depth == 0:
-                parts.append(inside[begin:at])
-                begin = at + 1
-        operands = [value(part, names) for part in parts]
-        nodes.append(onnx.helper.make_node(op, operands, [f"v{len(nodes)}"]))
-        return nodes[-1].output[0]
-
-    after = [
-        value(WAYS[way], {"own": f"s{i}", "other": f"s{1 - i}", "row": f"r{i}", "c": "c"})
-        for i, way in enumerate((first, second))
-    ]
-    collected = [after[0], f"Exp({after[1]})", "Mul(r0, c)", "r1"]
-    results = [*after, *(value(expression, {}) for expression in collected)]
-    outputs = [f"o{i}" for i in range(len(results))]
-    nodes += [
-        onnx.helper.make_node("Identity", [result], [output])
-        for result, output in zip(results, outputs, strict=True)
-    ]
-
-    def info(name: str, *shape: str) -> onnx.ValueInfoProto:
-        return onnx.helper.make_tensor_value_info(name, TensorProto.FLOAT, shape or None)
-
-    given = ["s0", "s1", "r0", "r1"]
-    body = onnx.helper.make_graph(
-        nodes, "turn", [info(name, "b", "h") for name in given], [info(name) for name in outputs]
-    )
-    results = [f"y{i}" for i in range(len(outputs))]
-    node = onnx.helper.make_node(
-        "Scan",
-        ["x0", "x1", "p0", "p1"],
-        results,
-        body=body,
-        num_scan_inputs=2,
-        scan_input_directions=directions,
-        scan_output_directions=[0, 0, 1, 0],
-    )
-    graph = onnx.helper.make_graph(
-        [node],
-        "g",
-        [info(name, "b", "h") for name in ("x0", "x1", "c")]
-        + [info("w", "h", "h")]
-        + [info(name, "t", "b", "h") for name in ("p0", "p1")],
-        [info(name) for name in results],
-    )
-    return onnx.helper.make_model(
-        graph, opset_imports=[onnx.helper.make_opsetid("", 17)], ir_version=8
+def scan(first: str, second: str) -> onnx.ModelProto:
+    """States s0 and s1 of [b, h] and their rows; what is collected is of each, and of neither."""
+    return parse(
+        SCAN.format(first=WAYS[first].format(i=0, j=1), second=WAYS[second].format(i=1, j=0))
     )
 
 
