@@ -150,9 +150,9 @@ Tensor value_keeping(nb::object object) {
   if (object.is_none()) return no_value();
   if (PyList_CheckExact(object.ptr())) {
     Sequence sequence;
-    for (Py_ssize_t i = 0; i < PyList_GET_SIZE(object.ptr()); i++) {
+    for (const nb::handle item : nb::borrow<nb::list>(object)) {
       ArrayView array;
-      if (!array.open(PyList_GET_ITEM(object.ptr(), i))) return tensor_keeping(std::move(object));
+      if (!array.open(item)) return tensor_keeping(std::move(object));
       const std::optional<Tensor> given = array.known_tensor(DType::u8);
       if (!given) return tensor_keeping(std::move(object));
       sequence.push_back(std::make_shared<const Tensor>(copy_of(*given)));
