@@ -8,6 +8,7 @@
 #include <string>
 #include <utility>
 
+#include "kernels/numbers.h"
 #include "runtime/clock.h"
 #include "runtime/errors.h"
 #include "runtime/executor.h"
@@ -468,17 +469,16 @@ int64_t ControlRunner::strands_of(const Loop& loop) const {
   return strands;
 }
 
-// Whether a core with so many strands multiplies for as long as it takes to read what all of them
-// share, and each core then reads by itself.
-bool ControlRunner::pays_alone(const Loop& loop, int64_t strands) const {
+// In which a core reads what all strands share: each core that takes turns by itself does so.
+double ControlRunner::sharing_seconds(const Loop& loop) const {
   const Target& target = bodies_[0]->target();
-  int64_t shared_bytes = constant_bytes_;
-  for (size_t i = 0; i < loop.operands.size(); i++) {
-    if (strand_axes_[i] < 0) shared_bytes += bytes_of(loop.operands[i]);
+  int64_t bytes = constant_bytes_;
+  for (size_t i = 0; stranded_ && i < loop.operands.size(); i++) {
+    if (strand_axes_[i] < 0) bytes += bytes_of(loop.operands[i]);
   }
-  const bool near = shared_bytes <= target.private_bytes;
-  const double bytes = near ? target.costs.private_read : target.costs.shared_read;
-  return static_cast<double>(strands) * bytes >= sizeof(float) * target.costs.multiply_adds;
+  const Costs& costs = target.costs;
+  const double rate = bytes <= target.local_bytes ? costs.private_read : costs.shared_read;
+  return static_cast<double>(bytes) / rate;
 }
 
 // What is predicted to be over first.
@@ -486,20 +486,34 @@ ControlRunner::Division ControlRunner::divide(const Loop& loop, int64_t strands,
                                               const RunContext& run) {
   const int64_t cores = bodies_[0]->cores();
   if (cores == 1) return {};
-  const auto pays = [&](int64_t shares) {
-    return strands >= shares && pays_alone(loop, strands / shares);
-  };
   const std::span<const double> seconds =
       bodies_[0]->predict_turn(loop.operands, request_for(0, run), chains_);
   const double one = seconds[0], evenly = one / static_cast<double>(cores);
-  const double shared = evenly + bodies_[0]->barriers_of_turn();
-  const Division whole{false, pays(cores) ? cores : one <= shared ? 1 : 0};
-  if (chains_.empty()) return whole;
-  const int64_t shares = cores / static_cast<int64_t>(chains_.size());
-  const Division chains{true, shares > 1 && pays(shares) ? shares : 1};
-  const double longest = std::ranges::max(seconds.subspan(1)) / static_cast<double>(chains.shares);
-  const double otherwise = whole.shares == cores ? evenly : std::min(one, shared);
-  return std::max(longest, evenly) <= otherwise ? chains : whole;
+  const double reading = sharing_seconds(loop);
+  // Of so many strands by themselves, of what one core takes so long for; they read meanwhile.
+  const auto apart = [&](double all, int64_t shares) {
+    const auto longest = static_cast<double>(ceil_div(strands, shares));
+    return shares == 1 ? all : std::max(all * longest / static_cast<double>(strands), reading);
+  };
+  const double barriers = bodies_[0]->barriers_of_turn();
+  Division best;
+  double least = evenly + barriers * static_cast<double>(cores - 1);
+  const auto consider = [&](const Division& division, double takes) {
+    if (takes > least) return;
+    least = takes;
+    best = division;
+  };
+  // Whether sharing turns gains is tried (npu/host/turns.cpp) where it might.
+  if (one <= evenly + barriers) consider({false, 1}, one);
+  const int64_t shares = std::min(cores, strands);
+  if (shares > 1) consider({false, shares}, apart(one, shares));
+  if (chains_.empty()) return best;
+  const double longest = std::ranges::max(seconds.subspan(1));
+  const auto chains = static_cast<int64_t>(chains_.size());
+  consider({true, 1}, std::max(longest, evenly));
+  const int64_t of_chain = std::min(cores / chains, strands);
+  if (of_chain > 1) consider({true, of_chain}, std::max(apart(longest, of_chain), evenly));
+  return best;
 }
 
 // Each share, of each chain, is seen through by a core.

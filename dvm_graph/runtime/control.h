@@ -76,7 +76,7 @@ class ControlRunner {
   void add_statistics(size_t body, const Runner& runner, const RunContext& run,
                       int64_t start_ns) const;
   int64_t strands_of(const Loop& loop) const;
-  bool pays_alone(const Loop& loop, int64_t strands) const;
+  double sharing_seconds(const Loop& loop) const;
   Division divide(const Loop& loop, int64_t strands, const RunContext& run);
   void repeat_apart(Loop& loop, int64_t end, int64_t strands, const Division& division,
                     const RunContext& run);

@@ -76,7 +76,7 @@ class Runner {
   // it, and then each of the chains.
   std::span<const double> predict_turn(std::span<const Tensor> inputs, const RunRequest& request,
                                        std::span<const Chain> chains);
-  // And those for which cores that share a turn wait for each other.
+  // And those for which two cores that share a turn wait for each other.
   double barriers_of_turn() const;
 
   // What one core repeats by itself.

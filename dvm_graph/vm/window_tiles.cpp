@@ -39,8 +39,7 @@ struct WindowTile {
   int64_t windows() const { return rows * columns; }
 };
 
-// Of all tiles on the core that has most of them: what multiply-adds, packing and register blocks
-// take.
+// Of all tiles on the core that is done last: what multiply-adds, packing and register blocks take.
 class WindowCosts {
  public:
   WindowCosts(const Window& window, const BlockProblem& problem, const BlockShape& shape,
@@ -91,7 +90,7 @@ class WindowCosts {
  private:
   double tiles(int64_t rows) const {
     const int64_t all = problem_.batch * ceil_div(problem_.m, rows) * n_blocks_;
-    return static_cast<double>(ceil_div(all, cores_));
+    return static_cast<double>(ceil_div(all, cores_)) + terms_.late_core;
   }
   double columns() const { return static_cast<double>(panels_ * problem_.columns_per_panel); }
   // `starts`: what those of a block take; `part`: of k, that is multiplied.

@@ -1,5 +1,7 @@
 #include "npu/host/machine.h"
 
+#include <cmath>
+
 namespace dvm {
 namespace {
 
@@ -18,6 +20,10 @@ Splitting splitting_of(const LevelInfo& level, const Costs& costs) {
           .a = per(costs.split_a_elements),
           .b = per(costs.split_b_elements) + costs.per_element(costs.memory_read)};
 }
+
+// Tiles until the last core is done. Tables say it of two, one of which is late in so many cases
+// because another thread or machine has part of it; of more, the last one is where any of them is.
+double late_of(int cores, double of_two) { return 1 - std::pow(1 - of_two, cores / 2.0); }
 
 }  // namespace
 
@@ -49,6 +55,7 @@ Target host_target(int cores, const LevelInfo& level, const Machine& machine) {
   target.queues = target.places = 1;
   target.unified_memory = target.joins = target.fetches = true;
   target.costs = machine.costs;
+  target.costs.late_core = late_of(cores, machine.costs.late_core);
   return target;
 }
 
