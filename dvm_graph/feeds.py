@@ -17,7 +17,6 @@ from numpy.typing import NDArray
 
 from dvm_graph.errors import InputError, OutOfMemoryError
 from dvm_graph.ir import DType, Graph, Value
-from dvm_graph.symbolic import Symbols, evaluate_dim_text, parse_dim
 
 if TYPE_CHECKING:
     from dvm_graph.description import TensorInfo
@@ -70,11 +69,14 @@ def random_feeds(model: Model, dims: Mapping[str, int], seed: int) -> dict[str, 
 
 def dim_names(inputs: list[TensorInfo]) -> list[str]:
     """Names of the dims that inputs have, each once."""
+    texts = [dim for info in inputs for dim in info.shape if isinstance(dim, str)]
+    if all(text.isidentifier() for text in texts):
+        return list(dict.fromkeys(texts))
+    from dvm_graph.symbolic import Symbols, parse_dim  # loads sympy
+
     symbols = Symbols()
-    for info in inputs:
-        for dim in info.shape:
-            if isinstance(dim, str):
-                parse_dim(dim, symbols)
+    for text in texts:
+        parse_dim(text, symbols)
     return [symbol.name for symbol in symbols.order]
 
 
@@ -132,7 +134,13 @@ def _mask(generator: np.random.Generator, shape: tuple[int, ...]) -> Array:
 
 
 def _extent(dim: int | str, dims: Mapping[str, int]) -> int:
-    return dim if isinstance(dim, int) else evaluate_dim_text(dim, dims, DEFAULT_EXTENT)
+    if isinstance(dim, int):
+        return dim
+    if dim.isidentifier():
+        return dims.get(dim, DEFAULT_EXTENT)
+    from dvm_graph.symbolic import evaluate_dim_text  # loads sympy
+
+    return evaluate_dim_text(dim, dims, DEFAULT_EXTENT)
 
 
 def _numpy_dtype(info: TensorInfo) -> np.dtype[Any]:

@@ -49,6 +49,14 @@ def test_compiling_loads_what_it_needs() -> None:
     assert loaded_by(f"import dvm_graph; dvm_graph.optimize({str(path)!r})") == needed
 
 
+def test_commands_load_what_they_need(tmp_path: Path) -> None:
+    """A run of a saved model needs no compiler, and dims that are names no algebra."""
+    saved = tmp_path / "model.dvm"
+    dvm_graph.optimize(tiny_path("mobilenet")).save(saved)
+    run = f"from dvm_graph.cli import main; main(['run', {str(saved)!r}], standalone_mode=False)"
+    assert loaded_by(run) == {"click", "ml_dtypes", "numpy", "rich"}
+
+
 def test_dims_load_when_a_model_is_compiled() -> None:
     assert "sympy" in loaded_by("import dvm_graph.symbolic")
 

@@ -7,23 +7,29 @@ its traceback.
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import Any
 
 import click
 
-from dvm_graph.cli.bench import bench
-from dvm_graph.cli.check import check
-from dvm_graph.cli.compare import compare
-from dvm_graph.cli.disasm import disasm
-from dvm_graph.cli.dump import dump
 from dvm_graph.cli.interruption import STATUS, ended_by_interrupts
-from dvm_graph.cli.machine import calibrate, machine
-from dvm_graph.cli.report import report
-from dvm_graph.cli.run import run
-from dvm_graph.cli.save import save
-from dvm_graph.cli.simulate import simulate
-from dvm_graph.cli.visualize import visualize
 from dvm_graph.errors import DvmError
+
+_MODULES = {
+    "run": "run",
+    "compare": "compare",
+    "check": "check",
+    "bench": "bench",
+    "simulate": "simulate",
+    "report": "report",
+    "visualize": "visualize",
+    "dump": "dump",
+    "disasm": "disasm",
+    "save": "save",
+    "machine": "machine",
+    "calibrate": "machine",
+}
+"""Where each command is; a run of a saved model needs none of what the others import."""
 
 
 class _Failure(click.ClickException):
@@ -35,7 +41,17 @@ class _Interrupted(click.ClickException):
 
 
 class _Group(click.Group):
-    """Turns errors of dvm_graph and Ctrl-C into messages."""
+    """Loads a command when it is asked for; turns errors of dvm_graph and Ctrl-C into messages."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return sorted(_MODULES)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in _MODULES:
+            return None
+        command = getattr(import_module(f"dvm_graph.cli.{_MODULES[cmd_name]}"), cmd_name)
+        assert isinstance(command, click.Command)
+        return command
 
     def invoke(self, ctx: click.Context) -> Any:
         try:
@@ -54,20 +70,3 @@ class _Group(click.Group):
 @click.version_option(package_name="dvm-graph")
 def main() -> None:
     """Compile ONNX models with dynamic shapes, run them, and see what was fused."""
-
-
-for _command in (
-    run,
-    compare,
-    check,
-    bench,
-    simulate,
-    report,
-    visualize,
-    dump,
-    disasm,
-    save,
-    machine,
-    calibrate,
-):
-    main.add_command(_command)
