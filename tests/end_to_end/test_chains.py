@@ -91,3 +91,23 @@ def test_each_chain_is_seen_through_by_one_core() -> None:
         if by_one and all(any(counts[name] == most[name] for name in names) for counts in each):
             return
     raise AssertionError("no chain was each core's")
+
+
+LSTM = """g (float[t, b, 64] x, float[1, 256, 64] w, float[1, 256, 64] r) => (float[t, 1, b, 64] y)
+  { y = LSTM <hidden_size = 64>(x, w, r) }"""
+
+
+@pytest.mark.parametrize(("batch", "shares"), [(1, 1), (3, 3), (8, 8), (16, 16), (50, 16)])
+def test_many_cores_take_rows_of_a_batch_by_themselves(batch: int, shares: int) -> None:
+    """As many cores as there are rows, where that costs less than to meet at every turn."""
+    model, turns = parse(LSTM), 20
+    random = np.random.default_rng(batch)
+    shapes = {"x": (turns, batch, 64), "w": (1, 256, 64), "r": (1, 256, 64)}
+    given: dict[str, Any] = {
+        name: random.uniform(-0.2, 0.2, shape).astype(np.float32) for name, shape in shapes.items()
+    }
+    compiled, wanted = dvm_graph.optimize(model, strict=True, cores=16), session(model)
+    np.testing.assert_allclose(compiled.run(given)[0], wanted.run(None, given)[0], atol=1e-5)
+    kernels = compiled.profile(given, repeats=1).kernels
+    launches = {kernel.launches for kernel in kernels if " body 0/" in kernel.name}
+    assert launches == {1 + shares * (turns - 1)}  # the first turn is a run of its own
