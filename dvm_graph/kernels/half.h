@@ -31,6 +31,16 @@ inline uint16_t half_of_float(float value) {
   return static_cast<uint16_t>(sign | ((bits + 0xfffu + (bits >> 13 & 1u) - (112u << 23)) >> 13));
 }
 
+// Rounded once: a float in between has an odd last bit where it is not exact, and is no tie then.
+inline uint16_t half_of_double(double value) {
+  const auto nearest = static_cast<float>(value);
+  const auto bits = std::bit_cast<uint32_t>(nearest);
+  const double off = value - double{nearest};
+  if (off == 0 || off != off || (bits & 1) != 0) return half_of_float(nearest);
+  const bool outwards = (off < 0) == ((bits & 0x80000000u) != 0);
+  return half_of_float(std::bit_cast<float>(outwards ? bits + 1 : bits - 1));
+}
+
 inline float float_of_bfloat(uint16_t bfloat) {
   return std::bit_cast<float>(static_cast<uint32_t>(bfloat) << 16);
 }

@@ -8,8 +8,9 @@
 
 #if defined(__x86_64__)
 #include <nmmintrin.h>
-#elif defined(__ARM_FEATURE_CRC32)
+#elif defined(__aarch64__) && defined(__linux__)
 #include <arm_acle.h>
+#include <sys/auxv.h>
 #endif
 
 namespace dvm {
@@ -45,15 +46,16 @@ void by_table(uint64_t* chains, const std::byte* from, size_t block, size_t coun
   }
 }
 
-#if defined(__x86_64__) || defined(__ARM_FEATURE_CRC32)
+#if defined(__x86_64__) || (defined(__aarch64__) && defined(__linux__))
+#define DVM_CRC_INSTRUCTION
 #if defined(__x86_64__)
 #define DVM_CRC_TARGET __attribute__((target("sse4.2")))
 DVM_CRC_TARGET inline uint64_t next_word(uint64_t crc, uint64_t word) {
   return _mm_crc32_u64(crc, word);
 }
 #else
-#define DVM_CRC_TARGET
-inline uint64_t next_word(uint64_t crc, uint64_t word) {
+#define DVM_CRC_TARGET __attribute__((target("+crc")))
+DVM_CRC_TARGET inline uint64_t next_word(uint64_t crc, uint64_t word) {
   return __crc32cd(static_cast<uint32_t>(crc), word);
 }
 #endif
@@ -86,8 +88,9 @@ DVM_CRC_TARGET void by_instruction(uint64_t* chains, const std::byte* from, size
 Words words_of_this_cpu() {
 #if defined(__x86_64__)
   return __builtin_cpu_supports("sse4.2") ? by_instruction : by_table;
-#elif defined(__ARM_FEATURE_CRC32)
-  return by_instruction;
+#elif defined(DVM_CRC_INSTRUCTION)
+  constexpr unsigned long kCrc32 = 1UL << 7;  // HWCAP_CRC32
+  return (getauxval(AT_HWCAP) & kCrc32) != 0 ? by_instruction : by_table;
 #else
   return by_table;
 #endif

@@ -32,7 +32,7 @@ struct DeviceRequest {
   Machine machine;          // what the cores are like
   bool spins = true;        // idle cores spin for a while before they park
   // Not null: instead of the host, a part that is computed for its values (npu/simulator).
-  std::shared_ptr<const SimulatedPart> part;
+  std::shared_ptr<const SimulatedPart> part = {};
 
   auto operator<=>(const DeviceRequest&) const = default;
 };

@@ -31,7 +31,7 @@ struct RunRequest {
   void* context = nullptr;               // for the vendor library
   // Symbols with their values, which whoever runs the model as a body knows; inputs bind the
   // others.
-  std::span<const std::pair<uint32_t, int64_t>> symbols;
+  std::span<const std::pair<uint32_t, int64_t>> symbols = {};
 };
 
 // Throws CancelledError where somebody interrupts the run.

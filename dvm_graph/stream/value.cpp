@@ -1,19 +1,12 @@
 #include "stream/value.h"
 
-#include <bit>
-#include <cmath>
 #include <cstring>
 
+#include "kernels/half.h"
 #include "runtime/tensor.h"
 
 namespace dvm::stream {
 namespace {
-
-uint16_t bf16_bits(float number) {
-  const auto bits = std::bit_cast<uint32_t>(number);
-  if (number != number) return static_cast<uint16_t>(bits >> 16 | 0x40);
-  return static_cast<uint16_t>((bits + 0x7FFF + (bits >> 16 & 1)) >> 16);
-}
 
 template <typename T>
 void put(Value& value, T number) {
@@ -44,15 +37,15 @@ bool set_number(Value& value, double number) {
       number = static_cast<float>(number);
       break;
     case DType::f16: {
-      const auto half = static_cast<_Float16>(number);
-      put(value, half);
-      number = static_cast<double>(half);
+      const uint16_t bits = half_of_double(number);
+      put(value, bits);
+      number = float_of_half(bits);
       break;
     }
     case DType::bf16: {
-      const uint16_t bits = bf16_bits(static_cast<float>(number));
+      const uint16_t bits = bfloat_of_float(static_cast<float>(number));
       put(value, bits);
-      number = std::bit_cast<float>(uint32_t{bits} << 16);
+      number = float_of_bfloat(bits);
       break;
     }
     default: return false;

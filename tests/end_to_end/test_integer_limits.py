@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import itertools
 import math
+import platform
 from typing import Any
 
 import numpy as np
@@ -138,6 +139,18 @@ REALS = [
 ]  # fmt: skip
 
 
+def integers_of(x: Array, target: str) -> Array:
+    """As docs/edge_values.md says it of what does not fit; onnxruntime's differ from CPU to CPU."""
+    if target == "bool":
+        return x != 0
+    if target in ("uint32", "uint64"):
+        return np.array([int(number) for number in x.tolist()], target)
+    info = np.iinfo(np.int64 if target == "int64" else np.int32)
+    whole = [int(number) if math.isfinite(number) else info.min for number in x.tolist()]
+    fits = [number if info.min <= number <= info.max else info.min for number in whole]
+    return np.array(fits, info.dtype).astype(target)
+
+
 @pytest.mark.parametrize("source", ["float32", "float64", "float16"])
 @pytest.mark.parametrize("target", [*SIGNED, *UNSIGNED, "bool"])
 def test_casts_of_floats(source: str, target: str) -> None:
@@ -148,7 +161,9 @@ def test_casts_of_floats(source: str, target: str) -> None:
         x = x[(x > -1) & (x.astype(np.float64) < 2.0 ** int(target[4:]))]
     to = {"to": helper.np_dtype_to_tensor_dtype(np.dtype(target))}
     model = node_model("Cast", {"x": x}, to)
-    (expected,) = session(model).run(None, {"x": x})
+    expected = integers_of(x, target)
+    if platform.machine() in ("x86_64", "AMD64"):
+        np.testing.assert_array_equal(session(model).run(None, {"x": x})[0], expected)
     for simd in LEVELS:
         (y,) = dvm_graph.optimize(model, simd=simd).run({"x": x})
         np.testing.assert_array_equal(y, expected)

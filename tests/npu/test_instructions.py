@@ -130,7 +130,7 @@ def _erf(x: Array) -> Array:
 
 
 def to_integer(dtype: DType) -> Function:
-    """Truncates; what does not fit, as x86 converts it, is the least number."""
+    """Truncates; what does not fit is the least number."""
 
     def cast(x: Array) -> Array:
         if x.dtype.kind != "f":

@@ -40,7 +40,13 @@ def test_levels_of_a_build(tmp_path: Path, levels: str, most: int | None) -> Non
     assert most is None or len(levels_of(tmp_path)) == most
 
 
+def test_portable_code_alone(tmp_path: Path) -> None:
+    done = configure(tmp_path, "portable")
+    assert done.returncode == 0, done.stderr
+    assert levels_of(tmp_path) == ["portable"]
+
+
 def test_unknown_levels(tmp_path: Path) -> None:
     done = configure(tmp_path, "x86-64-v3")
     assert done.returncode != 0
-    assert "has to be all or native" in done.stderr
+    assert "has to be all, native or portable" in done.stderr

@@ -131,6 +131,16 @@ def test_dtypes(stream: _core.Stream, dtype: str) -> None:
     np.testing.assert_array_equal(z.numpy(), y.numpy().astype(np.float32))
 
 
+@pytest.mark.parametrize("number", [1 + 2**-11, 1 + 2**-11 + 2**-40, -3e-8, 65519.99, 65520.0, 1e9])
+def test_numbers_are_rounded_once(stream: _core.Stream, number: float) -> None:
+    x = np.zeros(3, np.float16)
+    with np.errstate(over="ignore"):
+        expected = np.full(3, np.float16(number))
+    np.testing.assert_array_equal(
+        stream.append("add", [stream.constant(x), number]).numpy(), expected
+    )
+
+
 def test_bfloat16_is_its_bits(stream: _core.Stream) -> None:
     x = X.astype(ml_dtypes.bfloat16)
     y = stream.append("add", [stream.constant(x.view(np.uint16), "bfloat16"), 1.0])

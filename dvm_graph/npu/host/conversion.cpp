@@ -15,7 +15,7 @@ DVM_INLINE Vec<uint8_t, kLanesOf<M>> as_b8(M mask) {
     const __mmask16 lanes = _mm512_movepi32_mask(bits_as<__m512i>(mask));
     return bits_as<Vec<uint8_t, 16>>(_mm_maskz_set1_epi8(lanes, 1));
   }
-#elif defined(__x86_64__)
+#elif defined(DVM_X86)
   // Saturating packs: two instructions where the general narrowing takes a dozen.
   if constexpr (kLanesOf<M> * 4 == sizeof(M)) {
     __m128i packed;

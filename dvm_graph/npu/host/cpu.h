@@ -50,10 +50,8 @@ inline bool runs_x86_64_v4_amx() {
 #endif
 }
 
-#else
+#endif
 
 inline bool runs_portable() { return true; }
-
-#endif
 
 }  // namespace dvm

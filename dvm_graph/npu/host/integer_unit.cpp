@@ -57,7 +57,7 @@ DVM_INLINE Words multiply_pairs(Words a, Words b) {
   return bits_as<Words>(_mm512_madd_epi16(bits_as<__m512i>(a), bits_as<__m512i>(b)));
 #elif defined(DVM_AVX2)
   return bits_as<Words>(_mm256_madd_epi16(bits_as<__m256i>(a), bits_as<__m256i>(b)));
-#elif defined(__x86_64__)
+#elif defined(DVM_X86)
   return bits_as<Words>(_mm_madd_epi16(bits_as<__m128i>(a), bits_as<__m128i>(b)));
 #else
   const auto low = [](Words v) DVM_LAMBDA_INLINE { return bits_as<Full<int32_t>>(v << 16) >> 16; };
@@ -101,7 +101,7 @@ DVM_INLINE Full<int32_t> to_nearest(Full<float> v) {
   return bits_as<Full<int32_t>>(_mm512_cvtps_epi32(bits_as<__m512>(v)));
 #elif defined(DVM_AVX2)
   return bits_as<Full<int32_t>>(_mm256_cvtps_epi32(bits_as<__m256>(v)));
-#elif defined(__x86_64__)
+#elif defined(DVM_X86)
   return bits_as<Full<int32_t>>(_mm_cvtps_epi32(bits_as<__m128>(v)));
 #else
   for (int64_t i = 0; i < kLanes<float>; i++) v[i] = __builtin_rintf(v[i]);

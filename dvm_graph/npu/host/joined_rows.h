@@ -633,7 +633,7 @@ using RunRows = void (*)(const Group& group, const Rows& rows, FetchAhead& ahead
 
 // Sequences cost more time to build than all else: they are left out for x86 without AVX, which
 // runs everything but is the best level of no CPU that is still sold.
-#if defined(__x86_64__) && !defined(__AVX__)
+#if defined(DVM_X86) && !defined(__AVX__)
 constexpr bool kKnowsSequences = false;
 #else
 constexpr bool kKnowsSequences = true;

@@ -51,7 +51,7 @@ DVM_INLINE F sqrt_lanes(F x) {
   return bits_as<F>(_mm512_sqrt_ps(bits_as<__m512>(x)));
 #elif defined(DVM_AVX2)
   return bits_as<F>(_mm256_sqrt_ps(bits_as<__m256>(x)));
-#elif defined(__x86_64__)
+#elif defined(DVM_X86)
   return bits_as<F>(_mm_sqrt_ps(bits_as<__m128>(x)));
 #else
   for (int i = 0; i < kF; i++) x[i] = __builtin_sqrtf(x[i]);
@@ -64,7 +64,7 @@ DVM_INLINE bool any(I mask) {
   return _mm512_movepi32_mask(bits_as<__m512i>(mask)) != 0;
 #elif defined(DVM_AVX2)
   return _mm256_movemask_ps(bits_as<__m256>(mask)) != 0;
-#elif defined(__x86_64__)
+#elif defined(DVM_X86)
   return _mm_movemask_ps(bits_as<__m128>(mask)) != 0;
 #else
   int32_t either = 0;

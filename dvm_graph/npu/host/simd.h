@@ -14,7 +14,8 @@
 #include <type_traits>
 #include <utility>
 
-#if defined(__x86_64__)
+#if defined(__x86_64__) && !defined(DVM_PORTABLE)  // of the build: as on CPUs of other kinds
+#define DVM_X86 1
 #include <immintrin.h>
 #endif
 
@@ -38,7 +39,7 @@
 #elif defined(__AVX2__) && defined(__FMA__) && defined(__F16C__)
 #define DVM_LEVEL x86_64_v3
 #define DVM_AVX2  1
-#elif defined(__x86_64__)
+#elif defined(DVM_X86)
 #define DVM_LEVEL x86_64
 #else
 #define DVM_LEVEL portable
@@ -156,6 +157,15 @@ DVM_INLINE Vec<To, kLanesOf<V>> convert(V v) {
     const __m128i words =
         _mm_packus_epi32(_mm256_castsi256_si128(low), _mm256_extracti128_si256(low, 1));
     return bits_as<Out>(_mm_cvtsi128_si64(_mm_packus_epi16(words, words)));
+#endif
+#if !defined(DVM_X86)
+  } else if constexpr (std::is_floating_point_v<Element<V>> && std::is_integral_v<To>) {
+    // What does not fit is the least number, as x86 has it; elsewhere an end of the type, or 0.
+    static_assert(std::is_signed_v<To> && sizeof(To) >= 4);
+    constexpr auto kLeast = static_cast<To>(uint64_t{1} << (8 * sizeof(To) - 1));
+    constexpr auto kEnd = static_cast<Element<V>>(kLeast);
+    const Out fits = __builtin_convertvector((v >= kEnd) & (v < -kEnd), Out);
+    return fits != 0 ? __builtin_convertvector(v, Out) : splat<Out>(kLeast);
 #endif
   } else {
     return __builtin_convertvector(v, Out);
@@ -278,7 +288,7 @@ DVM_INLINE void store_stream(Element<V>* to, V v) {
 #elif defined(DVM_AVX2)
   if constexpr (sizeof(V) == 32)
     return _mm256_stream_si256(reinterpret_cast<__m256i*>(to), bits_as<__m256i>(v));
-#elif defined(__x86_64__)
+#elif defined(DVM_X86)
   if constexpr (sizeof(V) == 16)
     return _mm_stream_si128(reinterpret_cast<__m128i*>(to), bits_as<__m128i>(v));
 #endif

@@ -97,8 +97,7 @@ DVM_DECLARE_LEVEL(x86_64_v4)
 DVM_DECLARE_LEVEL(x86_64_v4_bf16)  // its half unit is all there is of it
 DVM_DECLARE_LEVEL(x86_64_v4_vnni)  // its integer unit
 DVM_DECLARE_LEVEL(x86_64_v4_amx)   // its units of products
-#else
-DVM_DECLARE_LEVEL(portable)
 #endif
+DVM_DECLARE_LEVEL(portable)
 
 }  // namespace dvm

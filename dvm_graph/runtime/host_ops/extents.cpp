@@ -19,7 +19,7 @@ namespace dvm {
 namespace {
 
 using Integers = std::vector<int64_t>;
-using Wide = __int128;
+__extension__ typedef __int128 Wide;  // not in ISO C++
 
 constexpr int64_t kLast = std::numeric_limits<int64_t>::max();
 constexpr int64_t kLast32 = std::numeric_limits<int32_t>::max();
