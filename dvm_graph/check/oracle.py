@@ -87,6 +87,8 @@ class Oracle:
             (array,) = run_node(node, [node.outputs[index]], operands)
         except (DvmError, KeyError, TypeError, IndexError):
             return
+        if array.shape == () and array.item() is None:
+            return  # onnxruntime leaves it out: indices of float16 maxima, on ARM
         has_nan = any(map(_has_nan, operands.values()))
         inside = 1.0 if node.op in _GATED else 0.0
         problem, error = self._compare(array, result, has_nan, inside)

@@ -70,13 +70,14 @@ struct Body {
 // An If, whose first input is the condition and whose bodies are the branches, or a Loop or Scan,
 // whose one body runs turn by turn (runtime/control.h).
 struct ControlCall : OuterCall {
-  std::vector<Body> bodies;  // of all turns, and maybe of the first one; or branches
+  std::vector<Body> bodies = {};  // of all turns, and maybe of the first one; or branches
   bool branches = false;
   // Of what runs in turns:
   bool counted = false;  // the body reads turn and condition, and says whether to go on
   int32_t most_turns = -1, goes_on = -1;  // inputs; -1: as many as it takes, and true
   uint32_t states = 0;                    // carried from turn to turn
-  std::vector<char> scanned, collected;   // an entry for each; whether it is from the last row on
+  // An entry for each; whether it is from the last row on.
+  std::vector<char> scanned = {}, collected = {};
   // Of the body: the extent of axes, behind others of 1, whose elements have nothing to do with
   // each other.
   DimSlot strands = kNoSlot;

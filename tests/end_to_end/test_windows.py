@@ -57,7 +57,10 @@ def check(
         for weights in model.graph.input[1:]:
             dims = [dim.dim_value for dim in weights.type.tensor_type.shape.dim]
             feeds[weights.name] = weights_of(generator, *dims)
-        assert_all_close(mine.run(feeds), reference.run(None, feeds), reduction_length=terms)
+        expected = reference.run(None, feeds)
+        if any(array is None for array in expected):
+            pytest.skip("onnxruntime computes no indices of float16 on this CPU")
+        assert_all_close(mine.run(feeds), expected, reduction_length=terms)
 
 
 def weights_of(generator: np.random.Generator, *shape: int) -> Array:

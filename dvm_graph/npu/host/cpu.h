@@ -15,9 +15,11 @@ namespace dvm {
 inline bool runs_x86_64() { return true; }
 
 inline bool runs_x86_64_v3() {
+  unsigned a = 0, b = 0, c = 0, d = 0;
   __builtin_cpu_init();
   return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
-         __builtin_cpu_supports("f16c") && __builtin_cpu_supports("bmi2");
+         __builtin_cpu_supports("bmi2") &&  // Clang does not know the next one by name
+         __get_cpuid(1, &a, &b, &c, &d) != 0 && (c & bit_F16C) != 0;
 }
 
 inline bool runs_x86_64_v4() {

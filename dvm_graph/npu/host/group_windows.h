@@ -71,7 +71,14 @@ class Shuffled {
 
  private:
   DVM_INLINE static V shuffled(V x, const Place& place, int64_t j) {
-    return __builtin_shuffle(x, place.lanes + static_cast<Number>(j));
+    const auto from = place.lanes + static_cast<Number>(j);
+#if defined(__clang__)
+    V result;
+    for (int64_t lane = 0; lane < kLanes<T>; lane++) result[lane] = x[from[lane] & (kLanes<T> - 1)];
+    return result;
+#else
+    return __builtin_shuffle(x, from);
+#endif
   }
 
   const int64_t channels_, results_;
