@@ -25,6 +25,7 @@ def test_links_lead_somewhere(page: Path) -> None:
 
 def test_all_commands_and_options_are_documented() -> None:
     text = (FOLDER / "cli.md").read_text(encoding="utf-8")
+    assert main.commands
     for name, command in main.commands.items():
         assert f"| `{name}` |" in text
         for parameter in command.params:

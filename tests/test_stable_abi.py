@@ -9,7 +9,9 @@ import re
 from pathlib import Path
 
 CORE = Path(__file__).resolve().parent.parent / "dvm_graph"
-MACRO = re.compile(r"\bPy[A-Z]\w*?_(?:GET|SET|AS|READ|KIND|DATA|LENGTH)(?:_[A-Z_]+)?\b")
+MACRO = re.compile(
+    r"\bPy[A-Z]\w*?_(?:GET|SET|AS|READ|KIND|DATA|LENGTH|ITEMS?|IS|MAX)(?:_[A-Z_]+)?\b"
+)
 
 
 def test_bindings_keep_to_the_stable_abi() -> None:

@@ -7,6 +7,9 @@ its traceback.
 
 from __future__ import annotations
 
+from collections import UserDict
+from collections.abc import Iterator
+from contextlib import contextmanager
 from importlib import import_module
 from typing import Any
 
@@ -32,6 +35,15 @@ _MODULES = {
 """Where each command is; a run of a saved model needs none of what the others import."""
 
 
+class _Commands(UserDict[str, Any]):
+    """Loads a command when it is asked for."""
+
+    def __getitem__(self, name: str) -> click.Command:
+        command = getattr(import_module(f"dvm_graph.cli.{self.data[name]}"), name)
+        assert isinstance(command, click.Command)
+        return command
+
+
 class _Failure(click.ClickException):
     exit_code = 2
 
@@ -40,33 +52,37 @@ class _Interrupted(click.ClickException):
     exit_code = STATUS
 
 
+@contextmanager
+def _messages() -> Iterator[None]:
+    try:
+        with ended_by_interrupts():
+            yield
+    except KeyboardInterrupt as error:
+        raise _Interrupted("interrupted") from error
+    except DvmError as error:
+        raise _Failure(f"{type(error).__name__}: {error}") from error
+    except OSError as error:
+        where = f"{error.filename}: " if error.filename else ""
+        raise _Failure(f"{where}{error.strerror or error}") from error
+
+
 class _Group(click.Group):
-    """Loads a command when it is asked for; turns errors of dvm_graph and Ctrl-C into messages."""
+    """Turns errors of dvm_graph and Ctrl-C into messages."""
 
-    def list_commands(self, ctx: click.Context) -> list[str]:
-        return sorted(_MODULES)
-
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        if cmd_name not in _MODULES:
-            return None
-        command = getattr(import_module(f"dvm_graph.cli.{_MODULES[cmd_name]}"), cmd_name)
-        assert isinstance(command, click.Command)
-        return command
+    def make_context(self, *args: Any, **options: Any) -> click.Context:
+        with _messages():
+            return super().make_context(*args, **options)
 
     def invoke(self, ctx: click.Context) -> Any:
-        try:
-            with ended_by_interrupts():
-                return super().invoke(ctx)
-        except KeyboardInterrupt as error:
-            raise _Interrupted("interrupted") from error
-        except DvmError as error:
-            raise _Failure(f"{type(error).__name__}: {error}") from error
-        except OSError as error:
-            where = f"{error.filename}: " if error.filename else ""
-            raise _Failure(f"{where}{error.strerror or error}") from error
+        with _messages():
+            return super().invoke(ctx)
 
 
-@click.group(cls=_Group, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(
+    cls=_Group,
+    commands=_Commands(_MODULES),
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
 @click.version_option(package_name="dvm-graph")
 def main() -> None:
     """Compile ONNX models with dynamic shapes, run them, and see what was fused."""

@@ -245,9 +245,8 @@ ControlRunner::ControlRunner(const Model& around, const ControlCall& call)
   };
   strand_axes_ = axes_of(body.inputs, 0);
   row_axes_ = axes_of(body.outputs, call.states);
-  for (const ModelValue& value : body.values) {
-    if (value.contents.data != nullptr) constant_bytes_ += bytes_of(value.contents);
-  }
+  shared_.push_back(shared_by(nullptr));
+  for (const Chain& chain : chains_) shared_.push_back(shared_by(&chain));
   const auto has = [](int axis) { return axis >= 0; };
   stranded_ = std::all_of(strand_axes_.begin(), strand_axes_.begin() + call.states, has) &&
               std::ranges::all_of(row_axes_, has);
@@ -469,13 +468,34 @@ int64_t ControlRunner::strands_of(const Loop& loop) const {
   return strands;
 }
 
-// In which a core reads what all strands share: each core that takes turns by itself does so.
-double ControlRunner::sharing_seconds(const Loop& loop) const {
-  const Target& target = bodies_[0]->target();
-  int64_t bytes = constant_bytes_;
-  for (size_t i = 0; stranded_ && i < loop.operands.size(); i++) {
-    if (strand_axes_[i] < 0) bytes += bytes_of(loop.operands[i]);
+// By all calls of the body, or those of a chain.
+ControlRunner::Shared ControlRunner::shared_by(const Chain* chain) const {
+  const Model& body = call_.bodies[0].program->model();
+  std::vector<char> read(body.values.size(), false);
+  for (size_t call = 0; call < body.calls.size(); call++) {
+    if (chain != nullptr && chain->calls[call] == 0) continue;
+    for (const Access& access : body.kernels[body.calls[call].kernel].plan.accesses) {
+      read[static_cast<size_t>(access.value)] = true;
+    }
   }
+  Shared shared;
+  for (size_t value = 0; value < read.size(); value++) {
+    const Tensor& contents = body.values[value].contents;
+    if (read[value] != 0 && contents.data != nullptr) shared.constant_bytes += bytes_of(contents);
+  }
+  for (size_t i = 0; i < body.inputs.size(); i++) {
+    if (strand_axes_[i] < 0 && read[body.inputs[i]] != 0) shared.operands.push_back(i);
+  }
+  return shared;
+}
+
+// In which a core reads what strands share, of the body (0) or a chain: each core that takes turns
+// by itself does so.
+double ControlRunner::reading_seconds(const Loop& loop, size_t part) const {
+  if (shared_.empty()) return 0;  // there are no strands
+  const Target& target = bodies_[0]->target();
+  int64_t bytes = shared_[part].constant_bytes;
+  for (const size_t operand : shared_[part].operands) bytes += bytes_of(loop.operands[operand]);
   const Costs& costs = target.costs;
   const double rate = bytes <= target.local_bytes ? costs.private_read : costs.shared_read;
   return static_cast<double>(bytes) / rate;
@@ -489,11 +509,12 @@ ControlRunner::Division ControlRunner::divide(const Loop& loop, int64_t strands,
   const std::span<const double> seconds =
       bodies_[0]->predict_turn(loop.operands, request_for(0, run), chains_);
   const double one = seconds[0], evenly = one / static_cast<double>(cores);
-  const double reading = sharing_seconds(loop);
-  // Of so many strands by themselves, of what one core takes so long for; they read meanwhile.
-  const auto apart = [&](double all, int64_t shares) {
+  // Strands of the body (0) or a chain by themselves; their cores read beside the multiply-adds.
+  const auto apart = [&](size_t part, int64_t shares) {
+    if (shares == 1) return seconds[part];
     const auto longest = static_cast<double>(ceil_div(strands, shares));
-    return shares == 1 ? all : std::max(all * longest / static_cast<double>(strands), reading);
+    return std::max(seconds[part] * longest / static_cast<double>(strands),
+                    reading_seconds(loop, part));
   };
   const double barriers = bodies_[0]->barriers_of_turn();
   Division best;
@@ -506,13 +527,16 @@ ControlRunner::Division ControlRunner::divide(const Loop& loop, int64_t strands,
   // Whether sharing turns gains is tried (npu/host/turns.cpp) where it might.
   if (one <= evenly + barriers) consider({false, 1}, one);
   const int64_t shares = std::min(cores, strands);
-  if (shares > 1) consider({false, shares}, apart(one, shares));
+  if (shares > 1) consider({false, shares}, apart(0, shares));
   if (chains_.empty()) return best;
-  const double longest = std::ranges::max(seconds.subspan(1));
-  const auto chains = static_cast<int64_t>(chains_.size());
-  consider({true, 1}, std::max(longest, evenly));
-  const int64_t of_chain = std::min(cores / chains, strands);
-  if (of_chain > 1) consider({true, of_chain}, std::max(apart(longest, of_chain), evenly));
+  const int64_t most = std::min(cores / static_cast<int64_t>(chains_.size()), strands);
+  for (const int64_t of_chain : {int64_t{1}, most}) {
+    double takes = evenly;
+    for (size_t part = 1; part <= chains_.size(); part++) {
+      takes = std::max(takes, apart(part, std::max<int64_t>(of_chain, 1)));
+    }
+    if (of_chain > 0) consider({true, of_chain}, takes);
+  }
   return best;
 }
 

@@ -63,6 +63,12 @@ class ControlRunner {
     int64_t shares = 0;
   };
 
+  // What all strands read.
+  struct Shared {
+    int64_t constant_bytes = 0;
+    std::vector<size_t> operands;  // of the body
+  };
+
   std::vector<Tensor> take_branch(std::span<const Tensor> inputs, const RunContext& run);
   std::vector<Tensor> take_turns(std::span<const Tensor> inputs, const RunContext& run);
   void take_turn(Loop& loop, const RunContext& run);
@@ -76,7 +82,8 @@ class ControlRunner {
   void add_statistics(size_t body, const Runner& runner, const RunContext& run,
                       int64_t start_ns) const;
   int64_t strands_of(const Loop& loop) const;
-  double sharing_seconds(const Loop& loop) const;
+  Shared shared_by(const Chain* chain) const;
+  double reading_seconds(const Loop& loop, size_t part) const;
   Division divide(const Loop& loop, int64_t strands, const RunContext& run);
   void repeat_apart(Loop& loop, int64_t end, int64_t strands, const Division& division,
                     const RunContext& run);
@@ -92,8 +99,8 @@ class ControlRunner {
   // in rows that are collected.
   bool stranded_ = false;
   std::vector<int> strand_axes_, row_axes_;
-  int64_t constant_bytes_ = 0;
-  std::vector<Chain> chains_;  // of the body, if it has several
+  std::vector<Chain> chains_;   // of the body, if it has several
+  std::vector<Shared> shared_;  // of the body, and of each chain
   // Of the body or a chain of it for one core, by chain and share of the strands.
   std::map<std::pair<const Chain*, int64_t>, std::unique_ptr<Runner>> alone_;
   std::vector<std::pair<uint32_t, int64_t>> symbols_;  // of the body at hand

@@ -192,7 +192,8 @@ std::span<const double> Runner::predict_turn(std::span<const Tensor> inputs,
   return seconds;
 }
 
-// Two cores that stay awake between stages wait for a quarter of what starting one takes.
+// Two cores that stay awake between stages wait for about a quarter of what starting one takes;
+// where turns gain for sure, the device counts all of it (npu/host/turns.cpp).
 double Runner::barriers_of_turn() const {
   const auto stages = std::ranges::count_if(
       model_.steps, [](const Step& step) { return std::holds_alternative<LaunchStage>(step); });

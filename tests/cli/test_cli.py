@@ -309,3 +309,9 @@ def test_saved_models_run_as_the_model_does(tmp_path: Path) -> None:
         assert "is a saved model: this takes the ONNX model" in result.stderr
     result = CliRunner().invoke(main, ["run", saved, "--strict"])
     assert "strict was settled when the model was compiled" in result.stderr
+
+
+def test_a_command_with_a_typing_error() -> None:
+    result = call("benc", "model.onnx")
+    assert result.exit_code == 2
+    assert "Did you mean 'bench'?" in result.output

@@ -93,18 +93,31 @@ def test_each_chain_is_seen_through_by_one_core() -> None:
     raise AssertionError("no chain was each core's")
 
 
-LSTM = """g (float[t, b, 64] x, float[1, 256, 64] w, float[1, 256, 64] r) => (float[t, 1, b, 64] y)
-  { y = LSTM <hidden_size = 64>(x, w, r) }"""
+LSTM = """g (float[t, b, {h}] x, float[{d}, {g}, {h}] w, float[{d}, {g}, {h}] r) => (float[t, {d}, b, {h}] y)
+  {{ y = LSTM <hidden_size = {h}, direction = "{direction}">(x, w, r) }}"""
 
 
-@pytest.mark.parametrize(("batch", "shares"), [(1, 1), (3, 3), (8, 8), (16, 16), (50, 16)])
-def test_many_cores_take_rows_of_a_batch_by_themselves(batch: int, shares: int) -> None:
-    """As many cores as there are rows, where that costs less than to meet at every turn."""
-    model, turns = parse(LSTM), 20
+@pytest.mark.parametrize(
+    ("directions", "hidden", "batch", "shares"),
+    [
+        *((1, 64, batch, min(batch, 16)) for batch in (1, 3, 8, 16, 50)),
+        *((2, hidden, batch, min(batch, 8)) for hidden in (64, 192) for batch in (4, 16)),
+    ],
+)
+def test_many_cores_take_rows_of_a_batch_by_themselves(
+    monkeypatch: pytest.MonkeyPatch, directions: int, hidden: int, batch: int, shares: int
+) -> None:
+    """As many cores as there are rows, where that costs less than to meet at every turn; of each direction."""
+    monkeypatch.setenv("DVM_MACHINE", "sapphire-rapids")
+    direction, turns = ("forward", "bidirectional")[directions - 1], 20
+    model = parse(LSTM.format(h=hidden, g=4 * hidden, d=directions, direction=direction))
     random = np.random.default_rng(batch)
-    shapes = {"x": (turns, batch, 64), "w": (1, 256, 64), "r": (1, 256, 64)}
+    weights = (directions, 4 * hidden, hidden)
+    shapes = {"x": (turns, batch, hidden), "w": weights, "r": weights}
+    most = 1.5 / hidden**0.5
     given: dict[str, Any] = {
-        name: random.uniform(-0.2, 0.2, shape).astype(np.float32) for name, shape in shapes.items()
+        name: random.uniform(-most, most, shape).astype(np.float32)
+        for name, shape in shapes.items()
     }
     compiled, wanted = dvm_graph.optimize(model, strict=True, cores=16), session(model)
     np.testing.assert_allclose(compiled.run(given)[0], wanted.run(None, given)[0], atol=1e-5)
