@@ -279,7 +279,8 @@ def test_measurements_without_a_home_are_an_error(monkeypatch: pytest.MonkeyPatc
 def test_cache_sizes_of_the_system_that_contradict_the_table_are_left_out(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(machine, "cache_sizes", lambda: {"first_ways": 64, "line_bytes": 1024})
+    sizes = {"first_bytes": 32 << 10, "first_ways": 64, "line_bytes": 1024}
+    monkeypatch.setattr(machine, "cache_sizes", lambda: sizes)
     assert machine._described() == machine.family(machine.table_of(this_cpu()))
 
 
