@@ -18,7 +18,7 @@ CPP20_PROGRAM = """
 template <std::integral T> constexpr int width(std::span<const T> s) { return std::bit_width(s.size()); }
 int main() { const int v[] = {1, 2}; return width(std::span<const int>(v)) - 2; }
 """
-COMPILER_HELP = """Install GCC 12 or Clang 15 or newer, for example
+COMPILER_HELP = """Install GCC 12 or newer, for example
     apt-get install g++       (Debian, Ubuntu)
     dnf install gcc-c++       (Fedora)
     xcode-select --install    (macOS)
