@@ -489,10 +489,9 @@ ControlRunner::Shared ControlRunner::shared_by(const Chain* chain) const {
   return shared;
 }
 
-// In which a core reads what strands share, of the body (0) or a chain: each core that takes turns
-// by itself does so.
+// In which a core reads what strands share, of the body (0) or a chain: each core that takes some
+// of them by itself does so.
 double ControlRunner::reading_seconds(const Loop& loop, size_t part) const {
-  if (shared_.empty()) return 0;  // there are no strands
   const Target& target = bodies_[0]->target();
   int64_t bytes = shared_[part].constant_bytes;
   for (const size_t operand : shared_[part].operands) bytes += bytes_of(loop.operands[operand]);
@@ -530,12 +529,12 @@ ControlRunner::Division ControlRunner::divide(const Loop& loop, int64_t strands,
   if (shares > 1) consider({false, shares}, apart(0, shares));
   if (chains_.empty()) return best;
   const int64_t most = std::min(cores / static_cast<int64_t>(chains_.size()), strands);
-  for (const int64_t of_chain : {int64_t{1}, most}) {
+  for (const int64_t of_chain : {int64_t{1}, std::max<int64_t>(most, 1)}) {
     double takes = evenly;
     for (size_t part = 1; part <= chains_.size(); part++) {
-      takes = std::max(takes, apart(part, std::max<int64_t>(of_chain, 1)));
+      takes = std::max(takes, apart(part, of_chain));
     }
-    if (of_chain > 0) consider({true, of_chain}, takes);
+    consider({true, of_chain}, takes);
   }
   return best;
 }

@@ -6,6 +6,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 import math
+import platform
 import random
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -172,8 +173,10 @@ def test_softmax_of_rows_that_are_not_finite(op: str) -> None:
     "op", ["Sum", "Mean", "Max", "Min", "Prod", "L1", "SumSquare", "LogSumExp"]
 )
 def test_reductions_of_rows_that_are_not_finite(op: str) -> None:
-    # Whether the sum of the others overflows hangs on the order of its terms.
-    rows = ROWS[~(ROWS == 3e38).any(axis=1)] if op in ("Sum", "Mean") else ROWS
+    rows = ROWS
+    if op in ("Sum", "Mean") and platform.machine() not in ("x86_64", "AMD64"):
+        # Whether that of 3e38 overflows hangs on the order of terms, which is another one in onnxruntime there.
+        rows = ROWS[~(ROWS == 3e38).any(axis=1)]
     model = node_model(f"Reduce{op}", {"x": rows}, constants={"axes": np.array([1])})
     assert_as_onnxruntime(model, {"x": rows}, terms=4)
 

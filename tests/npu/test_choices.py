@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
+import numpy as np
 import pytest
-from onnx import parser
+from onnx import numpy_helper, parser
 
 import dvm_graph
 from dvm_graph import _core
@@ -122,6 +124,28 @@ def test_products_of_parts(part: str, check_golden: Callable[[str, str], None]) 
                 f"  {s}" for s in map(str.strip, kernel.text.splitlines()) if s.startswith(shown)
             ]
     check_golden(f"choices/products_{part}.txt", "\n".join(lines) + "\n")
+
+
+@pytest.mark.parametrize(
+    ("graph", "extents"),
+    [
+        ("g (float[m,k] x, float[k,n] y) => (float[m,n] o) { o = MatMul(x, y) }", (307, 3584, 1024)),
+        ("g (float[1,64,m,m] x, float[64,64,3,3] w) => (float[1,64,m,m] o) { o = Conv<pads = [1,1,1,1]>(x, w) }", (56,)),
+    ],
+)  # fmt: skip
+def test_many_cores_share_more_tiles_than_there_are_cores(
+    graph: str, extents: tuple[int, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The last of them is late as a rule, on a machine that others use: by a tile, which then is a small part."""
+    monkeypatch.setenv("DVM_MACHINE", "zen4")
+    source = parser.parse_model(f'<ir_version: 8, opset_import: ["" : 17]>\n{graph}')
+    for weights in source.graph.input[1:] if "Conv" in graph else ():
+        ones = np.ones((64, 64, 3, 3), np.float32)
+        source.graph.initializer.append(numpy_helper.from_array(ones, weights.name))
+    dims, cores = dict(zip("mkn", extents, strict=False)), 8
+    kernels = dvm_graph.optimize(source, cores=cores).listings(dims)
+    (product,) = [kernel.text for kernel in kernels if "m_matmul" in kernel.text]
+    assert int(re.findall(r"^  tiles (\d+)", product, re.MULTILINE)[0]) >= 2 * cores
 
 
 def test_another_device_gets_other_blocks() -> None:
