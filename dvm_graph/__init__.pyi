@@ -4,6 +4,7 @@ from dvm_graph import xp as xp
 from dvm_graph.comparison import Comparison as Comparison
 from dvm_graph.comparison import compare as compare
 from dvm_graph.description import TensorInfo as TensorInfo
+from dvm_graph.errors import CacheWarning as CacheWarning
 from dvm_graph.errors import CancelledError as CancelledError
 from dvm_graph.errors import CompileError as CompileError
 from dvm_graph.errors import ContradictionError as ContradictionError

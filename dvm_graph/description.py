@@ -36,6 +36,8 @@ class Description:
     """See `feeds.table_rows`."""
     onnx_operators: Mapping[str, str]
     """Of the ONNX nodes, those in bodies of control flow too, by name."""
+    data_files: Mapping[str, str] | None
+    """See `Graph.data_files`."""
 
 
 def describe(graph: Graph) -> Description:
@@ -49,6 +51,7 @@ def describe(graph: Graph) -> Description:
         graph.about,
         table_rows(graph),
         _onnx_operators(graph),
+        graph.data_files,
     )
 
 

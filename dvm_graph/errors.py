@@ -79,6 +79,10 @@ class RescueWarning(UserWarning):
     """
 
 
+class CacheWarning(UserWarning):
+    """A compiled model could not be kept for the next start (`Options.cache`)."""
+
+
 class LimitError(DvmError):
     """Compiling went beyond a limit of the options (`max_compile_seconds`, say)."""
 

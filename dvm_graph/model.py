@@ -6,6 +6,7 @@ Conventions follow onnxruntime's Python API where it has one (`run`, `get_inputs
 from __future__ import annotations
 
 import functools
+import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from os import PathLike
@@ -36,7 +37,8 @@ from dvm_graph.runtime import (
     RunOptions,
     RunStatistics,
 )
-from dvm_graph.saving import RUN_OPTIONS, SavedModel, is_saved, load_model, load_report
+from dvm_graph.saving import RUN_OPTIONS, SavedModel, entry_of, is_saved, load_model, load_report
+from dvm_graph.saving import VARIABLE as CACHE_VARIABLE
 from dvm_graph.variants import Variants
 
 if TYPE_CHECKING:
@@ -53,15 +55,10 @@ _Result = TypeVar("_Result")
 
 @dataclass(frozen=True, slots=True)
 class _Compilation:
-    """Where a model comes from that was compiled here."""
+    """How a model was made that was compiled here."""
 
-    source: Source
+    name: str
     compiled: Compiled
-
-    @property
-    def name(self) -> str:
-        path = self.source if isinstance(self.source, str | PathLike) else ""
-        return Path(path).name or self.compiled.graph.name
 
 
 class Model:
@@ -73,25 +70,28 @@ class Model:
         description: Description,
         options: Options,
         origin: _Compilation | SavedModel,
+        source: Source | None = None,
     ) -> None:
+        """`source`: the ONNX model, where that is known."""
         self._program = self._ran = program
         self._description = description
         self._options = options
         self.precision = options.precision
         """Of its matrix products (`Options.precision`)."""
         self._origin = origin
+        self._source = source
         self._output_names = [info.name for info in description.outputs]
-        source = origin.source if isinstance(origin, _Compilation) else None
         self._variants = Variants(source, options, description.overridable)
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Copies and pickles are the source and the options: made into a model by compiling anew, or
         loading the file.
         """
-        if isinstance(self._origin, SavedModel):
+        source = self._source
+        if source is None:
+            assert isinstance(self._origin, SavedModel)
             changed = {name: getattr(self._options, name) for name in RUN_OPTIONS}
             return functools.partial(load, **changed), (self._origin.file.path,)
-        source = self._origin.source
         if not isinstance(source, bytes | str | PathLike):
             source = source.SerializeToString()
         return optimize, (source, self._options)
@@ -300,19 +300,23 @@ class Model:
             InputError: the file cannot be written, is the ONNX model, or this model comes from such a file.
             UnsupportedError: something in the model is of a kind that files have no place for.
         """
-        if isinstance(self._origin, SavedModel):
+        if self._source is None:
+            assert isinstance(self._origin, SavedModel)
             raise InputError(f"the model was saved already: copy {str(self._origin.file.path)!r}")
-        from dvm_graph.saving.save import save_model
-
         with border("save the model"):
-            target, source = output_path(path), self._origin.source
+            target, source = output_path(path), self._source
             if isinstance(source, str | PathLike) and target.resolve() == Path(source).resolve():
                 raise InputError(f"{str(target)!r} is the ONNX model: save to another file")
+            if isinstance(self._origin, SavedModel):  # out of a cache
+                self._origin.file.copy_to(target)
+                return
+            from dvm_graph.saving.save import save_model
+
             save_model(
                 target,
                 self._origin.compiled.plan,
                 self._program,
-                self._options,
+                replace(self._options, cache=""),
                 self._description,
                 self.report(),
                 self._origin.name,
@@ -332,9 +336,9 @@ class Model:
         """
         from dvm_graph.comparison import compare_model
 
-        if isinstance(self._origin, SavedModel):
+        if self._source is None:
             raise InputError("a saved model holds no ONNX model to compare with: compare that one")
-        return compare_model(self, self._origin.source, feeds, dims or {}, seed)
+        return compare_model(self, self._source, feeds, dims or {}, seed)
 
     def disassemble(self, feeds: Mapping[str, ArrayLike]) -> str:
         """The bytecode of every kernel for the shapes of these inputs, in the assembler's text form."""
@@ -388,17 +392,29 @@ def optimize(source: Source, options: Options | None = None, **overrides: Any) -
     if options is not None and not isinstance(options, Options):
         raise InputError(f"options are dvm_graph.Options, not a {type(options).__name__}")
     chosen = (options or Options()).changed(overrides)
+    if not chosen.cache:
+        chosen = replace(chosen, cache=os.environ.get(CACHE_VARIABLE, ""))
     if is_saved(source):
         raise InputError(
             f"{str(source)!r} is a saved model, which needs no compiling: dvm_graph.load"
         )
+    with border("look for the model in the cache"):
+        entry = entry_of(source, chosen)
+        saved = None if entry is None else entry.load()
+    if saved is not None:
+        return Model(saved.program, saved.description, chosen, saved, source)
     load_compiler()
     from dvm_graph.rescue import build
 
     compiled, program = build(source, chosen)
     with border("describe the model"):
         description = describe(compiled.graph)
-    return Model(program, description, chosen, _Compilation(source, compiled))
+    name = Path(source).name if isinstance(source, str | PathLike) else compiled.graph.name
+    model = Model(program, description, chosen, _Compilation(name, compiled), source)
+    if entry is not None and not compiled.rescued and description.data_files is not None:
+        with border("keep the model in the cache"):
+            entry.keep(model.save)
+    return model
 
 
 def load(path: str | PathLike[str], **overrides: Any) -> Model:
@@ -428,4 +444,5 @@ def open_model(source: Source, options: Options) -> Model:
     if not isinstance(source, str | PathLike) or not is_saved(source):
         return optimize(source, options)
     given = {field.name: getattr(options, field.name) for field in fields(Options)}
+    del given["cache"]  # it is compiled already
     return load(source, **{n: v for n, v in given.items() if v != getattr(Options(), n)})

@@ -90,6 +90,9 @@ class Options:
     check: bool = False
     """Hold every pass and every fused kernel to what its operators mean in float64, at small extents,
     and raise a `MiscompileError` that names the pass, or the kernel and its rules, where they differ."""
+    cache: str = ""
+    """Folder of compiled models, which is made if need be: what was compiled before with the same options and the same
+    dvm_graph is loaded from there (docs/saving.md). Also set by DVM_CACHE."""
     dump: str = ""
     """Folder for one text dump per stage; also set by DVM_DUMP."""
     disable_passes: frozenset[str] = frozenset()

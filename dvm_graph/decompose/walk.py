@@ -109,6 +109,7 @@ class _Walk:
         source, graph = self._source, self._graph
         graph.inputs = list(source.inputs)
         graph.about = source.about
+        graph.data_files = source.data_files
         pending: deque[Node | Opened] = deque(source.needed_nodes())
         while pending:
             node = pending.popleft()

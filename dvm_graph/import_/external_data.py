@@ -22,7 +22,7 @@ import numpy as np
 import onnx
 
 from dvm_graph.errors import ExternalDataError
-from dvm_graph.process import MappedFile
+from dvm_graph.process import MappedFile, digest_of
 
 Bytes = np.ndarray[Any, np.dtype[np.uint8]]
 
@@ -66,6 +66,10 @@ class ExternalData:
                 f"{location!r} ({data.size} bytes); is the file truncated?"
             )
         return data[offset : offset + length]
+
+    def digests(self) -> dict[str, str]:
+        """Of the files that were read so far, by location."""
+        return {location: digest_of(data) for location, data in self._maps.items()}
 
     def _map(self, tensor_name: str, location: str) -> Bytes:
         data = self._maps.get(location)

@@ -72,9 +72,10 @@ def import_onnx(source: Source, options: Options, symbols: Symbols) -> Graph:
     """
     model = load_model(source, options.max_nodes)
     graph = Graph(model.proto.graph.name or "main")
+    external = ExternalData(model.folder, private=options.private_weights)
     importer = Importer(
         model.opsets,
-        ExternalData(model.folder, private=options.private_weights),
+        external,
         symbols,
         dims_by_name=options.dims_by_name,
     )
@@ -87,6 +88,8 @@ def import_onnx(source: Source, options: Options, symbols: Symbols) -> Graph:
     scope = importer.import_graph(graph, model.proto.graph, initializers)
     graph.overridable = [scope.values[name] for name in overridable if name not in fed]
     graph.about = _metadata(model.proto)
+    if options.cache:
+        graph.data_files = external.digests()
     for name in options.dim_hints:
         if name not in symbols:
             raise InputError(f"dim_hints name {name!r}, which is no dim of the model's inputs")

@@ -181,6 +181,8 @@ class Graph:
         self.output_names: tuple[str, ...] = ()
         """What the model calls its outputs, whatever values passes put there."""
         self.about = ModelMetadata()
+        self.data_files: Mapping[str, str] | None = None
+        """Digests of the files that hold the model's weights, by location; None: nobody asked (`Options.cache`)."""
         self.onnx_operators: dict[str, str] = {}
         """Of the ONNX nodes that this graph was decomposed from, by name."""
         self._nodes: dict[Node, None] = {}

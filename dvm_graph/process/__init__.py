@@ -1,12 +1,14 @@
-"""What the process does besides compiling and running: calls aside, modules loaded late, files mapped."""
+"""What the process does besides compiling and running: calls aside, modules loaded late, files mapped and told apart."""
 
 from dvm_graph.process.aside import call_aside, in_main_thread
+from dvm_graph.process.digest import digest_of
 from dvm_graph.process.load import load_compiler, load_onnxruntime, vendor_failures
 from dvm_graph.process.mapped_file import MappedFile
 
 __all__ = [
     "MappedFile",
     "call_aside",
+    "digest_of",
     "in_main_thread",
     "load_compiler",
     "load_onnxruntime",

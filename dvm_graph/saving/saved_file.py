@@ -46,7 +46,7 @@ Bytes: TypeAlias = NDArray[np.uint8]
 
 MAGIC = b"\x89DVM\r\n\x1a\n"
 """No text, so that conversions of line ends show."""
-FORMAT = 7
+FORMAT = 8
 """Raise it whenever files of before would be read wrongly; those of other versions of the package are refused
 anyway."""
 ALIGNMENT = 64
@@ -195,6 +195,16 @@ class SavedFile:
         """Bytes of the contents; raises as `verify`."""
         self.verify(offset, size)
         return self.array(offset, size).tobytes()
+
+    def copy_to(self, path: Path) -> None:
+        """Writes the file once more, as `SavedWriter.write` does.
+
+        Raises:
+            InputError: the system lets no such file be written; else as `verify`.
+        """
+        self.verify(self._sums.start, self._sums.length)
+        with writing(path), _replacing(path) as file:
+            file.write(self._data.data)
 
     def verify(self, offset: int, size: int) -> None:
         """Checks the blocks that hold some of the contents.
