@@ -26,6 +26,8 @@ from dvm_graph.torch_backend.operators import DECOMPOSED
 from dvm_graph.torch_backend.piece import compile_piece
 from dvm_graph.torch_backend.translation import VIEWS, is_operator, is_supported
 
+aten = torch.ops.aten
+
 
 def dvm(
     module: torch.fx.GraphModule,
@@ -72,15 +74,14 @@ class _Support(OperatorSupportBase):  # type: ignore[misc, unused-ignore]  # tor
 
 def _compile(graph: torch.fx.GraphModule, options: Options) -> Callable[..., Any]:
     _give_each_its_views(graph)
+    _scatter_in_place(graph)
     partitioner = CapabilityBasedPartitioner(
         graph, _Support(), allows_single_node_partition=True, non_compute_ops=tuple(VIEWS)
     )
     partitions = partitioner.propose_partitions()
     for partition in partitions:
         _leave_views_of_results(partition)
-    cut = partitioner.fuse_partitions(
-        [p for p in partitions if any(is_operator(node) for node in p.nodes)]
-    )
+    cut = partitioner.fuse_partitions([p for p in partitions if any(map(_computes, p.nodes))])
     for node in cut.graph.nodes:
         if node.op != "call_module":
             continue
@@ -114,8 +115,29 @@ def _give_each_its_views(graph: torch.fx.GraphModule) -> None:
                 user.replace_input_with(node, graph.graph.node_copy(node, lambda operand: operand))
 
 
+def _scatter_in_place(graph: torch.fx.GraphModule) -> None:
+    """What is added to rows of nothing (the gradient of a table) is added where the nothing lies."""
+    for node in graph.graph.nodes:
+        if (
+            node.target is aten.index_put.default
+            and _is_filled(node.args[0])
+            and len(node.args[0].users) == 1
+        ):
+            node.target = aten.index_put_.default
+
+
+def _is_filled(node: torch.fx.Node) -> bool:
+    return node.target is aten.full.default
+
+
+def _computes(node: torch.fx.Node) -> bool:
+    """Whether a piece of such nodes is worth a call."""
+    return is_operator(node) and node.target is not aten.clone.default
+
+
 def _leave_views_of_results(partition: Partition) -> None:
-    """Views that only torch reads: they cost nothing there."""
+    """Views that only torch reads, which cost nothing there, and what only torch writes to."""
     for node in reversed(list(partition.nodes)):
-        if not is_operator(node) and not any(user in partition.nodes for user in node.users):
+        left = not is_operator(node) or _is_filled(node)
+        if left and not any(user in partition.nodes for user in node.users):
             partition.remove_node(node)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 import ml_dtypes
 import numpy as np
@@ -18,26 +18,29 @@ from dvm_graph.runtime.assemble import assemble
 from dvm_graph.symbolic import Builder, Dim, Facts, Meter, Symbols, symbols_of
 from dvm_graph.torch_backend.translation import DTYPES, Translation, dim_of, shape_of
 
+Order: TypeAlias = tuple[int, ...]
+
 
 class Piece(torch.nn.Module):  # type: ignore[misc, unused-ignore]  # torch is untyped here
     """Runs a program in place of a module."""
 
     def __init__(
-        self, program: Program, names: Sequence[str], sizes: Sequence[bool], single: bool
+        self, program: Program, inputs: Sequence[tuple[str, Order | None] | None], single: bool
     ) -> None:
+        """`inputs`: of each argument the program's name, and the order of a tensor's axes there, None: it is a size; None:
+        the program has no use for it.
+        """
         super().__init__()
         self._program = program
-        self._names = names
-        """Of the inputs; empty: the program has no use for an argument."""
-        self._sizes = sizes
+        self._inputs = inputs
         self._single = single
 
     def forward(self, *arguments: Any) -> Any:
-        feeds = {
-            name: np.empty((argument, 0), np.uint8) if is_size else _array(argument)
-            for name, is_size, argument in zip(self._names, self._sizes, arguments, strict=True)
-            if name
-        }
+        feeds = {}
+        for known, argument in zip(self._inputs, arguments, strict=True):
+            if known is not None:
+                name, order = known
+                feeds[name] = _size(argument) if order is None else _array(argument.permute(order))
         results = [_tensor(array) for array in self._program.run(feeds, None)]
         return results[0] if self._single else tuple(results)
 
@@ -55,10 +58,15 @@ def compile_piece(module: torch.fx.GraphModule, options: Options) -> Piece:
         nodes = list(module.graph.nodes)
         placeholders = [node for node in nodes if node.op == "placeholder"]
         tensors = [node for node in placeholders if isinstance(node.meta["val"], torch.Tensor)]
-        for node in tensors:
-            value = Value(node.name, DTYPES[node.meta["val"].dtype], shape_of(node, facts.symbols))
+        orders = {node: _order(node.meta["val"]) for node in tensors}
+        for node, order in orders.items():
+            shape = shape_of(node, facts.symbols)
+            value = Value(
+                node.name, DTYPES[node.meta["val"].dtype], tuple(shape[axis] for axis in order)
+            )
             graph.inputs.append(value)
-            translation.values[node] = value
+            as_it_is = [order.index(axis) for axis in range(len(order))]
+            translation.values[node] = translation.builder.transpose(value, as_it_is)
         for node in nodes:
             if node.op == "call_function":
                 translation.translate(node)
@@ -71,8 +79,21 @@ def compile_piece(module: torch.fx.GraphModule, options: Options) -> Piece:
         compiled = compile_graph(graph, facts, options)
         program = assemble(compiled.plan, options, release_packed=True)
     named = {*tensors, *sizes}
-    names = [node.name if node in named else "" for node in placeholders]
-    return Piece(program, names, [node in sizes for node in placeholders], single)
+    inputs = [(node.name, orders.get(node)) if node in named else None for node in placeholders]
+    return Piece(program, inputs, single)
+
+
+def _order(tensor: torch.Tensor) -> Order:
+    """The axes of a tensor as they lie in memory, outermost first, as far as it is known: a tensor that lies otherwise in
+    a run is copied.
+    """
+    strides = [
+        stride if isinstance(stride, int) else stride.node.hint for stride in tensor.stride()
+    ]
+    axes = range(tensor.dim())
+    if None in strides or 0 in strides:
+        return tuple(axes)
+    return tuple(sorted(axes, key=lambda axis: -strides[axis]))
 
 
 def _needed_sizes(
@@ -91,6 +112,10 @@ def _needed_sizes(
             continue
         found[node] = Value(node.name, DType.UINT8, (dim, 0))
     return found
+
+
+def _size(argument: int) -> np.ndarray[Any, Any]:
+    return np.empty((argument, 0), np.uint8)
 
 
 def _array(tensor: torch.Tensor) -> np.ndarray[Any, Any]:

@@ -23,7 +23,8 @@ def _reshape(t: Translation, x: Value, *_: Any) -> Value:
     return t.builder.reshape(x, t.shape)
 
 
-@entry(aten.alias.default, aten.clone.default, aten.detach.default, view=True)
+@entry(aten.clone.default)
+@entry(aten.alias.default, aten.detach.default, view=True)
 def _same(_t: Translation, x: Value, **_: Any) -> Value:
     return x
 
