@@ -1,6 +1,9 @@
 """torch.compile with this backend, with Inductor and without a compiler: steps of a module over shapes that change.
 
-`python -m benchmarks.units.torch_compile bert --train --shapes 2x64,4x128,3x77 --repeats 5`
+`python -m benchmarks.units.torch_compile bert --layers 4 --train --shapes 2x64,4x128,3x77 --repeats 5`
+
+Shapes are a batch and tokens, or a batch and the sides of images; `--layers` are those of a transformer, or of each stage of a
+network of images. Dropout is on in training, as it is when people train.
 
 Each engine has a process's modules of its own and takes its turn at each shape, in the order of rounds: times are medians
 over rounds, `first` is the time of the first step, compilation included, and `others` that of the first step at each
@@ -19,17 +22,48 @@ import click
 import torch
 from rich.console import Console
 from rich.table import Table
-from transformers import BertConfig, BertModel, GPT2Config, GPT2Model
+from transformers import (
+    BertConfig,
+    BertModel,
+    ConvNextConfig,
+    ConvNextModel,
+    GPT2Config,
+    GPT2Model,
+    LlamaConfig,
+    LlamaModel,
+    MobileNetV2Config,
+    MobileNetV2Model,
+    ResNetConfig,
+    ResNetModel,
+    ViTConfig,
+    ViTModel,
+)
 
 Step = Callable[[int, int], None]
 ENGINES = ("eager", "inductor", "dvm")
+LLAMA = {"hidden_size": 768, "intermediate_size": 2048, "num_attention_heads": 12}
+RESNET = {"layer_type": "basic", "hidden_sizes": [64, 128, 256, 512]}
+MODELS: dict[str, Callable[[int], torch.nn.Module]] = {
+    "bert": lambda layers: BertModel(BertConfig(num_hidden_layers=layers)),
+    "gpt2": lambda layers: GPT2Model(GPT2Config(n_layer=layers, use_cache=False)),
+    "llama": lambda layers: LlamaModel(
+        LlamaConfig(num_hidden_layers=layers, vocab_size=1000, use_cache=False, **LLAMA)
+    ),
+    "vit": lambda layers: ViTModel(ViTConfig(num_hidden_layers=layers)),
+    "resnet": lambda layers: ResNetModel(ResNetConfig(depths=[layers] * 4, **RESNET)),
+    "convnext": lambda layers: ConvNextModel(ConvNextConfig(depths=[layers] * 4)),
+    "mobilenet": lambda _layers: MobileNetV2Model(MobileNetV2Config()),
+}
+IMAGES = ("vit", "resnet", "convnext", "mobilenet")
 
 
 @click.command()
-@click.argument("name", type=click.Choice(["bert", "gpt2"]))
+@click.argument("name", type=click.Choice(list(MODELS)))
 @click.option("--train", is_flag=True, help="Forward and backward, instead of forward alone.")
 @click.option("--layers", default=12, show_default=True)
-@click.option("--shapes", default="2x64,4x128,3x77", show_default=True, help="batch x tokens.")
+@click.option(
+    "--shapes", default="2x64,4x128,3x77", show_default=True, help="batch x tokens, or sides."
+)
 @click.option("--repeats", default=5, show_default=True)
 @click.option("--threads", default=2, show_default=True)
 @click.option("--engines", default=",".join(ENGINES), show_default=True)
@@ -40,8 +74,8 @@ def main(
     torch.set_num_threads(threads)
     torch.manual_seed(0)
     points = [tuple(map(int, shape.split("x"))) for shape in shapes.split(",")]
-    module = _module(name, layers).train(train)
-    steps = {engine: _step(engine, module, train, threads) for engine in engines.split(",")}
+    module = MODELS[name](layers).train(train)
+    steps = {engine: _step(engine, module, name, train, threads) for engine in engines.split(",")}
     firsts = {engine: [_time(step, *p) for p in points] for engine, step in steps.items()}
     table = Table(title=f"{name}, {'a training step' if train else 'forward'}, ms")
     for column in ("engine", "first", "others", *(f"{b} x {s}" for b, s in points)):
@@ -59,25 +93,21 @@ def main(
     Console(width=120).print(table)
 
 
-def _module(name: str, layers: int) -> torch.nn.Module:
-    if name == "bert":
-        off = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
-        return BertModel(BertConfig(num_hidden_layers=layers, **off))
-    off = {"resid_pdrop": 0.0, "embd_pdrop": 0.0, "attn_pdrop": 0.0}
-    return GPT2Model(GPT2Config(n_layer=layers, use_cache=False, **off))
-
-
-def _step(engine: str, module: torch.nn.Module, train: bool, threads: int) -> Step:
+def _step(engine: str, module: torch.nn.Module, name: str, train: bool, threads: int) -> Step:
     own = copy.deepcopy(module)
     called: Callable[..., Any] = own
     if engine != "eager":
         options = {"options": {"cores": threads}} if engine == "dvm" else {}
         called = torch.compile(own, backend=engine, dynamic=True, **options)
 
-    def step(batch: int, tokens: int) -> None:
-        ids = torch.randint(0, 1000, (batch, tokens))
+    def inputs(batch: int, size: int) -> dict[str, torch.Tensor]:
+        if name in IMAGES:
+            return {"pixel_values": torch.rand(batch, 3, size, size)}
+        return {"input_ids": torch.randint(0, 1000, (batch, size))}
+
+    def step(batch: int, size: int) -> None:
         with torch.set_grad_enabled(train):
-            result = called(input_ids=ids).last_hidden_state
+            result = called(**inputs(batch, size)).last_hidden_state
             if train:
                 own.zero_grad()
                 result.square().mean().backward()
@@ -85,9 +115,9 @@ def _step(engine: str, module: torch.nn.Module, train: bool, threads: int) -> St
     return step
 
 
-def _time(step: Step, batch: int, tokens: int) -> float:
+def _time(step: Step, batch: int, size: int) -> float:
     started = time.perf_counter()
-    step(batch, tokens)
+    step(batch, size)
     return time.perf_counter() - started
 
 

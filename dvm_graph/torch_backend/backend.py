@@ -24,6 +24,7 @@ from dvm_graph.options import Options
 from dvm_graph.process import load_compiler
 from dvm_graph.torch_backend.operators import DECOMPOSED
 from dvm_graph.torch_backend.piece import compile_piece
+from dvm_graph.torch_backend.sizes import Sizes
 from dvm_graph.torch_backend.translation import VIEWS, is_operator, is_supported
 
 aten = torch.ops.aten
@@ -73,6 +74,7 @@ class _Support(OperatorSupportBase):  # type: ignore[misc, unused-ignore]  # tor
 
 
 def _compile(graph: torch.fx.GraphModule, options: Options) -> Callable[..., Any]:
+    Sizes(graph).compute_from_arguments()
     _give_each_its_views(graph)
     _scatter_in_place(graph)
     partitioner = CapabilityBasedPartitioner(
@@ -82,14 +84,17 @@ def _compile(graph: torch.fx.GraphModule, options: Options) -> Callable[..., Any
     for partition in partitions:
         _leave_views_of_results(partition)
     cut = partitioner.fuse_partitions([p for p in partitions if any(map(_computes, p.nodes))])
-    for node in cut.graph.nodes:
+    sizes = Sizes(cut)
+    for node in list(cut.graph.nodes):
         if node.op != "call_module":
             continue
         inner = cut.get_submodule(node.target)
+        sizes.give(node, inner)
         try:
             piece = compile_piece(inner, options)
         except DvmError as error:
             warnings.warn(f"not compiled, torch runs it: {error}", RescueWarning, stacklevel=2)
+            inner.recompile()  # it has sizes for arguments, too
             continue
         setattr(cut, node.target, piece)
     cut.recompile()

@@ -9,13 +9,13 @@ import ml_dtypes
 import numpy as np
 import torch
 
-from dvm_graph.errors import border
+from dvm_graph.errors import ShapeError, border
 from dvm_graph.ir import DType, Graph, Value
 from dvm_graph.options import Options
 from dvm_graph.pipeline import compile_graph
 from dvm_graph.runtime import Program
 from dvm_graph.runtime.assemble import assemble
-from dvm_graph.symbolic import Builder, Dim, Facts, Meter, Symbols, symbols_of
+from dvm_graph.symbolic import Builder, Dim, Facts, Meter, Symbols, symbols_of, unsolved_dims
 from dvm_graph.torch_backend.translation import DTYPES, Translation, dim_of, shape_of
 
 Order: TypeAlias = tuple[int, ...]
@@ -76,6 +76,9 @@ def compile_piece(module: torch.fx.GraphModule, options: Options) -> Piece:
         graph.output_names = tuple(f"output{i}" for i in range(len(graph.outputs)))
         sizes = _needed_sizes(placeholders, graph, facts.symbols)
         graph.inputs += sizes.values()
+        unsolved = unsolved_dims([value.shape or () for value in graph.inputs])
+        if unsolved:
+            raise ShapeError(f"no argument tells what {unsolved[0]} is computed from")
         compiled = compile_graph(graph, facts, options)
         program = assemble(compiled.plan, options, release_packed=True)
     named = {*tensors, *sizes}

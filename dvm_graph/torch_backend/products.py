@@ -1,4 +1,4 @@
-"""Matrix products and convolutions of torch, and reading by index."""
+"""Matrix products of torch, and reading by index."""
 
 from __future__ import annotations
 
@@ -25,34 +25,6 @@ def _addmm(
     t: Translation, bias: Value, a: Value, b: Value, *, beta: float = 1, alpha: float = 1
 ) -> Value:
     return t.builder.add(scaled(t, t.builder.matmul(a, b), alpha), scaled(t, bias, beta))
-
-
-@entry(aten.convolution.default)
-def _convolution(
-    t: Translation,
-    x: Value,
-    weight: Value,
-    bias: Value | None,
-    strides: Sequence[int],
-    pads: Sequence[int],
-    dilations: Sequence[int],
-    transposed: bool,
-    more: Sequence[int],
-    groups: int,
-) -> Value:
-    if transposed or any(more):
-        raise UnsupportedError("a transposed convolution")
-    return t.onnx(
-        "Conv",
-        x,
-        weight,
-        bias,
-        strides=list(strides),
-        pads=[*pads, *pads],
-        dilations=list(dilations),
-        group=groups,
-        kernel_shape=list((weight.shape or ())[2:]),
-    )
 
 
 # -- reading by index

@@ -126,16 +126,23 @@ class Translation:
         Raises:
             UnsupportedError: it has no decomposition for these operands.
         """
-        result = Value("result", self.dtype)
-        node = ir.Node(op, op, operands, (result,), attrs, domain="", version=_ONNX_VERSION)
+        return self.onnx_results(op, 1, *operands, **attrs)[0]
+
+    def onnx_results(
+        self, op: str, count: int, *operands: Value | None, **attrs: Any
+    ) -> Sequence[Value]:
+        """As `onnx`, of an operator with several results."""
+        results = tuple(Value(f"result{number}", self.dtype) for number in range(count))
+        node = ir.Node(op, op, operands, results, attrs, domain="", version=_ONNX_VERSION)
         node.origin = self.builder.inside[0]
         function = find(node)
         # What decompositions ask of a builder, a stream's has too.
         builder = cast(Builder, self.builder)
         found = None if function is None else function(builder, node, operands)
-        if found is None or found[0] is None:
+        given = [] if found is None else [value for value in found if value is not None]
+        if len(given) != count:
             raise UnsupportedError(f"{op} has no decomposition for this")
-        return found[0]
+        return given
 
 
 def is_supported(node: Node) -> bool:

@@ -86,6 +86,20 @@ OPERATORS: dict[str, Function] = {
     "counts": lambda x, y, i: x.cumsum(-1) + i.cumsum(0)[0],
     "products": lambda x, y, i: torch.addmm(x[:, :1], x, y.T, beta=2, alpha=0.5) @ y,
     "convolution": lambda x, y, i: F.conv1d(x[None, :, :], y[:, None, :2].repeat(1, x.shape[0], 1)),
+    "transposed convolution": lambda x, y, i: F.conv_transpose1d(
+        x[None], y[:, None, :2].repeat(1, 3, 1), stride=2, output_padding=1
+    ),
+    "greatest of windows": lambda x, y, i: F.max_pool2d(x[None, None], 2, 1, 1),
+    "where they are": lambda x, y, i: (
+        F.max_pool2d(torch.stack([x, y])[None], (2, 1), (1, 2), return_indices=True)[1] + i[0]
+    ),
+    "averages of windows": lambda x, y, i: (
+        F.avg_pool2d(x[None], 2, 1, 1) + F.avg_pool2d(y[None], 2, 1, 1, count_include_pad=False)
+    ),
+    "norms of channels": lambda x, y, i: (
+        F.batch_norm(x[:, :3], y.mean(0)[:3], y.var(0)[:3] + 1, y[0, :3], y[1, :3])
+        + F.batch_norm(x.T[None], None, None, y[0], None, training=True).sum()
+    ),
     "attention": lambda x, y, i: F.scaled_dot_product_attention(x[None], y[None], y[None]),
     "half": lambda x, y, i: (x.half() * 2 + y.half()).float(),
     "bfloat16": lambda x, y, i: x.bfloat16() * 2 + y.bfloat16(),
@@ -179,6 +193,47 @@ def test_training_steps_equal_torch_at_ten_shapes(
                 assert a is None or not a.any()
         counts.append(len(pieces))
     assert 2 <= counts[1] <= 5, "forward and backward have a piece each, and few more"
+    assert counts[-1] == counts[1], "a new shape compiled something"
+
+
+class _Images(torch.nn.Module):
+    """A network of images of any size, which its layers halve."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first = torch.nn.Conv2d(3, 8, 3, 2, 1)
+        self.second = torch.nn.Conv2d(8, 16, 3, 2, 1, bias=False)
+        self.norms = torch.nn.ModuleList([torch.nn.BatchNorm2d(8), torch.nn.BatchNorm2d(16)])
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        x = F.max_pool2d(F.relu(self.norms[0](self.first(x))), 3, 2, 1)
+        return F.hardswish(self.norms[1](self.second(x))).mean((2, 3))
+
+
+@pytest.mark.parametrize("train", [False, True])
+def test_networks_of_images_of_any_size(pieces: list[Piece], train: bool) -> None:
+    """Extents of what a piece reads are halves of halves: sizes of arguments tell what they were."""
+    torch.manual_seed(0)
+    mine = _Images().train(train)
+    theirs = copy.deepcopy(mine)
+    compiled = torch.compile(mine, backend=dvm, dynamic=True)
+    counts = []
+    for step in range(5):
+        x = torch.rand(2 + step % 3, 3, 33 + 5 * step, 40 + 3 * step)
+        with torch.set_grad_enabled(train):
+            results = [module(x) for module in (compiled, theirs)]
+        close(*results)
+        if train:
+            for module, result in zip((mine, theirs), results, strict=True):
+                module.zero_grad()
+                result.square().mean().backward()
+            for a, b in zip(mine.parameters(), theirs.parameters(), strict=True):
+                assert a.grad is not None and b.grad is not None
+                close(a.grad, b.grad, 1.0)
+            for a, b in zip(mine.buffers(), theirs.buffers(), strict=True):
+                close(a, b)
+        counts.append(len(pieces))
+    assert counts[0] == 1 or train, "the forward pass is one piece"
     assert counts[-1] == counts[1], "a new shape compiled something"
 
 

@@ -1,0 +1,139 @@
+"""Operators of torch as others of its core, beyond those that torch breaks down itself.
+
+Written so that what is left is in the table of operators: counts of elements are means and variances, not arithmetic on sizes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, TypeAlias
+
+import torch
+from torch._decomp import get_decompositions
+
+aten = torch.ops.aten
+
+Tensor: TypeAlias = torch.Tensor
+
+
+def _dropout(x: Tensor, p: float, train: bool | None) -> tuple[Tensor, Tensor]:
+    """Torch draws what stays, the same as without a compiler, from nothing but its shape; the rest is products."""
+    if p == 0 or train is False:
+        return x.clone(), torch.ones_like(x, dtype=torch.bool)
+    nothing = torch.empty(x.shape, dtype=torch.bool, device=x.device)
+    kept = aten.bernoulli.p(nothing, 1 - p)
+    return x * kept * (0.0 if p == 1 else 1 / (1 - p)), kept
+
+
+def _of_channels(x: Tensor, numbers: Tensor | None) -> Tensor | float:
+    """One number for each channel of images, 1 where there are none."""
+    return 1.0 if numbers is None else numbers.view(-1, *(1,) * (x.dim() - 2))
+
+
+def _wide(x: Tensor) -> Tensor:
+    """Norms of half floats add up in f32."""
+    return x.to(torch.float32) if x.dtype in (torch.float16, torch.bfloat16) else x
+
+
+def _normalised(
+    x: Tensor, weight: Tensor | None, bias: Tensor | None, mean: Tensor, rstd: Tensor
+) -> Tensor:
+    scale = _of_channels(x, rstd) * _of_channels(x, weight)
+    result = (_wide(x) - _of_channels(x, mean)) * scale
+    return (result if bias is None else result + _of_channels(x, bias)).to(x.dtype)
+
+
+def _batch_norm_of_inference(
+    x: Tensor,
+    weight: Tensor | None,
+    bias: Tensor | None,
+    mean: Tensor,
+    variance: Tensor,
+    _momentum: float,
+    eps: float,
+) -> tuple[Tensor, Tensor, Tensor]:
+    nothing = x.new_empty(0)
+    return _normalised(x, weight, bias, mean, torch.rsqrt(variance + eps)), nothing, nothing
+
+
+def _batch_norm(
+    x: Tensor,
+    weight: Tensor | None,
+    bias: Tensor | None,
+    running_mean: Tensor,
+    running_variance: Tensor,
+    training: bool,
+    momentum: float,
+    eps: float,
+) -> tuple[Tensor, ...]:
+    if not training:
+        inference = _batch_norm_of_inference(
+            x, weight, bias, running_mean, running_variance, momentum, eps
+        )
+        return *inference, running_mean.clone(), running_variance.clone()
+    wide, axes = _wide(x), _all_but_channels(x)
+    mean = wide.mean(axes)
+    rstd = torch.rsqrt(torch.var(wide, axes, correction=0) + eps)
+    variance = torch.var(wide, axes, correction=1)
+    return (
+        *(_normalised(x, weight, bias, mean, rstd), mean, rstd),
+        running_mean * (1 - momentum) + mean * momentum,
+        running_variance * (1 - momentum) + variance * momentum,
+    )
+
+
+def _all_but_channels(x: Tensor) -> list[int]:
+    return [0, *range(2, x.dim())]
+
+
+def _batch_norm_backward(
+    gradient: Tensor,
+    x: Tensor,
+    weight: Tensor | None,
+    running_mean: Tensor | None,
+    running_variance: Tensor | None,
+    mean: Tensor | None,
+    rstd: Tensor | None,
+    train: bool,
+    eps: float,
+    wanted: Sequence[bool],
+    *_: Any,
+) -> tuple[Tensor | None, ...]:
+    if not train:
+        assert running_mean is not None and running_variance is not None
+        mean, rstd = running_mean, torch.rsqrt(running_variance + eps)
+    assert mean is not None and rstd is not None
+    axes, wide = _all_but_channels(x), _wide(gradient)
+    normal = (_wide(x) - _of_channels(x, mean)) * _of_channels(x, rstd)
+    rest = wide
+    if train:
+        along = (wide * normal).mean(axes, keepdim=True)
+        rest = wide - wide.mean(axes, keepdim=True) - normal * along
+    scale = _of_channels(x, rstd) * _of_channels(x, weight)
+    dtype = wide.dtype if weight is None else weight.dtype
+    return (
+        (rest * scale).to(x.dtype) if wanted[0] else None,
+        (wide * normal).sum(axes).to(dtype) if wanted[1] else None,
+        wide.sum(axes).to(dtype) if wanted[2] else None,
+    )
+
+
+_BROKEN_DOWN = [
+    *(aten.native_layer_norm_backward, aten.native_group_norm_backward, aten.gelu_backward),
+    *(aten._softmax_backward_data, aten._log_softmax_backward_data, aten._adaptive_avg_pool2d),
+    *(aten.tanh_backward, aten.sigmoid_backward, aten.threshold_backward, aten.silu),
+    *(aten.silu_backward, aten.native_dropout_backward, aten.mse_loss, aten.mse_loss_backward),
+    *(aten.masked_fill, aten.slice_backward, aten.select_backward, aten.addcmul, aten.addcdiv),
+    *(aten.leaky_relu, aten.elu, aten.hardtanh, aten.hardswish, aten.hardsigmoid, aten.mish),
+    *(aten.softplus, aten.baddbmm, aten.rsub, aten.lerp, aten.var_mean, aten.new_zeros),
+    *(aten.new_full, aten.new_ones, aten.zeros_like, aten.ones_like, aten.std, aten.rms_norm),
+]
+"""By torch itself."""
+DECOMPOSED: dict[Any, Callable[..., Any]] = {
+    **get_decompositions(_BROKEN_DOWN),
+    aten.native_dropout.default: _dropout,
+    aten._native_batch_norm_legit_no_training.default: _batch_norm_of_inference,
+    aten._native_batch_norm_legit_functional.default: _batch_norm,
+    aten.native_batch_norm_backward.default: _batch_norm_backward,
+    aten.batch_norm_backward.default: _batch_norm_backward,
+}

@@ -1,0 +1,102 @@
+"""Convolutions and pools of torch."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+
+from dvm_graph.ir import Value
+from dvm_graph.symbolic import mul
+from dvm_graph.torch_backend.translation import Translation, entry
+
+aten = torch.ops.aten
+
+
+@entry(aten.convolution.default)
+def _convolution(
+    t: Translation,
+    x: Value,
+    weight: Value,
+    bias: Value | None,
+    strides: Sequence[int],
+    pads: Sequence[int],
+    dilations: Sequence[int],
+    transposed: bool,
+    more: Sequence[int],
+    groups: int,
+) -> Value:
+    kernel = list((weight.shape or ())[2:])
+    return t.onnx(
+        "ConvTranspose" if transposed else "Conv",
+        *(x, weight, bias),
+        strides=_each(strides, kernel),
+        pads=2 * _each(pads, kernel),
+        dilations=_each(dilations, kernel),
+        group=groups,
+        kernel_shape=kernel,
+        **({"output_padding": _each(more, kernel)} if transposed else {}),
+    )
+
+
+def _each(numbers: Sequence[int], kernel: Sequence[object]) -> list[int]:
+    """One for each spatial axis: torch takes one for all."""
+    return list(numbers) if len(numbers) == len(kernel) else list(numbers) * len(kernel)
+
+
+@entry(aten.max_pool2d_with_indices.default)
+def _max_pool(
+    t: Translation,
+    x: Value,
+    kernel: Sequence[int],
+    strides: Sequence[int] = (),
+    pads: Sequence[int] = (0,),
+    dilations: Sequence[int] = (1,),
+    ceil: bool = False,
+) -> list[Value]:
+    """The greatest elements, and where they lie in their channel: ONNX counts through all channels."""
+    kernel = _each(kernel, (0, 0))
+    greatest, index = t.onnx_results(
+        *("MaxPool", 2, _with_batch(t, x)),
+        kernel_shape=kernel,
+        strides=_each(strides or kernel, kernel),
+        pads=2 * _each(pads, kernel),
+        dilations=_each(dilations, kernel),
+        ceil_mode=int(ceil),
+    )
+    assert x.shape is not None
+    channel = t.builder.dims([mul(x.shape[-2], x.shape[-1])], ())
+    index = t.onnx("Mod", index, channel)
+    return [t.builder.reshape(result, t.shape) for result in (greatest, index)]
+
+
+@entry(aten.avg_pool2d.default)
+def _average_pool(
+    t: Translation,
+    x: Value,
+    kernel: Sequence[int],
+    strides: Sequence[int] = (),
+    pads: Sequence[int] = (0,),
+    ceil: bool = False,
+    count_pads: bool = True,
+    divisor: int | None = None,
+) -> Value:
+    kernel = _each(kernel, (0, 0))
+    average = t.onnx(
+        *("AveragePool", _with_batch(t, x)),
+        kernel_shape=kernel,
+        strides=_each(strides or kernel, kernel),
+        pads=2 * _each(pads, kernel),
+        ceil_mode=int(ceil),
+        count_include_pad=int(count_pads or divisor is not None),
+    )
+    if divisor is not None:
+        factor = kernel[0] * kernel[1] / divisor
+        average = t.builder.mul(average, t.builder.scalar(factor, average.dtype))
+    return t.builder.reshape(average, t.shape)
+
+
+def _with_batch(t: Translation, x: Value) -> Value:
+    """Images of torch may come without a batch."""
+    assert x.shape is not None
+    return x if x.rank == 4 else t.builder.reshape(x, (1, *x.shape))
