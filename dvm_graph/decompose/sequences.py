@@ -172,12 +172,21 @@ def split_to_sequence(builder: Builder, node: Node, operands: Operands) -> Resul
         pairs = zip(starts, sizes, strict=False)
         parts = [part(builder, x, axis, start, size) for start, size in pairs]
         members = tuple(parts if keeps else [_without(builder, p, axis) for p in parts])
-    row = 1 if operand(operands, 1) is None else None
+    row = _size_of_each(operand(operands, 1))
     if sizes is not None and len(set(sizes)) == 1:
         row = sizes[0]
     rest: Shape = (row,) if keeps else ()
     held = Holding(x.dtype, (*shape[:axis], *rest, *shape[axis + 1 :]))
     return _value(builder, node, operands, held, (axis, keeps), members)
+
+
+def _size_of_each(given: Value | None) -> int | None:
+    """The size that all parts have, whatever the extent and however many there are: 1, or what torch fills a vector of any length with."""
+    if given is None:
+        return 1
+    spread = given.made_by("broadcast_to")
+    size = constant_scalar(given if spread is None else spread.required(0))
+    return size if size == 1 or given.rank else None
 
 
 def _sizes(

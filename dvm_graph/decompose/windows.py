@@ -7,9 +7,10 @@ are [batch, depth, height, width, channels], of which patches are read, and beco
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import reduce
 
-from dvm_graph.decompose.operands import integers, shape_of, text
+from dvm_graph.decompose.operands import constant_scalar, integers, shape_of, text
 from dvm_graph.ir import Dim, Node, Value
 from dvm_graph.symbolic.builder import Builder
 from dvm_graph.symbolic.builder_methods import Window
@@ -92,6 +93,45 @@ def spatial_axes(
         _axis(node, *axis)
         for axis in zip(spatial, known, strides, dilations, pads[:count], pads[count:], strict=True)
     ]
+
+
+def over_padded(
+    node: Node, image: Value, kernel: Sequence[Dim]
+) -> tuple[Value, list[WindowAxis] | None]:
+    """What a window of zeros beyond its image moves over: zeros that were put around an image [batch, channels, ...] by operators are
+    pads as well, so that no pass makes a larger image of it. The axes are as from `spatial_axes`.
+    """
+    axes = spatial_axes(node, shape_of(image)[2:], kernel)
+    automatic = text(node, "auto_pad", "NOTSET")
+    while axes is not None and automatic in ("NOTSET", "VALID"):
+        found = _bordered(image)
+        if found is None:
+            break
+        image, axis, before, after = found
+        old = axes[axis - 2]
+        pads = add(old.pads[0], before), add(old.pads[1], after)
+        axes[axis - 2] = replace(old, extent=shape_of(image)[axis], pads=pads)
+    return image, axes
+
+
+def _bordered(image: Value) -> tuple[Value, int, Dim, Dim] | None:
+    """An image within zeros, the axis along which they lie, and how many there are on each side."""
+    node = image.made_by("concat")
+    if node is None or node.attrs["axis"] < 2:
+        return None
+    axis, pieces = node.attrs["axis"], [piece for piece in node.inputs if piece is not None]
+    inner = [at for at, piece in enumerate(pieces) if not _is_zeros(piece)]
+    if len(inner) != 1:
+        return None
+    extents = [shape_of(piece)[axis] for piece in pieces]
+    before, after = reduce(add, extents[: inner[0]], 0), reduce(add, extents[inner[0] + 1 :], 0)
+    return pieces[inner[0]], axis, before, after
+
+
+def _is_zeros(value: Value) -> bool:
+    while (spread := value.made_by("broadcast_to")) is not None:
+        value = spread.required(0)
+    return constant_scalar(value) == 0
 
 
 def window_over(axes: Sequence[WindowAxis]) -> Window:

@@ -45,6 +45,32 @@ STACKED = """g (float[n, m] x, int64 i) => (float[a, b, c] y, float[d, e] z) {
   y = ConcatFromSequence<axis = -1, new_axis = 1>(two)
   z = ConcatFromSequence<axis = 0, new_axis = 1>(s)
 }"""
+# repeat_interleave, as torch.onnx's TorchScript exporter writes it
+REPEATED = """g (float[n, 4] x, int64[n] r) => (float[a, b] y) {
+  one = Constant<value_ints = [1]>()
+  SPLIT
+  counts = SplitToSequence(r, sizes)
+  rows = SplitToSequence(x, sizes)
+  none = SequenceEmpty()
+  s = Loop(k, "", none) <
+    body = turn (int64 i, bool go, seq(float[p, q]) had) => (bool more, seq(float[p, q]) has) {
+        more = Identity(go)
+        count = SequenceAt(counts, i)
+        row = SequenceAt(rows, i)
+        four = Constant<value_ints = [4]>()
+        to = Concat<axis = 0>(count, four)
+        wide = Expand(row, to)
+        has = SequenceInsert(had, wide)
+      }>
+  all = ConcatFromSequence<axis = 0>(s)
+  y = Relu(all)
+}"""
+SPLITS = {
+    "one": "n = Shape(r) k = Squeeze(n) sizes = Squeeze(one)",
+    "ones": "n = Shape(r) k = Squeeze(n) sizes = ConstantOfShape<value = int64[1] {1}>(n)",
+    "twos": "n = Shape(r) two = Add(one, one) m = Div(n, two) k = Squeeze(m) "
+    "sizes = ConstantOfShape<value = int64[1] {2}>(m)",
+}
 CHANGED = """g (seq(float[a, b]) s, float[n, m] x, int64 i, int64 j) => (seq(float[a, b]) t, seq(float[a, b]) u, float[c, d] v) {
   e = Exp(x)
   t = SequenceInsert(s, e, i)
@@ -191,6 +217,21 @@ def test_what_cannot_be_joined_is_refused() -> None:
 def test_a_loop_grows_a_sequence() -> None:
     runs = [{"n": i64(n), "x": normal(a, b)} for n, a, b in ((1, 2, 3), (5, 1, 4), (40, 3, 2))]
     agrees(GROWN, *runs)
+
+
+@pytest.mark.parametrize("split", ["one", "ones"])
+def test_rows_are_repeated(split: str) -> None:
+    """Every part has one row, whatever the extent, so that the rank of what is made of it is known."""
+    runs = [{"x": normal(n, 4), "r": np.arange(1, n + 1) % 3 + 1} for n in (5, 1, 12)]
+    model = agrees(REPEATED.replace("SPLIT", SPLITS[split]), *runs)
+    assert not model.report().vendor_operators
+
+
+def test_parts_of_two_rows_each() -> None:
+    text = "g (float[n, 4] x, int64[n] r) => (float[a, b] y, int64 l) { one = Constant<value_ints = [1]>() "
+    text += SPLITS["twos"] + " s = SplitToSequence(x, sizes) l = SequenceLength(s) "
+    text += "z = Constant<value_int = -1>() p = SequenceAt(s, z) y = Exp(p) }"
+    agrees(text, *({"x": normal(n, 4), "r": np.arange(n)} for n in (6, 2, 10)))
 
 
 def test_a_loop_shrinks_a_sequence() -> None:
