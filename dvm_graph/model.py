@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import functools
 import os
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from os import PathLike
@@ -18,6 +19,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from dvm_graph.description import Description, TensorInfo, describe
 from dvm_graph.errors import (
+    CacheWarning,
     CompileError,
     ContradictionError,
     InputError,
@@ -37,8 +39,15 @@ from dvm_graph.runtime import (
     RunOptions,
     RunStatistics,
 )
-from dvm_graph.saving import RUN_OPTIONS, SavedModel, entry_of, is_saved, load_model, load_report
-from dvm_graph.saving import VARIABLE as CACHE_VARIABLE
+from dvm_graph.saving import (
+    CACHE_VARIABLE,
+    RUN_OPTIONS,
+    SavedModel,
+    entry_of,
+    is_saved,
+    load_model,
+    load_report,
+)
 from dvm_graph.variants import Variants
 
 if TYPE_CHECKING:
@@ -411,9 +420,11 @@ def optimize(source: Source, options: Options | None = None, **overrides: Any) -
         description = describe(compiled.graph)
     name = Path(source).name if isinstance(source, str | PathLike) else compiled.graph.name
     model = Model(program, description, chosen, _Compilation(name, compiled), source)
-    if entry is not None and not compiled.rescued and description.data_files is not None:
+    if entry is not None and not compiled.rescued:
         with border("keep the model in the cache"):
-            entry.keep(model.save)
+            failure = entry.keep(description.data_files, model.save)
+        if failure is not None:
+            warnings.warn(failure, CacheWarning, stacklevel=2)
     return model
 
 

@@ -146,6 +146,9 @@ class Options:
                 raise InputError(
                     f"dim_hints say that {name} is in {_short(hint)}, but a range is (low, high), low first"
                 )
+        hints = {name: (int(low), int(high)) for name, (low, high) in self.dim_hints.items()}
+        object.__setattr__(self, "dim_hints", hints)
+        object.__setattr__(self, "max_compile_seconds", float(self.max_compile_seconds))
 
     def changed(self, fields: Mapping[str, Any]) -> Options:
         """A copy with other values of some fields.

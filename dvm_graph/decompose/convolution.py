@@ -46,7 +46,7 @@ def convolution(builder: Builder, node: Node, operands: Operands) -> Results:
     bias = operand(operands, 2)
     if not x.dtype.is_float or x.rank not in (3, 4, 5) or weights.rank != x.rank:
         return None
-    x, axes = over_padded(node, x, shape_of(weights)[2:])
+    x, axes = over_padded(node, x, weights)
     groups = int(node.attrs.get("group", 1))
     outputs, inputs = shape_of(weights)[:2]
     if axes is None or not isinstance(outputs, int) or not isinstance(inputs, int):

@@ -181,12 +181,15 @@ def split_to_sequence(builder: Builder, node: Node, operands: Operands) -> Resul
 
 
 def _size_of_each(given: Value | None) -> int | None:
-    """The size that all parts have, whatever the extent and however many there are: 1, or what torch fills a vector of any length with."""
+    """The size that all parts have, whatever the extent and however many there are.
+
+    That is the one number of a vector of any length, as torch makes it; of a scalar the last part may have less, unless it is 1.
+    """
     if given is None:
         return 1
     spread = given.made_by("broadcast_to")
     size = constant_scalar(given if spread is None else spread.required(0))
-    return size if size == 1 or given.rank else None
+    return size if given.rank or size == 1 else None
 
 
 def _sizes(

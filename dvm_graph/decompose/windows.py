@@ -10,6 +10,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
 
+import numpy as np
+
 from dvm_graph.decompose.operands import constant_scalar, integers, shape_of, text
 from dvm_graph.ir import Dim, Node, Value
 from dvm_graph.symbolic.builder import Builder
@@ -95,15 +97,19 @@ def spatial_axes(
     ]
 
 
-def over_padded(
-    node: Node, image: Value, kernel: Sequence[Dim]
-) -> tuple[Value, list[WindowAxis] | None]:
-    """What a window of zeros beyond its image moves over: zeros that were put around an image [batch, channels, ...] by operators are
-    pads as well, so that no pass makes a larger image of it. The axes are as from `spatial_axes`.
+def over_padded(node: Node, image: Value, weights: Value) -> tuple[Value, list[WindowAxis] | None]:
+    """What the windows of a convolution move over: zeros that operators put around an image [batch, channels, ...] are pads as
+    well, so that no pass makes a larger image of it. The axes are as from `spatial_axes`.
+
+    Not where pads follow from the extent of the image, nor where weights may not be finite: those give NaN with zeros, and
+    nothing with pads.
     """
-    axes = spatial_axes(node, shape_of(image)[2:], kernel)
-    automatic = text(node, "auto_pad", "NOTSET")
-    while axes is not None and automatic in ("NOTSET", "VALID"):
+    axes = spatial_axes(node, shape_of(image)[2:], shape_of(weights)[2:])
+    if text(node, "auto_pad", "NOTSET") not in ("NOTSET", "VALID") or _bordered(image) is None:
+        return image, axes
+    if weights.data is None or not np.isfinite(weights.data).all():
+        return image, axes
+    while axes is not None:
         found = _bordered(image)
         if found is None:
             break

@@ -5,14 +5,13 @@ they lie in memory, packed panels included, and what users may ask of a model. L
 `save` is imported by who saves.
 """
 
-from dvm_graph.saving.cache import VARIABLE, Entry, entry_of
+from dvm_graph.saving.cache import CACHE_VARIABLE, entry_of
 from dvm_graph.saving.load import RUN_OPTIONS, SavedModel, load_model, load_report
 from dvm_graph.saving.saved_file import is_saved
 
 __all__ = [
+    "CACHE_VARIABLE",
     "RUN_OPTIONS",
-    "VARIABLE",
-    "Entry",
     "SavedModel",
     "entry_of",
     "is_saved",

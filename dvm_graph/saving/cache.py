@@ -1,11 +1,12 @@
 """What was compiled once, kept for the next start: saved models in a folder (`Options.cache`).
 
-An entry is found by a digest of what the compiler reads: the model, the options that it settles, the compiler itself
-and the libraries that it stands on. The file of a model holds weights too, or names files that do: of those the
-entry says what was in them, and it is taken only where they still hold that. An entry that is not as it was written, or
-not for this model any more, is none: the model is compiled, and takes its place.
+An entry is found by a digest of what the compiler reads: the ONNX file, the options that it settles, the compiler itself
+and the libraries that it stands on. Where the ONNX file names files of weights, the entry says what was in them, and it is taken
+only where they still hold that. An entry that is not as it was written, or not for this model any more, is none: the model
+is compiled, and takes its place.
 
-Nothing about a cache is fatal: a model that cannot be kept is compiled at each start, with a `CacheWarning`.
+Nothing about a cache is fatal: a model that cannot be kept is compiled at each start, with a `CacheWarning`. A process
+whose compiler was replaced since it started keeps nothing.
 
 Does not remove entries: nothing breaks when somebody else does, at any time.
 """
@@ -17,7 +18,7 @@ import hashlib
 import importlib.util
 import json
 import os
-import warnings
+import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from os import PathLike
@@ -25,56 +26,59 @@ from pathlib import Path
 from typing import Any
 
 from dvm_graph import _core
-from dvm_graph.errors import CacheWarning, InputError, ModelError, UnsupportedError
+from dvm_graph.errors import ModelError, UnsupportedError
 from dvm_graph.options import Options
 from dvm_graph.process import MappedFile, digest_of
 from dvm_graph.saving.load import RUN_OPTIONS, SavedModel, load_model
 from dvm_graph.saving.plain import to_plain
 from dvm_graph.version import __version__
 
-VARIABLE = "DVM_CACHE"
+CACHE_VARIABLE = "DVM_CACHE"
 """Names the folder where no option does."""
 _LIBRARIES = ("networkx", "numpy", "onnx", "onnxruntime", "sympy")
 _PACKAGE = Path(__file__).parents[1]
+_STARTED = time.time_ns()
 
 
 @dataclass(frozen=True, slots=True)
 class Entry:
     """Where a model, compiled with some options, is kept."""
 
-    source: str | PathLike[str] | bytes | Any
+    source: Any
     options: Options
     path: Path
     """Of the file, whether there is one or not."""
 
     def load(self) -> SavedModel | None:
         """The model, checked to the last weight; None where it has to be compiled."""
-        if not self.path.is_file():
-            return None
         given = {name: getattr(self.options, name) for name in RUN_OPTIONS}
         try:
+            if not self.path.is_file():
+                return None
             saved = load_model(self.path, given)
             if not self._holds(saved.description.data_files):
                 return None
             if saved.file.pages is not None:
                 saved.file.pages.check()
-        except (ModelError, UnsupportedError):
-            return None
+        except (ModelError, UnsupportedError, OSError, ValueError):
+            return None  # the last two: of the name of the folder, or a right that is missing
         return saved
 
-    def keep(self, save: Callable[[Path], None]) -> None:
-        """Lets `save` write the model, if its file is still the one that was compiled."""
-        if entry_of(self.source, self.options) != self:
-            return
+    def keep(
+        self, data_files: Mapping[str, str] | None, save: Callable[[Path], None]
+    ) -> str | None:
+        """Lets `save` write the model, if its files are still those that were compiled, and those of the compiler. What the system
+        has against it; None: nothing.
+        """
+        changed = entry_of(self.source, self.options) != self or not self._holds(data_files)
+        if changed or any(written > _STARTED for _, _, written in _compiler()):
+            return None
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
             save(self.path)
-        except (OSError, InputError, UnsupportedError) as error:
-            warnings.warn(
-                f"the compiled model is not kept in {str(self.path.parent)!r}: {error}",
-                CacheWarning,
-                stacklevel=4,
-            )
+        except (OSError, ValueError, UnsupportedError) as error:
+            return f"the compiled model is not kept in {str(self.path.parent)!r}: {error}"
+        return None
 
     def _holds(self, data_files: Mapping[str, str] | None) -> bool:
         """Whether the files of weights are as they were; None: nobody knows."""
@@ -84,19 +88,23 @@ class Entry:
             return False
         folder = Path(self.source).parent
         try:
-            return all(
-                digest_of(memoryview(MappedFile.open(folder / location))) == digest
-                for location, digest in data_files.items()
-            )
+            for location, digest in data_files.items():
+                path = (folder / location).resolve(strict=True)
+                if not (path.is_relative_to(folder.resolve()) and path.is_file()):
+                    return False
+                if digest_of(memoryview(MappedFile.open(path))) != digest:
+                    return False
         except (OSError, ValueError):  # the latter: one is empty
             return False
+        return True
 
 
 def entry_of(source: str | PathLike[str] | bytes | Any, options: Options) -> Entry | None:
     """None where there is no cache, or nothing that it could hold: it is the compiling that was asked for, or the model
     cannot be read.
     """
-    if not options.cache or options.device or options.check or options.dump:
+    dumps = options.dump or os.environ.get("DVM_DUMP")
+    if not options.cache or options.device or options.check or dumps:
         return None
     try:
         if isinstance(source, str | PathLike):

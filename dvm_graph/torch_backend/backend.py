@@ -22,7 +22,8 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from dvm_graph.errors import DvmError, RescueWarning
 from dvm_graph.options import Options
 from dvm_graph.process import load_compiler
-from dvm_graph.torch_backend.operators import DECOMPOSED
+from dvm_graph.torch_backend import operators  # noqa: F401 - fills the table
+from dvm_graph.torch_backend.decompositions import DECOMPOSED
 from dvm_graph.torch_backend.piece import compile_piece
 from dvm_graph.torch_backend.sizes import Sizes
 from dvm_graph.torch_backend.translation import VIEWS, is_operator, is_supported
@@ -121,7 +122,7 @@ def _give_each_its_views(graph: torch.fx.GraphModule) -> None:
 
 
 def _scatter_in_place(graph: torch.fx.GraphModule) -> None:
-    """What is added to rows of nothing (the gradient of a table) is added where the nothing lies."""
+    """What is added to rows of one number (zeros, for the gradient of a table) is added where those lie, if nobody else reads them."""
     for node in graph.graph.nodes:
         if (
             node.target is aten.index_put.default
@@ -141,7 +142,7 @@ def _computes(node: torch.fx.Node) -> bool:
 
 
 def _leave_views_of_results(partition: Partition) -> None:
-    """Views that only torch reads, which cost nothing there, and what only torch writes to."""
+    """Views that only torch reads, which cost nothing there, and rows of one number that it is to write to."""
     for node in reversed(list(partition.nodes)):
         left = not is_operator(node) or _is_filled(node)
         if left and not any(user in partition.nodes for user in node.users):

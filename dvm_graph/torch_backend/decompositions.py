@@ -10,6 +10,7 @@ from typing import Any, TypeAlias
 
 import torch
 from torch._decomp import get_decompositions
+from torch._prims_common import compute_elementwise_output_logical_to_physical_perm
 
 aten = torch.ops.aten
 
@@ -17,17 +18,25 @@ Tensor: TypeAlias = torch.Tensor
 
 
 def _dropout(x: Tensor, p: float, train: bool | None) -> tuple[Tensor, Tensor]:
-    """Torch draws what stays, the same as without a compiler, from nothing but its shape; the rest is products."""
+    """Torch draws what stays, the same as without a compiler: in the order in which the elements lie in memory, and from nothing but
+    the shape. The rest is products.
+    """
     if p == 0 or train is False:
         return x.clone(), torch.ones_like(x, dtype=torch.bool)
-    nothing = torch.empty(x.shape, dtype=torch.bool, device=x.device)
-    kept = aten.bernoulli.p(nothing, 1 - p)
+    order, _ = compute_elementwise_output_logical_to_physical_perm(x)
+    lying = [x.shape[axis] for axis in order]
+    drawn = aten.bernoulli.p(torch.empty(lying, dtype=torch.bool, device=x.device), 1 - p)
+    kept = drawn.permute([order.index(axis) for axis in range(x.dim())])
     return x * kept * (0.0 if p == 1 else 1 / (1 - p)), kept
 
 
-def _of_channels(x: Tensor, numbers: Tensor | None) -> Tensor | float:
-    """One number for each channel of images, 1 where there are none."""
-    return 1.0 if numbers is None else numbers.view(-1, *(1,) * (x.dim() - 2))
+def _of_channels(x: Tensor, numbers: Tensor) -> Tensor:
+    """One number for each channel of images."""
+    return numbers.view(-1, *(1,) * (x.dim() - 2))
+
+
+def _scale(x: Tensor, rstd: Tensor, weight: Tensor | None) -> Tensor:
+    return _of_channels(x, rstd if weight is None else rstd * weight)
 
 
 def _wide(x: Tensor) -> Tensor:
@@ -38,8 +47,7 @@ def _wide(x: Tensor) -> Tensor:
 def _normalised(
     x: Tensor, weight: Tensor | None, bias: Tensor | None, mean: Tensor, rstd: Tensor
 ) -> Tensor:
-    scale = _of_channels(x, rstd) * _of_channels(x, weight)
-    result = (_wide(x) - _of_channels(x, mean)) * scale
+    result = (_wide(x) - _of_channels(x, mean)) * _scale(x, rstd, weight)
     return (result if bias is None else result + _of_channels(x, bias)).to(x.dtype)
 
 
@@ -66,6 +74,7 @@ def _batch_norm(
     momentum: float,
     eps: float,
 ) -> tuple[Tensor, ...]:
+    """The result, mean and reciprocal deviation of the batch, and what runs of inference will take for these."""
     if not training:
         inference = _batch_norm_of_inference(
             x, weight, bias, running_mean, running_variance, momentum, eps
@@ -109,10 +118,9 @@ def _batch_norm_backward(
     if train:
         along = (wide * normal).mean(axes, keepdim=True)
         rest = wide - wide.mean(axes, keepdim=True) - normal * along
-    scale = _of_channels(x, rstd) * _of_channels(x, weight)
     dtype = wide.dtype if weight is None else weight.dtype
     return (
-        (rest * scale).to(x.dtype) if wanted[0] else None,
+        (rest * _scale(x, rstd, weight)).to(x.dtype) if wanted[0] else None,
         (wide * normal).sum(axes).to(dtype) if wanted[1] else None,
         wide.sum(axes).to(dtype) if wanted[2] else None,
     )

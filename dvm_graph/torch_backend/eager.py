@@ -30,7 +30,8 @@ from dvm_graph.ir import Value
 from dvm_graph.options import Options
 from dvm_graph.process import load_compiler
 from dvm_graph.stream import open_stream
-from dvm_graph.torch_backend.operators import DECOMPOSED
+from dvm_graph.torch_backend import operators  # noqa: F401 - fills the table
+from dvm_graph.torch_backend.decompositions import DECOMPOSED
 from dvm_graph.torch_backend.stream_builder import StreamBuilder, Streamed, streamed
 from dvm_graph.torch_backend.translation import DTYPES, TABLE, UNSUPPORTED, Translation
 

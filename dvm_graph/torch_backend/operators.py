@@ -7,4 +7,3 @@ from dvm_graph.torch_backend import (  # noqa: F401 - enter their operators into
     views,
     windows,
 )
-from dvm_graph.torch_backend.decompositions import DECOMPOSED as DECOMPOSED

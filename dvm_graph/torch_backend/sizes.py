@@ -44,11 +44,11 @@ class Sizes:
         ]
         for node in traced:
             with self._graph.inserting_before(first):
-                size = self._computed(node.meta["val"])
+                size = self._computed(node.meta["val"], first)
             if size is not None:
                 node.replace_all_uses_with(size)
         for node in reversed(traced):
-            if not node.users and node is not first:
+            if not node.users and node is not first:  # that has the others in front of it
                 self._graph.erase_node(node)
 
     def give(self, call: Node, piece: GraphModule) -> None:
@@ -70,8 +70,13 @@ class Sizes:
                 given[-1].meta["val"] = source.meta["val"]
                 call.args = (*call.args, source)
 
-    def _computed(self, size: torch.SymInt) -> Node | None:
-        """None: arguments do not tell it, or it is of a form that torch's interpreter does not know."""
+    def _forget(self, count: int, at: Node) -> None:
+        """Erases what was just inserted in front of a node."""
+        for _ in range(count):
+            self._graph.erase_node(at.prev)
+
+    def _computed(self, size: torch.SymInt, at: Node) -> Node | None:
+        """The size, computed in front of `at`; None: arguments do not tell it, or it is of a form that torch's interpreter does not know."""
         expression = size.node.expr
         if expression in self._told:
             return self._told[expression]
@@ -79,11 +84,13 @@ class Sizes:
         if None in symbols.values():
             return None
         proxies = {symbol: Proxy(node, self._tracer) for symbol, node in symbols.items()}
+        before = len(self._graph.nodes)
         try:
             computed = sympy_interp(PythonReferenceAnalysis, proxies, expression)
-        except (KeyError, AttributeError, TypeError, NotImplementedError):
-            return None
+        except (KeyError, AttributeError, TypeError, ValueError, NotImplementedError):
+            computed = None  # the roots of sizes, say, which Python's own functions compute
         if not isinstance(computed, Proxy):
+            self._forget(len(self._graph.nodes) - before, at)
             return None
         computed.node.meta["val"] = size
         return self._told.setdefault(expression, computed.node)

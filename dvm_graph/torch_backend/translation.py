@@ -126,23 +126,16 @@ class Translation:
         Raises:
             UnsupportedError: it has no decomposition for these operands.
         """
-        return self.onnx_results(op, 1, *operands, **attrs)[0]
-
-    def onnx_results(
-        self, op: str, count: int, *operands: Value | None, **attrs: Any
-    ) -> Sequence[Value]:
-        """As `onnx`, of an operator with several results."""
-        results = tuple(Value(f"result{number}", self.dtype) for number in range(count))
-        node = ir.Node(op, op, operands, results, attrs, domain="", version=_ONNX_VERSION)
+        result = Value("result", self.dtype)
+        node = ir.Node(op, op, operands, (result,), attrs, domain="", version=_ONNX_VERSION)
         node.origin = self.builder.inside[0]
         function = find(node)
         # What decompositions ask of a builder, a stream's has too.
         builder = cast(Builder, self.builder)
         found = None if function is None else function(builder, node, operands)
-        given = [] if found is None else [value for value in found if value is not None]
-        if len(given) != count:
+        if found is None or found[0] is None:
             raise UnsupportedError(f"{op} has no decomposition for this")
-        return given
+        return found[0]
 
 
 def is_supported(node: Node) -> bool:
@@ -170,7 +163,8 @@ def is_supported(node: Node) -> bool:
         translation.translate(node)
     except UNSUPPORTED:
         return False
-    return True
+    taken = [user.args[1] for user in node.users if user.target is operator.getitem]
+    return all(index < len(translation.values[node]) for index in taken)
 
 
 def is_operator(node: Node) -> bool:

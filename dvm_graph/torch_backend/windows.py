@@ -7,7 +7,6 @@ from collections.abc import Sequence
 import torch
 
 from dvm_graph.ir import Value
-from dvm_graph.symbolic import mul
 from dvm_graph.torch_backend.translation import Translation, entry
 
 aten = torch.ops.aten
@@ -29,7 +28,9 @@ def _convolution(
     kernel = list((weight.shape or ())[2:])
     return t.onnx(
         "ConvTranspose" if transposed else "Conv",
-        *(x, weight, bias),
+        x,
+        weight,
+        bias,
         strides=_each(strides, kernel),
         pads=2 * _each(pads, kernel),
         dilations=_each(dilations, kernel),
@@ -54,20 +55,18 @@ def _max_pool(
     dilations: Sequence[int] = (1,),
     ceil: bool = False,
 ) -> list[Value]:
-    """The greatest elements, and where they lie in their channel: ONNX counts through all channels."""
+    """The greatest elements alone. Where they lie torch says itself: of several NaNs it takes the last, ONNX the first."""
     kernel = _each(kernel, (0, 0))
-    greatest, index = t.onnx_results(
-        *("MaxPool", 2, _with_batch(t, x)),
+    greatest = t.onnx(
+        "MaxPool",
+        _with_batch(t, x),
         kernel_shape=kernel,
         strides=_each(strides or kernel, kernel),
         pads=2 * _each(pads, kernel),
         dilations=_each(dilations, kernel),
         ceil_mode=int(ceil),
     )
-    assert x.shape is not None
-    channel = t.builder.dims([mul(x.shape[-2], x.shape[-1])], ())
-    index = t.onnx("Mod", index, channel)
-    return [t.builder.reshape(result, t.shape) for result in (greatest, index)]
+    return [t.builder.reshape(greatest, t.shape)]
 
 
 @entry(aten.avg_pool2d.default)
@@ -83,7 +82,8 @@ def _average_pool(
 ) -> Value:
     kernel = _each(kernel, (0, 0))
     average = t.onnx(
-        *("AveragePool", _with_batch(t, x)),
+        "AveragePool",
+        _with_batch(t, x),
         kernel_shape=kernel,
         strides=_each(strides or kernel, kernel),
         pads=2 * _each(pads, kernel),

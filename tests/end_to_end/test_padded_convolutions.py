@@ -97,6 +97,27 @@ def test_what_is_no_pad_of_a_window(more: dict[str, Any]) -> None:
     assert "concat" in check(model(AXES["both"], **more))
 
 
+@pytest.mark.parametrize("fed", [False, True])
+def test_zeros_times_what_is_not_finite(fed: bool) -> None:
+    """They are NaN, where pads would be nothing."""
+    proto = model(AXES["both"])
+    weights = numpy_helper.to_array(proto.graph.initializer[0]).copy()
+    weights[0, 0, 0, 0] = np.inf
+    del proto.graph.initializer[0]
+    feeds = {"x": RANDOM.standard_normal((1, 4, 5, 6)).astype(np.float32)}
+    if fed:
+        shape = list(weights.shape)
+        info = helper.make_tensor_value_info("w", TensorProto.FLOAT, shape)
+        proto.graph.input.append(info)
+        feeds["w"] = weights
+    else:
+        proto.graph.initializer.append(numpy_helper.from_array(weights, "w"))
+    (mine,) = dvm_graph.optimize(proto).run(feeds)
+    (theirs,) = session(proto).run(None, feeds)
+    assert np.isnan(theirs).any()
+    np.testing.assert_array_equal(np.isnan(mine), np.isnan(theirs))
+
+
 def test_what_is_cut_off() -> None:
     assert "concat" not in check(model([0, 0, -1, 2, 0, 0, 0, -1]))
 

@@ -15,7 +15,7 @@ from onnx import numpy_helper
 import dvm_graph
 from dvm_graph import rescue
 from dvm_graph.kernels import lower
-from dvm_graph.saving import VARIABLE, cache
+from dvm_graph.saving import CACHE_VARIABLE, cache
 from tests.end_to_end.reference import assert_same_bits, model_from_text, session
 from tests.saving.test_saving import ROWS, large
 from tests.test_imports import loaded_by
@@ -104,7 +104,8 @@ def test_files_of_weights_that_are_gone(tmp_path: Path) -> None:
 def test_options_that_make_another_model(tmp_path: Path, compiler: Compiler) -> None:
     model = model_from_text(TEXT)
     kinds: list[dict[str, Any]] = [
-        {}, {"fuse": False}, {"dims_by_name": False}, {"dim_hints": {"n": (1, 9)}},
+        {}, {"fuse": False}, {"dims_by_name": False}, {"dim_hints": {"n": (np.int64(1), 9)}},
+        {"max_compile_seconds": np.float32(77)},
         {"disable_passes": frozenset({"simplify", "sink_concats", "absorb_views"})},
     ]  # fmt: skip
     for number, options in enumerate(kinds):
@@ -148,10 +149,31 @@ def test_damaged_entries_are_made_anew(tmp_path: Path, compiler: Compiler, place
 def test_a_folder_that_cannot_be_written(tmp_path: Path) -> None:
     taken = tmp_path / "taken"
     taken.write_text("no folder", encoding="utf-8")
-    for folder in (taken, taken / "in it"):
+    for folder in (taken, taken / "in it", "\0", "x" * 5000):
         with pytest.warns(dvm_graph.CacheWarning, match="not kept"):
             model = dvm_graph.optimize(model_from_text(TEXT), cache=str(folder))
         np.testing.assert_allclose(model.run(FEEDS)[0], -np.exp(X), rtol=1e-5)
+
+
+def test_weights_that_lead_out_of_the_folder(tmp_path: Path) -> None:
+    """As without a cache, though the contents are the same."""
+    folder, elsewhere = tmp_path / "models", tmp_path / "w.bin"
+    folder.mkdir()
+    path = write(folder, large(), apart=True)
+    dvm_graph.optimize(path, cache=str(tmp_path / "kept"))
+    (folder / "w.bin").rename(elsewhere)
+    (folder / "w.bin").symlink_to(elsewhere)
+    with pytest.raises(dvm_graph.ExternalDataError, match="through a link"):
+        dvm_graph.optimize(path, cache=str(tmp_path / "kept"))
+
+
+def test_a_compiler_that_was_replaced_keeps_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    newest = max(written for _, _, written in cache._compiler())
+    monkeypatch.setattr(cache, "_STARTED", newest - 1)
+    dvm_graph.optimize(model_from_text(TEXT), cache=str(tmp_path / "kept"))
+    assert not (tmp_path / "kept").exists()
 
 
 def test_a_file_that_changes_meanwhile_is_not_kept(
@@ -192,7 +214,7 @@ def test_the_environment_names_a_folder(
     tmp_path: Path, compiler: Compiler, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = write(tmp_path, model_from_text(TEXT))
-    monkeypatch.setenv(VARIABLE, str(tmp_path / "kept"))
+    monkeypatch.setenv(CACHE_VARIABLE, str(tmp_path / "kept"))
     for _ in range(2):
         (result,) = dvm_graph.InferenceSession(path).run(None, FEEDS)
         np.testing.assert_allclose(result, -np.exp(X), rtol=1e-5)
@@ -207,8 +229,12 @@ def test_what_is_compiled_each_time(
     for calls in (1, 2):
         dvm_graph.optimize(SOURCE, cache=str(kept), dump=str(tmp_path / "stages"))
         assert compiler.calls == calls
+    monkeypatch.setenv("DVM_DUMP", str(tmp_path / "stages"))
+    dvm_graph.optimize(SOURCE, cache=str(kept))
+    monkeypatch.delenv("DVM_DUMP")
+    assert not kept.exists()
     monkeypatch.setattr(lower, "lower_subgraph", fail_at("exp", dvm_graph.CompileError))
-    for calls in (3, 4):
+    for calls in (4, 5):
         with pytest.warns(dvm_graph.RescueWarning):
             dvm_graph.optimize(SOURCE, cache=str(kept))
         assert compiler.calls == calls

@@ -93,6 +93,9 @@ OPERATORS: dict[str, Function] = {
     "where they are": lambda x, y, i: (
         F.max_pool2d(torch.stack([x, y])[None], (2, 1), (1, 2), return_indices=True)[1] + i[0]
     ),
+    "where NaNs are": lambda x, y, i: F.max_pool2d((x / (x > 0) * 0)[None], 2, return_indices=True)[
+        1
+    ],
     "averages of windows": lambda x, y, i: (
         F.avg_pool2d(x[None], 2, 1, 1) + F.avg_pool2d(y[None], 2, 1, 1, count_include_pad=False)
     ),
@@ -257,6 +260,34 @@ def test_arguments_that_are_mutated_and_views_of_arguments(pieces: list[Piece]) 
     for a, b in zip(compiled(mine), function(theirs), strict=True):
         close(a, b)
     close(mine, theirs)
+    assert pieces
+
+
+@pytest.mark.filterwarnings("ignore::dvm_graph.errors.RescueWarning")
+@pytest.mark.parametrize("size", [lambda n: int(n / 2), lambda n: int(n**0.5), lambda n: n // 2])
+def test_sizes_of_any_form(pieces: list[Piece], size: Callable[[int], int]) -> None:
+    """Those that torch's interpreter of sizes does not know are computed where torch computes them."""
+
+    def function(x: torch.Tensor) -> torch.Tensor:
+        return x.exp()[: size(x.shape[0])] * 2
+
+    compiled = torch.compile(function, backend=dvm, dynamic=True)
+    for rows in (4, 9):
+        x = torch.rand(rows, 3)
+        close(compiled(x), function(x))
+    assert len(pieces) <= 1, "a new shape compiled something"
+
+
+def test_dropout_of_what_lies_in_another_order(pieces: list[Piece]) -> None:
+    """Torch draws in the order of memory."""
+    function, x = torch.nn.Dropout(0.3), torch.randn(40, 3)
+    compiled = torch.compile(function, backend=dvm, dynamic=True)
+    images = torch.randn(2, 3, 8, 8).contiguous(memory_format=torch.channels_last)
+    for tensor in (x.t(), x, images):
+        torch.manual_seed(7)
+        mine = compiled(tensor)
+        torch.manual_seed(7)
+        close(mine, function(tensor))
     assert pieces
 
 
