@@ -128,6 +128,8 @@ def test_parsing_without_memory_is_no_truncated_model() -> None:
                              [h.make_tensor_value_info("y", 1, ["n"])], [tensor])
         content = h.make_model(graph, opset_imports=[h.make_opsetid("", 18)]).SerializeToString()
         del graph, tensor
+        from dvm_graph.process import load_compiler
+        load_compiler()  # not what is to fail
         used = int(open("/proc/self/statm").read().split()[0]) * 4096
         resource.setrlimit(resource.RLIMIT_AS, (used + (50 << 20), resource.RLIM_INFINITY))
         try:
