@@ -360,7 +360,8 @@ _ODD: tuple[Any, ...] = (
 _INTEGERS = (0, 1, 2, 3, 4, 7, 64, 4095, 4096, 10_000, 1 << 16, 1 << 20, 1 << 30, 1 << 31, 1 << 62)
 
 
-_NOT_DRAWN = ("dump", "check", "limits")
+_NOT_DRAWN = ("cache", "check", "dump", "limits")
+"""Those that write files, those that take long, and what is drawn by itself."""
 
 
 def _plausible(rng: random.Random, declared: str, names: list[str]) -> Any:
