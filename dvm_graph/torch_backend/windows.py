@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
+from typing import Any
 
 import torch
 
@@ -56,17 +58,8 @@ def _max_pool(
     ceil: bool = False,
 ) -> list[Value]:
     """The greatest elements alone. Where they lie torch says itself: of several NaNs it takes the last, ONNX the first."""
-    kernel = _each(kernel, (0, 0))
-    greatest = t.onnx(
-        "MaxPool",
-        _with_batch(t, x),
-        kernel_shape=kernel,
-        strides=_each(strides or kernel, kernel),
-        pads=2 * _each(pads, kernel),
-        dilations=_each(dilations, kernel),
-        ceil_mode=int(ceil),
-    )
-    return [t.builder.reshape(greatest, t.shape)]
+    dilated = {"dilations": _each(dilations, (0, 0))}
+    return [_pool(t, "MaxPool", x, kernel, strides, pads, ceil, **dilated)]
 
 
 @entry(aten.avg_pool2d.default)
@@ -80,23 +73,34 @@ def _average_pool(
     count_pads: bool = True,
     divisor: int | None = None,
 ) -> Value:
+    counted = {"count_include_pad": int(count_pads or divisor is not None)}
+    average = _pool(t, "AveragePool", x, kernel, strides, pads, ceil, **counted)
+    if divisor is None:
+        return average
+    factor = math.prod(_each(kernel, (0, 0))) / divisor
+    return t.builder.mul(average, t.builder.scalar(factor, average.dtype))
+
+
+def _pool(
+    t: Translation,
+    op: str,
+    x: Value,
+    kernel: Sequence[int],
+    strides: Sequence[int],
+    pads: Sequence[int],
+    ceil: bool,
+    **attrs: Any,
+) -> Value:
+    """A pool of ONNX over images, which torch may give without a batch."""
+    assert x.shape is not None
     kernel = _each(kernel, (0, 0))
-    average = t.onnx(
-        "AveragePool",
-        _with_batch(t, x),
+    result = t.onnx(
+        op,
+        x if x.rank == 4 else t.builder.reshape(x, (1, *x.shape)),
         kernel_shape=kernel,
         strides=_each(strides or kernel, kernel),
         pads=2 * _each(pads, kernel),
         ceil_mode=int(ceil),
-        count_include_pad=int(count_pads or divisor is not None),
+        **attrs,
     )
-    if divisor is not None:
-        factor = kernel[0] * kernel[1] / divisor
-        average = t.builder.mul(average, t.builder.scalar(factor, average.dtype))
-    return t.builder.reshape(average, t.shape)
-
-
-def _with_batch(t: Translation, x: Value) -> Value:
-    """Images of torch may come without a batch."""
-    assert x.shape is not None
-    return x if x.rank == 4 else t.builder.reshape(x, (1, *x.shape))
+    return t.builder.reshape(result, t.shape)
