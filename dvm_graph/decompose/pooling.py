@@ -13,6 +13,7 @@ from dvm_graph.decompose.operands import required, shape_of, text
 from dvm_graph.decompose.registry import Operands, Results, decomposition
 from dvm_graph.decompose.slicing import padded
 from dvm_graph.decompose.windows import (
+    FLAT,
     WindowAxis,
     channels_first,
     channels_last,
@@ -46,18 +47,34 @@ def _pooled(
     x: Value,
     axes: Sequence[WindowAxis],
 ) -> Value:
-    """`x` channels-last; of a volume, rows and columns slice by slice, then depth."""
+    """`x` channels-last; of a volume, rows and columns slice by slice, then depth.
+
+    Rows and columns are passed over one after the other where that takes at most half the taps: the image that lies
+    between is written and read.
+    """
     image = channels_last(builder, x)
-    if len(axes) < 3:
-        return pool(image, window_over(planar(axes)))
-    depth, rows, columns = axes
-    batch, extent, height, width, channels = shape_of(image)
-    flat = builder.reshape(image, (mul(batch, extent), height, width, channels))
+    batch, *spatial, channels = shape_of(image)
+    *slices, rows, columns = axes if len(axes) > 1 else planar(axes)
+    flat = builder.reshape(image, (product([batch, *spatial[:-2]]), *spatial[-2:], channels))
+    if rows.kernel * columns.kernel >= 2 * (rows.kernel + columns.kernel):
+        flat = _down(builder, pool, flat, rows)
+        rows = WindowAxis(rows.size, 1, 1, 1, (0, 0), rows.size)
     flat = pool(flat, window_over((rows, columns)))
-    places = mul(rows.size, columns.size)
-    deep = builder.reshape(flat, (batch, extent, places, channels))
-    deep = pool(deep, window_over((depth, WindowAxis(places, 1, 1, 1, (0, 0), places))))
-    return builder.reshape(deep, (batch, depth.size, rows.size, columns.size, channels))
+    if not slices:
+        return flat
+    (depth,) = slices
+    deep = builder.reshape(flat, (batch, depth.extent, rows.size, columns.size, channels))
+    return _down(builder, pool, deep, depth)
+
+
+def _down(
+    builder: Builder, pool: Callable[[Value, Window], Value], x: Value, axis: WindowAxis
+) -> Value:
+    """Axis 1 alone; what lies side by side behind it is like so many channels."""
+    outer, extent, *inner = shape_of(x)
+    folded = builder.reshape(x, (outer, extent, 1, product(inner)))
+    y = pool(folded, window_over((axis, FLAT)))
+    return builder.reshape(y, (outer, axis.size, *inner))
 
 
 @decomposition("MaxPool")

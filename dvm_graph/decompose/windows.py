@@ -33,7 +33,7 @@ class WindowAxis:
 
 
 _POOLS = frozenset({"MaxPool", "AveragePool", "LpPool"})
-_FLAT = WindowAxis(1, 1, 1, 1, (0, 0), 1)
+FLAT = WindowAxis(1, 1, 1, 1, (0, 0), 1)
 """The height of images that have none."""
 
 
@@ -69,7 +69,7 @@ def per_axis(node: Node, name: str, count: int, default: int = 1) -> tuple[int, 
 
 def planar(axes: Sequence[WindowAxis]) -> tuple[WindowAxis, WindowAxis]:
     """One or two axes as rows and columns."""
-    return (_FLAT, axes[0]) if len(axes) == 1 else (axes[0], axes[1])
+    return (FLAT, axes[0]) if len(axes) == 1 else (axes[0], axes[1])
 
 
 def spatial_axes(

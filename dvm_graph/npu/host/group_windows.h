@@ -59,28 +59,18 @@ class Shuffled {
   }
   template <bool Partial>
   DVM_INLINE V read(const Place& place, const T* from, int64_t j, int64_t lanes) const {
+    const auto channel = place.lanes + static_cast<Number>(j);
     if constexpr (Partial) {
       const int64_t last = place.lanes[lanes - 1];  // a channel of the last group
-      return shuffled(load_partial<V>(from, last + channels_), place, j);
+      return shuffled(load_partial<V>(from, last + channels_), channel);
     } else if constexpr (Whole) {
-      return shuffled(load<V>(from), place, j);
+      return shuffled(load<V>(from), channel);
     } else {
-      return shuffled(load_partial<V>(from, place.elements), place, j);
+      return shuffled(load_partial<V>(from, place.elements), channel);
     }
   }
 
  private:
-  DVM_INLINE static V shuffled(V x, const Place& place, int64_t j) {
-    const auto from = place.lanes + static_cast<Number>(j);
-#if defined(__clang__)
-    V result;
-    for (int64_t lane = 0; lane < kLanes<T>; lane++) result[lane] = x[from[lane] & (kLanes<T> - 1)];
-    return result;
-#else
-    return __builtin_shuffle(x, from);
-#endif
-  }
-
   const int64_t channels_, results_;
   const int64_t period_;  // of results, behind which places have the same lanes; 1: all have
   Full<Number> lanes_[kLanes<T>];

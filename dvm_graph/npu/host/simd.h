@@ -334,6 +334,31 @@ DVM_INLINE V greater_lanes(V a, V b) {
   return a > b ? a : b;
 }
 
+// The lanes of a vector, or of two, that the lanes of `from` number.
+template <class V>
+DVM_INLINE V shuffled(V x, IntegerVec<V> from) {
+#if defined(__clang__)
+  V result;
+  for (int i = 0; i < kLanesOf<V>; i++) result[i] = x[from[i] & (kLanesOf<V> - 1)];
+  return result;
+#else
+  return __builtin_shuffle(x, from);
+#endif
+}
+template <class V>
+DVM_INLINE V shuffled(V low, V high, IntegerVec<V> from) {
+#if defined(__clang__)
+  V result;
+  for (int i = 0; i < kLanesOf<V>; i++) {
+    const auto lane = from[i] & (kLanesOf<V> - 1);
+    result[i] = (from[i] & kLanesOf<V>) != 0 ? high[lane] : low[lane];
+  }
+  return result;
+#else
+  return __builtin_shuffle(low, high, from);
+#endif
+}
+
 template <int First, class V, int... I>
 DVM_INLINE auto slice(V v, std::integer_sequence<int, I...>) {
   return __builtin_shufflevector(v, v, (First + I)...);

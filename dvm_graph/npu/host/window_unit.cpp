@@ -1,13 +1,8 @@
 // Windows over channels-last images: pooling, depth-wise convolution, and packing of patches (the
 // rows of a convolution's operand A). Nothing is padded in memory: taps outside an image are left
-// out, or are 0 in a patch.
-//
-// Pooling and depth-wise convolution keep a block of sums in registers while the taps pass: a
-// vector of channels for each of some neighbouring windows or, at the borders, where windows differ
-// in their taps, several vectors of one window. Block follows block along the channels, as they lie
-// in memory. Rows of a large image come from far: those that the next row of windows reads first
-// are fetched meanwhile. Convolutions of groups are in group_windows.h. Compiled per level: see
-// simd.h.
+// out, or are 0 in a patch. Patches are packed here; what reduces windows is in channel_windows.h,
+// where channels are by themselves, and group_windows.h. Compiled per level: see simd.h.
+#include "npu/host/channel_windows.h"
 #include "npu/host/group_windows.h"
 #include "npu/host/loops.h"
 #include "npu/host/rows.h"
@@ -17,9 +12,6 @@
 
 namespace dvm::DVM_LEVEL {
 namespace {
-
-constexpr int64_t kFarBytes = int64_t{1} << 20;  // of an image that does not stay in L2
-constexpr int kBlock = 8;  // sums at once, of windows or channels: they hide the latency of FMAs
 
 // ---- patches
 
@@ -189,190 +181,7 @@ void pack_patches_handler(Core& core, const uint64_t* words) {
   pack_patches<kAnyLength>(patches, to, e.middle, numbers);
 }
 
-// ---- pooling, and convolution of channels alone and of groups
-
-struct Max {
-  static constexpr bool kWeighted = false;
-  template <class T>
-  static constexpr T kFirst = -__builtin_inf();
-  template <class V>
-  DVM_INLINE static V step(V sum, V x, V) {
-    return x > sum || x != x ? x : sum;
-  }
-};
-struct Sum {
-  static constexpr bool kWeighted = false;
-  template <class T>
-  static constexpr T kFirst = 0;
-  template <class V>
-  DVM_INLINE static V step(V sum, V x, V) {
-    return sum + x;
-  }
-};
-struct Weighted {
-  static constexpr bool kWeighted = true;
-  template <class T>
-  static constexpr T kFirst = 0;
-  template <class V>
-  DVM_INLINE static V step(V sum, V x, V weight) {
-    return sum + x * weight;
-  }
-};
-
-// Windows of one output row with the same taps inside the image.
-template <class T>
-struct Run {
-  T* out;
-  int64_t out_step;  // between windows
-  const T* at;       // the first tap inside the image, of the first window
-  int64_t step;      // between windows
-  int64_t tap_rows, tap_columns, tap_row_step, tap_column_step;
-  const T* weights;  // of the first tap inside
-  int64_t weight_row_step, weight_column_step;
-  const T* later;  // the first pixel to fetch meanwhile
-  int64_t later_rows, later_row_step;
-  int64_t pixel, pixels;  // the step between pixels, and pixels between windows
-
-  // What so many windows read of row `y` of those to fetch, at some vectors of channels.
-  DVM_INLINE void fetch(int64_t y, int64_t windows, int64_t c, int64_t vectors) const {
-    constexpr auto kElement = static_cast<int64_t>(sizeof(T));
-    const T* from = later + y * later_row_step + c;
-    for (int64_t at = 0; at < windows * pixels; at++, from += pixel)
-      for (int64_t byte = 0; byte < vectors * kVectorBytes; byte += kLineBytes)
-        __builtin_prefetch(from + byte / kElement, 0, 2);
-  }
-};
-
-// A block of windows for some vectors of channels from `c` on; the only one may be partial.
-template <class Op, class T, int Windows, int Vectors, bool Partial = false>
-DVM_INLINE void reduce_block(const Run<T>& run, int64_t c, int64_t lanes = 0) {
-  using V = Full<T>;
-  constexpr int64_t L = kLanes<T>;
-  const auto get = [&](const T* from) DVM_LAMBDA_INLINE {
-    if constexpr (Partial)
-      return load_partial<V>(from, lanes);
-    else
-      return load<V>(from);
-  };
-  V sum[Windows * Vectors];
-#pragma GCC unroll 16
-  for (int i = 0; i < Windows * Vectors; i++) sum[i] = splat<V>(Op::template kFirst<T>);
-  for (int64_t y = 0; y < run.tap_rows; y++) {
-    const T* tap = run.at + c + y * run.tap_row_step;
-    const T* weight = run.weights + c + y * run.weight_row_step;
-    if (y < run.later_rows) run.fetch(y, Windows, c, Vectors);
-    for (int64_t x = 0; x < run.tap_columns; x++) {
-      V w[Vectors] = {};
-#pragma GCC unroll 16
-      for (int v = 0; v < Vectors; v++)
-        if constexpr (Op::kWeighted) w[v] = get(weight + v * L);
-#pragma GCC unroll 16
-      for (int i = 0; i < Windows * Vectors; i++)
-        sum[i] =
-            Op::step(sum[i], get(tap + i / Vectors * run.step + i % Vectors * L), w[i % Vectors]);
-      tap += run.tap_column_step;
-      if constexpr (Op::kWeighted) weight += run.weight_column_step;
-    }
-  }
-#pragma GCC unroll 16
-  for (int i = 0; i < Windows * Vectors; i++) {
-    T* to = run.out + c + i / Vectors * run.out_step + i % Vectors * L;
-    if constexpr (Partial)
-      store_partial(to, sum[i], lanes);
-    else
-      store(to, sum[i]);
-  }
-}
-
-// All channels of some windows, many or one.
-template <class Op, class T, int Windows>
-void reduce_windows(const Run<T>& run, int64_t channels) {
-  constexpr int64_t L = kLanes<T>;
-  constexpr int kVectors = kBlock / Windows;
-  int64_t c = 0;
-  for (; c + kVectors * L <= channels; c += kVectors * L)
-    reduce_block<Op, T, Windows, kVectors>(run, c);
-  if constexpr (kVectors > 1)
-    for (; c + L <= channels; c += L) reduce_block<Op, T, Windows, 1>(run, c);
-  if (c < channels) reduce_block<Op, T, Windows, 1, true>(run, c, channels - c);
-}
-
-template <class Op, class T>
-void reduce_run(Run<T> run, int64_t windows, int64_t channels) {
-  const auto take = [&]<int Count>(std::integral_constant<int, Count>) DVM_LAMBDA_INLINE {
-    reduce_windows<Op, T, Count>(run, channels);
-    run.out += Count * run.out_step;
-    run.at += Count * run.step;
-    run.later += Count * run.step;
-    windows -= Count;
-  };
-  while (windows >= kBlock) take(std::integral_constant<int, kBlock>{});
-  if (windows >= kBlock / 2) take(std::integral_constant<int, kBlock / 2>{});
-  if (windows >= kBlock / 4) take(std::integral_constant<int, kBlock / 4>{});
-  while (windows > 0) take(std::integral_constant<int, 1>{});
-}
-
-// The windows [first_x, first_x + count) of one output row: those at the borders one by one.
-template <class Op, class T>
-void reduce_row(const Window& w, const T* image, const T* weights, T* out, int64_t out_step,
-                int64_t y, int64_t first_x, int64_t count, int64_t channels) {
-  const int64_t row_step = int64_t{w.width} * w.pixel;
-  const int64_t top = y * w.stride_height - w.pad_top;
-  const Taps rows = taps_inside(top, w.dilation_height, w.height, w.kernel_height);
-  // Windows [inner_begin, inner_end) have all their columns inside the image.
-  const int64_t wide = int64_t{w.kernel_width - 1} * w.dilation_width;
-  const int64_t last = w.width - 1 - wide + w.pad_left;
-  const int64_t inner_begin = ceil_div(w.pad_left, w.stride_width);
-  const int64_t inner_end = last < 0 ? 0 : last / w.stride_width + 1;
-  Run<T> run;
-  run.out_step = out_step;
-  run.step = int64_t{w.stride_width} * w.pixel;
-  run.tap_rows = greater<int64_t>(rows.end - rows.begin, 0);
-  run.tap_row_step = w.dilation_height * row_step;
-  run.tap_column_step = int64_t{w.dilation_width} * w.pixel;
-  run.weight_column_step = w.weights;
-  run.weight_row_step = int64_t{w.kernel_width} * w.weights;
-  const bool far = w.height * row_step * static_cast<int64_t>(sizeof(T)) >= kFarBytes;
-  run.later_rows = far ? w.stride_height : 0;
-  run.later_row_step = row_step;
-  run.pixel = w.pixel;
-  run.pixels = w.stride_width;
-  // Behind the rows of these windows. Those behind the last ones of an image are the next one's.
-  const T* later = image + (top + int64_t{w.kernel_height - 1} * w.dilation_height + 1) * row_step;
-  const int64_t end = first_x + count;
-  for (int64_t x = first_x; x < end;) {
-    const int64_t left = x * w.stride_width - w.pad_left;
-    const bool inner = x >= inner_begin && x < inner_end;
-    const int64_t windows = inner ? lesser(inner_end, end) - x : 1;
-    const Taps columns = inner ? Taps{0, w.kernel_width}
-                               : taps_inside(left, w.dilation_width, w.width, w.kernel_width);
-    run.tap_columns = greater<int64_t>(columns.end - columns.begin, 0);
-    run.out = out + (x - first_x) * out_step;
-    run.at = image + (top + rows.begin * w.dilation_height) * row_step +
-             (left + columns.begin * w.dilation_width) * w.pixel;
-    run.later = later + left * w.pixel;
-    run.weights = weights + (rows.begin * w.kernel_width + columns.begin) * w.weights;
-    reduce_run<Op, T>(run, windows, channels);
-    x += windows;
-  }
-}
-
-// A series of windows: output row by output row.
-template <class Op, class T>
-DVM_INLINE void reduce_series(const Window& w, const T* images, const T* weights, T* out,
-                              int64_t out_step, int64_t number, int64_t count, int64_t channels) {
-  const int64_t image_step = int64_t{w.height} * w.width * w.pixel;
-  Position at(w, number);
-  while (count > 0) {
-    const int64_t windows = lesser(w.out_width - at.x, count);
-    reduce_row<Op>(w, images + at.image * image_step, weights, out, out_step, at.y, at.x, windows,
-                   channels);
-    out += windows * out_step;
-    count -= windows;
-    at.x += windows - 1;
-    at.advance(w);
-  }
-}
+// ---- pools, and convolutions of channels by themselves and of groups
 
 // Where the operands of an instruction lie.
 template <class T>
@@ -449,6 +258,17 @@ void reduce_rows(const Window& w, const Series& series, const Operands<T>& x, co
   }
 }
 
+// The inner loop is windows in order, of one result each.
+template <class T, class Series>
+void reduce_single(const Window& w, const Series& series, const Operands<T>& x, const Extents& e) {
+  for (int64_t o = 0; o < e.outer; o++) {
+    for (int64_t m = 0; m < e.middle; m++) {
+      const Operands<T> at = x.at(o, m, 0);
+      series(w, at, at.to.at, x.to.inner, e.inner, 1);
+    }
+  }
+}
+
 // Results are the middle loop and neighbours, windows the inner one and in order: vectors of
 // results are reduced for a few windows, and turned around.
 template <class T, class Series>
@@ -461,10 +281,10 @@ void reduce_across(const Window& w, const Series& series, const Operands<T>& x, 
     for (int64_t c = 0; c < results; c += L) {
       const int64_t lanes = lesser(results - c, L);
       const Operands<T> at = x.at(0, c, first);
-      series(w, at, block, L, count, lanes);
+      series(w, at, block, lanes, count, lanes);
       for (int64_t lane = 0; lane < lanes; lane++) {
         T* const row = at.to.at + lane * x.to.middle;
-        for (int64_t i = 0; i < count; i++) row[i * x.to.inner] = block[i * L + lane];
+        for (int64_t i = 0; i < count; i++) row[i * x.to.inner] = block[i * lanes + lane];
       }
     }
   }
@@ -544,8 +364,10 @@ void reduce_handler(Core& core, const uint64_t* words) {
   const bool by_results =
       x.numbers.inner == 0 && x.to.inner == 1 && x.weights.inner == Op::kWeighted;
   if (by_results && alone && x.images.inner == 1) return reduce_rows(w, kOfChannels, x, e);
-  const bool across = x.numbers.inner == 1 && x.numbers.middle == 0 && x.images.inner == 0 &&
-                      x.weights.inner == 0 && x.weights.middle == Op::kWeighted;
+  const bool by_windows = x.numbers.inner == 1 && x.images.inner == 0 && x.weights.inner == 0;
+  const bool across = by_windows && x.numbers.middle == 0 && x.weights.middle == Op::kWeighted;
+  if (by_windows && alone && (e.middle == 1 || !across))
+    return reduce_single(w, kOfChannels, x, e);
   if (across && alone && x.images.middle == 1) {
     for (int64_t o = 0; o < e.outer; o++)
       reduce_across(w, kOfChannels, x.at(o, 0, 0), e.middle, e.inner);

@@ -23,12 +23,13 @@ inline Window random_window(Random& random, bool flat) {
     w.pad_front = draw(random, 0, 3);
   }
   w.height = draw(random, 1, 9);
-  w.width = draw(random, 1, 20);
-  constexpr int32_t kChannels[] = {1, 3, 8, 16, 17, 33, 70};
+  constexpr int32_t kChannels[] = {1, 1, 2, 3, 5, 8, 16, 17, 33, 70};
   w.channels = random.pick(kChannels);
+  const int32_t widest = w.channels <= 8 && random.chance(0.3) ? 400 : 20;
+  w.width = draw(random, 1, widest);
   w.pixel = w.channels + (random.chance(0.3) ? draw(random, 1, 9) : 0);
   w.out_height = draw(random, 1, 7);
-  w.out_width = draw(random, 1, 19);
+  w.out_width = draw(random, 1, widest);
   w.kernel_height = draw(random, 1, 4);
   w.kernel_width = draw(random, 1, 4);
   w.stride_height = draw(random, 1, 3);
