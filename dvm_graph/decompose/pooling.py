@@ -49,14 +49,14 @@ def _pooled(
 ) -> Value:
     """`x` channels-last; of a volume, rows and columns slice by slice, then depth.
 
-    Rows and columns are passed over one after the other where that takes at most half the taps: the image that lies
-    between is written and read.
+    Rows are passed over first, for all columns, and then columns, where that takes at most half the taps: the image that
+    lies between is written and read.
     """
     image = channels_last(builder, x)
     batch, *spatial, channels = shape_of(image)
     *slices, rows, columns = axes if len(axes) > 1 else planar(axes)
     flat = builder.reshape(image, (product([batch, *spatial[:-2]]), *spatial[-2:], channels))
-    if rows.kernel * columns.kernel >= 2 * (rows.kernel + columns.kernel):
+    if rows.kernel * columns.kernel >= 2 * (rows.kernel * columns.stride + columns.kernel):
         flat = _down(builder, pool, flat, rows)
         rows = WindowAxis(rows.size, 1, 1, 1, (0, 0), rows.size)
     flat = pool(flat, window_over((rows, columns)))
