@@ -15,7 +15,7 @@ Invariants: the quotient graph stays acyclic; an operator is in exactly one subg
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from enum import IntEnum
 
@@ -372,9 +372,10 @@ class _Splitter:
         if group.parts is not None:
             cube, rest = group.parts
             kind = SubgraphKind.MIX if len(cube) > 1 else SubgraphKind.CUBE
-            vector = self._part(rest, SubgraphKind.VECTOR, stored)
+            vector = self._part(rest, SubgraphKind.VECTOR, stored | _used_outside(self._graph, rest))
             fallback = self._cut_at_reductions(rest, set(vector.outputs))
-            return self._part(cube, kind, stored), replace(vector, fallback=fallback)
+            first = self._part(cube, kind, stored | _used_outside(self._graph, cube))
+            return first, replace(vector, fallback=fallback)
         if group.reduces:
             return self._cut_at_reductions(group.nodes, stored)
         return ()
@@ -402,31 +403,63 @@ class _Splitter:
     ) -> tuple[FusedSubgraph, ...]:
         """The same operators in kernels that never use a reduction they computed."""
         levels = _levels(nodes)
-        count = max(levels.values()) + 1
-        if count == 1:
+        if max(levels.values()) == 0:
             return ()
-        parts: list[list[Node]] = [[] for _ in range(count)]
+        places = self._computed_at(nodes, levels, stored)
+        parts: dict[int, list[Node]] = {level: [] for level in sorted(set().union(*places.values()))}
         for node in nodes:
-            parts[levels[node]].append(node)
-        return tuple(self._part(part, SubgraphKind.VECTOR, stored) for part in parts)
+            for level in places[node]:
+                parts[level].append(node)
+        wanted = stored.union(*(_read(part) for part in parts.values()))
+        return tuple(self._part(part, SubgraphKind.VECTOR, wanted) for part in parts.values())
 
-    def _part(self, nodes: list[Node], kind: SubgraphKind, stored: set[Value]) -> FusedSubgraph:
-        inside = set(nodes)
-        results = dict.fromkeys(value for node in nodes for value in node.outputs)
-        inputs = dict.fromkeys(v for node in nodes for v in node.inputs if v not in results)
-        outputs = tuple(
-            value
-            for value in results
-            if value in stored or any(user not in inside for user in self._graph.users(value))
-        )
+    def _computed_at(
+        self, nodes: list[Node], levels: dict[Node, int], stored: set[Value]
+    ) -> dict[Node, set[int]]:
+        """The levels that operators are computed at: what costs no more than to be read back, at each that reads it."""
+        places: dict[Node, set[int]] = {}
+        for node in reversed(nodes):
+            readers = [user for user in self._graph.users(node.output) if user in places]
+            if readers and node.output not in stored and _is_as_cheap_as_read(node, levels):
+                places[node] = set().union(*(places[reader] for reader in readers))
+            else:
+                places[node] = {levels[node]}
+        return places
+
+    def _part(self, nodes: list[Node], kind: SubgraphKind, wanted: set[Value]) -> FusedSubgraph:
+        """A kernel of these operators, which stores what is wanted of their results."""
         return FusedSubgraph(
             name=stem_of(nodes),
             kind=kind,
             nodes=tuple(nodes),
-            inputs=tuple(value for value in inputs if value is not None),
-            outputs=outputs,
+            inputs=_read(nodes),
+            outputs=tuple(node.output for node in nodes if node.output in wanted),
             axes=Axes(self._space, {node: self._axes[node] for node in nodes}),
         )
+
+
+def _read(nodes: Sequence[Node]) -> tuple[Value, ...]:
+    """What operators read of others."""
+    results = {value for node in nodes for value in node.outputs}
+    read = dict.fromkeys(value for node in nodes for value in node.inputs)
+    return tuple(value for value in read if value is not None and value not in results)
+
+
+def _is_as_cheap_as_read(node: Node, group: Collection[Node]) -> bool:
+    """Views, numbers, and element-wise operators of at most one value of their size, which lies in memory anyway."""
+    kind = OPERATORS[node.op].kind
+    if kind in (Kind.VIEW, Kind.SOURCE) or node.output.rank == 0:
+        return True
+    large = [value for value in node.inputs if value is not None and value.shape == node.output.shape]
+    return kind is Kind.MAP and len(large) <= 1 and all(_lies_in_memory(v, group) for v in large)
+
+
+def _lies_in_memory(value: Value, group: Collection[Node]) -> bool:
+    """It is no result of the group, or one of its reductions."""
+    producer = value.producer
+    while producer is not None and producer in group and OPERATORS[producer.op].kind is Kind.VIEW:
+        producer = producer.required(0).producer
+    return producer not in group or OPERATORS[producer.op].kind is Kind.REDUCE
 
 
 def _widened(nodes: Iterable[Node]) -> set[Node]:
@@ -444,7 +477,7 @@ def _widened(nodes: Iterable[Node]) -> set[Node]:
 
 
 def _levels(nodes: Iterable[Node]) -> dict[Node, int]:
-    """How many reductions lie before each operator, at most. Views stay with their readers."""
+    """How many reductions lie before each operator, at most."""
     levels: dict[Node, int] = {}
     for node in nodes:
         level = 0

@@ -104,13 +104,30 @@ def group_normalization(builder: Builder, node: Node, operands: Operands) -> Res
 def instance_normalization(builder: Builder, node: Node, operands: Operands) -> Results:
     x = required(node, operands, 0)
     _have_channels(builder, node, x, operands[1:3])
+    whole = _as_groups(builder, x)
     scale, shift = (
-        along_axis(builder, required(node, operands, index), 1, x.rank) for index in (1, 2)
+        along_axis(builder, required(node, operands, index), 1, whole.rank) for index in (1, 2)
     )
-    y, _, _ = standardized(
-        builder, widened(builder, x), tuple(range(2, x.rank)), node.attrs.get("epsilon", 1e-5)
-    )
-    return [scaled_and_shifted(builder, builder.cast(y, x.dtype), scale, shift)]
+    epsilon = node.attrs.get("epsilon", 1e-5)
+    y, _, _ = standardized(builder, widened(builder, whole), tuple(range(2, whole.rank)), epsilon)
+    y = scaled_and_shifted(builder, builder.cast(y, x.dtype), scale, shift)
+    return [y if whole is x else builder.reshape(y, shape_of(x))]
+
+
+def _as_groups(builder: Builder, x: Value) -> Value:
+    """[batch, groups, elements] that a reshape made of an image, as exporters write norms of groups, with the channels of
+    a group and the places apart, whatever the order they lie in: [batch, groups, channels, places...].
+    """
+    joined = x.made_by("reshape")
+    if joined is None or x.rank != 3:
+        return x
+    image, (batch, groups, _) = joined.required(0), shape_of(x)
+    if image.rank < 4 or not builder.facts.same(shape_of(image)[0], batch):
+        return x
+    channels = shape_of(image)[1]
+    if not (isinstance(channels, int) and isinstance(groups, int) and groups and channels % groups == 0):
+        return x
+    return builder.reshape(image, (batch, groups, channels // groups, *shape_of(image)[2:]))
 
 
 @decomposition("BatchNormalization")

@@ -448,12 +448,15 @@ int most_contiguous_axis(const NormalPlan& plan) {
   return best;
 }
 
-// The axis of groups whose results, of windows, lie along `inner`: together they are contiguous.
-// -1: none. It goes next to `inner` even where it is reduced.
-int axis_of_groups(const NormalPlan& plan, int inner) {
+// The axis that goes next to `inner` even where one of them is reduced and the other is not, for
+// together they are contiguous: that of groups whose results, of windows, lie along `inner`, or
+// what the neighbours of a reduced `inner` lie along. -1: none.
+int axis_beside(const NormalPlan& plan, int inner) {
+  const bool reduced = (plan.reduced_axes() & bit(inner)) != 0;
   for (const NormalNode& node : plan.nodes) {
-    if (node.weights < 0) continue;
-    const Strides& strides = plan.accesses[node.weights].strides;
+    const int32_t access = reduced && node.op == PlanOp::load_ ? node.access : node.weights;
+    if (access < 0) continue;
+    const Strides& strides = plan.accesses[access].strides;
     for (int axis = 0; axis < plan.rank; ++axis) {
       if (axis != inner && strides[inner] == 1 && strides[axis] == plan.extents[inner]) return axis;
     }
@@ -465,16 +468,16 @@ void choose_axis_order(NormalPlan& plan, std::vector<uint8_t>& keep,
                        std::vector<int32_t>& renumber) {
   if (plan.rank < 2) return;
   const uint32_t reduced = plan.reduced_axes();
-  const int inner = most_contiguous_axis(plan), groups = axis_of_groups(plan, inner);
+  const int inner = most_contiguous_axis(plan), beside = axis_beside(plan, inner);
   int order[kMaxDomainRank];
   int count = 0;
   for (const bool is_reduced : {false, true}) {
     for (int axis = 0; axis < plan.rank; ++axis) {
-      const bool last = axis == inner || axis == groups;
+      const bool last = axis == inner || axis == beside;
       if (!last && ((reduced & bit(axis)) != 0) == is_reduced) order[count++] = axis;
     }
   }
-  if (groups >= 0) order[count++] = groups;
+  if (beside >= 0) order[count++] = beside;
   order[count++] = inner;
   bool moved = false;
   for (int i = 0; i < count; ++i) moved |= order[i] != i;

@@ -190,8 +190,15 @@ class _Sinking:
         return self._moved(self._builder.transpose(source, inner), channels)
 
     def _below_reshape(self, node: Node) -> Value | None:
-        """Where channels and places stay apart: [n, c, h, w] to [n, c, h * w] or [n, 2, c / 2, h, w]."""
-        found, shape = self._source(node.inputs[0]), node.output.shape
+        """Where channels and places stay apart: [n, c, h, w] to [n, c, h * w] or [n, 2, c / 2, h, w].
+
+        Whatever reshapes lie between, as those of a norm of groups: [n, 2, c / 2, h, w] to [n, 2, c / 2 * h * w] to
+        [n, c, h, w].
+        """
+        value = node.required(0)
+        while (between := value.made_by("reshape")) is not None:
+            value = between.required(0)
+        found, shape = self._source(value), node.output.shape
         if found is None or shape is None or found[0].shape is None or len(shape) < 3:
             return None
         source, channels = found

@@ -137,7 +137,9 @@ class Compilation {
     const NormalPlan& plan = scratch_.plan;
     if (plan.reduced_axes() == 0) return false;
     scratch_.code.clear();
-    return tile_whole(plan, target_, {live, 1, {}}, scratch_.code) &&
+    TilingRequest request{.live = live};
+    request.widens = false;
+    return tile_whole(plan, target_, request, scratch_.code) &&
            reads_across(plan, target_, scratch_.code);
   }
 

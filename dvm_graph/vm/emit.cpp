@@ -187,23 +187,30 @@ void Emitter::emit_at(const Instruction& instruction, const Loop* loops, const T
 }
 
 uint32_t Emitter::reduce_step(uint32_t axes, uint32_t reduce_axes, const TileValue& in) const {
-  uint32_t step = 0;
+  uint32_t longest = 0, step = 0;
+  int64_t most = 0, elements = 1;
   int inner = -1;  // outermost axis of the step so far
+  const auto complete = [&] {
+    if (step != 0 && elements > most) longest = step, most = elements;
+    step = 0, elements = 1, inner = -1;
+  };
   for (int axis = code_.space.rank - 1; axis >= 0; --axis) {
     const TileAxis& a = code_.space.axes[axis];
     if (!(axes & bit(axis)) || a.tile == 1) continue;
     if (!(reduce_axes & bit(axis))) {
-      if (inner >= 0) break;
+      complete();
       continue;
     }
     if (inner >= 0) {
       const TileAxis& b = code_.space.axes[inner];
-      if (b.ragged() || in.strides[axis] != in.strides[inner] * b.tile) break;
+      if (b.ragged() || in.strides[axis] != in.strides[inner] * b.tile) complete();
     }
     step |= bit(axis);
+    elements *= a.tile;
     inner = axis;
   }
-  return step;
+  complete();
+  return longest;
 }
 
 void Emitter::reduce(const Instruction& instruction, uint32_t axes, uint32_t reduce_axes,

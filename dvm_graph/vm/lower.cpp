@@ -8,6 +8,7 @@ namespace dvm {
 namespace {
 
 constexpr size_t kCompact = 8;  // instructions of one node worth more than a detour through local
+constexpr int64_t kLeastReads = 4;  // of what is spread: to spread it costs as much as to read it
 
 // The vector or matrix instruction of this name; count_: there is none.
 consteval Family family_named(std::string_view name) {
@@ -317,6 +318,40 @@ void Lowering::emit_compactly(int32_t node, Emit emit) {
   emit();
 }
 
+// Innermost axes that the node lacks, together shorter than a vector, where it has the next one and
+// is read again along others. 0: none such.
+uint32_t Lowering::short_axes(int32_t node, uint32_t axes) const {
+  const uint32_t has = plan_.nodes[node].axes & wide_axes_, lacks = axes & wide_axes_ & ~has;
+  if (has == 0) return 0;
+  const auto elements = [&](uint32_t some) {
+    int64_t count = 1;
+    for (; some != 0; some &= some - 1) count *= code_.space.axes[std::countr_zero(some)].tile;
+    return count;
+  };
+  const uint32_t inner = lacks & ~(std::bit_floor(has) - 1);
+  for (uint32_t left = inner; left != 0; left &= left - 1)
+    if (code_.space.axes[std::countr_zero(left)].ragged()) return 0;
+  const int64_t lanes = target_.vector_bytes / static_cast<int64_t>(size_of(plan_.nodes[node].dtype));
+  return elements(inner) < lanes && elements(lacks & ~inner) >= kLeastReads ? inner : 0;
+}
+
+// Where a map over `axes` reads a node's value. A row of it that each few lanes repeat one element
+// of is spread over them once: the map runs over whole vectors then.
+TileValue Lowering::operand_of(int32_t node, uint32_t axes) {
+  NodeState& state = nodes_[node];
+  const uint32_t inner = state.value.space == Space::immediate ? 0 : short_axes(node, axes);
+  if (inner == 0) return state.value;
+  if (state.spread_axes == inner) return state.spread;
+  const NormalNode& n = plan_.nodes[node];
+  const Instruction copy = begin(node, Family::v_copy, n.dtype);
+  const TileValue operands[] = {
+      emitter_.dense_buffer(n.dtype, (n.axes & wide_axes_) | inner, copy.changed_mask != 0),
+      state.value};
+  emitter_.elementwise(copy, n.axes | inner, operands, 2, true);
+  state.spread_axes = inner;
+  return state.spread = operands[0];
+}
+
 void Lowering::lower_map(int32_t node) {
   const NormalNode& n = plan_.nodes[node];
   const DType in = plan_.nodes[n.inputs[0]].dtype;
@@ -326,11 +361,14 @@ void Lowering::lower_map(int32_t node) {
   if (family == Family::v_cast_from_f32) dtype = n.dtype;
   Instruction map = begin(node, family, dtype);
   if (n.op == PlanOp::check_index_) map.extra[0] = static_cast<uint64_t>(n.limit);
+  for (const int32_t input : n.inputs) {
+    if (input >= 0) operand_of(input, n.axes);  // spread for good, whatever way the map takes
+  }
   emit_compactly(node, [&] {
     TileValue operands[kMaxOperands];
     int count = 1;
     for (const int32_t input : n.inputs) {
-      if (input >= 0) operands[count++] = nodes_[input].value;
+      if (input >= 0) operands[count++] = operand_of(input, n.axes);
     }
     operands[0] = place_for(node, map.changed_mask != 0);
     Instruction placed = map;

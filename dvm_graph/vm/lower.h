@@ -22,6 +22,8 @@ struct NodeState {
   bool computed_on = false;  // some consumer is not a store
   bool used = false;
   int32_t stored_by = -1;  // store whose place the node writes directly
+  TileValue spread;        // its elements once for each of some axes that it lacks
+  uint32_t spread_axes = 0;
   uint32_t dims = 0;       // grid dims the value changes with
 };
 
@@ -66,6 +68,8 @@ class Lowering {
   void lower_iota(int32_t node);
   void lower_window(int32_t node);
   void lower_map(int32_t node);
+  TileValue operand_of(int32_t node, uint32_t axes);
+  uint32_t short_axes(int32_t node, uint32_t axes) const;
   void lower_reduce(int32_t node);
   void lower_store(int32_t node);
   void materialise_immediate(int32_t node);

@@ -1,6 +1,7 @@
 #include "vm/move_loads.h"
 
 #include <algorithm>
+#include <span>
 
 #include "vm/steps.h"
 #include "vm/strips.h"
@@ -100,8 +101,39 @@ class LoadMover {
   const int64_t least_row_;
 };
 
+bool writes(const TileCode& code, int32_t buffer) {
+  return std::ranges::any_of(code.instructions, [&](const TileInstruction& instruction) {
+    const TileOperand& out = instruction.operands[0];
+    return out.space == Space::pointer && code.pointers[out.index].buffer == buffer;
+  });
+}
+
+// Others may read what it overwrites, or have written what it reads.
+bool keeps_its_place(const TileCode& code, const TileInstruction& instruction) {
+  const std::span operands(instruction.operands, instruction.operand_count);
+  return std::ranges::any_of(operands, [&](const TileOperand& operand) {
+    return operand.space == Space::pointer && writes(code, code.pointers[operand.index].buffer);
+  });
+}
+
+// What does not run for every tile, and so reads nothing that does.
+void rare_first(TileCode& code) {
+  std::vector<TileInstruction>& all = code.instructions;
+  const auto is_rare = [](const TileInstruction& instruction) {
+    return instruction.changed_mask != 0;
+  };
+  for (const TileInstruction& instruction : all)
+    if (is_rare(instruction) && keeps_its_place(code, instruction)) return;
+  auto next = std::ranges::find_if_not(all, is_rare);
+  for (auto it = next; it != all.end(); ++it)
+    if (is_rare(*it)) std::rotate(next++, it, it + 1);
+}
+
 }  // namespace
 
-void move_loads(TileCode& code, const Target& target) { LoadMover(code, least_row(target)).run(); }
+void move_loads(TileCode& code, const Target& target) {
+  rare_first(code);
+  LoadMover(code, least_row(target)).run();
+}
 
 }  // namespace dvm

@@ -43,6 +43,28 @@ double share_of(const NormalPlan& plan, uint32_t axes, uint32_t reduced) {
   return share;
 }
 
+// Of what a tile reads or writes of each of its rows: how many elements along reduced axes lie side
+// by side in memory, and the axis, not reduced, that their neighbours lie along; -1: along none.
+struct Row {
+  int64_t held = 1;
+  int axis = -1;
+};
+Row row_of(const NormalPlan& plan, const NormalNode& node, uint32_t reduced) {
+  Row row;
+  if ((node.axes & reduced) != reduced) return row;
+  const Strides& strides = plan.accesses[node.access].strides;
+  for (int axis = plan.rank - 1; axis >= 0; --axis) {
+    if (strides[axis] != row.held || plan.extents[axis] == 1) continue;
+    if (!(reduced & bit(axis))) {
+      row.axis = axis;
+      return row;
+    }
+    row.held *= plan.extents[axis];
+    axis = plan.rank;  // the next one may be any
+  }
+  return row;
+}
+
 class Tiler {
  public:
   Tiler(const NormalPlan& plan, const Target& target, const TilingRequest& request, TileCode& code)
@@ -72,6 +94,7 @@ class Tiler {
         parallel_[parallel_count_++] = axis;
       }
     }
+    find_row();
     // Windows are reduced a vector of results at a time, however few there are.
     if (!plan.windows.empty()) {
       lanes_ = vector_elements();
@@ -87,6 +110,11 @@ class Tiler {
       // both cuts are made
     } else if (!cut_one_axis(preferred_) && !smallest_tile()) {
       return false;
+    } else if (is_narrow()) {
+      if (can_chunk(plan_, reduced_)) return false;
+      if (request_.widens && !(cut_one_axis(largest_) && !is_narrow()) &&
+          !cut_one_axis(preferred_) && !smallest_tile())
+        return false;
     }
     code_.grid.clear();
     for (int axis = 0; axis < plan_.rank; ++axis) code_.add_dim(axis);
@@ -102,6 +130,9 @@ class Tiler {
       volume =
           std::min(plan_.extents[inner], std::max<int64_t>(vector_elements(), preferred_ / 64));
       tile_of(inner) = volume;
+    } else if (row_axis_ >= 0) {
+      volume = std::min(plan_.extents[row_axis_], std::max(row_unit_, preferred_ / (64 * row_held_)));
+      tile_of(row_axis_) = volume;
     }
     uint32_t chunk_axes = 0;
     int64_t whole = held_ * volume;
@@ -310,10 +341,30 @@ class Tiler {
   // hardware_align_div: along the contiguous axis, where it is cut; along windows, to whole rows of
   // them.
   int64_t align(int axis, int64_t tile, int64_t most) const {
-    const int64_t unit = axis == plan_.rank - 1 ? vector_elements() : row_of_windows(axis);
+    const int64_t unit = axis == plan_.rank - 1 ? vector_elements()
+                         : axis == row_axis_    ? row_unit_
+                                                : row_of_windows(axis);
     if (tile < unit || tile == plan_.extents[axis]) return tile;
     const int64_t up = ceil_div(tile, unit) * unit;
     return up <= most ? up : tile / unit * unit;
+  }
+
+  // Where the neighbours of what is reduced lie along another axis, tiles are as wide along that
+  // one as to read whole vectors.
+  void find_row() {
+    for (const NormalNode& node : plan_.nodes) {
+      if (node.op != PlanOp::load_ && node.op != PlanOp::store_) continue;
+      const Row row = row_of(plan_, node, reduced_);
+      if (row.axis < 0 || row.held == 1) continue;
+      const int64_t unit = std::min(ceil_div(vector_elements(), row.held), plan_.extents[row.axis]);
+      if (unit <= row_unit_) continue;
+      row_axis_ = row.axis;
+      row_held_ = row.held;
+      row_unit_ = unit;
+    }
+  }
+  bool is_narrow() const {
+    return row_axis_ >= 0 && code_.space.axes[row_axis_].tile < row_unit_;
   }
 
   int64_t row_of_windows(int axis) const {
@@ -348,6 +399,8 @@ class Tiler {
   int64_t lanes_ = 1;    // elements beside the held ones are computed in multiples of it
   int group_loops_ = 0;  // loops of windows, over groups, that are one with the next to all others
   int64_t forced_tiles_ = 1;
+  int row_axis_ = -1;  // of the elements beside the innermost held ones, row_held_ in number
+  int64_t row_held_ = 1, row_unit_ = 1;
   int64_t preferred_ = 0, largest_ = 0;
   const double tile_start_;  // in elements
 };
@@ -479,13 +532,12 @@ bool reads_across(const NormalPlan& plan, const Target& target, const TileCode& 
   const uint32_t reduced = plan.reduced_axes();
   if (reduced == 0 || can_chunk(plan, reduced)) return false;  // rows are not held
   for (const NormalNode& node : plan.nodes) {
-    if (node.op != PlanOp::load_ || !(node.axes & reduced)) continue;
-    const NormalAccess& access = plan.accesses[node.access];
-    for (int axis = 0; axis < plan.rank; ++axis) {
-      if (access.strides[axis] != 1 || reduced & bit(axis)) continue;
-      const TileAxis& a = code.space.axes[axis];
-      if (a.tile < a.whole && a.tile * access.element_bytes < target.line_bytes) return true;
-    }
+    if (node.op != PlanOp::load_) continue;
+    const Row row = row_of(plan, node, reduced);
+    if (row.axis < 0) continue;
+    const TileAxis& a = code.space.axes[row.axis];
+    const int64_t bytes = row.held * a.tile * plan.accesses[node.access].element_bytes;
+    if (a.tile < a.whole && bytes < target.line_bytes) return true;
   }
   return false;
 }

@@ -35,6 +35,7 @@ struct TilingRequest {
   double shrink = 1;  // fraction of the memory limits to use
   ForcedTile forced;
   bool by_rows = false;  // passes take turns on rows (row_blocks.h): tiles may outgrow L1
+  bool widens = true;    // and so they may where they would read across rows else
 };
 
 // Fills code.space and code.grid for a tile that holds the reduced axes whole.
@@ -43,8 +44,8 @@ bool tile_whole(const NormalPlan& plan, const Target& target, const TilingReques
                 TileCode& code);
 
 // Whether tiles of `code` hold rows whose neighbours lie across them in memory, and are so narrow
-// that each element comes with a line of its own, there and back: kernels that pass over memory in
-// its own order, once for each reduction, are faster.
+// that a few elements come with a line of their own, there and back: kernels that pass over memory
+// in its own order, once for each reduction, are faster.
 bool reads_across(const NormalPlan& plan, const Target& target, const TileCode& code);
 
 // Fills code.space, code.grid and code.chunk_dim for chunks over reduced axes; returns those axes,

@@ -295,7 +295,13 @@ DVM_INLINE void reduce_packed(const PackedRow<T>& row, const Packing<T>& packing
   }
   const int64_t of_vector = packing.windows * packing.channels;
 #pragma GCC unroll 16
-  for (int v = 0; v + 1 < Vectors; v++) store(row.out + v * of_vector, sum[v]);
+  for (int v = 0; v + 1 < Vectors; v++) {
+    T* const to = row.out + v * of_vector;
+    if (2 * of_vector >= kLanes<T>)  // what is too much is the next one's
+      store(to, sum[v]);
+    else
+      store_partial(to, sum[v], of_vector);
+  }
   store_partial(row.out + (Vectors - 1) * of_vector, sum[Vectors - 1], results);
 }
 

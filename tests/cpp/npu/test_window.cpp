@@ -49,7 +49,7 @@ T reduced(Family family, const Window& w, const T* images, const T* weights, int
     if (at < 0) continue;
     const T x = images[at + channel];
     if (family == Family::d_pool_max) {
-      result = std::isnan(x) ? x : std::max(x, result);  // a result that is NaN stays
+      result = std::isnan(x) ? x : std::max(result, x);  // a result that is NaN stays
     } else {
       result += family == Family::d_depthwise ? x * weights[tap * w.weights + channel] : x;
     }
