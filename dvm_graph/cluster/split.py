@@ -372,7 +372,9 @@ class _Splitter:
         if group.parts is not None:
             cube, rest = group.parts
             kind = SubgraphKind.MIX if len(cube) > 1 else SubgraphKind.CUBE
-            vector = self._part(rest, SubgraphKind.VECTOR, stored | _used_outside(self._graph, rest))
+            vector = self._part(
+                rest, SubgraphKind.VECTOR, stored | _used_outside(self._graph, rest)
+            )
             fallback = self._cut_at_reductions(rest, set(vector.outputs))
             first = self._part(cube, kind, stored | _used_outside(self._graph, cube))
             return first, replace(vector, fallback=fallback)
@@ -406,7 +408,9 @@ class _Splitter:
         if max(levels.values()) == 0:
             return ()
         places = self._computed_at(nodes, levels, stored)
-        parts: dict[int, list[Node]] = {level: [] for level in sorted(set().union(*places.values()))}
+        parts: dict[int, list[Node]] = {
+            level: [] for level in sorted(set().union(*places.values()))
+        }
         for node in nodes:
             for level in places[node]:
                 parts[level].append(node)
@@ -450,7 +454,9 @@ def _is_as_cheap_as_read(node: Node, group: Collection[Node]) -> bool:
     kind = OPERATORS[node.op].kind
     if kind in (Kind.VIEW, Kind.SOURCE) or node.output.rank == 0:
         return True
-    large = [value for value in node.inputs if value is not None and value.shape == node.output.shape]
+    large = [
+        value for value in node.inputs if value is not None and value.shape == node.output.shape
+    ]
     return kind is Kind.MAP and len(large) <= 1 and all(_lies_in_memory(v, group) for v in large)
 
 

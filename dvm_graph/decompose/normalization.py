@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from dvm_graph.decompose.arithmetic import along_axis, mean, scaled, shifted, widened
 from dvm_graph.decompose.operands import (
+    integers,
     normalize_axes,
     normalize_axis,
     operand,
@@ -124,10 +125,11 @@ def _as_groups(builder: Builder, x: Value) -> Value:
     image, (batch, groups, _) = joined.required(0), shape_of(x)
     if image.rank < 4 or not builder.facts.same(shape_of(image)[0], batch):
         return x
-    channels = shape_of(image)[1]
-    if not (isinstance(channels, int) and isinstance(groups, int) and groups and channels % groups == 0):
+    known = integers((shape_of(image)[1], groups))
+    if known is None or 0 in known or known[0] % known[1] != 0:
         return x
-    return builder.reshape(image, (batch, groups, channels // groups, *shape_of(image)[2:]))
+    channels = known[0] // known[1]
+    return builder.reshape(image, (batch, groups, channels, *shape_of(image)[2:]))
 
 
 @decomposition("BatchNormalization")

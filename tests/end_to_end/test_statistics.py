@@ -1,0 +1,148 @@
+"""Statistics over some of the axes, read back over all of them: norms of groups and their kin, whatever lies innermost."""
+
+from __future__ import annotations
+
+import itertools
+import math
+
+import numpy as np
+import onnx
+import pytest
+from onnx import helper, numpy_helper
+
+import dvm_graph
+from tests.end_to_end.reference import Array, assert_all_close, session
+
+AXES = [axes for count in range(1, 5) for axes in itertools.combinations(range(4), count)]
+
+
+def norm_over(axes: tuple[int, ...]) -> onnx.ModelProto:
+    """(x - mean) / sqrt(variance + epsilon) of [p, q, r, s], times a number for each of the last axis."""
+    model = helper.make_graph(
+        [
+            helper.make_node("ReduceMean", ["x", "axes"], ["mean"]),
+            helper.make_node("Sub", ["x", "mean"], ["centred"]),
+            helper.make_node("Mul", ["centred", "centred"], ["square"]),
+            helper.make_node("ReduceMean", ["square", "axes"], ["variance"]),
+            helper.make_node("Add", ["variance", "epsilon"], ["more"]),
+            helper.make_node("Sqrt", ["more"], ["deviation"]),
+            helper.make_node("Div", ["centred", "deviation"], ["y"]),
+            helper.make_node("Mul", ["y", "gain"], ["z"]),
+        ],
+        "g",
+        [
+            helper.make_tensor_value_info("x", onnx.TensorProto.FLOAT, ["p", "q", "r", "s"]),
+            helper.make_tensor_value_info("gain", onnx.TensorProto.FLOAT, ["s"]),
+        ],
+        [helper.make_tensor_value_info("z", onnx.TensorProto.FLOAT, None)],
+        [
+            numpy_helper.from_array(np.array(axes, np.int64), "axes"),
+            numpy_helper.from_array(np.float32(1e-3), "epsilon"),
+        ],
+    )
+    return helper.make_model(model, ir_version=10, opset_imports=[helper.make_opsetid("", 18)])
+
+
+@pytest.mark.parametrize("fallbacks", ["if_needed", "always"])
+@pytest.mark.parametrize("axes", AXES)
+def test_any_axes(axes: tuple[int, ...], fallbacks: str) -> None:
+    """Short innermost axes, reduced and not, beside others of more and of fewer elements than a line or a tile holds."""
+    model = dvm_graph.optimize(norm_over(axes), fallbacks=fallbacks)
+    generator = np.random.default_rng(0)
+    shapes = [
+        (2, 300, 32, 2),
+        (1, 37, 9, 3),
+        (3, 5, 4, 16),
+        (2, 3, 700, 5),
+        (1, 2000, 12, 4),
+        (4, 3, 2, 1),
+    ]
+    for shape in (*shapes, (1, 70, 5, 40), (2, 0, 3, 2)):
+        x = generator.standard_normal(shape, np.float32) + 1
+        gain = generator.standard_normal(shape[3:], np.float32)
+        (z,) = model.run({"x": x, "gain": gain})
+        wide = x.astype(np.float64)
+        if x.size:
+            wide -= wide.mean(axes, keepdims=True)
+            wide /= np.sqrt(np.square(wide).mean(axes, keepdims=True) + np.float32(1e-3))
+        np.testing.assert_allclose(z, wide * gain, rtol=2e-5, atol=2e-5, err_msg=f"{shape}")
+
+
+def group_norm(form: str, channels: int, groups: int, kernel: int, dtype: type) -> onnx.ModelProto:
+    """Convolution, norm of groups, rectifier and convolution: as the operator, or as exporters write it out."""
+    generator = np.random.default_rng(channels)
+    element = helper.np_dtype_to_tensor_dtype(np.dtype(dtype))
+
+    def constant(name: str, array: Array) -> onnx.TensorProto:
+        return numpy_helper.from_array(array, name)
+
+    def normal(*shape: int) -> Array:
+        return generator.standard_normal(shape).astype(dtype)
+
+    pads = [kernel // 2] * 4
+    scale = math.sqrt(channels) * kernel
+    weights = [
+        constant(name, (normal(channels, channels, kernel, kernel) / scale).astype(dtype))
+        for name in ("w", "v")
+    ]
+    per_group = form == "operator of groups"
+    if form == "written out":
+        nodes = [
+            helper.make_node("Reshape", ["c", "rows"], ["r"]),
+            helper.make_node("InstanceNormalization", ["r", "ones", "zeros"], ["i"]),
+            helper.make_node("Shape", ["c"], ["shape"]),
+            helper.make_node("Reshape", ["i", "shape"], ["j"]),
+            helper.make_node("Mul", ["j", "gain"], ["m"]),
+            helper.make_node("Add", ["m", "shift"], ["n"]),
+        ]
+        weights += [
+            constant("rows", np.array([0, groups, -1])),
+            constant("ones", normal(groups)),
+            constant("zeros", normal(groups)),
+            constant("gain", normal(channels, 1, 1)),
+            constant("shift", normal(channels, 1, 1)),
+        ]
+    else:
+        nodes = [
+            helper.make_node(
+                "GroupNormalization", ["c", "gain", "shift"], ["n"], num_groups=groups, epsilon=1e-3
+            )
+        ]
+        parameters = groups if per_group else channels
+        weights += [constant("gain", normal(parameters)), constant("shift", normal(parameters))]
+    graph = helper.make_graph(
+        [
+            helper.make_node("Conv", ["x", "w"], ["c"], pads=pads),
+            *nodes,
+            helper.make_node("Relu", ["n"], ["a"]),
+            helper.make_node("Conv", ["a", "v"], ["y"], pads=pads),
+        ],
+        "g",
+        [helper.make_tensor_value_info("x", element, ["n", channels, "h", "w"])],
+        [helper.make_tensor_value_info("y", element, None)],
+        weights,
+    )
+    opset = helper.make_opsetid("", 18 if per_group else 21)
+    return helper.make_model(graph, ir_version=10, opset_imports=[opset])
+
+
+@pytest.mark.parametrize("kernel", [1, 3])
+@pytest.mark.parametrize(
+    ("channels", "groups"), [(64, 32), (24, 8), (32, 8), (20, 2), (6, 6), (34, 1)]
+)
+@pytest.mark.parametrize("form", ["operator", "operator of groups", "written out"])
+def test_norms_of_groups(form: str, channels: int, groups: int, kernel: int) -> None:
+    model = group_norm(form, channels, groups, kernel, np.float32)
+    mine, reference = dvm_graph.optimize(model, strict=True), session(model)
+    generator = np.random.default_rng(1)
+    for batch, height, width in ((1, 40, 40), (3, 9, 7), (2, 3, 2), (1, 64, 3)):
+        x = generator.standard_normal((batch, channels, height, width), np.float32)
+        assert_all_close(
+            mine.run({"x": x}), reference.run(None, {"x": x}), reduction_length=channels * kernel**2
+        )
+
+
+def test_norms_of_groups_stay_channels_last() -> None:
+    """No kernel beside the products and the norm moves the image."""
+    model = dvm_graph.optimize(group_norm("written out", 64, 32, 1, np.float32), strict=True)
+    assert model.report().kernels == 3
