@@ -465,7 +465,7 @@ def _lies_in_memory(value: Value, group: Collection[Node]) -> bool:
     producer = value.producer
     while producer is not None and producer in group and OPERATORS[producer.op].kind is Kind.VIEW:
         producer = producer.required(0).producer
-    return producer not in group or OPERATORS[producer.op].kind is Kind.REDUCE
+    return producer is None or producer not in group or OPERATORS[producer.op].kind is Kind.REDUCE
 
 
 def _widened(nodes: Iterable[Node]) -> set[Node]:
