@@ -10,7 +10,8 @@ the same rows, and what else computes the rows that a product reads; views that 
 kernels that read the same merge in the end. Every sweep visits groups in topological order, so the
 result is deterministic.
 
-Invariants: the quotient graph stays acyclic; an operator is in exactly one subgraph.
+Invariants: the quotient graph stays acyclic; an operator is in exactly one subgraph, but for those that kernels of a
+fallback compute anew.
 """
 
 from __future__ import annotations

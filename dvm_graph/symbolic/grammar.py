@@ -130,17 +130,24 @@ class _Parser:
         return result
 
     def _product(self) -> _Ratio:
-        result = self._unary()
-        while self._peek() in _PRODUCTS:
-            result = _PRODUCTS[self._next()](result, self._unary())
-        return result
+        """A sign before factors is that of their product, as dims are printed."""
+        negative, result = self._sign(), self._power()
+        while (operator := self._peek()) in _PRODUCTS:
+            self._next()
+            if negative and operator != "*":
+                negative, result = False, _negated(result)
+            result = _PRODUCTS[operator](result, self._unary())
+        return _negated(result) if negative else result
 
     def _unary(self) -> _Ratio:
+        negative, result = self._sign(), self._power()
+        return _negated(result) if negative else result
+
+    def _sign(self) -> bool:
         negative = False
         while self._peek() in ("+", "-"):
             negative ^= self._next() == "-"
-        result = self._power()
-        return _sub(_Ratio(0), result) if negative else result
+        return negative
 
     def _power(self) -> _Ratio:
         base = self._primary()
@@ -193,6 +200,10 @@ def _tokenise(text: str) -> list[str]:
         tokens.append(match[match.lastgroup or 0])
         position = match.end()
     return tokens
+
+
+def _negated(ratio: _Ratio) -> _Ratio:
+    return _sub(_Ratio(0), ratio)
 
 
 def _integer(ratio: _Ratio) -> Dim:

@@ -331,7 +331,8 @@ uint32_t Lowering::short_axes(int32_t node, uint32_t axes) const {
   const uint32_t inner = lacks & ~(std::bit_floor(has) - 1);
   for (uint32_t left = inner; left != 0; left &= left - 1)
     if (code_.space.axes[std::countr_zero(left)].ragged()) return 0;
-  const int64_t lanes = target_.vector_bytes / static_cast<int64_t>(size_of(plan_.nodes[node].dtype));
+  const int64_t lanes =
+      target_.vector_bytes / static_cast<int64_t>(size_of(plan_.nodes[node].dtype));
   return elements(inner) < lanes && elements(lacks & ~inner) >= kLeastReads ? inner : 0;
 }
 

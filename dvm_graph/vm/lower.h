@@ -24,7 +24,7 @@ struct NodeState {
   int32_t stored_by = -1;  // store whose place the node writes directly
   TileValue spread;        // its elements once for each of some axes that it lacks
   uint32_t spread_axes = 0;
-  uint32_t dims = 0;       // grid dims the value changes with
+  uint32_t dims = 0;  // grid dims the value changes with
 };
 
 struct LoweringScratch {

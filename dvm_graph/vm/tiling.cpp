@@ -131,7 +131,8 @@ class Tiler {
           std::min(plan_.extents[inner], std::max<int64_t>(vector_elements(), preferred_ / 64));
       tile_of(inner) = volume;
     } else if (row_axis_ >= 0) {
-      volume = std::min(plan_.extents[row_axis_], std::max(row_unit_, preferred_ / (64 * row_held_)));
+      volume =
+          std::min(plan_.extents[row_axis_], std::max(row_unit_, preferred_ / (64 * row_held_)));
       tile_of(row_axis_) = volume;
     }
     uint32_t chunk_axes = 0;
@@ -363,9 +364,7 @@ class Tiler {
       row_unit_ = unit;
     }
   }
-  bool is_narrow() const {
-    return row_axis_ >= 0 && code_.space.axes[row_axis_].tile < row_unit_;
-  }
+  bool is_narrow() const { return row_axis_ >= 0 && code_.space.axes[row_axis_].tile < row_unit_; }
 
   int64_t row_of_windows(int axis) const {
     for (const NormalNode& node : plan_.nodes) {

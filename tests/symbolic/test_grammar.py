@@ -115,6 +115,12 @@ def test_printed_dims_are_read_back(tree: Tree, assignment: dict[str, int]) -> N
     assert parse_dim(str(dim), symbols) == dim
 
 
+def test_signs_are_those_of_products() -> None:
+    symbols = Symbols()
+    text = "-(a + b)*((-a)//b)"
+    assert str(parse_dim(text, symbols)) == text
+
+
 def test_values_of_text() -> None:
     assert evaluate_dim_text("batch*seq", {"batch": 3, "seq": 5}, default=2) == 15
     assert evaluate_dim_text("batch*seq", {"batch": 3}, default=2) == 6

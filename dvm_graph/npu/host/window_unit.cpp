@@ -366,8 +366,7 @@ void reduce_handler(Core& core, const uint64_t* words) {
   if (by_results && alone && x.images.inner == 1) return reduce_rows(w, kOfChannels, x, e);
   const bool by_windows = x.numbers.inner == 1 && x.images.inner == 0 && x.weights.inner == 0;
   const bool across = by_windows && x.numbers.middle == 0 && x.weights.middle == Op::kWeighted;
-  if (by_windows && alone && (e.middle == 1 || !across))
-    return reduce_single(w, kOfChannels, x, e);
+  if (by_windows && alone && (e.middle == 1 || !across)) return reduce_single(w, kOfChannels, x, e);
   if (across && alone && x.images.middle == 1) {
     for (int64_t o = 0; o < e.outer; o++)
       reduce_across(w, kOfChannels, x.at(o, 0, 0), e.middle, e.inner);
