@@ -21,6 +21,7 @@ from dvm_graph.decompose import (  # noqa: F401 - enters their decompositions in
     recurrent,
     reductions,
     resizing,
+    sampling,
     sequences,
     shapes,
     slicing,

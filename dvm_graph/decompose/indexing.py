@@ -1,4 +1,4 @@
-"""Reading by index and by position: Gather and its kin, OneHot, Trilu.
+"""Reading by index and by position: Gather and its kin, ReverseSequence, OneHot, Trilu.
 
 GatherND and GatherElements become a gather from the flat operand by a linear index, built of
 coordinates and of indices checked against their own axes. Indices that merely count (`counting`)
@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from dvm_graph.decompose.arithmetic import dim_value, positions, with_axis
+from dvm_graph.decompose.arithmetic import dim_value, positions, shifted, with_axis
 from dvm_graph.decompose.counting import as_count, stays_inside, view_of_points
 from dvm_graph.decompose.extents import bound_extents
 from dvm_graph.decompose.operands import (
@@ -23,7 +23,7 @@ from dvm_graph.decompose.registry import Operands, Results, decomposition
 from dvm_graph.decompose.slicing import part
 from dvm_graph.ir import Dim, DType, Node, Value
 from dvm_graph.symbolic.builder import Builder
-from dvm_graph.symbolic.dims import product
+from dvm_graph.symbolic.dims import add, product
 from dvm_graph.symbolic.facts import Relation
 
 
@@ -104,14 +104,46 @@ def gather_nd(builder: Builder, node: Node, operands: Operands) -> Results:
     points, depth = shape_of(indices)[:-1], shape_of(indices)[-1]
     if not isinstance(depth, int):
         return None
-    reason = f"the batches of {node.op} {node.name!r} are not those of its indices"
     for own, dim in zip(shape_of(x)[:batch_axes], points, strict=False):
-        if not builder.facts.same(own, dim):
-            builder.facts.expect(own, Relation.EQUAL, dim, lambda: reason)
+        _expect_batches(builder, node, own, dim)
     coordinates = [positions(builder, points[i], i, len(points)) for i in range(batch_axes)]
     coordinates += _columns(builder, indices, depth)
     given = set(range(batch_axes, len(coordinates)))
     return [_read_points(builder, x, coordinates, points, given)]
+
+
+def _expect_batches(builder: Builder, node: Node, own: Dim, dim: Dim) -> None:
+    if not builder.facts.same(own, dim):
+        reason = f"the batches of {node.op} {node.name!r} are not those of its indices"
+        builder.facts.expect(own, Relation.EQUAL, dim, lambda: reason)
+
+
+@decomposition("ReverseSequence")
+def reverse_sequence(builder: Builder, node: Node, operands: Operands) -> Results:
+    """The first elements of each sequence, as many as it has, in reverse; those behind stay."""
+    x = required(node, operands, 0)
+    lengths = builder.cast(required(node, operands, 1), DType.INT64)
+    axes = {node.attrs.get("batch_axis", 1): "batch", node.attrs.get("time_axis", 0): "time"}
+    if set(axes) != {0, 1}:
+        return None
+    time = 0 if axes[0] == "time" else 1
+    points = shape_of(x)[:2]
+    _expect_batches(builder, node, points[1 - time], shape_of(lengths)[0])
+    lengths = with_axis(builder, unsigned_index(builder, lengths, add(points[time], 1)), time)
+    place = positions(builder, points[time], time, 2)
+    reversed_ = builder.sub(shifted(builder, lengths, -1), place)
+    index = builder.select(builder.lt(place, lengths), reversed_, place)
+    coordinates = [index, positions(builder, points[1 - time], 1 - time, 2)]
+    if time == 1:
+        coordinates.reverse()
+    return [_read_points(builder, x, coordinates, points, set())]
+
+
+def unsigned_index(builder: Builder, index: Value, limit: Dim) -> Value:
+    """Checked, and none counts from the end."""
+    negative = builder.lt(index, builder.scalar(0, DType.INT64))
+    index = builder.select(negative, dim_value(builder, limit), index)
+    return builder.check_index(index, limit)
 
 
 def _read_points(

@@ -9,8 +9,8 @@ prefix of `Node.inputs`, and a vendor operator can still run the source at the m
 `Node.version` stays that of the model.
 
 Not rewritten, because the meaning differs and not just the form: Softmax, LogSoftmax and Hardmax
-before 13 (they flatten to two axes; look at `Node.version`), BatchNormalization 7 with `spatial=0`,
-and what only the vendor library runs (Upsample, Resize 10, Scan 8, DFT 17, GridSample 16).
+before 13 (they flatten to two axes; look at `Node.version`), Resize 10, GridSample 16, RoiAlign 10, BatchNormalization 7
+with `spatial=0`, and what only the vendor library runs (Scan 8, DFT 17).
 """
 
 from __future__ import annotations
@@ -95,6 +95,7 @@ CHANGES: dict[str, Change] = {
     "Squeeze": Change(13, _AXES),
     "TopK": Change(10, (MovedAttribute("k", 1, _one_integer),)),
     "Unsqueeze": Change(13, _AXES),
+    "Upsample": Change(9, (MovedAttribute("scales", 1, _float),)),
     "ReduceSum": Change(13, _AXES),
     **{
         f"Reduce{name}": Change(18, _AXES)
