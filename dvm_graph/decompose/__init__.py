@@ -27,6 +27,7 @@ from dvm_graph.decompose import (  # noqa: F401 - enters their decompositions in
     slicing,
     softmax,
     sources,
+    spectral,
     transposed_convolution,
 )
 from dvm_graph.decompose.walk import decompose
