@@ -1,4 +1,4 @@
-"""Images read at points that the run computes: GridSample, RoiAlign.
+"""Images read at points that the run computes: GridSample, RoiAlign; and AffineGrid, which makes such points.
 
 An element is a row of channels, so images are read channels-last: a gather from the rows of all images, by positions
 of points that all channels share. What does not depend on channels is computed once for each point.
@@ -18,6 +18,7 @@ import numpy as np
 
 from dvm_graph.decompose.arithmetic import (
     dim_value,
+    positions,
     scaled,
     shifted,
     widened,
@@ -184,6 +185,43 @@ def _reflected(builder: Builder, x: Value, extent: Dim, corners: bool) -> Value:
     from_low = builder.bitwise_xor(before, odd)
     thrown = builder.select(from_low, builder.add(low, rest), builder.sub(high, rest))
     return builder.select(builder.bitwise_or(before, behind), thrown, x)
+
+
+@decomposition("AffineGrid")
+def affine_grid(builder: Builder, node: Node, operands: Operands) -> Results:
+    """Element by element, which fuses with what makes the matrices; coordinates of the last axis come first."""
+    theta, size = required(node, operands, 0), required(node, operands, 1)
+    if theta.rank != 3 or size.elements is None or not theta.dtype.is_float:
+        return None
+    images, _, *spatial = size.elements
+    count = len(spatial)
+    _expect(builder, node, shape_of(theta)[0], images)
+    corners = bool(node.attrs.get("align_corners", 0))
+    wide = widened(builder, theta)
+
+    def column(at: int) -> Value:
+        return builder.reshape(part(builder, wide, 2, at, 1), (images, *(1,) * count, count))
+
+    grid = column(count)
+    for at, extent in enumerate(spatial):
+        line = positions(builder, extent, at + 1, count + 2)
+        places = _spread(builder, builder.cast(line, wide.dtype), extent, corners)
+        grid = builder.add(grid, builder.mul(places, column(count - 1 - at)))
+    shape = (images, *spatial, count)
+    return [builder.cast(builder.broadcast_to(grid, shape), theta.dtype)]
+
+
+def _spread(builder: Builder, number: Value, extent: Dim, corners: bool) -> Value:
+    """Elements of an axis from -1 to 1: at the centres of its ends, a single one at the last, or within their outer edges."""
+    twice = scaled(builder, number, 2.0)
+    last = _last(builder, extent, number.dtype)
+    if not corners:
+        whole = dim_value(builder, extent, number.dtype)
+        return builder.div(builder.sub(twice, last), whole)
+    one = builder.scalar(1, number.dtype)
+    single = builder.eq(last, builder.scalar(0, number.dtype))
+    steps = builder.select(single, one, last)
+    return builder.select(single, one, builder.sub(builder.div(twice, steps), one))
 
 
 @decomposition("RoiAlign")
