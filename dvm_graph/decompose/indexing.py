@@ -19,7 +19,7 @@ from dvm_graph.decompose.operands import (
     required,
     shape_of,
 )
-from dvm_graph.decompose.registry import Operands, Results, decomposition
+from dvm_graph.decompose.registry import MICROSOFT, Operands, Results, decomposition
 from dvm_graph.decompose.slicing import part
 from dvm_graph.ir import Dim, DType, Node, Value
 from dvm_graph.symbolic.builder import Builder
@@ -96,6 +96,7 @@ def gather_elements(builder: Builder, node: Node, operands: Operands) -> Results
 
 
 @decomposition("GatherND")
+@decomposition("GatherND", domain=MICROSOFT)
 def gather_nd(builder: Builder, node: Node, operands: Operands) -> Results:
     """Index tuples along the last axis of the indices; `batch_dims` leading axes go in step."""
     x = required(node, operands, 0)
@@ -216,6 +217,7 @@ def _one_dim(value: Value) -> Dim | None:
 
 
 @decomposition("Trilu")
+@decomposition("Trilu", domain=MICROSOFT)
 def trilu(builder: Builder, node: Node, operands: Operands) -> Results:
     x, diagonal = required(node, operands, 0), operand(operands, 1)
     shape, rank = shape_of(x), x.rank

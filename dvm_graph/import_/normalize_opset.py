@@ -104,6 +104,9 @@ CHANGES: dict[str, Change] = {
 }
 """By operator of the default domain."""
 
+_FORM_SINCE = {change.renamed or op: change.since for op, change in CHANGES.items()}
+"""By operator as `normalize` leaves it."""
+
 CHANGED_MEANING = frozenset(
     {"BatchNormalization", "Hardmax", "LogSoftmax", "Resize", "Scan", "Softmax", "Split"}
 )
@@ -136,8 +139,7 @@ def normalize(
 
 def form_version(op: str, domain: str, version: int) -> int:
     """The opset version whose schema describes the form that `normalize` leaves a node in."""
-    change = CHANGES.get(op) if domain == "" else None
-    return version if change is None else max(version, change.since)
+    return version if domain else max(version, _FORM_SINCE.get(op, version))
 
 
 def _batch_normalization(attrs: dict[str, Any]) -> NewForm | None:
