@@ -109,9 +109,7 @@ def rows_of_few_bits(builder: Builder, node: Node, operands: Operands) -> Result
         zeros = with_axis(builder, zeros, levels.rank)
     centred = builder.sub(builder.reshape(levels, (*lead, blocks, size)), zeros)
     factors = builder.cast(builder.gather(scales, index, 0), DType.FLOAT32)
-    y = builder.mul(
-        builder.cast(centred, DType.FLOAT32), with_axis(builder, factors, levels.rank)
-    )
+    y = builder.mul(builder.cast(centred, DType.FLOAT32), with_axis(builder, factors, levels.rank))
     y = builder.reshape(builder.cast(y, scales.dtype), (*lead, mul(blocks, size)))
     inside = along_axis(builder, inside, 0, y.rank)
     return [builder.select(inside, y, builder.scalar(0, y.dtype))]

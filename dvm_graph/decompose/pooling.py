@@ -257,7 +257,7 @@ def lp_pool(builder: Builder, node: Node, operands: Operands) -> Results:
 @decomposition("GlobalLpPool")
 def global_lp_pool(builder: Builder, node: Node, operands: Operands) -> Results:
     x = required(node, operands, 0)
-    if not x.dtype.is_float or node.version < 2:
+    if not x.dtype.is_float:
         return None
     p = float(node.attrs.get("p", 2))
     total = builder.reduce_sum(_powers(builder, x, p), range(2, x.rank))

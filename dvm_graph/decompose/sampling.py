@@ -158,8 +158,7 @@ def _cubic(builder: Builder, place: Value) -> list[tuple[Value, Value]]:
     below = builder.floor(place)
     shares = cubic_shares(builder, builder.sub(place, below), _SLOPE)
     return [
-        (shifted(builder, below, float(step)), share)
-        for step, share in enumerate(shares, start=-1)
+        (shifted(builder, below, float(step)), share) for step, share in enumerate(shares, start=-1)
     ]
 
 

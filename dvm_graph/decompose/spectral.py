@@ -166,9 +166,7 @@ def _waves(rows: int, columns: int, length: int, inverse: bool) -> NDArray[np.co
     return np.exp((2j if inverse else -2j) * math.pi * turns / length)
 
 
-def _complex(
-    count: int, bins: int, length: int, parts: int, inverse: bool
-) -> NDArray[np.float64]:
+def _complex(count: int, bins: int, length: int, parts: int, inverse: bool) -> NDArray[np.float64]:
     """From elements of one or two parts each to bins of two."""
     waves = _waves(count, bins, length, inverse) / (length if inverse else 1)
     rows = (waves, 1j * waves)[:parts]

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import onnx
 import pytest
-from onnx import helper
+from onnx import helper, numpy_helper
 
 import dvm_graph
 from tests.end_to_end.reference import Array, assert_all_close, session
@@ -120,9 +120,7 @@ def test_volumes(mode: str, padding: str, corners: int, dtype: type[np.generic])
 @pytest.mark.parametrize("mode", MODES[20])
 def test_of_doubles(mode: str) -> None:
     model = grid_sample(dtype=np.float64, mode=mode)
-    check(
-        model, {"x": images((2, 3, 5, 7), np.float64), "grid": points((2, 4, 6, 2), np.float64)}
-    )
+    check(model, {"x": images((2, 3, 5, 7), np.float64), "grid": points((2, 4, 6, 2), np.float64)})
 
 
 def test_of_halves() -> None:
@@ -181,6 +179,57 @@ def test_copied_once() -> None:
     """Images whose channels go last are stored so for all that is read of them together."""
     report = dvm_graph.optimize(grid_sample(channels=32), strict=True).report()
     assert str(report).count("(stage 0, vector)") == 2  # the images, and the points
+
+
+# -- points that matrices make
+
+
+def affine_grid(
+    size: list[int], corners: int, dtype: type[np.generic] = np.float32
+) -> onnx.ModelProto:
+    count = len(size) - 2
+    inputs: dict[str, list[int | str]] = {"theta": ["batch", count, count + 1]}
+    model = model_of("AffineGrid", inputs, 20, dtype, align_corners=corners)
+    model.graph.node[0].input.append("size")
+    model.graph.initializer.append(numpy_helper.from_array(np.array(size), "size"))
+    return model
+
+
+@pytest.mark.parametrize("corners", [0, 1])
+@pytest.mark.parametrize(
+    "size", [[2, 3, 4, 5], [1, 1, 1, 3], [1, 1, 2, 1], [1, 3, 4, 5, 6], [2, 1, 1, 1, 1]]
+)
+def test_affine_grid(size: list[int], corners: int) -> None:
+    count = len(size) - 2
+    check(affine_grid(size, corners), {"theta": images((size[0], count, count + 1))})
+
+
+@pytest.mark.parametrize("corners", [0, 1])
+def test_affine_grid_of_doubles(corners: int) -> None:
+    """Which onnxruntime spreads in float32."""
+    size = [2, 3, 4, 5]
+    theta = images((2, 2, 3), np.float64)
+    ends = [1 if corners else 1 - 1 / extent for extent in size[2:]]
+    rows, columns = (np.linspace(-end, end, n) for end, n in zip(ends, size[2:], strict=True))
+    y, x = np.meshgrid(rows, columns, indexing="ij")
+    places = np.stack((x, y, np.ones_like(x)), axis=-1)
+    expected = np.einsum("njk,hwk->nhwj", theta, places)
+    mine = dvm_graph.optimize(affine_grid(size, corners, np.float64), strict=True)
+    assert_all_close(mine.run({"theta": theta}), [expected], reduction_length=4)
+
+
+def test_affine_grid_of_dims() -> None:
+    model = onnx.parser.parse_model(
+        """<ir_version: 10, opset_import: ["" : 20]>
+        g (float[n, c, h, w] x, float[n, 2, 3] theta) => (float[n, c, h, w] y)
+        { size = Shape(x) grid = AffineGrid(theta, size) y = GridSample(x, grid) }"""
+    )
+    mine, reference = dvm_graph.optimize(model, strict=True), session(model)
+    for shape in ((2, 3, 5, 7), (1, 20, 8, 8), (3, 1, 1, 1)):
+        feeds = {"x": images(shape), "theta": points((shape[0], 2, 3)) / 4}
+        expected = reference.run(None, feeds)
+        # A place is off by units in the last place of the extent.
+        assert_all_close(mine.run(feeds), expected, reduction_length=shape[2] * shape[3])
 
 
 # -- regions
