@@ -163,7 +163,8 @@ def _product(builder: Builder, x: Value, matrix: NDArray[Any], parts: int) -> Va
 def _waves(rows: int, columns: int, length: int, inverse: bool) -> NDArray[np.complex128]:
     """exp(-2 pi i row column / length), or its conjugate; whole turns are left out while they are integers."""
     turns = np.outer(np.arange(rows), np.arange(columns)) % length
-    return np.exp((2j if inverse else -2j) * math.pi * turns / length)
+    waves: NDArray[np.complex128] = np.exp((2j if inverse else -2j) * math.pi * turns / length)
+    return waves
 
 
 def _complex(count: int, bins: int, length: int, parts: int, inverse: bool) -> NDArray[np.float64]:
