@@ -9,8 +9,8 @@ prefix of `Node.inputs`, and a vendor operator can still run the source at the m
 `Node.version` stays that of the model.
 
 Not rewritten, because the meaning differs and not just the form: Softmax, LogSoftmax and Hardmax
-before 13 (they flatten to two axes; look at `Node.version`), Resize 10, GridSample 16, RoiAlign 10, BatchNormalization 7
-with `spatial=0`, and what only the vendor library runs (Scan 8, DFT 17).
+before 13 (they flatten to two axes; look at `Node.version`), Resize 10, RoiAlign 10, DFT 17, whose axis has another default,
+BatchNormalization 7 with `spatial=0`, and what only the vendor library runs (Scan 8).
 """
 
 from __future__ import annotations
