@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from functools import reduce
+
 import numpy as np
 
 from dvm_graph.decompose.arithmetic import dim_value, scaled, shifted, widened
@@ -35,20 +38,11 @@ def roi_align(builder: Builder, node: Node, operands: Operands) -> Results:
     sizes = [int(node.attrs.get(f"output_{name}", 1)) for name in ("height", "width")]
     scale = float(np.float32(node.attrs.get("spatial_scale", 1.0)))
     corners = scaled(builder, widened(builder, regions), scale)
-    if transform == "half_pixel":
-        corners = shifted(builder, corners, -0.5)
-    taps = []
-    for at, (size, extent) in enumerate(zip(sizes, shape_of(x)[2:], strict=True)):
-        low, high = (
-            builder.reshape(part(builder, corners, 1, corner, 1), (count, 1, 1))
-            for corner in (1 - at, 3 - at)
-        )
-        length = builder.sub(high, low)
-        if transform != "half_pixel":
-            length = builder.max(length, builder.scalar(1, length.dtype))
-        places = _samples(builder, low, length, size, ratio)
-        shape = (count, size, ratio, 1, 1) if at == 0 else (count, 1, 1, size, ratio)
-        taps.append(_near(builder, builder.reshape(places, shape), extent))
+    places = _places(builder, corners, sizes, ratio, transform == "half_pixel")
+    extents = shape_of(x)[2:]
+    near = [_near(builder, *pair) for pair in zip(places, extents, strict=True)]
+    counted = reduce(builder.bitwise_and, near)
+    taps = [_taps(builder, *pair, counted) for pair in zip(places, extents, strict=True)]
     images, channels, *spatial = shape_of(x)
     numbers = unsigned_index(builder, builder.cast(batch, DType.INT64), images)
     start = builder.mul(numbers, dim_value(builder, product(spatial)))
@@ -65,6 +59,30 @@ def roi_align(builder: Builder, node: Node, operands: Operands) -> Results:
     return [channels_first(builder, y, x.rank)]
 
 
+def _places(
+    builder: Builder, corners: Value, sizes: Sequence[int], ratio: int, half_pixel: bool
+) -> list[Value]:
+    """Where along each axis samples lie, as [regions, bins, samples, bins, samples] of both axes.
+
+    Regions are no shorter than an element, but for those of half pixels.
+    """
+    if half_pixel:
+        corners = shifted(builder, corners, -0.5)
+    count = shape_of(corners)[0]
+    shapes = ((count, sizes[0], ratio, 1, 1), (count, 1, 1, sizes[1], ratio))
+    places = []
+    for at, (size, shape) in enumerate(zip(sizes, shapes, strict=True)):
+        low, high = (
+            builder.reshape(part(builder, corners, 1, corner, 1), (count, 1, 1))
+            for corner in (1 - at, 3 - at)
+        )
+        length = builder.sub(high, low)
+        if not half_pixel:
+            length = builder.max(length, builder.scalar(1, length.dtype))
+        places.append(builder.reshape(_samples(builder, low, length, size, ratio), shape))
+    return places
+
+
 def _samples(builder: Builder, low: Value, length: Value, size: int, ratio: int) -> Value:
     """Where along an axis the samples of the bins of regions lie, as [regions, bins, samples]."""
     number = builder.cast(builder.iota((1, size, 1), 1, 0, 1), low.dtype)
@@ -75,19 +93,23 @@ def _samples(builder: Builder, low: Value, length: Value, size: int, ratio: int)
     return builder.add(first, past)
 
 
-def _near(builder: Builder, place: Value, extent: Dim) -> list[Tap]:
-    """The elements before and behind a place, which have no share where it lies more than 1 outside of the axis."""
+def _near(builder: Builder, place: Value, extent: Dim) -> Value:
+    """Whether a place lies in an axis, or at most 1 outside."""
+    one = builder.scalar(1, place.dtype)
+    end = builder.add(last_of(builder, extent, place.dtype), one)
+    return builder.bitwise_and(builder.ge(place, builder.neg(one)), builder.le(place, end))
+
+
+def _taps(builder: Builder, place: Value, extent: Dim, counted: Value) -> list[Tap]:
+    """The elements before and behind a place. Samples that do not count have no share of the first element."""
     zero, one = builder.scalar(0, place.dtype), builder.scalar(1, place.dtype)
     last = last_of(builder, extent, place.dtype)
-    within = builder.bitwise_and(
-        builder.ge(place, builder.neg(one)), builder.le(place, builder.add(last, one))
-    )
-    place = builder.select(within, builder.min(builder.max(place, zero), last), zero)
+    place = builder.select(counted, builder.min(builder.max(place, zero), last), zero)
     below = builder.floor(place)
-    above = builder.min(builder.add(below, one), last)
     past = builder.sub(place, below)
+    above = builder.select(counted, builder.min(builder.add(below, one), last), zero)
     shares = (builder.sub(one, past), past)
     return [
-        Tap(builder.cast(number, DType.INT64), builder.select(within, share, zero))
-        for number, share in zip((below, above), shares, strict=True)
+        Tap(builder.cast(position, DType.INT64), builder.select(counted, share, zero))
+        for position, share in zip((below, above), shares, strict=True)
     ]

@@ -284,6 +284,16 @@ def test_roi_align(
     check(model, *runs, regions((2, 3, 9, 7), 0, scale, dtype))
 
 
+@pytest.mark.parametrize("opset", [10, 16])
+def test_regions_of_images_that_are_not_finite(opset: int) -> None:
+    """What lies too far outside has a share of 0 of the first element, which is NaN of an infinite one."""
+    model = roi_align(opset, sampling_ratio=2, spatial_scale=0.25)
+    feeds = regions((2, 3, 9, 7), 40, 0.25)
+    x = feeds["x"]
+    x[0, 0, 0, 0], x[0, 1, 0, 3], x[1, 2, 8, 6], x[1, 0, 4, 0] = np.inf, np.nan, -np.inf, np.inf
+    check(model, feeds)
+
+
 @pytest.mark.parametrize("number", [-1, 2])
 def test_regions_of_no_image(number: int) -> None:
     model = dvm_graph.optimize(roi_align(16, sampling_ratio=2), strict=True)
