@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dvm_graph.decompose.arithmetic import dim_value, positions, scaled, shifted, widened
 from dvm_graph.decompose.image_points import (
     Tap,
-    expect_points,
+    assume_points,
     last_of,
     linear,
     read_points,
@@ -50,8 +50,8 @@ def grid_sample(builder: Builder, node: Node, operands: Operands) -> Results:
     if not x.dtype.is_float or (mode == "cubic" and count != 2):
         return None
     images, *points, places = shape_of(grid)
-    expect_points(builder, node, images, shape_of(x)[0])
-    expect_points(builder, node, places, count)
+    assume_points(builder, node, images, shape_of(x)[0])
+    assume_points(builder, node, places, count)
     corners = bool(node.attrs.get("align_corners", 0))
     flat = builder.reshape(widened(builder, grid), (images, product(points), places))
     taps = []
@@ -148,7 +148,7 @@ def affine_grid(builder: Builder, node: Node, operands: Operands) -> Results:
         return None
     images, _, *spatial = size.elements
     count = len(spatial)
-    expect_points(builder, node, shape_of(theta)[0], images)
+    assume_points(builder, node, shape_of(theta)[0], images)
     corners = bool(node.attrs.get("align_corners", 0))
     wide = widened(builder, theta)
 

@@ -23,7 +23,6 @@ from dvm_graph.decompose.windows import channels_last
 from dvm_graph.ir import Dim, DType, Node, Value
 from dvm_graph.symbolic.builder import Builder
 from dvm_graph.symbolic.dims import add, floordiv, product
-from dvm_graph.symbolic.facts import Relation
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,11 +55,9 @@ def rows_of(builder: Builder, x: Value, groups: int = 1) -> Rows:
     return Rows(value, tuple(steps))
 
 
-def expect_points(builder: Builder, node: Node, dim: Dim, wanted: Dim) -> None:
-    """Has runs check that there are as many points as images."""
-    if not builder.facts.same(dim, wanted):
-        reason = f"the points of {node.op} {node.name!r} are not those of its images"
-        builder.facts.expect(dim, Relation.EQUAL, wanted, lambda: reason)
+def assume_points(builder: Builder, node: Node, dim: Dim, wanted: Dim) -> None:
+    """There are points for each image, of as many places as it has axes."""
+    builder.facts.assume_equal(dim, wanted, f"the points of {node.name} are those of its images")
 
 
 def last_of(builder: Builder, extent: Dim, dtype: DType) -> Value:

@@ -105,18 +105,14 @@ def gather_nd(builder: Builder, node: Node, operands: Operands) -> Results:
     points, depth = shape_of(indices)[:-1], shape_of(indices)[-1]
     if not isinstance(depth, int):
         return None
+    reason = f"the batches of {node.op} {node.name!r} are not those of its indices"
     for own, dim in zip(shape_of(x)[:batch_axes], points, strict=False):
-        _expect_batches(builder, node, own, dim)
+        if not builder.facts.same(own, dim):
+            builder.facts.expect(own, Relation.EQUAL, dim, lambda: reason)
     coordinates = [positions(builder, points[i], i, len(points)) for i in range(batch_axes)]
     coordinates += _columns(builder, indices, depth)
     given = set(range(batch_axes, len(coordinates)))
     return [_read_points(builder, x, coordinates, points, given)]
-
-
-def _expect_batches(builder: Builder, node: Node, own: Dim, dim: Dim) -> None:
-    if not builder.facts.same(own, dim):
-        reason = f"the batches of {node.op} {node.name!r} are not those of its indices"
-        builder.facts.expect(own, Relation.EQUAL, dim, lambda: reason)
 
 
 @decomposition("ReverseSequence")
@@ -129,7 +125,8 @@ def reverse_sequence(builder: Builder, node: Node, operands: Operands) -> Result
         return None
     time = 0 if axes[0] == "time" else 1
     points = shape_of(x)[:2]
-    _expect_batches(builder, node, points[1 - time], shape_of(lengths)[0])
+    reason = f"{node.name} has the length of each sequence"
+    builder.facts.assume_equal(points[1 - time], shape_of(lengths)[0], reason)
     lengths = with_axis(builder, unsigned_index(builder, lengths, add(points[time], 1)), time)
     place = positions(builder, points[time], time, 2)
     reversed_ = builder.sub(shifted(builder, lengths, -1), place)

@@ -8,7 +8,7 @@ from functools import reduce
 import numpy as np
 
 from dvm_graph.decompose.arithmetic import dim_value, scaled, shifted, widened
-from dvm_graph.decompose.image_points import Tap, expect_points, last_of, read_points, rows_of
+from dvm_graph.decompose.image_points import Tap, assume_points, last_of, read_points, rows_of
 from dvm_graph.decompose.indexing import unsigned_index
 from dvm_graph.decompose.operands import required, shape_of, text
 from dvm_graph.decompose.registry import Operands, Results, decomposition
@@ -34,7 +34,7 @@ def roi_align(builder: Builder, node: Node, operands: Operands) -> Results:
     if ratio < 1 or not known or x.rank != 4 or not x.dtype.is_float:
         return None
     count = shape_of(regions)[0]
-    expect_points(builder, node, shape_of(batch)[0], count)
+    assume_points(builder, node, shape_of(batch)[0], count)
     sizes = [int(node.attrs.get(f"output_{name}", 1)) for name in ("height", "width")]
     scale = float(np.float32(node.attrs.get("spatial_scale", 1.0)))
     corners = scaled(builder, widened(builder, regions), scale)
