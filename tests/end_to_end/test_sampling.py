@@ -166,6 +166,14 @@ def test_other_points_than_images() -> None:
         model.run({"x": images((2, 3, 4, 4)), "grid": points((3, 2, 2, 2))})
 
 
+@pytest.mark.parametrize("padding", PADDINGS)
+def test_images_without_elements(padding: str) -> None:
+    """There is nothing to read, as in onnxruntime."""
+    model = dvm_graph.optimize(grid_sample(padding_mode=padding), strict=True)
+    with pytest.raises(dvm_graph.DvmError, match="out of range"):
+        model.run({"x": images((1, 3, 0, 4)), "grid": points((1, 2, 2, 2))})
+
+
 def test_copied_once() -> None:
     """Images whose channels go last are stored so for all that is read of them together."""
     report = dvm_graph.optimize(grid_sample(channels=32), strict=True).report()
@@ -283,6 +291,19 @@ def test_regions_of_images_that_are_not_finite(opset: int) -> None:
     x = feeds["x"]
     x[0, 0, 0, 0], x[0, 1, 0, 3], x[1, 2, 8, 6], x[1, 0, 4, 0] = np.inf, np.nan, -np.inf, np.inf
     check(model, feeds)
+
+
+@pytest.mark.parametrize("corner", [np.nan, np.inf, -np.inf])
+def test_regions_that_are_not_finite(corner: float) -> None:
+    """Which onnxruntime refuses: they lie outside."""
+    feeds = regions((2, 3, 9, 7), 4, 1.0)
+    feeds["regions"][1] = corner
+    model = roi_align(16, sampling_ratio=2)
+    (y,) = dvm_graph.optimize(model, strict=True).run(feeds)
+    np.testing.assert_array_equal(y[1], 0)
+    feeds["regions"][1] = 0
+    (expected,) = session(model).run(None, feeds)
+    assert_all_close([y[[0, 2, 3]]], [expected[[0, 2, 3]]], reduction_length=16)
 
 
 @pytest.mark.parametrize("number", [-1, 2])
