@@ -87,7 +87,9 @@ def rows_of_few_bits(builder: Builder, node: Node, operands: Operands) -> Result
     bits, size = int(node.attrs.get("bits", 4)), int(node.attrs.get("block_size", 128))
     gathered = normalize_axis(node, node.attrs.get("gather_axis", 0), data.rank)
     quantized = normalize_axis(node, node.attrs.get("quantize_axis", 1), data.rank)
-    if data.dtype is not DType.UINT8 or gathered != 0 or not 0 < quantized == data.rank - 1:
+    if data.dtype is not DType.UINT8 or bits not in (2, 4, 8):
+        return None
+    if gathered != 0 or not 0 < quantized == data.rank - 1:
         return None
     extent, *_, width = shape_of(data)
     blocks = shape_of(scales)[-1]
