@@ -1,13 +1,14 @@
 """Brings a graph of basic operators into the form that clustering wants.
 
   * A view, a dims scalar or a small computation of scalars is repeated for each of its users, so that
-    each kernel can take in its own.
+    each kernel can take in its own; but not for gathers that can take in none.
   * Each operand of a concat gets a reshape of its own: the place where it is stored into the result.
     A concat that only another one uses has its place already.
   * A graph output that is an input, a constant or another output becomes a copy, if kernels can
     hold it.
 
-Invariants: no value changes; afterwards the result of a relayout or of a strided view has one use.
+Invariants: no value changes; afterwards the result of a relayout or of a strided view has one use, or gathers of what is
+stored.
 """
 
 from __future__ import annotations
@@ -73,7 +74,9 @@ def _repeat_cheap(graph: Graph) -> None:
 
 
 def _repeat(graph: Graph, node: Node) -> None:
-    """One copy of the operator for every use but one (that as graph output comes first)."""
+    """One copy of the operator for every use but one (that as graph output comes first), and but those that read what is
+    stored.
+    """
     value = node.output
     uses = [
         (user, index)
@@ -81,12 +84,20 @@ def _repeat(graph: Graph, node: Node) -> None:
         for index, operand in enumerate(user.inputs)
         if operand is value
     ]
-    if not graph.is_output(value):
-        uses = uses[1:]
-    for user, index in uses:
+    repeated = [use for use in uses if not _reads_stored(node, *use)]
+    if len(repeated) == len(uses) and not graph.is_output(value):
+        repeated = repeated[1:]
+    for user, index in repeated:
         inputs = list(user.inputs)
         inputs[index] = _clone(graph, node)
         graph.set_inputs(user, inputs)
+
+
+def _reads_stored(node: Node, user: Node, index: int) -> bool:
+    """Whether no kernel of the user can take in the operator: a reshape that makes the axis of which the user gathers."""
+    if node.op != "reshape" or user.op != "gather" or index != 0:
+        return False
+    return shape_of(node.output)[user.attrs["axis"]] not in shape_of(node.required(0))
 
 
 def _clone(graph: Graph, node: Node) -> Value:

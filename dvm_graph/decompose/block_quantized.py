@@ -1,6 +1,7 @@
-"""MatMulNBits of onnxruntime: products with weights of 2, 4 or 8 bits, with a scale for each block of k.
+"""Weights of 2, 4 or 8 bits of onnxruntime, with a scale for each block: products with them, MatMulNBits, and rows of them,
+GatherBlockQuantized, which are dequantised as they are read.
 
-Where constant weights are few they are dequantised here, once, to a float32 matrix, which stays in the caches
+Where constant weights of a product are few they are dequantised here, once, to a float32 matrix, which stays in the caches
 (`python -m benchmarks.units.quantized`). The many of a language model, for which they were quantised, stay as they are: the
 cube unit reads levels of 4 bits (`unpack_blocks`, `python -m benchmarks.units.few_bits`). Those of 2 and 8 bits are left to
 the vendor library, but `strict` dequantises them.
@@ -13,13 +14,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dvm_graph.decompose.arithmetic import widened
+from dvm_graph.decompose.arithmetic import along_axis, dim_value, widened, with_axis
 from dvm_graph.decompose.matrix import multiplied
-from dvm_graph.decompose.operands import operand, required
+from dvm_graph.decompose.operands import normalize_axis, operand, required, shape_of
 from dvm_graph.decompose.registry import MICROSOFT, Operands, Results, decomposition, unless
-from dvm_graph.ir import Node, Value
+from dvm_graph.decompose.slicing import part
+from dvm_graph.ir import DType, Node, Value
 from dvm_graph.ir.numeric import few_bits, unpack_blocks
 from dvm_graph.symbolic.builder import Builder
+from dvm_graph.symbolic.dims import mul
 
 FEW_WEIGHTS = 1 << 18
 """A MiB as float32: they stay in the caches of one core from run to run."""
@@ -74,3 +77,53 @@ def _weights(
     return builder.unpack_blocks(
         builder.constant(levels), points, builder.constant(factors), bits, k
     )
+
+
+@decomposition("GatherBlockQuantized", domain=MICROSOFT)
+def rows_of_few_bits(builder: Builder, node: Node, operands: Operands) -> Results:
+    """Of bytes whose last axis is quantised; what lies outside of the first is 0."""
+    data, index, scales = (required(node, operands, at) for at in range(3))
+    points = operand(operands, 3)
+    bits, size = int(node.attrs.get("bits", 4)), int(node.attrs.get("block_size", 128))
+    gathered = normalize_axis(node, node.attrs.get("gather_axis", 0), data.rank)
+    quantized = normalize_axis(node, node.attrs.get("quantize_axis", 1), data.rank)
+    if data.dtype is not DType.UINT8 or bits not in (2, 4, 8):
+        return None
+    if gathered != 0 or not 0 < quantized == data.rank - 1:
+        return None
+    extent, *_, width = shape_of(data)
+    blocks = shape_of(scales)[-1]
+    if not isinstance(width, int) or width * 8 // bits != mul(blocks, size):
+        return None
+    index = builder.cast(index, DType.INT64)
+    end = dim_value(builder, extent)
+    inside = builder.bitwise_and(builder.ge(index, builder.neg(end)), builder.lt(index, end))
+    index = builder.select(inside, index, builder.scalar(0, DType.INT64))
+
+    def numbers(x: Value) -> Value:
+        return _unpacked(builder, builder.gather(x, index, 0), bits)
+
+    levels = numbers(data)
+    lead = shape_of(levels)[:-1]
+    zeros = builder.scalar(1 << (bits - 1), DType.INT32)
+    if points is not None:
+        zeros = part(builder, numbers(points), levels.rank - 1, 0, blocks)
+        zeros = with_axis(builder, zeros, levels.rank)
+    centred = builder.sub(builder.reshape(levels, (*lead, blocks, size)), zeros)
+    factors = builder.cast(builder.gather(scales, index, 0), DType.FLOAT32)
+    y = builder.mul(builder.cast(centred, DType.FLOAT32), with_axis(builder, factors, levels.rank))
+    y = builder.reshape(builder.cast(y, scales.dtype), (*lead, mul(blocks, size)))
+    inside = along_axis(builder, inside, 0, y.rank)
+    return [builder.select(inside, y, builder.scalar(0, y.dtype))]
+
+
+def _unpacked(builder: Builder, x: Value, bits: int) -> Value:
+    """Numbers of a few bits out of bytes, the lowest bits first, along the last axis."""
+    wide = builder.cast(x, DType.INT32)
+    if bits == 8:
+        return wide
+    *lead, width = shape_of(x)
+    shifts = builder.constant(np.arange(0, 8, bits, dtype=np.int32))
+    moved = builder.shift_right(with_axis(builder, wide, x.rank), shifts)
+    numbers = builder.bitwise_and(moved, builder.scalar((1 << bits) - 1, DType.INT32))
+    return builder.reshape(numbers, (*lead, mul(width, 8 // bits)))

@@ -1,4 +1,4 @@
-"""Reading by index and by position: Gather and its kin, OneHot, Trilu.
+"""Reading by index and by position: Gather and its kin, ReverseSequence, OneHot, Trilu.
 
 GatherND and GatherElements become a gather from the flat operand by a linear index, built of
 coordinates and of indices checked against their own axes. Indices that merely count (`counting`)
@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from dvm_graph.decompose.arithmetic import dim_value, positions, with_axis
+from dvm_graph.decompose.arithmetic import dim_value, positions, shifted, with_axis
 from dvm_graph.decompose.counting import as_count, stays_inside, view_of_points
 from dvm_graph.decompose.extents import bound_extents
 from dvm_graph.decompose.operands import (
@@ -19,11 +19,11 @@ from dvm_graph.decompose.operands import (
     required,
     shape_of,
 )
-from dvm_graph.decompose.registry import Operands, Results, decomposition
+from dvm_graph.decompose.registry import MICROSOFT, Operands, Results, decomposition
 from dvm_graph.decompose.slicing import part
 from dvm_graph.ir import Dim, DType, Node, Value
 from dvm_graph.symbolic.builder import Builder
-from dvm_graph.symbolic.dims import product
+from dvm_graph.symbolic.dims import add, product
 from dvm_graph.symbolic.facts import Relation
 
 
@@ -96,6 +96,7 @@ def gather_elements(builder: Builder, node: Node, operands: Operands) -> Results
 
 
 @decomposition("GatherND")
+@decomposition("GatherND", domain=MICROSOFT)
 def gather_nd(builder: Builder, node: Node, operands: Operands) -> Results:
     """Index tuples along the last axis of the indices; `batch_dims` leading axes go in step."""
     x = required(node, operands, 0)
@@ -112,6 +113,35 @@ def gather_nd(builder: Builder, node: Node, operands: Operands) -> Results:
     coordinates += _columns(builder, indices, depth)
     given = set(range(batch_axes, len(coordinates)))
     return [_read_points(builder, x, coordinates, points, given)]
+
+
+@decomposition("ReverseSequence")
+def reverse_sequence(builder: Builder, node: Node, operands: Operands) -> Results:
+    """The first elements of each sequence, as many as it has, in reverse; those behind stay."""
+    x = required(node, operands, 0)
+    lengths = builder.cast(required(node, operands, 1), DType.INT64)
+    axes = {node.attrs.get("batch_axis", 1): "batch", node.attrs.get("time_axis", 0): "time"}
+    if set(axes) != {0, 1}:
+        return None
+    time = 0 if axes[0] == "time" else 1
+    points = shape_of(x)[:2]
+    reason = f"{node.name} has the length of each sequence"
+    builder.facts.assume_equal(points[1 - time], shape_of(lengths)[0], reason)
+    lengths = with_axis(builder, unsigned_index(builder, lengths, add(points[time], 1)), time)
+    place = positions(builder, points[time], time, 2)
+    reversed_ = builder.sub(shifted(builder, lengths, -1), place)
+    index = builder.select(builder.lt(place, lengths), reversed_, place)
+    coordinates = [index, positions(builder, points[1 - time], 1 - time, 2)]
+    if time == 1:
+        coordinates.reverse()
+    return [_read_points(builder, x, coordinates, points, set())]
+
+
+def unsigned_index(builder: Builder, index: Value, limit: Dim) -> Value:
+    """Checked, and none counts from the end."""
+    negative = builder.lt(index, builder.scalar(0, DType.INT64))
+    index = builder.select(negative, dim_value(builder, limit), index)
+    return builder.check_index(index, limit)
 
 
 def _read_points(
@@ -184,6 +214,7 @@ def _one_dim(value: Value) -> Dim | None:
 
 
 @decomposition("Trilu")
+@decomposition("Trilu", domain=MICROSOFT)
 def trilu(builder: Builder, node: Node, operands: Operands) -> Results:
     x, diagonal = required(node, operands, 0), operand(operands, 1)
     shape, rank = shape_of(x), x.rank

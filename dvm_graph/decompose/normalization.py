@@ -14,10 +14,11 @@ from dvm_graph.decompose.operands import (
     shape_of,
 )
 from dvm_graph.decompose.registry import Operands, Results, decomposition
+from dvm_graph.decompose.windows import WindowAxis, planar, window_over
 from dvm_graph.import_ import dtype_of
 from dvm_graph.ir import Node, Value
 from dvm_graph.symbolic.builder import Builder
-from dvm_graph.symbolic.dims import floordiv
+from dvm_graph.symbolic.dims import floordiv, product
 
 FLOAT = 1  # as onnx numbers types
 
@@ -192,6 +193,24 @@ def lp_normalization(builder: Builder, node: Node, operands: Operands) -> Result
         norm = builder.sqrt(builder.reduce_sum(builder.mul(x, x), axes))
     zero = builder.scalar(0, x.dtype)
     return [builder.select(builder.eq(norm, zero), zero, builder.div(x, norm))]
+
+
+@decomposition("LRN")
+def local_response_normalization(builder: Builder, node: Node, operands: Operands) -> Results:
+    """Over the power of means of squares, which are those of neighbouring channels: columns of an image of one row."""
+    x, size = required(node, operands, 0), int(node.attrs["size"])
+    if size < 1 or x.rank < 2 or not x.dtype.is_float:
+        return None
+    wide = widened(builder, x)
+    images, channels, *spatial = shape_of(x)
+    before = (size - 1) // 2
+    window = WindowAxis(channels, size, 1, 1, (before, size - 1 - before), channels)
+    row = builder.reshape(builder.mul(wide, wide), (images, 1, channels, product(spatial)))
+    sums = builder.reshape(builder.pool_sum(row, window_over(planar((window,)))), shape_of(x))
+    factor = float(node.attrs.get("alpha", 1e-4)) / size
+    base = shifted(builder, scaled(builder, sums, factor), float(node.attrs.get("bias", 1.0)))
+    exponent = builder.scalar(-float(node.attrs.get("beta", 0.75)), base.dtype)
+    return [builder.cast(builder.mul(wide, builder.pow(base, exponent)), x.dtype)]
 
 
 @decomposition("MeanVarianceNormalization")

@@ -266,10 +266,23 @@ def lp_pool(builder: Builder, node: Node, operands: Operands) -> Results:
     if axes is None or not x.dtype.is_float or node.version < 2:
         return None
     p = float(node.attrs.get("p", 2))
-    powers = _power(builder, builder.abs(widened(builder, x)), p)
-    total = _pooled(builder, builder.pool_sum, powers, axes)
+    total = _pooled(builder, builder.pool_sum, _powers(builder, x, p), axes)
     y = _power(builder, total, 1 / p)
     return [channels_first(builder, builder.cast(y, x.dtype), x.rank)]
+
+
+@decomposition("GlobalLpPool")
+def global_lp_pool(builder: Builder, node: Node, operands: Operands) -> Results:
+    x = required(node, operands, 0)
+    if not x.dtype.is_float:
+        return None
+    p = float(node.attrs.get("p", 2))
+    total = builder.reduce_sum(_powers(builder, x, p), range(2, x.rank))
+    return [builder.cast(_power(builder, total, 1 / p), x.dtype)]
+
+
+def _powers(builder: Builder, x: Value, p: float) -> Value:
+    return _power(builder, builder.abs(widened(builder, x)), p)
 
 
 def _power(builder: Builder, x: Value, exponent: float) -> Value:

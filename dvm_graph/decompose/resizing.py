@@ -32,6 +32,8 @@ from dvm_graph.symbolic.dims import add, floordiv, mul
 _LARGEST_SCALE, _LARGEST_DENOMINATOR = 4096, 64
 _SURE_SCALE = Fraction(3, 2)
 """From which on every extent grows, but for that of a single element."""
+_BY_SCALE = "by scale"
+"""Of nearest elements: those before, or behind, where axes shrink."""
 _HALF_PIXELS = frozenset({"half_pixel", "pytorch_half_pixel"})
 
 _NEAREST: Mapping[str, Callable[[Builder, Value], Value]] = {
@@ -63,17 +65,21 @@ class _Axis:
     """A value: which the run tells, of rank 0. None: size over extent."""
 
 
-@decomposition("Resize")
+@decomposition("Resize", "Upsample")
 def resize(builder: Builder, node: Node, operands: Operands) -> Results:
     """Of spatial axes, by nearest elements, linearly or by cubic polynomials, to sizes or by scales.
 
     Cubic ones of one axis or three, which onnxruntime refuses, are as onnx defines them. Shares are float32 for all types.
     """
+    if _is_old(node):
+        operands = (required(node, operands, 0), None, required(node, operands, 1))
     x, sampling = required(node, operands, 0), _sampling(node)
     if sampling is None or (sampling.mode != "nearest" and not x.dtype.is_float):
         return None
     axes = _axes(builder, node, operands, x)
     if axes is None:
+        return None
+    if sampling.nearest == _BY_SCALE and any(isinstance(a.scale, Value) for a in axes.values()):
         return None
     if sampling.mode == "cubic" and axes:
         axes = _all_spatial(x) | axes
@@ -96,9 +102,17 @@ def _all_spatial(x: Value) -> dict[int, _Axis]:
     return {at: _Axis(extent, extent, None) for at, extent in enumerate(shape_of(x)) if at > 1}
 
 
+def _is_old(node: Node) -> bool:
+    """Of a form with nothing but a mode and scales, that nearest elements lie before where an axis grows, else behind."""
+    return node.op == "Upsample" or node.version < 11
+
+
 def _sampling(node: Node) -> _Sampling | None:
     """None: nothing here computes what is asked for."""
     mode = text(node, "mode", "nearest")
+    if _is_old(node):
+        known = mode in ("nearest", "linear")
+        return _Sampling(mode, "asymmetric", _BY_SCALE, 0.0, False) if known else None
     transform = text(node, "coordinate_transformation_mode", "half_pixel")
     nearest = text(node, "nearest_mode", "round_prefer_floor")
     known = (
@@ -107,7 +121,6 @@ def _sampling(node: Node) -> _Sampling | None:
         and nearest in _NEAREST
         and text(node, "keep_aspect_ratio_policy", "stretch") == "stretch"
         and not node.attrs.get("antialias", 0)
-        and node.version >= 11
     )
     if not known:
         return None
@@ -209,7 +222,7 @@ def _repeats(sampling: _Sampling, axis: _Axis) -> bool:
     if not isinstance(axis.scale, Fraction) or axis.scale.denominator != 1:
         return False
     if sampling.transform == "asymmetric":
-        return sampling.nearest == "floor"
+        return _rounding(sampling, axis) == "floor"
     rounds = sampling.nearest in ("round_prefer_floor", "round_prefer_ceil")
     return rounds and sampling.transform in _HALF_PIXELS
 
@@ -223,8 +236,15 @@ def _repeated(builder: Builder, x: Value, at: int, axis: _Axis) -> Value:
 
 
 def _nearest(builder: Builder, sampling: _Sampling, axis: _Axis) -> Value:
-    index = _NEAREST[sampling.nearest](builder, _positions(builder, sampling, axis))
+    index = _NEAREST[_rounding(sampling, axis)](builder, _positions(builder, sampling, axis))
     return builder.cast(_inside(builder, index, axis), DType.INT64)
+
+
+def _rounding(sampling: _Sampling, axis: _Axis) -> str:
+    if sampling.nearest != _BY_SCALE:
+        return sampling.nearest
+    assert isinstance(axis.scale, Fraction)
+    return "floor" if axis.scale >= 1 else "ceil"
 
 
 def _linear(builder: Builder, sampling: _Sampling, x: Value, at: int, axis: _Axis) -> Value:
@@ -249,7 +269,7 @@ def _cubic(builder: Builder, sampling: _Sampling, x: Value, at: int, axis: _Axis
     below = builder.floor(position)
     past = builder.sub(position, below)
     taps = [shifted(builder, below, float(step)) for step in (-1, 0, 1, 2)]
-    shares = _cubic_shares(builder, past, sampling.slope)
+    shares = cubic_shares(builder, past, sampling.slope)
     if sampling.exclude_outside:
         zero = builder.scalar(0, DType.FLOAT32)
         shares = [
@@ -266,16 +286,16 @@ def _cubic(builder: Builder, sampling: _Sampling, x: Value, at: int, axis: _Axis
     return reduce(builder.add, parts)
 
 
-def _cubic_shares(builder: Builder, past: Value, slope: float) -> list[Value]:
+def cubic_shares(builder: Builder, past: Value, slope: float) -> list[Value]:
     """Of the elements from the one before the nearest below on, which the position is `past` by a part of 1."""
 
     def polynomial(x: Value, *factors: float) -> Value:
         """By Horner's rule, the highest power first."""
-        first, *others = (builder.scalar(factor, DType.FLOAT32) for factor in factors)
+        first, *others = (builder.scalar(factor, past.dtype) for factor in factors)
         return reduce(lambda sum_, factor: builder.add(builder.mul(sum_, x), factor), others, first)
 
     a = slope
-    rest = builder.sub(builder.scalar(1, DType.FLOAT32), past)
+    rest = builder.sub(builder.scalar(1, past.dtype), past)
     near = (a + 2, -(a + 3), 0.0, 1.0)
     far = (a, -5 * a, 8 * a, -4 * a)
     return [

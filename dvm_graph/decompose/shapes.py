@@ -9,9 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from dvm_graph.decompose.arithmetic import dim_value
+from dvm_graph.decompose.arithmetic import dim_value, with_axis
 from dvm_graph.decompose.extents import Content, bound_extents, contents_of, known, shape_operand
 from dvm_graph.decompose.operands import (
+    constant_scalar,
     elements,
     integers,
     normalize_axes,
@@ -21,7 +22,7 @@ from dvm_graph.decompose.operands import (
     shape_of,
     text,
 )
-from dvm_graph.decompose.registry import Operands, Results, decomposition
+from dvm_graph.decompose.registry import MICROSOFT, Operands, Results, decomposition
 from dvm_graph.decompose.reshaping import reshaped
 from dvm_graph.errors import ModelError
 from dvm_graph.ir import Dim, Node, Shape
@@ -90,6 +91,14 @@ def squeeze(builder: Builder, node: Node, operands: Operands) -> Results:
             return None
         axes = tuple(axis for axis, answer in enumerate(answers) if answer is Answer.YES)
     return [builder.reshape(x, tuple(dim for i, dim in enumerate(shape) if i not in axes))]
+
+
+@decomposition("ExpandDims", domain=MICROSOFT)
+def expand_dims(builder: Builder, node: Node, operands: Operands) -> Results:
+    x, axis = required(node, operands, 0), constant_scalar(required(node, operands, 1))
+    if axis is None:
+        return None
+    return [with_axis(builder, x, normalize_axis(node, axis, x.rank + 1))]
 
 
 @decomposition("Unsqueeze")

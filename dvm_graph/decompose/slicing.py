@@ -29,7 +29,7 @@ from dvm_graph.decompose.operands import (
     shape_of,
     text,
 )
-from dvm_graph.decompose.registry import Operands, Results, decomposition
+from dvm_graph.decompose.registry import MICROSOFT, Operands, Results, decomposition
 from dvm_graph.errors import ModelError
 from dvm_graph.ir import Dim, DType, Node, Value
 from dvm_graph.symbolic.builder import Builder
@@ -232,6 +232,7 @@ Reindex: TypeAlias = Callable[[Builder, Value, Dim], Value]
 
 
 @decomposition("Pad")
+@decomposition("Pad", domain=MICROSOFT)
 def pad(builder: Builder, node: Node, operands: Operands) -> Results:
     x = required(node, operands, 0)
     amounts = elements(operands, 1)

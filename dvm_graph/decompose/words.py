@@ -21,6 +21,7 @@ _BY_OPERATOR: dict[tuple[str, str], tuple[str, ...]] = {
     ("Pad", "mode"): ("constant", "reflect", "edge", "wrap"),
     ("Resize", "mode"): ("nearest", "linear", "cubic"),
     ("SoftmaxCrossEntropyLoss", "reduction"): _REDUCTIONS,
+    ("Upsample", "mode"): ("nearest", "linear"),
 }
 
 

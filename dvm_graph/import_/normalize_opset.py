@@ -9,8 +9,8 @@ prefix of `Node.inputs`, and a vendor operator can still run the source at the m
 `Node.version` stays that of the model.
 
 Not rewritten, because the meaning differs and not just the form: Softmax, LogSoftmax and Hardmax
-before 13 (they flatten to two axes; look at `Node.version`), BatchNormalization 7 with `spatial=0`,
-and what only the vendor library runs (Upsample, Resize 10, Scan 8, DFT 17, GridSample 16).
+before 13 (they flatten to two axes; look at `Node.version`), Resize 10, RoiAlign 10, DFT 17, whose axis has another default,
+BatchNormalization 7 with `spatial=0`, and what only the vendor library runs (Scan 8).
 """
 
 from __future__ import annotations
@@ -95,6 +95,7 @@ CHANGES: dict[str, Change] = {
     "Squeeze": Change(13, _AXES),
     "TopK": Change(10, (MovedAttribute("k", 1, _one_integer),)),
     "Unsqueeze": Change(13, _AXES),
+    "Upsample": Change(9, (MovedAttribute("scales", 1, _float),)),
     "ReduceSum": Change(13, _AXES),
     **{
         f"Reduce{name}": Change(18, _AXES)
@@ -102,6 +103,9 @@ CHANGES: dict[str, Change] = {
     },
 }
 """By operator of the default domain."""
+
+_FORM_SINCE = {change.renamed or op: change.since for op, change in CHANGES.items()}
+"""By operator as `normalize` leaves it."""
 
 CHANGED_MEANING = frozenset(
     {"BatchNormalization", "Hardmax", "LogSoftmax", "Resize", "Scan", "Softmax", "Split"}
@@ -135,8 +139,7 @@ def normalize(
 
 def form_version(op: str, domain: str, version: int) -> int:
     """The opset version whose schema describes the form that `normalize` leaves a node in."""
-    change = CHANGES.get(op) if domain == "" else None
-    return version if change is None else max(version, change.since)
+    return version if domain else max(version, _FORM_SINCE.get(op, version))
 
 
 def _batch_normalization(attrs: dict[str, Any]) -> NewForm | None:

@@ -420,7 +420,7 @@ void gather_rows(NormalPlan& plan) {
 }
 
 // The axis along which most of what is read and written lies contiguous; the innermost axis wins a
-// tie. Windows read their images, and weights, anew for each of them.
+// tie. Gathers read for each index, and windows their images, and weights, anew for each of them.
 int most_contiguous_axis(const NormalPlan& plan) {
   double elements[kMaxDomainRank] = {};  // no overflow, whatever the extents
   const auto count_access = [&](const NormalAccess& access, uint32_t anew, double times) {
@@ -437,7 +437,7 @@ int most_contiguous_axis(const NormalPlan& plan) {
     if (!touches_memory(node.op)) continue;
     const bool windows = is_window(node.op);
     const double times = windows ? static_cast<double>(plan.windows[node.window].taps()) : 1;
-    const uint32_t anew = windows ? node.axes : 0;
+    const uint32_t anew = windows || node.op == PlanOp::gather_ ? node.axes : 0;
     count_access(plan.accesses[node.access], anew, times);
     if (node.weights >= 0) count_access(plan.accesses[node.weights], anew, times);
   }

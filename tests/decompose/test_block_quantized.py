@@ -1,4 +1,6 @@
-"""MatMulNBits against onnxruntime: all widths, with and without zero points, biases and whole blocks."""
+"""MatMulNBits and GatherBlockQuantized against onnxruntime: all widths, with and without zero points, biases and whole
+blocks.
+"""
 
 from __future__ import annotations
 
@@ -37,7 +39,34 @@ def of_bits(bits: int, k: int, size: int, points: str = "", dtype: str = "float3
     )
 
 
+def rows_of_bits(bits: int, size: int, points: bool, dtype: str = "float32", index: str = "int64",
+                 lead: tuple[int, ...] = ()) -> Case:  # fmt: skip
+    """Indices beyond both ends give zeros."""
+    blocks = 6
+    shape = (N, *lead)
+    operands: list[Any] = [
+        GENERATOR.integers(0, 256, (*shape, blocks * size * bits // 8)).astype(np.uint8),
+        Tensor(("a", "b"), index, -N - 2, N + 2),
+        GENERATOR.uniform(0.01, 0.1, (*shape, blocks)).astype(dtype),
+    ]
+    if points:
+        zeros = GENERATOR.integers(0, 256, (*shape, -(-blocks * bits // 8)))
+        operands.append(zeros.astype(np.uint8))
+    return contrib(
+        "GatherBlockQuantized",
+        operands,
+        bits=bits,
+        block_size=size,
+        gather_axis=0,
+        quantize_axis=len(lead) + 1,
+        label=f"GatherBlockQuantized-{bits}-{size}-{points}-{dtype}-{index}-{len(lead)}",
+    )
+
+
 CASES = [
+    *(rows_of_bits(bits, 16, points) for bits in (2, 4, 8) for points in (False, True)),
+    rows_of_bits(4, 32, True, "float16", "int32"),
+    rows_of_bits(4, 16, True, lead=(3,)),
     *(of_bits(bits, 64, 32, points) for bits in (2, 4, 8) for points in ("", "packed")),
     of_bits(4, 48, 32),
     of_bits(4, 100, 16, "packed", bias=True),

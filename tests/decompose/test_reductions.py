@@ -81,6 +81,12 @@ NORMALIZATIONS = [
     Case("LpNormalization", [X], {"axis": 1, "p": 1}, empty=False),
     Case("LpNormalization", [X], empty=False),
     Case("MeanVarianceNormalization", [Tensor((3, 4, "h", 5))], empty=False),
+    *(Case("LRN", [Tensor(("n", "c", "h", 5))], {"size": size}, opset=13) for size in (1, 3, 7)),
+    Case("LRN", [Tensor(("n", 6, 3, "w"))], {"size": 5, "alpha": 0.5, "beta": 0.3, "bias": 2.0},
+         opset=7),
+    Case("GlobalLpPool", [Tensor(("n", "c", "h", 5))], opset=21, empty=False),
+    *(Case("GlobalLpPool", [Tensor(("n", 3, "h"))], {"p": p}, opset=7, empty=False)
+      for p in (1, 3)),
 ]  # fmt: skip
 
 

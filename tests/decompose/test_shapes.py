@@ -24,6 +24,8 @@ def ints(*values: int) -> np.ndarray:
 
 
 VIEWS = [
+    Case("ExpandDims", [X, np.array(1, np.int32)], domain="com.microsoft"),
+    Case("ExpandDims", [X, np.array(-1, np.int32)], domain="com.microsoft"),
     Case("Reshape", [CUBE, ints(0, -1)], empty=False),
     Case("Reshape", [Tensor(("n", 6)), ints(0, 2, -1)], empty=False),
     Case("Reshape", [Tensor(("n", 6)), ints(-1, 3)], empty=False),
@@ -101,6 +103,17 @@ INDEXING = [
     Case("Trilu", [CUBE]),
     Case("Trilu", [CUBE, np.array(1, np.int64)], {"upper": 0}),
     Case("Trilu", [X, np.array(-1, np.int64)]),
+    Case("Trilu", [CUBE, np.array(1, np.int64)], domain="com.microsoft"),
+    Case("GatherND", [Tensor((4, 4)), Tensor(("a", "b", 1), "int32", -4, 4)], domain="com.microsoft"),
+    *(Case("ReverseSequence", [Tensor(("a", "b", "c"), dtype), lengths],
+           {"time_axis": time, "batch_axis": 1 - time})
+      for time, lengths, dtype in (
+          (0, Tensor(("b",), "int64", 0, 1), "float32"), (1, Tensor(("a",), "int64", 0, 1), "bool"),
+      )),
+    *(Case("ReverseSequence", [Tensor((5, 3, "c"), dtype), ints(0, 5, 3)])
+      for dtype in ("float16", "float64", "uint8", "int64")),
+    Case("ReverseSequence", [Tensor((3, 4)), ints(4, 1, 2)], {"time_axis": 1, "batch_axis": 0}),
+    Case("Pad", [X, ints(1, 0, 2, 3)], domain="com.microsoft"),
 ]  # fmt: skip
 SOURCES = [
     Case("Range", [*(np.array(v, np.int64) for v in (2, 11, 3))]),
@@ -110,6 +123,7 @@ SOURCES = [
     Case("ConstantOfShape", [ints(2, 0, 3)]),
     Case("ConstantOfShape", [ints(2, 3)],
          {"value": helper.make_tensor("v", TensorProto.INT32, [1], [7])}),
+    Case("Range", [*(np.array(v, np.float32) for v in (0.5, 3, 0.7))], domain="com.microsoft"),
     Case("EyeLike", [X], {"k": 1}),
     Case("EyeLike", [Tensor(("n", "n"), "int32", 0, 9)], {"dtype": TensorProto.FLOAT}),
 ]  # fmt: skip

@@ -170,6 +170,52 @@ def test_left_to_the_vendor_library(attrs: dict[str, Any]) -> None:
     assert_all_close(dvm_graph.optimize(model).run(feeds), expected, reduction_length=64)
 
 
+def old_model(
+    operator: str, opset: int, scales: tuple[float, ...], dtype: type[np.generic], mode: str
+) -> onnx.ModelProto:
+    """Upsample, and the Resize of opset 10; scales are an attribute at first."""
+    element = helper.np_dtype_to_tensor_dtype(np.dtype(dtype))
+    factors = np.array((1, 1, *scales), np.float32)
+    attrs: dict[str, Any] = {"scales": factors.tolist()} if opset < 9 else {}
+    operands = ["x"] if attrs else ["x", "scales"]
+    graph = helper.make_graph(
+        [helper.make_node(operator, operands, ["y"], mode=mode, **attrs)],
+        "g",
+        [helper.make_tensor_value_info("x", element, ["batch", 3, "height", "width"])],
+        [helper.make_tensor_value_info("y", element, None)],
+        [] if attrs else [numpy_helper.from_array(factors, "scales")],
+    )
+    return helper.make_model(graph, ir_version=4, opset_imports=[helper.make_opsetid("", opset)])
+
+
+@pytest.mark.parametrize(("operator", "opset"), [("Upsample", 7), ("Upsample", 9), ("Resize", 10)])
+@pytest.mark.parametrize("mode", ["nearest", "linear"])
+@pytest.mark.parametrize("scales", [(2.0, 2.0), (3.0, 1.0), (1.5, 2.25), (1.0, 1.0)])
+def test_old_forms(operator: str, opset: int, mode: str, scales: tuple[float, ...]) -> None:
+    check(old_model(operator, opset, scales, np.float32, mode))
+
+
+@pytest.mark.parametrize("mode", ["nearest", "linear"])
+@pytest.mark.parametrize("scales", [(0.5, 0.75), (0.5, 2.0), (0.3125, 0.625)])
+def test_old_forms_that_shrink(mode: str, scales: tuple[float, ...]) -> None:
+    """The nearest elements are those behind, then."""
+    check(old_model("Resize", 10, scales, np.float32, mode))
+
+
+@pytest.mark.parametrize("dtype", [np.int32, np.int8, np.uint8])
+def test_old_forms_of_other_types(dtype: type[np.generic]) -> None:
+    check(old_model("Upsample", 9, (2.0, 1.5), dtype, "nearest"))
+
+
+def test_an_old_form_of_the_vendor_library() -> None:
+    """Where axes may stay as long, which scales do not tell."""
+    model = old_model("Upsample", 7, (1.125, 1.0), np.float32, "nearest")
+    with pytest.raises(dvm_graph.StrictError):
+        dvm_graph.optimize(model, strict=True)
+    feeds = {"x": images(SHAPES[0])}
+    assert_all_close(dvm_graph.optimize(model).run(feeds), session(model).run(None, feeds))
+
+
 @pytest.mark.parametrize("scale", [float("nan"), float("inf"), 1e30, -1.0, 0.0])
 def test_malformed_scales(scale: float) -> None:
     with pytest.raises(dvm_graph.DvmError):

@@ -121,3 +121,20 @@ def test_what_does_not_fit_is_refused(op: str) -> None:
     with pytest.raises(dvm_graph.ShapeError, match="do not fit"):
         compiled.run(feeds | {"i": np.zeros((2, 5), np.int64)})
     np.testing.assert_array_equal(compiled.run(feeds)[0], wanted)
+
+
+def test_the_first_form() -> None:
+    """Scatter, which became ScatterElements."""
+    proto = onnx.parser.parse_model(
+        """<ir_version: 4, opset_import: ["" : 9]>
+        g (float[n, m] x, int64[a, b] i, float[a, b] u) => (float[n, m] y)
+        { y = Scatter<axis = 1>(x, i, u) }"""
+    )
+    random = np.random.default_rng(0)
+    feeds = {
+        "x": random.standard_normal((3, 5)).astype(np.float32),
+        "i": np.array([[4, 0], [1, 3], [2, 4]]),
+        "u": random.standard_normal((3, 2)).astype(np.float32),
+    }
+    (mine,) = dvm_graph.optimize(proto, strict=True).run(feeds)
+    np.testing.assert_array_equal(mine, session(proto).run(None, feeds)[0])

@@ -1,0 +1,150 @@
+"""Operators that read images at points, and others of image and audio models, each alone, against onnxruntime.
+
+`python -m benchmarks.units.sampled [--threads 2] [--rounds 20] [--only deform]`
+
+Both engines take turns, in processes of their own, which are stopped meanwhile. What is shown is onnxruntime's median time
+over ours. `_FAST_FROM` and `_CHIRP_FROM` of `dvm_graph/decompose/spectral.py` are where Fourier transforms as products
+cost what onnxruntime's do: ours are products here, whatever their length.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import click
+import numpy as np
+import onnx
+from numpy.typing import NDArray
+from rich.console import Console
+from rich.table import Table
+
+from benchmarks.units.recurrent import Feeds, Party, medians
+
+_RANDOM = np.random.default_rng(1)
+_Case = tuple[str, str, Feeds]
+"""A name, a model as text, and what it is fed."""
+
+
+def _normal(*shape: int) -> NDArray[np.float32]:
+    return _RANDOM.standard_normal(shape).astype(np.float32)
+
+
+def _within(low: float, high: float, *shape: int) -> NDArray[np.float32]:
+    return _RANDOM.uniform(low, high, shape).astype(np.float32)
+
+
+def _graph(inputs: str, body: str, constants: str = "") -> str:
+    held = f"<{constants}>" if constants else ""
+    head = '<ir_version: 10, opset_import: ["" : 20]>'
+    return f"{head} g ({inputs}) => (y) {held} {{ {body} }}"
+
+
+def grid_samples() -> Iterator[_Case]:
+    for name, channels, extent, points, batch in (
+        ("deformable attention", 32, 80, (300, 4), 8),
+        ("points of masks", 256, 64, (1, 12544), 1),
+        ("points of one channel", 1, 64, (1, 1024), 100),
+        ("a warped image", 3, 256, (256, 256), 1),
+        ("warped features", 64, 64, (64, 64), 1),
+    ):
+        for mode, padding in (
+            ("linear", "zeros"),
+            ("linear", "border"),
+            ("cubic", "zeros"),
+            ("nearest", "zeros"),
+        ):
+            inputs = f"float[n, {channels}, h, w] x, float[n, a, b, 2] grid"
+            attrs = f'mode = "{mode}", padding_mode = "{padding}"'
+            body = f"y = GridSample <{attrs}> (x, grid)"
+            feeds = {
+                "x": _normal(batch, channels, extent, extent),
+                "grid": _within(-1.1, 1.1, batch, *points, 2),
+            }
+            yield f"GridSample: {name}, {mode}, {padding}", _graph(inputs, body), feeds
+
+
+def roi_aligns() -> Iterator[_Case]:
+    for channels, extent, count, size in ((256, 50, 300, 7), (256, 100, 100, 14), (64, 50, 300, 7)):
+        inputs = f"float[n, {channels}, h, w] x, float[k, 4] regions, int64[k] batch"
+        attrs = f"output_height = {size}, output_width = {size}, sampling_ratio = 2"
+        first = _within(0, extent / 2, count, 2)
+        feeds = {
+            "x": _normal(1, channels, extent, extent),
+            "regions": np.concatenate([first, first + _within(2, extent / 2, count, 2)], axis=1),
+            "batch": np.zeros(count, np.int64),
+        }
+        yield (
+            f"RoiAlign: {count} of {channels} channels to {size}",
+            _graph(inputs, f"y = RoiAlign <{attrs}> (x, regions, batch)"),
+            feeds,
+        )
+
+
+def deformable_convolutions() -> Iterator[_Case]:
+    for channels, extent in ((64, 56), (128, 28), (256, 14)):
+        inputs = (
+            f"float[n, {channels}, h, w] x, float[{channels}, {channels}, 3, 3] w, "
+            "float[n, 18, a, b] offset"
+        )
+        feeds = {
+            "x": _normal(1, channels, extent, extent),
+            "w": _normal(channels, channels, 3, 3),
+            "offset": _normal(1, 18, extent, extent),
+        }
+        body = "y = DeformConv <pads = [1, 1, 1, 1]> (x, w, offset)"
+        yield f"DeformConv: {channels} channels of {extent}", _graph(inputs, body), feeds
+
+
+def others() -> Iterator[_Case]:
+    yield (
+        "LRN: 96 channels of 55",
+        _graph("float[n, 96, h, w] x", "y = LRN <size = 5> (x)"),
+        {"x": _normal(1, 96, 55, 55)},
+    )
+    yield (
+        "ReverseSequence: 100 of 32",
+        _graph("float[t, n, 256] x, int64[n] lengths", "y = ReverseSequence (x, lengths)"),
+        {"x": _normal(100, 32, 256), "lengths": _RANDOM.integers(1, 101, 32)},
+    )
+
+
+def spectra() -> Iterator[_Case]:
+    for length in (256, 400, 512, 1000, 1024, 2000, 2048):
+        for onesided in (1, 0):
+            for batch in (1, 64):
+                body = f"y = DFT <onesided = {onesided}> (x)"
+                name = f"DFT: {batch} of {length}, {'one side' if onesided else 'both sides'}"
+                feeds = {"x": _normal(batch, length, 1)}
+                yield name, _graph(f"float[n, {length}, 1] x", body), feeds
+        constants = f"int64 step = {{{length // 4}}}, int64 length = {{{length}}}"
+        body = "y = STFT (x, step, , length)"
+        feeds = {"x": _normal(1, 64000, 1)}
+        yield f"STFT: {length}", _graph("float[n, t, 1] x", body, constants), feeds
+
+
+@click.command()
+@click.option("--threads", default=2, show_default=True)
+@click.option("--rounds", default=20, show_default=True)
+@click.option("--only", default="", help="cases whose names have this")
+def main(threads: int, rounds: int, only: str) -> None:
+    """Onnxruntime's time over ours."""
+    ours, theirs = Party(True, threads, True), Party(False, threads, True)
+    table = Table(title="onnxruntime's time over ours (ours in us)")
+    for heading in ("operator", "ratio"):
+        table.add_column(heading)
+    for cases in (grid_samples, roi_aligns, deformable_convolutions, others, spectra):
+        for name, text, feeds in cases():
+            if only.lower() not in name.lower():
+                continue
+            model = onnx.parser.parse_model(text).SerializeToString()
+            for party in (ours, theirs):
+                party.ask(model)
+            mine, reference = medians(ours, theirs, feeds, rounds, tolerance=5e-3)
+            table.add_row(name, f"{reference / mine:.2f} ({mine * 1e6:.0f})")
+    Console(width=110).print(table)
+    for party in (ours, theirs):
+        party.end()
+
+
+if __name__ == "__main__":
+    main()
