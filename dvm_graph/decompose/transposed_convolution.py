@@ -40,7 +40,7 @@ class _Phases:
 
 
 @dataclass(frozen=True, slots=True)
-class _Axis:
+class SpreadAxis:
     """A transposed convolution along one axis."""
 
     extent: Dim
@@ -82,23 +82,19 @@ def transposed_convolution(builder: Builder, node: Node, operands: Operands) -> 
     axes = _axes(node, shape_of(x)[2:], shape[2:], apart)
     if axes is None:
         return None
-    image = channels_last(builder, widened(builder, x))
-    if x.rank == 3:
-        axes = [_FLAT, *axes]
-        weights = builder.reshape(weights, (*shape[:2], 1, shape[2]))
-    y = _interleaved(builder, image, weights, axes, groups)
+    y = spread(builder, channels_last(builder, widened(builder, x)), weights, axes, groups)
     if bias is not None:
         y = builder.add(y, widened(builder, bias))
     return [channels_first(builder, builder.cast(y, x.dtype), x.rank)]
 
 
-_FLAT = _Axis(1, 1, (_Phases(((0,),), 0, 1),), 0, 0, 1)
+_FLAT = SpreadAxis(1, 1, (_Phases(((0,),), 0, 1),), 0, 0, 1)
 """The height of images that have none."""
 
 
 def _axes(
     node: Node, spatial: Sequence[Dim], kernel: Sequence[int], apart: bool
-) -> list[_Axis] | None:
+) -> list[SpreadAxis] | None:
     """None: attributes are malformed."""
     count = len(kernel)
     strides, dilations = per_axis(node, "strides", count), per_axis(node, "dilations", count)
@@ -127,11 +123,18 @@ def _axes(
             smaller = floordiv(total, 2)
             begin = smaller if automatic == "SAME_UPPER" else sub(total, smaller)
             size = sub(whole, total) if sizes[at] is None else size
-        phases = _phases(taps, stride, dilation, apart)
-        nearest = min((phase.back for phase in phases if phase.taps[0]), default=0)
-        first = min(begin // stride, nearest) if isinstance(begin, int) else 0
-        axes.append(_Axis(extent, stride, phases, first, sub(begin, first * stride), size))
+        axes.append(spread_axis(extent, taps, stride, dilation, begin, size, apart))
     return axes
+
+
+def spread_axis(
+    extent: Dim, kernel: int, stride: int, dilation: int, begin: Dim, size: Dim, apart: bool
+) -> SpreadAxis:
+    """`size` outputs from `begin` on; `apart`: channels are by themselves."""
+    phases = _phases(kernel, stride, dilation, apart)
+    nearest = min((phase.back for phase in phases if phase.taps[0]), default=0)
+    first = min(begin // stride, nearest) if isinstance(begin, int) else 0
+    return SpreadAxis(extent, stride, phases, first, sub(begin, first * stride), size)
 
 
 def _phases(kernel: int, stride: int, dilation: int, apart: bool) -> tuple[_Phases, ...]:
@@ -151,10 +154,13 @@ def _phases(kernel: int, stride: int, dilation: int, apart: bool) -> tuple[_Phas
     return tuple(found)
 
 
-def _interleaved(
-    builder: Builder, image: Value, weights: Value, axes: Sequence[_Axis], groups: int
+def spread(
+    builder: Builder, image: Value, weights: Value, axes: Sequence[SpreadAxis], groups: int
 ) -> Value:
     """`image` channels-last by `weights` [channels, outputs, kernel...]; the result is channels-last, too."""
+    if len(axes) == 1:
+        axes = [_FLAT, *axes]
+        weights = builder.reshape(weights, (*shape_of(weights)[:2], 1, *shape_of(weights)[2:]))
     batch, count = shape_of(image)[0], len(axes)
     outputs = groups * int(shape_of(weights)[1])
     blocks = [
@@ -178,7 +184,7 @@ def _block(
     builder: Builder,
     image: Value,
     weights: Value,
-    axes: Sequence[_Axis],
+    axes: Sequence[SpreadAxis],
     phases: Sequence[_Phases],
     groups: int,
 ) -> Value:

@@ -8,6 +8,11 @@ from typing import Any
 
 import torch
 
+from dvm_graph.decompose.arithmetic import widened
+from dvm_graph.decompose.correlation import correlation
+from dvm_graph.decompose.operands import shape_of
+from dvm_graph.decompose.transposed_convolution import spread, spread_axis
+from dvm_graph.decompose.windows import WindowAxis, channels_first
 from dvm_graph.ir import Value
 from dvm_graph.torch_backend.translation import Translation, entry
 
@@ -27,7 +32,7 @@ def _convolution(
     more: Sequence[int],
     groups: int,
 ) -> Value:
-    kernel = list((weight.shape or ())[2:])
+    kernel = _kernel(weight)
     return t.onnx(
         "ConvTranspose" if transposed else "Conv",
         x,
@@ -40,6 +45,98 @@ def _convolution(
         kernel_shape=kernel,
         **({"output_padding": _each(more, kernel)} if transposed else {}),
     )
+
+
+@entry(aten.convolution_backward.default)
+def _convolution_backward(
+    t: Translation,
+    gradient: Value,
+    x: Value,
+    weight: Value,
+    _bias: Any,
+    strides: Sequence[int],
+    pads: Sequence[int],
+    dilations: Sequence[int],
+    transposed: bool,
+    more: Sequence[int],
+    groups: int,
+    wanted: Sequence[bool],
+) -> list[Value | None]:
+    """Gradients of the image, the weights and the bias, as far as they are wanted."""
+    moved = strides, pads, dilations
+    results: list[Value | None] = [None, None, None]
+    if wanted[0] and transposed:
+        results[0] = _convolution(t, gradient, weight, None, *moved, False, more, groups)
+    elif wanted[0]:
+        results[0] = _spread(t, gradient, x, weight, *moved, groups)
+    if wanted[1]:
+        image, factors = (gradient, x) if transposed else (x, gradient)
+        results[1] = _gradient_of_weights(t, image, factors, weight, *moved, groups)
+    if wanted[2]:
+        axes = [0, *range(2, gradient.rank)]
+        total = t.builder.reduce_sum(widened(t.builder, gradient), axes)
+        results[2] = t.builder.reshape(total, (shape_of(gradient)[1],))
+    return [
+        value if value is None else t.builder.cast(value, gradient.dtype) for value in results
+    ]
+
+
+def _spread(
+    t: Translation,
+    gradient: Value,
+    x: Value,
+    weight: Value,
+    strides: Sequence[int],
+    pads: Sequence[int],
+    dilations: Sequence[int],
+    groups: int,
+) -> Value:
+    """The gradient of the image that a convolution read: a transposed convolution."""
+    kernel = _kernel(weight)
+    by_channel = groups == shape_of(weight)[0] and shape_of(weight)[1] == 1
+    axes = [
+        spread_axis(*along, by_channel)
+        for along in zip(
+            *(shape_of(gradient)[2:], kernel, _each(strides, kernel), _each(dilations, kernel)),
+            *(_each(pads, kernel), shape_of(x)[2:]),
+            strict=True,
+        )
+    ]
+    image, wide = _channels_last(t, gradient), widened(t.builder, weight)
+    return channels_first(t.builder, spread(t.builder, image, wide, axes, groups), x.rank)
+
+
+def _gradient_of_weights(
+    t: Translation,
+    image: Value,
+    factors: Value,
+    weight: Value,
+    strides: Sequence[int],
+    pads: Sequence[int],
+    dilations: Sequence[int],
+    groups: int,
+) -> Value:
+    kernel = _kernel(weight)
+    axes = [
+        WindowAxis(extent, taps, stride, dilation, (pad, pad), size)
+        for extent, taps, stride, dilation, pad, size in zip(
+            *(shape_of(image)[2:], kernel, _each(strides, kernel), _each(dilations, kernel)),
+            *(_each(pads, kernel), shape_of(factors)[2:]),
+            strict=True,
+        )
+    ]
+    return correlation(
+        t.builder, _channels_last(t, image), _channels_last(t, factors), axes, groups
+    )
+
+
+def _kernel(weight: Value) -> list[int]:
+    return [int(extent) for extent in shape_of(weight)[2:]]
+
+
+def _channels_last(t: Translation, x: Value) -> Value:
+    """[batch, places..., channels], in the type that kernels compute in."""
+    return t.builder.transpose(widened(t.builder, x), (0, *range(2, x.rank), 1))
 
 
 def _each(numbers: Sequence[int], kernel: Sequence[object]) -> list[int]:
