@@ -3,8 +3,9 @@
 Such are the gradients of the weights of convolutions. They are matrix products whose k counts positions, of all images. That these are one
 axis though a window leaves out what is between rows, both sides are laid out in rows of one *period*, which ends in as many
 zeros as windows reach over the border of the image: position and place then are a constant apart for each tap, in the pads, too, and so the
-taps are views of one matrix. With a stride s each of the s phases of the places is such a matrix. What is not finite meets the
-zeros: sums of a channel that has such elements are not finite either, nor are those of taps that do not reach them.
+taps are views of one matrix. With a stride s each of the s phases of rows is such a matrix; along the last axis positions are s places
+apart, and neighbouring taps read more columns of it. What is not finite meets the zeros: sums of a channel that has such elements are not
+finite either, nor are those of taps that do not reach them.
 
 Where a group has one channel, or one result, there is no product of matrices in it: each tap is a sum of its own.
 """
@@ -51,45 +52,50 @@ class _Phase:
     """Of the places from tap to tap."""
 
 
-def _phases(axis: WindowAxis) -> list[_Phase]:
-    """Those that taps read, in order of their first taps."""
-    (pad, _), stride = axis.pads, axis.stride
-    assert isinstance(pad, int)
-    common = math.gcd(stride, axis.dilation)
-    phases = []
-    for tap in range(min(axis.kernel, stride // common)):
-        first, number = divmod(tap * axis.dilation - pad, stride)
-        taps = tuple(range(tap, axis.kernel, stride // common))
-        phases.append(_Phase(number, taps, first, axis.dilation // common))
-    return phases
-
-
 @dataclass(frozen=True, slots=True)
 class _Rows:
     """How positions and places along one axis are laid out."""
 
     axis: WindowAxis
     phases: tuple[_Phase, ...]
-    before: int
-    """How far windows reach in front of their positions."""
-    behind: int
+    stride: int
+    """Places of a phase from position to position."""
     period: Dim
+    """In positions, which hold as many places each."""
+    before: int
+    """How far windows reach in front of the first position, and behind the last, in places of a phase."""
+    behind: int
 
 
-def _rows(axis: WindowAxis) -> _Rows:
-    phases = _phases(axis)
-    before = max(0, *(-phase.first for phase in phases))
-    behind = max(0, *(phase.first + phase.step * (len(phase.taps) - 1) for phase in phases))
-    places = ceildiv(axis.extent, axis.stride)
-    period = maximum(add(places, before), add(axis.size, behind))
-    return _Rows(axis, tuple(phases), before, behind, period)
+def _rows(axis: WindowAxis, last: bool) -> _Rows:
+    (pad, _), stride = axis.pads, axis.stride
+    assert isinstance(pad, int)
+    reach = axis.dilation * (axis.kernel - 1) - pad
+    places = add(ceildiv(axis.extent, stride), -(-pad // stride))
+    period = maximum(places, add(axis.size, max(0, reach // stride)))
+    if last:
+        whole = _Phase(0, tuple(range(axis.kernel)), -pad, axis.dilation)
+        return _Rows(axis, (whole,), stride, period, pad, max(0, reach))
+    phases = tuple(_phases(axis, pad))
+    return _Rows(axis, phases, 1, period, -(-pad // stride), max(0, reach // stride))
+
+
+def _phases(axis: WindowAxis, pad: int) -> list[_Phase]:
+    """Those that taps read, in order of their first taps."""
+    common = math.gcd(axis.stride, axis.dilation)
+    phases = []
+    for tap in range(min(axis.kernel, axis.stride // common)):
+        first, number = divmod(tap * axis.dilation - pad, axis.stride)
+        taps = tuple(range(tap, axis.kernel, axis.stride // common))
+        phases.append(_Phase(number, taps, first, axis.dilation // common))
+    return phases
 
 
 def _by_products(
     builder: Builder, image: Value, factors: Value, axes: Sequence[WindowAxis], groups: int
 ) -> Value:
     batch, results = shape_of(factors)[0], int(shape_of(factors)[-1])
-    rows = [_rows(axis) for axis in axes]
+    rows = [_rows(axis, axis is axes[-1]) for axis in axes]
     for at, row in enumerate(rows):
         factors = _up_to(builder, factors, 1 + at, row.period)
     count = mul(batch, product(row.period for row in rows))
@@ -120,53 +126,51 @@ def _of_phases(
     """[results, channels of a group, taps...] of taps that read one phase of each axis; `left`:
     [groups, 1..., results of a group, positions].
     """
-    groups, results, count = int(shape_of(left)[0]), shape_of(left)[-2], shape_of(left)[-1]
+    groups, results, count = int(shape_of(left)[0]), int(shape_of(left)[-2]), shape_of(left)[-1]
     channels = int(shape_of(image)[-1])
-    matrix, lead = _matrix(builder, image, rows, phases)
-    steps = [product(row.period for row in rows[1 + at :]) for at in range(len(rows))]
-    offset = add(lead, _sum(mul(p.first, s) for p, s in zip(phases, steps, strict=True)))
-    taps = [len(phase.taps) for phase in phases]
-    strides = [mul(channels * p.step, s) for p, s in zip(phases, steps, strict=True)]
     own = channels // groups
+    matrix, lead, steps = _places(builder, image, rows, phases)
+    first = add(lead, _sum([mul(step, p.first) for p, step in zip(phases, steps, strict=True)]))
+    taps = [len(phase.taps) for phase in phases]
     # Channels of neighbouring places lie side by side: such taps are more columns.
-    wide = taps.pop() if groups == 1 and phases[-1].step == 1 else 1
+    wide = taps[-1] if groups == 1 and phases[-1].step == 1 else 1
+    apart = [*taps[:-1], taps[-1] // wide]
     right = builder.op(
         "view",
         matrix,
-        shape=(groups, *taps, *(1,) * (len(rows) - len(taps)), count, wide * own),
-        strides=(own, *strides[: len(taps)], *(0,) * (len(rows) - len(taps)), channels, 1),
-        offset=mul(offset, channels),
+        shape=(groups, *apart, count, wide * own),
+        strides=(
+            own,
+            *(mul(step, p.step * channels) for p, step in zip(phases, steps, strict=True)),
+            *(rows[-1].stride * channels, 1),
+        ),
+        offset=mul(first, channels),
     )
-    y = builder.matmul(left, right)  # [groups, taps..., results of a group, (taps) channels of a group]
-    taps = [len(phase.taps) for phase in phases]
-    inner = taps[: len(taps) - (wide > 1)]
-    rank = 1 + len(rows)
-    y = builder.reshape(y, (groups, *inner, *(1,) * (rank - 1 - len(inner)), results, wide, own))
-    order = (0, rank, rank + 2, *range(1, rank), rank + 1)
-    return builder.reshape(
-        builder.transpose(y, order), (mul(groups, results), own, *taps)
-    )
+    y = builder.matmul(left, right)
+    y = builder.reshape(y, (groups, *apart, results, wide, own))
+    rank = 1 + len(apart)
+    y = builder.transpose(y, (0, rank, rank + 2, *range(1, rank), rank + 1))
+    return builder.reshape(y, (groups * results, own, *taps))
 
 
-def _matrix(
+def _places(
     builder: Builder, image: Value, rows: Sequence[_Rows], phases: Sequence[_Phase]
-) -> tuple[Value, Dim]:
-    """Places of one phase of each axis, one after the other, in the layout of positions: [places, channels]. The number of
-    that of the first position: windows reach as far in front of it.
+) -> tuple[Value, Dim, list[Dim]]:
+    """Those of one phase of each axis, one after the other, as positions lie: [places, channels]; how many lie in front of the
+    first position, as far as windows reach; and how far neighbours along each axis are apart.
     """
     for at, (row, phase) in enumerate(zip(rows, phases, strict=True)):
-        stride, extent = row.axis.stride, row.axis.extent
-        if stride > 1:
-            size = ceildiv(maximum(0, sub(extent, phase.number)), stride)
-            image = part(builder, image, 1 + at, phase.number, size, stride)
-        image = _up_to(builder, image, 1 + at, row.period)
+        step = row.axis.stride // row.stride
+        if step > 1:
+            size = ceildiv(maximum(0, sub(row.axis.extent, phase.number)), step)
+            image = part(builder, image, 1 + at, phase.number, size, step)
+        image = _up_to(builder, image, 1 + at, mul(row.period, row.stride))
     batch, *places, channels = shape_of(image)
-    lead, tail = (
-        _sum(mul(reach, product(places[1 + at :])) for at, reach in enumerate(reaches))
-        for reaches in ([row.before for row in rows], [row.behind for row in rows])
-    )
+    steps = [product(places[1 + at :]) for at in range(len(rows))]
+    lead = _sum([mul(step, row.before) for row, step in zip(rows, steps, strict=True)])
+    tail = _sum([mul(step, row.behind) for row, step in zip(rows, steps, strict=True)])
     flat = builder.reshape(image, (mul(batch, product(places)), channels))
-    return padded(builder, flat, 0, lead, tail, builder.scalar(0, image.dtype)), lead
+    return padded(builder, flat, 0, lead, tail, builder.scalar(0, image.dtype)), lead, steps
 
 
 def _sum(dims: Sequence[Dim]) -> Dim:

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -29,7 +29,7 @@ from dvm_graph.symbolic.dims import add, ceildiv, floordiv, maximum, mul, sub
 
 
 @dataclass(frozen=True, slots=True)
-class _Phases:
+class Phases:
     """Neighbouring phases of the outputs whose windows meet the same inputs."""
 
     taps: tuple[tuple[int, ...], ...]
@@ -45,7 +45,7 @@ class SpreadAxis:
 
     extent: Dim
     stride: int
-    phases: tuple[_Phases, ...]
+    phases: tuple[Phases, ...]
     first: int
     """Position of the first output that is computed."""
     crop: Dim
@@ -56,7 +56,7 @@ class SpreadAxis:
     def positions(self) -> Dim:
         return ceildiv(add(self.size, self.crop), self.stride)
 
-    def window(self, phases: _Phases) -> WindowAxis:
+    def window(self, phases: Phases) -> WindowAxis:
         taps = len(phases.taps[0])
         before = phases.back - self.first
         reach = phases.dilation * (taps - 1)
@@ -88,7 +88,7 @@ def transposed_convolution(builder: Builder, node: Node, operands: Operands) -> 
     return [channels_first(builder, builder.cast(y, x.dtype), x.rank)]
 
 
-_FLAT = SpreadAxis(1, 1, (_Phases(((0,),), 0, 1),), 0, 0, 1)
+_FLAT = SpreadAxis(1, 1, (Phases(((0,),), 0, 1),), 0, 0, 1)
 """The height of images that have none."""
 
 
@@ -137,21 +137,29 @@ def spread_axis(
     return SpreadAxis(extent, stride, phases, first, sub(begin, first * stride), size)
 
 
-def _phases(kernel: int, stride: int, dilation: int, apart: bool) -> tuple[_Phases, ...]:
+def _phases(kernel: int, stride: int, dilation: int, apart: bool) -> tuple[Phases, ...]:
     """All phases, in order; `apart`: each for itself."""
     common = math.gcd(stride, dilation)
-    found: list[_Phases] = []
+    found: list[Phases] = []
     for phase in range(stride):
         reaching = range(kernel) if dilation % stride == 0 else range(min(kernel, stride))
         start = next((tap for tap in reaching if tap * dilation % stride == phase), kernel)
         taps = tuple(range(start, kernel, stride // common))[::-1]
         back = (taps[0] * dilation - phase) // stride if taps else 0
         last = found[-1] if found else None
-        if last and not apart and len(last.taps[0]) == len(taps) and last.back == back:
-            found[-1] = _Phases((*last.taps, taps), back, last.dilation)
+        if last and not apart and last.back == back and _go_on(last.taps, taps):
+            found[-1] = Phases((*last.taps, taps), back, last.dilation)
         else:
-            found.append(_Phases((taps,), back, dilation // common))
+            found.append(Phases((taps,), back, dilation // common))
     return tuple(found)
+
+
+def _go_on(phases: Sequence[Sequence[int]], taps: Sequence[int]) -> bool:
+    """Whether the taps of a further phase are as many, and as far from those of the last one as these are from the one before."""
+    if len(phases[-1]) != len(taps):
+        return False
+    near = phases[-2:]
+    return not taps or len(near) == 1 or taps[0] - near[1][0] == near[1][0] - near[0][0]
 
 
 def spread(
@@ -161,13 +169,26 @@ def spread(
     if len(axes) == 1:
         axes = [_FLAT, *axes]
         weights = builder.reshape(weights, (*shape_of(weights)[:2], 1, *shape_of(weights)[2:]))
-    batch, count = shape_of(image)[0], len(axes)
     outputs = groups * int(shape_of(weights)[1])
-    blocks = [
-        _block(builder, image, weights, axes, phases, groups)
-        for phases in itertools.product(*(axis.phases for axis in axes))
-    ]
-    for at in reversed(range(count)):  # the last axis changes first
+
+    def block(phases: Sequence[Phases]) -> Value:
+        return _block(builder, image, weights, axes, phases, groups)
+
+    return interleaved(builder, axes, (shape_of(image)[0], outputs), block)
+
+
+def interleaved(
+    builder: Builder,
+    axes: Sequence[SpreadAxis],
+    around: tuple[Dim, Dim],
+    block: Callable[[Sequence[Phases]], Value],
+) -> Value:
+    """[batch, places..., channels] of blocks [batch, positions, phases, ..., channels] for neighbouring phases of each
+    axis; `around`: batch and channels.
+    """
+    batch, outputs = around
+    blocks = [block(phases) for phases in itertools.product(*(axis.phases for axis in axes))]
+    for at in reversed(range(len(axes))):  # the last axis changes first
         several = len(axes[at].phases)
         rows = [blocks[start : start + several] for start in range(0, len(blocks), several)]
         blocks = [builder.concat(row, 2 + 2 * at) if several > 1 else row[0] for row in rows]
@@ -185,7 +206,7 @@ def _block(
     image: Value,
     weights: Value,
     axes: Sequence[SpreadAxis],
-    phases: Sequence[_Phases],
+    phases: Sequence[Phases],
     groups: int,
 ) -> Value:
     """[batch, positions, phases, ..., channels], positions and phases of each axis."""
@@ -199,8 +220,7 @@ def _block(
         return filled(builder, 0, image.dtype, (batch, *places, groups * outputs))
     kernel = shape_of(weights)[2:]
     dealt = builder.reshape(weights, (groups, channels // groups, outputs, *kernel))
-    for at, phase in enumerate(phases):
-        dealt = _picked(builder, dealt, phase.taps, 3 + 2 * at)
+    dealt = _picked(builder, dealt, [phase.taps for phase in phases])
     order = (0, *range(3, 3 + 2 * count, 2), 2, 1, *range(4, 4 + 2 * count, 2))
     shape = (groups * math.prod(numbers) * outputs, channels // groups, *taps)
     dealt = arranged(builder, dealt, order, shape)
@@ -214,9 +234,24 @@ def _block(
     return builder.reshape(y, (batch, *places, groups * outputs))
 
 
-def _picked(builder: Builder, weights: Value, taps: Sequence[Sequence[int]], axis: int) -> Value:
-    """Taps of phases, as two axes in place of one; of constants at once."""
-    index, data = np.array(taps, np.int64), contents(weights)
-    if data is None:
-        return builder.gather(weights, builder.constant(index), axis)
-    return builder.constant(np.take(data, index, axis))
+def _picked(
+    builder: Builder, weights: Value, taps: Sequence[Sequence[Sequence[int]]]
+) -> Value:
+    """Taps of phases, as two axes in place of each of the last ones; of constants at once."""
+    shape = [int(extent) for extent in shape_of(weights)]
+    rest = len(shape) - len(taps)
+    data = contents(weights)
+    if data is not None:
+        for at, numbers in enumerate(taps):
+            data = np.take(data, np.array(numbers, np.int64), rest + 2 * at)
+        return builder.constant(data)
+    steps = [math.prod(shape[1 + axis :]) for axis in range(len(shape))]
+    sizes, strides, offset = shape[:rest], steps[:rest], 0
+    for numbers, step in zip(taps, steps[rest:], strict=True):
+        offset += numbers[0][0] * step
+        for several in ([phase[0] for phase in numbers], numbers[0]):
+            sizes.append(len(several))
+            strides.append((several[1] - several[0]) * step if len(several) > 1 else 0)
+    return builder.op(
+        "view", weights, shape=tuple(sizes), strides=tuple(strides), offset=offset
+    )

@@ -1,8 +1,7 @@
-"""Convolutions and pools of torch."""
+"""Convolutions of torch, forward and backward."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -38,12 +37,12 @@ def _convolution(
         x,
         weight,
         bias,
-        strides=_each(strides, kernel),
-        pads=2 * _each(pads, kernel),
-        dilations=_each(dilations, kernel),
+        strides=each(strides, kernel),
+        pads=2 * each(pads, kernel),
+        dilations=each(dilations, kernel),
         group=groups,
         kernel_shape=kernel,
-        **({"output_padding": _each(more, kernel)} if transposed else {}),
+        **({"output_padding": each(more, kernel)} if transposed else {}),
     )
 
 
@@ -97,12 +96,12 @@ def _spread(
     axes = [
         spread_axis(*along, by_channel)
         for along in zip(
-            *(shape_of(gradient)[2:], kernel, _each(strides, kernel), _each(dilations, kernel)),
-            *(_each(pads, kernel), shape_of(x)[2:]),
+            *(shape_of(gradient)[2:], kernel, each(strides, kernel), each(dilations, kernel)),
+            *(each(pads, kernel), shape_of(x)[2:]),
             strict=True,
         )
     ]
-    image, wide = _channels_last(t, gradient), widened(t.builder, weight)
+    image, wide = channels_last(t, gradient), widened(t.builder, weight)
     return channels_first(t.builder, spread(t.builder, image, wide, axes, groups), x.rank)
 
 
@@ -120,13 +119,13 @@ def _gradient_of_weights(
     axes = [
         WindowAxis(extent, taps, stride, dilation, (pad, pad), size)
         for extent, taps, stride, dilation, pad, size in zip(
-            *(shape_of(image)[2:], kernel, _each(strides, kernel), _each(dilations, kernel)),
-            *(_each(pads, kernel), shape_of(factors)[2:]),
+            *(shape_of(image)[2:], kernel, each(strides, kernel), each(dilations, kernel)),
+            *(each(pads, kernel), shape_of(factors)[2:]),
             strict=True,
         )
     ]
     return correlation(
-        t.builder, _channels_last(t, image), _channels_last(t, factors), axes, groups
+        t.builder, channels_last(t, image), channels_last(t, factors), axes, groups
     )
 
 
@@ -134,70 +133,11 @@ def _kernel(weight: Value) -> list[int]:
     return [int(extent) for extent in shape_of(weight)[2:]]
 
 
-def _channels_last(t: Translation, x: Value) -> Value:
+def channels_last(t: Translation, x: Value) -> Value:
     """[batch, places..., channels], in the type that kernels compute in."""
     return t.builder.transpose(widened(t.builder, x), (0, *range(2, x.rank), 1))
 
 
-def _each(numbers: Sequence[int], kernel: Sequence[object]) -> list[int]:
+def each(numbers: Sequence[int], kernel: Sequence[object]) -> list[int]:
     """One for each spatial axis: torch takes one for all."""
     return list(numbers) if len(numbers) == len(kernel) else list(numbers) * len(kernel)
-
-
-@entry(aten.max_pool2d_with_indices.default)
-def _max_pool(
-    t: Translation,
-    x: Value,
-    kernel: Sequence[int],
-    strides: Sequence[int] = (),
-    pads: Sequence[int] = (0,),
-    dilations: Sequence[int] = (1,),
-    ceil: bool = False,
-) -> list[Value]:
-    """The greatest elements alone. Where they lie torch says itself: of several NaNs it takes the last, ONNX the first."""
-    dilated = {"dilations": _each(dilations, (0, 0))}
-    return [_pool(t, "MaxPool", x, kernel, strides, pads, ceil, **dilated)]
-
-
-@entry(aten.avg_pool2d.default)
-def _average_pool(
-    t: Translation,
-    x: Value,
-    kernel: Sequence[int],
-    strides: Sequence[int] = (),
-    pads: Sequence[int] = (0,),
-    ceil: bool = False,
-    count_pads: bool = True,
-    divisor: int | None = None,
-) -> Value:
-    counted = {"count_include_pad": int(count_pads or divisor is not None)}
-    average = _pool(t, "AveragePool", x, kernel, strides, pads, ceil, **counted)
-    if divisor is None:
-        return average
-    factor = math.prod(_each(kernel, (0, 0))) / divisor
-    return t.builder.mul(average, t.builder.scalar(factor, average.dtype))
-
-
-def _pool(
-    t: Translation,
-    op: str,
-    x: Value,
-    kernel: Sequence[int],
-    strides: Sequence[int],
-    pads: Sequence[int],
-    ceil: bool,
-    **attrs: Any,
-) -> Value:
-    """A pool of ONNX over images, which torch may give without a batch."""
-    assert x.shape is not None
-    kernel = _each(kernel, (0, 0))
-    result = t.onnx(
-        op,
-        x if x.rank == 4 else t.builder.reshape(x, (1, *x.shape)),
-        kernel_shape=kernel,
-        strides=_each(strides or kernel, kernel),
-        pads=2 * _each(pads, kernel),
-        ceil_mode=int(ceil),
-        **attrs,
-    )
-    return t.builder.reshape(result, t.shape)
