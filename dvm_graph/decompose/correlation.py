@@ -200,6 +200,7 @@ def _in_order(
 def _tap_by_tap(
     builder: Builder, image: Value, factors: Value, axes: Sequence[WindowAxis], groups: int
 ) -> Value:
+    """Rows by themselves first, each for all taps while it is in the caches."""
     for at, axis in enumerate(axes):
         last = add(mul(sub(axis.size, 1), axis.stride), axis.dilation * (axis.kernel - 1) + 1)
         before, after = axis.pads[0], maximum(0, sub(last, add(axis.extent, axis.pads[0])))
@@ -208,20 +209,21 @@ def _tap_by_tap(
     own, results = int(channels) // groups, int(shape_of(factors)[-1]) // groups
     steps = [mul(channels, product(places[1 + at :])) for at in range(len(axes))]
     kernel, size = [axis.kernel for axis in axes], [axis.size for axis in axes]
+    moves = [mul(axis.stride, step) for axis, step in zip(axes, steps, strict=True)]
     taps = builder.op(
         "view",
         image,
-        shape=(*kernel, batch, *size, groups, 1, own),
+        shape=(batch, *size[:-1], *kernel, size[-1], groups, 1, own),
         strides=(
+            *(mul(channels, product(places)), *moves[:-1]),
             *(mul(axis.dilation, step) for axis, step in zip(axes, steps, strict=True)),
-            mul(channels, product(places)),
-            *(mul(axis.stride, step) for axis, step in zip(axes, steps, strict=True)),
-            *(own, 0, 1),
+            *(moves[-1], own, 0, 1),
         ),
         offset=0,
     )
-    factors = builder.reshape(factors, (batch, *size, groups, results, 1))
-    count = len(axes)
-    summed = builder.reduce_sum(builder.mul(taps, factors), range(count, 2 * count + 1))
-    y = builder.reshape(summed, (*kernel, groups * results, own))
-    return builder.transpose(y, (count, count + 1, *range(count)))
+    shape = (batch, *size[:-1], *(1,) * len(axes), size[-1], groups, results, 1)
+    products = builder.mul(taps, builder.reshape(factors, shape))
+    rows = builder.reduce_sum(products, (2 * len(axes),))
+    y = builder.reduce_sum(rows, range(len(axes)))
+    y = builder.reshape(y, (*kernel, groups * results, own))
+    return builder.transpose(y, (len(axes), len(axes) + 1, *range(len(axes))))

@@ -11,7 +11,7 @@ from dvm_graph.decompose.arithmetic import widened
 from dvm_graph.decompose.correlation import correlation
 from dvm_graph.decompose.operands import shape_of
 from dvm_graph.decompose.transposed_convolution import spread, spread_axis
-from dvm_graph.decompose.windows import WindowAxis, channels_first
+from dvm_graph.decompose.windows import WindowAxis, channels_first, channels_last
 from dvm_graph.ir import Value
 from dvm_graph.torch_backend.translation import Translation, entry
 
@@ -101,8 +101,9 @@ def _spread(
             strict=True,
         )
     ]
-    image, wide = channels_last(t, gradient), widened(t.builder, weight)
-    return channels_first(t.builder, spread(t.builder, image, wide, axes, groups), x.rank)
+    image = channels_last(t.builder, widened(t.builder, gradient))
+    y = spread(t.builder, image, widened(t.builder, weight), axes, groups)
+    return channels_first(t.builder, y, x.rank)
 
 
 def _gradient_of_weights(
@@ -125,7 +126,7 @@ def _gradient_of_weights(
         )
     ]
     return correlation(
-        t.builder, channels_last(t, image), channels_last(t, factors), axes, groups
+        t.builder, _as_rows(t, image), _as_rows(t, factors), axes, groups
     )
 
 
@@ -133,7 +134,7 @@ def _kernel(weight: Value) -> list[int]:
     return [int(extent) for extent in shape_of(weight)[2:]]
 
 
-def channels_last(t: Translation, x: Value) -> Value:
+def _as_rows(t: Translation, x: Value) -> Value:
     """[batch, places..., channels], in the type that kernels compute in."""
     return t.builder.transpose(widened(t.builder, x), (0, *range(2, x.rank), 1))
 
