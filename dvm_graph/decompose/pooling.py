@@ -201,9 +201,7 @@ def average_pool(builder: Builder, node: Node, operands: Operands) -> Results:
     return [channels_first(builder, builder.cast(y, x.dtype), x.rank)]
 
 
-def taps_of(
-    builder: Builder, axes: Sequence[WindowAxis], padded: bool, dtype: DType
-) -> Value:
+def taps_of(builder: Builder, axes: Sequence[WindowAxis], padded: bool, dtype: DType) -> Value:
     """How many taps of each window count: those inside the image, or inside the padded image; it broadcasts with [positions..., channels]."""
     counts = (
         _counts(builder, axis, at, len(axes) + 1, padded, dtype) for at, axis in enumerate(axes)

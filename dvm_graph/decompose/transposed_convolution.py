@@ -234,9 +234,7 @@ def _block(
     return builder.reshape(y, (batch, *places, groups * outputs))
 
 
-def _picked(
-    builder: Builder, weights: Value, taps: Sequence[Sequence[Sequence[int]]]
-) -> Value:
+def _picked(builder: Builder, weights: Value, taps: Sequence[Sequence[Sequence[int]]]) -> Value:
     """Taps of phases, as two axes in place of each of the last ones; of constants at once."""
     shape = [int(extent) for extent in shape_of(weights)]
     rest = len(shape) - len(taps)
@@ -252,6 +250,4 @@ def _picked(
         for several in ([phase[0] for phase in numbers], numbers[0]):
             sizes.append(len(several))
             strides.append((several[1] - several[0]) * step if len(several) > 1 else 0)
-    return builder.op(
-        "view", weights, shape=tuple(sizes), strides=tuple(strides), offset=offset
-    )
+    return builder.op("view", weights, shape=tuple(sizes), strides=tuple(strides), offset=offset)

@@ -79,9 +79,7 @@ def dvm(
 
 
 class _Support(OperatorSupportBase):  # type: ignore[misc, unused-ignore]  # torch is untyped here
-    def is_node_supported(
-        self, _modules: Mapping[str, torch.nn.Module], node: Node
-    ) -> bool:
+    def is_node_supported(self, _modules: Mapping[str, torch.nn.Module], node: Node) -> bool:
         return is_supported(node)
 
 

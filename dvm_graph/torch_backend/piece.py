@@ -52,9 +52,7 @@ class Piece(torch.nn.Module):  # type: ignore[misc, unused-ignore]  # torch is u
                 feeds[name] = _size(argument) if order is None else _array(argument.permute(order))
         results = [
             _tensor(array).permute(order)
-            for array, order in zip(
-                self._program.run(feeds, None), self._as_they_are, strict=True
-            )
+            for array, order in zip(self._program.run(feeds, None), self._as_they_are, strict=True)
         ]
         return results[0] if self._single else tuple(results)
 

@@ -25,7 +25,7 @@ from dvm_graph.decompose.transposed_convolution import (
 )
 from dvm_graph.decompose.windows import WindowAxis, channels_first
 from dvm_graph.ir import DType, Value
-from dvm_graph.symbolic import Dim, add, sub
+from dvm_graph.symbolic import Builder, Dim, add, sub
 from dvm_graph.symbolic.dims import maximum, mul, neg
 from dvm_graph.torch_backend.translation import Translation, entry
 from dvm_graph.torch_backend.windows import each
@@ -51,10 +51,10 @@ def _max_pool(
     greatest = _pool(t, "MaxPool", x, kernel, strides, pads, ceil, **dilated)
     image = _channels_last(t, x)
     axes = _axes(shape_of(image)[1:3], kernel, strides, pads, dilations, t.shape[-2:])
-    return [greatest, _channels_first(t, _places(t.builder, image, axes))]
+    return [greatest, _channels_first(t, _places(t.decomposer, image, axes))]
 
 
-def _places(b: Any, image: Value, axes: Sequence[WindowAxis]) -> Value:
+def _places(b: Builder, image: Value, axes: Sequence[WindowAxis]) -> Value:
     """Of equal elements the first, of several NaNs the last, as torch finds them: going from tap to tap of
     [batch, height, width, channels].
     """
@@ -80,14 +80,14 @@ def _places(b: Any, image: Value, axes: Sequence[WindowAxis]) -> Value:
     return _place_of(b, number, rows, columns)
 
 
-def _first_tap(b: Any, axis: WindowAxis, at: int) -> Value:
+def _first_tap(b: Builder, axis: WindowAxis, at: int) -> Value:
     """Of each window that is in the image."""
     before = b.iota(_along(at, axis.size), at, add(axis.pads[0], axis.dilation - 1), -axis.stride)
     before = b.max(before, b.scalar(0, DType.INT64))
     return b.cast(b.div(before, b.scalar(axis.dilation, DType.INT64)), DType.INT32)
 
 
-def _place_of(b: Any, number: Value, rows: WindowAxis, columns: WindowAxis) -> Value:
+def _place_of(b: Builder, number: Value, rows: WindowAxis, columns: WindowAxis) -> Value:
     """Where in the plane the tap of a number is."""
     kernel = b.scalar(columns.kernel, DType.INT64)
     number = b.cast(number, DType.INT64)
@@ -120,7 +120,7 @@ def _max_pool_backward(
     _ceil: bool,
     places: Value,
 ) -> Value:
-    b = t.builder
+    b = t.decomposer
     wide, numbers = widened(b, _channels_last(t, gradient)), _channels_last(t, places)
     axes = _spread_axes(x, wide, kernel, strides, pads, dilations)
     width = axes[1].size
@@ -157,7 +157,7 @@ def _average_pool(
     if divisor is None:
         return average
     factor = math.prod(each(kernel, _PLANE)) / divisor
-    return t.builder.mul(average, t.builder.scalar(factor, average.dtype))
+    return t.decomposer.mul(average, t.decomposer.scalar(factor, average.dtype))
 
 
 @entry(aten.avg_pool2d_backward.default)
@@ -172,7 +172,7 @@ def _average_pool_backward(
     count_pads: bool,
     divisor: int | None,
 ) -> Value:
-    b = t.builder
+    b = t.decomposer
     wide = widened(b, _channels_last(t, gradient))
     if divisor is None:
         windows = _axes(shape_of(x)[-2:], kernel, strides, pads, (1,), shape_of(wide)[1:3])
@@ -192,7 +192,7 @@ def _given_back(
     """What windows give back to the places that they read. `given`: by a window to places of a phase of each axis, of what `sources`
     [batch, positions..., channels] have for it.
     """
-    b = t.builder
+    b = t.decomposer
     batch, *_, channels = shape_of(sources[0])
     positions = [axis.positions for axis in axes]
     numbers = [{id(phase): at for at, phase in enumerate(axis.phases)} for axis in axes]
@@ -210,9 +210,7 @@ def _given_back(
         for taps in np.ndindex(*(window.kernel for window in windows)):
             found = around
             for at, (tap, window) in enumerate(zip(taps, windows, strict=True)):
-                found = [
-                    part(b, one, 1 + at, tap * window.dilation, window.size) for one in found
-                ]
+                found = [part(b, one, 1 + at, tap * window.dilation, window.size) for one in found]
             total = b.add(total, given(found, own))
         return b.reshape(total, (batch, positions[0], 1, positions[1], 1, channels))
 
@@ -256,12 +254,12 @@ def _spread_axes(
 
 def _channels_last(t: Translation, x: Value) -> Value:
     """Of an image that torch may give without a batch."""
-    image = x if x.rank == 4 else t.builder.reshape(x, (1, *shape_of(x)))
-    return t.builder.transpose(image, (0, 2, 3, 1))
+    image = x if x.rank == 4 else t.decomposer.reshape(x, (1, *shape_of(x)))
+    return t.decomposer.transpose(image, (0, 2, 3, 1))
 
 
 def _channels_first(t: Translation, y: Value) -> Value:
-    return t.builder.reshape(channels_first(t.builder, y, 4), t.shape)
+    return t.decomposer.reshape(channels_first(t.decomposer, y, 4), t.shape)
 
 
 def _pool(
@@ -279,11 +277,11 @@ def _pool(
     kernel = each(kernel, _PLANE)
     result = t.onnx(
         op,
-        x if x.rank == 4 else t.builder.reshape(x, (1, *x.shape)),
+        x if x.rank == 4 else t.decomposer.reshape(x, (1, *x.shape)),
         kernel_shape=kernel,
         strides=each(strides or kernel, kernel),
         pads=2 * each(pads, kernel),
         ceil_mode=int(ceil),
         **attrs,
     )
-    return t.builder.reshape(result, t.shape)
+    return t.decomposer.reshape(result, t.shape)

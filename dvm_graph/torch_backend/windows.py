@@ -73,10 +73,10 @@ def _convolution_backward(
         results[1] = _gradient_of_weights(t, image, factors, weight, *moved, groups)
     if wanted[2]:
         axes = [0, *range(2, gradient.rank)]
-        total = t.builder.reduce_sum(widened(t.builder, gradient), axes)
-        results[2] = t.builder.reshape(total, (shape_of(gradient)[1],))
+        total = t.decomposer.reduce_sum(widened(t.decomposer, gradient), axes)
+        results[2] = t.decomposer.reshape(total, (shape_of(gradient)[1],))
     return [
-        value if value is None else t.builder.cast(value, gradient.dtype) for value in results
+        value if value is None else t.decomposer.cast(value, gradient.dtype) for value in results
     ]
 
 
@@ -94,16 +94,16 @@ def _spread(
     kernel = _kernel(weight)
     by_channel = groups == shape_of(weight)[0] and shape_of(weight)[1] == 1
     axes = [
-        spread_axis(*along, by_channel)
-        for along in zip(
+        spread_axis(extent, taps, stride, dilation, pad, size, by_channel)
+        for extent, taps, stride, dilation, pad, size in zip(
             *(shape_of(gradient)[2:], kernel, each(strides, kernel), each(dilations, kernel)),
             *(each(pads, kernel), shape_of(x)[2:]),
             strict=True,
         )
     ]
-    image = channels_last(t.builder, widened(t.builder, gradient))
-    y = spread(t.builder, image, widened(t.builder, weight), axes, groups)
-    return channels_first(t.builder, y, x.rank)
+    image = channels_last(t.decomposer, widened(t.decomposer, gradient))
+    y = spread(t.decomposer, image, widened(t.decomposer, weight), axes, groups)
+    return channels_first(t.decomposer, y, x.rank)
 
 
 def _gradient_of_weights(
@@ -125,9 +125,7 @@ def _gradient_of_weights(
             strict=True,
         )
     ]
-    return correlation(
-        t.builder, _as_rows(t, image), _as_rows(t, factors), axes, groups
-    )
+    return correlation(t.decomposer, _as_rows(t, image), _as_rows(t, factors), axes, groups)
 
 
 def _kernel(weight: Value) -> list[int]:
@@ -136,7 +134,7 @@ def _kernel(weight: Value) -> list[int]:
 
 def _as_rows(t: Translation, x: Value) -> Value:
     """[batch, places..., channels], in the type that kernels compute in."""
-    return t.builder.transpose(widened(t.builder, x), (0, *range(2, x.rank), 1))
+    return t.decomposer.transpose(widened(t.decomposer, x), (0, *range(2, x.rank), 1))
 
 
 def each(numbers: Sequence[int], kernel: Sequence[object]) -> list[int]:
