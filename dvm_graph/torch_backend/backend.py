@@ -33,6 +33,8 @@ aten = torch.ops.aten
 
 _KEPT = "dvm_kept"
 """Among what a node of torch's graph knows: its name, as that of an argument of the backward pass."""
+_SAME = (aten.alias.default, aten.detach.default)
+"""Views of a whole tensor as it is."""
 
 
 def dvm(
@@ -150,9 +152,7 @@ def _compile(
             continue
         setattr(cut, node.target, piece)
         for at, result in free.items():
-            result.meta[ORDER] = piece.orders[at]
-            if _KEPT in result.meta:
-                orders[result.meta[_KEPT]] = piece.orders[at]
+            _note_order(result, piece.orders[at], orders)
     cut.recompile()
 
     def run(arguments: list[Any]) -> Any:
@@ -185,9 +185,21 @@ def _results(call: Node) -> Iterator[tuple[int, Node]]:
 def _is_free(result: Node) -> bool:
     """Whether only those read it who are told how it lies: other pieces, and the backward pass."""
     return all(
-        user.op == "call_module" or (user.op == "output" and _KEPT in result.meta)
+        user.op == "call_module"
+        or (user.op == "output" and _KEPT in result.meta)
+        or (user.target in _SAME and _is_free(user))
         for user in result.users
     )
+
+
+def _note_order(result: Node, order: Order, orders: dict[str, Order]) -> None:
+    """Of a free result, and of what is the same tensor."""
+    result.meta[ORDER] = order
+    if _KEPT in result.meta:
+        orders[result.meta[_KEPT]] = order
+    for user in result.users:
+        if user.target in _SAME:
+            _note_order(user, order, orders)
 
 
 def _tell_orders(call: Node, piece: GraphModule) -> None:
