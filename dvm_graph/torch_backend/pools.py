@@ -195,7 +195,6 @@ def _given_back(
     b = t.decomposer
     batch, *_, channels = shape_of(sources[0])
     positions = [axis.positions for axis in axes]
-    numbers = [{id(phase): at for at, phase in enumerate(axis.phases)} for axis in axes]
 
     def block(phases: Sequence[Phases]) -> Value:
         windows = [axis.window(phase) for axis, phase in zip(axes, phases, strict=True)]
@@ -206,7 +205,7 @@ def _given_back(
                 source = padded(b, source, 1 + at, *window.pads, outside)
             around.append(source)
         total = b.broadcast_to(b.scalar(0, sources[0].dtype), (batch, *positions, channels))
-        own = [number[id(phase)] for number, phase in zip(numbers, phases, strict=True)]
+        own = [axis.phases.index(phase) for axis, phase in zip(axes, phases, strict=True)]
         for taps in np.ndindex(*(window.kernel for window in windows)):
             found = around
             for at, (tap, window) in enumerate(zip(taps, windows, strict=True)):

@@ -338,3 +338,13 @@ def test_networks_of_images_train_as_one_piece_each_way(
     compare_steps(_Inverted().train(), inputs)
     assert not left
     assert len(pieces) == 2
+
+
+@pytest.mark.parametrize("groups", [1, 4])
+def test_no_images(groups: int, left: list[str]) -> None:
+    torch.manual_seed(0)
+    module = torch.nn.Sequential(
+        torch.nn.Conv2d(4, 4, 3, 2, 1, groups=groups), torch.nn.MaxPool2d(3, 2, 1)
+    )
+    compare_steps(module, [torch.randn(batch, 4, 9, 9) for batch in (0, 2)])
+    assert not left
