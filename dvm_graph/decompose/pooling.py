@@ -213,14 +213,17 @@ def average_pool(builder: Builder, node: Node, operands: Operands) -> Results:
         # onnxruntime counts the taps beyond the padded image, too, where that is the smaller one.
         count = builder.scalar(math.prod(axis.kernel for axis in axes), total.dtype)
     else:
-        first = total.rank - 1 - len(axes)
-        counts = (
-            _counts(builder, axis, index + first, total.rank, padded, total.dtype)
-            for index, axis in enumerate(axes)
-        )
-        count = reduce(builder.mul, counts)
+        count = taps_of(builder, axes, padded, total.dtype)
     y = builder.div(total, count)
     return [channels_first(builder, builder.cast(y, x.dtype), x.rank)]
+
+
+def taps_of(builder: Builder, axes: Sequence[WindowAxis], padded: bool, dtype: DType) -> Value:
+    """How many taps of each window count: those inside the image, or inside the padded image; it broadcasts with [positions..., channels]."""
+    counts = (
+        _counts(builder, axis, at, len(axes) + 1, padded, dtype) for at, axis in enumerate(axes)
+    )
+    return reduce(builder.mul, counts)
 
 
 def _counts(

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -29,7 +29,7 @@ from dvm_graph.symbolic.dims import add, ceildiv, floordiv, maximum, mul, sub
 
 
 @dataclass(frozen=True, slots=True)
-class _Phases:
+class Phases:
     """Neighbouring phases of the outputs whose windows meet the same inputs."""
 
     taps: tuple[tuple[int, ...], ...]
@@ -40,12 +40,12 @@ class _Phases:
 
 
 @dataclass(frozen=True, slots=True)
-class _Axis:
+class SpreadAxis:
     """A transposed convolution along one axis."""
 
     extent: Dim
     stride: int
-    phases: tuple[_Phases, ...]
+    phases: tuple[Phases, ...]
     first: int
     """Position of the first output that is computed."""
     crop: Dim
@@ -56,7 +56,7 @@ class _Axis:
     def positions(self) -> Dim:
         return ceildiv(add(self.size, self.crop), self.stride)
 
-    def window(self, phases: _Phases) -> WindowAxis:
+    def window(self, phases: Phases) -> WindowAxis:
         taps = len(phases.taps[0])
         before = phases.back - self.first
         reach = phases.dilation * (taps - 1)
@@ -82,23 +82,19 @@ def transposed_convolution(builder: Builder, node: Node, operands: Operands) -> 
     axes = _axes(node, shape_of(x)[2:], shape[2:], apart)
     if axes is None:
         return None
-    image = channels_last(builder, widened(builder, x))
-    if x.rank == 3:
-        axes = [_FLAT, *axes]
-        weights = builder.reshape(weights, (*shape[:2], 1, shape[2]))
-    y = _interleaved(builder, image, weights, axes, groups)
+    y = spread(builder, channels_last(builder, widened(builder, x)), weights, axes, groups)
     if bias is not None:
         y = builder.add(y, widened(builder, bias))
     return [channels_first(builder, builder.cast(y, x.dtype), x.rank)]
 
 
-_FLAT = _Axis(1, 1, (_Phases(((0,),), 0, 1),), 0, 0, 1)
+_FLAT = SpreadAxis(1, 1, (Phases(((0,),), 0, 1),), 0, 0, 1)
 """The height of images that have none."""
 
 
 def _axes(
     node: Node, spatial: Sequence[Dim], kernel: Sequence[int], apart: bool
-) -> list[_Axis] | None:
+) -> list[SpreadAxis] | None:
     """None: attributes are malformed."""
     count = len(kernel)
     strides, dilations = per_axis(node, "strides", count), per_axis(node, "dilations", count)
@@ -127,41 +123,72 @@ def _axes(
             smaller = floordiv(total, 2)
             begin = smaller if automatic == "SAME_UPPER" else sub(total, smaller)
             size = sub(whole, total) if sizes[at] is None else size
-        phases = _phases(taps, stride, dilation, apart)
-        nearest = min((phase.back for phase in phases if phase.taps[0]), default=0)
-        first = min(begin // stride, nearest) if isinstance(begin, int) else 0
-        axes.append(_Axis(extent, stride, phases, first, sub(begin, first * stride), size))
+        axes.append(spread_axis(extent, taps, stride, dilation, begin, size, apart))
     return axes
 
 
-def _phases(kernel: int, stride: int, dilation: int, apart: bool) -> tuple[_Phases, ...]:
+def spread_axis(
+    extent: Dim, kernel: int, stride: int, dilation: int, begin: Dim, size: Dim, apart: bool
+) -> SpreadAxis:
+    """`size` outputs from `begin` on; `apart`: channels are by themselves."""
+    phases = _phases(kernel, stride, dilation, apart)
+    nearest = min((phase.back for phase in phases if phase.taps[0]), default=0)
+    first = min(begin // stride, nearest) if isinstance(begin, int) else 0
+    return SpreadAxis(extent, stride, phases, first, sub(begin, first * stride), size)
+
+
+def _phases(kernel: int, stride: int, dilation: int, apart: bool) -> tuple[Phases, ...]:
     """All phases, in order; `apart`: each for itself."""
     common = math.gcd(stride, dilation)
-    found: list[_Phases] = []
+    found: list[Phases] = []
     for phase in range(stride):
         reaching = range(kernel) if dilation % stride == 0 else range(min(kernel, stride))
         start = next((tap for tap in reaching if tap * dilation % stride == phase), kernel)
         taps = tuple(range(start, kernel, stride // common))[::-1]
         back = (taps[0] * dilation - phase) // stride if taps else 0
         last = found[-1] if found else None
-        if last and not apart and len(last.taps[0]) == len(taps) and last.back == back:
-            found[-1] = _Phases((*last.taps, taps), back, last.dilation)
+        if last and not apart and last.back == back and _go_on(last.taps, taps):
+            found[-1] = Phases((*last.taps, taps), back, last.dilation)
         else:
-            found.append(_Phases((taps,), back, dilation // common))
+            found.append(Phases((taps,), back, dilation // common))
     return tuple(found)
 
 
-def _interleaved(
-    builder: Builder, image: Value, weights: Value, axes: Sequence[_Axis], groups: int
+def _go_on(phases: Sequence[Sequence[int]], taps: Sequence[int]) -> bool:
+    """Whether the taps of a further phase are as many, and as far from those of the last one as these are from the one before."""
+    if len(phases[-1]) != len(taps):
+        return False
+    near = phases[-2:]
+    return not taps or len(near) == 1 or taps[0] - near[1][0] == near[1][0] - near[0][0]
+
+
+def spread(
+    builder: Builder, image: Value, weights: Value, axes: Sequence[SpreadAxis], groups: int
 ) -> Value:
     """`image` channels-last by `weights` [channels, outputs, kernel...]; the result is channels-last, too."""
-    batch, count = shape_of(image)[0], len(axes)
+    if len(axes) == 1:
+        axes = [_FLAT, *axes]
+        weights = builder.reshape(weights, (*shape_of(weights)[:2], 1, *shape_of(weights)[2:]))
     outputs = groups * int(shape_of(weights)[1])
-    blocks = [
-        _block(builder, image, weights, axes, phases, groups)
-        for phases in itertools.product(*(axis.phases for axis in axes))
-    ]
-    for at in reversed(range(count)):  # the last axis changes first
+
+    def block(phases: Sequence[Phases]) -> Value:
+        return _block(builder, image, weights, axes, phases, groups)
+
+    return interleaved(builder, axes, (shape_of(image)[0], outputs), block)
+
+
+def interleaved(
+    builder: Builder,
+    axes: Sequence[SpreadAxis],
+    around: tuple[Dim, Dim],
+    block: Callable[[Sequence[Phases]], Value],
+) -> Value:
+    """[batch, places..., channels] of blocks [batch, positions, phases, ..., channels] for neighbouring phases of each
+    axis; `around`: batch and channels.
+    """
+    batch, outputs = around
+    blocks = [block(phases) for phases in itertools.product(*(axis.phases for axis in axes))]
+    for at in reversed(range(len(axes))):  # the last axis changes first
         several = len(axes[at].phases)
         rows = [blocks[start : start + several] for start in range(0, len(blocks), several)]
         blocks = [builder.concat(row, 2 + 2 * at) if several > 1 else row[0] for row in rows]
@@ -178,8 +205,8 @@ def _block(
     builder: Builder,
     image: Value,
     weights: Value,
-    axes: Sequence[_Axis],
-    phases: Sequence[_Phases],
+    axes: Sequence[SpreadAxis],
+    phases: Sequence[Phases],
     groups: int,
 ) -> Value:
     """[batch, positions, phases, ..., channels], positions and phases of each axis."""
@@ -193,8 +220,7 @@ def _block(
         return filled(builder, 0, image.dtype, (batch, *places, groups * outputs))
     kernel = shape_of(weights)[2:]
     dealt = builder.reshape(weights, (groups, channels // groups, outputs, *kernel))
-    for at, phase in enumerate(phases):
-        dealt = _picked(builder, dealt, phase.taps, 3 + 2 * at)
+    dealt = _picked(builder, dealt, [phase.taps for phase in phases])
     order = (0, *range(3, 3 + 2 * count, 2), 2, 1, *range(4, 4 + 2 * count, 2))
     shape = (groups * math.prod(numbers) * outputs, channels // groups, *taps)
     dealt = arranged(builder, dealt, order, shape)
@@ -208,9 +234,20 @@ def _block(
     return builder.reshape(y, (batch, *places, groups * outputs))
 
 
-def _picked(builder: Builder, weights: Value, taps: Sequence[Sequence[int]], axis: int) -> Value:
-    """Taps of phases, as two axes in place of one; of constants at once."""
-    index, data = np.array(taps, np.int64), contents(weights)
-    if data is None:
-        return builder.gather(weights, builder.constant(index), axis)
-    return builder.constant(np.take(data, index, axis))
+def _picked(builder: Builder, weights: Value, taps: Sequence[Sequence[Sequence[int]]]) -> Value:
+    """Taps of phases, as two axes in place of each of the last ones; of constants at once."""
+    shape = [int(extent) for extent in shape_of(weights)]
+    rest = len(shape) - len(taps)
+    data = contents(weights)
+    if data is not None:
+        for at, numbers in enumerate(taps):
+            data = np.take(data, np.array(numbers, np.int64), rest + 2 * at)
+        return builder.constant(data)
+    steps = [math.prod(shape[1 + axis :]) for axis in range(len(shape))]
+    sizes, strides, offset = shape[:rest], steps[:rest], 0
+    for numbers, step in zip(taps, steps[rest:], strict=True):
+        offset += numbers[0][0] * step
+        for several in ([phase[0] for phase in numbers], numbers[0]):
+            sizes.append(len(several))
+            strides.append((several[1] - several[0]) * step if len(several) > 1 else 0)
+    return builder.op("view", weights, shape=tuple(sizes), strides=tuple(strides), offset=offset)

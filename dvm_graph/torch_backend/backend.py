@@ -9,12 +9,13 @@ each of which becomes a program for any extents. The rest stays in torch.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
 from torch._decomp import core_aten_decompositions
 from torch._dynamo.backends.common import aot_autograd
+from torch.fx import GraphModule, Node
 from torch.fx.passes.infra.partitioner import CapabilityBasedPartitioner, Partition
 from torch.fx.passes.operator_support import OperatorSupportBase
 from torch.nn.attention import SDPBackend, sdpa_kernel
@@ -24,15 +25,20 @@ from dvm_graph.options import Options
 from dvm_graph.process import load_compiler
 from dvm_graph.torch_backend import operators  # noqa: F401 - fills the table
 from dvm_graph.torch_backend.decompositions import DECOMPOSED
-from dvm_graph.torch_backend.piece import compile_piece
+from dvm_graph.torch_backend.piece import ORDER, Order, compile_piece, inverse, order_of
 from dvm_graph.torch_backend.sizes import Sizes
 from dvm_graph.torch_backend.translation import VIEWS, is_operator, is_supported
 
 aten = torch.ops.aten
 
+_KEPT = "dvm_kept"
+"""Among what a node of torch's graph knows: its name, as that of an argument of the backward pass."""
+_SAME = (aten.alias.default, aten.detach.default)
+"""Views of a whole tensor as it is."""
+
 
 def dvm(
-    module: torch.fx.GraphModule,
+    module: GraphModule,
     inputs: Sequence[Any],
     *,
     options: Mapping[str, Any] | None = None,
@@ -53,12 +59,19 @@ def dvm(
     load_compiler()
     chosen = Options().changed(dict(options or {}))
 
-    def compile_graph(graph: torch.fx.GraphModule, _inputs: Sequence[Any]) -> Callable[..., Any]:
-        return _compile(graph, chosen)
+    orders: dict[str, Order] = {}
+
+    def forward(graph: GraphModule, _inputs: Sequence[Any]) -> Callable[..., Any]:
+        _mark_kept(graph)
+        return _compile(graph, chosen, orders)
+
+    def backward(graph: GraphModule, _inputs: Sequence[Any]) -> Callable[..., Any]:
+        laid = _lie_as_kept(graph, orders)
+        return _compile(graph, chosen, orders, laid)
 
     compiler = aot_autograd(
-        fw_compiler=compile_graph,
-        bw_compiler=compile_graph,
+        fw_compiler=forward,
+        bw_compiler=backward,
         decompositions={**core_aten_decompositions(), **DECOMPOSED},
     )
     # Attention as its products and softmax, which fuse; the fused kernels of torch are opaque.
@@ -68,13 +81,51 @@ def dvm(
 
 
 class _Support(OperatorSupportBase):  # type: ignore[misc, unused-ignore]  # torch is untyped here
-    def is_node_supported(
-        self, _modules: Mapping[str, torch.nn.Module], node: torch.fx.Node
-    ) -> bool:
+    def is_node_supported(self, _modules: Mapping[str, torch.nn.Module], node: Node) -> bool:
         return is_supported(node)
 
 
-def _compile(graph: torch.fx.GraphModule, options: Options) -> Callable[..., Any]:
+def _mark_kept(graph: GraphModule) -> None:
+    """What the forward pass gives to the backward pass alone is marked with its name."""
+    context = torch._guards.TracingContext.try_get()
+    if context is None or context.fw_metadata is None:
+        return
+    (results,) = graph.graph.output_node().args
+    own = context.fw_metadata.num_forward
+    for result in {*results[own:]} - {*results[:own]}:
+        if isinstance(result, Node):
+            result.meta[_KEPT] = result.name
+
+
+def _lie_as_kept(graph: GraphModule, orders: Mapping[str, Order]) -> dict[int, Order]:
+    """Tells the arguments of the backward pass how the forward pass leaves them. Where some operator looks at memory, they are to be
+    laid out as torch traced them: which, and in what order.
+    """
+    given = _placeholders(graph)
+    if any(map(_looks_at_memory, graph.graph.nodes)):
+        return {at: order_of(node) for at, node in enumerate(given) if node.name in orders}
+    for node in given:
+        if node.name in orders:
+            node.meta[ORDER] = orders[node.name]
+    return {}
+
+
+def _looks_at_memory(node: Node) -> bool:
+    """Whether what an operator gives hangs on the order in which elements of its operands lie."""
+    seeded = torch.Tag.nondeterministic_seeded in getattr(node.target, "tags", ())
+    return seeded or node.target is aten.as_strided.default
+
+
+def _compile(
+    graph: GraphModule,
+    options: Options,
+    orders: dict[str, Order],
+    laid: Mapping[int, Order] | None = None,
+) -> Callable[..., Any]:
+    """`orders` gets those of the axes of what is kept for the backward pass, by name, where they are not as torch traced them;
+    `laid`: arguments to be laid out in an order.
+    """
+    _read_in_any_order(graph)
     Sizes(graph).compute_from_arguments()
     _give_each_its_views(graph)
     _scatter_in_place(graph)
@@ -91,16 +142,22 @@ def _compile(graph: torch.fx.GraphModule, options: Options) -> Callable[..., Any
             continue
         inner = cut.get_submodule(node.target)
         sizes.give(node, inner)
+        _tell_orders(node, inner)
+        free = {at: result for at, result in _results(node) if _is_free(result)}
         try:
-            piece = compile_piece(inner, options)
+            piece = compile_piece(inner, options, free)
         except DvmError as error:
             warnings.warn(f"not compiled, torch runs it: {error}", RescueWarning, stacklevel=2)
             inner.recompile()  # it has sizes for arguments, too
             continue
         setattr(cut, node.target, piece)
+        for at, result in free.items():
+            _note_order(result, piece.orders[at], orders)
     cut.recompile()
 
     def run(arguments: list[Any]) -> Any:
+        for at, order in (laid or {}).items():
+            arguments[at] = arguments[at].permute(order).contiguous().permute(inverse(order))
         results = cut(*arguments)
         arguments.clear()
         return results
@@ -109,7 +166,53 @@ def _compile(graph: torch.fx.GraphModule, options: Options) -> Callable[..., Any
     return run
 
 
-def _give_each_its_views(graph: torch.fx.GraphModule) -> None:
+def _read_in_any_order(graph: GraphModule) -> None:
+    """A tensor need not lie as it did when torch traced how it is read."""
+    for node in graph.graph.nodes:
+        if node.target in (aten.view.default, aten._unsafe_view.default):
+            node.target = aten.reshape.default
+
+
+def _results(call: Node) -> Iterator[tuple[int, Node]]:
+    """Of the call of a piece: numbers, and what stands for them in the graph."""
+    if isinstance(call.meta["val"], torch.Tensor):
+        yield 0, call
+        return
+    for user in call.users:
+        yield user.args[1], user
+
+
+def _is_free(result: Node) -> bool:
+    """Whether only those read it who are told how it lies: other pieces, and the backward pass."""
+    return all(
+        user.op == "call_module"
+        or (user.op == "output" and _KEPT in result.meta)
+        or (user.target in _SAME and _is_free(user))
+        for user in result.users
+    )
+
+
+def _note_order(result: Node, order: Order, orders: dict[str, Order]) -> None:
+    """Of a free result, and of what is the same tensor."""
+    result.meta[ORDER] = order
+    if _KEPT in result.meta:
+        orders[result.meta[_KEPT]] = order
+    for user in result.users:
+        if user.target in _SAME:
+            _note_order(user, order, orders)
+
+
+def _tell_orders(call: Node, piece: GraphModule) -> None:
+    for placeholder, argument in zip(_placeholders(piece), call.args, strict=True):
+        if ORDER in argument.meta:
+            placeholder.meta[ORDER] = argument.meta[ORDER]
+
+
+def _placeholders(graph: GraphModule) -> list[Node]:
+    return [node for node in graph.graph.nodes if node.op == "placeholder"]
+
+
+def _give_each_its_views(graph: GraphModule) -> None:
     """Each reader of a view gets one of its own: what a piece reads by a view is read in place, and what torch
     reads by it does not become a result of the piece.
     """
@@ -121,7 +224,7 @@ def _give_each_its_views(graph: torch.fx.GraphModule) -> None:
                 user.replace_input_with(node, graph.graph.node_copy(node, lambda operand: operand))
 
 
-def _scatter_in_place(graph: torch.fx.GraphModule) -> None:
+def _scatter_in_place(graph: GraphModule) -> None:
     """What is added to rows of one number (zeros, for the gradient of a table) is added where those lie, if nobody else reads them."""
     for node in graph.graph.nodes:
         if (
@@ -132,11 +235,11 @@ def _scatter_in_place(graph: torch.fx.GraphModule) -> None:
             node.target = aten.index_put_.default
 
 
-def _is_filled(node: torch.fx.Node) -> bool:
+def _is_filled(node: Node) -> bool:
     return node.target is aten.full.default
 
 
-def _computes(node: torch.fx.Node) -> bool:
+def _computes(node: Node) -> bool:
     """Whether a piece of such nodes is worth a call."""
     return is_operator(node) and node.target is not aten.clone.default
 

@@ -2,6 +2,7 @@
 
 from dvm_graph.torch_backend import (  # noqa: F401 - enter their operators into the table
     elementwise,
+    pools,
     products,
     reductions,
     views,

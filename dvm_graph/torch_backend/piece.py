@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any, TypeAlias
 
 import ml_dtypes
@@ -12,6 +12,7 @@ import torch
 from dvm_graph.errors import ShapeError, border
 from dvm_graph.ir import DType, Graph, Value
 from dvm_graph.options import Options
+from dvm_graph.passes import sink_transposes
 from dvm_graph.pipeline import compile_graph
 from dvm_graph.runtime import Program
 from dvm_graph.runtime.assemble import assemble
@@ -19,20 +20,28 @@ from dvm_graph.symbolic import Builder, Dim, Facts, Meter, Symbols, symbols_of, 
 from dvm_graph.torch_backend.translation import DTYPES, Translation, dim_of, shape_of
 
 Order: TypeAlias = tuple[int, ...]
+ORDER = "dvm_order"
+"""Of the axes of a tensor, among what a node of torch's graph knows."""
 
 
 class Piece(torch.nn.Module):  # type: ignore[misc, unused-ignore]  # torch is untyped here
     """Runs a program in place of a module."""
 
     def __init__(
-        self, program: Program, inputs: Sequence[tuple[str, Order | None] | None], single: bool
+        self,
+        program: Program,
+        inputs: Sequence[tuple[str, Order | None] | None],
+        orders: Sequence[Order],
+        single: bool,
     ) -> None:
         """`inputs`: of each argument the program's name, and the order of a tensor's axes there, None: it is a size; None:
-        the program has no use for it.
+        the program has no use for it. `orders`: of the axes of each result.
         """
         super().__init__()
         self._program = program
         self._inputs = inputs
+        self.orders = orders
+        self._as_they_are = [inverse(order) for order in orders]
         self._single = single
 
     def forward(self, *arguments: Any) -> Any:
@@ -41,12 +50,19 @@ class Piece(torch.nn.Module):  # type: ignore[misc, unused-ignore]  # torch is u
             if known is not None:
                 name, order = known
                 feeds[name] = _size(argument) if order is None else _array(argument.permute(order))
-        results = [_tensor(array) for array in self._program.run(feeds, None)]
+        results = [
+            _tensor(array).permute(order)
+            for array, order in zip(self._program.run(feeds, None), self._as_they_are, strict=True)
+        ]
         return results[0] if self._single else tuple(results)
 
 
-def compile_piece(module: torch.fx.GraphModule, options: Options) -> Piece:
+def compile_piece(
+    module: torch.fx.GraphModule, options: Options, free: Collection[int] = ()
+) -> Piece:
     """The program of a graph of operators that are all supported.
+
+    Results lie in memory as torch's graph says, but for those whose numbers are in `free`: they lie as they come.
 
     Raises:
         DvmError: it does not compile.
@@ -58,21 +74,29 @@ def compile_piece(module: torch.fx.GraphModule, options: Options) -> Piece:
         nodes = list(module.graph.nodes)
         placeholders = [node for node in nodes if node.op == "placeholder"]
         tensors = [node for node in placeholders if isinstance(node.meta["val"], torch.Tensor)]
-        orders = {node: _order(node.meta["val"]) for node in tensors}
+        orders = {node: order_of(node) for node in tensors}
         for node, order in orders.items():
             shape = shape_of(node, facts.symbols)
             value = Value(
                 node.name, DTYPES[node.meta["val"].dtype], tuple(shape[axis] for axis in order)
             )
             graph.inputs.append(value)
-            as_it_is = [order.index(axis) for axis in range(len(order))]
-            translation.values[node] = translation.builder.transpose(value, as_it_is)
+            translation.values[node] = translation.builder.transpose(value, inverse(order))
         for node in nodes:
             if node.op == "call_function":
                 translation.translate(node)
         (returned,) = (node.args[0] for node in nodes if node.op == "output")
         single = isinstance(returned, torch.fx.Node)
-        graph.outputs = [translation.values[node] for node in ((returned,) if single else returned)]
+        results = (returned,) if single else returned
+        lying = [order_of(node) for node in results]
+        graph.outputs = [
+            translation.values[node]
+            if at in free
+            else translation.builder.transpose(translation.values[node], order)
+            for at, (node, order) in enumerate(zip(results, lying, strict=True))
+        ]
+        for at, order in _leave_orders(graph, facts, free).items():
+            lying[at] = order
         graph.output_names = tuple(f"output{i}" for i in range(len(graph.outputs)))
         sizes = _needed_sizes(placeholders, graph, facts.symbols)
         graph.inputs += sizes.values()
@@ -83,13 +107,36 @@ def compile_piece(module: torch.fx.GraphModule, options: Options) -> Piece:
         program = assemble(compiled.plan, options, release_packed=True)
     named = {*tensors, *sizes}
     inputs = [(node.name, orders.get(node)) if node in named else None for node in placeholders]
-    return Piece(program, inputs, single)
+    return Piece(program, inputs, lying, single)
 
 
-def _order(tensor: torch.Tensor) -> Order:
+def _leave_orders(graph: Graph, facts: Facts, free: Collection[int]) -> dict[int, Order]:
+    """Outputs become what their transposes read, where their axes may lie in any order; which that is."""
+    sink_transposes(graph, facts)
+    orders = {}
+    for at in free:
+        value = graph.outputs[at]
+        axes = tuple(range(value.rank))
+        while (transpose := value.made_by("transpose")) is not None:
+            value, perm = transpose.required(0), transpose.attrs["perm"]
+            axes = tuple(perm[axis] for axis in axes)
+        graph.outputs[at] = value
+        orders[at] = inverse(axes)
+    return orders
+
+
+def inverse(order: Sequence[int]) -> Order:
+    return tuple(sorted(range(len(order)), key=order.__getitem__))
+
+
+def order_of(node: torch.fx.Node) -> Order:
     """The axes of a tensor as they lie in memory, outermost first, as far as it is known: a tensor that lies otherwise in
-    a run is copied.
+    a run is copied. What a piece made tells (`ORDER`), of others their strides.
     """
+    if ORDER in node.meta:
+        order: Order = node.meta[ORDER]
+        return order
+    tensor = node.meta["val"]
     strides = [
         stride if isinstance(stride, int) else stride.node.hint for stride in tensor.stride()
     ]

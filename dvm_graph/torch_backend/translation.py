@@ -63,6 +63,11 @@ class Translation:
         """What it gives: tensors with dtypes and sizes."""
 
     @property
+    def decomposer(self) -> Builder:
+        """The builder as decompositions take it: what they ask of one, a stream's has too."""
+        return cast(Builder, self.builder)
+
+    @property
     def dtype(self) -> DType:
         """Of the (first) result."""
         return DTYPES[_first(self.meta).dtype]
@@ -130,9 +135,7 @@ class Translation:
         node = ir.Node(op, op, operands, (result,), attrs, domain="", version=_ONNX_VERSION)
         node.origin = self.builder.inside[0]
         function = find(node)
-        # What decompositions ask of a builder, a stream's has too.
-        builder = cast(Builder, self.builder)
-        found = None if function is None else function(builder, node, operands)
+        found = None if function is None else function(self.decomposer, node, operands)
         if found is None or found[0] is None:
             raise UnsupportedError(f"{op} has no decomposition for this")
         return found[0]

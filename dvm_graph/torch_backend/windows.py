@@ -1,13 +1,17 @@
-"""Convolutions and pools of torch."""
+"""Convolutions of torch, forward and backward."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from typing import Any
 
 import torch
 
+from dvm_graph.decompose.arithmetic import widened
+from dvm_graph.decompose.correlation import correlation
+from dvm_graph.decompose.operands import shape_of
+from dvm_graph.decompose.transposed_convolution import spread, spread_axis
+from dvm_graph.decompose.windows import WindowAxis, channels_first, channels_last
 from dvm_graph.ir import Value
 from dvm_graph.torch_backend.translation import Translation, entry
 
@@ -27,80 +31,112 @@ def _convolution(
     more: Sequence[int],
     groups: int,
 ) -> Value:
-    kernel = list((weight.shape or ())[2:])
+    kernel = _kernel(weight)
     return t.onnx(
         "ConvTranspose" if transposed else "Conv",
         x,
         weight,
         bias,
-        strides=_each(strides, kernel),
-        pads=2 * _each(pads, kernel),
-        dilations=_each(dilations, kernel),
+        strides=each(strides, kernel),
+        pads=2 * each(pads, kernel),
+        dilations=each(dilations, kernel),
         group=groups,
         kernel_shape=kernel,
-        **({"output_padding": _each(more, kernel)} if transposed else {}),
+        **({"output_padding": each(more, kernel)} if transposed else {}),
     )
 
 
-def _each(numbers: Sequence[int], kernel: Sequence[object]) -> list[int]:
-    """One for each spatial axis: torch takes one for all."""
-    return list(numbers) if len(numbers) == len(kernel) else list(numbers) * len(kernel)
-
-
-@entry(aten.max_pool2d_with_indices.default)
-def _max_pool(
+@entry(aten.convolution_backward.default)
+def _convolution_backward(
     t: Translation,
+    gradient: Value,
     x: Value,
-    kernel: Sequence[int],
-    strides: Sequence[int] = (),
-    pads: Sequence[int] = (0,),
-    dilations: Sequence[int] = (1,),
-    ceil: bool = False,
-) -> list[Value]:
-    """The greatest elements alone. Where they lie torch says itself: of several NaNs it takes the last, ONNX the first."""
-    dilated = {"dilations": _each(dilations, (0, 0))}
-    return [_pool(t, "MaxPool", x, kernel, strides, pads, ceil, **dilated)]
-
-
-@entry(aten.avg_pool2d.default)
-def _average_pool(
-    t: Translation,
-    x: Value,
-    kernel: Sequence[int],
-    strides: Sequence[int] = (),
-    pads: Sequence[int] = (0,),
-    ceil: bool = False,
-    count_pads: bool = True,
-    divisor: int | None = None,
-) -> Value:
-    counted = {"count_include_pad": int(count_pads or divisor is not None)}
-    average = _pool(t, "AveragePool", x, kernel, strides, pads, ceil, **counted)
-    if divisor is None:
-        return average
-    factor = math.prod(_each(kernel, (0, 0))) / divisor
-    return t.builder.mul(average, t.builder.scalar(factor, average.dtype))
-
-
-def _pool(
-    t: Translation,
-    op: str,
-    x: Value,
-    kernel: Sequence[int],
+    weight: Value,
+    _bias: Any,
     strides: Sequence[int],
     pads: Sequence[int],
-    ceil: bool,
-    **attrs: Any,
+    dilations: Sequence[int],
+    transposed: bool,
+    more: Sequence[int],
+    groups: int,
+    wanted: Sequence[bool],
+) -> list[Value | None]:
+    """Gradients of the image, the weights and the bias, as far as they are wanted."""
+    moved = strides, pads, dilations
+    results: list[Value | None] = [None, None, None]
+    if wanted[0] and transposed:
+        results[0] = _convolution(t, gradient, weight, None, *moved, False, more, groups)
+    elif wanted[0]:
+        results[0] = _spread(t, gradient, x, weight, *moved, groups)
+    if wanted[1]:
+        image, factors = (gradient, x) if transposed else (x, gradient)
+        results[1] = _gradient_of_weights(t, image, factors, weight, *moved, groups)
+    if wanted[2]:
+        axes = [0, *range(2, gradient.rank)]
+        total = t.decomposer.reduce_sum(widened(t.decomposer, gradient), axes)
+        results[2] = t.decomposer.reshape(total, (shape_of(gradient)[1],))
+    return [
+        value if value is None else t.decomposer.cast(value, gradient.dtype) for value in results
+    ]
+
+
+def _spread(
+    t: Translation,
+    gradient: Value,
+    x: Value,
+    weight: Value,
+    strides: Sequence[int],
+    pads: Sequence[int],
+    dilations: Sequence[int],
+    groups: int,
 ) -> Value:
-    """A pool of ONNX over images, which torch may give without a batch."""
-    assert x.shape is not None
-    kernel = _each(kernel, (0, 0))
-    result = t.onnx(
-        op,
-        x if x.rank == 4 else t.builder.reshape(x, (1, *x.shape)),
-        kernel_shape=kernel,
-        strides=_each(strides or kernel, kernel),
-        pads=2 * _each(pads, kernel),
-        ceil_mode=int(ceil),
-        **attrs,
-    )
-    return t.builder.reshape(result, t.shape)
+    """The gradient of the image that a convolution read: a transposed convolution."""
+    kernel = _kernel(weight)
+    by_channel = groups == shape_of(weight)[0] and shape_of(weight)[1] == 1
+    axes = [
+        spread_axis(extent, taps, stride, dilation, pad, size, by_channel)
+        for extent, taps, stride, dilation, pad, size in zip(
+            *(shape_of(gradient)[2:], kernel, each(strides, kernel), each(dilations, kernel)),
+            *(each(pads, kernel), shape_of(x)[2:]),
+            strict=True,
+        )
+    ]
+    image = channels_last(t.decomposer, widened(t.decomposer, gradient))
+    y = spread(t.decomposer, image, widened(t.decomposer, weight), axes, groups)
+    return channels_first(t.decomposer, y, x.rank)
+
+
+def _gradient_of_weights(
+    t: Translation,
+    image: Value,
+    factors: Value,
+    weight: Value,
+    strides: Sequence[int],
+    pads: Sequence[int],
+    dilations: Sequence[int],
+    groups: int,
+) -> Value:
+    kernel = _kernel(weight)
+    axes = [
+        WindowAxis(extent, taps, stride, dilation, (pad, pad), size)
+        for extent, taps, stride, dilation, pad, size in zip(
+            *(shape_of(image)[2:], kernel, each(strides, kernel), each(dilations, kernel)),
+            *(each(pads, kernel), shape_of(factors)[2:]),
+            strict=True,
+        )
+    ]
+    return correlation(t.decomposer, _as_rows(t, image), _as_rows(t, factors), axes, groups)
+
+
+def _kernel(weight: Value) -> list[int]:
+    return [int(extent) for extent in shape_of(weight)[2:]]
+
+
+def _as_rows(t: Translation, x: Value) -> Value:
+    """[batch, places..., channels], in the type that kernels compute in."""
+    return t.decomposer.transpose(widened(t.decomposer, x), (0, *range(2, x.rank), 1))
+
+
+def each(numbers: Sequence[int], kernel: Sequence[object]) -> list[int]:
+    """One for each spatial axis: torch takes one for all."""
+    return list(numbers) if len(numbers) == len(kernel) else list(numbers) * len(kernel)

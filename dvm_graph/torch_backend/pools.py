@@ -1,0 +1,286 @@
+"""Pools of torch, forward and backward: of images [batch, channels, height, width], which may come without a batch.
+
+Backward nothing is scattered. As in a transposed convolution (`decompose/transposed_convolution.py`), the places of an image are of
+phases, and those of one phase have the same taps: each sums what these windows give it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+
+from dvm_graph.decompose.arithmetic import dim_value, widened
+from dvm_graph.decompose.operands import shape_of
+from dvm_graph.decompose.pooling import taps_of
+from dvm_graph.decompose.slicing import padded, part
+from dvm_graph.decompose.transposed_convolution import (
+    Phases,
+    SpreadAxis,
+    interleaved,
+    spread_axis,
+)
+from dvm_graph.decompose.windows import WindowAxis, channels_first
+from dvm_graph.ir import DType, Value
+from dvm_graph.symbolic import Builder, Dim, add, sub
+from dvm_graph.symbolic.dims import maximum, mul, neg
+from dvm_graph.torch_backend.translation import Translation, entry
+from dvm_graph.torch_backend.windows import each
+
+aten = torch.ops.aten
+
+_PLANE = (0, 0)
+"""As many as an image has spatial axes."""
+
+
+@entry(aten.max_pool2d_with_indices.default)
+def _max_pool(
+    t: Translation,
+    x: Value,
+    kernel: Sequence[int],
+    strides: Sequence[int] = (),
+    pads: Sequence[int] = (0,),
+    dilations: Sequence[int] = (1,),
+    ceil: bool = False,
+) -> list[Value]:
+    """The greatest element of each window, and where it lies in its plane."""
+    dilated = {"dilations": each(dilations, _PLANE)}
+    greatest = _pool(t, "MaxPool", x, kernel, strides, pads, ceil, **dilated)
+    image = _channels_last(t, x)
+    axes = _axes(shape_of(image)[1:3], kernel, strides, pads, dilations, t.shape[-2:])
+    return [greatest, _channels_first(t, _places(t.decomposer, image, axes))]
+
+
+def _places(b: Builder, image: Value, axes: Sequence[WindowAxis]) -> Value:
+    """Of equal elements the first, of several NaNs the last, as torch finds them: going from tap to tap of
+    [batch, height, width, channels].
+    """
+    least = -math.inf if image.dtype.is_float else int(np.iinfo(image.dtype.numpy).min)
+    greatest = b.scalar(least, image.dtype)
+    for at, axis in enumerate(axes):
+        end = add(mul(sub(axis.size, 1), axis.stride), axis.dilation * (axis.kernel - 1) + 1)
+        after = maximum(0, sub(end, add(axis.extent, axis.pads[0])))
+        image = padded(b, image, 1 + at, axis.pads[0], after, greatest)
+    rows, columns = axes
+    number = b.add(
+        b.mul(_first_tap(b, rows, 1), b.scalar(columns.kernel, DType.INT32)),
+        _first_tap(b, columns, 2),
+    )
+    for tap, (row, column) in enumerate(np.ndindex(rows.kernel, columns.kernel)):
+        found = part(b, image, 1, row * rows.dilation, rows.size, rows.stride)
+        found = part(b, found, 2, column * columns.dilation, columns.size, columns.stride)
+        better = b.gt(found, greatest)
+        if image.dtype.is_float:
+            better = b.bitwise_or(better, b.isnan(found))
+        greatest = b.select(better, found, greatest)
+        number = b.select(better, b.scalar(tap, DType.INT32), number)
+    return _place_of(b, number, rows, columns)
+
+
+def _first_tap(b: Builder, axis: WindowAxis, at: int) -> Value:
+    """Of each window that is in the image."""
+    before = b.iota(_along(at, axis.size), at, add(axis.pads[0], axis.dilation - 1), -axis.stride)
+    before = b.max(before, b.scalar(0, DType.INT64))
+    return b.cast(b.div(before, b.scalar(axis.dilation, DType.INT64)), DType.INT32)
+
+
+def _place_of(b: Builder, number: Value, rows: WindowAxis, columns: WindowAxis) -> Value:
+    """Where in the plane the tap of a number is."""
+    kernel = b.scalar(columns.kernel, DType.INT64)
+    number = b.cast(number, DType.INT64)
+    place = number  # of windows that start at the first place
+    for tap, axis, at, step in (
+        (b.div(number, kernel), rows, 1, columns.extent),
+        (b.mod(number, kernel), columns, 2, 1),
+    ):
+        start = b.iota(
+            _along(at, axis.size), at, neg(mul(axis.pads[0], step)), mul(axis.stride, step)
+        )
+        along = b.add(start, b.mul(tap, dim_value(b, mul(axis.dilation, step))))
+        place = along if place is number else b.add(place, along)
+    return place
+
+
+def _along(at: int, extent: Dim) -> tuple[Dim, ...]:
+    return tuple(extent if axis == at else 1 for axis in range(4))
+
+
+@entry(aten.max_pool2d_with_indices_backward.default)
+def _max_pool_backward(
+    t: Translation,
+    gradient: Value,
+    x: Value,
+    kernel: Sequence[int],
+    strides: Sequence[int],
+    pads: Sequence[int],
+    dilations: Sequence[int],
+    _ceil: bool,
+    places: Value,
+) -> Value:
+    b = t.decomposer
+    wide, numbers = widened(b, _channels_last(t, gradient)), _channels_last(t, places)
+    axes = _spread_axes(x, wide, kernel, strides, pads, dilations)
+    width = axes[1].size
+    nothing = b.scalar(0, wide.dtype)
+
+    def given(taps: Sequence[Value], phases: Sequence[int]) -> Value:
+        rows, columns = (
+            b.iota(
+                _along(1 + at, axis.positions),
+                1 + at,
+                mul(sub(phase, axis.crop), step),
+                mul(axis.stride, step),
+            )
+            for at, (axis, phase, step) in enumerate(zip(axes, phases, (width, 1), strict=True))
+        )
+        return b.select(b.eq(taps[1], b.add(rows, columns)), taps[0], nothing)
+
+    return _given_back(t, (wide, numbers), axes, given)
+
+
+@entry(aten.avg_pool2d.default)
+def _average_pool(
+    t: Translation,
+    x: Value,
+    kernel: Sequence[int],
+    strides: Sequence[int] = (),
+    pads: Sequence[int] = (0,),
+    ceil: bool = False,
+    count_pads: bool = True,
+    divisor: int | None = None,
+) -> Value:
+    counted = {"count_include_pad": int(count_pads or divisor is not None)}
+    average = _pool(t, "AveragePool", x, kernel, strides, pads, ceil, **counted)
+    if divisor is None:
+        return average
+    factor = math.prod(each(kernel, _PLANE)) / divisor
+    return t.decomposer.mul(average, t.decomposer.scalar(factor, average.dtype))
+
+
+@entry(aten.avg_pool2d_backward.default)
+def _average_pool_backward(
+    t: Translation,
+    gradient: Value,
+    x: Value,
+    kernel: Sequence[int],
+    strides: Sequence[int],
+    pads: Sequence[int],
+    _ceil: bool,
+    count_pads: bool,
+    divisor: int | None,
+) -> Value:
+    b = t.decomposer
+    wide = widened(b, _channels_last(t, gradient))
+    if divisor is None:
+        windows = _axes(shape_of(x)[-2:], kernel, strides, pads, (1,), shape_of(wide)[1:3])
+        count = taps_of(b, windows, bool(count_pads), wide.dtype)
+    else:
+        count = b.scalar(divisor, wide.dtype)
+    axes = _spread_axes(x, wide, kernel, strides, pads, (1,))
+    return _given_back(t, (b.div(wide, count),), axes, lambda taps, _: taps[0])
+
+
+def _given_back(
+    t: Translation,
+    sources: Sequence[Value],
+    axes: Sequence[SpreadAxis],
+    given: Callable[[Sequence[Value], Sequence[int]], Value],
+) -> Value:
+    """What windows give back to the places that they read. `given`: by a window to places of a phase of each axis, of what `sources`
+    [batch, positions..., channels] have for it.
+    """
+    b = t.decomposer
+    batch, *_, channels = shape_of(sources[0])
+    positions = [axis.positions for axis in axes]
+
+    def block(phases: Sequence[Phases]) -> Value:
+        windows = [axis.window(phase) for axis, phase in zip(axes, phases, strict=True)]
+        around = []
+        for source in sources:
+            outside = b.scalar(0 if source.dtype.is_float else -1, source.dtype)
+            for at, window in enumerate(windows):
+                source = padded(b, source, 1 + at, *window.pads, outside)
+            around.append(source)
+        total = b.broadcast_to(b.scalar(0, sources[0].dtype), (batch, *positions, channels))
+        own = [axis.phases.index(phase) for axis, phase in zip(axes, phases, strict=True)]
+        for taps in np.ndindex(*(window.kernel for window in windows)):
+            found = around
+            for at, (tap, window) in enumerate(zip(taps, windows, strict=True)):
+                found = [part(b, one, 1 + at, tap * window.dilation, window.size) for one in found]
+            total = b.add(total, given(found, own))
+        return b.reshape(total, (batch, positions[0], 1, positions[1], 1, channels))
+
+    y = interleaved(b, axes, (batch, channels), block)
+    return b.cast(_channels_first(t, y), t.dtype)
+
+
+def _axes(
+    extents: Sequence[Dim],
+    kernel: Sequence[int],
+    strides: Sequence[int],
+    pads: Sequence[int],
+    dilations: Sequence[int],
+    sizes: Sequence[Dim],
+) -> list[WindowAxis]:
+    kernel = each(kernel, _PLANE)
+    return [
+        WindowAxis(extent, taps, stride, dilation, (pad, pad), size)
+        for extent, taps, stride, dilation, pad, size in zip(
+            *(extents, kernel, each(strides or kernel, _PLANE), each(dilations, _PLANE)),
+            *(each(pads, _PLANE), sizes),
+            strict=True,
+        )
+    ]
+
+
+def _spread_axes(
+    x: Value,
+    gradient: Value,
+    kernel: Sequence[int],
+    strides: Sequence[int],
+    pads: Sequence[int],
+    dilations: Sequence[int],
+) -> list[SpreadAxis]:
+    windows = _axes(shape_of(x)[-2:], kernel, strides, pads, dilations, shape_of(gradient)[1:3])
+    return [
+        spread_axis(w.size, w.kernel, w.stride, w.dilation, w.pads[0], w.extent, apart=True)
+        for w in windows
+    ]
+
+
+def _channels_last(t: Translation, x: Value) -> Value:
+    """Of an image that torch may give without a batch."""
+    image = x if x.rank == 4 else t.decomposer.reshape(x, (1, *shape_of(x)))
+    return t.decomposer.transpose(image, (0, 2, 3, 1))
+
+
+def _channels_first(t: Translation, y: Value) -> Value:
+    return t.decomposer.reshape(channels_first(t.decomposer, y, 4), t.shape)
+
+
+def _pool(
+    t: Translation,
+    op: str,
+    x: Value,
+    kernel: Sequence[int],
+    strides: Sequence[int],
+    pads: Sequence[int],
+    ceil: bool,
+    **attrs: Any,
+) -> Value:
+    """A pool of ONNX over images, which torch may give without a batch."""
+    assert x.shape is not None
+    kernel = each(kernel, _PLANE)
+    result = t.onnx(
+        op,
+        x if x.rank == 4 else t.decomposer.reshape(x, (1, *x.shape)),
+        kernel_shape=kernel,
+        strides=each(strides or kernel, kernel),
+        pads=2 * each(pads, kernel),
+        ceil_mode=int(ceil),
+        **attrs,
+    )
+    return t.decomposer.reshape(result, t.shape)
