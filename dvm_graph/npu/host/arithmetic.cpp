@@ -234,7 +234,7 @@ struct Op<Family::v_div> {
       return quotient_lanes(a, b);
   }
 };
-template <class V>
+template <class V>  // f64 takes libm's
 constexpr bool kHasFmodLanes = !std::is_same_v<V, D>;
 template <>
 struct Op<Family::v_fmod> {
