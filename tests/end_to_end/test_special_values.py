@@ -117,6 +117,15 @@ ACTIVATIONS: list[tuple[str, dict[str, Any], Function]] = [
      lambda x: np.where(x < -2, x + 1, np.where(x > 2, x - 1, 0))),
     ("Relu", {}, lambda x: np.maximum(x, 0)),
     ("Round", {}, np.rint),
+    ("Tan", {}, np.tan),
+    ("Asin", {}, np.arcsin),
+    ("Acos", {}, np.arccos),
+    ("Atan", {}, np.arctan),
+    ("Sinh", {}, np.sinh),
+    ("Cosh", {}, np.cosh),
+    ("Asinh", {}, np.arcsinh),
+    ("Acosh", {}, np.arccosh),
+    ("Atanh", {}, np.arctanh),
 ]  # fmt: skip
 
 

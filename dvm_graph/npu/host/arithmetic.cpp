@@ -2,6 +2,7 @@
 // functions.
 #include <type_traits>
 
+#include "npu/host/lanes.h"
 #include "npu/host/rows.h"
 #include "npu/host/units.h"
 
@@ -152,38 +153,117 @@ struct Op<Family::v_max> {
 template <class T>
 using Unsigned = std::make_unsigned_t<T>;
 
+// Quotients of integers are rounded to 0, and 0 by 0. In f64 they are never rounded up to an
+// integer where operands are below 2^51, as are all of i32.
+DVM_INLINE I quotient_lanes(I a, I b) {
+  const auto divide = [](auto x, auto y) DVM_LAMBDA_INLINE {
+    return convert<int32_t>(convert<double>(x) / convert<double>(y));
+  };
+  const I quotient = join(divide(low_half(a), low_half(b)), divide(high_half(a), high_half(b)));
+  const I wrapped = b == -1 ? bits_as<I>(-bits_as<U>(a)) : quotient;
+  return b == 0 ? I{} : wrapped;
+}
+DVM_INLINE I fmod_lanes(I a, I b) {
+  const U product = bits_as<U>(quotient_lanes(a, b)) * bits_as<U>(b);
+  return b == 0 ? I{} : bits_as<I>(bits_as<U>(a) - product);
+}
+
+using L = Full<int64_t>;
+constexpr int64_t kWideLimit = int64_t{1} << 51;
+
+DVM_INLINE bool any_beyond_limit(L a, L b) {
+  using Bits = Full<uint64_t>;
+  const auto above = [](L x) DVM_LAMBDA_INLINE { return bits_as<Bits>(x) + kWideLimit; };
+  return any(bits_as<I>(((above(a) | above(b)) >> 52) != 0));
+}
+// Integers below the limit; levels without conversions of i64 have these.
+DVM_INLINE D to_wide(L x) { return bits_as<D>(x + bits_as<L>(splat<D>(kRoundWide))) - kRoundWide; }
+DVM_INLINE L from_wide(D x) {
+  return bits_as<L>(x + kRoundWide) - bits_as<L>(splat<D>(kRoundWide));
+}
+DVM_INLINE D quotient_wide(D a, D b) {
+  const D quotient = a / b, nearest = (quotient + kRoundWide) - kRoundWide;
+  const D below = nearest > quotient ? nearest - 1.0 : nearest;
+  const D above = nearest < quotient ? nearest + 1.0 : nearest;
+  return quotient < D{} ? above : below;
+}
+
+DVM_INLINE L quotient_lanes(L a, L b) {
+  if (any_beyond_limit(a, b)) [[unlikely]]
+    return by_element(
+        [](int64_t x, int64_t y) {
+          if (y == 0) return int64_t{0};
+          return y == -1 ? static_cast<int64_t>(-static_cast<uint64_t>(x)) : x / y;
+        },
+        a, b);
+  const L quotient = from_wide(quotient_wide(to_wide(a), to_wide(b)));
+  return b == 0 ? L{} : quotient;
+}
+DVM_INLINE L fmod_lanes(L a, L b) {
+  if (any_beyond_limit(a, b)) [[unlikely]]
+    return by_element([](int64_t x, int64_t y) { return y == 0 || y == -1 ? 0 : x % y; }, a, b);
+  const D x = to_wide(a), y = to_wide(b);
+  const L remainder = from_wide(x - quotient_wide(x, y) * y);
+  return b == 0 ? L{} : remainder;
+}
+
+// a - n b with the integer n next to a / b, in f64: up to the limit, n b has no more bits than that
+// holds. By 0 and of what is infinite the remainder is NaN, as n b is.
+DVM_INLINE F fmod_lanes(F a, F b) {
+  constexpr float kQuotientLimit = 0x1p29f;
+  const F dividend = absolute(a), divisor = absolute(b), quotient = dividend / divisor;
+  if (any((quotient >= kQuotientLimit) & (divisor != F{}) & (dividend < __builtin_inff())))
+      [[unlikely]]
+    return by_element([](float x, float y) { return __builtin_fmodf(x, y); }, a, b);
+  const F remainder = in_wide_halves(
+      [](D x, D y) DVM_LAMBDA_INLINE {
+        const D rest = x - ((x / y + kRoundWide) - kRoundWide) * y;
+        return rest < D{} ? rest + y : rest;
+      },
+      dividend, divisor);
+  return with_sign_of(dividend < divisor ? dividend : remainder, a);
+}
+
 template <>
 struct Op<Family::v_div> {
   template <class V>
-  DVM_INLINE static V vector(V a, V b)
-    requires kFloatVec<V>
-  {
-    return a / b;
-  }
-  template <class T>
-  DVM_INLINE static T scalar(T a, T b) {
-    if (b == 0) return 0;
-    return b == -1 ? static_cast<T>(-static_cast<Unsigned<T>>(a)) : a / b;
+  DVM_INLINE static V vector(V a, V b) {
+    if constexpr (kFloatVec<V>)
+      return a / b;
+    else
+      return quotient_lanes(a, b);
   }
 };
+template <class V>  // f64 takes libm's
+constexpr bool kHasFmodLanes = !std::is_same_v<V, D>;
 template <>
 struct Op<Family::v_fmod> {
-  DVM_INLINE static float scalar(float a, float b) { return __builtin_fmodf(a, b); }
-  DVM_INLINE static double scalar(double a, double b) { return __builtin_fmod(a, b); }
-  template <class T>
-  DVM_INLINE static T scalar(T a, T b) {
-    return b == 0 || b == -1 ? 0 : a % b;
+  template <class V>
+  DVM_INLINE static V vector(V a, V b)
+    requires kHasFmodLanes<V>
+  {
+    return fmod_lanes(a, b);
   }
+  DVM_INLINE static double scalar(double a, double b) { return __builtin_fmod(a, b); }
 };
+// The remainder has the sign of the divisor, also where it is 0.
 template <>
 struct Op<Family::v_mod> {
-  template <class T>
-  DVM_INLINE static T scalar(T a, T b) {
-    const T remainder = Op<Family::v_fmod>::scalar(a, b);
-    if constexpr (std::is_floating_point_v<T>) {
-      if (remainder == 0) return b < 0 ? T{-0.0} : T{0};  // has the sign of the divisor
-    }
-    return remainder != 0 && (remainder < 0) != (b < 0) ? remainder + b : remainder;
+  template <class V>
+  DVM_INLINE static V vector(V a, V b)
+    requires kHasFmodLanes<V>
+  {
+    const V remainder = fmod_lanes(a, b);
+    const auto apart = (remainder < V{}) ^ (b < V{});
+    const V shifted = apart ? bits_as<V>(wrapping(remainder) + wrapping(b)) : remainder;
+    V zero{};
+    if constexpr (kFloatVec<V>) zero = with_sign_of(zero, b);
+    return remainder == V{} ? zero : shifted;
+  }
+  DVM_INLINE static double scalar(double a, double b) {
+    const double remainder = __builtin_fmod(a, b);
+    if (remainder == 0) return b < 0 ? -0.0 : 0.0;
+    return (remainder < 0) != (b < 0) ? remainder + b : remainder;
   }
 };
 

@@ -27,6 +27,8 @@ class Fit:
     low: mp.mpf
     high: mp.mpf
     degree: int
+    suffix: str = "f"
+    """Of literals: none for those of f64."""
 
 
 def nodes(fit: Fit) -> list[mp.mpf]:
@@ -72,6 +74,20 @@ def log_tail(f: mp.mpf) -> mp.mpf:
     return (mp.log1p(f) - f + f**2 / 2) / f**3 if f else mp.mpf(1) / 3
 
 
+def odd_tail(
+    name: str, function: Callable[[mp.mpf], mp.mpf], high: mp.mpf, degree: int, suffix: str = "f"
+) -> Fit:
+    """(function(x)/x - 1)/x^2 in x^2, for an odd function of slope 1 up to x = high."""
+
+    def tail(t: mp.mpf) -> mp.mpf:
+        return (function(mp.sqrt(t)) / mp.sqrt(t) - 1) / t
+
+    def weight(t: mp.mpf) -> mp.mpf:
+        return t * mp.sqrt(t) / function(mp.sqrt(t))
+
+    return Fit(name, tail, weight, mp.mpf(0), high**2, degree, suffix)
+
+
 def fits() -> list[Fit]:
     half_ln2 = mp.log(2) / 2
     quarter = (mp.pi / 4) ** 2
@@ -102,14 +118,21 @@ def fits() -> list[Fit]:
             quarter,
             2,
         ),
+        odd_tail("kAsin", mp.asin, mp.mpf(1) / 2, 4),
+        odd_tail("kAtan", mp.atan, mp.mpf(1), 8),
+        odd_tail("kSinh", mp.sinh, mp.mpf(2), 4),
+        # (m - 1) / (m + 1) of m up to the root of 2
+        odd_tail("kArtanh", mp.atanh, (root(2) - 1) / (root(2) + 1), 3, ""),
         Fit(
-            "kTanhInner",
-            lambda t: (mp.tanh(root(t)) / root(t) - 1) / t,
-            lambda t: t * root(t) / mp.tanh(root(t)),
-            mp.mpf(0),
-            mp.mpf("0.625") ** 2,
-            4,
+            "kPower",
+            lambda r: (mp.mpf(2) ** r - 1) / r,
+            lambda r: abs(r) / mp.mpf(2) ** r,
+            -mp.mpf(1) / 2,
+            mp.mpf(1) / 2,
+            6,
+            "",
         ),
+        odd_tail("kTanhInner", mp.tanh, mp.mpf("0.625"), 4),
         Fit(
             "kErfInner",
             lambda t: mp.erf(root(t)) / root(t),
@@ -164,7 +187,7 @@ def main() -> None:
     for fit in fits():
         coefficients, error = solve(fit)
         print(f"// {fit.name}: weighted error {mp.nstr(error, 3)}")
-        print(f"{fit.name} {{{', '.join(mp.nstr(c, 11) + 'f' for c in coefficients)}}}")
+        print(f"{fit.name} {{{', '.join(mp.nstr(c, 11) + fit.suffix for c in coefficients)}}}")
 
 
 if __name__ == "__main__":

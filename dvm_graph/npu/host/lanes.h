@@ -9,6 +9,7 @@ namespace {
 using F = Full<float>;
 using I = Full<int32_t>;
 using U = Full<uint32_t>;  // for arithmetic on bits that may wrap
+using D = Full<double>;
 constexpr int kF = kLanes<float>;
 
 template <int Number>
@@ -33,11 +34,12 @@ DVM_INLINE F multiply_add(F a, F b, F c) {
   return a * b + c;
 #endif
 }
+DVM_INLINE D multiply_add(D a, D b, D c) { return a * b + c; }
 
-template <int N>
-DVM_INLINE F polynomial(F x, const float (&coefficients)[N]) {
-  F sum = splat<F>(coefficients[N - 1]);
-  for (int i = N - 2; i >= 0; i--) sum = multiply_add(sum, x, splat<F>(coefficients[i]));
+template <class V, int N>
+DVM_INLINE V polynomial(V x, const Element<V> (&coefficients)[N]) {
+  V sum = splat<V>(coefficients[N - 1]);
+  for (int i = N - 2; i >= 0; i--) sum = multiply_add(sum, x, splat<V>(coefficients[i]));
   return sum;
 }
 
@@ -59,6 +61,19 @@ DVM_INLINE F sqrt_lanes(F x) {
 #endif
 }
 
+DVM_INLINE D sqrt_lanes(D x) {
+#if defined(DVM_AVX512)
+  return bits_as<D>(_mm512_sqrt_pd(bits_as<__m512d>(x)));
+#elif defined(DVM_AVX2)
+  return bits_as<D>(_mm256_sqrt_pd(bits_as<__m256d>(x)));
+#elif defined(DVM_X86)
+  return bits_as<D>(_mm_sqrt_pd(bits_as<__m128d>(x)));
+#else
+  for (int i = 0; i < kLanes<double>; i++) x[i] = __builtin_sqrt(x[i]);
+  return x;
+#endif
+}
+
 DVM_INLINE bool any(I mask) {
 #if defined(DVM_AVX512)
   return _mm512_movepi32_mask(bits_as<__m512i>(mask)) != 0;
@@ -73,11 +88,21 @@ DVM_INLINE bool any(I mask) {
 #endif
 }
 
-template <class Function>
-[[gnu::noinline]] F by_element(F x, Function function) {
-  for (int i = 0; i < kF; i++) x[i] = function(x[i]);
+template <class Function, class V, class... More>
+[[gnu::noinline]] V by_element(Function function, V x, More... more) {
+  for (int i = 0; i < kLanesOf<V>; i++) x[i] = function(x[i], more[i]...);
   return x;
 }
+
+// What f32 is too narrow for, half a vector at a time in f64.
+template <class Function, class... V>
+DVM_INLINE F in_wide_halves(Function function, V... x) {
+  return join(convert<float>(function(convert<double>(low_half(x))...)),
+              convert<float>(function(convert<double>(high_half(x))...)));
+}
+
+// Adding it to an f64 rounds to an integer, which the last bits then are: 1.5 * 2^52.
+constexpr double kRoundWide = 6755399441055744.0;
 
 // Bounds that let NaN through.
 DVM_INLINE F at_most(F x, float bound) { return lesser_lanes(splat<F>(bound), x); }

@@ -225,6 +225,33 @@ void test_repeats(Machine& machine, Random& random, DType dtype) {
   }
 }
 
+// Dividends at and next to multiples of the divisor, of sizes in common: where quotients are
+// rounded, and where one way to divide takes over from another.
+template <class T>
+void test_quotients(Machine& machine, Random& random, DType dtype) {
+  constexpr int kMost = kFloating<T> ? 60 : std::numeric_limits<T>::digits - 1;
+  const Shape shape{1, 1, 67};
+  const Strides strides{0, 0, 1};
+  Array<T> out(shape, strides), a(shape, strides), b(shape, strides);
+  for (int i = 0; i < 400; i++) {
+    const int64_t bits = random.integer(0, kMost), divisor_bits = random.integer(0, bits);
+    const auto below = [&](int64_t power) { return random.integer(0, (int64_t{1} << power) - 1); };
+    for (int64_t n = 0; n < shape.inner; n++) {
+      const int64_t divisor = below(divisor_bits) + 1;
+      const int64_t dividend = below(bits - divisor_bits) * divisor + random.integer(-1, 1);
+      a.data()[n] = static_cast<T>(random.chance(0.5) ? dividend : -dividend);
+      b.data()[n] = static_cast<T>(random.chance(0.5) ? divisor : -divisor);
+    }
+    for (const Family family : {Family::v_div, Family::v_mod, Family::v_fmod}) {
+      context = std::string("quotients ") + name_of(dtype) + " of " + std::to_string(bits) +
+                " bits by " + std::to_string(divisor_bits);
+      machine.execute(family, dtype, shape, {out.place(), a.place(), b.place()});
+      for (int64_t n = 0; n < shape.inner; n++)
+        CHECK(right_binary(family, dtype, out.data()[n], a.data()[n], b.data()[n]));
+    }
+  }
+}
+
 void test_indices(Machine& machine, Random& random) {
   for (int i = 0; i < 200; i++) {
     const Shape shape = random_shape(random);
@@ -275,6 +302,12 @@ void test_level(const Level& level) {
   for (const DType dtype : {DType::f32, DType::f64, DType::i32, DType::i64, DType::b8}) {
     with_register_type(
         dtype, [&](auto element) { test_repeats<decltype(element)>(machine, random, dtype); });
+  }
+  for (const DType dtype : {DType::f32, DType::f64, DType::i32, DType::i64}) {
+    with_register_type(dtype, [&](auto element) {
+      using T = decltype(element);
+      if constexpr (!std::is_same_v<T, uint8_t>) test_quotients<T>(machine, random, dtype);
+    });
   }
   test_indices(machine, random);
 }

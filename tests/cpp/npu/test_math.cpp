@@ -29,6 +29,15 @@ constexpr Function kFunctions[] = {
     {Family::v_log1p, "log1p", {-0.9f, 3.0f}},
     {Family::v_sin, "sin", {-40.0f, 40.0f}},
     {Family::v_cos, "cos", {-40.0f, 40.0f}},
+    {Family::v_tan, "tan", {-40.0f, 40.0f}},
+    {Family::v_asin, "asin", {-1.0f, 1.0f}},
+    {Family::v_acos, "acos", {-1.0f, 1.0f}},
+    {Family::v_atan, "atan", {-4.0f, 4.0f}},
+    {Family::v_sinh, "sinh", {-90.0f, 90.0f}},
+    {Family::v_cosh, "cosh", {-90.0f, 90.0f}},
+    {Family::v_asinh, "asinh", {-4.0f, 4.0f}},
+    {Family::v_acosh, "acosh", {1.0f, 2.0f}},
+    {Family::v_atanh, "atanh", {-1.0f, 1.0f}},
     {Family::v_erf, "erf", {-4.0f, 4.0f}, true, 4.0f},
     {Family::v_tanh, "tanh", {-9.5f, 9.5f}, true, 10.0f},
     {Family::v_sigmoid, "sigmoid", {-104.5f, 18.0f}, true, 104.5f},
@@ -47,8 +56,10 @@ void measure(Machine& machine, const Function& function, std::vector<float>& val
   std::memcpy(in.data(), values.data(), values.size() * sizeof(float));
   machine.execute(function.family, DType::f32, shape, {out.place(), in.place()});
   for (size_t i = 0; i < values.size(); i++) {
-    const double error = ulp_error(out.data()[i], float_unary(function.family, values[i]));
+    const Wide expected = float_unary(function.family, values[i]);
+    const double error = ulp_error(out.data()[i], expected);
     if (error > worst.error) worst = {error, values[i]};
+    if (expected == 0) CHECK(std::signbit(out.data()[i]) == std::signbit(expected));
     if (function.bounded) CHECK(!(std::fabs(out.data()[i]) > 1));
     if (std::fabs(values[i]) >= function.saturated)
       CHECK(std::fabs(out.data()[i] - 0.5f) == 0.5f || out.data()[i] == -1);
@@ -79,10 +90,74 @@ Worst measure(Machine& machine, const Function& function, uint64_t step) {
     for (const float v : {multiple, std::nextafter(multiple, 0.0f), -multiple}) add(v);
   }
   for (const float v :
-       {0.0f, -0.0f, INFINITY, -INFINITY, NAN, 1.0f, -1.0f, 1e-45f, -1e-45f, 3.4e38f})
+       {0.0f, -0.0f, INFINITY, -INFINITY, NAN, 1.0f, -1.0f, 1e-45f, -1e-45f, 3.4e38f}) {
     add(v);
+    for (const float end : {INFINITY, -INFINITY}) add(std::nextafter(v, end));
+  }
   measure(machine, function, values, worst);
   return worst;
+}
+
+// Of every pair.
+std::vector<float> powers(Machine& machine, const std::vector<float>& bases,
+                          const std::vector<float>& exponents) {
+  const Shape shape{1, static_cast<int64_t>(bases.size()), static_cast<int64_t>(exponents.size())};
+  const Strides strides{0, shape.inner, 1};
+  Array<float> out(shape, strides), base(shape, {0, 1, 0}), exponent(shape, {0, 0, 1});
+  std::memcpy(base.data(), bases.data(), bases.size() * sizeof(float));
+  std::memcpy(exponent.data(), exponents.data(), exponents.size() * sizeof(float));
+  machine.execute(Family::v_pow, DType::f32, shape, {out.place(), base.place(), exponent.place()});
+  return out.copy();
+}
+
+// What pow gives of numbers that have a rule of their own, and where the power of whole numbers is
+// exact: there casts to integers follow.
+void test_exact_powers(Machine& machine) {
+  using Limits = std::numeric_limits<float>;
+  std::vector<float> numbers = {
+      NAN,         INFINITY,     Limits::max(), Limits::min(), Limits::denorm_min(),
+      0x1p24f - 1, 0x1p24f,      0x1p24f + 2,   0x1p31f,       0.5f,
+      1.5f,        1 + 0x1p-23f, 1 - 0x1p-24f};
+  for (int i = 0; i <= 30; i++) numbers.push_back(static_cast<float>(i));
+  for (size_t i = 0, count = numbers.size(); i < count; i++) numbers.push_back(-numbers[i]);
+  const std::vector<float> got = powers(machine, numbers, numbers);
+  for (size_t i = 0; i < got.size(); i++) {
+    const float base = numbers[i / numbers.size()], exponent = numbers[i % numbers.size()];
+    const Wide expected = std::pow(static_cast<Wide>(base), static_cast<Wide>(exponent));
+    const auto nearest = static_cast<float>(expected);
+    const bool exact = !(static_cast<Wide>(nearest) != expected) || std::isnan(expected);
+    CHECK(ulp_error(got[i], expected) <= (exact ? 0 : kLimit));
+    if (!std::isnan(expected)) CHECK(std::signbit(got[i]) == std::signbit(expected));
+  }
+}
+
+// Powers of all sizes, from denormal to infinite ones.
+Worst measure_powers(Machine& machine) {
+  Random random(7);
+  Worst worst;
+  std::vector<float> exponents;
+  for (float y = -150; y <= 150; y += 0.5f) exponents.push_back(y);
+  for (int i = 0; i < 200; i++) exponents.push_back(static_cast<float>(random.real(-20, 20)));
+  std::vector<float> bases;
+  for (int i = 0; i < 500; i++) bases.push_back(static_cast<float>(std::exp2(random.real(-6, 6))));
+  for (int i = 0; i < 100; i++)
+    bases.push_back(static_cast<float>(std::exp2(random.real(-149, 128))));
+  for (int i = 0; i < 100; i++) bases.push_back(static_cast<float>(random.real(0.999, 1.001)));
+  const std::vector<float> got = powers(machine, bases, exponents);
+  for (size_t i = 0; i < got.size(); i++) {
+    const float base = bases[i / exponents.size()];
+    const double error =
+        ulp_error(got[i], float_binary(Family::v_pow, base, exponents[i % exponents.size()]));
+    if (error > worst.error) worst = {error, base};
+  }
+  return worst;
+}
+
+void check(const char* level, const char* name, const Worst& worst) {
+  std::printf("%-10s %-8s %.2f ulp at %a\n", level, name, worst.error,
+              static_cast<double>(worst.at));
+  context = std::string(level) + " " + name;
+  CHECK(worst.error <= kLimit);
 }
 
 }  // namespace
@@ -93,13 +168,14 @@ int main(int argc, char** argv) {
   const uint64_t step = argc > 1 ? std::strtoull(argv[1], nullptr, 10) : 9973;
   for (const dvm::Level& level : dvm::available_levels()) {
     Machine machine(*level.table);
+    const char* const name = level.table->name;
     for (const Function& function : kFunctions) {
-      const Worst worst = measure(machine, function, step);
-      std::printf("%-10s %-8s %.2f ulp at %a\n", level.table->name, function.name, worst.error,
-                  static_cast<double>(worst.at));
-      context = std::string(level.table->name) + " " + function.name;
-      CHECK(worst.error <= kLimit);
+      context = std::string(name) + " " + function.name;
+      check(name, function.name, measure(machine, function, step));
     }
+    context = std::string(name) + " exact powers";
+    test_exact_powers(machine);
+    check(name, "pow", measure_powers(machine));
   }
   return report("math");
 }
