@@ -2,7 +2,7 @@
 
 Complex numbers are pairs along the last axis, so a row of signals is one of real numbers, and so is one of a spectrum.
 Matrices grow with the square of the length: where they are large, the vendor library's fast transforms are faster, sooner
-those of powers of two (`python -m benchmarks.units.sampled --only ft`).
+those of powers of two (`python -m benchmarks.units.alone --only ft`).
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
-"""Operators that read images at points, and others of image and audio models, each alone, against onnxruntime.
+"""Operators of image and audio models, each alone, against onnxruntime: those that read images at points, windows over few
+channels, Fourier transforms, norms of groups between convolutions, and element-wise functions.
 
-`python -m benchmarks.units.sampled [--threads 2] [--rounds 20] [--only deform]`
+`python -m benchmarks.units.alone [--threads 2] [--rounds 20] [--only deform]`
 
 Both engines take turns, in processes of their own, which are stopped meanwhile. What is shown is onnxruntime's median time
 over ours. `_FAST_FROM` and `_CHIRP_FROM` of `dvm_graph/decompose/spectral.py` are where Fourier transforms as products
@@ -9,6 +10,7 @@ cost what onnxruntime's do: ours are products here, whatever their length.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
 
 import click
@@ -33,9 +35,9 @@ def _within(low: float, high: float, *shape: int) -> NDArray[np.float32]:
     return _RANDOM.uniform(low, high, shape).astype(np.float32)
 
 
-def _graph(inputs: str, body: str, constants: str = "") -> str:
+def _graph(inputs: str, body: str, constants: str = "", opset: int = 20) -> str:
     held = f"<{constants}>" if constants else ""
-    head = '<ir_version: 10, opset_import: ["" : 20]>'
+    head = f'<ir_version: 10, opset_import: ["" : {opset}]>'
     return f"{head} g ({inputs}) => (y) {held} {{ {body} }}"
 
 
@@ -108,6 +110,78 @@ def others() -> Iterator[_Case]:
     )
 
 
+def windows() -> Iterator[_Case]:
+    for op, kernel, stride, shape in (
+        *itertools.product(("MaxPool", "AveragePool"), (3, 5, 9), (1,), ((1, 1, 480, 640),)),
+        *itertools.product(("MaxPool", "AveragePool"), (3,), (2,), ((1, 1, 480, 640),)),
+        *itertools.product(("MaxPool",), (5, 9, 13), (1,), ((1, 256, 20, 20), (1, 4, 96, 128))),
+        *itertools.product(("MaxPool",), (9,), (1,), ((64, 1, 64, 64), (1, 64, 96, 128))),
+    ):
+        attrs = (
+            f"kernel_shape = [{kernel}, {kernel}], strides = [{stride}, {stride}], "
+            f"pads = [{kernel // 2}, {kernel // 2}, {kernel // 2}, {kernel // 2}]"
+        )
+        yield (
+            f"{op}: {kernel} x {kernel}, stride {stride}, {' x '.join(map(str, shape))}",
+            _graph(f"float[n, {shape[1]}, h, w] x", f"y = {op} <{attrs}> (x)"),
+            {"x": _normal(*shape)},
+        )
+    for inputs, outputs, groups, kernel in ((1, 1, 1, 3), (1, 1, 1, 9), (3, 3, 3, 3), (3, 1, 1, 3)):
+        pads = ", ".join([str(kernel // 2)] * 4)
+        weights = _normal(outputs, inputs // groups, kernel, kernel)
+        numbers = ", ".join(map(str, weights.reshape(-1)))
+        constant = f"float[{', '.join(map(str, weights.shape))}] w = {{{numbers}}}"
+        body = f"y = Conv <pads = [{pads}], group = {groups}> (x, w)"
+        yield (
+            f"Conv: {inputs} to {outputs} channels, {groups} groups, {kernel} x {kernel}, 480 x 640",
+            _graph(f"float[n, {inputs}, h, w] x", body, constant),
+            {"x": _normal(1, inputs, 480, 640)},
+        )
+
+
+def norms() -> Iterator[_Case]:
+    """Of 32 groups, between two convolutions of one element each."""
+    for channels, extent in ((64, 64), (128, 128), (256, 56), (512, 32), (256, 7)):
+        inputs = (
+            f"float[n, {channels}, h, w] x, float[{channels}, {channels}, 1, 1] w, "
+            f"float[{channels}] scale, float[{channels}] shift"
+        )
+        body = (
+            "a = Conv (x, w) b = GroupNormalization <num_groups = 32> (a, scale, shift) "
+            "c = Relu (b) y = Conv (c, w)"
+        )
+        feeds = {
+            "x": _normal(1, channels, extent, extent),
+            "w": _normal(channels, channels, 1, 1) / np.sqrt(np.float32(channels)),
+            "scale": _normal(channels),
+            "shift": _normal(channels),
+        }
+        name = f"GroupNormalization: {channels} channels of {extent} x {extent}"
+        yield name, _graph(inputs, body, opset=21), feeds
+
+
+def functions() -> Iterator[_Case]:
+    x = _within(-0.99, 0.99, 1000, 1000)
+    for op in (
+        "Acos",
+        "Asin",
+        "Atan",
+        "Tan",
+        "Sinh",
+        "Cosh",
+        "Asinh",
+        "Atanh",
+        "Exp",
+        "Tanh",
+        "Erf",
+    ):
+        yield op, _graph("float[a, b] x", f"y = {op} (x)"), {"x": x}
+    for exponent in (3.0, 9.0, 2.7, -1.5):
+        constant = f"float e = {{{exponent}}}"
+        text = _graph("float[a, b] x", "y = Pow (x, e)", constant)
+        yield f"Pow: {exponent}", text, {"x": np.abs(x) + np.float32(0.1)}
+
+
 def spectra() -> Iterator[_Case]:
     for length in (256, 400, 512, 1000, 1024, 2000, 2048):
         for onesided in (1, 0):
@@ -122,6 +196,18 @@ def spectra() -> Iterator[_Case]:
         yield f"STFT: {length}", _graph("float[n, t, 1] x", body, constants), feeds
 
 
+_CASES = (
+    grid_samples,
+    roi_aligns,
+    deformable_convolutions,
+    windows,
+    norms,
+    functions,
+    others,
+    spectra,
+)
+
+
 @click.command()
 @click.option("--threads", default=2, show_default=True)
 @click.option("--rounds", default=20, show_default=True)
@@ -132,7 +218,7 @@ def main(threads: int, rounds: int, only: str) -> None:
     table = Table(title="onnxruntime's time over ours (ours in us)")
     for heading in ("operator", "ratio"):
         table.add_column(heading)
-    for cases in (grid_samples, roi_aligns, deformable_convolutions, others, spectra):
+    for cases in _CASES:
         for name, text, feeds in cases():
             if only.lower() not in name.lower():
                 continue
