@@ -448,11 +448,15 @@ int most_contiguous_axis(const NormalPlan& plan) {
   return best;
 }
 
+// Elements of a row of which vectors hold several.
+constexpr int64_t kShortRow = 8;
+
 // The axis that goes next to `inner` even where one of them is reduced and the other is not, for
 // together they are contiguous: that of groups whose results, of windows, lie along `inner`, or
-// what the neighbours of a reduced `inner` lie along. -1: none.
+// what the neighbours of a reduced `inner` that is short lie along. -1: none.
 int axis_beside(const NormalPlan& plan, int inner) {
-  const bool reduced = (plan.reduced_axes() & bit(inner)) != 0;
+  const bool is_short = plan.extents[inner] <= kShortRow;
+  const bool reduced = is_short && (plan.reduced_axes() & bit(inner)) != 0;
   for (const NormalNode& node : plan.nodes) {
     const int32_t access = reduced && node.op == PlanOp::load_ ? node.access : node.weights;
     if (access < 0) continue;

@@ -351,13 +351,13 @@ class Tiler {
   }
 
   // Where the neighbours of what is reduced lie along another axis, tiles are as wide along that
-  // one as to read whole vectors.
+  // one as a vector has room.
   void find_row() {
     for (const NormalNode& node : plan_.nodes) {
       if (node.op != PlanOp::load_ && node.op != PlanOp::store_) continue;
       const Row row = row_of(plan_, node, reduced_);
       if (row.axis < 0 || row.held == 1) continue;
-      const int64_t unit = std::min(ceil_div(vector_elements(), row.held), plan_.extents[row.axis]);
+      const int64_t unit = std::min(vector_elements() / row.held, plan_.extents[row.axis]);
       if (unit <= row_unit_) continue;
       row_axis_ = row.axis;
       row_held_ = row.held;
@@ -535,8 +535,8 @@ bool reads_across(const NormalPlan& plan, const Target& target, const TileCode& 
     const Row row = row_of(plan, node, reduced);
     if (row.axis < 0) continue;
     const TileAxis& a = code.space.axes[row.axis];
-    const int64_t bytes = row.held * a.tile * plan.accesses[node.access].element_bytes;
-    if (a.tile < a.whole && bytes < target.line_bytes) return true;
+    const int64_t bytes = row.held * plan.accesses[node.access].element_bytes;
+    if (a.tile < a.whole && bytes * (a.tile + 1) <= target.line_bytes) return true;
   }
   return false;
 }
