@@ -55,7 +55,7 @@ class GraphCheck:
         """`feeds`: arrays for the inputs, to evaluate the graph with besides random ones."""
         self._report, self._seed, self._given = report, seed, feeds
         self._imported: Graph | None = None
-        self._bodies: Mapping[Graph, Facts] = {}
+        self._facts = Facts()
         self._runs: list[_Run] = []
 
     def __call__(self, done: Done) -> None:
@@ -80,7 +80,7 @@ class GraphCheck:
 
     def _begin(self, graph: Graph, facts: Facts) -> None:
         subject = self._subject("decompose", "decompose")
-        self._bodies = facts.bodies
+        self._facts = facts
         symbols = [
             s for value in graph.inputs for dim in value.shape or () for s in symbols_of(dim)
         ]
@@ -148,7 +148,7 @@ class GraphCheck:
         oracle: Oracle,
     ) -> bool:
         """Evaluates the decomposed graph on some numbers. False: an index is out of range."""
-        run = _Run(Extents(extents.symbols), feeds, self._bodies)
+        run = _Run(Extents(extents.symbols), feeds, self._facts)
         for value in graph.inputs:
             run.reference.give(value, boxed(feeds[value.name]))
         try:
@@ -278,11 +278,9 @@ _Memo: TypeAlias = dict[Any, tuple[list[Bounded], list[Bounded]]]
 class _Run:
     """The values of the graph at some extents, stage by stage."""
 
-    def __init__(
-        self, extents: Extents, feeds: Mapping[str, Array], bodies: Mapping[Graph, Facts]
-    ) -> None:
-        self.extents, self.feeds = extents, feeds
-        self.reference = Reference(extents, bodies=bodies)
+    def __init__(self, extents: Extents, feeds: Mapping[str, Array], facts: Facts) -> None:
+        self.extents, self.feeds, self._facts = extents, feeds, facts
+        self.reference = Reference(extents, bodies=facts.bodies)
         self.outputs: list[Bounded] = []
         self.changed: tuple[str, ...] = ()
         """ONNX nodes of the first values that the last pass changed."""
@@ -391,6 +389,7 @@ class _Run:
                     results[at] = before
             done = (results, operands)
         memo[key] = done
+        bound = len(self.extents.symbols)
         for value, result in zip(node.outputs, done[0], strict=True):
             self.reference.known[value] = result
             for dim, extent in zip(value.shape or (), result.value.shape, strict=False):
@@ -400,6 +399,8 @@ class _Run:
                 # What host operators give is deduced here, what vendor operators do by onnx.
                 problem = _WrongShapeError if node.op == "host" else InputError
                 raise problem(f"{value.name} is {list(result.value.shape)} for these numbers")
+        if len(self.extents.symbols) > bound and not satisfied(self._facts, self.extents, ()):
+            raise ShapeError(f"{self.extents} break what the model assumes")
 
 
 def _live_nodes(graph: Graph) -> list[Node]:

@@ -33,8 +33,9 @@ def roi_align(builder: Builder, node: Node, operands: Operands) -> Results:
     known = mode in ("avg", "max") and transform in ("half_pixel", "output_half_pixel")
     if ratio < 1 or not known or x.rank != 4 or not x.dtype.is_float:
         return None
-    count = shape_of(regions)[0]
+    count, ends = shape_of(regions)
     assume_points(builder, node, shape_of(batch)[0], count)
+    assume_points(builder, node, ends, 4)
     sizes = [int(node.attrs.get(f"output_{name}", 1)) for name in ("height", "width")]
     scale = float(np.float32(node.attrs.get("spatial_scale", 1.0)))
     corners = scaled(builder, widened(builder, regions), scale)

@@ -234,6 +234,14 @@ def test_indices_into_an_axis_that_only_the_run_knows(body: str) -> None:
     assert validate(model_from_text(text)).findings == []
 
 
+def test_extents_that_only_the_run_knows_to_break_what_the_model_assumes() -> None:
+    text = """g (float[n] x, int64[one] first, int64[m] lengths) => (float[a, b] y)
+    <int64[1] end = {129}, int64[1] axes = {0}, int64[1] steps = {-1}, int64[1] far = {454}> {
+        start = Add(far, first) part = Slice(x, start, end, axes, steps) row = Unsqueeze(part, axes)
+        y = ReverseSequence<batch_axis = 1, time_axis = 0>(row, lengths) }"""
+    assert validate(model_from_text(text)).findings == []
+
+
 def test_extents_that_only_a_body_of_control_flow_holds_together() -> None:
     text = """g (float[n, k] x, float[n, m] y) => (float[a, b] z) <int64 last = {-1}> {
       s = SequenceConstruct(x)

@@ -234,11 +234,17 @@ def test_affine_grid_of_dims() -> None:
 # -- regions
 
 
-def roi_align(opset: int, dtype: type[np.generic] = np.float32, **attrs: Any) -> onnx.ModelProto:
+def roi_align(
+    opset: int,
+    dtype: type[np.generic] = np.float32,
+    corners: int | str = 4,
+    count: str = "count",
+    **attrs: Any,
+) -> onnx.ModelProto:
     inputs: dict[str, list[int | str]] = {
         "x": ["images", "channels", "height", "width"],
-        "regions": ["count", 4],
-        "batch": ["count"],
+        "regions": ["count", corners],
+        "batch": [count],
     }
     sizes = {"output_height": 3, "output_width": 5}
     return model_of("RoiAlign", inputs, opset, dtype, **{**sizes, **attrs})
@@ -281,6 +287,11 @@ def test_roi_align(
         for shape, count in (((2, 3, 9, 7), 11), ((1, 40, 16, 16), 3), ((3, 2, 1, 1), 2))
     ]
     check(model, *runs, regions((2, 3, 9, 7), 0, scale, dtype))
+
+
+def test_regions_of_which_the_model_says_little() -> None:
+    model = roi_align(16, corners="corners", count="numbers", sampling_ratio=2)
+    check(model, regions((2, 3, 9, 7), 4, 1.0))
 
 
 @pytest.mark.parametrize("opset", [10, 16])

@@ -120,27 +120,31 @@ DVM_INLINE F sine_lanes(F x, uint32_t shift) {
   return bits_as<F>(bits_as<U>(chosen) ^ ((quadrant & 2) << 30));
 }
 
+// Results of turns; beyond the limit, and of NaN, libm's. None hangs on what its neighbours are.
+template <class Function>
+DVM_INLINE F or_libm(F x, F result, Function libm) {
+  const I beyond = ~(absolute(x) < splat<F>(kQuadrantLimit));
+  if (any(beyond)) [[unlikely]]
+    return beyond ? by_element(libm, x) : result;
+  return result;
+}
+
 DVM_INLINE F sin_lanes(F x) {
-  if (any(~(absolute(x) < splat<F>(kQuadrantLimit)))) [[unlikely]]
-    return by_element([](float v) { return __builtin_sinf(v); }, x);
-  const F result = sine_lanes(x, 0);
-  return x == F{} ? x : result;  // keeps the sign of zero
+  const F result = x == F{} ? x : sine_lanes(x, 0);  // keeps the sign of zero
+  return or_libm(x, result, [](float v) { return __builtin_sinf(v); });
 }
 DVM_INLINE F cos_lanes(F x) {
-  if (any(~(absolute(x) < splat<F>(kQuadrantLimit)))) [[unlikely]]
-    return by_element([](float v) { return __builtin_cosf(v); }, x);
-  return sine_lanes(x, 1);
+  return or_libm(x, sine_lanes(x, 1), [](float v) { return __builtin_cosf(v); });
 }
 
 // tan(r) of even quadrants, -1 / tan(r) of odd ones.
 DVM_INLINE F tan_lanes(F x) {
-  if (any(~(absolute(x) < splat<F>(kQuadrantLimit)))) [[unlikely]]
-    return by_element([](float v) { return __builtin_tanf(v); }, x);
   const Turn turn = turn_lanes(x);
   const auto odd = (turn.quadrant & 1) != 0;
   const F ratio = (odd ? turn.cosine : turn.sine) / (odd ? turn.sine : turn.cosine);
-  const F result = bits_as<F>(bits_as<U>(ratio) ^ (turn.quadrant << 31));
-  return x == F{} ? x : result;  // keeps the sign of zero
+  const F signed_ratio = bits_as<F>(bits_as<U>(ratio) ^ (turn.quadrant << 31));
+  const F result = x == F{} ? x : signed_ratio;  // keeps the sign of zero
+  return or_libm(x, result, [](float v) { return __builtin_tanf(v); });
 }
 
 // quarters pi/2 + (head + tail), where the head is the larger part.

@@ -49,22 +49,43 @@ struct Worst {
   float at = 0;
 };
 
-void measure(Machine& machine, const Function& function, std::vector<float>& values, Worst& worst) {
+std::vector<float> results(Machine& machine, Family family, const std::vector<float>& values) {
   const Shape shape{1, 1, static_cast<int64_t>(values.size())};
   const Strides strides{0, 0, 1};
   Array<float> in(shape, strides), out(shape, strides);
   std::memcpy(in.data(), values.data(), values.size() * sizeof(float));
-  machine.execute(function.family, DType::f32, shape, {out.place(), in.place()});
+  machine.execute(family, DType::f32, shape, {out.place(), in.place()});
+  return out.copy();
+}
+
+void measure(Machine& machine, const Function& function, std::vector<float>& values, Worst& worst) {
+  const std::vector<float> got = results(machine, function.family, values);
   for (size_t i = 0; i < values.size(); i++) {
     const Wide expected = float_unary(function.family, values[i]);
-    const double error = ulp_error(out.data()[i], expected);
+    const double error = ulp_error(got[i], expected);
     if (error > worst.error) worst = {error, values[i]};
-    if (expected == 0) CHECK(std::signbit(out.data()[i]) == std::signbit(expected));
-    if (function.bounded) CHECK(!(std::fabs(out.data()[i]) > 1));
+    if (expected == 0) CHECK(std::signbit(got[i]) == std::signbit(expected));
+    if (function.bounded) CHECK(!(std::fabs(got[i]) > 1));
     if (std::fabs(values[i]) >= function.saturated)
-      CHECK(std::fabs(out.data()[i] - 0.5f) == 0.5f || out.data()[i] == -1);
+      CHECK(std::fabs(got[i] - 0.5f) == 0.5f || got[i] == -1);
   }
   values.clear();
+}
+
+// An element has the same result beside those that take another way, such as libm's.
+void test_neighbours(Machine& machine, const Function& function) {
+  Random random(11);
+  std::vector<float> values;
+  for (int i = 0; i < 1000; i++)
+    values.push_back(static_cast<float>(random.real(function.dense.low, function.dense.high)));
+  const std::vector<float> alone = results(machine, function.family, values);
+  for (const float other : {NAN, INFINITY, 1e30f}) {
+    std::vector<float> mixed = values;
+    for (size_t i = 0; i < mixed.size(); i += 3) mixed[i] = other;
+    const std::vector<float> got = results(machine, function.family, mixed);
+    for (size_t i = 0; i < got.size(); i++)
+      CHECK(i % 3 == 0 || std::memcmp(&got[i], &alone[i], sizeof(float)) == 0);
+  }
 }
 
 Worst measure(Machine& machine, const Function& function, uint64_t step) {
@@ -172,6 +193,7 @@ int main(int argc, char** argv) {
     for (const Function& function : kFunctions) {
       context = std::string(name) + " " + function.name;
       check(name, function.name, measure(machine, function, step));
+      test_neighbours(machine, function);
     }
     context = std::string(name) + " exact powers";
     test_exact_powers(machine);
