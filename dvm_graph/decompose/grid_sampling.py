@@ -15,7 +15,7 @@ from dvm_graph.decompose.image_points import (
     tap_at,
 )
 from dvm_graph.decompose.operands import required, shape_of, text
-from dvm_graph.decompose.registry import MICROSOFT, Operands, Results, decomposition
+from dvm_graph.decompose.registry import MICROSOFT, Operands, Results, decomposition, unless
 from dvm_graph.decompose.resizing import cubic_shares
 from dvm_graph.decompose.slicing import part
 from dvm_graph.decompose.windows import channels_first
@@ -36,10 +36,21 @@ _SLOPE = -0.75
 """Of cubic interpolation."""
 _FARTHEST = 2.0**62
 """Of the positions that are counted."""
+_CUBIC_FROM = 16
+"""Channels from which on cubic samples cost no more than onnxruntime's, which computes sixteen positions and shares for each
+point as it goes; here they are stored between kernels, which many channels outweigh (`python -m benchmarks.units.alone`).
+"""
+
+
+def _is_narrow_cubic(node: Node, operands: Operands) -> bool:
+    channels = shape_of(required(node, operands, 0))[1:2]
+    cubic = _MODES.get(text(node, "mode", "linear")) == "cubic"
+    return cubic and all(isinstance(extent, int) and extent < _CUBIC_FROM for extent in channels)
 
 
 @decomposition("GridSample")
 @decomposition("GridSample", domain=MICROSOFT)
+@unless(_is_narrow_cubic)
 def grid_sample(builder: Builder, node: Node, operands: Operands) -> Results:
     x, grid = required(node, operands, 0), required(node, operands, 1)
     mode = _MODES.get(text(node, "mode", "linear"))
