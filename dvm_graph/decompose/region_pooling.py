@@ -35,6 +35,7 @@ def roi_align(builder: Builder, node: Node, operands: Operands) -> Results:
         return None
     count = shape_of(regions)[0]
     assume_points(builder, node, shape_of(batch)[0], count)
+    builder.facts.assume_equal(shape_of(regions)[1], 4, f"regions of {node.name} have two corners")
     sizes = [int(node.attrs.get(f"output_{name}", 1)) for name in ("height", "width")]
     scale = float(np.float32(node.attrs.get("spatial_scale", 1.0)))
     corners = scaled(builder, widened(builder, regions), scale)

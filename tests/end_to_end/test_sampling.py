@@ -283,6 +283,17 @@ def test_roi_align(
     check(model, *runs, regions((2, 3, 9, 7), 0, scale, dtype))
 
 
+def test_regions_of_unknown_size() -> None:
+    """That each has four numbers only the operator says."""
+    inputs: dict[str, list[int | str]] = {
+        "x": ["images", "channels", "height", "width"],
+        "regions": [1, "numbers"],
+        "batch": [1],
+    }
+    model = model_of("RoiAlign", inputs, 16, np.float32, sampling_ratio=2)
+    check(model, regions((2, 3, 9, 7), 1, 1.0))
+
+
 @pytest.mark.parametrize("opset", [10, 16])
 def test_regions_of_images_that_are_not_finite(opset: int) -> None:
     """What lies too far outside has a share of 0 of the first element, which is NaN of an infinite one."""
