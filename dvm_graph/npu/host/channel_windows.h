@@ -195,7 +195,10 @@ struct Packing {
   bool whole;                       // one vector of memory is read
   Numbers place, channel, column;   // by lane: in what is read, of a pixel, of its window's taps
 
-  Packing(const Window& w, int64_t count) : channels(count), windows(L / count) {
+  // Of rows of at most so many windows: a single one shares its vectors with none.
+  Packing(const Window& w, int64_t count, int64_t most)
+      : channels(count), windows(lesser(L / count, most)) {
+    if (windows < 2) return;
     const int64_t between = int64_t{w.stride_width} * w.pixel;
     whole = between == channels;
     if (!whole) windows = lesser(windows, (2 * L - channels) / between + 1);
@@ -365,7 +368,7 @@ template <class Op, class T>
 DVM_INLINE void reduce_series(const Window& w, const T* images, const T* weights, T* out,
                               int64_t out_step, int64_t number, int64_t count, int64_t channels) {
   const int64_t image_step = int64_t{w.height} * w.width * w.pixel;
-  const Packing<T> packing(w, channels);
+  const Packing<T> packing(w, channels, lesser<int64_t>(w.out_width, count));
   const bool packed = packing.windows > 1 && out_step == channels;
   Position at(w, number);
   while (count > 0) {
