@@ -140,8 +140,8 @@ def _over_image(
         per_channel = arranged(builder, weights, (2, 3, 1, 0), (taps * inputs, outputs))
         return builder.depthwise(image, per_channel, window, groups)
     if groups == 1:
-        columns = arranged(builder, weights, (0, *kernel, 1), (outputs, taps * inputs))
-        return builder.matmul(builder.patches(image, window), builder.transpose(columns, (1, 0)))
+        matrix = _matrix(builder, weights, taps * inputs)
+        return builder.matmul(builder.patches(image, window), matrix)
     split = builder.reshape(weights, (groups, results, inputs, *window.kernel))
     order = (0, 1, *(axis + 1 for axis in kernel), 2)
     columns = arranged(builder, split, order, (groups, *[1] * spatial, results, taps * inputs))
@@ -149,6 +149,18 @@ def _over_image(
     y = builder.matmul(builder.patches(image, window, groups), matrix)
     y = builder.transpose(y, (*range(1, spatial + 2), 0, spatial + 2))
     return builder.reshape(y, (shape_of(image)[0], *window.size, outputs))
+
+
+def _matrix(builder: Builder, weights: Value, count: int) -> Value:
+    """[elements of a window, outputs] of weights [outputs, inputs, kernel...].
+
+    What is no constant is transposed once in each run, not by every tile: it is read in place then, or packed row by row.
+    """
+    outputs, kernel = int(shape_of(weights)[0]), range(2, weights.rank)
+    if contents(weights) is None:
+        return arranged(builder, weights, (*kernel, 1, 0), (count, outputs))
+    columns = arranged(builder, weights, (0, *kernel, 1), (outputs, count))
+    return builder.transpose(columns, (1, 0))
 
 
 def _by_lanes(image: Value, groups: int, channels: int, results: int) -> bool:

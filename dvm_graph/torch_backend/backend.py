@@ -66,6 +66,7 @@ def dvm(
         return _compile(graph, chosen, orders)
 
     def backward(graph: GraphModule, _inputs: Sequence[Any]) -> Callable[..., Any]:
+        _keep_what_is_read()
         laid = _lie_as_kept(graph, orders)
         return _compile(graph, chosen, orders, laid)
 
@@ -95,6 +96,13 @@ def _mark_kept(graph: GraphModule) -> None:
     for result in {*results[own:]} - {*results[:own]}:
         if isinstance(result, Node):
             result.meta[_KEPT] = result.name
+
+
+def _keep_what_is_read() -> None:
+    """Nothing that the backward pass reads is given away: it may run again."""
+    context = torch._guards.TracingContext.try_get()
+    if context is not None and context.fw_metadata is not None:
+        context.fw_metadata.bw_donated_idxs = []
 
 
 def _lie_as_kept(graph: GraphModule, orders: Mapping[str, Order]) -> dict[int, Order]:

@@ -339,3 +339,20 @@ def test_options_reach_the_compiler() -> None:
         dvm(torch.fx.symbolic_trace(torch.nn.ReLU()), [torch.ones(1)], options={"core": 1})
     compiled = torch.compile(torch.relu, backend="dvm", dynamic=True, options={"cores": 1})
     assert compiled(torch.tensor([-1.0, 2.0])).tolist() == [0, 2]
+
+
+def test_the_backward_pass_runs_again() -> None:
+    """It still has what only the forward pass of sizes that vary kept for it."""
+    torch._dynamo.reset()
+
+    def waved(x: torch.Tensor) -> torch.Tensor:
+        y = x[..., ::2].flip(-1)
+        return (y * y.cos()).exp().mean(-1)
+
+    compiled = torch.compile(waved, backend=dvm, dynamic=True)
+    x, same = (torch.linspace(-2, 2, 24).reshape(2, 3, 4).requires_grad_() for _ in range(2))
+    results = compiled(x), waved(same)
+    for at in range(2):
+        for result in results:
+            result.sum().backward(retain_graph=at == 0)
+        torch.testing.assert_close(x.grad, same.grad)
