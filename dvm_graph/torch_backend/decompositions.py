@@ -126,6 +126,29 @@ def _batch_norm_backward(
     )
 
 
+def _group_norm(
+    x: Tensor,
+    weight: Tensor | None,
+    bias: Tensor | None,
+    batch: int,
+    channels: int,
+    places: int,
+    groups: int,
+    eps: float,
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Mean and reciprocal deviation have the type of the weights, as where torch computes them (its own trace has that of `x`)."""
+    rows = _wide(x).reshape(batch, groups, channels // groups, places)
+    mean = rows.mean((2, 3), keepdim=True)
+    rstd = torch.rsqrt(torch.var(rows, (2, 3), correction=0, keepdim=True) + eps)
+    y = ((rows - mean) * rstd).reshape(x.shape)
+    if weight is not None:
+        y = y * _of_channels(x, weight)
+    if bias is not None:
+        y = y + _of_channels(x, bias)
+    dtype = x.dtype if weight is None else weight.dtype
+    return y.to(x.dtype), *(each.reshape(batch, groups).to(dtype) for each in (mean, rstd))
+
+
 _BROKEN_DOWN = [
     *(aten.native_layer_norm_backward, aten.native_group_norm_backward, aten.gelu_backward),
     *(aten._softmax_backward_data, aten._log_softmax_backward_data, aten._adaptive_avg_pool2d),
@@ -140,6 +163,7 @@ _BROKEN_DOWN = [
 DECOMPOSED: dict[Any, Callable[..., Any]] = {
     **get_decompositions(_BROKEN_DOWN),
     aten.native_dropout.default: _dropout,
+    aten.native_group_norm.default: _group_norm,
     aten._native_batch_norm_legit_no_training.default: _batch_norm_of_inference,
     aten._native_batch_norm_legit_functional.default: _batch_norm,
     aten.native_batch_norm_backward.default: _batch_norm_backward,

@@ -348,3 +348,15 @@ def test_no_images(groups: int, left: list[str]) -> None:
     )
     compare_steps(module, [torch.randn(batch, 4, 9, 9) for batch in (0, 2)])
     assert not left
+
+
+@pytest.mark.parametrize("groups", [1, 4, 8])
+@pytest.mark.parametrize("mixed", [False, True])
+def test_norms_of_groups(groups: int, mixed: bool) -> None:
+    """Of images in the type of the weights, and of half floats between weights of float32."""
+    torch.manual_seed(0)
+    module = torch.nn.GroupNorm(groups, 8)
+    torch.nn.init.normal_(module.weight)
+    dtype = torch.bfloat16 if mixed else torch.float32
+    inputs = [torch.randn(b, 8, *size, dtype=dtype) for b, *size in (*SIZES, (2, 1, 3))]
+    compare_steps(module, inputs)
