@@ -40,7 +40,7 @@ LEFT_OPEN = frozenset(
         "MeanVarianceNormalization", "Attention", "ReduceL2", "ReduceLogSum", "ReduceLogSumExp",
         "ReduceSumSquare", "ReduceMean", "Mean", "HardSwish", "RNN", "GRU", "LSTM",
         "LayerNormalization", "RMSNormalization", "com.microsoft.SkipLayerNormalization",
-        "com.microsoft.SkipSimplifiedLayerNormalization",
+        "com.microsoft.SkipSimplifiedLayerNormalization", "DFT", "STFT",
     )
 )  # fmt: skip
 """Operators that are not drawn where values are special: the standard leaves it open which of two NaN is
