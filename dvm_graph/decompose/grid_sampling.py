@@ -159,7 +159,8 @@ def affine_grid(builder: Builder, node: Node, operands: Operands) -> Results:
         return None
     images, _, *spatial = size.elements
     count = len(spatial)
-    assume_points(builder, node, shape_of(theta)[0], images)
+    for extent, known in zip(shape_of(theta), (images, count, count + 1), strict=True):
+        assume_points(builder, node, extent, known)
     corners = bool(node.attrs.get("align_corners", 0))
     wide = widened(builder, theta)
 

@@ -217,6 +217,15 @@ def test_affine_grid_of_doubles(corners: int) -> None:
     assert_all_close(mine.run({"theta": theta}), [expected], reduction_length=4)
 
 
+@pytest.mark.parametrize("size", [[2, 3, 4, 5], [1, 3, 4, 5, 6]])
+def test_affine_grid_of_matrices_of_any_shape(size: list[int]) -> None:
+    """What their extents have to be only the operator says."""
+    count, model = len(size) - 2, affine_grid(size, 0)
+    for at, dim in enumerate(model.graph.input[0].type.tensor_type.shape.dim):
+        dim.dim_param = f"d{at}"
+    check(model, {"theta": images((size[0], count, count + 1))})
+
+
 def test_affine_grid_of_dims() -> None:
     model = onnx.parser.parse_model(
         """<ir_version: 10, opset_import: ["" : 20]>
