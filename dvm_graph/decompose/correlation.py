@@ -16,6 +16,7 @@ import itertools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import reduce
 
 from dvm_graph.decompose.operands import shape_of
 from dvm_graph.decompose.slicing import padded, part
@@ -130,7 +131,9 @@ def _of_phases(
     channels = int(shape_of(image)[-1])
     own = channels // groups
     matrix, lead, steps = _places(builder, image, rows, phases)
-    first = add(lead, _sum([mul(step, p.first) for p, step in zip(phases, steps, strict=True)]))
+    first = add(
+        lead, reduce(add, (mul(step, p.first) for p, step in zip(phases, steps, strict=True)), 0)
+    )
     taps = [len(phase.taps) for phase in phases]
     # Channels of neighbouring places lie side by side: such taps are more columns.
     wide = taps[-1] if groups == 1 and phases[-1].step == 1 else 1
@@ -167,17 +170,14 @@ def _places(
         image = _up_to(builder, image, 1 + at, mul(row.period, row.stride))
     batch, *places, channels = shape_of(image)
     steps = [product(places[1 + at :]) for at in range(len(rows))]
-    lead = _sum([mul(step, row.before) for row, step in zip(rows, steps, strict=True)])
-    tail = _sum([mul(step, row.behind) for row, step in zip(rows, steps, strict=True)])
+    lead: Dim = reduce(
+        add, (mul(step, row.before) for row, step in zip(rows, steps, strict=True)), 0
+    )
+    tail: Dim = reduce(
+        add, (mul(step, row.behind) for row, step in zip(rows, steps, strict=True)), 0
+    )
     flat = builder.reshape(image, (mul(batch, product(places)), channels))
     return padded(builder, flat, 0, lead, tail, builder.scalar(0, image.dtype)), lead, steps
-
-
-def _sum(dims: Sequence[Dim]) -> Dim:
-    total: Dim = 0
-    for dim in dims:
-        total = add(total, dim)
-    return total
 
 
 def _in_order(

@@ -28,7 +28,7 @@ from dvm_graph.ir import DType, Value
 from dvm_graph.symbolic import Builder, Dim, add, sub
 from dvm_graph.symbolic.dims import maximum, mul, neg
 from dvm_graph.torch_backend.translation import Translation, entry
-from dvm_graph.torch_backend.windows import each
+from dvm_graph.torch_backend.windows import each, window_axes
 
 aten = torch.ops.aten
 
@@ -226,14 +226,7 @@ def _axes(
     sizes: Sequence[Dim],
 ) -> list[WindowAxis]:
     kernel = each(kernel, _PLANE)
-    return [
-        WindowAxis(extent, taps, stride, dilation, (pad, pad), size)
-        for extent, taps, stride, dilation, pad, size in zip(
-            *(extents, kernel, each(strides or kernel, _PLANE), each(dilations, _PLANE)),
-            *(each(pads, _PLANE), sizes),
-            strict=True,
-        )
-    ]
+    return window_axes(extents, kernel, strides or kernel, pads, dilations, sizes)
 
 
 def _spread_axes(

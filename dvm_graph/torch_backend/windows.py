@@ -12,7 +12,7 @@ from dvm_graph.decompose.correlation import correlation
 from dvm_graph.decompose.operands import shape_of
 from dvm_graph.decompose.transposed_convolution import spread, spread_axis
 from dvm_graph.decompose.windows import WindowAxis, channels_first, channels_last
-from dvm_graph.ir import Value
+from dvm_graph.ir import Dim, Value
 from dvm_graph.torch_backend.translation import Translation, entry
 
 aten = torch.ops.aten
@@ -116,15 +116,8 @@ def _gradient_of_weights(
     dilations: Sequence[int],
     groups: int,
 ) -> Value:
-    kernel = _kernel(weight)
-    axes = [
-        WindowAxis(extent, taps, stride, dilation, (pad, pad), size)
-        for extent, taps, stride, dilation, pad, size in zip(
-            *(shape_of(image)[2:], kernel, each(strides, kernel), each(dilations, kernel)),
-            *(each(pads, kernel), shape_of(factors)[2:]),
-            strict=True,
-        )
-    ]
+    extents, sizes = shape_of(image)[2:], shape_of(factors)[2:]
+    axes = window_axes(extents, _kernel(weight), strides, pads, dilations, sizes)
     return correlation(t.decomposer, _as_rows(t, image), _as_rows(t, factors), axes, groups)
 
 
@@ -135,6 +128,25 @@ def _kernel(weight: Value) -> list[int]:
 def _as_rows(t: Translation, x: Value) -> Value:
     """[batch, places..., channels], in the type that kernels compute in."""
     return t.decomposer.transpose(widened(t.decomposer, x), (0, *range(2, x.rank), 1))
+
+
+def window_axes(
+    extents: Sequence[Dim],
+    kernel: Sequence[int],
+    strides: Sequence[int],
+    pads: Sequence[int],
+    dilations: Sequence[int],
+    sizes: Sequence[Dim],
+) -> list[WindowAxis]:
+    """Of windows in as many positions as `sizes` say."""
+    return [
+        WindowAxis(extent, taps, stride, dilation, (pad, pad), size)
+        for extent, taps, stride, dilation, pad, size in zip(
+            *(extents, kernel, each(strides, kernel), each(dilations, kernel)),
+            *(each(pads, kernel), sizes),
+            strict=True,
+        )
+    ]
 
 
 def each(numbers: Sequence[int], kernel: Sequence[object]) -> list[int]:

@@ -345,7 +345,8 @@ class Tiler {
     const int64_t unit = axis == plan_.rank - 1 ? vector_elements()
                          : axis == row_axis_    ? row_unit_
                                                 : row_of_windows(axis);
-    if (tile < unit || tile == plan_.extents[axis]) return tile;
+    const bool stays = tile < unit && (axis != row_axis_ || most < unit);  // else it is narrow
+    if (stays || tile == plan_.extents[axis]) return tile;
     const int64_t up = ceil_div(tile, unit) * unit;
     return up <= most ? up : tile / unit * unit;
   }

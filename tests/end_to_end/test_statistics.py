@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+import re
 
 import numpy as np
 import onnx
@@ -146,3 +147,25 @@ def test_norms_of_groups_stay_channels_last() -> None:
     """No kernel beside the products and the norm moves the image."""
     model = dvm_graph.optimize(group_norm("written out", 64, 32, 1, np.float32), strict=True)
     assert model.report().kernels == 3
+
+
+@pytest.mark.parametrize("shape", [(1, 10, 64, 2), (1, 50, 32, 2), (1, 120, 32, 4)])
+def test_sums_of_groups_have_few_tiles(shape: tuple[int, ...]) -> None:
+    """However many cores there are, none reads a piece of a line, and no kernel is compiled operator by operator."""
+    graph = helper.make_graph(
+        [helper.make_node("ReduceSum", ["x", "axes"], ["y"])],
+        "g",
+        [helper.make_tensor_value_info("x", onnx.TensorProto.FLOAT, ["p", "q", "r", "s"])],
+        [helper.make_tensor_value_info("y", onnx.TensorProto.FLOAT, None)],
+        [numpy_helper.from_array(np.array([1, 3]), "axes")],
+    )
+    model = helper.make_model(graph, ir_version=10, opset_imports=[helper.make_opsetid("", 18)])
+    mine = dvm_graph.optimize(model, cores=16)
+    x = np.random.default_rng(0).standard_normal(shape, np.float32)
+    tiles = [
+        int(found) for found in re.findall(r"^ *tiles (\d+)", mine.disassemble({"x": x}), re.M)
+    ]
+    assert tiles and max(tiles) <= 16
+    np.testing.assert_allclose(
+        mine.run({"x": x})[0], x.sum((1, 3), keepdims=True), rtol=1e-4, atol=1e-4
+    )
