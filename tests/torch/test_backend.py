@@ -6,7 +6,6 @@ import copy
 import itertools
 import math
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 import pytest
@@ -16,26 +15,11 @@ from torch.nn import functional as F  # noqa: N812 - as everybody calls it
 from transformers import BertConfig, BertModel, GPT2Config, GPT2Model
 
 import dvm_graph
-from dvm_graph.torch_backend import backend, dvm, eager
+from dvm_graph.torch_backend import dvm, eager
 from dvm_graph.torch_backend.piece import Piece, compile_piece
 from tests.tolerances import tolerance
 
 BOUND = tolerance(np.dtype(np.float32), 4096)
-
-
-@pytest.fixture
-def pieces(monkeypatch: pytest.MonkeyPatch) -> list[Piece]:
-    """What is compiled in a test."""
-    made: list[Piece] = []
-    compile_piece = backend.compile_piece
-
-    def noted(*arguments: Any) -> Piece:
-        made.append(compile_piece(*arguments))
-        return made[-1]
-
-    monkeypatch.setattr(backend, "compile_piece", noted)
-    torch._dynamo.reset()
-    return made
 
 
 def close(mine: torch.Tensor, theirs: torch.Tensor, scale: float | None = None) -> None:

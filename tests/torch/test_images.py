@@ -38,19 +38,6 @@ def left(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return found
 
 
-@pytest.fixture
-def pieces(monkeypatch: pytest.MonkeyPatch) -> list[Piece]:
-    made: list[Piece] = []
-    compile_piece = backend.compile_piece
-
-    def noted(*arguments: Any) -> Piece:
-        made.append(compile_piece(*arguments))
-        return made[-1]
-
-    monkeypatch.setattr(backend, "compile_piece", noted)
-    return made
-
-
 def close(mine: torch.Tensor, theirs: torch.Tensor, terms: int = 4096) -> None:
     assert mine.dtype == theirs.dtype and mine.shape == theirs.shape
     assert mine.stride() == theirs.stride()
