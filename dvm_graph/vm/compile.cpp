@@ -99,7 +99,10 @@ class Compilation {
       if (split_kernel(live)) return CompileStatus::ok;
       out_.clear();
     }
-    return stage(plan, live, {}) ? CompileStatus::ok : CompileStatus::does_not_fit;
+    if (!stage(plan, live, {})) return CompileStatus::does_not_fit;
+    // Where memory ran short, tiles became narrower than predicted.
+    const bool narrow = has_fallback && reads_across(plan, target_, scratch_.code);
+    return narrow ? CompileStatus::costs_more : CompileStatus::ok;
   }
 
   CompileStatus cube_kernel() {

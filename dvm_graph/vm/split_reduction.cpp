@@ -26,36 +26,36 @@ class Splitter {
  public:
   Splitter(const NormalPlan& plan, SplitReduction& out) : plan_(plan), out_(out) {}
 
-  // The outermost reduced axis and the extent of a piece of it, from the shape alone.
+  // What is cut into pieces, from the shape alone: the outermost reduced axis or, where that is too
+  // short, all of it and the next one.
   bool choose_piece(const LiveBytes& live, const Target& target) {
     const uint32_t reduced = plan_.reduced_axes();
     if (reduced == 0) return false;
-    axis_ = std::countr_zero(reduced);
     // Contiguous parallel elements that count as one point: pieces of rows of less are far apart
     // in memory.
     const int64_t run = static_cast<int64_t>(target.costs.memory_run) / kElementBytes;
-    int64_t points = 1, work = 1, row = 1;
+    int64_t points = 1, work = 1, row = 1;  // row: beside a point and what it stands for
     for (int axis = 0; axis < plan_.rank; ++axis) {
       work *= plan_.extents[axis];
-      if (!(reduced & bit(axis))) {
-        const bool inner = axis + 1 == plan_.rank;
-        points *= inner ? ceil_div(plan_.extents[axis], run) : plan_.extents[axis];
-        if (inner) row *= std::min(plan_.extents[axis], run);
-      } else if (axis != axis_) {
+      if (reduced & bit(axis)) {
         row *= plan_.extents[axis];
+        continue;
       }
+      const bool inner = axis + 1 == plan_.rank;
+      points *= inner ? ceil_div(plan_.extents[axis], run) : plan_.extents[axis];
+      if (inner) row *= std::min(plan_.extents[axis], run);
     }
-    const int64_t extent = plan_.extents[axis_];
     const double start_elements = target.costs.in_vector_elements(target.costs.stage_start);
     const auto start = std::max<int64_t>(1, static_cast<int64_t>(std::lround(start_elements)));
-    if (points >= kFewPoints || work < kWorkOverStart * start || extent < 2) return false;
-    if (!can_chunk(plan_, bit(axis_))) return false;
+    if (points >= kFewPoints || work < kWorkOverStart * start) return false;
     int64_t pieces = std::clamp<int64_t>(work / (kPieceOverStart * start), 2, kMostPieces);
     if (live.cached >= 0.5) {
       const auto fits =
           static_cast<int64_t>(static_cast<double>(target.vector_tile_bytes) / live.cached);
-      pieces = std::max(pieces, ceil_div(extent * row, std::max<int64_t>(fits, 1)));
+      pieces = std::max(pieces, ceil_div(row, std::max<int64_t>(fits, 1)));
     }
+    if (!choose_axis(reduced, pieces)) return false;
+    const int64_t extent = plan_.extents[axis_];
     tile_ = ceil_div(extent, std::min(pieces, extent));
     pieces_ = ceil_div(extent, tile_);
     out_.piece = {axis_, tile_};
@@ -72,6 +72,8 @@ class Splitter {
     for (size_t i = 0; i < plan_.nodes.size(); ++i) {
       if (out_.roles[i] & kInPartial) copy(i, out_.partial, out_.renumber_partial);
       if (out_.roles[i] & kSplit) {
+        out_.partial.nodes.back().reduce_axes &= ~whole_axes_;
+        out_.partial.nodes.back().axes |= whole_axes_;
         hand_over(i);
       } else if (out_.roles[i] & kInJoin) {
         copy(i, out_.join, out_.renumber_join);
@@ -89,6 +91,21 @@ class Splitter {
     plan.nodes.clear();
     plan.accesses = plan_.accesses;
     plan.windows = plan_.windows;
+  }
+
+  // `pieces` become those of the axis that is cut.
+  bool choose_axis(uint32_t reduced, int64_t& pieces) {
+    axis_ = std::countr_zero(reduced);
+    if (!can_chunk(plan_, bit(axis_))) return false;
+    for (uint32_t rest = reduced & (reduced - 1); rest != 0; rest &= rest - 1) {
+      const int next = std::countr_zero(rest);
+      const int64_t extent = plan_.extents[axis_];
+      if (extent >= pieces || !can_chunk(plan_, whole_axes_ | bit(axis_) | bit(next))) break;
+      whole_axes_ |= bit(axis_);
+      pieces = ceil_div(pieces, extent);
+      axis_ = next;
+    }
+    return true;
   }
 
   // The join's domain: the pieces instead of the split axis, no axes that it does not use.
@@ -136,9 +153,10 @@ class Splitter {
     access.storage = split.dtype;
     access.element_bytes = static_cast<int64_t>(size_of(split.dtype));
     access.offset = out_.workspace_bytes / access.element_bytes;
+    const uint32_t pieces = split.axes | whole_axes_;
     int64_t volume = 1;
     for (int axis = plan_.rank - 1; axis >= 0; --axis) {
-      if (!(split.axes & bit(axis))) continue;
+      if (!(pieces & bit(axis))) continue;
       access.strides[axis] = volume;
       volume *= plan_.extents[axis];
     }
@@ -147,7 +165,7 @@ class Splitter {
     NormalNode store;
     store.op = PlanOp::store_;
     store.dtype = split.dtype;
-    store.axes = split.axes;
+    store.axes = pieces;
     store.inputs[0] = out_.renumber_partial[index];
     store.access = static_cast<int32_t>(out_.partial.accesses.size());
     access.step_axis = axis_;
@@ -161,11 +179,11 @@ class Splitter {
     NormalNode load;
     load.op = PlanOp::load_;
     load.dtype = split.dtype;
-    load.axes = split.axes | bit(axis_);
+    load.axes = pieces | bit(axis_);
     load.access = static_cast<int32_t>(out_.join.accesses.size());
     out_.join.accesses.push_back(access);
     NormalNode join = split;
-    join.reduce_axes = bit(axis_);
+    join.reduce_axes = whole_axes_ | bit(axis_);
     join.inputs[0] = static_cast<int32_t>(out_.join.nodes.size());
     out_.join.nodes.push_back(load);
     out_.renumber_join[index] = static_cast<int32_t>(out_.join.nodes.size());
@@ -174,6 +192,7 @@ class Splitter {
 
   const NormalPlan& plan_;
   SplitReduction& out_;
+  uint32_t whole_axes_ = 0;  // each element of which is in pieces of its own
   int axis_ = -1;
   int64_t tile_ = 0, pieces_ = 0;
 };

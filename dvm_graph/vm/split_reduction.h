@@ -1,5 +1,5 @@
 // Splitting of a reduction over cores: when a kernel has few parallel points and much to reduce,
-// it becomes two normal plans. The first writes a partial result per piece of the reduced axis to
+// it becomes two normal plans. The first writes a partial result per piece of the reduced axes to
 // the workspace; the second joins the pieces in order and computes what follows. The pieces depend
 // on the shape only, so the result is the same whatever the number of cores.
 #pragma once

@@ -267,6 +267,7 @@ class Tiler {
     const int axis = std::countr_zero(across);
     const int64_t volume = transposed_tile();
     const int64_t high = plan_.extents[axis], wide = plan_.extents[inner];
+    if (high < least_row() && tile_of_short_rows(axis, volume)) return true;
     if (high * wide <= volume) return false;
     int64_t side = std::min(high, least_row());
     const int64_t least = std::max(volume / side, least_row());
@@ -279,6 +280,32 @@ class Tiler {
     for (int i = 0; i < parallel_count_; ++i) tile_of(parallel_[i]) = 1;
     tile_of(next) = rows;
     tile_of(axis) = side;
+    tile_of(inner) = row;
+    return true;
+  }
+
+  // Of rows along an axis whose elements are too few: with as much as it takes of the axis that
+  // they go on along. False: they go on along none, or lie within every tile as they do in memory.
+  bool tile_of_short_rows(int axis, int64_t volume) {
+    const int inner = plan_.rank - 1;
+    const int64_t high = plan_.extents[axis];
+    int next = -1;
+    for (const NormalNode& node : plan_.nodes) {
+      if (node.op != PlanOp::load_ && node.op != PlanOp::store_) continue;
+      const Strides& strides = plan_.accesses[node.access].strides;
+      if (strides[axis] != 1) continue;
+      for (int i = 0; i < parallel_count_; ++i) {
+        if (parallel_[i] > axis && strides[parallel_[i]] == high) next = parallel_[i];
+      }
+    }
+    if (next < 0 || next == inner) return false;
+    const int64_t rows = std::min(ceil_div(least_row(), high), plan_.extents[next]);
+    const int64_t least = std::max(volume / (high * rows), least_row());
+    const int64_t row = std::min(plan_.extents[inner], align(inner, least, plan_.extents[inner]));
+    if (high * rows * row > largest_) return false;
+    for (int i = 0; i < parallel_count_; ++i) tile_of(parallel_[i]) = 1;
+    tile_of(axis) = high;
+    tile_of(next) = rows;
     tile_of(inner) = row;
     return true;
   }

@@ -169,3 +169,60 @@ def test_sums_of_groups_have_few_tiles(shape: tuple[int, ...]) -> None:
     np.testing.assert_allclose(
         mine.run({"x": x})[0], x.sum((1, 3), keepdims=True), rtol=1e-4, atol=1e-4
     )
+
+
+def sums_inside(op: str, dtype: type) -> onnx.ModelProto:
+    """Over images and pixels, of what lies within a frame of one pixel: no two of their axes are one."""
+    element = helper.np_dtype_to_tensor_dtype(np.dtype(dtype))
+    graph = helper.make_graph(
+        [
+            helper.make_node("Slice", ["x", "begin", "end", "inside"], ["image"]),
+            helper.make_node("Mul", ["image", "image"], ["square"]),
+            helper.make_node(op, ["square", "axes"], ["y"], keepdims=0),
+            helper.make_node("Sub", ["image", "image"], ["zero"]),
+            helper.make_node("Add", ["zero", "y"], ["z"]),
+        ],
+        "g",
+        [helper.make_tensor_value_info("x", element, ["p", "q", "r", "s"])],
+        [helper.make_tensor_value_info(name, element, None) for name in ("y", "square", "z")],
+        [
+            numpy_helper.from_array(np.array(values, np.int64), name)
+            for name, values in {
+                "begin": [1, 1],
+                "end": [-1, -1],
+                "inside": [1, 2],
+                "axes": [0, 1, 2],
+            }.items()
+        ],
+    )
+    return helper.make_model(graph, ir_version=10, opset_imports=[helper.make_opsetid("", 18)])
+
+
+@pytest.mark.parametrize("cores", [1, 2, 16])
+@pytest.mark.parametrize("dtype", [np.float32, np.int32])
+@pytest.mark.parametrize("op", ["ReduceSum", "ReduceMax"])
+def test_sums_over_images_and_pixels(op: str, dtype: type, cores: int) -> None:
+    """Split along images, rows and pixels, whichever are long enough: the same at any number of cores."""
+    model = dvm_graph.optimize(sums_inside(op, dtype), cores=cores, strict=True)
+    generator = np.random.default_rng(2)
+    for shape in ((4, 58, 58, 48), (1, 114, 90, 3), (5, 9, 300, 16), (3, 3, 3, 700), (2, 40, 2, 8)):
+        x = (generator.standard_normal(shape) * 9).astype(dtype)
+        square = np.square(x[:, 1:-1, 1:-1])
+        if op == "ReduceMax":
+            if not square.size:
+                continue
+            y = square.max((0, 1, 2))
+        else:
+            y = square.sum((0, 1, 2), dtype=np.float64 if dtype is np.float32 else dtype)
+        found = model.run({"x": x})
+        np.testing.assert_array_equal(found[1], square)
+        np.testing.assert_allclose(found[0], y, rtol=2e-5 if dtype is np.float32 else 0)
+        np.testing.assert_array_equal(found[2], np.broadcast_to(found[0], square.shape))
+
+
+def test_sums_over_images_and_pixels_read_whole_rows() -> None:
+    """However few images there are: channels are not cut."""
+    model = dvm_graph.optimize(sums_inside("ReduceSum", np.float32))
+    listing = model.disassemble({"x": np.ones((4, 58, 58, 48), np.float32)}).split("\nend")[0]
+    assert re.search(r"tiles of \d+ in 56\b", listing)
+    assert not re.search(r"tiles of \d+ in 48\b", listing)

@@ -148,6 +148,27 @@ void transpose_narrow(To* to, int64_t to_step, int64_t to_stride, const From* fr
   }
 }
 
+// The middle loop goes along the input's rows, the inner one along the output's.
+template <class To, class From>
+void transpose_planes(const Move<To, From>& x, bool stream) {
+  // Where rows go on from plane to plane, a few of them at a time, while their lines are near.
+  const bool goes_on = x.from.outer == x.e.middle;
+  const int64_t most = goes_on ? kBlockLanes<BlockLane<To, From>> : x.e.inner;
+  for (int64_t n = 0; n < x.e.inner; n += most) {
+    const int64_t columns = lesser(x.e.inner - n, most);
+    for (int64_t o = 0; o < x.e.outer; o++) {
+      To* const to = x.to.at + o * x.to.outer + n;
+      const From* const from = x.from.at + o * x.from.outer + n * x.from.inner;
+      if (columns <= kNarrow)
+        transpose_narrow(to, x.to.middle, 1, from, 1, x.from.inner, x.e.middle, columns);
+      else if (x.e.middle <= kNarrow)
+        transpose_narrow(to, 1, x.to.middle, from, x.from.inner, 1, columns, x.e.middle);
+      else
+        transpose_rows(to, x.to.middle, from, x.from.inner, x.e.middle, columns, stream);
+    }
+  }
+}
+
 template <class To, class From>
 void move(Move<To, From> x, bool stream) {
   if (x.to.inner != 1 || (x.e.inner == 1 && x.e.middle > 1)) {
@@ -179,16 +200,7 @@ void move(Move<To, From> x, bool stream) {
     }
     if (x.from.outer == 1 && x.e.outer > 1 && x.from.middle != 1) x.swap_middle_with_outer();
     if (x.from.middle == 1 && x.e.middle > 1) {
-      for (int64_t o = 0; o < x.e.outer; o++) {
-        To* const to = x.to.at + o * x.to.outer;
-        const From* const from = x.from.at + o * x.from.outer;
-        if (x.e.inner <= kNarrow)
-          transpose_narrow(to, x.to.middle, 1, from, 1, x.from.inner, x.e.middle, x.e.inner);
-        else if (x.e.middle <= kNarrow)
-          transpose_narrow(to, 1, x.to.middle, from, x.from.inner, 1, x.e.inner, x.e.middle);
-        else
-          transpose_rows(to, x.to.middle, from, x.from.inner, x.e.middle, x.e.inner, stream);
-      }
+      transpose_planes(x, stream);
       return;
     }
   }
