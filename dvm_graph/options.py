@@ -76,6 +76,9 @@ class Options:
     precision: str = "f32"
     """"bf16": matrix products and convolutions round their f32 operands to bfloat16 and add up in f32, on
     CPUs with AVX512-BF16; everything else stays f32. "f32": nothing is rounded."""
+    winograd: bool = True
+    """Convolutions by 3 x 3 taps may take fewer multiplications, by way of transforms, where they are predicted to be faster;
+    False: all are sums of products."""
     simd: str | None = None
     """Instruction-set level of the host device; None: the best the CPU has."""
     local_bytes: int | None = None

@@ -35,6 +35,7 @@ from dvm_graph.kernels.registers import (
     needs_narrow,
 )
 from dvm_graph.kernels.repeats import Questions
+from dvm_graph.kernels.transforms import have_transforms
 from dvm_graph.kernels.value_table import row_major
 from dvm_graph.options import Options
 from dvm_graph.symbolic import DimTable, Facts
@@ -64,6 +65,7 @@ class _Lowering:
     ) -> None:
         self._subgraph, self._values, self._dims, self._facts = subgraph, values, dims, facts
         self._rounds = options.precision == "bf16"
+        self._winograd = options.winograd and not options.device
         self._space = subgraph.axes.space
         self._axes = subgraph.axes.nodes
         self._inside = set(subgraph.nodes)
@@ -473,9 +475,11 @@ class _Lowering:
         packed = self._packed(node, address) if index == 1 else None
         few = packed is not None and packed.panels.are_columns
         if packed is not None and not (few and address.source.dtype is value.dtype.register):
-            buffer = self._values.panels(packed.panels, address.source)
-            panels = Address(address.source, buffer, 0, packed.strides)
-            access = self._add_access(self._access(panels, packed=True))
+            transformed = self._has_transforms(node, packed.panels, address.source)
+            make = self._values.transformed if transformed else self._values.panels
+            panels = Address(address.source, make(packed.panels, address.source), 0, packed.strides)
+            view = replace(self._access(panels, packed=True), transformed=transformed)
+            access = self._add_access(view)
             dtype = value.dtype.register
             return self._emit(PlanNode("load", dtype, self._mask(atoms), access=access))
         if packed is not None:
@@ -496,6 +500,14 @@ class _Lowering:
         n, k = self._column(product), self._contracted(product)
         bundles = self._rounded(product) or product.output.dtype is DType.INT32
         return pack(address, self._domain, k, n, self._number_of, self._values.number, bundles)
+
+    def _has_transforms(self, product: Node, panels: Panels, source: Value) -> bool:
+        """Of constant weights of a convolution."""
+        if not self._winograd or panels.bundles or source.dtype is not DType.FLOAT32:
+            return False
+        if panels.batch > 1 or not have_transforms(product, panels.k, panels.n, self._number_of):
+            return False
+        return self._values.can_be_transformed(panels, source)
 
     def _columns(self, product: Node, source: Value, packed: Packed) -> Address:
         """Where a constant B operand lies column by column."""

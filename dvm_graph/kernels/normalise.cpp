@@ -8,6 +8,7 @@
 #include "kernels/half.h"
 #include "kernels/numbers.h"
 #include "kernels/order_axes.h"
+#include "kernels/transforms.h"
 
 namespace dvm {
 namespace {
@@ -71,6 +72,7 @@ NormalAccess& add_view(const KernelPlan& plan, int32_t index, uint32_t axes, con
   access.storage = values[view.value].dtype;
   access.value_bytes = values[view.value].bytes;
   access.packed_panels = view.packed_panels;
+  access.transformed = view.transformed;
   access.block = view.block;
   access.block_rows = view.block_rows;
   access.element_bytes = static_cast<int64_t>(size_of(access.storage));
@@ -540,6 +542,9 @@ bool normalise(const KernelPlan& plan, const int64_t* dims, const ValueInfo* val
   }
   if (empty != 0 && !remove_empty_axes(out, empty, keep, renumber)) return false;
   check_volume(out);
+  for (NormalAccess& access : out.accesses) {
+    if (access.transformed) access.panel_k = kTransformedRows * out.extents[out.k_axis];
+  }
   order_axes(out);
   return true;
 }

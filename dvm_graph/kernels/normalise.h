@@ -37,6 +37,7 @@ struct NormalAccess {
   int64_t gather_reach = 0;  // what an index or a window can add to the address, in elements
   bool unread = false;       // gather along an axis without elements: no index is valid
   bool packed_panels = false;
+  bool transformed = false;
   int64_t block = 0;  // as in Access
   int64_t block_rows = 0;
   int64_t panel_k = 0;      // extent of k in the packed panels; 0: that of the plan

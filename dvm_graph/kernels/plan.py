@@ -44,6 +44,8 @@ class Access:
     packed_panels: bool = False
     block: int = 0
     block_rows: int = 0
+    transformed: bool = False
+    """Behind the weights of 3 by 3 taps lie their transforms (`kernels/transforms.py`)."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,7 +21,8 @@ from dvm_graph.ir import DType, Value
 from dvm_graph.kernels.operands import scalar_of
 from dvm_graph.kernels.plan import Blocks, KernelPlan, Panels
 from dvm_graph.kernels.registers import is_saturated
-from dvm_graph.kernels.value_table import Place, ValueTable
+from dvm_graph.kernels.transforms import can_be_transformed
+from dvm_graph.kernels.value_table import Place, ValueTable, matrices
 
 
 class Questions:
@@ -50,6 +51,16 @@ class Questions:
     def columns(self, panels: Panels, source: Value) -> int:
         answer = self._table.columns(panels, source)
         self.asked.append((_Again.same_columns, source, panels, answer))
+        return answer
+
+    def can_be_transformed(self, panels: Panels, source: Value) -> bool:
+        answer = can_be_transformed(matrices(panels, source))
+        self.asked.append((_Again.same_range, source, panels, answer))
+        return answer
+
+    def transformed(self, panels: Panels, source: Value) -> int:
+        answer = self._table.transformed(panels, source)
+        self.asked.append((_Again.same_transformed, source, panels, answer))
         return answer
 
     def blocks(self, unpacked: Value) -> tuple[int, Blocks]:
@@ -133,6 +144,13 @@ class _Again:
     def same_columns(self, source: Value, panels: Panels, answer: int) -> bool:
         own = replace(panels, source=self._buffers[panels.source])
         return self._pairs(answer, self._table.columns(own, source))
+
+    def same_range(self, source: Value, panels: Panels, answer: bool) -> bool:
+        return can_be_transformed(matrices(panels, source)) is answer
+
+    def same_transformed(self, source: Value, panels: Panels, answer: int) -> bool:
+        own = replace(panels, source=self._buffers[panels.source])
+        return self._pairs(answer, self._table.transformed(own, source))
 
     def same_blocks(self, unpacked: Value, _: None, answer: tuple[int, Blocks]) -> bool:
         buffer, blocks = self._table.blocks(unpacked)

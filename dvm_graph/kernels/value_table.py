@@ -12,9 +12,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence, Set
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.lib.stride_tricks import as_strided
+from numpy.typing import NDArray
 
 from dvm_graph.cluster import Schedule
 from dvm_graph.cluster.node_axes import shape_of
@@ -22,6 +24,7 @@ from dvm_graph.errors import CompileError
 from dvm_graph.ir import Dim, DType, Value
 from dvm_graph.ir.operators import OPERATORS, Kind
 from dvm_graph.kernels.plan import Blocks, ModelPlan, Panels, PlanValue, Slot, Storage
+from dvm_graph.kernels.transforms import transformed
 from dvm_graph.symbolic.dims import add, mul
 
 
@@ -44,6 +47,14 @@ def row_major(shape: Sequence[Dim]) -> tuple[Dim, ...]:
     return tuple(reversed(strides))
 
 
+def matrices(panels: Panels, source: Value) -> NDArray[Any]:
+    """[batch, k, n] of a constant."""
+    shape = (panels.batch, panels.k, panels.n)
+    steps = [step * source.dtype.itemsize for step in panels.strides]
+    flat = np.asarray(source.data).reshape(-1)[panels.offset :]
+    return as_strided(flat, shape, steps, writeable=False)
+
+
 class ValueTable:
     """Numbers the buffers of a plan."""
 
@@ -56,6 +67,7 @@ class ValueTable:
         self._numbers: dict[Value, int] = {}
         self._panels: dict[Panels | Blocks, int] = {}
         self._columns: dict[Panels, int] = {}
+        self._transformed: dict[Panels, int] = {}
         self._parts: dict[Value, tuple[Value, int, Dim]] = {}
         for node in schedule.joins:
             axis: int = node.attrs["axis"]
@@ -127,12 +139,20 @@ class ValueTable:
         """The buffer of a constant matrix operand, transposed: [batch, n, k]."""
         known = self._columns.get(panels)
         if known is None:
-            shape = (panels.batch, panels.n, panels.k)
-            batch, k, n = (step * source.dtype.itemsize for step in panels.strides)
-            flat = np.asarray(source.data).reshape(-1)[panels.offset :]
-            data = np.ascontiguousarray(as_strided(flat, shape, (batch, n, k), writeable=False))
+            data = np.ascontiguousarray(matrices(panels, source).transpose(0, 2, 1))
             name = f"{source.name}.columns"
-            known = self._columns[panels] = self._add(Value(name, source.dtype, shape, data))
+            known = self._columns[panels] = self._add(Value(name, source.dtype, data.shape, data))
+        return known
+
+    def transformed(self, panels: Panels, source: Value) -> int:
+        """The buffer of packed weights of a convolution, with their transforms behind them."""
+        known = self._transformed.get(panels)
+        if known is None:
+            data = transformed(matrices(panels, source)[0])
+            rows, n = data.shape
+            value = Value(f"{source.name}.transformed", source.dtype, data.shape, data)
+            whole = Panels(self._add(value), 1, rows, n, (0, n, 1))
+            known = self._transformed[panels] = self.panels(whole, value)
         return known
 
     def _add(self, value: Value) -> int:

@@ -2,6 +2,7 @@
 // The VM knows no device; a device (npu/) fills in an InstructionTable.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 
@@ -56,6 +57,12 @@ struct Later {
 inline constexpr int kMostLater = 4;
 
 inline constexpr int64_t kScratchBytes = int64_t{1} << 20;
+
+// Of these, what transformed pixels and their sums take (npu/host/transformed_windows.h): the core's
+// cache has room for what is read and written beside them.
+constexpr int64_t transform_bytes(int64_t local_bytes) {
+  return std::min(kScratchBytes, local_bytes * 3 / 4);
+}
 
 struct Core {
   std::byte* local = nullptr;  // local memory, 64-byte aligned

@@ -65,10 +65,13 @@ class CubeLowering {
     const Window& window = plan_.windows[a.window];
     if (!target_.unified_memory || !counts_windows(plan_.accesses[a.numbers], window)) return;
     if (!problem_.storage_is_register(outer().a) || widens(outer())) return;
-    const int64_t windows = choose_window_tile(window, blocks_, shape_, target_);
-    in_place_ = windows > 0;
+    const WindowTile tile =
+        choose_window_tile(window, blocks_, shape_, outer().transformed, target_);
+    in_place_ = tile.windows > 0;
     if (!in_place_) return;
-    shape_.rows = windows;
+    transformed_ = tile.transformed;
+    shape_.rows = tile.windows;
+    shape_.columns = tile.columns;
     shape_.k_block = outer().steps;
     shape_.pack_a = shape_.keep_a = false;
   }
@@ -320,7 +323,7 @@ class CubeLowering {
     matmul.window = static_cast<int32_t>(code_.windows.size());
     code_.windows.push_back(plan_.windows[node.window]);
     finish_in_passing(lowering, product.finish, {true, true}, matmul);
-    matmul.family = Family::m_matmul_windows;
+    matmul.family = transformed_ ? Family::m_matmul_transformed : Family::m_matmul_windows;
     code_.instructions.push_back(matmul);
   }
 
@@ -639,7 +642,8 @@ class CubeLowering {
   BlockedProduct outers_[kMaxProducts], inner_;
   size_t outer_count_ = 0;
   BlockShape shape_;
-  bool in_place_ = false;  // windows are read where they lie
+  bool in_place_ = false;     // windows are read where they lie
+  bool transformed_ = false;  // and multiplied by way of transforms
 };
 
 }  // namespace

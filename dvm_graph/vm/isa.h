@@ -76,6 +76,7 @@ enum class Walk : uint8_t {
   columns,
   panel_columns,
   panel_blocks,
+  transformed,
   steps,
   row
 };
@@ -243,7 +244,7 @@ constexpr bool has_bounds(Form form) { return has_bounds(form_info(form)); }
 constexpr bool is_matmul(Form form) {
   for (const OperandInfo& operand : form_info(form).operands) {
     if (operand.walk == Walk::columns || operand.walk == Walk::panel_columns ||
-        operand.walk == Walk::panel_blocks) {
+        operand.walk == Walk::panel_blocks || operand.walk == Walk::transformed) {
       return true;
     }
   }

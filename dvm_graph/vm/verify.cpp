@@ -4,6 +4,7 @@
 #include <bit>
 #include <cstring>
 
+#include "kernels/transforms.h"
 #include "vm/core.h"
 #include "vm/disassemble.h"
 #include "vm/pair.h"
@@ -440,6 +441,7 @@ class Verifier {
       case Walk::product_rows:
       case Walk::panel_columns:
       case Walk::panel_blocks:
+      case Walk::transformed:
       case Walk::steps:
       case Walk::row:
         if (inner != 1) return fail("rows of a matmul are contiguous");
@@ -483,6 +485,7 @@ class Verifier {
       case Walk::columns:
         if (inner != 1) return {{0, middle, inner}};
         return {{0, middle, outer}, columns(), false};
+      case Walk::transformed:
       case Walk::panel_columns: return {{0, middle, outer}, columns(), true};
       case Walk::panel_blocks:
         return {{0, middle, outer}, columns(), true, 1};  // steps: check_reach
@@ -629,6 +632,9 @@ class Verifier {
     if (info.walk == Walk::panel_blocks) {  // blocks in full
       reach.add((int64_t{operand.middle_stride} - walk.panel_columns) * element);
     }
+    if (info.walk == Walk::transformed) {  // all rows
+      reach.add((kTransformedRows - 1) * widest(head.e1) * int64_t{operand.middle_stride} * element);
+    }
     if (form.extra == Extra::gather && k == 1) {
       const auto stride = static_cast<int64_t>(extra[0]), limit = static_cast<int64_t>(extra[1]);
       if (limit == 0) return true;  // no index is valid: it reads nothing
@@ -699,19 +705,21 @@ class Verifier {
       return fail("number of a window out of range");
     }
     if (!moves_patches(form)) return window.is_flat() || fail("a pool over volumes");
-    const bool multiplies = form == Form::matmul_windows;
+    const bool multiplies = form != Form::pack_patches;
     const uint8_t along = multiplies ? head.e1 : head.e2;
     const int64_t depth = along == 0 ? 1 : widest(along);
     const int64_t patch = window.taps() * window.channels;
     if (window.first + depth > patch) return fail("more elements than a patch has");
     if (!multiplies) return true;
     if (depth != patch || narrowest(along) != patch) return fail("multiplies a part of windows");
+    if (form == Form::matmul_transformed && !has_transform(window)) return fail("no transform");
     return number.outer_stride == 1 || fail("windows of a product come in order");
   }
 
   // Tells elements of a tap apart.
   static constexpr bool moves_patches(Form form) {
-    return form == Form::pack_patches || form == Form::matmul_windows;
+    return form == Form::pack_patches || form == Form::matmul_windows ||
+           form == Form::matmul_transformed;
   }
 
   int64_t narrowest(uint8_t e) const { return loops_[e].dim < 0 ? widest(e) : loops_[e].tail; }

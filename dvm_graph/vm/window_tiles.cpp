@@ -4,7 +4,9 @@
 #include <cmath>
 
 #include "kernels/numbers.h"
+#include "kernels/transforms.h"
 #include "vm/block_cost.h"
+#include "vm/core.h"
 
 namespace dvm {
 namespace {
@@ -33,7 +35,7 @@ Positions positions_of(int64_t windows, int64_t stride, int64_t pad, int64_t dil
 }
 
 // Whole output rows, or a part of one.
-struct WindowTile {
+struct Cut {
   int64_t rows, columns;
 
   int64_t windows() const { return rows * columns; }
@@ -48,6 +50,7 @@ class WindowCosts {
         problem_(problem),
         terms_(target),
         cores_(target.cores),
+        local_bytes_(target.local_bytes),
         register_rows_(std::max<int64_t>(1, target.matmul_mr)),
         panels_(ceil_div(shape.columns, problem.columns_per_panel)),
         n_blocks_(ceil_div(problem.n, shape.columns)),
@@ -71,7 +74,7 @@ class WindowCosts {
   }
 
   // Windows at the border are blocks of their own, along the rows of the tile.
-  double in_place(const WindowTile& tile) const {
+  double in_place(const Cut& tile) const {
     const int64_t whole = columns_.whole * tile.columns / columns_.count;
     const int64_t border = tile.columns - whole;
     const int64_t blocks_down = ceil_div(tile.rows, register_rows_);
@@ -87,9 +90,37 @@ class WindowCosts {
     return tiles(tile.windows()) * product(windows, blocks, starts, inside);
   }
 
+  // Squares of windows pass in groups, each by all points and panels.
+  double transformed(const Cut& tile, int64_t panels) const {
+    const int64_t across = ceil_div(tile.columns, kTransformResults);
+    const int64_t squares = across * ceil_div(tile.rows, kTransformResults);
+    const int64_t points = kTransformPoints * kTransformPoints;
+    const int64_t width = panels * problem_.columns_per_panel;
+    const int64_t square_bytes =
+        points * (window_.channels + problem_.columns_per_panel) * problem_.element_bytes;
+    const int64_t most = std::max<int64_t>(1, transform_bytes(local_bytes_) / square_bytes);
+    const int64_t group = std::min(squares, std::max(most / across, int64_t{1}) * across);
+    const int64_t groups = ceil_div(squares, std::min(group, most));
+    const int64_t blocks = groups * ceil_div(ceil_div(squares, groups), register_rows_);
+    const auto count = static_cast<double>(squares);
+    const double b = static_cast<double>(groups) * terms_.far +
+                     static_cast<double>(blocks - groups) * terms_.row_block;
+    const double multiply = static_cast<double>(width * window_.channels) * (count + b) +
+                            terms_.block_start * static_cast<double>(blocks * panels);
+    const double transform = count * terms_.vector_operation *
+                             (kPixelOperations * static_cast<double>(window_.channels) +
+                              kSumOperations * static_cast<double>(width));
+    const double each = static_cast<double>(points) * (multiply + transform) + terms_.tile_start;
+    return tiles(tile.windows(), ceil_div(problem_.n, width)) * each;
+  }
+
  private:
-  double tiles(int64_t rows) const {
-    const int64_t all = problem_.batch * ceil_div(problem_.m, rows) * n_blocks_;
+  // Vector operations for each point of a square: transforming pixels, and the sums back.
+  static constexpr double kPixelOperations = 6, kSumOperations = 5;
+
+  double tiles(int64_t rows) const { return tiles(rows, n_blocks_); }
+  double tiles(int64_t rows, int64_t n_blocks) const {
+    const int64_t all = problem_.batch * ceil_div(problem_.m, rows) * n_blocks;
     return static_cast<double>(ceil_div(all, cores_)) + terms_.late_core;
   }
   double columns() const { return static_cast<double>(panels_ * problem_.columns_per_panel); }
@@ -104,13 +135,13 @@ class WindowCosts {
   const Window& window_;
   const BlockProblem& problem_;
   const CubeTerms terms_;
-  const int64_t cores_, register_rows_, panels_, n_blocks_;
+  const int64_t cores_, local_bytes_, register_rows_, panels_, n_blocks_;
   const bool packs_once_;
   const Positions slices_, rows_, columns_;
 };
 
 // Of an image, that the windows of a tile see.
-int64_t pixels_seen(const Window& window, const WindowTile& tile) {
+int64_t pixels_seen(const Window& window, const Cut& tile) {
   const int64_t apart = (tile.rows - 1) * window.stride_height + 1;
   const int64_t together = apart + int64_t{window.kernel_height - 1} * window.dilation_height;
   const int64_t rows = std::min({together, apart * window.kernel_height, int64_t{window.height}});
@@ -122,33 +153,54 @@ int64_t pixels_seen(const Window& window, const WindowTile& tile) {
 
 }  // namespace
 
-int64_t choose_window_tile(const Window& window, const BlockProblem& problem,
-                           const BlockShape& shape, const Target& target) {
+WindowTile choose_window_tile(const Window& window, const BlockProblem& problem,
+                              const BlockShape& shape, bool transformed, const Target& target) {
   constexpr int64_t kLeastBlocks = 4;  // of registers, in a part of an output row
   const CubeTerms terms(target);
   const int64_t step = int64_t{window.stride_width} * window.pixel * problem.element_bytes;
   const int64_t register_rows = std::max<int64_t>(1, target.matmul_mr);
   const int64_t block = std::min<int64_t>(register_rows, window.out_width);
-  if (rows_in_set(step, block, target) > terms.room_in_set) return 0;
   const WindowCosts costs(window, problem, shape, target);
   double least =
       costs.patches(shape.rows, ceil_div(problem.k, std::max<int64_t>(1, shape.k_block)));
-  int64_t best = 0;
-  const auto consider = [&](const WindowTile& tile) {
-    const int64_t c = problem.local_c ? 2 * tile.windows() * shape.columns : 0;
+  WindowTile best;
+  const auto fits = [&](const Cut& tile, int64_t columns) {
+    const int64_t c = problem.local_c ? 2 * tile.windows() * columns : 0;
     const int64_t elements = pixels_seen(window, tile) * window.pixel + c;
-    if (elements * problem.element_bytes > target.local_bytes / 2) return;
-    const double cost = costs.in_place(tile);
+    return elements * problem.element_bytes <= target.local_bytes / 2;
+  };
+  const auto consider = [&](double cost, const WindowTile& tile) {
     if (cost >= least) return;
     least = cost;
-    best = tile.windows();
+    best = tile;
   };
-  for (int64_t rows = 1; rows <= window.out_height; rows = rows < 4 ? rows + 1 : rows * 3 / 2) {
-    const int64_t even = ceil_div(window.out_height, ceil_div(window.out_height, rows));
-    consider({even, window.out_width});
+  if (rows_in_set(step, block, target) <= terms.room_in_set) {
+    const auto in_place = [&](const Cut& tile) {
+      if (fits(tile, shape.columns))
+        consider(costs.in_place(tile), {tile.windows(), shape.columns, false});
+    };
+    for (int64_t rows = 1; rows <= window.out_height; rows = rows < 4 ? rows + 1 : rows * 3 / 2) {
+      const int64_t even = ceil_div(window.out_height, ceil_div(window.out_height, rows));
+      in_place({even, window.out_width});
+    }
+    for (int64_t parts = 2; parts * kLeastBlocks * register_rows <= window.out_width; parts *= 2)
+      in_place({1, ceil_div(window.out_width, parts)});
   }
-  for (int64_t parts = 2; parts * kLeastBlocks * register_rows <= window.out_width; parts *= 2)
-    consider({1, ceil_div(window.out_width, parts)});
+  if (!transformed || !has_transform(window)) return best;
+  // Tiles begin with an image, or end with it.
+  const int64_t panels = ceil_div(problem.n, problem.columns_per_panel);
+  const int64_t most_parts = problem.whole_rows ? 1 : std::min(panels, 2 * target.cores);
+  for (int64_t rows = 1; rows <= window.out_height; ++rows) {
+    if (window.out_height % rows != 0) continue;
+    const Cut tile{rows, window.out_width};
+    for (int64_t parts = 1; parts <= most_parts; ++parts) {
+      const int64_t share = ceil_div(panels, parts);
+      const int64_t columns = std::min(share * problem.columns_per_panel, problem.n);
+      const int64_t c = problem.local_c ? 2 * tile.windows() * columns : 0;
+      if (c * problem.element_bytes > target.local_bytes / 2) continue;
+      consider(costs.transformed(tile, share), {tile.windows(), columns, true});
+    }
+  }
   return best;
 }
 

@@ -7,9 +7,15 @@
 
 namespace dvm {
 
-// Windows of such a tile, of the least predicted time; 0: packing patches for tiles of `shape`
-// takes less.
-int64_t choose_window_tile(const Window& window, const BlockProblem& problem,
-                           const BlockShape& shape, const Target& target);
+struct WindowTile {
+  int64_t windows = 0;  // 0: packing patches takes less
+  int64_t columns = 0;
+  bool transformed = false;  // multiplied by way of transforms (kernels/transforms.h)
+};
+
+// The tile of the least predicted time, where `shape` is that of packed patches. `transformed`: the
+// weights have transforms.
+WindowTile choose_window_tile(const Window& window, const BlockProblem& problem,
+                              const BlockShape& shape, bool transformed, const Target& target);
 
 }  // namespace dvm

@@ -55,7 +55,8 @@ constexpr Part part_of(Family family, Form form, DType dtype) {
     case Form::depthwise: return Part::window;
     case Form::matmul:
     case Form::matmul_clamp: return Part::cube;
-    case Form::matmul_windows: return Part::window_product;
+    case Form::matmul_windows:
+    case Form::matmul_transformed: return Part::window_product;
     case Form::reduce: return Part::reduce;
     case Form::unary:
     case Form::binary: return is_math(family) ? Part::math : Part::arithmetic;

@@ -1,0 +1,26 @@
+// Convolutions by 3 x 3 taps in fewer multiplications (npu/host/transformed_windows.h): their packed weights hold, behind the
+// rows of the taps themselves, those of the transforms, as many for each channel as there are points.
+#pragma once
+
+#include <cstdint>
+
+#include "kernels/window.h"
+
+namespace dvm {
+
+inline constexpr int kTransformTaps = 3;                                       // along each axis
+inline constexpr int kTransformResults = 4;                                    // that are computed at a time
+inline constexpr int kTransformPoints = kTransformTaps + kTransformResults - 1;
+
+// Rows of panels over those of the taps: taps and transforms.
+inline constexpr int64_t kTransformedRows =
+    1 + kTransformPoints * kTransformPoints / (kTransformTaps * kTransformTaps);
+static_assert(kTransformPoints * kTransformPoints % (kTransformTaps * kTransformTaps) == 0);
+
+inline bool has_transform(const Window& w) {
+  return w.is_flat() && w.kernel_height == kTransformTaps && w.kernel_width == kTransformTaps &&
+         w.stride_height == 1 && w.stride_width == 1 && w.dilation_height == 1 &&
+         w.dilation_width == 1;
+}
+
+}  // namespace dvm

@@ -1,0 +1,272 @@
+// Winograd's way to convolve by 3 x 3 taps side by side: 4 x 4 results of a channel come from 6 x 6 pixels by 36
+// multiplications instead of 144. Pixels of every channel are transformed along rows and along columns, by the values of a
+// polynomial at 0, +-3/4, +-3/2 and infinity (which keep rounding errors at about twice those of sums of products); for each
+// of the 36 points the products over channels are one matrix product, by weights that were transformed when the model was
+// compiled (kernels/transforms.py); their sums are transformed back. Compiled per level: see simd.h.
+//
+// Points of transformed pixels are differences of pixels: where some are so large that the others would be lost in rounding
+// beside them, or are no numbers, their results are computed from the taps themselves.
+#pragma once
+
+#include "kernels/transforms.h"
+#include "npu/host/window_products.h"
+
+namespace dvm::DVM_LEVEL {
+namespace {
+
+constexpr int kPoints = kTransformPoints, kResults = kTransformResults;
+
+// What a polynomial of these six coefficients is at the points; from pixels to factors.
+template <class V>
+DVM_INLINE void transform_pixels(const V (&d)[kPoints], V (&out)[kPoints]) {
+  constexpr float kNear = 0.75f, kFar = 1.5f;  // the points beside 0
+  constexpr float kNear2 = kNear * kNear, kFar2 = kFar * kFar;
+  const V even = d[4] - splat<V>(kFar2) * d[2], odd = d[3] - splat<V>(kFar2) * d[1];
+  const V even_far = d[4] - splat<V>(kNear2) * d[2], odd_far = d[3] - splat<V>(kNear2) * d[1];
+  const V sum = splat<V>(kNear2 + kFar2), product = splat<V>(kNear2 * kFar2);
+  out[0] = product * d[0] + (d[4] - sum * d[2]);
+  out[1] = even + splat<V>(kNear) * odd;
+  out[2] = even - splat<V>(kNear) * odd;
+  out[3] = even_far + splat<V>(kFar) * odd_far;
+  out[4] = even_far - splat<V>(kFar) * odd_far;
+  out[5] = product * d[1] + (d[5] - sum * d[3]);
+}
+
+// From values at the points to four results.
+template <class V>
+DVM_INLINE void transform_sums(const V (&m)[kPoints], V (&out)[kResults]) {
+  constexpr float kNear = 0.75f, kFar = 1.5f;
+  const V near = m[1] + m[2], near_odd = m[1] - m[2], far = m[3] + m[4], far_odd = m[3] - m[4];
+  out[0] = m[0] + near + far;
+  out[1] = splat<V>(kNear) * near_odd + splat<V>(kFar) * far_odd;
+  out[2] = splat<V>(kNear * kNear) * near + splat<V>(kFar * kFar) * far;
+  out[3] = splat<V>(kNear * kNear * kNear) * near_odd + splat<V>(kFar * kFar * kFar) * far_odd + m[5];
+}
+
+// Windows over whole rows of one image, or several images, in squares of 4 x 4.
+class TransformedConvolution {
+ public:
+  using V = Full<float>;
+  static constexpr int64_t L = kLanesOf<V>, NR = Product<InRuns<float>>::kColumns;
+
+  TransformedConvolution(const Product<InRuns<float>>& x, const float* images, const Window& window,
+                         float* scratch, int64_t scratch_bytes)
+      : x_(x),
+        w_(window),
+        images_(images),
+        scratch_(scratch),
+        image_row_(int64_t{window.width} * window.pixel),
+        // An odd number of lines from row to row: rows of a block share no sets.
+        row_(window.channels / L % 2 == 0 ? window.channels + L : window.channels),
+        most_(scratch_bytes / int64_t{sizeof(float)} / (kPoints * kPoints) - 2 * L) {}
+
+  // Of all windows from number `first` on; false: they are none that this does.
+  bool multiply(int64_t first, int64_t count, int64_t columns) {
+    const int64_t across = ceil_div(w_.out_width, kResults), most = most_ / (row_ + NR);
+    if (first % w_.out_width != 0 || count % w_.out_width != 0 || w_.channels % L != 0 || most < 1)
+      return false;
+    Group group;
+    group.across = lesser(across, most);
+    group.down = lesser(greater<int64_t>(most / across, 1), ceil_div(w_.out_height, kResults));
+    for (int64_t done = 0; done < count;) {
+      const Position at(w_, first + done);
+      const int64_t rows =
+          lesser((count - done) / w_.out_width, lesser(w_.out_height - at.y, group.down * kResults));
+      for (int64_t x = 0; x < across; x += group.across) {
+        Group part = group;
+        part.image = images_ + at.image * w_.height * image_row_;
+        part.y = at.y;
+        part.x = x * kResults;
+        part.rows = rows;
+        part.down = ceil_div(rows, kResults);
+        part.across = lesser(across - x, group.across);
+        part.columns = lesser(part.across * kResults, w_.out_width - part.x);
+        part.window = done + part.x;
+        multiply_group(part, first, columns);
+      }
+      done += rows * w_.out_width;
+    }
+    return true;
+  }
+
+ private:
+  // Squares of results that pass at a time, `window` windows behind the first of all.
+  struct Group {
+    const float* image = nullptr;
+    int64_t y = 0, x = 0, rows = 0, columns = 0;  // of results
+    int64_t down = 0, across = 0;                 // squares
+    int64_t window = 0;
+
+    int64_t squares() const { return down * across; }
+  };
+
+  void multiply_group(const Group& group, int64_t first, int64_t columns) {
+    const int64_t squares = group.squares();
+    factor_point_ = squares * row_ + L;
+    sum_point_ = squares * NR + L;
+    float* const factors = scratch_;
+    float* const sums = scratch_ + kPoints * kPoints * factor_point_;
+    if (!transform_images(group, factors)) return multiply_taps(group, first, columns);
+    Product<InRuns<float>> x = x_;
+    x.accumulate = false;
+    x.stream = false;
+    x.low = -kInfinite<float>;
+    x.high = kInfinite<float>;
+    x.a_row = row_;
+    x.c_row = NR;
+    x.k = w_.channels;
+    const int64_t taps = w_.taps() * w_.channels;  // the transformed weights lie behind these
+    const EvenRows blocks(squares, kMaxRows);
+    for (int64_t n = 0; n < columns; n += NR) {
+      const float* const panel = x_.b + n / NR * x_.b_panel + taps * NR;
+      for (int64_t point = 0; point < kPoints * kPoints; point++) {
+        x.a = factors + point * factor_point_;
+        x.b = panel + point * w_.channels * NR;
+        x.c = sums + point * sum_point_;
+        multiply_point(x, blocks);
+      }
+      finish(group, sums, n, lesser(columns - n, NR));
+    }
+  }
+
+  static void multiply_point(Product<InRuns<float>>& x, const EvenRows& blocks) {
+    const Block<InRuns<float>> whole = block_of<InRuns<float>, kPanelVectors, false>(blocks.step);
+    const Block<InRuns<float>> last = block_of<InRuns<float>, kPanelVectors, false>(blocks.last);
+    const int64_t bursts = ceil_div(x.k, kAheadSteps);
+    x.ahead.rows = 1;
+    x.ahead.with_a = false;
+    x.ahead.stride = x.ahead.row_bytes =
+        ceil_div(x.k * x.kStepBytes, blocks.count * bursts * kLineBytes) * kLineBytes;
+    x.ahead.at = reinterpret_cast<const char*>(x.b + x.k * NR);
+    for (int64_t m = 0; m < blocks.rows; m += blocks.step) {
+      (m + blocks.step <= blocks.rows ? whole : last)(x, 0);
+      x.a += blocks.step * x.a_row;
+      x.c += blocks.step * x.c_row;
+      x.ahead.at += bursts * x.ahead.stride;
+    }
+  }
+
+  // False: some pixel is too large, or no number.
+  bool transform_images(const Group& group, float* factors) const {
+    bool fits = true;
+    for (int64_t i = 0; i < group.down; i++) {
+      for (int64_t j = 0; j < group.across; j++, factors += row_) {
+        const int64_t y = group.y + i * kResults - w_.pad_top;
+        const int64_t x = group.x + j * kResults - w_.pad_left;
+        const bool inside =
+            y >= 0 && x >= 0 && y + kPoints <= w_.height && x + kPoints <= w_.width;
+        const float* const corner = group.image + y * image_row_ + x * w_.pixel;
+        fits &= inside ? transform_square<true>(corner, y, x, factors)
+                       : transform_square<false>(corner, y, x, factors);
+      }
+    }
+    return fits;
+  }
+
+  // Six rows of six pixels, of which those outside of the image are 0.
+  template <bool Inside>
+  bool transform_square(const float* corner, int64_t y, int64_t x, float* factors) const {
+    // Squares of pixels of 2^17 each.
+    const V most = splat<V>(0x1p34f);
+    V squared{};
+    for (int64_t c = 0; c < w_.channels; c += L) {
+      V rows[kPoints][kPoints];
+#pragma GCC unroll 6
+      for (int i = 0; i < kPoints; i++) {
+        V pixels[kPoints];
+#pragma GCC unroll 6
+        for (int j = 0; j < kPoints; j++) {
+          const bool there =
+              Inside || (y + i >= 0 && y + i < w_.height && x + j >= 0 && x + j < w_.width);
+          pixels[j] = there ? load<V>(corner + i * image_row_ + j * w_.pixel + c) : V{};
+          squared += pixels[j] * pixels[j];
+        }
+        transform_pixels(pixels, rows[i]);
+      }
+#pragma GCC unroll 6
+      for (int j = 0; j < kPoints; j++) {
+        V column[kPoints], out[kPoints];
+#pragma GCC unroll 6
+        for (int i = 0; i < kPoints; i++) column[i] = rows[i][j];
+        transform_pixels(column, out);
+#pragma GCC unroll 6
+        for (int i = 0; i < kPoints; i++)
+          store(factors + (i * kPoints + j) * factor_point_ + c, out[i]);
+      }
+    }
+    const auto below = squared < most;
+    int64_t lanes = 0;
+    for (int64_t l = 0; l < L; l++) lanes += below[l] != 0;
+    return lanes == L;
+  }
+
+  // The results of columns [n, n + count).
+  void finish(const Group& group, const float* sums, int64_t n, int64_t count) const {
+    const V low = splat<V>(x_.low), high = splat<V>(x_.high);
+    const bool streams = x_.stream && count == NR &&
+                         reinterpret_cast<uintptr_t>(x_.c + n) % kLineBytes == 0 &&
+                         x_.c_row * int64_t{sizeof(float)} % kLineBytes == 0;
+    for (int64_t i = 0; i < group.down; i++) {
+      const int64_t rows = lesser<int64_t>(kResults, group.rows - i * kResults);
+      for (int64_t j = 0; j < group.across; j++, sums += NR) {
+        const int64_t columns = lesser<int64_t>(kResults, group.columns - j * kResults);
+        const int64_t window = group.window + i * kResults * w_.out_width + j * kResults;
+        for (int64_t v = 0; v < count; v += L) {
+          const int64_t lanes = lesser(count - v, L);
+          V results[kResults][kResults];
+          transform_back(sums + v, results);
+          for (int64_t r = 0; r < rows; r++) {
+            for (int64_t s = 0; s < columns; s++) {
+              const int64_t at = window + r * w_.out_width + s;
+              V result = results[r][s];
+              if (x_.accumulate)
+                result += load_partial<V>(x_.from + at * x_.from_row + n + v, lanes);
+              result = lesser_lanes(high, greater_lanes(low, result));  // NaN passes
+              float* const to = x_.c + at * x_.c_row + n + v;
+              if (streams)
+                store_stream(to, result);
+              else
+                store_partial(to, result, lanes);
+            }
+          }
+        }
+      }
+    }
+  }
+
+  void transform_back(const float* sums, V (&results)[kResults][kResults]) const {
+    V rows[kResults][kPoints];
+#pragma GCC unroll 6
+    for (int j = 0; j < kPoints; j++) {
+      V column[kPoints], out[kResults];
+#pragma GCC unroll 6
+      for (int i = 0; i < kPoints; i++) column[i] = load<V>(sums + (i * kPoints + j) * sum_point_);
+      transform_sums(column, out);
+#pragma GCC unroll 4
+      for (int i = 0; i < kResults; i++) rows[i][j] = out[i];
+    }
+#pragma GCC unroll 4
+    for (int i = 0; i < kResults; i++) transform_sums(rows[i], results[i]);
+  }
+
+  // Row by row, from the taps.
+  void multiply_taps(const Group& group, int64_t first, int64_t columns) const {
+    for (int64_t row = 0; row < group.rows; row++) {
+      const int64_t window = group.window + row * w_.out_width;
+      Product<InRuns<float>> x = x_;
+      x.c += window * x.c_row;
+      x.from += window * x.from_row;
+      Convolution<float>(x, images_, w_, first + window, group.columns).multiply(columns);
+    }
+  }
+
+  const Product<InRuns<float>> x_;
+  const Window w_;
+  const float* const images_;
+  float* const scratch_;
+  const int64_t image_row_, row_, most_;
+  int64_t factor_point_ = 0, sum_point_ = 0;  // elements from point to point
+};
+
+}  // namespace
+}  // namespace dvm::DVM_LEVEL

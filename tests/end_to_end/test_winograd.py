@@ -1,0 +1,121 @@
+"""Convolutions by way of transforms equal onnxruntime's, which has none: whatever the image, what follows, and the CPU."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from onnx import helper, numpy_helper
+
+import dvm_graph
+from dvm_graph import _core
+from tests.end_to_end.reference import Array, assert_all_close, session
+
+INSTRUCTION = "m_matmul_transformed_f32"
+
+
+def convolution(
+    channels: int, results: int, pads: tuple[int, ...] = (1, 1, 1, 1), scale: float = 1.0
+) -> onnx.ModelProto:
+    """Rectified, and with what it was made of added where that has its shape."""
+    generator = np.random.default_rng(channels + results)
+    weights = generator.standard_normal((results, channels, 3, 3)) * scale / np.sqrt(9 * channels)
+    nodes = [
+        helper.make_node("Conv", ["x", "w", "b"], ["c"], pads=pads),
+        helper.make_node("Relu", ["c"], ["r"]),
+    ]
+    if channels == results and pads == (1, 1, 1, 1):
+        nodes.append(helper.make_node("Add", ["r", "x"], ["y"]))
+    else:
+        nodes.append(helper.make_node("Mul", ["r", "r"], ["y"]))
+    graph = helper.make_graph(
+        nodes,
+        "g",
+        [helper.make_tensor_value_info("x", 1, ["n", channels, "h", "w"])],
+        [helper.make_tensor_value_info("y", 1, ["n", results, "p", "q"])],
+        [
+            numpy_helper.from_array(weights.astype(np.float32), "w"),
+            numpy_helper.from_array(generator.standard_normal(results, np.float32), "b"),
+        ],
+    )
+    return helper.make_model(graph, ir_version=9, opset_imports=[helper.make_opsetid("", 18)])
+
+
+def image(*shape: int) -> Array:
+    return np.random.default_rng(sum(shape)).standard_normal(shape, np.float32)
+
+
+SHAPES = [(1, 56, 56), (3, 30, 21), (2, 14, 14), (1, 37, 5), (2, 4, 4), (1, 3, 130), (1, 2, 2)]
+
+
+@pytest.mark.parametrize("pads", [(1, 1, 1, 1), (0, 0, 0, 0), (2, 0, 1, 3)])
+@pytest.mark.parametrize(
+    ("channels", "results"), [(32, 32), (64, 48), (48, 100), (112, 33), (256, 64), (640, 32)]
+)
+def test_any_image(channels: int, results: int, pads: tuple[int, ...]) -> None:
+    model = convolution(channels, results, pads)
+    mine, reference = dvm_graph.optimize(model, strict=True), session(model)
+    for n, h, w in SHAPES:
+        feeds = {"x": image(n, channels, h, max(w, 3 - pads[1] - pads[3]))}
+        if h + pads[0] + pads[2] < 3:
+            continue
+        expected = reference.run(None, feeds)
+        assert_all_close(mine.run(feeds), expected, reduction_length=9 * channels)
+
+
+@pytest.mark.parametrize("channels", [64, 256])
+def test_large_images_take_transforms(channels: int) -> None:
+    model = convolution(channels, channels)
+    feeds = {"x": image(1, channels, 56, 56)}
+    assert INSTRUCTION in dvm_graph.optimize(model).disassemble(feeds)
+    direct = dvm_graph.optimize(model, winograd=False)
+    assert INSTRUCTION not in direct.disassemble(feeds)
+    assert_all_close(direct.run(feeds), session(model).run(None, feeds), reduction_length=9 * channels)
+
+
+@pytest.mark.parametrize("level", ["x86-64", "x86-64-v3", "x86-64-v4"])
+@pytest.mark.parametrize("cores", [1, 16])
+def test_every_level(level: str, cores: int) -> None:
+    if level not in _core.simd_levels():
+        pytest.skip(f"this machine, or build, has no {level}")
+    model = convolution(64, 72)
+    mine = dvm_graph.optimize(model, simd=level, cores=cores)
+    reference = session(model)
+    for n, h, w in SHAPES[:4]:
+        feeds = {"x": image(n, 64, h, w)}
+        assert_all_close(mine.run(feeds), reference.run(None, feeds), reduction_length=9 * 64)
+
+
+@pytest.mark.parametrize("outlier", [np.inf, -np.inf, np.nan, 3e38, -1e9, 70000.0])
+def test_outliers_stay_in_their_windows(outlier: float) -> None:
+    """What lies beside a pixel that is huge, or no number, is as exact as without it."""
+    model = convolution(64, 40)
+    mine, reference = dvm_graph.optimize(model), session(model)
+    x = image(2, 64, 40, 36)
+    assert INSTRUCTION in mine.disassemble({"x": x})
+    x[1, :, 17, 22] = outlier
+    expected = reference.run(None, {"x": x})[0]
+    far = np.ones(expected.shape, bool)
+    far[1, :, 16:19, 21:24] = False
+    (found,) = mine.run({"x": x})
+    assert_all_close([found[far]], [expected[far]], reduction_length=9 * 64)
+    with np.errstate(invalid="ignore"):
+        np.testing.assert_array_equal(np.isnan(found), np.isnan(expected))
+        np.testing.assert_array_equal(np.isinf(found), np.isinf(expected))
+
+
+def test_huge_weights_are_not_transformed() -> None:
+    feeds = {"x": image(1, 64, 56, 56)}
+    assert INSTRUCTION not in dvm_graph.optimize(convolution(64, 64, scale=1e9)).disassemble(feeds)
+
+
+def test_saved_models_keep_transforms(tmp_path: Path) -> None:
+    model = convolution(64, 64)
+    feeds = {"x": image(1, 64, 56, 56)}
+    mine = dvm_graph.optimize(model)
+    mine.save(tmp_path / "m.dvm")
+    loaded = dvm_graph.load(tmp_path / "m.dvm")
+    assert INSTRUCTION in loaded.disassemble(feeds)
+    np.testing.assert_array_equal(loaded.run(feeds)[0], mine.run(feeds)[0])
