@@ -19,7 +19,7 @@ TAPS, RESULTS = 3, 4
 """Along each axis: of the kernel, and results that come of one square of pixels."""
 POINTS = (0.0, 0.75, -0.75, 1.5, -1.5)
 """At which polynomials are multiplied; the sixth is at infinity."""
-ROWS = 1 + ((TAPS + RESULTS - 1) / TAPS) ** 2
+ROWS = 1 + (TAPS + RESULTS - 1) ** 2 // TAPS**2
 """Of the result over those of the weights."""
 
 _CHANNELS = 16
@@ -27,17 +27,25 @@ _CHANNELS = 16
 _LEAST_CHANNELS = 32
 _LEAST_SQUARES = 9
 """Of an image: of fewer, each transformed weight is read for too few products."""
+_MOST_BYTES = 20 << 20
+"""Of transforms where nothing is known of the image: if it is small, they only take room."""
+_AT_A_TIME = 4096
+"""Kernels that are transformed in double precision."""
 _MOST = 2.0**20
 """Weights beyond that could push sums out of the range of f32."""
 
 
 def transformed(weights: NDArray[np.float32]) -> NDArray[np.float32]:
     """Of a matrix [9 * channels, results], taps outermost: [45 * channels, results]."""
-    taps, results = TAPS * TAPS, weights.shape[1]
-    columns = weights.astype(np.float64).reshape(taps, -1)
-    matrix = _matrix()
-    behind = np.kron(matrix, matrix) @ columns
-    return np.concatenate([weights, behind.reshape(-1, results).astype(np.float32)])
+    rows, results = weights.shape
+    found = np.empty((rows * ROWS, results), np.float32)
+    found[:rows] = weights
+    matrix = np.kron(_matrix(), _matrix())
+    taps, points = found[:rows].reshape(TAPS**2, -1), found[rows:].reshape(len(matrix), -1)
+    for begin in range(0, taps.shape[1], _AT_A_TIME):
+        part = slice(begin, begin + _AT_A_TIME)
+        points[:, part] = matrix @ taps[:, part].astype(np.float64)
+    return found
 
 
 def _matrix() -> NDArray[np.float64]:
@@ -65,7 +73,9 @@ def have_transforms(
         return False
     size = [number_of(extent) for extent in attrs["size"]]
     known = [extent for extent in size if extent is not None]
-    return len(known) < len(size) or math.prod(-(-e // RESULTS) for e in known) >= _LEAST_SQUARES
+    if len(known) < len(size):
+        return k * results * (ROWS - 1) * DType.FLOAT32.itemsize <= _MOST_BYTES
+    return math.prod(-(-extent // RESULTS) for extent in known) >= _LEAST_SQUARES
 
 
 def can_be_transformed(weights: NDArray[Any]) -> bool:

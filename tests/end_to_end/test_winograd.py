@@ -66,7 +66,8 @@ def test_any_image(channels: int, results: int, pads: tuple[int, ...]) -> None:
 
 
 @pytest.mark.parametrize("channels", [64, 256])
-def test_large_images_take_transforms(channels: int) -> None:
+def test_large_images_take_transforms(channels: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DVM_MACHINE", "zen4")
     model = convolution(channels, channels)
     feeds = {"x": image(1, channels, 56, 56)}
     assert INSTRUCTION in dvm_graph.optimize(model).disassemble(feeds)
