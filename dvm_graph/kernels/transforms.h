@@ -1,5 +1,6 @@
-// Convolutions by 3 x 3 taps in fewer multiplications (npu/host/transformed_windows.h): their packed weights hold, behind the
-// rows of the taps themselves, those of the transforms, as many for each channel as there are points.
+// Convolutions by 3 x 3 taps in fewer multiplications (npu/host/transformed_windows.h): their
+// packed weights hold, behind the rows of the taps themselves, those of the transforms, as many for
+// each channel as there are points.
 #pragma once
 
 #include <cstdint>
@@ -8,8 +9,8 @@
 
 namespace dvm {
 
-inline constexpr int kTransformTaps = 3;                                       // along each axis
-inline constexpr int kTransformResults = 4;                                    // that are computed at a time
+inline constexpr int kTransformTaps = 3;     // along each axis
+inline constexpr int kTransformResults = 4;  // that are computed at a time
 inline constexpr int kTransformPoints = kTransformTaps + kTransformResults - 1;
 
 // Rows of panels over those of the taps: taps and transforms.

@@ -1,20 +1,24 @@
 // Python's way to the run-time compiler's choices: what a target's numbers make of a problem.
 #include <nanobind/nanobind.h>
+#include <nanobind/stl/array.h>
 #include <nanobind/stl/map.h>
 #include <nanobind/stl/pair.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
 
+#include <array>
 #include <map>
 #include <string>
 #include <tuple>
 #include <utility>
 #include <vector>
 
+#include "kernels/transforms.h"
 #include "vm/bindings.h"
 #include "vm/block_cost.h"
 #include "vm/tiling.h"
+#include "vm/window_tiles.h"
 
 namespace nb = nanobind;
 
@@ -114,6 +118,32 @@ std::map<std::string, double> block(const Target& target, const Numbers& numbers
   return out;
 }
 
+// How a convolution by 3 x 3 taps of an image [images, height, width, channels] is tiled.
+std::tuple<int64_t, int64_t, bool> windows(const Target& target,
+                                           const std::array<int32_t, 4>& image, int64_t results) {
+  const auto& [images, height, width, channels] = image;
+  Window window{};
+  window.images = images;
+  window.depth = window.out_depth = window.kernel_depth = 1;
+  window.height = window.out_height = height;
+  window.width = window.out_width = width;
+  window.pixel = window.channels = channels;
+  window.weights = 1;
+  window.kernel_height = window.kernel_width = kTransformTaps;
+  window.stride_depth = window.stride_height = window.stride_width = 1;
+  window.dilation_depth = window.dilation_height = window.dilation_width = 1;
+  window.pad_top = window.pad_left = 1;
+  BlockProblem problem;
+  problem.columns_per_panel = static_cast<int>(target.matmul_nr);
+  problem.m = window.windows();
+  problem.n = results;
+  problem.k = window.taps() * channels;
+  problem.panels = problem.pack_a = true;
+  const BlockShape shape = choose_block(problem, target, target.local_bytes);
+  const WindowTile tile = choose_window_tile(window, problem, shape, true, target);
+  return {tile.windows, tile.columns, tile.transformed};
+}
+
 // The tile of a vector kernel that adds two values and, where axes are reduced, sums them up.
 std::vector<int64_t> tile(const Target& target, const std::vector<int64_t>& extents,
                           uint32_t reduced) {
@@ -200,6 +230,10 @@ void bind_target(nb::module_& module) {
       "Kind, name, unit, least, most and meaning of every number of a target.");
   module.def("choose_block", &block, nb::arg("target"), nb::arg("problem"),
              "Block and predicted cost of a product on a device.");
+  module.def(
+      "choose_windows", &windows, nb::arg("target"), nb::arg("image"), nb::arg("results"),
+      "Windows and columns of a tile of a convolution by 3 x 3 taps of images [images, height, "
+      "width, channels], and whether by transforms; 0 windows: their patches are packed.");
   module.def("choose_tile", &tile, nb::arg("target"), nb::arg("extents"), nb::arg("reduced"),
              "Tile of a sum of two values, summed over `reduced` axes, which is a mask.");
 }

@@ -58,8 +58,8 @@ inline constexpr int kMostLater = 4;
 
 inline constexpr int64_t kScratchBytes = int64_t{1} << 20;
 
-// Of these, what transformed pixels and their sums take (npu/host/transformed_windows.h): the core's
-// cache has room for what is read and written beside them.
+// Of these, what transformed pixels and their sums take (npu/host/transformed_windows.h): the
+// core's cache has room for what is read and written beside them.
 constexpr int64_t transform_bytes(int64_t local_bytes) {
   return std::min(kScratchBytes, local_bytes * 3 / 4);
 }

@@ -633,7 +633,8 @@ class Verifier {
       reach.add((int64_t{operand.middle_stride} - walk.panel_columns) * element);
     }
     if (info.walk == Walk::transformed) {  // all rows
-      reach.add((kTransformedRows - 1) * widest(head.e1) * int64_t{operand.middle_stride} * element);
+      reach.add((kTransformedRows - 1) * widest(head.e1) * int64_t{operand.middle_stride} *
+                element);
     }
     if (form.extra == Extra::gather && k == 1) {
       const auto stride = static_cast<int64_t>(extra[0]), limit = static_cast<int64_t>(extra[1]);

@@ -40,6 +40,11 @@ PRODUCTS = [
     (1024, 128, 1024, {"pack_b": 1}),
     (16, 512, 2048, {"readable_b": 1}),
 ]  # fmt: skip
+IMAGES = [
+    ((1, 56, 56, 64), 64), ((1, 112, 112, 32), 32), ((1, 28, 28, 128), 128), ((1, 14, 14, 256), 256), ((1, 7, 7, 512), 512),
+    ((8, 14, 14, 256), 256), ((1, 30, 40, 256), 512), ((1, 37, 53, 48), 96), ((1, 224, 224, 64), 64), ((4, 20, 20, 512), 64),
+]  # fmt: skip
+"""[images, height, width, channels], and results for each pixel."""
 TILES = [
     ((1, 3072), 0),
     ((128, 768), 0),
@@ -69,13 +74,21 @@ def _block(target: _core.Target, m: int, k: int, n: int, more: Mapping[str, Any]
     return " ".join([size, *flags])
 
 
-def _table(target: _core.Target) -> str:
+def _table(target: _core.Target, convolves: bool) -> str:
     lines = ["products m x k x n: rows x columns by k of a block"]
     for m, k, n, more in PRODUCTS:
         problem = " ".join(
             [f"{m} x {k} x {n}", *(f"{name}={value}" for name, value in more.items())]
         )
         lines.append(f"  {problem:<48} {_block(target, m, k, n, more)}")
+    if convolves:
+        lines.append("convolutions by 3 x 3 taps: windows x columns of a tile")
+        for image, results in IMAGES:
+            problem = f"{' x '.join(map(str, image))} to {results}"
+            windows, columns, transformed = _core.choose_windows(target, image, results)
+            way = "by transforms" if transformed else "in place"
+            tile = f"{windows} x {columns} {way}" if windows else "patches"
+            lines.append(f"  {problem:<48} {tile}")
     lines.append("vector kernels: extents, those summed in brackets: tile")
     for extents, reduced in TILES:
         shape = " ".join(f"[{e}]" if reduced >> i & 1 else str(e) for i, e in enumerate(extents))
@@ -87,7 +100,7 @@ def _table(target: _core.Target) -> str:
 @pytest.mark.golden
 @pytest.mark.parametrize("name", DEVICES)
 def test_choices(name: str, check_golden: Callable[[str, str], None]) -> None:
-    check_golden(f"choices/{name}.txt", _table(dict(targets())[name]))
+    check_golden(f"choices/{name}.txt", _table(dict(targets())[name], name in REGISTERS))
 
 
 PART_PRODUCTS = [
@@ -149,7 +162,7 @@ def test_many_cores_share_more_tiles_than_there_are_cores(
 
 
 def test_another_device_gets_other_blocks() -> None:
-    assert len({_table(target) for _, target in targets()}) == len(REGISTERS) + 1
+    assert len({_table(target, False) for _, target in targets()}) == len(REGISTERS) + 1
 
 
 @pytest.mark.parametrize("name", DEVICES)

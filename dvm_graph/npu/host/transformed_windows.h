@@ -1,11 +1,14 @@
-// Winograd's way to convolve by 3 x 3 taps side by side: 4 x 4 results of a channel come from 6 x 6 pixels by 36
-// multiplications instead of 144. Pixels of every channel are transformed along rows and along columns, by the values of a
-// polynomial at 0, +-3/4, +-3/2 and infinity (which keep rounding errors at about twice those of sums of products); for each
-// of the 36 points the products over channels are one matrix product, by weights that were transformed when the model was
-// compiled (kernels/transforms.py); their sums are transformed back. Compiled per level: see simd.h.
+// Winograd's way to convolve by 3 x 3 taps side by side: 4 x 4 results of a channel come from 6 x 6
+// pixels by 36 multiplications instead of 144. Pixels of every channel are transformed along rows
+// and along columns, by the values of a polynomial at 0, +-3/4, +-3/2 and infinity (which keep
+// rounding errors at about twice those of sums of products); for each of the 36 points the products
+// over channels are one matrix product, by weights that were transformed when the model was
+// compiled (kernels/transforms.py); their sums are transformed back. Compiled per level: see
+// simd.h.
 //
-// Points of transformed pixels are differences of pixels: where some are so large that the others would be lost in rounding
-// beside them, or are no numbers, their results are computed from the taps themselves.
+// Points of transformed pixels are differences of pixels: where some are so large that the others
+// would be lost in rounding beside them, or are no numbers, their results are computed from the
+// taps themselves.
 #pragma once
 
 #include "kernels/transforms.h"
@@ -40,7 +43,8 @@ DVM_INLINE void transform_sums(const V (&m)[kPoints], V (&out)[kResults]) {
   out[0] = m[0] + near + far;
   out[1] = splat<V>(kNear) * near_odd + splat<V>(kFar) * far_odd;
   out[2] = splat<V>(kNear * kNear) * near + splat<V>(kFar * kFar) * far;
-  out[3] = splat<V>(kNear * kNear * kNear) * near_odd + splat<V>(kFar * kFar * kFar) * far_odd + m[5];
+  out[3] =
+      splat<V>(kNear * kNear * kNear) * near_odd + splat<V>(kFar * kFar * kFar) * far_odd + m[5];
 }
 
 // Windows over whole rows of one image, or several images, in squares of 4 x 4.
@@ -70,8 +74,8 @@ class TransformedConvolution {
     group.down = lesser(greater<int64_t>(most / across, 1), ceil_div(w_.out_height, kResults));
     for (int64_t done = 0; done < count;) {
       const Position at(w_, first + done);
-      const int64_t rows =
-          lesser((count - done) / w_.out_width, lesser(w_.out_height - at.y, group.down * kResults));
+      const int64_t rows = lesser((count - done) / w_.out_width,
+                                  lesser(w_.out_height - at.y, group.down * kResults));
       for (int64_t x = 0; x < across; x += group.across) {
         Group part = group;
         part.image = images_ + at.image * w_.height * image_row_;
@@ -153,8 +157,7 @@ class TransformedConvolution {
       for (int64_t j = 0; j < group.across; j++, factors += row_) {
         const int64_t y = group.y + i * kResults - w_.pad_top;
         const int64_t x = group.x + j * kResults - w_.pad_left;
-        const bool inside =
-            y >= 0 && x >= 0 && y + kPoints <= w_.height && x + kPoints <= w_.width;
+        const bool inside = y >= 0 && x >= 0 && y + kPoints <= w_.height && x + kPoints <= w_.width;
         const float* const corner = group.image + y * image_row_ + x * w_.pixel;
         fits &= inside ? transform_square<true>(corner, y, x, factors)
                        : transform_square<false>(corner, y, x, factors);

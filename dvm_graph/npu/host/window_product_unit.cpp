@@ -1,4 +1,5 @@
-// The cube unit's products of windows over images that are read where they lie: from their taps, or by transforms.
+// The cube unit's products of windows over images that are read where they lie: from their taps, or
+// by transforms.
 #include "npu/host/transformed_windows.h"
 #include "npu/host/units.h"
 #include "npu/host/window_products.h"
@@ -29,8 +30,9 @@ void matmul_transformed_handler(Core& core, const uint64_t* words) {
   Product<InRuns<float>> x{};
   read_operands(x, core, words, 3);
   read_clamp(x, core, words, Form::matmul_transformed, 4);
-  TransformedConvolution convolution(x, images.at, window, reinterpret_cast<float*>(core.scratch),
-                                     core.scratch == nullptr ? 0 : transform_bytes(core.local_bytes));
+  TransformedConvolution convolution(
+      x, images.at, window, reinterpret_cast<float*>(core.scratch),
+      core.scratch == nullptr ? 0 : transform_bytes(core.local_bytes));
   if (convolution.multiply(first, e.outer, e.inner)) return;
   Convolution<float>(x, images.at, window, first, e.outer).multiply(e.inner);
 }
