@@ -26,6 +26,7 @@ from dvm_graph.kernels.plan import (
     Access,
     KernelKind,
     KernelPlan,
+    Panels,
     PlanNode,
     Slot,
 )

@@ -51,7 +51,10 @@ def transformed(weights: NDArray[np.float32]) -> NDArray[np.float32]:
 def _matrix() -> NDArray[np.float64]:
     """From taps to what their polynomial is at the points, over the product of the distances to the other ones."""
     rows = [
-        [point**tap / math.prod(point - other for other in POINTS if other != point) for tap in range(TAPS)]
+        [
+            point**tap / math.prod(point - other for other in POINTS if other != point)
+            for tap in range(TAPS)
+        ]
         for point in POINTS
     ]
     return np.array([*rows, [0.0] * (TAPS - 1) + [1.0]])

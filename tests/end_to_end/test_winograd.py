@@ -73,7 +73,9 @@ def test_large_images_take_transforms(channels: int, monkeypatch: pytest.MonkeyP
     assert INSTRUCTION in dvm_graph.optimize(model).disassemble(feeds)
     direct = dvm_graph.optimize(model, winograd=False)
     assert INSTRUCTION not in direct.disassemble(feeds)
-    assert_all_close(direct.run(feeds), session(model).run(None, feeds), reduction_length=9 * channels)
+    assert_all_close(
+        direct.run(feeds), session(model).run(None, feeds), reduction_length=9 * channels
+    )
 
 
 @pytest.mark.parametrize("level", ["x86-64", "x86-64-v3", "x86-64-v4"])
