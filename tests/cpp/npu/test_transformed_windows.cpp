@@ -1,0 +1,144 @@
+// m_matmul_transformed of every level against the definition of a convolution: images of drawn
+// sizes and pads, any number of windows from any place on, whole rows of them or not, few and many
+// squares at a time, ragged columns, addends and bounds; images, weights and scratch memory end at
+// inaccessible pages. Transforms of the weights are computed here from what they mean: values of
+// polynomials.
+#include <array>
+#include <cmath>
+
+#include "drawn_windows.h"
+#include "kernels/transforms.h"
+#include "reference.h"
+
+namespace dvm::test {
+namespace {
+
+constexpr double kPoints[] = {0, 0.75, -0.75, 1.5, -1.5};
+
+// What three taps as a polynomial are at a point, over its distances to the other ones; the last
+// point is infinity.
+double at_point(const std::array<double, kTransformTaps>& taps, int point) {
+  if (point == kTransformPoints - 1) return taps[2];
+  double apart = 1;
+  for (const double other : kPoints) apart *= other == kPoints[point] ? 1 : kPoints[point] - other;
+  return (taps[0] + kPoints[point] * (taps[1] + kPoints[point] * taps[2])) / apart;
+}
+
+// Behind the rows of the taps.
+void transform(const Array<float>& b, const Window& w, int64_t panel, int64_t lane) {
+  const int64_t taps = w.taps() * w.channels;
+  for (int64_t channel = 0; channel < w.channels; ++channel) {
+    const auto tap = [&](int64_t y, int64_t x) {
+      return double{b.at(panel, (y * kTransformTaps + x) * w.channels + channel, lane)};
+    };
+    for (int i = 0; i < kTransformPoints; ++i) {
+      for (int j = 0; j < kTransformPoints; ++j) {
+        std::array<double, kTransformTaps> rows;
+        for (int64_t y = 0; y < kTransformTaps; ++y)
+          rows[y] = at_point({tap(y, 0), tap(y, 1), tap(y, 2)}, j);
+        const int64_t row = taps + (i * kTransformPoints + j) * w.channels + channel;
+        b.at(panel, row, lane) = static_cast<float>(at_point(rows, i));
+      }
+    }
+  }
+}
+
+Window random_image(Random& random) {
+  Window w = random_window(random, true);
+  constexpr int32_t kChannels[] = {16, 32, 48,
+                                   64, 8,  21};  // of the last, some levels have no whole vectors
+  w.channels = random.pick(kChannels);
+  w.pixel = w.channels + (random.chance(0.3) ? draw(random, 1, 9) : 0);
+  w.height = draw(random, 1, 12);
+  w.width = draw(random, 1, 20);
+  w.kernel_height = w.kernel_width = kTransformTaps;
+  w.stride_height = w.stride_width = w.dilation_height = w.dilation_width = 1;
+  w.out_height = draw(random, 1, 11);
+  w.out_width = draw(random, 1, 21);
+  return w;
+}
+
+void test_transformed(Machine& machine, Random& random, int64_t nr) {
+  const Window w = random_image(random);
+  const Array<float> images({1, w.pixels(), w.channels}, {0, w.pixel, 1});
+  fill_small(random, images);
+  const double outlier = random.chance(0.2) ? 1e20 : 0;
+  if (outlier > 0)
+    images.data()[random.integer(0, w.pixels() - 1) * w.pixel] = static_cast<float>(outlier);
+  const int64_t all_rows = w.windows() / w.out_width;
+  const bool whole = random.chance(0.8);
+  const int64_t first_row = random.integer(0, all_rows - 1);
+  const int64_t first = whole ? first_row * w.out_width : random.integer(0, w.windows() - 1);
+  const int64_t count = whole ? random.integer(1, all_rows - first_row) * w.out_width
+                              : random.integer(1, w.windows() - first);
+  const Shape shape{1, count, random.integer(1, 2 * nr + 5)};
+  const int64_t k = w.taps() * w.channels, rows = kTransformedRows * k;
+  const int64_t panels = (shape.inner + nr - 1) / nr;
+  const Array<float> b({panels, rows, nr}, {rows * nr, nr, 1});
+  fill_small(random, b);
+  for (int64_t panel = 0; panel < panels; ++panel) {
+    for (int64_t lane = 0; lane < nr; ++lane) transform(b, w, panel, lane);
+  }
+  const bool adds = random.chance(0.5);
+  const Array<float> c(shape, {0, shape.inner + random.integer(0, 3), 1});
+  const Array<float> addend(shape, {0, random.chance(0.5) ? 0 : shape.inner + 2, 1});
+  fill_small(random, c);
+  fill_small(random, addend);
+  const double low = random.chance(0.5) ? -20 : -HUGE_VAL;
+  const double high = random.chance(0.5) ? 100 : HUGE_VAL;
+  const std::vector<float> before = c.copy();
+  const Place zero{nullptr, {}, true, 0};
+  context += "transformed windows " + describe({shape.middle, k, shape.inner}, {c.strides()});
+  std::array<int64_t, kWindowWords> e;
+  std::memcpy(e.data(), &w, sizeof w);
+  const auto bits = [](double value) {
+    return int64_t{std::bit_cast<uint32_t>(static_cast<float>(value))};
+  };
+  machine.execute(Family::m_matmul_transformed, DType::f32, {shape.middle, k, shape.inner},
+                  {c.place(), images.place(), number_place(first, {1, 0, 0}), b.place(),
+                   adds ? addend.place() : zero},
+                  {e[0], e[1], e[2], e[3], e[4], e[5], e[6], e[7], e[8], e[9], e[10], e[11],
+                   bits(low), bits(high)},
+                  random.chance(0.5) ? kStream : uint8_t{0});
+  // Rounding errors of a square are some of its largest sum of products.
+  const double bound = 3e-6 * 64 * static_cast<double>(k);
+  const std::vector<float> found = c.copy();
+  std::vector<float> between = before;
+  for_each_index(shape, [&](int64_t, int64_t m, int64_t n) {
+    const auto at = static_cast<size_t>(c.strides().at(0, m, n));
+    double sum = adds ? double{addend.at(0, m, n)} : 0;
+    bool huge = false;
+    for (int64_t tap = 0; tap < w.taps(); ++tap) {
+      const int64_t place = place_of_tap(w, first + m, tap);
+      for (int64_t channel = 0; place >= 0 && channel < w.channels; ++channel) {
+        const double pixel = images.data()[place + channel];
+        huge |= pixel == static_cast<float>(outlier) && outlier > 0;
+        sum += pixel * b.at(n / nr, tap * w.channels + channel, n % nr);
+      }
+    }
+    const double expected = std::fmin(std::fmax(sum, low), high);
+    CHECK(std::abs(found[at] - expected) <= (huge ? 1e-6 * std::abs(sum) + bound : bound));
+    between[at] = found[at];
+  });
+  CHECK(found == between);
+}
+
+}  // namespace
+}  // namespace dvm::test
+
+int main() {
+  using namespace dvm::test;
+  for (const dvm::Level& level : dvm::available_levels()) {
+    Machine machine(*level.table);
+    Random random(11);
+    for (int i = 0; i < 300; ++i) {
+      // Room for all squares, for some, and for less than a row of them.
+      constexpr size_t kLocal[] = {768 << 10, 192 << 10, 48 << 10};
+      machine.core.local_bytes = random.pick(kLocal);
+      machine.lend_scratch(random.chance(0.9));
+      context = std::string(level.table->name) + " ";
+      test_transformed(machine, random, level.table->matmul_nr);
+    }
+  }
+  return report("transformed windows");
+}
