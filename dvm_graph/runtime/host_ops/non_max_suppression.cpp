@@ -5,9 +5,10 @@
 // the standard library leaves it, which is what onnxruntime has.
 //
 // Corners and areas of boxes are computed once for a batch. Those taken lie side by side, so that a
-// box is compared with a block of them at once; where there may be many, in bands of the first axis,
-// and a box is compared with those of the bands that it reaches. Detectors that shift the boxes of
-// each class away from all others, to have them suppressed in one go, reach few bands with each.
+// box is compared with a block of them at once; where there may be many, in bands of the first
+// axis, and a box is compared with those of the bands that it reaches. Detectors that shift the
+// boxes of each class away from all others, to have them suppressed in one go, reach few bands with
+// each.
 #include <algorithm>
 #include <cmath>
 #include <cstring>
@@ -39,8 +40,8 @@ Box from_center(const float* box) {
   return {box[0] - half_width, box[1] - half_height, box[0] + half_width, box[1] + half_height, 0};
 }
 
-// Others suppress nothing and nothing suppresses them: NaN and what infinity makes of a quotient are
-// not above a threshold.
+// Others suppress nothing and nothing suppresses them: NaN and what infinity makes of a quotient
+// are not above a threshold.
 bool has_area(const Box& box) {
   return box.area > 0 && box.area < std::numeric_limits<float>::infinity();
 }
@@ -63,9 +64,8 @@ class Band {
 
   bool suppresses(const Box& box, float threshold) const {
     if (x_min_ >= box.x_max || x_max_ <= box.x_min) return false;
-    return std::any_of(blocks_.begin(), blocks_.end(), [&](const Block& block) {
-      return block.suppresses(box, threshold);
-    });
+    return std::any_of(blocks_.begin(), blocks_.end(),
+                       [&](const Block& block) { return block.suppresses(box, threshold); });
   }
 
  private:
@@ -96,9 +96,9 @@ class Band {
   float x_max_ = -std::numeric_limits<float>::infinity();
 };
 
-// Boxes that were taken, in bands between quantiles of where those that may be taken begin. There are
-// as many bands as boxes in one, about, so that neither to look through the bands nor to compare
-// with the boxes of a few of them takes long.
+// Boxes that were taken, in bands between quantiles of where those that may be taken begin. There
+// are as many bands as boxes in one, about, so that neither to look through the bands nor to
+// compare with the boxes of a few of them takes long.
 class Taken {
  public:
   void begin(std::vector<float>& starts, int64_t most) {
