@@ -96,20 +96,24 @@ class Band {
   float x_max_ = -std::numeric_limits<float>::infinity();
 };
 
+struct Scored {
+  float score;
+  int64_t at;
+  // As heaps of the standard library have it: the greatest is on top.
+  bool operator<(const Scored& other) const {
+    return score < other.score || (score == other.score && at > other.at);
+  }
+};
+
 // Boxes that were taken, in bands between quantiles of where those that may be taken begin. There
 // are as many bands as boxes in one, about, so that neither to look through the bands nor to
 // compare with the boxes of a few of them takes long.
 class Taken {
  public:
-  void begin(std::vector<float>& starts, int64_t most) {
+  void begin(std::span<const Scored> waiting, std::span<const Box> boxes, int64_t most) {
     limits_.clear();
-    const auto many = std::min(most, static_cast<int64_t>(starts.size()));
-    if (many > kOneBand) {
-      std::sort(starts.begin(), starts.end());
-      const auto step = static_cast<size_t>(
-          std::ceil(static_cast<double>(starts.size()) / std::sqrt(static_cast<double>(many))));
-      for (size_t i = step; i < starts.size(); i += step) limits_.push_back(starts[i]);
-    }
+    const auto many = std::min(most, static_cast<int64_t>(waiting.size()));
+    if (many > kOneBand) cut(waiting, boxes, std::sqrt(static_cast<double>(many)));
     bands_.assign(limits_.size() + 1, {});
   }
 
@@ -124,17 +128,20 @@ class Taken {
   }
 
  private:
+  void cut(std::span<const Scored> waiting, std::span<const Box> boxes, double bands) {
+    starts_.clear();
+    for (const Scored& scored : waiting) {
+      const Box& box = boxes[static_cast<size_t>(scored.at)];
+      if (has_area(box)) starts_.push_back(box.x_min);
+    }
+    std::sort(starts_.begin(), starts_.end());
+    const auto step = static_cast<size_t>(std::ceil(static_cast<double>(starts_.size()) / bands));
+    for (size_t i = step; i < starts_.size(); i += step) limits_.push_back(starts_[i]);
+  }
+
+  std::vector<float> starts_;  // of those waiting that have an area
   std::vector<float> limits_;  // ascending; each begins a band behind the first
   std::vector<Band> bands_;
-};
-
-struct Scored {
-  float score;
-  int64_t at;
-  // As heaps of the standard library have it: the greatest is on top.
-  bool operator<(const Scored& other) const {
-    return score < other.score || (score == other.score && at > other.at);
-  }
 };
 
 struct Request {
@@ -157,16 +164,9 @@ class Suppression {
   }
 
   void run(const float* scores, int64_t batch, int64_t label) {
-    waiting_.clear();
-    starts_.clear();
-    for (int64_t i = 0; i < static_cast<int64_t>(boxes_.size()); i++) {
-      if (request_.has_least && !(scores[i] > request_.least_score)) continue;
-      waiting_.push_back({scores[i], i});
-      const Box& box = boxes_[static_cast<size_t>(i)];
-      if (has_area(box)) starts_.push_back(box.x_min);
-    }
+    wait(scores);
     std::make_heap(waiting_.begin(), waiting_.end());
-    taken_.begin(starts_, request_.most);
+    taken_.begin(waiting_, boxes_, request_.most);
     int64_t count = 0;
     while (!waiting_.empty() && count < request_.most) {
       std::pop_heap(waiting_.begin(), waiting_.end());
@@ -185,10 +185,20 @@ class Suppression {
   std::span<const int64_t> result() const { return result_; }
 
  private:
+  // Nobody knows which boxes score enough, so no jump hangs on it.
+  void wait(const float* scores) {
+    waiting_.resize(boxes_.size());
+    size_t count = 0;
+    for (size_t i = 0; i < boxes_.size(); i++) {
+      waiting_[count] = {scores[i], static_cast<int64_t>(i)};
+      count += static_cast<size_t>(!request_.has_least || scores[i] > request_.least_score);
+    }
+    waiting_.resize(count);
+  }
+
   const Request request_;
   std::vector<Box> boxes_;
   std::vector<Scored> waiting_;
-  std::vector<float> starts_;  // of those waiting that have an area
   Taken taken_;
   std::vector<int64_t> result_;
 };
