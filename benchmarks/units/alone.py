@@ -1,5 +1,5 @@
-"""Operators of image and audio models, each alone, against onnxruntime: those that read images at points, windows over few
-channels, Fourier transforms, norms of groups between convolutions, and element-wise functions.
+"""Operators of image and audio models, each alone, against onnxruntime: those that read images at points, the suppression
+of boxes, windows over few channels, Fourier transforms, norms of groups between convolutions, and element-wise functions.
 
 `python -m benchmarks.units.alone [--threads 2] [--rounds 20] [--only deform]`
 
@@ -79,6 +79,30 @@ def roi_aligns() -> Iterator[_Case]:
             f"RoiAlign: {count} of {channels} channels to {size}",
             _graph(inputs, f"y = RoiAlign <{attrs}> (x, regions, batch)"),
             feeds,
+        )
+
+
+def suppressions() -> Iterator[_Case]:
+    """Boxes of one class as a network gives them; those of 90 classes, which detectors shift away from each other."""
+    for name, count, classes, most in (
+        ("8400, 80 classes", 8400, 80, 100),
+        ("8400, one class", 8400, 1, 8400),
+        ("20000, 90 classes apart", 20000, 90, 20000),
+    ):
+        apart = most > 8400
+        corners = _within(0, 600, 1, count, 2)
+        if apart:
+            corners += 700 * _RANDOM.integers(0, classes, (1, count, 1)).astype(np.float32)
+        constants = f"int64 most = {{{most}}}, float overlap = {{0.5}}, float least = {{{0 if apart else 0.5}}}"
+        yield (
+            f"NonMaxSuppression: {name}",
+            '<ir_version: 10, opset_import: ["" : 20]>'
+            "g (float[b, n, 4] boxes, float[b, c, n] scores) => (int64[k, 3] y)"
+            f" <{constants}> {{ y = NonMaxSuppression (boxes, scores, most, overlap, least) }}",
+            {
+                "boxes": np.concatenate([corners, corners + _within(5, 60, 1, count, 2)], axis=2),
+                "scores": _within(0, 1, 1, 1 if apart else classes, count),
+            },
         )
 
 
@@ -199,6 +223,7 @@ def spectra() -> Iterator[_Case]:
 _CASES = (
     grid_samples,
     roi_aligns,
+    suppressions,
     deformable_convolutions,
     windows,
     norms,

@@ -48,7 +48,7 @@ def roi_align(builder: Builder, node: Node, operands: Operands) -> Results:
     numbers = unsigned_index(builder, builder.cast(batch, DType.INT64), images)
     start = builder.mul(numbers, dim_value(builder, product(spatial)))
     start = builder.reshape(start, (count, 1, 1, 1, 1))
-    within = (2, 4)
+    within = (3, 4)
     rows = rows_of(builder, x)
     if mode == "avg":
         y = read_points(builder, rows, start, taps, builder.add)
@@ -63,14 +63,16 @@ def roi_align(builder: Builder, node: Node, operands: Operands) -> Results:
 def _places(
     builder: Builder, corners: Value, sizes: Sequence[int], ratio: int, half_pixel: bool
 ) -> list[Value]:
-    """Where along each axis samples lie, as [regions, bins, samples, bins, samples] of both axes.
+    """Where along each axis samples lie, as [regions, bins, bins, samples, samples] of both axes.
+
+    Samples of a bin are neighbours, so that to join them is to reduce one axis.
 
     Regions are no shorter than an element, but for those of half pixels.
     """
     if half_pixel:
         corners = shifted(builder, corners, -0.5)
     count = shape_of(corners)[0]
-    shapes = ((count, sizes[0], ratio, 1, 1), (count, 1, 1, sizes[1], ratio))
+    shapes = ((count, sizes[0], 1, ratio, 1), (count, 1, sizes[1], 1, ratio))
     places = []
     for at, (size, shape) in enumerate(zip(sizes, shapes, strict=True)):
         low, high = (

@@ -87,6 +87,7 @@ class _Prover:
         self._boxes: dict[tuple[object, ...], Box] = {}
         self._windows: dict[tuple[object, ...], tuple[bool, list[Box]]] = {}
         self._answers: dict[tuple[object, ...], bool] = {}
+        self._unions: dict[tuple[Slot, tuple[Box, ...]], Sequence[Box]] = {}
         self._sizes: dict[tuple[Slot, ...], Dim] = {}
 
     def run(self) -> Coverage:
@@ -180,9 +181,21 @@ class _Prover:
         known = self._answers.get(key)
         if known is None:
             size = self._size(value)
-            joined = self._regions.union(boxes) if len(boxes) <= _MOST_PARTS else boxes
+            joined = self._union(boxes) if len(boxes) <= _MOST_PARTS else boxes
             known = len(joined) == 1 and self._regions.covers(joined[0], size)
             self._answers[key] = known
+        return known
+
+    def _union(self, boxes: Sequence[Box]) -> Sequence[Box]:
+        """Values are written part by part, and may be read after each: what was joined before is not again."""
+        if not boxes:
+            return []
+        key = (self._guard, tuple(boxes))
+        known = self._unions.get(key)
+        if known is None:
+            before = self._unions.get((self._guard, tuple(boxes[:-1])))
+            joined = self._regions.union(boxes[:-1]) if before is None else before
+            known = self._unions[key] = self._regions.joined(joined, boxes[-1])
         return known
 
     def _fills(self, value: int, boxes: Sequence[Box]) -> bool:
@@ -195,7 +208,7 @@ class _Prover:
     def _equal(self, value: int, left: Sequence[Box], right: Sequence[Box]) -> bool:
         if self._is_whole(value, left) and self._is_whole(value, right):
             return True
-        first, second = (self._regions.union(boxes) for boxes in (left, right))
+        first, second = (self._union(boxes) for boxes in (left, right))
         return len(first) == len(second) and all(
             any(self._regions.same(box, other) for other in second) for box in first
         )
@@ -203,7 +216,7 @@ class _Prover:
     def _reads(self, value: int, box: Box, before: _Written) -> bool:
         boxes = before.get(value)
         if boxes is not None and not self._is_whole(value, boxes):
-            return any(self._regions.same(box, part) for part in self._regions.union(boxes))
+            return any(self._regions.same(box, part) for part in self._union(boxes))
         return self._within(value, box)
 
     def _within(self, value: int, box: Box) -> bool:

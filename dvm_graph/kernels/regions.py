@@ -10,6 +10,7 @@ holds for all extents that the facts allow; where no proof is found, the answer 
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
@@ -104,19 +105,26 @@ class Regions:
         return self._same(left.offset, right.offset) and self._paired(left, right) == []
 
     def union(self, boxes: Sequence[Box]) -> list[Box]:
-        """The same elements in fewer boxes, where they lie side by side."""
-        rest = list(boxes)
-        while (pair := self._neighbours(rest)) is not None:
-            first, second, both = pair
-            rest = [box for at, box in enumerate(rest) if at not in (first, second)] + [both]
-        return rest
+        """The same elements in fewer boxes, where they lie side by side.
 
-    def _neighbours(self, boxes: Sequence[Box]) -> tuple[int, int, Box] | None:
-        for first, box in enumerate(boxes):
-            for second, other in enumerate(boxes):
-                both = None if first == second else self._side_by_side(box, other)
-                if both is not None:
-                    return first, second, both
+        Parts are written in the order in which they lie, mostly: then each follows what is joined so far.
+        """
+        none: list[Box] = []
+        return functools.reduce(self.joined, boxes, none)
+
+    def joined(self, boxes: Sequence[Box], box: Box) -> list[Box]:
+        """A union, and one more box."""
+        rest = list(boxes)
+        while (found := self._neighbour(box, rest)) is not None:
+            at, box = found
+            del rest[at]
+        return [*rest, box]
+
+    def _neighbour(self, box: Box, others: Sequence[Box]) -> tuple[int, Box] | None:
+        for at, other in enumerate(others):
+            both = self._side_by_side(other, box) or self._side_by_side(box, other)
+            if both is not None:
+                return at, both
         return None
 
     # -- steps

@@ -489,8 +489,8 @@ class Compilation {
     request.shrink = 1;
     for (int attempt = 0; attempt < kAttempts; ++attempt, request.shrink /= 2) {
       scratch_.code.clear();
-      const uint32_t chunk_axes = tile_chunks(plan, target_, request, scratch_.code);
-      if (chunk_axes != 0 && lower(plan, chunk_axes)) return true;
+      const auto chunk_axes = tile_chunks(plan, target_, request, scratch_.code);
+      if (chunk_axes && lower(plan, *chunk_axes)) return true;
     }
     return false;
   }

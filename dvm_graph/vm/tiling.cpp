@@ -51,7 +51,8 @@ struct Row {
 };
 Row row_of(const NormalPlan& plan, const NormalNode& node, uint32_t reduced) {
   Row row;
-  if ((node.axes & reduced) != reduced) return row;
+  const uint32_t spanned = reduced | bit(std::max(plan.rank - 1, 0));
+  if ((node.axes & spanned) != spanned) return row;
   const Strides& strides = plan.accesses[node.access].strides;
   for (int axis = plan.rank - 1; axis >= 0; --axis) {
     if (strides[axis] != row.held || plan.extents[axis] == 1) continue;
@@ -122,7 +123,7 @@ class Tiler {
     return true;
   }
 
-  uint32_t chunks() {
+  std::optional<uint32_t> chunks() {
     for (int i = 0; i < parallel_count_; ++i) tile_of(parallel_[i]) = 1;
     const int inner = plan_.rank - 1;
     int64_t volume = 1;
@@ -147,7 +148,7 @@ class Tiler {
       whole *= tile_of(axis);
       chunk_axes |= bit(axis);
     }
-    if (chunk_axes == 0 || !can_chunk(plan_, chunk_axes)) return 0;
+    if (!can_chunk(plan_, chunk_axes)) return std::nullopt;
     code_.grid.clear();
     for (int axis = 0; axis < plan_.rank; ++axis) {
       if (!(chunk_axes & bit(axis))) code_.add_dim(axis);
@@ -602,8 +603,8 @@ uint32_t tile_least(const NormalPlan& plan, int64_t elements, TileCode& code) {
   return chunk_axes;
 }
 
-uint32_t tile_chunks(const NormalPlan& plan, const Target& target, const TilingRequest& request,
-                     TileCode& code) {
+std::optional<uint32_t> tile_chunks(const NormalPlan& plan, const Target& target,
+                                    const TilingRequest& request, TileCode& code) {
   return Tiler(plan, target, request, code).chunks();
 }
 

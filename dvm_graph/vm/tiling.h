@@ -7,6 +7,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 
 #include "vm/target.h"
 #include "vm/tile_code.h"
@@ -49,9 +50,9 @@ bool tile_whole(const NormalPlan& plan, const Target& target, const TilingReques
 bool reads_across(const NormalPlan& plan, const Target& target, const TileCode& code);
 
 // Fills code.space, code.grid and code.chunk_dim for chunks over reduced axes; returns those axes,
-// or 0 where the plan cannot be chunked.
-uint32_t tile_chunks(const NormalPlan& plan, const Target& target, const TilingRequest& request,
-                     TileCode& code);
+// which are none where narrow tiles hold all. Nothing: the plan cannot be chunked.
+std::optional<uint32_t> tile_chunks(const NormalPlan& plan, const Target& target,
+                                    const TilingRequest& request, TileCode& code);
 
 // Fills code.space, code.grid and code.chunk_dim for tiles of about as many elements, as far as the
 // longest axes are cut, which have a grid dim each. Returns the reduced ones among them, which are

@@ -305,6 +305,38 @@ def test_overlapping_boxes(center: int, given: str) -> None:
     _check(model, *feeds)
 
 
+@pytest.mark.parametrize("center", [0, 1])
+def test_many_overlapping_boxes(center: int) -> None:
+    """All over an image; classes shifted away from each other; with NaN, infinite, huge and turned ones among them."""
+    generator = np.random.default_rng(9)
+    feeds = []
+    for shift, odd, overlap, most in (
+        (0, False, 0.5, 2000),
+        (0, False, 0, 300),
+        (400, False, 0.7, 2000),
+        (400, True, 0.3, 2000),
+        (0, True, 0, 2000),
+    ):
+        boxes = generator.random((2, 1500, 4)) * (300, 300, 60, 60)
+        if not center:
+            boxes[..., 2:] += boxes[..., :2]
+        boxes[..., : 2 if center else 4] += shift * generator.integers(0, 9, (2, 1500, 1))
+        if odd:
+            for value in (np.nan, np.inf, -np.inf, 3e38, -1e30, 0):
+                boxes[generator.random(boxes.shape) < 0.03] = value
+            boxes[0, ::5] *= -1
+        feeds.append(
+            {
+                "boxes": boxes.astype(np.float32),
+                "scores": generator.random((2, 2, 1500), np.float32),
+                "most": np.array(most),
+                "overlap": np.array(overlap, np.float32),
+                "least": np.array(0.1, np.float32),
+            }
+        )
+    _check(_model(BOXES.format(center=center, given=GIVEN[3])), *feeds)
+
+
 def test_refused_boxes() -> None:
     mine = dvm_graph.optimize(_model(BOXES.format(center=0, given=GIVEN[3])), strict=True)
     feeds = {

@@ -298,6 +298,18 @@ def test_roi_align(
     check(model, *runs, regions((2, 3, 9, 7), 0, scale, dtype))
 
 
+@pytest.mark.parametrize("channels", [16, 256])
+@pytest.mark.parametrize("mode", ["avg", "max"])
+def test_roi_align_is_one_pass(mode: str, channels: int) -> None:
+    """What points read is joined where it is read: nothing as large as all samples is in memory."""
+    model = roi_align(16, np.float32, mode=mode, sampling_ratio=2, spatial_scale=0.5)
+    feeds = regions((2, channels, 20, 20), 40, 0.5)
+    check(model, feeds)
+    listing = dvm_graph.optimize(model).disassemble(feeds)
+    assert "operator by operator" not in listing
+    assert listing.count("d_gather") == 4
+
+
 def test_regions_of_which_the_model_says_little() -> None:
     model = roi_align(16, corners="corners", count="numbers", sampling_ratio=2)
     check(model, regions((2, 3, 9, 7), 4, 1.0))

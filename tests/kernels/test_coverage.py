@@ -97,6 +97,29 @@ def test_a_tensor_stored_in_parts_and_any_order_is_whole(
     assert sorted(at for box in boxes for at in elements(box, values)) == list(range(size))
 
 
+def test_parts_in_order_are_joined_as_they_come(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A detector joins what it found of each class: to compare all pairs, again after each joint, takes minutes."""
+    symbols = Symbols()
+    sizes = [symbols.get(f"found{part}") for part in range(40)]
+    regions = Regions(Facts(symbols))
+    offset: Dim = 0
+    boxes = []
+    for size in sizes:
+        boxes.append(regions.stored(mul(offset, 4), [(size, 4), (4, 1)]))
+        offset = add(offset, size)
+    compared = []
+    side_by_side = Regions._side_by_side
+
+    def counted(self: Regions, first: Box, second: Box) -> Box | None:
+        compared.append((first, second))
+        return side_by_side(self, first, second)
+
+    monkeypatch.setattr(Regions, "_side_by_side", counted)
+    (joined,) = regions.union(boxes)
+    assert regions.covers(joined, mul(offset, 4))
+    assert len(compared) < 2 * len(boxes)
+
+
 def test_what_is_stored_twice_or_in_part_is_not_whole() -> None:
     regions = Regions(Facts(SYMBOLS))
     assert not regions.covers(regions.stored(0, [(3, 0), (A, 1)]), A)

@@ -5,10 +5,14 @@
 // the standard library leaves it, which is what onnxruntime has.
 //
 // Corners and areas of boxes are computed once for a batch. Those taken lie side by side, so that a
-// box is compared with a block of them at once.
+// box is compared with a block of them at once; where there may be many, in bands of the first
+// axis, and a box is compared with those of the bands that it reaches. Detectors that shift the
+// boxes of each class away from all others, to have them suppressed in one go, reach few bands with
+// each.
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <limits>
 
 #include "runtime/errors.h"
 #include "runtime/host_ops/functions.h"
@@ -17,7 +21,8 @@
 namespace dvm {
 namespace {
 
-constexpr int64_t kBlock = 8;  // boxes that are compared at once
+constexpr int64_t kBlock = 8;      // boxes that are compared at once
+constexpr int64_t kOneBand = 256;  // so few boxes are compared sooner than put into bands
 
 struct Box {
   float x_min, y_min, x_max, y_max, area;
@@ -35,30 +40,32 @@ Box from_center(const float* box) {
   return {box[0] - half_width, box[1] - half_height, box[0] + half_width, box[1] + half_height, 0};
 }
 
-// Boxes side by side, up to a whole number of blocks; boxes of no area suppress nothing.
-class Taken {
- public:
-  void clear() { count_ = 0; }
+// Others suppress nothing and nothing suppresses them: NaN and what infinity makes of a quotient
+// are not above a threshold.
+bool has_area(const Box& box) {
+  return box.area > 0 && box.area < std::numeric_limits<float>::infinity();
+}
 
+// Boxes with an area side by side, up to a whole number of blocks.
+class Band {
+ public:
   void add(const Box& box) {
-    if (count_ % kBlock == 0) blocks_.resize(static_cast<size_t>(count_ / kBlock) + 1);
-    Block& block = blocks_[static_cast<size_t>(count_ / kBlock)];
-    if (count_ % kBlock == 0) block = Block{};
+    if (count_ % kBlock == 0) blocks_.emplace_back();
+    Block& block = blocks_.back();
     const auto at = static_cast<size_t>(count_++ % kBlock);
     block.x_min[at] = box.x_min;
     block.y_min[at] = box.y_min;
     block.x_max[at] = box.x_max;
     block.y_max[at] = box.y_max;
     block.area[at] = box.area;
+    x_min_ = std::min(x_min_, box.x_min);
+    x_max_ = std::max(x_max_, box.x_max);
   }
 
-  bool suppress(const Box& box, float threshold) const {
-    if (box.area <= 0) return false;
-    const auto blocks = static_cast<size_t>((count_ + kBlock - 1) / kBlock);
-    for (size_t i = 0; i < blocks; i++) {
-      if (blocks_[i].suppresses(box, threshold)) return true;
-    }
-    return false;
+  bool suppresses(const Box& box, float threshold) const {
+    if (x_min_ >= box.x_max || x_max_ <= box.x_min) return false;
+    return std::any_of(blocks_.begin(), blocks_.end(),
+                       [&](const Block& block) { return block.suppresses(box, threshold); });
   }
 
  private:
@@ -66,7 +73,6 @@ class Taken {
     float x_min[kBlock] = {}, y_min[kBlock] = {}, x_max[kBlock] = {}, y_max[kBlock] = {},
           area[kBlock] = {};
 
-    // Comparisons as negations, so that NaN ends as it does where each is asked for in turn.
     bool suppresses(const Box& box, float threshold) const {
       int any = 0;
       for (int64_t i = 0; i < kBlock; i++) {
@@ -86,6 +92,8 @@ class Taken {
 
   std::vector<Block> blocks_;
   int64_t count_ = 0;
+  float x_min_ = std::numeric_limits<float>::infinity();
+  float x_max_ = -std::numeric_limits<float>::infinity();
 };
 
 struct Scored {
@@ -95,6 +103,45 @@ struct Scored {
   bool operator<(const Scored& other) const {
     return score < other.score || (score == other.score && at > other.at);
   }
+};
+
+// Boxes that were taken, in bands between quantiles of where those that may be taken begin. There
+// are as many bands as boxes in one, about, so that neither to look through the bands nor to
+// compare with the boxes of a few of them takes long.
+class Taken {
+ public:
+  void begin(std::span<const Scored> waiting, std::span<const Box> boxes, int64_t most) {
+    limits_.clear();
+    const auto many = std::min(most, static_cast<int64_t>(waiting.size()));
+    if (many > kOneBand) cut(waiting, boxes, std::sqrt(static_cast<double>(many)));
+    bands_.assign(limits_.size() + 1, {});
+  }
+
+  void add(const Box& box) {
+    const auto limit = std::upper_bound(limits_.begin(), limits_.end(), box.x_min);
+    bands_[static_cast<size_t>(limit - limits_.begin())].add(box);
+  }
+
+  bool suppress(const Box& box, float threshold) const {
+    return std::any_of(bands_.begin(), bands_.end(),
+                       [&](const Band& band) { return band.suppresses(box, threshold); });
+  }
+
+ private:
+  void cut(std::span<const Scored> waiting, std::span<const Box> boxes, double bands) {
+    starts_.clear();
+    for (const Scored& scored : waiting) {
+      const Box& box = boxes[static_cast<size_t>(scored.at)];
+      if (has_area(box)) starts_.push_back(box.x_min);
+    }
+    std::sort(starts_.begin(), starts_.end());
+    const auto step = static_cast<size_t>(std::ceil(static_cast<double>(starts_.size()) / bands));
+    for (size_t i = step; i < starts_.size(); i += step) limits_.push_back(starts_[i]);
+  }
+
+  std::vector<float> starts_;  // of those waiting that have an area
+  std::vector<float> limits_;  // ascending; each begins a band behind the first
+  std::vector<Band> bands_;
 };
 
 struct Request {
@@ -117,21 +164,19 @@ class Suppression {
   }
 
   void run(const float* scores, int64_t batch, int64_t label) {
-    waiting_.clear();
-    for (int64_t i = 0; i < static_cast<int64_t>(boxes_.size()); i++) {
-      if (!request_.has_least || scores[i] > request_.least_score)
-        waiting_.push_back({scores[i], i});
-    }
+    wait(scores);
     std::make_heap(waiting_.begin(), waiting_.end());
-    taken_.clear();
+    taken_.begin(waiting_, boxes_, request_.most);
     int64_t count = 0;
     while (!waiting_.empty() && count < request_.most) {
       std::pop_heap(waiting_.begin(), waiting_.end());
       const int64_t at = waiting_.back().at;
       waiting_.pop_back();
       const Box& box = boxes_[static_cast<size_t>(at)];
-      if (taken_.suppress(box, request_.overlap)) continue;
-      taken_.add(box);
+      if (has_area(box)) {
+        if (taken_.suppress(box, request_.overlap)) continue;
+        taken_.add(box);
+      }
       count++;
       result_.insert(result_.end(), {batch, label, at});
     }
@@ -140,6 +185,17 @@ class Suppression {
   std::span<const int64_t> result() const { return result_; }
 
  private:
+  // Nobody knows which boxes score enough, so no jump hangs on it.
+  void wait(const float* scores) {
+    waiting_.resize(boxes_.size());
+    size_t count = 0;
+    for (size_t i = 0; i < boxes_.size(); i++) {
+      waiting_[count] = {scores[i], static_cast<int64_t>(i)};
+      count += static_cast<size_t>(!request_.has_least || scores[i] > request_.least_score);
+    }
+    waiting_.resize(count);
+  }
+
   const Request request_;
   std::vector<Box> boxes_;
   std::vector<Scored> waiting_;
