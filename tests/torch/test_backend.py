@@ -65,6 +65,9 @@ OPERATORS: dict[str, Function] = {
     "new tensors": lambda x, y, i: (
         torch.ones_like(x) + torch.full((x.shape[0], 1), 2.5) + torch.arange(x.shape[1])
     ),
+    "counts by floats": lambda x, y, i: (
+        torch.arange(-1.7, 8.5, 2.5, dtype=torch.int64) + torch.arange(9.0, 4.0, -1.0, dtype=i.dtype)
+    ),
     "indices": lambda x, y, i: x[:, i] + F.embedding(i, y)[:, :1].T,
     "gather": lambda x, y, i: x.gather(1, (x > 0).to(torch.int64)) + x.index_select(1, i[:1]),
     "counts": lambda x, y, i: x.cumsum(-1) + i.cumsum(0)[0],
