@@ -69,6 +69,7 @@ class Sizes:
                     given.append(piece.graph.placeholder(f"size_{symbol}"))
                 given[-1].meta["val"] = source.meta["val"]
                 call.args = (*call.args, source)
+        piece.recompile()
 
     def _forget(self, count: int, at: Node) -> None:
         """Erases what was just inserted in front of a node."""

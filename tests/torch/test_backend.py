@@ -343,3 +343,33 @@ def test_the_backward_pass_runs_again() -> None:
         for result in results:
             result.sum().backward(retain_graph=at == 0)
         torch.testing.assert_close(x.grad, same.grad)
+
+
+NUMBERS = {
+    "start": lambda x, n: torch.arange(n, n + x.shape[0]) + x,
+    "slice": lambda x, n: x[max(n, 0) :] * 2 + x[n:].sum(),
+    "size": lambda x, n: torch.full((x.shape[0] - n,), 2.0) + x.softmax(0).sum(),
+    "shift": lambda x, n: torch.roll(x, n) * 2,
+}
+
+
+@pytest.mark.parametrize("name", NUMBERS)
+def test_numbers_among_arguments_are_of_either_sign(name: str, pieces: list[Piece]) -> None:
+    function = NUMBERS[name]
+    compiled = torch.compile(function, backend=dvm, dynamic=True)
+    for rows, number in ((5, 3), (7, -3), (6, 2), (9, -4), (5, 0)):
+        x = torch.arange(rows) / 7 - 0.3
+        close(compiled(x, number), function(x, number))
+    assert pieces, "all of it stayed in torch"
+
+
+def test_negative_sizes_that_others_tell_are_no_arguments(pieces: list[Piece]) -> None:
+    def distances(x: torch.Tensor) -> torch.Tensor:
+        return torch.arange(x.shape[0], -x.shape[0], -1) + x.sum()
+
+    compiled = torch.compile(distances, backend=dvm, dynamic=True, fullgraph=True)
+    for rows in (3, 8):
+        x = torch.ones(rows)
+        close(compiled(x), distances(x))
+    (piece,) = pieces
+    assert len([known for known in piece._inputs if known is not None]) == 1
