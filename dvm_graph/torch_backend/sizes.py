@@ -6,7 +6,7 @@ before for instance, though all of them are expressions of the arguments' sizes.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import torch
@@ -14,6 +14,7 @@ from torch.fx import GraphModule, Node, Proxy
 from torch.fx.proxy import GraphAppendingTracer
 from torch.utils._sympy.interp import sympy_interp
 from torch.utils._sympy.reference import PythonReferenceAnalysis
+from torch.utils._sympy.value_ranges import ValueRanges
 
 aten = torch.ops.aten
 
@@ -105,6 +106,16 @@ class Sizes:
         return self._told.get(symbol)
 
 
+def ranges_of(nodes: Iterable[Node]) -> dict[Any, ValueRanges[Any]]:
+    """Of the symbols in the sizes of nodes: between which numbers each lies wherever the graph runs."""
+    return {
+        symbol: size.node.shape_env.var_to_range[symbol]
+        for node in nodes
+        for size in _symbolic(node)
+        for symbol in size.node.expr.free_symbols
+    }
+
+
 def _extents_of(node: Node) -> Iterator[tuple[int, Any]]:
     """Axes of a tensor with symbolic extents, and those."""
     value = node.meta["val"]
@@ -115,8 +126,13 @@ def _extents_of(node: Node) -> Iterator[tuple[int, Any]]:
 
 def _sizes_of(node: Node) -> Iterator[Any]:
     """What the symbolic extents of a node's tensors are, or the size that it is."""
+    for size in _symbolic(node):
+        yield size.node.expr
+
+
+def _symbolic(node: Node) -> Iterator[torch.SymInt]:
     values = node.meta.get("val")
     for value in values if isinstance(values, list | tuple) else (values,):
         for size in value.shape if isinstance(value, torch.Tensor) else (value,):
             if isinstance(size, torch.SymInt):
-                yield size.node.expr
+                yield size

@@ -58,6 +58,7 @@ OPERATORS: dict[str, Function] = {
     ),
     "more activations": lambda x, y, i: F.elu(x) + F.hardswish(y) + F.softplus(x) + F.leaky_relu(y),
     "slices": lambda x, y, i: x[1:, ::2].sum() + x[-1] + y[..., -2:].sum() + x[:, 0].sum(),
+    "places that guards tell are there": lambda x, y, i: x[2] * y[:, 5:6] + x[:, -6:-4].sum(),
     "parts": lambda x, y, i: torch.cat([*x.split(2, 1), y[:, :1]], 1) + x.unbind(0)[1][0],
     "stacks": lambda x, y, i: torch.stack([x, y], 1).flip(0).transpose(0, 2).reshape(-1),
     "repeats": lambda x, y, i: x.repeat(2, 1, 3) + F.pad(x, (0, 2 * x.shape[1])).sum(),
