@@ -16,18 +16,8 @@ from dvm_graph.passes import sink_transposes
 from dvm_graph.pipeline import compile_graph
 from dvm_graph.runtime import Program
 from dvm_graph.runtime.assemble import assemble
-from dvm_graph.symbolic import (
-    Builder,
-    Dim,
-    Facts,
-    Meter,
-    Symbols,
-    parse_dim,
-    symbols_of,
-    unsolved_dims,
-)
-from dvm_graph.torch_backend.sizes import ranges_of
-from dvm_graph.torch_backend.translation import DTYPES, Translation, dim_of, shape_of
+from dvm_graph.symbolic import Builder, Dim, Facts, Meter, Symbols, symbols_of, unsolved_dims
+from dvm_graph.torch_backend.translation import DTYPES, Translation, dim_of, shape_of, tell_ranges
 
 Order: TypeAlias = tuple[int, ...]
 ORDER = "dvm_order"
@@ -94,7 +84,7 @@ def compile_piece(
         nodes = list(module.graph.nodes)
         placeholders = [node for node in nodes if node.op == "placeholder"]
         tensors = [node for node in placeholders if isinstance(node.meta["val"], torch.Tensor)]
-        _tell_ranges(placeholders, facts)
+        tell_ranges(nodes, facts)
         orders = {node: order_of(node) for node in tensors}
         for node, order in orders.items():
             shape = shape_of(node, facts.symbols)
@@ -129,13 +119,6 @@ def compile_piece(
     named = {*tensors, *sizes}
     inputs = [(node.name, orders.get(node)) if node in named else None for node in placeholders]
     return Piece(program, module, inputs, lying, single)
-
-
-def _tell_ranges(placeholders: Sequence[torch.fx.Node], facts: Facts) -> None:
-    """What torch's guards hold sizes to: an index that is a number, say, is inside of an extent that they let pass."""
-    for symbol, known in ranges_of(placeholders).items():
-        low, high = (int(end) if end.is_Integer else None for end in (known.lower, known.upper))
-        facts.assume_range(parse_dim(str(symbol), facts.symbols), low, high, "torch guards it")
 
 
 def _leave_orders(graph: Graph, facts: Facts, free: Collection[int]) -> dict[int, Order]:

@@ -9,14 +9,23 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any
 
+import sympy
 import torch
 from torch.fx import GraphModule, Node, Proxy
 from torch.fx.proxy import GraphAppendingTracer
 from torch.utils._sympy.interp import sympy_interp
 from torch.utils._sympy.reference import PythonReferenceAnalysis
-from torch.utils._sympy.value_ranges import ValueRanges
 
 aten = torch.ops.aten
+
+_BETWEEN = {
+    sympy.Eq: (sympy.S.Zero, sympy.S.Zero),
+    sympy.Le: (-sympy.oo, sympy.S.Zero),
+    sympy.Lt: (-sympy.oo, sympy.S.NegativeOne),
+    sympy.Ge: (sympy.S.Zero, sympy.oo),
+    sympy.Gt: (sympy.S.One, sympy.oo),
+}
+"""Where the left side of a relation of whole numbers less its right side lies."""
 
 
 class Sizes:
@@ -106,14 +115,19 @@ class Sizes:
         return self._told.get(symbol)
 
 
-def ranges_of(nodes: Iterable[Node]) -> dict[Any, ValueRanges[Any]]:
-    """Of the symbols in the sizes of nodes: between which numbers each lies wherever the graph runs."""
-    return {
-        symbol: size.node.shape_env.var_to_range[symbol]
-        for node in nodes
-        for size in _symbolic(node)
-        for symbol in size.node.expr.free_symbols
-    }
+def guarded(nodes: Iterable[Node]) -> Iterator[tuple[Any, Any, Any]]:
+    """Expressions of the symbols in the sizes of nodes, each with the numbers that it lies between wherever the graph runs
+    (infinite where unknown): what torch's guards let pass.
+    """
+    sizes = [size.node for node in nodes for size in _symbolic(node)]
+    symbols = {symbol: size.shape_env for size in sizes for symbol in size.expr.free_symbols}
+    for symbol, environment in symbols.items():
+        known = environment.var_to_range[symbol]
+        yield symbol, known.lower, known.upper
+    for environment in dict.fromkeys(symbols.values()):
+        for expression in dict.fromkeys(guard.expr for guard in environment.guards):
+            if type(expression) in _BETWEEN and symbols.keys() >= expression.free_symbols:
+                yield expression.lhs - expression.rhs, *_BETWEEN[type(expression)]
 
 
 def _extents_of(node: Node) -> Iterator[tuple[int, Any]]:

@@ -67,7 +67,8 @@ OPERATORS: dict[str, Function] = {
         torch.ones_like(x) + torch.full((x.shape[0], 1), 2.5) + torch.arange(x.shape[1])
     ),
     "counts by floats": lambda x, y, i: (
-        torch.arange(-1.7, 8.5, 2.5, dtype=torch.int64) + torch.arange(9.0, 4.0, -1.0, dtype=i.dtype)
+        torch.arange(-1.7, 8.5, 2.5, dtype=torch.int64)
+        + torch.arange(9.0, 4.0, -1.0, dtype=i.dtype)
     ),
     "indices": lambda x, y, i: x[:, i] + F.embedding(i, y)[:, :1].T,
     "gather": lambda x, y, i: x.gather(1, (x > 0).to(torch.int64)) + x.index_select(1, i[:1]),
@@ -374,3 +375,21 @@ def test_negative_sizes_that_others_tell_are_no_arguments(pieces: list[Piece]) -
         close(compiled(x), distances(x))
     (piece,) = pieces
     assert len([known for known in piece._inputs if known is not None]) == 1
+
+
+PARTS = {
+    "from the end": lambda x, y: x[-y.shape[0] :] * 2 + x[: -y.shape[0]].sum(),
+    "from a difference": lambda x, y: x[x.shape[0] - y.shape[0] :] * y[:, : x.shape[1]],
+    "far in": lambda x, y: x[:, 5] + y[:, -6:-2].sum(),
+    "of halves": lambda x, y: x.reshape(-1, 2, x.shape[1])[:, 1] + y.sum(),
+}
+
+
+@pytest.mark.parametrize("name", PARTS)
+def test_parts_that_guards_hold_inside(name: str, pieces: list[Piece]) -> None:
+    function = PARTS[name]
+    compiled = torch.compile(function, backend=dvm, dynamic=True, fullgraph=True)
+    for rows, columns, last in ((6, 7, 3), (10, 9, 2), (4, 6, 4)):
+        x, y = (torch.rand(n, columns + 2 * (n is last)) for n in (rows, last))
+        close(compiled(x, y), function(x, y))
+    assert pieces, "all of it stayed in torch"
