@@ -17,7 +17,8 @@ from dvm_graph.pipeline import compile_graph
 from dvm_graph.runtime import Program
 from dvm_graph.runtime.assemble import assemble
 from dvm_graph.symbolic import Builder, Dim, Facts, Meter, Symbols, symbols_of, unsolved_dims
-from dvm_graph.torch_backend.translation import DTYPES, Translation, dim_of, shape_of, tell_ranges
+from dvm_graph.torch_backend.sizes import guards_of, ranges_of
+from dvm_graph.torch_backend.translation import DTYPES, Translation, dim_of, shape_of, tell
 
 Order: TypeAlias = tuple[int, ...]
 ORDER = "dvm_order"
@@ -84,7 +85,8 @@ def compile_piece(
         nodes = list(module.graph.nodes)
         placeholders = [node for node in nodes if node.op == "placeholder"]
         tensors = [node for node in placeholders if isinstance(node.meta["val"], torch.Tensor)]
-        tell_ranges(nodes, facts)
+        tell(facts, ranges_of(nodes))
+        tell(facts, guards_of(nodes))
         orders = {node: order_of(node) for node in tensors}
         for node, order in orders.items():
             shape = shape_of(node, facts.symbols)

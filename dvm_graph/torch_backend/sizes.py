@@ -7,7 +7,7 @@ before for instance, though all of them are expressions of the arguments' sizes.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import Any
+from typing import Any, TypeAlias
 
 import sympy
 import torch
@@ -115,19 +115,30 @@ class Sizes:
         return self._told.get(symbol)
 
 
-def guarded(nodes: Iterable[Node]) -> Iterator[tuple[Any, Any, Any]]:
-    """Expressions of the symbols in the sizes of nodes, each with the numbers that it lies between wherever the graph runs
-    (infinite where unknown): what torch's guards let pass.
-    """
-    sizes = [size.node for node in nodes for size in _symbolic(node)]
-    symbols = {symbol: size.shape_env for size in sizes for symbol in size.expr.free_symbols}
-    for symbol, environment in symbols.items():
+Between: TypeAlias = tuple[Any, Any, Any]
+"""An expression of sizes, and the numbers that it lies between wherever the graph runs, infinite where unknown."""
+
+
+def ranges_of(nodes: Iterable[Node]) -> Iterator[Between]:
+    """Of the symbols in the sizes of nodes."""
+    for symbol, environment in _symbols_of(nodes).items():
         known = environment.var_to_range[symbol]
         yield symbol, known.lower, known.upper
+
+
+def guards_of(nodes: Iterable[Node]) -> Iterator[Between]:
+    """What torch's guards say of several of these symbols."""
+    symbols = _symbols_of(nodes)
     for environment in dict.fromkeys(symbols.values()):
         for expression in dict.fromkeys(guard.expr for guard in environment.guards):
             if type(expression) in _BETWEEN and symbols.keys() >= expression.free_symbols:
                 yield expression.lhs - expression.rhs, *_BETWEEN[type(expression)]
+
+
+def _symbols_of(nodes: Iterable[Node]) -> dict[Any, Any]:
+    """With what torch knows of them."""
+    sizes = [size.node for node in nodes for size in _symbolic(node)]
+    return {symbol: size.shape_env for size in sizes for symbol in size.expr.free_symbols}
 
 
 def _extents_of(node: Node) -> Iterator[tuple[int, Any]]:

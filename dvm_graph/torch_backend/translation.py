@@ -22,7 +22,7 @@ from dvm_graph.errors import DvmError, UnsupportedError
 from dvm_graph.ir import DType, Graph, Value
 from dvm_graph.options import Options
 from dvm_graph.symbolic import Builder, Dim, Facts, Meter, Symbols, parse_dim
-from dvm_graph.torch_backend.sizes import guarded
+from dvm_graph.torch_backend.sizes import Between, ranges_of
 from dvm_graph.torch_backend.stream_builder import StreamBuilder
 
 DTYPES: dict[torch.dtype, DType] = {
@@ -164,7 +164,7 @@ def is_supported(node: Node) -> bool:
         ]
         translation.values[operand] = values[0] if isinstance(metas, torch.Tensor) else values
     try:
-        tell_ranges((node, *node.all_input_nodes), facts)
+        tell(facts, ranges_of((node, *node.all_input_nodes)))
         translation.translate(node)
     except UNSUPPORTED:
         return False
@@ -177,9 +177,9 @@ def is_operator(node: Node) -> bool:
     return node.op == "call_function" and _name(node.target) not in VIEWS
 
 
-def tell_ranges(nodes: Iterable[Node], facts: Facts) -> None:
+def tell(facts: Facts, known: Iterable[Between]) -> None:
     """What torch's guards hold sizes to: an index that is a number, say, is inside of an extent that they let pass."""
-    for expression, *ends in guarded(nodes):
+    for expression, *ends in known:
         try:
             dim = parse_dim(str(expression), facts.symbols)
         except DvmError:

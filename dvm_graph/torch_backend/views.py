@@ -7,7 +7,6 @@ from typing import Any
 
 import torch
 
-from dvm_graph.errors import UnsupportedError
 from dvm_graph.ir import Value
 from dvm_graph.symbolic import Dim, add, sub
 from dvm_graph.torch_backend.translation import Translation, entry
@@ -67,11 +66,9 @@ def _shape(x: Value) -> tuple[Dim, ...]:
 
 def _part(t: Translation, x: Value, axis: int, start: Dim, size: Dim, step: int = 1) -> Value:
     axis %= x.rank
-    low, high = t.builder.facts.bounds(start)
-    if high < 0:
+    _, most = t.builder.facts.bounds(start)
+    if most < 0:
         start = add(_shape(x)[axis], start)
-    elif low < 0:
-        raise UnsupportedError(f"{start} may count from either end")
     starts: list[Dim] = [0] * x.rank
     steps, sizes = [1] * x.rank, list(_shape(x))
     starts[axis], steps[axis], sizes[axis] = start, step, size
