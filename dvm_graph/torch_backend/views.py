@@ -80,6 +80,19 @@ def _select(t: Translation, x: Value, axis: int, index: Dim) -> Value:
     return t.builder.reshape(_part(t, x, axis, index, 1), t.shape)
 
 
+@entry(aten.unfold.default, view=True)
+def _unfold(t: Translation, x: Value, axis: int, size: int, step: int) -> Value:
+    b = t.builder
+    if x.rank == 0:
+        return b.reshape(x, t.shape)
+    axis %= x.rank
+    windows = (t.shape[axis], size)
+    places = b.add(b.iota(windows, 0, 0, step), b.iota(windows, 1))
+    taken = b.gather(x, places, axis)
+    axes = [at for at in range(taken.rank) if at != axis + 1]
+    return b.transpose(taken, [*axes, axis + 1])
+
+
 @entry(aten.flip.default)
 def _flip(t: Translation, x: Value, axes: Sequence[int]) -> Value:
     turned = {axis % x.rank for axis in axes}

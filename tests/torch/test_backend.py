@@ -73,6 +73,12 @@ OPERATORS: dict[str, Function] = {
     "indices": lambda x, y, i: x[:, i] + F.embedding(i, y)[:, :1].T,
     "gather": lambda x, y, i: x.gather(1, (x > 0).to(torch.int64)) + x.index_select(1, i[:1]),
     "counts": lambda x, y, i: x.cumsum(-1) + i.cumsum(0)[0],
+    "windows": lambda x, y, i: (
+        x.unfold(1, 4, 2).sin()
+        + y.unfold(-1, 4, 2)
+        + x.T.unfold(0, 3, 3).sum()
+        + x.sum().unfold(0, 1, 1)
+    ),
     "products": lambda x, y, i: torch.addmm(x[:, :1], x, y.T, beta=2, alpha=0.5) @ y,
     "convolution": lambda x, y, i: F.conv1d(x[None, :, :], y[:, None, :2].repeat(1, x.shape[0], 1)),
     "transposed convolution": lambda x, y, i: F.conv_transpose1d(
@@ -392,4 +398,27 @@ def test_parts_that_guards_hold_inside(name: str, pieces: list[Piece]) -> None:
     for rows, columns, last in ((6, 7, 3), (10, 9, 2), (4, 6, 4)):
         x, y = (torch.rand(n, columns + 2 * (n is last)) for n in (rows, last))
         close(compiled(x, y), function(x, y))
+    assert pieces, "all of it stayed in torch"
+
+
+@pytest.mark.parametrize("order", [2, 1, 0, 3, 0.5, math.inf, -math.inf])
+def test_vector_norms(order: float, pieces: list[Piece]) -> None:
+    def norms(x: torch.Tensor, half: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        norm = torch.linalg.vector_norm
+        return (
+            norm(x, order),
+            norm(x, order, 0),
+            norm(x, order, (-1, 0), True),
+            norm(half, order, 1),
+        )
+
+    compiled = torch.compile(norms, backend=dvm, dynamic=True, fullgraph=True)
+    for rows, columns, odd in ((3, 6, 0.0), (5, 8, math.inf), (4, 7, math.nan)):
+        x = torch.randn(rows, columns, generator=torch.Generator().manual_seed(rows))
+        x[0, 1] = odd
+        *mine, half = compiled(x, x.half())
+        *theirs, their_half = norms(x, x.half())
+        for a, b in zip(mine, theirs, strict=True):
+            torch.testing.assert_close(a, b, rtol=1e-5, atol=1e-5, equal_nan=True)
+        torch.testing.assert_close(half, their_half, rtol=2e-3, atol=1e-3, equal_nan=True)
     assert pieces, "all of it stayed in torch"
