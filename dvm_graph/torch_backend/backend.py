@@ -156,7 +156,6 @@ def _compile(
             piece = compile_piece(inner, options, free)
         except DvmError as error:
             warnings.warn(f"not compiled, torch runs it: {error}", RescueWarning, stacklevel=2)
-            inner.recompile()  # it has sizes for arguments, too
             continue
         setattr(cut, node.target, piece)
         for at, result in free.items():

@@ -158,6 +158,7 @@ _BROKEN_DOWN = [
     *(aten.leaky_relu, aten.elu, aten.hardtanh, aten.hardswish, aten.hardsigmoid, aten.mish),
     *(aten.softplus, aten.baddbmm, aten.rsub, aten.lerp, aten.var_mean, aten.new_zeros),
     *(aten.new_full, aten.new_ones, aten.zeros_like, aten.ones_like, aten.std, aten.rms_norm),
+    aten.linalg_vector_norm,
 ]
 """By torch itself."""
 DECOMPOSED: dict[Any, Callable[..., Any]] = {

@@ -212,6 +212,8 @@ def _arange(t: Translation, start: Any, end: Any, step: Any = 1, **_: Any) -> Va
     del end
     if not t.dtype.is_integer:
         raise UnsupportedError("counts in floats")
+    # torch counts in the tensor's type, whatever the type of the bounds.
+    start, step = (int(n) if isinstance(n, float) else n for n in (start, step))
     counted = t.builder.iota(t.shape, 0, start, step)
     return t.builder.cast(counted, t.dtype)
 

@@ -17,7 +17,8 @@ from dvm_graph.pipeline import compile_graph
 from dvm_graph.runtime import Program
 from dvm_graph.runtime.assemble import assemble
 from dvm_graph.symbolic import Builder, Dim, Facts, Meter, Symbols, symbols_of, unsolved_dims
-from dvm_graph.torch_backend.translation import DTYPES, Translation, dim_of, shape_of
+from dvm_graph.torch_backend.sizes import guards_of, ranges_of
+from dvm_graph.torch_backend.translation import DTYPES, Translation, dim_of, shape_of, tell
 
 Order: TypeAlias = tuple[int, ...]
 ORDER = "dvm_order"
@@ -25,11 +26,14 @@ ORDER = "dvm_order"
 
 
 class Piece(torch.nn.Module):  # type: ignore[misc, unused-ignore]  # torch is untyped here
-    """Runs a program in place of a module."""
+    """Runs a program in place of a module. To a program sizes are extents: where a number among the arguments is negative,
+    the module runs.
+    """
 
     def __init__(
         self,
         program: Program,
+        module: torch.fx.GraphModule,
         inputs: Sequence[tuple[str, Order | None] | None],
         orders: Sequence[Order],
         single: bool,
@@ -39,6 +43,7 @@ class Piece(torch.nn.Module):  # type: ignore[misc, unused-ignore]  # torch is u
         """
         super().__init__()
         self._program = program
+        self._module = module
         self._inputs = inputs
         self.orders = orders
         self._as_they_are = [inverse(order) for order in orders]
@@ -47,9 +52,15 @@ class Piece(torch.nn.Module):  # type: ignore[misc, unused-ignore]  # torch is u
     def forward(self, *arguments: Any) -> Any:
         feeds = {}
         for known, argument in zip(self._inputs, arguments, strict=True):
-            if known is not None:
-                name, order = known
-                feeds[name] = _size(argument) if order is None else _array(argument.permute(order))
+            if known is None:
+                continue
+            name, order = known
+            if order is not None:
+                feeds[name] = _array(argument.permute(order))
+            elif argument >= 0:
+                feeds[name] = _size(argument)
+            else:
+                return self._module(*arguments)
         results = [
             _tensor(array).permute(order)
             for array, order in zip(self._program.run(feeds, None), self._as_they_are, strict=True)
@@ -74,6 +85,8 @@ def compile_piece(
         nodes = list(module.graph.nodes)
         placeholders = [node for node in nodes if node.op == "placeholder"]
         tensors = [node for node in placeholders if isinstance(node.meta["val"], torch.Tensor)]
+        tell(facts, ranges_of(nodes))
+        tell(facts, guards_of(nodes))
         orders = {node: order_of(node) for node in tensors}
         for node, order in orders.items():
             shape = shape_of(node, facts.symbols)
@@ -107,7 +120,7 @@ def compile_piece(
         program = assemble(compiled.plan, options, release_packed=True)
     named = {*tensors, *sizes}
     inputs = [(node.name, orders.get(node)) if node in named else None for node in placeholders]
-    return Piece(program, inputs, lying, single)
+    return Piece(program, module, inputs, lying, single)
 
 
 def _leave_orders(graph: Graph, facts: Facts, free: Collection[int]) -> dict[int, Order]:
@@ -150,18 +163,20 @@ def _needed_sizes(
     placeholders: Sequence[torch.fx.Node], graph: Graph, symbols: Symbols
 ) -> dict[torch.fx.Node, Value]:
     """Sizes among the arguments, as inputs without elements that have them for extents: so they bind symbols as
-    the extents of tensors do. What is the extent of some tensor as it stands needs no help.
+    the extents of tensors do. What is the extent of some tensor as it stands needs no help, nor what is computed from such.
     """
     bound = {dim for value in graph.inputs for dim in value.shape or () if not isinstance(dim, int)}
-    found: dict[torch.fx.Node, Value] = {}
-    for node in placeholders:
-        if isinstance(node.meta["val"], torch.Tensor):
-            continue
-        dim: Dim = dim_of(node, symbols)
-        if isinstance(dim, int) or not symbols_of(dim) or dim in bound:
-            continue
-        found[node] = Value(node.name, DType.UINT8, (dim, 0))
-    return found
+    given: dict[torch.fx.Node, Dim] = {
+        node: dim_of(node, symbols)
+        for node in placeholders
+        if not isinstance(node.meta["val"], torch.Tensor)
+    }
+    told = {dim for dim in (*bound, *given.values()) if symbols_of(dim) == {dim}}
+    return {
+        node: Value(node.name, DType.UINT8, (dim, 0))
+        for node, dim in given.items()
+        if dim not in bound and (dim in told or not symbols_of(dim) <= told)
+    }
 
 
 def _size(argument: int) -> np.ndarray[Any, Any]:

@@ -6,9 +6,10 @@ before for instance, though all of them are expressions of the arguments' sizes.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Iterable, Iterator
+from typing import Any, TypeAlias
 
+import sympy
 import torch
 from torch.fx import GraphModule, Node, Proxy
 from torch.fx.proxy import GraphAppendingTracer
@@ -16,6 +17,15 @@ from torch.utils._sympy.interp import sympy_interp
 from torch.utils._sympy.reference import PythonReferenceAnalysis
 
 aten = torch.ops.aten
+
+_BETWEEN = {
+    sympy.Eq: (sympy.S.Zero, sympy.S.Zero),
+    sympy.Le: (-sympy.oo, sympy.S.Zero),
+    sympy.Lt: (-sympy.oo, sympy.S.NegativeOne),
+    sympy.Ge: (sympy.S.Zero, sympy.oo),
+    sympy.Gt: (sympy.S.One, sympy.oo),
+}
+"""Where the left side of a relation of whole numbers less its right side lies."""
 
 
 class Sizes:
@@ -69,6 +79,7 @@ class Sizes:
                     given.append(piece.graph.placeholder(f"size_{symbol}"))
                 given[-1].meta["val"] = source.meta["val"]
                 call.args = (*call.args, source)
+        piece.recompile()
 
     def _forget(self, count: int, at: Node) -> None:
         """Erases what was just inserted in front of a node."""
@@ -104,6 +115,32 @@ class Sizes:
         return self._told.get(symbol)
 
 
+Between: TypeAlias = tuple[Any, Any, Any]
+"""An expression of sizes, and the numbers that it lies between wherever the graph runs, infinite where unknown."""
+
+
+def ranges_of(nodes: Iterable[Node]) -> Iterator[Between]:
+    """Of the symbols in the sizes of nodes."""
+    for symbol, environment in _symbols_of(nodes).items():
+        known = environment.var_to_range[symbol]
+        yield symbol, known.lower, known.upper
+
+
+def guards_of(nodes: Iterable[Node]) -> Iterator[Between]:
+    """What torch's guards say of several of these symbols."""
+    symbols = _symbols_of(nodes)
+    for environment in dict.fromkeys(symbols.values()):
+        for expression in dict.fromkeys(guard.expr for guard in environment.guards):
+            if type(expression) in _BETWEEN and symbols.keys() >= expression.free_symbols:
+                yield expression.lhs - expression.rhs, *_BETWEEN[type(expression)]
+
+
+def _symbols_of(nodes: Iterable[Node]) -> dict[Any, Any]:
+    """With what torch knows of them."""
+    sizes = [size.node for node in nodes for size in _symbolic(node)]
+    return {symbol: size.shape_env for size in sizes for symbol in size.expr.free_symbols}
+
+
 def _extents_of(node: Node) -> Iterator[tuple[int, Any]]:
     """Axes of a tensor with symbolic extents, and those."""
     value = node.meta["val"]
@@ -114,8 +151,13 @@ def _extents_of(node: Node) -> Iterator[tuple[int, Any]]:
 
 def _sizes_of(node: Node) -> Iterator[Any]:
     """What the symbolic extents of a node's tensors are, or the size that it is."""
+    for size in _symbolic(node):
+        yield size.node.expr
+
+
+def _symbolic(node: Node) -> Iterator[torch.SymInt]:
     values = node.meta.get("val")
     for value in values if isinstance(values, list | tuple) else (values,):
         for size in value.shape if isinstance(value, torch.Tensor) else (value,):
             if isinstance(size, torch.SymInt):
-                yield size.node.expr
+                yield size

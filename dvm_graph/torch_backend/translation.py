@@ -10,7 +10,7 @@ An operator is supported where its function succeeds on a node's own arguments: 
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TypeAlias, TypeVar, cast
 
 import torch
@@ -22,6 +22,7 @@ from dvm_graph.errors import DvmError, UnsupportedError
 from dvm_graph.ir import DType, Graph, Value
 from dvm_graph.options import Options
 from dvm_graph.symbolic import Builder, Dim, Facts, Meter, Symbols, parse_dim
+from dvm_graph.torch_backend.sizes import Between, ranges_of
 from dvm_graph.torch_backend.stream_builder import StreamBuilder
 
 DTYPES: dict[torch.dtype, DType] = {
@@ -163,6 +164,7 @@ def is_supported(node: Node) -> bool:
         ]
         translation.values[operand] = values[0] if isinstance(metas, torch.Tensor) else values
     try:
+        tell(facts, ranges_of((node, *node.all_input_nodes)))
         translation.translate(node)
     except UNSUPPORTED:
         return False
@@ -173,6 +175,20 @@ def is_supported(node: Node) -> bool:
 def is_operator(node: Node) -> bool:
     """Whether a node computes: pieces of views alone are not worth a call."""
     return node.op == "call_function" and _name(node.target) not in VIEWS
+
+
+def tell(facts: Facts, known: Iterable[Between]) -> None:
+    """What torch's guards hold sizes to: an index that is a number, say, is inside of an extent that they let pass."""
+    for expression, *ends in known:
+        try:
+            dim = parse_dim(str(expression), facts.symbols)
+        except DvmError:
+            continue  # of fractions
+        low, high = (int(end) if end.is_Integer else None for end in ends)
+        if low == high == 0:
+            facts.assume_equal(dim, 0, "torch guards it")
+        else:
+            facts.assume_range(dim, low, high, "torch guards it")
 
 
 def dim_of(node: Node, symbols: Symbols) -> Dim:

@@ -66,7 +66,8 @@ def _shape(x: Value) -> tuple[Dim, ...]:
 
 def _part(t: Translation, x: Value, axis: int, start: Dim, size: Dim, step: int = 1) -> Value:
     axis %= x.rank
-    if isinstance(start, int) and start < 0:
+    _, most = t.builder.facts.bounds(start)
+    if most < 0:
         start = add(_shape(x)[axis], start)
     starts: list[Dim] = [0] * x.rank
     steps, sizes = [1] * x.rank, list(_shape(x))
@@ -77,6 +78,19 @@ def _part(t: Translation, x: Value, axis: int, start: Dim, size: Dim, step: int 
 @entry(aten.select.int, view=True)
 def _select(t: Translation, x: Value, axis: int, index: Dim) -> Value:
     return t.builder.reshape(_part(t, x, axis, index, 1), t.shape)
+
+
+@entry(aten.unfold.default, view=True)
+def _unfold(t: Translation, x: Value, axis: int, size: int, step: int) -> Value:
+    b = t.builder
+    if x.rank == 0:
+        return b.reshape(x, t.shape)
+    axis %= x.rank
+    windows = (t.shape[axis], size)
+    places = b.add(b.iota(windows, 0, 0, step), b.iota(windows, 1))
+    taken = b.gather(x, places, axis)
+    axes = [at for at in range(taken.rank) if at != axis + 1]
+    return b.transpose(taken, [*axes, axis + 1])
 
 
 @entry(aten.flip.default)

@@ -58,6 +58,7 @@ OPERATORS: dict[str, Function] = {
     ),
     "more activations": lambda x, y, i: F.elu(x) + F.hardswish(y) + F.softplus(x) + F.leaky_relu(y),
     "slices": lambda x, y, i: x[1:, ::2].sum() + x[-1] + y[..., -2:].sum() + x[:, 0].sum(),
+    "places that guards tell are there": lambda x, y, i: x[2] * y[:, 5:6] + x[:, -6:-4].sum(),
     "parts": lambda x, y, i: torch.cat([*x.split(2, 1), y[:, :1]], 1) + x.unbind(0)[1][0],
     "stacks": lambda x, y, i: torch.stack([x, y], 1).flip(0).transpose(0, 2).reshape(-1),
     "repeats": lambda x, y, i: x.repeat(2, 1, 3) + F.pad(x, (0, 2 * x.shape[1])).sum(),
@@ -65,9 +66,19 @@ OPERATORS: dict[str, Function] = {
     "new tensors": lambda x, y, i: (
         torch.ones_like(x) + torch.full((x.shape[0], 1), 2.5) + torch.arange(x.shape[1])
     ),
+    "counts by floats": lambda x, y, i: (
+        torch.arange(-1.7, 8.5, 2.5, dtype=torch.int64)
+        + torch.arange(9.0, 4.0, -1.0, dtype=i.dtype)
+    ),
     "indices": lambda x, y, i: x[:, i] + F.embedding(i, y)[:, :1].T,
     "gather": lambda x, y, i: x.gather(1, (x > 0).to(torch.int64)) + x.index_select(1, i[:1]),
     "counts": lambda x, y, i: x.cumsum(-1) + i.cumsum(0)[0],
+    "windows": lambda x, y, i: (
+        x.unfold(1, 4, 2).sin()
+        + y.unfold(-1, 4, 2)
+        + x.T.unfold(0, 3, 3).sum()
+        + x.sum().unfold(0, 1, 1)
+    ),
     "products": lambda x, y, i: torch.addmm(x[:, :1], x, y.T, beta=2, alpha=0.5) @ y,
     "convolution": lambda x, y, i: F.conv1d(x[None, :, :], y[:, None, :2].repeat(1, x.shape[0], 1)),
     "transposed convolution": lambda x, y, i: F.conv_transpose1d(
@@ -340,3 +351,74 @@ def test_the_backward_pass_runs_again() -> None:
         for result in results:
             result.sum().backward(retain_graph=at == 0)
         torch.testing.assert_close(x.grad, same.grad)
+
+
+NUMBERS = {
+    "start": lambda x, n: torch.arange(n, n + x.shape[0]) + x,
+    "slice": lambda x, n: x[max(n, 0) :] * 2 + x[n:].sum(),
+    "size": lambda x, n: torch.full((x.shape[0] - n,), 2.0) + x.softmax(0).sum(),
+    "shift": lambda x, n: torch.roll(x, n) * 2,
+}
+
+
+@pytest.mark.parametrize("name", NUMBERS)
+def test_numbers_among_arguments_are_of_either_sign(name: str, pieces: list[Piece]) -> None:
+    function = NUMBERS[name]
+    compiled = torch.compile(function, backend=dvm, dynamic=True)
+    for rows, number in ((5, 3), (7, -3), (6, 2), (9, -4), (5, 0)):
+        x = torch.arange(rows) / 7 - 0.3
+        close(compiled(x, number), function(x, number))
+    assert pieces, "all of it stayed in torch"
+
+
+def test_negative_sizes_that_others_tell_are_no_arguments(pieces: list[Piece]) -> None:
+    def distances(x: torch.Tensor) -> torch.Tensor:
+        return torch.arange(x.shape[0], -x.shape[0], -1) + x.sum()
+
+    compiled = torch.compile(distances, backend=dvm, dynamic=True, fullgraph=True)
+    for rows in (3, 8):
+        x = torch.ones(rows)
+        close(compiled(x), distances(x))
+    (piece,) = pieces
+    assert len([known for known in piece._inputs if known is not None]) == 1
+
+
+PARTS = {
+    "from the end": lambda x, y: x[-y.shape[0] :] * 2 + x[: -y.shape[0]].sum(),
+    "from a difference": lambda x, y: x[x.shape[0] - y.shape[0] :] * y[:, : x.shape[1]],
+    "far in": lambda x, y: x[:, 5] + y[:, -6:-2].sum(),
+    "of halves": lambda x, y: x.reshape(-1, 2, x.shape[1])[:, 1] + y.sum(),
+}
+
+
+@pytest.mark.parametrize("name", PARTS)
+def test_parts_that_guards_hold_inside(name: str, pieces: list[Piece]) -> None:
+    function = PARTS[name]
+    compiled = torch.compile(function, backend=dvm, dynamic=True, fullgraph=True)
+    for rows, columns, last in ((6, 7, 3), (10, 9, 2), (4, 6, 4)):
+        x, y = (torch.rand(n, columns + 2 * (n is last)) for n in (rows, last))
+        close(compiled(x, y), function(x, y))
+    assert pieces, "all of it stayed in torch"
+
+
+@pytest.mark.parametrize("order", [2, 1, 0, 3, 0.5, math.inf, -math.inf])
+def test_vector_norms(order: float, pieces: list[Piece]) -> None:
+    def norms(x: torch.Tensor, half: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        norm = torch.linalg.vector_norm
+        return (
+            norm(x, order),
+            norm(x, order, 0),
+            norm(x, order, (-1, 0), True),
+            norm(half, order, 1),
+        )
+
+    compiled = torch.compile(norms, backend=dvm, dynamic=True, fullgraph=True)
+    for rows, columns, odd in ((3, 6, 0.0), (5, 8, math.inf), (4, 7, math.nan)):
+        x = torch.randn(rows, columns, generator=torch.Generator().manual_seed(rows))
+        x[0, 1] = odd
+        *mine, half = compiled(x, x.half())
+        *theirs, their_half = norms(x, x.half())
+        for a, b in zip(mine, theirs, strict=True):
+            torch.testing.assert_close(a, b, rtol=1e-5, atol=1e-5, equal_nan=True)
+        torch.testing.assert_close(half, their_half, rtol=2e-3, atol=1e-3, equal_nan=True)
+    assert pieces, "all of it stayed in torch"
