@@ -24,7 +24,7 @@ ORDER = "dvm_order"
 """Of the axes of a tensor, among what a node of torch's graph knows."""
 
 
-class Piece(torch.nn.Module):  # type: ignore[misc, unused-ignore]  # torch is untyped here
+class Piece(torch.nn.Module):
     """Runs a program in place of a module."""
 
     def __init__(
