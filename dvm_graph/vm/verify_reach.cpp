@@ -2,8 +2,6 @@
 
 #include <algorithm>
 
-#include "vm/panels.h"
-
 namespace dvm {
 
 Reaches::Reaches(const Program& program, const Target& target)
@@ -22,56 +20,11 @@ Reaches::Loop Reaches::loop_of(const ExtentRegister& extent) const {
   return {extent.dim, full, tail, dim.count > 1 ? full : tail};
 }
 
-Reaches::Steps Reaches::steps_of(const OperandInfo& info, DType made_of, const Operand& operand,
-                                 DType dtype) const {
-  const int64_t outer = operand.outer_stride, middle = operand.middle_stride,
-                inner = operand.inner_stride;
-  const bool bundles = info.type == Type::bundles;
-  const auto columns = [&] { return panel_columns(dtype, target_); };
-  switch (info.walk) {
-    case Walk::folded: return {{outer, 0, inner}};
-    case Walk::rows:
-    case Walk::steps: return {{0, middle, inner}};
-    case Walk::bundled_rows: return {{0, middle, inner}, 0, false, 2, bundle_steps(made_of)};
-    case Walk::panels:
-      return {{0, columns(), outer}, columns(), true, bundles ? 1 : -1, bundle_steps(made_of)};
-    case Walk::product: return {{middle, 0, inner}};
-    case Walk::product_rows: return {{middle, inner, 0}};
-    case Walk::columns:
-      if (inner != 1) return {{0, middle, inner}};
-      return {{0, middle, outer}, columns(), false};
-    case Walk::transformed:
-    case Walk::panel_columns: return {{0, middle, outer}, columns(), true};
-    case Walk::panel_blocks: return {{0, middle, outer}, columns(), true, 1};  // steps: check_reach
-    case Walk::row: return {{0, 0, inner}};
-    default: return {{outer, middle, inner}};
-  }
-}
-
-int64_t Reaches::last_offset(const Steps& walk, int loop, int64_t extent) {
-  if (extent <= 0) return 0;
-  if (loop == walk.bundled_loop) extent = (extent + walk.steps - 1) / walk.steps;
-  if (loop != 2 || walk.panel_columns == 0) {
-    return std::clamp(walk.strides[loop] * (extent - 1), -kTooFar, kTooFar);
-  }
-  const int64_t panels = (extent + walk.panel_columns - 1) / walk.panel_columns;
-  const int64_t last = extent - (panels - 1) * walk.panel_columns - 1;
-  return std::clamp(walk.strides[2] * (panels - 1), -kTooFar, kTooFar) +
-         (walk.padded ? walk.panel_columns - 1 : last);
-}
-
 // Offsets over all tiles: separable by grid dim, and linear in the coordinate except that the
 // last tile may be smaller, so the first, the last full and the last tile are the extremes.
-Reach Reaches::reach_of(const Loops& loops, const Steps& walk, int64_t element,
-                        const int64_t* steps) const {
+Reach Reaches::reach_over_tiles(const Loops& loops, const Steps& walk, int64_t element,
+                                const int64_t* steps) const {
   Reach reach;
-  if (steps == nullptr && walk.rises()) {
-    for (int loop = 0; loop < 3; ++loop) {
-      const int64_t last = std::max<int64_t>(loops[loop].most - 1, 0);
-      reach.high += std::min(walk.strides[loop] * last, kTooFar) * element;
-    }
-    return reach;
-  }
   for (int loop = 0; loop < 3; ++loop) {
     if (loops[loop].dim >= 0) continue;
     reach.add(last_offset(walk, loop, loops[loop].full) * element);

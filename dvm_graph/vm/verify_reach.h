@@ -1,10 +1,12 @@
 // How far operands reach: the least and greatest offset that one has over its loops and all tiles.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 
 #include "vm/core.h"
 #include "vm/isa.h"
+#include "vm/panels.h"
 #include "vm/program.h"
 #include "vm/target.h"
 
@@ -22,7 +24,7 @@ struct Reach {
   void add(int64_t offset) { (offset < 0 ? low : high) += offset; }
 };
 
-// Of a program whose header is sound.
+// Of a program whose header is sound. What is looked at for every operand is here to be inlined.
 class Reaches {
  public:
   // How an operand's address follows the loops e0, e1, e2, in elements.
@@ -67,21 +69,68 @@ class Reaches {
   int64_t widest(uint8_t e) const { return loops_[e].full; }
 
   // `made_of`: the dtype of the instruction, `dtype` that of the operand.
-  Steps steps_of(const OperandInfo& info, DType made_of, const Operand& operand, DType dtype) const;
+  Steps steps_of(const OperandInfo& info, DType made_of, const Operand& operand,
+                 DType dtype) const {
+    const int64_t outer = operand.outer_stride, middle = operand.middle_stride,
+                  inner = operand.inner_stride;
+    const bool bundles = info.type == Type::bundles;
+    const auto columns = [&] { return panel_columns(dtype, target_); };
+    switch (info.walk) {
+      case Walk::folded: return {{outer, 0, inner}};
+      case Walk::rows:
+      case Walk::steps: return {{0, middle, inner}};
+      case Walk::bundled_rows: return {{0, middle, inner}, 0, false, 2, bundle_steps(made_of)};
+      case Walk::panels:
+        return {{0, columns(), outer}, columns(), true, bundles ? 1 : -1, bundle_steps(made_of)};
+      case Walk::product: return {{middle, 0, inner}};
+      case Walk::product_rows: return {{middle, inner, 0}};
+      case Walk::columns:
+        if (inner != 1) return {{0, middle, inner}};
+        return {{0, middle, outer}, columns(), false};
+      case Walk::transformed:
+      case Walk::panel_columns: return {{0, middle, outer}, columns(), true};
+      case Walk::panel_blocks:
+        return {{0, middle, outer}, columns(), true, 1};  // steps: check_reach
+      case Walk::row: return {{0, 0, inner}};
+      default: return {{outer, middle, inner}};
+    }
+  }
 
   // Offsets over all tiles; `steps` of a pointer register by grid dim, null in local memory.
   Reach reach_of(const Loops& loops, const Steps& walk, int64_t element,
-                 const int64_t* steps) const;
+                 const int64_t* steps) const {
+    Reach reach;
+    if (steps == nullptr && walk.rises()) {
+      for (int loop = 0; loop < 3; ++loop) {
+        const int64_t last = std::max<int64_t>(loops[loop].most - 1, 0);
+        reach.high += std::min(walk.strides[loop] * last, kTooFar) * element;
+      }
+      return reach;
+    }
+    return reach_over_tiles(loops, walk, element, steps);
+  }
 
   // Over the tiles that are at a slot of a ring, from where it begins.
   Reach reach_in_slot(const Loops& loops, const Steps& walk, int64_t element,
                       const PointerRegister& pointer) const;
 
   // From the first element to the last of a loop.
-  static int64_t last_offset(const Steps& walk, int loop, int64_t extent);
+  static int64_t last_offset(const Steps& walk, int loop, int64_t extent) {
+    if (extent <= 0) return 0;
+    if (loop == walk.bundled_loop) extent = (extent + walk.steps - 1) / walk.steps;
+    if (loop != 2 || walk.panel_columns == 0) {
+      return std::clamp(walk.strides[loop] * (extent - 1), -kTooFar, kTooFar);
+    }
+    const int64_t panels = (extent + walk.panel_columns - 1) / walk.panel_columns;
+    const int64_t last = extent - (panels - 1) * walk.panel_columns - 1;
+    return std::clamp(walk.strides[2] * (panels - 1), -kTooFar, kTooFar) +
+           (walk.padded ? walk.panel_columns - 1 : last);
+  }
 
  private:
   Loop loop_of(const ExtentRegister& extent) const;
+  Reach reach_over_tiles(const Loops& loops, const Steps& walk, int64_t element,
+                         const int64_t* steps) const;
 
   const Program& program_;
   const ProgramHeader& header_;
