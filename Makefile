@@ -62,7 +62,7 @@ paper: $(VENV)/.package ## The paper's operator datasets on the simulated NPU, i
 conformance: $(VENV)/.package ## Run onnx's node tests; fail where docs/conformance.md says otherwise.
 	$(RUN) -m dvm_graph.backend --known docs/conformance.md
 
-bench-docs: $(VENV)/.package $(VENV)/.bench ## Take the results of `make bench` into docs/performance.md.
+bench-docs: $(VENV)/.package $(VENV)/.bench ## Take the results of `make bench` into the page of this CPU in docs/performance.
 	$(RUN) -m benchmarks document
 
 docs: $(VENV)/.package ## Write the generated pages of docs/.

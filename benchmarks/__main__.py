@@ -20,11 +20,12 @@ from rich.progress import MofNCompleteColumn, Progress, TextColumn, TimeElapsedC
 from benchmarks import branches, memory_bound, models, operators, stream
 from benchmarks.cpus import this_machine
 from benchmarks.engines import DEFAULT, ENGINES
-from benchmarks.first import first_measured, first_table
+from benchmarks.first import first_measured
 from benchmarks.measure import run_workload
+from benchmarks.page import chapters, write_page
 from benchmarks.paired import lowest, of_workload, workloads
 from benchmarks.process import Setting, Worker, missing
-from benchmarks.results import Results, fill_regions, read_results, sections, write_plots
+from benchmarks.results import Results, read_results
 from benchmarks.rows import Row, write_rows
 from benchmarks.turns import CEILINGS
 from benchmarks.workload import Workload, narrowed
@@ -37,7 +38,7 @@ _COMPILED_MODELS = ("bert", "gpt2", "mmoe", "llama_decode", "resnet")
 _RECOMPILED_MODELS = ("bert", "mmoe")
 """Shown to it at one static shape: the paper's table of compile times has them."""
 _PACKAGES = ("onnxruntime", "openvino", "torch", "transformers", "numpy")
-_DOCS = Path(__file__).resolve().parent.parent / "docs"
+_PAGES = Path(__file__).resolve().parent.parent / "docs" / "performance"
 _CONSOLE = Console()
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -120,9 +121,7 @@ def _request(
     if threads < 1:
         raise click.UsageError("--threads is at least 1")
     cpu, _ = this_machine()
-    there = _read(
-        output
-    ).cpu  # what the run would add to, while there is time to choose another folder
+    there = _read(output).cpu  # asked for while there is time to choose another folder
     if there not in ("", cpu):
         message = f"{output} holds results of {there}, this is {cpu}: give another --output"
         raise click.UsageError(message)
@@ -240,21 +239,12 @@ def all_command(**options: Any) -> None:
     "--output", type=click.Path(path_type=Path), default=Path("build/bench"), show_default=True
 )
 def document(output: Path) -> None:
-    """Takes the results in OUTPUT into docs/performance.md."""
+    """Takes the results in OUTPUT into the page of their CPU in docs/performance."""
     results = _read(output)
     if not results.cpu:
         raise click.UsageError(f"{output} does not say what CPU its results are of: run again")
-    folder = _DOCS / "performance" / results.cpu
-    found = sections(results)
-    if first := first_measured(results, folder / "first.csv"):
-        found["zoo-first"] = first_table(first, results.parts.get("zoo", ())).markdown()
-    for part, paths in write_plots(results, folder).items():
-        links = (f"![{path.stem}](performance/{results.cpu}/{path.name})" for path in paths)
-        found[f"{part}-plots"] = "\n".join(links)
-    page = _DOCS / "performance.md"
-    text = fill_regions(page.read_text(encoding="utf-8"), found, results.cpu)
-    page.write_text(text, encoding="utf-8")
-    _CONSOLE.print(f"written: {page} and its plots")
+    first = first_measured(results, _PAGES / results.cpu / "first.csv")
+    _CONSOLE.print(f"written: {write_page(results, _PAGES, first)} and its plots")
 
 
 def _chosen(names: str, known: Any) -> list[str]:
@@ -424,19 +414,14 @@ def _read(folder: Path) -> Results:
 def _finish(request: Request, part: str) -> None:
     """Prints the part's tables and writes everything that is made of the CSV files."""
     (request.output / "cpu").write_text(f"{this_machine()[0]}\n", encoding="utf-8")
-    (request.output / "environment.md").write_text(_environment(request), encoding="utf-8")
-    (request.output / f"{part}.command").write_text(_command(), encoding="utf-8")
+    (request.output / f"{part}.run").write_text(_described(request), encoding="utf-8")
     results = _read(request.output)
-    found = sections(results)
-    for name, text in found.items():
-        (request.output / f"{name}.md").write_text(text + "\n", encoding="utf-8")
-        if name.startswith(part):
-            click.echo(f"\n{name}\n\n{text}")  # wider than most terminals: as it is
-    write_plots(results, request.output)
-    _CONSOLE.print(f"written to {request.output}")
+    click.echo(chapters(results).get(part, ""))  # wider than most terminals: as it is
+    _CONSOLE.print(f"written: {write_page(results, request.output)}, its plots and CSV files")
 
 
-def _environment(request: Request) -> str:
+def _described(request: Request) -> str:
+    """The command, the machine and the versions, as a list."""
     versions = []
     for package in _PACKAGES:
         try:
@@ -447,6 +432,7 @@ def _environment(request: Request) -> str:
     absent = [f"{name} ({reason})" for name, reason in reasons.items() if reason]
     return "\n".join(
         (
+            f"* `{_command()}`",
             f"* machine: {' of family '.join(reversed(this_machine()))}, {request.setting.threads} threads",
             f"* {', '.join(versions)}, Python {platform.python_version()}",
             f"* left out: {', '.join(absent) or 'no engine'}",

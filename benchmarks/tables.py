@@ -145,7 +145,9 @@ def losses_table(rows: Sequence[Row], below: float = 0.95, most: int = 20) -> Ta
         (subject.workload, subject.point, title(peer.engine), number(speedup, 3))
         for speedup, subject, peer in losses[:most]
     ]
-    return Table("Losses", ("workload", "point", "against", "speed-up"), tuple(lines))
+    return Table(
+        "Where dvm_graph is slower", ("workload", "point", "against", "speed-up"), tuple(lines)
+    )
 
 
 def again_table(before: Sequence[Row], again: Sequence[Row]) -> Table:
@@ -162,7 +164,7 @@ def again_table(before: Sequence[Row], again: Sequence[Row]) -> Table:
             )
             rounds = f"{min(pair.speedups):.2f} - {max(pair.speedups):.2f}"
             lines.append((workload, point, *cells, rounds))
-    return Table("Points measured again", columns, tuple(lines))
+    return Table("Lowest speed-up over any engine", columns, tuple(lines))
 
 
 def _by_engine(rows: Sequence[Row]) -> Iterator[tuple[str, str, list[Row], str]]:
@@ -317,7 +319,7 @@ def stream_table(rows: Sequence[StreamRow], memories: Sequence[StreamMemory]) ->
         )
         cells = (str(len(seen)), number(speedup, 3), *_stream_cells(seen, memory))
         lines.append((title(memory.engine), *cells))
-    return Table("Stream", columns, tuple(lines))
+    return Table("Speed-up, times and memory", columns, tuple(lines))
 
 
 def _stream_cells(seen: Sequence[StreamRow], memory: StreamMemory) -> Iterable[str]:

@@ -25,7 +25,7 @@ _FEEDS = 4
 _DIMS = {"batch": 2, "height": 96, "width": 64}
 
 
-class _Feeds(CalibrationDataReader):  # type: ignore[misc]  # onnxruntime is not typed
+class _Feeds(CalibrationDataReader):
     def __init__(self, path: Path) -> None:
         self._feeds: Iterator[dict[str, Any]] = (
             random_feeds(path, _DIMS, seed) for seed in range(_FEEDS)

@@ -17,10 +17,23 @@ def test_generated_pages_are_up_to_date(name: str) -> None:
     assert written == PAGES[name](), f"docs/{name} is out of date: run `make docs`"
 
 
-@pytest.mark.parametrize("page", sorted(Path(FOLDER).glob("*.md")), ids=lambda page: page.name)
+ALL_PAGES = [*FOLDER.rglob("*.md"), *FOLDER.parent.glob("*.md")]
+
+
+@pytest.mark.parametrize("page", sorted(ALL_PAGES), ids=lambda page: page.name)
 def test_links_lead_somewhere(page: Path) -> None:
-    for target in re.findall(r"\]\(([^)#:]+)\)", page.read_text(encoding="utf-8")):
-        assert (page.parent / target).exists(), f"{page.name} links to {target}"
+    for target, anchor in re.findall(
+        r"\]\(([^)#:]*)#?([^):]*)\)", page.read_text(encoding="utf-8")
+    ):
+        there = page.parent / target if target else page
+        assert there.exists(), f"{page.name} links to {target}"
+        assert not anchor or anchor in anchors(there), f"{page.name} links to {target}#{anchor}"
+
+
+def anchors(page: Path) -> set[str]:
+    """Those that headings have, as GitHub writes them."""
+    headings = re.findall(r"^#+ (.+)$", page.read_text(encoding="utf-8"), re.MULTILINE)
+    return {re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings}
 
 
 def test_all_commands_and_options_are_documented() -> None:

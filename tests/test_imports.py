@@ -100,7 +100,7 @@ def test_star_import() -> None:
 
 def test_unknown_names() -> None:
     with pytest.raises(AttributeError, match="'dvm_graph' has no attribute 'optimise'"):
-        _ = dvm_graph.optimise  # type: ignore[attr-defined]
+        _ = dvm_graph.optimise
     with pytest.raises(ImportError, match="optimise"):
         exec("from dvm_graph import optimise")
 

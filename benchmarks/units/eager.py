@@ -23,7 +23,7 @@ import click
 import torch
 from rich.console import Console
 from rich.table import Table
-from torch.nn import functional as F  # noqa: N812 - as everybody calls it
+from torch.nn import functional as F
 
 from dvm_graph.torch_backend import eager
 

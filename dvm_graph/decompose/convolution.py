@@ -35,7 +35,7 @@ from dvm_graph.symbolic.dims import mul
 
 MOST_LANES = 16
 """Results of a group up to which they are lanes of vectors. More are columns of a matrix product, which fill its panels. Measured
-with vectors of 16 and of 8 (docs/performance.md, architectures of timm).
+with vectors of 16 and of 8 (docs/performance/notes.md, architectures of timm).
 """
 _MOST_OF_VOLUMES = 8
 """The same of volumes, whose slices are passed over and added one by one."""

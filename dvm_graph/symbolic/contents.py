@@ -37,10 +37,9 @@ class _UnknownError(Exception):
 
 def deduce_elements(node: Node) -> Elements | None:
     """The elements of the result of a basic node, None where they are not known."""
-    operands = node.inputs
-    for operand in operands:
-        if operand is None or operand.elements is None:
-            return None
+    operands = [operand for operand in node.inputs if operand is not None]
+    if len(operands) < len(node.inputs) or any(value.elements is None for value in operands):
+        return None
     result = node.output
     if result.dtype.is_float or result.dtype is DType.OPAQUE:
         return None
@@ -51,7 +50,7 @@ def deduce_elements(node: Node) -> Elements | None:
     if count > MAX_ELEMENTS:
         return None
     try:
-        return _fit(_deduce(node, operands, count), result.dtype)  # type: ignore[arg-type]  # no None
+        return _fit(_deduce(node, operands, count), result.dtype)
     except _UnknownError:
         return None
 

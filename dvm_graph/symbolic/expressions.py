@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from sympy.printing.str import StrPrinter
 
 
-class IntegerForm(sympy.Expr):  # type: ignore[misc]  # sympy has no types
+class IntegerForm(sympy.Expr):
     """An integer-valued function of integers that sympy leaves as it is."""
 
     is_integer = True
@@ -106,7 +106,7 @@ class BroadcastDim(IntegerForm):
         return f"broadcast({', '.join(printer.doprint(arg) for arg in self.args)})"
 
 
-class Opaque(sympy.AtomicExpr):  # type: ignore[misc]  # sympy has no types
+class Opaque(sympy.AtomicExpr):
     """A dim that is looked into no more, because it grew too large (`dims.MAX_WEIGHT`).
 
     A leaf to whatever walks over expressions, and known by a digest of its definition: two of the

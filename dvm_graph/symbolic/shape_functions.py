@@ -136,10 +136,10 @@ def _fail(node: Node, text: str) -> NoReturn:
 
 
 def _operands(node: Node, count: int) -> Sequence[Value]:
-    values = node.inputs
-    if len(values) != count or None in values:
+    values = [value for value in node.inputs if value is not None]
+    if not len(values) == len(node.inputs) == count:
         raise ModelError(f"{describe(node)}: takes {count} operands")
-    return values  # type: ignore[return-value]  # there is no None among them
+    return values
 
 
 def _shape(node: Node, index: int = 0) -> Shape:

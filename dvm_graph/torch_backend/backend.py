@@ -23,11 +23,11 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from dvm_graph.errors import DvmError, RescueWarning
 from dvm_graph.options import Options
 from dvm_graph.process import load_compiler
-from dvm_graph.torch_backend import operators  # noqa: F401 - fills the table
 from dvm_graph.torch_backend.decompositions import DECOMPOSED
+from dvm_graph.torch_backend.operators import is_operator, is_supported
 from dvm_graph.torch_backend.piece import ORDER, Order, compile_piece, inverse, order_of
 from dvm_graph.torch_backend.sizes import Sizes
-from dvm_graph.torch_backend.translation import VIEWS, is_operator, is_supported
+from dvm_graph.torch_backend.translation import VIEWS
 
 aten = torch.ops.aten
 
@@ -81,7 +81,7 @@ def dvm(
     return compiled
 
 
-class _Support(OperatorSupportBase):  # type: ignore[misc, unused-ignore]  # torch is untyped here
+class _Support(OperatorSupportBase):
     def is_node_supported(self, _modules: Mapping[str, torch.nn.Module], node: Node) -> bool:
         return is_supported(node)
 

@@ -30,10 +30,10 @@ from dvm_graph.ir import Value
 from dvm_graph.options import Options
 from dvm_graph.process import load_compiler
 from dvm_graph.stream import open_stream
-from dvm_graph.torch_backend import operators  # noqa: F401 - fills the table
 from dvm_graph.torch_backend.decompositions import DECOMPOSED
+from dvm_graph.torch_backend.operators import TABLE
 from dvm_graph.torch_backend.stream_builder import StreamBuilder, Streamed, streamed
-from dvm_graph.torch_backend.translation import DTYPES, TABLE, UNSUPPORTED, Translation
+from dvm_graph.torch_backend.translation import DTYPES, UNSUPPORTED, Translation
 
 aten = torch.ops.aten
 
@@ -77,7 +77,7 @@ def _common_translation() -> Translation:
     return _translation()
 
 
-class _Mode(TorchDispatchMode):  # type: ignore[misc, unused-ignore]  # torch is untyped here
+class _Mode(TorchDispatchMode):
     def __init__(self, buffer: _Buffer) -> None:
         super().__init__()
         self.buffer = buffer
@@ -99,7 +99,7 @@ class _Mode(TorchDispatchMode):  # type: ignore[misc, unused-ignore]  # torch is
         return _run(func, args, kwargs)
 
 
-class _Waiting(torch.Tensor):  # type: ignore[misc, unused-ignore]
+class _Waiting(torch.Tensor):
     """A tensor made inside. Torch sees its sizes; whatever looks at its memory gets that of `plain`."""
 
     __torch_function__ = torch._C._disabled_torch_function_impl

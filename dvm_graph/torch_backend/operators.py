@@ -1,4 +1,4 @@
-"""All operators of torch that are translated: those of the families."""
+"""All operators of torch that are translated: the table, when the families have filled it."""
 
 from dvm_graph.torch_backend import (  # noqa: F401 - enter their operators into the table
     elementwise,
@@ -8,3 +8,6 @@ from dvm_graph.torch_backend import (  # noqa: F401 - enter their operators into
     views,
     windows,
 )
+from dvm_graph.torch_backend.translation import TABLE, is_operator, is_supported
+
+__all__ = ["TABLE", "is_operator", "is_supported"]

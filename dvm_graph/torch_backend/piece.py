@@ -25,7 +25,7 @@ ORDER = "dvm_order"
 """Of the axes of a tensor, among what a node of torch's graph knows."""
 
 
-class Piece(torch.nn.Module):  # type: ignore[misc, unused-ignore]  # torch is untyped here
+class Piece(torch.nn.Module):
     """Runs a program in place of a module. To a program sizes are extents: where a number among the arguments is negative,
     the module runs.
     """

@@ -16,15 +16,16 @@
 //
 // Between the cores of a pair: the slots of their rings are all that they touch both. In either
 // half one queue alone is at a ring, between the one wait and the one signal that the half has for
-// a slot, both of that queue (vm/verify.cpp holds each half to that, and verify_kernel all of them
-// to the same groups, lines, slots and lanes). So slot number i is filled behind the wait for the
-// signal that i - slots is empty, emptied behind the signal that it is full, and i + slots filled
-// behind the signal that it is empty. A lane counts its own signals alone: at a ring of sums lanes
-// divide slots, so that the lane of i is that of i - slots; at one of rows all lanes are at every
-// slot, each at another part of it. Nobody waits for ever: in the order of lines, of each the rows,
-// then its groups, of each the cube unit's and then its lane's, all wait for what comes before
-// them. Predicates do not count: an instruction that does not run orders as much as one that does,
-// for flags have none. Global memory is written where nothing else is read (`kernels/plan.h`).
+// a slot, both of that queue (vm/verify_pair.h holds each half to that, and verify_kernel all of
+// them to the same groups, lines, slots and lanes). So slot number i is filled behind the wait for
+// the signal that i - slots is empty, emptied behind the signal that it is full, and i + slots
+// filled behind the signal that it is empty. A lane counts its own signals alone: at a ring of sums
+// lanes divide slots, so that the lane of i is that of i - slots; at one of rows all lanes are at
+// every slot, each at another part of it. Nobody waits for ever: in the order of lines, of each the
+// rows, then its groups, of each the cube unit's and then its lane's, all wait for what comes
+// before them. Predicates do not count: an instruction that does not run orders as much as one that
+// does, for flags have none. Global memory is written where nothing else is read
+// (`kernels/plan.h`).
 #pragma once
 
 #include <span>

@@ -13,7 +13,6 @@ Operations are noted in an operator buffer; what a value needs runs when it is l
 `numpy.asarray`, DLPack) or by `flush()`, fused over whatever Python did in between. `docs/arrays.md`.
 """
 
-# ruff: noqa: A004 - the standard's names are those of Python's functions
 from math import e, inf, nan, pi
 
 from dvm_graph.xp import fft, inspection, linalg

@@ -112,13 +112,13 @@ class Array:
         return DEVICE
 
     @property
-    def T(self) -> Array:  # noqa: N802 - the standard's name
+    def T(self) -> Array:
         if self.ndim != 2:
             raise InputError(f"T is of matrices, not of rank {self.ndim}: use mT or permute_dims")
         return self.mT
 
     @property
-    def mT(self) -> Array:  # noqa: N802 - the standard's name
+    def mT(self) -> Array:
         return xp.matrix_transpose(self)
 
     def to_device(self, device: Device, /, *, stream: object = None) -> Array:

@@ -58,7 +58,7 @@ class IntegerInfo:
     dtype: DTypeObject
 
 
-def finfo(type: DTypeObject | Array, /) -> FloatInfo:  # noqa: A002 - the standard's name
+def finfo(type: DTypeObject | Array, /) -> FloatInfo:
     dtype = type.dtype if isinstance(type, Array) else dtype_of(type)
     if dtype.kind not in "fc" and dtype != dtypes.bfloat16:
         raise InputError(f"{dtype} is no float type")
@@ -74,7 +74,7 @@ def finfo(type: DTypeObject | Array, /) -> FloatInfo:  # noqa: A002 - the standa
     )
 
 
-def iinfo(type: DTypeObject | Array, /) -> IntegerInfo:  # noqa: A002 - the standard's name
+def iinfo(type: DTypeObject | Array, /) -> IntegerInfo:
     dtype = type.dtype if isinstance(type, Array) else dtype_of(type)
     try:
         info = np.iinfo(dtype)

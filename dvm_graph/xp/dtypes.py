@@ -7,7 +7,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
-bool = np.dtype("bool")  # noqa: A001 - the standard's name
+bool = np.dtype("bool")
 int8, int16, int32, int64 = (np.dtype(f"int{bits}") for bits in (8, 16, 32, 64))
 uint8, uint16, uint32, uint64 = (np.dtype(f"uint{bits}") for bits in (8, 16, 32, 64))
 float16, float32, float64 = (np.dtype(f"float{bits}") for bits in (16, 32, 64))

@@ -90,7 +90,7 @@ sqrt, tan, tanh = _of_floats("sqrt", "sqrt"), _of_floats("tan", "tan"), _of_floa
 
 negative, sign = _of_numbers("negative", "neg"), _of_numbers("sign", "sign")
 ceil, floor = _to_whole("ceil", "ceil"), _to_whole("floor", "floor")
-round, trunc = _to_whole("round", "round"), _to_whole("trunc", "trunc")  # noqa: A001 - the standard's name
+round, trunc = _to_whole("round", "round"), _to_whole("trunc", "trunc")
 isfinite = _test("isfinite", "isfinite", True)
 isinf, isnan = _test("isinf", "isinf", False), _test("isnan", "isnan", False)
 
@@ -115,7 +115,7 @@ logical_xor = _logical("logical_xor", "bitwise_xor")
 
 
 @lazy
-def abs(x: Array, /) -> Array:  # noqa: A001 - the standard's name
+def abs(x: Array, /) -> Array:
     return x if x.dtype.kind == "u" else append("abs", (x,))
 
 
@@ -167,7 +167,7 @@ def divide(x1: Operand, x2: Operand, /) -> Array:
 
 
 @lazy
-def pow(x1: Operand, x2: Operand, /) -> Array:  # noqa: A001 - the standard's name
+def pow(x1: Operand, x2: Operand, /) -> Array:
     if type(x2) is int and x2 == 2 and isinstance(x1, Array):
         return square(x1)
     a, b = promoted(x1, x2)
@@ -194,7 +194,7 @@ def floor_divide(x1: Operand, x2: Operand, /) -> Array:
 
 
 @lazy
-def clip(x: Array, /, min: Operand | None = None, max: Operand | None = None) -> Array:  # noqa: A002 - the standard's names
+def clip(x: Array, /, min: Operand | None = None, max: Operand | None = None) -> Array:
     if min is not None:
         x = maximum(x, min)
     return x if max is None else minimum(x, max)

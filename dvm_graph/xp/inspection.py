@@ -61,5 +61,5 @@ def _look(device: Device | None) -> None:
         raise InputError(f"arrays are on {DEVICE!r}, not on {device!r}")
 
 
-def __array_namespace_info__() -> Info:  # noqa: N807 - the standard's name
+def __array_namespace_info__() -> Info:
     return Info()

@@ -7,7 +7,7 @@ numpy's do.
 
 from __future__ import annotations
 
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeGuard
 
 import numpy as np
 
@@ -35,8 +35,8 @@ def promoted(*operands: Operand) -> list[Array | Number]:
         OnHost: a number that the dtype does not hold.
     """
     first, second = operands[0], operands[-1]
-    if len(operands) == 2 and type(first) is Array and _meets(first.dtype, second):
-        return list(operands)  # type: ignore[arg-type]  # it is an array or a number
+    if len(operands) == 2 and type(first) is Array and _meets(second, first.dtype):
+        return [first, second]
     arrays = [_operand(x) for x in operands]
     if not any(isinstance(x, Array) for x in arrays):
         arrays = [as_array(np.asarray(x)) for x in arrays]
@@ -47,7 +47,7 @@ def promoted(*operands: Operand) -> list[Array | Number]:
     return [_as(x, dtype) for x in arrays]
 
 
-def _meets(dtype: DTypeObject, other: Operand) -> bool:
+def _meets(other: Operand, dtype: DTypeObject) -> TypeGuard[Array | Number]:
     """Whether an operand is seen at a glance to need nothing: the usual case, on the way of every operator."""
     if type(other) is Array:
         return dtype is other.dtype

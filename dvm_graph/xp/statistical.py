@@ -27,7 +27,7 @@ def reduced(op: str, x: Array, axes: Sequence[int], keepdims: bool) -> Array:
 
 
 @lazy
-def sum(  # noqa: A001 - the standard's name
+def sum(
     x: Array, /, *, axis: Axes = None, dtype: DTypeObject | None = None, keepdims: bool = False
 ) -> Array:
     return reduced("reduce_sum", _summed_in(x, dtype), axes_of(axis, x.ndim), keepdims)
@@ -52,12 +52,12 @@ def _summed_in(x: Array, dtype: DTypeObject | None) -> Array:
 
 
 @lazy
-def max(x: Array, /, *, axis: Axes = None, keepdims: bool = False) -> Array:  # noqa: A001 - the standard's name
+def max(x: Array, /, *, axis: Axes = None, keepdims: bool = False) -> Array:
     return _extreme("reduce_max", x, axis, keepdims)
 
 
 @lazy
-def min(x: Array, /, *, axis: Axes = None, keepdims: bool = False) -> Array:  # noqa: A001 - the standard's name
+def min(x: Array, /, *, axis: Axes = None, keepdims: bool = False) -> Array:
     return _extreme("reduce_min", x, axis, keepdims)
 
 

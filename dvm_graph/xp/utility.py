@@ -17,12 +17,12 @@ Axes: TypeAlias = "int | tuple[int, ...] | None"
 
 
 @lazy
-def all(x: Array, /, *, axis: Axes = None, keepdims: bool = False) -> Array:  # noqa: A001 - the standard's name
+def all(x: Array, /, *, axis: Axes = None, keepdims: bool = False) -> Array:
     return reduced("reduce_min", _truth(x), axes_of(axis, x.ndim), keepdims)
 
 
 @lazy
-def any(x: Array, /, *, axis: Axes = None, keepdims: bool = False) -> Array:  # noqa: A001 - the standard's name
+def any(x: Array, /, *, axis: Axes = None, keepdims: bool = False) -> Array:
     return reduced("reduce_max", _truth(x), axes_of(axis, x.ndim), keepdims)
 
 

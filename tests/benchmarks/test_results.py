@@ -1,4 +1,4 @@
-"""Rows to CSV and back, statistics, tables, and the regions of the page."""
+"""Rows to CSV and back, statistics and tables."""
 
 from __future__ import annotations
 
@@ -14,10 +14,18 @@ from benchmarks.cpus import family
 from benchmarks.first import first_measured, first_table
 from benchmarks.messages import feed_file
 from benchmarks.paired import best_peer, geometric_mean, lowest, pairs, percentile
-from benchmarks.results import Results, fill_regions, read_results, sections
+from benchmarks.results import Results
 from benchmarks.rows import Row, median_ratio, read_rows, write_rows
-from benchmarks.stream import StreamMemory, StreamRow
-from benchmarks.tables import Table, again_table, number
+from benchmarks.tables import (
+    Table,
+    again_table,
+    compile_table,
+    kernels_table,
+    noise_table,
+    number,
+    points_table,
+    speedup_table,
+)
 from benchmarks.worker import max_error
 from dvm_graph.npu.cpu import cpu_in
 
@@ -144,55 +152,23 @@ def test_markdown_escapes_bars() -> None:
     assert table.markdown() == "| a | b |\n| --- | --- |\n| 1\\|2 | 3 |"
 
 
-def test_every_section_is_made_from_the_files(tmp_path: Path) -> None:
-    write_rows(Row, ROWS, tmp_path / "operators.csv")
-    stream = [
-        StreamRow(
-            "dvm_graph", i, 1, i + 1, 1000, 10, 2.0, 1.0 + i, 1, 4.0 + 30 * i, 3.0, 60.0, 1.0, 1.0
-        )
-        for i in range(3)
-    ]
-    write_rows(StreamRow, stream, tmp_path / "stream.csv")
-    memory = StreamMemory("dvm_graph", "ok", 5.0, 0.0, 110.0, 120.0, 100.0, 9.0, 11.0)
-    write_rows(StreamMemory, [memory], tmp_path / "stream_memory.csv")
-    found = sections(read_results(tmp_path))
-    assert (
-        "| matmul | onnxruntime (best peer) | 2 | 1.000 | 0.50 - 2.00 | 50 % |"
-        in (found["operators-speedups"])
+def test_tables_say_what_the_rows_hold() -> None:
+    assert "| matmul | onnxruntime (best peer) | 2 | 1.000 | 0.50 - 2.00 | 50 % |" in (
+        speedup_table(ROWS).markdown()
     )
-    assert "| matmul | dvm_graph | 2 | 0.007 | 0.014 | 5.0 |" in found["operators-compile"]
-    assert (
-        "| matmul | 2 | 4 | 5.0 | 0.014 | 0.28 % | 3.5 | 7.0 | 60.0 |  |  |  |  |"
-        in found["operators-kernels"]
+    assert "| matmul | dvm_graph | 2 | 0.007 | 0.014 | 5.0 |" in compile_table(ROWS).markdown()
+    assert "| matmul | 2 | 4 | 5.0 | 0.014 | 0.28 % | 3.5 | 7.0 | 60.0 |  |  |  |  |" in (
+        kernels_table(ROWS).markdown()
     )
-    assert "| matmul | 2 | 1.049 | 0.050 | 50 % |" in found["operators-noise"]
-    assert "| matmul | m=1 | 4.00 | 2.00 | wrong |" in found["operators-points"]
-    assert "| 64.00 | 1 | 60.00 | 3 |" in found["stream"]  # longest and how many over 50 us
-    assert "| 110 | 100 | 1.10 |" in found["stream"]
-    assert not any(name.startswith("models") for name in found)
-
-
-def test_regions_are_replaced_by_name_and_others_kept() -> None:
-    page = "a\n<!-- results: x on zen4 -->\nold\n<!-- end -->\nb\n<!-- results: y on zen4 -->\nkept\n<!-- end -->\n"
-    filled = fill_regions(page, {"x": "new", "unknown": "lost"}, "zen4")
-    assert filled == page.replace("old", "\nnew\n")
-    assert fill_regions(filled, {"x": "new"}, "zen4") == filled
-
-
-def test_a_run_on_another_cpu_overwrites_nothing() -> None:
-    page = "<!-- results: x on zen4 -->\nold\n<!-- end -->\nb\n"
-    filled = fill_regions(page, {"x": "new"}, "icelake-server")
-    assert filled.startswith(page[:-2]) and filled.endswith("\nb\n") and "new" in filled
-    again = fill_regions(filled, {"x": "newer"}, "icelake-server")
-    assert again == filled.replace("new", "newer")
-    assert fill_regions(again, {"x": "other"}, "zen4") == again.replace("old", "\nother\n")
+    assert "| matmul | 2 | 1.049 | 0.050 | 50 % |" in noise_table(ROWS).markdown()
+    assert "| matmul | m=1 | 4.00 | 2.00 | wrong |" in points_table(ROWS).markdown()
 
 
 def test_what_was_first_measured_stays(tmp_path: Path) -> None:
     def results(factor: float) -> Results:
         rows = [replace(one, part="zoo", runs_ms=(factor, factor)) for one in ROWS[2:4]]
         rows += [replace(one, part="zoo", runs_ms=(1.0, 1.0)) for one in ROWS[:2]]
-        return Results({"zoo": rows}, (), (), (), "zen4", "", ())
+        return Results({"zoo": rows}, (), (), (), "zen4", {})
 
     path = tmp_path / "first.csv"
     (first,) = first_measured(results(2.0), path)

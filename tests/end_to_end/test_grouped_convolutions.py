@@ -11,7 +11,7 @@ import dvm_graph
 from dvm_graph import _core
 from dvm_graph.decompose.convolution import MOST_LANES
 from tests.end_to_end.reference import assert_all_close, session
-from tests.end_to_end.test_windows import check, one_node, weights_of, with_weights
+from tests.end_to_end.windows import check, one_node, weights_of, with_weights
 
 
 @pytest.mark.parametrize("groups", [3, 20])

@@ -58,6 +58,12 @@ class Case:
         return str(onnx.printer.to_text(self.model))
 
 
+def case_of(text: str, **feeds: Array) -> Case:
+    """Of a graph as text, at opset 21."""
+    model = onnx.parser.parse_model(f'<ir_version: 10, opset_import: ["" : 21]>\n{text}')
+    return Case(model, (feeds,))
+
+
 KINDS = (ELEMENTWISE, PRODUCT, REDUCTION, WINDOW, GATHER, VIEW, OTHER)
 KINDS = (*KINDS, REGION, SEQUENCE, TEXT, CONTRIB)
 WEIGHTS = (6, 4, 4, 2, 1, 4, 2, 0.6, 0.8, 0.4, 0.6)

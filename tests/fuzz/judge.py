@@ -424,7 +424,7 @@ def referees(case: Case, feeds: Feeds) -> Iterator[list[Array]]:
             yield Reference(case.model, optimise=True).run(feeds)
 
 
-class MatMulNBits(OpRun):  # type: ignore[misc]
+class MatMulNBits(OpRun):
     """onnxruntime's operator, for the evaluator: in the precision of A."""
 
     op_domain = "com.microsoft"

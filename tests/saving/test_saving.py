@@ -258,9 +258,9 @@ def test_files_that_cannot_be_written_or_read(tmp_path: Path) -> None:
         dvm_graph.load(tmp_path)
     for path in (None, b"model.dvm", "model\0.dvm"):
         with pytest.raises(InputError, match="a path"):
-            model.save(path)  # type: ignore[arg-type] # what users do
+            model.save(path)
         with pytest.raises(InputError, match="a path"):
-            dvm_graph.load(path)  # type: ignore[arg-type] # what users do
+            dvm_graph.load(path)
     own = tmp_path / "own.onnx"
     own.write_bytes(tiny_path("mmoe").read_bytes())
     with pytest.raises(InputError, match="is the ONNX model"):

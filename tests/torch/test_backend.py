@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import torch
 from torch.fx.experimental.proxy_tensor import make_fx
-from torch.nn import functional as F  # noqa: N812 - as everybody calls it
+from torch.nn import functional as F
 from transformers import BertConfig, BertModel, GPT2Config, GPT2Model
 
 import dvm_graph

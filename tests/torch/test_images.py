@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 import numpy as np
 import pytest
 import torch
-from torch.nn import functional as F  # noqa: N812 - as everybody calls it
+from torch.nn import functional as F
 
 from dvm_graph.torch_backend import backend, dvm
 from dvm_graph.torch_backend.piece import Piece
@@ -169,19 +169,26 @@ def test_what_is_not_finite_reaches_the_gradients_of_its_own_channels(
     close(mine[theirs.isfinite()], theirs[theirs.isfinite()])
 
 
-POOLS: dict[str, Callable[[torch.Tensor], tuple[torch.Tensor, ...]]] = {}
+Pool = Callable[[torch.Tensor], tuple[torch.Tensor, ...]]
+
+
+def greatest(window: Sequence[Any]) -> Pool:
+    return lambda x: F.max_pool2d(x, *window, return_indices=True)
+
+
+def average(window: Sequence[Any], counted: Sequence[Any]) -> Pool:
+    return lambda x: (F.avg_pool2d(x, *window[:3], window[4], *counted),)
+
+
+POOLS: dict[str, Pool] = {}
 for _window in (
     *((3, 2, 1, 1, False), (2, 2, 0, 1, False), (3, 1, 1, 1, True), (3, 2, 1, 2, False)),
     *((2, 3, 1, 1, True), ((2, 3), (3, 2), (1, 0), (1, 2), True)),
 ):
-    POOLS[f"greatest of {_window}"] = lambda x, w=_window: F.max_pool2d(x, *w, return_indices=True)  # type: ignore[misc]
+    POOLS[f"greatest of {_window}"] = greatest(_window)
     if _window[3] == 1:
         for _counted in ((True, None), (False, None), (True, 5)):
-            POOLS[f"average of {_window} {_counted}"] = (
-                lambda x, w=_window, c=_counted: (  # type: ignore[misc]
-                    F.avg_pool2d(x, *w[:3], w[4], *c),
-                )
-            )
+            POOLS[f"average of {_window} {_counted}"] = average(_window, _counted)
 
 
 @pytest.mark.parametrize("name", POOLS)

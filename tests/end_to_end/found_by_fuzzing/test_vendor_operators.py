@@ -1,0 +1,68 @@
+"""Small models that random graphs once broke: what onnxruntime has to be told of vendor operators, and does not survive."""
+
+from __future__ import annotations
+
+import numpy as np
+import onnx
+import pytest
+
+import dvm_graph
+from tests.end_to_end.reference import (
+    assert_all_close,
+    assert_same_bits,
+    model_from_text,
+    session,
+)
+
+
+def test_a_vendor_operator_whose_results_nobody_reads() -> None:
+    """onnxruntime runs nothing of which no result is asked for."""
+    model = model_from_text(
+        "unread (float[n, n] x) => (int64 y) { d = Det(x) y = Size(d) }",
+    )
+    disabled = frozenset(("eliminate_dead",))
+    (y,) = dvm_graph.optimize(model, disable_passes=disabled).run({"x": np.eye(3, dtype="f4")})
+    assert y == 1
+
+
+def test_operands_given_as_none_behind_the_last() -> None:
+    """onnxruntime's rewrites read the type of a LayerNormalization's bias that is none, and the process died."""
+    model = model_from_text(
+        """g (float[a, b, c] x, float[d] s) => (float[e, f] y) {
+            u = Squeeze(x)
+            y = LayerNormalization<epsilon = 0.0>(u, s, "")
+        }"""
+    )
+    x, s = np.array([[[-3, -2], [4, 0]]], np.float32), np.array([2, -1], np.float32)
+    (y,) = dvm_graph.optimize(model).run({"x": x, "s": s})
+    assert_all_close([y], [np.array([[-2, -1], [2, 1]], np.float32)], 2)
+
+
+@pytest.mark.parametrize("op", ["QLinearAdd", "QLinearMul"])
+@pytest.mark.parametrize("shape", [(0, 0, 0, 3), (1, 1, 4, 3)])
+def test_a_quantised_operand_spread_over_nothing_behind_a_vendor_operator(
+    op: str, shape: tuple[int, ...]
+) -> None:
+    """onnxruntime ends the process there."""
+    model = onnx.parser.parse_model(
+        f"""<ir_version: 10, opset_import: ["" : 17, "com.microsoft" : 1]> g (uint8[a, b, c, d] x, uint8[e, f, 1, 1] y) => (uint8[a, b, c, d] z)
+        <float s = {{0.5}}, uint8 o = {{2}}> {{
+            p, at = MaxPool<kernel_shape = [1, 1]>(x)
+            z = com.microsoft.{op}(p, s, o, y, s, o, s, o)
+        }}"""
+    )
+    x, y = np.full(shape, 9, np.uint8), np.full((*shape[:2], 1, 1), 5, np.uint8)
+    (z,) = dvm_graph.optimize(model).run({"x": x, "y": y})
+    number = {"QLinearAdd": 3.5 + 1.5, "QLinearMul": 3.5 * 1.5}[op]
+    np.testing.assert_array_equal(z, np.full(shape, round(number / 0.5) + 2, np.uint8))
+
+
+@pytest.mark.parametrize("node", ["Pad<pads = [0, 0, 1, 1]>(e)", "Clip<max = 0.5>(f)"])
+def test_numbers_for_a_tensor_whose_type_inference_does_not_tell(node: str) -> None:
+    """They were of float32, and met float64."""
+    model = onnx.parser.parse_model(
+        f"""<ir_version: 8, opset_import: ["" : 10]>
+        g (double[n, m] x) => (y) {{ e = EyeLike(x) f = EyeLike<dtype = 1>(x) y = {node} }}"""
+    )
+    feeds = {"x": np.ones((2, 3))}
+    assert_same_bits(dvm_graph.optimize(model).run(feeds), session(model).run(None, feeds))

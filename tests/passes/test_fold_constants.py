@@ -1,0 +1,113 @@
+"""Operators on constants are computed, where that is what a run would compute."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import onnx.parser
+import pytest
+
+import dvm_graph
+from dvm_graph.import_ import compute_vendor
+from dvm_graph.ir import DType, Node, Value
+from dvm_graph.passes import (
+    fold_constants,
+)
+from tests.passes.sketch import Sketch
+
+
+def test_constants_fold(sketch: Sketch) -> None:
+    weights = sketch.graph.constant(np.arange(200, dtype=np.float32))
+    result = sketch.build.op("add", sketch.input("b", 200), sketch.build.op("neg", weights))
+    sketch.graph.outputs = [result]
+    fold_constants(sketch.graph, sketch.facts, compute_vendor)
+    assert [node.op for node in sketch.graph.nodes] == ["add"]
+    folded = result.producer.inputs[1]
+    np.testing.assert_array_equal(folded.data, -np.arange(200))
+
+
+VENDOR_OF_CONSTANTS = """<ir_version: 8, opset_import: ["" : 18]>
+    g (float[n, 4] x) => (float[n, 4] y)
+    <float[4] zeros = {0, 0, 0, 0}, float[3] u = {5, 6, 7}, int64 a = {1}, int64 b = {4}, int64 c = {1},
+     int64[2] shape = {3, 1}>
+    { r = Range(a, b, c) i = Reshape(r, shape) s = ScatterND(zeros, i, u) t = OP y = Add(x, t) }"""
+
+
+@pytest.mark.parametrize("op", ["ScatterND(s, i, u)", "Identity(s)", "ScatterND(zeros, i, u)"])
+def test_vendor_operators_of_constants_fold(op: str) -> None:
+    model = onnx.parser.parse_model(VENDOR_OF_CONSTANTS.replace("OP", op))
+    x = np.arange(8, dtype=np.float32).reshape(2, 4)
+    (found,) = dvm_graph.optimize(model, strict=True).run({"x": x})
+    np.testing.assert_array_equal(found, x + np.array([0, 5, 6, 7], np.float32))
+
+
+def test_sums_of_the_vendor_are_rounded_where_they_fold() -> None:
+    """Translation validation does not take that for another value."""
+    generator = np.random.default_rng(3)
+    columns = ", ".join(f"{x:.8f}" for x in generator.uniform(-2, 2, 2 * 12 * 9))
+    model = onnx.parser.parse_model(
+        f"""<ir_version: 8, opset_import: ["" : 18]>
+        g (float[n, 3, 1, 1] x) => (float[n, 3, 1, 1] y, float[2, 3, 1, 1] p)
+        <float[2, 12, 9] c = {{{columns}}}, int64[2] size = {{4, 4}}, int64[2] block = {{2, 2}},
+         int64[1] a = {{0}}, int64[1] b = {{1}}>
+        {{ v = Col2Im(c, size, block) p = GlobalAveragePool(v) q = Slice(p, a, b) y = Add(x, q) }}"""
+    )
+    dvm_graph.optimize(model, check=True)
+
+
+def test_what_is_drawn_at_random_does_not_fold() -> None:
+    model = onnx.parser.parse_model(VENDOR_OF_CONSTANTS.replace("OP", "RandomUniformLike(s)"))
+    mine = dvm_graph.optimize(model)
+    x = np.zeros((1, 4), np.float32)
+    assert not np.array_equal(mine.run({"x": x}), mine.run({"x": x}))
+
+
+@pytest.mark.parametrize("op", ["RandomNormalLike(d)", "Bernoulli(d)", "ScatterND(d, i, u)"])
+def test_what_vendor_operators_read_is_not_kept_whole(op: str, tmp_path: Path) -> None:
+    """A number that is expanded stays one, whether what is made of it folds or not."""
+    model = onnx.parser.parse_model(
+        """<ir_version: 8, opset_import: ["" : 18]>
+        g (float[1000, 1000] x) => (float[1000, 1000] y, float[1000, 1000] z)
+        <float one = {1}, int64[2] shape = {1000, 1000}, int64[1, 2] i = {3, 4}, float[1] u = {5}>
+        { d = Expand(one, shape) s = OP y = Add(x, s) z = Mul(x, d) }""".replace("OP", op)
+    )
+    path = tmp_path / "model.dvm"
+    dvm_graph.optimize(model).save(path)
+    assert path.stat().st_size < 1e5
+
+
+def test_an_index_that_is_out_of_range_behind_a_vendor_operator_is_for_the_run() -> None:
+    model = onnx.parser.parse_model(
+        """<ir_version: 8, opset_import: ["" : 18]>
+        g (float[2] x) => (float[2] y)
+        <float one = {1}, int64[1] shape = {5000}, int64[2] k = {1, 9000}, int64[1, 1] i = {0},
+         float[1] u = {5}>
+        { d = Expand(one, shape) g1 = Gather(d, k) s = ScatterND(g1, i, u) y = Add(x, s) }"""
+    )
+    mine = dvm_graph.optimize(model)
+    with pytest.raises(dvm_graph.ExecutionError, match=r"kernel .* index 9000 is out of range"):
+        mine.run({"x": np.zeros(2, np.float32)})
+
+
+def test_long_chains_of_constants_fold(sketch: Sketch) -> None:
+    """Without a call of Python for each link."""
+    value = sketch.build.op("broadcast_to", sketch.number(1.0), shape=(70, 70))
+    for _ in range(1500):
+        value = sketch.build.op("neg", value)
+    node = Node("v", "vendor", (value,), (Value("w", DType.FLOAT32, (70, 70)),), {"op": "Det"})
+    sketch.graph.add(node)
+    sketch.graph.outputs = [node.output]
+    assert fold_constants(sketch.graph, sketch.facts, lambda node: [node.required(0).data])
+    np.testing.assert_array_equal(sketch.graph.outputs[0].data, np.ones((70, 70)))
+
+
+def test_what_the_vendor_refuses_does_not_fold() -> None:
+    """An index out of range is for the run to tell, if anybody asks for the result."""
+    model = onnx.parser.parse_model(
+        VENDOR_OF_CONSTANTS.replace("int64 b = {4}", "int64 b = {9}")
+        .replace("int64 c = {1}", "int64 c = {3}")
+        .replace("OP", "Identity(s)")
+    )
+    with pytest.raises(dvm_graph.DvmError):
+        dvm_graph.optimize(model).run({"x": np.zeros((1, 4), np.float32)})
