@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any, TypeAlias
 
-import sympy
 import torch
 from torch.fx import GraphModule, Node, Proxy
 from torch.fx.proxy import GraphAppendingTracer
@@ -18,13 +17,7 @@ from torch.utils._sympy.reference import PythonReferenceAnalysis
 
 aten = torch.ops.aten
 
-_BETWEEN = {
-    sympy.Eq: (sympy.S.Zero, sympy.S.Zero),
-    sympy.Le: (-sympy.oo, sympy.S.Zero),
-    sympy.Lt: (-sympy.oo, sympy.S.NegativeOne),
-    sympy.Ge: (sympy.S.Zero, sympy.oo),
-    sympy.Gt: (sympy.S.One, sympy.oo),
-}
+_BETWEEN = {"==": (0, 0), "<=": (None, 0), "<": (None, -1), ">=": (0, None), ">": (1, None)}
 """Where the left side of a relation of whole numbers less its right side lies."""
 
 
@@ -115,15 +108,15 @@ class Sizes:
         return self._told.get(symbol)
 
 
-Between: TypeAlias = tuple[Any, Any, Any]
-"""An expression of sizes, and the numbers that it lies between wherever the graph runs, infinite where unknown."""
+Between: TypeAlias = "tuple[Any, int | None, int | None]"
+"""An expression of sizes, and the numbers that it lies between wherever the graph runs; None: unknown."""
 
 
 def ranges_of(nodes: Iterable[Node]) -> Iterator[Between]:
     """Of the symbols in the sizes of nodes."""
     for symbol, environment in _symbols_of(nodes).items():
         known = environment.var_to_range[symbol]
-        yield symbol, known.lower, known.upper
+        yield symbol, _number(known.lower), _number(known.upper)
 
 
 def guards_of(nodes: Iterable[Node]) -> Iterator[Between]:
@@ -131,8 +124,13 @@ def guards_of(nodes: Iterable[Node]) -> Iterator[Between]:
     symbols = _symbols_of(nodes)
     for environment in dict.fromkeys(symbols.values()):
         for expression in dict.fromkeys(guard.expr for guard in environment.guards):
-            if type(expression) in _BETWEEN and symbols.keys() >= expression.free_symbols:
-                yield expression.lhs - expression.rhs, *_BETWEEN[type(expression)]
+            between = _BETWEEN.get(getattr(expression, "rel_op", ""))
+            if between is not None and symbols.keys() >= expression.free_symbols:
+                yield expression.lhs - expression.rhs, *between
+
+
+def _number(end: Any) -> int | None:
+    return int(end) if end.is_Integer else None
 
 
 def _symbols_of(nodes: Iterable[Node]) -> dict[Any, Any]:

@@ -179,12 +179,11 @@ def is_operator(node: Node) -> bool:
 
 def tell(facts: Facts, known: Iterable[Between]) -> None:
     """What torch's guards hold sizes to: an index that is a number, say, is inside of an extent that they let pass."""
-    for expression, *ends in known:
+    for expression, low, high in known:
         try:
             dim = parse_dim(str(expression), facts.symbols)
         except DvmError:
             continue  # of fractions
-        low, high = (int(end) if end.is_Integer else None for end in ends)
         if low == high == 0:
             facts.assume_equal(dim, 0, "torch guards it")
         else:
