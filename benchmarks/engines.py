@@ -59,12 +59,12 @@ class Engine(ABC):
 
 class DvmGraph(Engine):
     packages = ("dvm_graph",)
-    precision: ClassVar[str] = "f32"
+    options: ClassVar[Mapping[str, Any]] = {}
 
     def load(self, source: Source, threads: int) -> None:
         import dvm_graph
 
-        self._model = dvm_graph.optimize(source.path, cores=threads, precision=self.precision)
+        self._model = dvm_graph.optimize(source.path, cores=threads, **self.options)
 
     def prepare(self, feeds: Feeds) -> Any:
         return dict(feeds)
@@ -88,10 +88,16 @@ class DvmGraphEarlier(DvmGraph):
     """Another version, installed editable in an environment of its own: to see what a change costs or gains."""
 
 
+class DvmGraphDirect(DvmGraph):
+    """Convolutions are sums of products, none by way of transforms."""
+
+    options: ClassVar[Mapping[str, Any]] = {"winograd": False}
+
+
 class DvmGraphBf16(DvmGraph):
     """Rounds the operands of matrix products."""
 
-    precision = "bf16"
+    options: ClassVar[Mapping[str, Any]] = {"precision": "bf16"}
     tolerance = BF16_TOLERANCE
     rounds = True
 
@@ -251,6 +257,7 @@ EARLIER = "dvm_graph_earlier"
 ENGINES: Mapping[str, type[Engine]] = {
     "dvm_graph": DvmGraph,
     EARLIER: DvmGraphEarlier,
+    "dvm_graph_direct": DvmGraphDirect,
     "dvm_graph_bf16": DvmGraphBf16,
     "onnxruntime": OnnxRuntime,
     "openvino": OpenVino,
@@ -265,7 +272,7 @@ ENGINES: Mapping[str, type[Engine]] = {
 DEFAULT = tuple(
     name
     for name, engine in ENGINES.items()
-    if not engine.rounds and name not in (EARLIER, "inductor_branches")
+    if not engine.rounds and name not in (EARLIER, "dvm_graph_direct", "inductor_branches")
 )
 """Those that take part where none are named."""
 

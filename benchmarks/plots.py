@@ -15,6 +15,7 @@ from benchmarks.turns import SUBJECT
 _COLORS = {
     "dvm_graph": "tab:red",
     "dvm_graph_earlier": "tab:cyan",
+    "dvm_graph_direct": "tab:cyan",
     "dvm_graph_bf16": "tab:pink",
     "onnxruntime": "tab:blue",
     "openvino": "tab:green",
