@@ -65,9 +65,13 @@ def test_any_image(channels: int, results: int, pads: tuple[int, ...]) -> None:
         assert_all_close(mine.run(feeds), expected, reduction_length=9 * channels)
 
 
-@pytest.mark.parametrize("channels", [64, 256])
-def test_large_images_take_transforms(channels: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("DVM_MACHINE", "zen4")
+@pytest.mark.parametrize(
+    ("channels", "machine"), [(64, "zen4"), (256, "zen4"), (32, "zen2"), (32, "generic")]
+)
+def test_large_images_take_transforms(
+    channels: int, machine: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DVM_MACHINE", machine)
     model = convolution(channels, channels)
     feeds = {"x": image(1, channels, 56, 56)}
     assert INSTRUCTION in dvm_graph.optimize(model).disassemble(feeds)
@@ -76,6 +80,19 @@ def test_large_images_take_transforms(channels: int, monkeypatch: pytest.MonkeyP
     assert_all_close(
         direct.run(feeds), session(model).run(None, feeds), reduction_length=9 * channels
     )
+
+
+@pytest.mark.parametrize("cores", [1, 2, 3])
+def test_tiles_of_one_image_may_be_uneven(cores: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of 29 rows, whose sums local memory does not hold at once."""
+    monkeypatch.setenv("DVM_MACHINE", "zen4")
+    model = convolution(64, 128)
+    model.graph.node[-1].CopyFrom(helper.make_node("Softmax", ["r"], ["y"], axis=1))
+    mine, reference = dvm_graph.optimize(model, cores=cores), session(model)
+    assert INSTRUCTION in mine.disassemble({"x": image(1, 64, 29, 29)})
+    for n in 1, 2:
+        feeds = {"x": image(n, 64, 29, 29)}
+        assert_all_close(mine.run(feeds), reference.run(None, feeds), reduction_length=9 * 64)
 
 
 @pytest.mark.parametrize("level", ["x86-64", "x86-64-v3", "x86-64-v4"])
