@@ -135,7 +135,7 @@ def _number(end: Any) -> int | None:
 
 def _symbols_of(nodes: Iterable[Node]) -> dict[Any, Any]:
     """With what torch knows of them."""
-    sizes = [size.node for node in nodes for size in _symbolic(node)]
+    sizes = [size.node for node in nodes for size in symbolic(node)]
     return {symbol: size.shape_env for size in sizes for symbol in size.expr.free_symbols}
 
 
@@ -148,12 +148,12 @@ def _extents_of(node: Node) -> Iterator[tuple[int, Any]]:
 
 
 def _sizes_of(node: Node) -> Iterator[Any]:
-    """What the symbolic extents of a node's tensors are, or the size that it is."""
-    for size in _symbolic(node):
+    for size in symbolic(node):
         yield size.node.expr
 
 
-def _symbolic(node: Node) -> Iterator[torch.SymInt]:
+def symbolic(node: Node) -> Iterator[torch.SymInt]:
+    """The symbolic extents of a node's tensors, or the size that it is."""
     values = node.meta.get("val")
     for value in values if isinstance(values, list | tuple) else (values,):
         for size in value.shape if isinstance(value, torch.Tensor) else (value,):

@@ -15,6 +15,7 @@ from typing import Any, TypeAlias, TypeVar, cast
 
 import torch
 from torch.fx import Node
+from torch.fx.experimental.symbolic_shapes import statically_known_true
 
 from dvm_graph import ir
 from dvm_graph.decompose.registry import find
@@ -22,7 +23,7 @@ from dvm_graph.errors import DvmError, UnsupportedError
 from dvm_graph.ir import DType, Graph, Value
 from dvm_graph.options import Options
 from dvm_graph.symbolic import Builder, Dim, Facts, Meter, Symbols, parse_dim
-from dvm_graph.torch_backend.sizes import Between, ranges_of
+from dvm_graph.torch_backend.sizes import Between, ranges_of, symbolic
 from dvm_graph.torch_backend.stream_builder import StreamBuilder
 
 DTYPES: dict[torch.dtype, DType] = {
@@ -62,6 +63,8 @@ class Translation:
         """The operator at hand."""
         self.meta: Any = None
         """What it gives: tensors with dtypes and sizes."""
+        self._sizes: dict[Dim, torch.SymInt] = {}
+        """What is symbolic of the operands, as torch knows it."""
 
     @property
     def decomposer(self) -> Builder:
@@ -81,6 +84,12 @@ class Translation:
     def dims(self, sizes: Sequence[Any]) -> tuple[Dim, ...]:
         return tuple(_dim(size, self.builder.facts.symbols) for size in sizes)
 
+    def tells(self, condition: Callable[..., Any], *dims: Dim) -> bool:
+        """Whether a condition on sizes of the operands holds wherever torch's guards let the graph run."""
+        sizes = [self._sizes.get(dim, dim) for dim in dims]
+        known = all(isinstance(size, int | torch.SymInt) for size in sizes)
+        return known and statically_known_true(condition(*sizes))
+
     def translate(self, node: Node) -> None:
         """Adds a node whose operands are known.
 
@@ -92,6 +101,9 @@ class Translation:
             source, index = node.args
             self.values[node] = self.values[source][index]
             return
+        symbols = self.builder.facts.symbols
+        for operand in node.all_input_nodes:
+            self._sizes.update((_dim(size, symbols), size) for size in symbolic(operand))
         arguments = [self._argument(argument) for argument in node.args]
         named = {name: self._argument(argument) for name, argument in node.kwargs.items()}
         self.values[node] = self.call(node.target, node.meta["val"], arguments, named)

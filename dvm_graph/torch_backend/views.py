@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 
+from dvm_graph.errors import UnsupportedError
 from dvm_graph.ir import Value
 from dvm_graph.symbolic import Dim, add, sub
 from dvm_graph.torch_backend.translation import Translation, entry
@@ -64,11 +65,30 @@ def _shape(x: Value) -> tuple[Dim, ...]:
     return x.shape
 
 
+def _is_negative(t: Translation, number: Dim) -> bool:
+    """Guards tell: torch looked at the sign where it matters.
+
+    Raises:
+        UnsupportedError: they don't.
+    """
+    if t.tells(lambda n: n < 0, number):
+        return True
+    if t.builder.facts.bounds(number)[0] < 0 and not t.tells(lambda n: n >= 0, number):
+        raise UnsupportedError(f"{number} may be of either sign")
+    return False
+
+
+def _begin(t: Translation, extent: Dim, start: Dim) -> Dim:
+    """Where a part begins: counted from the front, and inside."""
+    if _is_negative(t, start):
+        outside = t.tells(lambda at, end: at + end < 0, start, extent)
+        return 0 if outside else add(extent, start)
+    return extent if t.tells(lambda at, end: at > end, start, extent) else start
+
+
 def _part(t: Translation, x: Value, axis: int, start: Dim, size: Dim, step: int = 1) -> Value:
     axis %= x.rank
-    _, most = t.builder.facts.bounds(start)
-    if most < 0:
-        start = add(_shape(x)[axis], start)
+    start = _begin(t, _shape(x)[axis], start)
     starts: list[Dim] = [0] * x.rank
     steps, sizes = [1] * x.rank, list(_shape(x))
     starts[axis], steps[axis], sizes[axis] = start, step, size
@@ -136,14 +156,17 @@ def _pad(t: Translation, x: Value, pads: Sequence[Dim], number: float = 0) -> Va
     filler = t.value(number, x.dtype)
     for axis, (before, behind) in enumerate(zip(pads[::2], pads[1::2], strict=True)):
         at = x.rank - 1 - axis
-        front, back = (max(0, -pad) if isinstance(pad, int) else 0 for pad in (before, behind))
-        x = _part(t, x, at, front, sub(_shape(x)[at], front + back))
+        cut = [_is_negative(t, pad) for pad in (before, behind)]
+        front, back = (
+            sub(0, pad) if off else 0 for pad, off in zip((before, behind), cut, strict=True)
+        )
+        x = _part(t, x, at, front, sub(_shape(x)[at], add(front, back)))
         shape = _shape(x)
         first, last = (
             [t.builder.broadcast_to(filler, (*shape[:at], pad, *shape[at + 1 :]))]
-            if not isinstance(pad, int) or pad > 0
+            if pad != 0 and not off
             else []
-            for pad in (before, behind)
+            for pad, off in zip((before, behind), cut, strict=True)
         )
         x = t.builder.concat([*first, x, *last], at)
     return x

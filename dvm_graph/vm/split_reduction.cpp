@@ -54,7 +54,7 @@ class Splitter {
           static_cast<int64_t>(static_cast<double>(target.vector_tile_bytes) / live.cached);
       pieces = std::max(pieces, ceil_div(row, std::max<int64_t>(fits, 1)));
     }
-    if (!choose_axis(reduced, pieces)) return false;
+    if (!choose_axis(reduced, points, pieces)) return false;
     const int64_t extent = plan_.extents[axis_];
     tile_ = ceil_div(extent, std::min(pieces, extent));
     pieces_ = ceil_div(extent, tile_);
@@ -93,14 +93,18 @@ class Splitter {
     plan.windows = plan_.windows;
   }
 
-  // `pieces` become those of the axis that is cut.
-  bool choose_axis(uint32_t reduced, int64_t& pieces) {
+  // `pieces` become those of the axis that is cut. Rows that are reduced pass by, however long: of
+  // such a plan there need be no more pieces than cores have use for.
+  bool choose_axis(uint32_t reduced, int64_t points, int64_t& pieces) {
     axis_ = std::countr_zero(reduced);
     if (!can_chunk(plan_, bit(axis_))) return false;
+    const bool reduces_rows = (reduced & bit(plan_.rank - 1)) != 0;
     for (uint32_t rest = reduced & (reduced - 1); rest != 0; rest &= rest - 1) {
       const int next = std::countr_zero(rest);
       const int64_t extent = plan_.extents[axis_];
-      if (extent >= pieces || !can_chunk(plan_, whole_axes_ | bit(axis_) | bit(next))) break;
+      points *= extent;
+      if (extent >= pieces || (reduces_rows && points >= kFewPoints)) break;
+      if (!can_chunk(plan_, whole_axes_ | bit(axis_) | bit(next))) break;
       whole_axes_ |= bit(axis_);
       pieces = ceil_div(pieces, extent);
       axis_ = next;

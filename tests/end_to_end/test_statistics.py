@@ -226,3 +226,23 @@ def test_sums_over_images_and_pixels_read_whole_rows() -> None:
     listing = model.disassemble({"x": np.ones((4, 58, 58, 48), np.float32)}).split("\nend")[0]
     assert re.search(r"tiles of \d+ in 56\b", listing)
     assert not re.search(r"tiles of \d+ in 48\b", listing)
+
+
+def test_rows_that_are_summed_are_not_cut_where_there_are_enough() -> None:
+    """They pass by as they are: more pieces of them would be more tiles to start."""
+    graph = helper.make_graph(
+        [
+            helper.make_node("Mul", ["x", "x"], ["square"]),
+            helper.make_node("ReduceSum", ["square", "axes"], ["y"], keepdims=0),
+        ],
+        "g",
+        [helper.make_tensor_value_info("x", onnx.TensorProto.FLOAT, ["p", "q", "r"])],
+        [helper.make_tensor_value_info("y", onnx.TensorProto.FLOAT, None)],
+        [numpy_helper.from_array(np.array([0, 2]), "axes")],
+    )
+    opset = helper.make_opsetid("", 18)
+    model = dvm_graph.optimize(helper.make_model(graph, ir_version=10, opset_imports=[opset]))
+    x = np.random.default_rng(4).standard_normal((3, 7, 40000)).astype(np.float32)
+    y = np.square(x, dtype=np.float64).sum((0, 2))
+    np.testing.assert_allclose(model.run({"x": x})[0], y, rtol=2e-5)
+    assert "in 40000" not in model.disassemble({"x": x})

@@ -358,6 +358,8 @@ NUMBERS = {
     "slice": lambda x, n: x[max(n, 0) :] * 2 + x[n:].sum(),
     "size": lambda x, n: torch.full((x.shape[0] - n,), 2.0) + x.softmax(0).sum(),
     "shift": lambda x, n: torch.roll(x, n) * 2,
+    "pads": lambda x, n: F.pad(x, (n, -n)) + x.sum(),
+    "pads that cut at both ends": lambda x, n: F.pad(x, (-abs(n) // 3, -abs(n) // 2)) + x.sum(),
 }
 
 
@@ -368,6 +370,26 @@ def test_numbers_among_arguments_are_of_either_sign(name: str, pieces: list[Piec
     for rows, number in ((5, 3), (7, -3), (6, 2), (9, -4), (5, 0)):
         x = torch.arange(rows) / 7 - 0.3
         close(compiled(x, number), function(x, number))
+    assert pieces, "all of it stayed in torch"
+
+
+SIGNED = {
+    "difference": lambda x, y: x[x.shape[0] - y.shape[0] :].sum(),
+    "before the start": lambda x, y: x[-y.shape[0] - 1 :] * 2,
+    "behind the end": lambda x, y: x[y.shape[0] :].sum() + x.sum(),
+}
+
+
+@pytest.mark.parametrize("name", SIGNED)
+def test_places_computed_from_sizes_are_of_either_sign(name: str, pieces: list[Piece]) -> None:
+    """Of each sign, at once and after graphs for others: no run is refused for it."""
+    function = SIGNED[name]
+    for sizes in (((4, 6), (5, 9), (7, 3)), ((7, 3), (3, 4), (4, 6), (4, 4))):
+        torch.compiler.reset()
+        compiled = torch.compile(function, backend=dvm, dynamic=True)
+        for rows, last in sizes:
+            x, y = torch.rand(rows, 6), torch.rand(last, 6)
+            close(compiled(x, y), function(x, y))
     assert pieces, "all of it stayed in torch"
 
 
