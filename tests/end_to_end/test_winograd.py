@@ -108,14 +108,15 @@ def test_every_level(level: str, cores: int) -> None:
         assert_all_close(mine.run(feeds), reference.run(None, feeds), reduction_length=9 * 64)
 
 
-@pytest.mark.parametrize("outlier", [np.inf, -np.inf, np.nan, 3e38, -1e9, 70000.0])
-def test_outliers_stay_in_their_windows(outlier: float) -> None:
+@pytest.mark.parametrize("channels", [slice(None), slice(5, 6)])
+@pytest.mark.parametrize("outlier", [np.inf, -np.inf, np.nan, 3e38, -1e9, 20000.0])
+def test_outliers_stay_in_their_windows(outlier: float, channels: slice) -> None:
     """What lies beside a pixel that is huge, or no number, is as exact as without it."""
     model = convolution(64, 40)
     mine, reference = dvm_graph.optimize(model), session(model)
     x = image(2, 64, 40, 36)
     assert INSTRUCTION in mine.disassemble({"x": x})
-    x[1, :, 17, 22] = outlier
+    x[1, channels, 17, 22] = outlier
     expected = reference.run(None, {"x": x})[0]
     far = np.ones(expected.shape, bool)
     far[1, :, 16:19, 21:24] = False

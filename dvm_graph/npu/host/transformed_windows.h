@@ -169,8 +169,8 @@ class TransformedConvolution {
   // Six rows of six pixels, of which those outside of the image are 0.
   template <bool Inside>
   bool transform_square(const float* corner, int64_t y, int64_t x, float* factors) const {
-    // Squares of pixels of 2^17 each.
-    const V most = splat<V>(0x1p34f);
+    // One pixel of 2^14, or many of less.
+    const V most = splat<V>(0x1p28f);
     V squared{};
     for (int64_t c = 0; c < w_.channels; c += L) {
       V rows[kPoints][kPoints];
