@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, TypeAlias
 
 from dvm_graph.cluster import FusedSubgraph
 from dvm_graph.cluster.repeats import Renaming, renaming
@@ -23,6 +23,9 @@ from dvm_graph.kernels.plan import Blocks, KernelPlan, Panels
 from dvm_graph.kernels.registers import is_saturated
 from dvm_graph.kernels.transforms import can_be_transformed
 from dvm_graph.kernels.value_table import Place, ValueTable, matrices
+
+_Make: TypeAlias = Callable[[ValueTable, Panels, Value], int]
+"""How a table of values gets the buffer of a constant matrix operand."""
 
 
 class Questions:
@@ -44,23 +47,22 @@ class Questions:
         return answer
 
     def panels(self, panels: Panels, source: Value) -> int:
-        answer = self._table.panels(panels, source)
-        self.asked.append((_Again.same_panels, source, panels, answer))
-        return answer
+        return self._made(ValueTable.panels, panels, source)
 
     def columns(self, panels: Panels, source: Value) -> int:
-        answer = self._table.columns(panels, source)
-        self.asked.append((_Again.same_columns, source, panels, answer))
+        return self._made(ValueTable.columns, panels, source)
+
+    def transformed(self, panels: Panels, source: Value) -> int:
+        return self._made(ValueTable.transformed, panels, source)
+
+    def _made(self, make: _Make, panels: Panels, source: Value) -> int:
+        answer = make(self._table, panels, source)
+        self.asked.append((_Again.same_made, source, (make, panels), answer))
         return answer
 
     def can_be_transformed(self, panels: Panels, source: Value) -> bool:
         answer = can_be_transformed(matrices(panels, source))
         self.asked.append((_Again.same_range, source, panels, answer))
-        return answer
-
-    def transformed(self, panels: Panels, source: Value) -> int:
-        answer = self._table.transformed(panels, source)
-        self.asked.append((_Again.same_transformed, source, panels, answer))
         return answer
 
     def blocks(self, unpacked: Value) -> tuple[int, Blocks]:
@@ -137,20 +139,13 @@ class _Again:
     def same_number(self, value: Value, _: None, answer: int) -> bool:
         return self._pairs(answer, self._table.number(value))
 
-    def same_panels(self, source: Value, panels: Panels, answer: int) -> bool:
+    def same_made(self, source: Value, how: tuple[_Make, Panels], answer: int) -> bool:
+        make, panels = how
         own = replace(panels, source=self._buffers[panels.source])
-        return self._pairs(answer, self._table.panels(own, source))
-
-    def same_columns(self, source: Value, panels: Panels, answer: int) -> bool:
-        own = replace(panels, source=self._buffers[panels.source])
-        return self._pairs(answer, self._table.columns(own, source))
+        return self._pairs(answer, make(self._table, own, source))
 
     def same_range(self, source: Value, panels: Panels, answer: bool) -> bool:
         return can_be_transformed(matrices(panels, source)) is answer
-
-    def same_transformed(self, source: Value, panels: Panels, answer: int) -> bool:
-        own = replace(panels, source=self._buffers[panels.source])
-        return self._pairs(answer, self._table.transformed(own, source))
 
     def same_blocks(self, unpacked: Value, _: None, answer: tuple[int, Blocks]) -> bool:
         buffer, blocks = self._table.blocks(unpacked)

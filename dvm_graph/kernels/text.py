@@ -164,6 +164,7 @@ def _node(plan: KernelPlan, node: PlanNode) -> str:
 
 def _access(access: Access) -> str:
     panels = " panels" if access.packed_panels else ""
+    panels += " with transforms" if access.transformed else ""
     panels += f" of blocks of {access.block}" if access.block else ""
     offset = f" + s{access.offset}" if access.offset != NO_SLOT else ""
     return f"v{access.value}{_slots(access.strides)}{offset}{panels}"

@@ -25,6 +25,7 @@ ROWS = 1 + (TAPS + RESULTS - 1) ** 2 // TAPS**2
 _CHANNELS = 16
 """Transforms are of whole vectors of channels, on every CPU."""
 _LEAST_CHANNELS = 32
+"""And results: of fewer, transforming takes most of what is saved."""
 _LEAST_SQUARES = 9
 """Of an image: of fewer, each transformed weight is read for too few products."""
 _MOST_BYTES = 20 << 20
@@ -68,7 +69,7 @@ def have_transforms(
     if patches is None or product.output.dtype is not DType.FLOAT32:
         return False
     attrs = patches.attrs
-    moves = attrs["kernel"], attrs["strides"], attrs["dilations"], attrs.get("groups", 1)
+    moves = attrs["kernel"], attrs["strides"], attrs["dilations"], attrs["groups"]
     if moves != ((TAPS, TAPS), (1, 1), (1, 1), 1):
         return False
     channels = k // TAPS**2

@@ -18,11 +18,11 @@ namespace dvm::DVM_LEVEL {
 namespace {
 
 constexpr int kPoints = kTransformPoints, kResults = kTransformResults;
+constexpr float kNear = 0.75f, kFar = 1.5f;  // points beside 0, those of kernels/transforms.py
 
 // What a polynomial of these six coefficients is at the points; from pixels to factors.
 template <class V>
 DVM_INLINE void transform_pixels(const V (&d)[kPoints], V (&out)[kPoints]) {
-  constexpr float kNear = 0.75f, kFar = 1.5f;  // the points beside 0
   constexpr float kNear2 = kNear * kNear, kFar2 = kFar * kFar;
   const V even = d[4] - splat<V>(kFar2) * d[2], odd = d[3] - splat<V>(kFar2) * d[1];
   const V even_far = d[4] - splat<V>(kNear2) * d[2], odd_far = d[3] - splat<V>(kNear2) * d[1];
@@ -38,7 +38,6 @@ DVM_INLINE void transform_pixels(const V (&d)[kPoints], V (&out)[kPoints]) {
 // From values at the points to four results.
 template <class V>
 DVM_INLINE void transform_sums(const V (&m)[kPoints], V (&out)[kResults]) {
-  constexpr float kNear = 0.75f, kFar = 1.5f;
   const V near = m[1] + m[2], near_odd = m[1] - m[2], far = m[3] + m[4], far_odd = m[3] - m[4];
   out[0] = m[0] + near + far;
   out[1] = splat<V>(kNear) * near_odd + splat<V>(kFar) * far_odd;
