@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -109,7 +110,7 @@ def test_every_level(level: str, cores: int) -> None:
 
 
 @pytest.mark.parametrize("channels", [slice(None), slice(5, 6)])
-@pytest.mark.parametrize("outlier", [np.inf, -np.inf, np.nan, 3e38, -1e9, 20000.0])
+@pytest.mark.parametrize("outlier", [np.inf, -np.inf, np.nan, 3e38, -1e9, 20000.0, 1000.0])
 def test_outliers_stay_in_their_windows(outlier: float, channels: slice) -> None:
     """What lies beside a pixel that is huge, or no number, is as exact as without it."""
     model = convolution(64, 40)
@@ -125,6 +126,56 @@ def test_outliers_stay_in_their_windows(outlier: float, channels: slice) -> None
     with np.errstate(invalid="ignore"):
         np.testing.assert_array_equal(np.isnan(found), np.isnan(expected))
         np.testing.assert_array_equal(np.isinf(found), np.isinf(expected))
+
+
+def peaks(x: Array) -> Array:
+    """Rectified, with some channels of some pixels far above the others."""
+    generator = np.random.default_rng(7)
+    x = np.maximum(x, 0)
+    for size in (30, 100, 300, 1000, 3000, 1e4, 1e5, 1e8):
+        x[tuple(generator.integers(x.shape))] = size
+    return x
+
+
+def masked(x: Array, value: float = -1e4) -> Array:
+    """A part of an image, and all of the next one's border, in all channels."""
+    x[0, :, 9:, 17:] = value
+    x[1, :, [0, -1]] = x[1, :, :, [0, -1]] = value
+    return x
+
+
+IMAGES: dict[str, Callable[[Array], Array]] = {
+    "even": lambda x: x,
+    "peaks": peaks,
+    "one channel's peaks": lambda x: np.where(np.arange(64)[:, None, None] == 5, peaks(x), x),
+    "masked": masked,
+    "largest float16": lambda x: masked(x, 65504),
+    "dark": lambda x: masked(x, 0),
+    "dim": lambda x: peaks(x) * np.float32(1e-12),
+}
+
+
+@pytest.mark.parametrize("kind", IMAGES)
+@pytest.mark.parametrize(("h", "w"), [(40, 36), (21, 30)])
+def test_errors_are_of_a_result_s_own_window(kind: str, h: int, w: int) -> None:
+    """Relative to what its pixels and the weights may add up to: the product of their norms."""
+    model = convolution(64, 40)
+    del model.graph.node[1:]
+    model.graph.output[0].name = "c"
+    weights, bias = map(numpy_helper.to_array, model.graph.initializer)
+    model.graph.initializer[1].CopyFrom(numpy_helper.from_array(np.zeros_like(bias), "b"))
+    x = IMAGES[kind](image(2, 64, h, w)).astype(np.float32)
+    mine = dvm_graph.optimize(model)
+    assert INSTRUCTION in mine.disassemble({"x": x})
+    padded = np.pad(x.astype(np.float64), ((0, 0), (0, 0), (1, 1), (1, 1)))
+    windows = np.lib.stride_tricks.sliding_window_view(padded, (3, 3), (2, 3))
+    exact = np.einsum("nchwij,ocij->nohw", windows, weights.astype(np.float64), optimize=True)
+    of_windows = np.sqrt(np.einsum("nchwij,nchwij->nhw", windows, windows))
+    of_weights = np.sqrt((weights.astype(np.float64) ** 2).sum((1, 2, 3)))
+    largest = of_windows[:, None] * of_weights[:, None, None]
+    (found,) = mine.run({"x": x})
+    errors = (found - exact) / np.where(largest > 0, largest, np.finfo(np.float32).tiny)
+    assert_all_close([errors.astype(np.float32)], [np.zeros_like(found)], reduction_length=9)
 
 
 def test_huge_weights_are_not_transformed() -> None:

@@ -6,9 +6,9 @@
 // compiled (kernels/transforms.py); their sums are transformed back. Compiled per level: see
 // simd.h.
 //
-// Points of transformed pixels are differences of pixels: where some are so large that the others
-// would be lost in rounding beside them, or are no numbers, their results are computed from the
-// taps themselves.
+// Points of transformed pixels are differences of pixels, so rounding errors of a square's results
+// are some of its largest pixels. Where those of some window may be small beside them, or any is no
+// number, the square's results are computed from the taps themselves.
 #pragma once
 
 #include "kernels/transforms.h"
@@ -19,6 +19,9 @@ namespace {
 
 constexpr int kPoints = kTransformPoints, kResults = kTransformResults;
 constexpr float kNear = 0.75f, kFar = 1.5f;  // points beside 0, those of kernels/transforms.py
+// A square's sum of squared pixels over that of any of its windows, at most: of even pixels it
+// is 4.
+constexpr float kMostOfWindow = 256;
 
 // What a polynomial of these six coefficients is at the points; from pixels to factors.
 template <class V>
@@ -51,6 +54,8 @@ class TransformedConvolution {
  public:
   using V = Full<float>;
   static constexpr int64_t L = kLanesOf<V>, NR = Product<InRuns<float>>::kColumns;
+  // Blocks of 2 x 2 pixels: each window of a square holds a whole one.
+  static constexpr int kBlock = 2, kBlocks = kPoints / kBlock, kStep = kResults / kBlock;
 
   TransformedConvolution(const Product<InRuns<float>>& x, const float* images, const Window& window,
                          float* scratch, int64_t scratch_bytes)
@@ -65,7 +70,7 @@ class TransformedConvolution {
 
   // Of all windows from number `first` on; false: they are none that this does.
   bool multiply(int64_t first, int64_t count, int64_t columns) {
-    const int64_t across = ceil_div(w_.out_width, kResults), most = most_ / (row_ + NR);
+    const int64_t across = ceil_div(w_.out_width, kResults), most = most_ / (row_ + NR + 1);
     if (first % w_.out_width != 0 || count % w_.out_width != 0 || w_.channels % L != 0 || most < 1)
       return false;
     Group group;
@@ -101,6 +106,10 @@ class TransformedConvolution {
     int64_t window = 0;
 
     int64_t squares() const { return down * across; }
+    int64_t rows_of(int64_t i) const { return lesser<int64_t>(kResults, rows - i * kResults); }
+    int64_t columns_of(int64_t j) const {
+      return lesser<int64_t>(kResults, columns - j * kResults);
+    }
   };
 
   void multiply_group(const Group& group, int64_t first, int64_t columns) {
@@ -109,7 +118,10 @@ class TransformedConvolution {
     sum_point_ = squares * NR + L;
     float* const factors = scratch_;
     float* const sums = scratch_ + kPoints * kPoints * factor_point_;
-    if (!transform_images(group, factors)) return multiply_taps(group, first, columns);
+    squared_ = sums + kPoints * kPoints * sum_point_;
+    uneven_ = reinterpret_cast<bool*>(squared_ + kBlocks * kBlocks * squares);
+    const int64_t uneven = transform_images(group, factors);
+    if (uneven * 2 > squares) return multiply_taps(group, first, columns);
     Product<InRuns<float>> x = x_;
     x.accumulate = false;
     x.stream = false;
@@ -130,6 +142,7 @@ class TransformedConvolution {
       }
       finish(group, sums, n, lesser(columns - n, NR));
     }
+    if (uneven > 0) multiply_uneven(group, first, columns);
   }
 
   static void multiply_point(Product<InRuns<float>>& x, const EvenRows& blocks) {
@@ -149,28 +162,35 @@ class TransformedConvolution {
     }
   }
 
-  // False: some pixel is too large, or no number.
-  bool transform_images(const Group& group, float* factors) const {
-    bool fits = true;
+  // How many squares are uneven: some window may be too small beside the whole.
+  int64_t transform_images(const Group& group, float* factors) const {
+    int64_t uneven = 0;
     for (int64_t i = 0; i < group.down; i++) {
       for (int64_t j = 0; j < group.across; j++, factors += row_) {
         const int64_t y = group.y + i * kResults - w_.pad_top;
         const int64_t x = group.x + j * kResults - w_.pad_left;
         const bool inside = y >= 0 && x >= 0 && y + kPoints <= w_.height && x + kPoints <= w_.width;
         const float* const corner = group.image + y * image_row_ + x * w_.pixel;
-        fits &= inside ? transform_square<true>(corner, y, x, factors)
-                       : transform_square<false>(corner, y, x, factors);
+        const int64_t block_row = group.across * kStep + 1;
+        float* const squared = squared_ + (i * block_row + j) * kStep;
+        if (inside) {
+          square_blocks<true>(corner, y, x, squared, block_row, i > 0, j > 0);
+          transform_square<true>(corner, y, x, factors);
+        } else {
+          square_blocks<false>(corner, y, x, squared, block_row, i > 0, j > 0);
+          transform_square<false>(corner, y, x, factors);
+        }
+        const bool even = is_even(squared, block_row, group.rows_of(i), group.columns_of(j));
+        uneven_[i * group.across + j] = !even;
+        uneven += !even;
       }
     }
-    return fits;
+    return uneven;
   }
 
   // Six rows of six pixels, of which those outside of the image are 0.
   template <bool Inside>
-  bool transform_square(const float* corner, int64_t y, int64_t x, float* factors) const {
-    // One pixel of 2^14, or many of less.
-    const V most = splat<V>(0x1p28f);
-    V squared{};
+  void transform_square(const float* corner, int64_t y, int64_t x, float* factors) const {
     for (int64_t c = 0; c < w_.channels; c += L) {
       V rows[kPoints][kPoints];
 #pragma GCC unroll 6
@@ -181,7 +201,6 @@ class TransformedConvolution {
           const bool there =
               Inside || (y + i >= 0 && y + i < w_.height && x + j >= 0 && x + j < w_.width);
           pixels[j] = there ? load<V>(corner + i * image_row_ + j * w_.pixel + c) : V{};
-          squared += pixels[j] * pixels[j];
         }
         transform_pixels(pixels, rows[i]);
       }
@@ -196,10 +215,55 @@ class TransformedConvolution {
           store(factors + (i * kPoints + j) * factor_point_ + c, out[i]);
       }
     }
-    const auto below = squared < most;
-    int64_t lanes = 0;
-    for (int64_t l = 0; l < L; l++) lanes += below[l] != 0;
-    return lanes == L;
+  }
+
+  // Of blocks of a square's pixels, the sums of squares, but of those in its first rows or columns
+  // that a neighbour has them of.
+  template <bool Inside>
+  void square_blocks(const float* corner, int64_t top, int64_t left, float* squared, int64_t row,
+                     int64_t above, int64_t before) const {
+    for (int64_t i = above; i < kBlocks; i++) {
+      for (int64_t j = before; j < kBlocks; j++) {
+        const int64_t y = top + i * kBlock, x = left + j * kBlock;
+        const bool inside =
+            Inside || (y >= 0 && x >= 0 && y + kBlock <= w_.height && x + kBlock <= w_.width);
+        const float* const pixels = corner + i * kBlock * image_row_ + j * kBlock * w_.pixel;
+        squared[i * row + j] =
+            inside ? square_block<true>(pixels, y, x) : square_block<false>(pixels, y, x);
+      }
+    }
+  }
+
+  template <bool Inside>
+  float square_block(const float* corner, int64_t y, int64_t x) const {
+    V sums[kBlock][kBlock] = {};
+    for (int64_t c = 0; c < w_.channels; c += L) {
+#pragma GCC unroll 2
+      for (int i = 0; i < kBlock; i++) {
+#pragma GCC unroll 2
+        for (int j = 0; j < kBlock; j++) {
+          const bool there =
+              Inside || (y + i >= 0 && y + i < w_.height && x + j >= 0 && x + j < w_.width);
+          const V pixel = there ? load<V>(corner + i * image_row_ + j * w_.pixel + c) : V{};
+          sums[i][j] += pixel * pixel;
+        }
+      }
+    }
+    const auto four = fold_halves((sums[0][0] + sums[0][1]) + (sums[1][0] + sums[1][1]));
+    return (four[0] + four[1]) + (four[2] + four[3]);
+  }
+
+  // Every window that results are of holds a block of pixels, and is as large at least.
+  static bool is_even(const float* squared, int64_t row, int64_t rows, int64_t columns) {
+    float all = 0, least = kInfinite<float>;
+    for (int64_t i = 0; i < kBlocks; i++) {
+      for (int64_t j = 0; j < kBlocks; j++) {
+        const float block = squared[i * row + j];
+        all += block;
+        if (i <= rows / kBlock && j <= columns / kBlock) least = lesser(least, block);
+      }
+    }
+    return all <= kMostOfWindow * least && all < kInfinite<float>;
   }
 
   // The results of columns [n, n + count).
@@ -209,9 +273,10 @@ class TransformedConvolution {
                          reinterpret_cast<uintptr_t>(x_.c + n) % kLineBytes == 0 &&
                          x_.c_row * int64_t{sizeof(float)} % kLineBytes == 0;
     for (int64_t i = 0; i < group.down; i++) {
-      const int64_t rows = lesser<int64_t>(kResults, group.rows - i * kResults);
+      const int64_t rows = group.rows_of(i);
       for (int64_t j = 0; j < group.across; j++, sums += NR) {
-        const int64_t columns = lesser<int64_t>(kResults, group.columns - j * kResults);
+        if (uneven_[i * group.across + j]) continue;
+        const int64_t columns = group.columns_of(j);
         const int64_t window = group.window + i * kResults * w_.out_width + j * kResults;
         for (int64_t v = 0; v < count; v += L) {
           const int64_t lanes = lesser(count - v, L);
@@ -251,6 +316,23 @@ class TransformedConvolution {
     for (int i = 0; i < kResults; i++) transform_sums(rows[i], results[i]);
   }
 
+  // Neighbours in a row together.
+  void multiply_uneven(const Group& group, int64_t first, int64_t columns) const {
+    for (int64_t i = 0; i < group.down; i++) {
+      const bool* const uneven = uneven_ + i * group.across;
+      for (int64_t j = 0, end; j < group.across; j = end + 1) {
+        for (end = j; end < group.across && uneven[end]; end++) {
+        }
+        if (end == j) continue;
+        Group part = group;
+        part.rows = group.rows_of(i);
+        part.columns = lesser(end * kResults, group.columns) - j * kResults;
+        part.window += i * kResults * w_.out_width + j * kResults;
+        multiply_taps(part, first, columns);
+      }
+    }
+  }
+
   // Row by row, from the taps.
   void multiply_taps(const Group& group, int64_t first, int64_t columns) const {
     for (int64_t row = 0; row < group.rows; row++) {
@@ -268,6 +350,8 @@ class TransformedConvolution {
   float* const scratch_;
   const int64_t image_row_, row_, most_;
   int64_t factor_point_ = 0, sum_point_ = 0;  // elements from point to point
+  float* squared_ = nullptr;                  // of each block of pixels
+  bool* uneven_ = nullptr;                    // of each square
 };
 
 }  // namespace
