@@ -250,8 +250,10 @@ class _Lowering:
                 "those it is computed at"
             )
 
-    def _load(self, address: Address, dtype: DType, atoms: Iterable[Atom]) -> int:
-        access = self._access(address)
+    def _load(
+        self, address: Address, dtype: DType, atoms: Iterable[Atom], transformed: bool = False
+    ) -> int:
+        access = replace(self._access(address), transformed=transformed)
         axes = self._mask(atoms)
         known = self._loads.get((access, axes))
         if known is None:
@@ -474,6 +476,9 @@ class _Lowering:
             return self._load_blocks(unpack, atoms)
         address = self._address(node, index)
         packed = self._packed(node, address) if index == 1 else None
+        if packed is not None and not address.source.is_constant:
+            transformed = self._has_transforms(node, packed.panels, address.source)
+            return self._load(address, value.dtype, atoms, transformed)
         few = packed is not None and packed.panels.are_columns
         if packed is not None and not (few and address.source.dtype is value.dtype.register):
             transformed = self._has_transforms(node, packed.panels, address.source)
@@ -495,20 +500,18 @@ class _Lowering:
         return self._emit(PlanNode("load", DType.FLOAT32, self._mask(atoms), access=at))
 
     def _packed(self, product: Node, address: Address) -> Packed | None:
-        """The packed form of a constant B operand, if it has one."""
-        if not address.source.is_constant:
-            return None
+        """The packed form of a B operand, if it has one: it is packed at load if it is constant, else it may be in a run."""
         n, k = self._column(product), self._contracted(product)
         bundles = self._rounded(product) or product.output.dtype is DType.INT32
         return pack(address, self._domain, k, n, self._number_of, self._values.number, bundles)
 
     def _has_transforms(self, product: Node, panels: Panels, source: Value) -> bool:
-        """Of constant weights of a convolution."""
+        """Of the weights of a convolution: constants have them, others may get them in a run."""
         if not self._winograd or panels.bundles or source.dtype is not DType.FLOAT32:
             return False
         if panels.batch > 1 or not have_transforms(product, panels.k, panels.n, self._number_of):
             return False
-        return self._values.can_be_transformed(panels, source)
+        return not source.is_constant or self._values.can_be_transformed(panels, source)
 
     def _columns(self, product: Node, source: Value, packed: Packed) -> Address:
         """Where a constant B operand lies column by column."""

@@ -543,7 +543,8 @@ bool normalise(const KernelPlan& plan, const int64_t* dims, const ValueInfo* val
   if (empty != 0 && !remove_empty_axes(out, empty, keep, renumber)) return false;
   check_volume(out);
   for (NormalAccess& access : out.accesses) {
-    if (access.transformed) access.panel_k = kTransformedRows * out.extents[out.k_axis];
+    if (access.packed_panels && access.transformed)
+      access.panel_k = kTransformedRows * out.extents[out.k_axis];
   }
   order_axes(out);
   return true;

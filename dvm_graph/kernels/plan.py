@@ -45,7 +45,9 @@ class Access:
     block: int = 0
     block_rows: int = 0
     transformed: bool = False
-    """Behind the weights of 3 by 3 taps lie their transforms (`kernels/transforms.py`)."""
+    """Behind the packed weights of 3 by 3 taps lie their transforms (`kernels/transforms.py`); of others: packed in a run,
+    they may get them.
+    """
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,6 +12,7 @@
 #include "vm/halves.h"
 #include "vm/lower.h"
 #include "vm/move_loads.h"
+#include "vm/packed_product.h"
 #include "vm/pair.h"
 #include "vm/prefetch.h"
 #include "vm/product.h"
@@ -37,6 +38,7 @@ struct CompilerScratch::State {
   NormalPlan plan;
   SplitReduction split;
   SplitProduct product;
+  PackedProduct packed;
   CutProduct cut;
   CutChain chain;
   NormalPlan scaled;              // of products whose rows are scaled before
@@ -118,6 +120,8 @@ class Compilation {
     if (split_product(problem, scratch_.product)) {
       if (split_cube_kernel()) return CompileStatus::ok;
       out_.clear();
+    } else if (packed_cube_kernel(problem)) {
+      return CompileStatus::ok;
     }
     out_.add_stage();
     return cube_program(problem) ? CompileStatus::ok : CompileStatus::does_not_fit;
@@ -185,6 +189,25 @@ class Compilation {
     if (!stage(split.join, peak_live_bytes(split.join, target_), {})) return false;
     out_.workspace_bytes = std::max(out_.workspace_bytes, split.workspace_bytes);
     return true;
+  }
+
+  // B is packed first.
+  bool packed_cube_kernel(const CubeProblem& problem) {
+    const auto packed = pack_product(problem, scratch_.packed);
+    if (!packed) return false;
+    scratch_.code.clear();
+    lower_packing(scratch_.packed, problem, scratch_.code);
+    const Mark nothing = mark();
+    if (fits(KernelKind::vector)) {
+      out_.add_stage();
+      encode(scratch_.code, target_, scratch_.body, out_.add_program());
+      out_.add_stage();
+      out_.workspace_bytes = scratch_.packed.workspace_bytes;
+      if (cube_program(*packed)) return true;
+    }
+    out_.workspace_bytes = 0;
+    back_to(nothing);
+    return false;
   }
 
   void halve(NormalPlan& plan) { compute_halves(plan, target_, scratch_.halves); }

@@ -7,7 +7,6 @@
 #include <stdexcept>
 
 #include "kernels/numbers.h"
-#include "vm/window_tiles.h"
 
 namespace dvm {
 namespace {
@@ -41,7 +40,7 @@ class CubeLowering {
     const auto local = static_cast<int64_t>(static_cast<double>(target_.local_bytes) * shrink);
     shape_ = shrink == 1 ? problem_.shape() : choose_block(blocks_, target_, local);
     if (shape_.rows == 0) return false;
-    if (shrink == 1) choose_windows();
+    if (shrink == 1) apply_windows(problem_.windows());
     apply_shape();
     lay_out_grid();
     if (code_.overflow) return false;
@@ -58,15 +57,7 @@ class CubeLowering {
   const BlockedProduct& outer() const { return outers_[0]; }
 
   // Tiles of which windows are read without packing their patches.
-  void choose_windows() {
-    const NormalNode& a = plan_.nodes[outer().a];
-    if (a.op != PlanOp::patches_ || bundle_ > 1 || problem_.has_inner()) return;
-    if (!outer().panels && !outer().columns_b) return;
-    const Window& window = plan_.windows[a.window];
-    if (!target_.unified_memory || !counts_windows(plan_.accesses[a.numbers], window)) return;
-    if (!problem_.storage_is_register(outer().a) || widens(outer())) return;
-    const WindowTile tile =
-        choose_window_tile(window, blocks_, shape_, outer().transformed, target_);
+  void apply_windows(const WindowTile& tile) {
     in_place_ = tile.windows > 0;
     if (!in_place_) return;
     transformed_ = tile.transformed;
@@ -74,17 +65,6 @@ class CubeLowering {
     shape_.columns = tile.columns;
     shape_.k_block = outer().steps;
     shape_.pack_a = shape_.keep_a = false;
-  }
-
-  // The m axis goes through the windows of whole images, in order.
-  bool counts_windows(const NormalAccess& numbers, const Window& window) const {
-    const int64_t image = window.windows_of_image();
-    if (numbers.offset != 0 || numbers.step_axis >= 0 || blocks_.m % image != 0) return false;
-    for (int axis = 0; axis < plan_.rank; ++axis) {
-      const int64_t step = numbers.strides[axis];
-      if (axis == plan_.m_axis ? step != 1 : step % image != 0) return false;
-    }
-    return true;
   }
 
   void apply_shape() {
@@ -278,11 +258,11 @@ class CubeLowering {
     TileInstruction matmul;
     matmul.family = bundle_ > 1         ? Family::m_matmul_bundles
                     : product.block > 0 ? Family::m_matmul_blocks
-                    : widens(product)   ? Family::m_matmul_widen
+                    : problem_.widens(product)   ? Family::m_matmul_widen
                                         : Family::m_matmul;
     if (product.block > 0) matmul.extra[0] = static_cast<uint64_t>(product.block);
     matmul.dtype = bundle_ > 1       ? problem_.multiplied()
-                   : widens(product) ? problem_.access_of(product.b).storage
+                   : problem_.widens(product) ? problem_.access_of(product.b).storage
                                      : dtype_;
     matmul.changed_mask = part.mask;
     matmul.flags = part.k > 0 ? kAccumulateAlways : 0;
@@ -395,12 +375,6 @@ class CubeLowering {
     number.space = Space::immediate;
     if (node >= 0) number.immediate = plan_.nodes[node].immediate;
     return number;
-  }
-
-  // B lies packed in a narrower dtype, and is read so.
-  bool widens(const BlockedProduct& product) const {
-    return product.panels && product.block == 0 && bundle_ == 1 &&
-           !problem_.storage_is_register(product.b) && target_.unified_memory;
   }
 
   // Elements of k that so many steps from step `first` on are.

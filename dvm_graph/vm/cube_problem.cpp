@@ -29,7 +29,12 @@ CubeProblem::CubeProblem(const NormalPlan& plan, const Target& target)
   const bool rounds = plan.nodes[outer().node].narrow_to == DType::bf16 && dtype_ == DType::f32;
   if (rounds || dtype_ == DType::i32) bundle_ = bundle_steps(multiplied());
   possible_ = describe();
-  if (possible_) shape_ = choose_block(blocks_, target_, target_.local_bytes);
+  if (!possible_) return;
+  shape_ = choose_block(blocks_, target_, target_.local_bytes);
+  if (shape_.rows > 0 && reads_windows()) {
+    const Window& window = plan_.windows[plan_.nodes[outer().a].window];
+    windows_ = choose_window_tile(window, blocks_, shape_, outer().transformed, target_);
+  }
 }
 
 void CubeProblem::find_products() {
@@ -68,6 +73,31 @@ const NormalAccess& CubeProblem::access_of(int32_t node) const {
 
 bool CubeProblem::storage_is_register(int32_t node) const {
   return access_of(node).storage == dtype_;
+}
+
+bool CubeProblem::widens(const Product& product) const {
+  return product.panels && product.block == 0 && bundle_ == 1 && !storage_is_register(product.b) &&
+         target_.unified_memory;
+}
+
+// Where they lie, if that takes less.
+bool CubeProblem::reads_windows() const {
+  const NormalNode& a = plan_.nodes[outer().a];
+  if (a.op != PlanOp::patches_ || bundle_ > 1 || has_inner()) return false;
+  if (!outer().panels && !outer().columns_b) return false;
+  if (!target_.unified_memory || !storage_is_register(outer().a) || widens(outer())) return false;
+  return counts_windows(plan_.accesses[a.numbers], plan_.windows[a.window]);
+}
+
+// The m axis goes through the windows of whole images, in order.
+bool CubeProblem::counts_windows(const NormalAccess& numbers, const Window& window) const {
+  const int64_t image = window.windows_of_image();
+  if (numbers.offset != 0 || numbers.step_axis >= 0 || blocks_.m % image != 0) return false;
+  for (int axis = 0; axis < plan_.rank; ++axis) {
+    const int64_t step = numbers.strides[axis];
+    if (axis == plan_.m_axis ? step != 1 : step % image != 0) return false;
+  }
+  return true;
 }
 
 bool CubeProblem::is_computed(int32_t node) const {

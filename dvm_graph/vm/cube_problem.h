@@ -9,6 +9,7 @@
 #include "kernels/normalise.h"
 #include "vm/block_shape.h"
 #include "vm/target.h"
+#include "vm/window_tiles.h"
 
 namespace dvm {
 
@@ -60,12 +61,16 @@ class CubeProblem {
   DType multiplied() const { return dtype_ == DType::i32 ? DType::i8 : DType::bf16; }  // in bundles
   const BlockProblem& blocks() const { return blocks_; }
   const BlockShape& shape() const { return shape_; }  // the best one, with all of local memory
+  // The tile where windows are read without packing their patches; `windows` 0: they are packed.
+  const WindowTile& windows() const { return windows_; }
+  double cost() const { return shape_.cost - windows_.saved; }  // predicted, of one core
 
   bool has_role(int axis) const;  // an axis of a product, not of the batch
   const NormalAccess& access_of(int32_t node) const;
   bool storage_is_register(int32_t node) const;
   bool bundled_patches(int32_t node) const;  // of images whose bundles are elements of A
   bool is_computed(int32_t node) const;
+  bool widens(const Product& product) const;  // B lies packed in a narrower dtype, and is read so
   int64_t panel_bytes(const Product& product) const;  // of an element of a row of packed panels
 
   // Whether the plan, which keeps rows in local memory, is predicted to take longer than separate
@@ -100,6 +105,8 @@ class CubeProblem {
   void extend(Prologue& prologue, const NormalNode& node) const;
   int64_t batch_of(int32_t node) const;
   int rows_per_set() const;
+  bool reads_windows() const;
+  bool counts_windows(const NormalAccess& numbers, const Window& window) const;
 
   const NormalPlan& plan_;
   const Target& target_;
@@ -109,6 +116,7 @@ class CubeProblem {
   int64_t bundle_ = 1;
   BlockProblem blocks_;
   BlockShape shape_;
+  WindowTile windows_;
   bool possible_ = false;
 };
 

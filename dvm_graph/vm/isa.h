@@ -243,6 +243,7 @@ constexpr bool has_bounds(const FormInfo& form) {
 constexpr bool has_bounds(Form form) { return has_bounds(form_info(form)); }
 constexpr bool is_matmul(Form form) {
   for (const OperandInfo& operand : form_info(form).operands) {
+    if (operand.role == Role::writes) continue;
     if (operand.walk == Walk::columns || operand.walk == Walk::panel_columns ||
         operand.walk == Walk::panel_blocks || operand.walk == Walk::transformed) {
       return true;
@@ -250,7 +251,6 @@ constexpr bool is_matmul(Form form) {
   }
   return false;
 }
-constexpr bool is_pack_b(Form form) { return form_info(form).operands[0].walk == Walk::panels; }
 // Every output element depends on the input elements at the same loop coordinates only.
 constexpr bool is_elementwise(Family family) {
   return info_of(family).queue == Queue::vector &&

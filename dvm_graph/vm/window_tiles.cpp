@@ -162,7 +162,7 @@ WindowTile choose_window_tile(const Window& window, const BlockProblem& problem,
   const int64_t register_rows = std::max<int64_t>(1, target.matmul_mr);
   const int64_t block = std::min<int64_t>(register_rows, window.out_width);
   const WindowCosts costs(window, problem, shape, target);
-  double least =
+  const double patches =
       costs.patches(shape.rows, ceil_div(problem.k, std::max<int64_t>(1, shape.k_block)));
   WindowTile best;
   const auto fits = [&](const Cut& tile, int64_t columns) {
@@ -171,9 +171,9 @@ WindowTile choose_window_tile(const Window& window, const BlockProblem& problem,
     return elements * problem.element_bytes <= target.local_bytes / 2;
   };
   const auto consider = [&](double cost, const WindowTile& tile) {
-    if (cost >= least) return;
-    least = cost;
+    if (patches - cost <= best.saved) return;
     best = tile;
+    best.saved = patches - cost;
   };
   if (rows_in_set(step, block, target) <= terms.room_in_set) {
     const auto in_place = [&](const Cut& tile) {

@@ -11,6 +11,7 @@ struct WindowTile {
   int64_t windows = 0;  // 0: packing patches takes less
   int64_t columns = 0;
   bool transformed = false;  // multiplied by way of transforms (kernels/transforms.h)
+  double saved = 0;          // of what packing patches is predicted to take, in multiply-adds
 };
 
 // The tile of the least predicted time, where `shape` is that of packed patches. `transformed`: the

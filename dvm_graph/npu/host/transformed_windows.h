@@ -11,6 +11,8 @@
 // number, the square's results are computed from the taps themselves.
 #pragma once
 
+#include <cmath>
+
 #include "kernels/transforms.h"
 #include "npu/host/window_products.h"
 
@@ -121,7 +123,7 @@ class TransformedConvolution {
     squared_ = sums + kPoints * kPoints * sum_point_;
     uneven_ = reinterpret_cast<bool*>(squared_ + kBlocks * kBlocks * squares);
     const int64_t uneven = transform_images(group, factors);
-    if (uneven * 2 > squares) return multiply_taps(group, first, columns);
+    if (uneven * 2 > squares) return multiply_taps(group, first, 0, columns);
     Product<InRuns<float>> x = x_;
     x.accumulate = false;
     x.stream = false;
@@ -134,6 +136,10 @@ class TransformedConvolution {
     const EvenRows blocks(squares, kMaxRows);
     for (int64_t n = 0; n < columns; n += NR) {
       const float* const panel = x_.b + n / NR * x_.b_panel + taps * NR;
+      if (std::isnan(*panel)) {  // weights that are none to transform (transformed_weights.h)
+        multiply_taps(group, first, n, lesser(columns - n, NR));
+        continue;
+      }
       for (int64_t point = 0; point < kPoints * kPoints; point++) {
         x.a = factors + point * factor_point_;
         x.b = panel + point * w_.channels * NR;
@@ -328,18 +334,19 @@ class TransformedConvolution {
         part.rows = group.rows_of(i);
         part.columns = lesser(end * kResults, group.columns) - j * kResults;
         part.window += i * kResults * w_.out_width + j * kResults;
-        multiply_taps(part, first, columns);
+        multiply_taps(part, first, 0, columns);
       }
     }
   }
 
-  // Row by row, from the taps.
-  void multiply_taps(const Group& group, int64_t first, int64_t columns) const {
+  // The results of columns [n, n + columns), row by row, from the taps.
+  void multiply_taps(const Group& group, int64_t first, int64_t n, int64_t columns) const {
     for (int64_t row = 0; row < group.rows; row++) {
       const int64_t window = group.window + row * w_.out_width;
       Product<InRuns<float>> x = x_;
-      x.c += window * x.c_row;
-      x.from += window * x.from_row;
+      x.b += n / NR * x.b_panel;
+      x.c += window * x.c_row + n;
+      x.from += window * x.from_row + n;
       Convolution<float>(x, images_, w_, first + window, group.columns).multiply(columns);
     }
   }

@@ -55,6 +55,7 @@ constexpr Part part_of(Family family, Form form, DType dtype) {
     case Form::depthwise: return Part::window;
     case Form::matmul:
     case Form::matmul_clamp: return Part::cube;
+    case Form::pack_b_transformed:
     case Form::matmul_windows:
     case Form::matmul_transformed: return Part::window_product;
     case Form::reduce: return Part::reduce;
