@@ -52,7 +52,7 @@ class TransformedPanel {
         transform(from + c * row + v * L, channels_ * row, lanes, c * NR + v * L, squared[v]);
       }
     }
-    const auto below = greater_lanes(squared[0], squared[1]) < splat<V>(kMostWeight * kMostWeight);
+      const auto below = squared[0] + squared[1] < splat<V>(kMostWeight * kMostWeight);
     bool fits = true;
     for (int64_t l = 0; l < L; l++) fits &= below[l] != 0;
     return fits;

@@ -2,9 +2,10 @@
 // sizes and pads, any number of windows from any place on, whole rows of them or not, few and many
 // squares at a time, ragged columns, addends and bounds; images, weights and scratch memory end at
 // inaccessible pages. Transforms of the weights are computed here from what they mean: values of
-// polynomials.
+// polynomials; those of d_pack_b_transformed are compared with them.
 #include <array>
 #include <cmath>
+#include <limits>
 
 #include "drawn_windows.h"
 #include "kernels/transforms.h"
@@ -124,6 +125,48 @@ void test_transformed(Machine& machine, Random& random, int64_t nr) {
   CHECK(found == between);
 }
 
+// Weights given at run time: any channels, ragged columns, rows with gaps. Some are too large to be
+// transformed, or no numbers, which the panel that holds them says.
+void test_packing(Machine& machine, Random& random, int64_t nr) {
+  Window w{};
+  w.kernel_depth = 1;
+  w.kernel_height = w.kernel_width = kTransformTaps;
+  w.channels = draw(random, 1, 70);
+  const int64_t taps = w.taps(), k = taps * w.channels, rows = kTransformedRows * k;
+  const int64_t columns = random.integer(1, 3 * nr + 3), panels = (columns + nr - 1) / nr;
+  const Array<float> from({1, k, columns}, {0, columns + random.integer(0, 3), 1});
+  fill_small(random, from);
+  int64_t marked = -1;
+  if (random.chance(0.4)) {
+    constexpr float kNone[] = {0x1p20f, -1e30f, std::numeric_limits<float>::infinity(),
+                               std::numeric_limits<float>::quiet_NaN()};
+    const int64_t column = random.integer(0, columns - 1);
+    from.at(0, random.integer(0, k - 1), column) = random.pick(kNone);
+    marked = column / nr;
+  }
+  const Array<float> to({panels, rows, nr}, {rows * nr, nr, 1});
+  context += "weights " + describe({1, k, columns}, {from.strides()});
+  machine.execute(Family::d_pack_b_transformed, DType::f32, {1, k, columns},
+                  {to.place(), from.place()});
+  const Array<float> expected({panels, rows, nr}, {rows * nr, nr, 1});
+  for (int64_t panel = 0; panel < panels; ++panel) {
+    CHECK(std::isnan(to.at(panel, k, 0)) == (panel == marked));
+    for (int64_t lane = 0; lane < nr; ++lane) {
+      const int64_t column = panel * nr + lane;
+      for (int64_t row = 0; row < k; ++row) {
+        const float weight = column < columns ? from.at(0, row, column) : 0;
+        expected.at(panel, row, lane) = weight;
+        CHECK(std::bit_cast<uint32_t>(to.at(panel, row, lane)) == std::bit_cast<uint32_t>(weight));
+      }
+      transform(expected, w, panel, lane);
+      for (int64_t row = k; panel != marked && row < rows; ++row) {
+        const float found = to.at(panel, row, lane), wanted = expected.at(panel, row, lane);
+        CHECK(std::abs(found - wanted) <= 1e-6F * 64);
+      }
+    }
+  }
+}
+
 }  // namespace
 }  // namespace dvm::test
 
@@ -139,6 +182,8 @@ int main() {
       machine.lend_scratch(random.chance(0.9));
       context = std::string(level.table->name) + " ";
       test_transformed(machine, random, level.table->matmul_nr);
+      context = std::string(level.table->name) + " ";
+      test_packing(machine, random, level.table->matmul_nr);
     }
   }
   return report("transformed windows");
