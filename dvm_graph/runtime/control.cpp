@@ -524,7 +524,7 @@ ControlRunner::Division ControlRunner::divide(const Loop& loop, int64_t strands,
     best = division;
   };
   // Whether sharing turns gains is tried (npu/host/turns.cpp) where it might.
-  if (one <= evenly + barriers) consider({false, 1}, one);
+  consider({false, 1}, one);
   const int64_t shares = std::min(cores, strands);
   if (shares > 1) consider({false, shares}, apart(0, shares));
   if (chains_.empty()) return best;

@@ -113,7 +113,8 @@ void HostDevice::submit(std::span<const Task> tasks) {
   dropped_.store(false, std::memory_order_relaxed);
   resting_.store(false, std::memory_order_relaxed);
   placement_.keep_off_caller();
-  stage_.share_out(shares_.size());
+  dealt_to_ = shares_.size();
+  stage_.share_out(dealt_to_);
   upwards_.store(!upwards_.load(std::memory_order_relaxed), std::memory_order_relaxed);
   alone_ = stage_.claims == 1;
   if (alone_) return;
@@ -207,7 +208,7 @@ void HostDevice::Deal::share_out(size_t of_cores) {
 // A core that takes a claim finds everything that was written before.
 void HostDevice::offer(const Deal& deal) {
   at_.store(&deal, std::memory_order_relaxed);
-  for (size_t core = 0; core < shares_.size(); core++) {
+  for (size_t core = 0; core < dealt_to_; core++) {
     shares_[core].left.store(deal.shares[core], std::memory_order_release);
   }
 }
@@ -251,8 +252,8 @@ int64_t HostDevice::work(Core& core) {
   Interruption* const interruption = own == 0 ? interruption_ : nullptr;
   size_t previous = SIZE_MAX;
   int64_t taken = 0;
-  for (size_t other = 0; other < shares_.size(); other++) {
-    Share& share = shares_[(own + other) % shares_.size()];
+  for (size_t other = 0; other < dealt_to_; other++) {
+    Share& share = shares_[(own + other) % dealt_to_];
     const bool from_low = upwards_.load(std::memory_order_relaxed) == (other == 0);
     for (int64_t claim; (claim = take(share, from_low)) >= 0; taken++) {
       const Deal& deal = *at_.load(std::memory_order_relaxed);  // until the claim is done

@@ -145,6 +145,7 @@ class HostDevice final : public Device, private Standby {
   Deal stage_;                     // that was submitted
   std::vector<Deal> turn_stages_;  // beyond those of the turns at hand, capacity
   bool in_turns_ = false;
+  size_t dealt_to_ = 0;                   // cores, from the first one on
   std::span<const TurnLoop> loops_;       // empty: there are none
   std::atomic<const Deal*> at_{nullptr};  // whose claims there are
   Trap trap_;

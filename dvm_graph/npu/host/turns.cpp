@@ -101,20 +101,21 @@ Trap HostDevice::run_turns(std::span<const Task> tasks, std::span<const size_t> 
                            Turns& turns) {
   if (options_.spin.count() == 0) return Device::run_turns(tasks, ends, turns);  // nobody spins
   if (turn_stages_.size() < ends.size()) turn_stages_.resize(ends.size());
-  for (size_t i = 0, first = 0; i < ends.size(); first = ends[i++]) {
-    Deal& deal = turn_stages_[i];
-    deal.take(tasks.subspan(first, ends[i] - first));
-    deal.share_out(shares_.size());
-    deal.first_task = first;
+  const std::span stages(turn_stages_.data(), ends.size());
+  int64_t most = 1;
+  for (size_t i = 0, first = 0; i < stages.size(); first = ends[i++]) {
+    stages[i].take(tasks.subspan(first, ends[i] - first));
+    stages[i].first_task = first;
+    most = std::max(most, stages[i].claims);
   }
+  dealt_to_ = std::min(shares_.size(), static_cast<size_t>(most));
+  for (Deal& stage : stages) stage.share_out(dealt_to_);
   trap_ = Trap{};
   trapped_.store(false, std::memory_order_relaxed);
   dropped_.store(false, std::memory_order_relaxed);
   resting_.store(false, std::memory_order_relaxed);
   in_turns_ = true;
-  const auto shared = std::count_if(turn_stages_.begin(),
-                                    turn_stages_.begin() + static_cast<std::ptrdiff_t>(ends.size()),
-                                    [](const Deal& deal) { return deal.claims > 1; });
+  const auto shared = std::ranges::count_if(stages, [](const Deal& d) { return d.claims > 1; });
   Sharing sharing(
       shares_.size() > 1 && shared > 0,
       std::chrono::duration<double>(static_cast<double>(shared) * target_.costs.stage_start));
@@ -122,8 +123,9 @@ Trap HostDevice::run_turns(std::span<const Task> tasks, std::span<const size_t> 
     // What a core used last in a turn, it uses first in the next one.
     upwards_.store(!upwards_.load(std::memory_order_relaxed), std::memory_order_relaxed);
     sharing.begin();
-    for (size_t i = 0; i < ends.size() && !dropped_.load(std::memory_order_relaxed); i++) {
-      run_turn_stage(turn_stages_[i], sharing.shares());
+    for (const Deal& stage : stages) {
+      if (dropped_.load(std::memory_order_relaxed)) break;
+      run_turn_stage(stage, sharing.shares());
     }
     sharing.end();
   }
@@ -158,7 +160,10 @@ void HostDevice::await_claims() {
   }
 }
 
+// Cores for which there is never a claim would only take the counters of claims out of the caches
+// of the others.
 void HostDevice::work_in_turns(Core& core) {
+  if (index_of(core) >= dealt_to_) return;
   do {
     const int64_t taken = work(core);
     if (taken > 0) {
