@@ -23,8 +23,8 @@ from rich.table import Table
 from benchmarks.units.recurrent import Feeds, Party, medians
 
 _RANDOM = np.random.default_rng(1)
-_Case = tuple[str, str, Feeds]
-"""A name, a model as text, and what it is fed."""
+_Case = tuple[str, str | onnx.ModelProto, Feeds]
+"""A name, a model, maybe as text, and what it is fed."""
 
 
 def _normal(*shape: int) -> NDArray[np.float32]:
@@ -163,6 +163,28 @@ def windows() -> Iterator[_Case]:
         )
 
 
+def long_kernels() -> Iterator[_Case]:
+    """Over one channel or to one: encoders and decoders of sound, kernels along columns."""
+    for op, shape, weights, attrs in (
+        ("Conv", (1, 1, 16000), (512, 1, 10), "strides = [5]"),
+        ("Conv", (1, 1, 16000), (512, 1, 21), "strides = [10], pads = [10, 10]"),
+        ("Conv", (1, 1, 16000), (514, 1, 1024), "strides = [256], pads = [512, 512]"),
+        ("Conv", (1, 1, 16000), (64, 1, 9), "dilations = [4], pads = [16, 16]"),
+        ("Conv", (1, 1, 512, 800), (2, 1, 513, 1), "pads = [256, 0, 256, 0]"),
+        ("Conv", (1, 1, 256, 200), (16, 1, 33, 1), "pads = [16, 0, 16, 0]"),
+        ("ConvTranspose", (1, 512, 1600), (512, 1, 21), "strides = [10], pads = [10, 10]"),
+        ("ConvTranspose", (1, 512, 2000), (512, 1, 16), "strides = [8]"),
+        ("ConvTranspose", (1, 96, 4000), (96, 2, 8), "strides = [4]"),
+    ):
+        extents = ", ".join(f"d{axis}" for axis in range(2, len(shape)))
+        data = _normal(*weights) / np.sqrt(np.float32(np.prod(weights[1:])))
+        text = _graph(f"float[n, {shape[1]}, {extents}] x", f"y = {op} <{attrs}> (x, w)")
+        model = onnx.parser.parse_model(text)
+        model.graph.initializer.append(onnx.numpy_helper.from_array(data, "w"))
+        named = " x ".join(map(str, weights))
+        yield f"{op}: {named}, {attrs}", model, {"x": _normal(*shape)}
+
+
 def norms() -> Iterator[_Case]:
     """Of 32 groups, between two convolutions of one element each."""
     for channels, extent in ((64, 64), (128, 128), (256, 56), (512, 32), (256, 7)):
@@ -226,6 +248,7 @@ _CASES = (
     suppressions,
     deformable_convolutions,
     windows,
+    long_kernels,
     norms,
     functions,
     others,
@@ -244,10 +267,11 @@ def main(threads: int, rounds: int, only: str) -> None:
     for heading in ("operator", "ratio"):
         table.add_column(heading)
     for cases in _CASES:
-        for name, text, feeds in cases():
+        for name, given, feeds in cases():
             if only.lower() not in name.lower():
                 continue
-            model = onnx.parser.parse_model(text).SerializeToString()
+            proto = onnx.parser.parse_model(given) if isinstance(given, str) else given
+            model = proto.SerializeToString()
             for party in (ours, theirs):
                 party.ask(model)
             mine, reference = medians(ours, theirs, feeds, rounds, tolerance=5e-3)

@@ -7,6 +7,9 @@ tap reaches, as there are where strides are longer than kernels, is 0.
 
 Neighbouring phases whose windows lie alike are one convolution with so many times the outputs: all of them, where the
 stride divides the kernel. No tap is there twice, and none is 0 to fill a window.
+
+Where all taps of all outputs together are few beside the channels, as those of decoders of sound are, a window would be many
+times what it gives. There each input is multiplied by all taps at once, and what they give to one output is added.
 """
 
 from __future__ import annotations
@@ -15,6 +18,7 @@ import itertools
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import reduce
 
 import numpy as np
 
@@ -22,10 +26,16 @@ from dvm_graph.decompose.arithmetic import filled, widened
 from dvm_graph.decompose.convolution import arranged, contents, convolved, widened_weights
 from dvm_graph.decompose.operands import operand, required, shape_of, text
 from dvm_graph.decompose.registry import Operands, Results, decomposition
+from dvm_graph.decompose.slicing import padded, part
 from dvm_graph.decompose.windows import WindowAxis, channels_first, channels_last, per_axis
 from dvm_graph.ir import Dim, Node, Value
 from dvm_graph.symbolic.builder import Builder
 from dvm_graph.symbolic.dims import add, ceildiv, floordiv, maximum, mul, sub
+
+_FEW_OUTPUTS = 32
+"""Of one position: no more than a panel of a matrix product has columns, most of which would be padding (`benchmarks.units.alone`,
+decoders of sound).
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +61,7 @@ class SpreadAxis:
     crop: Dim
     """Outputs to drop at the front."""
     size: Dim
+    dilation: int = 1
 
     @property
     def positions(self) -> Dim:
@@ -134,7 +145,7 @@ def spread_axis(
     phases = _phases(kernel, stride, dilation, apart)
     nearest = min((phase.back for phase in phases if phase.taps[0]), default=0)
     first = min(begin // stride, nearest) if isinstance(begin, int) else 0
-    return SpreadAxis(extent, stride, phases, first, sub(begin, first * stride), size)
+    return SpreadAxis(extent, stride, phases, first, sub(begin, first * stride), size, dilation)
 
 
 def _phases(kernel: int, stride: int, dilation: int, apart: bool) -> tuple[Phases, ...]:
@@ -167,6 +178,9 @@ def spread(
 ) -> Value:
     """`image` channels-last by `weights` [channels, outputs, kernel...]; the result is channels-last, too."""
     if len(axes) == 1:
+        y = _scattered(builder, image, weights, axes[0], groups)
+        if y is not None:
+            return y
         axes = [_FLAT, *axes]
         weights = builder.reshape(weights, (*shape_of(weights)[:2], 1, *shape_of(weights)[2:]))
     outputs = groups * int(shape_of(weights)[1])
@@ -175,6 +189,46 @@ def spread(
         return _block(builder, image, weights, axes, phases, groups)
 
     return interleaved(builder, axes, (shape_of(image)[0], outputs), block)
+
+
+def _scattered(
+    builder: Builder, image: Value, weights: Value, axis: SpreadAxis, groups: int
+) -> Value | None:
+    """What the inputs [batch, 1, positions, channels] give to the outputs at their taps, added up: [batch, 1, size, outputs].
+
+    Taps make up rows of as many as a stride: the j-th row of an input belongs to the outputs j positions behind. None: windows
+    are better, or weights are not known, or taps are apart.
+    """
+    data = contents(weights)
+    if data is None or groups > 1 or axis.dilation > 1:
+        return None
+    channels, outputs, kernel = data.shape
+    stride, width = axis.stride, axis.stride * outputs
+    if width > _FEW_OUTPUTS or outputs * kernel > channels:
+        return None
+    begin = add(axis.crop, axis.first * stride)
+    last = mul(sub(axis.extent, 1), stride)  # of the outputs, where the last input begins
+    reach = builder.facts.canonical(sub(add(axis.size, begin), last))
+    if not isinstance(reach, int):
+        return None
+    taken = -(-kernel // stride)
+    rows = max(taken, -(-reach // stride))
+    taps = np.ascontiguousarray(data.transpose(2, 1, 0)).reshape(kernel * outputs, channels)
+    columns = builder.transpose(image, (0, 1, 3, 2))
+    given = builder.matmul(builder.constant(taps), columns)  # [batch, 1, taps * outputs, positions]
+    zero = builder.scalar(0, image.dtype)
+
+    def row(at: int) -> Value:
+        count = min(width, kernel * outputs - at * width)
+        found = part(builder, given, 2, at * width, count)
+        found = padded(builder, found, 2, 0, width - count, zero)
+        return padded(builder, found, 3, at, rows - 1 - at, zero)
+
+    y = reduce(builder.add, map(row, range(taken)))
+    batch = shape_of(image)[0]
+    room = mul(add(axis.extent, rows - 1), stride)
+    y = builder.reshape(builder.transpose(y, (0, 1, 3, 2)), (batch, 1, room, outputs))
+    return builder.slice(y, (0, 0, begin, 0), (batch, 1, axis.size, outputs))
 
 
 def interleaved(

@@ -51,7 +51,9 @@ class WindowCosts {
         terms_(target),
         cores_(target.cores),
         local_bytes_(target.local_bytes),
-        register_rows_(std::max<int64_t>(1, target.matmul_mr)),
+        register_rows_(
+            std::max<int64_t>(1, problem.columns_b ? target.dot_rows : target.matmul_mr)),
+        lanes_(std::max<int64_t>(1, target.vector_bytes / problem.element_bytes)),
         panels_(ceil_div(shape.columns, problem.columns_per_panel)),
         n_blocks_(ceil_div(problem.n, shape.columns)),
         packs_once_(shape.keep_a),
@@ -70,7 +72,8 @@ class WindowCosts {
     const int64_t blocks = ceil_div(rows, register_rows_);
     const double once = packs_once_ ? packed / static_cast<double>(n_blocks_) : packed;
     const double starts = static_cast<double>(pieces) * terms_.block_start;
-    return tiles(rows) * (product(static_cast<double>(rows), blocks, starts, 1) + once + c);
+    const double k = multiplied(problem_.k, 1);
+    return tiles(rows) * (product(static_cast<double>(rows), blocks, starts, k) + once + c);
   }
 
   // Windows at the border are blocks of their own, along the rows of the tile.
@@ -87,7 +90,8 @@ class WindowCosts {
     const int64_t runs = window_.taps() / (neighbours ? window_.kernel_width : 1);
     const double starts = terms_.block_start + terms_.run_start * static_cast<double>(runs - 1);
     const double inside = slices_.inside * rows_.inside * columns_.inside;
-    return tiles(tile.windows()) * product(windows, blocks, starts, inside);
+    const double k = multiplied(problem_.k / runs, runs) * inside;
+    return tiles(tile.windows()) * product(windows, blocks, starts, k);
   }
 
   // Squares of windows pass in groups, each by all points and panels.
@@ -124,10 +128,16 @@ class WindowCosts {
     const int64_t all = problem_.batch * ceil_div(problem_.m, rows) * n_blocks;
     return static_cast<double>(ceil_div(all, cores_)) + terms_.late_core;
   }
-  double columns() const { return static_cast<double>(panels_ * problem_.columns_per_panel); }
-  // `starts`: what those of a block take; `part`: of k, that is multiplied.
-  double product(double rows, int64_t blocks, double starts, double part) const {
-    const double k = static_cast<double>(problem_.k) * part;
+  double columns() const {
+    return static_cast<double>(problem_.columns_b ? problem_.n
+                                                  : panels_ * problem_.columns_per_panel);
+  }
+  // Of k in so many runs: dot products take whole vectors of each.
+  double multiplied(int64_t run, int64_t runs) const {
+    return static_cast<double>(runs * (problem_.columns_b ? ceil_div(run, lanes_) * lanes_ : run));
+  }
+  // `starts`: what those of a block take; `k`: what is multiplied of it.
+  double product(double rows, int64_t blocks, double starts, double k) const {
     const double b = terms_.far + static_cast<double>(blocks - 1) * terms_.row_block;
     return columns() * k * (rows + b) + starts * static_cast<double>(blocks * panels_) +
            terms_.tile_start;
@@ -136,7 +146,7 @@ class WindowCosts {
   const Window& window_;
   const BlockProblem& problem_;
   const CubeTerms terms_;
-  const int64_t cores_, local_bytes_, register_rows_, panels_, n_blocks_;
+  const int64_t cores_, local_bytes_, register_rows_, lanes_, panels_, n_blocks_;
   const bool packs_once_;
   const Positions slices_, rows_, columns_;
 };

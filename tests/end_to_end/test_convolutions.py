@@ -92,6 +92,46 @@ def test_windows_are_read_where_they_lie(
     assert "m_matmul_windows_f32" in listings
 
 
+@pytest.mark.parametrize("dtype", [np.float32, np.float16])
+@pytest.mark.parametrize(
+    ("inputs", "outputs", "kernel", "attrs"),
+    [
+        pytest.param(1, 2, (65, 1), {"pads": [32, 0, 32, 0]}, id="tall, few results"),
+        pytest.param(1, 24, (33, 1), {"pads": [40, 2, 3, 0]}, id="tall, beyond the image"),
+        pytest.param(1, 9, (5, 1), {"strides": [3, 1]}, id="strided rows"),
+        pytest.param(1, 16, (3, 5), {"dilations": [2, 4], "pads": [2, 8, 2, 8]}, id="far taps"),
+        pytest.param(1, 16, (7, 3), {"strides": [1, 2], "pads": [9, 1, 0, 5]}, id="columns"),
+        pytest.param(2, 16, (33, 1), {"pads": [16, 1, 16, 0]}, id="tall, two channels"),
+        pytest.param(2, 8, (1, 20), {"dilations": [1, 2], "pads": [0, 19, 0, 3]}, id="two apart"),
+    ],
+)
+def test_short_pieces_of_patches(
+    dtype: type, inputs: int, outputs: int, kernel: tuple[int, int], attrs: dict[str, Any]
+) -> None:
+    generator = np.random.default_rng(inputs)
+    weights = weights_of(generator, outputs, inputs, *kernel).astype(dtype)
+    model = one_node("Conv", 4, inputs, attrs, [weights], dtype)
+    check(model, [(2, inputs, 40, 53), (1, inputs, 67, 41)], inputs * int(np.prod(kernel)))
+
+
+def test_dot_products_of_short_runs_are_packed() -> None:
+    """Each run of a window that is read where it lies would take a vector."""
+    weights = weights_of(np.random.default_rng(0), 2, 1, 65, 1)
+    model = dvm_graph.optimize(one_node("Conv", 4, 1, {"pads": [32, 0, 32, 0]}, [weights]))
+    listings = model.listings({"batch": 1, "height": 40, "width": 53})
+    assert "d_pack_patches" in "".join(map(str, listings))
+
+
+def test_patches_of_values_that_are_not_finite() -> None:
+    """Taps outside the image are left alone by what is no number inside it."""
+    weights = weights_of(np.random.default_rng(0), 12, 1, 9, 1)
+    proto = one_node("Conv", 4, 1, {"pads": [4, 0, 4, 0]}, [weights])
+    x = np.random.default_rng(1).uniform(-1, 1, (1, 1, 30, 37)).astype(np.float32)
+    x[0, 0, 3, 5], x[0, 0, 29, 36], x[0, 0, 0, 0] = np.nan, np.inf, -np.inf
+    (got,) = dvm_graph.optimize(proto, strict=True).run({"x": x})
+    assert_all_close([got], ReferenceEvaluator(proto).run(None, {"x": x}), reduction_length=9)
+
+
 @pytest.mark.parametrize("pads", [[0, 0, 1, 2], [1, 0, 0, 0], [0, 2, 0, 0]])
 def test_pads_around_single_taps(pads: list[int]) -> None:
     weights = weights_of(np.random.default_rng(0), 5, 3, 1, 1)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import re
 
 import numpy as np
 import onnx
@@ -107,3 +108,35 @@ def test_transposed_convolution_of_what_is_not_finite() -> None:
     feeds = {"x": x}
     actual = dvm_graph.optimize(model, strict=True).run(feeds)
     assert_all_close(actual, session(model).run(None, feeds), reduction_length=8)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float16])
+@pytest.mark.parametrize("seed", range(30))
+def test_few_outputs_of_many_channels(seed: int, dtype: type) -> None:
+    """Inputs are multiplied by all taps at once, and no windows packed."""
+    draw, generator = random.Random(seed), np.random.default_rng(seed)
+    axis = drawn_transposed_axis(draw, 1)
+    while axis["dilation"] > 1:
+        axis = drawn_transposed_axis(draw, 1)
+    outputs = draw.choice((1, 1, 2, 3))
+    inputs = outputs * axis["kernel"] + draw.choice((0, 1, 40))
+    weights = [weights_of(generator, inputs, outputs, axis["kernel"]).astype(dtype)]
+    if draw.random() < 0.5:
+        weights.append(weights_of(generator, outputs).astype(dtype))
+    attrs = attributes([axis]) | {"output_padding": [axis["more"]]}
+    model = one_node("ConvTranspose", 3, inputs, attrs, weights, dtype)
+    shapes = [(batch, inputs, size) for batch, size in ((2, 7), (1, 1), (3, 40), (0, 5))]
+    check(model, shapes, terms=inputs * axis["kernel"])
+    listings = dvm_graph.optimize(model).listings({"batch": 1, "width": 40})
+    assert not re.search("pack_patches|matmul_windows", "".join(map(str, listings)))
+
+
+def test_few_outputs_of_what_is_not_finite() -> None:
+    """Only where a tap reaches it: the last row of taps is short."""
+    weights = weights_of(np.random.default_rng(0), 24, 1, 7)
+    model = one_node("ConvTranspose", 3, 24, {"strides": [3], "pads": [1, 1]}, [weights])
+    x = np.ones((1, 24, 9), np.float32)
+    x[0, 3, 2], x[0, 5, 8] = np.inf, np.nan
+    feeds = {"x": x}
+    actual = dvm_graph.optimize(model, strict=True).run(feeds)
+    assert_all_close(actual, session(model).run(None, feeds), reduction_length=24 * 7)

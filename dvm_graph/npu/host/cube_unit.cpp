@@ -60,9 +60,20 @@ DVM_INLINE void stream_rows(const Matmul<T>& x, int64_t k, int64_t columns) {
   }
 }
 
+// Steps of k that pass over C at once.
+constexpr int64_t stream_depth(int64_t rows) { return rows <= kStreamScalars / 8 ? 8 : 4; }
+
+// A narrow C is better off in registers than passed over again and again.
+template <class T>
+DVM_INLINE bool streams_pay(const Matmul<T>& x, int64_t rows, int64_t columns) {
+  constexpr int64_t kFewPasses = 2;
+  const int64_t depth = stream_depth(rows);
+  return columns > x.kColumns || x.k / depth + x.k % depth <= kFewPasses;
+}
+
 template <class T, int Rows>
 [[gnu::noinline]] void multiply_streamed(const Matmul<T>& x, int64_t columns) {
-  constexpr int kDepth = Rows <= kStreamScalars / 8 ? 8 : 4;
+  constexpr int kDepth = stream_depth(Rows);
   int64_t k = 0;
   for (; k + kDepth <= x.k; k += kDepth) stream_rows<T, Rows, kDepth>(x, k, columns);
   for (; k < x.k; k++) stream_rows<T, Rows, 1>(x, k, columns);
@@ -131,7 +142,7 @@ bool multiply_in_place(const Matmul<T>& x, bool contiguous_columns, int64_t rows
   constexpr auto kRows = std::make_integer_sequence<int, kStreamRows>{};
   if (contiguous_columns)
     multiply_columns(x, rows, columns);
-  else if (!multiply_streamed(x, rows, columns, kRows))
+  else if (!streams_pay(x, rows, columns) || !multiply_streamed(x, rows, columns, kRows))
     return false;
   clamp_rows(x, rows, columns);
   return true;

@@ -1,10 +1,12 @@
 // Windows over channels-last images: pooling, depth-wise convolution, and packing of patches (the
 // rows of a convolution's operand A). Nothing is padded in memory: taps outside an image are left
-// out, or are 0 in a patch. Patches are packed here; what reduces windows is in channel_windows.h,
-// where channels are by themselves, and group_windows.h. Compiled per level: see simd.h.
+// out, or are 0 in a patch. How patches are packed is in patches.h; what reduces windows, in
+// channel_windows.h, where channels are by themselves, and group_windows.h. Compiled per level: see
+// simd.h.
 #include "npu/host/channel_windows.h"
 #include "npu/host/group_windows.h"
 #include "npu/host/loops.h"
+#include "npu/host/patches.h"
 #include "npu/host/rows.h"
 #include "npu/host/storage.h"
 #include "npu/host/units.h"
@@ -15,154 +17,30 @@ namespace {
 
 // ---- patches
 
-// A piece of a patch, whose elements are neighbours in memory: so many whole vectors and what is
-// left, or any number (kAnyLength).
-constexpr int kAnyLength = -1;
-
-template <int Vectors, class R, class S>
-DVM_INLINE void copy_piece(R* to, const S* from, int64_t length) {
-  if constexpr (Vectors == kAnyLength) {
-    convert_row(to, from, length);
-  } else {
-    using V = Full<R>;
-    constexpr int64_t kWhole = Vectors * kLanes<R>;
-    for (int64_t i = 0; i < kWhole; i += kLanes<R>) store(to + i, load<V>(from + i));
-    store_partial(to + kWhole, load_partial<V>(from + kWhole, length - kWhole), length - kWhole);
-  }
-}
-
-// Elements [begin, end) of one kernel row of a patch, where taps are neighbours in memory.
-template <class R, class S>
-DVM_INLINE void pack_neighbours(R* to, const S* row, const Window& w, int64_t first_x,
-                                int64_t begin, int64_t end) {
-  const int64_t channels = w.channels;
-  const int64_t low = lesser(greater<int64_t>(-first_x * channels, begin), end);
-  const int64_t high = greater(lesser((w.width - first_x) * channels, end), low);
-  if (low > begin) fill_row(to, low - begin, R{});
-  if (high > low) convert_row(to + (low - begin), row + first_x * channels + low, high - low);
-  if (end > high) fill_row(to + (high - begin), end - high, R{});
-}
-
-template <class R, class S>
-DVM_INLINE void pack_taps(R* to, const S* row, const Window& w, int64_t first_x, int64_t begin,
-                          int64_t end) {
-  int64_t x = first_x, channel = begin;
-  if (begin > 0) {
-    x += begin / w.channels * w.dilation_width;
-    channel = begin % w.channels;
-  }
-  for (int64_t left = end - begin; left > 0; x += w.dilation_width, channel = 0) {
-    const int64_t count = lesser<int64_t>(w.channels - channel, left);
-    if (x < 0 || x >= w.width) {
-      fill_row(to, count, R{});
-    } else {
-      convert_row(to, row + x * w.pixel + channel, count);
-    }
-    to += count;
-    left -= count;
-  }
-}
-
-// What the patches of an instruction have in common.
-template <class R, class S>
-struct Patches {
-  const S* images;
-  const Window& w;
-  int64_t elements;  // of each, from w.first on
-  int64_t kernel_row, image_row, slice;
-  bool neighbours;         // taps of a kernel row are
-  int64_t pieces, length;  // of a kernel row
-  int64_t first_row;       // of the kernel
-  bool whole_rows;         // elements are those of whole kernel rows
-
-  Patches(const S* at, const Window& window, int64_t count)
-      : images(at),
-        w(window),
-        elements(count),
-        kernel_row(int64_t{w.kernel_width} * w.channels),
-        image_row(int64_t{w.width} * w.pixel),
-        slice(w.height * image_row),
-        neighbours(w.dilation_width == 1 && w.pixel == w.channels),
-        pieces(neighbours ? 1 : w.kernel_width),
-        length(neighbours ? kernel_row : w.channels),
-        first_row(w.first / kernel_row),
-        whole_rows(w.first % kernel_row == 0 && count % kernel_row == 0) {}
-
-  template <int Vectors>
-  DVM_INLINE void pack(R* to, const Position& at) const {
-    const S* image = images + at.image * w.depth * slice;
-    const int64_t first_z = at.z * w.stride_depth - w.pad_front;
-    const int64_t first_y = at.y * w.stride_height - w.pad_top;
-    const int64_t first_x = at.x * w.stride_width - w.pad_left;
-    if (whole_rows && inside(first_z, w.kernel_depth, w.dilation_depth, w.depth) &&
-        inside(first_y, w.kernel_height, w.dilation_height, w.height) &&
-        inside(first_x, w.kernel_width, w.dilation_width, w.width)) {
-      pack_inside<Vectors>(to, image + first_z * slice + first_y * image_row + first_x * w.pixel);
-    } else {
-      pack_at_border(to, image, first_z, first_y, first_x);
-    }
-  }
-
- private:
-  DVM_INLINE static bool inside(int64_t first, int64_t kernel, int64_t dilation, int64_t extent) {
-    return first >= 0 && first + (kernel - 1) * dilation < extent;
-  }
-
-  // All taps of the window, the first of which lies at `from`, are inside the image.
-  template <int Vectors>
-  DVM_INLINE void pack_inside(R* to, const S* from) const {
-    const int64_t step = int64_t{w.dilation_width} * w.pixel;
-    const int64_t down = w.dilation_height * image_row;
-    const int64_t behind = w.dilation_depth * slice - w.kernel_height * down;  // a slice's last row
-    int64_t rows = w.kernel_height;  // to come, of the slice
-    if (first_row > 0) {
-      from += first_row / w.kernel_height * w.dilation_depth * slice;
-      from += first_row % w.kernel_height * down;
-      rows -= first_row % w.kernel_height;
-    }
-    for (int64_t left = elements; left > 0; left -= kernel_row, from += down) {
-      const S* piece = from;
-      for (int64_t i = 0; i < pieces; i++, piece += step, to += length)
-        copy_piece<Vectors>(to, piece, length);
-      if (--rows > 0) continue;
-      rows = w.kernel_height;
-      from += behind;
-    }
-  }
-
-  void pack_at_border(R* to, const S* image, int64_t first_z, int64_t first_y,
-                      int64_t first_x) const {
-    int64_t row = first_row, begin = w.first - first_row * kernel_row;  // of the kernel
-    for (int64_t left = elements; left > 0; row++, begin = 0) {
-      const int64_t end = lesser(kernel_row, begin + left);
-      const int64_t z = first_z + row / w.kernel_height * w.dilation_depth;
-      const int64_t y = first_y + row % w.kernel_height * w.dilation_height;
-      const S* const from = image + z * slice + y * image_row;
-      if (z < 0 || z >= w.depth || y < 0 || y >= w.height) {
-        fill_row(to, end - begin, R{});
-      } else if (neighbours) {
-        pack_neighbours(to, from, w, first_x, begin, end);
-      } else {
-        pack_taps(to, from, w, first_x, begin, end);
-      }
-      to += end - begin;
-      left -= end - begin;
-    }
-  }
-};
-
-template <int Vectors, class R, class S>
-void pack_patches(const Patches<R, S>& patches, const Tile<R>& to, int64_t count,
+template <class Piece, class R, class S>
+void pack_patches(const Patches<R, S>& patches, const Window& w, const Tile<R>& to, int64_t count,
                   const Tile<const std::byte>& numbers) {
-  Position at(patches.w, first_number(numbers));
+  Position at(w, first_number(numbers));
   for (int64_t m = 0; m < count; m++) {
     if (m > 0) {
       if (numbers.middle == 1)
-        at.advance(patches.w);
+        at.advance(w);
       else
-        at = Position(patches.w, first_number(numbers) + m * numbers.middle);
+        at = Position(w, first_number(numbers) + m * numbers.middle);
     }
-    patches.template pack<Vectors>(to.at + m * to.middle, at);
+    patches.template pack<Piece>(to.at + m * to.middle, at);
+  }
+}
+
+// Of successive windows, output row by output row.
+template <class R, class S>
+void pack_transposed(const Patches<R, S>& patches, const Window& w, const Tile<R>& to,
+                     int64_t count, int64_t first) {
+  for (int64_t m = 0; m < count;) {
+    const Position at(w, first + m);
+    const int64_t windows = lesser(w.out_width - at.x, count - m);
+    patches.pack_transposed(to.at + m * to.middle, to.middle, at, windows);
+    m += windows;
   }
 }
 
@@ -174,11 +52,19 @@ void pack_patches_handler(Core& core, const uint64_t* words) {
   const Tile<const std::byte> numbers = numbers_at(core, words);
   const Window w = window_at(words, 3);
   const Patches<R, S> patches(tile_at<const S>(core, operand_words(words, 1)).at, w, e.inner);
+  const auto pack = [&]<class Piece>(Piece) DVM_LAMBDA_INLINE {
+    pack_patches<Piece>(patches, w, to, e.middle, numbers);
+  };
+  if (numbers.middle == 1 && patches.by_transposes())
+    return pack_transposed(patches, w, to, e.middle, first_number(numbers));
   if constexpr (std::is_same_v<R, S>) {
-    if (patches.length <= kLanes<R>) return pack_patches<0>(patches, to, e.middle, numbers);
-    if (patches.length <= 2 * kLanes<R>) return pack_patches<1>(patches, to, e.middle, numbers);
+    const int64_t length = patches.piece_length();
+    if (length == 1) return pack(FewElements<1>{});
+    if (length == 2) return pack(FewElements<2>{});
+    if (length <= kLanes<R>) return pack(VectorPiece<0>{});
+    if (length <= 2 * kLanes<R>) return pack(VectorPiece<1>{});
   }
-  pack_patches<kAnyLength>(patches, to, e.middle, numbers);
+  pack(AnyPiece{});
 }
 
 // ---- pools, and convolutions of channels by themselves and of groups

@@ -47,6 +47,17 @@ Layout random_layout(Random& random, int64_t nr) {
   return x;
 }
 
+// Few rows by a direct B no wider than a panel.
+Layout narrow_layout(Random& random, int64_t nr) {
+  Layout x = random_layout(random, nr);
+  x.m = random.integer(1, 4);
+  x.n = random.integer(1, nr);
+  x.b_row = x.n + random.integer(0, 5);
+  x.b_column = 1;
+  x.c_row = x.n + random.integer(0, 5);
+  return x;
+}
+
 // More of A than stays in a cache at once.
 Layout large_layout(Random& random, int64_t nr, bool packed) {
   Layout x = random_layout(random, nr);
@@ -209,6 +220,14 @@ int main() {
       context = std::string(level.table->name) + " large m_matmul_f32 ";
       test_layout<float>(machine, random, dvm::DType::f32,
                          large_layout(random, level.table->matmul_nr, packed));
+    }
+    for (int i = 0; i < 100; i++) {
+      context = std::string(level.table->name) + " narrow m_matmul_f32 ";
+      test_layout<float>(machine, random, dvm::DType::f32,
+                         narrow_layout(random, level.table->matmul_nr));
+      context = std::string(level.table->name) + " narrow m_matmul_f64 ";
+      test_layout<double>(machine, random, dvm::DType::f64,
+                          narrow_layout(random, level.table->matmul_nr / 2));
     }
   }
   return report("matmul");

@@ -17,9 +17,22 @@ void execute(Machine& machine, Family family, DType dtype, const Shape& shape,
                   {e[0], e[1], e[2], e[3], e[4], e[5], e[6], e[7], e[8], e[9], e[10], e[11]});
 }
 
+// Of one channel, an element apart, with kernels that may reach beyond the image on all sides.
+Window random_tall_window(Random& random) {
+  Window w = random_window(random, false);
+  w.channels = w.pixel = w.stride_width = 1;
+  w.kernel_height = draw(random, 1, 40);
+  w.kernel_width = draw(random, 1, 5);
+  w.width = draw(random, 1, 70);
+  w.out_width = draw(random, 1, 70);
+  w.pad_top = draw(random, 0, 40);
+  w.pad_left = draw(random, 0, 40);
+  return w;
+}
+
 template <class T>
 void test_patches(Machine& machine, Random& random, DType dtype) {
-  Window w = random_window(random, false);
+  Window w = random.chance(0.5) ? random_window(random, false) : random_tall_window(random);
   const Array<T> images({1, w.pixels(), w.channels}, {0, w.pixel, 1});
   fill_small(random, images);
   const int64_t elements = w.taps() * w.channels;
@@ -38,6 +51,11 @@ void test_patches(Machine& machine, Random& random, DType dtype) {
     right = right && to.at(0, m, j) == (at < 0 ? T{0} : images.data()[at + channel]);
   });
   CHECK(right);
+  bool kept = true;  // what lies between the rows
+  for (int64_t m = 0; m + 1 < shape.middle; ++m)
+    for (int64_t j = shape.inner; j < to.strides().middle; ++j)
+      kept = kept && to.data()[m * to.strides().middle + j] == T{99};
+  CHECK(kept);
 }
 
 template <class T>
