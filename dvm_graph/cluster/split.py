@@ -33,6 +33,7 @@ from dvm_graph.cluster.subgraph import (
     FusedGraph,
     FusedSubgraph,
     SubgraphKind,
+    is_inner,
 )
 from dvm_graph.ir import OPERATORS, DType, Graph, Kind, Node, Value
 from dvm_graph.options import Options
@@ -343,7 +344,10 @@ class _Splitter:
             return subgraph
         parts = None if group.parts is None else tuple(map(len, group.parts))
         how = self._speculate, self._rows, group.beside, group.chained, group.prologue, parts
-        return self._repeats.complete(subgraph, lambda: self._fallback(group, kind, outputs), *how)
+        rounded = tuple(map(self._is_rounded, group.nodes))
+        return self._repeats.complete(
+            subgraph, lambda: self._fallback(group, kind, outputs), *how, rounded
+        )
 
     def _fallback(
         self, group: Group, kind: SubgraphKind, outputs: tuple[Value, ...]
@@ -425,11 +429,19 @@ class _Splitter:
         places: dict[Node, set[int]] = {}
         for node in reversed(nodes):
             readers = [user for user in self._graph.users(node.output) if user in places]
-            if readers and node.output not in stored and _is_as_cheap_as_read(node, levels):
+            cheap = _is_as_cheap_as_read(node, levels) and not self._is_rounded(node)
+            if readers and node.output not in stored and cheap:
                 places[node] = set().union(*(places[reader] for reader in readers))
             else:
                 places[node] = {levels[node]}
         return places
+
+    def _is_rounded(self, node: Node) -> bool:
+        """Memory holds another number than is computed anew: an extreme, say, is none of the numbers then."""
+        dtype = node.output.dtype
+        arithmetic = OPERATORS[node.op].kind is Kind.MAP
+        narrows = dtype.is_float and dtype.register is not dtype
+        return arithmetic and narrows and not is_inner(self._graph, node.output)
 
     def _part(self, nodes: list[Node], kind: SubgraphKind, wanted: set[Value]) -> FusedSubgraph:
         """A kernel of these operators, which stores what is wanted of their results."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from dvm_graph.cluster.axes import AxisSpace
 from dvm_graph.cluster.node_axes import NodeAxes
-from dvm_graph.ir import Dim, Graph, Node, Value
+from dvm_graph.ir import OPERATORS, Dim, Graph, Kind, Node, Value
 from dvm_graph.rules import Decision
 
 
@@ -99,3 +99,17 @@ class FusedGraph:
     subgraphs: dict[Cluster, tuple[FusedSubgraph, ...]]
     """Of the clusters that are not the vendor's, in topological order."""
     report: FusionReport
+
+
+def is_inner(graph: Graph, value: Value) -> bool:
+    """An ONNX operator computes it for itself alone: whatever reads it, be it through views, belongs to it."""
+    assert value.producer is not None
+    origin = set(value.producer.origin)
+    reached = [value]
+    for at in reached:
+        for user in graph.users(at):
+            if OPERATORS[user.op].kind is Kind.VIEW:
+                reached.append(user.output)
+            elif user.is_call or origin.isdisjoint(user.origin):
+                return False
+    return not any(graph.is_output(at) for at in reached)

@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 
 from dvm_graph.cluster import Schedule
 from dvm_graph.cluster.node_axes import shape_of
+from dvm_graph.cluster.subgraph import is_inner
 from dvm_graph.errors import CompileError
 from dvm_graph.ir import Dim, DType, Value
 from dvm_graph.ir.operators import OPERATORS, Kind
@@ -161,7 +162,7 @@ class ValueTable:
         constant = value if value.is_constant else None
         storage = self._storage(value)
         widens = value.dtype.is_float and value.dtype.register is not value.dtype
-        wide = widens and storage is Storage.ARENA and self._is_inner(value)
+        wide = widens and storage is Storage.ARENA and self._stays_wide(value)
         return self._append(
             PlanValue(
                 value.name,
@@ -174,21 +175,10 @@ class ValueTable:
             )
         )
 
-    def _is_inner(self, value: Value) -> bool:
-        """An ONNX operator computes it for itself alone: whatever reads it, be it through views, belongs to it.
-
-        What is one of the numbers that the operator reads is none: it equals them as they are in memory.
-        """
+    def _stays_wide(self, value: Value) -> bool:
+        """What is one of the numbers that its ONNX operator reads does not: it equals them as they are in memory."""
         assert value.producer is not None
-        origin = set(value.producer.origin)
-        reached = [value]
-        for at in reached:
-            for user in self._graph.users(at):
-                if OPERATORS[user.op].kind is Kind.VIEW:
-                    reached.append(user.output)
-                elif user.is_call or origin.isdisjoint(user.origin):
-                    return False
-        return not any(self._graph.is_output(at) for at in reached) and _computes(value, origin)
+        return is_inner(self._graph, value) and _computes(value, set(value.producer.origin))
 
     def _storage(self, value: Value) -> Storage:
         if value.is_constant:

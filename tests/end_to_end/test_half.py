@@ -225,3 +225,33 @@ def test_what_is_chosen_is_found_in_memory(
     x = (x + 0.3).astype(dtype)
     got, _ = dvm_graph.optimize(proto, **options).run({"x": x})
     np.testing.assert_array_equal(got, choose(x.astype(np.float64)))
+
+
+BEHIND = {
+    "transposed": "t = Transpose<perm = [0, 2, 1]>(x) s = Sigmoid(t)",
+    "then transposed": "t = Sigmoid(x) s = Transpose<perm = [0, 2, 1]>(t)",
+}
+
+
+@types
+@pytest.mark.parametrize("behind", BEHIND)
+@pytest.mark.parametrize("what", ["ArgMax", "ArgMin", "Hardmax"])
+@pytest.mark.parametrize(
+    "options",
+    [{}, {"fallbacks": "always"}, {"disable_passes": frozenset(["absorb_views"])}],
+    ids=["default", "fallbacks", "views"],
+)
+def test_what_is_chosen_across_rows_is_found_behind_views(
+    options: dict[str, Any], what: str, behind: str, dtype: np.dtype[Any]
+) -> None:
+    """Numbers that a second kernel computes anew were not rounded, as the greatest was that it looks for."""
+    body, choose = CHOSEN[what]
+    body = body.replace("axis = 1", "axis = 0")
+    proto = onnx.parser.parse_model(f"""<ir_version: 8, opset_import: ["" : 17]>
+        agraph ({NAMES[dtype]}[9, r, c] x) => (int64[?] y) {{ {BEHIND[behind]} {body} }}""")
+    x = np.random.default_rng(3).permuted(np.tile(np.linspace(-4, 4, 9), (23, 8, 1)), axis=2)
+    x = (x.transpose(2, 0, 1) + 0.3).astype(dtype)
+    (got,) = dvm_graph.optimize(proto, **options).run({"x": x})
+    rows = x.astype(np.float64).transpose(2, 1, 0).reshape(-1, 9)
+    expected = choose(rows) if what != "Hardmax" else choose(rows).T
+    np.testing.assert_array_equal(got.reshape(expected.shape), expected)

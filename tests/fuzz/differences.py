@@ -486,6 +486,22 @@ RECURRENT_ULPS = 4
 """Of the largest state: what the functions of one turn may be off."""
 
 
+@_difference("DFT", "STFT")
+def _fourier(step: Step) -> Documented | None:
+    """Sums by sines and cosines, which are rounded: where terms cancel, some of that is left."""
+    (y,) = step.results
+    if not y.size:
+        return None
+    sizes = np.abs(y, where=np.isfinite(y), out=np.zeros_like(y))
+    largest = np.max(sizes, axis=tuple(range(1, y.ndim)), keepdims=True)
+    spread = FOURIER_ULPS * float(ml_dtypes.finfo(y.dtype).eps) * largest
+    return Documented(step.results, [None], [np.broadcast_to(spread, y.shape)])
+
+
+FOURIER_ULPS = 4
+"""Of a signal's largest result: what is left of terms that cancel."""
+
+
 @_difference("Hardmax")
 def _hardmax(step: Step) -> Documented | None:
     """Who wins against NaN hangs on the width of vectors."""

@@ -301,6 +301,22 @@ def test_what_turns_of_a_recurrence_round_is_excused_next_to_a_step_and_nowhere_
     assert found is (None if unit else Excuse.DOCUMENTED)
 
 
+@pytest.mark.parametrize(("at", "excused"), [(1, True), (0, False)])
+def test_what_terms_of_a_fourier_transform_leave_is_excused_next_to_a_step(
+    at: int, excused: bool
+) -> None:
+    """Results of -3, which may be just above it, and of -5.8."""
+    case = case_of(
+        """g (float[1, N, 2] x) => (float[1, N, 2] y) { f = DFT(x) y = Ceil(f) }""",
+        x=np.array([[[-2.7, 3.3], [-0.7, -2.7], [-2.7, 0.3], [0.3, 0.3]]], np.float32),
+    )
+    (right,) = Reference(case.model).run(case.feeds[0])
+    other = right.copy()
+    other[0, at, 0] += 1
+    found = explained(case, case.feeds[0], [other], [right])
+    assert found is (Excuse.DOCUMENTED if excused else None)
+
+
 @pytest.mark.parametrize("sign", [1, -1])
 def test_zeros_of_either_sign_are_excused_where_all_terms_are_negative(sign: int) -> None:
     case = case_of(
