@@ -482,8 +482,9 @@ class _Lowering:
         few = packed is not None and packed.panels.are_columns
         if packed is not None and not (few and address.source.dtype is value.dtype.register):
             transformed = self._has_transforms(node, packed.panels, address.source)
-            make = self._values.transformed if transformed else self._values.panels
-            panels = Address(address.source, make(packed.panels, address.source), 0, packed.strides)
+            whole = replace(packed.panels, transforms=transformed)
+            buffer = self._values.panels(whole, address.source)
+            panels = Address(address.source, buffer, 0, packed.strides)
             view = replace(self._access(panels, packed=True), transformed=transformed)
             access = self._add_access(view)
             dtype = value.dtype.register
@@ -509,9 +510,7 @@ class _Lowering:
         """Of the weights of a convolution: constants have them, others may get them in a run."""
         if not self._winograd or panels.bundles or source.dtype is not DType.FLOAT32:
             return False
-        if panels.batch > 1 or not have_transforms(product, panels.k, panels.n, self._number_of):
-            return False
-        return not source.is_constant or self._values.can_be_transformed(panels, source)
+        return panels.batch == 1 and have_transforms(product, panels.k, panels.n, self._number_of)
 
     def _columns(self, product: Node, source: Value, packed: Packed) -> Address:
         """Where a constant B operand lies column by column."""

@@ -14,6 +14,7 @@ from typing import TypeAlias
 
 from dvm_graph.ir import DType, Node, Value
 from dvm_graph.ir.control import Turns
+from dvm_graph.kernels.transforms import ROWS
 from dvm_graph.symbolic import DimTable
 
 Slot: TypeAlias = int
@@ -228,6 +229,13 @@ class Panels:
     offset: int = 0
     bundles: bool = False
     """Two steps of k as bf16, or four of int8, side by side (vm/panels.h)."""
+    transforms: bool = False
+    """Behind the rows of k, weights of 3 by 3 taps, lie their transforms (`kernels/transforms.py`)."""
+
+    @property
+    def rows(self) -> int:
+        """Of what is packed."""
+        return self.k * ROWS if self.transforms else self.k
 
     @property
     def are_columns(self) -> bool:

@@ -21,8 +21,7 @@ from dvm_graph.ir import DType, Value
 from dvm_graph.kernels.operands import scalar_of
 from dvm_graph.kernels.plan import Blocks, KernelPlan, Panels
 from dvm_graph.kernels.registers import is_saturated
-from dvm_graph.kernels.transforms import can_be_transformed
-from dvm_graph.kernels.value_table import Place, ValueTable, matrices
+from dvm_graph.kernels.value_table import Place, ValueTable
 
 _Make: TypeAlias = Callable[[ValueTable, Panels, Value], int]
 """How a table of values gets the buffer of a constant matrix operand."""
@@ -52,17 +51,9 @@ class Questions:
     def columns(self, panels: Panels, source: Value) -> int:
         return self._made(ValueTable.columns, panels, source)
 
-    def transformed(self, panels: Panels, source: Value) -> int:
-        return self._made(ValueTable.transformed, panels, source)
-
     def _made(self, make: _Make, panels: Panels, source: Value) -> int:
         answer = make(self._table, panels, source)
         self.asked.append((_Again.same_made, source, (make, panels), answer))
-        return answer
-
-    def can_be_transformed(self, panels: Panels, source: Value) -> bool:
-        answer = can_be_transformed(matrices(panels, source))
-        self.asked.append((_Again.same_range, source, panels, answer))
         return answer
 
     def blocks(self, unpacked: Value) -> tuple[int, Blocks]:
@@ -143,9 +134,6 @@ class _Again:
         make, panels = how
         own = replace(panels, source=self._buffers[panels.source])
         return self._pairs(answer, make(self._table, own, source))
-
-    def same_range(self, source: Value, panels: Panels, answer: bool) -> bool:
-        return can_be_transformed(matrices(panels, source)) is answer
 
     def same_blocks(self, unpacked: Value, _: None, answer: tuple[int, Blocks]) -> bool:
         buffer, blocks = self._table.blocks(unpacked)

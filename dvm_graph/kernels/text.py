@@ -84,10 +84,8 @@ def _value(value: PlanValue) -> str:
         return f"{text} packs {sources} in blocks of {panels.block}"
     strides = ", ".join(map(str, panels.strides))
     sizes = f"[{panels.batch}, {panels.k}, {panels.n}]"
-    bundles = " in bundles" if panels.bundles else ""
-    return (
-        f"{text} packs v{panels.source}{sizes} strides ({strides}) offset {panels.offset}{bundles}"
-    )
+    how = " in bundles" if panels.bundles else " with transforms" if panels.transforms else ""
+    return f"{text} packs v{panels.source}{sizes} strides ({strides}) offset {panels.offset}{how}"
 
 
 def _step(step: Step) -> Iterator[str]:

@@ -25,7 +25,6 @@ from dvm_graph.errors import CompileError
 from dvm_graph.ir import Dim, DType, Value
 from dvm_graph.ir.operators import OPERATORS, Kind
 from dvm_graph.kernels.plan import Blocks, ModelPlan, Panels, PlanValue, Slot, Storage
-from dvm_graph.kernels.transforms import transformed
 from dvm_graph.symbolic.dims import add, mul
 
 
@@ -68,7 +67,6 @@ class ValueTable:
         self._numbers: dict[Value, int] = {}
         self._panels: dict[Panels | Blocks, int] = {}
         self._columns: dict[Panels, int] = {}
-        self._transformed: dict[Panels, int] = {}
         self._parts: dict[Value, tuple[Value, int, Dim]] = {}
         for node in schedule.joins:
             axis: int = node.attrs["axis"]
@@ -104,7 +102,7 @@ class ValueTable:
             rounded = panels.bundles and source.dtype.is_float
             dtype = DType.BFLOAT16 if rounded else source.dtype
             steps = dtype.bundled if panels.bundles else 1
-            k = -(-panels.k // steps) * steps
+            k = -(-panels.rows // steps) * steps
             shape = tuple(self._slot(extent) for extent in (panels.batch, k, panels.n))
             value = PlanValue(
                 f"{source.name}.panels",
@@ -143,17 +141,6 @@ class ValueTable:
             data = np.ascontiguousarray(matrices(panels, source).transpose(0, 2, 1))
             name = f"{source.name}.columns"
             known = self._columns[panels] = self._add(Value(name, source.dtype, data.shape, data))
-        return known
-
-    def transformed(self, panels: Panels, source: Value) -> int:
-        """The buffer of packed weights of a convolution, with their transforms behind them."""
-        known = self._transformed.get(panels)
-        if known is None:
-            data = transformed(matrices(panels, source)[0])
-            rows, n = data.shape
-            value = Value(f"{source.name}.transformed", source.dtype, data.shape, data)
-            whole = Panels(self._add(value), 1, rows, n, (0, n, 1))
-            known = self._transformed[panels] = self.panels(whole, value)
         return known
 
     def _add(self, value: Value) -> int:

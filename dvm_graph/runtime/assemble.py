@@ -277,6 +277,7 @@ class _Contents:
             panels.strides,
             panels.offset,
             panels.bundles,
+            panels.transforms,
             _file_of(array) is not None,
         )
         self._packed[key] = (constant, packed)

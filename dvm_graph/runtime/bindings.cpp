@@ -299,7 +299,8 @@ class ModelBuilder {
   }
 
   PackedConstant pack(uint32_t index, nb::handle array, nb::handle dtype, nb::handle sizes,
-                      nb::handle strides, int64_t offset, bool bundles, bool mapped) {
+                      nb::handle strides, int64_t offset, bool bundles, bool transforms,
+                      bool mapped) {
     using Three = std::tuple<int64_t, int64_t, int64_t>;
     const Call call;
     PanelSource source;
@@ -313,6 +314,7 @@ class ModelBuilder {
     std::tie(source.batch, source.k, source.n) = take<Three>(sizes);
     std::tie(source.batch_stride, source.k_stride, source.n_stride) = take<Three>(strides);
     source.offset = offset;
+    source.transforms = transforms;
     source.mapped = mapped;
     const nb::gil_scoped_release unlock;
     Tensor& contents = model_.values.at(index).contents;
@@ -628,7 +630,7 @@ void bind_runtime(nb::module_& module) {
       .def("set_object", &ModelBuilder::set_object, nb::arg("value"), nb::arg("contents"))
       .def("pack", &ModelBuilder::pack, nb::arg("value"), nb::arg("array"), nb::arg("dtype"),
            nb::arg("sizes"), nb::arg("strides"), nb::arg("offset"), nb::arg("bundles"),
-           nb::arg("mapped"))
+           nb::arg("transforms"), nb::arg("mapped"))
       .def("set_packed", &ModelBuilder::set_packed, nb::arg("value"), nb::arg("packed"))
       .def("add_kernel", &ModelBuilder::add_kernel, nb::arg("name"), nb::arg("kind"),
            nb::arg("extents"), nb::arg("nodes"), nb::arg("accesses"), nb::arg("matmul_axes"),

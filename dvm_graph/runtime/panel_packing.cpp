@@ -43,6 +43,12 @@ void require_inside(const PanelSource& source) {
   if (low < 0 || high >= elements) throw CompileError("panels reach outside of their constant");
 }
 
+void require_taps(const PanelSource& source) {
+  const bool floats = source.dtype == DType::f32 && source.panels == DType::f32;
+  if (!floats || source.bundles || source.k % (kTransformTaps * kTransformTaps) != 0)
+    throw CompileError("transforms are of f32 weights of 3 x 3 taps");
+}
+
 // The whole pages of a constant.
 void advise(const PanelSource& source, int advice) {
   const auto page = static_cast<uintptr_t>(sysconf(_SC_PAGESIZE));
@@ -57,6 +63,7 @@ Family packing(const PanelSource& source, const Target& target) {
     return source.panels == source.dtype ? Family::d_load_l1 : Family::d_load_view;
   }
   if (source.bundles) return Family::d_pack_b_bundles;
+  if (source.transforms) return Family::d_pack_b_transformed;
   return source.panels == register_dtype(source.dtype) ? Family::d_pack_b : Family::d_pack_b_stored;
 }
 
@@ -90,7 +97,7 @@ class Packer {
     const bool rows = !source.bundles && packs_rows(source.panels, target);
     const int64_t row = (source.n + columns_ - 1) / columns_ * columns_;
     const Operand operands[] = {
-        {pointer(0), 1, rows ? 0 : stride(steps_of(source, source.k) * columns_),
+        {pointer(0), 1, rows ? 0 : stride(steps_of(source, source.rows()) * columns_),
          stride(rows ? row : columns_)},
         {pointer(1), stride(source.n_stride), 0, stride(source.k_stride)}};
     std::memcpy(words_, &head, sizeof head);
@@ -113,43 +120,72 @@ class Packer {
   int64_t columns_;
 };
 
+// Where panels of one batch entry lie.
+class Panels {
+ public:
+  Panels(const PanelSource& source, const Target& target)
+      : source_(source),
+        columns_(panel_columns(unit_of(source), target)),
+        rows_(!source.bundles && packs_rows(source.panels, target)),
+        unit_bytes_(static_cast<int64_t>(size_of(unit_of(source)))),
+        batch_bytes_(
+            packed_bytes(steps_of(source, source.rows()), source.n, 1, unit_of(source), target)) {}
+
+  int64_t columns() const { return columns_; }
+  int64_t bytes() const { return batch_bytes_ * source_.batch; }
+
+  // Of an element: n is a multiple of the panel's columns, k one of a bundle's steps.
+  int64_t place(int64_t batch, int64_t k, int64_t n) const {
+    const int64_t row = (source_.n + columns_ - 1) / columns_ * columns_;
+    const int64_t at =
+        rows_ ? k * row + n
+              : n * steps_of(source_, source_.rows()) + steps_of(source_, k) * columns_;
+    return batch * batch_bytes_ + at * unit_bytes_;
+  }
+
+ private:
+  const PanelSource& source_;
+  int64_t columns_;
+  bool rows_;
+  int64_t unit_bytes_, batch_bytes_;
+};
+
+void pack(const PanelSource& source, const Panels& panels, const Packer& packer, int cores,
+          std::byte* packed) {
+  const auto element = static_cast<int64_t>(size_of(source.dtype));
+  // Pieces are long where the source is contiguous: whole columns of k, as transforms want them, or
+  // whole rows of n.
+  const bool columns_first =
+      source.transforms || std::abs(source.k_stride) < std::abs(source.n_stride);
+  const int64_t line = (columns_first ? source.k : source.n) * element;
+  const int64_t columns = panels.columns();
+  const int64_t lines = std::max<int64_t>(kPieceBytes / line / columns, 1) * columns;
+  const int64_t pieces = ((columns_first ? source.n : source.k) + lines - 1) / lines;
+  share_out(source.batch * pieces, cores, [&](int64_t unit) {
+    const int64_t batch = unit / pieces, first = unit % pieces * lines;
+    const int64_t k = columns_first ? 0 : first, n = columns_first ? first : 0;
+    const int64_t from =
+        source.offset + batch * source.batch_stride + k * source.k_stride + n * source.n_stride;
+    packer(packed + panels.place(batch, k, n), source.data + from * element,
+           columns_first ? source.k : std::min(lines, source.k - k),
+           columns_first ? std::min(lines, source.n - n) : source.n);
+  });
+}
+
 }  // namespace
 
 Tensor pack_constant(const PanelSource& source, const Target& target, const InstructionTable& table,
                      Store& store) {
   require_inside(source);
-  const int64_t columns = panel_columns(unit_of(source), target);
-  const int64_t steps = steps_of(source, source.k);
-  const auto unit_bytes = static_cast<int64_t>(size_of(unit_of(source)));
-  const auto element = static_cast<int64_t>(size_of(source.dtype));
-  const int64_t batch_bytes = packed_bytes(steps, source.n, 1, unit_of(source), target);
-  const int64_t bytes = batch_bytes * source.batch;
-  const auto elements = bytes / static_cast<int64_t>(size_of(source.panels));
+  if (source.transforms) require_taps(source);
+  const Panels panels(source, target);
+  const auto elements = panels.bytes() / static_cast<int64_t>(size_of(source.panels));
   Tensor packed{source.panels, {elements}, nullptr, nullptr};
-  packed.owner = store.take(bytes, "packed weights");
+  packed.owner = store.take(panels.bytes(), "packed weights");
   packed.data = static_cast<std::byte*>(packed.owner.get());
-  if (bytes == 0) return packed;
+  if (panels.bytes() == 0) return packed;
   if (source.mapped) advise(source, MADV_WILLNEED);
-
-  // Pieces are long where the source is contiguous: whole columns of k, or whole rows of n.
-  const bool columns_first = std::abs(source.k_stride) < std::abs(source.n_stride);
-  const int64_t line = (columns_first ? source.k : source.n) * element;
-  const int64_t lines = std::max<int64_t>(kPieceBytes / line / columns, 1) * columns;
-  const int64_t pieces = ((columns_first ? source.n : source.k) + lines - 1) / lines;
-  const Packer pack(source, target, table);
-  share_out(source.batch * pieces, target.cores, [&](int64_t unit) {
-    const int64_t batch = unit / pieces, first = unit % pieces * lines;
-    const int64_t k = columns_first ? 0 : first, n = columns_first ? first : 0;
-    // n is a multiple of the panel's columns, k one of a bundle's steps.
-    const int64_t row = (source.n + columns - 1) / columns * columns;
-    const bool rows = !source.bundles && packs_rows(source.panels, target);
-    const int64_t at = rows ? k * row + n : n * steps + steps_of(source, k) * columns;
-    const int64_t from =
-        source.offset + batch * source.batch_stride + k * source.k_stride + n * source.n_stride;
-    pack(packed.data + batch * batch_bytes + at * unit_bytes, source.data + from * element,
-         columns_first ? source.k : std::min(lines, source.k - k),
-         columns_first ? std::min(lines, source.n - n) : source.n);
-  });
+  pack(source, panels, Packer(source, target, table), target.cores, packed.data);
   // The file keeps the contents; the pages only would take memory a second time.
   if (source.mapped) advise(source, MADV_DONTNEED);
   return packed;

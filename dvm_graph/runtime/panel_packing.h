@@ -3,6 +3,7 @@
 
 #include <cstdint>
 
+#include "kernels/transforms.h"
 #include "runtime/memory.h"
 #include "runtime/model.h"
 #include "vm/core.h"
@@ -21,7 +22,10 @@ struct PanelSource {
   int64_t batch = 1, k = 0, n = 0;
   int64_t batch_stride = 0, k_stride = 0, n_stride = 0;
   int64_t offset = 0;
-  bool mapped = false;  // read-only pages of a file: dropped from memory afterwards
+  bool transforms = false;  // rows of k are those of 3 x 3 taps, behind which lie their transforms
+  bool mapped = false;      // read-only pages of a file: dropped from memory afterwards
+
+  int64_t rows() const { return transforms ? k * kTransformedRows : k; }
 };
 
 // The packed buffer, from `store`; packed by the device's own instructions on as many threads as

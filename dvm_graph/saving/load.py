@@ -182,5 +182,6 @@ def _pack_anew(builder: _core.ModelBuilder, panels: PackedPanels, flat: NDArray[
         (k * n, n, 1),
         0,
         panels.bundles,
-        False,
+        transforms=False,  # what was packed has them already
+        mapped=False,
     )

@@ -98,7 +98,7 @@ class _Saver:
             if isinstance(p, Panels):
                 columns = self._program.panel_columns(unit_of(value.dtype, p.bundles))
                 yield PackedPanels(
-                    index, value.dtype, p.batch, p.k, p.n, p.bundles, columns, self.place(array)
+                    index, value.dtype, p.batch, p.rows, p.n, p.bundles, columns, self.place(array)
                 )
 
     def blocks(self) -> Iterator[PackedBlocks]:

@@ -12,17 +12,21 @@ from onnx import helper, numpy_helper
 
 import dvm_graph
 from dvm_graph import _core
+from dvm_graph.ir import DType
+from dvm_graph.options import Options
+from dvm_graph.pipeline import compile_model
+from dvm_graph.runtime.assemble import assemble
 from tests.end_to_end.reference import Array, assert_all_close, session
 
 INSTRUCTION = "m_matmul_transformed_f32"
 
 
 def convolution(
-    channels: int, results: int, pads: tuple[int, ...] = (1, 1, 1, 1), scale: float = 1.0
+    channels: int, results: int, pads: tuple[int, ...] = (1, 1, 1, 1)
 ) -> onnx.ModelProto:
     """Rectified, and with what it was made of added where that has its shape."""
     generator = np.random.default_rng(channels + results)
-    weights = generator.standard_normal((results, channels, 3, 3)) * scale / np.sqrt(9 * channels)
+    weights = generator.standard_normal((results, channels, 3, 3)) / np.sqrt(9 * channels)
     nodes = [
         helper.make_node("Conv", ["x", "w", "b"], ["c"], pads=pads),
         helper.make_node("Relu", ["c"], ["r"]),
@@ -178,9 +182,21 @@ def test_errors_are_of_a_result_s_own_window(kind: str, h: int, w: int) -> None:
     assert_all_close([errors.astype(np.float32)], [np.zeros_like(found)], reduction_length=9)
 
 
-def test_huge_weights_are_not_transformed() -> None:
+@pytest.mark.parametrize("weight", [2.0**20, 3e38, np.inf, np.nan])
+def test_results_of_huge_weights_come_from_taps(weight: float) -> None:
+    model = convolution(64, 72, pads=(0, 0, 0, 0))
+    weights = numpy_helper.to_array(model.graph.initializer[0]).copy()
+    weights[40, 5, 1, 2] = weight
+    model.graph.initializer[0].CopyFrom(numpy_helper.from_array(weights, "w"))
     feeds = {"x": image(1, 64, 56, 56)}
-    assert INSTRUCTION not in dvm_graph.optimize(convolution(64, 64, scale=1e9)).disassemble(feeds)
+    mine = dvm_graph.optimize(model)
+    assert INSTRUCTION in mine.disassemble(feeds)
+    (found,), (expected,) = mine.run(feeds), session(model).run(None, feeds)
+    others = np.arange(72) != 40
+    assert_all_close([found[:, others]], [expected[:, others]], reduction_length=9 * 64)
+    with np.errstate(invalid="ignore"):
+        np.testing.assert_array_equal(np.isnan(found), np.isnan(expected))
+        np.testing.assert_array_equal(np.isinf(found), np.isinf(expected))
 
 
 def test_saved_models_keep_transforms(tmp_path: Path) -> None:
@@ -191,3 +207,28 @@ def test_saved_models_keep_transforms(tmp_path: Path) -> None:
     loaded = dvm_graph.load(tmp_path / "m.dvm")
     assert INSTRUCTION in loaded.disassemble(feeds)
     np.testing.assert_array_equal(loaded.run(feeds)[0], mine.run(feeds)[0])
+
+
+def test_packed_weights_have_the_transforms_of_the_definition() -> None:
+    """Behind the rows of the taps those of each point: its powers over the product of its distances to the others."""
+    points = (0.0, 0.75, -0.75, 1.5, -1.5)
+    rows = [
+        np.power(at, range(3)) / np.prod([at - other for other in points if other != at])
+        for at in points
+    ]
+    along = np.array([*rows, [0.0, 0.0, 1.0]])
+    model = convolution(48, 41)
+    weights = numpy_helper.to_array(model.graph.initializer[0]).astype(np.float64)
+    expected = np.einsum("pi,qj,ocij->pqco", along, along, weights).reshape(36 * 48, 41)
+    taps = weights.transpose(2, 3, 1, 0).reshape(9 * 48, 41)
+    whole = np.concatenate([taps, expected]).astype(np.float32)
+
+    plan = compile_model(model, Options()).plan
+    (index,) = (at for at, value in enumerate(plan.values) if value.panels is not None)
+    program = assemble(plan, Options())
+    columns = program.panel_columns(DType.FLOAT32)
+    panels = program.contents(index).reshape(-1, len(whole), columns)
+    matrix = panels.transpose(1, 0, 2).reshape(len(whole), -1)[:, :41]
+    np.testing.assert_array_equal(matrix[: len(taps)], whole[: len(taps)])
+    error = np.abs(matrix - whole).max() / np.abs(weights).max()
+    assert error < 4 * np.finfo(np.float32).eps

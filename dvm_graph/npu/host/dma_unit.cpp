@@ -8,6 +8,7 @@
 #include "npu/host/rows.h"
 #include "npu/host/storage.h"
 #include "npu/host/transpose.h"
+#include "npu/host/transformed_weights.h"
 #include "npu/host/units.h"
 
 namespace dvm::DVM_LEVEL {
@@ -367,12 +368,8 @@ DVM_INLINE void pack_row_panels(const Tile<T>& to, const Tile<const T>& from, in
 }
 
 template <class S, class R>
-void pack_b_handler(Core& core, const uint64_t* words) {
+DVM_INLINE void pack_panels(const Tile<R>& to, const Tile<const S>& from, const Extents& e) {
   constexpr int64_t kNR = 2 * kLanes<R>;
-  const Extents e = extents_of(core, words);
-  if (e.empty()) return;
-  const Tile<R> to = tile_at<R>(core, operand_words(words, 0));
-  const Tile<const S> from = tile_at<const S>(core, operand_words(words, 1));
   int64_t n = 0, panel = 0;
   if constexpr (std::is_same_v<S, R> && std::is_floating_point_v<R>) {
     if (from.inner == 1) {
@@ -385,6 +382,25 @@ void pack_b_handler(Core& core, const uint64_t* words) {
     pack_panel(to.at + panel * to.outer, from.at + n * from.inner, e.middle,
                lesser(e.inner - n, kNR), from.middle, from.inner);
   }
+}
+
+template <class S, class R>
+void pack_b_handler(Core& core, const uint64_t* words) {
+  const Extents e = extents_of(core, words);
+  if (e.empty()) return;
+  pack_panels<S, R>(tile_at<R>(core, operand_words(words, 0)),
+                    tile_at<const S>(core, operand_words(words, 1)), e);
+}
+
+void pack_b_transformed_handler(Core& core, const uint64_t* words) {
+  const Extents e = extents_of(core, words);
+  if (e.empty()) return;
+  const Tile<float> to = tile_at<float>(core, operand_words(words, 0));
+  pack_panels<float, float>(to, tile_at<const float>(core, operand_words(words, 1)), e);
+  const int64_t channels = e.middle / TransformedPanel::kTaps;
+  const int64_t panels = ceil_div(e.inner, TransformedPanel::NR);
+  for (int64_t i = 0; i < panels; i++)
+    TransformedPanel(to.at + i * to.outer, channels).transform();
 }
 
 // The next product knows when to fetch it.
@@ -419,6 +435,8 @@ struct Dma {
       return &gather_handler<S, R>;
     else if constexpr (Form_ == Form::pack_b)
       return &pack_b_handler<S, R>;
+    else if constexpr (Form_ == Form::pack_b_transformed)
+      return &pack_b_transformed_handler;
     else if constexpr (Form_ == Form::prefetch)
       return &prefetch_handler<S, F == Family::d_prefetch_next>;
     else

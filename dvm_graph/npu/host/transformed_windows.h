@@ -1,10 +1,9 @@
 // Winograd's way to convolve by 3 x 3 taps side by side: 4 x 4 results of a channel come from 6 x 6
 // pixels by 36 multiplications instead of 144. Pixels of every channel are transformed along rows
-// and along columns, by the values of a polynomial at 0, +-3/4, +-3/2 and infinity (which keep
-// rounding errors at about twice those of sums of products); for each of the 36 points the products
-// over channels are one matrix product, by weights that were transformed when the model was
-// compiled (kernels/transforms.py); their sums are transformed back. Compiled per level: see
-// simd.h.
+// and along columns, by the values of a polynomial at 0, +-3/4, +-3/2 and infinity; for each of the
+// 36 points the products over channels are one matrix product, by weights that were transformed
+// when they were packed (transformed_weights.h); their sums are transformed back. Compiled per
+// level: see simd.h.
 //
 // Points of transformed pixels are differences of pixels, so rounding errors of a square's results
 // are some of its largest pixels. Where those of some window may be small beside them, or any is no
@@ -13,43 +12,15 @@
 
 #include <cmath>
 
-#include "kernels/transforms.h"
+#include "npu/host/transforms.h"
 #include "npu/host/window_products.h"
 
 namespace dvm::DVM_LEVEL {
 namespace {
 
-constexpr int kPoints = kTransformPoints, kResults = kTransformResults;
-constexpr float kNear = 0.75f, kFar = 1.5f;  // points beside 0, those of kernels/transforms.py
 // A square's sum of squared pixels over that of any of its windows, at most: of even pixels it
 // is 4.
 constexpr float kMostOfWindow = 256;
-
-// What a polynomial of these six coefficients is at the points; from pixels to factors.
-template <class V>
-DVM_INLINE void transform_pixels(const V (&d)[kPoints], V (&out)[kPoints]) {
-  constexpr float kNear2 = kNear * kNear, kFar2 = kFar * kFar;
-  const V even = d[4] - splat<V>(kFar2) * d[2], odd = d[3] - splat<V>(kFar2) * d[1];
-  const V even_far = d[4] - splat<V>(kNear2) * d[2], odd_far = d[3] - splat<V>(kNear2) * d[1];
-  const V sum = splat<V>(kNear2 + kFar2), product = splat<V>(kNear2 * kFar2);
-  out[0] = product * d[0] + (d[4] - sum * d[2]);
-  out[1] = even + splat<V>(kNear) * odd;
-  out[2] = even - splat<V>(kNear) * odd;
-  out[3] = even_far + splat<V>(kFar) * odd_far;
-  out[4] = even_far - splat<V>(kFar) * odd_far;
-  out[5] = product * d[1] + (d[5] - sum * d[3]);
-}
-
-// From values at the points to four results.
-template <class V>
-DVM_INLINE void transform_sums(const V (&m)[kPoints], V (&out)[kResults]) {
-  const V near = m[1] + m[2], near_odd = m[1] - m[2], far = m[3] + m[4], far_odd = m[3] - m[4];
-  out[0] = m[0] + near + far;
-  out[1] = splat<V>(kNear) * near_odd + splat<V>(kFar) * far_odd;
-  out[2] = splat<V>(kNear * kNear) * near + splat<V>(kFar * kFar) * far;
-  out[3] =
-      splat<V>(kNear * kNear * kNear) * near_odd + splat<V>(kFar * kFar * kFar) * far_odd + m[5];
-}
 
 // Windows over whole rows of one image, or several images, in squares of 4 x 4.
 class TransformedConvolution {

@@ -41,7 +41,8 @@ constexpr Part part_of(Family family, Form form, DType dtype) {
     case Form::store:
     case Form::gather:
     case Form::prefetch:
-    case Form::pack_b: return Part::dma;
+    case Form::pack_b:
+    case Form::pack_b_transformed: return Part::dma;
     case Form::pack_b_stored:
     case Form::matmul_widen: return Part::half;
     case Form::matmul_blocks: return Part::block;
@@ -55,7 +56,6 @@ constexpr Part part_of(Family family, Form form, DType dtype) {
     case Form::depthwise: return Part::window;
     case Form::matmul:
     case Form::matmul_clamp: return Part::cube;
-    case Form::pack_b_transformed:
     case Form::matmul_windows:
     case Form::matmul_transformed: return Part::window_product;
     case Form::reduce: return Part::reduce;

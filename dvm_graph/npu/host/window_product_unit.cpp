@@ -1,6 +1,5 @@
 // The cube unit's products of windows over images that are read where they lie: from their taps, or
-// by transforms, and the packing of weights for those.
-#include "npu/host/transformed_weights.h"
+// by transforms.
 #include "npu/host/transformed_windows.h"
 #include "npu/host/units.h"
 #include "npu/host/window_products.h"
@@ -46,8 +45,6 @@ struct WindowProducts {
   static constexpr auto handler() {
     if constexpr (Form_ == Form::matmul_transformed)
       return &matmul_transformed_handler;
-    else if constexpr (Form_ == Form::pack_b_transformed)
-      return &pack_b_transformed_handler;
     else
       return &matmul_windows_handler<ElementType<D>>;
   }
