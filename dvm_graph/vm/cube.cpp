@@ -256,14 +256,14 @@ class CubeLowering {
                 const Part& part, const TileOperand& a) {
     const Finish finish = finish_of(product);
     TileInstruction matmul;
-    matmul.family = bundle_ > 1         ? Family::m_matmul_bundles
-                    : product.block > 0 ? Family::m_matmul_blocks
-                    : problem_.widens(product)   ? Family::m_matmul_widen
-                                        : Family::m_matmul;
+    matmul.family = bundle_ > 1                ? Family::m_matmul_bundles
+                    : product.block > 0        ? Family::m_matmul_blocks
+                    : problem_.widens(product) ? Family::m_matmul_widen
+                                               : Family::m_matmul;
     if (product.block > 0) matmul.extra[0] = static_cast<uint64_t>(product.block);
-    matmul.dtype = bundle_ > 1       ? problem_.multiplied()
+    matmul.dtype = bundle_ > 1                ? problem_.multiplied()
                    : problem_.widens(product) ? problem_.access_of(product.b).storage
-                                     : dtype_;
+                                              : dtype_;
     matmul.changed_mask = part.mask;
     matmul.flags = part.k > 0 ? kAccumulateAlways : 0;
     matmul.operand_count = 3;

@@ -99,8 +99,8 @@ std::optional<CubeProblem> pack(const CubeProblem& problem, bool transformed, Pa
 std::optional<CubeProblem> pack_product(const CubeProblem& problem, PackedProduct& out) {
   if (!may_pack(problem)) return std::nullopt;
   const NormalAccess& b = problem.access_of(problem.outer().b);
-  const bool rows = b.strides[problem.outer().n_axis] == 1 &&
-                    problem.storage_is_register(problem.outer().b);
+  const bool rows =
+      b.strides[problem.outer().n_axis] == 1 && problem.storage_is_register(problem.outer().b);
   if (b.transformed && rows) {
     if (auto packed = pack(problem, true, out)) return packed;
   }

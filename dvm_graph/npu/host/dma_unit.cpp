@@ -7,8 +7,8 @@
 // move one at a time.
 #include "npu/host/rows.h"
 #include "npu/host/storage.h"
-#include "npu/host/transpose.h"
 #include "npu/host/transformed_weights.h"
+#include "npu/host/transpose.h"
 #include "npu/host/units.h"
 
 namespace dvm::DVM_LEVEL {
@@ -399,8 +399,7 @@ void pack_b_transformed_handler(Core& core, const uint64_t* words) {
   pack_panels<float, float>(to, tile_at<const float>(core, operand_words(words, 1)), e);
   const int64_t channels = e.middle / TransformedPanel::kTaps;
   const int64_t panels = ceil_div(e.inner, TransformedPanel::NR);
-  for (int64_t i = 0; i < panels; i++)
-    TransformedPanel(to.at + i * to.outer, channels).transform();
+  for (int64_t i = 0; i < panels; i++) TransformedPanel(to.at + i * to.outer, channels).transform();
 }
 
 // The next product knows when to fetch it.

@@ -1,5 +1,5 @@
-// Panels of weights of 3 x 3 taps, transformed as transformed_windows.h multiplies them. Compiled per
-// level: see simd.h.
+// Panels of weights of 3 x 3 taps, transformed as transformed_windows.h multiplies them. Compiled
+// per level: see simd.h.
 #pragma once
 
 #include <limits>
