@@ -1,7 +1,7 @@
 """dvm_graph: a real-time compiler for ONNX models whose shapes are known only when they run.
 
 The public names are those of `__init__.pyi`, which type checkers read. Each is loaded when it is asked
-for: numpy, sympy, onnx and onnxruntime take a second to load, and cost no program time that does
+for: numpy, onnx and onnxruntime take a second to load, and cost no program time that does
 not use them.
 """
 

@@ -72,7 +72,7 @@ def dim_names(inputs: list[TensorInfo]) -> list[str]:
     texts = [dim for info in inputs for dim in info.shape if isinstance(dim, str)]
     if all(text.isidentifier() for text in texts):
         return list(dict.fromkeys(texts))
-    from dvm_graph.symbolic import Symbols, parse_dim  # loads sympy
+    from dvm_graph.symbolic import Symbols, parse_dim
 
     symbols = Symbols()
     for text in texts:
@@ -138,7 +138,7 @@ def _extent(dim: int | str, dims: Mapping[str, int]) -> int:
         return dim
     if dim.isidentifier():
         return dims.get(dim, DEFAULT_EXTENT)
-    from dvm_graph.symbolic import evaluate_dim_text  # loads sympy
+    from dvm_graph.symbolic import evaluate_dim_text
 
     return evaluate_dim_text(dim, dims, DEFAULT_EXTENT)
 

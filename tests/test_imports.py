@@ -45,7 +45,7 @@ def test_a_model_is_known_without_the_compiler() -> None:
 def test_compiling_loads_what_it_needs() -> None:
     """Graph algorithms and onnxruntime are for models that ask for more."""
     path = tiny_path("mobilenet")
-    needed = {"google", "ml_dtypes", "numpy", "onnx", "sympy"}
+    needed = {"google", "ml_dtypes", "numpy", "onnx"}
     assert loaded_by(f"import dvm_graph; dvm_graph.optimize({str(path)!r})") == needed
 
 
@@ -55,10 +55,6 @@ def test_commands_load_what_they_need(tmp_path: Path) -> None:
     dvm_graph.optimize(tiny_path("mobilenet")).save(saved)
     run = f"from dvm_graph.cli import main; main(['run', {str(saved)!r}], standalone_mode=False)"
     assert loaded_by(run) == {"click", "ml_dtypes", "numpy", "rich"}
-
-
-def test_dims_load_when_a_model_is_compiled() -> None:
-    assert "sympy" in loaded_by("import dvm_graph.symbolic")
 
 
 def _names() -> dict[str, str]:

@@ -19,6 +19,7 @@ from dvm_graph.check.reference import Reference
 from dvm_graph.errors import ShapeError
 from dvm_graph.ir import Graph, Node, Value
 from dvm_graph.ir.control import Turns, captures
+from dvm_graph.symbolic import Symbol
 
 Array: TypeAlias = np.ndarray[Any, Any]
 _MOST_TURNS = 1 << 12
@@ -147,5 +148,5 @@ def _run_body(
 def _know(reference: Reference, value: Value, known: Bounded) -> None:
     reference.known[value] = known
     for dim, extent in zip(value.shape or (), known.value.shape, strict=False):
-        if not isinstance(dim, int) and dim.is_Symbol:
+        if isinstance(dim, Symbol):
             reference.extents.bind(dim, extent)

@@ -25,8 +25,7 @@ from dvm_graph.symbolic import (
     substitute,
     symbols_of,
 )
-from dvm_graph.symbolic.dims import operands
-from dvm_graph.symbolic.expressions import BroadcastDim
+from dvm_graph.symbolic.expressions import BroadcastDim, Expression
 
 _PRIMES = (2, 3, 5, 7, 11, 13)
 _SMALL = (0, 1, 1, 2, 2, 3, 4, 5, 7, 11)
@@ -76,7 +75,7 @@ class Extents:
     def _number(self, attr: Any) -> Any:
         if isinstance(attr, tuple | list):
             return tuple(self._number(item) for item in attr)
-        return self.dim(attr) if hasattr(attr, "free_symbols") else attr
+        return self.dim(attr) if isinstance(attr, Expression) else attr
 
 
 def choose_extents(
@@ -148,7 +147,7 @@ def _broadcasts(dims: Iterable[Dim]) -> Iterator[Check]:
     pending = [dim for dim in dims if not isinstance(dim, int)]
     while pending:
         dim = pending.pop()
-        parts = operands(dim)
+        parts = dim.args
         if isinstance(dim, BroadcastDim):
             for left, right in itertools.combinations(parts, 2):
                 yield Check(left, Relation.BROADCASTS, right, "operands broadcast")

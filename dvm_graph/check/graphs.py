@@ -34,7 +34,7 @@ from dvm_graph.check.reference import Reference
 from dvm_graph.errors import DvmError, InputError, ShapeError
 from dvm_graph.ir import DType, Graph, Node, Value
 from dvm_graph.pipeline import PASSES, Done
-from dvm_graph.symbolic import Facts, symbols_of
+from dvm_graph.symbolic import Facts, Symbol, symbols_of
 
 Array: TypeAlias = np.ndarray[Any, Any]
 
@@ -235,7 +235,7 @@ def _extents_of(graph: Graph, feeds: Mapping[str, Array]) -> Extents:
         for dim, extent in zip(value.shape or (), boxed(feeds[value.name]).shape, strict=False)
         if not isinstance(dim, int)
     ]
-    for dim, extent in sorted(known, key=lambda pair: not pair[0].is_Symbol):
+    for dim, extent in sorted(known, key=lambda pair: not isinstance(pair[0], Symbol)):
         unknown = symbols_of(dim) - extents.symbols.keys()
         for number in range(2 * extent + 2) if len(unknown) == 1 else ():
             guess = {**extents.symbols, next(iter(unknown)): number}
@@ -393,7 +393,7 @@ class _Run:
         for value, result in zip(node.outputs, done[0], strict=True):
             self.reference.known[value] = result
             for dim, extent in zip(value.shape or (), result.value.shape, strict=False):
-                if not isinstance(dim, int) and dim.is_Symbol:
+                if isinstance(dim, Symbol):
                     self.extents.bind(dim, extent)
             if value.shape is not None and self.extents.dims(value.shape) != result.value.shape:
                 # What host operators give is deduced here, what vendor operators do by onnx.

@@ -19,7 +19,7 @@ from dvm_graph.import_ import import_onnx
 from dvm_graph.ir import Node, Value
 from dvm_graph.options import Options
 from dvm_graph.pipeline import Source
-from dvm_graph.symbolic import Facts, Symbols
+from dvm_graph.symbolic import Facts, Symbol, Symbols
 
 Array: TypeAlias = np.ndarray[Any, Any]
 
@@ -55,5 +55,5 @@ def _run(node: Node, extents: Extents, reference: Reference) -> None:
 
 def _bind(extents: Extents, value: Value, array: Array) -> None:
     for dim, extent in zip(value.shape or (), array.shape, strict=False):
-        if not isinstance(dim, int) and dim.is_Symbol:
+        if isinstance(dim, Symbol):
             extents.bind(dim, extent)

@@ -18,8 +18,8 @@ from typing import TypeAlias
 from dvm_graph.errors import ShapeError
 from dvm_graph.ir import Dim
 from dvm_graph.symbolic import Facts, Relation, add, mul, sub
-from dvm_graph.symbolic.dims import equal, operands
-from dvm_graph.symbolic.expressions import BroadcastDim, Equal, Select
+from dvm_graph.symbolic.dims import equal
+from dvm_graph.symbolic.expressions import BroadcastDim, Equal, Mul, Select
 from dvm_graph.symbolic.intervals import bounds, nonnegative
 from dvm_graph.symbolic.polynomial import content, difference, divide, polynomial, to_dim
 
@@ -51,12 +51,12 @@ class Regions:
     def where(self, condition: Dim) -> Regions | None:
         """The same where a condition, equal dims joined by and, holds; None: it never does."""
         facts = self._facts.branch()
-        factors = operands(condition) if getattr(condition, "is_Mul", False) else (condition,)
+        factors = condition.args if isinstance(condition, Mul) else (condition,)
         for factor in factors:
             if factor == 0:
                 return None
             if isinstance(factor, Equal):
-                left, right = operands(factor)
+                left, right = factor.args
                 try:
                     facts.assume_equal(left, right, "the guard of the kernel")
                 except ShapeError:  # each may hold, but not with those before it
@@ -135,9 +135,9 @@ class Regions:
         """
         if not isinstance(stride, Select):
             return extent, stride
-        condition, then, other = operands(stride)
-        joined = operands(extent) if isinstance(extent, BroadcastDim) else (extent,)
-        candidates = [*joined, *(operands(condition) if isinstance(condition, Equal) else ())]
+        condition, then, other = stride.args
+        joined = extent.args if isinstance(extent, BroadcastDim) else (extent,)
+        candidates = [*joined, *(condition.args if isinstance(condition, Equal) else ())]
         for own in candidates if then == 0 else ():
             if own != 1 and equal(own, 1) == condition and self._broadcasts_to(own, joined):
                 return own, other

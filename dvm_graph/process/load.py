@@ -1,6 +1,6 @@
 """Loads modules that take long when they are needed: whole, or not at all.
 
-sympy and onnx, which the compiler stands on, load for a good part of a second, and so does
+The compiler, and onnx, which it stands on, load for a good part of a second, and so does
 onnxruntime. What a signal handler raises in the middle of it (Ctrl-C, an alarm) would leave modules half
 made that Python does not make again, and everything that needs them would fail from then on.
 """

@@ -35,7 +35,7 @@ from dvm_graph.version import __version__
 
 CACHE_VARIABLE = "DVM_CACHE"
 """Names the folder where no option does."""
-_LIBRARIES = ("networkx", "numpy", "onnx", "onnxruntime", "sympy")
+_LIBRARIES = ("networkx", "numpy", "onnx", "onnxruntime")
 _PACKAGE = Path(__file__).parents[1]
 _STARTED = time.time_ns()
 

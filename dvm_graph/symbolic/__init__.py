@@ -1,7 +1,4 @@
-"""Dims, facts about them, proofs, shape functions and the builder of basic operators.
-
-The only room that imports sympy.
-"""
+"""Dims, facts about them, proofs, shape functions and the builder of basic operators."""
 
 from dvm_graph.symbolic.binders import solve, unsolved_dims
 from dvm_graph.symbolic.builder import Builder
@@ -23,6 +20,7 @@ from dvm_graph.symbolic.dims import (
     symbols_of,
     truncdiv,
 )
+from dvm_graph.symbolic.expressions import Symbol
 from dvm_graph.symbolic.facts import Check, Facts, Relation
 from dvm_graph.symbolic.grammar import evaluate_dim_text, parse_dim
 from dvm_graph.symbolic.lower import OPS, DimTable, evaluate
@@ -43,6 +41,7 @@ __all__ = [
     "Meter",
     "Proof",
     "Relation",
+    "Symbol",
     "Symbols",
     "add",
     "broadcast_dim",

@@ -12,8 +12,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Container, Mapping
 
-import sympy
-
+from dvm_graph.symbolic.expressions import Expression, Symbol
 from dvm_graph.symbolic.polynomial import Dim
 
 LONGEST = 20
@@ -25,7 +24,7 @@ class Aliases:
 
     def __init__(self, taken: Container[str]) -> None:
         self._taken = taken
-        self._shown: dict[sympy.Expr, sympy.Expr] = {}
+        self._shown: dict[Dim, Dim] = {}
         self._meanings: dict[str, str] = {}
 
     @property
@@ -37,26 +36,30 @@ class Aliases:
         """A dim as a report shows it: a number, or a text."""
         return dim if isinstance(dim, int) else _text(self._show(dim))
 
-    def _show(self, dim: sympy.Expr) -> sympy.Expr:
+    def _show(self, dim: Dim) -> Dim:
         """The dim over short operands, or the name for it."""
         shown = self._shown.get(dim)
         if shown is None:
             shown = dim
             if len(_text(dim)) > LONGEST:
-                shown = dim.func(*map(self._show, dim.args)) if dim.args else dim
+                shown = (
+                    dim.over(map(self._show, dim.args))
+                    if isinstance(dim, Expression) and dim.args
+                    else dim
+                )
                 text = _text(shown)
                 shown = self._name(text) if len(text) > LONGEST else shown
             self._shown[dim] = shown
         return shown
 
-    def _name(self, text: str) -> sympy.Symbol:
+    def _name(self, text: str) -> Symbol:
         names = (f"d{number}" for number in itertools.count())
         name = next(n for n in names if n not in self._taken and n not in self._meanings)
         self._meanings[name] = text
-        return sympy.Symbol(name, integer=True, nonnegative=True)
+        return Symbol(name)
 
 
-def _text(dim: sympy.Expr) -> str:
+def _text(dim: Dim) -> str:
     """Without the brackets that a quotient has for where it is an operand."""
     text = str(dim)
     return text[1:-1] if text[0] == "(" and _closes(text) == len(text) - 1 else text

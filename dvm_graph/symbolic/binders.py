@@ -14,18 +14,17 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import sympy
-
 from dvm_graph.errors import ShapeError
 from dvm_graph.ir import Dim, Graph, Node
 from dvm_graph.symbolic.dims import substitute, symbols_of
+from dvm_graph.symbolic.expressions import Expression, Symbol
 
 
 @dataclass(frozen=True, slots=True)
 class Solution:
     """A dim that is `scale * symbol + shift`."""
 
-    symbol: sympy.Symbol
+    symbol: Symbol
     scale: int
     shift: int
 
@@ -58,7 +57,7 @@ def unsolved_dims(shapes: Iterable[Sequence[Dim]]) -> list[Dim]:
     return [dim for dim in dict.fromkeys(found) if not solved.issuperset(symbols_of(dim))]
 
 
-def find_binders(graph: Graph, order: Sequence[Node]) -> dict[sympy.Symbol, Node]:
+def find_binders(graph: Graph, order: Sequence[Node]) -> dict[Symbol, Node]:
     """The vendor operator whose result binds a symbol, for symbols that no input binds.
 
     Results of others may mention it, too: what an operator reads to begin with it does not bind, and it may stand
@@ -67,10 +66,10 @@ def find_binders(graph: Graph, order: Sequence[Node]) -> dict[sympy.Symbol, Node
     given = {s for value in graph.inputs if value.computable for s in symbols_in(value.shape)}
     told = {node: set(_told(node)) - given for node in order if node.is_call}
     wanted = set().union(*told.values())
-    binders: dict[sympy.Symbol, Node] = {}
+    binders: dict[Symbol, Node] = {}
     if not wanted:
         return binders
-    before: dict[Node, set[sympy.Symbol]] = {}
+    before: dict[Node, set[Symbol]] = {}
     for node in order:
         made_by = [v.producer for v in node.inputs if v is not None and v.producer is not None]
         shapes = (v.shape for v in node.inputs if v is not None and v.computable)
@@ -82,7 +81,7 @@ def find_binders(graph: Graph, order: Sequence[Node]) -> dict[sympy.Symbol, Node
     return binders
 
 
-def _told(node: Node) -> Iterator[sympy.Symbol]:
+def _told(node: Node) -> Iterator[Symbol]:
     """What shapes of an operator's results mention."""
     return (s for value in node.outputs if value.computable for s in symbols_in(value.shape))
 
@@ -96,7 +95,7 @@ def holds_run_to(node: Node) -> bool:
     )
 
 
-def needed_symbols(node: Node) -> Iterator[sympy.Symbol]:
+def needed_symbols(node: Node) -> Iterator[Symbol]:
     """Symbols without whose values an operator cannot run: every one that its attributes, its
     operands or its results mention.
     """
@@ -106,15 +105,15 @@ def needed_symbols(node: Node) -> Iterator[sympy.Symbol]:
     yield from _of_attributes(node)
 
 
-def _of_attributes(node: Node) -> Iterator[sympy.Symbol]:
+def _of_attributes(node: Node) -> Iterator[Symbol]:
     """Those of a vendor operator are its NodeProto's: numbers and texts, of a tree ensemble millions."""
     return symbols_in(tuple(node.attrs.values()) if node.op != "vendor" else ())
 
 
-def symbols_in(content: Any) -> Iterator[sympy.Symbol]:
+def symbols_in(content: Any) -> Iterator[Symbol]:
     """Symbols of a dim, or of dims in nested tuples; of attributes that are no dims none."""
     if isinstance(content, tuple | list):
         for part in content:
             yield from symbols_in(part)
-    elif isinstance(content, sympy.Basic):
+    elif isinstance(content, Expression):
         yield from symbols_of(content)

@@ -1,7 +1,7 @@
 """Dims and their arithmetic.
 
-Purpose: build dim expressions, simplified as they are built. A dim is a Python int or a sympy
-expression over non-negative integer symbols; a result that is a number is always a Python int.
+Purpose: build dim expressions, simplified as they are built. A dim is a Python int or an
+expression over non-negative integer symbols (`expressions`); a result that is a number is always a Python int.
 Nothing here knows more about a symbol than that it is a non-negative integer; see `facts`.
 
 Invariants: every rewrite holds for all values of the symbols, 0 and 1 included, except that a
@@ -13,7 +13,7 @@ than `MAX_TERMS` terms, go in as opaque leaves (`expressions.Opaque`). So one op
 than a constant, however a model nests, multiplies or repeats its dims; what is lost is proofs about
 dims that nobody could read, and a run computes and checks those as others.
 
-What it does not do: `sympy.simplify`, or evaluation of text (see `grammar`).
+What it does not do: search for the shortest form, or evaluation of text (see `grammar`).
 """
 
 from __future__ import annotations
@@ -21,9 +21,8 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Container, Iterable, Mapping
 from functools import lru_cache
+from math import gcd
 from typing import Any
-
-import sympy
 
 from dvm_graph.errors import ShapeError
 from dvm_graph.symbolic import expressions as forms
@@ -59,15 +58,15 @@ class Symbols:
     """The symbols of one model, by name, in order of appearance."""
 
     def __init__(self) -> None:
-        self._symbols: dict[str, sympy.Symbol] = {}
-        self._places: dict[sympy.Symbol, int] = {}
+        self._symbols: dict[str, forms.Symbol] = {}
+        self._places: dict[forms.Symbol, int] = {}
         self._given = 0
 
     @property
-    def order(self) -> list[sympy.Symbol]:
+    def order(self) -> list[forms.Symbol]:
         return list(self._places)
 
-    def place(self, symbol: sympy.Symbol) -> int:
+    def place(self, symbol: forms.Symbol) -> int:
         """In the order of appearance; behind all others for one of another model."""
         return self._places.get(symbol, len(self._places))
 
@@ -83,15 +82,15 @@ class Symbols:
     def __contains__(self, name: str) -> bool:
         return name in self._symbols
 
-    def get(self, name: str) -> sympy.Symbol:
+    def get(self, name: str) -> forms.Symbol:
         """The symbol of a name, made at its first use."""
         symbol = self._symbols.get(name)
         if symbol is None:
-            symbol = self._symbols[name] = sympy.Symbol(name, integer=True, nonnegative=True)
+            symbol = self._symbols[name] = forms.Symbol(name)
             self._places[symbol] = len(self._places)
         return symbol
 
-    def fresh(self, stem: str) -> sympy.Symbol:
+    def fresh(self, stem: str) -> forms.Symbol:
         """A new symbol, named after `stem`."""
         name, count = stem, 0
         while name in self._symbols:
@@ -256,19 +255,14 @@ def broadcast_dim(a: Dim, b: Dim) -> Dim:
 
 def rebuild(form: Any, args: tuple[Dim, ...]) -> Dim:
     """The expression of the same form over other operands, simplified."""
-    if form.is_Add:
+    if isinstance(form, forms.Add):
         return functools.reduce(add, args, 0)
-    if form.is_Mul:
+    if isinstance(form, forms.Mul):
         return product(args)
-    if form.is_Pow:
-        return _pow(args[0], int(args[1]))
+    if isinstance(form, forms.Pow):
+        return product([args[0]] * args[1])
     fold = _FOLDS.get(type(form))
     return _CONSTRUCTORS[type(form)](*args) if fold is None else functools.reduce(fold, args)
-
-
-def operands(dim: Any) -> tuple[Dim, ...]:
-    """Operands of an expression, numbers as Python ints."""
-    return forms.arguments(dim)
 
 
 def substitute(dim: Dim, values: Mapping[Any, Dim]) -> Dim:
@@ -287,7 +281,7 @@ def _replace(dim: Dim, values: Mapping[Any, Dim]) -> Dim:
         return value
     if not dim.args:
         return dim
-    return rebuild(dim, tuple(_replace(arg, values) for arg in operands(dim)))
+    return rebuild(dim, tuple(_replace(arg, values) for arg in dim.args))
 
 
 def opaque_leaves(dim: Dim, known: Container[Dim] = ()) -> list[forms.Opaque]:
@@ -309,8 +303,8 @@ def opaque_leaves(dim: Dim, known: Container[Dim] = ()) -> list[forms.Opaque]:
 
 
 def _leaves(dim: Dim) -> list[forms.Opaque]:
-    leaves = () if isinstance(dim, int) else dim.atoms(forms.Opaque)
-    return sorted(leaves, key=str)
+    parts = () if isinstance(dim, int) else dim.parts()
+    return sorted({part for part in parts if isinstance(part, forms.Opaque)}, key=str)
 
 
 def opaque(dim: Dim) -> Dim:
@@ -341,17 +335,13 @@ def _weight(dim: Dim) -> int:
 
 @lru_cache(maxsize=_MEMO)
 def _weight_of(dim: Dim) -> int:
-    return 1 + sum(map(_weight, operands(dim)))
-
-
-def _normal(result: Any) -> Dim:
-    return int(result) if result.is_Integer else result
+    return 1 + sum(map(_weight, dim.args))
 
 
 @lru_cache(maxsize=_MEMO)
 def _add(a: Dim, b: Dim) -> Dim:
     a, b = _light(a, b)
-    return _normal(sympy.Add(a, b))
+    return forms.total((a, b))
 
 
 @lru_cache(maxsize=_MEMO)
@@ -361,7 +351,7 @@ def _mul(a: Dim, b: Dim) -> Dim:
     a, b = _light(a, b)
     if _expands(polynomial(a), polynomial(b)):
         a, b = opaque(a), opaque(b)
-    return _normal(sympy.Mul(a, b))
+    return forms.product((a, b))
 
 
 def _expands(a: Polynomial, b: Polynomial) -> bool:
@@ -375,10 +365,6 @@ def _expands(a: Polynomial, b: Polynomial) -> bool:
 
 def _degree(monomial: Monomial) -> int:
     return sum(power for _, power in monomial)
-
-
-def _pow(base: Dim, exponent: int) -> Dim:
-    return product([base] * exponent)
 
 
 def _divide_by_zero(a: int) -> int:
@@ -438,7 +424,7 @@ def _divided_within(dim: Dim) -> tuple[Dim, int] | None:
             continue
         if not isinstance(atom, forms.FloorDiv):
             continue
-        top, divisor = forms.arguments(atom)
+        top, divisor = atom.args
         if not isinstance(divisor, int) or divisor <= 0:
             continue
         if found is not None:
@@ -452,14 +438,14 @@ def _cancel(top: Polynomial, divisor: Polynomial) -> tuple[Polynomial, Polynomia
     """Both without the factors common to all their terms."""
     number, factors = content(top)
     other, other_factors = content(divisor)
-    shared = sympy.igcd(number, other)
+    shared = gcd(number, other)
     others = dict(other_factors)
     common: Monomial = frozenset(
         (atom, min(power, others[atom])) for atom, power in factors if atom in others
     )
     if shared in (0, 1) and not common:
         return top, divisor
-    shared = int(shared) or 1
+    shared = shared or 1
     return _divide_terms(top, shared, common), _divide_terms(divisor, shared, common)
 
 
@@ -506,11 +492,11 @@ def _extremum(form: type[forms.IntegerForm], a: Dim, b: Dim) -> Dim:
             continue
         kept = [other for other in kept if not _covers(arg, other, largest)]
         kept.append(arg)
-    return kept[0] if len(kept) == 1 else form(*_sorted(kept))
+    return kept[0] if len(kept) == 1 else form(*sorted(kept, key=forms.order_of))
 
 
 def _flat(form: type[forms.IntegerForm], dim: Dim) -> tuple[Dim, ...]:
-    return forms.arguments(dim) if isinstance(dim, form) else (dim,)
+    return dim.args if isinstance(dim, form) else (dim,)
 
 
 def _covers(winner: Dim, other: Dim, largest: bool) -> bool:
@@ -533,7 +519,7 @@ def _equal(a: Dim, b: Dim) -> Dim:
     number, other = (a, b) if isinstance(a, int) else (b, a)
     if isinstance(number, int) and bounds(other) == (0, 1):
         return other if number else logical_not(other)
-    return forms.Equal(*_sorted([a, b]))
+    return forms.Equal(*sorted([a, b], key=forms.order_of))
 
 
 @lru_cache(maxsize=_MEMO)
@@ -556,13 +542,7 @@ def _broadcast(a: Dim, b: Dim) -> Dim:
     proper = next((arg for arg in args if bounds(arg)[0] > 1), None)
     if proper is not None:
         return proper
-    return forms.BroadcastDim(*_sorted(list(args)))
-
-
-def _sorted(dims: list[Dim]) -> list[Any]:
-    return sorted(
-        (forms.to_expression(dim) for dim in dims), key=functools.cmp_to_key(sympy.Basic.compare)
-    )
+    return forms.BroadcastDim(*sorted(args, key=forms.order_of))
 
 
 _CONSTRUCTORS: dict[type, Callable[..., Dim]] = {

@@ -25,7 +25,7 @@ from typing import Any
 
 from dvm_graph.errors import ShapeError
 from dvm_graph.symbolic import expressions as forms
-from dvm_graph.symbolic.dims import Symbols, operands, rebuild, symbols_of
+from dvm_graph.symbolic.dims import Symbols, rebuild, symbols_of
 from dvm_graph.symbolic.intervals import NONNEGATIVE, Interval, bounds, nonnegative
 from dvm_graph.symbolic.meter import Meter
 from dvm_graph.symbolic.polynomial import (
@@ -278,9 +278,9 @@ class Facts:
         replaced = self._representative.get(dim)
         if replaced is not None:
             return self.canonical(replaced)
-        if dim.is_Symbol:
+        if isinstance(dim, forms.Symbol):
             return dim
-        args = operands(dim)
+        args = dim.args
         reduced = tuple(self.canonical(arg) for arg in args)
         result = dim
         if any(a is not b for a, b in zip(args, reduced, strict=True)):
@@ -294,7 +294,7 @@ class Facts:
 
     def _refine(self, form: forms.IntegerForm) -> Dim:
         """What is known makes of an expression."""
-        args = operands(form)
+        args = form.args
         match form:
             case forms.Min() | forms.Max():
                 return self._refine_extremum(form, args)
@@ -327,7 +327,7 @@ class Facts:
         if solution is None:
             later = self.symbols.lateness
             key, value = (b, a) if isinstance(a, int) or later(a) < later(b) else (a, b)
-            if not isinstance(value, int) and value.has(key):
+            if not isinstance(value, int) and key in value.parts():
                 key, value = value, key
             solution = (key, value)
         key, value = solution
@@ -348,11 +348,11 @@ class Facts:
                 continue
             ((atom, power),) = monomial
             rest = to_dim({m: -c * coefficient for m, c in gap.items() if m != monomial})
-            if power != 1 or (not isinstance(rest, int) and rest.has(atom)):
+            if power != 1 or (not isinstance(rest, int) and atom in rest.parts()):
                 continue
             if self.symbols.lateness(atom) < latest:
                 continue
-            rank = self.symbols.place(atom) if atom.is_Symbol else -1
+            rank = self.symbols.place(atom) if isinstance(atom, forms.Symbol) else -1
             if best is None or rank > best[0]:
                 best = (rank, atom, rest)
         return None if best is None else best[1:]
@@ -363,11 +363,11 @@ class Facts:
         A symbol that goes may turn expressions replaced so far into others: those are equated anew.
         It ends, as each symbol goes once.
         """
-        stale = self._pull_expressions() if key.is_Symbol else []
+        stale = self._pull_expressions() if isinstance(key, forms.Symbol) else []
         self._representative[key] = value
         self._reasons[key] = reason
         self._forget()
-        known = self._ranges.pop(key, NONNEGATIVE if key.is_Symbol else None)
+        known = self._ranges.pop(key, NONNEGATIVE if isinstance(key, forms.Symbol) else None)
         if known is not None:
             self._narrow(self.canonical(value), known, reason)
         for left, right, why in stale:
@@ -379,7 +379,7 @@ class Facts:
 
     def _pull_expressions(self) -> list[tuple[Any, Dim, str]]:
         """Takes back what replaces expressions other than symbols."""
-        keys = [key for key in self._representative if not key.is_Symbol]
+        keys = [key for key in self._representative if not isinstance(key, forms.Symbol)]
         return [(key, self._representative.pop(key), self._reasons.pop(key)) for key in keys]
 
     def _used(self, *dims: Dim) -> tuple[str, ...]:

@@ -25,7 +25,7 @@ from dvm_graph.symbolic.expressions import (
     Mod,
     Opaque,
     Select,
-    arguments,
+    Symbol,
 )
 from dvm_graph.symbolic.polynomial import (
     UNIT,
@@ -119,17 +119,12 @@ def _told_of(poly: Polynomial, ranges: Ranges) -> tuple[tuple[Any, Interval], ..
     symbols: set[Any] = set()
     for monomial in poly:
         for atom, _ in monomial:
-            symbols |= _symbols_of(atom)
+            symbols |= atom.symbols
     return tuple(
         (atom, interval)
         for atom, interval in ranges.items()
-        if not atom.is_Symbol or atom in symbols
+        if not isinstance(atom, Symbol) or atom in symbols
     )
-
-
-@lru_cache(maxsize=1 << 14)
-def _symbols_of(atom: Atom) -> frozenset[Any]:
-    return frozenset(atom.free_symbols)
 
 
 @lru_cache(maxsize=1 << 14)
@@ -187,7 +182,7 @@ _NOTHING: _Relaxed = ([], any)
 
 
 def _relax_floordiv(atom: Atom, scale: Any, rest: Polynomial, ranges: Ranges) -> _Relaxed:
-    top, divisor = arguments(atom)
+    top, divisor = atom.args
     if not isinstance(divisor, int) or divisor <= 0:
         return _NOTHING
     # divisor * (top // divisor) lies in [top - divisor + 1, top]
@@ -199,7 +194,7 @@ def _relax_floordiv(atom: Atom, scale: Any, rest: Polynomial, ranges: Ranges) ->
 
 
 def _relax_mod(atom: Atom, scale: Any, rest: Polynomial, ranges: Ranges) -> _Relaxed:
-    top, divisor = arguments(atom)
+    top, divisor = atom.args
     if scale > 0 or bounds(top, ranges)[0] < 0:
         return _NOTHING
     # for top >= 0 the remainder is at most top, for any divisor >= 0
@@ -209,21 +204,21 @@ def _relax_mod(atom: Atom, scale: Any, rest: Polynomial, ranges: Ranges) -> _Rel
 
 
 def _relax_min(atom: Atom, scale: Any, rest: Polynomial, ranges: Ranges) -> _Relaxed:
-    choices = [plus(rest, polynomial(arg), scale) for arg in arguments(atom)]
+    choices = [plus(rest, polynomial(arg), scale) for arg in atom.args]
     return choices, all if scale > 0 else any
 
 
 def _relax_max(atom: Atom, scale: Any, rest: Polynomial, ranges: Ranges) -> _Relaxed:
-    choices = [plus(rest, polynomial(arg), scale) for arg in arguments(atom)]
+    choices = [plus(rest, polynomial(arg), scale) for arg in atom.args]
     return choices, any if scale > 0 else all
 
 
 def _relax_select(atom: Atom, scale: Any, rest: Polynomial, ranges: Ranges) -> _Relaxed:
-    return [plus(rest, polynomial(arg), scale) for arg in arguments(atom)[1:]], all
+    return [plus(rest, polynomial(arg), scale) for arg in atom.args[1:]], all
 
 
 def _relax_broadcast(atom: Atom, scale: Any, rest: Polynomial, ranges: Ranges) -> _Relaxed:
-    return [plus(rest, polynomial(arg), scale) for arg in arguments(atom)], all
+    return [plus(rest, polynomial(arg), scale) for arg in atom.args], all
 
 
 _RELAXATIONS: dict[type, Callable[[Atom, Any, Polynomial, Ranges], _Relaxed]] = {
@@ -240,14 +235,14 @@ def _atom_bounds(atom: Atom, ranges: Ranges) -> Interval:
     known = ranges.get(atom)
     if known is not None:
         return known
-    if atom.is_Symbol:
+    if isinstance(atom, Symbol):
         return NONNEGATIVE
     if isinstance(atom, Opaque):
         return atom.bounds
     rule = _ATOM_BOUNDS.get(type(atom))
     if rule is None:
         return EVERYTHING
-    return rule(*(bounds(arg, ranges) for arg in arguments(atom)))
+    return rule(*(bounds(arg, ranges) for arg in atom.args))
 
 
 def _floordiv_bounds(top: Interval, divisor: Interval) -> Interval:

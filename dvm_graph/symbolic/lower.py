@@ -1,6 +1,6 @@
 """Dims lowered to straight-line integer programs, which the executor evaluates once per run.
 
-Purpose: turn dim expressions into one shared SSA program over int64, without sympy at run time.
+Purpose: turn dim expressions into one shared SSA program over int64, without Python at run time.
 
 The program: instruction i computes slot i from earlier slots, as `(op, a, b)`:
 
@@ -22,11 +22,9 @@ import operator
 from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
 
-import sympy
-
 from dvm_graph.errors import ShapeError
 from dvm_graph.symbolic import expressions as forms
-from dvm_graph.symbolic.dims import opaque_leaves, operands
+from dvm_graph.symbolic.dims import opaque_leaves
 from dvm_graph.symbolic.facts import Check, Relation
 from dvm_graph.symbolic.polynomial import Dim
 
@@ -74,6 +72,7 @@ OPS: dict[str, Callable[[int, int], int]] = {
 
 _COMMUTATIVE = frozenset({"add", "mul", "min", "max", "eq", "ne", "and", "or"})
 _FORM_OPS: dict[type, str] = {
+    forms.Mul: "mul",
     forms.FloorDiv: "floordiv",
     forms.Mod: "mod",
     forms.Min: "min",
@@ -87,9 +86,9 @@ class DimTable:
     """A growing program; asked for a dim it answers with its slot."""
 
     def __init__(self) -> None:
-        self.symbols: list[sympy.Symbol] = []
+        self.symbols: list[forms.Symbol] = []
         self.instructions: list[Instruction] = []
-        self._symbol_numbers: dict[sympy.Symbol, int] = {}
+        self._symbol_numbers: dict[forms.Symbol, int] = {}
         self._slots: dict[Dim, int] = {}
         self._instruction_slots: dict[Instruction, int] = {}
 
@@ -126,7 +125,7 @@ class DimTable:
             holds = self.emit("or", holds, self.emit("eq", right, self.slot(1)))
         return holds
 
-    def symbol(self, symbol: sympy.Symbol) -> int:
+    def symbol(self, symbol: forms.Symbol) -> int:
         """The number of a symbol."""
         known = self._symbol_numbers.get(symbol)
         if known is None:
@@ -161,21 +160,21 @@ class DimTable:
             if not _fits(dim):  # an overflow, too, for whoever needs it at the run
                 return self.emit("mul", self.slot(_LARGEST), self.slot(_LARGEST))
             return self._append(("const", dim, 0))
-        if dim.is_Symbol:
+        if isinstance(dim, forms.Symbol):
             return self._append(("symbol", self.symbol(dim), 0))
         if isinstance(dim, forms.Opaque):
             return self._lower_opaque(dim)
-        args = operands(dim)
-        if dim.is_Add:
+        args = dim.args
+        if isinstance(dim, forms.Add):
             return self._lower_sum(args)
-        if dim.is_Pow:
-            return self._fold("mul", (args[0],) * int(args[1]))
+        if isinstance(dim, forms.Pow):
+            return self._fold("mul", (args[0],) * args[1])
         if isinstance(dim, forms.Select):
             condition, then, other = (self.slot(arg) for arg in args)
             return self._select(condition, then, other)
         if isinstance(dim, forms.BroadcastDim):
             return self._lower_broadcast([self.slot(arg) for arg in args])
-        return self._fold("mul" if dim.is_Mul else _FORM_OPS[type(dim)], args)
+        return self._fold(_FORM_OPS[type(dim)], args)
 
     def _lower_opaque(self, dim: forms.Opaque) -> int:
         """Definitions in order, not by recursion: they nest without bound."""
@@ -188,8 +187,8 @@ class DimTable:
         result: int | None = None
         negative = []
         for arg in args:
-            if not isinstance(arg, int) and arg.is_Mul and arg.args[0] == -1:
-                negative.append(self._fold("mul", operands(arg)[1:]))
+            if isinstance(arg, forms.Mul) and arg.args[0] == -1:
+                negative.append(self._fold("mul", arg.args[1:]))
             else:
                 term = self.slot(arg)
                 result = term if result is None else self.emit("add", result, term)

@@ -3,7 +3,7 @@
 Purpose: the normal form behind equality, divisibility, exact division and intervals. An atom is a
 symbol or an `IntegerForm`; a monomial is a frozenset of (atom, exponent); a polynomial maps
 monomials to non-zero coefficients. Two dims with the same polynomial are equal for every value of
-their atoms. sympy has this as `Poly`, at a hundred times the price.
+their atoms.
 
 Inputs and outputs: dims in, `Polynomial` (a read-only dict) out, and back by `to_dim`.
 """
@@ -15,7 +15,7 @@ from functools import lru_cache
 from math import gcd
 from typing import Any, TypeAlias
 
-import sympy
+from dvm_graph.symbolic.expressions import Add, Mul, Pow, product, total
 
 Dim: TypeAlias = Any
 Atom: TypeAlias = Any
@@ -30,19 +30,17 @@ def polynomial(dim: Dim) -> Polynomial:
     """The normal form of a dim."""
     if isinstance(dim, int):
         return {UNIT: dim} if dim else {}
-    if dim.is_Integer:
-        return {UNIT: int(dim)} if dim else {}
-    if dim.is_Add:
+    if isinstance(dim, Add):
         return _sum(map(polynomial, dim.args))
-    if dim.is_Mul:
-        product: Polynomial = {UNIT: 1}
+    if isinstance(dim, Mul):
+        result: Polynomial = {UNIT: 1}
         for arg in dim.args:
-            product = times(product, polynomial(arg))
-        return product
-    if dim.is_Pow and dim.exp.is_Integer and dim.exp > 0:
-        base = polynomial(dim.base)
+            result = times(result, polynomial(arg))
+        return result
+    if isinstance(dim, Pow):
+        base, exponent = polynomial(dim.args[0]), dim.args[1]
         power: Polynomial = {UNIT: 1}
-        for _ in range(int(dim.exp)):
+        for _ in range(exponent):
             power = times(power, base)
         return power
     return {frozenset({(dim, 1)}): 1}
@@ -94,15 +92,11 @@ def constant_of(poly: Polynomial) -> int | None:
 
 def to_dim(poly: Polynomial) -> Dim:
     """The sum of products that a polynomial stands for."""
-    if len(poly) == 1 and UNIT in poly:
-        return poly[UNIT]
-    if not poly:
-        return 0
     terms = []
     for monomial, coefficient in poly.items():
-        factors = [atom if power == 1 else atom**power for atom, power in monomial]
-        terms.append(sympy.Mul(sympy.Integer(coefficient), *factors))
-    return sympy.Add(*terms)
+        factors = [atom for atom, power in monomial for _ in range(power)]
+        terms.append(product((coefficient, *factors)))
+    return total(terms)
 
 
 def divide_monomial(monomial: Monomial, divisor: Monomial) -> Monomial | None:

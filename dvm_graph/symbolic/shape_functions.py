@@ -99,14 +99,14 @@ def _capped(a: Dim, b: Dim, facts: Facts) -> bool:
     """Whether b is Min(a, ...) of nothing else that can be 1: then a is 1 exactly where b is."""
     if not isinstance(b, forms.Min):
         return False
-    args = dims.operands(b)
+    args = b.args
     return a in args and all(arg == a or _is_never_one(arg, facts) for arg in args)
 
 
 def _take_below_cap(node: Node, a: Dim, b: Dim, facts: Facts) -> None:
     """Takes a dim and its cap as equal: the dim does not exceed the other operands of the cap."""
     dim, cap = (a, b) if isinstance(b, forms.Min) else (b, a)
-    for arg in dims.operands(cap):
+    for arg in cap.args:
         if isinstance(arg, int):
             facts.assume_range(dim, None, arg, _because("operands broadcast", node))
     if not facts.same(a, b):

@@ -19,6 +19,7 @@ from dvm_graph.import_ import partition_model
 from dvm_graph.ir import OPERATORS, DType, Graph, Kind, Node, Value
 from dvm_graph.ir.numeric import apply
 from dvm_graph.symbolic.dims import substitute
+from dvm_graph.symbolic.expressions import Expression, Symbol
 
 Array = np.ndarray[Any, Any]
 
@@ -77,7 +78,7 @@ class Evaluator:
             return
         assert value.shape is not None
         for dim, extent in zip(value.shape, array.shape, strict=True):
-            if not isinstance(dim, int) and dim.is_Symbol:
+            if isinstance(dim, Symbol):
                 self._symbols.setdefault(dim, extent)
 
     def _result(self, node: Node) -> Array:
@@ -91,7 +92,7 @@ class Evaluator:
         """An attribute, the dims in it as numbers."""
         if isinstance(attr, tuple | list):
             return tuple(self._number(item) for item in attr)
-        return self.dim(attr) if hasattr(attr, "free_symbols") else attr
+        return self.dim(attr) if isinstance(attr, Expression) else attr
 
     def _run_vendor(self, node: Node) -> None:
         inputs = [v for v in dict.fromkeys(node.inputs) if v is not None and v.data is None]

@@ -24,7 +24,7 @@ from dvm_graph.kernels.plan import (
     Storage,
     SymbolBinding,
 )
-from dvm_graph.symbolic import DimTable, Symbols, mul
+from dvm_graph.symbolic import DimTable, Symbol, Symbols, mul
 
 F32, I64 = DType.FLOAT32, DType.INT64
 
@@ -89,7 +89,7 @@ class PlanBuilder:
     def bind(self, index: int) -> None:
         """Binds the symbols that are dims of a value and have no value so far."""
         for axis, dim in enumerate(self.shapes[index]):
-            if not isinstance(dim, int) and dim.is_Symbol and str(dim) not in self.bound:
+            if isinstance(dim, Symbol) and str(dim) not in self.bound:
                 self.bound.add(str(dim))
                 number = self.plan.dims.symbol(dim)
                 self.plan.bindings.append(SymbolBinding(number, index, axis))

@@ -64,7 +64,7 @@ def test_a_second_start_needs_no_compiler(tmp_path: Path) -> None:
 import dvm_graph, numpy
 model = dvm_graph.optimize({str(path)!r}, cache={str(tmp_path / "kept")!r})
 model.run({{"x": numpy.zeros((2, 3), numpy.float32)}})"""
-    assert {"onnx", "sympy"} <= loaded_by(code)
+    assert "onnx" in loaded_by(code)
     assert loaded_by(code) == {"ml_dtypes", "numpy"}
 
 

@@ -7,10 +7,9 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
-import sympy
 
 import dvm_graph
-from dvm_graph.symbolic import Symbols, dims
+from dvm_graph.symbolic import Dim, Symbols, dims
 from dvm_graph.symbolic.aliases import LONGEST, Aliases
 from models import tiny_path
 
@@ -45,7 +44,7 @@ def test_sums_are_not_mistaken_for_parts_of_others() -> None:
 
 @pytest.mark.parametrize("depth", [1, 2, 3])
 def test_legends_give_back_the_dim_and_have_short_lines(depth: int) -> None:
-    dim: sympy.Expr = NESTED
+    dim: Dim = NESTED
     for step in range(depth):
         dim = dims.minimum(dims.add(dim, step), dims.floordiv(dims.mul(dim, H), 7 + step))
     aliases = Aliases(("height",))
