@@ -29,6 +29,7 @@ from dvm_graph.symbolic.numeric import evaluate_constant
 from dvm_graph.symbolic.polynomial import Dim
 from dvm_graph.symbolic.proofs import Answer, Proof
 from dvm_graph.symbolic.shape_functions import infer
+from dvm_graph.symbolic.to_sympy import to_sympy
 
 __all__ = [
     "OPS",
@@ -63,6 +64,7 @@ __all__ = [
     "sub",
     "substitute",
     "symbols_of",
+    "to_sympy",
     "truncdiv",
     "unsolved_dims",
 ]

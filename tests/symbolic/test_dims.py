@@ -6,7 +6,7 @@ import pytest
 from hypothesis import assume, given, settings
 
 from dvm_graph.errors import ShapeError
-from dvm_graph.symbolic import Dim, Symbols, dims
+from dvm_graph.symbolic import Dim, Symbols, dims, to_sympy
 from dvm_graph.symbolic.expressions import Expression
 from dvm_graph.symbolic.intervals import bounds, nonnegative
 from dvm_graph.symbolic.polynomial import exact_quotient, polynomial, to_dim
@@ -38,6 +38,16 @@ def test_simplified_expressions_keep_their_value(tree: Tree, assignment: dict[st
     dim = _built(tree)
     values = {_SYMBOLS.get(name): number for name, number in assignment.items()}
     assert dims.substitute(dim, values) == expected
+
+
+@settings(max_examples=200, deadline=None)
+@given(trees, assignments)
+def test_sympy_has_the_same_value(tree: Tree, assignment: dict[str, int]) -> None:
+    expected = _expected(tree, assignment)
+    expression = to_sympy(dims.opaque(_built(tree)))
+    assert (
+        expression.subs({to_sympy(_SYMBOLS.get(n)): v for n, v in assignment.items()}) == expected
+    )
 
 
 @settings(max_examples=300, deadline=None)
