@@ -1,6 +1,7 @@
 #include "runtime/control.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 #include <deque>
 #include <functional>
@@ -523,8 +524,9 @@ ControlRunner::Division ControlRunner::divide(const Loop& loop, int64_t strands,
     least = takes;
     best = division;
   };
-  // Whether sharing turns gains is tried (npu/host/turns.cpp) where it might.
-  consider({false, 1}, one);
+  // Whether sharing turns gains is tried (npu/host/turns.cpp) where it might; more cores take longer
+  // to meet.
+  if (one <= evenly + barriers * std::log2(cores)) consider({false, 1}, one);
   const int64_t shares = std::min(cores, strands);
   if (shares > 1) consider({false, shares}, apart(0, shares));
   if (chains_.empty()) return best;

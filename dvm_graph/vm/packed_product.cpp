@@ -32,10 +32,14 @@ double packing_before(double elements, double rows, const CubeProblem& problem,
   const Target& target = problem.target();
   const double bytes = rows * static_cast<double>(problem.blocks().element_bytes);
   const bool near = bytes <= static_cast<double>(target.local_bytes * target.cores);
+  // Transforms want whole panels.
+  const int64_t panels =
+      problem.blocks().b_batch * ceil_div(problem.blocks().n, problem.blocks().columns_per_panel);
+  const int64_t cores = rows > elements ? std::min<int64_t>(panels, target.cores) : target.cores;
   const double each = elements * (terms.pack + (near ? terms.near : terms.far)) +
                       (rows - elements) * terms.vector_operation * kTransformOperations +
                       rows * (near ? terms.write_near : terms.write_far);
-  return each / static_cast<double>(target.cores) + terms.stage_start;
+  return each / static_cast<double>(cores) + terms.stage_start;
 }
 
 bool may_pack(const CubeProblem& problem) {
