@@ -38,6 +38,8 @@ class PackedPanels:
     dtype: DType
     batch: int
     k: int
+    rows: int
+    """Those of k, and behind them those of transforms, if there are any (`kernels/transforms.py`)."""
     n: int
     bundles: bool
     columns: int

@@ -171,8 +171,9 @@ def _pack_anew(builder: _core.ModelBuilder, panels: PackedPanels, flat: NDArray[
     """Packs a matrix for this device that was packed for one with panels of another width."""
     batch, k, n, columns = panels.batch, panels.k, panels.n, panels.columns
     bundle = panels.dtype.bundled if panels.bundles else 1
-    tiles = flat.reshape(batch, -(-n // columns), -(-k // bundle), columns, bundle)
-    rows = tiles.transpose(0, 2, 4, 1, 3).reshape(batch, -(-k // bundle) * bundle, -1)
+    steps = -(-panels.rows // bundle)
+    tiles = flat.reshape(batch, -(-n // columns), steps, columns, bundle)
+    rows = tiles.transpose(0, 2, 4, 1, 3).reshape(batch, steps * bundle, -1)
     matrix = np.ascontiguousarray(rows[:, :k, :n])
     builder.pack(
         panels.value,
@@ -182,6 +183,6 @@ def _pack_anew(builder: _core.ModelBuilder, panels: PackedPanels, flat: NDArray[
         (k * n, n, 1),
         0,
         panels.bundles,
-        transforms=False,  # what was packed has them already
+        transforms=panels.rows > k,
         mapped=False,
     )

@@ -98,7 +98,15 @@ class _Saver:
             if isinstance(p, Panels):
                 columns = self._program.panel_columns(unit_of(value.dtype, p.bundles))
                 yield PackedPanels(
-                    index, value.dtype, p.batch, p.rows, p.n, p.bundles, columns, self.place(array)
+                    value=index,
+                    dtype=value.dtype,
+                    batch=p.batch,
+                    k=p.k,
+                    rows=p.rows,
+                    n=p.n,
+                    bundles=p.bundles,
+                    columns=columns,
+                    place=self.place(array),
                 )
 
     def blocks(self) -> Iterator[PackedBlocks]:

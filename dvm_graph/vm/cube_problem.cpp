@@ -184,7 +184,7 @@ bool CubeProblem::describe_operands(Product& product) const {
   product.steps = ceil_div(product.k, bundle_);
   const NormalAccess& b = access_of(product.b);
   product.panels = b.packed_panels;
-  product.transformed = b.transformed;
+  product.transformed = product.panels && b.transformed;
   product.block = b.block;
   product.block_rows = b.block_rows;
   const bool b_rows = b.strides[product.n_axis] == 1 || product.n == 1;

@@ -127,7 +127,7 @@ def test_a_file_may_be_replaced(tmp_path: Path) -> None:
 @pytest.mark.parametrize("to", simd_levels())
 def test_panels_are_packed_anew_for_another_device(of: str, to: str, tmp_path: Path) -> None:
     path = tmp_path / "model.dvm"
-    for made in (large(), onnx.load(tiny_path("llama")), halves(), doubles()):
+    for made in (large(), onnx.load(tiny_path("llama")), halves(), doubles(), convolution()):
         model = dvm_graph.optimize(made, simd=of)
         model.save(path)
         expected = dvm_graph.optimize(made, simd=to)
@@ -151,6 +151,20 @@ def products(kind: int, dtype: Any) -> onnx.ModelProto:
         "g",
         [helper.make_tensor_value_info("x", kind, [3, "n", 37])],
         [helper.make_tensor_value_info("y", kind, [3, "n", 53])],
+        [numpy_helper.from_array(weights, "w")],
+    )
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)], ir_version=10)
+
+
+def convolution() -> onnx.ModelProto:
+    """By weights with transforms, of which those of one result are too large for them."""
+    weights = np.random.default_rng(0).standard_normal((70, 64, 3, 3), np.float32)
+    weights[24] *= 2.0**20
+    graph = helper.make_graph(
+        [helper.make_node("Conv", ["x", "w"], ["y"], pads=[1, 1, 1, 1])],
+        "g",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, [1, 64, 40, 36])],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, [1, 70, 40, 36])],
         [numpy_helper.from_array(weights, "w")],
     )
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)], ir_version=10)
