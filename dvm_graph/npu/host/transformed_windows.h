@@ -106,9 +106,10 @@ class TransformedConvolution {
     const int64_t taps = w_.taps() * w_.channels;  // the transformed weights lie behind these
     const EvenRows blocks(squares, kMaxRows);
     for (int64_t n = 0; n < columns; n += NR) {
+      const int64_t count = lesser(columns - n, NR);
       const float* const panel = x_.b + n / NR * x_.b_panel + taps * NR;
       if (std::isnan(*panel)) {  // weights that are none to transform (transformed_weights.h)
-        multiply_taps(group, first, n, lesser(columns - n, NR));
+        multiply_taps(group, first, n, count);
         continue;
       }
       for (int64_t point = 0; point < kPoints * kPoints; point++) {
@@ -117,9 +118,9 @@ class TransformedConvolution {
         x.c = sums + point * sum_point_;
         multiply_point(x, blocks);
       }
-      finish(group, sums, n, lesser(columns - n, NR));
+      finish(group, sums, n, count);
+      if (uneven > 0) multiply_uneven(group, first, n, count);
     }
-    if (uneven > 0) multiply_uneven(group, first, columns);
   }
 
   static void multiply_point(Product<InRuns<float>>& x, const EvenRows& blocks) {
@@ -294,7 +295,7 @@ class TransformedConvolution {
   }
 
   // Neighbours in a row together.
-  void multiply_uneven(const Group& group, int64_t first, int64_t columns) const {
+  void multiply_uneven(const Group& group, int64_t first, int64_t n, int64_t columns) const {
     for (int64_t i = 0; i < group.down; i++) {
       const bool* const uneven = uneven_ + i * group.across;
       for (int64_t j = 0, end; j < group.across; j = end + 1) {
@@ -305,7 +306,7 @@ class TransformedConvolution {
         part.rows = group.rows_of(i);
         part.columns = lesser(end * kResults, group.columns) - j * kResults;
         part.window += i * kResults * w_.out_width + j * kResults;
-        multiply_taps(part, first, 0, columns);
+        multiply_taps(part, first, n, columns);
       }
     }
   }

@@ -1,8 +1,9 @@
 // m_matmul_transformed of every level against the definition of a convolution: images of drawn
 // sizes and pads, any number of windows from any place on, whole rows of them or not, few and many
-// squares at a time, ragged columns, addends and bounds; images, weights and scratch memory end at
-// inaccessible pages. Transforms of the weights are computed here from what they mean: values of
-// polynomials; those of d_pack_b_transformed are compared with them.
+// squares at a time, ragged columns, addends, some in C itself, and bounds; panels that say that
+// they have no transforms; images, weights and scratch memory end at inaccessible pages. Transforms
+// of the weights are computed here from what they mean: values of polynomials; those of
+// d_pack_b_transformed are compared with them.
 #include <array>
 #include <cmath>
 #include <limits>
@@ -80,8 +81,9 @@ void test_transformed(Machine& machine, Random& random, int64_t nr) {
   fill_small(random, b);
   for (int64_t panel = 0; panel < panels; ++panel) {
     for (int64_t lane = 0; lane < nr; ++lane) transform(b, w, panel, lane);
+    if (random.chance(0.2)) b.at(panel, k, 0) = std::nanf("");  // none to transform
   }
-  const bool adds = random.chance(0.5);
+  const bool adds = random.chance(0.7), in_place = random.chance(0.3);
   const Array<float> c(shape, {0, shape.inner + random.integer(0, 3), 1});
   const Array<float> addend(shape, {0, random.chance(0.5) ? 0 : shape.inner + 2, 1});
   fill_small(random, c);
@@ -98,7 +100,7 @@ void test_transformed(Machine& machine, Random& random, int64_t nr) {
   };
   machine.execute(Family::m_matmul_transformed, DType::f32, {shape.middle, k, shape.inner},
                   {c.place(), images.place(), number_place(first, {1, 0, 0}), b.place(),
-                   adds ? addend.place() : zero},
+                   adds ? (in_place ? c : addend).place() : zero},
                   {e[0], e[1], e[2], e[3], e[4], e[5], e[6], e[7], e[8], e[9], e[10], e[11],
                    bits(low), bits(high)},
                   random.chance(0.5) ? kStream : uint8_t{0});
@@ -108,7 +110,7 @@ void test_transformed(Machine& machine, Random& random, int64_t nr) {
   std::vector<float> between = before;
   for_each_index(shape, [&](int64_t, int64_t m, int64_t n) {
     const auto at = static_cast<size_t>(c.strides().at(0, m, n));
-    double sum = adds ? double{addend.at(0, m, n)} : 0;
+    double sum = adds ? double{in_place ? before[at] : addend.at(0, m, n)} : 0;
     bool huge = false;
     for (int64_t tap = 0; tap < w.taps(); ++tap) {
       const int64_t place = place_of_tap(w, first + m, tap);
