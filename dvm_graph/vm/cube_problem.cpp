@@ -407,8 +407,9 @@ bool CubeProblem::describe_vector_nodes() {
       if (input != outer().finish.node) continue;
       ++consumers;
       const auto store = static_cast<int32_t>(i);
-      direct_stores += node.op == PlanOp::store_ &&
-                       (store == outer().finish.store || access_of(store).storage == dtype_);
+      direct_stores +=
+          node.op == PlanOp::store_ && (store == outer().finish.store ||
+                                        (access_of(store).storage == dtype_ && stores_rows(store)));
     }
     const PlanOpKind kind = info_of(node.op).kind;
     if (static_cast<int32_t>(i) < outer().node) {

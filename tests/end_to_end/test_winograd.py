@@ -132,6 +132,19 @@ def test_outliers_stay_in_their_windows(outlier: float, channels: slice) -> None
         np.testing.assert_array_equal(np.isinf(found), np.isinf(expected))
 
 
+@pytest.mark.parametrize("cores", [1, 2])
+def test_images_beyond_local_memory_are_transformed(
+    cores: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Channels come first in the result, so that sums lie in local memory until they are stored."""
+    monkeypatch.setenv("DVM_MACHINE", "zen4")
+    model = convolution(64, 72)
+    feeds = {"x": image(1, 64, 112, 100)}
+    mine = dvm_graph.optimize(model, cores=cores)
+    assert INSTRUCTION in mine.disassemble(feeds)
+    assert_all_close(mine.run(feeds), session(model).run(None, feeds), reduction_length=9 * 64)
+
+
 def peaks(x: Array) -> Array:
     """Rectified, with some channels of some pixels far above the others."""
     generator = np.random.default_rng(7)
