@@ -524,8 +524,8 @@ ControlRunner::Division ControlRunner::divide(const Loop& loop, int64_t strands,
     least = takes;
     best = division;
   };
-  // Whether sharing turns gains is tried (npu/host/turns.cpp) where it might; more cores take longer
-  // to meet.
+  // Whether sharing turns gains is tried (npu/host/turns.cpp) where it might; more cores take
+  // longer to meet.
   if (one <= evenly + barriers * std::log2(cores)) consider({false, 1}, one);
   const int64_t shares = std::min(cores, strands);
   if (shares > 1) consider({false, shares}, apart(0, shares));
