@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import subprocess
 import sys
 import textwrap
@@ -57,6 +58,11 @@ LONG, SHORT = ({"v0": np.eye(n, dtype=np.float32)} for n in (2500, 3))
 """
 
 
+def heed_interrupts() -> None:
+    """For a child before it begins: what a shell runs in the background ignores Ctrl-C, and so would its children."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
 def in_child(code: str) -> str:
     """What the child prints; it has to end with status 0 and to say nothing on stderr."""
     done = subprocess.run(
@@ -64,6 +70,7 @@ def in_child(code: str) -> str:
         capture_output=True,
         text=True,
         timeout=SECONDS,
+        preexec_fn=heed_interrupts,
     )
     assert done.returncode == 0, f"status {done.returncode}\n{done.stdout}\n{done.stderr}"
     assert not done.stderr, done.stderr

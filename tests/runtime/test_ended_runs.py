@@ -16,7 +16,7 @@ import pytest
 import dvm_graph
 from dvm_graph.runtime.vendor_session import VendorSession
 from models import tiny_path
-from tests.runtime.children import PROLOGUE, SECONDS, in_child
+from tests.runtime.children import PROLOGUE, SECONDS, heed_interrupts, in_child
 
 VENDOR = {"node_NonZero_1"}
 """Of the model "nonzero", to be left to the vendor library."""
@@ -171,12 +171,16 @@ def test_commands_end_with_status_130(source: str, arguments: list[str], tmp_pat
         [sys.executable, "-m", "dvm_graph.cli", command, str(model), "-v", *rest],
         stderr=subprocess.PIPE,
         text=True,
+        preexec_fn=heed_interrupts,
     )
     assert child.stderr is not None
     assert "optimised" in child.stderr.readline()
     timer = threading.Timer(0.2, child.send_signal, (signal.SIGINT,))
     timer.start()
-    _, errors = child.communicate(timeout=SECONDS)
+    try:
+        _, errors = child.communicate(timeout=SECONDS)
+    finally:
+        child.kill()
     assert child.returncode == 130, errors
     assert "interrupted" in errors and "Traceback" not in errors
 
