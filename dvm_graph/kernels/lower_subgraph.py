@@ -476,22 +476,21 @@ class _Lowering:
             return self._load_blocks(unpack, atoms)
         address = self._address(node, index)
         packed = self._packed(node, address) if index == 1 else None
-        if packed is not None and not address.source.is_constant:
-            transformed = self._has_transforms(node, packed.panels, address.source)
+        transformed = packed is not None and self._has_transforms(
+            node, packed.panels, address.source
+        )
+        if packed is None or not address.source.is_constant:
             return self._load(address, value.dtype, atoms, transformed)
-        few = packed is not None and packed.panels.are_columns
-        if packed is not None and not (few and address.source.dtype is value.dtype.register):
-            transformed = self._has_transforms(node, packed.panels, address.source)
-            whole = replace(packed.panels, transforms=transformed)
-            buffer = self._values.panels(whole, address.source)
-            panels = Address(address.source, buffer, 0, packed.strides)
-            view = replace(self._access(panels, packed=True), transformed=transformed)
-            access = self._add_access(view)
-            dtype = value.dtype.register
-            return self._emit(PlanNode("load", dtype, self._mask(atoms), access=access))
-        if packed is not None:
-            address = self._columns(node, address.source, packed)
-        return self._load(address, value.dtype, atoms)
+        if packed.panels.are_columns and address.source.dtype is value.dtype.register:
+            return self._load(self._columns(node, address.source, packed), value.dtype, atoms)
+        buffer = self._values.panels(replace(packed.panels, transforms=transformed), address.source)
+        panels = Address(address.source, buffer, 0, packed.strides)
+        access = replace(self._access(panels, packed=True), transformed=transformed)
+        return self._emit(
+            PlanNode(
+                "load", value.dtype.register, self._mask(atoms), access=self._add_access(access)
+            )
+        )
 
     def _load_blocks(self, unpack: Node, atoms: Iterable[Atom]) -> int:
         """B as levels of 4 bits."""
