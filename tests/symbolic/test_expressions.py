@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from dvm_graph.symbolic import Dim, Symbols, dims, parse_dim
 from dvm_graph.symbolic.expressions import Add, Expression, Mul, Pow
+from dvm_graph.symbolic.polynomial import polynomial
 from tests.symbolic.trees import NAMES, Tree
 
 _SYMBOLS = Symbols()
@@ -63,7 +64,8 @@ def test_equal_are_those_that_sympy_holds_equal(first: Tree, second: Tree) -> No
 @settings(max_examples=200, deadline=None)
 @given(_trees)
 def test_texts_are_read_again(tree: Tree) -> None:
-    assert parse_dim(str(_dim(tree)), _SYMBOLS) == _dim(tree)
+    """As what has the same terms: `2*(a + b)*c` is read as `(2*a + 2*b)*c`."""
+    assert polynomial(parse_dim(str(_dim(tree)), _SYMBOLS)) == polynomial(_dim(tree))
 
 
 A, B = (_SYMBOLS.get(name) for name in "ab")
