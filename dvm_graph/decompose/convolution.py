@@ -29,6 +29,7 @@ from dvm_graph.decompose.windows import (
     window_over,
 )
 from dvm_graph.ir import Node, Value
+from dvm_graph.process import drop_pages
 from dvm_graph.symbolic.builder import Builder
 from dvm_graph.symbolic.builder_methods import Window
 from dvm_graph.symbolic.dims import mul
@@ -183,7 +184,9 @@ def arranged(
     data = contents(weights)
     if data is None:
         return builder.reshape(builder.transpose(weights, perm), shape)
-    return builder.constant(np.ascontiguousarray(data.transpose(perm)).reshape(shape))
+    moved = np.ascontiguousarray(data.transpose(perm)).reshape(shape)
+    drop_pages(data)  # else weights of large models are in memory twice until panels are packed
+    return builder.constant(moved)
 
 
 def contents(weights: Value) -> NDArray[Any] | None:

@@ -5,7 +5,10 @@ from __future__ import annotations
 import mmap
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 from dvm_graph.errors import ExternalDataError
 
@@ -48,3 +51,23 @@ class MappedFile(mmap.mmap):
     def _look(self) -> tuple[int, int]:
         status = os.fstat(self._descriptor)
         return status.st_size, status.st_mtime_ns
+
+
+def file_of(array: NDArray[Any]) -> MappedFile | None:
+    """The file in whose pages the array lies, if it does: they may be dropped and read again."""
+    base: object = array
+    while isinstance(base, np.ndarray):
+        base = base.base
+    owner = base.obj if isinstance(base, memoryview) else base
+    return owner if isinstance(owner, MappedFile) else None
+
+
+def drop_pages(array: NDArray[Any]) -> None:
+    """Gives back the memory of the pages of a file that the array lies in, if it does: who reads it again, reads the file."""
+    file = file_of(array)
+    if file is None:
+        return
+    low, high = np.lib.array_utils.byte_bounds(array)
+    start = np.frombuffer(file, np.uint8).ctypes.data
+    first = (low - start) // mmap.PAGESIZE * mmap.PAGESIZE
+    file.madvise(mmap.MADV_DONTNEED, first, high - start - first)

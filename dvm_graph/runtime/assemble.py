@@ -9,18 +9,14 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Generator, Iterator, Sequence
-from dataclasses import replace
+from functools import partial
 from itertools import count
-from typing import TYPE_CHECKING, Any, TypeAlias
-
-import numpy as np
-from numpy.typing import NDArray
+from typing import TYPE_CHECKING, Any
 
 from dvm_graph import _core
 from dvm_graph.errors import CompileError
-from dvm_graph.ir import DType, Value
+from dvm_graph.ir import DType
 from dvm_graph.kernels.plan import (
-    Blocks,
     ControlStep,
     DimsStep,
     HostStep,
@@ -29,12 +25,10 @@ from dvm_graph.kernels.plan import (
     LaunchStep,
     ModelPlan,
     PlanNode,
-    PlanValue,
     VendorStep,
 )
 from dvm_graph.options import Options
-from dvm_graph.process import MappedFile
-from dvm_graph.runtime.block_packing import packed_blocks
+from dvm_graph.runtime.contents import Contents
 from dvm_graph.runtime.program import Port, Program
 from dvm_graph.runtime.recipe import Call, Recipe, make_program
 
@@ -52,17 +46,18 @@ def assemble(plan: ModelPlan, options: Options, *, release_packed: bool = False)
         UnsupportedError: onnxruntime refuses a vendor partition.
         What `make_program` raises.
     """
-    program = _assemble(plan, options, {})
-    if release_packed:
-        _release_packed([plan, *_plans_inside(plan)])
-    return program
+    return _assemble(
+        plan,
+        options,
+        Contents([plan, *_plans_inside(plan)], release_packed=release_packed),
+    )
 
 
 def _assemble(
-    plan: ModelPlan, options: Options, packed: _Packed, *, in_branch: bool = False
+    plan: ModelPlan, options: Options, contents: Contents, *, in_branch: bool = False
 ) -> Program:
     inside = [
-        _assemble(body.plan, options, packed, in_branch=in_branch or step.turns is None)
+        _assemble(body.plan, options, contents, in_branch=in_branch or step.turns is None)
         for step in plan.steps
         if isinstance(step, ControlStep)
         for body in step.bodies
@@ -71,7 +66,7 @@ def _assemble(
         recipe_of(plan, options),
         options,
         lambda cores: [_partition(plan, step, cores, in_branch) for step in _vendor_steps(plan)],
-        _Contents(plan, packed).fill,
+        partial(contents.fill, plan),
         inside,
     )
 
@@ -217,135 +212,3 @@ def _partition(plan: ModelPlan, step: VendorStep, cores: int, in_branch: bool) -
         raise CompileError(f"a vendor partition reads other values than {step.inputs}")
     outputs = [results[name] for name in names]
     return make_partition(step.nodes, outputs, cores, in_branch=in_branch)
-
-
-class _Released(np.ndarray[Any, Any]):
-    """Shape and dtype of a constant whose contents were given up; its elements are all one zero."""
-
-
-_Packed: TypeAlias = "dict[tuple[Any, ...], tuple[NDArray[Any], _core.PackedConstant]]"
-"""What bodies packed of a constant, and that constant, by which, as what and how."""
-
-
-class _Contents:
-    """The constants of a plan."""
-
-    def __init__(self, plan: ModelPlan, packed: _Packed) -> None:
-        self._plan = plan
-        self._packed = packed
-        self._in_place = set(_touched(plan))
-
-    def fill(self, builder: _core.ModelBuilder) -> list[MappedFile]:
-        files: dict[MappedFile, None] = {}  # of constants that are used where they lie
-        for index, value in enumerate(self._plan.values):
-            if value.panels is not None:
-                self._pack(builder, index, value)
-            elif value.constant is not None and value.opaque:
-                builder.set_object(index, value.constant.data)
-            elif value.constant is not None and index in self._in_place:
-                array = _bits(_contents(value.constant), value.dtype)
-                builder.set_constant(index, array)
-                file = _file_of(array)
-                if file is not None:
-                    files[file] = None
-        return list(files)
-
-    def _pack(self, builder: _core.ModelBuilder, index: int, value: PlanValue) -> None:
-        panels = value.panels
-        assert panels is not None
-        for number in panels.sources:
-            if self._plan.values[number].constant is None:
-                name = self._plan.values[number].name
-                raise CompileError(f"{value.name} packs {name}, which is no constant")
-        if isinstance(panels, Blocks):
-            arrays = [_contents(self._constant(number)) for number in panels.sources]
-            builder.set_constant(index, packed_blocks(builder.panel_columns("f32"), *arrays))
-            return
-        source = self._plan.values[panels.source]
-        constant = self._constant(panels.source).data
-        assert constant is not None
-        key = (id(constant), source.dtype, value.dtype, replace(panels, source=0))
-        if key in self._packed:
-            builder.set_packed(index, self._packed[key][1])
-            return
-        array = _contents(self._constant(panels.source))
-        packed = builder.pack(
-            index,
-            _bits(array, source.dtype),
-            source.dtype.short,
-            (panels.batch, panels.k, panels.n),
-            panels.strides,
-            panels.offset,
-            panels.bundles,
-            panels.transforms,
-            _file_of(array) is not None,
-        )
-        self._packed[key] = (constant, packed)
-
-    def _constant(self, number: int) -> Value:
-        constant = self._plan.values[number].constant
-        assert constant is not None
-        return constant
-
-
-def _release_packed(plans: Sequence[ModelPlan]) -> None:
-    """Drops the contents of constants that no plan reads in place, and no vendor partition, which may be made anew."""
-    in_place = {id(plan.values[index].constant) for plan in plans for index in _touched(plan)}
-    vendor = [node for plan in plans for step in _vendor_steps(plan) for node in step.nodes]
-    in_place |= {id(value) for node in vendor for value in node.inputs}
-    for plan in plans:
-        for source in _packed_sources(plan):
-            constant = plan.values[source].constant
-            if constant is None or constant.data is None or id(constant) in in_place:
-                continue
-            nothing = np.zeros((), constant.data.dtype)
-            constant.data = np.broadcast_to(nothing, constant.data.shape).view(_Released)
-
-
-def _packed_sources(plan: ModelPlan) -> Iterator[int]:
-    for value in plan.values:
-        if value.panels is not None:
-            yield from value.panels.sources
-
-
-def _touched(plan: ModelPlan) -> Iterator[int]:
-    """Values that kernels, calls or the caller read or write."""
-    yield from plan.outputs
-    for step in plan.steps:
-        if isinstance(step, LaunchStep):
-            for stage in step.stages:
-                for call in stage:
-                    yield from _touched_by(call)
-        elif isinstance(step, VendorStep | ControlStep | HostStep):
-            yield from step.inputs
-
-
-def _touched_by(call: KernelCall) -> Iterator[int]:
-    for access in call.plan.accesses:
-        yield access.value
-    for inner in call.fallback:
-        yield from _touched_by(inner)
-
-
-def _contents(value: Value) -> NDArray[Any]:
-    """A constant's array, contiguous and aligned; copied only where it is not."""
-    assert value.data is not None, value.name
-    array = value.data
-    if isinstance(array, _Released):
-        raise CompileError(f"the contents of {value.name} were released when it was packed")
-    if not (array.flags.c_contiguous and array.flags.aligned and array.dtype.isnative):
-        array = np.array(array, dtype=array.dtype.newbyteorder("="), order="C")
-    return array
-
-
-def _bits(array: NDArray[Any], dtype: DType) -> NDArray[Any]:
-    return array.view(np.uint16) if dtype is DType.BFLOAT16 else array
-
-
-def _file_of(array: NDArray[Any]) -> MappedFile | None:
-    """The file in whose pages the array lies, if it does: they may be dropped and read again."""
-    base: object = array
-    while isinstance(base, np.ndarray):
-        base = base.base
-    owner = base.obj if isinstance(base, memoryview) else base
-    return owner if isinstance(owner, MappedFile) else None

@@ -94,20 +94,6 @@ def test_large_panels_are_packed_by_several_cores() -> None:
     np.testing.assert_allclose(result, x_array @ weights, rtol=1e-4, atol=1e-3)
 
 
-def test_released_constants_are_gone_but_the_program_runs() -> None:
-    b = PlanBuilder()
-    weights = random(16, 24)
-    x, w, y = b.input("x", ("m", 16)), b.constant("w", weights), b.output("y", ("m", 24))
-    b.launch([call(b.matmul(x, b.panels(w), y, packed=True))])
-    built = assemble(b.plan, OPTIONS, release_packed=True)
-    x_array = random(3, 16)
-    (result,) = built.run({"x": x_array})
-    np.testing.assert_allclose(result, x_array @ weights, rtol=1e-4, atol=1e-4)
-    constant = b.plan.values[w].constant
-    assert constant is not None and constant.data is not None
-    assert constant.data.nbytes == 16 * 24 * 4 and not any(constant.data.strides)
-
-
 def test_kernels_side_by_side() -> None:
     b = PlanBuilder()
     x, z = b.input("x", ("n",)), b.input("z", ("m",))

@@ -1,0 +1,100 @@
+"""What becomes of the contents of constants."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import onnxruntime
+import pytest
+
+import dvm_graph
+from dvm_graph.options import Options
+from dvm_graph.runtime.assemble import assemble
+from tests.runtime.plans import PlanBuilder, call
+
+OPTIONS = Options(cores=2)
+RNG = np.random.default_rng(7)
+
+
+def random(*shape: int) -> np.ndarray[Any, Any]:
+    return RNG.standard_normal(shape, dtype=np.float32)
+
+
+def test_released_constants_are_gone_but_the_program_runs() -> None:
+    b = PlanBuilder()
+    weights = random(16, 24)
+    x, w, y = b.input("x", ("m", 16)), b.constant("w", weights), b.output("y", ("m", 24))
+    b.launch([call(b.matmul(x, b.panels(w), y, packed=True))])
+    built = assemble(b.plan, OPTIONS, release_packed=True)
+    x_array = random(3, 16)
+    (result,) = built.run({"x": x_array})
+    np.testing.assert_allclose(result, x_array @ weights, rtol=1e-4, atol=1e-4)
+    constant = b.plan.values[w].constant
+    assert constant is not None and constant.data is not None
+    assert constant.data.nbytes == 16 * 24 * 4 and not any(constant.data.strides)
+
+
+def test_contents_stay_until_the_last_of_their_panels_is_packed() -> None:
+    b = PlanBuilder()
+    weights = random(16, 24)
+    w = b.constant("w", weights)
+    feeds = {name: random(3, 16) for name in ("x", "z")}
+    outputs = [b.output(f"y_{name}", (f"m_{name}", 24)) for name in feeds]
+    b.launch(
+        [
+            call(b.matmul(b.input(name, (f"m_{name}", 16)), b.panels(w), y, packed=True))
+            for name, y in zip(feeds, outputs, strict=True)
+        ]
+    )
+    results = assemble(b.plan, OPTIONS, release_packed=True).run(feeds)
+    for result, x in zip(results, feeds.values(), strict=True):
+        np.testing.assert_allclose(result, x @ weights, rtol=1e-4, atol=1e-4)
+
+
+def test_contents_that_a_kernel_reads_stay() -> None:
+    b = PlanBuilder()
+    weights = random(16, 24)
+    x, z, w = b.input("x", ("m", 16)), b.input("z", (16, 24)), b.constant("w", weights)
+    y, v = b.output("y", ("m", 24)), b.output("v", (16, 24))
+    b.launch([call(b.matmul(x, b.panels(w), y, packed=True)), call(b.map("add", [z, w], v))])
+    feeds = {"x": random(3, 16), "z": random(16, 24)}
+    product, total = assemble(b.plan, OPTIONS, release_packed=True).run(feeds)
+    np.testing.assert_allclose(product, feeds["x"] @ weights, rtol=1e-4, atol=1e-4)
+    np.testing.assert_array_equal(total, feeds["z"] + weights)
+
+
+@pytest.mark.parametrize("kernel", [(1, 1), (3, 3), (3, 5)])
+def test_weights_in_a_file_are_not_in_memory_twice(kernel: tuple[int, int], tmp_path: Path) -> None:
+    weights = random(256, 128, *kernel)
+    node = onnx.helper.make_node("Conv", ["x", "w"], ["y"], pads=[k // 2 for k in kernel] * 2)
+    x = onnx.helper.make_tensor_value_info("x", onnx.TensorProto.FLOAT, ["n", 128, 8, 8])
+    y = onnx.helper.make_tensor_value_info("y", onnx.TensorProto.FLOAT, ["n", 256, 8, 8])
+    graph = onnx.helper.make_graph(
+        [node], "g", [x], [y], [onnx.numpy_helper.from_array(weights, "w")]
+    )
+    model = onnx.helper.make_model(
+        graph, opset_imports=[onnx.helper.make_opsetid("", 17)], ir_version=8
+    )
+    path = tmp_path / "model.onnx"
+    onnx.save(model, path, save_as_external_data=True, location="weights", size_threshold=0)
+    compiled = dvm_graph.optimize(path)
+    resident = _resident(tmp_path / "weights")
+    assert resident < weights.nbytes / 8
+    feeds = {"x": random(2, 128, 8, 8)}
+    (expected,) = onnxruntime.InferenceSession(path).run(None, feeds)
+    np.testing.assert_allclose(compiled.run(feeds)[0], expected, rtol=1e-4, atol=1e-4)
+
+
+def _resident(path: Path) -> int:
+    """Bytes of a mapped file that are in this process's memory."""
+    resident, inside = 0, False
+    for line in Path("/proc/self/smaps").read_text().splitlines():
+        name, _, rest = line.partition(":")
+        if "-" in name.split(" ")[0]:
+            inside = line.endswith(str(path))
+        elif inside and name == "Rss":
+            resident += int(rest.split()[0]) * 1024
+    return resident
