@@ -94,9 +94,9 @@ struct ControlCall : OuterCall {
 // An operator that the host carries out (runtime/host_ops).
 struct HostCall : OuterCall {
   HostFunction function = nullptr;
-  std::vector<int64_t> arguments;
+  std::vector<int64_t> arguments = {};
   // Of each operand and result that the operator has, whether it is among the call's.
-  std::vector<char> given, wanted;
+  std::vector<char> given = {}, wanted = {};
 };
 
 struct DimsWrite {
