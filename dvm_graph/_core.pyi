@@ -248,7 +248,7 @@ class ModelBuilder:
         strides: tuple[int, int, int],
         offset: int,
         bundles: bool,
-        transforms: bool,
+        transformed: int,
         mapped: bool,
     ) -> PackedConstant: ...
     def set_packed(self, value: int, packed: PackedConstant) -> None: ...

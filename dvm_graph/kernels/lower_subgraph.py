@@ -483,7 +483,7 @@ class _Lowering:
             return self._load(address, value.dtype, atoms, transformed)
         if packed.panels.are_columns and address.source.dtype is value.dtype.register:
             return self._load(self._columns(node, address.source, packed), value.dtype, atoms)
-        buffer = self._values.panels(replace(packed.panels, transforms=transformed), address.source)
+        buffer = self._values.panels(replace(packed.panels, transformed=int(transformed)), address.source)
         panels = Address(address.source, buffer, 0, packed.strides)
         access = replace(self._access(panels, packed=True), transformed=transformed)
         return self._emit(

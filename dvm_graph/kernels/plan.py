@@ -229,13 +229,13 @@ class Panels:
     offset: int = 0
     bundles: bool = False
     """Two steps of k as bf16, or four of int8, side by side (vm/panels.h)."""
-    transforms: bool = False
-    """Behind the rows of k, weights of 3 by 3 taps, lie their transforms (`kernels/transforms.py`)."""
+    transformed: int = 0
+    """Slices of 3 by 3 taps that k is made of, behind which lie their transforms (`kernels/transforms.py`); 0: there are none."""
 
     @property
     def rows(self) -> int:
         """Of what is packed."""
-        return self.k * ROWS if self.transforms else self.k
+        return self.k * ROWS if self.transformed else self.k
 
     @property
     def are_columns(self) -> bool:

@@ -84,7 +84,7 @@ def _value(value: PlanValue) -> str:
         return f"{text} packs {sources} in blocks of {panels.block}"
     strides = ", ".join(map(str, panels.strides))
     sizes = f"[{panels.batch}, {panels.k}, {panels.n}]"
-    how = " in bundles" if panels.bundles else " with transforms" if panels.transforms else ""
+    how = " in bundles" if panels.bundles else " with transforms" if panels.transformed else ""
     return f"{text} packs v{panels.source}{sizes} strides ({strides}) offset {panels.offset}{how}"
 
 

@@ -83,7 +83,7 @@ class ModelBuilder {
   }
 
   PackedConstant pack(uint32_t index, nb::handle array, nb::handle dtype, nb::handle sizes,
-                      nb::handle strides, int64_t offset, bool bundles, bool transforms,
+                      nb::handle strides, int64_t offset, bool bundles, int64_t transformed,
                       bool mapped) {
     using Three = std::tuple<int64_t, int64_t, int64_t>;
     const Call call;
@@ -98,7 +98,7 @@ class ModelBuilder {
     std::tie(source.batch, source.k, source.n) = take<Three>(sizes);
     std::tie(source.batch_stride, source.k_stride, source.n_stride) = take<Three>(strides);
     source.offset = offset;
-    source.transforms = transforms;
+    source.transformed = transformed;
     source.mapped = mapped;
     const nb::gil_scoped_release unlock;
     Tensor& contents = model_.values.at(index).contents;
@@ -266,7 +266,7 @@ void bind_builder(nb::module_& module) {
       .def("set_object", &ModelBuilder::set_object, nb::arg("value"), nb::arg("contents"))
       .def("pack", &ModelBuilder::pack, nb::arg("value"), nb::arg("array"), nb::arg("dtype"),
            nb::arg("sizes"), nb::arg("strides"), nb::arg("offset"), nb::arg("bundles"),
-           nb::arg("transforms"), nb::arg("mapped"))
+           nb::arg("transformed"), nb::arg("mapped"))
       .def("set_packed", &ModelBuilder::set_packed, nb::arg("value"), nb::arg("packed"))
       .def("add_kernel", &ModelBuilder::add_kernel, nb::arg("name"), nb::arg("kind"),
            nb::arg("extents"), nb::arg("nodes"), nb::arg("accesses"), nb::arg("matmul_axes"),

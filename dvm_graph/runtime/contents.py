@@ -91,7 +91,7 @@ class Contents:
             panels.strides,
             panels.offset,
             panels.bundles,
-            panels.transforms,
+            panels.transformed,
             file_of(array) is not None,
         )
         self._packed[key] = (weakref.ref(source.data), packed)

@@ -45,7 +45,9 @@ void require_inside(const PanelSource& source) {
 
 void require_taps(const PanelSource& source) {
   const bool floats = source.dtype == DType::f32 && source.panels == DType::f32;
-  if (!floats || source.bundles || source.k % (kTransformTaps * kTransformTaps) != 0)
+  const bool slices = source.transformed > 0 && source.transformed <= source.k;
+  if (!floats || source.bundles || !slices ||
+      source.k % (source.transformed * kTransformTaps * kTransformTaps) != 0)
     throw CompileError("transforms are of f32 weights of 3 x 3 taps");
 }
 
@@ -63,7 +65,7 @@ Family packing(const PanelSource& source, const Target& target) {
     return source.panels == source.dtype ? Family::d_load_l1 : Family::d_load_view;
   }
   if (source.bundles) return Family::d_pack_b_bundles;
-  if (source.transforms) return Family::d_pack_b_transformed;
+  if (source.transformed > 0) return Family::d_pack_b_transformed;
   return source.panels == register_dtype(source.dtype) ? Family::d_pack_b : Family::d_pack_b_stored;
 }
 
@@ -79,6 +81,7 @@ class Packer {
  public:
   Packer(const PanelSource& source, const Target& target, const InstructionTable& table)
       : handler_(table.handlers[opcode_of(packing(source, target), source.dtype)]),
+        slices_(static_cast<int32_t>(std::max<int64_t>(source.transformed, 1))),
         columns_(panel_columns(unit_of(source), target)) {
     if (handler_ == nullptr) throw CompileError("a constant has no panels of that dtype");
     const auto stride = [](int64_t wide) {
@@ -106,7 +109,7 @@ class Packer {
 
   void operator()(std::byte* panels, const std::byte* from, int64_t k, int64_t n) const {
     Core core;
-    core.extents[0] = 1;
+    core.extents[0] = slices_;
     core.extents[1] = static_cast<int32_t>(k);
     core.extents[2] = static_cast<int32_t>(n);
     core.pointers[0] = panels;
@@ -117,6 +120,7 @@ class Packer {
  private:
   uint64_t words_[5];
   Handler handler_;
+  int32_t slices_;
   int64_t columns_;
 };
 
@@ -156,7 +160,7 @@ void pack(const PanelSource& source, const Panels& panels, const Packer& packer,
   // Pieces are long where the source is contiguous: whole columns of k, as transforms want them, or
   // whole rows of n.
   const bool columns_first =
-      source.transforms || std::abs(source.k_stride) < std::abs(source.n_stride);
+      source.transformed > 0 || std::abs(source.k_stride) < std::abs(source.n_stride);
   const int64_t line = (columns_first ? source.k : source.n) * element;
   const int64_t columns = panels.columns();
   const int64_t lines = std::max<int64_t>(kPieceBytes / line / columns, 1) * columns;
@@ -177,7 +181,7 @@ void pack(const PanelSource& source, const Panels& panels, const Packer& packer,
 Tensor pack_constant(const PanelSource& source, const Target& target, const InstructionTable& table,
                      Store& store) {
   require_inside(source);
-  if (source.transforms) require_taps(source);
+  if (source.transformed != 0) require_taps(source);
   const Panels panels(source, target);
   const auto elements = panels.bytes() / static_cast<int64_t>(size_of(source.panels));
   Tensor packed{source.panels, {elements}, nullptr, nullptr};

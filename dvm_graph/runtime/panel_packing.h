@@ -22,10 +22,10 @@ struct PanelSource {
   int64_t batch = 1, k = 0, n = 0;
   int64_t batch_stride = 0, k_stride = 0, n_stride = 0;
   int64_t offset = 0;
-  bool transforms = false;  // rows of k are those of 3 x 3 taps, behind which lie their transforms
+  int64_t transformed = 0;  // slices of 3 x 3 taps that k are, behind which lie their transforms
   bool mapped = false;      // read-only pages of a file: dropped from memory afterwards
 
-  int64_t rows() const { return transforms ? k * kTransformedRows : k; }
+  int64_t rows() const { return transformed > 0 ? k * kTransformedRows : k; }
 };
 
 // The packed buffer, from `store`; packed by the device's own instructions on as many threads as

@@ -38,8 +38,9 @@ class PackedPanels:
     dtype: DType
     batch: int
     k: int
+    transformed: int
     rows: int
-    """Those of k, and behind them those of transforms, if there are any (`kernels/transforms.py`)."""
+    """Those of k, and behind them those of transforms, if there are any (`Panels.transformed`)."""
     n: int
     bundles: bool
     columns: int

@@ -183,6 +183,6 @@ def _pack_anew(builder: _core.ModelBuilder, panels: PackedPanels, flat: NDArray[
         (k * n, n, 1),
         0,
         panels.bundles,
-        transforms=panels.rows > k,
+        transformed=panels.transformed,
         mapped=False,
     )

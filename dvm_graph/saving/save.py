@@ -102,6 +102,7 @@ class _Saver:
                     dtype=value.dtype,
                     batch=p.batch,
                     k=p.k,
+                    transformed=p.transformed,
                     rows=p.rows,
                     n=p.n,
                     bundles=p.bundles,

@@ -102,10 +102,7 @@ std::optional<CubeProblem> pack(const CubeProblem& problem, bool transformed, Pa
 
 std::optional<CubeProblem> pack_product(const CubeProblem& problem, PackedProduct& out) {
   if (!may_pack(problem)) return std::nullopt;
-  const NormalAccess& b = problem.access_of(problem.outer().b);
-  const bool rows =
-      b.strides[problem.outer().n_axis] == 1 && problem.storage_is_register(problem.outer().b);
-  if (b.transformed && rows) {
+  if (problem.access_of(problem.outer().b).transformed) {
     if (auto packed = pack(problem, true, out)) return packed;
   }
   return pack(problem, false, out);
@@ -129,6 +126,7 @@ class PackingLowering {
     lay_out_grid();
     TileInstruction& pack = code_.instructions.emplace_back(kNoInstruction);
     pack.family = product_.to.transformed ? Family::d_pack_b_transformed : Family::d_pack_b;
+    pack.extents[0] = code_.extent_register(product_.to.transformed ? slices() : 1, -1);
     pack.dtype = product_.from.storage;
     pack.extents[1] = extent_of(b_.k_axis);
     pack.extents[2] = extent_of(b_.n_axis);
@@ -190,6 +188,12 @@ class PackingLowering {
       }
     }
     return pointer;
+  }
+
+  // Of 3 x 3 taps, that k is.
+  int64_t slices() const {
+    const NormalPlan& plan = problem_.plan();
+    return plan.windows[plan.nodes[b_.a].window].kernel_depth;
   }
 
   uint8_t extent_of(int axis) {

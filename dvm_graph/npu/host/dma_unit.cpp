@@ -397,9 +397,10 @@ void pack_b_transformed_handler(Core& core, const uint64_t* words) {
   if (e.empty()) return;
   const Tile<float> to = tile_at<float>(core, operand_words(words, 0));
   pack_panels<float, float>(to, tile_at<const float>(core, operand_words(words, 1)), e);
-  const int64_t channels = e.middle / TransformedPanel::kTaps;
+  const int64_t channels = e.middle / TransformedPanel::kTaps / e.outer;
   const int64_t panels = ceil_div(e.inner, TransformedPanel::NR);
-  for (int64_t i = 0; i < panels; i++) TransformedPanel(to.at + i * to.outer, channels).transform();
+  for (int64_t i = 0; i < panels; i++)
+    TransformedPanel(to.at + i * to.outer, e.outer, channels).transform();
 }
 
 // The next product knows when to fetch it.

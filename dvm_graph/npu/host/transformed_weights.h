@@ -12,52 +12,61 @@ namespace {
 
 constexpr float kMostWeight = 0x1p20f;
 
-// A panel whose rows of taps [taps, channels, NR] are there: those of all points go behind them.
+// A panel whose rows of taps [slices, taps, channels, NR] are there: those of points [points,
+// slices, channels, NR] go behind them.
 class TransformedPanel {
  public:
   using V = Full<float>;
   static constexpr int64_t L = kLanesOf<V>, NR = 2 * L;
   static constexpr int64_t kTaps = kTransformTaps * kTransformTaps;
 
-  TransformedPanel(float* panel, int64_t channels) : panel_(panel), channels_(channels) {}
+  TransformedPanel(float* panel, int64_t slices, int64_t channels)
+      : panel_(panel),
+        points_(panel + kTaps * slices * channels * NR),
+        slices_(slices),
+        channels_(channels) {}
 
   // Marks by NaN in their place that some weight is so large that sums of products could leave the
   // range of f32, or no number.
   void transform() {
     V squared[2]{};
-    for (int64_t c = 0; c < channels_; c++) {
-      fetch(c + kAhead);
+    for (int64_t slice = 0; slice < slices_; slice++) {
+      for (int64_t c = 0; c < channels_; c++) {
+        fetch(slice * channels_ + c + kAhead);
+        const float* const taps = panel_ + (kTaps * slice * channels_ + c) * NR;
+        float* const points = points_ + (slice * channels_ + c) * NR;
 #pragma GCC unroll 2
-      for (int v = 0; v < 2; v++) transform(c * NR + v * L, squared[v]);
+        for (int v = 0; v < 2; v++) transform(taps + v * L, points + v * L, squared[v]);
+      }
     }
     const auto below = squared[0] + squared[1] < splat<V>(kMostWeight * kMostWeight);
     bool fits = true;
     for (int64_t l = 0; l < L; l++) fits &= below[l] != 0;
-    if (!fits) *row(kTaps) = std::numeric_limits<float>::quiet_NaN();
+    if (!fits) *points_ = std::numeric_limits<float>::quiet_NaN();
   }
 
  private:
-  // Channels for which rows are fetched before they are stored: hardware does not follow so many.
+  // Rows of points that are fetched before they are stored: hardware does not follow so many.
   static constexpr int64_t kAhead = 2;
-  static constexpr int64_t kRows = kTaps * kTransformedRows;  // of a channel
 
-  float* row(int64_t number) const { return panel_ + number * channels_ * NR; }
+  int64_t point_step() const { return slices_ * channels_ * NR; }
 
-  void fetch(int64_t channel) const {
-    if (channel >= channels_) return;
-    for (int64_t point = kTaps; point < kRows; point++) {
-      for (int64_t v = 0; v < NR; v += L) __builtin_prefetch(row(point) + channel * NR + v, 1);
+  void fetch(int64_t row) const {
+    if (row >= slices_ * channels_) return;
+    for (int64_t point = 0; point < kPoints * kPoints; point++) {
+      for (int64_t v = 0; v < NR; v += L)
+        __builtin_prefetch(points_ + point * point_step() + row * NR + v, 1);
     }
   }
 
-  void transform(int64_t at, V& squared) {
+  void transform(const float* taps_at, float* points, V& squared) const {
     V along[kTransformTaps][kPoints];
 #pragma GCC unroll 3
     for (int i = 0; i < kTransformTaps; i++) {
       V taps[kTransformTaps];
 #pragma GCC unroll 3
       for (int j = 0; j < kTransformTaps; j++) {
-        taps[j] = load<V>(row(i * kTransformTaps + j) + at);
+        taps[j] = load<V>(taps_at + (i * kTransformTaps + j) * channels_ * NR);
         squared += taps[j] * taps[j];
       }
       transform_taps(taps, along[i]);
@@ -69,12 +78,12 @@ class TransformedPanel {
       for (int i = 0; i < kTransformTaps; i++) column[i] = along[i][j];
       transform_taps(column, out);
 #pragma GCC unroll 6
-      for (int i = 0; i < kPoints; i++) store(row(kTaps + i * kPoints + j) + at, out[i]);
+      for (int i = 0; i < kPoints; i++) store(points + (i * kPoints + j) * point_step(), out[i]);
     }
   }
 
-  float* const panel_;
-  const int64_t channels_;
+  float *const panel_, *const points_;
+  const int64_t slices_, channels_;
 };
 
 }  // namespace
