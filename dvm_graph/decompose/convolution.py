@@ -38,6 +38,8 @@ MOST_LANES = 16
 """Results of a group up to which they are lanes of vectors. More are columns of a matrix product, which fill its panels. Measured
 with vectors of 16 and of 8 (docs/performance/notes.md, architectures of timm).
 """
+_LEAST_TRANSFORMED = 16
+"""Channels and results of a group from which on products of 3 by 3 taps side by side may take transforms (`kernels/transforms.py`)."""
 _MOST_OF_VOLUMES = 8
 """The same of volumes, whose slices are passed over and added one by one."""
 
@@ -127,7 +129,6 @@ def _over_image(
     """`image` [batch, (depth,) height, width, channels] by `weights` [outputs, inputs, kernel...]."""
     outputs, inputs = (int(extent) for extent in shape_of(weights)[:2])
     spatial = len(window.kernel)
-    kernel = range(2, 2 + spatial)  # axes of weights
     taps = math.prod(window.kernel)
     builder.facts.assume_equal(
         shape_of(image)[-1], inputs * groups, "a convolution has weights for each channel"
@@ -137,31 +138,36 @@ def _over_image(
         flat = builder.reshape(weights, (outputs, inputs))
         return builder.matmul(image, builder.transpose(flat, (1, 0)))
     results = outputs // groups
-    if spatial == 2 and _by_lanes(image, groups, inputs, results):
+    transformed = window.kernel == (3, 3) and set(window.strides) == {1}
+    transformed = transformed and min(inputs, results) >= _LEAST_TRANSFORMED
+    if spatial == 2 and not transformed and _by_lanes(image, groups, inputs, results):
         per_channel = arranged(builder, weights, (2, 3, 1, 0), (taps * inputs, outputs))
         return builder.depthwise(image, per_channel, window, groups)
     if groups == 1:
-        matrix = _matrix(builder, weights, taps * inputs)
+        matrix = _matrix(builder, weights, (), taps * inputs)
         return builder.matmul(builder.patches(image, window), matrix)
     split = builder.reshape(weights, (groups, results, inputs, *window.kernel))
-    order = (0, 1, *(axis + 1 for axis in kernel), 2)
-    columns = arranged(builder, split, order, (groups, *[1] * spatial, results, taps * inputs))
-    matrix = builder.transpose(columns, (*range(1 + spatial), 2 + spatial, 1 + spatial))
+    matrix = _matrix(builder, split, (groups, *[1] * spatial), taps * inputs)
     y = builder.matmul(builder.patches(image, window, groups), matrix)
     y = builder.transpose(y, (*range(1, spatial + 2), 0, spatial + 2))
     return builder.reshape(y, (shape_of(image)[0], *window.size, outputs))
 
 
-def _matrix(builder: Builder, weights: Value, count: int) -> Value:
-    """[elements of a window, outputs] of weights [outputs, inputs, kernel...].
+def _matrix(builder: Builder, weights: Value, batch: tuple[int, ...], count: int) -> Value:
+    """[batch..., elements of a window, outputs] of weights [outputs, inputs, kernel...], those of groups behind the groups.
 
     What is no constant is transposed once in each run, not by every tile: it is read in place then, or packed row by row.
     """
-    outputs, kernel = int(shape_of(weights)[0]), range(2, weights.rank)
+    outer = range(1 if batch else 0)
+    rows = len(outer)  # the axis of outputs
+    outputs, kernel = int(shape_of(weights)[rows]), range(rows + 2, weights.rank)
     if contents(weights) is None:
-        return arranged(builder, weights, (*kernel, 1, 0), (count, outputs))
-    columns = arranged(builder, weights, (0, *kernel, 1), (outputs, count))
-    return builder.transpose(columns, (1, 0))
+        order = (*outer, *kernel, rows + 1, rows)
+        return arranged(builder, weights, order, (*batch, count, outputs))
+    order = (*outer, rows, *kernel, rows + 1)
+    columns = arranged(builder, weights, order, (*batch, outputs, count))
+    last = len(batch)
+    return builder.transpose(columns, (*range(last), last + 1, last))
 
 
 def _by_lanes(image: Value, groups: int, channels: int, results: int) -> bool:

@@ -483,7 +483,9 @@ class _Lowering:
             return self._load(address, value.dtype, atoms, transformed)
         if packed.panels.are_columns and address.source.dtype is value.dtype.register:
             return self._load(self._columns(node, address.source, packed), value.dtype, atoms)
-        buffer = self._values.panels(replace(packed.panels, transformed=int(transformed)), address.source)
+        if transformed:
+            packed = packed.with_transforms()
+        buffer = self._values.panels(packed.panels, address.source)
         panels = Address(address.source, buffer, 0, packed.strides)
         access = replace(self._access(panels, packed=True), transformed=transformed)
         return self._emit(
@@ -509,7 +511,7 @@ class _Lowering:
         """Of the weights of a convolution: constants have them, others may get them in a run."""
         if not self._winograd or panels.bundles or source.dtype is not DType.FLOAT32:
             return False
-        return panels.batch == 1 and have_transforms(product, panels.k, panels.n, self._number_of)
+        return have_transforms(product, panels.batch, panels.k, panels.n, self._number_of)
 
     def _columns(self, product: Node, source: Value, packed: Packed) -> Address:
         """Where a constant B operand lies column by column."""

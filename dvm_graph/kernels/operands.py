@@ -7,7 +7,7 @@ once at load, if its address is that of dense matrices [batch, k, n] under some 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -15,6 +15,7 @@ import numpy as np
 from dvm_graph.cluster.axes import Atom
 from dvm_graph.ir import Dim, DType, Value
 from dvm_graph.kernels.plan import Panels
+from dvm_graph.symbolic.dims import mul
 
 _MAX_UNIFORM_CHECK = 4096
 """Elements of a constant that is looked through for being one number repeated."""
@@ -41,7 +42,13 @@ class Extent:
 class Packed:
     panels: Panels
     strides: dict[Atom, Dim]
-    """Along the batch axes, as if the operand were a dense constant [batch..., k, n]."""
+    """Along the batch axes, as if the operand were a dense constant [batch..., rows, n]."""
+
+    def with_transforms(self) -> Packed:
+        """Of weights of 3 by 3 taps: their transforms lie behind them."""
+        panels = replace(self.panels, transformed=1)
+        scale = panels.rows // self.panels.rows
+        return Packed(panels, {atom: mul(stride, scale) for atom, stride in self.strides.items()})
 
 
 def pack(

@@ -22,10 +22,16 @@ inline constexpr int64_t kTransformedRows =
     1 + kTransformPoints * kTransformPoints / (kTransformTaps * kTransformTaps);
 static_assert(kTransformPoints * kTransformPoints % (kTransformTaps * kTransformTaps) == 0);
 
+// Of squares along an axis, whose results are `apart`: a band of as many squares, one of each
+// phase, follows another.
+inline constexpr int64_t transform_squares(int64_t results, int64_t apart) {
+  const int64_t band = apart * kTransformResults;
+  return results / band * apart + (results % band < apart ? results % band : apart);
+}
+
 inline bool has_transform(const Window& w) {
   return w.is_flat() && w.kernel_height == kTransformTaps && w.kernel_width == kTransformTaps &&
-         w.stride_height == 1 && w.stride_width == 1 && w.dilation_height == 1 &&
-         w.dilation_width == 1;
+         w.stride_height == 1 && w.stride_width == 1;
 }
 
 }  // namespace dvm

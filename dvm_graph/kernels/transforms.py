@@ -17,10 +17,8 @@ TAPS, RESULTS = 3, 4
 ROWS = 1 + (TAPS + RESULTS - 1) ** 2 // TAPS**2
 """Of the result over those of the weights."""
 
-_CHANNELS = 16
-"""Transforms are of whole vectors of channels, on every CPU."""
-_LEAST_CHANNELS = 32
-"""And results: of fewer, transforming takes most of what is saved."""
+_LEAST_CHANNELS = 16
+"""Of a group, and results: of fewer, transforming takes most of what is saved."""
 _LEAST_SQUARES = 9
 """Of an image: of fewer, each transformed weight is read for too few products."""
 _MOST_BYTES = 20 << 20
@@ -28,21 +26,27 @@ _MOST_BYTES = 20 << 20
 
 
 def have_transforms(
-    product: Node, k: int, results: int, number_of: Callable[[Dim], int | None]
+    product: Node, groups: int, k: int, results: int, number_of: Callable[[Dim], int | None]
 ) -> bool:
-    """Whether a product of patches of images by weights [k, results] may gain by transforms, for some extents."""
+    """Whether a product of patches of images by weights [groups, k, results] may gain by transforms, for some extents."""
     patches = product.required(0).made_by("patches")
     if patches is None or product.output.dtype is not DType.FLOAT32:
         return False
     attrs = patches.attrs
-    moves = attrs["kernel"], attrs["strides"], attrs["dilations"], attrs["groups"]
-    if moves != ((TAPS, TAPS), (1, 1), (1, 1), 1):
+    if (attrs["kernel"], attrs["strides"]) != ((TAPS, TAPS), (1, 1)):
         return False
-    channels = k // TAPS**2
-    if channels % _CHANNELS != 0 or min(channels, results) < _LEAST_CHANNELS:
+    if min(k // TAPS**2, results) < _LEAST_CHANNELS:
         return False
     size = [number_of(extent) for extent in attrs["size"]]
     known = [extent for extent in size if extent is not None]
     if len(known) < len(size):
-        return k * results * (ROWS - 1) * DType.FLOAT32.itemsize <= _MOST_BYTES
-    return math.prod(-(-extent // RESULTS) for extent in known) >= _LEAST_SQUARES
+        return groups * k * results * (ROWS - 1) * DType.FLOAT32.itemsize <= _MOST_BYTES
+    squares = math.prod(map(_squares, known, attrs["dilations"]))
+    fewer = squares * (TAPS + RESULTS - 1) ** 2 < math.prod(known) * TAPS**2
+    return fewer and squares >= _LEAST_SQUARES
+
+
+def _squares(results: int, apart: int) -> int:
+    """Along an axis, as `kernels/transforms.h` counts them."""
+    bands, rest = divmod(results, apart * RESULTS)
+    return bands * apart + min(rest, apart)

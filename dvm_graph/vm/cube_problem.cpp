@@ -230,9 +230,15 @@ bool CubeProblem::rows_in_place(int32_t node) const {
   return access.storage == dtype_ && (access.strides[plan_.n_axis] == 1 || blocks_.n == 1);
 }
 
-// With an element for each of the product's; else, a bias has one row for all.
+// With an element for each of the product's.
 bool CubeProblem::has_all_elements(int32_t node) const {
   return plan_.nodes[node].axes == plan_.nodes[outer().node].axes;
+}
+
+// As a bias is, one for each matrix at most.
+bool CubeProblem::is_row_for_all(int32_t node) const {
+  const uint32_t axes = plan_.nodes[node].axes;
+  return axes & bit(plan_.n_axis) && !(axes & bit(plan_.m_axis));
 }
 
 // What the product is added to, if the cube unit can do so; else -1.
@@ -241,7 +247,7 @@ int32_t CubeProblem::addend_of(int32_t product, int32_t sum) const {
   const auto& inputs = plan_.nodes[sum].inputs;
   const int32_t addend = inputs[0] == product ? inputs[1] : inputs[0];
   if (plan_.nodes[addend].op != PlanOp::load_ || !rows_in_place(addend)) return -1;
-  if (plan_.nodes[addend].axes == bit(plan_.n_axis)) return addend;
+  if (is_row_for_all(addend)) return addend;
   // The sum may lie where it does, and comes first.
   return has_all_elements(addend) && only_user(addend) == sum ? addend : -1;
 }

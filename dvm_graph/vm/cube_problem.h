@@ -91,6 +91,7 @@ class CubeProblem {
   int32_t addend_of(int32_t product, int32_t sum) const;
   bool rows_in_place(int32_t node) const;
   bool has_all_elements(int32_t node) const;
+  bool is_row_for_all(int32_t node) const;
   bool bundled_in_place(const Product& product) const;
   int vector_nodes_until(int32_t last) const;
   void find_finish();

@@ -55,6 +55,7 @@ class WindowCosts {
             std::max<int64_t>(1, problem.columns_b ? target.dot_rows : target.matmul_mr)),
         lanes_(std::max<int64_t>(1, target.vector_bytes / problem.element_bytes)),
         panels_(ceil_div(shape.columns, problem.columns_per_panel)),
+        width_(multiplied_columns(std::min(shape.columns, problem.n))),
         n_blocks_(ceil_div(problem.n, shape.columns)),
         packs_once_(shape.keep_a),
         slices_(positions_of(window.out_depth, window.stride_depth, window.pad_front,
@@ -95,11 +96,12 @@ class WindowCosts {
   }
 
   // Squares of windows pass in groups, each by all points and panels.
-  double transformed(const Cut& tile, int64_t panels) const {
-    const int64_t across = ceil_div(tile.columns, kTransformResults);
-    const int64_t squares = across * ceil_div(tile.rows, kTransformResults);
+  double transformed(const Cut& tile, int64_t columns) const {
+    const int64_t across = transform_squares(tile.columns, window_.dilation_width);
+    const int64_t squares = across * transform_squares(tile.rows, window_.dilation_height);
     const int64_t points = kTransformPoints * kTransformPoints;
-    const int64_t width = panels * problem_.columns_per_panel;
+    const int64_t width = multiplied_columns(columns);
+    const int64_t panels = ceil_div(columns, problem_.columns_per_panel);
     const int64_t square_bytes =
         points * (window_.channels + problem_.columns_per_panel) * problem_.element_bytes;
     const int64_t most = std::max<int64_t>(1, transform_bytes(local_bytes_) / square_bytes);
@@ -111,11 +113,12 @@ class WindowCosts {
                      static_cast<double>(blocks - groups) * terms_.row_block;
     const double multiply = static_cast<double>(width * window_.channels) * (count + b) +
                             terms_.block_start * static_cast<double>(blocks * panels);
-    const double transform = count * terms_.vector_operation *
-                             (kPixelOperations * static_cast<double>(window_.channels) +
-                              kSumOperations * static_cast<double>(width));
+    const double transform =
+        count * terms_.vector_operation *
+        (kPixelOperations * static_cast<double>(whole_vectors(window_.channels)) +
+         kSumOperations * static_cast<double>(width));
     const double each = static_cast<double>(points) * (multiply + transform) + terms_.tile_start;
-    return tiles(tile.windows(), ceil_div(problem_.n, width)) * each;
+    return tiles(tile.windows(), ceil_div(problem_.n, columns)) * each;
   }
 
  private:
@@ -128,13 +131,16 @@ class WindowCosts {
     const int64_t all = problem_.batch * ceil_div(problem_.m, rows) * n_blocks;
     return static_cast<double>(ceil_div(all, cores_)) + terms_.late_core;
   }
-  double columns() const {
-    return static_cast<double>(problem_.columns_b ? problem_.n
-                                                  : panels_ * problem_.columns_per_panel);
+  int64_t whole_vectors(int64_t elements) const { return ceil_div(elements, lanes_) * lanes_; }
+  // Of panels, but of the last one only the vectors that hold any.
+  int64_t multiplied_columns(int64_t columns) const {
+    const int64_t last = columns % problem_.columns_per_panel;
+    return columns - last + whole_vectors(last);
   }
+  double columns() const { return static_cast<double>(problem_.columns_b ? problem_.n : width_); }
   // Of k in so many runs: dot products take whole vectors of each.
   double multiplied(int64_t run, int64_t runs) const {
-    return static_cast<double>(runs * (problem_.columns_b ? ceil_div(run, lanes_) * lanes_ : run));
+    return static_cast<double>(runs * (problem_.columns_b ? whole_vectors(run) : run));
   }
   // `starts`: what those of a block take; `k`: what is multiplied of it.
   double product(double rows, int64_t blocks, double starts, double k) const {
@@ -146,7 +152,7 @@ class WindowCosts {
   const Window& window_;
   const BlockProblem& problem_;
   const CubeTerms terms_;
-  const int64_t cores_, local_bytes_, register_rows_, lanes_, panels_, n_blocks_;
+  const int64_t cores_, local_bytes_, register_rows_, lanes_, panels_, width_, n_blocks_;
   const bool packs_once_;
   const Positions slices_, rows_, columns_;
 };
@@ -200,10 +206,11 @@ WindowTile choose_window_tile(const Window& window, const BlockProblem& problem,
   if (!transformed || !has_transform(window)) return best;
   // Tiles of several images are even parts of them; of one they may be whole squares and the rest.
   const bool one_image = problem.m == window.windows_of_image();
+  const int64_t band = int64_t{window.dilation_height} * kTransformResults;
   const int64_t panels = ceil_div(problem.n, problem.columns_per_panel);
   const int64_t most_parts = problem.whole_rows ? 1 : std::min(panels, 2 * target.cores);
   for (int64_t rows = 1; rows <= window.out_height; ++rows) {
-    const bool whole_squares = one_image && rows % kTransformResults == 0;
+    const bool whole_squares = one_image && rows % band == 0;
     if (window.out_height % rows != 0 && !whole_squares) continue;
     const Cut tile{rows, window.out_width};
     for (int64_t parts = 1; parts <= most_parts; ++parts) {
@@ -211,7 +218,7 @@ WindowTile choose_window_tile(const Window& window, const BlockProblem& problem,
       const int64_t columns = std::min(share * problem.columns_per_panel, problem.n);
       const int64_t c = problem.local_c ? 2 * tile.windows() * columns : 0;
       if (c * problem.element_bytes > target.local_bytes / 2) continue;
-      consider(costs.transformed(tile, share), {tile.windows(), columns, true});
+      consider(costs.transformed(tile, columns), {tile.windows(), columns, true});
     }
   }
   return best;

@@ -129,15 +129,37 @@ def test_other_groups_that_meet(few: int, many: int, summed: str) -> None:
             assert_all_close(compiled.run(feeds), reference.run(None, feeds), reduction_length=2000)
 
 
-def test_groups_keep_what_is_infinite() -> None:
+@pytest.mark.parametrize("each", [4, 16])
+@pytest.mark.parametrize("rows", [6, 40])
+def test_groups_keep_what_is_infinite(each: int, rows: int) -> None:
     """Nothing of one group is multiplied for another, not even by 0."""
     generator = np.random.default_rng(0)
-    weights = weights_of(generator, 32, 4, 3, 3)
-    model = dvm_graph.optimize(one_node("Conv", 4, 32, {"group": 8, "pads": [1] * 4}, [weights]))
-    x = weights_of(generator, 1, 32, 6, 9)
+    channels = 8 * each
+    weights = weights_of(generator, channels, each, 3, 3)
+    attrs = {"group": 8, "pads": [1] * 4}
+    model = dvm_graph.optimize(one_node("Conv", 4, channels, attrs, [weights]))
+    x = weights_of(generator, 1, channels, rows, 9)
     (finite,) = model.run({"x": x})
-    x[:, 5] = np.inf
+    x[:, each + 1] = np.inf
     (wild,) = model.run({"x": x})
-    others = [channel for channel in range(32) if channel // 4 != 1]
+    others = [channel for channel in range(channels) if channel // each != 1]
     np.testing.assert_array_equal(wild[:, others], finite[:, others])
-    assert not np.isfinite(wild[:, 4:8]).any()
+    assert not np.isfinite(wild[:, each : 2 * each]).any()
+
+
+@pytest.mark.parametrize("simd", _core.simd_levels())
+@pytest.mark.parametrize("dilation", [1, 2])
+@pytest.mark.parametrize(("groups", "channels", "results"), [(4, 16, 16), (3, 40, 12), (2, 9, 7)])
+def test_groups_of_a_vector(
+    groups: int, channels: int, results: int, dilation: int, simd: str
+) -> None:
+    """Products of a vector of columns at most, of which those at the borders are in the same blocks; a bias for each group."""
+    generator = np.random.default_rng(groups)
+    outputs = groups * results
+    weights = [weights_of(generator, outputs, channels, 3, 3), weights_of(generator, outputs)]
+    attrs = {"group": groups, "pads": [dilation] * 4, "dilations": [dilation] * 2}
+    model = one_node("Conv", 4, groups * channels, attrs, weights)
+    sizes = [(1, 7, 7), (2, 14, 13), (1, 1, 5), (3, 9, 30), (1, 4, 1)]
+    shapes = [(n, groups * channels, h, w) for n, h, w in sizes]
+    for options in ({}, {"winograd": False}):
+        check(model, shapes, terms=9 * channels, simd=simd, **options)

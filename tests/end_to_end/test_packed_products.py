@@ -78,21 +78,26 @@ def test_convolutions(
 
 
 def given(
-    channels: int, results: int, size: int, pad: int = 1
+    channels: int, results: int, size: int, pad: int = 1, groups: int = 1, apart: int = 1
 ) -> tuple[onnx.ModelProto, dict[str, Array]]:
     """Of known weights' shapes, as those of a training step are."""
-    node = helper.make_node("Conv", ["x", "w"], ["y"], pads=[pad] * 4)
-    model = model_of([node], x=["n", channels, "h", "v"], w=[results, channels, 3, 3])
-    weights = numbers(results, channels, 3, 3, scale=(9 * channels) ** -0.5)
+    moves = {"pads": [pad] * 4, "group": groups, "dilations": [apart] * 2}
+    node = helper.make_node("Conv", ["x", "w"], ["y"], **moves)
+    each = channels // groups
+    model = model_of([node], x=["n", channels, "h", "v"], w=[results, each, 3, 3])
+    weights = numbers(results, each, 3, 3, scale=(9 * each) ** -0.5)
     return model, {"x": numbers(2, channels, size, size), "w": weights}
 
 
-@pytest.mark.parametrize(("channels", "results"), [(32, 32), (64, 100), (128, 128)])
+@pytest.mark.parametrize(
+    ("channels", "results", "groups", "apart"),
+    [(32, 32, 1, 1), (64, 100, 1, 1), (128, 128, 1, 1), (96, 120, 3, 1), (64, 64, 1, 2)],
+)
 def test_weights_are_transformed(
-    channels: int, results: int, monkeypatch: pytest.MonkeyPatch
+    channels: int, results: int, groups: int, apart: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("DVM_MACHINE", "zen4")
-    model, feeds = given(channels, results, 56)
+    model, feeds = given(channels, results, 56, apart, groups, apart)
     mine, reference = dvm_graph.optimize(model), session(model)
     assert TRANSFORMED in mine.disassemble(feeds)
     direct = dvm_graph.optimize(model, winograd=False)

@@ -22,16 +22,21 @@ INSTRUCTION = "m_matmul_transformed_f32"
 
 
 def convolution(
-    channels: int, results: int, pads: tuple[int, ...] = (1, 1, 1, 1)
+    channels: int,
+    results: int,
+    pads: tuple[int, ...] = (1, 1, 1, 1),
+    group: int = 1,
+    dilations: tuple[int, int] = (1, 1),
 ) -> onnx.ModelProto:
     """Rectified, and with what it was made of added where that has its shape."""
     generator = np.random.default_rng(channels + results)
-    weights = generator.standard_normal((results, channels, 3, 3)) / np.sqrt(9 * channels)
-    nodes = [
-        helper.make_node("Conv", ["x", "w", "b"], ["c"], pads=pads),
-        helper.make_node("Relu", ["c"], ["r"]),
-    ]
-    if channels == results and pads == (1, 1, 1, 1):
+    each = channels // group
+    weights = generator.standard_normal((results, each, 3, 3)) / np.sqrt(9 * each)
+    conv = helper.make_node(
+        "Conv", ["x", "w", "b"], ["c"], pads=pads, group=group, dilations=dilations
+    )
+    nodes = [conv, helper.make_node("Relu", ["c"], ["r"])]
+    if channels == results and pads == (*dilations, *dilations):
         nodes.append(helper.make_node("Add", ["r", "x"], ["y"]))
     else:
         nodes.append(helper.make_node("Mul", ["r", "r"], ["y"]))
@@ -68,6 +73,106 @@ def test_any_image(channels: int, results: int, pads: tuple[int, ...]) -> None:
             continue
         expected = reference.run(None, feeds)
         assert_all_close(mine.run(feeds), expected, reduction_length=9 * channels)
+
+
+GROUPS = [(4, 16, 16), (3, 20, 20), (2, 33, 40), (5, 24, 16), (2, 112, 112), (1, 17, 31)]
+"""Their number, channels of each, and results of each."""
+
+
+@pytest.mark.parametrize("machine", ["zen4", "zen2", "sapphire-rapids", "neoverse"])
+@pytest.mark.parametrize("dilations", [(1, 1), (2, 2), (3, 1), (5, 7)])
+@pytest.mark.parametrize(("groups", "channels", "results"), GROUPS)
+def test_groups_and_taps_apart(
+    groups: int,
+    channels: int,
+    results: int,
+    dilations: tuple[int, int],
+    machine: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("DVM_MACHINE", machine)
+    pads = (*dilations, *dilations)
+    model = convolution(groups * channels, groups * results, pads, groups, dilations)
+    mine, reference = dvm_graph.optimize(model, strict=True), session(model)
+    for n, h, w in SHAPES:
+        feeds = {"x": image(n, groups * channels, h, w)}
+        expected = reference.run(None, feeds)
+        assert_all_close(mine.run(feeds), expected, reduction_length=9 * channels)
+
+
+@pytest.mark.parametrize(
+    ("groups", "channels", "dilations", "machine"),
+    [
+        (8, 16, (1, 1), "zen4"),
+        (8, 24, (1, 1), "zen4"),
+        (8, 24, (1, 1), "zen2"),
+        (4, 64, (2, 2), "zen4"),
+        (1, 256, (4, 4), "zen4"),
+        (1, 128, (2, 2), "generic"),
+    ],
+)
+def test_groups_and_taps_apart_take_transforms(
+    groups: int,
+    channels: int,
+    dilations: tuple[int, int],
+    machine: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("DVM_MACHINE", machine)
+    all_channels = groups * channels
+    model = convolution(all_channels, all_channels, (*dilations, *dilations), groups, dilations)
+    feeds = {"x": image(1, all_channels, 28, 28)}
+    mine = dvm_graph.optimize(model)
+    assert INSTRUCTION in mine.disassemble(feeds)
+    expected = session(model).run(None, feeds)
+    assert_all_close(mine.run(feeds), expected, reduction_length=9 * channels)
+
+
+def test_pixels_too_far_apart_are_left() -> None:
+    """Of 28 rows no square of pixels 12 apart has more than three: most of what it gives would be outside of the image."""
+    model = convolution(64, 64, (12,) * 4, 1, (12, 12))
+    feeds = {"x": image(1, 64, 28, 28)}
+    mine = dvm_graph.optimize(model)
+    assert INSTRUCTION not in mine.disassemble(feeds)
+    assert_all_close(mine.run(feeds), session(model).run(None, feeds), reduction_length=9 * 64)
+
+
+@pytest.mark.parametrize(
+    "behind",
+    [
+        pytest.param(["Sigmoid"], id="values"),
+        pytest.param(["Shuffle", "Neg"], id="shuffled channels"),
+        pytest.param(["GlobalAveragePool"], id="means"),
+        pytest.param(["Softmax"], id="channels first"),
+    ],
+)
+@pytest.mark.parametrize("cores", [1, 3])
+def test_what_follows_groups(behind: list[str], cores: int) -> None:
+    model = convolution(96, 96, (1, 1, 1, 1), 6)
+    nodes, last = model.graph.node, "r"
+    del nodes[2:]
+    for index, op in enumerate(behind):
+        result = "y" if index + 1 == len(behind) else f"t{index}"
+        if op == "Shuffle":
+            sizes = helper.make_node("Constant", [], ["s"], value_ints=[0, 6, 16, 29, 26])
+            back = helper.make_node("Constant", [], ["z"], value_ints=[0, 96, 29, 26])
+            nodes.extend(
+                [
+                    sizes,
+                    back,
+                    helper.make_node("Reshape", [last, "s"], ["five"]),
+                    helper.make_node("Transpose", ["five"], ["turned"], perm=[0, 2, 1, 3, 4]),
+                    helper.make_node("Reshape", ["turned", "z"], [result]),
+                ]
+            )
+        else:
+            nodes.append(helper.make_node(op, [last], [result]))
+        last = result
+    mine = dvm_graph.optimize(model, strict=True, cores=cores)
+    for n in 1, 2:
+        feeds = {"x": image(n, 96, 29, 26)}
+        expected = session(model).run(None, feeds)
+        assert_all_close(mine.run(feeds), expected, reduction_length=9 * 16)
 
 
 @pytest.mark.parametrize(
@@ -113,18 +218,24 @@ def test_every_level(level: str, cores: int) -> None:
         assert_all_close(mine.run(feeds), reference.run(None, feeds), reduction_length=9 * 64)
 
 
-@pytest.mark.parametrize("channels", [slice(None), slice(5, 6)])
+@pytest.mark.parametrize("channels", [slice(0, 16), slice(5, 6)])
 @pytest.mark.parametrize("outlier", [np.inf, -np.inf, np.nan, 3e38, -1e9, 20000.0, 1000.0])
-def test_outliers_stay_in_their_windows(outlier: float, channels: slice) -> None:
+@pytest.mark.parametrize(("groups", "apart"), [(1, 1), (4, 1), (1, 3)])
+def test_outliers_stay_in_their_windows(
+    outlier: float, channels: slice, groups: int, apart: int
+) -> None:
     """What lies beside a pixel that is huge, or no number, is as exact as without it."""
-    model = convolution(64, 40)
+    model = convolution(64, 64, (apart,) * 4, groups, (apart, apart))
+    del model.graph.node[1:]
+    model.graph.output[0].name = "c"
     mine, reference = dvm_graph.optimize(model), session(model)
     x = image(2, 64, 40, 36)
     assert INSTRUCTION in mine.disassemble({"x": x})
     x[1, channels, 17, 22] = outlier
     expected = reference.run(None, {"x": x})[0]
     far = np.ones(expected.shape, bool)
-    far[1, :, 16:19, 21:24] = False
+    near = range(-apart, apart + 1, apart)
+    far[np.ix_([1], range(64 // groups), [17 + i for i in near], [22 + i for i in near])] = False
     (found,) = mine.run({"x": x})
     assert_all_close([found[far]], [expected[far]], reduction_length=9 * 64)
     with np.errstate(invalid="ignore"):
@@ -173,10 +284,10 @@ IMAGES: dict[str, Callable[[Array], Array]] = {
 
 
 @pytest.mark.parametrize("kind", IMAGES)
-@pytest.mark.parametrize(("h", "w"), [(40, 36), (21, 30)])
-def test_errors_are_of_a_result_s_own_window(kind: str, h: int, w: int) -> None:
+@pytest.mark.parametrize(("h", "w", "apart"), [(40, 36, 1), (21, 30, 1), (40, 36, 2)])
+def test_errors_are_of_a_result_s_own_window(kind: str, h: int, w: int, apart: int) -> None:
     """Relative to what its pixels and the weights may add up to: the product of their norms."""
-    model = convolution(64, 40)
+    model = convolution(64, 40, (apart,) * 4, 1, (apart, apart))
     del model.graph.node[1:]
     model.graph.output[0].name = "c"
     weights, bias = map(numpy_helper.to_array, model.graph.initializer)
@@ -184,8 +295,9 @@ def test_errors_are_of_a_result_s_own_window(kind: str, h: int, w: int) -> None:
     x = IMAGES[kind](image(2, 64, h, w)).astype(np.float32)
     mine = dvm_graph.optimize(model)
     assert INSTRUCTION in mine.disassemble({"x": x})
-    padded = np.pad(x.astype(np.float64), ((0, 0), (0, 0), (1, 1), (1, 1)))
-    windows = np.lib.stride_tricks.sliding_window_view(padded, (3, 3), (2, 3))
+    padded = np.pad(x.astype(np.float64), ((0, 0), (0, 0), (apart, apart), (apart, apart)))
+    windows = np.lib.stride_tricks.sliding_window_view(padded, (2 * apart + 1,) * 2, (2, 3))
+    windows = windows[..., ::apart, ::apart]
     exact = np.einsum("nchwij,ocij->nohw", windows, weights.astype(np.float64), optimize=True)
     of_windows = np.sqrt(np.einsum("nchwij,nchwij->nhw", windows, windows))
     of_weights = np.sqrt((weights.astype(np.float64) ** 2).sum((1, 2, 3)))
@@ -196,8 +308,10 @@ def test_errors_are_of_a_result_s_own_window(kind: str, h: int, w: int) -> None:
 
 
 @pytest.mark.parametrize("weight", [2.0**20, 3e38, np.inf, np.nan])
-def test_results_of_huge_weights_come_from_taps(weight: float) -> None:
-    model = convolution(64, 72, pads=(0, 0, 0, 0))
+@pytest.mark.parametrize("groups", [1, 2])
+@pytest.mark.parametrize("apart", [1, 2])
+def test_results_of_huge_weights_come_from_taps(weight: float, groups: int, apart: int) -> None:
+    model = convolution(64, 72, (0, 0, 0, 0), groups, (apart, apart))
     weights = numpy_helper.to_array(model.graph.initializer[0]).copy()
     weights[40, 5, 1, 2] = weight
     model.graph.initializer[0].CopyFrom(numpy_helper.from_array(weights, "w"))
@@ -230,18 +344,19 @@ def test_packed_weights_have_the_transforms_of_the_definition() -> None:
         for at in points
     ]
     along = np.array([*rows, [0.0, 0.0, 1.0]])
-    model = convolution(48, 41)
+    model = convolution(72, 123, group=3)
     weights = numpy_helper.to_array(model.graph.initializer[0]).astype(np.float64)
-    expected = np.einsum("pi,qj,ocij->pqco", along, along, weights).reshape(36 * 48, 41)
-    taps = weights.transpose(2, 3, 1, 0).reshape(9 * 48, 41)
-    whole = np.concatenate([taps, expected]).astype(np.float32)
+    weights = weights.reshape(3, 41, 24, 3, 3)
+    expected = np.einsum("pi,qj,gocij->gpqco", along, along, weights).reshape(3, 36 * 24, 41)
+    taps = weights.transpose(0, 3, 4, 2, 1).reshape(3, 9 * 24, 41)
+    whole = np.concatenate([taps, expected], axis=1).astype(np.float32)
 
     plan = compile_model(model, Options()).plan
     (index,) = (at for at, value in enumerate(plan.values) if value.panels is not None)
     program = assemble(plan, Options())
     columns = program.panel_columns(DType.FLOAT32)
-    panels = program.contents(index).reshape(-1, len(whole), columns)
-    matrix = panels.transpose(1, 0, 2).reshape(len(whole), -1)[:, :41]
-    np.testing.assert_array_equal(matrix[: len(taps)], whole[: len(taps)])
+    panels = program.contents(index).reshape(3, -1, whole.shape[1], columns)
+    matrix = panels.transpose(0, 2, 1, 3).reshape(3, whole.shape[1], -1)[..., :41]
+    np.testing.assert_array_equal(matrix[:, : taps.shape[1]], taps.astype(np.float32))
     error = np.abs(matrix - whole).max() / np.abs(weights).max()
     assert error < 4 * np.finfo(np.float32).eps

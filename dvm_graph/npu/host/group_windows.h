@@ -17,6 +17,11 @@ constexpr int kGroupWindows = 8;              // sums at once: they hide the lat
 constexpr int kTaps = 3;                      // columns of taps that have code of their own
 constexpr int64_t kGroupWeightBytes = 16384;  // at a time: half of the least first-level cache
 
+// Whether windows of a row are a tap apart, so that one sees the pixels of the next one.
+DVM_INLINE bool are_neighbours(int64_t taps, int64_t stride, int64_t dilation) {
+  return taps == kTaps && stride == dilation;
+}
+
 // How many groups a vector of results has some of, that begins at one of a group's.
 template <class T>
 DVM_INLINE int64_t groups_of_vector(int64_t in_group, int64_t results) {
@@ -31,6 +36,12 @@ DVM_INLINE bool begins_groups(int64_t results) {
 // What vectors of results read is a Shuffled or a Splat. A Place is that of the results from `c`
 // on: of their first channel in a pixel, and where their lanes are; `read` has some lanes of
 // channel number `j` of each result, of a place at `from`.
+
+template <class V, bool Partial>
+DVM_INLINE V load_some(const Element<V>* from, int64_t lanes) {
+  if constexpr (Partial) return load_partial<V>(from, lanes);
+  return load<V>(from);
+}
 
 // Several groups to a vector, which are shuffled. Whole: vectors of results read whole vectors.
 template <class T, bool Whole>
@@ -101,18 +112,35 @@ struct Splat {
   }
 };
 
-// Neighbouring windows of an output row.
+// Where sums go: results of neighbouring windows are so far apart. Any To does what these do; those
+// of a window may be stored again.
 template <class T>
-struct GroupRow {
+struct ToRows {
   T* out;
-  int64_t out_step;
-  const T* at;   // the first tap of the first row of taps inside the image; maybe outside of it
-  int64_t rows;  // of taps, inside the image
-  int64_t step, column_step, row_step;  // between windows, columns and rows of taps
-  const T* weights;
-  int64_t weight_step, weight_row_step;  // the former between channels of a tap, and taps
+  int64_t step;
+
+  DVM_INLINE void advance(int64_t windows) { out += windows * step; }
+  template <bool Partial>
+  DVM_INLINE void store(int64_t window, int64_t c, Full<T> sum, int64_t lanes) const {
+    T* const to = out + c + window * step;
+    if constexpr (Partial)
+      store_partial(to, sum, lanes);
+    else
+      dvm::DVM_LEVEL::store(to, sum);
+  }
+};
+
+// Neighbouring windows of an output row.
+template <class T, class To>
+struct GroupRow {
+  To to;
+  const T* at = nullptr;  // the first tap of the first row of taps inside the image; maybe outside
+  int64_t rows = 0;       // of taps, inside the image
+  int64_t step = 0, column_step = 0, row_step = 0;  // between windows, columns and rows of taps
+  const T* weights = nullptr;
+  int64_t weight_step = 0, weight_row_step = 0;  // the former between channels of a tap, and taps
   // Columns of pixels, and of taps over them.
-  int64_t first, width, stride, dilation, taps;
+  int64_t first = 0, width = 0, stride = 0, dilation = 0, taps = 0;
 
   DVM_INLINE bool inside(int64_t window, int64_t tap) const {
     const int64_t column = first + window * stride + tap * dilation;
@@ -121,30 +149,18 @@ struct GroupRow {
   // From window `x` on.
   DVM_INLINE GroupRow from(int64_t x) const {
     GroupRow row = *this;
-    row.out += x * out_step;
+    row.to.advance(x);
     row.at += x * step;
     row.first += x * stride;
     return row;
   }
 };
 
-template <class T, int Windows, bool Partial>
-DVM_INLINE void store_sums(const GroupRow<T>& row, const Full<T> (&sum)[Windows], int64_t c,
-                           int64_t lanes) {
-#pragma GCC unroll 16
-  for (int i = 0; i < Windows; i++) {
-    T* const to = row.out + c + i * row.out_step;
-    if constexpr (Partial)
-      store_partial(to, sum[i], lanes);
-    else
-      store(to, sum[i]);
-  }
-}
-
 // Windows that are a tap apart, by kTaps columns of taps: a pixel is read once for all windows that
 // see it. Near: only the first and the last pixel may be outside of the image.
-template <class T, int Windows, bool Near, class Reads>
-DVM_INLINE void slide_block(const GroupRow<T>& row, const Reads& reads, int64_t c) {
+template <class T, int Windows, bool Near, bool Partial, class To, class Reads>
+DVM_INLINE void slide_block(const GroupRow<T, To>& row, const Reads& reads, int64_t c,
+                            int64_t lanes) {
   using V = Full<T>;
   constexpr int kPixels = Windows + kTaps - 1;
   const bool begins = row.inside(0, 0), ends = row.inside(kPixels - 1, 0);
@@ -163,24 +179,26 @@ DVM_INLINE void slide_block(const GroupRow<T>& row, const Reads& reads, int64_t 
       V w[kTaps];
 #pragma GCC unroll 16
       for (int x = 0; x < kTaps; x++)
-        w[x] = load<V>(weight + x * reads.channels() * row.weight_step);
+        w[x] = load_some<V, Partial>(weight + x * reads.channels() * row.weight_step, lanes);
 #pragma GCC unroll 16
       for (int p = 0; p < kPixels; p++) {
         if (!Near && !row.inside(p, 0)) continue;
         if (Near && ((p == 0 && !begins) || (p == kPixels - 1 && !ends))) continue;
-        const V v = reads.template read<false>(place, tap + p * row.step, j, kLanes<T>);
+        const V v = reads.template read<Partial>(place, tap + p * row.step, j, lanes);
 #pragma GCC unroll 16
         for (int x = 0; x < kTaps; x++)
           if (p >= x && p - x < Windows) sum[p - x] += v * w[x];
       }
     }
   }
-  store_sums<T, Windows, false>(row, sum, c, kLanes<T>);
+#pragma GCC unroll 16
+  for (int i = 0; i < Windows; i++) row.to.template store<Partial>(i, c, sum[i], lanes);
 }
 
 // Any windows, column by column of taps. Inside: all taps are inside of the image.
-template <class T, int Windows, bool Inside, bool Partial, class Reads>
-DVM_INLINE void tap_block(const GroupRow<T>& row, const Reads& reads, int64_t c, int64_t lanes) {
+template <class T, int Windows, bool Inside, bool Partial, class To, class Reads>
+DVM_INLINE void tap_block(const GroupRow<T, To>& row, const Reads& reads, int64_t c,
+                          int64_t lanes) {
   using V = Full<T>;
   const auto place = reads.place(c);
   V sum[Windows];
@@ -196,7 +214,7 @@ DVM_INLINE void tap_block(const GroupRow<T>& row, const Reads& reads, int64_t c,
 #pragma GCC unroll 16
       for (int i = 0; i < Windows; i++) __builtin_prefetch(tap + row.row_step + i * row.step);
       for (int64_t j = 0; j < reads.channels(); j++, weight += row.weight_step) {
-        const V w = Partial ? load_partial<V>(weight, lanes) : load<V>(weight);
+        const V w = load_some<V, Partial>(weight, lanes);
 #pragma GCC unroll 16
         for (int i = 0; i < Windows; i++) {
           if (!Inside && (outside >> i & 1) != 0) continue;
@@ -205,33 +223,36 @@ DVM_INLINE void tap_block(const GroupRow<T>& row, const Reads& reads, int64_t c,
       }
     }
   }
-  store_sums<T, Windows, Partial>(row, sum, c, lanes);
+#pragma GCC unroll 16
+  for (int i = 0; i < Windows; i++) row.to.template store<Partial>(i, c, sum[i], lanes);
 }
 
 // All results of so many windows; the last block may do some once more.
-template <class T, class Reads>
-void reduce_group_row(const GroupRow<T>& row, const Reads& reads, int64_t windows,
+template <class T, class To, class Reads>
+void reduce_group_row(const GroupRow<T, To>& row, const Reads& reads, int64_t windows,
                       int64_t results) {
-  const bool slides = row.taps == kTaps && row.stride == row.dilation;
+  const bool slides = are_neighbours(row.taps, row.stride, row.dilation);
   const auto take = [&]<int Count>(std::integral_constant<int, Count>) DVM_LAMBDA_INLINE {
     constexpr int64_t L = kLanes<T>;
     for (int64_t done = 0; done < windows; done += Count) {
-      const GroupRow<T> block = row.from(lesser(done, windows - Count));
+      const GroupRow<T, To> block = row.from(lesser(done, windows - Count));
       const int64_t end = block.first + (Count - 1) * row.stride + (row.taps - 1) * row.dilation;
       const int64_t apart = slides ? row.stride : 0;  // so far outside, only one pixel is
       const bool inside = block.first + apart >= 0 && end - apart < row.width;
+      const auto reduce = [&]<bool Partial>(std::bool_constant<Partial>, int64_t c, int64_t lanes)
+                              DVM_LAMBDA_INLINE {
+                                if (slides && inside)
+                                  slide_block<T, Count, true, Partial>(block, reads, c, lanes);
+                                else if (slides)
+                                  slide_block<T, Count, false, Partial>(block, reads, c, lanes);
+                                else if (inside)
+                                  tap_block<T, Count, true, Partial>(block, reads, c, lanes);
+                                else
+                                  tap_block<T, Count, false, Partial>(block, reads, c, lanes);
+                              };
       int64_t c = 0;
-      for (; c + L <= results; c += L) {
-        if (slides && inside)
-          slide_block<T, Count, true>(block, reads, c);
-        else if (slides)
-          slide_block<T, Count, false>(block, reads, c);
-        else if (inside)
-          tap_block<T, Count, true, false>(block, reads, c, L);
-        else
-          tap_block<T, Count, false, false>(block, reads, c, L);
-      }
-      if (c < results) tap_block<T, Count, false, true>(block, reads, c, results - c);
+      for (; c + L <= results; c += L) reduce(std::false_type{}, c, L);
+      if (c < results) reduce(std::true_type{}, c, results - c);
     }
   };
   // The block that does the fewest windows twice: rows are often 7 times a power of two long. Of
@@ -244,12 +265,11 @@ void reduce_group_row(const GroupRow<T>& row, const Reads& reads, int64_t window
 }
 
 // A series of windows: output row by output row.
-template <class T, class Reads>
+template <class T, class To, class Reads>
 void reduce_group_series(const Window& w, const Reads& reads, const T* images, const T* weights,
-                         T* out, int64_t out_step, int64_t number, int64_t count, int64_t results) {
+                         To to, int64_t number, int64_t count, int64_t results) {
   const int64_t image_row = int64_t{w.width} * w.pixel, tap_weights = reads.channels() * w.weights;
-  GroupRow<T> row;
-  row.out_step = out_step;
+  GroupRow<T, To> row{to};
   row.step = int64_t{w.stride_width} * w.pixel;
   row.column_step = int64_t{w.dilation_width} * w.pixel;
   row.row_step = w.dilation_height * image_row;
@@ -269,9 +289,9 @@ void reduce_group_series(const Window& w, const Reads& reads, const T* images, c
     row.at = images + at.image * w.height * image_row +
              (top + rows.begin * w.dilation_height) * image_row + row.first * w.pixel;
     row.weights = weights + rows.begin * row.weight_row_step;
-    row.out = out;
+    row.to = to;
     reduce_group_row(row, reads, windows, results);
-    out += windows * out_step;
+    to.advance(windows);
     count -= windows;
     at.x += windows - 1;
     at.advance(w);

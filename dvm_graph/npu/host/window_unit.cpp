@@ -112,8 +112,8 @@ struct OfGroups {
 
   DVM_INLINE void operator()(const Window& w, const Operands<T>& x, T* out, int64_t out_step,
                              int64_t count, int64_t results) const {
-    reduce_group_series(w, reads, x.images.at, x.weights.at, out, out_step, first_number(x.numbers),
-                        count, results);
+    reduce_group_series(w, reads, x.images.at, x.weights.at, ToRows<T>{out, out_step},
+                        first_number(x.numbers), count, results);
   }
 };
 

@@ -1,7 +1,8 @@
 // m_matmul_transformed of every level against the definition of a convolution: images of drawn
-// sizes and pads, any number of windows from any place on, whole rows of them or not, few and many
-// squares at a time, ragged columns, addends, some in C itself, and bounds; panels that say that
-// they have no transforms; images, weights and scratch memory end at inaccessible pages. Transforms
+// sizes, pads and taps apart, ragged channels, any number of windows from any place on, whole rows
+// of them or not, few and many squares at a time, ragged columns, addends, some in C itself, and
+// bounds; panels that say that they have no transforms; images, weights and scratch memory end at
+// inaccessible pages. Transforms
 // of the weights are computed here from what they mean: values of polynomials; those of
 // d_pack_b_transformed are compared with them.
 #include <array>
@@ -47,14 +48,16 @@ void transform(const Array<float>& b, const Window& w, int64_t panel, int64_t la
 
 Window random_image(Random& random) {
   Window w = random_window(random, true);
-  constexpr int32_t kChannels[] = {16, 32, 48,
-                                   64, 8,  21};  // of the last, some levels have no whole vectors
-  w.channels = random.pick(kChannels);
+  w.channels = random.chance(0.5) ? 16 * draw(random, 1, 4) : draw(random, 1, 40);
   w.pixel = w.channels + (random.chance(0.3) ? draw(random, 1, 9) : 0);
   w.height = draw(random, 1, 12);
   w.width = draw(random, 1, 20);
   w.kernel_height = w.kernel_width = kTransformTaps;
   w.stride_height = w.stride_width = w.dilation_height = w.dilation_width = 1;
+  if (random.chance(0.5)) {
+    w.dilation_height = draw(random, 1, 5);
+    w.dilation_width = draw(random, 1, 5);
+  }
   w.out_height = draw(random, 1, 11);
   w.out_width = draw(random, 1, 21);
   return w;
