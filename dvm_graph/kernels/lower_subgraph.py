@@ -36,7 +36,7 @@ from dvm_graph.kernels.registers import (
     needs_narrow,
 )
 from dvm_graph.kernels.repeats import Questions
-from dvm_graph.kernels.transforms import have_transforms
+from dvm_graph.kernels.transforms import transformed_slices
 from dvm_graph.kernels.value_table import row_major
 from dvm_graph.options import Options
 from dvm_graph.symbolic import DimTable, Facts
@@ -476,18 +476,16 @@ class _Lowering:
             return self._load_blocks(unpack, atoms)
         address = self._address(node, index)
         packed = self._packed(node, address) if index == 1 else None
-        transformed = packed is not None and self._has_transforms(
-            node, packed.panels, address.source
-        )
+        slices = 0 if packed is None else self._transformed(node, packed.panels, address.source)
         if packed is None or not address.source.is_constant:
-            return self._load(address, value.dtype, atoms, transformed)
+            return self._load(address, value.dtype, atoms, slices > 0)
         if packed.panels.are_columns and address.source.dtype is value.dtype.register:
             return self._load(self._columns(node, address.source, packed), value.dtype, atoms)
-        if transformed:
-            packed = packed.with_transforms()
+        if slices > 0:
+            packed = packed.with_transforms(slices)
         buffer = self._values.panels(packed.panels, address.source)
         panels = Address(address.source, buffer, 0, packed.strides)
-        access = replace(self._access(panels, packed=True), transformed=transformed)
+        access = replace(self._access(panels, packed=True), transformed=slices > 0)
         return self._emit(
             PlanNode(
                 "load", value.dtype.register, self._mask(atoms), access=self._add_access(access)
@@ -507,11 +505,11 @@ class _Lowering:
         bundles = self._rounded(product) or product.output.dtype is DType.INT32
         return pack(address, self._domain, k, n, self._number_of, self._values.number, bundles)
 
-    def _has_transforms(self, product: Node, panels: Panels, source: Value) -> bool:
-        """Of the weights of a convolution: constants have them, others may get them in a run."""
+    def _transformed(self, product: Node, panels: Panels, source: Value) -> int:
+        """Slices of the weights of a convolution that have transforms: of constants at once, of others maybe in a run."""
         if not self._winograd or panels.bundles or source.dtype is not DType.FLOAT32:
-            return False
-        return have_transforms(product, panels.batch, panels.k, panels.n, self._number_of)
+            return 0
+        return transformed_slices(product, panels.batch, panels.k, panels.n, self._number_of)
 
     def _columns(self, product: Node, source: Value, packed: Packed) -> Address:
         """Where a constant B operand lies column by column."""

@@ -44,9 +44,9 @@ class Packed:
     strides: dict[Atom, Dim]
     """Along the batch axes, as if the operand were a dense constant [batch..., rows, n]."""
 
-    def with_transforms(self) -> Packed:
-        """Of weights of 3 by 3 taps: their transforms lie behind them."""
-        panels = replace(self.panels, transformed=1)
+    def with_transforms(self, slices: int) -> Packed:
+        """Of weights in slices of 3 by 3 taps: their transforms lie behind them."""
+        panels = replace(self.panels, transformed=slices)
         scale = panels.rows // self.panels.rows
         return Packed(panels, {atom: mul(stride, scale) for atom, stride in self.strides.items()})
 

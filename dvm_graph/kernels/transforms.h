@@ -30,7 +30,7 @@ inline constexpr int64_t transform_squares(int64_t results, int64_t apart) {
 }
 
 inline bool has_transform(const Window& w) {
-  return w.is_flat() && w.kernel_height == kTransformTaps && w.kernel_width == kTransformTaps &&
+  return w.kernel_height == kTransformTaps && w.kernel_width == kTransformTaps &&
          w.stride_height == 1 && w.stride_width == 1;
 }
 

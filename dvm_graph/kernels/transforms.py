@@ -1,8 +1,8 @@
 """Weights of convolutions by 3 x 3 taps that are packed with their transforms (npu/host/transformed_windows.h).
 
-In: a product of patches of images, and its weights as a matrix [taps * channels, results]. Out: whether rows of transforms are to lie
-behind those of the weights, for each of 6 x 6 points those of all channels. They are computed where they are packed
-(npu/host/transformed_weights.h).
+In: a product of patches of images or volumes, and its weights as a matrix [slices * taps * channels, results]. Out: whether rows of
+transforms are to lie behind those of the weights, for each of 6 x 6 points those of all channels of all slices. They are computed where
+they are packed (npu/host/transformed_weights.h).
 """
 
 from __future__ import annotations
@@ -25,25 +25,28 @@ _MOST_BYTES = 20 << 20
 """Of transforms where nothing is known of the image: if it is small, they only take room."""
 
 
-def have_transforms(
+def transformed_slices(
     product: Node, groups: int, k: int, results: int, number_of: Callable[[Dim], int | None]
-) -> bool:
-    """Whether a product of patches of images by weights [groups, k, results] may gain by transforms, for some extents."""
+) -> int:
+    """Slices of 3 by 3 taps that weights [groups, k, results] of a product of patches are made of; 0 where no extents gain by transforms."""
     patches = product.required(0).made_by("patches")
     if patches is None or product.output.dtype is not DType.FLOAT32:
-        return False
+        return 0
     attrs = patches.attrs
-    if (attrs["kernel"], attrs["strides"]) != ((TAPS, TAPS), (1, 1)):
-        return False
-    if min(k // TAPS**2, results) < _LEAST_CHANNELS:
-        return False
+    *depth, height, width = attrs["kernel"]
+    if (height, width) != (TAPS, TAPS) or tuple(attrs["strides"][-2:]) != (1, 1):
+        return 0
+    slices = math.prod(depth)
+    if min(k // (slices * TAPS**2), results) < _LEAST_CHANNELS:
+        return 0
     size = [number_of(extent) for extent in attrs["size"]]
     known = [extent for extent in size if extent is not None]
     if len(known) < len(size):
-        return groups * k * results * (ROWS - 1) * DType.FLOAT32.itemsize <= _MOST_BYTES
-    squares = math.prod(map(_squares, known, attrs["dilations"]))
-    fewer = squares * (TAPS + RESULTS - 1) ** 2 < math.prod(known) * TAPS**2
-    return fewer and squares >= _LEAST_SQUARES
+        room = groups * k * results * (ROWS - 1) * DType.FLOAT32.itemsize
+        return slices if room <= _MOST_BYTES else 0
+    squares = math.prod(map(_squares, known[-2:], attrs["dilations"][-2:]))
+    fewer = squares * (TAPS + RESULTS - 1) ** 2 < math.prod(known[-2:]) * TAPS**2
+    return slices if fewer and squares * math.prod(known[:-2]) >= _LEAST_SQUARES else 0
 
 
 def _squares(results: int, apart: int) -> int:

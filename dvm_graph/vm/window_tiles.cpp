@@ -102,8 +102,9 @@ class WindowCosts {
     const int64_t points = kTransformPoints * kTransformPoints;
     const int64_t width = multiplied_columns(columns);
     const int64_t panels = ceil_div(columns, problem_.columns_per_panel);
+    const int64_t channels = int64_t{window_.kernel_depth} * window_.channels;
     const int64_t square_bytes =
-        points * (window_.channels + problem_.columns_per_panel) * problem_.element_bytes;
+        points * (channels + problem_.columns_per_panel) * problem_.element_bytes;
     const int64_t most = std::max<int64_t>(1, transform_bytes(local_bytes_) / square_bytes);
     const int64_t group = std::min(squares, std::max(most / across, int64_t{1}) * across);
     const int64_t groups = ceil_div(squares, std::min(group, most));
@@ -111,11 +112,12 @@ class WindowCosts {
     const auto count = static_cast<double>(squares);
     const double b = static_cast<double>(groups) * terms_.far +
                      static_cast<double>(blocks - groups) * terms_.row_block;
-    const double multiply = static_cast<double>(width * window_.channels) * (count + b) +
+    const double multiply = static_cast<double>(width * channels) * slices_.inside * (count + b) +
                             terms_.block_start * static_cast<double>(blocks * panels);
     const double transform =
         count * terms_.vector_operation *
-        (kPixelOperations * static_cast<double>(whole_vectors(window_.channels)) +
+        (kPixelOperations * slices_.inside *
+             static_cast<double>(window_.kernel_depth * whole_vectors(window_.channels)) +
          kSumOperations * static_cast<double>(width));
     const double each = static_cast<double>(points) * (multiply + transform) + terms_.tile_start;
     return tiles(tile.windows(), ceil_div(problem_.n, columns)) * each;
@@ -204,8 +206,9 @@ WindowTile choose_window_tile(const Window& window, const BlockProblem& problem,
       in_place({1, ceil_div(window.out_width, parts)});
   }
   if (!transformed || !has_transform(window)) return best;
-  // Tiles of several images are even parts of them; of one they may be whole squares and the rest.
-  const bool one_image = problem.m == window.windows_of_image();
+  // Tiles of several images or slices are even parts of them; of one they may be whole squares and
+  // the rest.
+  const bool one_image = problem.m == int64_t{window.out_height} * window.out_width;
   const int64_t band = int64_t{window.dilation_height} * kTransformResults;
   const int64_t panels = ceil_div(problem.n, problem.columns_per_panel);
   const int64_t most_parts = problem.whole_rows ? 1 : std::min(panels, 2 * target.cores);

@@ -4,7 +4,8 @@
 // 36 points the products over channels are one matrix product, by weights that were transformed
 // when they were packed (transformed_weights.h); their sums are transformed back. Taps may be
 // apart: squares are of the pixels that one tap after the other meets, and those of all phases lie
-// between each other. Channels may be a group's. Compiled per level: see simd.h.
+// between each other. Channels may be a group's. In volumes, slices that a window reaches count as
+// further channels. Compiled per level: see simd.h.
 //
 // Points of transformed pixels are differences of pixels, so rounding errors of a square's results
 // are some of its largest pixels. Where those of some window may be small beside them, or any is no
@@ -36,7 +37,7 @@ struct Squares {
   }
 };
 
-// Windows over whole rows of one image, or several images, in squares of 4 x 4.
+// Windows over whole rows of images or slices, in squares of 4 x 4.
 class TransformedConvolution {
  public:
   using V = Full<float>;
@@ -52,10 +53,13 @@ class TransformedConvolution {
         images_(images),
         scratch_(scratch),
         image_row_(int64_t{window.width} * window.pixel),
+        slices_(along_slices(window)),
+        tap_slice_(window.dilation_depth * window.height * image_row_),
         tap_row_(window.dilation_height * image_row_),
         tap_column_(int64_t{window.dilation_width} * window.pixel),
         // An odd number of vectors from row to row: rows of a block share no sets.
-        row_((ceil_div(window.channels, L) | 1) * L),
+        channels_(int64_t{window.kernel_depth} * window.channels),
+        row_((ceil_div(channels_, L) | 1) * L),
         most_(scratch_bytes / int64_t{sizeof(float)} / (kPoints * kPoints) - 2 * L) {}
 
   // Of all windows from number `first` on; false: they are none that this does.
@@ -71,9 +75,10 @@ class TransformedConvolution {
       const int64_t most_down = lesser(down.count(), greater<int64_t>(most / across.count(), 1));
       for (int64_t i = 0; i < down.count(); i += most_down) {
         for (int64_t j = 0; j < across.count(); j += most_across) {
-          multiply_group({at, done, down, across, i, j, lesser(down.count() - i, most_down),
-                          lesser(across.count() - j, most_across)},
-                         columns);
+          multiply_group(
+              {at, slices_.inside(at.z), done, down, across, i, j,
+               lesser(down.count() - i, most_down), lesser(across.count() - j, most_across)},
+              columns);
         }
       }
       done += rows * w_.out_width;
@@ -86,6 +91,7 @@ class TransformedConvolution {
   // of all.
   struct Group {
     Position at;
+    Taps slices;  // inside the volume
     int64_t window;
     Squares rows, columns;
     int64_t i, j;          // the first square
@@ -118,6 +124,7 @@ class TransformedConvolution {
     float* const sums = scratch_ + kPoints * kPoints * factor_point_;
     squared_ = sums + kPoints * kPoints * sum_point_;
     uneven_ = reinterpret_cast<bool*>(squared_ + kMostBlocks * squares);
+    if (group.slices.count() == 0) return multiply_taps(group, true, 0, columns);
     const int64_t uneven = transform_images(group, factors);
     if (uneven * 2 > squares) return multiply_taps(group, true, 0, columns);
     Product<InRuns<float>> x = x_;
@@ -127,7 +134,8 @@ class TransformedConvolution {
     x.high = kInfinite<float>;
     x.a_row = row_;
     x.c_row = NR;
-    x.k = w_.channels;
+    x.k = group.slices.count() * w_.channels;
+    const int64_t from = group.slices.begin * w_.channels;
     const int64_t taps = w_.taps() * w_.channels;  // the transformed weights lie behind these
     for (int64_t n = 0; n < columns; n += NR) {
       const int64_t count = lesser(columns - n, NR);
@@ -137,8 +145,8 @@ class TransformedConvolution {
         continue;
       }
       for (int64_t point = 0; point < kPoints * kPoints; point++) {
-        x.a = factors + point * factor_point_;
-        x.b = panel + point * w_.channels * NR;
+        x.a = factors + point * factor_point_ + from;
+        x.b = panel + (point * channels_ + from) * NR;
         x.c = sums + point * sum_point_;
         if (count > L)
           multiply_point<kPanelVectors>(x, squares);
@@ -172,7 +180,8 @@ class TransformedConvolution {
 
   // How many squares are uneven: some window may be too small beside the whole.
   int64_t transform_images(const Group& group, float* factors) const {
-    const float* const image = images_ + group.at.image * w_.height * image_row_;
+    const int64_t slice = group.at.image * w_.depth + slices_.place(group.at.z, 0);
+    const float* const image = images_ + slice * w_.height * image_row_;
     const Blocks down(group.rows, group.down), across(group.columns, group.across);
     const int64_t block_row = across.end(group.across);
     int64_t uneven = 0;
@@ -186,11 +195,11 @@ class TransformedConvolution {
         const Steps blocks{down.apart * block_row, across.apart};
         const bool above = i >= down.apart, before = j >= across.apart;
         if (inside) {
-          square_blocks<true>(corner, y, x, squared, blocks, above, before);
-          transform_square<true>(corner, y, x, factors);
+          square_blocks<true>(group.slices, corner, y, x, squared, blocks, above, before);
+          transform_square<true>(group.slices, corner, y, x, factors);
         } else {
-          square_blocks<false>(corner, y, x, squared, blocks, above, before);
-          transform_square<false>(corner, y, x, factors);
+          square_blocks<false>(group.slices, corner, y, x, squared, blocks, above, before);
+          transform_square<false>(group.slices, corner, y, x, factors);
         }
         const bool even = is_even(squared, blocks, group.rows_of(i), group.columns_of(j));
         uneven_[i * group.across + j] = !even;
@@ -217,39 +226,44 @@ class TransformedConvolution {
     return load<V>(at);
   }
 
-  // Calls `take` for each vector of channels, with the first one's number, whether it is partial,
-  // and how many there are.
+  // Calls `take` for each vector of channels of the slices: where it lies behind a pixel of the
+  // first slice, the first one's number among all, whether it is partial, and how many there are.
   template <class Take>
-  DVM_INLINE void for_each_vector(Take take) const {
-    int64_t c = 0;
-    for (; c + L <= w_.channels; c += L) take(c, std::false_type{}, L);
-    if (c < w_.channels) take(c, std::true_type{}, w_.channels - c);
+  DVM_INLINE void for_each_vector(const Taps& slices, Take take) const {
+    for (int64_t slice = slices.begin; slice < slices.end; slice++) {
+      const int64_t at = slice * tap_slice_, number = slice * w_.channels;
+      int64_t c = 0;
+      for (; c + L <= w_.channels; c += L) take(at + c, number + c, std::false_type{}, L);
+      if (c < w_.channels) take(at + c, number + c, std::true_type{}, w_.channels - c);
+    }
   }
 
   // Six rows of six pixels.
   template <bool Inside>
-  void transform_square(const float* corner, int64_t y, int64_t x, float* factors) const {
-    for_each_vector([&](int64_t c, auto partial, int64_t lanes) DVM_LAMBDA_INLINE {
-      V rows[kPoints][kPoints];
+  void transform_square(const Taps& slices, const float* corner, int64_t y, int64_t x,
+                        float* factors) const {
+    for_each_vector(
+        slices, [&](int64_t at, int64_t c, auto partial, int64_t lanes) DVM_LAMBDA_INLINE {
+          V rows[kPoints][kPoints];
 #pragma GCC unroll 6
-      for (int i = 0; i < kPoints; i++) {
-        V pixels[kPoints];
+          for (int i = 0; i < kPoints; i++) {
+            V pixels[kPoints];
 #pragma GCC unroll 6
-        for (int j = 0; j < kPoints; j++)
-          pixels[j] = pixel<Inside, decltype(partial)::value>(corner + c, y, x, i, j, lanes);
-        transform_pixels(pixels, rows[i]);
-      }
+            for (int j = 0; j < kPoints; j++)
+              pixels[j] = pixel<Inside, decltype(partial)::value>(corner + at, y, x, i, j, lanes);
+            transform_pixels(pixels, rows[i]);
+          }
 #pragma GCC unroll 6
-      for (int j = 0; j < kPoints; j++) {
-        V column[kPoints], out[kPoints];
+          for (int j = 0; j < kPoints; j++) {
+            V column[kPoints], out[kPoints];
 #pragma GCC unroll 6
-        for (int i = 0; i < kPoints; i++) column[i] = rows[i][j];
-        transform_pixels(column, out);
+            for (int i = 0; i < kPoints; i++) column[i] = rows[i][j];
+            transform_pixels(column, out);
 #pragma GCC unroll 6
-        for (int i = 0; i < kPoints; i++)
-          store(factors + (i * kPoints + j) * factor_point_ + c, out[i]);
-      }
-    });
+            for (int i = 0; i < kPoints; i++)
+              store(factors + (i * kPoints + j) * factor_point_ + c, out[i]);
+          }
+        });
   }
 
   struct Steps {
@@ -259,8 +273,8 @@ class TransformedConvolution {
   // Of blocks of a square's pixels, the sums of squares, but of those in its first rows or columns
   // that a neighbour has them of.
   template <bool Inside>
-  void square_blocks(const float* corner, int64_t top, int64_t left, float* squared,
-                     const Steps& blocks, int64_t above, int64_t before) const {
+  void square_blocks(const Taps& slices, const float* corner, int64_t top, int64_t left,
+                     float* squared, const Steps& blocks, int64_t above, int64_t before) const {
     for (int64_t i = above; i < kBlocks; i++) {
       for (int64_t j = before; j < kBlocks; j++) {
         const int64_t y = top + i * kBlock * w_.dilation_height;
@@ -268,24 +282,26 @@ class TransformedConvolution {
         const bool inside = Inside || inside_image(y, x, kBlock - 1);
         const float* const pixels = corner + i * kBlock * tap_row_ + j * kBlock * tap_column_;
         squared[i * blocks.down + j * blocks.across] =
-            inside ? square_block<true>(pixels, y, x) : square_block<false>(pixels, y, x);
+            inside ? square_block<true>(slices, pixels, y, x)
+                   : square_block<false>(slices, pixels, y, x);
       }
     }
   }
 
   template <bool Inside>
-  float square_block(const float* corner, int64_t y, int64_t x) const {
+  float square_block(const Taps& slices, const float* corner, int64_t y, int64_t x) const {
     V sums[kBlock][kBlock] = {};
-    for_each_vector([&](int64_t c, auto partial, int64_t lanes) DVM_LAMBDA_INLINE {
+    for_each_vector(
+        slices, [&](int64_t at, int64_t, auto partial, int64_t lanes) DVM_LAMBDA_INLINE {
 #pragma GCC unroll 2
-      for (int i = 0; i < kBlock; i++) {
+          for (int i = 0; i < kBlock; i++) {
 #pragma GCC unroll 2
-        for (int j = 0; j < kBlock; j++) {
-          const V of = pixel<Inside, decltype(partial)::value>(corner + c, y, x, i, j, lanes);
-          sums[i][j] += of * of;
-        }
-      }
-    });
+            for (int j = 0; j < kBlock; j++) {
+              const V of = pixel<Inside, decltype(partial)::value>(corner + at, y, x, i, j, lanes);
+              sums[i][j] += of * of;
+            }
+          }
+        });
     const auto four = fold_halves((sums[0][0] + sums[0][1]) + (sums[1][0] + sums[1][1]));
     return (four[0] + four[1]) + (four[2] + four[3]);
   }
@@ -380,9 +396,10 @@ class TransformedConvolution {
   void multiply_row(const Group& group, int64_t y, int64_t left, int64_t windows, int64_t n,
                     int64_t columns) const {
     Window w = w_;
-    w.out_height = 1;
+    w.out_depth = w.out_height = 1;
     w.out_width = static_cast<int32_t>(windows);
     w.stride_width = w.dilation_width;
+    w.pad_front -= static_cast<int32_t>(group.at.z * w.stride_depth);
     w.pad_top -= static_cast<int32_t>(group.at.y + y);
     w.pad_left -= static_cast<int32_t>(left);
     const int64_t window = group.window + y * w_.out_width + left;
@@ -392,7 +409,7 @@ class TransformedConvolution {
     x.c_row *= w.stride_width;
     x.from += window * x.from_row + n;
     x.from_row *= w.stride_width;
-    const float* const image = images_ + group.at.image * w_.height * image_row_;
+    const float* const image = images_ + group.at.image * w_.depth * w_.height * image_row_;
     Convolution<float>(x, image, w, 0, windows).multiply(columns);
   }
 
@@ -400,7 +417,11 @@ class TransformedConvolution {
   const Window w_;
   const float* const images_;
   float* const scratch_;
-  const int64_t image_row_, tap_row_, tap_column_, row_, most_;
+  const int64_t image_row_;
+  const Along slices_;
+  const int64_t tap_slice_, tap_row_, tap_column_;
+  const int64_t channels_;  // of all slices
+  const int64_t row_, most_;
   int64_t factor_point_ = 0, sum_point_ = 0;  // elements from point to point
   float* squared_ = nullptr;                  // of each block of pixels
   bool* uneven_ = nullptr;                    // of each square
