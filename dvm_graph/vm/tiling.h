@@ -34,7 +34,7 @@ struct ForcedTile {
 struct TilingRequest {
   LiveBytes live;
   double shrink = 1;  // fraction of the memory limits to use
-  ForcedTile forced;
+  ForcedTile forced = {};
   bool by_rows = false;  // passes take turns on rows (row_blocks.h): tiles may outgrow L1
   bool widens = true;    // and so they may where they would read across rows else
 };
