@@ -433,7 +433,6 @@ bool CubeProblem::describe_vector_nodes() {
   blocks_.prologue.operators -= inner_.finish.nodes;
   blocks_.local_c =
       !target_.unified_memory || blocks_.products > 1 || consumers != 1 || direct_stores != 1;
-  blocks_.counts_passes = blocks_.products > 1;
   blocks_.equal_panels = blocks_.panels && !target_.unified_memory;
   return true;
 }
