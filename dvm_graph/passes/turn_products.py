@@ -75,7 +75,7 @@ def _turned(transpose: Node, builder: Builder) -> Value | None:
         return None
     result = builder.matmul(builder.transpose(weights, (1, 0)), _columns(builder, line))
     for operator in reversed(behind):
-        first, *others = (operand for operand in operator.inputs if operand is not None)
+        others = [operand for operand in operator.inputs[1:] if operand is not None]
         columns = (_as_column(builder, operand) for operand in others)
         result = builder.op(operator.op, result, *columns, **operator.attrs)
     return builder.reshape(result, _shape(transpose.output))
