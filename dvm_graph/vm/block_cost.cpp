@@ -103,7 +103,7 @@ BlockModel::Rows BlockModel::of_rows(int64_t rows) const {
   r.passed = passed_by(p_.batch * r.m_blocks);
   r.k_block_of_column = products_ * static_cast<double>(ceil_div(rows, register_rows_)) *
                         t_.block_start / p_.columns_per_panel;
-  r.passes = r.count * t_.pass_start * p_.epilogue_nodes;
+  if (p_.counts_passes) r.passes = r.count * t_.pass_start * p_.epilogue_nodes;
   r.multiply = products_ * r.count * k;
   if (splits()) {
     const auto whole = static_cast<double>(round_up(rows, target_.splitting.rows));
