@@ -39,6 +39,7 @@ from dvm_graph.passes import (
     sink_concats,
     sink_divisions,
     sink_transposes,
+    turn_products,
 )
 from dvm_graph.symbolic import Facts, Meter, Symbols
 
@@ -46,8 +47,9 @@ Source = str | PathLike[str] | bytes | Any
 """A path, the bytes of a model, or an onnx.ModelProto."""
 
 PASSES = (
-    *("fold_constants", "fill_branches", "sink_transposes", "simplify", "collect_scales"),
-    *("sink_divisions", "sink_concats", "absorb_views", "eliminate_common", "eliminate_dead"),
+    *("fold_constants", "fill_branches", "turn_products", "sink_transposes", "simplify"),
+    *("collect_scales", "sink_divisions", "sink_concats", "absorb_views", "eliminate_common"),
+    "eliminate_dead",
 )
 """The passes over basic operators, in order; `Options.disable_passes` can leave them out."""
 
@@ -144,6 +146,7 @@ def _simplify(graph: Graph, facts: Facts, options: Options, stages: _StageLog) -
     for node in graph.sorted_nodes():
         for body in node.bodies:  # of control flow: programs of their own, on the same way
             _simplify(body, facts.bodies[body], options, stages.of_body())
+    stages.run("turn_products", graph, lambda: turn_products(graph, facts))
     stages.run("sink_transposes", graph, lambda: sink_transposes(graph, facts))
     stages.run("simplify", graph, lambda: simplify(graph, facts))
     stages.run("collect_scales", graph, lambda: collect_scales(graph, facts))

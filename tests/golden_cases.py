@@ -230,6 +230,14 @@ g (float[n, 2, h, w] x) => (float[n, 3, i, j] y)
   [pool] y = MaxPool <kernel_shape = [2, 2]> (r)
 }}
 """,
+    "encoder": f"""
+g (float[n, 1, t] x) => (float[n, 4, u] y)
+<float[4, 1, 3] k = {_numbers(12)}, float[4] c = {_numbers(4)}>
+{{
+  [encode] p = Conv <pads = [1, 1], strides = [2]> (x, k, c)
+  [relu] y = Relu (p)
+}}
+""",
     "reduce_chain": """
 g (float[n, 4096] x) => (float[n] y)
 <int64[1] last = {1}>
@@ -253,6 +261,7 @@ PASS_CASES: dict[str, tuple[str, ...]] = {
     "decompose": ("layer_norm", "softmax", "gelu", "shape_chain", "slice_and_pad", "attention"),
     "fold_constants": ("constant_chain",),
     "fill_branches": ("branches",),
+    "turn_products": ("encoder",),
     "sink_transposes": ("convolutions",),
     "simplify": ("transposes", "heads"),
     "collect_scales": ("scaled_product",),

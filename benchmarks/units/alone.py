@@ -132,6 +132,26 @@ def others() -> Iterator[_Case]:
         _graph("float[t, n, 256] x, int64[n] lengths", "y = ReverseSequence (x, lengths)"),
         {"x": _normal(100, 32, 256), "lengths": _RANDOM.integers(1, 101, 32)},
     )
+    for shape, count in (((1, 8400), 300), ((32, 1000), 5), ((128, 32000), 50)):
+        yield (
+            f"TopK: {count} of {shape[0]} x {shape[1]}",
+            _graph("float[n, c] x", "y, i = TopK (x, k)", f"int64[1] k = {{{count}}}"),
+            {"x": _normal(*shape)},
+        )
+    whole = _RANDOM.integers(1, 100, (1000, 1000))
+    yield (
+        "Equal: int64",
+        _graph("int64[n, c] x, int64[n, c] z", "y = Equal (x, z)"),
+        {
+            "x": whole,
+            "z": _RANDOM.integers(1, 100, (1000, 1000)),
+        },
+    )
+    yield (
+        "Trilu: 12 x 512 x 512",
+        _graph("float[n, h, w] x", "y = Trilu (x)"),
+        {"x": _normal(12, 512, 512)},
+    )
 
 
 def windows() -> Iterator[_Case]:
@@ -139,7 +159,8 @@ def windows() -> Iterator[_Case]:
         *itertools.product(("MaxPool", "AveragePool"), (3, 5, 9), (1,), ((1, 1, 480, 640),)),
         *itertools.product(("MaxPool", "AveragePool"), (3,), (2,), ((1, 1, 480, 640),)),
         *itertools.product(("MaxPool",), (5, 9, 13), (1,), ((1, 256, 20, 20), (1, 4, 96, 128))),
-        *itertools.product(("MaxPool",), (9,), (1,), ((64, 1, 64, 64), (1, 64, 96, 128))),
+        *itertools.product(("MaxPool",), (5, 9, 13), (1,), ((64, 1, 64, 64),)),
+        *itertools.product(("MaxPool",), (9,), (1,), ((1, 64, 96, 128),)),
     ):
         attrs = (
             f"kernel_shape = [{kernel}, {kernel}], strides = [{stride}, {stride}], "
@@ -167,7 +188,14 @@ def long_kernels() -> Iterator[_Case]:
     """Over one channel or to one: encoders and decoders of sound, kernels along columns."""
     for op, shape, weights, attrs in (
         ("Conv", (1, 1, 16000), (512, 1, 10), "strides = [5]"),
+        ("Conv", (1, 1, 16000), (512, 1, 16), "strides = [8]"),
         ("Conv", (1, 1, 16000), (512, 1, 21), "strides = [10], pads = [10, 10]"),
+        ("Conv", (4, 1, 16000), (512, 1, 10), "strides = [5]"),
+        ("Conv", (4, 1, 16000), (512, 1, 16), "strides = [8]"),
+        ("Conv", (4, 1, 16000), (512, 1, 21), "strides = [10], pads = [10, 10]"),
+        ("Conv", (1, 1, 160000), (512, 1, 10), "strides = [5]"),
+        ("Conv", (1, 1, 160000), (512, 1, 16), "strides = [8]"),
+        ("Conv", (1, 1, 160000), (512, 1, 21), "strides = [10], pads = [10, 10]"),
         ("Conv", (1, 1, 16000), (514, 1, 1024), "strides = [256], pads = [512, 512]"),
         ("Conv", (1, 1, 16000), (64, 1, 9), "dilations = [4], pads = [16, 16]"),
         ("Conv", (1, 1, 512, 800), (2, 1, 513, 1), "pads = [256, 0, 256, 0]"),
@@ -182,7 +210,8 @@ def long_kernels() -> Iterator[_Case]:
         model = onnx.parser.parse_model(text)
         model.graph.initializer.append(onnx.numpy_helper.from_array(data, "w"))
         named = " x ".join(map(str, weights))
-        yield f"{op}: {named}, {attrs}", model, {"x": _normal(*shape)}
+        extent = " x ".join(map(str, (shape[0], *shape[2:])))
+        yield f"{op}: {named}, {attrs}, of {extent}", model, {"x": _normal(*shape)}
 
 
 def norms() -> Iterator[_Case]:

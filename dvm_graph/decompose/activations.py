@@ -59,14 +59,21 @@ def leaky(builder: Builder, node: Node, x: Value) -> Value:
     """`x`, or `alpha * x` where it is negative."""
     alpha = node.attrs.get("alpha", 0.01)
     wide = _holding(builder, x, alpha)
-    y = builder.select(_is_negative(builder, wide), scaled(builder, wide, alpha), wide)
-    return builder.cast(y, x.dtype)
+    return builder.cast(_sloped(builder, wide, builder.scalar(alpha, wide.dtype)), x.dtype)
+
+
+def _sloped(builder: Builder, x: Value, slope: Value) -> Value:
+    """`x`, or `slope * x` where it is negative: the greater of the two, if slopes are of (0, 1]."""
+    y, slopes = builder.mul(x, slope), slope.data
+    if slopes is not None and bool(np.all((slopes > 0) & (slopes <= 1))):
+        return builder.max(x, y)
+    return builder.select(_is_negative(builder, x), y, x)
 
 
 @decomposition("PRelu")
 def prelu(builder: Builder, node: Node, operands: Operands) -> Results:
     x, slope = required(node, operands, 0), required(node, operands, 1)
-    return [builder.select(_is_negative(builder, x), builder.mul(x, slope), x)]
+    return [_sloped(builder, x, slope)]
 
 
 @decomposition("Elu")

@@ -92,21 +92,30 @@ def read_points(
         {tap: builder.mul(tap.index, dim_value(builder, step)) for tap in axis}
         for axis, step in zip(taps, rows.steps, strict=True)
     ]
-    dtype = rows.value.dtype
+    dtype, count = rows.value.dtype, shape_of(rows.value)[0]
+    everywhere = all(tap.inside is None for axis in taps for tap in axis)
+    table = rows.value if everywhere else _with_zeros(builder, rows.value)
     parts = []
     for chosen in itertools.product(*taps):
         along = (offsets[at][tap] for at, tap in enumerate(chosen))
-        value = builder.gather(rows.value, reduce(builder.add, along, start), 0)
+        index = reduce(builder.add, along, start)
         inside = [tap.inside for tap in chosen if tap.inside is not None]
         if inside:
-            within = _for_channels(builder, reduce(builder.bitwise_and, inside))
-            value = builder.select(within, value, builder.scalar(0, dtype))
+            within = reduce(builder.bitwise_and, inside)
+            index = builder.select(within, index, dim_value(builder, count, index.dtype))
+        value = builder.gather(table, index, 0)
         shares = [tap.share for tap in chosen if tap.share is not None]
         if shares:
             share = builder.cast(reduce(builder.mul, shares), dtype)
             value = builder.mul(value, _for_channels(builder, share))
         parts.append(value)
     return reduce(joined, parts)
+
+
+def _with_zeros(builder: Builder, rows: Value) -> Value:
+    """Behind the others, a row for what lies outside of images: there it is chosen once for all channels."""
+    zeros = builder.broadcast_to(builder.scalar(0, rows.dtype), (1, *shape_of(rows)[1:]))
+    return builder.concat([rows, zeros], 0)
 
 
 def _for_channels(builder: Builder, x: Value) -> Value:

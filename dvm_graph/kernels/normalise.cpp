@@ -421,26 +421,34 @@ void gather_rows(NormalPlan& plan) {
   reorder_axes(plan, order, count);
 }
 
+// Elements of a row of which vectors hold several.
+constexpr int64_t kShortRow = 8;
+
 // The axis along which most of what is read and written lies contiguous; the innermost axis wins a
 // tie. Gathers read for each index, and windows their images, and weights, anew for each of them.
+// Short rows that are gathered count for less: they are read row by row, whatever is the inner
+// axis.
 int most_contiguous_axis(const NormalPlan& plan) {
   double elements[kMaxDomainRank] = {};  // no overflow, whatever the extents
-  const auto count_access = [&](const NormalAccess& access, uint32_t anew, double times) {
+  const auto count_access = [&](const NormalAccess& access, uint32_t anew, double times,
+                                double whole_row = 1) {
     double count = times;
     for (int axis = 0; axis < plan.rank; ++axis) {
       if (access.strides[axis] != 0 || anew & bit(axis))
         count *= static_cast<double>(plan.extents[axis]);
     }
     for (int axis = 0; axis < plan.rank; ++axis) {
-      if (access.strides[axis] == 1) elements[axis] += count;
+      const auto row = static_cast<double>(plan.extents[axis]);
+      if (access.strides[axis] == 1) elements[axis] += count * std::min(1.0, row / whole_row);
     }
   };
   for (const NormalNode& node : plan.nodes) {
     if (!touches_memory(node.op)) continue;
     const bool windows = is_window(node.op);
     const double times = windows ? static_cast<double>(plan.windows[node.window].taps()) : 1;
-    const uint32_t anew = windows || node.op == PlanOp::gather_ ? node.axes : 0;
-    count_access(plan.accesses[node.access], anew, times);
+    const bool gathers = node.op == PlanOp::gather_;
+    const uint32_t anew = windows || gathers ? node.axes : 0;
+    count_access(plan.accesses[node.access], anew, times, gathers ? kShortRow : 1);
     if (node.weights >= 0) count_access(plan.accesses[node.weights], anew, times);
   }
   int best = plan.rank - 1;
@@ -449,9 +457,6 @@ int most_contiguous_axis(const NormalPlan& plan) {
   }
   return best;
 }
-
-// Elements of a row of which vectors hold several.
-constexpr int64_t kShortRow = 8;
 
 // The axis that goes next to `inner` even where one of them is reduced and the other is not, for
 // together they are contiguous: that of groups whose results, of windows, lie along `inner`, or

@@ -10,6 +10,7 @@ from dvm_graph.passes.simplify import simplify
 from dvm_graph.passes.sink_concats import sink_concats
 from dvm_graph.passes.sink_divisions import sink_divisions
 from dvm_graph.passes.sink_transposes import sink_transposes
+from dvm_graph.passes.turn_products import turn_products
 
 __all__ = [
     "absorb_views",
@@ -22,4 +23,5 @@ __all__ = [
     "sink_concats",
     "sink_divisions",
     "sink_transposes",
+    "turn_products",
 ]

@@ -48,7 +48,7 @@ struct BlockProblem {
   bool local_c = false;       // the tile of C lies in local memory
   bool equal_panels = false;  // every tile has the same number of panels
   int epilogue_nodes = 0;
-  bool counts_passes = false;  // of the epilogue over rows; else its elements stand for them
+  bool counts_passes = true;  // of the epilogue over rows; else its elements stand for them
   Prologue prologue;
   bool prologue_folds = false;  // reduces along its rows
   InnerProblem inner;

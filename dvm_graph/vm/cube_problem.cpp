@@ -439,7 +439,9 @@ bool CubeProblem::describe_vector_nodes() {
   blocks_.prologue.operators -= inner_.finish.nodes;
   blocks_.local_c =
       !target_.unified_memory || blocks_.products > 1 || consumers != 1 || direct_stores != 1;
-  blocks_.counts_passes = blocks_.products > 1;
+  // Those of a prologue are not counted, so that what lies apart would seem to have more of them.
+  const bool has_prologue = blocks_.whole_k || has_inner();
+  blocks_.counts_passes = blocks_.products > 1 || !has_prologue;
   blocks_.equal_panels = blocks_.panels && !target_.unified_memory;
   return true;
 }

@@ -56,6 +56,7 @@ BINARY = [
     Case("Pow", [Tensor(("n", "m"), "int64", 0, 5), scalar(4, "int64")], label="Pow-int64"),
     Case("Pow", [POSITIVE, scalar(2, "int64")], label="Pow-mixed"),
     Case("PRelu", [X, ROW]),
+    *(Case("PRelu", [X, scalar(slope)], label=f"PRelu-{slope}") for slope in (0.25, 1.5, -0.5)),
     Case("Where", [FLAGS, X, ROW]),
 ]  # fmt: skip
 VARIADIC = [

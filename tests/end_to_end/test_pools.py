@@ -58,6 +58,24 @@ def test_drawn_indices_of_maxima(dtype: type[np.generic], seed: int) -> None:
     check(model, [*shapes, (0, *shapes[0][1:])], check=seed % 5 == 0)
 
 
+@pytest.mark.parametrize("op", ["MaxPool", "AveragePool"])
+@pytest.mark.parametrize("channels", [1, 2, 5])
+@pytest.mark.parametrize(("kernel", "stride", "dilation"), [(5, 1, 1), (3, 2, 1), (3, 1, 4)])
+def test_vectors_of_neighbouring_windows(
+    op: str, channels: int, kernel: int, stride: int, dilation: int
+) -> None:
+    """Rows of some vectors, of which those at the ends lie at the borders, and of no whole vector."""
+    pad = kernel // 2
+    attrs = {
+        "kernel_shape": [3, kernel],
+        "strides": [1, stride],
+        "dilations": [1, dilation],
+        "pads": [1, pad, 1, pad],
+    }
+    widths = (9, 16, 33, 64, 100, 161, 300)
+    check(one_node(op, 4, channels, attrs), [(2, channels, 4, width) for width in widths], terms=15)
+
+
 def with_indices(model: onnx.ModelProto) -> onnx.ModelProto:
     model.graph.node[0].output.append("indices")
     model.graph.output.append(

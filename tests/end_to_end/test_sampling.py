@@ -177,7 +177,8 @@ def test_images_without_elements(padding: str) -> None:
 def test_copied_once() -> None:
     """Images whose channels go last are stored so for all that is read of them together."""
     report = dvm_graph.optimize(grid_sample(channels=32), strict=True).report()
-    assert str(report).count("(stage 0, vector)") == 2  # the images, and the points
+    # The images, the row of zeros behind them, and the points.
+    assert str(report).count("(stage 0, vector)") == 3
 
 
 # -- points that matrices make

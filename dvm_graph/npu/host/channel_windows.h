@@ -110,17 +110,21 @@ DVM_INLINE void reduce_block(const Run<T>& run, int64_t c, int64_t lanes = 0) {
   }
 }
 
+// The channels from `c` on of some windows, so many vectors at a time, then half as many.
+template <class Op, class T, int Windows, int Vectors>
+DVM_INLINE void reduce_channels(const Run<T>& run, int64_t channels, int64_t c) {
+  constexpr int64_t kChannels = Vectors * kLanes<T>;
+  for (; c + kChannels <= channels; c += kChannels) reduce_block<Op, T, Windows, Vectors>(run, c);
+  if constexpr (Vectors > 1)
+    reduce_channels<Op, T, Windows, Vectors / 2>(run, channels, c);
+  else if (c < channels)
+    reduce_block<Op, T, Windows, 1, true>(run, c, channels - c);
+}
+
 // All channels of some windows, many or one.
 template <class Op, class T, int Windows>
 void reduce_windows(const Run<T>& run, int64_t channels) {
-  constexpr int64_t L = kLanes<T>;
-  constexpr int kVectors = kBlock / Windows;
-  int64_t c = 0;
-  for (; c + kVectors * L <= channels; c += kVectors * L)
-    reduce_block<Op, T, Windows, kVectors>(run, c);
-  if constexpr (kVectors > 1)
-    for (; c + L <= channels; c += L) reduce_block<Op, T, Windows, 1>(run, c);
-  if (c < channels) reduce_block<Op, T, Windows, 1, true>(run, c, channels - c);
+  reduce_channels<Op, T, Windows, kBlock / Windows>(run, channels, 0);
 }
 
 template <class Op, class T>
@@ -138,18 +142,25 @@ void reduce_run(Run<T> run, int64_t windows, int64_t channels) {
   while (windows > 0) take(std::integral_constant<int, 1>{});
 }
 
+// Windows [begin, end) of every output row have all their columns inside the image.
+struct InnerWindows {
+  int64_t begin, end;
+
+  DVM_INLINE explicit InnerWindows(const Window& w) : begin(ceil_div(w.pad_left, w.stride_width)) {
+    const int64_t wide = int64_t{w.kernel_width - 1} * w.dilation_width;
+    const int64_t last = w.width - 1 - wide + w.pad_left;
+    end = last < 0 ? 0 : last / w.stride_width + 1;
+  }
+};
+
 // The windows [first_x, first_x + count) of one output row: those at the borders one by one.
 template <class Op, class T>
-void reduce_row(const Window& w, const T* image, const T* weights, T* out, int64_t out_step,
-                int64_t y, int64_t first_x, int64_t count, int64_t channels) {
+void reduce_row(const Window& w, const InnerWindows& inside, const T* image, const T* weights,
+                T* out, int64_t out_step, int64_t y, int64_t first_x, int64_t count,
+                int64_t channels) {
   const int64_t row_step = int64_t{w.width} * w.pixel;
   const int64_t top = y * w.stride_height - w.pad_top;
   const Taps rows = taps_inside(top, w.dilation_height, w.height, w.kernel_height);
-  // Windows [inner_begin, inner_end) have all their columns inside the image.
-  const int64_t wide = int64_t{w.kernel_width - 1} * w.dilation_width;
-  const int64_t last = w.width - 1 - wide + w.pad_left;
-  const int64_t inner_begin = ceil_div(w.pad_left, w.stride_width);
-  const int64_t inner_end = last < 0 ? 0 : last / w.stride_width + 1;
   Run<T> run;
   run.out_step = out_step;
   run.step = int64_t{w.stride_width} * w.pixel;
@@ -168,8 +179,8 @@ void reduce_row(const Window& w, const T* image, const T* weights, T* out, int64
   const int64_t end = first_x + count;
   for (int64_t x = first_x; x < end;) {
     const int64_t left = x * w.stride_width - w.pad_left;
-    const bool inner = x >= inner_begin && x < inner_end;
-    const int64_t windows = inner ? lesser(inner_end, end) - x : 1;
+    const bool inner = x >= inside.begin && x < inside.end;
+    const int64_t windows = inner ? lesser(inside.end, end) - x : 1;
     const Taps columns = inner ? Taps{0, w.kernel_width}
                                : taps_inside(left, w.dilation_width, w.width, w.kernel_width);
     run.tap_columns = greater<int64_t>(columns.end - columns.begin, 0);
@@ -310,27 +321,25 @@ DVM_INLINE void reduce_packed(const PackedRow<T>& row, const Packing<T>& packing
 
 template <class Op, class T, bool Whole>
 void reduce_packed_row(PackedRow<T> row, const Packing<T>& packing, int64_t windows) {
-  constexpr int kHalf = kBlock / 2;
+  // False: not all of so many vectors of windows are inside. At the borders it is one at a time.
+  const auto take = [&]<int Vectors>(std::integral_constant<int, Vectors>) DVM_LAMBDA_INLINE {
+    const int64_t count = Vectors * packing.windows;
+    if (windows < count || !row.template inside<Whole>(packing, Vectors)) return false;
+    const int64_t results = packing.windows * packing.channels;
+    reduce_packed<Op, T, Vectors, Whole, true>(row, packing, results);
+    row.advance(packing, count);
+    windows -= count;
+    return true;
+  };
   while (windows > 0) {
-    const auto inside = [&](int64_t vectors) {
-      return row.template inside<Whole>(packing, vectors);
-    };
-    const auto take = [&]<int Vectors>(std::integral_constant<int, Vectors>) DVM_LAMBDA_INLINE {
-      const int64_t before = (Vectors - 1) * packing.windows;
-      const int64_t last = lesser(windows - before, packing.windows);
-      if (last == packing.windows && inside(Vectors))
-        reduce_packed<Op, T, Vectors, Whole, true>(row, packing, last * packing.channels);
-      else
-        reduce_packed<Op, T, Vectors, Whole, false>(row, packing, last * packing.channels);
-      row.advance(packing, before + last);
-      windows -= before + last;
-    };
-    if (windows >= kBlock * packing.windows && inside(kBlock))
-      take(std::integral_constant<int, kBlock>{});
-    else if (windows >= kHalf * packing.windows)
-      take(std::integral_constant<int, kHalf>{});
-    else
-      take(std::integral_constant<int, 1>{});
+    if (take(std::integral_constant<int, kBlock>{})) continue;
+    if (take(std::integral_constant<int, kBlock / 2>{})) continue;
+    if (take(std::integral_constant<int, kBlock / 4>{})) continue;
+    if (take(std::integral_constant<int, 1>{})) continue;
+    const int64_t count = lesser(windows, packing.windows);
+    reduce_packed<Op, T, 1, Whole, false>(row, packing, count * packing.channels);
+    row.advance(packing, count);
+    windows -= count;
   }
 }
 
@@ -370,6 +379,7 @@ DVM_INLINE void reduce_series(const Window& w, const T* images, const T* weights
   const int64_t image_step = int64_t{w.height} * w.width * w.pixel;
   const Packing<T> packing(w, channels, lesser<int64_t>(w.out_width, count));
   const bool packed = packing.windows > 1 && out_step == channels;
+  const InnerWindows inside(w);
   Position at(w, number);
   while (count > 0) {
     const int64_t windows = lesser(w.out_width - at.x, count);
@@ -377,7 +387,7 @@ DVM_INLINE void reduce_series(const Window& w, const T* images, const T* weights
     if (packed)
       reduce_packed<Op>(w, packing, image, weights, out, at.y, at.x, windows);
     else
-      reduce_row<Op>(w, image, weights, out, out_step, at.y, at.x, windows, channels);
+      reduce_row<Op>(w, inside, image, weights, out, out_step, at.y, at.x, windows, channels);
     out += windows * out_step;
     count -= windows;
     at.x += windows - 1;

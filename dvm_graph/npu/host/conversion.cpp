@@ -10,21 +10,28 @@ namespace {
 // A comparison's lanes (0 or -1) as b8 lanes (0 or 1).
 template <class M>
 DVM_INLINE Vec<uint8_t, kLanesOf<M>> as_b8(M mask) {
+#if defined(DVM_X86)
+  // A few instructions where compilers narrow vectors of 32 bits in a dozen, and those of 64
+  // element by element.
+  constexpr int kBits = 8 * sizeof(Element<M>);
+  if constexpr (kBits >= 32 && sizeof(M) == kVectorBytes) {
+    __m128i bytes;
 #if defined(DVM_AVX512)
-  if constexpr (sizeof(M) == 64 && sizeof(Element<M>) == 4) {
-    const __mmask16 lanes = _mm512_movepi32_mask(bits_as<__m512i>(mask));
-    return bits_as<Vec<uint8_t, 16>>(_mm_maskz_set1_epi8(lanes, 1));
-  }
-#elif defined(DVM_X86)
-  // Saturating packs: two instructions where the general narrowing takes a dozen.
-  if constexpr (kLanesOf<M> * 4 == sizeof(M)) {
+    const auto lanes = bits_as<__m512i>(mask);
+    if constexpr (kBits == 64)
+      bytes = _mm_maskz_set1_epi8(_mm512_movepi64_mask(lanes), 1);
+    else
+      bytes = _mm_maskz_set1_epi8(_mm512_movepi32_mask(lanes), 1);
+#else
+    // Saturating packs; lanes of 64 bits are two of 32 that are alike.
     __m128i packed;
-    if constexpr (sizeof(M) == 32) {
+    if constexpr (sizeof(M) == 32)
       packed = _mm_packs_epi32(bits_as<__m128i>(low_half(mask)), bits_as<__m128i>(high_half(mask)));
-    } else {
+    else
       packed = _mm_packs_epi32(bits_as<__m128i>(mask), bits_as<__m128i>(mask));
-    }
-    const auto bytes = bits_as<Vec<uint8_t, 16>>(_mm_packs_epi16(packed, packed)) & 1;
+    if constexpr (kBits == 64) packed = _mm_packs_epi32(packed, packed);
+    bytes = _mm_and_si128(_mm_packs_epi16(packed, packed), _mm_set1_epi8(1));
+#endif
     Vec<uint8_t, kLanesOf<M>> result;
     __builtin_memcpy(&result, &bytes, sizeof result);
     return result;

@@ -2,6 +2,7 @@
 // need no case for each type: NaN is equal to NaN and above everything, -0 equal to 0.
 #pragma once
 
+#include <bit>
 #include <cstdint>
 #include <limits>
 #include <type_traits>
@@ -29,6 +30,17 @@ struct FloatKeys {
   }
 };
 
+// Those of the types that processors compare.
+template <class Float, class Stored, class Wide, int kMantissa>
+struct RealKeys : FloatKeys<Stored, Wide, kMantissa> {
+  using Real = Float;
+  // An element with this key.
+  static Real real(Wide key) {
+    constexpr Wide kSign = std::numeric_limits<Wide>::min();
+    return std::bit_cast<Real>(key < 0 ? static_cast<Wide>(kSign - key) : key);
+  }
+};
+
 template <class Stored, class Wide>
 struct IntegerKeys {
   using Storage = Stored;
@@ -50,8 +62,8 @@ struct UnsignedKeys {
 template <class Visit>
 void with_keys(DType dtype, Visit visit) {
   switch (dtype) {
-    case DType::f32: return visit(FloatKeys<uint32_t, int32_t, 23>{});
-    case DType::f64: return visit(FloatKeys<uint64_t, int64_t, 52>{});
+    case DType::f32: return visit(RealKeys<float, uint32_t, int32_t, 23>{});
+    case DType::f64: return visit(RealKeys<double, uint64_t, int64_t, 52>{});
     case DType::f16: return visit(FloatKeys<uint16_t, int32_t, 10>{});
     case DType::bf16: return visit(FloatKeys<uint16_t, int32_t, 7>{});
     case DType::i8: return visit(IntegerKeys<int8_t, int32_t>{});

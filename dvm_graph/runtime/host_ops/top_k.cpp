@@ -4,6 +4,7 @@
 // Few of many: a heap of the k best so far, the worst on top. Blocks of elements none of which
 // beats it are passed over by vector comparisons.
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <cstring>
 
@@ -16,7 +17,7 @@ namespace dvm {
 namespace {
 
 constexpr int64_t kBlock = 64;  // elements, compared at once
-constexpr int64_t kTile = 16;   // columns, whose keys are read together: a line of memory
+constexpr int64_t kTile = 16;   // columns that are read together: a line of memory
 
 // From here on, of log(k) / log(n), selecting among all elements is faster than a heap.
 constexpr double kFew = 0.725;
@@ -52,21 +53,46 @@ void sink(std::span<Candidate<Key>> heap, size_t at) {
   }
 }
 
-// The first position from `at` on whose key is above a bound.
-template <class Column, class Key>
-int64_t next_above(const Column& column, int64_t at, Key bound) {
-  if (at < column.count && column.key(at) > bound) return at;
-  for (; at + kBlock <= column.count; at += kBlock) {
-    int above = 0;
-    for (int64_t i = 0; i < kBlock; i++) above |= column.key(at + i) > bound;
-    if (above != 0) break;
+// Whether the key of an element may be above a bound: where processors compare elements as they
+// are, that takes a fraction of what it takes to make keys of them.
+template <class Keys>
+auto rough_test(const Column<Keys>& column, typename Keys::Key bound) {
+  if constexpr (requires { typename Keys::Real; }) {
+    using Key = typename Keys::Key;
+    using Real = typename Keys::Real;
+    const bool smallest = column.flip != 0;
+    const Real sign = smallest ? -1 : 1;
+    const Real limit = sign * Keys::real(static_cast<Key>(bound ^ column.flip));
+    // NaN passes, on either side.
+    return [x = column.x, sign, limit](int64_t at) {
+      return !(sign * std::bit_cast<Real>(x[at]) <= limit);
+    };
+  } else {
+    return [&column, bound](int64_t at) { return column.key(at) > bound; };
   }
-  while (at < column.count && column.key(at) <= bound) at++;
+}
+
+// The first position from `at` on whose key is above a bound.
+template <class Keys>
+int64_t next_above(const Column<Keys>& column, int64_t at, typename Keys::Key bound) {
+  if (at < column.count && column.key(at) > bound) return at;
+  const auto may_be_above = rough_test(column, bound);
+  while (at < column.count) {
+    const int64_t end = std::min(at + kBlock, column.count);
+    int above = 0;
+    for (int64_t i = at; i < end; i++) above |= may_be_above(i);
+    if (above == 0) {
+      at = end;
+      continue;
+    }
+    for (; at < end; at++)
+      if (may_be_above(at) && column.key(at) > bound) return at;
+  }
   return at;
 }
 
-template <class Column, class Key>
-void keep_best(const Column& column, std::span<Candidate<Key>> heap) {
+template <class Keys, class Key>
+void keep_best(const Column<Keys>& column, std::span<Candidate<Key>> heap) {
   const auto k = static_cast<int64_t>(heap.size());
   for (int64_t at = 0; at < k; at++) {
     const auto place = static_cast<size_t>(k - 1 - at);
@@ -81,8 +107,9 @@ void keep_best(const Column& column, std::span<Candidate<Key>> heap) {
 }
 
 // The first of the best.
-template <class Column, class Key>
-Candidate<Key> best_of(const Column& column) {
+template <class Keys>
+Candidate<typename Keys::Key> best_of(const Column<Keys>& column) {
+  using Key = typename Keys::Key;
   Key best = column.key(0);
   for (int64_t at = 1; at < column.count; at++) best = std::max<Key>(best, column.key(at));
   for (int64_t at = 0;; at += kBlock) {
@@ -108,13 +135,12 @@ class Selection {
   int64_t candidates() const { return few_ ? k_ : count_; }
 
   // The k best are the first of `room`, which holds `candidates`.
-  template <class Column>
-  void run(const Column& column, Candidate<Key>* room) const {
+  void run(const Column<Keys>& column, Candidate<Key>* room) const {
     const auto better = [](const auto& a, const auto& b) { return a.beats(b); };
     if (k_ == 1) {
-      room[0] = best_of<Column, Key>(column);
+      room[0] = best_of(column);
     } else if (few_) {
-      keep_best<Column, Key>(column, {room, static_cast<size_t>(k_)});
+      keep_best(column, std::span(room, static_cast<size_t>(k_)));
     } else {
       for (int64_t at = 0; at < count_; at++) room[at] = {column.key(at), at};
       std::nth_element(room, room + k_ - 1, room + count_, better);
@@ -128,13 +154,18 @@ class Selection {
   bool few_;
 };
 
-// Keys that were read already.
-template <class Read>
-struct Same {
-  using Storage = Read;
-  using Key = Read;
-  static Key key(Storage key) { return key; }
-};
+// Rows of `columns` elements, `step` apart, as columns one behind the other, in blocks that stay in
+// the first-level cache.
+template <class Storage>
+void turn_over(Storage* to, const Storage* from, int64_t rows, int64_t step, int64_t columns) {
+  for (int64_t first = 0; first < rows; first += kTile) {
+    const int64_t end = std::min(first + kTile, rows);
+    for (int64_t column = 0; column < columns; column++) {
+      for (int64_t row = first; row < end; row++)
+        to[column * rows + row] = from[row * step + column];
+    }
+  }
+}
 
 template <class Keys>
 void select(HostFrame& frame, const AroundAxis& around, int64_t k, std::vector<int64_t> shape) {
@@ -148,10 +179,10 @@ void select(HostFrame& frame, const AroundAxis& around, int64_t k, std::vector<i
   const int64_t columns = around.behind == 1 ? 0 : kTile;
   const auto candidate_bytes =
       static_cast<int64_t>(sizeof(Candidate<Key>)) * selection.candidates();
-  const auto key_bytes = static_cast<int64_t>(sizeof(Key)) * columns * around.extent;
-  std::byte* const memory = frame.scratch(candidate_bytes + key_bytes);
+  const auto tile_bytes = static_cast<int64_t>(sizeof(Storage)) * columns * around.extent;
+  std::byte* const memory = frame.scratch(candidate_bytes + tile_bytes);
   auto* const best = reinterpret_cast<Candidate<Key>*>(memory);
-  auto* const keys = reinterpret_cast<Key*>(memory + candidate_bytes);
+  auto* const tile = reinterpret_cast<Storage*>(memory + candidate_bytes);
 
   const Storage* x = frame.data<Storage>(0);
   for (int64_t before = 0; before < around.before; before++, x += around.extent * around.behind) {
@@ -169,14 +200,10 @@ void select(HostFrame& frame, const AroundAxis& around, int64_t k, std::vector<i
     }
     for (int64_t first = 0; first < around.behind; first += kTile) {
       const int64_t end = std::min(first + kTile, around.behind);
-      for (int64_t at = 0; at < around.extent; at++) {
-        for (int64_t column = first; column < end; column++) {
-          keys[(column - first) * around.extent + at] = Keys::key(x[at * around.behind + column]);
-        }
-      }
+      turn_over(tile, x + first, around.extent, around.behind, end - first);
       for (int64_t column = first; column < end; column++) {
-        const Key* const read = keys + (column - first) * around.extent;
-        selection.run(Column<Same<Key>>{read, around.extent, flip}, best);
+        const Storage* const read = tile + (column - first) * around.extent;
+        selection.run(Column<Keys>{read, around.extent, flip}, best);
         store(column);
       }
     }

@@ -1,0 +1,163 @@
+"""Turns convolutions of one channel over where their results are read channels-first.
+
+    Requires: basic operators with shapes. Ensures: no product of patches along one axis of images of one channel, which has
+    at least as many results as a patch has elements, is transposed to [batch, results, places...] and read so by all.
+
+    y = transpose(matmul(patches(x), w) + bias, (0, 3, 1, 2))
+    =>  y = reshape(matmul(transpose(w, (1, 0)), view(x, (b, k, places), (n, 1, stride))) + reshape(bias, (-1, 1)))
+
+A convolution multiplies patches by weights, and its results lie channels-last; that is what the next convolution reads.
+Without one, every result would be turned over on its way to memory. Patches of one channel along one axis are a strided
+view of the image, so that their transpose is one, too: instead of the results the patches are turned over, which are fewer.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from dvm_graph.ir import OPERATORS, Dim, Graph, Kind, Node, Shape, Value
+from dvm_graph.symbolic import Facts
+from dvm_graph.symbolic.builder import Builder
+from dvm_graph.symbolic.dims import add, maximum, mul, product, sub
+
+_TO_FIRST = (0, 3, 1, 2)
+_PASSED = frozenset({"concat", "reshape", "slice", "gather", "broadcast_to"})
+"""What keeps the order of axes that it reads, besides element-wise operators and reductions."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Line:
+    """Patches along one axis of images of one channel."""
+
+    image: Value
+    """[batch, extent, neighbours]: the places beside each other that all taps share."""
+    taps: int
+    stride: int
+    dilation: int
+    pad: Dim
+    size: Dim
+    """Positions along the axis."""
+
+
+def turn_products(graph: Graph, facts: Facts) -> bool:
+    """True if some product was turned over."""
+    builder = Builder(graph, facts)
+    changed = False
+    for node in graph.sorted_nodes():
+        if node.op != "transpose" or tuple(node.attrs["perm"]) != _TO_FIRST:
+            continue
+        with builder.scope(node):
+            turned = _turned(node, builder)
+        if turned is not None:
+            changed = True
+            graph.replace_node(node, turned)
+    return changed
+
+
+def _turned(transpose: Node, builder: Builder) -> Value | None:
+    """The result of the transpose, without one; None: it is no such product, or better off as it is."""
+    graph = builder.graph
+    value, behind = transpose.required(0), list[Node]()
+    while (operator := _per_result(value, graph)) is not None:
+        behind.append(operator)
+        value = operator.required(0)
+    matmul = value.made_by("matmul")
+    if matmul is None or not value.dtype.is_float or not graph.sole_use(value):
+        return None
+    patches, weights = matmul.required(0), matmul.required(1)
+    window = patches.made_by("patches")
+    if window is None or weights.rank != 2 or not graph.sole_use(patches):
+        return None
+    line, results = _line(window, builder), _shape(weights)[1]
+    if line is None or not isinstance(results, int) or results < line.taps:
+        return None
+    if _is_read_channels_last(transpose.output, graph):
+        return None
+    result = builder.matmul(builder.transpose(weights, (1, 0)), _columns(builder, line))
+    for operator in reversed(behind):
+        others = [operand for operand in operator.inputs[1:] if operand is not None]
+        columns = (_as_column(builder, operand) for operand in others)
+        result = builder.op(operator.op, result, *columns, **operator.attrs)
+    return builder.reshape(result, _shape(transpose.output))
+
+
+def _per_result(value: Value, graph: Graph) -> Node | None:
+    """The element-wise operator that makes a value of one and of numbers for each result, or a single one."""
+    node = value.producer
+    if node is None or OPERATORS[node.op].kind is not Kind.MAP or not graph.sole_use(value):
+        return None
+    first, *others = node.inputs
+    whole = first is not None and first.rank == value.rank
+    return node if whole and all(o is not None and o.rank <= 1 for o in others) else None
+
+
+def _as_column(builder: Builder, value: Value) -> Value:
+    return builder.reshape(value, (*_shape(value), 1)) if value.rank == 1 else value
+
+
+def _line(patches: Node, builder: Builder) -> _Line | None:
+    """None: they are no strided view of padded images."""
+    image, attrs = patches.required(0), patches.attrs
+    if image.rank != 4 or not _is_one(_shape(image)[3], builder) or attrs["groups"] != 1:
+        return None
+    batch, height, width = _shape(image)[:3]
+    axis = 1 if _is_one(height, builder) and attrs["kernel"][0] == 1 else 0
+    other = 1 - axis
+    still = attrs["kernel"][other] == 1 and attrs["strides"][other] == 1
+    extent, across = (height, width) if axis == 0 else (width, height)
+    if not still or not builder.facts.same_shape((attrs["size"][other],), (across,)):
+        return None
+    if attrs["pads"][other] != 0 or (attrs["strides"][axis] != 1 and not _is_one(across, builder)):
+        return None
+    return _Line(
+        image=builder.reshape(image, (batch, extent, across)),
+        taps=attrs["kernel"][axis],
+        stride=attrs["strides"][axis],
+        dilation=attrs["dilations"][axis],
+        pad=attrs["pads"][axis],
+        size=attrs["size"][axis],
+    )
+
+
+def _columns(builder: Builder, line: _Line) -> Value:
+    """Patches as columns: [batch, taps, places]."""
+    batch, extent, across = _shape(line.image)
+    reach = add(mul(add(line.size, -1), line.stride), line.dilation * (line.taps - 1) + 1)
+    behind = maximum(0, sub(reach, add(extent, line.pad)))
+    zero = builder.scalar(0, line.image.dtype)
+    pieces = [
+        line.image if amount is None else builder.broadcast_to(zero, (batch, amount, across))
+        for amount in (line.pad, None, behind)
+        if amount != 0
+    ]
+    room = builder.concat(pieces, 1) if len(pieces) > 1 else line.image
+    return builder.op(
+        "view",
+        room,
+        shape=(batch, line.taps, mul(line.size, across)),
+        strides=(product(_shape(room)[1:]), mul(line.dilation, across), line.stride),
+        offset=0,
+    )
+
+
+def _shape(value: Value) -> Shape:
+    assert value.shape is not None, value.name
+    return value.shape
+
+
+def _is_one(extent: Dim, builder: Builder) -> bool:
+    return extent == 1 if isinstance(extent, int) else builder.facts.same(extent, 1)
+
+
+def _is_read_channels_last(value: Value, graph: Graph) -> bool:
+    """Whether a transpose reads it, or what is computed of it in its order."""
+    waiting, seen = [value], {value}
+    while waiting:
+        for node in graph.users(waiting.pop()):
+            if node.op == "transpose":
+                return True
+            passed = node.op in _PASSED or OPERATORS[node.op].kind in (Kind.MAP, Kind.REDUCE)
+            if passed and node.output not in seen:
+                seen.add(node.output)
+                waiting.append(node.output)
+    return False
