@@ -25,7 +25,7 @@ def window(g: Growth, x: Value, dilate: bool = True, kernel: int = 3) -> dict[st
     n = x.rank - 2
     attributes: dict[str, Any] = {"kernel_shape": [g.rng.randint(1, kernel) for _ in range(n)]}
     if g.chance(0.4):
-        attributes["strides"] = [g.choose((1, 2, 3)) for _ in range(n)]
+        attributes["strides"] = [g.choose((1, 1, 2, 2, 3, 5)) for _ in range(n)]
     if dilate and g.chance(0.25):
         attributes["dilations"] = [g.choose((1, 2)) for _ in range(n)]
     way = g.rng.random()
