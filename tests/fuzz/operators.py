@@ -8,10 +8,14 @@ from typing import Any
 from onnx import defs
 
 from tests.fuzz import (  # noqa: F401 - they register their recipes
+    recipes_attention,
     recipes_carried,
     recipes_contrib,
+    recipes_contrib_quantised,
     recipes_other,
     recipes_products,
+    recipes_quantised,
+    recipes_recurrent,
     recipes_reductions,
     recipes_regions,
     recipes_sequences,
@@ -97,6 +101,11 @@ def grow(g: Growth, kind: str | None = None) -> Value:
     op = g.rng.choices(found, weights)[0]
     if g.special and op in LEFT_OPEN:
         raise RefusedError
+    return draw(g, op)
+
+
+def draw(g: Growth, op: str) -> Value:
+    """Adds a node of an operator: by its recipe, or from its schema alone."""
     recipe = RECIPES.get(op)
     return recipe.draw(g) if recipe else from_schema(g, op)
 
