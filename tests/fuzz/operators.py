@@ -44,7 +44,9 @@ LEFT_OPEN = frozenset(
         "MeanVarianceNormalization", "Attention", "ReduceL2", "ReduceLogSum", "ReduceLogSumExp",
         "ReduceSumSquare", "ReduceMean", "Mean", "HardSwish", "RNN", "GRU", "LSTM",
         "LayerNormalization", "RMSNormalization", "com.microsoft.SkipLayerNormalization",
-        "com.microsoft.SkipSimplifiedLayerNormalization", "DFT", "STFT",
+        "com.microsoft.SkipSimplifiedLayerNormalization", "DFT", "STFT", "LinearAttention",
+        "com.microsoft.Attention", "com.microsoft.QAttention", "com.microsoft.MultiHeadAttention",
+        "com.microsoft.GroupQueryAttention", "com.microsoft.EmbedLayerNormalization",
     )
 )  # fmt: skip
 """Operators that are not drawn where values are special: the standard leaves it open which of two NaN is
