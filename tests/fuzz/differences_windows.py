@@ -106,3 +106,11 @@ def _resize(step: Step) -> Documented | None:
         result = np.where(where, value, result)
     open_ = np.isnan(step.results[0].astype(np.float64)) & ~nan  # in axes that change, they are
     return Documented(replaced(step, result).results, [open_])
+
+
+@difference_of("AffineGrid")
+def _one_position(step: Step) -> Documented | None:
+    """Between corners that are the same element: NaN where the standard's function divides by 0."""
+    (y,) = step.results
+    lost = np.isnan(y.astype(np.float64))
+    return left_open(step, lost) if 1 in np.asarray(step.operands[1])[2:] else None

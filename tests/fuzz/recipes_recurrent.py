@@ -16,6 +16,7 @@ FLOAT, DOUBLE, FLOAT16 = TensorProto.FLOAT, TensorProto.DOUBLE, TensorProto.FLOA
 _ACTIVATIONS = ("Relu", "Tanh", "Sigmoid", "Affine", "LeakyRelu", "ThresholdedRelu", "ScaledTanh")
 _ACTIVATIONS = (*_ACTIVATIONS, "HardSigmoid", "Elu", "Softsign", "Softplus")
 _OF_ALPHA = ("Affine", "LeakyRelu", "ThresholdedRelu", "ScaledTanh", "HardSigmoid", "Elu")
+_UNBOUNDED = {"Relu", "Affine", "LeakyRelu", "ThresholdedRelu", "Elu", "Softplus"}
 _OF_BETA = ("Affine", "ScaledTanh", "HardSigmoid")
 
 
@@ -49,14 +50,17 @@ def recurrent(g: Growth, op: str) -> Value:
         operands.append(maybe(g, state, 0.3))
         if g.chance(0.2):
             operands.append(g.fresh(dtype, [(n, 3 * hidden)] * g.breadth))
+    functions = _activations(g, n * {"LSTM": 3, "GRU": 2, "RNN": 1}[op])
+    grows = not _UNBOUNDED.isdisjoint(functions.get("activations", ()))
+    clip = 0.5 if grows and max(x.at(1 - batch)) > 2 else g.choose((None, None, None, 0.5))
     attributes = {
         "hidden_size": hidden,
         "direction": direction,
         "linear_before_reset": g.choose((None, 0, 1)) if op == "GRU" else None,
-        "clip": g.choose((None, None, None, 0.5)),
+        "clip": clip,
         "input_forget": g.choose((None, None, 0, 1)),
         "layout": layout,
-        **_activations(g, n * {"LSTM": 3, "GRU": 2, "RNN": 1}[op]),
+        **functions,
     }
     outputs = g.choose((1, 2, 3) if op == "LSTM" else (1, 2))
     return g.emit(op, operands, attributes, outputs=outputs)
