@@ -18,10 +18,14 @@ from onnxruntime.capi import onnxruntime_pybind11_state
 from tests.fuzz import operators
 from tests.fuzz.case import OPSETS, environments, nodes_of
 from tests.fuzz.growth import DTYPES, Growth, RefusedError
+from tests.fuzz.left_out import LEFT_OUT
 from tests.fuzz.operands import MICROSOFT
 
-TRIES = 400
-"""Draws of one version of an operator, as long as something has not been drawn."""
+LEAST_TRIES, MOST_TRIES = 5, 600
+"""Draws of one version of an operator: the most as long as something has not been drawn."""
+
+WHOLE = "node"
+"""The part that is the operator itself."""
 
 _NAMES = {
     f"tensor({helper.tensor_dtype_to_string(d).removeprefix('TensorProto.').lower()})": d
@@ -29,13 +33,16 @@ _NAMES = {
 }
 
 
-def missing(name: str, version: int) -> set[str]:
-    """The parts of a version of an operator that are not drawn; `name` begins with the domain, where there is one."""
-    left = set(wanted(name, version))
+def undrawn(name: str, version: int) -> tuple[set[str], set[str]]:
+    """The parts of a version of an operator that are not drawn though they are not left out, and those that are left out
+    and drawn all the same; `name` begins with the domain, where there is one.
+    """
+    excused = left_out(name, version)
+    left, drawn = set(wanted(name, version)) - excused, set[str]()
     opsets = [opset for opset in OPSETS if _holds(name, version, opset)]
     rng = random.Random(f"{name}:{version}")
-    for turn in range(TRIES):
-        if not left:
+    for turn in range(MOST_TRIES):
+        if not left and turn >= LEAST_TRIES:
             break
         opset = opsets[-1 - turn % len(opsets)]
         g = Growth(rng, opset, environments(rng), DTYPES)
@@ -43,23 +50,36 @@ def missing(name: str, version: int) -> set[str]:
             operators.draw(g, name)
         except RefusedError:
             continue
-        left.difference_update(_drawn(g, name))
-    return left
+        found = set(_drawn(g, name))
+        left -= found
+        drawn |= found
+    return left, drawn & excused
+
+
+def left_out(name: str, version: int) -> set[str]:
+    """The parts of a version of an operator that are not drawn, by name."""
+    texts = [
+        listed.get(key, "") for listed in LEFT_OUT.values() for key in (name, f"{name} {version}")
+    ]
+    parts = {part for text in texts for part in text.split("; ") if part}
+    return set(wanted(name, version)) if WHOLE in parts else parts & wanted(name, version)
 
 
 def versions() -> Iterator[tuple[str, int]]:
-    """All operators, with the opset that brought each version."""
+    """All operators that may run on onnxruntime, with the opset that brought each version."""
     for schema in _standard():
-        if schema.name not in operators.EXCLUDED:
-            yield schema.name, schema.since_version
+        name, version = schema.name, schema.since_version
+        function = schema.has_function or schema.has_context_dependent_function
+        if name not in operators.EXCLUDED and (function or _kernels_of(name, version)):
+            yield name, version
     for name in sorted(_own()):
         yield f"{MICROSOFT}.{name}", 1
 
 
 @functools.cache
 def wanted(name: str, version: int) -> frozenset[str]:
-    """The parts of a version of an operator, of which `node` is the operator itself."""
-    found = {"node"}
+    """The parts of a version of an operator, `WHOLE` among them."""
+    found = {WHOLE}
     domain, _, op = name.rpartition(".")
     if domain:
         schema: Any = _own()[op]
@@ -69,11 +89,7 @@ def wanted(name: str, version: int) -> frozenset[str]:
     found.update(f"attribute {attribute}" for attribute in attributes)
     found.update(f"operand {parameter.name}" for parameter in schema.inputs)
     found.update(f"result {parameter.name}" for parameter in schema.outputs)
-    first, last = _range(name, version)
-    for kernel in _kernels().get((domain, op), ()):
-        since, until = kernel.version_range
-        if since > last or until < first:
-            continue
+    for kernel in _kernels_of(name, version):
         for parameter in schema.inputs:
             name_of = parameter.typeStr if domain else parameter.type_str
             types = set(kernel.type_constraints.get(name_of, ())) & _NAMES.keys()
@@ -94,7 +110,7 @@ def _drawn(g: Growth, name: str) -> Iterator[str]:
         if node.op_type != op or node.domain != domain:
             continue
         schema: Any = _own()[op] if domain else defs.get_schema(op, g.opset, "")
-        yield "node"
+        yield WHOLE
         yield from (f"attribute {attribute.name}" for attribute in node.attribute)
         for at, given in enumerate(node.input):
             parameter = schema.inputs[min(at, len(schema.inputs) - 1)]
@@ -118,6 +134,20 @@ def _range(name: str, version: int) -> tuple[int, int]:
         return OPSETS[0], OPSETS[-1]
     later = [s.since_version for s in _every_version() if s.name == name]
     return version, min((v - 1 for v in later if v > version), default=OPSETS[-1])
+
+
+def _kernels_of(name: str, version: int) -> list[Any]:
+    """onnxruntime takes a kernel without a last version for the first one only."""
+    domain, _, op = name.rpartition(".")
+    found = []
+    for kernel in _kernels().get((domain, op), ()):
+        since, until = kernel.version_range
+        if since == version or (until < _NO_END and since <= version <= until):
+            found.append(kernel)
+    return found
+
+
+_NO_END = 2**31 - 1
 
 
 @functools.cache

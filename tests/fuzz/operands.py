@@ -60,7 +60,7 @@ def groups(g: Growth, channels: int) -> tuple[int, int]:
 
 
 def placed(
-    g: Growth, x: Value, first: int, dilate: bool = True
+    g: Growth, x: Value, first: int, dilate: bool = True, pools: bool = False
 ) -> tuple[dict[str, Any], list[Shape]]:
     """Attributes of windows over the spatial axes of `x`, the first of which is given, and how many there are along each."""
     axes = range(first, first + x.rank - 2)
@@ -76,6 +76,10 @@ def placed(
         attributes["auto_pad"] = g.choose(("VALID", "SAME_UPPER", "SAME_LOWER"))
     elif g.chance(0.1):
         attributes["auto_pad"] = "NOTSET"
+    up = pools and g.chance(0.2)
+    if up:  # of windows that are whole: what is cut off is another matter
+        attributes |= {"ceil_mode": 1, "strides": [1] * len(kernel)}
+        strides = attributes["strides"]
     way = attributes.get("auto_pad", "NOTSET")
     pads = pads if way == "NOTSET" else [0] * len(pads)
     if way.startswith("SAME"):

@@ -226,21 +226,31 @@ def quantised_attention(g: Growth, op: str) -> Value:
     batch, length, size = g.choose((1, 2)), extents(g), g.choose((4, 8))
     heads, width = g.choose((1, 2)), 4
     hidden = heads * width
-    byte = TensorProto.UINT8
-    x = g.fresh(byte, _shapes(batch, length, size))
-    weights = g.constant(
-        np.random.default_rng(g.numpy_seed()).integers(-9, 9, (size, 3 * hidden)).astype(np.int8)
-    )
+    x = g.fresh(TensorProto.UINT8, _shapes(batch, length, size))
+    kind, low = g.choose(((np.int8, -9), (np.uint8, 0)))
+    drawn = np.random.default_rng(g.numpy_seed()).integers(low, 9, (size, 3 * hidden))
+    weights = g.constant(drawn.astype(kind))
     bias = g.fresh(FLOAT, [(3 * hidden,)] * g.breadth)
     a, b = (g.constant(np.array(s, np.float32)) for s in (0.1, 0.05))
     mask = maybe(
         g, lambda: _whole(g, 1, 3, batch) if g.chance(0.5) else _whole(g, 0, 2, batch, length)
     )
-    zeros = [g.constant(np.array(2, np.uint8)), g.constant(np.array(0, np.int8))]
-    operands = [x, weights, bias, a, b, mask, *(zeros if g.chance(0.7) else ())]
-    results = [(FLOAT, _shapes(batch, length, hidden))]
-    one_way = g.choose((None, 0, 1))
-    return _add(g, op, operands, results, num_heads=heads, unidirectional=one_way)
+    zeros = [g.constant(np.array(2, np.uint8)), g.constant(np.array(0, kind))]
+    operands: list[Value | None] = [x, weights, bias, a, b, mask]
+    operands += zeros if g.chance(0.7) else [None, None]
+    results: list[Any] = [(FLOAT, _shapes(batch, length, hidden))]
+    if mask is None and g.chance(0.4):
+        before = extents(g)
+        totals = [m + n for m, n in zip(before, length, strict=True)]
+        operands.append(g.fresh(FLOAT, _shapes(2, batch, heads, before, width)))
+        results.append((FLOAT, _shapes(2, batch, heads, totals, width)))
+    attributes = {
+        "num_heads": heads,
+        "unidirectional": g.choose((None, 0, 1)),
+        "scale": g.choose((None, 0.5)),
+        "mask_filter_value": g.choose((None, -1000.0)),
+    }
+    return _add(g, op, operands, results, **attributes)
 
 
 @recipe(f"{MICROSOFT}.GroupQueryAttention", kind=CONTRIB, weight=2)
@@ -287,13 +297,19 @@ def group_query_attention(g: Growth, op: str) -> Value:
         "kv_num_heads": shared,
         "scale": g.choose((None, 0.5)),
         "softcap": g.choose((None, None, 2.0)),
+        "causal": g.choose((None, 1)),
         "do_rotary": rotates,
         "rotary_interleaved": g.choose((None, 0, 1)) if rotates else None,
         "local_window_size": g.choose((None, None, 1, 3)),
         "smooth_softmax": g.choose((None, None, 0, 1)) if sink is None else None,
     }
     last = g.constant(np.array(total, np.int32))
+    norms = [fresh(width), fresh(width)] if g.chance(0.2) else []
+    if norms:
+        name = g.choose((None, "qk_norm_epsilon", "q_norm_epsilon", "k_norm_epsilon"))
+        attributes |= {} if name is None else {name: 0.1}
     operands = [*states, *past, seqlens, last, *tables, None, added, sink]
+    operands += [None, None, *norms] if norms else []
     return _add(g, op, operands, results, **attributes)
 
 

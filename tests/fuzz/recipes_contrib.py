@@ -6,7 +6,7 @@ import numpy as np
 from onnx import TensorProto
 
 from tests.fuzz.contents import Contents
-from tests.fuzz.growth import Growth, RefusedError, Shape, Value
+from tests.fuzz.growth import DTYPES, Growth, RefusedError, Shape, Value
 from tests.fuzz.operands import (
     MICROSOFT,
     add_contrib,
@@ -61,13 +61,19 @@ def fused_matmul(g: Growth, op: str) -> Value:
 
 
 def _of_turned_batches(g: Growth, op: str, a: Value) -> Value:
-    """The first axis of A is that of its rows, or of columns where it is transposed; those behind it are batches."""
+    """The first axis of A is that of its rows, or of columns where it is transposed; those behind it are batches. So is
+    that of B, where both are turned.
+    """
     turned = g.choose((0, 1))
     shapes = [(*s[1:-1], s[-1], s[0]) if turned else (*s[1:-1], s[0], s[-1]) for s in a.shapes]
     n = g.choose((1, 5))
     b = g.fresh(a.dtype, [(*s[:-2], s[-1], n) for s in shapes])
+    both = g.choose((0, 1))
+    if both:
+        b = g.fresh(a.dtype, [(s[-1], *s[:-2], n) for s in shapes])
     results = [(*s[:-1], n) for s in shapes]
-    return add_contrib(g, op, [a, b], a, results, transBatchA=1, transA=turned)
+    given = {"transBatchA": 1, "transA": turned, "transBatchB": both}
+    return add_contrib(g, op, [a, b], a, results, **given)
 
 
 @recipe(*contrib("FusedGemm"), kind=CONTRIB)
@@ -120,7 +126,7 @@ def skip_layer_norm(g: Growth, op: str) -> Value:
 
 @recipe(*contrib("ExpandDims"), kind=CONTRIB, weight=0.5)
 def expand_dims(g: Growth, op: str) -> Value:
-    x = g.pick((FLOAT, INT64, TensorProto.BOOL), lambda v: v.rank < 6)
+    x = g.pick(DTYPES, lambda v: v.rank < 6)
     axis = g.rng.randint(-x.rank - 1, x.rank)
     at = axis % (x.rank + 1)
     shapes = [(*s[:at], 1, *s[at:]) for s in x.shapes if s is not None]
@@ -172,7 +178,7 @@ def grid_sample(g: Growth, op: str) -> Value:
 
 @recipe(*contrib("GatherND"), kind=CONTRIB, weight=0.5)
 def gather_nd(g: Growth, op: str) -> Value:
-    x = g.ranked((FLOAT, INT64, TensorProto.BOOL), 1, 3)
+    x = g.ranked(DTYPES, 1, 3)
     filled(x)
     least = [min(x.at(axis)) for axis in range(x.rank)]
     depth = g.rng.randint(1, x.rank)
@@ -187,8 +193,8 @@ def gather_nd(g: Growth, op: str) -> Value:
 def inverse(g: Growth, op: str) -> Value:
     """Of matrices that are far from singular."""
     n = g.choose((1, 2, 4))
-    x = g.fresh(FLOAT, [(2, n, n)] * g.breadth, Contents(positive=True))
-    far = g.constant(np.eye(n, dtype=np.float32) * 16)
+    x = g.fresh(g.choose((FLOAT, DOUBLE)), [(2, n, n)] * g.breadth, Contents(positive=True))
+    far = g.constant((np.eye(n) * 16).astype(numpy_type(x)))
     return add_contrib(g, op, [g.emit("Add", [x, far])], x)
 
 

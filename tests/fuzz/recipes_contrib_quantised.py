@@ -86,7 +86,7 @@ def quantised_pool(g: Growth, op: str) -> Value:
     averages = op.endswith("AveragePool")
     last = not averages or g.chance(0.4)
     x = _quantised_image(g, last)
-    attributes, places = placed(g, x, first=1 if last else 2, dilate=not averages)
+    attributes, places = placed(g, x, first=1 if last else 2, dilate=not averages, pools=True)
     pairs = list(zip(x.shapes, places, strict=True))
     shapes = [(s[0], *p, s[-1]) if last else (s[0], s[1], *p) for s, p in pairs]
     if not averages:
@@ -124,7 +124,7 @@ def qlinear_conv(g: Growth, op: str) -> Value:
 @recipe(*contrib("QuantizeLinear", "DequantizeLinear"), kind=CONTRIB, weight=0.5)
 def quantise(g: Growth, op: str) -> Value:
     takes = op.endswith("DequantizeLinear")
-    narrow = g.choose((*INT8S, TensorProto.INT16, TensorProto.UINT16))
+    narrow = g.choose((*INT8S, TensorProto.INT16, TensorProto.UINT16, *((INT32,) if takes else ())))
     x = g.ranked((narrow,) if takes else (FLOAT, FLOAT16), 1, 4)
     axis = g.rng.randrange(x.rank)
     per_axis = x.fixed(axis) and g.chance(0.4)
@@ -200,16 +200,24 @@ def _of_few_bits(g: Growth, a: Value, n: int, block: int, bits: int) -> Value:
         return g.constant(draw(g.numpy_seed(), dtype, shape, contents, 0))
 
     words = Contents(low=(0,) * g.breadth, high=(256,) * g.breadth)
+
+    def zeros() -> Value:
+        if g.chance(0.2):
+            levels = Contents(low=(0,) * g.breadth, high=(1 << bits,) * g.breadth)
+            return weights(a.dtype, (n, blocks), levels)
+        return weights(UINT8, (n * -(-blocks * bits // 8),), words)
+
     operands: list[Value | None] = [
         a,
         weights(UINT8, (n, blocks, block * bits // 8), words),
         weights(a.dtype, (n * blocks,), Contents(positive=True)),
-        maybe(g, lambda: weights(UINT8, (n * -(-blocks * bits // 8),), words)),
+        maybe(g, zeros),
         None,
         g.fresh(a.dtype, [(n,)] * g.breadth) if g.chance(0.3) else None,
     ]
     shapes = [(*s[:-1], n) for s in a.shapes]
-    sizes = {"K": k, "N": n, "bits": bits, "block_size": block}
+    sizes: dict[str, int | None] = {"K": k, "N": n, "bits": bits, "block_size": block}
+    sizes["accuracy_level"] = g.choose((None, 0, 1))
     return g.add("MatMulNBits", operands, [(a.dtype, shapes)], sizes, MICROSOFT)[0]
 
 

@@ -104,9 +104,10 @@ def stft(g: Growth) -> Value:
     x = g.fresh(dtype, [(g.choose((1, 2)), g.choose((16, 23)), 2 if complex_ else 1)] * g.breadth)
     frame, step = g.choose((4, 5, 8)), g.choose((1, 3, 4))
     window = maybe(g, lambda: g.fresh(dtype, [(frame,)] * g.breadth))
-    length = g.integers(frame) if window is None or g.chance(0.5) else None
+    kind = g.choose((np.int64, np.int32))
+    length = g.integers(frame, kind) if window is None or g.chance(0.5) else None
     one_sided = 0 if complex_ else g.choose((None, 0, 1))
-    return g.emit("STFT", [x, g.integers(step), window, length], {"onesided": one_sided})
+    return g.emit("STFT", [x, g.integers(step, kind), window, length], {"onesided": one_sided})
 
 
 @recipe("HannWindow", "HammingWindow", "BlackmanWindow", kind=OTHER, weight=0.3)
