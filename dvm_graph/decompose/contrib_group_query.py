@@ -62,9 +62,9 @@ def group_query_attention(builder: Builder, node: Node, operands: Operands) -> R
         return None
     if not attrs.get("causal", 1):
         return None
-    heads = _split(builder, node, operands)
+    query, key, value = heads = _split(builder, node, operands)
     past = [operand(operands, 3), operand(operands, 4)]
-    cache = _cache(builder, *heads[1:], past[0], required(node, operands, 5), total[0])
+    cache = _cache(builder, key, value, past[0], required(node, operands, 5), total[0])
     if cache is None:
         return None
     heads = _normalized(builder, node, heads, operands)

@@ -512,9 +512,7 @@ def main() -> None:
     parser.add_argument("--offset", type=int, default=0, help="the first pair")
     parser.add_argument("--options", choices=sorted(OPTIONS), default="as it is")
     parser.add_argument("--dtype", choices=TYPES, default="float32")
-    parser.add_argument(
-        "--simd", choices=simd_levels(), help="a level of the units"
-    )
+    parser.add_argument("--simd", choices=simd_levels(), help="a level of the units")
     parser.add_argument("--meetings", action="store_true", help="those instead of pairs")
     arguments = parser.parse_args()
     warnings.simplefilter("error", dvm_graph.RescueWarning)
