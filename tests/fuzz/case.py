@@ -75,6 +75,7 @@ class Favour:
 
     kind: str | None = None
     opset: int | None = None
+    operator: str | None = None
 
 
 def generate(seed: int, index: int, favour: Favour = Favour()) -> Case:
@@ -94,7 +95,10 @@ def generate(seed: int, index: int, favour: Favour = Favour()) -> Case:
         if favour.kind and rng.random() < 0.5:
             kind = favour.kind
         try:
-            operators.grow(g, kind)
+            if favour.operator and rng.random() < 0.5:
+                operators.draw(g, favour.operator)
+            else:
+                operators.grow(g, kind)
         except RefusedError:
             _forget(g, before)
     if not g.nodes:

@@ -39,7 +39,7 @@ def undrawn(name: str, version: int) -> tuple[set[str], set[str]]:
     """
     excused = left_out(name, version)
     left, drawn = set(wanted(name, version)) - excused, set[str]()
-    opsets = [opset for opset in OPSETS if _holds(name, version, opset)]
+    opsets = opsets_of(name, version)
     rng = random.Random(f"{name}:{version}")
     for turn in range(MOST_TRIES):
         if not left and turn >= LEAST_TRIES:
@@ -122,9 +122,10 @@ def _drawn(g: Growth, name: str) -> Iterator[str]:
                 yield f"result {schema.outputs[min(at, len(schema.outputs) - 1)].name}"
 
 
-def _holds(name: str, version: int, opset: int) -> bool:
+def opsets_of(name: str, version: int) -> list[int]:
+    """The fuzzer's opsets that have this version of an operator."""
     first, last = _range(name, version)
-    return first <= opset <= last
+    return [opset for opset in OPSETS if first <= opset <= last]
 
 
 @functools.cache
