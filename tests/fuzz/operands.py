@@ -76,25 +76,24 @@ def placed(
         attributes["auto_pad"] = g.choose(("VALID", "SAME_UPPER", "SAME_LOWER"))
     elif g.chance(0.1):
         attributes["auto_pad"] = "NOTSET"
-    up = pools and g.chance(0.2)
-    if up:  # of windows that are whole: what is cut off is another matter
-        attributes |= {"ceil_mode": 1, "strides": [1] * len(kernel)}
-        strides = attributes["strides"]
+    up = pools and g.chance(0.3)
+    if up:
+        attributes["ceil_mode"] = 1
     way = attributes.get("auto_pad", "NOTSET")
     pads = pads if way == "NOTSET" else [0] * len(pads)
     if way.startswith("SAME"):
         attributes.pop("dilations", None)
         places = [tuple(-(-s[a] // strides[at]) for at, a in enumerate(axes)) for s in x.shapes]
         return attributes, places
-    places = [
-        tuple(
-            (s[a] + pads[at] + pads[len(kernel) + at] - dilations[at] * (kernel[at] - 1) - 1)
-            // strides[at]
-            + 1
-            for at, a in enumerate(axes)
-        )
-        for s in x.shapes
-    ]
+
+    def count(extent: int, at: int) -> int:
+        room = extent + pads[at] + pads[len(kernel) + at] - dilations[at] * (kernel[at] - 1) - 1
+        if not up:
+            return room // strides[at] + 1
+        whole = -(-room // strides[at]) + 1  # without one that starts behind the image and its pad
+        return whole - int((whole - 1) * strides[at] >= extent + pads[at])
+
+    places = [tuple(count(s[a], at) for at, a in enumerate(axes)) for s in x.shapes]
     if any(min(place) < 1 for place in places):
         raise RefusedError
     return attributes, places

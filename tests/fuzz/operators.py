@@ -101,13 +101,17 @@ def grow(g: Growth, kind: str | None = None) -> Value:
     if not found:
         raise RefusedError
     op = g.rng.choices(found, weights)[0]
-    if g.special and op in LEFT_OPEN:
-        raise RefusedError
     return draw(g, op)
 
 
 def draw(g: Growth, op: str) -> Value:
-    """Adds a node of an operator: by its recipe, or from its schema alone."""
+    """Adds a node of an operator: by its recipe, or from its schema alone.
+
+    Raises:
+        RefusedError: what was drawn does not fit.
+    """
+    if g.special and op in LEFT_OPEN:
+        raise RefusedError
     recipe = RECIPES.get(op)
     return recipe.draw(g) if recipe else from_schema(g, op)
 
