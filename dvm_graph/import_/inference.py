@@ -120,12 +120,13 @@ def _forget_disputed_extents(
     """Leaves open, for the run to tell, the extents of which onnx, and onnxruntime's
     inference, which is the same, say otherwise than its kernels do.
 
-    It counts a window that starts behind the image where a pool rounds up, which kernels, as opset 22 says,
-    do not; it pads for dilated windows as if they were not, and has one over nothing where strides are longer; it adds `output_padding` to what `SAME`
-    determines; it resizes
-    along axes that are counted from the end where a ratio is to be kept; it takes half of a spectrum for all of it, where the length is no constant; before opset 11 it names a slice's extent after the whole axis; it takes what one branch
-    knows for true of the other, and what a body's results are for what they are over no turns. Models all of
-    whose operators are left to onnxruntime (`tests/fuzz`) find further ones.
+    It counts a window that starts behind the image where a pool rounds up, which kernels, as opset 22 says, do not; it
+    pads for dilated windows as if they were not, and has one over nothing where strides are longer; it adds
+    `output_padding` to what `SAME` determines; it counts no keys where the weights of attention without a past are
+    asked for; it resizes along axes that are counted from the end where a ratio is to be kept; it takes half of a
+    spectrum for all of it, where the length is no constant; before opset 11 it names a slice's extent after the whole
+    axis; it takes what one branch knows for true of the other, and what a body's results are for what they are over no
+    turns. Models all of whose operators are left to onnxruntime (`tests/fuzz`) find further ones.
     """
     attributes = {a.name: onnx.helper.get_attribute_value(a) for a in node.attribute}
     same = attributes.get("auto_pad", b"NOTSET").startswith(b"SAME")
@@ -134,6 +135,8 @@ def _forget_disputed_extents(
         first, disputed = 2, attributes.get("ceil_mode") or same
     elif node.op_type == "ConvTranspose":
         first, disputed = 2, same and any(attributes.get("output_padding", ()))
+    elif node.op_type == "Attention":
+        first, disputed = 3, len(node.output) > 3
     elif node.op_type == "Resize":
         disputed = attributes.get("keep_aspect_ratio_policy", b"stretch") != b"stretch"
     elif node.op_type == "Slice" and version != 10:

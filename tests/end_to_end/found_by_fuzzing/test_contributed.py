@@ -116,3 +116,14 @@ def test_integer_convolutions_whose_strides_leave_elements_out(way: str, stride:
             x=x,
             z=np.array(3, np.uint8),
         )
+
+
+def test_weights_of_attention_that_is_left_to_onnxruntime() -> None:
+    text = """<ir_version: 11, opset_import: ["" : 24]>
+    g (float[1, 4, 4] q, float[1, t, 4] k, float[1, t, 4] v) => (float[?, ?, ?] y, float[?, ?, ?, ?] w) {
+        [a] y, "", "", w = Attention<q_num_heads = 1, kv_num_heads = 1, qk_matmul_output_mode = 1>(q, k, v)
+    }"""
+    model = onnx.parser.parse_model(text)
+    feeds = {"q": _drawn(1, 4, 4), "k": _drawn(1, 3, 4), "v": _drawn(1, 3, 4)}
+    mine = dvm_graph.optimize(model, dvm_graph.Options(vendor_nodes=frozenset("a")))
+    assert_all_close(mine.run(feeds), session(model).run(None, feeds), 64)
