@@ -57,7 +57,7 @@ LEFT_OUT: dict[str, dict[str, str]] = {
         **{f"{MICROSOFT}.{op}": "node" for op in _CALLED},
         f"{MICROSOFT}.Attention": "attribute do_rotary; attribute past_present_share_buffer;"
         " attribute rotary_embedding_dim; operand past_sequence_length",
-        f"{MICROSOFT}.MultiHeadAttention": "operand cache_indirection; operand past_sequence_length; result qk",
+        f"{MICROSOFT}.MultiHeadAttention": "operand cache_indirection; operand past_sequence_length",
         f"{MICROSOFT}.QAttention": "attribute do_rotary; attribute past_present_share_buffer",
         f"{MICROSOFT}.RotaryEmbedding": "attribute is_packed_batching",
         f"{MICROSOFT}.MatMulNBits": "attribute weight_prepacked; operand g_idx; operand g_idx of tensor(int32)",

@@ -175,6 +175,9 @@ def multi_head_attention(g: Growth, op: str) -> Value:
             (FLOAT, _shapes(batch, heads, totals, width)),
             (FLOAT, _shapes(batch, heads, totals, wide)),
         ]
+    if g.chance(0.15):
+        results += [None] * (3 - len(results))
+        results.append((FLOAT, _shapes(batch, heads, queries, totals)))
     attributes = {
         "num_heads": heads,
         "scale": g.choose((None, 0.5)),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import warnings
+
 import numpy as np
 import onnx
 import pytest
@@ -127,3 +129,16 @@ def test_weights_of_attention_that_is_left_to_onnxruntime() -> None:
     feeds = {"q": _drawn(1, 4, 4), "k": _drawn(1, 3, 4), "v": _drawn(1, 3, 4)}
     mine = dvm_graph.optimize(model, dvm_graph.Options(vendor_nodes=frozenset("a")))
     assert_all_close(mine.run(feeds), session(model).run(None, feeds), 64)
+
+
+def test_a_result_whose_type_no_operand_tells() -> None:
+    """The model declares it."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", dvm_graph.RescueWarning)
+        _check(
+            """(float[b, s, 16] q, float[b, t, 16] k) => (float[?, ?, ?] y, float[?, ?, ?, ?] w) {
+                y, "", "", w = com.microsoft.MultiHeadAttention<num_heads = 2>(q, k, k)
+            }""",
+            q=_drawn(1, 4, 16),
+            k=_drawn(1, 5, 16),
+        )
