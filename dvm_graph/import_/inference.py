@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 import onnx
 from onnx import helper
@@ -22,7 +22,7 @@ from dvm_graph.errors import ShapeError, UnsupportedError
 from dvm_graph.import_ import vendor_library
 from dvm_graph.import_.loading import default_domain
 from dvm_graph.import_.onnx_inference import infer_shapes
-from dvm_graph.import_.partition import build_partition
+from dvm_graph.import_.partition import build_partition, declared_elements
 from dvm_graph.import_.ranks import result_ranks
 from dvm_graph.import_.schemas import signature
 from dvm_graph.import_.tensors import dtype_of, onnx_type_of
@@ -71,16 +71,6 @@ def _untype_outputs(graph: onnx.GraphProto) -> None:
     graph.output.extend(onnx.ValueInfoProto(name=name) for name in produced)
 
 
-def _declare_elements(graph: onnx.GraphProto, values: Sequence[Value]) -> None:
-    """Tells the element types that the model declares: some results may be of several, which no operand tells."""
-    declared = {value.name: value.opaque_type for value in values if value.opaque_type}
-    for info in graph.output:
-        if info.name in declared:
-            type_ = onnx.TypeProto.FromString(declared[info.name])
-            if type_.WhichOneof("value") == "tensor_type":
-                info.type.tensor_type.elem_type = type_.tensor_type.elem_type
-
-
 def _infer_types(node: Node, model: onnx.ModelProto) -> Mapping[str, onnx.TypeProto]:
     """The types of the model's outputs, by name, as far as they can be told."""
     proto = onnx.NodeProto.FromString(node.source)
@@ -103,7 +93,10 @@ def _infer_types(node: Node, model: onnx.ModelProto) -> Mapping[str, onnx.TypePr
         )
         if None not in result_ranks(node) and all(typed):
             return types
-    _declare_elements(model.graph, node.outputs)
+    declared = {value.name: declared_elements(value) for value in node.outputs}
+    for info in model.graph.output:
+        if (known_elements := declared.get(info.name)) is not None:
+            info.CopyFrom(known_elements)
     try:
         types |= vendor_library.result_types(model)
         _forget_disputed_rank(node, types)
