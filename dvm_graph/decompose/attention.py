@@ -93,6 +93,7 @@ def grouped_product(builder: Builder, left: Value, right: Value) -> Value:
     """left[b, h, ...] @ right[b, h // group, ...]."""
     batch, heads, rows, inner = shape_of(left)
     shared = shape_of(right)[1]
+    builder.facts.assume_equal(batch, shape_of(right)[0], "queries of as many batches as keys")
     if builder.facts.same(heads, shared):
         return builder.matmul(left, right)
     left = builder.reshape(left, (batch, shared, floordiv(heads, shared), rows, inner))

@@ -68,6 +68,8 @@ def attended(
     heads, hidden = int(node.attrs["num_heads"]), shape_of(projected)[2]
     sizes = node.attrs.get("qkv_hidden_sizes") or (floordiv(hidden, 3),) * 3
     starts: list[Dim] = [0, sizes[0], mul(2, sizes[0])]
+    whole = add(starts[-1], sizes[-1])
+    builder.facts.assume_equal(hidden, whole, "queries, keys and values side by side")
     query, key, value = (
         split_heads(builder, part(builder, projected, 2, start, size), heads)
         for start, size in zip(starts, sizes, strict=True)
@@ -122,7 +124,9 @@ def _with_biases(builder: Builder, values: Sequence[Value], bias: Value | None) 
         return values
     flat = [value for value in values if value.rank == 3]
     sizes = [shape_of(value)[2] for value in flat]
-    starts = accumulate(sizes[:-1], add, initial=0)
+    *starts, end = accumulate(sizes, add, initial=0)
+    behind = sub(shape_of(bias)[0], end)
+    builder.facts.assume_range(behind, 0, None, "a bias for each query, key and value")
     return [
         *(
             builder.add(value, part(builder, bias, 0, start, size))

@@ -62,9 +62,9 @@ def group_query_attention(builder: Builder, node: Node, operands: Operands) -> R
         return None
     if not attrs.get("causal", 1):
         return None
-    heads = _split(builder, node, operands)
+    query, key, value = heads = _split(builder, node, operands)
     past = [operand(operands, 3), operand(operands, 4)]
-    cache = _cache(builder, heads[1], past[0], required(node, operands, 5), total[0])
+    cache = _cache(builder, key, value, past[0], required(node, operands, 5), total[0])
     if cache is None:
         return None
     heads = _normalized(builder, node, heads, operands)
@@ -94,9 +94,10 @@ def _split(builder: Builder, node: Node, operands: Operands) -> Sequence[Value]:
 
 
 def _cache(
-    builder: Builder, key: Value, past: Value | None, lengths: Value, total: Dim
+    builder: Builder, key: Value, value: Value, past: Value | None, lengths: Value, total: Dim
 ) -> _Cache | None:
     batch, _, new, _ = shape_of(key)
+    builder.facts.assume_equal(shape_of(value)[2], new, "each key has a value")
     if past is None:
         builder.facts.assume_equal(total, new, "without a past, all keys are new")
         return _Cache(0, new, new, new, None)

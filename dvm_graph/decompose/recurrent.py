@@ -193,7 +193,8 @@ class _Body:
 
     def per_sequence(self, value: Value) -> Value:
         """As `capture`, of [batch]."""
-        self.captured[value] = self._inside(value, (self.batch,))
+        if value not in self.captured:
+            self.captured[value] = self._inside(value, (self.batch,))
         return self.captured[value]
 
     def pairs(self) -> list[tuple[Value, Value]]:

@@ -307,7 +307,11 @@ def _pad_value(builder: Builder, node: Node, operands: Operands) -> Value:
 
 
 def padded(builder: Builder, x: Value, axis: int, before: Dim, after: Dim, value: Value) -> Value:
-    """The value, x, and the value again, side by side."""
+    """The value, x, and the value again, side by side; x without its first elements where `before` is negative."""
+    if not builder.facts.prove_less_equal(0, before).yes:
+        cut = maximum(0, neg(before))
+        x = part(builder, x, axis, cut, sub(shape_of(x)[axis], cut))
+        before = maximum(0, before)
     pieces = []
     for amount in (before, after):
         shape = list(shape_of(x))

@@ -18,7 +18,10 @@ from dvm_graph.symbolic.dims import ceildiv, maximum, neg, sub
 @decomposition("Range")
 @decomposition("Range", domain=MICROSOFT)
 def range_node(builder: Builder, node: Node, operands: Operands) -> Results:
-    start, limit, delta = (required(node, operands, index) for index in range(3))
+    start, limit = required(node, operands, 0), required(node, operands, 1)
+    delta = operand(operands, 2)
+    if delta is None:  # onnxruntime's own may leave it out
+        delta = builder.scalar(1, start.dtype)
     if not start.dtype.is_integer:
         return _float_range(builder, node, start, limit, delta)
     if start.elements is None or limit.elements is None or delta.elements is None:

@@ -161,6 +161,12 @@ def _axis(
         smaller = floordiv(total, 2)
         larger = sub(total, smaller)
         pads = (smaller, larger) if automatic == "SAME_UPPER" else (larger, smaller)
+        if stride > reach + 2:
+            # What lies behind the last window is shared out as pads are, with the signs of C's division: onnxruntime's
+            # first window is the middle of a stride.
+            left = sub(extent, add(mul(sub(size, 1), stride), reach + 2))
+            skipped = floordiv(maximum(0, left if automatic == "SAME_UPPER" else sub(left, 1)), 2)
+            pads = sub(pads[0], skipped), pads[1]
         return WindowAxis(extent, kernel, stride, dilation, pads, size)
     if automatic == "VALID":
         begin = end = 0

@@ -22,7 +22,7 @@ from dvm_graph.errors import ShapeError, UnsupportedError
 from dvm_graph.import_ import vendor_library
 from dvm_graph.import_.loading import default_domain
 from dvm_graph.import_.onnx_inference import infer_shapes
-from dvm_graph.import_.partition import build_partition
+from dvm_graph.import_.partition import build_partition, declared_elements
 from dvm_graph.import_.ranks import result_ranks
 from dvm_graph.import_.schemas import signature
 from dvm_graph.import_.tensors import dtype_of, onnx_type_of
@@ -93,6 +93,10 @@ def _infer_types(node: Node, model: onnx.ModelProto) -> Mapping[str, onnx.TypePr
         )
         if None not in result_ranks(node) and all(typed):
             return types
+    declared = {value.name: declared_elements(value) for value in node.outputs}
+    for info in model.graph.output:
+        if (known_elements := declared.get(info.name)) is not None:
+            info.CopyFrom(known_elements)
     try:
         types |= vendor_library.result_types(model)
         _forget_disputed_rank(node, types)
@@ -120,11 +124,13 @@ def _forget_disputed_extents(
     """Leaves open, for the run to tell, the extents of which onnx, and onnxruntime's
     inference, which is the same, say otherwise than its kernels do.
 
-    It counts a window that starts behind the image where a pool rounds up, which kernels, as opset 22 says,
-    do not; it pads for dilated windows as if they were not, and has one over nothing where strides are longer; it adds `output_padding` to what `SAME`
-    determines; it takes half of a spectrum for all of it, where the length is no constant; before opset 11 it names a slice's extent after the whole axis; it takes what one branch
-    knows for true of the other, and what a body's results are for what they are over no turns. Models all of
-    whose operators are left to onnxruntime (`tests/fuzz`) find further ones.
+    It counts a window that starts behind the image where a pool rounds up, which kernels, as opset 22 says, do not; it
+    pads for dilated windows as if they were not, and has one over nothing where strides are longer; it adds
+    `output_padding` to what `SAME` determines; it counts no keys where the weights of attention without a past are
+    asked for; it resizes along axes that are counted from the end where a ratio is to be kept; it takes half of a
+    spectrum for all of it, where the length is no constant; before opset 11 it names a slice's extent after the whole
+    axis; it takes what one branch knows for true of the other, and what a body's results are for what they are over no
+    turns. Models all of whose operators are left to onnxruntime (`tests/fuzz`) find further ones.
     """
     attributes = {a.name: onnx.helper.get_attribute_value(a) for a in node.attribute}
     same = attributes.get("auto_pad", b"NOTSET").startswith(b"SAME")
@@ -133,6 +139,10 @@ def _forget_disputed_extents(
         first, disputed = 2, attributes.get("ceil_mode") or same
     elif node.op_type == "ConvTranspose":
         first, disputed = 2, same and any(attributes.get("output_padding", ()))
+    elif node.op_type == "Attention":
+        first, disputed = 3, len(node.output) > 3
+    elif node.op_type == "Resize":
+        disputed = attributes.get("keep_aspect_ratio_policy", b"stretch") != b"stretch"
     elif node.op_type == "Slice" and version != 10:
         disputed = False
     elif node.op_type == "DFT":

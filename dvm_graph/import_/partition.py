@@ -89,6 +89,8 @@ def build_partition(
     )
     if any(node.regions for node in nodes):
         graph.value_info.extend(_known_within(nodes, outputs))
+    inside = [v for node in nodes if node.domain for v in node.outputs if v not in set(outputs)]
+    graph.value_info.extend(filter(None, map(declared_elements, inside)))
     opset_imports = [helper.make_opsetid(domain, version) for domain, version in imports.items()]
     oldest = helper.find_min_ir_version_for(opset_imports, ignore_unknown=True)
     return onnx.ModelProto(
@@ -350,6 +352,14 @@ def _same_meaning(proto: onnx.NodeProto, version: int, candidate: int) -> bool:
 
 def _value_info(value: Value) -> onnx.ValueInfoProto:
     return onnx.ValueInfoProto(name=value.name, type=type_proto(value))
+
+
+def declared_elements(value: Value) -> onnx.ValueInfoProto | None:
+    """The element type that the model declares for a tensor: some results may be of several, which no operand tells."""
+    declared = onnx.TypeProto.FromString(value.opaque_type)
+    if declared.WhichOneof("value") != "tensor_type":
+        return None
+    return helper.make_tensor_value_info(value.name, declared.tensor_type.elem_type, None)
 
 
 def _initializer(value: Value) -> onnx.TensorProto:

@@ -2,13 +2,14 @@
 
 A `Pair` names a producer, a view, a consumer, what else reads the producer's result, and how the dims are declared.
 A `Meeting` names two views of one producer's result, and the operators that read them and meet behind. `pairs()` and
-`meetings()` list them all in a fixed order; `build` makes the model, or None where an operator cannot read what a
-view gives. `python -m tests.end_to_end.pairs` runs them all against onnxruntime, `test_pairs.py` some of them.
+`meetings()` list them all in a fixed order, in a type of numbers; `build` makes the model, or None where an operator
+cannot read what a view gives. `python -m tests.end_to_end.pairs` runs them all against onnxruntime, `test_pairs.py` some of them.
 """
 
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import itertools
 import warnings
 from collections.abc import Callable, Iterator
@@ -19,8 +20,10 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper
 from onnxruntime.capi.onnxruntime_pybind11_state import Fail, InvalidArgument
+from onnxruntime.capi.onnxruntime_pybind11_state import NotImplemented as NotImplemented_
 
 import dvm_graph
+from dvm_graph._core import simd_levels
 from tests.end_to_end.reference import Array, assert_all_close, session
 
 Dim: TypeAlias = int | str
@@ -28,6 +31,7 @@ Dims: TypeAlias = tuple[Dim, ...]
 
 LAST = np.iinfo(np.int64).min
 CHANNELS = 3
+HALVES = ("float16", "bfloat16")
 WIDTH = 5
 
 DECLARED: dict[str, tuple[Dims, tuple[tuple[int, ...], ...]]] = {
@@ -293,6 +297,12 @@ VIEWS: dict[str, Step] = {
     "reversed, transposed": _chain(_reverse(3), _transpose(0, 1, 3, 2)),
     "transposed, merged": _chain(_transpose(0, 1, 3, 2), _merge_rows),
 }
+TYPES: dict[str, int] = {
+    "float32": TensorProto.FLOAT,
+    "float16": TensorProto.FLOAT16,
+    "bfloat16": TensorProto.BFLOAT16,
+    "float64": TensorProto.DOUBLE,
+}
 OF_SOMETHING = ("average", "mean", "maximum", "softmax")
 """Operators of which the result over nothing is no number that engines agree on."""
 MET: dict[str, Step] = {"input": lambda s, x: x, **OPERATORS}
@@ -310,11 +320,12 @@ class Pair:
     consumer: str
     beside: str
     declared: str
+    dtype: str = "float32"
 
 
-def pairs() -> Iterator[Pair]:
+def pairs(dtype: str = "float32") -> Iterator[Pair]:
     for names in itertools.product(OPERATORS, VIEWS, CONSUMERS, BESIDE, DECLARED):
-        yield Pair(*names)
+        yield Pair(*names, dtype)
 
 
 @dataclass(frozen=True)
@@ -325,14 +336,16 @@ class Meeting:
     right_view: str
     right: str
     declared: str
+    dtype: str = "float32"
 
 
-def meetings() -> Iterator[Meeting]:
+def meetings(dtype: str = "float32") -> Iterator[Meeting]:
     """Readers that are alike meet most readily, those of squares wherever they do; and some that are not."""
     for producer, declared in itertools.product(MET, DECLARED):
         for views in itertools.product(VIEWS, repeat=2):
             for readers in itertools.product(READERS, repeat=2):
-                yield Meeting(producer, views[0], readers[0], views[1], readers[1], declared)
+                ends = (views[0], readers[0], views[1], readers[1])
+                yield Meeting(producer, *ends, declared, dtype)
 
 
 def _sketch(case: Pair | Meeting) -> tuple[Sketch, list[str]] | None:
@@ -374,14 +387,18 @@ def _met(meeting: Meeting, s: Sketch, result: str) -> list[str] | None:
     return [s.add("Mul", *ends, dims=s.dims[ends[0]])]
 
 
-def build(case: Pair | Meeting) -> onnx.ModelProto | None:
+def build(case: Pair | Meeting, rounded: bool = False) -> onnx.ModelProto | None:
+    """`rounded`: in float32, with every number that an operator gives rounded to the type."""
     sketched = _sketch(case)
     if sketched is None:
         return None
     s, outputs = sketched
+    dtype = TensorProto.FLOAT if rounded else TYPES[case.dtype]
+    if rounded:
+        _round(s, TYPES[case.dtype])
 
     def info(name: str) -> onnx.ValueInfoProto:
-        kind = TensorProto.INT64 if name in s.integers else TensorProto.FLOAT
+        kind = TensorProto.INT64 if name in s.integers else dtype
         dims = [dim if isinstance(dim, int) or dim.isalpha() else None for dim in s.dims[name]]
         return helper.make_tensor_value_info(name, kind, dims)
 
@@ -393,6 +410,21 @@ def build(case: Pair | Meeting) -> onnx.ModelProto | None:
         s.constants,
     )
     return helper.make_model(graph, ir_version=10, opset_imports=[helper.make_opsetid("", 21)])
+
+
+def _round(s: Sketch, dtype: int) -> None:
+    """Puts casts to the type and back behind all operators but those that give shapes."""
+    nodes = []
+    for node in s.nodes:
+        (result,) = node.output
+        if node.op_type == "Shape":
+            nodes.append(node)
+            continue
+        wide, narrow = f"{result}_wide", f"{result}_narrow"
+        node.output[0] = wide
+        to_and_fro = (wide, narrow, dtype), (narrow, result, TensorProto.FLOAT)
+        nodes += [node, *(helper.make_node("Cast", [a], [b], to=to) for a, b, to in to_and_fro)]
+    s.nodes = nodes
 
 
 def feeds_of(case: Pair | Meeting) -> Iterator[dict[str, Array]]:
@@ -412,16 +444,21 @@ def feeds_of(case: Pair | Meeting) -> Iterator[dict[str, Array]]:
             if isinstance(dim, str)
         }
         random = np.random.default_rng(sum(extents))
-        yield {name: _values(s, name, known, random) for name in s.inputs}
+        yield {name: _values(s, name, known, random, case.dtype) for name in s.inputs}
 
 
-def _values(s: Sketch, name: str, known: dict[str, int], random: np.random.Generator) -> Array:
+def _values(
+    s: Sketch, name: str, known: dict[str, int], random: np.random.Generator, dtype: str
+) -> Array:
+    """Whole numbers; a quarter of them in half types, of which few tell softmaxes of large numbers apart."""
     shape = [_extent(dim, known) for dim in s.inputs[name]]
     if name in s.integers:
         return random.integers(
             -1, 1, shape
         )  # every axis that has elements has the first and the last
-    return random.integers(-3, 4, shape).astype(np.float32)
+    numbers = random.integers(-3, 4, shape)
+    kind = helper.tensor_dtype_to_np_dtype(TYPES[dtype])
+    return np.asarray(numbers / 4 if dtype in HALVES else numbers).astype(kind)
 
 
 def _extent(dim: Dim, known: dict[str, int]) -> int:
@@ -431,17 +468,42 @@ def _extent(dim: Dim, known: dict[str, int]) -> int:
 
 
 def check(case: Pair | Meeting, options: dvm_graph.Options) -> None:
-    """Holds a model to onnxruntime, wherever that gives an answer."""
+    """Holds a model to onnxruntime, wherever that gives an answer; where it has no kernels for the type, as for most half
+    types, to the model in float32 whose numbers are rounded to it.
+    """
     model = build(case)
     assert model is not None
-    reference = session(model)
+    reference = None if case.dtype in HALVES else _session_of(model)
+    wide = reference is None
+    reference = reference or _session_of(build(case, rounded=True))
+    assert reference is not None
     mine = dvm_graph.optimize(model, options)
+    kind = helper.tensor_dtype_to_np_dtype(TYPES[case.dtype])
     for feeds in feeds_of(case):
+        given = {
+            k: v.astype(np.float32) if wide and v.dtype == kind else v for k, v in feeds.items()
+        }
         try:
-            expected = reference.run(None, feeds)
+            expected = reference.run(None, given)
         except (Fail, InvalidArgument):  # an index into nothing, a dim of -1 among empty ones
             continue
-        assert_all_close(mine.run(feeds), expected, 4096)
+        results = mine.run(feeds)
+        assert {result.dtype for result in results} == {kind}
+        if case.dtype in HALVES:
+            assert_all_close([result.astype(np.float32) for result in results], expected, 64, kind)
+        elif wide:
+            assert_all_close([result.astype(np.float32) for result in results], expected, 4096)
+        else:
+            assert_all_close(results, expected, 4096)
+
+
+def _session_of(model: onnx.ModelProto | None) -> Any:
+    """None: onnxruntime lacks a kernel."""
+    assert model is not None
+    try:
+        return session(model)
+    except NotImplemented_:
+        return None
 
 
 OPTIONS = {
@@ -457,17 +519,20 @@ def main() -> None:
     parser.add_argument("--step", type=int, default=1, help="every so many pairs")
     parser.add_argument("--offset", type=int, default=0, help="the first pair")
     parser.add_argument("--options", choices=sorted(OPTIONS), default="as it is")
+    parser.add_argument("--dtype", choices=TYPES, default="float32")
+    parser.add_argument("--simd", choices=simd_levels(), help="a level of the units")
     parser.add_argument("--meetings", action="store_true", help="those instead of pairs")
     arguments = parser.parse_args()
     warnings.simplefilter("error", dvm_graph.RescueWarning)
     done = wrong = 0
-    cases: Iterator[Pair | Meeting] = meetings() if arguments.meetings else pairs()
+    cases: Iterator[Pair | Meeting] = (meetings if arguments.meetings else pairs)(arguments.dtype)
+    options = dataclasses.replace(OPTIONS[arguments.options], simd=arguments.simd)
     for case in itertools.islice(cases, arguments.offset, None, arguments.step):
         if build(case) is None:
             continue
         done += 1
         try:
-            check(case, OPTIONS[arguments.options])
+            check(case, options)
         except (AssertionError, dvm_graph.DvmError, dvm_graph.RescueWarning) as error:
             wrong += 1
             print(case, f"{type(error).__name__}: {str(error)[:200]!r}", flush=True)

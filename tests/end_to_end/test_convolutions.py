@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import random
 import re
 from typing import Any
@@ -174,6 +175,27 @@ def test_automatic_pads(automatic: str, kernel: int, stride: int) -> None:
     check(one_node("Conv", 4, 3, attrs, [weights]), shapes, terms=75)
     if stride <= kernel:  # onnxruntime refuses others
         check(one_node("MaxPool", 4, 3, attrs), shapes)
+
+
+@pytest.mark.parametrize("automatic", ["SAME_UPPER", "SAME_LOWER"])
+@pytest.mark.parametrize(("rank", "groups"), [(3, 1), (3, 4), (4, 1), (4, 4), (5, 1), (5, 4)])
+def test_automatic_pads_of_strides_that_leave_out_more_than_one(
+    automatic: str, rank: int, groups: int
+) -> None:
+    """onnxruntime shares out what lies behind the last window as it shares out pads."""
+    for kernel, stride in itertools.product((1, 2, 3), (4, 5, 6, 9)):
+        spatial = rank - 2
+        kernels = [kernel, *[1, 2][: spatial - 1]]
+        attrs = {
+            "auto_pad": automatic,
+            "kernel_shape": kernels,
+            "strides": [stride, *[5, 1][: spatial - 1]],
+            "group": groups,
+        }
+        weights = weights_of(np.random.default_rng(0), 8, 4 // groups, *kernels)
+        model = one_node("Conv", rank, 4, attrs, [weights])
+        shapes = [(1, 4, size, *[7, 3][: spatial - 1]) for size in range(1, 15)]
+        check(model, shapes, terms=24)
 
 
 def test_half_floats() -> None:

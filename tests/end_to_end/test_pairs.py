@@ -7,6 +7,8 @@ import random
 
 import pytest
 
+import dvm_graph
+from dvm_graph._core import simd_levels
 from tests.end_to_end.pairs import (
     CONSUMERS,
     OPERATORS,
@@ -20,16 +22,48 @@ from tests.end_to_end.pairs import (
     pairs,
 )
 
+LEVELS = simd_levels()
+
+
+def _name(case: Pair) -> str:
+    return " ".join(vars(case).values())
+
+
 CHOSEN = [pair for pair in random.Random(0).sample(list(pairs()), 400) if build(pair)]
 
 
 @pytest.mark.parametrize(
     ("pair", "options"),
     list(zip(CHOSEN, itertools.cycle(OPTIONS))),
-    ids=lambda of: of if isinstance(of, str) else " ".join(vars(of).values()),
+    ids=lambda of: of if isinstance(of, str) else _name(of),
 )
 def test_pairs_of_operators(pair: Pair, options: str) -> None:
     check(pair, OPTIONS[options])
+
+
+NARROW = [
+    (pair, simd)
+    for dtype, count in (("float16", 160), ("bfloat16", 160), ("float64", 80))
+    for pair, simd in zip(
+        random.Random(dtype).sample(list(pairs(dtype)), count), itertools.cycle((None, *LEVELS))
+    )
+    if build(pair)
+]
+
+
+@pytest.mark.parametrize(
+    ("pair", "simd"), NARROW, ids=lambda of: str(of) if not isinstance(of, Pair) else _name(of)
+)
+def test_pairs_of_operators_in_other_types(pair: Pair, simd: str | None) -> None:
+    """On all levels of the units that this CPU has."""
+    check(pair, dvm_graph.Options(simd=simd))
+
+
+def test_all_kinds_are_among_those_of_half_types() -> None:
+    halves = [pair for pair, _ in NARROW if pair.dtype != "float64"]
+    assert {pair.producer for pair in halves} == set(OPERATORS)
+    assert {pair.consumer for pair in halves} == set(CONSUMERS)
+    assert {pair.view for pair in halves} == set(VIEWS)
 
 
 def test_all_kinds_are_among_them() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import collections
+import functools
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -25,6 +26,7 @@ from tests.fuzz.check import (
     check,
     variants,
 )
+from tests.fuzz.coverage import WHOLE, left_out, opsets_of, versions
 from tests.fuzz.shrink import shrink
 from tests.fuzz.workers import OTHER, run
 
@@ -39,10 +41,9 @@ def main() -> int:
 
 def _many(arguments: argparse.Namespace) -> int:
     seed, started = arguments.seed, time.monotonic()
-    favour = _favour(arguments)
 
     def work(index: int, phase: Callable[[Phase], None]) -> Report:
-        case = generate(seed, index, favour)
+        case = generate(seed, index, _favour(arguments, index))
         return check(case, _used(arguments, index, case), phase)
 
     until = started + 60 * arguments.minutes if arguments.minutes else None
@@ -60,7 +61,8 @@ def _many(arguments: argparse.Namespace) -> int:
         elif isinstance(report, Finding):
             kinds[report.kind.value] += 1
             if not report.operators:
-                report = _named(report, generate(seed, index, favour), arguments, index)
+                case = generate(seed, index, _favour(arguments, index))
+                report = _named(report, case, arguments, index)
             _tell(arguments, index, report, found)
         if count % PROGRESS == 0:
             each = 1e3 * (time.monotonic() - started) / count
@@ -95,8 +97,18 @@ def _named(finding: Finding, case: Case, arguments: argparse.Namespace, index: i
     return replace(finding, operators=case.operators, variant=variant)
 
 
-def _favour(arguments: argparse.Namespace) -> Favour:
-    return Favour(arguments.favour, arguments.opset)
+def _favour(arguments: argparse.Namespace, index: int) -> Favour:
+    if not arguments.each:
+        return Favour(arguments.favour, arguments.opset, arguments.operator)
+    found = _versions()
+    name, version = found[index % len(found)]
+    opsets = opsets_of(name, version)
+    return Favour(None, opsets[index // len(found) % len(opsets)], name)
+
+
+@functools.cache
+def _versions() -> list[tuple[str, int]]:
+    return [which for which in versions() if WHOLE not in left_out(*which)]
 
 
 def _shares(arguments: argparse.Namespace) -> list[Iterator[int]]:
@@ -114,7 +126,7 @@ def _tell(arguments: argparse.Namespace, index: int, finding: Finding, found: se
     if not arguments.shrink:
         print(f"{where} {_line(finding)}", flush=True)
         return
-    case = generate(arguments.seed, index, _favour(arguments))
+    case = generate(arguments.seed, index, _favour(arguments, index))
     case, small = shrink(case, finding, _used(arguments, index, case), SHRINK_SECONDS)
     if small.signature != finding.signature and small.signature in found:
         return
@@ -137,7 +149,7 @@ def _text(case: Case) -> str:
 
 
 def _one(arguments: argparse.Namespace) -> int:
-    case = generate(arguments.seed, arguments.index, _favour(arguments))
+    case = generate(arguments.seed, arguments.index, _favour(arguments, arguments.index))
     print(case.text)
     for index, feeds in enumerate(case.feeds):
         shapes = ", ".join(f"{k}: {v.dtype}{list(v.shape)}" for k, v in feeds.items())
@@ -153,8 +165,11 @@ def _one(arguments: argparse.Namespace) -> int:
         print(f"\n{_text(case)}\n{_line(report)}")
     if arguments.save:
         onnx.save(case.model, arguments.save)
-    ways = "".join(
-        f" --{way} {value}" for way in ("favour", "opset") if (value := getattr(arguments, way))
+    ways = " --each" if arguments.each else ""
+    ways += "".join(
+        f" --{way} {value}"
+        for way in ("favour", "opset", "operator")
+        if (value := getattr(arguments, way))
     )
     print(
         f"reproduce with: python -m tests.fuzz --seed {arguments.seed} --index {arguments.index}{ways} --shrink"
@@ -174,6 +189,8 @@ def _arguments() -> argparse.Namespace:
     add("--index", type=int, help="only this graph, with its text")
     add("--save", type=Path, help="with --index: write a model that fails to this file")
     add("--favour", choices=KINDS, help="half of the nodes are of this kind")
+    add("--operator", help="half of the nodes are of this one")
+    add("--each", action="store_true", help="each version of each operator in turn")
     add("--opset", type=int, choices=OPSETS, metavar="N", help="all graphs are of this one")
     add(
         "--vendor", action="store_true", help="the other way to compile: all is left to onnxruntime"

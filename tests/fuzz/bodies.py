@@ -8,11 +8,11 @@ from __future__ import annotations
 import onnx
 from onnx import TensorProto, helper
 
-from tests.fuzz.growth import FLOATS, INTEGERS, Growth, RefusedError, Shape, Value
+from tests.fuzz.growth import DTYPES, Growth, RefusedError, Shape, Value
 
 BOOL = TensorProto.BOOL
 DEPTH = 2
-CARRIED = (*FLOATS[:3], *INTEGERS[:2])
+CARRIED = DTYPES
 
 
 def not_too_deep(g: Growth) -> None:

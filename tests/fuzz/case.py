@@ -75,6 +75,7 @@ class Favour:
 
     kind: str | None = None
     opset: int | None = None
+    operator: str | None = None
 
 
 def generate(seed: int, index: int, favour: Favour = Favour()) -> Case:
@@ -82,7 +83,7 @@ def generate(seed: int, index: int, favour: Favour = Favour()) -> Case:
     rng = random.Random(f"{seed}:{index}")
     drawn = _opset(rng)
     g = Growth(
-        rng, favour.opset or drawn, _environments(rng), _dtypes(rng), special=rng.random() < 0.08
+        rng, favour.opset or drawn, environments(rng), _dtypes(rng), special=rng.random() < 0.08
     )
     wide = rng.random() < 0.35  # any operator, rather than kinds in proportion
     nodes = rng.choice((1, 2, 2, 3, 3, 3, 4, 4, 5, 6, 8, 12))
@@ -94,7 +95,10 @@ def generate(seed: int, index: int, favour: Favour = Favour()) -> Case:
         if favour.kind and rng.random() < 0.5:
             kind = favour.kind
         try:
-            operators.grow(g, kind)
+            if favour.operator and rng.random() < 0.5:
+                operators.draw(g, favour.operator)
+            else:
+                operators.grow(g, kind)
         except RefusedError:
             _forget(g, before)
     if not g.nodes:
@@ -136,7 +140,7 @@ def _opset(rng: random.Random) -> int:
     )
 
 
-def _environments(rng: random.Random) -> tuple[dict[str, int], ...]:
+def environments(rng: random.Random) -> tuple[dict[str, int], ...]:
     return tuple({symbol: rng.choice(EXTENTS) for symbol in SYMBOLS} for _ in range(BREADTH))
 
 

@@ -327,6 +327,8 @@ class Growth:
                 bound[place] = given if isinstance(given, Value) else self.integers(given)
             else:
                 raise RefusedError
+        while bound and bound[-1] is None:
+            bound.pop()
         attributes = {k: v for k, v in attributes.items() if k in schema.attributes}
         count = schema.min_output if outputs is None else outputs
         results = ["" if i in hide else self.name("v") for i in range(max(1, count))]

@@ -6,9 +6,12 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from onnx import TensorProto
+from onnx import TensorProto, helper
 
 from tests.fuzz.growth import FLOATS, Growth, RefusedError, Shape, Value
+
+MICROSOFT = "com.microsoft"
+"""The domain of onnxruntime's own operators."""
 
 INT8S = (TensorProto.INT8, TensorProto.UINT8)
 INT4S = (TensorProto.UINT4, TensorProto.INT4)
@@ -21,6 +24,79 @@ FLOAT8S = (
 def along(x: Value, *dims: Any) -> list[Shape]:
     """A shape per environment: numbers as they are, `(axis,)` for the extent of an axis of `x`."""
     return [tuple(s[d[0]] if isinstance(d, tuple) else d for d in dims) for s in x.shapes]
+
+
+def numpy_type(x: Value) -> Any:
+    return helper.tensor_dtype_to_np_dtype(x.dtype)
+
+
+def filled(x: Value) -> Value:
+    """The value, which has elements everywhere.
+
+    Raises:
+        RefusedError: it has none, or nobody knows.
+    """
+    if not x.known or any(0 in shape for shape in x.shapes if shape is not None):
+        raise RefusedError
+    return x
+
+
+def contrib(*ops: str) -> list[str]:
+    """Names of onnxruntime's own operators."""
+    return [f"{MICROSOFT}.{op}" for op in ops]
+
+
+def add_contrib(
+    g: Growth, op: str, operands: list[Value | None], like: Value, shapes: Any = None, **given: Any
+) -> Value:
+    results = [(like.dtype, like.shapes if shapes is None else shapes)]
+    return g.add(op.removeprefix(f"{MICROSOFT}."), operands, results, given, MICROSOFT)[0]
+
+
+def groups(g: Growth, channels: int) -> tuple[int, int]:
+    """A number of groups of channels, and how many each has."""
+    group = g.choose((1, 1, *(n for n in range(1, channels + 1) if channels % n == 0)))
+    return group, channels // group
+
+
+def placed(
+    g: Growth, x: Value, first: int, dilate: bool = True, pools: bool = False
+) -> tuple[dict[str, Any], list[Shape]]:
+    """Attributes of windows over the spatial axes of `x`, the first of which is given, and how many there are along each."""
+    axes = range(first, first + x.rank - 2)
+    kernel = [g.choose((1, 2, 3)) for _ in axes]
+    strides = [g.choose((1, 1, 2)) for _ in axes]
+    dilations = [g.choose((1, 1, 2)) if dilate else 1 for _ in axes]
+    pads = [g.rng.randint(0, k - 1) for k in kernel * 2]
+    attributes: dict[str, Any] = {"kernel_shape": kernel, "strides": strides, "pads": pads}
+    if dilate:
+        attributes["dilations"] = dilations
+    if g.chance(0.2):
+        del attributes["pads"]
+        attributes["auto_pad"] = g.choose(("VALID", "SAME_UPPER", "SAME_LOWER"))
+    elif g.chance(0.1):
+        attributes["auto_pad"] = "NOTSET"
+    up = pools and g.chance(0.3)
+    if up:
+        attributes["ceil_mode"] = 1
+    way = attributes.get("auto_pad", "NOTSET")
+    pads = pads if way == "NOTSET" else [0] * len(pads)
+    if way.startswith("SAME"):
+        attributes.pop("dilations", None)
+        places = [tuple(-(-s[a] // strides[at]) for at, a in enumerate(axes)) for s in x.shapes]
+        return attributes, places
+
+    def count(extent: int, at: int) -> int:
+        room = extent + pads[at] + pads[len(kernel) + at] - dilations[at] * (kernel[at] - 1) - 1
+        if not up:
+            return room // strides[at] + 1
+        whole = -(-room // strides[at]) + 1  # without one that starts behind the image and its pad
+        return whole - int((whole - 1) * strides[at] >= extent + pads[at])
+
+    places = [tuple(count(s[a], at) for at, a in enumerate(axes)) for s in x.shapes]
+    if any(min(place) < 1 for place in places):
+        raise RefusedError
+    return attributes, places
 
 
 def maybe(g: Growth, make: Any, probability: float = 0.5) -> Value | None:

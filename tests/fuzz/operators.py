@@ -8,10 +8,14 @@ from typing import Any
 from onnx import defs
 
 from tests.fuzz import (  # noqa: F401 - they register their recipes
+    recipes_attention,
     recipes_carried,
     recipes_contrib,
+    recipes_contrib_quantised,
     recipes_other,
     recipes_products,
+    recipes_quantised,
+    recipes_recurrent,
     recipes_reductions,
     recipes_regions,
     recipes_sequences,
@@ -40,7 +44,9 @@ LEFT_OPEN = frozenset(
         "MeanVarianceNormalization", "Attention", "ReduceL2", "ReduceLogSum", "ReduceLogSumExp",
         "ReduceSumSquare", "ReduceMean", "Mean", "HardSwish", "RNN", "GRU", "LSTM",
         "LayerNormalization", "RMSNormalization", "com.microsoft.SkipLayerNormalization",
-        "com.microsoft.SkipSimplifiedLayerNormalization", "DFT", "STFT",
+        "com.microsoft.SkipSimplifiedLayerNormalization", "DFT", "STFT", "LinearAttention",
+        "com.microsoft.Attention", "com.microsoft.QAttention", "com.microsoft.MultiHeadAttention",
+        "com.microsoft.GroupQueryAttention", "com.microsoft.EmbedLayerNormalization",
     )
 )  # fmt: skip
 """Operators that are not drawn where values are special: the standard leaves it open which of two NaN is
@@ -95,6 +101,15 @@ def grow(g: Growth, kind: str | None = None) -> Value:
     if not found:
         raise RefusedError
     op = g.rng.choices(found, weights)[0]
+    return draw(g, op)
+
+
+def draw(g: Growth, op: str) -> Value:
+    """Adds a node of an operator: by its recipe, or from its schema alone.
+
+    Raises:
+        RefusedError: what was drawn does not fit.
+    """
     if g.special and op in LEFT_OPEN:
         raise RefusedError
     recipe = RECIPES.get(op)

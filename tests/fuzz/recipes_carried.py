@@ -87,7 +87,8 @@ def inserted(g: Growth) -> Value:
     ahead = body.emit("Identity", [go_on])
     after = step(body, carried)
     new = made_inside(body, step(body, after), after)
-    at = g.choose((None, body.integers(0), number))
+    kind = g.choose((np.int64, np.int32))
+    at = g.choose((None, body.integers(0, kind), number))
     longer = made_by(body, "SequenceInsert", [before, new, at], of=x)
     region = region_of(body, [number, go_on, before, carried], [ahead, longer, after])
     results = [(0, [None] * g.breadth), (x.dtype, x.shapes)]
@@ -106,7 +107,7 @@ def erased(g: Growth) -> Value:
     body = g.inside()
     number, go_on, before, carried = _states(body, held, x)
     ahead = body.emit("Identity", [go_on])
-    place = body.integers(g.choose((0, -1)))
+    place = body.integers(g.choose((0, -1)), g.choose((np.int64, np.int32)))
     (one,) = body.add("SequenceAt", [before, place], [(x.dtype, x.shapes)])
     after = step(body, carried, one)
     last = g.choose((None, place))
@@ -151,6 +152,8 @@ def perhaps(g: Growth) -> Value:
     if not 18 <= g.opset <= 27:
         raise RefusedError  # for want of operators that onnxruntime has
     x = g.pick(CARRIED)
+    if g.chance(0.2):  # a tensor is there
+        return g.add("OptionalHasElement", [x], [(BOOL, [()] * g.breadth)])[0]
     held = optional_of(g, x)
     if g.chance(0.8):
         branches = {}

@@ -3,92 +3,21 @@
 from __future__ import annotations
 
 import numpy as np
-from onnx import TensorProto, helper
 
 from tests.fuzz.contents import Contents
-from tests.fuzz.growth import FLOATS, Growth, RefusedError, Value
-from tests.fuzz.operands import FLOAT8S, INT4S, INT8S, along, extents, maybe
+from tests.fuzz.growth import FLOATS, Growth, Value
+from tests.fuzz.operands import FLOAT8S, INT4S, maybe
 from tests.fuzz.registry import OTHER, recipe, types
-
-
-@recipe("QuantizeLinear", "DequantizeLinear", kind=OTHER, weight=2)
-def quantize(g: Growth, op: str) -> Value:
-    if g.opset >= 21 and g.chance(0.4):
-        return _blocked(g, op)
-    x = g.ranked(types(op, g.opset), 1, 4)
-    axis = g.rng.randrange(x.rank)
-    per_axis = g.chance(0.4) and x.fixed(axis)
-    shape = (x.at(axis)[0],) if per_axis else ()
-    scale = g.fresh(1, [shape] * g.breadth, Contents(positive=True))
-    dtype = x.dtype if op == "DequantizeLinear" else g.choose(INT8S)
-    zero = maybe(g, lambda: g.fresh(dtype, [shape] * g.breadth))
-    attributes = {"axis": axis if per_axis and g.opset >= 13 else None}
-    return g.emit(op, [x, scale, zero], attributes)
-
-
-def _blocked(g: Growth, op: str) -> Value:
-    """By a scale for each block of elements, in 4 or 8 bits; the numbers come back as floats."""
-    dtype = g.choose((*INT8S, *INT4S, *INT4S, *FLOAT8S))
-    x = g.ranked((TensorProto.FLOAT, TensorProto.FLOAT16), 1, 4)
-    axis = g.choose([a for a in range(x.rank) if x.fixed(a) and x.at(a)[0]])
-    block = g.rng.randint(1, x.at(axis)[0]) if dtype not in FLOAT8S and g.chance(0.6) else None
-    blocks = None if block is None else -(-x.at(axis)[0] // block)
-    shapes = [(x.at(axis)[0],) if g.chance(0.5) else ()] * g.breadth
-    if blocks is not None:
-        shapes = [(*s[:axis], blocks, *s[axis + 1 :]) for s in x.shapes]
-    if len(set(shapes)) > 1:
-        raise RefusedError  # zero points are constants
-    kind = helper.tensor_dtype_to_np_dtype(dtype)
-    scale = g.fresh(x.dtype, shapes, Contents(positive=True))
-    zero = g.constant(
-        np.full(shapes[0], 0 if dtype in FLOAT8S else g.choose((0, 1, 3))).astype(kind)
-    )
-    attributes = {"axis": axis, "block_size": block}
-    if op == "DequantizeLinear" and x.data is None and len(set(x.shapes)) == 1:  # weights
-        low = 0 if dtype in (2, INT4S[0]) else -8
-        numbers = np.random.default_rng(g.numpy_seed()).integers(low, low + 16, x.shape)
-        narrow = g.constant(numbers.astype(np.float32).astype(kind))
-    else:
-        narrow = g.emit("QuantizeLinear", [x, scale, zero], attributes)
-    return g.emit("DequantizeLinear", [narrow, scale, zero], attributes)
-
-
-@recipe("LSTM", "GRU", "RNN", kind=OTHER, weight=2)
-def recurrent(g: Growth, op: str) -> Value:
-    x = g.ranked((1,), 3, 3)
-    if 0 in x.at(2):
-        raise RefusedError  # onnxruntime leaves products over nothing as it finds them
-    gates = {"LSTM": 4, "GRU": 3, "RNN": 1}[op]
-    hidden = g.choose((1, 3, 4))
-    direction = g.choose(("forward", "reverse", "bidirectional"))
-    n = 2 if direction == "bidirectional" else 1
-    w = g.fresh(1, along(x, n, gates * hidden, (2,)))
-    r = g.fresh(1, [(n, gates * hidden, hidden)] * g.breadth)
-    b = maybe(g, lambda: g.fresh(1, [(n, 2 * gates * hidden)] * g.breadth))
-    h = maybe(g, lambda: g.fresh(1, along(x, n, (1,), hidden)), 0.3)
-    attributes = {
-        "hidden_size": hidden,
-        "direction": direction,
-        "linear_before_reset": g.choose((None, 0, 1)) if op == "GRU" else None,
-    }
-    return g.emit(op, [x, w, r, b, None, h], attributes, outputs=g.choose((1, 2)))
-
-
-@recipe("RotaryEmbedding", kind=OTHER)
-def rotary(g: Growth) -> Value:
-    n = extents(g)
-    x = g.fresh(1, [(2, 3, s, 8) for s in n])
-    cos, sin = (g.fresh(1, [(2, s, 4) for s in n]) for _ in range(2))
-    return g.emit("RotaryEmbedding", [x, cos, sin], {"interleaved": g.choose((None, 0, 1))})
 
 
 @recipe("Range", kind=OTHER)
 def range_(g: Growth) -> Value:
-    dtype = g.choose((7, 1, 6))
-    kind = {7: np.int64, 6: np.int32, 1: np.float32}[dtype]
+    kinds = (np.int64, np.float32, np.int32, np.float64, np.int16)
+    kind = g.choose(kinds)
     start, step = g.choose((0, 1, -2)), g.choose((1, 2, -1))
     limit = start + step * g.choose((0, 1, 5, 7))
-    return g.emit("Range", [g.extents(v, kind) for v in (start, limit, step)])
+    operands = [g.extents(v, kind) for v in (start, limit, step)]
+    return g.emit("Range", operands, {"stash_type": g.choose((None, 1))})
 
 
 @recipe("ConstantOfShape", kind=OTHER)
@@ -140,7 +69,17 @@ def clip(g: Growth) -> Value:
 def dropout(g: Growth) -> Value:
     x = g.pick(types("Dropout", g.opset))
     outputs = g.choose((1, 2)) if g.opset >= 12 else 1  # what the mask holds is not said before
-    return g.emit("Dropout", [x], outputs=outputs)
+    if g.opset < 12:
+        return g.emit("Dropout", [x], {"ratio": g.choose((None, 0.3))}, outputs=outputs)
+    trains = g.choose((None, False, False, True))  # by a ratio of 0
+    ratio = 0.0 if trains else g.choose((None, 0.0, 0.3))
+    kind = g.choose((np.float32, np.float64))
+    operands = [
+        x,
+        None if ratio is None else g.constant(np.array(ratio, kind)),
+        None if trains is None else g.constant(np.array(trains)),
+    ]
+    return g.emit("Dropout", operands, {"seed": g.choose((None, 1))}, outputs=outputs)
 
 
 @recipe("Where", kind=OTHER, weight=3)
@@ -187,30 +126,12 @@ def bit_shift(g: Growth) -> Value:
     return g.emit("BitShift", [x, y], {"direction": g.choose(("LEFT", "RIGHT"))})
 
 
-@recipe("DFT", kind=OTHER, weight=0.5)
-def dft(g: Growth) -> Value:
-    x = g.fresh(1, [(2, g.choose((4, 5, 8)), g.choose((1, 2)))] * g.breadth)
-    return g.emit(
-        "DFT",
-        [x],
-        {"axis": 1, "inverse": g.choose((None, 0, 1)), "onesided": g.choose((None, 0, 1))},
-    )
-
-
-@recipe("HannWindow", "HammingWindow", "BlackmanWindow", kind=OTHER, weight=0.3)
-def signal_window(g: Growth, op: str) -> Value:
-    y = g.emit(op, [g.integers(g.choose((1, 5, 8)))], {"periodic": g.choose((None, 0, 1))})
-    # Numbers that are equal, or 0, but for rounding: of those nobody promises an order or a sign.
-    hundred, one = (g.constant(np.array(number, np.float32)) for number in (100, 1))
-    return g.emit("Add", [g.emit("Round", [g.emit("Mul", [y, hundred])]), one])
-
-
 @recipe("AffineGrid", kind=OTHER, weight=0.5)
 def affine_grid(g: Growth) -> Value:
-    theta = g.fresh(1, [(2, 2, 3)] * g.breadth)
-    return g.emit(
-        "AffineGrid", [theta, g.integers([2, 3, 4, 5])], {"align_corners": g.choose((None, 0, 1))}
-    )
+    dims = g.choose((2, 2, 3))
+    theta = g.fresh(g.choose(types("AffineGrid", g.opset)), [(2, dims, dims + 1)] * g.breadth)
+    size = g.extents([2, 3, *(g.choose((1, 2, 4)) for _ in range(dims))])
+    return g.emit("AffineGrid", [theta, size], {"align_corners": g.choose((None, 0, 1))})
 
 
 @recipe("NonMaxSuppression", kind=OTHER, weight=0.5)
@@ -218,4 +139,12 @@ def non_max_suppression(g: Growth) -> Value:
     n = g.choose((1, 4, 6))
     boxes = g.fresh(1, [(1, n, 4)] * g.breadth)
     scores = g.fresh(1, [(1, 2, n)] * g.breadth, Contents(positive=True))
-    return g.emit("NonMaxSuppression", [boxes, scores, g.integers([3])])
+    limits = [g.constant(np.array([g.choose((0.1, 0.5))], np.float32)) for _ in range(2)]
+    operands = [boxes, scores, g.integers([3]), *limits[: g.choose((0, 1, 2))]]
+    return g.emit("NonMaxSuppression", operands, {"center_point_box": g.choose((None, 0, 1))})
+
+
+@recipe("SwiGLU", kind=OTHER, weight=0.5)
+def swiglu(g: Growth) -> Value:
+    a = g.pick(types("SwiGLU", g.opset))
+    return g.emit("SwiGLU", [a, g.fresh(a.dtype, a.shapes)], {"alpha": g.choose((None, 1.7))})

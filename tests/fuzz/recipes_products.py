@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tests.fuzz.growth import FLOATS, Growth, RefusedError, Value
-from tests.fuzz.operands import INT8S, along, extents, maybe, met, scales
+from tests.fuzz.operands import INT8S, along, maybe, met, scales
 from tests.fuzz.registry import PRODUCT, recipe, types
 
 
@@ -92,23 +92,3 @@ def qlinear_matmul(g: Growth) -> Value:
         raise RefusedError  # onnxruntime leaves the result as it finds it
     b = g.fresh(g.choose(INT8S), along(a, (-1,), 5))
     return g.emit("QLinearMatMul", [a, *scales(g, a), b, *scales(g, b), *scales(g, a)])
-
-
-@recipe("Attention", kind=PRODUCT, weight=1.5)
-def attention(g: Growth) -> Value:
-    dtype = g.choose((1, 1, 10))
-    q = g.fresh(dtype, [(2, 4, *g_seq, 8) for g_seq in zip(extents(g), strict=True)])
-    heads = g.choose((4, 2, 1))
-    kv = [(2, heads, n, 8) for n in extents(g)]
-    k, v = g.fresh(dtype, kv), g.fresh(dtype, kv)
-    mask = None
-    if g.chance(0.4):
-        mask = g.fresh(
-            g.choose((dtype, 9)), [(a[2], b[2]) for a, b in zip(q.shapes, kv, strict=True)]
-        )
-    attributes = {
-        "is_causal": g.choose((None, 0, 1)),
-        "scale": g.choose((None, 0.5)),
-        "softcap": g.choose((None, None, 2.0)),
-    }
-    return g.emit("Attention", [q, k, v, mask], attributes)

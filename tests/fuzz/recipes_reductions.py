@@ -18,8 +18,6 @@ REDUCTIONS = (
 @recipe(*REDUCTIONS, kind=REDUCTION, weight=2)
 def reduce(g: Growth, op: str) -> Value:
     dtypes = types(op, g.opset)
-    if op.startswith("ReduceLog"):  # of integers, onnxruntime rounds what is in between
-        dtypes = tuple(d for d in dtypes if d in FLOATS)
     x = g.ranked(dtypes, 0 if g.chance(0.1) else 1, 6)
     if op == "ReduceLogSum":
         x = into_domain(g, "Log", x)
@@ -87,7 +85,10 @@ def layer_norm(g: Growth, op: str) -> Value:
     operands = [scale, bias] if op == "LayerNormalization" else [scale]
     outputs = g.choose((1, 1, 1, 3)) if op == "LayerNormalization" else 1
     return g.emit(
-        op, [x, *operands], {"axis": axis, "epsilon": g.choose((None, 0.1))}, outputs=outputs
+        op,
+        [x, *operands],
+        {"axis": axis, "epsilon": g.choose((None, 0.1)), "stash_type": g.choose((None, 1))},
+        outputs=outputs,
     )
 
 
@@ -99,7 +100,16 @@ def batch_norm(g: Growth, op: str) -> Value:
     if op == "InstanceNormalization":
         return g.emit(op, [x, scale, bias], {"epsilon": g.choose((None, 0.1))})
     variance = g.fresh(x.dtype, shape, Contents(positive=True))
-    return g.emit(op, [x, scale, bias, mean, variance], {"epsilon": g.choose((None, 0.1))})
+    attributes = {
+        "epsilon": g.choose((None, 0.1)),
+        "momentum": g.choose((None, 0.5)),
+        "spatial": g.choose((None, 1)),
+    }
+    outputs = 1
+    if g.opset >= 14 and g.chance(0.3):
+        attributes["training_mode"] = g.choose((0, 1))
+        outputs = g.choose((1, 3)) if attributes["training_mode"] else 1
+    return g.emit(op, [x, scale, bias, mean, variance], attributes, outputs=outputs)
 
 
 @recipe("GroupNormalization", kind=REDUCTION)
@@ -112,7 +122,12 @@ def group_norm(g: Growth) -> Value:
     scale, bias = (
         g.fresh(x.dtype, [(channels if g.opset >= 21 else groups,)] * g.breadth) for _ in range(2)
     )
-    return g.emit("GroupNormalization", [x, scale, bias], {"num_groups": groups})
+    attributes = {
+        "num_groups": groups,
+        "epsilon": g.choose((None, 0.1)),
+        "stash_type": g.choose((None, 1)),
+    }
+    return g.emit("GroupNormalization", [x, scale, bias], attributes)
 
 
 @recipe("MeanVarianceNormalization", kind=REDUCTION)
@@ -128,13 +143,14 @@ def loss(g: Growth, op: str) -> Value:
     if not min(x.at(1)):
         raise RefusedError
     shape = [(s[0], *s[2:]) for s in x.shapes]
-    labels = g.fresh(7, shape, Contents(low=(0,) * g.breadth, high=x.at(1)))
+    labels = g.fresh(g.choose((7, 7, 6)), shape, Contents(low=(0,) * g.breadth, high=x.at(1)))
     weights = maybe(g, lambda: g.fresh(x.dtype, along(x, (1,)), Contents(positive=True)))
     attributes = {
         "reduction": g.choose((None, "none", "mean", "sum")),
         "ignore_index": g.choose((None, 0)),
     }
-    return g.emit(op, [x, labels, weights], attributes)
+    outputs = g.choose((1, 2)) if op == "SoftmaxCrossEntropyLoss" else 1
+    return g.emit(op, [x, labels, weights], attributes, outputs=outputs)
 
 
 @recipe("Det", kind=REDUCTION)

@@ -109,11 +109,14 @@ def scan(g: Growth) -> Value:
     if not found.known:
         raise RefusedError
     region = region_of(body, [before, item], [after, made_inside(body, found, after)])
-    stacked = [(n, *s) for n, s in zip(x.at(axis), found.shapes, strict=True)]
+    along = g.rng.randint(0, found.rank) if g.chance(0.3) else 0
+    pairs = zip(x.at(axis), found.shapes, strict=True)
+    stacked = [(*s[:along], n, *s[along:]) for n, s in pairs if s is not None]
     attributes = {
         "body": region,
         "num_scan_inputs": 1,
         "scan_input_axes": [axis] if axis else None,
+        "scan_output_axes": [along] if along or g.chance(0.2) else None,
         "scan_input_directions": g.choose((None, [0], [1])),
         "scan_output_directions": g.choose((None, [0], [1])),
     }

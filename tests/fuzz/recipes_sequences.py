@@ -10,10 +10,10 @@ import onnx
 from onnx import TensorProto, helper
 
 from tests.fuzz.growth import DTYPES, Growth, RefusedError, Shape, Value
-from tests.fuzz.registry import SEQUENCE, recipe, types
+from tests.fuzz.registry import SEQUENCE, recipe
 
 BOOL, INT64 = TensorProto.BOOL, TensorProto.INT64
-SPLIT = (TensorProto.FLOAT, TensorProto.DOUBLE, TensorProto.INT32, INT64)
+SPLIT = (TensorProto.FLOAT, TensorProto.DOUBLE, TensorProto.INT32, INT64, BOOL, TensorProto.FLOAT16)
 """What onnxruntime splits."""
 
 
@@ -29,7 +29,7 @@ def made_somehow(g: Growth) -> tuple[Value, list[Value]]:
 
 
 def _constructed(g: Growth) -> tuple[Value, list[Value]]:
-    first = g.pick(types("SequenceAt", g.opset, 2) or DTYPES)
+    first = g.pick(DTYPES)
     items = [first, *(item_like(g, first) for _ in range(g.choose((0, 1, 2))))]
     return made_by(g, "SequenceConstruct", items, of=first), items
 
@@ -54,7 +54,7 @@ def _split(g: Growth) -> tuple[Value, list[Value]]:
     if g.chance(0.5):
         cut = g.rng.randint(0, extent)
         parts = [cut, extent - cut]
-        sizes = g.extents(parts)
+        sizes = g.extents(parts, g.choose((np.int64, np.int32)))
     elif g.chance(0.5):
         piece = g.rng.randint(1, extent)
         parts = [min(piece, extent - at) for at in range(0, extent, piece)]
@@ -133,7 +133,9 @@ def taken_apart(g: Growth, made: Value, items: list[Value]) -> Value:
     """A tensor that a sequence holds or that is made of it, changed or not."""
     for _ in range(g.choose((0, 0, 1, 2))):
         place = g.rng.randrange(len(items))
-        at = g.extents(place if g.chance(0.7) else place - len(items))
+        at = g.extents(
+            place if g.chance(0.7) else place - len(items), g.choose((np.int64, np.int32))
+        )
         if g.chance(0.5):
             new = item_like(g, items[0])
             made = made_by(g, "SequenceInsert", [made, new, at], of=new)

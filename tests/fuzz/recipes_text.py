@@ -21,7 +21,13 @@ def text(g: Growth, op: str) -> Value:
             return g.emit(op, [x], {"pattern": g.choose(("[0-9]+", ".*1.*"))})
         return g.emit(op, [x, g.partner(x)])
     if way < 0.4 and x.rank == 1 and op == "StringNormalizer":
-        return g.emit(op, [x], {"stopwords": g.choose((None, ["0", "17"]))})
+        attributes = {
+            "stopwords": g.choose((None, ["0", "17", "1E3"])),
+            "case_change_action": g.choose((None, "UPPER", "LOWER", "NONE")),
+            "is_case_sensitive": g.choose((None, 0, 1)),
+            "locale": g.choose((None, "C")),
+        }
+        return g.emit(op, [x], attributes)
     if way < 0.55:
         return g.emit("Equal", [x, g.partner(x)])
     if way < 0.65:
@@ -45,5 +51,10 @@ def string_split(g: Growth) -> Value:
     x = g.pick((STRING,))
     if not x.known or not x.rank:
         raise RefusedError
-    pieces, counts = g.emit_all("StringSplit", [x], {"delimiter": g.choose((".", "1"))}, outputs=2)
+    pieces, counts = g.emit_all(
+        "StringSplit",
+        [x],
+        {"delimiter": g.choose((".", "1")), "maxsplit": g.choose((None, 1, 2))},
+        outputs=2,
+    )
     return counts if g.chance(0.7) else pieces

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
+from onnx import helper
 
 from tests.fuzz.contents import Contents
 from tests.fuzz.growth import DTYPES, FLOATS, INTEGERS, MOST_RANK, Growth, RefusedError, Value
@@ -47,13 +49,20 @@ def slice_(g: Growth, x: Value | None = None) -> Value:
         starts.append(start), ends.append(end), steps.append(step)
     named = [a - x.rank if g.chance(0.2) else a for a in axes]
     plain = axes == list(range(len(axes))) and g.chance(0.3)
-    told = g.extents if g.opset >= 10 else list
-    params = {
-        "starts": told(starts),
-        "ends": told(ends),
+    stepped = g.opset >= 10 and (set(steps) != {1} or g.chance(0.2))
+    params: dict[str, Any] = {
+        "starts": starts,
+        "ends": ends,
         "axes": None if plain and set(steps) == {1} else named,
-        "steps": steps if g.opset >= 10 and (set(steps) != {1} or g.chance(0.2)) else None,
+        "steps": steps if stepped else None,
     }
+    if g.opset >= 10:
+        kind = np.int64
+        if g.chance(0.25) and all(abs(end) < 2**31 for end in ends):
+            kind = np.int32
+        for name, numbers in params.items():
+            told = g.extents if name in ("starts", "ends") else g.integers
+            params[name] = None if numbers is None else told(numbers, kind)
     return g.emit("Slice", [x], params=params)
 
 
@@ -354,11 +363,17 @@ def scatter_nd(g: Growth) -> Value:
 def one_hot(g: Growth) -> Value:
     depth = g.choose((1, 3, 5))
     shape = g.choose(((2,), (3, 2), ()))
+    kind = g.choose((7, 7, 6, 1))
     index = g.fresh(
-        7, [shape] * g.breadth, Contents(low=(-depth,) * g.breadth, high=(depth,) * g.breadth)
+        kind, [shape] * g.breadth, Contents(low=(-depth,) * g.breadth, high=(depth,) * g.breadth)
     )
-    values = g.constant(np.array([0.5, 2], np.float32))
-    return g.emit("OneHot", [index, g.extents(depth), values], {"axis": g.choose((None, -1, 0))})
+    values = g.constant(
+        np.array([0.5, 2]).astype(
+            helper.tensor_dtype_to_np_dtype(g.choose(types("OneHot", g.opset, 2)))
+        )
+    )
+    many = g.extents(depth, g.choose((np.int64, np.int64, np.int32, np.float32)))
+    return g.emit("OneHot", [index, many, values], {"axis": g.choose((None, -1, 0))})
 
 
 @recipe("Compress", kind=GATHER)
@@ -415,21 +430,6 @@ def center_crop_pad(g: Growth) -> Value:
     axes = g.some(range(x.rank), 1)
     target = g.integers([g.choose((1, 2, 5, 8)) for _ in axes])
     return g.emit("CenterCropPad", [x, target], {"axes": axes})
-
-
-@recipe("TensorScatter", kind=GATHER)
-def tensor_scatter(g: Growth) -> Value:
-    shape = g.choose(((2, 5, 3), (1, 2, 6, 2)))
-    axis = len(shape) - 2
-    update = (*shape[:axis], 2, *shape[axis + 1 :])
-    dtype = g.choose((1, 10))
-    past, new = (g.fresh(dtype, [s] * g.breadth) for s in (shape, update))
-    index = g.fresh(
-        7, [shape[:1]] * g.breadth, Contents(low=(0,) * g.breadth, high=(3,) * g.breadth)
-    )
-    return g.emit(
-        "TensorScatter", [past, new, index], {"mode": g.choose((None, "linear", "circular"))}
-    )
 
 
 VIEWS: tuple[tuple[Callable[..., Value], int], ...] = (

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from tests.fuzz.contents import Contents
-from tests.fuzz.growth import Growth, RefusedError, Value
-from tests.fuzz.operands import INT8S, along, maybe, scales
+from tests.fuzz.growth import Growth, RefusedError, Shape, Value
+from tests.fuzz.operands import INT8S, along, groups, maybe, scales
 from tests.fuzz.registry import WINDOW, recipe, types
 
 
@@ -25,7 +25,7 @@ def window(g: Growth, x: Value, dilate: bool = True, kernel: int = 3) -> dict[st
     n = x.rank - 2
     attributes: dict[str, Any] = {"kernel_shape": [g.rng.randint(1, kernel) for _ in range(n)]}
     if g.chance(0.4):
-        attributes["strides"] = [g.choose((1, 2, 3)) for _ in range(n)]
+        attributes["strides"] = [g.choose((1, 1, 2, 2, 3, 5)) for _ in range(n)]
     if dilate and g.chance(0.25):
         attributes["dilations"] = [g.choose((1, 2)) for _ in range(n)]
     way = g.rng.random()
@@ -78,9 +78,11 @@ def conv_transpose(g: Growth) -> Value:
 def conv_integer(g: Growth) -> Value:
     x = image(g, "ConvInteger", 4, 4, channels=True)
     attributes = window(g, x)
-    w = g.fresh(g.choose(INT8S), [(2, x.at(1)[0], *attributes["kernel_shape"])] * g.breadth)
+    group, channels = groups(g, x.at(1)[0])
+    w = g.fresh(g.choose(INT8S), [(2 * group, channels, *attributes["kernel_shape"])] * g.breadth)
     zero = maybe(g, lambda: g.fresh(x.dtype, [()] * g.breadth))
-    return g.emit("ConvInteger", [x, w, zero], attributes)
+    other = maybe(g, lambda: g.fresh(w.dtype, [()] * g.breadth), 0.3)
+    return g.emit("ConvInteger", [x, w, zero, other], {**attributes, "group": group})
 
 
 @recipe("AveragePool", "MaxPool", "LpPool", kind=WINDOW, weight=3)
@@ -106,7 +108,19 @@ def max_unpool(g: Growth) -> Value:
     attributes = {"kernel_shape": [g.choose((2, 3))] * n, "strides": [g.choose((1, 2))] * n}
     ends = tuple(math.prod(shape) for shape in x.shapes)  # results are no smaller
     where = Contents(low=(0,) * g.breadth, high=ends)
-    return g.emit("MaxUnpool", [x, g.fresh(7, x.shapes, where)], attributes)
+    index = g.fresh(7, x.shapes, where)
+    if g.chance(0.2) and len(set(x.shapes)) == 1:
+        size = [
+            *x.shapes[0][:2],
+            *(
+                attributes["strides"][0] * (d - 1) + attributes["kernel_shape"][0] + 1
+                for d in x.shapes[0][2:]
+            ),
+        ]
+        return g.emit("MaxUnpool", [x, index, g.integers(size)], attributes)
+    if attributes["kernel_shape"][0] == 3 and attributes["strides"][0] == 2 and g.chance(0.3):
+        attributes["pads"] = g.choose(([1] * n + [0] * n, [0] * n + [1] * n))
+    return g.emit("MaxUnpool", [x, index], attributes)
 
 
 @recipe("GlobalAveragePool", "GlobalMaxPool", "GlobalLpPool", kind=WINDOW)
@@ -117,7 +131,14 @@ def global_pool(g: Growth, op: str) -> Value:
 @recipe("LRN", kind=WINDOW)
 def lrn(g: Growth) -> Value:
     return g.emit(
-        "LRN", [image(g, "LRN", 4, 4)], {"size": g.choose((1, 3, 5)), "bias": g.choose((None, 2.0))}
+        "LRN",
+        [image(g, "LRN", 4, 4)],
+        {
+            "size": g.choose((1, 3, 5)),
+            "bias": g.choose((None, 2.0)),
+            "alpha": g.choose((None, 0.1)),
+            "beta": g.choose((None, 0.5)),
+        },
     )
 
 
@@ -138,6 +159,10 @@ def resize(g: Growth, op: str) -> Value:
         return g.emit("Upsample", [x, values], {"mode": mode})
     if g.opset == 10:
         return g.emit("Resize", [x, values], {"mode": mode})
+    if g.opset >= 11 and g.chance(0.25):
+        return _cropped(g, x, mode)
+    if g.opset >= 18 and g.chance(0.3):
+        return _along_axes(g, x, mode)
     roi = g.constant(np.zeros(0, np.float32)) if g.opset < 13 else None
     ways = (
         "half_pixel",
@@ -163,12 +188,47 @@ def resize(g: Growth, op: str) -> Value:
     return g.emit("Resize", [x, roi, values], attributes)
 
 
+def _cropped(g: Growth, x: Value, mode: str) -> Value:
+    """Resized parts of images, which may reach beyond them."""
+    starts = [0.0] * max(0, x.rank - 2) + [g.choose((0.0, 0.25, -0.25)) for _ in range(2)]
+    ends = [1.0] * max(0, x.rank - 2) + [g.choose((1.0, 0.75, 1.25)) for _ in range(2)]
+    roi = g.constant(np.array([*starts[: x.rank], *ends[: x.rank]], np.float32))
+    scales = [1.0] * max(0, x.rank - 2) + [g.choose((1.0, 2.0, 0.5)) for _ in range(2)]
+    values = g.constant(np.array(scales[: x.rank], np.float32))
+    attributes = {
+        "mode": mode,
+        "coordinate_transformation_mode": "tf_crop_and_resize",
+        "extrapolation_value": g.choose((None, 2.0)),
+        "nearest_mode": g.choose((None, "floor")),
+    }
+    return g.emit("Resize", [x, roi, values], attributes)
+
+
+def _along_axes(g: Growth, x: Value, mode: str) -> Value:
+    """Resized along some axes, by scales, to sizes, or to the largest or least that fits within sizes."""
+    axes = [x.rank - 2, x.rank - 1] if g.chance(0.5) else [g.rng.randrange(x.rank)]
+    if g.chance(0.3):
+        axes = axes[::-1]
+    attributes = {
+        "mode": mode,
+        "axes": [a - x.rank if g.chance(0.2) else a for a in axes],
+        "coordinate_transformation_mode": g.choose((None, "align_corners", "asymmetric")),
+    }
+    if g.chance(0.4):
+        scales = np.array([g.choose((1.0, 2.0, 0.5)) for _ in axes], np.float32)
+        return g.emit("Resize", [x, None, g.constant(scales)], attributes)
+    policies = (None, "stretch", "not_larger", "not_smaller")
+    attributes["keep_aspect_ratio_policy"] = g.choose(policies)
+    sizes = g.integers([g.choose((1, 3, 4, 8)) for _ in axes])
+    return g.emit("Resize", [x, None, None, sizes], attributes)
+
+
 @recipe("GridSample", kind=WINDOW)
 def grid_sample(g: Growth) -> Value:
     x = g.ranked(types("GridSample", g.opset), 4, 4)
     if any(0 in s for s in x.shapes):
         raise RefusedError  # onnxruntime reads what is not there
-    grid = g.fresh(1, along(x, (0,), 3, 4, 2))
+    grid = g.fresh(g.choose(types("GridSample", g.opset, 1)), along(x, (0,), 3, 4, 2))
     modes = ("bilinear", "nearest", "bicubic") if g.opset < 20 else ("linear", "nearest", "cubic")
     attributes = {
         "mode": g.choose(modes),
@@ -180,8 +240,29 @@ def grid_sample(g: Growth) -> Value:
 
 @recipe("Col2Im", kind=WINDOW)
 def col2im(g: Growth) -> Value:
-    x = g.fresh(1, [(2, 3 * 4, 9)] * g.breadth)
-    return g.emit("Col2Im", [x, g.integers([4, 4]), g.integers([2, 2])])
+    rank = g.choose((1, 2, 2))
+    image, block = ([g.choose(of) for _ in range(rank)] for of in ((4, 5, 6), (1, 2, 3)))
+    strides, dilations = ([g.choose((1, 1, 2)) for _ in range(rank)] for _ in range(2))
+    pads = [g.choose((0, 0, 1)) for _ in range(2 * rank)]
+    places = [
+        (image[at] + pads[at] + pads[rank + at] - dilations[at] * (block[at] - 1) - 1)
+        // strides[at]
+        + 1
+        for at in range(rank)
+    ]
+    if min(places) < 1:
+        raise RefusedError
+    batch = g.dim()[1]
+    shapes = [(n, g.choose((1, 3)) * math.prod(block), math.prod(places)) for n in batch]
+    shapes = [(s[0], *shapes[0][1:]) for s in shapes]
+    x = g.fresh(1, shapes)
+    attributes = {"strides": strides, "dilations": dilations, "pads": pads}
+    kept = {
+        name: given
+        for name, given in attributes.items()
+        if len(set(given)) > 1 or given[0] != int(name != "pads") or g.chance(0.5)
+    }
+    return g.emit("Col2Im", [x, g.integers(image), g.integers(block)], kept)
 
 
 @recipe("RoiAlign", kind=WINDOW)
@@ -189,11 +270,29 @@ def roi_align(g: Growth) -> Value:
     x = g.ranked(types("RoiAlign", g.opset), 4, 4)
     if any(0 in s for s in x.shapes):
         raise RefusedError  # onnxruntime reads what is not there
-    rois = g.fresh(x.dtype, [(2, 4)] * g.breadth, Contents(positive=True))
+    rois = g.fresh(x.dtype, [(2, 4)] * g.breadth, Contents(positive=g.chance(0.7)))
     index = g.fresh(7, [(2,)] * g.breadth, Contents(low=(0,) * g.breadth, high=x.at(0)))
-    return g.emit(
-        "RoiAlign", [x, rois, index], {"output_height": 2, "output_width": 3, "sampling_ratio": 2}
-    )
+    attributes = {
+        "output_height": g.choose((None, 2)),
+        "output_width": g.choose((None, 3)),
+        "sampling_ratio": g.choose((None, 0, 1, 2, 2)),
+        "mode": g.choose((None, "avg", "max")),
+        "spatial_scale": g.choose((None, 0.5, 2.0)),
+        "coordinate_transformation_mode": g.choose((None, "half_pixel", "output_half_pixel")),
+    }
+    return g.emit("RoiAlign", [x, rois, index], attributes)
+
+
+@recipe("MaxRoiPool", kind=WINDOW, weight=0.5)
+def max_roi_pool(g: Growth) -> Value:
+    x = g.ranked((1,), 4, 4)
+    if any(0 in s for s in x.shapes):
+        raise RefusedError
+    rng = np.random.default_rng(g.numpy_seed())
+    corners = np.sort(rng.integers(0, 4, (2, 2, 2)), axis=1).reshape(2, 4)
+    rois = g.constant(np.concatenate([np.zeros((2, 1)), corners], axis=1).astype(np.float32))
+    attributes = {"pooled_shape": [2, g.choose((1, 3))], "spatial_scale": g.choose((None, 0.5))}
+    return g.emit("MaxRoiPool", [x, rois], attributes)
 
 
 @recipe("QLinearConv", kind=WINDOW, weight=0.7)
@@ -202,5 +301,48 @@ def qlinear_conv(g: Growth) -> Value:
     if not x.fixed(1) or 0 in x.at(1):
         raise RefusedError  # onnxruntime leaves the sum of nothing as it finds it
     attributes = window(g, x)
-    w = g.fresh(x.dtype, [(3, x.at(1)[0], *attributes["kernel_shape"])] * g.breadth)
-    return g.emit("QLinearConv", [x, *scales(g, x), w, *scales(g, w), *scales(g, x)], attributes)
+    group, channels = groups(g, x.at(1)[0])
+    w = g.fresh(x.dtype, [(3 * group, channels, *attributes["kernel_shape"])] * g.breadth)
+    bias = maybe(g, lambda: g.fresh(6, [(3 * group,)] * g.breadth))
+    operands = [x, *scales(g, x), w, *scales(g, w), *scales(g, x), bias]
+    return g.emit("QLinearConv", operands, {**attributes, "group": group})
+
+
+@recipe("DeformConv", kind=WINDOW)
+def deform_conv(g: Growth) -> Value:
+    x = g.ranked(types("DeformConv", g.opset), 4, 4)
+    if not x.fixed(1) or any(0 in s for s in x.shapes):
+        raise RefusedError
+    group, channels = groups(g, x.at(1)[0])
+    offsets = g.choose([n for n in range(1, x.at(1)[0] + 1) if x.at(1)[0] % n == 0])
+    kernel = [g.choose((1, 2, 3)) for _ in range(2)]
+    strides, dilations = ([g.choose((1, 1, 2)) for _ in range(2)] for _ in range(2))
+    pads = [g.choose((0, 0, 1)) for _ in range(4)]
+    places = [
+        tuple(
+            (s[2 + at] + pads[at] + pads[2 + at] - dilations[at] * (kernel[at] - 1) - 1)
+            // strides[at]
+            + 1
+            for at in range(2)
+        )
+        for s in x.shapes
+    ]
+    if any(min(place) < 1 for place in places):
+        raise RefusedError
+    taps = kernel[0] * kernel[1]
+
+    def at_taps(each: int) -> list[Shape]:
+        return [(s[0], offsets * taps * each, *p) for s, p in zip(x.shapes, places, strict=True)]
+
+    w = g.fresh(x.dtype, [(2 * group, channels, *kernel)] * g.breadth)
+    bias = maybe(g, lambda: g.fresh(x.dtype, [(2 * group,)] * g.breadth))
+    mask = maybe(g, lambda: g.fresh(x.dtype, at_taps(1)))
+    attributes = {
+        "kernel_shape": kernel if g.chance(0.5) else None,
+        "group": group,
+        "offset_group": offsets,
+        "strides": strides,
+        "dilations": dilations,
+        "pads": pads,
+    }
+    return g.emit("DeformConv", [x, w, g.fresh(x.dtype, at_taps(2)), bias, mask], attributes)

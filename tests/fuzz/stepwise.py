@@ -13,7 +13,8 @@ import numpy as np
 import onnx
 from onnx import helper
 
-from tests.fuzz.differences import DIFFERENCES, RefusedError, Step, fill, shake, turn
+from tests.fuzz.differences import DIFFERENCES
+from tests.fuzz.documented import RefusedError, Step, fill, shake, turn
 from tests.fuzz.growth import names_read
 
 Session = Callable[[onnx.ModelProto], Callable[[dict[str, Any]], list[Any]]]
