@@ -36,10 +36,9 @@ from dvm_graph.symbolic.dims import mul
 
 MOST_LANES = 16
 """Results of a group up to which they are lanes of vectors. More are columns of a matrix product, which fill its panels. Measured
-with vectors of 16 and of 8 (docs/performance/notes.md, architectures of timm).
+with vectors of 16 and of 8 (docs/performance/notes.md, architectures of timm). So are as many of as many channels where their products
+may take transforms (`kernels/transforms.py`).
 """
-_LEAST_TRANSFORMED = 16
-"""Channels and results of a group from which on products of 3 by 3 taps side by side may take transforms (`kernels/transforms.py`)."""
 _MOST_OF_VOLUMES = 8
 """The same of volumes, whose slices are passed over and added one by one."""
 
@@ -139,7 +138,7 @@ def _over_image(
         return builder.matmul(image, builder.transpose(flat, (1, 0)))
     results = outputs // groups
     transformed = window.kernel == (3, 3) and set(window.strides) == {1}
-    transformed = transformed and min(inputs, results) >= _LEAST_TRANSFORMED
+    transformed = transformed and min(inputs, results) >= MOST_LANES
     if spatial == 2 and not transformed and _by_lanes(image, groups, inputs, results):
         per_channel = arranged(builder, weights, (2, 3, 1, 0), (taps * inputs, outputs))
         return builder.depthwise(image, per_channel, window, groups)

@@ -14,7 +14,7 @@ from typing import TypeAlias
 
 from dvm_graph.ir import DType, Node, Value
 from dvm_graph.ir.control import Turns
-from dvm_graph.kernels.transforms import ROWS
+from dvm_graph.kernels.transforms import packed_rows
 from dvm_graph.symbolic import DimTable
 
 Slot: TypeAlias = int
@@ -235,7 +235,7 @@ class Panels:
     @property
     def rows(self) -> int:
         """Of what is packed."""
-        return self.k * ROWS if self.transformed else self.k
+        return packed_rows(self.k, self.transformed)
 
     @property
     def are_columns(self) -> bool:

@@ -14,8 +14,8 @@ from dvm_graph.ir import Dim, DType, Node
 
 TAPS, RESULTS = 3, 4
 """Along each axis: of the kernel, and results that come of one square of pixels."""
-ROWS = 1 + (TAPS + RESULTS - 1) ** 2 // TAPS**2
-"""Of the result over those of the weights."""
+_ROWS = 1 + (TAPS + RESULTS - 1) ** 2 // TAPS**2
+"""Of what is packed over those of the weights."""
 
 _LEAST_CHANNELS = 16
 """Of a group, and results: of fewer, transforming takes most of what is saved."""
@@ -42,11 +42,16 @@ def transformed_slices(
     size = [number_of(extent) for extent in attrs["size"]]
     known = [extent for extent in size if extent is not None]
     if len(known) < len(size):
-        room = groups * k * results * (ROWS - 1) * DType.FLOAT32.itemsize
+        room = groups * k * results * (_ROWS - 1) * DType.FLOAT32.itemsize
         return slices if room <= _MOST_BYTES else 0
     squares = math.prod(map(_squares, known[-2:], attrs["dilations"][-2:]))
     fewer = squares * (TAPS + RESULTS - 1) ** 2 < math.prod(known[-2:]) * TAPS**2
     return slices if fewer and squares * math.prod(known[:-2]) >= _LEAST_SQUARES else 0
+
+
+def packed_rows(k: int, slices: int) -> int:
+    """Of weights of so many rows, and behind them of the transforms of their slices, if there are any."""
+    return k * _ROWS if slices else k
 
 
 def _squares(results: int, apart: int) -> int:

@@ -38,11 +38,10 @@ class PackedPanels:
     dtype: DType
     batch: int
     k: int
-    transformed: int
-    rows: int
-    """Those of k, and behind them those of transforms, if there are any (`Panels.transformed`)."""
     n: int
     bundles: bool
+    transformed: int
+    """As in `Panels`."""
     columns: int
     place: Place
 

@@ -20,6 +20,7 @@ from dvm_graph import _core
 from dvm_graph.description import Description
 from dvm_graph.errors import CompileError, DvmError, InputError
 from dvm_graph.ir import DType
+from dvm_graph.kernels.transforms import packed_rows
 from dvm_graph.options import Options
 from dvm_graph.process import MappedFile
 from dvm_graph.runtime.block_packing import repacked_blocks
@@ -171,7 +172,7 @@ def _pack_anew(builder: _core.ModelBuilder, panels: PackedPanels, flat: NDArray[
     """Packs a matrix for this device that was packed for one with panels of another width."""
     batch, k, n, columns = panels.batch, panels.k, panels.n, panels.columns
     bundle = panels.dtype.bundled if panels.bundles else 1
-    steps = -(-panels.rows // bundle)
+    steps = -(-packed_rows(k, panels.transformed) // bundle)
     tiles = flat.reshape(batch, -(-n // columns), steps, columns, bundle)
     rows = tiles.transpose(0, 2, 4, 1, 3).reshape(batch, steps * bundle, -1)
     matrix = np.ascontiguousarray(rows[:, :k, :n])

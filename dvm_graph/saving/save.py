@@ -102,10 +102,9 @@ class _Saver:
                     dtype=value.dtype,
                     batch=p.batch,
                     k=p.k,
-                    transformed=p.transformed,
-                    rows=p.rows,
                     n=p.n,
                     bundles=p.bundles,
+                    transformed=p.transformed,
                     columns=columns,
                     place=self.place(array),
                 )

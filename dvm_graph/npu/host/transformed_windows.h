@@ -1,11 +1,11 @@
-// Winograd's way to convolve by 3 x 3 taps side by side: 4 x 4 results of a channel come from 6 x 6
-// pixels by 36 multiplications instead of 144. Pixels of every channel are transformed along rows
-// and along columns, by the values of a polynomial at 0, +-3/4, +-3/2 and infinity; for each of the
-// 36 points the products over channels are one matrix product, by weights that were transformed
-// when they were packed (transformed_weights.h); their sums are transformed back. Taps may be
-// apart: squares are of the pixels that one tap after the other meets, and those of all phases lie
-// between each other. Channels may be a group's. In volumes, slices that a window reaches count as
-// further channels. Compiled per level: see simd.h.
+// Winograd's way to convolve by 3 x 3 taps: 4 x 4 results of a channel come from 6 x 6 pixels by 36
+// multiplications instead of 144. Pixels of every channel are transformed along rows and along
+// columns, by the values of a polynomial at 0, +-3/4, +-3/2 and infinity; for each of the 36 points
+// the products over channels are one matrix product, by weights that were transformed when they
+// were packed (transformed_weights.h); their sums are transformed back. Taps may be apart: squares
+// are of the pixels that one tap after the other meets, and those of all phases lie between each
+// other. Channels may be a group's. In volumes, slices that a window reaches count as further
+// channels. Compiled per level: see simd.h.
 //
 // Points of transformed pixels are differences of pixels, so rounding errors of a square's results
 // are some of its largest pixels. Where those of some window may be small beside them, or any is no
@@ -54,7 +54,7 @@ class TransformedConvolution {
         scratch_(scratch),
         image_row_(int64_t{window.width} * window.pixel),
         slices_(along_slices(window)),
-        tap_slice_(window.dilation_depth * window.height * image_row_),
+        tap_slice_(int64_t{window.dilation_depth} * window.height * image_row_),
         tap_row_(window.dilation_height * image_row_),
         tap_column_(int64_t{window.dilation_width} * window.pixel),
         // An odd number of vectors from row to row: rows of a block share no sets.
@@ -218,7 +218,8 @@ class TransformedConvolution {
   // Pixel (i, j) of the square, or block, whose first one is (y, x) and lies at `corner`; 0 outside
   // of the image. Partial: the first `lanes` channels.
   template <bool Inside, bool Partial>
-  DVM_INLINE V pixel(const float* corner, int64_t y, int64_t x, int i, int j, int64_t lanes) const {
+  DVM_INLINE V pixel(const float* corner, int64_t y, int64_t x, int64_t i, int64_t j,
+                     int64_t lanes) const {
     const int64_t row = y + i * w_.dilation_height, column = x + j * w_.dilation_width;
     if (!Inside && (row < 0 || row >= w_.height || column < 0 || column >= w_.width)) return V{};
     const float* const at = corner + i * tap_row_ + j * tap_column_;
@@ -325,7 +326,7 @@ class TransformedConvolution {
     const bool streams = x_.stream && count == NR &&
                          reinterpret_cast<uintptr_t>(x_.c + n) % kLineBytes == 0 &&
                          x_.c_row * int64_t{sizeof(float)} % kLineBytes == 0;
-    const int64_t next_row = w_.dilation_height * w_.out_width;
+    const int64_t next_row = int64_t{w_.dilation_height} * w_.out_width;
     for (int64_t i = 0; i < group.down; i++) {
       const int64_t rows = group.rows_of(i);
       for (int64_t j = 0; j < group.across; j++, sums += NR) {

@@ -81,7 +81,7 @@ class Convolution {
     Runs& runs = x_.runs;
     runs.a_column = int64_t{window.dilation_width} * window.pixel;
     runs.a_row = window.dilation_height * image_row_;
-    runs.a_slice = window.dilation_depth * window.height * image_row_;
+    runs.a_slice = int64_t{window.dilation_depth} * window.height * image_row_;
     runs.k_column = window.channels;
     runs.k_row = window.kernel_width * runs.k_column;
     runs.k_slice = window.kernel_height * runs.k_row;
