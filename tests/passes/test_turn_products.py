@@ -72,6 +72,18 @@ def test_patches_are_turned_over_instead_of_results(name: str, body: str) -> Non
     assert_all_close(dvm_graph.optimize(model).run(feeds), expected, int(np.prod(weights[1:])))
 
 
+@pytest.mark.parametrize(("samples", "turned"), [(None, True), (4_000, True), (30, False)])
+def test_few_places_stay_as_they_are(samples: int | None, turned: bool) -> None:
+    """With columns of four places each; where nothing is known of their number they may be many."""
+    model = _model((2, 1, 30, 4), (8, 1, 5, 1), "strides = [1, 1]", "y = Identity (a)")
+    if samples is not None:
+        x = model.graph.input[0].type.tensor_type.shape.dim
+        x[2].dim_value, x[3].dim_value = samples, 4
+    assert _has_patches(model) != turned
+    feeds = _feeds((2, 1, samples or 30, 4), (8, 1, 5, 1))
+    assert_all_close(dvm_graph.optimize(model).run(feeds), session(model).run(None, feeds), 5)
+
+
 def test_norms_between_are_turned_over_too() -> None:
     shape, weights, attrs = _LINES["stride"]
     body = "m = InstanceNormalization (a, c, c) y = Sigmoid (m)"
