@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from dvm_graph.ir import OPERATORS, Dim, Graph, Kind, Node, Shape, Value
 from dvm_graph.symbolic import Facts
 from dvm_graph.symbolic.builder import Builder
-from dvm_graph.symbolic.dims import add, maximum, mul, product, sub
+from dvm_graph.symbolic.dims import add, maximum, mul, neg, product, sub
 
 _TO_FIRST = (0, 3, 1, 2)
 _PASSED = frozenset({"concat", "reshape", "slice", "gather", "broadcast_to"})
@@ -35,6 +35,7 @@ class _Line:
     stride: int
     dilation: int
     pad: Dim
+    """Negative where the first window begins behind the first element."""
     size: Dim
     """Positions along the axis."""
 
@@ -123,11 +124,12 @@ def _columns(builder: Builder, line: _Line) -> Value:
     """Patches as columns: [batch, taps, places]."""
     batch, extent, across = _shape(line.image)
     reach = add(mul(add(line.size, -1), line.stride), line.dilation * (line.taps - 1) + 1)
+    before, cut = maximum(0, line.pad), maximum(0, neg(line.pad))
     behind = maximum(0, sub(reach, add(extent, line.pad)))
     zero = builder.scalar(0, line.image.dtype)
     pieces = [
         line.image if amount is None else builder.broadcast_to(zero, (batch, amount, across))
-        for amount in (line.pad, None, behind)
+        for amount in (before, None, behind)
         if amount != 0
     ]
     room = builder.concat(pieces, 1) if len(pieces) > 1 else line.image
@@ -136,7 +138,7 @@ def _columns(builder: Builder, line: _Line) -> Value:
         room,
         shape=(batch, line.taps, mul(line.size, across)),
         strides=(product(_shape(room)[1:]), mul(line.dilation, across), line.stride),
-        offset=0,
+        offset=mul(cut, across),
     )
 
 

@@ -20,6 +20,12 @@ _LINES = {
     "front": ((1, 1, 10), (5, 1, 4), "pads = [3, 0]"),
     "dilation": ((2, 1, 30), (9, 1, 5), "dilations = [4], pads = [8, 8]"),
     "same": ((2, 1, 16), (6, 1, 4), 'auto_pad = "SAME_UPPER", strides = [3]'),
+    "behind the first": ((2, 1, 17), (6, 1, 3), 'auto_pad = "SAME_LOWER", strides = [9]'),
+    "columns behind the first": (
+        (2, 1, 1, 26),
+        (6, 1, 1, 2),
+        'auto_pad = "SAME_UPPER", strides = [1, 8]',
+    ),
     "left over": ((2, 1, 20), (6, 1, 3), "strides = [6]"),
     "short": ((2, 1, 2), (6, 1, 3), "pads = [1, 1], strides = [2]"),
     "nothing": ((0, 1, 9), (4, 1, 3), "strides = [2]"),
