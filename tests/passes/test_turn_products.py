@@ -22,7 +22,7 @@ _LINES = {
     "same": ((2, 1, 16), (6, 1, 4), 'auto_pad = "SAME_UPPER", strides = [3]'),
     "behind the first": ((2, 1, 17), (6, 1, 3), 'auto_pad = "SAME_LOWER", strides = [9]'),
     "columns behind the first": (
-        (2, 1, 1, 26),
+        (2, 1, 1, 31),
         (6, 1, 1, 2),
         'auto_pad = "SAME_UPPER", strides = [1, 8]',
     ),
