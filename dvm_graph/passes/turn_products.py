@@ -1,7 +1,8 @@
 """Turns convolutions of one channel over where their results are read channels-first.
 
     Requires: basic operators with shapes. Ensures: no product of patches along one axis of images of one channel, which has
-    at least as many results as a patch has elements, is transposed to [batch, results, places...] and read so by all.
+    at least as many results as a patch has elements, and an image not known to have few places, is transposed to
+    [batch, results, places...] and read so by all.
 
     y = transpose(matmul(patches(x), w) + bias, (0, 3, 1, 2))
     =>  y = reshape(matmul(transpose(w, (1, 0)), view(x, (b, k, places), (n, 1, stride))) + reshape(bias, (-1, 1)))
@@ -23,6 +24,10 @@ from dvm_graph.symbolic.dims import add, maximum, mul, neg, product, sub
 _TO_FIRST = (0, 3, 1, 2)
 _PASSED = frozenset({"concat", "reshape", "slice", "gather", "broadcast_to"})
 """What keeps the order of axes that it reads, besides element-wise operators and reductions."""
+_LEAST_PLACES = 32
+"""Of the windows in an image: fewer do not fill the panels of a product for each image, where patches of all images are the
+rows of one. Measured with vectors of 16 (docs/performance/notes.md, operators of images).
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +43,11 @@ class _Line:
     """Negative where the first window begins behind the first element."""
     size: Dim
     """Positions along the axis."""
+
+    @property
+    def places(self) -> Dim:
+        """Of the windows in an image."""
+        return mul(self.size, _shape(self.image)[2])
 
 
 def turn_products(graph: Graph, facts: Facts) -> bool:
@@ -71,6 +81,8 @@ def _turned(transpose: Node, builder: Builder) -> Value | None:
         return None
     line, results = _line(window, builder), _shape(weights)[1]
     if line is None or not isinstance(results, int) or results < line.taps:
+        return None
+    if builder.facts.prove_less_equal(line.places, _LEAST_PLACES - 1).yes:
         return None
     if _is_read_channels_last(transpose.output, graph):
         return None
@@ -136,7 +148,7 @@ def _columns(builder: Builder, line: _Line) -> Value:
     return builder.op(
         "view",
         room,
-        shape=(batch, line.taps, mul(line.size, across)),
+        shape=(batch, line.taps, line.places),
         strides=(product(_shape(room)[1:]), mul(line.dilation, across), line.stride),
         offset=mul(cut, across),
     )

@@ -115,6 +115,19 @@ def test_infinities_stay_in_their_windows() -> None:
         np.testing.assert_array_equal(np.isfinite(y[:, :, at]), np.isfinite(window))
 
 
+@pytest.mark.parametrize(("samples", "turned"), [(11, False), (160, False), (161, True)])
+def test_images_of_few_places_stay_as_they_are(samples: int, turned: bool) -> None:
+    """Patches of all of them are rows of one product."""
+    model = model_from_text(
+        f"g (float[3, 1, {samples}] x, float[16, 1, 10] w) => (float[3, 16, n] y)"
+        " { y = Conv <strides = [5], pads = [2, 2]> (x, w) }"
+    )
+    assert _has_patches(model) != turned
+    feeds = _feeds((3, 1, samples), (16, 1, 10))
+    feeds = {name: feeds[name] for name in "xw"}
+    assert_all_close(dvm_graph.optimize(model).run(feeds), session(model).run(None, feeds), 10)
+
+
 @pytest.mark.parametrize(
     ("case", "body"),
     [
