@@ -20,17 +20,13 @@ from tests.fuzz.case import OPSETS, environments, nodes_of
 from tests.fuzz.growth import DTYPES, Growth, RefusedError
 from tests.fuzz.left_out import LEFT_OUT
 from tests.fuzz.operands import MICROSOFT
+from tests.fuzz.registry import NAMES
 
 LEAST_TRIES, MOST_TRIES = 5, 600
 """Draws of one version of an operator: the most as long as something has not been drawn."""
 
 WHOLE = "node"
 """The part that is the operator itself."""
-
-_NAMES = {
-    f"tensor({helper.tensor_dtype_to_string(d).removeprefix('TensorProto.').lower()})": d
-    for d in DTYPES
-}
 
 
 def undrawn(name: str, version: int) -> tuple[set[str], set[str]]:
@@ -92,7 +88,7 @@ def wanted(name: str, version: int) -> frozenset[str]:
     for kernel in _kernels_of(name, version):
         for parameter in schema.inputs:
             name_of = parameter.typeStr if domain else parameter.type_str
-            types = set(kernel.type_constraints.get(name_of, ())) & _NAMES.keys()
+            types = set(kernel.type_constraints.get(name_of, ())) & NAMES.keys()
             types &= types if domain else parameter.types
             found.update(f"operand {parameter.name} of {t}" for t in types)
     return frozenset(found)
@@ -104,7 +100,7 @@ def _drawn(g: Growth, name: str) -> Iterator[str]:
         value.name: value.dtype for value in (*g.values, *(i.value for i in g.inputs.values()))
     }
     types |= {tensor.name: tensor.data_type for tensor in g.constants.values()}
-    names = {number: text for text, number in _NAMES.items()}
+    names = {number: text for text, number in NAMES.items()}
     graph = helper.make_graph(g.nodes, "drawn", [], [])
     for node in nodes_of(graph):
         if node.op_type != op or node.domain != domain:

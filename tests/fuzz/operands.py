@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -46,11 +46,24 @@ def contrib(*ops: str) -> list[str]:
     return [f"{MICROSOFT}.{op}" for op in ops]
 
 
+def contrib_results(
+    g: Growth, op: str, operands: Sequence[Value | None], results: Any, **given: Any
+) -> list[Value]:
+    """What a node of onnxruntime's own gives: as `Growth.add`."""
+    return g.add(op.removeprefix(f"{MICROSOFT}."), operands, results, given, MICROSOFT)
+
+
 def add_contrib(
-    g: Growth, op: str, operands: list[Value | None], like: Value, shapes: Any = None, **given: Any
+    g: Growth,
+    op: str,
+    operands: Sequence[Value | None],
+    like: Value,
+    shapes: Any = None,
+    **given: Any,
 ) -> Value:
+    """The one result of such a node, of the type of `like`, and of its shapes where there are no others."""
     results = [(like.dtype, like.shapes if shapes is None else shapes)]
-    return g.add(op.removeprefix(f"{MICROSOFT}."), operands, results, given, MICROSOFT)[0]
+    return contrib_results(g, op, operands, results, **given)[0]
 
 
 def groups(g: Growth, channels: int) -> tuple[int, int]:
@@ -86,17 +99,36 @@ def placed(
         places = [tuple(-(-s[a] // strides[at]) for at, a in enumerate(axes)) for s in x.shapes]
         return attributes, places
 
-    def count(extent: int, at: int) -> int:
+    images = [s[first : axes.stop] for s in x.shapes]
+    return attributes, [places_of(s, kernel, strides, dilations, pads, up) for s in images]
+
+
+def places_of(
+    image: Shape,
+    kernel: Sequence[int],
+    strides: Sequence[int],
+    dilations: Sequence[int],
+    pads: Sequence[int],
+    up: bool = False,
+) -> tuple[int, ...]:
+    """How many windows there are along each axis of an image; `up`: the last may be cut off.
+
+    Raises:
+        RefusedError: there are none.
+    """
+
+    def count(at: int) -> int:
+        extent = image[at] or 0
         room = extent + pads[at] + pads[len(kernel) + at] - dilations[at] * (kernel[at] - 1) - 1
         if not up:
             return room // strides[at] + 1
         whole = -(-room // strides[at]) + 1  # without one that starts behind the image and its pad
         return whole - int((whole - 1) * strides[at] >= extent + pads[at])
 
-    places = [tuple(count(s[a], at) for at, a in enumerate(axes)) for s in x.shapes]
-    if any(min(place) < 1 for place in places):
+    places = tuple(map(count, range(len(kernel))))
+    if min(places) < 1:
         raise RefusedError
-    return attributes, places
+    return places
 
 
 def maybe(g: Growth, make: Any, probability: float = 0.5) -> Value | None:

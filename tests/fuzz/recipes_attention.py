@@ -11,7 +11,7 @@ from onnx import TensorProto
 
 from tests.fuzz.contents import Contents
 from tests.fuzz.growth import Growth, RefusedError, Shape, Value
-from tests.fuzz.operands import MICROSOFT, extents, maybe
+from tests.fuzz.operands import add_contrib, contrib, contrib_results, extents, maybe
 from tests.fuzz.registry import CONTRIB, GATHER, OTHER, PRODUCT, recipe, types
 
 FLOAT, FLOAT16, DOUBLE = TensorProto.FLOAT, TensorProto.FLOAT16, TensorProto.DOUBLE
@@ -129,17 +129,13 @@ def written_cache(g: Growth) -> Value:
 # -- onnxruntime's
 
 
-def _add(g: Growth, op: str, operands: Sequence[Value | None], results: Any, **given: Any) -> Value:
-    return g.add(op.removeprefix(f"{MICROSOFT}."), operands, results, given, MICROSOFT)[0]
-
-
 def _whole(g: Growth, low: int, high: int, *dims: int | Sequence[int]) -> Value:
     """int32 from `low` to below `high`."""
     shapes = [tuple(dims)] * g.breadth if all(isinstance(d, int) for d in dims) else _shapes(*dims)
     return g.fresh(INT32, shapes, Contents(low=(low,) * g.breadth, high=(high,) * g.breadth))
 
 
-@recipe(f"{MICROSOFT}.MultiHeadAttention", kind=CONTRIB, weight=2)
+@recipe(*contrib("MultiHeadAttention"), kind=CONTRIB, weight=2)
 def multi_head_attention(g: Growth, op: str) -> Value:
     batch, queries, keys = g.choose((1, 2)), extents(g), extents(g)
     heads, width, wide = g.choose((1, 2, 3)), g.choose((4, 8)), g.choose((4, 8))
@@ -184,10 +180,10 @@ def multi_head_attention(g: Growth, op: str) -> Value:
         "unidirectional": g.choose((None, 0, 1)),
         "mask_filter_value": g.choose((None, -1000.0)),
     }
-    return _add(g, op, [q, k, v, bias, padding, added, *past], results, **attributes)
+    return contrib_results(g, op, [q, k, v, bias, padding, added, *past], results, **attributes)[0]
 
 
-@recipe(f"{MICROSOFT}.Attention", kind=CONTRIB, weight=1.5)
+@recipe(*contrib("Attention"), kind=CONTRIB, weight=1.5)
 def packed_attention(g: Growth, op: str) -> Value:
     batch, length, size = g.choose((1, 2)), extents(g), g.choose((4, 6))
     heads, width = g.choose((1, 2)), g.choose((4, 8))
@@ -221,10 +217,10 @@ def packed_attention(g: Growth, op: str) -> Value:
         "mask_filter_value": g.choose((None, -1000.0)),
         "qkv_hidden_sizes": [hidden, hidden, wide] if wide != hidden or g.chance(0.2) else None,
     }
-    return _add(g, op, [x, weights, bias, mask, past, added], results, **attributes)
+    return contrib_results(g, op, [x, weights, bias, mask, past, added], results, **attributes)[0]
 
 
-@recipe(f"{MICROSOFT}.QAttention", kind=CONTRIB)
+@recipe(*contrib("QAttention"), kind=CONTRIB)
 def quantised_attention(g: Growth, op: str) -> Value:
     batch, length, size = g.choose((1, 2)), extents(g), g.choose((4, 8))
     heads, width = g.choose((1, 2)), 4
@@ -253,10 +249,10 @@ def quantised_attention(g: Growth, op: str) -> Value:
         "scale": g.choose((None, 0.5)),
         "mask_filter_value": g.choose((None, -1000.0)),
     }
-    return _add(g, op, operands, results, **attributes)
+    return contrib_results(g, op, operands, results, **attributes)[0]
 
 
-@recipe(f"{MICROSOFT}.GroupQueryAttention", kind=CONTRIB, weight=2)
+@recipe(*contrib("GroupQueryAttention"), kind=CONTRIB, weight=2)
 def group_query_attention(g: Growth, op: str) -> Value:
     """Of prompts and of single tokens behind a cache of as many for every batch, or of fewer."""
     dtype = g.choose((FLOAT, FLOAT, FLOAT16))
@@ -313,10 +309,10 @@ def group_query_attention(g: Growth, op: str) -> Value:
         attributes |= {} if name is None else {name: 0.1}
     operands = [*states, *past, seqlens, last, *tables, None, added, sink]
     operands += [None, None, *norms] if norms else []
-    return _add(g, op, operands, results, **attributes)
+    return contrib_results(g, op, operands, results, **attributes)[0]
 
 
-@recipe(f"{MICROSOFT}.RotaryEmbedding", kind=CONTRIB)
+@recipe(*contrib("RotaryEmbedding"), kind=CONTRIB)
 def rotary_by_places(g: Growth, op: str) -> Value:
     dtype = g.choose((FLOAT, FLOAT, FLOAT16))
     lengths, heads, width = extents(g), g.choose((1, 3)), g.choose((4, 8))
@@ -340,10 +336,10 @@ def rotary_by_places(g: Growth, op: str) -> Value:
     }
     if flat and attributes["num_heads"] is None:  # heads as wide as the tables say
         assert math.prod((heads, width)) % (2 * half) == 0
-    return _add(g, op, [x, places, cosine, sine], [(dtype, shapes)], **attributes)
+    return add_contrib(g, op, [x, places, cosine, sine], x, **attributes)
 
 
-@recipe(f"{MICROSOFT}.EmbedLayerNormalization", kind=CONTRIB)
+@recipe(*contrib("EmbedLayerNormalization"), kind=CONTRIB)
 def embedded(g: Growth, op: str) -> Value:
     lengths, size, words = extents(g), g.choose((4, 8)), 7
     ids = _whole(g, 0, words, 2, lengths)
@@ -363,4 +359,4 @@ def embedded(g: Growth, op: str) -> Value:
     kind = 1 if mask is not None and g.chance(0.2) else None
     operands = [ids, segments, *tables, table(None), table(None), mask, places]
     epsilon = g.choose((None, 0.1))
-    return _add(g, op, operands, results, epsilon=epsilon, mask_index_type=kind)
+    return contrib_results(g, op, operands, results, epsilon=epsilon, mask_index_type=kind)[0]

@@ -8,10 +8,10 @@ from onnx import TensorProto
 from tests.fuzz.contents import Contents
 from tests.fuzz.growth import DTYPES, Growth, RefusedError, Shape, Value
 from tests.fuzz.operands import (
-    MICROSOFT,
     add_contrib,
     along,
     contrib,
+    contrib_results,
     filled,
     groups,
     maybe,
@@ -121,7 +121,7 @@ def skip_layer_norm(g: Growth, op: str) -> Value:
     operands = [x, skip, gamma, *(more[:1] if "Simplified" in op else more)]
     results = [(x.dtype, x.shapes), None, None, (x.dtype, x.shapes)]
     kept = results if g.chance(0.4) else results[:1]
-    return g.add(op.removeprefix(f"{MICROSOFT}."), operands, kept, {"epsilon": 0.01}, MICROSOFT)[-1]
+    return contrib_results(g, op, operands, kept, epsilon=0.01)[-1]
 
 
 @recipe(*contrib("ExpandDims"), kind=CONTRIB, weight=0.5)
@@ -202,4 +202,4 @@ def inverse(g: Growth, op: str) -> Value:
 def unique(g: Growth, op: str) -> Value:
     x = g.ranked((FLOAT,), 1, 1)
     results = [(FLOAT, [(None,)] * g.breadth), *[(INT64, [(None,)] * g.breadth)] * 2]
-    return g.add("Unique", [x], results, {}, MICROSOFT)[g.choose((0, 2))]
+    return contrib_results(g, op, [x], results)[g.choose((0, 2))]

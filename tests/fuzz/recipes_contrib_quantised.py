@@ -9,7 +9,6 @@ from tests.fuzz.contents import Contents, draw
 from tests.fuzz.growth import Growth, RefusedError, Shape, Value
 from tests.fuzz.operands import (
     INT8S,
-    MICROSOFT,
     add_contrib,
     along,
     contrib,
@@ -218,7 +217,7 @@ def _of_few_bits(g: Growth, a: Value, n: int, block: int, bits: int) -> Value:
     shapes = [(*s[:-1], n) for s in a.shapes]
     sizes: dict[str, int | None] = {"K": k, "N": n, "bits": bits, "block_size": block}
     sizes["accuracy_level"] = g.choose((None, 0, 1))
-    return g.add("MatMulNBits", operands, [(a.dtype, shapes)], sizes, MICROSOFT)[0]
+    return add_contrib(g, "MatMulNBits", operands, a, shapes, **sizes)
 
 
 @recipe(*contrib("GatherBlockQuantized"), kind=CONTRIB)

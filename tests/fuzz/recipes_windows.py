@@ -9,7 +9,7 @@ import numpy as np
 
 from tests.fuzz.contents import Contents
 from tests.fuzz.growth import Growth, RefusedError, Shape, Value
-from tests.fuzz.operands import INT8S, along, groups, maybe, scales
+from tests.fuzz.operands import INT8S, along, groups, maybe, places_of, scales
 from tests.fuzz.registry import WINDOW, recipe, types
 
 
@@ -244,14 +244,7 @@ def col2im(g: Growth) -> Value:
     image, block = ([g.choose(of) for _ in range(rank)] for of in ((4, 5, 6), (1, 2, 3)))
     strides, dilations = ([g.choose((1, 1, 2)) for _ in range(rank)] for _ in range(2))
     pads = [g.choose((0, 0, 1)) for _ in range(2 * rank)]
-    places = [
-        (image[at] + pads[at] + pads[rank + at] - dilations[at] * (block[at] - 1) - 1)
-        // strides[at]
-        + 1
-        for at in range(rank)
-    ]
-    if min(places) < 1:
-        raise RefusedError
+    places = places_of(image, block, strides, dilations, pads)
     batch = g.dim()[1]
     shapes = [(n, g.choose((1, 3)) * math.prod(block), math.prod(places)) for n in batch]
     shapes = [(s[0], *shapes[0][1:]) for s in shapes]
@@ -318,17 +311,7 @@ def deform_conv(g: Growth) -> Value:
     kernel = [g.choose((1, 2, 3)) for _ in range(2)]
     strides, dilations = ([g.choose((1, 1, 2)) for _ in range(2)] for _ in range(2))
     pads = [g.choose((0, 0, 1)) for _ in range(4)]
-    places = [
-        tuple(
-            (s[2 + at] + pads[at] + pads[2 + at] - dilations[at] * (kernel[at] - 1) - 1)
-            // strides[at]
-            + 1
-            for at in range(2)
-        )
-        for s in x.shapes
-    ]
-    if any(min(place) < 1 for place in places):
-        raise RefusedError
+    places = [places_of(s[2:], kernel, strides, dilations, pads) for s in x.shapes]
     taps = kernel[0] * kernel[1]
 
     def at_taps(each: int) -> list[Shape]:

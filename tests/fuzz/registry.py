@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from onnx import TensorProto, helper
+from onnx import helper
 
 from tests.fuzz.growth import DTYPES, FLOATS, Growth, Value, find_schema
 
@@ -59,15 +59,15 @@ def types(op: str, opset: int, place: int = 0) -> tuple[int, ...]:
 
 
 def parse_types(names: Any) -> tuple[int, ...]:
-    found = [_NAMES[name] for name in names if name in _NAMES]
+    found = [NAMES[name] for name in names if name in NAMES]
     return tuple(sorted(found))
 
 
-_NAMES = {
+NAMES = {
     f"tensor({helper.tensor_dtype_to_string(d).removeprefix('TensorProto.').lower()})": d
-    for d in (*DTYPES, TensorProto.STRING)
-    if d != TensorProto.STRING
+    for d in DTYPES
 }
+"""Types of elements, by what schemas call tensors of them."""
 
 
 ABOVE_ZERO = frozenset(("Log", "Sqrt", "Acosh", "Reciprocal"))

@@ -20,6 +20,12 @@ _LINES = {
     "front": ((1, 1, 10), (5, 1, 4), "pads = [3, 0]"),
     "dilation": ((2, 1, 30), (9, 1, 5), "dilations = [4], pads = [8, 8]"),
     "same": ((2, 1, 16), (6, 1, 4), 'auto_pad = "SAME_UPPER", strides = [3]'),
+    "behind the first": ((2, 1, 17), (6, 1, 3), 'auto_pad = "SAME_LOWER", strides = [9]'),
+    "columns behind the first": (
+        (2, 1, 1, 31),
+        (6, 1, 1, 2),
+        'auto_pad = "SAME_UPPER", strides = [1, 8]',
+    ),
     "left over": ((2, 1, 20), (6, 1, 3), "strides = [6]"),
     "short": ((2, 1, 2), (6, 1, 3), "pads = [1, 1], strides = [2]"),
     "nothing": ((0, 1, 9), (4, 1, 3), "strides = [2]"),
@@ -72,7 +78,7 @@ def test_patches_are_turned_over_instead_of_results(name: str, body: str) -> Non
     assert_all_close(dvm_graph.optimize(model).run(feeds), expected, int(np.prod(weights[1:])))
 
 
-@pytest.mark.parametrize(("samples", "turned"), [(None, True), (4_000, True), (30, False)])
+@pytest.mark.parametrize(("samples", "turned"), [(None, True), (36, True), (35, False)])
 def test_few_places_stay_as_they_are(samples: int | None, turned: bool) -> None:
     """With columns of four places each; where nothing is known of their number they may be many."""
     model = _model((2, 1, 30, 4), (8, 1, 5, 1), "strides = [1, 1]", "y = Identity (a)")

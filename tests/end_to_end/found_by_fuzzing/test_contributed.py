@@ -131,14 +131,19 @@ def test_weights_of_attention_that_is_left_to_onnxruntime() -> None:
     assert_all_close(mine.run(feeds), session(model).run(None, feeds), 64)
 
 
-def test_a_result_whose_type_no_operand_tells() -> None:
-    """The model declares it."""
+@pytest.mark.parametrize(
+    "tail", ["z = Identity (w)", "z = Relu (w)", "r = com.microsoft.Gelu (w) z = Softmax (r)"]
+)
+def test_a_result_whose_type_no_operand_tells(tail: str) -> None:
+    """The model declares it, of its own results and of those that another operator of onnxruntime's reads."""
     with warnings.catch_warnings():
         warnings.simplefilter("error", dvm_graph.RescueWarning)
         _check(
-            """(float[b, s, 16] q, float[b, t, 16] k) => (float[?, ?, ?] y, float[?, ?, ?, ?] w) {
+            f"""(float[b, s, 16] q, float[b, t, 16] k) => (float[?, ?, ?] y, float[?, ?, ?, ?] z)
+            <float[?, ?, ?, ?] w> {{
                 y, "", "", w = com.microsoft.MultiHeadAttention<num_heads = 2>(q, k, k)
-            }""",
+                {tail}
+            }}""",
             q=_drawn(1, 4, 16),
             k=_drawn(1, 5, 16),
         )
