@@ -313,7 +313,10 @@ def padded(builder: Builder, x: Value, axis: int, before: Dim, after: Dim, value
         shape = list(shape_of(x))
         shape[axis] = amount
         pieces.append(builder.broadcast_to(value, tuple(shape)))
-    front, back = pieces
+    return _between(builder, pieces[0], x, pieces[1], axis)
+
+
+def _between(builder: Builder, front: Value, x: Value, back: Value, axis: int) -> Value:
     pieces = [piece for piece in (front, x, back) if piece is x or shape_of(piece)[axis] != 0]
     return pieces[0] if len(pieces) == 1 else builder.concat(pieces, axis)
 
@@ -321,11 +324,13 @@ def padded(builder: Builder, x: Value, axis: int, before: Dim, after: Dim, value
 def _pad_by_index(
     builder: Builder, x: Value, axis: int, before: Dim, after: Dim, reindex: Reindex
 ) -> Value:
-    """Gathers along the axis: result position p reads from reindex(p - before)."""
+    """What lies at position p outside of x is read from reindex(p); what is inside is written in place."""
     extent = shape_of(x)[axis]
-    size = add(add(extent, before), after)
-    index = reindex(builder, positions(builder, size, 0, 1, neg(before)), extent)
-    return builder.gather(x, index, axis)
+    pads = []
+    for first, count in ((neg(before), before), (extent, after)):
+        index = reindex(builder, positions(builder, count, 0, 1, first), extent)
+        pads.append(builder.gather(x, index, axis))
+    return _between(builder, pads[0], x, pads[1], axis)
 
 
 def _edge(builder: Builder, index: Value, extent: Dim) -> Value:
