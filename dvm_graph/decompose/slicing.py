@@ -9,6 +9,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Sequence
 from functools import partial
+from operator import itemgetter
 from typing import TypeAlias
 
 from dvm_graph.decompose.arithmetic import dim_value, positions, scalar_of
@@ -239,6 +240,7 @@ def pad(builder: Builder, node: Node, operands: Operands) -> Results:
     axes = integers(_or_default(operands, 3, range(x.rank)))
     if amounts is None or axes is None:
         return _bound_pad(builder, node, operands)
+    grown: list[tuple[int, Dim, Dim]] = []
     for index, axis in enumerate(axes):
         before, after = amounts[index], amounts[index + len(axes)]
         if isinstance(before, int) and isinstance(after, int) and before == after == 0:
@@ -253,7 +255,8 @@ def pad(builder: Builder, node: Node, operands: Operands) -> Results:
             # What is cut away beyond the elements comes off the pad on the other side.
             lacking = maximum(0, sub(cut, extent))
             before, after = sub(before, lacking), sub(after, lacking)
-        before, after = maximum(0, before), maximum(0, after)
+        grown.append((axis, maximum(0, before), maximum(0, after)))
+    for axis, before, after in sorted(grown, key=itemgetter(0), reverse=True):
         x = _grown(builder, node, operands, x, axis, before, after)
     return [x]
 
@@ -261,7 +264,10 @@ def pad(builder: Builder, node: Node, operands: Operands) -> Results:
 def _grown(
     builder: Builder, node: Node, operands: Operands, x: Value, axis: int, before: Dim, after: Dim
 ) -> Value:
-    """`x` with pads of the node's mode, neither of which is negative."""
+    """`x` with pads of the node's mode, neither of which is negative.
+
+    The last axis is the first to grow: what is behind the elements of others are whole rows then.
+    """
     mode = text(node, "mode", "constant")
     if mode == "constant":
         return padded(builder, x, axis, before, after, _pad_value(builder, node, operands))
@@ -288,7 +294,7 @@ def _bound_pad(builder: Builder, node: Node, operands: Operands) -> Results:
     bounds = (shape_operand(builder, x), pads, operand(operands, 3))
     repeats = text(node, "mode", "constant") != "constant"
     extents = bound_extents(builder, node, bounds, dims, (repeats,))
-    for axis in range(x.rank):
+    for axis in reversed(range(x.rank)):
         first, count, before, after = extents[4 * axis : 4 * axis + 4]
         _assume_inside(builder, node, shape_of(x)[axis], first, count, 1)
         if (before, after) != (0, 0) or count is not shape_of(x)[axis]:
