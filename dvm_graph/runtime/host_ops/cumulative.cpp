@@ -74,26 +74,20 @@ void fold_along(HostFrame& frame, typename Type::Number unit) {
   const Walk walk{around.extent, reverse ? -around.behind : around.behind, frame.argument(1) != 0};
   const int64_t block = around.extent * around.behind, first = reverse ? block - around.behind : 0;
   if (around.behind == 1) {
-    const auto rows = [&](int64_t first_row, int64_t end, int64_t) {
-      for (int64_t row = first_row; row < end; row += kRows) {
-        const int64_t from = row * block + first;
-        advance<Type, Fold>(in + from, out + from, walk, std::min(kRows, end - row), block, unit);
-      }
-    };
-    return frame.spread(around.before, block, rows);
+    for (int64_t row = 0; row < around.before; row += kRows) {
+      const int64_t from = row * block + first, rows = std::min(kRows, around.before - row);
+      advance<Type, Fold>(in + from, out + from, walk, rows, block, unit);
+    }
+    return;
   }
-  const int64_t strips = (around.behind + kSideBySide - 1) / kSideBySide;
-  const auto each_strip = [&](int64_t first_strip, int64_t end, int64_t) {
-    for (int64_t strip = first_strip; strip < end; strip++) {
-      const int64_t lane = strip % strips * kSideBySide;
-      const int64_t from = strip / strips * block + first + lane;
+  for (int64_t before = 0; before < around.before; before++) {
+    for (int64_t lane = 0; lane < around.behind; lane += kSideBySide) {
+      const int64_t from = before * block + first + lane;
       const int64_t lanes = std::min(kSideBySide, around.behind - lane);
       advance<Type, Fold>(in + from, out + from, walk, lanes, std::integral_constant<int64_t, 1>(),
                           unit);
     }
-  };
-  frame.spread(around.before * strips, around.extent * std::min(kSideBySide, around.behind),
-               each_strip);
+  }
 }
 
 template <template <class> class Fold>
