@@ -1,12 +1,13 @@
 """Resizing of images: reading the nearest element, or between the two or four nearest ones, axis by axis.
 
 Positions are computed in float32 as the vendor library computes them, since what is nearest may
-hang on the last bit. An axis that grows by a whole number is a view where the nearest of its
-elements are meant.
+hang on the last bit. An axis that grows by a whole number, or shrinks by a power of two, is a view where the
+nearest of its elements are meant.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
@@ -42,6 +43,14 @@ _NEAREST: Mapping[str, Callable[[Builder, Value], Value]] = {
     "floor": lambda builder, x: builder.floor(x),
     "ceil": lambda builder, x: builder.ceil(x),
 }
+
+_NEAREST_NUMBER: Mapping[str, Callable[[Fraction], int]] = {
+    "round_prefer_floor": lambda position: math.ceil(position - Fraction(1, 2)),
+    "round_prefer_ceil": lambda position: math.floor(position + Fraction(1, 2)),
+    "floor": math.floor,
+    "ceil": math.ceil,
+}
+"""The same of one exact position."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +101,9 @@ def resize(builder: Builder, node: Node, operands: Operands) -> Results:
             y = _cubic(builder, sampling, y, at, resized)
         elif _repeats(sampling, resized):
             y = _repeated(builder, y, at, resized)
+        elif (start := _start_of_steps(sampling, resized)) is not None:
+            assert isinstance(resized.scale, Fraction)
+            y = part(builder, y, at, start, resized.size, resized.scale.denominator)
         else:
             y = builder.gather(y, _nearest(builder, sampling, resized), at)
     return [channels_first(builder, builder.cast(y, x.dtype), x.rank)]
@@ -233,6 +245,23 @@ def _repeated(builder: Builder, x: Value, at: int, axis: _Axis) -> Value:
     y = builder.reshape(x, (*shape[: at + 1], 1, *shape[at + 1 :]))
     y = builder.broadcast_to(y, (*shape[: at + 1], axis.scale.numerator, *shape[at + 1 :]))
     return builder.reshape(y, (*shape[:at], axis.size, *shape[at + 1 :]))
+
+
+def _start_of_steps(sampling: _Sampling, axis: _Axis) -> int | None:
+    """The first element that is read, where an axis shrinks to one of so many that positions are exact; else None."""
+    scale = axis.scale
+    if not isinstance(scale, Fraction) or scale.numerator != 1:
+        return None
+    if scale.denominator.bit_count() != 1 or scale == 1:
+        return None
+    half = Fraction(1, 2)
+    if sampling.transform == "asymmetric":
+        first = Fraction(0)
+    elif sampling.transform == "half_pixel":
+        first = half / scale - half
+    else:
+        return None
+    return _NEAREST_NUMBER[_rounding(sampling, axis)](first)
 
 
 def _nearest(builder: Builder, sampling: _Sampling, axis: _Axis) -> Value:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Sequence
 from functools import partial
+from operator import itemgetter
 from typing import TypeAlias
 
 from dvm_graph.decompose.arithmetic import dim_value, positions, scalar_of
@@ -239,6 +240,7 @@ def pad(builder: Builder, node: Node, operands: Operands) -> Results:
     axes = integers(_or_default(operands, 3, range(x.rank)))
     if amounts is None or axes is None:
         return _bound_pad(builder, node, operands)
+    grown: list[tuple[int, Dim, Dim]] = []
     for index, axis in enumerate(axes):
         before, after = amounts[index], amounts[index + len(axes)]
         if isinstance(before, int) and isinstance(after, int) and before == after == 0:
@@ -253,7 +255,8 @@ def pad(builder: Builder, node: Node, operands: Operands) -> Results:
             # What is cut away beyond the elements comes off the pad on the other side.
             lacking = maximum(0, sub(cut, extent))
             before, after = sub(before, lacking), sub(after, lacking)
-        before, after = maximum(0, before), maximum(0, after)
+        grown.append((axis, maximum(0, before), maximum(0, after)))
+    for axis, before, after in sorted(grown, key=itemgetter(0), reverse=True):
         x = _grown(builder, node, operands, x, axis, before, after)
     return [x]
 
@@ -261,7 +264,10 @@ def pad(builder: Builder, node: Node, operands: Operands) -> Results:
 def _grown(
     builder: Builder, node: Node, operands: Operands, x: Value, axis: int, before: Dim, after: Dim
 ) -> Value:
-    """`x` with pads of the node's mode, neither of which is negative."""
+    """`x` with pads of the node's mode, neither of which is negative.
+
+    The last axis is the first to grow: what is behind the elements of others are whole rows then.
+    """
     mode = text(node, "mode", "constant")
     if mode == "constant":
         return padded(builder, x, axis, before, after, _pad_value(builder, node, operands))
@@ -288,7 +294,7 @@ def _bound_pad(builder: Builder, node: Node, operands: Operands) -> Results:
     bounds = (shape_operand(builder, x), pads, operand(operands, 3))
     repeats = text(node, "mode", "constant") != "constant"
     extents = bound_extents(builder, node, bounds, dims, (repeats,))
-    for axis in range(x.rank):
+    for axis in reversed(range(x.rank)):
         first, count, before, after = extents[4 * axis : 4 * axis + 4]
         _assume_inside(builder, node, shape_of(x)[axis], first, count, 1)
         if (before, after) != (0, 0) or count is not shape_of(x)[axis]:
@@ -317,7 +323,10 @@ def padded(builder: Builder, x: Value, axis: int, before: Dim, after: Dim, value
         shape = list(shape_of(x))
         shape[axis] = amount
         pieces.append(builder.broadcast_to(value, tuple(shape)))
-    front, back = pieces
+    return _between(builder, pieces[0], x, pieces[1], axis)
+
+
+def _between(builder: Builder, front: Value, x: Value, back: Value, axis: int) -> Value:
     pieces = [piece for piece in (front, x, back) if piece is x or shape_of(piece)[axis] != 0]
     return pieces[0] if len(pieces) == 1 else builder.concat(pieces, axis)
 
@@ -325,11 +334,13 @@ def padded(builder: Builder, x: Value, axis: int, before: Dim, after: Dim, value
 def _pad_by_index(
     builder: Builder, x: Value, axis: int, before: Dim, after: Dim, reindex: Reindex
 ) -> Value:
-    """Gathers along the axis: result position p reads from reindex(p - before)."""
+    """What lies at position p outside of x is read from reindex(p); what is inside is written in place."""
     extent = shape_of(x)[axis]
-    size = add(add(extent, before), after)
-    index = reindex(builder, positions(builder, size, 0, 1, neg(before)), extent)
-    return builder.gather(x, index, axis)
+    pads = []
+    for first, count in ((neg(before), before), (extent, after)):
+        index = reindex(builder, positions(builder, count, 0, 1, first), extent)
+        pads.append(builder.gather(x, index, axis))
+    return _between(builder, pads[0], x, pads[1], axis)
 
 
 def _edge(builder: Builder, index: Value, extent: Dim) -> Value:

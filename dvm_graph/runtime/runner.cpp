@@ -461,7 +461,7 @@ void Runner::run_host(const HostCall& call, const RunContext& run) {
   }
   const int64_t start = run.profiler == nullptr ? 0 : now_ns();
   HostFrame frame(call.name, call.arguments, operands, call.wanted, results, output_pool_,
-                  host_scratch_);
+                  host_scratch_, *device_);
   call.function(frame);
   if (run.profiler != nullptr) run.profiler->did("host", call.name, start);
   std::erase_if(results, [](const Tensor& result) { return result.absent(); });

@@ -6,6 +6,7 @@
 #include "kernels/normalise.h"
 #include "vm/allocate.h"
 #include "vm/apart.h"
+#include "vm/bytes.h"
 #include "vm/cube.h"
 #include "vm/cut_product.h"
 #include "vm/encode.h"
@@ -47,6 +48,7 @@ struct CompilerScratch::State {
   ApartPlans apart;
   TileCode code;
   LoweringScratch lowering;
+  BytesScratch bytes;
   HalvesScratch halves;
   JoinScratch join;
   RowScratch rows;
@@ -93,7 +95,7 @@ class Compilation {
       : target_(target), scratch_(scratch), out_(out) {}
 
   CompileStatus vector_kernel(bool has_fallback) {
-    halve(scratch_.plan);
+    choose_registers(scratch_.plan);
     const NormalPlan& plan = scratch_.plan;
     const LiveBytes live = peak_live_bytes(plan, target_);
     if (has_fallback && prefers_fallback(live)) return CompileStatus::costs_more;
@@ -130,7 +132,7 @@ class Compilation {
   // A stage for each operator.
   CompileStatus apart() {
     out_.clear();
-    if (scratch_.plan.kind == KernelKind::vector) halve(scratch_.plan);
+    if (scratch_.plan.kind == KernelKind::vector) choose_registers(scratch_.plan);
     take_apart(scratch_.plan, scratch_.apart);
     for (NormalPlan& plan : scratch_.apart.plans) {
       if (!alone(plan)) return CompileStatus::does_not_fit;
@@ -152,7 +154,7 @@ class Compilation {
 
   bool alone(NormalPlan& plan) {
     if (plan.kind != KernelKind::vector) return product_alone(plan);
-    halve(plan);
+    choose_registers(plan);
     if (stage(plan, peak_live_bytes(plan, target_), {})) return true;
     for (const int64_t elements : kLeastTiles) {
       scratch_.code.clear();
@@ -182,7 +184,7 @@ class Compilation {
 
   bool split_cube_kernel() {
     SplitProduct& split = scratch_.product;
-    halve(split.join);
+    choose_registers(split.join);
     out_.add_stage();
     if (!cube_program({split.partial, target_})) return false;
     if (split.has_rest && !cube_program({split.rest, target_})) return false;
@@ -210,10 +212,13 @@ class Compilation {
     return false;
   }
 
-  void halve(NormalPlan& plan) { compute_halves(plan, target_, scratch_.halves); }
+  void choose_registers(NormalPlan& plan) {
+    compute_halves(plan, target_, scratch_.halves);
+    keep_bytes(plan, scratch_.bytes);
+  }
 
   bool vector_stage(NormalPlan& part) {
-    halve(part);
+    choose_registers(part);
     return stage(part, peak_live_bytes(part, target_), {});
   }
 
@@ -282,7 +287,7 @@ class Compilation {
     if (half.product.a >= 0) return half;
     half = {describe_product(cut.product, target_), &cut.product};
     half.paired = lanes_of(target_) > 0 && paired_epilogue(plan, scratch_.epilogue);
-    if (half.paired) halve(scratch_.epilogue);
+    if (half.paired) choose_registers(scratch_.epilogue);
     half.product.problem.to_ring = half.paired;
     if (half.paired) half.product.problem.piece_elements = piece_elements();
     return half;
@@ -297,7 +302,7 @@ class Compilation {
     if (at_rows == 0 || !(half.whole || half.paired) ||
         !paired_prologue(plan, half.product.multiplied, prologue))
       return false;
-    halve(prologue);
+    choose_registers(prologue);
     const LaneCost row = lane_cost(prologue, prologue.nodes.back().axes, target_);
     ProductProblem& problem = half.product.problem;
     const double rows = static_cast<double>(problem.a_batch * problem.m * problem.k);

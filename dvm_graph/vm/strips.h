@@ -4,7 +4,7 @@
 //
 // Joined instructions are f32 maps over the same loops, the last of which may be a reduction along
 // the innermost of them. Loads and stores of rows of f16, bf16 and bytes count as maps: the
-// conversion is part of the group; so do sums and bounds of the i32 that bytes are. No two
+// conversion is part of the group; so do arithmetic and bounds of the i32 that bytes are. No two
 // of them may disagree on where an element of a tile lies that one of them writes; then every strip
 // depends on strips at its own place only.
 #pragma once
@@ -29,10 +29,11 @@ constexpr bool is_store(Family family) {
 // both their inner strides are 1.
 constexpr bool joins(Family family, DType dtype) {
   if (is_load(family) || is_store(family)) return is_half(dtype) || is_byte(dtype);
-  if (family == Family::v_narrow) return is_half(dtype);
+  if (family == Family::v_narrow) return is_half(dtype) || is_byte(dtype);
   if (family == Family::v_cast_to_f32) return dtype == DType::i32;
   if (dtype == DType::i32) {
-    return family == Family::v_add || family == Family::v_min || family == Family::v_max;
+    return family == Family::v_add || family == Family::v_sub || family == Family::v_mul ||
+           family == Family::v_min || family == Family::v_max;
   }
   if (dtype != DType::f32) return false;
   switch (family) {

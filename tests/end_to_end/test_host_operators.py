@@ -161,6 +161,23 @@ def test_sums_of_those_before(kind: str, exclusive: int, reverse: int) -> None:
             assert "carried out by the host" in str(mine.report())
 
 
+@pytest.mark.parametrize("cores", [1, 2, 3])
+def test_rows_are_shared_among_cores(cores: int) -> None:
+    """More elements than one of them goes over at a time, and what does not come out even."""
+    generator = np.random.default_rng(21)
+    for shape in ((1000, 37), (70, 300), (3, 9000), (5, 300, 70), (1, 20000), (4, 0, 9000)):
+        axes = _axes(len(shape))
+        for axis in range(len(shape)):
+            feeds = {"x": _drawn(generator, "float", shape)}
+            body = f"<int64 k = {{{axis}}}> {{ y = CumSum(x, k) }}"
+            sums = _model(f"g (float[{axes}] x) => (float[{axes}] y) {body}")
+            best = _model(_signature("TopK", "float", len(shape), f"axis = {axis}"))
+            count = {"k": np.array([min(7, shape[axis])])}
+            for model, given in ((sums, feeds), (best, feeds | count)):
+                mine = dvm_graph.optimize(model, strict=True, cores=cores)
+                _assert_equal(mine.run(given), session(model).run(None, given))
+
+
 @pytest.mark.parametrize("kind", ["float16", "bfloat16"])
 def test_sums_of_16_bits_round_once(kind: str) -> None:
     """onnxruntime has none: each is that of the numbers as floats."""

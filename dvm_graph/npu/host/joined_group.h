@@ -19,31 +19,36 @@ namespace {
 
 // How a step changes the strip x. Binary operations come in fives: the other operand y is a row,
 // one value for the whole row, x itself, or a row of f16 or bf16.
-#define DVM_BINARY_STEPS(STEP)                                                             \
-  STEP(load, y)                                                                            \
-  STEP(add, x + y)                                                                         \
-  STEP(subtract, x - y)                                                                    \
-  STEP(subtract_from, y - x)                                                               \
-  STEP(multiply, x* y)                                                                     \
-  STEP(divide, x / y)                                                                      \
-  STEP(divide_into, y / x)                                                                 \
-  STEP(least, x != x ? x : lesser_lanes(x, y))                                             \
-  STEP(greatest, x != x ? x : greater_lanes(x, y))                                         \
-  STEP(add_i32, on_bits(x, y, [](I a, I b) DVM_LAMBDA_INLINE { return sum_of(a, b); }))    \
-  STEP(least_i32, on_bits(x, y, [](I a, I b) DVM_LAMBDA_INLINE { return a < b ? a : b; })) \
-  STEP(greatest_i32, on_bits(x, y, [](I a, I b) DVM_LAMBDA_INLINE { return a > b ? a : b; }))
-#define DVM_UNARY_STEPS(STEP)                   \
-  STEP(hold, x)                                 \
-  STEP(round_f16, rounded_to<Half>(x))          \
-  STEP(round_bf16, rounded_to<BFloat>(x))       \
-  STEP(round, round_lanes(x))                   \
-  STEP(from_i32, convert<float>(bits_as<I>(x))) \
-  STEP(to_i32, bits_as<F>(convert<int32_t>(x))) \
-  STEP(absolute, absolute(x))                   \
-  STEP(negate, -x)                              \
-  STEP(sqrt, sqrt_lanes(x))                     \
-  STEP(rsqrt, splat<F>(1.0f) / sqrt_lanes(x))   \
-  STEP(reciprocal, splat<F>(1.0f) / x)          \
+#define DVM_BINARY_STEPS(STEP)                                                                \
+  STEP(load, y)                                                                               \
+  STEP(add, x + y)                                                                            \
+  STEP(subtract, x - y)                                                                       \
+  STEP(subtract_from, y - x)                                                                  \
+  STEP(multiply, x* y)                                                                        \
+  STEP(divide, x / y)                                                                         \
+  STEP(divide_into, y / x)                                                                    \
+  STEP(least, x != x ? x : lesser_lanes(x, y))                                                \
+  STEP(greatest, x != x ? x : greater_lanes(x, y))                                            \
+  STEP(add_i32, on_bits<U>(x, y, [](U a, U b) DVM_LAMBDA_INLINE { return a + b; }))           \
+  STEP(subtract_i32, on_bits<U>(x, y, [](U a, U b) DVM_LAMBDA_INLINE { return a - b; }))      \
+  STEP(subtract_from_i32, on_bits<U>(y, x, [](U a, U b) DVM_LAMBDA_INLINE { return a - b; })) \
+  STEP(multiply_i32, on_bits<U>(x, y, [](U a, U b) DVM_LAMBDA_INLINE { return a * b; }))      \
+  STEP(least_i32, on_bits<I>(x, y, [](I a, I b) DVM_LAMBDA_INLINE { return a < b ? a : b; })) \
+  STEP(greatest_i32, on_bits<I>(x, y, [](I a, I b) DVM_LAMBDA_INLINE { return a > b ? a : b; }))
+#define DVM_UNARY_STEPS(STEP)                                      \
+  STEP(hold, x)                                                    \
+  STEP(round_f16, rounded_to<Half>(x))                             \
+  STEP(round_bf16, rounded_to<BFloat>(x))                          \
+  STEP(wrap_i8, bits_as<F>(bits_as<I>(bits_as<U>(x) << 24) >> 24)) \
+  STEP(wrap_u8, bits_as<F>(bits_as<U>(x) & 0xff))                  \
+  STEP(round, round_lanes(x))                                      \
+  STEP(from_i32, convert<float>(bits_as<I>(x)))                    \
+  STEP(to_i32, bits_as<F>(convert<int32_t>(x)))                    \
+  STEP(absolute, absolute(x))                                      \
+  STEP(negate, -x)                                                 \
+  STEP(sqrt, sqrt_lanes(x))                                        \
+  STEP(rsqrt, splat<F>(1.0f) / sqrt_lanes(x))                      \
+  STEP(reciprocal, splat<F>(1.0f) / x)                             \
   STEP(log, log_lanes(x))
 // Rows of bytes, as i32.
 #define DVM_BYTE_STEPS(STEP) STEP(load_i8, int8_t) STEP(load_u8, uint8_t)
@@ -82,13 +87,9 @@ enum class Do : uint8_t {
 static_assert(static_cast<int>(Do::batch_norm_relu) < 0x80);  // room for a mark, see joined_rows.h
 
 // Of the i32 whose bits strips hold; sums wrap.
-template <class Body>
+template <class V, class Body>
 DVM_INLINE F on_bits(F x, F y, Body body) {
-  return bits_as<F>(body(bits_as<I>(x), bits_as<I>(y)));
-}
-DVM_INLINE I sum_of(I a, I b) {
-  using U = Full<uint32_t>;
-  return bits_as<I>(bits_as<U>(a) + bits_as<U>(b));
+  return bits_as<F>(body(bits_as<V>(x), bits_as<V>(y)));
 }
 
 // To the nearest integer, half to even.
@@ -146,7 +147,11 @@ struct Group {
 
 Do unary_step(Family family, DType dtype) {
   switch (family) {
-    case Family::v_narrow: return dtype == DType::f16 ? Do::round_f16 : Do::round_bf16;
+    case Family::v_narrow:
+      return dtype == DType::i8    ? Do::wrap_i8
+             : dtype == DType::u8  ? Do::wrap_u8
+             : dtype == DType::f16 ? Do::round_f16
+                                   : Do::round_bf16;
     case Family::v_cast_to_f32: return Do::from_i32;
     case Family::v_cast_to_i32: return Do::to_i32;
     case Family::v_round: return Do::round;
@@ -167,9 +172,13 @@ Do unary_step(Family family, DType dtype) {
 // `turned`: the strip is the right operand.
 Do binary_step(Family family, DType dtype, bool turned) {
   if (dtype == DType::i32) {
-    return family == Family::v_add   ? Do::add_i32_row
-           : family == Family::v_min ? Do::least_i32_row
-                                     : Do::greatest_i32_row;
+    switch (family) {
+      case Family::v_add: return Do::add_i32_row;
+      case Family::v_sub: return turned ? Do::subtract_from_i32_row : Do::subtract_i32_row;
+      case Family::v_mul: return Do::multiply_i32_row;
+      case Family::v_min: return Do::least_i32_row;
+      default: return Do::greatest_i32_row;
+    }
   }
   switch (family) {
     case Family::v_add: return Do::add_row;

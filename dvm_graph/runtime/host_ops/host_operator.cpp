@@ -1,9 +1,12 @@
 #include "runtime/host_ops/host_operator.h"
 
 #include <algorithm>
+#include <atomic>
 #include <cstring>
+#include <mutex>
 #include <utility>
 
+#include "runtime/device_pool.h"
 #include "runtime/errors.h"
 #include "runtime/host_ops/functions.h"
 #include "runtime/value_sizes.h"
@@ -48,6 +51,41 @@ constexpr Entry kTable[] = {
     {"TileExtents", tile_extents},
     {"TopK", top_k},
     {"Unique", unique},
+};
+
+// What a piece goes over, so that to hand it over takes little of the time that it takes.
+constexpr int64_t kPieceElements = 8192;
+
+// Units in pieces, which whoever comes takes one after the other.
+class Pieces {
+ public:
+  Pieces(int64_t units, int64_t units_each, const Piece& piece)
+      : units_(units), each_(units_each), piece_(piece) {}
+
+  int64_t count() const { return (units_ + each_ - 1) / each_; }
+  // False: there are none left.
+  bool run_next(int64_t slot) {
+    const int64_t number = next_.fetch_add(1, std::memory_order_relaxed);
+    if (number >= count()) return false;
+    piece_(number * each_, std::min((number + 1) * each_, units_), slot);
+    return true;
+  }
+
+ private:
+  const int64_t units_, each_;
+  const Piece& piece_;
+  std::atomic<int64_t> next_{0};
+};
+
+// A core at pieces: turns in which no program runs.
+class Slot final : public Turns {
+ public:
+  Slot(Pieces& pieces, int64_t number) : pieces_(&pieces), number_(number) {}
+  bool begin() noexcept override { return pieces_->run_next(number_); }
+
+ private:
+  Pieces* pieces_;
+  int64_t number_;
 };
 
 }  // namespace
@@ -121,6 +159,22 @@ std::byte* HostFrame::scratch(int64_t bytes) {
   require_memory(bytes - scratch_.capacity(), name.c_str());
   scratch_.reserve(bytes);
   return scratch_.data();
+}
+
+int64_t HostFrame::slots() const { return device_.device->cores(); }
+
+void HostFrame::spread(int64_t units, int64_t unit, const Piece& piece) {
+  Pieces pieces(units, std::max<int64_t>(kPieceElements / std::max<int64_t>(unit, 1), 1), piece);
+  if (pieces.count() <= 1) return piece(0, units, 0);
+  std::vector<Slot> slots;
+  for (int64_t slot = 0; slot < std::min(this->slots(), pieces.count()); slot++) {
+    slots.emplace_back(pieces, slot);
+  }
+  std::vector<TurnLoop> loops;
+  for (Slot& slot : slots) loops.push_back({{}, &slot});
+  const std::lock_guard lock(device_.mutex);
+  if (device_.device->resting()) device_.device->wake();
+  device_.device->run_loops(loops);
 }
 
 const Tensor& HostFrame::operand(size_t index) const {

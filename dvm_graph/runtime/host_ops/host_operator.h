@@ -7,12 +7,15 @@
 // Operands and results are those of the ONNX operator, attributes integers in the order that the
 // function's file says. Results are contiguous, and their sizes bind symbols behind the call.
 //
-// A function runs on the calling thread. It throws ShapeError on operands that contradict each
+// A function runs on the calling thread, and hands out to the device's cores what it can do in
+// pieces
+// (`HostFrame::spread`). It throws ShapeError on operands that contradict each
 // other, InputError on contents that the operator does not take, CompileError where it is called
 // with other arguments and operands than it has, which only a damaged file has it do.
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -25,6 +28,11 @@
 
 namespace dvm {
 
+struct SharedDevice;
+
+// Does the units [first, end) of something, as one of so many that do so at the same time.
+using Piece = std::function<void(int64_t first, int64_t end, int64_t slot)>;
+
 // What a function is called with.
 class HostFrame {
  public:
@@ -32,14 +40,15 @@ class HostFrame {
   // are omitted. `wanted` says which results anybody reads.
   HostFrame(const std::string& name, std::span<const int64_t> arguments,
             std::span<const Tensor> operands, std::span<const char> wanted,
-            std::span<Tensor> results, OutputPool& pool, Arena& scratch)
+            std::span<Tensor> results, OutputPool& pool, Arena& scratch, SharedDevice& device)
       : name(name),
         arguments_(arguments),
         operands_(operands),
         wanted_(wanted),
         results_(results),
         pool_(pool),
-        scratch_(scratch) {}
+        scratch_(scratch),
+        device_(device) {}
 
   const std::string& name;  // for messages
 
@@ -91,6 +100,13 @@ class HostFrame {
   // Memory until the function returns; asked for once. Throws OutOfMemoryError.
   std::byte* scratch(int64_t bytes);
 
+  // Does units that know nothing of each other, piece by piece, on the cores of the device; on the
+  // caller alone where they are few. `unit` is how many elements one goes over. Pieces must not
+  // throw.
+  void spread(int64_t units, int64_t unit, const Piece& piece);
+  // As many slots as pieces may have.
+  int64_t slots() const;
+
  private:
   void require_one(size_t operand) const;
   const Tensor& operand_of(size_t index, size_t element_bytes) const;
@@ -101,6 +117,7 @@ class HostFrame {
   const std::span<Tensor> results_;
   OutputPool& pool_;
   Arena& scratch_;
+  SharedDevice& device_;
 };
 
 using HostFunction = void (*)(HostFrame&);

@@ -18,6 +18,7 @@ namespace {
 
 constexpr int64_t kBlock = 64;  // elements, compared at once
 constexpr int64_t kTile = 16;   // columns that are read together: a line of memory
+constexpr int64_t kLine = 64;
 
 // From here on, of log(k) / log(n), selecting among all elements is faster than a heap.
 constexpr double kFew = 0.725;
@@ -167,6 +168,11 @@ void turn_over(Storage* to, const Storage* from, int64_t rows, int64_t step, int
   }
 }
 
+// Bytes of elements, whole lines of memory.
+int64_t whole_lines(size_t element_bytes, int64_t elements) {
+  return (static_cast<int64_t>(element_bytes) * elements + kLine - 1) / kLine * kLine;
+}
+
 template <class Keys>
 void select(HostFrame& frame, const AroundAxis& around, int64_t k, std::vector<int64_t> shape) {
   using Storage = typename Keys::Storage;
@@ -176,38 +182,36 @@ void select(HostFrame& frame, const AroundAxis& around, int64_t k, std::vector<i
   auto* const indices = frame.give<int64_t>(1, DType::i64, shape);
   if (elements_of(shape) == 0) return;
   const Selection<Keys> selection(around.extent, k, frame.argument(2) != 0);
-  const int64_t columns = around.behind == 1 ? 0 : kTile;
-  const auto candidate_bytes =
-      static_cast<int64_t>(sizeof(Candidate<Key>)) * selection.candidates();
-  const auto tile_bytes = static_cast<int64_t>(sizeof(Storage)) * columns * around.extent;
-  std::byte* const memory = frame.scratch(candidate_bytes + tile_bytes);
-  auto* const best = reinterpret_cast<Candidate<Key>*>(memory);
-  auto* const tile = reinterpret_cast<Storage*>(memory + candidate_bytes);
+  const bool by_columns = around.behind > 1;
+  const int64_t columns = by_columns ? std::min(kTile, around.behind) : 0;
+  const int64_t candidate_bytes = whole_lines(sizeof(Candidate<Key>), selection.candidates());
+  const int64_t tile_bytes = whole_lines(sizeof(Storage), columns * around.extent);
+  std::byte* const memory = frame.scratch((candidate_bytes + tile_bytes) * frame.slots());
 
-  const Storage* x = frame.data<Storage>(0);
-  for (int64_t before = 0; before < around.before; before++, x += around.extent * around.behind) {
-    const auto store = [&](int64_t column) {
+  const Storage* const all = frame.data<Storage>(0);
+  const int64_t tiles = (around.behind + kTile - 1) / kTile;  // beside each other
+  const auto do_tile = [&](int64_t number, Candidate<Key>* best, Storage* tile) {
+    const int64_t before = number / tiles, first = number % tiles * kTile;
+    const int64_t end = std::min(first + kTile, around.behind);
+    const Storage* const x = all + before * around.extent * around.behind;
+    if (by_columns) turn_over(tile, x + first, around.extent, around.behind, end - first);
+    for (int64_t column = first; column < end; column++) {
+      const Storage* const read = by_columns ? tile + (column - first) * around.extent : x;
+      selection.run(Column<Keys>{read, around.extent, flip}, best);
       for (int64_t i = 0; i < k; i++) {
         const int64_t to = (before * k + i) * around.behind + column;
         if (values != nullptr) values[to] = x[best[i].at * around.behind + column];
         if (indices != nullptr) indices[to] = best[i].at;
       }
-    };
-    if (around.behind == 1) {
-      selection.run(Column<Keys>{x, around.extent, flip}, best);
-      store(0);
-      continue;
     }
-    for (int64_t first = 0; first < around.behind; first += kTile) {
-      const int64_t end = std::min(first + kTile, around.behind);
-      turn_over(tile, x + first, around.extent, around.behind, end - first);
-      for (int64_t column = first; column < end; column++) {
-        const Storage* const read = tile + (column - first) * around.extent;
-        selection.run(Column<Keys>{read, around.extent, flip}, best);
-        store(column);
-      }
-    }
-  }
+  };
+  const auto do_tiles = [&](int64_t first, int64_t end, int64_t slot) {
+    std::byte* const own = memory + slot * (candidate_bytes + tile_bytes);
+    auto* const best = reinterpret_cast<Candidate<Key>*>(own);
+    auto* const tile = reinterpret_cast<Storage*>(own + candidate_bytes);
+    for (int64_t number = first; number < end; number++) do_tile(number, best, tile);
+  };
+  frame.spread(around.before * tiles, around.extent * std::max<int64_t>(columns, 1), do_tiles);
 }
 
 }  // namespace

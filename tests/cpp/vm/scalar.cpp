@@ -73,7 +73,7 @@ int64_t wrap(DType dtype, int64_t value) {
     case DType::i16: return static_cast<int16_t>(value);
     case DType::u16: return static_cast<uint16_t>(value);
     case DType::u32: return static_cast<uint32_t>(value);
-    case DType::b8: return value != 0;
+    case DType::b8: return static_cast<uint8_t>(value);
     default: return value;
   }
 }
@@ -218,7 +218,6 @@ void write(DType storage, std::byte* to, Scalar value) {
     case DType::f64: return store(to, value.real);
     case DType::f16: return store(to, half_bits(value.real));
     case DType::bf16: return store(to, bfloat_bits(value.real));
-    case DType::b8: return store(to, static_cast<uint8_t>(value.integer != 0));
     default: std::memcpy(to, &value.integer, size_of(storage));
   }
 }
@@ -230,9 +229,9 @@ Scalar rounded(DType dtype, Scalar value) {
 }
 
 Scalar convert(DType from, DType to, Scalar value) {
+  if (to == DType::b8) return integer(is_floating(from) ? value.real != 0 : value.integer != 0);
   if (is_floating(from) == is_floating(to)) return rounded(to, value);
   if (is_floating(to)) return rounded(to, real(static_cast<double>(value.integer)));
-  if (to == DType::b8) return integer(value.real != 0);
   return integer(wrap(to, static_cast<int64_t>(value.real)));
 }
 
