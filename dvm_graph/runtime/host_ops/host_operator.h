@@ -8,10 +8,9 @@
 // function's file says. Results are contiguous, and their sizes bind symbols behind the call.
 //
 // A function runs on the calling thread, and hands out to the device's cores what it can do in
-// pieces
-// (`HostFrame::spread`). It throws ShapeError on operands that contradict each
-// other, InputError on contents that the operator does not take, CompileError where it is called
-// with other arguments and operands than it has, which only a damaged file has it do.
+// pieces (`HostFrame::spread`). It throws ShapeError on operands that contradict each other,
+// InputError on contents that the operator does not take, CompileError where it is called with
+// other arguments and operands than it has, which only a damaged file has it do.
 #pragma once
 
 #include <cstdint>

@@ -17,6 +17,7 @@
 #include "npu/host/levels.h"
 #include "runtime/ahead_compiler.h"
 #include "runtime/errors.h"
+#include "runtime/host_ops/host_operator.h"
 #include "runtime/kernel_table.h"
 #include "runtime/panel_packing.h"
 #include "runtime/value_sizes.h"
@@ -298,6 +299,35 @@ void test_threads() {
   for (std::thread& thread : threads) thread.join();
 }
 
+// Every unit is done once, by a slot of the device's, and what it wrote is there afterwards; calls
+// of several threads take turns.
+void test_pieces_of_host_operators() {
+  const auto spread = [](int64_t units, int64_t unit) {
+    const std::string name = "pieces";
+    OutputPool pool;
+    Arena scratch;
+    const std::shared_ptr<SharedDevice> shared = device();
+    HostFrame frame(name, {}, {}, {}, {}, pool, scratch, *shared);
+    std::vector<int64_t> done(static_cast<size_t>(units)), by_slot(2);
+    frame.spread(units, unit, [&](int64_t first, int64_t end, int64_t slot) {
+      by_slot.at(static_cast<size_t>(slot)) += end - first;
+      for (int64_t i = first; i < end; i++) done[static_cast<size_t>(i)] += i + 1;
+    });
+    bool once = by_slot[0] + by_slot[1] == units;
+    for (int64_t i = 0; i < units; i++) once = once && done[static_cast<size_t>(i)] == i + 1;
+    check(once, std::to_string(units) + " units of " + std::to_string(unit));
+  };
+  std::vector<std::thread> threads;
+  for (unsigned number = 0; number < 3; number++) {
+    threads.emplace_back([&] {
+      for (const int64_t units : {0, 1, 2, 7, 100, 5000}) {
+        for (const int64_t unit : {0, 1, 3000, 8192, 1 << 20}) spread(units, unit);
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+}
+
 // The device still compiles for an executor that is gone, or about to run another shape.
 void test_short_lives() {
   for (unsigned round = 0; round < 200; round++) {
@@ -470,6 +500,7 @@ int main() {
   test_kernels_compile_once();
   test_untouched_kernels_stay();
   test_threads();
+  test_pieces_of_host_operators();
   test_short_lives();
   test_profiles_of_threads();
   test_failed_run_leaves_nothing_behind();
