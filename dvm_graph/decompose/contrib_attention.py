@@ -77,6 +77,7 @@ def attended(
     length: Dim = 0
     if past is not None:
         length = shape_of(past)[3]
+        builder.facts.assume_equal(shape_of(past)[0], 2, "a past has keys and values")
         old = [without_axes(builder, part(builder, past, 0, index, 1), (0,)) for index in (0, 1)]
         key, value = (builder.concat(pair, 2) for pair in zip(old, (key, value), strict=True))
     scores = _scores(builder, node, query, key, length, mask, bias)

@@ -16,7 +16,7 @@ from dvm_graph.decompose.activations import leaky
 from dvm_graph.decompose.arithmetic import mean
 from dvm_graph.decompose.casts import quantized
 from dvm_graph.decompose.operands import normalize_axis, operand, required
-from dvm_graph.decompose.pooling import average_pool, max_pool
+from dvm_graph.decompose.pooling import averaged, max_pool
 from dvm_graph.decompose.registry import MICROSOFT, Operands, Results, decomposition, unless
 from dvm_graph.decompose.softmax import softmax
 from dvm_graph.ir import DType, Node, Value
@@ -98,7 +98,7 @@ def quantized_softmax(builder: Builder, node: Node, operands: Operands) -> Resul
 @unless(beside_vendor_operators)
 def quantized_average_pool(builder: Builder, node: Node, operands: Operands) -> Results:
     def pool(x: Value) -> Results:
-        return average_pool(builder, node, [x])
+        return averaged(builder, node, x, beyond=True)
 
     last = bool(node.attrs.get("channels_last", 0))
     y = _by_channels(builder, _dequantized(builder, node, operands, 0), pool, last)

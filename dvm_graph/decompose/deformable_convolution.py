@@ -84,6 +84,8 @@ def _displaced(
         places = builder.broadcast_to(builder.add(first, tap), (*size, *kernel))
         places = builder.cast(builder.reshape(places, (points, taps)), offset.dtype)
         place = builder.add(places, builder.transpose(own, (0, 1, 3, 2)))
+        outside = builder.scalar(-2, place.dtype)  # both neighbours: where offsets are no numbers
+        place = builder.select(builder.isfinite(place), place, outside)
         read.append(
             [
                 tap_at(builder, position, share, axis.extent, zeros=True)

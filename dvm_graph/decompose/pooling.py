@@ -203,14 +203,19 @@ def _only(rank: int, at: int, extent: Dim) -> tuple[Dim, ...]:
 
 @decomposition("AveragePool")
 def average_pool(builder: Builder, node: Node, operands: Operands) -> Results:
-    x = required(node, operands, 0)
+    # onnxruntime counts the taps beyond the padded image, too, where that is the smaller one.
+    beyond = node.version < 19 and not node.attrs.get("ceil_mode", 0)
+    return averaged(builder, node, required(node, operands, 0), beyond)
+
+
+def averaged(builder: Builder, node: Node, x: Value, beyond: bool) -> Results:
+    """The means of windows. With pads, those that lie `beyond` the padded image count as well, or do not."""
     axes = _axes(node, x)
     if axes is None or not x.dtype.is_float:
         return None
     total = _pooled(builder, builder.pool_sum, widened(builder, x), axes)
     padded = bool(node.attrs.get("count_include_pad", 0))
-    if padded and node.version < 19 and not node.attrs.get("ceil_mode", 0):
-        # onnxruntime counts the taps beyond the padded image, too, where that is the smaller one.
+    if padded and beyond:
         count = builder.scalar(math.prod(axis.kernel for axis in axes), total.dtype)
     else:
         count = taps_of(builder, axes, padded, total.dtype)

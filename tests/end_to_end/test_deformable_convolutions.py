@@ -117,6 +117,17 @@ def test_places_on_the_edges() -> None:
         assert_all_close(mine, session(model).run(None, feeds), reduction_length=16)
 
 
+def test_offsets_that_are_no_numbers_lead_outside() -> None:
+    model = model_of((1, 1))
+    feeds = {
+        "x": drawn((1, CHANNELS, 4, 5), np.float32, 3),
+        "offset": np.zeros((1, 2, 4, 5), np.float32),
+    }
+    feeds["offset"][0, :, 0] = [[np.inf, 0, np.nan, -np.inf, 1e30], [0, np.inf, 0, np.nan, 0]]
+    expected = session(model).run(None, feeds)
+    assert_all_close(dvm_graph.optimize(model, strict=True).run(feeds), expected, CHANNELS)
+
+
 def test_weights_of_the_run() -> None:
     model = model_of((3, 3), groups=2, pads=[1, 1, 1, 1])
     weights = numpy_helper.to_array(model.graph.initializer[0])

@@ -147,3 +147,26 @@ def test_a_result_whose_type_no_operand_tells(tail: str) -> None:
             q=_drawn(1, 4, 16),
             k=_drawn(1, 5, 16),
         )
+
+
+@pytest.mark.parametrize("ceil", [0, 1])
+def test_means_of_levels_count_taps_beyond_padded_images(ceil: int) -> None:
+    _check(
+        f"""(int8[n, 1, h, w] x) => (int8[?, ?, ?, ?] y)
+        <float xs = {{1.0}}, int8 xz = {{5}}, float ys = {{0.5}}> {{
+        y = com.microsoft.QLinearAveragePool<ceil_mode = {ceil}, count_include_pad = 1, kernel_shape = [3, 3],
+            pads = [0, 2, 2, 1], strides = [1, 2]>(x, xs, xz, ys) }}""",
+        x=np.array([[[[-1]]]], np.int8),
+    )
+
+
+def test_a_past_of_levels_of_any_extent() -> None:
+    _check(
+        """(uint8[2, s, 4] x, float[12] b, float[p, 2, 1, k, 4] past) => (float[?, ?, ?] y, float[?, ?, ?, ?, ?] z)
+        <uint8[4, 12] w = {3, 5, 6, 1, 2, 0, 7, 0, 6, 0, 5, 7, 8, 2, 0, 7, 0, 1, 0, 7, 3, 6, 0, 3, 6, 4, 7, 8, 1, 3, 7, 4, 5, 8, 8, 2,
+            4, 2, 0, 6, 3, 1, 1, 6, 0, 0, 6, 6}, float xs = {0.1}, float ws = {0.05}> {
+        y, z = com.microsoft.QAttention<num_heads = 1>(x, w, b, xs, ws, "", "", "", past) }""",
+        x=np.array([[[0, 0, 2, 1]], [[3, 4, 1, 1]]], np.uint8),
+        b=_drawn(12),
+        past=_drawn(2, 2, 1, 3, 4),
+    )
