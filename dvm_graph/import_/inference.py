@@ -127,7 +127,7 @@ def _forget_disputed_extents(
     It counts a window that starts behind the image where a pool rounds up, which kernels, as opset 22 says, do not; it
     pads for dilated windows as if they were not, and has one over nothing where strides are longer; it adds
     `output_padding` to what `SAME` determines; it counts no keys where the weights of attention without a past are
-    asked for; it resizes along axes that are counted from the end where a ratio is to be kept; it takes half of a
+    asked for, and no values where a bias of queries, keys and values has an unknown extent; it resizes along axes that are counted from the end where a ratio is to be kept; it takes half of a
     spectrum for all of it, where the length is no constant; before opset 11 it names a slice's extent after the whole
     axis; it takes what one branch knows for true of the other, and what a body's results are for what they are over no
     turns. Models all of whose operators are left to onnxruntime (`tests/fuzz`) find further ones.
@@ -139,6 +139,8 @@ def _forget_disputed_extents(
         first, disputed = 2, attributes.get("ceil_mode") or same
     elif node.op_type == "ConvTranspose":
         first, disputed = 2, same and any(attributes.get("output_padding", ()))
+    elif node.domain == "com.microsoft" and node.op_type in ("Attention", "QAttention"):
+        first, disputed = 2, True
     elif node.op_type == "Attention":
         first, disputed = 3, len(node.output) > 3
     elif node.op_type == "Resize":

@@ -170,3 +170,15 @@ def test_a_past_of_levels_of_any_extent() -> None:
         b=_drawn(12),
         past=_drawn(2, 2, 1, 3, 4),
     )
+
+
+def test_values_of_a_bias_of_any_extent() -> None:
+    """With more keys than there are, which only onnxruntime knows what to do with."""
+    weights = ", ".join(["0.5"] * 36)
+    _check(
+        f"""(float[n, s, 6] x, float[k] b, int32[n] m) => (float[?, ?, ?] y)
+        <float[6, 6] w = {{{weights}}}> {{ y = com.microsoft.Attention<num_heads = 2>(x, w, b, m) }}""",
+        x=_drawn(1, 1, 6),
+        b=_drawn(6),
+        m=np.array([2], np.int32),
+    )
