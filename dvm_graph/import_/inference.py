@@ -127,10 +127,11 @@ def _forget_disputed_extents(
     It counts a window that starts behind the image where a pool rounds up, which kernels, as opset 22 says, do not; it
     pads for dilated windows as if they were not, and has one over nothing where strides are longer; it adds
     `output_padding` to what `SAME` determines; it counts no keys where the weights of attention without a past are
-    asked for, and no values where a bias of queries, keys and values has an unknown extent; it resizes along axes that are counted from the end where a ratio is to be kept; it takes half of a
-    spectrum for all of it, where the length is no constant; before opset 11 it names a slice's extent after the whole
-    axis; it takes what one branch knows for true of the other, and what a body's results are for what they are over no
-    turns. Models all of whose operators are left to onnxruntime (`tests/fuzz`) find further ones.
+    asked for, and no values where a bias of queries, keys and values has an unknown extent; it resizes along axes that
+    are counted from the end where a ratio is to be kept; it takes half of a spectrum for all of it, where the length is
+    no constant; before opset 11 it names a slice's extent after the whole axis; it takes what one branch knows for true
+    of the other, and what a body's results are for what they are over no turns. Models all of whose operators are left
+    to onnxruntime (`tests/fuzz`) find further ones.
     """
     attributes = {a.name: onnx.helper.get_attribute_value(a) for a in node.attribute}
     same = attributes.get("auto_pad", b"NOTSET").startswith(b"SAME")

@@ -27,6 +27,11 @@ from dvm_graph.kernels.plan import (
 from dvm_graph.symbolic import DimTable, Symbol, Symbols, mul
 
 F32, I64 = DType.FLOAT32, DType.INT64
+RNG = np.random.default_rng(7)
+
+
+def random(*shape: int) -> np.ndarray[Any, Any]:
+    return RNG.standard_normal(shape, dtype=np.float32)
 
 
 @dataclass

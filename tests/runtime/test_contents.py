@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import onnx
@@ -13,14 +12,9 @@ import pytest
 import dvm_graph
 from dvm_graph.options import Options
 from dvm_graph.runtime.assemble import assemble
-from tests.runtime.plans import PlanBuilder, call
+from tests.runtime.plans import PlanBuilder, call, random
 
 OPTIONS = Options(cores=2)
-RNG = np.random.default_rng(7)
-
-
-def random(*shape: int) -> np.ndarray[Any, Any]:
-    return RNG.standard_normal(shape, dtype=np.float32)
 
 
 def test_released_constants_are_gone_but_the_program_runs() -> None:

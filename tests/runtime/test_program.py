@@ -14,14 +14,9 @@ from dvm_graph.kernels.plan import Storage
 from dvm_graph.options import Options
 from dvm_graph.runtime import Program
 from dvm_graph.runtime.assemble import assemble
-from tests.runtime.plans import F32, I64, PlanBuilder, call
+from tests.runtime.plans import F32, I64, RNG, PlanBuilder, call, random
 
 OPTIONS = Options(cores=2)
-RNG = np.random.default_rng(7)
-
-
-def random(*shape: int) -> np.ndarray[Any, Any]:
-    return RNG.standard_normal(shape, dtype=np.float32)
 
 
 def exp_then_add() -> PlanBuilder:

@@ -57,8 +57,8 @@ class TransformedConvolution {
         tap_slice_(int64_t{window.dilation_depth} * window.height * image_row_),
         tap_row_(window.dilation_height * image_row_),
         tap_column_(int64_t{window.dilation_width} * window.pixel),
-        // An odd number of vectors from row to row: rows of a block share no sets.
         channels_(int64_t{window.kernel_depth} * window.channels),
+        // An odd number of vectors from row to row: rows of a block share no sets.
         row_((ceil_div(channels_, L) | 1) * L),
         most_(scratch_bytes / int64_t{sizeof(float)} / (kPoints * kPoints) - 2 * L) {}
 
