@@ -39,6 +39,7 @@ from dvm_graph.passes import (
     sink_concats,
     sink_divisions,
     sink_transposes,
+    tabulate,
     turn_products,
 )
 from dvm_graph.symbolic import Facts, Meter, Symbols
@@ -48,8 +49,8 @@ Source = str | PathLike[str] | bytes | Any
 
 PASSES = (
     *("fold_constants", "fill_branches", "turn_products", "sink_transposes", "simplify"),
-    *("collect_scales", "sink_divisions", "sink_concats", "absorb_views", "eliminate_common"),
-    "eliminate_dead",
+    *("collect_scales", "sink_divisions", "sink_concats", "tabulate", "absorb_views"),
+    *("eliminate_common", "eliminate_dead"),
 )
 """The passes over basic operators, in order; `Options.disable_passes` can leave them out."""
 
@@ -152,6 +153,8 @@ def _simplify(graph: Graph, facts: Facts, options: Options, stages: _StageLog) -
     stages.run("collect_scales", graph, lambda: collect_scales(graph, facts))
     stages.run("sink_divisions", graph, lambda: sink_divisions(graph, facts))
     stages.run("sink_concats", graph, lambda: sink_concats(graph, facts))
+    if not options.device:  # an instruction of the host's
+        stages.run("tabulate", graph, lambda: tabulate(graph, facts))
     stages.run("absorb_views", graph, lambda: absorb_views(graph, facts))
     stages.run("eliminate_common", graph, lambda: eliminate_common(graph))
     stages.run("eliminate_dead", graph, lambda: eliminate_dead(graph))

@@ -144,6 +144,10 @@ def _cast(attrs: Attrs, x: Array) -> Array:
     return x != 0 if dtype is DType.BOOL else x.astype(dtype.numpy)
 
 
+def _lookup(attrs: Attrs, x: Array) -> Array:
+    return np.array(attrs["table"], attrs["dtype"].numpy)[x.view(np.uint8)]
+
+
 def _check_index(attrs: Attrs, index: Array) -> Array:
     return _wrapped(index, attrs["limit"])
 
@@ -291,6 +295,7 @@ def _windows(attrs: Attrs, x: Array, outside: Any) -> Array:
 
 _WITH_ATTRS: Mapping[str, Callable[..., Array]] = {
     "cast": _cast,
+    "lookup": _lookup,
     "check_index": _check_index,
     "reduce_sum": _reduction(np.add.reduce, lambda dtype: dtype.type(0)),
     "reduce_prod": _reduction(np.multiply.reduce, lambda dtype: dtype.type(1)),

@@ -62,6 +62,7 @@ FLOATS = frozenset(dtype for dtype in DType if dtype.is_float)
 INTEGERS = frozenset(dtype for dtype in DType if dtype.is_integer)
 NUMBERS = FLOATS | INTEGERS
 BITS = INTEGERS | {DType.BOOL}
+BYTES = frozenset({DType.UINT8, DType.INT8})
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,6 +113,8 @@ def _rows() -> list[OperatorInfo]:
         # operands: condition (bool), then, else
         OperatorInfo("select", Kind.MAP, 3),
         OperatorInfo("cast", Kind.MAP, 1, Result.ATTR, ("dtype",)),
+        # of bytes, unsigned ones in order: the numbers in `table`, 256 bytes
+        OperatorInfo("lookup", Kind.MAP, 1, Result.ATTR, ("table", "dtype"), BYTES),
         # int64 index: negatives count from `limit`; outside [0, limit) is an error at run time
         OperatorInfo("check_index", Kind.MAP, 1, attrs=("limit",), takes=frozenset({DType.INT64})),
     ]

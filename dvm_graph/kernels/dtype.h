@@ -26,6 +26,7 @@ constexpr const char* name_of(DType dtype) {
 
 constexpr bool is_half(DType dtype) { return dtype == DType::f16 || dtype == DType::bf16; }
 constexpr bool is_byte(DType dtype) { return dtype == DType::i8 || dtype == DType::u8; }
+inline constexpr int64_t kTableEntries = 256;  // of a lookup: one for each byte
 
 // The dtype a tile of this storage dtype has in local memory. u64 has no wider signed type: it is
 // carried as i64 bits, which is right for moves, add, sub, mul and equality only; the Python side

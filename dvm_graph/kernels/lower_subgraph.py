@@ -296,6 +296,8 @@ class _Lowering:
             self._at[node.output] = self._iota(node)
         elif node.op == "cast":
             self._at[node.output] = self._cast(node)
+        elif node.op == "lookup":
+            self._at[node.output] = self._lookup(node)
         else:
             self._at[node.output] = self._compute(node)
 
@@ -351,6 +353,12 @@ class _Lowering:
         if not cast_needs_narrow(source.dtype, target) or self._values.is_saturated(source, target):
             return at
         return self._narrow(at, target)
+
+    def _lookup(self, node: Node) -> int:
+        at = self._operand(node, 0)
+        table = Access(self._values.table(node.output), (NO_SLOT,) * len(self._domain))
+        axes, dtype = self._nodes[at].axes, node.output.dtype.register
+        return self._emit(PlanNode("lookup", dtype, axes, (at,), weights=self._add_access(table)))
 
     def _iota(self, node: Node) -> int:
         if node.op == "dims":

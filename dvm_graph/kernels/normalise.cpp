@@ -134,6 +134,12 @@ void add_window(const KernelPlan& plan, const PlanNode& source, const int64_t* d
   weights.gather_reach = (window.taps() * window.channels - 1) * window.weights;
 }
 
+void add_table(const KernelPlan& plan, const PlanNode& source, const int64_t* dims,
+               const ValueInfo* values, NormalPlan& out, NormalNode& node) {
+  node.weights = static_cast<int32_t>(out.accesses.size());
+  add_view(plan, source.weights, 0, dims, values, out).gather_reach = kTableEntries - 1;
+}
+
 void check_node(const KernelPlan& plan, size_t index) {
   const PlanNode& node = plan.nodes[index];
   const int arity = info_of(node.op).arity;
@@ -152,9 +158,9 @@ void check_node(const KernelPlan& plan, size_t index) {
   if (is_window(node.op) && node.window.size() != kWindowSizes) {
     reject(plan, index, "missing sizes of its window");
   }
-  if (node.op == PlanOp::depthwise_ &&
+  if ((node.op == PlanOp::depthwise_ || node.op == PlanOp::lookup_) &&
       (node.weights < 0 || static_cast<size_t>(node.weights) >= plan.accesses.size())) {
-    reject(plan, index, "missing weights");
+    reject(plan, index, "missing weights or table");
   }
   if (is_reduce(node.op) && (node.axes & node.reduce_axes)) {
     reject(plan, index, "varies along an axis it reduces");
@@ -217,6 +223,8 @@ void evaluate(const KernelPlan& plan, const int64_t* dims, const ValueInfo* valu
     fold_number(out, source, dims, node);
     if (is_window(source.op)) {
       add_window(plan, source, dims, values, out, node);
+    } else if (source.op == PlanOp::lookup_) {
+      add_table(plan, source, dims, values, out, node);
     } else if (touches_memory(node.op) || node.op == PlanOp::iota_) {
       add_access(plan, source, dims, values, out, node);
     }

@@ -53,7 +53,7 @@ struct NormalNode {
   uint32_t reduce_axes = 0;
   int32_t inputs[3] = {-1, -1, -1};
   int32_t access = -1;      // load, store, gather, iota, windows
-  int32_t weights = -1;     // depthwise: access
+  int32_t weights = -1;     // depthwise, lookup: access
   int32_t numbers = -1;     // of windows: access that counts them, as that of an iota
   int32_t window = -1;      // index into NormalPlan::windows
   uint64_t immediate = 0;   // fill: the bits of the scalar

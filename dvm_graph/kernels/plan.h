@@ -91,7 +91,7 @@ struct PlanNode {
   int32_t inputs[3] = {-1, -1, -1};  // earlier nodes of this plan; gather: its index
   int32_t access = -1;               // of memory: index into KernelPlan::accesses; of windows over
                                      // images: where the first pixel of image 0 lies
-  int32_t weights = -1;              // depthwise: access of the first weights
+  int32_t weights = -1;              // depthwise: access of the first weights; lookup: of the table
   uint32_t reduce_axes = 0;          // reductions
   DType narrow_to = DType::f32;      // narrow: the storage dtype; matmul: bf16 where the operands
                                      // are rounded to it before they are multiplied, f32 otherwise;

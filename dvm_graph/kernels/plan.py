@@ -66,6 +66,7 @@ class PlanNode:
     offset: Slot = NO_SLOT
     strides: tuple[Slot, ...] = ()
     weights: int = -1
+    """Of windows: index of the access of the weights; of a lookup: of its table."""
     window: tuple[Slot, ...] = ()
     """Of windows: one slot for each of `WINDOW_SIZES`."""
     element: DType | None = None

@@ -61,6 +61,12 @@ class Questions:
         self.asked.append((_Again.same_blocks, unpacked, None, answer))
         return answer
 
+    def table(self, looked_up: Value) -> int:
+        """The buffer of the bytes that a `lookup` picks from."""
+        answer = self._table.table(looked_up)
+        self.asked.append((_Again.same_table, looked_up, None, answer))
+        return answer
+
     def scalar(self, value: Value) -> Any | None:
         """The number that every element of a constant is."""
         answer = scalar_of(value)
@@ -141,6 +147,9 @@ class _Again:
         constants = zip(old.sources, blocks.sources, strict=True)
         same = (old.block, len(old.sources)) == (blocks.block, len(blocks.sources))
         return same and all(self._pairs(*pair) for pair in (*constants, (old_buffer, buffer)))
+
+    def same_table(self, looked_up: Value, _: None, answer: int) -> bool:
+        return self._pairs(answer, self._table.table(looked_up))
 
     def same_scalar(self, value: Value, _: None, answer: Any | None) -> bool:
         scalar = scalar_of(value)

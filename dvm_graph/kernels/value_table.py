@@ -67,6 +67,7 @@ class ValueTable:
         self._numbers: dict[Value, int] = {}
         self._panels: dict[Panels | Blocks, int] = {}
         self._columns: dict[Panels, int] = {}
+        self._tables: dict[tuple[DType, tuple[int, ...]], int] = {}
         self._parts: dict[Value, tuple[Value, int, Dim]] = {}
         for node in schedule.joins:
             axis: int = node.attrs["axis"]
@@ -141,6 +142,18 @@ class ValueTable:
             data = np.ascontiguousarray(matrices(panels, source).transpose(0, 2, 1))
             name = f"{source.name}.columns"
             known = self._columns[panels] = self._add(Value(name, source.dtype, data.shape, data))
+        return known
+
+    def table(self, looked_up: Value) -> int:
+        """The buffer of the bytes that a `lookup` picks from."""
+        node = looked_up.made_by("lookup")
+        assert node is not None
+        dtype, entries = looked_up.dtype, node.attrs["table"]
+        known = self._tables.get((dtype, entries))
+        if known is None:
+            data = np.array(entries, dtype.numpy)
+            value = Value(f"{looked_up.name}.table", dtype, data.shape, data)
+            known = self._tables[dtype, entries] = self._add(value)
         return known
 
     def _add(self, value: Value) -> int:

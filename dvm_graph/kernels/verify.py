@@ -172,7 +172,7 @@ class _KernelVerifier:
 
     def _check_accesses(self, at: int, node: PlanNode) -> None:
         accesses = [node.access] if node.op in (*_ADDRESSED, *WINDOWS) else []
-        accesses += [node.weights] if node.op == "depthwise" else []
+        accesses += [node.weights] if node.op in ("depthwise", "lookup") else []
         for access in accesses:
             self._require(0 <= access < len(self._plan.accesses), at, "accesses nothing")
             strides = self._plan.accesses[access].strides
@@ -371,6 +371,9 @@ class _Follower:
         """The accesses of a node, each with the elements of its value; None: they are not followed."""
         if node.op in _ADDRESSED:
             yield self._marked(plan, node, plan.accesses[node.access], self._addresses(plan, node))
+        elif node.op == "lookup":
+            entries = None if self._dims is None else np.arange(256)
+            yield self._marked(plan, node, plan.accesses[node.weights], entries)
         elif node.op in WINDOWS:
             sizes = node.window_sizes
             pixels = self._product(sizes[name] for name in PIXELS)

@@ -10,6 +10,7 @@ from dvm_graph.passes.simplify import simplify
 from dvm_graph.passes.sink_concats import sink_concats
 from dvm_graph.passes.sink_divisions import sink_divisions
 from dvm_graph.passes.sink_transposes import sink_transposes
+from dvm_graph.passes.tabulate import tabulate
 from dvm_graph.passes.turn_products import turn_products
 
 __all__ = [
@@ -23,5 +24,6 @@ __all__ = [
     "sink_concats",
     "sink_divisions",
     "sink_transposes",
+    "tabulate",
     "turn_products",
 ]

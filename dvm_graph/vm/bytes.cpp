@@ -34,6 +34,8 @@ class ByteKeeper {
  private:
   NormalAccess& access_of(const NormalNode& node) { return plan_.accesses[node.access]; }
 
+  NormalAccess& table_of(const NormalNode& lookup) { return plan_.accesses[lookup.weights]; }
+
   static bool is_read(const NormalNode& node) {
     return node.op == PlanOp::load_ || node.op == PlanOp::gather_;
   }
@@ -59,6 +61,8 @@ class ByteKeeper {
     if (node.op == PlanOp::fill_) return node.dtype == DType::i32 ? kinds_of_number(node) : 0;
     if (node.op == PlanOp::select_ && node.dtype == DType::i32) return common(node, 1);
     if (takes_bits(node.op) && node.dtype == DType::i32) return common(node, 0);
+    if (node.op == PlanOp::lookup_)
+      return kinds_[node.inputs[0]] != 0 ? kinds_of(table_of(node).storage) : 0;
     if (node.op == PlanOp::cast_) return kinds_of_cast(node);
     if (!compares(node.op)) return 0;
     const uint8_t kinds = orders(node.op) ? common(node, 0) & kUnsigned : common(node, 0);
@@ -118,6 +122,7 @@ class ByteKeeper {
     NormalNode& node = plan_.nodes[i];
     if (!(node.op == PlanOp::store_ ? takes_bytes(i) : kinds_[i] != 0)) return;
     if (is_read(node) || node.op == PlanOp::store_) access_of(node).storage = DType::b8;
+    if (node.op == PlanOp::lookup_) table_of(node).storage = DType::b8;
     if (node.op == PlanOp::fill_) node.immediate &= 0xff;
     node.dtype = DType::b8;
   }

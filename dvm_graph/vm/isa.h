@@ -78,7 +78,8 @@ enum class Walk : uint8_t {
   panel_blocks,
   transformed,
   steps,
-  row
+  row,
+  table
 };
 enum class Extra : uint8_t {
   none,
@@ -158,6 +159,7 @@ inline constexpr uint16_t BUNDLED = ROUNDED | BYTES, MULTIPLIED = BF16 | bit(DTy
 inline constexpr uint16_t F16 = bit(DType::f16);
 inline constexpr uint16_t NUMBER_F16 = NUMBER | F16, REGISTER_F16 = REGISTER | F16;
 inline constexpr uint16_t MOVED = REGISTER | HALVES;
+inline constexpr uint16_t TABLED = B8 | bit(DType::i8) | bit(DType::u8);
 inline constexpr uint16_t NARROW = STORAGE & static_cast<uint16_t>(~REGISTER);
 }  // namespace dtype_list
 

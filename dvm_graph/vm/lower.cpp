@@ -359,6 +359,8 @@ void Lowering::lower_map(int32_t node) {
   const Family family = family_of(plan_, n);
   DType dtype = n.op == PlanOp::select_ ? n.dtype : in;
   if (n.op == PlanOp::narrow_) dtype = n.narrow_to;
+  const bool looks_up = n.op == PlanOp::lookup_;
+  if (looks_up) dtype = plan_.accesses[n.weights].storage;
   if (family == Family::v_cast_from_f32) dtype = n.dtype;
   Instruction map = begin(node, family, dtype);
   if (n.op == PlanOp::check_index_) map.extra[0] = static_cast<uint64_t>(n.limit);
@@ -368,6 +370,7 @@ void Lowering::lower_map(int32_t node) {
   emit_compactly(node, [&] {
     TileValue operands[kMaxOperands];
     int count = 1;
+    if (looks_up) operands[count++] = access_value(n.weights, dtype);
     for (const int32_t input : n.inputs) {
       if (input >= 0) operands[count++] = operand_of(input, n.axes);
     }

@@ -169,6 +169,7 @@ class BodyVerifier {
       reach.add((kTransformedRows - 1) * reaches_.widest(head.e1) * int64_t{operand.middle_stride} *
                 element);
     }
+    if (info.walk == Walk::table) reach.add((kTableEntries - 1) * element);
     if (form.extra == Extra::gather && k == 1) {
       const auto stride = static_cast<int64_t>(extra[0]), limit = static_cast<int64_t>(extra[1]);
       if (limit == 0) return true;  // no index is valid: it reads nothing

@@ -234,6 +234,88 @@ struct NarrowRow {
   }
 };
 
+// Entries of a table of bytes, as 16 bits: what a vector instruction picks from.
+template <class S>
+class Table {
+ public:
+  DVM_INLINE explicit Table(const S* from) : from_(from) {
+#if defined(DVM_AVX512)
+    for (int part = 0; part < kParts; part++) {
+      parts_[part] = bits_as<__m512i>(
+          convert<Entry>(load<Vec<S, kLanes<Entry>>>(from + part * kLanes<Entry>)));
+    }
+#endif
+  }
+
+  template <class R>
+  DVM_INLINE void row(R* to, const R* from, int64_t n) const {
+    int64_t i = 0;
+#if defined(DVM_AVX512)
+    if constexpr (sizeof(R) == 4) {
+      for (; i + 2 * kLanes<R> <= n; i += 2 * kLanes<R>) {
+        look_up_two(to + i, load<Full<R>>(from + i), load<Full<R>>(from + i + kLanes<R>));
+      }
+    } else {
+      constexpr int kHalf = kLanes<R> / 2;
+      for (; i + kHalf <= n; i += kHalf) {
+        using Bytes = Vec<R, kHalf>;
+        const auto wide = bits_as<__m512i>(convert<uint16_t>(load<Bytes>(from + i)));
+        store(to + i, convert<R>(bits_as<Full<uint16_t>>(look_up(wide))));
+      }
+    }
+#endif
+    for (; i < n; i++) to[i] = convert_one<R>(from_[static_cast<uint8_t>(from[i])]);
+  }
+
+ private:
+  const S* from_;
+#if defined(DVM_AVX512)
+  using Entry = std::conditional_t<std::is_signed_v<S>, int16_t, uint16_t>;
+  static constexpr int kParts = int{kTableEntries} / kLanes<Entry>;
+
+  // Of the low bytes of 32 indices: each instruction picks from 64 entries by six bits of them.
+  DVM_INLINE __m512i look_up(__m512i at) const {
+    const __m512i low = pick(at, 0, 1), high = pick(at, 4, 5);
+    const __mmask32 odd = _mm512_test_epi16_mask(at, _mm512_set1_epi16(64));
+    const __mmask32 upper = _mm512_test_epi16_mask(at, _mm512_set1_epi16(128));
+    return _mm512_mask_blend_epi16(upper, _mm512_mask_blend_epi16(odd, low, pick(at, 2, 3)),
+                                   _mm512_mask_blend_epi16(odd, high, pick(at, 6, 7)));
+  }
+  DVM_INLINE __m512i pick(__m512i at, int first, int second) const {
+    return _mm512_permutex2var_epi16(parts_[first], at, parts_[second]);
+  }
+  // Words of the two vectors side by side.
+  template <class R>
+  DVM_INLINE void look_up_two(R* to, Full<R> even, Full<R> odd) const {
+    using Bits = Full<uint32_t>;
+    const auto found =
+        look_up(bits_as<__m512i>((bits_as<Bits>(odd) << 16) | (bits_as<Bits>(even) & 0xffff)));
+    using Wide = Full<std::conditional_t<std::is_signed_v<S>, int32_t, uint32_t>>;
+    store(to, bits_as<Full<R>>(bits_as<Wide>(bits_as<Bits>(found) << 16) >> 16));
+    store(to + kLanes<R>, bits_as<Full<R>>(bits_as<Wide>(found) >> 16));
+  }
+
+  __m512i parts_[kParts];
+#endif
+};
+
+template <class S, class R>
+void lookup_handler(Core& core, const uint64_t* words) {
+  Extents e = extents_of(core, words);
+  if (e.empty()) return;
+  Tile<R> out = tile_at<R>(core, operand_words(words, 0));
+  const Table<S> table(tile_at<const S>(core, operand_words(words, 1)).at);
+  Tile<const R> in = tile_at<const R>(core, operand_words(words, 2));
+  merge_loops(e, out, in);
+  for_rows(
+      e,
+      [&](R* to, const R* from) {
+        table.row(to, from, in.inner == 0 ? 1 : e.inner);
+        if (in.inner == 0) fill_row(to, e.inner, *to);
+      },
+      out, in);
+}
+
 template <class Row, class To, class From>
 void cast_handler(Core& core, const uint64_t* words) {
   Extents e = extents_of(core, words);
@@ -315,6 +397,8 @@ struct Conversion {
       return &select_handler<T>;
     else if constexpr (Form_ == Form::narrow)
       return &cast_handler<NarrowRow<T, StorageType<D>>, T, T>;
+    else if constexpr (Form_ == Form::lookup)
+      return &lookup_handler<StorageType<D>, T>;
     else if constexpr (Form_ == Form::cast_f32)
       return cast<DType::f32, D>();
     else if constexpr (Form_ == Form::cast_f64)

@@ -1,0 +1,98 @@
+"""Makes tables of functions of a byte.
+
+    Requires: basic operators with shapes. Ensures: an element-wise function from one tensor of bytes to another, of
+    several operators and numbers, is a `lookup`.
+
+    q(sigmoid(dq(x)) * dq(x))  =>  lookup(x, table)
+
+Quantised models are full of such functions: all that is done between two products is often to widen and scale bytes, to
+apply an activation, and to round what it gives to bytes again. There are 256 bytes, so that a table holds all results.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dvm_graph.ir import OPERATORS, DType, Graph, Kind, Node, Value
+from dvm_graph.symbolic import Facts
+from dvm_graph.symbolic.builder import Builder
+from dvm_graph.symbolic.numeric import evaluate_constant
+
+_LEAST = 4
+"""Operators in a row that a table takes the place of."""
+_BYTES = {
+    dtype: np.arange(256, dtype=np.uint8).view(dtype.numpy) for dtype in (DType.UINT8, DType.INT8)
+}
+"""All there are, in the order of tables."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Function:
+    """What a value is of the bytes of another one, element by element."""
+
+    source: Value
+    results: NDArray[Any]
+    """For all bytes."""
+    length: int
+    """Operators in a row."""
+
+
+def tabulate(graph: Graph, facts: Facts) -> bool:
+    """True if a table took the place of operators."""
+    builder = Builder(graph, facts)
+    functions: dict[Value, _Function] = {}
+    changed = False
+    for node in graph.sorted_nodes():
+        function = _function_of(node, functions)
+        if function is None:
+            continue
+        result = node.output
+        if result.dtype in _BYTES and function.length >= _LEAST:
+            table = tuple(function.results.tolist())
+            with builder.scope(node):
+                result = builder.lookup(function.source, table, result.dtype)
+            graph.replace_node(node, result)
+            changed = True
+        functions[result] = function
+    return changed
+
+
+def _function_of(node: Node, functions: Mapping[Value, _Function]) -> _Function | None:
+    """That of the result, where all operands are functions of the same bytes, or numbers."""
+    if OPERATORS[node.op].kind is not Kind.MAP or node.op == "check_index":  # which traps
+        return None
+    operands: list[Value] = []
+    known: list[_Function] = []
+    for value in map(node.required, range(len(node.inputs))):
+        if value.data is not None and value.data.size == 1:
+            operands.append(value)
+            continue
+        function = functions.get(value) or _identity(value)
+        if function is None or (known and function.source is not known[0].source):
+            return None
+        known.append(function)
+        operands.append(_of_bytes(value, function.results))
+    if not known or node.output.shape != known[0].source.shape:
+        return None
+    results = evaluate_constant(
+        replace(node, inputs=tuple(operands), outputs=(_of_bytes(node.output, None),))
+    )
+    if results is None:
+        return None
+    length = 1 + max(function.length for function in known)
+    return _Function(known[0].source, results, length)
+
+
+def _identity(value: Value) -> _Function | None:
+    every = None if value.is_constant else _BYTES.get(value.dtype)
+    return None if every is None else _Function(value, every, 0)
+
+
+def _of_bytes(value: Value, results: NDArray[Any] | None) -> Value:
+    """In place of a value, itself for all bytes; it is in no graph."""
+    return Value(value.name, value.dtype, (256,), results)
