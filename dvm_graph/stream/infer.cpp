@@ -236,7 +236,8 @@ bool takes_u64(Op op) {
 
 std::string refusal_of(Op op, std::span<const DType> operands) {
   const OpInfo& info = info_of(op);
-  if (!info.known || info.kind == Kind::other || op == Op::view || op == Op::check_index) {
+  const bool ours = op == Op::view || op == Op::check_index || op == Op::lookup;
+  if (!info.known || info.kind == Kind::other || ours) {
     return "a stream does not take it";
   }
   if (operands.empty()) return "";

@@ -318,7 +318,7 @@ class Tiler {
     const int results = plan_.rank - 1, groups = plan_.rank - 2, windows = plan_.rank - 3;
     if (held_ > 1 || windows < 0 || parallel_count_ < plan_.rank) return false;
     const auto of_groups = std::ranges::find_if(plan_.nodes, [&](const NormalNode& node) {
-      if (node.weights < 0 || plan_.windows[node.window].channels == 1) return false;
+      if (node.op != PlanOp::depthwise_ || plan_.windows[node.window].channels == 1) return false;
       const Strides& weights = plan_.accesses[node.weights].strides;
       return plan_.accesses[node.numbers].strides[windows] == 1 && weights[results] == 1 &&
              weights[groups] == plan_.extents[results];

@@ -183,6 +183,26 @@ void test_narrow(Machine& machine, Random& random, DType dtype) {
 }
 
 template <class R>
+void test_lookup(Machine& machine, Random& random, DType dtype) {
+  const Shape shape = random_shape(random);
+  Storage table(dtype, {1, 1, kTableEntries}, {0, 0, 1});
+  table.fill_random(random);
+  Array<R> bytes(shape, random_input_strides(random, shape));
+  bytes.fill([&] { return static_cast<R>(random.integer(-128, 255)); });
+  Array<R> to(shape, random_output_strides(random, shape));
+  context += "lookup " + describe(shape, {to.strides(), bytes.strides()});
+  Place source = table.place();
+  source.strides = {0, 0, 0};
+  machine.execute(Family::v_lookup, dtype, shape, {to.place(), source, bytes.place()});
+  bool right = true;
+  for_each_index(shape, [&](int64_t o, int64_t m, int64_t i) {
+    const int64_t entry = static_cast<uint8_t>(bytes.at(o, m, i));
+    right = right && converted(dtype, to.at(o, m, i), table.at(0, 0, entry), false);
+  });
+  CHECK(right);
+}
+
+template <class R>
 void test_gather(Machine& machine, Random& random, DType dtype) {
   const Shape shape = random_shape(random);
   constexpr int64_t kLimit = 13;
@@ -250,6 +270,12 @@ void test_storage(const Level& level, Machine& machine, Random& random, DType dt
     test_store<R>(machine, random, dtype);
     context = name;
     if ((dtype_list::NARROW >> static_cast<int>(dtype)) & 1) test_narrow<R>(machine, random, dtype);
+    context = name;
+    if constexpr (std::is_same_v<R, int32_t> || std::is_same_v<R, uint8_t>) {
+      if ((dtype_list::TABLED >> static_cast<int>(dtype)) & 1) {
+        test_lookup<R>(machine, random, dtype);
+      }
+    }
     context = name;
     test_gather<R>(machine, random, dtype);
     context = name;

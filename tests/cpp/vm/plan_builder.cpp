@@ -149,6 +149,16 @@ int32_t PlanBuilder::iota(int64_t base, const std::vector<int64_t>& strides, uin
   return static_cast<int32_t>(plan.nodes.size() - 1);
 }
 
+int32_t PlanBuilder::lookup(int32_t bytes, DType dtype) {
+  const int32_t node = map(PlanOp::lookup_, {bytes});
+  Access table;
+  table.value = value(dtype, kTableEntries);
+  table.strides.assign(plan.extents.size(), kNoSlot);
+  plan.nodes[node].weights = static_cast<int32_t>(plan.accesses.size());
+  plan.accesses.push_back(table);
+  return node;
+}
+
 int32_t PlanBuilder::gather(int32_t index, const Access& access, int64_t limit, int64_t stride,
                             uint32_t axes) {
   const int32_t node = load(access, axes);

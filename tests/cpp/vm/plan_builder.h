@@ -42,6 +42,7 @@ struct PlanBuilder {
   int32_t matmul(int32_t a, int32_t b);
   int32_t inner_matmul(int32_t a, int32_t b);
   int32_t iota(int64_t base, const std::vector<int64_t>& strides, uint32_t axes);
+  int32_t lookup(int32_t bytes, DType dtype);  // in a table of its own
   int32_t gather(int32_t index, const Access& access, int64_t limit, int64_t stride, uint32_t axes);
 
   std::vector<int> axis_list(uint32_t axes) const;

@@ -139,6 +139,13 @@ int32_t random_gather(Random& random, PlanBuilder& b, uint32_t axes) {
   return b.gather(index, table, kIndexLimit, row, index_axes | table_axes);
 }
 
+// Of bytes that were loaded, or of the low bytes of numbers.
+int32_t random_lookup(Random& random, PlanBuilder& b, const Pools& pools) {
+  constexpr DType bytes[] = {DType::u8, DType::i8};
+  const int32_t x = pools.pick(random, DType::i32);
+  return x < 0 ? -1 : b.lookup(x, one_of(random, bytes));
+}
+
 void random_outputs(Random& random, PlanBuilder& b, int count, uint32_t forbidden) {
   const auto nodes = static_cast<int64_t>(b.plan.nodes.size());
   for (int i = 0; i < count; ++i) {
@@ -183,8 +190,9 @@ PlanBuilder random_vector_plan(Random& random) {
   const int operators = static_cast<int>(below(random, 9));
   int products = 0;
   for (int i = 0; i < operators; ++i) {
-    const int32_t node = chance(random, 25) ? random_reduction(random, b, pools, reduced)
-                                            : random_map(random, b, pools, products);
+    const int32_t node = chance(random, 25)   ? random_reduction(random, b, pools, reduced)
+                         : chance(random, 10) ? random_lookup(random, b, pools)
+                                              : random_map(random, b, pools, products);
     if (node >= 0) pools.add(b, node);
   }
   random_outputs(random, b, 1 + static_cast<int>(below(random, 3)), 0);

@@ -102,6 +102,13 @@ void run_gather(Core& core, const Decoded& d) {
   });
 }
 
+void run_lookup(const Decoded& d) {
+  for_each(d, [&](int64_t o, int64_t m, int64_t i) {
+    const int64_t entry = d.tiles[2].get(o, m, i).integer & (kTableEntries - 1);
+    d.tiles[0].set(o, m, i, read(d.dtype, d.tiles[1].element(o, m, i) + entry));
+  });
+}
+
 int64_t panel_width(DType dtype) {
   return register_dtype(dtype) == DType::f64 ? kColumnsPerPanel / 2 : kColumnsPerPanel;
 }
@@ -316,6 +323,7 @@ void execute(Core& core, const uint64_t* words) {
     case Form::sync:
     case Form::prefetch: return;
     case Form::gather: return run_gather(core, d);
+    case Form::lookup: return run_lookup(d);
     case Form::pack_b:
     case Form::pack_b_stored: return run_pack_b(d);
     case Form::pack_b_bundles: return run_pack_b_bundles(d);

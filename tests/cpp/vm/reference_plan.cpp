@@ -167,6 +167,12 @@ class Evaluation {
       case PlanOp::cast_:
         out = convert(plan_.nodes[node.inputs[0]].dtype, node.dtype, in[0]);
         break;
+      case PlanOp::lookup_: {
+        const int32_t table = plan_.accesses[node.weights].value;
+        const int64_t entry = in[0].integer & (kTableEntries - 1);
+        out = read(values_[table].dtype, buffers_[table] + entry);
+        break;
+      }
       case PlanOp::narrow_: out = rounded(node.narrow_to, in[0]); break;
       case PlanOp::matmul_: out = multiply(node, at); break;
       default: out = node.reduce_axes ? fold(node, at) : map(node, in);
