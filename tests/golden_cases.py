@@ -175,6 +175,16 @@ g (float[b, s, 16] q, float[b, t, 16] k) => (float[b, s, t] y)
   [scores] y = MatMul (a, kt)
 }
 """,
+    "quantised_silu": """
+g (uint8[b, s] x) => (uint8[b, s] y)
+<float scale = {0.0625}, uint8 zero = {128}>
+{
+  [widen] d = DequantizeLinear (x, scale, zero)
+  [gate] s = Sigmoid (d)
+  [multiply] m = Mul (d, s)
+  [round] y = QuantizeLinear (m, scale, zero)
+}
+""",
     "rotary": """
 g (float[b, s, 8] x, float[s, 4] angle) => (float[b, s, 8] y)
 <int64[1] start = {0}, int64[1] half = {4}, int64[1] end = {8}, int64[1] axis = {2}>
@@ -267,6 +277,7 @@ PASS_CASES: dict[str, tuple[str, ...]] = {
     "collect_scales": ("scaled_product",),
     "sink_divisions": ("attention", "guarded_attention"),
     "sink_concats": ("rotary",),
+    "tabulate": ("quantised_silu",),
     "absorb_views": ("view_chain",),
     "eliminate_common": ("twice",),
     "eliminate_dead": ("view_chain",),

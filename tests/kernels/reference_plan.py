@@ -196,6 +196,9 @@ class _Kernel:
         if node.op == "narrow":
             assert node.narrow_to is not None
             return inputs[0].astype(node.narrow_to.numpy).astype(node.dtype.numpy)
+        if node.op == "lookup":
+            table = _buffer(self.run, self.plan.accesses[node.weights].value)
+            return table[inputs[0].astype(np.uint8)].astype(node.dtype.numpy)
         if node.op == "cast":
             if node.dtype is DType.BOOL:
                 return inputs[0] != 0
