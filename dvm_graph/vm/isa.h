@@ -255,8 +255,9 @@ constexpr bool is_matmul(Form form) {
 }
 // Every output element depends on the input elements at the same loop coordinates only.
 constexpr bool is_elementwise(Family family) {
-  return info_of(family).queue == Queue::vector &&
-         form_info(family).operands[0].walk == Walk::elements;
+  const FamilyInfo& info = info_of(family);
+  return (info.queue == Queue::vector || info.form == Form::lookup) &&
+         form_info(info.form).operands[0].walk == Walk::elements;
 }
 
 // What it reads or writes in local memory lies there in 16 bits: of devices that compute so.

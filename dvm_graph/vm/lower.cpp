@@ -10,7 +10,7 @@ namespace {
 constexpr size_t kCompact = 8;  // instructions of one node worth more than a detour through local
 constexpr int64_t kLeastReads = 4;  // of what is spread: to spread it costs as much as to read it
 
-// The vector or matrix instruction of this name; count_: there is none.
+// The instruction that computes what an operator of this name does; count_: there is none.
 consteval Family family_named(std::string_view name) {
   constexpr std::string_view kNames[] = {
 #define DVM_INSN(name, queue, form, dtypes, meaning) #name,
@@ -18,7 +18,8 @@ consteval Family family_named(std::string_view name) {
 #undef DVM_INSN
   };
   for (int f = 0; f < kFamilies; ++f) {
-    const bool computes = kNames[f].starts_with("v_") || kNames[f].starts_with("m_");
+    const bool computes =
+        kNames[f].starts_with("v_") || kNames[f].starts_with("m_") || kNames[f] == "d_lookup";
     if (computes && kNames[f].substr(2) == name) return static_cast<Family>(f);
   }
   return Family::count_;

@@ -58,7 +58,8 @@ class OperandVerifier {
     const FamilyInfo& info = info_of(family);
     if (operand.space() == Space::immediate) return true;
     const OperandInfo& form = form_info(info.form).operands[k];
-    const bool rows = info.queue == Queue::vector && form.place != Place::integer;
+    const bool rows =
+        (info.queue == Queue::vector || info.form == Form::lookup) && form.place != Place::integer;
     const int inner = operand.inner_stride;
     if (rows && inner != 1 && (k == 0 || inner != 0)) {
       return fail_("a vector operand needs an inner stride of 0 or 1, an output of 1");

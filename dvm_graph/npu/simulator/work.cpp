@@ -145,6 +145,9 @@ UnitStep ProgramWork::step_of(const Head& head, const uint64_t* words,
   if (step.kind == UnitStep::Kind::transfer) {
     step.cycles = on_cube() ? part_.startup_cube_load : part_.startup_vector_load;
     step.limit = transfer_limit(step.writes);
+    if (info.form == Form::lookup) {  // bytes are picked one after the other
+      step.cycles += static_cast<double>(over.loops[0] * over.loops[1] * over.loops[2]);
+    }
     if (info.form == Form::pool || info.form == Form::depthwise) {
       const double busy = window_cycles(info.form, words, dtype, over);
       if (busy > 0) step.limit = std::min(step.limit, step.bytes / busy);

@@ -193,7 +193,7 @@ void test_lookup(Machine& machine, Random& random, DType dtype) {
   context += "lookup " + describe(shape, {to.strides(), bytes.strides()});
   Place source = table.place();
   source.strides = {0, 0, 0};
-  machine.execute(Family::v_lookup, dtype, shape, {to.place(), source, bytes.place()});
+  machine.execute(Family::d_lookup, dtype, shape, {to.place(), source, bytes.place()});
   bool right = true;
   for_each_index(shape, [&](int64_t o, int64_t m, int64_t i) {
     const int64_t entry = static_cast<uint8_t>(bytes.at(o, m, i));
