@@ -197,6 +197,8 @@ class _Call:
     """Of the results, on the device `meta`."""
     in_place: bool = False
     view: bool = False
+    turn: bool = False
+    """A view of a tensor takes its place."""
     function: Callable[..., Any] | None = None
     """Of torch, that breaks it down."""
 
@@ -239,6 +241,10 @@ class _Buffer:
             raise UnsupportedError("others share its memory")
         given, named = self._operand(args), self._operand(kwargs)
         made = self._translation.call(call.target, call.meta, given, named)
+        if call.turn:
+            args[0].value = self._held(made)
+            offset = args[0].storage_offset() + call.meta.storage_offset()
+            return _turned(args[0], call.meta, offset)
         if call.in_place:
             target = args[0]
             value = self._held(self._translation.value(made, DTYPES[target.dtype]))
@@ -423,10 +429,20 @@ def _call(func: Any, args: Any, kwargs: dict[str, Any]) -> _Call | None:
     results = meta if isinstance(meta, list | tuple) else [meta]
     if not all(isinstance(r, torch.Tensor) and r.numel() and r.dtype in DTYPES for r in results):
         return None
+    if in_place and view:
+        return _Call(target, meta, turn=True)
     if in_place:
         fits = torch.can_cast(meta.dtype, args[0].dtype) and meta.shape == args[0].shape
         return _Call(target, meta, in_place=True) if fits else None
     return _Call(target, meta, view=view)
+
+
+def _turned(made: _Waiting, view: torch.Tensor, offset: int) -> _Waiting:
+    """The tensor laid out as a view of it."""
+    made.cell.shared = True
+    with torch._C._DisableTorchDispatch():
+        aten.as_strided_.default(made, view.shape, view.stride(), offset)
+    return made
 
 
 def _functional(func: Any) -> Any:
@@ -479,10 +495,16 @@ def _run(func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
 
     if isinstance(args[0] if args else None, _Waiting) and schema.is_mutable:
         name = schema.name.split("::")[1]
-        if torch.Tag.inplace_view in func.tags or name in _RESHAPING:
+        if name in _RESHAPING:
             raise UnsupportedError(
-                f"{name} changes the sizes of a tensor in place, which a tensor made inside of eager() cannot"
+                f"{name} gives a tensor other memory, which a tensor made inside of eager() cannot have"
             )
+        if torch.Tag.inplace_view in func.tags:
+            made = args[0]
+            with _disable_current_modes():
+                plain = made.plain()
+                func(plain, *args[1:], **kwargs)
+            return _turned(made, plain, plain.storage_offset())
     args, kwargs = tree_map_only(_Waiting, plain, (tuple(args), kwargs))
     result = func(*args, **kwargs)
     if not schema.is_mutable:
