@@ -21,6 +21,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
+from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
 from torch.utils._pytree import tree_map_only
 
@@ -59,7 +60,7 @@ def eager(*, options: Options | None = None) -> Iterator[None]:
     """
     load_compiler()
     buffer = _Buffer(options)
-    with _Mode(buffer):
+    with _BehindDispatch(), _Mode(buffer):
         try:
             yield
         finally:
@@ -97,6 +98,52 @@ class _Mode(TorchDispatchMode):
             if func._schema.is_mutable:
                 self.buffer.let_go()
         return _run(func, args, kwargs)
+
+
+def _settle(made: _Waiting) -> None:
+    """An ordinary tensor in its place, wherever the object is.
+
+    Raises:
+        RuntimeError: torch holds it as well.
+    """
+    plain = made.plain().detach()
+    if made.grad_fn is not None or made._use_count() > 1:  # a graph's result, or a leaf of one
+        raise RuntimeError("autograd holds it")
+    if isinstance(made, torch.nn.Parameter):
+        plain = torch.nn.Parameter(plain, made.requires_grad)
+    plain.requires_grad_(made.requires_grad)
+    plain.grad = made.grad
+    plain.__dict__.update((k, v) for k, v in vars(made).items() if k not in ("cell", "value"))
+    torch.utils.swap_tensors(made, plain)
+
+
+class _BehindDispatch(TorchFunctionMode):
+    """Gives memory to what takes that of tensors without a word to the dispatcher."""
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if func in _BEHIND_DISPATCH:
+            args = (_settled(args[0]), *tree_map_only(_Waiting, _Waiting.plain, args[1:]))
+        return func(*args, **(kwargs or {}))
+
+
+def _settled(tensor: Any) -> Any:
+    if isinstance(tensor, _Waiting):
+        with _LOCK, _disable_current_modes():
+            tensor.cell.buffer.forget(tensor)
+            try:
+                _settle(tensor)
+            except RuntimeError as error:
+                raise UnsupportedError(
+                    "torch holds a tensor that is to have other memory"
+                ) from error
+    return tensor
+
+
+_BEHIND_DISPATCH = (
+    torch.Tensor.data.__set__,
+    torch.tensor_split,
+    torch.Tensor.tensor_split,
+)
 
 
 class _Waiting(torch.Tensor):
@@ -281,6 +328,10 @@ class _Buffer:
         self._live[key] = weakref.ref(made, lambda _: self._live.pop(key, None))
         return made
 
+    def forget(self, made: _Waiting) -> None:
+        """It is none of those that are to be settled: a tensor with weak references could not be."""
+        self._live.pop(id(made), None)
+
     def _held(self, made: Value) -> StreamValue:
         assert isinstance(made, Streamed)
         return self._builder.stored(made)
@@ -351,15 +402,11 @@ class _Buffer:
             self._snapshots.clear()
             self.stream.flush()
             live = [made for ref in self._live.values() if (made := ref()) is not None]
-            self._live.clear()  # a tensor with weak references cannot be swapped
+            self._live.clear()  # see `forget`
             # Where torch holds one as well, it stays: an operator on it unwraps it. Views are newer than what they hold.
             while live:
-                made = live.pop()
-                plain = made.plain().detach()
-                if not made.requires_grad:
-                    with contextlib.suppress(RuntimeError):
-                        torch.utils.swap_tensors(made, plain)
-                del plain
+                with contextlib.suppress(RuntimeError):
+                    _settle(live.pop())
 
 
 # -- calls
@@ -500,11 +547,10 @@ def _run(func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
                 f"{name} gives a tensor other memory, which a tensor made inside of eager() cannot have"
             )
         if torch.Tag.inplace_view in func.tags:
-            made = args[0]
             with _disable_current_modes():
-                plain = made.plain()
-                func(plain, *args[1:], **kwargs)
-            return _turned(made, plain, plain.storage_offset())
+                view = args[0].plain().detach()
+                func(view, *args[1:], **kwargs)
+            return _turned(args[0], view, view.storage_offset())
     args, kwargs = tree_map_only(_Waiting, plain, (tuple(args), kwargs))
     result = func(*args, **kwargs)
     if not schema.is_mutable:

@@ -307,6 +307,17 @@ def test_sizes_of_any_form(pieces: list[Piece], size: Callable[[int], int]) -> N
     assert len(pieces) <= 1, "a new shape compiled something"
 
 
+def test_tensors_whose_memory_is_not_what_they_hold(pieces: list[Piece]) -> None:
+    """Negated by a bit, or zeros that have no memory."""
+    torch.compiler.reset()
+    x = torch.complex(torch.rand(3, 4), torch.rand(3, 4)).conj().imag
+    nothing = torch._efficientzerotensor(3, 4)
+    compiled = torch.compile(lambda x: x.exp() + 1, backend=dvm, dynamic=True)
+    for each in (x, nothing, nothing.bfloat16()):
+        close(compiled(each), each.exp() + 1)
+    assert pieces
+
+
 def test_dropout_of_what_lies_in_another_order(pieces: list[Piece]) -> None:
     """Torch draws in the order of memory."""
     function, x = torch.nn.Dropout(0.3), torch.randn(40, 3)

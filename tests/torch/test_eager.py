@@ -104,6 +104,7 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
         *(x + y).unbind(0),
     ),
     "dense layouts": lambda x, y, i: (x.t() + 1, (x + y).t() * 2, x.t().contiguous() - 1, x.t().exp().sum(0)),
+    "parts at places that are computed": lambda x, y, i: (x + 1).tensor_split(i[1:3] + 1),
     "joins": lambda x, y, i: (torch.cat([x, y + 1], 1), torch.stack([x, y + 1]), F.pad(x, (1, 2))),
     "new tensors": lambda x, y, i: (torch.ones_like(x) + 1, torch.full((2, 3), 2.5), torch.zeros(3)),
     "indices": lambda x, y, i: (x[:, i], F.embedding(i, y + 1), (x + 1).gather(1, (x > 0).long())),
@@ -279,6 +280,38 @@ def test_dead_results_are_not_computed(streams: list[_core.Stream]) -> None:
         y = torch.ones(5, 5) + 1
         del y
     assert streams[0].statistics["kernels"] == 0
+
+
+def test_parameters_made_inside_are_ordinary() -> None:
+    with eager():
+        plain, trained, held = (torch.nn.Parameter(torch.ones(3)) for _ in range(3))
+        fixed = torch.nn.Parameter(torch.arange(3.0) + 1, requires_grad=False)
+        plain.kind = "scale"  # type: ignore[attr-defined]
+        (trained * trained).sum().backward()
+        later = (held * 2).sum()
+    for parameter in (plain, trained, fixed):
+        assert type(parameter) is torch.nn.Parameter
+    assert plain.requires_grad and plain.kind == "scale" and not fixed.requires_grad  # type: ignore[attr-defined]
+    assert trained.grad is not None and trained.grad.tolist() == [2] * 3
+    later.backward()  # its graph holds what was made inside
+    assert held.grad is not None and held.grad.tolist() == [2] * 3
+
+
+def test_tensors_get_the_memory_of_others() -> None:
+    linear = torch.nn.Linear(3, 3)
+    with eager():
+        y, made = torch.eye(3) * 2, torch.zeros(2)
+        linear.weight.data = y
+        y.mul_(2)
+        made.data = torch.ones(3) + 1
+        viewed = torch.zeros(2) + 1
+        view = viewed[:1]
+        with pytest.raises(UnsupportedError, match="other memory"):
+            viewed.data = y
+    assert torch.equal(linear.weight, torch.eye(3) * 4) and made.tolist() == [2] * 3
+    assert viewed.tolist() == [1, 1] and view.tolist() == [1]
+    y.zero_()
+    assert not linear.weight.any()
 
 
 def test_errors_are_torch_s() -> None:
