@@ -21,6 +21,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
+from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
 from torch.utils._pytree import tree_map_only
 
@@ -59,7 +60,7 @@ def eager(*, options: Options | None = None) -> Iterator[None]:
     """
     load_compiler()
     buffer = _Buffer(options)
-    with _Mode(buffer):
+    with _BehindDispatch(), _Mode(buffer):
         try:
             yield
         finally:
@@ -97,6 +98,52 @@ class _Mode(TorchDispatchMode):
             if func._schema.is_mutable:
                 self.buffer.let_go()
         return _run(func, args, kwargs)
+
+
+def _settle(made: _Waiting) -> None:
+    """An ordinary tensor in its place, wherever the object is.
+
+    Raises:
+        RuntimeError: torch holds it as well.
+    """
+    plain = made.plain().detach()
+    if made.grad_fn is not None or made._use_count() > 1:  # a graph's result, or a leaf of one
+        raise RuntimeError("autograd holds it")
+    if isinstance(made, torch.nn.Parameter):
+        plain = torch.nn.Parameter(plain, made.requires_grad)
+    plain.requires_grad_(made.requires_grad)
+    plain.grad = made.grad
+    plain.__dict__.update((k, v) for k, v in vars(made).items() if k not in ("cell", "value"))
+    torch.utils.swap_tensors(made, plain)
+
+
+class _BehindDispatch(TorchFunctionMode):
+    """Gives memory to what takes that of tensors without a word to the dispatcher."""
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if func in _BEHIND_DISPATCH:
+            args = (_settled(args[0]), *tree_map_only(_Waiting, _Waiting.plain, args[1:]))
+        return func(*args, **(kwargs or {}))
+
+
+def _settled(tensor: Any) -> Any:
+    if isinstance(tensor, _Waiting):
+        with _LOCK, _disable_current_modes():
+            tensor.cell.buffer.forget(tensor)
+            try:
+                _settle(tensor)
+            except RuntimeError as error:
+                raise UnsupportedError(
+                    "torch holds a tensor that is to have other memory"
+                ) from error
+    return tensor
+
+
+_BEHIND_DISPATCH = (
+    torch.Tensor.data.__set__,
+    torch.tensor_split,
+    torch.Tensor.tensor_split,
+)
 
 
 class _Waiting(torch.Tensor):
@@ -197,6 +244,8 @@ class _Call:
     """Of the results, on the device `meta`."""
     in_place: bool = False
     view: bool = False
+    turn: bool = False
+    """A view of a tensor takes its place."""
     function: Callable[..., Any] | None = None
     """Of torch, that breaks it down."""
 
@@ -239,6 +288,10 @@ class _Buffer:
             raise UnsupportedError("others share its memory")
         given, named = self._operand(args), self._operand(kwargs)
         made = self._translation.call(call.target, call.meta, given, named)
+        if call.turn:
+            args[0].value = self._held(made)
+            offset = args[0].storage_offset() + call.meta.storage_offset()
+            return _turned(args[0], call.meta, offset)
         if call.in_place:
             target = args[0]
             value = self._held(self._translation.value(made, DTYPES[target.dtype]))
@@ -274,6 +327,10 @@ class _Buffer:
         key = id(made)
         self._live[key] = weakref.ref(made, lambda _: self._live.pop(key, None))
         return made
+
+    def forget(self, made: _Waiting) -> None:
+        """It is none of those that are to be settled: a tensor with weak references could not be."""
+        self._live.pop(id(made), None)
 
     def _held(self, made: Value) -> StreamValue:
         assert isinstance(made, Streamed)
@@ -345,15 +402,11 @@ class _Buffer:
             self._snapshots.clear()
             self.stream.flush()
             live = [made for ref in self._live.values() if (made := ref()) is not None]
-            self._live.clear()  # a tensor with weak references cannot be swapped
+            self._live.clear()  # see `forget`
             # Where torch holds one as well, it stays: an operator on it unwraps it. Views are newer than what they hold.
             while live:
-                made = live.pop()
-                plain = made.plain().detach()
-                if not made.requires_grad:
-                    with contextlib.suppress(RuntimeError):
-                        torch.utils.swap_tensors(made, plain)
-                del plain
+                with contextlib.suppress(RuntimeError):
+                    _settle(live.pop())
 
 
 # -- calls
@@ -423,10 +476,20 @@ def _call(func: Any, args: Any, kwargs: dict[str, Any]) -> _Call | None:
     results = meta if isinstance(meta, list | tuple) else [meta]
     if not all(isinstance(r, torch.Tensor) and r.numel() and r.dtype in DTYPES for r in results):
         return None
+    if in_place and view:
+        return _Call(target, meta, turn=True)
     if in_place:
         fits = torch.can_cast(meta.dtype, args[0].dtype) and meta.shape == args[0].shape
         return _Call(target, meta, in_place=True) if fits else None
     return _Call(target, meta, view=view)
+
+
+def _turned(made: _Waiting, view: torch.Tensor, offset: int) -> _Waiting:
+    """The tensor laid out as a view of it."""
+    made.cell.shared = True
+    with torch._C._DisableTorchDispatch():
+        aten.as_strided_.default(made, view.shape, view.stride(), offset)
+    return made
 
 
 def _functional(func: Any) -> Any:
@@ -479,10 +542,15 @@ def _run(func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
 
     if isinstance(args[0] if args else None, _Waiting) and schema.is_mutable:
         name = schema.name.split("::")[1]
-        if torch.Tag.inplace_view in func.tags or name in _RESHAPING:
+        if name in _RESHAPING:
             raise UnsupportedError(
-                f"{name} changes the sizes of a tensor in place, which a tensor made inside of eager() cannot"
+                f"{name} gives a tensor other memory, which a tensor made inside of eager() cannot have"
             )
+        if torch.Tag.inplace_view in func.tags:
+            with _disable_current_modes():
+                view = args[0].plain().detach()
+                func(view, *args[1:], **kwargs)
+            return _turned(args[0], view, view.storage_offset())
     args, kwargs = tree_map_only(_Waiting, plain, (tuple(args), kwargs))
     result = func(*args, **kwargs)
     if not schema.is_mutable:

@@ -186,9 +186,9 @@ def _size(argument: int) -> np.ndarray[Any, Any]:
 def _array(tensor: torch.Tensor) -> np.ndarray[Any, Any]:
     tensor = tensor.detach()
     if tensor.dtype is torch.bfloat16:
-        array: np.ndarray[Any, Any] = tensor.contiguous().view(torch.uint16).numpy()
+        array: np.ndarray[Any, Any] = tensor.contiguous().view(torch.uint16).numpy(force=True)
         return array.view(ml_dtypes.bfloat16)
-    array = tensor.numpy()
+    array = tensor.numpy(force=True)
     return array
 
 

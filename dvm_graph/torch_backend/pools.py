@@ -156,8 +156,11 @@ def _average_pool(
     average = _pool(t, "AveragePool", x, kernel, strides, pads, ceil, **counted)
     if divisor is None:
         return average
-    factor = math.prod(each(kernel, _PLANE)) / divisor
-    return t.decomposer.mul(average, t.decomposer.scalar(factor, average.dtype))
+    # What was averaged are the taps in the padded image: fewer at its end where sizes are rounded up.
+    b, windows = t.decomposer, _axes(shape_of(x)[-2:], kernel, strides, pads, (1,), t.shape[-2:])
+    taps = taps_of(b, windows, True, average.dtype)
+    factor = b.div(taps, b.scalar(divisor, average.dtype))
+    return _channels_first(t, b.mul(_channels_last(t, average), factor))
 
 
 @entry(aten.avg_pool2d_backward.default)

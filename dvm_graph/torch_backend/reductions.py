@@ -10,14 +10,16 @@ import torch
 from dvm_graph.ir import Value
 from dvm_graph.symbolic import Dim, product
 from dvm_graph.torch_backend.elementwise import truth
-from dvm_graph.torch_backend.translation import DTYPES, Translation, entry
+from dvm_graph.torch_backend.translation import DTYPES, Translation, axis_of, entry
 
 aten, prims = torch.ops.aten, torch.ops.prims
 
 
 def _axes(x: Value, axes: Any) -> list[int]:
     listed = [axes] if isinstance(axes, int) else list(axes or ())
-    return sorted({axis % x.rank for axis in listed}) if listed else list(range(x.rank))
+    if not listed or x.rank == 0:
+        return list(range(x.rank))
+    return sorted({axis_of(x, axis) for axis in listed})
 
 
 @entry(aten.sum.default, aten.sum.dim_IntList)
@@ -117,9 +119,14 @@ def _layer_norm(
 
 @entry(aten._softmax.default)
 def _softmax(t: Translation, x: Value, axis: int, _half: bool) -> Value:
-    return t.onnx("Softmax", x, axis=axis % x.rank)
+    return _along(t, "Softmax", x, axis)
 
 
 @entry(aten._log_softmax.default)
 def _log_softmax(t: Translation, x: Value, axis: int, _half: bool) -> Value:
-    return t.onnx("LogSoftmax", x, axis=axis % x.rank)
+    return _along(t, "LogSoftmax", x, axis)
+
+
+def _along(t: Translation, op: str, x: Value, axis: int) -> Value:
+    row = x if x.rank else t.builder.reshape(x, (1,))
+    return t.builder.reshape(t.onnx(op, row, axis=axis_of(row, axis)), t.shape)

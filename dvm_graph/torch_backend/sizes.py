@@ -123,10 +123,20 @@ def guards_of(nodes: Iterable[Node]) -> Iterator[Between]:
     """What torch's guards say of several of these symbols."""
     symbols = _symbols_of(nodes)
     for environment in dict.fromkeys(symbols.values()):
-        for expression in dict.fromkeys(guard.expr for guard in environment.guards):
+        guards = [each for guard in environment.guards for each in _conditions(guard.expr)]
+        for expression in dict.fromkeys(guards):
             between = _BETWEEN.get(getattr(expression, "rel_op", ""))
             if between is not None and symbols.keys() >= expression.free_symbols:
                 yield expression.lhs - expression.rhs, *between
+
+
+def _conditions(guard: Any) -> Iterator[Any]:
+    """What all has to hold."""
+    if type(guard).__name__ == "And":
+        for part in guard.args:
+            yield from _conditions(part)
+    else:
+        yield guard
 
 
 def _number(end: Any) -> int | None:

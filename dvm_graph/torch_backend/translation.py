@@ -22,7 +22,7 @@ from dvm_graph.decompose.registry import find
 from dvm_graph.errors import DvmError, UnsupportedError
 from dvm_graph.ir import DType, Graph, Value
 from dvm_graph.options import Options
-from dvm_graph.symbolic import Builder, Dim, Facts, Meter, Symbols, parse_dim
+from dvm_graph.symbolic import Builder, Dim, Facts, Meter, Symbols, parse_dim, symbols_of
 from dvm_graph.torch_backend.sizes import Between, ranges_of, symbolic
 from dvm_graph.torch_backend.stream_builder import StreamBuilder
 
@@ -185,21 +185,29 @@ def is_supported(node: Node) -> bool:
 
 
 def is_operator(node: Node) -> bool:
-    """Whether a node computes: pieces of views alone are not worth a call."""
+    """Whether a node computes: pieces of views alone are not worth a call. One of several results is what they are."""
+    while node.target is operator.getitem:
+        node = node.args[0]
     return node.op == "call_function" and _name(node.target) not in VIEWS
 
 
 def tell(facts: Facts, known: Iterable[Between]) -> None:
     """What torch's guards hold sizes to: an index that is a number, say, is inside of an extent that they let pass."""
     for expression, low, high in known:
-        try:
-            dim = parse_dim(str(expression), facts.symbols)
-        except DvmError:
-            continue  # of fractions
+        dim = _readable(expression, facts.symbols)
+        if dim is None:
+            continue
         if low == high == 0:
             facts.assume_equal(dim, 0, "torch guards it")
         else:
             facts.assume_range(dim, low, high, "torch guards it")
+
+
+def _readable(expression: Any, symbols: Symbols) -> Dim | None:
+    """An expression of sizes as a dim; None: of fractions, say, which would become a symbol of its own."""
+    dim = parse_dim(str(expression), symbols)
+    known = {str(symbol) for symbol in expression.free_symbols}
+    return dim if {symbol.name for symbol in symbols_of(dim)} <= known else None
 
 
 def dim_of(node: Node, symbols: Symbols) -> Dim:
@@ -231,6 +239,11 @@ def _listed(item: Any) -> Sequence[Any]:
 
 def _first(meta: Any) -> torch.Tensor:
     return next(tensor for tensor in _listed(meta) if tensor is not None)
+
+
+def axis_of(x: Value, axis: int) -> int:
+    """Counted from the front. To torch a number has an axis, too."""
+    return axis % max(x.rank, 1)
 
 
 def _name(target: Any) -> str:

@@ -10,7 +10,7 @@ import torch
 from dvm_graph.errors import UnsupportedError
 from dvm_graph.ir import Value
 from dvm_graph.symbolic import Dim, add, sub
-from dvm_graph.torch_backend.translation import Translation, entry
+from dvm_graph.torch_backend.translation import Translation, axis_of, entry
 
 aten, prims = torch.ops.aten, torch.ops.prims
 
@@ -115,13 +115,16 @@ def _unfold(t: Translation, x: Value, axis: int, size: int, step: int) -> Value:
 
 @entry(aten.flip.default)
 def _flip(t: Translation, x: Value, axes: Sequence[int]) -> Value:
-    turned = {axis % x.rank for axis in axes}
+    turned = {axis_of(x, axis) for axis in axes}
     starts = [sub(extent, 1) if axis in turned else 0 for axis, extent in enumerate(_shape(x))]
     steps = [-1 if axis in turned else 1 for axis in range(x.rank)]
     return t.builder.slice(x, starts, _shape(x), steps)
 
 
-@entry(aten.split_with_sizes.default, aten.split.Tensor, aten.unbind.int)
+@entry(
+    *(aten.split_with_sizes.default, aten.split.Tensor, aten.unbind.int),
+    view=True,
+)
 def _split(t: Translation, x: Value, *arguments: Any) -> list[Value]:
     unbind = t.target is aten.unbind.int
     axis = (arguments[-1] if len(arguments) > 1 - unbind else 0) % x.rank

@@ -14,7 +14,7 @@ from dvm_graph.xp.array import Array, Operand
 from dvm_graph.xp.buffer import OnHost, append, lazy
 from dvm_graph.xp.dtypes import bool as boolean
 from dvm_graph.xp.dtypes import float64
-from dvm_graph.xp.promotion import as_array, as_arrays, cast, floating, promoted
+from dvm_graph.xp.promotion import as_array, as_arrays, as_floats, cast, floating, promoted
 
 Unary: TypeAlias = Callable[[Array], Array]
 Binary: TypeAlias = Callable[[Operand, Operand], Array]
@@ -224,7 +224,7 @@ def log10(x: Array, /) -> Array:
 @lazy
 def logaddexp(x1: Operand, x2: Operand, /) -> Array:
     """log(exp(x1) + exp(x2)) without overflow."""
-    a, b = (floating(x) for x in as_arrays(x1, x2))
+    a, b = as_floats(x1, x2)
     most = maximum(a, b)
     tail = log1p(exp(negative(abs(subtract(a, b)))))
     return where(equal(a, b), add(most, math.log(2)), add(most, tail))
@@ -233,7 +233,7 @@ def logaddexp(x1: Operand, x2: Operand, /) -> Array:
 @lazy
 def hypot(x1: Operand, x2: Operand, /) -> Array:
     """sqrt(x1 * x1 + x2 * x2) without overflow."""
-    a, b = (abs(floating(x)) for x in as_arrays(x1, x2))
+    a, b = (abs(x) for x in as_floats(x1, x2))
     long, short = maximum(a, b), minimum(a, b)
     ratio = divide(short, long)
     length = multiply(long, sqrt(add(square(ratio), 1)))
@@ -244,10 +244,10 @@ def hypot(x1: Operand, x2: Operand, /) -> Array:
 @lazy
 def atan2(x1: Operand, x2: Operand, /) -> Array:
     """The angle of (x2, x1), by that in the first quadrant."""
-    y, x = (floating(x) for x in as_arrays(x1, x2))
+    y, x = as_floats(x1, x2)
     above, beside = abs(y), abs(x)
     ratio = where(equal(above, beside), 1.0, divide(above, beside))
-    angle = where(equal(above, 0), above, atan(ratio))
+    angle = where(equal(maximum(above, beside), 0), above, atan(ratio))
     turned = where(_is_negative(x), subtract(math.pi, angle), angle)
     return where(_is_negative(y), negative(turned), turned)
 

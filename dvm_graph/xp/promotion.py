@@ -70,6 +70,18 @@ def as_arrays(*operands: Operand) -> list[Array]:
     return [x if isinstance(x, Array) else Array(None, np.asarray(x, dtype)) for x in values]
 
 
+def as_floats(*operands: Operand) -> list[Array]:
+    """As `as_arrays`, integers in floats: each array in those of its own dtype (`floating`), then all in the dtype in which they meet.
+
+    Raises:
+        OnHost: of complex numbers.
+    """
+    values = [_operand(x) for x in operands]
+    if not all(isinstance(x, Array) for x in values):  # numbers take the dtype of integers
+        values = [*as_arrays(*operands)]
+    return as_arrays(*(floating(as_array(x)) for x in values))
+
+
 def _as(x: Array | Scalar, dtype: DTypeObject) -> Array | Number:
     if isinstance(x, Array):
         return x if x.dtype == dtype else cast(x, dtype)

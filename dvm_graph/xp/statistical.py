@@ -104,8 +104,13 @@ def _variance(x: Array, axes: Sequence[int], correction: float, keepdims: bool) 
 def _widened(x: Array) -> tuple[Array, DTypeObject]:
     """What numbers are averaged in, and the dtype of their average: integers' as numpy has it; sums, squares and
     counts may leave the range of half floats.
+
+    Raises:
+        OnHost: of complex numbers, whose squares are those of their lengths.
     """
     x = as_array(x)
+    if x.dtype.kind == "c":
+        raise OnHost("kernels know no complex numbers")
     if x.dtype.kind in "biu":
         return cast(x, dtypes.float64), dtypes.float64
     wide = cast(x, dtypes.float32) if x.dtype in (dtypes.float16, dtypes.bfloat16) else x

@@ -52,6 +52,9 @@ OPERATORS: dict[str, Function] = {
     "extremes": lambda x, y, i: x.amax(0) + x.amin(-1, keepdim=True) + x.max() - x.min(),
     "any and all": lambda x, y, i: (x > 2).any(0) | (x > -9).all(),
     "softmax": lambda x, y, i: F.softmax(x, 0) + F.log_softmax(y, -1),
+    "axes of numbers": lambda x, y, i: (
+        x.sum().softmax(0) + y.sum().flip(0) + x.amax().sum(-1) + y.max().norm(dim=0)
+    ),
     "norms": lambda x, y, i: F.layer_norm(x, x.shape[-1:]) + F.normalize(y, dim=0),
     "activations": lambda x, y, i: (
         F.gelu(x) + F.gelu(y, approximate="tanh") + F.silu(x) + F.relu(y)
@@ -235,6 +238,37 @@ def test_networks_of_images_of_any_size(pieces: list[Piece], train: bool) -> Non
     assert counts[-1] == counts[1], "a new shape compiled something"
 
 
+RESULTS: dict[str, Callable[[torch.Tensor], tuple[torch.Tensor, ...]]] = {
+    "parts": lambda x: x.chunk(2, 1),
+    "rows": lambda x: x.unbind(1),
+    "a part, and what is computed of another": lambda x: (
+        x.split([1, x.shape[0] - 1])[1],
+        x.split([1, x.shape[0] - 1])[0] * 2,
+    ),
+    "views of parts": lambda x: tuple(part.t().unsqueeze(0) for part in x.chunk(2, 1)),
+    "parts of results": lambda x: ((x * 2).chunk(2, 1)[1], *(x + 1).split(2, 1)),
+    "a result and its parts": lambda x: (lambda y: (y, *y.chunk(2, 1)))(x.exp()),
+}
+
+
+@pytest.mark.parametrize("name", RESULTS)
+def test_parts_among_results_share_memory(name: str) -> None:
+    """With arguments and with each other, as without a compiler."""
+    torch.compiler.reset()
+    function = RESULTS[name]
+    compiled = torch.compile(function, backend=dvm, dynamic=True, fullgraph=True)
+    for rows in (5, 8):
+        x = torch.randn(rows, 6)
+        own = x.clone()
+        mine, theirs = compiled(own), function(x)
+        for a, b in zip(mine, theirs, strict=True):
+            close(a, b)
+            assert a.stride() == b.stride() and a.storage_offset() == b.storage_offset()
+            a.mul_(3), b.mul_(3)
+        for a, b in zip((own, *mine), (x, *theirs), strict=True):
+            close(a, b)
+
+
 def test_what_is_not_translated_stays_in_torch(pieces: list[Piece]) -> None:
     def function(x: torch.Tensor) -> torch.Tensor:
         return torch.linalg.inv(x + 1) * 2
@@ -271,6 +305,17 @@ def test_sizes_of_any_form(pieces: list[Piece], size: Callable[[int], int]) -> N
         x = torch.rand(rows, 3)
         close(compiled(x), function(x))
     assert len(pieces) <= 1, "a new shape compiled something"
+
+
+def test_tensors_whose_memory_is_not_what_they_hold(pieces: list[Piece]) -> None:
+    """Negated by a bit, or zeros that have no memory."""
+    torch.compiler.reset()
+    x = torch.complex(torch.rand(3, 4), torch.rand(3, 4)).conj().imag
+    nothing = torch._efficientzerotensor(3, 4)
+    compiled = torch.compile(lambda x: x.exp() + 1, backend=dvm, dynamic=True)
+    for each in (x, nothing, nothing.bfloat16()):
+        close(compiled(each), each.exp() + 1)
+    assert pieces
 
 
 def test_dropout_of_what_lies_in_another_order(pieces: list[Piece]) -> None:
@@ -420,6 +465,34 @@ def test_parts_that_guards_hold_inside(name: str, pieces: list[Piece]) -> None:
     for rows, columns, last in ((6, 7, 3), (10, 9, 2), (4, 6, 4)):
         x, y = (torch.rand(n, columns + 2 * (n is last)) for n in (rows, last))
         close(compiled(x, y), function(x, y))
+    assert pieces, "all of it stayed in torch"
+
+
+@pytest.mark.filterwarnings("error::dvm_graph.errors.RescueWarning")
+def test_parts_that_guards_of_several_conditions_hold_inside(pieces: list[Piece]) -> None:
+    def function(x: torch.Tensor, start: int, size: int) -> torch.Tensor:
+        return x[start : start + size].exp() + x[:start].sum()
+
+    torch.compiler.reset()
+    compiled = torch.compile(function, backend=dvm, dynamic=True)
+    for rows, start, size in ((5, 2, 3), (6, 3, 2), (7, 2, 5)):
+        x = torch.rand(rows, 3)
+        close(compiled(x, start, size), function(x, start, size))
+    assert len(pieces) == 1
+
+
+@pytest.mark.filterwarnings("error::dvm_graph.errors.RescueWarning")
+def test_guards_of_fractions_say_nothing_of_extents(pieces: list[Piece]) -> None:
+    """Which of two ways `isin` goes is a matter of roots of sizes."""
+
+    def function(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        return torch.isin(x, y) | (x > 2)
+
+    torch.compiler.reset()
+    compiled = torch.compile(function, backend=dvm, dynamic=True)
+    for count in (20, 31):
+        x = torch.arange(count) % 7
+        assert torch.equal(compiled(x, x[3:8]), function(x, x[3:8]))
     assert pieces, "all of it stayed in torch"
 
 

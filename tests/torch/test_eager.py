@@ -87,6 +87,12 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     "extremes": lambda x, y, i: (x.amax(0), x.max(), x.max(1), x.argmax(), (x / 0 * 0).amin(1)),
     "softmax": lambda x, y, i: (F.softmax(x, 0), F.log_softmax(y, -1), F.layer_norm(x, (6,))),
     "products": lambda x, y, i: (x @ y.t(), torch.addmm(x[:, :1], x, y.T, beta=2), F.linear(x, y)),
+    "products of vectors": lambda x, y, i: (x @ y[0], x[0] @ y.t(), F.linear(x[0], y), x[0] @ y[0]),
+    "axes of numbers": lambda x, y, i: [
+        each
+        for z in (x.sum(), x.sum() > 0)
+        for each in (z.float().softmax(0), z.sum(-1), z.amax(0), z.any(0), z.flip(0), z.float().norm(dim=0))
+    ],
     "attention": lambda x, y, i: F.scaled_dot_product_attention(x[None], y[None], y[None]),
     "convolution": lambda x, y, i: F.conv1d(x[None], y[:, None, :2].repeat(1, 4, 1)),
     "views": lambda x, y, i: (
@@ -98,6 +104,7 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
         *(x + y).unbind(0),
     ),
     "dense layouts": lambda x, y, i: (x.t() + 1, (x + y).t() * 2, x.t().contiguous() - 1, x.t().exp().sum(0)),
+    "parts at places that are computed": lambda x, y, i: (x + 1).tensor_split(i[1:3] + 1),
     "joins": lambda x, y, i: (torch.cat([x, y + 1], 1), torch.stack([x, y + 1]), F.pad(x, (1, 2))),
     "new tensors": lambda x, y, i: (torch.ones_like(x) + 1, torch.full((2, 3), 2.5), torch.zeros(3)),
     "indices": lambda x, y, i: (x[:, i], F.embedding(i, y + 1), (x + 1).gather(1, (x > 0).long())),
@@ -157,7 +164,24 @@ def _waiting_readers(x: torch.Tensor) -> Any:
     return y, z, w, x
 
 
-@pytest.mark.parametrize("program", [_views, _shared_values, _waiting_readers])
+def _turned(x: torch.Tensor) -> Any:
+    """Views that take the place of tensors."""
+    turned, spread, part, strided, narrow = x + 1, x + 2, (x + 3)[1:], x * 2, (x + 4)[:1]
+    row = spread[0]
+    turned.t_()
+    turned.add_(1)
+    spread.unsqueeze_(1).mul_(3)
+    part.transpose_(0, 1)
+    twice = part.exp()
+    part.unsqueeze_(0)
+    part.squeeze_()
+    part.zero_()
+    strided.as_strided_((2, 2), (1, 2), 1)
+    narrow.squeeze_(0)
+    return turned, turned * 2, spread, row, part, twice, strided, strided + 1, narrow, narrow + 1
+
+
+@pytest.mark.parametrize("program", [_views, _shared_values, _waiting_readers, _turned])
 def test_memory_is_shared_as_in_torch(program: Callable[..., Any]) -> None:
     both(program, torch.randn(3, 4))
 
@@ -243,11 +267,51 @@ def test_operators_fuse(streams: list[_core.Stream]) -> None:
     assert stream.statistics["kernels"] == 1 and stream.statistics["stored"] == 1
 
 
+def test_products_of_vectors_wait(streams: list[_core.Stream]) -> None:
+    """Torch's own matrix product of a vector drops an axis in place."""
+    x, v = torch.randn(4, 6), torch.randn(4)
+    with eager():
+        y = torch.tanh(v @ x) + 1
+    assert y.shape == (6,) and streams[0].statistics["flushes"] == 1
+
+
 def test_dead_results_are_not_computed(streams: list[_core.Stream]) -> None:
     with eager():
         y = torch.ones(5, 5) + 1
         del y
     assert streams[0].statistics["kernels"] == 0
+
+
+def test_parameters_made_inside_are_ordinary() -> None:
+    with eager():
+        plain, trained, held = (torch.nn.Parameter(torch.ones(3)) for _ in range(3))
+        fixed = torch.nn.Parameter(torch.arange(3.0) + 1, requires_grad=False)
+        plain.kind = "scale"  # type: ignore[attr-defined]
+        (trained * trained).sum().backward()
+        later = (held * 2).sum()
+    for parameter in (plain, trained, fixed):
+        assert type(parameter) is torch.nn.Parameter
+    assert plain.requires_grad and plain.kind == "scale" and not fixed.requires_grad  # type: ignore[attr-defined]
+    assert trained.grad is not None and trained.grad.tolist() == [2] * 3
+    later.backward()  # its graph holds what was made inside
+    assert held.grad is not None and held.grad.tolist() == [2] * 3
+
+
+def test_tensors_get_the_memory_of_others() -> None:
+    linear = torch.nn.Linear(3, 3)
+    with eager():
+        y, made = torch.eye(3) * 2, torch.zeros(2)
+        linear.weight.data = y
+        y.mul_(2)
+        made.data = torch.ones(3) + 1
+        viewed = torch.zeros(2) + 1
+        view = viewed[:1]
+        with pytest.raises(UnsupportedError, match="other memory"):
+            viewed.data = y
+    assert torch.equal(linear.weight, torch.eye(3) * 4) and made.tolist() == [2] * 3
+    assert viewed.tolist() == [1, 1] and view.tolist() == [1]
+    y.zero_()
+    assert not linear.weight.any()
 
 
 def test_errors_are_torch_s() -> None:
@@ -259,8 +323,8 @@ def test_errors_are_torch_s() -> None:
             y[5]
         with pytest.raises(RuntimeError, match="result type"):
             (torch.ones(3, dtype=torch.int64) + 1).add_(1.5)
-        with pytest.raises(UnsupportedError, match="in place"):
-            y.unsqueeze_(0)
+        with pytest.raises(UnsupportedError, match="other memory"):
+            y.resize_(2)
         assert y.sum() == 6
 
 

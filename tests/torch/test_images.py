@@ -183,7 +183,7 @@ def average(window: Sequence[Any], counted: Sequence[Any]) -> Pool:
 POOLS: dict[str, Pool] = {}
 for _window in (
     *((3, 2, 1, 1, False), (2, 2, 0, 1, False), (3, 1, 1, 1, True), (3, 2, 1, 2, False)),
-    *((2, 3, 1, 1, True), ((2, 3), (3, 2), (1, 0), (1, 2), True)),
+    *((2, 3, 1, 1, True), (4, 3, 1, 1, True), ((2, 3), (3, 2), (1, 0), (1, 2), True)),
 ):
     POOLS[f"greatest of {_window}"] = greatest(_window)
     if _window[3] == 1:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import warnings
 from typing import Any
 
@@ -178,6 +179,24 @@ def test_binary(name: str, dtype: str) -> None:
             function(xp.asarray(a), xp.asarray(b))
         return
     _same(function(xp.asarray(a), xp.asarray(b)), expected)
+
+
+@pytest.mark.parametrize("name", ["atan2", "hypot", "logaddexp"])
+def test_every_special_value_meets_every_other(name: str) -> None:
+    a, b = (each.ravel() for each in np.meshgrid(*2 * [samples("float64", 9)]))
+    expected = _expected(name, a, b)
+    assert expected is not None
+    _same(getattr(xp, name)(xp.asarray(a), xp.asarray(b)), expected)
+
+
+@pytest.mark.parametrize("name", ["atan2", "hypot", "logaddexp"])
+def test_functions_of_floats_of_integers_of_several_types(name: str) -> None:
+    function, of_numpy = getattr(xp, name), getattr(np, name)
+    for a, b in itertools.product(map(np.dtype, DTYPES[:12]), repeat=2):
+        x, y = np.arange(1, 4).astype(a), np.arange(2, 5).astype(b)
+        for operands in ((x, y), (x, 3), (2.5, y)):
+            lazy = [xp.asarray(o) if isinstance(o, np.ndarray) else o for o in operands]
+            _same(function(*lazy), of_numpy(*operands))
 
 
 @pytest.mark.parametrize("other", DTYPES)

@@ -41,6 +41,10 @@ CASES: dict[str, Case] = {
     "mean of integers": lambda ns, x, n: ns.mean(n, axis=1),
     "var": lambda ns, x, n: ns.var(x, axis=2, correction=1),
     "std": lambda ns, x, n: ns.std(x),
+    "spread of complex numbers": lambda ns, x, n: (
+        ns.var(ns.multiply(x, 2 - 1j), axis=1, correction=1),
+        ns.std(ns.multiply(n, 1j), keepdims=True),
+    ),
     "cumulative_sum": lambda ns, x, n: ns.cumulative_sum(n, axis=1, include_initial=True),
     "cumulative_prod": lambda ns, x, n: ns.cumulative_prod(n[0]),
     "concat": lambda ns, x, n: ns.concat([n, n[1:], n], axis=0),
