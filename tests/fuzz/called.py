@@ -583,7 +583,7 @@ CALLED: dict[str, Sequence[Called]] = {
             {
                 "char_embedding_size": "e", "conv_window_size": "k", "embedding_size": "f",
             },
-            {"Sequence": ("0", "v")},
+            {"Sequence": ("1", "v")},
         )
     ],
 }  # fmt: skip

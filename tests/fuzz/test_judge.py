@@ -209,6 +209,10 @@ DOCUMENTED = {
         "y = Conv<pads = [1, 1]>(x, wild)",
         np.array([[[1, -2, 3, 4]]]),
     ),
+    "a sliding sum": (
+        "y = LRN<size = 1, alpha = 0.1>(x)",
+        np.array([0.5, 353.9, 2.195, 0.5]).reshape(1, 4, 1, 1),
+    ),
     "weight 0": (
         'y = Resize<mode = "linear">(x, none, scales)',
         np.array([[INF, 1], [2, 3], [4, 5]]),
@@ -353,6 +357,17 @@ def test_only_the_elements_that_a_documented_difference_reaches_are_excused(what
         wrong = mine[0].copy()
         wrong[at] += 1
         assert explained(case, case.feeds[0], [wrong], theirs) is None
+
+
+def test_far_above_0_a_softplus_is_the_number_itself() -> None:
+    text = """<ir_version: 8, opset_import: ["" : 18]>
+    g (float16[n] x) => (float16[n] y) { y = Softplus(x) }"""
+    case = Case(onnx.parser.parse_model(text), ({"x": np.array([5, 91, 91], np.float16)},))
+    theirs = Reference(case.model).run(case.feeds[0])
+    right = [theirs[0][0], 91, 91]
+    assert explained(case, case.feeds[0], [np.array(right, np.float16)], theirs)
+    assert explained(case, case.feeds[0], [np.array([*right[:2], 90], np.float16)], theirs) is None
+    assert explained(case, case.feeds[0], [np.array([6, 91, 91], np.float16)], theirs) is None
 
 
 @pytest.mark.parametrize("width", [1, 2])
