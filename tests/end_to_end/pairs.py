@@ -593,7 +593,7 @@ def _values(
 
 
 def _extent(dim: Dim, known: dict[str, int]) -> int:
-    return dim if isinstance(dim, int) else int(eval(dim, {}, known))
+    return dim if isinstance(dim, int) else int(eval(dim, dict(known)))
 
 
 def check(case: Pair | Meeting, options: dvm_graph.Options) -> None:

@@ -576,14 +576,12 @@ CALLED: dict[str, Sequence[Called]] = {
         )
     ],
     "WordConvEmbedding": [
-        Called(
+        Called(  # of words that are known: what it gives for letters that are 0 is whatever lies in memory
             {"Sequence": "s w", "W": "f 1 k e", "B": "f", "C": "v e"},
             {"Y": "s f"},
-            {"s": None, "w": (4, 6), "k": (1, 2, 3), "e": (2, 4), "f": (3,), "v": (9,)},
-            {
-                "char_embedding_size": "e", "conv_window_size": "k", "embedding_size": "f",
-            },
-            {"Sequence": ("1", "v")},
+            {"s": (1, 3), "w": (4, 6), "k": (1, 2, 3), "e": (2, 4), "f": (3,), "v": (9,)},
+            {"char_embedding_size": "e", "conv_window_size": "k", "embedding_size": "f"},
+            made={"Sequence": "[[1 + (3 * i + j) % 8 for j in range(w)] for i in range(s)]"},
         )
     ],
 }  # fmt: skip

@@ -152,7 +152,7 @@ def _shape(dims: str, lead: Shape, extents: Extents) -> Shape:
 
 
 def _value(text: str, extents: Extents) -> Any:
-    return eval(text, {}, extents)  # of the table, and so as good as code
+    return eval(text, dict(extents))  # of the table, and so as good as code
 
 
 def _seen(g: Growth, dtype: int, shapes: Sequence[Shape], contents: Contents) -> Value:
