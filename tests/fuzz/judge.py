@@ -419,6 +419,7 @@ def referees(case: Case, feeds: Feeds) -> Iterator[list[Array]]:
     The bodies of functions hold constants of one precision, and do not run in the other. What regions and
     operators of other sets give is taken from onnxruntime: the evaluator has not all of them.
     """
+    yield from _optimised(case, feeds, _PACKED)
     if any(map(_is_opaque, case.model.graph.node)):
         try:
             case, feeds = _without_opaque(case, feeds)
@@ -434,7 +435,12 @@ def referees(case: Case, feeds: Feeds) -> Iterator[list[Array]]:
                 yield list(ReferenceEvaluator(model, new_ops=[MatMulNBits]).run(None, given))
         except Exception:
             continue
-    if not (_CHOICES | _PACKED).isdisjoint(node.op_type for node in case.model.graph.node):
+    yield from _optimised(case, feeds, _CHOICES)
+
+
+def _optimised(case: Case, feeds: Feeds, ops: frozenset[str]) -> Iterator[list[Array]]:
+    """What onnxruntime makes with its optimisations of a model that has one of these operators."""
+    if not ops.isdisjoint(node.op_type for node in case.model.graph.node):
         with contextlib.suppress(*NOT_RUN):  # what is left to it runs so
             yield Reference(case.model, optimise=True).run(feeds)
 

@@ -507,3 +507,24 @@ def test_what_onnxruntime_makes_of_a_model_with_its_optimisations_is_right() -> 
     assert not np.array_equal(theirs[0], mine[0])
     assert explained(case, case.feeds[0], mine, theirs) is Excuse.REFEREE
     assert explained(case, case.feeds[0], [1 - mine[0]], theirs) is None
+
+
+def test_weights_that_become_constants_may_be_packed() -> None:
+    """Of experts in 8 bits, which onnxruntime's kernel then multiplies by otherwise."""
+    random = np.random.default_rng(0)
+    text = """<ir_version: 10, opset_import: ["" : 21, "com.microsoft" : 1]>
+        g (float[n, 32] x, float[n, 4] p) => (float[n, 32] y) {
+            s = Transpose<perm = [0, 2, 1]>(t)
+            y = com.microsoft.QMoE<expert_weight_bits = 8, block_size = 16>(x, p, a, s, "", b, s)
+        }"""
+    model = onnx.parser.parse_model(text)
+    words = random.integers(0, 256, (2, 4, 32, 32), np.uint8)
+    scales = random.uniform(0.5, 1, (4, 2, 32)).astype(np.float32)
+    constants = {"a": words[0], "b": words[1], "t": scales}
+    model.graph.initializer.extend(numpy_helper.from_array(v, k) for k, v in constants.items())
+    x = random.standard_normal((5, 32)).astype(np.float32)
+    case = Case(model, ({"x": x, "p": x[:, :4].copy()},))
+    theirs, mine = (Reference(model, optimise).run(case.feeds[0]) for optimise in (False, True))
+    assert not np.allclose(theirs[0], mine[0], 1e-5, 1e-3)
+    assert explained(case, case.feeds[0], mine, theirs) is Excuse.REFEREE
+    assert explained(case, case.feeds[0], [mine[0] * 1.1], theirs) is None
