@@ -25,19 +25,15 @@ LEFT_OUT: dict[str, dict[str, str]] = {
     "onnxruntime runs it only where the caller binds a result to what is read": {
         f"{MICROSOFT}.SparseAttention": "node"
     },
-    "vendor operators, of which nothing is ours but the call": {
-        f"{MICROSOFT}.Attention": "attribute do_rotary; attribute past_present_share_buffer;"
-        " attribute rotary_embedding_dim; operand past_sequence_length",
+    "onnxruntime runs it only over caches that are larger than what they hold": {
+        f"{MICROSOFT}.Attention": "operand past_sequence_length",
+        f"{MICROSOFT}.GroupQueryAttention": "operand query_seqlens",
         f"{MICROSOFT}.MultiHeadAttention": "operand cache_indirection; operand past_sequence_length",
-        f"{MICROSOFT}.QAttention": "attribute do_rotary; attribute past_present_share_buffer",
-        f"{MICROSOFT}.RotaryEmbedding": "attribute is_packed_batching",
-        f"{MICROSOFT}.MatMulNBits": "attribute weight_prepacked; operand g_idx",
-        f"{MICROSOFT}.GroupQueryAttention": "attribute k_quant_type; attribute kv_cache_bit_width;"
-        " attribute qk_output; attribute sliding_window_cache; attribute v_quant_type; operand k_scale;"
-        " operand past_key of tensor(int8); operand past_key of tensor(uint8);"
-        " operand past_value of tensor(int8); operand past_value of tensor(uint8); operand position_ids;"
-        " operand query_seqlens; operand v_scale;"
-        " result output_qk",
+    },
+    "caches of quantised numbers": {
+        f"{MICROSOFT}.GroupQueryAttention": "attribute k_quant_type; attribute kv_cache_bit_width; attribute v_quant_type;"
+        " operand k_scale; operand past_key of tensor(int8); operand past_key of tensor(uint8);"
+        " operand past_value of tensor(int8); operand past_value of tensor(uint8); operand v_scale",
     },
     "onnxruntime does not run it": {
         f"{MICROSOFT}.AttnLSTM": "of tensor(double)",

@@ -135,6 +135,11 @@ def _whole(g: Growth, low: int, high: int, *dims: int | Sequence[int]) -> Value:
     return g.fresh(INT32, shapes, Contents(low=(low,) * g.breadth, high=(high,) * g.breadth))
 
 
+def _declined(g: Growth, *names: str) -> dict[str, int | None]:
+    """Attributes of which a processor takes the default alone, said or left out."""
+    return {name: g.choose((None, None, 0)) for name in names}
+
+
 @recipe(*contrib("MultiHeadAttention"), kind=CONTRIB, weight=2)
 def multi_head_attention(g: Growth, op: str) -> Value:
     batch, queries, keys = g.choose((1, 2)), extents(g), extents(g)
@@ -216,6 +221,7 @@ def packed_attention(g: Growth, op: str) -> Value:
         "unidirectional": g.choose((None, 0, 1)),
         "mask_filter_value": g.choose((None, -1000.0)),
         "qkv_hidden_sizes": [hidden, hidden, wide] if wide != hidden or g.chance(0.2) else None,
+        **_declined(g, "do_rotary", "rotary_embedding_dim", "past_present_share_buffer"),
     }
     return contrib_results(g, op, [x, weights, bias, mask, past, added], results, **attributes)[0]
 
@@ -248,6 +254,7 @@ def quantised_attention(g: Growth, op: str) -> Value:
         "unidirectional": g.choose((None, 0, 1)),
         "scale": g.choose((None, 0.5)),
         "mask_filter_value": g.choose((None, -1000.0)),
+        **_declined(g, "do_rotary", "past_present_share_buffer"),
     }
     return contrib_results(g, op, operands, results, **attributes)[0]
 
@@ -291,7 +298,15 @@ def group_query_attention(g: Growth, op: str) -> Value:
     sink = fresh(heads) if g.chance(0.2) else None
     results: list[Any] = [(dtype, [(batch, length, heads * width)] * g.breadth)]
     results += [(dtype, [(batch, shared, total, width)] * g.breadth)] * 2
+    scores = g.choose((None, None, 0, 1, 2))
+    if scores:
+        results.append((dtype, [(batch, heads, length, total)] * g.breadth))
+    places = None
+    if rotates and g.chance(0.3):
+        places = g.constant(np.tile(np.arange(before, total), (batch, 1)))
     attributes = {
+        **_declined(g, "sliding_window_cache"),
+        "qk_output": scores,
         "num_heads": heads,
         "kv_num_heads": shared,
         "scale": g.choose((None, 0.5)),
@@ -307,7 +322,7 @@ def group_query_attention(g: Growth, op: str) -> Value:
     if norms:
         name = g.choose((None, "qk_norm_epsilon", "q_norm_epsilon", "k_norm_epsilon"))
         attributes |= {} if name is None else {name: 0.1}
-    operands = [*states, *past, seqlens, last, *tables, None, added, sink]
+    operands = [*states, *past, seqlens, last, *tables, places, added, sink]
     operands += [None, None, *norms] if norms else []
     return contrib_results(g, op, operands, results, **attributes)[0]
 
@@ -333,6 +348,7 @@ def rotary_by_places(g: Growth, op: str) -> Value:
         "num_heads": heads if flat and (partial or g.chance(0.5)) else None,
         "rotary_embedding_dim": width // 2 if partial else None,
         "scale": g.choose((None, 1.0)),
+        **_declined(g, "is_packed_batching"),
     }
     if flat and attributes["num_heads"] is None:  # heads as wide as the tables say
         assert math.prod((heads, width)) % (2 * half) == 0
