@@ -9,6 +9,8 @@ LEFT_OUT: dict[str, dict[str, str]] = {
         f"{MICROSOFT}.CausalConvWithState": "attribute input_channel_offset; attribute input_channels;"
         " attribute state_channels_last; attribute state_length; attribute state_update_capacity; result state_update",
         f"{MICROSOFT}.GatedAdd": "operand gate_weight",
+        f"{MICROSOFT}.GroupQueryAttention": "attribute k_norm_epsilon; attribute q_norm_epsilon;"
+        " attribute qk_norm_epsilon; operand k_norm_weight; operand q_norm_weight",
         f"{MICROSOFT}.MoE": "attribute swiglu_limit_after_activation; operand fc3_experts_bias; operand fc3_experts_weights",
         f"{MICROSOFT}.QMoE": "attribute fc3_expert_weight_bits; attribute swiglu_limit_after_activation;"
         " operand fc1_act_block_scale; operand fc1_act_scale; operand fc1_global_scale; operand fc2_act_block_scale;"
@@ -29,11 +31,6 @@ LEFT_OUT: dict[str, dict[str, str]] = {
         f"{MICROSOFT}.Attention": "operand past_sequence_length",
         f"{MICROSOFT}.GroupQueryAttention": "operand query_seqlens",
         f"{MICROSOFT}.MultiHeadAttention": "operand cache_indirection; operand past_sequence_length",
-    },
-    "caches of quantised numbers": {
-        f"{MICROSOFT}.GroupQueryAttention": "attribute k_quant_type; attribute kv_cache_bit_width; attribute v_quant_type;"
-        " operand k_scale; operand past_key of tensor(int8); operand past_key of tensor(uint8);"
-        " operand past_value of tensor(int8); operand past_value of tensor(uint8); operand v_scale",
     },
     "onnxruntime does not run it": {
         f"{MICROSOFT}.AttnLSTM": "of tensor(double)",
