@@ -271,6 +271,10 @@ def _grown(
     mode = text(node, "mode", "constant")
     if mode == "constant":
         return padded(builder, x, axis, before, after, _pad_value(builder, node, operands))
+    if any(builder.facts.prove_less_equal(1, side).yes for side in (before, after)):
+        builder.facts.assume_range(
+            shape_of(x)[axis], 1, None, "pads repeat elements that are there"
+        )
     return _pad_by_index(builder, x, axis, before, after, _REINDEX[mode])
 
 

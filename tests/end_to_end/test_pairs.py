@@ -10,6 +10,7 @@ import pytest
 import dvm_graph
 from dvm_graph._core import simd_levels
 from tests.end_to_end.pairs import (
+    BESIDE,
     CONSUMERS,
     OPERATORS,
     OPTIONS,
@@ -23,6 +24,8 @@ from tests.end_to_end.pairs import (
 )
 
 LEVELS = simd_levels()
+NO_FLOATS = {"compared"}
+"""Operators that are not among pairs of floats."""
 
 
 def _name(case: Pair) -> str:
@@ -59,17 +62,37 @@ def test_pairs_of_operators_in_other_types(pair: Pair, simd: str | None) -> None
     check(pair, dvm_graph.Options(simd=simd))
 
 
+OTHERS = [
+    (pair, options)
+    for dtype in ("int64", "int32", "uint8", "bool")
+    for pair, options in zip(
+        random.Random(dtype).sample(list(pairs(dtype)), 80), itertools.cycle(OPTIONS)
+    )
+    if build(pair)
+]
+
+
+@pytest.mark.parametrize(
+    ("pair", "options"), OTHERS, ids=lambda of: of if isinstance(of, str) else _name(of)
+)
+def test_pairs_of_operators_on_what_are_no_floats(pair: Pair, options: str) -> None:
+    check(pair, OPTIONS[options])
+
+
 def test_all_kinds_are_among_those_of_half_types() -> None:
     halves = [pair for pair, _ in NARROW if pair.dtype != "float64"]
-    assert {pair.producer for pair in halves} == set(OPERATORS)
-    assert {pair.consumer for pair in halves} == set(CONSUMERS)
+    assert {pair.producer for pair in halves} == set(OPERATORS) - NO_FLOATS
+    assert {pair.consumer for pair in halves} == set(CONSUMERS) - NO_FLOATS
     assert {pair.view for pair in halves} == set(VIEWS)
 
 
 def test_all_kinds_are_among_them() -> None:
-    assert {pair.producer for pair in CHOSEN} == set(OPERATORS)
+    assert {pair.producer for pair in CHOSEN} == set(OPERATORS) - NO_FLOATS
     assert {pair.view for pair in CHOSEN} == set(VIEWS)
-    assert {pair.consumer for pair in CHOSEN} == set(CONSUMERS)
+    assert {pair.consumer for pair in CHOSEN} == set(CONSUMERS) - NO_FLOATS
+    assert {pair.beside for pair in CHOSEN} == set(BESIDE)
+    assert {pair.view for pair, _ in OTHERS} == set(VIEWS)
+    assert {pair.beside for pair, _ in OTHERS} == set(BESIDE) - {"consumer"}
 
 
 SQUARE = [m for m in meetings() if m.producer == "input" and m.declared == "one symbol"]
@@ -87,4 +110,4 @@ def test_all_views_meet_all() -> None:
     met = {(m.left_view, m.right_view) for m in PRODUCTS}
     assert met >= {(view, view) for view in VIEWS}
     assert {view for pair in met for view in pair} == set(VIEWS)
-    assert {m.producer for m in MET} == {"input", *OPERATORS}
+    assert {m.producer for m in MET} == {"input", *OPERATORS} - NO_FLOATS

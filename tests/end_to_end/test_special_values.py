@@ -360,6 +360,25 @@ def test_pads_of_extents_0_and_1(mode: str) -> None:
         assert_as_onnxruntime(node_model("Pad", {"x": x}, {"mode": mode}, constants), {"x": x})
 
 
+@pytest.mark.parametrize("mode", ["edge", "reflect", "wrap"])
+def test_pads_that_repeat_what_is_not_there_are_refused(mode: str) -> None:
+    text = f"""<ir_version: 10, opset_import: ["" : 21]>
+    g (float[n, m] x) => (float[n, p] y) <int64[2] pads = {{1, 0}}, int64[1] axes = {{1}}> {{
+        y = Pad<mode = "{mode}">(x, pads, "", axes) }}"""
+    model = onnx.parser.parse_model(text)
+    compiled = dvm_graph.optimize(model, dvm_graph.Options(check=True))
+    for shape in ((2, 3), (1, 2)):
+        x = np.arange(math.prod(shape), dtype=np.float32).reshape(shape)
+        np.testing.assert_array_equal(
+            compiled.run({"x": x})[0], session(model).run(None, {"x": x})[0]
+        )
+    nothing = {"x": np.ones((2, 0), np.float32)}
+    with pytest.raises(FAILURES, match="Pad"):
+        session(model).run(None, nothing)
+    with pytest.raises(dvm_graph.ShapeError, match="pads repeat elements that are there"):
+        compiled.run(nothing)
+
+
 @pytest.mark.parametrize("reverse, exclusive", [(0, 0), (0, 1), (1, 0), (1, 1)])
 def test_cumulative_sums(reverse: int, exclusive: int) -> None:
     attrs = {"reverse": reverse, "exclusive": exclusive}

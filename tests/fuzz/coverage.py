@@ -9,15 +9,15 @@ from __future__ import annotations
 
 import functools
 import random
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from onnx import defs, helper
-from onnxruntime.capi import onnxruntime_pybind11_state
 
 from tests.fuzz import operators
 from tests.fuzz.case import OPSETS, environments, nodes_of
 from tests.fuzz.growth import DTYPES, Growth, RefusedError
+from tests.fuzz.kernels import kernels, own
 from tests.fuzz.left_out import LEFT_OUT
 from tests.fuzz.operands import MICROSOFT
 from tests.fuzz.registry import NAMES
@@ -58,7 +58,14 @@ def left_out(name: str, version: int) -> set[str]:
         listed.get(key, "") for listed in LEFT_OUT.values() for key in (name, f"{name} {version}")
     ]
     parts = {part for text in texts for part in text.split("; ") if part}
-    return set(wanted(name, version)) if WHOLE in parts else parts & wanted(name, version)
+    return {found for part in parts for found in meant(part, wanted(name, version))}
+
+
+def meant(part: str, among: Iterable[str]) -> set[str]:
+    """What `LEFT_OUT` calls a part."""
+    if part == WHOLE:
+        return set(among)
+    return {p for p in among if p == part or p.startswith(f"{part} of ") or p.endswith(f" {part}")}
 
 
 def versions() -> Iterator[tuple[str, int]]:
@@ -68,7 +75,7 @@ def versions() -> Iterator[tuple[str, int]]:
         function = schema.has_function or schema.has_context_dependent_function
         if name not in operators.EXCLUDED and (function or _kernels_of(name, version)):
             yield name, version
-    for name in sorted(_own()):
+    for name in sorted(own()):
         yield f"{MICROSOFT}.{name}", 1
 
 
@@ -78,7 +85,7 @@ def wanted(name: str, version: int) -> frozenset[str]:
     found = {WHOLE}
     domain, _, op = name.rpartition(".")
     if domain:
-        schema: Any = _own()[op]
+        schema: Any = own()[op]
     else:
         schema = defs.get_schema(op, version, "")
     attributes = [a for a in schema.attributes if a != "opset"]
@@ -105,7 +112,7 @@ def _drawn(g: Growth, name: str) -> Iterator[str]:
     for node in nodes_of(graph):
         if node.op_type != op or node.domain != domain:
             continue
-        schema: Any = _own()[op] if domain else defs.get_schema(op, g.opset, "")
+        schema: Any = own()[op] if domain else defs.get_schema(op, g.opset, "")
         yield WHOLE
         yield from (f"attribute {attribute.name}" for attribute in node.attribute)
         for at, given in enumerate(node.input):
@@ -137,7 +144,7 @@ def _kernels_of(name: str, version: int) -> list[Any]:
     """onnxruntime takes a kernel without a last version for the first one only."""
     domain, _, op = name.rpartition(".")
     found = []
-    for kernel in _kernels().get((domain, op), ()):
+    for kernel in kernels().get((domain, op), ()):
         since, until = kernel.version_range
         if since == version or (until < _NO_END and since <= version <= until):
             found.append(kernel)
@@ -160,20 +167,3 @@ def _standard() -> list[Any]:
         if not schema.deprecated and _range(schema.name, schema.since_version)[1] >= OPSETS[0]
     ]
     return sorted(found, key=lambda schema: (schema.name, schema.since_version))
-
-
-@functools.cache
-def _own() -> dict[str, Any]:
-    """onnxruntime's own operators that run on a processor."""
-    names = {op for domain, op in _kernels() if domain == MICROSOFT}
-    schemas = onnxruntime_pybind11_state.get_all_operator_schema()
-    return {s.name: s for s in schemas if s.domain == MICROSOFT and s.name in names}
-
-
-@functools.cache
-def _kernels() -> dict[tuple[str, str], list[Any]]:
-    found: dict[tuple[str, str], list[Any]] = {}
-    for kernel in onnxruntime_pybind11_state.get_all_opkernel_def():
-        if kernel.provider == "CPUExecutionProvider":
-            found.setdefault((kernel.domain, kernel.op_name), []).append(kernel)
-    return found

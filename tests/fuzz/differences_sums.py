@@ -249,3 +249,15 @@ def _instance_norm(step: Step) -> Documented | None:
         rounding = 8 * float(ml_dtypes.finfo(step.x.dtype).eps) * np.abs(step.numbers * scale)
         result = np.asarray(step.results[0]).astype(np.float64)
         return replaced(step, np.where(np.abs(exact - result) <= rounding, exact, result))
+
+
+@difference_of("LRN")
+def _sliding(step: Step) -> Documented | None:
+    """A sum of squares that slides over the channels keeps what rounding leaves of those behind it."""
+    if not np.isfinite(step.numbers).all():
+        return None
+    alpha, beta = step.attribute("alpha", 1e-4), step.attribute("beta", 0.75)
+    squares = np.cumsum(step.numbers**2, axis=1)
+    left = float(np.finfo(step.x.dtype).eps) * squares * alpha / step.attribute("size", 1)
+    spread = np.abs(step.results[0].astype(np.float64)) * abs(beta) * left
+    return Documented(step.results, [None], [spread / abs(step.attribute("bias", 1.0))])

@@ -194,6 +194,20 @@ def _vanishing(step: Step) -> Documented | None:
     return left_open(step, small & (step.numbers < -1))
 
 
+@difference_of("Softplus")
+def _far_above(step: Step) -> Documented | None:
+    """The number itself, where onnxruntime's own kernel has not the type and the exponential of the function overflows."""
+    lost = np.isinf(step.results[0].astype(np.float64)) & np.isfinite(step.numbers)
+    return replaced(step, np.where(lost, step.x, step.results[0])) if lost.any() else None
+
+
+@difference_of("DynamicQuantizeLSTM")
+def _rows_together(step: Step) -> Documented | None:
+    """Rows that a core takes are quantised together: what comes of several hangs on the number of cores."""
+    several = step.x.shape[1] > 1
+    return left_open(step, *(np.full(np.shape(result), several) for result in step.results))
+
+
 @difference_of("Celu", "Elu", "Selu")
 def _exponential_less_one(step: Step) -> Documented | None:
     """Near 0, what rounding leaves of nearly 1 less 1, a 0 of either sign too. Of a Celu by an alpha of 0, infinity times

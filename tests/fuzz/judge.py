@@ -405,17 +405,21 @@ def _shape(value: Any) -> tuple[Any, ...]:
 
 _CHOICES = frozenset(("ArgMax", "ArgMin", "Hardmax"))
 """Operators that pick the first of equal elements."""
+_PACKED = frozenset(("QMoE",))
+"""Operators that multiply in fewer bits by weights that are constants, which folding may make them."""
 _TYPES = {"to", "dtype", "output_dtype", "stash_type", "softmax_precision"}
 """Attributes that name types of numbers, by default too."""
 
 
 def referees(case: Case, feeds: Feeds) -> Iterator[list[Array]]:
     """What onnx's own evaluator makes of the model, with floats in double and single precision too, and onnxruntime
-    with its optimisations where these move transposes past a choice among equals: it ends the process on some others.
+    with its optimisations where these move transposes past a choice among equals, or make constants that are packed: it
+    ends the process on some others.
 
     The bodies of functions hold constants of one precision, and do not run in the other. What regions and
     operators of other sets give is taken from onnxruntime: the evaluator has not all of them.
     """
+    yield from _optimised(case, feeds, _PACKED)
     if any(map(_is_opaque, case.model.graph.node)):
         try:
             case, feeds = _without_opaque(case, feeds)
@@ -431,7 +435,12 @@ def referees(case: Case, feeds: Feeds) -> Iterator[list[Array]]:
                 yield list(ReferenceEvaluator(model, new_ops=[MatMulNBits]).run(None, given))
         except Exception:
             continue
-    if not _CHOICES.isdisjoint(node.op_type for node in case.model.graph.node):
+    yield from _optimised(case, feeds, _CHOICES)
+
+
+def _optimised(case: Case, feeds: Feeds, ops: frozenset[str]) -> Iterator[list[Array]]:
+    """What onnxruntime makes with its optimisations of a model that has one of these operators."""
+    if not ops.isdisjoint(node.op_type for node in case.model.graph.node):
         with contextlib.suppress(*NOT_RUN):  # what is left to it runs so
             yield Reference(case.model, optimise=True).run(feeds)
 

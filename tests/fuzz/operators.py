@@ -9,6 +9,7 @@ from onnx import defs
 
 from tests.fuzz import (  # noqa: F401 - they register their recipes
     recipes_attention,
+    recipes_called,
     recipes_carried,
     recipes_contrib,
     recipes_contrib_quantised,

@@ -15,6 +15,7 @@ from tests.fuzz.operands import add_contrib, contrib, contrib_results, extents, 
 from tests.fuzz.registry import CONTRIB, GATHER, OTHER, PRODUCT, recipe, types
 
 FLOAT, FLOAT16, DOUBLE = TensorProto.FLOAT, TensorProto.FLOAT16, TensorProto.DOUBLE
+INT8, UINT8 = TensorProto.INT8, TensorProto.UINT8
 BFLOAT16, BOOL, INT32, INT64 = (
     *(TensorProto.BFLOAT16, TensorProto.BOOL),
     *(TensorProto.INT32, TensorProto.INT64),
@@ -135,6 +136,11 @@ def _whole(g: Growth, low: int, high: int, *dims: int | Sequence[int]) -> Value:
     return g.fresh(INT32, shapes, Contents(low=(low,) * g.breadth, high=(high,) * g.breadth))
 
 
+def _declined(g: Growth, *names: str) -> dict[str, int | None]:
+    """Attributes of which a processor takes the default alone, said or left out."""
+    return {name: g.choose((None, None, 0)) for name in names}
+
+
 @recipe(*contrib("MultiHeadAttention"), kind=CONTRIB, weight=2)
 def multi_head_attention(g: Growth, op: str) -> Value:
     batch, queries, keys = g.choose((1, 2)), extents(g), extents(g)
@@ -216,6 +222,7 @@ def packed_attention(g: Growth, op: str) -> Value:
         "unidirectional": g.choose((None, 0, 1)),
         "mask_filter_value": g.choose((None, -1000.0)),
         "qkv_hidden_sizes": [hidden, hidden, wide] if wide != hidden or g.chance(0.2) else None,
+        **_declined(g, "do_rotary", "rotary_embedding_dim", "past_present_share_buffer"),
     }
     return contrib_results(g, op, [x, weights, bias, mask, past, added], results, **attributes)[0]
 
@@ -248,6 +255,7 @@ def quantised_attention(g: Growth, op: str) -> Value:
         "unidirectional": g.choose((None, 0, 1)),
         "scale": g.choose((None, 0.5)),
         "mask_filter_value": g.choose((None, -1000.0)),
+        **_declined(g, "do_rotary", "past_present_share_buffer"),
     }
     return contrib_results(g, op, operands, results, **attributes)[0]
 
@@ -276,8 +284,17 @@ def group_query_attention(g: Growth, op: str) -> Value:
     else:
         states = [fresh(batch, length, n * width) for n in (heads, shared, shared)]
     past: list[Value | None] = [None, None]
-    if not first or g.chance(0.3):
-        past = [fresh(batch, shared, before, width) for _ in range(2)]
+    cached, room, cache = dtype, width, {}
+    scales: list[Value | None] = [None, None]
+    remembers = not first or g.chance(0.3)
+    if remembers and g.chance(0.2):
+        bits, kind = g.choose((4, 8)), g.choose(("PER_TENSOR", "PER_CHANNEL"))
+        cached, room = (INT8, width) if bits == 8 else (UINT8, width // 2)
+        cache = {"k_quant_type": kind, "v_quant_type": kind, "kv_cache_bit_width": bits}
+        shape = (1,) if kind == "PER_TENSOR" else (1, shared, 1, width)
+        scales = [g.fresh(FLOAT, [shape] * g.breadth, Contents(positive=True)) for _ in range(2)]
+    if remembers:
+        past = [g.fresh(cached, [(batch, shared, before, room)] * g.breadth) for _ in range(2)]
     lengths = np.full(batch, total - 1, np.int32)
     if batch > 1 and length == 1 and g.chance(0.4):
         lengths[0] = max(0, total - 2)
@@ -290,8 +307,17 @@ def group_query_attention(g: Growth, op: str) -> Value:
     )
     sink = fresh(heads) if g.chance(0.2) else None
     results: list[Any] = [(dtype, [(batch, length, heads * width)] * g.breadth)]
-    results += [(dtype, [(batch, shared, total, width)] * g.breadth)] * 2
+    results += [(cached, [(batch, shared, total, room)] * g.breadth)] * 2
+    scores = g.choose((None, None, 0, 1, 2))
+    if scores:
+        results.append((dtype, [(batch, heads, length, total)] * g.breadth))
+    places = None
+    if rotates and g.chance(0.3):
+        places = g.constant(np.tile(np.arange(before, total), (batch, 1)))
     attributes = {
+        **_declined(g, "sliding_window_cache"),
+        **cache,
+        "qk_output": scores,
         "num_heads": heads,
         "kv_num_heads": shared,
         "scale": g.choose((None, 0.5)),
@@ -303,12 +329,8 @@ def group_query_attention(g: Growth, op: str) -> Value:
         "smooth_softmax": g.choose((None, None, 0, 1)) if sink is None else None,
     }
     last = g.constant(np.array(total, np.int32))
-    norms = [fresh(width), fresh(width)] if g.chance(0.2) else []
-    if norms:
-        name = g.choose((None, "qk_norm_epsilon", "q_norm_epsilon", "k_norm_epsilon"))
-        attributes |= {} if name is None else {name: 0.1}
-    operands = [*states, *past, seqlens, last, *tables, None, added, sink]
-    operands += [None, None, *norms] if norms else []
+    operands = [*states, *past, seqlens, last, *tables, places, added, sink]
+    operands += scales
     return contrib_results(g, op, operands, results, **attributes)[0]
 
 
@@ -333,6 +355,7 @@ def rotary_by_places(g: Growth, op: str) -> Value:
         "num_heads": heads if flat and (partial or g.chance(0.5)) else None,
         "rotary_embedding_dim": width // 2 if partial else None,
         "scale": g.choose((None, 1.0)),
+        **_declined(g, "is_packed_batching"),
     }
     if flat and attributes["num_heads"] is None:  # heads as wide as the tables say
         assert math.prod((heads, width)) % (2 * half) == 0

@@ -211,12 +211,15 @@ def _of_few_bits(g: Growth, a: Value, n: int, block: int, bits: int) -> Value:
         weights(UINT8, (n, blocks, block * bits // 8), words),
         weights(a.dtype, (n * blocks,), Contents(positive=True)),
         maybe(g, zeros),
-        None,
+        g.constant(np.arange(k, dtype=np.int32) // block) if g.chance(0.1) else None,
         g.fresh(a.dtype, [(n,)] * g.breadth) if g.chance(0.3) else None,
     ]
     shapes = [(*s[:-1], n) for s in a.shapes]
     sizes: dict[str, int | None] = {"K": k, "N": n, "bits": bits, "block_size": block}
-    sizes["accuracy_level"] = g.choose((None, 0, 1))
+    sizes |= {
+        "accuracy_level": g.choose((None, 0, 1)),
+        "weight_prepacked": g.choose((None, None, 0)),
+    }
     return add_contrib(g, "MatMulNBits", operands, a, shapes, **sizes)
 
 

@@ -14,7 +14,7 @@ import onnx
 from onnx import TensorProto, helper, numpy_helper
 
 REGIONS = ("If", "Loop", "Scan", "SequenceMap")
-MOST_TURNS = 64
+MOST_TURNS = 128
 
 Run = Callable[[onnx.ModelProto], Sequence[Any]]
 """The outputs of a model for the feeds at hand."""

@@ -209,6 +209,10 @@ DOCUMENTED = {
         "y = Conv<pads = [1, 1]>(x, wild)",
         np.array([[[1, -2, 3, 4]]]),
     ),
+    "a sliding sum": (
+        "y = LRN<size = 1, alpha = 0.1>(x)",
+        np.array([0.5, 353.9, 2.195, 0.5]).reshape(1, 4, 1, 1),
+    ),
     "weight 0": (
         'y = Resize<mode = "linear">(x, none, scales)',
         np.array([[INF, 1], [2, 3], [4, 5]]),
@@ -355,6 +359,17 @@ def test_only_the_elements_that_a_documented_difference_reaches_are_excused(what
         assert explained(case, case.feeds[0], [wrong], theirs) is None
 
 
+def test_far_above_0_a_softplus_is_the_number_itself() -> None:
+    text = """<ir_version: 8, opset_import: ["" : 18]>
+    g (float16[n] x) => (float16[n] y) { y = Softplus(x) }"""
+    case = Case(onnx.parser.parse_model(text), ({"x": np.array([5, 91, 91], np.float16)},))
+    theirs = Reference(case.model).run(case.feeds[0])
+    right = [theirs[0][0], 91, 91]
+    assert explained(case, case.feeds[0], [np.array(right, np.float16)], theirs)
+    assert explained(case, case.feeds[0], [np.array([*right[:2], 60], np.float16)], theirs) is None
+    assert explained(case, case.feeds[0], [np.array([6, 91, 91], np.float16)], theirs) is None
+
+
 @pytest.mark.parametrize("width", [1, 2])
 def test_a_window_of_pads_has_its_place_anywhere(width: int) -> None:
     """And one of elements where the greatest is."""
@@ -492,3 +507,24 @@ def test_what_onnxruntime_makes_of_a_model_with_its_optimisations_is_right() -> 
     assert not np.array_equal(theirs[0], mine[0])
     assert explained(case, case.feeds[0], mine, theirs) is Excuse.REFEREE
     assert explained(case, case.feeds[0], [1 - mine[0]], theirs) is None
+
+
+def test_weights_that_become_constants_may_be_packed() -> None:
+    """Of experts in 8 bits, which onnxruntime's kernel then multiplies by otherwise."""
+    random = np.random.default_rng(0)
+    text = """<ir_version: 10, opset_import: ["" : 21, "com.microsoft" : 1]>
+        g (float[n, 32] x, float[n, 4] p) => (float[n, 32] y) {
+            s = Transpose<perm = [0, 2, 1]>(t)
+            y = com.microsoft.QMoE<expert_weight_bits = 8, block_size = 16>(x, p, a, s, "", b, s)
+        }"""
+    model = onnx.parser.parse_model(text)
+    words = random.integers(0, 256, (2, 4, 32, 32), np.uint8)
+    scales = random.uniform(0.5, 1, (4, 2, 32)).astype(np.float32)
+    constants = {"a": words[0], "b": words[1], "t": scales}
+    model.graph.initializer.extend(numpy_helper.from_array(v, k) for k, v in constants.items())
+    x = random.standard_normal((5, 32)).astype(np.float32)
+    case = Case(model, ({"x": x, "p": x[:, :4].copy()},))
+    theirs, mine = (Reference(model, optimise).run(case.feeds[0]) for optimise in (False, True))
+    assert not np.allclose(theirs[0], mine[0], 1e-5, 1e-3)
+    assert explained(case, case.feeds[0], mine, theirs) is Excuse.REFEREE
+    assert explained(case, case.feeds[0], [mine[0] * 1.1], theirs) is None
