@@ -1,16 +1,21 @@
 """Operators of `ai.onnx.ml`, in which pipelines of scikit-learn are exported: those in front of networks.
 
-Others, ensembles of trees above all, are the vendor library's (`import_.ranks` knows the ranks of what they give).
+Others, ensembles of trees above all, are the vendor library's (`import_.ranks` knows the ranks of what they give). What a schema
+leaves open is as onnxruntime has it.
 """
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
-from dvm_graph.decompose.operands import required, shape_of
+from dvm_graph.decompose.indexing import taken, unsigned_index
+from dvm_graph.decompose.operands import required, shape_of, text
 from dvm_graph.decompose.registry import CLASSICAL, Operands, Results, decomposition
 from dvm_graph.ir import DType, Node
 from dvm_graph.symbolic.builder import Builder
+from dvm_graph.symbolic.dims import product
 
 
 @decomposition("Scaler", domain=CLASSICAL)
@@ -27,3 +32,81 @@ def scaler(builder: Builder, node: Node, operands: Operands) -> Results:
         facts.assume_equal(features, offset.size, f"{node.name} scales as many features")
     shifted = builder.sub(x, builder.constant(offset))
     return [builder.mul(shifted, builder.constant(scale))]
+
+
+@decomposition("ArrayFeatureExtractor", domain=CLASSICAL)
+def array_feature_extractor(builder: Builder, node: Node, operands: Operands) -> Results:
+    """Entries of the last axis, in rows, be it one: a vector has one."""
+    x, index = required(node, operands, 0), required(node, operands, 1)
+    if x.rank == 0 or index.dtype is not DType.INT64:
+        return None
+    *rows, features = shape_of(x)
+    count = product(shape_of(index))
+    if index.data is None:
+        builder.facts.assume_range(count, 1, None, f"{node.name} extracts some features")
+        index = unsigned_index(builder, builder.reshape(index, (count,)), features)
+    elif not isinstance(features, int) or not _are_positions(index.data, features):
+        return None
+    else:
+        index = builder.constant(np.asarray(index.data).reshape(-1))
+    return [builder.reshape(taken(builder, x, index, x.rank - 1), (*(rows or (1,)), count))]
+
+
+def _are_positions(index: np.ndarray[Any, Any], extent: int) -> bool:
+    return index.size > 0 and index.min() >= 0 and index.max() < extent
+
+
+@decomposition("Imputer", domain=CLASSICAL)
+def imputer(builder: Builder, node: Node, operands: Operands) -> Results:
+    """Other numbers for those that are a given one, or NaN: one for each feature, or the first for all alike."""
+    x = required(node, operands, 0)
+    kind = {DType.FLOAT32: "float", DType.INT64: "int64"}.get(x.dtype)
+    if kind is None or x.rank not in (1, 2):
+        return None
+    given = np.array(node.attrs.get(f"imputed_value_{kind}s", ()), x.dtype.numpy)
+    replaced = np.array(node.attrs.get(f"replaced_value_{kind}", 0), x.dtype.numpy)
+    each = builder.facts.prove_equal(shape_of(x)[-1], given.size)
+    if given.size == 0 or not (given.size == 1 or each.yes or each.no):
+        return None
+    other = builder.constant(given if each.yes else given[0])
+    nothing = bool(np.isnan(replaced))
+    missing = builder.isnan(x) if nothing else builder.eq(x, builder.constant(replaced))
+    return [builder.select(missing, other, x)]
+
+
+@decomposition("Normalizer", domain=CLASSICAL)
+def normalizer(builder: Builder, node: Node, operands: Operands) -> Results:
+    """Rows by the sum of their magnitudes, or of their squares and each with its sign; those whose sum is 0 as they are."""
+    x, norm = required(node, operands, 0), text(node, "norm", "MAX")
+    if x.dtype is not DType.FLOAT32 or x.rank not in (1, 2) or norm not in ("L1", "L2"):
+        return None
+    zero = builder.scalar(0, x.dtype)
+    parts = builder.abs(x) if norm == "L1" else builder.mul(x, x)
+    totals = builder.reduce_sum(parts, (x.rank - 1,))
+    totals = builder.reshape(totals, (*shape_of(x)[:-1], 1))
+    if norm == "L1":
+        shares = builder.div(x, totals)
+    else:
+        roots = builder.sqrt(builder.div(parts, totals))
+        shares = builder.select(builder.lt(x, zero), builder.neg(roots), roots)
+    return [builder.select(builder.eq(totals, zero), x, shares)]
+
+
+@decomposition("LinearRegressor", domain=CLASSICAL)
+def linear_regressor(builder: Builder, node: Node, operands: Operands) -> Results:
+    """`x @ coefficients.T + intercepts`, which are none where they are not one for each target."""
+    x, targets = required(node, operands, 0), int(node.attrs.get("targets", 1))
+    weights, intercepts = (
+        np.array(node.attrs.get(name, ()), np.float32) for name in ("coefficients", "intercepts")
+    )
+    if x.dtype is not DType.FLOAT32 or x.rank not in (1, 2) or targets < 1:
+        return None
+    features = shape_of(x)[-1]
+    if text(node, "post_transform", "NONE") != "NONE" or weights.size % targets != 0:
+        return None
+    if weights.size == 0 or not builder.facts.prove_equal(features, weights.size // targets).yes:
+        return None
+    rows = x if x.rank == 2 else builder.reshape(x, (1, features))
+    columns = np.ascontiguousarray(weights.reshape(targets, -1).T)
+    y = builder.matmul(rows, builder.constant(columns))
+    return [builder.add(y, builder.constant(intercepts)) if intercepts.size == targets else y]

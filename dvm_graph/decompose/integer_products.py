@@ -3,12 +3,13 @@
 The cube unit multiplies uint8 by constant int8. The rest is arithmetic on the sums, modulo 2^32 as they are: zero
 points come out of them as the sums of the weights' columns, which are constants, and int8 is the uint8 that is
 128 higher. Zero points of weights are taken from the weights, or, where the difference is no byte, multiplied by
-the sums of A's rows.
+the sums of A's rows, or of a convolution's windows.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
@@ -18,8 +19,10 @@ from numpy.typing import NDArray
 from dvm_graph.decompose.convolution import convolved
 from dvm_graph.decompose.matrix import multiplied
 from dvm_graph.decompose.operands import shape_of
+from dvm_graph.decompose.pooling import pooled
 from dvm_graph.decompose.slicing import padded
 from dvm_graph.decompose.windows import (
+    WindowAxis,
     channels_first,
     channels_last,
     planar,
@@ -37,6 +40,8 @@ _BUNDLE = 4
 """Channels that the cube unit multiplies at a time: patches of whole bundles are moved as they are. So where it makes
 images by at most a third larger, channels whose weights are 0 are added.
 """
+_MOST_TERMS = (1 << 24) // 255
+"""Differences of bytes whose sum float32 has, in whatever order it adds them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +131,6 @@ def integer_convolution(
     """The sums of a convolution over x - zero, channels-first, by weights [outputs, inputs, kernel...], and an int32 bias
     for each output. What lies outside of the image is the zero point. None: it convolves channels by themselves, or is malformed.
     """
-    assert weights.zeros is None
     filters = weights.bytes
     if x.rank not in (3, 4, 5) or filters.ndim != x.rank:
         return None
@@ -136,7 +140,7 @@ def integer_convolution(
     if axes is None or groups < 1 or outputs % groups != 0 or (groups > 1 and inputs == 1):
         return None
     x, zero = unsigned(builder, x, zero)
-    image = channels_last(builder, x)
+    image, around = channels_last(builder, x), axes
     if len(axes) < 3:
         axes = list(planar(axes))
     kernel = tuple(axis.kernel for axis in axes)
@@ -153,7 +157,33 @@ def integer_convolution(
     whole = builder.constant(filters.reshape(outputs, inputs, *kernel))
     y = convolved(builder, image, whole, axes, groups)
     totals = filters.reshape(outputs, -1).sum(axis=1, dtype=np.int32)
-    return channels_first(builder, _centred(builder, y, zero, totals, bias), x.rank)
+    y = _centred(builder, y, zero, totals, bias)
+    if weights.zeros is not None:
+        windows = _over_windows(builder, x, zero, around, groups, weights.bytes.shape[1])
+        points = np.broadcast_to(weights.zeros.reshape(-1), (outputs,)).reshape(groups, -1)
+        products = builder.mul(windows, builder.constant(np.ascontiguousarray(points)))
+        y = builder.sub(y, builder.reshape(products, shape_of(y)))
+    return channels_first(builder, y, x.rank)
+
+
+def _over_windows(
+    builder: Builder,
+    x: Value,
+    zero: Value | None,
+    axes: Sequence[WindowAxis],
+    groups: int,
+    inputs: int,
+) -> Value:
+    """The sums of x - zero over windows and a group's `inputs` of the channels of x: int32 [batch, positions..., groups, 1]."""
+    batch, _, *spatial = shape_of(x)
+    split = builder.reshape(x, (batch, groups, inputs, *spatial))
+    sums = builder.reduce_sum(builder.cast(split, DType.INT32), (2,))
+    if zero is not None:
+        sums = builder.sub(sums, builder.mul(zero, builder.scalar(inputs, DType.INT32)))
+    few = inputs * math.prod(axis.kernel for axis in axes) <= _MOST_TERMS
+    wide = builder.cast(sums, DType.FLOAT32 if few else DType.FLOAT64)
+    sums = pooled(builder, builder.pool_sum, wide, axes)
+    return builder.reshape(builder.cast(sums, DType.INT32), (*shape_of(sums), 1))
 
 
 def _centred(

@@ -41,7 +41,7 @@ def _axes(node: Node, x: Value) -> list[WindowAxis] | None:
     return axes
 
 
-def _pooled(
+def pooled(
     builder: Builder,
     pool: Callable[[Value, Window], Value],
     x: Value,
@@ -88,7 +88,7 @@ def max_pool(builder: Builder, node: Node, operands: Operands) -> Results:
         by_columns = bool(node.attrs.get("storage_order", 0))
         y, index = _with_indices(builder, wide, axes, by_columns)
         return [builder.cast(_without_nothing(builder, y, x, axes), x.dtype), index]
-    y = _pooled(builder, builder.pool_max, wide, axes)
+    y = pooled(builder, builder.pool_max, wide, axes)
     y = builder.cast(_without_nothing(builder, y, x, axes), x.dtype)
     return [channels_first(builder, y, x.rank)]
 
@@ -213,7 +213,7 @@ def averaged(builder: Builder, node: Node, x: Value, beyond: bool) -> Results:
     axes = _axes(node, x)
     if axes is None or not x.dtype.is_float:
         return None
-    total = _pooled(builder, builder.pool_sum, widened(builder, x), axes)
+    total = pooled(builder, builder.pool_sum, widened(builder, x), axes)
     padded = bool(node.attrs.get("count_include_pad", 0))
     if padded and beyond:
         count = builder.scalar(math.prod(axis.kernel for axis in axes), total.dtype)
@@ -274,7 +274,7 @@ def lp_pool(builder: Builder, node: Node, operands: Operands) -> Results:
     if axes is None or not x.dtype.is_float or node.version < 2:
         return None
     p = float(node.attrs.get("p", 2))
-    total = _pooled(builder, builder.pool_sum, _powers(builder, x, p), axes)
+    total = pooled(builder, builder.pool_sum, _powers(builder, x, p), axes)
     y = _power(builder, total, 1 / p)
     return [channels_first(builder, builder.cast(y, x.dtype), x.rank)]
 

@@ -49,9 +49,8 @@ def computed_weights(index: int) -> Preference:
 
 
 def _rounded_sums(node: Node, operands: Operands) -> bool:
-    """Whether weights of a convolution are not known, or no bytes without their zero points."""
-    weights = weights_of(required(node, operands, 3), operand(operands, 5), 0)
-    return weights is None or weights.zeros is not None
+    """Whether weights of a convolution, or their zero points, are not known."""
+    return weights_of(required(node, operands, 3), operand(operands, 5), 0) is None
 
 
 def _per_column(*parameters: Value | None) -> bool:
@@ -142,7 +141,7 @@ def quantized_windows(
     are no bytes by constants. Those of channels by themselves are, exactly: there are few of them.
     """
     weights = weights_of(w, w_zero, 0) if is_bytes(x) else None
-    if weights is not None and weights.zeros is None:
+    if weights is not None:
         found = integer_convolution(builder, node, x, x_zero, weights, bias)
         if found is not None:
             return found
@@ -158,11 +157,13 @@ def quantized_windows(
 
 
 def is_exact(sums: Value, w: Value) -> bool:
-    """Whether sums of so many products of differences of bytes are: in int32, or few in float32."""
+    """Whether sums of products of differences of bytes are: in int32, or few of a channel by itself in float32. Those over
+    channels may be computed by transforms, which round.
+    """
     if sums.dtype is DType.INT32:
         return True
-    terms = [dim if isinstance(dim, int) else 1 << 24 for dim in shape_of(w)[1:]]
-    return math.prod(terms) * 255 * 255 <= 1 << 24
+    inputs, *kernel = (dim if isinstance(dim, int) else 1 << 24 for dim in shape_of(w)[1:])
+    return inputs == 1 and math.prod(kernel) * 255 * 255 <= 1 << 24
 
 
 def transposed(builder: Builder, b: Value) -> Value:

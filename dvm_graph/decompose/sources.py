@@ -27,8 +27,10 @@ def range_node(builder: Builder, node: Node, operands: Operands) -> Results:
     if start.elements is None or limit.elements is None or delta.elements is None:
         return _bound_range(builder, node, start, limit, delta)
     first, last, step = start.elements[0], limit.elements[0], delta.elements[0]
-    if not isinstance(step, int) or step == 0:
+    if step == 0:
         return None
+    if not isinstance(step, int):  # its sign may not be known, nor whether it is 0
+        return _bound_range(builder, node, start, limit, delta)
     count = range_count(first, last, step)
     return [builder.cast(builder.iota((count,), 0, first, step), start.dtype)]
 

@@ -191,6 +191,29 @@ def test_ranges(kind: str) -> None:
     assert _check(text, feeds, 40).report().vendor_operators == ()
 
 
+@pytest.mark.parametrize("step", ["d", "e"])
+def test_ranges_by_steps_of_extents(step: str) -> None:
+    """Whose sign is known or not, and which may be 0: bags of embeddings begin at multiples of an extent."""
+    text = f"""g (float[a] x, float[b] y, float[c] z) => (int64[n] r) {{
+        s = Size(x) l = Size(y) d = Size(z) two = Constant<value_int = 2>() e = Sub(d, two) r = Range(s, l, {step})
+    }}"""
+    sizes = [
+        (0, 12, 3),
+        (0, 10, 3),
+        (3, 10, 1),
+        (10, 3, 1),
+        (5, 0, 0),
+        (0, 0, 4),
+        (9, 0, 2),
+        (7, 7, 7),
+    ]
+    feeds = [
+        {name: np.zeros(size, np.float32) for name, size in zip("xyz", drawn, strict=True)}
+        for drawn in sizes
+    ]
+    assert _check(text, feeds).report().vendor_operators == ()
+
+
 @pytest.mark.parametrize("kind", ["int32", "int64"])
 def test_ranges_that_no_memory_holds(kind: str) -> None:
     """Even where a kernel stores nothing of them."""

@@ -127,3 +127,123 @@ def test_scaler(element: int, dims: list[Any], features: int) -> None:
     shapes = ((4,), (1,), (2, 4), (2, 1), (0, 4), (2, 3), (2, 3, 4), (2, 4, 4))
     feeds = [np.arange(np.prod(s)).reshape(s).astype(DTYPES[element]) for s in shapes]
     assert_agrees(model("Scaler", attributes, 4, element, dims), *feeds)
+
+
+NUMBERS = np.array(
+    [
+        [1, -2, 3, 0],
+        [0, -0.0, 0, 0],
+        [np.nan, 1, -5, 2],
+        [np.inf, 1, 2, -np.inf],
+        [1e30, -1e30, 1, 0],
+        [1e-30, 1e-30, -1e-30, 0],
+    ],
+    np.float32,
+)
+SHAPED = [NUMBERS, NUMBERS[0], NUMBERS[:1], NUMBERS[:0], NUMBERS[:, :3], NUMBERS.reshape(6, 2, 2)]
+WEIGHTS = {"coefficients": [1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0], "targets": 2}
+NATIVE: list[tuple[str, dict[str, Any]]] = [
+    ("Normalizer", {"norm": "L1"}),
+    ("Normalizer", {"norm": "L2"}),
+    ("Normalizer", {"norm": "MAX"}),
+    ("Imputer", {"imputed_value_floats": [9.0, 8.0, 7.0, 6.0], "replaced_value_float": 0.0}),
+    ("Imputer", {"imputed_value_floats": [9.0], "replaced_value_float": float("nan")}),
+    ("Imputer", {"imputed_value_floats": [9.0, 8.0]}),
+    ("Imputer", {"imputed_value_int64s": [9], "replaced_value_int64": 2}),
+    ("LinearRegressor", {**WEIGHTS, "intercepts": [1.0, 2.0]}),
+    ("LinearRegressor", {**WEIGHTS, "intercepts": [1.0]}),
+    ("LinearRegressor", {**WEIGHTS, "intercepts": [1.0, 2.0], "post_transform": "SOFTMAX"}),
+    ("LinearRegressor", {"coefficients": [1.0, 2.0, 3.0, 4.0]}),
+]
+"""Operators that kernels have for floats of known features, and forms of them that they have not."""
+
+
+def alone(
+    op: str, attributes: dict[str, Any], feeds: dict[str, np.ndarray[Any, Any]], named: bool
+) -> onnx.ModelProto:
+    """An operator of `ai.onnx.ml` over inputs whose last extents have names, or only those before."""
+    inputs = [
+        helper.make_tensor_value_info(
+            name,
+            helper.np_dtype_to_tensor_dtype(x.dtype),
+            [f"{name}{i}" if named or i + 1 < x.ndim else x.shape[i] for i in range(x.ndim)],
+        )
+        for name, x in feeds.items()
+    ]
+    node = helper.make_node(op, list(feeds), ["y"], domain="ai.onnx.ml", **attributes)
+    element = (
+        TensorProto.FLOAT
+        if op in ("Normalizer", "LinearRegressor")
+        else inputs[0].type.tensor_type.elem_type
+    )
+    outputs = [helper.make_tensor_value_info("y", element, None)]
+    imports = [helper.make_opsetid("", 17), helper.make_opsetid("ai.onnx.ml", 1)]
+    graph = helper.make_graph([node], "g", inputs, outputs)
+    return helper.make_model(graph, opset_imports=imports, ir_version=8)
+
+
+def whole(x: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    return np.nan_to_num(x, posinf=2, neginf=-2).clip(-9, 9).astype(np.int64)
+
+
+def assert_answers_agree(
+    proto: onnx.ModelProto, feeds: dict[str, np.ndarray[Any, Any]]
+) -> dvm_graph.Model | None:
+    """The model; None: both engines refuse it, or its inputs."""
+    try:
+        (wanted,) = session(proto).run(None, feeds)
+    except Exception:  # whatever class onnxruntime has for it
+        with pytest.raises(dvm_graph.DvmError):
+            dvm_graph.optimize(proto).run(feeds)
+        return None
+    compiled = dvm_graph.optimize(proto)
+    (got,) = compiled.run(feeds)
+    assert got.dtype == wanted.dtype and got.shape == wanted.shape
+    np.testing.assert_allclose(got, wanted, rtol=1e-5, atol=1e-6)
+    return compiled
+
+
+@pytest.mark.parametrize("named", [True, False])
+@pytest.mark.parametrize("at", range(len(NATIVE)))
+def test_operators_of_features(at: int, named: bool) -> None:
+    """What kernels do not have is onnxruntime's, and refused alike."""
+    op, attributes = NATIVE[at]
+    for x in SHAPED:
+        feed = whole(x) if "imputed_value_int64s" in attributes else x
+        assert_answers_agree(alone(op, attributes, {"x": feed}, named), {"x": feed})
+
+
+@pytest.mark.parametrize(
+    "op, attributes",
+    [
+        ("Normalizer", {"norm": "L1"}),
+        ("Normalizer", {"norm": "L2"}),
+        ("Imputer", {"imputed_value_floats": [9.0, 8.0, 7.0, 6.0]}),
+        ("LinearRegressor", {**WEIGHTS, "intercepts": [1.0, 2.0]}),
+        ("ArrayFeatureExtractor", {}),
+    ],
+)
+def test_operators_of_features_are_kernels(op: str, attributes: dict[str, Any]) -> None:
+    feeds = {"x": NUMBERS} | ({"i": np.array([2, 0])} if op == "ArrayFeatureExtractor" else {})
+    assert dvm_graph.optimize(alone(op, attributes, feeds, False)).report().vendor_operators == ()
+
+
+POSITIONS: list[Any] = [[0, 2], [3], [[1, 2]], [[1], [2]], [], [4], [-1], [2, 2, 2, 0], [0, 1, 2]]
+
+
+@pytest.mark.parametrize("constant", [True, False])
+@pytest.mark.parametrize("element", DTYPES)
+def test_features_are_extracted(element: int, constant: bool) -> None:
+    """Not past the last, nor from the end, nor none."""
+    for x in (NUMBERS[:2], NUMBERS[0], NUMBERS[:2].reshape(2, 2, 2)):
+        feed = x.astype(DTYPES[element])
+        for positions in POSITIONS:
+            index = np.array(positions, np.int64)
+            feeds = {"x": feed, "i": index}
+            proto = alone("ArrayFeatureExtractor", {}, feeds, False)
+            if constant:
+                del proto.graph.input[1]
+                proto.graph.initializer.append(numpy_helper.from_array(index, "i"))
+                del feeds["i"]
+            compiled = assert_answers_agree(proto, feeds)
+            assert compiled is None or compiled.report().vendor_operators == ()

@@ -210,6 +210,56 @@ def test_integer_convolutions(case: str, kind: str) -> None:
         assert_same_bits(mine.run({"q": q}), reference.run(None, {"q": fed}))
 
 
+@pytest.mark.parametrize("kernel", [(3,), (1, 1), (3, 3), (2, 3, 3)])
+@pytest.mark.parametrize("groups", [1, 2])
+@pytest.mark.parametrize("zero", [0, 9])
+def test_convolutions_by_weights_with_zero_points(
+    kernel: tuple[int, ...], groups: int, zero: int
+) -> None:
+    """Differences that are no bytes, over so many channels that float32 would take transforms, and past what it counts."""
+    axes, inputs, outputs = len(kernel), 48, 32
+    constants = {
+        "w": integers("uint8", outputs, inputs // groups, *kernel), "z": np.uint8(zero), "v": np.uint8(113),
+    }  # fmt: skip
+    dims, sizes = (", ".join(f"{name}{axes}" for name in names[:axes]) for names in ("dhw", "klm"))
+    pads = [1] * axes + [size // 2 for size in kernel]
+    text = f"""g (uint8[n, {inputs}, {dims}] q) => (int32[n, {outputs}, {sizes}] y) {{
+        y = ConvInteger<group = {groups}, pads = {pads}>(q, w, z, v)
+    }}"""
+    model = model_with(text, constants)
+    shapes = (
+        (1, inputs, *(16, 17, 9)[-axes:]),
+        (3, inputs, *(1, 2, 13)[-axes:]),
+        (0, inputs, *(3, 4, 5)[-axes:]),
+    )
+    check(model, *({"q": integers("uint8", *shape)} for shape in shapes))
+
+
+def test_sums_of_windows_that_float32_does_not_count() -> None:
+    inputs = 65801
+    constants = {"w": integers("uint8", 2, inputs, 1, 1), "v": np.uint8(113)}
+    text = f"""g (uint8[n, {inputs}, h, 1] q, uint8 z) => (int32[n, 2, k, l] y) {{
+        y = ConvInteger(q, w, z, v)
+    }}"""
+    compiled = dvm_graph.optimize(model_with(text, constants), strict=True)
+    q = np.full((1, inputs, 2, 1), 255, np.uint8)
+    factor = constants["w"].astype(np.int64).sum(axis=(1, 2, 3)) - 113 * inputs
+    wanted = np.broadcast_to(255 * factor[:, None, None], (1, 2, 2, 1)).astype(np.int32)
+    assert_same_bits(compiled.run({"q": q, "z": np.array(0, np.uint8)}), [wanted])
+
+
+def test_sums_over_channels_are_exact_whatever_the_run_computes() -> None:
+    """Zero points of weights that are no constants: no transform of float32 rounds what is whole numbers."""
+    constants = {"w": integers("uint8", 32, 24, 3, 3)}
+    text = """g (uint8[n, 24, h, w2] q, uint8 z, uint8 v) => (int32[n, 32, k, l] y) {
+        y = ConvInteger<pads = [1, 1, 1, 1]>(q, w, z, v)
+    }"""
+    model = model_with(text, constants)
+    feed = {"q": integers("uint8", 1, 24, 32, 32), "z": np.array(9, np.uint8)}
+    feed["v"] = np.array(113, np.uint8)
+    assert_same_bits(dvm_graph.optimize(model).run(feed), unoptimised(model).run(None, feed))
+
+
 NOTHING = {
     "ConvInteger": ("uint8[n, 0, h, 5] a, int8[3, 0, 3, 3] b", "int32[n, 3, k, l]", (2, 3, 4, 3)),
     "MatMulInteger": ("uint8[n, 0] a, int8[0, 3] b", "int32[n, 3]", (2, 3)),
@@ -308,20 +358,28 @@ def test_convolutions_of_integers_are_left_to_nobody(
     check(model, *({"q": integers(kind, *shape)} for shape in shapes))
 
 
-def test_convolutions_whose_sums_would_be_rounded_are_left_to_onnxruntime() -> None:
+QUANTISED = "y = QLinearConv(q, xs, xz, w, ws, wz, ys, yz)"
+
+
+def test_quantised_convolutions_by_weights_with_zero_points() -> None:
     constants = {
         "w": integers("uint8", 3, 40, 3, 3), "ws": np.float32(0.02),
         "wz": np.array([0, 128, 255], np.uint8), **qdq("uint8"),
     }  # fmt: skip
-    text = """g (uint8[n, 40, h, w2] q) => (uint8[n, 3, k, l] y) {
-        y = QLinearConv(q, xs, xz, w, ws, wz, ys, yz)
-    }"""
+    text = f"g (uint8[n, 40, h, w2] q) => (uint8[n, 3, k, l] y) {{ {QUANTISED} }}"
+    check(model_with(text, constants), {"q": integers("uint8", 2, 40, 5, 4)})
+
+
+def test_convolutions_whose_sums_would_be_rounded_are_left_to_onnxruntime() -> None:
+    """Zero points of weights that are no constants."""
+    constants = {"w": integers("uint8", 3, 40, 3, 3), "ws": np.float32(0.02), **qdq("uint8")}
+    text = f"g (uint8[n, 40, h, w2] q, uint8[3] wz) => (uint8[n, 3, k, l] y) {{ {QUANTISED} }}"
     model = model_with(text, constants)
     compiled = dvm_graph.optimize(model)
     assert len(compiled.report().vendor_operators) == 1
-    q = integers("uint8", 2, 40, 5, 4)
+    feed = {"q": integers("uint8", 2, 40, 5, 4), "wz": np.array([0, 128, 255], np.uint8)}
     reference = ort.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
-    assert_same_bits(compiled.run({"q": q}), reference.run(None, {"q": q}))
+    assert_same_bits(compiled.run(feed), reference.run(None, feed))
 
 
 WILD = [0.0, -0.0, 1e-45, 1e-40, 2e-38, 3e36, 1e38, np.inf, -np.inf, np.nan]
