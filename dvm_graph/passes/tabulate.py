@@ -19,8 +19,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dvm_graph.ir import OPERATORS, DType, Graph, Kind, Node, Value
-from dvm_graph.symbolic import Facts
-from dvm_graph.symbolic.builder import Builder
 from dvm_graph.symbolic.numeric import evaluate_constant
 
 _LEAST = 4
@@ -40,25 +38,25 @@ class _Function:
     """For all bytes."""
     length: int
     """Operators in a row."""
+    origin: tuple[str, ...]
+    """The ONNX nodes that they come from."""
 
 
-def tabulate(graph: Graph, facts: Facts) -> bool:
-    """True if a table took the place of operators."""
-    builder = Builder(graph, facts)
+def tabulate(graph: Graph) -> bool:
+    """True if a table took the place of operators; those that nobody reads any more stay for `eliminate_dead`."""
     functions: dict[Value, _Function] = {}
     changed = False
     for node in graph.sorted_nodes():
         function = _function_of(node, functions)
         if function is None:
             continue
-        result = node.output
-        if result.dtype in _BYTES and function.length >= _LEAST:
-            table = tuple(function.results.tolist())
-            with builder.scope(node):
-                result = builder.lookup(function.source, table, result.dtype)
-            graph.replace_node(node, result)
+        functions[node.output] = function
+        if node.output.dtype in _BYTES and function.length >= _LEAST:
+            node.op = "lookup"
+            node.attrs = {"table": tuple(function.results.tolist()), "dtype": node.output.dtype}
+            node.origin = function.origin
+            graph.set_inputs(node, (function.source,))
             changed = True
-        functions[result] = function
     return changed
 
 
@@ -85,12 +83,13 @@ def _function_of(node: Node, functions: Mapping[Value, _Function]) -> _Function 
     if results is None:
         return None
     length = 1 + max(function.length for function in known)
-    return _Function(known[0].source, results, length)
+    origins = (*(name for function in known for name in function.origin), *node.origin)
+    return _Function(known[0].source, results, length, tuple(dict.fromkeys(origins)))
 
 
 def _identity(value: Value) -> _Function | None:
     every = None if value.is_constant else _BYTES.get(value.dtype)
-    return None if every is None else _Function(value, every, 0)
+    return None if every is None else _Function(value, every, 0, ())
 
 
 def _of_bytes(value: Value, results: NDArray[Any] | None) -> Value:

@@ -28,7 +28,7 @@ def _quantised(sketch: Sketch, x: Value, dtype: DType, scale: float = 0.25) -> V
 
 def _tabulated(sketch: Sketch, output: Value) -> bool:
     sketch.graph.outputs = [output]
-    changed = tabulate(sketch.graph, sketch.facts)
+    changed = tabulate(sketch.graph)
     eliminate_dead(sketch.graph)
     return changed
 
@@ -61,7 +61,7 @@ def test_what_others_read_stays(sketch: Sketch) -> None:
     real = _dequantised(sketch, sketch.input("b", dtype=DType.UINT8))
     result = _quantised(sketch, sketch.build.neg(real), DType.INT8)
     sketch.graph.outputs = [result, real]
-    assert tabulate(sketch.graph, sketch.facts)
+    assert tabulate(sketch.graph)
     eliminate_dead(sketch.graph)
     assert sorted(sketch.operators()) == ["cast", "lookup", "mul", "sub"]
 
