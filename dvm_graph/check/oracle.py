@@ -185,6 +185,7 @@ def run_node(node: Node, outputs: Sequence[Value], operands: dict[Value, Array])
         DvmError: onnxruntime refuses it.
     """
     from dvm_graph.runtime.partitions import make_partition, partition_inputs
+    from dvm_graph.runtime.vendor_model import VendorThreads
 
     named = [value for value in outputs if value.name]
     if not named:
@@ -193,7 +194,7 @@ def run_node(node: Node, outputs: Sequence[Value], operands: dict[Value, Array])
     known = {value: _with_shape_of(value, array) for value, array in operands.items()}
     inputs = tuple(None if value is None else known.get(value, value) for value in node.inputs)
     copy = replace(node, inputs=inputs)
-    partition = make_partition([copy], named, 1, optimise=False).run
+    partition = make_partition([copy], named, VendorThreads(1), optimise=False).run
     given = {known[value]: array for value, array in operands.items()}
     arrays = [_unboxed(_bits(given[value], value.dtype)) for value in partition_inputs([copy])]
     results = partition(arrays, None)

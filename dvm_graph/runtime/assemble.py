@@ -31,6 +31,7 @@ from dvm_graph.options import Options
 from dvm_graph.runtime.contents import Contents
 from dvm_graph.runtime.program import Port, Program
 from dvm_graph.runtime.recipe import Call, Recipe, make_program
+from dvm_graph.runtime.vendor_model import VendorThreads
 
 if TYPE_CHECKING:
     from dvm_graph.runtime.vendor import VendorPartition
@@ -54,10 +55,17 @@ def assemble(plan: ModelPlan, options: Options, *, release_packed: bool = False)
 
 
 def _assemble(
-    plan: ModelPlan, options: Options, contents: Contents, *, in_branch: bool = False
+    plan: ModelPlan,
+    options: Options,
+    contents: Contents,
+    *,
+    is_body: bool = False,
+    in_branch: bool = False,
 ) -> Program:
     inside = [
-        _assemble(body.plan, options, contents, in_branch=in_branch or step.turns is None)
+        _assemble(
+            body.plan, options, contents, is_body=True, in_branch=in_branch or step.turns is None
+        )
         for step in plan.steps
         if isinstance(step, ControlStep)
         for body in step.bodies
@@ -65,9 +73,12 @@ def _assemble(
     return make_program(
         recipe_of(plan, options),
         options,
-        lambda cores: [_partition(plan, step, cores, in_branch) for step in _vendor_steps(plan)],
+        lambda threads: [
+            _partition(plan, step, threads, in_branch) for step in _vendor_steps(plan)
+        ],
         partial(contents.fill, plan),
         inside,
+        is_body=is_body,
     )
 
 
@@ -203,7 +214,9 @@ def _vendor_steps(plan: ModelPlan) -> list[VendorStep]:
     return [step for step in plan.steps if isinstance(step, VendorStep) and step.outputs]
 
 
-def _partition(plan: ModelPlan, step: VendorStep, cores: int, in_branch: bool) -> VendorPartition:
+def _partition(
+    plan: ModelPlan, step: VendorStep, threads: VendorThreads, in_branch: bool
+) -> VendorPartition:
     from dvm_graph.runtime.partitions import make_partition, partition_inputs
 
     results = {value.name: value for node in step.nodes for value in node.outputs}
@@ -211,4 +224,4 @@ def _partition(plan: ModelPlan, step: VendorStep, cores: int, in_branch: bool) -
     if len(partition_inputs(step.nodes)) != len(step.inputs):
         raise CompileError(f"a vendor partition reads other values than {step.inputs}")
     outputs = [results[name] for name in names]
-    return make_partition(step.nodes, outputs, cores, in_branch=in_branch)
+    return make_partition(step.nodes, outputs, threads, in_branch=in_branch)

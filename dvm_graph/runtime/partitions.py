@@ -29,7 +29,7 @@ from dvm_graph.runtime.vendor import (
     made_of_values,
     make_session,
 )
-from dvm_graph.runtime.vendor_model import VendorModel, VendorResult
+from dvm_graph.runtime.vendor_model import VendorModel, VendorResult, VendorThreads
 
 _Candidate = tuple[str | bytes, Sequence[str]]
 _Candidates = Callable[[], Iterator[_Candidate]]
@@ -38,7 +38,7 @@ _Candidates = Callable[[], Iterator[_Candidate]]
 def make_partition(
     nodes: Sequence[Node],
     outputs: Sequence[Value],
-    cores: int,
+    threads: VendorThreads,
     *,
     optimise: bool = True,
     in_branch: bool = False,
@@ -58,12 +58,12 @@ def make_partition(
     refusal: Exception | None = None
     for rewrites, number, (model, casts) in _attempts(candidates, optimise):
         try:
-            session = make_session(model, cores, rewrites, quantized)
+            session = make_session(model, threads, rewrites, quantized)
             foreign = foreign_ports(session.get_outputs())
             cast: tuple[str, ...] = ()
             if foreign and not made_of_values(session.get_inputs()) and isinstance(model, bytes):
                 cast = tuple(foreign)
-                session = make_session(cast_outputs(model, cast), cores, rewrites, quantized)
+                session = make_session(cast_outputs(model, cast), threads, rewrites, quantized)
         except FAILURES as error:
             refusal = refusal or error
             continue
@@ -78,7 +78,7 @@ def make_partition(
             rewrites,
             quantized,
         )
-        return VendorPartition(found, cores, session)
+        return VendorPartition(found, threads, session)
     raise UnsupportedError(f"onnxruntime refuses {describe_nodes(nodes)}: {refusal}") from refusal
 
 
@@ -100,7 +100,7 @@ def newest_opset() -> int:
     """The newest opset that the installed onnxruntime runs, found by trying."""
     for version, model in opset_probes():
         try:
-            make_session(model, cores=1)
+            make_session(model, VendorThreads(1))
         except FAILURES:
             continue
         return version

@@ -20,6 +20,7 @@ from dvm_graph.npu.spec import find_spec
 from dvm_graph.options import Options
 from dvm_graph.process import MappedFile, load_onnxruntime
 from dvm_graph.runtime.program import Port, Program
+from dvm_graph.runtime.vendor_model import VendorThreads
 
 if TYPE_CHECKING:
     from dvm_graph.runtime.vendor import VendorPartition
@@ -35,6 +36,8 @@ METHODS = frozenset(
     )
 )
 """Those that a recipe may call."""
+_STEPS_HERE = frozenset({"add_launch", "add_control", "add_host"})
+"""Steps besides those of the vendor library that take long enough to wait for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,8 +47,8 @@ class Recipe:
     outputs: tuple[Port, ...]
 
 
-Partitions: TypeAlias = "Callable[[int], Sequence[VendorPartition]]"
-"""The vendor partitions of a recipe, by number, for so many cores."""
+Partitions: TypeAlias = "Callable[[VendorThreads], Sequence[VendorPartition]]"
+"""The vendor partitions of a recipe, by number."""
 Fill: TypeAlias = Callable[[_core.ModelBuilder], Sequence[MappedFile]]
 """Gives constants their contents, and says which files those are pages of."""
 
@@ -56,8 +59,11 @@ def make_program(
     partitions: Partitions,
     fill: Fill,
     bodies: Sequence[Program] = (),
+    *,
+    is_body: bool = False,
 ) -> Program:
-    """The program on the device that the options ask for; `bodies` are those of its control flow, by number.
+    """The program on the device that the options ask for; `bodies` are those of its control flow, by number, and
+    `is_body` says that it is one.
 
     Raises:
         InputError: the options ask for an instruction-set level that the machine lacks, or for products
@@ -67,7 +73,8 @@ def make_program(
     """
     builder = _builder(options)
     cores = _core.available_cores() if options.device else builder.cores
-    vendor = _vendor(recipe, partitions, cores)
+    alone = not is_body and not any(method in _STEPS_HERE for method, _ in recipe.calls)
+    vendor = _vendor(recipe, partitions, VendorThreads(cores, alone and options.spin))
     for method, arguments in recipe.calls:
         if method == "add_vendor":
             name, number, inputs, outputs = arguments
@@ -94,11 +101,13 @@ def _require(as_many: bool, user: str) -> None:
         raise CompileError(f"malformed recipe: {user} reads or writes another number of values")
 
 
-def _vendor(recipe: Recipe, partitions: Partitions, cores: int) -> Sequence[VendorPartition]:
+def _vendor(
+    recipe: Recipe, partitions: Partitions, threads: VendorThreads
+) -> Sequence[VendorPartition]:
     if not any(method == "add_vendor" for method, _ in recipe.calls):
         return ()
     load_onnxruntime()  # only models that need the vendor library pay for loading it
-    return partitions(cores)
+    return partitions(threads)
 
 
 CORES_PER_CPU = 8

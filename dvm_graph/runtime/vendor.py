@@ -5,7 +5,7 @@ executor calls with the interpreter lock held. Tensors pass both ways without a 
 arrays of ml_dtypes (`ort_values`), strings, sequences and maps as onnxruntime has them in Python.
 
 Invariants: one session per partition, made when the model is assembled or loaded; its threads are as many as
-the device has cores and do not spin, so that they do not fight the device's own.
+the device has cores and do not spin where the device's own may have work, so that they do not fight them.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from dvm_graph.process import call_aside, in_main_thread, vendor_failures
 from dvm_graph.runtime.arrays import as_array
 from dvm_graph.runtime.ort_values import FOREIGN, ElementType, from_ort, to_ort
 from dvm_graph.runtime.run_options import RunOptions
-from dvm_graph.runtime.vendor_model import VendorModel, VendorResult
+from dvm_graph.runtime.vendor_model import VendorModel, VendorResult, VendorThreads
 from dvm_graph.runtime.vendor_session import VendorSession
 
 FAILURES = vendor_failures()
@@ -31,7 +31,7 @@ FAILURES = vendor_failures()
 
 def make_session(
     model: str | bytes,
-    cores: int,
+    threads: VendorThreads,
     optimise: bool = True,
     quantized: bool = True,
     reuse: bool = True,
@@ -47,10 +47,10 @@ def make_session(
     options.add_session_config_entry("session.qdq_matmulnbits_accuracy_level", "1")
     if not optimise:
         options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
-    options.intra_op_num_threads = cores
+    options.intra_op_num_threads = threads.count
     options.inter_op_num_threads = 1
     options.log_severity_level = 4  # failures are raised
-    options.add_session_config_entry("session.intra_op.allow_spinning", "0")
+    options.add_session_config_entry("session.intra_op.allow_spinning", str(int(threads.spin)))
 
     def make() -> onnxruntime.InferenceSession:
         return onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
@@ -66,11 +66,11 @@ class VendorPartition:
     def __init__(
         self,
         model: VendorModel,
-        cores: int,
+        threads: VendorThreads,
         session: onnxruntime.InferenceSession | None = None,
     ) -> None:
         self.model = model
-        self._cores, self._reuse = cores, True
+        self._threads, self._reuse = threads, True
         self._session = VendorSession(self._make, session, loops=model.loops)
         inputs, results = self._session.ports
         kinds = {name: FOREIGN[kind] for name, kind in model.foreign.items()}
@@ -83,7 +83,7 @@ class VendorPartition:
     def _make(self) -> onnxruntime.InferenceSession:
         model = self.model
         return make_session(
-            model.model(), self._cores, model.optimise, model.quantized, self._reuse
+            model.model(), self._threads, model.optimise, model.quantized, self._reuse
         )
 
     def run(self, arrays: list[Any], options: RunOptions | None) -> list[Any]:

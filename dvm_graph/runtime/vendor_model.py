@@ -9,6 +9,15 @@ from dvm_graph.ir import DType
 
 
 @dataclass(frozen=True, slots=True)
+class VendorThreads:
+    """Those of a session."""
+
+    count: int
+    spin: bool = False
+    """Idle ones look out for work for a while before they sleep."""
+
+
+@dataclass(frozen=True, slots=True)
 class VendorResult:
     """A result of a partition, as the program that runs it sees it."""
 

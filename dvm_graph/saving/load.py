@@ -26,7 +26,7 @@ from dvm_graph.process import MappedFile
 from dvm_graph.runtime.block_packing import repacked_blocks
 from dvm_graph.runtime.program import Program
 from dvm_graph.runtime.recipe import METHODS, Recipe, make_program
-from dvm_graph.runtime.vendor_model import VendorModel
+from dvm_graph.runtime.vendor_model import VendorModel, VendorThreads
 from dvm_graph.saving.head import Head, PackedPanels, Part, Partition, Place
 from dvm_graph.saving.objects import object_from_plain
 from dvm_graph.saving.plain import from_plain
@@ -95,13 +95,18 @@ def load_report(model: SavedModel) -> Report:
 
 
 def _program(
-    file: SavedFile, part: Part, recipes: Iterator[Mapping[str, Any]], options: Options
+    file: SavedFile,
+    part: Part,
+    recipes: Iterator[Mapping[str, Any]],
+    options: Options,
+    *,
+    is_body: bool = False,
 ) -> Program:
     """The program of a part; recipes of bodies follow that of what they are in."""
     loader = _Loader(file, part, next(recipes))
     recipe = loader.recipe()
-    bodies = [_program(file, body, recipes, options) for body in part.bodies]
-    return make_program(recipe, options, loader.partitions, loader.fill, bodies)
+    bodies = [_program(file, body, recipes, options, is_body=True) for body in part.bodies]
+    return make_program(recipe, options, loader.partitions, loader.fill, bodies, is_body=is_body)
 
 
 class _Loader:
@@ -117,13 +122,13 @@ class _Loader:
             raise self._file.damaged(f"it calls {min(unknown)}")
         return Recipe(calls, self._part.inputs, self._part.outputs)
 
-    def partitions(self, cores: int) -> Sequence[VendorPartition]:
+    def partitions(self, threads: VendorThreads) -> Sequence[VendorPartition]:
         from dvm_graph.runtime.vendor import FAILURES, VendorPartition
 
         partitions = []
         for saved in self._part.partitions:
             try:
-                partitions.append(VendorPartition(self._vendor_model(saved), cores))
+                partitions.append(VendorPartition(self._vendor_model(saved), threads))
             except FAILURES as error:
                 raise self._file.damaged(f"onnxruntime refuses {saved.nodes}: {error}") from error
         return partitions

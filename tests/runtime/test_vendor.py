@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import threading
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -285,3 +286,36 @@ def test_what_onnxruntime_refuses_of_its_own_rewriting_runs_as_it_is(
     (result,) = optimised.run(feeds)
     np.testing.assert_allclose(result, -np.linalg.det(feeds["x"]), rtol=1e-6)
     assert result.shape == ()
+
+
+@pytest.mark.parametrize(
+    ("body", "options", "spins"),
+    [
+        ("y = StringNormalizer(s)", {}, "1"),
+        ("y = StringNormalizer(s)", {"spin": False}, "0"),
+        ("y = StringNormalizer(s) z = Exp(x)", {}, "0"),
+    ],
+)
+def test_threads_spin_where_nobody_else_works(
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    body: str,
+    options: dict[str, bool],
+    spins: str,
+) -> None:
+    seen = []
+
+    class Session(ort.InferenceSession):  # type: ignore[misc]
+        def __init__(self, model: Any, given: ort.SessionOptions, **more: Any) -> None:
+            seen.append(given.get_session_config_entry("session.intra_op.allow_spinning"))
+            super().__init__(model, given, **more)
+
+    monkeypatch.setattr(ort, "InferenceSession", Session)
+    outputs = "string[b] y, float[n] z" if "Exp" in body else "string[b] y"
+    text = f"""<ir_version: 9, opset_import: ["" : 17]>
+        agraph (string[b] s, float[n] x) => ({outputs}) {{ {body} }}"""
+    model = dvm_graph.optimize(onnx.parser.parse_model(text), **options)
+    model.save(tmp_path / "m.dvm")
+    assert seen[-1] == spins
+    dvm_graph.load(tmp_path / "m.dvm", **options)
+    assert seen[-1] == spins
