@@ -47,6 +47,16 @@ CHAINS: dict[str, tuple[str, str, Operation]] = {
     "gt_number": ("bool", "y = Greater(x, ninety)", lambda x, z: x > 90),
     "ge_number": ("bool", "y = GreaterOrEqual(five, x)", lambda x, z: x <= 5),
     "truth": ("bool", "y = Cast<to = 9>(x)", lambda x, z: x != 0),
+    "truth_as_number": (
+        "T",
+        "a = Cast<to = 9>(x) y = CastLike(a, x)",
+        lambda x, z: (x != 0).astype(x.dtype),
+    ),
+    "truth_as_float": (
+        "float",
+        "a = Cast<to = 9>(x) y = Cast<to = 1>(a)",
+        lambda x, z: (x != 0).astype(np.float32),
+    ),
     "mask": ("T", "a = Greater(x, z) y = CastLike(a, x)", lambda x, z: (x > z).astype(x.dtype)),
     "scaled_mask": (
         "T",
@@ -101,7 +111,8 @@ def test_equals_numpy(name: str, dtype: str) -> None:
             y = mine.run({"x": x, "z": z})[0]
             wanted = meaning(x, z)
             assert y.dtype == wanted.dtype
-            np.testing.assert_array_equal(y, wanted)
+            assert y.dtype == wanted.dtype
+            np.testing.assert_array_equal(y.view(f"V{y.itemsize}"), wanted.view(f"V{y.itemsize}"))
 
 
 def test_only_what_is_computed_of_is_widened() -> None:
