@@ -21,7 +21,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
 from torch.utils._pytree import tree_map_only
 
@@ -60,7 +59,7 @@ def eager(*, options: Options | None = None) -> Iterator[None]:
     """
     load_compiler()
     buffer = _Buffer(options)
-    with _BehindDispatch(), _Mode(buffer):
+    with _Mode(buffer):
         try:
             yield
         finally:
@@ -117,35 +116,6 @@ def _settle(made: _Waiting) -> None:
     torch.utils.swap_tensors(made, plain)
 
 
-class _BehindDispatch(TorchFunctionMode):
-    """Gives memory to what takes that of tensors without a word to the dispatcher."""
-
-    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        if func in _BEHIND_DISPATCH:
-            args = (_settled(args[0]), *tree_map_only(_Waiting, _Waiting.plain, args[1:]))
-        return func(*args, **(kwargs or {}))
-
-
-def _settled(tensor: Any) -> Any:
-    if isinstance(tensor, _Waiting):
-        with _LOCK, _disable_current_modes():
-            tensor.cell.buffer.forget(tensor)
-            try:
-                _settle(tensor)
-            except RuntimeError as error:
-                raise UnsupportedError(
-                    "torch holds a tensor that is to have other memory"
-                ) from error
-    return tensor
-
-
-_BEHIND_DISPATCH = (
-    torch.Tensor.data.__set__,
-    torch.tensor_split,
-    torch.Tensor.tensor_split,
-)
-
-
 class _Waiting(torch.Tensor):
     """A tensor made inside. Torch sees its sizes; whatever looks at its memory gets that of `plain`."""
 
@@ -172,6 +142,17 @@ class _Waiting(torch.Tensor):
     def __torch_dispatch__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         return _run(func, args, kwargs or {})
 
+    @property
+    def data(self) -> torch.Tensor:
+        return _DATA.__get__(self)
+
+    @data.setter
+    def data(self, given: torch.Tensor) -> None:
+        _DATA.__set__(self, given)
+        memory = given.plain() if isinstance(given, _Waiting) else given.detach()
+        self.cell = Cell(self.cell.buffer, None, [])
+        self.cell.real = memory
+
     def plain(self, own: bool = True) -> torch.Tensor:
         """The same as an ordinary tensor: `own` to be written to or given away, else only to be read meanwhile."""
         with _LOCK, _disable_current_modes(), torch.no_grad():
@@ -179,6 +160,9 @@ class _Waiting(torch.Tensor):
             if self.stride() != base.stride() or self.shape != base.shape or self.storage_offset():
                 base = base.as_strided(self.shape, self.stride(), self.storage_offset())
             return base
+
+
+_DATA: Any = torch._C.TensorBase.data
 
 
 def _of_plain(name: str) -> Callable[..., Any]:
@@ -204,9 +188,9 @@ class Cell:
 
     __slots__ = ("buffer", "order", "real", "shared", "value")
 
-    def __init__(self, buffer: _Buffer, value: StreamValue, order: list[int]) -> None:
+    def __init__(self, buffer: _Buffer, value: StreamValue | None, order: list[int]) -> None:
         self.buffer = buffer
-        self.value: StreamValue | None = value
+        self.value = value
         self.order = order
         """Axes from the outermost in memory on."""
         self.real: torch.Tensor | None = None
@@ -228,6 +212,32 @@ class Cell:
             self.real = self.peek().clone()
             self.value = None
         return self.real
+
+
+def _reads_memory(operator: Any) -> Any:
+    """An operator of torch that reads the memory of its second operand without a word to the mode: it gets some there."""
+
+    def run(keys: Any, first: Any, second: Any, *rest: Any) -> Any:
+        if isinstance(second, _Waiting):
+            plain = second.plain()
+            lies = plain.storage_offset(), plain.shape, plain.stride()
+            give = aten.set_.source_Storage_storage_offset.redispatch
+            give(_ON_MEMORY, second, plain.untyped_storage(), *lies)
+        return operator.redispatch(keys & _BELOW, first, second, *rest)
+
+    return run
+
+
+_FIRST = torch._C.DispatchKey.PythonTLSSnapshot
+"""Of the keys that tensors made here bring along: autograd comes after it."""
+_BELOW = torch._C._dispatch_keyset_full_after(_FIRST)
+_ON_MEMORY = torch._C.DispatchKeySet(torch._C.DispatchKey.CPU)
+_LIBRARY = torch.library.Library("aten", "IMPL")
+for _operator in (
+    aten.tensor_split.tensor_indices_or_sections,
+    aten._has_compatible_shallow_copy_type.default,  # asked of what is to be the data of a tensor, which then shares memory with it
+):
+    _LIBRARY.impl(_operator, _reads_memory(_operator), _FIRST.name, with_keyset=True)
 
 
 def _computed(value: StreamValue) -> torch.Tensor:
@@ -328,10 +338,6 @@ class _Buffer:
         self._live[key] = weakref.ref(made, lambda _: self._live.pop(key, None))
         return made
 
-    def forget(self, made: _Waiting) -> None:
-        """It is none of those that are to be settled: a tensor with weak references could not be."""
-        self._live.pop(id(made), None)
-
     def _held(self, made: Value) -> StreamValue:
         assert isinstance(made, Streamed)
         return self._builder.stored(made)
@@ -402,7 +408,7 @@ class _Buffer:
             self._snapshots.clear()
             self.stream.flush()
             live = [made for ref in self._live.values() if (made := ref()) is not None]
-            self._live.clear()  # see `forget`
+            self._live.clear()  # a tensor with weak references cannot be swapped
             # Where torch holds one as well, it stays: an operator on it unwraps it. Views are newer than what they hold.
             while live:
                 with contextlib.suppress(RuntimeError):

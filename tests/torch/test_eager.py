@@ -181,7 +181,27 @@ def _turned(x: torch.Tensor) -> Any:
     return turned, turned * 2, spread, row, part, twice, strided, strided + 1, narrow, narrow + 1
 
 
-@pytest.mark.parametrize("program", [_views, _shared_values, _waiting_readers, _turned])
+def _other_memory(x: torch.Tensor) -> Any:
+    """Of other sizes, strides and dtypes, of tensors made inside and not."""
+    made, turned, wide, itself = x + 1, x + 2, x + 3, x + 4
+    row, y = made[0], torch.eye(3) * 2
+    made.data = y
+    made.mul_(2)
+    part = made.t()[1:]
+    part.add_(5)
+    turned.data = torch.arange(6.0).reshape(2, 3).t()[1:]
+    twice = turned * 2
+    turned[0] = 9
+    wide.data = torch.zeros(2, dtype=torch.float64) + 3
+    wide.add_(1)
+    itself.data = itself
+    itself.add_(1)
+    return made, row, y, part, turned, twice, wide, wide + 1, itself
+
+
+@pytest.mark.parametrize(
+    "program", [_views, _shared_values, _waiting_readers, _turned, _other_memory]
+)
 def test_memory_is_shared_as_in_torch(program: Callable[..., Any]) -> None:
     both(program, torch.randn(3, 4))
 
@@ -300,16 +320,20 @@ def test_parameters_made_inside_are_ordinary() -> None:
 def test_tensors_get_the_memory_of_others() -> None:
     linear = torch.nn.Linear(3, 3)
     with eager():
-        y, made = torch.eye(3) * 2, torch.zeros(2)
+        y, made, trained = (
+            torch.eye(3) * 2,
+            torch.zeros(2),
+            torch.nn.Parameter(torch.ones(3, 3) + 1),
+        )
         linear.weight.data = y
         y.mul_(2)
         made.data = torch.ones(3) + 1
-        viewed = torch.zeros(2) + 1
-        view = viewed[:1]
-        with pytest.raises(UnsupportedError, match="other memory"):
-            viewed.data = y
+        square = (trained * trained).sum()
+        other = torch.nn.Linear(3, 3)
+        other.weight.data = trained
+        square.backward()
     assert torch.equal(linear.weight, torch.eye(3) * 4) and made.tolist() == [2] * 3
-    assert viewed.tolist() == [1, 1] and view.tolist() == [1]
+    assert trained.grad is not None and (trained.grad == 4).all() and (other.weight == 2).all()
     y.zero_()
     assert not linear.weight.any()
 
