@@ -474,7 +474,9 @@ def _sketch(case: Pair | Meeting) -> tuple[Sketch, list[str]] | None:
 
 def _paired(pair: Pair, s: Sketch, result: str) -> list[str] | None:
     seen = VIEWS[pair.view](s, result)
-    read = None if seen is None else CONSUMERS[pair.consumer](s, seen)
+    if seen is None:
+        return None
+    read = CONSUMERS[pair.consumer](s, seen)
     if read is None:
         return None
     outputs = [read]
