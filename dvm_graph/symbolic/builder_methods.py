@@ -161,6 +161,10 @@ class OperatorMethods(ABC):
     def gather(self, x: Value, index: Value, axis: int) -> Value:
         return self.op("gather", x, index, axis=_axis(axis, x.rank))
 
+    def lookup(self, x: Value, table: Sequence[int], dtype: DType) -> Value:
+        """What a table has for each byte, unsigned ones in order."""
+        return self.op("lookup", x, table=tuple(table), dtype=dtype)
+
     def pool_max(self, x: Value, window: Window) -> Value:
         """The greatest element of each window, channel by channel."""
         return self.op("pool_max", x, **window.attrs)
