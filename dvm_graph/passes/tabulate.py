@@ -23,6 +23,7 @@ from dvm_graph.symbolic.numeric import evaluate_constant
 
 _LEAST = 4
 """Operators in a row that a table takes the place of."""
+_HALVES = (DType.FLOAT16, DType.BFLOAT16)
 _BYTES = {
     dtype: np.arange(256, dtype=np.uint8).view(dtype.numpy) for dtype in (DType.UINT8, DType.INT8)
 }
@@ -63,6 +64,8 @@ def tabulate(graph: Graph) -> bool:
 def _function_of(node: Node, functions: Mapping[Value, _Function]) -> _Function | None:
     """That of the result, where all operands are functions of the same bytes, or numbers."""
     if OPERATORS[node.op].kind is not Kind.MAP or node.op == "check_index":  # which traps
+        return None
+    if node.output.dtype in _HALVES:  # which kernels hold in more, and round by casts alone
         return None
     operands: list[Value] = []
     known: list[_Function] = []

@@ -93,3 +93,10 @@ def test_casts_that_machines_disagree_about_stay(sketch: Sketch) -> None:
     real = _dequantised(sketch, sketch.input("b", dtype=DType.UINT8))
     beyond = sketch.build.cast(sketch.build.exp(sketch.build.exp(real)), DType.INT8)
     assert not _tabulated(sketch, beyond)
+
+
+@pytest.mark.parametrize("dtype", [DType.FLOAT16, DType.BFLOAT16])
+def test_functions_through_halves_stay(sketch: Sketch, dtype: DType) -> None:
+    real = _dequantised(sketch, sketch.input("b", dtype=DType.UINT8))
+    rounded = sketch.build.cast(sketch.build.cast(real, dtype), DType.FLOAT32)
+    assert not _tabulated(sketch, _quantised(sketch, rounded, DType.UINT8))
