@@ -29,6 +29,8 @@ _BYTES = {
     dtype: np.arange(256, dtype=np.uint8).view(dtype.numpy) for dtype in (DType.UINT8, DType.INT8)
 }
 """All there are, in the order of tables."""
+_EVERY = (256,)
+"""The shape of results for all of them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,17 +72,17 @@ def _function_of(node: Node, functions: Mapping[Value, _Function]) -> _Function 
     known: list[_Function] = []
     for value in map(node.required, range(len(node.inputs))):
         if value.data is not None and value.data.size == 1:
-            operands.append(value)
+            operands.append(_held(value, value.data.shape, value.data))
             continue
         function = functions.get(value) or _identity(value)
         if function is None or (known and function.source is not known[0].source):
             return None
         known.append(function)
-        operands.append(_of_bytes(value, function.results))
+        operands.append(_held(value, _EVERY, function.results))
     if not known or node.output.shape != known[0].source.shape:
         return None
     results = evaluate_constant(
-        replace(node, inputs=tuple(operands), outputs=(_of_bytes(node.output, None),))
+        replace(node, inputs=tuple(operands), outputs=(_held(node.output, _EVERY, None),))
     )
     if results is None:
         return None
@@ -93,6 +95,7 @@ def _identity(value: Value) -> _Function | None:
     return None if every is None else _Function(value, every, 0)
 
 
-def _of_bytes(value: Value, results: NDArray[Any] | None) -> Value:
-    """In place of a value, itself for all bytes; it is in no graph."""
-    return Value(value.name, value.dtype, (256,), results)
+def _held(value: Value, shape: tuple[int, ...], data: NDArray[Any] | None) -> Value:
+    """In place of a value: what kernels hold of it, half types in more than they are. It is in no graph."""
+    dtype = value.dtype.register if value.dtype.is_float else value.dtype
+    return Value(value.name, dtype, shape, None if data is None else data.astype(dtype.numpy))

@@ -26,6 +26,7 @@ EXACT = {
     "reciprocal": "g = Reciprocal(d)",  # infinite for one byte
     "root": "a = Abs(d) g = Sqrt(a)",
     "clip": "g = Clip(d, low, high)",
+    "half": "a = Abs(d) h = Cast<to = 10>(a) r = Sqrt(h) g = Cast<to = 1>(r)",  # rounded once
 }
 """Each of them is arithmetic that has one right result."""
 ROUNDED = {
