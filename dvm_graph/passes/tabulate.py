@@ -11,7 +11,7 @@ apply an activation, and to round what it gives to bytes again. There are 256 by
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -23,8 +23,9 @@ from dvm_graph.symbolic import Facts
 from dvm_graph.symbolic.builder import Builder
 from dvm_graph.symbolic.numeric import evaluate_constant
 
-_LEAST = 4
-"""Operators in a row that a table takes the place of."""
+_LEAST, _LEAST_BESIDE = 4, 8
+"""Operators that a table takes the place of; and where others read some of its function, so that these are computed
+anyway: what is rounded to bytes right there takes less than to read a table."""
 _BYTES = {
     dtype: np.arange(256, dtype=np.uint8).view(dtype.numpy) for dtype in (DType.UINT8, DType.INT8)
 }
@@ -40,28 +41,59 @@ class _Function:
     source: Value
     results: NDArray[Any]
     """For all bytes."""
-    length: int
-    """Operators in a row."""
 
 
 def tabulate(graph: Graph, facts: Facts) -> bool:
     """True if a table took the place of operators."""
     builder = Builder(graph, facts)
     functions: dict[Value, _Function] = {}
-    changed = False
     for node in graph.sorted_nodes():
         function = _function_of(node, functions)
-        if function is None:
-            continue
-        result = node.output
-        if result.dtype in _BYTES and function.length >= _LEAST:
+        if function is not None:
+            functions[node.output] = function
+    tabulated = _tabulated(graph, functions)
+    for node in tabulated:
+        function = functions[node.output]
+        with builder.scope(node):
             table = tuple(function.results.tolist())
-            with builder.scope(node):
-                result = builder.lookup(function.source, table, result.dtype)
-            graph.replace_node(node, result)
-            changed = True
-        functions[result] = function
-    return changed
+            result = builder.lookup(function.source, table, node.output.dtype)
+        graph.replace_node(node, result)
+    return bool(tabulated)
+
+
+def _tabulated(graph: Graph, functions: Mapping[Value, _Function]) -> list[Node]:
+    """Whose results are worth a table, given those of all others."""
+    made = [node for node in graph.sorted_nodes() if not functions.keys().isdisjoint(node.outputs)]
+    chosen = [node for node in made if node.output.dtype in _BYTES]
+    while True:
+        gone = set(chosen)
+        for node in reversed(made):
+            if not graph.is_output(node.output) and graph.users(node.output) <= gone:
+                gone.add(node)
+        worthy = [node for node in chosen if _saves_enough(node, gone, functions)]
+        if len(worthy) == len(chosen):
+            return chosen
+        chosen = worthy
+
+
+def _saves_enough(
+    node: Node, gone: Set[Node], functions: Mapping[Value, _Function]
+) -> bool:
+    """Whether enough of what the result is computed from is `gone` with a table."""
+    saved, some_stays = 0, False
+    pending, seen = [node], {node}
+    while pending and saved < _LEAST_BESIDE:
+        node = pending.pop()
+        if node not in gone:
+            some_stays = True
+            continue
+        saved += 1
+        for value in node.inputs:
+            producer = value.producer if value in functions else None
+            if producer is not None and producer not in seen:
+                seen.add(producer)
+                pending.append(producer)
+    return saved >= (_LEAST_BESIDE if some_stays else _LEAST)
 
 
 def _function_of(node: Node, functions: Mapping[Value, _Function]) -> _Function | None:
@@ -86,13 +118,12 @@ def _function_of(node: Node, functions: Mapping[Value, _Function]) -> _Function 
     )
     if results is None:
         return None
-    length = 1 + max(function.length for function in known)
-    return _Function(known[0].source, results, length)
+    return _Function(known[0].source, results)
 
 
 def _identity(value: Value) -> _Function | None:
     every = None if value.is_constant else _BYTES.get(value.dtype)
-    return None if every is None else _Function(value, every, 0)
+    return None if every is None else _Function(value, every)
 
 
 def _held(value: Value, shape: tuple[int, ...], data: NDArray[Any] | None) -> Value:

@@ -59,11 +59,27 @@ def test_functions_of_tables_are_tables_of_their_source(sketch: Sketch) -> None:
 
 def test_what_others_read_stays(sketch: Sketch) -> None:
     real = _dequantised(sketch, sketch.input("b", dtype=DType.UINT8))
-    result = _quantised(sketch, sketch.build.neg(real), DType.INT8)
+    product = sketch.build.mul(real, sketch.build.sigmoid(sketch.build.neg(real)))
+    result = _quantised(sketch, product, DType.INT8)
     sketch.graph.outputs = [result, real]
     assert tabulate(sketch.graph, sketch.facts)
     eliminate_dead(sketch.graph)
     assert sorted(sketch.operators()) == ["cast", "lookup", "mul", "sub"]
+
+
+def test_what_is_rounded_beside_its_reader_stays(sketch: Sketch) -> None:
+    real = _dequantised(sketch, sketch.input("b", dtype=DType.UINT8))
+    sketch.graph.outputs = [_quantised(sketch, real, DType.INT8), real]
+    assert not tabulate(sketch.graph, sketch.facts)
+
+
+def test_what_only_tables_read_goes(sketch: Sketch) -> None:
+    """Tables together take the place of what each of them would leave to the others."""
+    real = _dequantised(sketch, sketch.input("b", dtype=DType.UINT8))
+    sketch.graph.outputs = [_quantised(sketch, real, DType.INT8, scale) for scale in (0.25, 0.5, 1)]
+    assert tabulate(sketch.graph, sketch.facts)
+    eliminate_dead(sketch.graph)
+    assert sketch.operators() == ["lookup"] * 3
 
 
 def test_functions_of_two_tensors_stay(sketch: Sketch) -> None:
