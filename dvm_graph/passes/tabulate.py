@@ -76,9 +76,7 @@ def _tabulated(graph: Graph, functions: Mapping[Value, _Function]) -> list[Node]
         chosen = worthy
 
 
-def _saves_enough(
-    node: Node, gone: Set[Node], functions: Mapping[Value, _Function]
-) -> bool:
+def _saves_enough(node: Node, gone: Set[Node], functions: Mapping[Value, _Function]) -> bool:
     """Whether enough of what the result is computed from is `gone` with a table."""
     saved, some_stays = 0, False
     pending, seen = [node], {node}
@@ -88,7 +86,7 @@ def _saves_enough(
             some_stays = True
             continue
         saved += 1
-        for value in node.inputs:
+        for value in map(node.required, range(len(node.inputs))):
             producer = value.producer if value in functions else None
             if producer is not None and producer not in seen:
                 seen.add(producer)
