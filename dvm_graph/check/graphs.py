@@ -288,6 +288,8 @@ class _Run:
         """Values whose errors stay: computed from constants."""
         self._done: _Memo = {}
         """What the stage before computed."""
+        self._nodes: Sequence[Node] = ()
+        """Of the stage before."""
 
     def evaluate(self, graph: Graph, oracle: Oracle) -> None:
         """The decomposed graph, held to the oracle at the results of ONNX nodes."""
@@ -325,7 +327,7 @@ class _Run:
                 if value is not None and last[value] is node:
                     within.known.pop(value, None)
             self._remember(memo, node)
-        self._done = memo
+        self._done, self._nodes = memo, nodes
         self.outputs = [self.reference.operand(value) for value in graph.outputs]
 
     def _carried(self, node: Node) -> Array | None:
@@ -353,6 +355,8 @@ class _Run:
             result = self.reference.result(node).narrow() if done is None else done[0][0]
             if done is None:
                 _check_shape(node, result.value, self.extents)
+                if node.op == "lookup":
+                    result = self._tabulated(result, nodes, old)
             before = old.get(node.output)
             if before is not None and _same(before, result):
                 result = before
@@ -361,7 +365,30 @@ class _Run:
             self.reference.known[node.output] = result
             memo[key] = ([result], operands)
         self.changed = tuple(dict.fromkeys(name for node in changed[:4] for name in node.origin))
-        self._done = memo
+        self._done, self._nodes = memo, nodes
+
+    def _tabulated(
+        self, result: Bounded, nodes: Sequence[Node], old: Mapping[Value, Bounded]
+    ) -> Bounded:
+        """What is looked up, as sure as what it took the place of: entries are computed in advance, by operators that round."""
+        stay = {value for node in nodes for value in node.outputs}
+        reference = Reference(self.extents, bodies=self.reference.bodies)
+        reference.known = {
+            value: known
+            for value, known in old.items()
+            if value in stay or value.producer is None or value.producer.is_call
+        }
+        gone = [node for node in self._nodes if not node.is_call and node.output not in stay]
+        reference.run(gone)
+        for node in gone:
+            before = reference.known[node.output]
+            same = (
+                before.value.dtype == result.value.dtype
+                and before.value.shape == result.value.shape
+            )
+            if same and not differs(result.value, before).any():
+                return Bounded(result.value, before.error)
+        return result
 
     def _key(self, node: Node) -> tuple[Any, list[Bounded]]:
         attrs = sorted((name, str(attr)) for name, attr in self.extents.attrs(node).items())
