@@ -154,7 +154,7 @@ def _simplify(graph: Graph, facts: Facts, options: Options, stages: _StageLog) -
     stages.run("sink_divisions", graph, lambda: sink_divisions(graph, facts))
     stages.run("sink_concats", graph, lambda: sink_concats(graph, facts))
     if not options.device:  # an instruction of the host's
-        stages.run("tabulate", graph, lambda: tabulate(graph))
+        stages.run("tabulate", graph, lambda: tabulate(graph, facts))
     stages.run("absorb_views", graph, lambda: absorb_views(graph, facts))
     stages.run("eliminate_common", graph, lambda: eliminate_common(graph))
     stages.run("eliminate_dead", graph, lambda: eliminate_dead(graph))

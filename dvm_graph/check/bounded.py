@@ -288,7 +288,9 @@ def _error(
     size = np.abs(value)
     own = np.where(size > 0, _ROUNDINGS.get(op, 1) * unit * size + least, 0)
     if op in ("add", "sub"):
-        own = unit * size
+        whole = [(x.errors == 0) & (x.value == np.rint(x.value)) for x in operands]
+        exact = np.logical_and(*whole) & (size < 1 / unit)  # integers, as zero points are
+        own = np.where(exact, 0, unit * size)
     return own if travelled is None else own + travelled
 
 

@@ -288,6 +288,8 @@ class _Run:
         """Values whose errors stay: computed from constants."""
         self._done: _Memo = {}
         """What the stage before computed."""
+        self._nodes: Sequence[Node] = ()
+        """Of the stage before."""
 
     def evaluate(self, graph: Graph, oracle: Oracle) -> None:
         """The decomposed graph, held to the oracle at the results of ONNX nodes."""
@@ -325,7 +327,7 @@ class _Run:
                 if value is not None and last[value] is node:
                     within.known.pop(value, None)
             self._remember(memo, node)
-        self._done = memo
+        self._done, self._nodes = memo, nodes
         self.outputs = [self.reference.operand(value) for value in graph.outputs]
 
     def _carried(self, node: Node) -> Array | None:
@@ -341,6 +343,7 @@ class _Run:
         self.reference = Reference(self.extents, bodies=self.reference.bodies)
         self.reference.known = {v: x for v, x in old.items() if v.producer is None}
         changed: list[Node] = []
+        replaced: list[Bounded] | None = None
         for node in nodes:
             for value in node.inputs:
                 if value is not None and value.data is not None and value not in old:
@@ -353,17 +356,31 @@ class _Run:
             result = self.reference.result(node).narrow() if done is None else done[0][0]
             if done is None:
                 _check_shape(node, result.value, self.extents)
+                if node.op == "lookup":
+                    replaced = self._replaced(nodes, old) if replaced is None else replaced
+                    result = _tabulated(result, replaced)
             before = old.get(node.output)
-            if before is not None and (
-                _same(before, result) or _rounded_apart(node, before, result)
-            ):
+            if before is not None and _same(before, result):
                 result = before
             elif before is not None:
                 changed.append(node)
             self.reference.known[node.output] = result
             memo[key] = ([result], operands)
         self.changed = tuple(dict.fromkeys(name for node in changed[:4] for name in node.origin))
-        self._done = memo
+        self._done, self._nodes = memo, nodes
+
+    def _replaced(self, nodes: Sequence[Node], old: Mapping[Value, Bounded]) -> list[Bounded]:
+        """What a pass took away, with the errors of operators that round."""
+        stay = {value for node in nodes for value in node.outputs}
+        reference = Reference(self.extents, bodies=self.reference.bodies)
+        reference.known = {
+            value: known
+            for value, known in old.items()
+            if value in stay or value.producer is None or value.producer.is_call
+        }
+        gone = [node for node in self._nodes if not node.is_call and node.output not in stay]
+        reference.run(gone)
+        return [reference.known[node.output] for node in gone]
 
     def _key(self, node: Node) -> tuple[Any, list[Bounded]]:
         attrs = sorted((name, str(attr)) for name, attr in self.extents.attrs(node).items())
@@ -410,12 +427,15 @@ def _live_nodes(graph: Graph) -> list[Node]:
     return graph.needed_nodes(node for node in graph.nodes if node.is_call)
 
 
-def _rounded_apart(node: Node, before: Bounded, after: Bounded) -> bool:
-    """Whether a table has what was computed, or the number beside it: its entries were rounded in the model's own types."""
-    if node.op != "lookup":
-        return False
-    gap = after.value.astype(np.int64) - before.value.astype(np.int64)
-    return bool((np.abs(gap) <= 1).all())
+def _tabulated(result: Bounded, replaced: Sequence[Bounded]) -> Bounded:
+    """What is looked up, as sure as what it took the place of: entries are computed in advance, by operators that round."""
+    for before in replaced:
+        alike = (
+            before.value.dtype == result.value.dtype and before.value.shape == result.value.shape
+        )
+        if alike and not differs(result.value, before).any():
+            return Bounded(result.value, before.error)
+    return result
 
 
 def _same(before: Bounded, after: Bounded) -> bool:

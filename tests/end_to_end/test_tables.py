@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,9 @@ from onnx import numpy_helper, parser
 
 import dvm_graph
 from dvm_graph import _core
+from dvm_graph.errors import MiscompileError
+from dvm_graph.ir import DType, Value
+from dvm_graph.symbolic.builder import Builder
 
 Array = np.ndarray[Any, Any]
 
@@ -26,6 +30,7 @@ EXACT = {
     "reciprocal": "g = Reciprocal(d)",  # infinite for one byte
     "root": "a = Abs(d) g = Sqrt(a)",
     "clip": "g = Clip(d, low, high)",
+    "half": "a = Abs(d) h = Cast<to = 10>(a) r = Sqrt(h) g = Cast<to = 1>(r)",  # rounded once
 }
 """Each of them is arithmetic that has one right result."""
 ROUNDED = {
@@ -154,3 +159,30 @@ def test_strange_scales(scale: float) -> None:
     model.graph.initializer.append(numpy_helper.from_array(np.float32(scale), "strange"))
     x = _bytes((2, 256), "uint8")
     np.testing.assert_array_equal(dvm_graph.optimize(model).run({"x": x})[0], _expected(model, x))
+
+
+def _next_to_halves() -> onnx.ModelProto:
+    """Of what is a half in float32, and next to one in float64."""
+    body = "d = DequantizeLinear(x, tenth, one) y = QuantizeLinear(d, whole, one)"
+    model = _model(body, "int8", "int8")
+    numbers = {"tenth": np.float32(0.1), "whole": np.float32(1), "one": np.int8(1)}
+    constants = (numpy_helper.from_array(np.asarray(n), name) for name, n in numbers.items())
+    model.graph.initializer.extend(constants)
+    return model
+
+
+def test_checks_know_that_entries_are_rounded() -> None:
+    x = _bytes((2, 128), "int8")
+    compiled = dvm_graph.optimize(_next_to_halves(), check=True)
+    np.testing.assert_array_equal(compiled.run({"x": x})[0], _expected(_next_to_halves(), x))
+
+
+def test_checks_find_wrong_entries(monkeypatch: pytest.MonkeyPatch) -> None:
+    right = Builder.lookup
+
+    def wrong(builder: Builder, x: Value, table: Sequence[int], dtype: DType) -> Value:
+        return right(builder, x, [-entry for entry in table], dtype)
+
+    monkeypatch.setattr(Builder, "lookup", wrong)
+    with pytest.raises(MiscompileError, match="tabulate"):
+        dvm_graph.optimize(_next_to_halves(), check=True)

@@ -28,7 +28,7 @@ def _quantised(sketch: Sketch, x: Value, dtype: DType, scale: float = 0.25) -> V
 
 def _tabulated(sketch: Sketch, output: Value) -> bool:
     sketch.graph.outputs = [output]
-    changed = tabulate(sketch.graph)
+    changed = tabulate(sketch.graph, sketch.facts)
     eliminate_dead(sketch.graph)
     return changed
 
@@ -59,11 +59,27 @@ def test_functions_of_tables_are_tables_of_their_source(sketch: Sketch) -> None:
 
 def test_what_others_read_stays(sketch: Sketch) -> None:
     real = _dequantised(sketch, sketch.input("b", dtype=DType.UINT8))
-    result = _quantised(sketch, sketch.build.neg(real), DType.INT8)
+    product = sketch.build.mul(real, sketch.build.sigmoid(sketch.build.neg(real)))
+    result = _quantised(sketch, product, DType.INT8)
     sketch.graph.outputs = [result, real]
-    assert tabulate(sketch.graph)
+    assert tabulate(sketch.graph, sketch.facts)
     eliminate_dead(sketch.graph)
     assert sorted(sketch.operators()) == ["cast", "lookup", "mul", "sub"]
+
+
+def test_what_is_rounded_beside_its_reader_stays(sketch: Sketch) -> None:
+    real = _dequantised(sketch, sketch.input("b", dtype=DType.UINT8))
+    sketch.graph.outputs = [_quantised(sketch, real, DType.INT8), real]
+    assert not tabulate(sketch.graph, sketch.facts)
+
+
+def test_what_only_tables_read_goes(sketch: Sketch) -> None:
+    """Tables together take the place of what each of them would leave to the others."""
+    real = _dequantised(sketch, sketch.input("b", dtype=DType.UINT8))
+    sketch.graph.outputs = [_quantised(sketch, real, DType.INT8, scale) for scale in (0.25, 0.5, 1)]
+    assert tabulate(sketch.graph, sketch.facts)
+    eliminate_dead(sketch.graph)
+    assert sketch.operators() == ["lookup"] * 3
 
 
 def test_functions_of_two_tensors_stay(sketch: Sketch) -> None:
@@ -96,7 +112,15 @@ def test_casts_that_machines_disagree_about_stay(sketch: Sketch) -> None:
 
 
 @pytest.mark.parametrize("dtype", [DType.FLOAT16, DType.BFLOAT16])
-def test_functions_through_halves_stay(sketch: Sketch, dtype: DType) -> None:
-    real = _dequantised(sketch, sketch.input("b", dtype=DType.UINT8))
-    rounded = sketch.build.cast(sketch.build.cast(real, dtype), DType.FLOAT32)
-    assert not _tabulated(sketch, _quantised(sketch, rounded, DType.UINT8))
+def test_half_types_round_at_casts_alone(sketch: Sketch, dtype: DType) -> None:
+    """As kernels do, which hold them in more."""
+    half = sketch.build.cast(_dequantised(sketch, sketch.input("b", dtype=DType.UINT8)), dtype)
+    third = sketch.build.mul(half, sketch.number(1 / 3, dtype))
+    single = sketch.build.cast(third, DType.FLOAT32)
+    assert _tabulated(sketch, _quantised(sketch, single, DType.INT8, scale=1 / 64))
+    table = sketch.graph.outputs[0].producer
+    assert table is not None
+    factor = np.array(1 / 3, dtype.numpy).astype(np.float32)
+    products = ((np.arange(256, dtype=np.float32) - 3) / 2).astype(dtype.numpy) * factor
+    levels = np.clip(np.rint(products * 64), -128, 127)
+    assert table.attrs["table"] == tuple(levels.astype(int))
