@@ -66,15 +66,21 @@ def convolution(builder: Builder, node: Node, operands: Operands) -> Results:
 
 
 def convolved(
-    builder: Builder, image: Value, weights: Value, axes: Sequence[WindowAxis], groups: int
+    builder: Builder,
+    image: Value,
+    weights: Value,
+    axes: Sequence[WindowAxis],
+    groups: int,
+    outside: int = 0,
 ) -> Value:
     """`image` [batch, (depth,) height, width, channels] by `weights` [outputs, inputs, kernel...].
 
-    Inputs are those of a group; one axis is that of columns. The result is channels-last, too.
+    Inputs are those of a group; one axis is that of columns. The result is channels-last, too. What lies around the image
+    is 0 or, where channels are convolved by themselves, other bytes.
     """
     outputs, inputs = (int(extent) for extent in shape_of(weights)[:2])
     if len(axes) < 3:
-        return _over_image(builder, image, weights, window_over(planar(axes)), groups)
+        return _over_image(builder, image, weights, window_over(planar(axes)), groups, outside)
     results = outputs // groups
     if results > _MOST_OF_VOLUMES or not _by_lanes(image, groups, inputs, results):
         return _over_image(builder, image, weights, window_over(axes), groups)
@@ -123,7 +129,7 @@ def widened_weights(builder: Builder, weights: Value) -> Value:
 
 
 def _over_image(
-    builder: Builder, image: Value, weights: Value, window: Window, groups: int
+    builder: Builder, image: Value, weights: Value, window: Window, groups: int, outside: int = 0
 ) -> Value:
     """`image` [batch, (depth,) height, width, channels] by `weights` [outputs, inputs, kernel...]."""
     outputs, inputs = (int(extent) for extent in shape_of(weights)[:2])
@@ -141,7 +147,7 @@ def _over_image(
     transformed = transformed and min(inputs, results) >= MOST_LANES
     if spatial == 2 and not transformed and _by_lanes(image, groups, inputs, results):
         per_channel = arranged(builder, weights, (2, 3, 1, 0), (taps * inputs, outputs))
-        return builder.depthwise(image, per_channel, window, groups)
+        return builder.depthwise(image, per_channel, window, groups, outside)
     if groups == 1:
         matrix = _matrix(builder, weights, (), taps * inputs)
         return builder.matmul(builder.patches(image, window), matrix)
@@ -175,7 +181,9 @@ def _by_lanes(image: Value, groups: int, channels: int, results: int) -> bool:
     So they are where none of the vectors reads more than a vector of channels: each group has one, or no more than
     results, whose number divides vectors.
     """
-    if not image.dtype.is_float or results > MOST_LANES:
+    if not image.dtype.is_float:
+        return groups > 1 and channels == results == 1
+    if results > MOST_LANES:
         return False
     if groups == 1 or channels == 1:
         return channels == 1 and (groups > 1 or results == 1)

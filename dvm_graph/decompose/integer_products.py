@@ -129,7 +129,8 @@ def integer_convolution(
     bias: Value | None,
 ) -> Value | None:
     """The sums of a convolution over x - zero, channels-first, by weights [outputs, inputs, kernel...], and an int32 bias
-    for each output. What lies outside of the image is the zero point. None: it convolves channels by themselves, or is malformed.
+    for each output. What lies outside of the image is the zero point. None: it makes several results of a channel by itself, or
+    is malformed.
     """
     filters = weights.bytes
     if x.rank not in (3, 4, 5) or filters.ndim != x.rank:
@@ -137,7 +138,10 @@ def integer_convolution(
     axes = spatial_axes(node, shape_of(x)[2:], filters.shape[2:])
     groups = int(node.attrs.get("group", 1))
     outputs, inputs = filters.shape[:2]
-    if axes is None or groups < 1 or outputs % groups != 0 or (groups > 1 and inputs == 1):
+    if axes is None or groups < 1 or outputs % groups != 0:
+        return None
+    alone = groups > 1 and inputs == 1
+    if alone and outputs != groups:
         return None
     x, zero = unsigned(builder, x, zero)
     image, around = channels_last(builder, x), axes
@@ -149,13 +153,16 @@ def integer_convolution(
         image = padded(builder, image, image.rank - 1, 0, more, builder.scalar(0, DType.UINT8))
         filters = np.pad(filters, ((0, 0), (0, more)) + ((0, 0),) * (filters.ndim - 2))
         inputs += more
-    if zero is not None:
-        outside = builder.cast(zero, DType.UINT8)
+    outside = 0
+    if alone and len(axes) == 2 and zero is not None and zero.data is not None:
+        outside = int(np.asarray(zero.data))
+    elif zero is not None:
+        around_image = builder.cast(zero, DType.UINT8)
         for at, axis in enumerate(axes):
-            image = padded(builder, image, 1 + at, *axis.pads, outside)
+            image = padded(builder, image, 1 + at, *axis.pads, around_image)
         axes = [replace(axis, pads=(0, 0)) for axis in axes]
     whole = builder.constant(filters.reshape(outputs, inputs, *kernel))
-    y = convolved(builder, image, whole, axes, groups)
+    y = convolved(builder, image, whole, axes, groups, outside)
     totals = filters.reshape(outputs, -1).sum(axis=1, dtype=np.int32)
     y = _centred(builder, y, zero, totals, bias)
     if weights.zeros is not None:

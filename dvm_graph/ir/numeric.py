@@ -232,10 +232,11 @@ def _pool_sum(attrs: Attrs, x: Array) -> Array:
 def _depthwise(attrs: Attrs, x: Array, weights: Array) -> Array:
     groups: int = attrs["groups"]
     channels, results = x.shape[3] // groups, weights.shape[1] // groups
-    windows = _windows(attrs, x, 0)
+    dtype = x.dtype if x.dtype.kind == "f" else np.result_type(x, weights, np.int32)
+    windows = _windows(attrs, x, attrs["outside"]).astype(dtype, copy=False)
     if channels == results == 1:
         taps = weights.reshape(*attrs["kernel"], groups)
-        alone: Array = (windows * taps).sum(axis=(3, 4), dtype=x.dtype)
+        alone: Array = (windows * taps).sum(axis=(3, 4), dtype=dtype)
         return alone
     split = windows.reshape(*windows.shape[:5], groups, channels)
     taps = weights.reshape(*attrs["kernel"], channels, groups, results)

@@ -141,8 +141,9 @@ def _rows() -> list[OperatorInfo]:
         OperatorInfo("pool_max", Kind.WINDOW, 1, attrs=_WINDOW),
         OperatorInfo("pool_sum", Kind.WINDOW, 1, attrs=_WINDOW),
         # each of the `groups` of channels convolved by itself; operands: x, weights[taps * c / groups, outputs], rows in the
-        # order of patches, outputs group by group: [n, h, w, c] to [n, *size, outputs]
-        OperatorInfo("depthwise", Kind.WINDOW, 2, attrs=(*_WINDOW, "groups")),
+        # order of patches, outputs group by group: [n, h, w, c] to [n, *size, outputs]. Of bytes, a channel a group and an
+        # output of it: taps outside of the image are `outside`
+        OperatorInfo("depthwise", Kind.WINDOW, 2, Result.SUM, (*_WINDOW, "groups", "outside")),
         # the elements of each window, row-major (tap row, tap column, channel), of volumes by tap slice first, 0 outside:
         # [n, (d,) h, w, c] to [n, *size, taps * c]; with several `groups` of channels to
         # [groups, n, *size, taps * c / groups]. Only a matmul can read it, as its left operand

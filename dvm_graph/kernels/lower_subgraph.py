@@ -425,6 +425,7 @@ class _Lowering:
         sizes = [count, *flat, *extents, pixel, channels, results, *flat, *size]
         for name, alone in (("kernel", 1), ("strides", 1), ("dilations", 1), ("pads", 0)):
             sizes += [*(alone for _ in flat), *node.attrs[name]]
+        sizes.append(node.attrs.get("outside", 0))
         return self._emit(
             PlanNode(
                 node.op,

@@ -27,8 +27,11 @@ WINDOW_SIZES = (
     *("stride_depth", "stride_height", "stride_width"),
     *("dilation_depth", "dilation_height", "dilation_width"),
     *("pad_front", "pad_top", "pad_left"),
+    "outside",
 )
-"""The sizes of a window over channels-last volumes; of flat images, the depth is 1."""
+"""The sizes of a window over channels-last volumes, and what its taps outside of them are, where they are bytes that are
+added up; of flat images, the depth is 1.
+"""
 PIXELS = ("images", "depth", "height", "width", "pixel")
 """The sizes whose product is the elements of the images."""
 WEIGHTS = ("kernel_depth", "kernel_height", "kernel_width", "channels", "weights")

@@ -2,7 +2,7 @@
 // pixel is `pixel` neighbouring elements; flat images have a depth of 1. Windows are numbered
 // row-major over (image, output slice, output row, output column). Tap (z, y, x) of a window lies
 // at row out_y * stride_height - pad_top + y * dilation_height, and at the slice and the column
-// that follow likewise; a tap outside the image reads nothing.
+// that follow likewise; a tap outside the image reads nothing, or `outside`.
 #pragma once
 
 #include <cstdint>
@@ -20,8 +20,8 @@ struct Window {
   int32_t stride_depth, stride_height, stride_width;
   int32_t dilation_depth, dilation_height, dilation_width;
   int32_t pad_front, pad_top, pad_left;
-  int32_t first;   // element of the patch to start with (of k blocks; 0 in plans)
-  int32_t unused;  // 0
+  int32_t outside;  // depthwise, of bytes: what a tap outside the image is
+  int32_t first;    // element of the patch to start with (of k blocks; 0 in plans)
 
   int64_t pixels() const { return int64_t{images} * depth * height * width; }
   int64_t windows() const { return images * windows_of_image(); }
@@ -32,7 +32,7 @@ struct Window {
   }
 };
 
-inline constexpr int kWindowSizes = 22;  // fields that a plan gives
+inline constexpr int kWindowSizes = 23;  // fields that a plan gives
 inline constexpr int kWindowWords = 12;  // of an instruction
 static_assert(sizeof(Window) == kWindowWords * sizeof(uint64_t));
 

@@ -172,9 +172,13 @@ class OperatorMethods(ABC):
     def pool_sum(self, x: Value, window: Window) -> Value:
         return self.op("pool_sum", x, **window.attrs)
 
-    def depthwise(self, x: Value, weights: Value, window: Window, groups: int) -> Value:
-        """Each group of channels convolved by itself; `weights` are [taps * channels of a group, results]."""
-        return self.op("depthwise", x, weights, **window.attrs, groups=groups)
+    def depthwise(
+        self, x: Value, weights: Value, window: Window, groups: int, outside: int = 0
+    ) -> Value:
+        """Each group of channels convolved by itself; `weights` are [taps * channels of a group, results]. What lies around
+        an image of bytes is `outside`.
+        """
+        return self.op("depthwise", x, weights, **window.attrs, groups=groups, outside=outside)
 
     def patches(self, x: Value, window: Window, groups: int = 1) -> Value:
         return self.op("patches", x, **window.attrs, groups=groups)

@@ -313,7 +313,6 @@ def _pool(node: Node, _facts: Facts) -> Shape:
 
 
 def _depthwise(node: Node, facts: Facts) -> Shape:
-    _check_same_dtypes(node, _operands(node, 2))
     images, _rows, _columns, channels = _images(node)
     weighted, results = _shape(node, 1)
     groups = node.attrs["groups"]

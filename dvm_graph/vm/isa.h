@@ -64,7 +64,7 @@ enum class Form : uint8_t {
 // The columns of forms.def.
 enum class Role : uint8_t { writes, updates, reads };
 enum class Place : uint8_t { tile, value, memory, anywhere, integer, l1, l0a, l0b, l0c, bias };
-enum class Type : uint8_t { own, in_register, bundles, f32, f64, i32, i64, b8 };
+enum class Type : uint8_t { own, in_register, bundles, f32, f64, i32, i64, b8, u8 };
 enum class Walk : uint8_t {
   elements,
   folded,
@@ -155,7 +155,8 @@ inline constexpr uint16_t STORAGE = (1u << kDTypes) - 1;
 inline constexpr uint16_t BF16 = bit(DType::bf16), HALVES = bit(DType::f16) | BF16;
 inline constexpr uint16_t ROUNDED = bit(DType::f32) | HALVES;
 inline constexpr uint16_t BYTES = bit(DType::i32) | bit(DType::i8) | bit(DType::u8);
-inline constexpr uint16_t BUNDLED = ROUNDED | BYTES, MULTIPLIED = BF16 | bit(DType::i8);
+inline constexpr uint16_t I8 = bit(DType::i8);
+inline constexpr uint16_t BUNDLED = ROUNDED | BYTES, MULTIPLIED = BF16 | I8;
 inline constexpr uint16_t F16 = bit(DType::f16);
 inline constexpr uint16_t NUMBER_F16 = NUMBER | F16, REGISTER_F16 = REGISTER | F16;
 inline constexpr uint16_t MOVED = REGISTER | HALVES;
@@ -239,6 +240,9 @@ constexpr bool has_window(const FormInfo& form) {
   return form.extra == Extra::window || form.extra == Extra::window_bounds;
 }
 constexpr bool has_window(Form form) { return has_window(form_info(form)); }
+constexpr bool weighs_windows(Form form) {
+  return form == Form::depthwise || form == Form::depthwise_bytes;
+}
 constexpr bool has_bounds(const FormInfo& form) {
   return form.extra == Extra::bounds || form.extra == Extra::window_bounds;
 }
@@ -313,6 +317,7 @@ constexpr DType operand_dtype(Form form, DType dtype, int operand) {
     case Type::i32: return DType::i32;
     case Type::i64: return DType::i64;
     case Type::b8: return DType::b8;
+    case Type::u8: return DType::u8;
     default: return dtype;
   }
 }

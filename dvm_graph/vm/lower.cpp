@@ -279,18 +279,21 @@ void Lowering::lower_iota(int32_t node) {
 
 void Lowering::lower_window(int32_t node) {
   const NormalNode& n = plan_.nodes[node];
+  const bool of_bytes = n.dtype == DType::i32;
   const Family family = n.op == PlanOp::pool_max_   ? Family::d_pool_max
                         : n.op == PlanOp::pool_sum_ ? Family::d_pool_sum
+                        : of_bytes                  ? Family::d_depthwise_bytes
                                                     : Family::d_depthwise;
-  Instruction window = begin(node, family, n.dtype);
+  Instruction window = begin(node, family, of_bytes ? DType::i8 : n.dtype);
   window.window = static_cast<int32_t>(code_.windows.size());
   code_.windows.push_back(plan_.windows[n.window]);
   TileValue operands[kMaxOperands];
   operands[0] = place_for(node, window.changed_mask != 0);
-  operands[1] = access_value(n.access, n.dtype);
+  operands[1] = access_value(n.access, plan_.accesses[n.access].storage);
   operands[2] = access_value(n.numbers, DType::i64);
   int count = 3;
-  if (n.weights >= 0) operands[count++] = access_value(n.weights, n.dtype);
+  if (n.weights >= 0)
+    operands[count++] = access_value(n.weights, plan_.accesses[n.weights].storage);
   emitter_.elementwise(window, n.axes, operands, count, false);
   nodes_[node].value = operands[0];
 }

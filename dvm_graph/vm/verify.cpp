@@ -177,10 +177,11 @@ class BodyVerifier {
       reach.add((limit - 1) * stride * element);
     }
     const Form windows = info_of(family_of(head)).form;
-    const bool weighs = windows == Form::depthwise && k == 3;
+    const bool weighs = weighs_windows(windows) && k == 3;
     if (has_window(form) && (k == 1 || weighs)) {
       const Window window = window_of(windows, words);
-      if (window.pixels() == 0) return true;  // it reads nothing
+      const bool reads_weights = weighs && windows == Form::depthwise_bytes;
+      if (window.pixels() == 0 && !reads_weights) return true;  // it reads nothing
       const int64_t pixel = window.pixel, channels = window.channels;
       if (k == 1) reach.add(((window.pixels() - 1) * pixel + channels - 1) * element);
       if (weighs) reach.add((window.taps() * channels - 1) * window.weights * element);

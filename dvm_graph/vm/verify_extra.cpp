@@ -79,6 +79,10 @@ bool check_window(const Program& program, const Reaches& reaches, const Head& he
   if (base.base + reach.low < 0 || base.base + reach.high >= window.windows()) {
     return fail("number of a window out of range");
   }
+  if (form == Form::depthwise_bytes) {
+    if (window.channels != 1) return fail("bytes of groups of channels");
+    if (window.outside < 0 || window.outside > 255) return fail("no byte outside of an image");
+  }
   if (!moves_patches(form)) return window.is_flat() || fail("a pool over volumes");
   const bool multiplies = form != Form::pack_patches;
   const uint8_t along = multiplies ? head.e1 : head.e2;

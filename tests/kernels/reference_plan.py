@@ -286,10 +286,16 @@ class _Kernel:
                 element = element.reshape(shape)
                 inside = inside & (element >= 0) & (element < channels)
                 at = at + element
+            if sizes["outside"]:
+                around, inside = ~inside, np.ones_like(inside)
+            else:
+                around = np.zeros_like(inside)
             for channel in range(channels if node.op == "depthwise" else 1):
                 place = at + channel
-                self.checked(place[np.broadcast_to(inside, at.shape)], source.size)
-                value = source[np.where(inside, place, 0)] if source.size else np.zeros(at.shape)
+                read = inside & ~around
+                self.checked(place[np.broadcast_to(read, at.shape)], source.size)
+                value = source[np.where(read, place, 0)] if source.size else np.zeros(at.shape)
+                value = np.where(around, sizes["outside"], value)
                 if node.op == "depthwise":
                     access = self.plan.accesses[node.weights]
                     weights = _buffer(self.run, access.value)

@@ -4,6 +4,7 @@
 //   instruction
 //                      of AVX512-VNNI multiplies all four and adds them to an i32
 //   m_matmul_quantize  the same, of whose sums levels are made while they are in registers
+//   d_depthwise_bytes  four taps of a channel are multiplied likewise (byte_windows.h)
 //
 // A and panels of B are laid out as those of m_matmul and multiplied by the same loops (blocks.h),
 // in elements of 32 bits; B always comes packed, padded with zeros. Sums wrap: every level gives
@@ -11,6 +12,7 @@
 // products in 32; the instruction that multiplies bytes adds them in 16, which may saturate.
 //
 // This file is compiled once more for AVX-512 with AVX512-VNNI, in a namespace of its own.
+#include "npu/host/byte_windows.h"
 #include "npu/host/products.h"
 #include "npu/host/units.h"
 
@@ -37,6 +39,7 @@ struct Bundled {
   static constexpr bool kWidens = false, kClamps = false, kRuns = false;
   DVM_INLINE static Column column(const B* at) { return load<Words>(at); }
   DVM_INLINE static Column column(const B* at, int64_t) { return column(at); }
+  DVM_INLINE static Words spread(Words a) { return a; }
   DVM_INLINE static Words scalar(const A* at) { return splat<Words>(word_at(at)); }
   DVM_INLINE static Sum multiply_add(Sum sum, Words a, Column b) {
     return bits_as<Sum>(
@@ -79,13 +82,15 @@ struct Bundled {
     return {bits_as<Words>(even), bits_as<Words>(bits_as<Signed>(words) >> 8)};
   }
   DVM_INLINE static Column column(const B* at, int64_t) { return column(at); }
+  DVM_INLINE static Halves spread(Words a) {
+    return {a & splat<Words>(0xff00ff), bits_as<Words>(bits_as<Full<uint16_t>>(a) >> 8)};
+  }
   DVM_INLINE static Halves scalar(const A* at) {
-    using Pairs = Full<uint16_t>;
     Words word = splat<Words>(word_at(at));
 #if defined(DVM_AVX2) && !defined(DVM_AVX512)
     asm("" : "+x"(word));  // else halves are made, and moved to vectors, one by one
 #endif
-    return {word & splat<Words>(0xff00ff), bits_as<Words>(bits_as<Pairs>(word) >> 8)};
+    return spread(word);
   }
   DVM_INLINE static Sum multiply_add(Sum sum, Halves a, const Column& b) {
     return sum + multiply_pairs(a.even, b.even) + multiply_pairs(a.odd, b.odd);
@@ -265,6 +270,8 @@ struct IntegerUnit {
     using S = typename ByteOf<D>::type;
     if constexpr (Form_ == Form::matmul_bundles)
       return &panels_handler<Bundled>;
+    else if constexpr (Form_ == Form::depthwise_bytes)
+      return &depthwise_bytes_handler<Bundled>;
     else if constexpr (Form_ == Form::matmul_quantize)  // bytes of both signs wrap alike
       return &panels_handler<Quantized<S>>;
     else if constexpr (Form_ == Form::pack_a_bundles)

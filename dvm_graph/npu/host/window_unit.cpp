@@ -10,7 +10,7 @@
 #include "npu/host/rows.h"
 #include "npu/host/storage.h"
 #include "npu/host/units.h"
-#include "npu/host/windows.h"
+#include "npu/host/window_loops.h"
 
 namespace dvm::DVM_LEVEL {
 namespace {
@@ -69,34 +69,6 @@ void pack_patches_handler(Core& core, const uint64_t* words) {
 
 // ---- pools, and convolutions of channels by themselves and of groups
 
-// Where the operands of an instruction lie.
-template <class T>
-struct Operands {
-  Tile<T> to;
-  Tile<const T> images, weights;
-  Tile<const std::byte> numbers;
-
-  // At a point of the loops.
-  DVM_INLINE Operands at(int64_t o, int64_t m, int64_t i) const {
-    const auto offset = [&](const auto& tile) {
-      return o * tile.outer + m * tile.middle + i * tile.inner;
-    };
-    Operands moved = *this;
-    moved.to.at += offset(to);
-    moved.images.at += offset(images);
-    moved.weights.at += offset(weights);
-    moved.numbers.at += offset(numbers);
-    return moved;
-  }
-  // The outer loop becomes the middle one.
-  DVM_INLINE Operands turned() const {
-    Operands turned = *this;
-    const auto turn = [](auto& tile) { tile.middle = tile.outer; };
-    turn(turned.to), turn(turned.images), turn(turned.weights), turn(turned.numbers);
-    return turned;
-  }
-};
-
 // What a series of windows is reduced by: channels by themselves, or groups as Reads say.
 template <class Op, class T>
 struct OfChannels {
@@ -116,65 +88,6 @@ struct OfGroups {
                         first_number(x.numbers), count, results);
   }
 };
-
-// Point by point.
-template <class T, class Series>
-void reduce_scattered(const Window& w, const Series& series, const Operands<T>& x,
-                      const Extents& e) {
-  for (int64_t o = 0; o < e.outer; o++) {
-    for (int64_t m = 0; m < e.middle; m++) {
-      for (int64_t i = 0; i < e.inner; i++) {
-        const Operands<T> at = x.at(o, m, i);
-        series(w, at, at.to.at, 0, 1, 1);
-      }
-    }
-  }
-}
-
-// The inner loop is results of a window.
-template <class T, class Series>
-void reduce_rows(const Window& w, const Series& series, const Operands<T>& x, const Extents& e) {
-  const bool in_order = x.numbers.middle == 1 && x.images.middle == 0 && x.weights.middle == 0;
-  const int64_t step = in_order ? e.middle : 1;
-  for (int64_t o = 0; o < e.outer; o++) {
-    for (int64_t m = 0; m < e.middle; m += step) {
-      const Operands<T> at = x.at(o, m, 0);
-      series(w, at, at.to.at, x.to.middle, step, e.inner);
-    }
-  }
-}
-
-// The inner loop is windows in order, of one result each.
-template <class T, class Series>
-void reduce_single(const Window& w, const Series& series, const Operands<T>& x, const Extents& e) {
-  for (int64_t o = 0; o < e.outer; o++) {
-    for (int64_t m = 0; m < e.middle; m++) {
-      const Operands<T> at = x.at(o, m, 0);
-      series(w, at, at.to.at, x.to.inner, e.inner, 1);
-    }
-  }
-}
-
-// Results are the middle loop and neighbours, windows the inner one and in order: vectors of
-// results are reduced for a few windows, and turned around.
-template <class T, class Series>
-void reduce_across(const Window& w, const Series& series, const Operands<T>& x, int64_t results,
-                   int64_t windows) {
-  constexpr int64_t L = kLanes<T>, kWindows = 64;
-  alignas(kLineBytes) T block[kWindows * L];
-  for (int64_t first = 0; first < windows; first += kWindows) {
-    const int64_t count = lesser(windows - first, kWindows);
-    for (int64_t c = 0; c < results; c += L) {
-      const int64_t lanes = lesser(results - c, L);
-      const Operands<T> at = x.at(0, c, first);
-      series(w, at, block, lanes, count, lanes);
-      for (int64_t lane = 0; lane < lanes; lane++) {
-        T* const row = at.to.at + lane * x.to.middle;
-        for (int64_t i = 0; i < count; i++) row[i * x.to.inner] = block[i * lanes + lane];
-      }
-    }
-  }
-}
 
 // All results of windows, group by group side by side, in pieces of so many that the weights of a
 // piece stay in the first-level cache from window to window. Weights that are the same for the

@@ -148,7 +148,7 @@ UnitStep ProgramWork::step_of(const Head& head, const uint64_t* words,
     if (info.form == Form::lookup) {  // bytes are picked one after the other
       step.cycles += static_cast<double>(over.loops[0] * over.loops[1] * over.loops[2]);
     }
-    if (info.form == Form::pool || info.form == Form::depthwise) {
+    if (info.form == Form::pool || weighs_windows(info.form)) {
       const double busy = window_cycles(info.form, words, dtype, over);
       if (busy > 0) step.limit = std::min(step.limit, step.bytes / busy);
     }
@@ -218,10 +218,10 @@ double ProgramWork::window_cycles(Form form, const uint64_t* words, DType dtype,
                                   const Extents& over) const {
   Window window;
   std::memcpy(&window, extra_words(form, words), sizeof window);
-  const bool weighs = form == Form::depthwise;
+  const bool weighs = weighs_windows(form);
   const double terms = static_cast<double>(window.taps()) * window.channels;
   const double results = static_cast<double>(over.loops[0] * over.loops[1] * over.loops[2]);
-  const double bytes = results * static_cast<double>(size_of(dtype));
+  const double bytes = results * static_cast<double>(size_of(operand_dtype(form, dtype, 0)));
   return terms * (weighs ? 2 : 1) * bytes / part_.vector_bytes_per_cycle;
 }
 

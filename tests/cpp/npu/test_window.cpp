@@ -233,6 +233,59 @@ void test_split_groups(Machine& machine, Random& random, DType dtype) {
   CHECK(right);
 }
 
+// Channels by themselves, of bytes: windows and channels are the loops, in any order.
+void test_bytes(Machine& machine, Random& random) {
+  Window w = random_window(random, true);
+  if (random.chance(0.5)) w.kernel_width = draw(random, 1, random.chance(0.1) ? 70 : 8);
+  if (random.chance(0.7)) w.dilation_width = 1;
+  if (random.chance(0.1)) w.kernel_height = 25;
+  w.outside = random.chance(0.5) ? 0 : draw(random, 1, 255);
+  const int64_t channels = random.chance(0.3) ? random.integer(60, 200) : w.channels;
+  w.channels = 1;
+  w.pixel = static_cast<int32_t>(channels + (random.chance(0.3) ? random.integer(1, 9) : 0));
+  w.weights = static_cast<int32_t>(channels);
+  Array<uint8_t> images({1, w.pixels(), channels}, {0, w.pixel, 1});
+  images.fill([&] { return static_cast<uint8_t>(random.integer(0, 255)); });
+  Array<int8_t> weights({1, w.taps(), channels}, {0, channels, 1});
+  weights.fill([&] { return static_cast<int8_t>(random.integer(-128, 127)); });
+
+  using Order = std::array<size_t, 3>;
+  constexpr Order kOrders[] = {{2, 0, 1}, {2, 0, 1}, {2, 1, 0}, {0, 2, 1}, {0, 1, 2}, {1, 2, 0}};
+  const Order order = random.pick(kOrders);
+  const int64_t channel = random.integer(0, channels - 1);
+  const int64_t windows = random.integer(1, w.windows());
+  const int64_t number = random.integer(0, w.windows() - windows);
+  const int64_t extents[] = {windows, random.integer(1, channels - channel), 1};
+  const auto strides = [&](int64_t of_windows, int64_t of_channels) {
+    const int64_t steps[] = {of_windows, of_channels, 0};
+    return Strides{steps[order[0]], steps[order[1]], steps[order[2]]};
+  };
+  const Shape shape{extents[order[0]], extents[order[1]], extents[order[2]]};
+  const int64_t row = extents[1] + random.integer(0, 3);
+  const bool turned = order[2] == 0 && random.chance(0.8);
+  Array<int32_t> to(shape, turned ? strides(1, windows + 1) : strides(row, 1));
+  Place from = images.place(), weight = weights.place();
+  from.at += channel, weight.at += channel;
+  from.strides = weight.strides = strides(0, 1);
+  context += "bytes " + describe(shape, {to.strides()});
+  execute(machine, Family::d_depthwise_bytes, DType::i8, shape,
+          {to.place(), from, number_place(number, strides(1, 0)), weight}, w);
+  bool right = true;
+  for_each_index(shape, [&](int64_t o, int64_t m, int64_t i) {
+    const int64_t at[] = {o, m, i};
+    int64_t place[3];
+    for (size_t loop = 0; loop < 3; ++loop) place[order[loop]] = at[loop];
+    int32_t expected = 0;
+    for (int64_t tap = 0; tap < w.taps(); ++tap) {
+      const int64_t read = place_of_tap(w, number + place[0], tap), c = channel + place[1];
+      const int32_t x = read < 0 ? w.outside : images.data()[read + c];
+      expected += x * weights.data()[tap * channels + c];
+    }
+    right = right && to.at(o, m, i) == expected;
+  });
+  CHECK(right);
+}
+
 }  // namespace
 }  // namespace dvm::test
 
@@ -241,6 +294,10 @@ int main() {
   for (const dvm::Level& level : dvm::available_levels()) {
     Machine machine(*level.table);
     Random random(5);
+    for (int i = 0; i < 500; ++i) {
+      context = std::string(level.table->name) + " ";
+      test_bytes(machine, random);
+    }
     for (const dvm::DType dtype : {dvm::DType::f32, dvm::DType::f64}) {
       dvm::test::with_register_type(dtype, [&](auto element) {
         using T = decltype(element);
