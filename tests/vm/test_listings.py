@@ -27,6 +27,7 @@ _DTYPES = {
     "BF16": ["bf16"],
     "BYTES": ["i32", "i8", "u8"],
     "TABLED": ["b8", "i8", "u8"],
+    "I8": ["i8"],
     "BUNDLED": ["f32", "f16", "bf16", "i32", "i8", "u8"],
     "MULTIPLIED": ["bf16", "i8"],
     "HALVES": ["f16", "bf16"],

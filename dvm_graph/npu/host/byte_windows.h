@@ -89,7 +89,11 @@ class ByteWindows {
   };
 
  public:
-  ByteWindows(const Window& w, const Of& x) : w_(w), images_(x.images.at), weights_(x.weights.at) {
+  ByteWindows(const Window& w, const Of& x)
+      : w_(w),
+        images_(x.images.at),
+        weights_(x.weights.at),
+        end_(images_ + (w.pixels() - 1) * w.pixel + 1) {
     const auto words = [](int64_t taps) { return (taps + kTapsOfWord - 1) / kTapsOfWord; };
     single_ = {1, words(w.kernel_width)};
     pair_ = {2, words(w.kernel_width + w.stride_width)};
@@ -103,15 +107,12 @@ class ByteWindows {
     const int64_t taps = (pairs_ ? pair_ : single_).taps();
     if (w_.kernel_height * vectors > kMostPacked || w_.kernel_height * taps > kMostTaps)
       return reduce_taps(out, out_step, number, count, results);
+    lanes_ = lesser(L, results);
     for (int64_t c = 0; c < results; c += L) {
-      first_ = c;
-      lanes_ = lesser(L, results - c);
+      first_ = lesser(c, results - lanes_);  // the last ones overlap with those before
       pack(single_, packed_);
       if (pairs_) pack(pair_, packed_ + w_.kernel_height * single_.vectors());
-      if (lanes_ == L)
-        reduce_channels<false>(out + c, out_step, Position(w_, number), count);
-      else
-        reduce_channels<true>(out + c, out_step, Position(w_, number), count);
+      reduce_channels(out + first_, out_step, Position(w_, number), count);
     }
   }
 
@@ -193,9 +194,7 @@ class ByteWindows {
       for (int j = 0; j < kWordVectors; j++) {
         constexpr int64_t kWords = kLanesOf<Words>;
         auto* to = reinterpret_cast<uint32_t*>(out) + j * kWords;
-        if constexpr (!Partial)
-          store(to, sums[i][j]);
-        else if (lanes_ >= (j + 1) * kWords)
+        if (lanes_ >= (j + 1) * kWords)
           store(to, sums[i][j]);
         else if (lanes_ > j * kWords)
           store_partial(to, sums[i][j], lanes_ - j * kWords);
@@ -204,7 +203,6 @@ class ByteWindows {
   }
 
   // A series of windows, output row by output row.
-  template <bool Partial>
   void reduce_channels(int32_t* out, int64_t out_step, Position at, int64_t count) {
     const Column* const of_pairs = packed_ + w_.kernel_height * single_.vectors();
     while (count > 0) {
@@ -213,6 +211,7 @@ class ByteWindows {
       const int64_t top = at.y * w_.stride_height - w_.pad_top;
       const bool rows_inside =
           top >= 0 && top + int64_t{w_.kernel_height - 1} * w_.dilation_height < w_.height;
+      const int64_t reach = ((w_.kernel_height - 1) * int64_t{w_.dilation_height} + 1) * row_;
       int64_t placed = -1;  // column of the windows whose taps, all inside, these have, but moved
       for (int64_t i = 0; i < row;) {
         const bool two = pairs_ && row - i >= 2;
@@ -227,10 +226,17 @@ class ByteWindows {
           placed = inside ? left : -1;
         }
         const uintptr_t moved = moves ? (left - placed) * w_.pixel : 0;
-        if (two)
-          reduce_windows<Partial, 2>(of, moved, of_pairs, out, out_step);
+        // Whole vectors of fewer channels are read where they end within the images.
+        const uint8_t* const read = image + top * row_ + left * w_.pixel + first_;
+        const bool whole = lanes_ == L || (inside && end_ - read >= reach + L);
+        if (two && whole)
+          reduce_windows<false, 2>(of, moved, of_pairs, out, out_step);
+        else if (two)
+          reduce_windows<true, 2>(of, moved, of_pairs, out, out_step);
+        else if (whole)
+          reduce_windows<false, 1>(of, moved, packed_, out, out_step);
         else
-          reduce_windows<Partial, 1>(of, moved, packed_, out, out_step);
+          reduce_windows<true, 1>(of, moved, packed_, out, out_step);
         i += of.windows;
         out += of.windows * out_step;
       }
@@ -264,6 +270,7 @@ class ByteWindows {
   const Window& w_;
   const uint8_t* images_;
   const int8_t* weights_;
+  const uint8_t* end_;  // of the images
   Group single_, pair_;
   bool pairs_;
   int64_t row_;                    // elements of an image's

@@ -157,6 +157,10 @@ DVM_INLINE Vec<To, kLanesOf<V>> convert(V v) {
     const __m128i words =
         _mm_packus_epi32(_mm256_castsi256_si128(low), _mm256_extracti128_si256(low, 1));
     return bits_as<Out>(_mm_cvtsi128_si64(_mm_packus_epi16(words, words)));
+  } else if constexpr (kWidensBytes && sizeof(V) == 8) {
+    const __m128i bytes = _mm_cvtsi64_si128(bits_as<int64_t>(v));
+    return bits_as<Out>(std::is_signed_v<Element<V>> ? _mm256_cvtepi8_epi32(bytes)
+                                                     : _mm256_cvtepu8_epi32(bytes));
 #endif
 #if !defined(DVM_X86)
   } else if constexpr (std::is_floating_point_v<Element<V>> && std::is_integral_v<To>) {
