@@ -33,6 +33,8 @@ from dvm_graph.symbolic.dims import add, floordiv, mul
 _LARGEST_SCALE, _LARGEST_DENOMINATOR = 4096, 64
 _SURE_SCALE = Fraction(3, 2)
 """From which on every extent grows, but for that of a single element."""
+_CHANNELS_OF_A_PIXEL = 8
+"""From which on a pixel is read at once about as fast as what is beside it."""
 _BY_SCALE = "by scale"
 """Of nearest elements: those before, or behind, where axes shrink."""
 _HALF_PIXELS = frozenset({"half_pixel", "pytorch_half_pixel"})
@@ -92,9 +94,11 @@ def resize(builder: Builder, node: Node, operands: Operands) -> Results:
         return None
     if sampling.mode == "cubic" and axes:
         axes = _all_spatial(x) | axes
-    y = channels_last(builder, x if sampling.mode == "nearest" else widened(builder, x))
-    for axis, resized in axes.items():
-        at = axis - 1 if x.rank > 3 else axis
+    y = x if sampling.mode == "nearest" else widened(builder, x)
+    stays = _is_read_better_by_rows(sampling, x, axes)
+    y = y if stays else channels_last(builder, y)
+    for axis in _in_order(builder, axes) if stays else axes:
+        resized, at = axes[axis], axis if stays or x.rank == 3 else axis - 1
         if sampling.mode == "linear":
             y = _linear(builder, sampling, y, at, resized)
         elif sampling.mode == "cubic":
@@ -106,7 +110,34 @@ def resize(builder: Builder, node: Node, operands: Operands) -> Results:
             y = part(builder, y, at, start, resized.size, resized.scale.denominator)
         else:
             y = builder.gather(y, _nearest(builder, sampling, resized), at)
-    return [channels_first(builder, builder.cast(y, x.dtype), x.rank)]
+    y = builder.cast(y, x.dtype)
+    return [y if stays else channels_first(builder, y, x.rank)]
+
+
+def _is_read_better_by_rows(sampling: _Sampling, x: Value, axes: Mapping[int, _Axis]) -> bool:
+    """Whether channels are so few that reading them pixel by pixel moves less at a time than a row of the image does."""
+    channels = shape_of(x)[1]
+    if not isinstance(channels, int) or channels >= _CHANNELS_OF_A_PIXEL:
+        return False
+    return any(not _is_view(sampling, axis) for axis in axes.values())
+
+
+def _in_order(builder: Builder, axes: Mapping[int, _Axis]) -> list[int]:
+    """Those that shrink first, then those that grow, each where the others leave it little to do.
+
+    Along the innermost one elements are read one by one, along others in rows: it is the last to shrink and the first to grow.
+    """
+    growing = [axis for axis in sorted(axes) if _grows(builder, axes[axis])]
+    return [axis for axis in sorted(axes) if axis not in growing] + growing[::-1]
+
+
+def _grows(builder: Builder, axis: _Axis) -> bool:
+    """As far as is known; images of any size shrink where they all become of the same one, else they grow."""
+    if isinstance(axis.scale, Fraction):
+        return axis.scale > 1
+    if isinstance(axis.size, int):
+        return isinstance(axis.extent, int) and axis.size > axis.extent
+    return not builder.facts.prove_less_equal(axis.size, axis.extent).yes
 
 
 def _all_spatial(x: Value) -> dict[int, _Axis]:
@@ -229,6 +260,12 @@ def _bound(
     }
 
 
+def _is_view(sampling: _Sampling, axis: _Axis) -> bool:
+    if sampling.mode != "nearest":
+        return False
+    return _repeats(sampling, axis) or _start_of_steps(sampling, axis) is not None
+
+
 def _repeats(sampling: _Sampling, axis: _Axis) -> bool:
     """Whether each element is the nearest one of as many results."""
     if not isinstance(axis.scale, Fraction) or axis.scale.denominator != 1:
@@ -264,6 +301,16 @@ def _start_of_steps(sampling: _Sampling, axis: _Axis) -> int | None:
     return _NEAREST_NUMBER[_rounding(sampling, axis)](first)
 
 
+def _start_of_pairs(sampling: _Sampling, axis: _Axis) -> int | None:
+    """The first element that is read, where results lie halfway between two; else None."""
+    scale = axis.scale
+    if not isinstance(scale, Fraction) or scale.numerator != 1 or scale == 1:
+        return None
+    if scale.denominator.bit_count() != 1 or sampling.transform != "half_pixel":
+        return None
+    return scale.denominator // 2 - 1
+
+
 def _nearest(builder: Builder, sampling: _Sampling, axis: _Axis) -> Value:
     index = _NEAREST[_rounding(sampling, axis)](builder, _positions(builder, sampling, axis))
     return builder.cast(_inside(builder, index, axis), DType.INT64)
@@ -278,6 +325,11 @@ def _rounding(sampling: _Sampling, axis: _Axis) -> str:
 
 def _linear(builder: Builder, sampling: _Sampling, x: Value, at: int, axis: _Axis) -> Value:
     """Between the two nearest elements, by how near they are."""
+    if (start := _start_of_pairs(sampling, axis)) is not None:
+        assert isinstance(axis.scale, Fraction)
+        step, half = axis.scale.denominator, builder.scalar(0.5, x.dtype)
+        low, high = (part(builder, x, at, start + next_, axis.size, step) for next_ in (0, 1))
+        return builder.add(builder.mul(low, half), builder.mul(high, half))
     position = _inside(builder, _positions(builder, sampling, axis), axis)
     below = builder.floor(position)
     above = builder.min(shifted(builder, below, 1.0), _last(builder, axis))

@@ -21,8 +21,9 @@ _LEAST_CHANNELS = 16
 """Of a group, and results: of fewer, transforming takes most of what is saved."""
 _LEAST_SQUARES = 9
 """Of an image: of fewer, each transformed weight is read for too few products."""
-_MOST_BYTES = 20 << 20
-"""Of transforms where nothing is known of the image: if it is small, they only take room."""
+_MOST_BYTES, _MOST_BYTES_APART = 20 << 20, 40 << 20
+"""Of transforms where nothing is known of the image: if it is small, they only take room. Windows are dilated in place of strides before
+them, which would have made it small, so theirs may take more."""
 
 
 def transformed_slices(
@@ -43,7 +44,8 @@ def transformed_slices(
     known = [extent for extent in size if extent is not None]
     if len(known) < len(size):
         room = groups * k * results * (_ROWS - 1) * DType.FLOAT32.itemsize
-        return slices if room <= _MOST_BYTES else 0
+        apart = max(attrs["dilations"][-2:]) > 1
+        return slices if room <= (_MOST_BYTES_APART if apart else _MOST_BYTES) else 0
     squares = math.prod(map(_squares, known[-2:], attrs["dilations"][-2:]))
     fewer = squares * (TAPS + RESULTS - 1) ** 2 < math.prod(known[-2:]) * TAPS**2
     return slices if fewer and squares * math.prod(known[:-2]) >= _LEAST_SQUARES else 0

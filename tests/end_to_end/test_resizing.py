@@ -19,15 +19,24 @@ SCALES = ((2.0, 2.0), (3.0, 1.0), (0.5, 0.25), (1.75, 2.5), (4.0, 0.625))
 SHAPES = ((2, 3, 5, 7), (1, 3, 16, 4), (3, 3, 8, 33))
 
 
+FEW_AND_MANY = (3, 9)
+"""Channels: images of few are read by rows, others pixel by pixel."""
+
+
 def model_of(
-    scales: tuple[float, ...] | None, dtype: type[np.generic] = np.float32, **attrs: Any
+    scales: tuple[float, ...] | None,
+    dtype: type[np.generic] = np.float32,
+    channels: int = 3,
+    **attrs: Any,
 ) -> onnx.ModelProto:
     """Resizes rows and columns by constant scales, or to those of another input."""
     element = helper.np_dtype_to_tensor_dtype(np.dtype(dtype))
-    inputs = [helper.make_tensor_value_info("x", element, ["batch", 3, "height", "width"])]
+    inputs = [helper.make_tensor_value_info("x", element, ["batch", channels, "height", "width"])]
     nodes, initializers = [], []
     if scales is None:
-        like = helper.make_tensor_value_info("like", element, ["batch", 3, "rows", "columns"])
+        like = helper.make_tensor_value_info(
+            "like", element, ["batch", channels, "rows", "columns"]
+        )
         inputs.append(like)
         nodes.append(helper.make_node("Shape", ["like"], ["sizes"]))
         operands = ["x", "", "", "sizes"]
@@ -47,9 +56,10 @@ def images(shape: tuple[int, ...], dtype: type[np.generic] = np.float32) -> Arra
 
 def check(model: onnx.ModelProto, sizes: tuple[tuple[int, int], ...] = ()) -> None:
     mine, reference = dvm_graph.optimize(model, strict=True), session(model)
-    element = model.graph.input[0].type.tensor_type.elem_type
-    dtype = helper.tensor_dtype_to_np_dtype(element).type
-    for shape, size in itertools.zip_longest(SHAPES, sizes):
+    kind = model.graph.input[0].type.tensor_type
+    dtype = helper.tensor_dtype_to_np_dtype(kind.elem_type).type
+    for (batch, _, *spatial), size in itertools.zip_longest(SHAPES, sizes):
+        shape = (batch, kind.shape.dim[1].dim_value, *spatial)
         feeds = {"x": images(shape, dtype)}
         if size is not None:
             feeds["like"] = images((*shape[:2], *size), dtype)
@@ -58,15 +68,20 @@ def check(model: onnx.ModelProto, sizes: tuple[tuple[int, int], ...] = ()) -> No
 
 @pytest.mark.parametrize("transform", TRANSFORMS)
 @pytest.mark.parametrize("scales", SCALES)
-def test_linear(transform: str, scales: tuple[float, ...]) -> None:
-    check(model_of(scales, mode="linear", coordinate_transformation_mode=transform))
+@pytest.mark.parametrize("channels", FEW_AND_MANY)
+def test_linear(transform: str, scales: tuple[float, ...], channels: int) -> None:
+    check(
+        model_of(scales, channels=channels, mode="linear", coordinate_transformation_mode=transform)
+    )
 
 
 @pytest.mark.parametrize("transform", TRANSFORMS)
 @pytest.mark.parametrize("rounding", ROUNDINGS)
 @pytest.mark.parametrize("scales", SCALES)
-def test_nearest(transform: str, rounding: str, scales: tuple[float, ...]) -> None:
-    check(model_of(scales, coordinate_transformation_mode=transform, nearest_mode=rounding))
+@pytest.mark.parametrize("channels", FEW_AND_MANY)
+def test_nearest(transform: str, rounding: str, scales: tuple[float, ...], channels: int) -> None:
+    attrs = {"coordinate_transformation_mode": transform, "nearest_mode": rounding}
+    check(model_of(scales, channels=channels, **attrs))
 
 
 @pytest.mark.parametrize("transform", TRANSFORMS)
@@ -78,9 +93,10 @@ def test_cubic(transform: str, scales: tuple[float, ...], attrs: dict[str, Any])
 
 @pytest.mark.parametrize("mode", ["nearest", "linear", "cubic"])
 @pytest.mark.parametrize("transform", TRANSFORMS)
-def test_sizes_known_at_run_time(mode: str, transform: str) -> None:
-    model = model_of(None, mode=mode, coordinate_transformation_mode=transform)
-    check(model, sizes=((10, 14), (16, 4), (1, 1)))
+@pytest.mark.parametrize("channels", FEW_AND_MANY)
+def test_sizes_known_at_run_time(mode: str, transform: str, channels: int) -> None:
+    attrs = {"mode": mode, "coordinate_transformation_mode": transform}
+    check(model_of(None, channels=channels, **attrs), sizes=((10, 14), (16, 4), (1, 1)))
 
 
 @pytest.mark.parametrize("dtype", [np.float16, np.int32, np.uint8])

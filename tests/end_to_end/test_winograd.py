@@ -336,6 +336,16 @@ def test_saved_models_keep_transforms(tmp_path: Path) -> None:
     np.testing.assert_array_equal(loaded.run(feeds)[0], mine.run(feeds)[0])
 
 
+@pytest.mark.parametrize(("apart", "transformed"), [(1, False), (2, True)])
+def test_large_weights_have_transforms_where_windows_are_dilated(
+    apart: int, transformed: bool
+) -> None:
+    """Of images of any size: those of many channels are small, but where windows are dilated in place of strides."""
+    model = convolution(480, 480, pads=(apart,) * 4, dilations=(apart, apart))
+    text = dvm_graph.optimize(model).disassemble({"x": image(1, 480, 32, 32)})
+    assert (INSTRUCTION in text) == transformed
+
+
 def test_packed_weights_have_the_transforms_of_the_definition() -> None:
     """Behind the rows of the taps those of each point: its powers over the product of its distances to the others."""
     points = (0.0, 0.75, -0.75, 1.5, -1.5)
