@@ -153,6 +153,11 @@ class Options:
         object.__setattr__(self, "dim_hints", hints)
         object.__setattr__(self, "max_compile_seconds", float(self.max_compile_seconds))
 
+    @property
+    def transforms(self) -> bool:
+        """Whether products of f32 patches may take transforms (`symbolic/transforms.py`), which only the host multiplies by."""
+        return self.winograd and not self.device and self.precision == "f32"
+
     def changed(self, fields: Mapping[str, Any]) -> Options:
         """A copy with other values of some fields.
 

@@ -28,16 +28,16 @@ from dvm_graph.decompose.windows import (
     planar,
     window_over,
 )
-from dvm_graph.ir import Node, Value
+from dvm_graph.ir import DType, Node, Value
 from dvm_graph.process import drop_pages
 from dvm_graph.symbolic.builder import Builder
 from dvm_graph.symbolic.builder_methods import Window
 from dvm_graph.symbolic.dims import mul
+from dvm_graph.symbolic.transforms import transformed_slices
 
 MOST_LANES = 16
 """Results of a group up to which they are lanes of vectors. More are columns of a matrix product, which fill its panels. Measured
-with vectors of 16 and of 8 (docs/performance/notes.md, architectures of timm). So are as many of as many channels where their products
-may take transforms (`kernels/transforms.py`).
+with vectors of 16 and of 8 (docs/performance/notes.md, architectures of timm). So are as many where their products may take transforms.
 """
 _MOST_OF_VOLUMES = 8
 """The same of volumes, whose slices are passed over and added one by one."""
@@ -143,9 +143,8 @@ def _over_image(
         flat = builder.reshape(weights, (outputs, inputs))
         return builder.matmul(image, builder.transpose(flat, (1, 0)))
     results = outputs // groups
-    transformed = window.kernel == (3, 3) and set(window.strides) == {1}
-    transformed = transformed and min(inputs, results) >= MOST_LANES
-    if spatial == 2 and not transformed and _by_lanes(image, groups, inputs, results):
+    by_lanes = spatial == 2 and _by_lanes(image, groups, inputs, results)
+    if by_lanes and not _transformed(builder, image, window, groups, taps * inputs, results):
         per_channel = arranged(builder, weights, (2, 3, 1, 0), (taps * inputs, outputs))
         return builder.depthwise(image, per_channel, window, groups, outside)
     if groups == 1:
@@ -156,6 +155,15 @@ def _over_image(
     y = builder.matmul(builder.patches(image, window, groups), matrix)
     y = builder.transpose(y, (*range(1, spatial + 2), 0, spatial + 2))
     return builder.reshape(y, (shape_of(image)[0], *window.size, outputs))
+
+
+def _transformed(
+    builder: Builder, image: Value, window: Window, groups: int, k: int, results: int
+) -> bool:
+    """Whether products of the patches, by weights [groups, k, results], may take transforms."""
+    if not builder.transforms or image.dtype is not DType.FLOAT32:
+        return False
+    return transformed_slices(window.attrs, groups, k, results, builder.facts) > 0
 
 
 def _matrix(builder: Builder, weights: Value, batch: tuple[int, ...], count: int) -> Value:

@@ -36,11 +36,11 @@ from dvm_graph.kernels.registers import (
     needs_narrow,
 )
 from dvm_graph.kernels.repeats import Questions
-from dvm_graph.kernels.transforms import transformed_slices
 from dvm_graph.kernels.value_table import row_major
 from dvm_graph.options import Options
 from dvm_graph.symbolic import DimTable, Facts
 from dvm_graph.symbolic.dims import add, equal, floordiv, mul, product, select
+from dvm_graph.symbolic.transforms import transformed_slices
 
 
 def lower_subgraph(
@@ -66,7 +66,7 @@ class _Lowering:
     ) -> None:
         self._subgraph, self._values, self._dims, self._facts = subgraph, values, dims, facts
         self._rounds = options.precision == "bf16"
-        self._winograd = options.winograd and not options.device
+        self._transforms = options.transforms
         self._space = subgraph.axes.space
         self._axes = subgraph.axes.nodes
         self._inside = set(subgraph.nodes)
@@ -516,9 +516,11 @@ class _Lowering:
 
     def _transformed(self, product: Node, panels: Panels, source: Value) -> int:
         """Slices of the weights of a convolution that have transforms: of constants at once, of others maybe in a run."""
-        if not self._winograd or panels.bundles or source.dtype is not DType.FLOAT32:
+        patches = product.required(0).made_by("patches")
+        dtypes = {source.dtype, product.output.dtype}
+        if not self._transforms or patches is None or dtypes != {DType.FLOAT32}:
             return 0
-        return transformed_slices(product, panels.batch, panels.k, panels.n, self._number_of)
+        return transformed_slices(patches.attrs, panels.batch, panels.k, panels.n, self._facts)
 
     def _columns(self, product: Node, source: Value, packed: Packed) -> Address:
         """Where a constant B operand lies column by column."""

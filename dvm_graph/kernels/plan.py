@@ -14,8 +14,8 @@ from typing import TypeAlias
 
 from dvm_graph.ir import DType, Node, Value
 from dvm_graph.ir.control import Turns
-from dvm_graph.kernels.transforms import packed_rows
 from dvm_graph.symbolic import DimTable
+from dvm_graph.symbolic.transforms import ROWS
 
 Slot: TypeAlias = int
 NO_SLOT: Slot = -1
@@ -49,7 +49,7 @@ class Access:
     block: int = 0
     block_rows: int = 0
     transformed: bool = False
-    """Behind the packed weights of 3 by 3 taps lie their transforms (`kernels/transforms.py`); of others: packed in a run,
+    """Behind the packed weights of 3 by 3 taps lie their transforms (`symbolic/transforms.py`); of others: packed in a run,
     they may get them.
     """
 
@@ -221,6 +221,11 @@ LEAST_DEPTH = 16
 """Of k for each of them: adding up the lanes takes time, too."""
 
 
+def packed_rows(k: int, slices: int) -> int:
+    """Of weights of so many rows, and behind them of the transforms of their slices, if there are any."""
+    return k * ROWS if slices else k
+
+
 @dataclass(frozen=True, slots=True)
 class Panels:
     """The constant that a PANELS value packs: B[batch, k, n] seen through strides in elements."""
@@ -234,7 +239,7 @@ class Panels:
     bundles: bool = False
     """Two steps of k as bf16, or four of int8, side by side (vm/panels.h)."""
     transformed: int = 0
-    """Slices of 3 by 3 taps that k is made of, behind which lie their transforms (`kernels/transforms.py`); 0: there are none."""
+    """Slices of 3 by 3 taps that k is made of, behind which lie their transforms (`symbolic/transforms.py`); 0: there are none."""
 
     @property
     def rows(self) -> int:

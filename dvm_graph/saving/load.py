@@ -20,7 +20,7 @@ from dvm_graph import _core
 from dvm_graph.description import Description
 from dvm_graph.errors import CompileError, DvmError, InputError
 from dvm_graph.ir import DType
-from dvm_graph.kernels.transforms import packed_rows
+from dvm_graph.kernels.plan import packed_rows
 from dvm_graph.options import Options
 from dvm_graph.process import MappedFile
 from dvm_graph.runtime.block_packing import repacked_blocks

@@ -32,9 +32,11 @@ _Key: TypeAlias = tuple[Any, ...]
 class Builder(OperatorMethods):
     """Builds basic operators at the end of a graph. Methods named as operators are inherited."""
 
-    def __init__(self, graph: Graph, facts: Facts) -> None:
+    def __init__(self, graph: Graph, facts: Facts, *, transforms: bool = True) -> None:
         self.graph = graph
         self.facts = facts
+        self.transforms = transforms
+        """Whether convolutions may take transforms, as `Options.transforms`."""
         self._constants: dict[_Key, Value] = {}
         self._dims: dict[_Key, Value] = {}
         self.inside: tuple[tuple[str, ...], Mapping[str, str], str] = ((), {}, "")

@@ -10,6 +10,10 @@ import pytest
 import dvm_graph
 from dvm_graph import _core
 from dvm_graph.decompose.convolution import MOST_LANES
+from dvm_graph.options import Options
+from dvm_graph.pipeline import stage_text
+from dvm_graph.symbolic import Facts, Symbols
+from dvm_graph.symbolic.transforms import transformed_slices
 from tests.end_to_end.reference import assert_all_close, session
 from tests.end_to_end.windows import check, one_node, weights_of, with_weights
 
@@ -163,3 +167,30 @@ def test_groups_of_a_vector(
     shapes = [(n, groups * channels, h, w) for n, h, w in sizes]
     for options in ({}, {"winograd": False}):
         check(model, shapes, terms=9 * channels, simd=simd, **options)
+
+
+@pytest.mark.parametrize(
+    ("options", "product"),
+    [({}, True), ({"winograd": False}, False), ({"device": "ascend910b2"}, False)],
+)
+def test_groups_of_16_are_products_where_those_may_take_transforms(
+    options: dict[str, object], product: bool
+) -> None:
+    generator = np.random.default_rng(0)
+    weights = [weights_of(generator, 64, 16, 3, 3)]
+    model = one_node("Conv", 4, 64, {"group": 4, "pads": [1] * 4}, weights)
+    text = stage_text(model, Options().changed(options), "decompose")
+    assert ("matmul" in text, "depthwise" in text) == (product, not product)
+
+
+@pytest.mark.parametrize(
+    ("channels", "results", "some"),
+    [(1024, 512, True), (1536, 64, True), (1536, 512, False), (2048, 64, False)],
+)
+def test_weights_of_many_channels_have_no_transforms(
+    channels: int, results: int, some: bool
+) -> None:
+    """So few squares pass at a time that transforms are read too often; see `symbolic/transforms.py`."""
+    window = {"kernel": (3, 3), "strides": (1, 1), "dilations": (1, 1), "size": (28, 28)}
+    slices = transformed_slices(window, 1, 9 * channels, results, Facts(Symbols()))
+    assert (slices > 0) == some
