@@ -86,24 +86,24 @@ def convolved(
         return _over_image(builder, image, weights, window_over(axes), groups)
     depth, *planes = axes
     deep = int(shape_of(weights)[2])
-    slices = _slices(builder, image, depth)
+    slices = _slices(builder, image, depth, outside)
     kernels = (_slice_of(builder, weights, tap) for tap in range(deep))
     window = window_over(planes)
     parts = (
-        _over_image(builder, below, kernel, window, groups)
+        _over_image(builder, below, kernel, window, groups, outside)
         for below, kernel in zip(slices, kernels, strict=True)
     )
     y = reduce(builder.add, parts)
     return builder.reshape(y, (shape_of(image)[0], depth.size, *window.size, outputs))
 
 
-def _slices(builder: Builder, volume: Value, depth: WindowAxis) -> list[Value]:
+def _slices(builder: Builder, volume: Value, depth: WindowAxis, outside: int) -> list[Value]:
     """Those that windows of a volume meet first, and so on, all as images: [batch * positions, height, width, channels]."""
     batch, extent, *plane = shape_of(volume)
     flat = (mul(batch, depth.size), *plane)
     if depth.kernel == 1 and depth.stride == 1 and depth.pads == (0, 0) and depth.size == extent:
         return [builder.reshape(volume, flat)]
-    room = padded(builder, volume, 1, *depth.pads, builder.scalar(0, volume.dtype))
+    room = padded(builder, volume, 1, *depth.pads, builder.scalar(outside, volume.dtype))
     parts = (
         part(builder, room, 1, tap * depth.dilation, depth.size, depth.stride)
         for tap in range(depth.kernel)

@@ -154,7 +154,7 @@ def integer_convolution(
         filters = np.pad(filters, ((0, 0), (0, more)) + ((0, 0),) * (filters.ndim - 2))
         inputs += more
     outside = 0
-    if alone and len(axes) == 2 and zero is not None and zero.data is not None:
+    if alone and zero is not None and zero.data is not None:
         outside = int(np.asarray(zero.data))
     elif zero is not None:
         around_image = builder.cast(zero, DType.UINT8)

@@ -235,6 +235,33 @@ def test_convolutions_by_weights_with_zero_points(
     check(model, *({"q": integers("uint8", *shape)} for shape in shapes))
 
 
+@pytest.mark.parametrize("kernel", [(3,), (5, 4), (1, 31), (3, 2, 3)])
+@pytest.mark.parametrize(
+    ("channels", "zero", "point"), [(17, 0, 0), (2, 9, 0), (96, 255, 0), (5, 9, 113), (33, None, 0)]
+)
+def test_channels_convolved_by_themselves_stay_bytes(
+    kernel: tuple[int, ...], channels: int, zero: int | None, point: int
+) -> None:
+    """Around images is a zero point of theirs, which may be known only at the run, and weights may have one, too."""
+    axes = len(kernel)
+    kind = "int8" if point == 0 else "uint8"
+    filters = weights(channels, 1, *kernel) if point == 0 else integers(kind, channels, 1, *kernel)
+    constants = {"w": filters, "v": filters.dtype.type(point)}
+    if zero is not None:
+        constants["z"] = np.uint8(zero)
+    dims, sizes = (", ".join(f"{name}{axes}" for name in names[:axes]) for names in ("dhw", "klm"))
+    pads = [1] * axes + [size // 2 for size in kernel]
+    more = ", uint8 z" if zero is None else ""
+    text = f"""g (uint8[n, {channels}, {dims}] q{more}) => (int32[n, {channels}, {sizes}] y) {{
+        y = ConvInteger<group = {channels}, pads = {pads}, strides = {[1] * (axes - 1) + [2]}>(q, w, z, v)
+    }}"""
+    around = [size - 1 for size in kernel]
+    shapes = [(n, channels, *np.add(around, room)) for n, room in ((2, 7), (1, 0), (0, 3))]
+    given = {"z": np.array(200, np.uint8)} if zero is None else {}
+    feeds = [{"q": integers("uint8", *shape), **given} for shape in shapes]
+    check(model_with(text, constants), *feeds, instruction="d_depthwise_bytes")
+
+
 def test_sums_of_windows_that_float32_does_not_count() -> None:
     inputs = 65801
     constants = {"w": integers("uint8", 2, inputs, 1, 1), "v": np.uint8(113)}

@@ -90,10 +90,7 @@ class ByteWindows {
 
  public:
   ByteWindows(const Window& w, const Of& x)
-      : w_(w),
-        images_(x.images.at),
-        weights_(x.weights.at),
-        end_(images_ + (w.pixels() - 1) * w.pixel + 1) {
+      : w_(w), images_(x.images.at), weights_(x.weights.at), end_((w.pixels() - 1) * w.pixel + 1) {
     const auto words = [](int64_t taps) { return (taps + kTapsOfWord - 1) / kTapsOfWord; };
     single_ = {1, words(w.kernel_width)};
     pair_ = {2, words(w.kernel_width + w.stride_width)};
@@ -207,7 +204,7 @@ class ByteWindows {
     const Column* const of_pairs = packed_ + w_.kernel_height * single_.vectors();
     while (count > 0) {
       const int64_t row = lesser(w_.out_width - at.x, count);
-      const uint8_t* image = images_ + at.image * w_.height * row_;
+      const int64_t image = at.image * w_.height * row_;
       const int64_t top = at.y * w_.stride_height - w_.pad_top;
       const bool rows_inside =
           top >= 0 && top + int64_t{w_.kernel_height - 1} * w_.dilation_height < w_.height;
@@ -222,13 +219,13 @@ class ByteWindows {
         const bool inside = rows_inside && left >= 0 && last < w_.width;
         const bool moves = inside && placed >= 0 && (two || !pairs_);
         if (!moves) {
-          place_taps(of, image, top, left);
+          place_taps(of, images_ + image, top, left);
           placed = inside ? left : -1;
         }
         const uintptr_t moved = moves ? (left - placed) * w_.pixel : 0;
         // Whole vectors of fewer channels are read where they end within the images.
-        const uint8_t* const read = image + top * row_ + left * w_.pixel + first_;
-        const bool whole = lanes_ == L || (inside && end_ - read >= reach + L);
+        const int64_t read = image + top * row_ + left * w_.pixel + first_;
+        const bool whole = lanes_ == L || (inside && read + reach + L <= end_);
         if (two && whole)
           reduce_windows<false, 2>(of, moved, of_pairs, out, out_step);
         else if (two)
@@ -251,18 +248,21 @@ class ByteWindows {
                    int64_t results) const {
     Position at(w_, number);
     for (; count > 0; count--, at.advance(w_), out += out_step) {
-      for (int64_t c = 0; c < results; c++) out[c] = 0;
+      auto* const sums = reinterpret_cast<uint32_t*>(out);  // they wrap
+      for (int64_t c = 0; c < results; c++) sums[c] = 0;
       const int8_t* weight = weights_;
       for (int64_t tap = 0; tap < w_.taps(); tap++, weight += w_.weights) {
         const int64_t y = along_rows(w_).place(at.y, tap / w_.kernel_width);
         const int64_t x = along_columns(w_).place(at.x, tap % w_.kernel_width);
         const bool inside = y >= 0 && y < w_.height && x >= 0 && x < w_.width;
-        if (!inside && w_.outside == 0) continue;
-        const uint8_t* from = images_ + (at.image * w_.height + y) * row_ + x * w_.pixel;
-        if (inside)
-          for (int64_t c = 0; c < results; c++) out[c] += from[c] * weight[c];
-        else
-          for (int64_t c = 0; c < results; c++) out[c] += w_.outside * weight[c];
+        if (inside) {
+          const uint8_t* from = images_ + (at.image * w_.height + y) * row_ + x * w_.pixel;
+          for (int64_t c = 0; c < results; c++)
+            sums[c] += static_cast<uint32_t>(from[c] * weight[c]);
+        } else if (w_.outside != 0) {
+          for (int64_t c = 0; c < results; c++)
+            sums[c] += static_cast<uint32_t>(w_.outside * weight[c]);
+        }
       }
     }
   }
@@ -270,7 +270,7 @@ class ByteWindows {
   const Window& w_;
   const uint8_t* images_;
   const int8_t* weights_;
-  const uint8_t* end_;  // of the images
+  int64_t end_;  // of the images
   Group single_, pair_;
   bool pairs_;
   int64_t row_;                    // elements of an image's
