@@ -138,7 +138,7 @@ def quantized_windows(
     bias: Value | None,
 ) -> Value | None:
     """The sums of a convolution's products of differences, and a bias of their scale: int32, or float32 where they
-    are no bytes by constants. Those of channels by themselves are, exactly: there are few of them.
+    are no bytes by constants, or make several results of a channel by itself: those are exact, too, as there are few of them.
     """
     weights = weights_of(w, w_zero, 0) if is_bytes(x) else None
     if weights is not None:

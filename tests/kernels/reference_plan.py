@@ -286,16 +286,12 @@ class _Kernel:
                 element = element.reshape(shape)
                 inside = inside & (element >= 0) & (element < channels)
                 at = at + element
-            if sizes["outside"]:
-                around, inside = ~inside, np.ones_like(inside)
-            else:
-                around = np.zeros_like(inside)
+            counts = inside | (sizes["outside"] != 0)  # of which taps an element is added
             for channel in range(channels if node.op == "depthwise" else 1):
                 place = at + channel
-                read = inside & ~around
-                self.checked(place[np.broadcast_to(read, at.shape)], source.size)
-                value = source[np.where(read, place, 0)] if source.size else np.zeros(at.shape)
-                value = np.where(around, sizes["outside"], value)
+                self.checked(place[np.broadcast_to(inside, at.shape)], source.size)
+                value = source[np.where(inside, place, 0)] if source.size else np.zeros(at.shape)
+                value = np.where(inside, value, sizes["outside"])
                 if node.op == "depthwise":
                     access = self.plan.accesses[node.weights]
                     weights = _buffer(self.run, access.value)
@@ -305,7 +301,7 @@ class _Kernel:
                 if node.op == "pool_max":
                     result = np.where(inside, np.maximum(result, value), result)
                 else:
-                    result = np.where(inside, result + value, result)
+                    result = np.where(counts, result + value, result)
         return result.astype(node.dtype.numpy)
 
     def columns_and_steps(self, node: PlanNode) -> tuple[int, int]:

@@ -297,21 +297,18 @@ void depthwise_bytes_handler(Core& core, const uint64_t* words) {
                                        tile_at<const int8_t>(core, operand_words(words, 3)),
                                        numbers_at(core, words)};
   const Window w = window_at(words, 4);
-  if (e.inner == 1) {  // a loop of whatever strides
-    x.numbers.inner = 0;
-    x.to.inner = x.images.inner = x.weights.inner = 1;
-  }
   constexpr OfBytes<Step> kOfBytes;
-  const bool by_results =
-      x.numbers.inner == 0 && x.to.inner == 1 && x.images.inner == 1 && x.weights.inner == 1;
-  if (by_results) return reduce_rows(w, kOfBytes, x, e);
-  const bool by_windows = x.numbers.inner == 1 && x.images.inner == 0 && x.weights.inner == 0;
+  const bool by_windows =  // a loop of one step has whatever strides
+      e.inner == 1 || (x.numbers.inner == 1 && x.images.inner == 0 && x.weights.inner == 0);
   const bool across = by_windows && x.numbers.middle == 0 && x.images.middle == 1;
   if (across && x.weights.middle == 1 && e.middle > 1) {
     for (int64_t o = 0; o < e.outer; o++)
       reduce_across(w, kOfBytes, x.at(o, 0, 0), e.middle, e.inner);
     return;
   }
+  const bool by_results =
+      x.numbers.inner == 0 && x.to.inner == 1 && x.images.inner == 1 && x.weights.inner == 1;
+  if (by_results || e.inner == 1) return reduce_rows(w, kOfBytes, x, e);
   if (by_windows) return reduce_single(w, kOfBytes, x, e);
   reduce_scattered(w, kOfBytes, x, e);
 }
