@@ -130,6 +130,16 @@ CASES: dict[str, tuple[str, list[tuple[Array, ...]]]] = {
         "  w = Cast<to = 1>(y) }",
         [(np.zeros((2, 0), np.int8),), (np.arange(-3, 3, dtype=np.int8).reshape(2, 3),)],
     ),
+    "around images of bytes is their zero point": (
+        "g (uint8[n,2,h,w] x) => (int32[n,2,h,w] y)"
+        "<int8[2,1,3,3] f = {-128,5,7,-3,2,127,4,-9,8, 1,-2,3,-4,5,-6,7,-8,9}, uint8 z = {9}>"
+        "{ y = ConvInteger<group = 2, pads = [1,1,1,1]>(x, f, z) }",
+        [
+            (np.arange(40, 160, 4, dtype=np.uint8).reshape(1, 2, 3, 5),),
+            (np.full((3, 2, 1, 1), 255, np.uint8),),
+            (np.zeros((0, 2, 4, 4), np.uint8),),
+        ],
+    ),
     "rounding by an explicit cast to half": (
         "g (float[n] x) => (float[n] z) { h = Cast<to = 10>(x) z = Cast<to = 1>(h) }",
         [(floats(50) * 100,)],
