@@ -318,7 +318,7 @@ class Assembler {
       if (has_window(info.form)) read_window(line);
       if (has_bounds(info.form)) {
         read_bounds(line, dtype);
-      } else if (form.extra == Extra::levels) {
+      } else if (has_levels(form)) {
         read_levels(line);
       } else if (form.extra == Extra::block) {
         line.expect("block");

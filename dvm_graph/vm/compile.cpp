@@ -17,6 +17,7 @@
 #include "vm/pair.h"
 #include "vm/prefetch.h"
 #include "vm/product.h"
+#include "vm/quantize_windows.h"
 #include "vm/repeat_cheap.h"
 #include "vm/row_blocks.h"
 #include "vm/split_product.h"
@@ -50,6 +51,7 @@ struct CompilerScratch::State {
   LoweringScratch lowering;
   BytesScratch bytes;
   HalvesScratch halves;
+  QuantizeScratch quantize;
   JoinScratch join;
   RowScratch rows;
   AllocatorScratch allocator;
@@ -569,6 +571,8 @@ class Compilation {
 
   void join() {
     TileCode& code = scratch_.code;
+    quantize_windows(code, scratch_.quantize);
+    done("quantize_windows");
     repeat_cheap(code);
     done("repeat_cheap");
     move_loads(code, target_);

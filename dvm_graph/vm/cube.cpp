@@ -128,6 +128,10 @@ class CubeLowering {
     lowering.lower(product.a);
     fold_rows(lowering, product);
     const NodeState& state = lowering.state(product.a);
+    if (&product == &outer() && finish_of(inner_).bundles) {
+      product.computed_a = state.value;
+      return;
+    }
     const bool rows = state.value.space != Space::immediate &&
                       (state.value.strides[product.k_axis] == 1 || product.k == 1);
     product.computed_a = state.value;
@@ -155,20 +159,26 @@ class CubeLowering {
     from.middle = stride(product.computed_a.strides[plan_.m_axis]);
     from.inner = stride(product.computed_a.strides[product.k_axis]);
     const uint8_t mask = lowering.begin(product.a, Family::d_pack_a_bundles, dtype_).changed_mask;
-    TileInstruction pack = bundled_rows(dtype_, product.steps, product.k, mask, true);
+    product.computed_a = room_for_bundles(product.steps, product.k_axis, true);
+    TileInstruction pack = pack_bundles(lowering, product.computed_a, dtype_, product.k, mask);
     pack.operands[1] = from;
     code_.instructions.push_back(pack);
-    TileValue bundles;
-    bundles.space = Space::local;
-    bundles.index = pack.operands[0].index;
-    bundles.dtype = kBundle;
-    bundles.strides[plan_.m_axis] = pack.operands[0].middle;
-    bundles.strides[product.k_axis] = 1;
-    product.computed_a = bundles;
   }
 
-  // Packs rows of A into a new buffer; where from is left open.
-  TileInstruction bundled_rows(DType from, int64_t steps, int64_t depth, uint8_t mask, bool kept) {
+  // Rows of so many bundles along an axis, in a new buffer.
+  TileValue room_for_bundles(int64_t steps, int axis, bool kept) {
+    const int64_t row = packed_row(steps, blocks_.element_bytes, target_);
+    TileValue rows;
+    rows.index = code_.add_buffer(shape_.rows * row * blocks_.element_bytes, kept);
+    rows.dtype = kBundle;
+    rows.strides[plan_.m_axis] = row;
+    rows.strides[axis] = 1;
+    return rows;
+  }
+
+  // Packs rows of A; where from is left open.
+  TileInstruction pack_bundles(Lowering& lowering, const TileValue& to, DType from, int64_t depth,
+                               uint8_t mask) {
     TileInstruction pack;
     pack.family = Family::d_pack_a_bundles;
     pack.dtype = from;
@@ -176,10 +186,7 @@ class CubeLowering {
     pack.extents[1] = extent_of(plan_.m_axis);
     pack.extents[2] = code_.extent_register(depth, -1);
     pack.operand_count = 2;
-    const int64_t row = packed_row(steps, blocks_.element_bytes, target_);
-    pack.operands[0].index = code_.add_buffer(shape_.rows * row * blocks_.element_bytes, kept);
-    pack.operands[0].middle = stride(row);
-    pack.operands[0].inner = 1;
+    pack.operands[0] = rows_of(lowering, to, 0);
     return pack;
   }
 
@@ -235,6 +242,12 @@ class CubeLowering {
       const int32_t access = plan_.nodes[finish.store].access;
       c.value = lowering.access_value(access, plan_.accesses[access].storage);
       lowering.state(finish.store).lowered = true;
+    } else if (finish.bundles) {
+      c.value = room_for_bundles(product.n / bundle_, product.n_axis, mask != 0);
+      TileValue bytes = c.value;
+      bytes.dtype = DType::u8;
+      bytes.strides[plan_.m_axis] *= bundle_;
+      return bytes;
     } else {
       c.value = lowering.place_for(result, mask != 0);
     }
@@ -468,8 +481,9 @@ class CubeLowering {
     }
     code_.instructions.push_back(pack);
     if (bundle_ == 1 || whole) return out;
-    TileInstruction bundles = bundled_rows(dtype_, depth, elements, pack.changed_mask,
-                                           product.keep_a && pack.changed_mask != 0);
+    const bool kept = product.keep_a && pack.changed_mask != 0;
+    const TileValue rows = room_for_bundles(depth, product.k_axis, kept);
+    TileInstruction bundles = pack_bundles(lowering, rows, dtype_, elements, pack.changed_mask);
     bundles.operands[1] = out;
     code_.instructions.push_back(bundles);
     return bundles.operands[0];

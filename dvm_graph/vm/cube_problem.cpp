@@ -363,6 +363,22 @@ bool CubeProblem::stores_rows(int32_t store) const {
   return access_of(store).strides[plan_.n_axis] == 1 || blocks_.n == 1;
 }
 
+// Signed bytes may become unsigned ones.
+void CubeProblem::follow_to_bytes(Finish& finish) const {
+  const int32_t moved = only_user(finish.node);
+  int64_t more = 0;
+  if (moved >= 0 && plan_.nodes[moved].op == PlanOp::add_ &&
+      is_level(other_of(moved, finish.node), more) &&
+      are_bytes(finish.levels.moved(more), DType::u8)) {
+    follow(finish, PlanOp::add_);
+    finish.levels = finish.levels.moved(more);
+  }
+  const int32_t narrowed = only_user(finish.node);
+  if (narrowed < 0 || plan_.nodes[narrowed].op != PlanOp::narrow_) return;
+  const DType dtype = plan_.nodes[narrowed].narrow_to;
+  if (is_byte(dtype) && are_bytes(finish.levels, dtype)) follow(finish, PlanOp::narrow_);
+}
+
 // How sums of bytes are quantised (decompose/casts.py): plus an i32, as f32, times a factor,
 // rounded, plus a zero point, bounded from above, as i32, bounded from below. The levels are whole
 // numbers of f32, so that rounding and the bounds may change places; a NaN ends at the lowest.
@@ -392,6 +408,7 @@ void CubeProblem::find_levels(Product& product) const {
   if (!level(PlanOp::min_, levels.high) || !follow(finish, PlanOp::cast_)) return;
   if (plan_.nodes[finish.node].dtype != DType::i32 || !level(PlanOp::max_, levels.low)) return;
   if (levels.low > levels.high) return;
+  follow_to_bytes(finish);
   // What is stored as it is, others may read at other times than the product stores it.
   for (size_t i = 0; i < plan_.nodes.size(); ++i) {
     const NormalNode& user = plan_.nodes[i];
@@ -400,7 +417,10 @@ void CubeProblem::find_levels(Product& product) const {
   }
   const int32_t store = only_user(finish.node);
   const bool at_once = stores_rows(store) && finish.nodes >= vector_nodes_until(finish.node);
-  if (at_once && is_byte(access_of(store).storage)) finish.store = store;
+  if (at_once && is_byte(access_of(store).storage) && are_bytes(levels, access_of(store).storage))
+    finish.store = store;
+  finish.bundles = &product == &inner_ && outer().a == finish.node && store == outer().node &&
+                   product.n % bundle_ == 0 && are_bytes(levels, DType::u8);
   product.finish = finish;
 }
 

@@ -24,6 +24,7 @@ struct Finish {
   int32_t factor = -1;         // load or fill; -1: nothing is quantised
   int32_t store = -1;          // of a quantised result, as bytes; -1: it is left to who reads it
   Levels levels = {};
+  bool bundles = false;  // of them, which are the A of another product as they are
 
   bool quantizes() const { return factor >= 0; }
 };
@@ -98,6 +99,7 @@ class CubeProblem {
   void find_sum(Product& product) const;
   void find_levels(Product& product) const;
   bool follow(Finish& finish, PlanOp op) const;
+  void follow_to_bytes(Finish& finish) const;
   int32_t other_of(int32_t user, int32_t node) const;
   bool is_level(int32_t node, int64_t& level) const;
   bool is_row_or_number(int32_t node, int axis, DType dtype) const;

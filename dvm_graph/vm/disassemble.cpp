@@ -57,9 +57,10 @@ void add_instruction(Text& text, const uint64_t* words) {
     text.add(", ");
     add_immediate(text, dtype, bounds[1]);
     text.add(")");
-  } else if (form.extra == Extra::levels) {
-    text.add(" levels (%" PRId64 ", %" PRId64 ", %" PRId64 ")", static_cast<int64_t>(extra[0]),
-             static_cast<int64_t>(extra[1]), static_cast<int64_t>(extra[2]));
+  } else if (has_levels(form)) {
+    const Levels levels = levels_of(info.form, words);
+    text.add(" levels (%" PRId64 ", %" PRId64 ", %" PRId64 ")", levels.low, levels.high,
+             levels.zero);
   } else if (form.extra == Extra::block) {
     text.add(" block %" PRId64, static_cast<int64_t>(*extra));
   } else if (form.extra == Extra::gather || form.extra == Extra::limit) {

@@ -64,7 +64,7 @@ enum class Form : uint8_t {
 // The columns of forms.def.
 enum class Role : uint8_t { writes, updates, reads };
 enum class Place : uint8_t { tile, value, memory, anywhere, integer, l1, l0a, l0b, l0c, bias };
-enum class Type : uint8_t { own, in_register, bundles, f32, f64, i32, i64, b8, u8 };
+enum class Type : uint8_t { own, in_register, bundles, f32, f64, i32, i64, b8, i8, u8 };
 enum class Walk : uint8_t {
   elements,
   folded,
@@ -90,6 +90,7 @@ enum class Extra : uint8_t {
   bounds,
   levels,
   window_bounds,
+  window_levels,
   block
 };
 
@@ -180,16 +181,22 @@ constexpr const FamilyInfo& info_of(Family family) {
 }
 const char* name_of(Family family);
 
-inline constexpr int kMostOperands = 5;
+inline constexpr int kMostOperands = 6;
 inline constexpr int kBoundWords = 2;
 
 // What a number is quantised to: integers from low to high, at most so far from 0, of which `zero`
 // stands for 0.
 struct Levels {
   int64_t low, high, zero;
+
+  constexpr Levels moved(int64_t more) const { return {low + more, high + more, zero + more}; }
 };
 inline constexpr int kLevelWords = sizeof(Levels) / sizeof(uint64_t);
 inline constexpr int64_t kFarthestLevel = int64_t{1} << 22;  // sums of two are floats
+constexpr bool are_bytes(const Levels& levels, DType dtype) {
+  const int64_t least = dtype == DType::i8 ? -128 : 0;
+  return levels.low >= least && levels.high <= least + 255;
+}
 
 // What a form declares: operands (two words each, outputs first) and the words behind them.
 struct FormInfo {
@@ -208,8 +215,16 @@ using enum Type;
 using enum Walk;
 
 constexpr int words_of(Extra extra) {
-  constexpr int words[] = {
-      0, 1, 1, 2, kWindowWords, kBoundWords, kLevelWords, kWindowWords + kBoundWords, 1};
+  constexpr int words[] = {0,
+                           1,
+                           1,
+                           2,
+                           kWindowWords,
+                           kBoundWords,
+                           kLevelWords,
+                           kWindowWords + kBoundWords,
+                           kWindowWords + kLevelWords,
+                           1};
   return words[static_cast<int>(extra)];
 }
 
@@ -237,16 +252,22 @@ constexpr const FormInfo& form_info(Family family) { return form_info(info_of(fa
 
 // The words of a window come before other ones.
 constexpr bool has_window(const FormInfo& form) {
-  return form.extra == Extra::window || form.extra == Extra::window_bounds;
+  return form.extra == Extra::window || form.extra == Extra::window_bounds ||
+         form.extra == Extra::window_levels;
 }
 constexpr bool has_window(Form form) { return has_window(form_info(form)); }
-constexpr bool weighs_windows(Form form) {
-  return form == Form::depthwise || form == Form::depthwise_bytes;
+constexpr bool weighs_bytes(Form form) {
+  return form == Form::depthwise_bytes || form == Form::depthwise_quantize;
 }
+constexpr bool weighs_windows(Form form) { return form == Form::depthwise || weighs_bytes(form); }
 constexpr bool has_bounds(const FormInfo& form) {
   return form.extra == Extra::bounds || form.extra == Extra::window_bounds;
 }
 constexpr bool has_bounds(Form form) { return has_bounds(form_info(form)); }
+constexpr bool has_levels(const FormInfo& form) {
+  return form.extra == Extra::levels || form.extra == Extra::window_levels;
+}
+constexpr bool has_levels(Form form) { return has_levels(form_info(form)); }
 constexpr bool is_matmul(Form form) {
   for (const OperandInfo& operand : form_info(form).operands) {
     if (operand.role == Role::writes) continue;
@@ -280,8 +301,14 @@ constexpr const uint64_t* operand_words(const uint64_t* words, int k) { return w
 constexpr const uint64_t* extra_words(Form form, const uint64_t* words) {
   return operand_words(words, form_info(form).operand_count());
 }
+// Bounds or levels, behind a window.
 constexpr const uint64_t* bounds_of(Form form, const uint64_t* words) {
   return extra_words(form, words) + (has_window(form) ? kWindowWords : 0);
+}
+inline Levels levels_of(Form form, const uint64_t* words) {
+  Levels levels;
+  std::memcpy(&levels, bounds_of(form, words), sizeof levels);
+  return levels;
 }
 inline Operand operand_of(const uint64_t* words, int k) {
   Operand operand;
@@ -317,6 +344,7 @@ constexpr DType operand_dtype(Form form, DType dtype, int operand) {
     case Type::i32: return DType::i32;
     case Type::i64: return DType::i64;
     case Type::b8: return DType::b8;
+    case Type::i8: return DType::i8;
     case Type::u8: return DType::u8;
     default: return dtype;
   }

@@ -11,7 +11,7 @@ class Joiner {
       : code_(code), last_use_(scratch.last_use), least_row_(least_row) {}
 
   void run() {
-    find_last_uses();
+    find_last_uses(code_, last_use_);
     for (size_t i = 0; i < code_.instructions.size(); ++i) {
       if (begin_ < i && (join(i) || join_with_loads(i))) continue;
       begin_ = starts(i) ? i : i + 1;
@@ -22,24 +22,18 @@ class Joiner {
  private:
   TileInstruction& at(size_t i) { return code_.instructions[i]; }
 
-  void find_last_uses() {
-    last_use_.assign(code_.buffers.size(), -1);
-    for (size_t i = 0; i < code_.instructions.size(); ++i) {
-      const TileInstruction& instruction = at(i);
-      for (int k = 0; k < instruction.operand_count; ++k) {
-        if (instruction.operands[k].space != Space::local) continue;
-        last_use_[instruction.operands[k].index] = static_cast<int32_t>(i);
-      }
-    }
+  bool joins_here(const TileInstruction& instruction) const {
+    return joins(instruction) &&
+           joins_over(instruction.family, extent_of(code_, instruction.extents[2]));
   }
 
-  bool starts(size_t i) { return joins(at(i)) && !is_reduction(at(i)); }
+  bool starts(size_t i) { return joins_here(at(i)) && !is_reduction(at(i)); }
 
   // Joins instruction i to the group before it.
   bool join(size_t i) {
     TileInstruction& next = at(i);
     TileInstruction& last = at(i - 1);
-    if (!joins(next) || is_reduction(last)) return false;
+    if (!joins_here(next) || is_reduction(last)) return false;
     if (i - begin_ >= kMostJoined || next.changed_mask != last.changed_mask) return false;
     if ((next.flags ^ last.flags) & kChunks) return false;
     if (is_reduction(next) && (next.extents[2] != 0 || next.operands[1].middle != 1)) return false;
@@ -106,31 +100,16 @@ class Joiner {
     const Loops loops = loops_of(at(i));
     if (loops == loops_) return true;
     if (loops.flat() && !is_reduction(at(i)) && splits(code_, at(i), loops_, least_row_)) {
-      split(at(i), loops_);
+      split(code_, at(i), loops_);
       return true;
     }
     if (!loops_.flat()) return false;
     for (size_t j = begin_; j < i; ++j) {
       if (!splits(code_, at(j), loops, least_row_)) return false;
     }
-    for (size_t j = begin_; j < i; ++j) split(at(j), loops);
+    for (size_t j = begin_; j < i; ++j) split(code_, at(j), loops);
     loops_ = loops;
     return true;
-  }
-
-  void split(TileInstruction& instruction, const Loops& loops) {
-    if (instruction.family == Family::d_load) instruction.family = Family::d_load_view;
-    if (instruction.family == Family::d_store) instruction.family = Family::d_store_view;
-    instruction.extents[0] = loops.outer;
-    instruction.extents[1] = loops.middle;
-    instruction.extents[2] = loops.inner;
-    const int32_t row = extent_of(code_, loops.inner).multiplier,
-                  rows = extent_of(code_, loops.middle).multiplier;
-    for (int k = 0; k < instruction.operand_count; ++k) {
-      TileOperand& operand = instruction.operands[k];
-      operand.middle = loops.middle == 0 ? 0 : operand.inner * row;
-      operand.outer = loops.outer == 0 ? 0 : operand.inner * row * rows;
-    }
   }
 
   TileCode& code_;

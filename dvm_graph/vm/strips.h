@@ -4,7 +4,8 @@
 //
 // Joined instructions are f32 maps over the same loops, the last of which may be a reduction along
 // the innermost of them. Loads and stores of rows of f16, bf16 and bytes count as maps: the
-// conversion is part of the group; so do arithmetic and bounds of the i32 that bytes are. No two
+// conversion is part of the group; so do arithmetic and bounds of the i32 that bytes are, and
+// packing those as bundles. No two
 // of them may disagree on where an element of a tile lies that one of them writes; then every strip
 // depends on strips at its own place only.
 #pragma once
@@ -25,10 +26,20 @@ constexpr bool is_store(Family family) {
   return family == Family::d_store || family == Family::d_store_view;
 }
 
-// Instructions that a device with joined execution can run as part of a group; loads and stores if
-// both their inner strides are 1.
+// Instructions that move elements, which join if both their inner strides are 1.
+constexpr bool moves(Family family) {
+  return is_load(family) || is_store(family) || family == Family::d_pack_a_bundles;
+}
+// What packs bundles joins where those are whole: its inner loop, as an extent register.
+constexpr bool joins_over(Family family, const ExtentRegister& inner) {
+  return family != Family::d_pack_a_bundles ||
+         (inner.part == 0 && inner.multiplier % bundle_steps(DType::i8) == 0);
+}
+
+// Instructions that a device with joined execution can run as part of a group.
 constexpr bool joins(Family family, DType dtype) {
   if (is_load(family) || is_store(family)) return is_half(dtype) || is_byte(dtype);
+  if (family == Family::d_pack_a_bundles) return dtype == DType::i32;
   if (family == Family::v_narrow) return is_half(dtype) || is_byte(dtype);
   if (family == Family::v_cast_to_f32) return dtype == DType::i32;
   if (dtype == DType::i32) {
@@ -64,8 +75,8 @@ constexpr bool joins(Family family, DType dtype) {
 
 inline bool joins(const TileInstruction& instruction) {
   if (!joins(instruction.family, instruction.dtype)) return false;
-  const bool moves = is_load(instruction.family) || is_store(instruction.family);
-  return !moves || (instruction.operands[0].inner == 1 && instruction.operands[1].inner == 1);
+  return !moves(instruction.family) ||
+         (instruction.operands[0].inner == 1 && instruction.operands[1].inner == 1);
 }
 
 // Loads that are part of the instruction that reads what they widen.

@@ -55,6 +55,32 @@ bool splits(const TileCode& code, const TileInstruction& instruction, const Loop
   return true;
 }
 
+void split(const TileCode& code, TileInstruction& instruction, const Loops& loops) {
+  if (instruction.family == Family::d_load) instruction.family = Family::d_load_view;
+  if (instruction.family == Family::d_store) instruction.family = Family::d_store_view;
+  instruction.extents[0] = loops.outer;
+  instruction.extents[1] = loops.middle;
+  instruction.extents[2] = loops.inner;
+  const int32_t row = extent_of(code, loops.inner).multiplier,
+                rows = extent_of(code, loops.middle).multiplier;
+  for (int k = 0; k < instruction.operand_count; ++k) {
+    TileOperand& operand = instruction.operands[k];
+    operand.middle = loops.middle == 0 ? 0 : operand.inner * row;
+    operand.outer = loops.outer == 0 ? 0 : operand.inner * row * rows;
+  }
+}
+
+void find_last_uses(const TileCode& code, std::vector<int32_t>& last_use) {
+  last_use.assign(code.buffers.size(), -1);
+  for (size_t i = 0; i < code.instructions.size(); ++i) {
+    const TileInstruction& instruction = code.instructions[i];
+    for (int k = 0; k < instruction.operand_count; ++k) {
+      if (instruction.operands[k].space != Space::local) continue;
+      last_use[instruction.operands[k].index] = static_cast<int32_t>(i);
+    }
+  }
+}
+
 bool may_join(const TileCode& code) {
   for (size_t i = 1; i < code.instructions.size(); ++i) {
     if (joins(code.instructions[i - 1]) && joins(code.instructions[i])) return true;

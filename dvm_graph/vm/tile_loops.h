@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <vector>
 
 #include "vm/target.h"
 #include "vm/tile_code.h"
@@ -38,5 +39,9 @@ int64_t least_row(const Target& target);
 // A flat instruction can run over these loops as well, and their rows are long enough.
 bool splits(const TileCode& code, const TileInstruction& instruction, const Loops& loops,
             int64_t least_row);
+void split(const TileCode& code, TileInstruction& instruction, const Loops& loops);
+
+// Of each buffer, the last instruction that names it; -1: none does.
+void find_last_uses(const TileCode& code, std::vector<int32_t>& last_use);
 
 }  // namespace dvm

@@ -63,7 +63,7 @@ void add_extra(Text& text, const TileCode& code, const TileInstruction& instruct
     text.add(", ");
     add_immediate(text, instruction.dtype, instruction.extra[1]);
     text.add(")");
-  } else if (extra == Extra::levels) {
+  } else if (has_levels(form)) {
     text.add(" levels (%" PRId64 ", %" PRId64 ", %" PRId64 ")",
              static_cast<int64_t>(instruction.extra[0]), static_cast<int64_t>(instruction.extra[1]),
              static_cast<int64_t>(instruction.extra[2]));

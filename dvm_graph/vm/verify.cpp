@@ -32,7 +32,8 @@ class BodyVerifier {
         operands_(program, target, fail),
         reaches_(program, target),
         pair_(program, target, fail),
-        follows_flags_(!target.in_order()) {
+        follows_flags_(!target.in_order()),
+        groups_(program) {
     int64_t begin = 0;
     for (int m = 0; m < kMemories; ++m) {
       const int64_t end = begin + target.memory_bytes(static_cast<Memory>(m));
@@ -132,8 +133,8 @@ class BodyVerifier {
     }
     if (has_window(form) && !check_window(program_, reaches_, head, words, fail_)) return false;
     if (has_bounds(form) && !check_bounds(info.form, dtype, words, fail_)) return false;
+    if (has_levels(form) && !check_levels(levels_of(info.form, words), dtype, fail_)) return false;
     switch (form.extra) {
-      case Extra::levels: return check_levels(extra, fail_);
       case Extra::limit: return static_cast<int64_t>(extra[0]) >= 0 || fail_("negative limit");
       case Extra::gather: return static_cast<int64_t>(extra[1]) >= 0 || fail_("negative limit");
       default: return true;
@@ -180,7 +181,7 @@ class BodyVerifier {
     const bool weighs = weighs_windows(windows) && k == 3;
     if (has_window(form) && (k == 1 || weighs)) {
       const Window window = window_of(windows, words);
-      const bool reads_weights = weighs && windows == Form::depthwise_bytes;
+      const bool reads_weights = weighs && weighs_bytes(windows);
       if (window.pixels() == 0 && !reads_weights) return true;  // it reads nothing
       const int64_t pixel = window.pixel, channels = window.channels;
       if (k == 1) reach.add(((window.pixels() - 1) * pixel + channels - 1) * element);

@@ -38,12 +38,11 @@ bool check_bounds(Form form, DType dtype, const uint64_t* words, Fault& fail) {
   return real(bounds[0]) <= real(bounds[1]) || fail("low is not up to high");
 }
 
-bool check_levels(const uint64_t* words, Fault& fail) {
-  Levels levels;
-  std::memcpy(&levels, words, sizeof levels);
+bool check_levels(const Levels& levels, DType dtype, Fault& fail) {
   for (const int64_t level : {levels.low, levels.high, levels.zero}) {
     if (beyond(level, kFarthestLevel)) return fail("a level too far from 0");
   }
+  if (is_byte(dtype) && !are_bytes(levels, dtype)) return fail("a level is no byte");
   return levels.low <= levels.high || fail("low is not up to high");
 }
 
@@ -79,7 +78,7 @@ bool check_window(const Program& program, const Reaches& reaches, const Head& he
   if (base.base + reach.low < 0 || base.base + reach.high >= window.windows()) {
     return fail("number of a window out of range");
   }
-  if (form == Form::depthwise_bytes) {
+  if (weighs_bytes(form)) {
     if (window.channels != 1) return fail("bytes of groups of channels");
     if (window.outside < 0 || window.outside > 255) return fail("no byte outside of an image");
   }

@@ -18,7 +18,7 @@ bool check_block(Form form, const uint64_t* words, const Target& target, Fault& 
 // The addend, where it is a number, and the bounds.
 bool check_bounds(Form form, DType dtype, const uint64_t* words, Fault& fail);
 
-bool check_levels(const uint64_t* words, Fault& fail);
+bool check_levels(const Levels& levels, DType dtype, Fault& fail);
 
 inline Window window_of(Form form, const uint64_t* words) {
   Window window;

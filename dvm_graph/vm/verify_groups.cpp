@@ -10,21 +10,22 @@ bool reduces(const Head& head) {
   return info_of(static_cast<Family>(head.opcode / 16)).form == Form::reduce;
 }
 
-// Loads and stores only where they go over elements without gaps.
-bool may_join(const Head& head, const uint64_t* words) {
-  const auto family = static_cast<Family>(head.opcode / 16);
-  if (!joins(family, static_cast<DType>(head.opcode % 16))) return false;
-  const bool moves = is_load(family) || is_store(family);
-  return !moves ||
-         (operand_of(words, 0).inner_stride == 1 && operand_of(words, 1).inner_stride == 1);
-}
-
 // The reduction folds rows without gaps, one value for each.
 bool folds_rows(const Head& head, const uint64_t* words) {
   return head.e2 == 0 && operand_of(words, 1).middle_stride == 1;
 }
 
 }  // namespace
+
+// What moves elements only where it goes over them without gaps.
+bool GroupVerifier::may_join(const Head& head, const uint64_t* words) const {
+  const auto family = static_cast<Family>(head.opcode / 16);
+  if (!joins(family, static_cast<DType>(head.opcode % 16))) return false;
+  const ExtentRegister inner = head.e2 == 0 ? ExtentRegister{} : program_.extents()[head.e2 - 1];
+  if (!joins_over(family, inner)) return false;
+  return !moves(family) ||
+         (operand_of(words, 0).inner_stride == 1 && operand_of(words, 1).inner_stride == 1);
+}
 
 const char* GroupVerifier::take_together(const Head& head, const uint64_t* words) {
   if (const char* wrong = take_joined(head, words)) return wrong;

@@ -4,11 +4,14 @@
 #pragma once
 
 #include "vm/isa.h"
+#include "vm/program.h"
 
 namespace dvm {
 
 class GroupVerifier {
  public:
+  explicit GroupVerifier(const Program& program) : program_(program) {}
+
   // Takes the instructions of a body in turn, each of known opcode and length. What is wrong with
   // this one; null: nothing.
   const char* take(const Head& head, const uint64_t* words) {
@@ -20,10 +23,12 @@ class GroupVerifier {
   const char* end() const;
 
  private:
+  bool may_join(const Head& head, const uint64_t* words) const;
   const char* take_together(const Head& head, const uint64_t* words);
   const char* take_joined(const Head& head, const uint64_t* words);
   const char* take_rows(const Head& head, const uint64_t* words);
 
+  const Program& program_;
   bool open_ = false;   // a group goes on
   Head first_ = {};     // its first instruction
   int joined_ = 0;      // its instructions after that

@@ -1,4 +1,5 @@
-// Convolutions of channels by themselves over channels-last images of bytes, summed in 32 bits.
+// Convolutions of channels by themselves over channels-last images of bytes, summed in 32 bits, and
+// the levels that such sums are rounded to while they are in registers.
 //
 // The taps of a row go four at a time, as one word for each channel: four vectors of channels are
 // interleaved, and multiplied by weights that were interleaved alike. Where they share most of
@@ -7,6 +8,7 @@
 // Compiled per level: see simd.h.
 #pragma once
 
+#include "npu/host/rounding.h"
 #include "npu/host/transpose.h"
 #include "npu/host/window_loops.h"
 
@@ -69,13 +71,123 @@ DVM_INLINE void in_order(V (&sums)[kWordVectors]) {
   if constexpr (kLanesOf<V> == 8) std::swap(sums[1], sums[2]);
 }
 
-// Step: what multiplies words of four u8 by such of i8, and adds the products.
-template <class Step>
+// Of sums of a vector of bytes' channels, where they are words as `interleave` makes them.
+constexpr int64_t channel_of(int64_t vector, int64_t lane) {
+  return lane / 4 * 16 + vector * 4 + lane % 4;
+}
+
+template <class T>
+DVM_INLINE void store_in_order(T* to, Vec<T, kLanes<int32_t>> (&words)[kWordVectors],
+                               int64_t lanes) {
+  constexpr int64_t kWords = kLanes<int32_t>;
+  in_order(words);
+#pragma GCC unroll 4
+  for (int j = 0; j < kWordVectors; j++) {
+    if (lanes >= (j + 1) * kWords)
+      store(to + j * kWords, words[j]);
+    else if (lanes > j * kWords)
+      store_partial(to + j * kWords, words[j], lanes - j * kWords);
+  }
+}
+
+// What becomes of sums: nothing.
+class AsSums {
+ public:
+  using Of = Operands<int32_t, uint8_t, int8_t>;
+  AsSums(const Of&, bool) {}
+
+  void go_to(int64_t, int64_t) {}
+  DVM_INLINE Full<uint32_t> start(int) const { return Full<uint32_t>{}; }
+  DVM_INLINE void store(int32_t* to, Full<uint32_t> (&sums)[kWordVectors], int64_t lanes) const {
+    store_in_order(reinterpret_cast<uint32_t*>(to), sums, lanes);
+  }
+};
+
+// Operands of what makes levels of sums, in T.
+template <class T>
+struct LevelOperands : Operands<T, uint8_t, int8_t> {
+  Tile<const int32_t> addends;
+  Tile<const float> factors;
+  Rounding rounding;
+
+  DVM_INLINE LevelOperands at(int64_t o, int64_t m, int64_t i) const {
+    const auto offset = [&](const auto& tile) {
+      return o * tile.outer + m * tile.middle + i * tile.inner;
+    };
+    LevelOperands moved{Operands<T, uint8_t, int8_t>::at(o, m, i), addends, factors, rounding};
+    moved.addends.at += offset(addends);
+    moved.factors.at += offset(factors);
+    return moved;
+  }
+  DVM_INLINE bool same_along_middle() const {
+    return Operands<T, uint8_t, int8_t>::same_along_middle() && addends.middle == 0 &&
+           factors.middle == 0;
+  }
+  DVM_INLINE bool same_along_inner() const {
+    return Operands<T, uint8_t, int8_t>::same_along_inner() && addends.inner == 0 &&
+           factors.inner == 0;
+  }
+};
+
+// Of each channel an addend and a factor, arranged as the sums are.
+template <class T>
+class AsLevels {
+ public:
+  using Of = LevelOperands<T>;
+  AsLevels(const Of& x, bool across)
+      : addends_(x.addends.at),
+        factors_(x.factors.at),
+        addend_step_(across ? x.addends.middle : x.addends.inner),
+        factor_step_(across ? x.factors.middle : x.factors.inner),
+        rounding_(x.rounding) {}
+
+  void go_to(int64_t first, int64_t lanes) {
+    constexpr int64_t kWords = kLanes<int32_t>;
+    for (int64_t i = 0; i < kWordVectors * kWords; i++) {
+      const int64_t channel = first + lesser(channel_of(i / kWords, i % kWords), lanes - 1);
+      addend_[i] = addends_[channel * addend_step_];
+      factor_[i] = factors_[channel * factor_step_];
+    }
+  }
+  DVM_INLINE Full<uint32_t> start(int j) const {
+    return bits_as<Full<uint32_t>>(load<Full<int32_t>>(addend_ + j * kLanes<int32_t>));
+  }
+  DVM_INLINE void store(T* to, const Full<uint32_t> (&sums)[kWordVectors], int64_t lanes) const {
+    Full<int32_t> levels[kWordVectors];
+#pragma GCC unroll 4
+    for (int j = 0; j < kWordVectors; j++)
+      levels[j] = rounding_.round(bits_as<Full<int32_t>>(sums[j]),
+                                  load<Full<float>>(factor_ + j * kLanes<float>));
+    if constexpr (sizeof(T) == 1) {
+      const Full<uint8_t> bytes = rounding_.levels(levels);
+      if (lanes == kLanes<uint8_t>)
+        dvm::DVM_LEVEL::store(to, bytes);
+      else
+        store_partial(to, bytes, lanes);
+    } else {
+      for (auto& level : levels) level = rounding_.levels<T>(level);
+      store_in_order(to, levels, lanes);
+    }
+  }
+
+ private:
+  const int32_t* addends_;
+  const float* factors_;
+  int64_t addend_step_, factor_step_;
+  Rounding rounding_;
+  alignas(kVectorBytes) int32_t addend_[kWordVectors * kLanes<int32_t>];
+  alignas(kVectorBytes) float factor_[kWordVectors * kLanes<int32_t>];
+};
+
+// Step: what multiplies words of four u8 by such of i8, and adds the products. Results: what
+// becomes of the sums.
+template <class Step, class Results>
 class ByteWindows {
   using Bytes = Full<uint8_t>;
   using Words = Full<uint32_t>;
   using Column = typename Step::Column;
-  using Of = Operands<int32_t, uint8_t, int8_t>;
+  using Of = typename Results::Of;
+  using Result = typename Of::Result;
   static constexpr int64_t L = kLanes<uint8_t>;
   static constexpr int kMostPacked = 65536 / sizeof(Column);  // vectors of weights
   static constexpr int kMostTaps = 512;  // of windows side by side, and what fills their words
@@ -89,8 +201,13 @@ class ByteWindows {
   };
 
  public:
-  ByteWindows(const Window& w, const Of& x)
-      : w_(w), images_(x.images.at), weights_(x.weights.at), end_((w.pixels() - 1) * w.pixel + 1) {
+  // `across`: channels are the middle loop, else the inner one.
+  ByteWindows(const Window& w, const Of& x, bool across)
+      : w_(w),
+        images_(x.images.at),
+        weights_(x.weights.at),
+        results_(x, across),
+        end_((w.pixels() - 1) * w.pixel + 1) {
     const auto words = [](int64_t taps) { return (taps + kTapsOfWord - 1) / kTapsOfWord; };
     single_ = {1, words(w.kernel_width)};
     pair_ = {2, words(w.kernel_width + w.stride_width)};
@@ -99,14 +216,19 @@ class ByteWindows {
     for (auto& byte : outside_) byte = static_cast<uint8_t>(w.outside);
   }
 
-  void reduce(int32_t* out, int64_t out_step, int64_t number, int64_t count, int64_t results) {
+  void reduce(Result* out, int64_t out_step, int64_t number, int64_t count, int64_t results) {
     const int64_t vectors = single_.vectors() + (pairs_ ? pair_.vectors() : 0);
     const int64_t taps = (pairs_ ? pair_ : single_).taps();
-    if (w_.kernel_height * vectors > kMostPacked || w_.kernel_height * taps > kMostTaps)
-      return reduce_taps(out, out_step, number, count, results);
+    const bool packs =
+        w_.kernel_height * vectors <= kMostPacked && w_.kernel_height * taps <= kMostTaps;
     lanes_ = lesser(L, results);
     for (int64_t c = 0; c < results; c += L) {
       first_ = lesser(c, results - lanes_);  // the last ones overlap with those before
+      results_.go_to(first_, lanes_);
+      if (!packs) {
+        reduce_taps(out + first_, out_step, Position(w_, number), count);
+        continue;
+      }
       pack(single_, packed_);
       if (pairs_) pack(pair_, packed_ + w_.kernel_height * single_.vectors());
       reduce_channels(out + first_, out_step, Position(w_, number), count);
@@ -166,8 +288,11 @@ class ByteWindows {
 
   template <bool Partial, int Windows>
   DVM_INLINE void reduce_windows(const Group& of, uintptr_t moved, const Column* weights,
-                                 int32_t* out, int64_t out_step) const {
-    Words sums[Windows][kWordVectors] = {};
+                                 Result* out, int64_t out_step) const {
+    Words sums[Windows][kWordVectors];
+#pragma GCC unroll 4
+    for (int j = 0; j < kWordVectors; j++)
+      for (int i = 0; i < Windows; i++) sums[i][j] = results_.start(j);
     const uintptr_t* place = places_;
     for (int64_t word = w_.kernel_height * of.words; word > 0; word--, place += kTapsOfWord) {
       Bytes taps[kTapsOfWord];
@@ -185,22 +310,11 @@ class ByteWindows {
       }
       weights += Windows * kWordVectors;
     }
-    for (int i = 0; i < Windows; i++, out += out_step) {
-      in_order(sums[i]);
-#pragma GCC unroll 4
-      for (int j = 0; j < kWordVectors; j++) {
-        constexpr int64_t kWords = kLanesOf<Words>;
-        auto* to = reinterpret_cast<uint32_t*>(out) + j * kWords;
-        if (lanes_ >= (j + 1) * kWords)
-          store(to, sums[i][j]);
-        else if (lanes_ > j * kWords)
-          store_partial(to, sums[i][j], lanes_ - j * kWords);
-      }
-    }
+    for (int i = 0; i < Windows; i++, out += out_step) results_.store(out, sums[i], lanes_);
   }
 
   // A series of windows, output row by output row.
-  void reduce_channels(int32_t* out, int64_t out_step, Position at, int64_t count) {
+  void reduce_channels(Result* out, int64_t out_step, Position at, int64_t count) {
     const Column* const of_pairs = packed_ + w_.kernel_height * single_.vectors();
     while (count > 0) {
       const int64_t row = lesser(w_.out_width - at.x, count);
@@ -244,32 +358,33 @@ class ByteWindows {
   }
 
   // Of large kernels: tap by tap.
-  void reduce_taps(int32_t* out, int64_t out_step, int64_t number, int64_t count,
-                   int64_t results) const {
-    Position at(w_, number);
+  void reduce_taps(Result* out, int64_t out_step, Position at, int64_t count) const {
+    constexpr int64_t kWords = kLanesOf<Words>;
     for (; count > 0; count--, at.advance(w_), out += out_step) {
-      auto* const sums = reinterpret_cast<uint32_t*>(out);  // they wrap
-      for (int64_t c = 0; c < results; c++) sums[c] = 0;
-      const int8_t* weight = weights_;
+      uint32_t sums[L] = {};  // they wrap
+      const int8_t* weight = weights_ + first_;
       for (int64_t tap = 0; tap < w_.taps(); tap++, weight += w_.weights) {
         const int64_t y = along_rows(w_).place(at.y, tap / w_.kernel_width);
         const int64_t x = along_columns(w_).place(at.x, tap % w_.kernel_width);
         const bool inside = y >= 0 && y < w_.height && x >= 0 && x < w_.width;
-        if (inside) {
-          const uint8_t* from = images_ + (at.image * w_.height + y) * row_ + x * w_.pixel;
-          for (int64_t c = 0; c < results; c++)
-            sums[c] += static_cast<uint32_t>(from[c] * weight[c]);
-        } else if (w_.outside != 0) {
-          for (int64_t c = 0; c < results; c++)
-            sums[c] += static_cast<uint32_t>(w_.outside * weight[c]);
-        }
+        if (!inside && w_.outside == 0) continue;
+        const int64_t read = (at.image * w_.height + y) * row_ + x * w_.pixel + first_;
+        const uint8_t* const from = inside ? images_ + read : outside_;
+        for (int64_t c = 0; c < lanes_; c++) sums[c] += static_cast<uint32_t>(from[c] * weight[c]);
       }
+      Words words[kWordVectors];
+      for (int j = 0; j < kWordVectors; j++) {
+        words[j] = results_.start(j);
+        for (int64_t i = 0; i < kWords; i++) words[j][i] += sums[channel_of(j, i)];
+      }
+      results_.store(out, words, lanes_);
     }
   }
 
   const Window& w_;
   const uint8_t* images_;
   const int8_t* weights_;
+  Results results_;
   int64_t end_;  // of the images
   Group single_, pair_;
   bool pairs_;
@@ -280,37 +395,59 @@ class ByteWindows {
   alignas(kVectorBytes) Column packed_[kMostPacked];
 };
 
-template <class Step>
+template <class Step, class Results>
 struct OfBytes {
-  DVM_INLINE void operator()(const Window& w, const Operands<int32_t, uint8_t, int8_t>& x,
-                             int32_t* out, int64_t out_step, int64_t count, int64_t results) const {
-    ByteWindows<Step>(w, x).reduce(out, out_step, first_number(x.numbers), count, results);
+  bool across;
+
+  DVM_INLINE void operator()(const Window& w, const typename Results::Of& x,
+                             typename Results::Of::Result* out, int64_t out_step, int64_t count,
+                             int64_t results) const {
+    ByteWindows<Step, Results>(w, x, across)
+        .reduce(out, out_step, first_number(x.numbers), count, results);
   }
 };
+
+template <class Step, class Results>
+void reduce_bytes(const Window& w, const typename Results::Of& x, const Extents& e) {
+  const OfBytes<Step, Results> series{false};
+  const bool by_windows =  // a loop of one step has whatever strides
+      e.inner == 1 || (x.numbers.inner == 1 && x.same_along_inner());
+  const bool across = by_windows && x.numbers.middle == 0 && x.images.middle == 1;
+  if (across && x.weights.middle == 1 && e.middle > 1) {
+    for (int64_t o = 0; o < e.outer; o++)
+      reduce_across(w, OfBytes<Step, Results>{true}, x.at(o, 0, 0), e.middle, e.inner);
+    return;
+  }
+  const bool by_results =
+      x.numbers.inner == 0 && x.to.inner == 1 && x.images.inner == 1 && x.weights.inner == 1;
+  if (by_results || e.inner == 1) return reduce_rows(w, series, x, e);
+  if (by_windows) return reduce_single(w, series, x, e);
+  reduce_scattered(w, series, x, e);
+}
+
+template <class R>
+DVM_INLINE Operands<R, uint8_t, int8_t> byte_operands(Core& core, const uint64_t* words) {
+  return {tile_at<R>(core, operand_words(words, 0)),
+          tile_at<const uint8_t>(core, operand_words(words, 1)),
+          tile_at<const int8_t>(core, operand_words(words, 3)), numbers_at(core, words)};
+}
 
 template <class Step>
 void depthwise_bytes_handler(Core& core, const uint64_t* words) {
   const Extents e = extents_of(core, words);
   if (e.empty()) return;
-  Operands<int32_t, uint8_t, int8_t> x{tile_at<int32_t>(core, operand_words(words, 0)),
-                                       tile_at<const uint8_t>(core, operand_words(words, 1)),
-                                       tile_at<const int8_t>(core, operand_words(words, 3)),
-                                       numbers_at(core, words)};
-  const Window w = window_at(words, 4);
-  constexpr OfBytes<Step> kOfBytes;
-  const bool by_windows =  // a loop of one step has whatever strides
-      e.inner == 1 || (x.numbers.inner == 1 && x.images.inner == 0 && x.weights.inner == 0);
-  const bool across = by_windows && x.numbers.middle == 0 && x.images.middle == 1;
-  if (across && x.weights.middle == 1 && e.middle > 1) {
-    for (int64_t o = 0; o < e.outer; o++)
-      reduce_across(w, kOfBytes, x.at(o, 0, 0), e.middle, e.inner);
-    return;
-  }
-  const bool by_results =
-      x.numbers.inner == 0 && x.to.inner == 1 && x.images.inner == 1 && x.weights.inner == 1;
-  if (by_results || e.inner == 1) return reduce_rows(w, kOfBytes, x, e);
-  if (by_windows) return reduce_single(w, kOfBytes, x, e);
-  reduce_scattered(w, kOfBytes, x, e);
+  reduce_bytes<Step, AsSums>(window_at(words, 4), byte_operands<int32_t>(core, words), e);
+}
+
+template <class Step, class T>
+void depthwise_quantize_handler(Core& core, const uint64_t* words) {
+  const Extents e = extents_of(core, words);
+  if (e.empty()) return;
+  const LevelOperands<T> x{byte_operands<T>(core, words),
+                           tile_at<const int32_t>(core, operand_words(words, 4)),
+                           tile_at<const float>(core, operand_words(words, 5)),
+                           Rounding::to<T>(levels_of(Form::depthwise_quantize, words))};
+  reduce_bytes<Step, AsLevels<T>>(window_at(words, 6), x, e);
 }
 
 }  // namespace

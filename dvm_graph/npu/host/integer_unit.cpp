@@ -4,7 +4,8 @@
 //   instruction
 //                      of AVX512-VNNI multiplies all four and adds them to an i32
 //   m_matmul_quantize  the same, of whose sums levels are made while they are in registers
-//   d_depthwise_bytes  four taps of a channel are multiplied likewise (byte_windows.h)
+//   d_depthwise_bytes, d_depthwise_quantize
+//                      four taps of a channel are multiplied likewise (byte_windows.h)
 //
 // A and panels of B are laid out as those of m_matmul and multiplied by the same loops (blocks.h),
 // in elements of 32 bits; B always comes packed, padded with zeros. Sums wrap: every level gives
@@ -14,6 +15,7 @@
 // This file is compiled once more for AVX-512 with AVX512-VNNI, in a namespace of its own.
 #include "npu/host/byte_windows.h"
 #include "npu/host/products.h"
+#include "npu/host/rounding.h"
 #include "npu/host/units.h"
 
 namespace dvm::DVM_LEVEL {
@@ -101,19 +103,6 @@ struct Bundled {
 
 // ---- sums that are quantised
 
-DVM_INLINE Full<int32_t> to_nearest(Full<float> v) {
-#if defined(DVM_AVX512)
-  return bits_as<Full<int32_t>>(_mm512_cvtps_epi32(bits_as<__m512>(v)));
-#elif defined(DVM_AVX2)
-  return bits_as<Full<int32_t>>(_mm256_cvtps_epi32(bits_as<__m256>(v)));
-#elif defined(DVM_X86)
-  return bits_as<Full<int32_t>>(_mm_cvtps_epi32(bits_as<__m128>(v)));
-#else
-  for (int64_t i = 0; i < kLanes<float>; i++) v[i] = __builtin_rintf(v[i]);
-  return convert<int32_t>(v);
-#endif
-}
-
 template <class T>
 struct Quantized : Bundled {
   using Stored = T;
@@ -124,8 +113,7 @@ struct Quantized : Bundled {
     const uint32_t* addend;
     const float* factor;
     int64_t addend_step, factor_step;
-    float low, high;  // less the zero point
-    int32_t zero;
+    Rounding rounding;
 
     DVM_INLINE void next(int64_t count) {
       addend += count * addend_step;
@@ -136,15 +124,8 @@ struct Quantized : Bundled {
   static Columns columns(const Core& core, const uint64_t* words) {
     const auto addend = tile_at<const uint32_t>(core, operand_words(words, 3));
     const auto factor = tile_at<const float>(core, operand_words(words, 4));
-    Levels levels;
-    __builtin_memcpy(&levels, extra_words(Form::matmul_quantize, words), sizeof levels);
-    return {addend.at,
-            factor.at,
-            addend.inner,
-            factor.inner,
-            static_cast<float>(levels.low - levels.zero),
-            static_cast<float>(levels.high - levels.zero),
-            static_cast<int32_t>(levels.zero)};
+    const Levels levels = levels_of(Form::matmul_quantize, words);
+    return {addend.at, factor.at, addend.inner, factor.inner, Rounding::to<T>(levels)};
   }
 
   // Of vector j of a block: those of its columns, of which the last one may have fewer.
@@ -161,36 +142,83 @@ struct Quantized : Bundled {
     return along<Words, Vectors, Ragged>(of.addend, of.addend_step, j, ragged);
   }
 
-  // By way of memory: factors and bounds beside the sums are more than there are registers, and the
-  // compiler would keep sums in memory already while they are added to.
+  // What a block's sums are rounded by, read anew for each row: kept, it would be more than there
+  // are registers, and the compiler would keep sums in memory already while they are added to.
+  template <int Vectors>
+  struct OfBlock {
+    const Rounding* rounding;
+    alignas(kVectorBytes) float factors[Vectors * kLanes<float>];
+
+    DVM_INLINE void read_anew() { asm volatile("" : "+r"(rounding) : : "memory"); }
+
+    DVM_INLINE Full<int32_t> round(Words sum, int j) const {
+#if defined(DVM_X86)
+      asm volatile("" : "+v"(sum));  // no sooner than the row
+#endif
+      return rounding->round(bits_as<Full<int32_t>>(sum),
+                             load<Floats>(factors + j * kLanes<float>));
+    }
+  };
+
   template <int Rows, int Vectors, bool Ragged, class Sums>
   DVM_INLINE static void store_block(const Product<Quantized>& x, int64_t ragged, const Sums& sum) {
     constexpr int64_t L = kLanes<float>;
     const Columns& of = x.of_columns;
-    alignas(kVectorBytes) int32_t sums[Rows][Vectors * L];
-#pragma GCC unroll 64
-    for (int i = 0; i < Rows; i++)
-#pragma GCC unroll 4
-      for (int j = 0; j < Vectors; j++) store(&sums[i][j * L], bits_as<Full<int32_t>>(sum[i][j]));
-    asm volatile("" : "+m"(sums));
-    const Floats low = splat<Floats>(of.low), high = splat<Floats>(of.high);
-    const auto zero = splat<Full<int32_t>>(of.zero);
-    Floats factor[Vectors];
+    OfBlock<Vectors> block{&of.rounding, {}};
 #pragma GCC unroll 4
     for (int j = 0; j < Vectors; j++)
-      factor[j] = along<Floats, Vectors, Ragged>(of.factor, of.factor_step, j, ragged);
+      store(block.factors + j * L,
+            along<Floats, Vectors, Ragged>(of.factor, of.factor_step, j, ragged));
+    if constexpr (sizeof(T) == 1 && 4 % Vectors == 0)
+      store_bytes<Rows, Vectors, Ragged>(x, ragged, sum, block);
+    else
+      store_rows<Rows, Vectors, Ragged>(x, ragged, sum, block);
+  }
+
+  template <int Rows, int Vectors, bool Ragged, class Sums>
+  DVM_INLINE static void store_rows(const Product<Quantized>& x, int64_t ragged, const Sums& sum,
+                                    OfBlock<Vectors>& block) {
     T* c = x.c;
+#pragma GCC unroll 64
     for (int i = 0; i < Rows; i++, c += x.c_row) {
+      block.read_anew();
 #pragma GCC unroll 4
       for (int j = 0; j < Vectors; j++) {
-        const Floats scaled = convert<float>(load<Full<int32_t>>(&sums[i][j * L])) * factor[j];
-        const Floats bounded = lesser_lanes(greater_lanes(scaled, low), high);
-        const auto level = convert<T>(to_nearest(bounded) + zero);
+        const auto levels = block.rounding->template levels<T>(block.round(sum[i][j], j));
         if (Ragged && j == Vectors - 1)
-          store_partial(c + j * L, level, ragged);
+          store_partial(c + j * kLanes<float>, levels, ragged);
         else
-          store(c + j * L, level);
+          store(c + j * kLanes<float>, levels);
       }
+    }
+  }
+
+  // Four vectors at a time, which are one or more rows.
+  template <int Rows, int Vectors, bool Ragged, class Sums>
+  DVM_INLINE static void store_bytes(const Product<Quantized>& x, int64_t ragged, const Sums& sum,
+                                     OfBlock<Vectors>& block) {
+    constexpr int kTogether = 4 / Vectors, kRow = Vectors * kLanes<float>;
+    const int64_t count = ragged + kRow - kLanes<float>;
+    T* c = x.c;
+#pragma GCC unroll 64
+    for (int first = 0; first < Rows; first += kTogether, c += kTogether * x.c_row) {
+      block.read_anew();
+      Full<int32_t> rounded[4];
+#pragma GCC unroll 4
+      for (int i = 0; i < 4; i++) {
+        const int row = first + i / Vectors, j = i % Vectors;
+        rounded[i] = row < Rows ? block.round(sum[row][j], j) : rounded[0];
+      }
+      const Full<uint8_t> levels = one_by_one(block.rounding->levels(rounded));
+      each<kTogether>([&](auto index) DVM_LAMBDA_INLINE {
+        constexpr int kIndex = decltype(index)::k;
+        if (first + kIndex >= Rows) return;
+        const auto row = slice<kIndex * kRow>(levels, std::make_integer_sequence<int, kRow>{});
+        if constexpr (Ragged)
+          store_partial(c + kIndex * x.c_row, row, count);
+        else
+          store(c + kIndex * x.c_row, row);
+      });
     }
   }
 };
@@ -272,6 +300,8 @@ struct IntegerUnit {
       return &panels_handler<Bundled>;
     else if constexpr (Form_ == Form::depthwise_bytes)
       return &depthwise_bytes_handler<Bundled>;
+    else if constexpr (Form_ == Form::depthwise_quantize)
+      return &depthwise_quantize_handler<Bundled, S>;
     else if constexpr (Form_ == Form::matmul_quantize)  // bytes of both signs wrap alike
       return &panels_handler<Quantized<S>>;
     else if constexpr (Form_ == Form::pack_a_bundles)

@@ -267,7 +267,7 @@ class Decoder {
     } else if (last_step().keep != Keep::nothing) {
       add(Do::hold, {});
     }
-    keep(words, form == Form::store ? dtype_of(words) : DType::f32);
+    keep(words, form == Form::store ? stored_dtype(words) : DType::f32);
     // A store leaves in the strip what it has read, not what was rounded.
     left_ = static_cast<uint32_t>(*operand_words(words, form == Form::store ? 1 : 0));
   }
@@ -312,9 +312,13 @@ class Decoder {
   static DType dtype_of(const uint64_t* words) { return static_cast<DType>(words[0] & 0xf); }
 
   static Form form_of(Family family) {
-    if (is_store(family)) return Form::store;
+    if (is_store(family) || family == Family::d_pack_a_bundles) return Form::store;
     if (family >= Family::v_reduce_sum) return Form::reduce;
     return family >= Family::v_add ? Form::binary : Form::unary;
+  }
+
+  static DType stored_dtype(const uint64_t* words) {
+    return family_of(words) == Family::d_pack_a_bundles ? DType::u8 : dtype_of(words);
   }
 
   Source source(const uint64_t* word, Form form) const {
@@ -352,6 +356,10 @@ class Decoder {
   void keep(const uint64_t* words, DType dtype) {
     Place& place = group_.places[group_.count - 1];
     place.out = bytes_at<std::byte>(operand_words(words, 0), element_bytes(from_storage(dtype)));
+    if (family_of(words) == Family::d_pack_a_bundles) {  // whose strides are those of bundles
+      place.out.outer *= bundle_steps(DType::i8);
+      place.out.middle *= bundle_steps(DType::i8);
+    }
     if ((flags_of(words) & kTransient) != 0) return;
     // A vector of bytes is a quarter of one, which would go to memory alone.
     const bool stream = (flags_of(words) & kStream) != 0 && !is_byte(dtype);

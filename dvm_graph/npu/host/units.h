@@ -47,6 +47,7 @@ constexpr Part part_of(Family family, Form form, DType dtype) {
     case Form::matmul_widen: return Part::half;
     case Form::matmul_blocks: return Part::block;
     case Form::depthwise_bytes:
+    case Form::depthwise_quantize:
     case Form::matmul_quantize: return Part::integer;
     case Form::pack_b_bundles:
     case Form::pack_a_bundles:

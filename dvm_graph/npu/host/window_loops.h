@@ -14,6 +14,8 @@ namespace {
 // Where the operands of an instruction lie.
 template <class R, class X = R, class W = X>
 struct Operands {
+  using Result = R;
+
   Tile<R> to;
   Tile<const X> images;
   Tile<const W> weights;
@@ -31,6 +33,10 @@ struct Operands {
     moved.numbers.at += offset(numbers);
     return moved;
   }
+  // What is read does not change with the middle loop, or the inner one, but for the windows.
+  DVM_INLINE bool same_along_middle() const { return images.middle == 0 && weights.middle == 0; }
+  DVM_INLINE bool same_along_inner() const { return images.inner == 0 && weights.inner == 0; }
+
   // The outer loop becomes the middle one.
   DVM_INLINE Operands turned() const {
     Operands turned = *this;
@@ -41,13 +47,12 @@ struct Operands {
 };
 
 // Point by point.
-template <class Series, class R, class X, class W>
-void reduce_scattered(const Window& w, const Series& series, const Operands<R, X, W>& x,
-                      const Extents& e) {
+template <class Series, class X>
+void reduce_scattered(const Window& w, const Series& series, const X& x, const Extents& e) {
   for (int64_t o = 0; o < e.outer; o++) {
     for (int64_t m = 0; m < e.middle; m++) {
       for (int64_t i = 0; i < e.inner; i++) {
-        const Operands<R, X, W> at = x.at(o, m, i);
+        const X at = x.at(o, m, i);
         series(w, at, at.to.at, 0, 1, 1);
       }
     }
@@ -55,26 +60,24 @@ void reduce_scattered(const Window& w, const Series& series, const Operands<R, X
 }
 
 // The inner loop is results of a window.
-template <class Series, class R, class X, class W>
-void reduce_rows(const Window& w, const Series& series, const Operands<R, X, W>& x,
-                 const Extents& e) {
-  const bool in_order = x.numbers.middle == 1 && x.images.middle == 0 && x.weights.middle == 0;
+template <class Series, class X>
+void reduce_rows(const Window& w, const Series& series, const X& x, const Extents& e) {
+  const bool in_order = x.numbers.middle == 1 && x.same_along_middle();
   const int64_t step = in_order ? e.middle : 1;
   for (int64_t o = 0; o < e.outer; o++) {
     for (int64_t m = 0; m < e.middle; m += step) {
-      const Operands<R, X, W> at = x.at(o, m, 0);
+      const X at = x.at(o, m, 0);
       series(w, at, at.to.at, x.to.middle, step, e.inner);
     }
   }
 }
 
 // The inner loop is windows in order, of one result each.
-template <class Series, class R, class X, class W>
-void reduce_single(const Window& w, const Series& series, const Operands<R, X, W>& x,
-                   const Extents& e) {
+template <class Series, class X>
+void reduce_single(const Window& w, const Series& series, const X& x, const Extents& e) {
   for (int64_t o = 0; o < e.outer; o++) {
     for (int64_t m = 0; m < e.middle; m++) {
-      const Operands<R, X, W> at = x.at(o, m, 0);
+      const X at = x.at(o, m, 0);
       series(w, at, at.to.at, x.to.inner, e.inner, 1);
     }
   }
@@ -82,16 +85,17 @@ void reduce_single(const Window& w, const Series& series, const Operands<R, X, W
 
 // Results are the middle loop and neighbours, windows the inner one and in order: vectors of
 // results are reduced for a few windows, and turned around.
-template <class Series, class R, class X, class W>
-void reduce_across(const Window& w, const Series& series, const Operands<R, X, W>& x,
-                   int64_t results, int64_t windows) {
+template <class Series, class X>
+void reduce_across(const Window& w, const Series& series, const X& x, int64_t results,
+                   int64_t windows) {
+  using R = typename X::Result;
   constexpr int64_t L = kLanes<R>, kWindows = 64;
   alignas(kLineBytes) R block[kWindows * L];
   for (int64_t first = 0; first < windows; first += kWindows) {
     const int64_t count = lesser(windows - first, kWindows);
     for (int64_t c = 0; c < results; c += L) {
       const int64_t lanes = lesser(results - c, L);
-      const Operands<R, X, W> at = x.at(0, c, first);
+      const X at = x.at(0, c, first);
       series(w, at, block, lanes, count, lanes);
       for (int64_t lane = 0; lane < lanes; lane++) {
         R* const row = at.to.at + lane * x.to.middle;

@@ -2,6 +2,7 @@
 // against int64, over all bytes and, for what saturates on the way, the extreme ones.
 #include <algorithm>
 
+#include "drawn_levels.h"
 #include "operands.h"
 
 namespace dvm::test {
@@ -121,48 +122,25 @@ void test_product(Machine& machine, Random& random, const Operands& x) {
   CHECK(c.copy() == wanted);
 }
 
-// Step by step, as decompose/casts.py has it.
-int64_t quantized(float scaled, const Levels& levels) {
-  if (std::isnan(scaled)) return levels.low;
-  const auto level = std::nearbyint(static_cast<double>(scaled)) + static_cast<double>(levels.zero);
-  return static_cast<int64_t>(
-      std::clamp(level, static_cast<double>(levels.low), static_cast<double>(levels.high)));
-}
-
 template <class T>
 void test_quantized(Machine& machine, Random& random, DType dtype, int64_t nr, bool large) {
-  using Limits = std::numeric_limits<float>;
-  constexpr float kOdd[] = {
-      0, -0.25f, 0.5f, 1, 1e30f, 1e-30f, Limits::infinity(), Limits::quiet_NaN()};
   const Operands x = random_operands(random, nr, large);
   const bool addends = random.chance(0.7), factors = random.chance(0.7);
   Array<int32_t> addend({1, 1, addends ? x.n : 1}, {0, 0, 1});
   Array<float> factor({1, 1, factors ? x.n : 1}, {0, 0, 1});
   addend.fill([&] { return static_cast<int32_t>(random.bits()) >> random.integer(0, 31); });
-  factor.fill([&] {
-    const float usual = static_cast<float>(std::exp2(random.real(-20, 2)));
-    return random.chance(0.1) ? random.pick(kOdd) : usual;
-  });
-  const bool is_signed = std::is_same_v<T, int8_t>;
-  Levels levels{is_signed ? -128 : 0, is_signed ? 127 : 255,
-                random.integer(is_signed ? -128 : 0, 127)};
-  if (random.chance(0.3)) levels = {3, 100, 3};
+  factor.fill([&] { return random_factor(random); });
+  const Levels levels = random_levels(random, std::is_same_v<T, int8_t>);
   Array<T> c({1, x.m, x.n}, {0, x.n + random.integer(0, 5), 1});
   c.fill([] { return T{77}; });
   std::vector<T> wanted = c.copy();
   for_each_index({1, x.m, x.n}, [&](int64_t, int64_t i, int64_t j) {
     const auto sum = static_cast<int32_t>(x.sum(i, j) + addend.at(0, 0, addends ? j : 0));
     const float scaled = static_cast<float>(sum) * factor.at(0, 0, factors ? j : 0);
-    wanted[static_cast<size_t>(c.strides().at(0, i, j))] =
-        static_cast<T>(quantized(scaled, levels));
+    wanted[static_cast<size_t>(c.strides().at(0, i, j))] = static_cast<T>(level_of(scaled, levels));
   });
   const auto along = [](const auto& array, bool columns) {
-    using Element = std::remove_cvref_t<decltype(array.at(0, 0, 0))>;
-    if (columns) return array.place();
-    const Element number = array.at(0, 0, 0);
-    uint64_t bits = 0;
-    std::memcpy(&bits, &number, sizeof number);
-    return Place{nullptr, {}, true, bits};
+    return columns ? array.place() : number_of(array);
   };
   context += "m_matmul_quantize " + describe({x.m, x.k, x.n}, {x.a.strides(), c.strides()});
   machine.execute(

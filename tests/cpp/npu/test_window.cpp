@@ -3,6 +3,7 @@
 #include <array>
 #include <cmath>
 
+#include "drawn_levels.h"
 #include "drawn_windows.h"
 #include "reference.h"
 
@@ -15,6 +16,14 @@ void execute(Machine& machine, Family family, DType dtype, const Shape& shape,
   std::memcpy(e.data(), &w, sizeof w);
   machine.execute(family, dtype, shape, places,
                   {e[0], e[1], e[2], e[3], e[4], e[5], e[6], e[7], e[8], e[9], e[10], e[11]});
+}
+void execute(Machine& machine, Family family, DType dtype, const Shape& shape,
+             std::initializer_list<Place> places, const Window& w, const Levels& levels) {
+  std::array<int64_t, kWindowWords> e;
+  std::memcpy(e.data(), &w, sizeof w);
+  machine.execute(family, dtype, shape, places,
+                  {e[0], e[1], e[2], e[3], e[4], e[5], e[6], e[7], e[8], e[9], e[10], e[11],
+                   levels.low, levels.high, levels.zero});
 }
 
 // Of one channel, an element apart, with kernels that may reach beyond the image on all sides.
@@ -234,56 +243,119 @@ void test_split_groups(Machine& machine, Random& random, DType dtype) {
 }
 
 // Channels by themselves, of bytes: windows and channels are the loops, in any order.
-void test_bytes(Machine& machine, Random& random) {
-  Window w = random_window(random, true);
-  if (random.chance(0.5)) w.kernel_width = draw(random, 1, random.chance(0.1) ? 70 : 8);
-  if (random.chance(0.7)) w.dilation_width = 1;
-  if (random.chance(0.1)) w.kernel_height = 25;
-  w.outside = random.chance(0.5) ? 0 : draw(random, 1, 255);
-  const int64_t channels = random.chance(0.3) ? random.integer(60, 200) : w.channels;
-  w.channels = 1;
-  w.pixel = static_cast<int32_t>(channels + (random.chance(0.3) ? random.integer(1, 9) : 0));
-  w.weights = static_cast<int32_t>(channels);
-  Array<uint8_t> images({1, w.pixels(), channels}, {0, w.pixel, 1});
-  images.fill([&] { return static_cast<uint8_t>(random.integer(0, 255)); });
-  Array<int8_t> weights({1, w.taps(), channels}, {0, channels, 1});
-  weights.fill([&] { return static_cast<int8_t>(random.integer(-128, 127)); });
-
+struct ByteWindows {
   using Order = std::array<size_t, 3>;
-  constexpr Order kOrders[] = {{2, 0, 1}, {2, 0, 1}, {2, 1, 0}, {0, 2, 1}, {0, 1, 2}, {1, 2, 0}};
-  const Order order = random.pick(kOrders);
-  const int64_t channel = random.integer(0, channels - 1);
-  const int64_t windows = random.integer(1, w.windows());
-  const int64_t number = random.integer(0, w.windows() - windows);
-  const int64_t extents[] = {windows, random.integer(1, channels - channel), 1};
-  const auto strides = [&](int64_t of_windows, int64_t of_channels) {
+  static constexpr Order kOrders[] = {{2, 0, 1}, {2, 0, 1}, {2, 1, 0},
+                                      {0, 2, 1}, {0, 1, 2}, {1, 2, 0}};
+
+  explicit ByteWindows(Random& random)
+      : w(drawn_window(random)),
+        channels(random.chance(0.3) ? random.integer(60, 200) : w.channels),
+        images({1, w.pixels(), channels},
+               {0, channels + (random.chance(0.3) ? random.integer(1, 9) : 0), 1}),
+        weights({1, w.taps(), channels}, {0, channels, 1}),
+        order(random.pick(kOrders)),
+        channel(random.integer(0, channels - 1)),
+        windows(random.integer(1, w.windows())),
+        number(random.integer(0, w.windows() - windows)),
+        results(random.integer(1, channels - channel)),
+        row(results + random.integer(0, 3)),
+        turned(order[2] == 0 && random.chance(0.8)) {
+    w.channels = 1;
+    w.pixel = static_cast<int32_t>(images.strides().middle);
+    w.weights = static_cast<int32_t>(channels);
+    images.fill([&] { return static_cast<uint8_t>(random.integer(0, 255)); });
+    weights.fill([&] { return static_cast<int8_t>(random.integer(-128, 127)); });
+  }
+
+  static Window drawn_window(Random& random) {
+    Window w = random_window(random, true);
+    if (random.chance(0.5)) w.kernel_width = draw(random, 1, random.chance(0.1) ? 70 : 8);
+    if (random.chance(0.7)) w.dilation_width = 1;
+    if (random.chance(0.1)) w.kernel_height = 25;
+    w.outside = random.chance(0.5) ? 0 : draw(random, 1, 255);
+    return w;
+  }
+
+  Strides strides(int64_t of_windows, int64_t of_channels) const {
     const int64_t steps[] = {of_windows, of_channels, 0};
     return Strides{steps[order[0]], steps[order[1]], steps[order[2]]};
-  };
-  const Shape shape{extents[order[0]], extents[order[1]], extents[order[2]]};
-  const int64_t row = extents[1] + random.integer(0, 3);
-  const bool turned = order[2] == 0 && random.chance(0.8);
-  Array<int32_t> to(shape, turned ? strides(1, windows + 1) : strides(row, 1));
-  Place from = images.place(), weight = weights.place();
-  from.at += channel, weight.at += channel;
-  from.strides = weight.strides = strides(0, 1);
-  context += "bytes " + describe(shape, {to.strides()});
-  execute(machine, Family::d_depthwise_bytes, DType::i8, shape,
-          {to.place(), from, number_place(number, strides(1, 0)), weight}, w);
-  bool right = true;
-  for_each_index(shape, [&](int64_t o, int64_t m, int64_t i) {
-    const int64_t at[] = {o, m, i};
-    int64_t place[3];
-    for (size_t loop = 0; loop < 3; ++loop) place[order[loop]] = at[loop];
-    int32_t expected = 0;
-    for (int64_t tap = 0; tap < w.taps(); ++tap) {
-      const int64_t read = place_of_tap(w, number + place[0], tap), c = channel + place[1];
-      const int32_t x = read < 0 ? w.outside : images.data()[read + c];
-      expected += x * weights.data()[tap * channels + c];
-    }
-    right = right && to.at(o, m, i) == expected;
-  });
-  CHECK(right);
+  }
+  Shape shape() const {
+    const int64_t extents[] = {windows, results, 1};
+    return {extents[order[0]], extents[order[1]], extents[order[2]]};
+  }
+  Strides result_strides() const { return turned ? strides(1, windows + 1) : strides(row, 1); }
+  template <class T>
+  Place from_channel(const Array<T>& array) const {
+    Place place = array.place();
+    place.at += channel * int64_t{sizeof(T)};
+    place.strides = strides(0, 1);
+    return place;
+  }
+
+  // Calls wanted(channel, sum) for each element, and compares.
+  template <class T, class Wanted>
+  bool are(const Array<T>& to, Wanted wanted) const {
+    bool right = true;
+    for_each_index(shape(), [&](int64_t o, int64_t m, int64_t i) {
+      const int64_t at[] = {o, m, i};
+      int64_t place[3];
+      for (size_t loop = 0; loop < 3; ++loop) place[order[loop]] = at[loop];
+      int32_t sum = 0;
+      for (int64_t tap = 0; tap < w.taps(); ++tap) {
+        const int64_t read = place_of_tap(w, number + place[0], tap), c = channel + place[1];
+        const int32_t x = read < 0 ? w.outside : images.data()[read + c];
+        sum += x * weights.data()[tap * channels + c];
+      }
+      right = right && to.at(o, m, i) == wanted(place[1], sum);
+    });
+    return right;
+  }
+
+  Window w;
+  int64_t channels;
+  Array<uint8_t> images;
+  Array<int8_t> weights;
+  Order order;
+  int64_t channel, windows, number, results, row;
+  bool turned;
+};
+
+void test_bytes(Machine& machine, Random& random) {
+  const ByteWindows x(random);
+  const Array<int32_t> to(x.shape(), x.result_strides());
+  context += "bytes " + describe(x.shape(), {to.strides()});
+  execute(machine, Family::d_depthwise_bytes, DType::i8, x.shape(),
+          {to.place(), x.from_channel(x.images), number_place(x.number, x.strides(1, 0)),
+           x.from_channel(x.weights)},
+          x.w);
+  CHECK(x.are(to, [](int64_t, int32_t sum) { return sum; }));
+}
+
+template <class T>
+void test_levels(Machine& machine, Random& random, DType dtype) {
+  const ByteWindows x(random);
+  const Array<T> to(x.shape(), x.result_strides());
+  const bool addends = random.chance(0.7), factors = random.chance(0.7);
+  Array<int32_t> addend({1, 1, addends ? x.channels : 1}, {0, 0, 1});
+  Array<float> factor({1, 1, factors ? x.channels : 1}, {0, 0, 1});
+  addend.fill([&] { return static_cast<int32_t>(random.bits()) >> random.integer(0, 31); });
+  factor.fill([&] { return random_factor(random); });
+  const Levels levels = random_levels(random, dtype == DType::i8);
+  context += "levels " + describe(x.shape(), {to.strides()});
+  execute(machine, Family::d_depthwise_quantize, dtype, x.shape(),
+          {to.place(), x.from_channel(x.images), number_place(x.number, x.strides(1, 0)),
+           x.from_channel(x.weights), addends ? x.from_channel(addend) : number_of(addend),
+           factors ? x.from_channel(factor) : number_of(factor)},
+          x.w, levels);
+  CHECK(x.are(to, [&](int64_t c, int32_t sum) {
+    const auto total =
+        static_cast<int32_t>(static_cast<uint32_t>(sum) +
+                             static_cast<uint32_t>(addend.at(0, 0, addends ? x.channel + c : 0)));
+    return static_cast<T>(
+        level_of(static_cast<float>(total) * factor.at(0, 0, factors ? x.channel + c : 0), levels));
+  }));
 }
 
 }  // namespace
@@ -297,6 +369,12 @@ int main() {
     for (int i = 0; i < 500; ++i) {
       context = std::string(level.table->name) + " ";
       test_bytes(machine, random);
+      context = std::string(level.table->name) + " u8 ";
+      test_levels<uint8_t>(machine, random, dvm::DType::u8);
+      context = std::string(level.table->name) + " i8 ";
+      test_levels<int8_t>(machine, random, dvm::DType::i8);
+      context = std::string(level.table->name) + " i32 ";
+      test_levels<int32_t>(machine, random, dvm::DType::i32);
     }
     for (const dvm::DType dtype : {dvm::DType::f32, dvm::DType::f64}) {
       dvm::test::with_register_type(dtype, [&](auto element) {

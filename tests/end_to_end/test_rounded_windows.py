@@ -1,0 +1,85 @@
+"""Channels of bytes that are convolved by themselves are rounded to levels at once, for products and as results."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import dvm_graph
+from dvm_graph import _core
+from tests.end_to_end.reference import assert_same_bits
+from tests.end_to_end.test_integer_products import (
+    GENERATOR,
+    check,
+    integers,
+    model_with,
+    unoptimised,
+    weights,
+)
+
+
+@pytest.mark.parametrize("simd", [None, *_core.simd_levels()])
+@pytest.mark.parametrize("kind", ["uint8", "int8"])
+@pytest.mark.parametrize(("channels", "kernel"), [(32, 3), (6, 3), (96, 5), (70, 1), (129, 3)])
+def test_levels_are_bundles_of_a_product(
+    channels: int, kernel: int, kind: str, simd: str | None
+) -> None:
+    """A block of MobileNet: widened, by itself, narrowed; channels that are whole bundles or not."""
+    inputs, outputs = 16, 24
+    zero = np.array(120 if kind == "uint8" else -3, kind)
+    constants = {
+        "w1": weights(channels, inputs, 1, 1), "w2": weights(channels, 1, kernel, kernel),
+        "w3": weights(outputs, channels, 1, 1), "s": np.float32(0.02), "none": np.int8(0), "z": zero,
+        "t1": np.float32(1.5), "t2": np.float32(0.8 * kernel), "t3": np.float32(2.5),
+        "s2": GENERATOR.uniform(0.01, 0.03, channels).astype(np.float32), "nones": np.zeros(channels, np.int8),
+        "b2": integers("int16", channels).astype(np.int32),
+    }  # fmt: skip
+    text = f"""g ({kind}[n, {inputs}, h, k] x) => ({kind}[n, {outputs}, p, q] y) {{
+        a = QLinearConv(x, s, z, w1, s, none, t1, z)
+        b = QLinearConv<group = {channels}, pads = {[kernel // 2] * 4}>(a, s, z, w2, s2, nones, t2, z, b2)
+        y = QLinearConv(b, s, z, w3, s, none, t3, z)
+    }}"""
+    model = model_with(text, constants)
+    feeds = [{"x": integers(kind, n, inputs, h, w)} for n, h, w in ((1, 9, 12), (3, 7, 5))]
+    check(model, *feeds, simd=simd, instruction="d_depthwise_quantize" if channels % 4 == 0 else "")
+
+
+@pytest.mark.parametrize(("most", "least"), [(255, 0), (300, 0), (255, -1), (127, -128), (100, 7)])
+@pytest.mark.parametrize("kind", ["uint8", "int8"])
+@pytest.mark.parametrize("operator", ["ConvInteger", "MatMulInteger"])
+def test_what_is_no_byte_wraps(operator: str, kind: str, most: int, least: int) -> None:
+    """Bounds may lie beyond what the sums are cast to in the end."""
+    channels = 40
+    if operator == "ConvInteger":
+        left, call = "q", f"ConvInteger<group = {channels}, pads = [1, 1, 1, 1]>(q, w, z)"
+        constants = {
+            "w": weights(channels, 1, 3, 3),
+            "f": GENERATOR.uniform(0.01, 0.1, (channels, 1, 1)),
+        }
+        shapes, sizes, result = (
+            [(1, channels, 6, 7), (2, channels, 3, 3)],
+            f"n, {channels}, h, k",
+            "n, c, p, q",
+        )
+    else:
+        left, call = "q", "MatMulInteger(q, w, z)"
+        constants = {"w": weights(9, channels), "f": GENERATOR.uniform(0.01, 0.1, channels)}
+        shapes, sizes, result = [(5, 9), (33, 9)], "n, 9", f"n, {channels}"
+    constants["f"] = constants["f"].astype(np.float32)
+    constants |= {"z": np.uint8(128), "most": np.float32(most), "least": np.int32(least)}
+    to = {"uint8": 2, "int8": 3}[kind]
+    text = f"""g (uint8[{sizes}] {left}) => ({kind}[{result}] y) {{
+        a = {call}
+        b = Cast<to = 1>(a)
+        m = Mul(b, f)
+        r = Round(m)
+        i = Min(r, most)
+        j = Cast<to = 6>(i)
+        l = Max(j, least)
+        y = Cast<to = {to}>(l)
+    }}"""
+    model = model_with(text, constants)
+    compiled, reference = dvm_graph.optimize(model, strict=True, check=True), unoptimised(model)
+    for shape in shapes:
+        feed = {"q": integers("uint8", *shape)}
+        assert_same_bits(compiled.run(feed), reference.run(None, feed))
