@@ -58,13 +58,16 @@ namespace {
 // Runs of steps between which nothing is kept: what quantises whole numbers ends and begins with,
 // and what follows convolutions. They are looked up as one, which takes as long as what a step
 // does.
-#define DVM_RUNS(RUN)                                                       \
-  RUN(saturate, round, add_value, least_value, to_i32, greatest_i32_value)  \
-  RUN(saturate_around_0, round, least_value, to_i32, greatest_i32_value)    \
-  RUN(dequantize, from_i32, subtract_value, multiply_value)                 \
-  RUN(bounded, greatest_value, least_value)                                 \
-  RUN(hard_sigmoid, multiply_value, add_value, greatest_value, least_value) \
-  RUN(shifted_relu, add_row, greatest_value)                                \
+#define DVM_RUNS(RUN)                                                                    \
+  RUN(quantize, divide_value, round, add_value, least_value, to_i32, greatest_i32_value) \
+  RUN(quantize_around_0, divide_value, round, least_value, to_i32, greatest_i32_value)   \
+  RUN(saturate, round, add_value, least_value, to_i32, greatest_i32_value)               \
+  RUN(saturate_around_0, round, least_value, to_i32, greatest_i32_value)                 \
+  RUN(dequantize, from_i32, subtract_value, multiply_value)                              \
+  RUN(dequantize_around_0, from_i32, multiply_value)                                     \
+  RUN(bounded, greatest_value, least_value)                                              \
+  RUN(hard_sigmoid, multiply_value, add_value, greatest_value, least_value)              \
+  RUN(shifted_relu, add_row, greatest_value)                                             \
   RUN(batch_norm_relu, subtract_row, multiply_row, add_row, greatest_value)
 
 enum class Do : uint8_t {
@@ -90,19 +93,6 @@ static_assert(static_cast<int>(Do::batch_norm_relu) < 0x80);  // room for a mark
 template <class V, class Body>
 DVM_INLINE F on_bits(F x, F y, Body body) {
   return bits_as<F>(body(bits_as<V>(x), bits_as<V>(y)));
-}
-
-// To the nearest integer, half to even.
-DVM_INLINE F round_lanes(F x) {
-#if defined(DVM_AVX512)
-  return bits_as<F>(_mm512_roundscale_ps(bits_as<__m512>(x), _MM_FROUND_TO_NEAREST_INT));
-#elif defined(DVM_AVX2)
-  return bits_as<F>(
-      _mm256_round_ps(bits_as<__m256>(x), _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
-#else
-  for (int i = 0; i < kF; i++) x[i] = __builtin_rintf(x[i]);
-  return x;
-#endif
 }
 
 template <class S>

@@ -6,6 +6,7 @@
 #pragma once
 
 #include "npu/host/joined_group.h"
+#include "npu/host/quotients.h"
 
 namespace dvm::DVM_LEVEL {
 namespace {
@@ -34,6 +35,10 @@ DVM_INLINE F byte_lanes(const std::byte* row, int64_t i, int64_t lanes) {
   return bits_as<F>(convert<int32_t>(bytes));
 }
 
+// What a step reads that is one value for the row.
+DVM_INLINE float number_at(const Step& step) { return *reinterpret_cast<const float*>(step.in); }
+DVM_INLINE int32_t bits_at(const Step& step) { return *reinterpret_cast<const int32_t*>(step.in); }
+
 // A value in all lanes, whatever its bits are.
 DVM_INLINE F value_lanes(const std::byte* at) {
   return bits_as<F>(splat<I>(*reinterpret_cast<const int32_t*>(at)));
@@ -55,44 +60,6 @@ DVM_INLINE void run_aside(F (&strip)[K], Body body) {
     call_on(copy, body);
     each<kPart>([&](auto index) DVM_LAMBDA_INLINE { strip[kFirst + index.k] = copy[index.k]; });
   });
-}
-
-// Divides by one number. Where a division takes many times as long as a multiplication, and all is
-// moderate: a quotient that is off by less than its last bit, and the remainder of it times the
-// rounded reciprocal, give the rounded quotient (P. Markstein, Computation of elementary functions
-// on the IBM RISC System/6000, 1990). Sizes are such that no remainder loses bits.
-template <int K>
-DVM_INLINE void divide_by(const std::byte* at, F (&x)[K]) {
-  const float by = *reinterpret_cast<const float*>(at);
-  const F y = splat<F>(by);
-#if defined(DVM_AVX512)
-  constexpr float kSmall = 0x1p-60f, kLarge = 0x1p60f;
-  const float size = __builtin_fabsf(by);
-  if (size >= kSmall && size <= kLarge) [[likely]] {
-    const __m512 divisor = bits_as<__m512>(y), r = _mm512_set1_ps(1 / by);
-    const __m512i magnitude = _mm512_set1_epi32(0x7fffffff), one = _mm512_set1_epi32(1);
-    // 0 is as good as what is moderate: less 1, it is the largest of all.
-    const __m512i small = _mm512_set1_epi32(__builtin_bit_cast(int32_t, kSmall) - 1);
-    F quotients[K];
-    __mmask16 apart = 0;
-    each<K>([&](auto index) DVM_LAMBDA_INLINE {
-      const __m512 v = bits_as<__m512>(x[index.k]), first = _mm512_mul_ps(v, r);
-      const __m512 near = _mm512_fmadd_ps(_mm512_fnmadd_ps(first, divisor, v), r, first);
-      const __m512 last = _mm512_fmadd_ps(_mm512_fnmadd_ps(near, divisor, v), r, near);
-      // What is infinite, NaN or too large has become NaN; 0 has lost its sign.
-      const __m512i sizes = _mm512_and_si512(_mm512_castps_si512(v), magnitude);
-      apart |= _mm512_cmp_ps_mask(last, last, _CMP_UNORD_Q) |
-               _mm512_cmplt_epu32_mask(_mm512_sub_epi32(sizes, one), small);
-      quotients[index.k] = bits_as<F>(_mm512_ternarylogic_epi32(
-          _mm512_castps_si512(last), _mm512_castps_si512(first), magnitude, 0xf4));
-    });
-    if (apart == 0) [[likely]] {
-      each<K>([&](auto index) DVM_LAMBDA_INLINE { x[index.k] = quotients[index.k]; });
-      return;
-    }
-  }
-#endif
-  each<K>([&](auto index) DVM_LAMBDA_INLINE { x[index.k] = x[index.k] / y; });
 }
 
 // One step on K vectors from element i of the row on; of the last one, `lanes`.
@@ -118,7 +85,7 @@ DVM_INLINE void apply(const Step& step, int64_t i, int64_t lanes, F (&strip)[K])
   if constexpr (what == Do::name##_bf16) DVM_EACH(DVM_ROW(BFloat), expression);
   DVM_BINARY_STEPS(DVM_STEP)
 #undef DVM_STEP
-  if constexpr (what == Do::divide_value) divide_by(step.in, strip);
+  if constexpr (what == Do::divide_value) divide_by(number_at(step), strip);
 #define DVM_STEP(name, expression) \
   if constexpr (what == Do::name) DVM_EACH(x, expression);
   DVM_UNARY_STEPS(DVM_STEP)
@@ -142,6 +109,22 @@ DVM_INLINE void apply_run(const Step*& at, int64_t i, int64_t lanes, F (&strip)[
   const Step* step = at;
   (apply<what, K, K == 1>(*step++, i, lanes, strip), ...);
   at = step - 1;
+}
+
+// Of a run that quantises: divide_value, round, add_value or not, least_value, to_i32,
+// greatest_i32_value. Between its bounds are so few numbers that quotients need not be exact.
+template <Do divide, Do round, Do... rest, int K>
+DVM_INLINE void apply_quantize(const Step*& at, int64_t i, int64_t lanes, F (&strip)[K]) {
+  const Step* const last = at + 1 + sizeof...(rest);
+  const float zero = sizeof...(rest) > 3 ? number_at(at[2]) : 0;
+  const float high = number_at(last[-2]) - zero, low = static_cast<float>(bits_at(*last)) - zero;
+  const float farthest = greater(__builtin_fabsf(low), __builtin_fabsf(high));
+  if (!divide_and_round(number_at(*at), farthest, strip)) [[unlikely]] {
+    apply<divide, K, K == 1>(at[0], i, lanes, strip);
+    apply<round, K, K == 1>(at[1], i, lanes, strip);
+  }
+  at += 2;
+  apply_run<rest...>(at, i, lanes, strip);
 }
 
 // A step that is looked up, or a run of them: then `at` is left at the last one.
@@ -168,8 +151,12 @@ DVM_INLINE void look_up(const Step*& at, int64_t i, int64_t lanes, F (&strip)[K]
   case Do::name: return run_aside(strip, [](auto& x) DVM_LAMBDA_INLINE { name##_strip(x); });
     DVM_STRIP_STEPS(DVM_STEP)
 #undef DVM_STEP
-#define DVM_RUN(name, ...) \
-  case Do::name: return apply_run<__VA_ARGS__>(at, i, lanes, strip);
+#define DVM_RUN(name, first, ...)                                     \
+  case Do::name:                                                      \
+    if constexpr (first == Do::divide_value)                          \
+      return apply_quantize<first, __VA_ARGS__>(at, i, lanes, strip); \
+    else                                                              \
+      return apply_run<first, __VA_ARGS__>(at, i, lanes, strip);
     DVM_RUNS(DVM_RUN)
 #undef DVM_RUN
   }

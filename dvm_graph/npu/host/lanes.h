@@ -24,6 +24,19 @@ DVM_INLINE void each(Body body) {
       DVM_LAMBDA_INLINE { (body(Index<k>{}), ...); }(std::make_integer_sequence<int, K>{});
 }
 
+// To the nearest integer, half to even.
+DVM_INLINE F round_lanes(F x) {
+#if defined(DVM_AVX512)
+  return bits_as<F>(_mm512_roundscale_ps(bits_as<__m512>(x), _MM_FROUND_TO_NEAREST_INT));
+#elif defined(DVM_AVX2)
+  return bits_as<F>(
+      _mm256_round_ps(bits_as<__m256>(x), _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
+#else
+  for (int i = 0; i < kF; i++) x[i] = __builtin_rintf(x[i]);
+  return x;
+#endif
+}
+
 // a b + c. Whether the compiler contracts the operators depends on what is around them.
 DVM_INLINE F multiply_add(F a, F b, F c) {
 #if defined(DVM_AVX512)
